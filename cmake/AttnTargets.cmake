@@ -1,0 +1,28 @@
+# attn_library(NAME SOURCES a.cpp ... DEPS x y): a static library with the house's warnings.
+# attn_test(NAME SOURCES ... DEPS ... [LABELS ...]): a GoogleTest program, one ctest entry a case.
+include(GoogleTest)
+
+function(attn_house_rules target)
+  target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR})
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_compile_options(${target} PRIVATE
+    -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor -Werror)
+endfunction()
+
+function(attn_library target)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  add_library(${target} STATIC ${ARG_SOURCES})
+  attn_house_rules(${target})
+  target_link_libraries(${target} PUBLIC ${ARG_DEPS})
+endfunction()
+
+function(attn_test target)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LABELS" ${ARGN})
+  add_executable(${target} ${ARG_SOURCES})
+  attn_house_rules(${target})
+  target_compile_definitions(${target} PRIVATE
+    ATTN_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ATTN_BINARY_DIR="${PROJECT_BINARY_DIR}")
+  target_link_libraries(${target} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main)
+  gtest_discover_tests(${target} DISCOVERY_TIMEOUT 60
+    PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 600)
+endfunction()

@@ -1,0 +1,16 @@
+// ATTN_CHECK(condition, "what should have held"): our own bug if it fails. Prints the place and
+// ends the process with exit code 70 (sysexits' EX_SOFTWARE).
+#pragma once
+
+#include <string_view>
+
+namespace attn {
+
+[[noreturn]] void check_failed(const char* file, int line, const char* condition,
+                               std::string_view what);
+
+}  // namespace attn
+
+#define ATTN_CHECK(condition, what) \
+  ((condition) ? static_cast<void>(0) \
+               : ::attn::check_failed(__FILE__, __LINE__, #condition, (what)))

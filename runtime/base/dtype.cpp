@@ -1,0 +1,109 @@
+#include "runtime/base/dtype.h"
+
+#include <bit>
+#include <cmath>
+#include <limits>
+
+namespace attn {
+namespace {
+
+struct Row {
+  std::string_view name;
+  std::size_t bytes;
+  bool is_float;
+};
+
+constexpr Row kRows[] = {
+#define ATTN_DTYPE(name, bytes, is_float) {#name, bytes, is_float},
+#include "runtime/base/dtype.def"
+#undef ATTN_DTYPE
+};
+
+const Row& row(DType type) { return kRows[static_cast<std::size_t>(type)]; }
+
+// Rounds to a binary format with `fraction_bits` explicit fraction bits and the given smallest
+// normal exponent; the result is exact in double.
+double round_to_binary(double value, int fraction_bits, int min_exponent, double max_finite) {
+  if (value == 0.0 || !std::isfinite(value)) return value;
+  int exponent = 0;
+  std::frexp(value, &exponent);
+  const int ulp_exponent = std::max(exponent - 1, min_exponent) - fraction_bits;
+  const double rounded = std::ldexp(std::nearbyint(std::ldexp(value, -ulp_exponent)), ulp_exponent);
+  if (std::abs(rounded) > max_finite) {
+    return std::copysign(std::numeric_limits<double>::infinity(), value);
+  }
+  return rounded;
+}
+
+double round_f16(double value) { return round_to_binary(value, 10, -14, 65504.0); }
+
+double round_bf16(double value) {
+  return round_to_binary(value, 7, -126, 0x1.FEp127);
+}
+
+}  // namespace
+
+std::string_view to_string(DType type) {
+  return type == DType::boolean ? std::string_view("bool") : row(type).name;
+}
+
+std::optional<DType> parse_dtype(std::string_view text) {
+  for (std::size_t i = 0; i < std::size(kRows); ++i) {
+    const auto type = static_cast<DType>(i);
+    if (to_string(type) == text) return type;
+  }
+  return std::nullopt;
+}
+
+std::size_t size_of(DType type) { return row(type).bytes; }
+
+bool is_float(DType type) { return row(type).is_float; }
+
+std::uint16_t to_bf16_bits(double value) {
+  // Every rounded bf16 value is exact in float, so the top half of its bits is the answer.
+  const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(round_bf16(value)));
+  const auto top = static_cast<std::uint16_t>(bits >> 16);
+  return std::isnan(value) ? static_cast<std::uint16_t>(top | 0x0040) : top;
+}
+
+double from_bf16_bits(std::uint16_t bits) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+}
+
+std::uint16_t to_f16_bits(double value) {
+  const auto sign = static_cast<std::uint16_t>(std::signbit(value) ? 0x8000 : 0);
+  if (std::isnan(value)) return static_cast<std::uint16_t>(sign | 0x7E00);
+  const double magnitude = std::abs(round_f16(value));
+  if (std::isinf(magnitude)) return static_cast<std::uint16_t>(sign | 0x7C00);
+  if (magnitude < 0x1p-14) {
+    return static_cast<std::uint16_t>(sign | static_cast<std::uint16_t>(magnitude * 0x1p24));
+  }
+  int exponent = 0;
+  const double fraction = std::frexp(magnitude, &exponent);  // in [0.5, 1)
+  const auto biased = static_cast<std::uint16_t>(exponent + 14);
+  const auto mantissa = static_cast<std::uint16_t>((fraction * 2 - 1) * 1024);
+  return static_cast<std::uint16_t>(sign | (biased << 10) | mantissa);
+}
+
+double from_f16_bits(std::uint16_t bits) {
+  const double sign = (bits & 0x8000) != 0 ? -1.0 : 1.0;
+  const int exponent = (bits >> 10) & 0x1F;
+  const int mantissa = bits & 0x3FF;
+  if (exponent == 0) return sign * std::ldexp(mantissa, -24);
+  if (exponent == 31) {
+    return mantissa == 0 ? sign * std::numeric_limits<double>::infinity()
+                         : std::numeric_limits<double>::quiet_NaN();
+  }
+  return sign * std::ldexp(1024 + mantissa, exponent - 25);
+}
+
+double round_to(DType type, double value) {
+  switch (type) {
+    case DType::f16: return round_f16(value);
+    case DType::bf16: return round_bf16(value);
+    case DType::f32: return static_cast<float>(value);
+    default: return value;
+  }
+}
+
+}  // namespace attn

@@ -1,0 +1,71 @@
+// Executing compiled plans: handle, loaded plan, variant pack. The caller makes a CUDA context
+// current first; every object belongs to the context it was made in.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "runtime/base/status.h"
+#include "runtime/cudnn/library.h"
+#include "runtime/graph/backend_graph.h"
+
+namespace attn::cudnn {
+
+// A cuDNN handle. One thread at a time (cuDNN's rule).
+class Session {
+ public:
+  static Result<Session> create(std::shared_ptr<const Library> library);
+  Session(Session&&) noexcept;
+  Session& operator=(Session&&) noexcept;
+  ~Session();
+
+  // `stream` is a CUstream / cudaStream_t. Free when it is the stream already set.
+  Status set_stream(void* stream);
+  const Library& library() const;
+  void* handle() const;  // cudnnHandle_t
+
+ private:
+  struct State;
+  explicit Session(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+// Device addresses (host addresses for host scalars) by uid. Immutable once made; the addresses
+// must stay valid while it is executed.
+class VariantPack {
+ public:
+  static Result<VariantPack> create(const Library& library, std::span<const graph::Uid> uids,
+                                    std::span<void* const> addresses, void* workspace);
+  VariantPack(VariantPack&&) noexcept;
+  VariantPack& operator=(VariantPack&&) noexcept;
+  ~VariantPack();
+  void* descriptor() const;  // cudnnBackendDescriptor_t
+
+ private:
+  struct State;
+  explicit VariantPack(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+// A finalized execution plan.
+class LoadedPlan {
+ public:
+  // From CompiledStep::cudnn_plan. Errors: cudnn (with cuDNN's own reason).
+  static Result<LoadedPlan> load(const Session& session, std::string_view cudnn_plan);
+  LoadedPlan(LoadedPlan&&) noexcept;
+  LoadedPlan& operator=(LoadedPlan&&) noexcept;
+  ~LoadedPlan();
+
+  std::int64_t workspace_bytes() const;
+  // Enqueues on the session's stream; does not wait, allocate or create. Errors: cudnn.
+  Status execute(const Session& session, const VariantPack& pack) const;
+
+ private:
+  struct State;
+  explicit LoadedPlan(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace attn::cudnn

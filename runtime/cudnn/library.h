@@ -1,0 +1,40 @@
+// cuDNN, loaded at run time. Nothing here is linked: programs that never compile or execute a plan
+// run without cuDNN, CUDA or a driver.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/base/status.h"
+
+namespace attn::cudnn {
+
+struct Api;  // the entry points (runtime/cudnn/api.h); only this room looks inside
+
+// A loaded cuDNN. Immutable and safe to share between threads; never unloaded while referenced.
+class Library {
+ public:
+  // Loads libcudnn.so.9 and the libraries it will look for (NVRTC). Looks in `folder` alone when
+  // it is not empty; else where the dynamic linker looks, then in $ATTN_CUDNN_DIR, the usual CUDA
+  // prefixes and the project's wheels. Errors: cudnn, with every place tried and the linker's words.
+  static Result<std::shared_ptr<const Library>> load(const std::string& folder = "");
+
+  std::int64_t version() const;        // cudnnGetVersion(): 91900 for 9.19.0
+  const std::string& path() const;     // file that was loaded
+  const Api& api() const;
+
+  ~Library();
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+
+ private:
+  Library();
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// "9.19.0"
+std::string version_text(std::int64_t version);
+
+}  // namespace attn::cudnn

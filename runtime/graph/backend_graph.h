@@ -1,0 +1,120 @@
+// The operation graph of one cuDNN plan as plain data: what lowering makes, what is printed,
+// hashed and stored in plan files, and what runtime/cudnn turns into descriptors. No cuDNN header
+// is needed to read or write it.
+//
+// Dims and strides are in elements, always presented as [B, H, S, D] whatever the storage order.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "runtime/base/dtype.h"
+#include "runtime/base/status.h"
+
+namespace attn::graph {
+
+// A place in the spec's text, 1-based; line 0 means "none". Carried for messages only: it is not
+// part of the canonical text, the hash or equality.
+struct SourcePos {
+  std::uint32_t line = 0;
+  std::uint32_t column = 0;
+
+  friend bool operator==(const SourcePos&, const SourcePos&) { return true; }
+};
+
+enum class Storage : std::uint8_t {
+  virtual_value,  // lives inside the fused kernel
+  device,         // device memory bound at run time
+  host_scalar,    // one element passed by value from host memory
+};
+
+using Uid = std::int64_t;
+
+struct Tensor {
+  Uid uid = 0;
+  std::string name;  // for people: "q", "score", "" for intermediates; not hashed
+  DType dtype = DType::f32;
+  std::vector<std::int64_t> dims;
+  std::vector<std::int64_t> strides;
+  Storage storage = Storage::virtual_value;
+  std::int64_t alignment = 16;  // bytes
+
+  bool operator==(const Tensor&) const = default;
+};
+
+// c[..., m, n] = a[..., m, k] x b[..., k, n]; heads of b may divide those of a (GQA).
+struct Matmul {
+  Uid a = 0, b = 0, c = 0;
+  DType compute = DType::f32;
+  SourcePos pos;
+  bool operator==(const Matmul&) const = default;
+};
+
+enum class PointwiseMode : std::uint8_t {
+#define ATTN_POINTWISE(name, cudnn_mode, inputs) name,
+#include "runtime/graph/pointwise.def"
+#undef ATTN_POINTWISE
+};
+
+// y = mode(x[, b[, t]]), broadcasting dimensions of size 1. binary_select is t ? x : b.
+struct Pointwise {
+  PointwiseMode mode = PointwiseMode::identity;
+  DType compute = DType::f32;
+  Uid x = 0;
+  std::optional<Uid> b;
+  std::optional<Uid> t;
+  Uid y = 0;
+  std::optional<std::int64_t> axis;  // gen_index only: 2 = row, 3 = column
+  SourcePos pos;
+  bool operator==(const Pointwise&) const = default;
+};
+
+enum class ReduceOp : std::uint8_t { max, add };
+
+// y = op over the dimensions in which y has size 1 and x has not.
+struct Reduction {
+  ReduceOp op = ReduceOp::max;
+  DType compute = DType::f32;
+  Uid x = 0, y = 0;
+  SourcePos pos;
+  bool operator==(const Reduction&) const = default;
+};
+
+using Node = std::variant<Matmul, Pointwise, Reduction>;
+
+struct BackendGraph {
+  std::vector<Tensor> tensors;  // ascending uid
+  std::vector<Node> nodes;      // in execution order: every input is defined before its use
+
+  const Tensor* find(Uid uid) const;  // null when absent
+  bool operator==(const BackendGraph&) const = default;
+};
+
+std::string_view to_string(PointwiseMode mode);
+std::optional<PointwiseMode> parse_pointwise_mode(std::string_view text);
+int input_count(PointwiseMode mode);
+std::string_view to_string(ReduceOp op);
+std::string_view to_string(Storage storage);
+SourcePos position_of(const Node& node);
+
+// Every uid defined exactly once, operands defined before use, ranks 4, dims positive, arities and
+// broadcasts right, virtual tensors produced by a node, host scalars one element. Names the node.
+Status validate(const BackendGraph& graph);
+
+// One line per node, for people and golden files:
+//   %7 f32[2,8,128,256] = mul.f32 %6, %1 (scale)
+std::string to_text(const BackendGraph& graph);
+
+// Complete, independent of names, positions and uid numbering (uids are renumbered in order of
+// first use): what enters a plan's signature.
+std::string canonical_text(const BackendGraph& graph);
+
+// JSON text, lossless both ways (positions and names included).
+std::string to_json(const BackendGraph& graph);
+Result<BackendGraph> from_json(std::string_view json);
+
+}  // namespace attn::graph

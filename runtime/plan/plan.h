@@ -1,0 +1,77 @@
+// A compiled attention: the program, the cuDNN plan of each step, and what they were made for.
+// Plain data; reading, writing and inspecting it needs neither CUDA nor cuDNN.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/hash.h"
+#include "runtime/base/status.h"
+#include "runtime/plan/program.h"
+
+namespace attn::plan {
+
+struct Knob {
+  std::int64_t type = 0;  // cudnnBackendKnobType_t
+  std::int64_t value = 0;
+  bool operator==(const Knob&) const = default;
+};
+
+// What cuDNN made of one CudnnStep.
+struct CompiledStep {
+  std::string heuristic;  // "A" or "FALLBACK": where the engine config came from
+  std::int64_t engine = 0;
+  std::vector<Knob> knobs;
+  std::int64_t workspace_bytes = 0;
+  std::string cudnn_plan;  // EXECUTION_PLAN_JSON_REPRESENTATION, compiled kernel included
+  bool operator==(const CompiledStep&) const = default;
+};
+
+// The GPU that a plan is for.
+struct Target {
+  std::string name;             // "h200", or the file's stem, or the device's name
+  std::int64_t sm = 0;          // compute capability * 10: 90 for Hopper
+  std::string device_json;      // DEVICEPROP_JSON_REPRESENTATION
+  bool operator==(const Target&) const = default;
+};
+
+struct Signature {
+  std::string text;  // canonical; compared, not only hashed
+  Hash128 hash;
+  bool operator==(const Signature&) const = default;
+};
+
+struct Plan {
+  std::string spec_name;  // the attention's name
+  std::string spec_text;  // the source as written, for people
+  std::map<std::string, std::string> bindings;  // --bind, sorted
+  Target target;
+  std::int64_t cudnn_version = 0;  // cudnnGetVersion(), e.g. 91900
+  Program program;
+  std::vector<CompiledStep> compiled;  // one for each step of the program, in order
+  Signature signature;
+
+  std::int64_t workspace_bytes() const;  // the largest of the steps, which run one after another
+  bool operator==(const Plan&) const = default;
+};
+
+// Canonical text of program + target device + cuDNN version, and its hash.
+Signature signature_of(const Program& program, const Target& target, std::int64_t cudnn_version);
+
+// The `.attnplan` file, version 1 (docs/plan-format.md). The same plan gives the same bytes.
+std::string serialize(const Plan& plan);
+
+// Errors: plan_foreign, plan_newer, plan_truncated, plan_damaged. Never reads past `bytes`.
+Result<Plan> deserialize(std::string_view bytes);
+
+// The manifest alone as JSON text (what `attnc inspect --format json` prints), no kernels inside.
+std::string manifest_json(const Plan& plan);
+
+// Atomic (temporary file in the same folder, then rename). Errors: io.
+Status save(const Plan& plan, const std::string& path);
+Result<Plan> load(const std::string& path);
+
+}  // namespace attn::plan

@@ -1,0 +1,93 @@
+// A program: what executing one attention means, as an ordered list of steps over named tensors.
+// Most specs are one cuDNN plan; kernels generated from the IR (derive, merge, reduce) will join
+// as further alternatives of `Step`.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "runtime/base/dtype.h"
+#include "runtime/base/status.h"
+#include "runtime/graph/backend_graph.h"
+
+namespace attn::plan {
+
+enum class TensorRole : std::uint8_t { query, key, value, captured, output, stats };
+std::string_view to_string(TensorRole role);
+
+// A device tensor that the caller binds by name. Dims in logical order (q and o [B,Hq,Sq,D],
+// k and v [B,Hkv,Skv,D], lse [B,Hq,Sq], captured as declared); strides in elements, any order.
+struct TensorInfo {
+  std::string name;
+  TensorRole role = TensorRole::captured;
+  DType dtype = DType::f32;
+  std::vector<std::int64_t> dims;
+  std::vector<std::int64_t> strides;
+  std::int64_t alignment = 16;  // bytes that the base address must be a multiple of
+
+  bool is_output() const { return role == TensorRole::output || role == TensorRole::stats; }
+  bool operator==(const TensorInfo&) const = default;
+};
+
+// A scalar given at run time; not part of the plan.
+struct ParamInfo {
+  std::string name;
+  DType dtype = DType::f32;  // f32 or i32
+  bool operator==(const ParamInfo&) const = default;
+};
+
+// Where the value of a non-virtual graph tensor comes from when a step runs.
+struct TensorOperand {
+  std::string name;  // of a TensorInfo
+  bool operator==(const TensorOperand&) const = default;
+};
+struct ConstantOperand {
+  DType dtype = DType::f32;  // f32 or i32
+  double value = 0;          // may be infinite
+  bool operator==(const ConstantOperand&) const = default;
+};
+struct ParamOperand {
+  std::string name;  // of a ParamInfo
+  bool operator==(const ParamOperand&) const = default;
+};
+using OperandSource = std::variant<TensorOperand, ConstantOperand, ParamOperand>;
+
+struct Operand {
+  graph::Uid uid = 0;
+  OperandSource source;
+  bool operator==(const Operand&) const = default;
+};
+
+// One cuDNN execution plan. Every non-virtual tensor of the graph has exactly one operand.
+struct CudnnStep {
+  graph::BackendGraph graph;
+  std::vector<Operand> operands;
+  bool operator==(const CudnnStep&) const = default;
+};
+
+using Step = std::variant<CudnnStep>;
+
+struct Program {
+  std::vector<TensorInfo> tensors;
+  std::vector<ParamInfo> params;
+  std::vector<Step> steps;
+  bool operator==(const Program&) const = default;
+};
+
+// Graphs valid, operands complete and naming known tensors and params, dtypes agreeing.
+Status validate(const Program& program);
+
+// For people: tensors, params, then each step's graph.
+std::string to_text(const Program& program);
+
+// Everything that changes what the program computes or demands of its tensors, names of virtual
+// values excluded: what enters a plan's signature. Values of params are not in it.
+std::string canonical_text(const Program& program);
+
+std::string to_json(const Program& program);
+Result<Program> program_from_json(std::string_view json);
+
+}  // namespace attn::plan
