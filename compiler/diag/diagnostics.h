@@ -1,0 +1,72 @@
+// What is wrong with a spec: code, place, words, help. Collected, sorted by place, rendered as text
+// with carets, or as JSON. Codes are declared once, in diagnostics.def.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler/support/source.h"
+
+namespace attn::diag {
+
+enum class Severity : std::uint8_t { error, warning, note };
+
+enum class Code : std::uint16_t {
+#define ATTN_DIAGNOSTIC(id, name, severity, summary) name,
+#include "compiler/diag/diagnostics.def"
+#undef ATTN_DIAGNOSTIC
+};
+
+std::string_view id_of(Code code);       // "E0203"
+Severity severity_of(Code code);
+std::string_view summary_of(Code code);  // one line, for lists and explain-code
+
+// A further place that explains the first, with its own words.
+struct Label {
+  support::Span span;
+  std::string message;
+};
+
+struct Diagnostic {
+  Code code;
+  support::Span span;
+  std::string message;
+  std::vector<Label> labels;
+  std::string help;  // what would work; empty if there is nothing certain to say
+};
+
+// Collects diagnostics about one source. Not thread-safe; one for each compilation.
+class Sink {
+ public:
+  // The sink refers to `source`, which must outlive it.
+  explicit Sink(const support::Source& source) : source_(&source) {}
+
+  Diagnostic& report(Code code, support::Span span, std::string message);  // add labels, help
+  bool has_errors() const;
+  std::size_t error_count() const;
+
+  // By place, then by code; exact repeats dropped.
+  std::vector<Diagnostic> sorted() const;
+  const support::Source& source() const { return *source_; }
+
+ private:
+  const support::Source* source_;
+  std::vector<Diagnostic> diagnostics_;
+};
+
+// rustc's shape:
+//   error[E0203]: unknown name `windw`
+//     --> specs/x.attn:4:29
+//      |
+//    4 |   mask  q_idx - kv_idx < windw;
+//      |                          ^^^^^
+//      = help: did you mean `window`?
+std::string to_text(const Sink& sink);
+
+// {"diagnostics": [{"code", "severity", "message", "file", "line", "column", "end_line",
+//  "end_column", "labels", "help"}], "errors": n}
+std::string to_json(const Sink& sink);
+
+}  // namespace attn::diag

@@ -1,0 +1,36 @@
+// The order of the phases; nobody else knows it.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "compiler/diag/diagnostics.h"
+#include "compiler/ir/attention.h"
+#include "compiler/sema/analyze.h"
+#include "runtime/plan/plan.h"
+#include "runtime/worker/worker.h"
+
+namespace attn::driver {
+
+// Source text (DSL, or JSON when the source says so) -> simplified, verified IR. Nothing when the
+// sink has errors.
+std::optional<ir::Attention> front_end(const support::Source& source,
+                                       const sema::Bindings& bindings, diag::Sink& sink);
+
+// IR -> program. Errors: unsupported (with the reason and what would work), invalid_argument when a
+// dimension is still open (the message names it and the --bind that closes it).
+Result<plan::Program> lower(const ir::Attention& attention);
+
+struct CompileOptions {
+  plan::Target target;
+  worker::Options worker;
+};
+
+// IR -> program -> plan, in a worker process. Errors: those of lower and of worker::compile.
+Result<plan::Plan> compile(const ir::Attention& attention, const support::Source& source,
+                           const sema::Bindings& bindings, const CompileOptions& options);
+
+// The same program for another device or cuDNN version: `--recompile` of a plan file.
+Result<plan::Plan> recompile(const plan::Plan& plan, const CompileOptions& options);
+
+}  // namespace attn::driver

@@ -1,0 +1,123 @@
+// One attention, as meaning: what the front end makes of a spec and every pass maps to another.
+//
+//   s = scale * (Q K^T); s = score(s, b, h, row, column); s = -inf where any mask is false;
+//   p = softmax(s); o = p V; lse = log(sum(exp(s))), natural. A row with nothing visible gives
+//   o = 0 and lse = -inf.
+//
+// `row` is the row number; a spec's q_idx has become row + (Skv - Sq) where the spec aligns bottom
+// right.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler/ir/dag.h"
+#include "runtime/base/dtype.h"
+#include "runtime/base/status.h"
+
+namespace attn::ir {
+
+enum class Dim : std::uint8_t { B, Hq, Hkv, Sq, Skv, Dqk, Dv };
+inline constexpr std::array kDims = {Dim::B,   Dim::Hq,  Dim::Hkv, Dim::Sq,
+                                     Dim::Skv, Dim::Dqk, Dim::Dv};
+std::string_view to_string(Dim dim);
+std::optional<Dim> parse_dim(std::string_view text);  // not "D": that is both Dqk and Dv
+
+// Sizes by name; an absent one is open.
+class Dims {
+ public:
+  std::optional<std::int64_t> get(Dim dim) const { return sizes_[static_cast<std::size_t>(dim)]; }
+  std::int64_t operator[](Dim dim) const { return *get(dim); }  // requires that it is bound
+  void set(Dim dim, std::optional<std::int64_t> size) {
+    sizes_[static_cast<std::size_t>(dim)] = size;
+  }
+  bool bound() const;  // all of them
+
+ private:
+  std::array<std::optional<std::int64_t>, kDims.size()> sizes_;
+};
+
+enum class LayoutKind : std::uint8_t { bshd, bhsd, sbhd, strided };
+std::string_view to_string(LayoutKind kind);
+std::optional<LayoutKind> parse_layout_kind(std::string_view text);
+
+// How one of q, k, v, o lies in memory. `strides` (elements, for [B, H, S, D]) only when strided.
+struct Layout {
+  LayoutKind kind = LayoutKind::bshd;
+  std::array<std::int64_t, 4> strides{};
+  bool operator==(const Layout&) const = default;
+};
+
+// Strides in elements of a dense or explicit layout, for logical dims [B, H, S, D].
+std::array<std::int64_t, 4> strides_of(const Layout& layout, const std::array<std::int64_t, 4>& dims);
+
+enum class Align : std::uint8_t { top_left, bottom_right };
+std::string_view to_string(Align align);
+
+// A tensor given at run time and read by expressions. Extents are integer expressions of
+// dimensions and constants; row-major.
+struct CapturedTensor {
+  std::string name;
+  DType dtype = DType::f32;
+  std::vector<ExprId> extents;
+  SourcePos pos;
+};
+
+struct Param {
+  std::string name;
+  DType dtype = DType::f32;  // f32 or i32
+  SourcePos pos;
+};
+
+struct Attention {
+  std::string name;
+  Dims dims;
+  DType dtype = DType::bf16;  // of q, k, v and o
+  std::map<std::string, Layout, std::less<>> layouts;  // "q", "k", "v", "o": all four present
+  Align align = Align::top_left;
+  std::vector<CapturedTensor> tensors;
+  std::vector<Param> params;
+  Dag dag;
+  ExprId scale = 0;            // real; of dimensions, constants and params
+  ExprId score = 0;            // real; the score modification, `score` itself when there is none
+  std::vector<ExprId> masks;   // boolean; all must hold
+  bool wants_o = true;
+  bool wants_lse = false;
+  SourcePos pos;
+
+  const CapturedTensor* find_tensor(std::string_view tensor) const;
+  const Param* find_param(std::string_view param) const;
+  std::vector<ExprId> roots() const;  // scale, score, masks, extents
+};
+
+// The type an element of this dtype has in expressions: bool -> boolean, integers -> integer,
+// floats -> real.
+Type value_type(DType dtype);
+
+// The value of an expression of constants alone (what is left of dimension arithmetic once every
+// dimension is bound), or nothing.
+std::optional<std::int64_t> fold_integer(const Dag& dag, ExprId id);
+std::optional<double> fold_real(const Dag& dag, ExprId id);
+
+// Types, operand counts, symbols, extents, leaf positions (no score in a mask or in the scale, no
+// index in the scale or in an extent), roots' types, sizes positive, Hq a multiple of Hkv. Run
+// after the front end and after every pass; a failure is a bug (error `internal`).
+Status verify(const Attention& attention);
+
+// The textual form, which parse() reads back to an equal value (same text again). Only reachable
+// nodes are printed, renumbered in order.
+std::string to_text(const Attention& attention);
+Result<Attention> parse(std::string_view text);
+
+// The same as JSON, lossless.
+std::string to_json(const Attention& attention);
+
+// A Markdown table of every op (docs/ir.md).
+std::string op_reference();
+
+}  // namespace attn::ir

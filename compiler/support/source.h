@@ -1,0 +1,45 @@
+// A source text with a name, and places in it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/status.h"
+
+namespace attn::support {
+
+// A half-open range of bytes.
+struct Span {
+  std::uint32_t begin = 0;
+  std::uint32_t end = 0;
+  bool operator==(const Span&) const = default;
+};
+
+// 1-based; columns count Unicode code points (bytes that are not UTF-8 count one each).
+struct Place {
+  std::uint32_t line = 1;
+  std::uint32_t column = 1;
+};
+
+class Source {
+ public:
+  Source(std::string name, std::string text);
+
+  // Reads a file, or standard input for "-" (named "<stdin>"). Errors: io.
+  static Result<Source> read(const std::string& path);
+
+  const std::string& name() const { return name_; }
+  std::string_view text() const { return text_; }
+  Place place(std::uint32_t offset) const;
+  std::string_view line(std::uint32_t number) const;  // without its end; 1-based
+  bool is_json() const;  // the name ends in .json
+
+ private:
+  std::string name_;
+  std::string text_;
+  std::vector<std::uint32_t> line_starts_;
+};
+
+}  // namespace attn::support
