@@ -1,5 +1,6 @@
 # Third-party libraries. Static ones are preferred, so that a built attnc runs on other machines.
 find_package(nlohmann_json 3.11 REQUIRED)
+find_package(CLI11 2.1 REQUIRED)
 find_package(Threads REQUIRED)
 set(CMAKE_FIND_LIBRARY_SUFFIXES_SAVED ${CMAKE_FIND_LIBRARY_SUFFIXES})
 set(CMAKE_FIND_LIBRARY_SUFFIXES .a .so)
@@ -11,14 +12,23 @@ set(CMAKE_FIND_LIBRARY_SUFFIXES ${CMAKE_FIND_LIBRARY_SUFFIXES_SAVED})
 find_path(ATTN_ANTLR4_INCLUDE_DIR antlr4-runtime.h PATH_SUFFIXES antlr4-runtime REQUIRED)
 
 # Headers only: CUDA and cuDNN are loaded at run time. The usual prefixes first, then the folder
-# into which ./quickstart puts the vendor's Python wheels.
+# into which .ci/setup puts the vendor's Python wheels.
+option(ATTN_SYSTEM_CUDA "Look for CUDA and cuDNN headers outside the vendor's wheels too" ON)
 set(ATTN_WHEELS "${PROJECT_SOURCE_DIR}/.deps/wheels" CACHE PATH "Folder of the vendor's wheels")
-file(GLOB ATTN_CUDA_PREFIXES /usr/local/cuda /usr/local/cuda-1* /opt/cuda
-  ${ATTN_WHEELS}/nvidia/cu13 ${ATTN_WHEELS}/nvidia/cuda_runtime ${ATTN_WHEELS}/nvidia/cudnn)
-find_path(ATTN_CUDA_INCLUDE_DIR cuda.h HINTS ENV CUDA_HOME PATHS ${ATTN_CUDA_PREFIXES}
-  PATH_SUFFIXES include targets/x86_64-linux/include REQUIRED)
-find_path(ATTN_CUDNN_INCLUDE_DIR cudnn_graph.h HINTS ENV CUDNN_HOME PATHS ${ATTN_CUDA_PREFIXES}
-  PATH_SUFFIXES include REQUIRED)
+set(ATTN_WHEEL_PREFIXES ${ATTN_WHEELS}/nvidia/cu13 ${ATTN_WHEELS}/nvidia/cudnn)
+if(ATTN_SYSTEM_CUDA)
+  file(GLOB ATTN_CUDA_PREFIXES /usr/local/cuda /usr/local/cuda-1* /opt/cuda)
+  list(APPEND ATTN_CUDA_PREFIXES ${ATTN_WHEEL_PREFIXES})
+  find_path(ATTN_CUDA_INCLUDE_DIR cuda.h HINTS ENV CUDA_HOME PATHS ${ATTN_CUDA_PREFIXES}
+    PATH_SUFFIXES include targets/x86_64-linux/include REQUIRED)
+  find_path(ATTN_CUDNN_INCLUDE_DIR cudnn_graph.h HINTS ENV CUDNN_HOME PATHS ${ATTN_CUDA_PREFIXES}
+    PATH_SUFFIXES include REQUIRED)
+else()
+  find_path(ATTN_CUDA_INCLUDE_DIR cuda.h PATHS ${ATTN_WHEEL_PREFIXES} PATH_SUFFIXES include
+    REQUIRED NO_DEFAULT_PATH)
+  find_path(ATTN_CUDNN_INCLUDE_DIR cudnn_graph.h PATHS ${ATTN_WHEEL_PREFIXES}
+    PATH_SUFFIXES include REQUIRED NO_DEFAULT_PATH)
+endif()
 
 foreach(name fmt xxhash zstd antlr4)
   add_library(attn_dep_${name} INTERFACE)
@@ -35,6 +45,29 @@ add_library(attn_dep_cudnn_headers INTERFACE)
 target_include_directories(attn_dep_cudnn_headers SYSTEM INTERFACE ${ATTN_CUDNN_INCLUDE_DIR})
 target_link_libraries(attn_dep_cudnn_headers INTERFACE attn_dep_cuda_headers)
 
+# ccache makes a second build quick; nothing depends on it.
+find_program(ATTN_CCACHE ccache)
+if(ATTN_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${ATTN_CCACHE})
+endif()
+
+# The oracle and the tests of the command line need a Python that has numpy, which is not always
+# the first one on the path.
+function(attn_find_python)
+  foreach(candidate $ENV{PYTHON} python3 /usr/bin/python3)
+    execute_process(COMMAND ${candidate} -c "import numpy, sys; print(sys.executable)"
+      RESULT_VARIABLE failed OUTPUT_VARIABLE path ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
+    if(NOT failed)
+      set(ATTN_PYTHON ${path} CACHE FILEPATH "A Python with numpy")
+      return()
+    endif()
+  endforeach()
+  message(FATAL_ERROR "the tests need Python 3 with numpy (Debian and Ubuntu: python3-numpy)")
+endfunction()
+
 if(ATTN_BUILD_TESTS)
   find_package(GTest REQUIRED)
+  if(NOT ATTN_PYTHON)
+    attn_find_python()
+  endif()
 endif()

@@ -2,15 +2,32 @@
 # attn_test(NAME SOURCES ... DEPS ... [LABELS ...]): a GoogleTest program, one ctest entry a case.
 include(GoogleTest)
 
+# A source that is not there fails the targets that need it, not the whole configuration.
+function(attn_accept_missing)
+  foreach(source ${ARGN})
+    get_filename_component(path ${source} ABSOLUTE)
+    if(NOT EXISTS ${path})
+      message(WARNING "${path} does not exist")
+      set_source_files_properties(${path} PROPERTIES GENERATED TRUE)
+    endif()
+  endforeach()
+endfunction()
+
 function(attn_house_rules target)
   target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR})
   target_compile_features(${target} PUBLIC cxx_std_20)
   target_compile_options(${target} PRIVATE
     -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor -Werror)
+  if(ATTN_SANITIZE)
+    target_compile_options(${target} PUBLIC -fsanitize=${ATTN_SANITIZE} -fno-omit-frame-pointer
+      -fno-sanitize-recover=all)
+    target_link_options(${target} PUBLIC -fsanitize=${ATTN_SANITIZE})
+  endif()
 endfunction()
 
 function(attn_library target)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  attn_accept_missing(${ARG_SOURCES})
   add_library(${target} STATIC ${ARG_SOURCES})
   attn_house_rules(${target})
   target_link_libraries(${target} PUBLIC ${ARG_DEPS})
@@ -18,6 +35,7 @@ endfunction()
 
 function(attn_test target)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LABELS" ${ARGN})
+  attn_accept_missing(${ARG_SOURCES})
   add_executable(${target} ${ARG_SOURCES})
   attn_house_rules(${target})
   target_compile_definitions(${target} PRIVATE
