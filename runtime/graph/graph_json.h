@@ -1,0 +1,16 @@
+// A graph as a JSON value, for the documents that hold one: programs, plan files, worker requests.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "runtime/graph/backend_graph.h"
+#include "runtime/graph/json_value.h"
+
+namespace attn::graph {
+
+nlohmann::ordered_json json_of(const BackendGraph& graph);
+
+// What is wrong is recorded in the value's Failure.
+BackendGraph read_graph(const json::Value& value);
+
+}  // namespace attn::graph

@@ -1,0 +1,21 @@
+// The tensors a node reads and writes, in the order in which it names them. (Shared by the sources
+// of this room and by the program's checks.)
+#pragma once
+
+#include <vector>
+
+#include "runtime/graph/backend_graph.h"
+
+namespace attn::graph {
+
+// Inputs in order: matmul a, b; pointwise x, b, t as far as present; reduction x.
+std::vector<Uid> inputs_of(const Node& node);
+
+Uid output_of(const Node& node);
+
+// "matmul", "mul", "reduce_max": what a node does, without its compute type.
+std::string mnemonic_of(const Node& node);
+
+DType compute_of(const Node& node);
+
+}  // namespace attn::graph

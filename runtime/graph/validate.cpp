@@ -1,0 +1,239 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <set>
+
+#include "runtime/graph/backend_graph.h"
+#include "runtime/graph/extent.h"
+#include "runtime/graph/operands.h"
+
+namespace attn::graph {
+namespace {
+
+constexpr std::size_t kRank = 4;
+using Dims = std::vector<std::int64_t>;
+
+std::string shape(const Tensor& tensor) {
+  return fmt::format("%{} [{}]", tensor.uid, fmt::join(tensor.dims, ","));
+}
+
+bool is_comparison(PointwiseMode mode) {
+  switch (mode) {
+    case PointwiseMode::cmp_eq:
+    case PointwiseMode::cmp_ne:
+    case PointwiseMode::cmp_gt:
+    case PointwiseMode::cmp_ge:
+    case PointwiseMode::cmp_lt:
+    case PointwiseMode::cmp_le: return true;
+    default: return false;
+  }
+}
+
+bool is_logical(PointwiseMode mode) {
+  return mode == PointwiseMode::logical_and || mode == PointwiseMode::logical_or;
+}
+
+// Each check returns what is wrong, or an empty text.
+
+std::string check_tensor(const Tensor& tensor) {
+  if (tensor.dims.size() != kRank || tensor.strides.size() != kRank) {
+    return fmt::format("has rank {} and {} strides, not 4", tensor.dims.size(),
+                       tensor.strides.size());
+  }
+  if (std::ranges::any_of(tensor.dims, [](std::int64_t dim) { return dim < 1; })) {
+    return "has a dimension below 1";
+  }
+  if (!last_offset(tensor.dims, tensor.strides)) return "has strides below 0 or is too large";
+  if (tensor.alignment < 1 || !std::has_single_bit(static_cast<std::uint64_t>(tensor.alignment))) {
+    return fmt::format("has alignment {}, not a power of two", tensor.alignment);
+  }
+  if (tensor.storage == Storage::host_scalar && tensor.dims != Dims(kRank, 1)) {
+    return "is a host scalar of more than one element";
+  }
+  return "";
+}
+
+// Two positions that share an address must not both be written.
+std::string check_writable(const Tensor& tensor) {
+  if (tensor.storage == Storage::host_scalar) return "writes a host scalar";
+  for (std::size_t i = 0; i < kRank; ++i) {
+    if (tensor.dims[i] > 1 && tensor.strides[i] == 0) return "writes through a stride of 0";
+  }
+  return "";
+}
+
+class Validator {
+ public:
+  explicit Validator(const BackendGraph& graph) : graph_(graph) {}
+
+  Status run() {
+    ATTN_RETURN_IF_ERROR(check_tensors());
+    if (graph_.nodes.empty()) return {ErrorCode::invalid_argument, "the graph has no nodes"};
+    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) ATTN_RETURN_IF_ERROR(check_node(i));
+    return check_uses();
+  }
+
+ private:
+  static Status tensor_error(const Tensor& tensor, std::string_view what) {
+    Error error{
+        ErrorCode::invalid_argument, fmt::format("tensor %{} {}", tensor.uid, what), {}, {}};
+    error.payload = fmt::format("{{\"uid\": {}}}", tensor.uid);
+    return error;
+  }
+
+  Status node_error(std::size_t index, std::string_view what) const {
+    Error error{ErrorCode::invalid_argument,
+                fmt::format("node {} ({}): {}", index, mnemonic_of(graph_.nodes[index]), what),
+                {},
+                {}};
+    error.payload = fmt::format("{{\"node\": {}}}", index);
+    return error;
+  }
+
+  Status check_tensors() {
+    const Tensor* previous = nullptr;
+    for (const Tensor& tensor : graph_.tensors) {
+      if (previous != nullptr && tensor.uid == previous->uid) {
+        return tensor_error(tensor, "is defined twice");
+      }
+      if (previous != nullptr && tensor.uid < previous->uid) {
+        return tensor_error(tensor, fmt::format("comes after %{}, not by uid", previous->uid));
+      }
+      if (std::string what = check_tensor(tensor); !what.empty()) return tensor_error(tensor, what);
+      tensors_.emplace(tensor.uid, &tensor);
+      previous = &tensor;
+    }
+    return {};
+  }
+
+  Status check_node(std::size_t index) {
+    const Node& node = graph_.nodes[index];
+    const std::string arity = check_arity(node);
+    if (!arity.empty()) return node_error(index, arity);
+    for (const Uid uid : inputs_of(node)) {
+      if (std::string what = check_input(uid); !what.empty()) return node_error(index, what);
+    }
+    if (std::string what = check_output(output_of(node)); !what.empty()) {
+      return node_error(index, what);
+    }
+    const std::string what = std::visit([this](const auto& op) { return check_shape(op); }, node);
+    return what.empty() ? Status() : node_error(index, what);
+  }
+
+  static std::string check_arity(const Node& node) {
+    const auto* op = std::get_if<Pointwise>(&node);
+    if (op == nullptr) return "";
+    const int wanted = input_count(op->mode);
+    if (op->b.has_value() != (wanted >= 2) || op->t.has_value() != (wanted >= 3)) {
+      return fmt::format("takes {} input{}, x{}", wanted, wanted == 1 ? "" : "s",
+                         wanted == 1   ? " alone"
+                         : wanted == 2 ? " and b"
+                                       : ", b and t");
+    }
+    const bool indexes = op->mode == PointwiseMode::gen_index;
+    if (op->axis.has_value() != indexes) return indexes ? "has no axis" : "takes no axis";
+    if (indexes && (*op->axis < 0 || *op->axis >= static_cast<std::int64_t>(kRank))) {
+      return fmt::format("has axis {}, not 0 to 3", *op->axis);
+    }
+    return "";
+  }
+
+  std::string check_input(Uid uid) {
+    const auto found = tensors_.find(uid);
+    if (found == tensors_.end()) return fmt::format("reads %{}, which is not defined", uid);
+    if (found->second->storage == Storage::virtual_value && !produced_.contains(uid)) {
+      return fmt::format("reads %{} before a node has produced it", uid);
+    }
+    used_.insert(uid);
+    return "";
+  }
+
+  std::string check_output(Uid uid) {
+    const auto found = tensors_.find(uid);
+    if (found == tensors_.end()) return fmt::format("writes %{}, which is not defined", uid);
+    if (produced_.contains(uid)) return fmt::format("writes %{} a second time", uid);
+    if (used_.contains(uid)) return fmt::format("writes %{} after it was read", uid);
+    if (std::string what = check_writable(*found->second); !what.empty()) return what;
+    produced_.insert(uid);
+    used_.insert(uid);
+    return "";
+  }
+
+  std::string check_shape(const Matmul& op) const {
+    const Tensor& a = at(op.a);
+    const Tensor& b = at(op.b);
+    const Tensor& c = at(op.c);
+    const bool batches = a.dims[0] == b.dims[0] || a.dims[0] == 1 || b.dims[0] == 1;
+    const bool heads = a.dims[1] % b.dims[1] == 0;
+    const Dims wanted = {std::max(a.dims[0], b.dims[0]), a.dims[1], a.dims[2], b.dims[3]};
+    if (batches && heads && a.dims[3] == b.dims[2] && c.dims == wanted) return "";
+    return fmt::format("{} x {} does not give {}", shape(a), shape(b), shape(c));
+  }
+
+  std::string check_shape(const Pointwise& op) const {
+    const Tensor& y = at(op.y);
+    Dims wanted(kRank, 1);
+    for (const Uid uid : inputs_of(op)) {
+      const Tensor& input = at(uid);
+      for (std::size_t i = 0; i < kRank; ++i) {
+        if (input.dims[i] != 1 && input.dims[i] != y.dims[i]) {
+          return fmt::format("{} does not broadcast to {}", shape(input), shape(y));
+        }
+        wanted[i] = std::max(wanted[i], input.dims[i]);
+      }
+    }
+    if (wanted != y.dims) {
+      return fmt::format("{} is larger than the inputs make it: [{}]", shape(y),
+                         fmt::join(wanted, ","));
+    }
+    return check_booleans(op);
+  }
+
+  std::string check_booleans(const Pointwise& op) const {
+    const bool logical = is_logical(op.mode);
+    if ((logical || is_comparison(op.mode)) && at(op.y).dtype != DType::boolean) {
+      return fmt::format("gives a truth value, but %{} is {}", op.y, to_string(at(op.y).dtype));
+    }
+    for (const Uid uid : logical ? inputs_of(op) : std::vector<Uid>()) {
+      if (at(uid).dtype != DType::boolean)
+        return fmt::format("wants truth values, %{} is not", uid);
+    }
+    if (op.t && at(*op.t).dtype != DType::boolean) {
+      return fmt::format("chooses by %{}, which is not boolean", *op.t);
+    }
+    return "";
+  }
+
+  std::string check_shape(const Reduction& op) const {
+    const Tensor& x = at(op.x);
+    const Tensor& y = at(op.y);
+    for (std::size_t i = 0; i < kRank; ++i) {
+      if (y.dims[i] != 1 && y.dims[i] != x.dims[i]) {
+        return fmt::format("{} does not reduce to {}", shape(x), shape(y));
+      }
+    }
+    return "";
+  }
+
+  Status check_uses() const {
+    for (const Tensor& tensor : graph_.tensors) {
+      if (!used_.contains(tensor.uid)) return tensor_error(tensor, "is used by no node");
+    }
+    return {};
+  }
+
+  const Tensor& at(Uid uid) const { return *tensors_.at(uid); }
+
+  const BackendGraph& graph_;
+  std::map<Uid, const Tensor*> tensors_;
+  std::set<Uid> produced_;
+  std::set<Uid> used_;
+};
+
+}  // namespace
+
+Status validate(const BackendGraph& graph) { return Validator(graph).run(); }
+
+}  // namespace attn::graph
