@@ -27,13 +27,14 @@ class Session {
   void* handle() const;  // cudnnHandle_t
 
  private:
+  friend class LoadedPlan;
   struct State;
   explicit Session(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
 
 // Device addresses (host addresses for host scalars) by uid. Immutable once made; the addresses
-// must stay valid while it is executed.
+// must stay valid while it is executed, and `library` must outlive it.
 class VariantPack {
  public:
   static Result<VariantPack> create(const Library& library, std::span<const graph::Uid> uids,

@@ -2,9 +2,9 @@
 // run without cuDNN, CUDA or a driver.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "runtime/base/status.h"
 
@@ -17,11 +17,14 @@ class Library {
  public:
   // Loads libcudnn.so.9 and the libraries it will look for (NVRTC). Looks in `folder` alone when
   // it is not empty; else where the dynamic linker looks, then in $ATTN_CUDNN_DIR, the usual CUDA
-  // prefixes and the project's wheels. Errors: cudnn, with every place tried and the linker's words.
+  // prefixes and the project's wheels. Errors: cudnn, with every place tried and the linker's
+  // words.
   static Result<std::shared_ptr<const Library>> load(const std::string& folder = "");
 
-  std::int64_t version() const;        // cudnnGetVersion(): 91900 for 9.19.0
-  const std::string& path() const;     // file that was loaded
+  std::int64_t version() const;     // cudnnGetVersion(): 91900 for 9.19.0
+  const std::string& path() const;  // file that was loaded
+  // NVRTC that cuDNN will find; empty when there was none (plans load, but none can be compiled).
+  const std::string& nvrtc_path() const;
   const Api& api() const;
 
   ~Library();

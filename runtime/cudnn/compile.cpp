@@ -1,0 +1,110 @@
+#include "runtime/cudnn/compile.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "runtime/cudnn/attempts.h"
+#include "runtime/cudnn/build_graph.h"
+#include "runtime/cudnn/engine_configs.h"
+#include "runtime/cudnn/execution.h"
+
+namespace attn::cudnn {
+namespace {
+
+struct Mode {
+  cudnnBackendHeurMode_t mode;
+  const char* name;
+};
+constexpr Mode kModes[] = {{CUDNN_HEUR_MODE_A, "A"}, {CUDNN_HEUR_MODE_FALLBACK, "FALLBACK"}};
+
+Result<plan::CompiledStep> read_plan(const Descriptor& plan, const EngineChoice& choice) {
+  plan::CompiledStep step;
+  step.engine = choice.engine;
+  step.knobs = choice.knobs;
+  ATTN_ASSIGN(step.workspace_bytes, plan.get(kPlanWorkspaceSize));
+  ATTN_ASSIGN(step.cudnn_plan, plan.get_text(kPlanJson));
+  return step;
+}
+
+class Compiler {
+ public:
+  Compiler(const Api& api, const BuiltGraph& built, const Descriptor& device,
+           const ProgressSink& progress)
+      : api_(api), built_(built), device_(device), progress_(progress) {}
+
+  Result<plan::CompiledStep> compile() {
+    for (const Mode& mode : kModes) {
+      progress_({fmt::format("heuristics {}", mode.name), -1});
+      const auto configs = engine_configs(api_, built_.graph, device_, mode.mode);
+      attempts_.add_mode(mode.name, configs);
+      if (!configs.ok()) continue;
+      for (const Descriptor& config : *configs) {
+        Result<plan::CompiledStep> step = try_config(config, mode.name);
+        if (step.ok()) return step;
+      }
+    }
+    return attempts_.to_error();
+  }
+
+ private:
+  Result<plan::CompiledStep> try_config(const Descriptor& config, const char* mode) {
+    const Result<EngineChoice> choice = describe(config);
+    if (!choice.ok()) {
+      attempts_.add_config(mode, {}, choice.error());
+      return choice.error();
+    }
+    progress_({fmt::format("plan (engine {})", choice->engine), -1});
+    Result<plan::CompiledStep> step = finalize_plan(config, *choice);
+    if (step.ok()) {
+      step->heuristic = mode;
+    } else {
+      attempts_.add_config(mode, *choice, step.error());
+    }
+    return step;
+  }
+
+  Result<plan::CompiledStep> finalize_plan(const Descriptor& config, const EngineChoice& choice) {
+    ATTN_ASSIGN(const Descriptor plan, DescriptorBuilder(api_, kExecutionPlanDescriptor)
+                                           .set(kPlanEngineConfig, config)
+                                           .set(kPlanDeviceProp, device_)
+                                           .finalize());
+    return read_plan(plan, choice);
+  }
+
+  const Api& api_;
+  const BuiltGraph& built_;
+  const Descriptor& device_;
+  const ProgressSink& progress_;
+  Attempts attempts_;
+};
+
+}  // namespace
+
+Result<plan::CompiledStep> compile(const Library& library, const graph::BackendGraph& graph,
+                                   const std::string& device_json, const ProgressSink& progress) {
+  const Api& api = library.api();
+  progress({"device properties", -1});
+  ATTN_ASSIGN(const Descriptor device, make_device(api, device_json));
+  ATTN_ASSIGN(const BuiltGraph built, build_graph(api, graph, progress));
+  Result<plan::CompiledStep> step = Compiler(api, built, device, progress).compile();
+  if (step.ok() || !library.nvrtc_path().empty()) return step;
+  Error error = step.error();
+  error.notes.push_back("NVRTC, with which cuDNN compiles attention kernels, was not found");
+  return error;
+}
+
+Result<std::string> device_json_of_current_device(const Library& library) {
+  // Not owned: the session ends with this function, before the library can go.
+  ATTN_ASSIGN(const Session session,
+              Session::create(std::shared_ptr<const Library>(&library, [](const Library*) {})));
+  ATTN_ASSIGN(const Descriptor device,
+              DescriptorBuilder(library.api(), kDevicePropDescriptor)
+                  .set(kDevicePropHandle, static_cast<cudnnHandle_t>(session.handle()))
+                  .finalize());
+  return device.get_text(kDevicePropJson);
+}
+
+}  // namespace attn::cudnn

@@ -1,0 +1,51 @@
+#include "runtime/cudnn/engine_configs.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+namespace attn::cudnn {
+
+Result<Descriptor> make_device(const Api& api, const std::string& device_json) {
+  // cuDNN reads a C string: the terminating zero is part of it.
+  const std::span<const char> text(device_json.c_str(), device_json.size() + 1);
+  Result<Descriptor> device =
+      DescriptorBuilder(api, kDevicePropDescriptor).set_all(kDevicePropJson, text).finalize();
+  if (device.ok()) return device;
+  Error error = device.error();
+  error.code = ErrorCode::invalid_argument;
+  error.message = "the target's device properties: " + error.message;
+  return error;
+}
+
+Result<std::vector<Descriptor>> engine_configs(const Api& api, const Descriptor& graph,
+                                               const Descriptor& device,
+                                               cudnnBackendHeurMode_t mode) {
+  ATTN_ASSIGN(const Descriptor heuristics, DescriptorBuilder(api, kEngineHeurDescriptor)
+                                               .set(kEngineHeurGraph, graph)
+                                               .set(kEngineHeurMode, mode)
+                                               .set(kEngineHeurDeviceProp, device)
+                                               .finalize());
+  return heuristics.get_descriptors(kEngineHeurResults, kEngineConfigDescriptor);
+}
+
+Result<EngineChoice> describe(const Descriptor& config) {
+  ATTN_ASSIGN(const std::vector<Descriptor> engines,
+              config.get_descriptors(kEngineConfigEngine, kEngineDescriptor));
+  if (engines.size() != 1) {
+    return Result<EngineChoice>(ErrorCode::cudnn, "cuDNN: an engine config without an engine");
+  }
+  EngineChoice choice;
+  ATTN_ASSIGN(choice.engine, engines[0].get(kEngineGlobalIndex));
+  ATTN_ASSIGN(const std::vector<Descriptor> knobs,
+              config.get_descriptors(kEngineConfigKnobChoices, kKnobChoiceDescriptor));
+  for (const Descriptor& knob : knobs) {
+    ATTN_ASSIGN(const cudnnBackendKnobType_t type, knob.get(kKnobChoiceType));
+    ATTN_ASSIGN(const std::int64_t value, knob.get(kKnobChoiceValue));
+    choice.knobs.push_back({static_cast<std::int64_t>(type), value});
+  }
+  std::ranges::sort(choice.knobs, {}, &plan::Knob::type);
+  return choice;
+}
+
+}  // namespace attn::cudnn
