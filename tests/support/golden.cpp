@@ -1,0 +1,45 @@
+#include "tests/support/golden.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace attn::testing {
+namespace {
+
+std::filesystem::path source_path(const std::string& path) {
+  return std::filesystem::path(ATTN_SOURCE_DIR) / path;
+}
+
+bool updating() {
+  const char* update = std::getenv("ATTN_UPDATE_GOLDEN");
+  return update != nullptr && std::string(update) == "1";
+}
+
+}  // namespace
+
+std::string read_source_file(const std::string& path) {
+  std::ifstream file(source_path(path), std::ios::binary);
+  if (!file) {
+    ADD_FAILURE() << "cannot read " << path;
+    return "";
+  }
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+void expect_golden(const std::string& path, const std::string& actual) {
+  if (updating()) {
+    std::filesystem::create_directories(source_path(path).parent_path());
+    std::ofstream(source_path(path), std::ios::binary) << actual;
+    return;
+  }
+  EXPECT_EQ(actual, read_source_file(path))
+      << path << " differs; ATTN_UPDATE_GOLDEN=1 rewrites it";
+}
+
+}  // namespace attn::testing
