@@ -1,0 +1,87 @@
+#include "runtime/cuda/device.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "runtime/cuda/context.h"
+
+namespace attn::cuda {
+namespace {
+
+Result<int> attribute(const Driver& driver, CUdevice device, CUdevice_attribute which) {
+  int value = 0;
+  ATTN_RETURN_IF_ERROR(driver.check(driver.device_get_attribute(&value, which, device),
+                                    "reading a property of the CUDA device"));
+  return value;
+}
+
+}  // namespace
+
+Result<int> device_count() {
+  ATTN_ASSIGN(const Driver* driver, cuda::driver());
+  int count = 0;
+  ATTN_RETURN_IF_ERROR(driver->check(driver->device_get_count(&count), "counting CUDA devices"));
+  return count;
+}
+
+Result<std::shared_ptr<const Context>> Context::retain(int ordinal) {
+  ATTN_ASSIGN(const Driver* driver, cuda::driver());
+  ATTN_ASSIGN(int count, device_count());
+  if (ordinal < 0 || ordinal >= count) {
+    return {ErrorCode::invalid_argument,
+            fmt::format("there is no CUDA device {}: this machine has {}", ordinal, count)};
+  }
+  CUdevice device = 0;
+  CUcontext handle = nullptr;
+  ATTN_RETURN_IF_ERROR(
+      driver->check(driver->device_get(&device, ordinal), "opening the CUDA device"));
+  ATTN_RETURN_IF_ERROR(driver->check(driver->primary_context_retain(&handle, device),
+                                     "retaining the device's primary context"));
+  std::shared_ptr<Context> context(new Context(*driver, device, handle));
+  context->ordinal = ordinal;
+  ATTN_RETURN_IF_ERROR(context->read_properties());
+  return std::shared_ptr<const Context>(std::move(context));
+}
+
+Context::~Context() { driver_.primary_context_release(device_); }
+
+Status Context::make_current() const {
+  return check(driver_.context_set_current(handle_), "making the CUDA context current");
+}
+
+Status Context::read_properties() {
+  std::array<char, 256> text{};
+  ATTN_RETURN_IF_ERROR(
+      check(driver_.device_get_name(text.data(), static_cast<int>(text.size()), device_),
+            "reading the device's name"));
+  name = text.data();
+  ATTN_ASSIGN(int major, attribute(driver_, device_, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR));
+  ATTN_ASSIGN(int minor, attribute(driver_, device_, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
+  ATTN_ASSIGN(int l2, attribute(driver_, device_, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE));
+  sm = major * 10 + minor;
+  l2_bytes = l2;
+  return {};
+}
+
+Device::Device(std::shared_ptr<const Context> context) : context_(std::move(context)) {}
+
+Result<Device> Device::open(int ordinal) {
+  ATTN_ASSIGN(std::shared_ptr<const Context> context, Context::retain(ordinal));
+  ATTN_RETURN_IF_ERROR(context->make_current());
+  return Device(std::move(context));
+}
+
+Status Device::make_current() const { return context_->make_current(); }
+
+Status Device::synchronize() const {
+  ATTN_RETURN_IF_ERROR(make_current());
+  return context_->check(context_->driver().context_synchronize(), "waiting for the device");
+}
+
+int Device::ordinal() const { return context_->ordinal; }
+const std::string& Device::name() const { return context_->name; }
+std::int64_t Device::sm() const { return context_->sm; }
+std::int64_t Device::l2_bytes() const { return context_->l2_bytes; }
+
+}  // namespace attn::cuda

@@ -1,0 +1,47 @@
+// A CUDA device and its primary context (the one that the CUDA runtime API and frameworks use).
+//
+// No CUDA header is needed to use this room: streams are `void*` (CUstream / cudaStream_t; null is
+// the default stream) and device addresses are `void*`. Without a driver every function returns an
+// error `cuda` that says so.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "runtime/base/status.h"
+
+namespace attn::cuda {
+
+class Context;  // runtime/cuda/context.h, private to this room
+
+// How many devices the driver shows; 0 is not an error. Errors: cuda, when there is no driver.
+Result<int> device_count();
+
+// A shared handle: copies, and the buffers, streams and events made from it, keep the primary
+// context retained. Immutable, safe to share between threads.
+class Device {
+ public:
+  // Retains the device's primary context and makes it current on this thread. Errors:
+  // invalid_argument for an ordinal out of range, cuda.
+  static Result<Device> open(int ordinal);
+
+  // Every thread that makes or uses CUDA objects needs the context current; once a thread is
+  // enough. (Allocating, copying and creating objects of this room do it by themselves.)
+  Status make_current() const;
+
+  // Waits for everything enqueued on the device by this process.
+  Status synchronize() const;
+
+  int ordinal() const;
+  const std::string& name() const;  // "NVIDIA H200"
+  std::int64_t sm() const;          // compute capability * 10: 90 for Hopper
+  std::int64_t l2_bytes() const;    // size of the L2 cache
+  const std::shared_ptr<const Context>& context() const { return context_; }
+
+ private:
+  explicit Device(std::shared_ptr<const Context> context);
+  std::shared_ptr<const Context> context_;
+};
+
+}  // namespace attn::cuda

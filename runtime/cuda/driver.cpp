@@ -1,0 +1,62 @@
+#include "runtime/cuda/driver.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#define ATTN_STRINGIZE_(text) #text
+#define ATTN_STRINGIZE(text) ATTN_STRINGIZE_(text)
+
+namespace attn::cuda {
+namespace {
+
+constexpr const char* kLibrary = "libcuda.so.1";
+
+Error missing_driver(const char* linker_words) {
+  return Error{ErrorCode::cuda,
+               "no CUDA driver on this machine",
+               {fmt::format("{} could not be loaded: {}", kLibrary, linker_words)},
+               {}};
+}
+
+template <typename Function>
+Status look_up(void* library, const char* symbol, Function& function) {
+  function = reinterpret_cast<Function>(dlsym(library, symbol));
+  if (function != nullptr) return {};
+  return Status(ErrorCode::cuda,
+                fmt::format("the CUDA driver is too old: {} has no {}", kLibrary, symbol));
+}
+
+// The library stays loaded for the life of the process: streams and contexts of other components
+// live in it too.
+Result<Driver> load_driver() {
+  void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return missing_driver(dlerror());
+  Driver driver;
+#define ATTN_CUDA_FUNCTION(member, function) \
+  ATTN_RETURN_IF_ERROR(look_up(library, ATTN_STRINGIZE(function), driver.member));
+#include "runtime/cuda/driver.def"
+#undef ATTN_CUDA_FUNCTION
+  ATTN_RETURN_IF_ERROR(driver.check(driver.init(0), "starting the CUDA driver"));
+  return driver;
+}
+
+}  // namespace
+
+Status Driver::check(CUresult result, std::string_view action) const {
+  if (result == CUDA_SUCCESS) return {};
+  const char* name = nullptr;
+  const char* words = nullptr;
+  get_error_name(result, &name);
+  get_error_string(result, &words);
+  return Status(ErrorCode::cuda,
+                fmt::format("{}: {} ({})", action, name != nullptr ? name : "unknown CUDA error",
+                            words != nullptr ? words : std::to_string(static_cast<int>(result))));
+}
+
+Result<const Driver*> driver() {
+  static const Result<Driver> loaded = load_driver();
+  if (!loaded.ok()) return loaded.error();
+  return &loaded.value();
+}
+
+}  // namespace attn::cuda

@@ -1,0 +1,26 @@
+// The CUDA driver API, loaded at run time. Private to this room: it includes cuda.h.
+#pragma once
+
+#include <cuda.h>
+
+#include <string_view>
+
+#include "runtime/base/status.h"
+
+namespace attn::cuda {
+
+struct Driver {
+#define ATTN_CUDA_FUNCTION(member, function) decltype(&::function) member = nullptr;
+#include "runtime/cuda/driver.def"
+#undef ATTN_CUDA_FUNCTION
+
+  // Ok, or an error `cuda` that reads "<action>: CUDA_ERROR_X (the driver's words)".
+  Status check(CUresult result, std::string_view action) const;
+};
+
+// The driver, loaded and initialised (cuInit) on first use; the same answer ever after. Safe to
+// call from any thread. Errors: cuda, when there is no libcuda.so.1, it lacks a function, or it
+// finds no device.
+Result<const Driver*> driver();
+
+}  // namespace attn::cuda

@@ -1,0 +1,114 @@
+#include "runtime/cuda/memory.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+
+#include "runtime/cuda/context.h"
+
+namespace attn::cuda {
+
+Result<DeviceBuffer> DeviceBuffer::allocate(const Device& device, std::size_t bytes) {
+  DeviceBuffer buffer;
+  buffer.context_ = device.context();
+  if (bytes == 0) return buffer;
+  ATTN_RETURN_IF_ERROR(buffer.context_->make_current());
+  CUdeviceptr address = 0;
+  ATTN_RETURN_IF_ERROR(
+      buffer.context_->check(buffer.context_->driver().memory_allocate(&address, bytes),
+                             fmt::format("allocating {} bytes on {}", bytes, device.name())));
+  buffer.data_ = reinterpret_cast<void*>(address);
+  buffer.size_ = bytes;
+  return buffer;
+}
+
+DeviceBuffer::DeviceBuffer(DeviceBuffer&& other) noexcept { *this = std::move(other); }
+
+DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
+  if (this == &other) return *this;
+  release();
+  context_ = std::exchange(other.context_, nullptr);
+  data_ = std::exchange(other.data_, nullptr);
+  size_ = std::exchange(other.size_, 0);
+  return *this;
+}
+
+DeviceBuffer::~DeviceBuffer() { release(); }
+
+void DeviceBuffer::release() noexcept {
+  if (data_ == nullptr) return;
+  if (context_->make_current().ok()) context_->driver().memory_free(to_address(data_));
+  data_ = nullptr;
+}
+
+Status DeviceBuffer::check_range(std::size_t offset, std::size_t bytes) const {
+  if (offset <= size_ && bytes <= size_ - offset) return {};
+  return Status(ErrorCode::invalid_argument,
+                fmt::format("bytes {}..{} are outside a device buffer of {} bytes", offset,
+                            offset + bytes, size_));
+}
+
+// The driver's plain copies and fills may return while the device still works on the default
+// stream, which kernels on non-blocking streams do not wait for: hence the synchronisation.
+Status DeviceBuffer::fill(std::uint8_t byte) {
+  if (size_ == 0) return {};
+  ATTN_RETURN_IF_ERROR(context_->make_current());
+  const Driver& driver = context_->driver();
+  ATTN_RETURN_IF_ERROR(
+      context_->check(driver.memset_bytes(to_address(data_), byte, size_), "filling a buffer"));
+  return context_->check(driver.stream_synchronize(nullptr), "filling a buffer");
+}
+
+Status DeviceBuffer::upload(std::span<const std::byte> bytes, std::size_t offset) {
+  ATTN_RETURN_IF_ERROR(check_range(offset, bytes.size()));
+  if (bytes.empty()) return {};
+  ATTN_RETURN_IF_ERROR(context_->make_current());
+  const Driver& driver = context_->driver();
+  ATTN_RETURN_IF_ERROR(
+      context_->check(driver.copy_to_device(to_address(data_) + offset, bytes.data(), bytes.size()),
+                      "copying to the device"));
+  return context_->check(driver.stream_synchronize(nullptr), "copying to the device");
+}
+
+Status DeviceBuffer::download(std::span<std::byte> bytes, std::size_t offset) const {
+  ATTN_RETURN_IF_ERROR(check_range(offset, bytes.size()));
+  if (bytes.empty()) return {};
+  ATTN_RETURN_IF_ERROR(context_->make_current());
+  return context_->check(
+      context_->driver().copy_to_host(bytes.data(), to_address(data_) + offset, bytes.size()),
+      "copying from the device");
+}
+
+std::string_view to_string(MemoryKind kind) {
+  switch (kind) {
+    case MemoryKind::unregistered: return "host memory";
+    case MemoryKind::host: return "pinned host memory";
+    case MemoryKind::device: return "device memory";
+    case MemoryKind::managed: return "managed memory";
+  }
+  return "unknown memory";
+}
+
+// The plural call answers for addresses that the driver does not know, with zeros; the singular
+// one fails for them.
+Result<PointerInfo> classify(const void* pointer) {
+  ATTN_ASSIGN(const Driver* driver, cuda::driver());
+  CUmemorytype type{};
+  int managed = 0;
+  int ordinal = -1;
+  std::array<CUpointer_attribute, 3> attributes = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                                   CU_POINTER_ATTRIBUTE_IS_MANAGED,
+                                                   CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
+  std::array<void*, 3> values = {&type, &managed, &ordinal};
+  ATTN_RETURN_IF_ERROR(driver->check(
+      driver->pointer_get_attributes(static_cast<unsigned>(attributes.size()), attributes.data(),
+                                     values.data(), to_address(pointer)),
+      "asking what memory an address belongs to"));
+  if (managed != 0) return PointerInfo{MemoryKind::managed, -1};
+  if (type == CU_MEMORYTYPE_HOST) return PointerInfo{MemoryKind::host, -1};
+  if (type == CU_MEMORYTYPE_DEVICE) return PointerInfo{MemoryKind::device, ordinal};
+  return PointerInfo{};
+}
+
+}  // namespace attn::cuda

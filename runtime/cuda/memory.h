@@ -1,0 +1,63 @@
+// Device memory, and what kind of memory an address belongs to.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "runtime/base/status.h"
+#include "runtime/cuda/device.h"
+
+namespace attn::cuda {
+
+// Owned device memory, 256-byte aligned. The copies and fills are synchronous: when they return,
+// the bytes are there for kernels on any stream. They do not wait for kernels that run on
+// non-blocking streams: synchronise those first. One thread at a time.
+class DeviceBuffer {
+ public:
+  // Contents undefined. Zero bytes give a null buffer. Errors: cuda (out of memory, with the size).
+  static Result<DeviceBuffer> allocate(const Device& device, std::size_t bytes);
+  DeviceBuffer() = default;  // null, of size 0
+  DeviceBuffer(DeviceBuffer&& other) noexcept;
+  DeviceBuffer& operator=(DeviceBuffer&& other) noexcept;
+  ~DeviceBuffer();
+
+  void* data() const { return data_; }
+  std::size_t size() const { return size_; }
+
+  // Sets every byte; 0xff makes every float a NaN and every signed integer -1.
+  Status fill(std::uint8_t byte);
+  // Bytes `offset .. offset + bytes.size()`. Errors: invalid_argument when out of range, cuda.
+  Status upload(std::span<const std::byte> bytes, std::size_t offset = 0);
+  Status download(std::span<std::byte> bytes, std::size_t offset = 0) const;
+
+ private:
+  void release() noexcept;
+  Status check_range(std::size_t offset, std::size_t bytes) const;
+
+  std::shared_ptr<const Context> context_;
+  void* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+enum class MemoryKind : std::uint8_t {
+  unregistered,  // ordinary host memory, or an address that the driver does not know
+  host,          // host memory that the driver allocated or pinned
+  device,
+  managed,  // moves between host and devices
+};
+std::string_view to_string(MemoryKind kind);
+
+struct PointerInfo {
+  MemoryKind kind = MemoryKind::unregistered;
+  int device = -1;  // ordinal for `device`; -1 otherwise
+
+  bool operator==(const PointerInfo&) const = default;
+};
+
+// Any address may be asked about. Needs a current context. Errors: cuda.
+Result<PointerInfo> classify(const void* pointer);
+
+}  // namespace attn::cuda

@@ -1,0 +1,88 @@
+#include "runtime/cuda/stream.h"
+
+#include <utility>
+
+#include "runtime/cuda/context.h"
+
+namespace attn::cuda {
+namespace {
+
+CUstream as_stream(void* handle) { return static_cast<CUstream>(handle); }
+CUevent as_event(void* handle) { return static_cast<CUevent>(handle); }
+
+}  // namespace
+
+Result<Stream> Stream::create(const Device& device) {
+  Stream stream;
+  stream.context_ = device.context();
+  ATTN_RETURN_IF_ERROR(stream.context_->make_current());
+  CUstream handle = nullptr;
+  ATTN_RETURN_IF_ERROR(stream.context_->check(
+      stream.context_->driver().stream_create(&handle, CU_STREAM_NON_BLOCKING),
+      "creating a stream"));
+  stream.handle_ = handle;
+  return stream;
+}
+
+Stream::Stream(Stream&& other) noexcept
+    : context_(std::move(other.context_)), handle_(std::exchange(other.handle_, nullptr)) {}
+
+Stream& Stream::operator=(Stream&& other) noexcept {
+  std::swap(context_, other.context_);
+  std::swap(handle_, other.handle_);
+  return *this;
+}
+
+Stream::~Stream() {
+  if (handle_ != nullptr) context_->driver().stream_destroy(as_stream(handle_));
+}
+
+Status Stream::synchronize() const {
+  return context_->check(context_->driver().stream_synchronize(as_stream(handle_)),
+                         "waiting for a stream");
+}
+
+Result<Event> Event::create(const Device& device) {
+  Event event;
+  event.context_ = device.context();
+  ATTN_RETURN_IF_ERROR(event.context_->make_current());
+  CUevent handle = nullptr;
+  ATTN_RETURN_IF_ERROR(event.context_->check(
+      event.context_->driver().event_create(&handle, CU_EVENT_DEFAULT), "creating an event"));
+  event.handle_ = handle;
+  return event;
+}
+
+Event::Event(Event&& other) noexcept
+    : context_(std::move(other.context_)), handle_(std::exchange(other.handle_, nullptr)) {}
+
+Event& Event::operator=(Event&& other) noexcept {
+  std::swap(context_, other.context_);
+  std::swap(handle_, other.handle_);
+  return *this;
+}
+
+Event::~Event() {
+  if (handle_ != nullptr) context_->driver().event_destroy(as_event(handle_));
+}
+
+Status Event::record(void* stream) {
+  return context_->check(context_->driver().event_record(as_event(handle_), as_stream(stream)),
+                         "recording an event");
+}
+
+Status Event::synchronize() const {
+  return context_->check(context_->driver().event_synchronize(as_event(handle_)),
+                         "waiting for an event");
+}
+
+Result<double> Event::milliseconds_since(const Event& start) const {
+  float milliseconds = 0;
+  ATTN_RETURN_IF_ERROR(
+      context_->check(context_->driver().event_elapsed_time(&milliseconds, as_event(start.handle_),
+                                                            as_event(handle_)),
+                      "reading the time between two events"));
+  return static_cast<double>(milliseconds);
+}
+
+}  // namespace attn::cuda

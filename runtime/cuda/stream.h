@@ -1,0 +1,47 @@
+// Streams and events.
+#pragma once
+
+#include <memory>
+
+#include "runtime/base/status.h"
+#include "runtime/cuda/device.h"
+
+namespace attn::cuda {
+
+// A stream that does not synchronise with the default stream. One thread at a time.
+class Stream {
+ public:
+  static Result<Stream> create(const Device& device);
+  Stream(Stream&& other) noexcept;
+  Stream& operator=(Stream&& other) noexcept;
+  ~Stream();
+
+  void* handle() const { return handle_; }  // CUstream
+  Status synchronize() const;
+
+ private:
+  Stream() = default;
+  std::shared_ptr<const Context> context_;
+  void* handle_ = nullptr;
+};
+
+// A point in a stream, with a time stamp. One thread at a time.
+class Event {
+ public:
+  static Result<Event> create(const Device& device);
+  Event(Event&& other) noexcept;
+  Event& operator=(Event&& other) noexcept;
+  ~Event();
+
+  Status record(void* stream);
+  Status synchronize() const;  // waits until the device has reached the event
+  // Milliseconds of device time from `start` to this event; both must have been reached.
+  Result<double> milliseconds_since(const Event& start) const;
+
+ private:
+  Event() = default;
+  std::shared_ptr<const Context> context_;
+  void* handle_ = nullptr;
+};
+
+}  // namespace attn::cuda

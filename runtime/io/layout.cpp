@@ -1,0 +1,144 @@
+#include "runtime/io/layout.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "runtime/io/element.h"
+#include "runtime/io/rows.h"
+
+namespace attn::io {
+namespace {
+
+using Dims = std::vector<std::int64_t>;
+
+Dims place_of(std::int64_t index, const Dims& dims) {
+  Dims place(dims.size(), 0);
+  for (std::size_t axis = dims.size(); axis-- > 0; index /= dims[axis]) {
+    place[axis] = index % dims[axis];
+  }
+  return place;
+}
+
+// Enough for every layout in use: each stride steps over all that the smaller ones reach.
+bool plainly_disjoint(const Dims& dims, const Dims& strides) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> axes;
+  for (std::size_t axis = 0; axis < dims.size(); ++axis) {
+    if (dims[axis] > 1) axes.emplace_back(strides[axis], dims[axis]);
+  }
+  std::sort(axes.begin(), axes.end());
+  std::int64_t reach = 0;
+  for (const auto& [stride, dim] : axes) {
+    if (stride <= reach) return false;
+    reach += (dim - 1) * stride;
+  }
+  return true;
+}
+
+Status check_disjoint(const Dims& dims, const Dims& strides, std::int64_t elements) {
+  if (plainly_disjoint(dims, strides)) return {};
+  std::vector<bool> taken(static_cast<std::size_t>(elements), false);
+  bool shared = false;
+  for_each_element(dims, strides, [&](std::int64_t, std::int64_t offset) {
+    shared = shared || taken[static_cast<std::size_t>(offset)];
+    taken[static_cast<std::size_t>(offset)] = true;
+  });
+  if (!shared) return {};
+  return Status(ErrorCode::invalid_argument,
+                fmt::format("strides [{}] put two elements of a tensor [{}] in one place",
+                            fmt::join(strides, ", "), fmt::join(dims, ", ")));
+}
+
+Error does_not_fit(double value, std::int64_t index, const Dims& dims, DType type) {
+  const bool whole = std::trunc(value) == value && !std::isinf(value);
+  return Error{ErrorCode::invalid_argument,
+               fmt::format("value {} at [{}] {} {}", value, fmt::join(place_of(index, dims), ", "),
+                           whole ? "is out of range for" : "is not a whole number, as needed for",
+                           to_string(type)),
+               {},
+               {}};
+}
+
+}  // namespace
+
+Result<std::int64_t> storage_elements(const Dims& dims, const Dims& strides) {
+  if (dims.size() != strides.size()) {
+    return {ErrorCode::invalid_argument,
+            fmt::format("{} dims but {} strides", dims.size(), strides.size())};
+  }
+  std::int64_t last = 0;
+  bool empty = false;
+  for (std::size_t axis = 0; axis < dims.size(); ++axis) {
+    if (dims[axis] < 0 || strides[axis] < 0) {
+      return {ErrorCode::invalid_argument,
+              fmt::format("negative dims or strides: [{}] by [{}]", fmt::join(dims, ", "),
+                          fmt::join(strides, ", "))};
+    }
+    empty = empty || dims[axis] == 0;
+    std::int64_t reach = 0;
+    if (dims[axis] > 0 && (__builtin_mul_overflow(dims[axis] - 1, strides[axis], &reach) ||
+                           __builtin_add_overflow(last, reach, &last))) {
+      return {ErrorCode::invalid_argument, "a tensor is larger than memory can be"};
+    }
+  }
+  std::int64_t count = 1;
+  for (std::int64_t dim : dims) {
+    if (!empty && __builtin_mul_overflow(count, dim, &count)) {
+      return {ErrorCode::invalid_argument, "a tensor is larger than memory can be"};
+    }
+  }
+  return empty ? 0 : last + 1;
+}
+
+std::vector<std::int64_t> dense_strides(const Dims& dims) {
+  Dims strides(dims.size(), 1);
+  for (std::size_t axis = dims.size(); axis-- > 1;) {
+    strides[axis - 1] = strides[axis] * std::max<std::int64_t>(dims[axis], 1);
+  }
+  return strides;
+}
+
+Result<std::vector<std::byte>> pack(std::span<const double> values, const Dims& dims,
+                                    const Dims& strides, DType type, std::byte gap) {
+  ATTN_ASSIGN(const std::int64_t elements, storage_elements(dims, strides));
+  if (element_count(dims) != static_cast<std::int64_t>(values.size())) {
+    return {ErrorCode::invalid_argument,
+            fmt::format("{} values for a tensor [{}]", values.size(), fmt::join(dims, ", "))};
+  }
+  ATTN_RETURN_IF_ERROR(check_disjoint(dims, strides, elements));
+  for (std::size_t i = 0; i < values.size() && !is_float(type); ++i) {
+    if (!fits(type, values[i])) {
+      return does_not_fit(values[i], static_cast<std::int64_t>(i), dims, type);
+    }
+  }
+  const std::size_t size = size_of(type);
+  std::vector<std::byte> bytes(static_cast<std::size_t>(elements) * size, gap);
+  for_each_element(dims, strides, [&](std::int64_t index, std::int64_t offset) {
+    store(type, values[static_cast<std::size_t>(index)],
+          bytes.data() + static_cast<std::size_t>(offset) * size);
+  });
+  return bytes;
+}
+
+Result<HostTensor> unpack(std::span<const std::byte> bytes, const Dims& dims, const Dims& strides,
+                          DType type) {
+  ATTN_ASSIGN(const std::int64_t elements, storage_elements(dims, strides));
+  const std::size_t size = size_of(type);
+  if (bytes.size() / size < static_cast<std::size_t>(elements)) {
+    return {ErrorCode::invalid_argument,
+            fmt::format("{} bytes hold no {} tensor [{}] with strides [{}]", bytes.size(),
+                        to_string(type), fmt::join(dims, ", "), fmt::join(strides, ", "))};
+  }
+  HostTensor tensor{type, dims, {}};
+  tensor.values.resize(static_cast<std::size_t>(element_count(dims)));
+  for_each_element(dims, strides, [&](std::int64_t index, std::int64_t offset) {
+    tensor.values[static_cast<std::size_t>(index)] =
+        load(type, bytes.data() + static_cast<std::size_t>(offset) * size);
+  });
+  return tensor;
+}
+
+}  // namespace attn::io

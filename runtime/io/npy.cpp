@@ -1,0 +1,194 @@
+#include "runtime/io/npy.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <string_view>
+
+#include "runtime/io/element.h"
+#include "runtime/io/file.h"
+#include "runtime/io/layout.h"
+#include "runtime/io/npy_header.h"
+#include "runtime/io/rows.h"
+
+namespace attn::io {
+namespace {
+
+constexpr std::string_view kMagic = "\x93NUMPY";
+constexpr std::size_t kPrefix = 8;               // magic and version
+constexpr std::size_t kMaxHeader = 1024 * 1024;  // far above what any rank needs
+constexpr std::size_t kAlign = 64;               // of the data in files we write
+constexpr double kExact = 9007199254740992.0;    // 2^53
+
+// An element type of the format. i2 has no DType of its own: it is widened while it is read.
+struct Element {
+  std::string_view code;
+  DType dtype;
+  std::size_t bytes;
+};
+constexpr std::array<Element, 9> kElements = {{{"f2", DType::f16, 2},
+                                               {"f4", DType::f32, 4},
+                                               {"f8", DType::f64, 8},
+                                               {"i1", DType::i8, 1},
+                                               {"u1", DType::u8, 1},
+                                               {"i4", DType::i32, 4},
+                                               {"i8", DType::i64, 8},
+                                               {"b1", DType::boolean, 1},
+                                               {"i2", DType::i32, 2}}};
+
+Error bad(std::string what) { return Error{ErrorCode::io, std::move(what), {}, {}}; }
+
+Error in_file(const std::string& path, Error error) {
+  error.message = fmt::format("{}: {}", path, error.message);
+  return error;
+}
+
+std::string_view as_text(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+Result<Element> element_of(const std::string& descr) {
+  if (descr.starts_with('>')) {
+    return bad(fmt::format("big-endian elements ('{}') are not read; write them as '<'", descr));
+  }
+  const bool prefixed = descr.starts_with('<') || descr.starts_with('|') || descr.starts_with('=');
+  const std::string_view code = std::string_view(descr).substr(prefixed ? 1 : 0);
+  for (const Element& element : kElements) {
+    if (element.code == code) return element;
+  }
+  return bad(fmt::format("elements of type '{}' are not read", descr));
+}
+
+// The header's text; `bytes` becomes what follows it.
+Result<std::string_view> split_header(std::span<const std::byte>& bytes) {
+  if (bytes.size() < kPrefix || !as_text(bytes).starts_with(kMagic)) {
+    return bad("not a .npy file (it does not begin with \\x93NUMPY)");
+  }
+  const int version = std::to_integer<int>(bytes[6]);
+  if (version != 1 && version != 2) {
+    return bad(fmt::format("version {}.{} of the .npy format is not read; 1.0 and 2.0 are", version,
+                           std::to_integer<int>(bytes[7])));
+  }
+  const std::size_t field = version == 1 ? 2 : 4;
+  if (bytes.size() < kPrefix + field) return bad("the .npy file ends inside its header");
+  std::uint32_t length = 0;
+  std::memcpy(&length, bytes.data() + kPrefix, field);
+  if (length > kMaxHeader) return bad("the .npy header claims to be longer than 1 MiB");
+  if (length > bytes.size() - kPrefix - field) return bad("the .npy file ends inside its header");
+  const std::string_view text = as_text(bytes.subspan(kPrefix + field, length));
+  bytes = bytes.subspan(kPrefix + field + length);
+  return text;
+}
+
+// Bytes of data that the header announces, or nothing when no memory could hold them.
+std::optional<std::size_t> data_bytes(const NpyHeader& header, const Element& element) {
+  std::size_t bytes = element.bytes;
+  bool empty = false, overflow = false;
+  for (std::int64_t dim : header.shape) {
+    empty = empty || dim == 0;
+    overflow = __builtin_mul_overflow(bytes, static_cast<std::size_t>(dim), &bytes) || overflow;
+  }
+  if (empty) return 0;
+  return overflow ? std::nullopt : std::optional(bytes);
+}
+
+Status check_size(const NpyHeader& header, const Element& element, std::size_t given) {
+  const std::string shape = fmt::format("{}", fmt::join(header.shape, ", "));
+  const std::optional<std::size_t> needed = data_bytes(header, element);
+  if (!needed) return bad(fmt::format("no memory could hold ({}) elements", shape));
+  if (*needed == given) return {};
+  return bad(fmt::format("{} bytes of data where ({}) elements of '{}' need {}", given, shape,
+                         header.descr, *needed));
+}
+
+double load_element(const Element& element, const std::byte* bytes) {
+  if (element.code != "i2") return load(element.dtype, bytes);
+  std::int16_t value = 0;
+  std::memcpy(&value, bytes, sizeof(value));
+  return value;
+}
+
+std::vector<std::int64_t> fortran_strides(const std::vector<std::int64_t>& dims) {
+  std::vector<std::int64_t> strides(dims.size(), 1);
+  for (std::size_t axis = 1; axis < dims.size(); ++axis) {
+    strides[axis] = strides[axis - 1] * dims[axis - 1];
+  }
+  return strides;
+}
+
+// Row-major values from column-major ones.
+std::vector<double> to_c_order(const std::vector<double>& values,
+                               const std::vector<std::int64_t>& dims) {
+  const std::vector<std::int64_t> strides = fortran_strides(dims);
+  std::vector<double> ordered(values.size());
+  for_each_element(dims, strides, [&](std::int64_t index, std::int64_t offset) {
+    ordered[static_cast<std::size_t>(index)] = values[static_cast<std::size_t>(offset)];
+  });
+  return ordered;
+}
+
+}  // namespace
+
+Result<HostTensor> parse_npy(std::span<const std::byte> bytes) {
+  ATTN_ASSIGN(const std::string_view text, split_header(bytes));
+  ATTN_ASSIGN(const NpyHeader header, parse_npy_header(text));
+  ATTN_ASSIGN(const Element element, element_of(header.descr));
+  ATTN_RETURN_IF_ERROR(check_size(header, element, bytes.size()));
+  HostTensor tensor{element.dtype, header.shape, {}};
+  tensor.values.resize(bytes.size() / element.bytes);
+  for (std::size_t i = 0; i < tensor.values.size(); ++i) {
+    tensor.values[i] = load_element(element, bytes.data() + i * element.bytes);
+    // 2^53 itself is refused too: 2^53 + 1 reads as the same double.
+    if (element.dtype == DType::i64 && std::abs(tensor.values[i]) >= kExact) {
+      return bad(fmt::format("the integer at position {} is beyond 2^53", i));
+    }
+  }
+  if (header.fortran_order && !bytes.empty())
+    tensor.values = to_c_order(tensor.values, tensor.dims);
+  return tensor;
+}
+
+Result<std::vector<std::byte>> format_npy(const HostTensor& tensor) {
+  const auto* element = std::find_if(kElements.begin(), kElements.end(),
+                                     [&](const Element& e) { return e.dtype == tensor.dtype; });
+  if (element == kElements.end()) {
+    return {ErrorCode::invalid_argument,
+            fmt::format("the .npy format has no {}; write f32", to_string(tensor.dtype))};
+  }
+  const std::string_view order = element->bytes == 1 ? "|" : "<";
+  std::string header =
+      format_npy_header({fmt::format("{}{}", order, element->code), false, tensor.dims});
+  // Any rank up to NumPy's limit fits the two-byte length of version 1.
+  const std::size_t total = (kPrefix + 2 + header.size() + 1 + kAlign - 1) / kAlign * kAlign;
+  header.append(total - kPrefix - 2 - header.size() - 1, ' ').append("\n");
+  const auto length = static_cast<std::uint16_t>(header.size());
+  std::string head = std::string(kMagic) + std::string("\x01\x00", 2);
+  head.append(reinterpret_cast<const char*>(&length), 2).append(header);
+  ATTN_ASSIGN(const std::vector<std::byte> data,
+              pack(tensor.values, tensor.dims, dense_strides(tensor.dims), tensor.dtype));
+  std::vector<std::byte> bytes(head.size() + data.size());
+  std::memcpy(bytes.data(), head.data(), head.size());
+  if (!data.empty()) std::memcpy(bytes.data() + head.size(), data.data(), data.size());
+  return bytes;
+}
+
+Result<HostTensor> read_npy(const std::string& path) {
+  ATTN_ASSIGN(const std::vector<std::byte> bytes, read_file(path));
+  Result<HostTensor> tensor = parse_npy(bytes);
+  if (!tensor.ok()) return in_file(path, tensor.error());
+  return tensor;
+}
+
+Status write_npy(const std::string& path, const HostTensor& tensor) {
+  Result<std::vector<std::byte>> bytes = format_npy(tensor);
+  if (!bytes.ok()) return in_file(path, bytes.error());
+  return write_file(path, *bytes);
+}
+
+}  // namespace attn::io
