@@ -32,9 +32,9 @@ struct CompiledStep {
 
 // The GPU that a plan is for.
 struct Target {
-  std::string name;             // "h200", or the file's stem, or the device's name
-  std::int64_t sm = 0;          // compute capability * 10: 90 for Hopper
-  std::string device_json;      // DEVICEPROP_JSON_REPRESENTATION
+  std::string name;         // "h200", or the file's stem, or the device's name
+  std::int64_t sm = 0;      // compute capability * 10: 90 for Hopper
+  std::string device_json;  // DEVICEPROP_JSON_REPRESENTATION
   bool operator==(const Target&) const = default;
 };
 
@@ -45,8 +45,8 @@ struct Signature {
 };
 
 struct Plan {
-  std::string spec_name;  // the attention's name
-  std::string spec_text;  // the source as written, for people
+  std::string spec_name;                        // the attention's name
+  std::string spec_text;                        // the source as written, for people
   std::map<std::string, std::string> bindings;  // --bind, sorted
   Target target;
   std::int64_t cudnn_version = 0;  // cudnnGetVersion(), e.g. 91900
@@ -61,16 +61,20 @@ struct Plan {
 // Canonical text of program + target device + cuDNN version, and its hash.
 Signature signature_of(const Program& program, const Target& target, std::int64_t cudnn_version);
 
-// The `.attnplan` file, version 1 (docs/plan-format.md). The same plan gives the same bytes.
+// The `.attnplan` file, version 1 (docs/plan-format.md). The same plan gives the same bytes. The
+// plan must be one that deserialize accepts: a valid program, a CompiledStep for each of its steps,
+// the signature that signature_of gives, and parts within the format's limits.
 std::string serialize(const Plan& plan);
 
-// Errors: plan_foreign, plan_newer, plan_truncated, plan_damaged. Never reads past `bytes`.
+// Errors: plan_foreign, plan_newer, plan_truncated, plan_damaged. Never reads past `bytes`, and
+// never takes more memory than a small multiple of the format's limits, whatever the bytes are.
 Result<Plan> deserialize(std::string_view bytes);
 
 // The manifest alone as JSON text (what `attnc inspect --format json` prints), no kernels inside.
 std::string manifest_json(const Plan& plan);
 
-// Atomic (temporary file in the same folder, then rename). Errors: io.
+// Atomic (temporary file in the same folder, then rename). Errors: io; load also those of
+// deserialize.
 Status save(const Plan& plan, const std::string& path);
 Result<Plan> load(const std::string& path);
 

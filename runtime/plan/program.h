@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -17,6 +18,7 @@ namespace attn::plan {
 
 enum class TensorRole : std::uint8_t { query, key, value, captured, output, stats };
 std::string_view to_string(TensorRole role);
+std::optional<TensorRole> parse_tensor_role(std::string_view text);
 
 // A device tensor that the caller binds by name. Dims in logical order (q and o [B,Hq,Sq,D],
 // k and v [B,Hkv,Skv,D], lse [B,Hq,Sq], captured as declared); strides in elements, any order.
@@ -77,7 +79,9 @@ struct Program {
   bool operator==(const Program&) const = default;
 };
 
-// Graphs valid, operands complete and naming known tensors and params, dtypes agreeing.
+// Graphs valid, operands complete and naming known tensors and params, dtypes agreeing; also: no
+// graph tensor reaches beyond the tensor it is bound to or asks for more alignment, only outputs
+// are written, and every output is. Errors: invalid_argument naming the step or tensor.
 Status validate(const Program& program);
 
 // For people: tensors, params, then each step's graph.
@@ -87,6 +91,8 @@ std::string to_text(const Program& program);
 // values excluded: what enters a plan's signature. Values of params are not in it.
 std::string canonical_text(const Program& program);
 
+// JSON text, lossless both ways; like graph::from_json, the reading checks the form only. Errors:
+// invalid_argument with the JSON path.
 std::string to_json(const Program& program);
 Result<Program> program_from_json(std::string_view json);
 

@@ -1,0 +1,50 @@
+// The outer form of a plan file: header, section table, sections (docs/plan-format.md). What the
+// sections mean is plan_file.cpp's business.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/status.h"
+
+namespace attn::plan {
+
+inline constexpr std::uint32_t kFormatVersion = 1;
+inline constexpr std::size_t kMaxSections = 1024;
+inline constexpr std::size_t kMaxManifestBytes = std::size_t{16} << 20;
+inline constexpr std::size_t kMaxPlanBytes = std::size_t{64} << 20;      // of one step, unpacked
+inline constexpr std::size_t kMaxAllPlanBytes = std::size_t{256} << 20;  // of all steps, unpacked
+inline constexpr std::size_t kMaxFileBytes = std::size_t{512} << 20;
+
+// Kinds of sections. A number is never given a second meaning.
+inline constexpr std::uint32_t kManifestSection = 1;   // JSON text
+inline constexpr std::uint32_t kCudnnPlanSection = 2;  // one for each compiled step, in order
+
+struct Section {
+  std::uint32_t kind = 0;
+  bool packed = false;    // the stored bytes are a zstd frame
+  bool optional = false;  // a reader that does not know the kind may leave it out
+  std::uint64_t unpacked_bytes = 0;
+  std::string_view stored;
+};
+
+// A section as it is, or packed by zstd at the format's level.
+struct SectionSource {
+  std::uint32_t kind = 0;
+  bool packed = false;
+  bool optional = false;
+  std::string_view bytes;
+};
+
+std::string write_container(const std::vector<SectionSource>& sections);
+
+// The sections in the order of the file, their checksums verified and views into `bytes`. Errors:
+// plan_foreign, plan_newer, plan_truncated, plan_damaged.
+Result<std::vector<Section>> read_container(std::string_view bytes);
+
+// The section's bytes, at most `limit` of them. Errors: plan_damaged.
+Result<std::string> unpack(const Section& section, std::size_t limit);
+
+}  // namespace attn::plan

@@ -1,0 +1,148 @@
+#include "runtime/plan/manifest.h"
+
+#include <fmt/format.h>
+
+#include "runtime/graph/json_value.h"
+#include "runtime/plan/container.h"
+#include "runtime/plan/program_json.h"
+
+namespace attn::plan {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json json_of(const std::map<std::string, std::string>& bindings) {
+  // A list, since an object's keys cannot hold every name.
+  Json json = Json::array();
+  for (const auto& [name, value] : bindings) {
+    json.push_back({{"name", json::of_text(name)}, {"value", json::of_text(value)}});
+  }
+  return json;
+}
+
+std::map<std::string, std::string> read_bindings(const json::Value& value) {
+  std::map<std::string, std::string> bindings;
+  (void)value.list([&bindings](const json::Value& binding) {
+    binding.only({"name", "value"});
+    if (!bindings.emplace(binding["name"].text(), binding["value"].text()).second) {
+      binding["name"].fail("occurs twice");
+    }
+    return 0;
+  });
+  return bindings;
+}
+
+Json json_of(const Target& target) {
+  return {{"name", json::of_text(target.name)},
+          {"sm", target.sm},
+          {"device", json::of_text(target.device_json)}};
+}
+
+Target read_target(const json::Value& value) {
+  value.only({"name", "sm", "device"});
+  return {value["name"].text(), value["sm"].integer(), value["device"].text()};
+}
+
+Json json_of(const CompiledStep& step) {
+  Json knobs = Json::array();
+  for (const Knob& knob : step.knobs) knobs.push_back({{"type", knob.type}, {"value", knob.value}});
+  return {{"heuristic", json::of_text(step.heuristic)},
+          {"engine", step.engine},
+          {"knobs", knobs},
+          {"workspace_bytes", step.workspace_bytes},
+          {"plan_bytes", step.cudnn_plan.size()},
+          {"plan_hash", hash128(step.cudnn_plan).to_hex()}};
+}
+
+Knob read_knob(const json::Value& value) {
+  value.only({"type", "value"});
+  return {value["type"].integer(), value["value"].integer()};
+}
+
+CompiledStep read_compiled(const json::Value& value) {
+  value.only({"heuristic", "engine", "knobs", "workspace_bytes", "plan_bytes", "plan_hash"});
+  CompiledStep step;
+  step.heuristic = value["heuristic"].text();
+  step.engine = value["engine"].integer();
+  step.knobs = value["knobs"].list(read_knob);
+  step.workspace_bytes = value["workspace_bytes"].integer(0);
+  return step;
+}
+
+PlanPart read_part(const json::Value& value) {
+  return {static_cast<std::uint64_t>(
+              value["plan_bytes"].integer(0, static_cast<std::int64_t>(kMaxPlanBytes))),
+          value["plan_hash"].text()};
+}
+
+Json json_of(const Plan& plan) {
+  Json json;
+  json["format"] = kFormatVersion;
+  json["spec"] = {{"name", json::of_text(plan.spec_name)}, {"text", json::of_text(plan.spec_text)}};
+  json["bindings"] = json_of(plan.bindings);
+  json["target"] = json_of(plan.target);
+  json["cudnn_version"] = plan.cudnn_version;
+  json["workspace_bytes"] = plan.workspace_bytes();
+  json["program"] = json_of(plan.program);
+  json["compiled"] = Json::array();
+  for (const CompiledStep& step : plan.compiled) json["compiled"].push_back(json_of(step));
+  json["signature"] = {{"hash", plan.signature.hash.to_hex()},
+                       {"text", json::of_text(plan.signature.text)}};
+  return json;
+}
+
+Manifest read(const json::Value& value) {
+  value.only({"format", "spec", "bindings", "target", "cudnn_version", "workspace_bytes", "program",
+              "compiled", "signature"});
+  (void)value["format"].integer(kFormatVersion, kFormatVersion);
+  Manifest manifest;
+  Plan& plan = manifest.plan;
+  value["spec"].only({"name", "text"});
+  plan.spec_name = value["spec"]["name"].text();
+  plan.spec_text = value["spec"]["text"].text();
+  plan.bindings = read_bindings(value["bindings"]);
+  plan.target = read_target(value["target"]);
+  plan.cudnn_version = value["cudnn_version"].integer();
+  plan.program = read_program(value["program"]);
+  plan.compiled = value["compiled"].list(read_compiled);
+  manifest.parts = value["compiled"].list(read_part);
+  if (value["workspace_bytes"].integer() != plan.workspace_bytes()) {
+    value["workspace_bytes"].fail("is not the largest of the steps'");
+  }
+  // Computed, never taken from the file: what is stored must agree with it.
+  plan.signature = signature_of(plan.program, plan.target, plan.cudnn_version);
+  value["signature"].only({"hash", "text"});
+  if (value["signature"]["text"].text() != plan.signature.text ||
+      value["signature"]["hash"].text() != plan.signature.hash.to_hex()) {
+    value["signature"].fail("does not belong to the content");
+  }
+  return manifest;
+}
+
+Error damaged(const Error& error) {
+  return {ErrorCode::plan_damaged, "the plan file's manifest: " + error.message, error.notes,
+          error.payload};
+}
+
+}  // namespace
+
+std::string manifest_json(const Plan& plan) { return json_of(plan).dump(); }
+
+Result<Manifest> read_manifest(std::string_view text) {
+  const auto document = json::parse(text, {.bytes = kMaxManifestBytes});
+  if (!document.ok()) return damaged(document.error());
+  json::Failure failure;
+  Manifest manifest = read({*document, failure});
+  if (Status status = failure.status(); !status.ok()) return damaged(status.error());
+  if (Status status = validate(manifest.plan.program); !status.ok()) return damaged(status.error());
+  if (manifest.plan.compiled.size() != manifest.plan.program.steps.size()) {
+    return damaged({ErrorCode::plan_damaged,
+                    fmt::format("{} steps, {} of them compiled", manifest.plan.program.steps.size(),
+                                manifest.plan.compiled.size()),
+                    {},
+                    {}});
+  }
+  return manifest;
+}
+
+}  // namespace attn::plan

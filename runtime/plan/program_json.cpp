@@ -1,0 +1,116 @@
+#include "runtime/plan/program_json.h"
+
+#include "runtime/graph/graph_json.h"
+
+namespace attn::plan {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json json_of(const TensorInfo& tensor) {
+  return {{"name", json::of_text(tensor.name)}, {"role", to_string(tensor.role)},
+          {"dtype", to_string(tensor.dtype)},   {"dims", tensor.dims},
+          {"strides", tensor.strides},          {"alignment", tensor.alignment}};
+}
+
+TensorInfo read_tensor(const json::Value& value) {
+  value.only({"name", "role", "dtype", "dims", "strides", "alignment"});
+  TensorInfo tensor;
+  tensor.name = value["name"].text();
+  tensor.role = value["role"].named(parse_tensor_role);
+  tensor.dtype = value["dtype"].named(parse_dtype);
+  tensor.dims = value["dims"].integers();
+  tensor.strides = value["strides"].integers();
+  tensor.alignment = value["alignment"].integer();
+  return tensor;
+}
+
+Json json_of(const ParamInfo& param) {
+  return {{"name", json::of_text(param.name)}, {"dtype", to_string(param.dtype)}};
+}
+
+ParamInfo read_param(const json::Value& value) {
+  value.only({"name", "dtype"});
+  return {value["name"].text(), value["dtype"].named(parse_dtype)};
+}
+
+struct SourceWriter {
+  Json operator()(const TensorOperand& source) const {
+    return {{"tensor", json::of_text(source.name)}};
+  }
+  Json operator()(const ConstantOperand& source) const {
+    return {{"constant", json::of_number(source.value)}, {"dtype", to_string(source.dtype)}};
+  }
+  Json operator()(const ParamOperand& source) const {
+    return {{"param", json::of_text(source.name)}};
+  }
+};
+
+Json json_of(const Operand& operand) {
+  Json json = {{"uid", operand.uid}};
+  json.update(std::visit(SourceWriter{}, operand.source));
+  return json;
+}
+
+OperandSource read_source(const json::Value& value) {
+  if (value.has("constant")) {
+    value.only({"uid", "constant", "dtype"});
+    return ConstantOperand{value["dtype"].named(parse_dtype), value["constant"].number()};
+  }
+  if (value.has("param")) {
+    value.only({"uid", "param"});
+    return ParamOperand{value["param"].text()};
+  }
+  value.only({"uid", "tensor"});
+  return TensorOperand{value["tensor"].text()};
+}
+
+Operand read_operand(const json::Value& value) {
+  return {value["uid"].integer(), read_source(value)};
+}
+
+Json json_of(const CudnnStep& step) {
+  Json operands = Json::array();
+  for (const Operand& operand : step.operands) operands.push_back(json_of(operand));
+  return {{"step", "cudnn"}, {"operands", operands}, {"graph", graph::json_of(step.graph)}};
+}
+
+Step read_step(const json::Value& value) {
+  value.only({"step", "operands", "graph"});
+  if (value["step"].text() != "cudnn") value["step"].fail("is not one of the known names");
+  CudnnStep step;
+  step.operands = value["operands"].list(read_operand);
+  step.graph = graph::read_graph(value["graph"]);
+  return step;
+}
+
+}  // namespace
+
+Json json_of(const Program& program) {
+  Json json = {{"tensors", Json::array()}, {"params", Json::array()}, {"steps", Json::array()}};
+  for (const TensorInfo& tensor : program.tensors) json["tensors"].push_back(json_of(tensor));
+  for (const ParamInfo& param : program.params) json["params"].push_back(json_of(param));
+  for (const Step& step : program.steps) {
+    json["steps"].push_back(
+        std::visit([](const auto& alternative) { return json_of(alternative); }, step));
+  }
+  return json;
+}
+
+Program read_program(const json::Value& value) {
+  value.only({"tensors", "params", "steps"});
+  return {value["tensors"].list(read_tensor), value["params"].list(read_param),
+          value["steps"].list(read_step)};
+}
+
+std::string to_json(const Program& program) { return json_of(program).dump(); }
+
+Result<Program> program_from_json(std::string_view text) {
+  ATTN_ASSIGN(const nlohmann::json document, json::parse(text));
+  json::Failure failure;
+  Program program = read_program({document, failure});
+  ATTN_RETURN_IF_ERROR(failure.status());
+  return program;
+}
+
+}  // namespace attn::plan

@@ -1,0 +1,103 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "runtime/graph/canonical.h"
+#include "runtime/graph/listing.h"
+#include "runtime/plan/program.h"
+
+namespace attn::plan {
+namespace {
+
+constexpr auto kRoles =
+    std::to_array<std::string_view>({"query", "key", "value", "captured", "output", "stats"});
+
+struct SourceText {
+  std::string operator()(const TensorOperand& source) const {
+    return "tensor " + quoted(source.name);
+  }
+  std::string operator()(const ConstantOperand& source) const {
+    // The shortest digits that read back as the same double.
+    return fmt::format("constant {} {}", to_string(source.dtype), source.value);
+  }
+  std::string operator()(const ParamOperand& source) const {
+    return "param " + quoted(source.name);
+  }
+};
+
+std::string text_of(const CudnnStep& step) {
+  std::string text;
+  for (const Operand& operand : step.operands) {
+    text += fmt::format("  %{} <- {}\n", operand.uid, std::visit(SourceText{}, operand.source));
+  }
+  std::string_view rest;
+  const std::string graph = graph::to_text(step.graph);
+  for (rest = graph; !rest.empty(); rest.remove_prefix(rest.find('\n') + 1)) {
+    text += fmt::format("  {}\n", rest.substr(0, rest.find('\n')));
+  }
+  return text;
+}
+
+std::string canonical(const CudnnStep& step) {
+  const graph::Canonical canonical = graph::canonicalize(step.graph);
+  std::vector<std::string> operands;
+  for (const Operand& operand : step.operands) {
+    const auto found = canonical.index.find(operand.uid);
+    // Numbers of one width, so that their order as text is their order.
+    operands.push_back(
+        fmt::format("operand {:>6} {}\n",
+                    found == canonical.index.end() ? "none" : fmt::format("{}", found->second),
+                    std::visit(SourceText{}, operand.source)));
+  }
+  std::ranges::sort(operands);
+  std::string text = "cudnn\n" + canonical.text;
+  for (const std::string& operand : operands) text += operand;
+  return text;
+}
+
+}  // namespace
+
+std::string_view to_string(TensorRole role) { return kRoles[static_cast<std::size_t>(role)]; }
+
+std::optional<TensorRole> parse_tensor_role(std::string_view text) {
+  const auto found = std::ranges::find(kRoles, text);
+  if (found == kRoles.end()) return std::nullopt;
+  return static_cast<TensorRole>(found - kRoles.begin());
+}
+
+std::string to_text(const Program& program) {
+  std::string text;
+  for (const TensorInfo& tensor : program.tensors) {
+    text += fmt::format("{} {} {} align {}\n", to_string(tensor.role), escaped(tensor.name),
+                        type_text(tensor.dtype, tensor.dims, tensor.strides), tensor.alignment);
+  }
+  for (const ParamInfo& param : program.params) {
+    text += fmt::format("param {} {}\n", escaped(param.name), to_string(param.dtype));
+  }
+  for (std::size_t i = 0; i < program.steps.size(); ++i) {
+    text += fmt::format("step {}: cudnn\n", i);
+    text += std::visit([](const auto& step) { return text_of(step); }, program.steps[i]);
+  }
+  return text;
+}
+
+std::string canonical_text(const Program& program) {
+  std::string text;
+  for (const TensorInfo& tensor : program.tensors) {
+    text += fmt::format("{} {} {} [{}] strides [{}] align {}\n", to_string(tensor.role),
+                        quoted(tensor.name), to_string(tensor.dtype), fmt::join(tensor.dims, ","),
+                        fmt::join(tensor.strides, ","), tensor.alignment);
+  }
+  for (const ParamInfo& param : program.params) {
+    text += fmt::format("param {} {}\n", quoted(param.name), to_string(param.dtype));
+  }
+  for (const Step& step : program.steps) {
+    text +=
+        "step " + std::visit([](const auto& alternative) { return canonical(alternative); }, step);
+  }
+  return text;
+}
+
+}  // namespace attn::plan

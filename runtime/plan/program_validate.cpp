@@ -1,0 +1,188 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "runtime/graph/extent.h"
+#include "runtime/graph/operands.h"
+#include "runtime/plan/program.h"
+
+namespace attn::plan {
+namespace {
+
+constexpr std::size_t kMaxRank = 8;
+
+bool is_scalar_type(DType type) { return type == DType::f32 || type == DType::i32; }
+
+// Each check returns what is wrong, or an empty text.
+
+std::string check_rank(const TensorInfo& tensor) {
+  const std::size_t rank = tensor.dims.size();
+  if (tensor.strides.size() != rank) {
+    return fmt::format("has {} dims and {} strides", rank, tensor.strides.size());
+  }
+  switch (tensor.role) {
+    case TensorRole::captured: return rank <= kMaxRank ? "" : fmt::format("has rank {}", rank);
+    case TensorRole::stats: return rank == 3 ? "" : fmt::format("has rank {}, not 3", rank);
+    default: return rank == 4 ? "" : fmt::format("has rank {}, not 4", rank);
+  }
+}
+
+std::string check_tensor(const TensorInfo& tensor) {
+  if (tensor.name.empty()) return "has no name";
+  if (std::string what = check_rank(tensor); !what.empty()) return what;
+  if (!last_offset(tensor.dims, tensor.strides)) {
+    return "has a dimension below 1, a stride below 0, or is too large";
+  }
+  if (tensor.alignment < 1 || !std::has_single_bit(static_cast<std::uint64_t>(tensor.alignment))) {
+    return fmt::format("has alignment {}, not a power of two", tensor.alignment);
+  }
+  return "";
+}
+
+std::string check_constant(const ConstantOperand& constant) {
+  if (!is_scalar_type(constant.dtype)) {
+    return fmt::format("is a constant of type {}, not f32 or i32", to_string(constant.dtype));
+  }
+  if (std::isnan(constant.value)) return "is a constant that is not a number";
+  if (constant.dtype == DType::f32) return "";
+  using Limits = std::numeric_limits<std::int32_t>;
+  const bool fits = constant.value >= Limits::min() && constant.value <= Limits::max() &&
+                    constant.value == std::floor(constant.value);
+  return fits ? "" : fmt::format("is an i32 constant of {}", constant.value);
+}
+
+class Validator {
+ public:
+  explicit Validator(const Program& program) : program_(program) {}
+
+  Status run() {
+    ATTN_RETURN_IF_ERROR(check_names());
+    if (program_.steps.empty()) return {ErrorCode::invalid_argument, "the program has no steps"};
+    for (std::size_t i = 0; i < program_.steps.size(); ++i) {
+      ATTN_RETURN_IF_ERROR(std::visit([this, i](const auto& step) { return check_step(i, step); },
+                                      program_.steps[i]));
+    }
+    for (const TensorInfo& tensor : program_.tensors) {
+      if (tensor.is_output() && !written_.contains(tensor.name)) {
+        return {ErrorCode::invalid_argument,
+                fmt::format("output \"{}\" is written by no step", tensor.name)};
+      }
+    }
+    return {};
+  }
+
+ private:
+  Status check_names() {
+    for (const TensorInfo& tensor : program_.tensors) {
+      std::string what = check_tensor(tensor);
+      if (what.empty() && !tensors_.emplace(tensor.name, &tensor).second)
+        what = "is declared twice";
+      if (!what.empty()) {
+        return {ErrorCode::invalid_argument, fmt::format("tensor \"{}\" {}", tensor.name, what)};
+      }
+    }
+    for (const ParamInfo& param : program_.params) {
+      std::string_view what;
+      if (param.name.empty()) what = "has no name";
+      if (!is_scalar_type(param.dtype)) what = "is neither f32 nor i32";
+      if (tensors_.contains(param.name)) what = "has the name of a tensor";
+      if (!params_.emplace(param.name, &param).second) what = "is declared twice";
+      if (!what.empty()) {
+        return {ErrorCode::invalid_argument, fmt::format("param \"{}\" {}", param.name, what)};
+      }
+    }
+    return {};
+  }
+
+  Status check_step(std::size_t index, const CudnnStep& step) {
+    if (Status graph = graph::validate(step.graph); !graph.ok()) {
+      Error error = graph.error();
+      error.message = fmt::format("step {}: {}", index, error.message);
+      return error;
+    }
+    std::set<graph::Uid> bound;
+    std::set<std::string> writes;
+    for (const Operand& operand : step.operands) {
+      const graph::Tensor* tensor = step.graph.find(operand.uid);
+      std::string what = "is not in the graph";
+      if (tensor != nullptr) {
+        what = bound.insert(operand.uid).second
+                   ? check_operand(step, *tensor, operand.source, writes)
+                   : "is bound twice";
+      }
+      if (!what.empty()) return operand_error(index, operand.uid, what);
+    }
+    for (const graph::Tensor& tensor : step.graph.tensors) {
+      if (tensor.storage != graph::Storage::virtual_value && !bound.contains(tensor.uid)) {
+        return operand_error(index, tensor.uid, "is bound to nothing");
+      }
+    }
+    written_.merge(writes);
+    return {};
+  }
+
+  static Status operand_error(std::size_t step, graph::Uid uid, std::string_view what) {
+    return {ErrorCode::invalid_argument, fmt::format("step {}: tensor %{} {}", step, uid, what)};
+  }
+
+  std::string check_operand(const CudnnStep& step, const graph::Tensor& tensor,
+                            const OperandSource& source, std::set<std::string>& step_writes) const {
+    if (const auto* named = std::get_if<TensorOperand>(&source)) {
+      return check_bound_tensor(step, tensor, named->name, step_writes);
+    }
+    if (tensor.storage != graph::Storage::host_scalar) return "is no scalar but bound to one";
+    if (const auto* constant = std::get_if<ConstantOperand>(&source)) {
+      if (constant->dtype != tensor.dtype) return "is bound to a constant of another type";
+      return check_constant(*constant);
+    }
+    const auto param = params_.find(std::get<ParamOperand>(source).name);
+    if (param == params_.end()) return "is bound to an unknown param";
+    return param->second->dtype == tensor.dtype ? "" : "is bound to a param of another type";
+  }
+
+  std::string check_bound_tensor(const CudnnStep& step, const graph::Tensor& tensor,
+                                 const std::string& name,
+                                 std::set<std::string>& step_writes) const {
+    if (tensor.storage != graph::Storage::device) return "is not in device memory";
+    const auto found = tensors_.find(name);
+    if (found == tensors_.end()) return fmt::format("is bound to \"{}\", which is unknown", name);
+    const TensorInfo& info = *found->second;
+    const std::string_view fault = misfit(tensor, info);
+    if (!fault.empty()) return fmt::format("is bound to \"{}\", which {}", name, fault);
+    const bool writes = std::ranges::any_of(step.graph.nodes, [&tensor](const graph::Node& node) {
+      return graph::output_of(node) == tensor.uid;
+    });
+    if (writes && !info.is_output()) return fmt::format("writes the input \"{}\"", name);
+    if (!writes && info.is_output() && !written_.contains(name)) {
+      return fmt::format("reads the output \"{}\" before it is written", name);
+    }
+    if (writes && (written_.contains(name) || !step_writes.insert(name).second)) {
+      return fmt::format("writes \"{}\" a second time", name);
+    }
+    return "";
+  }
+
+  static std::string_view misfit(const graph::Tensor& tensor, const TensorInfo& info) {
+    if (info.dtype != tensor.dtype) return "has another type";
+    if (tensor.alignment > info.alignment) return "promises less alignment";
+    const auto reach = last_offset(tensor.dims, tensor.strides);
+    const auto held = last_offset(info.dims, info.strides);
+    return reach && held && *reach <= *held ? "" : "is smaller";
+  }
+
+  const Program& program_;
+  std::map<std::string, const TensorInfo*> tensors_;
+  std::map<std::string, const ParamInfo*> params_;
+  std::set<std::string> written_;  // by the steps before
+};
+
+}  // namespace
+
+Status validate(const Program& program) { return Validator(program).run(); }
+
+}  // namespace attn::plan
