@@ -1,0 +1,346 @@
+#include "compiler/lowering/expression.h"
+
+#include <fmt/core.h>
+
+#include <numbers>
+
+#include "compiler/lowering/captured_view.h"
+#include "compiler/lowering/unsupported.h"
+#include "compiler/passes/range.h"
+#include "runtime/base/check.h"
+
+namespace attn::lowering {
+namespace {
+
+using ir::ExprId;
+using ir::Op;
+
+DType element_type(ir::Type type) {
+  switch (type) {
+    case ir::Type::boolean: return DType::boolean;
+    case ir::Type::integer: return DType::i32;
+    case ir::Type::real: return DType::f32;
+  }
+  return DType::f32;
+}
+
+PointwiseMode comparison_mode(Op op) {
+  switch (op) {
+    case Op::lt_: return PointwiseMode::cmp_lt;
+    case Op::le_: return PointwiseMode::cmp_le;
+    case Op::gt_: return PointwiseMode::cmp_gt;
+    case Op::ge_: return PointwiseMode::cmp_ge;
+    case Op::eq_: return PointwiseMode::cmp_eq;
+    default: return PointwiseMode::cmp_ne;
+  }
+}
+
+// The comparison that holds for (y, x) when `mode` holds for (x, y).
+PointwiseMode mirrored(PointwiseMode mode) {
+  switch (mode) {
+    case PointwiseMode::cmp_lt: return PointwiseMode::cmp_gt;
+    case PointwiseMode::cmp_le: return PointwiseMode::cmp_ge;
+    case PointwiseMode::cmp_gt: return PointwiseMode::cmp_lt;
+    case PointwiseMode::cmp_ge: return PointwiseMode::cmp_le;
+    default: return mode;
+  }
+}
+
+// The comparison of integers that holds when `mode` does not.
+PointwiseMode opposite(PointwiseMode mode) {
+  switch (mode) {
+    case PointwiseMode::cmp_lt: return PointwiseMode::cmp_ge;
+    case PointwiseMode::cmp_le: return PointwiseMode::cmp_gt;
+    case PointwiseMode::cmp_gt: return PointwiseMode::cmp_le;
+    case PointwiseMode::cmp_ge: return PointwiseMode::cmp_lt;
+    case PointwiseMode::cmp_eq: return PointwiseMode::cmp_ne;
+    default: return PointwiseMode::cmp_eq;
+  }
+}
+
+std::optional<PointwiseMode> unary_mode(Op op) {
+  switch (op) {
+    case Op::floor_: return PointwiseMode::floor;
+    case Op::ceil_: return PointwiseMode::ceil;
+    case Op::exp_: return PointwiseMode::exp;
+    case Op::log_: return PointwiseMode::log;
+    case Op::sqrt_: return PointwiseMode::sqrt;
+    case Op::rsqrt_: return PointwiseMode::rsqrt;
+    case Op::tanh_: return PointwiseMode::tanh;
+    case Op::sigmoid_: return PointwiseMode::sigmoid;
+    case Op::erf_: return PointwiseMode::erf;
+    case Op::sin_: return PointwiseMode::sin;
+    case Op::cos_: return PointwiseMode::cos;
+    case Op::tan_: return PointwiseMode::tan;
+    default: return std::nullopt;
+  }
+}
+
+PointwiseMode arithmetic_mode(Op op) {
+  switch (op) {
+    case Op::add_: return PointwiseMode::add;
+    case Op::mul_: return PointwiseMode::mul;
+    case Op::min_: return PointwiseMode::min;
+    default: return PointwiseMode::max;
+  }
+}
+
+}  // namespace
+
+Result<Value> ExpressionLowering::lower(ExprId id) {
+  if (const auto known = done_.find(id); known != done_.end()) return known->second;
+  ATTN_ASSIGN(const Value value, lower_new(id));
+  done_.emplace(id, value);
+  return value;
+}
+
+Result<Value> ExpressionLowering::lower_real_element(ExprId id) {
+  ATTN_ASSIGN(const Value value, lower(id));
+  const SourcePos pos = attention_.dag[id].pos;
+  const Value whole = element(value, pos);
+  return whole.dtype == DType::i32 ? real(whole, pos) : whole;
+}
+
+Result<Value> ExpressionLowering::lower_new(ExprId id) {
+  const ir::Node& node = attention_.dag[id];
+  switch (ir::info(node.op).rule) {
+    case ir::Rule::boolean_leaf:
+    case ir::Rule::integer_leaf:
+    case ir::Rule::real_leaf: return leaf(id);
+    case ir::Rule::symbol_type:
+      if (node.is(Op::load_)) return load(id);
+      return builder_.param(attention_.dag.symbol_of(id), element_type(node.type));
+    case ir::Rule::arithmetic: return arithmetic(id);
+    case ir::Rule::real_function: return real_function(id);
+    case ir::Rule::comparison: return comparison(id, false);
+    case ir::Rule::logic: return node.is(Op::not_) ? negation(node.operands[0]) : logic(id);
+    case ir::Rule::selection: return selection(id);
+    case ir::Rule::bits:
+      return unsupported(node.pos, "cuDNN has no bit operations on integers",
+                         "`x // 2` and `x % 2` reach single bits of values that are not negative");
+    case ir::Rule::to_real:
+    case ir::Rule::to_int: return conversion(id);
+  }
+  ATTN_CHECK(false, "every rule is handled");
+  return Value{};
+}
+
+Result<Value> ExpressionLowering::leaf(ExprId id) {
+  const ir::Node& node = attention_.dag[id];
+  switch (node.op) {
+    case Op::const_int_:
+      return builder_.constant(DType::i32, static_cast<double>(attention_.dag.integer_of(id)));
+    case Op::const_real_: return builder_.constant(DType::f32, attention_.dag.real_of(id));
+    case Op::const_bool_: {
+      const Value zero = builder_.constant(DType::i32, 0);
+      const auto mode =
+          attention_.dag.boolean_of(id) ? PointwiseMode::cmp_eq : PointwiseMode::cmp_ne;
+      return builder_.element(mode, DType::boolean, DType::boolean, zero_index(node.pos), zero,
+                              node.pos);
+    }
+    case Op::score_: return score_;
+    case Op::batch_: return builder_.index(0, score_.uid, node.pos);
+    case Op::head_: return builder_.index(1, score_.uid, node.pos);
+    case Op::row_: return builder_.index(2, score_.uid, node.pos);
+    case Op::column_: return builder_.index(3, score_.uid, node.pos);
+    default: ATTN_CHECK(false, "dimensions are bound before lowering"); return Value{};
+  }
+}
+
+Result<Value> ExpressionLowering::load(ExprId id) {
+  ATTN_ASSIGN(const CapturedView view, captured_view(attention_, id));
+  const Uid uid =
+      builder_.add_tensor(attention_.dag.symbol_of(id), view.dtype, view.dims, view.strides);
+  return Value{uid, view.dtype == DType::i32 ? DType::i32 : DType::f32, Place::tensor};
+}
+
+Value ExpressionLowering::zero_index(SourcePos pos) {
+  if (!zero_index_) {
+    const Value row = builder_.index(2, score_.uid, pos);
+    zero_index_ = builder_.element(PointwiseMode::mul, DType::i32, DType::i32, row,
+                                   builder_.constant(DType::i32, 0), pos);
+  }
+  return *zero_index_;
+}
+
+Value ExpressionLowering::element(Value value, SourcePos pos) {
+  if (value.place == Place::element) return value;
+  return builder_.element(PointwiseMode::add, value.dtype, value.dtype, zero_index(pos), value,
+                          pos);
+}
+
+// An i32 element as f32; f32 values as they are.
+Value ExpressionLowering::real(Value value, SourcePos pos) {
+  if (value.dtype != DType::i32) return value;
+  return builder_.element(PointwiseMode::add, DType::f32, DType::f32, element(value, pos),
+                          builder_.constant(DType::f32, 0), pos);
+}
+
+// A commutative operation.
+Value ExpressionLowering::binary(PointwiseMode mode, DType type, Value x, Value y, SourcePos pos) {
+  if (x.place != Place::element) std::swap(x, y);
+  return builder_.element(mode, type, type, element(x, pos), y, pos);
+}
+
+Value ExpressionLowering::difference(DType type, Value x, Value y, SourcePos pos) {
+  if (x.place == Place::element || y.place != Place::element) {
+    return builder_.element(PointwiseMode::sub, type, type, element(x, pos), y, pos);
+  }
+  const Value minus = builder_.element(PointwiseMode::neg, type, type, y, {}, pos);
+  return builder_.element(PointwiseMode::add, type, type, minus, x, pos);
+}
+
+Result<Value> ExpressionLowering::arithmetic(ExprId id) {
+  const ir::Node& node = attention_.dag[id];
+  if (node.is(Op::floordiv_) || node.is(Op::mod_)) {
+    return node.type == ir::Type::integer ? integer_quotient(id) : real_quotient(id);
+  }
+  const DType type = element_type(node.type);
+  ATTN_ASSIGN(Value x, lower(node.operands[0]));
+  if (node.is(Op::neg_) || node.is(Op::abs_)) {
+    const auto mode = node.is(Op::neg_) ? PointwiseMode::neg : PointwiseMode::abs;
+    const Value input =
+        type == DType::f32 ? real(element(x, node.pos), node.pos) : element(x, node.pos);
+    return builder_.element(mode, type, type, input, {}, node.pos);
+  }
+  ATTN_ASSIGN(Value y, lower(node.operands[1]));
+  if (type == DType::f32) {
+    // An index may stay i32 beside a tensor or scalar: that is the recorded shape of ALiBi.
+    const bool keep_x = x.place == Place::element && y.place != Place::element;
+    const bool keep_y = y.place == Place::element && x.place != Place::element;
+    const bool commutes = !node.is(Op::sub_);
+    if (!(commutes && keep_x)) x = real(x, node.pos);
+    if (!(commutes && keep_y)) y = real(y, node.pos);
+  }
+  if (node.is(Op::sub_)) return difference(type, x, y, node.pos);
+  return binary(arithmetic_mode(node.op), type, x, y, node.pos);
+}
+
+Result<Value> ExpressionLowering::integer_quotient(ExprId id) {
+  const ir::Node& node = attention_.dag[id];
+  if (passes::range_of(attention_, node.operands[0]).low < 0 ||
+      passes::range_of(attention_, node.operands[1]).low < 1) {
+    return unsupported(node.pos,
+                       fmt::format("`{}` rounds down, and cuDNN's integer division only agrees "
+                                   "where the left side cannot be negative and the right side is "
+                                   "positive",
+                                   ir::to_source(attention_.dag, id)),
+                       "add a multiple of the divisor to the left side that makes it positive");
+  }
+  ATTN_ASSIGN(const Value x, lower(node.operands[0]));
+  ATTN_ASSIGN(const Value y, lower(node.operands[1]));
+  const auto mode = node.is(Op::mod_) ? PointwiseMode::mod : PointwiseMode::div;
+  return builder_.element(mode, DType::i32, DType::i32, element(x, node.pos), y, node.pos);
+}
+
+Result<Value> ExpressionLowering::real_quotient(ExprId id) {
+  const ir::Node& node = attention_.dag[id];
+  ATTN_ASSIGN(Value x, lower(node.operands[0]));
+  ATTN_ASSIGN(Value y, lower(node.operands[1]));
+  x = real(element(x, node.pos), node.pos);
+  y = real(y, node.pos);
+  const Value quotient =
+      builder_.element(PointwiseMode::div, DType::f32, DType::f32, x, y, node.pos);
+  const Value whole =
+      builder_.element(PointwiseMode::floor, DType::f32, DType::f32, quotient, {}, node.pos);
+  if (node.is(Op::floordiv_)) return whole;
+  const Value product =
+      builder_.element(PointwiseMode::mul, DType::f32, DType::f32, whole, y, node.pos);
+  return builder_.element(PointwiseMode::sub, DType::f32, DType::f32, x, product, node.pos);
+}
+
+Result<Value> ExpressionLowering::real_function(ExprId id) {
+  const ir::Node& node = attention_.dag[id];
+  const auto apply = [&](PointwiseMode mode, Value x, std::optional<Value> y = {}) {
+    return builder_.element(mode, DType::f32, DType::f32, x, y, node.pos);
+  };
+  ATTN_ASSIGN(Value x, lower(node.operands[0]));
+  x = real(element(x, node.pos), node.pos);
+  if (const auto mode = unary_mode(node.op)) return apply(*mode, x);
+  if (node.is(Op::exp2_)) {
+    const Value factor = builder_.constant(DType::f32, std::numbers::ln2);
+    return apply(PointwiseMode::exp, apply(PointwiseMode::mul, x, factor));
+  }
+  if (node.is(Op::log2_)) {
+    const Value factor = builder_.constant(DType::f32, std::numbers::log2e);
+    return apply(PointwiseMode::mul, apply(PointwiseMode::log, x), factor);
+  }
+  ATTN_ASSIGN(Value y, lower(node.operands[1]));
+  return apply(node.is(Op::pow_) ? PointwiseMode::pow : PointwiseMode::div, x, real(y, node.pos));
+}
+
+Result<Value> ExpressionLowering::comparison(ExprId id, bool negated) {
+  const ir::Node& node = attention_.dag[id];
+  ATTN_ASSIGN(Value x, lower(node.operands[0]));
+  ATTN_ASSIGN(Value y, lower(node.operands[1]));
+  if (attention_.dag[node.operands[0]].type == ir::Type::real) {
+    x = real(x, node.pos);
+    y = real(y, node.pos);
+  }
+  auto mode = comparison_mode(node.op);
+  if (negated) mode = opposite(mode);
+  if (x.place != Place::element) {
+    std::swap(x, y);
+    mode = mirrored(mode);
+  }
+  return builder_.element(mode, DType::boolean, DType::boolean, element(x, node.pos), y, node.pos);
+}
+
+Result<Value> ExpressionLowering::logic(ExprId id) {
+  const ir::Node& node = attention_.dag[id];
+  ATTN_ASSIGN(const Value x, lower(node.operands[0]));
+  ATTN_ASSIGN(const Value y, lower(node.operands[1]));
+  const auto mode = node.is(Op::and_) ? PointwiseMode::logical_and : PointwiseMode::logical_or;
+  return builder_.element(mode, DType::f32, DType::boolean, x, y, node.pos);
+}
+
+Value ExpressionLowering::boolean_as_real(Value condition, SourcePos pos) {
+  const Value one = element(builder_.constant(DType::f32, 1), pos);
+  return builder_.select(condition, one, builder_.constant(DType::f32, 0), pos);
+}
+
+// not `id`. A comparison of integers is swapped; of reals it is not, since both sides of a swap
+// are false for NaN.
+Result<Value> ExpressionLowering::negation(ExprId id) {
+  const ir::Node& node = attention_.dag[id];
+  const bool compares = ir::info(node.op).rule == ir::Rule::comparison;
+  if (compares && attention_.dag[node.operands[0]].type == ir::Type::integer) {
+    return comparison(id, true);
+  }
+  ATTN_ASSIGN(const Value condition, lower(id));
+  return builder_.element(PointwiseMode::cmp_eq, DType::boolean, DType::boolean,
+                          boolean_as_real(condition, node.pos), builder_.constant(DType::f32, 0),
+                          node.pos);
+}
+
+Result<Value> ExpressionLowering::selection(ExprId id) {
+  const ir::Node& node = attention_.dag[id];
+  if (node.type != ir::Type::real) {
+    return unsupported(node.pos, "cuDNN selects between reals only",
+                       "write the condition with && and ||, or select after the comparison");
+  }
+  ATTN_ASSIGN(const Value condition, lower(node.operands[0]));
+  ATTN_ASSIGN(Value x, lower(node.operands[1]));
+  ATTN_ASSIGN(Value y, lower(node.operands[2]));
+  x = real(element(x, node.pos), node.pos);
+  y = real(y, node.pos);
+  if (y.place == Place::tensor) y = element(y, node.pos);
+  return builder_.select(condition, x, y, node.pos);
+}
+
+Result<Value> ExpressionLowering::conversion(ExprId id) {
+  const ir::Node& node = attention_.dag[id];
+  const ExprId inner = node.operands[0];
+  ATTN_ASSIGN(const Value value, lower(inner));
+  if (attention_.dag[inner].type == ir::Type::integer) {
+    // Users read an i32 element as a real; a scalar or tensor becomes an element first.
+    return element(value, node.pos);
+  }
+  if (node.is(Op::to_int_)) {
+    return unsupported(node.pos, "cuDNN cannot count a boolean as an integer",
+                       "use where(condition, 1.0, 0.0), a real");
+  }
+  return boolean_as_real(value, node.pos);
+}
+
+}  // namespace attn::lowering

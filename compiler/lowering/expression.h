@@ -1,0 +1,61 @@
+// Expressions of the IR as pointwise nodes in the score position, in the forms that cuDNN's fused
+// engines accept and compute rightly. What is emitted:
+//
+// - the first input of every node is virtual (a captured tensor or scalar is first added to an
+//   index times zero where nothing virtual can be first), since others are refused;
+// - the score side stays first in selects: a by-value first input kills the process;
+// - `and`, `or` compute in FLOAT with BOOLEAN results: in BOOLEAN or INT32 they are refused;
+// - `not` swaps the comparison, never LOGICAL_NOT, which is ignored in silence;
+// - // and % on integers only where both sides are known not to be negative, where truncation and
+//   floor agree.
+#pragma once
+
+#include <map>
+#include <optional>
+
+#include "compiler/ir/attention.h"
+#include "compiler/lowering/graph_builder.h"
+#include "runtime/base/status.h"
+
+namespace attn::lowering {
+
+class ExpressionLowering {
+ public:
+  // `score` is what ir::Op::score_ stands for. Every dimension must be bound.
+  ExpressionLowering(const ir::Attention& attention, GraphBuilder& builder, Value score)
+      : attention_(attention), builder_(builder), score_(score) {}
+
+  // Errors: unsupported, placed at the sub-expression that is not served.
+  Result<Value> lower(ir::ExprId id);
+  // The same as a virtual f32 (real expressions) or boolean (masks) with one value a score.
+  Result<Value> lower_real_element(ir::ExprId id);
+
+ private:
+  Result<Value> lower_new(ir::ExprId id);
+  Result<Value> leaf(ir::ExprId id);
+  Result<Value> load(ir::ExprId id);
+  Result<Value> arithmetic(ir::ExprId id);
+  Result<Value> integer_quotient(ir::ExprId id);
+  Result<Value> real_quotient(ir::ExprId id);
+  Result<Value> real_function(ir::ExprId id);
+  Result<Value> comparison(ir::ExprId id, bool negated);
+  Result<Value> logic(ir::ExprId id);
+  Result<Value> negation(ir::ExprId id);
+  Result<Value> selection(ir::ExprId id);
+  Result<Value> conversion(ir::ExprId id);
+
+  Value binary(PointwiseMode mode, DType type, Value x, Value y, SourcePos pos);
+  Value difference(DType type, Value x, Value y, SourcePos pos);
+  Value element(Value value, SourcePos pos);
+  Value real(Value value, SourcePos pos);
+  Value zero_index(SourcePos pos);
+  Value boolean_as_real(Value condition, SourcePos pos);
+
+  const ir::Attention& attention_;
+  GraphBuilder& builder_;
+  Value score_;
+  std::optional<Value> zero_index_;
+  std::map<ir::ExprId, Value> done_;
+};
+
+}  // namespace attn::lowering

@@ -1,0 +1,76 @@
+// Builds the BackendGraph of one forward attention, tensor by tensor.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/ir/attention.h"
+#include "runtime/graph/backend_graph.h"
+#include "runtime/plan/program.h"
+
+namespace attn::lowering {
+
+using graph::PointwiseMode;
+using graph::SourcePos;
+using graph::Uid;
+using Dims4 = std::array<std::int64_t, 4>;
+
+// Row-major strides.
+Dims4 packed_strides(const Dims4& dims);
+
+// Where a node's operand comes from decides what cuDNN accepts it as.
+enum class Place : std::uint8_t {
+  element,  // virtual, one value a score: fits anywhere
+  tensor,   // device memory, broadcast over the scores: never the first input
+  scalar,   // one value from the host: never the first input
+};
+
+// A value in the score position.
+struct Value {
+  Uid uid = 0;
+  DType dtype = DType::f32;  // f32, i32 or boolean
+  Place place = Place::element;
+};
+
+class GraphBuilder {
+ public:
+  GraphBuilder(std::int64_t batch, std::int64_t heads, std::int64_t rows, std::int64_t columns)
+      : scores_{batch, heads, rows, columns} {}
+
+  const Dims4& score_dims() const { return scores_; }
+
+  // Virtual tensors: one value a score, or one a row.
+  Uid add_scores(DType dtype, std::string name = "");
+  Uid add_rows(std::string name = "");
+  // A device tensor bound by name.
+  Uid add_tensor(const std::string& name, DType dtype, const Dims4& dims, const Dims4& strides);
+  // By-value scalars; one tensor for equal constants.
+  Value constant(DType dtype, double value);
+  Value param(const std::string& name, DType dtype);
+
+  void matmul(Uid a, Uid b, Uid c, SourcePos pos);
+  void reduce(graph::ReduceOp op, Uid x, Uid y, SourcePos pos);
+  void pointwise(PointwiseMode mode, DType compute, Uid x, std::optional<Uid> b, Uid y,
+                 SourcePos pos, std::optional<Uid> t = {});
+  // y = mode(x[, b]) with a new virtual tensor of one value a score.
+  Value element(PointwiseMode mode, DType compute, DType result, Value x, std::optional<Value> b,
+                SourcePos pos);
+  // A new GEN_INDEX over `axis` (0 batch .. 3 column), i32. `like` gives the shape.
+  Value index(std::int64_t axis, Uid like, SourcePos pos);
+  // condition ? x : y. `x` must be an element; `y` an element or a scalar.
+  Value select(Value condition, Value x, Value y, SourcePos pos);
+
+  plan::CudnnStep finish() &&;
+
+ private:
+  Uid add(graph::Tensor tensor);
+  Uid add_scalar(std::string name, DType dtype, plan::OperandSource source);
+
+  Dims4 scores_;
+  plan::CudnnStep step_;
+};
+
+}  // namespace attn::lowering

@@ -1,0 +1,16 @@
+// IR -> program.
+#pragma once
+
+#include "compiler/ir/attention.h"
+#include "runtime/base/status.h"
+#include "runtime/plan/program.h"
+
+namespace attn::lowering {
+
+// One cuDNN plan: Q K^T, scale, score, residual masks, band masks in the exact shapes whose blocks
+// cuDNN skips, softmax with statistics, P V. Masks must have been simplified.
+//
+// Errors: invalid_argument for an open dimension; unsupported with the place and what would work.
+Result<plan::Program> lower(const ir::Attention& attention);
+
+}  // namespace attn::lowering

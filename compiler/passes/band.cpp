@@ -1,0 +1,112 @@
+#include "compiler/passes/band.h"
+
+#include <fmt/core.h>
+
+#include "compiler/passes/affine.h"
+
+namespace attn::passes {
+namespace {
+
+using ir::ExprId;
+using ir::Op;
+
+std::int64_t floor_div(std::int64_t x, std::int64_t y) {
+  const std::int64_t quotient = x / y;
+  return (x % y != 0 && (x < 0) != (y < 0)) ? quotient - 1 : quotient;
+}
+
+void tighten(std::optional<std::int64_t>& bound, ir::SourcePos& place, std::int64_t value,
+             ir::SourcePos pos) {
+  if (bound && *bound <= value) return;
+  bound = value;
+  place = pos;
+}
+
+// Adds the bound that `difference` >= 0 means; false when it is none.
+bool add_nonnegative(Band& band, const Affine& difference, ir::SourcePos pos) {
+  const std::int64_t g = difference.row;
+  if (g == 0 || difference.column != -g) return false;
+  if (g > 0) {  // g (row - column) + c >= 0  <=>  column - row <= floor(c / g)
+    tighten(band.right, band.right_pos, floor_div(difference.constant, g), pos);
+  } else {
+    tighten(band.left, band.left_pos, floor_div(difference.constant, -g), pos);
+  }
+  return true;
+}
+
+Affine minus(const Affine& x, const Affine& y) {
+  return {x.row - y.row, x.column - y.column, x.constant - y.constant};
+}
+
+// `small` <= `large`, both affine or `small` the abs of an affine expression.
+bool add_at_most(const ir::Dag& dag, Band& band, ExprId small, ExprId large, std::int64_t slack,
+                 ir::SourcePos pos) {
+  const auto limit = affine_of(dag, large);
+  if (!limit) return false;
+  Affine room = *limit;
+  room.constant += slack;
+  if (dag[small].is(Op::abs_)) {
+    const auto inner = affine_of(dag, dag[small].operands[0]);
+    if (!inner) return false;
+    Band both = band;
+    const Affine negated = minus({}, *inner);
+    if (!add_nonnegative(both, minus(room, *inner), pos)) return false;
+    if (!add_nonnegative(both, minus(room, negated), pos)) return false;
+    band = both;
+    return true;
+  }
+  const auto value = affine_of(dag, small);
+  return value && add_nonnegative(band, minus(room, *value), pos);
+}
+
+bool add_equal(const ir::Dag& dag, Band& band, ExprId x, ExprId y, ir::SourcePos pos) {
+  Band both = band;
+  if (!add_at_most(dag, both, x, y, 0, pos) || !add_at_most(dag, both, y, x, 0, pos)) return false;
+  // g (row - column) = c has solutions only where g divides c; a band cannot say "nowhere".
+  const Affine difference = minus(*affine_of(dag, x), *affine_of(dag, y));
+  if (difference.constant % difference.row != 0) return false;
+  band = both;
+  return true;
+}
+
+bool add_conjunct(const ir::Dag& dag, Band& band, ExprId id) {
+  const ir::Node& node = dag[id];
+  if (node.operands.size() != 2 || dag[node.operands[0]].type != ir::Type::integer) return false;
+  const ExprId x = node.operands[0], y = node.operands[1];
+  switch (node.op) {
+    case Op::le_: return add_at_most(dag, band, x, y, 0, node.pos);
+    case Op::lt_: return add_at_most(dag, band, x, y, -1, node.pos);
+    case Op::ge_: return add_at_most(dag, band, y, x, 0, node.pos);
+    case Op::gt_: return add_at_most(dag, band, y, x, -1, node.pos);
+    case Op::eq_:
+      return !dag[x].is(Op::abs_) && !dag[y].is(Op::abs_) && add_equal(dag, band, x, y, node.pos);
+    default: return false;
+  }
+}
+
+// A bound that the extreme corner of the score matrix meets is met everywhere.
+void drop_bounds_met_everywhere(const ir::Dims& dims, Band& band) {
+  const auto rows = dims.get(ir::Dim::Sq), columns = dims.get(ir::Dim::Skv);
+  if (columns && band.right && *band.right >= *columns - 1) band.right.reset();
+  if (rows && band.left && *band.left >= *rows - 1) band.left.reset();
+}
+
+}  // namespace
+
+MaskForm mask_form(const ir::Attention& attention) {
+  MaskForm form;
+  for (const ExprId mask : attention.masks) {
+    if (!add_conjunct(attention.dag, form.band, mask)) form.residual.push_back(mask);
+  }
+  drop_bounds_met_everywhere(attention.dims, form.band);
+  return form;
+}
+
+std::string to_text(const Band& band) {
+  if (band.left && band.right) return fmt::format("{} <= kv - row <= {}", -*band.left, *band.right);
+  if (band.right) return fmt::format("kv - row <= {}", *band.right);
+  if (band.left) return fmt::format("{} <= kv - row", -*band.left);
+  return "no band";
+}
+
+}  // namespace attn::passes

@@ -1,0 +1,41 @@
+// Masks as a band around the diagonal and a rest.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/ir/attention.h"
+
+namespace attn::passes {
+
+// Visible where  column - row <= right  and  row - column <= left; an absent bound is no bound.
+// Causal is right = 0; a sliding window that shows w tokens is right = 0, left = w - 1.
+struct Band {
+  std::optional<std::int64_t> right;
+  std::optional<std::int64_t> left;
+  ir::SourcePos right_pos;  // the comparison that gave the tightest bound
+  ir::SourcePos left_pos;
+
+  bool operator==(const Band&) const = default;
+};
+
+struct MaskForm {
+  Band band;
+  std::vector<ir::ExprId> residual;  // the conjuncts that are not band bounds, in order
+
+  bool operator==(const MaskForm&) const = default;
+};
+
+// The conjunction of the masks, exactly: band and residual together show what the masks show.
+//
+// A conjunct becomes a bound when it compares integers whose difference is g * (row - column) + c
+// (also through abs on one side), g != 0. With bound dimensions a bound that every pair of rows and
+// columns meets is dropped. Conjuncts must have been split (passes::simplify).
+MaskForm mask_form(const ir::Attention& attention);
+
+// "-4095 <= kv_idx - q_idx <= 0"-like words for people; rows are row numbers.
+std::string to_text(const Band& band);
+
+}  // namespace attn::passes
