@@ -54,7 +54,8 @@ struct Layout {
 };
 
 // Strides in elements of a dense or explicit layout, for logical dims [B, H, S, D].
-std::array<std::int64_t, 4> strides_of(const Layout& layout, const std::array<std::int64_t, 4>& dims);
+std::array<std::int64_t, 4> strides_of(const Layout& layout,
+                                       const std::array<std::int64_t, 4>& dims);
 
 enum class Align : std::uint8_t { top_left, bottom_right };
 std::string_view to_string(Align align);
@@ -77,15 +78,15 @@ struct Param {
 struct Attention {
   std::string name;
   Dims dims;
-  DType dtype = DType::bf16;  // of q, k, v and o
+  DType dtype = DType::bf16;                           // of q, k, v and o
   std::map<std::string, Layout, std::less<>> layouts;  // "q", "k", "v", "o": all four present
   Align align = Align::top_left;
   std::vector<CapturedTensor> tensors;
   std::vector<Param> params;
   Dag dag;
-  ExprId scale = 0;            // real; of dimensions, constants and params
-  ExprId score = 0;            // real; the score modification, `score` itself when there is none
-  std::vector<ExprId> masks;   // boolean; all must hold
+  ExprId scale = 0;           // real; of dimensions, constants and params
+  ExprId score = 0;           // real; the score modification, `score` itself when there is none
+  std::vector<ExprId> masks;  // boolean; all must hold
   bool wants_o = true;
   bool wants_lse = false;
   SourcePos pos;
@@ -104,17 +105,21 @@ Type value_type(DType dtype);
 std::optional<std::int64_t> fold_integer(const Dag& dag, ExprId id);
 std::optional<double> fold_real(const Dag& dag, ExprId id);
 
+// As to_source(dag, id), with `q_idx` for the row where that is what it is: aligned top left.
+std::string to_source(const Attention& attention, ExprId id);
+
 // Types, operand counts, symbols, extents, leaf positions (no score in a mask or in the scale, no
 // index in the scale or in an extent), roots' types, sizes positive, Hq a multiple of Hkv. Run
 // after the front end and after every pass; a failure is a bug (error `internal`).
 Status verify(const Attention& attention);
 
 // The textual form, which parse() reads back to an equal value (same text again). Only reachable
-// nodes are printed, renumbered in order.
+// nodes are printed, renumbered in order; positions are not. A text that does not fit is
+// `invalid_argument`, its message starts with the line and its payload is {"line": n}.
 std::string to_text(const Attention& attention);
 Result<Attention> parse(std::string_view text);
 
-// The same as JSON, lossless.
+// The same as JSON, positions included.
 std::string to_json(const Attention& attention);
 
 // A Markdown table of every op (docs/ir.md).

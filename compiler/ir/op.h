@@ -38,8 +38,8 @@ enum class AttributeKind : std::uint8_t { none, boolean, integer, real, symbol }
 
 struct OpInfo {
   std::string_view name;
-  int id;         // permanent
-  int operands;   // -1: any number
+  int id;        // permanent
+  int operands;  // -1: any number
   Rule rule;
   AttributeKind attribute;
   std::string_view doc;

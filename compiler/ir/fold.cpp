@@ -1,0 +1,172 @@
+#include "compiler/ir/fold.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "compiler/ir/attention.h"
+
+namespace attn::ir {
+namespace {
+
+using Folded = std::optional<Constant>;
+
+Folded checked(std::int64_t value) {
+  if (value < std::numeric_limits<std::int32_t>::min() ||
+      value > std::numeric_limits<std::int32_t>::max()) {
+    return std::nullopt;
+  }
+  return value;
+}
+
+std::int64_t floor_quotient(std::int64_t x, std::int64_t y) {
+  const std::int64_t quotient = x / y;
+  return x % y != 0 && (x < 0) != (y < 0) ? quotient - 1 : quotient;
+}
+
+Folded shifted(Op op, std::int64_t x, std::int64_t y) {
+  if (y < 0 || y > 31) return std::nullopt;
+  if (op == Op::shift_right_) return x >> y;
+  return checked(x * (std::int64_t{1} << y));
+}
+
+// Operands are within 32 bits, so nothing here overflows 64.
+Folded fold_integers(Op op, std::int64_t x, std::int64_t y) {
+  switch (op) {
+    case Op::add_: return checked(x + y);
+    case Op::sub_: return checked(x - y);
+    case Op::mul_: return checked(x * y);
+    case Op::floordiv_: return y == 0 ? Folded() : checked(floor_quotient(x, y));
+    case Op::mod_: return y == 0 ? Folded() : checked(x - y * floor_quotient(x, y));
+    case Op::min_: return std::min(x, y);
+    case Op::max_: return std::max(x, y);
+    case Op::neg_: return checked(-x);
+    case Op::abs_: return checked(x < 0 ? -x : x);
+    case Op::lt_: return x < y;
+    case Op::le_: return x <= y;
+    case Op::gt_: return x > y;
+    case Op::ge_: return x >= y;
+    case Op::eq_: return x == y;
+    case Op::ne_: return x != y;
+    case Op::bit_and_: return x & y;
+    case Op::bit_or_: return x | y;
+    case Op::bit_xor_: return x ^ y;
+    case Op::bit_not_: return ~x;
+    case Op::shift_left_:
+    case Op::shift_right_: return shifted(op, x, y);
+    case Op::to_real_: return static_cast<double>(x);
+    default: return std::nullopt;
+  }
+}
+
+// min and max pass a NaN of either side on, as torch and the GPU's propagating forms do.
+double smaller(double x, double y) { return std::isnan(x) || x < y ? x : y; }
+double larger(double x, double y) { return std::isnan(x) || x > y ? x : y; }
+
+Folded fold_reals(Op op, double x, double y) {
+  switch (op) {
+    case Op::add_: return x + y;
+    case Op::sub_: return x - y;
+    case Op::mul_: return x * y;
+    case Op::div_: return x / y;
+    case Op::floordiv_: return std::floor(x / y);
+    case Op::mod_: return x - y * std::floor(x / y);
+    case Op::min_: return smaller(x, y);
+    case Op::max_: return larger(x, y);
+    case Op::neg_: return -x;
+    case Op::abs_: return std::fabs(x);
+    case Op::pow_: return std::pow(x, y);
+    case Op::floor_: return std::floor(x);
+    case Op::ceil_: return std::ceil(x);
+    case Op::exp_: return std::exp(x);
+    case Op::exp2_: return std::exp2(x);
+    case Op::log_: return std::log(x);
+    case Op::log2_: return std::log2(x);
+    case Op::sqrt_: return std::sqrt(x);
+    case Op::rsqrt_: return 1.0 / std::sqrt(x);
+    case Op::tanh_: return std::tanh(x);
+    case Op::sigmoid_: return 1.0 / (1.0 + std::exp(-x));
+    case Op::erf_: return std::erf(x);
+    case Op::sin_: return std::sin(x);
+    case Op::cos_: return std::cos(x);
+    case Op::tan_: return std::tan(x);
+    case Op::lt_: return x < y;
+    case Op::le_: return x <= y;
+    case Op::gt_: return x > y;
+    case Op::ge_: return x >= y;
+    case Op::eq_: return x == y;
+    case Op::ne_: return x != y;
+    default: return std::nullopt;
+  }
+}
+
+Folded fold_booleans(Op op, bool x, bool y) {
+  switch (op) {
+    case Op::and_: return x && y;
+    case Op::or_: return x || y;
+    case Op::not_: return !x;
+    case Op::to_real_: return x ? 1.0 : 0.0;
+    case Op::to_int_: return std::int64_t{x};
+    default: return std::nullopt;
+  }
+}
+
+Folded fold_expression(const Dag& dag, ExprId root) {
+  std::vector<Folded> values(root + std::size_t{1});
+  const ExprId roots[] = {root};
+  for (ExprId id : reachable(dag, roots)) {
+    values[id] = constant_of(dag, id);
+    if (values[id].has_value()) continue;
+    std::vector<Constant> operands;
+    for (ExprId operand : dag[id].operands) {
+      if (values[operand].has_value()) operands.push_back(*values[operand]);
+    }
+    if (operands.size() == dag[id].operands.size()) values[id] = fold(dag[id].op, operands);
+  }
+  return values[root];
+}
+
+}  // namespace
+
+std::optional<Constant> constant_of(const Dag& dag, ExprId id) {
+  switch (dag[id].op) {
+    case Op::const_bool_: return dag.boolean_of(id);
+    case Op::const_int_: return dag.integer_of(id);
+    case Op::const_real_: return dag.real_of(id);
+    default: return std::nullopt;
+  }
+}
+
+ExprId add_constant(Dag& dag, const Constant& value, SourcePos pos) {
+  if (const bool* boolean = std::get_if<bool>(&value)) return dag.boolean(*boolean, pos);
+  if (const double* real = std::get_if<double>(&value)) return dag.real(*real, pos);
+  return dag.integer(std::get<std::int64_t>(value), pos);
+}
+
+std::optional<Constant> fold(Op op, std::span<const Constant> operands) {
+  if (operands.empty() || info(op).rule == Rule::symbol_type) return std::nullopt;
+  if (op == Op::select_) return std::get<bool>(operands[0]) ? operands[1] : operands[2];
+  const Constant& first = operands.front();
+  const Constant& last = operands.back();
+  if (const auto* x = std::get_if<std::int64_t>(&first)) {
+    return fold_integers(op, *x, std::get<std::int64_t>(last));
+  }
+  if (const auto* x = std::get_if<double>(&first)) {
+    return fold_reals(op, *x, std::get<double>(last));
+  }
+  return fold_booleans(op, std::get<bool>(first), std::get<bool>(last));
+}
+
+std::optional<std::int64_t> fold_integer(const Dag& dag, ExprId id) {
+  if (dag[id].type != Type::integer) return std::nullopt;
+  const Folded value = fold_expression(dag, id);
+  return value ? std::optional(std::get<std::int64_t>(*value)) : std::nullopt;
+}
+
+std::optional<double> fold_real(const Dag& dag, ExprId id) {
+  if (dag[id].type != Type::real) return std::nullopt;
+  const Folded value = fold_expression(dag, id);
+  return value ? std::optional(std::get<double>(*value)) : std::nullopt;
+}
+
+}  // namespace attn::ir

@@ -1,0 +1,51 @@
+#include <fmt/format.h>
+
+#include "compiler/ir/attention.h"
+
+namespace attn::ir {
+namespace {
+
+std::string_view rule_text(Rule rule) {
+  switch (rule) {
+    case Rule::boolean_leaf: return "() -> bool";
+    case Rule::integer_leaf: return "() -> int";
+    case Rule::real_leaf: return "() -> real";
+    case Rule::symbol_type: return "(int ...) -> as declared";
+    case Rule::arithmetic: return "(t, ...) -> t; t int or real";
+    case Rule::real_function: return "(real, ...) -> real";
+    case Rule::comparison: return "(t, t) -> bool; t int or real";
+    case Rule::logic: return "(bool, ...) -> bool";
+    case Rule::selection: return "(bool, t, t) -> t";
+    case Rule::bits: return "(int, ...) -> int";
+    case Rule::to_real: return "(int or bool) -> real";
+    case Rule::to_int: return "(bool) -> int";
+  }
+  return {};
+}
+
+std::string_view attribute_text(AttributeKind kind) {
+  switch (kind) {
+    case AttributeKind::none: return "";
+    case AttributeKind::boolean: return "bool";
+    case AttributeKind::integer: return "int";
+    case AttributeKind::real: return "real";
+    case AttributeKind::symbol: return "name";
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string op_reference() {
+  std::string table =
+      "| id | op | operands | types | carries | meaning |\n|---|---|---|---|---|---|\n";
+  for (Op op : all_ops()) {
+    const OpInfo& row = info(op);
+    table += fmt::format("| {} | `{}` | {} | {} | {} | {} |\n", row.id, row.name,
+                         row.operands < 0 ? "any" : std::to_string(row.operands),
+                         rule_text(row.rule), attribute_text(row.attribute), row.doc);
+  }
+  return table;
+}
+
+}  // namespace attn::ir

@@ -1,0 +1,281 @@
+#include <fmt/format.h>
+
+#include "compiler/ir/attention.h"
+#include "compiler/ir/scanner.h"
+
+namespace attn::ir {
+namespace {
+
+using Numbers = std::vector<ExprId>;
+
+// Reads the lines in the order in which to_text writes them; nodes get the numbers they are
+// printed with, so operands are checked where they are read and extents at the end.
+class TextParser {
+ public:
+  Result<Attention> parse(std::string_view text) {
+    std::size_t number = 0;
+    while (!text.empty()) {
+      const std::size_t end = std::min(text.find('\n'), text.size());
+      Scanner line(text.substr(0, end), ++number);
+      text.remove_prefix(std::min(end + 1, text.size()));
+      if (!line.at_end()) ATTN_RETURN_IF_ERROR(statement(line));
+    }
+    return finish(Scanner({}, number));
+  }
+
+ private:
+  Status statement(Scanner& line) {
+    if (closed_) return line.error("text after the closing '}'");
+    if (!opened_) return open(line);
+    ATTN_RETURN_IF_ERROR(content(line));
+    return line.at_end() ? Status() : line.error("text after the end of the statement");
+  }
+
+  Status open(Scanner& line) {
+    ATTN_RETURN_IF_ERROR(line.expect("attention"));
+    ATTN_ASSIGN(out_.name, line.word());
+    opened_ = true;
+    return line.expect("{");
+  }
+
+  Status content(Scanner& line) {
+    if (line.accept("}")) return close();
+    if (line.accept("%")) return node(line);
+    if (line.accept("scale")) return root(line, has_scale_, out_.scale);
+    if (line.accept("score")) return root(line, has_score_, out_.score);
+    if (line.accept("mask")) return mask(line);
+    if (line.accept("dims")) return dims(line);
+    if (line.accept("dtype")) return dtype(line, out_.dtype);
+    if (line.accept("layout")) return layouts(line);
+    if (line.accept("align")) return align(line);
+    if (line.accept("tensor")) return tensor(line);
+    if (line.accept("param")) return param(line);
+    if (line.accept("outputs")) return outputs(line);
+    return line.error(fmt::format("'{}' starts no statement", line.next()));
+  }
+
+  Status close() {
+    closed_ = true;
+    return {};
+  }
+
+  Status root(Scanner& line, bool& is_set, ExprId& id) {
+    ATTN_ASSIGN(id, node_id(line));
+    if (is_set) return line.error("given twice");
+    is_set = true;
+    return {};
+  }
+
+  Status mask(Scanner& line) {
+    ATTN_ASSIGN(const ExprId id, node_id(line));
+    out_.masks.push_back(id);
+    return {};
+  }
+
+  Status dims(Scanner& line) {
+    while (!line.at_end()) {
+      ATTN_ASSIGN(const std::string_view name, line.word());
+      const std::optional<Dim> dim = parse_dim(name);
+      if (!dim) return line.error(fmt::format("'{}' is not a dimension", name));
+      ATTN_RETURN_IF_ERROR(line.expect("="));
+      if (line.accept("?")) continue;
+      ATTN_ASSIGN(const std::int64_t size, line.integer());
+      out_.dims.set(*dim, size);
+    }
+    return {};
+  }
+
+  Status dtype(Scanner& line, DType& type) {
+    ATTN_ASSIGN(const std::string_view name, line.word());
+    const std::optional<DType> parsed = parse_dtype(name);
+    if (!parsed) return line.error(fmt::format("'{}' is not a dtype", name));
+    type = *parsed;
+    return {};
+  }
+
+  Status layouts(Scanner& line) {
+    while (!line.at_end()) {
+      ATTN_ASSIGN(const std::string_view tensor, line.word());
+      ATTN_RETURN_IF_ERROR(line.expect("="));
+      ATTN_ASSIGN(const std::string_view name, line.word());
+      const std::optional<LayoutKind> kind = parse_layout_kind(name);
+      if (!kind) return line.error(fmt::format("'{}' is not a layout", name));
+      Layout& layout = out_.layouts[std::string(tensor)];
+      layout.kind = *kind;
+      if (*kind == LayoutKind::strided) ATTN_RETURN_IF_ERROR(strides(line, layout));
+    }
+    return {};
+  }
+
+  Status strides(Scanner& line, Layout& layout) {
+    std::string_view before = "(";
+    for (std::int64_t& stride : layout.strides) {
+      ATTN_RETURN_IF_ERROR(line.expect(before));
+      ATTN_ASSIGN(stride, line.integer());
+      before = ",";
+    }
+    return line.expect(")");
+  }
+
+  Status align(Scanner& line) {
+    ATTN_ASSIGN(const std::string_view name, line.word());
+    for (Align align : {Align::top_left, Align::bottom_right}) {
+      if (to_string(align) != name) continue;
+      out_.align = align;
+      return {};
+    }
+    return line.error(fmt::format("'{}' is not an alignment", name));
+  }
+
+  Status tensor(Scanner& line) {
+    CapturedTensor tensor;
+    ATTN_ASSIGN(tensor.name, line.word());
+    ATTN_RETURN_IF_ERROR(line.expect(":"));
+    ATTN_RETURN_IF_ERROR(dtype(line, tensor.dtype));
+    ATTN_RETURN_IF_ERROR(line.expect("["));
+    while (!line.accept("]")) {
+      if (!tensor.extents.empty()) ATTN_RETURN_IF_ERROR(line.expect(","));
+      ATTN_ASSIGN(const std::size_t extent, line.number());
+      tensor.extents.push_back(static_cast<ExprId>(extent));
+    }
+    out_.tensors.push_back(std::move(tensor));
+    return {};
+  }
+
+  Status param(Scanner& line) {
+    Param param;
+    ATTN_ASSIGN(param.name, line.word());
+    ATTN_RETURN_IF_ERROR(line.expect(":"));
+    ATTN_RETURN_IF_ERROR(dtype(line, param.dtype));
+    out_.params.push_back(std::move(param));
+    return {};
+  }
+
+  Status outputs(Scanner& line) {
+    out_.wants_o = line.accept("o");
+    out_.wants_lse = line.accept("lse");
+    return {};
+  }
+
+  // After the '%': 12: real = mul %3, %4
+  Status node(Scanner& line) {
+    const std::size_t count = out_.dag.size();
+    ATTN_ASSIGN(const std::int64_t number, line.integer());
+    if (number != static_cast<std::int64_t>(count)) {
+      return line.error(fmt::format("expected node %{}", count));
+    }
+    ATTN_RETURN_IF_ERROR(line.expect(":"));
+    ATTN_ASSIGN(const std::string_view type_name, line.word());
+    const std::optional<Type> type = parse_type(type_name);
+    if (!type) return line.error(fmt::format("'{}' is not a type", type_name));
+    ATTN_RETURN_IF_ERROR(line.expect("="));
+    ATTN_ASSIGN(const std::string_view op_name, line.word());
+    const std::optional<Op> op = parse_op(op_name);
+    if (!op) return line.error(fmt::format("'{}' is not an op", op_name));
+    ATTN_ASSIGN(Attribute attribute, this->attribute(line, info(*op).attribute));
+    ATTN_ASSIGN(const Numbers operands, this->operands(line));
+    return add(line, *op, *type, std::move(attribute), operands);
+  }
+
+  Result<Attribute> attribute(Scanner& line, AttributeKind kind) {
+    switch (kind) {
+      case AttributeKind::none: return Attribute();
+      case AttributeKind::boolean:
+        if (line.accept("true")) return Attribute(true);
+        ATTN_RETURN_IF_ERROR(line.expect("false"));
+        return Attribute(false);
+      case AttributeKind::integer: {
+        ATTN_ASSIGN(const std::int64_t value, line.integer());
+        return Attribute(value);
+      }
+      case AttributeKind::real: {
+        ATTN_ASSIGN(const double value, line.real());
+        return Attribute(value);
+      }
+      case AttributeKind::symbol: {
+        ATTN_ASSIGN(const std::string_view value, line.word());
+        return Attribute(std::string(value));
+      }
+    }
+    return Attribute();
+  }
+
+  Result<Numbers> operands(Scanner& line) {
+    line.accept(",");  // between the attribute and the first operand
+    Numbers ids;
+    while (!line.at_end()) {
+      if (!ids.empty()) ATTN_RETURN_IF_ERROR(line.expect(","));
+      ATTN_ASSIGN(const ExprId id, node_id(line));
+      ids.push_back(id);
+    }
+    return ids;
+  }
+
+  Result<ExprId> node_id(Scanner& line) {
+    ATTN_ASSIGN(const std::size_t number, line.number());
+    if (number >= out_.dag.size()) {
+      return line.error(fmt::format("%{} is not defined yet", number));
+    }
+    return static_cast<ExprId>(number);
+  }
+
+  Status add(Scanner& line, Op op, Type type, Attribute attribute, const Numbers& operands) {
+    const int wanted = info(op).operands;
+    if (wanted >= 0 && operands.size() != static_cast<std::size_t>(wanted)) {
+      return line.error(fmt::format("{} takes {} operands", info(op).name, wanted));
+    }
+    std::vector<Type> types;
+    for (ExprId id : operands) types.push_back(out_.dag[id].type);
+    ATTN_ASSIGN(const Type derived, type_of(line, op, attribute, types));
+    if (type != derived) return line.error(fmt::format("the type is {}", to_string(derived)));
+    const std::size_t before = out_.dag.size();
+    if (info(op).rule == Rule::symbol_type) {
+      out_.dag.add_symbol(op, std::get<std::string>(attribute), type, operands);
+    } else {
+      out_.dag.add(op, operands, std::move(attribute));
+    }
+    if (out_.dag.size() == before) return line.error("the same expression was defined before");
+    return {};
+  }
+
+  Result<Type> type_of(Scanner& line, Op op, const Attribute& attribute,
+                       const std::vector<Type>& operands) {
+    if (info(op).rule != Rule::symbol_type) {
+      const std::optional<Type> type = result_type(info(op).rule, operands);
+      if (type) return *type;
+      return line.error(fmt::format("operand types do not fit {}", info(op).name));
+    }
+    for (Type operand : operands) {
+      if (operand != Type::integer) return line.error("an index is not an int");
+    }
+    const std::string& name = std::get<std::string>(attribute);
+    if (op == Op::load_ && out_.find_tensor(name)) return value_type(out_.find_tensor(name)->dtype);
+    if (op == Op::param_ && out_.find_param(name)) return value_type(out_.find_param(name)->dtype);
+    return line.error(fmt::format("'{}' is not declared", name));
+  }
+
+  Result<Attention> finish(const Scanner& end) {
+    if (!closed_) return end.error("the closing '}' is missing");
+    if (!has_scale_ || !has_score_) return end.error("scale or score is missing");
+    for (const CapturedTensor& tensor : out_.tensors) {
+      for (ExprId extent : tensor.extents) {
+        if (extent >= out_.dag.size()) {
+          return end.error(fmt::format("tensor {}: %{} is not defined", tensor.name, extent));
+        }
+      }
+    }
+    return std::move(out_);
+  }
+
+  Attention out_;
+  bool opened_ = false;
+  bool closed_ = false;
+  bool has_scale_ = false;
+  bool has_score_ = false;
+};
+
+}  // namespace
+
+Result<Attention> parse(std::string_view text) { return TextParser().parse(text); }
+
+}  // namespace attn::ir

@@ -1,0 +1,189 @@
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "compiler/ir/attention.h"
+#include "compiler/ir/text.h"
+
+namespace attn::ir {
+namespace {
+
+// How tightly a piece of text holds together; a looser piece is put in parentheses.
+enum class Binding { disjunction, conjunction, comparison, sum, product, prefix, primary };
+
+struct Piece {
+  std::string text;
+  Binding binding = Binding::primary;
+};
+
+struct Infix {
+  std::string_view sign;
+  Binding binding;
+};
+
+std::optional<Infix> infix_of(Op op) {
+  switch (op) {
+    case Op::or_: return Infix{"||", Binding::disjunction};
+    case Op::and_: return Infix{"&&", Binding::conjunction};
+    case Op::lt_: return Infix{"<", Binding::comparison};
+    case Op::le_: return Infix{"<=", Binding::comparison};
+    case Op::gt_: return Infix{">", Binding::comparison};
+    case Op::ge_: return Infix{">=", Binding::comparison};
+    case Op::eq_: return Infix{"==", Binding::comparison};
+    case Op::ne_: return Infix{"!=", Binding::comparison};
+    case Op::add_: return Infix{"+", Binding::sum};
+    case Op::sub_: return Infix{"-", Binding::sum};
+    case Op::mul_: return Infix{"*", Binding::product};
+    case Op::div_: return Infix{"/", Binding::product};
+    case Op::floordiv_: return Infix{"//", Binding::product};
+    case Op::mod_: return Infix{"%", Binding::product};
+    default: return std::nullopt;
+  }
+}
+
+// How tightly the bit operations bind differs between C and Python: parentheses say it.
+std::optional<std::string_view> careful_infix_of(Op op) {
+  switch (op) {
+    case Op::pow_: return "**";
+    case Op::bit_and_: return "&";
+    case Op::bit_or_: return "|";
+    case Op::bit_xor_: return "^";
+    case Op::shift_left_: return "<<";
+    case Op::shift_right_: return ">>";
+    default: return std::nullopt;
+  }
+}
+
+std::string hold(const Piece& piece, Binding at_least) {
+  return piece.binding < at_least ? "(" + piece.text + ")" : piece.text;
+}
+
+Binding tighter(Binding binding) { return static_cast<Binding>(static_cast<int>(binding) + 1); }
+
+class SourceWriter {
+ public:
+  SourceWriter(const Dag& dag, std::string_view row_name) : dag_(dag), row_name_(row_name) {}
+
+  Piece piece(ExprId id) const {
+    const Node& node = dag_[id];
+    if (node.operands.empty()) return leaf(node);
+    if (const auto infix = infix_of(node.op)) return infix_piece(node, *infix);
+    if (const auto sign = careful_infix_of(node.op)) return careful_piece(node, *sign);
+    return other(node);
+  }
+
+ private:
+  Piece leaf(const Node& node) const {
+    switch (node.op) {
+      case Op::batch_: return {"b"};
+      case Op::head_: return {"h"};
+      case Op::row_: return {std::string(row_name_)};
+      case Op::column_: return {"kv_idx"};
+      case Op::const_bool_: return {std::get<bool>(node.attribute) ? "true" : "false"};
+      case Op::const_int_: return number(std::to_string(std::get<std::int64_t>(node.attribute)));
+      case Op::const_real_: return number(real_text(std::get<double>(node.attribute)));
+      case Op::dim_:
+      case Op::param_:
+      case Op::load_: return {std::get<std::string>(node.attribute)};
+      default: return {std::string(info(node.op).name)};
+    }
+  }
+
+  static Piece number(std::string text) {
+    const bool negative = text.starts_with('-');
+    return {std::move(text), negative ? Binding::prefix : Binding::primary};
+  }
+
+  Piece infix_piece(const Node& node, const Infix& infix) const {
+    // Everything associates to the left; comparisons chain, so they stand apart on both sides.
+    const bool chains = infix.binding == Binding::comparison;
+    const Binding left = chains ? tighter(infix.binding) : infix.binding;
+    return {fmt::format("{} {} {}", hold(operand(node, 0), left), infix.sign,
+                        hold(operand(node, 1), tighter(infix.binding))),
+            infix.binding};
+  }
+
+  Piece careful_piece(const Node& node, std::string_view sign) const {
+    return {fmt::format("{} {} {}", hold(operand(node, 0), Binding::primary), sign,
+                        hold(operand(node, 1), Binding::primary)),
+            node.is(Op::pow_) ? Binding::prefix : Binding::disjunction};
+  }
+
+  Piece other(const Node& node) const {
+    switch (node.op) {
+      case Op::not_: return prefixed("!", node);
+      case Op::neg_: return prefixed("-", node);
+      case Op::bit_not_: return prefixed("~", node);
+      case Op::select_: return call("where", node);
+      case Op::load_: return {std::get<std::string>(node.attribute) + "[" + list(node) + "]"};
+      case Op::to_int_: return {fmt::format("where({}, 1, 0)", piece(node.operands[0]).text)};
+      case Op::to_real_: return explicit_real(node);
+      default: return call(info(node.op).name, node);
+    }
+  }
+
+  Piece prefixed(std::string_view sign, const Node& node) const {
+    return {fmt::format("{}{}", sign, hold(operand(node, 0), Binding::primary)), Binding::prefix};
+  }
+
+  Piece call(std::string_view name, const Node& node) const {
+    return {fmt::format("{}({})", name, list(node))};
+  }
+
+  std::string list(const Node& node) const {
+    std::string text;
+    for (std::size_t i = 0; i < node.operands.size(); ++i) {
+      text += (i == 0 ? "" : ", ") + operand(node, i).text;
+    }
+    return text;
+  }
+
+  // The language makes a real of an integer by itself where it meets a real, so the conversion is
+  // only written where nothing else says so.
+  Piece operand(const Node& user, std::size_t index) const {
+    const Node& node = dag_[user.operands[index]];
+    const bool converts = node.is(Op::to_real_) && dag_[node.operands[0]].type == Type::integer;
+    return converts && is_real_context(user, index) ? piece(node.operands[0])
+                                                    : piece(user.operands[index]);
+  }
+
+  bool is_real_context(const Node& user, std::size_t index) const {
+    if (info(user.op).rule == Rule::real_function) return true;
+    for (std::size_t i = 0; i < user.operands.size(); ++i) {
+      const Node& other = dag_[user.operands[i]];
+      if (i != index && other.type == Type::real && !other.is(Op::to_real_)) return true;
+    }
+    return false;
+  }
+
+  Piece explicit_real(const Node& node) const {
+    const Piece inner = piece(node.operands[0]);
+    if (dag_[node.operands[0]].type == Type::boolean) {
+      return {fmt::format("where({}, 1.0, 0.0)", inner.text)};
+    }
+    return {hold(inner, Binding::product) + " * 1.0", Binding::product};
+  }
+
+  const Dag& dag_;
+  std::string_view row_name_;
+};
+
+}  // namespace
+
+std::string real_text(double value) {
+  if (std::isnan(value)) return "nan";
+  std::string text = fmt::format("{}", value);
+  const bool looks_integer = text.find_first_not_of("-0123456789") == std::string::npos;
+  return looks_integer ? text + ".0" : text;
+}
+
+std::string to_source(const Dag& dag, ExprId id) {
+  return SourceWriter(dag, "q_raw").piece(id).text;
+}
+
+std::string to_source(const Attention& attention, ExprId id) {
+  const bool aligned = attention.align == Align::bottom_right;
+  return SourceWriter(attention.dag, aligned ? "q_raw" : "q_idx").piece(id).text;
+}
+
+}  // namespace attn::ir

@@ -1,0 +1,105 @@
+#include <fmt/format.h>
+
+#include "compiler/ir/attention.h"
+#include "compiler/ir/text.h"
+
+namespace attn::ir {
+namespace {
+
+class TextWriter {
+ public:
+  explicit TextWriter(const Attention& attention)
+      : attention_(attention), dag_(attention.dag), numbers_(attention.dag.size()) {
+    ids_ = reachable(dag_, attention.roots());
+    for (std::size_t i = 0; i < ids_.size(); ++i) numbers_[ids_[i]] = i;
+  }
+
+  std::string write() && {
+    header();
+    for (ExprId id : ids_) node(id);
+    footer();
+    return std::move(text_);
+  }
+
+ private:
+  template <typename... Args>
+  void line(fmt::format_string<Args...> format, Args&&... args) {
+    text_ += "  " + fmt::format(format, std::forward<Args>(args)...) + "\n";
+  }
+
+  std::string number(ExprId id) const { return fmt::format("%{}", numbers_[id]); }
+
+  std::string numbers(const std::vector<ExprId>& ids) const {
+    std::string text;
+    for (ExprId id : ids) text += (text.empty() ? "" : ", ") + number(id);
+    return text;
+  }
+
+  void header() {
+    text_ = fmt::format("attention {} {{\n", attention_.name);
+    std::string dims;
+    for (Dim dim : kDims) {
+      const auto size = attention_.dims.get(dim);
+      dims += fmt::format(" {}={}", to_string(dim), size ? std::to_string(*size) : "?");
+    }
+    line("dims{}", dims);
+    line("dtype {}", to_string(attention_.dtype));
+    std::string layouts;
+    for (const auto& [name, layout] : attention_.layouts) {
+      layouts += fmt::format(" {}={}", name, layout_text(layout));
+    }
+    line("layout{}", layouts);
+    line("align {}", to_string(attention_.align));
+    for (const CapturedTensor& tensor : attention_.tensors) {
+      line("tensor {}: {}[{}]", tensor.name, to_string(tensor.dtype), numbers(tensor.extents));
+    }
+    for (const Param& param : attention_.params) {
+      line("param {}: {}", param.name, to_string(param.dtype));
+    }
+  }
+
+  static std::string layout_text(const Layout& layout) {
+    std::string text(to_string(layout.kind));
+    if (layout.kind != LayoutKind::strided) return text;
+    const auto& strides = layout.strides;
+    return fmt::format("{}({},{},{},{})", text, strides[0], strides[1], strides[2], strides[3]);
+  }
+
+  void node(ExprId id) {
+    const Node& node = dag_[id];
+    std::string arguments = attribute_text(node.attribute);
+    if (!node.operands.empty()) {
+      arguments += (arguments.empty() ? "" : ", ") + numbers(node.operands);
+    }
+    line("{}: {} = {}{}{}", number(id), to_string(node.type), info(node.op).name,
+         arguments.empty() ? "" : " ", arguments);
+  }
+
+  static std::string attribute_text(const Attribute& attribute) {
+    if (const auto* value = std::get_if<bool>(&attribute)) return *value ? "true" : "false";
+    if (const auto* value = std::get_if<std::int64_t>(&attribute)) return std::to_string(*value);
+    if (const auto* value = std::get_if<double>(&attribute)) return real_text(*value);
+    if (const auto* value = std::get_if<std::string>(&attribute)) return *value;
+    return {};
+  }
+
+  void footer() {
+    line("scale {}", number(attention_.scale));
+    line("score {}", number(attention_.score));
+    for (ExprId mask : attention_.masks) line("mask {}", number(mask));
+    line("outputs{}{}", attention_.wants_o ? " o" : "", attention_.wants_lse ? " lse" : "");
+    text_ += "}\n";
+  }
+
+  const Attention& attention_;
+  const Dag& dag_;
+  std::vector<ExprId> ids_;
+  std::vector<std::size_t> numbers_;
+  std::string text_;
+};
+
+}  // namespace
+
+std::string to_text(const Attention& attention) { return TextWriter(attention).write(); }
+
+}  // namespace attn::ir

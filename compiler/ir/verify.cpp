@@ -1,0 +1,184 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+#include "compiler/ir/attention.h"
+
+namespace attn::ir {
+namespace {
+
+// What a root may be made of.
+struct Allowed {
+  bool score = false;
+  bool index = false;  // batch, head, row, column and loads
+  bool params = false;
+};
+
+class Verifier {
+ public:
+  explicit Verifier(const Attention& attention) : attention_(attention), dag_(attention.dag) {}
+
+  Status verify() {
+    ATTN_RETURN_IF_ERROR(dims());
+    ATTN_RETURN_IF_ERROR(layouts());
+    ATTN_RETURN_IF_ERROR(names());
+    ATTN_RETURN_IF_ERROR(root_ids());
+    for (ExprId id : reachable(dag_, attention_.roots())) ATTN_RETURN_IF_ERROR(node(id));
+    return roots();
+  }
+
+ private:
+  static Error bug(std::string message) {
+    return {ErrorCode::internal, "invalid IR: " + std::move(message), {}, {}};
+  }
+
+  Status dims() {
+    for (Dim dim : kDims) {
+      if (attention_.dims.get(dim).value_or(1) < 1) {
+        return bug(fmt::format("{} is not positive", to_string(dim)));
+      }
+    }
+    const auto hq = attention_.dims.get(Dim::Hq);
+    const auto hkv = attention_.dims.get(Dim::Hkv);
+    if (hq && hkv && *hq % *hkv != 0) return bug("Hq is not a multiple of Hkv");
+    if (attention_.dtype != DType::f16 && attention_.dtype != DType::bf16) {
+      return bug(fmt::format("dtype {}", to_string(attention_.dtype)));
+    }
+    return {};
+  }
+
+  Status layouts() {
+    for (const char* name : {"q", "k", "v", "o"}) {
+      const auto found = attention_.layouts.find(name);
+      if (found == attention_.layouts.end()) return bug(fmt::format("no layout of {}", name));
+      const Layout& layout = found->second;
+      const bool positive =
+          std::ranges::all_of(layout.strides, [](std::int64_t stride) { return stride > 0; });
+      if (layout.kind == LayoutKind::strided && !positive) {
+        return bug(fmt::format("a stride of {} is not positive", name));
+      }
+    }
+    return attention_.layouts.size() == 4 ? Status() : bug("layout of an unknown tensor");
+  }
+
+  Status names() {
+    std::set<std::string_view> taken = {"q", "k", "v", "o", "lse"};
+    for (const CapturedTensor& tensor : attention_.tensors) {
+      if (!taken.insert(tensor.name).second) return bug(tensor.name + " is declared twice");
+    }
+    for (const Param& param : attention_.params) {
+      if (!taken.insert(param.name).second) return bug(param.name + " is declared twice");
+      if (param.dtype != DType::f32 && param.dtype != DType::i32) {
+        return bug(fmt::format("param {}: dtype {}", param.name, to_string(param.dtype)));
+      }
+    }
+    return {};
+  }
+
+  Status root_ids() {
+    for (ExprId id : attention_.roots()) {
+      if (id >= dag_.size()) return bug(fmt::format("root %{} does not exist", id));
+    }
+    return {};
+  }
+
+  Status node(ExprId id) {
+    const Node& node = dag_[id];
+    const OpInfo& op = info(node.op);
+    std::vector<Type> types;
+    for (ExprId operand : node.operands) {
+      if (operand >= id) return bug(fmt::format("%{} uses %{}", id, operand));
+      types.push_back(dag_[operand].type);
+    }
+    if (op.operands >= 0 && types.size() != static_cast<std::size_t>(op.operands)) {
+      return bug(fmt::format("%{}: {} with {} operands", id, op.name, types.size()));
+    }
+    if (op.rule == Rule::symbol_type) return symbol(id, node);
+    if (result_type(op.rule, types) != node.type) {
+      return bug(fmt::format("%{}: types do not fit {}", id, op.name));
+    }
+    if (node.is(Op::const_int_)) return integer(dag_.integer_of(id));
+    if (node.is(Op::dim_) && !parse_dim(dag_.symbol_of(id))) {
+      return bug(dag_.symbol_of(id) + " is not a dimension");
+    }
+    return {};
+  }
+
+  static Status integer(std::int64_t value) {
+    using Limits = std::numeric_limits<std::int32_t>;
+    if (value >= Limits::min() && value <= Limits::max()) return {};
+    return bug(fmt::format("{} does not fit in 32 bits", value));
+  }
+
+  Status symbol(ExprId id, const Node& node) {
+    const std::string& name = dag_.symbol_of(id);
+    if (node.is(Op::param_)) {
+      const Param* param = attention_.find_param(name);
+      if (param == nullptr) return bug(name + " is not a param");
+      return node.type == value_type(param->dtype) ? Status() : bug("type of param " + name);
+    }
+    const CapturedTensor* tensor = attention_.find_tensor(name);
+    if (tensor == nullptr) return bug(name + " is not a tensor");
+    if (node.type != value_type(tensor->dtype)) return bug("type of tensor " + name);
+    if (node.operands.size() != tensor->extents.size()) return bug("rank of tensor " + name);
+    for (ExprId index : node.operands) {
+      if (dag_[index].type != Type::integer) return bug("an index of " + name + " is no int");
+    }
+    return {};
+  }
+
+  Status roots() {
+    ATTN_RETURN_IF_ERROR(root("scale", attention_.scale, Type::real, {.params = true}));
+    ATTN_RETURN_IF_ERROR(root("score", attention_.score, Type::real,
+                              {.score = true, .index = true, .params = true}));
+    for (ExprId mask : attention_.masks) {
+      ATTN_RETURN_IF_ERROR(root("mask", mask, Type::boolean, {.index = true, .params = true}));
+    }
+    for (const CapturedTensor& tensor : attention_.tensors) {
+      for (ExprId extent : tensor.extents) {
+        ATTN_RETURN_IF_ERROR(root("extent of " + tensor.name, extent, Type::integer, {}));
+        if (fold_integer(dag_, extent).value_or(1) < 1) {
+          return bug("an extent of " + tensor.name + " is not positive");
+        }
+      }
+    }
+    return {};
+  }
+
+  Status root(std::string_view name, ExprId root, Type type, Allowed allowed) {
+    if (dag_[root].type != type) {
+      return bug(fmt::format("{} is not of type {}", name, to_string(type)));
+    }
+    const ExprId roots[] = {root};
+    for (ExprId id : reachable(dag_, roots)) {
+      if (!is_allowed(dag_[id].op, allowed)) {
+        return bug(fmt::format("{} in the {}", info(dag_[id].op).name, name));
+      }
+    }
+    return {};
+  }
+
+  static bool is_allowed(Op op, Allowed allowed) {
+    switch (op) {
+      case Op::score_: return allowed.score;
+      case Op::batch_:
+      case Op::head_:
+      case Op::row_:
+      case Op::column_:
+      case Op::load_: return allowed.index;
+      case Op::param_: return allowed.params;
+      default: return true;
+    }
+  }
+
+  const Attention& attention_;
+  const Dag& dag_;
+};
+
+}  // namespace
+
+Status verify(const Attention& attention) { return Verifier(attention).verify(); }
+
+}  // namespace attn::ir

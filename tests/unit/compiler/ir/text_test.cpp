@@ -1,0 +1,91 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "compiler/ir/attention.h"
+#include "tests/unit/compiler/ir/sample.h"
+
+namespace attn::ir {
+namespace {
+
+using testing::HasSubstr;
+
+std::string replaced(std::string_view from, std::string_view to) {
+  std::string text(kSample);
+  const std::size_t place = text.find(from);
+  EXPECT_NE(place, std::string::npos) << from;
+  return text.replace(place, from.size(), to);
+}
+
+void expect_error(const std::string& text, std::string_view message, int line) {
+  const Result<Attention> parsed = parse(text);
+  ASSERT_FALSE(parsed.ok()) << message;
+  EXPECT_EQ(parsed.error().code, ErrorCode::invalid_argument);
+  EXPECT_THAT(parsed.error().message, HasSubstr(std::string(message)));
+  EXPECT_EQ(nlohmann::json::parse(parsed.error().payload)["line"], line);
+}
+
+TEST(Text, RoundTrips) {
+  const Result<Attention> parsed = parse(kSample);
+  ASSERT_TRUE(parsed.ok()) << parsed.error().message;
+  EXPECT_EQ(to_text(*parsed), kSample);
+  EXPECT_TRUE(verify(*parsed).ok()) << verify(*parsed).error().message;
+  EXPECT_FALSE(parsed->dims.get(Dim::Sq));
+  EXPECT_EQ(parsed->dims[Dim::Skv], 129);
+  EXPECT_EQ(parsed->layouts.find("v")->second.strides[2], 512);
+  EXPECT_EQ(parsed->align, Align::bottom_right);
+  EXPECT_TRUE(parsed->wants_lse);
+}
+
+TEST(Text, UnreachableNodesAreNotPrinted) {
+  Result<Attention> parsed = parse(kSample);
+  ASSERT_TRUE(parsed.ok());
+  parsed->dag.integer(12345);
+  EXPECT_EQ(to_text(*parsed), kSample);
+}
+
+TEST(Text, ErrorsNameTheLine) {
+  expect_error(replaced("dtype bf16", "dtype b16"), "'b16' is not a dtype", 3);
+  expect_error(replaced("Sq=?", "S=?"), "'S' is not a dimension", 2);
+  expect_error(replaced("k=bhsd", "k=hbsd"), "'hbsd' is not a layout", 4);
+  expect_error(replaced("128,512", "128;512"), "expected ','", 4);
+  expect_error(replaced("bottom_right", "middle"), "'middle' is not an alignment", 5);
+  expect_error(replaced("%3: int", "%4: int"), "expected node %3", 12);
+  expect_error(replaced("%3: int", "%3: real"), "the type is int", 12);
+  expect_error(replaced("%3: int = head", "%3: int = batch"), "was defined before", 12);
+  expect_error(replaced("= head", "= haed"), "'haed' is not an op", 12);
+  expect_error(replaced("tanh %10", "tanh %11"), "%11 is not defined yet", 20);
+  expect_error(replaced("tanh %10", "tanh %10, %8"), "takes 1 operands", 20);
+  expect_error(replaced("tanh %10", "tanh %5"), "operand types do not fit tanh", 20);
+  expect_error(replaced("const_int 129", "const_int 1e9"), "'1e9' is not an integer", 10);
+  expect_error(replaced("load doc, %2, %5", "load dog, %2, %5"), "'dog' is not declared", 23);
+  expect_error(replaced("load doc, %2, %5", "load doc, %2, %8"), "not an int", 23);
+  expect_error(replaced("tensor doc: i32[%0", "tensor doc: i32[%99"), "%99 is not defined", 33);
+  expect_error(replaced("  scale %7\n", ""), "scale or score is missing", 32);
+  expect_error(replaced("scale %7", "scale %7 %7"), "text after the end", 28);
+  expect_error(replaced("scale %7", "scale %7\n  scale %7"), "given twice", 29);
+  expect_error(replaced("lse\n}\n", "lse\n"), "closing '}' is missing", 32);
+  expect_error(replaced("lse\n}\n", "lse\n}\nx\n"), "text after the closing", 34);
+  expect_error("", "closing '}' is missing", 0);
+}
+
+TEST(Json, HoldsEverything) {
+  Result<Attention> parsed = parse(kSample);
+  ASSERT_TRUE(parsed.ok());
+  parsed->pos = {3, 4};
+  const auto json = nlohmann::json::parse(to_json(*parsed));
+  EXPECT_EQ(json["name"], "sample");
+  EXPECT_EQ(json["pos"], nlohmann::json({3, 4}));
+  EXPECT_TRUE(json["dims"]["Sq"].is_null());
+  EXPECT_EQ(json["dims"]["Dv"], 128);
+  EXPECT_EQ(json["layouts"]["v"], nlohmann::json({4096, 128, 512, 1}));
+  EXPECT_EQ(json["tensors"][0]["extents"], nlohmann::json({0, 1}));
+  EXPECT_EQ(json["nodes"][9]["value"], "-inf");
+  EXPECT_EQ(json["nodes"][14]["operands"], nlohmann::json({2, 5}));
+  EXPECT_EQ(json["masks"], nlohmann::json({17, 18}));
+  EXPECT_EQ(json["outputs"], nlohmann::json({"o", "lse"}));
+}
+
+}  // namespace
+}  // namespace attn::ir

@@ -1,0 +1,78 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "compiler/ir/attention.h"
+#include "tests/unit/compiler/ir/sample.h"
+
+namespace attn::ir {
+namespace {
+
+// The sample with one thing changed, and what verify says of it.
+std::string complaint(const std::function<void(Attention&)>& change) {
+  Result<Attention> parsed = parse(kSample);
+  if (!parsed.ok()) return parsed.error().message;
+  change(*parsed);
+  const Status status = verify(*parsed);
+  if (status.ok()) return "";
+  EXPECT_EQ(status.error().code, ErrorCode::internal);
+  return status.error().message.substr(std::string_view("invalid IR: ").size());
+}
+
+TEST(Verify, AcceptsTheSample) {
+  EXPECT_EQ(complaint([](Attention&) {}), "");
+}
+
+TEST(Verify, DimsAndLayouts) {
+  EXPECT_EQ(complaint([](Attention& a) { a.dims.set(Dim::Sq, 0); }), "Sq is not positive");
+  EXPECT_EQ(complaint([](Attention& a) { a.dims.set(Dim::Hkv, 3); }),
+            "Hq is not a multiple of Hkv");
+  EXPECT_EQ(complaint([](Attention& a) { a.dtype = DType::f32; }), "dtype f32");
+  EXPECT_EQ(complaint([](Attention& a) { a.layouts.erase("k"); }), "no layout of k");
+  EXPECT_EQ(complaint([](Attention& a) { a.layouts["x"] = {}; }), "layout of an unknown tensor");
+  EXPECT_EQ(complaint([](Attention& a) { a.layouts["v"].strides[0] = 0; }),
+            "a stride of v is not positive");
+}
+
+TEST(Verify, Names) {
+  EXPECT_EQ(complaint([](Attention& a) { a.tensors[0].name = std::string("q"); }),
+            "q is declared twice");
+  EXPECT_EQ(complaint([](Attention& a) { a.params[0].name = std::string("keep"); }),
+            "keep is declared twice");
+  EXPECT_EQ(complaint([](Attention& a) { a.params[0].dtype = DType::bf16; }),
+            "param cap: dtype bf16");
+  EXPECT_EQ(complaint([](Attention& a) { a.tensors[0].name = std::string("ids"); }),
+            "doc is not a tensor");
+  EXPECT_EQ(complaint([](Attention& a) { a.params[0].name = std::string("c"); }),
+            "cap is not a param");
+  EXPECT_EQ(complaint([](Attention& a) { a.tensors[0].dtype = DType::f32; }), "type of tensor doc");
+  EXPECT_EQ(complaint([](Attention& a) { a.tensors[0].extents.pop_back(); }), "rank of tensor doc");
+}
+
+TEST(Verify, Roots) {
+  EXPECT_EQ(complaint([](Attention& a) { a.scale = 999; }), "root %999 does not exist");
+  EXPECT_EQ(complaint([](Attention& a) { a.scale = a.dag.leaf(Op::score_); }),
+            "score in the scale");
+  EXPECT_EQ(complaint([](Attention& a) { a.scale = a.dag.leaf(Op::row_); }),
+            "scale is not of type real");
+  EXPECT_EQ(complaint([](Attention& a) { a.masks[0] = a.scale; }), "mask is not of type bool");
+  EXPECT_EQ(complaint([](Attention& a) {
+              a.masks[0] = a.dag.add(Op::lt_, {a.score, a.scale});
+            }),
+            "score in the mask");
+  EXPECT_EQ(complaint([](Attention& a) { a.tensors[1].extents[0] = a.dag.leaf(Op::row_); }),
+            "row in the extent of keep");
+  EXPECT_EQ(complaint([](Attention& a) { a.tensors[1].extents[0] = a.dag.integer(0); }),
+            "an extent of keep is not positive");
+}
+
+TEST(Verify, Nodes) {
+  EXPECT_EQ(complaint([](Attention& a) { a.tensors[1].extents[0] = a.dag.dim("D"); }),
+            "D is not a dimension");
+  EXPECT_EQ(complaint([](Attention& a) { a.tensors[1].extents[0] = a.dag.integer(1ll << 40); }),
+            "1099511627776 does not fit in 32 bits");
+}
+
+}  // namespace
+}  // namespace attn::ir
