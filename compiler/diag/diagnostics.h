@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +23,8 @@ enum class Code : std::uint16_t {
 std::string_view id_of(Code code);       // "E0203"
 Severity severity_of(Code code);
 std::string_view summary_of(Code code);  // one line, for lists and explain-code
+std::span<const Code> all_codes();       // in the order of diagnostics.def
+std::string_view to_string(Severity severity);
 
 // A further place that explains the first, with its own words.
 struct Label {
@@ -40,6 +43,9 @@ struct Diagnostic {
 // Collects diagnostics about one source. Not thread-safe; one for each compilation.
 class Sink {
  public:
+  // More than this many are of no use to anybody, and their number must not grow with the input.
+  static constexpr std::size_t kMost = 200;
+
   // The sink refers to `source`, which must outlive it.
   explicit Sink(const support::Source& source) : source_(&source) {}
 
@@ -54,6 +60,7 @@ class Sink {
  private:
   const support::Source* source_;
   std::vector<Diagnostic> diagnostics_;
+  Diagnostic dropped_{};  // what a report beyond the limit writes to
 };
 
 // rustc's shape:

@@ -1,0 +1,142 @@
+// What was written, with places. One tree for both surfaces: DSL text and JSON.
+//
+// Nothing is checked here beyond the grammar: names may be unknown, words may be wrong, types may
+// not fit. Values own their children; depth is bounded (kMaxDepth), so recursion over a tree is
+// safe.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "compiler/support/source.h"
+
+namespace attn::ast {
+
+using support::Span;
+
+// Parsers refuse deeper expressions.
+inline constexpr std::uint32_t kMaxDepth = 500;
+
+// A word and its place.
+struct Name {
+  std::string text;
+  Span span;
+};
+
+enum class Operator : std::uint8_t {
+#define ATTN_OPERATOR(name, spelling, arity, precedence) name,
+#include "compiler/ast/operators.def"
+#undef ATTN_OPERATOR
+};
+
+std::string_view spelling(Operator op);
+int arity(Operator op);
+int precedence(Operator op);
+bool is_comparison(Operator op);
+std::optional<Operator> parse_operator(std::string_view spelling, int arity);
+
+enum class ExprKind : std::uint8_t {
+  number,   // text is its spelling
+  boolean,  // text is "true" or "false"
+  name,     // text
+  unary,    // operators[0], operands[0]
+  binary,   // operators[0], operands[0..1]
+  compare,  // a < b <= c: one operator fewer than operands
+  call,     // text(operands...)
+  index,    // text[operands...]
+};
+
+struct Expr {
+  ExprKind kind = ExprKind::number;
+  Span span;  // with its own parentheses, if it has them
+  Span head;  // of the name or the first operator
+  std::string text;
+  std::vector<Operator> operators;
+  std::vector<Expr> operands;
+  bool grouped = false;     // written in parentheses (always, in JSON); not part of the tree
+  std::uint32_t depth = 1;  // 1 + that of the deepest operand
+};
+
+// An expression over `operands`; the span covers them and `head`, depth follows.
+Expr make_expr(ExprKind kind, Span head, std::string text, std::vector<Operator> operators,
+               std::vector<Expr> operands);
+
+struct DimEntry {
+  Name name;
+  std::optional<Expr> size;  // left open without one
+};
+struct DimsClause {
+  std::vector<DimEntry> entries;
+};
+struct DtypeClause {
+  Name dtype;
+};
+struct LayoutEntry {
+  std::optional<Name> tensor;  // all of q, k, v, o without one
+  Name kind;                   // "bshd", ..., "strides"
+  std::vector<Expr> strides;   // when kind is "strides"
+};
+struct LayoutClause {
+  std::vector<LayoutEntry> entries;
+};
+struct TensorClause {
+  Name name;
+  Name dtype;
+  std::vector<Expr> extents;
+};
+struct ParamClause {
+  Name name;
+  Name dtype;
+};
+struct LetClause {
+  Name name;
+  Expr value;
+};
+struct ScaleClause {
+  Expr value;
+};
+struct ScoreClause {
+  Expr value;
+};
+struct MaskClause {
+  Expr value;
+};
+struct OutputsClause {
+  std::vector<Name> outputs;
+};
+struct AlignClause {
+  Name align;
+};
+// A clause that is not built, or not known at all: its words, so that what it would have defined
+// is not reported as missing.
+struct OtherClause {
+  std::vector<std::string> words;
+};
+
+struct Clause {
+  Span span;
+  Name keyword;
+  std::variant<DimsClause, DtypeClause, LayoutClause, TensorClause, ParamClause, LetClause,
+               ScaleClause, ScoreClause, MaskClause, OutputsClause, AlignClause, OtherClause>
+      body;
+};
+
+// A constant of the spec: `attention f(window = 4096)`.
+struct SpecParameter {
+  Name name;
+  std::optional<Expr> value;
+};
+
+struct Spec {
+  Name name;
+  std::vector<Clause> preamble;  // fn and import items above the attention; not built
+  std::vector<SpecParameter> parameters;
+  std::vector<Clause> clauses;  // in text order
+  Span span;
+};
+
+}  // namespace attn::ast

@@ -1,0 +1,73 @@
+#include "compiler/support/source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include "compiler/support/text.h"
+
+namespace attn::support {
+namespace {
+
+struct Closer {
+  void operator()(std::FILE* file) const {
+    if (file != stdin) std::fclose(file);
+  }
+};
+
+Error read_error(const std::string& path) {
+  return {ErrorCode::io, fmt::format("cannot read {}: {}", path, std::strerror(errno)), {}, {}};
+}
+
+}  // namespace
+
+Source::Source(std::string name, std::string text)
+    : name_(std::move(name)), text_(std::move(text)), line_starts_{0} {
+  for (std::size_t i = 0; i < text_.size(); ++i) {
+    if (text_[i] == '\n') line_starts_.push_back(static_cast<std::uint32_t>(i + 1));
+  }
+}
+
+Result<Source> Source::read(const std::string& path) {
+  const bool standard_input = path == "-";
+  std::unique_ptr<std::FILE, Closer> file(standard_input ? stdin : std::fopen(path.c_str(), "rb"));
+  if (!file) return read_error(path);
+  std::string text;
+  char buffer[1 << 16];
+  while (const std::size_t count = std::fread(buffer, 1, sizeof buffer, file.get())) {
+    text.append(buffer, count);
+    if (text.size() > kMaxSourceBytes) break;  // enough for the parser to refuse it
+  }
+  if (std::ferror(file.get())) return read_error(path);
+  return Source(standard_input ? "<stdin>" : path, std::move(text));
+}
+
+Place Source::place(std::uint32_t offset) const {
+  offset = std::min(offset, static_cast<std::uint32_t>(text_.size()));
+  const auto next = std::upper_bound(line_starts_.begin(), line_starts_.end(), offset);
+  const auto number = static_cast<std::uint32_t>(next - line_starts_.begin());
+  const std::uint32_t start = line_starts_[number - 1];
+  std::uint32_t column = 1;
+  for (std::uint32_t at = start; at < offset; ++column) {
+    at += static_cast<std::uint32_t>(code_point_bytes(text().substr(at)));
+    if (at > offset) break;  // inside a code point
+  }
+  return {number, column};
+}
+
+std::string_view Source::line(std::uint32_t number) const {
+  if (number == 0 || number > line_starts_.size()) return {};
+  const std::uint32_t start = line_starts_[number - 1];
+  const std::size_t stop = number < line_starts_.size() ? line_starts_[number] - 1 : text_.size();
+  std::string_view found = text().substr(start, stop - start);
+  if (found.ends_with('\r')) found.remove_suffix(1);
+  return found;
+}
+
+bool Source::is_json() const { return name_.ends_with(".json"); }
+
+}  // namespace attn::support

@@ -1,0 +1,32 @@
+// Text helpers of the front end: UTF-8, quoting for messages, and did-you-mean.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace attn::support {
+
+// A spec larger than this is refused, so that every input is answered in bounded time and memory.
+inline constexpr std::size_t kMaxSourceBytes = 1 << 20;
+
+// Bytes of the first code point of `text` (which is not empty); a byte that is not UTF-8 is one.
+std::size_t code_point_bytes(std::string_view text);
+// Whether those bytes are well-formed UTF-8 and not a control character.
+bool is_printable(std::string_view code_point);
+
+// `text` for use inside a message: bytes that cannot be shown as \xNN, long text shortened.
+std::string printable(std::string_view text);
+
+// printable() between backquotes.
+std::string quoted(std::string_view text);
+
+// "`a`", "`a` or `b`", "`a`, `b` or `c`".
+std::string one_of(std::span<const std::string_view> words);
+
+// The candidate that `word` is most likely a misspelling of (fewest edits, then first), or "".
+std::string_view nearest(std::string_view word, std::span<const std::string_view> candidates);
+
+}  // namespace attn::support

@@ -1,0 +1,122 @@
+// The attention specification language. Precedence is Python's (compiler/ast/operators.def lists
+// it); every decision is LL(1), and nothing but brackets recurses.
+//
+// Clauses of the language that are not built yet (`otherClause` with a known word) are read as loose
+// tokens, so that they get a diagnostic of their own and not a syntax error; building one gives it a
+// rule.
+grammar AttnSpec;
+
+file : preamble* attention EOF ;
+
+preamble : (FN | IMPORT) loose* ';' ;
+
+attention : ATTENTION name parameters? '{' clause* '}' ;
+parameters : '(' (parameter (',' parameter)*)? ')' ;
+parameter : name ('=' expr)? ;
+
+clause
+  : dimsClause
+  | dtypeClause
+  | layoutClause
+  | tensorClause
+  | paramClause
+  | letClause
+  | scaleClause
+  | scoreClause
+  | maskClause
+  | outputsClause
+  | alignClause
+  | otherClause
+  ;
+
+dimsClause : DIMS dimEntry (',' dimEntry)* ';' ;
+dimEntry : name ('=' (expr | dimSet))? ;
+dimSet : '{' expr (',' expr)* '}' ;
+dtypeClause : DTYPE name ';' ;
+layoutClause : LAYOUT layoutEntry (',' layoutEntry)* ';' ;
+layoutEntry : layoutWord (':' layoutWord)? ;
+layoutWord : name ('(' layoutArgument (',' layoutArgument)* ')')? ;
+layoutArgument : expr ('=' expr)? ;
+tensorClause : TENSOR name ':' name '[' expr (',' expr)* ']' ';' ;
+paramClause : PARAM name ':' name ';' ;
+letClause : LET name '=' expr ';' ;
+scaleClause : SCALE expr ';' ;
+scoreClause : SCORE expr ';' ;
+maskClause : MASK expr ';' ;
+outputsClause : OUTPUTS name (',' name)* ';' ;
+alignClause : ALIGN name ';' ;
+otherClause : (LEARN | SINK | DROPOUT | LENGTHS | GRAD | DETERMINISTIC | NORMALIZE | FN | IMPORT | IDENT) loose* ';' ;
+loose : ~(';' | '{' | '}') | '{' loose* '}' ;
+
+expr : andExpr ('||' andExpr)* ;
+andExpr : comparison ('&&' comparison)* ;
+comparison : bitOr (('<' | '<=' | '>' | '>=' | '==' | '!=') bitOr)* ;
+bitOr : bitXor ('|' bitXor)* ;
+bitXor : bitAnd ('^' bitAnd)* ;
+bitAnd : shift ('&' shift)* ;
+shift : sum (('<<' | '>>') sum)* ;
+sum : term (('+' | '-') term)* ;
+term : power (('*' | '/' | '//' | '%') power)* ;
+// -x ** 2 is -(x ** 2); 2 ** -x is fine; a ** b ** c is a ** (b ** c).
+power : prefix* operand ('**' prefix* operand)* ;
+prefix : '-' | '+' | '!' | '~' ;
+operand
+  : NUMBER
+  | TRUE
+  | FALSE
+  | name (arguments | indexes)?
+  | '(' expr ')'
+  ;
+arguments : '(' (argument (',' argument)*)? ')' ;
+argument : expr bounded? ;
+bounded : IN (RANGE_FROM | expr '..') expr ':' expr ;  // any(j in 0..K: ...), not built
+indexes : '[' expr (',' expr)* ']' ;
+
+// Clause words are ordinary names elsewhere: `tensor lengths: i32[B];`.
+name
+  : IDENT | ATTENTION | DIMS | DTYPE | LAYOUT | TENSOR | PARAM | LET | SCALE | SCORE | MASK
+  | OUTPUTS | ALIGN | LEARN | SINK | DROPOUT | LENGTHS | GRAD | DETERMINISTIC | NORMALIZE | FN
+  | IMPORT
+  ;
+
+ATTENTION : 'attention' ;
+DIMS : 'dims' ;
+DTYPE : 'dtype' ;
+LAYOUT : 'layout' ;
+TENSOR : 'tensor' ;
+PARAM : 'param' ;
+LET : 'let' ;
+SCALE : 'scale' ;
+SCORE : 'score' ;
+MASK : 'mask' ;
+OUTPUTS : 'outputs' ;
+ALIGN : 'align' ;
+LEARN : 'learn' ;
+SINK : 'sink' ;
+DROPOUT : 'dropout' ;
+LENGTHS : 'lengths' ;
+GRAD : 'grad' ;
+DETERMINISTIC : 'deterministic' ;
+NORMALIZE : 'normalize' ;
+FN : 'fn' ;
+IMPORT : 'import' ;
+IN : 'in' ;
+TRUE : 'true' | 'True' ;
+FALSE : 'false' | 'False' ;
+
+IDENT : [a-zA-Z_] [a-zA-Z0-9_]* ;
+RANGE_FROM : DIGITS '..' ;
+NUMBER
+  : DIGITS ('.' DIGITS?)? EXPONENT?
+  | '.' DIGITS EXPONENT?
+  | '0' [xX] [0-9a-fA-F] ('_'? [0-9a-fA-F])*
+  ;
+BAD_NUMBER : [0-9] [a-zA-Z0-9_]* ;  // longer than any number that starts here
+STRING : '"' ~["\r\n]* '"' ;  // of an import
+COMMENT : '#' ~[\r\n]* -> skip ;
+SPACE : [ \t\r\n]+ -> skip ;
+// Last, one character each: what no rule above wants.
+UNKNOWN : . ;
+
+fragment DIGITS : [0-9] ('_'? [0-9])* ;
+fragment EXPONENT : [eE] [+-]? DIGITS ;
