@@ -279,7 +279,7 @@ Result<Value> ExpressionLowering::comparison(ExprId id, bool negated) {
   }
   auto mode = comparison_mode(node.op);
   if (negated) mode = opposite(mode);
-  if (x.place != Place::element) {
+  if (x.place != Place::element && y.place == Place::element) {
     std::swap(x, y);
     mode = mirrored(mode);
   }
