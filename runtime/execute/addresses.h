@@ -1,0 +1,21 @@
+// The operands of a step as cuDNN takes them: uids with addresses. Private to this room and to
+// benchmarks.
+#pragma once
+
+#include <vector>
+
+#include "runtime/execute/arguments.h"
+#include "runtime/execute/scalars.h"
+#include "runtime/plan/program.h"
+
+namespace attn::execute {
+
+struct Addresses {
+  std::vector<graph::Uid> uids;
+  std::vector<void*> pointers;  // of the tensor, or into `scalars`; same order
+};
+
+// In the order of the step's operands. Requires checked arguments.
+Addresses addresses_of(const plan::CudnnStep& step, const Arguments& arguments, Scalars& scalars);
+
+}  // namespace attn::execute

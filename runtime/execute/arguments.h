@@ -1,0 +1,48 @@
+// What a caller gives an executable to work on: tensors and scalars by name.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/base/dtype.h"
+
+namespace attn::execute {
+
+// Device memory of the caller's, described as the plan describes its tensors: dims in logical order
+// (q and o [B,Hq,Sq,D], k and v [B,Hkv,Skv,D], lse [B,Hq,Sq], captured as declared), strides in
+// elements. Owns nothing.
+struct TensorView {
+  void* data = nullptr;
+  DType dtype = DType::f32;
+  std::vector<std::int64_t> dims;
+  std::vector<std::int64_t> strides;
+};
+
+// Order does not matter. Names are checked when the arguments are bound, not here.
+class Arguments {
+ public:
+  struct Tensor {
+    std::string name;
+    TensorView view;
+  };
+  struct Scalar {
+    std::string name;
+    DType dtype = DType::f32;
+    double value = 0;
+  };
+
+  Arguments& tensor(std::string name, TensorView view);
+  Arguments& scalar(std::string name, double value);        // f32
+  Arguments& scalar(std::string name, std::int32_t value);  // i32
+  Arguments& scalar(std::string name, DType dtype, double value);
+
+  const std::vector<Tensor>& tensors() const { return tensors_; }
+  const std::vector<Scalar>& scalars() const { return scalars_; }
+
+ private:
+  std::vector<Tensor> tensors_;
+  std::vector<Scalar> scalars_;
+};
+
+}  // namespace attn::execute

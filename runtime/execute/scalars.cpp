@@ -1,0 +1,50 @@
+#include "runtime/execute/scalars.h"
+
+#include "runtime/base/check.h"
+#include "runtime/io/element.h"
+
+namespace attn::execute {
+namespace {
+
+std::size_t constants_in(const plan::Program& program) {
+  std::size_t count = 0;
+  for (const plan::Step& step : program.steps) {
+    for (const plan::Operand& operand : std::get<plan::CudnnStep>(step).operands) {
+      if (std::holds_alternative<plan::ConstantOperand>(operand.source)) ++count;
+    }
+  }
+  return count;
+}
+
+}  // namespace
+
+Scalars::Scalars(const plan::Program& program, const Arguments& arguments) {
+  slots_.reserve(constants_in(program) + arguments.scalars().size());
+  for (const Arguments::Scalar& scalar : arguments.scalars()) {
+    params_[scalar.name] = add(scalar.dtype, scalar.value);
+  }
+}
+
+void* Scalars::constant(const plan::ConstantOperand& constant) {
+  return add(constant.dtype, constant.value);
+}
+
+void* Scalars::param(const std::string& name) const {
+  const auto found = params_.find(name);
+  return found == params_.end() ? nullptr : found->second;
+}
+
+void Scalars::set_param(const std::string& name, DType dtype, double value) {
+  void* place = param(name);
+  ATTN_CHECK(place != nullptr, "a param is set only where it was bound");
+  io::store(dtype, value, static_cast<std::byte*>(place));
+}
+
+void* Scalars::add(DType dtype, double value) {
+  ATTN_CHECK(slots_.size() < slots_.capacity(), "scalars were counted before they were stored");
+  slots_.emplace_back();
+  io::store(dtype, value, slots_.back().bytes.data());
+  return slots_.back().bytes.data();
+}
+
+}  // namespace attn::execute
