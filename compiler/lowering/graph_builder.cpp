@@ -3,6 +3,9 @@
 #include <bit>
 #include <utility>
 
+#include "compiler/lowering/forms.h"
+#include "runtime/base/check.h"
+
 namespace attn::lowering {
 namespace {
 
@@ -95,6 +98,7 @@ void GraphBuilder::pointwise(PointwiseMode mode, DType compute, Uid x, std::opti
 
 Value GraphBuilder::element(PointwiseMode mode, DType compute, DType result, Value x,
                             std::optional<Value> b, SourcePos pos) {
+  ATTN_CHECK(is_proven({mode, compute, result}), "only forms proven on a device are emitted");
   const Uid y = add_scores(result);
   pointwise(mode, compute, x.uid, b ? std::optional(b->uid) : std::nullopt, y, pos);
   return {y, result, Place::element};
