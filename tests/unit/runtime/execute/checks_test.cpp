@@ -1,0 +1,224 @@
+// Binding checks with a made-up classifier: addresses below 0x1000000 are host memory, those with
+// bit 32 set belong to device 1, bit 33 marks managed and bit 34 pinned host memory.
+#include "runtime/execute/checks.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "tests/gpu/plain_attention.h"
+
+namespace attn::execute {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+Result<cuda::PointerInfo> classify(const void* pointer) {
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  if ((address >> 34 & 1) != 0) return cuda::PointerInfo{cuda::MemoryKind::host, -1};
+  if ((address >> 33 & 1) != 0) return cuda::PointerInfo{cuda::MemoryKind::managed, -1};
+  if (address < 0x1000000) return cuda::PointerInfo{cuda::MemoryKind::unregistered, -1};
+  return cuda::PointerInfo{cuda::MemoryKind::device, static_cast<int>(address >> 32 & 1)};
+}
+
+void* at(std::uintptr_t address) { return reinterpret_cast<void*>(address); }
+
+class BindingChecks : public ::testing::Test {
+ protected:
+  plan::Program program_ = testing::attention_program(
+      {.batch = 1, .heads_q = 4, .heads_kv = 2, .seq_q = 32, .seq_kv = 64, .head_dim = 16},
+      testing::Mask::causal);
+
+  // Arguments that fit, but for the tensor `changed`, to which `change` is applied.
+  template <typename Change>
+  Arguments with(const std::string& changed, Change change) const {
+    Arguments arguments;
+    std::uintptr_t address = 0x10000000;
+    for (const plan::TensorInfo& info : program_.tensors) {
+      TensorView view{at(address), info.dtype, info.dims, info.strides};
+      if (info.name == changed) change(view);
+      arguments.tensor(info.name, view);
+      address += 0x1000000;
+    }
+    return arguments.scalar("scale", 0.25);
+  }
+  Arguments fitting() const {
+    return with("", [](TensorView&) {});
+  }
+
+  Status check(const Arguments& arguments) const {
+    return check_arguments(program_, arguments, 0, classify);
+  }
+  std::string message(const Arguments& arguments) const {
+    Status status = check(arguments);
+    if (status.ok()) return "accepted";
+    EXPECT_EQ(status.error().code, ErrorCode::binding);
+    return status.error().message;
+  }
+};
+
+TEST_F(BindingChecks, FittingArgumentsAreAccepted) { EXPECT_EQ(message(fitting()), "accepted"); }
+
+TEST_F(BindingChecks, MissingTensor) {
+  const Arguments all = fitting();
+  Arguments arguments;
+  for (const Arguments::Tensor& tensor : all.tensors()) {
+    if (tensor.name != "k") arguments.tensor(tensor.name, tensor.view);
+  }
+  EXPECT_EQ(message(arguments.scalar("scale", 0.25)),
+            "tensor 'k' (bf16 [1, 2, 64, 16]) is not given");
+}
+
+TEST_F(BindingChecks, ExtraTensor) {
+  EXPECT_EQ(message(fitting().tensor("bias", {at(0x10000000), DType::f32, {1}, {1}})),
+            "the plan has no tensor 'bias'; it has q, k, v, o, lse");
+}
+
+TEST_F(BindingChecks, DuplicateTensor) {
+  Arguments arguments = fitting();
+  EXPECT_EQ(message(arguments.tensor("q", arguments.tensors()[0].view)),
+            "tensor 'q' is given twice");
+}
+
+TEST_F(BindingChecks, WrongDType) {
+  EXPECT_EQ(message(with("q", [](TensorView& view) { view.dtype = DType::f16; })),
+            "tensor 'q' is f16 but the plan needs bf16");
+}
+
+TEST_F(BindingChecks, WrongDims) {
+  EXPECT_EQ(message(with("v", [](TensorView& view) { view.dims[2] = 63; })),
+            "tensor 'v' has dims [1, 2, 63, 16] but the plan needs [1, 2, 64, 16]");
+  EXPECT_THAT(message(with("lse", [](TensorView& view) { view.dims.push_back(1); })),
+              HasSubstr("tensor 'lse' has dims [1, 4, 32, 1]"));
+}
+
+TEST_F(BindingChecks, WrongStrides) {
+  EXPECT_EQ(message(with("k",
+                         [](TensorView& view) {
+                           view.strides = {2048, 16, 32, 1};
+                         })),
+            "tensor 'k' has strides [2048, 16, 32, 1] but the plan needs [2048, 1024, 16, 1]");
+  EXPECT_THAT(message(with("k", [](TensorView& view) { view.strides.pop_back(); })),
+              HasSubstr("has strides [2048, 1024, 16]"));
+}
+
+TEST_F(BindingChecks, StridesOfSizeOneDimsDoNotMatter) {
+  EXPECT_EQ(message(with("q", [](TensorView& view) { view.strides[0] = 12345; })), "accepted");
+}
+
+TEST_F(BindingChecks, Misaligned) {
+  EXPECT_EQ(message(with("o", [](TensorView& view) { view.data = at(0x10000008); })),
+            "tensor 'o' is at address 0x10000008, which is not a multiple of 16 bytes");
+}
+
+TEST_F(BindingChecks, NullAddress) {
+  EXPECT_EQ(message(with("o", [](TensorView& view) { view.data = nullptr; })),
+            "tensor 'o' has a null address");
+}
+
+TEST_F(BindingChecks, HostMemory) {
+  EXPECT_EQ(message(with("q", [](TensorView& view) { view.data = at(0x1000); })),
+            "tensor 'q' is in host memory but must be in memory of CUDA device 0");
+  EXPECT_EQ(message(with("q", [](TensorView& view) { view.data = at(0x400000000); })),
+            "tensor 'q' is in pinned host memory but must be in memory of CUDA device 0");
+}
+
+TEST_F(BindingChecks, ManagedMemoryIsAccepted) {
+  EXPECT_EQ(message(with("q", [](TensorView& view) { view.data = at(0x200000000); })), "accepted");
+}
+
+TEST_F(BindingChecks, WrongDevice) {
+  EXPECT_EQ(message(with("q", [](TensorView& view) { view.data = at(0x110000000); })),
+            "tensor 'q' is in memory of CUDA device 1 but the plan is loaded on device 0");
+}
+
+TEST_F(BindingChecks, AFailingClassifierIsReported) {
+  const Status status =
+      check_arguments(program_, fitting(), 0, [](const void*) -> Result<cuda::PointerInfo> {
+        return {ErrorCode::cuda, "no CUDA driver on this machine"};
+      });
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().message, "tensor 'q': no CUDA driver on this machine");
+}
+
+TEST_F(BindingChecks, MissingExtraAndDuplicateParams) {
+  const Arguments all = fitting();
+  Arguments no_scale;
+  for (const Arguments::Tensor& tensor : all.tensors()) {
+    no_scale.tensor(tensor.name, tensor.view);
+  }
+  EXPECT_EQ(message(no_scale), "param 'scale' (f32) is not given");
+  EXPECT_EQ(message(fitting().scalar("cap", 1.0)), "the plan has no param 'cap'; it has scale");
+  EXPECT_EQ(message(fitting().scalar("scale", 1.0)), "param 'scale' is given twice");
+}
+
+TEST_F(BindingChecks, ParamsOfAnotherType) {
+  plan::Program program = program_;
+  program.params.push_back({"window", DType::i32});
+  auto message_of = [&](Arguments arguments) {
+    Status status = check_arguments(program, arguments, 0, classify);
+    return status.ok() ? "accepted" : status.error().message;
+  };
+  EXPECT_EQ(message_of(fitting().scalar("window", 3)), "accepted");
+  EXPECT_EQ(message_of(fitting().scalar("window", 3.0)),
+            "param 'window' is given as f32 but is i32");
+  EXPECT_EQ(message_of(fitting().scalar("window", DType::i32, 2.5)),
+            "param 'window' is 2.5, which is no i32");
+  EXPECT_EQ(message_of(fitting().scalar("window", DType::i32, 3e9)),
+            "param 'window' is 3000000000, which is no i32");
+}
+
+TEST_F(BindingChecks, AllMistakesAreReportedTogether) {
+  Arguments arguments = with("q", [](TensorView& view) {
+    view.dtype = DType::f16;
+    view.data = at(0x1008);
+  });
+  const Status status = check(arguments.scalar("cap", 1.0));
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().message, "the plan has no param 'cap'; it has scale");
+  EXPECT_THAT(status.error().notes,
+              ElementsAre("tensor 'q' is f16 but the plan needs bf16",
+                          "tensor 'q' is at address 0x1008, which is not a multiple of 16 bytes",
+                          "tensor 'q' is in host memory but must be in memory of CUDA device 0"));
+}
+
+TEST(Workspace, IsCheckedWhenItIsNeeded) {
+  EXPECT_TRUE(check_workspace(nullptr, 0, 0, classify).ok());
+  EXPECT_TRUE(check_workspace(at(0x10000000), 4096, 0, classify).ok());
+  EXPECT_EQ(check_workspace(nullptr, 4096, 0, classify).error().message,
+            "the workspace has a null address");
+  EXPECT_EQ(check_workspace(at(0x10000010), 4096, 0, classify).error().message,
+            "the workspace is at address 0x10000010, which is not a multiple of 256 bytes");
+  EXPECT_THAT(check_workspace(at(0x1000), 4096, 0, classify).error().message,
+              HasSubstr("the workspace is in host memory"));
+}
+
+TEST(Compatibility, AnotherArchitectureIsRefused) {
+  plan::Plan plan;
+  plan.target = {"h200", 90, "{}"};
+  EXPECT_TRUE(check_device(plan, "NVIDIA H200", 90).ok());
+  const Status status = check_device(plan, "NVIDIA A100-SXM4-80GB", 80);
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code, ErrorCode::plan_device);
+  EXPECT_EQ(status.error().message,
+            "the plan was compiled for sm_90 (h200) but this device is sm_80 (NVIDIA "
+            "A100-SXM4-80GB)");
+  EXPECT_THAT(status.error().notes, ElementsAre(HasSubstr("--recompile")));
+}
+
+TEST(Compatibility, AnotherCudnnIsRefused) {
+  plan::Plan plan;
+  plan.cudnn_version = 91900;
+  EXPECT_TRUE(check_version(plan, 91900).ok());
+  const Status status = check_version(plan, 92800);
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code, ErrorCode::plan_version);
+  EXPECT_EQ(status.error().message,
+            "the plan was compiled with cuDNN 9.19.0 but cuDNN 9.28.0 is loaded");
+  EXPECT_THAT(status.error().notes, ElementsAre(HasSubstr("--recompile")));
+}
+
+}  // namespace
+}  // namespace attn::execute

@@ -1,0 +1,86 @@
+#include "runtime/execute/scalars.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "runtime/execute/addresses.h"
+#include "tests/gpu/plain_attention.h"
+
+namespace attn::execute {
+namespace {
+
+template <typename T>
+T read(const void* place) {
+  T value;
+  std::memcpy(&value, place, sizeof(value));
+  return value;
+}
+
+bool is_aligned(const void* place) { return reinterpret_cast<std::uintptr_t>(place) % 16 == 0; }
+
+plan::Program program() {
+  plan::Program program = testing::attention_program({}, testing::Mask::causal);
+  program.params.push_back({"window", DType::i32});
+  return program;
+}
+
+TEST(Scalars, ValuesLieInAlignedPlacesOfTheirOwn) {
+  Scalars scalars(program(), Arguments().scalar("scale", 0.125).scalar("window", -7));
+  EXPECT_EQ(read<float>(scalars.param("scale")), 0.125F);
+  EXPECT_EQ(read<std::int32_t>(scalars.param("window")), -7);
+  EXPECT_TRUE(is_aligned(scalars.param("scale")));
+  EXPECT_TRUE(is_aligned(scalars.param("window")));
+  EXPECT_NE(scalars.param("scale"), scalars.param("window"));
+  EXPECT_EQ(scalars.param("cap"), nullptr);
+}
+
+TEST(Scalars, InfinitiesAreKept) {
+  Scalars scalars(program(), Arguments());
+  void* place = scalars.constant({DType::f32, -std::numeric_limits<double>::infinity()});
+  EXPECT_EQ(read<float>(place), -std::numeric_limits<float>::infinity());
+  EXPECT_TRUE(is_aligned(place));
+}
+
+TEST(Scalars, PlacesSurviveAMove) {
+  Scalars scalars(program(), Arguments().scalar("scale", 2.0));
+  void* place = scalars.param("scale");
+  const Scalars moved = std::move(scalars);
+  EXPECT_EQ(moved.param("scale"), place);
+  EXPECT_EQ(read<float>(place), 2.0F);
+}
+
+TEST(Scalars, AParamIsChangedInPlace) {
+  Scalars scalars(program(), Arguments().scalar("scale", 2.0));
+  void* place = scalars.param("scale");
+  scalars.set_param("scale", DType::f32, 0.5);
+  EXPECT_EQ(scalars.param("scale"), place);
+  EXPECT_EQ(read<float>(place), 0.5F);
+}
+
+TEST(Addresses, EveryOperandHasOneInOrder) {
+  const plan::Program causal = testing::attention_program({}, testing::Mask::causal);
+  const auto& step = std::get<plan::CudnnStep>(causal.steps[0]);
+  Arguments arguments;
+  std::uintptr_t address = 0x1000;
+  for (const plan::TensorInfo& info : causal.tensors) {
+    arguments.tensor(info.name, {reinterpret_cast<void*>(address += 16), info.dtype, {}, {}});
+  }
+  arguments.scalar("scale", 0.5);
+  Scalars scalars(causal, arguments);
+  const Addresses addresses = addresses_of(step, arguments, scalars);
+  ASSERT_EQ(addresses.uids.size(), step.operands.size());
+  for (std::size_t i = 0; i < step.operands.size(); ++i) {
+    EXPECT_EQ(addresses.uids[i], step.operands[i].uid);
+  }
+  EXPECT_EQ(addresses.pointers[0], reinterpret_cast<void*>(0x1010));  // q
+  EXPECT_EQ(addresses.pointers[4], reinterpret_cast<void*>(0x1050));  // lse
+  EXPECT_EQ(addresses.pointers[5], scalars.param("scale"));
+  EXPECT_EQ(read<float>(addresses.pointers[6]), -std::numeric_limits<float>::infinity());
+}
+
+}  // namespace
+}  // namespace attn::execute
