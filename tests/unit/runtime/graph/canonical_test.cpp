@@ -1,0 +1,163 @@
+#include "runtime/graph/canonical.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <set>
+
+#include "tests/unit/runtime/graph/sample_graphs.h"
+
+namespace attn::graph {
+namespace {
+
+using testing::Random;
+
+DType other(DType type) { return type == DType::f64 ? DType::i64 : DType::f64; }
+
+TEST(Canonical, IgnoresUidsNamesPositionsAndTheOrderOfTensors) {
+  Random random(1);
+  for (int round = 0; round < 200; ++round) {
+    const BackendGraph graph = testing::random_graph(random);
+    const BackendGraph disguise = testing::disguised(graph, random);
+    ASSERT_EQ(canonical_text(graph), canonical_text(disguise)) << to_text(graph);
+  }
+}
+
+TEST(Canonical, NumbersCorrespond) {
+  Random random(2);
+  const BackendGraph graph = testing::sample_graph();
+  const BackendGraph disguise = testing::disguised(graph, random);
+  const Canonical ours = canonicalize(graph);
+  const Canonical theirs = canonicalize(disguise);
+  ASSERT_EQ(ours.index.size(), graph.tensors.size());
+  for (const auto& [uid, number] : ours.index) {
+    EXPECT_EQ(theirs.index.at(testing::counterpart(graph, disguise, uid)), number);
+  }
+}
+
+// Every variant of the sample with one thing changed, and what was changed.
+class Variants {
+ public:
+  Variants() {
+    for (std::size_t i = 0; i < sample_.tensors.size(); ++i) tensor_variants(i);
+    for (std::size_t i = 0; i < sample_.nodes.size(); ++i) {
+      node_ = i;
+      std::visit([this](const auto& node) { node_variants(node); }, sample_.nodes[i]);
+    }
+  }
+
+  std::vector<std::pair<std::string, BackendGraph>> all;
+
+ private:
+  void add(std::string what, const std::function<void(BackendGraph&)>& change) {
+    BackendGraph graph = sample_;
+    change(graph);
+    all.emplace_back(std::move(what), std::move(graph));
+  }
+
+  void tensor_variants(std::size_t i) {
+    const std::string where = "tensor " + std::to_string(i);
+    add(where + " dtype", [i](auto& g) { g.tensors[i].dtype = other(g.tensors[i].dtype); });
+    for (std::size_t d = 0; d < 4; ++d) {
+      add(where + " dim", [i, d](auto& g) { g.tensors[i].dims[d] += 1; });
+      add(where + " stride", [i, d](auto& g) { g.tensors[i].strides[d] += 1; });
+    }
+    for (int storage = 0; storage < 3; ++storage) {
+      if (static_cast<Storage>(storage) == sample_.tensors[i].storage) continue;
+      add(where + " storage",
+          [i, storage](auto& g) { g.tensors[i].storage = static_cast<Storage>(storage); });
+    }
+    add(where + " alignment", [i](auto& g) { g.tensors[i].alignment *= 2; });
+  }
+
+  // Applies to the current node, which holds an Op.
+  template <typename Op>
+  void vary(const std::string& what, const std::function<void(Op&)>& change) {
+    add("node " + std::to_string(node_) + ' ' + what,
+        [this, &change](auto& g) { change(std::get<Op>(g.nodes[node_])); });
+  }
+
+  template <typename Op>
+  void vary_uid(const std::string& what, Uid Op::*field) {
+    for (const Tensor& tensor : sample_.tensors) {
+      if (tensor.uid == std::get<Op>(sample_.nodes[node_]).*field) continue;
+      vary<Op>(what, [&tensor, field](Op& op) { op.*field = tensor.uid; });
+    }
+  }
+
+  void node_variants(const Matmul&) {
+    vary<Matmul>("compute", [](auto& op) { op.compute = other(op.compute); });
+    vary_uid("a", &Matmul::a);
+    vary_uid("b", &Matmul::b);
+    vary_uid("c", &Matmul::c);
+  }
+
+  void node_variants(const Reduction&) {
+    vary<Reduction>(
+        "op", [](auto& op) { op.op = op.op == ReduceOp::max ? ReduceOp::add : ReduceOp::max; });
+    vary<Reduction>("compute", [](auto& op) { op.compute = other(op.compute); });
+    vary_uid("x", &Reduction::x);
+    vary_uid("y", &Reduction::y);
+  }
+
+  void node_variants(const Pointwise& node) {
+    const PointwiseMode modes[] = {
+#define ATTN_POINTWISE(name, cudnn_mode, inputs) PointwiseMode::name,
+#include "runtime/graph/pointwise.def"
+#undef ATTN_POINTWISE
+    };
+    for (const PointwiseMode mode : modes) {
+      if (mode != node.mode) vary<Pointwise>("mode", [mode](auto& op) { op.mode = mode; });
+    }
+    vary<Pointwise>("compute", [](auto& op) { op.compute = other(op.compute); });
+    vary_uid("x", &Pointwise::x);
+    vary_uid("y", &Pointwise::y);
+    vary<Pointwise>("axis", [](auto& op) { op.axis = op.axis ? *op.axis - 1 : 2; });
+    vary<Pointwise>("b", [](auto& op) { op.b = op.b ? std::optional<Uid>() : op.x; });
+    vary<Pointwise>("t", [](auto& op) { op.t = op.t ? std::optional<Uid>() : op.x; });
+    for (const Tensor& tensor : sample_.tensors) {
+      if (node.b && *node.b != tensor.uid) {
+        vary<Pointwise>("b", [&tensor](auto& op) { op.b = tensor.uid; });
+      }
+      if (node.t && *node.t != tensor.uid) {
+        vary<Pointwise>("t", [&tensor](auto& op) { op.t = tensor.uid; });
+      }
+    }
+  }
+
+  const BackendGraph sample_ = testing::sample_graph();
+  std::size_t node_ = 0;
+};
+
+TEST(Canonical, SeesEveryField) {
+  const std::string original = canonical_text(testing::sample_graph());
+  const Variants variants;
+  EXPECT_GT(variants.all.size(), 1000U);
+  for (const auto& [what, graph] : variants.all) {
+    EXPECT_NE(canonical_text(graph), original) << what;
+  }
+}
+
+TEST(Canonical, SeesMissingAndAdditionalParts) {
+  const BackendGraph sample = testing::sample_graph();
+  std::set<std::string> texts = {canonical_text(sample)};
+  for (std::size_t i = 0; i < sample.nodes.size(); ++i) {
+    BackendGraph shorter = sample;
+    shorter.nodes.erase(shorter.nodes.begin() + static_cast<std::ptrdiff_t>(i));
+    EXPECT_TRUE(texts.insert(canonical_text(shorter)).second) << i;
+  }
+  BackendGraph larger = sample;
+  larger.tensors.push_back({99, "", DType::f32, {1, 1, 1, 1}, {1, 1, 1, 1}, Storage::device, 16});
+  EXPECT_TRUE(texts.insert(canonical_text(larger)).second);
+}
+
+TEST(Canonical, TellsASecondInputFromAThird) {
+  BackendGraph with_b = testing::sample_graph();
+  BackendGraph with_t = with_b;
+  std::get<Pointwise>(with_b.nodes[3]).b = 1;
+  std::get<Pointwise>(with_t.nodes[3]).t = 1;
+  EXPECT_NE(canonical_text(with_b), canonical_text(with_t));
+}
+
+}  // namespace
+}  // namespace attn::graph

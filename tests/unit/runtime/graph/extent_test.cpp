@@ -1,0 +1,33 @@
+#include "runtime/graph/extent.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <vector>
+
+namespace attn {
+namespace {
+
+using Dims = std::vector<std::int64_t>;
+constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+
+TEST(LastOffset, IsTheSumOfTheLargestSteps) {
+  EXPECT_EQ(last_offset(Dims{2, 3}, Dims{10, 1}), 12);
+  EXPECT_EQ(last_offset(Dims{1, 1}, Dims{10, 7}), 0);
+  EXPECT_EQ(last_offset(Dims{5, 4}, Dims{0, 1}), 3);
+  EXPECT_EQ(last_offset(Dims{}, Dims{}), 0);
+}
+
+TEST(LastOffset, RefusesWhatHasNoMeaningOrDoesNotFit) {
+  EXPECT_EQ(last_offset(Dims{2}, Dims{1, 1}), std::nullopt);
+  EXPECT_EQ(last_offset(Dims{0}, Dims{1}), std::nullopt);
+  EXPECT_EQ(last_offset(Dims{-1}, Dims{1}), std::nullopt);
+  EXPECT_EQ(last_offset(Dims{2}, Dims{-1}), std::nullopt);
+  EXPECT_EQ(last_offset(Dims{kMax}, Dims{2}), std::nullopt);
+  EXPECT_EQ(last_offset(Dims{kMax}, Dims{1}), std::nullopt);
+  EXPECT_EQ(last_offset(Dims{2, 2}, Dims{kMax, kMax}), std::nullopt);
+  EXPECT_EQ(last_offset(Dims{std::int64_t{1} << 60}, Dims{1}), (std::int64_t{1} << 60) - 1);
+}
+
+}  // namespace
+}  // namespace attn

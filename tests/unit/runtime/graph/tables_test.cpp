@@ -1,0 +1,56 @@
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "runtime/graph/backend_graph.h"
+#include "runtime/graph/operands.h"
+
+namespace attn::graph {
+namespace {
+
+TEST(Tables, EveryPointwiseModeReadsBackAndSaysItsInputs) {
+  std::set<std::string_view> names;
+  const auto check = [&names](PointwiseMode mode, std::string_view name, int inputs) {
+    EXPECT_EQ(to_string(mode), name);
+    EXPECT_EQ(parse_pointwise_mode(name), mode);
+    EXPECT_EQ(input_count(mode), inputs);
+    EXPECT_TRUE(names.insert(name).second);
+  };
+#define ATTN_POINTWISE(name, cudnn_mode, inputs) check(PointwiseMode::name, #name, inputs);
+#include "runtime/graph/pointwise.def"
+#undef ATTN_POINTWISE
+  EXPECT_EQ(parse_pointwise_mode("logical_not"), std::nullopt);  // wrong in silence, see the .def
+}
+
+TEST(Tables, EveryReduceOpAndStorageReadsBack) {
+  for (const ReduceOp op : {ReduceOp::max, ReduceOp::add}) {
+    EXPECT_EQ(parse_reduce_op(to_string(op)), op);
+  }
+  for (const Storage storage : {Storage::virtual_value, Storage::device, Storage::host_scalar}) {
+    EXPECT_EQ(parse_storage(to_string(storage)), storage);
+  }
+  EXPECT_EQ(parse_reduce_op("mul"), std::nullopt);
+  EXPECT_EQ(parse_storage(""), std::nullopt);
+}
+
+TEST(Tables, FindsATensorByUidInAnyOrder) {
+  BackendGraph graph;
+  graph.tensors.resize(2);
+  graph.tensors[0].uid = 7;
+  graph.tensors[1].uid = -3;
+  EXPECT_EQ(graph.find(-3), &graph.tensors[1]);
+  EXPECT_EQ(graph.find(0), nullptr);
+}
+
+TEST(Tables, OperandsComeInTheOrderOfTheNode) {
+  const Node select = Pointwise{PointwiseMode::binary_select, DType::f32, 1, 2, 3, 4, {}, {9, 8}};
+  EXPECT_EQ(inputs_of(select), (std::vector<Uid>{1, 2, 3}));
+  EXPECT_EQ(output_of(select), 4);
+  EXPECT_EQ(mnemonic_of(select), "binary_select");
+  EXPECT_EQ(position_of(select).line, 9U);
+  EXPECT_EQ(mnemonic_of(Reduction{}), "reduce_max");
+  EXPECT_EQ(inputs_of(Matmul{5, 6, 7, DType::f32, {}}), (std::vector<Uid>{5, 6}));
+}
+
+}  // namespace
+}  // namespace attn::graph

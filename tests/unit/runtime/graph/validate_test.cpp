@@ -1,0 +1,130 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "tests/unit/runtime/graph/sample_graphs.h"
+
+namespace attn::graph {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(Validate, AcceptsTheSampleAndEveryRandomGraph) {
+  EXPECT_TRUE(validate(testing::sample_graph()).ok());
+  testing::Random random(4);
+  for (int round = 0; round < 200; ++round) {
+    const BackendGraph graph = testing::random_graph(random);
+    const Status status = validate(graph);
+    ASSERT_TRUE(status.ok()) << status.error().message << '\n' << to_text(graph);
+    ASSERT_TRUE(validate(testing::disguised(graph, random)).ok());
+  }
+}
+
+struct Refusal {
+  const char* name;
+  std::function<void(BackendGraph&)> change;
+  const char* message;
+  const char* payload;
+};
+
+Pointwise& pointwise(BackendGraph& graph, std::size_t node) {
+  return std::get<Pointwise>(graph.nodes[node]);
+}
+
+class ValidateRefuses : public ::testing::TestWithParam<Refusal> {};
+
+TEST_P(ValidateRefuses, AndNamesThePlace) {
+  BackendGraph graph = testing::sample_graph();
+  GetParam().change(graph);
+  const Status status = validate(graph);
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code, ErrorCode::invalid_argument);
+  EXPECT_THAT(status.error().message, HasSubstr(GetParam().message));
+  EXPECT_EQ(status.error().payload, GetParam().payload);
+}
+
+// In the sample: %1 q, %2 k, %3 scale, %6 the first score; node 0 matmul, 1 mul, 5 and 6 gen_index,
+// 7 cmp_ge, 8 binary_select, 9 reduce_max.
+INSTANTIATE_TEST_SUITE_P(
+    Graphs, ValidateRefuses,
+    ::testing::Values(
+        Refusal{"Empty", [](auto& g) { g = {}; }, "has no nodes", ""},
+        Refusal{"DoubleUid", [](auto& g) { g.tensors[1].uid = 1; }, "%1 is defined twice",
+                R"({"uid": 1})"},
+        Refusal{"UnsortedUids", [](auto& g) { std::swap(g.tensors[0], g.tensors[1]); },
+                "%1 comes after %2", R"({"uid": 1})"},
+        Refusal{"Rank", [](auto& g) { g.tensors[0].dims.pop_back(); }, "rank 3", R"({"uid": 1})"},
+        Refusal{"StrideRank", [](auto& g) { g.tensors[0].strides.push_back(1); }, "5 strides",
+                R"({"uid": 1})"},
+        Refusal{"ZeroDim", [](auto& g) { g.tensors[0].dims[0] = 0; }, "below 1", R"({"uid": 1})"},
+        Refusal{"NegativeStride", [](auto& g) { g.tensors[0].strides[0] = -1; }, "below 0",
+                R"({"uid": 1})"},
+        Refusal{"TooLarge", [](auto& g) { g.tensors[0].strides[0] = std::int64_t{1} << 62; },
+                "too large", R"({"uid": 1})"},
+        Refusal{"Alignment", [](auto& g) { g.tensors[0].alignment = 12; }, "alignment 12",
+                R"({"uid": 1})"},
+        Refusal{"NoAlignment", [](auto& g) { g.tensors[0].alignment = 0; }, "alignment 0",
+                R"({"uid": 1})"},
+        Refusal{"LongScalar", [](auto& g) { g.tensors[2].dims[3] = 2; }, "more than one element",
+                R"({"uid": 3})"},
+        Refusal{"Unused",
+                [](auto& g) {
+                  g.tensors.push_back(g.tensors[0]);
+                  g.tensors.back().uid = 99;
+                },
+                "%99 is used by no node", R"({"uid": 99})"},
+        Refusal{"UnknownInput", [](auto& g) { pointwise(g, 1).x = 77; }, "node 1 (mul): reads %77",
+                R"({"node": 1})"},
+        Refusal{"UnknownOutput", [](auto& g) { pointwise(g, 1).y = 77; }, "node 1 (mul): writes %77",
+                R"({"node": 1})"},
+        Refusal{"UseBeforeDefinition", [](auto& g) { std::swap(g.nodes[0], g.nodes[1]); },
+                "reads %6 before a node has produced it", R"({"node": 0})"},
+        Refusal{"WrittenTwice", [](auto& g) { pointwise(g, 2).y = 7; }, "writes %7 a second time",
+                R"({"node": 2})"},
+        Refusal{"WritesAnInput", [](auto& g) { pointwise(g, 1).y = 1; },
+                "writes %1 after it was read", R"({"node": 1})"},
+        Refusal{"WritesAScalar",
+                [](auto& g) {
+                  pointwise(g, 1).y = 4;
+                },
+                "writes a host scalar", R"({"node": 1})"},
+        Refusal{"WritesOneAddressTwice", [](auto& g) { g.tensors.back().strides[1] = 0; },
+                "stride of 0", R"({"node": 16})"},
+        Refusal{"MissingInput", [](auto& g) { pointwise(g, 1).b.reset(); }, "takes 2 inputs",
+                R"({"node": 1})"},
+        Refusal{"SurplusInput", [](auto& g) { pointwise(g, 3).b = 3; }, "takes 1 input, x alone",
+                R"({"node": 3})"},
+        Refusal{"MissingChoice", [](auto& g) { pointwise(g, 8).t.reset(); }, "takes 3 inputs",
+                R"({"node": 8})"},
+        Refusal{"MissingAxis", [](auto& g) { pointwise(g, 5).axis.reset(); }, "has no axis",
+                R"({"node": 5})"},
+        Refusal{"WrongAxis", [](auto& g) { pointwise(g, 5).axis = 4; }, "axis 4", R"({"node": 5})"},
+        Refusal{"SurplusAxis", [](auto& g) { pointwise(g, 1).axis = 2; }, "takes no axis",
+                R"({"node": 1})"},
+        Refusal{"MatmulDepth", [](auto& g) { g.tensors[1].dims[2] = 7; }, "does not give",
+                R"({"node": 0})"},
+        Refusal{"MatmulHeads", [](auto& g) { g.tensors[1].dims[1] = 3; }, "does not give",
+                R"({"node": 0})"},
+        Refusal{"MatmulBatch", [](auto& g) { g.tensors[1].dims[0] = 3; }, "does not give",
+                R"({"node": 0})"},
+        Refusal{"MatmulResult", [](auto& g) { g.tensors[5].dims[3] = 6; }, "does not give",
+                R"({"node": 0})"},
+        Refusal{"Broadcast", [](auto& g) { g.tensors[6].dims[3] = 6; }, "does not broadcast to",
+                R"({"node": 1})"},
+        Refusal{"ResultTooLarge",
+                [](auto& g) { pointwise(g, 1) = {PointwiseMode::identity, DType::f32, 3, {}, {}, 7,
+                                                 {}, {}}; },
+                "larger than the inputs make it", R"({"node": 1})"},
+        Refusal{"CompareGivesANumber", [](auto& g) { g.tensors[12].dtype = DType::f32; },
+                "gives a truth value", R"({"node": 7})"},
+        Refusal{"ChoiceByANumber", [](auto& g) { pointwise(g, 8).t = 10; }, "not boolean",
+                R"({"node": 8})"},
+        Refusal{"LogicOnNumbers", [](auto& g) { pointwise(g, 7).mode = PointwiseMode::logical_and; },
+                "wants truth values", R"({"node": 7})"},
+        Refusal{"ReductionShape", [](auto& g) { g.tensors[14].dims[2] = 2; }, "does not reduce to",
+                R"({"node": 9})"}),
+    [](const auto& test) { return std::string(test.param.name); });
+
+}  // namespace
+}  // namespace attn::graph
