@@ -103,6 +103,8 @@ Type value_type(DType dtype);
 // The value of an expression of constants alone (what is left of dimension arithmetic once every
 // dimension is bound), or nothing.
 std::optional<std::int64_t> fold_integer(const Dag& dag, ExprId id);
+// With these sizes for the dimensions in it.
+std::optional<std::int64_t> fold_integer(const Dag& dag, ExprId id, const Dims& dims);
 std::optional<double> fold_real(const Dag& dag, ExprId id);
 
 // As to_source(dag, id), with `q_idx` for the row where that is what it is: aligned top left.

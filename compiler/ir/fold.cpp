@@ -111,11 +111,18 @@ Folded fold_booleans(Op op, bool x, bool y) {
   }
 }
 
-Folded fold_expression(const Dag& dag, ExprId root) {
+Folded leaf_value(const Dag& dag, ExprId id, const Dims& dims) {
+  if (!dag[id].is(Op::dim_)) return constant_of(dag, id);
+  const std::optional<Dim> dim = parse_dim(dag.symbol_of(id));
+  const std::optional<std::int64_t> size = dim ? dims.get(*dim) : std::nullopt;
+  return size ? checked(*size) : std::nullopt;
+}
+
+Folded fold_expression(const Dag& dag, ExprId root, const Dims& dims) {
   std::vector<Folded> values(root + std::size_t{1});
   const ExprId roots[] = {root};
   for (ExprId id : reachable(dag, roots)) {
-    values[id] = constant_of(dag, id);
+    values[id] = leaf_value(dag, id, dims);
     if (values[id].has_value()) continue;
     std::vector<Constant> operands;
     for (ExprId operand : dag[id].operands) {
@@ -158,14 +165,18 @@ std::optional<Constant> fold(Op op, std::span<const Constant> operands) {
 }
 
 std::optional<std::int64_t> fold_integer(const Dag& dag, ExprId id) {
+  return fold_integer(dag, id, Dims());
+}
+
+std::optional<std::int64_t> fold_integer(const Dag& dag, ExprId id, const Dims& dims) {
   if (dag[id].type != Type::integer) return std::nullopt;
-  const Folded value = fold_expression(dag, id);
+  const Folded value = fold_expression(dag, id, dims);
   return value ? std::optional(std::get<std::int64_t>(*value)) : std::nullopt;
 }
 
 std::optional<double> fold_real(const Dag& dag, ExprId id) {
   if (dag[id].type != Type::real) return std::nullopt;
-  const Folded value = fold_expression(dag, id);
+  const Folded value = fold_expression(dag, id, Dims());
   return value ? std::optional(std::get<double>(*value)) : std::nullopt;
 }
 

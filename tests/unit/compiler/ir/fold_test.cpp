@@ -74,6 +74,9 @@ TEST(Fold, WholeExpressions) {
   EXPECT_EQ(fold_real(dag, scale), 0.0625);
   EXPECT_EQ(fold_integer(dag, scale), std::nullopt);
   EXPECT_EQ(fold_integer(dag, dag.add(Op::add_, {width, dag.dim("Sq")})), std::nullopt);
+  Dims dims;
+  dims.set(Dim::Sq, 44);
+  EXPECT_EQ(fold_integer(dag, dag.add(Op::add_, {width, dag.dim("Sq")}), dims), 300);
   const ExprId overflow = dag.add(Op::mul_, {dag.integer(1 << 20), dag.integer(1 << 20)});
   EXPECT_EQ(fold_integer(dag, dag.add(Op::floordiv_, {overflow, width})), std::nullopt);
 }

@@ -1,0 +1,123 @@
+#include "runtime/reference/bindings.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "runtime/io/element.h"
+
+namespace attn::reference {
+namespace {
+
+using ir::Dim;
+
+struct Declared {
+  DType dtype;
+  std::vector<std::int64_t> dims;
+};
+
+using Declarations = std::map<std::string, Declared, std::less<>>;
+
+Error misfit(std::string message) { return {ErrorCode::binding, std::move(message), {}, {}}; }
+
+Result<Declarations> declarations(const ir::Attention& attention) {
+  const ir::Dims& dims = attention.dims;
+  Declarations list;
+  list["q"] = {attention.dtype, {dims[Dim::B], dims[Dim::Hq], dims[Dim::Sq], dims[Dim::Dqk]}};
+  list["k"] = {attention.dtype, {dims[Dim::B], dims[Dim::Hkv], dims[Dim::Skv], dims[Dim::Dqk]}};
+  list["v"] = {attention.dtype, {dims[Dim::B], dims[Dim::Hkv], dims[Dim::Skv], dims[Dim::Dv]}};
+  for (const ir::CapturedTensor& tensor : attention.tensors) {
+    Declared& declared = list[tensor.name];
+    declared.dtype = tensor.dtype;
+    for (ir::ExprId extent : tensor.extents) {
+      const auto size = ir::fold_integer(attention.dag, extent, dims);
+      if (!size || *size < 1) {
+        return misfit(fmt::format("{}: the extent {} is not a size", tensor.name,
+                                  to_source(attention, extent)));
+      }
+      declared.dims.push_back(*size);
+    }
+  }
+  return list;
+}
+
+bool is_integer_of(DType dtype, double value) {
+  return io::fits(dtype, value) && io::fits(DType::i32, value);
+}
+
+Result<double> element(DType dtype, double value, bool unrounded) {
+  if (is_float(dtype)) return unrounded ? value : round_to(dtype, value);
+  if (is_integer_of(dtype, value)) return value;
+  return misfit(fmt::format("{} is not a value of {}{}", value, to_string(dtype),
+                            dtype == DType::i64 ? " that fits in 32 bits" : ""));
+}
+
+Result<io::HostTensor> checked(const std::string& name, const Declared& declared,
+                               const io::HostTensor& given, bool unrounded) {
+  const bool is_whole =
+      given.values.size() == static_cast<std::size_t>(io::element_count(declared.dims));
+  if (given.dims != declared.dims || !is_whole) {
+    return misfit(fmt::format("{} has dims [{}], the attention wants [{}]", name,
+                              fmt::join(given.dims, ", "), fmt::join(declared.dims, ", ")));
+  }
+  io::HostTensor tensor = {declared.dtype, declared.dims, given.values};
+  for (std::size_t i = 0; i < tensor.values.size(); ++i) {
+    const Result<double> value = element(declared.dtype, tensor.values[i], unrounded);
+    if (!value.ok()) return misfit(fmt::format("{}: {}", name, value.error().message));
+    tensor.values[i] = *value;
+  }
+  return tensor;
+}
+
+Status bind_tensors(const ir::Attention& attention, const Inputs& inputs, bool unrounded,
+                    Bindings& bindings) {
+  ATTN_ASSIGN(const Declarations wanted, declarations(attention));
+  for (const auto& [name, tensor] : inputs.tensors) {
+    if (!wanted.contains(name)) return misfit(name + " is not a tensor of this attention");
+  }
+  for (const auto& [name, declared] : wanted) {
+    const auto given = inputs.tensors.find(name);
+    if (given == inputs.tensors.end()) return misfit("the tensor " + name + " is missing");
+    ATTN_ASSIGN(bindings.tensors[name], checked(name, declared, given->second, unrounded));
+  }
+  return {};
+}
+
+Status bind_params(const ir::Attention& attention, const Inputs& inputs, bool unrounded,
+                   Bindings& bindings) {
+  for (const auto& [name, value] : inputs.params) {
+    if (attention.find_param(name) == nullptr) {
+      return misfit(name + " is not a param of this attention");
+    }
+  }
+  for (const ir::Param& param : attention.params) {
+    const auto given = inputs.params.find(param.name);
+    if (given == inputs.params.end()) return misfit("the param " + param.name + " is missing");
+    const Result<double> value = element(param.dtype, given->second, unrounded);
+    if (!value.ok()) return misfit(fmt::format("{}: {}", param.name, value.error().message));
+    bindings.params[param.name] = *value;
+  }
+  return {};
+}
+
+Status all_bound(const ir::Dims& dims) {
+  for (Dim dim : ir::kDims) {
+    if (!dims.get(dim)) {
+      return {ErrorCode::invalid_argument, fmt::format("the dimension {0} is open; give it with "
+                                                       "--bind {0}=SIZE",
+                                                       to_string(dim))};
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Bindings> bind(const ir::Attention& attention, const Inputs& inputs, bool unrounded) {
+  ATTN_RETURN_IF_ERROR(all_bound(attention.dims));
+  Bindings bindings;
+  ATTN_RETURN_IF_ERROR(bind_tensors(attention, inputs, unrounded, bindings));
+  ATTN_RETURN_IF_ERROR(bind_params(attention, inputs, unrounded, bindings));
+  return bindings;
+}
+
+}  // namespace attn::reference

@@ -1,0 +1,217 @@
+#include "runtime/reference/evaluate.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "runtime/reference/bindings.h"
+#include "runtime/reference/row_evaluator.h"
+
+namespace attn::reference {
+namespace {
+
+using ir::Dim;
+
+constexpr double kHidden = -std::numeric_limits<double>::infinity();
+
+// Four sums, because one would wait for each addition.
+double dot(const double* x, const double* y, std::int64_t size) {
+  double sums[4] = {};
+  std::int64_t i = 0;
+  for (; i + 4 <= size; i += 4) {
+    for (std::int64_t lane = 0; lane < 4; ++lane) sums[lane] += x[i + lane] * y[i + lane];
+  }
+  for (; i < size; ++i) sums[0] += x[i] * y[i];
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
+// Where a row of a [B, H, S, D] tensor begins.
+const double* row_of(const io::HostTensor& tensor, std::int64_t b, std::int64_t h, std::int64_t s) {
+  const auto& dims = tensor.dims;
+  return tensor.values.data() + ((b * dims[1] + h) * dims[2] + s) * dims[3];
+}
+
+// What all rows share.
+struct Problem {
+  const ir::Attention& attention;
+  const Bindings& bindings;
+  double scale;
+  Outputs& outputs;  // each row writes its own elements
+
+  std::int64_t size(Dim dim) const { return attention.dims[dim]; }
+  const io::HostTensor& tensor(std::string_view name) const {
+    return bindings.tensors.find(name)->second;
+  }
+  RowPlace place(std::int64_t index) const {
+    const std::int64_t rows = size(Dim::Sq), heads = size(Dim::Hq);
+    return {index / rows / heads, index / rows % heads, index % rows};
+  }
+};
+
+std::vector<ir::ExprId> score_and_masks(const ir::Attention& attention) {
+  std::vector<ir::ExprId> roots = attention.masks;
+  roots.push_back(attention.score);
+  return roots;
+}
+
+class RowWorker {
+ public:
+  explicit RowWorker(const Problem& problem)
+      : problem_(problem),
+        evaluator_(problem.attention, problem.bindings, score_and_masks(problem.attention)) {}
+
+  // Computes row `index` of the B * Hq * Sq rows.
+  Status run(std::int64_t index) {
+    const RowPlace place = problem_.place(index);
+    const std::int64_t group = problem_.size(Dim::Hq) / problem_.size(Dim::Hkv);
+    const std::int64_t kv_head = place.head / group;
+    products(place, kv_head);
+    evaluator_.run(place, scores_);
+    for (std::size_t column = 0; column < scores_.size(); ++column) {
+      ATTN_ASSIGN(scores_[column], final_score(column));
+    }
+    write(index, place, kv_head);
+    return {};
+  }
+
+ private:
+  void products(const RowPlace& place, std::int64_t kv_head) {
+    const double* q = row_of(problem_.tensor("q"), place.batch, place.head, place.row);
+    scores_.resize(static_cast<std::size_t>(problem_.size(Dim::Skv)));
+    for (std::size_t column = 0; column < scores_.size(); ++column) {
+      const double* k =
+          row_of(problem_.tensor("k"), place.batch, kv_head, static_cast<std::int64_t>(column));
+      scores_[column] = problem_.scale * dot(q, k, problem_.size(Dim::Dqk));
+    }
+  }
+
+  // A score that a mask hides is not missed when it has no value, and neither is one mask when
+  // another hides.
+  Result<double> final_score(std::size_t column) const {
+    std::optional<ir::ExprId> fault;
+    for (ir::ExprId mask : problem_.attention.masks) {
+      const Cell& cell = evaluator_.cells(mask)[column];
+      if (!cell.fault && cell.value == 0) return kHidden;
+      if (!fault) fault = cell.fault;
+    }
+    const Cell& score = evaluator_.cells(problem_.attention.score)[column];
+    if (!fault) fault = score.fault;
+    if (fault) return evaluator_.describe(*fault, column);
+    return score.value;
+  }
+
+  void write(std::int64_t index, const RowPlace& place, std::int64_t kv_head) {
+    const std::int64_t width = problem_.size(Dim::Dv);
+    double* o = problem_.outputs.o.values.data() + index * width;
+    double& lse = problem_.outputs.lse.values[static_cast<std::size_t>(index)];
+    const double max = largest_score();
+    lse = max;
+    if (max == kHidden) return;  // nothing visible: o stays 0
+    double sum = 0;
+    for (std::size_t column = 0; column < scores_.size(); ++column) {
+      if (scores_[column] == kHidden) continue;
+      const double weight = std::exp(scores_[column] - max);
+      const double* v =
+          row_of(problem_.tensor("v"), place.batch, kv_head, static_cast<std::int64_t>(column));
+      for (std::int64_t d = 0; d < width; ++d) o[d] += weight * v[d];
+      sum += weight;
+    }
+    for (std::int64_t d = 0; d < width; ++d) o[d] /= sum;
+    lse = max + std::log(sum);
+  }
+
+  // NaN when one is.
+  double largest_score() const {
+    double max = kHidden;
+    for (double score : scores_) {
+      if (std::isnan(score)) return score;
+      max = std::max(max, score);
+    }
+    return max;
+  }
+
+  const Problem& problem_;
+  RowEvaluator evaluator_;
+  std::vector<double> scores_;
+};
+
+// Hands out rows; keeps the error of the first row that has one, whatever the number of threads.
+class RowQueue {
+ public:
+  explicit RowQueue(std::int64_t count) : count_(count) {}
+
+  void work(const Problem& problem) {
+    RowWorker worker(problem);
+    for (std::int64_t row = next_++; row < count_ && row < failed_row_; row = next_++) {
+      const Status status = worker.run(row);
+      if (!status.ok()) fail(row, status.error());
+    }
+  }
+
+  Status status() const { return error_ ? Status(*error_) : Status(); }
+
+ private:
+  void fail(std::int64_t row, const Error& error) {
+    const std::lock_guard lock(mutex_);
+    if (row >= failed_row_) return;
+    failed_row_ = row;
+    error_ = error;
+  }
+
+  const std::int64_t count_;
+  std::atomic<std::int64_t> next_ = 0;
+  std::atomic<std::int64_t> failed_row_ = std::numeric_limits<std::int64_t>::max();
+  std::mutex mutex_;
+  std::optional<Error> error_;
+};
+
+Status run_rows(const Problem& problem, int threads) {
+  const std::int64_t rows = problem.size(Dim::B) * problem.size(Dim::Hq) * problem.size(Dim::Sq);
+  if (threads <= 0) threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  RowQueue queue(rows);
+  std::vector<std::jthread> others;
+  for (std::int64_t i = 1; i < std::min<std::int64_t>(threads, rows); ++i) {
+    others.emplace_back([&] { queue.work(problem); });
+  }
+  queue.work(problem);
+  others.clear();  // joins
+  return queue.status();
+}
+
+Result<double> scale_of(const ir::Attention& attention, const Bindings& bindings) {
+  const ir::ExprId roots[] = {attention.scale};
+  RowEvaluator evaluator(attention, bindings, roots);
+  const double no_score[] = {0};
+  evaluator.run({}, no_score);
+  const Cell& cell = evaluator.cells(attention.scale).front();
+  if (cell.fault) return evaluator.describe(*cell.fault, 0);
+  return cell.value;
+}
+
+io::HostTensor zeros(DType dtype, std::vector<std::int64_t> dims) {
+  const auto count = static_cast<std::size_t>(io::element_count(dims));
+  return {dtype, std::move(dims), std::vector<double>(count, 0.0)};
+}
+
+}  // namespace
+
+Result<Outputs> evaluate(const ir::Attention& attention, const Inputs& inputs,
+                         const Options& options) {
+  ATTN_ASSIGN(const Bindings bindings, bind(attention, inputs, options.unrounded));
+  ATTN_ASSIGN(const double scale, scale_of(attention, bindings));
+  const ir::Dims& dims = attention.dims;
+  const DType dtype = options.unrounded ? DType::f64 : DType::f32;
+  Outputs outputs = {zeros(dtype, {dims[Dim::B], dims[Dim::Hq], dims[Dim::Sq], dims[Dim::Dv]}),
+                     zeros(dtype, {dims[Dim::B], dims[Dim::Hq], dims[Dim::Sq]})};
+  ATTN_RETURN_IF_ERROR(run_rows({attention, bindings, scale, outputs}, options.threads));
+  if (!options.unrounded) {
+    for (double& value : outputs.o.values) value = round_to(attention.dtype, value);
+  }
+  return outputs;
+}
+
+}  // namespace attn::reference
