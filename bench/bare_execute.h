@@ -1,0 +1,40 @@
+// cudnnBackendExecute with a kept variant pack and nothing around it: what the runtime is measured
+// against.
+#pragma once
+
+#include <vector>
+
+#include "runtime/cuda/memory.h"
+#include "runtime/cudnn/execution.h"
+#include "runtime/execute/arguments.h"
+#include "runtime/execute/executable.h"
+#include "runtime/execute/scalars.h"
+#include "runtime/plan/plan.h"
+
+namespace attn::bench {
+
+// Its own handle, plans, variant packs and workspace. One thread at a time.
+class BareExecute {
+ public:
+  // `arguments` must be ones that Executable::bind accepts. Errors: cuda, cudnn.
+  static Result<BareExecute> create(const plan::Plan& plan, const execute::LoadOptions& options,
+                                    const execute::Arguments& arguments);
+
+  Status execute(void* stream);
+
+ private:
+  struct Step {
+    cudnn::LoadedPlan plan;
+    cudnn::VariantPack pack;
+  };
+
+  BareExecute(cuda::DeviceBuffer workspace, execute::Scalars scalars, cudnn::Session session,
+              std::vector<Step> steps);
+
+  cuda::DeviceBuffer workspace_;
+  execute::Scalars scalars_;
+  cudnn::Session session_;
+  std::vector<Step> steps_;
+};
+
+}  // namespace attn::bench
