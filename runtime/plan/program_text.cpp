@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
+#include <utility>
 
 #include "runtime/graph/canonical.h"
 #include "runtime/graph/listing.h"
@@ -42,18 +42,18 @@ std::string text_of(const CudnnStep& step) {
 
 std::string canonical(const CudnnStep& step) {
   const graph::Canonical canonical = graph::canonicalize(step.graph);
-  std::vector<std::string> operands;
+  std::vector<std::pair<std::size_t, std::string>> operands;
   for (const Operand& operand : step.operands) {
     const auto found = canonical.index.find(operand.uid);
-    // Numbers of one width, so that their order as text is their order.
-    operands.push_back(
-        fmt::format("operand {:>6} {}\n",
-                    found == canonical.index.end() ? "none" : fmt::format("{}", found->second),
-                    std::visit(SourceText{}, operand.source)));
+    // A uid that the graph has not (validate refuses it) comes after all that it has.
+    operands.emplace_back(found == canonical.index.end() ? canonical.index.size() : found->second,
+                          std::visit(SourceText{}, operand.source));
   }
   std::ranges::sort(operands);
   std::string text = "cudnn\n" + canonical.text;
-  for (const std::string& operand : operands) text += operand;
+  for (const auto& [number, source] : operands) {
+    text += fmt::format("operand {} {}\n", number, source);
+  }
   return text;
 }
 

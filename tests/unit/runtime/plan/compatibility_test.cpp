@@ -1,0 +1,17 @@
+// Plan files of every format version that was ever released must still load. tests/compat holds one
+// of each; they are never written again.
+#include <gtest/gtest.h>
+
+#include "tests/unit/runtime/plan/sample_plans.h"
+
+namespace attn::plan {
+namespace {
+
+TEST(Compatibility, Version1StillLoads) {
+  const Result<Plan> plan = load(ATTN_SOURCE_DIR "/tests/compat/v1.plan");
+  ASSERT_TRUE(plan.ok()) << plan.error().to_text();
+  EXPECT_EQ(*plan, testing::sample_plan());
+}
+
+}  // namespace
+}  // namespace attn::plan

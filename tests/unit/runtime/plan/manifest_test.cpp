@@ -1,0 +1,92 @@
+#include "runtime/plan/manifest.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/unit/runtime/plan/sample_plans.h"
+
+namespace attn::plan {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+std::string refusal(const std::function<void(json&)>& change) {
+  json document = json::parse(manifest_json(testing::sample_plan()));
+  change(document);
+  const Result<Manifest> manifest = read_manifest(document.dump());
+  if (manifest.ok()) return "accepted";
+  EXPECT_EQ(manifest.error().code, ErrorCode::plan_damaged);
+  return manifest.error().message;
+}
+
+TEST(Manifest, ComesBackButForTheKernels) {
+  Plan plan = testing::sample_plan();
+  const Result<Manifest> manifest = read_manifest(manifest_json(plan));
+  ASSERT_TRUE(manifest.ok()) << manifest.error().message;
+  ASSERT_EQ(manifest->parts.size(), 1U);
+  EXPECT_EQ(manifest->parts[0].bytes, plan.compiled[0].cudnn_plan.size());
+  EXPECT_EQ(manifest->parts[0].hash, hash128(plan.compiled[0].cudnn_plan).to_hex());
+  plan.compiled[0].cudnn_plan.clear();
+  EXPECT_EQ(manifest->plan, plan);
+}
+
+TEST(Manifest, SaysWhatIsWrongAndWhere) {
+  EXPECT_EQ(refusal([](auto&) {}), "accepted");
+  EXPECT_THAT(refusal([](auto& j) { j["format"] = 2; }), HasSubstr("$.format: is out of range"));
+  EXPECT_THAT(refusal([](auto& j) { j["extra"] = 2; }), HasSubstr("\"extra\" is not known"));
+  EXPECT_THAT(refusal([](auto& j) { j["bindings"].push_back(j["bindings"][0]); }),
+              HasSubstr("$.bindings[2].name: occurs twice"));
+  EXPECT_THAT(refusal([](auto& j) { j["workspace_bytes"] = 1; }),
+              HasSubstr("$.workspace_bytes: is not the largest"));
+  EXPECT_THAT(refusal([](auto& j) { j["compiled"][0]["workspace_bytes"] = -1; }),
+              HasSubstr("$.compiled[0].workspace_bytes: is out of range"));
+  EXPECT_THAT(refusal([](auto& j) { j["compiled"][0]["plan_bytes"] = std::int64_t{1} << 40; }),
+              HasSubstr("$.compiled[0].plan_bytes: is out of range"));
+  EXPECT_THAT(refusal([](auto& j) { j["compiled"].push_back(j["compiled"][0]); }),
+              HasSubstr("1 steps, 2 of them compiled"));
+}
+
+TEST(Manifest, TheSignatureMustBelongToTheContent) {
+  const char* const message = "$.signature: does not belong to the content";
+  EXPECT_THAT(refusal([](auto& j) { j["target"]["sm"] = 80; }), HasSubstr(message));
+  EXPECT_THAT(refusal([](auto& j) { j["cudnn_version"] = 92800; }), HasSubstr(message));
+  EXPECT_THAT(refusal([](auto& j) { j["program"]["tensors"][0]["alignment"] = 32; }),
+              HasSubstr(message));
+  EXPECT_THAT(refusal([](auto& j) { j["signature"]["text"] = "x"; }), HasSubstr(message));
+  EXPECT_THAT(refusal([](auto& j) { j["signature"]["hash"] = std::string(32, '0'); }),
+              HasSubstr(message));
+}
+
+TEST(Manifest, AnInvalidProgramIsRefusedWhateverItsSignature) {
+  Plan plan = testing::sample_plan();
+  plan.program.tensors[1].dims[0] = 1;  // the graph reads beyond it
+  const Result<Manifest> manifest = read_manifest(manifest_json(testing::signed_again(plan)));
+  ASSERT_FALSE(manifest.ok());
+  EXPECT_EQ(manifest.error().code, ErrorCode::plan_damaged);
+  EXPECT_THAT(manifest.error().message, HasSubstr("bound to \"k\", which is smaller"));
+}
+
+// Leaving out any member of any object, at any depth, is seen.
+void expect_members_needed(const json& document, const json::json_pointer& place) {
+  const json& value = document.at(place);
+  for (const auto& [key, member] : value.items()) {
+    const auto inner = place / (value.is_array() ? std::to_string(std::stoul(key)) : key);
+    if (value.is_object()) {
+      json without = document;
+      without.at(place).erase(key);
+      const bool position = key == "pos";  // for messages only
+      EXPECT_EQ(read_manifest(without.dump()).ok(), position) << inner.to_string();
+    }
+    if (member.is_structured()) expect_members_needed(document, inner);
+  }
+}
+
+TEST(Manifest, EveryMemberIsNeeded) {
+  expect_members_needed(json::parse(manifest_json(testing::sample_plan())), json::json_pointer());
+}
+
+}  // namespace
+}  // namespace attn::plan

@@ -1,0 +1,57 @@
+#include "runtime/plan/program_json.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+
+#include "tests/unit/runtime/plan/sample_plans.h"
+
+namespace attn::plan {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(ProgramJson, EveryRandomProgramComesBackWhole) {
+  testing::Random random(11);
+  for (int round = 0; round < 100; ++round) {
+    const Program program = testing::random_program(random);
+    const std::string json = to_json(program);
+    const Result<Program> back = program_from_json(json);
+    ASSERT_TRUE(back.ok()) << back.error().message;
+    ASSERT_EQ(*back, program);
+    ASSERT_EQ(to_json(*back), json);  // the sign of zero too, which equality ignores
+  }
+}
+
+std::string refusal(const std::function<void(nlohmann::json&)>& change) {
+  auto document = nlohmann::json::parse(to_json(testing::sample_program()));
+  change(document);
+  const Result<Program> program = program_from_json(document.dump());
+  return program.ok() ? "accepted" : program.error().message;
+}
+
+TEST(ProgramJson, ErrorsNameThePlace) {
+  EXPECT_EQ(refusal([](auto&) {}), "accepted");
+  EXPECT_EQ(refusal([](auto& j) { j["tensors"][2]["role"] = "friend"; }),
+            "$.tensors[2].role: is not one of the known names");
+  EXPECT_EQ(refusal([](auto& j) { j["params"][0]["more"] = 1; }),
+            "$.params[0]: \"more\" is not known here");
+  EXPECT_EQ(refusal([](auto& j) { j["steps"][0]["step"] = "merge"; }),
+            "$.steps[0].step: is not one of the known names");
+  EXPECT_EQ(refusal([](auto& j) { j["steps"][0]["operands"][2]["constant"] = nullptr; }),
+            "$.steps[0].operands[2].constant: expected a number");
+  EXPECT_EQ(refusal([](auto& j) { j["steps"][0]["operands"][0]["param"] = "cap"; }),
+            "$.steps[0].operands[0]: \"tensor\" is not known here");
+  EXPECT_EQ(refusal([](auto& j) { j["steps"][0]["graph"]["nodes"][1]["x"] = "q"; }),
+            "$.steps[0].graph.nodes[1].x: expected an integer");
+}
+
+TEST(ProgramJson, InfinitiesAreSpelledOut) {
+  const std::string json = to_json(testing::sample_program());
+  EXPECT_THAT(json, HasSubstr(R"("constant":"-inf")"));
+  EXPECT_THAT(json, HasSubstr(R"("constant":0.3535533905932738)"));
+}
+
+}  // namespace
+}  // namespace attn::plan

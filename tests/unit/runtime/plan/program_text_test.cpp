@@ -1,0 +1,28 @@
+#include <gtest/gtest.h>
+
+#include "tests/support/golden.h"
+#include "tests/unit/runtime/plan/sample_plans.h"
+
+namespace attn::plan {
+namespace {
+
+TEST(ProgramText, Sample) {
+  attn::testing::expect_golden("tests/unit/runtime/plan/golden/sample.txt",
+                               to_text(testing::sample_program()));
+}
+
+TEST(ProgramText, SignatureOfTheSample) {
+  attn::testing::expect_golden("tests/unit/runtime/plan/golden/sample_signature.txt",
+                               testing::sample_plan().signature.text);
+}
+
+TEST(ProgramText, RolesReadBack) {
+  for (const TensorRole role : {TensorRole::query, TensorRole::key, TensorRole::value,
+                                TensorRole::captured, TensorRole::output, TensorRole::stats}) {
+    EXPECT_EQ(parse_tensor_role(to_string(role)), role);
+  }
+  EXPECT_EQ(parse_tensor_role("friend"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace attn::plan

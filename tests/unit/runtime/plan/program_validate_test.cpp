@@ -1,0 +1,173 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "tests/unit/runtime/plan/sample_plans.h"
+
+namespace attn::plan {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(ValidateProgram, AcceptsTheSampleAndEveryRandomProgram) {
+  EXPECT_TRUE(validate(testing::sample_program()).ok());
+  testing::Random random(12);
+  for (int round = 0; round < 100; ++round) {
+    const Program program = testing::random_program(random);
+    const Status status = validate(program);
+    ASSERT_TRUE(status.ok()) << status.error().message << '\n' << to_text(program);
+  }
+}
+
+TEST(ValidateProgram, AStepMayReadWhatAnEarlierOneWrote) {
+  Program program = testing::sample_program();
+  CudnnStep second = std::get<CudnnStep>(program.steps[0]);
+  program.tensors.push_back(program.tensors[3]);
+  program.tensors.back().name = "o2";
+  program.tensors.push_back(program.tensors[4]);
+  program.tensors.back().name = "lse2";
+  second.operands[0].source = TensorOperand{"o"};
+  second.operands[5].source = TensorOperand{"lse2"};
+  second.operands[7].source = TensorOperand{"o2"};
+  program.steps.emplace_back(second);
+  EXPECT_TRUE(validate(program).ok()) << validate(program).error().message;
+  std::swap(program.steps[0], program.steps[1]);
+  ASSERT_FALSE(validate(program).ok());
+  EXPECT_THAT(validate(program).error().message, HasSubstr("reads the output \"o\" before"));
+}
+
+struct Refusal {
+  const char* name;
+  std::function<void(Program&)> change;
+  const char* message;
+};
+
+CudnnStep& step(Program& program) { return std::get<CudnnStep>(program.steps[0]); }
+
+Operand& operand(Program& program, std::size_t index) { return step(program).operands[index]; }
+
+class ValidateProgramRefuses : public ::testing::TestWithParam<Refusal> {};
+
+TEST_P(ValidateProgramRefuses, AndNamesThePlace) {
+  Program program = testing::sample_program();
+  GetParam().change(program);
+  const Status status = validate(program);
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code, ErrorCode::invalid_argument);
+  EXPECT_THAT(status.error().message, HasSubstr(GetParam().message));
+}
+
+// Operands of the sample: 0 q, 1 k, 2 scale, 3 cap (a param), 4 -inf, 5 lse, 6 v, 7 o.
+INSTANTIATE_TEST_SUITE_P(
+    Programs, ValidateProgramRefuses,
+    ::testing::Values(
+        Refusal{"NoSteps", [](auto& p) { p.steps.clear(); }, "has no steps"},
+        Refusal{"Graph", [](auto& p) { step(p).graph.nodes.clear(); },
+                "step 0: the graph has no nodes"},
+        Refusal{"NamelessTensor", [](auto& p) { p.tensors[0].name.clear(); }, "has no name"},
+        Refusal{"TensorTwice", [](auto& p) { p.tensors[1].name = "q"; }, "\"q\" is declared twice"},
+        Refusal{"Rank",
+                [](auto& p) {
+                  p.tensors[0].dims = {2, 4};
+                  p.tensors[0].strides = {4, 1};
+                },
+                "\"q\" has rank 2, not 4"},
+        Refusal{"StatsRank",
+                [](auto& p) {
+                  p.tensors[4].dims.push_back(1);
+                  p.tensors[4].strides.push_back(1);
+                },
+                "\"lse\" has rank 4, not 3"},
+        Refusal{"Strides", [](auto& p) { p.tensors[0].strides.pop_back(); },
+                "4 dims and 3 strides"},
+        Refusal{"Dim", [](auto& p) { p.tensors[0].dims[1] = 0; }, "dimension below 1"},
+        Refusal{"TooLarge", [](auto& p) { p.tensors[0].strides[1] = std::int64_t{1} << 62; },
+                "too large"},
+        Refusal{"Alignment", [](auto& p) { p.tensors[0].alignment = 24; }, "alignment 24"},
+        Refusal{"NamelessParam", [](auto& p) { p.params[0].name.clear(); }, "has no name"},
+        Refusal{"ParamTwice", [](auto& p) { p.params.push_back(p.params[0]); }, "declared twice"},
+        Refusal{"ParamNamedLikeATensor",
+                [](auto& p) {
+                  p.params.push_back({"q", DType::f32});
+                },
+                "has the name of a tensor"},
+        Refusal{"ParamType", [](auto& p) { p.params[0].dtype = DType::f64; },
+                "neither f32 nor i32"},
+        Refusal{"UnknownUid", [](auto& p) { operand(p, 0).uid = 77; }, "%77 is not in the graph"},
+        Refusal{"BoundTwice", [](auto& p) { operand(p, 1).uid = 1; }, "%1 is bound twice"},
+        Refusal{"Unbound", [](auto& p) { step(p).operands.pop_back(); }, "%23 is bound to nothing"},
+        Refusal{"VirtualBound",
+                [](auto& p) {
+                  step(p).operands.push_back({6, TensorOperand{"q"}});
+                },
+                "%6 is not in device memory"},
+        Refusal{"VirtualScalar",
+                [](auto& p) {
+                  step(p).operands.push_back({6, ConstantOperand{DType::f32, 1}});
+                },
+                "%6 is no scalar"},
+        Refusal{"ScalarBoundToTensor", [](auto& p) { operand(p, 2).source = TensorOperand{"q"}; },
+                "%3 is not in device memory"},
+        Refusal{"TensorBoundToScalar",
+                [](auto& p) {
+                  operand(p, 0).source = ConstantOperand{DType::bf16, 1};
+                },
+                "%1 is no scalar"},
+        Refusal{"UnknownTensor", [](auto& p) { operand(p, 0).source = TensorOperand{"x"}; },
+                "bound to \"x\", which is unknown"},
+        Refusal{"UnknownParam", [](auto& p) { operand(p, 3).source = ParamOperand{"x"}; },
+                "unknown param"},
+        Refusal{"TensorType", [](auto& p) { p.tensors[0].dtype = DType::f16; },
+                "bound to \"q\", which has another type"},
+        Refusal{"TensorSize", [](auto& p) { p.tensors[1].dims[0] = 1; },
+                "bound to \"k\", which is smaller"},
+        Refusal{"TensorAlignment", [](auto& p) { p.tensors[0].alignment = 8; },
+                "bound to \"q\", which promises less alignment"},
+        Refusal{"ConstantType",
+                [](auto& p) {
+                  operand(p, 2).source = ConstantOperand{DType::i32, 1};
+                },
+                "constant of another type"},
+        Refusal{"ConstantNan",
+                [](auto& p) {
+                  operand(p, 2).source = ConstantOperand{DType::f32, std::nan("")};
+                },
+                "not a number"},
+        Refusal{"ConstantFraction",
+                [](auto& p) {
+                  step(p).graph.tensors[2].dtype = DType::i32;
+                  operand(p, 2).source = ConstantOperand{DType::i32, 0.5};
+                },
+                "i32 constant of 0.5"},
+        Refusal{"ConstantRange",
+                [](auto& p) {
+                  step(p).graph.tensors[2].dtype = DType::i32;
+                  operand(p, 2).source = ConstantOperand{DType::i32, 2147483648.0};
+                },
+                "i32 constant of 2147483648"},
+        Refusal{"ConstantWide",
+                [](auto& p) {
+                  step(p).graph.tensors[2].dtype = DType::f64;
+                  operand(p, 2).source = ConstantOperand{DType::f64, 1};
+                },
+                "constant of type f64"},
+        Refusal{"ParamOfAnotherType", [](auto& p) { p.params[0].dtype = DType::i32; },
+                "param of another type"},
+        Refusal{"WritesAnInput", [](auto& p) { p.tensors[3].role = TensorRole::captured; },
+                "%23 writes the input \"o\""},
+        Refusal{"ReadsAnOutput", [](auto& p) { p.tensors[2].role = TensorRole::output; },
+                "%22 reads the output \"v\" before it is written"},
+        Refusal{"WrittenTwice", [](auto& p) { p.steps.push_back(p.steps[0]); },
+                "step 1: tensor %20 writes \"lse\" a second time"},
+        Refusal{"NeverWritten",
+                [](auto& p) {
+                  p.tensors.push_back(p.tensors[4]);
+                  p.tensors.back().name = "max";
+                },
+                "output \"max\" is written by no step"}),
+    [](const auto& test) { return std::string(test.param.name); });
+
+}  // namespace
+}  // namespace attn::plan

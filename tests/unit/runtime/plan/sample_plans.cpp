@@ -1,0 +1,175 @@
+#include "tests/unit/runtime/plan/sample_plans.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "runtime/graph/operands.h"
+
+namespace attn::plan::testing {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+bool writes(const graph::BackendGraph& graph, graph::Uid uid) {
+  return std::ranges::any_of(
+      graph.nodes, [uid](const graph::Node& node) { return graph::output_of(node) == uid; });
+}
+
+TensorRole role_of(const graph::BackendGraph& graph, const graph::Tensor& tensor) {
+  if (writes(graph, tensor.uid)) return TensorRole::output;
+  if (tensor.name == "q") return TensorRole::query;
+  if (tensor.name == "k") return TensorRole::key;
+  return tensor.name == "v" ? TensorRole::value : TensorRole::captured;
+}
+
+OperandSource random_scalar(Program& program, const std::string& name, Random& random) {
+  static const std::vector<double> kValues = {0.0, -0.0, 0.1, -kInfinity, kInfinity, 1e-300, 3e38};
+  if (!random.chance(3)) return ConstantOperand{DType::f32, random.pick(kValues)};
+  program.params.push_back({"param " + name, DType::f32});
+  return ParamOperand{"param " + name};
+}
+
+void add_step(Program& program, Random& random) {
+  CudnnStep step;
+  step.graph = graph::testing::random_graph(random);
+  const std::string prefix = std::to_string(program.steps.size()) + '.';
+  for (const graph::Tensor& tensor : step.graph.tensors) {
+    if (tensor.storage == graph::Storage::virtual_value) continue;
+    const std::string name = prefix + std::to_string(tensor.uid) + tensor.name;
+    if (tensor.storage == graph::Storage::host_scalar) {
+      step.operands.push_back({tensor.uid, random_scalar(program, name, random)});
+      continue;
+    }
+    program.tensors.push_back({name, role_of(step.graph, tensor), tensor.dtype, tensor.dims,
+                               tensor.strides, tensor.alignment * (random.chance(2) ? 1 : 4)});
+    step.operands.push_back({tensor.uid, TensorOperand{name}});
+  }
+  program.steps.emplace_back(std::move(step));
+}
+
+std::string random_bytes(Random& random, std::size_t limit) {
+  std::string bytes;
+  // Runs, so that there is something to pack.
+  for (std::size_t i = random.below(limit); i > 0; --i) {
+    bytes.append(1 + random.below(9), static_cast<char>(random.bits()));
+  }
+  return bytes;
+}
+
+CompiledStep random_step(Random& random) {
+  CompiledStep step;
+  step.heuristic = random.chance(2) ? "A" : "FALLBACK";
+  step.engine = static_cast<std::int64_t>(random.bits());
+  for (std::size_t i = random.below(4); i > 0; --i) {
+    step.knobs.push_back(
+        {static_cast<std::int64_t>(random.bits()), static_cast<std::int64_t>(random.bits())});
+  }
+  step.workspace_bytes = static_cast<std::int64_t>(random.bits() >> 1);
+  step.cudnn_plan = random_bytes(random, 500);
+  return step;
+}
+
+}  // namespace
+
+Program sample_program() {
+  Program program;
+  const auto f32 = DType::f32, bf16 = DType::bf16;
+  program.tensors = {
+      {"q", TensorRole::query, bf16, {2, 4, 3, 8}, {96, 8, 32, 1}, 16},
+      {"k", TensorRole::key, bf16, {2, 2, 5, 8}, {80, 8, 16, 1}, 16},
+      {"v", TensorRole::value, bf16, {2, 2, 5, 8}, {80, 8, 16, 1}, 16},
+      {"o", TensorRole::output, bf16, {2, 4, 3, 8}, {96, 8, 32, 1}, 16},
+      {"lse", TensorRole::stats, f32, {2, 4, 3}, {12, 3, 1}, 16},
+  };
+  program.params = {{"cap", f32}};
+  CudnnStep step;
+  step.graph = graph::testing::sample_graph();
+  step.operands = {{1, TensorOperand{"q"}},
+                   {2, TensorOperand{"k"}},
+                   {3, ConstantOperand{f32, 0.35355339059327379}},
+                   {4, ParamOperand{"cap"}},
+                   {5, ConstantOperand{f32, -kInfinity}},
+                   {20, TensorOperand{"lse"}},
+                   {22, TensorOperand{"v"}},
+                   {23, TensorOperand{"o"}}};
+  program.steps = {step};
+  return program;
+}
+
+Plan sample_plan() {
+  Plan plan;
+  plan.spec_name = "sample";
+  plan.spec_text = "attention sample(cap = 50) {\n  # caf\xC3\xA9\n}\n";
+  plan.bindings = {{"B", "2"}, {"Sq", "3"}};
+  plan.target = {"h200", 90, "{\"deviceVer\": 900}"};
+  plan.cudnn_version = 91900;
+  plan.program = sample_program();
+  plan.compiled = {{"A", 5, {{2, 3}, {24, -1}}, 4096, "{\"kernel\": \"0000000000000000\"}"}};
+  return signed_again(plan);
+}
+
+Program random_program(Random& random) {
+  Program program;
+  for (std::size_t i = 1 + random.below(3); i > 0; --i) add_step(program, random);
+  return program;
+}
+
+Plan random_plan(Random& random) {
+  Plan plan;
+  plan.spec_name = random_bytes(random, 8);
+  plan.spec_text = random_bytes(random, 100);
+  for (std::size_t i = random.below(4); i > 0; --i) {
+    plan.bindings.emplace(random_bytes(random, 8), random_bytes(random, 8));
+  }
+  plan.target = {random_bytes(random, 8), static_cast<std::int64_t>(random.bits()),
+                 random_bytes(random, 60)};
+  plan.cudnn_version = static_cast<std::int64_t>(random.bits());
+  plan.program = random_program(random);
+  for (std::size_t i = 0; i < plan.program.steps.size(); ++i) {
+    plan.compiled.push_back(random_step(random));
+  }
+  return signed_again(plan);
+}
+
+Plan signed_again(Plan plan) {
+  plan.signature = signature_of(plan.program, plan.target, plan.cudnn_version);
+  return plan;
+}
+
+namespace {
+
+std::uint64_t number_at(const std::string& bytes, std::size_t offset, std::size_t width) {
+  std::uint64_t value = 0;
+  for (std::size_t i = width; i-- > 0;) {
+    value = value << 8 | static_cast<unsigned char>(bytes[offset + i]);
+  }
+  return value;
+}
+
+void put_hash(std::string& bytes, std::size_t offset, const Hash128& hash) {
+  for (std::size_t i = 0; i < 8; ++i) {
+    bytes[offset + i] = static_cast<char>(hash.high >> (8 * i));
+    bytes[offset + 8 + i] = static_cast<char>(hash.low >> (8 * i));
+  }
+}
+
+}  // namespace
+
+std::string resealed(std::string bytes) {
+  constexpr std::size_t kBlock = 64;  // of the header, and of an entry of the table
+  if (bytes.size() < kBlock) return bytes;
+  const std::size_t room = bytes.size() / kBlock - 1;
+  const std::size_t sections = std::min<std::size_t>(number_at(bytes, 12, 4), room);
+  for (std::size_t entry = kBlock; entry < kBlock * (sections + 1); entry += kBlock) {
+    const std::size_t offset = number_at(bytes, entry + 8, 8);
+    const std::size_t length = number_at(bytes, entry + 16, 8);
+    if (offset > bytes.size() || length > bytes.size() - offset) continue;
+    put_hash(bytes, entry + 48, hash128(std::string_view(bytes).substr(offset, length)));
+  }
+  put_hash(bytes, 32, hash128(std::string_view(bytes).substr(kBlock, kBlock * sections)));
+  put_hash(bytes, 48, hash128(std::string_view(bytes).substr(0, 48)));
+  return bytes;
+}
+
+}  // namespace attn::plan::testing

@@ -1,0 +1,29 @@
+// Programs and plans to test with: one that never changes, and any number of random valid ones.
+#pragma once
+
+#include <string>
+
+#include "runtime/plan/plan.h"
+#include "tests/unit/runtime/graph/sample_graphs.h"
+
+namespace attn::plan::testing {
+
+using graph::testing::Random;
+
+// One step: the sample graph with its tensors, constants and a param.
+Program sample_program();
+
+// The plan stored in tests/compat/v1.plan. Change it and that file no longer says what it should.
+Plan sample_plan();
+
+// Valid, with one to three steps that hand their outputs on as they are.
+Program random_program(Random& random);
+Plan random_plan(Random& random);
+
+// The plan with its signature made anew, for those who changed something.
+Plan signed_again(Plan plan);
+
+// The bytes of a plan file with header, table and section checksums made to fit what they say.
+std::string resealed(std::string bytes);
+
+}  // namespace attn::plan::testing

@@ -1,0 +1,131 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <set>
+
+#include "tests/unit/runtime/plan/sample_plans.h"
+
+namespace attn::plan {
+namespace {
+
+using Change = std::function<void(Plan&)>;
+
+CudnnStep& step(Plan& plan) { return std::get<CudnnStep>(plan.program.steps[0]); }
+
+std::string text_after(const Change& change) {
+  Plan plan = testing::sample_plan();
+  change(plan);
+  return testing::signed_again(plan).signature.text;
+}
+
+// Every field of the program, the target and the version, one at a time. (Every field of a graph:
+// see Canonical.SeesEveryField.)
+std::vector<Change> changes() {
+  std::vector<Change> all = {
+      [](auto& p) { p.cudnn_version += 1; },
+      [](auto& p) { p.target.name += "x"; },
+      [](auto& p) { p.target.sm += 1; },
+      [](auto& p) { p.target.device_json += " "; },
+      [](auto& p) { p.program.tensors.pop_back(); },
+      [](auto& p) { p.program.params.pop_back(); },
+      [](auto& p) { p.program.params[0].name += "x"; },
+      [](auto& p) { p.program.params[0].dtype = DType::i32; },
+      [](auto& p) { p.program.steps.push_back(p.program.steps[0]); },
+      [](auto& p) { p.program.steps.pop_back(); },
+      [](auto& p) { step(p).graph.tensors[0].alignment = 32; },
+      [](auto& p) { step(p).graph.nodes.pop_back(); },
+      [](auto& p) { step(p).operands.pop_back(); },
+  };
+  for (std::size_t i = 0; i < 5; ++i) {
+    all.push_back([i](auto& p) { p.program.tensors[i].name += "x"; });
+    all.push_back([i](auto& p) {
+      auto& role = p.program.tensors[i].role;
+      role = role == TensorRole::captured ? TensorRole::query : TensorRole::captured;
+    });
+    all.push_back([i](auto& p) { p.program.tensors[i].dtype = DType::i8; });
+    all.push_back([i](auto& p) { p.program.tensors[i].alignment *= 2; });
+    for (std::size_t d = 0; d < 3; ++d) {
+      all.push_back([i, d](auto& p) { p.program.tensors[i].dims[d] += 1; });
+      all.push_back([i, d](auto& p) { p.program.tensors[i].strides[d] += 1; });
+    }
+  }
+  for (std::size_t i = 0; i < 8; ++i) {
+    all.push_back([i](auto& p) { step(p).operands[i].uid = 6; });
+    all.push_back([i](auto& p) { step(p).operands[i].source = TensorOperand{"x"}; });
+    all.push_back([i](auto& p) { step(p).operands[i].source = ParamOperand{"x"}; });
+    all.push_back([i](auto& p) { step(p).operands[i].source = ConstantOperand{DType::f32, 7}; });
+    all.push_back([i](auto& p) { step(p).operands[i].source = ConstantOperand{DType::i32, 7}; });
+    all.push_back([i](auto& p) { step(p).operands[i].source = ConstantOperand{DType::f32, 7.5}; });
+  }
+  return all;
+}
+
+TEST(Signature, EveryChangeGivesAnotherOne) {
+  std::set<std::string> texts = {text_after([](auto&) {})};
+  std::set<Hash128> hashes = {testing::sample_plan().signature.hash};
+  for (std::size_t i = 0; const Change& change : changes()) {
+    const std::string text = text_after(change);
+    EXPECT_TRUE(texts.insert(text).second) << i;
+    EXPECT_TRUE(hashes.insert(hash128(text)).second) << i;
+    ++i;
+  }
+}
+
+TEST(Signature, SeesTheLastBitOfAConstantAndTheSignOfZero) {
+  std::set<std::string> texts;
+  for (const double value : {0.1, std::nextafter(0.1, 1.0), 0.0, -0.0}) {
+    texts.insert(text_after([value](auto& p) {
+      step(p).operands[2].source = ConstantOperand{DType::f32, value};
+    }));
+  }
+  EXPECT_EQ(texts.size(), 4U);
+}
+
+TEST(Signature, IgnoresWhatDoesNotChangeTheProgram) {
+  const std::string original = text_after([](auto&) {});
+  const Change irrelevant[] = {
+      [](auto& p) { p.spec_name += "x"; },
+      [](auto& p) { p.spec_text += "x"; },
+      [](auto& p) { p.bindings.clear(); },
+      [](auto& p) { p.compiled[0].engine = 77; },
+      [](auto& p) { std::ranges::reverse(step(p).operands); },
+      [](auto& p) { std::get<graph::Matmul>(step(p).graph.nodes[0]).pos = {}; },
+      [](auto& p) { step(p).graph.tensors[5].name += "x"; },
+  };
+  for (const Change& change : irrelevant) EXPECT_EQ(text_after(change), original);
+}
+
+TEST(Signature, IgnoresTheNumbersOfTensors) {
+  testing::Random random(13);
+  for (int round = 0; round < 50; ++round) {
+    Plan plan = testing::sample_plan();
+    const std::string original = plan.signature.text;
+    const graph::BackendGraph before = step(plan).graph;
+    step(plan).graph = graph::testing::disguised(before, random);
+    for (Operand& operand : step(plan).operands) {
+      operand.uid = graph::testing::counterpart(before, step(plan).graph, operand.uid);
+    }
+    ASSERT_TRUE(validate(plan.program).ok());
+    ASSERT_EQ(testing::signed_again(plan).signature.text, original);
+  }
+}
+
+TEST(Signature, ANameCannotPoseAsMoreThanAName) {
+  const std::string plain = text_after([](auto& p) { p.program.tensors.pop_back(); });
+  const std::string line = "stats \"lse\" f32 [2,4,3] strides [12,3,1] align 16";
+  const std::string posing = text_after([&line](auto& p) {
+    p.program.tensors.pop_back();
+    p.program.tensors.back().name += "\"\n" + line;
+  });
+  EXPECT_NE(posing, text_after([](auto&) {}));
+  EXPECT_EQ(std::ranges::count(posing, '\n'), std::ranges::count(plain, '\n'));
+}
+
+// Stored in plan files and cache keys: it may only change with the signature's version.
+TEST(Signature, OfTheSampleIsKnown) {
+  EXPECT_EQ(testing::sample_plan().signature.hash.to_hex(), "949fe96bc82e88432f52f2024e349d9a");
+}
+
+}  // namespace
+}  // namespace attn::plan

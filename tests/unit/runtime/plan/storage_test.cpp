@@ -1,0 +1,85 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "tests/unit/runtime/plan/sample_plans.h"
+
+namespace attn::plan {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+class PlanStorage : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = fs::path(::testing::TempDir()) /
+              (std::string("attn_plan_storage_") + test->name() + std::to_string(::getpid()));
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::string path(const char* name) const { return (folder_ / name).string(); }
+  std::size_t file_count() const {
+    return static_cast<std::size_t>(
+        std::distance(fs::directory_iterator(folder_), fs::directory_iterator()));
+  }
+
+ private:
+  fs::path folder_;
+};
+
+TEST_F(PlanStorage, SavesAndLoadsAndReplaces) {
+  Plan plan = testing::sample_plan();
+  ASSERT_TRUE(save(plan, path("p")).ok());
+  EXPECT_EQ(*load(path("p")), plan);
+  plan.spec_name = "another";
+  ASSERT_TRUE(save(plan, path("p")).ok());
+  EXPECT_EQ(load(path("p"))->spec_name, "another");
+  EXPECT_EQ(file_count(), 1U);
+}
+
+TEST_F(PlanStorage, MissingFilesAndFoldersAreIoErrors) {
+  EXPECT_EQ(load(path("none")).error().code, ErrorCode::io);
+  EXPECT_EQ(load(path("")).error().code, ErrorCode::io);  // the folder itself
+  const Status saved = save(testing::sample_plan(), path("none/p"));
+  ASSERT_FALSE(saved.ok());
+  EXPECT_EQ(saved.error().code, ErrorCode::io);
+  EXPECT_THAT(saved.error().message, HasSubstr("none/p"));
+}
+
+TEST_F(PlanStorage, AFailedSaveLeavesNothingBehind) {
+  fs::create_directories(path("p/inside"));  // a folder with content cannot be replaced
+  EXPECT_EQ(save(testing::sample_plan(), path("p")).error().code, ErrorCode::io);
+  EXPECT_EQ(file_count(), 1U);
+}
+
+TEST_F(PlanStorage, ErrorsNameTheFile) {
+  std::ofstream(path("p")) << "hello";
+  const Result<Plan> plan = load(path("p"));
+  ASSERT_FALSE(plan.ok());
+  EXPECT_EQ(plan.error().code, ErrorCode::plan_foreign);
+  EXPECT_THAT(plan.error().message, HasSubstr(path("p")));
+}
+
+TEST_F(PlanStorage, WritersAtOnceLeaveOneWholePlan) {
+  const Plan plan = testing::sample_plan();
+  std::vector<std::thread> writers;
+  std::atomic<int> failures{0};
+  for (int i = 0; i < 4; ++i) {
+    writers.emplace_back([&] {
+      for (int round = 0; round < 10; ++round) failures += save(plan, path("p")).ok() ? 0 : 1;
+    });
+  }
+  for (std::thread& writer : writers) writer.join();
+  EXPECT_EQ(failures, 0);
+  EXPECT_EQ(*load(path("p")), plan);
+  EXPECT_EQ(file_count(), 1U);
+}
+
+}  // namespace
+}  // namespace attn::plan
