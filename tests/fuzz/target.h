@@ -1,0 +1,24 @@
+// What a fuzz target offers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+// libFuzzer's entry point. Returns 0; a property that does not hold, and any crash, ends the
+// process.
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+
+namespace attn::fuzz {
+
+// Inputs that the driver's mutations start from.
+std::vector<std::string> seeds();
+
+// Aborts, so that libFuzzer and the driver both keep the input.
+inline void require(bool holds) {
+  if (!holds) std::abort();
+}
+
+}  // namespace attn::fuzz
