@@ -1,9 +1,13 @@
 #include "runtime/cudnn/attempts.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
+
+#include "runtime/cudnn/errors.h"
 
 namespace attn::cudnn {
 namespace {
@@ -26,33 +30,57 @@ std::string reason_of(const Error& error) {
   return reason.empty() ? error.message : reason;
 }
 
-}  // namespace
-
-void Attempts::saw(const Error& error) {
-  if (error.code != ErrorCode::unsupported) only_refusals_ = false;
+Json knobs_json(const std::vector<plan::Knob>& knobs) {
+  Json json = Json::object();
+  for (const plan::Knob& knob : knobs) json[std::to_string(knob.type)] = knob.value;
+  return json;
 }
 
-void Attempts::add_mode(const std::string& mode, const Result<std::vector<Descriptor>>& configs) {
-  if (configs.ok()) {
-    modes_.push_back({mode, configs->size(), "SUCCESS", ""});
+// One distinct reason and the engines that gave it, in the order of their first appearance.
+struct Group {
+  std::string what;
+  std::vector<std::int64_t> engines;
+};
+
+std::string note_of(const Group& group) {
+  return fmt::format("engine{} {}: {}", group.engines.size() == 1 ? "" : "s",
+                     fmt::join(group.engines, ", "), group.what);
+}
+
+}  // namespace
+
+void Attempts::add_mode(const std::string& mode, const Result<Offer>& offer) {
+  if (!offer.ok()) {
+    if (offer.error().code != ErrorCode::unsupported) only_refusals_ = false;
+    modes_.push_back({mode, 0, status_of(offer.error()), reason_of(offer.error())});
     return;
   }
-  saw(configs.error());
-  modes_.push_back({mode, 0, status_of(configs.error()), reason_of(configs.error())});
+  modes_.push_back({mode, offer->configs.size(), "SUCCESS", ""});
+  for (const LastWords& words : offer->refused) {
+    // That none was offered is a refusal by itself, unless the reason says otherwise.
+    if (!words.status.empty() && !is_refusal(words.status)) only_refusals_ = false;
+    configs_.push_back({mode, false, words});
+  }
 }
 
 void Attempts::add_config(const std::string& mode, const EngineChoice& choice, const Error& error) {
-  saw(error);
-  configs_.push_back({mode, choice, status_of(error), reason_of(error)});
+  if (error.code != ErrorCode::unsupported) only_refusals_ = false;
+  configs_.push_back({mode, true, {choice, status_of(error), reason_of(error)}});
+}
+
+std::size_t Attempts::offered_count() const {
+  return static_cast<std::size_t>(std::ranges::count(configs_, true, &ConfigRecord::offered));
 }
 
 Error Attempts::to_error() const {
+  const std::size_t failed = offered_count();
   Error error;
   error.code = only_refusals_ ? ErrorCode::unsupported : ErrorCode::cudnn;
-  error.message = configs_.empty()
-                      ? "cuDNN offers no engine config for this graph"
-                      : fmt::format("cuDNN made no plan of this graph: {} engine config{} failed",
-                                    configs_.size(), configs_.size() == 1 ? "" : "s");
+  error.message = failed == 0 ? "cuDNN offers no engine config for this graph"
+                              : fmt::format(
+                                    "cuDNN made no plan of this graph: {} engine config{} "
+                                    "failed",
+                                    failed, failed == 1 ? "" : "s");
   error.notes = notes();
   error.payload = payload();
   return error;
@@ -60,17 +88,21 @@ Error Attempts::to_error() const {
 
 std::vector<std::string> Attempts::notes() const {
   std::vector<std::string> notes;
-  const auto add = [&notes](std::string note) {
-    if (std::ranges::find(notes, note) == notes.end()) notes.push_back(std::move(note));
-  };
   for (const ModeRecord& mode : modes_) {
-    if (mode.status != "SUCCESS") {
-      add(fmt::format("heuristics {}: {}: {}", mode.mode, mode.status, mode.reason));
+    if (mode.status == "SUCCESS") continue;
+    notes.push_back(fmt::format("heuristics {}: {}: {}", mode.mode, mode.status, mode.reason));
+  }
+  std::vector<Group> groups;
+  for (const ConfigRecord& config : configs_) {
+    const LastWords& words = config.words;
+    std::string what = fmt::format("{}: {}", words.status, words.reason);
+    auto group = std::ranges::find(groups, what, &Group::what);
+    if (group == groups.end()) group = groups.insert(group, {std::move(what), {}});
+    if (std::ranges::find(group->engines, words.choice.engine) == group->engines.end()) {
+      group->engines.push_back(words.choice.engine);
     }
   }
-  for (const ConfigRecord& config : configs_) {
-    add(fmt::format("engine {}: {}: {}", config.choice.engine, config.status, config.reason));
-  }
+  for (const Group& group : groups) notes.push_back(note_of(group));
   return notes;
 }
 
@@ -83,21 +115,18 @@ std::string Attempts::payload() const {
   }
   Json configs = Json::array();
   for (const ConfigRecord& config : configs_) {
-    Json knobs = Json::object();
-    for (const plan::Knob& knob : config.choice.knobs) {
-      knobs[std::to_string(knob.type)] = knob.value;
-    }
     configs.push_back({{"mode", config.mode},
-                       {"engine", config.choice.engine},
-                       {"knobs", std::move(knobs)},
-                       {"status", config.status},
-                       {"reason", config.reason}});
+                       {"offered", config.offered},
+                       {"engine", config.words.choice.engine},
+                       {"knobs", knobs_json(config.words.choice.knobs)},
+                       {"status", config.words.status},
+                       {"reason", config.words.reason}});
   }
-  const Json payload = {{"stage", configs_.empty() ? "heuristics" : "plan"},
+  const Json payload = {{"stage", offered_count() == 0 ? "heuristics" : "plan"},
                         {"modes", std::move(modes)},
                         {"configs", std::move(configs)},
                         {"node", -1}};
-  return payload.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return payload.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace attn::cudnn

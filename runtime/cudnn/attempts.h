@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "runtime/base/status.h"
-#include "runtime/cudnn/descriptor.h"
 #include "runtime/cudnn/engine_configs.h"
 
 namespace attn::cudnn {
@@ -13,12 +12,13 @@ namespace attn::cudnn {
 class Attempts {
  public:
   // The answer of one heuristic mode.
-  void add_mode(const std::string& mode, const Result<std::vector<Descriptor>>& configs);
-  // A config that did not become a plan.
+  void add_mode(const std::string& mode, const Result<Offer>& offer);
+  // An offered config that did not become a plan.
   void add_config(const std::string& mode, const EngineChoice& choice, const Error& error);
 
-  // "cuDNN offers no engine config for this graph" or "cuDNN refused all 3 engine configs of this
-  // graph", one note for each distinct reason, and the payload that compile.h documents.
+  // "cuDNN offers no engine config for this graph" or "cuDNN made no plan of this graph: 3 engine
+  // configs failed", one note for each distinct reason with the engines that gave it, and the
+  // payload that compile.h documents.
   Error to_error() const;
 
  private:
@@ -30,14 +30,13 @@ class Attempts {
   };
   struct ConfigRecord {
     std::string mode;
-    EngineChoice choice;
-    std::string status;
-    std::string reason;
+    bool offered;
+    LastWords words;
   };
 
+  std::size_t offered_count() const;
   std::string payload() const;
   std::vector<std::string> notes() const;
-  void saw(const Error& error);
 
   std::vector<ModeRecord> modes_;
   std::vector<ConfigRecord> configs_;

@@ -8,6 +8,7 @@
 
 #include "runtime/cudnn/attempts.h"
 #include "runtime/cudnn/build_graph.h"
+#include "runtime/cudnn/compile_graph.h"
 #include "runtime/cudnn/engine_configs.h"
 #include "runtime/cudnn/execution.h"
 
@@ -38,10 +39,10 @@ class Compiler {
   Result<plan::CompiledStep> compile() {
     for (const Mode& mode : kModes) {
       progress_({fmt::format("heuristics {}", mode.name), -1});
-      const auto configs = engine_configs(api_, built_.graph, device_, mode.mode);
-      attempts_.add_mode(mode.name, configs);
-      if (!configs.ok()) continue;
-      for (const Descriptor& config : *configs) {
+      const Result<Offer> offer = engine_configs(api_, built_.graph, device_, mode.mode);
+      attempts_.add_mode(mode.name, offer);
+      if (!offer.ok()) continue;
+      for (const Descriptor& config : offer->configs) {
         Result<plan::CompiledStep> step = try_config(config, mode.name);
         if (step.ok()) return step;
       }
@@ -83,13 +84,18 @@ class Compiler {
 
 }  // namespace
 
-Result<plan::CompiledStep> compile(const Library& library, const graph::BackendGraph& graph,
-                                   const std::string& device_json, const ProgressSink& progress) {
-  const Api& api = library.api();
+Result<plan::CompiledStep> compile_graph(const Api& api, const graph::BackendGraph& graph,
+                                         const std::string& device_json,
+                                         const ProgressSink& progress) {
   progress({"device properties", -1});
   ATTN_ASSIGN(const Descriptor device, make_device(api, device_json));
   ATTN_ASSIGN(const BuiltGraph built, build_graph(api, graph, progress));
-  Result<plan::CompiledStep> step = Compiler(api, built, device, progress).compile();
+  return Compiler(api, built, device, progress).compile();
+}
+
+Result<plan::CompiledStep> compile(const Library& library, const graph::BackendGraph& graph,
+                                   const std::string& device_json, const ProgressSink& progress) {
+  Result<plan::CompiledStep> step = compile_graph(library.api(), graph, device_json, progress);
   if (step.ok() || !library.nvrtc_path().empty()) return step;
   Error error = step.error();
   error.notes.push_back("NVRTC, with which cuDNN compiles attention kernels, was not found");

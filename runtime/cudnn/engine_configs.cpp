@@ -18,15 +18,19 @@ Result<Descriptor> make_device(const Api& api, const std::string& device_json) {
   return error;
 }
 
-Result<std::vector<Descriptor>> engine_configs(const Api& api, const Descriptor& graph,
-                                               const Descriptor& device,
-                                               cudnnBackendHeurMode_t mode) {
+Result<Offer> engine_configs(const Api& api, const Descriptor& graph, const Descriptor& device,
+                             cudnnBackendHeurMode_t mode) {
+  take_last_text(api);  // what earlier calls left behind is not about this mode
   ATTN_ASSIGN(const Descriptor heuristics, DescriptorBuilder(api, kEngineHeurDescriptor)
                                                .set(kEngineHeurGraph, graph)
                                                .set(kEngineHeurMode, mode)
                                                .set(kEngineHeurDeviceProp, device)
                                                .finalize());
-  return heuristics.get_descriptors(kEngineHeurResults, kEngineConfigDescriptor);
+  Offer offer;
+  ATTN_ASSIGN(offer.configs,
+              heuristics.get_descriptors(kEngineHeurResults, kEngineConfigDescriptor));
+  offer.refused = parse_last_words(take_last_text(api));
+  return offer;
 }
 
 Result<EngineChoice> describe(const Descriptor& config) {

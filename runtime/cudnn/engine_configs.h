@@ -6,22 +6,21 @@
 
 #include "runtime/base/status.h"
 #include "runtime/cudnn/descriptor.h"
-#include "runtime/plan/plan.h"
+#include "runtime/cudnn/last_words.h"
 
 namespace attn::cudnn {
 
-struct EngineChoice {
-  std::int64_t engine = -1;
-  std::vector<plan::Knob> knobs;  // ascending type
+// What one heuristic mode says of a graph.
+struct Offer {
+  std::vector<Descriptor> configs;  // ENGINECFG, best first; may be empty
+  std::vector<LastWords> refused;   // configs that it looked at and did not offer, with the reason
 };
 
 // DEVICEPROP from JSON. Errors: invalid_argument, with cuDNN's reason (it names a missing key).
 Result<Descriptor> make_device(const Api& api, const std::string& device_json);
 
-// ENGINECFG descriptors, best first; may be empty.
-Result<std::vector<Descriptor>> engine_configs(const Api& api, const Descriptor& graph,
-                                               const Descriptor& device,
-                                               cudnnBackendHeurMode_t mode);
+Result<Offer> engine_configs(const Api& api, const Descriptor& graph, const Descriptor& device,
+                             cudnnBackendHeurMode_t mode);
 
 // Which engine and knobs a config stands for.
 Result<EngineChoice> describe(const Descriptor& config);

@@ -1,62 +1,60 @@
 #include "runtime/cudnn/errors.h"
 
-#include <array>
+#include <algorithm>
 #include <nlohmann/json.hpp>
-#include <string_view>
+
+#include "runtime/cudnn/last_words.h"
 
 namespace attn::cudnn {
 namespace {
 
-constexpr std::string_view kStatusPrefix = "CUDNN_STATUS_";
-constexpr std::size_t kReasonBytes = 4096;
+using Json = nlohmann::ordered_json;
 
-// cuDNN's text without the line ends it puts around and inside.
-std::string last_reason(const Api& api) {
-  std::array<char, kReasonBytes> buffer{};
-  api.cudnnGetLastErrorString(buffer.data(), buffer.size());
-  std::string reason(buffer.data());
-  for (char& c : reason) {
-    if (c == '\n' || c == '\r' || c == '\t') c = ' ';
-  }
-  const std::size_t first = reason.find_first_not_of(' ');
-  if (first == std::string::npos) return "";
-  return reason.substr(first, reason.find_last_not_of(' ') - first + 1);
+// Statuses that speak of the installation, not of the graph.
+constexpr std::string_view kInstallation[] = {
+    "NOT_SUPPORTED_INCOMPATIBLE_CUDA_DRIVER",
+    "NOT_SUPPORTED_INCOMPATIBLE_CUDART",
+    "NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING",
+    "NOT_SUPPORTED_SUBLIBRARY_UNAVAILABLE",
+};
+
+// cuDNN's words are bytes; what is no UTF-8 is replaced, for this is text for people.
+std::string dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace
 
 std::string status_name(const Api& api, cudnnStatus_t status) {
+  constexpr std::string_view kPrefix = "CUDNN_STATUS_";
   std::string_view name = api.cudnnGetErrorString(status);
-  if (name.starts_with(kStatusPrefix)) name.remove_prefix(kStatusPrefix.size());
+  if (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
   return std::string(name);
 }
 
-bool is_refusal(cudnnStatus_t status) {
-  switch (status) {
-    case CUDNN_STATUS_NOT_SUPPORTED_INCOMPATIBLE_CUDA_DRIVER:
-    case CUDNN_STATUS_NOT_SUPPORTED_INCOMPATIBLE_CUDART:
-    case CUDNN_STATUS_NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING:
-    case CUDNN_STATUS_NOT_SUPPORTED_SUBLIBRARY_UNAVAILABLE: return false;
-    default: return status >= 3000 && status < 4000;
-  }
+bool is_refusal(std::string_view status_name) {
+  return status_name.starts_with("NOT_SUPPORTED") &&
+         std::ranges::find(kInstallation, status_name) == std::end(kInstallation);
 }
 
 Error call_error(const Api& api, cudnnStatus_t status, const std::string& call) {
-  const std::string reason = last_reason(api);
+  const std::vector<LastWords> words = parse_last_words(take_last_text(api));
+  std::string name = status_name(api, status);
+  const std::string reason = words.empty() ? "" : words.front().reason;
+  // The deepest reason has the more telling status.
+  if (!words.empty() && !words.front().status.empty()) name = words.front().status;
   Error error;
-  error.code = is_refusal(status) ? ErrorCode::unsupported : ErrorCode::cudnn;
-  error.message = "cuDNN: " + call + ": " + status_name(api, status);
+  error.code = is_refusal(name) ? ErrorCode::unsupported : ErrorCode::cudnn;
+  error.message = "cuDNN: " + call + ": " + name;
   if (!reason.empty()) error.notes.push_back(reason);
-  const nlohmann::ordered_json payload = {
-      {"call", call}, {"status", status_name(api, status)}, {"reason", reason}};
-  error.payload = payload.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  error.payload = dump({{"call", call}, {"status", name}, {"reason", reason}});
   return error;
 }
 
 Error with_place(Error error, const std::string& stage, int node, const std::string& where) {
-  nlohmann::ordered_json payload = {{"stage", stage}, {"node", node}};
-  if (!error.payload.empty()) payload.update(nlohmann::ordered_json::parse(error.payload));
-  error.payload = payload.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  Json payload = {{"stage", stage}, {"node", node}};
+  if (!error.payload.empty()) payload.update(Json::parse(error.payload));
+  error.payload = dump(payload);
   error.message = where + ": " + error.message;
   return error;
 }

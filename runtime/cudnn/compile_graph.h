@@ -1,0 +1,16 @@
+// compile() over a table of entry points, whichever library (or test) they come from.
+#pragma once
+
+#include <string>
+
+#include "runtime/cudnn/api.h"
+#include "runtime/cudnn/compile.h"
+
+namespace attn::cudnn {
+
+// As compile(), without the note on NVRTC.
+Result<plan::CompiledStep> compile_graph(const Api& api, const graph::BackendGraph& graph,
+                                         const std::string& device_json,
+                                         const ProgressSink& progress);
+
+}  // namespace attn::cudnn

@@ -1,0 +1,116 @@
+#include "runtime/targets/targets.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+// The bytes of <name>.json, between attn_target_<name>_begin and attn_target_<name>_end.
+#define ATTN_TARGET(name, provenance)                 \
+  asm(".pushsection .rodata\n"                        \
+      ".global attn_target_" #name                    \
+      "_begin\n"                                      \
+      ".hidden attn_target_" #name                    \
+      "_begin\n"                                      \
+      ".global attn_target_" #name                    \
+      "_end\n"                                        \
+      ".hidden attn_target_" #name                    \
+      "_end\n"                                        \
+      "attn_target_" #name                            \
+      "_begin:\n"                                     \
+      ".incbin \"" ATTN_TARGETS_FOLDER "/" #name      \
+      ".json\"\n"                                     \
+      "attn_target_" #name                            \
+      "_end:\n"                                       \
+      ".popsection\n");                               \
+  extern "C" const char attn_target_##name##_begin[]; \
+  extern "C" const char attn_target_##name##_end[];
+#include "runtime/targets/targets.def"
+#undef ATTN_TARGET
+
+namespace attn::targets {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Entry {
+  const char* name;
+  std::string_view provenance;
+  std::string_view json;
+};
+
+const std::vector<Entry>& entries() {
+  static const std::vector<Entry> kEntries = {
+#define ATTN_TARGET(name, provenance) \
+  {#name, provenance, std::string_view(attn_target_##name##_begin, attn_target_##name##_end)},
+#include "runtime/targets/targets.def"
+#undef ATTN_TARGET
+  };
+  return kEntries;
+}
+
+constexpr const char* kProperties[] = {
+#define ATTN_DEVICE_PROPERTY(name) #name,
+#include "runtime/targets/properties.def"
+#undef ATTN_DEVICE_PROPERTY
+};
+
+Result<plan::Target> refused(const std::string& message) {
+  return Result<plan::Target>(ErrorCode::invalid_argument, message);
+}
+
+Result<plan::Target> read_target(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (!file) return Result<plan::Target>(ErrorCode::io, path + " cannot be read");
+  Result<plan::Target> target = make_target(fs::path(path).stem().string(), text.str());
+  if (target.ok()) return target;
+  Error error = target.error();
+  error.message = path + ": " + error.message;
+  return error;
+}
+
+}  // namespace
+
+std::vector<std::string> target_names() {
+  std::vector<std::string> names;
+  for (const Entry& entry : entries()) names.emplace_back(entry.name);
+  return names;
+}
+
+std::string_view provenance(std::string_view name) {
+  for (const Entry& entry : entries()) {
+    if (entry.name == name) return entry.provenance;
+  }
+  return "";
+}
+
+Result<plan::Target> find_target(const std::string& name_or_json_path) {
+  if (name_or_json_path.ends_with(".json")) return read_target(name_or_json_path);
+  for (const Entry& entry : entries()) {
+    if (entry.name == name_or_json_path) return make_target(entry.name, std::string(entry.json));
+  }
+  return refused(fmt::format("no target is named \"{}\"; there are {}, or give a .json file",
+                             name_or_json_path, fmt::join(target_names(), ", ")));
+}
+
+Result<plan::Target> make_target(const std::string& name, const std::string& device_json) {
+  const auto json = nlohmann::json::parse(device_json, nullptr, false);
+  if (!json.is_object()) return refused("the device properties are not a JSON object");
+  for (const char* property : kProperties) {
+    if (!json.contains(property)) {
+      return refused(fmt::format("the device properties lack \"{}\"", property));
+    }
+  }
+  const auto& version = json.at("deviceVer");
+  if (!version.is_number_integer()) {
+    return refused("the device property \"deviceVer\" is not a whole number");
+  }
+  return plan::Target{name, version.get<std::int64_t>() / 10, device_json};
+}
+
+}  // namespace attn::targets

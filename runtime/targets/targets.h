@@ -1,0 +1,30 @@
+// The GPUs known by name, and those described by a file. Needs neither CUDA nor cuDNN.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/status.h"
+#include "runtime/plan/plan.h"
+
+namespace attn::targets {
+
+// In the order of targets.def: "h200", "a100", "l40s", "b200", "rtx5090".
+std::vector<std::string> target_names();
+
+// Where the numbers of a named target come from, in one line; empty for an unknown name. cuDNN 9.28
+// refuses to load a plan whose device properties differ from the real card's, so those that were
+// not read off a card may need `attnc target dump` on one and a second compile.
+std::string_view provenance(std::string_view name);
+
+// A named target, or with a value that ends in ".json" the one in that file (its stem becomes the
+// name). Errors: invalid_argument (unknown name, with the known ones; a file that is no JSON object
+// or lacks a property, which is named), io.
+Result<plan::Target> find_target(const std::string& name_or_json_path);
+
+// Checks `device_json` (DEVICEPROP JSON) and takes the SM from its deviceVer (900 -> 90). The JSON
+// is kept as it is.
+Result<plan::Target> make_target(const std::string& name, const std::string& device_json);
+
+}  // namespace attn::targets

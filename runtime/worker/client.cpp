@@ -1,0 +1,94 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "runtime/worker/locate.h"
+#include "runtime/worker/process.h"
+#include "runtime/worker/protocol.h"
+#include "runtime/worker/report.h"
+#include "runtime/worker/worker.h"
+
+namespace attn::worker {
+namespace {
+
+// A probe of locate_death() repeats what took less than this before it died.
+constexpr std::chrono::seconds kProbeTimeout{60};
+
+std::vector<std::string> command_of(const Options& options) {
+  if (!options.command.empty()) return options.command;
+  return {"/proc/self/exe", "worker"};
+}
+
+// How one conversation with a worker went.
+struct Talk {
+  std::optional<Result<Message>> answer;  // nothing: it ended without one
+  cudnn::Progress last;
+  Ending ending;
+};
+
+Result<Talk> talk(const std::string& request, const Options& options,
+                  std::chrono::seconds timeout) {
+  Talk talk;
+  const LineSink sink = [&talk](std::string_view line) {
+    Result<Message> message = message_from_line(line);
+    if (message.ok() && std::holds_alternative<cudnn::Progress>(*message)) {
+      talk.last = std::get<cudnn::Progress>(std::move(*message));
+      return false;
+    }
+    talk.answer = std::move(message);
+    return true;
+  };
+  ATTN_ASSIGN(talk.ending, run_process(command_of(options), request, timeout, sink));
+  return talk;
+}
+
+template <typename T>
+Result<T> unpack(const Result<Message>& answer) {
+  if (!answer.ok()) return answer.error();
+  if (const auto* error = std::get_if<Error>(&*answer)) return *error;
+  if (const auto* value = std::get_if<T>(&*answer)) return *value;
+  return Result<T>(ErrorCode::worker, "the worker answered another question");
+}
+
+bool died(const Talk& talk) {
+  return !talk.answer.has_value() && talk.ending.how == Ending::How::signalled;
+}
+
+// The node that the worker named, or else the one found by cutting the graph down.
+std::optional<int> node_of_death(const Talk& talk, const CompileRequest& request,
+                                 const Options& options) {
+  if (talk.last.node >= 0) return talk.last.node;
+  if (!died(talk)) return std::nullopt;
+  const auto dies = [&](const graph::BackendGraph& graph) {
+    const CompileRequest probe{request.cudnn_folder, request.device_json, graph};
+    const auto outcome =
+        worker::talk(to_json(probe), options, std::min(options.timeout, kProbeTimeout));
+    return outcome.ok() && died(*outcome);
+  };
+  return locate_death(request.graph, dies);
+}
+
+}  // namespace
+
+Result<Compiled> compile(const graph::BackendGraph& graph, const std::string& device_json,
+                         const Options& options) {
+  const CompileRequest request{options.cudnn_folder, device_json, graph};
+  const std::string text = to_json(request);
+  ATTN_ASSIGN(const Talk outcome, talk(text, options, options.timeout));
+  if (outcome.answer) return unpack<Compiled>(*outcome.answer);
+  const Death death{outcome.ending, outcome.last, node_of_death(outcome, request, options),
+                    options.timeout};
+  return report_death(death, graph, text, options.report_folder);
+}
+
+Result<std::int64_t> cudnn_version(const Options& options) {
+  const std::string text = to_json(VersionRequest{options.cudnn_folder});
+  ATTN_ASSIGN(const Talk outcome, talk(text, options, options.timeout));
+  if (outcome.answer) return unpack<std::int64_t>(*outcome.answer);
+  const Death death{outcome.ending, outcome.last, std::nullopt, options.timeout};
+  return report_death(death, {}, text, options.report_folder);
+}
+
+}  // namespace attn::worker

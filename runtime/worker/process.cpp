@@ -1,0 +1,245 @@
+#include "runtime/worker/process.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <optional>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "runtime/worker/descriptors.h"
+
+extern "C" char** environ;  // NOLINT: POSIX wants it declared by the program
+
+namespace attn::worker {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr std::size_t kErrorOutputBytes = 4096;
+constexpr std::size_t kReadBytes = std::size_t{1} << 16;
+constexpr milliseconds kExitPoll{2};
+
+Status failed(const std::string& what) {
+  return Status(ErrorCode::worker, "the compile worker could not be started: " + what);
+}
+
+struct Pipe {
+  FileDescriptor read;
+  FileDescriptor write;
+};
+
+// In a caller that has closed its standard streams a new descriptor may be one of 0 to 2, which the
+// child's streams would overwrite.
+FileDescriptor above_standard(FileDescriptor fd) {
+  if (!fd.valid() || fd.get() > STDERR_FILENO) return fd;
+  return FileDescriptor(fcntl(fd.get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+}
+
+Result<Pipe> make_pipe() {
+  int fds[2];
+  if (pipe2(fds, O_CLOEXEC) != 0) return failed(errno_text("pipe2")).error();
+  Pipe pipe{FileDescriptor(fds[0]), FileDescriptor(fds[1])};
+  pipe.read = above_standard(std::move(pipe.read));
+  pipe.write = above_standard(std::move(pipe.write));
+  if (!pipe.read.valid() || !pipe.write.valid()) return failed(errno_text("fcntl")).error();
+  return pipe;
+}
+
+Result<FileDescriptor> make_input(std::string_view text) {
+  FileDescriptor file = above_standard(FileDescriptor(memfd_create("attn-request", MFD_CLOEXEC)));
+  if (!file.valid()) return failed(errno_text("memfd_create")).error();
+  if (!write_all(file.get(), text)) return failed(errno_text("write")).error();
+  if (lseek(file.get(), 0, SEEK_SET) != 0) return failed(errno_text("lseek")).error();
+  return file;
+}
+
+// The spawn calls report errors by value and cannot fail but for lack of memory.
+struct SpawnActions {
+  posix_spawn_file_actions_t value;
+  SpawnActions() { posix_spawn_file_actions_init(&value); }
+  ~SpawnActions() { posix_spawn_file_actions_destroy(&value); }
+  SpawnActions(const SpawnActions&) = delete;
+  SpawnActions& operator=(const SpawnActions&) = delete;
+};
+
+struct SpawnAttributes {
+  posix_spawnattr_t value;
+  SpawnAttributes() { posix_spawnattr_init(&value); }
+  ~SpawnAttributes() { posix_spawnattr_destroy(&value); }
+  SpawnAttributes(const SpawnAttributes&) = delete;
+  SpawnAttributes& operator=(const SpawnAttributes&) = delete;
+};
+
+// A group of its own, so that what it starts dies with it; no signal blocked or ignored, whatever
+// the caller does with them.
+void set_defaults(SpawnAttributes& attributes) {
+  sigset_t none;
+  sigset_t all;
+  sigemptyset(&none);
+  sigfillset(&all);
+  posix_spawnattr_setsigmask(&attributes.value, &none);
+  posix_spawnattr_setsigdefault(&attributes.value, &all);
+  posix_spawnattr_setpgroup(&attributes.value, 0);
+  posix_spawnattr_setflags(&attributes.value,
+                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+}
+
+Result<pid_t> spawn(const std::vector<std::string>& command, int input, int output, int errors) {
+  SpawnActions actions;
+  posix_spawn_file_actions_adddup2(&actions.value, input, STDIN_FILENO);
+  posix_spawn_file_actions_adddup2(&actions.value, output, STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions.value, errors, STDERR_FILENO);
+  posix_spawn_file_actions_addclosefrom_np(&actions.value, STDERR_FILENO + 1);
+  SpawnAttributes attributes;
+  set_defaults(attributes);
+  std::vector<char*> arguments;
+  for (const std::string& argument : command)
+    arguments.push_back(const_cast<char*>(argument.c_str()));
+  arguments.push_back(nullptr);
+  pid_t pid = -1;
+  const int code = posix_spawnp(&pid, command.front().c_str(), &actions.value, &attributes.value,
+                                arguments.data(), environ);
+  if (code != 0) {
+    return failed(command.front() + ": " + std::generic_category().message(code)).error();
+  }
+  return pid;
+}
+
+class Child {
+ public:
+  Child(pid_t pid, FileDescriptor output, FileDescriptor errors)
+      : pid_(pid), output_(std::move(output)), errors_(std::move(errors)) {}
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  // The child is gone and reaped when this returns.
+  Ending run(Clock::time_point deadline, const LineSink& sink) {
+    Ending ending;
+    if (read_until(deadline, sink)) {
+      kill_and_reap();
+      ending.how = Ending::How::stopped;
+    } else {
+      ending = wait_until(deadline);
+    }
+    ending.error_output = std::move(error_text_);
+    return ending;
+  }
+
+ private:
+  // True when the sink stopped it; false at the end of the output or the deadline.
+  bool read_until(Clock::time_point deadline, const LineSink& sink) {
+    while (output_.valid() || errors_.valid()) {
+      std::array<pollfd, 2> polled = {pollfd{output_.get(), POLLIN, 0},
+                                      pollfd{errors_.get(), POLLIN, 0}};
+      const int ready = poll(polled.data(), polled.size(), remaining(deadline));
+      if (ready < 0 && errno == EINTR) continue;
+      if (ready < 0 || (ready == 0 && Clock::now() >= deadline)) return false;
+      if (polled[1].revents != 0) read_errors();
+      if (polled[0].revents != 0 && read_lines(sink)) return true;
+    }
+    return false;
+  }
+
+  static int remaining(Clock::time_point deadline) {
+    const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now()).count();
+    return static_cast<int>(std::clamp<decltype(left)>(left, 0, 1000 * 3600));
+  }
+
+  void read_errors() {
+    std::array<char, kReadBytes> buffer;
+    const std::ptrdiff_t count = read_some(errors_.get(), buffer.data(), buffer.size());
+    if (count <= 0) return errors_.close();
+    error_text_.append(buffer.data(), static_cast<std::size_t>(count));
+    if (error_text_.size() > kErrorOutputBytes) {
+      error_text_.erase(0, error_text_.size() - kErrorOutputBytes);
+    }
+  }
+
+  bool read_lines(const LineSink& sink) {
+    std::array<char, kReadBytes> buffer;
+    const std::ptrdiff_t count = read_some(output_.get(), buffer.data(), buffer.size());
+    if (count <= 0) {
+      output_.close();
+      return false;
+    }
+    std::string_view rest(buffer.data(), static_cast<std::size_t>(count));
+    for (std::size_t end = rest.find('\n'); end != std::string_view::npos; end = rest.find('\n')) {
+      line_.append(rest.substr(0, end));
+      if (sink(line_)) return true;
+      line_.clear();
+      rest.remove_prefix(end + 1);
+    }
+    line_.append(rest);
+    return false;
+  }
+
+  Ending wait_until(Clock::time_point deadline) {
+    for (;;) {
+      if (const auto ending = reap(WNOHANG)) return *ending;
+      if (Clock::now() >= deadline) {
+        kill_and_reap();
+        Ending ending;
+        ending.how = Ending::How::timed_out;
+        return ending;
+      }
+      std::this_thread::sleep_for(kExitPoll);
+    }
+  }
+
+  // Nothing when it still runs.
+  std::optional<Ending> reap(int flags) {
+    int status = 0;
+    pid_t found = 0;
+    do {
+      found = waitpid(pid_, &status, flags);
+    } while (found < 0 && errno == EINTR);
+    if (found == 0) return std::nullopt;
+    Ending ending;
+    if (found < 0) return ending;
+    ending.how = WIFSIGNALED(status) ? Ending::How::signalled : Ending::How::exited;
+    ending.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    ending.code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+    return ending;
+  }
+
+  void kill_and_reap() {
+    kill(-pid_, SIGKILL);  // the group; the child leads it
+    reap(0);
+  }
+
+  pid_t pid_;
+  FileDescriptor output_;
+  FileDescriptor errors_;
+  std::string line_;
+  std::string error_text_;
+};
+
+}  // namespace
+
+Result<Ending> run_process(const std::vector<std::string>& command, std::string_view input,
+                           std::chrono::milliseconds timeout, const LineSink& sink) {
+  const Clock::time_point deadline = Clock::now() + timeout;
+  if (command.empty()) return failed("no command").error();
+  ATTN_ASSIGN(const FileDescriptor request, make_input(input));
+  ATTN_ASSIGN(Pipe output, make_pipe());
+  ATTN_ASSIGN(Pipe errors, make_pipe());
+  ATTN_ASSIGN(const pid_t pid,
+              spawn(command, request.get(), output.write.get(), errors.write.get()));
+  output.write.close();
+  errors.write.close();
+  return Child(pid, std::move(output.read), std::move(errors.read)).run(deadline, sink);
+}
+
+}  // namespace attn::worker

@@ -1,0 +1,147 @@
+#include "runtime/worker/protocol.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+namespace attn::worker {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kQuotedBytes = 200;
+
+std::optional<ErrorCode> parse_code(std::string_view text) {
+#define ATTN_ERROR(name, exit_code, what) \
+  if (text == #name) return ErrorCode::name;
+#include "runtime/base/error_codes.def"
+#undef ATTN_ERROR
+  return std::nullopt;
+}
+
+Json to_value(const cudnn::Progress& progress) {
+  return {{"progress", {{"stage", progress.stage}, {"node", progress.node}}}};
+}
+
+Json to_value(const Compiled& compiled) {
+  Json knobs = Json::array();
+  for (const plan::Knob& knob : compiled.step.knobs) {
+    knobs.push_back(Json::array({knob.type, knob.value}));
+  }
+  return {{"compiled",
+           {{"cudnn_version", compiled.cudnn_version},
+            {"heuristic", compiled.step.heuristic},
+            {"engine", compiled.step.engine},
+            {"knobs", std::move(knobs)},
+            {"workspace_bytes", compiled.step.workspace_bytes},
+            {"cudnn_plan", compiled.step.cudnn_plan}}}};
+}
+
+Json to_value(std::int64_t version) { return {{"version", version}}; }
+
+Json to_value(const Error& error) {
+  return {{"error",
+           {{"code", to_string(error.code)},
+            {"message", error.message},
+            {"notes", error.notes},
+            {"payload", error.payload}}}};
+}
+
+// The readers below throw nlohmann's exceptions on anything that is not as protocol.h says.
+
+Compiled compiled_from(const Json& value) {
+  Compiled compiled;
+  compiled.cudnn_version = value.at("cudnn_version").get<std::int64_t>();
+  compiled.step.heuristic = value.at("heuristic").get<std::string>();
+  compiled.step.engine = value.at("engine").get<std::int64_t>();
+  for (const Json& knob : value.at("knobs")) {
+    compiled.step.knobs.push_back({knob.at(0).get<std::int64_t>(), knob.at(1).get<std::int64_t>()});
+  }
+  compiled.step.workspace_bytes = value.at("workspace_bytes").get<std::int64_t>();
+  compiled.step.cudnn_plan = value.at("cudnn_plan").get<std::string>();
+  return compiled;
+}
+
+Error error_from(const Json& value) {
+  Error error;
+  const auto code = value.at("code").get<std::string>();
+  error.code = parse_code(code).value_or(ErrorCode::internal);
+  error.message = value.at("message").get<std::string>();
+  error.notes = value.at("notes").get<std::vector<std::string>>();
+  error.payload = value.at("payload").get<std::string>();
+  return error;
+}
+
+Message message_from(const Json& value) {
+  if (value.contains("progress")) {
+    const Json& progress = value.at("progress");
+    return cudnn::Progress{progress.at("stage").get<std::string>(), progress.at("node").get<int>()};
+  }
+  if (value.contains("compiled")) return compiled_from(value.at("compiled"));
+  if (value.contains("version")) return value.at("version").get<std::int64_t>();
+  return error_from(value.at("error"));
+}
+
+Result<Request> request_from(const Json& value) {
+  const auto kind = value.at("request").get<std::string>();
+  auto folder = value.at("cudnn_folder").get<std::string>();
+  if (kind == "version") return Request(VersionRequest{std::move(folder)});
+  if (kind != "compile") {
+    return Result<Request>(ErrorCode::invalid_argument, "no such request: " + kind);
+  }
+  ATTN_ASSIGN(graph::BackendGraph graph, graph::from_json(value.at("graph").dump()));
+  return Request(
+      CompileRequest{std::move(folder), value.at("device").get<std::string>(), std::move(graph)});
+}
+
+}  // namespace
+
+std::string to_json(const Request& request) {
+  Json value;
+  if (const auto* compile = std::get_if<CompileRequest>(&request)) {
+    value = {{"request", "compile"},
+             {"cudnn_folder", compile->cudnn_folder},
+             {"device", compile->device_json},
+             {"graph", Json::parse(graph::to_json(compile->graph))}};
+  } else {
+    value = {{"request", "version"},
+             {"cudnn_folder", std::get<VersionRequest>(request).cudnn_folder}};
+  }
+  return value.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Result<Request> request_from_json(std::string_view text) {
+  try {
+    return request_from(Json::parse(text));
+  } catch (const Json::exception& error) {
+    return Result<Request>(ErrorCode::invalid_argument,
+                           fmt::format("the request cannot be read: {}", error.what()));
+  }
+}
+
+Result<std::string> to_line(const Message& message) {
+  const Json value = std::visit([](const auto& what) { return to_value(what); }, message);
+  const bool exact = std::holds_alternative<Compiled>(message);
+  try {
+    return value.dump(-1, ' ', false,
+                      exact ? Json::error_handler_t::strict : Json::error_handler_t::replace) +
+           "\n";
+  } catch (const Json::exception& error) {
+    return Result<std::string>(ErrorCode::cudnn,
+                               fmt::format("cuDNN's plan is not UTF-8: {}", error.what()));
+  }
+}
+
+Result<Message> message_from_line(std::string_view line) {
+  try {
+    return message_from(Json::parse(line));
+  } catch (const Json::exception&) {
+    return Result<Message>(
+        ErrorCode::worker,
+        fmt::format("the worker said what no worker says: \"{}\"", line.substr(0, kQuotedBytes)));
+  }
+}
+
+}  // namespace attn::worker

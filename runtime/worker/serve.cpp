@@ -1,0 +1,100 @@
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <optional>
+#include <utility>
+
+#include "runtime/cudnn/library.h"
+#include "runtime/worker/descriptors.h"
+#include "runtime/worker/driver_image.h"
+#include "runtime/worker/protocol.h"
+#include "runtime/worker/worker.h"
+
+namespace attn::worker {
+namespace {
+
+constexpr int kExitAnswered = 0;
+constexpr int kExitBadRequest = 2;
+constexpr int kExitNoClient = 4;
+
+// A death here is expected and reported by the client: no core file; and nobody to answer when the
+// client is gone.
+void set_process_rules() {
+  const rlimit none{0, 0};
+  setrlimit(RLIMIT_CORE, &none);
+  prctl(PR_SET_DUMPABLE, 0);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
+// cuDNN writes to standard output when its logging is on: the protocol moves to another
+// descriptor, and what is written to 1 goes where errors go.
+FileDescriptor protect_output(int output_fd) {
+  FileDescriptor output(fcntl(output_fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+  if (output.valid() && output_fd == STDOUT_FILENO) dup2(STDERR_FILENO, STDOUT_FILENO);
+  return output;
+}
+
+class Server {
+ public:
+  explicit Server(int output) : output_(output) {}
+
+  bool say(const Message& message) {
+    const Result<std::string> line = to_line(message);
+    if (!line.ok()) return say(Message(line.error()));
+    return write_all(output_, *line);
+  }
+
+  Message answer(const Request& request) {
+    return std::visit([this](const auto& what) { return handle(what); }, request);
+  }
+
+ private:
+  Result<std::shared_ptr<const cudnn::Library>> load(const std::string& folder) {
+    say(cudnn::Progress{"load cuDNN", -1});
+    ATTN_RETURN_IF_ERROR(load_nodriver());
+    return cudnn::Library::load(folder);
+  }
+
+  Message handle(const VersionRequest& request) {
+    const auto library = load(request.cudnn_folder);
+    if (!library.ok()) return library.error();
+    return (*library)->version();
+  }
+
+  Message handle(const CompileRequest& request) {
+    const auto library = load(request.cudnn_folder);
+    if (!library.ok()) return library.error();
+    Result<plan::CompiledStep> step =
+        cudnn::compile(**library, request.graph, request.device_json,
+                       [this](const cudnn::Progress& progress) { say(progress); });
+    if (!step.ok()) return step.error();
+    return Compiled{std::move(step).value(), (*library)->version()};
+  }
+
+  int output_;
+};
+
+}  // namespace
+
+int serve(int input_fd, int output_fd) {
+  set_process_rules();
+  const FileDescriptor output = protect_output(output_fd);
+  if (!output.valid()) return kExitNoClient;
+  Server server(output.get());
+  const std::optional<std::string> text = read_all(input_fd);
+  if (!text) {
+    server.say(Error{ErrorCode::worker, errno_text("the request cannot be read"), {}, ""});
+    return kExitBadRequest;
+  }
+  const Result<Request> request = request_from_json(*text);
+  if (!request.ok()) {
+    server.say(request.error());
+    return kExitBadRequest;
+  }
+  return server.say(server.answer(*request)) ? kExitAnswered : kExitNoClient;
+}
+
+}  // namespace attn::worker

@@ -1,0 +1,153 @@
+#include "runtime/worker/process.h"
+
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+
+#include "tests/unit/runtime/worker/fixtures.h"
+
+namespace attn::worker {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+Result<Ending> shell(const std::string& script, std::string_view input, milliseconds timeout,
+                     const LineSink& sink) {
+  return run_process({"/bin/sh", "-c", script}, input, timeout, sink);
+}
+
+bool ignore(std::string_view) { return false; }
+
+TEST(Process, LinesAndExitCode) {
+  std::vector<std::string> lines;
+  const auto ending = shell("echo one; printf 'two\\nthree'; echo oops >&2; exit 7", "",
+                            seconds(20), [&](std::string_view line) {
+                              lines.emplace_back(line);
+                              return false;
+                            });
+  ASSERT_TRUE(ending.ok());
+  EXPECT_EQ(ending->how, Ending::How::exited);
+  EXPECT_EQ(ending->code, 7);
+  EXPECT_EQ(ending->error_output, "oops\n");
+  EXPECT_THAT(lines, ElementsAre("one", "two"));  // "three" is no complete line
+}
+
+TEST(Process, LargeInputAndOutputDoNotWaitForEachOther) {
+  const std::string input(std::size_t{32} << 20, 'x');
+  std::size_t received = 0;
+  // Writes as much as it reads, and an error stream beside it, before it looks at its input.
+  const auto ending = shell(
+      "head -c 8000000 /dev/zero | tr '\\0' 'y'; echo; head -c 300000 /dev/zero >&2; tr x z; echo",
+      input, seconds(60), [&](std::string_view line) {
+        received += line.size();
+        return false;
+      });
+  ASSERT_TRUE(ending.ok());
+  EXPECT_EQ(ending->how, Ending::How::exited);
+  EXPECT_EQ(received, 8'000'000U + input.size());
+  EXPECT_LE(ending->error_output.size(), 4096U);
+}
+
+TEST(Process, InputThatNobodyReads) {
+  const std::string input(std::size_t{8} << 20, 'x');
+  const auto ending = shell("exit 0", input, seconds(20), ignore);
+  ASSERT_TRUE(ending.ok());
+  EXPECT_EQ(ending->how, Ending::How::exited);
+}
+
+TEST(Process, Signal) {
+  const auto ending = shell("kill -SEGV $$", "", seconds(20), ignore);
+  ASSERT_TRUE(ending.ok());
+  EXPECT_EQ(ending->how, Ending::How::signalled);
+  EXPECT_EQ(ending->signal, SIGSEGV);
+}
+
+TEST(Process, TimeoutKillsWhatTheChildStarted) {
+  std::string grandchild;
+  const auto start = std::chrono::steady_clock::now();
+  const auto ending =
+      shell("sleep 300 & echo $!; wait", "", milliseconds(300), [&](std::string_view line) {
+        grandchild = line;
+        return false;
+      });
+  ASSERT_TRUE(ending.ok());
+  EXPECT_EQ(ending->how, Ending::How::timed_out);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(20));
+  // Gone, or a zombie that its new parent has not buried yet.
+  const auto gone = shell("for i in 1 2 3 4 5 6 7 8 9 10; do grep -q '^State:.[^ZX]' /proc/" +
+                              grandchild + "/status 2>/dev/null || exit 0; sleep 0.2; done; exit 1",
+                          "", seconds(20), ignore);
+  ASSERT_TRUE(gone.ok());
+  EXPECT_EQ(gone->code, 0);
+}
+
+TEST(Process, SilentChildThatClosedItsOutputTimesOut) {
+  const auto ending = shell("exec >&- 2>&-; sleep 300", "", milliseconds(300), ignore);
+  ASSERT_TRUE(ending.ok());
+  EXPECT_EQ(ending->how, Ending::How::timed_out);
+}
+
+TEST(Process, StoppedByTheSink) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto ending =
+      shell("echo enough; sleep 300", "", seconds(60), [](std::string_view) { return true; });
+  ASSERT_TRUE(ending.ok());
+  EXPECT_EQ(ending->how, Ending::How::stopped);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(20));
+  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);
+  EXPECT_EQ(errno, ECHILD);
+}
+
+TEST(Process, ProgramThatDoesNotExist) {
+  const std::size_t before = testing::open_descriptors();
+  const auto ending = run_process({"/no/such/program"}, "", seconds(1), ignore);
+  ASSERT_FALSE(ending.ok());
+  EXPECT_EQ(ending.error().code, ErrorCode::worker);
+  EXPECT_THAT(ending.error().message, HasSubstr("/no/such/program"));
+  EXPECT_EQ(testing::open_descriptors(), before);
+}
+
+TEST(Process, NoCommand) {
+  const auto ending = run_process({}, "", seconds(1), ignore);
+  ASSERT_FALSE(ending.ok());
+  EXPECT_EQ(ending.error().code, ErrorCode::worker);
+}
+
+// A timer that interrupts every system call again and again.
+TEST(Process, SurvivesSignalsOfTheCaller) {
+  struct sigaction action {};
+  action.sa_handler = [](int) {};
+  struct sigaction before {};
+  sigaction(SIGALRM, &action, &before);
+  const itimerval often{{0, 2000}, {0, 2000}};
+  setitimer(ITIMER_REAL, &often, nullptr);
+  std::size_t received = 0;
+  const auto ending = shell("sleep 0.3; tr x y; echo", std::string(1 << 20, 'x'), seconds(60),
+                            [&](std::string_view line) {
+                              received += line.size();
+                              return false;
+                            });
+  const itimerval never{};
+  setitimer(ITIMER_REAL, &never, nullptr);
+  sigaction(SIGALRM, &before, nullptr);
+  ASSERT_TRUE(ending.ok());
+  EXPECT_EQ(ending->how, Ending::How::exited);
+  EXPECT_EQ(received, std::size_t{1} << 20);
+}
+
+TEST(Process, CallerThatIgnoresItsChildren) {
+  const auto before = signal(SIGCHLD, SIG_IGN);
+  const auto ending = shell("exit 5", "", seconds(20), ignore);
+  signal(SIGCHLD, before);
+  ASSERT_TRUE(ending.ok());
+  EXPECT_EQ(ending->how, Ending::How::unknown);
+}
+
+}  // namespace
+}  // namespace attn::worker

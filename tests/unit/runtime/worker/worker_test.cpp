@@ -1,0 +1,238 @@
+// The worker as a process, with the real cuDNN and no driver.
+#include "runtime/worker/worker.h"
+
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "runtime/targets/targets.h"
+#include "tests/unit/runtime/worker/fixtures.h"
+#include "tests/unit/runtime/worker/graphs.h"
+
+namespace attn::testing {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+using Json = nlohmann::json;
+
+class Worker : public ::testing::Test {
+ protected:
+  Result<worker::Compiled> compile(const AttentionShape& shape, Mask mask,
+                                   const std::string& target = "h200") {
+    return worker::compile(attention_graph(shape, mask), device_json(target), options_);
+  }
+
+  std::size_t reports() const {
+    return static_cast<std::size_t>(
+        std::distance(std::filesystem::directory_iterator(folder_.path()),
+                      std::filesystem::directory_iterator()));
+  }
+
+  TemporaryFolder folder_;
+  worker::Options options_ = worker_options(folder_);
+};
+
+class WorkerTargets : public Worker, public ::testing::WithParamInterface<std::string> {};
+
+TEST_P(WorkerTargets, CompilesPlainAndCausalForward) {
+  for (const Mask mask : {Mask::none, Mask::causal}) {
+    const auto compiled = compile({}, mask, GetParam());
+    ASSERT_TRUE(compiled.ok()) << compiled.error().to_text();
+    EXPECT_EQ(compiled->step.heuristic, "A");
+    EXPECT_GE(compiled->step.engine, 0);
+    EXPECT_GE(compiled->step.workspace_bytes, 0);
+    EXPECT_GT(compiled->step.cudnn_plan.size(), 20'000U) << "a plan holds its kernel";
+    EXPECT_TRUE(Json::accept(compiled->step.cudnn_plan));
+    EXPECT_GE(compiled->cudnn_version, 91900);
+  }
+  EXPECT_EQ(reports(), 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, WorkerTargets, ::testing::ValuesIn(targets::target_names()));
+
+TEST_F(Worker, TellsItsVersion) {
+  const auto version = worker::cudnn_version(options_);
+  ASSERT_TRUE(version.ok()) << version.error().to_text();
+  EXPECT_GE(*version, 91900);
+}
+
+TEST_F(Worker, RefusedGraphHasConfigsAndReasons) {
+  AttentionShape shape;
+  shape.head_dim = 100;
+  const auto compiled = compile(shape, Mask::none);
+  ASSERT_FALSE(compiled.ok());
+  const Error& error = compiled.error();
+  EXPECT_EQ(error.code, ErrorCode::unsupported);
+  EXPECT_EQ(error.message, "cuDNN offers no engine config for this graph");
+  EXPECT_THAT(error.notes, Contains(HasSubstr("not a multiple of 8")));
+  const Json payload = Json::parse(error.payload);
+  EXPECT_EQ(payload.at("stage"), "heuristics");
+  ASSERT_EQ(payload.at("modes").size(), 2U);
+  EXPECT_EQ(payload.at("modes").at(0).at("mode"), "A");
+  EXPECT_EQ(payload.at("modes").at(1).at("mode"), "FALLBACK");
+  ASSERT_FALSE(payload.at("configs").empty());
+  const Json& first = payload.at("configs").at(0);
+  EXPECT_EQ(first.at("offered"), false);
+  EXPECT_EQ(first.at("status"), "NOT_SUPPORTED_SHAPE");
+  EXPECT_THAT(first.at("reason").get<std::string>(), HasSubstr("not a multiple of 8"));
+  EXPECT_TRUE(first.at("knobs").contains("24"));  // CUDNN_KNOB_TYPE_KERNEL_CFG
+  EXPECT_EQ(reports(), 0U);
+}
+
+TEST_F(Worker, RefusedOperationNamesItsNode) {
+  graph::BackendGraph graph = attention_graph({}, Mask::none);
+  std::get<graph::Matmul>(graph.nodes[0]).b = 1;  // q x q does not fit
+  const auto compiled = worker::compile(graph, device_json("h200"), options_);
+  ASSERT_FALSE(compiled.ok());
+  EXPECT_EQ(compiled.error().code, ErrorCode::cudnn);
+  EXPECT_THAT(compiled.error().message, HasSubstr("node 0 (matmul)"));
+  const Json payload = Json::parse(compiled.error().payload);
+  EXPECT_EQ(payload.at("stage"), "operation");
+  EXPECT_EQ(payload.at("node"), 0);
+}
+
+TEST_F(Worker, WrongDevicePropertiesAreTheCallersMistake) {
+  Json device = Json::parse(device_json("h200"));
+  device.erase("maxGridSize");
+  const auto compiled = worker::compile(attention_graph({}, Mask::none), device.dump(), options_);
+  ASSERT_FALSE(compiled.ok());
+  EXPECT_EQ(compiled.error().code, ErrorCode::invalid_argument);
+  EXPECT_THAT(compiled.error().notes, Contains(HasSubstr("maxGridSize")));
+}
+
+struct Killer {
+  const char* name;
+  Mask mask;
+  int node;  // the select
+  const char* signal;
+};
+
+class WorkerDeaths : public Worker, public ::testing::WithParamInterface<Killer> {};
+
+TEST_P(WorkerDeaths, AreReportedWithSignalNodePositionAndRepro) {
+  const Killer& killer = GetParam();
+  const auto compiled = compile({}, killer.mask);
+  ASSERT_FALSE(compiled.ok());
+  const Error& error = compiled.error();
+  EXPECT_EQ(error.code, ErrorCode::worker);
+  const Json payload = Json::parse(error.payload);
+  EXPECT_EQ(payload.at("signal"), killer.signal);
+  EXPECT_EQ(payload.at("stage"), "heuristics A");
+  EXPECT_EQ(payload.at("node"), killer.node);
+  EXPECT_EQ(payload.at("line"), killer.node + 1);
+  EXPECT_EQ(payload.at("column"), 3);
+  EXPECT_THAT(error.message, HasSubstr(killer.signal));
+  EXPECT_THAT(error.message, HasSubstr("(binary_select), line " + std::to_string(killer.node + 1)));
+  EXPECT_EQ(reports(), 1U) << "looking for the node leaves no reports of its own";
+
+  const auto repro = payload.at("repro").get<std::string>();
+  EXPECT_THAT(std::filesystem::path(repro).filename().string(),
+              StartsWith(std::string("attnc-worker-") + killer.signal + "-"));
+  const std::string replay =
+      std::string("exec ") + ATTN_WORKER_PROGRAM + " worker < " + repro + " > /dev/null 2>&1";
+  const int status = std::system(("/bin/bash -c '" + replay + "'").c_str());
+  ASSERT_TRUE(WIFEXITED(status) || WIFSIGNALED(status));
+  const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status) - 128;
+  EXPECT_EQ("SIG" + std::string(sigabbrev_np(signal)), killer.signal);
+}
+
+INSTANTIATE_TEST_SUITE_P(Known, WorkerDeaths,
+                         ::testing::Values(Killer{"ConstantFirst", Mask::constant_first, 5,
+                                                  "SIGSEGV"},
+                                           Killer{"U8Mask", Mask::u8_tensor, 2, "SIGABRT"}),
+                         [](const auto& killer) { return killer.param.name; });
+
+TEST_F(Worker, MissingCudnnFolder) {
+  options_.cudnn_folder = "/no/such/folder";
+  const auto compiled = compile({}, Mask::none);
+  ASSERT_FALSE(compiled.ok());
+  EXPECT_EQ(compiled.error().code, ErrorCode::cudnn);
+  EXPECT_THAT(compiled.error().notes, Contains(HasSubstr("/no/such/folder")));
+  const auto version = worker::cudnn_version(options_);
+  ASSERT_FALSE(version.ok());
+  EXPECT_EQ(version.error().code, ErrorCode::cudnn);
+}
+
+TEST_F(Worker, CommandThatDoesNotExist) {
+  options_.command = {"/no/such/program", "worker"};
+  const auto compiled = compile({}, Mask::none);
+  ASSERT_FALSE(compiled.ok());
+  EXPECT_EQ(compiled.error().code, ErrorCode::worker);
+  EXPECT_THAT(compiled.error().message, HasSubstr("/no/such/program: No such file"));
+}
+
+TEST_F(Worker, CommandThatIsNoWorker) {
+  options_.command = {"/bin/echo", "hello"};
+  const auto compiled = compile({}, Mask::none);
+  ASSERT_FALSE(compiled.ok());
+  EXPECT_EQ(compiled.error().code, ErrorCode::worker);
+  EXPECT_THAT(compiled.error().message, HasSubstr("\"hello\""));
+}
+
+TEST_F(Worker, EndWithoutAnswer) {
+  options_.command = {"/bin/sh", "-c", "echo out of luck >&2; exit 3"};
+  const auto compiled = compile({}, Mask::none);
+  ASSERT_FALSE(compiled.ok());
+  EXPECT_EQ(compiled.error().code, ErrorCode::worker);
+  EXPECT_THAT(compiled.error().message, HasSubstr("exit code 3"));
+  EXPECT_THAT(compiled.error().notes, Contains(HasSubstr("out of luck")));
+}
+
+TEST_F(Worker, TimeoutIsReported) {
+  options_.command = {
+      "/bin/sh", "-c",
+      R"(echo '{"progress":{"stage":"operation","node":3}}'; sleep 100 & sleep 100)"};
+  options_.timeout = std::chrono::seconds(1);
+  const auto start = std::chrono::steady_clock::now();
+  const auto compiled = compile({}, Mask::none);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+  ASSERT_FALSE(compiled.ok());
+  EXPECT_EQ(compiled.error().code, ErrorCode::worker);
+  EXPECT_THAT(compiled.error().message, HasSubstr("longer than 1 s"));
+  const Json payload = Json::parse(compiled.error().payload);
+  EXPECT_EQ(payload.at("signal"), "");
+  EXPECT_EQ(payload.at("cause"), "timeout");
+  EXPECT_EQ(payload.at("node"), 3);
+  EXPECT_EQ(payload.at("line"), 4);
+  EXPECT_EQ(reports(), 1U);
+}
+
+TEST_F(Worker, ReportFolderThatCannotBeWritten) {
+  options_.command = {"/bin/sh", "-c", "kill -FPE $$"};
+  options_.report_folder = "/proc/no/reports";
+  const auto compiled = compile({}, Mask::none);
+  ASSERT_FALSE(compiled.ok());
+  EXPECT_THAT(compiled.error().message, HasSubstr("SIGFPE"));
+  EXPECT_THAT(compiled.error().notes, Contains(HasSubstr("could not be written")));
+  EXPECT_EQ(Json::parse(compiled.error().payload).at("repro"), "");
+}
+
+TEST_F(Worker, LoggingOfCudnnDoesNotDisturbTheAnswer) {
+  options_.command = {"/usr/bin/env", "CUDNN_LOGLEVEL_DBG=3", "CUDNN_LOGDEST_DBG=stdout",
+                      ATTN_WORKER_PROGRAM, "worker"};
+  const auto compiled = compile({}, Mask::none);
+  ASSERT_TRUE(compiled.ok()) << compiled.error().to_text();
+}
+
+TEST_F(Worker, LeavesNoDescriptorsAndNoChildren) {
+  const std::size_t before = open_descriptors();
+  AttentionShape refused;
+  refused.head_dim = 100;
+  EXPECT_TRUE(compile({}, Mask::none).ok());
+  EXPECT_FALSE(compile(refused, Mask::none).ok());
+  EXPECT_FALSE(compile({}, Mask::u8_tensor).ok());
+  options_.command = {"/no/such/program"};
+  EXPECT_FALSE(compile({}, Mask::none).ok());
+  EXPECT_EQ(open_descriptors(), before);
+  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);
+  EXPECT_EQ(errno, ECHILD);
+}
+
+}  // namespace
+}  // namespace attn::testing
