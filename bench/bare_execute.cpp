@@ -32,7 +32,7 @@ Result<BareExecute> BareExecute::create(const plan::Plan& plan, const execute::L
   std::vector<Step> steps;
   for (std::size_t i = 0; i < plans.size(); ++i) {
     const execute::Addresses addresses =
-        execute::addresses_of(std::get<plan::CudnnStep>(plan.program.steps[i]), arguments, scalars);
+        execute::addresses_of(execute::cudnn_step(plan.program.steps[i]), arguments, scalars);
     ATTN_ASSIGN(cudnn::VariantPack pack,
                 cudnn::VariantPack::create(session.library(), addresses.uids, addresses.pointers,
                                            workspace.data()));

@@ -2,6 +2,7 @@
 // benchmarks.
 #pragma once
 
+#include <variant>
 #include <vector>
 
 #include "runtime/execute/arguments.h"
@@ -14,6 +15,13 @@ struct Addresses {
   std::vector<graph::Uid> uids;
   std::vector<void*> pointers;  // of the tensor, or into `scalars`; same order
 };
+
+// The one kind of step there is; a further kind needs its own way of loading and executing, and
+// does not compile before it has one.
+inline const plan::CudnnStep& cudnn_step(const plan::Step& step) {
+  static_assert(std::variant_size_v<plan::Step> == 1);
+  return std::get<plan::CudnnStep>(step);
+}
 
 // In the order of the step's operands. Requires checked arguments.
 Addresses addresses_of(const plan::CudnnStep& step, const Arguments& arguments, Scalars& scalars);

@@ -81,6 +81,10 @@ Result<std::vector<cudnn::LoadedPlan>> load_steps(const plan::Plan& plan,
   return plans;
 }
 
+Status foreign_binding() {
+  return Status(ErrorCode::binding, "the binding was made by another executable");
+}
+
 }  // namespace
 
 Result<Executable> Executable::load(const plan::Plan& plan, const LoadOptions& options) {
@@ -126,8 +130,7 @@ Result<Binding> Executable::bind(const Arguments& arguments, void* workspace) co
     workspace = state->own_workspace.data();
   }
   for (const plan::Step& step : state_->program.steps) {
-    state->addresses.push_back(
-        addresses_of(std::get<plan::CudnnStep>(step), arguments, state->scalars));
+    state->addresses.push_back(addresses_of(cudnn_step(step), arguments, state->scalars));
   }
   ATTN_RETURN_IF_ERROR(state->make_packs(workspace));
   return Binding(std::move(state));
@@ -135,9 +138,8 @@ Result<Binding> Executable::bind(const Arguments& arguments, void* workspace) co
 
 Status Executable::execute(const Binding& binding, void* stream) {
   State& state = *state_;
-  if (binding.state_->owner.get() != &state) [[unlikely]] {
-    return Status(ErrorCode::binding, "the binding was made by another executable");
-  }
+  if (binding.state_->owner.get() != &state) [[unlikely]]
+    return foreign_binding();
   ATTN_RETURN_IF_ERROR(state.session.set_stream(stream));
   for (std::size_t step = 0; step < state.plans.size(); ++step) {
     ATTN_RETURN_IF_ERROR(state.plans[step].execute(state.session, binding.state_->packs[step]));
@@ -146,6 +148,7 @@ Status Executable::execute(const Binding& binding, void* stream) {
 }
 
 Status Executable::execute(Binding& binding, void* stream, void* workspace) {
+  if (binding.state_->owner != state_) return foreign_binding();
   if (binding.state_->workspace != workspace) {
     ATTN_RETURN_IF_ERROR(check_workspace(workspace, state_->workspace_bytes,
                                          state_->device.ordinal(), cuda::classify));

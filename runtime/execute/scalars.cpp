@@ -1,6 +1,7 @@
 #include "runtime/execute/scalars.h"
 
 #include "runtime/base/check.h"
+#include "runtime/execute/addresses.h"
 #include "runtime/io/element.h"
 
 namespace attn::execute {
@@ -9,7 +10,7 @@ namespace {
 std::size_t constants_in(const plan::Program& program) {
   std::size_t count = 0;
   for (const plan::Step& step : program.steps) {
-    for (const plan::Operand& operand : std::get<plan::CudnnStep>(step).operands) {
+    for (const plan::Operand& operand : cudnn_step(step).operands) {
       if (std::holds_alternative<plan::ConstantOperand>(operand.source)) ++count;
     }
   }

@@ -99,6 +99,23 @@ TEST(Npy, EveryTruncationIsRefused) {
   }
 }
 
+// Whatever one byte becomes, the file is either refused or a tensor whose parts agree.
+TEST(Npy, EveryDamagedByteIsHandled) {
+  const std::vector<std::byte> whole = *format_npy({DType::i32, {2, 3}, {1, 2, 3, 4, 5, 6}});
+  for (std::size_t at = 0; at < whole.size(); ++at) {
+    for (int value : {0, 1, 9, 40, 57, 65, 127, 255}) {
+      std::vector<std::byte> damaged = whole;
+      damaged[at] = static_cast<std::byte>(value);
+      const Result<HostTensor> tensor = parse_npy(damaged);
+      if (!tensor.ok()) {
+        EXPECT_EQ(tensor.error().code, ErrorCode::io);
+        continue;
+      }
+      EXPECT_EQ(element_count(tensor->dims), static_cast<std::int64_t>(tensor->values.size()));
+    }
+  }
+}
+
 TEST(Npy, TrailingBytesAreRefused) {
   EXPECT_EQ(message_of(file(kHeader, "abcde")),
             "5 bytes of data where (2, 2) elements of '|u1' need 4");

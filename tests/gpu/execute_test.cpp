@@ -1,0 +1,174 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <thread>
+
+#include "runtime/cuda/quiet.h"
+#include "tests/gpu/gpu_test.h"
+
+namespace attn::execute {
+namespace {
+
+class Execute : public testing::GpuTest {};
+
+constexpr double kScale = 0.125;
+
+struct Bytes {
+  std::vector<std::byte> o, lse;
+  bool operator==(const Bytes&) const = default;
+};
+
+Bytes outputs(const testing::Loaded& loaded) {
+  return {loaded.tensors.download_bytes("o").value(), loaded.tensors.download_bytes("lse").value()};
+}
+
+void expect_right(const testing::Loaded& loaded, double scale) {
+  const testing::HostOutputs wanted = testing::causal_attention(loaded.inputs, scale);
+  EXPECT_LE(testing::distance(loaded.tensors.download("o").value(), wanted.o), 4e-3);
+  EXPECT_LE(testing::largest_difference(loaded.tensors.download("lse").value(), wanted.lse), 2e-3);
+}
+
+TEST_F(Execute, GivesTheRightNumbers) {
+  testing::Loaded loaded = testing::load_causal();
+  Binding binding = loaded.executable.bind(loaded.arguments(kScale)).value();
+  loaded.run(binding);
+  expect_right(loaded, kScale);
+}
+
+TEST_F(Execute, TwiceIntoPoisonedOutputsIsBitwiseEqual) {
+  testing::Loaded loaded = testing::load_causal();
+  Binding binding = loaded.executable.bind(loaded.arguments(kScale)).value();
+  loaded.run(binding);
+  const Bytes first = outputs(loaded);
+  loaded.run(binding);
+  EXPECT_EQ(outputs(loaded), first);
+}
+
+TEST_F(Execute, WorkspaceOfTheCallerOrOwnedIsBitwiseEqual) {
+  testing::Loaded loaded = testing::load_causal();
+  const auto bytes = static_cast<std::size_t>(loaded.executable.workspace_bytes()) + 256;
+  cuda::DeviceBuffer workspace = cuda::DeviceBuffer::allocate(device(), bytes).value();
+  ASSERT_TRUE(workspace.fill(0xff).ok());
+  Binding owned = loaded.executable.bind(loaded.arguments(kScale)).value();
+  loaded.run(owned);
+  const Bytes wanted = outputs(loaded);
+  Binding given = loaded.executable.bind(loaded.arguments(kScale), workspace.data()).value();
+  loaded.run(given);
+  EXPECT_EQ(outputs(loaded), wanted);
+
+  ASSERT_TRUE(loaded.tensors.fill("o", 0xff).ok());
+  const cuda::Stream stream = cuda::Stream::create(device()).value();
+  ASSERT_TRUE(loaded.executable.execute(owned, stream.handle(), workspace.data()).ok());
+  ASSERT_TRUE(stream.synchronize().ok());
+  EXPECT_EQ(outputs(loaded), wanted);
+}
+
+TEST_F(Execute, AParamIsReadAtEveryExecute) {
+  testing::Loaded loaded = testing::load_causal();
+  Binding binding = loaded.executable.bind(loaded.arguments(kScale)).value();
+  ASSERT_TRUE(binding.set_param("scale", 0.5).ok());
+  loaded.run(binding);
+  expect_right(loaded, 0.5);
+  ASSERT_TRUE(binding.set_param("scale", kScale).ok());
+  loaded.run(binding);
+  expect_right(loaded, kScale);
+  EXPECT_EQ(binding.set_param("cap", 1).error().code, ErrorCode::binding);
+}
+
+// What was enqueued keeps its value of the param, whatever is set while it waits.
+TEST_F(Execute, AParamSetLaterDoesNotReachBack) {
+  testing::Loaded loaded = testing::load_causal();
+  Binding binding = loaded.executable.bind(loaded.arguments(kScale)).value();
+  const cuda::Stream stream = cuda::Stream::create(device()).value();
+  const cuda::Pause pause = cuda::Pause::create(device()).value();
+  ASSERT_TRUE(pause.enqueue(stream.handle(), std::chrono::milliseconds(20)).ok());
+  ASSERT_TRUE(loaded.executable.execute(binding, stream.handle()).ok());
+  ASSERT_TRUE(binding.set_param("scale", 100).ok());
+  ASSERT_TRUE(stream.synchronize().ok());
+  expect_right(loaded, kScale);
+}
+
+TEST_F(Execute, ABindingOutlivesItsExecutableAndMoves) {
+  testing::Loaded loaded = testing::load_causal();
+  Binding binding = loaded.executable.bind(loaded.arguments(kScale)).value();
+  Executable moved = std::move(loaded.executable);
+  Binding moved_binding = std::move(binding);
+  loaded.executable = std::move(moved);
+  loaded.run(moved_binding);
+  expect_right(loaded, kScale);
+  loaded = testing::load_causal();  // the first executable goes; its binding may still be destroyed
+}
+
+TEST_F(Execute, WorksFromAnotherThreadOnceTheContextIsCurrent) {
+  testing::Loaded loaded = testing::load_causal();
+  Binding binding = loaded.executable.bind(loaded.arguments(kScale)).value();
+  std::thread([&] {
+    ASSERT_TRUE(loaded.executable.make_current().ok());
+    loaded.run(binding);
+  }).join();
+  expect_right(loaded, kScale);
+}
+
+TEST_F(Execute, ABindingOfAnotherExecutableIsRefused) {
+  testing::Loaded loaded = testing::load_causal();
+  testing::Loaded other = testing::load_causal();
+  Binding binding = other.executable.bind(other.arguments(kScale)).value();
+  EXPECT_EQ(loaded.executable.execute(binding, nullptr).error().code, ErrorCode::binding);
+  EXPECT_EQ(loaded.executable.execute(binding, nullptr, nullptr).error().code, ErrorCode::binding);
+}
+
+TEST_F(Execute, PlansForAnotherCudnnOrGpuAreRefused) {
+  plan::Plan plan = testing::causal_plan();
+  plan.cudnn_version -= 100;
+  EXPECT_EQ(Executable::load(plan).error().code, ErrorCode::plan_version);
+  plan = testing::causal_plan();
+  plan.target.sm = 75;
+  EXPECT_EQ(Executable::load(plan).error().code, ErrorCode::plan_device);
+}
+
+TEST_F(Execute, ADamagedKernelIsAnErrorOfCudnn) {
+  plan::Plan plan = testing::causal_plan();
+  plan.compiled[0].cudnn_plan.resize(plan.compiled[0].cudnn_plan.size() / 2);
+  EXPECT_EQ(Executable::load(plan).error().code, ErrorCode::cudnn);
+}
+
+// Any plan file, such as one compiled on another machine: ATTN_GPU_PLAN=FILE.
+TEST_F(Execute, ThePlanFileOfTheEnvironmentRuns) {
+  const char* path = std::getenv("ATTN_GPU_PLAN");
+  if (path == nullptr) GTEST_SKIP() << "SKIPPED: ATTN_GPU_PLAN names no plan file";
+  Result<Executable> loaded = Executable::load_file(path);
+  ASSERT_TRUE(loaded.ok()) << loaded.error().to_text();
+  Executable executable = std::move(loaded).value();
+  DeviceTensors tensors = DeviceTensors::allocate(device(), executable.program()).value();
+  std::vector<std::string> outputs;
+  for (const plan::TensorInfo& tensor : executable.program().tensors) {
+    if (tensor.is_output()) outputs.push_back(tensor.name);
+    ASSERT_TRUE(tensors.fill(tensor.name, 0).ok());
+    if (tensor.is_output() || !is_float(tensor.dtype)) continue;
+    ASSERT_TRUE(tensors.fill_random(tensor.name, 1).ok());
+  }
+  Arguments arguments = tensors.arguments();
+  for (const plan::ParamInfo& param : executable.program().params) {
+    arguments.scalar(param.name, param.dtype, 1);
+  }
+  const Binding binding = executable.bind(arguments).value();
+  const cuda::Stream stream = cuda::Stream::create(device()).value();
+  std::vector<std::vector<std::byte>> first;
+  for (int round = 0; round < 2; ++round) {
+    for (const std::string& name : outputs) ASSERT_TRUE(tensors.fill(name, 0xff).ok());
+    ASSERT_TRUE(executable.execute(binding, stream.handle()).ok());
+    ASSERT_TRUE(stream.synchronize().ok());
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      if (round == 0) first.push_back(tensors.download_bytes(outputs[i]).value());
+      EXPECT_EQ(tensors.download_bytes(outputs[i]).value(), first[i]) << outputs[i];
+      const io::HostTensor values = tensors.download(outputs[i]).value();
+      for (double value : values.values) ASSERT_FALSE(std::isnan(value)) << outputs[i];
+    }
+  }
+}
+
+}  // namespace
+}  // namespace attn::execute
