@@ -1,0 +1,119 @@
+#include "runtime/targets/targets.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+namespace attn::targets {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Json = nlohmann::json;
+
+// A file of this process that is removed at the end of the test.
+class JsonFile {
+ public:
+  explicit JsonFile(const std::string& text)
+      : path_(std::filesystem::temp_directory_path() /
+              fmt::format("attn-target-{}.json", getpid())) {
+    std::ofstream(path_) << text;
+  }
+  ~JsonFile() { std::filesystem::remove(path_); }
+  JsonFile(const JsonFile&) = delete;
+  JsonFile& operator=(const JsonFile&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+Json h200() { return Json::parse(find_target("h200")->device_json); }
+
+TEST(Targets, Names) {
+  EXPECT_THAT(target_names(), ElementsAre("h200", "a100", "l40s", "b200", "rtx5090"));
+}
+
+TEST(Targets, EachNameHasItsArchitectureAndProvenance) {
+  const std::pair<const char*, int> expected[] = {
+      {"h200", 90}, {"a100", 80}, {"l40s", 89}, {"b200", 100}, {"rtx5090", 120}};
+  for (const auto& [name, sm] : expected) {
+    const auto target = find_target(name);
+    ASSERT_TRUE(target.ok()) << target.error().to_text();
+    EXPECT_EQ(target->name, name);
+    EXPECT_EQ(target->sm, sm);
+    EXPECT_FALSE(provenance(name).empty());
+  }
+  EXPECT_THAT(std::string(provenance("h200")), HasSubstr("real"));
+  EXPECT_THAT(std::string(provenance("b200")), HasSubstr("data sheet"));
+  EXPECT_TRUE(provenance("h100").empty());
+}
+
+TEST(Targets, BuiltInDataIsTheFile) {
+  std::ifstream file(ATTN_SOURCE_DIR "/runtime/targets/a100.json");
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  EXPECT_EQ(find_target("a100")->device_json, text);
+}
+
+TEST(Targets, UnknownNameListsTheKnownOnes) {
+  const auto target = find_target("h100");
+  ASSERT_FALSE(target.ok());
+  EXPECT_EQ(target.error().code, ErrorCode::invalid_argument);
+  EXPECT_EQ(target.error().message,
+            "no target is named \"h100\"; there are h200, a100, l40s, b200, rtx5090, or give a "
+            ".json file");
+}
+
+TEST(Targets, FileIsNamedByItsStem) {
+  Json device = h200();
+  device["deviceVer"] = 1030;
+  const JsonFile file(device.dump());
+  const auto target = find_target(file.path().string());
+  ASSERT_TRUE(target.ok()) << target.error().to_text();
+  EXPECT_EQ(target->name, file.path().stem().string());
+  EXPECT_EQ(target->sm, 103);
+  EXPECT_EQ(target->device_json, device.dump());
+}
+
+TEST(Targets, FileThatLacksAPropertyNamesIt) {
+  for (const char* key : {"maxGridSize", "deviceVer", "deviceName"}) {
+    Json device = h200();
+    device.erase(key);
+    const JsonFile file(device.dump());
+    const auto target = find_target(file.path().string());
+    ASSERT_FALSE(target.ok());
+    EXPECT_EQ(target.error().code, ErrorCode::invalid_argument);
+    EXPECT_THAT(target.error().message, HasSubstr(file.path().string()));
+    EXPECT_THAT(target.error().message, HasSubstr(fmt::format("\"{}\"", key)));
+  }
+}
+
+TEST(Targets, KeysOfNewerCudnnAreNotRequired) {
+  Json device = h200();
+  for (const char* key : {"smCountOrigin", "oversizedSharedMemoryPerBlock", "memoryBusWidth"}) {
+    ASSERT_EQ(device.erase(key), 1U) << "the built-in data serves newer cuDNN too";
+  }
+  EXPECT_TRUE(make_target("old", device.dump()).ok());
+}
+
+TEST(Targets, FilesThatAreNone) {
+  for (const char* text : {"", "{", "[]", "3"}) {
+    const JsonFile file(text);
+    const auto target = find_target(file.path().string());
+    ASSERT_FALSE(target.ok()) << text;
+    EXPECT_EQ(target.error().code, ErrorCode::invalid_argument);
+  }
+  const auto missing = find_target("/no/such/file.json");
+  ASSERT_FALSE(missing.ok());
+  EXPECT_EQ(missing.error().code, ErrorCode::io);
+  Json device = h200();
+  device["deviceVer"] = "900";
+  EXPECT_EQ(make_target("x", device.dump()).error().code, ErrorCode::invalid_argument);
+}
+
+}  // namespace
+}  // namespace attn::targets
