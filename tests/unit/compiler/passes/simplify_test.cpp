@@ -39,9 +39,9 @@ class RandomAttention {
   ir::Attention make() && {
     leaves();
     const ExprId score = attention_.score;
-    for (int i = 1 + pick(12); i > 0; --i) add_random();
+    for (int i = 1 + pick(8); i > 0; --i) add_random();
     attention_.score = root();
-    for (int i = pick(3); i > 0; --i) {
+    for (int i = pick(4) - 1; i > 0; --i) {
       const ExprId mask = any_of(Type::boolean);
       if (!depends_on(mask, score)) attention_.masks.push_back(mask);
     }
@@ -107,10 +107,11 @@ class RandomAttention {
     }
   }
 
+  // The last one half of the time.
   ExprId root() {
-    const Type type = static_cast<Type>(pick(3));
-    const ExprId id = any_of(type);
-    return type == Type::real ? id : attention_.dag.add(Op::to_real_, {id});
+    const ExprId last = static_cast<ExprId>(attention_.dag.size() - 1);
+    const ExprId id = pick(2) == 0 ? last : any_of(static_cast<Type>(pick(3)));
+    return attention_.dag[id].type == Type::real ? id : attention_.dag.add(Op::to_real_, {id});
   }
 
   bool depends_on(ExprId root, ExprId leaf) {
