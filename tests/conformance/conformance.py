@@ -93,8 +93,8 @@ def difference(actual, expected):
     hidden = numpy.isneginf(expected)
     if (numpy.isneginf(actual) != hidden).any():
         return "has -inf at other places"
-    error = numpy.abs(actual - expected, where=~hidden, out=numpy.zeros(expected.shape)).max()
-    largest = numpy.abs(expected, where=~hidden, out=numpy.zeros(expected.shape)).max()
+    actual, expected = (numpy.where(hidden, 0, values) for values in (actual, expected))
+    error, largest = numpy.abs(actual - expected).max(), numpy.abs(expected).max()
     relative = error / largest if largest > 0 else error
     return f"is off by {relative:.3g}" if not relative <= TOLERANCE else None
 
