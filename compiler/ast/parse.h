@@ -1,6 +1,6 @@
-// Text -> tree. Each reports every syntax error it finds (kMaxSyntaxErrors at most) and then returns
-// nothing; a tree is complete. Any input is answered: size, bracket depth and expression depth are
-// bounded.
+// Text -> tree. Each reports every syntax error it finds (kMaxSyntaxErrors at most) and then
+// returns nothing; a tree is complete. Any input is answered: size, bracket depth and expression
+// depth are bounded.
 #pragma once
 
 #include <optional>
@@ -15,6 +15,9 @@ inline constexpr std::size_t kMaxBrackets = 100;
 
 // JSON when the source's name says so, DSL otherwise.
 std::optional<Spec> parse(const support::Source& source, diag::Sink& sink);
+
+// False, and reported, when the source is larger than support::kMaxSourceBytes.
+bool fits(const support::Source& source, diag::Sink& sink);
 
 std::optional<Spec> parse_dsl(const support::Source& source, diag::Sink& sink);
 std::optional<Spec> parse_json(const support::Source& source, diag::Sink& sink);

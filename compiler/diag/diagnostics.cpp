@@ -54,9 +54,8 @@ Diagnostic& Sink::report(Code code, support::Span span, std::string message) {
 }
 
 bool Sink::has_errors() const {
-  return std::ranges::any_of(diagnostics_, [](const Diagnostic& d) {
-    return severity_of(d.code) == Severity::error;
-  });
+  return std::ranges::any_of(
+      diagnostics_, [](const Diagnostic& d) { return severity_of(d.code) == Severity::error; });
 }
 
 std::size_t Sink::error_count() const {

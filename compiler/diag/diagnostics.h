@@ -20,7 +20,7 @@ enum class Code : std::uint16_t {
 #undef ATTN_DIAGNOSTIC
 };
 
-std::string_view id_of(Code code);       // "E0203"
+std::string_view id_of(Code code);  // "E0203"
 Severity severity_of(Code code);
 std::string_view summary_of(Code code);  // one line, for lists and explain-code
 std::span<const Code> all_codes();       // in the order of diagnostics.def

@@ -84,9 +84,8 @@ class Renderer {
 
   void put_line(std::uint32_t number, const std::vector<Mark>& marks) {
     const ShownLine line = show(source_.line(number));
-    const std::size_t from = marks[0].begin > kWidth / 2 && line.cells.size() > kWidth
-                                 ? marks[0].begin - kWidth / 2
-                                 : 0;
+    const std::size_t from =
+        marks[0].begin > kWidth / 2 && line.cells.size() > kWidth ? marks[0].begin - kWidth / 2 : 0;
     const std::size_t to = std::min(line.cells.size(), from + kWidth);
     std::string text;
     for (std::size_t i = from; i < to; ++i) text += line.cells[i];

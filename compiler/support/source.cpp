@@ -27,9 +27,19 @@ Error read_error(const std::string& path) {
 
 Source::Source(std::string name, std::string text)
     : name_(std::move(name)), text_(std::move(text)), line_starts_{0} {
+  bool ascii = true;
   for (std::size_t i = 0; i < text_.size(); ++i) {
-    if (text_[i] == '\n') line_starts_.push_back(static_cast<std::uint32_t>(i + 1));
+    const auto at = static_cast<std::uint32_t>(i);
+    if (ascii && static_cast<unsigned char>(text_[i]) >= 0x80) {
+      ascii_ends_.push_back(at);
+      ascii = false;
+    }
+    if (text_[i] != '\n') continue;
+    if (ascii) ascii_ends_.push_back(at);
+    line_starts_.push_back(at + 1);
+    ascii = true;
   }
+  if (ascii) ascii_ends_.push_back(static_cast<std::uint32_t>(text_.size()));
 }
 
 Result<Source> Source::read(const std::string& path) {
@@ -51,8 +61,9 @@ Place Source::place(std::uint32_t offset) const {
   const auto next = std::upper_bound(line_starts_.begin(), line_starts_.end(), offset);
   const auto number = static_cast<std::uint32_t>(next - line_starts_.begin());
   const std::uint32_t start = line_starts_[number - 1];
-  std::uint32_t column = 1;
-  for (std::uint32_t at = start; at < offset; ++column) {
+  std::uint32_t at = std::min(offset, ascii_ends_[number - 1]);
+  std::uint32_t column = at - start + 1;
+  for (; at < offset; ++column) {
     at += static_cast<std::uint32_t>(code_point_bytes(text().substr(at)));
     if (at > offset) break;  // inside a code point
   }

@@ -34,12 +34,13 @@ class Source {
   std::string_view text() const { return text_; }
   Place place(std::uint32_t offset) const;
   std::string_view line(std::uint32_t number) const;  // without its end; 1-based
-  bool is_json() const;  // the name ends in .json
+  bool is_json() const;                               // the name ends in .json
 
  private:
   std::string name_;
   std::string text_;
   std::vector<std::uint32_t> line_starts_;
+  std::vector<std::uint32_t> ascii_ends_;  // of each line: its first byte that is not ASCII
 };
 
 }  // namespace attn::support

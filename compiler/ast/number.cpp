@@ -1,0 +1,46 @@
+#include "compiler/ast/number.h"
+
+#include <algorithm>
+#include <charconv>
+#include <string>
+
+namespace attn::ast {
+namespace {
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+// Underscores stand between two digits; nothing when one does not.
+std::optional<std::string> without_underscores(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool between = i > 0 && i + 1 < text.size() && text[i - 1] != '_' && text[i + 1] != '_';
+    if (text[i] != '_') out.push_back(text[i]);
+    if (text[i] == '_' && !between) return std::nullopt;
+  }
+  return out;
+}
+
+template <typename T, typename... Format>
+std::optional<Number> convert(std::string_view text, Format... format) {
+  T value{};
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value, format...);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+std::optional<Number> parse_number(std::string_view spelling) {
+  const std::optional<std::string> text = without_underscores(spelling);
+  if (!text || text->empty() || !(is_digit((*text)[0]) || (*text)[0] == '.')) return std::nullopt;
+  if (text->starts_with("0x") || text->starts_with("0X")) {
+    const std::string_view digits = std::string_view(*text).substr(2);
+    if (digits.starts_with('-')) return std::nullopt;
+    return convert<std::int64_t>(digits, 16);
+  }
+  if (std::ranges::all_of(*text, is_digit)) return convert<std::int64_t>(*text);
+  return convert<double>(*text, std::chars_format::general);
+}
+
+}  // namespace attn::ast

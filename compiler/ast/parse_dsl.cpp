@@ -1,0 +1,463 @@
+// The only file that knows ANTLR. The parser finds the structure; syntax.cpp finds the words.
+#include <antlr4-runtime.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "AttnSpecLexer.h"
+#include "AttnSpecParser.h"
+#include "compiler/ast/parse.h"
+#include "compiler/ast/syntax.h"
+#include "compiler/support/text.h"
+
+namespace attn::ast {
+namespace {
+
+using diag::Code;
+using Grammar = attn_grammar::AttnSpecParser;
+using antlr4::ParserRuleContext;
+using antlr4::tree::ParseTree;
+using antlr4::tree::TerminalNode;
+
+constexpr std::size_t kMaxTokens = 50'000;  // a token costs the parser a few kilobytes
+
+Span span_of(const antlr4::Token* token) {
+  if (token->getType() == antlr4::Token::EOF) {
+    const auto end = static_cast<std::uint32_t>(token->getStartIndex());
+    return {end, end};
+  }
+  return {static_cast<std::uint32_t>(token->getStartIndex()),
+          static_cast<std::uint32_t>(token->getStopIndex() + 1)};
+}
+
+Span span_of(ParserRuleContext* context) {
+  return {span_of(context->getStart()).begin, span_of(context->getStop()).end};
+}
+
+// One char a byte, so that the lexer's positions are byte offsets. Only comments may hold other
+// text than ASCII; a byte order mark is space.
+std::string as_ascii(std::string_view text) {
+  constexpr char kSubstitute = '\x1a';
+  std::string out(text);
+  if (out.starts_with("\xEF\xBB\xBF")) out.replace(0, 3, "   ");
+  std::ranges::replace_if(
+      out, [](char c) { return static_cast<unsigned char>(c) >= 0x80; }, kSubstitute);
+  return out;
+}
+
+Tokens plain_tokens(const std::vector<antlr4::Token*>& all, const antlr4::dfa::Vocabulary& names) {
+  Tokens tokens;
+  for (std::size_t type = 0; type <= names.getMaxTokenType(); ++type) {
+    tokens.kinds.push_back(names.getDisplayName(type));
+  }
+  tokens.kinds.emplace_back("EOF");
+  std::size_t line = 0;
+  for (const antlr4::Token* token : all) {
+    const bool end = token->getType() == antlr4::Token::EOF;
+    const std::size_t type = end ? tokens.kinds.size() - 1 : token->getType();
+    tokens.all.push_back({type, span_of(token), token->getLine() != line});
+    line = token->getLine();
+  }
+  return tokens;
+}
+
+// Reports in our words, and after an error goes on at the next clause.
+class Strategy : public antlr4::DefaultErrorStrategy {
+ public:
+  Strategy(const Tokens& tokens, diag::Sink& sink) : tokens_(tokens), sink_(sink) {}
+
+  void sync(antlr4::Parser* parser) override {
+    const std::size_t at = parser->getCurrentToken()->getTokenIndex();
+    if (at != synced_at_) {  // the first of several decisions at a token sees all that may follow
+      synced_at_ = at;
+      synced_state_ = parser->getState();
+      synced_context_ = parser->getContext();
+    }
+    if (in_body(parser->getContext())) skip_to_clause(parser);
+  }
+
+  antlr4::Token* recoverInline(antlr4::Parser* parser) override {
+    throw antlr4::InputMismatchException(parser);
+  }
+
+  void reportError(antlr4::Parser* parser, const antlr4::RecognitionException& e) override {
+    if (inErrorRecoveryMode(parser)) return;
+    beginErrorCondition(parser);
+    const std::size_t at = e.getOffendingToken()->getTokenIndex();
+    const antlr4::atn::ATN& atn = parser->getATN();
+    report(at, at == synced_at_ ? atn.getExpectedTokens(synced_state_, synced_context_)
+                                : atn.getExpectedTokens(parser->getState(), parser->getContext()));
+  }
+
+  void recover(antlr4::Parser* parser, std::exception_ptr) override {
+    const antlr4::RuleContext* context = parser->getContext();
+    if (context->getRuleIndex() == Grammar::RuleFile) return;
+    if (!inside(context, Grammar::RuleClause) && !inside(context, Grammar::RulePreamble)) {
+      return skip(parser, {"'{'"});
+    }
+    skip(parser, {"';'", "'}'"});
+    const bool whole_clause = dynamic_cast<Grammar::ClauseContext*>(context->parent) != nullptr;
+    if (whole_clause && kind(parser) == "';'") parser->consume();
+  }
+
+ private:
+  static bool inside(const antlr4::RuleContext* context, std::size_t rule) {
+    for (const antlr4::tree::ParseTree* node = context; node; node = node->parent) {
+      if (static_cast<const antlr4::RuleContext*>(node)->getRuleIndex() == rule) return true;
+    }
+    return false;
+  }
+
+  static bool in_body(ParserRuleContext* context) {
+    if (context->getRuleIndex() != Grammar::RuleAttention || context->children.empty()) {
+      return false;
+    }
+    ParseTree* last = context->children.back();
+    return dynamic_cast<Grammar::ClauseContext*>(last) != nullptr || last->getText() == "{";
+  }
+
+  const std::string& kind(antlr4::Parser* parser) const {
+    return tokens_.kind(parser->getCurrentToken()->getTokenIndex());
+  }
+
+  void skip(antlr4::Parser* parser, std::initializer_list<std::string_view> stops) const {
+    while (kind(parser) != "EOF" && std::ranges::find(stops, kind(parser)) == stops.end() &&
+           !starts_clause(tokens_, parser->getCurrentToken()->getTokenIndex())) {
+      parser->consume();
+    }
+  }
+
+  bool may_start_clause(antlr4::Parser* parser) const {
+    const std::string& k = kind(parser);
+    const bool word = k == "IDENT" || (k.size() > 3 && k[1] >= 'a' && k[1] <= 'z');
+    return (word && k != "'attention'" && k != "'in'") || k == "'}'" || k == "EOF";
+  }
+
+  void skip_to_clause(antlr4::Parser* parser) {
+    while (!may_start_clause(parser)) {
+      if (!inErrorRecoveryMode(parser)) {
+        beginErrorCondition(parser);
+        report(parser->getCurrentToken()->getTokenIndex(), {"CLAUSE", "'}'"});
+      }
+      parser->consume();
+      skip(parser, {"';'", "'}'"});
+      if (kind(parser) == "';'") parser->consume();
+    }
+  }
+
+  void report(std::size_t at, const antlr4::misc::IntervalSet& expected) {
+    std::vector<std::string> kinds;
+    for (const ssize_t type : expected.toList()) {
+      kinds.push_back(type < 0 ? "EOF" : tokens_.kinds[static_cast<std::size_t>(type)]);
+    }
+    report(at, kinds);
+  }
+
+  void report(std::size_t at, const std::vector<std::string>& expected) {
+    if (count_++ < kMaxSyntaxErrors) report_syntax_error(tokens_, at, expected, sink_);
+  }
+
+  const Tokens& tokens_;
+  diag::Sink& sink_;
+  std::size_t count_ = 0;
+  std::size_t synced_at_ = SIZE_MAX;
+  std::size_t synced_state_ = 0;
+  antlr4::RuleContext* synced_context_ = nullptr;
+};
+
+// A parse tree without errors -> our tree.
+class Builder {
+ public:
+  explicit Builder(diag::Sink& sink) : sink_(sink) {}
+
+  std::optional<Spec> spec(Grammar::FileContext* file) {
+    Grammar::AttentionContext* attention = file->attention();
+    Spec spec{name(attention->name()), {}, {}, {}, span_of(attention)};
+    for (auto* item : file->preamble()) spec.preamble.push_back(other(item));
+    if (auto* parameters = attention->parameters()) {
+      for (auto* parameter : parameters->parameter()) {
+        spec.parameters.push_back({name(parameter->name()), optional_expr(parameter->expr())});
+      }
+    }
+    for (auto* context : attention->clause()) spec.clauses.push_back(clause(context));
+    if (failed_) return std::nullopt;
+    return spec;
+  }
+
+ private:
+  static Name name(Grammar::NameContext* context) {
+    return {context->getText(), span_of(context->getStart())};
+  }
+
+  static Name word(antlr4::Token* token) { return {token->getText(), span_of(token)}; }
+
+  static Clause other(ParserRuleContext* context) {
+    OtherClause body;
+    collect_words(context, body.words);
+    body.words.erase(body.words.begin());
+    return {span_of(context), word(context->getStart()), std::move(body)};
+  }
+
+  static void collect_words(ParseTree* node, std::vector<std::string>& words) {
+    if (auto* leaf = dynamic_cast<TerminalNode*>(node)) {
+      const std::string text = leaf->getText();
+      if (std::isalnum(static_cast<unsigned char>(text[0])) || text[0] == '_') {
+        words.push_back(text);
+      }
+    }
+    for (ParseTree* child : node->children) collect_words(child, words);
+  }
+
+  Clause clause(Grammar::ClauseContext* context) {
+    auto* inner = dynamic_cast<ParserRuleContext*>(context->children[0]);
+    Clause clause{span_of(context), word(context->getStart()), {}};
+    switch (inner->getRuleIndex()) {
+      case Grammar::RuleDimsClause: clause.body = dims(context->dimsClause()); break;
+      case Grammar::RuleDtypeClause:
+        clause.body = DtypeClause{name(context->dtypeClause()->name())};
+        break;
+      case Grammar::RuleLayoutClause: clause.body = layout(context->layoutClause()); break;
+      case Grammar::RuleTensorClause: clause.body = tensor(context->tensorClause()); break;
+      case Grammar::RuleParamClause: {
+        auto* c = context->paramClause();
+        clause.body = ParamClause{name(c->name(0)), name(c->name(1))};
+        break;
+      }
+      case Grammar::RuleLetClause:
+        clause.body =
+            LetClause{name(context->letClause()->name()), expr(context->letClause()->expr())};
+        break;
+      case Grammar::RuleScaleClause:
+        clause.body = ScaleClause{expr(context->scaleClause()->expr())};
+        break;
+      case Grammar::RuleScoreClause:
+        clause.body = ScoreClause{expr(context->scoreClause()->expr())};
+        break;
+      case Grammar::RuleMaskClause:
+        clause.body = MaskClause{expr(context->maskClause()->expr())};
+        break;
+      case Grammar::RuleOutputsClause:
+        clause.body = OutputsClause{names(context->outputsClause()->name())};
+        break;
+      case Grammar::RuleAlignClause:
+        clause.body = AlignClause{name(context->alignClause()->name())};
+        break;
+      default: return other(inner);
+    }
+    return clause;
+  }
+
+  static std::vector<Name> names(const std::vector<Grammar::NameContext*>& contexts) {
+    std::vector<Name> result;
+    for (auto* context : contexts) result.push_back(name(context));
+    return result;
+  }
+
+  DimsClause dims(Grammar::DimsClauseContext* context) {
+    DimsClause clause;
+    for (auto* entry : context->dimEntry()) {
+      if (entry->dimSet()) not_built(entry->dimSet(), "a set of sizes for a dimension");
+      clause.entries.push_back({name(entry->name()), optional_expr(entry->expr())});
+    }
+    return clause;
+  }
+
+  LayoutClause layout(Grammar::LayoutClauseContext* context) {
+    LayoutClause clause;
+    for (auto* entry : context->layoutEntry()) {
+      Grammar::LayoutWordContext* first = entry->layoutWord(0);
+      Grammar::LayoutWordContext* kind =
+          entry->layoutWord().size() > 1 ? entry->layoutWord(1) : first;
+      LayoutEntry result{std::nullopt, name(kind->name()), {}};
+      if (kind != first) result.tensor = name(first->name());
+      for (auto* argument : kind->layoutArgument()) {
+        if (argument->expr().size() > 1) {
+          not_built(kind, fmt::format("layout `{}` with named arguments", result.kind.text));
+        }
+        result.strides.push_back(expr(argument->expr(0)));
+      }
+      if (kind == first && context->layoutEntry().size() > 1) {
+        sink_.report(Code::syntax, span_of(entry), "each layout of a list needs its tensor").help =
+            fmt::format("write `q: {}`", entry->getText());
+        failed_ = true;
+      }
+      clause.entries.push_back(std::move(result));
+    }
+    return clause;
+  }
+
+  TensorClause tensor(Grammar::TensorClauseContext* context) {
+    return {name(context->name(0)), name(context->name(1)), exprs(context->expr())};
+  }
+
+  std::vector<Expr> exprs(const std::vector<Grammar::ExprContext*>& contexts) {
+    std::vector<Expr> result;
+    for (auto* context : contexts) result.push_back(expr(context));
+    return result;
+  }
+
+  std::optional<Expr> optional_expr(Grammar::ExprContext* context) {
+    if (!context) return std::nullopt;
+    return expr(context);
+  }
+
+  // A layer of precedence with one child is that child.
+  Expr expr(ParserRuleContext* context) {
+    while (context->getRuleIndex() != Grammar::RuleOperand && context->children.size() == 1) {
+      context = dynamic_cast<ParserRuleContext*>(context->children[0]);
+    }
+    switch (context->getRuleIndex()) {
+      case Grammar::RuleOperand: return operand(dynamic_cast<Grammar::OperandContext*>(context));
+      case Grammar::RulePower: return power(context);
+      case Grammar::RuleComparison: return comparison(context);
+      default: return left_chain(context);
+    }
+  }
+
+  Expr left_chain(ParserRuleContext* context) {
+    Expr left = child(context, 0);
+    for (std::size_t i = 1; i + 1 < context->children.size() && !failed_; i += 2) {
+      std::vector<Expr> operands;
+      operands.push_back(std::move(left));
+      operands.push_back(child(context, i + 1));
+      const antlr4::Token* token = terminal(context, i);
+      left = make(ExprKind::binary, span_of(token), "", {*parse_operator(token->getText(), 2)},
+                  std::move(operands));
+    }
+    return left;
+  }
+
+  Expr comparison(ParserRuleContext* context) {
+    std::vector<Operator> operators;
+    std::vector<Expr> operands;
+    for (std::size_t i = 0; i < context->children.size(); ++i) {
+      if (i % 2 == 0) {
+        operands.push_back(child(context, i));
+      } else {
+        operators.push_back(*parse_operator(terminal(context, i)->getText(), 2));
+      }
+    }
+    return make(ExprKind::compare, span_of(terminal(context, 1)), "", std::move(operators),
+                std::move(operands));
+  }
+
+  // prefix* operand ('**' prefix* operand)*, from the right.
+  Expr power(ParserRuleContext* context) {
+    std::size_t i = context->children.size() - 1;
+    Expr right = child(context, i);
+    while (i-- > 0 && !failed_) {
+      if (auto* prefix = dynamic_cast<Grammar::PrefixContext*>(context->children[i])) {
+        std::vector<Expr> operands;
+        operands.push_back(std::move(right));
+        right = make(ExprKind::unary, span_of(prefix), "", {*parse_operator(prefix->getText(), 1)},
+                     std::move(operands));
+      } else {
+        const Span head = span_of(terminal(context, i));
+        std::vector<Expr> operands;
+        operands.push_back(child(context, --i));
+        operands.push_back(std::move(right));
+        right = make(ExprKind::binary, head, "", {Operator::pow}, std::move(operands));
+      }
+    }
+    return right;
+  }
+
+  Expr operand(Grammar::OperandContext* context) {
+    if (context->expr()) {
+      Expr inner = expr(context->expr());
+      inner.grouped = true;
+      inner.span = span_of(context);
+      return inner;
+    }
+    const Span head = span_of(context->getStart());
+    const std::string text = context->getStart()->getText();
+    Expr result;
+    if (auto* arguments = context->arguments()) {
+      std::vector<Expr> operands;
+      for (auto* argument : arguments->argument()) {
+        if (argument->bounded()) not_built(argument, "a bounded reduction");
+        operands.push_back(expr(argument->expr()));
+      }
+      result = make(ExprKind::call, head, text, {}, std::move(operands));
+    } else if (auto* indexes = context->indexes()) {
+      result = make(ExprKind::index, head, text, {}, exprs(indexes->expr()));
+    } else if (context->NUMBER()) {
+      result = make(ExprKind::number, head, text, {}, {});
+    } else if (context->name()) {
+      result = make(ExprKind::name, head, text, {}, {});
+    } else {
+      result = make(ExprKind::boolean, head, context->TRUE() ? "true" : "false", {}, {});
+    }
+    result.span = span_of(context);
+    return result;
+  }
+
+  Expr child(ParserRuleContext* context, std::size_t i) {
+    return expr(dynamic_cast<ParserRuleContext*>(context->children[i]));
+  }
+
+  static antlr4::Token* terminal(ParserRuleContext* context, std::size_t i) {
+    return dynamic_cast<TerminalNode*>(context->children[i])->getSymbol();
+  }
+
+  Expr make(ExprKind kind, Span head, std::string text, std::vector<Operator> operators,
+            std::vector<Expr> operands) {
+    Expr result = make_expr(kind, head, std::move(text), std::move(operators), std::move(operands));
+    if (result.depth <= kMaxDepth) return result;
+    if (!failed_) {
+      sink_
+          .report(Code::too_deep, head,
+                  fmt::format("the expression is more than {} operations deep", kMaxDepth))
+          .help = "name a part of the expression with `let`";
+    }
+    failed_ = true;
+    return make_expr(ExprKind::number, head, "0", {}, {});
+  }
+
+  void not_built(ParserRuleContext* context, const std::string& what) {
+    sink_.report(Code::not_built_yet, span_of(context), what + " is not built yet");
+    failed_ = true;
+  }
+
+  diag::Sink& sink_;
+  bool failed_ = false;
+};
+
+// All tokens and the end, or nothing when there are too many.
+std::vector<std::unique_ptr<antlr4::Token>> tokenize(antlr4::Lexer& lexer, diag::Sink& sink) {
+  std::vector<std::unique_ptr<antlr4::Token>> tokens;
+  do {
+    tokens.push_back(lexer.nextToken());
+    if (tokens.size() > kMaxTokens) {
+      sink.report(Code::too_large, span_of(tokens.back().get()),
+                  fmt::format("the file has more than {} words and signs", kMaxTokens));
+      return {};
+    }
+  } while (tokens.back()->getType() != antlr4::Token::EOF);
+  return tokens;
+}
+
+}  // namespace
+
+std::optional<Spec> parse_dsl(const support::Source& source, diag::Sink& sink) {
+  if (!fits(source, sink)) return std::nullopt;
+  antlr4::ANTLRInputStream input(as_ascii(source.text()));
+  attn_grammar::AttnSpecLexer lexer(&input);
+  auto owned = tokenize(lexer, sink);
+  if (owned.empty()) return std::nullopt;
+  antlr4::ListTokenSource list(std::move(owned));
+  antlr4::CommonTokenStream stream(&list);
+  stream.fill();
+  const Tokens tokens = plain_tokens(stream.getTokens(), lexer.getVocabulary());
+  if (!brackets_are_bounded(tokens, sink)) return std::nullopt;
+  Grammar parser(&stream);
+  parser.removeErrorListeners();
+  auto strategy = std::make_shared<Strategy>(tokens, sink);
+  parser.setErrorHandler(strategy);
+  Grammar::FileContext* file = parser.file();
+  if (sink.has_errors()) return std::nullopt;
+  return Builder(sink).spec(file);
+}
+
+}  // namespace attn::ast

@@ -1,0 +1,353 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "compiler/ast/json_text.h"
+#include "compiler/ast/number.h"
+#include "compiler/ast/parse.h"
+#include "compiler/support/text.h"
+
+namespace attn::ast {
+namespace {
+
+using diag::Code;
+using support::quoted;
+
+bool is_identifier(std::string_view text) {
+  const auto letter = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  };
+  const auto more = [&](char c) { return letter(c) || (c >= '0' && c <= '9'); };
+  return !text.empty() && letter(text[0]) && std::ranges::all_of(text, more);
+}
+
+class Builder {
+ public:
+  explicit Builder(diag::Sink& sink) : sink_(sink) {}
+
+  std::optional<Spec> spec(const JsonValue& json) {
+    Spec spec;
+    spec.span = json.span;
+    if (!is(json, JsonKind::object, "a spec")) return std::nullopt;
+    only(json, {"attention", "parameters", "clauses", "$schema"});
+    spec.name = name(need(json, "attention", "a spec"), "the attention");
+    if (const JsonMember* parameters = json.find("parameters")) {
+      spec.parameters = this->parameters(parameters->value);
+    }
+    if (const JsonValue* list = need(json, "clauses", "a spec");
+        list && is_array(*list, "clauses")) {
+      for (const JsonValue& item : list->items) spec.clauses.push_back(clause(item));
+    }
+    if (failed_) return std::nullopt;
+    return spec;
+  }
+
+ private:
+  diag::Diagnostic& fail(Span span, std::string message) {
+    failed_ = true;
+    return sink_.report(Code::json_shape, span, std::move(message));
+  }
+
+  bool is(const JsonValue& json, JsonKind kind, std::string_view what) {
+    if (json.kind == kind) return true;
+    fail(json.span,
+         fmt::format("{} must be {}, found {}", what, in_words(kind), in_words(json.kind)));
+    return false;
+  }
+
+  bool is_array(const JsonValue& json, std::string_view what) {
+    return is(json, JsonKind::array, quoted(what));
+  }
+
+  const JsonValue* need(const JsonValue& json, std::string_view key, std::string_view what) {
+    if (const JsonMember* member = json.find(key)) return &member->value;
+    fail(json.span, fmt::format("{} needs the key {}", what, quoted(key)));
+    return nullptr;
+  }
+
+  void only(const JsonValue& json, std::initializer_list<std::string_view> keys) {
+    std::vector<std::string_view> seen;
+    for (const JsonMember& member : json.members) {
+      const std::span known(keys.begin(), keys.size());
+      if (std::ranges::find(known, member.key) == known.end()) {
+        auto& diagnostic = fail(member.key_span, fmt::format("unknown key {}", quoted(member.key)));
+        const std::string_view close = support::nearest(member.key, known);
+        diagnostic.help = close.empty() ? "possible here: " + support::one_of(known)
+                                        : fmt::format("did you mean {}?", quoted(close));
+      } else if (std::ranges::find(seen, member.key) != seen.end()) {
+        fail(member.key_span, fmt::format("the key {} stands twice", quoted(member.key)));
+      }
+      seen.push_back(member.key);
+    }
+  }
+
+  Name name(const JsonValue* json, std::string_view what) {
+    if (!json || !is(*json, JsonKind::string, fmt::format("the name of {}", what))) return {};
+    return name(json->text, json->span);
+  }
+
+  Name name(const std::string& text, Span span) {
+    if (!is_identifier(text)) {
+      auto& diagnostic = fail(span, fmt::format("{} is not a name", quoted(text)));
+      diagnostic.help =
+          "a string is one name; an expression is a tree: {\"op\": \"+\", \"args\": [\"score\", "
+          "1]}";
+    }
+    return {text, span};
+  }
+
+  std::vector<SpecParameter> parameters(const JsonValue& json) {
+    std::vector<SpecParameter> result;
+    if (!is(json, JsonKind::object, "`parameters`")) return result;
+    for (const JsonMember& member : json.members) {
+      result.push_back({name(member.key, member.key_span), optional_expr(member.value)});
+    }
+    return result;
+  }
+
+  // The clause's word is a key of its object; `dtype` is one only where no other stands.
+  Clause clause(const JsonValue& json) {
+    if (!is(json, JsonKind::object, "a clause")) return {};
+    if (json.members.empty()) {
+      fail(json.span, "a clause needs a key that says which one it is");
+      return {};
+    }
+    for (const std::string_view word : {"tensor", "param", "let", "dims", "layout", "scale",
+                                        "score", "mask", "outputs", "align", "dtype"}) {
+      if (const JsonMember* member = json.find(word)) return clause(json, *member);
+    }
+    return other(json);
+  }
+
+  Clause clause(const JsonValue& json, const JsonMember& member) {
+    Clause result{json.span, {member.key, member.key_span}, {}};
+    const std::string& word = member.key;
+    const JsonValue& value = member.value;
+    if (word == "tensor") {
+      only(json, {"tensor", "dtype", "shape"});
+      result.body = tensor(json, value);
+    } else if (word == "param") {
+      only(json, {"param", "dtype"});
+      const JsonValue* dtype = need(json, "dtype", "a param");
+      result.body = ParamClause{name(&value, "the param"), name(dtype, "its type")};
+    } else if (word == "let") {
+      only(json, {"let", "value"});
+      const JsonValue* bound = need(json, "value", "a let");
+      result.body = LetClause{name(&value, "the let"), bound ? expr(*bound) : Expr{}};
+    } else {
+      only(json, {word});
+      simple(result, value);
+    }
+    return result;
+  }
+
+  void simple(Clause& result, const JsonValue& value) {
+    const std::string& word = result.keyword.text;
+    if (word == "dims") result.body = dims(value);
+    if (word == "layout") result.body = layout(value);
+    if (word == "scale") result.body = ScaleClause{expr(value)};
+    if (word == "score") result.body = ScoreClause{expr(value)};
+    if (word == "mask") result.body = MaskClause{expr(value)};
+    if (word == "outputs") result.body = outputs(value);
+    if (word == "align") result.body = AlignClause{name(&value, "the alignment")};
+    if (word == "dtype") result.body = DtypeClause{name(&value, "the type")};
+  }
+
+  DimsClause dims(const JsonValue& json) {
+    DimsClause clause;
+    if (!is(json, JsonKind::object, "`dims`")) return clause;
+    for (const JsonMember& member : json.members) {
+      clause.entries.push_back({name(member.key, member.key_span), optional_expr(member.value)});
+    }
+    return clause;
+  }
+
+  // "bshd", {"strides": [...]}, or one of them for each tensor: {"q": "bshd", "k": ...}.
+  LayoutClause layout(const JsonValue& json) {
+    LayoutClause clause;
+    if (json.kind == JsonKind::string || json.find("strides")) {
+      clause.entries.push_back(layout_entry(std::nullopt, json));
+    } else if (is(json, JsonKind::object, "a layout")) {
+      for (const JsonMember& member : json.members) {
+        clause.entries.push_back(layout_entry(name(member.key, member.key_span), member.value));
+      }
+    }
+    return clause;
+  }
+
+  LayoutEntry layout_entry(std::optional<Name> tensor, const JsonValue& json) {
+    const JsonMember* strides = json.find("strides");
+    if (!strides) return {std::move(tensor), name(&json, "the layout"), {}};
+    only(json, {"strides"});
+    return {std::move(tensor), {"strides", strides->key_span}, exprs(strides->value, "strides")};
+  }
+
+  TensorClause tensor(const JsonValue& json, const JsonValue& value) {
+    const JsonValue* dtype = need(json, "dtype", "a tensor");
+    const JsonValue* shape = need(json, "shape", "a tensor");
+    return {name(&value, "the tensor"), name(dtype, "its type"),
+            shape ? exprs(*shape, "shape") : std::vector<Expr>{}};
+  }
+
+  OutputsClause outputs(const JsonValue& json) {
+    OutputsClause clause;
+    if (!is_array(json, "outputs")) return clause;
+    for (const JsonValue& item : json.items) clause.outputs.push_back(name(&item, "an output"));
+    return clause;
+  }
+
+  static void collect_words(const JsonValue& json, std::vector<std::string>& words) {
+    if (json.kind == JsonKind::string) words.push_back(json.text);
+    for (const JsonValue& item : json.items) collect_words(item, words);
+    for (const JsonMember& member : json.members) {
+      words.push_back(member.key);
+      collect_words(member.value, words);
+    }
+  }
+
+  static Clause other(const JsonValue& json) {
+    OtherClause body;
+    const JsonMember& first = json.members[0];
+    collect_words(json, body.words);
+    body.words.erase(body.words.begin());  // the clause's own
+    return {json.span, {first.key, first.key_span}, std::move(body)};
+  }
+
+  std::optional<Expr> optional_expr(const JsonValue& json) {
+    if (json.kind == JsonKind::null) return std::nullopt;
+    return expr(json);
+  }
+
+  std::vector<Expr> exprs(const JsonValue& json, std::string_view what) {
+    std::vector<Expr> result;
+    if (!is_array(json, what)) return result;
+    if (json.items.empty()) fail(json.span, fmt::format("{} must not be empty", quoted(what)));
+    for (const JsonValue& item : json.items) result.push_back(expr(item));
+    return result;
+  }
+
+  Expr expr(const JsonValue& json) {
+    Expr result = bare(json);
+    result.span = json.span;
+    result.grouped = true;
+    if (result.depth > kMaxDepth && !failed_) {
+      sink_
+          .report(Code::too_deep, json.span,
+                  fmt::format("the expression is more than {} operations deep", kMaxDepth))
+          .help = "name a part of the expression with `let`";
+      failed_ = true;
+    }
+    return result;
+  }
+
+  Expr bare(const JsonValue& json) {
+    switch (json.kind) {
+      case JsonKind::number: return number(json.text, json.span);
+      case JsonKind::boolean: return leaf(ExprKind::boolean, json.text, json.span);
+      case JsonKind::string:
+        return leaf(ExprKind::name, name(json.text, json.span).text, json.span);
+      case JsonKind::object: return operation(json);
+      default: break;
+    }
+    fail(json.span, fmt::format("an expression cannot be {}", in_words(json.kind)));
+    return {};
+  }
+
+  static Expr leaf(ExprKind kind, std::string text, Span span) {
+    return make_expr(kind, span, std::move(text), {}, {});
+  }
+
+  static Expr number(const std::string& text, Span span) {
+    if (!text.starts_with('-')) return leaf(ExprKind::number, text, span);
+    std::vector<Expr> operands;
+    operands.push_back(leaf(ExprKind::number, text.substr(1), {span.begin + 1, span.end}));
+    return make_expr(ExprKind::unary, {span.begin, span.begin + 1}, "", {Operator::negate},
+                     std::move(operands));
+  }
+
+  Expr operation(const JsonValue& json) {
+    if (const JsonMember* member = json.find("number")) return spelled_number(json, *member);
+    for (const std::string_view form : {"op", "compare", "call", "index"}) {
+      const JsonMember* member = json.find(form);
+      if (!member) continue;
+      only(json, {form, "args"});
+      const JsonValue* list = need(json, "args", "an operation");
+      if (!list || !is_array(*list, "args")) return {};
+      std::vector<Expr> operands;
+      for (const JsonValue& item : list->items) operands.push_back(expr(item));
+      if (form == "op") return operators(member->value, std::move(operands));
+      if (form == "compare") return comparison(member->value, std::move(operands));
+      const ExprKind kind = form == "call" ? ExprKind::call : ExprKind::index;
+      if (kind == ExprKind::index && operands.empty()) fail(list->span, "an index needs `args`");
+      return make_expr(
+          kind, member->value.span,
+          name(&member->value, kind == ExprKind::call ? "the function" : "the tensor").text, {},
+          std::move(operands));
+    }
+    auto& diagnostic = fail(json.span, "this object is not an expression");
+    diagnostic.help = "an operation has the key `op`, `compare`, `call` or `index`, and `args`";
+    return {};
+  }
+
+  // For spellings that JSON does not have: {"number": "0x10"}.
+  Expr spelled_number(const JsonValue& json, const JsonMember& member) {
+    only(json, {"number"});
+    const JsonValue& value = member.value;
+    if (!is(value, JsonKind::string, "`number`")) return {};
+    if (!parse_number(value.text))
+      fail(value.span, fmt::format("{} is not a number", quoted(value.text)));
+    return leaf(ExprKind::number, value.text, value.span);
+  }
+
+  Expr operators(const JsonValue& sign, std::vector<Expr> operands) {
+    if (!is(sign, JsonKind::string, "`op`")) return {};
+    const auto op = parse_operator(sign.text, static_cast<int>(operands.size()));
+    if (!op) {
+      auto& diagnostic =
+          fail(sign.span, fmt::format("{} is no operator of {} operand{}", quoted(sign.text),
+                                      operands.size(), operands.size() == 1 ? "" : "s"));
+      if (is_identifier(sign.text)) diagnostic.help = "a function has the key `call`";
+      return {};
+    }
+    const ExprKind kind = arity(*op) == 1      ? ExprKind::unary
+                          : is_comparison(*op) ? ExprKind::compare
+                                               : ExprKind::binary;
+    return make_expr(kind, sign.span, "", {*op}, std::move(operands));
+  }
+
+  // A chain: {"compare": ["<=", "<"], "args": [a, b, c]}.
+  Expr comparison(const JsonValue& signs, std::vector<Expr> operands) {
+    if (!is_array(signs, "compare")) return {};
+    std::vector<Operator> chain;
+    for (const JsonValue& sign : signs.items) {
+      if (!is(sign, JsonKind::string, "a comparison")) return {};
+      const auto op = parse_operator(sign.text, 2);
+      if (!op || !is_comparison(*op)) {
+        fail(sign.span, fmt::format("{} is no comparison", quoted(sign.text)));
+        return {};
+      }
+      chain.push_back(*op);
+    }
+    if (chain.empty() || chain.size() + 1 != operands.size()) {
+      fail(signs.span, "`compare` needs one operator between each two of `args`");
+      return {};
+    }
+    const Span head = signs.items[0].span;
+    return make_expr(ExprKind::compare, head, "", std::move(chain), std::move(operands));
+  }
+
+  diag::Sink& sink_;
+  bool failed_ = false;
+};
+
+}  // namespace
+
+std::optional<Spec> parse_json(const support::Source& source, diag::Sink& sink) {
+  if (!fits(source, sink)) return std::nullopt;
+  const std::optional<JsonValue> json = read_json(source, sink);
+  if (!json) return std::nullopt;
+  return Builder(sink).spec(*json);
+}
+
+}  // namespace attn::ast

@@ -1,0 +1,37 @@
+// Syntax errors of the DSL in words: what was found, what was expected, what is probably meant.
+// Knows tokens as plain data, nothing of the parser generator.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler/diag/diagnostics.h"
+
+namespace attn::ast {
+
+struct Token {
+  std::size_t type = 0;  // index into Tokens::kinds
+  support::Span span;
+  bool starts_line = false;
+};
+
+// A token's kind is its quoted spelling ("';'", "'dims'") or the name of its class ("NUMBER").
+struct Tokens {
+  std::vector<std::string> kinds;
+  std::vector<Token> all;  // the last one is "EOF"
+
+  const std::string& kind(std::size_t at) const { return kinds[all[at].type]; }
+};
+
+// Whether the token is a clause word at the start of a line: a place to go on after an error.
+bool starts_clause(const Tokens& tokens, std::size_t at);
+
+// Reports brackets nested beyond kMaxBrackets; false if there are such.
+bool brackets_are_bounded(const Tokens& tokens, diag::Sink& sink);
+
+// Reports token `at`, where only the `expected` kinds could stand.
+void report_syntax_error(const Tokens& tokens, std::size_t at,
+                         const std::vector<std::string>& expected, diag::Sink& sink);
+
+}  // namespace attn::ast

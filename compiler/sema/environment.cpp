@@ -1,0 +1,284 @@
+#include "compiler/sema/environment.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "compiler/sema/names.h"
+#include "compiler/support/text.h"
+
+namespace attn::sema {
+namespace {
+
+using diag::Code;
+using ir::Dim;
+using support::quoted;
+using support::Span;
+
+constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max();
+
+bool fits_32_bits(const ast::Number& number) {
+  const auto* value = std::get_if<std::int64_t>(&number);
+  return !value || (*value >= -kLargest && *value <= kLargest);
+}
+
+std::optional<ast::Number> parse_binding(std::string_view text) {
+  const bool negative = text.starts_with('-');
+  const auto number = ast::parse_number(negative ? text.substr(1) : text);
+  if (!number || !negative) return number;
+  return std::visit([](auto value) { return ast::Number(-value); }, *number);
+}
+
+// The dimensions a name sets.
+std::vector<Dim> dims_named(std::string_view name) {
+  if (name == "D") return {Dim::Dqk, Dim::Dv};
+  const auto dim = ir::parse_dim(name);
+  return dim ? std::vector{*dim} : std::vector<Dim>();
+}
+
+class Resolver {
+ public:
+  Resolver(const ast::Spec& spec, const Bindings& bindings, diag::Sink& sink)
+      : spec_(spec), bindings_(bindings), sink_(sink) {}
+
+  Environment run() {
+    for (const ast::SpecParameter& parameter : spec_.parameters) add_parameter(parameter);
+    for (const ast::Clause& clause : spec_.clauses) {
+      const auto* dims = std::get_if<ast::DimsClause>(&clause.body);
+      if (!dims) continue;
+      for (const ast::DimEntry& entry : dims->entries) list(entry);
+    }
+    for (const auto& [name, text] : bindings_) bind(name, text);
+    for (const Dim dim : ir::kDims) {
+      const Known size = resolve(dim);
+      if (const auto value = size.integer()) environment_.dims.set(dim, *value);
+    }
+    settle_head_dim();
+    check_heads();
+    return std::move(environment_);
+  }
+
+ private:
+  struct Listed {
+    const ast::DimEntry* entry = nullptr;
+    std::optional<std::int64_t> bound;  // by --bind
+    std::optional<Known> size;          // once resolved
+    bool resolving = false;
+  };
+
+  Listed& at(Dim dim) { return listed_[static_cast<std::size_t>(dim)]; }
+
+  diag::Diagnostic& report(Code code, Span span, std::string message) {
+    return sink_.report(code, span, std::move(message));
+  }
+
+  void add_parameter(const ast::SpecParameter& parameter) {
+    const std::string& name = parameter.name.text;
+    if (environment_.parameters.contains(name)) return;  // reported where names are declared
+    Known value = default_of(parameter);
+    if (const auto binding = bindings_.find(name); binding != bindings_.end()) {
+      value = bound(parameter, binding->second, value);
+    }
+    if (value.state == Known::State::value && !fits_32_bits(value.number)) {
+      report(Code::bad_number, parameter.name.span,
+             fmt::format("the value of {} does not fit 32 bits", quoted(name)));
+      value = Known::poisoned();
+    }
+    environment_.parameters.emplace(name, value);
+  }
+
+  Known default_of(const ast::SpecParameter& parameter) {
+    if (!parameter.value) {
+      if (!bindings_.contains(parameter.name.text)) {
+        report(Code::parameter_without_value, parameter.name.span,
+               fmt::format("{} has no value", quoted(parameter.name.text)))
+            .help = fmt::format("give a default, `{0} = 1`, or compile with `--bind {0}=1`",
+                                parameter.name.text);
+      }
+      return Known::poisoned();
+    }
+    const auto lookup = [&](const std::string& name, Span span) {
+      if (is_dimension_name(name)) {
+        report(Code::not_available_here, span,
+               fmt::format("{} has no value yet: spec parameters come before the dimensions",
+                           quoted(name)));
+        return Known::poisoned();
+      }
+      return environment_.lookup(name, span, sink_);
+    };
+    return evaluate(*parameter.value, lookup, sink_);
+  }
+
+  Known bound(const ast::SpecParameter& parameter, const std::string& text, const Known& standard) {
+    std::optional<ast::Number> number = parse_binding(text);
+    if (!number) return bad_binding(parameter.name.text, text, "a number is needed");
+    const bool given = standard.state == Known::State::value;
+    const bool wants_real = given && std::holds_alternative<double>(standard.number);
+    const bool wants_integer = given && !wants_real;
+    const bool is_integer = std::holds_alternative<std::int64_t>(*number);
+    if (wants_integer && !is_integer) {
+      return bad_binding(parameter.name.text, text, "its default is an integer");
+    }
+    if (wants_real && is_integer) number = static_cast<double>(std::get<std::int64_t>(*number));
+    return Known::of(*number);
+  }
+
+  Known bad_binding(const std::string& name, const std::string& text, std::string_view why) {
+    report(
+        Code::bad_binding, spec_.name.span,
+        fmt::format("--bind {}={}: {}", support::printable(name), support::printable(text), why));
+    return Known::poisoned();
+  }
+
+  void list(const ast::DimEntry& entry) {
+    const std::string& name = entry.name.text;
+    const std::vector<Dim> dims = dims_named(name);
+    if (dims.empty()) {
+      auto& diagnostic = report(Code::unknown_dimension, entry.name.span,
+                                fmt::format("{} is not a dimension of attention", quoted(name)));
+      diagnostic.help = suggestion(name, dimension_names());
+      if (diagnostic.help.empty()) {
+        diagnostic.help = "the dimensions are " + support::one_of(dimension_names());
+      }
+    }
+    for (const Dim dim : dims) {
+      if (const ast::DimEntry* before = at(dim).entry) {
+        report(Code::duplicate_name, entry.name.span,
+               fmt::format("{} is listed twice", quoted(to_string(dim))))
+            .labels.push_back({before->name.span, "first here"});
+        return;
+      }
+      at(dim).entry = &entry;
+    }
+  }
+
+  void bind(const std::string& name, const std::string& text) {
+    const std::vector<Dim> dims = dims_named(name);
+    if (dims.empty()) {
+      if (!environment_.parameters.contains(name)) unknown_binding(name);
+      return;
+    }
+    const auto number = parse_binding(text);
+    const auto* size = number ? std::get_if<std::int64_t>(&*number) : nullptr;
+    if (!size || *size < 1 || *size > kLargest) {
+      bad_binding(name, text, "a dimension is a positive 32-bit integer");
+      for (const Dim dim : dims) at(dim).size = Known::poisoned();
+      return;
+    }
+    for (const Dim dim : dims) at(dim).bound = *size;  // D stands before Dqk and Dv
+  }
+
+  void unknown_binding(const std::string& name) {
+    std::vector<std::string_view> candidates(dimension_names().begin(), dimension_names().end());
+    for (const auto& [parameter, value] : environment_.parameters) candidates.push_back(parameter);
+    report(Code::unknown_binding, spec_.name.span,
+           fmt::format("--bind {}: the spec has no such dimension or parameter",
+                       support::printable(name)))
+        .help = suggestion(name, candidates);
+  }
+
+  Known resolve(Dim dim) {
+    Listed& listed = at(dim);
+    if (listed.size) return *listed.size;
+    if (listed.bound) return *(listed.size = Known::of(*listed.bound));
+    if (listed.resolving) {
+      report(Code::dimension_cycle, listed.entry->name.span,
+             fmt::format("{} is defined by itself", quoted(listed.entry->name.text)));
+      return *(listed.size = Known::poisoned());
+    }
+    listed.resolving = true;
+    const Known size = written(dim);
+    if (!listed.size) listed.size = size;
+    return *listed.size;
+  }
+
+  Known written(Dim dim) {
+    const ast::DimEntry* entry = at(dim).entry;
+    if (!entry) {
+      if (dim == Dim::Hkv) return same_as(dim, Dim::Hq);
+      if (dim == Dim::Skv) return same_as(dim, Dim::Sq);
+      if (dim == Dim::Dv) return same_as(dim, Dim::Dqk);
+    }
+    if (!entry || !entry->size) return Known::open(std::string(to_string(dim)));
+    // Dv has the same entry as Dqk when it is `D`: evaluated, and reported, once.
+    if (dim == Dim::Dv && entry->name.text == "D" && !at(Dim::Dqk).bound) return resolve(Dim::Dqk);
+    const auto lookup = [&](const std::string& name, Span span) { return read(name, span); };
+    const Known size = evaluate(*entry->size, lookup, sink_);
+    if (size.state != Known::State::value) return size;
+    const auto value = size.integer();
+    if (value && *value >= 1 && *value <= kLargest) return size;
+    auto& diagnostic = report(Code::bad_size, entry->size->span,
+                              value ? fmt::format("{} would be {}", entry->name.text, *value)
+                                    : fmt::format("{} would not be an integer", entry->name.text));
+    diagnostic.help = value ? "a size is a positive 32-bit integer" : "divide with `//`";
+    return Known::poisoned();
+  }
+
+  Known same_as(Dim dim, Dim other) {
+    const Known size = resolve(other);
+    return size.state == Known::State::open ? Known::open(std::string(to_string(dim))) : size;
+  }
+
+  Known read(const std::string& name, Span span) {
+    const std::vector<Dim> dims = dims_named(name);
+    if (dims.empty()) return environment_.lookup(name, span, sink_);
+    return resolve(dims[0]);
+  }
+
+  void settle_head_dim() {
+    const auto& qk = environment_.dims.get(Dim::Dqk);
+    const auto& v = environment_.dims.get(Dim::Dv);
+    const bool one_entry = at(Dim::Dqk).entry == at(Dim::Dv).entry || !at(Dim::Dv).entry;
+    if (qk && v ? *qk == *v : one_entry) environment_.head_dim = Dim::Dqk;
+  }
+
+  void check_heads() {
+    const auto& hq = environment_.dims.get(Dim::Hq);
+    const auto& hkv = environment_.dims.get(Dim::Hkv);
+    if (!hq || !hkv || *hq % *hkv == 0) return;
+    const ast::DimEntry* q = at(Dim::Hq).entry;
+    const ast::DimEntry* kv = at(Dim::Hkv).entry;
+    auto& diagnostic = report(
+        Code::heads_not_multiple, q ? q->name.span : spec_.name.span,
+        fmt::format("the number of query heads, {}, is not a multiple of that of key heads, {}",
+                    *hq, *hkv));
+    if (q && kv) diagnostic.labels.push_back({kv->name.span, "the key heads"});
+  }
+
+  const ast::Spec& spec_;
+  const Bindings& bindings_;
+  diag::Sink& sink_;
+  Environment environment_;
+  std::array<Listed, ir::kDims.size()> listed_;
+};
+
+}  // namespace
+
+Known Environment::lookup(const std::string& name, Span span, diag::Sink& sink) {
+  if (const auto found = parameters.find(name); found != parameters.end()) {
+    used.insert(name);
+    return found->second;
+  }
+  if (const std::vector<Dim> named = dims_named(name); !named.empty()) {
+    if (const auto size = dims.get(named[0])) return Known::of(*size);
+    return Known::open(std::string(to_string(named[0])));
+  }
+  if (is_bound_name(name)) {
+    sink.report(Code::not_available_here, span, fmt::format("{} is not a constant", quoted(name)));
+    return Known::poisoned();
+  }
+  std::vector<std::string_view> candidates(dimension_names().begin(), dimension_names().end());
+  for (const auto& [parameter, value] : parameters) candidates.push_back(parameter);
+  sink.report(Code::unknown_name, span,
+              fmt::format("{} is no dimension and no spec parameter", quoted(name)))
+      .help = suggestion(name, candidates);
+  return Known::poisoned();
+}
+
+Environment make_environment(const ast::Spec& spec, const Bindings& bindings, diag::Sink& sink) {
+  return Resolver(spec, bindings, sink).run();
+}
+
+}  // namespace attn::sema

@@ -1,0 +1,33 @@
+// Sizes and constants of a spec under its bindings: what dimension arithmetic reads.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "compiler/ast/ast.h"
+#include "compiler/diag/diagnostics.h"
+#include "compiler/ir/attention.h"
+#include "compiler/sema/analyze.h"
+#include "compiler/sema/constants.h"
+
+namespace attn::sema {
+
+struct Environment {
+  std::map<std::string, Known, std::less<>> parameters;  // value or poisoned
+  ir::Dims dims;
+  // The dimension `D` stands for where it is read: Dqk, unless Dqk and Dv differ (then nothing).
+  std::optional<ir::Dim> head_dim;
+
+  std::set<std::string, std::less<>> used;  // parameters that some constant read
+
+  // Names in constants: parameters and dimensions. Reports any other.
+  Known lookup(const std::string& name, support::Span span, diag::Sink& sink);
+};
+
+// Parameters, then dimensions; a binding replaces what the spec says. Unlisted dimensions are open,
+// but Hkv is then Hq, Skv is Sq and Dv is Dqk. Reports everything that is wrong with either.
+Environment make_environment(const ast::Spec& spec, const Bindings& bindings, diag::Sink& sink);
+
+}  // namespace attn::sema

@@ -1,0 +1,163 @@
+#include "compiler/sema/layouts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "compiler/sema/names.h"
+#include "compiler/support/text.h"
+
+namespace attn::sema {
+namespace {
+
+using diag::Code;
+using support::quoted;
+
+constexpr std::string_view kTensors[] = {"q", "k", "v", "o"};
+constexpr std::string_view kKinds[] = {"bshd", "bhsd", "sbhd", "strides"};
+constexpr std::string_view kUnbuilt[] = {"thd", "paged", "packed", "packed_qkv", "qkv"};
+
+class Layouts {
+ public:
+  Layouts(Environment& environment, diag::Sink& sink) : environment_(environment), sink_(sink) {
+    for (const std::string_view tensor : kTensors) result_.emplace(tensor, ir::Layout{});
+  }
+
+  std::map<std::string, ir::Layout, std::less<>> run(const ast::LayoutClause* clause) {
+    if (clause) {
+      for (const ast::LayoutEntry& entry : clause->entries) add(entry);
+    }
+    return std::move(result_);
+  }
+
+ private:
+  void add(const ast::LayoutEntry& entry) {
+    const std::optional<ir::Layout> layout = parse(entry);
+    if (!entry.tensor) {
+      for (const std::string_view tensor : kTensors) set(entry, std::string(tensor), layout);
+      return;
+    }
+    const ast::Name& tensor = *entry.tensor;
+    if (!contains(kTensors, tensor.text)) {
+      sink_
+          .report(Code::bad_choice, tensor.span,
+                  fmt::format("{} has no layout", quoted(tensor.text)))
+          .help = "possible: " + support::one_of(kTensors);
+      return;
+    }
+    const auto [first, added] = seen_.emplace(tensor.text, tensor.span);
+    if (!added) {
+      sink_
+          .report(Code::duplicate_name, tensor.span,
+                  fmt::format("the layout of {} is given twice", quoted(tensor.text)))
+          .labels.push_back({first->second, "first here"});
+    }
+    set(entry, tensor.text, layout);
+  }
+
+  void set(const ast::LayoutEntry& entry, const std::string& tensor,
+           const std::optional<ir::Layout>& layout) {
+    if (!layout) return;
+    result_[tensor] = *layout;
+    if (tensor == "o" && layout->kind == ir::LayoutKind::strided && overlaps(*layout)) {
+      sink_.report(Code::bad_strides, entry.kind.span, "two elements of `o` share one place");
+    }
+  }
+
+  std::optional<ir::Layout> parse(const ast::LayoutEntry& entry) {
+    const ast::Name& kind = entry.kind;
+    if (kind.text == "strides") return strides(entry);
+    if (contains(kUnbuilt, kind.text)) {
+      sink_.report(Code::not_built_yet, kind.span,
+                   fmt::format("layout {} is not built yet", quoted(kind.text)));
+      return std::nullopt;
+    }
+    if (!contains(kKinds, kind.text)) {
+      const std::string_view close = support::nearest(kind.text, kKinds);
+      sink_.report(Code::bad_choice, kind.span, fmt::format("{} is no layout", quoted(kind.text)))
+          .help = close.empty() ? "possible: " + support::one_of(kKinds)
+                                : fmt::format("did you mean {}?", quoted(close));
+      return std::nullopt;
+    }
+    if (!entry.strides.empty()) {
+      sink_.report(Code::bad_strides, entry.strides[0].span,
+                   fmt::format("layout {} says its strides itself", quoted(kind.text)));
+      return std::nullopt;
+    }
+    return ir::Layout{*ir::parse_layout_kind(kind.text), {}};
+  }
+
+  std::optional<ir::Layout> strides(const ast::LayoutEntry& entry) {
+    ir::Layout layout{ir::LayoutKind::strided, {}};
+    if (entry.strides.size() != layout.strides.size()) {
+      sink_
+          .report(Code::bad_strides, entry.kind.span,
+                  fmt::format("four strides are needed, found {}", entry.strides.size()))
+          .help =
+          "of batch, head, sequence and feature, in elements: `strides(Sq*Hq*D, D, Hq*D, 1)`";
+      return std::nullopt;
+    }
+    bool whole = true;
+    for (std::size_t i = 0; i < layout.strides.size(); ++i) {
+      const auto value = stride(entry.strides[i]);
+      layout.strides[i] = value.value_or(0);
+      whole = whole && value.has_value();
+    }
+    return whole ? std::optional(layout) : std::nullopt;
+  }
+
+  std::optional<std::int64_t> stride(const ast::Expr& expr) {
+    const auto lookup = [&](const std::string& name, support::Span span) {
+      return environment_.lookup(name, span, sink_);
+    };
+    const Known known = evaluate(expr, lookup, sink_);
+    if (known.state == Known::State::poisoned) return std::nullopt;
+    if (known.state == Known::State::open) {
+      sink_
+          .report(Code::size_needed, expr.span,
+                  fmt::format("this stride needs {}, which is still open", quoted(known.dimension)))
+          .help = fmt::format("give it a size, or compile with `--bind {}=...`", known.dimension);
+      return std::nullopt;
+    }
+    const auto value = known.integer();
+    if (value && *value >= 1) return value;
+    sink_.report(Code::bad_strides, expr.span, "a stride is a positive integer");
+    return std::nullopt;
+  }
+
+  // Dense enough: sorted, each stride steps over all that smaller ones reach.
+  bool overlaps(const ir::Layout& layout) const {
+    std::vector<std::pair<std::int64_t, std::int64_t>> axes;  // stride, size
+    const ir::Dim dims[] = {ir::Dim::B, ir::Dim::Hq, ir::Dim::Sq, ir::Dim::Dv};
+    for (std::size_t i = 0; i < 4; ++i) {
+      const auto size = environment_.dims.get(dims[i]);
+      if (!size) return false;  // known once it is bound
+      if (*size > 1) axes.emplace_back(layout.strides[i], *size);
+    }
+    std::ranges::sort(axes);
+    std::int64_t reached = 0;
+    for (const auto& [stride, size] : axes) {
+      if (stride <= reached) return true;
+      std::int64_t step = 0;
+      const bool huge = __builtin_mul_overflow(stride, size - 1, &step) ||
+                        __builtin_add_overflow(reached, step, &reached);
+      if (huge) return false;
+    }
+    return false;
+  }
+
+  Environment& environment_;
+  diag::Sink& sink_;
+  std::map<std::string, ir::Layout, std::less<>> result_;
+  std::map<std::string, support::Span, std::less<>> seen_;
+};
+
+}  // namespace
+
+std::map<std::string, ir::Layout, std::less<>> make_layouts(const ast::LayoutClause* clause,
+                                                            Environment& environment,
+                                                            diag::Sink& sink) {
+  return Layouts(environment, sink).run(clause);
+}
+
+}  // namespace attn::sema

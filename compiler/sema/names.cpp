@@ -1,0 +1,61 @@
+#include "compiler/sema/names.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "compiler/support/text.h"
+
+namespace attn::sema {
+namespace {
+
+constexpr std::string_view kBound[] = {"score", "b", "h", "q_idx", "kv_idx", "q_raw", "inf"};
+constexpr std::string_view kDimensions[] = {"B", "Hq", "Hkv", "Sq", "Skv", "D", "Dqk", "Dv"};
+constexpr std::string_view kRunTime[] = {
+    "q", "k", "v", "o", "lse", "do", "dq", "dk", "dv", "lengths_q", "lengths_kv", "seed", "offset"};
+constexpr std::string_view kBuilt[] = {"dims",  "dtype", "layout", "tensor",  "param", "let",
+                                       "scale", "score", "mask",   "outputs", "align"};
+constexpr std::string_view kUnbuilt[] = {"learn",         "sink",      "dropout", "lengths", "grad",
+                                         "deterministic", "normalize", "fn",      "import"};
+
+struct Elsewhere {
+  std::string_view name;
+  std::string_view here;
+};
+constexpr Elsewhere kElsewhere[] = {
+    {"q", "the query index is `q_idx`"},
+    {"k", "the key index is `kv_idx`"},
+    {"k_idx", "the key index is `kv_idx`"},
+    {"kv", "the key index is `kv_idx`"},
+    {"batch", "the batch index is `b`"},
+    {"batch_idx", "the batch index is `b`"},
+    {"head", "the head index is `h`"},
+    {"head_idx", "the head index is `h`"},
+    {"H", "the dimensions are `Hq` and `Hkv`"},
+    {"S", "the dimensions are `Sq` and `Skv`"},
+    {"s", "the score is `score`"},
+    {"infinity", "it is written `inf`"},
+};
+
+}  // namespace
+
+std::span<const std::string_view> bound_names() { return kBound; }
+std::span<const std::string_view> dimension_names() { return kDimensions; }
+std::span<const std::string_view> run_time_names() { return kRunTime; }
+std::span<const std::string_view> unbuilt_clauses() { return kUnbuilt; }
+std::span<const std::string_view> built_clauses() { return kBuilt; }
+
+bool contains(std::span<const std::string_view> names, std::string_view name) {
+  return std::ranges::find(names, name) != names.end();
+}
+bool is_bound_name(std::string_view name) { return contains(kBound, name); }
+bool is_dimension_name(std::string_view name) { return contains(kDimensions, name); }
+
+std::string suggestion(std::string_view name, std::span<const std::string_view> candidates) {
+  const auto* elsewhere = std::ranges::find(kElsewhere, name, &Elsewhere::name);
+  if (elsewhere != std::end(kElsewhere)) return std::string(elsewhere->here);
+  const std::string_view close = support::nearest(name, candidates);
+  return close.empty() ? "" : fmt::format("did you mean {}?", support::quoted(close));
+}
+
+}  // namespace attn::sema

@@ -1,0 +1,105 @@
+// The operators and functions of the language as IR: promotion as in Python (booleans count as 0
+// and 1, integers become real beside a real, `/` is real, `//` and `%` round down), booleans where
+// booleans belong, and the functions that are made of others.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler/ast/ast.h"
+#include "compiler/diag/diagnostics.h"
+#include "compiler/ir/dag.h"
+
+namespace attn::sema {
+
+// What an expression reads, as bits.
+enum Uses : std::uint8_t { kConstants = 0, kScore = 1, kIndexes = 2, kTensors = 4, kParams = 8 };
+
+// A checked expression. Depth and size are those of the expression written out as a tree.
+struct Value {
+  ir::ExprId id = 0;
+  ir::Type type = ir::Type::real;
+  std::uint8_t uses = kConstants;
+  std::uint32_t depth = 1;
+  std::uint64_t size = 1;
+};
+
+// "a boolean", "an integer", "a real": for messages.
+std::string_view in_words(ir::Type type);
+
+std::vector<std::string_view> function_names();
+
+class Operations {
+ public:
+  Operations(ir::Dag& dag, diag::Sink& sink) : dag_(dag), sink_(sink) {}
+
+  // The value of a unary, binary, compare or call expression over its operands' values; nothing
+  // after reporting. A call's name must be one of function_names().
+  std::optional<Value> apply(const ast::Expr& expr, std::span<const Value> operands);
+
+  Value leaf(ir::ExprId id, std::uint8_t uses) const { return {id, dag_[id].type, uses, 1, 1}; }
+  Value build(ir::Op op, std::initializer_list<Value> operands) {
+    return build(op, std::span(operands.begin(), operands.size()));
+  }
+  Value build(ir::Op op, std::span<const Value> operands);
+  Value to_real(const Value& value);
+  ir::SourcePos place(support::Span span) const;
+
+ private:
+  using Operands = std::span<const Value>;
+  using Outcome = std::optional<Value>;
+  using Handler = Outcome (Operations::*)(ir::Op, Operands);
+  struct Function {
+    std::string_view name;
+    std::size_t fewest;
+    std::size_t most;
+    Handler handler;
+    ir::Op op;
+  };
+  static std::span<const Function> functions();
+  friend std::vector<std::string_view> function_names();
+
+  Outcome unary(Operands operands);
+  Outcome binary(Operands operands);
+  Outcome compare(Operands operands);
+  Outcome call(Operands operands);
+
+  // What functions.def and the operators name.
+  Outcome arithmetic(ir::Op op, Operands operands);
+  Outcome quotient(ir::Op op, Operands operands);
+  Outcome select(ir::Op op, Operands operands);
+  Outcome extremum(ir::Op op, Operands operands);
+  Outcome clamp(ir::Op op, Operands operands);
+  Outcome arithmetic_function(ir::Op op, Operands operands);
+  Outcome rounding(ir::Op op, Operands operands);
+  Outcome real_function(ir::Op op, Operands operands);
+  Outcome power(ir::Op op, Operands operands);
+  Outcome integer_power(const Value& base, std::int64_t exponent);
+  Outcome gelu(ir::Op op, Operands operands);
+  Outcome silu(ir::Op op, Operands operands);
+  Outcome relu(ir::Op op, Operands operands);
+  Outcome softplus(ir::Op op, Operands operands);
+  Outcome logic(ir::Op op, Operands operands);
+  Outcome bits(ir::Op op, Operands operands);
+  Outcome complement(ir::Op op, Operands operands);
+  Outcome shift(ir::Op op, Operands operands);
+  Value negate(const Value& value);
+
+  Value to_number(const Value& value);
+  std::vector<Value> unified(Operands operands);
+  Value real(double value);
+  bool is_zero(const Value& value) const;
+  bool need_booleans(Operands operands);
+  void mixed_bits(Operands operands);
+  diag::Diagnostic& report(diag::Code code, support::Span span, std::string message);
+
+  ir::Dag& dag_;
+  diag::Sink& sink_;
+  const ast::Expr* at_ = nullptr;  // the expression at hand
+};
+
+}  // namespace attn::sema

@@ -1,0 +1,392 @@
+#include "compiler/sema/scope.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "compiler/sema/names.h"
+#include "compiler/support/text.h"
+
+namespace attn::sema {
+namespace {
+
+using ast::Expr;
+using ast::ExprKind;
+using diag::Code;
+using ir::Op;
+using ir::Type;
+using support::quoted;
+using support::Span;
+
+constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max();
+// Of an expression with its lets and earlier scores written out.
+constexpr std::uint32_t kMaxDepth = 2000;
+constexpr std::uint64_t kMaxSize = 100'000;
+
+std::string_view kind_in_words(Symbol::Kind kind) {
+  switch (kind) {
+    case Symbol::Kind::parameter: return "spec parameter";
+    case Symbol::Kind::tensor: return "tensor";
+    case Symbol::Kind::param: return "param";
+    default: return "let";
+  }
+}
+
+}  // namespace
+
+Scope::Scope(Environment& environment, ir::Attention& attention, diag::Sink& sink)
+    : environment_(environment),
+      attention_(attention),
+      sink_(sink),
+      operations_(attention.dag, sink),
+      score_(operations_.leaf(attention.dag.leaf(Op::score_), kScore)) {}
+
+diag::Diagnostic& Scope::report(Code code, Span span, std::string message) {
+  return sink_.report(code, span, std::move(message));
+}
+
+void Scope::declare(const ast::Name& name, Symbol symbol, bool at_run_time) {
+  const bool taken = is_bound_name(name.text) || is_dimension_name(name.text);
+  if (taken || (at_run_time && contains(run_time_names(), name.text))) {
+    report(Code::reserved_name, name.span,
+           fmt::format("{} has a meaning of its own", quoted(name.text)))
+        .help = "choose another name";
+    return;
+  }
+  symbol.span = name.span;
+  const auto [found, added] = symbols_.try_emplace(name.text, symbol);
+  if (added) return;
+  report(Code::duplicate_name, name.span, fmt::format("{} is defined twice", quoted(name.text)))
+      .labels.push_back({found->second.span, "first here"});
+}
+
+void Scope::poison(const std::string& name) {
+  symbols_.try_emplace(name, Symbol{Symbol::Kind::poisoned, {}, DType::f32, std::nullopt, true});
+}
+
+void Scope::define_let(const ast::Name& name, const std::optional<Value>& value) {
+  const auto found = symbols_.find(name.text);
+  if (found == symbols_.end() || found->second.span != name.span) return;  // reported
+  found->second.value = value;
+  if (!value) found->second.kind = Symbol::Kind::poisoned;
+}
+
+std::optional<Value> Scope::check(const Expr& expr, const Site& site) {
+  const std::optional<Value> value = bare(expr, site);
+  if (value && !bounded(expr, *value)) return std::nullopt;
+  return value;
+}
+
+std::optional<Value> Scope::check_as(const Expr& expr, const Site& site, Type type,
+                                     std::string_view help) {
+  const std::optional<Value> value = check(expr, site);
+  if (!value || value->type == type) return value;
+  if (type == Type::real && value->type == Type::integer) return operations_.to_real(*value);
+  report(Code::type_mismatch, expr.span,
+         fmt::format("{} is {}, found {}", site.what, in_words(type), in_words(value->type)))
+      .help = help;
+  return std::nullopt;
+}
+
+std::optional<Value> Scope::bare(const Expr& expr, const Site& site) {
+  switch (expr.kind) {
+    case ExprKind::number: return number(expr);
+    case ExprKind::boolean:
+      return operations_.leaf(
+          attention_.dag.boolean(expr.text == "true", operations_.place(expr.span)), kConstants);
+    case ExprKind::name: return name(expr, site);
+    case ExprKind::index: return index(expr, site);
+    default: return operation(expr, site);
+  }
+}
+
+bool Scope::bounded(const Expr& expr, const Value& value) {
+  if (value.depth <= kMaxDepth && value.size <= kMaxSize) return true;
+  report(Code::too_deep, expr.head,
+         "the expression is too large, with its lets and the scores before it written out");
+  return false;
+}
+
+std::optional<Value> Scope::number(const Expr& expr) {
+  const auto number = ast::parse_number(expr.text);
+  if (number) return constant(expr, Known::of(*number));
+  report(Code::bad_number, expr.span, fmt::format("{} is out of range", quoted(expr.text)));
+  return std::nullopt;
+}
+
+std::optional<Value> Scope::constant(const Expr& expr, const Known& known) {
+  if (known.state != Known::State::value) return std::nullopt;
+  const ir::SourcePos pos = operations_.place(expr.span);
+  if (const auto* real = std::get_if<double>(&known.number)) {
+    return operations_.leaf(attention_.dag.real(*real, pos), kConstants);
+  }
+  const std::int64_t value = std::get<std::int64_t>(known.number);
+  if (value >= -kLargest && value <= kLargest) {
+    return operations_.leaf(attention_.dag.integer(value, pos), kConstants);
+  }
+  report(Code::bad_number, expr.span, fmt::format("{} does not fit 32 bits", quoted(expr.text)))
+      .help = fmt::format("integers have 32 bits; `{}.0` is a real", value);
+  return std::nullopt;
+}
+
+std::optional<Value> Scope::name(const Expr& expr, const Site& site) {
+  std::optional<Value> value;
+  if (is_bound_name(expr.text)) {
+    value = bound(expr);
+  } else if (is_dimension_name(expr.text)) {
+    value = dimension(expr);
+  } else if (const auto found = symbols_.find(expr.text); found != symbols_.end()) {
+    found->second.used = true;
+    value = symbol(expr, found->second);
+  } else {
+    unknown(expr);
+  }
+  if (!value || !available(expr, *value, site)) return std::nullopt;
+  return value;
+}
+
+bool Scope::available(const Expr& expr, const Value& value, const Site& site) {
+  const int missing = value.uses & ~site.allowed;
+  if (missing == 0) return true;
+  const auto found = symbols_.find(expr.text);
+  const bool is_let = found != symbols_.end() && found->second.kind == Symbol::Kind::let;
+  const std::string_view what = (missing & kScore) != 0     ? "the score"
+                                : (missing & kIndexes) != 0 ? "an index"
+                                : (missing & kTensors) != 0 ? "a tensor"
+                                                            : "a param";
+  auto& diagnostic =
+      report(Code::not_available_here, expr.head,
+             is_let ? fmt::format("{} depends on {}, which has no value in {}", quoted(expr.text),
+                                  what, site.what)
+                    : fmt::format("{} has no value in {}", quoted(expr.text), site.what));
+  if (is_let) diagnostic.labels.push_back({found->second.span, "defined here"});
+  if (site.allowed == (kIndexes | kTensors | kParams)) {
+    diagnostic.help =
+        "a mask sees positions, not scores; for a threshold use "
+        "`score where(condition, score, -inf);`";
+  }
+  return false;
+}
+
+std::optional<Value> Scope::bound(const Expr& expr) {
+  ir::Dag& dag = attention_.dag;
+  const ir::SourcePos pos = operations_.place(expr.span);
+  const std::string& name = expr.text;
+  if (name == "score") return score_;
+  if (name == "inf") {
+    return operations_.leaf(dag.real(std::numeric_limits<double>::infinity(), pos), kConstants);
+  }
+  if (name == "q_idx") return query_index(pos);
+  const Op op = name == "b"        ? Op::batch_
+                : name == "h"      ? Op::head_
+                : name == "kv_idx" ? Op::column_
+                                   : Op::row_;
+  return operations_.leaf(dag.leaf(op, pos), kIndexes);
+}
+
+std::optional<Value> Scope::query_index(ir::SourcePos pos) {
+  ir::Dag& dag = attention_.dag;
+  const Value row = operations_.leaf(dag.leaf(Op::row_, pos), kIndexes);
+  if (attention_.align == ir::Align::top_left) return row;
+  const auto sq = attention_.dims.get(ir::Dim::Sq);
+  const auto skv = attention_.dims.get(ir::Dim::Skv);
+  if (sq && skv) {
+    if (*sq == *skv) return row;
+    return operations_.build(Op::add_,
+                             {row, operations_.leaf(dag.integer(*skv - *sq, pos), kConstants)});
+  }
+  const auto size = [&](ir::Dim dim, const std::optional<std::int64_t>& known) {
+    return operations_.leaf(
+        known ? dag.integer(*known, pos) : dag.dim(std::string(to_string(dim)), pos), kConstants);
+  };
+  const Value shift = operations_.build(Op::sub_, {size(ir::Dim::Skv, skv), size(ir::Dim::Sq, sq)});
+  return operations_.build(Op::add_, {row, shift});
+}
+
+std::optional<Value> Scope::dimension(const Expr& expr) {
+  const auto dim = expr.text == "D" ? environment_.head_dim : ir::parse_dim(expr.text);
+  if (!dim) {
+    report(Code::not_available_here, expr.span, "`D` is not one size: Dqk and Dv differ").help =
+        "write `Dqk` or `Dv`";
+    return std::nullopt;
+  }
+  if (const auto size = attention_.dims.get(*dim)) return constant(expr, Known::of(*size));
+  return operations_.leaf(
+      attention_.dag.dim(std::string(to_string(*dim)), operations_.place(expr.span)), kConstants);
+}
+
+std::optional<Value> Scope::symbol(const Expr& expr, Symbol& symbol) {
+  switch (symbol.kind) {
+    case Symbol::Kind::poisoned: return std::nullopt;
+    case Symbol::Kind::parameter:
+      return constant(expr, environment_.parameters.find(expr.text)->second);
+    case Symbol::Kind::param:
+      return operations_.leaf(
+          attention_.dag.add_symbol(Op::param_, expr.text, ir::value_type(symbol.dtype), {},
+                                    operations_.place(expr.span)),
+          kParams);
+    case Symbol::Kind::tensor: {
+      auto& diagnostic = report(Code::tensor_without_index, expr.span,
+                                fmt::format("{} is a tensor, not a number", quoted(expr.text)));
+      diagnostic.labels.push_back({symbol.span, "declared here"});
+      diagnostic.help = fmt::format("read an element, for example `{}[b]`", expr.text);
+      return std::nullopt;
+    }
+    case Symbol::Kind::let: break;
+  }
+  if (symbol.value) return symbol.value;
+  report(Code::used_before_definition, expr.span,
+         fmt::format("{} is used before it is defined", quoted(expr.text)))
+      .labels.push_back({symbol.span, "defined here"});
+  return std::nullopt;
+}
+
+std::optional<Value> Scope::index(const Expr& expr, const Site& site) {
+  std::vector<std::optional<Value>> indexes;
+  for (const Expr& operand : expr.operands) indexes.push_back(check(operand, site));
+  const auto found = symbols_.find(expr.text);
+  if (found == symbols_.end()) {
+    if (is_bound_name(expr.text) || is_dimension_name(expr.text)) {
+      report(Code::index_of_scalar, expr.span,
+             fmt::format("{} is a number, not a tensor", quoted(expr.text)));
+    } else {
+      unknown(expr);
+    }
+    return std::nullopt;
+  }
+  Symbol& symbol = found->second;
+  symbol.used = true;
+  if (symbol.kind == Symbol::Kind::poisoned) return std::nullopt;
+  if (symbol.kind != Symbol::Kind::tensor) {
+    report(Code::index_of_scalar, expr.span,
+           fmt::format("{} is a {}, not a tensor", quoted(expr.text), kind_in_words(symbol.kind)))
+        .labels.push_back({symbol.span, "defined here"});
+    return std::nullopt;
+  }
+  return load(expr, symbol, indexes);
+}
+
+std::optional<Value> Scope::load(const Expr& expr, const Symbol& symbol,
+                                 const std::vector<std::optional<Value>>& indexes) {
+  const ir::CapturedTensor* tensor = attention_.find_tensor(expr.text);
+  if (!tensor) return std::nullopt;  // its shape was reported
+  if (indexes.size() != tensor->extents.size()) {
+    report(Code::wrong_rank, expr.span,
+           fmt::format("{} has {} dimension{}, found {} index{}", quoted(expr.text),
+                       tensor->extents.size(), tensor->extents.size() == 1 ? "" : "s",
+                       indexes.size(), indexes.size() == 1 ? "" : "es"))
+        .labels.push_back({symbol.span, "declared here"});
+    return std::nullopt;
+  }
+  Value result;
+  std::vector<ir::ExprId> ids;
+  bool fits = true;
+  for (std::size_t i = 0; i < indexes.size(); ++i) {
+    if (!indexes[i] || !index_fits(expr.operands[i], *indexes[i], tensor->extents[i])) {
+      fits = false;
+      continue;
+    }
+    ids.push_back(indexes[i]->id);
+    result.uses |= indexes[i]->uses;
+    result.depth = std::max(result.depth, indexes[i]->depth + 1);
+    result.size += indexes[i]->size;
+  }
+  if (!fits) return std::nullopt;
+  result.uses |= kTensors;
+  result.type = ir::value_type(symbol.dtype);
+  result.id = attention_.dag.add_symbol(Op::load_, expr.text, result.type, ids,
+                                        operations_.place(expr.head));
+  return result;
+}
+
+bool Scope::index_fits(const Expr& expr, const Value& index, ir::ExprId extent) {
+  if (index.type != Type::integer) {
+    auto& diagnostic =
+        report(Code::bad_index, expr.span,
+               fmt::format("an index is an integer, found {}", in_words(index.type)));
+    if (index.type == Type::real) diagnostic.help = "divide integers with `//`";
+    return false;
+  }
+  const auto value = ir::fold_integer(attention_.dag, index.id);
+  const auto size = ir::fold_integer(attention_.dag, extent);
+  if (!value || (*value >= 0 && (!size || *value < *size))) return true;
+  auto& diagnostic =
+      report(Code::bad_index, expr.span,
+             size ? fmt::format("the index is {}, the dimension has size {}", *value, *size)
+                  : fmt::format("the index is {}", *value));
+  if (*value < 0) diagnostic.help = "indexes count from the beginning only";
+  return false;
+}
+
+std::optional<Value> Scope::operation(const Expr& expr, const Site& site) {
+  const auto names = function_names();
+  const bool known = expr.kind != ExprKind::call || contains(names, expr.text);
+  if (!known) unknown_function(expr);
+  std::vector<Value> operands;
+  for (const Expr& operand : expr.operands) {
+    if (const auto value = check(operand, site)) operands.push_back(*value);
+  }
+  if (!known || operands.size() != expr.operands.size()) return std::nullopt;
+  if (expr.kind == ExprKind::compare) warn_of_bits(expr);
+  const std::optional<Value> result = operations_.apply(expr, operands);
+  if (!result || available(expr, *result, site)) return result;
+  return std::nullopt;
+}
+
+void Scope::unknown(const Expr& expr) {
+  std::vector<std::string_view> candidates;
+  for (const auto& [known, symbol] : symbols_) {
+    if (symbol.kind != Symbol::Kind::poisoned) candidates.push_back(known);
+  }
+  candidates.insert(candidates.end(), bound_names().begin(), bound_names().end());
+  candidates.insert(candidates.end(), dimension_names().begin(), dimension_names().end());
+  report(Code::unknown_name, expr.head, fmt::format("unknown name {}", quoted(expr.text))).help =
+      suggestion(expr.text, candidates);
+}
+
+void Scope::unknown_function(const Expr& expr) {
+  const auto found = symbols_.find(expr.text);
+  if (found != symbols_.end() && found->second.kind == Symbol::Kind::poisoned) return;
+  auto& diagnostic = report(Code::unknown_function, expr.head,
+                            fmt::format("unknown function {}", quoted(expr.text)));
+  if (found != symbols_.end()) {
+    found->second.used = true;
+    diagnostic.labels.push_back({found->second.span, "defined here"});
+    if (found->second.kind == Symbol::Kind::tensor) {
+      diagnostic.help = "a tensor is indexed with brackets: `t[b, kv_idx]`";
+    }
+    return;
+  }
+  diagnostic.help = suggestion(expr.text, function_names());
+}
+
+// `a >= b & c < d` is a chain around `b & c`.
+void Scope::warn_of_bits(const Expr& expr) {
+  for (std::size_t i = 1; i + 1 < expr.operands.size(); ++i) {
+    const Expr& operand = expr.operands[i];
+    const bool bits =
+        operand.kind == ExprKind::binary && !operand.grouped &&
+        ast::precedence(operand.operators[0]) >= ast::precedence(ast::Operator::bit_or) &&
+        ast::precedence(operand.operators[0]) <= ast::precedence(ast::Operator::bit_and);
+    if (!bits) continue;
+    report(Code::bits_in_comparison, operand.span,
+           fmt::format("{} binds tighter than the comparisons around it",
+                       quoted(ast::spelling(operand.operators[0]))))
+        .help =
+        "write `(a >= b) & (c < d)` or `a >= b && c < d`, or parentheses here if it is meant";
+  }
+}
+
+void Scope::warn_unused() const {
+  for (const auto& [name, symbol] : symbols_) {
+    const bool used = symbol.used || environment_.used.contains(name) || name.starts_with('_');
+    if (used || symbol.kind == Symbol::Kind::poisoned) continue;
+    sink_
+        .report(Code::unused_name, symbol.span,
+                fmt::format("{} {} is never used", kind_in_words(symbol.kind), quoted(name)))
+        .help = "remove it, or begin its name with `_`";
+  }
+}
+
+}  // namespace attn::sema
