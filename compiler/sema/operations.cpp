@@ -298,7 +298,6 @@ bool Operations::need_booleans(Operands operands) {
     auto& diagnostic = report(
         Code::type_mismatch, at_->operands[i].span,
         fmt::format("{} needs booleans, found {}", quoted(sign), in_words(operands[i].type)));
-    diagnostic.labels.push_back({at_->head, "here"});
     diagnostic.help = operands.size() == 1 ? "put what it negates in parentheses: `!(a < b)`"
                                            : "compare it, for example `!= 0`";
     return false;
