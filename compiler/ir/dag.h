@@ -75,6 +75,7 @@ class Dag {
 std::vector<ExprId> reachable(const Dag& dag, std::span<const ExprId> roots);
 
 // The expression in the specification language's own syntax, with as few parentheses as it needs.
+// The row is `q_raw`. After a thousand operations the rest of it is "...".
 std::string to_source(const Dag& dag, ExprId id);
 
 }  // namespace attn::ir

@@ -60,11 +60,15 @@ std::string hold(const Piece& piece, Binding at_least) {
 
 Binding tighter(Binding binding) { return static_cast<Binding>(static_cast<int>(binding) + 1); }
 
+// Shared parts are written out, so that a small DAG may have a text without end.
+constexpr int kLongest = 1000;
+
 class SourceWriter {
  public:
   SourceWriter(const Dag& dag, std::string_view row_name) : dag_(dag), row_name_(row_name) {}
 
-  Piece piece(ExprId id) const {
+  Piece piece(ExprId id) {
+    if (++pieces_ > kLongest) return {"..."};
     const Node& node = dag_[id];
     if (node.operands.empty()) return leaf(node);
     if (const auto infix = infix_of(node.op)) return infix_piece(node, *infix);
@@ -94,7 +98,7 @@ class SourceWriter {
     return {std::move(text), negative ? Binding::prefix : Binding::primary};
   }
 
-  Piece infix_piece(const Node& node, const Infix& infix) const {
+  Piece infix_piece(const Node& node, const Infix& infix) {
     // Everything associates to the left; comparisons chain, so they stand apart on both sides.
     const bool chains = infix.binding == Binding::comparison;
     const Binding left = chains ? tighter(infix.binding) : infix.binding;
@@ -103,13 +107,13 @@ class SourceWriter {
             infix.binding};
   }
 
-  Piece careful_piece(const Node& node, std::string_view sign) const {
+  Piece careful_piece(const Node& node, std::string_view sign) {
     return {fmt::format("{} {} {}", hold(operand(node, 0), Binding::primary), sign,
                         hold(operand(node, 1), Binding::primary)),
             node.is(Op::pow_) ? Binding::prefix : Binding::disjunction};
   }
 
-  Piece other(const Node& node) const {
+  Piece other(const Node& node) {
     switch (node.op) {
       case Op::not_: return prefixed("!", node);
       case Op::neg_: return prefixed("-", node);
@@ -122,15 +126,15 @@ class SourceWriter {
     }
   }
 
-  Piece prefixed(std::string_view sign, const Node& node) const {
+  Piece prefixed(std::string_view sign, const Node& node) {
     return {fmt::format("{}{}", sign, hold(operand(node, 0), Binding::primary)), Binding::prefix};
   }
 
-  Piece call(std::string_view name, const Node& node) const {
+  Piece call(std::string_view name, const Node& node) {
     return {fmt::format("{}({})", name, list(node))};
   }
 
-  std::string list(const Node& node) const {
+  std::string list(const Node& node) {
     std::string text;
     for (std::size_t i = 0; i < node.operands.size(); ++i) {
       text += (i == 0 ? "" : ", ") + operand(node, i).text;
@@ -140,7 +144,7 @@ class SourceWriter {
 
   // The language makes a real of an integer by itself where it meets a real, so the conversion is
   // only written where nothing else says so.
-  Piece operand(const Node& user, std::size_t index) const {
+  Piece operand(const Node& user, std::size_t index) {
     const Node& node = dag_[user.operands[index]];
     const bool converts = node.is(Op::to_real_) && dag_[node.operands[0]].type == Type::integer;
     return converts && is_real_context(user, index) ? piece(node.operands[0])
@@ -156,7 +160,7 @@ class SourceWriter {
     return false;
   }
 
-  Piece explicit_real(const Node& node) const {
+  Piece explicit_real(const Node& node) {
     const Piece inner = piece(node.operands[0]);
     if (dag_[node.operands[0]].type == Type::boolean) {
       return {fmt::format("where({}, 1.0, 0.0)", inner.text)};
@@ -166,6 +170,7 @@ class SourceWriter {
 
   const Dag& dag_;
   std::string_view row_name_;
+  int pieces_ = 0;
 };
 
 }  // namespace

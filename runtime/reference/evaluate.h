@@ -28,8 +28,17 @@ struct Outputs {
   io::HostTensor lse;  // [B,Hq,Sq]
 };
 
-// Every dimension must be bound. Errors: binding (a tensor or param missing, extra, or of other
-// dims; an index out of range, naming tensor, index and place).
+// Outputs are f32 (o rounded to the attention's dtype, lse not rounded), or f64 when unrounded.
+//
+// Integers are exact and wrap to 32 bits, as in a kernel. A gather out of range, an integer
+// division by 0 and a shift outside 0..31 are errors where the result depends on them: not in the
+// branch that a select does not take, not beside `false &&` or `true ||`, not in a score that a
+// mask hides. NaN is a value: it reaches o and lse of every row that sees it. Keys that are not
+// visible (a false mask, a score of -inf) reach nothing, whatever their v holds.
+//
+// Errors: invalid_argument (an open dimension); binding (a tensor or param missing, extra, of other
+// dims, or with a value that its dtype has not; a value that does not exist, as above, naming
+// expression, index and place). Of several, the one of the first row.
 Result<Outputs> evaluate(const ir::Attention& attention, const Inputs& inputs,
                          const Options& options);
 

@@ -103,5 +103,13 @@ TEST_F(ToSource, ConversionsOnlyWhereNothingElseSaysSo) {
             "where(q_raw < kv_idx, 1.0, 0.0)");
 }
 
+TEST_F(ToSource, IsBounded) {
+  ExprId sum = score_;
+  for (int i = 0; i < 60; ++i) sum = dag_.add(Op::add_, {sum, sum});
+  const std::string text = to_source(dag_, sum);
+  EXPECT_LT(text.size(), 20000u);
+  EXPECT_NE(text.find("..."), std::string::npos);
+}
+
 }  // namespace
 }  // namespace attn::ir

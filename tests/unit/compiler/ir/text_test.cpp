@@ -4,12 +4,13 @@
 #include <nlohmann/json.hpp>
 
 #include "compiler/ir/attention.h"
+#include "tests/unit/compiler/ir/random_attention.h"
 #include "tests/unit/compiler/ir/sample.h"
 
 namespace attn::ir {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::string replaced(std::string_view from, std::string_view to) {
   std::string text(kSample);
@@ -43,6 +44,39 @@ TEST(Text, UnreachableNodesAreNotPrinted) {
   ASSERT_TRUE(parsed.ok());
   parsed->dag.integer(12345);
   EXPECT_EQ(to_text(*parsed), kSample);
+}
+
+TEST(Text, RandomAttentionsRoundTrip) {
+  for (unsigned seed = 0; seed < 2000; ++seed) {
+    const std::string text = to_text(testing::RandomAttention(seed, 10).make());
+    const Result<Attention> parsed = parse(text);
+    ASSERT_TRUE(parsed.ok()) << parsed.error().message << "\n" << text;
+    ASSERT_EQ(to_text(*parsed), text);
+    ASSERT_TRUE(verify(*parsed).ok()) << verify(*parsed).error().message;
+  }
+}
+
+// What reads back is right or refused, whatever happened to the text.
+TEST(Text, DamagedTextIsRefusedOrStillRoundTrips) {
+  std::mt19937 random(1);
+  const auto pick = [&](std::size_t count) { return random() % count; };
+  int refused = 0;
+  for (int i = 0; i < 5000; ++i) {
+    std::string text(kSample);
+    const char noise[] = "%0123456789=:,[]{}? \n-abz";
+    for (std::size_t n = 1 + pick(3); n > 0; --n) {
+      const std::size_t place = pick(text.size());
+      if (pick(2) == 0) text.erase(place, 1 + pick(4));
+      if (pick(2) == 0) text.insert(place, 1, noise[pick(sizeof(noise) - 1)]);
+    }
+    const Result<Attention> parsed = parse(text);
+    refused += parsed.ok() ? 0 : 1;
+    if (!parsed.ok() || !verify(*parsed).ok()) continue;
+    const Result<Attention> again = parse(to_text(*parsed));
+    ASSERT_TRUE(again.ok()) << again.error().message << "\n" << text;
+    ASSERT_EQ(to_text(*again), to_text(*parsed));
+  }
+  EXPECT_GT(refused, 1000);
 }
 
 TEST(Text, ErrorsNameTheLine) {
