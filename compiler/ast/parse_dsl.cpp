@@ -98,7 +98,10 @@ class Strategy : public antlr4::DefaultErrorStrategy {
     }
     skip(parser, {"';'", "'}'"});
     const bool whole_clause = dynamic_cast<Grammar::ClauseContext*>(context->parent) != nullptr;
-    if (whole_clause && kind(parser) == "';'") parser->consume();
+    if (whole_clause && kind(parser) == "';'") {
+      parser->consume();
+      endErrorCondition(parser);  // what follows is a new clause, and may have a new error
+    }
   }
 
  private:
@@ -143,6 +146,7 @@ class Strategy : public antlr4::DefaultErrorStrategy {
       parser->consume();
       skip(parser, {"';'", "'}'"});
       if (kind(parser) == "';'") parser->consume();
+      endErrorCondition(parser);
     }
   }
 

@@ -216,7 +216,7 @@ class Analyzer {
     attention_.score = scope.score().id;
     attention_.scale = scale_ ? *scale_ : default_scale();
     attention_.layouts = make_layouts(layout_, environment_, sink_);
-    scope.warn_unused();
+    if (!sink_.has_errors()) scope.warn_unused();
   }
 
   // 1 / sqrt(Dqk).

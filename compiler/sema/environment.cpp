@@ -146,7 +146,7 @@ class Resolver {
     for (const Dim dim : dims) {
       if (const ast::DimEntry* before = at(dim).entry) {
         report(Code::duplicate_name, entry.name.span,
-               fmt::format("{} is listed twice", quoted(to_string(dim))))
+               fmt::format("{} is given twice", quoted(to_string(dim))))
             .labels.push_back({before->name.span, "first here"});
         return;
       }

@@ -23,17 +23,12 @@ struct Elsewhere {
   std::string_view here;
 };
 constexpr Elsewhere kElsewhere[] = {
-    {"q", "the query index is `q_idx`"},
-    {"k", "the key index is `kv_idx`"},
-    {"k_idx", "the key index is `kv_idx`"},
-    {"kv", "the key index is `kv_idx`"},
-    {"batch", "the batch index is `b`"},
-    {"batch_idx", "the batch index is `b`"},
-    {"head", "the head index is `h`"},
-    {"head_idx", "the head index is `h`"},
-    {"H", "the dimensions are `Hq` and `Hkv`"},
-    {"S", "the dimensions are `Sq` and `Skv`"},
-    {"s", "the score is `score`"},
+    {"q", "the query index is `q_idx`"},        {"k", "the key index is `kv_idx`"},
+    {"k_idx", "the key index is `kv_idx`"},     {"kv", "the key index is `kv_idx`"},
+    {"batch", "the batch index is `b`"},        {"batch_idx", "the batch index is `b`"},
+    {"head", "the head index is `h`"},          {"head_idx", "the head index is `h`"},
+    {"head_dim", "the head dimension is `D`"},  {"H", "the dimensions are `Hq` and `Hkv`"},
+    {"S", "the dimensions are `Sq` and `Skv`"}, {"s", "the score is `score`"},
     {"infinity", "it is written `inf`"},
 };
 

@@ -57,6 +57,7 @@ void Scope::declare(const ast::Name& name, Symbol symbol, bool at_run_time) {
   symbol.span = name.span;
   const auto [found, added] = symbols_.try_emplace(name.text, symbol);
   if (added) return;
+  found->second.kind = Symbol::Kind::poisoned;  // which of the two is meant is not known
   report(Code::duplicate_name, name.span, fmt::format("{} is defined twice", quoted(name.text)))
       .labels.push_back({found->second.span, "first here"});
 }
@@ -84,7 +85,7 @@ std::optional<Value> Scope::check_as(const Expr& expr, const Site& site, Type ty
   if (!value || value->type == type) return value;
   if (type == Type::real && value->type == Type::integer) return operations_.to_real(*value);
   report(Code::type_mismatch, expr.span,
-         fmt::format("{} is {}, found {}", site.what, in_words(type), in_words(value->type)))
+         fmt::format("{} must be {}, found {}", site.what, in_words(type), in_words(value->type)))
       .help = help;
   return std::nullopt;
 }
