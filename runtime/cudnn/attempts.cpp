@@ -14,19 +14,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A field that call_error() put into the error's payload.
-std::string field(const Error& error, const char* name) {
-  if (error.payload.empty()) return "";
-  return Json::parse(error.payload).value(name, "");
-}
-
 std::string status_of(const Error& error) {
-  const std::string status = field(error, "status");
+  const std::string status = payload_field(error, "status");
   return status.empty() ? std::string(to_string(error.code)) : status;
 }
 
 std::string reason_of(const Error& error) {
-  const std::string reason = field(error, "reason");
+  const std::string reason = payload_field(error, "reason");
   return reason.empty() ? error.message : reason;
 }
 

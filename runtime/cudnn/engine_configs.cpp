@@ -4,6 +4,8 @@
 #include <span>
 #include <utility>
 
+#include "runtime/cudnn/errors.h"
+
 namespace attn::cudnn {
 
 Result<Descriptor> make_device(const Api& api, const std::string& device_json) {
@@ -13,7 +15,10 @@ Result<Descriptor> make_device(const Api& api, const std::string& device_json) {
       DescriptorBuilder(api, kDevicePropDescriptor).set_all(kDevicePropJson, text).finalize();
   if (device.ok()) return device;
   Error error = device.error();
-  error.code = ErrorCode::invalid_argument;
+  // The JSON is at fault only when cuDNN says so; it also fails here when a part of it is missing.
+  if (payload_field(error, "status").starts_with("BAD_PARAM")) {
+    error.code = ErrorCode::invalid_argument;
+  }
   error.message = "the target's device properties: " + error.message;
   return error;
 }

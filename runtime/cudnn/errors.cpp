@@ -51,6 +51,11 @@ Error call_error(const Api& api, cudnnStatus_t status, const std::string& call) 
   return error;
 }
 
+std::string payload_field(const Error& error, const char* name) {
+  if (error.payload.empty()) return "";
+  return Json::parse(error.payload).value(name, "");
+}
+
 Error with_place(Error error, const std::string& stage, int node, const std::string& where) {
   Json payload = {{"stage", stage}, {"node", node}};
   if (!error.payload.empty()) payload.update(Json::parse(error.payload));

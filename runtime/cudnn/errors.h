@@ -23,6 +23,9 @@ bool is_refusal(std::string_view status_name);
 // only note.
 Error call_error(const Api& api, cudnnStatus_t status, const std::string& call);
 
+// A field that call_error() put into the payload; empty for errors of another origin.
+std::string payload_field(const Error& error, const char* name);
+
 // `error` with "stage" and "node" added to its payload and `where` put before its message.
 Error with_place(Error error, const std::string& stage, int node, const std::string& where);
 

@@ -156,6 +156,13 @@ TEST_F(CompileGraph, RefusedOperationNamesItsNode) {
   EXPECT_EQ(payload.at("status"), "BAD_PARAM");
 }
 
+TEST_F(CompileGraph, DevicePropertiesAreAtFaultOnlyWhenTheLibrarySaysSo) {
+  fake_.fail_finalize[CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR] = CUDNN_STATUS_BAD_PARAM;
+  EXPECT_EQ(compile().error().code, ErrorCode::invalid_argument);
+  fake_.fail_finalize[CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR] = CUDNN_STATUS_EXECUTION_FAILED;
+  EXPECT_EQ(compile().error().code, ErrorCode::cudnn);
+}
+
 TEST_F(CompileGraph, DeviceTextKeepsItsTerminatingZero) {
   fake_.offers[CUDNN_HEUR_MODE_A].configs = {{7, {}, {}}};
   ASSERT_TRUE(compile().ok());

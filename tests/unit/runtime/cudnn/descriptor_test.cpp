@@ -85,8 +85,7 @@ TEST(Descriptor, FailedFinalizeHasTheLibrarysWords) {
 
 TEST(Descriptor, SurplusOfAnArrayIsDestroyedAtOnce) {
   FakeCudnn fake;
-  FakeCudnn* const seen = &fake;
-  seen->offers[CUDNN_HEUR_MODE_A] = {{{1, {}, {}}, {2, {}, {}}}, 3, "", CUDNN_STATUS_SUCCESS};
+  fake.offers[CUDNN_HEUR_MODE_A] = {{{1, {}, {}}, {2, {}, {}}}, 3, "", CUDNN_STATUS_SUCCESS};
   const auto heuristics = DescriptorBuilder(fake.api(), kEngineHeurDescriptor)
                               .set(kEngineHeurMode, CUDNN_HEUR_MODE_A)
                               .finalize();
