@@ -11,6 +11,14 @@ find_library(ATTN_ANTLR4_LIBRARY antlr4-runtime REQUIRED)
 set(CMAKE_FIND_LIBRARY_SUFFIXES ${CMAKE_FIND_LIBRARY_SUFFIXES_SAVED})
 find_path(ATTN_ANTLR4_INCLUDE_DIR antlr4-runtime.h PATH_SUFFIXES antlr4-runtime REQUIRED)
 
+# Where the packaged runtime is newer than what the packaged tool generates for (Ubuntu 24.04), the
+# generated files are adapted: `${ATTN_ADAPT_ANTLR4} FOLDER`.
+set(ATTN_ADAPT_ANTLR4 ${CMAKE_COMMAND} -E true)
+if(EXISTS ${ATTN_ANTLR4_INCLUDE_DIR}/atn/SerializedATNView.h)
+  find_program(ATTN_PYTHON3 NAMES python3 PATHS /usr/bin REQUIRED)
+  set(ATTN_ADAPT_ANTLR4 ${ATTN_PYTHON3} ${PROJECT_SOURCE_DIR}/cmake/adapt-antlr)
+endif()
+
 # Headers only: CUDA and cuDNN are loaded at run time. The usual prefixes first, then the folder
 # into which .ci/setup puts the vendor's Python wheels.
 option(ATTN_SYSTEM_CUDA "Look for CUDA and cuDNN headers outside the vendor's wheels too" ON)
