@@ -55,6 +55,8 @@ EXTRAS = {
 }
 # Documents are of one sequence: its rows are its columns.
 SQUARE = {"document"}
+# These write `D`, which is a size only where both head dimensions are one.
+ONE_HEAD_DIM = {"gemma2_local", "gemma2_global"}
 
 
 def make_inputs(name, dims, rng):
@@ -104,6 +106,8 @@ def check(attnc, path, label, dims, seed):
     extras = EXTRAS.get(name, {})
     if name in SQUARE:
         dims = dict(dims, Sq=dims["Skv"])
+    if name in ONE_HEAD_DIM:
+        dims = dict(dims, Dv=dims["Dqk"])
     tensors = make_inputs(name, dims, numpy.random.default_rng(seed))
     params = {**extras.get("bind", {}), **extras.get("params", {})}
     expected = oracle.attention(name, dims, params, tensors)
