@@ -1,0 +1,57 @@
+#include <fmt/format.h>
+
+#include "compiler/driver/driver.h"
+#include "compiler/lowering/lower.h"
+
+namespace attn::driver {
+namespace {
+
+Error two_versions(std::int64_t first, std::int64_t second) {
+  return {ErrorCode::worker,
+          fmt::format("cuDNN changed from version {} to {} while the program was being compiled",
+                      first, second),
+          {},
+          {}};
+}
+
+// Fills in what depends on the target: compiled steps, cuDNN's version, signature.
+Status compile_steps(plan::Plan& plan, const CompileOptions& options) {
+  plan.target = options.target;
+  plan.compiled.clear();
+  plan.cudnn_version = 0;
+  for (const plan::Step& step : plan.program.steps) {
+    ATTN_ASSIGN(worker::Compiled compiled,
+                worker::compile(std::get<plan::CudnnStep>(step).graph, options.target.device_json,
+                                options.worker));
+    if (plan.cudnn_version != 0 && plan.cudnn_version != compiled.cudnn_version) {
+      return two_versions(plan.cudnn_version, compiled.cudnn_version);
+    }
+    plan.cudnn_version = compiled.cudnn_version;
+    plan.compiled.push_back(std::move(compiled.step));
+  }
+  plan.signature = plan::signature_of(plan.program, plan.target, plan.cudnn_version);
+  return {};
+}
+
+}  // namespace
+
+Result<plan::Program> lower(const ir::Attention& attention) { return lowering::lower(attention); }
+
+Result<plan::Plan> compile(const ir::Attention& attention, const support::Source& source,
+                           const sema::Bindings& bindings, const CompileOptions& options) {
+  plan::Plan plan;
+  plan.spec_name = attention.name;
+  plan.spec_text = source.text();
+  plan.bindings = bindings;
+  ATTN_ASSIGN(plan.program, lower(attention));
+  ATTN_RETURN_IF_ERROR(compile_steps(plan, options));
+  return plan;
+}
+
+Result<plan::Plan> recompile(const plan::Plan& plan, const CompileOptions& options) {
+  plan::Plan again = plan;
+  ATTN_RETURN_IF_ERROR(compile_steps(again, options));
+  return again;
+}
+
+}  // namespace attn::driver

@@ -1,0 +1,29 @@
+#include "compiler/ast/parse.h"
+#include "compiler/driver/driver.h"
+#include "compiler/passes/simplify.h"
+#include "runtime/base/check.h"
+
+namespace attn::driver {
+namespace {
+
+// A value that does not verify is our bug, whatever the spec was.
+void check_verified(const ir::Attention& attention) {
+  const Status status = ir::verify(attention);
+  ATTN_CHECK(status.ok(), status.error().message);
+}
+
+}  // namespace
+
+std::optional<ir::Attention> front_end(const support::Source& source,
+                                       const sema::Bindings& bindings, diag::Sink& sink) {
+  const std::optional<ast::Spec> spec = ast::parse(source, sink);
+  if (!spec || sink.has_errors()) return std::nullopt;
+  std::optional<ir::Attention> attention = sema::analyze(*spec, bindings, sink);
+  if (!attention || sink.has_errors()) return std::nullopt;
+  check_verified(*attention);
+  attention = passes::simplify(*attention);
+  check_verified(*attention);
+  return attention;
+}
+
+}  // namespace attn::driver

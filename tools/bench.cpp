@@ -1,0 +1,204 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "bench/random_arguments.h"
+#include "bench/timing.h"
+#include "compiler/driver/driver.h"
+#include "runtime/cudnn/library.h"
+#include "runtime/io/file.h"
+#include "tools/command.h"
+#include "tools/inputs.h"
+#include "tools/report.h"
+#include "tools/spec.h"
+#include "tools/table.h"
+#include "tools/target_option.h"
+#include "tools/work.h"
+
+namespace attn::tools {
+namespace {
+
+struct Options {
+  std::vector<std::string> specs;
+  std::string folder;
+  std::string direction = "fwd";
+  std::string json_file;
+  std::string cudnn_folder;
+  sema::Bindings bindings;
+  int iterations = 30;
+  Format format = Format::text;
+};
+
+// One spec: its times, or why there are none.
+struct Row {
+  std::string spec;
+  std::string dims;
+  double flops = 0;
+  bench::Timing device;
+  bench::HostTiming host;
+  std::optional<Error> error;
+};
+
+std::string dims_of(const ir::Attention& attention) {
+  std::string text;
+  for (const ir::Dim dim : ir::kDims) {
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", to_string(dim), attention.dims[dim]);
+  }
+  return text;
+}
+
+// Random floats, and block patterns in integer tensors, whose values decide what is visible.
+Result<execute::DeviceTensors> make_tensors(const ir::Attention& attention,
+                                            const execute::Executable& executable) {
+  ATTN_ASSIGN(auto tensors, bench::random_tensors(executable.device(), executable.program()));
+  for (const plan::TensorInfo& info : executable.program().tensors) {
+    if (info.is_output() || is_float(info.dtype)) continue;
+    ATTN_ASSIGN(const io::HostTensor values, default_tensor(attention, info.name));
+    ATTN_RETURN_IF_ERROR(tensors.upload(info.name, values));
+  }
+  return tensors;
+}
+
+Status time_plan(const ir::Attention& attention, const plan::Plan& plan, const Options& options,
+                 Row& row) {
+  execute::LoadOptions load;
+  load.cudnn_folder = options.cudnn_folder;
+  ATTN_ASSIGN(auto executable, execute::Executable::load(plan, load));
+  ATTN_ASSIGN(const auto tensors, make_tensors(attention, executable));
+  const execute::Arguments arguments = bench::with_unit_params(tensors, executable.program());
+  ATTN_ASSIGN(const auto binding, executable.bind(arguments));
+  bench::TimingOptions timing;
+  timing.runs = options.iterations;
+  timing.flop = row.flops;
+  ATTN_ASSIGN(row.device, bench::time_on_device(executable, binding, timing));
+  ATTN_ASSIGN(auto bare, bench::BareExecute::create(plan, load, arguments));
+  ATTN_ASSIGN(row.host, bench::time_on_host(executable, binding, bare));
+  return {};
+}
+
+Status time_spec(const Spec& spec, const plan::Target& target, const Options& options, Row& row) {
+  driver::CompileOptions how;
+  how.target = target;
+  how.worker = worker_options(options.cudnn_folder);
+  ATTN_ASSIGN(const plan::Plan plan,
+              driver::compile(spec.attention, *spec.source, spec.bindings, how));
+  row.dims = dims_of(spec.attention);
+  row.flops = visible_flops(spec.attention);
+  return time_plan(spec.attention, plan, options, row);
+}
+
+Json row_json(const Row& row) {
+  Json json = {{"spec", row.spec}, {"dims", row.dims}};
+  if (row.error) {
+    json["error"] = error_json(*row.error, nullptr);
+    return json;
+  }
+  json["flop"] = row.flops;
+  json["device"] = Json::parse(bench::to_json(row.device));
+  json["host"] = Json::parse(bench::to_json(row.host));
+  return json;
+}
+
+std::string rows_text(const std::vector<Row>& rows) {
+  Table table({{"spec"},
+               {"median ms", Align::right},
+               {"p10", Align::right},
+               {"p90", Align::right},
+               {"TFLOP/s", Align::right},
+               {"host us", Align::right},
+               {"bare us", Align::right},
+               {"dims"}});
+  for (const Row& row : rows) {
+    if (row.error) continue;
+    table.add({row.spec, fmt::format("{:.4f}", row.device.median_ms),
+               fmt::format("{:.4f}", row.device.p10_ms), fmt::format("{:.4f}", row.device.p90_ms),
+               fmt::format("{:.0f}", row.device.tflops), fmt::format("{:.2f}", row.host.execute_us),
+               fmt::format("{:.2f}", row.host.bare_us), row.dims});
+  }
+  std::string text = table.empty() ? "" : table.to_text();
+  for (const Row& row : rows) {
+    if (row.error) text += fmt::format("{}: {}\n", row.spec, row.error->message);
+  }
+  return text;
+}
+
+int print(const Options& options, const plan::Target& target, const std::vector<Row>& rows) {
+  Json json = {{"device", target.name}, {"rows", Json::array()}};
+  for (const Row& row : rows) json["rows"].push_back(row_json(row));
+  if (options.format == Format::json) {
+    print_json(json);
+  } else {
+    fmt::print("{}", rows_text(rows));
+  }
+  if (options.json_file.empty()) return kOk;
+  const std::string text = json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  const Status written = io::write_file(options.json_file, std::as_bytes(std::span(text)));
+  return written.ok() ? kOk : report(written.error(), options.format);
+}
+
+Status check_options(const Options& options) {
+  if (options.direction == "fwd") return {};
+  return Error{ErrorCode::unsupported,
+               "only the forward can be timed; there is no gradient program yet",
+               {"leave --direction out, or say --direction fwd"},
+               {}};
+}
+
+int run_all(const Options& options, const std::vector<std::string>& paths,
+            const plan::Target& target) {
+  std::vector<Row> rows;
+  int worst = kOk;
+  for (const std::string& path : paths) {
+    const SpecOutcome outcome = read_spec(path, options.bindings, Format::text);
+    worst = std::max(worst, outcome.exit_code);
+    if (!outcome.spec) continue;
+    Row row;
+    row.spec = path;
+    if (const Status status = time_spec(*outcome.spec, target, options, row); !status.ok()) {
+      fmt::print(stderr, "{}", error_text(status.error(), outcome.spec->source.get()));
+      row.error = status.error();
+      worst = std::max(worst, exit_code(status.error().code));
+    }
+    rows.push_back(std::move(row));
+  }
+  return std::max(worst, print(options, target, rows));
+}
+
+int run(const Options& options) {
+  if (const Status status = check_options(options); !status.ok()) {
+    return report(status.error(), options.format);
+  }
+  const auto paths = spec_paths(options.specs, options.folder);
+  if (!paths.ok()) return report(paths.error(), options.format);
+  const Result<plan::Target> target = native_target(options.cudnn_folder);
+  if (!target.ok()) {
+    const Error& why = target.error();
+    return report({why.code, "bench needs a GPU and cuDNN: " + why.message, {}, {}},
+                  options.format);
+  }
+  return run_all(options, *paths, *target);
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app, Action& action) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("bench", "Time specs on the GPU at hand: device and host time a call");
+  command->add_option("specs", options->specs, "Files (.attn, .attn.json)")->type_name("SPEC...");
+  command->add_option("--all", options->folder, "Every spec in this folder")->type_name("DIR");
+  add_bind(*command, options->bindings);
+  command->add_option("--direction", options->direction, "What to time: fwd (the default)")
+      ->type_name("fwd|bwd|both")
+      ->check(CLI::IsMember({"fwd", "bwd", "both"}));
+  command->add_option("--iterations", options->iterations, "Samples of the device's time")
+      ->type_name("N")
+      ->check(CLI::Range(1, 100000));
+  command->add_option("--json", options->json_file, "Write the results to this file too")
+      ->type_name("FILE");
+  add_cudnn(*command, options->cudnn_folder);
+  add_format(*command, options->format);
+  set_action(*command, action, options, run);
+}
+
+}  // namespace attn::tools

@@ -1,0 +1,58 @@
+#include "tools/command.h"
+
+#include <fmt/format.h>
+
+namespace attn::tools {
+namespace {
+
+// Splits "NAME=VALUE"; usage errors are CLI11's.
+void assign(const std::string& option, const std::string& text,
+            std::map<std::string, std::string>& assignments) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    throw CLI::ValidationError(option, fmt::format("'{}' is not of the form NAME=VALUE", text));
+  }
+  const std::string name = text.substr(0, equals);
+  if (!assignments.emplace(name, text.substr(equals + 1)).second) {
+    throw CLI::ValidationError(option, fmt::format("'{}' is given twice", name));
+  }
+}
+
+}  // namespace
+
+CLI::Option* add_assignments(CLI::App& command, const std::string& name, const std::string& value,
+                             std::map<std::string, std::string>& assignments,
+                             const std::string& description) {
+  auto take = [name, &assignments](const std::vector<std::string>& texts) {
+    for (const std::string& text : texts) assign(name, text, assignments);
+    return true;
+  };
+  return command.add_option(name, CLI::callback_t(take), description)
+      ->type_name(value)
+      ->type_size(1)
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
+void add_format(CLI::App& command, Format& format) {
+  auto take = [&format](const std::string& word) {
+    if (word != "text" && word != "json") {
+      throw CLI::ValidationError("--format", fmt::format("'{}' is not text or json", word));
+    }
+    format = word == "json" ? Format::json : Format::text;
+  };
+  command.add_option_function<std::string>("--format", take, "How to print results")
+      ->type_name("text|json");
+}
+
+void add_bind(CLI::App& command, sema::Bindings& bindings) {
+  (void)add_assignments(command, "--bind", "NAME=VALUE", bindings,
+                        "Set a dimension or a parameter of the spec (repeatable)");
+}
+
+void add_cudnn(CLI::App& command, std::string& folder) {
+  command.add_option("--cudnn", folder, "Folder of the cuDNN to use, instead of looking for one")
+      ->type_name("DIR");
+}
+
+}  // namespace attn::tools

@@ -1,0 +1,56 @@
+// What the subcommands share: how each is registered, and the options that several take.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "compiler/sema/analyze.h"
+
+namespace attn::tools {
+
+// What the command line chose; returns the exit code. Run after parsing.
+using Action = std::function<int()>;
+
+enum class Format : std::uint8_t { text, json };
+
+// Exit codes that are no Error's (those come from runtime/base/error_codes.def).
+inline constexpr int kOk = 0;
+inline constexpr int kSpecHasErrors = 1;
+inline constexpr int kUsage = 2;
+inline constexpr int kUnsupported = 3;
+inline constexpr int kMismatch = 5;
+
+// One for each subcommand (tools/<name>.cpp).
+void add_check(CLI::App& app, Action& action);
+void add_compile(CLI::App& app, Action& action);
+void add_explain(CLI::App& app, Action& action);
+void add_run(CLI::App& app, Action& action);
+void add_verify(CLI::App& app, Action& action);
+void add_bench(CLI::App& app, Action& action);
+void add_inspect(CLI::App& app, Action& action);
+void add_target(CLI::App& app, Action& action);
+void add_version(CLI::App& app, Action& action);
+
+// Makes `run(*options)` the action when `command` is chosen.
+template <typename Options, typename Run>
+void set_action(CLI::App& command, Action& action, std::shared_ptr<Options> options, Run run) {
+  command.callback([&action, options, run] { action = [options, run] { return run(*options); }; });
+}
+
+void add_format(CLI::App& command, Format& format);
+
+// --bind NAME=VALUE, any number of times; a name given twice is a usage error.
+void add_bind(CLI::App& command, sema::Bindings& bindings);
+
+// --cudnn DIR
+void add_cudnn(CLI::App& command, std::string& folder);
+
+// NAME=VALUE options of other names; `value` as shown in the help.
+CLI::Option* add_assignments(CLI::App& command, const std::string& name, const std::string& value,
+                             std::map<std::string, std::string>& assignments,
+                             const std::string& description);
+
+}  // namespace attn::tools

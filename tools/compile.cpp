@@ -1,0 +1,117 @@
+#include <fmt/format.h>
+
+#include "compiler/driver/driver.h"
+#include "runtime/cudnn/library.h"
+#include "tools/command.h"
+#include "tools/report.h"
+#include "tools/spec.h"
+#include "tools/target_option.h"
+#include "tools/words.h"
+
+namespace attn::tools {
+namespace {
+
+struct Options {
+  std::string spec;
+  std::string plan;  // --recompile
+  std::string output;
+  std::string target = "native";
+  std::string direction = "fwd";
+  std::string cudnn_folder;
+  sema::Bindings bindings;
+  Format format = Format::text;
+};
+
+int usage_error(const Options& options, const std::string& message) {
+  return report({ErrorCode::invalid_argument, message, {}, {}}, options.format);
+}
+
+Result<driver::CompileOptions> compile_options(const Options& options) {
+  driver::CompileOptions result;
+  ATTN_ASSIGN(result.target, find_target(options.target, options.cudnn_folder));
+  result.worker = worker_options(options.cudnn_folder);
+  return result;
+}
+
+int finish(const Options& options, const plan::Plan& plan) {
+  if (const Status saved = plan::save(plan, options.output); !saved.ok()) {
+    return report(saved.error(), options.format);
+  }
+  if (options.format == Format::json) {
+    print_json({{"plan", options.output}, {"manifest", Json::parse(plan::manifest_json(plan))}});
+    return kOk;
+  }
+  for (const plan::CompiledStep& step : plan.compiled) {
+    fmt::print("{}: `{}` for {} (sm_{}), cuDNN {}: engine {} of heuristic {}, workspace {}\n",
+               options.output, plan.spec_name, plan.target.name, plan.target.sm,
+               cudnn::version_text(plan.cudnn_version), step.engine, step.heuristic,
+               bytes_text(step.workspace_bytes));
+  }
+  return kOk;
+}
+
+int compile_spec(const Options& options) {
+  SpecOutcome outcome = read_spec(options.spec, options.bindings, options.format);
+  if (!outcome.spec) return outcome.exit_code;
+  const Spec& spec = *outcome.spec;
+  const Result<driver::CompileOptions> how = compile_options(options);
+  if (!how.ok()) return report(how.error(), options.format);
+  const Result<plan::Plan> plan =
+      driver::compile(spec.attention, *spec.source, spec.bindings, *how);
+  if (!plan.ok()) return report(plan.error(), options.format, spec.source.get());
+  return finish(options, *plan);
+}
+
+int recompile(const Options& options) {
+  const Result<plan::Plan> old = plan::load(options.plan);
+  if (!old.ok()) return report(old.error(), options.format);
+  const Result<driver::CompileOptions> how = compile_options(options);
+  if (!how.ok()) return report(how.error(), options.format);
+  const Result<plan::Plan> plan = driver::recompile(*old, *how);
+  if (!plan.ok()) {
+    return report(plan.error(), options.format, source_of_plan(options.plan, *old).get());
+  }
+  return finish(options, *plan);
+}
+
+int run(const Options& options) {
+  if (options.spec.empty() == options.plan.empty()) {
+    return usage_error(options, "give either SPEC or --recompile PLAN");
+  }
+  if (!options.plan.empty() && !options.bindings.empty()) {
+    return usage_error(options, "--bind has no meaning with --recompile: the plan has its sizes");
+  }
+  if (options.direction != "fwd") {
+    return report({ErrorCode::unsupported,
+                   "only the forward can be compiled; there is no gradient program yet",
+                   {"leave --direction out, or say --direction fwd"},
+                   {}},
+                  options.format);
+  }
+  return options.plan.empty() ? compile_spec(options) : recompile(options);
+}
+
+}  // namespace
+
+void add_compile(CLI::App& app, Action& action) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("compile", "Compile a spec into a plan file; needs cuDNN, but no GPU");
+  command->add_option("spec", options->spec, "File (.attn, .attn.json), or - for standard input")
+      ->type_name("SPEC");
+  command->add_option("-o,--output", options->output, "Plan file to write (.attnplan)")
+      ->type_name("FILE")
+      ->required();
+  add_target_option(*command, options->target);
+  add_bind(*command, options->bindings);
+  command->add_option("--direction", options->direction, "What to compile: fwd (the default)")
+      ->type_name("fwd|bwd|both")
+      ->check(CLI::IsMember({"fwd", "bwd", "both"}));
+  command->add_option("--recompile", options->plan, "Compile this plan file's program again")
+      ->type_name("PLAN");
+  add_cudnn(*command, options->cudnn_folder);
+  add_format(*command, options->format);
+  set_action(*command, action, options, run);
+}
+
+}  // namespace attn::tools

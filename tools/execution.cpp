@@ -1,0 +1,76 @@
+#include "tools/execution.h"
+
+#include "runtime/cuda/device.h"
+#include "runtime/cuda/stream.h"
+#include "runtime/cudnn/library.h"
+#include "runtime/execute/device_tensors.h"
+#include "runtime/execute/executable.h"
+
+namespace attn::tools {
+namespace {
+
+constexpr std::uint8_t kPoison = 0xff;  // every float a NaN
+
+// Inputs uploaded, outputs poisoned. Captured tensors that no step reads are not in the program.
+Result<execute::DeviceTensors> upload(const execute::Executable& executable,
+                                      const reference::Inputs& inputs) {
+  ATTN_ASSIGN(auto tensors,
+              execute::DeviceTensors::allocate(executable.device(), executable.program()));
+  for (const plan::TensorInfo& info : executable.program().tensors) {
+    if (info.is_output()) {
+      ATTN_RETURN_IF_ERROR(tensors.fill(info.name, kPoison));
+    } else {
+      ATTN_RETURN_IF_ERROR(tensors.upload(info.name, inputs.tensors.at(info.name)));
+    }
+  }
+  return tensors;
+}
+
+execute::Arguments arguments_of(const execute::Executable& executable,
+                                const execute::DeviceTensors& tensors,
+                                const reference::Inputs& inputs) {
+  execute::Arguments arguments = tensors.arguments();
+  for (const plan::ParamInfo& param : executable.program().params) {
+    arguments.scalar(param.name, param.dtype, inputs.params.at(param.name));
+  }
+  return arguments;
+}
+
+}  // namespace
+
+Result<Outputs> run_reference(const ir::Attention& attention, const reference::Inputs& inputs,
+                              bool unrounded) {
+  reference::Options options;
+  options.unrounded = unrounded;
+  ATTN_ASSIGN(reference::Outputs all, reference::evaluate(attention, inputs, options));
+  Outputs outputs;
+  if (attention.wants_o) outputs["o"] = std::move(all.o);
+  if (attention.wants_lse) outputs["lse"] = std::move(all.lse);
+  return outputs;
+}
+
+Result<Outputs> run_on_device(const plan::Plan& plan, const reference::Inputs& inputs,
+                              const std::string& cudnn_folder) {
+  execute::LoadOptions options;
+  options.cudnn_folder = cudnn_folder;
+  ATTN_ASSIGN(auto executable, execute::Executable::load(plan, options));
+  ATTN_ASSIGN(const auto tensors, upload(executable, inputs));
+  ATTN_ASSIGN(const auto binding, executable.bind(arguments_of(executable, tensors, inputs)));
+  ATTN_ASSIGN(const auto stream, cuda::Stream::create(executable.device()));
+  ATTN_RETURN_IF_ERROR(executable.execute(binding, stream.handle()));
+  ATTN_RETURN_IF_ERROR(stream.synchronize());
+  Outputs outputs;
+  for (const plan::TensorInfo& info : executable.program().tensors) {
+    if (!info.is_output()) continue;
+    ATTN_ASSIGN(outputs[info.name], tensors.download(info.name));
+  }
+  return outputs;
+}
+
+Status device_status(const std::string& cudnn_folder) {
+  ATTN_RETURN_IF_ERROR(cuda::Device::open(0));
+  ATTN_RETURN_IF_ERROR(cudnn::Library::load(cudnn_folder));
+  return {};
+}
+
+}  // namespace attn::tools

@@ -1,0 +1,111 @@
+#include <fmt/format.h>
+
+#include "compiler/driver/driver.h"
+#include "tools/command.h"
+#include "tools/explanation.h"
+#include "tools/report.h"
+#include "tools/spec.h"
+#include "tools/target_option.h"
+
+namespace attn::tools {
+namespace {
+
+constexpr const char* kDefaultTarget = "h200";
+
+struct Options {
+  std::string path;
+  std::string target;  // empty: the GPU at hand, or kDefaultTarget
+  std::string cudnn_folder;
+  sema::Bindings bindings;
+  Format format = Format::text;
+};
+
+Result<plan::Target> target_of(const Options& options) {
+  if (!options.target.empty()) return find_target(options.target, options.cudnn_folder);
+  Result<plan::Target> native = native_target(options.cudnn_folder);
+  return native.ok() ? native : find_target(kDefaultTarget, options.cudnn_folder);
+}
+
+// Only the lack of cuDNN leaves the engine open; any other failure is the answer.
+Status compile(const Options& options, const Spec& spec, Explanation& explanation) {
+  ATTN_ASSIGN(const plan::Target target, target_of(options));
+  const Result<std::int64_t> version = worker::cudnn_version(worker_options(options.cudnn_folder));
+  if (!version.ok()) {
+    if (version.error().code != ErrorCode::cudnn) return version.error();
+    explanation.why_not_compiled = version.error().message;
+    return {};
+  }
+  driver::CompileOptions how;
+  how.target = target;
+  how.worker = worker_options(options.cudnn_folder);
+  ATTN_ASSIGN(explanation.plan, driver::compile(spec.attention, *spec.source, spec.bindings, how));
+  return {};
+}
+
+int print(const Options& options, const Explanation& explanation) {
+  if (options.format == Format::json) {
+    print_json(to_json(explanation));
+  } else {
+    fmt::print("{}", to_text(explanation));
+  }
+  return kOk;
+}
+
+int explain_spec(const Options& options) {
+  SpecOutcome outcome = read_spec(options.path, options.bindings, options.format);
+  if (!outcome.spec) return outcome.exit_code;
+  Result<Explanation> explanation = explain(*outcome.spec);
+  if (!explanation.ok()) {
+    return report(explanation.error(), options.format, outcome.spec->source.get());
+  }
+  if (const Status status = compile(options, *outcome.spec, *explanation); !status.ok()) {
+    return report(status.error(), options.format, outcome.spec->source.get());
+  }
+  return print(options, *explanation);
+}
+
+int explain_plan(const Options& options) {
+  const Result<plan::Plan> plan = plan::load(options.path);
+  if (!plan.ok()) return report(plan.error(), options.format);
+  SpecOutcome outcome = spec_of_plan(options.path, *plan, options.format);
+  if (!outcome.spec) return outcome.exit_code;
+  Result<Explanation> explanation = explain(*outcome.spec);
+  if (!explanation.ok()) {
+    return report(explanation.error(), options.format, outcome.spec->source.get());
+  }
+  explanation->program = plan->program;
+  explanation->plan = *plan;
+  return print(options, *explanation);
+}
+
+int run(const Options& options) {
+  if (!is_plan_path(options.path)) return explain_spec(options);
+  if (!options.bindings.empty() || !options.target.empty()) {
+    return report({ErrorCode::invalid_argument,
+                   "--bind and --target have no meaning for a plan: it has its sizes and target",
+                   {},
+                   {}},
+                  options.format);
+  }
+  return explain_plan(options);
+}
+
+}  // namespace
+
+void add_explain(CLI::App& app, Action& action) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand(
+      "explain", "Show what becomes of each clause: graph nodes, mask, engine, work");
+  command
+      ->add_option("subject", options->path,
+                   "Spec (.attn, .attn.json, - for standard input) or plan file")
+      ->type_name("SPEC|PLAN")
+      ->required();
+  add_target_option(*command, options->target);
+  add_bind(*command, options->bindings);
+  add_cudnn(*command, options->cudnn_folder);
+  add_format(*command, options->format);
+  set_action(*command, action, options, run);
+}
+
+}  // namespace attn::tools

@@ -1,0 +1,231 @@
+#include "tools/explanation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "compiler/ast/parse.h"
+#include "compiler/driver/driver.h"
+#include "runtime/base/check.h"
+#include "runtime/cudnn/library.h"
+#include "runtime/io/host_tensor.h"
+#include "tools/words.h"
+#include "tools/work.h"
+
+namespace attn::tools {
+namespace {
+
+// On one line, runs of white space as one space.
+std::string squeezed(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    const bool space = c == ' ' || c == '\n' || c == '\r' || c == '\t';
+    if (!space) {
+      out += c;
+    } else if (!out.empty() && out.back() != ' ') {
+      out += ' ';
+    }
+  }
+  return out;
+}
+
+bool before(support::Place a, support::Place b) {
+  return a.line != b.line ? a.line < b.line : a.column < b.column;
+}
+
+// The lines that graph::to_text gives to nodes: the last ones, one each.
+std::vector<std::string> node_lines(const graph::BackendGraph& graph) {
+  std::vector<std::string> lines;
+  const std::string text = graph::to_text(graph);
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = text.find('\n', at);
+    lines.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(graph.nodes.size()));
+  return lines;
+}
+
+// Sorts nodes to the clauses that their positions lie in.
+class ClauseMap {
+ public:
+  explicit ClauseMap(const support::Source& source) : source_(source) {
+    diag::Sink sink(source);
+    const std::optional<ast::Spec> spec = ast::parse(source, sink);
+    ATTN_CHECK(spec.has_value(), "the spec was read before");
+    for (const ast::Clause& clause : spec->clauses) {
+      const std::string_view text =
+          source.text().substr(clause.span.begin, clause.span.end - clause.span.begin);
+      const support::Place begin = source.place(clause.span.begin);
+      spans_.push_back({begin, source.place(clause.span.end)});
+      clauses_.push_back({clause.keyword.text, begin.line, squeezed(text), {}});
+    }
+    clauses_.push_back({"attention", source.place(spec->span.begin).line, "softmax(scores) V", {}});
+  }
+
+  void add(const graph::BackendGraph& graph) {
+    const std::vector<std::string> lines = node_lines(graph);
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      clauses_[clause_at(graph::position_of(graph.nodes[i]))].nodes.push_back(lines[i]);
+    }
+  }
+
+  std::vector<ExplainedClause> take() && { return std::move(clauses_); }
+
+ private:
+  std::size_t clause_at(graph::SourcePos pos) const {
+    const support::Place place{pos.line, pos.column};
+    for (std::size_t i = 0; i < spans_.size(); ++i) {
+      if (!before(place, spans_[i].begin) && before(place, spans_[i].end)) return i;
+    }
+    return spans_.size();
+  }
+
+  struct Extent {
+    support::Place begin;
+    support::Place end;
+  };
+  const support::Source& source_;
+  std::vector<Extent> spans_;
+  std::vector<ExplainedClause> clauses_;
+};
+
+std::int64_t bytes_of(const plan::Program& program) {
+  std::int64_t bytes = 0;
+  for (const plan::TensorInfo& tensor : program.tensors) {
+    bytes += io::element_count(tensor.dims) * static_cast<std::int64_t>(size_of(tensor.dtype));
+  }
+  return bytes;
+}
+
+std::string clauses_text(const Explanation& explanation) {
+  std::string text;
+  for (const ExplainedClause& clause : explanation.clauses) {
+    text += fmt::format("  {:>4} | {}\n", clause.line, clause.text);
+    for (const std::string& node : clause.nodes) text += fmt::format("       |   {}\n", node);
+  }
+  return text;
+}
+
+std::string mask_text(const Explanation& explanation) {
+  const bool band = explanation.mask.band.left || explanation.mask.band.right;
+  std::string text;
+  if (!band && explanation.residual.empty()) return "  everything is visible\n";
+  if (band) {
+    text += fmt::format("  band      {}: cuDNN skips the blocks outside\n",
+                        passes::to_text(explanation.mask.band));
+  }
+  for (const std::string& residual : explanation.residual) {
+    text += fmt::format("  residual  {}: computed for every score{}\n", residual,
+                        band ? " in the band" : "");
+  }
+  return text;
+}
+
+std::string work_text(const Explanation& explanation) {
+  const bool band = explanation.mask.band.left || explanation.mask.band.right;
+  std::string text = fmt::format("  {} over all scores", flops_text(explanation.flops));
+  if (band) {
+    text += fmt::format(", of which {} ({}) lie in the band",
+                        flops_text(explanation.flops * explanation.share),
+                        percent_text(explanation.share));
+  }
+  return text + fmt::format("\n  {} in tensors\n", bytes_text(explanation.bytes));
+}
+
+std::string engine_text(const Explanation& explanation) {
+  if (!explanation.plan) {
+    return fmt::format("  not known: cuDNN could not be loaded ({})\n",
+                       explanation.why_not_compiled);
+  }
+  const plan::Plan& plan = *explanation.plan;
+  std::string text = fmt::format("  for {} (sm_{}) by cuDNN {}\n", plan.target.name, plan.target.sm,
+                                 cudnn::version_text(plan.cudnn_version));
+  for (std::size_t i = 0; i < plan.compiled.size(); ++i) {
+    const plan::CompiledStep& step = plan.compiled[i];
+    text += fmt::format("  step {}: engine {} of heuristic {}, knobs {}, workspace {}\n", i,
+                        step.engine, step.heuristic, knobs_text(step.knobs),
+                        bytes_text(step.workspace_bytes));
+  }
+  return text;
+}
+
+Json mask_json(const Explanation& explanation) {
+  const passes::Band& band = explanation.mask.band;
+  Json json = {{"text", passes::to_text(band)}, {"left", nullptr}, {"right", nullptr}};
+  if (band.left) json["left"] = *band.left;
+  if (band.right) json["right"] = *band.right;
+  json["residual"] = explanation.residual;
+  return json;
+}
+
+Json engine_json(const Explanation& explanation) {
+  if (!explanation.plan) return {{"known", false}, {"why", explanation.why_not_compiled}};
+  const plan::Plan& plan = *explanation.plan;
+  Json json = {{"known", true},
+               {"target", plan.target.name},
+               {"sm", plan.target.sm},
+               {"cudnn", cudnn::version_text(plan.cudnn_version)},
+               {"steps", Json::array()}};
+  for (const plan::CompiledStep& step : plan.compiled) {
+    Json knobs = Json::object();
+    for (const plan::Knob& knob : step.knobs) knobs[fmt::format("{}", knob.type)] = knob.value;
+    json["steps"].push_back({{"heuristic", step.heuristic},
+                             {"engine", step.engine},
+                             {"knobs", knobs},
+                             {"workspace_bytes", step.workspace_bytes}});
+  }
+  return json;
+}
+
+}  // namespace
+
+Result<Explanation> explain(const Spec& spec) {
+  Explanation explanation;
+  explanation.file = spec.source->name();
+  explanation.name = spec.attention.name;
+  ATTN_ASSIGN(explanation.program, driver::lower(spec.attention));
+  ClauseMap clauses(*spec.source);
+  for (const plan::Step& step : explanation.program.steps) {
+    clauses.add(std::get<plan::CudnnStep>(step).graph);
+  }
+  explanation.clauses = std::move(clauses).take();
+  explanation.mask = passes::mask_form(spec.attention);
+  for (const ir::ExprId id : explanation.mask.residual) {
+    explanation.residual.push_back(ir::to_source(spec.attention, id));
+  }
+  explanation.flops = dense_flops(spec.attention);
+  explanation.share = band_share(spec.attention, explanation.mask.band);
+  explanation.bytes = bytes_of(explanation.program);
+  return explanation;
+}
+
+std::string to_text(const Explanation& explanation) {
+  return fmt::format(
+      "{} ({})\n\ntensors\n{}\nclauses and the graph nodes they became\n{}\nmask\n{}\nwork\n{}"
+      "\nengine\n{}",
+      explanation.name, explanation.file, tensors_text(explanation.program),
+      clauses_text(explanation), mask_text(explanation), work_text(explanation),
+      engine_text(explanation));
+}
+
+Json to_json(const Explanation& explanation) {
+  Json clauses = Json::array();
+  for (const ExplainedClause& clause : explanation.clauses) {
+    clauses.push_back({{"keyword", clause.keyword},
+                       {"line", clause.line},
+                       {"text", clause.text},
+                       {"nodes", clause.nodes}});
+  }
+  return {{"name", explanation.name},
+          {"file", explanation.file},
+          {"clauses", clauses},
+          {"mask", mask_json(explanation)},
+          {"flop", explanation.flops},
+          {"share_in_band", explanation.share},
+          {"bytes", explanation.bytes},
+          {"program", Json::parse(plan::to_json(explanation.program))},
+          {"engine", engine_json(explanation)}};
+}
+
+}  // namespace attn::tools

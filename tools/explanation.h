@@ -1,0 +1,45 @@
+// What became of a spec: which graph nodes each clause turned into, what the mask is, how much work
+// it all is, and which engine runs it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/passes/band.h"
+#include "runtime/plan/plan.h"
+#include "tools/report.h"
+#include "tools/spec.h"
+
+namespace attn::tools {
+
+// A clause of the spec, or the attention itself (keyword "attention"): Q K^T, softmax, P V.
+struct ExplainedClause {
+  std::string keyword;
+  std::uint32_t line = 0;          // 1-based
+  std::string text;                // as written, on one line
+  std::vector<std::string> nodes;  // of the graph, in order, as graph::to_text lists them
+};
+
+struct Explanation {
+  std::string file;
+  std::string name;
+  std::vector<ExplainedClause> clauses;  // in text order, the attention itself last
+  plan::Program program;
+  passes::MaskForm mask;
+  std::vector<std::string> residual;  // in the language's own syntax
+  double flops = 0;                   // of all scores
+  double share = 1;                   // of the scores that lie inside the band
+  std::int64_t bytes = 0;             // of all tensors, each read or written once
+  std::optional<plan::Plan> plan;     // when it was compiled
+  std::string why_not_compiled;
+};
+
+// All but the plan. Errors: those of driver::lower.
+Result<Explanation> explain(const Spec& spec);
+
+std::string to_text(const Explanation& explanation);
+Json to_json(const Explanation& explanation);
+
+}  // namespace attn::tools

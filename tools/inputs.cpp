@@ -1,0 +1,200 @@
+#include "tools/inputs.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <optional>
+
+#include "runtime/io/element.h"
+#include "runtime/io/npy.h"
+#include "runtime/io/random.h"
+#include "tools/words.h"
+
+namespace attn::tools {
+namespace {
+
+using ir::Dim;
+
+constexpr std::string_view kRandom = "random";
+
+// A tensor or param (of no dims) that needs a value.
+struct Wanted {
+  std::string name;
+  DType dtype = DType::f32;
+  std::vector<std::int64_t> dims;
+  bool is_param = false;
+};
+
+std::vector<Wanted> wanted_by(const ir::Attention& attention) {
+  const ir::Dims& d = attention.dims;
+  std::vector<Wanted> wanted = {
+      {"q", attention.dtype, {d[Dim::B], d[Dim::Hq], d[Dim::Sq], d[Dim::Dqk]}},
+      {"k", attention.dtype, {d[Dim::B], d[Dim::Hkv], d[Dim::Skv], d[Dim::Dqk]}},
+      {"v", attention.dtype, {d[Dim::B], d[Dim::Hkv], d[Dim::Skv], d[Dim::Dv]}}};
+  for (const ir::CapturedTensor& tensor : attention.tensors) {
+    std::vector<std::int64_t> dims;
+    for (const ir::ExprId extent : tensor.extents) {
+      dims.push_back(*ir::fold_integer(attention.dag, extent));
+    }
+    wanted.push_back({tensor.name, tensor.dtype, std::move(dims)});
+  }
+  for (const ir::Param& param : attention.params) {
+    wanted.push_back({param.name, param.dtype, {}, true});
+  }
+  return wanted;
+}
+
+template <typename Number>
+std::optional<Number> parse_number(std::string_view text) {
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+Error bad_value(const Wanted& wanted, const std::string& text) {
+  return {ErrorCode::invalid_argument,
+          fmt::format("--in {}={}: not a value", wanted.name, text),
+          {"values are random, random:SEED, zeros, const:X, a number, or @FILE.npy"},
+          {}};
+}
+
+std::vector<double> filled(const Wanted& wanted, double value) {
+  return std::vector<double>(static_cast<std::size_t>(io::element_count(wanted.dims)), value);
+}
+
+Result<std::vector<double>> constant(const Wanted& wanted, double value) {
+  if (!io::fits(wanted.dtype, value)) {
+    return {ErrorCode::binding,
+            fmt::format("{} does not fit {} of {}", value, wanted.name, to_string(wanted.dtype))};
+  }
+  return filled(wanted, value);
+}
+
+// Streams of equal seeds but different names are unrelated.
+Result<std::vector<double>> random(const Wanted& wanted, const std::string& seed) {
+  if (!is_float(wanted.dtype)) {
+    return {ErrorCode::invalid_argument,
+            fmt::format("--in {}=random: {} holds {}, and random values are floats", wanted.name,
+                        wanted.name, to_string(wanted.dtype))};
+  }
+  return io::normal_values(io::seed_of(fmt::format("{}:{}", wanted.name, seed)),
+                           io::element_count(wanted.dims));
+}
+
+Status check_file(const Wanted& wanted, const io::HostTensor& tensor, const std::string& path) {
+  if (tensor.dims != wanted.dims) {
+    return {ErrorCode::binding,
+            fmt::format("{} has dims {}, {} needs {}", path, dims_text(tensor.dims), wanted.name,
+                        dims_text(wanted.dims))};
+  }
+  if (is_float(wanted.dtype)) return {};
+  for (const double value : tensor.values) {
+    if (is_float(tensor.dtype) || !io::fits(wanted.dtype, value)) {
+      return {ErrorCode::binding,
+              fmt::format("{} holds {} ({}), which does not fit {} of {}", path, value,
+                          to_string(tensor.dtype), wanted.name, to_string(wanted.dtype))};
+    }
+  }
+  return {};
+}
+
+Result<std::vector<double>> read_file(const Wanted& wanted, const std::string& path) {
+  ATTN_ASSIGN(io::HostTensor tensor, io::read_npy(path));
+  if (wanted.is_param && tensor.values.size() == 1) tensor.dims.clear();
+  ATTN_RETURN_IF_ERROR(check_file(wanted, tensor, path));
+  return std::move(tensor.values);
+}
+
+Result<std::vector<double>> value_of(const Wanted& wanted, const std::string& text) {
+  if (text.starts_with("@")) return read_file(wanted, text.substr(1));
+  if (text == "zeros") return constant(wanted, 0);
+  if (text == kRandom) return random(wanted, "0");
+  if (text.starts_with("random:")) {
+    const auto seed = parse_number<std::uint64_t>(std::string_view(text).substr(7));
+    return seed ? random(wanted, fmt::format("{}", *seed)) : bad_value(wanted, text);
+  }
+  const bool named = text.starts_with("const:");
+  const auto number = parse_number<double>(std::string_view(text).substr(named ? 6 : 0));
+  return number ? constant(wanted, *number) : bad_value(wanted, text);
+}
+
+std::vector<double> pattern(const Wanted& wanted) {
+  if (wanted.is_param) return {is_float(wanted.dtype) ? 0.75 : 4};
+  std::vector<double> values = filled(wanted, 0);
+  const std::int64_t last = wanted.dims.empty() ? 1 : wanted.dims.back();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::int64_t block = 4 * (static_cast<std::int64_t>(i) % last) / last;
+    values[i] = static_cast<double>(wanted.dtype == DType::boolean ? block % 2 : block);
+  }
+  return values;
+}
+
+Error missing_error(const Wanted& wanted) {
+  return {ErrorCode::invalid_argument,
+          fmt::format("{} ({}{}) needs a value", wanted.name, to_string(wanted.dtype),
+                      wanted.is_param ? "" : dims_text(wanted.dims)),
+          {fmt::format("give it one: --in {}=@FILE.npy, const:X or zeros", wanted.name)},
+          {}};
+}
+
+Result<std::vector<double>> default_of(const Wanted& wanted, Missing missing, std::string& origin) {
+  const bool patterned = wanted.is_param || !is_float(wanted.dtype);
+  if (missing == Missing::pattern && patterned) {
+    origin = wanted.is_param ? fmt::format("{}", pattern(wanted)[0]) : std::string(kPattern);
+    return pattern(wanted);
+  }
+  if (!is_float(wanted.dtype)) return missing_error(wanted);
+  origin = kRandom;
+  return random(wanted, "0");
+}
+
+Error unknown_name(const std::string& name, const std::vector<Wanted>& wanted) {
+  std::string names;
+  for (const Wanted& each : wanted) names += (names.empty() ? "" : ", ") + each.name;
+  return {ErrorCode::invalid_argument,
+          fmt::format("--in {}: the spec has nothing of that name", name),
+          {"it has " + names},
+          {}};
+}
+
+}  // namespace
+
+void add_in(CLI::App& command, InputTexts& inputs) {
+  (void)add_assignments(command, "--in", "NAME=VALUE", inputs,
+                        "Give a tensor or param a value: random[:SEED], zeros, const:X, X, or "
+                        "@FILE.npy (repeatable)");
+}
+
+Result<Inputs> make_inputs(const ir::Attention& attention, const InputTexts& texts,
+                           Missing missing) {
+  const std::vector<Wanted> all = wanted_by(attention);
+  for (const auto& [name, text] : texts) {
+    if (std::ranges::find(all, name, &Wanted::name) == all.end()) return unknown_name(name, all);
+  }
+  Inputs inputs;
+  for (const Wanted& wanted : all) {
+    const auto given = texts.find(wanted.name);
+    std::string origin = given == texts.end() ? "" : given->second;
+    ATTN_ASSIGN(std::vector<double> values, given == texts.end()
+                                                ? default_of(wanted, missing, origin)
+                                                : value_of(wanted, given->second));
+    inputs.origins.emplace_back(wanted.name, origin);
+    if (wanted.is_param) {
+      inputs.values.params[wanted.name] = values[0];
+    } else {
+      inputs.values.tensors[wanted.name] = {wanted.dtype, wanted.dims, std::move(values)};
+    }
+  }
+  return inputs;
+}
+
+Result<io::HostTensor> default_tensor(const ir::Attention& attention, const std::string& name) {
+  const std::vector<Wanted> all = wanted_by(attention);
+  const auto wanted = std::ranges::find(all, name, &Wanted::name);
+  if (wanted == all.end()) return unknown_name(name, all);
+  return io::HostTensor{wanted->dtype, wanted->dims, pattern(*wanted)};
+}
+
+}  // namespace attn::tools

@@ -1,0 +1,47 @@
+// The values that an attention is given at run time, from --in and from defaults.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "compiler/ir/attention.h"
+#include "runtime/base/status.h"
+#include "runtime/io/host_tensor.h"
+#include "runtime/reference/evaluate.h"
+#include "tools/command.h"
+
+namespace attn::tools {
+
+// --in NAME=VALUE as written.
+using InputTexts = std::map<std::string, std::string>;
+
+void add_in(CLI::App& command, InputTexts& inputs);
+
+// What to do for an integer or boolean tensor, or an i32 param, that is not given.
+enum class Missing : std::uint8_t {
+  refuse,   // error that names it
+  pattern,  // the values of kPattern
+};
+
+// Integers and booleans by Missing::pattern: sorted blocks like document ids, floor(4 i / n) along
+// the last dimension of n (booleans: whether that is odd); params: 4 (i32), 0.75 (f32).
+inline constexpr std::string_view kPattern = "blocks";
+
+struct Inputs {
+  reference::Inputs values;
+  // Where each came from, as --in would say it; in the order q, k, v, captured, params.
+  std::vector<std::pair<std::string, std::string>> origins;
+};
+
+// Every dimension must be bound. Tensors come with the dtype that the spec gives them, floats as
+// wide as they were given (whoever uses them rounds). Errors: invalid_argument for a name that the
+// spec has not, a value that has no meaning, and what Missing::refuse refuses; binding for dims,
+// integers or a dtype that do not fit; io.
+Result<Inputs> make_inputs(const ir::Attention& attention, const InputTexts& texts,
+                           Missing missing);
+
+// The pattern alone, for a captured integer or boolean tensor of the spec.
+Result<io::HostTensor> default_tensor(const ir::Attention& attention, const std::string& name);
+
+}  // namespace attn::tools

@@ -1,0 +1,27 @@
+// Errors as people and scripts read them: rustc's shape on standard error, and with --format json
+// also {"error": {..}} on standard output.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "compiler/support/source.h"
+#include "runtime/base/status.h"
+#include "tools/command.h"
+
+namespace attn::tools {
+
+using Json = nlohmann::ordered_json;
+
+// Prints the error and returns its exit code. When the error's payload places it ("line",
+// "column") and `source` is given, the line is shown with a caret; engine configs in the payload
+// become a table.
+int report(const Error& error, Format format, const support::Source* source = nullptr);
+
+// The two halves of report().
+std::string error_text(const Error& error, const support::Source* source);
+Json error_json(const Error& error, const support::Source* source);
+
+// Prints JSON to standard output, two spaces a level; bytes that are not UTF-8 are replaced.
+void print_json(const Json& json);
+
+}  // namespace attn::tools

@@ -1,0 +1,213 @@
+#include <fmt/format.h>
+
+#include "compiler/driver/driver.h"
+#include "runtime/io/npy.h"
+#include "tools/command.h"
+#include "tools/execution.h"
+#include "tools/inputs.h"
+#include "tools/report.h"
+#include "tools/spec.h"
+#include "tools/summary.h"
+#include "tools/target_option.h"
+
+namespace attn::tools {
+namespace {
+
+struct Options {
+  std::string path;
+  std::string backend = "auto";
+  std::string direction = "fwd";
+  std::string cudnn_folder;
+  sema::Bindings bindings;
+  InputTexts inputs;
+  std::map<std::string, std::string> files;  // --out
+  bool unrounded = false;
+  bool recompile = false;
+  Format format = Format::text;
+};
+
+// What is to be run: a spec, and when it came as a plan file also that.
+struct Subject {
+  Spec spec;
+  std::optional<plan::Plan> plan;
+};
+
+struct SubjectOutcome {
+  std::optional<Subject> subject;
+  int exit_code = 0;
+};
+
+SubjectOutcome read_subject(const Options& options) {
+  std::optional<plan::Plan> plan;
+  SpecOutcome outcome;
+  if (is_plan_path(options.path)) {
+    Result<plan::Plan> loaded = plan::load(options.path);
+    if (!loaded.ok()) return {std::nullopt, report(loaded.error(), options.format)};
+    plan = std::move(*loaded);
+    outcome = spec_of_plan(options.path, *plan, options.format);
+  } else {
+    outcome = read_spec(options.path, options.bindings, options.format);
+  }
+  if (!outcome.spec) return {std::nullopt, outcome.exit_code};
+  return {Subject{std::move(*outcome.spec), std::move(plan)}, kOk};
+}
+
+Status check_options(const Options& options) {
+  if (options.direction != "fwd") {
+    return Error{ErrorCode::unsupported,
+                 "only the forward can be run; there is no gradient program yet",
+                 {"leave --direction out, or say --direction fwd"},
+                 {}};
+  }
+  if (options.unrounded && options.backend == "cudnn") {
+    return {ErrorCode::invalid_argument, "--unrounded is for the reference; kernels always round"};
+  }
+  if (is_plan_path(options.path) && !options.bindings.empty()) {
+    return {ErrorCode::invalid_argument, "--bind has no meaning for a plan: it has its sizes"};
+  }
+  if (!is_plan_path(options.path) && options.recompile) {
+    return {ErrorCode::invalid_argument,
+            "--recompile is for plan files; specs are compiled anyway"};
+  }
+  return {};
+}
+
+// "cudnn" or "reference"; says on standard error what `auto` chose, and why.
+std::string choose_backend(const Options& options) {
+  if (options.backend != "auto") return options.backend;
+  if (options.unrounded) {
+    fmt::print(stderr, "backend: reference, because of --unrounded\n");
+    return "reference";
+  }
+  const Status device = device_status(options.cudnn_folder);
+  if (device.ok()) {
+    fmt::print(stderr, "backend: cudnn, since there are a GPU and cuDNN\n");
+    return "cudnn";
+  }
+  fmt::print(stderr, "backend: reference, because {}\n", device.error().message);
+  return "reference";
+}
+
+Status check_dims(const ir::Attention& attention) {
+  for (const ir::Dim dim : ir::kDims) {
+    if (attention.dims.get(dim)) continue;
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("dimension {} of `{}` is open", to_string(dim), attention.name),
+                 {fmt::format("give it a size: --bind {}=1024", to_string(dim))},
+                 {}};
+  }
+  return {};
+}
+
+Result<plan::Plan> plan_for_device(const Subject& subject, const Options& options) {
+  if (subject.plan && !options.recompile) return *subject.plan;
+  driver::CompileOptions how;
+  ATTN_ASSIGN(how.target, native_target(options.cudnn_folder));
+  how.worker = worker_options(options.cudnn_folder);
+  if (subject.plan) return driver::recompile(*subject.plan, how);
+  const Spec& spec = subject.spec;
+  return driver::compile(spec.attention, *spec.source, spec.bindings, how);
+}
+
+Result<Outputs> execute(const Subject& subject, const Options& options, const std::string& backend,
+                        const reference::Inputs& inputs) {
+  if (backend == "reference") {
+    return run_reference(subject.spec.attention, inputs, options.unrounded);
+  }
+  ATTN_ASSIGN(const plan::Plan plan, plan_for_device(subject, options));
+  return run_on_device(plan, inputs, options.cudnn_folder);
+}
+
+Status check_out_names(const ir::Attention& attention, const Options& options) {
+  for (const auto& [name, file] : options.files) {
+    if ((name == "o" && attention.wants_o) || (name == "lse" && attention.wants_lse)) continue;
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("--out {}: the spec has no such output", name),
+                 {"the `outputs` clause lists them: o, lse"},
+                 {}};
+  }
+  return {};
+}
+
+Status write_files(const Outputs& outputs, const Options& options) {
+  for (const auto& [name, file] : options.files) {
+    io::HostTensor tensor = outputs.at(name);
+    tensor.dtype = options.unrounded ? DType::f64 : DType::f32;
+    ATTN_RETURN_IF_ERROR(io::write_npy(file, tensor));
+  }
+  return {};
+}
+
+void print(const Subject& subject, const Options& options, const std::string& backend,
+           const Inputs& inputs, const Outputs& outputs) {
+  if (options.format == Format::json) {
+    Json origins = Json::object();
+    for (const auto& [name, origin] : inputs.origins) origins[name] = origin;
+    print_json({{"name", subject.spec.attention.name},
+                {"backend", backend},
+                {"inputs", origins},
+                {"outputs", summary_json(outputs)}});
+    return;
+  }
+  std::string origins;
+  for (const auto& [name, origin] : inputs.origins) origins += fmt::format(" {}={}", name, origin);
+  fmt::print("{} by {}, inputs{}\n{}", subject.spec.attention.name, backend, origins,
+             summary_text(outputs));
+}
+
+Status run_subject(const Subject& subject, const Options& options) {
+  const ir::Attention& attention = subject.spec.attention;
+  ATTN_RETURN_IF_ERROR(check_dims(attention));
+  ATTN_RETURN_IF_ERROR(check_out_names(attention, options));
+  ATTN_ASSIGN(const Inputs inputs, make_inputs(attention, options.inputs, Missing::refuse));
+  const std::string backend = choose_backend(options);
+  ATTN_ASSIGN(const Outputs outputs, execute(subject, options, backend, inputs.values));
+  ATTN_RETURN_IF_ERROR(write_files(outputs, options));
+  print(subject, options, backend, inputs, outputs);
+  return {};
+}
+
+int run(const Options& options) {
+  if (const Status status = check_options(options); !status.ok()) {
+    return report(status.error(), options.format);
+  }
+  const SubjectOutcome outcome = read_subject(options);
+  if (!outcome.subject) return outcome.exit_code;
+  const Status status = run_subject(*outcome.subject, options);
+  if (status.ok()) return kOk;
+  return report(status.error(), options.format, outcome.subject->spec.source.get());
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Action& action) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand(
+      "run", "Run a spec or a plan on given or random values, by cuDNN or by the CPU reference");
+  command
+      ->add_option("subject", options->path,
+                   "Spec (.attn, .attn.json, - for standard input) or plan file")
+      ->type_name("SPEC|PLAN")
+      ->required();
+  command
+      ->add_option("--backend", options->backend,
+                   "What computes; auto takes cudnn where there are a GPU and cuDNN")
+      ->type_name("auto|cudnn|reference")
+      ->check(CLI::IsMember({"auto", "cudnn", "reference"}));
+  add_bind(*command, options->bindings);
+  command->add_option("--direction", options->direction, "What to run: fwd (the default)")
+      ->type_name("fwd|bwd|both")
+      ->check(CLI::IsMember({"fwd", "bwd", "both"}));
+  add_in(*command, options->inputs);
+  (void)add_assignments(*command, "--out", "NAME=FILE.npy", options->files,
+                        "Write an output in logical order as f32 (repeatable)");
+  command->add_flag("--unrounded", options->unrounded,
+                    "Reference only: skip every rounding of inputs and outputs, write f64");
+  command->add_flag("--recompile", options->recompile,
+                    "Compile the plan's program again for the GPU at hand");
+  add_cudnn(*command, options->cudnn_folder);
+  add_format(*command, options->format);
+  set_action(*command, action, options, run);
+}
+
+}  // namespace attn::tools

@@ -1,0 +1,104 @@
+#include "tools/shapes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+#include "compiler/ast/parse.h"
+
+namespace attn::tools {
+namespace {
+
+using ir::Dim;
+
+constexpr std::int64_t kMaxBatch = 2;
+constexpr std::int64_t kMaxHeads = 8;
+constexpr std::int64_t kMaxLength = 512;
+
+using Sizes = std::map<Dim, std::int64_t>;
+
+std::int64_t size_or(const ir::Attention& attention, Dim dim, std::int64_t otherwise) {
+  return attention.dims.get(dim).value_or(otherwise);
+}
+
+void scale_heads(const ir::Attention& attention, Sizes& sizes) {
+  const std::int64_t query = size_or(attention, Dim::Hq, 4);
+  const std::int64_t key = size_or(attention, Dim::Hkv, std::max<std::int64_t>(1, query / 2));
+  const std::int64_t group = std::max<std::int64_t>(1, query / key);
+  sizes[Dim::Hkv] = std::clamp<std::int64_t>(kMaxHeads / group, 1, key);
+  sizes[Dim::Hq] = sizes[Dim::Hkv] * group;
+}
+
+Sizes scaled_sizes(const ir::Attention& attention) {
+  Sizes sizes;
+  sizes[Dim::B] = std::min(kMaxBatch, size_or(attention, Dim::B, kMaxBatch));
+  scale_heads(attention, sizes);
+  sizes[Dim::Sq] = std::min(kMaxLength, size_or(attention, Dim::Sq, 256));
+  sizes[Dim::Skv] = std::min(kMaxLength, size_or(attention, Dim::Skv, 256));
+  for (const Dim dim : {Dim::Dqk, Dim::Dv}) sizes[dim] = size_or(attention, dim, 64);
+  return sizes;
+}
+
+bool is_given(const sema::Bindings& given, Dim dim) {
+  const bool head_dim = dim == Dim::Dqk || dim == Dim::Dv;
+  return given.contains(std::string(to_string(dim))) || (head_dim && given.contains("D"));
+}
+
+std::optional<std::int64_t> integer_of(const ast::SpecParameter& parameter) {
+  if (!parameter.value || parameter.value->kind != ast::ExprKind::number) return std::nullopt;
+  const std::string& text = parameter.value->text;
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+void scale_parameters(const support::Source& source, const ir::Attention& attention,
+                      std::int64_t columns, sema::Bindings& bindings) {
+  const std::int64_t old_columns = size_or(attention, Dim::Skv, columns);
+  diag::Sink sink(source);
+  const std::optional<ast::Spec> spec = ast::parse(source, sink);
+  if (!spec) return;  // it was read before: there is an attention
+  for (const ast::SpecParameter& parameter : spec->parameters) {
+    const std::optional<std::int64_t> value = integer_of(parameter);
+    if (!value || *value <= columns || *value > old_columns) continue;
+    bindings.emplace(parameter.name.text, fmt::format("{}", *value * columns / old_columns));
+  }
+}
+
+Shape make_shape(std::string name, const support::Source& source, const ir::Attention& attention,
+                 const sema::Bindings& given, const Sizes& sizes) {
+  Shape shape{std::move(name), given};
+  std::int64_t columns = sizes.at(Dim::Skv);
+  for (const auto& [dim, size] : sizes) {
+    if (!is_given(given, dim)) {
+      shape.bindings.emplace(to_string(dim), fmt::format("{}", size));
+    } else if (dim == Dim::Skv) {
+      columns = size_or(attention, Dim::Skv, columns);
+    }
+  }
+  scale_parameters(source, attention, columns, shape.bindings);
+  return shape;
+}
+
+}  // namespace
+
+std::vector<Shape> shapes_of(const support::Source& source, const ir::Attention& attention,
+                             const sema::Bindings& given, ShapeSet set) {
+  const Sizes scaled = scaled_sizes(attention);
+  std::vector<Shape> shapes = {make_shape("scaled", source, attention, given, scaled)};
+  if (set == ShapeSet::scaled) return shapes;
+  Sizes odd = scaled;
+  odd[Dim::B] = 1;
+  odd[Dim::Sq] = 129;
+  odd[Dim::Skv] = 777;
+  shapes.push_back(make_shape("odd", source, attention, given, odd));
+  Sizes one_row = scaled;
+  one_row[Dim::Sq] = 1;
+  shapes.push_back(make_shape("one row", source, attention, given, one_row));
+  return shapes;
+}
+
+}  // namespace attn::tools

@@ -1,0 +1,79 @@
+#include "tools/spec.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "compiler/driver/driver.h"
+
+namespace attn::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_spec_name(std::string_view name) {
+  return name.ends_with(".attn") || name.ends_with(".attn.json");
+}
+
+Error io_error(const std::string& folder, const std::error_code& error) {
+  return {ErrorCode::io, fmt::format("cannot read {}: {}", folder, error.message()), {}, {}};
+}
+
+Result<std::vector<std::string>> specs_in(const std::string& folder) {
+  std::error_code error;
+  std::vector<std::string> paths;
+  fs::directory_iterator entries(folder, error);
+  if (error) return io_error(folder, error);
+  for (const fs::directory_entry& entry : entries) {
+    if (is_spec_name(entry.path().filename().string())) paths.push_back(entry.path().string());
+  }
+  std::ranges::sort(paths);
+  if (paths.empty()) return {ErrorCode::io, fmt::format("there are no specs in {}", folder)};
+  return paths;
+}
+
+}  // namespace
+
+SpecOutcome analyze_spec(std::shared_ptr<const support::Source> source,
+                         const sema::Bindings& bindings, Format format) {
+  diag::Sink sink(*source);
+  std::optional<ir::Attention> attention = driver::front_end(*source, bindings, sink);
+  fmt::print(stderr, "{}", diag::to_text(sink));
+  if (attention) return {Spec{std::move(source), bindings, std::move(*attention)}, kOk};
+  if (format == Format::json) print_json(Json::parse(diag::to_json(sink)));
+  return {std::nullopt, kSpecHasErrors};
+}
+
+SpecOutcome read_spec(const std::string& path, const sema::Bindings& bindings, Format format) {
+  Result<support::Source> source = support::Source::read(path);
+  if (!source.ok()) return {std::nullopt, report(source.error(), format)};
+  return analyze_spec(std::make_shared<const support::Source>(std::move(*source)), bindings,
+                      format);
+}
+
+bool is_plan_path(const std::string& path) {
+  return path != "-" && !path.ends_with(".attn") && !path.ends_with(".json");
+}
+
+std::shared_ptr<const support::Source> source_of_plan(const std::string& path,
+                                                      const plan::Plan& plan) {
+  const bool json = plan.spec_text.find_first_not_of(" \t\r\n") != std::string::npos &&
+                    plan.spec_text[plan.spec_text.find_first_not_of(" \t\r\n")] == '{';
+  return std::make_shared<const support::Source>(
+      fmt::format("{}:spec{}", path, json ? ".attn.json" : ".attn"), plan.spec_text);
+}
+
+SpecOutcome spec_of_plan(const std::string& path, const plan::Plan& plan, Format format) {
+  return analyze_spec(source_of_plan(path, plan), plan.bindings, format);
+}
+
+Result<std::vector<std::string>> spec_paths(const std::vector<std::string>& specs,
+                                            const std::string& folder) {
+  if (specs.empty() == folder.empty()) {
+    return {ErrorCode::invalid_argument, "give either SPEC... or --all DIR"};
+  }
+  return folder.empty() ? specs : specs_in(folder);
+}
+
+}  // namespace attn::tools

@@ -1,0 +1,49 @@
+// Reading specs and plans that the command line names.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "compiler/diag/diagnostics.h"
+#include "compiler/ir/attention.h"
+#include "compiler/support/source.h"
+#include "runtime/plan/plan.h"
+#include "tools/command.h"
+#include "tools/report.h"
+
+namespace attn::tools {
+
+// A spec that has no errors, with the source its positions refer to.
+struct Spec {
+  std::shared_ptr<const support::Source> source;
+  sema::Bindings bindings;
+  ir::Attention attention;
+};
+
+// What reading a spec came to: one of them, or the exit code of what was reported.
+struct SpecOutcome {
+  std::optional<Spec> spec;
+  int exit_code = 0;
+};
+
+// Reads `path` ("-" is standard input) and runs the front end. Diagnostics, warnings too, go to
+// standard error; with json errors also to standard output.
+SpecOutcome read_spec(const std::string& path, const sema::Bindings& bindings, Format format);
+SpecOutcome analyze_spec(std::shared_ptr<const support::Source> source,
+                         const sema::Bindings& bindings, Format format);
+
+// Whether the path names a plan file and no spec: it does not end in .attn or .json and is not "-".
+bool is_plan_path(const std::string& path);
+
+// The spec that a plan was made from, to be explained or evaluated again.
+SpecOutcome spec_of_plan(const std::string& path, const plan::Plan& plan, Format format);
+std::shared_ptr<const support::Source> source_of_plan(const std::string& path,
+                                                      const plan::Plan& plan);
+
+// The specs in SPEC... and in --all DIR (not its folders), sorted by name. Errors: io,
+// invalid_argument when both or neither are given or the folder has none.
+Result<std::vector<std::string>> spec_paths(const std::vector<std::string>& specs,
+                                            const std::string& folder);
+
+}  // namespace attn::tools

@@ -1,0 +1,31 @@
+// Text in columns.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace attn::tools {
+
+enum class Align : unsigned char { left, right };
+
+class Table {
+ public:
+  struct Column {
+    std::string title;
+    Align align = Align::left;
+  };
+  explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+
+  // As many cells as there are columns.
+  void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+  bool empty() const { return rows_.empty(); }
+
+  // Titles, then rows; two spaces between columns, none at the end of a line.
+  std::string to_text(const std::string& indent = "") const;
+
+ private:
+  std::vector<Column> columns_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+}  // namespace attn::tools

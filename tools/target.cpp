@@ -1,0 +1,78 @@
+#include <fmt/format.h>
+
+#include "runtime/io/file.h"
+#include "runtime/targets/targets.h"
+#include "tools/command.h"
+#include "tools/report.h"
+#include "tools/table.h"
+#include "tools/target_option.h"
+
+namespace attn::tools {
+namespace {
+
+struct Options {
+  std::string name = "native";
+  std::string output;
+  std::string cudnn_folder;
+  Format format = Format::text;
+};
+
+int list(const Options& options) {
+  Json targets = Json::array();
+  Table table({{"name"}, {"SM", Align::right}, {"device"}, {"its numbers"}});
+  for (const std::string& name : targets::target_names()) {
+    const Result<plan::Target> target = targets::find_target(name);
+    if (!target.ok()) return report(target.error(), options.format);
+    const std::string device = Json::parse(target->device_json).value("deviceName", "");
+    const std::string provenance(targets::provenance(name));
+    table.add({name, fmt::format("{}", target->sm), device, provenance});
+    targets.push_back(
+        {{"name", name}, {"sm", target->sm}, {"device", device}, {"provenance", provenance}});
+  }
+  if (options.format == Format::json) {
+    print_json({{"targets", targets}});
+  } else {
+    fmt::print("{}", table.to_text());
+  }
+  return kOk;
+}
+
+// The JSON that --target FILE.json takes; for `show` and `dump`.
+int print_properties(const Options& options) {
+  const Result<plan::Target> target = find_target(options.name, options.cudnn_folder);
+  if (!target.ok()) return report(target.error(), options.format);
+  const std::string json = Json::parse(target->device_json).dump(2) + "\n";
+  if (options.output.empty()) {
+    fmt::print("{}", json);
+    return kOk;
+  }
+  const Status written = io::write_file(options.output, std::as_bytes(std::span(json)));
+  return written.ok() ? kOk : report(written.error(), options.format);
+}
+
+}  // namespace
+
+void add_target(CLI::App& app, Action& action) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("target", "List and print the GPUs to compile for");
+  command->require_subcommand(1);
+
+  CLI::App* listing = command->add_subcommand("list", "The GPUs known by name");
+  add_format(*listing, options->format);
+  set_action(*listing, action, options, list);
+
+  CLI::App* show = command->add_subcommand("show", "Print the device properties of a target");
+  show->add_option("name", options->name, "Name of a target, or a file of device properties")
+      ->type_name("NAME|FILE.json")
+      ->required();
+  set_action(*show, action, options, print_properties);
+
+  CLI::App* dump = command->add_subcommand(
+      "dump", "Print the device properties of the GPU at hand, for --target FILE.json elsewhere");
+  dump->add_option("-o,--output", options->output, "File to write instead of standard output")
+      ->type_name("FILE");
+  add_cudnn(*dump, options->cudnn_folder);
+  set_action(*dump, action, options, print_properties);
+}
+
+}  // namespace attn::tools

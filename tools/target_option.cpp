@@ -1,0 +1,39 @@
+#include "tools/target_option.h"
+
+#include "runtime/cuda/device.h"
+#include "runtime/cudnn/compile.h"
+#include "runtime/cudnn/library.h"
+#include "runtime/targets/targets.h"
+
+namespace attn::tools {
+
+void add_target_option(CLI::App& command, std::string& target) {
+  command
+      .add_option("--target", target,
+                  "GPU to compile for (`attnc target list`); native is the one at hand")
+      ->type_name("NAME|FILE.json|native");
+}
+
+Result<plan::Target> native_target(const std::string& cudnn_folder) {
+  Result<cuda::Device> device = cuda::Device::open(0);
+  if (!device.ok()) {
+    Error error = device.error();
+    error.notes.push_back("to compile without a GPU name one with --target (`attnc target list`)");
+    return error;
+  }
+  ATTN_ASSIGN(const auto library, cudnn::Library::load(cudnn_folder));
+  ATTN_ASSIGN(const std::string json, cudnn::device_json_of_current_device(*library));
+  return targets::make_target(device->name(), json);
+}
+
+Result<plan::Target> find_target(const std::string& text, const std::string& cudnn_folder) {
+  return text == "native" ? native_target(cudnn_folder) : targets::find_target(text);
+}
+
+worker::Options worker_options(const std::string& cudnn_folder) {
+  worker::Options options;
+  options.cudnn_folder = cudnn_folder;
+  return options;
+}
+
+}  // namespace attn::tools

@@ -1,0 +1,27 @@
+// The GPUs to compile for, as the command line names them.
+#pragma once
+
+#include <string>
+
+#include "runtime/base/status.h"
+#include "runtime/plan/plan.h"
+#include "runtime/worker/worker.h"
+#include "tools/command.h"
+
+namespace attn::tools {
+
+// --target NAME|FILE.json|native
+void add_target_option(CLI::App& command, std::string& target);
+
+// A built-in target's name, a file of device properties (ends in .json), or "native": the GPU at
+// hand, asked through cuDNN. Errors: invalid_argument for an unknown name (the notes list those
+// there are), io, cuda or cudnn for native without a GPU or cuDNN.
+Result<plan::Target> find_target(const std::string& text, const std::string& cudnn_folder);
+
+// The GPU at hand alone.
+Result<plan::Target> native_target(const std::string& cudnn_folder);
+
+// Compiling in a worker that is this program.
+worker::Options worker_options(const std::string& cudnn_folder);
+
+}  // namespace attn::tools

@@ -1,0 +1,212 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "compiler/driver/driver.h"
+#include "runtime/cudnn/library.h"
+#include "tools/command.h"
+#include "tools/compare.h"
+#include "tools/execution.h"
+#include "tools/inputs.h"
+#include "tools/report.h"
+#include "tools/shapes.h"
+#include "tools/spec.h"
+#include "tools/target_option.h"
+#include "tools/words.h"
+
+namespace attn::tools {
+namespace {
+
+struct Options {
+  std::vector<std::string> specs;
+  std::string folder;
+  std::string shapes = "scaled";
+  std::string cudnn_folder;
+  sema::Bindings bindings;
+  InputTexts inputs;
+  bool gradients = false;
+  Format format = Format::text;
+};
+
+// One spec at one shape.
+struct Case {
+  std::string spec;
+  std::string shape;
+  sema::Bindings bindings;
+  std::vector<std::pair<std::string, std::string>> origins;
+  std::vector<Comparison> comparisons;
+  std::optional<Error> error;  // instead of comparisons
+
+  int exit_code() const {
+    if (error) return attn::exit_code(error->code);
+    return std::ranges::all_of(comparisons, &Comparison::agrees) ? kOk : kMismatch;
+  }
+};
+
+std::string bindings_text(const sema::Bindings& bindings) {
+  std::string text;
+  for (const auto& [name, value] : bindings) {
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", name, value);
+  }
+  return text;
+}
+
+// Everything that does not come from a random stream: it is what the user may want to change.
+std::string unusual_origins(const Case& result) {
+  std::string text;
+  for (const auto& [name, origin] : result.origins) {
+    if (origin != "random") text += fmt::format(" {}={}", name, origin);
+  }
+  return text;
+}
+
+void print_case(const Case& result) {
+  fmt::print("{}  {} ({}){}\n", result.spec, result.shape, bindings_text(result.bindings),
+             unusual_origins(result));
+  if (result.error) {
+    const bool refused = result.error->code == ErrorCode::unsupported;
+    fmt::print("  {}: {}\n", refused ? "not supported" : "failed", result.error->message);
+    for (const std::string& note : result.error->notes) fmt::print("    {}\n", note);
+  }
+  for (const Comparison& each : result.comparisons) {
+    fmt::print("  {:<4} relative L2 {:.2e}  max abs {:.2e}  {}\n", each.name, each.relative_l2,
+               each.max_abs, each.agrees() ? "ok" : "MISMATCH: " + each.why);
+  }
+}
+
+Json case_json(const Case& result) {
+  Json json = {{"spec", result.spec}, {"shape", result.shape}, {"bindings", result.bindings}};
+  for (const auto& [name, origin] : result.origins) json["inputs"][name] = origin;
+  json["ok"] = result.exit_code() == kOk;
+  if (result.error) json["error"] = error_json(*result.error, nullptr);
+  for (const Comparison& each : result.comparisons) {
+    json["outputs"][each.name] = {{"relative_l2", each.relative_l2},
+                                  {"max_abs", each.max_abs},
+                                  {"measure", each.measure},
+                                  {"bound", each.bound},
+                                  {"ok", each.agrees()},
+                                  {"why", each.why}};
+  }
+  return json;
+}
+
+class Verification {
+ public:
+  Verification(const Options& options, plan::Target target)
+      : options_(options), target_(std::move(target)) {}
+
+  // The exit code of the spec when it has errors, else 0; results are kept.
+  int add_spec(const std::string& path) {
+    const SpecOutcome outcome = read_spec(path, options_.bindings, Format::text);
+    if (!outcome.spec) return outcome.exit_code;
+    const ShapeSet set = options_.shapes == "all" ? ShapeSet::all : ShapeSet::scaled;
+    for (const Shape& shape :
+         shapes_of(*outcome.spec->source, outcome.spec->attention, options_.bindings, set)) {
+      add_case(path, outcome.spec->source, shape);
+    }
+    return kOk;
+  }
+
+  const std::vector<Case>& cases() const { return cases_; }
+
+ private:
+  void add_case(const std::string& path, std::shared_ptr<const support::Source> source,
+                const Shape& shape) {
+    Case result;
+    result.spec = path;
+    result.shape = shape.name;
+    result.bindings = shape.bindings;
+    const SpecOutcome outcome = analyze_spec(std::move(source), shape.bindings, Format::text);
+    if (outcome.spec) {
+      if (const Status status = run_case(*outcome.spec, result); !status.ok()) {
+        result.error = status.error();
+      }
+    } else {
+      result.error = Error{ErrorCode::invalid_spec, "the spec has errors with these sizes", {}, {}};
+    }
+    if (options_.format == Format::text) print_case(result);
+    cases_.push_back(std::move(result));
+  }
+
+  Status run_case(const Spec& spec, Case& result) {
+    ATTN_ASSIGN(const Inputs inputs,
+                make_inputs(spec.attention, options_.inputs, Missing::pattern));
+    result.origins = inputs.origins;
+    driver::CompileOptions how;
+    how.target = target_;
+    how.worker = worker_options(options_.cudnn_folder);
+    ATTN_ASSIGN(const plan::Plan plan,
+                driver::compile(spec.attention, *spec.source, spec.bindings, how));
+    ATTN_ASSIGN(const Outputs outputs, run_on_device(plan, inputs.values, options_.cudnn_folder));
+    ATTN_ASSIGN(const Outputs reference, run_reference(spec.attention, inputs.values, false));
+    result.comparisons = compare(outputs, reference, spec.attention.dtype);
+    return {};
+  }
+
+  const Options& options_;
+  plan::Target target_;
+  std::vector<Case> cases_;
+};
+
+int print_totals(const Options& options, const plan::Target& target, const Verification& verified,
+                 int worst) {
+  Json cases = Json::array();
+  std::size_t agreeing = 0;
+  for (const Case& result : verified.cases()) {
+    cases.push_back(case_json(result));
+    agreeing += result.exit_code() == kOk ? 1 : 0;
+    worst = std::max(worst, result.exit_code());
+  }
+  if (options.format == Format::json) {
+    print_json({{"device", target.name}, {"cases", cases}, {"agreeing", agreeing}});
+  } else {
+    fmt::print("{} of {} cases agree with the reference on {}\n", agreeing, verified.cases().size(),
+               target.name);
+  }
+  return worst;
+}
+
+int run(const Options& options) {
+  const auto paths = spec_paths(options.specs, options.folder);
+  if (!paths.ok()) return report(paths.error(), options.format);
+  if (options.gradients) {
+    return report({ErrorCode::unsupported,
+                   "only the forward can be verified; there is no gradient program yet",
+                   {"leave --grad out"},
+                   {}},
+                  options.format);
+  }
+  const Result<plan::Target> target = native_target(options.cudnn_folder);
+  if (!target.ok()) {
+    Error error{
+        target.error().code, "verify needs a GPU and cuDNN: " + target.error().message, {}, {}};
+    return report(error, options.format);
+  }
+  Verification verification(options, *target);
+  int worst = kOk;
+  for (const std::string& path : *paths) worst = std::max(worst, verification.add_spec(path));
+  return print_totals(options, *target, verification, worst);
+}
+
+}  // namespace
+
+void add_verify(CLI::App& app, Action& action) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand(
+      "verify", "Compare what cuDNN computes on the GPU at hand with the reference");
+  command->add_option("specs", options->specs, "Files (.attn, .attn.json)")->type_name("SPEC...");
+  command->add_option("--all", options->folder, "Every spec in this folder")->type_name("DIR");
+  command
+      ->add_option("--shapes", options->shapes,
+                   "Sizes: the spec's scaled down, or also odd ones and a single row")
+      ->type_name("scaled|all")
+      ->check(CLI::IsMember({"scaled", "all"}));
+  add_bind(*command, options->bindings);
+  add_in(*command, options->inputs);
+  command->add_flag("--grad", options->gradients, "Gradients too");
+  add_cudnn(*command, options->cudnn_folder);
+  add_format(*command, options->format);
+  set_action(*command, action, options, run);
+}
+
+}  // namespace attn::tools

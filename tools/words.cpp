@@ -1,0 +1,60 @@
+#include "tools/words.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+
+#include "tools/table.h"
+
+namespace attn::tools {
+namespace {
+
+std::string scaled(double value, const std::array<const char*, 5>& units, int digits) {
+  std::size_t unit = 0;
+  while (value >= 1000 && unit + 1 < units.size()) {
+    value /= 1000;
+    ++unit;
+  }
+  return fmt::format("{:.{}f} {}", value, digits, units[unit]);
+}
+
+}  // namespace
+
+std::string bytes_text(std::int64_t bytes) {
+  if (bytes < 1000) return fmt::format("{} B", bytes);
+  return scaled(static_cast<double>(bytes), {"B", "kB", "MB", "GB", "TB"}, 1);
+}
+
+std::string flops_text(double flops) {
+  return scaled(flops / 1e3, {"kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"}, 2);
+}
+
+std::string percent_text(double share) { return fmt::format("{:.1f} %", 100 * share); }
+
+std::string dims_text(const std::vector<std::int64_t>& dims) {
+  return fmt::format("[{}]", fmt::join(dims, ","));
+}
+
+std::string knobs_text(const std::vector<plan::Knob>& knobs) {
+  std::string text;
+  for (const plan::Knob& knob : knobs) {
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", knob.type, knob.value);
+  }
+  return text.empty() ? "none" : text;
+}
+
+std::string tensors_text(const plan::Program& program) {
+  Table table({{"name"}, {"role"}, {"dtype"}, {"dims"}, {"strides"}, {"alignment", Align::right}});
+  for (const plan::TensorInfo& tensor : program.tensors) {
+    table.add({tensor.name, std::string(to_string(tensor.role)),
+               std::string(to_string(tensor.dtype)), dims_text(tensor.dims),
+               dims_text(tensor.strides), fmt::format("{}", tensor.alignment)});
+  }
+  for (const plan::ParamInfo& param : program.params) {
+    table.add({param.name, "param", std::string(to_string(param.dtype)), "", "", ""});
+  }
+  return table.to_text("  ");
+}
+
+}  // namespace attn::tools
