@@ -10,9 +10,9 @@ namespace attn::diag {
 namespace {
 
 constexpr std::size_t kTab = 4;
-constexpr std::size_t kWidth = 160;  // of a source line; a longer one is shown around the caret
+constexpr std::size_t kWidth = 160;  // bytes of a source line; a longer one is cut around the caret
 
-// One underline: cells of the shown line.
+// One underline: bytes of its line.
 struct Mark {
   std::size_t begin;
   std::size_t end;
@@ -20,31 +20,48 @@ struct Mark {
   std::string message;
 };
 
-// A source line as terminal cells: tabs expanded, what cannot be shown replaced.
-struct ShownLine {
-  std::vector<std::string> cells;
-  std::vector<std::size_t> cell_of_column;  // one more than there are columns
-};
-
-ShownLine show(std::string_view line) {
-  ShownLine shown;
-  while (!line.empty()) {
-    const std::string_view point = line.substr(0, support::code_point_bytes(line));
-    shown.cell_of_column.push_back(shown.cells.size());
-    if (point == "\t") {
-      shown.cells.insert(shown.cells.end(), kTab, " ");
-    } else {
-      shown.cells.emplace_back(support::is_printable(point) ? point : "\xEF\xBF\xBD");
+// Part of a source line as terminal cells: tabs expanded, what cannot be shown replaced.
+class ShownLine {
+ public:
+  ShownLine(std::string_view line, std::size_t around) {
+    if (line.size() > kWidth && around > kWidth / 2) first_ = around - kWidth / 2;
+    while (first_ > 0 && is_continuation(line, first_)) --first_;
+    for (std::size_t at = first_; at < line.size() && at - first_ < kWidth;) {
+      const std::string_view rest = line.substr(at);
+      const std::string_view point = rest.substr(0, support::code_point_bytes(rest));
+      const std::string shown = point == "\t"                  ? std::string(kTab, ' ')
+                                : support::is_printable(point) ? std::string(point)
+                                                               : "\xEF\xBF\xBD";
+      for (std::size_t i = 0; i < point.size(); ++i) cell_of_byte_.push_back(cells_);
+      cells_ += point == "\t" ? kTab : 1;
+      text_ += shown;
+      at += point.size();
     }
-    line.remove_prefix(point.size());
   }
-  shown.cell_of_column.push_back(shown.cells.size());
-  return shown;
-}
 
-std::size_t cell(const ShownLine& line, std::uint32_t column) {
-  return line.cell_of_column[std::min<std::size_t>(column, line.cell_of_column.size()) - 1];
-}
+  std::string_view text() const {
+    const std::size_t last = text_.find_last_not_of(' ');
+    return std::string_view(text_).substr(0, last == text_.npos ? 0 : last + 1);
+  }
+  // The cell a byte of the line is shown in; one past the last for what lies behind.
+  std::size_t cell(std::size_t byte) const {
+    if (byte < first_) return 0;
+    return byte - first_ < cell_of_byte_.size() ? cell_of_byte_[byte - first_] : cells_;
+  }
+  bool shows(std::size_t byte) const {
+    return byte >= first_ && byte - first_ <= cell_of_byte_.size();
+  }
+
+ private:
+  static bool is_continuation(std::string_view line, std::size_t at) {
+    return (static_cast<unsigned char>(line[at]) & 0xC0) == 0x80;
+  }
+
+  std::size_t first_ = 0;
+  std::string text_;
+  std::size_t cells_ = 0;
+  std::vector<std::size_t> cell_of_byte_;
+};
 
 class Renderer {
  public:
@@ -74,32 +91,29 @@ class Renderer {
 
  private:
   void add(support::Span span, char sign, std::string message) {
-    const support::Place begin = source_.place(span.begin);
-    const support::Place end = source_.place(std::max(span.begin, span.end));
-    const ShownLine line = show(source_.line(begin.line));
-    const std::size_t first = cell(line, begin.column);
-    const std::size_t last = end.line == begin.line ? cell(line, end.column) : line.cells.size();
-    lines_[begin.line].push_back({first, std::max(first + 1, last), sign, std::move(message)});
+    const std::uint32_t number = source_.place(span.begin).line;
+    const std::string_view line = source_.line(number);
+    const auto start = static_cast<std::size_t>(line.data() - source_.text().data());
+    const std::size_t end =
+        std::min<std::size_t>(std::max(span.begin, span.end), start + line.size());
+    lines_[number].push_back({span.begin - start, end - start, sign, std::move(message)});
   }
 
   void put_line(std::uint32_t number, const std::vector<Mark>& marks) {
-    const ShownLine line = show(source_.line(number));
-    const std::size_t from =
-        marks[0].begin > kWidth / 2 && line.cells.size() > kWidth ? marks[0].begin - kWidth / 2 : 0;
-    const std::size_t to = std::min(line.cells.size(), from + kWidth);
-    std::string text;
-    for (std::size_t i = from; i < to; ++i) text += line.cells[i];
-    while (text.ends_with(' ')) text.pop_back();
-    out_ += fmt::format("{:>{}} |{}{}\n", number, gutter_, text.empty() ? "" : " ", text);
-    for (const Mark& mark : marks) put_mark(mark, from, to);
+    const ShownLine line(source_.line(number), marks[0].begin);
+    out_ +=
+        fmt::format("{:>{}} |{}{}\n", number, gutter_, line.text().empty() ? "" : " ", line.text());
+    for (const Mark& mark : marks) {
+      if (line.shows(mark.begin)) put_mark(mark, line);
+    }
   }
 
-  void put_mark(const Mark& mark, std::size_t from, std::size_t to) {
-    if (mark.begin < from || mark.begin > to) return;  // beyond the shown part of a long line
-    const std::size_t count = std::max<std::size_t>(std::min(mark.end, to), mark.begin + 1);
-    out_ += fmt::format("{:{}} | {:{}}{}{}{}\n", "", gutter_, "", mark.begin - from,
-                        std::string(count - mark.begin, mark.sign), mark.message.empty() ? "" : " ",
-                        mark.message);
+  void put_mark(const Mark& mark, const ShownLine& line) {
+    const std::size_t begin = line.cell(mark.begin);
+    const std::size_t count = std::max(line.cell(mark.end), begin + 1) - begin;
+    out_ +=
+        fmt::format("{:{}} | {:{}}{}{}{}\n", "", gutter_, "", begin, std::string(count, mark.sign),
+                    mark.message.empty() ? "" : " ", mark.message);
   }
 
   const support::Source& source_;

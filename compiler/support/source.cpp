@@ -71,7 +71,7 @@ Place Source::place(std::uint32_t offset) const {
 }
 
 std::string_view Source::line(std::uint32_t number) const {
-  if (number == 0 || number > line_starts_.size()) return {};
+  if (number == 0 || number > line_starts_.size()) return text().substr(text().size());
   const std::uint32_t start = line_starts_[number - 1];
   const std::size_t stop = number < line_starts_.size() ? line_starts_[number] - 1 : text_.size();
   std::string_view found = text().substr(start, stop - start);

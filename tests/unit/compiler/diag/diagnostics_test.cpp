@@ -1,0 +1,136 @@
+#include "compiler/diag/diagnostics.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+namespace attn::diag {
+namespace {
+
+using support::Source;
+
+TEST(DiagnosticCodes, AreUniqueAndSortedByKind) {
+  std::set<std::string_view> ids;
+  for (const Code code : all_codes()) {
+    EXPECT_TRUE(ids.insert(id_of(code)).second) << id_of(code);
+    EXPECT_EQ(id_of(code)[0], severity_of(code) == Severity::error ? 'E' : 'W');
+    EXPECT_FALSE(summary_of(code).empty());
+  }
+}
+
+TEST(DiagnosticText, HasRustcsShape) {
+  const Source source("specs/x.attn", "attention x {\n\n\n  mask  q_idx - kv_idx < windw;\n}\n");
+  Sink sink(source);
+  sink.report(Code::unknown_name, {41, 46}, "unknown name `windw`").help = "did you mean `window`?";
+  EXPECT_EQ(to_text(sink),
+            "error[E0201]: unknown name `windw`\n"
+            "  --> specs/x.attn:4:26\n"
+            "   |\n"
+            " 4 |   mask  q_idx - kv_idx < windw;\n"
+            "   |                          ^^^^^\n"
+            "   = help: did you mean `window`?\n");
+}
+
+TEST(DiagnosticText, LabelsStandAtTheirOwnLines) {
+  const Source source("x.attn", "one\ntwo\nthree\nfour\n");
+  Sink sink(source);
+  auto& diagnostic = sink.report(Code::duplicate_name, {14, 18}, "again");
+  diagnostic.labels.push_back({{0, 3}, "first here"});
+  EXPECT_EQ(to_text(sink),
+            "error[E0202]: again\n"
+            "  --> x.attn:4:1\n"
+            "   |\n"
+            " 1 | one\n"
+            "   | --- first here\n"
+            "...\n"
+            " 4 | four\n"
+            "   | ^^^^\n");
+}
+
+TEST(DiagnosticText, TabsWideCharactersAndControlsKeepTheCaretInPlace) {
+  const Source source("x.attn", "\t\xC3\xA4\x1B\xFFz\n");
+  Sink sink(source);
+  sink.report(Code::syntax, {5, 6}, "here");
+  EXPECT_NE(to_text(sink).find(" 1 |     \xC3\xA4\xEF\xBF\xBD\xEF\xBF\xBDz\n   |        ^\n"),
+            std::string::npos)
+      << to_text(sink);
+}
+
+TEST(DiagnosticText, ALongLineIsShownAroundTheCaret) {
+  const std::string text = std::string(100'000, 'a') + "!" + std::string(100'000, 'b');
+  const Source source("x.attn", text);
+  Sink sink(source);
+  sink.report(Code::syntax, {100'000, 100'001}, "here");
+  const std::string shown = to_text(sink);
+  EXPECT_LT(shown.size(), 500U);
+  EXPECT_NE(shown.find("a!b"), std::string::npos);
+}
+
+TEST(DiagnosticText, TheEndOfAnEmptyFileIsAPlace) {
+  const Source source("x.attn", "");
+  Sink sink(source);
+  sink.report(Code::syntax, {0, 0}, "expected `attention`");
+  EXPECT_EQ(to_text(sink),
+            "error[E0102]: expected `attention`\n  --> x.attn:1:1\n   |\n 1 |\n   | ^\n");
+}
+
+TEST(DiagnosticSink, SortsByPlaceAndDropsRepeats) {
+  const Source source("x.attn", "abc");
+  Sink sink(source);
+  sink.report(Code::unknown_name, {2, 3}, "second");
+  sink.report(Code::unused_name, {0, 1}, "first");
+  sink.report(Code::unknown_name, {2, 3}, "second");
+  const auto sorted = sink.sorted();
+  ASSERT_EQ(sorted.size(), 2U);
+  EXPECT_EQ(sorted[0].message, "first");
+  EXPECT_EQ(sink.error_count(), 1U);
+}
+
+TEST(DiagnosticSink, WarningsAreNoErrors) {
+  const Source source("x.attn", "abc");
+  Sink sink(source);
+  sink.report(Code::unused_name, {0, 1}, "unused");
+  EXPECT_FALSE(sink.has_errors());
+  EXPECT_EQ(sink.error_count(), 0U);
+}
+
+TEST(DiagnosticSink, KeepsABoundedNumber) {
+  const Source source("x.attn", "abc");
+  Sink sink(source);
+  for (int i = 0; i < 5000; ++i) sink.report(Code::syntax, {0, 1}, std::to_string(i)).help = "x";
+  EXPECT_EQ(sink.sorted().size(), Sink::kMost);
+  EXPECT_TRUE(sink.has_errors());
+}
+
+TEST(DiagnosticJson, HasPlacesAndLabels) {
+  const Source source("x.attn", "one\ntwo\n");
+  Sink sink(source);
+  auto& diagnostic = sink.report(Code::duplicate_name, {4, 7}, "again");
+  diagnostic.labels.push_back({{0, 3}, "first here"});
+  diagnostic.help = "rename";
+  const auto json = nlohmann::json::parse(to_json(sink));
+  EXPECT_EQ(json["errors"], 1);
+  const auto& entry = json["diagnostics"][0];
+  EXPECT_EQ(entry["code"], "E0202");
+  EXPECT_EQ(entry["severity"], "error");
+  EXPECT_EQ(entry["message"], "again");
+  EXPECT_EQ(entry["file"], "x.attn");
+  EXPECT_EQ(entry["line"], 2);
+  EXPECT_EQ(entry["column"], 1);
+  EXPECT_EQ(entry["end_line"], 2);
+  EXPECT_EQ(entry["end_column"], 4);
+  EXPECT_EQ(entry["labels"][0]["message"], "first here");
+  EXPECT_EQ(entry["labels"][0]["line"], 1);
+  EXPECT_EQ(entry["help"], "rename");
+}
+
+TEST(DiagnosticJson, AnyFileNameIsWritten) {
+  const Source source("\xFF.attn", "x");
+  Sink sink(source);
+  sink.report(Code::syntax, {0, 1}, "m");
+  EXPECT_EQ(nlohmann::json::parse(to_json(sink))["errors"], 1);
+}
+
+}  // namespace
+}  // namespace attn::diag
