@@ -34,7 +34,7 @@
 //   - an AND becomes its conjuncts, one mask each, in order; `true` and repetitions go
 //   - a mask that is `false` stays, alone
 //   - a score of the form select(c, x, -inf), or select(c, -inf, x), becomes x with the mask c, or
-//     !c, after the others
+//     !c, after the others; not when c depends on the score
 #pragma once
 
 #include "compiler/ir/attention.h"
