@@ -265,7 +265,9 @@ std::optional<Value> Scope::index(const Expr& expr, const Site& site) {
         .labels.push_back({symbol.span, "defined here"});
     return std::nullopt;
   }
-  return load(expr, symbol, indexes);
+  const std::optional<Value> value = load(expr, symbol, indexes);
+  if (!value || !available(expr, *value, site)) return std::nullopt;
+  return value;
 }
 
 std::optional<Value> Scope::load(const Expr& expr, const Symbol& symbol,
@@ -330,9 +332,7 @@ std::optional<Value> Scope::operation(const Expr& expr, const Site& site) {
   }
   if (!known || operands.size() != expr.operands.size()) return std::nullopt;
   if (expr.kind == ExprKind::compare) warn_of_bits(expr);
-  const std::optional<Value> result = operations_.apply(expr, operands);
-  if (!result || available(expr, *result, site)) return result;
-  return std::nullopt;
+  return operations_.apply(expr, operands);
 }
 
 void Scope::unknown(const Expr& expr) {

@@ -1,0 +1,155 @@
+#include <cmath>
+
+#include "tests/unit/compiler/sema/analyzing.h"
+
+namespace attn::sema {
+namespace {
+
+using ir::LayoutKind;
+
+ir::Attention good(const std::string& clauses, const Bindings& bindings = {}) {
+  Analyzed analyzed = analyze_body(clauses, bindings);
+  EXPECT_TRUE(analyzed.attention) << analyzed.text;
+  return analyzed.attention ? *std::move(analyzed.attention) : ir::Attention();
+}
+
+TEST(Defaults, OfAnEmptySpec) {
+  const ir::Attention attention = good("");
+  EXPECT_EQ(attention.name, "f");
+  EXPECT_EQ(attention.dtype, DType::bf16);
+  EXPECT_EQ(attention.layouts.size(), 4U);
+  EXPECT_EQ(attention.layouts.find("q")->second.kind, LayoutKind::bshd);
+  EXPECT_EQ(attention.align, ir::Align::top_left);
+  EXPECT_TRUE(attention.wants_o);
+  EXPECT_FALSE(attention.wants_lse);
+  EXPECT_TRUE(attention.masks.empty());
+  EXPECT_TRUE(attention.dag[attention.score].is(ir::Op::score_));
+  EXPECT_EQ(to_source(attention, attention.scale), "1.0 / sqrt(Dqk)");
+}
+
+TEST(Scale, IsOneOverRootOfTheHeadDimension) {
+  const ir::Attention attention = good("dims Dqk = 192, Dv = 128;");
+  EXPECT_DOUBLE_EQ(attention.dag.real_of(attention.scale), 1 / std::sqrt(192.0));
+}
+
+TEST(Dtype, IsF16OrBf16) {
+  EXPECT_EQ(good("dtype f16;").dtype, DType::f16);
+  EXPECT_EQ(analyze_body("dtype f32;").codes, Codes{"E0502"});
+  EXPECT_EQ(analyze_body("dtype fp8;").codes, Codes{"E0901"});
+  EXPECT_EQ(analyze_body("dtype half;").codes, Codes{"E0502"});
+}
+
+TEST(Layout, OfAllAndOfEach) {
+  EXPECT_EQ(good("layout bhsd;").layouts.find("o")->second.kind, LayoutKind::bhsd);
+  const ir::Attention mixed = good(
+      "dims B = 2, Hq = 4, Sq = 8, D = 16; layout q: sbhd, k: strides(Sq * Hq * D, D, Hq * D, 1);");
+  EXPECT_EQ(mixed.layouts.find("q")->second.kind, LayoutKind::sbhd);
+  EXPECT_EQ(mixed.layouts.find("v")->second.kind, LayoutKind::bshd);
+  const ir::Layout& k = mixed.layouts.find("k")->second;
+  EXPECT_EQ(k.kind, LayoutKind::strided);
+  EXPECT_EQ(k.strides, (std::array<std::int64_t, 4>{512, 16, 64, 1}));
+}
+
+TEST(Layout, StridesMayExceed32Bits) {
+  const ir::Attention attention = good(
+      "dims B = 2, Hq = 64, Sq = 1048576, D = 128; layout k: strides(Hq * Sq * D, Sq * D, D, 1);");
+  EXPECT_EQ(attention.layouts.find("k")->second.strides[0], 64LL * 1048576 * 128);
+}
+
+TEST(Layout, IsChecked) {
+  EXPECT_EQ(analyze_body("layout bsdh;").codes, Codes{"E0502"});
+  EXPECT_EQ(analyze_body("layout strided;").codes, Codes{"E0502"});
+  EXPECT_EQ(analyze_body("layout thd;").codes, Codes{"E0901"});
+  EXPECT_EQ(analyze_body("layout strides(1, 2, 3);").codes, Codes{"E0405"});
+  EXPECT_EQ(analyze_body("layout strides;").codes, Codes{"E0405"});
+  EXPECT_EQ(analyze_body("layout bshd(1, 2, 3, 4);").codes, Codes{"E0405"});
+  EXPECT_EQ(analyze_body("layout k: strides(0, 1, 1, 1);").codes, Codes{"E0405"});
+  EXPECT_EQ(analyze_body("layout k: strides(1.5, 1, 1, 1);").codes, Codes{"E0405"});
+  EXPECT_EQ(analyze_body("layout k: strides(Sq, 1, 1, 1);").codes, Codes{"E0406"});
+  EXPECT_EQ(analyze_body("layout k: strides(h, 1, 1, 1);").codes, Codes{"E0207"});
+  EXPECT_EQ(analyze_body("layout k: bshd, k: bhsd;").codes, Codes{"E0202"});
+  EXPECT_EQ(analyze_body("layout lse: bshd;").codes, Codes{"E0502"});
+}
+
+TEST(Layout, ElementsOfTheOutputDoNotOverlap) {
+  const std::string dims = "dims B = 1, Hq = 4, Sq = 8, D = 16; ";
+  EXPECT_TRUE(analyze_body(dims + "layout o: strides(1, 16, 64, 1);").attention);  // B = 1: any
+  EXPECT_EQ(analyze_body(dims + "layout o: strides(512, 16, 32, 1);").codes, Codes{"E0405"});
+  EXPECT_TRUE(analyze_body(dims + "layout q: strides(512, 16, 32, 1);").attention);
+}
+
+TEST(Align, BottomRightShiftsTheQueryIndex) {
+  const std::string clauses = "align bottom_right; mask q_idx >= kv_idx; mask q_raw > 1;";
+  const ir::Attention open = good(clauses);
+  EXPECT_EQ(open.align, ir::Align::bottom_right);
+  EXPECT_EQ(to_source(open.dag, open.masks[0]), "q_raw + (Skv - Sq) >= kv_idx");
+  EXPECT_EQ(to_source(open.dag, open.masks[1]), "q_raw > 1");
+  const ir::Attention bound = good("dims Sq = 8, Skv = 20; " + clauses);
+  EXPECT_EQ(to_source(bound.dag, bound.masks[0]), "q_raw + 12 >= kv_idx");
+  const ir::Attention longer = good("dims Sq = 20, Skv = 8; " + clauses);
+  EXPECT_EQ(to_source(longer.dag, longer.masks[0]), "q_raw + -12 >= kv_idx");
+  const ir::Attention square = good("dims Sq = 8; " + clauses);
+  EXPECT_EQ(to_source(square.dag, square.masks[0]), "q_raw >= kv_idx");
+  const ir::Attention half = good("dims Sq = 8, Skv; " + clauses);
+  EXPECT_EQ(to_source(half.dag, half.masks[0]), "q_raw + (Skv - 8) >= kv_idx");
+}
+
+TEST(Align, ActsWhereverItStands) {
+  const ir::Attention attention =
+      good("dims Sq = 1, Skv = 9; mask q_idx >= kv_idx; align bottom_right;");
+  EXPECT_EQ(to_source(attention.dag, attention.masks[0]), "q_raw + 8 >= kv_idx");
+  EXPECT_EQ(analyze_body("align left;").codes, Codes{"E0502"});
+}
+
+TEST(Outputs, AreWhatIsListed) {
+  const ir::Attention attention = good("outputs lse;");
+  EXPECT_FALSE(attention.wants_o);
+  EXPECT_TRUE(attention.wants_lse);
+  EXPECT_EQ(analyze_body("outputs o, max;").codes, Codes{"E0901"});
+  EXPECT_EQ(analyze_body("outputs o, x;").codes, Codes{"E0502"});
+  EXPECT_EQ(analyze_body("outputs o, o;").codes, Codes{"E0202"});
+}
+
+TEST(Clauses, ThatMayStandOnce) {
+  for (const char* clause :
+       {"dtype bf16;", "layout bshd;", "scale 1;", "outputs o;", "align top_left;"}) {
+    EXPECT_EQ(analyze_body(std::string(clause) + clause).codes, Codes{"E0501"}) << clause;
+  }
+  EXPECT_TRUE(
+      analyze_body("mask true; mask true; score 1; score 2; dims B = 1; dims Sq = 1;").attention);
+}
+
+TEST(Tensors, HaveATypeAndASize) {
+  const ir::Attention attention = good("tensor t: f16[B, 2 * Sq + 1]; score t[b, 0];");
+  ASSERT_EQ(attention.tensors.size(), 1U);
+  EXPECT_EQ(attention.tensors[0].dtype, DType::f16);
+  EXPECT_EQ(to_source(attention.dag, attention.tensors[0].extents[1]), "2 * Sq + 1");
+  EXPECT_EQ(attention.tensors[0].pos.line, 2U);
+  EXPECT_EQ(analyze_body("tensor t: f32[0]; score t[b];").codes, Codes{"E0402"});
+  EXPECT_EQ(analyze_body("tensor t: f32[1.5]; score t[b];").codes, Codes{"E0301"});
+  EXPECT_EQ(analyze_body("tensor t: float[4]; score t[b];").codes, Codes{"E0502"});
+}
+
+TEST(Tensors, MayBeUsedAboveTheirClause) {
+  EXPECT_EQ(analyze_body("score score + t[h]; tensor t: f32[Hq];").codes, Codes{});
+}
+
+TEST(Params, AreF32OrI32) {
+  const ir::Attention attention = good("param c: f32; param n: i32; score c + n;");
+  ASSERT_EQ(attention.params.size(), 2U);
+  EXPECT_EQ(attention.params[1].dtype, DType::i32);
+  EXPECT_EQ(analyze_body("param c: f64; score c;").codes, Codes{"E0502"});
+}
+
+TEST(Unbuilt, ClausesAreNamed) {
+  for (const char* clause : {"learn t: f32[B];", "sink s: f32[Hq];", "dropout 0.1;", "lengths;",
+                             "grad q, k, v;", "deterministic;", "normalize none;"}) {
+    const Analyzed analyzed = analyze_body(clause);
+    EXPECT_EQ(analyzed.codes, Codes{"E0901"}) << clause;
+    const std::string word(clause, std::string(clause).find_first_of(" ;"));
+    EXPECT_NE(analyzed.text.find("`" + word + "` is not built yet"), std::string::npos) << clause;
+  }
+}
+
+}  // namespace
+}  // namespace attn::sema
