@@ -20,9 +20,10 @@ constexpr int kExitAnswered = 0;
 constexpr int kExitBadRequest = 2;
 constexpr int kExitNoClient = 4;
 
-// A death here is expected and reported by the client: no core file; and nobody to answer when the
-// client is gone.
+// A death here is expected and reported by the client: no core file, and no handler (a sanitizer's,
+// say) that would turn the signal into an exit code. And nobody to answer when the client is gone.
 void set_process_rules() {
+  for (const int fatal : {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV}) signal(fatal, SIG_DFL);
   const rlimit none{0, 0};
   setrlimit(RLIMIT_CORE, &none);
   prctl(PR_SET_DUMPABLE, 0);
