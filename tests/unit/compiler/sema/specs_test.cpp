@@ -54,5 +54,37 @@ TEST_P(Specs, TakeOddShapes) {
 INSTANTIATE_TEST_SUITE_P(Library, Specs, testing::ValuesIn(specs()),
                          [](const auto& spec) { return spec.param.stem().string(); });
 
+// The text between ```LANGUAGE and ``` in docs/language.md.
+std::vector<std::string> examples(const std::string& language) {
+  const auto page = support::Source::read(std::string(ATTN_SOURCE_DIR) + "/docs/language.md");
+  EXPECT_TRUE(page.ok());
+  const std::string text(page.ok() ? page->text() : "");
+  const std::string fence = "```" + language + "\n";
+  std::vector<std::string> found;
+  for (std::size_t at = text.find(fence); at != text.npos; at = text.find(fence, at + 1)) {
+    const std::size_t begin = at + fence.size();
+    found.push_back(text.substr(begin, text.find("```", begin) - begin));
+  }
+  return found;
+}
+
+TEST(LanguagePage, ItsSpecsCheck) {
+  EXPECT_GE(examples("attn").size(), 5U);
+  for (const std::string& text : examples("attn")) {
+    const Analyzed analyzed = analyze_text(text);
+    EXPECT_EQ(analyzed.codes, Codes{}) << text << analyzed.text;
+  }
+}
+
+TEST(LanguagePage, ItsJsonChecks) {
+  EXPECT_EQ(examples("json").size(), 1U);
+  for (const std::string& text : examples("json")) {
+    const support::Source source("x.attn.json", text);
+    diag::Sink sink(source);
+    const auto spec = ast::parse(source, sink);
+    EXPECT_TRUE(spec && analyze(*spec, {}, sink)) << diag::to_text(sink);
+  }
+}
+
 }  // namespace
 }  // namespace attn::sema
