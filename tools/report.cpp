@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "compiler/support/text.h"
@@ -22,22 +23,26 @@ std::optional<support::Place> place_of(const Json& payload) {
   return support::Place{line, payload.value("column", 1U)};
 }
 
+constexpr std::size_t kWidth = 120;  // of a source line; a longer one is shown around the caret
+
 // The line with a caret below it, as diagnostics show theirs.
 std::string excerpt(const support::Source& source, support::Place place) {
-  const std::string number = fmt::format("{}", place.line);
-  const std::size_t gutter = number.size() + 1;
-  std::string text = fmt::format("{:{}}--> {}:{}:{}\n", "", gutter,
-                                 support::printable(source.name()), place.line, place.column);
-  std::string line, blank;
-  std::uint32_t column = 1;
-  for (std::string_view rest = source.line(place.line); !rest.empty(); ++column) {
+  std::vector<std::string> cells;  // a column each
+  for (std::string_view rest = source.line(place.line); !rest.empty();) {
     const std::string_view point = rest.substr(0, support::code_point_bytes(rest));
-    line += support::is_printable(point) ? point : " ";
-    if (column < place.column) blank += ' ';
+    cells.emplace_back(support::is_printable(point) ? point : " ");
     rest.remove_prefix(point.size());
   }
-  return text + fmt::format("{0:{1}} |\n{2:>{1}} | {3}\n{0:{1}} | {4}^\n", "", gutter, number, line,
-                            blank);
+  const std::size_t caret = place.column - 1;
+  const std::size_t from = cells.size() > kWidth && caret > kWidth / 2 ? caret - kWidth / 2 : 0;
+  const std::size_t to = std::min(cells.size(), from + kWidth);
+  std::string line;
+  for (std::size_t i = from; i < to; ++i) line += cells[i];
+  const std::string number = fmt::format("{}", place.line);
+  const std::size_t gutter = number.size() + 1;
+  return fmt::format("{0:{1}}--> {2}:{3}:{4}\n{0:{1}} |\n{3:>{1}} | {5}\n{0:{1}} | {0:{6}}^\n", "",
+                     gutter, support::printable(source.name()), number, place.column, line,
+                     std::min(caret, to) - from);
 }
 
 std::string knobs_text(const Json& knobs) {
@@ -67,9 +72,6 @@ std::string error_text(const Error& error, const support::Source* source) {
   std::string text = fmt::format("error[{}]: {}\n", to_string(error.code), error.message);
   if (place && source != nullptr) text += excerpt(*source, *place);
   for (const std::string& note : error.notes) text += fmt::format("  = note: {}\n", note);
-  if (payload.contains("repro")) {
-    text += fmt::format("  = help: `attnc worker < {}` repeats it\n", payload.value("repro", ""));
-  }
   return text + configs_text(payload);
 }
 

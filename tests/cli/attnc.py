@@ -1,0 +1,81 @@
+"""What the tests of the command line share: running attnc, folders, golden files."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ATTNC = os.environ["ATTNC"]
+SOURCE = pathlib.Path(os.environ["ATTN_SOURCE_DIR"])
+SPECS = SOURCE / "specs"
+GOLDEN = SOURCE / "tests" / "cli" / "golden"
+SKIPPED = 77  # what ctest takes for "skipped"
+
+NOOP = """attention noop {
+  dims    B = 1, Hq = 2, Hkv = 1, Sq = 16, Skv = 24, D = 64;
+  dtype   bf16;
+  layout  bshd;
+  outputs o, lse;
+}
+"""
+
+
+def run(*arguments, stdin="", folder=None):
+    return subprocess.run([ATTNC, *map(str, arguments)], input=stdin, capture_output=True,
+                          text=True, timeout=600, check=False, cwd=folder)
+
+
+class Case(unittest.TestCase):
+    """Every test has a folder of its own in self.folder."""
+
+    maxDiff = None
+
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name)
+
+    def write(self, name, content):
+        path = self.folder / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    def attnc(self, *arguments, code=0, **how):
+        """Runs attnc, expects its exit code, and returns the process."""
+        process = run(*arguments, **how)
+        self.assertEqual(process.returncode, code,
+                         f"attnc {arguments}\n{process.stdout}\n{process.stderr}")
+        return process
+
+    def attnc_json(self, *arguments, **how):
+        return json.loads(self.attnc(*arguments, "--format", "json", **how).stdout)
+
+    def compile(self, spec, *arguments, target="h200"):
+        """A plan file of a spec's text or path."""
+        if not isinstance(spec, pathlib.Path):
+            spec = self.write("spec.attn", spec)
+        plan = self.folder / "spec.attnplan"
+        self.attnc("compile", spec, "--target", target, "-o", plan, *arguments)
+        return plan
+
+    def expect_golden(self, name, actual):
+        """Compares with tests/cli/golden/NAME, or rewrites it with ATTN_UPDATE_GOLDEN=1."""
+        path = GOLDEN / name
+        if os.environ.get("ATTN_UPDATE_GOLDEN") == "1":
+            path.write_text(actual, encoding="utf-8")
+        self.assertEqual(path.read_text(encoding="utf-8"), actual, f"differs from {path}")
+
+
+def has_gpu():
+    return json.loads(run("version", "--format", "json").stdout)["device"]["found"]
+
+
+def main():
+    unittest.main(verbosity=2)
+
+
+def skip(reason):
+    print(f"skipped: {reason}")
+    sys.exit(SKIPPED)

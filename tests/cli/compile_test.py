@@ -1,0 +1,95 @@
+"""compile and inspect: offline, repeatable, and with reasons when refused."""
+import json
+import os
+import signal
+
+import attnc
+from attnc import NOOP, SPECS
+
+SOFTCAP = NOOP.replace("outputs", "score 50 * tanh(score / 50);\n  outputs")
+
+
+class Compile(attnc.Case):
+    def test_inspect(self):
+        plan = self.compile(NOOP, "--bind", "Sq=32")
+        text = self.attnc("inspect", plan).stdout
+        for words in ("a plan of `noop`", "Sq=32", "h200 (sm_90)", "9.", "[1,2,32,64]"):
+            self.assertIn(words, text)
+        manifest = self.attnc_json("inspect", plan)
+        self.assertEqual(manifest["target"]["name"], "h200")
+        self.assertEqual(manifest["spec"]["text"], NOOP)
+        self.assertEqual(len(manifest["signature"]["hash"]), 32)
+        self.assertEqual(manifest, self.attnc_json("inspect", plan))
+
+    def test_the_same_spec_has_the_same_signature(self):
+        first = self.attnc_json("inspect", self.compile(NOOP))
+        second = self.attnc_json("inspect", self.compile(NOOP.replace("  ", " ")))
+        other = self.attnc_json("inspect", self.compile(NOOP, "--bind", "Sq=32"))
+        self.assertEqual(first["signature"]["hash"], second["signature"]["hash"])
+        self.assertNotEqual(first["signature"]["hash"], other["signature"]["hash"])
+
+    def test_json(self):
+        plan = self.folder / "x.attnplan"
+        result = self.attnc_json("compile", "-", "--target", "a100", "-o", plan, stdin=NOOP)
+        self.assertEqual(result["plan"], str(plan))
+        self.assertEqual(result["manifest"]["target"]["sm"], 80)
+
+    def test_target_files(self):
+        file = self.write("mine.json", self.attnc("target", "show", "h200").stdout)
+        plan = self.compile(NOOP, target=file)
+        self.assertEqual(self.attnc_json("inspect", plan)["target"]["name"], "mine")
+        broken = self.write("broken.json", "{}")
+        self.attnc("compile", "-", "--target", broken, "-o", plan, code=2, stdin=NOOP)
+
+    def test_recompile(self):
+        plan = self.compile(NOOP)
+        again = self.folder / "again.attnplan"
+        self.attnc("compile", "--recompile", plan, "--target", "l40s", "-o", again)
+        before, after = self.attnc_json("inspect", plan), self.attnc_json("inspect", again)
+        self.assertEqual(after["target"]["name"], "l40s")
+        self.assertEqual(before["program"], after["program"])
+        self.attnc("compile", "--recompile", plan, "--bind", "Sq=1", "-o", again, code=2)
+        self.attnc("compile", SPECS / "noop.attn", "--recompile", plan, "-o", again, code=2)
+
+    def test_refused_by_cudnn(self):
+        spec = NOOP.replace("D = 64", "D = 100")
+        path = self.write("d100.attn", spec)
+        process = self.attnc("compile", path, "--target", "h200", "-o", self.folder / "x", code=3)
+        self.assertIn("error[unsupported]: ", process.stderr)
+        self.assertIn("heuristic  engine", process.stderr)
+        process = self.attnc("compile", path, "--target", "h200", "-o", self.folder / "x",
+                             "--format", "json", code=3)
+        configs = json.loads(process.stdout)["error"]["detail"]["configs"]
+        self.assertGreater(len(configs), 0)
+        for config in configs:
+            self.assertIn("engine", config)
+            self.assertTrue(config["status"])
+            self.assertTrue(config["reason"])
+
+    def test_refused_by_lowering_shows_the_place(self):
+        spec = self.write("sum.attn", NOOP.replace(
+            "outputs", "tensor m: u8[Sq, Skv];\n  mask m[q_idx, kv_idx] == 1;\n  outputs"))
+        process = self.attnc("compile", spec, "--target", "h200", "-o", self.folder / "x", code=3)
+        self.assertIn(f"--> {spec}:6:", process.stderr)
+        self.assertIn("^", process.stderr)
+
+    def test_a_worker_that_dies(self):
+        spec = self.write("softcap.attn", SOFTCAP)
+        plan = self.folder / "x.attnplan"
+        process = self.attnc("compile", spec, "--target", "h200", "-o", plan, "--cudnn",
+                             os.environ["ATTN_CRASHING_CUDNN"], code=4, folder=self.folder)
+        self.assertIn("error[worker]", process.stderr)
+        self.assertIn("SIGSEGV", process.stderr)
+        self.assertIn(f"--> {spec}:5:", process.stderr)
+        self.assertIn("score 50 * tanh(score / 50);", process.stderr)
+        repro, = self.folder.glob("attnc-worker-*.json")
+        self.assertIn(repro.name, process.stderr)
+        self.assertFalse(plan.exists())
+        again = attnc.run("worker", stdin=repro.read_text())
+        self.assertEqual(again.returncode, -signal.SIGSEGV)
+        # Nothing stays behind: the same spec compiles right after.
+        self.attnc("compile", spec, "--target", "h200", "-o", plan)
+
+
+if __name__ == "__main__":
+    attnc.main()

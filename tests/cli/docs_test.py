@@ -1,0 +1,37 @@
+"""Every ```sh block of README.md and docs/*.md runs as it stands there, in a folder that has the
+repository's specs/ and build/attnc. Blocks marked ```sh gpu need a GPU."""
+import re
+import subprocess
+
+import attnc
+from attnc import SOURCE
+
+BLOCK = re.compile(r"^```sh( gpu)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+class Docs(attnc.Case):
+    def setUp(self):
+        super().setUp()
+        (self.folder / "specs").symlink_to(SOURCE / "specs")
+        (self.folder / "build").mkdir()
+        (self.folder / "build" / "attnc").symlink_to(attnc.ATTNC)
+
+    def test_commands(self):
+        pages = [SOURCE / "README.md", *sorted((SOURCE / "docs").glob("*.md"))]
+        gpu = attnc.has_gpu()
+        count = 0
+        for page in pages:
+            for needs_gpu, script in BLOCK.findall(page.read_text(encoding="utf-8")):
+                if needs_gpu and not gpu:
+                    continue
+                count += 1
+                with self.subTest(page.name, script=script):
+                    process = subprocess.run(["bash", "-euo", "pipefail", "-c", script],
+                                             cwd=self.folder, capture_output=True, text=True,
+                                             timeout=300, check=False)
+                    self.assertEqual(process.returncode, 0, process.stdout + process.stderr)
+        self.assertGreaterEqual(count, 5, "the pages have lost their commands")
+
+
+if __name__ == "__main__":
+    attnc.main()

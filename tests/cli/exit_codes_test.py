@@ -1,0 +1,83 @@
+"""Every exit code, each by the command that gives it."""
+import attnc
+from attnc import NOOP, SPECS
+
+
+class ExitCodes(attnc.Case):
+    def test_0_ok(self):
+        self.attnc("check", SPECS / "causal.attn")
+        self.attnc("version")
+        self.attnc("target", "list")
+
+    def test_1_the_spec_has_errors(self):
+        bad = self.write("bad.attn", "attention x { dims Q = 1; }")
+        for command in (["check", bad], ["compile", bad, "-o", "x", "--target", "h200"],
+                        ["explain", bad], ["run", bad]):
+            process = self.attnc(*command, code=1)
+            self.assertIn("error[E0401]", process.stderr)
+            self.assertEqual(process.stdout, "")
+
+    def test_2_usage(self):
+        spec = self.write("noop.attn", NOOP)
+        for command in ([], ["frobnicate"], ["check"], ["compile", spec], ["check", "--format", "x"],
+                        ["run", spec, "--bind", "Sq"], ["run", spec, "--backend", "gpu"],
+                        ["run", spec, "--bind", "Sq=1", "--bind", "Sq=2"], ["verify"], ["bench"],
+                        ["compile", spec, "-o", "x", "--target", "h2000"],
+                        ["run", spec, "--backend", "reference", "--in", "z=zeros"],
+                        ["run", spec, "--backend", "reference", "--in", "q=much"],
+                        ["run", spec, "--backend", "reference", "--out", "dq=dq.npy"],
+                        ["run", spec, "--backend", "cudnn", "--unrounded"],
+                        ["target"], ["target", "show", "h2000"]):
+            self.assertNotEqual(self.attnc(*command, code=2).stderr, "", command)
+
+    def test_2_open_dimension(self):
+        spec = self.write("open.attn", NOOP.replace("Sq = 16", "Sq"))
+        process = self.attnc("run", spec, "--backend", "reference", code=2)
+        self.assertIn("--bind Sq=", process.stderr)
+        self.attnc("explain", spec, code=2)
+        self.attnc("run", spec, "--backend", "reference", "--bind", "Sq=4")
+
+    def test_3_valid_but_not_supported(self):
+        spec = self.write("d100.attn", NOOP.replace("D = 64", "D = 100"))
+        process = self.attnc("compile", spec, "--target", "h200", "-o", self.folder / "x", code=3)
+        self.assertIn("error[unsupported]", process.stderr)
+        self.assertFalse((self.folder / "x").exists())
+        for command in ("compile", "run", "bench"):
+            output = ["-o", "x", "--target", "h200"] if command == "compile" else []
+            process = self.attnc(command, SPECS / "noop.attn", "--direction", "bwd", *output,
+                                 code=3)
+            self.assertIn("forward", process.stderr)
+        self.attnc("verify", SPECS / "noop.attn", "--grad", code=3)
+
+    def test_4_the_surroundings_fail(self):
+        self.attnc("check", self.folder / "none.attn", code=4)
+        self.attnc("verify", "--all", self.folder / "none", code=4)
+        empty = self.folder / "empty"
+        empty.mkdir()
+        self.attnc("verify", "--all", empty, code=4)
+        process = self.attnc("compile", SPECS / "noop.attn", "--target", "h200", "-o",
+                             self.folder / "x", "--cudnn", empty, code=4)
+        self.assertIn("error[cudnn]", process.stderr)
+        process = self.attnc("compile", SPECS / "noop.attn", "--target", "h200", "-o",
+                             empty / "none" / "x.attnplan", code=4)
+        self.assertIn("error[io]", process.stderr)
+
+    def test_4_a_tensor_does_not_fit(self):
+        spec = self.write("noop.attn", NOOP)
+        wrong = self.write("q.npy", b"no array")
+        for value in (f"@{wrong}", f"@{self.folder}/none.npy"):
+            self.attnc("run", spec, "--backend", "reference", "--in", f"q={value}", code=4)
+
+    def test_6_unreadable_plan_file(self):
+        plan = self.compile(NOOP)
+        whole = plan.read_bytes()
+        damaged = bytearray(whole)
+        damaged[len(whole) // 2] ^= 1
+        for content in (b"", b"no plan at all", whole[:100], whole[:-1], bytes(damaged)):
+            path = self.write("damaged.attnplan", content)
+            for command in (["inspect", path], ["explain", path], ["run", path]):
+                self.assertIn("error[plan_", self.attnc(*command, code=6).stderr)
+
+
+if __name__ == "__main__":
+    attnc.main()

@@ -1,0 +1,74 @@
+"""explain: which nodes each clause became, mask, work, engine."""
+import re
+
+import attnc
+from attnc import NOOP, SPECS
+
+SMALL = ["--bind", "B=1", "--bind", "Hq=2", "--bind", "Hkv=1", "--bind", "D=64"]
+
+
+class Explain(attnc.Case):
+    def explain(self, name, *arguments):
+        return self.attnc_json("explain", SPECS / f"{name}.attn", "--target", "h200", *SMALL,
+                               *arguments)
+
+    def test_text(self):
+        text = self.attnc("explain", SPECS / "gemma2_local.attn", "--target", "h200", *SMALL,
+                          "--bind", "Sq=512", "--bind", "window=100").stdout
+        # Engine and workspace are cuDNN's, and change with it.
+        text = re.sub(r"\nengine\n.*", "\n", text.replace(str(SPECS), "specs"), flags=re.DOTALL)
+        self.expect_golden("explain-gemma2_local.txt", text)
+
+    def test_every_node_is_in_exactly_one_clause(self):
+        for name in ("gemma2_local", "causal", "alibi", "noop", "bias_full"):
+            result = self.explain(name, "--bind", "Sq=256")
+            nodes = [node for clause in result["clauses"] for node in clause["nodes"]]
+            graph, = result["program"]["steps"]
+            count = len(graph["graph"]["nodes"])
+            self.assertEqual((len(nodes), len(set(nodes))), (count, count), name)
+
+    def test_clauses(self):
+        clauses = {clause["keyword"]: clause for clause in self.explain("softcap")["clauses"]}
+        self.assertIn("tanh", clauses["score"]["text"])
+        self.assertTrue(any("tanh" in node for node in clauses["score"]["nodes"]))
+        self.assertTrue(any("matmul" in node for node in clauses["attention"]["nodes"]))
+        self.assertEqual(clauses["dims"]["nodes"], [])
+
+    def test_mask_and_work(self):
+        result = self.explain("sliding_window", "--bind", "Sq=512", "--bind", "window=64")
+        self.assertEqual((result["mask"]["left"], result["mask"]["right"]), (63, 0))
+        self.assertEqual(result["mask"]["residual"], [])
+        visible = sum(min(row + 1, 64) for row in range(512))
+        self.assertAlmostEqual(result["share_in_band"], visible / 512**2)
+        self.assertEqual(result["flop"], 2 * 2 * 512 * 512 * 128)
+        result = self.explain("document", "--bind", "Sq=256")
+        self.assertEqual(len(result["mask"]["residual"]), 1)
+        self.assertIsNone(result["mask"]["left"])
+
+    def test_engine(self):
+        engine = self.explain("causal", "--bind", "Sq=256")["engine"]
+        self.assertTrue(engine["known"])
+        self.assertEqual(engine["target"], "h200")
+        self.assertGreaterEqual(engine["steps"][0]["engine"], 0)
+
+    def test_a_plan(self):
+        plan = self.compile(NOOP)
+        explained = self.attnc_json("explain", plan)
+        manifest = self.attnc_json("inspect", plan)
+        self.assertEqual(explained["engine"]["steps"][0]["engine"], manifest["compiled"][0]["engine"])
+        self.assertEqual(explained["program"], manifest["program"])
+        self.attnc("explain", plan, "--target", "h200", code=2)
+
+    def test_without_cudnn_the_engine_is_not_known(self):
+        empty = self.folder / "empty"
+        empty.mkdir()
+        path = self.write("noop.attn", NOOP)
+        text = self.attnc("explain", path, "--target", "h200", "--cudnn", empty).stdout
+        self.assertIn("not known: cuDNN could not be loaded", text)
+        self.assertIn("matmul", text)
+        engine = self.attnc_json("explain", path, "--cudnn", empty)["engine"]
+        self.assertFalse(engine["known"])
+
+
+if __name__ == "__main__":
+    attnc.main()

@@ -1,0 +1,55 @@
+"""What the command line does with a GPU: skipped where there is none."""
+import json
+
+import numpy
+
+import attnc
+from attnc import NOOP, SPECS
+
+
+class Gpu(attnc.Case):
+    def test_a_plan_compiled_without_the_gpu_runs_on_it(self):
+        plan = self.compile(NOOP)
+        files = [self.folder / f"{backend}.npy" for backend in ("cudnn", "reference")]
+        for file in files:
+            self.attnc("run", plan, "--backend", file.stem, "--out", f"o={file}")
+        o, reference = (numpy.load(file) for file in files)
+        difference = numpy.linalg.norm(o - reference) / numpy.linalg.norm(reference)
+        self.assertLess(difference, 4e-3)
+
+    def test_run_chooses_cudnn(self):
+        process = self.attnc("run", SPECS / "causal.attn", "--bind", "Sq=256")
+        self.assertIn("backend: cudnn", process.stderr)
+
+    def test_verify_every_spec_at_every_shape(self):
+        process = self.attnc("verify", "--all", SPECS, "--shapes", "all", "--format", "json")
+        cases = json.loads(process.stdout)["cases"]
+        self.assertGreaterEqual(len(cases), 60)
+        for case in cases:
+            self.assertTrue(case["ok"], case)
+
+    def test_bench(self):
+        file = self.folder / "bench.json"
+        self.attnc("bench", SPECS / "noop.attn", "--iterations", 5, "--json", file)
+        row, = json.loads(file.read_text())["rows"]
+        self.assertGreater(row["device"]["median_ms"], 0)
+        self.assertGreater(row["device"]["tflops"], 0)
+        self.assertGreater(row["host"]["execute_us"], 0)
+
+    def test_a_plan_for_another_gpu(self):
+        plan = self.compile(NOOP, target="a100")
+        process = self.attnc("run", plan, "--backend", "cudnn", code=4)
+        self.assertIn("error[plan_device]", process.stderr)
+        self.assertIn("--recompile", process.stderr)
+        self.attnc("run", plan, "--backend", "cudnn", "--recompile")
+
+    def test_target_dump(self):
+        file = self.folder / "here.json"
+        self.attnc("target", "dump", "-o", file)
+        self.attnc("run", self.compile(NOOP, target=file), "--backend", "cudnn")
+
+
+if __name__ == "__main__":
+    if not attnc.has_gpu():
+        attnc.skip("there is no GPU")
+    attnc.main()

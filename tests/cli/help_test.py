@@ -1,0 +1,29 @@
+"""Help texts: golden, and complete."""
+import re
+
+import attnc
+
+COMMANDS = ["check", "compile", "explain", "run", "verify", "bench", "inspect", "target", "version"]
+
+
+class Help(attnc.Case):
+    def test_texts(self):
+        for command in [[]] + [[name] for name in COMMANDS] + [
+                ["target", name] for name in ("list", "show", "dump")]:
+            process = self.attnc(*command, "--help")
+            self.assertEqual(process.stderr, "")
+            self.expect_golden("-".join(["help"] + command) + ".txt", process.stdout)
+
+    def test_lists_every_command_and_no_other(self):
+        text = self.attnc("--help").stdout
+        listed = re.findall(r"^  ([a-z-]+)  ", text.split("Commands:")[1], re.MULTILINE)
+        self.assertEqual(sorted(listed), sorted(COMMANDS))
+
+    def test_commands_that_print_data_take_a_format(self):
+        for name in COMMANDS:
+            if name != "target":
+                self.assertIn("--format", self.attnc(name, "--help").stdout, name)
+
+
+if __name__ == "__main__":
+    attnc.main()

@@ -1,0 +1,170 @@
+"""run --backend reference: values in, values out."""
+import json
+
+import numpy
+
+import attnc
+from attnc import NOOP, SPECS
+
+CAPTURED = """attention captured {
+  dims    B = 1, Hq = 2, Hkv = 1, Sq = 4, Skv = 6, D = 8;
+  dtype   f16;
+  layout  bhsd;
+  tensor  bias: f32[Hq, Sq, Skv];
+  tensor  doc: i32[B, Skv];
+  param   c: f32;
+  score   score * c + bias[h, q_idx, kv_idx];
+  mask    doc[b, kv_idx] == 0;
+  outputs o, lse;
+}
+"""
+
+
+def softmax_attention(q, k, v, modify=lambda scores: scores):
+    """For tensors in logical order; key heads are shared in groups."""
+    group = q.shape[1] // k.shape[1]
+    k, v = numpy.repeat(k, group, axis=1), numpy.repeat(v, group, axis=1)
+    scores = modify(q @ k.swapaxes(2, 3) / numpy.sqrt(q.shape[3]))
+    largest = scores.max(axis=-1, keepdims=True)
+    weights = numpy.exp(scores - largest)
+    sums = weights.sum(axis=-1, keepdims=True)
+    return weights @ v / sums, (largest + numpy.log(sums))[..., 0]
+
+
+class Run(attnc.Case):
+    def setUp(self):
+        super().setUp()
+        self.random = numpy.random.default_rng(3)
+
+    def save(self, name, array):
+        path = self.folder / f"{name}.npy"
+        numpy.save(path, array)
+        return f"{name}=@{path}"
+
+    def reference(self, *arguments, **how):
+        return self.attnc("run", *arguments, "--backend", "reference", **how)
+
+    def outputs(self, spec, *arguments):
+        files = {name: self.folder / f"out_{name}.npy" for name in ("o", "lse")}
+        self.reference(spec, *arguments, "--out", f"o={files['o']}", "--out", f"lse={files['lse']}")
+        return numpy.load(files["o"]), numpy.load(files["lse"])
+
+    def inputs(self, spec, b=1, hq=2, hkv=1, sq=16, skv=24, d=64):
+        return {"q": self.random.standard_normal((b, hq, sq, d)),
+                "k": self.random.standard_normal((b, hkv, skv, d)),
+                "v": self.random.standard_normal((b, hkv, skv, d))}
+
+    def test_numbers_unrounded(self):
+        values = self.inputs(NOOP)
+        given = [word for name, value in values.items() for word in ("--in", self.save(name, value))]
+        o, lse = self.outputs(self.write("noop.attn", NOOP), "--unrounded", *given)
+        expected_o, expected_lse = softmax_attention(**values)
+        self.assertEqual((o.dtype, lse.dtype), (numpy.float64, numpy.float64))
+        numpy.testing.assert_allclose(o, expected_o, rtol=0, atol=1e-12)
+        numpy.testing.assert_allclose(lse, expected_lse, rtol=0, atol=1e-12)
+
+    def test_rounding(self):
+        values = self.inputs(NOOP)
+        given = [word for name, value in values.items() for word in ("--in", self.save(name, value))]
+        o, lse = self.outputs(self.write("noop.attn", NOOP), *given)
+        self.assertEqual((o.dtype, lse.dtype), (numpy.float32, numpy.float32))
+        self.assertFalse((o.view(numpy.uint32) & 0xFFFF).any(), "o is not rounded to bf16")
+        numpy.testing.assert_allclose(o, softmax_attention(**values)[0], rtol=0, atol=2e-2)
+
+    def test_captured_tensors_params_and_fortran_order(self):
+        values = self.inputs(CAPTURED, sq=4, skv=6, d=8)
+        bias = self.random.standard_normal((2, 4, 6)).astype(numpy.float32)
+        doc = numpy.array([[0, 1, 0, 0, 1, 0]], dtype=numpy.int64)
+        given = [word for name, value in values.items()
+                 for word in ("--in", self.save(name, numpy.asfortranarray(value)))]
+        spec = self.write("captured.attn", CAPTURED)
+        o, lse = self.outputs(spec, "--unrounded", *given, "--in", self.save("bias", bias),
+                              "--in", self.save("doc", doc), "--in", "c=0.5")
+
+        def modify(scores):
+            return numpy.where(doc[:, None, None, :] == 0, scores * 0.5 + bias[None], -numpy.inf)
+
+        expected_o, expected_lse = softmax_attention(**values, modify=modify)
+        numpy.testing.assert_allclose(o, expected_o, rtol=0, atol=1e-12)
+        numpy.testing.assert_allclose(lse, expected_lse, rtol=0, atol=1e-12)
+
+    def test_nothing_visible(self):
+        spec = self.write("captured.attn", CAPTURED)
+        o, lse = self.outputs(spec, "--in", "doc=const:1")
+        self.assertFalse(o.any())
+        self.assertTrue(numpy.isneginf(lse).all())
+        text = self.reference(spec, "--in", "doc=const:1", "--format", "json").stdout
+        summary = json.loads(text)["outputs"]["lse"]
+        self.assertEqual((summary["inf"], summary["nan"]), (8, 0))
+
+    def test_values(self):
+        spec = self.write("noop.attn", NOOP)
+        o, _ = self.outputs(spec, "--in", "v=const:1.5", "--in", "q=random:4", "--in", "k=zeros")
+        self.assertTrue((o == 1.5).all())
+        self.assertTrue((self.outputs(spec, "--in", "v=1.5")[0] == 1.5).all())
+        same = [self.outputs(spec)[0], self.outputs(spec, "--in", "q=random:0")[0]]
+        self.assertTrue((same[0] == same[1]).all())
+        self.assertFalse((same[0] == self.outputs(spec, "--in", "q=random:1")[0]).all())
+
+    def test_what_an_integer_tensor_says_without_a_value(self):
+        spec = self.write("captured.attn", CAPTURED)
+        process = self.reference(spec, code=2)
+        self.assertIn("doc (i32[1,6]) needs a value", process.stderr)
+        process = self.reference(spec, "--in", "doc=random", code=2)
+        self.assertIn("doc", process.stderr)
+
+    def test_wrong_values(self):
+        spec = self.write("captured.attn", CAPTURED)
+        cases = {"wrong dims": ("doc", numpy.zeros((1, 7), dtype=numpy.int32), "[1,7]"),
+                 "floats for integers": ("doc", numpy.zeros((1, 6)), "doc"),
+                 "too large": ("doc", numpy.full((1, 6), 2**40), "1099511627776"),
+                 "wrong rank": ("q", numpy.zeros(3), "[3]")}
+        for what, (name, value, words) in cases.items():
+            with self.subTest(what):
+                given = ["--in", self.save(name, value)]
+                given += [] if name == "doc" else ["--in", "doc=zeros"]
+                self.assertIn(words, self.reference(spec, *given, code=4).stderr)
+        self.reference(spec, "--in", "doc=const:0.5", code=4)
+
+    def test_auto_says_what_it_chose(self):
+        spec = self.write("noop.attn", NOOP)
+        process = self.attnc("run", spec)
+        self.assertRegex(process.stderr, "^backend: (cudnn|reference), ")
+        process = self.attnc("run", spec, "--unrounded")
+        self.assertIn("backend: reference, because of --unrounded", process.stderr)
+
+    def test_standard_input_and_json(self):
+        result = self.attnc_json("run", "-", "--backend", "reference", stdin=NOOP)
+        self.assertEqual(result["backend"], "reference")
+        self.assertEqual(result["outputs"]["o"]["dims"], [1, 2, 16, 64])
+        self.assertEqual(result["outputs"]["o"]["nan"], 0)
+        self.assertEqual(len(result["outputs"]["lse"]["first"]), 4)
+
+    def test_a_plan_by_the_reference(self):
+        plan = self.compile(NOOP, "--bind", "Sq=32")
+        result = self.attnc_json("run", plan, "--backend", "reference")
+        self.assertEqual(result["outputs"]["o"]["dims"], [1, 2, 32, 64])
+        self.assertIn("--bind", self.attnc("run", plan, "--bind", "Sq=8", code=2).stderr)
+
+    def test_without_a_gpu_cudnn_is_a_clear_error(self):
+        if attnc.has_gpu():
+            return
+        spec = self.write("noop.attn", NOOP)
+        for command in (["run", spec, "--backend", "cudnn"], ["verify", spec], ["bench", spec],
+                        ["target", "dump"], ["compile", spec, "-o", self.folder / "x"]):
+            process = self.attnc(*command, code=4)
+            self.assertIn("no CUDA driver on this machine", process.stderr)
+            self.assertEqual(process.stdout, "")
+
+    def test_every_shipped_spec_runs(self):
+        small = ["--bind", "B=1", "--bind", "Hq=2", "--bind", "Hkv=1", "--bind", "Sq=8",
+                 "--bind", "Skv=16", "--bind", "D=8"]
+        for spec in sorted(SPECS.glob("*.attn")):
+            given = ["--in", "doc=zeros"] if "tensor  doc" in spec.read_text() else []
+            with self.subTest(spec.name):
+                result = self.attnc_json("run", spec, "--backend", "reference", *small, *given)
+                self.assertEqual(result["outputs"]["o"]["nan"], 0)
+
+
+if __name__ == "__main__":
+    attnc.main()
