@@ -183,16 +183,24 @@ class Analyzer {
     for (const ast::Expr& extent : declared->extents) {
       const auto value = scope.check_as(extent, kExtent, Type::integer, "divide with `//`");
       if (!value) continue;
-      const auto size = ir::fold_integer(attention_.dag, value->id);
-      if (size && *size < 1) {
-        report(Code::bad_size, extent.span, fmt::format("the size would be {}", *size)).help =
-            "a size is a positive integer";
-        continue;
-      }
+      if (!extent_fits(extent, value->id)) continue;
       tensor.extents.push_back(value->id);
     }
     const bool whole = tensor.extents.size() == declared->extents.size();
     if (whole) attention_.tensors.push_back(std::move(tensor));
+  }
+
+  bool extent_fits(const ast::Expr& extent, ir::ExprId id) {
+    const auto size = ir::fold_integer(attention_.dag, id);
+    const ir::ExprId roots[] = {id};
+    const bool open =
+        std::ranges::any_of(ir::reachable(attention_.dag, roots),
+                            [&](ir::ExprId one) { return attention_.dag[one].is(ir::Op::dim_); });
+    if (size ? *size >= 1 : open) return true;
+    report(Code::bad_size, extent.span,
+           size ? fmt::format("the size would be {}", *size) : "the size does not fit 32 bits")
+        .help = "a size is a positive 32-bit integer";
+    return false;
   }
 
   void expressions(const ast::Clause& clause, Scope& scope) {

@@ -126,6 +126,7 @@ TEST(Tensors, HaveATypeAndASize) {
   EXPECT_EQ(to_source(attention.dag, attention.tensors[0].extents[1]), "2 * Sq + 1");
   EXPECT_EQ(attention.tensors[0].pos.line, 2U);
   EXPECT_EQ(analyze_body("tensor t: f32[0]; score t[b];").codes, Codes{"E0402"});
+  EXPECT_EQ(analyze_body("tensor t: f32[65536 * 65536]; score t[b];").codes, Codes{"E0402"});
   EXPECT_EQ(analyze_body("tensor t: f32[1.5]; score t[b];").codes, Codes{"E0301"});
   EXPECT_EQ(analyze_body("tensor t: float[4]; score t[b];").codes, Codes{"E0502"});
 }
