@@ -1,0 +1,82 @@
+// Compiles with the cuDNN of this machine in a worker; needs neither a GPU nor a driver.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "compiler/driver/driver.h"
+#include "runtime/targets/targets.h"
+
+namespace attn::driver {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr const char* kSpec = R"(attention window(w = 32) {
+  dims B = 1, Hq = 2, Hkv = 1, Sq = 64, Skv = 96, D = 64;
+  mask q_idx >= kv_idx && q_idx - kv_idx < w;
+  outputs o, lse;
+})";
+
+struct Read {
+  support::Source source{"window.attn", kSpec};
+  sema::Bindings bindings{{"w", "16"}};
+  ir::Attention attention;
+
+  Read() {
+    diag::Sink sink(source);
+    attention = front_end(source, bindings, sink).value();
+  }
+};
+
+CompileOptions options_for(const std::string& target) {
+  CompileOptions options;
+  options.target = targets::find_target(target).value();
+  options.worker.command = {ATTN_WORKER_PROGRAM, "worker"};
+  return options;
+}
+
+TEST(Compile, FillsThePlan) {
+  const Read spec;
+  const auto plan = compile(spec.attention, spec.source, spec.bindings, options_for("h200"));
+  ASSERT_TRUE(plan.ok()) << plan.error().to_text();
+  EXPECT_EQ(plan->spec_name, "window");
+  EXPECT_EQ(plan->spec_text, kSpec);
+  EXPECT_EQ(plan->bindings, spec.bindings);
+  EXPECT_EQ(plan->target.name, "h200");
+  EXPECT_GE(plan->cudnn_version, 91900);
+  EXPECT_EQ(plan->program, lower(spec.attention).value());
+  ASSERT_EQ(plan->compiled.size(), 1U);
+  EXPECT_FALSE(plan->compiled[0].cudnn_plan.empty());
+  EXPECT_EQ(plan->signature, plan::signature_of(plan->program, plan->target, plan->cudnn_version));
+  // What was made can be written and read.
+  const auto again = plan::deserialize(plan::serialize(*plan));
+  ASSERT_TRUE(again.ok()) << again.error().to_text();
+  EXPECT_EQ(*again, *plan);
+}
+
+TEST(Compile, RecompileKeepsTheProgramAndChangesTheTarget) {
+  const Read spec;
+  const auto plan = compile(spec.attention, spec.source, spec.bindings, options_for("h200"));
+  ASSERT_TRUE(plan.ok()) << plan.error().to_text();
+  const auto other = recompile(*plan, options_for("b200"));
+  ASSERT_TRUE(other.ok()) << other.error().to_text();
+  EXPECT_EQ(other->program, plan->program);
+  EXPECT_EQ(other->spec_text, plan->spec_text);
+  EXPECT_EQ(other->target.name, "b200");
+  EXPECT_NE(other->signature.hash, plan->signature.hash);
+  EXPECT_NE(other->compiled[0].cudnn_plan, plan->compiled[0].cudnn_plan);
+}
+
+TEST(Compile, PassesOnWhatTheWorkerReports) {
+  const Read spec;
+  CompileOptions options = options_for("h200");
+  options.target.device_json = "{}";
+  EXPECT_FALSE(compile(spec.attention, spec.source, spec.bindings, options).ok());
+  options = options_for("h200");
+  options.worker.command = {"/nonexistent/worker"};
+  const auto plan = compile(spec.attention, spec.source, spec.bindings, options);
+  ASSERT_FALSE(plan.ok());
+  EXPECT_EQ(plan.error().code, ErrorCode::worker);
+}
+
+}  // namespace
+}  // namespace attn::driver

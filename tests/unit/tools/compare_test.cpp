@@ -1,0 +1,87 @@
+#include "tools/compare.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace attn::tools {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+const double kNan = std::nan("");
+
+io::HostTensor tensor(std::vector<double> values) {
+  return {DType::f32, {static_cast<std::int64_t>(values.size())}, std::move(values)};
+}
+
+Comparison compare_o(std::vector<double> values, std::vector<double> reference,
+                     DType dtype = DType::bf16) {
+  return compare({{"o", tensor(std::move(values))}}, {{"o", tensor(std::move(reference))}}, dtype)
+      .at(0);
+}
+
+Comparison compare_lse(std::vector<double> values, std::vector<double> reference) {
+  return compare({{"lse", tensor(std::move(values))}}, {{"lse", tensor(std::move(reference))}},
+                 DType::bf16)
+      .at(0);
+}
+
+TEST(Compare, EqualAgrees) {
+  const Comparison result = compare_o({3, 4}, {3, 4});
+  EXPECT_TRUE(result.agrees());
+  EXPECT_EQ(result.relative_l2, 0);
+  EXPECT_EQ(result.max_abs, 0);
+}
+
+TEST(Compare, RelativeL2IsOverTheWholeTensor) {
+  const Comparison result = compare_o({3, 4.5}, {3, 4});
+  EXPECT_DOUBLE_EQ(result.relative_l2, 0.5 / 5);
+  EXPECT_DOUBLE_EQ(result.max_abs, 0.5);
+  EXPECT_THAT(result.why, HasSubstr("relative L2 1.00e-01 is more than 4e-03"));
+}
+
+TEST(Compare, TheBoundIsTheDtypes) {
+  EXPECT_TRUE(compare_o({1.003}, {1}, DType::bf16).agrees());
+  EXPECT_FALSE(compare_o({1.005}, {1}, DType::bf16).agrees());
+  EXPECT_TRUE(compare_o({1.0009}, {1}, DType::f16).agrees());
+  EXPECT_FALSE(compare_o({1.003}, {1}, DType::f16).agrees());
+}
+
+TEST(Compare, NanNeverAgrees) {
+  EXPECT_THAT(compare_o({kNan, 1}, {0, 1}).why, HasSubstr("1 values are NaN"));
+  EXPECT_FALSE(compare_o({kNan}, {kNan}).agrees());
+  EXPECT_FALSE(compare_o({0}, {kNan}).agrees());
+  EXPECT_FALSE(compare_lse({kNan}, {-kInfinity}).agrees());
+}
+
+TEST(Compare, ZerosAgreeWithZerosOnly) {
+  EXPECT_TRUE(compare_o({0, -0.0}, {0, 0}).agrees());
+  EXPECT_FALSE(compare_o({0, 1e-9}, {0, 0}).agrees());
+}
+
+TEST(Compare, LseIsBoundedInMaxAbs) {
+  EXPECT_TRUE(compare_lse({1000.0019}, {1000}).agrees());
+  EXPECT_THAT(compare_lse({1000.0021}, {1000}).why, HasSubstr("max abs"));
+}
+
+TEST(Compare, InfinitiesMustStandInTheSamePlaces) {
+  EXPECT_TRUE(compare_lse({-kInfinity, 1}, {-kInfinity, 1}).agrees());
+  EXPECT_THAT(compare_lse({-1e30, 1}, {-kInfinity, 1}).why, HasSubstr("1 infinities"));
+  EXPECT_FALSE(compare_lse({kInfinity, 1}, {-kInfinity, 1}).agrees());
+  EXPECT_FALSE(compare_lse({-kInfinity, -kInfinity}, {-kInfinity, 1}).agrees());
+}
+
+TEST(Compare, AMissingTensorOrOtherDimsDoNotAgree) {
+  EXPECT_THAT(compare({}, {{"o", tensor({1})}}, DType::bf16).at(0).why,
+              HasSubstr("no such output"));
+  EXPECT_THAT(compare_o({1}, {1, 2}).why, HasSubstr("[1] instead of [2]"));
+  EXPECT_THAT(compare({{"o", tensor({1})}}, {}, DType::bf16), IsEmpty());
+}
+
+}  // namespace
+}  // namespace attn::tools

@@ -1,0 +1,90 @@
+#include "tools/inputs.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/tools/spec_text.h"
+
+namespace attn::tools {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr const char* kSpec = R"(attention t {
+  dims B = 1, Hq = 2, Hkv = 1, Sq = 3, Skv = 8, D = 8;
+  tensor doc: i32[B, Skv];
+  tensor seen: bool[Skv];
+  tensor slope: f32[Hq];
+  param c: f32;
+  param n: i32;
+  score score * c + slope[h];
+  mask doc[b, kv_idx] < n && seen[kv_idx];
+  outputs o;
+})";
+
+const InputTexts kIntegers = {{"doc", "zeros"}, {"seen", "const:1"}, {"n", "2"}};
+
+TEST(Inputs, FloatsAreRandomAndTheSameEveryTime) {
+  const Spec spec = spec_of(kSpec);
+  const Inputs first = make_inputs(spec.attention, kIntegers, Missing::refuse).value();
+  const Inputs second = make_inputs(spec.attention, kIntegers, Missing::refuse).value();
+  EXPECT_EQ(first.values.tensors.at("q").values, second.values.tensors.at("q").values);
+  EXPECT_NE(first.values.tensors.at("k").values, first.values.tensors.at("v").values);
+  EXPECT_EQ(first.values.tensors.at("q").dims, (std::vector<std::int64_t>{1, 2, 3, 8}));
+  EXPECT_EQ(first.values.params.at("n"), 2);
+  EXPECT_EQ(first.origins[0], std::make_pair(std::string("q"), std::string("random")));
+}
+
+TEST(Inputs, IntegersThatAreNotGivenAreRefused) {
+  const Spec spec = spec_of(kSpec);
+  for (const char* name : {"doc", "seen", "n"}) {
+    InputTexts texts = kIntegers;
+    texts.erase(name);
+    const auto inputs = make_inputs(spec.attention, texts, Missing::refuse);
+    ASSERT_FALSE(inputs.ok());
+    EXPECT_EQ(inputs.error().code, ErrorCode::invalid_argument);
+    EXPECT_THAT(inputs.error().message, HasSubstr(name));
+  }
+}
+
+TEST(Inputs, PatternsAreSortedBlocks) {
+  const Spec spec = spec_of(kSpec);
+  const Inputs inputs = make_inputs(spec.attention, {}, Missing::pattern).value();
+  EXPECT_THAT(inputs.values.tensors.at("doc").values, ElementsAre(0, 0, 1, 1, 2, 2, 3, 3));
+  EXPECT_THAT(inputs.values.tensors.at("seen").values, ElementsAre(0, 0, 1, 1, 0, 0, 1, 1));
+  EXPECT_EQ(inputs.values.params.at("c"), 0.75);
+  EXPECT_EQ(inputs.values.params.at("n"), 4);
+  EXPECT_THAT(inputs.origins,
+              ::testing::Contains(std::make_pair(std::string("doc"), std::string(kPattern))));
+}
+
+TEST(Inputs, Words) {
+  const Spec spec = spec_of(kSpec);
+  InputTexts texts = kIntegers;
+  texts["q"] = "const:-2.5";
+  texts["k"] = "3";
+  texts["c"] = "0.5";
+  const Inputs inputs = make_inputs(spec.attention, texts, Missing::refuse).value();
+  EXPECT_THAT(inputs.values.tensors.at("q").values, Each(-2.5));
+  EXPECT_THAT(inputs.values.tensors.at("k").values, Each(3));
+  EXPECT_EQ(inputs.values.params.at("c"), 0.5);
+}
+
+TEST(Inputs, WhatHasNoMeaningIsRefused) {
+  const Spec spec = spec_of(kSpec);
+  const std::pair<const char*, const char*> cases[] = {
+      {"q", ""},     {"q", "random:"},     {"q", "random:x"}, {"q", "random:-1"},  {"q", "const:"},
+      {"q", "1.5x"}, {"q", "zero"},        {"doc", "random"}, {"doc", "const:.5"}, {"seen", "2"},
+      {"n", "1e10"}, {"nothing", "zeros"}, {"q", "@"},
+  };
+  for (const auto& [name, text] : cases) {
+    InputTexts texts = kIntegers;
+    texts[name] = text;
+    EXPECT_FALSE(make_inputs(spec.attention, texts, Missing::refuse).ok()) << name << "=" << text;
+  }
+}
+
+}  // namespace
+}  // namespace attn::tools
