@@ -7,9 +7,10 @@
 
 namespace attn::bench {
 
-BareExecute::BareExecute(cuda::DeviceBuffer workspace, execute::Scalars scalars,
-                         cudnn::Session session, std::vector<Step> steps)
+BareExecute::BareExecute(cuda::DeviceBuffer workspace, cuda::DeviceBuffer counting,
+                         execute::Scalars scalars, cudnn::Session session, std::vector<Step> steps)
     : workspace_(std::move(workspace)),
+      counting_(std::move(counting)),
       scalars_(std::move(scalars)),
       session_(std::move(session)),
       steps_(std::move(steps)) {}
@@ -28,18 +29,19 @@ Result<BareExecute> BareExecute::create(const plan::Plan& plan, const execute::L
   }
   ATTN_ASSIGN(cuda::DeviceBuffer workspace,
               cuda::DeviceBuffer::allocate(device, static_cast<std::size_t>(bytes)));
+  ATTN_ASSIGN(cuda::DeviceBuffer counting, execute::counting_numbers(plan.program, device));
   execute::Scalars scalars(plan.program, arguments);
   std::vector<Step> steps;
   for (std::size_t i = 0; i < plans.size(); ++i) {
-    const execute::Addresses addresses =
-        execute::addresses_of(execute::cudnn_step(plan.program.steps[i]), arguments, scalars);
+    const execute::Addresses addresses = execute::addresses_of(
+        execute::cudnn_step(plan.program.steps[i]), arguments, scalars, counting.data());
     ATTN_ASSIGN(cudnn::VariantPack pack,
                 cudnn::VariantPack::create(session.library(), addresses.uids, addresses.pointers,
                                            workspace.data()));
     steps.push_back({std::move(plans[i]), std::move(pack)});
   }
-  return BareExecute(std::move(workspace), std::move(scalars), std::move(session),
-                     std::move(steps));
+  return BareExecute(std::move(workspace), std::move(counting), std::move(scalars),
+                     std::move(session), std::move(steps));
 }
 
 Status BareExecute::execute(void* stream) {

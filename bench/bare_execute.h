@@ -28,10 +28,11 @@ class BareExecute {
     cudnn::VariantPack pack;
   };
 
-  BareExecute(cuda::DeviceBuffer workspace, execute::Scalars scalars, cudnn::Session session,
-              std::vector<Step> steps);
+  BareExecute(cuda::DeviceBuffer workspace, cuda::DeviceBuffer counting, execute::Scalars scalars,
+              cudnn::Session session, std::vector<Step> steps);
 
   cuda::DeviceBuffer workspace_;
+  cuda::DeviceBuffer counting_;
   execute::Scalars scalars_;
   cudnn::Session session_;
   std::vector<Step> steps_;

@@ -84,13 +84,6 @@ Result<Axes> match_axes(const ir::Attention& attention, const ir::Node& load,
 Status check_shape(const ir::Node& load, const Axes& axes, const CapturedView& view) {
   const std::string& name = std::get<std::string>(load.attribute);
   const bool by_row = axes.index[2] >= 0, by_column = axes.index[3] >= 0;
-  if (axes.index[0] >= 0 && view.dims[0] > 1 && !by_row && !by_column) {
-    return unsupported(load.pos,
-                       fmt::format("`{}` varies with the batch but neither with rows nor with "
-                                   "columns: cuDNN computes wrong values with such an operand",
-                                   name),
-                       fmt::format("give `{}` one more dimension, [.., Sq] or [.., Skv]", name));
-  }
   if (by_row && by_column && view.dims[3] > 1 && view.strides[3] != 1) {
     return unsupported(load.pos,
                        fmt::format("the kv dimension of `{}` must be its last: cuDNN's kernel "
@@ -98,7 +91,23 @@ Status check_shape(const ir::Node& load, const Axes& axes, const CapturedView& v
                                    name),
                        "transpose the tensor");
   }
+  if (view.dims[0] > 1 && view.dims[2] == 1 && view.dims[3] == 1) {
+    return unsupported(load.pos,
+                       fmt::format("`{}` varies with the batch while there is one row and one "
+                                   "column: cuDNN computes wrong values with such an operand",
+                                   name));
+  }
   return {};
+}
+
+// cuDNN 9.19 computes wrong values, in silence, with an operand that varies with the batch but
+// neither with rows nor with columns. Reading the same element for every row, or for every column
+// where there is only one row, is right.
+void repeat_batch_values(const Dims4& scores, CapturedView& view) {
+  if (view.dims[0] == 1 || view.dims[2] > 1 || view.dims[3] > 1) return;
+  const std::size_t axis = scores[2] > 1 ? 2 : 3;
+  view.dims[axis] = scores[axis];
+  view.strides[axis] = 0;
 }
 
 }  // namespace
@@ -123,6 +132,7 @@ Result<CapturedView> captured_view(const ir::Attention& attention, ir::ExprId lo
   for (std::size_t i = 0; i < 4; ++i) {
     if (axes.index[i] >= 0) view.strides[i] = strides[static_cast<std::size_t>(axes.index[i])];
   }
+  repeat_batch_values(scores, view);
   ATTN_RETURN_IF_ERROR(check_shape(load, axes, view));
   return view;
 }

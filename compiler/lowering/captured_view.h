@@ -9,16 +9,19 @@ namespace attn::lowering {
 
 struct CapturedView {
   DType dtype;  // as declared
-  Dims4 dims;   // 1 in the axes that no index names
+  Dims4 dims;   // 1 in the axes that no index names, but see below
   Dims4 strides;
 };
 
-// The view that `load` (an ir::Op::load_) reads. Errors: unsupported, with the place, for an index
-// that is not simply b, h, the row or kv_idx, or names one twice; for element types that cuDNN
-// cannot read; and for the shapes it reads wrongly in silence or crashes on (cuDNN 9.19):
-// operands that vary with the batch but neither with rows nor with columns, and tensors whose
-// columns are not adjacent in memory. invalid_argument when an extent is smaller than the dimension
-// that indexes it.
+// The view that `load` (an ir::Op::load_) reads. cuDNN 9.19 computes wrong values, in silence, with
+// an operand that varies with the batch but neither with rows nor with columns; such a tensor is
+// read again for each row of the scores (or each column, where there is one row), at stride 0,
+// which it computes rightly.
+//
+// Errors: unsupported, with the place, for an index that is not simply b, h, the row or kv_idx, or
+// names one twice; for element types that cuDNN cannot read; and for tensors whose columns are not
+// adjacent in memory, which its kernels fail on. invalid_argument when an extent is smaller than
+// the dimension that indexes it.
 Result<CapturedView> captured_view(const ir::Attention& attention, ir::ExprId load);
 
 }  // namespace attn::lowering

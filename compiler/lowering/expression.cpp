@@ -139,12 +139,19 @@ Result<Value> ExpressionLowering::leaf(ExprId id) {
                               node.pos);
     }
     case Op::score_: return score_;
-    case Op::batch_: return builder_.index(0, score_.uid, node.pos);
-    case Op::head_: return builder_.index(1, score_.uid, node.pos);
-    case Op::row_: return builder_.index(2, score_.uid, node.pos);
-    case Op::column_: return builder_.index(3, score_.uid, node.pos);
+    case Op::batch_: return index(0, node.pos);
+    case Op::head_: return index(1, node.pos);
+    case Op::row_: return index(2, node.pos);
+    case Op::column_: return index(3, node.pos);
     default: ATTN_CHECK(false, "dimensions are bound before lowering"); return Value{};
   }
+}
+
+Value ExpressionLowering::index(std::size_t axis, SourcePos pos) {
+  const Dims4& scores = builder_.score_dims();
+  if (scores[2] > 1) return builder_.index(static_cast<std::int64_t>(axis), score_.uid, pos);
+  if (scores[axis] == 1) return builder_.constant(DType::i32, 0);
+  return builder_.counting(axis);
 }
 
 Result<Value> ExpressionLowering::load(ExprId id) {
@@ -157,8 +164,7 @@ Result<Value> ExpressionLowering::load(ExprId id) {
 Value ExpressionLowering::zero_index(SourcePos pos) {
   if (!zero_index_) {
     const Value row = builder_.index(2, score_.uid, pos);
-    zero_index_ = builder_.element(PointwiseMode::mul, DType::i32, DType::i32, row,
-                                   builder_.constant(DType::i32, 0), pos);
+    zero_index_ = builder_.element(PointwiseMode::sub, DType::i32, DType::i32, row, row, pos);
   }
   return *zero_index_;
 }
@@ -273,17 +279,20 @@ Result<Value> ExpressionLowering::comparison(ExprId id, bool negated) {
   const ir::Node& node = attention_.dag[id];
   ATTN_ASSIGN(Value x, lower(node.operands[0]));
   ATTN_ASSIGN(Value y, lower(node.operands[1]));
-  if (attention_.dag[node.operands[0]].type == ir::Type::real) {
+  // Reals compared in BOOLEAN are refused (their inputs would be read as integers).
+  const bool reals = attention_.dag[node.operands[0]].type == ir::Type::real;
+  if (reals) {
     x = real(x, node.pos);
     y = real(y, node.pos);
   }
+  const DType compute = reals ? DType::f32 : DType::boolean;
   auto mode = comparison_mode(node.op);
   if (negated) mode = opposite(mode);
   if (x.place != Place::element && y.place == Place::element) {
     std::swap(x, y);
     mode = mirrored(mode);
   }
-  return builder_.element(mode, DType::boolean, DType::boolean, element(x, node.pos), y, node.pos);
+  return builder_.element(mode, compute, DType::boolean, element(x, node.pos), y, node.pos);
 }
 
 Result<Value> ExpressionLowering::logic(ExprId id) {
@@ -308,7 +317,7 @@ Result<Value> ExpressionLowering::negation(ExprId id) {
     return comparison(id, true);
   }
   ATTN_ASSIGN(const Value condition, lower(id));
-  return builder_.element(PointwiseMode::cmp_eq, DType::boolean, DType::boolean,
+  return builder_.element(PointwiseMode::cmp_eq, DType::f32, DType::boolean,
                           boolean_as_real(condition, node.pos), builder_.constant(DType::f32, 0),
                           node.pos);
 }

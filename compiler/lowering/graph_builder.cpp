@@ -62,6 +62,23 @@ Uid GraphBuilder::add_tensor(const std::string& name, DType dtype, const Dims4& 
   return uid;
 }
 
+Value GraphBuilder::counting(std::size_t axis) {
+  Dims4 dims{1, 1, 1, 1};
+  dims[axis] = scores_[axis];
+  Dims4 strides = packed_strides(dims);
+  if (axis == 0) {  // one that varies with the batch alone is computed wrongly: see captured_view.h
+    dims[3] = scores_[3];
+    strides = {1, 1, 1, 0};
+  }
+  const Uid uid = add({.name = "index",
+                       .dtype = DType::i32,
+                       .dims = to_vector(dims),
+                       .strides = to_vector(strides),
+                       .storage = graph::Storage::device});
+  step_.operands.push_back({uid, plan::CountingOperand{scores_[axis]}});
+  return {uid, DType::i32, Place::tensor};
+}
+
 Uid GraphBuilder::add_scalar(std::string name, DType dtype, plan::OperandSource source) {
   for (const plan::Operand& operand : step_.operands) {
     if (same_scalar(operand.source, source)) return operand.uid;

@@ -11,6 +11,7 @@
 #include "runtime/cudnn/compile_graph.h"
 #include "runtime/cudnn/engine_configs.h"
 #include "runtime/cudnn/execution.h"
+#include "runtime/cudnn/known_wrong.h"
 
 namespace attn::cudnn {
 namespace {
@@ -32,30 +33,51 @@ Result<plan::CompiledStep> read_plan(const Descriptor& plan, const EngineChoice&
 
 class Compiler {
  public:
-  Compiler(const Api& api, const BuiltGraph& built, const Descriptor& device,
-           const ProgressSink& progress)
-      : api_(api), built_(built), device_(device), progress_(progress) {}
+  Compiler(const Api& api, const graph::BackendGraph& graph, const BuiltGraph& built,
+           const Descriptor& device, const ProgressSink& progress)
+      : api_(api), graph_(graph), built_(built), device_(device), progress_(progress) {}
 
   Result<plan::CompiledStep> compile() {
     for (const Mode& mode : kModes) {
       progress_({fmt::format("heuristics {}", mode.name), -1});
-      const Result<Offer> offer = engine_configs(api_, built_.graph, device_, mode.mode);
-      attempts_.add_mode(mode.name, offer);
-      if (!offer.ok()) continue;
-      for (const Descriptor& config : offer->configs) {
-        Result<plan::CompiledStep> step = try_config(config, mode.name);
-        if (step.ok()) return step;
-      }
+      Result<plan::CompiledStep> step =
+          try_offer(engine_configs(api_, built_.graph, device_, mode.mode), mode.name);
+      if (step.ok()) return step;
+    }
+    if (passed_over_) {
+      progress_({"every engine", -1});
+      Result<plan::CompiledStep> step =
+          try_offer(every_engine(api_, built_.graph, device_), "NONE");
+      if (step.ok()) return step;
     }
     return attempts_.to_error();
   }
 
  private:
+  // The first config that becomes a plan; else the error of the last.
+  Result<plan::CompiledStep> try_offer(const Result<Offer>& offer, const char* mode) {
+    attempts_.add_mode(mode, offer);
+    if (!offer.ok()) return offer.error();
+    Error last{ErrorCode::unsupported, "no engine config was offered", {}, {}};
+    for (const Descriptor& config : offer->configs) {
+      Result<plan::CompiledStep> step = try_config(config, mode);
+      if (step.ok()) return step;
+      last = step.error();
+    }
+    return last;
+  }
+
   Result<plan::CompiledStep> try_config(const Descriptor& config, const char* mode) {
     const Result<EngineChoice> choice = describe(config);
     if (!choice.ok()) {
       attempts_.add_config(mode, {}, choice.error());
       return choice.error();
+    }
+    if (const std::string_view fault = known_wrong(graph_, choice->engine); !fault.empty()) {
+      const Error error{ErrorCode::unsupported, std::string(fault), {}, {}};
+      attempts_.add_config(mode, *choice, error);
+      passed_over_ = true;
+      return error;
     }
     progress_({fmt::format("plan (engine {})", choice->engine), -1});
     Result<plan::CompiledStep> step = finalize_plan(config, *choice);
@@ -76,10 +98,12 @@ class Compiler {
   }
 
   const Api& api_;
+  const graph::BackendGraph& graph_;
   const BuiltGraph& built_;
   const Descriptor& device_;
   const ProgressSink& progress_;
   Attempts attempts_;
+  bool passed_over_ = false;  // a config that was offered is known to be wrong
 };
 
 }  // namespace
@@ -90,7 +114,7 @@ Result<plan::CompiledStep> compile_graph(const Api& api, const graph::BackendGra
   progress({"device properties", -1});
   ATTN_ASSIGN(const Descriptor device, make_device(api, device_json));
   ATTN_ASSIGN(const BuiltGraph built, build_graph(api, graph, progress));
-  return Compiler(api, built, device, progress).compile();
+  return Compiler(api, graph, built, device, progress).compile();
 }
 
 Result<plan::CompiledStep> compile(const Library& library, const graph::BackendGraph& graph,

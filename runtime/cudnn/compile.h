@@ -22,10 +22,12 @@ struct Progress {
 using ProgressSink = std::function<void(const Progress&)>;
 
 // Tries the engine configs of heuristic mode A, then FALLBACK, in their order; the first that
-// finalizes wins. `device_json` is a DEVICEPROP JSON (targets/). Errors: invalid_argument when that
-// JSON is not one; unsupported when every config was refused for lack of support (status 3000s) or
-// none was offered; cudnn otherwise, also when cuDNN lacks something of its installation (driver
-// library, NVRTC, sublibrary), which it calls "not supported" too. The error's payload is JSON:
+// finalizes wins. Configs that are known to compute something else (known_wrong.h) are passed over;
+// if that leaves nothing, every engine is tried with its default knobs (heuristic "NONE").
+// `device_json` is a DEVICEPROP JSON (targets/). Errors: invalid_argument when that JSON is not
+// one; unsupported when every config was refused for lack of support (status 3000s) or none was
+// offered; cudnn otherwise, also when cuDNN lacks something of its installation (driver library,
+// NVRTC, sublibrary), which it calls "not supported" too. The error's payload is JSON:
 //   {"stage": "plan", "modes": [{"mode": "A", "configs": 3, "status": "..."}],
 //    "configs": [{"mode": "A", "offered": true, "engine": 5, "knobs": {"24": 3},
 //                 "status": "NOT_SUPPORTED_...", "reason": "cuDNN's own words"}], "node": 7}

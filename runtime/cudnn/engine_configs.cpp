@@ -38,6 +38,34 @@ Result<Offer> engine_configs(const Api& api, const Descriptor& graph, const Desc
   return offer;
 }
 
+namespace {
+
+Result<Descriptor> default_config(const Api& api, const Descriptor& graph, const Descriptor& device,
+                                  std::int64_t index) {
+  ATTN_ASSIGN(const Descriptor engine, DescriptorBuilder(api, kEngineDescriptor)
+                                           .set(kEngineGraph, graph)
+                                           .set(kEngineGlobalIndex, index)
+                                           .set(kEngineDeviceProp, device)
+                                           .finalize());
+  return DescriptorBuilder(api, kEngineConfigDescriptor)
+      .set(kEngineConfigEngine, engine)
+      .finalize();
+}
+
+}  // namespace
+
+Result<Offer> every_engine(const Api& api, const Descriptor& graph, const Descriptor& device) {
+  take_last_text(api);
+  ATTN_ASSIGN(const std::int64_t count, graph.get(kOperationGraphEngineCount));
+  Offer offer;
+  for (std::int64_t index = 0; index < count; ++index) {
+    Result<Descriptor> config = default_config(api, graph, device, index);
+    if (config.ok()) offer.configs.push_back(std::move(config).value());
+  }
+  offer.refused = parse_last_words(take_last_text(api));
+  return offer;
+}
+
 Result<EngineChoice> describe(const Descriptor& config) {
   ATTN_ASSIGN(const std::vector<Descriptor> engines,
               config.get_descriptors(kEngineConfigEngine, kEngineDescriptor));

@@ -22,6 +22,10 @@ Result<Descriptor> make_device(const Api& api, const std::string& device_json);
 Result<Offer> engine_configs(const Api& api, const Descriptor& graph, const Descriptor& device,
                              cudnnBackendHeurMode_t mode);
 
+// A config with default knobs of every engine that takes the graph, whatever heuristics think of
+// it, by ascending index. For when the engines that heuristics offer are known to be wrong.
+Result<Offer> every_engine(const Api& api, const Descriptor& graph, const Descriptor& device);
+
 // Which engine and knobs a config stands for.
 Result<EngineChoice> describe(const Descriptor& config);
 

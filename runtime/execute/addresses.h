@@ -5,6 +5,7 @@
 #include <variant>
 #include <vector>
 
+#include "runtime/cuda/memory.h"
 #include "runtime/execute/arguments.h"
 #include "runtime/execute/scalars.h"
 #include "runtime/plan/program.h"
@@ -24,6 +25,13 @@ inline const plan::CudnnStep& cudnn_step(const plan::Step& step) {
 }
 
 // In the order of the step's operands. Requires checked arguments.
-Addresses addresses_of(const plan::CudnnStep& step, const Arguments& arguments, Scalars& scalars);
+// `counting` is device memory that holds at least plan::counting_elements() numbers.
+Addresses addresses_of(const plan::CudnnStep& step, const Arguments& arguments, Scalars& scalars,
+                       void* counting);
+
+// Device memory that holds 0, 1, .. as i32, as many as the program reads; null when it reads none.
+// Errors: cuda.
+Result<cuda::DeviceBuffer> counting_numbers(const plan::Program& program,
+                                            const cuda::Device& device);
 
 }  // namespace attn::execute

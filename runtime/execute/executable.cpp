@@ -21,6 +21,7 @@ struct Executable::State {
   cudnn::Session session;
   std::vector<cudnn::LoadedPlan> plans;  // one a step
   std::int64_t workspace_bytes = 0;
+  cuda::DeviceBuffer counting;  // 0, 1, .. for the plans' counting operands
 };
 
 struct Binding::State {
@@ -95,12 +96,14 @@ Result<Executable> Executable::load(const plan::Plan& plan, const LoadOptions& o
   ATTN_RETURN_IF_ERROR(check_version(plan, library->version()));
   ATTN_ASSIGN(cudnn::Session session, cudnn::Session::create(std::move(library)));
   ATTN_ASSIGN(std::vector<cudnn::LoadedPlan> plans, load_steps(plan, session));
+  ATTN_ASSIGN(cuda::DeviceBuffer counting, counting_numbers(plan.program, device));
   std::int64_t workspace_bytes = 0;  // the steps run one after another and share it
   for (const cudnn::LoadedPlan& step : plans) {
     workspace_bytes = std::max(workspace_bytes, step.workspace_bytes());
   }
-  return Executable(std::make_shared<State>(State{
-      plan.program, std::move(device), std::move(session), std::move(plans), workspace_bytes}));
+  return Executable(
+      std::make_shared<State>(State{plan.program, std::move(device), std::move(session),
+                                    std::move(plans), workspace_bytes, std::move(counting)}));
 }
 
 Result<Executable> Executable::load_file(const std::string& path, const LoadOptions& options) {
@@ -130,7 +133,8 @@ Result<Binding> Executable::bind(const Arguments& arguments, void* workspace) co
     workspace = state->own_workspace.data();
   }
   for (const plan::Step& step : state_->program.steps) {
-    state->addresses.push_back(addresses_of(cudnn_step(step), arguments, state->scalars));
+    state->addresses.push_back(
+        addresses_of(cudnn_step(step), arguments, state->scalars, state_->counting.data()));
   }
   ATTN_RETURN_IF_ERROR(state->make_packs(workspace));
   return Binding(std::move(state));

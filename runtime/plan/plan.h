@@ -22,7 +22,7 @@ struct Knob {
 
 // What cuDNN made of one CudnnStep.
 struct CompiledStep {
-  std::string heuristic;  // "A" or "FALLBACK": where the engine config came from
+  std::string heuristic;  // "A", "FALLBACK" or "NONE": where the engine config came from
   std::int64_t engine = 0;
   std::vector<Knob> knobs;
   std::int64_t workspace_bytes = 0;

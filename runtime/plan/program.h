@@ -55,7 +55,12 @@ struct ParamOperand {
   std::string name;  // of a ParamInfo
   bool operator==(const ParamOperand&) const = default;
 };
-using OperandSource = std::variant<TensorOperand, ConstantOperand, ParamOperand>;
+// Device memory that holds 0, 1, .. count - 1 as i32: made by the runtime when it loads the plan.
+struct CountingOperand {
+  std::int64_t count = 1;  // 1 .. 2^31
+  bool operator==(const CountingOperand&) const = default;
+};
+using OperandSource = std::variant<TensorOperand, ConstantOperand, ParamOperand, CountingOperand>;
 
 struct Operand {
   graph::Uid uid = 0;
@@ -83,6 +88,9 @@ struct Program {
 // graph tensor reaches beyond the tensor it is bound to or asks for more alignment, only outputs
 // are written, and every output is. Errors: invalid_argument naming the step or tensor.
 Status validate(const Program& program);
+
+// The largest count of the program's counting operands, 0 when there is none.
+std::int64_t counting_elements(const Program& program);
 
 // For people: tensors, params, then each step's graph.
 std::string to_text(const Program& program);

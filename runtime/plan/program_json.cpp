@@ -44,6 +44,7 @@ struct SourceWriter {
   Json operator()(const ParamOperand& source) const {
     return {{"param", json::of_text(source.name)}};
   }
+  Json operator()(const CountingOperand& source) const { return {{"counting", source.count}}; }
 };
 
 Json json_of(const Operand& operand) {
@@ -60,6 +61,10 @@ OperandSource read_source(const json::Value& value) {
   if (value.has("param")) {
     value.only({"uid", "param"});
     return ParamOperand{value["param"].text()};
+  }
+  if (value.has("counting")) {
+    value.only({"uid", "counting"});
+    return CountingOperand{value["counting"].integer()};
   }
   value.only({"uid", "tensor"});
   return TensorOperand{value["tensor"].text()};

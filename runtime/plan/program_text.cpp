@@ -25,6 +25,9 @@ struct SourceText {
   std::string operator()(const ParamOperand& source) const {
     return "param " + quoted(source.name);
   }
+  std::string operator()(const CountingOperand& source) const {
+    return fmt::format("counting {}", source.count);
+  }
 };
 
 std::string text_of(const CudnnStep& step) {

@@ -15,6 +15,7 @@ namespace attn::plan {
 namespace {
 
 constexpr std::size_t kMaxRank = 8;
+constexpr std::int64_t kMaxCount = std::int64_t{1} << 31;
 
 bool is_scalar_type(DType type) { return type == DType::f32 || type == DType::i32; }
 
@@ -135,6 +136,9 @@ class Validator {
     if (const auto* named = std::get_if<TensorOperand>(&source)) {
       return check_bound_tensor(step, tensor, named->name, step_writes);
     }
+    if (const auto* counting = std::get_if<CountingOperand>(&source)) {
+      return check_counting(step, tensor, *counting);
+    }
     if (tensor.storage != graph::Storage::host_scalar) return "is no scalar but bound to one";
     if (const auto* constant = std::get_if<ConstantOperand>(&source)) {
       if (constant->dtype != tensor.dtype) return "is bound to a constant of another type";
@@ -143,6 +147,23 @@ class Validator {
     const auto param = params_.find(std::get<ParamOperand>(source).name);
     if (param == params_.end()) return "is bound to an unknown param";
     return param->second->dtype == tensor.dtype ? "" : "is bound to a param of another type";
+  }
+
+  static std::string check_counting(const CudnnStep& step, const graph::Tensor& tensor,
+                                    const CountingOperand& counting) {
+    if (tensor.storage != graph::Storage::device) return "is not in device memory";
+    if (tensor.dtype != DType::i32) return "is bound to counting numbers but is not i32";
+    if (counting.count < 1 || counting.count > kMaxCount) {
+      return fmt::format("is bound to {} counting numbers", counting.count);
+    }
+    const auto reach = last_offset(tensor.dims, tensor.strides);
+    if (!reach || *reach >= counting.count) return "reaches beyond its counting numbers";
+    return is_written(step, tensor.uid) ? "writes its counting numbers" : "";
+  }
+
+  static bool is_written(const CudnnStep& step, graph::Uid uid) {
+    return std::ranges::any_of(
+        step.graph.nodes, [uid](const graph::Node& node) { return graph::output_of(node) == uid; });
   }
 
   std::string check_bound_tensor(const CudnnStep& step, const graph::Tensor& tensor,
@@ -154,9 +175,7 @@ class Validator {
     const TensorInfo& info = *found->second;
     const std::string_view fault = misfit(tensor, info);
     if (!fault.empty()) return fmt::format("is bound to \"{}\", which {}", name, fault);
-    const bool writes = std::ranges::any_of(step.graph.nodes, [&tensor](const graph::Node& node) {
-      return graph::output_of(node) == tensor.uid;
-    });
+    const bool writes = is_written(step, tensor.uid);
     if (writes && !info.is_output()) return fmt::format("writes the input \"{}\"", name);
     if (!writes && info.is_output() && !written_.contains(name)) {
       return fmt::format("reads the output \"{}\" before it is written", name);
@@ -182,6 +201,17 @@ class Validator {
 };
 
 }  // namespace
+
+std::int64_t counting_elements(const Program& program) {
+  std::int64_t largest = 0;
+  for (const Step& step : program.steps) {
+    for (const Operand& operand : std::get<CudnnStep>(step).operands) {
+      const auto* counting = std::get_if<CountingOperand>(&operand.source);
+      if (counting != nullptr) largest = std::max(largest, counting->count);
+    }
+  }
+  return largest;
+}
 
 Status validate(const Program& program) { return Validator(program).run(); }
 

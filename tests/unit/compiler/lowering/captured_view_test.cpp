@@ -64,11 +64,24 @@ TEST_F(CapturedViewTest, TooSmallIsAnError) {
   EXPECT_EQ(vector.error().code, ErrorCode::invalid_argument);
 }
 
-TEST_F(CapturedViewTest, BatchAloneIsRefused) {
-  EXPECT_THAT(refusal(view(DType::f32, {2}, {b_})), HasSubstr("wrong values"));
-  EXPECT_THAT(refusal(view(DType::f32, {2, 8}, {b_, h_})), HasSubstr("wrong values"));
-  attention_.dims.set(ir::Dim::B, 1);
-  EXPECT_TRUE(view(DType::f32, {1}, {b_}).ok());
+TEST_F(CapturedViewTest, BatchAloneIsRepeatedForEveryRow) {
+  const auto by_batch = view(DType::f32, {2}, {b_});
+  ASSERT_TRUE(by_batch.ok());
+  EXPECT_THAT(by_batch->dims, ElementsAre(2, 1, 128, 1));
+  EXPECT_EQ(by_batch->strides[0], 1);
+  EXPECT_EQ(by_batch->strides[2], 0);
+  const auto by_batch_and_head = view(DType::f32, {2, 8}, {b_, h_});
+  ASSERT_TRUE(by_batch_and_head.ok());
+  EXPECT_THAT(by_batch_and_head->dims, ElementsAre(2, 8, 128, 1));
+  EXPECT_THAT(by_batch_and_head->strides, ElementsAre(8, 1, 0, 1));
+}
+
+TEST_F(CapturedViewTest, BatchAloneIsRepeatedForEveryColumnOfASingleRow) {
+  attention_.dims.set(ir::Dim::Sq, 1);
+  const auto by_batch_and_row = view(DType::f32, {2, 1}, {b_, row_});
+  ASSERT_TRUE(by_batch_and_row.ok());
+  EXPECT_THAT(by_batch_and_row->dims, ElementsAre(2, 1, 1, 256));
+  EXPECT_EQ(by_batch_and_row->strides[3], 0);
 }
 
 TEST_F(CapturedViewTest, ColumnsMustBeAdjacent) {

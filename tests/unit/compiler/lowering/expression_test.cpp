@@ -86,7 +86,7 @@ TEST_F(ExpressionTest, ScalarsOnTheLeftOfADivisionBecomeElements) {
 TEST_F(ExpressionTest, ComparingTwoTensorsStartsFromAVirtualOne) {
   const ExprId same = dag_.add(
       Op::eq_, {vector("doc_q", DType::i32, 128, row_), vector("doc_k", DType::i32, 256, column_)});
-  EXPECT_THAT(mask(same), ElementsAre("gen_index.f32@2", "mul.i32", "add.i32", "cmp_eq.bool",
+  EXPECT_THAT(mask(same), ElementsAre("gen_index.f32@2", "sub.i32", "add.i32", "cmp_eq.bool",
                                       "binary_select.f32"));
   expect_virtual_first_inputs(lowered(attention_));
 }
@@ -106,9 +106,9 @@ TEST_F(ExpressionTest, NotOfIntegersSwapsTheComparison) {
 TEST_F(ExpressionTest, NotOfRealsKeepsTheComparison) {
   const ExprId bias = vector("bias", DType::f32, 256, column_);
   const auto operations = mask(dag_.add(Op::not_, {dag_.add(Op::lt_, {bias, dag_.real(0)})}));
-  EXPECT_THAT(operations, Contains("cmp_lt.bool"));
-  EXPECT_THAT(operations, Contains("cmp_eq.bool"));
-  EXPECT_THAT(operations, Not(Contains("cmp_ge.bool")));
+  EXPECT_THAT(operations, Contains("cmp_lt.f32"));
+  EXPECT_THAT(operations, Contains("cmp_eq.f32"));
+  EXPECT_THAT(operations, Not(Contains("cmp_ge.f32")));
 }
 
 TEST_F(ExpressionTest, SelectsKeepAnElementFirst) {
@@ -138,6 +138,24 @@ TEST_F(ExpressionTest, EqualConstantsShareOneScalar) {
     scalars += tensor.storage == graph::Storage::host_scalar ? 1 : 0;
   }
   EXPECT_EQ(scalars, 2);  // the scale and the 2
+}
+
+TEST_F(ExpressionTest, ASingleRowReadsItsIndicesFromMemory) {
+  attention_.dims.set(ir::Dim::Sq, 1);
+  const ExprId odd = dag_.add(Op::eq_, {dag_.add(Op::mod_, {column_, dag_.integer(2)}),
+                                        dag_.add(Op::mod_, {head_, dag_.integer(2)})});
+  attention_.masks = {odd};
+  const auto program = lower(attention_);
+  ASSERT_TRUE(program.ok()) << program.error().to_text();
+  EXPECT_EQ(plan::counting_elements(*program), 256);
+  const auto& step = std::get<plan::CudnnStep>(program->steps[0]);
+  std::vector<std::int64_t> counts;
+  for (const plan::Operand& operand : step.operands) {
+    const auto* counting = std::get_if<plan::CountingOperand>(&operand.source);
+    if (counting != nullptr) counts.push_back(counting->count);
+  }
+  EXPECT_THAT(counts, ElementsAre(256, 8));
+  expect_virtual_first_inputs(step.graph);
 }
 
 TEST_F(ExpressionTest, PositionsReachTheNodes) {

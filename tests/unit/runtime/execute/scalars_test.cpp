@@ -1,6 +1,6 @@
 #include "runtime/execute/scalars.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <cstdint>
 #include <cstring>
@@ -71,7 +71,7 @@ TEST(Addresses, EveryOperandHasOneInOrder) {
   }
   arguments.scalar("scale", 0.5);
   Scalars scalars(causal, arguments);
-  const Addresses addresses = addresses_of(step, arguments, scalars);
+  const Addresses addresses = addresses_of(step, arguments, scalars, nullptr);
   ASSERT_EQ(addresses.uids.size(), step.operands.size());
   for (std::size_t i = 0; i < step.operands.size(); ++i) {
     EXPECT_EQ(addresses.uids[i], step.operands[i].uid);
@@ -80,6 +80,15 @@ TEST(Addresses, EveryOperandHasOneInOrder) {
   EXPECT_EQ(addresses.pointers[4], reinterpret_cast<void*>(0x1050));  // lse
   EXPECT_EQ(addresses.pointers[5], scalars.param("scale"));
   EXPECT_EQ(read<float>(addresses.pointers[6]), -std::numeric_limits<float>::infinity());
+}
+
+TEST(Addresses, CountingOperandsShareOneBuffer) {
+  plan::CudnnStep step;
+  step.operands = {{1, plan::CountingOperand{8}}, {2, plan::CountingOperand{3}}};
+  Scalars scalars({}, {});
+  int buffer = 0;
+  EXPECT_THAT(addresses_of(step, {}, scalars, &buffer).pointers,
+              ::testing::ElementsAre(&buffer, &buffer));
 }
 
 }  // namespace

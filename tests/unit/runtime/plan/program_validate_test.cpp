@@ -117,6 +117,8 @@ INSTANTIATE_TEST_SUITE_P(
                 "%1 is no scalar"},
         Refusal{"UnknownTensor", [](auto& p) { operand(p, 0).source = TensorOperand{"x"}; },
                 "bound to \"x\", which is unknown"},
+        Refusal{"CountingInAScalar", [](auto& p) { operand(p, 3).source = CountingOperand{8}; },
+                "is not in device memory"},
         Refusal{"UnknownParam", [](auto& p) { operand(p, 3).source = ParamOperand{"x"}; },
                 "unknown param"},
         Refusal{"TensorType", [](auto& p) { p.tensors[0].dtype = DType::f16; },

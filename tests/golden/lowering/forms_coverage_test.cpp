@@ -1,0 +1,38 @@
+// A form that lowering may emit must occur in a spec that is compared with the reference on a
+// device: tests/gpu/forms.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "compiler/lowering/forms.h"
+#include "tests/golden/lowering/specs.h"
+
+namespace attn::testing {
+namespace {
+
+std::set<lowering::Form> forms_of(const plan::Program& program) {
+  std::set<lowering::Form> forms;
+  for (const plan::Step& step : program.steps) {
+    const graph::BackendGraph& graph = std::get<plan::CudnnStep>(step).graph;
+    for (const graph::Node& node : graph.nodes) {
+      if (const auto* pointwise = std::get_if<graph::Pointwise>(&node)) {
+        forms.insert({pointwise->mode, pointwise->compute, graph.find(pointwise->y)->dtype});
+      }
+    }
+  }
+  return forms;
+}
+
+TEST(FormsCoverage, EveryFormHasASpecThatIsRunOnADevice) {
+  std::set<lowering::Form> covered;
+  for (const auto& file : spec_files("tests/gpu/forms"))
+    covered.merge(forms_of(lowered_spec(file)));
+  for (const lowering::Form& form : lowering::proven_forms()) {
+    EXPECT_TRUE(covered.contains(form))
+        << graph::to_string(form.mode) << " computed in " << to_string(form.compute) << " into "
+        << to_string(form.result);
+  }
+}
+
+}  // namespace
+}  // namespace attn::testing

@@ -1,0 +1,83 @@
+#include "runtime/cudnn/known_wrong.h"
+
+#include <gtest/gtest.h>
+
+namespace attn::cudnn {
+namespace {
+
+using graph::BackendGraph;
+using graph::Pointwise;
+using graph::PointwiseMode;
+using graph::Storage;
+
+// Score-shaped values 1.. and the scalar 100.
+class KnownWrongTest : public ::testing::Test {
+ protected:
+  KnownWrongTest() {
+    for (graph::Uid uid = 1; uid < 20; ++uid) {
+      graph_.tensors.push_back({uid, "", DType::f32, {1, 4, 1, 256}, {1024, 256, 256, 1}});
+    }
+    graph_.tensors.push_back(
+        {100, "", DType::i32, {1, 1, 1, 1}, {1, 1, 1, 1}, Storage::host_scalar});
+  }
+  void add(PointwiseMode mode, graph::Uid x, std::optional<graph::Uid> b, graph::Uid y) {
+    Pointwise node;
+    node.mode = mode;
+    node.x = x;
+    node.b = b;
+    node.y = y;
+    graph_.nodes.emplace_back(node);
+  }
+  void add_indices() {
+    add(PointwiseMode::gen_index, 1, {}, 2);
+    add(PointwiseMode::gen_index, 1, {}, 3);
+  }
+  bool refused(std::int64_t engine) { return !known_wrong(graph_, engine).empty(); }
+
+  BackendGraph graph_;
+};
+
+TEST_F(KnownWrongTest, BandsAreRight) {
+  add_indices();
+  add(PointwiseMode::add, 2, 100, 4);
+  add(PointwiseMode::sub, 4, 100, 5);
+  add(PointwiseMode::cmp_ge, 5, 3, 6);
+  add(PointwiseMode::add, 3, 100, 7);
+  add(PointwiseMode::cmp_gt, 7, 2, 8);
+  EXPECT_FALSE(refused(1));
+}
+
+TEST_F(KnownWrongTest, IndicesInArithmeticAreNot) {
+  add_indices();
+  add(PointwiseMode::mod, 3, 100, 4);
+  EXPECT_TRUE(refused(1));
+  EXPECT_FALSE(refused(2));
+}
+
+TEST_F(KnownWrongTest, IndicesAsSecondInputsAreNot) {
+  add_indices();
+  add(PointwiseMode::add, 1, 3, 4);
+  EXPECT_TRUE(refused(1));
+}
+
+TEST_F(KnownWrongTest, ComparingAnIndexWithAScalarIsNot) {
+  add_indices();
+  add(PointwiseMode::cmp_ge, 3, 100, 4);
+  EXPECT_TRUE(refused(1));
+}
+
+TEST_F(KnownWrongTest, AnIndexLessItselfIsRight) {
+  add_indices();
+  add(PointwiseMode::sub, 2, 2, 4);
+  add(PointwiseMode::add, 4, 100, 5);
+  EXPECT_FALSE(refused(1));
+}
+
+TEST_F(KnownWrongTest, ScoresAloneAreRight) {
+  add(PointwiseMode::tanh, 1, {}, 2);
+  add(PointwiseMode::mul, 2, 100, 3);
+  EXPECT_FALSE(refused(1));
+}
+
+}  // namespace
+}  // namespace attn::cudnn
