@@ -93,21 +93,21 @@ Status check_shape(const ir::Node& load, const Axes& axes, const CapturedView& v
   }
   if (view.dims[0] > 1 && view.dims[2] == 1 && view.dims[3] == 1) {
     return unsupported(load.pos,
-                       fmt::format("`{}` varies with the batch while there is one row and one "
-                                   "column: cuDNN computes wrong values with such an operand",
-                                   name));
+                       fmt::format("`{}` varies with the batch but not with columns, and there "
+                                   "is a single row: cuDNN computes wrong values with such an "
+                                   "operand",
+                                   name),
+                       fmt::format("give `{}` one more dimension, [.., Skv]", name));
   }
   return {};
 }
 
 // cuDNN 9.19 computes wrong values, in silence, with an operand that varies with the batch but
-// neither with rows nor with columns. Reading the same element for every row, or for every column
-// where there is only one row, is right.
+// neither with rows nor with columns. Reading the same element for every row is right.
 void repeat_batch_values(const Dims4& scores, CapturedView& view) {
   if (view.dims[0] == 1 || view.dims[2] > 1 || view.dims[3] > 1) return;
-  const std::size_t axis = scores[2] > 1 ? 2 : 3;
-  view.dims[axis] = scores[axis];
-  view.strides[axis] = 0;
+  view.dims[2] = scores[2];
+  view.strides[2] = 0;
 }
 
 }  // namespace

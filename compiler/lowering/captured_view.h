@@ -15,13 +15,13 @@ struct CapturedView {
 
 // The view that `load` (an ir::Op::load_) reads. cuDNN 9.19 computes wrong values, in silence, with
 // an operand that varies with the batch but neither with rows nor with columns; such a tensor is
-// read again for each row of the scores (or each column, where there is one row), at stride 0,
-// which it computes rightly.
+// read again for each row of the scores, at stride 0, which it computes rightly.
 //
 // Errors: unsupported, with the place, for an index that is not simply b, h, the row or kv_idx, or
-// names one twice; for element types that cuDNN cannot read; and for tensors whose columns are not
-// adjacent in memory, which its kernels fail on. invalid_argument when an extent is smaller than
-// the dimension that indexes it.
+// names one twice; for element types that cuDNN cannot read; for tensors whose columns are not
+// adjacent in memory, which its kernels fail on; and for those that
+// vary with the batch alone where there is a single row. invalid_argument when an extent is smaller
+// than the dimension that indexes it.
 Result<CapturedView> captured_view(const ir::Attention& attention, ir::ExprId load);
 
 }  // namespace attn::lowering

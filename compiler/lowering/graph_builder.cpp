@@ -65,15 +65,10 @@ Uid GraphBuilder::add_tensor(const std::string& name, DType dtype, const Dims4& 
 Value GraphBuilder::counting(std::size_t axis) {
   Dims4 dims{1, 1, 1, 1};
   dims[axis] = scores_[axis];
-  Dims4 strides = packed_strides(dims);
-  if (axis == 0) {  // one that varies with the batch alone is computed wrongly: see captured_view.h
-    dims[3] = scores_[3];
-    strides = {1, 1, 1, 0};
-  }
   const Uid uid = add({.name = "index",
                        .dtype = DType::i32,
                        .dims = to_vector(dims),
-                       .strides = to_vector(strides),
+                       .strides = to_vector(packed_strides(dims)),
                        .storage = graph::Storage::device});
   step_.operands.push_back({uid, plan::CountingOperand{scores_[axis]}});
   return {uid, DType::i32, Place::tensor};

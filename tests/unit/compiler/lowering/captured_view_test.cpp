@@ -76,12 +76,10 @@ TEST_F(CapturedViewTest, BatchAloneIsRepeatedForEveryRow) {
   EXPECT_THAT(by_batch_and_head->strides, ElementsAre(8, 1, 0, 1));
 }
 
-TEST_F(CapturedViewTest, BatchAloneIsRepeatedForEveryColumnOfASingleRow) {
+TEST_F(CapturedViewTest, BatchAloneIsRefusedForASingleRow) {
   attention_.dims.set(ir::Dim::Sq, 1);
-  const auto by_batch_and_row = view(DType::f32, {2, 1}, {b_, row_});
-  ASSERT_TRUE(by_batch_and_row.ok());
-  EXPECT_THAT(by_batch_and_row->dims, ElementsAre(2, 1, 1, 256));
-  EXPECT_EQ(by_batch_and_row->strides[3], 0);
+  EXPECT_THAT(refusal(view(DType::f32, {2, 1}, {b_, row_})), HasSubstr("wrong values"));
+  EXPECT_TRUE(view(DType::f32, {2, 256}, {b_, column_}).ok());
 }
 
 TEST_F(CapturedViewTest, ColumnsMustBeAdjacent) {
