@@ -59,6 +59,16 @@ Result<execute::DeviceTensors> make_tensors(const ir::Attention& attention,
   return tensors;
 }
 
+// As many calls a block as keep the device busy for about two seconds in all: the queue must drain
+// between blocks.
+bench::HostTimingOptions host_timing(double milliseconds) {
+  constexpr double kBudget = 2000;
+  bench::HostTimingOptions options;
+  const double calls = kBudget / (2 * options.blocks * milliseconds);
+  options.calls = static_cast<int>(std::clamp(calls, 5.0, static_cast<double>(options.calls)));
+  return options;
+}
+
 Status time_plan(const ir::Attention& attention, const plan::Plan& plan, const Options& options,
                  Row& row) {
   execute::LoadOptions load;
@@ -72,7 +82,8 @@ Status time_plan(const ir::Attention& attention, const plan::Plan& plan, const O
   timing.flop = row.flops;
   ATTN_ASSIGN(row.device, bench::time_on_device(executable, binding, timing));
   ATTN_ASSIGN(auto bare, bench::BareExecute::create(plan, load, arguments));
-  ATTN_ASSIGN(row.host, bench::time_on_host(executable, binding, bare));
+  ATTN_ASSIGN(row.host,
+              bench::time_on_host(executable, binding, bare, host_timing(row.device.median_ms)));
   return {};
 }
 
