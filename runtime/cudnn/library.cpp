@@ -91,6 +91,16 @@ std::vector<fs::path> nvrtc_folders(const fs::path& cudnn_file, int cuda_major) 
   return folders;
 }
 
+// NVRTC opens its builtins by name and does not look beside itself; loaded before, they are found.
+void load_builtins(const std::string& nvrtc_path) {
+  std::error_code ignored;
+  for (const fs::directory_entry& entry :
+       fs::directory_iterator(fs::path(nvrtc_path).parent_path(), ignored)) {
+    if (!entry.path().filename().string().starts_with("libnvrtc-builtins.so.")) continue;
+    dlopen(entry.path().c_str(), RTLD_NOW | RTLD_GLOBAL);
+  }
+}
+
 // The name of the first entry point that is missing, or nothing.
 std::optional<std::string> fill(Api& api, void* handle) {
 #define ATTN_CUDNN_FUNCTION(name)                                        \
@@ -137,6 +147,7 @@ Result<std::shared_ptr<const Library>> Library::load(const std::string& folder) 
   const Search nvrtc = open_in(nvrtc_folders(state.path, cuda_major),
                                fmt::format("libnvrtc.so.{}", cuda_major), false);
   state.nvrtc_path = nvrtc.path;
+  if (nvrtc.handle != nullptr) load_builtins(nvrtc.path);
   return std::shared_ptr<const Library>(std::move(library));
 }
 
