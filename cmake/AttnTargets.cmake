@@ -2,17 +2,6 @@
 # attn_test(NAME SOURCES ... DEPS ... [LABELS ...]): a GoogleTest program, one ctest entry a case.
 include(GoogleTest)
 
-# A source that is not there fails the targets that need it, not the whole configuration.
-function(attn_accept_missing)
-  foreach(source ${ARGN})
-    get_filename_component(path ${source} ABSOLUTE)
-    if(NOT EXISTS ${path})
-      message(WARNING "${path} does not exist")
-      set_source_files_properties(${path} PROPERTIES GENERATED TRUE)
-    endif()
-  endforeach()
-endfunction()
-
 function(attn_house_rules target)
   target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR})
   target_compile_features(${target} PUBLIC cxx_std_20)
@@ -27,7 +16,6 @@ endfunction()
 
 function(attn_library target)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
-  attn_accept_missing(${ARG_SOURCES})
   add_library(${target} STATIC ${ARG_SOURCES})
   attn_house_rules(${target})
   target_link_libraries(${target} PUBLIC ${ARG_DEPS})
@@ -35,12 +23,14 @@ endfunction()
 
 function(attn_test target)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LABELS" ${ARGN})
-  attn_accept_missing(${ARG_SOURCES})
   add_executable(${target} ${ARG_SOURCES})
   attn_house_rules(${target})
   target_compile_definitions(${target} PRIVATE
     ATTN_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ATTN_BINARY_DIR="${PROJECT_BINARY_DIR}")
   target_link_libraries(${target} PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main)
-  gtest_discover_tests(${target} DISCOVERY_TIMEOUT 60
-    PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 600)
+  set(properties TIMEOUT 600)
+  if(ARG_LABELS)
+    list(APPEND properties LABELS "${ARG_LABELS}")
+  endif()
+  gtest_discover_tests(${target} DISCOVERY_TIMEOUT 60 PROPERTIES ${properties})
 endfunction()

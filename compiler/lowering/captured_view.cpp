@@ -91,11 +91,11 @@ Status check_shape(const ir::Node& load, const Axes& axes, const CapturedView& v
                                    name),
                        "transpose the tensor");
   }
-  if (view.dims[0] > 1 && view.dims[2] == 1 && view.dims[3] == 1) {
+  if (view.dims[0] > 1 && view.dims[1] > 1 && view.dims[2] == 1 && view.dims[3] == 1) {
     return unsupported(load.pos,
-                       fmt::format("`{}` varies with the batch but not with columns, and there "
-                                   "is a single row: cuDNN computes wrong values with such an "
-                                   "operand",
+                       fmt::format("`{}` varies with the batch and the head but not with columns, "
+                                   "and there is a single row: cuDNN computes wrong values with "
+                                   "such an operand",
                                    name),
                        fmt::format("give `{}` one more dimension, [.., Skv]", name));
   }
@@ -103,7 +103,8 @@ Status check_shape(const ir::Node& load, const Axes& axes, const CapturedView& v
 }
 
 // cuDNN 9.19 computes wrong values, in silence, with an operand that varies with the batch but
-// neither with rows nor with columns. Reading the same element for every row is right.
+// neither with rows nor with columns. Reading the same element for every row is right. (The engine
+// for a single row is right as long as the operand does not vary with the head too.)
 void repeat_batch_values(const Dims4& scores, CapturedView& view) {
   if (view.dims[0] == 1 || view.dims[2] > 1 || view.dims[3] > 1) return;
   view.dims[2] = scores[2];

@@ -147,14 +147,10 @@ Result<Value> ExpressionLowering::leaf(ExprId id) {
   }
 }
 
-Result<Value> ExpressionLowering::index(std::size_t axis, SourcePos pos) {
+Value ExpressionLowering::index(std::size_t axis, SourcePos pos) {
   const Dims4& scores = builder_.score_dims();
   if (scores[2] > 1) return builder_.index(static_cast<std::int64_t>(axis), score_.uid, pos);
   if (scores[axis] == 1) return builder_.constant(DType::i32, 0);
-  if (axis == 0) {
-    return unsupported(pos, "cuDNN computes wrong batch numbers where there is a single row",
-                       "index a captured tensor [B, Skv] by b and kv_idx instead");
-  }
   return builder_.counting(axis);
 }
 

@@ -36,7 +36,7 @@ class ExpressionLowering {
  private:
   Result<Value> lower_new(ir::ExprId id);
   Result<Value> leaf(ir::ExprId id);
-  Result<Value> index(std::size_t axis, SourcePos pos);
+  Value index(std::size_t axis, SourcePos pos);
   Result<Value> load(ir::ExprId id);
   Result<Value> arithmetic(ir::ExprId id);
   Result<Value> integer_quotient(ir::ExprId id);

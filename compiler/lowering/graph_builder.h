@@ -47,7 +47,7 @@ class GraphBuilder {
   Uid add_rows(std::string name = "");
   // A device tensor bound by name.
   Uid add_tensor(const std::string& name, DType dtype, const Dims4& dims, const Dims4& strides);
-  // The head (axis 1) or column (axis 3) number as device memory: 0, 1, .. made by the runtime.
+  // The index along `axis` of the scores as device memory: 0, 1, .. made by the runtime.
   Value counting(std::size_t axis);
   // By-value scalars; one tensor for equal constants.
   Value constant(DType dtype, double value);

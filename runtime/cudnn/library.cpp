@@ -70,7 +70,6 @@ void append_environment(std::vector<fs::path>& folders, const char* variable) {
 
 std::vector<fs::path> usual_cudnn_folders() {
   std::vector<fs::path> folders;
-  append_environment(folders, "ATTN_CUDNN_DIR");
   append_environment(folders, "CUDNN_HOME");
   folders.insert(folders.end(), {"/usr/local/cuda", "/opt/cuda", "/usr/local/cudnn",
                                  fs::path(ATTN_WHEELS_FOLDER) / "nvidia" / "cudnn"});
@@ -129,8 +128,11 @@ const std::string& Library::nvrtc_path() const { return state_->nvrtc_path; }
 const Api& Library::api() const { return state_->api; }
 
 Result<std::shared_ptr<const Library>> Library::load(const std::string& folder) {
-  Search cudnn = folder.empty() ? open_in(usual_cudnn_folders(), kCudnnFile, true)
-                                : open_in({fs::path(folder)}, kCudnnFile, false);
+  std::vector<fs::path> chosen;
+  if (!folder.empty()) chosen.emplace_back(folder);
+  if (folder.empty()) append_environment(chosen, "ATTN_CUDNN_DIR");
+  Search cudnn = chosen.empty() ? open_in(usual_cudnn_folders(), kCudnnFile, true)
+                                : open_in(chosen, kCudnnFile, false);
   if (cudnn.handle == nullptr) {
     return Error{ErrorCode::cudnn, fmt::format("{} was not found", kCudnnFile),
                  std::move(cudnn.failures), ""};

@@ -15,10 +15,10 @@ struct Api;  // the entry points (runtime/cudnn/api.h); only this room looks ins
 // A loaded cuDNN. Immutable and safe to share between threads; never unloaded while referenced.
 class Library {
  public:
-  // Loads libcudnn.so.9 and the libraries it will look for (NVRTC). Looks in `folder` alone when
-  // it is not empty; else where the dynamic linker looks, then in $ATTN_CUDNN_DIR, the usual CUDA
-  // prefixes and the project's wheels. Errors: cudnn, with every place tried and the linker's
-  // words.
+  // Loads libcudnn.so.9 and the libraries it will look for (NVRTC). Looks in `folder` alone when it
+  // is not empty, else in $ATTN_CUDNN_DIR alone when that is set; else where the dynamic linker
+  // looks, in $CUDNN_HOME, the usual CUDA prefixes and the project's wheels. Errors: cudnn, with
+  // every place tried and the linker's words.
   static Result<std::shared_ptr<const Library>> load(const std::string& folder = "");
 
   std::int64_t version() const;     // cudnnGetVersion(): 91900 for 9.19.0

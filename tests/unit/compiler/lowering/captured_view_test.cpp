@@ -76,10 +76,11 @@ TEST_F(CapturedViewTest, BatchAloneIsRepeatedForEveryRow) {
   EXPECT_THAT(by_batch_and_head->strides, ElementsAre(8, 1, 0, 1));
 }
 
-TEST_F(CapturedViewTest, BatchAloneIsRefusedForASingleRow) {
+TEST_F(CapturedViewTest, BatchAndHeadAloneAreRefusedForASingleRow) {
   attention_.dims.set(ir::Dim::Sq, 1);
-  EXPECT_THAT(refusal(view(DType::f32, {2, 1}, {b_, row_})), HasSubstr("wrong values"));
-  EXPECT_TRUE(view(DType::f32, {2, 256}, {b_, column_}).ok());
+  EXPECT_THAT(refusal(view(DType::f32, {2, 8, 1}, {b_, h_, row_})), HasSubstr("wrong values"));
+  EXPECT_TRUE(view(DType::f32, {2, 1}, {b_, row_}).ok());
+  EXPECT_TRUE(view(DType::f32, {2, 8, 256}, {b_, h_, column_}).ok());
 }
 
 TEST_F(CapturedViewTest, ColumnsMustBeAdjacent) {

@@ -20,6 +20,10 @@ class KnownWrongTest : public ::testing::Test {
     graph_.tensors.push_back(
         {100, "", DType::i32, {1, 1, 1, 1}, {1, 1, 1, 1}, Storage::host_scalar});
   }
+  void set_rows(std::int64_t rows) {
+    graph_.tensors[0].dims[2] = rows;
+    graph_.nodes.insert(graph_.nodes.begin(), graph::Matmul{17, 18, 1, DType::f32, {}});
+  }
   void add(PointwiseMode mode, graph::Uid x, std::optional<graph::Uid> b, graph::Uid y) {
     Pointwise node;
     node.mode = mode;
@@ -38,6 +42,7 @@ class KnownWrongTest : public ::testing::Test {
 };
 
 TEST_F(KnownWrongTest, BandsAreRight) {
+  set_rows(1);
   add_indices();
   add(PointwiseMode::add, 2, 100, 4);
   add(PointwiseMode::sub, 4, 100, 5);
@@ -48,25 +53,36 @@ TEST_F(KnownWrongTest, BandsAreRight) {
 }
 
 TEST_F(KnownWrongTest, IndicesInArithmeticAreNot) {
+  set_rows(1);
   add_indices();
   add(PointwiseMode::mod, 3, 100, 4);
   EXPECT_TRUE(refused(1));
   EXPECT_FALSE(refused(2));
 }
 
+TEST_F(KnownWrongTest, SeveralRowsAreRight) {
+  set_rows(2);
+  add_indices();
+  add(PointwiseMode::mod, 3, 100, 4);
+  EXPECT_FALSE(refused(1));
+}
+
 TEST_F(KnownWrongTest, IndicesAsSecondInputsAreNot) {
+  set_rows(1);
   add_indices();
   add(PointwiseMode::add, 1, 3, 4);
   EXPECT_TRUE(refused(1));
 }
 
 TEST_F(KnownWrongTest, ComparingAnIndexWithAScalarIsNot) {
+  set_rows(1);
   add_indices();
   add(PointwiseMode::cmp_ge, 3, 100, 4);
   EXPECT_TRUE(refused(1));
 }
 
 TEST_F(KnownWrongTest, AnIndexLessItselfIsRight) {
+  set_rows(1);
   add_indices();
   add(PointwiseMode::sub, 2, 2, 4);
   add(PointwiseMode::add, 4, 100, 5);
@@ -74,6 +90,7 @@ TEST_F(KnownWrongTest, AnIndexLessItselfIsRight) {
 }
 
 TEST_F(KnownWrongTest, ScoresAloneAreRight) {
+  set_rows(1);
   add(PointwiseMode::tanh, 1, {}, 2);
   add(PointwiseMode::mul, 2, 100, 3);
   EXPECT_FALSE(refused(1));
