@@ -1,10 +1,13 @@
 """What the command line does with a GPU: skipped where there is none."""
 import json
+import pathlib
 
 import numpy
 
 import attnc
-from attnc import NOOP, SPECS
+from attnc import NOOP, SOURCE, SPECS
+
+FORMS = SOURCE / "tests" / "gpu" / "forms"
 
 
 class Gpu(attnc.Case):
@@ -27,6 +30,22 @@ class Gpu(attnc.Case):
         self.assertGreaterEqual(len(cases), 60)
         for case in cases:
             self.assertTrue(case["ok"], case)
+
+    def test_every_form_that_lowering_may_emit(self):
+        for bindings in ([], ["Sq=777", "Skv=1001", "Hq=5", "Hkv=1"], ["Sq=1"],
+                         ["Sq=1", "Skv=5003", "B=3"]):
+            with self.subTest(bindings):
+                options = [option for binding in bindings for option in ("--bind", binding)]
+                one_row = "Sq=1" in bindings
+                process = self.attnc("verify", "--all", FORMS, "--format", "json", *options,
+                                     code=3 if one_row else 0)
+                refused = [case["spec"] for case in json.loads(process.stdout)["cases"]
+                           if not case["ok"]]
+                # Operands that vary with batch and head alone.
+                names = {pathlib.Path(spec).stem for spec in refused}
+                self.assertEqual(names, {"captured_bh_bf16", "captured_bh_f32",
+                                         "captured_bhq_bf16", "captured_bhq_f32"} if one_row
+                                 else set())
 
     def test_bench(self):
         file = self.folder / "bench.json"
