@@ -48,10 +48,19 @@ Result<plan::Plan> compile(const ir::Attention& attention, const support::Source
   return plan;
 }
 
+// From the spec, not from the stored program: what is emitted may have changed since.
 Result<plan::Plan> recompile(const plan::Plan& plan, const CompileOptions& options) {
-  plan::Plan again = plan;
-  ATTN_RETURN_IF_ERROR(compile_steps(again, options));
-  return again;
+  const bool json = plan.spec_text.starts_with('{');
+  const support::Source source(plan.spec_name + (json ? ".attn.json" : ".attn"), plan.spec_text);
+  diag::Sink sink(source);
+  const std::optional<ir::Attention> attention = front_end(source, plan.bindings, sink);
+  if (!attention) {
+    return Error{ErrorCode::invalid_spec,
+                 "the spec in the plan file is refused now",
+                 {diag::to_text(sink)},
+                 {}};
+  }
+  return compile(*attention, source, plan.bindings, options);
 }
 
 }  // namespace attn::driver

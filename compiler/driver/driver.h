@@ -30,7 +30,8 @@ struct CompileOptions {
 Result<plan::Plan> compile(const ir::Attention& attention, const support::Source& source,
                            const sema::Bindings& bindings, const CompileOptions& options);
 
-// The same program for another device or cuDNN version: `--recompile` of a plan file.
+// The plan's spec and bindings for another device or cuDNN version: `--recompile` of a plan file.
+// Errors: those of compile; invalid_spec when the spec no longer passes the front end.
 Result<plan::Plan> recompile(const plan::Plan& plan, const CompileOptions& options);
 
 }  // namespace attn::driver

@@ -70,21 +70,20 @@ Result<Axes> match_axes(const ir::Attention& attention, const ir::Node& load,
                                                ir::to_source(attention.dag, index)));
     }
     if (extents[i] < scores[slot]) {
-      return Error{ErrorCode::invalid_argument,
-                   fmt::format("`{}` has extent {} where it is indexed up to {}", name, extents[i],
-                               scores[slot] - 1),
-                   {},
-                   {}};
+      return spec_error(load.pos, fmt::format("`{}` has extent {} where it is indexed up to {}",
+                                              name, extents[i], scores[slot] - 1));
     }
     axes.index[slot] = static_cast<int>(i);
   }
   return axes;
 }
 
-Status check_shape(const ir::Node& load, const Axes& axes, const CapturedView& view) {
+Status check_shape(const ir::Node& load, const Axes& axes, const Dims4& scores,
+                   const CapturedView& view) {
   const std::string& name = std::get<std::string>(load.attribute);
   const bool by_row = axes.index[2] >= 0, by_column = axes.index[3] >= 0;
-  if (by_row && by_column && view.dims[3] > 1 && view.strides[3] != 1) {
+  const bool single_row = scores[2] == 1;
+  if (by_column && (by_row || single_row) && view.dims[3] > 1 && view.strides[3] != 1) {
     return unsupported(load.pos,
                        fmt::format("the kv dimension of `{}` must be its last: cuDNN's kernel "
                                    "fails on other orders",
@@ -134,7 +133,7 @@ Result<CapturedView> captured_view(const ir::Attention& attention, ir::ExprId lo
     if (axes.index[i] >= 0) view.strides[i] = strides[static_cast<std::size_t>(axes.index[i])];
   }
   repeat_batch_values(scores, view);
-  ATTN_RETURN_IF_ERROR(check_shape(load, axes, view));
+  ATTN_RETURN_IF_ERROR(check_shape(load, axes, scores, view));
   return view;
 }
 

@@ -19,9 +19,9 @@ struct CapturedView {
 //
 // Errors: unsupported, with the place, for an index that is not simply b, h, the row or kv_idx, or
 // names one twice; for element types that cuDNN cannot read; for tensors whose columns are not
-// adjacent in memory, which its kernels fail on; and for those that
-// vary with batch and head alone where there is a single row. invalid_argument when an extent is
-// smaller than the dimension that indexes it.
+// adjacent in memory beside rows or where there is a single row, which its kernels fail on; and for
+// those that vary with batch and head alone where there is a single row. invalid_spec, with the
+// place, when an extent is smaller than the dimension that indexes it.
 Result<CapturedView> captured_view(const ir::Attention& attention, ir::ExprId load);
 
 }  // namespace attn::lowering

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <cmath>
 #include <numbers>
 
 #include "compiler/lowering/captured_view.h"
@@ -125,12 +126,22 @@ Result<Value> ExpressionLowering::lower_new(ExprId id) {
   return Value{};
 }
 
+Result<Value> ExpressionLowering::real_constant(ExprId id) {
+  const double value = attention_.dag.real_of(id);
+  const SourcePos pos = attention_.dag[id].pos;
+  if (std::isnan(value)) return spec_error(pos, "this is not a number, whatever the inputs are");
+  if (std::isfinite(value) && !std::isfinite(static_cast<float>(value))) {
+    return unsupported(pos, fmt::format("{} is too large for f32, in which cuDNN computes", value));
+  }
+  return builder_.constant(DType::f32, value);
+}
+
 Result<Value> ExpressionLowering::leaf(ExprId id) {
   const ir::Node& node = attention_.dag[id];
   switch (node.op) {
     case Op::const_int_:
       return builder_.constant(DType::i32, static_cast<double>(attention_.dag.integer_of(id)));
-    case Op::const_real_: return builder_.constant(DType::f32, attention_.dag.real_of(id));
+    case Op::const_real_: return real_constant(id);
     case Op::const_bool_: {
       const Value zero = builder_.constant(DType::i32, 0);
       const auto mode =

@@ -2,13 +2,12 @@
 // engines accept and compute rightly. What is emitted:
 //
 // - the first input of every node is virtual (a captured tensor or scalar is first added to an
-//   index times zero where nothing virtual can be first), since others are refused;
+//   index less itself where nothing virtual can be first), since others are refused;
 // - the score side stays first in selects: a by-value first input kills the process;
 // - `and`, `or` compute in FLOAT with BOOLEAN results: in BOOLEAN or INT32 they are refused;
 // - `not` swaps the comparison, never LOGICAL_NOT, which is ignored in silence;
 // - indices are GEN_INDEX, but where there is a single row they are read from memory: the engine
-// for
-//   a single row splits the keys and numbers the columns of each split anew;
+//   for a single row splits the keys and numbers the columns of each split anew;
 // - // and % on integers only where both sides are known not to be negative, where truncation and
 //   floor agree.
 #pragma once
@@ -36,6 +35,7 @@ class ExpressionLowering {
  private:
   Result<Value> lower_new(ir::ExprId id);
   Result<Value> leaf(ir::ExprId id);
+  Result<Value> real_constant(ir::ExprId id);
   Value index(std::size_t axis, SourcePos pos);
   Result<Value> load(ir::ExprId id);
   Result<Value> arithmetic(ir::ExprId id);

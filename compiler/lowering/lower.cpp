@@ -11,6 +11,7 @@
 #include "compiler/lowering/unsupported.h"
 #include "compiler/passes/band.h"
 #include "runtime/base/check.h"
+#include "runtime/graph/extent.h"
 
 namespace attn::lowering {
 namespace {
@@ -27,6 +28,36 @@ Status check_bound(const ir::Attention& attention) {
                  fmt::format("dimension {} of `{}` is open", to_string(dim), attention.name),
                  {fmt::format("give it a size: --bind {}=1024", to_string(dim))},
                  {}};
+  }
+  return {};
+}
+
+// So that no stride or offset can leave 64 bits.
+Status check_sizes(const ir::Attention& attention) {
+  constexpr double kMost = 0x1p58;  // elements
+  const ir::Dims& d = attention.dims;
+  const auto product = [&d](std::initializer_list<Dim> dims) {
+    double elements = 1;
+    for (const Dim dim : dims) elements *= static_cast<double>(d[dim]);
+    return elements;
+  };
+  const double largest = std::max({product({Dim::B, Dim::Hq, Dim::Sq, Dim::Skv}),
+                                   product({Dim::B, Dim::Hq, Dim::Sq, Dim::Dqk}),
+                                   product({Dim::B, Dim::Hq, Dim::Sq, Dim::Dv}),
+                                   product({Dim::B, Dim::Hkv, Dim::Skv, Dim::Dqk}),
+                                   product({Dim::B, Dim::Hkv, Dim::Skv, Dim::Dv})});
+  if (largest <= kMost) return {};
+  return unsupported(attention.pos,
+                     fmt::format("the sizes of `{}` need tensors or scores of {:.1e} elements",
+                                 attention.name, largest),
+                     "at most 2^58 can be addressed");
+}
+
+Status check_extents(const ir::Attention& attention, const plan::Program& program) {
+  for (const plan::TensorInfo& tensor : program.tensors) {
+    if (last_offset(tensor.dims, tensor.strides)) continue;
+    return unsupported(attention.pos,
+                       fmt::format("tensor `{}` is too large to be addressed", tensor.name));
   }
   return {};
 }
@@ -222,6 +253,7 @@ std::set<std::string> names_of(const plan::CudnnStep& step) {
 
 Result<plan::Program> lower(const ir::Attention& attention) {
   ATTN_RETURN_IF_ERROR(check_bound(attention));
+  ATTN_RETURN_IF_ERROR(check_sizes(attention));
   if (!attention.wants_o) {
     return unsupported(attention.pos, "cuDNN's kernels always write o",
                        "list o in `outputs` beside lse");
@@ -234,6 +266,7 @@ Result<plan::Program> lower(const ir::Attention& attention) {
     if (used.contains(param.name)) program.params.push_back({param.name, param.dtype});
   }
   program.steps.emplace_back(std::move(step));
+  ATTN_RETURN_IF_ERROR(check_extents(attention, program));
   if (const Status status = plan::validate(program); !status.ok()) {
     ATTN_CHECK(false, status.error().message);
   }

@@ -10,7 +10,8 @@ namespace attn::lowering {
 // One cuDNN plan: Q K^T, scale, score, residual masks, band masks in the exact shapes whose blocks
 // cuDNN skips, softmax with statistics, P V. Masks must have been simplified.
 //
-// Errors: invalid_argument for an open dimension; unsupported with the place and what would work.
+// Errors: invalid_argument for an open dimension; unsupported, with the place and what would work;
+// invalid_spec for what only sizes show to be wrong, with the place.
 Result<plan::Program> lower(const ir::Attention& attention);
 
 }  // namespace attn::lowering

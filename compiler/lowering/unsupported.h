@@ -12,4 +12,7 @@ namespace attn::lowering {
 // note.
 Error unsupported(ir::SourcePos pos, std::string message, std::string help = "");
 
+// Error `invalid_spec`, placed likewise: what only sizes show to be wrong.
+Error spec_error(ir::SourcePos pos, std::string message);
+
 }  // namespace attn::lowering

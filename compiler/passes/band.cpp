@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "compiler/passes/affine.h"
 
 namespace attn::passes {
@@ -39,14 +41,14 @@ Affine minus(const Affine& x, const Affine& y) {
 }
 
 // `small` <= `large`, both affine or `small` the abs of an affine expression.
-bool add_at_most(const ir::Dag& dag, Band& band, ExprId small, ExprId large, std::int64_t slack,
-                 ir::SourcePos pos) {
-  const auto limit = affine_of(dag, large);
+bool add_at_most(const ir::Attention& attention, Band& band, ExprId small, ExprId large,
+                 std::int64_t slack, ir::SourcePos pos) {
+  const auto limit = affine_of(attention, large);
   if (!limit) return false;
   Affine room = *limit;
   room.constant += slack;
-  if (dag[small].is(Op::abs_)) {
-    const auto inner = affine_of(dag, dag[small].operands[0]);
+  if (const ir::Node& node = attention.dag[small]; node.is(Op::abs_)) {
+    const auto inner = affine_of(attention, node.operands[0]);
     if (!inner) return false;
     Band both = band;
     const Affine negated = minus({}, *inner);
@@ -55,40 +57,46 @@ bool add_at_most(const ir::Dag& dag, Band& band, ExprId small, ExprId large, std
     band = both;
     return true;
   }
-  const auto value = affine_of(dag, small);
+  const auto value = affine_of(attention, small);
   return value && add_nonnegative(band, minus(room, *value), pos);
 }
 
-bool add_equal(const ir::Dag& dag, Band& band, ExprId x, ExprId y, ir::SourcePos pos) {
+bool add_equal(const ir::Attention& attention, Band& band, ExprId x, ExprId y, ir::SourcePos pos) {
   Band both = band;
-  if (!add_at_most(dag, both, x, y, 0, pos) || !add_at_most(dag, both, y, x, 0, pos)) return false;
+  if (!add_at_most(attention, both, x, y, 0, pos) || !add_at_most(attention, both, y, x, 0, pos))
+    return false;
   // g (row - column) = c has solutions only where g divides c; a band cannot say "nowhere".
-  const Affine difference = minus(*affine_of(dag, x), *affine_of(dag, y));
+  const Affine difference = minus(*affine_of(attention, x), *affine_of(attention, y));
   if (difference.constant % difference.row != 0) return false;
   band = both;
   return true;
 }
 
-bool add_conjunct(const ir::Dag& dag, Band& band, ExprId id) {
+bool add_conjunct(const ir::Attention& attention, Band& band, ExprId id) {
+  const ir::Dag& dag = attention.dag;
   const ir::Node& node = dag[id];
   if (node.operands.size() != 2 || dag[node.operands[0]].type != ir::Type::integer) return false;
   const ExprId x = node.operands[0], y = node.operands[1];
   switch (node.op) {
-    case Op::le_: return add_at_most(dag, band, x, y, 0, node.pos);
-    case Op::lt_: return add_at_most(dag, band, x, y, -1, node.pos);
-    case Op::ge_: return add_at_most(dag, band, y, x, 0, node.pos);
-    case Op::gt_: return add_at_most(dag, band, y, x, -1, node.pos);
+    case Op::le_: return add_at_most(attention, band, x, y, 0, node.pos);
+    case Op::lt_: return add_at_most(attention, band, x, y, -1, node.pos);
+    case Op::ge_: return add_at_most(attention, band, y, x, 0, node.pos);
+    case Op::gt_: return add_at_most(attention, band, y, x, -1, node.pos);
     case Op::eq_:
-      return !dag[x].is(Op::abs_) && !dag[y].is(Op::abs_) && add_equal(dag, band, x, y, node.pos);
+      return !dag[x].is(Op::abs_) && !dag[y].is(Op::abs_) &&
+             add_equal(attention, band, x, y, node.pos);
     default: return false;
   }
 }
 
-// A bound that the extreme corner of the score matrix meets is met everywhere.
-void drop_bounds_met_everywhere(const ir::Dims& dims, Band& band) {
+// A bound that the extreme corner of the score matrix meets is met everywhere; one below the other
+// corner hides everything, however far below it is.
+void fit_to_sizes(const ir::Dims& dims, Band& band) {
   const auto rows = dims.get(ir::Dim::Sq), columns = dims.get(ir::Dim::Skv);
   if (columns && band.right && *band.right >= *columns - 1) band.right.reset();
   if (rows && band.left && *band.left >= *rows - 1) band.left.reset();
+  if (rows && band.right) band.right = std::max(*band.right, -*rows);
+  if (columns && band.left) band.left = std::max(*band.left, -*columns);
 }
 
 }  // namespace
@@ -96,9 +104,9 @@ void drop_bounds_met_everywhere(const ir::Dims& dims, Band& band) {
 MaskForm mask_form(const ir::Attention& attention) {
   MaskForm form;
   for (const ExprId mask : attention.masks) {
-    if (!add_conjunct(attention.dag, form.band, mask)) form.residual.push_back(mask);
+    if (!add_conjunct(attention, form.band, mask)) form.residual.push_back(mask);
   }
-  drop_bounds_met_everywhere(attention.dims, form.band);
+  fit_to_sizes(attention.dims, form.band);
   return form;
 }
 

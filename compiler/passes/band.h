@@ -31,8 +31,10 @@ struct MaskForm {
 // The conjunction of the masks, exactly: band and residual together show what the masks show.
 //
 // A conjunct becomes a bound when it compares integers whose difference is g * (row - column) + c
-// (also through abs on one side), g != 0. With bound dimensions a bound that every pair of rows and
-// columns meets is dropped. Conjuncts must have been split (passes::simplify).
+// (also through abs on one side), g != 0, and nothing in it can leave 32 bits (affine.h). With
+// bound dimensions a bound that every pair of rows and columns meets is dropped, and one that none
+// meets is moved next to the last that one could meet. Conjuncts must have been split
+// (passes::simplify).
 MaskForm mask_form(const ir::Attention& attention);
 
 // "-4095 <= kv_idx - q_idx <= 0"-like words for people; rows are row numbers.

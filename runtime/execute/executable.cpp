@@ -8,6 +8,7 @@
 
 #include "runtime/cuda/memory.h"
 #include "runtime/cudnn/execution.h"
+#include "runtime/cudnn/known_wrong.h"
 #include "runtime/execute/addresses.h"
 #include "runtime/execute/checks.h"
 #include "runtime/execute/scalars.h"
@@ -72,10 +73,22 @@ Status check_plan(const plan::Plan& plan) {
                             plan.compiled.size()));
 }
 
+// A plan from before a fault of cuDNN's was known still has the engine at fault in it.
+Status check_engine(const plan::Step& step, const plan::CompiledStep& compiled) {
+  const std::string_view fault = cudnn::known_wrong(cudnn_step(step).graph, compiled.engine);
+  if (fault.empty()) return {};
+  return Error{ErrorCode::plan_version,
+               fmt::format("the plan uses engine {} of cuDNN: {}", compiled.engine, fault),
+               {"compile the spec again, or run with --recompile"},
+               {}};
+}
+
 Result<std::vector<cudnn::LoadedPlan>> load_steps(const plan::Plan& plan,
                                                   const cudnn::Session& session) {
   std::vector<cudnn::LoadedPlan> plans;
-  for (const plan::CompiledStep& step : plan.compiled) {
+  for (std::size_t i = 0; i < plan.compiled.size(); ++i) {
+    const plan::CompiledStep& step = plan.compiled[i];
+    ATTN_RETURN_IF_ERROR(check_engine(plan.program.steps[i], step));
     ATTN_ASSIGN(cudnn::LoadedPlan loaded, cudnn::LoadedPlan::load(session, step.cudnn_plan));
     plans.push_back(std::move(loaded));
   }

@@ -61,7 +61,8 @@ TEST_F(CapturedViewTest, ALargerTensorIsReadByItsOwnStrides) {
 TEST_F(CapturedViewTest, TooSmallIsAnError) {
   const auto vector = view(DType::i32, {100}, {column_});
   ASSERT_FALSE(vector.ok());
-  EXPECT_EQ(vector.error().code, ErrorCode::invalid_argument);
+  EXPECT_EQ(vector.error().code, ErrorCode::invalid_spec);
+  EXPECT_NE(vector.error().payload, "");
 }
 
 TEST_F(CapturedViewTest, BatchAloneIsRepeatedForEveryRow) {
@@ -85,6 +86,12 @@ TEST_F(CapturedViewTest, BatchAndHeadAloneAreRefusedForASingleRow) {
 
 TEST_F(CapturedViewTest, ColumnsMustBeAdjacent) {
   EXPECT_THAT(refusal(view(DType::f32, {256, 128}, {column_, row_})), HasSubstr("its last"));
+}
+
+TEST_F(CapturedViewTest, ColumnsOfASingleRowMustBeAdjacentToo) {
+  EXPECT_TRUE(view(DType::bf16, {256, 8}, {column_, h_}).ok());
+  attention_.dims.set(ir::Dim::Sq, 1);
+  EXPECT_THAT(refusal(view(DType::bf16, {256, 8}, {column_, h_})), HasSubstr("its last"));
 }
 
 TEST_F(CapturedViewTest, TypesThatKillTheProcessAreRefused) {

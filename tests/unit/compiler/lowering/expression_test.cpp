@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
+
 #include "tests/unit/compiler/lowering/example.h"
 
 namespace attn::lowering {
@@ -128,6 +130,15 @@ TEST_F(ExpressionTest, IntegerDivisionNeedsOperandsThatAreNotNegative) {
 TEST_F(ExpressionTest, BitsAreRefused) {
   const ExprId bits = dag_.add(Op::to_real_, {dag_.add(Op::bit_and_, {row_, column_})});
   EXPECT_THAT(refusal(dag_.add(Op::add_, {score_, bits})), HasSubstr("bit operations"));
+}
+
+TEST_F(ExpressionTest, ConstantsThatCuDnnCannotHoldAreRefused) {
+  EXPECT_THAT(refusal(dag_.add(Op::add_, {score_, dag_.real(1e300)})),
+              HasSubstr("too large for f32"));
+  attention_.score = dag_.add(Op::add_, {score_, dag_.real(std::nan(""))});
+  const auto program = lower(attention_);
+  ASSERT_FALSE(program.ok());
+  EXPECT_EQ(program.error().code, ErrorCode::invalid_spec);
 }
 
 TEST_F(ExpressionTest, EqualConstantsShareOneScalar) {

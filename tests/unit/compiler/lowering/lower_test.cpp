@@ -100,6 +100,25 @@ TEST(Lower, AnOpenDimensionIsNamed) {
   EXPECT_THAT(program.error().to_text(), ::testing::HasSubstr("--bind Sq="));
 }
 
+TEST(Lower, SizesBeyondAddressesAreRefused) {
+  auto attention = example();
+  for (const ir::Dim dim : {ir::Dim::B, ir::Dim::Hq, ir::Dim::Hkv, ir::Dim::Sq, ir::Dim::Skv}) {
+    attention.dims.set(dim, 2'000'000'000);
+  }
+  const auto program = lower(attention);
+  ASSERT_FALSE(program.ok());
+  EXPECT_EQ(program.error().code, ErrorCode::unsupported);
+}
+
+TEST(Lower, ABandThatNothingMeetsFitsItsConstants) {
+  auto attention = example();
+  attention.align = ir::Align::bottom_right;
+  ir::Dag& dag = attention.dag;
+  const auto distance = dag.add(Op::sub_, {dag.leaf(Op::column_), dag.leaf(Op::row_)});
+  attention.masks = {dag.add(Op::le_, {distance, dag.integer(-2147483000)})};
+  EXPECT_TRUE(lower(attention).ok());
+}
+
 TEST(Lower, OnlyWhatIsReadIsBound) {
   auto attention = example();
   attention.tensors.push_back({"unused", DType::f32, {attention.dag.integer(8)}, {}});

@@ -21,16 +21,35 @@ TEST_F(AffineTest, CollectsCoefficientsThroughSumsAndProducts) {
   const auto twice =
       dag_.add(Op::mul_, {dag_.integer(2), dag_.add(Op::add_, {row_, dag_.integer(3)})});
   const auto id = dag_.add(Op::sub_, {twice, dag_.add(Op::neg_, {column_})});
-  EXPECT_EQ(affine_of(dag_, id), (Affine{2, 1, 6}));
+  EXPECT_EQ(affine_of(attention_, id), (Affine{2, 1, 6}));
 }
 
 TEST_F(AffineTest, RefusesProductsOfIndices) {
-  EXPECT_EQ(affine_of(dag_, dag_.add(Op::mul_, {row_, column_})), std::nullopt);
+  EXPECT_EQ(affine_of(attention_, dag_.add(Op::mul_, {row_, column_})), std::nullopt);
 }
 
 TEST_F(AffineTest, RefusesOtherLeaves) {
-  EXPECT_EQ(affine_of(dag_, dag_.leaf(Op::batch_)), std::nullopt);
-  EXPECT_EQ(affine_of(dag_, dag_.add(Op::mod_, {row_, dag_.integer(2)})), std::nullopt);
+  EXPECT_EQ(affine_of(attention_, dag_.leaf(Op::batch_)), std::nullopt);
+  EXPECT_EQ(affine_of(attention_, dag_.add(Op::mod_, {row_, dag_.integer(2)})), std::nullopt);
+}
+
+TEST_F(AffineTest, RefusesWhatCouldWrapAround) {
+  const auto most = dag_.integer(INT32_MAX);
+  EXPECT_EQ(affine_of(attention_, dag_.add(Op::add_, {row_, most})), std::nullopt);
+  const auto fits = dag_.add(Op::sub_, {most, row_});
+  EXPECT_EQ(affine_of(attention_, fits), (Affine{-1, 0, INT32_MAX}));
+  // The sum fits again, but a part of it does not.
+  const auto there_and_back = dag_.add(Op::sub_, {dag_.add(Op::add_, {row_, most}), most});
+  EXPECT_EQ(affine_of(attention_, there_and_back), std::nullopt);
+  const auto big =
+      dag_.add(Op::mul_, {dag_.integer(1 << 30), dag_.add(Op::mul_, {dag_.integer(4), row_})});
+  EXPECT_EQ(affine_of(attention_, big), std::nullopt);
+}
+
+TEST_F(AffineTest, AnOpenDimensionMayBeLarge) {
+  attention_.dims.set(ir::Dim::Sq, std::nullopt);
+  EXPECT_EQ(affine_of(attention_, row_), (Affine{1, 0, 0}));
+  EXPECT_EQ(affine_of(attention_, dag_.add(Op::add_, {row_, dag_.integer(2)})), std::nullopt);
 }
 
 }  // namespace

@@ -79,6 +79,20 @@ TEST_F(BandTest, BoundsMetEverywhereAreDropped) {
   expect_band(form({dag_.add(Op::ge_, {last, column_})}), std::nullopt, std::nullopt);
 }
 
+TEST_F(BandTest, WhatCouldWrapAroundIsResidual) {
+  const auto far = dag_.add(Op::add_, {row_, integer(INT32_MAX)});
+  const auto result = form({dag_.add(Op::ge_, {far, column_})});
+  expect_band(result, std::nullopt, std::nullopt);
+  EXPECT_EQ(result.residual.size(), 1u);
+}
+
+TEST_F(BandTest, BoundsThatNothingMeetsStaySmall) {
+  const auto never = dag_.add(Op::le_, {dag_.add(Op::sub_, {column_, row_}), integer(-2000000000)});
+  expect_band(form({never}), std::nullopt, -64);
+  const auto nor = dag_.add(Op::le_, {distance_, integer(-2000000000)});
+  expect_band(form({nor}), -64, std::nullopt);
+}
+
 TEST_F(BandTest, OtherMasksAreResidual) {
   const auto prefix = dag_.add(Op::lt_, {column_, integer(16)});
   const auto result = form({prefix, dag_.add(Op::ge_, {row_, column_})});
