@@ -9,6 +9,7 @@
 
 #include "runtime/cudnn/errors.h"
 #include "runtime/cudnn/types.h"
+#include "runtime/graph/operands.h"
 
 namespace attn::cudnn {
 namespace {
@@ -22,22 +23,9 @@ using graph::Storage;
 using graph::Tensor;
 using graph::Uid;
 
-std::string name_of(const Node& node) {
-  if (std::holds_alternative<Matmul>(node)) return "matmul";
-  if (const auto* pointwise = std::get_if<Pointwise>(&node)) {
-    return std::string(graph::to_string(pointwise->mode));
-  }
-  return fmt::format("reduce {}", graph::to_string(std::get<Reduction>(node).op));
-}
-
 std::vector<Uid> uids_of(const Node& node) {
-  if (const auto* matmul = std::get_if<Matmul>(&node)) return {matmul->a, matmul->b, matmul->c};
-  if (const auto* reduction = std::get_if<Reduction>(&node)) return {reduction->x, reduction->y};
-  const Pointwise& pointwise = std::get<Pointwise>(node);
-  std::vector<Uid> uids = {pointwise.x};
-  if (pointwise.b) uids.push_back(*pointwise.b);
-  if (pointwise.t) uids.push_back(*pointwise.t);
-  uids.push_back(pointwise.y);
+  std::vector<Uid> uids = graph::inputs_of(node);
+  uids.push_back(graph::output_of(node));
   return uids;
 }
 
@@ -101,8 +89,9 @@ class Builder {
 
   Status refused(const Error& error, const std::string& stage, int index,
                  const std::string& what) const {
-    return with_place(error, stage, index,
-                      fmt::format("{} of node {} ({})", what, index, name_of(node(index))));
+    return with_place(
+        error, stage, index,
+        fmt::format("{} of node {} ({})", what, index, graph::mnemonic_of(node(index))));
   }
 
   // Keeps what an operation refers to until the graph is done with.

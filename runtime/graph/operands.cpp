@@ -2,19 +2,26 @@
 
 #include <fmt/format.h>
 
+#include <type_traits>
+
 namespace attn::graph {
 namespace {
 
-struct Inputs {
-  std::vector<Uid> operator()(const Matmul& node) const { return {node.a, node.b}; }
-  std::vector<Uid> operator()(const Pointwise& node) const {
-    std::vector<Uid> uids = {node.x};
-    if (node.b) uids.push_back(*node.b);
-    if (node.t) uids.push_back(*node.t);
-    return uids;
+// Calls `use` with each input of an operation, in order.
+template <typename Operation, typename Use>
+void each_input(Operation& operation, const Use& use) {
+  using Kind = std::remove_const_t<Operation>;
+  if constexpr (std::is_same_v<Kind, Matmul>) {
+    use(operation.a);
+    use(operation.b);
+  } else {
+    use(operation.x);
   }
-  std::vector<Uid> operator()(const Reduction& node) const { return {node.x}; }
-};
+  if constexpr (std::is_same_v<Kind, Pointwise>) {
+    if (operation.b) use(*operation.b);
+    if (operation.t) use(*operation.t);
+  }
+}
 
 struct Output {
   Uid operator()(const Matmul& node) const { return node.c; }
@@ -32,7 +39,19 @@ struct Mnemonic {
 
 }  // namespace
 
-std::vector<Uid> inputs_of(const Node& node) { return std::visit(Inputs{}, node); }
+std::vector<Uid> inputs_of(const Node& node) {
+  std::vector<Uid> uids;
+  const auto add = [&uids](Uid uid) { uids.push_back(uid); };
+  std::visit([&add](const auto& operation) { each_input(operation, add); }, node);
+  return uids;
+}
+
+void replace_inputs(Node& node, Uid from, Uid to) {
+  const auto replace = [from, to](Uid& uid) {
+    if (uid == from) uid = to;
+  };
+  std::visit([&replace](auto& operation) { each_input(operation, replace); }, node);
+}
 
 Uid output_of(const Node& node) { return std::visit(Output{}, node); }
 

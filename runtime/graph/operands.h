@@ -1,5 +1,5 @@
 // The tensors a node reads and writes, in the order in which it names them. (Shared by the sources
-// of this room and by the program's checks.)
+// of this room and by whoever walks a graph.)
 #pragma once
 
 #include <vector>
@@ -12,6 +12,9 @@ namespace attn::graph {
 std::vector<Uid> inputs_of(const Node& node);
 
 Uid output_of(const Node& node);
+
+// Every input that is `from` becomes `to`.
+void replace_inputs(Node& node, Uid from, Uid to);
 
 // "matmul", "mul", "reduce_max": what a node does, without its compute type.
 std::string mnemonic_of(const Node& node);

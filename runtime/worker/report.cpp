@@ -6,10 +6,9 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <type_traits>
-#include <variant>
 
 #include "runtime/base/hash.h"
+#include "runtime/graph/operands.h"
 
 namespace attn::worker {
 namespace {
@@ -47,13 +46,6 @@ std::string what_happened(const Death& death) {
   return "the compile worker ended without an answer";
 }
 
-std::string name_of(const graph::Node& node) {
-  if (const auto* pointwise = std::get_if<graph::Pointwise>(&node)) {
-    return std::string(graph::to_string(pointwise->mode));
-  }
-  return std::holds_alternative<graph::Matmul>(node) ? "matmul" : "reduction";
-}
-
 const graph::Node* node_of(const Death& death, const graph::BackendGraph& graph) {
   if (!death.node || *death.node < 0) return nullptr;
   const auto index = static_cast<std::size_t>(*death.node);
@@ -64,7 +56,7 @@ std::string place_of(const Death& death, const graph::Node* node) {
   std::string place;
   if (!death.last.stage.empty()) place += fmt::format(", in stage \"{}\"", death.last.stage);
   if (node == nullptr) return place;
-  place += fmt::format(", at node {} ({})", *death.node, name_of(*node));
+  place += fmt::format(", at node {} ({})", *death.node, graph::mnemonic_of(*node));
   const graph::SourcePos pos = graph::position_of(*node);
   if (pos.line > 0) place += fmt::format(", line {}, column {}", pos.line, pos.column);
   return place;

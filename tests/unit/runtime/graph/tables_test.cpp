@@ -52,5 +52,18 @@ TEST(Tables, OperandsComeInTheOrderOfTheNode) {
   EXPECT_EQ(inputs_of(Matmul{5, 6, 7, DType::f32, {}}), (std::vector<Uid>{5, 6}));
 }
 
+TEST(Tables, InputsAreReplacedWhereverTheyAre) {
+  Node select = Pointwise{PointwiseMode::binary_select, DType::f32, 1, 2, 1, 1, {}, {}};
+  replace_inputs(select, 1, 9);
+  EXPECT_EQ(inputs_of(select), (std::vector<Uid>{9, 2, 9}));
+  EXPECT_EQ(output_of(select), 1) << "the output is no input";
+  Node matmul = Matmul{5, 6, 7, DType::f32, {}};
+  replace_inputs(matmul, 6, 8);
+  EXPECT_EQ(inputs_of(matmul), (std::vector<Uid>{5, 8}));
+  Node reduction = Reduction{ReduceOp::max, DType::f32, 1, 2, {}};
+  replace_inputs(reduction, 3, 4);
+  EXPECT_EQ(inputs_of(reduction), (std::vector<Uid>{1}));
+}
+
 }  // namespace
 }  // namespace attn::graph
