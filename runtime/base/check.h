@@ -1,5 +1,6 @@
 // ATTN_CHECK(condition, "what should have held"): our own bug if it fails. Prints the place and
-// ends the process with exit code 70 (sysexits' EX_SOFTWARE).
+// what a report of the bug needs, and ends the process with exit code 70 (sysexits' EX_SOFTWARE).
+// Writes no file: it knows neither the spec nor the command.
 #pragma once
 
 #include <string_view>
@@ -11,6 +12,6 @@ namespace attn {
 
 }  // namespace attn
 
-#define ATTN_CHECK(condition, what) \
+#define ATTN_CHECK(condition, what)   \
   ((condition) ? static_cast<void>(0) \
                : ::attn::check_failed(__FILE__, __LINE__, #condition, (what)))
