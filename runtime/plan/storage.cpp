@@ -1,6 +1,5 @@
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -9,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "runtime/base/descriptors.h"
 #include "runtime/plan/container.h"
 #include "runtime/plan/plan.h"
 
@@ -20,36 +20,8 @@ Error io_error(std::string_view doing, const std::string& path) {
       ErrorCode::io, fmt::format("cannot {} {}: {}", doing, path, std::strerror(errno)), {}, {}};
 }
 
-class File {
- public:
-  File(const std::string& path, int flags) : descriptor_(::open(path.c_str(), flags, 0666)) {}
-  ~File() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-  }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-
-  bool is_open() const { return descriptor_ >= 0; }
-  int descriptor() const { return descriptor_; }
-
-  bool close() {
-    const int descriptor = descriptor_;
-    descriptor_ = -1;
-    return ::close(descriptor) == 0;
-  }
-
- private:
-  int descriptor_;
-};
-
-bool write_all(int descriptor, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return false;
-    bytes.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return true;
+FileDescriptor open_file(const std::string& path, int flags) {
+  return FileDescriptor(::open(path.c_str(), flags | O_CLOEXEC, 0666));
 }
 
 // One that no other writer of the same plan uses, in this process or another.
@@ -59,9 +31,9 @@ std::string temporary_name(const std::string& path) {
 }
 
 Status write_file(const std::string& path, std::string_view bytes) {
-  File file(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC);
-  if (!file.is_open()) return io_error("create", path);
-  if (write_all(file.descriptor(), bytes) && ::fsync(file.descriptor()) == 0 && file.close()) {
+  FileDescriptor file = open_file(path, O_WRONLY | O_CREAT | O_EXCL);
+  if (!file.valid()) return io_error("create", path);
+  if (write_all(file.get(), bytes) && ::fsync(file.get()) == 0 && file.close()) {
     return {};
   }
   const Error error = io_error("write", path);
@@ -70,13 +42,12 @@ Status write_file(const std::string& path, std::string_view bytes) {
 }
 
 Result<std::string> read_file(const std::string& path) {
-  const File file(path, O_RDONLY | O_CLOEXEC);
-  if (!file.is_open()) return io_error("open", path);
+  const FileDescriptor file = open_file(path, O_RDONLY);
+  if (!file.valid()) return io_error("open", path);
   std::string bytes;
   std::array<char, 1 << 16> chunk;
   while (bytes.size() <= kMaxFileBytes) {
-    const ssize_t count = ::read(file.descriptor(), chunk.data(), chunk.size());
-    if (count < 0 && errno == EINTR) continue;
+    const std::ptrdiff_t count = read_some(file.get(), chunk.data(), chunk.size());
     if (count < 0) return io_error("read", path);
     if (count == 0) return bytes;
     bytes.append(chunk.data(), static_cast<std::size_t>(count));

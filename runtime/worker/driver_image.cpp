@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/worker/descriptors.h"
+#include "runtime/base/descriptors.h"
 
 // The bytes of the library, from the file that the build has just linked.
 asm(".pushsection .rodata\n"
@@ -49,7 +49,8 @@ Status load_nodriver() {
   if (!file.valid()) return failed(errno_text("memfd_create"));
   const std::string_view image(attn_nodriver_begin, attn_nodriver_end);
   if (!write_all(file.get(), image)) return failed(errno_text("write"));
-  // Never closed: it has to stay as long as the process.
+  // The library is never unloaded: it stays as long as the process. The mapping keeps it alive, so
+  // the memory file itself may be closed on return.
   if (dlopen(fmt::format("/proc/self/fd/{}", file.get()).c_str(), RTLD_NOW | RTLD_GLOBAL) ==
       nullptr) {
     return failed(linker_words());

@@ -17,7 +17,7 @@
 #include <thread>
 #include <utility>
 
-#include "runtime/worker/descriptors.h"
+#include "runtime/base/descriptors.h"
 
 extern "C" char** environ;  // NOLINT: POSIX wants it declared by the program
 
@@ -96,6 +96,24 @@ void set_defaults(SpawnAttributes& attributes) {
                            POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
 }
 
+// Null-terminated, as the spawn calls want it. Points into `texts`.
+std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+std::vector<std::string> marked_environment() {
+  const std::string mark = fmt::format("{}=", kWorkerMark);
+  std::vector<std::string> variables;
+  for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
+    if (!std::string_view(*variable).starts_with(mark)) variables.emplace_back(*variable);
+  }
+  variables.push_back(mark + "1");
+  return variables;
+}
+
 Result<pid_t> spawn(const std::vector<std::string>& command, int input, int output, int errors) {
   SpawnActions actions;
   posix_spawn_file_actions_adddup2(&actions.value, input, STDIN_FILENO);
@@ -104,13 +122,10 @@ Result<pid_t> spawn(const std::vector<std::string>& command, int input, int outp
   posix_spawn_file_actions_addclosefrom_np(&actions.value, STDERR_FILENO + 1);
   SpawnAttributes attributes;
   set_defaults(attributes);
-  std::vector<char*> arguments;
-  for (const std::string& argument : command)
-    arguments.push_back(const_cast<char*>(argument.c_str()));
-  arguments.push_back(nullptr);
+  const std::vector<std::string> variables = marked_environment();
   pid_t pid = -1;
   const int code = posix_spawnp(&pid, command.front().c_str(), &actions.value, &attributes.value,
-                                arguments.data(), environ);
+                                pointers_to(command).data(), pointers_to(variables).data());
   if (code != 0) {
     return failed(command.front() + ": " + std::generic_category().message(code)).error();
   }
@@ -160,7 +175,10 @@ class Child {
   void read_errors() {
     std::array<char, kReadBytes> buffer;
     const std::ptrdiff_t count = read_some(errors_.get(), buffer.data(), buffer.size());
-    if (count <= 0) return errors_.close();
+    if (count <= 0) {
+      errors_.close();
+      return;
+    }
     error_text_.append(buffer.data(), static_cast<std::size_t>(count));
     if (error_text_.size() > kErrorOutputBytes) {
       error_text_.erase(0, error_text_.size() - kErrorOutputBytes);

@@ -28,6 +28,9 @@ struct Ending {
 // A complete line without its end. Return true to stop: the child is killed.
 using LineSink = std::function<bool(std::string_view line)>;
 
+// Set to "1" in the environment of every child, which otherwise is the caller's.
+inline constexpr const char* kWorkerMark = "ATTN_WORKER";
+
 // Runs `command` (looked up in PATH when it has no slash) in a process group of its own and waits
 // for its end. Whatever happens, the child is reaped and no file descriptor is left. The input may
 // have any size: it is a file, not a pipe, so neither side waits for the other. Errors: worker,

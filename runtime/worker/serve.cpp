@@ -7,8 +7,8 @@
 #include <optional>
 #include <utility>
 
+#include "runtime/base/descriptors.h"
 #include "runtime/cudnn/library.h"
-#include "runtime/worker/descriptors.h"
 #include "runtime/worker/driver_image.h"
 #include "runtime/worker/protocol.h"
 #include "runtime/worker/worker.h"

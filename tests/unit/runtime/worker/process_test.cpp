@@ -14,8 +14,11 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsSupersetOf;
+using ::testing::Not;
 
 Result<Ending> shell(const std::string& script, std::string_view input, milliseconds timeout,
                      const LineSink& sink) {
@@ -36,6 +39,21 @@ TEST(Process, LinesAndExitCode) {
   EXPECT_EQ(ending->code, 7);
   EXPECT_EQ(ending->error_output, "oops\n");
   EXPECT_THAT(lines, ElementsAre("one", "two"));  // "three" is no complete line
+}
+
+TEST(Process, ChildIsMarkedOnceAndKeepsTheEnvironment) {
+  ASSERT_EQ(setenv(kWorkerMark, "of the caller", 1), 0);
+  ASSERT_EQ(setenv("ATTN_TEST_VARIABLE", "kept", 1), 0);
+  std::vector<std::string> lines;
+  const auto ending = run_process({"/usr/bin/env"}, "", seconds(20), [&](std::string_view line) {
+    if (line.starts_with("ATTN_")) lines.emplace_back(line);
+    return false;
+  });
+  unsetenv(kWorkerMark);
+  unsetenv("ATTN_TEST_VARIABLE");
+  ASSERT_TRUE(ending.ok());
+  EXPECT_THAT(lines, IsSupersetOf({"ATTN_TEST_VARIABLE=kept", "ATTN_WORKER=1"}));
+  EXPECT_THAT(lines, Not(Contains("ATTN_WORKER=of the caller")));
 }
 
 TEST(Process, LargeInputAndOutputDoNotWaitForEachOther) {

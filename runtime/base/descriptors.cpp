@@ -1,4 +1,4 @@
-#include "runtime/worker/descriptors.h"
+#include "runtime/base/descriptors.h"
 
 #include <unistd.h>
 
@@ -7,7 +7,7 @@
 #include <system_error>
 #include <utility>
 
-namespace attn::worker {
+namespace attn {
 
 FileDescriptor::FileDescriptor(FileDescriptor&& other) noexcept
     : fd_(std::exchange(other.fd_, -1)) {}
@@ -21,9 +21,7 @@ FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
 
 FileDescriptor::~FileDescriptor() { close(); }
 
-void FileDescriptor::close() {
-  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
-}
+bool FileDescriptor::close() { return fd_ < 0 || ::close(std::exchange(fd_, -1)) == 0; }
 
 bool write_all(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
@@ -59,4 +57,4 @@ std::string errno_text(std::string_view what) {
   return std::string(what) + ": " + std::generic_category().message(code);
 }
 
-}  // namespace attn::worker
+}  // namespace attn

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace attn::worker {
+namespace attn {
 
 // Owns a file descriptor, or none (-1).
 class FileDescriptor {
@@ -19,7 +19,9 @@ class FileDescriptor {
 
   int get() const { return fd_; }
   bool valid() const { return fd_ >= 0; }
-  void close();
+  // False with errno set when the system reports that something written is lost. The descriptor is
+  // gone in any case, and closing none succeeds.
+  bool close();
 
  private:
   int fd_ = -1;
@@ -37,4 +39,4 @@ std::ptrdiff_t read_some(int fd, char* buffer, std::size_t size);
 // "memfd_create: Permission denied"
 std::string errno_text(std::string_view what);
 
-}  // namespace attn::worker
+}  // namespace attn
