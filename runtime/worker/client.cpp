@@ -1,6 +1,7 @@
-#include <unistd.h>
+#include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <optional>
 #include <utility>
 
@@ -13,8 +14,20 @@
 namespace attn::worker {
 namespace {
 
-// A probe of locate_death() repeats what took less than this before it died.
-constexpr std::chrono::seconds kProbeTimeout{60};
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+// A probe of locate_death() that is alive after this has passed the place of the death.
+constexpr milliseconds kProbeTimeout = std::chrono::seconds(60);
+
+// See worker.h.
+Status check_not_a_worker() {
+  if (std::getenv(kWorkerMark) == nullptr) return Status();
+  return Status(ErrorCode::worker,
+                fmt::format("a compile worker starts no other ({} is set): give Options::command a "
+                            "program that calls worker::serve",
+                            kWorkerMark));
+}
 
 std::vector<std::string> command_of(const Options& options) {
   if (!options.command.empty()) return options.command;
@@ -28,8 +41,7 @@ struct Talk {
   Ending ending;
 };
 
-Result<Talk> talk(const std::string& request, const Options& options,
-                  std::chrono::seconds timeout) {
+Result<Talk> talk(const std::string& request, const Options& options, milliseconds timeout) {
   Talk talk;
   const LineSink sink = [&talk](std::string_view line) {
     Result<Message> message = message_from_line(line);
@@ -58,14 +70,16 @@ bool died(const Talk& talk) {
 
 // The node that the worker named, or else the one found by cutting the graph down.
 std::optional<int> node_of_death(const Talk& talk, const CompileRequest& request,
-                                 const Options& options) {
+                                 const Options& options, Clock::time_point deadline) {
   if (talk.last.node >= 0) return talk.last.node;
   if (!died(talk)) return std::nullopt;
-  const auto dies = [&](const graph::BackendGraph& graph) {
+  const auto dies = [&](const graph::BackendGraph& graph) -> std::optional<bool> {
+    const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
+    if (left.count() <= 0) return std::nullopt;
     const CompileRequest probe{request.cudnn_folder, request.device_json, graph};
-    const auto outcome =
-        worker::talk(to_json(probe), options, std::min(options.timeout, kProbeTimeout));
-    return outcome.ok() && died(*outcome);
+    const auto outcome = worker::talk(to_json(probe), options, std::min(left, kProbeTimeout));
+    if (!outcome.ok() || Clock::now() >= deadline) return std::nullopt;
+    return died(*outcome);
   };
   return locate_death(request.graph, dies);
 }
@@ -74,16 +88,19 @@ std::optional<int> node_of_death(const Talk& talk, const CompileRequest& request
 
 Result<Compiled> compile(const graph::BackendGraph& graph, const std::string& device_json,
                          const Options& options) {
+  ATTN_RETURN_IF_ERROR(check_not_a_worker());
+  const Clock::time_point deadline = Clock::now() + options.timeout;
   const CompileRequest request{options.cudnn_folder, device_json, graph};
   const std::string text = to_json(request);
   ATTN_ASSIGN(const Talk outcome, talk(text, options, options.timeout));
   if (outcome.answer) return unpack<Compiled>(*outcome.answer);
-  const Death death{outcome.ending, outcome.last, node_of_death(outcome, request, options),
-                    options.timeout};
+  const Death death{outcome.ending, outcome.last,
+                    node_of_death(outcome, request, options, deadline), options.timeout};
   return report_death(death, graph, text, options.report_folder);
 }
 
 Result<std::int64_t> cudnn_version(const Options& options) {
+  ATTN_RETURN_IF_ERROR(check_not_a_worker());
   const std::string text = to_json(VersionRequest{options.cudnn_folder});
   ATTN_ASSIGN(const Talk outcome, talk(text, options, options.timeout));
   if (outcome.answer) return unpack<std::int64_t>(*outcome.answer);

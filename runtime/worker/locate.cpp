@@ -7,32 +7,16 @@
 #include <variant>
 #include <vector>
 
+#include "runtime/graph/operands.h"
+
 namespace attn::worker {
 namespace {
 
 using graph::BackendGraph;
-using graph::Matmul;
 using graph::Node;
-using graph::Pointwise;
 using graph::Reduction;
 using graph::Tensor;
 using graph::Uid;
-
-Uid output_of(const Node& node) {
-  if (const auto* matmul = std::get_if<Matmul>(&node)) return matmul->c;
-  if (const auto* pointwise = std::get_if<Pointwise>(&node)) return pointwise->y;
-  return std::get<Reduction>(node).y;
-}
-
-std::vector<Uid*> inputs_of(Node& node) {
-  if (auto* matmul = std::get_if<Matmul>(&node)) return {&matmul->a, &matmul->b};
-  if (auto* reduction = std::get_if<Reduction>(&node)) return {&reduction->x};
-  auto& pointwise = std::get<Pointwise>(node);
-  std::vector<Uid*> inputs = {&pointwise.x};
-  if (pointwise.b) inputs.push_back(&*pointwise.b);
-  if (pointwise.t) inputs.push_back(&*pointwise.t);
-  return inputs;
-}
 
 // Index of the node that begins the softmax, or nothing.
 std::optional<int> softmax_start(const BackendGraph& graph) {
@@ -64,7 +48,7 @@ void prune(BackendGraph& graph) {
     const bool is_result = output == nullptr || output->storage != graph::Storage::virtual_value;
     if (!is_result && !needed.contains(output->uid)) continue;
     needed.insert(output_of(*node));
-    for (const Uid* input : inputs_of(*node)) needed.insert(*input);
+    for (const Uid input : inputs_of(*node)) needed.insert(input);
     kept.push_back(*node);
   }
   std::ranges::reverse(kept);
@@ -85,9 +69,7 @@ std::optional<BackendGraph> cut_score_chain(const BackendGraph& graph, int lengt
   BackendGraph cut = graph;
   cut.nodes.erase(cut.nodes.begin() + length, cut.nodes.begin() + *start);
   for (auto node = cut.nodes.begin() + length; node != cut.nodes.end(); ++node) {
-    for (Uid* input : inputs_of(*node)) {
-      if (*input == full) *input = *left;
-    }
+    replace_inputs(*node, full, *left);
   }
   prune(cut);
   return cut;
@@ -99,12 +81,14 @@ std::optional<int> locate_death(const BackendGraph& graph, const Dies& dies) {
   int lives = 0;
   while (lives < *start && !cut_score_chain(graph, lives)) ++lives;
   const std::optional<BackendGraph> shortest = cut_score_chain(graph, lives);
-  if (!shortest || lives == *start || dies(*shortest)) return std::nullopt;
+  if (!shortest || lives == *start || dies(*shortest).value_or(true)) return std::nullopt;
   int dead = *start;
   while (dead - lives > 1) {
     const int middle = lives + (dead - lives) / 2;
     const std::optional<BackendGraph> cut = cut_score_chain(graph, middle);
-    (cut && dies(*cut) ? dead : lives) = middle;
+    const std::optional<bool> died = cut ? dies(*cut) : false;
+    if (!died) return std::nullopt;
+    (*died ? dead : lives) = middle;
   }
   return dead - 1;
 }

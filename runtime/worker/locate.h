@@ -8,13 +8,14 @@
 
 namespace attn::worker {
 
-// Whether cuDNN dies of this graph.
-using Dies = std::function<bool(const graph::BackendGraph&)>;
+// Whether cuDNN dies of this graph; nothing when that cannot be found out (any more).
+using Dies = std::function<std::optional<bool>(const graph::BackendGraph&)>;
 
 // The graph is known to die. Its score chain (the nodes before the first reduction, which begins
 // the softmax) is cut off after ever fewer nodes, by halving, and the rest joined to the last score
 // that is left: the answer is the node with which the death begins. Nothing when there is no such
-// chain, or when the shortest graph dies too. Calls `dies` about log2(nodes) times.
+// chain, when the shortest graph dies too, or when `dies` does not know. Calls `dies` about
+// log2(nodes) times.
 std::optional<int> locate_death(const graph::BackendGraph& graph, const Dies& dies);
 
 // The graph without the score nodes from index `length` on: what read the full chain's result reads

@@ -5,6 +5,10 @@
 // each step, then one answer. The worker compiles against a driver library of our own that reports
 // no device (runtime/nodriver, carried inside the binary), so the result does not depend on whether
 // the host has a GPU or a driver.
+//
+// A worker has ATTN_WORKER=1 in its environment, where compile() and cudnn_version() refuse to
+// start another one: a program that is started as a worker but does not call serve() would
+// otherwise start itself without end.
 #pragma once
 
 #include <chrono>
@@ -18,10 +22,13 @@
 namespace attn::worker {
 
 struct Options {
-  std::vector<std::string> command;   // program and arguments; empty = this program, "worker"
-  std::string cudnn_folder;           // as for cudnn::Library::load
-  std::string report_folder = ".";    // where a repro file goes when the worker dies
-  std::chrono::seconds timeout{300};  // a worker that takes longer is killed; error `worker`
+  // Program and arguments, for a program that calls serve(); empty = this program, "worker".
+  std::vector<std::string> command;
+  std::string cudnn_folder;         // as for cudnn::Library::load
+  std::string report_folder = ".";  // where a repro file goes when the worker dies
+  // A worker that takes longer is killed; error `worker`. The search for the node that a worker
+  // died of is part of the time: when it is over, the death is reported without a node.
+  std::chrono::seconds timeout{300};
 };
 
 struct Compiled {
@@ -29,11 +36,11 @@ struct Compiled {
   std::int64_t cudnn_version = 0;
 };
 
-// Errors: those of cudnn::compile as they are; `worker` when it could not be started, ran out of
-// time, or died: the message has the signal's name, the last progress, the source position of the
-// node that cuDNN was looking at and the path of the repro file (the request, which
-// `attnc worker < FILE` replays). Payload: {"signal": "SIGFPE", "stage": .., "node": 7, "line": 9,
-// "column": 3, "repro": "path"}.
+// Errors: those of cudnn::compile as they are; `worker` when this process is a worker itself, or
+// when the worker could not be started, ran out of time, or died: the message has the signal's
+// name, the last progress, the source position of the node that cuDNN was looking at and the path
+// of the repro file (the request, which `attnc worker < FILE` replays). Payload: {"signal":
+// "SIGFPE", "stage": .., "node": 7, "line": 9, "column": 3, "repro": "path"}.
 Result<Compiled> compile(const graph::BackendGraph& graph, const std::string& device_json,
                          const Options& options);
 

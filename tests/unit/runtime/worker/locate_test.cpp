@@ -65,5 +65,17 @@ TEST(LocateDeath, KnowsWhenTheChainIsNotToBlame) {
   EXPECT_EQ(locate_death(BackendGraph{}, always), std::nullopt);
 }
 
+TEST(LocateDeath, SaysNothingOnceItCannotBeFoundOut) {
+  for (const int known : {0, 1}) {
+    int calls = 0;
+    const auto dies = [&](const BackendGraph&) -> std::optional<bool> {
+      if (calls++ < known) return false;
+      return std::nullopt;
+    };
+    EXPECT_EQ(locate_death(attention_graph({}, Mask::causal), dies), std::nullopt);
+    EXPECT_EQ(calls, known + 1) << "it does not ask again";
+  }
+}
+
 }  // namespace
 }  // namespace attn::worker

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "runtime/targets/targets.h"
@@ -38,6 +39,11 @@ class Worker : public ::testing::Test {
   TemporaryFolder folder_;
   worker::Options options_ = worker_options(folder_);
 };
+
+std::string text_of(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
 
 class WorkerTargets : public Worker, public ::testing::WithParamInterface<std::string> {};
 
@@ -223,6 +229,52 @@ TEST_F(Worker, DeathAtANodeThatTheWorkerNamed) {
   const Json request = Json::parse(repro);
   EXPECT_EQ(request.at("request"), "compile");
   EXPECT_EQ(graph::from_json(request.at("graph").dump()).value(), graph);
+}
+
+// The first request dies at once, and what looks for its place takes for ever.
+TEST_F(Worker, TimeoutCoversTheSearchForTheNode) {
+  const std::string seen = (folder_.path() / "seen").string();
+  options_.command = {"/bin/sh", "-c",
+                      "if [ -e " + seen + " ]; then sleep 100; fi; : > " + seen + "; kill -FPE $$"};
+  options_.timeout = std::chrono::seconds(2);
+  const auto start = std::chrono::steady_clock::now();
+  const auto compiled = compile({}, Mask::causal);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(4));
+  ASSERT_FALSE(compiled.ok());
+  EXPECT_EQ(compiled.error().message, "the compile worker died of SIGFPE");
+  const Json payload = Json::parse(compiled.error().payload);
+  EXPECT_EQ(payload.at("signal"), "SIGFPE");
+  EXPECT_EQ(payload.at("node"), -1);
+}
+
+TEST_F(Worker, ProgramThatIsNoWorkerDoesNotStartItselfWithoutEnd) {
+  const std::string folder = folder_.path().string();
+  const int status = std::system(("cd " + folder + " && " + ATTN_EMBEDDER_PROGRAM).c_str());
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 3);
+  EXPECT_EQ(text_of(folder_.path() / "starts"), "one\none\n");
+  EXPECT_THAT(text_of(folder_.path() / "words"),
+              HasSubstr("ended without an answer (exit code 3)"));
+  EXPECT_THAT(text_of(folder_.path() / "words"),
+              HasSubstr("give Options::command a program that calls worker::serve"));
+}
+
+class WorkerMark : public Worker {
+ protected:
+  void SetUp() override { ASSERT_EQ(setenv("ATTN_WORKER", "1", 1), 0); }
+  void TearDown() override { unsetenv("ATTN_WORKER"); }
+};
+
+TEST_F(WorkerMark, RefusesToStartAWorker) {
+  const auto compiled = compile({}, Mask::none);
+  ASSERT_FALSE(compiled.ok());
+  EXPECT_EQ(compiled.error().code, ErrorCode::worker);
+  EXPECT_THAT(compiled.error().message,
+              HasSubstr("give Options::command a program that calls worker::serve"));
+  const auto version = worker::cudnn_version(options_);
+  ASSERT_FALSE(version.ok());
+  EXPECT_EQ(version.error().code, ErrorCode::worker);
+  EXPECT_EQ(reports(), 0U);
 }
 
 TEST_F(Worker, ReportFolderThatCannotBeWritten) {
