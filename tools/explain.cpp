@@ -17,6 +17,7 @@ struct Options {
   std::string target;  // empty: the GPU at hand, or kDefaultTarget
   std::string cudnn_folder;
   sema::Bindings bindings;
+  bool why_not = false;
   Format format = Format::text;
 };
 
@@ -26,7 +27,8 @@ Result<plan::Target> target_of(const Options& options) {
   return native.ok() ? native : find_target(kDefaultTarget, options.cudnn_folder);
 }
 
-// Only the lack of cuDNN leaves the engine open; any other failure is the answer.
+// Only the lack of cuDNN leaves the engine open, and with --why-not a refusal; any other failure is
+// the answer.
 Status compile(const Options& options, const Spec& spec, Explanation& explanation) {
   ATTN_ASSIGN(const plan::Target target, target_of(options));
   const Result<std::int64_t> version = worker::cudnn_version(worker_options(options.cudnn_folder));
@@ -38,7 +40,15 @@ Status compile(const Options& options, const Spec& spec, Explanation& explanatio
   driver::CompileOptions how;
   how.target = target;
   how.worker = worker_options(options.cudnn_folder);
-  ATTN_ASSIGN(explanation.plan, driver::compile(spec.attention, *spec.source, spec.bindings, how));
+  Result<plan::Plan> plan = driver::compile(spec.attention, *spec.source, spec.bindings, how);
+  if (plan.ok()) {
+    explanation.plan = std::move(*plan);
+  } else if (options.why_not && plan.error().code == ErrorCode::unsupported) {
+    explanation.refusal = plan.error();
+    explanation.refused_target = how.target.name;
+  } else {
+    return plan.error();
+  }
   return {};
 }
 
@@ -48,7 +58,7 @@ int print(const Options& options, const Explanation& explanation) {
   } else {
     fmt::print("{}", to_text(explanation));
   }
-  return kOk;
+  return explanation.refusal ? kUnsupported : kOk;
 }
 
 int explain_spec(const Options& options) {
@@ -103,6 +113,8 @@ void add_explain(CLI::App& app, Action& action) {
       ->required();
   add_target_option(*command, options->target);
   add_bind(*command, options->bindings);
+  command->add_flag("--why-not", options->why_not,
+                    "When cuDNN refuses, explain all the same, with each engine's reason");
   add_cudnn(*command, options->cudnn_folder);
   add_format(*command, options->format);
   set_action(*command, action, options, run);

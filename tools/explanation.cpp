@@ -134,6 +134,10 @@ std::string work_text(const Explanation& explanation) {
 }
 
 std::string engine_text(const Explanation& explanation) {
+  if (explanation.refusal) {
+    return fmt::format("  none for {}\n{}", explanation.refused_target,
+                       error_text(*explanation.refusal, nullptr));
+  }
   if (!explanation.plan) {
     return fmt::format("  not known: cuDNN could not be loaded ({})\n",
                        explanation.why_not_compiled);
@@ -160,6 +164,11 @@ Json mask_json(const Explanation& explanation) {
 }
 
 Json engine_json(const Explanation& explanation) {
+  if (explanation.refusal) {
+    return {{"known", false},
+            {"target", explanation.refused_target},
+            {"error", error_json(*explanation.refusal, nullptr)}};
+  }
   if (!explanation.plan) return {{"known", false}, {"why", explanation.why_not_compiled}};
   const plan::Plan& plan = *explanation.plan;
   Json json = {{"known", true},

@@ -33,7 +33,9 @@ struct Explanation {
   double share = 1;                   // of the scores that lie inside the band
   std::int64_t bytes = 0;             // of all tensors, each read or written once
   std::optional<plan::Plan> plan;     // when it was compiled
-  std::string why_not_compiled;
+  std::string why_not_compiled;       // cuDNN could not be loaded
+  std::optional<Error> refusal;       // cuDNN refused
+  std::string refused_target;
 };
 
 // All but the plan. Errors: those of driver::lower.

@@ -69,6 +69,15 @@ class Explain(attnc.Case):
         engine = self.attnc_json("explain", path, "--cudnn", empty)["engine"]
         self.assertFalse(engine["known"])
 
+    def test_why_not(self):
+        path = self.write("d100.attn", NOOP.replace("D = 64", "D = 100"))
+        refused = self.attnc("explain", path, "--target", "h200", code=3)
+        self.assertEqual(refused.stdout, "")
+        text = self.attnc("explain", path, "--target", "h200", "--why-not", code=3).stdout
+        self.assertIn("matmul", text)
+        self.assertIn("none for h200", text)
+        self.assertIn("NOT_SUPPORTED", text)
+
 
 if __name__ == "__main__":
     attnc.main()
