@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "tools/words.h"
 
@@ -13,6 +14,9 @@ namespace {
 constexpr double kBoundBf16 = 4e-3;
 constexpr double kBoundF16 = 1e-3;
 constexpr double kBoundLse = 2e-3;
+constexpr double kRowBoundBf16 = 3e-2;
+constexpr double kRowBoundF16 = 8e-3;
+constexpr double kSmallestRow = 1e-2;  // of the root mean square of the rows' norms
 
 struct Difference {
   double squares = 0;            // of x - r
@@ -22,7 +26,7 @@ struct Difference {
   std::int64_t infinite = 0;  // infinities that do not stand in both
 };
 
-Difference difference(const std::vector<double>& values, const std::vector<double>& reference) {
+Difference difference(std::span<const double> values, std::span<const double> reference) {
   Difference total;
   for (std::size_t i = 0; i < values.size(); ++i) {
     const double x = values[i], r = reference[i];
@@ -44,6 +48,43 @@ double relative(const Difference& difference) {
   return difference.squares == 0 ? 0 : std::sqrt(difference.squares / difference.reference_squares);
 }
 
+struct WorstRow {
+  std::int64_t row = 0;
+  double relative_l2 = 0;
+};
+
+// Rows along the last dimension; `total` is the difference of the whole.
+WorstRow worst_row(const io::HostTensor& values, const io::HostTensor& reference,
+                   const Difference& total) {
+  const auto width = static_cast<std::size_t>(reference.dims.empty() ? 1 : reference.dims.back());
+  const std::size_t rows = reference.values.size() / width;
+  const double smallest =
+      kSmallestRow * std::sqrt(total.reference_squares / static_cast<double>(rows));
+  WorstRow worst;
+  for (std::size_t row = 0; row < rows; ++row) {
+    const auto part = [&](const io::HostTensor& tensor) {
+      return std::span(tensor.values).subspan(row * width, width);
+    };
+    const Difference of_row = difference(part(values), part(reference));
+    if (of_row.squares == 0) continue;
+    const double norm = std::max(smallest, std::sqrt(of_row.reference_squares));
+    const double relative_l2 = std::sqrt(of_row.squares) / norm;
+    if (relative_l2 > worst.relative_l2) worst = {static_cast<std::int64_t>(row), relative_l2};
+  }
+  return worst;
+}
+
+// "[1,3,511]" of a row's number in a tensor [B, H, S, D].
+std::string row_text(std::int64_t row, std::vector<std::int64_t> dims) {
+  dims.pop_back();
+  for (std::size_t i = dims.size(); i-- > 0;) {
+    const std::int64_t size = dims[i];
+    dims[i] = row % size;
+    row /= size;
+  }
+  return dims_text(dims);
+}
+
 std::string reason(const Comparison& comparison, const Difference& difference) {
   if (difference.nan > 0) return fmt::format("{} values are NaN", difference.nan);
   if (difference.infinite > 0) {
@@ -56,6 +97,15 @@ std::string reason(const Comparison& comparison, const Difference& difference) {
                      comparison.bound);
 }
 
+void compare_rows(const io::HostTensor& values, const io::HostTensor& reference,
+                  const Difference& total, Comparison& result) {
+  const WorstRow worst = worst_row(values, reference, total);
+  result.worst_row = worst.relative_l2;
+  if (!result.agrees() || worst.relative_l2 <= result.row_bound) return;
+  result.why = fmt::format("relative L2 {:.2e} of row {} is more than {:.0e}", worst.relative_l2,
+                           row_text(worst.row, reference.dims), result.row_bound);
+}
+
 Comparison compare_one(const std::string& name, const Outputs& outputs,
                        const io::HostTensor& reference, DType dtype) {
   Comparison result;
@@ -63,6 +113,7 @@ Comparison compare_one(const std::string& name, const Outputs& outputs,
   const bool is_lse = name == "lse";
   result.measure = is_lse ? "max abs" : "relative L2";
   result.bound = is_lse ? kBoundLse : dtype == DType::f16 ? kBoundF16 : kBoundBf16;
+  result.row_bound = dtype == DType::f16 ? kRowBoundF16 : kRowBoundBf16;
   const auto found = outputs.find(name);
   if (found == outputs.end()) {
     result.why = "there is no such output";
@@ -74,6 +125,7 @@ Comparison compare_one(const std::string& name, const Outputs& outputs,
     result.relative_l2 = relative(total);
     result.max_abs = total.max_abs;
     result.why = reason(result, total);
+    if (!is_lse) compare_rows(found->second, reference, total, result);
   }
   return result;
 }

@@ -16,6 +16,7 @@ using ir::Dim;
 constexpr std::int64_t kMaxBatch = 2;
 constexpr std::int64_t kMaxHeads = 8;
 constexpr std::int64_t kMaxLength = 512;
+constexpr std::int64_t kOddLength = 777;
 
 using Sizes = std::map<Dim, std::int64_t>;
 
@@ -31,12 +32,26 @@ void scale_heads(const ir::Attention& attention, Sizes& sizes) {
   sizes[Dim::Hq] = sizes[Dim::Hkv] * group;
 }
 
+// When both are known, by the same factor: a diagonal at the last row stays away from that of the
+// first row.
+void scale_lengths(const ir::Attention& attention, Sizes& sizes) {
+  constexpr std::int64_t kOpen = 256;
+  const std::int64_t rows = size_or(attention, Dim::Sq, kOpen);
+  const std::int64_t columns = size_or(attention, Dim::Skv, kOpen);
+  const bool known = attention.dims.get(Dim::Sq) && attention.dims.get(Dim::Skv);
+  const std::int64_t larger = known ? std::max({rows, columns, kMaxLength}) : kMaxLength;
+  const auto scaled = [&](std::int64_t size) {
+    return std::clamp<std::int64_t>(size * kMaxLength / larger, 1, kMaxLength);
+  };
+  sizes[Dim::Sq] = scaled(rows);
+  sizes[Dim::Skv] = scaled(columns);
+}
+
 Sizes scaled_sizes(const ir::Attention& attention) {
   Sizes sizes;
   sizes[Dim::B] = std::min(kMaxBatch, size_or(attention, Dim::B, kMaxBatch));
   scale_heads(attention, sizes);
-  sizes[Dim::Sq] = std::min(kMaxLength, size_or(attention, Dim::Sq, 256));
-  sizes[Dim::Skv] = std::min(kMaxLength, size_or(attention, Dim::Skv, 256));
+  scale_lengths(attention, sizes);
   for (const Dim dim : {Dim::Dqk, Dim::Dv}) sizes[dim] = size_or(attention, dim, 64);
   return sizes;
 }
@@ -91,12 +106,13 @@ std::vector<Shape> shapes_of(const support::Source& source, const ir::Attention&
   std::vector<Shape> shapes = {make_shape("scaled", source, attention, given, scaled)};
   if (set == ShapeSet::scaled) return shapes;
   Sizes odd = scaled;
-  odd[Dim::B] = 1;
+  odd[Dim::B] = 2;
   odd[Dim::Sq] = 129;
-  odd[Dim::Skv] = 777;
+  odd[Dim::Skv] = kOddLength;
   shapes.push_back(make_shape("odd", source, attention, given, odd));
   Sizes one_row = scaled;
   one_row[Dim::Sq] = 1;
+  one_row[Dim::Skv] = kOddLength;
   shapes.push_back(make_shape("one row", source, attention, given, one_row));
   return shapes;
 }

@@ -12,7 +12,7 @@ namespace attn::tools {
 
 enum class ShapeSet : std::uint8_t {
   scaled,  // the spec's sizes scaled down
-  all,     // that, odd ones (B 1, Sq 129, Skv 777), and one row (Sq 1)
+  all,     // that, odd ones (B 2, Sq 129, Skv 777), and one row (Sq 1, Skv 777)
 };
 
 struct Shape {
@@ -21,10 +21,11 @@ struct Shape {
 };
 
 // Scaled down means: B at most 2, at most 8 query heads in the same ratio to the key heads (one
-// group where a group has more), Sq and Skv at most 512, head dimensions as they are; sizes that
-// are open become B 2, Hq 4, Hkv 2, Sq 256, Skv 256, D 64. A parameter of the spec that lies
-// between the new Skv and the old one (a window of 4096 in 8192) shrinks in proportion. What
-// `given` binds stays. `attention` is the spec with `given` bound.
+// group where a group has more), Sq and Skv by a common factor that makes the larger at most 512
+// and the smaller at least 1, head dimensions as they are; sizes that are open become B 2, Hq 4,
+// Hkv 2, Sq 256, Skv 256, D 64. A parameter of the spec that lies between the new Skv and the old
+// one (a window of 4096 in 8192) shrinks in proportion. What `given` binds stays. `attention` is
+// the spec with `given` bound.
 std::vector<Shape> shapes_of(const support::Source& source, const ir::Attention& attention,
                              const sema::Bindings& given, ShapeSet set);
 

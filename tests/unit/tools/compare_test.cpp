@@ -45,6 +45,31 @@ TEST(Compare, RelativeL2IsOverTheWholeTensor) {
   EXPECT_THAT(result.why, HasSubstr("relative L2 1.00e-01 is more than 4e-03"));
 }
 
+// 400 rows of two elements, one of them wrong by `error` of its norm.
+Comparison compare_rows(double error, double size = 1, DType dtype = DType::bf16) {
+  io::HostTensor reference = {dtype, {4, 100, 2}, std::vector<double>(800, 1.0)};
+  reference.values[2 * 307] = reference.values[2 * 307 + 1] = size;
+  io::HostTensor values = reference;
+  values.values[2 * 307] += error * size * std::sqrt(2);
+  return compare({{"o", values}}, {{"o", reference}}, dtype).at(0);
+}
+
+TEST(Compare, EveryRowIsBounded) {
+  EXPECT_TRUE(compare_rows(0.029).agrees());
+  const Comparison result = compare_rows(0.04);
+  EXPECT_LT(result.relative_l2, result.bound);
+  EXPECT_NEAR(result.worst_row.value(), 0.04, 1e-12);
+  EXPECT_THAT(result.why, HasSubstr("relative L2 4.00e-02 of row [3,7] is more than 3e-02"));
+  EXPECT_TRUE(compare_rows(0.007, 1, DType::f16).agrees());
+  EXPECT_FALSE(compare_rows(0.01, 1, DType::f16).agrees());
+}
+
+TEST(Compare, ARowThatIsAlmostZeroIsMeasuredAgainstTheOthers) {
+  EXPECT_FALSE(compare_rows(0.04, 0.02).agrees());
+  EXPECT_TRUE(compare_rows(0.04, 1e-3).agrees());
+  EXPECT_FALSE(compare_rows(50, 1e-3).agrees());
+}
+
 TEST(Compare, TheBoundIsTheDtypes) {
   EXPECT_TRUE(compare_o({1.003}, {1}, DType::bf16).agrees());
   EXPECT_FALSE(compare_o({1.005}, {1}, DType::bf16).agrees());
@@ -66,6 +91,7 @@ TEST(Compare, ZerosAgreeWithZerosOnly) {
 
 TEST(Compare, LseIsBoundedInMaxAbs) {
   EXPECT_TRUE(compare_lse({1000.0019}, {1000}).agrees());
+  EXPECT_FALSE(compare_lse({1000.0019}, {1000}).worst_row.has_value());
   EXPECT_THAT(compare_lse({1000.0021}, {1000}).why, HasSubstr("max abs"));
 }
 

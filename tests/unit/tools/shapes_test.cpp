@@ -42,6 +42,17 @@ TEST(Shapes, SmallSizesStay) {
   EXPECT_EQ(at(shape, "window"), "");  // it was larger than Skv before
 }
 
+TEST(Shapes, TheOrderOfLengthsStays) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"Sq = 4096, Skv = 8192", "256 512"}, {"Sq = 8192, Skv = 1024", "512 64"},
+      {"Sq = 600, Skv = 601", "511 512"},   {"Sq = 300, Skv = 300", "300 300"},
+      {"Sq = 1, Skv = 100000", "1 512"},    {"Sq = 8192, Skv", "512 256"}};
+  for (const auto& [lengths, expected] : cases) {
+    const Shape shape = shapes(std::string("B = 1, Hq = 2, Hkv = 2, D = 64, ") + lengths)[0];
+    EXPECT_EQ(at(shape, "Sq") + " " + at(shape, "Skv"), expected) << lengths;
+  }
+}
+
 TEST(Shapes, TheRatioOfHeadsStays) {
   EXPECT_EQ(at(shapes("B = 1, Hq = 40, Hkv = 8, Sq = 1, Skv = 1, D = 8")[0], "Hq"), "5");
   EXPECT_EQ(at(shapes("B = 1, Hq = 71, Hkv = 1, Sq = 1, Skv = 1, D = 8")[0], "Hq"), "71");
@@ -68,10 +79,10 @@ TEST(Shapes, AllAddsOddOnesAndASingleRow) {
   const auto all =
       shapes("B = 32, Hq = 32, Hkv = 8, Sq = 8192, Skv = Sq, D = 128", {}, ShapeSet::all);
   ASSERT_EQ(all.size(), 3U);
-  EXPECT_EQ(at(all[1], "B") + at(all[1], "Sq") + at(all[1], "Skv"), "1129777");
+  EXPECT_EQ(at(all[1], "B") + at(all[1], "Sq") + at(all[1], "Skv"), "2129777");
   EXPECT_EQ(at(all[1], "window"), "388");
   EXPECT_EQ(at(all[2], "Sq"), "1");
-  EXPECT_EQ(at(all[2], "Skv"), "512");
+  EXPECT_EQ(at(all[2], "Skv"), "777");
 }
 
 }  // namespace
