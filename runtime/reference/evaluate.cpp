@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <exception>
 #include <limits>
 #include <mutex>
 #include <optional>
+#include <system_error>
 #include <thread>
 
 #include "runtime/reference/bindings.h"
@@ -139,12 +141,30 @@ class RowWorker {
   std::vector<double> scores_;
 };
 
-// Hands out rows; keeps the error of the first row that has one, whatever the number of threads.
+// Hands out rows; keeps the error of the first row that has one, whatever the number of threads,
+// and what was thrown (std::bad_alloc), which must not end another thread's function.
 class RowQueue {
  public:
   explicit RowQueue(std::int64_t count) : count_(count) {}
 
   void work(const Problem& problem) {
+    try {
+      run_rows(problem);
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      thrown_ = std::current_exception();
+      failed_row_ = -1;
+    }
+  }
+
+  // After all have worked. Throws what was thrown.
+  Status status() const {
+    if (thrown_) std::rethrow_exception(thrown_);
+    return error_ ? Status(*error_) : Status();
+  }
+
+ private:
+  void run_rows(const Problem& problem) {
     RowWorker worker(problem);
     for (std::int64_t row = next_++; row < count_ && row < failed_row_; row = next_++) {
       const Status status = worker.run(row);
@@ -152,9 +172,6 @@ class RowQueue {
     }
   }
 
-  Status status() const { return error_ ? Status(*error_) : Status(); }
-
- private:
   void fail(std::int64_t row, const Error& error) {
     const std::lock_guard lock(mutex_);
     if (row >= failed_row_) return;
@@ -167,6 +184,7 @@ class RowQueue {
   std::atomic<std::int64_t> failed_row_ = std::numeric_limits<std::int64_t>::max();
   std::mutex mutex_;
   std::optional<Error> error_;
+  std::exception_ptr thrown_;
 };
 
 Status run_rows(const Problem& problem, int threads) {
@@ -175,7 +193,11 @@ Status run_rows(const Problem& problem, int threads) {
   RowQueue queue(rows);
   std::vector<std::jthread> others;
   for (std::int64_t i = 1; i < std::min<std::int64_t>(threads, rows); ++i) {
-    others.emplace_back([&] { queue.work(problem); });
+    try {
+      others.emplace_back([&] { queue.work(problem); });
+    } catch (const std::system_error&) {
+      break;  // no more threads: those that there are do it
+    }
   }
   queue.work(problem);
   others.clear();  // joins

@@ -38,7 +38,8 @@ struct Outputs {
 //
 // Errors: invalid_argument (an open dimension); binding (a tensor or param missing, extra, of other
 // dims, or with a value that its dtype has not; a value that does not exist, as above, naming
-// expression, index and place). Of several, the one of the first row.
+// expression, index and place). Of several, the one of the first row. Throws
+// std::bad_alloc when memory is not enough, whichever thread it was.
 Result<Outputs> evaluate(const ir::Attention& attention, const Inputs& inputs,
                          const Options& options);
 
