@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "compiler/driver/driver.h"
 #include "runtime/cudnn/library.h"
 #include "tools/command.h"
@@ -21,6 +23,27 @@ struct Options {
   sema::Bindings bindings;
   Format format = Format::text;
 };
+
+// What is there is replaced: it must be a file, and none that was or may be written by hand.
+Status check_output(const Options& options) {
+  const std::string& output = options.output;
+  const std::vector<std::string> notes = {"name a plan file, as in -o NAME.attnplan"};
+  const auto refuse = [&](const std::string& why) {
+    return Error{ErrorCode::invalid_argument, fmt::format("-o {}: {}", output, why), notes, {}};
+  };
+  if (output == "-") return refuse("a plan is not written to standard output");
+  if (output.ends_with(".attn") || output.ends_with(".json")) {
+    return refuse("this is the name of a spec or of properties, not of a plan");
+  }
+  std::error_code none;  // what does not exist is fine
+  const auto status = std::filesystem::status(output, none);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    return refuse("this exists and is no regular file");
+  }
+  const std::string& input = options.plan.empty() ? options.spec : options.plan;
+  if (std::filesystem::equivalent(output, input, none)) return refuse("this is the input");
+  return {};
+}
 
 int usage_error(const Options& options, const std::string& message) {
   return report({ErrorCode::invalid_argument, message, {}, {}}, options.format);
@@ -87,6 +110,9 @@ int run(const Options& options) {
                    {"leave --direction out, or say --direction fwd"},
                    {}},
                   options.format);
+  }
+  if (const Status status = check_output(options); !status.ok()) {
+    return report(status.error(), options.format);
   }
   return options.plan.empty() ? compile_spec(options) : recompile(options);
 }

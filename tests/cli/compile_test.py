@@ -51,6 +51,24 @@ class Compile(attnc.Case):
         self.attnc("compile", "--recompile", plan, "--bind", "Sq=1", "-o", again, code=2)
         self.attnc("compile", SPECS / "noop.attn", "--recompile", plan, "-o", again, code=2)
 
+    def test_what_is_no_place_for_a_plan(self):
+        spec = self.write("noop", NOOP)
+        plan = self.compile(NOOP)
+        other = self.write("other.attn", NOOP)
+        fifo = self.folder / "fifo"
+        os.mkfifo(fifo)
+        for output in (spec, other, self.folder / "new.attn", self.folder / "new.attn.json", fifo,
+                       self.folder, "-"):
+            with self.subTest(output):
+                process = self.attnc("compile", spec, "--target", "h200", "-o", output, code=2,
+                                     folder=self.folder)
+                self.assertIn(f"-o {output}: ", process.stderr)
+                self.assertIn(".attnplan", process.stderr)
+        self.attnc("compile", "--recompile", plan, "--target", "h200", "-o", plan, code=2)
+        self.assertEqual((spec.read_text(), other.read_text()), (NOOP, NOOP))
+        self.assertFalse((self.folder / "new.attn").exists())
+        self.attnc("compile", spec, "--target", "h200", "-o", plan)
+
     def test_refused_by_cudnn(self):
         spec = NOOP.replace("D = 64", "D = 100")
         path = self.write("d100.attn", spec)
