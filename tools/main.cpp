@@ -1,11 +1,19 @@
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <new>
+#include <stdexcept>
 #include <string_view>
+#include <system_error>
 
 #include "runtime/worker/worker.h"
 #include "tools/command.h"
 #include "tools/help.h"
+#include "tools/report.h"
 
 namespace attn::tools {
 namespace {
@@ -42,6 +50,44 @@ int run_command_line(int argc, char** argv) {
   return action();
 }
 
+// A closed descriptor would be given to the next file that is opened, which then would get what is
+// printed. What stands in for standard output refuses to be written to.
+void keep_standard_descriptors() {
+  constexpr int kModes[] = {O_WRONLY, O_RDONLY, O_RDWR};
+  for (int descriptor = 0; descriptor < 3; ++descriptor) {
+    if (fcntl(descriptor, F_GETFD) == -1) (void)open("/dev/null", kModes[descriptor]);
+  }
+}
+
+int output_failed(int error) {
+  return report({ErrorCode::io,
+                 fmt::format("cannot write to standard output: {}", std::strerror(error)),
+                 {},
+                 {}},
+                Format::text);
+}
+
+int no_memory() {
+  fmt::print(stderr, "error: there is not enough memory\n");
+  return exit_code(ErrorCode::io);
+}
+
+// What is thrown here comes from printing or from memory; everything else is a Status.
+int run_and_flush(int argc, char** argv) {
+  try {
+    const int code = run_command_line(argc, argv);
+    const bool failed = std::ferror(stdout) != 0;
+    if (std::fflush(stdout) == 0 && !failed) return code;
+    return code == kOk ? output_failed(errno) : code;
+  } catch (const std::system_error& error) {
+    return output_failed(error.code().value());
+  } catch (const std::bad_alloc&) {
+    return no_memory();
+  } catch (const std::length_error&) {
+    return no_memory();
+  }
+}
+
 }  // namespace
 }  // namespace attn::tools
 
@@ -50,5 +96,6 @@ int main(int argc, char** argv) {
   if (argc == 2 && std::string_view(argv[1]) == "worker") {
     return attn::worker::serve(STDIN_FILENO, STDOUT_FILENO);
   }
-  return attn::tools::run_command_line(argc, argv);
+  attn::tools::keep_standard_descriptors();
+  return attn::tools::run_and_flush(argc, argv);
 }

@@ -1,4 +1,6 @@
 """Every exit code, each by the command that gives it."""
+import subprocess
+
 import attnc
 from attnc import NOOP, SPECS
 
@@ -67,6 +69,24 @@ class ExitCodes(attnc.Case):
         wrong = self.write("q.npy", b"no array")
         for value in (f"@{wrong}", f"@{self.folder}/none.npy"):
             self.attnc("run", spec, "--backend", "reference", "--in", f"q={value}", code=4)
+
+    def test_4_standard_output_fails(self):
+        spec = self.write("noop.attn", NOOP)
+        plan = self.folder / "x.attnplan"
+        for redirection in ("> /dev/full", ">&-", "<&- >&-"):
+            for command in (f"check {spec}", f"run {spec} --backend reference --format json",
+                            f"explain {spec} --target h200", "--help", "target show h200",
+                            f"compile {spec} --target h200 -o {plan}"):
+                with self.subTest(command, redirection=redirection):
+                    process = subprocess.run(
+                        ["bash", "-c", f"{attnc.ATTNC} {command} {redirection}"], text=True,
+                        capture_output=True, timeout=300, check=False)
+                    self.assertEqual(process.returncode, 4, process.stderr)
+                    self.assertIn("error[io]: cannot write to standard output: ", process.stderr)
+        self.attnc("inspect", plan)
+        process = subprocess.run(["bash", "-c", f"{attnc.ATTNC} check none.attn > /dev/full"],
+                                 text=True, capture_output=True, timeout=300, check=False)
+        self.assertIn("none.attn", process.stderr)
 
     def test_6_unreadable_plan_file(self):
         plan = self.compile(NOOP)
