@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "tools/table.h"
 #include "tools/words.h"
@@ -35,6 +36,7 @@ Summary summarize(const std::vector<double>& values) {
       summary.max_abs = std::max(summary.max_abs, std::abs(value));
     }
   }
+  if (finite == 0) summary.mean = summary.max_abs = std::numeric_limits<double>::quiet_NaN();
   if (finite > 0) summary.mean /= static_cast<double>(finite);
   return summary;
 }
