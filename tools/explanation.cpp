@@ -107,13 +107,20 @@ std::string clauses_text(const Explanation& explanation) {
   return text;
 }
 
+// The forms of which it was measured: a right bound of 0, alone or with a left one, or both bounds,
+// in more than one row.
+bool skips_blocks(const Explanation& explanation) {
+  const passes::Band& band = explanation.mask.band;
+  return explanation.rows > 1 && band.right && (*band.right == 0 || band.left);
+}
+
 std::string mask_text(const Explanation& explanation) {
   const bool band = explanation.mask.band.left || explanation.mask.band.right;
   std::string text;
   if (!band && explanation.residual.empty()) return "  everything is visible\n";
   if (band) {
-    text += fmt::format("  band      {}: cuDNN skips the blocks outside\n",
-                        passes::to_text(explanation.mask.band));
+    text += fmt::format("  band      {}{}\n", passes::to_text(explanation.mask.band),
+                        skips_blocks(explanation) ? ": cuDNN skips the blocks outside" : "");
   }
   for (const std::string& residual : explanation.residual) {
     text += fmt::format("  residual  {}: computed for every score{}\n", residual,
@@ -159,6 +166,7 @@ Json mask_json(const Explanation& explanation) {
   Json json = {{"text", passes::to_text(band)}, {"left", nullptr}, {"right", nullptr}};
   if (band.left) json["left"] = *band.left;
   if (band.right) json["right"] = *band.right;
+  json["skips_blocks"] = skips_blocks(explanation);
   json["residual"] = explanation.residual;
   return json;
 }
@@ -200,6 +208,7 @@ Result<Explanation> explain(const Spec& spec) {
   }
   explanation.clauses = std::move(clauses).take();
   explanation.mask = passes::mask_form(spec.attention);
+  explanation.rows = spec.attention.dims[ir::Dim::Sq];
   for (const ir::ExprId id : explanation.mask.residual) {
     explanation.residual.push_back(ir::to_source(spec.attention, id));
   }

@@ -28,6 +28,7 @@ struct Explanation {
   std::vector<ExplainedClause> clauses;  // in text order, the attention itself last
   plan::Program program;
   passes::MaskForm mask;
+  std::int64_t rows = 0;              // of scores
   std::vector<std::string> residual;  // in the language's own syntax
   double flops = 0;                   // of all scores
   double share = 1;                   // of the scores that lie inside the band
