@@ -162,10 +162,11 @@ int run_all(const Options& options, const std::vector<std::string>& paths,
   for (const std::string& path : paths) {
     const SpecOutcome outcome = read_spec(path, options.bindings, Format::text);
     worst = std::max(worst, outcome.exit_code);
-    if (!outcome.spec) continue;
     Row row;
     row.spec = path;
-    if (const Status status = time_spec(*outcome.spec, target, options, row); !status.ok()) {
+    if (!outcome.spec) {
+      row.error = outcome.error;
+    } else if (const Status status = time_spec(*outcome.spec, target, options, row); !status.ok()) {
       fmt::print(stderr, "{}", error_text(status.error(), outcome.spec->source.get()));
       row.error = status.error();
       worst = std::max(worst, exit_code(status.error().code));

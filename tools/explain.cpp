@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "compiler/driver/driver.h"
+#include "runtime/cuda/device.h"
 #include "tools/command.h"
 #include "tools/explanation.h"
 #include "tools/report.h"
@@ -23,14 +24,16 @@ struct Options {
 
 Result<plan::Target> target_of(const Options& options) {
   if (!options.target.empty()) return find_target(options.target, options.cudnn_folder);
-  Result<plan::Target> native = native_target(options.cudnn_folder);
-  return native.ok() ? native : find_target(kDefaultTarget, options.cudnn_folder);
+  const Result<int> devices = cuda::device_count();
+  if (devices.ok() && *devices > 0) return native_target(options.cudnn_folder);
+  const std::string why = devices.ok() ? "there is no CUDA device" : devices.error().message;
+  fmt::print(stderr, "target: {}, because {}\n", kDefaultTarget, why);
+  return find_target(kDefaultTarget, options.cudnn_folder);
 }
 
 // Only the lack of cuDNN leaves the engine open, and with --why-not a refusal; any other failure is
 // the answer.
 Status compile(const Options& options, const Spec& spec, Explanation& explanation) {
-  ATTN_ASSIGN(const plan::Target target, target_of(options));
   const Result<std::int64_t> version = worker::cudnn_version(worker_options(options.cudnn_folder));
   if (!version.ok()) {
     if (version.error().code != ErrorCode::cudnn) return version.error();
@@ -38,7 +41,7 @@ Status compile(const Options& options, const Spec& spec, Explanation& explanatio
     return {};
   }
   driver::CompileOptions how;
-  how.target = target;
+  ATTN_ASSIGN(how.target, target_of(options));
   how.worker = worker_options(options.cudnn_folder);
   Result<plan::Plan> plan = driver::compile(spec.attention, *spec.source, spec.bindings, how);
   if (plan.ok()) {
@@ -89,7 +92,7 @@ int explain_plan(const Options& options) {
 }
 
 int run(const Options& options) {
-  if (!is_plan_path(options.path)) return explain_spec(options);
+  if (!is_plan(options.path)) return explain_spec(options);
   if (!options.bindings.empty() || !options.target.empty()) {
     return report({ErrorCode::invalid_argument,
                    "--bind and --target have no meaning for a plan: it has its sizes and target",

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <optional>
@@ -9,6 +10,7 @@
 #include "runtime/io/element.h"
 #include "runtime/io/npy.h"
 #include "runtime/io/random.h"
+#include "tools/memory.h"
 #include "tools/words.h"
 
 namespace attn::tools {
@@ -64,10 +66,20 @@ std::vector<double> filled(const Wanted& wanted, double value) {
   return std::vector<double>(static_cast<std::size_t>(io::element_count(wanted.dims)), value);
 }
 
-Result<std::vector<double>> constant(const Wanted& wanted, double value) {
-  if (!io::fits(wanted.dtype, value)) {
-    return {ErrorCode::binding,
-            fmt::format("{} does not fit {} of {}", value, wanted.name, to_string(wanted.dtype))};
+std::string_view in_32_bits(DType dtype) {
+  return dtype == DType::i64 ? " that fits in 32 bits" : "";
+}
+
+// Integers are computed with in 32 bits, whatever they are stored in.
+bool fits(DType dtype, double value) {
+  return io::fits(dtype, value) && (is_float(dtype) || io::fits(DType::i32, value));
+}
+
+Result<std::vector<double>> constant(const Wanted& wanted, const std::string& text, double value) {
+  if (!fits(wanted.dtype, value)) {
+    return {ErrorCode::invalid_argument,
+            fmt::format("--in {}={}: {} is not a value of {}{}", wanted.name, text, value,
+                        to_string(wanted.dtype), in_32_bits(wanted.dtype))};
   }
   return filled(wanted, value);
 }
@@ -84,18 +96,22 @@ Result<std::vector<double>> random(const Wanted& wanted, const std::string& seed
 }
 
 Status check_file(const Wanted& wanted, const io::HostTensor& tensor, const std::string& path) {
+  const auto wrong = [&](const std::string& what) -> Status {
+    return {ErrorCode::invalid_argument, fmt::format("--in {}=@{}: {}", wanted.name, path, what)};
+  };
   if (tensor.dims != wanted.dims) {
-    return {ErrorCode::binding,
-            fmt::format("{} has dims {}, {} needs {}", path, dims_text(tensor.dims), wanted.name,
-                        dims_text(wanted.dims))};
+    return wrong(fmt::format("the file has dims {}, {} needs {}", dims_text(tensor.dims),
+                             wanted.name, dims_text(wanted.dims)));
   }
   if (is_float(wanted.dtype)) return {};
+  if (is_float(tensor.dtype)) {
+    return wrong(fmt::format("the file has floats ({}), {} needs {}", to_string(tensor.dtype),
+                             wanted.name, to_string(wanted.dtype)));
+  }
   for (const double value : tensor.values) {
-    if (is_float(tensor.dtype) || !io::fits(wanted.dtype, value)) {
-      return {ErrorCode::binding,
-              fmt::format("{} holds {} ({}), which does not fit {} of {}", path, value,
-                          to_string(tensor.dtype), wanted.name, to_string(wanted.dtype))};
-    }
+    if (fits(wanted.dtype, value)) continue;
+    return wrong(fmt::format("the file holds {}, which is not a value of {}{}", value,
+                             to_string(wanted.dtype), in_32_bits(wanted.dtype)));
   }
   return {};
 }
@@ -109,7 +125,7 @@ Result<std::vector<double>> read_file(const Wanted& wanted, const std::string& p
 
 Result<std::vector<double>> value_of(const Wanted& wanted, const std::string& text) {
   if (text.starts_with("@")) return read_file(wanted, text.substr(1));
-  if (text == "zeros") return constant(wanted, 0);
+  if (text == "zeros") return constant(wanted, text, 0);
   if (text == kRandom) return random(wanted, "0");
   if (text.starts_with("random:")) {
     const auto seed = parse_number<std::uint64_t>(std::string_view(text).substr(7));
@@ -117,7 +133,7 @@ Result<std::vector<double>> value_of(const Wanted& wanted, const std::string& te
   }
   const bool named = text.starts_with("const:");
   const auto number = parse_number<double>(std::string_view(text).substr(named ? 6 : 0));
-  return number ? constant(wanted, *number) : bad_value(wanted, text);
+  return number ? constant(wanted, text, *number) : bad_value(wanted, text);
 }
 
 std::vector<double> pattern(const Wanted& wanted) {
@@ -150,6 +166,46 @@ Result<std::vector<double>> default_of(const Wanted& wanted, Missing missing, st
   return random(wanted, "0");
 }
 
+// What rounding to the dtype does to finite values, when it is more than rounding.
+std::string overflow_warning(const Wanted& wanted, const std::string& origin,
+                             const std::vector<double>& values) {
+  if (!is_float(wanted.dtype)) return "";
+  const auto overflows = [&](double value) {
+    return std::isfinite(value) && std::isinf(round_to(wanted.dtype, value));
+  };
+  const auto first = std::ranges::find_if(values, overflows);
+  if (first == values.end()) return "";
+  return fmt::format("--in {}={}: {} of {} values, the first {}, round to infinity in {}",
+                     wanted.name, origin, std::ranges::count_if(values, overflows), values.size(),
+                     *first, to_string(wanted.dtype));
+}
+
+// Inputs twice, as given and as rounded, and the outputs.
+double host_bytes(const ir::Attention& attention, const std::vector<Wanted>& all) {
+  const auto elements = [](const std::vector<std::int64_t>& dims) {
+    double count = 1;
+    for (const std::int64_t dim : dims) count *= static_cast<double>(dim);
+    return count;
+  };
+  double doubles = 0;
+  for (const Wanted& wanted : all) doubles += 2 * elements(wanted.dims);
+  const ir::Dims& d = attention.dims;
+  doubles += elements({d[Dim::B], d[Dim::Hq], d[Dim::Sq], d[Dim::Dv] + 1});
+  return doubles * sizeof(double);
+}
+
+Status check_memory(const ir::Attention& attention, const std::vector<Wanted>& all) {
+  const double needed = host_bytes(attention, all);
+  const double there = static_cast<double>(host_memory_bytes());
+  if (needed <= there) return {};
+  return Error{ErrorCode::invalid_argument,
+               fmt::format("tensors of these sizes need {:.3g} GB of host memory, and there are "
+                           "{:.3g} GB",
+                           needed / 1e9, there / 1e9),
+               {"make a dimension smaller with --bind"},
+               {}};
+}
+
 Error unknown_name(const std::string& name, const std::vector<Wanted>& wanted) {
   std::string names;
   for (const Wanted& each : wanted) names += (names.empty() ? "" : ", ") + each.name;
@@ -173,6 +229,7 @@ Result<Inputs> make_inputs(const ir::Attention& attention, const InputTexts& tex
   for (const auto& [name, text] : texts) {
     if (std::ranges::find(all, name, &Wanted::name) == all.end()) return unknown_name(name, all);
   }
+  ATTN_RETURN_IF_ERROR(check_memory(attention, all));
   Inputs inputs;
   for (const Wanted& wanted : all) {
     const auto given = texts.find(wanted.name);
@@ -180,6 +237,9 @@ Result<Inputs> make_inputs(const ir::Attention& attention, const InputTexts& tex
     ATTN_ASSIGN(std::vector<double> values, given == texts.end()
                                                 ? default_of(wanted, missing, origin)
                                                 : value_of(wanted, given->second));
+    if (std::string warning = overflow_warning(wanted, origin, values); !warning.empty()) {
+      inputs.warnings.push_back(std::move(warning));
+    }
     inputs.origins.emplace_back(wanted.name, origin);
     if (wanted.is_param) {
       inputs.values.params[wanted.name] = values[0];

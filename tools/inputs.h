@@ -32,12 +32,14 @@ struct Inputs {
   reference::Inputs values;
   // Where each came from, as --in would say it; in the order q, k, v, captured, params.
   std::vector<std::pair<std::string, std::string>> origins;
+  // Of finite values that their dtype rounds to infinity, one for each tensor or param.
+  std::vector<std::string> warnings;
 };
 
 // Every dimension must be bound. Tensors come with the dtype that the spec gives them, floats as
 // wide as they were given (whoever uses them rounds). Errors: invalid_argument for a name that the
-// spec has not, a value that has no meaning, and what Missing::refuse refuses; binding for dims,
-// integers or a dtype that do not fit; io.
+// spec has not, a value that has no meaning, dims, integers or a dtype that do not fit, what
+// Missing::refuse refuses, and tensors that host memory cannot hold; io.
 Result<Inputs> make_inputs(const ir::Attention& attention, const InputTexts& texts,
                            Missing missing);
 

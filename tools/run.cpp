@@ -40,7 +40,7 @@ struct SubjectOutcome {
 SubjectOutcome read_subject(const Options& options) {
   std::optional<plan::Plan> plan;
   SpecOutcome outcome;
-  if (is_plan_path(options.path)) {
+  if (is_plan(options.path)) {
     Result<plan::Plan> loaded = plan::load(options.path);
     if (!loaded.ok()) return {std::nullopt, report(loaded.error(), options.format)};
     plan = std::move(*loaded);
@@ -62,10 +62,10 @@ Status check_options(const Options& options) {
   if (options.unrounded && options.backend == "cudnn") {
     return {ErrorCode::invalid_argument, "--unrounded is for the reference; kernels always round"};
   }
-  if (is_plan_path(options.path) && !options.bindings.empty()) {
+  if (is_plan(options.path) && !options.bindings.empty()) {
     return {ErrorCode::invalid_argument, "--bind has no meaning for a plan: it has its sizes"};
   }
-  if (!is_plan_path(options.path) && options.recompile) {
+  if (!is_plan(options.path) && options.recompile) {
     return {ErrorCode::invalid_argument,
             "--recompile is for plan files; specs are compiled anyway"};
   }
@@ -160,6 +160,9 @@ Status run_subject(const Subject& subject, const Options& options) {
   ATTN_RETURN_IF_ERROR(check_dims(attention));
   ATTN_RETURN_IF_ERROR(check_out_names(attention, options));
   ATTN_ASSIGN(const Inputs inputs, make_inputs(attention, options.inputs, Missing::refuse));
+  if (!options.unrounded) {
+    for (const std::string& text : inputs.warnings) fmt::print(stderr, "warning: {}\n", text);
+  }
   const std::string backend = choose_backend(options);
   ATTN_ASSIGN(const Outputs outputs, execute(subject, options, backend, inputs.values));
   ATTN_RETURN_IF_ERROR(write_files(outputs, options));

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 
 #include "compiler/driver/driver.h"
+#include "runtime/plan/container.h"
 
 namespace attn::tools {
 namespace {
@@ -40,20 +42,30 @@ SpecOutcome analyze_spec(std::shared_ptr<const support::Source> source,
   diag::Sink sink(*source);
   std::optional<ir::Attention> attention = driver::front_end(*source, bindings, sink);
   fmt::print(stderr, "{}", diag::to_text(sink));
-  if (attention) return {Spec{std::move(source), bindings, std::move(*attention)}, kOk};
-  if (format == Format::json) print_json(Json::parse(diag::to_json(sink)));
-  return {std::nullopt, kSpecHasErrors};
+  if (attention) return {Spec{std::move(source), bindings, std::move(*attention)}, kOk, {}};
+  const std::string diagnostics = diag::to_json(sink);
+  if (format == Format::json) print_json(Json::parse(diagnostics));
+  return {std::nullopt, kSpecHasErrors,
+          Error{ErrorCode::invalid_spec, "the spec has errors", {}, diagnostics}};
 }
 
 SpecOutcome read_spec(const std::string& path, const sema::Bindings& bindings, Format format) {
   Result<support::Source> source = support::Source::read(path);
-  if (!source.ok()) return {std::nullopt, report(source.error(), format)};
+  if (!source.ok()) return {std::nullopt, report(source.error(), format), source.error()};
   return analyze_spec(std::make_shared<const support::Source>(std::move(*source)), bindings,
                       format);
 }
 
-bool is_plan_path(const std::string& path) {
-  return path != "-" && !path.ends_with(".attn") && !path.ends_with(".json");
+bool is_plan(const std::string& path) {
+  if (path == "-") return false;
+  if (path.ends_with(".attnplan")) return true;
+  std::error_code none;
+  if (!fs::is_regular_file(path, none)) return false;  // a pipe is read once
+  std::ifstream file(path, std::ios::binary);
+  std::string begin(16, '\0');
+  file.read(begin.data(), static_cast<std::streamsize>(begin.size()));
+  return plan::begins_plan(
+      std::string_view(begin).substr(0, static_cast<std::size_t>(file.gcount())));
 }
 
 std::shared_ptr<const support::Source> source_of_plan(const std::string& path,

@@ -21,10 +21,12 @@ struct Spec {
   ir::Attention attention;
 };
 
-// What reading a spec came to: one of them, or the exit code of what was reported.
+// What reading a spec came to: one of them, or the error and exit code of what was reported.
 struct SpecOutcome {
   std::optional<Spec> spec;
   int exit_code = 0;
+  // When there is no spec. Of a spec with errors (invalid_spec) the payload has the diagnostics.
+  std::optional<Error> error;
 };
 
 // Reads `path` ("-" is standard input) and runs the front end. Diagnostics, warnings too, go to
@@ -33,8 +35,9 @@ SpecOutcome read_spec(const std::string& path, const sema::Bindings& bindings, F
 SpecOutcome analyze_spec(std::shared_ptr<const support::Source> source,
                          const sema::Bindings& bindings, Format format);
 
-// Whether the path names a plan file and no spec: it does not end in .attn or .json and is not "-".
-bool is_plan_path(const std::string& path);
+// Whether the path is to be read as a plan file: it begins like one, or its name ends in .attnplan
+// (what is wrong with it is said then). Standard input ("-") never is.
+bool is_plan(const std::string& path);
 
 // The spec that a plan was made from, to be explained or evaluated again.
 SpecOutcome spec_of_plan(const std::string& path, const plan::Plan& plan, Format format);

@@ -28,10 +28,10 @@ struct Options {
   Format format = Format::text;
 };
 
-// One spec at one shape.
+// One spec at one shape, or one that is not known to be a spec.
 struct Case {
   std::string spec;
-  std::string shape;
+  std::string shape;  // empty when there is no spec to take sizes from
   sema::Bindings bindings;
   std::vector<std::pair<std::string, std::string>> origins;
   std::vector<Comparison> comparisons;
@@ -61,21 +61,27 @@ std::string unusual_origins(const Case& result) {
 }
 
 void print_case(const Case& result) {
-  fmt::print("{}  {} ({}){}\n", result.spec, result.shape, bindings_text(result.bindings),
-             unusual_origins(result));
+  if (result.shape.empty()) {
+    fmt::print("{}\n", result.spec);
+  } else {
+    fmt::print("{}  {} ({}){}\n", result.spec, result.shape, bindings_text(result.bindings),
+               unusual_origins(result));
+  }
   if (result.error) {
     const bool refused = result.error->code == ErrorCode::unsupported;
     fmt::print("  {}: {}\n", refused ? "not supported" : "failed", result.error->message);
     for (const std::string& note : result.error->notes) fmt::print("    {}\n", note);
   }
   for (const Comparison& each : result.comparisons) {
-    fmt::print("  {:<4} relative L2 {:.2e}  max abs {:.2e}  {}\n", each.name, each.relative_l2,
+    fmt::print("  {:<4} relative L2 {:.2e}{}  max abs {:.2e}  {}\n", each.name, each.relative_l2,
+               each.worst_row ? fmt::format("  worst row {:.2e}", *each.worst_row) : "",
                each.max_abs, each.agrees() ? "ok" : "MISMATCH: " + each.why);
   }
 }
 
 Json case_json(const Case& result) {
-  Json json = {{"spec", result.spec}, {"shape", result.shape}, {"bindings", result.bindings}};
+  Json json = {{"spec", result.spec}, {"shape", nullptr}, {"bindings", result.bindings}};
+  if (!result.shape.empty()) json["shape"] = result.shape;
   for (const auto& [name, origin] : result.origins) json["inputs"][name] = origin;
   json["ok"] = result.exit_code() == kOk;
   if (result.error) json["error"] = error_json(*result.error, nullptr);
@@ -86,6 +92,9 @@ Json case_json(const Case& result) {
                                   {"bound", each.bound},
                                   {"ok", each.agrees()},
                                   {"why", each.why}};
+    if (!each.worst_row) continue;
+    json["outputs"][each.name]["worst_row"] = *each.worst_row;
+    json["outputs"][each.name]["row_bound"] = each.row_bound;
   }
   return json;
 }
@@ -95,16 +104,14 @@ class Verification {
   Verification(const Options& options, plan::Target target)
       : options_(options), target_(std::move(target)) {}
 
-  // The exit code of the spec when it has errors, else 0; results are kept.
-  int add_spec(const std::string& path) {
+  void add_spec(const std::string& path) {
     const SpecOutcome outcome = read_spec(path, options_.bindings, Format::text);
-    if (!outcome.spec) return outcome.exit_code;
+    if (!outcome.spec) return keep({path, "", options_.bindings, {}, {}, outcome.error});
     const ShapeSet set = options_.shapes == "all" ? ShapeSet::all : ShapeSet::scaled;
     for (const Shape& shape :
          shapes_of(*outcome.spec->source, outcome.spec->attention, options_.bindings, set)) {
       add_case(path, outcome.spec->source, shape);
     }
-    return kOk;
   }
 
   const std::vector<Case>& cases() const { return cases_; }
@@ -122,24 +129,31 @@ class Verification {
         result.error = status.error();
       }
     } else {
-      result.error = Error{ErrorCode::invalid_spec, "the spec has errors with these sizes", {}, {}};
+      result.error = outcome.error;
+      result.error->message += " with these sizes";
     }
+    keep(std::move(result));
+  }
+
+  void keep(Case result) {
     if (options_.format == Format::text) print_case(result);
     cases_.push_back(std::move(result));
   }
 
   Status run_case(const Spec& spec, Case& result) {
-    ATTN_ASSIGN(const Inputs inputs,
-                make_inputs(spec.attention, options_.inputs, Missing::pattern));
+    ir::Attention attention = spec.attention;
+    attention.wants_lse = true;  // it tells of every score, whatever v is
+    ATTN_ASSIGN(const Inputs inputs, make_inputs(attention, options_.inputs, Missing::pattern));
     result.origins = inputs.origins;
+    for (const std::string& text : inputs.warnings) fmt::print(stderr, "warning: {}\n", text);
     driver::CompileOptions how;
     how.target = target_;
     how.worker = worker_options(options_.cudnn_folder);
     ATTN_ASSIGN(const plan::Plan plan,
-                driver::compile(spec.attention, *spec.source, spec.bindings, how));
+                driver::compile(attention, *spec.source, spec.bindings, how));
     ATTN_ASSIGN(const Outputs outputs, run_on_device(plan, inputs.values, options_.cudnn_folder));
-    ATTN_ASSIGN(const Outputs reference, run_reference(spec.attention, inputs.values, false));
-    result.comparisons = compare(outputs, reference, spec.attention.dtype);
+    ATTN_ASSIGN(const Outputs reference, run_reference(attention, inputs.values, false));
+    result.comparisons = compare(outputs, reference, attention.dtype);
     return {};
   }
 
@@ -148,8 +162,9 @@ class Verification {
   std::vector<Case> cases_;
 };
 
-int print_totals(const Options& options, const plan::Target& target, const Verification& verified,
-                 int worst) {
+// The largest exit code of the cases.
+int print_totals(const Options& options, const plan::Target& target, const Verification& verified) {
+  int worst = kOk;
   Json cases = Json::array();
   std::size_t agreeing = 0;
   for (const Case& result : verified.cases()) {
@@ -183,9 +198,8 @@ int run(const Options& options) {
     return report(error, options.format);
   }
   Verification verification(options, *target);
-  int worst = kOk;
-  for (const std::string& path : *paths) worst = std::max(worst, verification.add_spec(path));
-  return print_totals(options, *target, verification, worst);
+  for (const std::string& path : *paths) verification.add_spec(path);
+  return print_totals(options, *target, verification);
 }
 
 }  // namespace

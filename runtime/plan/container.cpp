@@ -167,6 +167,8 @@ std::string write_container(const std::vector<SectionSource>& sections) {
   return out + table + body;
 }
 
+bool begins_plan(std::string_view bytes) { return bytes.starts_with(kMagic); }
+
 Result<std::vector<Section>> read_container(std::string_view bytes) {
   ATTN_ASSIGN(const Header header, read_header(bytes));
   const std::string_view table = bytes.substr(kHeaderBytes, kEntryBytes * header.sections);

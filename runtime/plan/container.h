@@ -40,6 +40,9 @@ struct SectionSource {
 
 std::string write_container(const std::vector<SectionSource>& sections);
 
+// Whether a file that begins with these bytes was written to be a plan, of whatever version.
+bool begins_plan(std::string_view bytes);
+
 // The sections in the order of the file, their checksums verified and views into `bytes`. Errors:
 // plan_foreign, plan_newer, plan_truncated, plan_damaged.
 Result<std::vector<Section>> read_container(std::string_view bytes);

@@ -45,6 +45,28 @@ class Explain(attnc.Case):
         self.assertEqual(len(result["mask"]["residual"]), 1)
         self.assertIsNone(result["mask"]["left"])
 
+    def test_what_cudnn_skips(self):
+        words = ": cuDNN skips the blocks outside"
+        for masks, rows, skips in (
+                ("mask q_idx >= kv_idx; outputs", 16, True), ("mask q_idx >= kv_idx; outputs", 1, False),
+                ("mask q_idx >= kv_idx && q_idx - kv_idx < 4; outputs", 16, True),
+                ("mask kv_idx - q_idx < 4 && q_idx - kv_idx < 4; outputs", 16, True),
+                ("mask q_idx - kv_idx < 4; outputs", 16, False),
+                ("mask q_idx + 2 >= kv_idx; outputs", 16, False)):
+            path = self.write("band.attn", NOOP.replace("outputs", masks))
+            with self.subTest(masks, rows=rows):
+                arguments = ["explain", path, "--target", "h200", "--bind", f"Sq={rows}"]
+                text = self.attnc(*arguments).stdout
+                self.assertIn("  band      ", text)
+                self.assertEqual(words in text, skips)
+                self.assertEqual(self.attnc_json(*arguments)["mask"]["skips_blocks"], skips)
+
+    def test_the_target_that_nobody_named(self):
+        path = self.write("noop.attn", NOOP)
+        process = self.attnc("explain", path)
+        self.assertEqual("target: h200, because " in process.stderr, not attnc.has_gpu())
+        self.assertEqual(self.attnc("explain", path, "--target", "h200").stderr, "")
+
     def test_engine(self):
         engine = self.explain("causal", "--bind", "Sq=256")["engine"]
         self.assertTrue(engine["known"])

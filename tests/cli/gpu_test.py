@@ -30,6 +30,10 @@ class Gpu(attnc.Case):
         self.assertGreaterEqual(len(cases), 60)
         for case in cases:
             self.assertTrue(case["ok"], case)
+            # Specs that ask for o alone too.
+            self.assertEqual(set(case["outputs"]), {"o", "lse"}, case)
+            self.assertLessEqual(case["outputs"]["o"]["worst_row"],
+                                 case["outputs"]["o"]["row_bound"])
 
     def test_every_form_that_lowering_may_emit(self):
         for bindings in ([], ["Sq=777", "Skv=1001", "Hq=5", "Hkv=1"], ["Sq=1"],
@@ -46,6 +50,22 @@ class Gpu(attnc.Case):
                 self.assertEqual(names, {"captured_bh_bf16", "captured_bh_f32",
                                          "captured_bhq_bf16", "captured_bhq_f32"} if one_row
                                  else set())
+
+    def test_a_spec_with_errors_is_a_case(self):
+        bad = self.write("bad.attn", "attention x { dims Q = 1; }")
+        none = self.folder / "none.attn"
+        for command in ("verify", "bench"):
+            process = self.attnc(command, bad, SPECS / "noop.attn", none, "--bind", "Sq=256",
+                                 "--format", "json", code=4)
+            result = json.loads(process.stdout)
+            cases = result["cases" if command == "verify" else "rows"]
+            self.assertEqual([case["spec"] for case in cases],
+                             [str(bad), str(SPECS / "noop.attn"), str(none)])
+            self.assertEqual([case.get("error", {}).get("code") for case in cases],
+                             ["invalid_spec", None, "io"])
+            self.assertGreater(cases[0]["error"]["detail"]["errors"], 0)
+        text = self.attnc("verify", bad, "--bind", "Sq=256", code=1).stdout
+        self.assertIn("0 of 1 cases agree", text)
 
     def test_bench(self):
         file = self.folder / "bench.json"

@@ -1,5 +1,6 @@
 """run --backend reference: values in, values out."""
 import json
+import subprocess
 
 import numpy
 
@@ -123,8 +124,47 @@ class Run(attnc.Case):
             with self.subTest(what):
                 given = ["--in", self.save(name, value)]
                 given += [] if name == "doc" else ["--in", "doc=zeros"]
-                self.assertIn(words, self.reference(spec, *given, code=4).stderr)
-        self.reference(spec, "--in", "doc=const:0.5", code=4)
+                process = self.reference(spec, *given, code=2)
+                self.assertIn(words, process.stderr)
+                self.assertIn(f"--in {name}=", process.stderr)
+        for given in ("doc=const:0.5", "doc=3000000000", "c=much"):
+            process = self.reference(spec, "--in", given, *([] if "doc" in given else
+                                                            ["--in", "doc=zeros"]), code=2)
+            self.assertIn(f"--in {given}", process.stderr)
+        wide = self.write("wide.attn", CAPTURED.replace("doc: i32", "doc: i64"))
+        process = self.reference(wide, "--in", "doc=3000000000", code=2)
+        self.assertIn("--in doc=", process.stderr)
+
+    def test_no_finite_value(self):
+        spec = self.write("noop.attn", NOOP)
+        nan = numpy.full((1, 1, 24, 64), numpy.nan)
+        process = self.reference(spec, "--in", self.save("v", nan))
+        o = next(line for line in process.stdout.splitlines() if line.startswith("o "))
+        self.assertRegex(o, r" nan +nan +2048 +0 ")
+        summary = json.loads(self.reference(spec, "--in", self.save("k", nan), "--format",
+                                            "json").stdout)["outputs"]
+        for name in ("o", "lse"):
+            self.assertEqual((summary[name]["mean"], summary[name]["max_abs"]), (None, None))
+
+    def test_what_rounds_to_infinity_is_said(self):
+        spec = self.write("captured.attn", CAPTURED)
+        given = ["--in", "doc=zeros", "--in", "q=70000"]
+        process = self.reference(spec, *given)
+        self.assertIn("warning: --in q=70000: 64 of 64 values, the first 70000, round to infinity "
+                      "in f16", process.stderr)
+        self.assertNotIn("warning", self.reference(spec, *given, "--unrounded").stderr)
+        self.assertNotIn("warning", self.reference(spec, "--in", "doc=zeros", "--in", "q=inf").stderr)
+
+    def test_tensors_that_memory_cannot_hold(self):
+        spec = self.write("noop.attn", NOOP)
+        process = self.reference(spec, "--bind", "Sq=1000000000", "--bind", "B=1000", code=2)
+        self.assertRegex(process.stderr, "^error.* need [0-9.e+]+ GB of host memory, and there are")
+        # What is there on paper only.
+        command = f"ulimit -v 300000; exec {attnc.ATTNC} run {spec} --backend reference"
+        process = subprocess.run(["bash", "-c", f"{command} --bind Sq=500000"], text=True,
+                                 capture_output=True, timeout=300, check=False)
+        self.assertEqual(process.returncode, 4, process.stderr)
+        self.assertEqual(process.stderr, "error: there is not enough memory\n")
 
     def test_auto_says_what_it_chose(self):
         spec = self.write("noop.attn", NOOP)
@@ -145,6 +185,15 @@ class Run(attnc.Case):
         result = self.attnc_json("run", plan, "--backend", "reference")
         self.assertEqual(result["outputs"]["o"]["dims"], [1, 2, 32, 64])
         self.assertIn("--bind", self.attnc("run", plan, "--bind", "Sq=8", code=2).stderr)
+
+    def test_plans_are_known_by_their_content(self):
+        plan = self.compile(NOOP)
+        for name, content in (("tiny.txt", NOOP), ("plain", NOOP), ("x.bin", plan.read_bytes()),
+                              ("x.attn", plan.read_bytes())):
+            path = self.write(name, content)
+            for command in (["run", path, "--backend", "reference"],
+                            ["explain", path, *(["--target", "h200"] if content is NOOP else [])]):
+                self.attnc(*command)
 
     def test_without_a_gpu_cudnn_is_a_clear_error(self):
         if attnc.has_gpu():
