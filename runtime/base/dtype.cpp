@@ -37,9 +37,7 @@ double round_to_binary(double value, int fraction_bits, int min_exponent, double
 
 double round_f16(double value) { return round_to_binary(value, 10, -14, 65504.0); }
 
-double round_bf16(double value) {
-  return round_to_binary(value, 7, -126, 0x1.FEp127);
-}
+double round_bf16(double value) { return round_to_binary(value, 7, -126, 0x1.FEp127); }
 
 }  // namespace
 

@@ -25,9 +25,9 @@ int exit_code(ErrorCode code);
 
 struct Error {
   ErrorCode code = ErrorCode::internal;
-  std::string message;               // one sentence, no trailing period or newline
-  std::vector<std::string> notes;    // what was tried, the library's own words, what would work
-  std::string payload;               // structured detail as JSON text, or empty
+  std::string message;             // one sentence, no trailing period or newline
+  std::vector<std::string> notes;  // what was tried, the library's own words, what would work
+  std::string payload;             // structured detail as JSON text, or empty
 
   // "message" and one "  note: ..." line each.
   std::string to_text() const;

@@ -38,8 +38,7 @@ void expect_golden(const std::string& path, const std::string& actual) {
     std::ofstream(source_path(path), std::ios::binary) << actual;
     return;
   }
-  EXPECT_EQ(actual, read_source_file(path))
-      << path << " differs; ATTN_UPDATE_GOLDEN=1 rewrites it";
+  EXPECT_EQ(actual, read_source_file(path)) << path << " differs; ATTN_UPDATE_GOLDEN=1 rewrites it";
 }
 
 }  // namespace attn::testing
