@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include "compiler/ast/print.h"
 #include "runtime/io/file.h"
 #include "tools/command.h"
 #include "tools/report.h"
@@ -15,10 +14,11 @@ struct Options {
   std::string form;  // empty: said by the output's name, or the other than the spec's
 };
 
-bool to_json(const Options& options, const support::Source& source) {
-  if (!options.form.empty()) return options.form == "json";
-  if (options.output.empty()) return !source.is_json();
-  return options.output.ends_with(".json");
+Form form(const Options& options, const support::Source& source) {
+  const bool json = !options.form.empty()    ? options.form == "json"
+                    : options.output.empty() ? !source.is_json()
+                                             : options.output.ends_with(".json");
+  return json ? Form::json : Form::dsl;
 }
 
 int run(const Options& options) {
@@ -26,12 +26,13 @@ int run(const Options& options) {
   if (!source.ok()) return report(source.error(), Format::text);
   const std::optional<ast::Spec> spec = read_tree(*source);
   if (!spec) return kSpecHasErrors;
-  const std::string text = to_json(options, *source) ? ast::to_json(*spec) : ast::to_dsl(*spec);
+  const std::optional<std::string> text = print_tree(*spec, *source, form(options, *source));
+  if (!text) return kSpecHasErrors;
   if (options.output.empty()) {
-    fmt::print("{}", text);
+    fmt::print("{}", *text);
     return kOk;
   }
-  const Status written = io::write_file(options.output, std::as_bytes(std::span(text)));
+  const Status written = io::write_file(options.output, std::as_bytes(std::span(*text)));
   return written.ok() ? kOk : report(written.error(), Format::text);
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "compiler/ast/print.h"
 #include "tools/command.h"
 #include "tools/report.h"
 #include "tools/tree.h"
@@ -37,7 +36,8 @@ int format(const Options& options, const std::string& path) {
   if (!source.ok()) return report(source.error(), Format::text);
   const std::optional<ast::Spec> spec = read_tree(*source);
   if (!spec) return kSpecHasErrors;
-  return put(options, path, *source, source->is_json() ? ast::to_json(*spec) : ast::to_dsl(*spec));
+  const auto canonical = print_tree(*spec, *source, source->is_json() ? Form::json : Form::dsl);
+  return canonical ? put(options, path, *source, *canonical) : kSpecHasErrors;
 }
 
 int run(const Options& options) {

@@ -9,8 +9,11 @@
 #include <cstring>
 #include <filesystem>
 
+#include "compiler/ast/comments.h"
 #include "compiler/ast/parse.h"
+#include "compiler/ast/print.h"
 #include "compiler/sema/other_clauses.h"
+#include "runtime/base/check.h"
 #include "runtime/io/file.h"
 
 namespace attn::tools {
@@ -35,6 +38,16 @@ Result<std::string> make_neighbour(const std::string& path) {
   return error;
 }
 
+bool is_utf8(const support::Source& source) {
+  const auto byte = ast::first_not_utf8(source.text());
+  if (!byte) return true;
+  diag::Sink sink(source);
+  sink.report(diag::Code::unexpected_character, *byte,
+              "this byte is not UTF-8, which JSON cannot hold");
+  fmt::print(stderr, "{}", diag::to_text(sink));
+  return false;
+}
+
 }  // namespace
 
 std::optional<ast::Spec> read_tree(const support::Source& source) {
@@ -44,6 +57,20 @@ std::optional<ast::Spec> read_tree(const support::Source& source) {
   fmt::print(stderr, "{}", diag::to_text(sink));
   if (!whole) return std::nullopt;
   return spec;
+}
+
+std::optional<std::string> print_tree(const ast::Spec& spec, const support::Source& source,
+                                      Form form) {
+  const bool json = form == Form::json;
+  if (json && !is_utf8(source)) return std::nullopt;
+  const support::Source printed(json ? "<result>.json" : "<result>",
+                                json ? ast::to_json(spec) : ast::to_dsl(spec));
+  diag::Sink sink(printed);
+  const std::optional<ast::Spec> again = ast::parse(printed, sink);
+  fmt::print(stderr, "{}", diag::to_text(sink));
+  if (!again) return std::nullopt;
+  ATTN_CHECK(ast::to_dsl(*again) == ast::to_dsl(spec), "the text printed is another tree");
+  return std::string(printed.text());
 }
 
 Status replace_file(const std::string& path, const std::string& text) {

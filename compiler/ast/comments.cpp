@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "compiler/support/text.h"
+
 namespace attn::ast {
 namespace {
 
@@ -74,6 +76,17 @@ void normalize(CommentLines& lines, bool at_top, bool at_end) {
 
 bool is_comment(std::string_view text) {
   return text.starts_with('#') && text.find_first_of("\r\n") == text.npos;
+}
+
+std::optional<Span> first_not_utf8(std::string_view text) {
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const std::size_t bytes = support::code_point_bytes(text.substr(at));
+    const auto begin = static_cast<std::uint32_t>(at);
+    if (bytes == 1 && static_cast<unsigned char>(text[at]) >= 0x80) return Span{begin, begin + 1};
+    at += bytes;
+  }
+  return std::nullopt;
 }
 
 void attach_comments(const support::Source& source, const std::vector<Span>& comments,

@@ -1,6 +1,7 @@
 // Comments: from a DSL text to the nodes of its tree, and the one form they are kept in.
 #pragma once
 
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -10,6 +11,9 @@ namespace attn::ast {
 
 // Whether `text` is one comment: `#` and the rest of a line.
 bool is_comment(std::string_view text);
+
+// The first byte that is not UTF-8. Comments may have such, but JSON cannot hold them.
+std::optional<Span> first_not_utf8(std::string_view text);
 
 // Gives every comment of the text to the node above or beside which it stands; those inside a
 // clause go above it. `comments` are their places in text order, `end_of_header` is where the body

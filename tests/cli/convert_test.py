@@ -2,6 +2,7 @@
 import json
 
 import attnc
+import json_schema
 from attnc import NOOP, SOURCE, SPECS
 
 COMMENTED = """# Above.
@@ -56,6 +57,32 @@ class Convert(attnc.Case):
         copy = self.folder / "copy.attn"
         self.attnc("convert", path, "-o", copy)
         self.assertEqual(copy.read_text(encoding="utf-8"), NOOP)
+
+    def test_json_is_as_the_schema_says(self):
+        schema = json.loads((SOURCE / "grammar" / "attn.schema.json").read_text(encoding="utf-8"))
+        paths = [*SPECS.glob("*.attn"), self.write("x.attn", COMMENTED)]
+        for path in paths:
+            value = json.loads(self.attnc("convert", path).stdout)
+            self.assertEqual(list(json_schema.mistakes(value, schema, schema)), [], path)
+        for wrong in ({"above": "# a"}, {"above": ["a"]}, {"beside": ""}, {"clauses": {}},
+                      {"clauses": [{"mask": None}]}, {"clauses": [{"mask": 1, "above": 1}]}, {"x": 1}):
+            self.assertNotEqual(list(json_schema.mistakes({**value, **wrong}, schema, schema)), [])
+
+    def test_json_may_be_nested_deeper_than_text(self):
+        deep = "1"
+        for _ in range(101):
+            deep = '{"op": "*", "args": [2, {"op": "+", "args": [1, %s]}]}' % deep
+        text = '{"attention": "f", "clauses": [{"scale": %s}]}' % deep
+        path = self.write("deep.attn.json", text)
+        self.assertIn("error[E0105]", self.attnc("convert", path, code=1).stderr)
+        self.attnc("convert", path, "--to", "json")
+
+    def test_comments_that_are_not_utf8_have_no_json(self):
+        text = NOOP.encode() + b"# \xe9t\xe9\n"
+        path = self.write("latin.attn", text)
+        self.assertIn("latin.attn:7:3", self.attnc("convert", path, code=1).stderr)
+        self.attnc("fmt", path)
+        self.assertEqual(path.read_bytes(), text)
 
     def test_errors(self):
         bad = self.write("bad.attn", NOOP.replace("layout ", "lay out"))

@@ -78,6 +78,13 @@ TEST(Comments, MayHoldAnyText) {
   EXPECT_EQ(formatted(to_json(*parsed.spec), "x.json"), text);
 }
 
+TEST(Comments, ThatAreNotUtf8AreFound) {
+  EXPECT_EQ(first_not_utf8(""), std::nullopt);
+  EXPECT_EQ(first_not_utf8("# \xE2\x89\xA5"), std::nullopt);
+  EXPECT_EQ(first_not_utf8("# \xE2\x89\xA5 \xE9t\xE9"), (Span{6, 7}));
+  EXPECT_EQ(first_not_utf8("# \xE2\x89"), (Span{2, 3}));
+}
+
 TEST(Comments, InJson) {
   EXPECT_EQ(formatted(R"({"above": ["", "# a", "", "", "#b "], "beside": "# c", "attention": "f",
       "end": ["# e", ""], "below": ["# f"],
