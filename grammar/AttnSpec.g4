@@ -113,7 +113,7 @@ NUMBER
   ;
 BAD_NUMBER : [0-9] [a-zA-Z0-9_]* ;  // longer than any number that starts here
 STRING : '"' ~["\r\n]* '"' ;  // of an import
-COMMENT : '#' ~[\r\n]* -> skip ;
+COMMENT : '#' ~[\r\n]* ;  // taken out before parsing, and put back into the tree after it
 SPACE : [ \t\r\n]+ -> skip ;
 // Last, one character each: what no rule above wants.
 UNKNOWN : . ;

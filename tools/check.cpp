@@ -13,7 +13,21 @@ namespace {
 struct Options {
   std::vector<std::string> specs;
   sema::Bindings bindings;
-  Format format = Format::text;
+  std::string format = "text";
+};
+
+// What became of one spec.
+struct Checked {
+  std::string path;
+  std::unique_ptr<const support::Source> source;  // none: it could not be read
+  std::unique_ptr<diag::Sink> sink;
+  std::optional<ir::Attention> attention;
+  std::optional<Error> error;
+
+  int exit_code() const {
+    if (error) return attn::exit_code(error->code);
+    return attention ? kOk : kSpecHasErrors;
+  }
 };
 
 // "ok: specs/x.attn: x, 2 masks, B=2 Hq=8 ... (open: Sq)"
@@ -30,39 +44,73 @@ std::string summary(const std::string& path, const ir::Attention& attention) {
                      open.empty() ? "" : ", open: " + open);
 }
 
-Json failure(const std::string& path, const Error& error) {
-  return {{"file", path}, {"ok", false}, {"error", error_json(error, nullptr)}};
+Checked check(const std::string& path, const sema::Bindings& bindings) {
+  Checked checked{path, nullptr, nullptr, std::nullopt, std::nullopt};
+  Result<support::Source> source = support::Source::read(path);
+  if (!source.ok()) {
+    checked.error = source.error();
+    return checked;
+  }
+  checked.source = std::make_unique<const support::Source>(std::move(*source));
+  checked.sink = std::make_unique<diag::Sink>(*checked.source);
+  checked.attention = driver::front_end(*checked.source, bindings, *checked.sink);
+  return checked;
 }
 
-// Checks one spec: its entry for --format json, and its exit code.
-std::pair<Json, int> check(const std::string& path, const Options& options) {
-  const Result<support::Source> source = support::Source::read(path);
-  if (!source.ok()) {
-    fmt::print(stderr, "{}", error_text(source.error(), nullptr));
-    return {failure(path, source.error()), exit_code(source.error().code)};
+void print_text(const Checked& checked) {
+  if (checked.sink) fmt::print(stderr, "{}", diag::to_text(*checked.sink));
+  if (checked.attention) {
+    fmt::print("{}\n", summary(checked.source->name(), *checked.attention));
   }
-  diag::Sink sink(*source);
-  const std::optional<ir::Attention> attention = driver::front_end(*source, options.bindings, sink);
-  if (options.format == Format::text) {
-    fmt::print(stderr, "{}", diag::to_text(sink));
-    if (attention) fmt::print("{}\n", summary(source->name(), *attention));
+}
+
+Json to_json(const Checked& checked) {
+  if (checked.error) {
+    return {{"file", checked.path}, {"ok", false}, {"error", error_json(*checked.error, nullptr)}};
   }
-  Json entry = {{"file", source->name()}, {"ok", attention.has_value()}};
-  if (attention) entry["name"] = attention->name;
-  entry.update(Json::parse(diag::to_json(sink)));
-  return {std::move(entry), attention ? kOk : kSpecHasErrors};
+  Json entry = {{"file", checked.source->name()}, {"ok", checked.attention.has_value()}};
+  if (checked.attention) entry["name"] = checked.attention->name;
+  entry.update(Json::parse(diag::to_json(*checked.sink)));
+  return entry;
+}
+
+std::string to_sarif(const std::vector<Checked>& all) {
+  std::vector<const diag::Sink*> sinks;
+  std::vector<std::string> failures;
+  for (const Checked& checked : all) {
+    if (checked.sink) sinks.push_back(checked.sink.get());
+    if (checked.error) failures.push_back(checked.error->message);
+  }
+  return diag::to_sarif(sinks, failures, ATTN_VERSION);
 }
 
 int run(const Options& options) {
-  Json entries = Json::array();
+  std::vector<Checked> all;
   int worst = kOk;
   for (const std::string& path : options.specs) {
-    auto [entry, code] = check(path, options);
-    entries.push_back(std::move(entry));
-    worst = std::max(worst, code);
+    all.push_back(check(path, options.bindings));
+    worst = std::max(worst, all.back().exit_code());
+    if (all.back().error) fmt::print(stderr, "{}", error_text(*all.back().error, nullptr));
+    if (options.format == "text") print_text(all.back());
   }
-  if (options.format == Format::json) print_json({{"specs", entries}});
+  if (options.format == "json") {
+    Json entries = Json::array();
+    for (const Checked& checked : all) entries.push_back(to_json(checked));
+    print_json({{"specs", entries}});
+  }
+  if (options.format == "sarif") fmt::print("{}", to_sarif(all));
   return worst;
+}
+
+void add_formats(CLI::App& command, std::string& format) {
+  auto take = [&format](const std::string& word) {
+    if (word != "text" && word != "json" && word != "sarif") {
+      throw CLI::ValidationError("--format", fmt::format("'{}' is not text, json or sarif", word));
+    }
+    format = word;
+  };
+  command.add_option_function<std::string>("--format", take, "How to print results")
+      ->type_name("text|json|sarif");
 }
 
 }  // namespace
@@ -74,7 +122,7 @@ void add_check(CLI::App& app, Action& action) {
       ->type_name("SPEC...")
       ->required();
   add_bind(*command, options->bindings);
-  add_format(*command, options->format);
+  add_formats(*command, options->format);
   set_action(*command, action, options, run);
 }
 

@@ -31,6 +31,9 @@ void add_commands(CLI::App& app, Action& action) {
   add_verify(app, action);
   add_bench(app, action);
   add_inspect(app, action);
+  add_fmt(app, action);
+  add_convert(app, action);
+  add_explain_code(app, action);
   add_target(app, action);
   add_version(app, action);
 }

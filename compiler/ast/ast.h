@@ -117,12 +117,21 @@ struct OtherClause {
   std::vector<std::string> words;
 };
 
+// What stood in `#` comments around a node. A line is a comment with its `#`, or empty where blank
+// lines were; normalize_comments (comments.h) says which of the many ways to write that is kept.
+using CommentLines = std::vector<std::string>;
+struct Comments {
+  CommentLines above;  // those inside the node too
+  std::string beside;  // behind it on its last line; empty without one
+};
+
 struct Clause {
   Span span;
   Name keyword;
   std::variant<DimsClause, DtypeClause, LayoutClause, TensorClause, ParamClause, LetClause,
                ScaleClause, ScoreClause, MaskClause, OutputsClause, AlignClause, OtherClause>
       body;
+  Comments comments{};
 };
 
 // A constant of the spec: `attention f(window = 4096)`.
@@ -137,6 +146,10 @@ struct Spec {
   std::vector<SpecParameter> parameters;
   std::vector<Clause> clauses;  // in text order
   Span span;
+  Comments comments{};   // of the line that opens it
+  CommentLines end{};    // below the last clause
+  CommentLines below{};  // behind the closing brace
+  std::string schema{};  // what "$schema" says in JSON
 };
 
 }  // namespace attn::ast

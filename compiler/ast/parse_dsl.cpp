@@ -7,6 +7,7 @@
 
 #include "AttnSpecLexer.h"
 #include "AttnSpecParser.h"
+#include "compiler/ast/comments.h"
 #include "compiler/ast/parse.h"
 #include "compiler/ast/syntax.h"
 #include "compiler/support/text.h"
@@ -177,7 +178,9 @@ class Builder {
 
   std::optional<Spec> spec(Grammar::FileContext* file) {
     Grammar::AttentionContext* attention = file->attention();
-    Spec spec{name(attention->name()), {}, {}, {}, span_of(attention)};
+    Spec spec;
+    spec.name = name(attention->name());
+    spec.span = span_of(attention);
     for (auto* item : file->preamble()) spec.preamble.push_back(other(item));
     if (auto* parameters = attention->parameters()) {
       for (auto* parameter : parameters->parameter()) {
@@ -187,6 +190,14 @@ class Builder {
     for (auto* context : attention->clause()) spec.clauses.push_back(clause(context));
     if (failed_) return std::nullopt;
     return spec;
+  }
+
+  static std::uint32_t end_of_header(Grammar::FileContext* file) {
+    for (ParseTree* child : file->attention()->children) {
+      auto* leaf = dynamic_cast<TerminalNode*>(child);
+      if (leaf && leaf->getText() == "{") return span_of(leaf->getSymbol()).end;
+    }
+    return span_of(file).begin;
   }
 
  private:
@@ -428,11 +439,18 @@ class Builder {
   bool failed_ = false;
 };
 
-// All tokens and the end, or nothing when there are too many.
-std::vector<std::unique_ptr<antlr4::Token>> tokenize(antlr4::Lexer& lexer, diag::Sink& sink) {
+// All tokens and the end, or nothing when there are too many. Comments are kept apart.
+std::vector<std::unique_ptr<antlr4::Token>> tokenize(antlr4::Lexer& lexer,
+                                                     std::vector<Span>& comments,
+                                                     diag::Sink& sink) {
   std::vector<std::unique_ptr<antlr4::Token>> tokens;
   do {
-    tokens.push_back(lexer.nextToken());
+    auto token = lexer.nextToken();
+    while (token->getType() == Grammar::COMMENT) {
+      comments.push_back(span_of(token.get()));
+      token = lexer.nextToken();
+    }
+    tokens.push_back(std::move(token));
     if (tokens.size() > kMaxTokens) {
       sink.report(Code::too_large, span_of(tokens.back().get()),
                   fmt::format("the file has more than {} words and signs", kMaxTokens));
@@ -448,7 +466,8 @@ std::optional<Spec> parse_dsl(const support::Source& source, diag::Sink& sink) {
   if (!fits(source, sink)) return std::nullopt;
   antlr4::ANTLRInputStream input(as_ascii(source.text()));
   attn_grammar::AttnSpecLexer lexer(&input);
-  auto owned = tokenize(lexer, sink);
+  std::vector<Span> comments;
+  auto owned = tokenize(lexer, comments, sink);
   if (owned.empty()) return std::nullopt;
   antlr4::ListTokenSource list(std::move(owned));
   antlr4::CommonTokenStream stream(&list);
@@ -461,7 +480,9 @@ std::optional<Spec> parse_dsl(const support::Source& source, diag::Sink& sink) {
   parser.setErrorHandler(strategy);
   Grammar::FileContext* file = parser.file();
   if (sink.has_errors()) return std::nullopt;
-  return Builder(sink).spec(file);
+  std::optional<Spec> spec = Builder(sink).spec(file);
+  if (spec) attach_comments(source, comments, Builder::end_of_header(file), *spec);
+  return spec;
 }
 
 }  // namespace attn::ast

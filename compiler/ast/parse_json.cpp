@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "compiler/ast/comments.h"
 #include "compiler/ast/json_text.h"
 #include "compiler/ast/number.h"
 #include "compiler/ast/parse.h"
@@ -30,7 +31,15 @@ class Builder {
     Spec spec;
     spec.span = json.span;
     if (!is(json, JsonKind::object, "a spec")) return std::nullopt;
-    only(json, {"attention", "parameters", "clauses", "$schema"});
+    only(json,
+         {"attention", "parameters", "clauses", "$schema", "above", "beside", "end", "below"});
+    spec.comments = comments(json);
+    spec.end = comment_lines(json, "end");
+    spec.below = comment_lines(json, "below");
+    if (const JsonMember* schema = json.find("$schema");
+        schema && is(schema->value, JsonKind::string, "`$schema`")) {
+      spec.schema = schema->value.text;
+    }
     spec.name = name(need(json, "attention", "a spec"), "the attention");
     if (const JsonMember* parameters = json.find("parameters")) {
       spec.parameters = this->parameters(parameters->value);
@@ -40,6 +49,7 @@ class Builder {
       for (const JsonValue& item : list->items) spec.clauses.push_back(clause(item));
     }
     if (failed_) return std::nullopt;
+    normalize_comments(spec);
     return spec;
   }
 
@@ -106,37 +116,61 @@ class Builder {
     return result;
   }
 
+  std::string comment(const JsonValue& json) {
+    if (is(json, JsonKind::string, "a comment") && !is_comment(json.text)) {
+      fail(json.span, "a comment begins with `#` and is one line");
+    }
+    return json.text;
+  }
+
+  CommentLines comment_lines(const JsonValue& json, std::string_view key) {
+    CommentLines lines;
+    const JsonMember* member = json.find(key);
+    if (!member || !is_array(member->value, key)) return lines;
+    for (const JsonValue& item : member->value.items) {
+      const bool blank_line = item.kind == JsonKind::string && item.text.empty();
+      lines.push_back(blank_line ? "" : comment(item));
+    }
+    return lines;
+  }
+
+  Comments comments(const JsonValue& json) {
+    const JsonMember* beside = json.find("beside");
+    return {comment_lines(json, "above"), beside ? comment(beside->value) : ""};
+  }
+
   // The clause's word is a key of its object; `dtype` is one only where no other stands.
   Clause clause(const JsonValue& json) {
     if (!is(json, JsonKind::object, "a clause")) return {};
-    if (json.members.empty()) {
-      fail(json.span, "a clause needs a key that says which one it is");
-      return {};
-    }
     for (const std::string_view word : {"tensor", "param", "let", "dims", "layout", "scale",
                                         "score", "mask", "outputs", "align", "dtype"}) {
       if (const JsonMember* member = json.find(word)) return clause(json, *member);
     }
-    return other(json);
+    const auto word = std::ranges::find_if(json.members, [](const JsonMember& member) {
+      return member.key != "above" && member.key != "beside";
+    });
+    if (word != json.members.end()) return other(json, *word);
+    fail(json.span, "a clause needs a key that says which one it is");
+    return {};
   }
 
   Clause clause(const JsonValue& json, const JsonMember& member) {
-    Clause result{json.span, {member.key, member.key_span}, {}};
+    Clause result{json.span, {member.key, member.key_span}, {}, comments(json)};
     const std::string& word = member.key;
     const JsonValue& value = member.value;
     if (word == "tensor") {
-      only(json, {"tensor", "dtype", "shape"});
+      only(json, {"tensor", "dtype", "shape", "above", "beside"});
       result.body = tensor(json, value);
     } else if (word == "param") {
-      only(json, {"param", "dtype"});
+      only(json, {"param", "dtype", "above", "beside"});
       const JsonValue* dtype = need(json, "dtype", "a param");
       result.body = ParamClause{name(&value, "the param"), name(dtype, "its type")};
     } else if (word == "let") {
-      only(json, {"let", "value"});
+      only(json, {"let", "value", "above", "beside"});
       const JsonValue* bound = need(json, "value", "a let");
       result.body = LetClause{name(&value, "the let"), bound ? expr(*bound) : Expr{}};
     } else {
-      only(json, {word});
+      only(json, {word, "above", "beside"});
       simple(result, value);
     }
     return result;
@@ -206,12 +240,13 @@ class Builder {
     }
   }
 
-  static Clause other(const JsonValue& json) {
+  static Clause other(const JsonValue& json, const JsonMember& word) {
     OtherClause body;
-    const JsonMember& first = json.members[0];
-    collect_words(json, body.words);
-    body.words.erase(body.words.begin());  // the clause's own
-    return {json.span, {first.key, first.key_span}, std::move(body)};
+    for (const JsonMember& member : json.members) {
+      if (&member != &word) body.words.push_back(member.key);
+      collect_words(member.value, body.words);
+    }
+    return {json.span, {word.key, word.key_span}, std::move(body)};
   }
 
   std::optional<Expr> optional_expr(const JsonValue& json) {

@@ -1,5 +1,6 @@
-// Tree -> text, in either surface. What is printed parses to the same tree; the second printing of
-// anything is the same text.
+// Tree -> text, in either surface. What is printed parses to the same tree, comments included; the
+// second printing of anything is the same text. ("$schema" is in JSON alone.) A spec with clauses
+// that are not built (OtherClause) has lost what they said.
 #pragma once
 
 #include <string>
@@ -8,7 +9,9 @@
 
 namespace attn::ast {
 
-// One clause a line; as few parentheses as the tree needs. Comments are not part of the tree.
+// The canonical layout: a clause to a line with its comments, clause words padded to one width, as
+// few parentheses as the tree and its reader need, lines of kColumns where they can be broken.
+inline constexpr std::size_t kColumns = 100;
 std::string to_dsl(const Spec& spec);
 std::string to_dsl(const Expr& expr);
 

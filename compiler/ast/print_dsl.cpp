@@ -1,11 +1,13 @@
 #include <fmt/format.h>
 
 #include "compiler/ast/print.h"
+#include "compiler/ast/wrap.h"
 
 namespace attn::ast {
 namespace {
 
 constexpr int kLeafPrecedence = 100;
+constexpr std::string_view kIndent = "  ";
 
 int precedence_of(const Expr& expr) {
   return expr.operators.empty() ? kLeafPrecedence : precedence(expr.operators[0]);
@@ -17,10 +19,19 @@ std::string join(const std::vector<Expr>& exprs) {
   return out;
 }
 
+std::string operand(const Expr& expr, bool in_parentheses) {
+  const std::string text = to_dsl(expr);
+  return in_parentheses ? "(" + text + ")" : text;
+}
+
 // In parentheses when it binds less than `least`.
 std::string operand(const Expr& expr, int least) {
-  const std::string text = to_dsl(expr);
-  return precedence_of(expr) < least ? "(" + text + ")" : text;
+  return operand(expr, precedence_of(expr) < least);
+}
+
+// `(a && b) || c` needs no parentheses, but few readers are sure of that.
+bool is_unclear(const Expr& expr, Operator within) {
+  return within == Operator::logical_or && precedence_of(expr) == precedence(Operator::logical_and);
 }
 
 std::string binary(const Expr& expr) {
@@ -29,8 +40,12 @@ std::string binary(const Expr& expr) {
   const bool from_right = op == Operator::pow;
   // The exponent may have a sign of its own: 2 ** -x.
   const int right = from_right ? precedence(Operator::negate) : own + 1;
-  return fmt::format("{} {} {}", operand(expr.operands[0], from_right ? own + 1 : own),
-                     spelling(op), operand(expr.operands[1], right));
+  const int left = from_right ? own + 1 : own;
+  const auto side = [&](const Expr& inner, int least) {
+    return operand(inner, precedence_of(inner) < least || is_unclear(inner, op));
+  };
+  return fmt::format("{} {} {}", side(expr.operands[0], left), spelling(op),
+                     side(expr.operands[1], right));
 }
 
 std::string comparison(const Expr& expr) {
@@ -88,10 +103,36 @@ struct BodyPrinter {
   }
 };
 
-std::string clause_line(const Clause& clause) {
+std::string lines(const CommentLines& comments, std::string_view indent) {
+  std::string out;
+  for (const std::string& line : comments) {
+    out += line.empty() ? "\n" : fmt::format("{}{}\n", indent, line);
+  }
+  return out;
+}
+
+std::string beside(const Comments& comments) {
+  return comments.beside.empty() ? "\n" : "  " + comments.beside + "\n";
+}
+
+// The clause's lines with its comments.
+std::string clause_lines(const Clause& clause, std::string_view indent) {
+  std::string out = lines(clause.comments.above, indent);
+  out += fmt::format("{}{:<7} ", indent, clause.keyword.text);
+  const std::size_t line_start = out.rfind('\n') + 1;  // npos + 1 is 0
   const std::string body = std::visit(BodyPrinter(), clause.body);
-  return body.empty() ? clause.keyword.text + ";"
-                      : fmt::format("{:<7} {};", clause.keyword.text, body);
+  if (body.empty()) out.erase(out.find_last_not_of(' ') + 1);
+  out += wrap(body, out.size() - line_start) + ";";
+  return out + beside(clause.comments);
+}
+
+std::string parameters(const Spec& spec) {
+  std::string out;
+  for (const SpecParameter& parameter : spec.parameters) {
+    out += (out.empty() ? "" : ", ") + parameter.name.text;
+    if (parameter.value) out += " = " + to_dsl(*parameter.value);
+  }
+  return out.empty() ? "" : "(" + out + ")";
 }
 
 }  // namespace
@@ -114,21 +155,15 @@ std::string to_dsl(const Expr& expr) {
 }
 
 std::string to_dsl(const Spec& spec) {
+  static constexpr std::string_view kHead = "attention ";
   std::string out;
-  for (const Clause& item : spec.preamble) out += clause_line(item) + "\n";
-  out += "attention " + spec.name.text;
-  if (!spec.parameters.empty()) {
-    out += "(";
-    for (const SpecParameter& parameter : spec.parameters) {
-      if (&parameter != &spec.parameters.front()) out += ", ";
-      out += parameter.name.text;
-      if (parameter.value) out += " = " + to_dsl(*parameter.value);
-    }
-    out += ")";
-  }
-  out += " {\n";
-  for (const Clause& clause : spec.clauses) out += "  " + clause_line(clause) + "\n";
-  return out + "}\n";
+  for (const Clause& item : spec.preamble) out += clause_lines(item, "");
+  out += lines(spec.comments.above, "");
+  out += kHead;
+  out += wrap(spec.name.text + parameters(spec), kHead.size());
+  out += " {" + beside(spec.comments);
+  for (const Clause& clause : spec.clauses) out += clause_lines(clause, kIndent);
+  return out + lines(spec.end, kIndent) + "}\n" + lines(spec.below, "");
 }
 
 }  // namespace attn::ast

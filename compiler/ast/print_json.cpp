@@ -104,15 +104,36 @@ struct BodyPrinter {
   }
 };
 
+// `, "key": [...]`, or nothing without comments.
+std::string further(std::string_view key, const CommentLines& lines) {
+  return lines.empty() ? "" : fmt::format(", \"{}\": [{}]", key, joined(lines, text));
+}
+
+std::string further(const Comments& comments) {
+  std::string out = further("above", comments.above);
+  if (!comments.beside.empty()) out += ", \"beside\": " + text(comments.beside);
+  return out;
+}
+
 std::string clause_object(const Clause& clause) {
-  return fmt::format("    {{{}: {}}}", text(clause.keyword.text),
-                     std::visit(BodyPrinter(), clause.body));
+  return fmt::format("    {{{}: {}{}}}", text(clause.keyword.text),
+                     std::visit(BodyPrinter(), clause.body), further(clause.comments));
+}
+
+std::string header(const Spec& spec) {
+  std::string out = fmt::format("  \"attention\": {}", text(spec.name.text));
+  if (!spec.schema.empty()) out = fmt::format("  \"$schema\": {},\n{}", text(spec.schema), out);
+  for (const std::string& member :
+       {further(spec.comments), further("end", spec.end), further("below", spec.below)}) {
+    out += member;
+  }
+  return out + ",\n";
 }
 
 }  // namespace
 
 std::string to_json(const Spec& spec) {
-  std::string out = fmt::format("{{\n  \"attention\": {},\n", text(spec.name.text));
+  std::string out = "{\n" + header(spec);
   if (!spec.parameters.empty()) {
     out += fmt::format(
         "  \"parameters\": {{{}}},\n",

@@ -1,5 +1,5 @@
 // What is wrong with a spec: code, place, words, help. Collected, sorted by place, rendered as text
-// with carets, or as JSON. Codes are declared once, in diagnostics.def.
+// with carets, as JSON, or as SARIF. Codes are declared once, in diagnostics.def.
 #pragma once
 
 #include <cstdint>
@@ -75,5 +75,10 @@ std::string to_text(const Sink& sink);
 // {"diagnostics": [{"code", "severity", "message", "file", "line", "column", "end_line",
 //  "end_column", "labels", "help"}], "errors": n}
 std::string to_json(const Sink& sink);
+
+// One SARIF 2.1.0 log of a run over several sources, for code hosts and editors. `failures` are
+// files that could not be read, in words; `version` is the tool's.
+std::string to_sarif(const std::vector<const Sink*>& sinks,
+                     const std::vector<std::string>& failures, std::string_view version);
 
 }  // namespace attn::diag

@@ -8,6 +8,7 @@
 #include "compiler/sema/environment.h"
 #include "compiler/sema/layouts.h"
 #include "compiler/sema/names.h"
+#include "compiler/sema/other_clauses.h"
 #include "compiler/sema/scope.h"
 #include "compiler/support/text.h"
 
@@ -60,22 +61,10 @@ class Analyzer {
   }
 
   void other(const ast::Clause& clause, Scope& scope) {
-    const std::string& word = clause.keyword.text;
     for (const std::string& name : std::get<ast::OtherClause>(clause.body).words) {
       scope.poison(name);
     }
-    if (contains(unbuilt_clauses(), word)) {
-      report(Code::not_built_yet, clause.keyword.span,
-             fmt::format("{} is not built yet", quoted(word)));
-      return;
-    }
-    std::vector<std::string_view> known(built_clauses().begin(), built_clauses().end());
-    known.insert(known.end(), unbuilt_clauses().begin(), unbuilt_clauses().end());
-    const std::string_view close = support::nearest(word, known);
-    report(Code::unknown_clause, clause.keyword.span,
-           fmt::format("unknown clause {}", quoted(word)))
-        .help = close.empty() ? "the clauses are " + support::one_of(built_clauses())
-                              : fmt::format("did you mean {}?", quoted(close));
+    report_other_clause(clause, sink_);
   }
 
   // A type out of `allowed`, or `fallback` after reporting.

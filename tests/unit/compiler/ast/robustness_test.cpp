@@ -4,12 +4,29 @@
 #include <array>
 #include <random>
 
+#include "compiler/ast/comments.h"
 #include "compiler/ast/parse.h"
 #include "compiler/ast/print.h"
 #include "compiler/sema/analyze.h"
+#include "compiler/sema/other_clauses.h"
 
 namespace attn {
 namespace {
+
+// What is printed is the same tree.
+void print(const ast::Spec& spec, const support::Source& source) {
+  diag::Sink sink(source);
+  if (!sema::has_only_known_clauses(spec, sink)) return;  // the tree has lost what they said
+  const std::string dsl = ast::to_dsl(spec);
+  for (const support::Source& printed :
+       {support::Source("x.attn", dsl), support::Source("x.attn.json", ast::to_json(spec))}) {
+    if (printed.is_json() && ast::first_not_utf8(source.text())) continue;
+    diag::Sink again(printed);
+    const auto read = ast::parse(printed, again);
+    ASSERT_TRUE(read) << source.text() << dsl << diag::to_text(again);
+    EXPECT_EQ(ast::to_dsl(*read), dsl) << source.text();
+  }
+}
 
 // True when the text means something; then it also verifies.
 bool answer(const std::string& text, const std::string& name) {
@@ -18,6 +35,7 @@ bool answer(const std::string& text, const std::string& name) {
   const auto spec = ast::parse(source, sink);
   EXPECT_EQ(!spec, sink.has_errors()) << text;
   if (spec) {
+    print(*spec, source);
     const auto attention = sema::analyze(*spec, {}, sink);
     EXPECT_EQ(!attention, sink.has_errors()) << text;
     if (attention) {
@@ -40,8 +58,9 @@ TEST(Robustness, RawBytes) {
 
 TEST(Robustness, DamagedSpecs) {
   const std::string dsl =
-      "attention f(w = 3) {\n  dims B = 2, Hq = 4, Sq = 8, D = 16;\n  tensor t: i32[B, Skv];\n"
-      "  let x = abs(q_idx - kv_idx);\n  score where(x < w, score, -inf) * 2 ** x;\n"
+      "# top\nattention f(w = 3) {  # header\n\n  # above\n  dims B = 2, Hq = 4, Sq = 8, D = 16;\n "
+      " tensor t: i32[B, Skv];\n"
+      "  let x = abs(q_idx - kv_idx);\n  score where(x < w, score, -inf) * 2 ** x;  # beside\n"
       "  mask (t[b, q_idx] == 1) | (x > 3);\n}\n";
   const support::Source source("x.attn", dsl);
   diag::Sink sink(source);

@@ -82,6 +82,14 @@ TEST(RoundTrip, RandomExpressions) {
   }
 }
 
+TEST(RoundTrip, ParenthesesAreThoseTheTreeAndItsReaderNeed) {
+  const auto printed = [](const std::string& text) { return to_dsl(mask_of(parse_mask(text))); };
+  EXPECT_EQ(printed("((a) || (b)) || (c && (d))"), "a || b || (c && d)");
+  EXPECT_EQ(printed("a || (b || c)"), "a || (b || c)");
+  EXPECT_EQ(printed("(a < b) && !(c) && (d || e)"), "a < b && !c && (d || e)");
+  EXPECT_EQ(printed("(a < b) & (c < d)"), "(a < b) & (c < d)");
+}
+
 TEST(RoundTrip, EveryClauseAndForm) {
   const Parsed parsed = parse_text(R"(attention f(a = -1, b, c = .5) {
     dims B = 2, Sq, D = a * 2;  dtype f16;  layout strides(1, 2, 3, 4);

@@ -1,0 +1,43 @@
+#include "compiler/sema/other_clauses.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "compiler/sema/names.h"
+#include "compiler/support/text.h"
+
+namespace attn::sema {
+
+using diag::Code;
+using support::quoted;
+
+void report_other_clause(const ast::Clause& clause, diag::Sink& sink) {
+  const std::string& word = clause.keyword.text;
+  if (contains(unbuilt_clauses(), word)) {
+    sink.report(Code::not_built_yet, clause.keyword.span,
+                fmt::format("{} is not built yet", quoted(word)));
+    return;
+  }
+  std::vector<std::string_view> known(built_clauses().begin(), built_clauses().end());
+  known.insert(known.end(), unbuilt_clauses().begin(), unbuilt_clauses().end());
+  const std::string_view close = support::nearest(word, known);
+  sink.report(Code::unknown_clause, clause.keyword.span,
+              fmt::format("unknown clause {}", quoted(word)))
+      .help = close.empty() ? "the clauses are " + support::one_of(built_clauses())
+                            : fmt::format("did you mean {}?", quoted(close));
+}
+
+bool has_only_known_clauses(const ast::Spec& spec, diag::Sink& sink) {
+  bool known = true;
+  for (const auto* clauses : {&spec.preamble, &spec.clauses}) {
+    for (const ast::Clause& clause : *clauses) {
+      if (!std::holds_alternative<ast::OtherClause>(clause.body)) continue;
+      report_other_clause(clause, sink);
+      known = false;
+    }
+  }
+  return known;
+}
+
+}  // namespace attn::sema

@@ -1,0 +1,98 @@
+"""convert: DSL to JSON and back without loss, comments included."""
+import json
+
+import attnc
+import json_schema
+from attnc import NOOP, SOURCE, SPECS
+
+COMMENTED = """# Above.
+attention f(w = 0x10, c = .5) {  # behind the brace
+
+  # of dims
+  dims    B = 2, Hq = 4, Sq, Skv = 2 * Sq, D = 16;
+  layout  q: bshd, k: strides(1, 2, 3, 4);  # of layout
+
+  tensor  doc: i32[B, Skv];
+  mask    -1 < doc[b, kv_idx] <= w && !(kv_idx == 3);
+  # at the end
+}
+# below
+""".replace("brace\n\n", "brace\n")
+
+
+class Convert(attnc.Case):
+    def there_and_back(self, path):
+        as_json = self.folder / (path.stem + ".attn.json")
+        self.attnc("convert", path, "-o", as_json)
+        json.loads(as_json.read_text(encoding="utf-8"))
+        self.assertEqual(self.attnc("convert", as_json).stdout, path.read_text(encoding="utf-8"))
+        again = self.folder / "again.json"
+        self.attnc("convert", path, "-o", again)
+        self.assertEqual(again.read_bytes(), as_json.read_bytes())
+        return as_json
+
+    def test_every_spec(self):
+        files = [*SPECS.rglob("*.attn"), *(SOURCE / "tests" / "gpu" / "forms").glob("*.attn")]
+        for path in files[::3]:
+            with self.subTest(path.name):
+                self.there_and_back(path)
+
+    def test_comments(self):
+        path = self.write("x.attn", COMMENTED)
+        as_json = self.there_and_back(path)
+        self.assertEqual(json.loads(as_json.read_text(encoding="utf-8"))["below"], ["# below"])
+
+    def test_both_forms_mean_the_same(self):
+        as_json = self.there_and_back(SPECS / "gemma2_local.attn")
+        lines = [self.attnc("check", path).stdout.split(": ", 2)[2]
+                 for path in (SPECS / "gemma2_local.attn", as_json)]
+        self.assertEqual(*lines)
+
+    def test_to(self):
+        as_json = self.attnc("convert", "-", stdin=NOOP).stdout
+        self.assertEqual(self.attnc("convert", "-", "--to", "json", stdin=NOOP).stdout, as_json)
+        self.assertEqual(self.attnc("convert", "-", "--to", "dsl", stdin=NOOP).stdout, NOOP)
+        path = self.write("x.attn.json", as_json)
+        self.assertEqual(self.attnc("convert", path, "--to", "json").stdout, as_json)
+        copy = self.folder / "copy.attn"
+        self.attnc("convert", path, "-o", copy)
+        self.assertEqual(copy.read_text(encoding="utf-8"), NOOP)
+
+    def test_json_is_as_the_schema_says(self):
+        schema = json.loads((SOURCE / "grammar" / "attn.schema.json").read_text(encoding="utf-8"))
+        paths = [*SPECS.glob("*.attn"), self.write("x.attn", COMMENTED)]
+        for path in paths:
+            value = json.loads(self.attnc("convert", path).stdout)
+            self.assertEqual(list(json_schema.mistakes(value, schema, schema)), [], path)
+        for wrong in ({"above": "# a"}, {"above": ["a"]}, {"beside": ""}, {"clauses": {}},
+                      {"clauses": [{"mask": None}]}, {"clauses": [{"mask": 1, "above": 1}]}, {"x": 1}):
+            self.assertNotEqual(list(json_schema.mistakes({**value, **wrong}, schema, schema)), [])
+
+    def test_json_may_be_nested_deeper_than_text(self):
+        deep = "1"
+        for _ in range(101):
+            deep = '{"op": "*", "args": [2, {"op": "+", "args": [1, %s]}]}' % deep
+        text = '{"attention": "f", "clauses": [{"scale": %s}]}' % deep
+        path = self.write("deep.attn.json", text)
+        self.assertIn("error[E0105]", self.attnc("convert", path, code=1).stderr)
+        self.attnc("convert", path, "--to", "json")
+
+    def test_comments_that_are_not_utf8_have_no_json(self):
+        text = NOOP.encode() + b"# \xe9t\xe9\n"
+        path = self.write("latin.attn", text)
+        self.assertIn("latin.attn:7:3", self.attnc("convert", path, code=1).stderr)
+        self.attnc("fmt", path)
+        self.assertEqual(path.read_bytes(), text)
+
+    def test_errors(self):
+        bad = self.write("bad.attn", NOOP.replace("layout ", "lay out"))
+        output = self.folder / "out.json"
+        self.assertIn("error[E0204]", self.attnc("convert", bad, "-o", output, code=1).stderr)
+        self.assertFalse(output.exists())
+        self.attnc("convert", self.folder / "none.attn", code=4)
+        self.attnc("convert", SPECS / "noop.attn", "-o", self.folder / "no" / "x.json", code=4)
+        self.attnc("convert", SPECS / "noop.attn", "--to", "yaml", code=2)
+
+
+if __name__ == "__main__":
+    attnc.main()

@@ -1,0 +1,62 @@
+#include <fmt/format.h>
+
+#include "runtime/io/file.h"
+#include "tools/command.h"
+#include "tools/report.h"
+#include "tools/tree.h"
+
+namespace attn::tools {
+namespace {
+
+struct Options {
+  std::string path;
+  std::string output;
+  std::string form;  // empty: said by the output's name, or the other than the spec's
+};
+
+Form form(const Options& options, const support::Source& source) {
+  const bool json = !options.form.empty()    ? options.form == "json"
+                    : options.output.empty() ? !source.is_json()
+                                             : options.output.ends_with(".json");
+  return json ? Form::json : Form::dsl;
+}
+
+int run(const Options& options) {
+  const Result<support::Source> source = support::Source::read(options.path);
+  if (!source.ok()) return report(source.error(), Format::text);
+  const std::optional<ast::Spec> spec = read_tree(*source);
+  if (!spec) return kSpecHasErrors;
+  const std::optional<std::string> text = print_tree(*spec, *source, form(options, *source));
+  if (!text) return kSpecHasErrors;
+  if (options.output.empty()) {
+    fmt::print("{}", *text);
+    return kOk;
+  }
+  const Status written = io::write_file(options.output, std::as_bytes(std::span(*text)));
+  return written.ok() ? kOk : report(written.error(), Format::text);
+}
+
+}  // namespace
+
+void add_convert(CLI::App& app, Action& action) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("convert", "Turn a spec into JSON, or JSON into a spec");
+  command->add_option("spec", options->path, "File (.attn, .attn.json), or - for standard input")
+      ->type_name("SPEC")
+      ->required();
+  command->add_option("-o,--output", options->output, "File to write instead of standard output")
+      ->type_name("FILE");
+  auto take = [options](const std::string& word) {
+    if (word != "dsl" && word != "json") {
+      throw CLI::ValidationError("--to", fmt::format("'{}' is not dsl or json", word));
+    }
+    options->form = word;
+  };
+  command
+      ->add_option_function<std::string>(
+          "--to", take, "What to write; if not given, as the output is named, or the other form")
+      ->type_name("dsl|json");
+  set_action(*command, action, options, run);
+}
+
+}  // namespace attn::tools

@@ -1,0 +1,64 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tools/command.h"
+#include "tools/report.h"
+#include "tools/tree.h"
+
+namespace attn::tools {
+namespace {
+
+struct Options {
+  std::vector<std::string> files;
+  bool check = false;
+};
+
+// Prints, compares or replaces one text.
+int put(const Options& options, const std::string& path, const support::Source& source,
+        const std::string& canonical) {
+  const bool same = source.text() == canonical;
+  if (options.check) {
+    if (!same) fmt::print("{}\n", source.name());
+    return same ? kOk : kSpecHasErrors;
+  }
+  if (path == "-") {
+    fmt::print("{}", canonical);
+    return kOk;
+  }
+  if (same) return kOk;
+  const Status replaced = replace_file(path, canonical);
+  return replaced.ok() ? kOk : report(replaced.error(), Format::text);
+}
+
+int format(const Options& options, const std::string& path) {
+  const Result<support::Source> source = support::Source::read(path);
+  if (!source.ok()) return report(source.error(), Format::text);
+  const std::optional<ast::Spec> spec = read_tree(*source);
+  if (!spec) return kSpecHasErrors;
+  const auto canonical = print_tree(*spec, *source, source->is_json() ? Form::json : Form::dsl);
+  return canonical ? put(options, path, *source, *canonical) : kSpecHasErrors;
+}
+
+int run(const Options& options) {
+  int worst = kOk;
+  for (const std::string& path : options.files) worst = std::max(worst, format(options, path));
+  return worst;
+}
+
+}  // namespace
+
+void add_fmt(CLI::App& app, Action& action) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("fmt", "Write specs in the canonical layout, in place");
+  command
+      ->add_option("files", options->files,
+                   "Files (.attn, .attn.json), or - from standard input to standard output")
+      ->type_name("FILE...")
+      ->required();
+  command->add_flag("--check", options->check,
+                    "Change nothing; name the files that differ, and exit with 1 if any does");
+  set_action(*command, action, options, run);
+}
+
+}  // namespace attn::tools

@@ -1,0 +1,89 @@
+#include "tools/tree.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "compiler/ast/comments.h"
+#include "compiler/ast/parse.h"
+#include "compiler/ast/print.h"
+#include "compiler/sema/other_clauses.h"
+#include "runtime/base/check.h"
+#include "runtime/io/file.h"
+
+namespace attn::tools {
+namespace {
+
+Error cannot_replace(const std::string& path) {
+  return {ErrorCode::io, fmt::format("cannot replace {}: {}", path, std::strerror(errno)), {}, {}};
+}
+
+// An empty file of a new name beside `path`, with its permissions.
+Result<std::string> make_neighbour(const std::string& path) {
+  struct stat old {};
+  if (stat(path.c_str(), &old) != 0) return cannot_replace(path);
+  std::string name = path + ".XXXXXX";
+  const int file = mkstemp(name.data());
+  if (file < 0) return cannot_replace(path);
+  const bool permitted = fchmod(file, old.st_mode & 07777) == 0;
+  const Error error = cannot_replace(path);
+  close(file);
+  if (permitted) return name;
+  unlink(name.c_str());
+  return error;
+}
+
+bool is_utf8(const support::Source& source) {
+  const auto byte = ast::first_not_utf8(source.text());
+  if (!byte) return true;
+  diag::Sink sink(source);
+  sink.report(diag::Code::unexpected_character, *byte,
+              "this byte is not UTF-8, which JSON cannot hold");
+  fmt::print(stderr, "{}", diag::to_text(sink));
+  return false;
+}
+
+}  // namespace
+
+std::optional<ast::Spec> read_tree(const support::Source& source) {
+  diag::Sink sink(source);
+  std::optional<ast::Spec> spec = ast::parse(source, sink);
+  const bool whole = spec && sema::has_only_known_clauses(*spec, sink);
+  fmt::print(stderr, "{}", diag::to_text(sink));
+  if (!whole) return std::nullopt;
+  return spec;
+}
+
+std::optional<std::string> print_tree(const ast::Spec& spec, const support::Source& source,
+                                      Form form) {
+  const bool json = form == Form::json;
+  if (json && !is_utf8(source)) return std::nullopt;
+  const support::Source printed(json ? "<result>.json" : "<result>",
+                                json ? ast::to_json(spec) : ast::to_dsl(spec));
+  diag::Sink sink(printed);
+  const std::optional<ast::Spec> again = ast::parse(printed, sink);
+  fmt::print(stderr, "{}", diag::to_text(sink));
+  if (!again) return std::nullopt;
+  ATTN_CHECK(ast::to_dsl(*again) == ast::to_dsl(spec), "the text printed is another tree");
+  return std::string(printed.text());
+}
+
+Status replace_file(const std::string& path, const std::string& text) {
+  std::error_code unresolved;
+  const std::string target = std::filesystem::canonical(path, unresolved).string();
+  if (unresolved) {
+    return {ErrorCode::io, fmt::format("cannot replace {}: {}", path, unresolved.message())};
+  }
+  ATTN_ASSIGN(const std::string neighbour, make_neighbour(target));
+  Status status = io::write_file(neighbour, std::as_bytes(std::span(text)));
+  if (status.ok() && rename(neighbour.c_str(), target.c_str()) != 0) status = cannot_replace(path);
+  if (!status.ok()) unlink(neighbour.c_str());
+  return status;
+}
+
+}  // namespace attn::tools
