@@ -68,10 +68,10 @@ std::vector<Diagnostic> Sink::sorted() const {
   std::vector<Diagnostic> result = diagnostics_;
   std::ranges::stable_sort(
       result, [](const Diagnostic& a, const Diagnostic& b) { return order(a) < order(b); });
-  const auto repeats = std::ranges::unique(result, [](const Diagnostic& a, const Diagnostic& b) {
+  const auto same = [](const Diagnostic& a, const Diagnostic& b) {
     return order(a) == order(b) && a.message == b.message;
-  });
-  result.erase(repeats.begin(), repeats.end());
+  };
+  result.erase(std::unique(result.begin(), result.end(), same), result.end());
   return result;
 }
 
