@@ -6,13 +6,28 @@ namespace attn::ir {
 namespace {
 
 constexpr std::string_view kDimNames[] = {"B", "Hq", "Hkv", "Sq", "Skv", "Dqk", "Dv"};
-constexpr std::string_view kLayoutNames[] = {"bshd", "bhsd", "sbhd", "strided"};
+constexpr std::string_view kLayoutNames[] = {"bshd", "bhsd",  "sbhd",       "strided",
+                                             "thd",  "paged", "packed_qkv", "packed_kv"};
 constexpr std::string_view kAlignNames[] = {"top_left", "bottom_right"};
 
 template <typename Named>
 const Named* find_named(const std::vector<Named>& list, std::string_view name) {
   const auto found = std::ranges::find(list, name, &Named::name);
   return found == list.end() ? nullptr : &*found;
+}
+
+// One list for both, constant or not.
+template <typename Owner>
+auto places_in(Owner& owner) {
+  std::vector<decltype(&owner.scale)> places = {&owner.scale, &owner.score};
+  for (auto& mask : owner.masks) places.push_back(&mask);
+  if (owner.sink) places.push_back(&*owner.sink);
+  if (owner.dropout && owner.dropout->keep) places.push_back(&*owner.dropout->keep);
+  for (auto& tensor : owner.tensors) {
+    for (auto& extent : tensor.extents) places.push_back(&extent);
+    if (tensor.fallback) places.push_back(&*tensor.fallback);
+  }
+  return places;
 }
 
 }  // namespace
@@ -33,21 +48,26 @@ bool Dims::bound() const {
 std::string_view to_string(LayoutKind kind) { return kLayoutNames[static_cast<std::size_t>(kind)]; }
 
 std::optional<LayoutKind> parse_layout_kind(std::string_view text) {
-  for (LayoutKind kind :
-       {LayoutKind::bshd, LayoutKind::bhsd, LayoutKind::sbhd, LayoutKind::strided}) {
-    if (to_string(kind) == text) return kind;
-  }
-  return std::nullopt;
+  const auto* found = std::ranges::find(kLayoutNames, text);
+  if (found == std::end(kLayoutNames)) return std::nullopt;
+  return static_cast<LayoutKind>(found - std::begin(kLayoutNames));
 }
 
 std::array<std::int64_t, 4> strides_of(const Layout& layout,
-                                       const std::array<std::int64_t, 4>& dims) {
+                                       const std::array<std::int64_t, 4>& dims, Heads heads) {
   const auto [b, h, s, d] = dims;
   switch (layout.kind) {
     case LayoutKind::bshd: return {s * h * d, d, h * d, 1};
     case LayoutKind::bhsd: return {h * s * d, s * d, d, 1};
     case LayoutKind::sbhd: return {h * d, d, b * h * d, 1};
     case LayoutKind::strided: return layout.strides;
+    case LayoutKind::thd: return {s * h * d, d, h * d, 1};
+    case LayoutKind::paged: return {h * layout.page * d, layout.page * d, d, 1};
+    case LayoutKind::packed_qkv: {
+      const std::int64_t row = (heads.q + 2 * heads.kv) * d;
+      return {s * row, d, row, 1};
+    }
+    case LayoutKind::packed_kv: return {s * 2 * heads.kv * d, d, 2 * heads.kv * d, 1};
   }
   return layout.strides;
 }
@@ -63,13 +83,12 @@ const Param* Attention::find_param(std::string_view param) const {
 }
 
 std::vector<ExprId> Attention::roots() const {
-  std::vector<ExprId> ids = {scale, score};
-  ids.insert(ids.end(), masks.begin(), masks.end());
-  for (const CapturedTensor& tensor : tensors) {
-    ids.insert(ids.end(), tensor.extents.begin(), tensor.extents.end());
-  }
+  std::vector<ExprId> ids;
+  for (const ExprId* place : places_in(*this)) ids.push_back(*place);
   return ids;
 }
+
+std::vector<ExprId*> Attention::root_places() { return places_in(*this); }
 
 Type value_type(DType dtype) {
   if (dtype == DType::boolean) return Type::boolean;

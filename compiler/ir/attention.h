@@ -1,11 +1,15 @@
 // One attention, as meaning: what the front end makes of a spec and every pass maps to another.
 //
 //   s = scale * (Q K^T); s = score(s, b, h, row, column); s = -inf where any mask is false;
-//   p = softmax(s); o = p V; lse = log(sum(exp(s))), natural. A row with nothing visible gives
-//   o = 0 and lse = -inf.
+//   p = exp(s) / (sum(exp(s)) + exp(sink)); p = dropout(p); o = p V; lse = the natural log of that
+//   denominator; max = the largest s, sum_exp = sum(exp(s - max)). A row with nothing visible gives
+//   o = 0, max = -inf and, without a sink, lse = -inf.
 //
-// `row` is the row number; a spec's q_idx has become row + (Skv - Sq) where the spec aligns bottom
-// right.
+// With lengths, keys from lengths_kv[b] on are hidden and rows from lengths_q[b] on see nothing at
+// all: o = 0, lse = -inf, sink or not.
+//
+// `row` is the row number; a spec's q_idx has become row + (Skv - Sq), of lengths where there are
+// lengths, where the spec aligns bottom right.
 #pragma once
 
 #include <array>
@@ -42,20 +46,38 @@ class Dims {
   std::array<std::optional<std::int64_t>, kDims.size()> sizes_;
 };
 
-enum class LayoutKind : std::uint8_t { bshd, bhsd, sbhd, strided };
+enum class LayoutKind : std::uint8_t {
+  bshd,
+  bhsd,
+  sbhd,
+  strided,
+  thd,         // [T, H, D]: the sequences of a batch one behind the other, each of its length
+  paged,       // k and v: [pages, Hkv, page, D] with a page table [B, ceil(Skv / page)]
+  packed_qkv,  // q, k and v are parts of one tensor [B, S, Hq + 2 Hkv, D]
+  packed_kv    // k and v are parts of one tensor [B, Skv, 2 Hkv, D]
+};
 std::string_view to_string(LayoutKind kind);
 std::optional<LayoutKind> parse_layout_kind(std::string_view text);
 
-// How one of q, k, v, o lies in memory. `strides` (elements, for [B, H, S, D]) only when strided.
+// How one of q, k, v, o lies in memory. `strides` (elements, for [B, H, S, D]) only when strided;
+// `page` (rows) and `pages` (in the pool; 0: as many as the whole of it needs) only when paged.
 struct Layout {
   LayoutKind kind = LayoutKind::bshd;
   std::array<std::int64_t, 4> strides{};
+  std::int64_t page = 0;
+  std::int64_t pages = 0;
   bool operator==(const Layout&) const = default;
 };
 
-// Strides in elements of a dense or explicit layout, for logical dims [B, H, S, D].
+// Strides in elements for logical dims [B, H, S, D]; of thd those within one sequence, with S * H *
+// D for the batch; of paged those of the pool [pages, H, page, D]. `heads` are Hq and Hkv, which
+// the packed kinds need.
+struct Heads {
+  std::int64_t q = 1;
+  std::int64_t kv = 1;
+};
 std::array<std::int64_t, 4> strides_of(const Layout& layout,
-                                       const std::array<std::int64_t, 4>& dims);
+                                       const std::array<std::int64_t, 4>& dims, Heads heads = {});
 
 enum class Align : std::uint8_t { top_left, bottom_right };
 std::string_view to_string(Align align);
@@ -67,6 +89,9 @@ struct CapturedTensor {
   DType dtype = DType::f32;
   std::vector<ExprId> extents;
   SourcePos pos;
+  bool learned = false;              // has a gradient
+  bool monotone = false;             // declared: never decreases along the last axis
+  std::optional<ExprId> fallback{};  // of its own indexes: elements where no value is given
 };
 
 struct Param {
@@ -74,6 +99,17 @@ struct Param {
   DType dtype = DType::f32;  // f32 or i32
   SourcePos pos;
 };
+
+// Keeps an element of p with 1 - probability, scaled by 1 / (1 - probability).
+struct Dropout {
+  double probability = 0;        // in [0, 1)
+  std::optional<ExprId> keep{};  // boolean: what is kept; without it random, by seed and offset
+  SourcePos pos;
+};
+
+// i32[B] tensors among `tensors` of an attention that has lengths.
+inline constexpr std::string_view kLengthsQ = "lengths_q";
+inline constexpr std::string_view kLengthsKv = "lengths_kv";
 
 struct Attention {
   std::string name;
@@ -84,16 +120,27 @@ struct Attention {
   std::vector<CapturedTensor> tensors;
   std::vector<Param> params;
   Dag dag;
-  ExprId scale = 0;           // real; of dimensions, constants and params
-  ExprId score = 0;           // real; the score modification, `score` itself when there is none
-  std::vector<ExprId> masks;  // boolean; all must hold
+  ExprId scale = 0;              // real; of dimensions, constants and params
+  ExprId score = 0;              // real; the score modification, `score` itself when there is none
+  std::vector<ExprId> masks;     // boolean; all must hold
+  std::optional<ExprId> sink{};  // real; of the head, tensors, params and constants
+  std::optional<Dropout> dropout{};
+  bool lengths_q = false;   // then `tensors` has kLengthsQ
+  bool lengths_kv = false;  // then `tensors` has kLengthsKv
   bool wants_o = true;
   bool wants_lse = false;
+  bool wants_max = false;
+  bool wants_sum_exp = false;
+  std::vector<std::string> gradients{};  // "q", "k", "v", learned tensors; empty: forward only
+  bool deterministic = false;
   SourcePos pos;
 
   const CapturedTensor* find_tensor(std::string_view tensor) const;
   const Param* find_param(std::string_view param) const;
-  std::vector<ExprId> roots() const;  // scale, score, masks, extents
+  // Scale, score, masks, sink, kept elements, extents, fallbacks.
+  std::vector<ExprId> roots() const;
+  // The same places in the same order, to be set anew: what a pass does when it has a new dag.
+  std::vector<ExprId*> root_places();
 };
 
 // The type an element of this dtype has in expressions: bool -> boolean, integers -> integer,

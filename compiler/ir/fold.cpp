@@ -63,6 +63,12 @@ Folded fold_integers(Op op, std::int64_t x, std::int64_t y) {
 double smaller(double x, double y) { return std::isnan(x) || x < y ? x : y; }
 double larger(double x, double y) { return std::isnan(x) || x > y ? x : y; }
 
+Folded truncated(double x) {
+  const double whole = std::trunc(x);  // a NaN is within no bounds
+  if (!(whole >= -0x1p31 && whole < 0x1p31)) return std::nullopt;
+  return static_cast<std::int64_t>(whole);
+}
+
 Folded fold_reals(Op op, double x, double y) {
   switch (op) {
     case Op::add_: return x + y;
@@ -96,6 +102,7 @@ Folded fold_reals(Op op, double x, double y) {
     case Op::ge_: return x >= y;
     case Op::eq_: return x == y;
     case Op::ne_: return x != y;
+    case Op::truncate_: return truncated(x);
     default: return std::nullopt;
   }
 }

@@ -84,6 +84,7 @@ std::optional<Type> result_type(Rule rule, std::span<const Type> operands) {
     case Rule::to_real:
       return type_if(operands.size() == 1 && operands[0] != Type::real, Type::real);
     case Rule::to_int: return type_if(all_are(operands, Type::boolean), Type::integer);
+    case Rule::truncate: return type_if(all_are(operands, Type::real), Type::integer);
   }
   return std::nullopt;
 }

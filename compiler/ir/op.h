@@ -32,6 +32,7 @@ enum class Rule : std::uint8_t {
   bits,           // (integer, ..) -> integer
   to_real,        // (integer or boolean) -> real
   to_int,         // (boolean) -> integer
+  truncate,       // (real) -> integer
 };
 
 enum class AttributeKind : std::uint8_t { none, boolean, integer, real, symbol };

@@ -19,6 +19,7 @@ std::string_view rule_text(Rule rule) {
     case Rule::bits: return "(int, ...) -> int";
     case Rule::to_real: return "(int or bool) -> real";
     case Rule::to_int: return "(bool) -> int";
+    case Rule::truncate: return "(real) -> int";
   }
   return {};
 }

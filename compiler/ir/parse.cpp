@@ -48,9 +48,15 @@ class TextParser {
     if (line.accept("dtype")) return dtype(line, out_.dtype);
     if (line.accept("layout")) return layouts(line);
     if (line.accept("align")) return align(line);
-    if (line.accept("tensor")) return tensor(line);
+    if (line.accept("tensor")) return tensor(line, false);
+    if (line.accept("learn")) return tensor(line, true);
     if (line.accept("param")) return param(line);
     if (line.accept("outputs")) return outputs(line);
+    if (line.accept("sink")) return optional_root(line, out_.sink);
+    if (line.accept("dropout")) return dropout(line);
+    if (line.accept("lengths")) return lengths(line);
+    if (line.accept("grad")) return gradients(line);
+    if (line.accept("deterministic")) return deterministic();
     return line.error(fmt::format("'{}' starts no statement", line.next()));
   }
 
@@ -103,6 +109,7 @@ class TextParser {
       Layout& layout = out_.layouts[std::string(tensor)];
       layout.kind = *kind;
       if (*kind == LayoutKind::strided) ATTN_RETURN_IF_ERROR(strides(line, layout));
+      if (*kind == LayoutKind::paged) ATTN_RETURN_IF_ERROR(pages(line, layout));
     }
     return {};
   }
@@ -117,6 +124,14 @@ class TextParser {
     return line.expect(")");
   }
 
+  Status pages(Scanner& line, Layout& layout) {
+    ATTN_RETURN_IF_ERROR(line.expect("("));
+    ATTN_ASSIGN(layout.page, line.integer());
+    ATTN_RETURN_IF_ERROR(line.expect(","));
+    ATTN_ASSIGN(layout.pages, line.integer());
+    return line.expect(")");
+  }
+
   Status align(Scanner& line) {
     ATTN_ASSIGN(const std::string_view name, line.word());
     for (Align align : {Align::top_left, Align::bottom_right}) {
@@ -127,8 +142,9 @@ class TextParser {
     return line.error(fmt::format("'{}' is not an alignment", name));
   }
 
-  Status tensor(Scanner& line) {
+  Status tensor(Scanner& line, bool learned) {
     CapturedTensor tensor;
+    tensor.learned = learned;
     ATTN_ASSIGN(tensor.name, line.word());
     ATTN_RETURN_IF_ERROR(line.expect(":"));
     ATTN_RETURN_IF_ERROR(dtype(line, tensor.dtype));
@@ -137,6 +153,11 @@ class TextParser {
       if (!tensor.extents.empty()) ATTN_RETURN_IF_ERROR(line.expect(","));
       ATTN_ASSIGN(const std::size_t extent, line.number());
       tensor.extents.push_back(static_cast<ExprId>(extent));
+    }
+    tensor.monotone = line.accept("monotone");
+    if (line.accept("=")) {
+      ATTN_ASSIGN(const std::size_t fallback, line.number());
+      tensor.fallback = static_cast<ExprId>(fallback);
     }
     out_.tensors.push_back(std::move(tensor));
     return {};
@@ -154,6 +175,40 @@ class TextParser {
   Status outputs(Scanner& line) {
     out_.wants_o = line.accept("o");
     out_.wants_lse = line.accept("lse");
+    out_.wants_max = line.accept("max");
+    out_.wants_sum_exp = line.accept("sum_exp");
+    return {};
+  }
+
+  Status optional_root(Scanner& line, std::optional<ExprId>& id) {
+    if (id) return line.error("given twice");
+    ATTN_ASSIGN(id, node_id(line));
+    return {};
+  }
+
+  Status dropout(Scanner& line) {
+    if (out_.dropout) return line.error("given twice");
+    Dropout& dropout = out_.dropout.emplace();
+    ATTN_ASSIGN(dropout.probability, line.real());
+    return line.accept("keep") ? optional_root(line, dropout.keep) : Status();
+  }
+
+  Status lengths(Scanner& line) {
+    out_.lengths_q = line.accept("q");
+    out_.lengths_kv = line.accept("kv");
+    return {};
+  }
+
+  Status gradients(Scanner& line) {
+    while (!line.at_end()) {
+      ATTN_ASSIGN(const std::string_view name, line.word());
+      out_.gradients.emplace_back(name);
+    }
+    return {};
+  }
+
+  Status deterministic() {
+    out_.deterministic = true;
     return {};
   }
 
@@ -258,9 +313,11 @@ class TextParser {
     if (!closed_) return end.error("the closing '}' is missing");
     if (!has_scale_ || !has_score_) return end.error("scale or score is missing");
     for (const CapturedTensor& tensor : out_.tensors) {
-      for (ExprId extent : tensor.extents) {
-        if (extent >= out_.dag.size()) {
-          return end.error(fmt::format("tensor {}: %{} is not defined", tensor.name, extent));
+      Numbers roots = tensor.extents;
+      if (tensor.fallback) roots.push_back(*tensor.fallback);
+      for (ExprId root : roots) {
+        if (root >= out_.dag.size()) {
+          return end.error(fmt::format("tensor {}: %{} is not defined", tensor.name, root));
         }
       }
     }

@@ -46,10 +46,32 @@ class JsonWriter {
     json["outputs"] = Json::array();
     if (attention_.wants_o) json["outputs"].push_back("o");
     if (attention_.wants_lse) json["outputs"].push_back("lse");
+    if (attention_.wants_max) json["outputs"].push_back("max");
+    if (attention_.wants_sum_exp) json["outputs"].push_back("sum_exp");
+    put_optional_parts(json);
     return json.dump(2) + "\n";
   }
 
  private:
+  void put_optional_parts(Json& json) const {
+    if (attention_.sink) json["sink"] = numbers_[*attention_.sink];
+    if (attention_.dropout) {
+      json["dropout"] = {{"probability", attention_.dropout->probability}};
+      if (attention_.dropout->keep) json["dropout"]["keep"] = numbers_[*attention_.dropout->keep];
+      put_position(json["dropout"], attention_.dropout->pos);
+    }
+    if (attention_.lengths_q) json["lengths"].push_back("q");
+    if (attention_.lengths_kv) json["lengths"].push_back("kv");
+    if (!attention_.gradients.empty()) json["gradients"] = attention_.gradients;
+    if (attention_.deterministic) json["deterministic"] = true;
+  }
+
+  static Json layout_json(const Layout& layout) {
+    if (layout.kind == LayoutKind::strided) return layout.strides;
+    if (layout.kind != LayoutKind::paged) return to_string(layout.kind);
+    return {{"paged", {{"page", layout.page}, {"pages", layout.pages}}}};
+  }
+
   Json numbers(const std::vector<ExprId>& ids) const {
     Json json = Json::array();
     for (ExprId id : ids) json.push_back(numbers_[id]);
@@ -68,8 +90,7 @@ class JsonWriter {
   Json layouts() const {
     Json json = Json::object();
     for (const auto& [name, layout] : attention_.layouts) {
-      json[name] =
-          layout.kind == LayoutKind::strided ? Json(layout.strides) : Json(to_string(layout.kind));
+      json[name] = layout_json(layout);
     }
     return json;
   }
@@ -80,6 +101,9 @@ class JsonWriter {
       json.push_back({{"name", tensor.name},
                       {"dtype", to_string(tensor.dtype)},
                       {"extents", numbers(tensor.extents)}});
+      if (tensor.learned) json.back()["learned"] = true;
+      if (tensor.monotone) json.back()["monotone"] = true;
+      if (tensor.fallback) json.back()["fallback"] = numbers_[*tensor.fallback];
       put_position(json.back(), tensor.pos);
     }
     return json;

@@ -78,6 +78,7 @@ class SourceWriter {
 
  private:
   Piece leaf(const Node& node) const {
+    if (node.is(Op::index_)) return {fmt::format("i{}", std::get<std::int64_t>(node.attribute))};
     switch (node.op) {
       case Op::batch_: return {"b"};
       case Op::head_: return {"h"};
@@ -121,6 +122,7 @@ class SourceWriter {
       case Op::select_: return call("where", node);
       case Op::load_: return {std::get<std::string>(node.attribute) + "[" + list(node) + "]"};
       case Op::to_int_: return {fmt::format("where({}, 1, 0)", piece(node.operands[0]).text)};
+      case Op::truncate_: return {fmt::format("int({})", piece(node.operands[0]).text)};
       case Op::to_real_: return explicit_real(node);
       default: return call(info(node.op).name, node);
     }

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "compiler/ir/attention.h"
 #include "compiler/ir/text.h"
@@ -51,7 +52,9 @@ class TextWriter {
     line("layout{}", layouts);
     line("align {}", to_string(attention_.align));
     for (const CapturedTensor& tensor : attention_.tensors) {
-      line("tensor {}: {}[{}]", tensor.name, to_string(tensor.dtype), numbers(tensor.extents));
+      line("{} {}: {}[{}]{}{}", tensor.learned ? "learn" : "tensor", tensor.name,
+           to_string(tensor.dtype), numbers(tensor.extents), tensor.monotone ? " monotone" : "",
+           tensor.fallback ? " = " + number(*tensor.fallback) : "");
     }
     for (const Param& param : attention_.params) {
       line("param {}: {}", param.name, to_string(param.dtype));
@@ -60,6 +63,9 @@ class TextWriter {
 
   static std::string layout_text(const Layout& layout) {
     std::string text(to_string(layout.kind));
+    if (layout.kind == LayoutKind::paged) {
+      return fmt::format("{}({},{})", text, layout.page, layout.pages);
+    }
     if (layout.kind != LayoutKind::strided) return text;
     const auto& strides = layout.strides;
     return fmt::format("{}({},{},{},{})", text, strides[0], strides[1], strides[2], strides[3]);
@@ -87,8 +93,21 @@ class TextWriter {
     line("scale {}", number(attention_.scale));
     line("score {}", number(attention_.score));
     for (ExprId mask : attention_.masks) line("mask {}", number(mask));
-    line("outputs{}{}", attention_.wants_o ? " o" : "", attention_.wants_lse ? " lse" : "");
+    if (attention_.sink) line("sink {}", number(*attention_.sink));
+    if (attention_.dropout) dropout(*attention_.dropout);
+    if (attention_.lengths_q || attention_.lengths_kv) {
+      line("lengths{}{}", attention_.lengths_q ? " q" : "", attention_.lengths_kv ? " kv" : "");
+    }
+    line("outputs{}{}{}{}", attention_.wants_o ? " o" : "", attention_.wants_lse ? " lse" : "",
+         attention_.wants_max ? " max" : "", attention_.wants_sum_exp ? " sum_exp" : "");
+    if (!attention_.gradients.empty()) line("grad {}", fmt::join(attention_.gradients, " "));
+    if (attention_.deterministic) line("deterministic");
     text_ += "}\n";
+  }
+
+  void dropout(const Dropout& dropout) {
+    line("dropout {}{}", real_text(dropout.probability),
+         dropout.keep ? " keep " + number(*dropout.keep) : "");
   }
 
   const Attention& attention_;

@@ -14,6 +14,7 @@ struct Allowed {
   bool score = false;
   bool index = false;  // batch, head, row, column and loads
   bool params = false;
+  bool element = false;  // a tensor's own indexes
 };
 
 class Verifier {
@@ -24,6 +25,8 @@ class Verifier {
     ATTN_RETURN_IF_ERROR(dims());
     ATTN_RETURN_IF_ERROR(layouts());
     ATTN_RETURN_IF_ERROR(names());
+    ATTN_RETURN_IF_ERROR(lengths());
+    ATTN_RETURN_IF_ERROR(gradients());
     ATTN_RETURN_IF_ERROR(root_ids());
     for (ExprId id : reachable(dag_, attention_.roots())) ATTN_RETURN_IF_ERROR(node(id));
     return roots();
@@ -58,6 +61,9 @@ class Verifier {
           std::ranges::all_of(layout.strides, [](std::int64_t stride) { return stride > 0; });
       if (layout.kind == LayoutKind::strided && !positive) {
         return bug(fmt::format("a stride of {} is not positive", name));
+      }
+      if (layout.kind == LayoutKind::paged && (layout.page < 1 || layout.pages < 0)) {
+        return bug(fmt::format("the pages of {} have no size", name));
       }
     }
     return attention_.layouts.size() == 4 ? Status() : bug("layout of an unknown tensor");
@@ -136,13 +142,54 @@ class Verifier {
     for (ExprId mask : attention_.masks) {
       ATTN_RETURN_IF_ERROR(root("mask", mask, Type::boolean, {.index = true, .params = true}));
     }
+    if (attention_.sink) {
+      ATTN_RETURN_IF_ERROR(
+          root("sink", *attention_.sink, Type::real, {.index = true, .params = true}));
+    }
+    ATTN_RETURN_IF_ERROR(dropout());
     for (const CapturedTensor& tensor : attention_.tensors) {
+      ATTN_RETURN_IF_ERROR(fallback(tensor));
       for (ExprId extent : tensor.extents) {
         ATTN_RETURN_IF_ERROR(root("extent of " + tensor.name, extent, Type::integer, {}));
         if (fold_integer(dag_, extent).value_or(1) < 1) {
           return bug("an extent of " + tensor.name + " is not positive");
         }
       }
+    }
+    return {};
+  }
+
+  Status dropout() {
+    if (!attention_.dropout) return {};
+    const Dropout& dropout = *attention_.dropout;
+    if (!(dropout.probability >= 0 && dropout.probability < 1)) return bug("dropout probability");
+    if (!dropout.keep) return {};
+    return root("dropout", *dropout.keep, Type::boolean, {.index = true, .params = true});
+  }
+
+  Status fallback(const CapturedTensor& tensor) {
+    if (!tensor.fallback) return {};
+    return root("default of " + tensor.name, *tensor.fallback, value_type(tensor.dtype),
+                {.element = true});
+  }
+
+  Status lengths() {
+    for (const auto& [wanted, name] : {std::pair(attention_.lengths_q, kLengthsQ),
+                                       std::pair(attention_.lengths_kv, kLengthsKv)}) {
+      const CapturedTensor* tensor = attention_.find_tensor(name);
+      if (wanted != (tensor != nullptr)) return bug(fmt::format("{} without its clause", name));
+      if (tensor && (tensor->dtype != DType::i32 || tensor->extents.size() != 1)) {
+        return bug(fmt::format("{} is not i32[B]", name));
+      }
+    }
+    return {};
+  }
+
+  Status gradients() {
+    for (const std::string& name : attention_.gradients) {
+      const CapturedTensor* tensor = attention_.find_tensor(name);
+      if (name == "q" || name == "k" || name == "v" || (tensor && tensor->learned)) continue;
+      return bug("gradient of " + name);
     }
     return {};
   }
@@ -169,6 +216,7 @@ class Verifier {
       case Op::column_:
       case Op::load_: return allowed.index;
       case Op::param_: return allowed.params;
+      case Op::index_: return allowed.element;
       default: return true;
     }
   }

@@ -121,6 +121,9 @@ Result<Value> ExpressionLowering::lower_new(ExprId id) {
                          "`x // 2` and `x % 2` reach single bits of values that are not negative");
     case ir::Rule::to_real:
     case ir::Rule::to_int: return conversion(id);
+    case ir::Rule::truncate:
+      return unsupported(node.pos, "cuDNN cannot make an integer of a real inside its kernel",
+                         "`floor` and `ceil` stay real");
   }
   ATTN_CHECK(false, "every rule is handled");
   return Value{};

@@ -32,6 +32,21 @@ Status check_bound(const ir::Attention& attention) {
   return {};
 }
 
+// What the attention asks for and no graph here has.
+Status check_served(const ir::Attention& attention) {
+  const auto refuse = [&](std::string_view what) {
+    return unsupported(attention.pos, fmt::format("{} cannot be lowered to cuDNN yet", what));
+  };
+  if (attention.lengths_q || attention.lengths_kv) return refuse("lengths");
+  if (attention.sink) return refuse("a sink");
+  if (attention.dropout) return refuse("dropout");
+  if (attention.wants_max || attention.wants_sum_exp) return refuse("the output max or sum_exp");
+  for (const auto& [name, layout] : attention.layouts) {
+    if (layout.kind == ir::LayoutKind::paged) return refuse("a paged layout");
+  }
+  return {};
+}
+
 // So that no stride or offset can leave 64 bits.
 Status check_sizes(const ir::Attention& attention) {
   constexpr double kMost = 0x1p58;  // elements
@@ -81,7 +96,8 @@ class Forward {
  private:
   Uid io_tensor(const std::string& name, const Dims4& dims, bool transposed = false) {
     Dims4 view = dims;
-    Dims4 strides = ir::strides_of(attention_.layouts.find(name)->second, dims);
+    Dims4 strides = ir::strides_of(attention_.layouts.find(name)->second, dims,
+                                   {dims_[Dim::Hq], dims_[Dim::Hkv]});
     if (transposed) {
       std::swap(view[2], view[3]);
       std::swap(strides[2], strides[3]);
@@ -198,7 +214,8 @@ class Forward {
 
 plan::TensorInfo io_info(const ir::Attention& attention, const std::string& name,
                          plan::TensorRole role, const Dims4& dims) {
-  const Dims4 strides = ir::strides_of(attention.layouts.find(name)->second, dims);
+  const Dims4 strides = ir::strides_of(attention.layouts.find(name)->second, dims,
+                                       {attention.dims[Dim::Hq], attention.dims[Dim::Hkv]});
   return {name, role, attention.dtype, {dims.begin(), dims.end()}, {strides.begin(), strides.end()},
           16};
 }
@@ -254,6 +271,7 @@ std::set<std::string> names_of(const plan::CudnnStep& step) {
 Result<plan::Program> lower(const ir::Attention& attention) {
   ATTN_RETURN_IF_ERROR(check_bound(attention));
   ATTN_RETURN_IF_ERROR(check_sizes(attention));
+  ATTN_RETURN_IF_ERROR(check_served(attention));
   if (!attention.wants_o) {
     return unsupported(attention.pos, "cuDNN's kernels always write o",
                        "list o in `outputs` beside lse");

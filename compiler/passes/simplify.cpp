@@ -24,12 +24,9 @@ class Simplifier {
 
   ir::Attention simplify() && {
     for (ExprId id : ir::reachable(from_.dag, from_.roots())) ids_[id] = rebuilt(from_.dag[id]);
-    for (ir::CapturedTensor& tensor : out_.tensors) {
-      for (ExprId& extent : tensor.extents) extent = ids_[extent];
-    }
-    out_.scale = ids_[from_.scale];
+    for (ExprId* place : out_.root_places()) *place = ids_[*place];
     for (ExprId mask : from_.masks) add_conjuncts(ids_[mask]);
-    out_.score = unmasked(ids_[from_.score]);
+    out_.score = unmasked(out_.score);
     keep_false_alone();
     return std::move(out_);
   }

@@ -219,6 +219,13 @@ std::optional<Value> Operations::rounding(Op op, Operands operands) {
   return value.type == Type::integer ? value : build(op, {value});
 }
 
+std::optional<Value> Operations::truncation(Op op, Operands operands) {
+  const Value value = to_number(operands[0]);
+  return value.type == Type::integer ? value : build(op, {value});
+}
+
+std::optional<Value> Operations::conversion(Op, Operands operands) { return to_real(operands[0]); }
+
 std::optional<Value> Operations::real_function(Op op, Operands operands) {
   std::vector<Value> values;
   for (const Value& operand : operands) values.push_back(to_real(operand));

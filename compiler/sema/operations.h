@@ -76,6 +76,8 @@ class Operations {
   Outcome clamp(ir::Op op, Operands operands);
   Outcome arithmetic_function(ir::Op op, Operands operands);
   Outcome rounding(ir::Op op, Operands operands);
+  Outcome truncation(ir::Op op, Operands operands);
+  Outcome conversion(ir::Op op, Operands operands);
   Outcome real_function(ir::Op op, Operands operands);
   Outcome power(ir::Op op, Operands operands);
   Outcome integer_power(const Value& base, std::int64_t exponent);

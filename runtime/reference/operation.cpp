@@ -80,6 +80,12 @@ double real_operation(Op op, double x, double y) {
   }
 }
 
+std::optional<double> truncated(double x) {
+  const double whole = std::trunc(x);  // a NaN is within no bounds
+  if (!(whole >= -0x1p31 && whole < 0x1p31)) return std::nullopt;
+  return whole + 0.0;  // no negative zero among the integers
+}
+
 bool comparison(Op op, double x, double y) {
   switch (op) {
     case Op::lt_: return x < y;
@@ -101,6 +107,7 @@ std::optional<double> operation(Op op, ir::Type type, std::span<const double> op
   if (op == Op::not_) return x == 0 ? 1.0 : 0.0;
   if (rule == ir::Rule::comparison) return comparison(op, x, y) ? 1.0 : 0.0;
   if (rule == ir::Rule::to_real || rule == ir::Rule::to_int) return x;
+  if (op == Op::truncate_) return truncated(x);
   if (type == ir::Type::real) return real_operation(op, x, y);
   return integer_operation(op, static_cast<std::int64_t>(x), static_cast<std::int64_t>(y));
 }

@@ -14,10 +14,11 @@ TEST(Names, ReadBack) {
   for (Dim dim : kDims) EXPECT_EQ(parse_dim(to_string(dim)), dim);
   EXPECT_FALSE(parse_dim("D"));
   for (LayoutKind kind :
-       {LayoutKind::bshd, LayoutKind::bhsd, LayoutKind::sbhd, LayoutKind::strided}) {
+       {LayoutKind::bshd, LayoutKind::bhsd, LayoutKind::sbhd, LayoutKind::strided, LayoutKind::thd,
+        LayoutKind::paged, LayoutKind::packed_qkv, LayoutKind::packed_kv}) {
     EXPECT_EQ(parse_layout_kind(to_string(kind)), kind);
   }
-  EXPECT_FALSE(parse_layout_kind("thd"));
+  EXPECT_FALSE(parse_layout_kind("hsd"));
 }
 
 TEST(Dims, AreBoundWhenAllAre) {

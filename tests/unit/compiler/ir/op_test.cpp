@@ -48,6 +48,8 @@ TEST(ResultType, FollowsTheRules) {
   EXPECT_EQ(type(Rule::to_real, {kReal}), std::nullopt);
   EXPECT_EQ(type(Rule::to_int, {kBool}), kInt);
   EXPECT_EQ(type(Rule::to_int, {kInt}), std::nullopt);
+  EXPECT_EQ(type(Rule::truncate, {kReal}), kInt);
+  EXPECT_EQ(type(Rule::truncate, {kInt}), std::nullopt);
 }
 
 }  // namespace

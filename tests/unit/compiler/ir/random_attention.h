@@ -87,7 +87,8 @@ class RandomAttention {
       return ids;
     };
     switch (row.rule) {
-      case Rule::real_function: return of(Type::real);
+      case Rule::real_function:
+      case Rule::truncate: return of(Type::real);
       case Rule::logic:
       case Rule::to_int: return of(Type::boolean);
       case Rule::bits: return of(Type::integer);

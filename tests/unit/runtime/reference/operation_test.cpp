@@ -33,6 +33,19 @@ TEST(Operation, IntegersWrapTo32Bits) {
   EXPECT_EQ(operation(Op::abs_, Type::integer, least), kMin);
 }
 
+TEST(Operation, TruncatesTowardZero) {
+  const auto truncated = [](double x) {
+    const double operands[] = {x};
+    return operation(Op::truncate_, Type::real, operands);
+  };
+  EXPECT_EQ(truncated(2.9), 2);
+  EXPECT_EQ(truncated(-2.9), -2);
+  EXPECT_EQ(truncated(kMin - 0.5), kMin);
+  EXPECT_FALSE(std::signbit(*truncated(-0.5)));
+  EXPECT_FALSE(truncated(kMax + 1));
+  EXPECT_FALSE(truncated(std::numeric_limits<double>::quiet_NaN()));
+}
+
 TEST(Operation, HasNoValueWhereThereIsNone) {
   EXPECT_FALSE(integers(Op::floordiv_, 1, 0));
   EXPECT_FALSE(integers(Op::mod_, 1, 0));
