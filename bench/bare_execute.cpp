@@ -8,9 +8,11 @@
 namespace attn::bench {
 
 BareExecute::BareExecute(cuda::DeviceBuffer workspace, cuda::DeviceBuffer counting,
-                         execute::Scalars scalars, cudnn::Session session, std::vector<Step> steps)
+                         cuda::DeviceBuffer internals, execute::Scalars scalars,
+                         cudnn::Session session, std::vector<Step> steps)
     : workspace_(std::move(workspace)),
       counting_(std::move(counting)),
+      internals_(std::move(internals)),
       scalars_(std::move(scalars)),
       session_(std::move(session)),
       steps_(std::move(steps)) {}
@@ -30,18 +32,27 @@ Result<BareExecute> BareExecute::create(const plan::Plan& plan, const execute::L
   ATTN_ASSIGN(cuda::DeviceBuffer workspace,
               cuda::DeviceBuffer::allocate(device, static_cast<std::size_t>(bytes)));
   ATTN_ASSIGN(cuda::DeviceBuffer counting, execute::counting_numbers(plan.program, device));
+  const plan::InternalPlaces once = plan::internal_places(plan.program, true);
+  const plan::InternalPlaces each = plan::internal_places(plan.program, false);
+  ATTN_ASSIGN(
+      cuda::DeviceBuffer internals,
+      cuda::DeviceBuffer::allocate(device, static_cast<std::size_t>(once.bytes + each.bytes)));
+  ATTN_RETURN_IF_ERROR(internals.fill(0));
   execute::Scalars scalars(plan.program, arguments);
+  execute::Memory memory{arguments, scalars, counting.data()};
+  execute::add_internals(memory, once, internals.data());
+  execute::add_internals(memory, each, static_cast<std::byte*>(internals.data()) + once.bytes);
+  const auto cudnn_steps = plan::steps_of<plan::CudnnStep>(plan.program);
   std::vector<Step> steps;
   for (std::size_t i = 0; i < plans.size(); ++i) {
-    const execute::Addresses addresses = execute::addresses_of(
-        execute::cudnn_step(plan.program.steps[i]), arguments, scalars, counting.data());
+    const execute::Addresses addresses = execute::addresses_of(*cudnn_steps[i], memory);
     ATTN_ASSIGN(cudnn::VariantPack pack,
                 cudnn::VariantPack::create(session.library(), addresses.uids, addresses.pointers,
                                            workspace.data()));
     steps.push_back({std::move(plans[i]), std::move(pack)});
   }
-  return BareExecute(std::move(workspace), std::move(counting), std::move(scalars),
-                     std::move(session), std::move(steps));
+  return BareExecute(std::move(workspace), std::move(counting), std::move(internals),
+                     std::move(scalars), std::move(session), std::move(steps));
 }
 
 Status BareExecute::execute(void* stream) {

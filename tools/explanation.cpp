@@ -1,6 +1,7 @@
 #include "tools/explanation.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -152,11 +153,18 @@ std::string engine_text(const Explanation& explanation) {
   const plan::Plan& plan = *explanation.plan;
   std::string text = fmt::format("  for {} (sm_{}) by cuDNN {}\n", plan.target.name, plan.target.sm,
                                  cudnn::version_text(plan.cudnn_version));
-  for (std::size_t i = 0; i < plan.compiled.size(); ++i) {
-    const plan::CompiledStep& step = plan.compiled[i];
+  auto compiled = plan.compiled.begin();
+  for (std::size_t i = 0; i < plan.program.steps.size(); ++i) {
+    if (const auto* derive = std::get_if<plan::DeriveStep>(&plan.program.steps[i])) {
+      text += fmt::format("  step {}: a kernel of attnc's derives {}{}\n", i,
+                          fmt::join(derive->outputs, ", "),
+                          derive->once ? ", once, when the plan is loaded" : "");
+      continue;
+    }
     text += fmt::format("  step {}: engine {} of heuristic {}, knobs {}, workspace {}\n", i,
-                        step.engine, step.heuristic, knobs_text(step.knobs),
-                        bytes_text(step.workspace_bytes));
+                        compiled->engine, compiled->heuristic, knobs_text(compiled->knobs),
+                        bytes_text(compiled->workspace_bytes));
+    ++compiled;
   }
   return text;
 }
@@ -203,8 +211,8 @@ Result<Explanation> explain(const Spec& spec) {
   explanation.name = spec.attention.name;
   ATTN_ASSIGN(explanation.program, driver::lower(spec.attention));
   ClauseMap clauses(*spec.source);
-  for (const plan::Step& step : explanation.program.steps) {
-    clauses.add(std::get<plan::CudnnStep>(step).graph);
+  for (const plan::CudnnStep* step : plan::steps_of<plan::CudnnStep>(explanation.program)) {
+    clauses.add(step->graph);
   }
   explanation.clauses = std::move(clauses).take();
   explanation.mask = passes::mask_form(spec.attention);
@@ -219,12 +227,13 @@ Result<Explanation> explain(const Spec& spec) {
 }
 
 std::string to_text(const Explanation& explanation) {
+  const std::string derived = derived_text(explanation.program);
   return fmt::format(
-      "{} ({})\n\ntensors\n{}\nclauses and the graph nodes they became\n{}\nmask\n{}\nwork\n{}"
+      "{} ({})\n\ntensors\n{}{}{}\nclauses and the graph nodes they became\n{}\nmask\n{}\nwork\n{}"
       "\nengine\n{}",
       explanation.name, explanation.file, tensors_text(explanation.program),
-      clauses_text(explanation), mask_text(explanation), work_text(explanation),
-      engine_text(explanation));
+      derived.empty() ? "" : "\nderived tensors\n", derived, clauses_text(explanation),
+      mask_text(explanation), work_text(explanation), engine_text(explanation));
 }
 
 Json to_json(const Explanation& explanation) {

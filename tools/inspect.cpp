@@ -39,14 +39,21 @@ std::string steps_text(const plan::Plan& plan) {
                {"knobs"},
                {"workspace", Align::right},
                {"kernel", Align::right}});
-  for (std::size_t i = 0; i < plan.compiled.size(); ++i) {
-    const plan::CompiledStep& step = plan.compiled[i];
-    table.add(
-        {fmt::format("{}", i), "cudnn",
-         fmt::format("{}", std::get<plan::CudnnStep>(plan.program.steps[i]).graph.nodes.size()),
-         step.heuristic, fmt::format("{}", step.engine), knobs_text(step.knobs),
-         bytes_text(step.workspace_bytes),
-         bytes_text(static_cast<std::int64_t>(step.cudnn_plan.size()))});
+  auto compiled = plan.compiled.begin();
+  auto image = plan.kernels.begin();
+  for (std::size_t i = 0; i < plan.program.steps.size(); ++i) {
+    const std::string number = fmt::format("{}", i);
+    if (const auto* derive = std::get_if<plan::DeriveStep>(&plan.program.steps[i])) {
+      table.add({number, derive->once ? "derive once" : "derive", "", "", "", "", "",
+                 bytes_text(static_cast<std::int64_t>((image++)->size()))});
+      continue;
+    }
+    const auto& step = std::get<plan::CudnnStep>(plan.program.steps[i]);
+    table.add({number, "cudnn", fmt::format("{}", step.graph.nodes.size()), compiled->heuristic,
+               fmt::format("{}", compiled->engine), knobs_text(compiled->knobs),
+               bytes_text(compiled->workspace_bytes),
+               bytes_text(static_cast<std::int64_t>(compiled->cudnn_plan.size()))});
+    ++compiled;
   }
   return table.to_text("  ");
 }
@@ -58,8 +65,10 @@ int run(const Options& options) {
     print_json(Json::parse(plan::manifest_json(*plan)));
     return kOk;
   }
-  fmt::print("{}\ntensors\n{}\nsteps\n{}", header_text(options.plan, *plan),
-             tensors_text(plan->program), steps_text(*plan));
+  const std::string derived = derived_text(plan->program);
+  fmt::print("{}\ntensors\n{}{}{}\nsteps\n{}", header_text(options.plan, *plan),
+             tensors_text(plan->program), derived.empty() ? "" : "\nderived tensors\n", derived,
+             steps_text(*plan));
   return kOk;
 }
 

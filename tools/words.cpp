@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 
+#include "runtime/io/host_tensor.h"
 #include "tools/table.h"
 
 namespace attn::tools {
@@ -53,6 +55,23 @@ std::string tensors_text(const plan::Program& program) {
   }
   for (const plan::ParamInfo& param : program.params) {
     table.add({param.name, "param", std::string(to_string(param.dtype)), "", "", ""});
+  }
+  return table.to_text("  ");
+}
+
+std::string derived_text(const plan::Program& program) {
+  if (program.internals.empty()) return "";
+  Table table({{"name"}, {"dtype"}, {"dims"}, {"bytes", Align::right}, {"made"}, {"is"}});
+  for (const plan::DeriveStep* step : plan::steps_of<plan::DeriveStep>(program)) {
+    for (std::size_t i = 0; i < step->outputs.size(); ++i) {
+      const auto tensor =
+          std::ranges::find(program.internals, step->outputs[i], &plan::TensorInfo::name);
+      const std::int64_t bytes =
+          io::element_count(tensor->dims) * static_cast<std::int64_t>(size_of(tensor->dtype));
+      table.add({tensor->name, std::string(to_string(tensor->dtype)), dims_text(tensor->dims),
+                 bytes_text(bytes), step->once ? "when loaded" : "at every execute",
+                 step->expressions[i]});
+    }
   }
   return table.to_text("  ");
 }

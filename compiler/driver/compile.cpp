@@ -1,5 +1,10 @@
 #include <fmt/format.h>
 
+#include "compiler/derive/nvrtc.h"
+#include <algorithm>
+
+#include "compiler/ast/parse.h"
+#include "compiler/ast/print.h"
 #include "compiler/driver/driver.h"
 #include "compiler/lowering/lower.h"
 
@@ -18,11 +23,16 @@ Error two_versions(std::int64_t first, std::int64_t second) {
 Status compile_steps(plan::Plan& plan, const CompileOptions& options) {
   plan.target = options.target;
   plan.compiled.clear();
+  plan.kernels.clear();
   plan.cudnn_version = 0;
-  for (const plan::Step& step : plan.program.steps) {
+  for (const plan::DeriveStep* step : plan::steps_of<plan::DeriveStep>(plan.program)) {
+    ATTN_ASSIGN(std::string image, derive::compile_kernel(step->source, options.target.sm,
+                                                          options.worker.cudnn_folder));
+    plan.kernels.push_back(std::move(image));
+  }
+  for (const plan::CudnnStep* step : plan::steps_of<plan::CudnnStep>(plan.program)) {
     ATTN_ASSIGN(worker::Compiled compiled,
-                worker::compile(std::get<plan::CudnnStep>(step).graph, options.target.device_json,
-                                options.worker));
+                worker::compile(step->graph, options.target.device_json, options.worker));
     if (plan.cudnn_version != 0 && plan.cudnn_version != compiled.cudnn_version) {
       return two_versions(plan.cudnn_version, compiled.cudnn_version);
     }
@@ -33,6 +43,19 @@ Status compile_steps(plan::Plan& plan, const CompileOptions& options) {
   return {};
 }
 
+// The spec's text; when it imports anything, with that written into it.
+std::string standing_alone(const support::Source& source) {
+  diag::Sink sink(source);
+  std::optional<ast::Spec> spec = ast::parse(source, sink);
+  const bool imports = spec && std::ranges::any_of(spec->preamble, [](const ast::Clause& item) {
+    return std::holds_alternative<ast::ImportClause>(item.body);
+  });
+  if (!imports) return std::string(source.text());
+  const sema::Library library = sema::load_imports(*spec, sink);
+  const ast::Spec whole = sema::without_imports(std::move(*spec), library);
+  return source.is_json() ? ast::to_json(whole) : ast::to_dsl(whole);
+}
+
 }  // namespace
 
 Result<plan::Program> lower(const ir::Attention& attention) { return lowering::lower(attention); }
@@ -41,7 +64,7 @@ Result<plan::Plan> compile(const ir::Attention& attention, const support::Source
                            const sema::Bindings& bindings, const CompileOptions& options) {
   plan::Plan plan;
   plan.spec_name = attention.name;
-  plan.spec_text = source.text();
+  plan.spec_text = standing_alone(source);
   plan.bindings = bindings;
   ATTN_ASSIGN(plan.program, lower(attention));
   ATTN_RETURN_IF_ERROR(compile_steps(plan, options));

@@ -10,33 +10,61 @@ namespace attn::execute {
 namespace {
 
 struct Resolve {
-  const Arguments& arguments;
-  Scalars& scalars;
-  void* counting;
+  const Memory& memory;
 
   void* operator()(const plan::TensorOperand& operand) const {
-    for (const Arguments::Tensor& tensor : arguments.tensors()) {
+    const auto internal = memory.internals.find(operand.name);
+    if (internal != memory.internals.end()) return internal->second;
+    for (const Arguments::Tensor& tensor : memory.arguments.tensors()) {
       if (tensor.name == operand.name) return tensor.view.data;
     }
     return nullptr;
   }
-  void* operator()(const plan::ConstantOperand& operand) const { return scalars.constant(operand); }
-  void* operator()(const plan::ParamOperand& operand) const { return scalars.param(operand.name); }
-  void* operator()(const plan::CountingOperand&) const { return counting; }
+  void* operator()(const plan::ConstantOperand& operand) const {
+    return memory.scalars.constant(operand);
+  }
+  void* operator()(const plan::ParamOperand& operand) const {
+    return memory.scalars.param(operand.name);
+  }
+  void* operator()(const plan::CountingOperand&) const { return memory.counting; }
 };
+
+void* resolve(const plan::OperandSource& source, const Memory& memory) {
+  void* pointer = std::visit(Resolve{memory}, source);
+  ATTN_CHECK(pointer != nullptr, "checked arguments name every operand");
+  return pointer;
+}
 
 }  // namespace
 
-Addresses addresses_of(const plan::CudnnStep& step, const Arguments& arguments, Scalars& scalars,
-                       void* counting) {
+void add_internals(Memory& memory, const plan::InternalPlaces& places, void* base) {
+  for (const auto& [name, offset] : places.offsets) {
+    memory.internals[name] = static_cast<std::byte*>(base) + offset;
+  }
+}
+
+Addresses addresses_of(const plan::CudnnStep& step, const Memory& memory) {
   Addresses addresses;
   for (const plan::Operand& operand : step.operands) {
-    void* pointer = std::visit(Resolve{arguments, scalars, counting}, operand.source);
-    ATTN_CHECK(pointer != nullptr, "checked arguments name every operand");
     addresses.uids.push_back(operand.uid);
-    addresses.pointers.push_back(pointer);
+    addresses.pointers.push_back(resolve(operand.source, memory));
   }
   return addresses;
+}
+
+KernelArguments::KernelArguments(const plan::DeriveStep& step, const Memory& memory) {
+  tensors_.reserve(step.outputs.size() + step.inputs.size());
+  const auto add = [&](const plan::OperandSource& source) {
+    void* pointer = resolve(source, memory);
+    if (std::holds_alternative<plan::ParamOperand>(source)) {
+      arguments_.push_back(pointer);
+    } else {
+      tensors_.push_back(pointer);
+      arguments_.push_back(&tensors_.back());
+    }
+  };
+  for (const std::string& output : step.outputs) add(plan::TensorOperand{output});
+  for (const plan::OperandSource& input : step.inputs) add(input);
 }
 
 Result<cuda::DeviceBuffer> counting_numbers(const plan::Program& program,

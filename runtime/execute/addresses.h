@@ -1,33 +1,51 @@
-// The operands of a step as cuDNN takes them: uids with addresses. Private to this room and to
+// The operands of a step as cuDNN and as a kernel's launch takes them. Private to this room and to
 // benchmarks.
 #pragma once
 
-#include <variant>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "runtime/cuda/memory.h"
 #include "runtime/execute/arguments.h"
 #include "runtime/execute/scalars.h"
-#include "runtime/plan/program.h"
+#include "runtime/plan/plan.h"
 
 namespace attn::execute {
 
-struct Addresses {
-  std::vector<graph::Uid> uids;
-  std::vector<void*> pointers;  // of the tensor, or into `scalars`; same order
+// Where the operands of a program lie. Arguments must have been checked.
+struct Memory {
+  const Arguments& arguments;
+  Scalars& scalars;
+  void* counting = nullptr;                     // at least plan::counting_elements() numbers
+  std::map<std::string, void*> internals = {};  // internal tensors by name
 };
 
-// The one kind of step there is; a further kind needs its own way of loading and executing, and
-// does not compile before it has one.
-inline const plan::CudnnStep& cudnn_step(const plan::Step& step) {
-  static_assert(std::variant_size_v<plan::Step> == 1);
-  return std::get<plan::CudnnStep>(step);
-}
+// Adds the internal tensors of `places`, which lie at `base`.
+void add_internals(Memory& memory, const plan::InternalPlaces& places, void* base);
 
-// In the order of the step's operands. Requires checked arguments.
-// `counting` is device memory that holds at least plan::counting_elements() numbers.
-Addresses addresses_of(const plan::CudnnStep& step, const Arguments& arguments, Scalars& scalars,
-                       void* counting);
+struct Addresses {
+  std::vector<graph::Uid> uids;
+  std::vector<void*> pointers;  // of the tensor, or into the scalars; same order
+};
+
+// In the order of the step's operands.
+Addresses addresses_of(const plan::CudnnStep& step, const Memory& memory);
+
+// What cuLaunchKernel wants of a derive step: the address of each argument's value. Those of params
+// are the scalars' places, so that their later values are used. Stays valid when moved.
+class KernelArguments {
+ public:
+  KernelArguments(const plan::DeriveStep& step, const Memory& memory);
+  KernelArguments(KernelArguments&&) noexcept = default;
+  KernelArguments& operator=(KernelArguments&&) noexcept = default;
+
+  void* const* data() const { return arguments_.data(); }
+
+ private:
+  std::vector<void*> tensors_;  // their addresses are arguments: not resized once filled
+  std::vector<void*> arguments_;
+};
 
 // Device memory that holds 0, 1, .. as i32, as many as the program reads; null when it reads none.
 // Errors: cuda.

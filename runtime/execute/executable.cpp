@@ -8,10 +8,10 @@
 
 #include "runtime/cuda/memory.h"
 #include "runtime/cudnn/execution.h"
-#include "runtime/cudnn/known_wrong.h"
 #include "runtime/execute/addresses.h"
 #include "runtime/execute/checks.h"
 #include "runtime/execute/scalars.h"
+#include "runtime/execute/steps.h"
 
 namespace attn::execute {
 
@@ -20,31 +20,31 @@ struct Executable::State {
   plan::Program program;
   cuda::Device device;
   cudnn::Session session;
-  std::vector<cudnn::LoadedPlan> plans;  // one a step
-  std::int64_t workspace_bytes = 0;
-  cuda::DeviceBuffer counting;  // 0, 1, .. for the plans' counting operands
+  std::vector<LoadedStep> steps;
+  std::int64_t cudnn_bytes = 0;    // of the workspace: the steps run one after another and share it
+  plan::InternalPlaces internals;  // behind that
+  std::int64_t workspace_bytes = 0;  // both
+  cuda::DeviceBuffer counting;       // 0, 1, .. for counting operands
+  cuda::DeviceBuffer once;           // internal tensors that are made once
 };
 
 struct Binding::State {
   std::shared_ptr<Executable::State> owner;
+  Arguments arguments;
   Scalars scalars;
-  std::vector<Addresses> addresses;  // one a step
   cuda::DeviceBuffer own_workspace;
   void* workspace = nullptr;
-  std::vector<cudnn::VariantPack> packs;  // one a step
+  std::vector<BoundStep> steps;  // one for each of the owner's
 
-  Status make_packs(void* new_workspace);
+  Status bind_to(void* new_workspace);
 };
 
-Status Binding::State::make_packs(void* new_workspace) {
-  std::vector<cudnn::VariantPack> made;
-  for (const Addresses& step : addresses) {
-    ATTN_ASSIGN(cudnn::VariantPack pack,
-                cudnn::VariantPack::create(owner->session.library(), step.uids, step.pointers,
-                                           new_workspace));
-    made.push_back(std::move(pack));
-  }
-  packs = std::move(made);
+Status Binding::State::bind_to(void* new_workspace) {
+  Memory memory{arguments, scalars, owner->counting.data()};
+  add_internals(memory, plan::internal_places(owner->program, true), owner->once.data());
+  add_internals(memory, owner->internals,
+                static_cast<std::byte*>(new_workspace) + owner->cudnn_bytes);
+  ATTN_ASSIGN(steps, bind_steps(owner->program, memory, owner->session.library(), new_workspace));
   workspace = new_workspace;
   return {};
 }
@@ -67,32 +67,24 @@ Status check_plan(const plan::Plan& plan) {
     error.code = ErrorCode::plan_damaged;
     return error;
   }
-  if (plan.compiled.size() == plan.program.steps.size()) return {};
-  return Status(ErrorCode::plan_damaged,
-                fmt::format("the plan has {} steps but kernels for {}", plan.program.steps.size(),
-                            plan.compiled.size()));
-}
-
-// A plan from before a fault of cuDNN's was known still has the engine at fault in it.
-Status check_engine(const plan::Step& step, const plan::CompiledStep& compiled) {
-  const std::string_view fault = cudnn::known_wrong(cudnn_step(step).graph, compiled.engine);
-  if (fault.empty()) return {};
-  return Error{ErrorCode::plan_version,
-               fmt::format("the plan uses engine {} of cuDNN: {}", compiled.engine, fault),
-               {"compile the spec again, or run with --recompile"},
-               {}};
-}
-
-Result<std::vector<cudnn::LoadedPlan>> load_steps(const plan::Plan& plan,
-                                                  const cudnn::Session& session) {
-  std::vector<cudnn::LoadedPlan> plans;
-  for (std::size_t i = 0; i < plan.compiled.size(); ++i) {
-    const plan::CompiledStep& step = plan.compiled[i];
-    ATTN_RETURN_IF_ERROR(check_engine(plan.program.steps[i], step));
-    ATTN_ASSIGN(cudnn::LoadedPlan loaded, cudnn::LoadedPlan::load(session, step.cudnn_plan));
-    plans.push_back(std::move(loaded));
+  const std::size_t compiled = plan.compiled.size() + plan.kernels.size();
+  if (plan.compiled.size() == plan::steps_of<plan::CudnnStep>(plan.program).size() &&
+      compiled == plan.program.steps.size()) {
+    return {};
   }
-  return plans;
+  return Status(ErrorCode::plan_damaged, fmt::format("the plan has {} steps but kernels for {}",
+                                                     plan.program.steps.size(), compiled));
+}
+
+// The largest of the cuDNN steps'; aligned when internal tensors lie behind.
+std::int64_t cudnn_bytes(const std::vector<LoadedStep>& steps, bool more_behind) {
+  std::int64_t largest = 0;
+  for (const LoadedStep& step : steps) {
+    const auto* loaded = std::get_if<cudnn::LoadedPlan>(&step);
+    if (loaded != nullptr) largest = std::max(largest, loaded->workspace_bytes());
+  }
+  if (!more_behind) return largest;
+  return (largest + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
 }
 
 Status foreign_binding() {
@@ -108,15 +100,15 @@ Result<Executable> Executable::load(const plan::Plan& plan, const LoadOptions& o
   ATTN_ASSIGN(auto library, cudnn::Library::load(options.cudnn_folder));
   ATTN_RETURN_IF_ERROR(check_version(plan, library->version()));
   ATTN_ASSIGN(cudnn::Session session, cudnn::Session::create(std::move(library)));
-  ATTN_ASSIGN(std::vector<cudnn::LoadedPlan> plans, load_steps(plan, session));
+  ATTN_ASSIGN(std::vector<LoadedStep> steps, load_steps(plan, session, device));
   ATTN_ASSIGN(cuda::DeviceBuffer counting, counting_numbers(plan.program, device));
-  std::int64_t workspace_bytes = 0;  // the steps run one after another and share it
-  for (const cudnn::LoadedPlan& step : plans) {
-    workspace_bytes = std::max(workspace_bytes, step.workspace_bytes());
-  }
-  return Executable(
-      std::make_shared<State>(State{plan.program, std::move(device), std::move(session),
-                                    std::move(plans), workspace_bytes, std::move(counting)}));
+  ATTN_ASSIGN(cuda::DeviceBuffer once, derive_once(plan, device));
+  plan::InternalPlaces internals = plan::internal_places(plan.program, false);
+  const std::int64_t shared = cudnn_bytes(steps, internals.bytes > 0);
+  const std::int64_t workspace_bytes = shared + internals.bytes;
+  return Executable(std::make_shared<State>(
+      State{plan.program, std::move(device), std::move(session), std::move(steps), shared,
+            std::move(internals), workspace_bytes, std::move(counting), std::move(once)}));
 }
 
 Result<Executable> Executable::load_file(const std::string& path, const LoadOptions& options) {
@@ -135,7 +127,7 @@ Result<Binding> Executable::bind(const Arguments& arguments, void* workspace) co
   const int device = state_->device.ordinal();
   ATTN_RETURN_IF_ERROR(check_arguments(state_->program, arguments, device, cuda::classify));
   auto state = std::make_unique<Binding::State>(
-      Binding::State{state_, Scalars(state_->program, arguments), {}, {}, nullptr, {}});
+      Binding::State{state_, arguments, Scalars(state_->program, arguments), {}, nullptr, {}});
   if (workspace != nullptr) {
     ATTN_RETURN_IF_ERROR(
         check_workspace(workspace, state_->workspace_bytes, device, cuda::classify));
@@ -145,11 +137,7 @@ Result<Binding> Executable::bind(const Arguments& arguments, void* workspace) co
                                              static_cast<std::size_t>(state_->workspace_bytes)));
     workspace = state->own_workspace.data();
   }
-  for (const plan::Step& step : state_->program.steps) {
-    state->addresses.push_back(
-        addresses_of(cudnn_step(step), arguments, state->scalars, state_->counting.data()));
-  }
-  ATTN_RETURN_IF_ERROR(state->make_packs(workspace));
+  ATTN_RETURN_IF_ERROR(state->bind_to(workspace));
   return Binding(std::move(state));
 }
 
@@ -158,8 +146,9 @@ Status Executable::execute(const Binding& binding, void* stream) {
   if (binding.state_->owner.get() != &state) [[unlikely]]
     return foreign_binding();
   ATTN_RETURN_IF_ERROR(state.session.set_stream(stream));
-  for (std::size_t step = 0; step < state.plans.size(); ++step) {
-    ATTN_RETURN_IF_ERROR(state.plans[step].execute(state.session, binding.state_->packs[step]));
+  for (std::size_t i = 0; i < state.steps.size(); ++i) {
+    ATTN_RETURN_IF_ERROR(
+        execute_step(state.steps[i], binding.state_->steps[i], state.session, stream));
   }
   return {};
 }
@@ -169,7 +158,7 @@ Status Executable::execute(Binding& binding, void* stream, void* workspace) {
   if (binding.state_->workspace != workspace) {
     ATTN_RETURN_IF_ERROR(check_workspace(workspace, state_->workspace_bytes,
                                          state_->device.ordinal(), cuda::classify));
-    ATTN_RETURN_IF_ERROR(binding.state_->make_packs(workspace));
+    ATTN_RETURN_IF_ERROR(binding.state_->bind_to(workspace));
   }
   return execute(binding, stream);
 }

@@ -47,7 +47,8 @@ class Executable {
   std::int64_t cudnn_version() const;
 
   // Bytes of device memory that an execute needs besides the tensors; its address must be a
-  // multiple of 256. Contents need not be kept between executes.
+  // multiple of 256. Contents need not be kept between executes. Besides it the executable holds
+  // what depends on no input: plan::internal_places(program, true).
   std::int64_t workspace_bytes() const;
 
   // Checks the arguments against the plan and makes all that an execute needs. The tensors' memory
@@ -59,9 +60,10 @@ class Executable {
   Result<Binding> bind(const Arguments& arguments, void* workspace = nullptr) const;
 
   // Enqueues on `stream` and returns without waiting. Does what cudnnBackendExecute with a kept
-  // variant pack does, and nothing besides: no allocation, no lock, no check of the tensors.
-  // Errors: binding when `binding` is of another executable, cudnn; after an error the outputs are
-  // undefined.
+  // variant pack does, after a kernel launch for each derive step that is not made once, and
+  // nothing besides: no allocation, no lock, no check of the tensors. May be captured into a CUDA
+  // graph. Errors: binding when `binding` is of another executable, cudnn; after an error the
+  // outputs are undefined.
   Status execute(const Binding& binding, void* stream);
 
   // The same with another workspace of the caller's, which the binding keeps from then on. A change

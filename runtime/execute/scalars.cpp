@@ -1,7 +1,8 @@
 #include "runtime/execute/scalars.h"
 
+#include <bit>
+
 #include "runtime/base/check.h"
-#include "runtime/execute/addresses.h"
 #include "runtime/io/element.h"
 
 namespace attn::execute {
@@ -9,8 +10,8 @@ namespace {
 
 std::size_t constants_in(const plan::Program& program) {
   std::size_t count = 0;
-  for (const plan::Step& step : program.steps) {
-    for (const plan::Operand& operand : cudnn_step(step).operands) {
+  for (const plan::CudnnStep* step : plan::steps_of<plan::CudnnStep>(program)) {
+    for (const plan::Operand& operand : step->operands) {
       if (std::holds_alternative<plan::ConstantOperand>(operand.source)) ++count;
     }
   }
@@ -27,7 +28,9 @@ Scalars::Scalars(const plan::Program& program, const Arguments& arguments) {
 }
 
 void* Scalars::constant(const plan::ConstantOperand& constant) {
-  return add(constant.dtype, constant.value);
+  void*& place = constants_[{constant.dtype, std::bit_cast<std::uint64_t>(constant.value)}];
+  if (place == nullptr) place = add(constant.dtype, constant.value);
+  return place;
 }
 
 void* Scalars::param(const std::string& name) const {

@@ -4,8 +4,10 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/execute/arguments.h"
@@ -20,7 +22,7 @@ class Scalars {
   // The params of `arguments` (checked: check_arguments) and room for all constants of `program`.
   Scalars(const plan::Program& program, const Arguments& arguments);
 
-  void* constant(const plan::ConstantOperand& constant);  // each call takes a new place
+  void* constant(const plan::ConstantOperand& constant);  // equal constants share a place
   void* param(const std::string& name) const;             // null when there is none
   // Later executes read the new value. Requires a known name.
   void set_param(const std::string& name, DType dtype, double value);
@@ -33,6 +35,7 @@ class Scalars {
 
   std::vector<Slot> slots_;  // reserved once, never grown beyond
   std::map<std::string, void*> params_;
+  std::map<std::pair<DType, std::uint64_t>, void*> constants_;  // by the bits of the value
 };
 
 }  // namespace attn::execute

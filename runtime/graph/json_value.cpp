@@ -186,6 +186,12 @@ std::int64_t Value::integer(std::int64_t low, std::int64_t high) const {
   return 0;
 }
 
+bool Value::boolean() const {
+  if (node_->is_boolean()) return node_->get<bool>();
+  fail("expected true or false");
+  return false;
+}
+
 double Value::number() const {
   if (node_->is_number_float()) return node_->get<double>();
   if (node_->is_string()) {

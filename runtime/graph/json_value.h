@@ -53,6 +53,7 @@ class Value {
 
   std::int64_t integer(std::int64_t low = std::numeric_limits<std::int64_t>::min(),
                        std::int64_t high = std::numeric_limits<std::int64_t>::max()) const;
+  bool boolean() const;
   double number() const;     // what of_number writes
   std::string text() const;  // what of_text writes
   std::vector<std::int64_t> integers() const;

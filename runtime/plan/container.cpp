@@ -62,6 +62,7 @@ Error newer(std::string message) {
 }
 
 struct Header {
+  std::uint32_t version = 0;
   std::uint32_t sections = 0;
   Hash128 table_hash;
 };
@@ -108,7 +109,7 @@ Result<Header> read_header(std::string_view bytes) {
   if (sections > kMaxSections || sections > (bytes.size() - kHeaderBytes) / kEntryBytes) {
     return damaged(fmt::format("the plan file claims {} sections", sections));
   }
-  return Header{sections, get_hash(bytes, 32)};
+  return Header{version, sections, get_hash(bytes, 32)};
 }
 
 // `position` is where the section must start; it ends up where the next one must.
@@ -141,7 +142,7 @@ Result<Section> read_entry(std::string_view bytes, std::string_view entry, std::
 
 }  // namespace
 
-std::string write_container(const std::vector<SectionSource>& sections) {
+std::string write_container(std::uint32_t version, const std::vector<SectionSource>& sections) {
   std::string table;
   std::string body;
   const std::size_t start = kHeaderBytes + kEntryBytes * sections.size();
@@ -158,7 +159,7 @@ std::string write_container(const std::vector<SectionSource>& sections) {
     body += stored;
   }
   std::string out(kMagic);
-  put(out, kFormatVersion);
+  put(out, version);
   put(out, static_cast<std::uint32_t>(sections.size()));
   put(out, std::uint64_t{start + body.size()});
   put(out, std::uint64_t{0});
@@ -169,21 +170,21 @@ std::string write_container(const std::vector<SectionSource>& sections) {
 
 bool begins_plan(std::string_view bytes) { return bytes.starts_with(kMagic); }
 
-Result<std::vector<Section>> read_container(std::string_view bytes) {
+Result<Container> read_container(std::string_view bytes) {
   ATTN_ASSIGN(const Header header, read_header(bytes));
   const std::string_view table = bytes.substr(kHeaderBytes, kEntryBytes * header.sections);
   if (hash128(table) != header.table_hash) {
     return damaged("the plan file's section table does not match its checksum");
   }
-  std::vector<Section> sections;
+  Container container{header.version, {}};
   std::size_t position = kHeaderBytes + table.size();
   for (std::size_t i = 0; i < header.sections; ++i) {
     ATTN_ASSIGN(Section section,
                 read_entry(bytes, table.substr(i * kEntryBytes, kEntryBytes), position));
-    sections.push_back(section);
+    container.sections.push_back(section);
   }
   if (position != bytes.size()) return damaged("the plan file has bytes that no section holds");
-  return sections;
+  return container;
 }
 
 Result<std::string> unpack(const Section& section, std::size_t limit) {

@@ -11,7 +11,7 @@
 
 namespace attn::plan {
 
-inline constexpr std::uint32_t kFormatVersion = 1;
+inline constexpr std::uint32_t kFormatVersion = 2;  // the newest that is read and written
 inline constexpr std::size_t kMaxSections = 1024;
 inline constexpr std::size_t kMaxManifestBytes = std::size_t{16} << 20;
 inline constexpr std::size_t kMaxPlanBytes = std::size_t{64} << 20;      // of one step, unpacked
@@ -20,7 +20,8 @@ inline constexpr std::size_t kMaxFileBytes = std::size_t{512} << 20;
 
 // Kinds of sections. A number is never given a second meaning.
 inline constexpr std::uint32_t kManifestSection = 1;   // JSON text
-inline constexpr std::uint32_t kCudnnPlanSection = 2;  // one for each compiled step, in order
+inline constexpr std::uint32_t kCudnnPlanSection = 2;  // one for each cuDNN step, in order
+inline constexpr std::uint32_t kKernelSection = 3;     // one for each derive step, in order
 
 struct Section {
   std::uint32_t kind = 0;
@@ -38,14 +39,18 @@ struct SectionSource {
   std::string_view bytes;
 };
 
-std::string write_container(const std::vector<SectionSource>& sections);
+std::string write_container(std::uint32_t version, const std::vector<SectionSource>& sections);
 
 // Whether a file that begins with these bytes was written to be a plan, of whatever version.
 bool begins_plan(std::string_view bytes);
 
-// The sections in the order of the file, their checksums verified and views into `bytes`. Errors:
-// plan_foreign, plan_newer, plan_truncated, plan_damaged.
-Result<std::vector<Section>> read_container(std::string_view bytes);
+struct Container {
+  std::uint32_t version = 0;
+  std::vector<Section> sections;  // in the order of the file, views into its bytes
+};
+
+// Checksums are verified. Errors: plan_foreign, plan_newer, plan_truncated, plan_damaged.
+Result<Container> read_container(std::string_view bytes);
 
 // The section's bytes, at most `limit` of them. Errors: plan_damaged.
 Result<std::string> unpack(const Section& section, std::size_t limit);

@@ -75,9 +75,20 @@ PlanPart read_part(const json::Value& value) {
           value["plan_hash"].text()};
 }
 
+Json json_of_kernel(const std::string& image) {
+  return {{"bytes", image.size()}, {"hash", hash128(image).to_hex()}};
+}
+
+PlanPart read_kernel(const json::Value& value) {
+  value.only({"bytes", "hash"});
+  return {static_cast<std::uint64_t>(
+              value["bytes"].integer(0, static_cast<std::int64_t>(kMaxPlanBytes))),
+          value["hash"].text()};
+}
+
 Json json_of(const Plan& plan) {
   Json json;
-  json["format"] = kFormatVersion;
+  json["format"] = format_version_of(plan);
   json["spec"] = {{"name", json::of_text(plan.spec_name)}, {"text", json::of_text(plan.spec_text)}};
   json["bindings"] = json_of(plan.bindings);
   json["target"] = json_of(plan.target);
@@ -86,6 +97,7 @@ Json json_of(const Plan& plan) {
   json["program"] = json_of(plan.program);
   json["compiled"] = Json::array();
   for (const CompiledStep& step : plan.compiled) json["compiled"].push_back(json_of(step));
+  for (const std::string& image : plan.kernels) json["kernels"].push_back(json_of_kernel(image));
   json["signature"] = {{"hash", plan.signature.hash.to_hex()},
                        {"text", json::of_text(plan.signature.text)}};
   return json;
@@ -93,8 +105,8 @@ Json json_of(const Plan& plan) {
 
 Manifest read(const json::Value& value) {
   value.only({"format", "spec", "bindings", "target", "cudnn_version", "workspace_bytes", "program",
-              "compiled", "signature"});
-  (void)value["format"].integer(kFormatVersion, kFormatVersion);
+              "compiled", "kernels", "signature"});
+  const std::int64_t format = value["format"].integer(1, kFormatVersion);
   Manifest manifest;
   Plan& plan = manifest.plan;
   value["spec"].only({"name", "text"});
@@ -106,8 +118,10 @@ Manifest read(const json::Value& value) {
   plan.program = read_program(value["program"]);
   plan.compiled = value["compiled"].list(read_compiled);
   manifest.parts = value["compiled"].list(read_part);
-  if (value["workspace_bytes"].integer() != plan.workspace_bytes()) {
-    value["workspace_bytes"].fail("is not the largest of the steps'");
+  if (value.has("kernels")) manifest.kernels = value["kernels"].list(read_kernel);
+  plan.kernels.resize(manifest.kernels.size());
+  if (format != format_version_of(plan)) {
+    value["format"].fail("is not the lowest that can hold the plan");
   }
   // Computed, never taken from the file: what is stored must agree with it.
   plan.signature = signature_of(plan.program, plan.target, plan.cudnn_version);
@@ -119,12 +133,31 @@ Manifest read(const json::Value& value) {
   return manifest;
 }
 
+// After the program was found valid.
+Status check_compiled(const Manifest& manifest, std::int64_t workspace_bytes) {
+  const Plan& plan = manifest.plan;
+  const std::size_t compiled = plan.compiled.size() + plan.kernels.size();
+  if (plan.compiled.size() != steps_of<CudnnStep>(plan.program).size() ||
+      plan.kernels.size() != steps_of<DeriveStep>(plan.program).size()) {
+    return {ErrorCode::plan_damaged,
+            fmt::format("{} steps, {} of them compiled", plan.program.steps.size(), compiled)};
+  }
+  if (workspace_bytes == plan.workspace_bytes()) return {};
+  return {ErrorCode::plan_damaged, "$.workspace_bytes: is not what the steps need"};
+}
+
 Error damaged(const Error& error) {
   return {ErrorCode::plan_damaged, "the plan file's manifest: " + error.message, error.notes,
           error.payload};
 }
 
 }  // namespace
+
+std::uint32_t format_version_of(const Plan& plan) {
+  const bool derives = !plan.kernels.empty() || !plan.program.internals.empty() ||
+                       !steps_of<DeriveStep>(plan.program).empty();
+  return derives ? 2 : 1;
+}
 
 std::string manifest_json(const Plan& plan) { return json_of(plan).dump(); }
 
@@ -135,12 +168,9 @@ Result<Manifest> read_manifest(std::string_view text) {
   Manifest manifest = read({*document, failure});
   if (Status status = failure.status(); !status.ok()) return damaged(status.error());
   if (Status status = validate(manifest.plan.program); !status.ok()) return damaged(status.error());
-  if (manifest.plan.compiled.size() != manifest.plan.program.steps.size()) {
-    return damaged({ErrorCode::plan_damaged,
-                    fmt::format("{} steps, {} of them compiled", manifest.plan.program.steps.size(),
-                                manifest.plan.compiled.size()),
-                    {},
-                    {}});
+  const std::int64_t workspace_bytes = json::Value(*document, failure)["workspace_bytes"].integer();
+  if (Status status = check_compiled(manifest, workspace_bytes); !status.ok()) {
+    return damaged(status.error());
   }
   return manifest;
 }

@@ -1,5 +1,5 @@
-// The manifest: everything in a plan but cuDNN's own bytes, as JSON, with the size and hash of each
-// cuDNN plan in their place.
+// The manifest: everything in a plan but compiled bytes, as JSON, with the size and hash of each
+// cuDNN plan and kernel in their place.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,23 @@
 
 namespace attn::plan {
 
-// What the cuDNN plan of one step must be.
+// The lowest version of the format that can hold the plan.
+std::uint32_t format_version_of(const Plan& plan);
+
+// What the cuDNN plan or the kernel of one step must be.
 struct PlanPart {
   std::uint64_t bytes = 0;
   std::string hash;  // Hash128::to_hex of the unpacked bytes
 };
 
 struct Manifest {
-  Plan plan;  // each CompiledStep::cudnn_plan empty; workspace and signature as stored
+  Plan plan;  // each CompiledStep::cudnn_plan and kernel empty; workspace and signature as stored
   std::vector<PlanPart> parts;
+  std::vector<PlanPart> kernels;
 };
 
-// Reads and checks: a valid program, one CompiledStep a step, the signature that belongs to the
-// content. Errors: plan_damaged.
+// Reads and checks: a valid program, one CompiledStep or kernel a step, the signature that belongs
+// to the content. Errors: plan_damaged.
 Result<Manifest> read_manifest(std::string_view json);
 
 }  // namespace attn::plan

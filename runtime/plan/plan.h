@@ -1,5 +1,5 @@
-// A compiled attention: the program, the cuDNN plan of each step, and what they were made for.
-// Plain data; reading, writing and inspecting it needs neither CUDA nor cuDNN.
+// A compiled attention: the program, the cuDNN plan or kernel of each step, and what they were made
+// for. Plain data; reading, writing and inspecting it needs neither CUDA nor cuDNN.
 #pragma once
 
 #include <cstdint>
@@ -44,6 +44,13 @@ struct Signature {
   bool operator==(const Signature&) const = default;
 };
 
+// The program's internal tensors in memory: those made at every execute, and those made once.
+struct InternalPlaces {
+  std::map<std::string, std::int64_t> offsets;  // in the one or the other, multiples of 256
+  std::int64_t bytes = 0;
+};
+InternalPlaces internal_places(const Program& program, bool once);
+
 struct Plan {
   std::string spec_name;                        // the attention's name
   std::string spec_text;                        // the source as written, for people
@@ -51,19 +58,23 @@ struct Plan {
   Target target;
   std::int64_t cudnn_version = 0;  // cudnnGetVersion(), e.g. 91900
   Program program;
-  std::vector<CompiledStep> compiled;  // one for each step of the program, in order
+  std::vector<CompiledStep> compiled;  // one for each cuDNN step of the program, in order
+  std::vector<std::string> kernels;    // a cubin for each derive step, in order
   Signature signature;
 
-  std::int64_t workspace_bytes() const;  // the largest of the steps, which run one after another
+  // The largest of the cuDNN steps, which run one after another, and the internal tensors that are
+  // made at every execute (internal_places): those outlive their step.
+  std::int64_t workspace_bytes() const;
   bool operator==(const Plan&) const = default;
 };
 
 // Canonical text of program + target device + cuDNN version, and its hash.
 Signature signature_of(const Program& program, const Target& target, std::int64_t cudnn_version);
 
-// The `.attnplan` file, version 1 (docs/plan-format.md). The same plan gives the same bytes. The
-// plan must be one that deserialize accepts: a valid program, a CompiledStep for each of its steps,
-// the signature that signature_of gives, and parts within the format's limits.
+// The `.attnplan` file (docs/plan-format.md), in the lowest version that can hold it. The same plan
+// gives the same bytes. The plan must be one that deserialize accepts: a valid program, a
+// CompiledStep or kernel for each of its steps, the signature that signature_of gives, and parts
+// within the format's limits.
 std::string serialize(const Plan& plan);
 
 // Errors: plan_foreign, plan_newer, plan_truncated, plan_damaged. Never reads past `bytes`, and

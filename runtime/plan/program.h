@@ -1,6 +1,6 @@
 // A program: what executing one attention means, as an ordered list of steps over named tensors.
-// Most specs are one cuDNN plan; kernels generated from the IR (derive, merge, reduce) will join
-// as further alternatives of `Step`.
+// Most specs are one cuDNN plan; what it cannot compute for itself is derived by a kernel generated
+// from the IR before it.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,14 @@
 
 namespace attn::plan {
 
-enum class TensorRole : std::uint8_t { query, key, value, captured, output, stats };
+// `internal`: made and read by steps, never bound.
+enum class TensorRole : std::uint8_t { query, key, value, captured, output, stats, internal };
 std::string_view to_string(TensorRole role);
 std::optional<TensorRole> parse_tensor_role(std::string_view text);
 
-// A device tensor that the caller binds by name. Dims in logical order (q and o [B,Hq,Sq,D],
-// k and v [B,Hkv,Skv,D], lse [B,Hq,Sq], captured as declared); strides in elements, any order.
+// A device tensor that the caller binds by name, or an internal one. Dims in logical order (q and o
+// [B,Hq,Sq,D], k and v [B,Hkv,Skv,D], lse [B,Hq,Sq], captured as declared); strides in elements,
+// any order. Internal ones are packed, row-major, aligned to 256.
 struct TensorInfo {
   std::string name;
   TensorRole role = TensorRole::captured;
@@ -33,6 +35,8 @@ struct TensorInfo {
   bool is_output() const { return role == TensorRole::output || role == TensorRole::stats; }
   bool operator==(const TensorInfo&) const = default;
 };
+
+inline constexpr std::int64_t kInternalAlignment = 256;
 
 // A scalar given at run time; not part of the plan.
 struct ParamInfo {
@@ -75,22 +79,53 @@ struct CudnnStep {
   bool operator==(const CudnnStep&) const = default;
 };
 
-using Step = std::variant<CudnnStep>;
+// A kernel generated from the IR that fills internal tensors, element by element. One launch:
+// thread i makes element i of all outputs laid one behind the other, row-major; what comes after
+// the last does nothing. Arguments: a pointer to each output, then the inputs: pointers to tensors,
+// params by value (float or int).
+struct DeriveStep {
+  // The outputs depend on nothing that the caller gives: they are made when the plan is loaded, and
+  // live as long as the executable; others are made anew at every execute, in the workspace.
+  bool once = false;
+  std::vector<std::string> outputs;      // names of internal tensors
+  std::vector<std::string> expressions;  // what each is, in the language's syntax: for people
+  std::vector<OperandSource> inputs;     // TensorOperand (captured or internal) or ParamOperand
+  std::string source;                    // CUDA C++; the kernel is kDeriveKernel
+  bool operator==(const DeriveStep&) const = default;
+};
+inline constexpr const char* kDeriveKernel = "attn_derive";
+
+using Step = std::variant<CudnnStep, DeriveStep>;
 
 struct Program {
   std::vector<TensorInfo> tensors;
   std::vector<ParamInfo> params;
+  std::vector<TensorInfo> internals;  // role internal
   std::vector<Step> steps;
   bool operator==(const Program&) const = default;
 };
 
 // Graphs valid, operands complete and naming known tensors and params, dtypes agreeing; also: no
 // graph tensor reaches beyond the tensor it is bound to or asks for more alignment, only outputs
-// are written, and every output is. Errors: invalid_argument naming the step or tensor.
+// and internal tensors are written, each once and before it is read, and all of them are. Errors:
+// invalid_argument naming the step or tensor.
 Status validate(const Program& program);
 
 // The largest count of the program's counting operands, 0 when there is none.
 std::int64_t counting_elements(const Program& program);
+
+// The steps of one kind, in order.
+template <typename Kind>
+std::vector<const Kind*> steps_of(const Program& program) {
+  std::vector<const Kind*> steps;
+  for (const Step& step : program.steps) {
+    if (const auto* found = std::get_if<Kind>(&step)) steps.push_back(found);
+  }
+  return steps;
+}
+
+// Elements of all outputs of a derive step: how many threads its kernel needs.
+std::int64_t derived_elements(const Program& program, const DeriveStep& step);
 
 // For people: tensors, params, then each step's graph.
 std::string to_text(const Program& program);

@@ -47,12 +47,15 @@ struct SourceWriter {
   Json operator()(const CountingOperand& source) const { return {{"counting", source.count}}; }
 };
 
+Json json_of(const OperandSource& source) { return std::visit(SourceWriter{}, source); }
+
 Json json_of(const Operand& operand) {
   Json json = {{"uid", operand.uid}};
-  json.update(std::visit(SourceWriter{}, operand.source));
+  json.update(json_of(operand.source));
   return json;
 }
 
+// `value` may also have a uid, which is read elsewhere.
 OperandSource read_source(const json::Value& value) {
   if (value.has("constant")) {
     value.only({"uid", "constant", "dtype"});
@@ -80,7 +83,40 @@ Json json_of(const CudnnStep& step) {
   return {{"step", "cudnn"}, {"operands", operands}, {"graph", graph::json_of(step.graph)}};
 }
 
+Json json_of(const DeriveStep& step) {
+  Json outputs = Json::array(), inputs = Json::array();
+  for (std::size_t i = 0; i < step.outputs.size(); ++i) {
+    outputs.push_back({{"tensor", json::of_text(step.outputs[i])},
+                       {"expression", json::of_text(step.expressions[i])}});
+  }
+  for (const OperandSource& input : step.inputs) inputs.push_back(json_of(input));
+  return {{"step", "derive"},
+          {"once", step.once},
+          {"outputs", outputs},
+          {"inputs", inputs},
+          {"source", json::of_text(step.source)}};
+}
+
+DeriveStep read_derive(const json::Value& value) {
+  value.only({"step", "once", "outputs", "inputs", "source"});
+  DeriveStep step;
+  step.once = value["once"].boolean();
+  (void)value["outputs"].list([&step](const json::Value& output) {
+    output.only({"tensor", "expression"});
+    step.outputs.push_back(output["tensor"].text());
+    step.expressions.push_back(output["expression"].text());
+    return 0;
+  });
+  step.inputs = value["inputs"].list([](const json::Value& input) {
+    if (input.has("uid")) input.fail("\"uid\" is not known here");
+    return read_source(input);
+  });
+  step.source = value["source"].text();
+  return step;
+}
+
 Step read_step(const json::Value& value) {
+  if (value["step"].text() == "derive") return read_derive(value);
   value.only({"step", "operands", "graph"});
   if (value["step"].text() != "cudnn") value["step"].fail("is not one of the known names");
   CudnnStep step;
@@ -95,6 +131,7 @@ Json json_of(const Program& program) {
   Json json = {{"tensors", Json::array()}, {"params", Json::array()}, {"steps", Json::array()}};
   for (const TensorInfo& tensor : program.tensors) json["tensors"].push_back(json_of(tensor));
   for (const ParamInfo& param : program.params) json["params"].push_back(json_of(param));
+  for (const TensorInfo& tensor : program.internals) json["internals"].push_back(json_of(tensor));
   for (const Step& step : program.steps) {
     json["steps"].push_back(
         std::visit([](const auto& alternative) { return json_of(alternative); }, step));
@@ -103,9 +140,13 @@ Json json_of(const Program& program) {
 }
 
 Program read_program(const json::Value& value) {
-  value.only({"tensors", "params", "steps"});
-  return {value["tensors"].list(read_tensor), value["params"].list(read_param),
-          value["steps"].list(read_step)};
+  value.only({"tensors", "params", "internals", "steps"});
+  Program program;
+  program.tensors = value["tensors"].list(read_tensor);
+  program.params = value["params"].list(read_param);
+  if (value.has("internals")) program.internals = value["internals"].list(read_tensor);
+  program.steps = value["steps"].list(read_step);
+  return program;
 }
 
 std::string to_json(const Program& program) { return json_of(program).dump(); }

@@ -11,8 +11,8 @@
 namespace attn::plan {
 namespace {
 
-constexpr auto kRoles =
-    std::to_array<std::string_view>({"query", "key", "value", "captured", "output", "stats"});
+constexpr auto kRoles = std::to_array<std::string_view>(
+    {"query", "key", "value", "captured", "output", "stats", "internal"});
 
 struct SourceText {
   std::string operator()(const TensorOperand& source) const {
@@ -30,17 +30,34 @@ struct SourceText {
   }
 };
 
-std::string text_of(const CudnnStep& step) {
+// Each line two columns to the right.
+std::string indented(std::string_view lines) {
   std::string text;
+  while (!lines.empty()) {
+    const std::size_t end = std::min(lines.find('\n'), lines.size());
+    text += fmt::format("  {}\n", lines.substr(0, end));
+    lines.remove_prefix(std::min(end + 1, lines.size()));
+  }
+  return text;
+}
+
+std::string text_of(const CudnnStep& step) {
+  std::string text = "cudnn\n";
   for (const Operand& operand : step.operands) {
     text += fmt::format("  %{} <- {}\n", operand.uid, std::visit(SourceText{}, operand.source));
   }
-  std::string_view rest;
-  const std::string graph = graph::to_text(step.graph);
-  for (rest = graph; !rest.empty(); rest.remove_prefix(rest.find('\n') + 1)) {
-    text += fmt::format("  {}\n", rest.substr(0, rest.find('\n')));
+  return text + indented(graph::to_text(step.graph));
+}
+
+std::string text_of(const DeriveStep& step) {
+  std::string text = step.once ? "derive once\n" : "derive\n";
+  for (std::size_t i = 0; i < step.outputs.size(); ++i) {
+    text += fmt::format("  {} <- {}\n", escaped(step.outputs[i]), escaped(step.expressions[i]));
   }
-  return text;
+  for (const OperandSource& input : step.inputs) {
+    text += fmt::format("  reads {}\n", std::visit(SourceText{}, input));
+  }
+  return text + indented(step.source);
 }
 
 std::string canonical(const CudnnStep& step) {
@@ -60,6 +77,26 @@ std::string canonical(const CudnnStep& step) {
   return text;
 }
 
+std::string canonical(const DeriveStep& step) {
+  std::string text = step.once ? "derive once\n" : "derive\n";
+  for (const std::string& output : step.outputs) text += fmt::format("output {}\n", quoted(output));
+  for (const OperandSource& input : step.inputs) {
+    text += fmt::format("input {}\n", std::visit(SourceText{}, input));
+  }
+  return text + fmt::format("source {}\n", quoted(step.source));
+}
+
+std::string tensor_line(const TensorInfo& tensor) {
+  return fmt::format("{} {} {} align {}\n", to_string(tensor.role), escaped(tensor.name),
+                     type_text(tensor.dtype, tensor.dims, tensor.strides), tensor.alignment);
+}
+
+std::string canonical_line(const TensorInfo& tensor) {
+  return fmt::format("{} {} {} [{}] strides [{}] align {}\n", to_string(tensor.role),
+                     quoted(tensor.name), to_string(tensor.dtype), fmt::join(tensor.dims, ","),
+                     fmt::join(tensor.strides, ","), tensor.alignment);
+}
+
 }  // namespace
 
 std::string_view to_string(TensorRole role) { return kRoles[static_cast<std::size_t>(role)]; }
@@ -72,15 +109,13 @@ std::optional<TensorRole> parse_tensor_role(std::string_view text) {
 
 std::string to_text(const Program& program) {
   std::string text;
-  for (const TensorInfo& tensor : program.tensors) {
-    text += fmt::format("{} {} {} align {}\n", to_string(tensor.role), escaped(tensor.name),
-                        type_text(tensor.dtype, tensor.dims, tensor.strides), tensor.alignment);
-  }
+  for (const TensorInfo& tensor : program.tensors) text += tensor_line(tensor);
   for (const ParamInfo& param : program.params) {
     text += fmt::format("param {} {}\n", escaped(param.name), to_string(param.dtype));
   }
+  for (const TensorInfo& tensor : program.internals) text += tensor_line(tensor);
   for (std::size_t i = 0; i < program.steps.size(); ++i) {
-    text += fmt::format("step {}: cudnn\n", i);
+    text += fmt::format("step {}: ", i);
     text += std::visit([](const auto& step) { return text_of(step); }, program.steps[i]);
   }
   return text;
@@ -88,14 +123,11 @@ std::string to_text(const Program& program) {
 
 std::string canonical_text(const Program& program) {
   std::string text;
-  for (const TensorInfo& tensor : program.tensors) {
-    text += fmt::format("{} {} {} [{}] strides [{}] align {}\n", to_string(tensor.role),
-                        quoted(tensor.name), to_string(tensor.dtype), fmt::join(tensor.dims, ","),
-                        fmt::join(tensor.strides, ","), tensor.alignment);
-  }
+  for (const TensorInfo& tensor : program.tensors) text += canonical_line(tensor);
   for (const ParamInfo& param : program.params) {
     text += fmt::format("param {} {}\n", quoted(param.name), to_string(param.dtype));
   }
+  for (const TensorInfo& tensor : program.internals) text += canonical_line(tensor);
   for (const Step& step : program.steps) {
     text +=
         "step " + std::visit([](const auto& alternative) { return canonical(alternative); }, step);

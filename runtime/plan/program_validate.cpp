@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "runtime/graph/extent.h"
@@ -16,6 +18,8 @@ namespace {
 
 constexpr std::size_t kMaxRank = 8;
 constexpr std::int64_t kMaxCount = std::int64_t{1} << 31;
+constexpr std::int64_t kMostDerived = std::int64_t{1} << 34;  // elements of one tensor
+constexpr std::size_t kMostOutputs = 16;                      // of one derive step
 
 bool is_scalar_type(DType type) { return type == DType::f32 || type == DType::i32; }
 
@@ -27,7 +31,8 @@ std::string check_rank(const TensorInfo& tensor) {
     return fmt::format("has {} dims and {} strides", rank, tensor.strides.size());
   }
   switch (tensor.role) {
-    case TensorRole::captured: return rank <= kMaxRank ? "" : fmt::format("has rank {}", rank);
+    case TensorRole::captured:
+    case TensorRole::internal: return rank <= kMaxRank ? "" : fmt::format("has rank {}", rank);
     case TensorRole::stats: return rank == 3 ? "" : fmt::format("has rank {}, not 3", rank);
     default: return rank == 4 ? "" : fmt::format("has rank {}, not 4", rank);
   }
@@ -43,6 +48,20 @@ std::string check_tensor(const TensorInfo& tensor) {
     return fmt::format("has alignment {}, not a power of two", tensor.alignment);
   }
   return "";
+}
+
+std::vector<std::int64_t> packed(const std::vector<std::int64_t>& dims) {
+  std::vector<std::int64_t> strides(dims.size(), 1);
+  for (std::size_t i = dims.size(); i-- > 1;) strides[i - 1] = strides[i] * dims[i];
+  return strides;
+}
+
+std::string check_internal(const TensorInfo& tensor) {
+  if (std::string what = check_tensor(tensor); !what.empty()) return what;
+  if (tensor.role != TensorRole::internal) return "is internal but has another role";
+  if (tensor.strides != packed(tensor.dims)) return "is internal but not packed";
+  if (!is_scalar_type(tensor.dtype)) return "is internal but neither f32 nor i32";
+  return tensor.alignment == kInternalAlignment ? "" : "is internal but not aligned as such";
 }
 
 std::string check_constant(const ConstantOperand& constant) {
@@ -68,24 +87,38 @@ class Validator {
       ATTN_RETURN_IF_ERROR(std::visit([this, i](const auto& step) { return check_step(i, step); },
                                       program_.steps[i]));
     }
-    for (const TensorInfo& tensor : program_.tensors) {
-      if (tensor.is_output() && !written_.contains(tensor.name)) {
+    for (const auto& [name, tensor] : tensors_) {
+      if (is_made(*tensor) && !written_.contains(name)) {
         return {ErrorCode::invalid_argument,
-                fmt::format("output \"{}\" is written by no step", tensor.name)};
+                fmt::format("{} \"{}\" is written by no step", what_is(*tensor), name)};
       }
     }
     return {};
   }
 
  private:
+  // Whether steps make it: outputs and internal tensors.
+  static bool is_made(const TensorInfo& tensor) {
+    return tensor.is_output() || tensor.role == TensorRole::internal;
+  }
+  static std::string_view what_is(const TensorInfo& tensor) {
+    return tensor.is_output() ? "output" : "internal tensor";
+  }
+
+  Status add_tensor(const TensorInfo& tensor, std::string what) {
+    if (what.empty() && !tensors_.emplace(tensor.name, &tensor).second) what = "is declared twice";
+    if (what.empty()) return {};
+    return {ErrorCode::invalid_argument, fmt::format("tensor \"{}\" {}", tensor.name, what)};
+  }
+
   Status check_names() {
     for (const TensorInfo& tensor : program_.tensors) {
       std::string what = check_tensor(tensor);
-      if (what.empty() && !tensors_.emplace(tensor.name, &tensor).second)
-        what = "is declared twice";
-      if (!what.empty()) {
-        return {ErrorCode::invalid_argument, fmt::format("tensor \"{}\" {}", tensor.name, what)};
-      }
+      if (tensor.role == TensorRole::internal) what = "is internal but to be bound";
+      ATTN_RETURN_IF_ERROR(add_tensor(tensor, std::move(what)));
+    }
+    for (const TensorInfo& tensor : program_.internals) {
+      ATTN_RETURN_IF_ERROR(add_tensor(tensor, check_internal(tensor)));
     }
     for (const ParamInfo& param : program_.params) {
       std::string_view what;
@@ -98,6 +131,51 @@ class Validator {
       }
     }
     return {};
+  }
+
+  Status check_step(std::size_t index, const DeriveStep& step) {
+    std::string what;
+    if (step.outputs.empty()) what = "derives nothing";
+    if (step.outputs.size() > kMostOutputs) what = "derives too many tensors";
+    if (step.expressions.size() != step.outputs.size()) what = "does not say what it derives";
+    if (step.source.empty()) what = "has no source";
+    for (const OperandSource& input : step.inputs) {
+      if (what.empty()) what = check_input(step, input);
+    }
+    for (const std::string& output : step.outputs) {
+      if (what.empty()) what = check_derived(output);
+      if (step.once) once_.insert(output);
+    }
+    if (what.empty()) return {};
+    return {ErrorCode::invalid_argument, fmt::format("step {}: {}", index, what)};
+  }
+
+  // What is made when the plan is loaded can only use what is there then.
+  std::string check_input(const DeriveStep& step, const OperandSource& input) const {
+    if (const auto* param = std::get_if<ParamOperand>(&input)) {
+      if (step.once) return "is made once but reads a param";
+      return params_.contains(param->name) ? "" : "reads an unknown param";
+    }
+    const auto* named = std::get_if<TensorOperand>(&input);
+    if (named == nullptr) return "reads what is neither a tensor nor a param";
+    const auto found = tensors_.find(named->name);
+    if (found == tensors_.end()) return fmt::format("reads \"{}\", which is unknown", named->name);
+    if (is_made(*found->second) && !written_.contains(named->name)) {
+      return fmt::format("reads \"{}\" before it is written", named->name);
+    }
+    const bool there = !step.once || once_.contains(named->name);
+    return there ? "" : fmt::format("is made once but reads \"{}\"", named->name);
+  }
+
+  std::string check_derived(const std::string& output) {
+    const auto found = tensors_.find(output);
+    if (found == tensors_.end() || found->second->role != TensorRole::internal) {
+      return fmt::format("derives \"{}\", which is no internal tensor", output);
+    }
+    if (*last_offset(found->second->dims, found->second->strides) >= kMostDerived) {
+      return fmt::format("derives \"{}\", which is too large", output);
+    }
+    return written_.insert(output).second ? "" : fmt::format("writes \"{}\" a second time", output);
   }
 
   Status check_step(std::size_t index, const CudnnStep& step) {
@@ -177,8 +255,8 @@ class Validator {
     if (!fault.empty()) return fmt::format("is bound to \"{}\", which {}", name, fault);
     const bool writes = is_written(step, tensor.uid);
     if (writes && !info.is_output()) return fmt::format("writes the input \"{}\"", name);
-    if (!writes && info.is_output() && !written_.contains(name)) {
-      return fmt::format("reads the output \"{}\" before it is written", name);
+    if (!writes && is_made(info) && !written_.contains(name)) {
+      return fmt::format("reads the {} \"{}\" before it is written", what_is(info), name);
     }
     if (writes && (written_.contains(name) || !step_writes.insert(name).second)) {
       return fmt::format("writes \"{}\" a second time", name);
@@ -198,19 +276,30 @@ class Validator {
   std::map<std::string, const TensorInfo*> tensors_;
   std::map<std::string, const ParamInfo*> params_;
   std::set<std::string> written_;  // by the steps before
+  std::set<std::string> once_;     // of these, when the plan is loaded
 };
 
 }  // namespace
 
 std::int64_t counting_elements(const Program& program) {
   std::int64_t largest = 0;
-  for (const Step& step : program.steps) {
-    for (const Operand& operand : std::get<CudnnStep>(step).operands) {
+  for (const CudnnStep* step : steps_of<CudnnStep>(program)) {
+    for (const Operand& operand : step->operands) {
       const auto* counting = std::get_if<CountingOperand>(&operand.source);
       if (counting != nullptr) largest = std::max(largest, counting->count);
     }
   }
   return largest;
+}
+
+std::int64_t derived_elements(const Program& program, const DeriveStep& step) {
+  std::int64_t elements = 0;
+  for (const TensorInfo& tensor : program.internals) {
+    if (std::ranges::find(step.outputs, tensor.name) == step.outputs.end()) continue;
+    elements += std::accumulate(tensor.dims.begin(), tensor.dims.end(), std::int64_t{1},
+                                std::multiplies<>());
+  }
+  return elements;
 }
 
 Status validate(const Program& program) { return Validator(program).run(); }

@@ -1,11 +1,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include "runtime/graph/listing.h"
 #include "runtime/plan/plan.h"
 
 namespace attn::plan {
+namespace {
+
+std::int64_t aligned(std::int64_t bytes) {
+  return (bytes + kInternalAlignment - 1) / kInternalAlignment * kInternalAlignment;
+}
+
+}  // namespace
 
 Signature signature_of(const Program& program, const Target& target, std::int64_t cudnn_version) {
   Signature signature;
@@ -16,10 +25,27 @@ Signature signature_of(const Program& program, const Target& target, std::int64_
   return signature;
 }
 
+InternalPlaces internal_places(const Program& program, bool once) {
+  InternalPlaces places;
+  for (const DeriveStep* step : steps_of<DeriveStep>(program)) {
+    if (step->once != once) continue;
+    for (const TensorInfo& tensor : program.internals) {
+      if (std::ranges::find(step->outputs, tensor.name) == step->outputs.end()) continue;
+      const std::int64_t elements = std::accumulate(tensor.dims.begin(), tensor.dims.end(),
+                                                    std::int64_t{1}, std::multiplies<>());
+      places.offsets.emplace(tensor.name, places.bytes);
+      places.bytes += aligned(elements * static_cast<std::int64_t>(size_of(tensor.dtype)));
+    }
+  }
+  return places;
+}
+
+// A plan without internal tensors needs what its largest step needs, to the byte.
 std::int64_t Plan::workspace_bytes() const {
   std::int64_t largest = 0;
   for (const CompiledStep& step : compiled) largest = std::max(largest, step.workspace_bytes);
-  return largest;
+  const std::int64_t internal = internal_places(program, false).bytes;
+  return internal == 0 ? largest : aligned(largest) + internal;
 }
 
 }  // namespace attn::plan

@@ -4,7 +4,6 @@
 
 #include "runtime/base/check.h"
 #include "runtime/cudnn/compile.h"
-#include "runtime/execute/addresses.h"
 #include "runtime/worker/worker.h"
 
 namespace attn::testing {
@@ -30,7 +29,7 @@ plan::Plan compile_causal() {
       {.batch = 2, .heads_q = 4, .heads_kv = 2, .seq_q = 256, .seq_kv = 256, .head_dim = 64},
       Mask::causal);
   plan.target = {device.name(), device.sm(), must(cudnn::device_json_of_current_device(*library))};
-  const auto& step = execute::cudnn_step(plan.program.steps[0]);
+  const auto& step = std::get<plan::CudnnStep>(plan.program.steps[0]);
   const worker::Compiled compiled =
       must(worker::compile(step.graph, plan.target.device_json, worker::Options{}));
   plan.cudnn_version = compiled.cudnn_version;

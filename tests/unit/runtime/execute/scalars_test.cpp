@@ -2,9 +2,11 @@
 
 #include <gmock/gmock.h>
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <set>
 #include <utility>
 
 #include "runtime/execute/addresses.h"
@@ -71,7 +73,7 @@ TEST(Addresses, EveryOperandHasOneInOrder) {
   }
   arguments.scalar("scale", 0.5);
   Scalars scalars(causal, arguments);
-  const Addresses addresses = addresses_of(step, arguments, scalars, nullptr);
+  const Addresses addresses = addresses_of(step, {arguments, scalars});
   ASSERT_EQ(addresses.uids.size(), step.operands.size());
   for (std::size_t i = 0; i < step.operands.size(); ++i) {
     EXPECT_EQ(addresses.uids[i], step.operands[i].uid);
@@ -87,8 +89,42 @@ TEST(Addresses, CountingOperandsShareOneBuffer) {
   step.operands = {{1, plan::CountingOperand{8}}, {2, plan::CountingOperand{3}}};
   Scalars scalars({}, {});
   int buffer = 0;
-  EXPECT_THAT(addresses_of(step, {}, scalars, &buffer).pointers,
+  EXPECT_THAT(addresses_of(step, {{}, scalars, &buffer}).pointers,
               ::testing::ElementsAre(&buffer, &buffer));
+}
+
+TEST(Scalars, EqualConstantsShareAPlaceSoThatStepsCanBeBoundAgain) {
+  plan::Program program;
+  plan::CudnnStep step;
+  step.operands = {{1, plan::ConstantOperand{DType::f32, 0.0}},
+                   {2, plan::ConstantOperand{DType::f32, -0.0}},
+                   {3, plan::ConstantOperand{DType::i32, 0.0}}};
+  program.steps = {step};
+  Scalars scalars(program, {});
+  const std::vector<void*> first = addresses_of(step, {{}, scalars}).pointers;
+  EXPECT_EQ(std::set<void*>(first.begin(), first.end()).size(), 3U);
+  EXPECT_EQ(addresses_of(step, {{}, scalars}).pointers, first);
+}
+
+TEST(Addresses, AKernelTakesPointersByAddressAndParamsInPlace) {
+  plan::DeriveStep step;
+  step.outputs = {"out"};
+  step.inputs = {plan::ParamOperand{"cap"}, plan::TensorOperand{"table"},
+                 plan::TensorOperand{"early"}};
+  const plan::Program program;
+  int table = 0;
+  const Arguments arguments =
+      Arguments().tensor("table", {&table, DType::i32, {}, {}}).scalar("cap", 2.0);
+  Scalars scalars(program, arguments);
+  std::array<std::byte, 1024> memory_bytes{};
+  Memory memory{arguments, scalars};
+  add_internals(memory, {{{"early", 0}, {"out", 512}}, 1024}, memory_bytes.data());
+  KernelArguments made(step, memory);
+  const KernelArguments moved = std::move(made);
+  EXPECT_EQ(*static_cast<void**>(moved.data()[0]), &memory_bytes[512]);
+  EXPECT_EQ(moved.data()[1], scalars.param("cap"));
+  EXPECT_EQ(*static_cast<void**>(moved.data()[2]), &table);
+  EXPECT_EQ(*static_cast<void**>(moved.data()[3]), &memory_bytes[0]);
 }
 
 }  // namespace

@@ -31,9 +31,17 @@ TEST(Container, ResealingAGoodFileChangesNothing) {
 }
 
 TEST(Container, NewerVersionsAreSaidToBeNewer) {
-  expect_error(with_number(sample(), 8, 4, 2), ErrorCode::plan_newer, "format version 2");
+  expect_error(with_number(sample(), 8, 4, 3), ErrorCode::plan_newer, "format version 3");
   expect_error(with_number(sample(), 8, 4, 0xFFFFFFFF), ErrorCode::plan_newer, "4294967295");
   expect_error(with_number(sample(), 8, 4, 0), ErrorCode::plan_damaged, "format version 0");
+}
+
+TEST(Container, TheVersionIsTheLowestThatHoldsThePlan) {
+  expect_error(with_number(sample(), 8, 4, 2), ErrorCode::plan_damaged, "differ in their version");
+  const std::string derived = serialize(testing::derived_plan());
+  EXPECT_EQ(derived[8], 2);
+  EXPECT_EQ(sample()[8], 1);
+  expect_error(with_number(derived, 8, 4, 1), ErrorCode::plan_damaged, "differ in their version");
 }
 
 TEST(Container, LengthsAndCountsAreCheckedBeforeUse) {
@@ -70,7 +78,7 @@ std::string with_section(const SectionSource& section, bool in_front) {
       {kManifestSection, false, false, manifest},
       {kCudnnPlanSection, true, false, plan.compiled[0].cudnn_plan}};
   sections.insert(in_front ? sections.begin() : sections.end(), section);
-  return write_container(sections);
+  return write_container(1, sections);
 }
 
 TEST(Container, OptionalSectionsOfUnknownKindAreLeftOut) {
@@ -97,21 +105,21 @@ TEST(Container, MissingAndSurplusSectionsAreDamage) {
   const SectionSource p = {kCudnnPlanSection, true, false, plan.compiled[0].cudnn_plan};
   const SectionSource other = {kCudnnPlanSection, true, false,
                                "{\"kernel\": \"1111111111111111\"}"};
-  expect_error(write_container({}), ErrorCode::plan_damaged, "0 manifests");
-  expect_error(write_container({p}), ErrorCode::plan_damaged, "0 manifests");
-  expect_error(write_container({m, m, p}), ErrorCode::plan_damaged, "2 manifests");
-  expect_error(write_container({m}), ErrorCode::plan_damaged, "0 cuDNN plans for 1 steps");
-  expect_error(write_container({m, p, p}), ErrorCode::plan_damaged, "2 cuDNN plans for 1 steps");
-  expect_error(write_container({m, other}), ErrorCode::plan_damaged, "not the one");
-  EXPECT_TRUE(deserialize(write_container({p, m})).ok());
+  expect_error(write_container(1, {}), ErrorCode::plan_damaged, "0 manifests");
+  expect_error(write_container(1, {p}), ErrorCode::plan_damaged, "0 manifests");
+  expect_error(write_container(1, {m, m, p}), ErrorCode::plan_damaged, "2 manifests");
+  expect_error(write_container(1, {m}), ErrorCode::plan_damaged, "0 cuDNN plans for 1 steps");
+  expect_error(write_container(1, {m, p, p}), ErrorCode::plan_damaged, "2 cuDNN plans for 1 steps");
+  expect_error(write_container(1, {m, other}), ErrorCode::plan_damaged, "not the one");
+  EXPECT_TRUE(deserialize(write_container(1, {p, m})).ok());
 }
 
 TEST(Container, UnpackingIsBoundedByTheLimitAndTheClaim) {
   const std::string zeros(std::size_t{1} << 20, '\0');
-  const std::string bytes = write_container({{7, true, true, zeros}});
-  const auto sections = read_container(bytes);
-  ASSERT_TRUE(sections.ok());
-  Section section = sections->front();
+  const std::string bytes = write_container(1, {{7, true, true, zeros}});
+  const auto container = read_container(bytes);
+  ASSERT_TRUE(container.ok());
+  Section section = container->sections.front();
   EXPECT_LT(section.stored.size(), 1000U);
   EXPECT_EQ(*unpack(section, zeros.size()), zeros);
   EXPECT_EQ(unpack(section, zeros.size() - 1).error().code, ErrorCode::plan_damaged);
@@ -124,11 +132,11 @@ TEST(Container, UnpackingIsBoundedByTheLimitAndTheClaim) {
 }
 
 TEST(Container, AnEmptySectionIsASection) {
-  const std::string bytes = write_container({{7, true, true, ""}, {8, false, true, ""}});
-  const auto sections = read_container(bytes);
-  ASSERT_TRUE(sections.ok());
-  EXPECT_EQ(*unpack(sections->at(0), 0), "");
-  EXPECT_EQ(*unpack(sections->at(1), 0), "");
+  const std::string bytes = write_container(1, {{7, true, true, ""}, {8, false, true, ""}});
+  const auto container = read_container(bytes);
+  ASSERT_TRUE(container.ok());
+  EXPECT_EQ(*unpack(container->sections.at(0), 0), "");
+  EXPECT_EQ(*unpack(container->sections.at(1), 0), "");
 }
 
 }  // namespace

@@ -35,12 +35,13 @@ TEST(Manifest, ComesBackButForTheKernels) {
 
 TEST(Manifest, SaysWhatIsWrongAndWhere) {
   EXPECT_EQ(refusal([](auto&) {}), "accepted");
-  EXPECT_THAT(refusal([](auto& j) { j["format"] = 2; }), HasSubstr("$.format: is out of range"));
+  EXPECT_THAT(refusal([](auto& j) { j["format"] = 3; }), HasSubstr("$.format: is out of range"));
+  EXPECT_THAT(refusal([](auto& j) { j["format"] = 2; }), HasSubstr("$.format: is not the lowest"));
   EXPECT_THAT(refusal([](auto& j) { j["extra"] = 2; }), HasSubstr("\"extra\" is not known"));
   EXPECT_THAT(refusal([](auto& j) { j["bindings"].push_back(j["bindings"][0]); }),
               HasSubstr("$.bindings[2].name: occurs twice"));
   EXPECT_THAT(refusal([](auto& j) { j["workspace_bytes"] = 1; }),
-              HasSubstr("$.workspace_bytes: is not the largest"));
+              HasSubstr("$.workspace_bytes: is not what the steps need"));
   EXPECT_THAT(refusal([](auto& j) { j["compiled"][0]["workspace_bytes"] = -1; }),
               HasSubstr("$.compiled[0].workspace_bytes: is out of range"));
   EXPECT_THAT(refusal([](auto& j) { j["compiled"][0]["plan_bytes"] = std::int64_t{1} << 40; }),
@@ -86,6 +87,19 @@ void expect_members_needed(const json& document, const json::json_pointer& place
 
 TEST(Manifest, EveryMemberIsNeeded) {
   expect_members_needed(json::parse(manifest_json(testing::sample_plan())), json::json_pointer());
+  expect_members_needed(json::parse(manifest_json(testing::derived_plan())), json::json_pointer());
+}
+
+TEST(Manifest, EveryStepIsCompiled) {
+  const auto refused = [](const std::function<void(Plan&)>& change) {
+    Plan plan = testing::derived_plan();
+    change(plan);
+    const Result<Manifest> manifest = read_manifest(manifest_json(testing::signed_again(plan)));
+    return manifest.ok() ? "accepted" : manifest.error().message;
+  };
+  EXPECT_THAT(refused([](Plan& p) { p.kernels.pop_back(); }), HasSubstr("3 steps, 2 of them"));
+  EXPECT_THAT(refused([](Plan& p) { p.kernels.push_back("x"); }), HasSubstr("3 steps, 4 of them"));
+  EXPECT_THAT(refused([](Plan& p) { p.compiled.clear(); }), HasSubstr("3 steps, 2 of them"));
 }
 
 }  // namespace

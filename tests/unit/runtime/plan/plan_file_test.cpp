@@ -66,6 +66,28 @@ TEST(PlanFile, TheManifestCanBeReadInTheFile) {
   EXPECT_NE(serialize(plan).find(manifest_json(plan)), std::string::npos);
 }
 
+TEST(PlanFile, KernelsOfDeriveStepsComeBack) {
+  const Plan plan = testing::derived_plan();
+  const std::string bytes = serialize(plan);
+  const Result<Plan> back = deserialize(bytes);
+  ASSERT_TRUE(back.ok()) << back.error().message;
+  EXPECT_EQ(*back, plan);
+  Plan other = plan;
+  other.kernels[1] += "x";
+  EXPECT_NE(serialize(other), bytes);
+}
+
+TEST(PlanFile, InternalTensorsOutliveTheirStepInTheWorkspace) {
+  Plan plan = testing::derived_plan();
+  EXPECT_EQ(plan.compiled[0].workspace_bytes, 4096);
+  EXPECT_EQ(plan.workspace_bytes(), 4096 + 256);  // bias; places is made once, elsewhere
+  plan.compiled[0].workspace_bytes = 1;
+  EXPECT_EQ(plan.workspace_bytes(), 256 + 256);
+  const InternalPlaces once = internal_places(plan.program, true);
+  EXPECT_EQ(once.offsets, (std::map<std::string, std::int64_t>{{"places", 0}}));
+  EXPECT_EQ(once.bytes, 256);
+}
+
 TEST(PlanFile, AWorkspaceIsTheLargestOfTheSteps) {
   Plan plan;
   EXPECT_EQ(plan.workspace_bytes(), 0);

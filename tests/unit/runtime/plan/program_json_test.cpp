@@ -47,6 +47,26 @@ TEST(ProgramJson, ErrorsNameThePlace) {
             "$.steps[0].graph.nodes[1].x: expected an integer");
 }
 
+TEST(ProgramJson, DeriveStepsAreReadStrictly) {
+  const auto refused = [](const std::function<void(nlohmann::json&)>& change) {
+    auto document = nlohmann::json::parse(to_json(testing::derived_program()));
+    change(document);
+    const Result<Program> program = program_from_json(document.dump());
+    return program.ok() ? "accepted" : program.error().message;
+  };
+  EXPECT_EQ(*program_from_json(to_json(testing::derived_program())), testing::derived_program());
+  EXPECT_EQ(refused([](auto& j) { j["steps"][0]["once"] = 1; }),
+            "$.steps[0].once: expected true or false");
+  EXPECT_EQ(refused([](auto& j) { j["steps"][1]["inputs"][0]["uid"] = 1; }),
+            "$.steps[1].inputs[0]: \"uid\" is not known here");
+  EXPECT_EQ(refused([](auto& j) { j["steps"][1]["outputs"][0].erase("expression"); }),
+            "$.steps[1].outputs[0]: \"expression\" is missing");
+  EXPECT_EQ(refused([](auto& j) { j["steps"][1]["graph"] = 1; }),
+            "$.steps[1]: \"graph\" is not known here");
+  EXPECT_EQ(refused([](auto& j) { j["internals"][1]["role"] = "x"; }),
+            "$.internals[1].role: is not one of the known names");
+}
+
 TEST(ProgramJson, InfinitiesAreSpelledOut) {
   const std::string json = to_json(testing::sample_program());
   EXPECT_THAT(json, HasSubstr(R"("constant":"-inf")"));

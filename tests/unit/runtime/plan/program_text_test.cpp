@@ -11,14 +11,20 @@ TEST(ProgramText, Sample) {
                                to_text(testing::sample_program()));
 }
 
+TEST(ProgramText, Derived) {
+  attn::testing::expect_golden("tests/unit/runtime/plan/golden/derived.txt",
+                               to_text(testing::derived_program()));
+}
+
 TEST(ProgramText, SignatureOfTheSample) {
   attn::testing::expect_golden("tests/unit/runtime/plan/golden/sample_signature.txt",
                                testing::sample_plan().signature.text);
 }
 
 TEST(ProgramText, RolesReadBack) {
-  for (const TensorRole role : {TensorRole::query, TensorRole::key, TensorRole::value,
-                                TensorRole::captured, TensorRole::output, TensorRole::stats}) {
+  for (const TensorRole role :
+       {TensorRole::query, TensorRole::key, TensorRole::value, TensorRole::captured,
+        TensorRole::output, TensorRole::stats, TensorRole::internal}) {
     EXPECT_EQ(parse_tensor_role(to_string(role)), role);
   }
   EXPECT_EQ(parse_tensor_role("friend"), std::nullopt);

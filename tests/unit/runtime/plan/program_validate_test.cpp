@@ -38,6 +38,62 @@ TEST(ValidateProgram, AStepMayReadWhatAnEarlierOneWrote) {
   EXPECT_THAT(validate(program).error().message, HasSubstr("reads the output \"o\" before"));
 }
 
+std::string derived_refusal(const std::function<void(Program&)>& change) {
+  Program program = testing::derived_program();
+  change(program);
+  const Status status = validate(program);
+  return status.ok() ? "accepted" : status.error().message;
+}
+
+DeriveStep& derive(Program& program, std::size_t index) {
+  return std::get<DeriveStep>(program.steps[index]);
+}
+
+TEST(ValidateProgram, DeriveStepsMakeInternalTensorsInOrder) {
+  EXPECT_EQ(derived_refusal([](auto&) {}), "accepted");
+  EXPECT_EQ(derived_refusal([](auto& p) { std::swap(p.steps[0], p.steps[1]); }),
+            "step 0: reads \"places\" before it is written");
+  EXPECT_EQ(derived_refusal([](auto& p) { p.steps.erase(p.steps.begin() + 1); }),
+            "internal tensor \"bias\" is written by no step");
+  EXPECT_EQ(derived_refusal([](auto& p) { derive(p, 1).once = true; }),
+            "step 1: is made once but reads \"table\"");
+  EXPECT_EQ(derived_refusal([](auto& p) {
+              derive(p, 1).once = true;
+              derive(p, 1).inputs = {ParamOperand{"cap"}};
+            }),
+            "step 1: is made once but reads a param");
+  EXPECT_EQ(derived_refusal([](auto& p) { derive(p, 1).inputs = {ParamOperand{"x"}}; }),
+            "step 1: reads an unknown param");
+  EXPECT_EQ(derived_refusal([](auto& p) { derive(p, 1).inputs = {TensorOperand{"x"}}; }),
+            "step 1: reads \"x\", which is unknown");
+  EXPECT_EQ(derived_refusal([](auto& p) { derive(p, 1).inputs = {CountingOperand{3}}; }),
+            "step 1: reads what is neither a tensor nor a param");
+  EXPECT_EQ(derived_refusal([](auto& p) { derive(p, 1).outputs = {"table"}; }),
+            "step 1: derives \"table\", which is no internal tensor");
+  EXPECT_EQ(derived_refusal([](auto& p) { derive(p, 1).outputs = {"places"}; }),
+            "step 1: writes \"places\" a second time");
+  EXPECT_EQ(derived_refusal([](auto& p) { derive(p, 1).expressions.clear(); }),
+            "step 1: does not say what it derives");
+  EXPECT_EQ(derived_refusal([](auto& p) { derive(p, 1).source.clear(); }), "step 1: has no source");
+  EXPECT_EQ(derived_refusal([](auto& p) {
+              p.internals[1].dims = {1 << 20, 1 << 20};
+            }),
+            "tensor \"bias\" is internal but not packed");
+  EXPECT_EQ(derived_refusal([](auto& p) {
+              p.internals[1].dims = {1 << 20, 1 << 20};
+              p.internals[1].strides = {1 << 20, 1};
+            }),
+            "step 1: derives \"bias\", which is too large");
+  EXPECT_EQ(derived_refusal([](auto& p) { p.internals[1].dtype = DType::bf16; }),
+            "tensor \"bias\" is internal but neither f32 nor i32");
+  EXPECT_EQ(derived_refusal([](auto& p) { p.internals[0].role = TensorRole::captured; }),
+            "tensor \"places\" is internal but has another role");
+  EXPECT_EQ(derived_refusal([](auto& p) { p.tensors[5].role = TensorRole::internal; }),
+            "tensor \"table\" is internal but to be bound");
+  EXPECT_EQ(derived_refusal([](auto& p) { p.internals[1].name = "places"; }),
+            "tensor \"places\" is declared twice");
+}
+
 struct Refusal {
   const char* name;
   std::function<void(Program&)> change;

@@ -48,6 +48,22 @@ void add_step(Program& program, Random& random) {
   program.steps.emplace_back(std::move(step));
 }
 
+void add_derive_step(Program& program, Random& random) {
+  const std::string name = "made " + std::to_string(program.steps.size());
+  const auto size = static_cast<std::int64_t>(1 + random.below(9));
+  DeriveStep step = {random.chance(2), {name}, {"q_idx"}, {}, "source\n"};
+  if (!step.once && !program.params.empty()) {
+    step.inputs.emplace_back(ParamOperand{program.params.back().name});
+  }
+  program.internals.push_back({name,
+                               TensorRole::internal,
+                               random.chance(2) ? DType::f32 : DType::i32,
+                               {2, size},
+                               {size, 1},
+                               kInternalAlignment});
+  program.steps.emplace_back(std::move(step));
+}
+
 std::string random_bytes(Random& random, std::size_t limit) {
   std::string bytes;
   // Runs, so that there is something to pack.
@@ -109,9 +125,37 @@ Plan sample_plan() {
   return signed_again(plan);
 }
 
+// The graph has no place for one more operand, so the cuDNN step reads them nowhere: steps need not
+// read all that is made.
+Program derived_program() {
+  Program program = sample_program();
+  const auto internal = TensorRole::internal;
+  program.tensors.push_back({"table", TensorRole::captured, DType::f32, {7}, {1}, 16});
+  program.internals = {{"places", internal, DType::i32, {3}, {1}, kInternalAlignment},
+                       {"bias", internal, DType::f32, {2, 5}, {5, 1}, kInternalAlignment}};
+  const DeriveStep once = {true, {"places"}, {"q_idx // 2"}, {}, "// places\n"};
+  const DeriveStep each = {false,
+                           {"bias"},
+                           {"table[q_idx // 2] * cap"},
+                           {TensorOperand{"table"}, TensorOperand{"places"}, ParamOperand{"cap"}},
+                           "// bias\nline two\n"};
+  program.steps = {once, each, program.steps[0]};
+  return program;
+}
+
+Plan derived_plan() {
+  Plan plan = sample_plan();
+  plan.program = derived_program();
+  plan.kernels = {"cubin one", std::string("cubin\0two", 9)};
+  return signed_again(plan);
+}
+
 Program random_program(Random& random) {
   Program program;
-  for (std::size_t i = 1 + random.below(3); i > 0; --i) add_step(program, random);
+  for (std::size_t i = 1 + random.below(3); i > 0; --i) {
+    if (random.chance(3)) add_derive_step(program, random);
+    add_step(program, random);
+  }
   return program;
 }
 
@@ -126,8 +170,12 @@ Plan random_plan(Random& random) {
                  random_bytes(random, 60)};
   plan.cudnn_version = static_cast<std::int64_t>(random.bits());
   plan.program = random_program(random);
-  for (std::size_t i = 0; i < plan.program.steps.size(); ++i) {
-    plan.compiled.push_back(random_step(random));
+  for (const Step& step : plan.program.steps) {
+    if (std::holds_alternative<CudnnStep>(step)) {
+      plan.compiled.push_back(random_step(random));
+    } else {
+      plan.kernels.push_back(random_bytes(random, 500));
+    }
   }
   return signed_again(plan);
 }

@@ -16,6 +16,11 @@ Program sample_program();
 // The plan stored in tests/compat/v1.plan. Change it and that file no longer says what it should.
 Plan sample_plan();
 
+// The sample with two internal tensors: "places" i32[3], made once, and "bias" f32[2,5], made at
+// every execute from "places", the captured tensor "table" f32[7] and the param "cap".
+Program derived_program();
+Plan derived_plan();
+
 // Valid, with one to three steps that hand their outputs on as they are.
 Program random_program(Random& random);
 Plan random_plan(Random& random);

@@ -40,7 +40,7 @@ std::vector<Change> changes() {
   for (std::size_t i = 0; i < 5; ++i) {
     all.push_back([i](auto& p) { p.program.tensors[i].name += "x"; });
     all.push_back([i](auto& p) {
-      auto& role = p.program.tensors[i].role;
+      TensorRole& role = p.program.tensors[i].role;
       role = role == TensorRole::captured ? TensorRole::query : TensorRole::captured;
     });
     all.push_back([i](auto& p) { p.program.tensors[i].dtype = DType::i8; });
@@ -70,6 +70,33 @@ TEST(Signature, EveryChangeGivesAnotherOne) {
     EXPECT_TRUE(hashes.insert(hash128(text)).second) << i;
     ++i;
   }
+}
+
+TEST(Signature, SeesWhatIsDerivedButNotItsWords) {
+  const auto text = [](const Change& change) {
+    Plan plan = testing::derived_plan();
+    change(plan);
+    return testing::signed_again(plan).signature.text;
+  };
+  const auto derive = [](Plan& p, std::size_t i) -> DeriveStep& {
+    return std::get<DeriveStep>(p.program.steps[i]);
+  };
+  const std::string original = text([](auto&) {});
+  const Change changes[] = {
+      [](auto& p) { p.program.internals[0].dims[0] += 1; },
+      [](auto& p) { p.program.internals[0].name += "x"; },
+      [](auto& p) { p.program.internals.pop_back(); },
+      [&](auto& p) { derive(p, 0).once = false; },
+      [&](auto& p) { derive(p, 1).outputs[0] = "places"; },
+      [&](auto& p) { derive(p, 1).inputs.pop_back(); },
+      [&](auto& p) { derive(p, 1).inputs[0] = TensorOperand{"x"}; },
+      [&](auto& p) { derive(p, 1).source += "x"; },
+      [](auto& p) { p.program.steps.erase(p.program.steps.begin()); },
+  };
+  std::set<std::string> texts = {original};
+  for (const Change& change : changes) EXPECT_TRUE(texts.insert(text(change)).second);
+  EXPECT_EQ(text([&](auto& p) { derive(p, 1).expressions[0] += "x"; }), original);
+  EXPECT_EQ(text([](auto& p) { p.kernels[0] += "x"; }), original);
 }
 
 TEST(Signature, SeesTheLastBitOfAConstantAndTheSignOfZero) {

@@ -1,0 +1,181 @@
+#include "compiler/derive/nvrtc.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+namespace attn::derive {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kNames[] = {"libnvrtc.so.13", "libnvrtc.so.12"};
+
+// The part of nvrtc.h that is used; its ABI has been the same since CUDA 11.
+using Program = struct NvrtcProgram*;
+constexpr int kSuccess = 0;
+constexpr int kInvalidOption = 5;
+
+struct Nvrtc {
+  const char* (*error_string)(int) = nullptr;
+  int (*create)(Program*, const char*, const char*, int, const char* const*,
+                const char* const*) = nullptr;
+  int (*destroy)(Program*) = nullptr;
+  int (*compile)(Program, int, const char* const*) = nullptr;
+  int (*log_size)(Program, std::size_t*) = nullptr;
+  int (*log)(Program, char*) = nullptr;
+  int (*cubin_size)(Program, std::size_t*) = nullptr;
+  int (*cubin)(Program, char*) = nullptr;
+};
+
+template <typename Function>
+bool look_up(void* library, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(dlsym(library, name));
+  return function != nullptr;
+}
+
+std::optional<Nvrtc> entry_points(void* library) {
+  Nvrtc nvrtc;
+  const bool found = look_up(library, "nvrtcGetErrorString", nvrtc.error_string) &&
+                     look_up(library, "nvrtcCreateProgram", nvrtc.create) &&
+                     look_up(library, "nvrtcDestroyProgram", nvrtc.destroy) &&
+                     look_up(library, "nvrtcCompileProgram", nvrtc.compile) &&
+                     look_up(library, "nvrtcGetProgramLogSize", nvrtc.log_size) &&
+                     look_up(library, "nvrtcGetProgramLog", nvrtc.log) &&
+                     look_up(library, "nvrtcGetCUBINSize", nvrtc.cubin_size) &&
+                     look_up(library, "nvrtcGetCUBIN", nvrtc.cubin);
+  return found ? std::optional(nvrtc) : std::nullopt;
+}
+
+// Folders that hold the library, or prefixes above one.
+std::vector<fs::path> folders(const std::string& cudnn_folder) {
+  std::vector<fs::path> all;
+  if (!cudnn_folder.empty()) {
+    // The vendor's wheels have <site>/nvidia/cu13/lib beside <site>/nvidia/cudnn/lib.
+    const fs::path cudnn(cudnn_folder);
+    for (const fs::path& site : {cudnn.parent_path(), cudnn.parent_path().parent_path()}) {
+      for (const char* name : {"cu13", "cuda_nvrtc"}) all.push_back(site / name);
+    }
+    all.push_back(cudnn);
+  }
+  if (const char* home = std::getenv("CUDA_HOME"); home != nullptr && *home != '\0') {
+    all.emplace_back(home);
+  }
+  for (const char* prefix : {"/usr/local/cuda", "/usr/local/cuda-13", "/opt/cuda"}) {
+    all.emplace_back(prefix);
+  }
+  all.push_back(fs::path(ATTN_WHEELS_FOLDER) / "nvidia" / "cu13");
+  return all;
+}
+
+// NVRTC opens its builtins by name and does not look beside itself; loaded before, they are found.
+void load_builtins(const fs::path& folder) {
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    if (!entry.path().filename().string().starts_with("libnvrtc-builtins.so.")) continue;
+    dlopen(entry.path().c_str(), RTLD_NOW | RTLD_GLOBAL);
+  }
+}
+
+void* open_in(const fs::path& folder, std::vector<std::string>& tried) {
+  std::error_code ignored;
+  for (const char* inside : {"", "lib", "lib64"}) {
+    for (const char* name : kNames) {
+      const fs::path file = folder / inside / name;
+      if (!fs::exists(file, ignored)) continue;
+      load_builtins(file.parent_path());
+      if (void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+      tried.emplace_back(dlerror());
+    }
+  }
+  tried.push_back(folder.string() + ": none");
+  return nullptr;
+}
+
+Result<Nvrtc> load(const std::string& cudnn_folder) {
+  std::vector<std::string> tried;
+  void* library = nullptr;
+  for (const fs::path& folder : folders(cudnn_folder)) {
+    if (library == nullptr) library = open_in(folder, tried);
+  }
+  for (const char* name : kNames) {
+    if (library == nullptr) library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  }
+  if (library == nullptr) {
+    return Error{ErrorCode::cuda,
+                 "NVRTC, which compiles derived tensors, was not found",
+                 std::move(tried),
+                 {}};
+  }
+  const auto nvrtc = entry_points(library);
+  if (!nvrtc) return {ErrorCode::cuda, "the NVRTC that was found lacks a function"};
+  return *nvrtc;
+}
+
+// One program of NVRTC's, destroyed at the end.
+class Compilation {
+ public:
+  explicit Compilation(const Nvrtc& nvrtc) : nvrtc_(nvrtc) {}
+  ~Compilation() {
+    if (program_ != nullptr) nvrtc_.destroy(&program_);
+  }
+  Compilation(const Compilation&) = delete;
+  Compilation& operator=(const Compilation&) = delete;
+
+  Result<std::string> run(const std::string& source, std::int64_t sm) {
+    ATTN_RETURN_IF_ERROR(check(
+        nvrtc_.create(&program_, source.c_str(), "derive.cu", 0, nullptr, nullptr), "is given"));
+    const std::string architecture = fmt::format("--gpu-architecture=sm_{}", sm);
+    // Products are not contracted into sums, so that results are those of the operations as
+    // written.
+    const std::array<const char*, 3> options = {architecture.c_str(), "--std=c++17",
+                                                "--fmad=false"};
+    const int result = nvrtc_.compile(program_, static_cast<int>(options.size()), options.data());
+    if (result == kInvalidOption) {
+      return {ErrorCode::cuda, fmt::format("NVRTC cannot compile for sm_{}: it is too old or too "
+                                           "new for this GPU",
+                                           sm)};
+    }
+    ATTN_RETURN_IF_ERROR(check(result, "compiles"));
+    std::size_t size = 0;
+    ATTN_RETURN_IF_ERROR(check(nvrtc_.cubin_size(program_, &size), "returns"));
+    std::string image(size, '\0');
+    ATTN_RETURN_IF_ERROR(check(nvrtc_.cubin(program_, image.data()), "returns"));
+    return image;
+  }
+
+ private:
+  Status check(int result, const char* action) const {
+    if (result == kSuccess) return {};
+    Error error{ErrorCode::internal,
+                fmt::format("NVRTC fails when it {} a derive kernel: {}", action,
+                            nvrtc_.error_string(result)),
+                {},
+                {}};
+    std::size_t size = 0;
+    if (program_ != nullptr && nvrtc_.log_size(program_, &size) == kSuccess && size > 1) {
+      std::string log(size, '\0');
+      nvrtc_.log(program_, log.data());
+      error.notes.emplace_back(log.c_str());
+    }
+    return error;
+  }
+
+  const Nvrtc& nvrtc_;
+  Program program_ = nullptr;
+};
+
+}  // namespace
+
+Result<std::string> compile_kernel(const std::string& source, std::int64_t sm,
+                                   const std::string& cudnn_folder) {
+  ATTN_ASSIGN(const Nvrtc nvrtc, load(cudnn_folder));
+  return Compilation(nvrtc).run(source, sm);
+}
+
+}  // namespace attn::derive

@@ -1,0 +1,60 @@
+#include "runtime/cuda/kernel.h"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+
+#include "runtime/cuda/context.h"
+
+namespace attn::cuda {
+namespace {
+
+constexpr std::int64_t kBlock = 256;
+
+}  // namespace
+
+Result<Kernel> Kernel::load(const Device& device, std::string_view image, const char* name) {
+  Kernel kernel;
+  kernel.context_ = device.context();
+  ATTN_RETURN_IF_ERROR(kernel.context_->make_current());
+  const Driver& driver = kernel.context_->driver();
+  const std::string copy(image);  // ends with a zero, should the driver take it for PTX
+  CUmodule module = nullptr;
+  ATTN_RETURN_IF_ERROR(kernel.context_->check(driver.module_load_data(&module, copy.data()),
+                                              fmt::format("loading the kernel {}", name)));
+  kernel.module_ = module;
+  CUfunction function = nullptr;
+  ATTN_RETURN_IF_ERROR(kernel.context_->check(driver.module_get_function(&function, module, name),
+                                              fmt::format("finding the kernel {}", name)));
+  kernel.function_ = function;
+  return kernel;
+}
+
+Kernel::Kernel(Kernel&& other) noexcept
+    : context_(std::move(other.context_)),
+      module_(std::exchange(other.module_, nullptr)),
+      function_(std::exchange(other.function_, nullptr)) {}
+
+Kernel& Kernel::operator=(Kernel&& other) noexcept {
+  std::swap(context_, other.context_);
+  std::swap(module_, other.module_);
+  std::swap(function_, other.function_);
+  return *this;
+}
+
+Kernel::~Kernel() {
+  if (module_ == nullptr || !context_->make_current().ok()) return;
+  context_->driver().module_unload(static_cast<CUmodule>(module_));
+}
+
+Status Kernel::launch(void* stream, std::int64_t threads, void* const* arguments) const {
+  if (threads == 0) return {};
+  const auto blocks = static_cast<unsigned>((threads + kBlock - 1) / kBlock);
+  return context_->check(context_->driver().launch_kernel(
+                             static_cast<CUfunction>(function_), blocks, 1, 1, kBlock, 1, 1, 0,
+                             static_cast<CUstream>(stream), const_cast<void**>(arguments), nullptr),
+                         "launching a kernel");
+}
+
+}  // namespace attn::cuda

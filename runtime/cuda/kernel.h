@@ -1,0 +1,34 @@
+// A kernel of a compiled image, and its launch.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "runtime/base/status.h"
+#include "runtime/cuda/device.h"
+
+namespace attn::cuda {
+
+// One thread at a time.
+class Kernel {
+ public:
+  // From a cubin for the device's architecture. Errors: cuda, with the driver's words.
+  static Result<Kernel> load(const Device& device, std::string_view image, const char* name);
+  Kernel(Kernel&& other) noexcept;
+  Kernel& operator=(Kernel&& other) noexcept;
+  ~Kernel();
+
+  // Enqueues at least `threads` threads, in blocks of 256 along x; none for 0. `arguments` points
+  // to each argument's value, which is read before this returns. Neither waits nor allocates, so it
+  // can be captured into a CUDA graph. Errors: cuda.
+  Status launch(void* stream, std::int64_t threads, void* const* arguments) const;
+
+ private:
+  Kernel() = default;
+  std::shared_ptr<const Context> context_;
+  void* module_ = nullptr;    // CUmodule
+  void* function_ = nullptr;  // CUfunction
+};
+
+}  // namespace attn::cuda

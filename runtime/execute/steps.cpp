@@ -1,0 +1,116 @@
+#include "runtime/execute/steps.h"
+
+#include <fmt/format.h>
+
+#include "runtime/cuda/stream.h"
+#include "runtime/cudnn/known_wrong.h"
+
+namespace attn::execute {
+namespace {
+
+bool is_made_once(const plan::Step& step) {
+  const auto* derive = std::get_if<plan::DeriveStep>(&step);
+  return derive != nullptr && derive->once;
+}
+
+// A plan from before a fault of cuDNN's was known still has the engine at fault in it.
+Status check_engine(const plan::CudnnStep& step, const plan::CompiledStep& compiled) {
+  const std::string_view fault = cudnn::known_wrong(step.graph, compiled.engine);
+  if (fault.empty()) return {};
+  return Error{ErrorCode::plan_version,
+               fmt::format("the plan uses engine {} of cuDNN: {}", compiled.engine, fault),
+               {"compile the spec again, or run with --recompile"},
+               {}};
+}
+
+Result<LoadedStep> load_cudnn(const plan::CudnnStep& step, const plan::CompiledStep& compiled,
+                              const cudnn::Session& session) {
+  ATTN_RETURN_IF_ERROR(check_engine(step, compiled));
+  ATTN_ASSIGN(cudnn::LoadedPlan loaded, cudnn::LoadedPlan::load(session, compiled.cudnn_plan));
+  return LoadedStep(std::move(loaded));
+}
+
+Result<LoadedKernel> load_kernel(const plan::Program& program, const plan::DeriveStep& step,
+                                 const std::string& image, const cuda::Device& device) {
+  ATTN_ASSIGN(cuda::Kernel kernel, cuda::Kernel::load(device, image, plan::kDeriveKernel));
+  return LoadedKernel{std::move(kernel), plan::derived_elements(program, step)};
+}
+
+}  // namespace
+
+Result<std::vector<LoadedStep>> load_steps(const plan::Plan& plan, const cudnn::Session& session,
+                                           const cuda::Device& device) {
+  std::vector<LoadedStep> loaded;
+  auto compiled = plan.compiled.begin();
+  auto image = plan.kernels.begin();
+  for (const plan::Step& step : plan.program.steps) {
+    if (const auto* cudnn = std::get_if<plan::CudnnStep>(&step)) {
+      ATTN_ASSIGN(LoadedStep made, load_cudnn(*cudnn, *compiled++, session));
+      loaded.push_back(std::move(made));
+      continue;
+    }
+    const std::string& bytes = *image++;
+    if (is_made_once(step)) continue;
+    ATTN_ASSIGN(LoadedKernel made,
+                load_kernel(plan.program, std::get<plan::DeriveStep>(step), bytes, device));
+    loaded.emplace_back(std::move(made));
+  }
+  return loaded;
+}
+
+std::vector<const plan::Step*> repeated_steps(const plan::Program& program) {
+  std::vector<const plan::Step*> steps;
+  for (const plan::Step& step : program.steps) {
+    if (!is_made_once(step)) steps.push_back(&step);
+  }
+  return steps;
+}
+
+Result<cuda::DeviceBuffer> derive_once(const plan::Plan& plan, const cuda::Device& device) {
+  const plan::InternalPlaces places = plan::internal_places(plan.program, true);
+  ATTN_ASSIGN(cuda::DeviceBuffer buffer,
+              cuda::DeviceBuffer::allocate(device, static_cast<std::size_t>(places.bytes)));
+  if (places.bytes == 0) return buffer;
+  const Arguments nothing;
+  Scalars scalars(plan.program, nothing);
+  Memory memory{nothing, scalars};
+  add_internals(memory, places, buffer.data());
+  ATTN_ASSIGN(const cuda::Stream stream, cuda::Stream::create(device));
+  auto image = plan.kernels.begin();
+  for (const plan::DeriveStep* step : plan::steps_of<plan::DeriveStep>(plan.program)) {
+    const std::string& bytes = *image++;
+    if (!step->once) continue;
+    ATTN_ASSIGN(const LoadedKernel made, load_kernel(plan.program, *step, bytes, device));
+    const KernelArguments arguments(*step, memory);
+    ATTN_RETURN_IF_ERROR(made.kernel.launch(stream.handle(), made.threads, arguments.data()));
+    ATTN_RETURN_IF_ERROR(stream.synchronize());
+  }
+  return buffer;
+}
+
+Status execute_step(const LoadedStep& step, const BoundStep& bound, const cudnn::Session& session,
+                    void* stream) {
+  if (const auto* plan = std::get_if<cudnn::LoadedPlan>(&step)) {
+    return plan->execute(session, *std::get_if<cudnn::VariantPack>(&bound));
+  }
+  const auto& kernel = *std::get_if<LoadedKernel>(&step);
+  return kernel.kernel.launch(stream, kernel.threads, std::get_if<KernelArguments>(&bound)->data());
+}
+
+Result<std::vector<BoundStep>> bind_steps(const plan::Program& program, const Memory& memory,
+                                          const cudnn::Library& library, void* workspace) {
+  std::vector<BoundStep> bound;
+  for (const plan::Step* step : repeated_steps(program)) {
+    if (const auto* derive = std::get_if<plan::DeriveStep>(step)) {
+      bound.emplace_back(KernelArguments(*derive, memory));
+      continue;
+    }
+    const Addresses addresses = addresses_of(std::get<plan::CudnnStep>(*step), memory);
+    ATTN_ASSIGN(cudnn::VariantPack pack,
+                cudnn::VariantPack::create(library, addresses.uids, addresses.pointers, workspace));
+    bound.emplace_back(std::move(pack));
+  }
+  return bound;
+}
+
+}  // namespace attn::execute

@@ -1,0 +1,45 @@
+// The steps of a program, loaded onto a device. Private to this room.
+#pragma once
+
+#include <cstdint>
+#include <variant>
+#include <vector>
+
+#include "runtime/cuda/kernel.h"
+#include "runtime/cuda/memory.h"
+#include "runtime/cudnn/execution.h"
+#include "runtime/execute/addresses.h"
+#include "runtime/plan/plan.h"
+
+namespace attn::execute {
+
+struct LoadedKernel {
+  cuda::Kernel kernel;
+  std::int64_t threads = 0;
+};
+using LoadedStep = std::variant<cudnn::LoadedPlan, LoadedKernel>;
+
+// What a loaded step is executed with, of the same kind.
+using BoundStep = std::variant<cudnn::VariantPack, KernelArguments>;
+
+// The steps that run at every execute, in order. `plan` must be whole: a kernel for each step.
+// Errors: cuda, cudnn; plan_version for an engine that is known to compute wrong values.
+Result<std::vector<LoadedStep>> load_steps(const plan::Plan& plan, const cudnn::Session& session,
+                                           const cuda::Device& device);
+
+// Which of the program's steps those are.
+std::vector<const plan::Step*> repeated_steps(const plan::Program& program);
+
+// Device memory with the internal tensors that are made once, made; null when there are none.
+// Errors: cuda.
+Result<cuda::DeviceBuffer> derive_once(const plan::Plan& plan, const cuda::Device& device);
+
+// Enqueues on `stream`, which is the session's. Errors: cuda, cudnn.
+Status execute_step(const LoadedStep& step, const BoundStep& bound, const cudnn::Session& session,
+                    void* stream);
+
+// Each of repeated_steps. Errors: cudnn.
+Result<std::vector<BoundStep>> bind_steps(const plan::Program& program, const Memory& memory,
+                                          const cudnn::Library& library, void* workspace);
+
+}  // namespace attn::execute
