@@ -27,6 +27,15 @@ def run(*arguments, stdin="", folder=None):
                           text=True, timeout=600, check=False, cwd=folder)
 
 
+def not_lowered(target):
+    """The specs that tests/conformance/not_lowered.txt says become no plan for the target. STAGE may
+    name targets: cudnn:a100,l40s."""
+    lines = (SOURCE / "tests" / "conformance" / "not_lowered.txt").read_text().splitlines()
+    entries = [line.split()[:2] for line in lines if line and not line.startswith("#")]
+    return {name for name, stage in entries
+            if ":" not in stage or target in stage.partition(":")[2].split(",")}
+
+
 class Case(unittest.TestCase):
     """Every test has a folder of its own in self.folder."""
 

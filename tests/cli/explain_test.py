@@ -20,7 +20,7 @@ class Explain(attnc.Case):
         self.expect_golden("explain-gemma2_local.txt", text)
 
     def test_every_node_is_in_exactly_one_clause(self):
-        for name in ("gemma2_local", "causal", "alibi", "noop", "bias_full"):
+        for name in ("gemma2_local", "causal", "alibi_slopes", "noop", "bias_full"):
             result = self.explain(name, "--bind", "Sq=256")
             nodes = [node for clause in result["clauses"] for node in clause["nodes"]]
             graph, = result["program"]["steps"]

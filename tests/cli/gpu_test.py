@@ -25,7 +25,9 @@ class Gpu(attnc.Case):
         self.assertIn("backend: cudnn", process.stderr)
 
     def test_verify_every_spec_at_every_shape(self):
-        process = self.attnc("verify", "--all", SPECS, "--shapes", "all", "--format", "json")
+        specs = [spec for spec in sorted(SPECS.glob("*.attn"))
+                 if spec.stem not in attnc.not_lowered("h200")]
+        process = self.attnc("verify", *specs, "--shapes", "all", "--format", "json")
         cases = json.loads(process.stdout)["cases"]
         self.assertGreaterEqual(len(cases), 60)
         for case in cases:

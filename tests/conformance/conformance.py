@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Compares `attnc run --backend reference --unrounded` with the numpy oracle, at three shapes.
+"""Compares `attnc run --backend reference --unrounded` with the numpy oracle, at four shapes.
 
     conformance.py ATTNC SPEC.attn
 
 The two share nothing but the spec's name: the oracle is written from words, and the inputs go to
-both as .npy files.
+both as .npy files. Where dropout is random the oracle is told what was kept, which attnc shows when
+v is the identity.
 """
 
 import pathlib
@@ -16,74 +17,58 @@ import numpy
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "oracle"))
 import oracle  # noqa: E402
+from inputs import SHAPES, extras_of, sizes_of, tensors_of  # noqa: E402
 
 TOLERANCE = 1e-12  # relative to the largest element
 
-SHAPES = {
-    "odd": dict(B=1, Hq=5, Hkv=1, Sq=129, Skv=777, Dqk=40, Dv=72),
-    "one row": dict(B=2, Hq=3, Hkv=3, Sq=1, Skv=97, Dqk=64, Dv=64),
-    "grouped heads": dict(B=2, Hq=6, Hkv=2, Sq=96, Skv=64, Dqk=32, Dv=32),
-}
+
+class Attnc:
+    """The spec at one shape, by attnc's reference."""
+
+    def __init__(self, attnc, path, bindings):
+        self.command = [attnc, "run", str(path), "--backend", "reference", "--unrounded"]
+        self.bindings = bindings
+
+    def run(self, inputs, names, **other_bindings):
+        """The outputs of those names. Inputs are arrays, or numbers."""
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            command = list(self.command)
+            for key, value in {**self.bindings, **other_bindings}.items():
+                command += ["--bind", f"{key}={value}"]
+            for key, value in inputs.items():
+                if isinstance(value, numpy.ndarray):
+                    numpy.save(folder / f"{key}.npy", value)
+                    value = f"@{folder / key}.npy"
+                command += ["--in", f"{key}={value}"]
+            for key in names:
+                command += ["--out", f"{key}={folder / key}_out.npy"]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+            if done.returncode != 0:
+                words = f"{' '.join(command)}\nexit code {done.returncode}\n{done.stderr}"
+                raise SystemExit(words)
+            return {key: numpy.load(folder / f"{key}_out.npy") for key in names}
 
 
-def reals(*names):
-    return lambda dims, rng: rng.normal(size=[dims[name] for name in names])
+def kept(attnc, inputs, dims):
+    """[B, Hq, Sq, Skv]: the weights that dropout left."""
+    identity = numpy.tile(numpy.eye(dims["Skv"]), (dims["B"], dims["Hkv"], 1, 1))
+    return attnc.run({**inputs, "v": identity}, ["o"], Dv=dims["Skv"])["o"] > 0
 
 
-def ids(*names):
-    """Ascending runs of a few equal ids, as documents are packed."""
-    return lambda dims, rng: numpy.sort(
-        rng.integers(0, 6, size=[dims[name] for name in names]), axis=-1
-    ).astype(numpy.int32)
-
-
-# What a spec has besides q, k and v: constants of the spec (--bind), scalars and tensors (--in).
-# Constants are smaller than the specs' own, so that they matter at these shapes.
-EXTRAS = {
-    "sliding_window": dict(bind=dict(window=33)),
-    "symmetric_window": dict(bind=dict(window=20)),
-    "softcap": dict(bind=dict(cap=2.5)),
-    "gemma2_local": dict(bind=dict(window=40)),
-    "alibi": dict(tensors=dict(slopes=reals("Hq"))),
-    "bias_full": dict(tensors=dict(bias=reals("B", "Hq", "Sq", "Skv"))),
-    "bias_head": dict(tensors=dict(bias=reals("Hq", "Sq", "Skv"))),
-    "bias_batch": dict(tensors=dict(bias=reals("B", "Sq", "Skv"))),
-    "head_scale": dict(tensors=dict(head_scale=reals("Hq"))),
-    "temperature": dict(params=dict(temperature=0.7)),
-    "prefix_lm": dict(bind=dict(prefix=30)),
-    "document": dict(tensors=dict(doc=ids("B", "Skv"))),
-}
-# Documents are of one sequence: its rows are its columns.
-SQUARE = {"document"}
-# These write `D`, which is a size only where both head dimensions are one.
-ONE_HEAD_DIM = {"gemma2_local", "gemma2_global"}
-
-
-def make_inputs(name, dims, rng):
-    shapes = dict(
-        q=("B", "Hq", "Sq", "Dqk"), k=("B", "Hkv", "Skv", "Dqk"), v=("B", "Hkv", "Skv", "Dv")
-    )
-    tensors = {key: reals(*names)(dims, rng) for key, names in shapes.items()}
-    for key, make in EXTRAS.get(name, {}).get("tensors", {}).items():
-        tensors[key] = make(dims, rng)
-    return tensors
-
-
-def run_attnc(attnc, path, dims, extras, tensors, folder):
-    command = [attnc, "run", str(path), "--backend", "reference", "--unrounded"]
-    for key, value in [*dims.items(), *extras.get("bind", {}).items()]:
-        command += ["--bind", f"{key}={value}"]
-    for key, value in extras.get("params", {}).items():
-        command += ["--in", f"{key}={value}"]
-    for key, values in tensors.items():
-        numpy.save(folder / f"{key}.npy", values)
-        command += ["--in", f"{key}=@{folder / key}.npy"]
-    for key in ("o", "lse"):
-        command += ["--out", f"{key}={folder / key}.npy"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    if done.returncode != 0:
-        raise SystemExit(f"{' '.join(command)}\nexit code {done.returncode}\n{done.stderr}")
-    return numpy.load(folder / "o.npy"), numpy.load(folder / "lse.npy")
+def check_dropout(attnc, inputs, dims, extras, visible):
+    """Why what is kept does not look like chance by seed and offset, or nothing."""
+    keep = kept(attnc, inputs, dims)
+    share, count = keep[visible].mean(), visible.sum()
+    allowed = 5 * numpy.sqrt(extras.dropout * (1 - extras.dropout) / count)
+    if abs(share - (1 - extras.dropout)) > allowed:
+        return f"keeps {share:.4f} of {count}"
+    if (kept(attnc, inputs, dims) != keep).any():
+        return "keeps others when it runs again"
+    for name in ("seed", "offset"):
+        if (kept(attnc, {**inputs, name: inputs[name] + 1}, dims) == keep).all():
+            return f"keeps the same with another {name}"
+    return None
 
 
 def difference(actual, expected):
@@ -101,33 +86,37 @@ def difference(actual, expected):
     return f"is off by {relative:.3g}" if not relative <= TOLERANCE else None
 
 
-def check(attnc, path, label, dims, seed):
+def check(attnc, path, label, seed):
     name = path.stem
-    extras = EXTRAS.get(name, {})
-    if name in SQUARE:
-        dims = dict(dims, Sq=dims["Skv"])
-    if name in ONE_HEAD_DIM:
-        dims = dict(dims, Dv=dims["Dqk"])
-    tensors = make_inputs(name, dims, numpy.random.default_rng(seed))
-    params = {**extras.get("bind", {}), **extras.get("params", {})}
-    expected = oracle.attention(name, dims, params, tensors)
-    with tempfile.TemporaryDirectory() as folder:
-        actual = run_attnc(attnc, path, dims, extras, tensors, pathlib.Path(folder))
-    failures = 0
-    for key, got, wanted in zip(("o", "lse"), actual, expected):
-        reason = difference(got, wanted)
-        failures += reason is not None
+    extras, (dims, constants) = extras_of(name), sizes_of(name, label)
+    tensors = tensors_of(name, dims, numpy.random.default_rng(seed))
+    inputs = {**tensors, **extras.params}
+    attnc = Attnc(attnc, path, {**dims, **constants})
+    reasons = {}
+    if extras.dropout:
+        inputs |= {"seed": 1234, "offset": 56}
+        tensors["keep"] = kept(attnc, inputs, dims)
+    expected = oracle.attention(name, dims, {**constants, **extras.params}, tensors)
+    if extras.dropout:
+        values, _ = oracle.scores(name, dims, constants, tensors)
+        visible = ~numpy.isneginf(values)
+        reasons["dropout"] = check_dropout(attnc, inputs, dims, extras, visible)
+    actual = attnc.run(inputs, extras.outputs)
+    for key in extras.outputs:
+        reasons[key] = difference(actual[key], expected[key])
+    if label == "empty rows":
+        has_empty = numpy.isneginf(expected["max"]).any()
+        reasons["rows"] = None if has_empty == extras.empty else f"empty rows: {has_empty}"
+    for key, reason in reasons.items():
         print(f"{name}, {label}: {key} {reason or 'agrees'}")
-    return failures
+    return sum(reason is not None for reason in reasons.values())
 
 
 def main():
     attnc, path = sys.argv[1], pathlib.Path(sys.argv[2])
     if path.stem not in oracle.SPECS:
-        raise SystemExit(f"tests/oracle/oracle.py has no {path.stem}")
-    failures = 0
-    for seed, (label, dims) in enumerate(SHAPES.items()):
-        failures += check(attnc, path, label, dims, seed)
+        raise SystemExit(f"tests/oracle has no {path.stem}")
+    failures = sum(check(attnc, path, label, seed) for seed, label in enumerate(SHAPES))
     sys.exit(1 if failures else 0)
 
 

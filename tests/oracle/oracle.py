@@ -4,11 +4,8 @@
 Written from the words of the language and of the specs, for comparison with everything that goes
 through the compiler: nothing here reads a spec file or uses its representation.
 
-A spec is a function of its name. It gets the scores (scaled products, [B, Hq, Sq, Skv]) and where
-they lie, and returns the modified scores and what is visible (True: all of it).
-
     oracle.py SPEC --dims B=1,Hq=5,... [--param NAME=VALUE]... --in NAME=FILE.npy...
-              [--out-o FILE.npy] [--out-lse FILE.npy]
+              [--out NAME=FILE.npy]...
 """
 
 import argparse
@@ -17,151 +14,56 @@ import types
 
 import numpy
 
-SPECS = {}
+import on_rows  # noqa: F401  (they fill the list)
+import on_scores  # noqa: F401
+import on_visibility  # noqa: F401
+from registry import SPECS, Place
 
 
-def spec(function):
-    SPECS[function.__name__] = function
-    return function
+def softmax(values, sinks):
+    """Weights that sum to less than one where there is a sink, and lse, max and sum_exp of each row.
+
+    The sink takes part in the denominator, of which lse is the logarithm, and in nothing else. A row
+    without a visible score has no weights, max -inf and sum_exp 0.
+    """
+    largest = values.max(axis=-1)
+    shift = numpy.where(numpy.isneginf(largest), 0, largest)
+    exponentials = numpy.exp(values - shift[..., None])
+    sums = exponentials.sum(axis=-1)
+    denominator = sums + numpy.exp(sinks - shift)
+    with numpy.errstate(divide="ignore"):
+        lse = shift + numpy.log(denominator)
+    weights = exponentials / numpy.where(denominator == 0, 1, denominator)[..., None]
+    return weights, {"lse": lse, "max": largest, "sum_exp": sums}
 
 
-class Place:
-    """Batch, head, query and key numbers, each along its own axis of [B, Hq, Sq, Skv]."""
-
-    def __init__(self, dims):
-        def along(axis, size):
-            return numpy.arange(size).reshape([size if i == axis else 1 for i in range(4)])
-
-        self.b = along(0, dims.B)
-        self.h = along(1, dims.Hq)
-        self.q = along(2, dims.Sq)
-        self.k = along(3, dims.Skv)
-        self.q_aligned = self.q + (dims.Skv - dims.Sq)  # bottom right: the last row sees all
-
-
-@spec
-def noop(s, at, p, t):
-    return s, True
-
-
-@spec
-def causal(s, at, p, t):
-    return s, at.q >= at.k
-
-
-@spec
-def causal_bottom_right(s, at, p, t):
-    return s, at.q_aligned >= at.k
-
-
-@spec
-def sliding_window(s, at, p, t):
-    """A window of w shows w keys, the query's own included."""
-    return s, (at.k <= at.q) & (at.k > at.q - p.window)
-
-
-@spec
-def symmetric_window(s, at, p, t):
-    return s, (at.k >= at.q - p.window) & (at.k <= at.q + p.window)
-
-
-@spec
-def softcap(s, at, p, t):
-    return p.cap * numpy.tanh(s / p.cap), True
-
-
-@spec
-def gemma2_local(s, at, p, t):
-    return 50 * numpy.tanh(s / 50), (at.k <= at.q) & (at.k > at.q - p.window)
-
-
-@spec
-def gemma2_global(s, at, p, t):
-    return 50 * numpy.tanh(s / 50), at.k <= at.q
-
-
-@spec
-def alibi(s, at, p, t):
-    return s + t["slopes"][at.h] * (at.k - at.q), at.k <= at.q
-
-
-@spec
-def relative_bias(s, at, p, t):
-    return s + (at.q - at.k), True
-
-
-@spec
-def bias_full(s, at, p, t):
-    return s + t["bias"], True
-
-
-@spec
-def bias_head(s, at, p, t):
-    return s + t["bias"][None], True
-
-
-@spec
-def bias_batch(s, at, p, t):
-    return s + t["bias"][:, None], True
-
-
-@spec
-def head_scale(s, at, p, t):
-    return s * t["head_scale"][None, :, None, None], True
-
-
-@spec
-def temperature(s, at, p, t):
-    return s / p.temperature, True
-
-
-@spec
-def prefix_lm(s, at, p, t):
-    return s, (at.k < p.prefix) | (at.k <= at.q)
-
-
-@spec
-def cross(s, at, p, t):
-    return s, True
-
-
-@spec
-def decode(s, at, p, t):
-    return s, at.k <= at.q_aligned
-
-
-@spec
-def gqa_5to1(s, at, p, t):
-    return s, at.k <= at.q
-
-
-@spec
-def document(s, at, p, t):
-    ids = t["doc"]
-    return s, ids[at.b, at.q] == ids[at.b, at.k]
+def scores(name, dims, params, tensors):
+    """Scores [B, Hq, Sq, Skv], -inf where they are hidden, and sinks (-inf: none) [.., .., Sq]."""
+    dims, params = types.SimpleNamespace(**dims), types.SimpleNamespace(**params)
+    meaning, at = SPECS[name], Place(dims, tensors)
+    q, k = (tensors[key].astype(numpy.float64) for key in ("q", "k"))
+    k = numpy.repeat(k, dims.Hq // dims.Hkv, axis=1)
+    scale = 1 / math.sqrt(dims.Dqk) if meaning.scale is None else meaning.scale
+    products = numpy.einsum("bhqd,bhkd->bhqk", q, k) * scale
+    values, visible, *sinks = meaning.modify(products, at, params, tensors)
+    is_row = at.q < at.queries
+    values = numpy.where(visible & is_row & (at.k < at.keys), values, -numpy.inf)
+    sinks = sinks[0][None, :, None] if sinks else -numpy.inf
+    return values, numpy.where(is_row[..., 0], sinks, -numpy.inf)
 
 
 def attention(name, dims, params, tensors):
-    """o [B, Hq, Sq, Dv] and the natural log of the softmax's denominator, lse [B, Hq, Sq].
+    """o [B, Hq, Sq, Dv]; lse, max and sum_exp [B, Hq, Sq].
 
-    Heads of q share those of k and v in groups. A row that sees nothing has o 0 and lse -inf.
+    Heads of q share those of k and v in groups. Tensors lengths_q and lengths_kv [B], where given,
+    end the rows and keys of a batch; rows behind the end have o 0 and lse -inf, sink or not.
     """
-    dims, params = types.SimpleNamespace(**dims), types.SimpleNamespace(**params)
-    q = tensors["q"].astype(numpy.float64)
-    k, v = (
-        numpy.repeat(tensors[key].astype(numpy.float64), dims.Hq // dims.Hkv, axis=1)
-        for key in ("k", "v")
-    )
-    products = numpy.einsum("bhqd,bhkd->bhqk", q, k) / math.sqrt(dims.Dqk)
-    scores, visible = SPECS[name](products, Place(dims), params, tensors)
-    scores = numpy.where(numpy.broadcast_to(visible, scores.shape), scores, -numpy.inf)
-    largest = scores.max(axis=-1, keepdims=True)
-    empty = numpy.isneginf(largest)
-    weights = numpy.exp(scores - numpy.where(empty, 0, largest))
-    sums = weights.sum(axis=-1, keepdims=True)
-    o = numpy.einsum("bhqk,bhkd->bhqd", weights, v) / numpy.where(empty, 1, sums)
-    lse = numpy.where(empty, -numpy.inf, largest + numpy.log(numpy.where(empty, 1, sums)))
-    return o, lse[..., 0]
+    weights, outputs = softmax(*scores(name, dims, params, tensors))
+    dropout = SPECS[name].dropout
+    if dropout:
+        weights = numpy.where(tensors["keep"], weights / (1 - dropout), 0)
+    v = numpy.repeat(tensors["v"].astype(numpy.float64), dims["Hq"] // dims["Hkv"], axis=1)
+    return {"o": numpy.einsum("bhqk,bhkd->bhqd", weights, v), **outputs}
 
 
 def parse_pairs(pairs, convert):
@@ -174,18 +76,16 @@ def main():
     parser.add_argument("--dims", required=True, help="B=1,Hq=5,Hkv=1,Sq=129,Skv=777,Dqk=64,Dv=64")
     parser.add_argument("--param", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--in", dest="inputs", action="append", default=[], metavar="NAME=FILE.npy")
-    parser.add_argument("--out-o", metavar="FILE.npy")
-    parser.add_argument("--out-lse", metavar="FILE.npy")
+    parser.add_argument("--out", action="append", default=[], metavar="NAME=FILE.npy")
     options = parser.parse_args()
-    o, lse = attention(
+    outputs = attention(
         options.spec,
         parse_pairs(options.dims.split(","), int),
         parse_pairs(options.param, float),
         parse_pairs(options.inputs, numpy.load),
     )
-    for path, values in ((options.out_o, o), (options.out_lse, lse)):
-        if path:
-            numpy.save(path, values)
+    for name, path in parse_pairs(options.out, str).items():
+        numpy.save(path, outputs[name])
 
 
 if __name__ == "__main__":

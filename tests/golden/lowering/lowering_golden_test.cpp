@@ -9,6 +9,15 @@ namespace {
 
 class LoweringGolden : public ::testing::TestWithParam<std::filesystem::path> {};
 
+// Those that tests/conformance/not_lowered.txt lists have no program.
+std::vector<std::filesystem::path> specs(bool lowered) {
+  const std::set<std::string> refused = not_lowered();
+  std::vector<std::filesystem::path> files = spec_files("specs");
+  std::erase_if(
+      files, [&](const auto& file) { return refused.contains(file.stem().string()) == lowered; });
+  return files;
+}
+
 TEST_P(LoweringGolden, Program) {
   const plan::Program program = lowered_spec(GetParam());
   ASSERT_FALSE(program.steps.empty());
@@ -21,8 +30,18 @@ TEST_P(LoweringGolden, LoweringAgainGivesTheSameProgram) {
             plan::canonical_text(lowered_spec(GetParam())));
 }
 
-INSTANTIATE_TEST_SUITE_P(Specs, LoweringGolden, ::testing::ValuesIn(spec_files("specs")),
+INSTANTIATE_TEST_SUITE_P(Specs, LoweringGolden, ::testing::ValuesIn(specs(true)),
                          [](const auto& spec) { return spec.param.stem().string(); });
+
+TEST(NotLowered, IsRefusedInWords) {
+  for (const auto& file : specs(false)) {
+    const auto program = try_lower(file);
+    ASSERT_FALSE(program.ok()) << file << " lowers: take it from tests/conformance/not_lowered.txt";
+    EXPECT_EQ(program.error().code, ErrorCode::unsupported) << program.error().to_text();
+  }
+}
+
+TEST(NotLowered, AreSpecs) { EXPECT_EQ(specs(false).size(), not_lowered().size()); }
 
 }  // namespace
 }  // namespace attn::testing

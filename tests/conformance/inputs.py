@@ -1,0 +1,207 @@
+"""What each spec is given besides q, k and v, and at which sizes."""
+
+import dataclasses
+import typing
+
+import numpy
+
+# In the second shape rows see nothing wherever a spec can have such rows.
+SHAPES = {
+    "odd": dict(B=2, Hq=3, Hkv=3, Sq=129, Skv=777, Dqk=40, Dv=72),
+    "empty rows": dict(B=2, Hq=6, Hkv=2, Sq=96, Skv=64, Dqk=32, Dv=32),
+    "five to one": dict(B=1, Hq=10, Hkv=2, Sq=40, Skv=56, Dqk=64, Dv=64),
+    "one row": dict(B=2, Hq=3, Hkv=3, Sq=1, Skv=97, Dqk=64, Dv=64),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Extras:
+    bind: dict = dataclasses.field(default_factory=dict)  # constants of the spec: --bind
+    params: dict = dataclasses.field(default_factory=dict)  # numbers at run time: --in
+    tensors: dict = dataclasses.field(default_factory=dict)  # name -> function of sizes, random
+    outputs: tuple = ("o", "lse")
+    square: bool = False  # queries and keys are one sequence
+    one_head_dim: bool = False  # `D` is written, which is a size only where both are one
+    image: typing.Callable | None = None  # label of the shape -> width and height; then square
+    empty: bool = False  # can have rows that see nothing
+    dropout: float = 0.0  # by seed and offset
+
+
+def reals(*names):
+    """Standard normal, [names]; numbers among them are sizes themselves."""
+    return lambda size, rng: rng.normal(size=[size.get(name, name) for name in names])
+
+
+def integers(make):
+    return lambda size, rng: numpy.asarray(make(size, rng)).astype(numpy.int32)
+
+
+def ids(first=0):
+    """[B, Skv]: ascending runs of a few equal ids, as documents are packed."""
+    return integers(
+        lambda size, rng: numpy.sort(rng.integers(first, 6, size=[size["B"], size["Skv"]]), axis=-1)
+    )
+
+
+def up_to(name):
+    """[B]: lengths from 0 to a dimension's size, or a part of it; one is 0."""
+    return integers(
+        lambda size, rng: rng.integers(0, size[name] + 1, size=size["B"])
+        * (numpy.arange(size["B"]) > 0)
+    )
+
+
+def chances(share, *names):
+    """Booleans [names], of which that share is true."""
+    return lambda size, rng: rng.random([size[name] for name in names]) < share
+
+
+def offsets(count, name):
+    """Where `count` sequences begin, and the last one ends: a little before the end."""
+
+    def make(size, rng):
+        cuts = numpy.sort(rng.integers(0, size[name] - size[name] // 8 + 1, size=count))
+        return numpy.concatenate([[0], cuts])
+
+    return integers(make)
+
+
+def starts_of(documents):
+    """`doc` [Skv] and `offs` [documents]: stretches, and where each begins."""
+
+    def cuts(size):
+        return numpy.arange(documents) * size["Skv"] // documents
+
+    def numbers(size, rng):
+        return numpy.searchsorted(cuts(size), numpy.arange(size["Skv"]), side="right") - 1
+
+    return dict(doc=integers(numbers), offs=integers(lambda size, rng: cuts(size)))
+
+
+def block_table(block):
+    def make(size, rng):
+        rows, columns = (-(-size[name] // block) for name in ("Sq", "Skv"))
+        table = rng.random([size["Hq"], rows, columns]) < 0.6
+        table[0, -1] = False
+        return table
+
+    return make
+
+
+def tree(size, rng):
+    """Words of 32 nodes at random; the last node of the first batch sees none."""
+    words = rng.integers(-(2**31), 2**31, size=[size["B"], size["Sq"], (size["Sq"] + 31) // 32])
+    words[0, -1] = 0
+    return words
+
+
+LENGTHS = dict(lengths_q=up_to("Sq"), lengths_kv=up_to("Skv"))
+KEYS = dict(lengths_kv=up_to("Skv"))
+PIXELS = {"odd": (9, 7), "empty rows": (6, 8), "five to one": (8, 5), "one row": (5, 7)}.get
+TILES = {"odd": (12, 20), "empty rows": (12, 12), "five to one": (16, 12), "one row": (12, 16)}.get
+
+# Constants are smaller than the specs' own, so that they matter at these shapes.
+EXTRAS = {
+    "alibi_slopes": Extras(tensors=dict(slopes=reals("Hq"))),
+    "batchify": Extras(bind=dict(length=16), empty=True),
+    "bias_batch": Extras(tensors=dict(bias=reals("B", "Sq", "Skv"))),
+    "bias_full": Extras(tensors=dict(bias=reals("B", "Hq", "Sq", "Skv"))),
+    "bias_head": Extras(tensors=dict(bias=reals("Hq", "Sq", "Skv"))),
+    "bigbird": Extras(bind=dict(block=16), tensors=dict(blocks=block_table(16)), empty=True),
+    "block_diffusion": Extras(bind=dict(block=5)),
+    "bloom_positions": Extras(
+        tensors=dict(
+            slopes=lambda size, rng: rng.random(size["Hq"]) / 8,
+            pos=integers(lambda size, rng: numpy.tile(numpy.arange(size["Skv"]), (size["B"], 1))),
+        )
+    ),
+    "causal_bottom_right": Extras(empty=True),
+    "chunked": Extras(bind=dict(chunk=16), empty=True),
+    "chunked_padded": Extras(bind=dict(chunk=7), tensors=dict(pad=up_to("Skv")), empty=True),
+    "chunked_prefill": Extras(tensors=KEYS, empty=True),
+    "decode": Extras(empty=True),
+    "decode_gqa": Extras(tensors=KEYS, empty=True),
+    "dilated_window": Extras(bind=dict(window=20, dilation=3), empty=True),
+    "document": Extras(tensors=dict(doc=ids()), square=True),
+    "document_causal": Extras(tensors=dict(doc=ids()), square=True),
+    "document_inner": Extras(
+        bind=dict(documents=5, prefix=4), tensors=starts_of(5), square=True
+    ),
+    "document_padded": Extras(tensors=dict(doc=ids(-1)), square=True, empty=True),
+    "dropout": Extras(dropout=0.1),
+    "dropout_causal": Extras(dropout=0.1),
+    "dropout_mask": Extras(tensors=dict(keep=chances(0.9, "B", "Hq", "Sq", "Skv"))),
+    "dropout_softcap_window": Extras(bind=dict(window=20), dropout=0.1, empty=True),
+    "gemma2_global": Extras(one_head_dim=True),
+    "gemma2_local": Extras(bind=dict(window=20), one_head_dim=True, empty=True),
+    "gemma3_image": Extras(bind=dict(window=10), tensors=dict(image=ids(-1)), square=True),
+    "gpt_oss": Extras(bind=dict(window=20), tensors=dict(sinks=reals("Hq")), empty=True),
+    "head_scale": Extras(tensors=dict(head_scale=reals("Hq"))),
+    "inverse_causal": Extras(empty=True),
+    "jagged": Extras(
+        bind=dict(sequences=3),
+        tensors=dict(q_offs=offsets(3, "Sq"), kv_offs=offsets(3, "Skv")),
+        empty=True,
+    ),
+    "learned_bias_qk": Extras(tensors=dict(bias=reals("Sq", "Skv"))),
+    "longformer": Extras(
+        bind=dict(window=9), tensors=dict(is_global=chances(0.1, "B", "Skv")), square=True
+    ),
+    "multi_item": Extras(
+        tensors=dict(
+            prompt=up_to("Skv"),
+            place=integers(lambda size, rng: rng.integers(0, 9, size=[size["B"], size["Skv"]])),
+        ),
+        square=True,
+    ),
+    "natten_2d": Extras(bind=dict(kernel=5), image=PIXELS),
+    "natten_tiled": Extras(bind=dict(kernel=5, tile=4), image=TILES),
+    "packed_qkv": Extras(square=True, one_head_dim=True),
+    "packed_kv": Extras(one_head_dim=True),
+    "padding": Extras(tensors=LENGTHS, empty=True),
+    "paged_decode": Extras(tensors=KEYS, empty=True),
+    "prefix_lm": Extras(bind=dict(prefix=30)),
+    "prefix_lm_batched": Extras(tensors=dict(prefix_length=up_to("Skv"))),
+    "qk_scales": Extras(
+        tensors=dict(q_scale=reals("B", "Hq", "Sq"), k_scale=reals("B", "Hq", "Skv"))
+    ),
+    "score_select": Extras(bind=dict(slope=0.25)),
+    "shared_prefix": Extras(tensors=dict(branch=ids()), square=True),
+    "sink_global": Extras(tensors=dict(sinks=reals("Hq"))),
+    "sliding_tile_2d": Extras(bind=dict(kernel=3, tile=4), image=TILES),
+    "sliding_window": Extras(bind=dict(window=20), empty=True),
+    "softcap": Extras(bind=dict(cap=2.5)),
+    "split_kv": Extras(outputs=("o", "lse", "max", "sum_exp")),
+    "strided_views": Extras(one_head_dim=True),
+    "symmetric_window": Extras(bind=dict(window=20), empty=True),
+    "t5_bias": Extras(tensors=dict(table=reals(32, "Hq"))),
+    "t5_bias_causal": Extras(tensors=dict(table=reals(32, "Hq"))),
+    "temperature": Extras(params=dict(temperature=0.7)),
+    "thd": Extras(tensors=LENGTHS, empty=True),
+    "tree_mask": Extras(tensors=dict(ancestors=integers(tree)), empty=True),
+}
+
+
+def extras_of(name):
+    return EXTRAS.get(name, Extras())
+
+
+def sizes_of(name, label):
+    """The dimensions and constants to bind."""
+    extras, dims, constants = extras_of(name), dict(SHAPES[label]), {}
+    if extras.image:
+        constants["width"], constants["height"] = extras.image(label)
+        dims["Skv"] = constants["width"] * constants["height"]
+    if extras.square or extras.image:
+        dims["Sq"] = dims["Skv"]
+    if extras.one_head_dim:
+        dims["Dv"] = dims["Dqk"]
+    return dims, {**constants, **extras.bind}
+
+
+def tensors_of(name, dims, rng):
+    shapes = dict(
+        q=("B", "Hq", "Sq", "Dqk"), k=("B", "Hkv", "Skv", "Dqk"), v=("B", "Hkv", "Skv", "Dv")
+    )
+    makers = {key: reals(*names) for key, names in shapes.items()} | extras_of(name).tensors
+    return {key: make(dims, rng) for key, make in makers.items()}

@@ -1,0 +1,49 @@
+"""Specs about whole rows (lengths, sinks, dropout), and about sizes and layouts, of which the meaning
+of the others is repeated."""
+
+import numpy
+
+from on_visibility import causal, last_keys, noop
+from registry import spec
+
+# How q, k, v lie in memory and how large heads are changes no value.
+for alias in (
+    "bhsd gqa_5to1 head_dim_80 head_dim_100 head_dim_256 mla_prefill packed_qkv sbhd strided_views thd"
+).split():
+    spec(causal, name=alias)
+for alias in "packed_kv padding split_kv".split():
+    spec(noop, name=alias)
+
+
+def past_from_the_end(s, at, p, t):
+    """The last query of a batch stands at its last key."""
+    return s, at.k <= at.q_aligned
+
+
+for alias in "chunked_prefill decode decode_gqa paged_decode".split():
+    spec(past_from_the_end, name=alias)
+
+
+@spec
+def gpt_oss(s, at, p, t):
+    return s, last_keys(at, p.window), t["sinks"]
+
+
+@spec
+def sink_global(s, at, p, t):
+    return s, at.k <= at.q, t["sinks"]
+
+
+@spec
+def softmax_one(s, at, p, t):
+    return s, at.k <= at.q, numpy.zeros(at.dims.Hq)
+
+
+spec(noop, name="dropout", dropout=0.1)
+spec(causal, name="dropout_causal", dropout=0.1)
+spec(noop, name="dropout_mask", dropout=0.1)
+
+
+@spec(dropout=0.1)
+def dropout_softcap_window(s, at, p, t):
+    return 50 * numpy.tanh(s / 50), last_keys(at, p.window)

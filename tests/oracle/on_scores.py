@@ -1,0 +1,141 @@
+"""Specs about what becomes of a score."""
+
+import math
+
+import numpy
+
+from on_visibility import last_keys
+from registry import spec
+
+
+@spec
+def softcap(s, at, p, t):
+    return p.cap * numpy.tanh(s / p.cap), True
+
+
+@spec
+def gemma2_local(s, at, p, t):
+    return 50 * numpy.tanh(s / 50), last_keys(at, p.window)
+
+
+@spec
+def gemma2_global(s, at, p, t):
+    return 50 * numpy.tanh(s / 50), at.k <= at.q
+
+
+def slopes(heads):
+    """ALiBi's: for a power of two of heads a geometric series that starts with its own ratio; else
+    those of the power of two below, then the first, third, .. of twice as many."""
+    power = 1
+    while 2 * power <= heads:
+        power *= 2
+    ratio, finer = 2.0 ** (-8 / power), 2.0 ** (-4 / power)
+    head = [ratio ** (i + 1) for i in range(power)]
+    return numpy.array(head + [finer ** (2 * i + 1) for i in range(heads - power)])
+
+
+@spec
+def alibi(s, at, p, t):
+    return s - slopes(at.dims.Hq)[at.h] * (at.q - at.k), at.k <= at.q
+
+
+@spec
+def alibi_symmetric(s, at, p, t):
+    return s - slopes(at.dims.Hq)[at.h] * abs(at.q - at.k), True
+
+
+@spec
+def alibi_slopes(s, at, p, t):
+    return s + t["slopes"][at.h] * (at.k - at.q), at.k <= at.q
+
+
+@spec
+def bloom_positions(s, at, p, t):
+    return s + t["slopes"][at.h] * t["pos"][:, None, None, :], at.k <= at.q
+
+
+@spec
+def relative_bias(s, at, p, t):
+    return s + (at.q - at.k), True
+
+
+def bucket(distance, exact, buckets, most=128):
+    """T5: distances below `exact` are their own buckets, the others share the rest by their
+    logarithm."""
+    far = numpy.log(numpy.maximum(distance, 1) / exact) / math.log(most / exact) * (buckets - exact)
+    far = numpy.minimum(exact + far.astype(int), buckets - 1)
+    return numpy.where(distance < exact, distance, far)
+
+
+@spec(scale=1.0)
+def t5_bias(s, at, p, t):
+    """Half of the 32 buckets are for keys after the query."""
+    relative = at.k - at.q
+    return s + t["table"][16 * (relative > 0) + bucket(abs(relative), 8, 16), at.h], True
+
+
+@spec(scale=1.0)
+def t5_bias_causal(s, at, p, t):
+    past = numpy.maximum(at.q - at.k, 0)
+    return s + t["table"][bucket(past, 16, 32), at.h], at.k <= at.q
+
+
+@spec
+def bias_full(s, at, p, t):
+    return s + t["bias"], True
+
+
+@spec
+def bias_head(s, at, p, t):
+    return s + t["bias"][None], True
+
+
+@spec
+def bias_batch(s, at, p, t):
+    return s + t["bias"][:, None], True
+
+
+@spec
+def learned_bias_qk(s, at, p, t):
+    return s + t["bias"][None, None], True
+
+
+@spec
+def head_scale(s, at, p, t):
+    return s * t["head_scale"][None, :, None, None], True
+
+
+@spec
+def temperature(s, at, p, t):
+    return s / p.temperature, True
+
+
+@spec
+def qk_scales(s, at, p, t):
+    return s * t["q_scale"][:, :, :, None] * t["k_scale"][:, :, None, :], True
+
+
+@spec
+def checkerboard(s, at, p, t):
+    even = (at.q + at.k) % 2 == 0
+    return s * numpy.where(even, 2, 0.5), True
+
+
+@spec
+def silu_score(s, at, p, t):
+    return s / (1 + numpy.exp(-s)), True
+
+
+@spec
+def squared(s, at, p, t):
+    return s**2, True
+
+
+@spec
+def trig(s, at, p, t):
+    return numpy.sin(2 * s) / 2 + numpy.tan(at.b), True
+
+
+@spec
+def score_select(s, at, p, t):
+    return numpy.maximum(s, 0) + p.slope * numpy.minimum(s, 0), True
