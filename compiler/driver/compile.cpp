@@ -1,10 +1,6 @@
 #include <fmt/format.h>
 
 #include "compiler/derive/nvrtc.h"
-#include <algorithm>
-
-#include "compiler/ast/parse.h"
-#include "compiler/ast/print.h"
 #include "compiler/driver/driver.h"
 #include "compiler/lowering/lower.h"
 
@@ -43,19 +39,6 @@ Status compile_steps(plan::Plan& plan, const CompileOptions& options) {
   return {};
 }
 
-// The spec's text; when it imports anything, with that written into it.
-std::string standing_alone(const support::Source& source) {
-  diag::Sink sink(source);
-  std::optional<ast::Spec> spec = ast::parse(source, sink);
-  const bool imports = spec && std::ranges::any_of(spec->preamble, [](const ast::Clause& item) {
-    return std::holds_alternative<ast::ImportClause>(item.body);
-  });
-  if (!imports) return std::string(source.text());
-  const sema::Library library = sema::load_imports(*spec, sink);
-  const ast::Spec whole = sema::without_imports(std::move(*spec), library);
-  return source.is_json() ? ast::to_json(whole) : ast::to_dsl(whole);
-}
-
 }  // namespace
 
 Result<plan::Program> lower(const ir::Attention& attention) { return lowering::lower(attention); }
@@ -64,7 +47,7 @@ Result<plan::Plan> compile(const ir::Attention& attention, const support::Source
                            const sema::Bindings& bindings, const CompileOptions& options) {
   plan::Plan plan;
   plan.spec_name = attention.name;
-  plan.spec_text = standing_alone(source);
+  plan.spec_text = source.text();
   plan.bindings = bindings;
   ATTN_ASSIGN(plan.program, lower(attention));
   ATTN_RETURN_IF_ERROR(compile_steps(plan, options));
