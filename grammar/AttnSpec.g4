@@ -1,14 +1,15 @@
 // The attention specification language. Precedence is Python's (compiler/ast/operators.def lists
 // it); every decision is LL(1), and nothing but brackets recurses.
 //
-// Clauses of the language that are not built yet (`otherClause` with a known word) are read as loose
-// tokens, so that they get a diagnostic of their own and not a syntax error; building one gives it a
-// rule.
+// A clause that is not known, or not built yet, is read as loose tokens, so that it gets a
+// diagnostic of its own and not a syntax error.
 grammar AttnSpec;
 
-file : preamble* attention EOF ;
+// Without an attention: a library.
+file : item* attention? EOF ;
 
-preamble : (FN | IMPORT) loose* ';' ;
+item : functionClause | importItem ;
+importItem : IMPORT STRING ';' ;
 
 attention : ATTENTION name parameters? '{' clause* '}' ;
 parameters : '(' (parameter (',' parameter)*)? ')' ;
@@ -26,6 +27,12 @@ clause
   | maskClause
   | outputsClause
   | alignClause
+  | sinkClause
+  | dropoutClause
+  | lengthsClause
+  | gradClause
+  | deterministicClause
+  | functionClause
   | otherClause
   ;
 
@@ -37,7 +44,8 @@ layoutClause : LAYOUT layoutEntry (',' layoutEntry)* ';' ;
 layoutEntry : layoutWord (':' layoutWord)? ;
 layoutWord : name ('(' layoutArgument (',' layoutArgument)* ')')? ;
 layoutArgument : expr ('=' expr)? ;
-tensorClause : TENSOR name ':' name '[' expr (',' expr)* ']' ';' ;
+// Extents, facts, and the elements where no value is given.
+tensorClause : (TENSOR | LEARN) name ':' name '[' expr (',' expr)* ']' name* ('=' expr)? ';' ;
 paramClause : PARAM name ':' name ';' ;
 letClause : LET name '=' expr ';' ;
 scaleClause : SCALE expr ';' ;
@@ -45,7 +53,17 @@ scoreClause : SCORE expr ';' ;
 maskClause : MASK expr ';' ;
 outputsClause : OUTPUTS name (',' name)* ';' ;
 alignClause : ALIGN name ';' ;
-otherClause : (LEARN | SINK | DROPOUT | LENGTHS | GRAD | DETERMINISTIC | NORMALIZE | FN | IMPORT | IDENT) loose* ';' ;
+sinkClause : SINK expr ';' ;
+dropoutClause : DROPOUT expr (',' expr)? ';' ;
+lengthsClause : LENGTHS lengthsEntry (',' lengthsEntry)* ';' ;
+lengthsEntry : name ('=' expr)? ;
+gradClause : GRAD name (',' name)* ';' ;
+deterministicClause : DETERMINISTIC ';' ;
+// An expression, or the body of a Python function as it stands.
+functionClause
+  : FN name '(' (name (',' name)*)? ')' ('=' expr ';' | '{' binding* RETURN expr ';'? '}') ;
+binding : name '=' expr ';'? ;
+otherClause : (NORMALIZE | IMPORT | IDENT) loose* ';' ;
 loose : ~(';' | '{' | '}') | '{' loose* '}' ;
 
 expr : andExpr ('||' andExpr)* ;
@@ -64,12 +82,13 @@ operand
   : NUMBER
   | TRUE
   | FALSE
+  | FLOAT_INF
   | name (arguments | indexes)?
   | '(' expr ')'
   ;
 arguments : '(' (argument (',' argument)*)? ')' ;
 argument : expr bounded? ;
-bounded : IN (RANGE_FROM | expr '..') expr ':' expr ;  // any(j in 0..K: ...), not built
+bounded : IN (RANGE_FROM | expr '..') expr ':' expr ;  // any(j in 0..K: ...)
 indexes : '[' expr (',' expr)* ']' ;
 
 // Clause words are ordinary names elsewhere: `tensor lengths: i32[B];`.
@@ -100,10 +119,13 @@ DETERMINISTIC : 'deterministic' ;
 NORMALIZE : 'normalize' ;
 FN : 'fn' ;
 IMPORT : 'import' ;
+RETURN : 'return' ;
 IN : 'in' ;
 TRUE : 'true' | 'True' ;
 FALSE : 'false' | 'False' ;
 
+// Python's spelling of inf.
+FLOAT_INF : 'float' [ \t]* '(' [ \t]* ["'] [+-]? ('inf' | 'Inf' | 'infinity') ["'] [ \t]* ')' ;
 IDENT : [a-zA-Z_] [a-zA-Z0-9_]* ;
 RANGE_FROM : DIGITS '..' ;
 NUMBER
@@ -115,6 +137,7 @@ BAD_NUMBER : [0-9] [a-zA-Z0-9_]* ;  // longer than any number that starts here
 STRING : '"' ~["\r\n]* '"' ;  // of an import
 COMMENT : '#' ~[\r\n]* ;  // taken out before parsing, and put back into the tree after it
 SPACE : [ \t\r\n]+ -> skip ;
+MODULE : ('torch' | 'math') '.' -> skip ;  // of a function pasted from Python
 // Last, one character each: what no rule above wants.
 UNKNOWN : . ;
 

@@ -48,6 +48,7 @@ enum class ExprKind : std::uint8_t {
   compare,  // a < b <= c: one operator fewer than operands
   call,     // text(operands...)
   index,    // text[operands...]
+  reduce,   // text(operands[0] in operands[1]..operands[2]: operands[3]); operands[0] is a name
 };
 
 struct Expr {
@@ -68,6 +69,7 @@ Expr make_expr(ExprKind kind, Span head, std::string text, std::vector<Operator>
 struct DimEntry {
   Name name;
   std::optional<Expr> size;  // left open without one
+  std::vector<Expr> set{};   // or one plan for each of these
 };
 struct DimsClause {
   std::vector<DimEntry> entries;
@@ -75,18 +77,25 @@ struct DimsClause {
 struct DtypeClause {
   Name dtype;
 };
+struct LayoutArgument {
+  std::optional<Name> name;
+  Expr value;
+};
 struct LayoutEntry {
   std::optional<Name> tensor;  // all of q, k, v, o without one
   Name kind;                   // "bshd", ..., "strides"
-  std::vector<Expr> strides;   // when kind is "strides"
+  std::vector<LayoutArgument> arguments;
 };
 struct LayoutClause {
   std::vector<LayoutEntry> entries;
 };
+// The clause's keyword is `tensor` or `learn`.
 struct TensorClause {
   Name name;
   Name dtype;
   std::vector<Expr> extents;
+  std::vector<Name> facts{};
+  std::optional<Expr> fallback{};
 };
 struct ParamClause {
   Name name;
@@ -104,6 +113,33 @@ struct ScoreClause {
 };
 struct MaskClause {
   Expr value;
+};
+struct SinkClause {
+  Expr value;
+};
+struct DropoutClause {
+  Expr probability;
+  std::optional<Expr> keep;
+};
+struct LengthsEntry {
+  Name side;
+  std::optional<Expr> fallback;
+};
+struct LengthsClause {
+  std::vector<LengthsEntry> entries;
+};
+struct GradClause {
+  std::vector<Name> tensors;
+};
+struct DeterministicClause {};
+struct FunctionClause {
+  Name name;
+  std::vector<Name> parameters;
+  std::vector<LetClause> lets;  // of a body in braces
+  Expr value;
+};
+struct ImportClause {
+  Name path;  // without its quotes; the span covers them
 };
 struct OutputsClause {
   std::vector<Name> outputs;
@@ -129,7 +165,9 @@ struct Clause {
   Span span;
   Name keyword;
   std::variant<DimsClause, DtypeClause, LayoutClause, TensorClause, ParamClause, LetClause,
-               ScaleClause, ScoreClause, MaskClause, OutputsClause, AlignClause, OtherClause>
+               ScaleClause, ScoreClause, MaskClause, OutputsClause, AlignClause, SinkClause,
+               DropoutClause, LengthsClause, GradClause, DeterministicClause, FunctionClause,
+               ImportClause, OtherClause>
       body;
   Comments comments{};
 };
@@ -142,7 +180,8 @@ struct SpecParameter {
 
 struct Spec {
   Name name;
-  std::vector<Clause> preamble;  // fn and import items above the attention; not built
+  bool is_library = false;       // there is no attention: the preamble is all
+  std::vector<Clause> preamble;  // functions and imports above the attention
   std::vector<SpecParameter> parameters;
   std::vector<Clause> clauses;  // in text order
   Span span;
@@ -151,5 +190,8 @@ struct Spec {
   CommentLines below{};  // behind the closing brace
   std::string schema{};  // what "$schema" says in JSON
 };
+
+// Moves every place in the tree by `offset` bytes.
+void shift(Spec& spec, std::uint32_t offset);
 
 }  // namespace attn::ast

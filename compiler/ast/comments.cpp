@@ -99,6 +99,12 @@ void attach_comments(const support::Source& source, const std::vector<Span>& com
       placer.beside(last ? end : clauses[i + 1].span.begin, clauses[i].comments.beside);
     }
   };
+  if (spec.is_library) {
+    const auto size = static_cast<std::uint32_t>(source.text().size());
+    place(spec.preamble, size);
+    placer.before(size, spec.below);
+    return normalize_comments(spec);
+  }
   const std::uint32_t brace = spec.span.end - 1;
   place(spec.preamble, spec.span.begin);
   placer.above({spec.span.begin, end_of_header}, spec.comments.above);
@@ -126,7 +132,7 @@ void normalize_comments(Spec& spec) {
   top = true;
   clauses(spec.clauses);
   normalize(spec.end, top, true);
-  normalize(spec.below, false, true);
+  normalize(spec.below, spec.is_library && spec.preamble.empty(), true);
 }
 
 }  // namespace attn::ast

@@ -94,7 +94,7 @@ class Strategy : public antlr4::DefaultErrorStrategy {
   void recover(antlr4::Parser* parser, std::exception_ptr) override {
     const antlr4::RuleContext* context = parser->getContext();
     if (context->getRuleIndex() == Grammar::RuleFile) return;
-    if (!inside(context, Grammar::RuleClause) && !inside(context, Grammar::RulePreamble)) {
+    if (!inside(context, Grammar::RuleClause) && !inside(context, Grammar::RuleItem)) {
       return skip(parser, {"'{'"});
     }
     skip(parser, {"';'", "'}'"});
@@ -177,22 +177,19 @@ class Builder {
   explicit Builder(diag::Sink& sink) : sink_(sink) {}
 
   std::optional<Spec> spec(Grammar::FileContext* file) {
-    Grammar::AttentionContext* attention = file->attention();
     Spec spec;
-    spec.name = name(attention->name());
-    spec.span = span_of(attention);
-    for (auto* item : file->preamble()) spec.preamble.push_back(other(item));
-    if (auto* parameters = attention->parameters()) {
-      for (auto* parameter : parameters->parameter()) {
-        spec.parameters.push_back({name(parameter->name()), optional_expr(parameter->expr())});
-      }
+    for (auto* context : file->item()) spec.preamble.push_back(item(context));
+    if (auto* attention = file->attention()) {
+      this->attention(attention, spec);
+    } else {
+      no_attention(file, spec);
     }
-    for (auto* context : attention->clause()) spec.clauses.push_back(clause(context));
     if (failed_) return std::nullopt;
     return spec;
   }
 
   static std::uint32_t end_of_header(Grammar::FileContext* file) {
+    if (!file->attention()) return 0;
     for (ParseTree* child : file->attention()->children) {
       auto* leaf = dynamic_cast<TerminalNode*>(child);
       if (leaf && leaf->getText() == "{") return span_of(leaf->getSymbol()).end;
@@ -201,6 +198,38 @@ class Builder {
   }
 
  private:
+  void attention(Grammar::AttentionContext* attention, Spec& spec) {
+    spec.name = name(attention->name());
+    spec.span = span_of(attention);
+    if (auto* parameters = attention->parameters()) {
+      for (auto* parameter : parameters->parameter()) {
+        spec.parameters.push_back({name(parameter->name()), optional_expr(parameter->expr())});
+      }
+    }
+    for (auto* context : attention->clause()) spec.clauses.push_back(clause(context));
+  }
+
+  void no_attention(Grammar::FileContext* file, Spec& spec) {
+    spec.is_library = true;
+    spec.span = span_of(file->getStop());
+    if (!spec.preamble.empty()) return;
+    sink_.report(Code::syntax, spec.span, "expected an attention, found the end of the file").help =
+        "a spec begins with `attention name {`; a library has `fn` and `import` items";
+    failed_ = true;
+  }
+
+  Clause item(Grammar::ItemContext* context) {
+    Clause clause{span_of(context), word(context->getStart()), {}};
+    if (auto* import = context->importItem()) {
+      const std::string quoted = import->STRING()->getText();
+      clause.body = ImportClause{
+          {quoted.substr(1, quoted.size() - 2), span_of(import->STRING()->getSymbol())}};
+    } else {
+      clause.body = function(context->functionClause());
+    }
+    return clause;
+  }
+
   static Name name(Grammar::NameContext* context) {
     return {context->getText(), span_of(context->getStart())};
   }
@@ -258,6 +287,20 @@ class Builder {
       case Grammar::RuleAlignClause:
         clause.body = AlignClause{name(context->alignClause()->name())};
         break;
+      case Grammar::RuleSinkClause:
+        clause.body = SinkClause{expr(context->sinkClause()->expr())};
+        break;
+      case Grammar::RuleDropoutClause: {
+        auto* c = context->dropoutClause();
+        clause.body = DropoutClause{expr(c->expr(0)), optional_expr(c->expr(1))};
+        break;
+      }
+      case Grammar::RuleLengthsClause: clause.body = lengths(context->lengthsClause()); break;
+      case Grammar::RuleGradClause:
+        clause.body = GradClause{names(context->gradClause()->name())};
+        break;
+      case Grammar::RuleDeterministicClause: clause.body = DeterministicClause{}; break;
+      case Grammar::RuleFunctionClause: clause.body = function(context->functionClause()); break;
       default: return other(inner);
     }
     return clause;
@@ -272,8 +315,8 @@ class Builder {
   DimsClause dims(Grammar::DimsClauseContext* context) {
     DimsClause clause;
     for (auto* entry : context->dimEntry()) {
-      if (entry->dimSet()) not_built(entry->dimSet(), "a set of sizes for a dimension");
-      clause.entries.push_back({name(entry->name()), optional_expr(entry->expr())});
+      clause.entries.push_back({name(entry->name()), optional_expr(entry->expr()), {}});
+      if (entry->dimSet()) clause.entries.back().set = exprs(entry->dimSet()->expr());
     }
     return clause;
   }
@@ -287,10 +330,7 @@ class Builder {
       LayoutEntry result{std::nullopt, name(kind->name()), {}};
       if (kind != first) result.tensor = name(first->name());
       for (auto* argument : kind->layoutArgument()) {
-        if (argument->expr().size() > 1) {
-          not_built(kind, fmt::format("layout `{}` with named arguments", result.kind.text));
-        }
-        result.strides.push_back(expr(argument->expr(0)));
+        result.arguments.push_back(layout_argument(argument));
       }
       if (kind == first && context->layoutEntry().size() > 1) {
         sink_.report(Code::syntax, span_of(entry), "each layout of a list needs its tensor").help =
@@ -303,7 +343,55 @@ class Builder {
   }
 
   TensorClause tensor(Grammar::TensorClauseContext* context) {
-    return {name(context->name(0)), name(context->name(1)), exprs(context->expr())};
+    TensorClause clause{name(context->name(0)), name(context->name(1)), {}};
+    for (std::size_t i = 2; i < context->name().size(); ++i) {
+      clause.facts.push_back(name(context->name(i)));
+    }
+    clause.extents = exprs(context->expr());
+    const bool has_fallback = has_terminal(context, "=");
+    if (has_fallback) {
+      clause.fallback = std::move(clause.extents.back());
+      clause.extents.pop_back();
+    }
+    return clause;
+  }
+
+  static bool has_terminal(ParserRuleContext* context, std::string_view text) {
+    return std::ranges::any_of(context->children, [&](ParseTree* child) {
+      auto* leaf = dynamic_cast<TerminalNode*>(child);
+      return leaf && leaf->getText() == text;
+    });
+  }
+
+  LayoutArgument layout_argument(Grammar::LayoutArgumentContext* context) {
+    if (context->expr().size() == 1) return {std::nullopt, expr(context->expr(0))};
+    const Expr key = expr(context->expr(0));
+    if (key.kind != ExprKind::name) {
+      sink_.report(Code::syntax, key.span, "expected the name of an argument").help =
+          "for example `paged(page = 64)`";
+      failed_ = true;
+    }
+    return {Name{key.text, key.span}, expr(context->expr(1))};
+  }
+
+  LengthsClause lengths(Grammar::LengthsClauseContext* context) {
+    LengthsClause clause;
+    for (auto* entry : context->lengthsEntry()) {
+      clause.entries.push_back({name(entry->name()), optional_expr(entry->expr())});
+    }
+    return clause;
+  }
+
+  FunctionClause function(Grammar::FunctionClauseContext* context) {
+    FunctionClause clause;
+    clause.parameters = names(context->name());
+    clause.name = clause.parameters.front();
+    clause.parameters.erase(clause.parameters.begin());
+    for (auto* binding : context->binding()) {
+      clause.lets.push_back({name(binding->name()), expr(binding->expr())});
+    }
+    clause.value = expr(context->expr());
+    return clause;
   }
 
   std::vector<Expr> exprs(const std::vector<Grammar::ExprContext*>& contexts) {
@@ -388,13 +476,9 @@ class Builder {
     const Span head = span_of(context->getStart());
     const std::string text = context->getStart()->getText();
     Expr result;
+    if (context->FLOAT_INF()) return infinity(context);
     if (auto* arguments = context->arguments()) {
-      std::vector<Expr> operands;
-      for (auto* argument : arguments->argument()) {
-        if (argument->bounded()) not_built(argument, "a bounded reduction");
-        operands.push_back(expr(argument->expr()));
-      }
-      result = make(ExprKind::call, head, text, {}, std::move(operands));
+      result = call(head, text, arguments);
     } else if (auto* indexes = context->indexes()) {
       result = make(ExprKind::index, head, text, {}, exprs(indexes->expr()));
     } else if (context->NUMBER()) {
@@ -405,6 +489,51 @@ class Builder {
       result = make(ExprKind::boolean, head, context->TRUE() ? "true" : "false", {}, {});
     }
     result.span = span_of(context);
+    return result;
+  }
+
+  Expr call(Span head, const std::string& text, Grammar::ArgumentsContext* arguments) {
+    std::vector<Expr> operands;
+    for (auto* argument : arguments->argument()) {
+      operands.push_back(expr(argument->expr()));
+      Grammar::BoundedContext* bounded = argument->bounded();
+      if (!bounded) continue;
+      if (operands.size() == 1 && arguments->argument().size() == 1 &&
+          operands[0].kind == ExprKind::name) {
+        return reduction(head, text, std::move(operands[0]), bounded);
+      }
+      sink_.report(Code::syntax, span_of(argument), "a reduction has one variable and one range")
+          .help = "for example `any(j in 0..8: blocks[j] == kv_idx // 64)`";
+      failed_ = true;
+    }
+    return make(ExprKind::call, head, text, {}, std::move(operands));
+  }
+
+  Expr reduction(Span head, const std::string& text, Expr variable,
+                 Grammar::BoundedContext* bounded) {
+    std::vector<Expr> operands;
+    operands.push_back(std::move(variable));
+    if (auto* from = bounded->RANGE_FROM()) {
+      const std::string digits = from->getText().substr(0, from->getText().size() - 2);
+      Span span = span_of(from->getSymbol());
+      span.end -= 2;
+      operands.push_back(make(ExprKind::number, span, digits, {}, {}));
+    }
+    for (auto* part : bounded->expr()) operands.push_back(expr(part));
+    return make(ExprKind::reduce, head, text, {}, std::move(operands));
+  }
+
+  // float("-inf")
+  Expr infinity(Grammar::OperandContext* context) {
+    const Span span = span_of(context);
+    Expr result = make(ExprKind::name, span, "inf", {}, {});
+    if (context->getText().find('-') != std::string::npos) {
+      std::vector<Expr> operands;
+      operands.push_back(std::move(result));
+      result = make(ExprKind::unary, span, "", {Operator::negate}, std::move(operands));
+      result.grouped = true;
+    }
+    result.span = span;
     return result;
   }
 
@@ -428,11 +557,6 @@ class Builder {
     }
     failed_ = true;
     return make_expr(ExprKind::number, head, "0", {}, {});
-  }
-
-  void not_built(ParserRuleContext* context, const std::string& what) {
-    sink_.report(Code::not_built_yet, span_of(context), what + " is not built yet");
-    failed_ = true;
   }
 
   diag::Sink& sink_;

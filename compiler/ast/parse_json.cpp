@@ -31,8 +31,13 @@ class Builder {
     Spec spec;
     spec.span = json.span;
     if (!is(json, JsonKind::object, "a spec")) return std::nullopt;
-    only(json,
-         {"attention", "parameters", "clauses", "$schema", "above", "beside", "end", "below"});
+    spec.is_library = json.find("library") != nullptr;
+    if (spec.is_library) {
+      only(json, {"library", "preamble", "$schema", "below"});
+    } else {
+      only(json, {"attention", "preamble", "parameters", "clauses", "$schema", "above", "beside",
+                  "end", "below"});
+    }
     spec.comments = comments(json);
     spec.end = comment_lines(json, "end");
     spec.below = comment_lines(json, "below");
@@ -40,6 +45,27 @@ class Builder {
         schema && is(schema->value, JsonKind::string, "`$schema`")) {
       spec.schema = schema->value.text;
     }
+    put_preamble(json, spec);
+    if (!spec.is_library) attention(json, spec);
+    if (failed_) return std::nullopt;
+    normalize_comments(spec);
+    return spec;
+  }
+
+ private:
+  void put_preamble(const JsonValue& json, Spec& spec) {
+    const JsonMember* preamble = json.find("preamble");
+    if (!preamble || !is_array(preamble->value, "preamble")) return;
+    for (const JsonValue& value : preamble->value.items) {
+      spec.preamble.push_back(clause(value));
+      const std::string& word = spec.preamble.back().keyword.text;
+      if (failed_ || word == "fn" || word == "import") continue;
+      fail(value.span, "the preamble has `fn` and `import` items only").help =
+          "the other clauses belong into `clauses`";
+    }
+  }
+
+  void attention(const JsonValue& json, Spec& spec) {
     spec.name = name(need(json, "attention", "a spec"), "the attention");
     if (const JsonMember* parameters = json.find("parameters")) {
       spec.parameters = this->parameters(parameters->value);
@@ -48,12 +74,8 @@ class Builder {
         list && is_array(*list, "clauses")) {
       for (const JsonValue& item : list->items) spec.clauses.push_back(clause(item));
     }
-    if (failed_) return std::nullopt;
-    normalize_comments(spec);
-    return spec;
   }
 
- private:
   diag::Diagnostic& fail(Span span, std::string message) {
     failed_ = true;
     return sink_.report(Code::json_shape, span, std::move(message));
@@ -142,8 +164,10 @@ class Builder {
   // The clause's word is a key of its object; `dtype` is one only where no other stands.
   Clause clause(const JsonValue& json) {
     if (!is(json, JsonKind::object, "a clause")) return {};
-    for (const std::string_view word : {"tensor", "param", "let", "dims", "layout", "scale",
-                                        "score", "mask", "outputs", "align", "dtype"}) {
+    for (const std::string_view word :
+         {"tensor", "learn", "param", "let", "fn", "import", "dims", "layout", "scale", "score",
+          "mask", "outputs", "align", "sink", "dropout", "lengths", "grad", "deterministic",
+          "dtype"}) {
       if (const JsonMember* member = json.find(word)) return clause(json, *member);
     }
     const auto word = std::ranges::find_if(json.members, [](const JsonMember& member) {
@@ -158,9 +182,17 @@ class Builder {
     Clause result{json.span, {member.key, member.key_span}, {}, comments(json)};
     const std::string& word = member.key;
     const JsonValue& value = member.value;
-    if (word == "tensor") {
-      only(json, {"tensor", "dtype", "shape", "above", "beside"});
+    if (word == "tensor" || word == "learn") {
+      only(json, {word, "dtype", "shape", "facts", "default", "above", "beside"});
       result.body = tensor(json, value);
+    } else if (word == "dropout") {
+      only(json, {"dropout", "keep", "above", "beside"});
+      const JsonMember* keep = json.find("keep");
+      result.body =
+          DropoutClause{expr(value), keep ? std::optional(expr(keep->value)) : std::nullopt};
+    } else if (word == "fn") {
+      only(json, {"fn", "parameters", "lets", "value", "above", "beside"});
+      result.body = function(json, value);
     } else if (word == "param") {
       only(json, {"param", "dtype", "above", "beside"});
       const JsonValue* dtype = need(json, "dtype", "a param");
@@ -183,7 +215,12 @@ class Builder {
     if (word == "scale") result.body = ScaleClause{expr(value)};
     if (word == "score") result.body = ScoreClause{expr(value)};
     if (word == "mask") result.body = MaskClause{expr(value)};
-    if (word == "outputs") result.body = outputs(value);
+    if (word == "outputs") result.body = OutputsClause{names(value, "outputs")};
+    if (word == "sink") result.body = SinkClause{expr(value)};
+    if (word == "lengths") result.body = lengths(value);
+    if (word == "grad") result.body = GradClause{names(value, "grad")};
+    if (word == "deterministic") result.body = deterministic(value);
+    if (word == "import") result.body = import(value);
     if (word == "align") result.body = AlignClause{name(&value, "the alignment")};
     if (word == "dtype") result.body = DtypeClause{name(&value, "the type")};
   }
@@ -192,15 +229,22 @@ class Builder {
     DimsClause clause;
     if (!is(json, JsonKind::object, "`dims`")) return clause;
     for (const JsonMember& member : json.members) {
-      clause.entries.push_back({name(member.key, member.key_span), optional_expr(member.value)});
+      DimEntry entry{name(member.key, member.key_span), std::nullopt, {}};
+      if (member.value.kind == JsonKind::array) {
+        entry.set = exprs(member.value, member.key);
+      } else {
+        entry.size = optional_expr(member.value);
+      }
+      clause.entries.push_back(std::move(entry));
     }
     return clause;
   }
 
-  // "bshd", {"strides": [...]}, or one of them for each tensor: {"q": "bshd", "k": ...}.
+  // "bshd", {"strides": [...]}, {"paged": {"page": 64}}, or one of them for each tensor:
+  // {"q": "bshd", "k": ...}.
   LayoutClause layout(const JsonValue& json) {
     LayoutClause clause;
-    if (json.kind == JsonKind::string || json.find("strides")) {
+    if (json.kind == JsonKind::string || with_arguments(json)) {
       clause.entries.push_back(layout_entry(std::nullopt, json));
     } else if (is(json, JsonKind::object, "a layout")) {
       for (const JsonMember& member : json.members) {
@@ -211,24 +255,103 @@ class Builder {
   }
 
   LayoutEntry layout_entry(std::optional<Name> tensor, const JsonValue& json) {
-    const JsonMember* strides = json.find("strides");
-    if (!strides) return {std::move(tensor), name(&json, "the layout"), {}};
-    only(json, {"strides"});
-    return {std::move(tensor), {"strides", strides->key_span}, exprs(strides->value, "strides")};
+    const JsonMember* kind = with_arguments(json);
+    if (!kind) return {std::move(tensor), name(&json, "the layout"), {}};
+    only(json, {kind->key});
+    LayoutEntry entry{std::move(tensor), {kind->key, kind->key_span}, {}};
+    const JsonValue& list = kind->value;
+    if (list.kind == JsonKind::object) {
+      for (const JsonMember& member : list.members) entry.arguments.push_back(argument(member));
+    } else if (is_array(list, kind->key)) {
+      for (const JsonValue& item : list.items) entry.arguments.push_back(argument(item));
+    }
+    if (entry.arguments.empty() && !failed_) {
+      fail(list.span, fmt::format("{} must not be empty", quoted(kind->key)));
+    }
+    return entry;
+  }
+
+  // The one member of an object that says a layout by its name and arguments.
+  static const JsonMember* with_arguments(const JsonValue& json) {
+    for (const std::string_view kind : {"strides", "paged"}) {
+      if (const JsonMember* member = json.find(kind)) return member;
+    }
+    return nullptr;
+  }
+
+  LayoutArgument argument(const JsonMember& member) {
+    return {name(member.key, member.key_span), expr(member.value)};
+  }
+
+  // {"page": 64} among others that have no name.
+  LayoutArgument argument(const JsonValue& json) {
+    const bool is_named =
+        json.kind == JsonKind::object && json.members.size() == 1 && !json.find("number");
+    if (is_named) return argument(json.members[0]);
+    return {std::nullopt, expr(json)};
   }
 
   TensorClause tensor(const JsonValue& json, const JsonValue& value) {
     const JsonValue* dtype = need(json, "dtype", "a tensor");
     const JsonValue* shape = need(json, "shape", "a tensor");
-    return {name(&value, "the tensor"), name(dtype, "its type"),
-            shape ? exprs(*shape, "shape") : std::vector<Expr>{}};
+    TensorClause clause{name(&value, "the tensor"), name(dtype, "its type"),
+                        shape ? exprs(*shape, "shape") : std::vector<Expr>{}};
+    if (const JsonMember* facts = json.find("facts")) clause.facts = names(facts->value, "facts");
+    if (const JsonMember* fallback = json.find("default")) clause.fallback = expr(fallback->value);
+    return clause;
   }
 
-  OutputsClause outputs(const JsonValue& json) {
-    OutputsClause clause;
-    if (!is_array(json, "outputs")) return clause;
-    for (const JsonValue& item : json.items) clause.outputs.push_back(name(&item, "an output"));
+  std::vector<Name> names(const JsonValue& json, std::string_view what) {
+    std::vector<Name> list;
+    if (!is_array(json, what)) return list;
+    for (const JsonValue& item : json.items) {
+      list.push_back(name(&item, fmt::format("one of {}", quoted(what))));
+    }
+    return list;
+  }
+
+  // {"q": null, "kv": default}
+  LengthsClause lengths(const JsonValue& json) {
+    LengthsClause clause;
+    if (!is(json, JsonKind::object, "`lengths`")) return clause;
+    for (const JsonMember& member : json.members) {
+      clause.entries.push_back({name(member.key, member.key_span), optional_expr(member.value)});
+    }
     return clause;
+  }
+
+  DeterministicClause deterministic(const JsonValue& json) {
+    if (json.kind != JsonKind::boolean || json.text != "true") {
+      fail(json.span, "`deterministic` is true, or not there");
+    }
+    return {};
+  }
+
+  ImportClause import(const JsonValue& json) {
+    const bool is_path = is(json, JsonKind::string, "the path of an import") &&
+                         json.text.find_first_of("\"\r\n") == std::string::npos;
+    if (!is_path && !failed_) fail(json.span, "a path has no quotes and is one line");
+    return {{json.text, json.span}};
+  }
+
+  FunctionClause function(const JsonValue& json, const JsonValue& value) {
+    FunctionClause clause;
+    clause.name = name(&value, "the function");
+    if (const JsonValue* parameters = need(json, "parameters", "a function")) {
+      clause.parameters = names(*parameters, "parameters");
+    }
+    if (const JsonMember* lets = json.find("lets"); lets && is_array(lets->value, "lets")) {
+      for (const JsonValue& item : lets->value.items) clause.lets.push_back(let(item));
+    }
+    if (const JsonValue* result = need(json, "value", "a function")) clause.value = expr(*result);
+    return clause;
+  }
+
+  LetClause let(const JsonValue& json) {
+    if (!is(json, JsonKind::object, "a let")) return {};
+    only(json, {"let", "value"});
+    const JsonValue* bound = need(json, "value", "a let");
+    return {name(need(json, "let", "a let"), "the let"), bound ? expr(*bound) : Expr{}};
   }
 
   static void collect_words(const JsonValue& json, std::vector<std::string>& words) {
@@ -303,6 +426,7 @@ class Builder {
 
   Expr operation(const JsonValue& json) {
     if (const JsonMember* member = json.find("number")) return spelled_number(json, *member);
+    if (const JsonMember* member = json.find("reduce")) return reduction(json, *member);
     for (const std::string_view form : {"op", "compare", "call", "index"}) {
       const JsonMember* member = json.find(form);
       if (!member) continue;
@@ -323,6 +447,22 @@ class Builder {
     auto& diagnostic = fail(json.span, "this object is not an expression");
     diagnostic.help = "an operation has the key `op`, `compare`, `call` or `index`, and `args`";
     return {};
+  }
+
+  // {"reduce": "any", "variable": "j", "from": 0, "to": 8, "value": ...}
+  Expr reduction(const JsonValue& json, const JsonMember& reduce) {
+    only(json, {"reduce", "variable", "from", "to", "value"});
+    const JsonValue* variable = need(json, "variable", "a reduction");
+    if (!variable) return {};
+    std::vector<Expr> operands;
+    operands.push_back(leaf(ExprKind::name, name(variable, "the variable").text, variable->span));
+    for (const char* key : {"from", "to", "value"}) {
+      const JsonValue* part = need(json, key, "a reduction");
+      if (!part) return {};
+      operands.push_back(expr(*part));
+    }
+    return make_expr(ExprKind::reduce, reduce.value.span, name(&reduce.value, "the reduction").text,
+                     {}, std::move(operands));
   }
 
   // For spellings that JSON does not have: {"number": "0x10"}.

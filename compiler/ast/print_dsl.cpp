@@ -34,6 +34,11 @@ bool is_unclear(const Expr& expr, Operator within) {
   return within == Operator::logical_or && precedence_of(expr) == precedence(Operator::logical_and);
 }
 
+// `1.` before `..` would be read as another number.
+bool is_open_number(const Expr& expr) {
+  return expr.kind == ExprKind::number && expr.text.ends_with('.');
+}
+
 std::string binary(const Expr& expr) {
   const Operator op = expr.operators[0];
   const int own = precedence(op);
@@ -64,12 +69,27 @@ std::string join(const std::vector<Name>& names) {
   return out;
 }
 
+std::string join(const std::vector<LayoutArgument>& arguments) {
+  std::string out;
+  for (const LayoutArgument& argument : arguments) {
+    out += out.empty() ? "" : ", ";
+    if (argument.name) out += argument.name->text + " = ";
+    out += to_dsl(argument.value);
+  }
+  return out;
+}
+
+std::string fallback(const std::optional<Expr>& value) {
+  return value ? " = " + to_dsl(*value) : "";
+}
+
 struct BodyPrinter {
   std::string operator()(const DimsClause& clause) const {
     std::string out;
     for (const DimEntry& entry : clause.entries) {
       out += (out.empty() ? "" : ", ") + entry.name.text;
       if (entry.size) out += " = " + to_dsl(*entry.size);
+      if (!entry.set.empty()) out += " = {" + join(entry.set) + "}";
     }
     return out;
   }
@@ -80,12 +100,15 @@ struct BodyPrinter {
       if (!out.empty()) out += ", ";
       if (entry.tensor) out += entry.tensor->text + ": ";
       out += entry.kind.text;
-      if (!entry.strides.empty()) out += "(" + join(entry.strides) + ")";
+      if (!entry.arguments.empty()) out += "(" + join(entry.arguments) + ")";
     }
     return out;
   }
   std::string operator()(const TensorClause& clause) const {
-    return fmt::format("{}: {}[{}]", clause.name.text, clause.dtype.text, join(clause.extents));
+    std::string out =
+        fmt::format("{}: {}[{}]", clause.name.text, clause.dtype.text, join(clause.extents));
+    for (const Name& fact : clause.facts) out += " " + fact.text;
+    return out + fallback(clause.fallback);
   }
   std::string operator()(const ParamClause& clause) const {
     return fmt::format("{}: {}", clause.name.text, clause.dtype.text);
@@ -98,6 +121,26 @@ struct BodyPrinter {
   std::string operator()(const MaskClause& clause) const { return to_dsl(clause.value); }
   std::string operator()(const OutputsClause& clause) const { return join(clause.outputs); }
   std::string operator()(const AlignClause& clause) const { return clause.align.text; }
+  std::string operator()(const SinkClause& clause) const { return to_dsl(clause.value); }
+  std::string operator()(const DropoutClause& clause) const {
+    return to_dsl(clause.probability) + (clause.keep ? ", " + to_dsl(*clause.keep) : "");
+  }
+  std::string operator()(const LengthsClause& clause) const {
+    std::string out;
+    for (const LengthsEntry& entry : clause.entries) {
+      out += (out.empty() ? "" : ", ") + entry.side.text + fallback(entry.fallback);
+    }
+    return out;
+  }
+  std::string operator()(const GradClause& clause) const { return join(clause.tensors); }
+  std::string operator()(const DeterministicClause&) const { return ""; }
+  std::string operator()(const FunctionClause& clause) const {
+    return fmt::format("{}({}) = {}", clause.name.text, join(clause.parameters),
+                       to_dsl(clause.value));
+  }
+  std::string operator()(const ImportClause& clause) const {
+    return "\"" + clause.path.text + "\"";
+  }
   std::string operator()(const OtherClause& clause) const {
     return fmt::format("{}", fmt::join(clause.words, " "));
   }
@@ -115,10 +158,29 @@ std::string beside(const Comments& comments) {
   return comments.beside.empty() ? "\n" : "  " + comments.beside + "\n";
 }
 
+// One part of a function's body in braces.
+std::string body_line(std::string_view indent, const std::string& head, const Expr& value) {
+  const std::string start = fmt::format("{}{}{} ", indent, kIndent, head);
+  return start + wrap(to_dsl(value), start.size()) + ";\n";
+}
+
+std::string function_lines(const FunctionClause& clause, std::string_view indent) {
+  std::string out =
+      fmt::format("{}fn {}({}) {{\n", indent, clause.name.text, join(clause.parameters));
+  for (const LetClause& let : clause.lets)
+    out += body_line(indent, let.name.text + " =", let.value);
+  return out + body_line(indent, "return", clause.value) + std::string(indent) + "}";
+}
+
 // The clause's lines with its comments.
 std::string clause_lines(const Clause& clause, std::string_view indent) {
   std::string out = lines(clause.comments.above, indent);
-  out += fmt::format("{}{:<7} ", indent, clause.keyword.text);
+  const auto* function = std::get_if<FunctionClause>(&clause.body);
+  if (function && !function->lets.empty()) {
+    return out + function_lines(*function, indent) + beside(clause.comments);
+  }
+  const bool is_padded = !function && !std::holds_alternative<ImportClause>(clause.body);
+  out += fmt::format("{}{:<{}} ", indent, clause.keyword.text, is_padded ? 7 : 0);
   const std::size_t line_start = out.rfind('\n') + 1;  // npos + 1 is 0
   const std::string body = std::visit(BodyPrinter(), clause.body);
   if (body.empty()) out.erase(out.find_last_not_of(' ') + 1);
@@ -150,6 +212,10 @@ std::string to_dsl(const Expr& expr) {
     case ExprKind::compare: return comparison(expr);
     case ExprKind::call: return fmt::format("{}({})", expr.text, join(expr.operands));
     case ExprKind::index: return fmt::format("{}[{}]", expr.text, join(expr.operands));
+    case ExprKind::reduce:
+      return fmt::format("{}({} in {}..{}: {})", expr.text, expr.operands[0].text,
+                         operand(expr.operands[1], is_open_number(expr.operands[1])),
+                         to_dsl(expr.operands[2]), to_dsl(expr.operands[3]));
   }
   return {};
 }
@@ -158,6 +224,7 @@ std::string to_dsl(const Spec& spec) {
   static constexpr std::string_view kHead = "attention ";
   std::string out;
   for (const Clause& item : spec.preamble) out += clause_lines(item, "");
+  if (spec.is_library) return out + lines(spec.below, "");
   out += lines(spec.comments.above, "");
   out += kHead;
   out += wrap(spec.name.text + parameters(spec), kHead.size());

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "compiler/ast/json_text.h"
@@ -52,6 +53,11 @@ std::string json(const Expr& expr) {
       return operation("compare", "[" + joined(expr.operators, sign) + "]", expr);
     case ExprKind::call: return operation("call", text(expr.text), expr);
     case ExprKind::index: return operation("index", text(expr.text), expr);
+    case ExprKind::reduce:
+      return fmt::format(
+          "{{\"reduce\": {}, \"variable\": {}, \"from\": {}, \"to\": {}, \"value\": {}}}",
+          text(expr.text), text(expr.operands[0].text), json(expr.operands[1]),
+          json(expr.operands[2]), json(expr.operands[3]));
   }
   return {};
 }
@@ -60,16 +66,37 @@ std::string member(const Name& name, const std::optional<Expr>& value) {
   return fmt::format("{}: {}", text(name.text), value ? json(*value) : "null");
 }
 
+std::string dim(const DimEntry& entry) {
+  if (entry.set.empty()) return member(entry.name, entry.size);
+  return fmt::format("{}: {}", text(entry.name.text), array(entry.set));
+}
+
+// {"strides": [1, 2]} or {"paged": {"page": 64}}; a list where names and places mix.
 std::string layout(const LayoutEntry& entry) {
-  if (entry.strides.empty()) return text(entry.kind.text);
-  return fmt::format("{{{}: {}}}", text(entry.kind.text), array(entry.strides));
+  if (entry.arguments.empty()) return text(entry.kind.text);
+  const auto argument = [](const LayoutArgument& a) {
+    return a.name ? fmt::format("{{{}}}", member(*a.name, a.value)) : json(a.value);
+  };
+  const auto named = [](const LayoutArgument& a) { return member(*a.name, a.value); };
+  const bool all_named = std::ranges::all_of(
+      entry.arguments, [](const LayoutArgument& a) { return a.name.has_value(); });
+  const std::string arguments = all_named ? "{" + joined(entry.arguments, named) + "}"
+                                          : "[" + joined(entry.arguments, argument) + "]";
+  return fmt::format("{{{}: {}}}", text(entry.kind.text), arguments);
+}
+
+std::string names(const std::vector<Name>& list) {
+  return "[" + joined(list, [](const Name& name) { return text(name.text); }) + "]";
+}
+
+std::string optional_member(std::string_view key, const std::optional<Expr>& value) {
+  return value ? fmt::format(", \"{}\": {}", key, json(*value)) : "";
 }
 
 // What follows the clause's word: its value, and further members.
 struct BodyPrinter {
   std::string operator()(const DimsClause& clause) const {
-    return "{" + joined(clause.entries, [](const DimEntry& e) { return member(e.name, e.size); }) +
-           "}";
+    return "{" + joined(clause.entries, dim) + "}";
   }
   std::string operator()(const DtypeClause& clause) const { return text(clause.dtype.text); }
   std::string operator()(const LayoutClause& clause) const {
@@ -83,8 +110,10 @@ struct BodyPrinter {
            "}";
   }
   std::string operator()(const TensorClause& clause) const {
-    return fmt::format("{}, \"dtype\": {}, \"shape\": {}", text(clause.name.text),
-                       text(clause.dtype.text), array(clause.extents));
+    const std::string facts = clause.facts.empty() ? "" : ", \"facts\": " + names(clause.facts);
+    return fmt::format("{}, \"dtype\": {}, \"shape\": {}{}{}", text(clause.name.text),
+                       text(clause.dtype.text), array(clause.extents), facts,
+                       optional_member("default", clause.fallback));
   }
   std::string operator()(const ParamClause& clause) const {
     return fmt::format("{}, \"dtype\": {}", text(clause.name.text), text(clause.dtype.text));
@@ -95,9 +124,29 @@ struct BodyPrinter {
   std::string operator()(const ScaleClause& clause) const { return json(clause.value); }
   std::string operator()(const ScoreClause& clause) const { return json(clause.value); }
   std::string operator()(const MaskClause& clause) const { return json(clause.value); }
-  std::string operator()(const OutputsClause& clause) const {
-    return "[" + joined(clause.outputs, [](const Name& name) { return text(name.text); }) + "]";
+  std::string operator()(const OutputsClause& clause) const { return names(clause.outputs); }
+  std::string operator()(const SinkClause& clause) const { return json(clause.value); }
+  std::string operator()(const DropoutClause& clause) const {
+    return json(clause.probability) + optional_member("keep", clause.keep);
   }
+  std::string operator()(const LengthsClause& clause) const {
+    return "{" +
+           joined(clause.entries,
+                  [](const LengthsEntry& e) { return member(e.side, e.fallback); }) +
+           "}";
+  }
+  std::string operator()(const GradClause& clause) const { return names(clause.tensors); }
+  std::string operator()(const DeterministicClause&) const { return "true"; }
+  std::string operator()(const FunctionClause& clause) const {
+    const auto let = [](const LetClause& l) {
+      return fmt::format("{{\"let\": {}, \"value\": {}}}", text(l.name.text), json(l.value));
+    };
+    const std::string lets =
+        clause.lets.empty() ? "" : ", \"lets\": [" + joined(clause.lets, let) + "]";
+    return fmt::format("{}, \"parameters\": {}{}, \"value\": {}", text(clause.name.text),
+                       names(clause.parameters), lets, json(clause.value));
+  }
+  std::string operator()(const ImportClause& clause) const { return text(clause.path.text); }
   std::string operator()(const AlignClause& clause) const { return text(clause.align.text); }
   std::string operator()(const OtherClause& clause) const {
     return "[" + joined(clause.words, text) + "]";
@@ -120,8 +169,18 @@ std::string clause_object(const Clause& clause) {
                      std::visit(BodyPrinter(), clause.body), further(clause.comments));
 }
 
+std::string clauses(const std::vector<Clause>& list) {
+  std::string out = "[\n";
+  for (const Clause& clause : list) {
+    if (&clause != &list.front()) out += ",\n";
+    out += clause_object(clause);
+  }
+  return out + "\n  ]";
+}
+
 std::string header(const Spec& spec) {
-  std::string out = fmt::format("  \"attention\": {}", text(spec.name.text));
+  std::string out = spec.is_library ? "  \"library\": true"
+                                    : fmt::format("  \"attention\": {}", text(spec.name.text));
   if (!spec.schema.empty()) out = fmt::format("  \"$schema\": {},\n{}", text(spec.schema), out);
   for (const std::string& member :
        {further(spec.comments), further("end", spec.end), further("below", spec.below)}) {
@@ -134,17 +193,15 @@ std::string header(const Spec& spec) {
 
 std::string to_json(const Spec& spec) {
   std::string out = "{\n" + header(spec);
+  if (!spec.preamble.empty()) out += "  \"preamble\": " + clauses(spec.preamble);
+  if (spec.is_library) return out + "\n}\n";
+  if (!spec.preamble.empty()) out += ",\n";
   if (!spec.parameters.empty()) {
     out += fmt::format(
         "  \"parameters\": {{{}}},\n",
         joined(spec.parameters, [](const SpecParameter& p) { return member(p.name, p.value); }));
   }
-  out += "  \"clauses\": [\n";
-  for (const Clause& clause : spec.clauses) {
-    if (&clause != &spec.clauses.front()) out += ",\n";
-    out += clause_object(clause);
-  }
-  return out + "\n  ]\n}\n";
+  return out + "  \"clauses\": " + clauses(spec.clauses) + "\n}\n";
 }
 
 }  // namespace attn::ast

@@ -48,9 +48,40 @@ std::string_view to_string(Severity severity) {
 }
 
 Diagnostic& Sink::report(Code code, support::Span span, std::string message) {
-  Diagnostic diagnostic{code, span, std::move(message), {}, {}};
+  Diagnostic diagnostic{code, span, std::move(message), context_, {}};
   if (diagnostics_.size() >= kMost && has_errors()) return dropped_ = std::move(diagnostic);
   return diagnostics_.emplace_back(std::move(diagnostic));
+}
+
+Sink::Added Sink::add(support::Source source) {
+  const std::uint32_t last = further_.empty() ? 0 : further_.back().offset;
+  const support::Source& before = further_.empty() ? *source_ : *further_.back().source;
+  // One between them, so that the end of one is not the beginning of the next.
+  const std::uint32_t offset = last + static_cast<std::uint32_t>(before.text().size()) + 1;
+  further_.push_back({std::make_unique<const support::Source>(std::move(source)), offset});
+  return {*further_.back().source, offset};
+}
+
+void Sink::adopt(const Sink& alone, std::uint32_t offset) {
+  const auto moved = [&](support::Span span) {
+    return support::Span{span.begin + offset, span.end + offset};
+  };
+  for (const Diagnostic& found : alone.sorted()) {
+    Diagnostic& diagnostic = report(found.code, moved(found.span), found.message);
+    for (const Label& label : found.labels) {
+      diagnostic.labels.push_back({moved(label.span), label.message});
+    }
+    diagnostic.help = found.help;
+  }
+}
+
+Location Sink::locate(support::Span span) const {
+  Location location{source_, span};
+  for (const Further& one : further_) {
+    if (span.begin < one.offset) break;
+    location = {one.source.get(), {span.begin - one.offset, span.end - one.offset}};
+  }
+  return location;
 }
 
 bool Sink::has_errors() const {

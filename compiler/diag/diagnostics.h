@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -40,7 +41,15 @@ struct Diagnostic {
   std::string help;  // what would work; empty if there is nothing certain to say
 };
 
-// Collects diagnostics about one source. Not thread-safe; one for each compilation.
+// A place within one of several sources.
+struct Location {
+  const support::Source* source;
+  support::Span span;  // of its text
+};
+
+// Collects diagnostics about one source and those it imports. Not thread-safe; one for each
+// compilation. Spans count through all the sources: the first begins at 0, each further one where
+// `add` says.
 class Sink {
  public:
   // More than this many are of no use to anybody, and their number must not grow with the input.
@@ -48,6 +57,28 @@ class Sink {
 
   // The sink refers to `source`, which must outlive it.
   explicit Sink(const support::Source& source) : source_(&source) {}
+
+  // A further source, kept by the sink, and the offset its spans begin at.
+  struct Added {
+    const support::Source& source;
+    std::uint32_t offset;
+  };
+  Added add(support::Source source);
+  // Takes over what was found in a source that was added, when it was looked at alone.
+  void adopt(const Sink& alone, std::uint32_t offset);
+  Location locate(support::Span span) const;
+
+  // While it lives, every report gets this label behind its own place: where a function was called.
+  class Context {
+   public:
+    Context(Sink& sink, Label label) : sink_(sink) { sink_.context_.push_back(std::move(label)); }
+    ~Context() { sink_.context_.pop_back(); }
+    Context(const Context&) = delete;
+    Context& operator=(const Context&) = delete;
+
+   private:
+    Sink& sink_;
+  };
 
   Diagnostic& report(Code code, support::Span span, std::string message);  // add labels, help
   bool has_errors() const;
@@ -58,7 +89,14 @@ class Sink {
   const support::Source& source() const { return *source_; }
 
  private:
+  struct Further {
+    std::unique_ptr<const support::Source> source;
+    std::uint32_t offset;
+  };
+
   const support::Source* source_;
+  std::vector<Further> further_;  // by offset
+  std::vector<Label> context_;
   std::vector<Diagnostic> diagnostics_;
   Diagnostic dropped_{};  // what a report beyond the limit writes to
 };
@@ -70,10 +108,11 @@ class Sink {
 //    4 |   mask  q_idx - kv_idx < windw;
 //      |                          ^^^^^
 //      = help: did you mean `window`?
+// A label in another file stands below, under `::: file:line:column`.
 std::string to_text(const Sink& sink);
 
 // {"diagnostics": [{"code", "severity", "message", "file", "line", "column", "end_line",
-//  "end_column", "labels", "help"}], "errors": n}
+//  "end_column", "labels": [{"message", "file", "line", ..}], "help"}], "errors": n}
 std::string to_json(const Sink& sink);
 
 // One SARIF 2.1.0 log of a run over several sources, for code hosts and editors. `failures` are

@@ -7,27 +7,27 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-void put_place(Json& json, const support::Source& source, support::Span span) {
-  const support::Place begin = source.place(span.begin);
-  const support::Place end = source.place(span.end);
+void put_place(Json& json, const Location& location) {
+  const support::Place begin = location.source->place(location.span.begin);
+  const support::Place end = location.source->place(location.span.end);
+  json["file"] = location.source->name();
   json["line"] = begin.line;
   json["column"] = begin.column;
   json["end_line"] = end.line;
   json["end_column"] = end.column;
 }
 
-Json to_json(const Diagnostic& diagnostic, const support::Source& source) {
+Json to_json(const Diagnostic& diagnostic, const Sink& sink) {
   Json json;
   json["code"] = id_of(diagnostic.code);
   json["severity"] = to_string(severity_of(diagnostic.code));
   json["message"] = diagnostic.message;
-  json["file"] = source.name();
-  put_place(json, source, diagnostic.span);
+  put_place(json, sink.locate(diagnostic.span));
   json["labels"] = Json::array();
   for (const Label& label : diagnostic.labels) {
     Json& entry = json["labels"].emplace_back();
     entry["message"] = label.message;
-    put_place(entry, source, label.span);
+    put_place(entry, sink.locate(label.span));
   }
   json["help"] = diagnostic.help;
   return json;
@@ -39,7 +39,7 @@ std::string to_json(const Sink& sink) {
   Json json;
   json["diagnostics"] = Json::array();
   for (const Diagnostic& diagnostic : sink.sorted()) {
-    json["diagnostics"].push_back(to_json(diagnostic, sink.source()));
+    json["diagnostics"].push_back(to_json(diagnostic, sink));
   }
   json["errors"] = sink.error_count();
   // A file name need not be UTF-8.

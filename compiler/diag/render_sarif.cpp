@@ -23,9 +23,10 @@ std::string uri(std::string_view path) {
   return out;
 }
 
-Json location(const support::Source& source, support::Span span) {
-  const support::Place begin = source.place(span.begin);
-  const support::Place end = source.place(span.end);
+Json location(const Location& at) {
+  const support::Source& source = *at.source;
+  const support::Place begin = source.place(at.span.begin);
+  const support::Place end = source.place(at.span.end);
   return {{"physicalLocation",
            {{"artifactLocation", {{"uri", uri(source.name())}}},
             {"region",
@@ -44,12 +45,12 @@ Json rule(Code code) {
           {"defaultConfiguration", {{"level", level(severity_of(code))}}}};
 }
 
-Json result(const Diagnostic& diagnostic, const support::Source& source) {
+Json result(const Diagnostic& diagnostic, const Sink& sink) {
   std::string message = diagnostic.message;
   if (!diagnostic.help.empty()) message += "\nhelp: " + diagnostic.help;
   Json related = Json::array();
   for (const Label& label : diagnostic.labels) {
-    Json place = location(source, label.span);
+    Json place = location(sink.locate(label.span));
     place["message"] = {{"text", label.message}};
     related.push_back(std::move(place));
   }
@@ -57,7 +58,7 @@ Json result(const Diagnostic& diagnostic, const support::Source& source) {
                {"ruleIndex", static_cast<std::size_t>(diagnostic.code)},
                {"level", level(severity_of(diagnostic.code))},
                {"message", {{"text", message}}},
-               {"locations", Json::array({location(source, diagnostic.span)})}};
+               {"locations", Json::array({location(sink.locate(diagnostic.span))})}};
   if (!related.empty()) json["relatedLocations"] = std::move(related);
   return json;
 }
@@ -84,7 +85,7 @@ std::string to_sarif(const std::vector<const Sink*>& sinks,
   Json results = Json::array();
   for (const Sink* sink : sinks) {
     for (const Diagnostic& diagnostic : sink->sorted()) {
-      results.push_back(result(diagnostic, sink->source()));
+      results.push_back(result(diagnostic, *sink));
     }
   }
   Json run = {{"tool", {{"driver", driver(version)}}},

@@ -65,24 +65,18 @@ class ShownLine {
 
 class Renderer {
  public:
-  Renderer(const support::Source& source, const Diagnostic& diagnostic)
-      : source_(source), diagnostic_(diagnostic) {
+  Renderer(const Sink& sink, const Diagnostic& diagnostic) : sink_(sink), diagnostic_(diagnostic) {
     add(diagnostic.span, '^', "");
     for (const Label& label : diagnostic.labels) add(label.span, '-', label.message);
-    gutter_ = fmt::format("{}", lines_.rbegin()->first).size() + 1;
+    for (const File& file : files_) {
+      gutter_ = std::max(gutter_, fmt::format("{}", file.lines.rbegin()->first).size() + 1);
+    }
   }
 
   std::string run() {
-    const support::Place at = source_.place(diagnostic_.span.begin);
     out_ += fmt::format("{}[{}]: {}\n", to_string(severity_of(diagnostic_.code)),
                         id_of(diagnostic_.code), diagnostic_.message);
-    out_ += fmt::format("{:{}}--> {}:{}:{}\n", "", gutter_, support::printable(source_.name()),
-                        at.line, at.column);
-    out_ += fmt::format("{:{}} |\n", "", gutter_);
-    for (auto it = lines_.begin(); it != lines_.end(); ++it) {
-      if (it != lines_.begin() && std::prev(it)->first + 1 != it->first) out_ += "...\n";
-      put_line(it->first, it->second);
-    }
+    for (const File& file : files_) put_file(file);
     if (!diagnostic_.help.empty()) {
       out_ += fmt::format("{:{}} = help: {}\n", "", gutter_, diagnostic_.help);
     }
@@ -90,17 +84,45 @@ class Renderer {
   }
 
  private:
+  // What is shown of one file, the diagnostic's own first.
+  struct File {
+    const support::Source* source;
+    std::uint32_t first;  // the byte its heading names
+    std::map<std::uint32_t, std::vector<Mark>> lines;
+  };
+
   void add(support::Span span, char sign, std::string message) {
-    const std::uint32_t number = source_.place(span.begin).line;
-    const std::string_view line = source_.line(number);
-    const auto start = static_cast<std::size_t>(line.data() - source_.text().data());
+    const auto [source, local] = sink_.locate(span);
+    File& file = file_of(source, local.begin);
+    const std::uint32_t number = source->place(local.begin).line;
+    const std::string_view line = source->line(number);
+    const auto start = static_cast<std::size_t>(line.data() - source->text().data());
     const std::size_t end =
-        std::min<std::size_t>(std::max(span.begin, span.end), start + line.size());
-    lines_[number].push_back({span.begin - start, end - start, sign, std::move(message)});
+        std::min<std::size_t>(std::max(local.begin, local.end), start + line.size());
+    file.lines[number].push_back({local.begin - start, end - start, sign, std::move(message)});
   }
 
-  void put_line(std::uint32_t number, const std::vector<Mark>& marks) {
-    const ShownLine line(source_.line(number), marks[0].begin);
+  File& file_of(const support::Source* source, std::uint32_t first) {
+    const auto found = std::ranges::find(files_, source, &File::source);
+    return found != files_.end() ? *found : files_.emplace_back(File{source, first, {}});
+  }
+
+  void put_file(const File& file) {
+    const support::Place at = file.source->place(file.first);
+    const bool own = &file == &files_.front();
+    out_ += fmt::format("{:{}}{} {}:{}:{}\n", "", gutter_,
+                        own ? "-->" : ":::", support::printable(file.source->name()), at.line,
+                        at.column);
+    out_ += fmt::format("{:{}} |\n", "", gutter_);
+    for (auto it = file.lines.begin(); it != file.lines.end(); ++it) {
+      if (it != file.lines.begin() && std::prev(it)->first + 1 != it->first) out_ += "...\n";
+      put_line(*file.source, it->first, it->second);
+    }
+  }
+
+  void put_line(const support::Source& source, std::uint32_t number,
+                const std::vector<Mark>& marks) {
+    const ShownLine line(source.line(number), marks[0].begin);
     out_ +=
         fmt::format("{:>{}} |{}{}\n", number, gutter_, line.text().empty() ? "" : " ", line.text());
     for (const Mark& mark : marks) {
@@ -116,9 +138,9 @@ class Renderer {
                     mark.message.empty() ? "" : " ", mark.message);
   }
 
-  const support::Source& source_;
+  const Sink& sink_;
   const Diagnostic& diagnostic_;
-  std::map<std::uint32_t, std::vector<Mark>> lines_;
+  std::vector<File> files_;
   std::size_t gutter_ = 0;
   std::string out_;
 };
@@ -129,7 +151,7 @@ std::string to_text(const Sink& sink) {
   std::string out;
   for (const Diagnostic& diagnostic : sink.sorted()) {
     if (!out.empty()) out += "\n";
-    out += Renderer(sink.source(), diagnostic).run();
+    out += Renderer(sink, diagnostic).run();
   }
   return out;
 }

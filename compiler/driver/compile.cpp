@@ -1,8 +1,12 @@
 #include <fmt/format.h>
 
 #include "compiler/derive/nvrtc.h"
+#include "compiler/derive/steps.h"
 #include "compiler/driver/driver.h"
+#include "compiler/lowering/captured_view.h"
 #include "compiler/lowering/lower.h"
+#include "compiler/passes/hoist.h"
+#include "runtime/base/check.h"
 
 namespace attn::driver {
 namespace {
@@ -41,13 +45,25 @@ Status compile_steps(plan::Plan& plan, const CompileOptions& options) {
 
 }  // namespace
 
-Result<plan::Program> lower(const ir::Attention& attention) { return lowering::lower(attention); }
+Result<plan::Program> lower(const ir::Attention& attention) {
+  // What lowering says of open dimensions is the answer.
+  if (!attention.dims.bound()) return lowering::lower(attention);
+  passes::HoistOptions options;
+  options.readable = [](const ir::Attention& of, ir::ExprId load) {
+    return lowering::captured_view(of, load).status();
+  };
+  ATTN_ASSIGN(const passes::Hoisted hoisted, passes::hoist(attention, options));
+  const Status verified = ir::verify(hoisted.attention);
+  ATTN_CHECK(verified.ok(), verified.error().message);
+  ATTN_ASSIGN(plan::Program program, lowering::lower(hoisted.attention));
+  return derive::with_derived(hoisted, std::move(program));
+}
 
 Result<plan::Plan> compile(const ir::Attention& attention, const support::Source& source,
                            const sema::Bindings& bindings, const CompileOptions& options) {
   plan::Plan plan;
   plan.spec_name = attention.name;
-  plan.spec_text = source.text();
+  plan.spec_text = standing_alone(source);
   plan.bindings = bindings;
   ATTN_ASSIGN(plan.program, lower(attention));
   ATTN_RETURN_IF_ERROR(compile_steps(plan, options));

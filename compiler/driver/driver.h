@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "compiler/diag/diagnostics.h"
 #include "compiler/ir/attention.h"
@@ -17,6 +18,18 @@ namespace attn::driver {
 std::optional<ir::Attention> front_end(const support::Source& source,
                                        const sema::Bindings& bindings, diag::Sink& sink);
 
+// One for each plan that the spec asks for (sema::variants); `bindings` alone for text that does
+// not parse.
+std::vector<sema::Bindings> variants(const support::Source& source,
+                                     const sema::Bindings& bindings);
+
+// The functions of a library (a file without an attention), checked: how many there are. Nothing
+// for any other file, and when the sink has errors.
+std::optional<std::size_t> check_library(const support::Source& source, diag::Sink& sink);
+
+// The spec's text; when it imports anything, printed anew with that written into it.
+std::string standing_alone(const support::Source& source);
+
 // IR -> program. Errors: unsupported (with the reason and what would work), invalid_argument when a
 // dimension is still open (the message names it and the --bind that closes it).
 Result<plan::Program> lower(const ir::Attention& attention);
@@ -26,7 +39,8 @@ struct CompileOptions {
   worker::Options worker;
 };
 
-// IR -> program -> plan, in a worker process. Errors: those of lower and of worker::compile.
+// IR -> program -> plan, in a worker process. The plan keeps the spec's text, with what it imports
+// written into it. Errors: those of lower and of worker::compile.
 Result<plan::Plan> compile(const ir::Attention& attention, const support::Source& source,
                            const sema::Bindings& bindings, const CompileOptions& options);
 

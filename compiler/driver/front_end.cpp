@@ -1,6 +1,7 @@
 #include "compiler/ast/parse.h"
 #include "compiler/driver/driver.h"
 #include "compiler/passes/simplify.h"
+#include "compiler/sema/library.h"
 #include "runtime/base/check.h"
 
 namespace attn::driver {
@@ -24,6 +25,22 @@ std::optional<ir::Attention> front_end(const support::Source& source,
   attention = passes::simplify(*attention);
   check_verified(*attention);
   return attention;
+}
+
+std::vector<sema::Bindings> variants(const support::Source& source,
+                                     const sema::Bindings& bindings) {
+  diag::Sink unheard(source);
+  const std::optional<ast::Spec> spec = ast::parse(source, unheard);
+  if (!spec) return {bindings};
+  return sema::variants(*spec, bindings);
+}
+
+std::optional<std::size_t> check_library(const support::Source& source, diag::Sink& sink) {
+  const std::optional<ast::Spec> spec = ast::parse(source, sink);
+  if (!spec || !spec->is_library) return std::nullopt;
+  const sema::Library library = sema::load_imports(*spec, sink);
+  const std::size_t count = sema::check_library(*spec, library, sink);
+  return sink.has_errors() ? std::nullopt : std::optional(count);
 }
 
 }  // namespace attn::driver

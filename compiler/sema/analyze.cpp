@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compiler/sema/clauses.h"
 #include "compiler/sema/environment.h"
 #include "compiler/sema/layouts.h"
 #include "compiler/sema/names.h"
@@ -23,27 +24,37 @@ constexpr Site kExtent{"the size of a tensor", kConstants};
 constexpr Site kScaleSite{"the scale", kParams};
 constexpr Site kScoreSite{"the score", kScore | kIndexes | kTensors | kParams};
 constexpr Site kMaskSite{"a mask", kIndexes | kTensors | kParams};
+constexpr Site kDefaultSite{"the default of a tensor", kConstants};
 constexpr Site kLetSite{"a let", kScore | kIndexes | kTensors | kParams};
 
 class Analyzer {
  public:
-  Analyzer(const ast::Spec& spec, const Bindings& bindings, diag::Sink& sink)
-      : spec_(spec), sink_(sink), environment_(make_environment(spec, bindings, sink)) {
+  Analyzer(const ast::Spec& spec, const Library& library, const Bindings& bindings,
+           diag::Sink& sink)
+      : spec_(spec),
+        library_(library),
+        sink_(sink),
+        environment_(make_environment(spec, bindings, sink)) {
     attention_.name = spec.name.text;
     attention_.dims = environment_.dims;
     attention_.pos = place(spec.name.span);
   }
 
   std::optional<ir::Attention> run() {
-    Scope scope(environment_, attention_, sink_);
-    for (const ast::Clause& clause : spec_.preamble) other(clause, scope);
+    Scope scope(environment_, library_, attention_, sink_);
+    for (const ast::Clause& clause : spec_.preamble) declare(clause, scope);
     for (const ast::SpecParameter& parameter : spec_.parameters) {
       scope.declare(parameter.name, {Symbol::Kind::parameter}, false);
     }
     for (const ast::Clause& clause : spec_.clauses) declare(clause, scope);
     check_repeats();
     for (const ast::Clause& clause : spec_.clauses) settings(clause);
+    attention_.layouts = make_layouts(layout_, environment_, sink_);
+    add_lengths(lengths_, attention_.layouts.at("q").kind == ir::LayoutKind::thd, spec_.name,
+                attention_, scope, sink_);
     for (const ast::Clause& clause : spec_.clauses) add_tensor(clause, scope);
+    if (lengths_) add_length_defaults(*lengths_, attention_, scope);
+    scope.check_functions();
     for (const ast::Clause& clause : spec_.clauses) expressions(clause, scope);
     finish(scope);
     if (sink_.has_errors()) return std::nullopt;
@@ -85,10 +96,13 @@ class Analyzer {
 
   void declare(const ast::Clause& clause, Scope& scope) {
     if (const auto* tensor = std::get_if<ast::TensorClause>(&clause.body)) {
-      const DType type = dtype(tensor->dtype,
-                               {DType::f16, DType::bf16, DType::f32, DType::f64, DType::i8,
-                                DType::u8, DType::i32, DType::i64, DType::boolean},
-                               DType::f32);
+      const DType type =
+          is_learned(clause)
+              ? dtype(tensor->dtype, {DType::f16, DType::bf16, DType::f32, DType::f64}, DType::f32)
+              : dtype(tensor->dtype,
+                      {DType::f16, DType::bf16, DType::f32, DType::f64, DType::i8, DType::u8,
+                       DType::i32, DType::i64, DType::boolean},
+                      DType::f32);
       // An unknown type was reported; how the tensor is read is unknown too.
       const bool known = parse_dtype(tensor->dtype.text).has_value();
       scope.declare(tensor->name, {known ? Symbol::Kind::tensor : Symbol::Kind::poisoned, {}, type},
@@ -101,16 +115,24 @@ class Analyzer {
       attention_.params.push_back({param->name.text, type, place(param->name.span)});
     } else if (const auto* let = std::get_if<ast::LetClause>(&clause.body)) {
       scope.declare(let->name, {Symbol::Kind::let}, false);
+    } else if (const auto* function = std::get_if<ast::FunctionClause>(&clause.body)) {
+      const bool inside = clause.span.begin > spec_.name.span.begin;
+      scope.declare(function->name,
+                    {.kind = Symbol::Kind::function, .function = function, .inside = inside},
+                    false);
     } else if (std::holds_alternative<ast::OtherClause>(clause.body)) {
       other(clause, scope);
     }
   }
 
+  static bool is_learned(const ast::Clause& clause) { return clause.keyword.text == "learn"; }
+
   void check_repeats() {
     std::map<std::string, support::Span, std::less<>> seen;
     for (const ast::Clause& clause : spec_.clauses) {
       const std::string& word = clause.keyword.text;
-      const std::string_view once[] = {"dtype", "layout", "scale", "outputs", "align"};
+      const std::string_view once[] = {"dtype", "layout",  "scale", "outputs", "align",
+                                       "sink",  "dropout", "grad",  "lengths", "deterministic"};
       if (!contains(once, word)) continue;
       const auto [first, added] = seen.emplace(word, clause.keyword.span);
       if (added) continue;
@@ -124,43 +146,15 @@ class Analyzer {
     if (const auto* type = std::get_if<ast::DtypeClause>(&clause.body)) {
       attention_.dtype = dtype(type->dtype, {DType::f16, DType::bf16}, DType::bf16);
     } else if (const auto* align = std::get_if<ast::AlignClause>(&clause.body)) {
-      set_align(align->align);
+      set_align(*align, attention_, sink_);
     } else if (const auto* outputs = std::get_if<ast::OutputsClause>(&clause.body)) {
-      set_outputs(*outputs);
+      set_outputs(*outputs, attention_, sink_);
     } else if (const auto* layout = std::get_if<ast::LayoutClause>(&clause.body)) {
       layout_ = layout;
-    }
-  }
-
-  void set_align(const ast::Name& align) {
-    const std::string_view words[] = {to_string(ir::Align::top_left),
-                                      to_string(ir::Align::bottom_right)};
-    if (!contains(words, align.text)) {
-      report(Code::bad_choice, align.span, fmt::format("{} is no alignment", quoted(align.text)))
-          .help = "possible: " + support::one_of(words);
-    }
-    if (align.text == words[1]) attention_.align = ir::Align::bottom_right;
-  }
-
-  void set_outputs(const ast::OutputsClause& clause) {
-    attention_.wants_o = attention_.wants_lse = false;
-    for (const ast::Name& output : clause.outputs) {
-      if (output.text == "max" || output.text == "sum_exp") {
-        report(Code::not_built_yet, output.span,
-               fmt::format("output {} is not built yet", quoted(output.text)));
-        continue;
-      }
-      if (output.text != "o" && output.text != "lse") {
-        report(Code::bad_choice, output.span, fmt::format("{} is no output", quoted(output.text)))
-            .help = "possible: `o` or `lse`";
-        continue;
-      }
-      bool& wanted = output.text == "o" ? attention_.wants_o : attention_.wants_lse;
-      if (wanted) {
-        report(Code::duplicate_name, output.span,
-               fmt::format("{} is listed twice", quoted(output.text)));
-      }
-      wanted = true;
+    } else if (const auto* lengths = std::get_if<ast::LengthsClause>(&clause.body)) {
+      lengths_ = lengths;
+    } else if (std::holds_alternative<ast::DeterministicClause>(clause.body)) {
+      attention_.deterministic = true;
     }
   }
 
@@ -168,6 +162,8 @@ class Analyzer {
     const auto* declared = std::get_if<ast::TensorClause>(&clause.body);
     if (!declared || attention_.find_tensor(declared->name.text)) return;
     ir::CapturedTensor tensor{declared->name.text, DType::f32, {}, place(declared->name.span)};
+    tensor.learned = is_learned(clause);
+    for (const ast::Name& fact : declared->facts) add_fact(fact, tensor);
     tensor.dtype = parse_dtype(declared->dtype.text).value_or(DType::f32);
     for (const ast::Expr& extent : declared->extents) {
       const auto value = scope.check_as(extent, kExtent, Type::integer, "divide with `//`");
@@ -175,8 +171,32 @@ class Analyzer {
       if (!extent_fits(extent, value->id)) continue;
       tensor.extents.push_back(value->id);
     }
+    if (declared->fallback) add_default(*declared, scope, tensor);
     const bool whole = tensor.extents.size() == declared->extents.size();
     if (whole) attention_.tensors.push_back(std::move(tensor));
+  }
+
+  void add_fact(const ast::Name& fact, ir::CapturedTensor& tensor) {
+    if (fact.text == "monotone" && tensor.dtype != DType::boolean) {
+      tensor.monotone = true;
+      return;
+    }
+    report(Code::bad_choice, fact.span,
+           fmt::format("{} is no fact about a tensor", quoted(fact.text)))
+        .help = "possible: `monotone`, of numbers that never decrease along the last axis";
+  }
+
+  // Real elements may be given as integers.
+  void add_default(const ast::TensorClause& declared, Scope& scope, ir::CapturedTensor& tensor) {
+    const Type type = ir::value_type(tensor.dtype);
+    auto value = scope.check_default(*declared.fallback, kDefaultSite, declared.extents.size());
+    if (value && value->type == Type::integer && type == Type::real) {
+      value->id = attention_.dag.add(ir::Op::to_real_, {value->id}, tensor.pos);
+      value->type = Type::real;
+    }
+    if (value && scope.has_type(*declared.fallback, *value, type, kDefaultSite)) {
+      tensor.fallback = value->id;
+    }
   }
 
   bool extent_fits(const ast::Expr& extent, ir::ExprId id) {
@@ -206,13 +226,19 @@ class Analyzer {
       const auto value = scope.check_as(mask->value, kMaskSite, Type::boolean,
                                         "a mask says what is visible: compare, for example `!= 0`");
       if (value) attention_.masks.push_back(value->id);
+    } else if (const auto* sink = std::get_if<ast::SinkClause>(&clause.body)) {
+      set_sink(*sink, attention_, scope);
+    } else if (std::holds_alternative<ast::DropoutClause>(clause.body)) {
+      set_dropout(clause, attention_, environment_, scope, sink_);
+    } else if (const auto* gradients = std::get_if<ast::GradClause>(&clause.body);
+               gradients && attention_.gradients.empty()) {  // a second one was reported
+      set_gradients(*gradients, attention_, sink_);
     }
   }
 
   void finish(const Scope& scope) {
     attention_.score = scope.score().id;
     attention_.scale = scale_ ? *scale_ : default_scale();
-    attention_.layouts = make_layouts(layout_, environment_, sink_);
     if (!sink_.has_errors()) scope.warn_unused();
   }
 
@@ -228,18 +254,26 @@ class Analyzer {
   }
 
   const ast::Spec& spec_;
+  const Library& library_;
   diag::Sink& sink_;
   Environment environment_;
   ir::Attention attention_;
   std::optional<ir::ExprId> scale_;
   const ast::LayoutClause* layout_ = nullptr;
+  const ast::LengthsClause* lengths_ = nullptr;
 };
 
 }  // namespace
 
 std::optional<ir::Attention> analyze(const ast::Spec& spec, const Bindings& bindings,
                                      diag::Sink& sink) {
-  return Analyzer(spec, bindings, sink).run();
+  if (spec.is_library) {
+    sink.report(Code::no_attention, spec.span, "this is a library: it has no attention").help =
+        "bring its functions into a spec with `import`";
+    return std::nullopt;
+  }
+  const Library library = load_imports(spec, sink);
+  return Analyzer(spec, library, bindings, sink).run();
 }
 
 }  // namespace attn::sema

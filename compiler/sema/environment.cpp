@@ -201,19 +201,48 @@ class Resolver {
       if (dim == Dim::Skv) return same_as(dim, Dim::Sq);
       if (dim == Dim::Dv) return same_as(dim, Dim::Dqk);
     }
+    if (entry && !entry->set.empty()) return first_of_set(dim, *entry);
     if (!entry || !entry->size) return Known::open(std::string(to_string(dim)));
     // Dv has the same entry as Dqk when it is `D`: evaluated, and reported, once.
     if (dim == Dim::Dv && entry->name.text == "D" && !at(Dim::Dqk).bound) return resolve(Dim::Dqk);
     const auto lookup = [&](const std::string& name, Span span) { return read(name, span); };
-    const Known size = evaluate(*entry->size, lookup, sink_);
+    return checked_size(*entry, *entry->size, evaluate(*entry->size, lookup, sink_));
+  }
+
+  Known checked_size(const ast::DimEntry& entry, const ast::Expr& expr, const Known& size) {
     if (size.state != Known::State::value) return size;
     const auto value = size.integer();
     if (value && *value >= 1 && *value <= kLargest) return size;
-    auto& diagnostic = report(Code::bad_size, entry->size->span,
-                              value ? fmt::format("{} would be {}", entry->name.text, *value)
-                                    : fmt::format("{} would not be an integer", entry->name.text));
+    auto& diagnostic = report(Code::bad_size, expr.span,
+                              value ? fmt::format("{} would be {}", entry.name.text, *value)
+                                    : fmt::format("{} would not be an integer", entry.name.text));
     diagnostic.help = value ? "a size is a positive 32-bit integer" : "divide with `//`";
     return Known::poisoned();
+  }
+
+  // Elements are made of numbers and spec parameters, so that they are known before the dimensions.
+  Known first_of_set(Dim dim, const ast::DimEntry& entry) {
+    if (dim == Dim::Dv && entry.name.text == "D" && !at(Dim::Dqk).bound) return resolve(Dim::Dqk);
+    const auto lookup = [&](const std::string& name, Span span) {
+      if (is_dimension_name(name)) {
+        report(Code::not_available_here, span,
+               fmt::format("{} has no value in a set of sizes", quoted(name)));
+        return Known::poisoned();
+      }
+      return environment_.lookup(name, span, sink_);
+    };
+    std::vector<std::int64_t>& sizes = environment_.sets[entry.name.text];
+    for (const ast::Expr& element : entry.set) {
+      const Known size = checked_size(entry, element, evaluate(element, lookup, sink_));
+      if (size.state != Known::State::value) return Known::poisoned();
+      if (std::ranges::find(sizes, *size.integer()) == sizes.end()) {
+        sizes.push_back(*size.integer());
+      } else {
+        report(Code::duplicate_name, element.span,
+               fmt::format("{} stands twice in the set", *size.integer()));
+      }
+    }
+    return Known::of(sizes.front());
   }
 
   Known same_as(Dim dim, Dim other) {

@@ -5,11 +5,12 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "compiler/ast/ast.h"
 #include "compiler/diag/diagnostics.h"
 #include "compiler/ir/attention.h"
-#include "compiler/sema/analyze.h"
+#include "compiler/sema/bindings.h"
 #include "compiler/sema/constants.h"
 
 namespace attn::sema {
@@ -17,6 +18,9 @@ namespace attn::sema {
 struct Environment {
   std::map<std::string, Known, std::less<>> parameters;  // value or poisoned
   ir::Dims dims;
+  // Sizes of the dimensions, by the name they are listed with, that have a set of them and are not
+  // bound.
+  std::map<std::string, std::vector<std::int64_t>> sets;
   // The dimension `D` stands for where it is read: Dqk, unless Dqk and Dv differ (then nothing).
   std::optional<ir::Dim> head_dim;
 

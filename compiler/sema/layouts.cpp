@@ -14,8 +14,17 @@ using diag::Code;
 using support::quoted;
 
 constexpr std::string_view kTensors[] = {"q", "k", "v", "o"};
-constexpr std::string_view kKinds[] = {"bshd", "bhsd", "sbhd", "strides"};
-constexpr std::string_view kUnbuilt[] = {"thd", "paged", "packed", "packed_qkv", "qkv"};
+constexpr std::string_view kKinds[] = {"bshd", "bhsd",  "sbhd",       "strides",
+                                       "thd",  "paged", "packed_qkv", "packed_kv"};
+// What a layout that is given for the whole attention is a layout of; the rest is bshd.
+constexpr std::string_view kPagedTensors[] = {"k", "v"};
+constexpr std::string_view kPackedTensors[] = {"q", "k", "v"};
+
+std::span<const std::string_view> tensors_of(ir::LayoutKind kind) {
+  if (kind == ir::LayoutKind::packed_qkv) return kPackedTensors;
+  if (kind == ir::LayoutKind::paged || kind == ir::LayoutKind::packed_kv) return kPagedTensors;
+  return kTensors;
+}
 
 class Layouts {
  public:
@@ -34,7 +43,10 @@ class Layouts {
   void add(const ast::LayoutEntry& entry) {
     const std::optional<ir::Layout> layout = parse(entry);
     if (!entry.tensor) {
-      for (const std::string_view tensor : kTensors) set(entry, std::string(tensor), layout);
+      if (!layout) return;
+      for (const std::string_view tensor : tensors_of(layout->kind)) {
+        set(entry, std::string(tensor), layout);
+      }
       return;
     }
     const ast::Name& tensor = *entry.tensor;
@@ -52,7 +64,25 @@ class Layouts {
                   fmt::format("the layout of {} is given twice", quoted(tensor.text)))
           .labels.push_back({first->second, "first here"});
     }
+    if (layout && !fits(entry, *layout)) return;
     set(entry, tensor.text, layout);
+  }
+
+  // Whether the layout is one that a single tensor may have.
+  bool fits(const ast::LayoutEntry& entry, const ir::Layout& layout) {
+    using Kind = ir::LayoutKind;
+    const bool shared = layout.kind == Kind::thd || layout.kind == Kind::packed_qkv ||
+                        layout.kind == Kind::packed_kv;
+    const bool wrong = layout.kind == Kind::paged && !contains(kPagedTensors, entry.tensor->text);
+    if (!shared && !wrong) return true;
+    sink_
+        .report(Code::bad_layout, entry.kind.span,
+                shared ? fmt::format("{} is a layout of several tensors together",
+                                     quoted(entry.kind.text))
+                       : fmt::format("{} cannot be paged", quoted(entry.tensor->text)))
+        .help =
+        shared ? fmt::format("write `layout {};`", entry.kind.text) : "pages hold `k` and `v`";
+    return false;
   }
 
   void set(const ast::LayoutEntry& entry, const std::string& tensor,
@@ -67,11 +97,7 @@ class Layouts {
   std::optional<ir::Layout> parse(const ast::LayoutEntry& entry) {
     const ast::Name& kind = entry.kind;
     if (kind.text == "strides") return strides(entry);
-    if (contains(kUnbuilt, kind.text)) {
-      sink_.report(Code::not_built_yet, kind.span,
-                   fmt::format("layout {} is not built yet", quoted(kind.text)));
-      return std::nullopt;
-    }
+    if (kind.text == "paged") return paged(entry);
     if (!contains(kKinds, kind.text)) {
       const std::string_view close = support::nearest(kind.text, kKinds);
       sink_.report(Code::bad_choice, kind.span, fmt::format("{} is no layout", quoted(kind.text)))
@@ -79,34 +105,68 @@ class Layouts {
                                 : fmt::format("did you mean {}?", quoted(close));
       return std::nullopt;
     }
-    if (!entry.strides.empty()) {
-      sink_.report(Code::bad_strides, entry.strides[0].span,
+    if (!entry.arguments.empty()) {
+      sink_.report(Code::bad_strides, entry.arguments[0].value.span,
                    fmt::format("layout {} says its strides itself", quoted(kind.text)));
       return std::nullopt;
     }
     return ir::Layout{*ir::parse_layout_kind(kind.text), {}};
   }
 
+  // paged(page = 64, pages = 1024)
+  std::optional<ir::Layout> paged(const ast::LayoutEntry& entry) {
+    ir::Layout layout{ir::LayoutKind::paged, {}};
+    bool whole = true;
+    for (const ast::LayoutArgument& argument : entry.arguments) {
+      const std::string_view name = argument.name ? argument.name->text : "";
+      if (name != "page" && name != "pages") {
+        sink_
+            .report(Code::bad_layout, argument.name ? argument.name->span : argument.value.span,
+                    "paged has no such argument")
+            .help =
+            "its arguments are `page = 64`, the rows of a page, and `pages = 1024`, how "
+            "many there are";
+        return std::nullopt;
+      }
+      const auto value = constant(argument.value, "size", Code::bad_layout);
+      whole = whole && value.has_value();
+      (name == "page" ? layout.page : layout.pages) = value.value_or(1);
+    }
+    if (whole && layout.page == 0) {
+      sink_.report(Code::bad_layout, entry.kind.span, "paged needs the rows of a page").help =
+          "write `paged(page = 64)`";
+      return std::nullopt;
+    }
+    return whole ? std::optional(layout) : std::nullopt;
+  }
+
   std::optional<ir::Layout> strides(const ast::LayoutEntry& entry) {
     ir::Layout layout{ir::LayoutKind::strided, {}};
-    if (entry.strides.size() != layout.strides.size()) {
+    for (const ast::LayoutArgument& argument : entry.arguments) {
+      if (!argument.name) continue;
+      sink_.report(Code::bad_strides, argument.name->span, "strides have no names").help =
+          "they are of batch, head, sequence and feature, in this order";
+      return std::nullopt;
+    }
+    if (entry.arguments.size() != layout.strides.size()) {
       sink_
           .report(Code::bad_strides, entry.kind.span,
-                  fmt::format("four strides are needed, found {}", entry.strides.size()))
+                  fmt::format("four strides are needed, found {}", entry.arguments.size()))
           .help =
           "of batch, head, sequence and feature, in elements: `strides(Sq*Hq*D, D, Hq*D, 1)`";
       return std::nullopt;
     }
     bool whole = true;
     for (std::size_t i = 0; i < layout.strides.size(); ++i) {
-      const auto value = stride(entry.strides[i]);
+      const auto value = constant(entry.arguments[i].value, "stride", Code::bad_strides);
       layout.strides[i] = value.value_or(0);
       whole = whole && value.has_value();
     }
     return whole ? std::optional(layout) : std::nullopt;
   }
 
-  std::optional<std::int64_t> stride(const ast::Expr& expr) {
+  // A positive one.
+  std::optional<std::int64_t> constant(const ast::Expr& expr, std::string_view what, Code code) {
     const auto lookup = [&](const std::string& name, support::Span span) {
       return environment_.lookup(name, span, sink_);
     };
@@ -114,14 +174,15 @@ class Layouts {
     if (known.state == Known::State::poisoned) return std::nullopt;
     if (known.state == Known::State::open) {
       sink_
-          .report(Code::size_needed, expr.span,
-                  fmt::format("this stride needs {}, which is still open", quoted(known.dimension)))
+          .report(
+              Code::size_needed, expr.span,
+              fmt::format("this {} needs {}, which is still open", what, quoted(known.dimension)))
           .help = fmt::format("give it a size, or compile with `--bind {}=...`", known.dimension);
       return std::nullopt;
     }
     const auto value = known.integer();
     if (value && *value >= 1) return value;
-    sink_.report(Code::bad_strides, expr.span, "a stride is a positive integer");
+    sink_.report(code, expr.span, fmt::format("a {} is a positive integer", what));
     return std::nullopt;
   }
 

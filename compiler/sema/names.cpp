@@ -12,11 +12,13 @@ namespace {
 constexpr std::string_view kBound[] = {"score", "b", "h", "q_idx", "kv_idx", "q_raw", "inf"};
 constexpr std::string_view kDimensions[] = {"B", "Hq", "Hkv", "Sq", "Skv", "D", "Dqk", "Dv"};
 constexpr std::string_view kRunTime[] = {
-    "q", "k", "v", "o", "lse", "do", "dq", "dk", "dv", "lengths_q", "lengths_kv", "seed", "offset"};
-constexpr std::string_view kBuilt[] = {"dims",  "dtype", "layout", "tensor",  "param", "let",
-                                       "scale", "score", "mask",   "outputs", "align"};
-constexpr std::string_view kUnbuilt[] = {"learn",         "sink",      "dropout", "lengths", "grad",
-                                         "deterministic", "normalize", "fn",      "import"};
+    "q",  "k",  "v",         "o",          "lse",  "max",    "sum_exp",    "do", "dq",
+    "dk", "dv", "lengths_q", "lengths_kv", "seed", "offset", "page_table", "kv", "qkv"};
+constexpr std::string_view kInputs[] = {"q", "k", "v"};
+constexpr std::string_view kBuilt[] = {
+    "dims",  "dtype", "layout", "tensor",  "learn",   "param",   "let",   "fn",   "scale",
+    "score", "mask",  "sink",   "dropout", "lengths", "outputs", "align", "grad", "deterministic"};
+constexpr std::string_view kUnbuilt[] = {"normalize"};
 
 struct Elsewhere {
   std::string_view name;
@@ -37,6 +39,7 @@ constexpr Elsewhere kElsewhere[] = {
 std::span<const std::string_view> bound_names() { return kBound; }
 std::span<const std::string_view> dimension_names() { return kDimensions; }
 std::span<const std::string_view> run_time_names() { return kRunTime; }
+std::span<const std::string_view> input_names() { return kInputs; }
 std::span<const std::string_view> unbuilt_clauses() { return kUnbuilt; }
 std::span<const std::string_view> built_clauses() { return kBuilt; }
 

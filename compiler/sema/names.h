@@ -14,6 +14,8 @@ std::span<const std::string_view> bound_names();
 std::span<const std::string_view> dimension_names();
 // Tensors and scalars every attention has by these names at run time: q, k, v, o, lse, ...
 std::span<const std::string_view> run_time_names();
+// q, k and v: what may have a gradient besides learned tensors.
+std::span<const std::string_view> input_names();
 // Clauses of the language that are not built yet.
 std::span<const std::string_view> unbuilt_clauses();
 std::span<const std::string_view> built_clauses();

@@ -82,12 +82,41 @@ Value Operations::build(Op op, Operands operands) {
 }
 
 ir::SourcePos Operations::place(support::Span span) const {
-  const support::Place place = sink_.source().place(span.begin);
+  const diag::Location location = sink_.locate(span);
+  const bool own = location.source == &sink_.source();
+  const support::Place place = sink_.source().place(own ? span.begin : outermost_call_.begin);
   return {place.line, place.column};
 }
 
 diag::Diagnostic& Operations::report(Code code, support::Span span, std::string message) {
   return sink_.report(code, span, std::move(message));
+}
+
+std::optional<Value> Operations::reduce(const ast::Expr& expr, Operands values) {
+  at_ = &expr;
+  if (expr.text == "min" || expr.text == "max") {
+    return extremum(expr.text == "min" ? Op::min_ : Op::max_, values);
+  }
+  const bool sums = expr.text == "sum";
+  if (!sums &&
+      std::ranges::any_of(values, [](const Value& value) { return value.type != Type::boolean; })) {
+    report(Code::type_mismatch, expr.operands[3].span,
+           fmt::format("{} needs booleans, found {}", quoted(expr.text), in_words(values[0].type)));
+    return std::nullopt;
+  }
+  // In pairs, so that the depth stays small.
+  const Op op = sums ? Op::add_ : expr.text == "any" ? Op::or_ : Op::and_;
+  std::vector<Value> level =
+      sums ? unified(values) : std::vector<Value>(values.begin(), values.end());
+  while (level.size() > 1) {
+    std::vector<Value> next;
+    for (std::size_t i = 0; i + 1 < level.size(); i += 2) {
+      next.push_back(build(op, {level[i], level[i + 1]}));
+    }
+    if (level.size() % 2 == 1) next.push_back(level.back());
+    level = std::move(next);
+  }
+  return level[0];
 }
 
 Value Operations::to_number(const Value& value) {

@@ -17,7 +17,15 @@
 namespace attn::sema {
 
 // What an expression reads, as bits.
-enum Uses : std::uint8_t { kConstants = 0, kScore = 1, kIndexes = 2, kTensors = 4, kParams = 8 };
+enum Uses : std::uint8_t {
+  kConstants = 0,
+  kScore = 1,
+  kHeads = 2,  // the batch and head indexes
+  kRows = 4,   // the query and key indexes
+  kTensors = 8,
+  kParams = 16,
+  kIndexes = kHeads | kRows
+};
 
 // A checked expression. Depth and size are those of the expression written out as a tree.
 struct Value {
@@ -41,13 +49,19 @@ class Operations {
   // after reporting. A call's name must be one of function_names().
   std::optional<Value> apply(const ast::Expr& expr, std::span<const Value> operands);
 
+  // The reduction of these values: `any`, `all`, `sum`, `min` or `max`, at least one of them. The
+  // name of another is reported, and values that do not fit.
+  std::optional<Value> reduce(const ast::Expr& expr, std::span<const Value> values);
+
   Value leaf(ir::ExprId id, std::uint8_t uses) const { return {id, dag_[id].type, uses, 1, 1}; }
   Value build(ir::Op op, std::initializer_list<Value> operands) {
     return build(op, std::span(operands.begin(), operands.size()));
   }
   Value build(ir::Op op, std::span<const Value> operands);
   Value to_real(const Value& value);
+  // In the spec's own file; the call that led there for a place in another.
   ir::SourcePos place(support::Span span) const;
+  void set_outermost_call(support::Span call) { outermost_call_ = call; }
 
  private:
   using Operands = std::span<const Value>;
@@ -102,6 +116,7 @@ class Operations {
   ir::Dag& dag_;
   diag::Sink& sink_;
   const ast::Expr* at_ = nullptr;  // the expression at hand
+  support::Span outermost_call_;
 };
 
 }  // namespace attn::sema

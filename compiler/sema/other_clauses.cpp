@@ -19,6 +19,11 @@ void report_other_clause(const ast::Clause& clause, diag::Sink& sink) {
                 fmt::format("{} is not built yet", quoted(word)));
     return;
   }
+  if (word == "import") {
+    sink.report(Code::unknown_clause, clause.keyword.span, "an import stands above the attention")
+        .help = "move it to the top of the file";
+    return;
+  }
   std::vector<std::string_view> known(built_clauses().begin(), built_clauses().end());
   known.insert(known.end(), unbuilt_clauses().begin(), unbuilt_clauses().end());
   const std::string_view close = support::nearest(word, known);

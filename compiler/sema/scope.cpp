@@ -29,14 +29,33 @@ std::string_view kind_in_words(Symbol::Kind kind) {
     case Symbol::Kind::parameter: return "spec parameter";
     case Symbol::Kind::tensor: return "tensor";
     case Symbol::Kind::param: return "param";
+    case Symbol::Kind::function: return "function";
     default: return "let";
   }
 }
 
+std::string parameters_of(const ast::FunctionClause& function) {
+  std::string out;
+  for (const ast::Name& one : function.parameters) out += (out.empty() ? "" : ", ") + one.text;
+  return out;
+}
+
+// Where the standard library has a function of this name.
+std::string standard_import(std::string_view name) {
+  for (const std::string_view file : standard_library_names()) {
+    const std::string_view text = standard_library(file);
+    if (text.find(fmt::format("fn {}(", name)) == std::string_view::npos) continue;
+    return fmt::format("the standard library has it: `import \"{}\";` above the attention", file);
+  }
+  return "";
+}
+
 }  // namespace
 
-Scope::Scope(Environment& environment, ir::Attention& attention, diag::Sink& sink)
+Scope::Scope(Environment& environment, const Library& library, ir::Attention& attention,
+             diag::Sink& sink)
     : environment_(environment),
+      library_(library),
       attention_(attention),
       sink_(sink),
       operations_(attention.dag, sink),
@@ -63,7 +82,7 @@ void Scope::declare(const ast::Name& name, Symbol symbol, bool at_run_time) {
 }
 
 void Scope::poison(const std::string& name) {
-  symbols_.try_emplace(name, Symbol{Symbol::Kind::poisoned, {}, DType::f32, std::nullopt, true});
+  symbols_.try_emplace(name, Symbol{.kind = Symbol::Kind::poisoned, .used = true});
 }
 
 void Scope::define_let(const ast::Name& name, const std::optional<Value>& value) {
@@ -84,13 +103,21 @@ std::optional<Value> Scope::check_as(const Expr& expr, const Site& site, Type ty
   const std::optional<Value> value = check(expr, site);
   if (!value || value->type == type) return value;
   if (type == Type::real && value->type == Type::integer) return operations_.to_real(*value);
-  report(Code::type_mismatch, expr.span,
-         fmt::format("{} must be {}, found {}", site.what, in_words(type), in_words(value->type)))
-      .help = help;
+  has_type(expr, *value, type, site, help);
   return std::nullopt;
 }
 
+bool Scope::has_type(const Expr& expr, const Value& value, Type type, const Site& site,
+                     std::string_view help) {
+  if (value.type == type) return true;
+  report(Code::type_mismatch, expr.span,
+         fmt::format("{} must be {}, found {}", site.what, in_words(type), in_words(value.type)))
+      .help = help;
+  return false;
+}
+
 std::optional<Value> Scope::bare(const Expr& expr, const Site& site) {
+  if (!within_work(expr)) return std::nullopt;
   switch (expr.kind) {
     case ExprKind::number: return number(expr);
     case ExprKind::boolean:
@@ -98,6 +125,7 @@ std::optional<Value> Scope::bare(const Expr& expr, const Site& site) {
           attention_.dag.boolean(expr.text == "true", operations_.place(expr.span)), kConstants);
     case ExprKind::name: return name(expr, site);
     case ExprKind::index: return index(expr, site);
+    case ExprKind::reduce: return reduction(expr, site);
     default: return operation(expr, site);
   }
 }
@@ -133,11 +161,14 @@ std::optional<Value> Scope::constant(const Expr& expr, const Known& known) {
 
 std::optional<Value> Scope::name(const Expr& expr, const Site& site) {
   std::optional<Value> value;
-  if (is_bound_name(expr.text)) {
+  const auto found = sees_spec() ? symbols_.find(expr.text) : symbols_.end();
+  if (const Local* local = find_local(expr.text)) {
+    value = local_value(expr, *local);
+  } else if (is_bound_name(expr.text)) {
     value = bound(expr);
   } else if (is_dimension_name(expr.text)) {
     value = dimension(expr);
-  } else if (const auto found = symbols_.find(expr.text); found != symbols_.end()) {
+  } else if (found != symbols_.end()) {
     found->second.used = true;
     value = symbol(expr, found->second);
   } else {
@@ -153,7 +184,8 @@ bool Scope::available(const Expr& expr, const Value& value, const Site& site) {
   const auto found = symbols_.find(expr.text);
   const bool is_let = found != symbols_.end() && found->second.kind == Symbol::Kind::let;
   const std::string_view what = (missing & kScore) != 0     ? "the score"
-                                : (missing & kIndexes) != 0 ? "an index"
+                                : (missing & kRows) != 0    ? "a query or key index"
+                                : (missing & kHeads) != 0   ? "an index"
                                 : (missing & kTensors) != 0 ? "a tensor"
                                                             : "a param";
   auto& diagnostic =
@@ -183,13 +215,19 @@ std::optional<Value> Scope::bound(const Expr& expr) {
                 : name == "h"      ? Op::head_
                 : name == "kv_idx" ? Op::column_
                                    : Op::row_;
-  return operations_.leaf(dag.leaf(op, pos), kIndexes);
+  const bool heads = op == Op::batch_ || op == Op::head_;
+  return operations_.leaf(dag.leaf(op, pos), heads ? kHeads : kRows);
 }
 
 std::optional<Value> Scope::query_index(ir::SourcePos pos) {
   ir::Dag& dag = attention_.dag;
-  const Value row = operations_.leaf(dag.leaf(Op::row_, pos), kIndexes);
+  const Value row = operations_.leaf(dag.leaf(Op::row_, pos), kRows);
   if (attention_.align == ir::Align::top_left) return row;
+  if (attention_.lengths_q || attention_.lengths_kv) {
+    const Value skv = length(ir::Dim::Skv, attention_.lengths_kv, ir::kLengthsKv, pos);
+    const Value sq = length(ir::Dim::Sq, attention_.lengths_q, ir::kLengthsQ, pos);
+    return operations_.build(Op::add_, {row, operations_.build(Op::sub_, {skv, sq})});
+  }
   const auto sq = attention_.dims.get(ir::Dim::Sq);
   const auto skv = attention_.dims.get(ir::Dim::Skv);
   if (sq && skv) {
@@ -197,12 +235,25 @@ std::optional<Value> Scope::query_index(ir::SourcePos pos) {
     return operations_.build(Op::add_,
                              {row, operations_.leaf(dag.integer(*skv - *sq, pos), kConstants)});
   }
-  const auto size = [&](ir::Dim dim, const std::optional<std::int64_t>& known) {
-    return operations_.leaf(
-        known ? dag.integer(*known, pos) : dag.dim(std::string(to_string(dim)), pos), kConstants);
-  };
-  const Value shift = operations_.build(Op::sub_, {size(ir::Dim::Skv, skv), size(ir::Dim::Sq, sq)});
+  const Value shift =
+      operations_.build(Op::sub_, {size(ir::Dim::Skv, pos), size(ir::Dim::Sq, pos)});
   return operations_.build(Op::add_, {row, shift});
+}
+
+Value Scope::size(ir::Dim dim, ir::SourcePos pos) {
+  ir::Dag& dag = attention_.dag;
+  const auto known = attention_.dims.get(dim);
+  return operations_.leaf(
+      known ? dag.integer(*known, pos) : dag.dim(std::string(to_string(dim)), pos), kConstants);
+}
+
+// Of the batch at hand, where lengths are given for this side.
+Value Scope::length(ir::Dim dim, bool given, std::string_view tensor, ir::SourcePos pos) {
+  if (!given) return size(dim, pos);
+  ir::Dag& dag = attention_.dag;
+  const ir::ExprId batch[] = {dag.leaf(Op::batch_, pos)};
+  return operations_.leaf(dag.add_symbol(Op::load_, std::string(tensor), Type::integer, batch, pos),
+                          kHeads | kTensors);
 }
 
 std::optional<Value> Scope::dimension(const Expr& expr) {
@@ -234,6 +285,11 @@ std::optional<Value> Scope::symbol(const Expr& expr, Symbol& symbol) {
       diagnostic.help = fmt::format("read an element, for example `{}[b]`", expr.text);
       return std::nullopt;
     }
+    case Symbol::Kind::function:
+      report(Code::type_mismatch, expr.span,
+             fmt::format("{} is a function, not a value", quoted(expr.text)))
+          .help = fmt::format("call it: `{}({})`", expr.text, parameters_of(*symbol.function));
+      return std::nullopt;
     case Symbol::Kind::let: break;
   }
   if (symbol.value) return symbol.value;
@@ -243,10 +299,16 @@ std::optional<Value> Scope::symbol(const Expr& expr, Symbol& symbol) {
   return std::nullopt;
 }
 
-std::optional<Value> Scope::index(const Expr& expr, const Site& site) {
-  std::vector<std::optional<Value>> indexes;
-  for (const Expr& operand : expr.operands) indexes.push_back(check(operand, site));
-  const auto found = symbols_.find(expr.text);
+std::optional<std::string> Scope::tensor_named(const Expr& expr) {
+  if (const Local* local = find_local(expr.text)) {
+    if (local->kind == Local::Kind::tensor) return local->tensor;
+    if (local->kind == Local::Kind::value) {
+      report(Code::index_of_scalar, expr.span,
+             fmt::format("{} is a number here, not a tensor", quoted(expr.text)));
+    }
+    return std::nullopt;
+  }
+  const auto found = sees_spec() ? symbols_.find(expr.text) : symbols_.end();
   if (found == symbols_.end()) {
     if (is_bound_name(expr.text) || is_dimension_name(expr.text)) {
       report(Code::index_of_scalar, expr.span,
@@ -258,35 +320,45 @@ std::optional<Value> Scope::index(const Expr& expr, const Site& site) {
   }
   Symbol& symbol = found->second;
   symbol.used = true;
-  if (symbol.kind == Symbol::Kind::poisoned) return std::nullopt;
-  if (symbol.kind != Symbol::Kind::tensor) {
+  if (symbol.kind == Symbol::Kind::tensor) return expr.text;
+  if (symbol.kind != Symbol::Kind::poisoned) {
     report(Code::index_of_scalar, expr.span,
            fmt::format("{} is a {}, not a tensor", quoted(expr.text), kind_in_words(symbol.kind)))
         .labels.push_back({symbol.span, "defined here"});
-    return std::nullopt;
   }
-  const std::optional<Value> value = load(expr, symbol, indexes);
+  return std::nullopt;
+}
+
+std::optional<Value> Scope::index(const Expr& expr, const Site& site) {
+  std::vector<std::optional<Value>> indexes;
+  for (const Expr& operand : expr.operands) indexes.push_back(check(operand, site));
+  const std::optional<std::string> name = tensor_named(expr);
+  const ir::CapturedTensor* tensor = name ? attention_.find_tensor(*name) : nullptr;
+  if (!tensor) return std::nullopt;  // it, or its shape, was reported
+  const std::optional<Value> value = load(expr, *tensor, indexes);
   if (!value || !available(expr, *value, site)) return std::nullopt;
   return value;
 }
 
-std::optional<Value> Scope::load(const Expr& expr, const Symbol& symbol,
+std::optional<Value> Scope::load(const Expr& expr, const ir::CapturedTensor& tensor,
                                  const std::vector<std::optional<Value>>& indexes) {
-  const ir::CapturedTensor* tensor = attention_.find_tensor(expr.text);
-  if (!tensor) return std::nullopt;  // its shape was reported
-  if (indexes.size() != tensor->extents.size()) {
-    report(Code::wrong_rank, expr.span,
-           fmt::format("{} has {} dimension{}, found {} index{}", quoted(expr.text),
-                       tensor->extents.size(), tensor->extents.size() == 1 ? "" : "s",
-                       indexes.size(), indexes.size() == 1 ? "" : "es"))
-        .labels.push_back({symbol.span, "declared here"});
+  if (indexes.size() != tensor.extents.size()) {
+    auto& diagnostic =
+        report(Code::wrong_rank, expr.span,
+               fmt::format("{} has {} dimension{}, found {} index{}", quoted(tensor.name),
+                           tensor.extents.size(), tensor.extents.size() == 1 ? "" : "s",
+                           indexes.size(), indexes.size() == 1 ? "" : "es"));
+    const auto declared = symbols_.find(tensor.name);
+    if (declared != symbols_.end()) {
+      diagnostic.labels.push_back({declared->second.span, "declared here"});
+    }
     return std::nullopt;
   }
   Value result;
   std::vector<ir::ExprId> ids;
   bool fits = true;
   for (std::size_t i = 0; i < indexes.size(); ++i) {
-    if (!indexes[i] || !index_fits(expr.operands[i], *indexes[i], tensor->extents[i])) {
+    if (!indexes[i] || !index_fits(expr.operands[i], *indexes[i], tensor.extents[i])) {
       fits = false;
       continue;
     }
@@ -297,8 +369,8 @@ std::optional<Value> Scope::load(const Expr& expr, const Symbol& symbol,
   }
   if (!fits) return std::nullopt;
   result.uses |= kTensors;
-  result.type = ir::value_type(symbol.dtype);
-  result.id = attention_.dag.add_symbol(Op::load_, expr.text, result.type, ids,
+  result.type = ir::value_type(tensor.dtype);
+  result.id = attention_.dag.add_symbol(Op::load_, tensor.name, result.type, ids,
                                         operations_.place(expr.head));
   return result;
 }
@@ -323,6 +395,9 @@ bool Scope::index_fits(const Expr& expr, const Value& index, ir::ExprId extent) 
 }
 
 std::optional<Value> Scope::operation(const Expr& expr, const Site& site) {
+  if (expr.kind == ExprKind::call) {
+    if (const auto callee = find_function(expr.text)) return call(expr, *callee, site);
+  }
   const auto names = function_names();
   const bool known = expr.kind != ExprKind::call || contains(names, expr.text);
   if (!known) unknown_function(expr);
@@ -337,9 +412,8 @@ std::optional<Value> Scope::operation(const Expr& expr, const Site& site) {
 
 void Scope::unknown(const Expr& expr) {
   std::vector<std::string_view> candidates;
-  for (const auto& [known, symbol] : symbols_) {
-    if (symbol.kind != Symbol::Kind::poisoned) candidates.push_back(known);
-  }
+  if (sees_spec()) candidates = names_of(false);
+  for (const Local& local : locals_) candidates.push_back(local.name);
   candidates.insert(candidates.end(), bound_names().begin(), bound_names().end());
   candidates.insert(candidates.end(), dimension_names().begin(), dimension_names().end());
   report(Code::unknown_name, expr.head, fmt::format("unknown name {}", quoted(expr.text))).help =
@@ -347,8 +421,9 @@ void Scope::unknown(const Expr& expr) {
 }
 
 void Scope::unknown_function(const Expr& expr) {
-  const auto found = symbols_.find(expr.text);
+  const auto found = sees_spec() ? symbols_.find(expr.text) : symbols_.end();
   if (found != symbols_.end() && found->second.kind == Symbol::Kind::poisoned) return;
+  if (found == symbols_.end() && !library_.complete) return;  // reported where it is imported
   auto& diagnostic = report(Code::unknown_function, expr.head,
                             fmt::format("unknown function {}", quoted(expr.text)));
   if (found != symbols_.end()) {
@@ -359,7 +434,11 @@ void Scope::unknown_function(const Expr& expr) {
     }
     return;
   }
-  diagnostic.help = suggestion(expr.text, function_names());
+  std::vector<std::string_view> candidates = function_names();
+  for (const std::string_view name : names_of(true)) candidates.push_back(name);
+  for (const auto& [name, function] : library_.functions) candidates.push_back(name);
+  diagnostic.help = suggestion(expr.text, candidates);
+  if (diagnostic.help.empty()) diagnostic.help = standard_import(expr.text);
 }
 
 // `a >= b & c < d` is a chain around `b & c`.
@@ -381,7 +460,8 @@ void Scope::warn_of_bits(const Expr& expr) {
 
 void Scope::warn_unused() const {
   for (const auto& [name, symbol] : symbols_) {
-    const bool used = symbol.used || environment_.used.contains(name) || name.starts_with('_');
+    const bool used = symbol.used || environment_.used.contains(name) || name.starts_with('_') ||
+                      name == ir::kLengthsQ || name == ir::kLengthsKv;
     if (used || symbol.kind == Symbol::Kind::poisoned) continue;
     sink_
         .report(Code::unused_name, symbol.span,

@@ -12,6 +12,7 @@
 #include "compiler/diag/diagnostics.h"
 #include "compiler/ir/attention.h"
 #include "compiler/sema/environment.h"
+#include "compiler/sema/library.h"
 #include "compiler/sema/operations.h"
 
 namespace attn::sema {
@@ -22,12 +23,15 @@ struct Symbol {
     tensor,
     param,
     let,       // value set once its clause is reached
+    function,  // of the spec's own file
     poisoned,  // an error was reported, or will be, where it is defined
   };
   Kind kind = Kind::poisoned;
   support::Span span{};  // the defining name
   DType dtype = DType::f32;
   std::optional<Value> value{};  // let
+  const ast::FunctionClause* function = nullptr;
+  bool inside = false;  // a function that is a clause of the attention, and sees its names
   bool used = false;
 };
 
@@ -40,7 +44,8 @@ struct Site {
 class Scope {
  public:
   // The references must outlive the scope.
-  Scope(Environment& environment, ir::Attention& attention, diag::Sink& sink);
+  Scope(Environment& environment, const Library& library, ir::Attention& attention,
+        diag::Sink& sink);
 
   // Adds a name; reports one that is taken or reserved (run-time names only for `at_run_time`).
   void declare(const ast::Name& name, Symbol symbol, bool at_run_time);
@@ -54,6 +59,16 @@ class Scope {
   std::optional<Value> check_as(const ast::Expr& expr, const Site& site, ir::Type type,
                                 std::string_view help);
 
+  // Whether the value has the type; reported when not.
+  bool has_type(const ast::Expr& expr, const Value& value, ir::Type type, const Site& site,
+                std::string_view help = "");
+
+  // `i0`, `i1`, ..: an element's own indexes, in the default of a tensor with `rank` dimensions.
+  std::optional<Value> check_default(const ast::Expr& expr, const Site& site, std::size_t rank);
+
+  // Reports what is wrong with the functions of the spec and of its imports, called or not.
+  void check_functions();
+
   // `score` from here on.
   void set_score(const Value& score) { score_ = score; }
   const Value& score() const { return score_; }
@@ -61,6 +76,43 @@ class Scope {
   void warn_unused() const;
 
  private:
+  // A name that some expression gives a meaning: a function's parameter or let, the variable of a
+  // reduction, an element's index.
+  struct Local {
+    std::string name;
+    enum class Kind { value, tensor, poisoned } kind = Kind::poisoned;
+    Value value{};
+    std::string tensor{};  // the tensor that it stands for
+  };
+  // A function that is being written out. It sees the locals from `locals` on.
+  struct Frame {
+    const ast::FunctionClause* function;
+    enum class Sees { spec, file, library } sees;
+    std::size_t locals;
+  };
+  struct Callee {
+    const ast::FunctionClause* function = nullptr;
+    Frame::Sees sees = Frame::Sees::library;
+  };
+
+  // calls.cpp
+  std::optional<Value> call(const ast::Expr& expr, const Callee& callee, const Site& site);
+  std::optional<Value> inlined(const Callee& callee, std::vector<Local> arguments,
+                               const Site& site);
+  bool can_call(const ast::Expr& expr, const ast::FunctionClause& function);
+  Local argument(const ast::Name& parameter, const ast::Expr& expr, const Site& site);
+  std::optional<Callee> find_function(const std::string& name);
+  const Local* find_local(const std::string& name) const;
+  bool sees_spec() const { return frames_.empty() || frames_.back().sees == Frame::Sees::spec; }
+  std::optional<Value> local_value(const ast::Expr& expr, const Local& local);
+  std::optional<Value> reduction(const ast::Expr& expr, const Site& site);
+  std::optional<std::int64_t> reduction_bound(const ast::Expr& expr, const Site& site);
+  std::vector<std::string_view> names_of(bool functions) const;
+  bool within_work(const ast::Expr& expr);
+
+  // The tensor that `expr`, a name or the head of an index, stands for.
+  std::optional<std::string> tensor_named(const ast::Expr& expr);
+
   std::optional<Value> bare(const ast::Expr& expr, const Site& site);
   std::optional<Value> number(const ast::Expr& expr);
   std::optional<Value> name(const ast::Expr& expr, const Site& site);
@@ -69,11 +121,13 @@ class Scope {
   std::optional<Value> symbol(const ast::Expr& expr, Symbol& symbol);
   std::optional<Value> constant(const ast::Expr& expr, const Known& known);
   std::optional<Value> index(const ast::Expr& expr, const Site& site);
-  std::optional<Value> load(const ast::Expr& expr, const Symbol& tensor,
+  std::optional<Value> load(const ast::Expr& expr, const ir::CapturedTensor& tensor,
                             const std::vector<std::optional<Value>>& indexes);
   bool index_fits(const ast::Expr& expr, const Value& index, ir::ExprId extent);
   std::optional<Value> operation(const ast::Expr& expr, const Site& site);
   std::optional<Value> query_index(ir::SourcePos pos);
+  Value size(ir::Dim dim, ir::SourcePos pos);
+  Value length(ir::Dim dim, bool given, std::string_view tensor, ir::SourcePos pos);
   bool available(const ast::Expr& expr, const Value& value, const Site& site);
   bool bounded(const ast::Expr& expr, const Value& value);
   void unknown(const ast::Expr& expr);
@@ -82,11 +136,15 @@ class Scope {
   diag::Diagnostic& report(diag::Code code, support::Span span, std::string message);
 
   Environment& environment_;
+  const Library& library_;
   ir::Attention& attention_;
   diag::Sink& sink_;
   Operations operations_;
   Value score_;
   std::map<std::string, Symbol, std::less<>> symbols_;
+  std::vector<Local> locals_;
+  std::vector<Frame> frames_;
+  std::uint64_t work_ = 0;  // expressions looked at, those of functions each time
 };
 
 }  // namespace attn::sema

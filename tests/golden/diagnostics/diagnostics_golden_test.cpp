@@ -64,6 +64,7 @@ Case load(const fs::path& path) {
 
 std::string diagnose(const fs::path& path) {
   const Case wrong = load(path);
+  fs::current_path(kCases);  // imports begin there
   const support::Source source(path.filename().string(), wrong.text);
   diag::Sink sink(source);
   if (const auto spec = ast::parse(source, sink)) {

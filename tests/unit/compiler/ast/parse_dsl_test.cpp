@@ -134,7 +134,7 @@ TEST(Clauses, AreReadAsWritten) {
             "  score   score;\n"
             "  outputs o, lse;\n"
             "  align   bottom_right;\n"
-            "  grad    q k;\n"
+            "  grad    q, k;\n"
             "}\n");
 }
 

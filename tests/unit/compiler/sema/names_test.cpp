@@ -16,10 +16,10 @@ TEST(Names, AMistakeIsReportedOnce) {
             Codes{"E0201"});
   EXPECT_EQ(analyze_body("tensor t: f33[B]; score t[0] + t;").codes, Codes{"E0502"});
   EXPECT_EQ(analyze_body("tensor t: f32[X]; score t[0] + t[b, h];").codes, Codes{"E0201"});
-  EXPECT_EQ(analyze_body("learn t: f32[B]; sink s: f32[Hq]; score t[0] + s[h];").codes,
-            (Codes{"E0901", "E0901"}));
-  EXPECT_EQ(analyze_text("fn near(a) = abs(a) < 3; attention f { mask near(q_idx); }").codes,
-            Codes{"E0901"});
+  EXPECT_EQ(analyze_text("import \"nowhere.attn\"; attention f { mask near(q_idx); }").codes,
+            Codes{"E0209"});
+  EXPECT_EQ(analyze_text("fn near(a) = a + wrong; attention f { mask near(1) && near(2); }").codes,
+            Codes{"E0201"});
 }
 
 TEST(Names, ArePartOfOneSpace) {

@@ -1,0 +1,235 @@
+// Functions and reductions: written out where they stand.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "compiler/sema/names.h"
+#include "compiler/sema/scope.h"
+#include "compiler/support/text.h"
+
+namespace attn::sema {
+namespace {
+
+using ast::Expr;
+using ast::ExprKind;
+using diag::Code;
+using support::quoted;
+
+constexpr std::size_t kMaxFrames = 64;
+constexpr std::int64_t kMaxRange = 4096;
+// Expressions looked at in one spec: functions and reductions multiply what is written.
+constexpr std::uint64_t kMaxWork = 1'000'000;
+constexpr std::string_view kReductions[] = {"any", "all", "sum", "min", "max"};
+
+}  // namespace
+
+bool Scope::within_work(const Expr& expr) {
+  if (++work_ == kMaxWork) {
+    report(Code::too_deep, expr.head,
+           fmt::format("with its functions and reductions written out the spec has more than {} "
+                       "operations",
+                       kMaxWork));
+  }
+  return work_ < kMaxWork;
+}
+
+const Scope::Local* Scope::find_local(const std::string& name) const {
+  const std::size_t first = frames_.empty() ? 0 : frames_.back().locals;
+  for (std::size_t i = locals_.size(); i-- > first;) {
+    if (locals_[i].name == name) return &locals_[i];
+  }
+  return nullptr;
+}
+
+std::optional<Value> Scope::local_value(const Expr& expr, const Local& local) {
+  if (local.kind == Local::Kind::value) return local.value;
+  if (local.kind == Local::Kind::tensor) {
+    report(Code::tensor_without_index, expr.span,
+           fmt::format("{} is a tensor here, not a number", quoted(expr.text)))
+        .help = fmt::format("read an element, for example `{}[b]`", expr.text);
+  }
+  return std::nullopt;
+}
+
+std::optional<Scope::Callee> Scope::find_function(const std::string& name) {
+  const bool in_library = !frames_.empty() && frames_.back().sees == Frame::Sees::library;
+  const auto found = in_library ? symbols_.end() : symbols_.find(name);
+  if (found != symbols_.end() && found->second.kind == Symbol::Kind::function &&
+      (sees_spec() || !found->second.inside)) {
+    found->second.used = true;
+    const auto sees = found->second.inside ? Frame::Sees::spec : Frame::Sees::file;
+    return Callee{found->second.function, sees};
+  }
+  const auto imported = library_.functions.find(name);
+  if (imported == library_.functions.end()) return std::nullopt;
+  return Callee{imported->second, Frame::Sees::library};
+}
+
+bool Scope::can_call(const Expr& expr, const ast::FunctionClause& function) {
+  const std::size_t wanted = function.parameters.size();
+  if (expr.operands.size() != wanted) {
+    report(Code::wrong_argument_count, expr.span,
+           fmt::format("{} takes {} argument{}, found {}", quoted(expr.text), wanted,
+                       wanted == 1 ? "" : "s", expr.operands.size()))
+        .labels.push_back({function.name.span, "defined here"});
+    return false;
+  }
+  const bool calls_itself =
+      std::ranges::any_of(frames_, [&](const Frame& frame) { return frame.function == &function; });
+  if (calls_itself) {
+    report(Code::recursion, expr.head, fmt::format("{} calls itself", quoted(expr.text))).help =
+        "functions are written out where they are called; `any(j in 0..8: ...)` repeats";
+    return false;
+  }
+  if (frames_.size() < kMaxFrames) return true;
+  report(Code::too_deep, expr.head,
+         fmt::format("functions call each other more than {} deep", kMaxFrames));
+  return false;
+}
+
+std::optional<Value> Scope::call(const Expr& expr, const Callee& callee, const Site& site) {
+  std::vector<Local> arguments;
+  const bool counts_fit = expr.operands.size() == callee.function->parameters.size();
+  for (std::size_t i = 0; i < expr.operands.size() && counts_fit; ++i) {
+    arguments.push_back(argument(callee.function->parameters[i], expr.operands[i], site));
+  }
+  if (!can_call(expr, *callee.function)) return std::nullopt;
+  const auto poisoned = [](const Local& local) { return local.kind == Local::Kind::poisoned; };
+  if (std::ranges::any_of(arguments, poisoned)) return std::nullopt;
+  if (frames_.empty()) operations_.set_outermost_call(expr.head);
+  const diag::Sink::Context context(sink_, {expr.head, "called here"});
+  return inlined(callee, std::move(arguments), site);
+}
+
+std::optional<Value> Scope::inlined(const Callee& callee, std::vector<Local> arguments,
+                                    const Site& site) {
+  const std::size_t outside = locals_.size();
+  frames_.push_back({callee.function, callee.sees, outside});
+  for (Local& one : arguments) locals_.push_back(std::move(one));
+  for (const ast::LetClause& let : callee.function->lets) {
+    const std::optional<Value> value = check(let.value, site);
+    locals_.push_back({let.name.text,
+                       value ? Local::Kind::value : Local::Kind::poisoned,
+                       value.value_or(Value{}),
+                       {}});
+  }
+  const std::optional<Value> result = check(callee.function->value, site);
+  frames_.pop_back();
+  locals_.resize(outside);
+  return result;
+}
+
+// A tensor goes by its name; anything else is a value.
+Scope::Local Scope::argument(const ast::Name& parameter, const Expr& expr, const Site& site) {
+  Local result{parameter.text};
+  if (expr.kind == ExprKind::name) {
+    const Local* local = find_local(expr.text);
+    const auto symbol = sees_spec() ? symbols_.find(expr.text) : symbols_.end();
+    const bool captured =
+        !local && symbol != symbols_.end() && symbol->second.kind == Symbol::Kind::tensor;
+    if (captured) symbol->second.used = true;
+    if (captured || (local && local->kind == Local::Kind::tensor)) {
+      result.kind = Local::Kind::tensor;
+      result.tensor = captured ? expr.text : local->tensor;
+      return result;
+    }
+  }
+  if (const std::optional<Value> value = check(expr, site)) {
+    result.kind = Local::Kind::value;
+    result.value = *value;
+  }
+  return result;
+}
+
+std::optional<std::int64_t> Scope::reduction_bound(const Expr& expr, const Site& site) {
+  const std::optional<Value> value = check(expr, site);
+  if (!value) return std::nullopt;
+  const auto known = ir::fold_integer(attention_.dag, value->id);
+  if (known) return known;
+  const bool open = value->uses == kConstants && value->type == ir::Type::integer;
+  auto& diagnostic = report(open ? Code::size_needed : Code::bad_operand, expr.span,
+                            open ? "this bound needs a dimension which is still open"
+                                 : "the bounds of a reduction are integer constants");
+  diagnostic.help = open ? "give the dimension a size, or compile with `--bind`"
+                         : "made of numbers, dimensions and spec parameters";
+  return std::nullopt;
+}
+
+std::optional<Value> Scope::reduction(const Expr& expr, const Site& site) {
+  if (!contains(kReductions, expr.text)) {
+    report(Code::unknown_function, expr.head, fmt::format("{} reduces nothing", quoted(expr.text)))
+        .help = "possible: " + support::one_of(kReductions);
+    return std::nullopt;
+  }
+  const Expr& variable = expr.operands[0];
+  if (is_bound_name(variable.text) || is_dimension_name(variable.text)) {
+    report(Code::reserved_name, variable.span,
+           fmt::format("{} has a meaning of its own", quoted(variable.text)))
+        .help = "choose another name for the variable";
+    return std::nullopt;
+  }
+  const auto low = reduction_bound(expr.operands[1], site);
+  const auto high = reduction_bound(expr.operands[2], site);
+  if (!low || !high) return std::nullopt;
+  const std::int64_t count = *high - *low;
+  const bool needs_one = expr.text == "min" || expr.text == "max";
+  if (count > kMaxRange || (count <= 0 && needs_one)) {
+    report(Code::bad_operand, expr.operands[2].span,
+           count > 0 ? fmt::format("the range has {} elements, at most {} are written out", count,
+                                   kMaxRange)
+                     : fmt::format("{} of an empty range has no value", quoted(expr.text)));
+    return std::nullopt;
+  }
+  std::vector<Value> values;
+  for (std::int64_t i = *low; i < *high; ++i) {
+    const Value number =
+        operations_.leaf(attention_.dag.integer(i, operations_.place(variable.span)), kConstants);
+    locals_.push_back({variable.text, Local::Kind::value, number, {}});
+    const std::optional<Value> value = check(expr.operands[3], site);
+    locals_.pop_back();
+    if (!value) return std::nullopt;
+    values.push_back(*value);
+  }
+  if (!values.empty()) return operations_.reduce(expr, values);
+  ir::Dag& dag = attention_.dag;
+  return operations_.leaf(expr.text == "sum" ? dag.integer(0) : dag.boolean(expr.text == "all"),
+                          kConstants);
+}
+
+std::optional<Value> Scope::check_default(const Expr& expr, const Site& site, std::size_t rank) {
+  for (std::size_t i = 0; i < rank; ++i) {
+    ir::Dag& dag = attention_.dag;
+    const ir::ExprId index =
+        dag.add(ir::Op::index_, {}, static_cast<std::int64_t>(i), operations_.place(expr.span));
+    locals_.push_back(
+        {fmt::format("i{}", i), Local::Kind::value, operations_.leaf(index, kConstants), {}});
+  }
+  const std::optional<Value> value = check(expr, site);
+  locals_.clear();
+  return value;
+}
+
+std::vector<std::string_view> Scope::names_of(bool functions) const {
+  std::vector<std::string_view> names;
+  for (const auto& [name, symbol] : symbols_) {
+    const bool function = symbol.kind == Symbol::Kind::function;
+    if (symbol.kind != Symbol::Kind::poisoned && function == functions) names.push_back(name);
+  }
+  return names;
+}
+
+void Scope::check_functions() {
+  const std::vector<std::string_view> functions = names_of(true);
+  const std::vector<std::string_view> names = names_of(false);
+  for (const auto& [name, symbol] : symbols_) {
+    if (symbol.kind != Symbol::Kind::function) continue;
+    const std::span<const std::string_view> seen(names);
+    check_function(*symbol.function, library_, functions, symbol.inside ? seen : seen.first(0),
+                   sink_);
+  }
+  for (const auto& [name, function] : library_.functions) {
+    check_function(*function, library_, {}, {}, sink_);
+  }
+}
+
+}  // namespace attn::sema

@@ -1,0 +1,164 @@
+#include "compiler/sema/clauses.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "compiler/sema/constants.h"
+#include "compiler/sema/names.h"
+#include "compiler/support/text.h"
+
+namespace attn::sema {
+namespace {
+
+using diag::Code;
+using ir::Type;
+using support::quoted;
+
+constexpr Site kSinkSite{"the sink", kHeads | kTensors | kParams};
+constexpr Site kKeepSite{"what dropout keeps", kIndexes | kTensors | kParams};
+constexpr Site kDefaultSite{"the default of a tensor", kConstants};
+
+void add_length(std::string_view name, const ast::Name& at, ir::Attention& attention,
+                Scope& scope) {
+  if (attention.find_tensor(name)) return;
+  ir::Dag& dag = attention.dag;
+  const auto batches = attention.dims.get(ir::Dim::B);
+  const ir::ExprId extent = batches ? dag.integer(*batches) : dag.dim("B");
+  attention.tensors.push_back({std::string(name), DType::i32, {extent}, {}});
+  scope.declare({std::string(name), at.span}, {.kind = Symbol::Kind::tensor, .dtype = DType::i32},
+                false);
+}
+
+ir::SourcePos place(const diag::Sink& sink, support::Span span) {
+  const support::Place at = sink.source().place(span.begin);
+  return {at.line, at.column};
+}
+
+}  // namespace
+
+void add_lengths(const ast::LengthsClause* clause, bool thd, const ast::Name& spec_name,
+                 ir::Attention& attention, Scope& scope, diag::Sink& sink) {
+  for (const ast::LengthsEntry& entry :
+       clause ? clause->entries : std::vector<ast::LengthsEntry>{}) {
+    const bool q = entry.side.text == "q";
+    if (!q && entry.side.text != "kv") {
+      sink.report(Code::bad_choice, entry.side.span,
+                  fmt::format("{} has no lengths", quoted(entry.side.text)))
+          .help = "possible: `q` or `kv`";
+      continue;
+    }
+    bool& given = q ? attention.lengths_q : attention.lengths_kv;
+    if (given) {
+      sink.report(Code::duplicate_name, entry.side.span,
+                  fmt::format("{} is listed twice", quoted(entry.side.text)));
+    }
+    given = true;
+    add_length(q ? ir::kLengthsQ : ir::kLengthsKv, entry.side, attention, scope);
+  }
+  if (!thd) return;
+  attention.lengths_q = attention.lengths_kv = true;
+  add_length(ir::kLengthsQ, spec_name, attention, scope);
+  add_length(ir::kLengthsKv, spec_name, attention, scope);
+}
+
+void add_length_defaults(const ast::LengthsClause& clause, ir::Attention& attention, Scope& scope) {
+  for (const ast::LengthsEntry& entry : clause.entries) {
+    if (!entry.fallback) continue;
+    const auto value = scope.check_default(*entry.fallback, kDefaultSite, 1);
+    const std::string_view name = entry.side.text == "q" ? ir::kLengthsQ : ir::kLengthsKv;
+    const auto tensor = std::ranges::find(attention.tensors, name, &ir::CapturedTensor::name);
+    if (value && tensor != attention.tensors.end() &&
+        scope.has_type(*entry.fallback, *value, Type::integer, kDefaultSite)) {
+      tensor->fallback = value->id;
+    }
+  }
+}
+
+void set_align(const ast::AlignClause& clause, ir::Attention& attention, diag::Sink& sink) {
+  const ast::Name& align = clause.align;
+  const std::string_view words[] = {to_string(ir::Align::top_left),
+                                    to_string(ir::Align::bottom_right)};
+  if (!contains(words, align.text)) {
+    sink.report(Code::bad_choice, align.span, fmt::format("{} is no alignment", quoted(align.text)))
+        .help = "possible: " + support::one_of(words);
+  }
+  if (align.text == words[1]) attention.align = ir::Align::bottom_right;
+}
+
+void set_outputs(const ast::OutputsClause& clause, ir::Attention& attention, diag::Sink& sink) {
+  attention.wants_o = false;
+  const std::pair<std::string_view, bool*> outputs[] = {{"o", &attention.wants_o},
+                                                        {"lse", &attention.wants_lse},
+                                                        {"max", &attention.wants_max},
+                                                        {"sum_exp", &attention.wants_sum_exp}};
+  for (const ast::Name& output : clause.outputs) {
+    const auto* found =
+        std::ranges::find(outputs, output.text, &std::pair<std::string_view, bool*>::first);
+    if (found == std::end(outputs)) {
+      sink.report(Code::bad_choice, output.span,
+                  fmt::format("{} is no output", quoted(output.text)))
+          .help = "possible: `o`, `lse`, `max` or `sum_exp`";
+      continue;
+    }
+    if (*found->second) {
+      sink.report(Code::duplicate_name, output.span,
+                  fmt::format("{} is listed twice", quoted(output.text)));
+    }
+    *found->second = true;
+  }
+}
+
+void set_gradients(const ast::GradClause& clause, ir::Attention& attention, diag::Sink& sink) {
+  for (const ast::Name& name : clause.tensors) {
+    const ir::CapturedTensor* tensor = attention.find_tensor(name.text);
+    if (!contains(input_names(), name.text) && !(tensor && tensor->learned)) {
+      sink.report(Code::bad_choice, name.span, fmt::format("{} has no gradient", quoted(name.text)))
+          .help = tensor ? fmt::format("declare it with `learn {}: ...`", name.text)
+                         : "possible: `q`, `k`, `v` and tensors declared with `learn`";
+      continue;
+    }
+    if (std::ranges::find(attention.gradients, name.text) != attention.gradients.end()) {
+      sink.report(Code::duplicate_name, name.span,
+                  fmt::format("{} is listed twice", quoted(name.text)));
+      continue;
+    }
+    attention.gradients.push_back(name.text);
+  }
+}
+
+void set_sink(const ast::SinkClause& clause, ir::Attention& attention, Scope& scope) {
+  const auto value = scope.check_as(clause.value, kSinkSite, Type::real, "");
+  if (value) attention.sink = value->id;
+}
+
+void set_dropout(const ast::Clause& clause, ir::Attention& attention, Environment& environment,
+                 Scope& scope, diag::Sink& sink) {
+  const auto& dropout = std::get<ast::DropoutClause>(clause.body);
+  const auto lookup = [&](const std::string& name, support::Span span) {
+    return environment.lookup(name, span, sink);
+  };
+  const Known known = evaluate(dropout.probability, lookup, sink);
+  if (known.state == Known::State::open) {
+    sink.report(Code::bad_value, dropout.probability.span,
+                "the probability of dropout does not depend on dimensions");
+  }
+  if (known.state != Known::State::value) return;
+  const double p = std::visit([](auto value) { return static_cast<double>(value); }, known.number);
+  if (!(p >= 0 && p < 1)) {
+    sink.report(Code::bad_value, dropout.probability.span,
+                fmt::format("the probability of dropout is {}", p))
+        .help = "it is the part that is dropped: at least 0 and below 1";
+    return;
+  }
+  ir::Dropout result{p, std::nullopt, place(sink, clause.span)};
+  if (dropout.keep) {
+    const auto keep =
+        scope.check_as(*dropout.keep, kKeepSite, Type::boolean, "compare, for example `!= 0`");
+    if (!keep) return;
+    result.keep = keep->id;
+  }
+  attention.dropout = result;
+}
+
+}  // namespace attn::sema

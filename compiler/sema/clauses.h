@@ -1,0 +1,27 @@
+// The clauses that are neither expressions of the score nor of the masks: what they say, checked.
+#pragma once
+
+#include "compiler/ast/ast.h"
+#include "compiler/diag/diagnostics.h"
+#include "compiler/ir/attention.h"
+#include "compiler/sema/environment.h"
+#include "compiler/sema/scope.h"
+
+namespace attn::sema {
+
+// Declares lengths_q and lengths_kv as far as the clause names them; `thd` has both without a
+// clause. Defaults are checked by add_length_defaults, once names are known.
+void add_lengths(const ast::LengthsClause* clause, bool thd, const ast::Name& spec_name,
+                 ir::Attention& attention, Scope& scope, diag::Sink& sink);
+void add_length_defaults(const ast::LengthsClause& clause, ir::Attention& attention, Scope& scope);
+
+void set_align(const ast::AlignClause& clause, ir::Attention& attention, diag::Sink& sink);
+void set_outputs(const ast::OutputsClause& clause, ir::Attention& attention, diag::Sink& sink);
+
+// After the tensors are known.
+void set_gradients(const ast::GradClause& clause, ir::Attention& attention, diag::Sink& sink);
+void set_sink(const ast::SinkClause& clause, ir::Attention& attention, Scope& scope);
+void set_dropout(const ast::Clause& clause, ir::Attention& attention, Environment& environment,
+                 Scope& scope, diag::Sink& sink);
+
+}  // namespace attn::sema

@@ -1,0 +1,250 @@
+#include "compiler/sema/library.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "compiler/ast/parse.h"
+#include "compiler/sema/names.h"
+#include "compiler/sema/operations.h"
+#include "compiler/support/text.h"
+
+namespace attn::sema {
+namespace {
+
+using ast::Expr;
+using ast::ExprKind;
+using diag::Code;
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMostFiles = 64;
+constexpr std::string_view kStandard = "std:";  // before a name of the standard library
+
+class Loader {
+ public:
+  explicit Loader(diag::Sink& sink) : sink_(sink) {}
+
+  Library run(const ast::Spec& spec) {
+    const std::string& own = sink_.source().name();
+    seen_.insert(key_of(own));
+    load_all(spec, own);
+    return std::move(library_);
+  }
+
+ private:
+  void load_all(const ast::Spec& spec, const std::string& importer) {
+    for (const ast::Clause& item : spec.preamble) {
+      if (const auto* import = std::get_if<ast::ImportClause>(&item.body)) {
+        load(import->path, importer);
+      }
+    }
+  }
+
+  void load(const ast::Name& path, const std::string& importer) {
+    std::optional<support::Source> source = find(path, importer);
+    library_.complete = library_.complete && source;
+    if (!source || !seen_.insert(key_of(source->name())).second) return;
+    if (seen_.size() > kMostFiles) {
+      sink_.report(Code::too_large, path.span,
+                   fmt::format("more than {} files are imported", kMostFiles));
+      return;
+    }
+    const std::string name = source->name();
+    const auto [added, offset] = sink_.add(std::move(*source));
+    diag::Sink alone(added);
+    std::optional<ast::Spec> spec = ast::parse(added, alone);
+    sink_.adopt(alone, offset);
+    library_.complete = library_.complete && spec;
+    if (!spec) return;
+    ast::shift(*spec, offset);
+    library_.files.push_back(std::make_unique<const ast::Spec>(std::move(*spec)));
+    const ast::Spec& file = *library_.files.back();
+    for (const ast::Clause& item : file.preamble) {
+      if (const auto* function = std::get_if<ast::FunctionClause>(&item.body)) add(*function);
+    }
+    load_all(file, name);
+  }
+
+  void add(const ast::FunctionClause& function) {
+    const auto [found, added] = library_.functions.emplace(function.name.text, &function);
+    if (added) return;
+    sink_
+        .report(
+            Code::duplicate_name, function.name.span,
+            fmt::format("the function {} is defined twice", support::quoted(function.name.text)))
+        .labels.push_back({found->second->name.span, "first here"});
+  }
+
+  // Beside the importer, else in the standard library; reported when it is in neither.
+  std::optional<support::Source> find(const ast::Name& path, const std::string& importer) {
+    if (!importer.starts_with(kStandard)) {
+      const fs::path beside = fs::path(importer).parent_path() / path.text;
+      std::error_code error;
+      if (fs::is_regular_file(beside, error)) return read(path, beside);
+    }
+    const std::string_view text = standard_library(path.text);
+    if (!text.empty())
+      return support::Source(fmt::format("{}{}", kStandard, path.text), std::string(text));
+    std::vector<std::string_view> names(standard_library_names().begin(),
+                                        standard_library_names().end());
+    const std::string_view close = support::nearest(path.text, names);
+    sink_
+        .report(Code::import_not_found, path.span,
+                fmt::format("there is no file {}", support::quoted(path.text)))
+        .help = close.empty() ? "paths begin at the file that imports; the standard library has " +
+                                    support::one_of(names)
+                              : fmt::format("did you mean {}?", support::quoted(close));
+    return std::nullopt;
+  }
+
+  std::optional<support::Source> read(const ast::Name& path, const fs::path& file) {
+    Result<support::Source> source = support::Source::read(file.lexically_normal().string());
+    if (source.ok()) return std::move(*source);
+    sink_.report(Code::import_not_found, path.span, source.error().message);
+    return std::nullopt;
+  }
+
+  // The same for every way to write a path.
+  static std::string key_of(const std::string& name) {
+    if (name.starts_with(kStandard)) return name;
+    std::error_code error;
+    const fs::path path = fs::weakly_canonical(name, error);
+    return error ? name : path.string();
+  }
+
+  diag::Sink& sink_;
+  Library library_;
+  std::set<std::string, std::less<>> seen_;
+};
+
+// Names in a body against what may stand there.
+class BodyNames {
+ public:
+  BodyNames(const Library& library, std::span<const std::string_view> functions,
+            std::span<const std::string_view> names, diag::Sink& sink)
+      : library_(library), functions_(functions), names_(names), sink_(sink) {}
+
+  void run(const ast::FunctionClause& function) {
+    for (const ast::Name& parameter : function.parameters) known_.push_back(parameter.text);
+    for (const ast::LetClause& let : function.lets) {
+      visit(let.value);
+      known_.push_back(let.name.text);
+    }
+    visit(function.value);
+  }
+
+ private:
+  void visit(const Expr& expr) {
+    if (expr.kind == ExprKind::name || expr.kind == ExprKind::index) check_name(expr);
+    if (expr.kind == ExprKind::call) check_call(expr);
+    const bool reduces = expr.kind == ExprKind::reduce;
+    if (reduces) known_.push_back(expr.operands[0].text);
+    for (const Expr& operand : expr.operands) visit(operand);
+    if (reduces) known_.pop_back();
+  }
+
+  void check_name(const Expr& expr) {
+    if (contains(known_, expr.text) || contains(names_, expr.text)) return;
+    if (is_bound_name(expr.text) || is_dimension_name(expr.text)) return;
+    std::vector<std::string_view> candidates = known_;
+    candidates.insert(candidates.end(), names_.begin(), names_.end());
+    candidates.insert(candidates.end(), bound_names().begin(), bound_names().end());
+    auto& diagnostic = sink_.report(Code::unknown_name, expr.head,
+                                    fmt::format("unknown name {}", support::quoted(expr.text)));
+    diagnostic.help = suggestion(expr.text, candidates);
+    if (diagnostic.help.empty() && names_.empty()) {
+      diagnostic.help =
+          "a function sees its parameters, dimensions and indexes; one inside the attention also "
+          "sees its tensors and constants";
+    }
+  }
+
+  void check_call(const Expr& expr) {
+    if (contains(functions_, expr.text) || library_.functions.contains(expr.text)) return;
+    const auto built_in = function_names();
+    if (contains(built_in, expr.text) || !library_.complete) return;
+    std::vector<std::string_view> candidates(functions_.begin(), functions_.end());
+    candidates.insert(candidates.end(), built_in.begin(), built_in.end());
+    for (const auto& [name, function] : library_.functions) candidates.push_back(name);
+    sink_
+        .report(Code::unknown_function, expr.head,
+                fmt::format("unknown function {}", support::quoted(expr.text)))
+        .help = suggestion(expr.text, candidates);
+  }
+
+  const Library& library_;
+  std::span<const std::string_view> functions_;
+  std::span<const std::string_view> names_;
+  diag::Sink& sink_;
+  std::vector<std::string_view> known_;
+};
+
+void check_parameters(const ast::FunctionClause& function, diag::Sink& sink) {
+  std::vector<const ast::Name*> names;
+  for (const ast::Name& parameter : function.parameters) names.push_back(&parameter);
+  for (const ast::LetClause& let : function.lets) names.push_back(&let.name);
+  const std::size_t parameters = function.parameters.size();
+  for (std::size_t i = 0; i < parameters; ++i) {
+    for (std::size_t first = 0; first < i; ++first) {
+      if (names[first]->text != names[i]->text) continue;
+      sink.report(Code::duplicate_name, names[i]->span,
+                  fmt::format("{} is defined twice", support::quoted(names[i]->text)))
+          .labels.push_back({names[first]->span, "first here"});
+    }
+  }
+}
+
+}  // namespace
+
+Library load_imports(const ast::Spec& spec, diag::Sink& sink) { return Loader(sink).run(spec); }
+
+ast::Spec without_imports(ast::Spec spec, const Library& library) {
+  std::vector<ast::Clause> preamble;
+  for (const auto& file : library.files) {
+    for (const ast::Clause& item : file->preamble) preamble.push_back(item);
+  }
+  for (ast::Clause& item : spec.preamble) preamble.push_back(std::move(item));
+  std::erase_if(preamble, [](const ast::Clause& item) {
+    return std::holds_alternative<ast::ImportClause>(item.body);
+  });
+  spec.preamble = std::move(preamble);
+  return spec;
+}
+
+void check_function(const ast::FunctionClause& function, const Library& library,
+                    std::span<const std::string_view> functions,
+                    std::span<const std::string_view> names, diag::Sink& sink) {
+  const auto built_in = function_names();
+  if (contains(built_in, function.name.text)) {
+    sink.report(
+            Code::reserved_name, function.name.span,
+            fmt::format("{} is a function of the language", support::quoted(function.name.text)))
+        .help = "choose another name";
+  }
+  check_parameters(function, sink);
+  BodyNames(library, functions, names, sink).run(function);
+}
+
+std::size_t check_library(const ast::Spec& spec, const Library& library, diag::Sink& sink) {
+  std::map<std::string_view, support::Span> seen;
+  std::vector<std::string_view> names;
+  for (const ast::Clause& item : spec.preamble) {
+    const auto* function = std::get_if<ast::FunctionClause>(&item.body);
+    if (!function) continue;
+    names.push_back(function->name.text);
+    const auto [first, added] = seen.emplace(function->name.text, function->name.span);
+    if (added) continue;
+    sink.report(Code::duplicate_name, function->name.span,
+                fmt::format("{} is defined twice", support::quoted(function->name.text)))
+        .labels.push_back({first->second, "first here"});
+  }
+  for (const ast::Clause& item : spec.preamble) {
+    const auto* function = std::get_if<ast::FunctionClause>(&item.body);
+    if (function) check_function(*function, library, names, {}, sink);
+  }
+  return names.size();
+}
+
+}  // namespace attn::sema
