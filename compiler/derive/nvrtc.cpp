@@ -9,6 +9,8 @@
 #include <optional>
 #include <vector>
 
+#include "compiler/derive/prelude.h"
+
 namespace attn::derive {
 namespace {
 
@@ -128,8 +130,9 @@ class Compilation {
   Compilation& operator=(const Compilation&) = delete;
 
   Result<std::string> run(const std::string& source, std::int64_t sm) {
-    ATTN_RETURN_IF_ERROR(check(
-        nvrtc_.create(&program_, source.c_str(), "derive.cu", 0, nullptr, nullptr), "is given"));
+    ATTN_RETURN_IF_ERROR(
+        check(nvrtc_.create(&program_, source.c_str(), "derive.cu", 1, &kPrelude, &kPreludeName),
+              "is given"));
     const std::string architecture = fmt::format("--gpu-architecture=sm_{}", sm);
     // Products are not contracted into sums, so that results are those of the operations as
     // written.

@@ -94,6 +94,7 @@ struct DeriveStep {
   bool operator==(const DeriveStep&) const = default;
 };
 inline constexpr const char* kDeriveKernel = "attn_derive";
+inline constexpr std::size_t kMostOutputs = 16;  // of one derive step
 
 using Step = std::variant<CudnnStep, DeriveStep>;
 

@@ -19,7 +19,6 @@ namespace {
 constexpr std::size_t kMaxRank = 8;
 constexpr std::int64_t kMaxCount = std::int64_t{1} << 31;
 constexpr std::int64_t kMostDerived = std::int64_t{1} << 34;  // elements of one tensor
-constexpr std::size_t kMostOutputs = 16;                      // of one derive step
 
 bool is_scalar_type(DType type) { return type == DType::f32 || type == DType::i32; }
 

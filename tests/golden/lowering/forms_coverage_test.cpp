@@ -12,11 +12,10 @@ namespace {
 
 std::set<lowering::Form> forms_of(const plan::Program& program) {
   std::set<lowering::Form> forms;
-  for (const plan::Step& step : program.steps) {
-    const graph::BackendGraph& graph = std::get<plan::CudnnStep>(step).graph;
-    for (const graph::Node& node : graph.nodes) {
+  for (const plan::CudnnStep* step : plan::steps_of<plan::CudnnStep>(program)) {
+    for (const graph::Node& node : step->graph.nodes) {
       if (const auto* pointwise = std::get_if<graph::Pointwise>(&node)) {
-        forms.insert({pointwise->mode, pointwise->compute, graph.find(pointwise->y)->dtype});
+        forms.insert({pointwise->mode, pointwise->compute, step->graph.find(pointwise->y)->dtype});
       }
     }
   }

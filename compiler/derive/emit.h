@@ -1,0 +1,29 @@
+// Derived tensors as the source of a CUDA C++ kernel.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compiler/ir/attention.h"
+#include "compiler/passes/hoist.h"
+#include "runtime/plan/program.h"
+
+namespace attn::derive {
+
+struct KernelSource {
+  std::string text;
+  std::vector<plan::OperandSource> inputs;  // the kernel's arguments after the outputs, in order
+};
+
+// A kernel as plan::DeriveStep describes it. Every value is that of the reference evaluator:
+// integers are 32 bits and wrap, reals are computed in double and rounded to f32 at the end. Where
+// an expression has no value (a gather outside its tensor, an integer division by 0, a shift
+// outside 0..31, int() of what fits no integer) some value comes out, and nothing outside a tensor
+// is read.
+//
+// The text includes prelude.h by its name there. `attention` is the one whose dag the expressions
+// are of.
+KernelSource emit_kernel(const ir::Attention& attention,
+                         const std::vector<passes::DerivedTensor>& outputs);
+
+}  // namespace attn::derive

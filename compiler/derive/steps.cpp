@@ -1,0 +1,121 @@
+#include "compiler/derive/steps.h"
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+
+#include "compiler/derive/emit.h"
+#include "runtime/base/check.h"
+
+namespace attn::derive {
+namespace {
+
+std::vector<std::int64_t> packed(const std::vector<std::int64_t>& dims) {
+  std::vector<std::int64_t> strides(dims.size(), 1);
+  for (std::size_t i = dims.size(); i-- > 1;) strides[i - 1] = strides[i] * dims[i];
+  return strides;
+}
+
+plan::DeriveStep step_of(const ir::Attention& attention,
+                         const std::vector<passes::DerivedTensor>& outputs) {
+  plan::DeriveStep step;
+  step.once = outputs.front().once;
+  for (const passes::DerivedTensor& output : outputs) {
+    step.outputs.push_back(output.name);
+    step.expressions.push_back(ir::to_source(attention, output.expression));
+  }
+  KernelSource source = emit_kernel(attention, outputs);
+  step.inputs = std::move(source.inputs);
+  step.source = std::move(source.text);
+  return step;
+}
+
+// Those made once, and the others, in one step each, as far as a step takes them.
+std::vector<plan::Step> derive_steps(const passes::Hoisted& hoisted) {
+  std::vector<plan::Step> steps;
+  for (const bool once : {true, false}) {
+    std::vector<passes::DerivedTensor> outputs;
+    for (const passes::DerivedTensor& tensor : hoisted.derived) {
+      if (tensor.once == once) outputs.push_back(tensor);
+      if (outputs.size() < plan::kMostOutputs) continue;
+      steps.emplace_back(step_of(hoisted.attention, outputs));
+      outputs.clear();
+    }
+    if (!outputs.empty()) steps.emplace_back(step_of(hoisted.attention, outputs));
+  }
+  return steps;
+}
+
+// What is read: by the steps before, or by lowering's own.
+std::set<std::string> inputs_of(const std::vector<plan::Step>& steps) {
+  std::set<std::string> names;
+  for (const plan::Step& step : steps) {
+    for (const plan::OperandSource& input : std::get<plan::DeriveStep>(step).inputs) {
+      if (const auto* tensor = std::get_if<plan::TensorOperand>(&input)) names.insert(tensor->name);
+      if (const auto* param = std::get_if<plan::ParamOperand>(&input)) names.insert(param->name);
+    }
+  }
+  return names;
+}
+
+plan::TensorInfo captured_info(const ir::Attention& attention, const ir::CapturedTensor& tensor) {
+  std::vector<std::int64_t> dims;
+  for (const ir::ExprId extent : tensor.extents) {
+    dims.push_back(*ir::fold_integer(attention.dag, extent, attention.dims));
+  }
+  std::vector<std::int64_t> strides = packed(dims);
+  return {tensor.name,     plan::TensorRole::captured, tensor.dtype,
+          std::move(dims), std::move(strides),         16};
+}
+
+// The captured tensors in the order of the spec, those that `names` adds among them.
+void bind_tensors(const ir::Attention& attention, const std::set<std::string>& names,
+                  std::vector<plan::TensorInfo>& tensors) {
+  std::vector<plan::TensorInfo> captured;
+  for (const ir::CapturedTensor& tensor : attention.tensors) {
+    const auto bound = std::ranges::find(tensors, tensor.name, &plan::TensorInfo::name);
+    if (bound != tensors.end()) {
+      captured.push_back(std::move(*bound));
+      tensors.erase(bound);
+    } else if (names.contains(tensor.name)) {
+      captured.push_back(captured_info(attention, tensor));
+    }
+  }
+  const auto outputs = std::ranges::find_if(tensors, &plan::TensorInfo::is_output);
+  tensors.insert(outputs, std::make_move_iterator(captured.begin()),
+                 std::make_move_iterator(captured.end()));
+}
+
+void bind_params(const ir::Attention& attention, const std::set<std::string>& names,
+                 std::vector<plan::ParamInfo>& params) {
+  std::vector<plan::ParamInfo> all;
+  for (const ir::Param& param : attention.params) {
+    const bool bound =
+        std::ranges::find(params, param.name, &plan::ParamInfo::name) != params.end();
+    if (bound || names.contains(param.name)) all.push_back({param.name, param.dtype});
+  }
+  params = std::move(all);
+}
+
+}  // namespace
+
+plan::Program with_derived(const passes::Hoisted& hoisted, plan::Program program) {
+  if (hoisted.derived.empty()) return program;
+  for (const passes::DerivedTensor& tensor : hoisted.derived) {
+    std::erase_if(program.tensors,
+                  [&tensor](const plan::TensorInfo& info) { return info.name == tensor.name; });
+    program.internals.push_back({tensor.name, plan::TensorRole::internal, tensor.dtype, tensor.dims,
+                                 packed(tensor.dims), plan::kInternalAlignment});
+  }
+  std::vector<plan::Step> steps = derive_steps(hoisted);
+  const std::set<std::string> names = inputs_of(steps);
+  bind_tensors(hoisted.attention, names, program.tensors);
+  bind_params(hoisted.attention, names, program.params);
+  program.steps.insert(program.steps.begin(), std::make_move_iterator(steps.begin()),
+                       std::make_move_iterator(steps.end()));
+  const Status status = plan::validate(program);
+  ATTN_CHECK(status.ok(), status.error().message);
+  return program;
+}
+
+}  // namespace attn::derive

@@ -1,0 +1,81 @@
+// What the fused kernel cannot compute, or could only at a great cost, becomes a tensor that is
+// derived before it.
+//
+// What is derived, by how an expression varies over the scores (b, h, row, column):
+//
+// - An expression that varies with the row or with the column but not with both, when it costs at
+//   least kWorthDeriving for every score, or cannot be computed in the kernel at all: the outermost
+//   such expression, as a vector.
+// - An expression that varies with both when a part that does so cannot be computed in the kernel
+// (a
+//   gather whose indices are not plain ones, bit operations, int()), or is a division or modulo of
+//   integers that does not vary with the batch (its cost for every score is ruinous, and the table
+//   serves all of the batch): the outermost expression that varies with no more than such parts do,
+//   as a table.
+// - Masks that become tensors of the same axes become one.
+//
+// What stays: bounds of the band (band.h), which the kernel skips blocks by; everything that
+// depends on the score; the scale. Costs are in multiples of one addition for every score:
+//
+//   index, + - * min max abs neg, comparison, logic    1      captured tensor read plainly     2
+//   select                                             2      division of reals, sqrt, rsqrt   6
+//   exp log tanh sin .. sigmoid erf                    8      // and % of reals               10
+//   pow                                               16      // and % of integers            40
+//
+// Reading a vector costs 2, and 2 more for a condition, which is an integer beside the score.
+//
+// A derived tensor has the extents of the axes it varies with, in the order b, h, row, column; axes
+// of extent 1 are left out. One that would have neither rows nor columns gets some where the kernel
+// computes wrong values otherwise (docs/cudnn.md). Reals are f32, integers i32, conditions i32: 1
+// where they hold, 0 elsewhere.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "compiler/ir/attention.h"
+
+namespace attn::passes {
+
+inline constexpr double kWorthDeriving = 8;
+
+// Which indices of the scores an expression depends on; those of extent 1 do not count.
+struct Axes {
+  bool batch = false;
+  bool head = false;
+  bool row = false;
+  bool column = false;
+
+  bool both_sides() const { return row && column; }
+  bool operator==(const Axes&) const = default;
+};
+
+struct DerivedTensor {
+  std::string name;           // of a tensor of Hoisted::attention, unlike any of the spec's
+  ir::ExprId expression = 0;  // in Hoisted::attention.dag; of the spec's own tensors and params
+  DType dtype = DType::f32;   // f32 or i32
+  Axes axes;                  // of the tensor
+  std::vector<std::int64_t> dims;
+  bool once = false;  // depends on no tensor and no param
+};
+
+struct Hoisted {
+  ir::Attention attention;  // reads the derived tensors; the spec's tensors are still declared
+  std::vector<DerivedTensor> derived;
+};
+
+struct HoistOptions {
+  // Whether the kernel can read this load as it is. An error `unsupported` means that it cannot;
+  // other errors are left to lowering, which reports them.
+  std::function<Status(const ir::Attention&, ir::ExprId)> readable;
+  std::int64_t most_bytes = std::int64_t{16} << 30;       // of all derived tensors
+  std::int64_t most_table_bytes = std::int64_t{1} << 30;  // of one that the kernel could do without
+};
+
+// Every dimension must be bound, and the attention simplified. Errors: unsupported, with the place,
+// when the derived tensors need more than most_bytes.
+Result<Hoisted> hoist(const ir::Attention& attention, const HoistOptions& options);
+
+}  // namespace attn::passes
