@@ -21,12 +21,15 @@ struct Checked {
   std::string path;
   std::unique_ptr<const support::Source> source;  // none: it could not be read
   std::unique_ptr<diag::Sink> sink;
-  std::optional<ir::Attention> attention;
+  std::optional<ir::Attention> attention;  // of the first plan, when the spec asks for several
+  std::size_t plans = 1;
+  std::optional<std::size_t> functions;  // of a library
   std::optional<Error> error;
 
+  bool ok() const { return attention || functions; }
   int exit_code() const {
     if (error) return attn::exit_code(error->code);
-    return attention ? kOk : kSpecHasErrors;
+    return ok() ? kOk : kSpecHasErrors;
   }
 };
 
@@ -44,8 +47,23 @@ std::string summary(const std::string& path, const ir::Attention& attention) {
                      open.empty() ? "" : ", open: " + open);
 }
 
+// Every plan that the spec asks for; what is wrong with several of them is said once.
+void check_variants(Checked& checked, const sema::Bindings& bindings) {
+  const auto variants = driver::variants(*checked.source, bindings);
+  checked.plans = variants.size();
+  for (const sema::Bindings& variant : variants) {
+    auto attention = driver::front_end(*checked.source, variant, *checked.sink);
+    if (checked.sink->has_errors()) {
+      checked.attention.reset();
+      return;
+    }
+    if (!checked.attention) checked.attention = std::move(attention);
+  }
+}
+
 Checked check(const std::string& path, const sema::Bindings& bindings) {
-  Checked checked{path, nullptr, nullptr, std::nullopt, std::nullopt};
+  Checked checked;
+  checked.path = path;
   Result<support::Source> source = support::Source::read(path);
   if (!source.ok()) {
     checked.error = source.error();
@@ -53,14 +71,19 @@ Checked check(const std::string& path, const sema::Bindings& bindings) {
   }
   checked.source = std::make_unique<const support::Source>(std::move(*source));
   checked.sink = std::make_unique<diag::Sink>(*checked.source);
-  checked.attention = driver::front_end(*checked.source, bindings, *checked.sink);
+  checked.functions = driver::check_library(*checked.source, *checked.sink);
+  if (!checked.functions && !checked.sink->has_errors()) check_variants(checked, bindings);
   return checked;
 }
 
 void print_text(const Checked& checked) {
   if (checked.sink) fmt::print(stderr, "{}", diag::to_text(*checked.sink));
   if (checked.attention) {
-    fmt::print("{}\n", summary(checked.source->name(), *checked.attention));
+    fmt::print("{}{}\n", summary(checked.source->name(), *checked.attention),
+               checked.plans > 1 ? fmt::format(", {} plans", checked.plans) : "");
+  }
+  if (checked.functions) {
+    fmt::print("ok: {}: a library of {} functions\n", checked.source->name(), *checked.functions);
   }
 }
 
@@ -68,8 +91,10 @@ Json to_json(const Checked& checked) {
   if (checked.error) {
     return {{"file", checked.path}, {"ok", false}, {"error", error_json(*checked.error, nullptr)}};
   }
-  Json entry = {{"file", checked.source->name()}, {"ok", checked.attention.has_value()}};
+  Json entry = {{"file", checked.source->name()}, {"ok", checked.ok()}};
   if (checked.attention) entry["name"] = checked.attention->name;
+  if (checked.plans > 1) entry["plans"] = checked.plans;
+  if (checked.functions) entry["functions"] = *checked.functions;
   entry.update(Json::parse(diag::to_json(*checked.sink)));
   return entry;
 }

@@ -46,6 +46,8 @@ Result<Outputs> run_reference(const ir::Attention& attention, const reference::I
   Outputs outputs;
   if (attention.wants_o) outputs["o"] = std::move(all.o);
   if (attention.wants_lse) outputs["lse"] = std::move(all.lse);
+  if (attention.wants_max) outputs["max"] = std::move(all.max);
+  if (attention.wants_sum_exp) outputs["sum_exp"] = std::move(all.sum_exp);
   return outputs;
 }
 

@@ -10,6 +10,7 @@
 #include "runtime/io/element.h"
 #include "runtime/io/npy.h"
 #include "runtime/io/random.h"
+#include "runtime/reference/defaults.h"
 #include "tools/memory.h"
 #include "tools/words.h"
 
@@ -19,6 +20,7 @@ namespace {
 using ir::Dim;
 
 constexpr std::string_view kRandom = "random";
+constexpr std::string_view kSeed[] = {"seed", "offset"};  // of random dropout; 0 when not given
 
 // A tensor or param (of no dims) that needs a value.
 struct Wanted {
@@ -26,7 +28,12 @@ struct Wanted {
   DType dtype = DType::f32;
   std::vector<std::int64_t> dims;
   bool is_param = false;
+  const ir::CapturedTensor* captured = nullptr;
 };
+
+bool is_seed(const Wanted& wanted) {
+  return std::ranges::find(kSeed, wanted.name) != std::end(kSeed);
+}
 
 std::vector<Wanted> wanted_by(const ir::Attention& attention) {
   const ir::Dims& d = attention.dims;
@@ -39,10 +46,15 @@ std::vector<Wanted> wanted_by(const ir::Attention& attention) {
     for (const ir::ExprId extent : tensor.extents) {
       dims.push_back(*ir::fold_integer(attention.dag, extent));
     }
-    wanted.push_back({tensor.name, tensor.dtype, std::move(dims)});
+    wanted.push_back({tensor.name, tensor.dtype, std::move(dims), false, &tensor});
   }
   for (const ir::Param& param : attention.params) {
     wanted.push_back({param.name, param.dtype, {}, true});
+  }
+  if (attention.dropout && !attention.dropout->keep) {
+    for (const std::string_view name : kSeed) {
+      wanted.push_back({std::string(name), DType::i64, {}, true});
+    }
   }
   return wanted;
 }
@@ -71,12 +83,13 @@ std::string_view in_32_bits(DType dtype) {
 }
 
 // Integers are computed with in 32 bits, whatever they are stored in.
-bool fits(DType dtype, double value) {
-  return io::fits(dtype, value) && (is_float(dtype) || io::fits(DType::i32, value));
+bool fits(const Wanted& wanted, double value) {
+  if (is_seed(wanted)) return value >= 0 && value <= 0x1p53 && value == std::floor(value);
+  return io::fits(wanted.dtype, value) && (is_float(wanted.dtype) || io::fits(DType::i32, value));
 }
 
 Result<std::vector<double>> constant(const Wanted& wanted, const std::string& text, double value) {
-  if (!fits(wanted.dtype, value)) {
+  if (!fits(wanted, value)) {
     return {ErrorCode::invalid_argument,
             fmt::format("--in {}={}: {} is not a value of {}{}", wanted.name, text, value,
                         to_string(wanted.dtype), in_32_bits(wanted.dtype))};
@@ -109,7 +122,7 @@ Status check_file(const Wanted& wanted, const io::HostTensor& tensor, const std:
                              wanted.name, to_string(wanted.dtype)));
   }
   for (const double value : tensor.values) {
-    if (fits(wanted.dtype, value)) continue;
+    if (fits(wanted, value)) continue;
     return wrong(fmt::format("the file holds {}, which is not a value of {}{}", value,
                              to_string(wanted.dtype), in_32_bits(wanted.dtype)));
   }
@@ -136,9 +149,16 @@ Result<std::vector<double>> value_of(const Wanted& wanted, const std::string& te
   return number ? constant(wanted, text, *number) : bad_value(wanted, text);
 }
 
-std::vector<double> pattern(const Wanted& wanted) {
+std::vector<double> pattern(const ir::Attention& attention, const Wanted& wanted) {
   if (wanted.is_param) return {is_float(wanted.dtype) ? 0.75 : 4};
   std::vector<double> values = filled(wanted, 0);
+  const bool of_q = wanted.name == ir::kLengthsQ;
+  if (of_q || wanted.name == ir::kLengthsKv) {
+    const std::int64_t size = attention.dims[of_q ? Dim::Sq : Dim::Skv];
+    const std::int64_t lengths[] = {size, (size + 1) / 2, 1, 0};
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(lengths[i % 4]);
+    return values;
+  }
   const std::int64_t last = wanted.dims.empty() ? 1 : wanted.dims.back();
   for (std::size_t i = 0; i < values.size(); ++i) {
     const std::int64_t block = 4 * (static_cast<std::int64_t>(i) % last) / last;
@@ -155,11 +175,22 @@ Error missing_error(const Wanted& wanted) {
           {}};
 }
 
-Result<std::vector<double>> default_of(const Wanted& wanted, Missing missing, std::string& origin) {
+Result<std::vector<double>> default_of(const ir::Attention& attention, const Wanted& wanted,
+                                       Missing missing, std::string& origin) {
+  if (wanted.captured && wanted.captured->fallback) {
+    origin = kDefault;
+    ATTN_ASSIGN(io::HostTensor values, reference::default_values(attention, *wanted.captured));
+    return std::move(values.values);
+  }
+  if (is_seed(wanted)) {
+    origin = "0";
+    return std::vector<double>{0};
+  }
   const bool patterned = wanted.is_param || !is_float(wanted.dtype);
   if (missing == Missing::pattern && patterned) {
-    origin = wanted.is_param ? fmt::format("{}", pattern(wanted)[0]) : std::string(kPattern);
-    return pattern(wanted);
+    std::vector<double> values = pattern(attention, wanted);
+    origin = wanted.is_param ? fmt::format("{}", values[0]) : std::string(kPattern);
+    return values;
   }
   if (!is_float(wanted.dtype)) return missing_error(wanted);
   origin = kRandom;
@@ -235,7 +266,7 @@ Result<Inputs> make_inputs(const ir::Attention& attention, const InputTexts& tex
     const auto given = texts.find(wanted.name);
     std::string origin = given == texts.end() ? "" : given->second;
     ATTN_ASSIGN(std::vector<double> values, given == texts.end()
-                                                ? default_of(wanted, missing, origin)
+                                                ? default_of(attention, wanted, missing, origin)
                                                 : value_of(wanted, given->second));
     if (std::string warning = overflow_warning(wanted, origin, values); !warning.empty()) {
       inputs.warnings.push_back(std::move(warning));
@@ -254,7 +285,7 @@ Result<io::HostTensor> default_tensor(const ir::Attention& attention, const std:
   const std::vector<Wanted> all = wanted_by(attention);
   const auto wanted = std::ranges::find(all, name, &Wanted::name);
   if (wanted == all.end()) return unknown_name(name, all);
-  return io::HostTensor{wanted->dtype, wanted->dims, pattern(*wanted)};
+  return io::HostTensor{wanted->dtype, wanted->dims, pattern(attention, *wanted)};
 }
 
 }  // namespace attn::tools

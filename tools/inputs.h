@@ -24,8 +24,12 @@ enum class Missing : std::uint8_t {
   pattern,  // the values of kPattern
 };
 
-// Integers and booleans by Missing::pattern: sorted blocks like document ids, floor(4 i / n) along
-// the last dimension of n (booleans: whether that is odd); params: 4 (i32), 0.75 (f32).
+// Values of a tensor that its spec gives a default, and of a seed and offset (0), are always there.
+inline constexpr std::string_view kDefault = "default";
+
+// Other integers and booleans by Missing::pattern: lengths of S, (S + 1) / 2, 1, 0 in turn; sorted
+// blocks like document ids, floor(4 i / n) along the last dimension of n (booleans: whether that is
+// odd); params: 4 (i32), 0.75 (f32).
 inline constexpr std::string_view kPattern = "blocks";
 
 struct Inputs {

@@ -119,11 +119,16 @@ Result<Outputs> execute(const Subject& subject, const Options& options, const st
 }
 
 Status check_out_names(const ir::Attention& attention, const Options& options) {
+  const std::pair<std::string_view, bool> outputs[] = {{"o", attention.wants_o},
+                                                       {"lse", attention.wants_lse},
+                                                       {"max", attention.wants_max},
+                                                       {"sum_exp", attention.wants_sum_exp}};
   for (const auto& [name, file] : options.files) {
-    if ((name == "o" && attention.wants_o) || (name == "lse" && attention.wants_lse)) continue;
+    const auto listed = [&](const auto& output) { return output.second && output.first == name; };
+    if (std::ranges::any_of(outputs, listed)) continue;
     return Error{ErrorCode::invalid_argument,
                  fmt::format("--out {}: the spec has no such output", name),
-                 {"the `outputs` clause lists them: o, lse"},
+                 {"the `outputs` clause lists them: o, lse, max, sum_exp"},
                  {}};
   }
   return {};

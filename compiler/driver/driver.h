@@ -23,8 +23,8 @@ std::optional<ir::Attention> front_end(const support::Source& source,
 std::vector<sema::Bindings> variants(const support::Source& source,
                                      const sema::Bindings& bindings);
 
-// The functions of a library (a file without an attention), checked: how many there are. Nothing
-// for any other file, and when the sink has errors.
+// The functions of a library (a file without an attention), checked: how many there are. Nothing,
+// and nothing reported, for any other file; nothing when the sink has errors.
 std::optional<std::size_t> check_library(const support::Source& source, diag::Sink& sink);
 
 // The spec's text; when it imports anything, printed anew with that written into it.

@@ -36,7 +36,8 @@ std::vector<sema::Bindings> variants(const support::Source& source,
 }
 
 std::optional<std::size_t> check_library(const support::Source& source, diag::Sink& sink) {
-  const std::optional<ast::Spec> spec = ast::parse(source, sink);
+  diag::Sink unheard(source);
+  const std::optional<ast::Spec> spec = ast::parse(source, unheard);
   if (!spec || !spec->is_library) return std::nullopt;
   const sema::Library library = sema::load_imports(*spec, sink);
   const std::size_t count = sema::check_library(*spec, library, sink);

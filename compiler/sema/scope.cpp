@@ -401,11 +401,15 @@ std::optional<Value> Scope::operation(const Expr& expr, const Site& site) {
   const auto names = function_names();
   const bool known = expr.kind != ExprKind::call || contains(names, expr.text);
   if (!known) unknown_function(expr);
+  if (!known) {  // it may take tensors; what else is wrong with its arguments is said
+    for (const Expr& operand : expr.operands) (void)argument({}, operand, site);
+    return std::nullopt;
+  }
   std::vector<Value> operands;
   for (const Expr& operand : expr.operands) {
     if (const auto value = check(operand, site)) operands.push_back(*value);
   }
-  if (!known || operands.size() != expr.operands.size()) return std::nullopt;
+  if (operands.size() != expr.operands.size()) return std::nullopt;
   if (expr.kind == ExprKind::compare) warn_of_bits(expr);
   return operations_.apply(expr, operands);
 }

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cmath>
+
 #include "runtime/io/element.h"
 
 namespace attn::reference {
@@ -82,9 +84,57 @@ Status bind_tensors(const ir::Attention& attention, const Inputs& inputs, bool u
   return {};
 }
 
+// Along the last axis.
+Status check_monotone(const std::string& name, const Bindings& bindings) {
+  const io::HostTensor& tensor = bindings.tensors.find(name)->second;
+  const auto width = static_cast<std::size_t>(tensor.dims.back());
+  for (std::size_t i = 1; i < tensor.values.size(); ++i) {
+    if (i % width == 0 || tensor.values[i] >= tensor.values[i - 1]) continue;
+    return misfit(fmt::format("{} is declared monotone, and element {} is {}, after {}", name, i,
+                              tensor.values[i], tensor.values[i - 1]));
+  }
+  return {};
+}
+
+// Lengths within their dimension, and what tensors are declared to be.
+Status check_facts(const ir::Attention& attention, const Bindings& bindings) {
+  for (const ir::CapturedTensor& tensor : attention.tensors) {
+    const std::vector<double>& values = bindings.tensors.find(tensor.name)->second.values;
+    const bool of_q = tensor.name == ir::kLengthsQ;
+    if (of_q || tensor.name == ir::kLengthsKv) {
+      const auto most = static_cast<double>(attention.dims[of_q ? Dim::Sq : Dim::Skv]);
+      for (const double value : values) {
+        if (value >= 0 && value <= most) continue;
+        return misfit(fmt::format("{}: {} is outside 0..{}", tensor.name, value, most));
+      }
+    }
+    if (tensor.monotone) ATTN_RETURN_IF_ERROR(check_monotone(tensor.name, bindings));
+  }
+  return {};
+}
+
+bool needs_seed(const ir::Attention& attention) {
+  return attention.dropout && !attention.dropout->keep;
+}
+
+Status bind_seed(const Inputs& inputs, Bindings& bindings) {
+  for (const char* name : {"seed", "offset"}) {
+    const auto given = inputs.params.find(name);
+    if (given == inputs.params.end()) return misfit(fmt::format("the {} is missing", name));
+    const double value = given->second;
+    if (!(value >= 0 && value <= 0x1p53 && value == std::floor(value))) {
+      return misfit(fmt::format("{}: {} is no integer from 0 to 2^53", name, value));
+    }
+    bindings.params[name] = value;
+  }
+  return {};
+}
+
 Status bind_params(const ir::Attention& attention, const Inputs& inputs, bool unrounded,
                    Bindings& bindings) {
+  if (needs_seed(attention)) ATTN_RETURN_IF_ERROR(bind_seed(inputs, bindings));
   for (const auto& [name, value] : inputs.params) {
+    if (needs_seed(attention) && (name == "seed" || name == "offset")) continue;
     if (attention.find_param(name) == nullptr) {
       return misfit(name + " is not a param of this attention");
     }
@@ -116,6 +166,7 @@ Result<Bindings> bind(const ir::Attention& attention, const Inputs& inputs, bool
   ATTN_RETURN_IF_ERROR(all_bound(attention.dims));
   Bindings bindings;
   ATTN_RETURN_IF_ERROR(bind_tensors(attention, inputs, unrounded, bindings));
+  ATTN_RETURN_IF_ERROR(check_facts(attention, bindings));
   ATTN_RETURN_IF_ERROR(bind_params(attention, inputs, unrounded, bindings));
   return bindings;
 }

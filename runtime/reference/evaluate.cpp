@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "runtime/reference/bindings.h"
+#include "runtime/reference/philox.h"
 #include "runtime/reference/row_evaluator.h"
 
 namespace attn::reference {
@@ -45,6 +46,15 @@ struct Problem {
   Outputs& outputs;  // each row writes its own elements
 
   std::int64_t size(Dim dim) const { return attention.dims[dim]; }
+  std::uint64_t param(std::string_view name) const {
+    return static_cast<std::uint64_t>(bindings.params.find(name)->second);
+  }
+  void set_stats(std::int64_t row, double max, double sum_exp, double lse) const {
+    const auto at = static_cast<std::size_t>(row);
+    outputs.max.values[at] = max;
+    outputs.sum_exp.values[at] = sum_exp;
+    outputs.lse.values[at] = lse;
+  }
   const io::HostTensor& tensor(std::string_view name) const {
     return bindings.tensors.find(name)->second;
   }
@@ -54,9 +64,11 @@ struct Problem {
   }
 };
 
-std::vector<ir::ExprId> score_and_masks(const ir::Attention& attention) {
+std::vector<ir::ExprId> roots_of_rows(const ir::Attention& attention) {
   std::vector<ir::ExprId> roots = attention.masks;
   roots.push_back(attention.score);
+  if (attention.sink) roots.push_back(*attention.sink);
+  if (attention.dropout && attention.dropout->keep) roots.push_back(*attention.dropout->keep);
   return roots;
 }
 
@@ -64,23 +76,38 @@ class RowWorker {
  public:
   explicit RowWorker(const Problem& problem)
       : problem_(problem),
-        evaluator_(problem.attention, problem.bindings, score_and_masks(problem.attention)) {}
+        evaluator_(problem.attention, problem.bindings, roots_of_rows(problem.attention)) {}
 
   // Computes row `index` of the B * Hq * Sq rows.
   Status run(std::int64_t index) {
     const RowPlace place = problem_.place(index);
+    if (place.row >= length(ir::kLengthsQ, place, Dim::Sq)) {  // padding sees nothing at all
+      problem_.set_stats(index, kHidden, 0, kHidden);
+      return {};
+    }
     const std::int64_t group = problem_.size(Dim::Hq) / problem_.size(Dim::Hkv);
     const std::int64_t kv_head = place.head / group;
     products(place, kv_head);
     evaluator_.run(place, scores_);
+    const auto visible = static_cast<std::size_t>(length(ir::kLengthsKv, place, Dim::Skv));
     for (std::size_t column = 0; column < scores_.size(); ++column) {
-      ATTN_ASSIGN(scores_[column], final_score(column));
+      if (column < visible) {
+        ATTN_ASSIGN(scores_[column], final_score(column));
+      } else {
+        scores_[column] = kHidden;
+      }
     }
-    write(index, place, kv_head);
-    return {};
+    return write(index, place, kv_head);
   }
 
  private:
+  // Of the batch, where lengths are given; the whole dimension elsewhere.
+  std::int64_t length(std::string_view name, const RowPlace& place, Dim dim) const {
+    if (!problem_.attention.find_tensor(name)) return problem_.size(dim);
+    const auto batch = static_cast<std::size_t>(place.batch);
+    return static_cast<std::int64_t>(problem_.tensor(name).values[batch]);
+  }
+
   void products(const RowPlace& place, std::int64_t kv_head) {
     const double* q = row_of(problem_.tensor("q"), place.batch, place.head, place.row);
     scores_.resize(static_cast<std::size_t>(problem_.size(Dim::Skv)));
@@ -106,24 +133,54 @@ class RowWorker {
     return score.value;
   }
 
-  void write(std::int64_t index, const RowPlace& place, std::int64_t kv_head) {
+  Status write(std::int64_t index, const RowPlace& place, std::int64_t kv_head) {
+    ATTN_ASSIGN(const double sink, sink_of_row());
     const std::int64_t width = problem_.size(Dim::Dv);
     double* o = problem_.outputs.o.values.data() + index * width;
-    double& lse = problem_.outputs.lse.values[static_cast<std::size_t>(index)];
     const double max = largest_score();
-    lse = max;
-    if (max == kHidden) return;  // nothing visible: o stays 0
-    double sum = 0;
+    problem_.set_stats(index, max, 0, sink);
+    if (max == kHidden) return {};  // nothing visible: o stays 0
+    const double largest = std::isnan(max) ? max : std::max(max, sink);
+    double sum = 0, sum_from_max = 0;
     for (std::size_t column = 0; column < scores_.size(); ++column) {
       if (scores_[column] == kHidden) continue;
-      const double weight = std::exp(scores_[column] - max);
+      const double weight = std::exp(scores_[column] - largest);
+      sum += weight;
+      sum_from_max += std::exp(scores_[column] - max);
+      ATTN_ASSIGN(const double kept, kept_part(index, column));
+      if (kept == 0) continue;
       const double* v =
           row_of(problem_.tensor("v"), place.batch, kv_head, static_cast<std::int64_t>(column));
-      for (std::int64_t d = 0; d < width; ++d) o[d] += weight * v[d];
-      sum += weight;
+      for (std::int64_t d = 0; d < width; ++d) o[d] += kept * weight * v[d];
     }
+    if (sink != kHidden) sum += std::exp(sink - largest);
     for (std::int64_t d = 0; d < width; ++d) o[d] /= sum;
-    lse = max + std::log(sum);
+    problem_.set_stats(index, max, sum_from_max, largest + std::log(sum));
+    return {};
+  }
+
+  // -inf without a sink: exp of it is 0.
+  Result<double> sink_of_row() const {
+    if (!problem_.attention.sink) return kHidden;
+    const Cell& cell = evaluator_.cells(*problem_.attention.sink).front();
+    if (cell.fault) return evaluator_.describe(*cell.fault, 0);
+    return cell.value;
+  }
+
+  // What dropout makes of a weight: 0, or 1 / (1 - probability).
+  Result<double> kept_part(std::int64_t row, std::size_t column) const {
+    const auto& dropout = problem_.attention.dropout;
+    if (!dropout) return 1.0;
+    bool kept = false;
+    if (dropout->keep) {
+      const Cell& cell = evaluator_.cells(*dropout->keep)[column];
+      if (cell.fault) return evaluator_.describe(*cell.fault, column);
+      kept = cell.value != 0;
+    } else {
+      const std::uint64_t index = static_cast<std::uint64_t>(row) * scores_.size() + column;
+      kept = is_kept(problem_.param("seed"), problem_.param("offset"), index, dropout->probability);
+    }
+    return kept ? 1 / (1 - dropout->probability) : 0;
   }
 
   // NaN when one is.
@@ -227,8 +284,9 @@ Result<Outputs> evaluate(const ir::Attention& attention, const Inputs& inputs,
   ATTN_ASSIGN(const double scale, scale_of(attention, bindings));
   const ir::Dims& dims = attention.dims;
   const DType dtype = options.unrounded ? DType::f64 : DType::f32;
+  const io::HostTensor rows = zeros(dtype, {dims[Dim::B], dims[Dim::Hq], dims[Dim::Sq]});
   Outputs outputs = {zeros(dtype, {dims[Dim::B], dims[Dim::Hq], dims[Dim::Sq], dims[Dim::Dv]}),
-                     zeros(dtype, {dims[Dim::B], dims[Dim::Hq], dims[Dim::Sq]})};
+                     rows, rows, rows};
   ATTN_RETURN_IF_ERROR(run_rows({attention, bindings, scale, outputs}, options.threads));
   if (!options.unrounded) {
     for (double& value : outputs.o.values) value = round_to(attention.dtype, value);

@@ -14,6 +14,7 @@ namespace attn::reference {
 struct Inputs {
   // q [B,Hq,Sq,Dqk], k [B,Hkv,Skv,Dqk], v [B,Hkv,Skv,Dv] and every captured tensor as declared.
   std::map<std::string, io::HostTensor> tensors;
+  // By name; `seed` and `offset`, integers from 0 to 2^53, are among them when dropout is random.
   std::map<std::string, double> params;
 };
 
@@ -24,11 +25,15 @@ struct Options {
 };
 
 struct Outputs {
-  io::HostTensor o;    // [B,Hq,Sq,Dv]
-  io::HostTensor lse;  // [B,Hq,Sq]
+  io::HostTensor o;        // [B,Hq,Sq,Dv]
+  io::HostTensor lse;      // [B,Hq,Sq]
+  io::HostTensor max;      // [B,Hq,Sq]
+  io::HostTensor sum_exp;  // [B,Hq,Sq]
 };
 
-// Outputs are f32 (o rounded to the attention's dtype, lse not rounded), or f64 when unrounded.
+// Outputs are f32 (o rounded to the attention's dtype, the others not), or f64 when unrounded.
+//
+// Random dropout takes its bits from reference::is_kept (philox.h).
 //
 // Integers are exact and wrap to 32 bits, as in a kernel. A gather out of range, an integer
 // division by 0 and a shift outside 0..31 are errors where the result depends on them: not in the
@@ -37,7 +42,8 @@ struct Outputs {
 // visible (a false mask, a score of -inf) reach nothing, whatever their v holds.
 //
 // Errors: invalid_argument (an open dimension); binding (a tensor or param missing, extra, of other
-// dims, or with a value that its dtype has not; a value that does not exist, as above, naming
+// dims, or with a value that its dtype has not; a length outside 0..S; a tensor declared monotone
+// that is not; a value that does not exist, as above, naming
 // expression, index and place). Of several, the one of the first row. Throws
 // std::bad_alloc when memory is not enough, whichever thread it was.
 Result<Outputs> evaluate(const ir::Attention& attention, const Inputs& inputs,
