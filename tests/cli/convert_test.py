@@ -20,6 +20,46 @@ attention f(w = 0x10, c = .5) {  # behind the brace
 """.replace("brace\n\n", "brace\n")
 
 
+EVERYTHING = """# Every clause there is.
+import "masks.attn";
+# Of the file.
+fn near(w) = abs(q_idx - kv_idx) < w;
+fn capped(x, limit) {
+  ratio = x / limit;
+  return limit * tanh(ratio);
+}
+
+attention everything(w = 4) {
+  dims    B = 2, Hq = 4, Hkv = 2, Sq = {64, 128}, Skv, D = 64;
+  dtype   f16;
+  layout  q: bshd, k: paged(page = 64, pages = 2 * 8), v: paged(page = 64);
+  tensor  offsets: i32[B, 8] monotone = 8 * i1;
+  learn   sinks: f32[Hq];
+  param   cap: f32;
+  let     scaled = 2 * score;
+  # Of the attention.
+  fn inside(j) = offsets[b, j] <= kv_idx;
+  scale   1 / sqrt(D);
+  score   capped(scaled, cap);
+  mask    causal() && near(w) && any(j in 0..4 + 4: inside(j));
+  mask    sum(j in 0..2: int(score * 0)) == 0;
+  sink    sinks[h];
+  dropout 0.1, kv_idx % 2 == 0;
+  lengths q, kv = Skv - i0;
+  align   bottom_right;
+  outputs o, lse, max, sum_exp;
+  grad    q, k, v, sinks;
+  deterministic;
+}
+"""
+LIBRARY = """import "masks.attn";
+# One.
+fn one() = 1;  # beside it
+
+# Last.
+"""
+
+
 class Convert(attnc.Case):
     def there_and_back(self, path):
         as_json = self.folder / (path.stem + ".attn.json")
@@ -36,6 +76,10 @@ class Convert(attnc.Case):
         for path in files[::3]:
             with self.subTest(path.name):
                 self.there_and_back(path)
+
+    def test_every_clause(self):
+        self.there_and_back(self.write("everything.attn", EVERYTHING))
+        self.there_and_back(self.write("library.attn", LIBRARY))
 
     def test_comments(self):
         path = self.write("x.attn", COMMENTED)
@@ -60,7 +104,8 @@ class Convert(attnc.Case):
 
     def test_json_is_as_the_schema_says(self):
         schema = json.loads((SOURCE / "grammar" / "attn.schema.json").read_text(encoding="utf-8"))
-        paths = [*SPECS.glob("*.attn"), self.write("x.attn", COMMENTED)]
+        paths = [*SPECS.glob("*.attn"), *SPECS.glob("lib/*.attn"), self.write("x.attn", COMMENTED),
+                 self.write("everything.attn", EVERYTHING)]
         for path in paths:
             value = json.loads(self.attnc("convert", path).stdout)
             self.assertEqual(list(json_schema.mistakes(value, schema, schema)), [], path)
