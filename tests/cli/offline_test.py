@@ -3,7 +3,7 @@ so; those in tests/conformance/not_lowered.txt are refused. Needs no GPU and no 
 import os
 
 import attnc
-from attnc import SPECS
+from attnc import SOURCE, SPECS
 
 SMS = {"h200": 90, "a100": 80, "l40s": 89, "b200": 100, "rtx5090": 120}
 
@@ -24,6 +24,20 @@ class Offline(attnc.Case):
                 self.assertEqual(manifest["spec"]["name"], spec.stem)
                 self.assertEqual(manifest["target"]["sm"], SMS[target])
                 self.assertGreater(manifest["compiled"][0]["plan_bytes"], 1000)
+
+    def test_everything_that_is_derived(self):
+        target = os.environ["ATTN_TARGET"]
+        specs = sorted((SOURCE / "tests" / "gpu" / "derived").glob("*.attn"))
+        self.assertGreaterEqual(len(specs), 19)
+        for spec in specs:
+            with self.subTest(spec.name):
+                manifest = self.attnc_json("inspect", self.compile(spec, target=target))
+                self.assertEqual(manifest["format"], 2)
+                kernels = [step for step in manifest["program"]["steps"]
+                           if step["step"] == "derive"]
+                self.assertGreater(len(kernels), 0)
+                self.assertEqual(len(manifest["kernels"]), len(kernels))
+                self.assertGreater(min(kernel["bytes"] for kernel in manifest["kernels"]), 1000)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,20 @@
+// Enough of CUDA C++ to compile derive kernels for the host.
+#pragma once
+
+#include <cmath>
+#include <cstring>
+
+#define __device__
+#define __global__
+
+struct Extent {
+  unsigned x = 0;
+};
+inline Extent blockIdx, threadIdx;
+inline Extent blockDim{256};
+
+inline float __uint_as_float(unsigned bits) {
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}

@@ -1,0 +1,44 @@
+// Expressions to derive, the same in the program that writes their kernels and in the test that
+// runs them: random ones over awkward numbers.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "compiler/passes/hoist.h"
+#include "tests/unit/compiler/ir/random_attention.h"
+
+namespace attn::derive::testing {
+
+inline constexpr unsigned kCases = 120;
+inline constexpr std::int64_t kColumns = 10;
+
+struct Case {
+  ir::Attention attention;
+  std::vector<passes::DerivedTensor> outputs;  // one to three, over all of B, Hq, Sq, Skv
+};
+
+inline bool depends_on_score(const ir::Dag& dag, ir::ExprId id) {
+  const ir::ExprId roots[] = {id};
+  return std::ranges::any_of(ir::reachable(dag, roots),
+                             [&](ir::ExprId node) { return dag[node].is(ir::Op::score_); });
+}
+
+// The last of what does not depend on the score.
+inline Case random_case(unsigned seed) {
+  Case made{ir::testing::RandomAttention(seed, kColumns).make(), {}};
+  const ir::Dag& dag = made.attention.dag;
+  for (auto id = static_cast<ir::ExprId>(dag.size()); id-- > 0 && made.outputs.size() < 3;) {
+    if (dag[id].operands.empty() || depends_on_score(dag, id)) continue;
+    passes::DerivedTensor output;
+    output.name = "out_" + std::to_string(made.outputs.size());
+    output.expression = id;
+    output.dtype = dag[id].type == ir::Type::real ? DType::f32 : DType::i32;
+    output.axes = {true, true, true, true};
+    output.dims = {2, 4, 6, kColumns};
+    made.outputs.push_back(std::move(output));
+  }
+  return made;
+}
+
+}  // namespace attn::derive::testing
