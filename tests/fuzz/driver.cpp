@@ -36,39 +36,6 @@ void run(const std::string& input) {
   LLVMFuzzerTestOneInput(copy.data(), copy.size());
 }
 
-// Words that turn JSON and binary fields into something else of their kind.
-const std::vector<std::string>& words() {
-  static const std::vector<std::string> all = {"0",
-                                               "-1",
-                                               "9223372036854775807",
-                                               "-9223372036854775808",
-                                               "18446744073709551615",
-                                               "1e308",
-                                               "null",
-                                               "true",
-                                               "[]",
-                                               "{}",
-                                               "\"\"",
-                                               "\"inf\"",
-                                               "\"nan\"",
-                                               "{\"hex\":\"ff\"}",
-                                               "\"f32\"",
-                                               "\"i32\"",
-                                               "\"bool\"",
-                                               "\"device\"",
-                                               "\"host_scalar\"",
-                                               "\"matmul\"",
-                                               "\"identity\"",
-                                               ",",
-                                               "[",
-                                               "]",
-                                               "}",
-                                               std::string(4, '\0'),
-                                               std::string(8, '\xFF'),
-                                               std::string("\x01\0\0\0", 4)};
-  return all;
-}
-
 void replace(std::string& input, std::size_t at, std::size_t length, std::string_view with) {
   input.replace(at, std::min(length, input.size() - at), with);
 }

@@ -13,8 +13,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
 namespace attn::fuzz {
 
-// Inputs that the driver's mutations start from.
+// Inputs that the driver's mutations start from, and pieces that they put in.
 std::vector<std::string> seeds();
+const std::vector<std::string>& words();
 
 // Aborts, so that libFuzzer and the driver both keep the input.
 inline void require(bool holds) {
