@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "compiler/driver/driver.h"
@@ -56,33 +57,56 @@ Result<driver::CompileOptions> compile_options(const Options& options) {
   return result;
 }
 
-int finish(const Options& options, const plan::Plan& plan) {
-  if (const Status saved = plan::save(plan, options.output); !saved.ok()) {
+int finish(const Options& options, const plan::Plan& plan, const std::string& output) {
+  if (const Status saved = plan::save(plan, output); !saved.ok()) {
     return report(saved.error(), options.format);
   }
   if (options.format == Format::json) {
-    print_json({{"plan", options.output}, {"manifest", Json::parse(plan::manifest_json(plan))}});
+    print_json({{"plan", output}, {"manifest", Json::parse(plan::manifest_json(plan))}});
     return kOk;
   }
   for (const plan::CompiledStep& step : plan.compiled) {
     fmt::print("{}: `{}` for {} (sm_{}), cuDNN {}: engine {} of heuristic {}, workspace {}\n",
-               options.output, plan.spec_name, plan.target.name, plan.target.sm,
+               output, plan.spec_name, plan.target.name, plan.target.sm,
                cudnn::version_text(plan.cudnn_version), step.engine, step.heuristic,
                bytes_text(step.workspace_bytes));
   }
   return kOk;
 }
 
+int compile_one(const Options& options, const Spec& spec, const driver::CompileOptions& how,
+                const std::string& output) {
+  const Result<plan::Plan> plan = driver::compile(spec.attention, *spec.source, spec.bindings, how);
+  if (!plan.ok()) return report(plan.error(), options.format, spec.source.get());
+  return finish(options, *plan, output);
+}
+
+// "x-Sq1024.attnplan": the file of a plan among several, by the sizes it was compiled for.
+std::string output_of(const Options& options, const sema::Bindings& variant) {
+  const std::filesystem::path path(options.output);
+  std::string name = path.stem().string();
+  for (const auto& [dim, size] : variant) {
+    if (!options.bindings.contains(dim)) name += fmt::format("-{}{}", dim, size);
+  }
+  return (path.parent_path() / (name + path.extension().string())).string();
+}
+
 int compile_spec(const Options& options) {
   SpecOutcome outcome = read_spec(options.spec, options.bindings, options.format);
   if (!outcome.spec) return outcome.exit_code;
-  const Spec& spec = *outcome.spec;
+  const auto source = outcome.spec->source;
   const Result<driver::CompileOptions> how = compile_options(options);
   if (!how.ok()) return report(how.error(), options.format);
-  const Result<plan::Plan> plan =
-      driver::compile(spec.attention, *spec.source, spec.bindings, *how);
-  if (!plan.ok()) return report(plan.error(), options.format, spec.source.get());
-  return finish(options, *plan);
+  const auto variants = driver::variants(*source, options.bindings);
+  if (variants.size() == 1) return compile_one(options, *outcome.spec, *how, options.output);
+  int worst = kOk;
+  for (const sema::Bindings& variant : variants) {
+    SpecOutcome one = analyze_spec(source, variant, options.format);
+    worst = std::max(worst, one.spec
+                                ? compile_one(options, *one.spec, *how, output_of(options, variant))
+                                : one.exit_code);
+  }
+  return worst;
 }
 
 int recompile(const Options& options) {
@@ -94,7 +118,7 @@ int recompile(const Options& options) {
   if (!plan.ok()) {
     return report(plan.error(), options.format, source_of_plan(options.plan, *old).get());
   }
-  return finish(options, *plan);
+  return finish(options, *plan, options.output);
 }
 
 int run(const Options& options) {
@@ -125,7 +149,10 @@ void add_compile(CLI::App& app, Action& action) {
       app.add_subcommand("compile", "Compile a spec into a plan file; needs cuDNN, but no GPU");
   command->add_option("spec", options->spec, "File (.attn, .attn.json), or - for standard input")
       ->type_name("SPEC");
-  command->add_option("-o,--output", options->output, "Plan file to write (.attnplan)")
+  command
+      ->add_option(
+          "-o,--output", options->output,
+          "Plan file to write (.attnplan); of a spec with sets of sizes NAME-Sq1024.attnplan")
       ->type_name("FILE")
       ->required();
   add_target_option(*command, options->target);

@@ -28,6 +28,27 @@ class Compile(attnc.Case):
         self.assertEqual(first["signature"]["hash"], second["signature"]["hash"])
         self.assertNotEqual(first["signature"]["hash"], other["signature"]["hash"])
 
+    def test_a_set_of_sizes_is_one_plan_for_each(self):
+        text = NOOP.replace("Sq = 16", "Sq = {16, 32}")
+        self.attnc("compile", "-", "--target", "h200", "-o", self.folder / "x.attnplan", stdin=text)
+        self.assertEqual(sorted(path.name for path in self.folder.glob("x*")),
+                         ["x-Sq16.attnplan", "x-Sq32.attnplan"])
+        plan = self.folder / "x-Sq32.attnplan"
+        self.assertIn("[1,2,32,64]", self.attnc("inspect", plan).stdout)
+        self.assertIn("2 plans", self.attnc("check", "-", stdin=text).stdout)
+        self.compile(text, "--bind", "Sq=64")
+
+    def test_imports_are_part_of_a_plan(self):
+        self.write("my.attn", "fn mine(w) = q_idx - kv_idx < w && q_idx >= kv_idx;\n")
+        spec = self.write("x.attn", 'import "my.attn";\n' + NOOP.replace("outputs", "mask mine(3);\n  outputs"))
+        plan = self.folder / "x.attnplan"
+        self.attnc("compile", spec, "--target", "h200", "-o", plan)
+        text = self.attnc_json("inspect", plan)["spec"]["text"]
+        self.assertIn("fn mine(w)", text)
+        self.assertNotIn("import", text)
+        (self.folder / "my.attn").unlink()
+        self.attnc("compile", "--recompile", plan, "--target", "a100", "-o", self.folder / "y.attnplan")
+
     def test_json(self):
         plan = self.folder / "x.attnplan"
         result = self.attnc_json("compile", "-", "--target", "a100", "-o", plan, stdin=NOOP)
@@ -86,7 +107,7 @@ class Compile(attnc.Case):
 
     def test_refused_by_lowering_shows_the_place(self):
         spec = self.write("sum.attn", NOOP.replace(
-            "outputs", "tensor m: u8[Sq, Skv];\n  mask m[q_idx, kv_idx] == 1;\n  outputs"))
+            "outputs", "scale 0.5;\n  score score + int(score);\n  outputs"))
         process = self.attnc("compile", spec, "--target", "h200", "-o", self.folder / "x", code=3)
         self.assertIn(f"--> {spec}:6:", process.stderr)
         self.assertIn("^", process.stderr)
