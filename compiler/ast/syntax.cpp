@@ -36,6 +36,9 @@ constexpr Foreign kForeign[] = {
     {"return", "paste only what is returned: `mask q_idx >= kv_idx;`, or the whole body in `fn`"},
     {"=", "compare with `==`; name a value with `let x = ...;`"},
     {"?", "write `where(condition, a, b)`"},
+    {"for", "a reduction is `any(j in 0..8: kv_idx == j)`"},
+    {"range", "a range is `0..8`: `any(j in 0..8: kv_idx == j)`"},
+    {"from", "write `import \"masks.attn\";`: all of a file's functions come with it"},
     {".", "there are no members or methods: `tanh(x)` for `torch.tanh(x)`, `abs(x)` for `x.abs()`"},
 };
 
@@ -107,7 +110,9 @@ class SyntaxError {
   }
 
   bool report_foreign() {
-    if (!expects_operator() && !expects_expression()) return false;
+    const bool at_top = expects("'attention'");
+    if (!expects_operator() && !expects_expression() && !at_top) return false;
+    if (report_arrow() || report_range()) return true;
     // `not x` and `return x` read the first word as a name.
     const bool first =
         at_ > 0 && expects_operator() && foreign(at_ - 1) && kind(at_ - 1) == "IDENT";
@@ -119,6 +124,30 @@ class SyntaxError {
                 fmt::format("{} means nothing here", quoted(text(at))))
         .help = found->help;
     return true;
+  }
+
+  // `=>` for `>=`.
+  bool report_arrow() {
+    if (text(at_) != "=" || at_ + 1 >= tokens_.all.size()) return false;
+    const bool arrow = text(at_ + 1) == ">" && span(at_ + 1).begin == span(at_).end;
+    if (!arrow) return false;
+    sink_
+        .report(Code::foreign_syntax, {span(at_).begin, span(at_ + 1).end},
+                "`=>` means nothing here")
+        .help = "did you mean `>=`?";
+    return true;
+  }
+
+  // `j in range(8):` read range(8) as the lower end.
+  bool report_range() {
+    if (!expects("'..'") || text(at_) != ":") return false;
+    for (std::size_t i = at_; i-- > 0 && kind(i) != "'in'" && kind(i) != "';'";) {
+      if (text(i) != "range") continue;
+      sink_.report(Code::foreign_syntax, span(i), "`range` means nothing here").help =
+          foreign(i)->help;
+      return true;
+    }
+    return false;
   }
 
   // The innermost bracket of this clause that is still open before the error.
@@ -161,7 +190,19 @@ class SyntaxError {
     auto& diagnostic =
         sink_.report(code, place, fmt::format("expected {}, found {}", expected_words(), found));
     diagnostic.labels = std::move(labels);
+    if (in_body_without_return(at)) {
+      diagnostic.help = "the body of a function has `name = value` lines and ends with `return`";
+    }
     return diagnostic;
+  }
+
+  // fn f() { q_idx >= kv_idx }
+  bool in_body_without_return(std::size_t at) const {
+    if (!expects("'='") && !expects("'return'")) return false;
+    std::size_t i = at;
+    while (i > 0 && kind(i) != "'{'" && kind(i) != "';'") --i;
+    while (i > 0 && kind(i) != "'fn'" && kind(i) != "';'") --i;
+    return kind(i) == "'fn'";
   }
 
   std::string expected_words() const {
@@ -185,6 +226,7 @@ class SyntaxError {
     if (expects("CLAUSE")) words.emplace_back("a clause");
     if (expects_expression()) words.emplace_back("an expression");
     if (!expects_expression() && expects("IDENT")) words.emplace_back("a name");
+    if (expects("STRING")) words.emplace_back("a path in quotes");
     if (expects_operator()) words.emplace_back("an operator");
   }
 

@@ -89,8 +89,10 @@ class Analyzer {
     }
     std::vector<std::string_view> words;
     for (const DType one : allowed) words.push_back(to_string(one));
+    const std::string_view here = type_elsewhere(name.text);
     report(Code::bad_choice, name.span, fmt::format("{} is no type for this", quoted(name.text)))
-        .help = "possible: " + support::one_of(words);
+        .help = contains(words, here) ? fmt::format("did you mean {}?", quoted(here))
+                                      : "possible: " + support::one_of(words);
     return fallback;
   }
 

@@ -106,8 +106,10 @@ class Layouts {
       return std::nullopt;
     }
     if (!entry.arguments.empty()) {
-      sink_.report(Code::bad_strides, entry.arguments[0].value.span,
-                   fmt::format("layout {} says its strides itself", quoted(kind.text)));
+      sink_
+          .report(Code::bad_strides, entry.arguments[0].value.span,
+                  fmt::format("layout {} has no arguments", quoted(kind.text)))
+          .help = "strides of one's own are `strides(Sq*Hq*D, D, Hq*D, 1)`";
       return std::nullopt;
     }
     return ir::Layout{*ir::parse_layout_kind(kind.text), {}};
@@ -124,7 +126,7 @@ class Layouts {
             .report(Code::bad_layout, argument.name ? argument.name->span : argument.value.span,
                     "paged has no such argument")
             .help =
-            "its arguments are `page = 64`, the rows of a page, and `pages = 1024`, how "
+            "its arguments are named: `page = 64`, the rows of a page, and `pages = 1024`, how "
             "many there are";
         return std::nullopt;
       }

@@ -20,6 +20,8 @@ constexpr std::string_view kBuilt[] = {
     "score", "mask",  "sink",   "dropout", "lengths", "outputs", "align", "grad", "deterministic"};
 constexpr std::string_view kUnbuilt[] = {"normalize"};
 
+char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
 struct Elsewhere {
   std::string_view name;
   std::string_view here;
@@ -52,8 +54,24 @@ bool is_dimension_name(std::string_view name) { return contains(kDimensions, nam
 std::string suggestion(std::string_view name, std::span<const std::string_view> candidates) {
   const auto* elsewhere = std::ranges::find(kElsewhere, name, &Elsewhere::name);
   if (elsewhere != std::end(kElsewhere)) return std::string(elsewhere->here);
-  const std::string_view close = support::nearest(name, candidates);
+  const auto same_letters = [&](std::string_view candidate) {
+    return std::ranges::equal(name, candidate, {}, lower, lower);
+  };
+  const auto same = std::ranges::find_if(candidates, same_letters);
+  const std::string_view close =
+      same != candidates.end() ? *same : support::nearest(name, candidates);
   return close.empty() ? "" : fmt::format("did you mean {}?", support::quoted(close));
+}
+
+std::string_view type_elsewhere(std::string_view name) {
+  constexpr Elsewhere kTypes[] = {
+      {"float16", "f16"}, {"half", "f16"},  {"fp16", "f16"}, {"bfloat16", "bf16"},
+      {"float32", "f32"}, {"float", "f32"}, {"fp32", "f32"}, {"float64", "f64"},
+      {"double", "f64"},  {"int8", "i8"},   {"uint8", "u8"}, {"int32", "i32"},
+      {"int", "i32"},     {"int64", "i64"}, {"long", "i64"}, {"boolean", "bool"},
+  };
+  const auto* found = std::ranges::find(kTypes, name, &Elsewhere::name);
+  return found == std::end(kTypes) ? std::string_view() : found->here;
 }
 
 }  // namespace attn::sema

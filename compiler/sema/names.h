@@ -28,4 +28,7 @@ bool contains(std::span<const std::string_view> names, std::string_view name);
 // index is `q_idx`"), or "".
 std::string suggestion(std::string_view name, std::span<const std::string_view> candidates);
 
+// What a type is called here that other systems call `name` ("float32" -> "f32"), or "".
+std::string_view type_elsewhere(std::string_view name);
+
 }  // namespace attn::sema

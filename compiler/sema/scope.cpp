@@ -40,6 +40,20 @@ std::string parameters_of(const ast::FunctionClause& function) {
   return out;
 }
 
+// `tensor bias: f32[B, Hq, Sq, Skv];` for bias[b, h, q_idx, kv_idx].
+std::string declaration_of(const Expr& index) {
+  std::string extents;
+  for (const Expr& one : index.operands) {
+    const std::string_view extent = one.text == "b"                              ? "B"
+                                    : one.text == "h"                            ? "Hq"
+                                    : one.text == "q_idx" || one.text == "q_raw" ? "Sq"
+                                    : one.text == "kv_idx"                       ? "Skv"
+                                                                                 : "N";
+    extents += fmt::format("{}{}", extents.empty() ? "" : ", ", extent);
+  }
+  return fmt::format("`tensor {}: f32[{}];`", support::printable(index.text), extents);
+}
+
 // Where the standard library has a function of this name.
 std::string standard_import(std::string_view name) {
   for (const std::string_view file : standard_library_names()) {
@@ -420,8 +434,14 @@ void Scope::unknown(const Expr& expr) {
   for (const Local& local : locals_) candidates.push_back(local.name);
   candidates.insert(candidates.end(), bound_names().begin(), bound_names().end());
   candidates.insert(candidates.end(), dimension_names().begin(), dimension_names().end());
-  report(Code::unknown_name, expr.head, fmt::format("unknown name {}", quoted(expr.text))).help =
-      suggestion(expr.text, candidates);
+  auto& diagnostic =
+      report(Code::unknown_name, expr.head, fmt::format("unknown name {}", quoted(expr.text)));
+  diagnostic.help = suggestion(expr.text, candidates);
+  if (diagnostic.help.empty() && expr.kind == ExprKind::index) {
+    diagnostic.help = "declare it: " + declaration_of(expr);
+  } else if (diagnostic.help.empty()) {
+    diagnostic.help = standard_import(expr.text);
+  }
 }
 
 void Scope::unknown_function(const Expr& expr) {
