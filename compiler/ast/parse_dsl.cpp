@@ -97,6 +97,14 @@ class Strategy : public antlr4::DefaultErrorStrategy {
     if (!inside(context, Grammar::RuleClause) && !inside(context, Grammar::RuleItem)) {
       return skip(parser, {"'{'"});
     }
+    if (in_function_body(parser->getContext())) {
+      skip(parser, {"'}'"});
+      if (context->getRuleIndex() == Grammar::RuleFunctionClause && kind(parser) == "'}'") {
+        parser->consume();
+        endErrorCondition(parser);
+      }
+      return;
+    }
     skip(parser, {"';'", "'}'"});
     const bool whole_clause = dynamic_cast<Grammar::ClauseContext*>(context->parent) != nullptr;
     if (whole_clause && kind(parser) == "';'") {
@@ -119,6 +127,17 @@ class Strategy : public antlr4::DefaultErrorStrategy {
     }
     ParseTree* last = context->children.back();
     return dynamic_cast<Grammar::ClauseContext*>(last) != nullptr || last->getText() == "{";
+  }
+
+  // Behind the opening brace of a function.
+  static bool in_function_body(ParserRuleContext* context) {
+    for (ParseTree* node = context; node; node = node->parent) {
+      auto* rule = dynamic_cast<ParserRuleContext*>(node);
+      if (rule->getRuleIndex() != Grammar::RuleFunctionClause) continue;
+      return std::ranges::any_of(rule->children,
+                                 [](ParseTree* child) { return child->getText() == "{"; });
+    }
+    return false;
   }
 
   const std::string& kind(antlr4::Parser* parser) const {
@@ -221,9 +240,10 @@ class Builder {
   Clause item(Grammar::ItemContext* context) {
     Clause clause{span_of(context), word(context->getStart()), {}};
     if (auto* import = context->importItem()) {
-      const std::string quoted = import->STRING()->getText();
-      clause.body = ImportClause{
-          {quoted.substr(1, quoted.size() - 2), span_of(import->STRING()->getSymbol())}};
+      // From the text itself: the lexer has seen substitutes for what is not ASCII.
+      const Span span = span_of(import->STRING()->getSymbol());
+      const auto path = sink_.source().text().substr(span.begin + 1, span.end - span.begin - 2);
+      clause.body = ImportClause{{std::string(path), span}};
     } else {
       clause.body = function(context->functionClause());
     }
