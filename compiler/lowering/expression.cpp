@@ -6,6 +6,7 @@
 #include <numbers>
 
 #include "compiler/lowering/captured_view.h"
+#include "compiler/lowering/lengths.h"
 #include "compiler/lowering/unsupported.h"
 #include "compiler/passes/range.h"
 #include "runtime/base/check.h"
@@ -170,8 +171,9 @@ Value ExpressionLowering::index(std::size_t axis, SourcePos pos) {
 
 Result<Value> ExpressionLowering::load(ExprId id) {
   ATTN_ASSIGN(const CapturedView view, captured_view(attention_, id));
-  const Uid uid =
-      builder_.add_tensor(attention_.dag.symbol_of(id), view.dtype, view.dims, view.strides);
+  const std::string& name = attention_.dag.symbol_of(id);
+  const Uid uid = builder_.add_tensor(name, view.dtype, view.dims, view.strides,
+                                      {.alignment = captured_alignment(name)});
   return Value{uid, view.dtype == DType::i32 ? DType::i32 : DType::f32, Place::tensor};
 }
 

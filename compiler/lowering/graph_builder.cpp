@@ -51,13 +51,23 @@ Uid GraphBuilder::add_rows(std::string name) {
               .strides = to_vector(packed_strides(dims))});
 }
 
+Uid GraphBuilder::add_virtual(DType dtype, const Dims4& dims, const Dims4& strides,
+                              std::string name) {
+  return add({.name = std::move(name),
+              .dtype = dtype,
+              .dims = to_vector(dims),
+              .strides = to_vector(strides)});
+}
+
 Uid GraphBuilder::add_tensor(const std::string& name, DType dtype, const Dims4& dims,
-                             const Dims4& strides) {
+                             const Dims4& strides, const TensorTraits& traits) {
   const Uid uid = add({.name = name,
                        .dtype = dtype,
                        .dims = to_vector(dims),
                        .strides = to_vector(strides),
-                       .storage = graph::Storage::device});
+                       .storage = graph::Storage::device,
+                       .alignment = traits.alignment,
+                       .ragged = traits.ragged});
   step_.operands.push_back({uid, plan::TensorOperand{name}});
   return uid;
 }
@@ -95,8 +105,19 @@ Value GraphBuilder::param(const std::string& name, DType dtype) {
   return {add_scalar(name, dtype, plan::ParamOperand{name}), dtype, Place::scalar};
 }
 
-void GraphBuilder::matmul(Uid a, Uid b, Uid c, SourcePos pos) {
-  step_.graph.nodes.emplace_back(graph::Matmul{a, b, c, DType::f32, pos});
+void GraphBuilder::matmul(Uid a, Uid b, Uid c, SourcePos pos, const Overrides& overrides) {
+  step_.graph.nodes.emplace_back(
+      graph::Matmul{a, b, c, DType::f32, pos, overrides.m, overrides.n, overrides.k});
+}
+
+void GraphBuilder::paged_load(Uid container, Uid table, Uid lengths, Uid y, SourcePos pos) {
+  step_.graph.nodes.emplace_back(graph::PagedLoad{container, table, lengths, y, pos});
+}
+
+Value GraphBuilder::rng(double keep, Uid seed, Uid offset, SourcePos pos) {
+  const Uid y = add_scores(DType::f32, "kept");
+  step_.graph.nodes.emplace_back(graph::Rng{keep, seed, offset, y, pos});
+  return {y, DType::f32, Place::element};
 }
 
 void GraphBuilder::reduce(graph::ReduceOp op, Uid x, Uid y, SourcePos pos) {
@@ -116,10 +137,10 @@ Value GraphBuilder::element(PointwiseMode mode, DType compute, DType result, Val
   return {y, result, Place::element};
 }
 
-Value GraphBuilder::index(std::int64_t axis, Uid like, SourcePos pos) {
+Value GraphBuilder::index(std::int64_t axis, Uid like, SourcePos pos, DType compute) {
   const Uid y = add_scores(DType::i32);
   step_.graph.nodes.emplace_back(
-      graph::Pointwise{PointwiseMode::gen_index, DType::f32, like, {}, {}, y, axis, pos});
+      graph::Pointwise{PointwiseMode::gen_index, compute, like, {}, {}, y, axis, pos});
   return {y, DType::i32, Place::element};
 }
 

@@ -35,6 +35,16 @@ struct Value {
   Place place = Place::element;
 };
 
+struct TensorTraits {
+  std::int64_t alignment = 16;  // bytes
+  std::optional<Uid> ragged{};
+};
+
+// Each batch's own sizes of a product, i32 [B,1,1,1].
+struct Overrides {
+  std::optional<Uid> m{}, n{}, k{};
+};
+
 class GraphBuilder {
  public:
   GraphBuilder(std::int64_t batch, std::int64_t heads, std::int64_t rows, std::int64_t columns)
@@ -42,18 +52,23 @@ class GraphBuilder {
 
   const Dims4& score_dims() const { return scores_; }
 
-  // Virtual tensors: one value a score, or one a row.
+  // Virtual tensors: one value a score, or one a row; or of any other shape.
   Uid add_scores(DType dtype, std::string name = "");
   Uid add_rows(std::string name = "");
-  // A device tensor bound by name.
-  Uid add_tensor(const std::string& name, DType dtype, const Dims4& dims, const Dims4& strides);
+  Uid add_virtual(DType dtype, const Dims4& dims, const Dims4& strides, std::string name = "");
+  // A device tensor bound by name. The same name may be bound more than once.
+  Uid add_tensor(const std::string& name, DType dtype, const Dims4& dims, const Dims4& strides,
+                 const TensorTraits& traits = {});
   // The index along `axis` of the scores as device memory: 0, 1, .. made by the runtime.
   Value counting(std::size_t axis);
   // By-value scalars; one tensor for equal constants.
   Value constant(DType dtype, double value);
   Value param(const std::string& name, DType dtype);
 
-  void matmul(Uid a, Uid b, Uid c, SourcePos pos);
+  void matmul(Uid a, Uid b, Uid c, SourcePos pos, const Overrides& overrides = {});
+  void paged_load(Uid container, Uid table, Uid lengths, Uid y, SourcePos pos);
+  // 1 with probability `keep`, else 0, for each score.
+  Value rng(double keep, Uid seed, Uid offset, SourcePos pos);
   void reduce(graph::ReduceOp op, Uid x, Uid y, SourcePos pos);
   void pointwise(PointwiseMode mode, DType compute, Uid x, std::optional<Uid> b, Uid y,
                  SourcePos pos, std::optional<Uid> t = {});
@@ -61,7 +76,7 @@ class GraphBuilder {
   Value element(PointwiseMode mode, DType compute, DType result, Value x, std::optional<Value> b,
                 SourcePos pos);
   // A new GEN_INDEX over `axis` (0 batch .. 3 column), i32. `like` gives the shape.
-  Value index(std::int64_t axis, Uid like, SourcePos pos);
+  Value index(std::int64_t axis, Uid like, SourcePos pos, DType compute = DType::f32);
   // condition ? x : y. `x` must be an element; `y` an element or a scalar.
   Value select(Value condition, Value x, Value y, SourcePos pos);
 

@@ -1,4 +1,4 @@
-// Integer expressions that are affine in the row and the column number.
+// Integer expressions that are affine in the row, the column and the lengths of the batch.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,13 @@
 
 namespace attn::passes {
 
-// row * Row + column * Column + constant
+// row * Row + column * Column + constant + length_q * lengths_q[b] + length_kv * lengths_kv[b]
 struct Affine {
   std::int64_t row = 0;
   std::int64_t column = 0;
   std::int64_t constant = 0;
+  std::int64_t length_q{};
+  std::int64_t length_kv{};
 
   bool operator==(const Affine&) const = default;
 };

@@ -17,6 +17,11 @@ std::int64_t floor_div(std::int64_t x, std::int64_t y) {
   return (x % y != 0 && (x < 0) != (y < 0)) ? quotient - 1 : quotient;
 }
 
+struct Bands {
+  Band from_start;
+  Band from_end;
+};
+
 void tighten(std::optional<std::int64_t>& bound, ir::SourcePos& place, std::int64_t value,
              ir::SourcePos pos) {
   if (bound && *bound <= value) return;
@@ -24,10 +29,45 @@ void tighten(std::optional<std::int64_t>& bound, ir::SourcePos& place, std::int6
   place = pos;
 }
 
+Affine minus(const Affine& x, const Affine& y) {
+  return {x.row - y.row, x.column - y.column, x.constant - y.constant, x.length_q - y.length_q,
+          x.length_kv - y.length_kv};
+}
+
+// What g * (KV - Q) is, or nothing when it depends on a dimension that is open.
+std::optional<Affine> diagonal(const ir::Attention& attention, std::int64_t g) {
+  const auto rows = attention.dims.get(ir::Dim::Sq), columns = attention.dims.get(ir::Dim::Skv);
+  Affine part;
+  if (attention.lengths_kv) {
+    part.length_kv = g;
+  } else if (columns) {
+    part.constant += g * *columns;
+  } else {
+    return std::nullopt;
+  }
+  if (attention.lengths_q) {
+    part.length_q = -g;
+  } else if (rows) {
+    part.constant -= g * *rows;
+  } else {
+    return std::nullopt;
+  }
+  return part;
+}
+
 // Adds the bound that `difference` >= 0 means; false when it is none.
-bool add_nonnegative(Band& band, const Affine& difference, ir::SourcePos pos) {
+bool add_nonnegative(const ir::Attention& attention, Bands& bands, Affine difference,
+                     ir::SourcePos pos) {
   const std::int64_t g = difference.row;
   if (g == 0 || difference.column != -g) return false;
+  const bool by_lengths = difference.length_q != 0 || difference.length_kv != 0;
+  if (by_lengths) {
+    const auto part = diagonal(attention, g);
+    if (!part) return false;
+    difference = minus(difference, *part);
+    if (difference.length_q != 0 || difference.length_kv != 0) return false;
+  }
+  Band& band = by_lengths ? bands.from_end : bands.from_start;
   if (g > 0) {  // g (row - column) + c >= 0  <=>  column - row <= floor(c / g)
     tighten(band.right, band.right_pos, floor_div(difference.constant, g), pos);
   } else {
@@ -36,12 +76,8 @@ bool add_nonnegative(Band& band, const Affine& difference, ir::SourcePos pos) {
   return true;
 }
 
-Affine minus(const Affine& x, const Affine& y) {
-  return {x.row - y.row, x.column - y.column, x.constant - y.constant};
-}
-
 // `small` <= `large`, both affine or `small` the abs of an affine expression.
-bool add_at_most(const ir::Attention& attention, Band& band, ExprId small, ExprId large,
+bool add_at_most(const ir::Attention& attention, Bands& band, ExprId small, ExprId large,
                  std::int64_t slack, ir::SourcePos pos) {
   const auto limit = affine_of(attention, large);
   if (!limit) return false;
@@ -50,19 +86,19 @@ bool add_at_most(const ir::Attention& attention, Band& band, ExprId small, ExprI
   if (const ir::Node& node = attention.dag[small]; node.is(Op::abs_)) {
     const auto inner = affine_of(attention, node.operands[0]);
     if (!inner) return false;
-    Band both = band;
+    Bands both = band;
     const Affine negated = minus({}, *inner);
-    if (!add_nonnegative(both, minus(room, *inner), pos)) return false;
-    if (!add_nonnegative(both, minus(room, negated), pos)) return false;
+    if (!add_nonnegative(attention, both, minus(room, *inner), pos)) return false;
+    if (!add_nonnegative(attention, both, minus(room, negated), pos)) return false;
     band = both;
     return true;
   }
   const auto value = affine_of(attention, small);
-  return value && add_nonnegative(band, minus(room, *value), pos);
+  return value && add_nonnegative(attention, band, minus(room, *value), pos);
 }
 
-bool add_equal(const ir::Attention& attention, Band& band, ExprId x, ExprId y, ir::SourcePos pos) {
-  Band both = band;
+bool add_equal(const ir::Attention& attention, Bands& band, ExprId x, ExprId y, ir::SourcePos pos) {
+  Bands both = band;
   if (!add_at_most(attention, both, x, y, 0, pos) || !add_at_most(attention, both, y, x, 0, pos))
     return false;
   // g (row - column) = c has solutions only where g divides c; a band cannot say "nowhere".
@@ -72,7 +108,7 @@ bool add_equal(const ir::Attention& attention, Band& band, ExprId x, ExprId y, i
   return true;
 }
 
-bool add_conjunct(const ir::Attention& attention, Band& band, ExprId id) {
+bool add_conjunct(const ir::Attention& attention, Bands& band, ExprId id) {
   const ir::Dag& dag = attention.dag;
   const ir::Node& node = dag[id];
   if (node.operands.size() != 2 || dag[node.operands[0]].type != ir::Type::integer) return false;
@@ -99,14 +135,27 @@ void fit_to_sizes(const ir::Dims& dims, Band& band) {
   if (columns && band.left) band.left = std::max(*band.left, -*columns);
 }
 
+// From the last diagonal rows and columns have changed their parts: the first column of the last
+// row is as far from it as the number of columns.
+void fit_from_end(const ir::Dims& dims, Band& band) {
+  ir::Dims turned;
+  turned.set(ir::Dim::Sq, dims.get(ir::Dim::Skv));
+  turned.set(ir::Dim::Skv, dims.get(ir::Dim::Sq));
+  fit_to_sizes(turned, band);
+}
+
 }  // namespace
 
 MaskForm mask_form(const ir::Attention& attention) {
   MaskForm form;
+  Bands bands;
   for (const ExprId mask : attention.masks) {
-    if (!add_conjunct(attention, form.band, mask)) form.residual.push_back(mask);
+    if (!add_conjunct(attention, bands, mask)) form.residual.push_back(mask);
   }
+  form.band = bands.from_start;
+  form.from_end = bands.from_end;
   fit_to_sizes(attention.dims, form.band);
+  fit_from_end(attention.dims, form.from_end);
   return form;
 }
 

@@ -23,18 +23,22 @@ struct Band {
 
 struct MaskForm {
   Band band;
+  // The same of the distance to the last diagonal: column - row - (KV - Q), where KV and Q are the
+  // lengths of the batch, and Skv or Sq for one that the attention has no lengths of. Empty without
+  // lengths.
+  Band from_end{};
   std::vector<ir::ExprId> residual;  // the conjuncts that are not band bounds, in order
 
   bool operator==(const MaskForm&) const = default;
 };
 
-// The conjunction of the masks, exactly: band and residual together show what the masks show.
+// The conjunction of the masks, exactly: bands and residual together show what the masks show.
 //
 // A conjunct becomes a bound when it compares integers whose difference is g * (row - column) + c
-// (also through abs on one side), g != 0, and nothing in it can leave 32 bits (affine.h). With
-// bound dimensions a bound that every pair of rows and columns meets is dropped, and one that none
-// meets is moved next to the last that one could meet. Conjuncts must have been split
-// (passes::simplify).
+// or g * (row - column + KV - Q) + c (also through abs on one side), g != 0, and nothing in it can
+// leave 32 bits (affine.h). With bound dimensions a bound that every pair of rows and columns meets
+// is dropped, and one that none meets is moved next to the last that one could meet. Conjuncts must
+// have been split (passes::simplify).
 MaskForm mask_form(const ir::Attention& attention);
 
 // "-4095 <= kv_idx - q_idx <= 0"-like words for people; rows are row numbers.

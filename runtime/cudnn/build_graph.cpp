@@ -17,8 +17,10 @@ namespace {
 using graph::BackendGraph;
 using graph::Matmul;
 using graph::Node;
+using graph::PagedLoad;
 using graph::Pointwise;
 using graph::Reduction;
+using graph::Rng;
 using graph::Storage;
 using graph::Tensor;
 using graph::Uid;
@@ -29,7 +31,8 @@ std::vector<Uid> uids_of(const Node& node) {
   return uids;
 }
 
-Result<Descriptor> make_tensor(const Api& api, const Tensor& tensor) {
+// `offsets` belong to a ragged tensor.
+Result<Descriptor> make_tensor(const Api& api, const Tensor& tensor, const Descriptor* offsets) {
   DescriptorBuilder builder(api, kTensorDescriptor);
   builder.set(kTensorUniqueId, tensor.uid)
       .set(kTensorDataType, to_cudnn(tensor.dtype))
@@ -38,6 +41,7 @@ Result<Descriptor> make_tensor(const Api& api, const Tensor& tensor) {
       .set(kTensorByteAlignment, tensor.alignment);
   if (tensor.storage == Storage::virtual_value) builder.set(kTensorIsVirtual, true);
   if (tensor.storage == Storage::host_scalar) builder.set(kTensorIsByValue, true);
+  if (offsets != nullptr) builder.set(kTensorRaggedOffset, *offsets);
   return builder.finalize();
 }
 
@@ -62,20 +66,25 @@ class Builder {
 
   // Those that no earlier node uses.
   Status add_tensors(int index) {
-    for (const Uid uid : uids_of(node(index))) {
-      if (tensors_.contains(uid)) continue;
-      const Tensor* tensor = graph_.find(uid);
-      if (tensor == nullptr) {
-        return Status(ErrorCode::internal, fmt::format("node {} uses tensor {}, which the graph "
-                                                       "does not have",
-                                                       index, uid));
-      }
-      progress_({"tensor", index});
-      Result<Descriptor> made = make_tensor(api_, *tensor);
-      if (!made.ok()) return refused(made.error(), "tensor", index, fmt::format("tensor {}", uid));
-      tensors_.emplace(uid, std::move(made).value());
-    }
+    for (const Uid uid : uids_of(node(index))) ATTN_RETURN_IF_ERROR(add_tensor(index, uid));
     return Status();
+  }
+
+  Status add_tensor(int index, Uid uid) {
+    if (tensors_.contains(uid)) return {};
+    const Tensor* tensor = graph_.find(uid);
+    if (tensor == nullptr) {
+      return Status(
+          ErrorCode::internal,
+          fmt::format("node {} uses tensor {}, which the graph does not have", index, uid));
+    }
+    if (tensor->ragged) ATTN_RETURN_IF_ERROR(add_tensor(index, *tensor->ragged));
+    progress_({"tensor", index});
+    Result<Descriptor> made =
+        make_tensor(api_, *tensor, tensor->ragged ? &this->tensor(*tensor->ragged) : nullptr);
+    if (!made.ok()) return refused(made.error(), "tensor", index, fmt::format("tensor {}", uid));
+    tensors_.emplace(uid, std::move(made).value());
+    return {};
   }
 
   Status add_operation(int index) {
@@ -105,11 +114,37 @@ class Builder {
                         .set(kMatmulCompType, to_cudnn(matmul.compute))
                         .finalize();
     if (!settings.ok()) return settings.error();
-    return DescriptorBuilder(api_, kMatmulOperation)
-        .set(kMatmulA, tensor(matmul.a))
+    DescriptorBuilder operation(api_, kMatmulOperation);
+    operation.set(kMatmulA, tensor(matmul.a))
         .set(kMatmulB, tensor(matmul.b))
         .set(kMatmulC, tensor(matmul.c))
-        .set(kMatmulSettings, *keep(settings))
+        .set(kMatmulSettings, *keep(settings));
+    if (matmul.m) operation.set(kMatmulM, tensor(*matmul.m));
+    if (matmul.n) operation.set(kMatmulN, tensor(*matmul.n));
+    if (matmul.k) operation.set(kMatmulK, tensor(*matmul.k));
+    return operation.finalize();
+  }
+
+  Result<Descriptor> make(const Rng& rng) {
+    auto settings = DescriptorBuilder(api_, kRngDescriptor)
+                        .set(kRngDistribution, CUDNN_RNG_DISTRIBUTION_BERNOULLI)
+                        .set(kRngProbability, rng.keep)
+                        .finalize();
+    if (!settings.ok()) return settings.error();
+    return DescriptorBuilder(api_, kRngOperation)
+        .set(kRngY, tensor(rng.y))
+        .set(kRngSettings, *keep(settings))
+        .set(kRngSeed, tensor(rng.seed))
+        .set(kRngOffset, tensor(rng.offset))
+        .finalize();
+  }
+
+  Result<Descriptor> make(const PagedLoad& load) {
+    return DescriptorBuilder(api_, kPagedLoadOperation)
+        .set(kPagedLoadContainer, tensor(load.container))
+        .set(kPagedLoadTable, tensor(load.table))
+        .set(kPagedLoadLengths, tensor(load.lengths))
+        .set(kPagedLoadY, tensor(load.y))
         .finalize();
   }
 

@@ -22,20 +22,36 @@ bool is_shift(PointwiseMode mode) {
   return mode == PointwiseMode::add || mode == PointwiseMode::sub;
 }
 
-// Indices, and indices moved by a scalar.
-std::set<Uid> moved_indices(const graph::BackendGraph& graph) {
+// Each batch's own sizes of the products.
+std::set<Uid> lengths_of(const graph::BackendGraph& graph) {
+  std::set<Uid> lengths;
+  for (const graph::Node& node : graph.nodes) {
+    const auto* matmul = std::get_if<graph::Matmul>(&node);
+    if (matmul == nullptr) continue;
+    for (const auto& size : {matmul->m, matmul->n, matmul->k}) {
+      if (size) lengths.insert(*size);
+    }
+  }
+  return lengths;
+}
+
+// Indices, and indices moved by a scalar or by lengths.
+std::set<Uid> moved_indices(const graph::BackendGraph& graph, const std::set<Uid>& lengths) {
   std::set<Uid> indices;
   for_each_pointwise(graph, [&](const Pointwise& node) {
-    const bool moved = is_shift(node.mode) && indices.contains(node.x) &&
-                       graph.find(*node.b)->storage == graph::Storage::host_scalar;
+    const bool moved =
+        is_shift(node.mode) && indices.contains(node.x) &&
+        (graph.find(*node.b)->storage == graph::Storage::host_scalar || lengths.contains(*node.b));
     if (node.mode == PointwiseMode::gen_index || moved) indices.insert(node.y);
   });
   return indices;
 }
 
-// Whether an index is used for anything but the comparison of a band, row against column.
+// Whether an index is used for anything but the comparison of a band, row against column, and of
+// padding, either against lengths.
 bool has_index_outside_bands(const graph::BackendGraph& graph) {
-  const std::set<Uid> indices = moved_indices(graph);
+  const std::set<Uid> lengths = lengths_of(graph);
+  const std::set<Uid> indices = moved_indices(graph, lengths);
   bool outside = false;
   for_each_pointwise(graph, [&](const Pointwise& node) {
     const bool reads = node.mode != PointwiseMode::gen_index &&
@@ -43,14 +59,20 @@ bool has_index_outside_bands(const graph::BackendGraph& graph) {
     const bool is_zero = node.mode == PointwiseMode::sub && node.b == node.x;
     if (!reads || is_zero || indices.contains(node.y)) return;
     const bool compares = node.mode == PointwiseMode::cmp_ge || node.mode == PointwiseMode::cmp_gt;
-    outside |= !(compares && indices.contains(node.x) && indices.contains(*node.b));
+    const bool band = compares && indices.contains(node.x) && indices.contains(*node.b);
+    const bool padding = node.mode == PointwiseMode::cmp_lt && lengths.contains(*node.b);
+    outside |= !band && !padding;
   });
   return outside;
 }
 
 bool has_single_row(const graph::BackendGraph& graph) {
-  const auto* scores = graph.nodes.empty() ? nullptr : std::get_if<graph::Matmul>(&graph.nodes[0]);
-  return scores != nullptr && graph.find(scores->c)->dims[2] == 1;
+  for (const graph::Node& node : graph.nodes) {
+    if (const auto* scores = std::get_if<graph::Matmul>(&node)) {
+      return graph.find(scores->c)->dims[2] == 1;
+    }
+  }
+  return false;
 }
 
 }  // namespace

@@ -42,15 +42,20 @@ struct Tensor {
   std::vector<std::int64_t> strides;
   Storage storage = Storage::virtual_value;
   std::int64_t alignment = 16;  // bytes
+  // Where the elements of each batch begin, in elements: a device tensor i32 or i64 [B+1,1,1,1]
+  // that replaces the stride of the batch. (Batch b ends where its own length says.)
+  std::optional<Uid> ragged{};
 
   bool operator==(const Tensor&) const = default;
 };
 
-// c[..., m, n] = a[..., m, k] x b[..., k, n]; heads of b may divide those of a (GQA).
+// c[..., m, n] = a[..., m, k] x b[..., k, n]; heads of b may divide those of a (GQA). The overrides
+// are device tensors i32 [B,1,1,1]: each batch's own m, n, k, at most those of the dims.
 struct Matmul {
   Uid a = 0, b = 0, c = 0;
   DType compute = DType::f32;
   SourcePos pos;
+  std::optional<Uid> m{}, n{}, k{};
   bool operator==(const Matmul&) const = default;
 };
 
@@ -84,7 +89,24 @@ struct Reduction {
   bool operator==(const Reduction&) const = default;
 };
 
-using Node = std::variant<Matmul, Pointwise, Reduction>;
+// y is 1 with probability `keep`, else 0, by Philox from device tensors i64 [1,1,1,1].
+struct Rng {
+  double keep = 1;
+  Uid seed = 0, offset = 0, y = 0;
+  SourcePos pos;
+  bool operator==(const Rng&) const = default;
+};
+
+// y[b, h, s, d] = container[table[b, 0, s / page, 0], h, s % page, d] for s below lengths[b], where
+// the container has dims [pages, H, page, D], the table i32 [B, 1, ceil(S / page), 1] and lengths
+// i32 [B,1,1,1]. y may be presented as [B, H, D, S]: then its strides say so.
+struct PagedLoad {
+  Uid container = 0, table = 0, lengths = 0, y = 0;
+  SourcePos pos;
+  bool operator==(const PagedLoad&) const = default;
+};
+
+using Node = std::variant<Matmul, Pointwise, Reduction, Rng, PagedLoad>;
 
 struct BackendGraph {
   std::vector<Tensor> tensors;  // ascending uid
@@ -102,6 +124,10 @@ std::optional<ReduceOp> parse_reduce_op(std::string_view text);
 std::string_view to_string(Storage storage);
 std::optional<Storage> parse_storage(std::string_view text);
 SourcePos position_of(const Node& node);
+
+// Whether it has what no graph of plan format 1 has: ragged tensors, overrides of a product's
+// sizes, random numbers, paged loads.
+bool has_batch_control(const BackendGraph& graph);
 
 // Every uid defined exactly once, operands defined before use, ranks 4, dims positive, arities and
 // broadcasts right, virtual tensors produced by a node, host scalars one element; also: every

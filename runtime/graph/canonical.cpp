@@ -17,6 +17,27 @@ std::string describe(const Tensor& tensor) {
                      to_string(tensor.storage), tensor.alignment);
 }
 
+// What a node is besides its inputs. An ill-formed one (validate refuses it) must not read like
+// another.
+struct Suffix {
+  std::string operator()(const Matmul& node) const {
+    std::string text;
+    if (node.m) text += " m";
+    if (node.n) text += " n";
+    if (node.k) text += " k";
+    return text;
+  }
+  std::string operator()(const Pointwise& node) const {
+    std::string text;
+    if (node.axis) text += fmt::format(" axis {}", *node.axis);
+    if (node.t && !node.b) text += " t only";
+    return text;
+  }
+  std::string operator()(const Reduction&) const { return ""; }
+  std::string operator()(const Rng& node) const { return fmt::format(" keep {}", node.keep); }
+  std::string operator()(const PagedLoad&) const { return ""; }
+};
+
 class Writer {
  public:
   explicit Writer(const BackendGraph& graph) {
@@ -29,8 +50,7 @@ class Writer {
     std::string line = fmt::format("{}.{}", mnemonic_of(node), to_string(compute_of(node)));
     for (const Uid uid : inputs_of(node)) line += fmt::format(" {}", result_.index.at(uid));
     line += fmt::format(" -> {}", result_.index.at(output_of(node)));
-    if (const auto* pointwise = std::get_if<Pointwise>(&node)) line += suffix(*pointwise);
-    result_.text += line + '\n';
+    result_.text += line + std::visit(Suffix{}, node) + '\n';
   }
 
   // Tensors that no node uses, in the order of what they are.
@@ -50,16 +70,12 @@ class Writer {
     const std::size_t number = result_.index.size();
     if (!result_.index.emplace(uid, number).second) return;
     const auto found = tensors_.find(uid);
-    result_.text += fmt::format("tensor {} {}\n", number,
-                                found == tensors_.end() ? "unknown" : describe(*found->second));
-  }
-
-  // An ill-formed node (validate refuses it) must not read like another one.
-  static std::string suffix(const Pointwise& node) {
-    std::string text;
-    if (node.axis) text += fmt::format(" axis {}", *node.axis);
-    if (node.t && !node.b) text += " t only";
-    return text;
+    const bool known = found != tensors_.end();
+    result_.text +=
+        fmt::format("tensor {} {}\n", number, known ? describe(*found->second) : "unknown");
+    if (!known || !found->second->ragged) return;
+    define(*found->second->ragged);
+    result_.text += fmt::format("ragged {} {}\n", number, result_.index.at(*found->second->ragged));
   }
 
   std::map<Uid, const Tensor*> tensors_;

@@ -6,17 +6,23 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json json_of(const Tensor& tensor) {
-  return {{"uid", tensor.uid},
-          {"name", json::of_text(tensor.name)},
-          {"dtype", to_string(tensor.dtype)},
-          {"dims", tensor.dims},
-          {"strides", tensor.strides},
-          {"storage", to_string(tensor.storage)},
-          {"alignment", tensor.alignment}};
+  Json json = {{"uid", tensor.uid},
+               {"name", json::of_text(tensor.name)},
+               {"dtype", to_string(tensor.dtype)},
+               {"dims", tensor.dims},
+               {"strides", tensor.strides},
+               {"storage", to_string(tensor.storage)},
+               {"alignment", tensor.alignment}};
+  if (tensor.ragged) json["ragged"] = *tensor.ragged;
+  return json;
+}
+
+std::optional<Uid> read_optional(const json::Value& value, std::string_view key) {
+  return value.has(key) ? std::optional(value[key].integer()) : std::nullopt;
 }
 
 Tensor read_tensor(const json::Value& value) {
-  value.only({"uid", "name", "dtype", "dims", "strides", "storage", "alignment"});
+  value.only({"uid", "name", "dtype", "dims", "strides", "storage", "alignment", "ragged"});
   Tensor tensor;
   tensor.uid = value["uid"].integer();
   tensor.name = value["name"].text();
@@ -25,6 +31,7 @@ Tensor read_tensor(const json::Value& value) {
   tensor.strides = value["strides"].integers();
   tensor.storage = value["storage"].named(parse_storage);
   tensor.alignment = value["alignment"].integer();
+  tensor.ragged = read_optional(value, "ragged");
   return tensor;
 }
 
@@ -44,11 +51,15 @@ SourcePos read_position(const json::Value& value) {
 
 struct NodeWriter {
   Json operator()(const Matmul& node) const {
-    return {{"op", "matmul"},
-            {"a", node.a},
-            {"b", node.b},
-            {"c", node.c},
-            {"compute", to_string(node.compute)}};
+    Json json = {{"op", "matmul"},
+                 {"a", node.a},
+                 {"b", node.b},
+                 {"c", node.c},
+                 {"compute", to_string(node.compute)}};
+    if (node.m) json["m"] = *node.m;
+    if (node.n) json["n"] = *node.n;
+    if (node.k) json["k"] = *node.k;
+    return json;
   }
   Json operator()(const Pointwise& node) const {
     Json json = {{"op", "pointwise"},
@@ -68,6 +79,20 @@ struct NodeWriter {
             {"x", node.x},
             {"y", node.y}};
   }
+  Json operator()(const Rng& node) const {
+    return {{"op", "rng"},
+            {"keep", json::of_number(node.keep)},
+            {"seed", node.seed},
+            {"offset", node.offset},
+            {"y", node.y}};
+  }
+  Json operator()(const PagedLoad& node) const {
+    return {{"op", "paged_load"},
+            {"container", node.container},
+            {"table", node.table},
+            {"lengths", node.lengths},
+            {"y", node.y}};
+  }
 };
 
 Json json_of(const Node& node) {
@@ -77,9 +102,11 @@ Json json_of(const Node& node) {
 }
 
 Matmul read_matmul(const json::Value& value) {
-  value.only({"op", "a", "b", "c", "compute", "pos"});
-  return {value["a"].integer(), value["b"].integer(), value["c"].integer(),
-          value["compute"].named(parse_dtype), read_position(value)};
+  value.only({"op", "a", "b", "c", "compute", "m", "n", "k", "pos"});
+  return {value["a"].integer(),      value["b"].integer(),
+          value["c"].integer(),      value["compute"].named(parse_dtype),
+          read_position(value),      read_optional(value, "m"),
+          read_optional(value, "n"), read_optional(value, "k")};
 }
 
 Pointwise read_pointwise(const json::Value& value) {
@@ -88,10 +115,10 @@ Pointwise read_pointwise(const json::Value& value) {
   node.mode = value["mode"].named(parse_pointwise_mode);
   node.compute = value["compute"].named(parse_dtype);
   node.x = value["x"].integer();
-  if (value.has("b")) node.b = value["b"].integer();
-  if (value.has("t")) node.t = value["t"].integer();
+  node.b = read_optional(value, "b");
+  node.t = read_optional(value, "t");
   node.y = value["y"].integer();
-  if (value.has("axis")) node.axis = value["axis"].integer();
+  node.axis = read_optional(value, "axis");
   node.pos = read_position(value);
   return node;
 }
@@ -102,11 +129,25 @@ Reduction read_reduction(const json::Value& value) {
           value["x"].integer(), value["y"].integer(), read_position(value)};
 }
 
+Rng read_rng(const json::Value& value) {
+  value.only({"op", "keep", "seed", "offset", "y", "pos"});
+  return {value["keep"].number(), value["seed"].integer(), value["offset"].integer(),
+          value["y"].integer(), read_position(value)};
+}
+
+PagedLoad read_paged_load(const json::Value& value) {
+  value.only({"op", "container", "table", "lengths", "y", "pos"});
+  return {value["container"].integer(), value["table"].integer(), value["lengths"].integer(),
+          value["y"].integer(), read_position(value)};
+}
+
 Node read_node(const json::Value& value) {
   const std::string op = value["op"].text();
   if (op == "matmul") return read_matmul(value);
   if (op == "pointwise") return read_pointwise(value);
   if (op == "reduction") return read_reduction(value);
+  if (op == "rng") return read_rng(value);
+  if (op == "paged_load") return read_paged_load(value);
   value["op"].fail("is not one of the known names");
   return {};
 }

@@ -14,6 +14,16 @@ void each_input(Operation& operation, const Use& use) {
   if constexpr (std::is_same_v<Kind, Matmul>) {
     use(operation.a);
     use(operation.b);
+    for (auto* size : {&operation.m, &operation.n, &operation.k}) {
+      if (*size) use(**size);
+    }
+  } else if constexpr (std::is_same_v<Kind, Rng>) {
+    use(operation.seed);
+    use(operation.offset);
+  } else if constexpr (std::is_same_v<Kind, PagedLoad>) {
+    use(operation.container);
+    use(operation.table);
+    use(operation.lengths);
   } else {
     use(operation.x);
   }
@@ -27,6 +37,8 @@ struct Output {
   Uid operator()(const Matmul& node) const { return node.c; }
   Uid operator()(const Pointwise& node) const { return node.y; }
   Uid operator()(const Reduction& node) const { return node.y; }
+  Uid operator()(const Rng& node) const { return node.y; }
+  Uid operator()(const PagedLoad& node) const { return node.y; }
 };
 
 struct Mnemonic {
@@ -35,6 +47,17 @@ struct Mnemonic {
   std::string operator()(const Reduction& node) const {
     return fmt::format("reduce_{}", to_string(node.op));
   }
+  std::string operator()(const Rng&) const { return "rng"; }
+  std::string operator()(const PagedLoad&) const { return "paged_load"; }
+};
+
+struct Compute {
+  template <typename Operation>
+  DType operator()(const Operation& node) const {
+    return node.compute;
+  }
+  DType operator()(const Rng&) const { return DType::f32; }
+  DType operator()(const PagedLoad&) const { return DType::f32; }
 };
 
 }  // namespace
@@ -57,8 +80,6 @@ Uid output_of(const Node& node) { return std::visit(Output{}, node); }
 
 std::string mnemonic_of(const Node& node) { return std::visit(Mnemonic{}, node); }
 
-DType compute_of(const Node& node) {
-  return std::visit([](const auto& op) { return op.compute; }, node);
-}
+DType compute_of(const Node& node) { return std::visit(Compute{}, node); }
 
 }  // namespace attn::graph

@@ -8,7 +8,8 @@
 
 namespace attn::graph {
 
-// Inputs in order: matmul a, b; pointwise x, b, t as far as present; reduction x.
+// Inputs in order: matmul a, b, then its overrides m, n, k and pointwise x, b, t as far as present;
+// reduction x; rng seed, offset; paged load container, table, lengths.
 std::vector<Uid> inputs_of(const Node& node);
 
 Uid output_of(const Node& node);

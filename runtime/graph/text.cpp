@@ -12,26 +12,45 @@ std::string name_suffix(std::string_view name) {
 }
 
 std::string declaration(const Tensor& tensor) {
-  return fmt::format("%{} {} {}{}{}", tensor.uid,
+  return fmt::format("%{} {} {}{}{}{}", tensor.uid,
                      type_text(tensor.dtype, tensor.dims, tensor.strides),
                      to_string(tensor.storage),
                      tensor.storage == Storage::device ? fmt::format(" align {}", tensor.alignment)
                                                        : std::string(),
+                     tensor.ragged ? fmt::format(" ragged %{}", *tensor.ragged) : std::string(),
                      name_suffix(tensor.name));
 }
+
+// What stands behind the inputs a and b, or x, b, t.
+struct Suffix {
+  std::string operator()(const Matmul& node) const {
+    std::string text;
+    if (node.m) text += fmt::format(" m %{}", *node.m);
+    if (node.n) text += fmt::format(" n %{}", *node.n);
+    if (node.k) text += fmt::format(" k %{}", *node.k);
+    return text;
+  }
+  std::string operator()(const Pointwise& node) const {
+    return node.axis ? fmt::format(" axis {}", *node.axis) : std::string();
+  }
+  std::string operator()(const Reduction&) const { return ""; }
+  std::string operator()(const Rng& node) const { return fmt::format(" keep {}", node.keep); }
+  std::string operator()(const PagedLoad&) const { return ""; }
+};
 
 std::string line_of(const BackendGraph& graph, const Node& node) {
   const Tensor* result = graph.find(output_of(node));
   std::string line = fmt::format("%{}", output_of(node));
   if (result != nullptr) line += ' ' + type_text(result->dtype, result->dims, result->strides);
   line += fmt::format(" = {}.{}", mnemonic_of(node), to_string(compute_of(node)));
+  std::vector<Uid> inputs = inputs_of(node);
+  if (std::holds_alternative<Matmul>(node)) inputs.resize(2);  // the others have names
   std::string_view separator = " ";
-  for (const Uid uid : inputs_of(node)) {
+  for (const Uid uid : inputs) {
     line += fmt::format("{}%{}", separator, uid);
     separator = ", ";
   }
-  const auto* pointwise = std::get_if<Pointwise>(&node);
-  if (pointwise != nullptr && pointwise->axis) line += fmt::format(" axis {}", *pointwise->axis);
+  line += std::visit(Suffix{}, node);
   return result == nullptr ? line : line + name_suffix(result->name);
 }
 

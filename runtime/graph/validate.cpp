@@ -92,6 +92,23 @@ class Validator {
     return error;
   }
 
+  // Offsets are read with the tensor that they belong to.
+  std::string check_ragged(const Tensor& tensor) {
+    if (!tensor.ragged) return "";
+    const auto found = tensors_.find(*tensor.ragged);
+    if (found == tensors_.end()) return "has offsets that are not defined";
+    if (tensor.storage != Storage::device) return "has offsets but is not in device memory";
+    const Tensor& offsets = *found->second;
+    const bool integers = offsets.dtype == DType::i32 || offsets.dtype == DType::i64;
+    if (offsets.storage != Storage::device || !integers ||
+        offsets.dims != Dims{tensor.dims[0] + 1, 1, 1, 1}) {
+      return fmt::format("has offsets {} that are not one more integer than batches",
+                         shape(offsets));
+    }
+    used_.insert(*tensor.ragged);
+    return "";
+  }
+
   Status check_tensors() {
     const Tensor* previous = nullptr;
     for (const Tensor& tensor : graph_.tensors) {
@@ -104,6 +121,9 @@ class Validator {
       if (std::string what = check_tensor(tensor); !what.empty()) return tensor_error(tensor, what);
       tensors_.emplace(tensor.uid, &tensor);
       previous = &tensor;
+    }
+    for (const Tensor& tensor : graph_.tensors) {
+      if (std::string what = check_ragged(tensor); !what.empty()) return tensor_error(tensor, what);
     }
     return {};
   }
@@ -168,8 +188,50 @@ class Validator {
     const bool batches = a.dims[0] == b.dims[0] || a.dims[0] == 1 || b.dims[0] == 1;
     const bool heads = a.dims[1] % b.dims[1] == 0;
     const Dims wanted = {std::max(a.dims[0], b.dims[0]), a.dims[1], a.dims[2], b.dims[3]};
-    if (batches && heads && a.dims[3] == b.dims[2] && c.dims == wanted) return "";
-    return fmt::format("{} x {} does not give {}", shape(a), shape(b), shape(c));
+    if (!batches || !heads || a.dims[3] != b.dims[2] || c.dims != wanted) {
+      return fmt::format("{} x {} does not give {}", shape(a), shape(b), shape(c));
+    }
+    for (const std::optional<Uid>& size : {op.m, op.n, op.k}) {
+      if (size && !is_lengths(at(*size), c.dims[0])) {
+        return fmt::format("{} are not i32 sizes of {} batches", shape(at(*size)), c.dims[0]);
+      }
+    }
+    return "";
+  }
+
+  static bool is_lengths(const Tensor& tensor, std::int64_t batches) {
+    return tensor.storage == Storage::device && tensor.dtype == DType::i32 &&
+           tensor.dims == Dims{batches, 1, 1, 1};
+  }
+
+  std::string check_shape(const Rng& op) const {
+    if (!(op.keep > 0 && op.keep <= 1)) return fmt::format("keeps with probability {}", op.keep);
+    for (const Uid uid : {op.seed, op.offset}) {
+      const Tensor& tensor = at(uid);
+      const bool single = tensor.storage == Storage::device && tensor.dims == Dims(kRank, 1);
+      if (!single || tensor.dtype != DType::i64) return fmt::format("%{} is not one i64", uid);
+    }
+    return "";
+  }
+
+  std::string check_shape(const PagedLoad& op) const {
+    const Tensor& container = at(op.container);
+    const Tensor& table = at(op.table);
+    const Tensor& y = at(op.y);
+    const bool transposed = y.strides[2] == 1;
+    const std::int64_t rows = y.dims[transposed ? 3 : 2], depth = y.dims[transposed ? 2 : 3];
+    const std::int64_t page = container.dims[2];
+    if (container.dims[1] != y.dims[1] || container.dims[3] != depth) {
+      return fmt::format("{} does not hold rows of {}", shape(container), shape(y));
+    }
+    if (table.dtype != DType::i32 ||
+        table.dims != Dims{y.dims[0], 1, (rows + page - 1) / page, 1}) {
+      return fmt::format("{} is no table of the pages of {}", shape(table), shape(y));
+    }
+    if (!is_lengths(at(op.lengths), y.dims[0])) {
+      return fmt::format("{} are not lengths of {} batches", shape(at(op.lengths)), y.dims[0]);
+    }
+    return "";
   }
 
   std::string check_shape(const Pointwise& op) const {

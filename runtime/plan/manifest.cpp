@@ -156,7 +156,13 @@ Error damaged(const Error& error) {
 std::uint32_t format_version_of(const Plan& plan) {
   const bool derives = !plan.kernels.empty() || !plan.program.internals.empty() ||
                        !steps_of<DeriveStep>(plan.program).empty();
-  return derives ? 2 : 1;
+  const bool controls = std::ranges::any_of(plan.program.tensors, [](const TensorInfo& tensor) {
+    return tensor.role == TensorRole::control || !tensor.addressed_by.empty();
+  });
+  const bool graphs = std::ranges::any_of(
+      steps_of<CudnnStep>(plan.program),
+      [](const CudnnStep* step) { return graph::has_batch_control(step->graph); });
+  return derives || controls || graphs ? 2 : 1;
 }
 
 std::string manifest_json(const Plan& plan) { return json_of(plan).dump(); }

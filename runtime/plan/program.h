@@ -16,8 +16,18 @@
 
 namespace attn::plan {
 
+// `control`: what layouts and random numbers are controlled by (page tables, offsets, seeds).
 // `internal`: made and read by steps, never bound.
-enum class TensorRole : std::uint8_t { query, key, value, captured, output, stats, internal };
+enum class TensorRole : std::uint8_t {
+  query,
+  key,
+  value,
+  captured,
+  output,
+  stats,
+  control,
+  internal
+};
 std::string_view to_string(TensorRole role);
 std::optional<TensorRole> parse_tensor_role(std::string_view text);
 
@@ -31,6 +41,10 @@ struct TensorInfo {
   std::vector<std::int64_t> dims;
   std::vector<std::int64_t> strides;
   std::int64_t alignment = 16;  // bytes that the base address must be a multiple of
+  // The control tensor that says where its rows lie. A page table: the dims are those of the pool,
+  // [pages,H,page,D]. cu_seqlens (i32, [B+1]): batch b begins at row cu_seqlens[b], the stride of
+  // the batch is not used, and memory need only hold the rows that there are.
+  std::string addressed_by{};
 
   bool is_output() const { return role == TensorRole::output || role == TensorRole::stats; }
   bool operator==(const TensorInfo&) const = default;

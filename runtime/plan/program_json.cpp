@@ -8,13 +8,15 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json json_of(const TensorInfo& tensor) {
-  return {{"name", json::of_text(tensor.name)}, {"role", to_string(tensor.role)},
-          {"dtype", to_string(tensor.dtype)},   {"dims", tensor.dims},
-          {"strides", tensor.strides},          {"alignment", tensor.alignment}};
+  Json json = {{"name", json::of_text(tensor.name)}, {"role", to_string(tensor.role)},
+               {"dtype", to_string(tensor.dtype)},   {"dims", tensor.dims},
+               {"strides", tensor.strides},          {"alignment", tensor.alignment}};
+  if (!tensor.addressed_by.empty()) json["addressed_by"] = json::of_text(tensor.addressed_by);
+  return json;
 }
 
 TensorInfo read_tensor(const json::Value& value) {
-  value.only({"name", "role", "dtype", "dims", "strides", "alignment"});
+  value.only({"name", "role", "dtype", "dims", "strides", "alignment", "addressed_by"});
   TensorInfo tensor;
   tensor.name = value["name"].text();
   tensor.role = value["role"].named(parse_tensor_role);
@@ -22,6 +24,7 @@ TensorInfo read_tensor(const json::Value& value) {
   tensor.dims = value["dims"].integers();
   tensor.strides = value["strides"].integers();
   tensor.alignment = value["alignment"].integer();
+  if (value.has("addressed_by")) tensor.addressed_by = value["addressed_by"].text();
   return tensor;
 }
 

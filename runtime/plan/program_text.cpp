@@ -12,7 +12,7 @@ namespace attn::plan {
 namespace {
 
 constexpr auto kRoles = std::to_array<std::string_view>(
-    {"query", "key", "value", "captured", "output", "stats", "internal"});
+    {"query", "key", "value", "captured", "output", "stats", "control", "internal"});
 
 struct SourceText {
   std::string operator()(const TensorOperand& source) const {
@@ -29,6 +29,11 @@ struct SourceText {
     return fmt::format("counting {}", source.count);
   }
 };
+
+std::string addressing(const TensorInfo& tensor) {
+  if (tensor.addressed_by.empty()) return "";
+  return " addressed by " + quoted(tensor.addressed_by);
+}
 
 // Each line two columns to the right.
 std::string indented(std::string_view lines) {
@@ -87,14 +92,15 @@ std::string canonical(const DeriveStep& step) {
 }
 
 std::string tensor_line(const TensorInfo& tensor) {
-  return fmt::format("{} {} {} align {}\n", to_string(tensor.role), escaped(tensor.name),
-                     type_text(tensor.dtype, tensor.dims, tensor.strides), tensor.alignment);
+  return fmt::format("{} {} {} align {}{}\n", to_string(tensor.role), escaped(tensor.name),
+                     type_text(tensor.dtype, tensor.dims, tensor.strides), tensor.alignment,
+                     addressing(tensor));
 }
 
 std::string canonical_line(const TensorInfo& tensor) {
-  return fmt::format("{} {} {} [{}] strides [{}] align {}\n", to_string(tensor.role),
+  return fmt::format("{} {} {} [{}] strides [{}] align {}{}\n", to_string(tensor.role),
                      quoted(tensor.name), to_string(tensor.dtype), fmt::join(tensor.dims, ","),
-                     fmt::join(tensor.strides, ","), tensor.alignment);
+                     fmt::join(tensor.strides, ","), tensor.alignment, addressing(tensor));
 }
 
 }  // namespace

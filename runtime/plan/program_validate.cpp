@@ -31,6 +31,7 @@ std::string check_rank(const TensorInfo& tensor) {
   }
   switch (tensor.role) {
     case TensorRole::captured:
+    case TensorRole::control:
     case TensorRole::internal: return rank <= kMaxRank ? "" : fmt::format("has rank {}", rank);
     case TensorRole::stats: return rank == 3 ? "" : fmt::format("has rank {}, not 3", rank);
     default: return rank == 4 ? "" : fmt::format("has rank {}, not 4", rank);
@@ -59,7 +60,9 @@ std::string check_internal(const TensorInfo& tensor) {
   if (std::string what = check_tensor(tensor); !what.empty()) return what;
   if (tensor.role != TensorRole::internal) return "is internal but has another role";
   if (tensor.strides != packed(tensor.dims)) return "is internal but not packed";
-  if (!is_scalar_type(tensor.dtype)) return "is internal but neither f32 nor i32";
+  if (!is_scalar_type(tensor.dtype) && tensor.dtype != DType::i64) {
+    return "is internal but neither f32 nor i32 nor i64";
+  }
   return tensor.alignment == kInternalAlignment ? "" : "is internal but not aligned as such";
 }
 
@@ -118,6 +121,14 @@ class Validator {
     }
     for (const TensorInfo& tensor : program_.internals) {
       ATTN_RETURN_IF_ERROR(add_tensor(tensor, check_internal(tensor)));
+    }
+    for (const TensorInfo& tensor : program_.tensors) {
+      if (tensor.addressed_by.empty()) continue;
+      const auto found = tensors_.find(tensor.addressed_by);
+      if (found == tensors_.end() || found->second->role != TensorRole::control) {
+        return {ErrorCode::invalid_argument,
+                fmt::format("tensor \"{}\" is addressed by no control tensor", tensor.name)};
+      }
     }
     for (const ParamInfo& param : program_.params) {
       std::string_view what;

@@ -33,6 +33,19 @@ TEST_P(LoweringGolden, LoweringAgainGivesTheSameProgram) {
 INSTANTIATE_TEST_SUITE_P(Specs, LoweringGolden, ::testing::ValuesIn(specs(true)),
                          [](const auto& spec) { return spec.param.stem().string(); });
 
+// Every layout, length, output, sink and dropout, alone and together; those that are refused too.
+class SurfaceLowering : public ::testing::TestWithParam<std::filesystem::path> {};
+
+TEST_P(SurfaceLowering, Program) {
+  const auto program = try_lower(GetParam());
+  expect_golden("tests/golden/lowering/surface/" + GetParam().stem().string() + ".expected",
+                program.ok() ? plan::to_text(*program) : program.error().to_text() + "\n");
+}
+
+INSTANTIATE_TEST_SUITE_P(Specs, SurfaceLowering,
+                         ::testing::ValuesIn(spec_files("tests/gpu/surface")),
+                         [](const auto& spec) { return spec.param.stem().string(); });
+
 TEST(NotLowered, IsRefusedInWords) {
   for (const auto& file : specs(false)) {
     const auto program = try_lower(file);

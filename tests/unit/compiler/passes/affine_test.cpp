@@ -52,5 +52,20 @@ TEST_F(AffineTest, AnOpenDimensionMayBeLarge) {
   EXPECT_EQ(affine_of(attention_, dag_.add(Op::add_, {row_, dag_.integer(2)})), std::nullopt);
 }
 
+TEST_F(AffineTest, LengthsOfTheOwnBatchAreTerms) {
+  attention_.lengths_q = attention_.lengths_kv = true;
+  const auto length = [this](const char* name, ir::ExprId batch) {
+    return dag_.add_symbol(Op::load_, name, ir::Type::integer, std::vector{batch});
+  };
+  const ir::ExprId batch = dag_.leaf(Op::batch_);
+  const auto difference =
+      dag_.add(Op::sub_, {length("lengths_kv", batch), length("lengths_q", batch)});
+  EXPECT_EQ(affine_of(attention_, dag_.add(Op::add_, {row_, difference})),
+            (Affine{1, 0, 0, -1, 1}));
+  EXPECT_EQ(affine_of(attention_, length("lengths_q", dag_.integer(0))), std::nullopt);
+  EXPECT_EQ(affine_of(attention_, length("doc", batch)), std::nullopt);
+  EXPECT_EQ(affine_of(attention_, dag_.add(Op::mul_, {row_, difference})), std::nullopt);
+}
+
 }  // namespace
 }  // namespace attn::passes

@@ -180,5 +180,74 @@ TEST(BandProperty, BandAndResidualShowWhatTheMaskShows) {
   EXPECT_GT(bands, 500);
 }
 
+// Masks that count from the last diagonal of each batch, evaluated on their own for every pair of
+// lengths.
+class FromEndTest : public ::testing::TestWithParam<std::pair<bool, bool>> {
+ protected:
+  static constexpr std::int64_t kRows = 5, kColumns = 7;
+
+  FromEndTest() : attention_(testing::example(kRows, kColumns)) {
+    std::tie(attention_.lengths_q, attention_.lengths_kv) = GetParam();
+  }
+
+  ExprId length(bool given, const char* name, std::int64_t size) {
+    ir::Dag& dag = attention_.dag;
+    const std::vector<ExprId> batch{dag.leaf(Op::batch_)};
+    return given ? dag.add_symbol(Op::load_, name, ir::Type::integer, batch) : dag.integer(size);
+  }
+
+  // row + KV - Q
+  ExprId aligned_row() {
+    ir::Dag& dag = attention_.dag;
+    const ExprId end = dag.add(
+        Op::add_, {dag.leaf(Op::row_), length(attention_.lengths_kv, "lengths_kv", kColumns)});
+    return dag.add(Op::sub_, {end, length(attention_.lengths_q, "lengths_q", kRows)});
+  }
+
+  void expect_shows(const MaskForm& form, std::int64_t from, std::int64_t to) {
+    EXPECT_TRUE(form.residual.empty());
+    for (std::int64_t q = attention_.lengths_q ? 1 : kRows; q <= kRows; ++q) {
+      for (std::int64_t kv = attention_.lengths_kv ? 1 : kColumns; kv <= kColumns; ++kv) {
+        for (std::int64_t place = 0; place < q * kv; ++place) {
+          const std::int64_t row = place / kv, column = place % kv;
+          const std::int64_t distance = column - row - (kv - q);
+          const bool shown = (!form.from_end.right || distance <= *form.from_end.right) &&
+                             (!form.from_end.left || -distance <= *form.from_end.left);
+          ASSERT_EQ(shown, from <= distance && distance <= to) << row << ' ' << column;
+        }
+      }
+    }
+  }
+
+  ir::Attention attention_;
+};
+
+TEST_P(FromEndTest, EveryBand) {
+  ir::Dag& dag = attention_.dag;
+  const ExprId distance = dag.add(Op::sub_, {dag.leaf(Op::column_), aligned_row()});
+  for (std::int64_t from = -9; from <= 9; ++from) {
+    for (std::int64_t to = -9; to <= 9; ++to) {
+      attention_.masks = {dag.add(Op::le_, {distance, dag.integer(to)}),
+                          dag.add(Op::ge_, {distance, dag.integer(from)})};
+      const MaskForm form = mask_form(attention_);
+      EXPECT_FALSE(form.band.left || form.band.right);
+      expect_shows(form, from, to);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Lengths, FromEndTest,
+                         ::testing::Values(std::pair(true, true), std::pair(false, true),
+                                           std::pair(true, false)));
+
+TEST_F(BandTest, LengthsOfOneSideAreNoDiagonal) {
+  attention_.lengths_q = attention_.lengths_kv = true;
+  const ExprId kv = dag_.add_symbol(Op::load_, "lengths_kv", ir::Type::integer,
+                                    std::vector{dag_.leaf(Op::batch_)});
+  const auto result = form({dag_.add(Op::ge_, {dag_.add(Op::add_, {row_, kv}), column_})});
+  EXPECT_EQ(result.residual.size(), 1u);
+  EXPECT_EQ(result.from_end, Band{});
+}
+
 }  // namespace
 }  // namespace attn::passes

@@ -89,6 +89,26 @@ TEST_F(KnownWrongTest, AnIndexLessItselfIsRight) {
   EXPECT_FALSE(refused(1));
 }
 
+TEST_F(KnownWrongTest, LengthsAreRight) {
+  set_rows(1);
+  graph_.tensors.push_back({101, "", DType::i32, {1, 1, 1, 1}, {1, 1, 1, 1}, Storage::device});
+  add_indices();
+  add(PointwiseMode::cmp_lt, 3, 101, 4);
+  add(PointwiseMode::add, 2, 101, 5);
+  add(PointwiseMode::cmp_ge, 5, 3, 6);
+  EXPECT_TRUE(refused(1)) << "that is some tensor";
+  std::get<graph::Matmul>(graph_.nodes[0]).n = 101;
+  EXPECT_FALSE(refused(1)) << "those are the sizes of the product";
+}
+
+TEST_F(KnownWrongTest, TheProductNeedNotBeFirst) {
+  set_rows(1);
+  graph_.nodes.insert(graph_.nodes.begin(), graph::PagedLoad{1, 2, 3, 4, {}});
+  add_indices();
+  add(PointwiseMode::mod, 3, 100, 4);
+  EXPECT_TRUE(refused(1));
+}
+
 TEST_F(KnownWrongTest, ScoresAloneAreRight) {
   set_rows(1);
   add(PointwiseMode::tanh, 1, {}, 2);

@@ -35,10 +35,10 @@ TEST(Canonical, NumbersCorrespond) {
   }
 }
 
-// Every variant of the sample with one thing changed, and what was changed.
+// Every variant of a sample with one thing changed, and what was changed.
 class Variants {
  public:
-  Variants() {
+  explicit Variants(BackendGraph sample) : sample_(std::move(sample)) {
     for (std::size_t i = 0; i < sample_.tensors.size(); ++i) tensor_variants(i);
     for (std::size_t i = 0; i < sample_.nodes.size(); ++i) {
       node_ = i;
@@ -68,6 +68,13 @@ class Variants {
           [i, storage](auto& g) { g.tensors[i].storage = static_cast<Storage>(storage); });
     }
     add(where + " alignment", [i](auto& g) { g.tensors[i].alignment *= 2; });
+    for (const Tensor& offsets : sample_.tensors) {
+      if (offsets.uid == sample_.tensors[i].ragged || offsets.uid == sample_.tensors[i].uid)
+        continue;
+      add(where + " ragged", [i, &offsets](auto& g) { g.tensors[i].ragged = offsets.uid; });
+    }
+    if (!sample_.tensors[i].ragged) return;
+    add(where + " not ragged", [i](auto& g) { g.tensors[i].ragged.reset(); });
   }
 
   // Applies to the current node, which holds an Op.
@@ -75,6 +82,16 @@ class Variants {
   void vary(const std::string& what, const std::function<void(Op&)>& change) {
     add("node " + std::to_string(node_) + ' ' + what,
         [this, &change](auto& g) { change(std::get<Op>(g.nodes[node_])); });
+  }
+
+  template <typename Op>
+  void vary_optional(const std::string& what, std::optional<Uid> Op::*field) {
+    const std::optional<Uid> now = std::get<Op>(sample_.nodes[node_]).*field;
+    if (now) vary<Op>(what, [field](Op& op) { (op.*field).reset(); });
+    for (const Tensor& tensor : sample_.tensors) {
+      if (tensor.uid == now) continue;
+      vary<Op>(what, [&tensor, field](Op& op) { op.*field = tensor.uid; });
+    }
   }
 
   template <typename Op>
@@ -90,6 +107,23 @@ class Variants {
     vary_uid("a", &Matmul::a);
     vary_uid("b", &Matmul::b);
     vary_uid("c", &Matmul::c);
+    vary_optional("m", &Matmul::m);
+    vary_optional("n", &Matmul::n);
+    vary_optional("k", &Matmul::k);
+  }
+
+  void node_variants(const Rng&) {
+    vary<Rng>("keep", [](auto& op) { op.keep = 0.8; });
+    vary_uid("seed", &Rng::seed);
+    vary_uid("offset", &Rng::offset);
+    vary_uid("y", &Rng::y);
+  }
+
+  void node_variants(const PagedLoad&) {
+    vary_uid("container", &PagedLoad::container);
+    vary_uid("table", &PagedLoad::table);
+    vary_uid("lengths", &PagedLoad::lengths);
+    vary_uid("y", &PagedLoad::y);
   }
 
   void node_variants(const Reduction&) {
@@ -125,16 +159,18 @@ class Variants {
     }
   }
 
-  const BackendGraph sample_ = testing::sample_graph();
+  const BackendGraph sample_;
   std::size_t node_ = 0;
 };
 
 TEST(Canonical, SeesEveryField) {
-  const std::string original = canonical_text(testing::sample_graph());
-  const Variants variants;
-  EXPECT_GT(variants.all.size(), 1000U);
-  for (const auto& [what, graph] : variants.all) {
-    EXPECT_NE(canonical_text(graph), original) << what;
+  for (const BackendGraph& sample : {testing::sample_graph(), testing::controlled_graph()}) {
+    const std::string original = canonical_text(sample);
+    const Variants variants(sample);
+    EXPECT_GT(variants.all.size(), 1000U);
+    for (const auto& [what, graph] : variants.all) {
+      EXPECT_NE(canonical_text(graph), original) << what;
+    }
   }
 }
 

@@ -92,17 +92,22 @@ class RandomBuilder : public Builder {
     const std::int64_t batch = size(3), groups = size(3), heads = groups * size(3);
     const std::int64_t rows = size(9), columns = size(9), depth = 8 * size(4),
                        depth_v = 8 * size(4);
-    const Uid q = add("q", io, {batch, heads, rows, depth}, Storage::device);
-    const Uid k = add("k", io, {batch, groups, depth, columns},
-                      {groups * columns * depth, columns * depth, 1, depth}, Storage::device);
+    const Uid q = maybe_ragged(add("q", io, {batch, heads, rows, depth}, Storage::device));
+    const Uid k = random_.chance(3)
+                      ? paged_key(io, {batch, groups, depth, columns})
+                      : add("k", io, {batch, groups, depth, columns},
+                            {groups * columns * depth, columns * depth, 1, depth}, Storage::device);
     score_dims_ = {batch, heads, rows, columns};
     scores_ = {add(name(), DType::f32, score_dims_)};
     matmul(q, k, scores_[0]);
+    override_sizes();
     for (std::size_t i = random_.below(8); i > 0; --i) add_score_op();
-    const Uid p = softmax(scores_.back(), score_dims_, io, random_.chance(2));
+    Uid p = softmax(scores_.back(), score_dims_, io, random_.chance(2));
+    if (random_.chance(3)) p = drop(p, io);
     const Uid v = add("v", io, {batch, groups, columns, depth_v}, Storage::device);
-    const Uid o = add("o", io, {batch, heads, rows, depth_v}, Storage::device);
+    const Uid o = maybe_ragged(add("o", io, {batch, heads, rows, depth_v}, Storage::device));
     matmul(p, v, o);
+    override_sizes();
   }
 
  protected:
@@ -133,6 +138,49 @@ class RandomBuilder : public Builder {
   }
 
   Uid score() { return add(name(), DType::f32, score_dims_); }
+
+  Uid maybe_ragged(Uid uid) {
+    if (!random_.chance(3)) return uid;
+    const DType type = random_.chance(2) ? DType::i32 : DType::i64;
+    const std::int64_t batch = graph().find(uid)->dims[0];
+    const Uid offsets = add(name(), type, {batch + 1, 1, 1, 1}, Storage::device);
+    std::ranges::find(graph().tensors, uid, &Tensor::uid)->ragged = offsets;
+    return uid;
+  }
+
+  Uid lengths(std::int64_t batch) {
+    return add(name(), DType::i32, {batch, 1, 1, 1}, Storage::device);
+  }
+
+  // Of the product that was added last.
+  void override_sizes() {
+    for (std::optional<Uid> Matmul::*size : {&Matmul::m, &Matmul::n, &Matmul::k}) {
+      if (!random_.chance(3)) continue;
+      const Uid uid = lengths(score_dims_[0]);
+      std::get<Matmul>(graph().nodes.back()).*size = uid;
+    }
+  }
+
+  // `dims` [B, H, D, S].
+  Uid paged_key(DType io, const Dims& dims) {
+    const std::int64_t page = size(4), pages = (dims[3] + page - 1) / page;
+    const Uid pool = add("pool", io, {size(9), dims[1], page, dims[2]}, Storage::device);
+    const Uid table = add("table", DType::i32, {dims[0], 1, pages, 1}, Storage::device);
+    const Uid sizes = lengths(dims[0]);
+    const Uid y = add("k", io, dims, {dims[1] * dims[2] * dims[3], dims[2] * dims[3], 1, dims[2]},
+                      Storage::virtual_value);
+    graph().nodes.emplace_back(PagedLoad{pool, table, sizes, y, pos()});
+    return y;
+  }
+
+  Uid drop(Uid p, DType io) {
+    const Uid seed = add(name(), DType::i64, {1, 1, 1, 1}, Storage::device);
+    const Uid offset = add(name(), DType::i64, {1, 1, 1, 1}, Storage::device);
+    const Uid kept = add(name(), DType::f32, score_dims_);
+    const double keep = 1 / static_cast<double>(1 + random_.below(9));
+    graph().nodes.emplace_back(Rng{keep, seed, offset, kept, pos()});
+    return pointwise(PointwiseMode::mul, {p, kept}, add(name(), io, score_dims_));
+  }
 
   void add_score_op() {
     static const std::vector<PointwiseMode> kUnary = {PointwiseMode::tanh, PointwiseMode::exp,
@@ -184,6 +232,20 @@ struct Renumber {
     node.a = uids.at(node.a);
     node.b = uids.at(node.b);
     node.c = uids.at(node.c);
+    for (auto* size : {&node.m, &node.n, &node.k}) {
+      if (*size) *size = uids.at(**size);
+    }
+  }
+  void operator()(Rng& node) const {
+    node.seed = uids.at(node.seed);
+    node.offset = uids.at(node.offset);
+    node.y = uids.at(node.y);
+  }
+  void operator()(PagedLoad& node) const {
+    node.container = uids.at(node.container);
+    node.table = uids.at(node.table);
+    node.lengths = uids.at(node.lengths);
+    node.y = uids.at(node.y);
   }
   void operator()(Pointwise& node) const {
     node.x = uids.at(node.x);
@@ -230,6 +292,40 @@ BackendGraph sample_graph() {
   return graph;
 }
 
+BackendGraph controlled_graph() {
+  BackendGraph graph;
+  Builder builder(graph);
+  const Dims scores = {2, 2, 3, 5};
+  const auto device = [&](std::string name, DType dtype, Dims dims) {
+    return builder.add(std::move(name), dtype, std::move(dims), Storage::device);
+  };
+  const Uid offsets_q = device("offsets_q", DType::i32, {3, 1, 1, 1});
+  const Uid q = device("q", DType::f16, {2, 2, 3, 8});
+  const Uid pool = device("k", DType::f16, {4, 2, 4, 8});
+  const Uid table = device("page_table", DType::i32, {2, 1, 2, 1});
+  const Uid lengths_q = device("lengths_q", DType::i32, {2, 1, 1, 1});
+  const Uid lengths_kv = device("lengths_kv", DType::i32, {2, 1, 1, 1});
+  const Uid k = builder.add("", DType::f16, {2, 2, 8, 5}, {80, 40, 1, 8}, Storage::virtual_value);
+  graph.nodes.emplace_back(PagedLoad{pool, table, lengths_kv, k, {}});
+  const Uid s = builder.add("score", DType::f32, scores);
+  graph.nodes.emplace_back(Matmul{q, k, s, DType::f32, {}, lengths_q, lengths_kv, std::nullopt});
+  const Uid p = builder.softmax(s, scores, DType::f32, false);
+  const Uid seed = device("seed", DType::i64, {1, 1, 1, 1});
+  const Uid offset = device("offset", DType::i64, {1, 1, 1, 1});
+  const Uid kept = builder.add("kept", DType::f32, scores);
+  graph.nodes.emplace_back(Rng{0.9, seed, offset, kept, {}});
+  const Uid dropped =
+      builder.pointwise(PointwiseMode::mul, {p, kept}, builder.add("", DType::f16, scores));
+  const Uid v = device("v", DType::f16, {2, 2, 5, 8});
+  const Uid offsets_o = device("offsets_o", DType::i64, {3, 1, 1, 1});
+  const Uid o = device("o", DType::f16, {2, 2, 3, 8});
+  graph.nodes.emplace_back(
+      Matmul{dropped, v, o, DType::f32, {}, lengths_q, std::nullopt, lengths_kv});
+  std::ranges::find(graph.tensors, q, &Tensor::uid)->ragged = offsets_q;
+  std::ranges::find(graph.tensors, o, &Tensor::uid)->ragged = offsets_o;
+  return graph;
+}
+
 BackendGraph random_graph(Random& random) {
   BackendGraph graph;
   RandomBuilder(graph, random).build();
@@ -248,6 +344,9 @@ BackendGraph disguised(const BackendGraph& graph, Random& random) {
     tensor.uid = uid;
     tensor.name += "'";
   }
+  for (Tensor& tensor : other.tensors) {
+    if (tensor.ragged) tensor.ragged = uids.at(*tensor.ragged);
+  }
   std::ranges::sort(other.tensors, {}, &Tensor::uid);
   for (Node& node : other.nodes) {
     std::visit(Renumber{uids}, node);
@@ -262,8 +361,10 @@ Uid counterpart(const BackendGraph& graph, const BackendGraph& other, Uid uid) {
     std::vector<Uid> theirs = inputs_of(other.nodes[i]);
     ours.push_back(output_of(graph.nodes[i]));
     theirs.push_back(output_of(other.nodes[i]));
-    const auto found = std::ranges::find(ours, uid);
-    if (found != ours.end()) return theirs[static_cast<std::size_t>(found - ours.begin())];
+    for (std::size_t j = 0; j < ours.size(); ++j) {
+      if (ours[j] == uid) return theirs[j];
+      if (graph.find(ours[j])->ragged == uid) return *other.find(theirs[j])->ragged;
+    }
   }
   return uid;
 }

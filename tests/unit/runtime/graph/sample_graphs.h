@@ -13,6 +13,9 @@ namespace attn::graph::testing {
 // consecutive from 1; the plan file of format version 1 that the tests keep was made from it.
 BackendGraph sample_graph();
 
+// Attention with lengths, k by pages, ragged q and o, and dropout: B 2, H 2, Sq 3, Skv 5, D 8, f16.
+BackendGraph controlled_graph();
+
 // The same sequence on every machine (no standard distribution is used).
 class Random {
  public:

@@ -12,6 +12,7 @@ using ::testing::HasSubstr;
 
 TEST(Validate, AcceptsTheSampleAndEveryRandomGraph) {
   EXPECT_TRUE(validate(testing::sample_graph()).ok());
+  EXPECT_TRUE(validate(testing::controlled_graph()).ok());
   testing::Random random(4);
   for (int round = 0; round < 200; ++round) {
     const BackendGraph graph = testing::random_graph(random);
@@ -124,6 +125,49 @@ INSTANTIATE_TEST_SUITE_P(
                 "wants truth values", R"({"node": 7})"},
         Refusal{"ReductionShape", [](auto& g) { g.tensors[14].dims[2] = 2; }, "does not reduce to",
                 R"({"node": 9})"}),
+    [](const auto& test) { return std::string(test.param.name); });
+
+graph::Tensor& tensor(BackendGraph& graph, std::string_view name) {
+  return *std::ranges::find(graph.tensors, name, &Tensor::name);
+}
+
+class ValidateRefusesControls : public ::testing::TestWithParam<Refusal> {};
+
+TEST_P(ValidateRefusesControls, AndNamesThePlace) {
+  BackendGraph graph = testing::controlled_graph();
+  GetParam().change(graph);
+  const Status status = validate(graph);
+  ASSERT_FALSE(status.ok());
+  EXPECT_THAT(status.error().message, HasSubstr(GetParam().message));
+  EXPECT_EQ(status.error().payload, GetParam().payload);
+}
+
+// In the sample: node 0 paged load, 1 and 9 matmul, 7 rng.
+INSTANTIATE_TEST_SUITE_P(
+    Graphs, ValidateRefusesControls,
+    ::testing::Values(
+        Refusal{"UnknownOffsets", [](auto& g) { tensor(g, "q").ragged = 99; },
+                "offsets that are not defined", R"({"uid": 2})"},
+        Refusal{"OffsetsOfAVirtualTensor", [](auto& g) { tensor(g, "score").ragged = 1; },
+                "not in device memory", R"({"uid": 8})"},
+        Refusal{"FewOffsets", [](auto& g) { tensor(g, "offsets_q").dims[0] = 2; },
+                "not one more integer than batches", R"({"uid": 2})"},
+        Refusal{"RealOffsets", [](auto& g) { tensor(g, "offsets_q").dtype = DType::f32; },
+                "not one more integer than batches", R"({"uid": 2})"},
+        Refusal{"FewLengths", [](auto& g) { tensor(g, "lengths_q").dims[0] = 1; },
+                "not i32 sizes of 2 batches", R"({"node": 1})"},
+        Refusal{"RealLengths", [](auto& g) { tensor(g, "lengths_q").dtype = DType::f32; },
+                "not i32 sizes of 2 batches", R"({"node": 1})"},
+        Refusal{"PagesOfOtherHeads", [](auto& g) { tensor(g, "k").dims[1] = 3; },
+                "does not hold rows of", R"({"node": 0})"},
+        Refusal{"ShortTable", [](auto& g) { tensor(g, "page_table").dims[2] = 1; },
+                "no table of the pages of", R"({"node": 0})"},
+        Refusal{"RealPagedLengths", [](auto& g) { tensor(g, "lengths_kv").dtype = DType::i64; },
+                "not lengths of 2 batches", R"({"node": 0})"},
+        Refusal{"KeepsNothing", [](auto& g) { std::get<Rng>(g.nodes[7]).keep = 0; },
+                "keeps with probability 0", R"({"node": 7})"},
+        Refusal{"ShortSeed", [](auto& g) { tensor(g, "seed").dtype = DType::i32; },
+                "is not one i64", R"({"node": 7})"}),
     [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace

@@ -77,6 +77,19 @@ TEST(PlanFile, KernelsOfDeriveStepsComeBack) {
   EXPECT_NE(serialize(other), bytes);
 }
 
+TEST(PlanFile, ControlsNeedTheSecondFormat) {
+  const auto version = [](const Plan& plan) { return serialize(plan)[8]; };
+  EXPECT_EQ(version(testing::sample_plan()), 1);
+  EXPECT_EQ(version(testing::controlled_plan()), 2);
+  EXPECT_EQ(*deserialize(serialize(testing::controlled_plan())), testing::controlled_plan());
+  Plan plan = testing::sample_plan();
+  plan.program.tensors[4].role = TensorRole::control;
+  EXPECT_EQ(version(testing::signed_again(plan)), 2);
+  plan = testing::sample_plan();
+  std::get<graph::Matmul>(std::get<CudnnStep>(plan.program.steps[0]).graph.nodes[0]).m = 1;
+  EXPECT_EQ(version(testing::signed_again(plan)), 2);
+}
+
 TEST(PlanFile, InternalTensorsOutliveTheirStepInTheWorkspace) {
   Plan plan = testing::derived_plan();
   EXPECT_EQ(plan.compiled[0].workspace_bytes, 4096);

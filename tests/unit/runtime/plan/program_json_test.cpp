@@ -24,6 +24,11 @@ TEST(ProgramJson, EveryRandomProgramComesBackWhole) {
   }
 }
 
+TEST(ProgramJson, ControlsComeBack) {
+  EXPECT_EQ(*program_from_json(to_json(testing::controlled_program())),
+            testing::controlled_program());
+}
+
 std::string refusal(const std::function<void(nlohmann::json&)>& change) {
   auto document = nlohmann::json::parse(to_json(testing::sample_program()));
   change(document);

@@ -16,6 +16,11 @@ TEST(ProgramText, Derived) {
                                to_text(testing::derived_program()));
 }
 
+TEST(ProgramText, Controlled) {
+  attn::testing::expect_golden("tests/unit/runtime/plan/golden/controlled.txt",
+                               to_text(testing::controlled_program()));
+}
+
 TEST(ProgramText, SignatureOfTheSample) {
   attn::testing::expect_golden("tests/unit/runtime/plan/golden/sample_signature.txt",
                                testing::sample_plan().signature.text);
@@ -24,7 +29,7 @@ TEST(ProgramText, SignatureOfTheSample) {
 TEST(ProgramText, RolesReadBack) {
   for (const TensorRole role :
        {TensorRole::query, TensorRole::key, TensorRole::value, TensorRole::captured,
-        TensorRole::output, TensorRole::stats, TensorRole::internal}) {
+        TensorRole::output, TensorRole::stats, TensorRole::control, TensorRole::internal}) {
     EXPECT_EQ(parse_tensor_role(to_string(role)), role);
   }
   EXPECT_EQ(parse_tensor_role("friend"), std::nullopt);

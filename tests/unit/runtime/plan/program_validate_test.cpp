@@ -85,13 +85,22 @@ TEST(ValidateProgram, DeriveStepsMakeInternalTensorsInOrder) {
             }),
             "step 1: derives \"bias\", which is too large");
   EXPECT_EQ(derived_refusal([](auto& p) { p.internals[1].dtype = DType::bf16; }),
-            "tensor \"bias\" is internal but neither f32 nor i32");
+            "tensor \"bias\" is internal but neither f32 nor i32 nor i64");
   EXPECT_EQ(derived_refusal([](auto& p) { p.internals[0].role = TensorRole::captured; }),
             "tensor \"places\" is internal but has another role");
   EXPECT_EQ(derived_refusal([](auto& p) { p.tensors[5].role = TensorRole::internal; }),
             "tensor \"table\" is internal but to be bound");
   EXPECT_EQ(derived_refusal([](auto& p) { p.internals[1].name = "places"; }),
             "tensor \"places\" is declared twice");
+}
+
+TEST(ValidateProgram, ControlTensorsAddressOthers) {
+  Program program = testing::controlled_program();
+  ASSERT_TRUE(validate(program).ok()) << validate(program).error().message;
+  program.tensors[0].addressed_by = "lengths_kv";
+  EXPECT_EQ(validate(program).error().message, "tensor \"q\" is addressed by no control tensor");
+  program.tensors[0].addressed_by = "x";
+  EXPECT_EQ(validate(program).error().message, "tensor \"q\" is addressed by no control tensor");
 }
 
 struct Refusal {

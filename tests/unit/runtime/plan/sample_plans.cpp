@@ -150,6 +150,47 @@ Plan derived_plan() {
   return signed_again(plan);
 }
 
+Program controlled_program() {
+  const auto f16 = DType::f16;
+  const auto control = TensorRole::control;
+  Program program;
+  program.tensors = {
+      {"q", TensorRole::query, f16, {2, 2, 3, 8}, {48, 24, 8, 1}, 16, "cu_seqlens_q"},
+      {"k", TensorRole::key, f16, {4, 2, 4, 8}, {64, 32, 8, 1}, 16, "page_table"},
+      {"v", TensorRole::value, f16, {2, 2, 5, 8}, {80, 40, 8, 1}},
+      {"lengths_kv", TensorRole::captured, DType::i32, {2}, {1}},
+      {"cu_seqlens_q", control, DType::i32, {3}, {1}, 4},
+      {"page_table", control, DType::i32, {2, 2}, {2, 1}},
+      {"seed", control, DType::i64, {1}, {1}},
+      {"offset", control, DType::i64, {1}, {1}},
+      {"o", TensorRole::output, f16, {2, 2, 3, 8}, {48, 24, 8, 1}, 16, "cu_seqlens_q"}};
+  DeriveStep derive{
+      false, {}, {"", "", ""}, {TensorOperand{"cu_seqlens_q"}}, "// offsets of q and o, lengths\n"};
+  CudnnStep step;
+  step.graph = graph::testing::controlled_graph();
+  const auto internal = [&](const char* name, DType dtype, std::int64_t extent) {
+    program.internals.push_back(
+        {name, TensorRole::internal, dtype, {extent}, {1}, kInternalAlignment});
+    derive.outputs.emplace_back(name);
+  };
+  internal("offsets_q", DType::i32, 3);
+  internal("lengths_q", DType::i32, 2);
+  internal("offsets_o", DType::i64, 3);
+  for (const graph::Tensor& tensor : step.graph.tensors) {
+    if (tensor.storage != graph::Storage::device) continue;
+    step.operands.push_back({tensor.uid, TensorOperand{tensor.name}});
+  }
+  program.steps = {derive, step};
+  return program;
+}
+
+Plan controlled_plan() {
+  Plan plan = sample_plan();
+  plan.program = controlled_program();
+  plan.kernels = {"cubin"};
+  return signed_again(plan);
+}
+
 Program random_program(Random& random) {
   Program program;
   for (std::size_t i = 1 + random.below(3); i > 0; --i) {

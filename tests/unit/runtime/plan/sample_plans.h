@@ -20,6 +20,9 @@ Plan sample_plan();
 // every execute from "places", the captured tensor "table" f32[7] and the param "cap".
 Program derived_program();
 Plan derived_plan();
+// One cuDNN step whose tensors are addressed by cu_seqlens, made into offsets, and a page table.
+Program controlled_program();
+Plan controlled_plan();
 
 // Valid, with one to three steps that hand their outputs on as they are.
 Program random_program(Random& random);

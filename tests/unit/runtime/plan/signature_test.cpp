@@ -99,6 +99,13 @@ TEST(Signature, SeesWhatIsDerivedButNotItsWords) {
   EXPECT_EQ(text([](auto& p) { p.kernels[0] += "x"; }), original);
 }
 
+TEST(Signature, SeesWhatTensorsAreAddressedBy) {
+  Plan plan = testing::controlled_plan();
+  const std::string original = plan.signature.text;
+  plan.program.tensors[0].addressed_by = "page_table";
+  EXPECT_NE(testing::signed_again(plan).signature.text, original);
+}
+
 TEST(Signature, SeesTheLastBitOfAConstantAndTheSignOfZero) {
   std::set<std::string> texts;
   for (const double value : {0.1, std::nextafter(0.1, 1.0), 0.0, -0.0}) {

@@ -1,0 +1,202 @@
+#include "compiler/lowering/controls.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "compiler/lowering/dropout.h"
+#include "compiler/lowering/operands.h"
+
+namespace attn::lowering {
+namespace {
+
+using ir::Dim;
+using ir::LayoutKind;
+
+bool is_thd(const ir::Attention& attention, std::string_view name) {
+  return attention.layouts.find(name)->second.kind == LayoutKind::thd;
+}
+
+bool has_row_starts(const ir::Attention& attention) {
+  return is_thd(attention, "q") || is_thd(attention, "o");
+}
+
+bool has_column_starts(const ir::Attention& attention) {
+  return is_thd(attention, "k") || is_thd(attention, "v");
+}
+
+// The statistics are ragged as o is, [T, Hq].
+std::string_view layout_owner(std::string_view name) {
+  const bool stats = name == "lse" || name == "max" || name == "sum_exp";
+  return stats ? "o" : name;
+}
+
+std::vector<std::int64_t> packed(const std::vector<std::int64_t>& dims) {
+  std::vector<std::int64_t> strides(dims.size(), 1);
+  for (std::size_t i = dims.size(); i-- > 1;) strides[i - 1] = strides[i] * dims[i];
+  return strides;
+}
+
+plan::TensorInfo info(std::string name, plan::TensorRole role, DType dtype,
+                      std::vector<std::int64_t> dims, std::int64_t alignment) {
+  std::vector<std::int64_t> strides = packed(dims);
+  return {std::move(name), role, dtype, std::move(dims), std::move(strides), alignment};
+}
+
+// A derive step written piece by piece: output[i] = expression of i, for each i below its count.
+class Kernel {
+ public:
+  void add(const std::string& output, DType dtype, std::int64_t count, std::string meaning,
+           const std::string& expression) {
+    const char* const type = dtype == DType::i64 ? "long long" : "int";
+    parameters_.push_back(fmt::format("{}* {}", type, output));
+    body_ += fmt::format("  if (i < {}) {{\n    {}[i] = {};\n    return;\n  }}\n  i -= {};\n",
+                         count, output, expression, count);
+    step_.outputs.push_back(output);
+    step_.expressions.push_back(std::move(meaning));
+    internals_.push_back(
+        info(output, plan::TensorRole::internal, dtype, {count}, plan::kInternalAlignment));
+  }
+
+  void read(const char* input) {
+    parameters_inputs_.push_back(fmt::format("const int* {}", input));
+    step_.inputs.emplace_back(plan::TensorOperand{input});
+  }
+
+  void finish(bool once, Controls& controls) && {
+    if (step_.outputs.empty()) return;
+    parameters_.insert(parameters_.end(), parameters_inputs_.begin(), parameters_inputs_.end());
+    step_.once = once;
+    step_.source = fmt::format(
+        "extern \"C\" __global__ void {}({}) {{\n"
+        "  long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;\n{}}}\n",
+        plan::kDeriveKernel, fmt::join(parameters_, ", "), body_);
+    controls.steps.push_back(std::move(step_));
+    for (plan::TensorInfo& internal : internals_) {
+      controls.internals.push_back(std::move(internal));
+    }
+  }
+
+ private:
+  plan::DeriveStep step_;
+  std::vector<plan::TensorInfo> internals_;
+  std::vector<std::string> parameters_, parameters_inputs_;
+  std::string body_;
+};
+
+class Maker {
+ public:
+  Maker(const ir::Attention& attention, const std::set<std::string>& used)
+      : attention_(attention), used_(used), batches_(attention.dims[Dim::B]) {}
+
+  Controls make() && {
+    for (const char* name : {"k", "v"}) page_table(name);
+    missing_lengths();
+    from_starts();
+    for (const char* name : {kSeed, kOffset}) {
+      if (used_.contains(name)) give(name, DType::i64, {1}, 8);
+    }
+    return std::move(controls_);
+  }
+
+ private:
+  void give(std::string name, DType dtype, std::vector<std::int64_t> dims, std::int64_t alignment) {
+    controls_.given.push_back(
+        info(std::move(name), plan::TensorRole::control, dtype, std::move(dims), alignment));
+  }
+
+  void page_table(const char* tensor) {
+    if (attention_.layouts.find(tensor)->second.kind != LayoutKind::paged) return;
+    std::string name = page_table_name(attention_, tensor);
+    if (!controls_.given.empty() && controls_.given.back().name == name)
+      return;  // k and v share it
+    const Dims4 dims = page_table_dims(attention_, tensor);
+    give(std::move(name), DType::i32, {dims[0], dims[2]}, 4);
+  }
+
+  void missing_lengths() {
+    Kernel kernel;
+    const auto fill = [&](std::string_view name, bool given, Dim dim) {
+      if (given || !used_.contains(std::string(name))) return;
+      const std::string size = fmt::format("{}", attention_.dims[dim]);
+      kernel.add(std::string(name), DType::i32, batches_, size, size);
+    };
+    fill(ir::kLengthsQ, attention_.lengths_q || has_row_starts(attention_), Dim::Sq);
+    fill(ir::kLengthsKv, attention_.lengths_kv || has_column_starts(attention_), Dim::Skv);
+    std::move(kernel).finish(true, controls_);
+  }
+
+  void from_starts() {
+    Kernel kernel;
+    if (has_row_starts(attention_)) {
+      add_starts(kernel, kRowStarts, ir::kLengthsQ, {"q", "o", "lse"}, Dim::Hq);
+    }
+    if (has_column_starts(attention_)) {
+      add_starts(kernel, kColumnStarts, ir::kLengthsKv, {"k", "v"}, Dim::Hkv);
+    }
+    std::move(kernel).finish(false, controls_);
+  }
+
+  void add_starts(Kernel& kernel, const char* given, std::string_view lengths,
+                  std::vector<const char*> tensors, Dim heads) {
+    give(given, DType::i32, {batches_ + 1}, 4);
+    kernel.read(given);
+    kernel.add(std::string(lengths), DType::i32, batches_,
+               fmt::format("{0}[b + 1] - {0}[b]", given),
+               fmt::format("{0}[i + 1] - {0}[i]", given));
+    for (const char* tensor : tensors) {
+      const std::string name = offsets_name(tensor);
+      if (!used_.contains(name)) continue;
+      const bool stats = layout_owner(tensor) != tensor;
+      const std::int64_t row =
+          attention_.dims[heads] * (stats ? 1 : logical_dims(attention_, tensor)[3]);
+      const DType dtype = offsets_dtype(attention_);
+      const char* const wide = dtype == DType::i64 ? "LL" : "";
+      kernel.add(name, dtype, batches_ + 1, fmt::format("{}[b] * {}", given, row),
+                 fmt::format("{}[i] * {}{}", given, row, wide));
+    }
+  }
+
+  const ir::Attention& attention_;
+  const std::set<std::string>& used_;
+  std::int64_t batches_;
+  Controls controls_;
+};
+
+}  // namespace
+
+std::string addressed_by(const ir::Attention& attention, std::string_view name) {
+  const std::string_view owner = layout_owner(name);
+  const LayoutKind kind = attention.layouts.find(owner)->second.kind;
+  if (kind == LayoutKind::paged) return page_table_name(attention, owner);
+  if (kind != LayoutKind::thd) return "";
+  return owner == "q" || owner == "o" ? kRowStarts : kColumnStarts;
+}
+
+std::string offsets_name(std::string_view name) {
+  const bool stats = layout_owner(name) != name;
+  return "offsets_" + std::string(stats ? "lse" : name);
+}
+
+DType offsets_dtype(const ir::Attention& attention) {
+  std::int64_t largest = 0;
+  for (const char* name : {"q", "k", "v", "o"}) {
+    if (!is_thd(attention, name)) continue;
+    const Dims4 dims = logical_dims(attention, name);
+    largest = std::max(largest, dims[0] * dims[1] * dims[2] * dims[3]);
+  }
+  return largest <= std::numeric_limits<std::int32_t>::max() ? DType::i32 : DType::i64;
+}
+
+std::string page_table_name(const ir::Attention& attention, std::string_view name) {
+  const auto& layouts = attention.layouts;
+  if (layouts.find("k")->second == layouts.find("v")->second) return "page_table";
+  return "page_table_" + std::string(name);
+}
+
+Controls controls(const ir::Attention& attention, const std::set<std::string>& used) {
+  return Maker(attention, used).make();
+}
+
+}  // namespace attn::lowering

@@ -1,0 +1,95 @@
+#include "compiler/lowering/forward.h"
+
+#include <limits>
+
+#include "compiler/lowering/bands.h"
+#include "compiler/lowering/captured_view.h"
+#include "compiler/lowering/dropout.h"
+#include "compiler/lowering/expression.h"
+#include "compiler/lowering/graph_builder.h"
+#include "compiler/lowering/lengths.h"
+#include "compiler/lowering/operands.h"
+#include "compiler/lowering/sink.h"
+#include "compiler/lowering/softmax.h"
+
+namespace attn::lowering {
+namespace {
+
+using ir::Dim;
+
+class Forward {
+ public:
+  explicit Forward(const ir::Attention& attention)
+      : attention_(attention),
+        builder_(attention.dims[Dim::B], attention.dims[Dim::Hq], attention.dims[Dim::Sq],
+                 attention.dims[Dim::Skv]) {}
+
+  Result<plan::CudnnStep> build() && {
+    form_ = passes::mask_form(attention_);
+    lengths_ = add_lengths(attention_, builder_);
+    const Value product = query_times_key();
+    ATTN_ASSIGN(const Value scaled, scale(product));
+    ATTN_ASSIGN(Value score, modify(scaled));
+    score = mask_padding(builder_, lengths_, score, attention_.pos);
+    score = mask_bands(attention_, builder_, form_, lengths_, score);
+    ATTN_ASSIGN(const std::optional<Uid> sink, sink_operand(attention_, builder_));
+    const DType weights_type = attention_.dropout ? DType::f32 : attention_.dtype;
+    const Value weights = softmax(attention_, builder_, score, sink, weights_type);
+    ATTN_ASSIGN(const Value kept, dropout(attention_, builder_, weights));
+    times_value(kept);
+    return std::move(builder_).finish();
+  }
+
+ private:
+  Value query_times_key() {
+    const Uid q = add_operand(attention_, builder_, "q", lengths_);
+    const Uid k = add_operand(attention_, builder_, "k", lengths_);
+    const Value score{builder_.add_scores(DType::f32, "q.k"), DType::f32, Place::element};
+    builder_.matmul(q, k, score.uid, attention_.pos, {.m = lengths_.q, .n = lengths_.kv});
+    return score;
+  }
+
+  Result<Value> scale(Value score) {
+    ExpressionLowering expressions(attention_, builder_, score);
+    ATTN_ASSIGN(const Value factor, expressions.lower(attention_.scale));
+    return builder_.element(PointwiseMode::mul, DType::f32, DType::f32, score, factor,
+                            attention_.dag[attention_.scale].pos);
+  }
+
+  // Score modification and residual masks.
+  Result<Value> modify(Value scaled) {
+    ExpressionLowering expressions(attention_, builder_, scaled);
+    ATTN_ASSIGN(Value score, expressions.lower_real_element(attention_.score));
+    std::optional<Value> visible;
+    SourcePos pos;
+    for (const ir::ExprId mask : form_.residual) {
+      ATTN_ASSIGN(const Value conjunct, expressions.lower(mask));
+      pos = attention_.dag[mask].pos;
+      visible = visible ? builder_.element(PointwiseMode::logical_and, DType::f32, DType::boolean,
+                                           *visible, conjunct, pos)
+                        : conjunct;
+    }
+    if (!visible) return score;
+    const Value hidden = builder_.constant(DType::f32, -std::numeric_limits<double>::infinity());
+    return builder_.select(*visible, score, hidden, pos);
+  }
+
+  void times_value(Value weights) {
+    const Uid v = add_operand(attention_, builder_, "v", lengths_);
+    const Uid o = add_operand(attention_, builder_, "o", lengths_);
+    builder_.matmul(weights.uid, v, o, attention_.pos, {.m = lengths_.q, .k = lengths_.kv});
+  }
+
+  const ir::Attention& attention_;
+  GraphBuilder builder_;
+  passes::MaskForm form_;
+  Lengths lengths_;
+};
+
+}  // namespace
+
+Result<plan::CudnnStep> forward(const ir::Attention& attention) {
+  return Forward(attention).build();
+}
+
+}  // namespace attn::lowering

@@ -1,0 +1,13 @@
+// The graph of one forward pass.
+#pragma once
+
+#include "compiler/ir/attention.h"
+#include "runtime/base/status.h"
+#include "runtime/plan/program.h"
+
+namespace attn::lowering {
+
+// Requires bound dimensions. Errors: those of lower().
+Result<plan::CudnnStep> forward(const ir::Attention& attention);
+
+}  // namespace attn::lowering

@@ -1,0 +1,54 @@
+#include "compiler/lowering/lengths.h"
+
+#include <limits>
+
+namespace attn::lowering {
+namespace {
+
+bool needs_lengths(const ir::Attention& attention, std::string_view tensor) {
+  const ir::LayoutKind kind = attention.layouts.find(tensor)->second.kind;
+  return kind == ir::LayoutKind::thd || kind == ir::LayoutKind::paged;
+}
+
+// index < lengths
+Value within(GraphBuilder& builder, std::int64_t axis, Uid lengths, Value score, SourcePos pos) {
+  const Value index = builder.index(axis, score.uid, pos, DType::i32);
+  return builder.element(PointwiseMode::cmp_lt, DType::boolean, DType::boolean, index,
+                         Value{lengths, DType::i32, Place::tensor}, pos);
+}
+
+}  // namespace
+
+std::int64_t captured_alignment(std::string_view name) {
+  return name == ir::kLengthsQ || name == ir::kLengthsKv ? 4 : 16;
+}
+
+bool has_lengths(const ir::Attention& attention) {
+  if (attention.lengths_q || attention.lengths_kv) return true;
+  for (const char* tensor : {"q", "k", "v", "o"}) {
+    if (needs_lengths(attention, tensor)) return true;
+  }
+  return false;
+}
+
+Lengths add_lengths(const ir::Attention& attention, GraphBuilder& builder) {
+  if (!has_lengths(attention)) return {};
+  const Dims4 dims{attention.dims[ir::Dim::B], 1, 1, 1};
+  const auto add = [&](std::string_view name) {
+    return builder.add_tensor(std::string(name), DType::i32, dims, {1, 1, 1, 1},
+                              {.alignment = captured_alignment(name)});
+  };
+  return {add(ir::kLengthsQ), add(ir::kLengthsKv)};
+}
+
+Value mask_padding(GraphBuilder& builder, const Lengths& lengths, Value score, SourcePos pos) {
+  if (!lengths.q || !lengths.kv) return score;
+  const Value row = within(builder, 2, *lengths.q, score, pos);
+  const Value column = within(builder, 3, *lengths.kv, score, pos);
+  const Uid both = builder.add_scores(DType::boolean);
+  builder.pointwise(PointwiseMode::logical_and, DType::boolean, row.uid, column.uid, both, pos);
+  const Value hidden = builder.constant(DType::f32, -std::numeric_limits<double>::infinity());
+  return builder.select({both, DType::boolean, Place::element}, score, hidden, pos);
+}
+
+}  // namespace attn::lowering

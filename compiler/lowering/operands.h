@@ -1,0 +1,32 @@
+// q, k, v and o as graph tensors, whatever their layouts.
+#pragma once
+
+#include <string>
+
+#include "compiler/ir/attention.h"
+#include "compiler/lowering/graph_builder.h"
+#include "compiler/lowering/lengths.h"
+
+namespace attn::lowering {
+
+// [B,H,S,D] of "q", "k", "v" or "o".
+Dims4 logical_dims(const ir::Attention& attention, std::string_view name);
+
+// What is bound: as above, but of a paged tensor the pool [pages,H,page,D].
+Dims4 stored_dims(const ir::Attention& attention, std::string_view name);
+Dims4 stored_strides(const ir::Attention& attention, std::string_view name);
+
+// [B, 1, pages of a batch, 1]
+Dims4 page_table_dims(const ir::Attention& attention, std::string_view name);
+
+// The tensor that a product reads or writes; k as its transpose [B,H,D,S].
+Uid add_operand(const ir::Attention& attention, GraphBuilder& builder, const std::string& name,
+                const Lengths& lengths);
+
+// Of [B,Hq,Sq,1]: row-major, or with the heads last where o is thd.
+Dims4 statistics_strides(const ir::Attention& attention);
+
+// A value for each row of scores as an output: "lse", "max" or "sum_exp", ragged as o is.
+Uid add_statistics(const ir::Attention& attention, GraphBuilder& builder, const std::string& name);
+
+}  // namespace attn::lowering
