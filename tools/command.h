@@ -35,6 +35,7 @@ void add_fmt(CLI::App& app, Action& action);
 void add_convert(CLI::App& app, Action& action);
 void add_explain_code(CLI::App& app, Action& action);
 void add_target(CLI::App& app, Action& action);
+void add_support(CLI::App& app, Action& action);
 void add_version(CLI::App& app, Action& action);
 
 // Makes `run(*options)` the action when `command` is chosen.

@@ -30,6 +30,7 @@ void add_commands(CLI::App& app, Action& action) {
   add_run(app, action);
   add_verify(app, action);
   add_bench(app, action);
+  add_support(app, action);
   add_inspect(app, action);
   add_fmt(app, action);
   add_convert(app, action);

@@ -34,8 +34,13 @@ Result<plan::CompiledStep> read_plan(const Descriptor& plan, const EngineChoice&
 class Compiler {
  public:
   Compiler(const Api& api, const graph::BackendGraph& graph, const BuiltGraph& built,
-           const Descriptor& device, const ProgressSink& progress)
-      : api_(api), graph_(graph), built_(built), device_(device), progress_(progress) {}
+           const Descriptor& device, Depth depth, const ProgressSink& progress)
+      : api_(api),
+        graph_(graph),
+        built_(built),
+        device_(device),
+        depth_(depth),
+        progress_(progress) {}
 
   Result<plan::CompiledStep> compile() {
     for (const Mode& mode : kModes) {
@@ -79,6 +84,13 @@ class Compiler {
       passed_over_ = true;
       return error;
     }
+    if (depth_ == Depth::offer) {
+      plan::CompiledStep step;
+      step.engine = choice->engine;
+      step.knobs = choice->knobs;
+      step.heuristic = mode;
+      return step;
+    }
     progress_({fmt::format("plan (engine {})", choice->engine), -1});
     Result<plan::CompiledStep> step = finalize_plan(config, *choice);
     if (step.ok()) {
@@ -101,6 +113,7 @@ class Compiler {
   const graph::BackendGraph& graph_;
   const BuiltGraph& built_;
   const Descriptor& device_;
+  const Depth depth_;
   const ProgressSink& progress_;
   Attempts attempts_;
   bool passed_over_ = false;  // a config that was offered is known to be wrong
@@ -110,11 +123,11 @@ class Compiler {
 
 Result<plan::CompiledStep> compile_graph(const Api& api, const graph::BackendGraph& graph,
                                          const std::string& device_json,
-                                         const ProgressSink& progress) {
+                                         const ProgressSink& progress, Depth depth) {
   progress({"device properties", -1});
   ATTN_ASSIGN(const Descriptor device, make_device(api, device_json));
   ATTN_ASSIGN(const BuiltGraph built, build_graph(api, graph, progress));
-  return Compiler(api, graph, built, device, progress).compile();
+  return Compiler(api, graph, built, device, depth, progress).compile();
 }
 
 Result<plan::CompiledStep> compile(const Library& library, const graph::BackendGraph& graph,
@@ -124,6 +137,11 @@ Result<plan::CompiledStep> compile(const Library& library, const graph::BackendG
   Error error = step.error();
   error.notes.push_back("NVRTC, with which cuDNN compiles attention kernels, was not found");
   return error;
+}
+
+Result<plan::CompiledStep> offer(const Library& library, const graph::BackendGraph& graph,
+                                 const std::string& device_json, const ProgressSink& progress) {
+  return compile_graph(library.api(), graph, device_json, progress, Depth::offer);
 }
 
 Result<std::string> device_json_of_current_device(const Library& library) {

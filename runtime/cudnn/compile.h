@@ -37,6 +37,12 @@ using ProgressSink = std::function<void(const Progress&)>;
 Result<plan::CompiledStep> compile(const Library& library, const graph::BackendGraph& graph,
                                    const std::string& device_json, const ProgressSink& progress);
 
+// The first engine config that the heuristics offer and nothing is known against, not finalized:
+// workspace and plan are empty. Cheaper than compile(), and less sure: an offered config may still
+// be refused. Errors: as compile().
+Result<plan::CompiledStep> offer(const Library& library, const graph::BackendGraph& graph,
+                                 const std::string& device_json, const ProgressSink& progress);
+
 // DEVICEPROP JSON of the CUDA device of the current context. Errors: cuda, cudnn.
 Result<std::string> device_json_of_current_device(const Library& library);
 

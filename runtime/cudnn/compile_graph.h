@@ -8,9 +8,12 @@
 
 namespace attn::cudnn {
 
-// As compile(), without the note on NVRTC.
+// How far to go: to a config that is offered, or to a finalized plan.
+enum class Depth : std::uint8_t { offer, plan };
+
+// As offer() or compile(), without the note on NVRTC.
 Result<plan::CompiledStep> compile_graph(const Api& api, const graph::BackendGraph& graph,
                                          const std::string& device_json,
-                                         const ProgressSink& progress);
+                                         const ProgressSink& progress, Depth depth = Depth::plan);
 
 }  // namespace attn::cudnn

@@ -76,7 +76,8 @@ std::optional<int> node_of_death(const Talk& talk, const CompileRequest& request
   const auto dies = [&](const graph::BackendGraph& graph) -> std::optional<bool> {
     const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
     if (left.count() <= 0) return std::nullopt;
-    const CompileRequest probe{request.cudnn_folder, request.device_json, graph};
+    const CompileRequest probe{request.cudnn_folder, request.device_json, graph,
+                               request.only_offer};
     const auto outcome = worker::talk(to_json(probe), options, std::min(left, kProbeTimeout));
     if (!outcome.ok() || Clock::now() >= deadline) return std::nullopt;
     return died(*outcome);
@@ -84,19 +85,27 @@ std::optional<int> node_of_death(const Talk& talk, const CompileRequest& request
   return locate_death(request.graph, dies);
 }
 
-}  // namespace
-
-Result<Compiled> compile(const graph::BackendGraph& graph, const std::string& device_json,
-                         const Options& options) {
+Result<Compiled> ask(const CompileRequest& request, const Options& options) {
   ATTN_RETURN_IF_ERROR(check_not_a_worker());
   const Clock::time_point deadline = Clock::now() + options.timeout;
-  const CompileRequest request{options.cudnn_folder, device_json, graph};
   const std::string text = to_json(request);
   ATTN_ASSIGN(const Talk outcome, talk(text, options, options.timeout));
   if (outcome.answer) return unpack<Compiled>(*outcome.answer);
   const Death death{outcome.ending, outcome.last,
                     node_of_death(outcome, request, options, deadline), options.timeout};
-  return report_death(death, graph, text, options.report_folder);
+  return report_death(death, request.graph, text, options.report_folder);
+}
+
+}  // namespace
+
+Result<Compiled> compile(const graph::BackendGraph& graph, const std::string& device_json,
+                         const Options& options) {
+  return ask({options.cudnn_folder, device_json, graph, false}, options);
+}
+
+Result<Compiled> offer(const graph::BackendGraph& graph, const std::string& device_json,
+                       const Options& options) {
+  return ask({options.cudnn_folder, device_json, graph, true}, options);
 }
 
 Result<std::int64_t> cudnn_version(const Options& options) {

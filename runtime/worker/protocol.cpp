@@ -88,12 +88,12 @@ Result<Request> request_from(const Json& value) {
   const auto kind = value.at("request").get<std::string>();
   auto folder = value.at("cudnn_folder").get<std::string>();
   if (kind == "version") return Request(VersionRequest{std::move(folder)});
-  if (kind != "compile") {
+  if (kind != "compile" && kind != "offer") {
     return Result<Request>(ErrorCode::invalid_argument, "no such request: " + kind);
   }
   ATTN_ASSIGN(graph::BackendGraph graph, graph::from_json(value.at("graph").dump()));
-  return Request(
-      CompileRequest{std::move(folder), value.at("device").get<std::string>(), std::move(graph)});
+  return Request(CompileRequest{std::move(folder), value.at("device").get<std::string>(),
+                                std::move(graph), kind == "offer"});
 }
 
 }  // namespace
@@ -101,7 +101,7 @@ Result<Request> request_from(const Json& value) {
 std::string to_json(const Request& request) {
   Json value;
   if (const auto* compile = std::get_if<CompileRequest>(&request)) {
-    value = {{"request", "compile"},
+    value = {{"request", compile->only_offer ? "offer" : "compile"},
              {"cudnn_folder", compile->cudnn_folder},
              {"device", compile->device_json},
              {"graph", Json::parse(graph::to_json(compile->graph))}};

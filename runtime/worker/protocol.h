@@ -2,6 +2,7 @@
 //
 // Request (one document, then the end of the file):
 //   {"request": "compile", "cudnn_folder": "", "device": "{..}", "graph": {..}}
+//   {"request": "offer", ..}  the same: only the engine config that would be tried first
 //   {"request": "version", "cudnn_folder": ""}
 // Answer: lines. Any number of {"progress": {"stage": "plan", "node": -1}}, then one of
 //   {"compiled": {"cudnn_version": 91900, "heuristic": "A", "engine": 2, "knobs": [[24, 7]],
@@ -26,6 +27,7 @@ struct CompileRequest {
   std::string cudnn_folder;
   std::string device_json;
   graph::BackendGraph graph;
+  bool only_offer = false;
 };
 struct VersionRequest {
   std::string cudnn_folder;

@@ -68,9 +68,10 @@ class Server {
   Message handle(const CompileRequest& request) {
     const auto library = load(request.cudnn_folder);
     if (!library.ok()) return library.error();
+    const auto ask = request.only_offer ? cudnn::offer : cudnn::compile;
     Result<plan::CompiledStep> step =
-        cudnn::compile(**library, request.graph, request.device_json,
-                       [this](const cudnn::Progress& progress) { say(progress); });
+        ask(**library, request.graph, request.device_json,
+            [this](const cudnn::Progress& progress) { say(progress); });
     if (!step.ok()) return step.error();
     return Compiled{std::move(step).value(), (*library)->version()};
   }

@@ -44,6 +44,11 @@ struct Compiled {
 Result<Compiled> compile(const graph::BackendGraph& graph, const std::string& device_json,
                          const Options& options);
 
+// The engine config that cuDNN would try first, without a plan: see cudnn::offer. Errors: as
+// compile().
+Result<Compiled> offer(const graph::BackendGraph& graph, const std::string& device_json,
+                       const Options& options);
+
 // The version of the cuDNN that the worker would use, asked of a worker. Errors: cudnn, worker.
 Result<std::int64_t> cudnn_version(const Options& options);
 

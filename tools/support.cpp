@@ -1,0 +1,288 @@
+#include "compiler/driver/support.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+#include "runtime/cudnn/library.h"
+#include "runtime/targets/targets.h"
+#include "tools/command.h"
+#include "tools/report.h"
+#include "tools/spec.h"
+#include "tools/table.h"
+#include "tools/target_option.h"
+#include "tools/words.h"
+
+namespace attn::tools {
+namespace {
+
+using driver::Verdict;
+
+struct Options {
+  std::vector<std::string> specs;
+  std::string folder;
+  std::string targets = "all";
+  std::vector<std::string> cudnn_folders;
+  std::string tier = "build";
+  unsigned jobs = 0;
+  sema::Bindings bindings;
+  bool gradients = false;
+  std::string format = "text";
+};
+
+// One column of the matrix: a target, and the cuDNN that is asked.
+struct Place {
+  plan::Target target;
+  std::string cudnn_folder;
+  std::string title;
+};
+
+struct Row {
+  std::string name;
+  Spec spec;
+  std::vector<Verdict> verdicts;  // by place
+};
+
+Result<std::vector<plan::Target>> targets_of(const Options& options) {
+  std::vector<plan::Target> targets;
+  std::vector<std::string> names;
+  if (options.targets == "all") {
+    names = targets::target_names();
+  } else {
+    names = CLI::detail::split(options.targets, ',');
+  }
+  for (const std::string& name : names) {
+    ATTN_ASSIGN(plan::Target target, find_target(name, ""));
+    targets.push_back(std::move(target));
+  }
+  return targets;
+}
+
+// By cuDNN, then by target. The version is asked once, and titles name it when there are several.
+Result<std::vector<Place>> places_of(const Options& options) {
+  ATTN_ASSIGN(const std::vector<plan::Target> targets, targets_of(options));
+  std::vector<std::string> folders = options.cudnn_folders;
+  if (folders.empty()) folders.emplace_back();
+  std::vector<Place> places;
+  for (const std::string& folder : folders) {
+    std::string version;
+    if (options.tier != "rules") {
+      ATTN_ASSIGN(const std::int64_t number, worker::cudnn_version(worker_options(folder)));
+      version = " cuDNN " + cudnn::version_text(number);
+    }
+    for (const plan::Target& target : targets) {
+      places.push_back({target, folder, target.name + (folders.size() > 1 ? version : "")});
+    }
+  }
+  return places;
+}
+
+// The first of a spec's plans stands for it.
+Result<std::vector<Row>> rows_of(const Options& options) {
+  ATTN_ASSIGN(const std::vector<std::string> paths, spec_paths(options.specs, options.folder));
+  std::vector<Row> rows;
+  for (const std::string& path : paths) {
+    SpecOutcome outcome = read_spec(path, options.bindings, Format::text);
+    if (!outcome.spec) return *outcome.error;
+    rows.push_back({outcome.spec->attention.name, std::move(*outcome.spec), {}});
+  }
+  return rows;
+}
+
+// Every cell by the next thread that is free; each asks processes of its own.
+void fill(std::vector<Row>& rows, const std::vector<Place>& places, const Options& options) {
+  const driver::Tier tier = *driver::parse_tier(options.tier);
+  const std::size_t count = rows.size() * places.size();
+  for (Row& row : rows) row.verdicts.resize(places.size());
+  std::atomic<std::size_t> next = 0;
+  const auto work = [&] {
+    for (std::size_t i = next++; i < count; i = next++) {
+      Row& row = rows[i / places.size()];
+      const Place& place = places[i % places.size()];
+      row.verdicts[i % places.size()] =
+          driver::judge(row.spec.attention, *row.spec.source, row.spec.bindings,
+                        {place.target, worker_options(place.cudnn_folder)}, tier);
+    }
+  };
+  const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
+  const unsigned jobs = options.jobs != 0 ? options.jobs : cores;
+  std::vector<std::jthread> threads;
+  for (unsigned i = 1; i < jobs; ++i) threads.emplace_back(work);
+  work();
+}
+
+std::string cell(const Verdict& verdict) {
+  switch (verdict.outcome) {
+    case Verdict::Outcome::refused: return "no";
+    case Verdict::Outcome::failed: return "failed";
+    case Verdict::Outcome::served: break;
+  }
+  if (verdict.engine < 0) return "maybe";
+  return fmt::format("engine {}{}", verdict.engine, verdict.steps > 1 ? " + kernels" : "");
+}
+
+// The reasons of one row, each with the places it holds for.
+std::vector<std::pair<std::string, std::string>> reasons(const Row& row,
+                                                         const std::vector<Place>& places) {
+  std::vector<std::pair<std::string, std::string>> list;
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    if (!row.verdicts[i].error) continue;
+    const std::string words = driver::reason_of(*row.verdicts[i].error);
+    const auto found = std::ranges::find(list, words, &std::pair<std::string, std::string>::first);
+    if (found == list.end()) {
+      list.emplace_back(words, places[i].title);
+    } else {
+      found->second += ", " + places[i].title;
+    }
+  }
+  return list;
+}
+
+std::size_t served(const std::vector<Row>& rows, std::size_t place) {
+  return static_cast<std::size_t>(std::ranges::count_if(rows, [&](const Row& row) {
+    return row.verdicts[place].outcome == Verdict::Outcome::served;
+  }));
+}
+
+std::string to_text(const std::vector<Row>& rows, const std::vector<Place>& places) {
+  std::vector<Table::Column> columns = {{"spec"}};
+  for (const Place& place : places) columns.push_back({place.title});
+  Table table(columns);
+  for (const Row& row : rows) {
+    std::vector<std::string> cells = {row.name};
+    for (const Verdict& verdict : row.verdicts) cells.push_back(cell(verdict));
+    table.add(std::move(cells));
+  }
+  std::vector<std::string> totals = {fmt::format("{} specs", rows.size())};
+  for (std::size_t i = 0; i < places.size(); ++i)
+    totals.push_back(fmt::format("{}", served(rows, i)));
+  table.add(std::move(totals));
+  std::string out = table.to_text();
+  for (const Row& row : rows) {
+    for (const auto& [words, where] : reasons(row, places)) {
+      out += fmt::format("\n{} ({}): {}", row.name, where, words);
+    }
+  }
+  return out.ends_with('\n') ? out : out + "\n";
+}
+
+std::string to_markdown(const std::vector<Row>& rows, const std::vector<Place>& places) {
+  std::string out = "| spec |", line = "|---|";
+  for (const Place& place : places) {
+    out += fmt::format(" {} |", place.title);
+    line += "---|";
+  }
+  out += "\n" + line + "\n";
+  for (const Row& row : rows) {
+    out += fmt::format("| {} |", row.name);
+    for (const Verdict& verdict : row.verdicts) out += fmt::format(" {} |", cell(verdict));
+    out += "\n";
+  }
+  std::string refused;
+  for (const Row& row : rows) {
+    for (const auto& [words, where] : reasons(row, places)) {
+      refused += fmt::format("- **{}** ({}): {}\n", row.name, where, words);
+    }
+  }
+  return refused.empty() ? out : out + "\n" + refused;
+}
+
+Json to_json(const Row& row, const std::vector<Place>& places) {
+  static constexpr std::string_view kOutcomes[] = {"served", "refused", "failed"};
+  Json cells = Json::array();
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    const Verdict& verdict = row.verdicts[i];
+    Json& json = cells.emplace_back();
+    json = {{"target", places[i].target.name},
+            {"outcome", kOutcomes[static_cast<std::size_t>(verdict.outcome)]},
+            {"tier", to_string(verdict.tier)}};
+    if (verdict.cudnn_version != 0) json["cudnn"] = cudnn::version_text(verdict.cudnn_version);
+    if (verdict.engine >= 0) json["engine"] = verdict.engine;
+    if (verdict.tier == driver::Tier::build && !verdict.error) {
+      json["workspace_bytes"] = verdict.workspace_bytes;
+    }
+    if (verdict.error) {
+      json["reason"] = driver::reason_of(*verdict.error);
+      json["error"] = error_json(*verdict.error, row.spec.source.get());
+    }
+  }
+  return {{"spec", row.name}, {"file", row.spec.source->name()}, {"targets", std::move(cells)}};
+}
+
+void print(const Options& options, const std::vector<Row>& rows, const std::vector<Place>& places) {
+  if (options.format == "json") {
+    Json specs = Json::array();
+    for (const Row& row : rows) specs.push_back(to_json(row, places));
+    print_json({{"specs", std::move(specs)}});
+  } else {
+    fmt::print("{}",
+               options.format == "markdown" ? to_markdown(rows, places) : to_text(rows, places));
+  }
+}
+
+// What was found is the answer, also when it is no; a failure is not.
+int exit_code_of(const std::vector<Row>& rows) {
+  int code = kOk;
+  for (const Row& row : rows) {
+    for (const Verdict& verdict : row.verdicts) {
+      if (verdict.outcome != Verdict::Outcome::served) {
+        code = std::max(code, attn::exit_code(verdict.error->code));
+      }
+    }
+  }
+  return code;
+}
+
+int run(const Options& options) {
+  const Format format = options.format == "json" ? Format::json : Format::text;
+  if (options.gradients) {
+    return report({ErrorCode::unsupported,
+                   "only the forward can be compiled; there is no gradient program yet",
+                   {"leave --grad out"},
+                   {}},
+                  format);
+  }
+  const Result<std::vector<Place>> places = places_of(options);
+  if (!places.ok()) return report(places.error(), format);
+  Result<std::vector<Row>> rows = rows_of(options);
+  if (!rows.ok()) {
+    const bool told = rows.error().code == ErrorCode::invalid_spec;  // with its diagnostics
+    return told ? kSpecHasErrors : report(rows.error(), format);
+  }
+  fill(*rows, *places, options);
+  print(options, *rows, *places);
+  return exit_code_of(*rows);
+}
+
+}  // namespace
+
+void add_support(CLI::App& app, Action& action) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("support", "Say which GPUs (and cuDNN versions) can run which specs");
+  command->add_option("specs", options->specs, "Files (.attn, .attn.json)")->type_name("SPEC...");
+  command->add_option("--all", options->folder, "Every spec in this folder")->type_name("DIR");
+  command->add_option("--target", options->targets, "GPUs: all that are known by name, or a list")
+      ->type_name("all|NAME[,NAME]");
+  command
+      ->add_option("--cudnn", options->cudnn_folders,
+                   "Folder of a cuDNN library to ask (repeatable: a column for each)")
+      ->type_name("DIR");
+  command
+      ->add_option("--tier", options->tier,
+                   "How far to ask: rules (no cuDNN), its heuristics, or a build (the default)")
+      ->type_name("rules|heuristics|build")
+      ->check(CLI::IsMember({"rules", "heuristics", "build"}));
+  command->add_option("--jobs", options->jobs, "Questions at once; as many as there are cores")
+      ->type_name("N");
+  add_bind(*command, options->bindings);
+  command->add_flag("--grad", options->gradients, "Of the gradients too");
+  command->add_option("--format", options->format, "How to print results")
+      ->type_name("text|json|markdown")
+      ->check(CLI::IsMember({"text", "json", "markdown"}));
+  set_action(*command, action, options, run);
+}
+
+}  // namespace attn::tools
