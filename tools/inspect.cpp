@@ -55,6 +55,10 @@ std::string steps_text(const plan::Plan& plan) {
                bytes_text(static_cast<std::int64_t>(compiled->cudnn_plan.size()))});
     ++compiled;
   }
+  if (plan.program.check) {
+    table.add({"", "check at bind", "", "", "", "", "",
+               bytes_text(static_cast<std::int64_t>(plan.kernels.back().size()))});
+  }
   return table.to_text("  ");
 }
 

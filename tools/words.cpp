@@ -59,6 +59,19 @@ std::string tensors_text(const plan::Program& program) {
   return table.to_text("  ");
 }
 
+namespace {
+
+std::string check_text(const plan::Program& program) {
+  if (!program.check) return "";
+  std::string text = "  looked for when tensors are bound, where a score depends on it:\n";
+  for (const plan::IndexCheck::Fault& fault : program.check->faults) {
+    text += fmt::format("    {}: {}\n", fault.expression, fault.what);
+  }
+  return text;
+}
+
+}  // namespace
+
 std::string derived_text(const plan::Program& program) {
   if (program.internals.empty()) return "";
   Table table({{"name"}, {"dtype"}, {"dims"}, {"bytes", Align::right}, {"made"}, {"is"}});
@@ -73,7 +86,7 @@ std::string derived_text(const plan::Program& program) {
                  step->expressions[i]});
     }
   }
-  return table.to_text("  ");
+  return table.to_text("  ") + check_text(program);
 }
 
 }  // namespace attn::tools

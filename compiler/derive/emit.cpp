@@ -28,16 +28,6 @@ std::string block(ExpressionWriter& writer, const DerivedTensor& output) {
       product(output.dims), writer.statements(4), output.name, element_type(output.dtype), value);
 }
 
-std::string kernel(const char* name, const std::vector<std::string>& parameters,
-                   const std::string& body) {
-  return fmt::format(
-      "extern \"C\" __global__ void {}({}) {{\n"
-      "  long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;\n{}}}\n",
-      name, fmt::join(parameters, ", "), body);
-}
-
-std::string include_line() { return fmt::format("#include \"{}\"\n", kPreludeName); }
-
 }  // namespace
 
 KernelSource emit_kernel(const ir::Attention& attention,
@@ -53,8 +43,18 @@ KernelSource emit_kernel(const ir::Attention& attention,
   ExpressionWriter writer(attention);
   std::string body;
   for (const DerivedTensor& output : outputs) body += block(writer, output);
-  return {include_line() + kernel(plan::kDeriveKernel, parameters, body),
+  return {include_text() + kernel_text(plan::kDeriveKernel, parameters, body),
           std::move(inputs.operands)};
 }
+
+std::string kernel_text(const char* name, const std::vector<std::string>& parameters,
+                        const std::string& body) {
+  return fmt::format(
+      "extern \"C\" __global__ void {}({}) {{\n"
+      "  long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;\n{}}}\n",
+      name, fmt::join(parameters, ", "), body);
+}
+
+std::string include_text() { return fmt::format("#include \"{}\"\n", kPreludeName); }
 
 }  // namespace attn::derive

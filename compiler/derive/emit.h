@@ -26,4 +26,10 @@ struct KernelSource {
 KernelSource emit_kernel(const ir::Attention& attention,
                          const std::vector<passes::DerivedTensor>& outputs);
 
+// The parts of a source: its include line, and one kernel, whose body finds its thread's number in
+// i.
+std::string include_text();
+std::string kernel_text(const char* name, const std::vector<std::string>& parameters,
+                        const std::string& body);
+
 }  // namespace attn::derive

@@ -123,13 +123,7 @@ bool may_fail(const ir::Attention& attention, ExprId id) {
     return is_within(attention, node.operands[operand], low, high);
   };
   switch (node.op) {
-    case Op::load_: {
-      const ir::CapturedTensor& tensor = *attention.find_tensor(attention.dag.symbol_of(id));
-      for (std::size_t i = 0; i < node.operands.size(); ++i) {
-        if (!within(i, 0, extent_of(attention, tensor, i) - 1)) return true;
-      }
-      return false;
-    }
+    case Op::load_: return !unproven_indices(attention, id).empty();
     case Op::floordiv_:
     case Op::mod_:
       return node.type == ir::Type::integer && !within(1, 1, INT32_MAX) &&
@@ -184,6 +178,17 @@ std::vector<ExprId> faults_of(const ir::Attention& attention,
   std::vector<ExprId> faults = ir::reachable(attention.dag, expressions);
   std::erase_if(faults, [&attention](ExprId id) { return !may_fail(attention, id); });
   return faults;
+}
+
+std::vector<ExprId> unproven_indices(const ir::Attention& attention, ExprId load) {
+  const Node& node = attention.dag[load];
+  const ir::CapturedTensor& tensor = *attention.find_tensor(attention.dag.symbol_of(load));
+  std::vector<ExprId> unproven;
+  for (std::size_t i = 0; i < node.operands.size(); ++i) {
+    const std::int64_t last = extent_of(attention, tensor, i) - 1;
+    if (!is_within(attention, node.operands[i], 0, last)) unproven.push_back(node.operands[i]);
+  }
+  return unproven;
 }
 
 ExpressionWriter::ExpressionWriter(const ir::Attention& attention, std::vector<ExprId> faults)
@@ -322,6 +327,10 @@ std::string ExpressionWriter::failure(ExprId id) const {
 void ExpressionWriter::track(ExprId id, const std::string& name) {
   const std::string text = tracked(id);
   if (text == "0") return;
+  if (text.starts_with('f') && text.find(' ') == std::string::npos) {  // an operand's
+    fault_names_[id] = text;
+    return;
+  }
   fault_names_[id] = fmt::format("f{}", name.substr(1));
   lines_.push_back(fmt::format("const int {} = {};", fault_names_[id], text));
 }

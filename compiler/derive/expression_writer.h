@@ -28,6 +28,9 @@ KernelInputs inputs_of(const ir::Attention& attention, const std::vector<ir::Exp
 std::vector<ir::ExprId> faults_of(const ir::Attention& attention,
                                   const std::vector<ir::ExprId>& expressions);
 
+// The indices of a load that are not known to be in range.
+std::vector<ir::ExprId> unproven_indices(const ir::Attention& attention, ir::ExprId load);
+
 class ExpressionWriter {
  public:
   // With `faults`, their numbers from 1 in this order are tracked beside the values, as the

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <set>
 
+#include "compiler/derive/check.h"
 #include "compiler/derive/emit.h"
 #include "runtime/base/check.h"
 
@@ -99,7 +100,8 @@ void bind_params(const ir::Attention& attention, const std::set<std::string>& na
 
 }  // namespace
 
-plan::Program with_derived(const passes::Hoisted& hoisted, plan::Program program) {
+plan::Program with_derived(const ir::Attention& attention, const passes::Hoisted& hoisted,
+                           plan::Program program) {
   if (hoisted.derived.empty()) return program;
   for (const passes::DerivedTensor& tensor : hoisted.derived) {
     std::erase_if(program.tensors,
@@ -113,6 +115,7 @@ plan::Program with_derived(const passes::Hoisted& hoisted, plan::Program program
   bind_params(hoisted.attention, names, program.params);
   program.steps.insert(program.steps.begin(), std::make_move_iterator(steps.begin()),
                        std::make_move_iterator(steps.end()));
+  program.check = index_check(attention, hoisted);
   const Status status = plan::validate(program);
   ATTN_CHECK(status.ok(), status.error().message);
   return program;

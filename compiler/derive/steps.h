@@ -6,9 +6,11 @@
 
 namespace attn::derive {
 
-// The program that computes what the spec means: `program`, which lowering made of
-// hoisted.attention and which takes the derived tensors as captured ones, with the steps before it
-// that make them; what they read is bound instead. The program itself when nothing is derived.
-plan::Program with_derived(const passes::Hoisted& hoisted, plan::Program program);
+// The program that computes what `attention` means: `program`, which lowering made of what was
+// hoisted from it and which takes the derived tensors as captured ones, with the steps before it
+// that make them, and a check of what is bound; what these read is bound instead. The program
+// itself when nothing is derived.
+plan::Program with_derived(const ir::Attention& attention, const passes::Hoisted& hoisted,
+                           plan::Program program);
 
 }  // namespace attn::derive

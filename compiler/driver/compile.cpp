@@ -19,15 +19,25 @@ Error two_versions(std::int64_t first, std::int64_t second) {
           {}};
 }
 
+// Of the kernels, in the order in which a plan has them.
+std::vector<const std::string*> sources_of(const plan::Program& program) {
+  std::vector<const std::string*> sources;
+  for (const plan::DeriveStep* step : plan::steps_of<plan::DeriveStep>(program)) {
+    sources.push_back(&step->source);
+  }
+  if (program.check) sources.push_back(&program.check->source);
+  return sources;
+}
+
 // Fills in what depends on the target: compiled steps, cuDNN's version, signature.
 Status compile_steps(plan::Plan& plan, const CompileOptions& options) {
   plan.target = options.target;
   plan.compiled.clear();
   plan.kernels.clear();
   plan.cudnn_version = 0;
-  for (const plan::DeriveStep* step : plan::steps_of<plan::DeriveStep>(plan.program)) {
-    ATTN_ASSIGN(std::string image, derive::compile_kernel(step->source, options.target.sm,
-                                                          options.worker.cudnn_folder));
+  for (const std::string* source : sources_of(plan.program)) {
+    ATTN_ASSIGN(std::string image,
+                derive::compile_kernel(*source, options.target.sm, options.worker.cudnn_folder));
     plan.kernels.push_back(std::move(image));
   }
   for (const plan::CudnnStep* step : plan::steps_of<plan::CudnnStep>(plan.program)) {
@@ -56,7 +66,7 @@ Result<plan::Program> lower(const ir::Attention& attention) {
   const Status verified = ir::verify(hoisted.attention);
   ATTN_CHECK(verified.ok(), verified.error().message);
   ATTN_ASSIGN(plan::Program program, lowering::lower(hoisted.attention));
-  return derive::with_derived(hoisted, std::move(program));
+  return derive::with_derived(attention, hoisted, std::move(program));
 }
 
 Result<plan::Plan> compile(const ir::Attention& attention, const support::Source& source,

@@ -54,17 +54,26 @@ Addresses addresses_of(const plan::CudnnStep& step, const Memory& memory) {
 
 KernelArguments::KernelArguments(const plan::DeriveStep& step, const Memory& memory) {
   tensors_.reserve(step.outputs.size() + step.inputs.size());
-  const auto add = [&](const plan::OperandSource& source) {
-    void* pointer = resolve(source, memory);
-    if (std::holds_alternative<plan::ParamOperand>(source)) {
-      arguments_.push_back(pointer);
-    } else {
-      tensors_.push_back(pointer);
-      arguments_.push_back(&tensors_.back());
-    }
-  };
-  for (const std::string& output : step.outputs) add(plan::TensorOperand{output});
-  for (const plan::OperandSource& input : step.inputs) add(input);
+  for (const std::string& output : step.outputs) add(plan::TensorOperand{output}, memory);
+  for (const plan::OperandSource& input : step.inputs) add(input, memory);
+}
+
+KernelArguments::KernelArguments(void* output, const std::vector<plan::OperandSource>& inputs,
+                                 const Memory& memory) {
+  tensors_.reserve(1 + inputs.size());
+  add(output);
+  for (const plan::OperandSource& input : inputs) add(input, memory);
+}
+
+void KernelArguments::add(void* tensor) {
+  tensors_.push_back(tensor);
+  arguments_.push_back(&tensors_.back());
+}
+
+void KernelArguments::add(const plan::OperandSource& source, const Memory& memory) {
+  void* pointer = resolve(source, memory);
+  if (!std::holds_alternative<plan::ParamOperand>(source)) return add(pointer);
+  arguments_.push_back(pointer);
 }
 
 Result<cuda::DeviceBuffer> counting_numbers(const plan::Program& program,

@@ -37,12 +37,18 @@ Addresses addresses_of(const plan::CudnnStep& step, const Memory& memory);
 class KernelArguments {
  public:
   KernelArguments(const plan::DeriveStep& step, const Memory& memory);
+  // Of a kernel that writes to `output`, then takes `inputs`.
+  KernelArguments(void* output, const std::vector<plan::OperandSource>& inputs,
+                  const Memory& memory);
   KernelArguments(KernelArguments&&) noexcept = default;
   KernelArguments& operator=(KernelArguments&&) noexcept = default;
 
   void* const* data() const { return arguments_.data(); }
 
  private:
+  void add(void* tensor);
+  void add(const plan::OperandSource& source, const Memory& memory);
+
   std::vector<void*> tensors_;  // their addresses are arguments: not resized once filled
   std::vector<void*> arguments_;
 };

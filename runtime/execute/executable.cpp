@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "runtime/cudnn/execution.h"
 #include "runtime/execute/addresses.h"
 #include "runtime/execute/checks.h"
+#include "runtime/execute/index_check.h"
 #include "runtime/execute/scalars.h"
 #include "runtime/execute/steps.h"
 
@@ -26,6 +28,7 @@ struct Executable::State {
   std::int64_t workspace_bytes = 0;  // both
   cuda::DeviceBuffer counting;       // 0, 1, .. for counting operands
   cuda::DeviceBuffer once;           // internal tensors that are made once
+  std::optional<IndexChecker> checker;
 };
 
 struct Binding::State {
@@ -69,7 +72,7 @@ Status check_plan(const plan::Plan& plan) {
   }
   const std::size_t compiled = plan.compiled.size() + plan.kernels.size();
   if (plan.compiled.size() == plan::steps_of<plan::CudnnStep>(plan.program).size() &&
-      compiled == plan.program.steps.size()) {
+      plan.kernels.size() == plan::kernel_count(plan.program)) {
     return {};
   }
   return Status(ErrorCode::plan_damaged, fmt::format("the plan has {} steps but kernels for {}",
@@ -85,6 +88,14 @@ std::int64_t cudnn_bytes(const std::vector<LoadedStep>& steps, bool more_behind)
   }
   if (!more_behind) return largest;
   return (largest + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
+}
+
+Result<std::optional<IndexChecker>> load_checker(const plan::Plan& plan, const cuda::Device& device,
+                                                 bool wanted) {
+  std::optional<IndexChecker> checker;
+  if (!wanted || !plan.program.check) return checker;
+  ATTN_ASSIGN(checker, IndexChecker::load(*plan.program.check, plan.kernels.back(), device));
+  return checker;
 }
 
 Status foreign_binding() {
@@ -103,12 +114,15 @@ Result<Executable> Executable::load(const plan::Plan& plan, const LoadOptions& o
   ATTN_ASSIGN(std::vector<LoadedStep> steps, load_steps(plan, session, device));
   ATTN_ASSIGN(cuda::DeviceBuffer counting, counting_numbers(plan.program, device));
   ATTN_ASSIGN(cuda::DeviceBuffer once, derive_once(plan, device));
+  ATTN_ASSIGN(std::optional<IndexChecker> checker,
+              load_checker(plan, device, options.check_values));
   plan::InternalPlaces internals = plan::internal_places(plan.program, false);
   const std::int64_t shared = cudnn_bytes(steps, internals.bytes > 0);
   const std::int64_t workspace_bytes = shared + internals.bytes;
-  return Executable(std::make_shared<State>(
-      State{plan.program, std::move(device), std::move(session), std::move(steps), shared,
-            std::move(internals), workspace_bytes, std::move(counting), std::move(once)}));
+  return Executable(
+      std::make_shared<State>(State{plan.program, std::move(device), std::move(session),
+                                    std::move(steps), shared, std::move(internals), workspace_bytes,
+                                    std::move(counting), std::move(once), std::move(checker)}));
 }
 
 Result<Executable> Executable::load_file(const std::string& path, const LoadOptions& options) {
@@ -128,6 +142,9 @@ Result<Binding> Executable::bind(const Arguments& arguments, void* workspace) co
   ATTN_RETURN_IF_ERROR(check_arguments(state_->program, arguments, device, cuda::classify));
   auto state = std::make_unique<Binding::State>(
       Binding::State{state_, arguments, Scalars(state_->program, arguments), {}, nullptr, {}});
+  if (state_->checker) {
+    ATTN_RETURN_IF_ERROR(state_->checker->run({state->arguments, state->scalars}));
+  }
   if (workspace != nullptr) {
     ATTN_RETURN_IF_ERROR(
         check_workspace(workspace, state_->workspace_bytes, device, cuda::classify));

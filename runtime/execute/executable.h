@@ -26,6 +26,10 @@ namespace attn::execute {
 struct LoadOptions {
   int device = 0;            // CUDA ordinal
   std::string cudnn_folder;  // as for cudnn::Library::load: empty looks in the usual places
+  // Whether bind looks for values that lead outside a tensor, or divide by 0, where a score depends
+  // on them. Without it such scores have some value; nothing outside a tensor is read in either
+  // case.
+  bool check_values = true;
 };
 
 class Binding;
@@ -55,6 +59,11 @@ class Executable {
   // stays the caller's and must outlive the binding's executes. With a null `workspace` the binding
   // owns one; otherwise the caller's is used, which must not be in use by anything that may run at
   // the same time. Errors: binding (every mistake, each naming its tensor), cuda, cudnn.
+  //
+  // Where the program has a check (program().check), the values of captured tensors and params are
+  // looked at, unless LoadOptions::check_values says no: they must be there then, and the call
+  // waits for the device. One pass over what is indexed by, and over the scores when that finds
+  // anything. Values that change later are not looked at again.
   //
   // Managed memory is accepted; pinned host memory is not, although a device could read it.
   Result<Binding> bind(const Arguments& arguments, void* workspace = nullptr) const;

@@ -138,9 +138,10 @@ Status check_compiled(const Manifest& manifest, std::int64_t workspace_bytes) {
   const Plan& plan = manifest.plan;
   const std::size_t compiled = plan.compiled.size() + plan.kernels.size();
   if (plan.compiled.size() != steps_of<CudnnStep>(plan.program).size() ||
-      plan.kernels.size() != steps_of<DeriveStep>(plan.program).size()) {
+      plan.kernels.size() != kernel_count(plan.program)) {
     return {ErrorCode::plan_damaged,
-            fmt::format("{} steps, {} of them compiled", plan.program.steps.size(), compiled)};
+            fmt::format("{} steps{}, {} of them compiled", plan.program.steps.size(),
+                        plan.program.check ? " and a check" : "", compiled)};
   }
   if (workspace_bytes == plan.workspace_bytes()) return {};
   return {ErrorCode::plan_damaged, "$.workspace_bytes: is not what the steps need"};
@@ -154,8 +155,8 @@ Error damaged(const Error& error) {
 }  // namespace
 
 std::uint32_t format_version_of(const Plan& plan) {
-  const bool derives = !plan.kernels.empty() || !plan.program.internals.empty() ||
-                       !steps_of<DeriveStep>(plan.program).empty();
+  const bool derives =
+      !plan.kernels.empty() || !plan.program.internals.empty() || kernel_count(plan.program) > 0;
   const bool controls = std::ranges::any_of(plan.program.tensors, [](const TensorInfo& tensor) {
     return tensor.role == TensorRole::control || !tensor.addressed_by.empty();
   });

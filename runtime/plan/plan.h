@@ -59,7 +59,7 @@ struct Plan {
   std::int64_t cudnn_version = 0;  // cudnnGetVersion(), e.g. 91900
   Program program;
   std::vector<CompiledStep> compiled;  // one for each cuDNN step of the program, in order
-  std::vector<std::string> kernels;    // a cubin for each derive step, in order
+  std::vector<std::string> kernels;    // a cubin for each derive step, in order, then the check's
   Signature signature;
 
   // The largest of the cuDNN steps, which run one after another, and the internal tensors that are
@@ -67,6 +67,9 @@ struct Plan {
   std::int64_t workspace_bytes() const;
   bool operator==(const Plan&) const = default;
 };
+
+// How many kernels a plan of this program has.
+std::size_t kernel_count(const Program& program);
 
 // Canonical text of program + target device + cuDNN version, and its hash.
 Signature signature_of(const Program& program, const Target& target, std::int64_t cudnn_version);

@@ -72,7 +72,8 @@ Status check_count(const char* what, std::size_t sections, std::size_t steps) {
 }  // namespace
 
 std::string serialize(const Plan& plan) {
-  ATTN_CHECK(plan.compiled.size() + plan.kernels.size() == plan.program.steps.size(),
+  ATTN_CHECK(plan.compiled.size() == steps_of<CudnnStep>(plan.program).size() &&
+                 plan.kernels.size() == kernel_count(plan.program),
              "every step of a plan is compiled");
   const std::string manifest = manifest_json(plan);
   ATTN_CHECK(manifest.size() <= kMaxManifestBytes, "a manifest within the format's limit");

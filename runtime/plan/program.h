@@ -112,11 +112,38 @@ inline constexpr std::size_t kMostOutputs = 16;  // of one derive step
 
 using Step = std::variant<CudnnStep, DeriveStep>;
 
+// Two kernels that look, when tensors are bound, for elements of derived tensors that have no value
+// (a gather outside its tensor, an integer division by 0) although a score depends on it. Their
+// arguments: a pointer to a 64-bit word that holds only ones, then the inputs as those of a derive
+// step.
+//
+// kQuickCheckKernel, of `quick` threads, sets the word to 0 when anything has no value, whether it
+// matters or not. kExactCheckKernel, a thread for each element of `scores`, lowers it to 65536 i +
+// n where score i, row-major, depends on faults[n - 1]; the first of those stays.
+struct IndexCheck {
+  struct Fault {
+    std::string expression;  // in the language's syntax
+    std::string what;        // "an index is outside the tensor"
+    bool operator==(const Fault&) const = default;
+  };
+  std::vector<Fault> faults;
+  std::vector<OperandSource> inputs;
+  std::int64_t quick = 0;
+  std::vector<std::int64_t> scores;  // [B, Hq, Sq, Skv], 1 where nothing varies
+  std::string source;                // CUDA C++
+  bool operator==(const IndexCheck&) const = default;
+};
+inline constexpr const char* kQuickCheckKernel = "attn_check_quickly";
+inline constexpr const char* kExactCheckKernel = "attn_check_exactly";
+inline constexpr std::int64_t kMostChecked = std::int64_t{1} << 38;  // threads of either
+inline constexpr std::size_t kMostFaults = 65535;
+
 struct Program {
   std::vector<TensorInfo> tensors;
   std::vector<ParamInfo> params;
   std::vector<TensorInfo> internals;  // role internal
   std::vector<Step> steps;
+  std::optional<IndexCheck> check;
   bool operator==(const Program&) const = default;
 };
 

@@ -100,6 +100,14 @@ Json json_of(const DeriveStep& step) {
           {"source", json::of_text(step.source)}};
 }
 
+// Those of kernels have no uid.
+std::vector<OperandSource> read_inputs(const json::Value& value) {
+  return value.list([](const json::Value& input) {
+    if (input.has("uid")) input.fail("\"uid\" is not known here");
+    return read_source(input);
+  });
+}
+
 DeriveStep read_derive(const json::Value& value) {
   value.only({"step", "once", "outputs", "inputs", "source"});
   DeriveStep step;
@@ -110,12 +118,37 @@ DeriveStep read_derive(const json::Value& value) {
     step.expressions.push_back(output["expression"].text());
     return 0;
   });
-  step.inputs = value["inputs"].list([](const json::Value& input) {
-    if (input.has("uid")) input.fail("\"uid\" is not known here");
-    return read_source(input);
-  });
+  step.inputs = read_inputs(value["inputs"]);
   step.source = value["source"].text();
   return step;
+}
+
+Json json_of(const IndexCheck& check) {
+  Json faults = Json::array(), inputs = Json::array();
+  for (const IndexCheck::Fault& fault : check.faults) {
+    faults.push_back(
+        {{"expression", json::of_text(fault.expression)}, {"what", json::of_text(fault.what)}});
+  }
+  for (const OperandSource& input : check.inputs) inputs.push_back(json_of(input));
+  return {{"faults", faults},
+          {"inputs", inputs},
+          {"quick", check.quick},
+          {"scores", check.scores},
+          {"source", json::of_text(check.source)}};
+}
+
+IndexCheck read_check(const json::Value& value) {
+  value.only({"faults", "inputs", "quick", "scores", "source"});
+  IndexCheck check;
+  check.faults = value["faults"].list([](const json::Value& fault) {
+    fault.only({"expression", "what"});
+    return IndexCheck::Fault{fault["expression"].text(), fault["what"].text()};
+  });
+  check.inputs = read_inputs(value["inputs"]);
+  check.quick = value["quick"].integer();
+  check.scores = value["scores"].integers();
+  check.source = value["source"].text();
+  return check;
 }
 
 Step read_step(const json::Value& value) {
@@ -139,16 +172,18 @@ Json json_of(const Program& program) {
     json["steps"].push_back(
         std::visit([](const auto& alternative) { return json_of(alternative); }, step));
   }
+  if (program.check) json["check"] = json_of(*program.check);
   return json;
 }
 
 Program read_program(const json::Value& value) {
-  value.only({"tensors", "params", "internals", "steps"});
+  value.only({"tensors", "params", "internals", "steps", "check"});
   Program program;
   program.tensors = value["tensors"].list(read_tensor);
   program.params = value["params"].list(read_param);
   if (value.has("internals")) program.internals = value["internals"].list(read_tensor);
   program.steps = value["steps"].list(read_step);
+  if (value.has("check")) program.check = read_check(value["check"]);
   return program;
 }
 

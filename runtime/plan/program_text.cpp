@@ -91,6 +91,27 @@ std::string canonical(const DeriveStep& step) {
   return text + fmt::format("source {}\n", quoted(step.source));
 }
 
+std::string text_of(const IndexCheck& check) {
+  std::string text =
+      fmt::format("check: {} quickly, [{}] exactly\n", check.quick, fmt::join(check.scores, ","));
+  for (const IndexCheck::Fault& fault : check.faults) {
+    text += fmt::format("  {}: {}\n", escaped(fault.expression), escaped(fault.what));
+  }
+  for (const OperandSource& input : check.inputs) {
+    text += fmt::format("  reads {}\n", std::visit(SourceText{}, input));
+  }
+  return text + indented(check.source);
+}
+
+std::string canonical(const IndexCheck& check) {
+  std::string text = fmt::format("check {} [{}] of {}\n", check.quick, fmt::join(check.scores, ","),
+                                 check.faults.size());
+  for (const OperandSource& input : check.inputs) {
+    text += fmt::format("input {}\n", std::visit(SourceText{}, input));
+  }
+  return text + fmt::format("source {}\n", quoted(check.source));
+}
+
 std::string tensor_line(const TensorInfo& tensor) {
   return fmt::format("{} {} {} align {}{}\n", to_string(tensor.role), escaped(tensor.name),
                      type_text(tensor.dtype, tensor.dims, tensor.strides), tensor.alignment,
@@ -124,6 +145,7 @@ std::string to_text(const Program& program) {
     text += fmt::format("step {}: ", i);
     text += std::visit([](const auto& step) { return text_of(step); }, program.steps[i]);
   }
+  if (program.check) text += text_of(*program.check);
   return text;
 }
 
@@ -138,6 +160,7 @@ std::string canonical_text(const Program& program) {
     text +=
         "step " + std::visit([](const auto& alternative) { return canonical(alternative); }, step);
   }
+  if (program.check) text += canonical(*program.check);
   return text;
 }
 

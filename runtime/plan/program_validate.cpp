@@ -95,7 +95,7 @@ class Validator {
                 fmt::format("{} \"{}\" is written by no step", what_is(*tensor), name)};
       }
     }
-    return {};
+    return program_.check ? check_check(*program_.check) : Status();
   }
 
  private:
@@ -175,6 +175,37 @@ class Validator {
     }
     const bool there = !step.once || once_.contains(named->name);
     return there ? "" : fmt::format("is made once but reads \"{}\"", named->name);
+  }
+
+  Status check_check(const IndexCheck& check) const {
+    std::string what;
+    if (check.faults.empty() || check.faults.size() > kMostFaults) what = "looks for nothing";
+    if (check.quick < 1 || check.quick > kMostChecked) what = "has no elements";
+    if (!is_scores(check.scores)) what = "has no scores";
+    if (check.source.empty()) what = "has no source";
+    for (const OperandSource& input : check.inputs) {
+      if (what.empty()) what = check_bound_input(input);
+    }
+    if (what.empty()) return {};
+    return {ErrorCode::invalid_argument, fmt::format("check: {}", what)};
+  }
+
+  static bool is_scores(const std::vector<std::int64_t>& dims) {
+    if (dims.size() != 4) return false;
+    const auto last = last_offset(dims, packed(dims));
+    return last && *last < kMostChecked;
+  }
+
+  // What is bound, not made.
+  std::string check_bound_input(const OperandSource& input) const {
+    if (const auto* param = std::get_if<ParamOperand>(&input)) {
+      return params_.contains(param->name) ? "" : "reads an unknown param";
+    }
+    const auto* named = std::get_if<TensorOperand>(&input);
+    if (named == nullptr) return "reads what is neither a tensor nor a param";
+    const auto found = tensors_.find(named->name);
+    if (found != tensors_.end() && !is_made(*found->second)) return "";
+    return fmt::format("reads \"{}\", which is not bound", named->name);
   }
 
   std::string check_derived(const std::string& output) {

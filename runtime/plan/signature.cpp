@@ -40,6 +40,10 @@ InternalPlaces internal_places(const Program& program, bool once) {
   return places;
 }
 
+std::size_t kernel_count(const Program& program) {
+  return steps_of<DeriveStep>(program).size() + (program.check ? 1 : 0);
+}
+
 // A plan without internal tensors needs what its largest step needs, to the byte.
 std::int64_t Plan::workspace_bytes() const {
   std::int64_t largest = 0;

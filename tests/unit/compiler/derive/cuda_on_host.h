@@ -18,3 +18,15 @@ inline float __uint_as_float(unsigned bits) {
   std::memcpy(&value, &bits, sizeof value);
   return value;
 }
+
+inline unsigned long long atomicMin(unsigned long long* place, unsigned long long value) {
+  const unsigned long long before = *place;
+  if (value < before) *place = value;
+  return before;
+}
+
+// The kernels of one check.
+struct CheckKernels {
+  void (*quickly)(void* const*) = nullptr;
+  void (*exactly)(void* const*) = nullptr;
+};

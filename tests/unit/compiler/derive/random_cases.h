@@ -3,14 +3,19 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
+#include "compiler/derive/check.h"
+#include "compiler/lowering/captured_view.h"
 #include "compiler/passes/hoist.h"
+#include "compiler/passes/simplify.h"
 #include "tests/unit/compiler/ir/random_attention.h"
 
 namespace attn::derive::testing {
 
 inline constexpr unsigned kCases = 120;
+inline constexpr unsigned kCheckSeeds = 2500;  // of which some have a check
 inline constexpr std::int64_t kColumns = 10;
 
 struct Case {
@@ -38,6 +43,23 @@ inline Case random_case(unsigned seed) {
     output.dims = {2, 4, 6, kColumns};
     made.outputs.push_back(std::move(output));
   }
+  return made;
+}
+
+// A whole attention, what is hoisted from it, and the check of it if there is one.
+struct CheckCase {
+  ir::Attention attention;
+  std::optional<plan::IndexCheck> check;
+};
+
+inline CheckCase random_check(unsigned seed) {
+  CheckCase made{passes::simplify(ir::testing::RandomAttention(seed, kColumns).make()), {}};
+  passes::HoistOptions options;
+  options.readable = [](const ir::Attention& of, ir::ExprId load) {
+    return lowering::captured_view(of, load).status();
+  };
+  const passes::Hoisted hoisted = passes::hoist(made.attention, options).value();
+  if (!hoisted.derived.empty()) made.check = index_check(made.attention, hoisted);
   return made;
 }
 

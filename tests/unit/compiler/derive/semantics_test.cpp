@@ -4,6 +4,7 @@
 #include <cmath>
 #include <deque>
 #include <limits>
+#include <utility>
 
 #include "compiler/derive/emit.h"
 #include "runtime/reference/row_evaluator.h"
@@ -11,6 +12,7 @@
 #include "tests/unit/compiler/derive/random_cases.h"
 
 extern void (*const kKernels[])(void* const*);
+extern const CheckKernels kChecks[];
 double half_on_host(unsigned short bits);
 double bfloat_on_host(unsigned short bits);
 
@@ -33,9 +35,37 @@ reference::Bindings bindings(double param) {
 // The bindings' values in the memory that a kernel reads, and room for what it writes.
 class Memory {
  public:
-  Memory(const Case& what, const KernelSource& source, const reference::Bindings& values) {
-    for (std::size_t i = 0; i < what.outputs.size(); ++i) add(outputs_[i].data());
-    for (const plan::OperandSource& input : source.inputs) {
+  Memory(std::size_t outputs, const std::vector<plan::OperandSource>& inputs,
+         const reference::Bindings& values) {
+    for (std::size_t i = 0; i < outputs; ++i) add(outputs_[i].data());
+    read(inputs, values);
+  }
+  // Of a check.
+  Memory(const std::vector<plan::OperandSource>& inputs, const reference::Bindings& values) {
+    add(&word_);
+    read(inputs, values);
+  }
+
+  void run(void (*kernel)(void* const*), std::size_t threads) {
+    for (std::size_t i = 0; i < threads; ++i) {
+      blockIdx.x = static_cast<unsigned>(i / 256);
+      threadIdx.x = static_cast<unsigned>(i % 256);
+      kernel(arguments_.data());
+    }
+  }
+
+  std::uint64_t take_word() { return std::exchange(word_, ~std::uint64_t{0}); }
+
+  double integer(std::size_t output, std::size_t i) const {
+    std::int32_t value;
+    std::memcpy(&value, &outputs_[output][i], sizeof value);
+    return value;
+  }
+  float real(std::size_t output, std::size_t i) const { return outputs_[output][i]; }
+
+ private:
+  void read(const std::vector<plan::OperandSource>& inputs, const reference::Bindings& values) {
+    for (const plan::OperandSource& input : inputs) {
       const auto* tensor = std::get_if<plan::TensorOperand>(&input);
       if (tensor == nullptr) {
         param_ = static_cast<float>(values.params.at("p"));
@@ -46,22 +76,6 @@ class Memory {
     }
   }
 
-  void run(unsigned kernel) {
-    for (std::size_t i = 0; i < kElements * 3; ++i) {  // of up to three outputs
-      blockIdx.x = static_cast<unsigned>(i / 256);
-      threadIdx.x = static_cast<unsigned>(i % 256);
-      kKernels[kernel](arguments_.data());
-    }
-  }
-
-  double integer(std::size_t output, std::size_t i) const {
-    std::int32_t value;
-    std::memcpy(&value, &outputs_[output][i], sizeof value);
-    return value;
-  }
-  float real(std::size_t output, std::size_t i) const { return outputs_[output][i]; }
-
- private:
   void add(void* pointer) {
     pointers_.push_back(pointer);
     arguments_.push_back(&pointers_.back());
@@ -79,6 +93,7 @@ class Memory {
   std::vector<std::int32_t> n_;
   std::vector<unsigned char> keep_;
   float param_ = 0;
+  std::uint64_t word_ = ~std::uint64_t{0};
   std::deque<void*> pointers_;
   std::vector<void*> arguments_;
 };
@@ -121,14 +136,78 @@ TEST(DeriveSemantics, AreTheReferencesOnRandomExpressions) {
     const KernelSource source = emit_kernel(what.attention, what.outputs);
     for (const double param : {0.75, -kInfinity}) {
       const reference::Bindings values = bindings(param);
-      Memory memory(what, source, values);
-      memory.run(seed);
+      Memory memory(what.outputs.size(), source.inputs, values);
+      memory.run(kKernels[seed], kElements * 3);  // of up to three outputs
       for (std::size_t i = 0; i < what.outputs.size(); ++i) {
         compared += compare(what, i, memory, values);
       }
     }
   }
   EXPECT_GT(compared, 100000);
+}
+
+// What the exact kernel must find: the first score that depends on what has no value.
+std::uint64_t first_fault(const CheckCase& what, const reference::Bindings& values) {
+  const ir::Attention& attention = what.attention;
+  std::vector<ir::ExprId> roots = attention.masks;
+  roots.push_back(attention.score);
+  reference::RowEvaluator evaluator(attention, values, roots);
+  const std::vector<std::int64_t>& dims = what.check->scores;
+  const std::vector<double> scores(kColumns);
+  std::uint64_t i = 0;
+  for (std::int64_t row = 0; row < dims[0] * dims[1] * dims[2]; ++row) {
+    evaluator.run({row / dims[2] / dims[1], row / dims[2] % dims[1], row % dims[2]}, scores);
+    for (std::size_t column = 0; column < static_cast<std::size_t>(dims[3]); ++column, ++i) {
+      std::optional<ir::ExprId> fault;
+      bool hidden = false;
+      for (const ir::ExprId root : roots) {
+        const reference::Cell& cell = evaluator.cells(root)[column];
+        hidden |= root != attention.score && !cell.fault && cell.value == 0;
+        if (!fault) fault = cell.fault;
+      }
+      if (hidden || !fault) continue;
+      const std::string text = ir::to_source(attention, *fault);
+      const auto& faults = what.check->faults;
+      const auto found = std::ranges::find(faults, text, &plan::IndexCheck::Fault::expression);
+      if (found == faults.end()) continue;  // int() of what fits no integer
+      return i << 16 | static_cast<std::uint64_t>(found - faults.begin() + 1);
+    }
+  }
+  return ~std::uint64_t{0};
+}
+
+// Conditions that depend on the score are beyond a check.
+bool has_plain_conditions(const ir::Attention& attention) {
+  const auto& dag = attention.dag;
+  const auto ids = ir::reachable(dag, attention.roots());
+  return std::ranges::none_of(ids, [&dag](ir::ExprId id) {
+    const ir::Node& node = dag[id];
+    const bool logic = node.is(ir::Op::and_) || node.is(ir::Op::or_);
+    return (node.is(ir::Op::select_) && depends_on_score(dag, node.operands[0])) ||
+           (logic && depends_on_score(dag, id)) || node.is(ir::Op::truncate_);
+  });
+}
+
+TEST(DeriveSemantics, AreCheckedByTheReferencesRules) {
+  int found = 0, matterless = 0, nothing = 0;
+  for (unsigned seed = 0; seed < kCheckSeeds && !HasFailure(); ++seed) {
+    const CheckCase what = random_check(seed);
+    ASSERT_EQ(what.check.has_value(), kChecks[seed].quickly != nullptr);
+    if (!what.check || !has_plain_conditions(what.attention)) continue;
+    const reference::Bindings values = bindings(0.75);
+    Memory memory(what.check->inputs, values);
+    memory.run(kChecks[seed].quickly, static_cast<std::size_t>(what.check->quick));
+    const bool anything = memory.take_word() == 0;
+    memory.run(kChecks[seed].exactly, kElements);
+    const std::uint64_t word = memory.take_word();
+    EXPECT_EQ(word, first_fault(what, values)) << ir::to_text(what.attention);
+    const bool matters = word != ~std::uint64_t{0};
+    EXPECT_TRUE(anything || !matters) << seed;
+    ++(matters ? found : anything ? matterless : nothing);
+  }
+  EXPECT_GT(found, 20);
+  EXPECT_GT(matterless, 3);
+  EXPECT_GT(nothing, 0);
 }
 
 TEST(DeriveSemantics, NarrowFloatsAreReadExactly) {

@@ -26,7 +26,7 @@ plan::Program program_of(const ir::Attention& attention) {
     return lowering::captured_view(of, load).status();
   };
   const passes::Hoisted hoisted = passes::hoist(attention, options).value();
-  return with_derived(hoisted, lowering::lower(hoisted.attention).value());
+  return with_derived(attention, hoisted, lowering::lower(hoisted.attention).value());
 }
 
 TEST(DeriveSteps, OnceBeforeTheOthersAndWhatTheyReadIsBound) {
@@ -87,7 +87,7 @@ TEST(DeriveSteps, AStepTakesSixteenTensors) {
 TEST(DeriveSteps, NothingDerivedIsTheProgramItself) {
   const testing::Example example;
   const plan::Program lowered = lowering::lower(example.attention).value();
-  EXPECT_EQ(with_derived({example.attention, {}}, lowered), lowered);
+  EXPECT_EQ(with_derived(example.attention, {example.attention, {}}, lowered), lowered);
 }
 
 }  // namespace

@@ -97,9 +97,12 @@ TEST(Manifest, EveryStepIsCompiled) {
     const Result<Manifest> manifest = read_manifest(manifest_json(testing::signed_again(plan)));
     return manifest.ok() ? "accepted" : manifest.error().message;
   };
-  EXPECT_THAT(refused([](Plan& p) { p.kernels.pop_back(); }), HasSubstr("3 steps, 2 of them"));
-  EXPECT_THAT(refused([](Plan& p) { p.kernels.push_back("x"); }), HasSubstr("3 steps, 4 of them"));
-  EXPECT_THAT(refused([](Plan& p) { p.compiled.clear(); }), HasSubstr("3 steps, 2 of them"));
+  EXPECT_THAT(refused([](Plan& p) { p.kernels.pop_back(); }),
+              HasSubstr("3 steps and a check, 3 of them"));
+  EXPECT_THAT(refused([](Plan& p) { p.kernels.push_back("x"); }),
+              HasSubstr("3 steps and a check, 5 of them"));
+  EXPECT_THAT(refused([](Plan& p) { p.compiled.clear(); }),
+              HasSubstr("3 steps and a check, 3 of them"));
 }
 
 }  // namespace

@@ -68,6 +68,10 @@ TEST(ProgramJson, DeriveStepsAreReadStrictly) {
             "$.steps[1].outputs[0]: \"expression\" is missing");
   EXPECT_EQ(refused([](auto& j) { j["steps"][1]["graph"] = 1; }),
             "$.steps[1]: \"graph\" is not known here");
+  EXPECT_EQ(refused([](auto& j) { j["check"]["faults"][0].erase("what"); }),
+            "$.check.faults[0]: \"what\" is missing");
+  EXPECT_EQ(refused([](auto& j) { j["check"]["inputs"][0]["uid"] = 1; }),
+            "$.check.inputs[0]: \"uid\" is not known here");
   EXPECT_EQ(refused([](auto& j) { j["internals"][1]["role"] = "x"; }),
             "$.internals[1].role: is not one of the known names");
 }

@@ -94,6 +94,26 @@ TEST(ValidateProgram, DeriveStepsMakeInternalTensorsInOrder) {
             "tensor \"places\" is declared twice");
 }
 
+TEST(ValidateProgram, AChecksInputsAreBound) {
+  EXPECT_EQ(derived_refusal([](auto& p) { p.check->faults.clear(); }), "check: looks for nothing");
+  EXPECT_EQ(derived_refusal([](auto& p) { p.check->quick = 0; }), "check: has no elements");
+  EXPECT_EQ(derived_refusal([](auto& p) { p.check->quick = kMostChecked + 1; }),
+            "check: has no elements");
+  EXPECT_EQ(derived_refusal([](auto& p) { p.check->scores = {3, 5}; }), "check: has no scores");
+  EXPECT_EQ(derived_refusal([](auto& p) { p.check->scores[1] = 0; }), "check: has no scores");
+  EXPECT_EQ(derived_refusal([](auto& p) { p.check->scores[1] = kMostChecked; }),
+            "check: has no scores");
+  EXPECT_EQ(derived_refusal([](auto& p) { p.check->source.clear(); }), "check: has no source");
+  EXPECT_EQ(derived_refusal([](auto& p) { p.check->inputs[1] = ParamOperand{"x"}; }),
+            "check: reads an unknown param");
+  for (const char* name : {"x", "o", "places"}) {
+    EXPECT_EQ(derived_refusal([name](auto& p) { p.check->inputs[0] = TensorOperand{name}; }),
+              std::string("check: reads \"") + name + "\", which is not bound");
+  }
+  EXPECT_EQ(derived_refusal([](auto& p) { p.check->inputs[0] = CountingOperand{1}; }),
+            "check: reads what is neither a tensor nor a param");
+}
+
 TEST(ValidateProgram, ControlTensorsAddressOthers) {
   Program program = testing::controlled_program();
   ASSERT_TRUE(validate(program).ok()) << validate(program).error().message;

@@ -140,13 +140,18 @@ Program derived_program() {
                            {TensorOperand{"table"}, TensorOperand{"places"}, ParamOperand{"cap"}},
                            "// bias\nline two\n"};
   program.steps = {once, each, program.steps[0]};
+  program.check = {{{"table[q_idx // 2]", "an index is outside the tensor"}},
+                   {TensorOperand{"table"}, ParamOperand{"cap"}},
+                   3,
+                   {1, 1, 3, 5},
+                   "// check\n"};
   return program;
 }
 
 Plan derived_plan() {
   Plan plan = sample_plan();
   plan.program = derived_program();
-  plan.kernels = {"cubin one", std::string("cubin\0two", 9)};
+  plan.kernels = {"cubin one", std::string("cubin\0two", 9), "cubin of the check"};
   return signed_again(plan);
 }
 

@@ -17,7 +17,8 @@ Program sample_program();
 Plan sample_plan();
 
 // The sample with two internal tensors: "places" i32[3], made once, and "bias" f32[2,5], made at
-// every execute from "places", the captured tensor "table" f32[7] and the param "cap".
+// every execute from "places", the captured tensor "table" f32[7] and the param "cap", and
+// a check of table's indices.
 Program derived_program();
 Plan derived_plan();
 // One cuDNN step whose tensors are addressed by cu_seqlens, made into offsets, and a page table.

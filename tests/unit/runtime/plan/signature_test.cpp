@@ -92,10 +92,16 @@ TEST(Signature, SeesWhatIsDerivedButNotItsWords) {
       [&](auto& p) { derive(p, 1).inputs[0] = TensorOperand{"x"}; },
       [&](auto& p) { derive(p, 1).source += "x"; },
       [](auto& p) { p.program.steps.erase(p.program.steps.begin()); },
+      [](auto& p) { p.program.check.reset(); },
+      [](auto& p) { p.program.check->quick += 1; },
+      [](auto& p) { p.program.check->scores[0] += 1; },
+      [](auto& p) { p.program.check->inputs.pop_back(); },
+      [](auto& p) { p.program.check->source += "x"; },
   };
   std::set<std::string> texts = {original};
   for (const Change& change : changes) EXPECT_TRUE(texts.insert(text(change)).second);
   EXPECT_EQ(text([&](auto& p) { derive(p, 1).expressions[0] += "x"; }), original);
+  EXPECT_EQ(text([](auto& p) { p.program.check->faults[0].what += "x"; }), original);
   EXPECT_EQ(text([](auto& p) { p.kernels[0] += "x"; }), original);
 }
 

@@ -1,0 +1,170 @@
+#include "compiler/derive/check.h"
+
+#include <fmt/format.h>
+
+#include <functional>
+#include <numeric>
+
+#include "compiler/derive/emit.h"
+#include "compiler/derive/expression_writer.h"
+
+namespace attn::derive {
+namespace {
+
+using ir::Dim;
+using ir::ExprId;
+using ir::Op;
+
+// Indices that an expression depends on, and how many there are of each.
+struct Domain {
+  passes::Axes axes;
+  std::vector<std::int64_t> dims;    // of the axes
+  std::vector<std::int64_t> scores;  // [B, Hq, Sq, Skv], 1 where nothing varies
+  double elements = 1;
+};
+
+Domain domain_of(const ir::Attention& attention, const std::vector<ExprId>& expressions) {
+  Domain domain;
+  for (const ExprId id : ir::reachable(attention.dag, expressions)) {
+    domain.axes.batch |= attention.dag[id].is(Op::batch_);
+    domain.axes.head |= attention.dag[id].is(Op::head_);
+    domain.axes.row |= attention.dag[id].is(Op::row_);
+    domain.axes.column |= attention.dag[id].is(Op::column_);
+  }
+  const std::pair<bool, Dim> all[] = {{domain.axes.batch, Dim::B},
+                                      {domain.axes.head, Dim::Hq},
+                                      {domain.axes.row, Dim::Sq},
+                                      {domain.axes.column, Dim::Skv}};
+  for (const auto& [varies, dim] : all) {
+    domain.scores.push_back(varies ? attention.dims[dim] : 1);
+    if (varies) domain.dims.push_back(attention.dims[dim]);
+    domain.elements *= static_cast<double>(domain.scores.back());
+  }
+  return domain;
+}
+
+std::string_view what_of(Op op) {
+  switch (op) {
+    case Op::load_: return "an index is outside the tensor";
+    case Op::floordiv_:
+    case Op::mod_: return "the divisor is 0";
+    default: return "a shift by less than 0 or more than 31";
+  }
+}
+
+class CheckEmitter {
+ public:
+  // `dag` has the nodes of both.
+  CheckEmitter(const ir::Attention& attention, const passes::Hoisted& hoisted)
+      : attention_(attention) {
+    std::vector<ExprId> derived;
+    for (const passes::DerivedTensor& tensor : hoisted.derived)
+      derived.push_back(tensor.expression);
+    attention_.dag = hoisted.attention.dag;
+    faults_ = faults_of(attention_, derived);
+    hide_by_lengths();
+    roots_ = attention_.masks;
+    roots_.push_back(attention_.score);
+  }
+
+  std::optional<plan::IndexCheck> emit() {
+    if (faults_.empty() || faults_.size() > plan::kMostFaults) return std::nullopt;
+    const Domain scores = domain_of(attention_, roots_);
+    plan::IndexCheck check;
+    const std::string quick = quick_kernel(check.quick);
+    if (quick.empty() || scores.elements > static_cast<double>(plan::kMostChecked)) {
+      return std::nullopt;
+    }
+    KernelInputs inputs = inputs_of(attention_, roots_);
+    parameters_ = {"unsigned long long* first"};
+    parameters_.insert(parameters_.end(), inputs.parameters.begin(), inputs.parameters.end());
+    check.scores = scores.scores;
+    check.inputs = std::move(inputs.operands);
+    check.source = kernel_text(plan::kQuickCheckKernel, parameters_, quick) +
+                   kernel_text(plan::kExactCheckKernel, parameters_, exact_kernel(scores));
+    check.source = include_text() + check.source;
+    for (const ExprId id : faults_) {
+      check.faults.push_back({ir::to_source(attention_, id), std::string(what_of(dag()[id].op))});
+    }
+    return check;
+  }
+
+ private:
+  // Scores beyond the lengths are hidden as by a mask.
+  void hide_by_lengths() {
+    const auto hide = [this](std::string_view lengths, Op index) {
+      const ExprId batch[] = {dag().leaf(Op::batch_)};
+      const ExprId length =
+          dag().add_symbol(Op::load_, std::string(lengths), ir::Type::integer, batch);
+      const ExprId shown = dag().add(Op::lt_, {dag().leaf(index), length});
+      attention_.masks.insert(attention_.masks.begin(), shown);
+    };
+    if (attention_.lengths_kv) hide(ir::kLengthsKv, Op::column_);
+    if (attention_.lengths_q) hide(ir::kLengthsQ, Op::row_);
+  }
+
+  // The body, or nothing when there are too many elements.
+  std::string quick_kernel(std::int64_t& threads) {
+    ExpressionWriter writer(attention_);
+    std::string body;
+    double all = 0;
+    for (const ExprId id : faults_) {
+      const Domain domain = domain_of(attention_, operands_at_fault(id));
+      all += domain.elements;
+      if (all > static_cast<double>(plan::kMostChecked)) return "";
+      const std::int64_t elements = std::accumulate(domain.dims.begin(), domain.dims.end(),
+                                                    std::int64_t{1}, std::multiplies<>());
+      threads += elements;
+      writer.begin(domain.axes, domain.dims);
+      for (const ExprId operand : operands_at_fault(id)) (void)writer.value(operand);
+      const std::string failure = writer.failure(id);
+      body += fmt::format(
+          "  if (i < {0}) {{\n{1}    if ({2}) *first = 0;\n    return;\n  }}\n"
+          "  i -= {0};\n",
+          elements, writer.statements(4), failure);
+    }
+    return body;
+  }
+
+  std::string exact_kernel(const Domain& scores) {
+    ExpressionWriter writer(attention_, faults_);
+    writer.begin(scores.axes, scores.dims);
+    std::string hidden, fault = "0";
+    for (const ExprId root : roots_) (void)writer.value(root);
+    for (std::size_t i = roots_.size(); i-- > 0;) {
+      const std::string one = writer.fault(roots_[i]);
+      if (one != "0") fault = fmt::format("{0} != 0 ? {0} : {1}", one, fault);
+    }
+    for (const ExprId mask : attention_.masks) {
+      hidden +=
+          fmt::format("  if ({} == 0 && !{}) return;\n", writer.fault(mask), writer.value(mask));
+    }
+    return fmt::format(
+        "  if (i >= {}) return;\n{}{}  const int fault = {};\n"
+        "  if (fault != 0) atomicMin(first, (unsigned long long)i << 16 | fault);\n",
+        static_cast<std::int64_t>(scores.elements), writer.statements(2), hidden, fault);
+  }
+
+  // The operands that decide whether the node has a value.
+  std::vector<ExprId> operands_at_fault(ExprId id) {
+    const ir::Node& node = dag()[id];
+    if (node.is(Op::load_)) return unproven_indices(attention_, id);
+    return {node.operands[1]};
+  }
+
+  ir::Dag& dag() { return attention_.dag; }
+
+  ir::Attention attention_;
+  std::vector<ExprId> faults_;
+  std::vector<ExprId> roots_;
+  std::vector<std::string> parameters_;
+};
+
+}  // namespace
+
+std::optional<plan::IndexCheck> index_check(const ir::Attention& attention,
+                                            const passes::Hoisted& hoisted) {
+  return CheckEmitter(attention, hoisted).emit();
+}
+
+}  // namespace attn::derive

@@ -1,0 +1,22 @@
+// The look for elements without a value when tensors are bound.
+#pragma once
+
+#include <optional>
+
+#include "compiler/passes/hoist.h"
+#include "runtime/plan/program.h"
+
+namespace attn::derive {
+
+// The kernels that tell whether a score of `attention`, from which `hoisted` was made, depends on
+// an element without a value: a gather outside its tensor, an integer division by 0, a shift
+// outside 0..31 in what is derived. (What is not derived always has one, and int() of a real that
+// fits no integer is not looked for.) The quick one goes over each such operation's own axes; the
+// exact one, for which there is only need where that finds something, over the scores, by the rules
+// of the reference evaluator.
+//
+// Nothing when every element has a value whatever is bound, and beyond plan::kMostChecked scores.
+std::optional<plan::IndexCheck> index_check(const ir::Attention& attention,
+                                            const passes::Hoisted& hoisted);
+
+}  // namespace attn::derive

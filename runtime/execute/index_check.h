@@ -1,0 +1,37 @@
+// Whether what was bound has a value for every score that depends on it. Private to this room.
+#pragma once
+
+#include "runtime/cuda/kernel.h"
+#include "runtime/cuda/memory.h"
+#include "runtime/execute/addresses.h"
+#include "runtime/plan/plan.h"
+
+namespace attn::execute {
+
+// The kernels of a plan::IndexCheck. One thread at a time.
+class IndexChecker {
+ public:
+  static Result<IndexChecker> load(const plan::IndexCheck& check, const std::string& image,
+                                   const cuda::Device& device);
+
+  // Waits for the answer. Errors: binding, naming the expression and the place; cuda.
+  Status run(const Memory& memory);
+
+ private:
+  IndexChecker(plan::IndexCheck check, cuda::Device device, cuda::Kernel quick, cuda::Kernel exact,
+               cuda::DeviceBuffer word);
+  // What the kernel makes of a word of ones.
+  Result<std::uint64_t> word_after(const cuda::Kernel& kernel, std::int64_t threads,
+                                   const Memory& memory);
+
+  plan::IndexCheck check_;
+  cuda::Device device_;
+  cuda::Kernel quick_;
+  cuda::Kernel exact_;
+  cuda::DeviceBuffer word_;
+};
+
+// The error for what the exact kernel found.
+Error describe_fault(const plan::IndexCheck& check, std::uint64_t found);
+
+}  // namespace attn::execute
