@@ -179,8 +179,11 @@ std::string clause_lines(const Clause& clause, std::string_view indent) {
   if (function && !function->lets.empty()) {
     return out + function_lines(*function, indent) + beside(clause.comments);
   }
-  const bool is_padded = !function && !std::holds_alternative<ImportClause>(clause.body);
-  out += fmt::format("{}{:<{}} ", indent, clause.keyword.text, is_padded ? 7 : 0);
+  if (const auto* import = std::get_if<ImportClause>(&clause.body)) {  // a path is never broken
+    return out + fmt::format("{}import \"{}\";", indent, import->path.text) +
+           beside(clause.comments);
+  }
+  out += fmt::format("{}{:<{}} ", indent, clause.keyword.text, function ? 0 : 7);
   const std::size_t line_start = out.rfind('\n') + 1;  // npos + 1 is 0
   const std::string body = std::visit(BodyPrinter(), clause.body);
   if (body.empty()) out.erase(out.find_last_not_of(' ') + 1);
