@@ -65,6 +65,8 @@ class CheckEmitter {
     hide_by_lengths();
     roots_ = attention_.masks;
     roots_.push_back(attention_.score);
+    if (attention_.sink) roots_.push_back(*attention_.sink);
+    if (attention_.dropout && attention_.dropout->keep) roots_.push_back(*attention_.dropout->keep);
   }
 
   std::optional<plan::IndexCheck> emit() {

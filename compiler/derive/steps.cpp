@@ -69,22 +69,41 @@ plan::TensorInfo captured_info(const ir::Attention& attention, const ir::Capture
           std::move(dims), std::move(strides),         16};
 }
 
-// The captured tensors in the order of the spec, those that `names` adds among them.
+// The captured tensors in the order of the spec, those that `names` adds among them, but for what
+// the program makes.
 void bind_tensors(const ir::Attention& attention, const std::set<std::string>& names,
-                  std::vector<plan::TensorInfo>& tensors) {
+                  plan::Program& program) {
+  std::vector<plan::TensorInfo>& tensors = program.tensors;
   std::vector<plan::TensorInfo> captured;
   for (const ir::CapturedTensor& tensor : attention.tensors) {
     const auto bound = std::ranges::find(tensors, tensor.name, &plan::TensorInfo::name);
+    const bool made = std::ranges::find(program.internals, tensor.name, &plan::TensorInfo::name) !=
+                      program.internals.end();
     if (bound != tensors.end()) {
       captured.push_back(std::move(*bound));
       tensors.erase(bound);
-    } else if (names.contains(tensor.name)) {
+    } else if (!made && names.contains(tensor.name)) {
       captured.push_back(captured_info(attention, tensor));
     }
   }
-  const auto outputs = std::ranges::find_if(tensors, &plan::TensorInfo::is_output);
-  tensors.insert(outputs, std::make_move_iterator(captured.begin()),
+  const auto values = std::ranges::find(tensors, plan::TensorRole::value, &plan::TensorInfo::role);
+  tensors.insert(values + 1, std::make_move_iterator(captured.begin()),
                  std::make_move_iterator(captured.end()));
+}
+
+// Tensors that lowering makes itself are there when the first step of cuDNN's runs, and not before.
+std::vector<plan::Step>::iterator first_cudnn_step(std::vector<plan::Step>& steps) {
+  return std::ranges::find_if(
+      steps, [](const plan::Step& step) { return std::holds_alternative<plan::CudnnStep>(step); });
+}
+
+// A check only reads what is bound.
+bool is_bound(const plan::Program& program, const plan::IndexCheck& check) {
+  return std::ranges::all_of(check.inputs, [&program](const plan::OperandSource& input) {
+    const auto* tensor = std::get_if<plan::TensorOperand>(&input);
+    return tensor == nullptr || std::ranges::find(program.tensors, tensor->name,
+                                                  &plan::TensorInfo::name) != program.tensors.end();
+  });
 }
 
 void bind_params(const ir::Attention& attention, const std::set<std::string>& names,
@@ -111,11 +130,12 @@ plan::Program with_derived(const ir::Attention& attention, const passes::Hoisted
   }
   std::vector<plan::Step> steps = derive_steps(hoisted);
   const std::set<std::string> names = inputs_of(steps);
-  bind_tensors(hoisted.attention, names, program.tensors);
+  bind_tensors(hoisted.attention, names, program);
   bind_params(hoisted.attention, names, program.params);
-  program.steps.insert(program.steps.begin(), std::make_move_iterator(steps.begin()),
+  program.steps.insert(first_cudnn_step(program.steps), std::make_move_iterator(steps.begin()),
                        std::make_move_iterator(steps.end()));
   program.check = index_check(attention, hoisted);
+  if (program.check && !is_bound(program, *program.check)) program.check.reset();
   const Status status = plan::validate(program);
   ATTN_CHECK(status.ok(), status.error().message);
   return program;

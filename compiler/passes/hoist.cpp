@@ -185,7 +185,7 @@ class Hoister {
   Result<Hoisted> run() && {
     out_.attention.score = rewritten(original_.score);
     rewrite_masks();
-    if (original_.sink) out_.attention.sink = rewritten(*original_.sink);
+    if (original_.sink) out_.attention.sink = rewritten_sink(*original_.sink);
     if (original_.dropout && original_.dropout->keep) {
       out_.attention.dropout->keep = rewritten(*original_.dropout->keep);
     }
@@ -227,6 +227,16 @@ class Hoister {
       input |= analysis_[mask].input;
     }
     return read_derived(all, facts.axes, !input);
+  }
+
+  // The kernel takes one f32 value a head, from a tensor.
+  ExprId rewritten_sink(ExprId id) {
+    const Node& node = original_.dag[id];
+    const bool by_head = node.is(Op::load_) && analysis_[id].served && node.operands.size() == 1 &&
+                         original_.dag[node.operands[0]].is(Op::head_);
+    const bool taken =
+        by_head && original_.find_tensor(original_.dag.symbol_of(id))->dtype == DType::f32;
+    return taken ? id : read_derived(id, {.head = true}, !analysis_[id].input);
   }
 
   ExprId rewritten(ExprId id) {

@@ -13,6 +13,7 @@
 //   serves all of the batch): the outermost expression that varies with no more than such parts do,
 //   as a table.
 // - Masks that become tensors of the same axes become one.
+// - A sink that is not read plainly from an f32 tensor by head becomes such a tensor.
 //
 // What stays: bounds of the band (band.h), which the kernel skips blocks by; everything that
 // depends on the score; the scale. Costs are in multiples of one addition for every score:

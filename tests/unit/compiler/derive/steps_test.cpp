@@ -12,7 +12,10 @@ namespace {
 
 using ir::ExprId;
 using ir::Op;
+using ::testing::Contains;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::vector<std::string> names(const std::vector<plan::TensorInfo>& tensors) {
   std::vector<std::string> all;
@@ -82,6 +85,33 @@ TEST(DeriveSteps, AStepTakesSixteenTensors) {
   ASSERT_EQ(program.steps.size(), 3U);
   EXPECT_EQ(std::get<plan::DeriveStep>(program.steps[0]).outputs.size(), plan::kMostOutputs);
   EXPECT_EQ(std::get<plan::DeriveStep>(program.steps[1]).outputs.size(), 4U);
+}
+
+// Lengths of ragged tensors are made by a step of lowering's, from what is bound in their place.
+TEST(DeriveSteps, ReadWhatLoweringMakesAfterItIsMade) {
+  testing::Example example;
+  ir::Attention& attention = example.attention;
+  ir::Dag& dag = attention.dag;
+  for (const char* name : {"q", "k", "v", "o"}) attention.layouts[name].kind = ir::LayoutKind::thd;
+  attention.lengths_q = attention.lengths_kv = true;
+  for (const auto name : {ir::kLengthsQ, ir::kLengthsKv}) {
+    attention.tensors.push_back({std::string(name), DType::i32, {dag.integer(2)}, {}});
+  }
+  const ExprId length = example.load("lengths_kv", {dag.leaf(Op::batch_)});
+  const ExprId place = dag.add(Op::sub_, {dag.leaf(Op::column_), length});
+  const ExprId word = example.load("word", {place});
+  attention.masks = {dag.add(Op::ne_, {word, dag.leaf(Op::row_)})};
+  const plan::Program program = program_of(attention);
+  ASSERT_EQ(program.steps.size(), 3U);
+  EXPECT_THAT(std::get<plan::DeriveStep>(program.steps[0]).outputs, Contains("lengths_kv"));
+  EXPECT_THAT(std::get<plan::DeriveStep>(program.steps[1]).outputs, ElementsAre("derived_0"));
+  EXPECT_THAT(names(program.tensors), Contains("word"));
+  EXPECT_THAT(names(program.tensors), Not(Contains("lengths_kv")));
+  EXPECT_FALSE(program.check.has_value());  // it would read what is not bound
+  for (const char* name : {"q", "k", "v", "o"}) attention.layouts[name].kind = ir::LayoutKind::bshd;
+  const plan::Program dense = program_of(attention);
+  ASSERT_TRUE(dense.check.has_value());
+  EXPECT_THAT(dense.check->source, HasSubstr("t_lengths_q"));  // hides what is beyond
 }
 
 TEST(DeriveSteps, NothingDerivedIsTheProgramItself) {
