@@ -4,7 +4,7 @@ import re
 import attnc
 
 COMMANDS = ["check", "compile", "explain", "run", "verify", "bench", "inspect", "fmt", "convert",
-            "explain-code", "target", "version"]
+            "explain-code", "support", "target", "version"]
 PRINT_NO_DATA = ["fmt", "convert", "target"]
 
 

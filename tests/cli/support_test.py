@@ -1,0 +1,42 @@
+"""support: a matrix of specs and targets, with reasons."""
+import attnc
+from attnc import NOOP, SPECS
+
+ODD = NOOP.replace("D = 64", "D = 100")
+
+
+class Support(attnc.Case):
+    def test_rules_alone_need_no_cudnn(self):
+        text = self.attnc("support", SPECS / "causal.attn", "--tier", "rules", "--cudnn",
+                          self.folder).stdout
+        self.assertIn("rtx5090", text)
+        self.assertIn("maybe", text)
+
+    def test_tiers_agree(self):
+        paths = [SPECS / "gemma2_local.attn", SPECS / "document.attn", self.write("odd.attn", ODD)]
+        for tier in ("heuristics", "build"):
+            result = self.attnc_json("support", *paths, "--target", "h200,l40s", "--tier", tier,
+                                     code=3)
+            outcomes = [[cell["outcome"] for cell in spec["targets"]] for spec in result["specs"]]
+            self.assertEqual(outcomes, [["served"] * 2, ["served"] * 2, ["refused"] * 2], tier)
+            self.assertEqual({cell["tier"] for spec in result["specs"][:2]
+                              for cell in spec["targets"]}, {tier})
+        refused = result["specs"][2]["targets"][0]
+        self.assertIn("multiples of 8", refused["reason"])
+        self.assertGreater(len(refused["error"]["detail"]["configs"]), 0)
+
+    def test_markdown(self):
+        text = self.attnc("support", SPECS / "noop.attn", "--target", "h200", "--tier",
+                          "heuristics", "--format", "markdown").stdout
+        self.assertEqual(text, "| spec | h200 |\n|---|---|\n| noop | engine 2 |\n")
+
+    def test_errors(self):
+        self.attnc("support", "--all", SPECS, "--target", "h300", code=2)
+        self.attnc("support", code=2)
+        self.attnc("support", self.write("bad.attn", "attention {"), code=1)
+        self.attnc("support", SPECS / "noop.attn", "--grad", code=3)
+        self.attnc("support", SPECS / "noop.attn", "--cudnn", self.folder, code=4)
+
+
+if __name__ == "__main__":
+    attnc.main()
