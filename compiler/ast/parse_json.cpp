@@ -72,7 +72,11 @@ class Builder {
     }
     if (const JsonValue* list = need(json, "clauses", "a spec");
         list && is_array(*list, "clauses")) {
-      for (const JsonValue& item : list->items) spec.clauses.push_back(clause(item));
+      for (const JsonValue& item : list->items) {
+        spec.clauses.push_back(clause(item));
+        const Name& word = spec.clauses.back().keyword;
+        if (word.text == "import") fail(word.span, "an import belongs into `preamble`");
+      }
     }
   }
 
