@@ -9,6 +9,7 @@
 #include "runtime/io/file.h"
 #include "tools/command.h"
 #include "tools/inputs.h"
+#include "tools/placement.h"
 #include "tools/report.h"
 #include "tools/spec.h"
 #include "tools/table.h"
@@ -47,12 +48,34 @@ std::string dims_of(const ir::Attention& attention) {
   return text;
 }
 
+// Full lengths, and 0 for seed and offset.
+reference::Inputs bench_controls(const ir::Attention& attention) {
+  reference::Inputs inputs;
+  const auto fill = [&](std::string_view name, ir::Dim dim) {
+    const std::int64_t batches = attention.dims[ir::Dim::B];
+    const std::vector<double> values(static_cast<std::size_t>(batches),
+                                     static_cast<double>(attention.dims[dim]));
+    inputs.tensors[std::string(name)] = {DType::i32, {batches}, values};
+  };
+  fill(ir::kLengthsQ, ir::Dim::Sq);
+  fill(ir::kLengthsKv, ir::Dim::Skv);
+  inputs.params = {{"seed", 0}, {"offset", 0}};
+  return inputs;
+}
+
 // Random floats, and block patterns in integer tensors, whose values decide what is visible.
 Result<execute::DeviceTensors> make_tensors(const ir::Attention& attention,
                                             const execute::Executable& executable) {
   ATTN_ASSIGN(auto tensors, bench::random_tensors(executable.device(), executable.program()));
+  const reference::Inputs controls = bench_controls(attention);
+  ATTN_ASSIGN(const Placement placement, Placement::create(executable.program(), controls));
   for (const plan::TensorInfo& info : executable.program().tensors) {
     if (info.is_output() || is_float(info.dtype)) continue;
+    if (info.role == plan::TensorRole::control || controls.tensors.contains(info.name)) {
+      ATTN_ASSIGN(const std::vector<std::byte> bytes, placement.bytes_of(info));
+      ATTN_RETURN_IF_ERROR(tensors.upload_bytes(info.name, bytes));
+      continue;
+    }
     ATTN_ASSIGN(const io::HostTensor values, default_tensor(attention, info.name));
     ATTN_RETURN_IF_ERROR(tensors.upload(info.name, values));
   }

@@ -26,7 +26,8 @@ struct Comparison {
 // Tensors of `dtype` (o) are bounded in relative L2, over the whole (4e-3 for bf16, 1e-3 for f16)
 // and over each row along the last dimension (3e-2, 8e-3), where a row's norm counts as at least
 // 1e-2 of the root mean square of all: roundings that cancel leave such a row nothing to be
-// relative to. lse is bounded in max abs: 2e-3. An infinity must stand exactly where the reference
+// relative to. lse and max are bounded in max abs: 2e-3; sum_exp in relative L2:
+// 2e-3. An infinity must stand exactly where the reference
 // has it, with its sign; a NaN, a missing tensor or other dims never agree. One comparison for each
 // tensor of the reference.
 std::vector<Comparison> compare(const Outputs& outputs, const Outputs& reference, DType dtype);

@@ -1,26 +1,36 @@
 #include "tools/execution.h"
 
+#include <fmt/format.h>
+
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/stream.h"
 #include "runtime/cudnn/library.h"
 #include "runtime/execute/device_tensors.h"
 #include "runtime/execute/executable.h"
+#include "tools/placement.h"
 
 namespace attn::tools {
 namespace {
 
 constexpr std::uint8_t kPoison = 0xff;  // every float a NaN
 
+Error in_tensor(const std::string& name, Error error) {
+  error.message = fmt::format("tensor '{}': {}", name, error.message);
+  return error;
+}
+
 // Inputs uploaded, outputs poisoned. Captured tensors that no step reads are not in the program.
 Result<execute::DeviceTensors> upload(const execute::Executable& executable,
-                                      const reference::Inputs& inputs) {
+                                      const Placement& placement) {
   ATTN_ASSIGN(auto tensors,
               execute::DeviceTensors::allocate(executable.device(), executable.program()));
   for (const plan::TensorInfo& info : executable.program().tensors) {
     if (info.is_output()) {
       ATTN_RETURN_IF_ERROR(tensors.fill(info.name, kPoison));
     } else {
-      ATTN_RETURN_IF_ERROR(tensors.upload(info.name, inputs.tensors.at(info.name)));
+      Result<std::vector<std::byte>> bytes = placement.bytes_of(info);
+      if (!bytes.ok()) return in_tensor(info.name, bytes.error());
+      ATTN_RETURN_IF_ERROR(tensors.upload_bytes(info.name, *bytes));
     }
   }
   return tensors;
@@ -56,7 +66,8 @@ Result<Outputs> run_on_device(const plan::Plan& plan, const reference::Inputs& i
   execute::LoadOptions options;
   options.cudnn_folder = cudnn_folder;
   ATTN_ASSIGN(auto executable, execute::Executable::load(plan, options));
-  ATTN_ASSIGN(const auto tensors, upload(executable, inputs));
+  ATTN_ASSIGN(const Placement placement, Placement::create(executable.program(), inputs));
+  ATTN_ASSIGN(const auto tensors, upload(executable, placement));
   ATTN_ASSIGN(const auto binding, executable.bind(arguments_of(executable, tensors, inputs)));
   ATTN_ASSIGN(const auto stream, cuda::Stream::create(executable.device()));
   ATTN_RETURN_IF_ERROR(executable.execute(binding, stream.handle()));
@@ -64,7 +75,8 @@ Result<Outputs> run_on_device(const plan::Plan& plan, const reference::Inputs& i
   Outputs outputs;
   for (const plan::TensorInfo& info : executable.program().tensors) {
     if (!info.is_output()) continue;
-    ATTN_ASSIGN(outputs[info.name], tensors.download(info.name));
+    ATTN_ASSIGN(const std::vector<std::byte> bytes, tensors.download_bytes(info.name));
+    ATTN_ASSIGN(outputs[info.name], placement.logical(info, bytes));
   }
   return outputs;
 }

@@ -116,22 +116,31 @@ bool skips_blocks(const Explanation& explanation) {
 }
 
 std::string mask_text(const Explanation& explanation) {
-  const bool band = explanation.mask.band.left || explanation.mask.band.right;
+  const passes::Band& from_end = explanation.mask.from_end;
+  bool band = explanation.mask.band.left || explanation.mask.band.right;
   std::string text;
-  if (!band && explanation.residual.empty()) return "  everything is visible\n";
   if (band) {
     text += fmt::format("  band      {}{}\n", passes::to_text(explanation.mask.band),
                         skips_blocks(explanation) ? ": cuDNN skips the blocks outside" : "");
+  }
+  if (from_end.left || from_end.right) {
+    band = true;
+    text += fmt::format("  band      {}: from the last diagonal of each batch\n",
+                        passes::to_text(from_end, passes::kDistanceFromEnd));
   }
   for (const std::string& residual : explanation.residual) {
     text += fmt::format("  residual  {}: computed for every score{}\n", residual,
                         band ? " in the band" : "");
   }
+  if (text.empty()) text = "  everything is visible\n";
+  if (explanation.lengths) text += "  lengths   hide what is beyond them\n";
   return text;
 }
 
 std::string work_text(const Explanation& explanation) {
-  const bool band = explanation.mask.band.left || explanation.mask.band.right;
+  const passes::Band& end = explanation.mask.from_end;
+  const bool band =
+      explanation.mask.band.left || explanation.mask.band.right || end.left || end.right;
   std::string text = fmt::format("  {} over all scores", flops_text(explanation.flops));
   if (band) {
     text += fmt::format(", of which {} ({}) lie in the band",
@@ -174,6 +183,12 @@ Json mask_json(const Explanation& explanation) {
   Json json = {{"text", passes::to_text(band)}, {"left", nullptr}, {"right", nullptr}};
   if (band.left) json["left"] = *band.left;
   if (band.right) json["right"] = *band.right;
+  const passes::Band& end = explanation.mask.from_end;
+  if (end.left || end.right) {
+    json["from_end"] = {{"text", passes::to_text(end, passes::kDistanceFromEnd)},
+                        {"left", end.left ? Json(*end.left) : Json(nullptr)},
+                        {"right", end.right ? Json(*end.right) : Json(nullptr)}};
+  }
   json["skips_blocks"] = skips_blocks(explanation);
   json["residual"] = explanation.residual;
   return json;
@@ -216,12 +231,14 @@ Result<Explanation> explain(const Spec& spec) {
   }
   explanation.clauses = std::move(clauses).take();
   explanation.mask = passes::mask_form(spec.attention);
+  explanation.lengths = spec.attention.lengths_q || spec.attention.lengths_kv;
   explanation.rows = spec.attention.dims[ir::Dim::Sq];
   for (const ir::ExprId id : explanation.mask.residual) {
     explanation.residual.push_back(ir::to_source(spec.attention, id));
   }
   explanation.flops = dense_flops(spec.attention);
-  explanation.share = band_share(spec.attention, explanation.mask.band);
+  explanation.share =
+      band_share(spec.attention, passes::full_band(explanation.mask, spec.attention.dims));
   explanation.bytes = bytes_of(explanation.program);
   return explanation;
 }

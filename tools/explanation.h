@@ -29,6 +29,7 @@ struct Explanation {
   plan::Program program;
   passes::MaskForm mask;
   std::int64_t rows = 0;              // of scores
+  bool lengths = false;               // whether batches have lengths of their own
   std::vector<std::string> residual;  // in the language's own syntax
   double flops = 0;                   // of all scores
   double share = 1;                   // of the scores that lie inside the band

@@ -102,17 +102,19 @@ Shape make_shape(std::string name, const support::Source& source, const ir::Atte
 
 std::vector<Shape> shapes_of(const support::Source& source, const ir::Attention& attention,
                              const sema::Bindings& given, ShapeSet set) {
-  const Sizes scaled = scaled_sizes(attention);
+  const bool one_length = attention.layouts.find("q")->second.kind == ir::LayoutKind::packed_qkv;
+  Sizes scaled = scaled_sizes(attention);
+  if (one_length) scaled[Dim::Skv] = scaled[Dim::Sq];
   std::vector<Shape> shapes = {make_shape("scaled", source, attention, given, scaled)};
   if (set == ShapeSet::scaled) return shapes;
   Sizes odd = scaled;
   odd[Dim::B] = 2;
   odd[Dim::Sq] = 129;
-  odd[Dim::Skv] = kOddLength;
+  odd[Dim::Skv] = one_length ? odd[Dim::Sq] : kOddLength;
   shapes.push_back(make_shape("odd", source, attention, given, odd));
   Sizes one_row = scaled;
   one_row[Dim::Sq] = 1;
-  one_row[Dim::Skv] = kOddLength;
+  one_row[Dim::Skv] = one_length ? 1 : kOddLength;
   shapes.push_back(make_shape("one row", source, attention, given, one_row));
   return shapes;
 }

@@ -24,7 +24,8 @@ struct Shape {
 // group where a group has more), Sq and Skv by a common factor that makes the larger at most 512
 // and the smaller at least 1, head dimensions as they are; sizes that are open become B 2, Hq 4,
 // Hkv 2, Sq 256, Skv 256, D 64. A parameter of the spec that lies between the new Skv and the old
-// one (a window of 4096 in 8192) shrinks in proportion. What `given` binds stays. `attention` is
+// one (a window of 4096 in 8192) shrinks in proportion. Where q, k and v are parts of one tensor
+// (packed_qkv), Skv is Sq. What `given` binds stays. `attention` is
 // the spec with `given` bound.
 std::vector<Shape> shapes_of(const support::Source& source, const ir::Attention& attention,
                              const sema::Bindings& given, ShapeSet set);

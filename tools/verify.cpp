@@ -8,6 +8,7 @@
 #include "tools/compare.h"
 #include "tools/execution.h"
 #include "tools/inputs.h"
+#include "tools/kept.h"
 #include "tools/report.h"
 #include "tools/shapes.h"
 #include "tools/spec.h"
@@ -142,7 +143,8 @@ class Verification {
 
   Status run_case(const Spec& spec, Case& result) {
     ir::Attention attention = spec.attention;
-    attention.wants_lse = true;  // it tells of every score, whatever v is
+    // It tells of every score, whatever v is; so do the others.
+    attention.wants_lse |= !attention.wants_max && !attention.wants_sum_exp;
     ATTN_ASSIGN(const Inputs inputs, make_inputs(attention, options_.inputs, Missing::pattern));
     result.origins = inputs.origins;
     for (const std::string& text : inputs.warnings) fmt::print(stderr, "warning: {}\n", text);
@@ -152,9 +154,19 @@ class Verification {
     ATTN_ASSIGN(const plan::Plan plan,
                 driver::compile(attention, *spec.source, spec.bindings, how));
     ATTN_ASSIGN(const Outputs outputs, run_on_device(plan, inputs.values, options_.cudnn_folder));
-    ATTN_ASSIGN(const Outputs reference, run_reference(attention, inputs.values, false));
+    ATTN_ASSIGN(const Outputs reference, expected(attention, plan, inputs.values));
     result.comparisons = compare(outputs, reference, attention.dtype);
     return {};
+  }
+
+  Result<Outputs> expected(const ir::Attention& attention, const plan::Plan& plan,
+                           const reference::Inputs& inputs) const {
+    if (!attention.dropout || attention.dropout->keep) {
+      return run_reference(attention, inputs, false);
+    }
+    ATTN_ASSIGN(io::HostTensor kept,
+                kept_on_device(plan, attention, inputs, options_.cudnn_folder));
+    return run_reference(with_kept(attention), with_kept(inputs, std::move(kept)), false);
   }
 
   const Options& options_;

@@ -25,7 +25,8 @@ double band_share(const ir::Attention& attention, const passes::Band& band) {
 }
 
 double visible_flops(const ir::Attention& attention) {
-  return dense_flops(attention) * band_share(attention, passes::mask_form(attention).band);
+  return dense_flops(attention) *
+         band_share(attention, passes::full_band(passes::mask_form(attention), attention.dims));
 }
 
 }  // namespace attn::tools

@@ -14,8 +14,8 @@ double dense_flops(const ir::Attention& attention);
 // The share of the scores that lies inside the band, over all rows.
 double band_share(const ir::Attention& attention, const passes::Band& band);
 
-// The counted FLOPs of a benchmark: those of the scores inside the band (masks that are no band
-// count as visible).
+// The counted FLOPs of a benchmark: those of the scores inside the band of full lengths (masks that
+// are no band count as visible).
 double visible_flops(const ir::Attention& attention);
 
 }  // namespace attn::tools

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "compiler/lowering/dropout.h"
+#include "compiler/lowering/kernel_text.h"
 #include "compiler/lowering/operands.h"
 
 namespace attn::lowering {
@@ -28,7 +29,7 @@ bool has_column_starts(const ir::Attention& attention) {
 
 // The statistics are ragged as o is, [T, Hq].
 std::string_view layout_owner(std::string_view name) {
-  const bool stats = name == "lse" || name == "max" || name == "sum_exp";
+  const bool stats = name.starts_with("lse") || name.starts_with("max") || name == "sum_exp";
   return stats ? "o" : name;
 }
 
@@ -43,47 +44,6 @@ plan::TensorInfo info(std::string name, plan::TensorRole role, DType dtype,
   std::vector<std::int64_t> strides = packed(dims);
   return {std::move(name), role, dtype, std::move(dims), std::move(strides), alignment};
 }
-
-// A derive step written piece by piece: output[i] = expression of i, for each i below its count.
-class Kernel {
- public:
-  void add(const std::string& output, DType dtype, std::int64_t count, std::string meaning,
-           const std::string& expression) {
-    const char* const type = dtype == DType::i64 ? "long long" : "int";
-    parameters_.push_back(fmt::format("{}* {}", type, output));
-    body_ += fmt::format("  if (i < {}) {{\n    {}[i] = {};\n    return;\n  }}\n  i -= {};\n",
-                         count, output, expression, count);
-    step_.outputs.push_back(output);
-    step_.expressions.push_back(std::move(meaning));
-    internals_.push_back(
-        info(output, plan::TensorRole::internal, dtype, {count}, plan::kInternalAlignment));
-  }
-
-  void read(const char* input) {
-    parameters_inputs_.push_back(fmt::format("const int* {}", input));
-    step_.inputs.emplace_back(plan::TensorOperand{input});
-  }
-
-  void finish(bool once, Controls& controls) && {
-    if (step_.outputs.empty()) return;
-    parameters_.insert(parameters_.end(), parameters_inputs_.begin(), parameters_inputs_.end());
-    step_.once = once;
-    step_.source = fmt::format(
-        "extern \"C\" __global__ void {}({}) {{\n"
-        "  long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;\n{}}}\n",
-        plan::kDeriveKernel, fmt::join(parameters_, ", "), body_);
-    controls.steps.push_back(std::move(step_));
-    for (plan::TensorInfo& internal : internals_) {
-      controls.internals.push_back(std::move(internal));
-    }
-  }
-
- private:
-  plan::DeriveStep step_;
-  std::vector<plan::TensorInfo> internals_;
-  std::vector<std::string> parameters_, parameters_inputs_;
-  std::string body_;
-};
 
 class Maker {
  public:
@@ -115,36 +75,43 @@ class Maker {
     give(std::move(name), DType::i32, {dims[0], dims[2]}, 4);
   }
 
+  void internal(std::string name, DType dtype, std::int64_t count) {
+    controls_.internals.push_back(info(std::move(name), plan::TensorRole::internal, dtype, {count},
+                                       plan::kInternalAlignment));
+  }
+
   void missing_lengths() {
-    Kernel kernel;
+    KernelText kernel;
     const auto fill = [&](std::string_view name, bool given, Dim dim) {
-      if (given || !used_.contains(std::string(name))) return;
-      const std::string size = fmt::format("{}", attention_.dims[dim]);
-      kernel.add(std::string(name), DType::i32, batches_, size, size);
+      const std::string tensor(name), size = fmt::format("{}", attention_.dims[dim]);
+      if (given || !used_.contains(tensor)) return;
+      internal(tensor, DType::i32, batches_);
+      kernel.make(tensor, DType::i32, batches_, size, fmt::format("out[i] = {};", size));
     };
     fill(ir::kLengthsQ, attention_.lengths_q || has_row_starts(attention_), Dim::Sq);
     fill(ir::kLengthsKv, attention_.lengths_kv || has_column_starts(attention_), Dim::Skv);
-    std::move(kernel).finish(true, controls_);
+    if (!kernel.empty()) controls_.steps.push_back(std::move(kernel).finish(true));
   }
 
   void from_starts() {
-    Kernel kernel;
+    KernelText kernel;
     if (has_row_starts(attention_)) {
       add_starts(kernel, kRowStarts, ir::kLengthsQ, {"q", "o", "lse"}, Dim::Hq);
     }
     if (has_column_starts(attention_)) {
       add_starts(kernel, kColumnStarts, ir::kLengthsKv, {"k", "v"}, Dim::Hkv);
     }
-    std::move(kernel).finish(false, controls_);
+    if (!kernel.empty()) controls_.steps.push_back(std::move(kernel).finish(false));
   }
 
-  void add_starts(Kernel& kernel, const char* given, std::string_view lengths,
-                  std::vector<const char*> tensors, Dim heads) {
+  void add_starts(KernelText& kernel, const char* given, std::string_view lengths,
+                  const std::vector<const char*>& tensors, Dim heads) {
     give(given, DType::i32, {batches_ + 1}, 4);
-    kernel.read(given);
-    kernel.add(std::string(lengths), DType::i32, batches_,
-               fmt::format("{0}[b + 1] - {0}[b]", given),
-               fmt::format("{0}[i + 1] - {0}[i]", given));
+    const std::string starts = kernel.read(given, DType::i32);
+    internal(std::string(lengths), DType::i32, batches_);
+    kernel.make(std::string(lengths), DType::i32, batches_,
+                fmt::format("{0}[b + 1] - {0}[b]", given),
+                fmt::format("out[i] = {0}[i + 1] - {0}[i];", starts));
     for (const char* tensor : tensors) {
       const std::string name = offsets_name(tensor);
       if (!used_.contains(name)) continue;
@@ -152,9 +119,9 @@ class Maker {
       const std::int64_t row =
           attention_.dims[heads] * (stats ? 1 : logical_dims(attention_, tensor)[3]);
       const DType dtype = offsets_dtype(attention_);
-      const char* const wide = dtype == DType::i64 ? "LL" : "";
-      kernel.add(name, dtype, batches_ + 1, fmt::format("{}[b] * {}", given, row),
-                 fmt::format("{}[i] * {}{}", given, row, wide));
+      internal(name, dtype, batches_ + 1);
+      kernel.make(name, dtype, batches_ + 1, fmt::format("{}[b] * {}", given, row),
+                  fmt::format("out[i] = {}[i] * static_cast<{}>({});", starts, c_type(dtype), row));
     }
   }
 
@@ -176,7 +143,7 @@ std::string addressed_by(const ir::Attention& attention, std::string_view name) 
 
 std::string offsets_name(std::string_view name) {
   const bool stats = layout_owner(name) != name;
-  return "offsets_" + std::string(stats ? "lse" : name);
+  return std::string(stats ? "lse" : name) + ".offsets";
 }
 
 DType offsets_dtype(const ir::Attention& attention) {

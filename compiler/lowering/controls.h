@@ -28,7 +28,7 @@ inline constexpr const char* kColumnStarts = "cu_seqlens_kv";
 // cu_seqlens of thd tensors, page tables of paged ones; else empty.
 std::string addressed_by(const ir::Attention& attention, std::string_view name);
 
-// Where the elements of each batch of a thd tensor begin: "offsets_q" and so on, [B+1].
+// Where the elements of each batch of a thd tensor begin: "q.offsets" and so on, [B+1].
 std::string offsets_name(std::string_view name);
 // i32 where every offset fits.
 DType offsets_dtype(const ir::Attention& attention);

@@ -24,7 +24,9 @@ class Interface {
     for (const ir::CapturedTensor& captured : attention_.tensors) add_captured(captured);
     tensors_.insert(tensors_.end(), controls_.given.begin(), controls_.given.end());
     add_io("o", Role::output);
-    for (const char* name : {"lse", "max", "sum_exp"}) add_statistics(name);
+    add_statistics("lse", attention_.wants_lse);
+    add_statistics("max", attention_.wants_max);
+    add_statistics("sum_exp", attention_.wants_sum_exp);
     return std::move(tensors_);
   }
 
@@ -57,8 +59,8 @@ class Interface {
                captured_alignment(captured.name));
   }
 
-  void add_statistics(const std::string& name) {
-    if (!used_.contains(name)) return;
+  void add_statistics(const std::string& name, bool wanted) {
+    if (!wanted) return;
     const ir::Dims& d = attention_.dims;
     const Dims4 strides = lowering::statistics_strides(attention_);
     tensors_.push_back({name,

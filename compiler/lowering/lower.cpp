@@ -8,6 +8,8 @@
 #include "compiler/lowering/controls.h"
 #include "compiler/lowering/forward.h"
 #include "compiler/lowering/interface.h"
+#include "compiler/lowering/staging.h"
+#include "compiler/lowering/sum_of_exps.h"
 #include "compiler/lowering/unsupported.h"
 #include "runtime/base/check.h"
 #include "runtime/graph/extent.h"
@@ -88,8 +90,15 @@ Result<plan::Program> lower(const ir::Attention& attention) {
   for (const ir::Param& param : attention.params) {
     if (used.contains(param.name)) program.params.push_back({param.name, param.dtype});
   }
+  ATTN_ASSIGN(Staging staged, staging(attention));
+  for (plan::TensorInfo& copy : staged.internals) program.internals.push_back(std::move(copy));
   for (plan::DeriveStep& derive : made.steps) program.steps.emplace_back(std::move(derive));
+  for (plan::DeriveStep& derive : staged.before) program.steps.emplace_back(std::move(derive));
   program.steps.emplace_back(std::move(step));
+  for (plan::DeriveStep& derive : staged.after) program.steps.emplace_back(std::move(derive));
+  LateSum late = late_sum(attention);
+  for (plan::TensorInfo& row : late.internals) program.internals.push_back(std::move(row));
+  for (plan::DeriveStep& derive : late.steps) program.steps.emplace_back(std::move(derive));
   ATTN_RETURN_IF_ERROR(check_extents(attention, program));
   if (const Status status = plan::validate(program); !status.ok()) {
     ATTN_CHECK(false, status.error().message);

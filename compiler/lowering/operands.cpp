@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "compiler/lowering/controls.h"
+#include "compiler/lowering/staging.h"
 
 namespace attn::lowering {
 namespace {
@@ -44,6 +45,13 @@ Uid add_paged(const ir::Attention& attention, GraphBuilder& builder, const std::
   return gathered;
 }
 
+Uid add_staged(const ir::Attention& attention, GraphBuilder& builder, const std::string& name) {
+  Dims4 dims = staged_dims(attention, name);
+  Dims4 strides = packed_strides(dims);
+  if (name == "k") std::tie(dims, strides) = transposed(dims, strides);
+  return builder.add_tensor(staged_name(name), attention.dtype, dims, strides);
+}
+
 }  // namespace
 
 Dims4 logical_dims(const ir::Attention& attention, std::string_view name) {
@@ -76,6 +84,7 @@ Dims4 page_table_dims(const ir::Attention& attention, std::string_view name) {
 Uid add_operand(const ir::Attention& attention, GraphBuilder& builder, const std::string& name,
                 const Lengths& lengths) {
   const LayoutKind kind = layout_of(attention, name).kind;
+  if (is_staged(attention, name)) return add_staged(attention, builder, name);
   if (kind == LayoutKind::paged) return add_paged(attention, builder, name, lengths);
   TensorTraits traits;
   if (kind == LayoutKind::thd) traits.ragged = add_offsets(attention, builder, name);

@@ -1,6 +1,9 @@
 #include "compiler/lowering/softmax.h"
 
+#include <string>
+
 #include "compiler/lowering/operands.h"
+#include "compiler/lowering/sum_of_exps.h"
 
 namespace attn::lowering {
 namespace {
@@ -10,7 +13,10 @@ using graph::ReduceOp;
 class Softmax {
  public:
   Softmax(const ir::Attention& attention, GraphBuilder& builder)
-      : attention_(attention), builder_(builder), pos_(attention.pos) {}
+      : attention_(attention),
+        builder_(builder),
+        late_sum_(has_late_sum(attention)),
+        pos_(attention.pos) {}
 
   Value build(Value score, std::optional<Uid> sink, DType dtype) {
     const Uid max = largest(score, sink);
@@ -26,46 +32,48 @@ class Softmax {
   }
 
  private:
-  // A value for each row: an output, or a virtual one.
-  Uid rows(const char* name, bool wanted) {
-    return wanted ? add_statistics(attention_, builder_, name) : builder_.add_rows(name);
+  // A value for each row: stored, or a virtual one.
+  Uid rows(const char* name, bool stored, const std::string& stored_as) {
+    return stored ? add_statistics(attention_, builder_, stored_as) : builder_.add_rows(name);
   }
 
+  // The largest score is stored without the sink.
   Uid largest(Value score, std::optional<Uid> sink) {
-    const Uid max = rows("max", attention_.wants_max && !sink);
+    const Uid max = rows("max", attention_.wants_max || late_sum_, max_name(attention_));
     builder_.reduce(ReduceOp::max, score.uid, max, pos_);
     if (!sink) return max;
-    const Uid with_sink = rows("max", attention_.wants_max);
+    const Uid with_sink = builder_.add_rows();
     builder_.pointwise(PointwiseMode::max, DType::f32, max, *sink, with_sink, pos_);
     return with_sink;
   }
 
   Uid sum_of(Uid exponential, Uid max, std::optional<Uid> sink) {
+    const Uid of_scores = rows("sum_exp", attention_.wants_sum_exp && !sink, "sum_exp");
     if (!sink) {
-      const Uid sum = rows("sum_exp", attention_.wants_sum_exp);
-      builder_.reduce(ReduceOp::add, exponential, sum, pos_);
-      return sum;
+      builder_.reduce(ReduceOp::add, exponential, of_scores, pos_);
+      return of_scores;
     }
     const Uid centred = builder_.add_rows();
     builder_.pointwise(PointwiseMode::sub, DType::f32, *sink, max, centred, pos_);
     const Uid share = builder_.add_rows();
     builder_.pointwise(PointwiseMode::exp, DType::f32, centred, {}, share, pos_);
-    const Uid of_scores = builder_.add_rows();
     builder_.reduce(ReduceOp::add, exponential, of_scores, pos_);
-    const Uid sum = rows("sum_exp", attention_.wants_sum_exp);
+    const Uid sum = builder_.add_rows();
     builder_.pointwise(PointwiseMode::add, DType::f32, of_scores, share, sum, pos_);
     return sum;
   }
 
+  // Emitted whether it is stored or not: without it cuDNN refuses max or sum_exp alone.
   void lse(Uid max, Uid sum) {
     const Uid log_sum = builder_.add_rows();
     builder_.pointwise(PointwiseMode::log, DType::f32, sum, {}, log_sum, pos_);
-    builder_.pointwise(PointwiseMode::add, DType::f32, max, log_sum,
-                       rows("lse", attention_.wants_lse), pos_);
+    const Uid stats = rows("lse", attention_.wants_lse || late_sum_, lse_name(attention_));
+    builder_.pointwise(PointwiseMode::add, DType::f32, max, log_sum, stats, pos_);
   }
 
   const ir::Attention& attention_;
   GraphBuilder& builder_;
+  bool late_sum_;
   SourcePos pos_;
 };
 

@@ -159,10 +159,21 @@ MaskForm mask_form(const ir::Attention& attention) {
   return form;
 }
 
-std::string to_text(const Band& band) {
-  if (band.left && band.right) return fmt::format("{} <= kv - row <= {}", -*band.left, *band.right);
-  if (band.right) return fmt::format("kv - row <= {}", *band.right);
-  if (band.left) return fmt::format("{} <= kv - row", -*band.left);
+Band full_band(const MaskForm& form, const ir::Dims& dims) {
+  Band band = form.band;
+  const std::int64_t diagonal = dims[ir::Dim::Skv] - dims[ir::Dim::Sq];
+  const Band& end = form.from_end;
+  if (end.right) tighten(band.right, band.right_pos, *end.right + diagonal, end.right_pos);
+  if (end.left) tighten(band.left, band.left_pos, *end.left - diagonal, end.left_pos);
+  return band;
+}
+
+std::string to_text(const Band& band, std::string_view distance) {
+  if (band.left && band.right) {
+    return fmt::format("{} <= {} <= {}", -*band.left, distance, *band.right);
+  }
+  if (band.right) return fmt::format("{} <= {}", distance, *band.right);
+  if (band.left) return fmt::format("{} <= {}", -*band.left, distance);
   return "no band";
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "compiler/ir/attention.h"
@@ -41,7 +42,13 @@ struct MaskForm {
 // have been split (passes::simplify).
 MaskForm mask_form(const ir::Attention& attention);
 
-// "-4095 <= kv_idx - q_idx <= 0"-like words for people; rows are row numbers.
-std::string to_text(const Band& band);
+// What both bands show in a batch of full lengths, as one from the first diagonal. Sq and Skv must
+// be bound.
+Band full_band(const MaskForm& form, const ir::Dims& dims);
+
+// "-4095 <= kv - row <= 0"-like words for people; rows are row numbers. `distance` is what is
+// bounded.
+std::string to_text(const Band& band, std::string_view distance = "kv - row");
+inline constexpr std::string_view kDistanceFromEnd = "kv - row - (KV - Q)";
 
 }  // namespace attn::passes

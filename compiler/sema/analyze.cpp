@@ -50,8 +50,7 @@ class Analyzer {
     check_repeats();
     for (const ast::Clause& clause : spec_.clauses) settings(clause);
     attention_.layouts = make_layouts(layout_, environment_, sink_);
-    add_lengths(lengths_, attention_.layouts.at("q").kind == ir::LayoutKind::thd, spec_.name,
-                attention_, scope, sink_);
+    add_lengths(lengths_, spec_.name, attention_, scope, sink_);
     for (const ast::Clause& clause : spec_.clauses) add_tensor(clause, scope);
     if (lengths_) add_length_defaults(*lengths_, attention_, scope);
     scope.check_functions();

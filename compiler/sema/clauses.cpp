@@ -37,7 +37,7 @@ ir::SourcePos place(const diag::Sink& sink, support::Span span) {
 
 }  // namespace
 
-void add_lengths(const ast::LengthsClause* clause, bool thd, const ast::Name& spec_name,
+void add_lengths(const ast::LengthsClause* clause, const ast::Name& spec_name,
                  ir::Attention& attention, Scope& scope, diag::Sink& sink) {
   for (const ast::LengthsEntry& entry :
        clause ? clause->entries : std::vector<ast::LengthsEntry>{}) {
@@ -56,10 +56,17 @@ void add_lengths(const ast::LengthsClause* clause, bool thd, const ast::Name& sp
     given = true;
     add_length(q ? ir::kLengthsQ : ir::kLengthsKv, entry.side, attention, scope);
   }
-  if (!thd) return;
-  attention.lengths_q = attention.lengths_kv = true;
-  add_length(ir::kLengthsQ, spec_name, attention, scope);
-  add_length(ir::kLengthsKv, spec_name, attention, scope);
+  const auto is_thd = [&attention](std::string_view tensor) {
+    return attention.layouts.find(tensor)->second.kind == ir::LayoutKind::thd;
+  };
+  if (!attention.lengths_q && (is_thd("q") || is_thd("o"))) {
+    attention.lengths_q = true;
+    add_length(ir::kLengthsQ, spec_name, attention, scope);
+  }
+  if (!attention.lengths_kv && (is_thd("k") || is_thd("v"))) {
+    attention.lengths_kv = true;
+    add_length(ir::kLengthsKv, spec_name, attention, scope);
+  }
 }
 
 void add_length_defaults(const ast::LengthsClause& clause, ir::Attention& attention, Scope& scope) {

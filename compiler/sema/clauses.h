@@ -9,9 +9,9 @@
 
 namespace attn::sema {
 
-// Declares lengths_q and lengths_kv as far as the clause names them; `thd` has both without a
-// clause. Defaults are checked by add_length_defaults, once names are known.
-void add_lengths(const ast::LengthsClause* clause, bool thd, const ast::Name& spec_name,
+// Declares lengths_q and lengths_kv as far as the clause names them; a side of which a tensor is
+// thd has them without a clause. Defaults are checked by add_length_defaults, once names are known.
+void add_lengths(const ast::LengthsClause* clause, const ast::Name& spec_name,
                  ir::Attention& attention, Scope& scope, diag::Sink& sink);
 void add_length_defaults(const ast::LengthsClause& clause, ir::Attention& attention, Scope& scope);
 

@@ -71,8 +71,7 @@ class Layouts {
   // Whether the layout is one that a single tensor may have.
   bool fits(const ast::LayoutEntry& entry, const ir::Layout& layout) {
     using Kind = ir::LayoutKind;
-    const bool shared = layout.kind == Kind::thd || layout.kind == Kind::packed_qkv ||
-                        layout.kind == Kind::packed_kv;
+    const bool shared = layout.kind == Kind::packed_qkv || layout.kind == Kind::packed_kv;
     const bool wrong = layout.kind == Kind::paged && !contains(kPagedTensors, entry.tensor->text);
     if (!shared && !wrong) return true;
     sink_

@@ -11,9 +11,28 @@ namespace {
 
 constexpr std::string_view kBound[] = {"score", "b", "h", "q_idx", "kv_idx", "q_raw", "inf"};
 constexpr std::string_view kDimensions[] = {"B", "Hq", "Hkv", "Sq", "Skv", "D", "Dqk", "Dv"};
-constexpr std::string_view kRunTime[] = {
-    "q",  "k",  "v",         "o",          "lse",  "max",    "sum_exp",    "do", "dq",
-    "dk", "dv", "lengths_q", "lengths_kv", "seed", "offset", "page_table", "kv", "qkv"};
+constexpr std::string_view kRunTime[] = {"q",
+                                         "k",
+                                         "v",
+                                         "o",
+                                         "lse",
+                                         "max",
+                                         "sum_exp",
+                                         "do",
+                                         "dq",
+                                         "dk",
+                                         "dv",
+                                         "lengths_q",
+                                         "lengths_kv",
+                                         "seed",
+                                         "offset",
+                                         "page_table",
+                                         "page_table_k",
+                                         "page_table_v",
+                                         "cu_seqlens_q",
+                                         "cu_seqlens_kv",
+                                         "kv",
+                                         "qkv"};
 constexpr std::string_view kInputs[] = {"q", "k", "v"};
 constexpr std::string_view kBuilt[] = {
     "dims",  "dtype", "layout", "tensor",  "learn",   "param",   "let",   "fn",   "scale",

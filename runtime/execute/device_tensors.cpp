@@ -53,6 +53,16 @@ Status DeviceTensors::upload(const std::string& name, const io::HostTensor& valu
   return entry->buffer.upload(*bytes);
 }
 
+Status DeviceTensors::upload_bytes(const std::string& name, std::span<const std::byte> bytes) {
+  ATTN_ASSIGN(Entry * entry, find(name));
+  if (bytes.size() > entry->buffer.size()) {
+    return Status(ErrorCode::invalid_argument,
+                  fmt::format("{} bytes given for tensor '{}' of {}", bytes.size(), name,
+                              entry->buffer.size()));
+  }
+  return entry->buffer.upload(bytes);
+}
+
 Result<std::vector<std::byte>> DeviceTensors::download_bytes(const std::string& name) const {
   ATTN_ASSIGN(const Entry* entry, find(name));
   std::vector<std::byte> bytes(entry->buffer.size());

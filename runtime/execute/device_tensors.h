@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 
 #include "runtime/base/status.h"
@@ -25,6 +26,8 @@ class DeviceTensors {
   // Converts to the tensor's dtype (floats round) and layout; bytes between elements become 0.
   // Errors: invalid_argument for other dims or a value that does not fit, cuda.
   Status upload(const std::string& name, const io::HostTensor& values);
+  // The buffer as it is, from its start. Errors: invalid_argument when it is smaller, cuda.
+  Status upload_bytes(const std::string& name, std::span<const std::byte> bytes);
   // In logical order, with the tensor's dtype. Waits for nothing: synchronise the stream first.
   Result<io::HostTensor> download(const std::string& name) const;
   // The buffer as it is, bytes between elements included.

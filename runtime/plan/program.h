@@ -93,7 +93,7 @@ struct CudnnStep {
   bool operator==(const CudnnStep&) const = default;
 };
 
-// A kernel generated from the IR that fills internal tensors, element by element. One launch:
+// A kernel generated from the IR that fills internal tensors or outputs, element by element. One launch:
 // thread i makes element i of all outputs laid one behind the other, row-major; what comes after
 // the last does nothing. Arguments: a pointer to each output, then the inputs: pointers to tensors,
 // params by value (float or int).
@@ -101,7 +101,7 @@ struct DeriveStep {
   // The outputs depend on nothing that the caller gives: they are made when the plan is loaded, and
   // live as long as the executable; others are made anew at every execute, in the workspace.
   bool once = false;
-  std::vector<std::string> outputs;      // names of internal tensors
+  std::vector<std::string> outputs;      // names of internal tensors, or of the program's outputs
   std::vector<std::string> expressions;  // what each is, in the language's syntax: for people
   std::vector<OperandSource> inputs;     // TensorOperand (captured or internal) or ParamOperand
   std::string source;                    // CUDA C++; the kernel is kDeriveKernel

@@ -60,8 +60,8 @@ std::string check_internal(const TensorInfo& tensor) {
   if (std::string what = check_tensor(tensor); !what.empty()) return what;
   if (tensor.role != TensorRole::internal) return "is internal but has another role";
   if (tensor.strides != packed(tensor.dims)) return "is internal but not packed";
-  if (!is_scalar_type(tensor.dtype) && tensor.dtype != DType::i64) {
-    return "is internal but neither f32 nor i32 nor i64";
+  if (!is_float(tensor.dtype) && tensor.dtype != DType::i32 && tensor.dtype != DType::i64) {
+    return "is internal but neither a float nor i32 nor i64";
   }
   return tensor.alignment == kInternalAlignment ? "" : "is internal but not aligned as such";
 }
@@ -153,7 +153,7 @@ class Validator {
       if (what.empty()) what = check_input(step, input);
     }
     for (const std::string& output : step.outputs) {
-      if (what.empty()) what = check_derived(output);
+      if (what.empty()) what = check_derived(step, output);
       if (step.once) once_.insert(output);
     }
     if (what.empty()) return {};
@@ -208,10 +208,13 @@ class Validator {
     return fmt::format("reads \"{}\", which is not bound", named->name);
   }
 
-  std::string check_derived(const std::string& output) {
+  std::string check_derived(const DeriveStep& step, const std::string& output) {
     const auto found = tensors_.find(output);
-    if (found == tensors_.end() || found->second->role != TensorRole::internal) {
-      return fmt::format("derives \"{}\", which is no internal tensor", output);
+    if (found == tensors_.end() || !is_made(*found->second)) {
+      return fmt::format("derives \"{}\", which is neither an output nor internal", output);
+    }
+    if (step.once && found->second->role != TensorRole::internal) {
+      return fmt::format("is made once but derives \"{}\"", output);
     }
     if (*last_offset(found->second->dims, found->second->strides) >= kMostDerived) {
       return fmt::format("derives \"{}\", which is too large", output);
@@ -295,7 +298,7 @@ class Validator {
     const std::string_view fault = misfit(tensor, info);
     if (!fault.empty()) return fmt::format("is bound to \"{}\", which {}", name, fault);
     const bool writes = is_written(step, tensor.uid);
-    if (writes && !info.is_output()) return fmt::format("writes the input \"{}\"", name);
+    if (writes && !is_made(info)) return fmt::format("writes the input \"{}\"", name);
     if (!writes && is_made(info) && !written_.contains(name)) {
       return fmt::format("reads the {} \"{}\" before it is written", what_is(info), name);
     }
@@ -335,10 +338,12 @@ std::int64_t counting_elements(const Program& program) {
 
 std::int64_t derived_elements(const Program& program, const DeriveStep& step) {
   std::int64_t elements = 0;
-  for (const TensorInfo& tensor : program.internals) {
-    if (std::ranges::find(step.outputs, tensor.name) == step.outputs.end()) continue;
-    elements += std::accumulate(tensor.dims.begin(), tensor.dims.end(), std::int64_t{1},
-                                std::multiplies<>());
+  for (const auto* tensors : {&program.internals, &program.tensors}) {
+    for (const TensorInfo& tensor : *tensors) {
+      if (std::ranges::find(step.outputs, tensor.name) == step.outputs.end()) continue;
+      elements += std::accumulate(tensor.dims.begin(), tensor.dims.end(), std::int64_t{1},
+                                  std::multiplies<>());
+    }
   }
   return elements;
 }

@@ -14,6 +14,12 @@ std::int64_t aligned(std::int64_t bytes) {
   return (bytes + kInternalAlignment - 1) / kInternalAlignment * kInternalAlignment;
 }
 
+bool is_made_once(const Program& program, const std::string& tensor) {
+  return std::ranges::any_of(steps_of<DeriveStep>(program), [&tensor](const DeriveStep* step) {
+    return step->once && std::ranges::find(step->outputs, tensor) != step->outputs.end();
+  });
+}
+
 }  // namespace
 
 Signature signature_of(const Program& program, const Target& target, std::int64_t cudnn_version) {
@@ -27,15 +33,12 @@ Signature signature_of(const Program& program, const Target& target, std::int64_
 
 InternalPlaces internal_places(const Program& program, bool once) {
   InternalPlaces places;
-  for (const DeriveStep* step : steps_of<DeriveStep>(program)) {
-    if (step->once != once) continue;
-    for (const TensorInfo& tensor : program.internals) {
-      if (std::ranges::find(step->outputs, tensor.name) == step->outputs.end()) continue;
-      const std::int64_t elements = std::accumulate(tensor.dims.begin(), tensor.dims.end(),
-                                                    std::int64_t{1}, std::multiplies<>());
-      places.offsets.emplace(tensor.name, places.bytes);
-      places.bytes += aligned(elements * static_cast<std::int64_t>(size_of(tensor.dtype)));
-    }
+  for (const TensorInfo& tensor : program.internals) {
+    if (is_made_once(program, tensor.name) != once) continue;
+    const std::int64_t elements = std::accumulate(tensor.dims.begin(), tensor.dims.end(),
+                                                  std::int64_t{1}, std::multiplies<>());
+    places.offsets.emplace(tensor.name, places.bytes);
+    places.bytes += aligned(elements * static_cast<std::int64_t>(size_of(tensor.dtype)));
   }
   return places;
 }

@@ -31,6 +31,16 @@ Comparison compare_lse(std::vector<double> values, std::vector<double> reference
       .at(0);
 }
 
+TEST(Compare, StatisticsHaveBoundsOfTheirOwn) {
+  const auto compared = [](const char* name, double value, double reference) {
+    return compare({{name, tensor({value})}}, {{name, tensor({reference})}}, DType::f16).at(0);
+  };
+  EXPECT_TRUE(compared("max", 1000.0019, 1000).agrees());
+  EXPECT_FALSE(compared("max", 1000.0021, 1000).agrees());
+  EXPECT_TRUE(compared("sum_exp", 500.9, 500).agrees());
+  EXPECT_FALSE(compared("sum_exp", 501.1, 500).agrees());
+}
+
 TEST(Compare, EqualAgrees) {
   const Comparison result = compare_o({3, 4}, {3, 4});
   EXPECT_TRUE(result.agrees());

@@ -85,5 +85,14 @@ TEST(Shapes, AllAddsOddOnesAndASingleRow) {
   EXPECT_EQ(at(all[2], "Skv"), "777");
 }
 
+TEST(Shapes, OnePackedTensorHasOneLength) {
+  const Spec spec = spec_of(
+      "attention t { dims B = 2, Hq = 4, Hkv = 2, Sq = 4096, Skv = Sq, D = 64; layout packed_qkv; "
+      "outputs o; }");
+  for (const Shape& shape : shapes_of(*spec.source, spec.attention, {}, ShapeSet::all)) {
+    EXPECT_EQ(at(shape, "Sq"), at(shape, "Skv")) << shape.name;
+  }
+}
+
 }  // namespace
 }  // namespace attn::tools

@@ -59,7 +59,7 @@ TEST(Layout, StridesMayExceed32Bits) {
 TEST(Layout, IsChecked) {
   EXPECT_EQ(analyze_body("layout bsdh;").codes, Codes{"E0502"});
   EXPECT_EQ(analyze_body("layout strided;").codes, Codes{"E0502"});
-  EXPECT_EQ(analyze_body("layout q: thd;").codes, Codes{"E0407"});
+  EXPECT_EQ(analyze_body("layout q: packed_qkv;").codes, Codes{"E0407"});
   EXPECT_EQ(analyze_body("layout o: paged(page = 64);").codes, Codes{"E0407"});
   EXPECT_EQ(analyze_body("layout paged;").codes, Codes{"E0407"});
   EXPECT_EQ(analyze_body("layout paged(page = 0);").codes, Codes{"E0407"});
@@ -164,6 +164,11 @@ TEST(Lengths, AreTensorsOfTheBatch) {
   EXPECT_EQ(kv.tensors[0].name, "lengths_kv");
   EXPECT_EQ(to_source(kv.dag, *kv.tensors[0].fallback), "7 + i0");
   EXPECT_TRUE(good("layout thd;").lengths_q);
+  EXPECT_TRUE(good("layout thd;").lengths_kv);
+  EXPECT_TRUE(good("layout q: thd, o: thd;").lengths_q);
+  EXPECT_FALSE(good("layout q: thd, o: thd;").lengths_kv);
+  EXPECT_TRUE(good("layout k: thd, v: thd;").lengths_kv);
+  EXPECT_EQ(good("layout thd; lengths q, kv;").tensors.size(), 2U);
   EXPECT_EQ(analyze_body("lengths k;").codes, Codes{"E0502"});
   EXPECT_EQ(analyze_body("lengths q, q;").codes, Codes{"E0202"});
   EXPECT_EQ(analyze_body("lengths q = 0.5;").codes, Codes{"E0301"});

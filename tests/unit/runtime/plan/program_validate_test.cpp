@@ -69,7 +69,7 @@ TEST(ValidateProgram, DeriveStepsMakeInternalTensorsInOrder) {
   EXPECT_EQ(derived_refusal([](auto& p) { derive(p, 1).inputs = {CountingOperand{3}}; }),
             "step 1: reads what is neither a tensor nor a param");
   EXPECT_EQ(derived_refusal([](auto& p) { derive(p, 1).outputs = {"table"}; }),
-            "step 1: derives \"table\", which is no internal tensor");
+            "step 1: derives \"table\", which is neither an output nor internal");
   EXPECT_EQ(derived_refusal([](auto& p) { derive(p, 1).outputs = {"places"}; }),
             "step 1: writes \"places\" a second time");
   EXPECT_EQ(derived_refusal([](auto& p) { derive(p, 1).expressions.clear(); }),
@@ -84,8 +84,8 @@ TEST(ValidateProgram, DeriveStepsMakeInternalTensorsInOrder) {
               p.internals[1].strides = {1 << 20, 1};
             }),
             "step 1: derives \"bias\", which is too large");
-  EXPECT_EQ(derived_refusal([](auto& p) { p.internals[1].dtype = DType::bf16; }),
-            "tensor \"bias\" is internal but neither f32 nor i32 nor i64");
+  EXPECT_EQ(derived_refusal([](auto& p) { p.internals[1].dtype = DType::u8; }),
+            "tensor \"bias\" is internal but neither a float nor i32 nor i64");
   EXPECT_EQ(derived_refusal([](auto& p) { p.internals[0].role = TensorRole::captured; }),
             "tensor \"places\" is internal but has another role");
   EXPECT_EQ(derived_refusal([](auto& p) { p.tensors[5].role = TensorRole::internal; }),
@@ -121,6 +121,27 @@ TEST(ValidateProgram, ControlTensorsAddressOthers) {
   EXPECT_EQ(validate(program).error().message, "tensor \"q\" is addressed by no control tensor");
   program.tensors[0].addressed_by = "x";
   EXPECT_EQ(validate(program).error().message, "tensor \"q\" is addressed by no control tensor");
+}
+
+TEST(ValidateProgram, KernelsMayMakeOutputsAndCudnnInternalTensors) {
+  Program program = testing::sample_program();
+  program.internals = {{"o.padded",
+                        TensorRole::internal,
+                        DType::bf16,
+                        {2, 4, 3, 8},
+                        {96, 24, 8, 1},
+                        kInternalAlignment}};
+  std::get<CudnnStep>(program.steps[0]).operands[7].source = TensorOperand{"o.padded"};
+  EXPECT_EQ(validate(program).error().message, "output \"o\" is written by no step");
+  program.steps.emplace_back(
+      DeriveStep{false, {"o"}, {"a part"}, {TensorOperand{"o.padded"}}, "source"});
+  EXPECT_TRUE(validate(program).ok());
+  EXPECT_EQ(derived_elements(program, std::get<DeriveStep>(program.steps[1])), 2 * 4 * 3 * 8);
+  EXPECT_EQ(internal_places(program, false).bytes, 512);
+  EXPECT_EQ(internal_places(program, true).bytes, 0);
+  std::get<DeriveStep>(program.steps[1]).once = true;
+  std::get<DeriveStep>(program.steps[1]).inputs.clear();
+  EXPECT_EQ(validate(program).error().message, "step 1: is made once but derives \"o\"");
 }
 
 struct Refusal {

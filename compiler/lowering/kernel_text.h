@@ -1,0 +1,32 @@
+// A derive step written piece by piece: kernels that need no expression of the IR.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/plan/program.h"
+
+namespace attn::lowering {
+
+// The C type that holds an element: of 16-bit floats their bits.
+std::string c_type(DType dtype);
+
+class KernelText {
+ public:
+  // A tensor that the kernel reads; the name by which its text does. Once for each tensor.
+  std::string read(const std::string& tensor, DType dtype);
+
+  // A tensor that it makes: `statement` is run for each `i` below `count`, `out` is the tensor.
+  void make(const std::string& tensor, DType dtype, std::int64_t count, std::string meaning,
+            const std::string& statement);
+
+  bool empty() const { return step_.outputs.empty(); }
+  plan::DeriveStep finish(bool once) &&;
+
+ private:
+  plan::DeriveStep step_;
+  std::vector<std::string> outputs_, inputs_;  // parameters
+  std::string body_;
+};
+
+}  // namespace attn::lowering

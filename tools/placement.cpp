@@ -1,0 +1,172 @@
+#include "tools/placement.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "runtime/io/element.h"
+#include "runtime/io/layout.h"
+
+namespace attn::tools {
+namespace {
+
+using Dims = std::vector<std::int64_t>;
+
+constexpr std::byte kPoison{0xff};  // every float a NaN
+constexpr std::int64_t kNoPage = -1;
+
+bool is_page_table(const plan::TensorInfo& tensor) { return tensor.dims.size() == 2; }
+
+std::size_t elements_of(const plan::TensorInfo& tensor) {
+  return static_cast<std::size_t>(*io::storage_elements(tensor.dims, tensor.strides));
+}
+
+Dims to_integers(const std::vector<double>& values) {
+  Dims integers;
+  for (const double value : values) integers.push_back(static_cast<std::int64_t>(value));
+  return integers;
+}
+
+// 0 .. count - 1 in an order that is none: every odd step visits each place of a power of two once.
+Dims shuffled(std::int64_t count) {
+  std::int64_t size = 1;
+  while (size < count) size *= 2;
+  Dims order;
+  for (std::int64_t i = 0, place = size / 2; i < size; ++i, place = (place + 5) % size) {
+    if (place < count) order.push_back(place);
+  }
+  return order;
+}
+
+Result<std::vector<std::byte>> pack_integers(const Dims& values, const plan::TensorInfo& tensor) {
+  return io::pack(std::vector<double>(values.begin(), values.end()), tensor.dims, tensor.strides,
+                  tensor.dtype);
+}
+
+}  // namespace
+
+Result<Placement> Placement::create(const plan::Program& program, const reference::Inputs& inputs) {
+  Placement placement(program, inputs);
+  for (const plan::TensorInfo& tensor : program.tensors) {
+    if (tensor.role == plan::TensorRole::control) {
+      ATTN_RETURN_IF_ERROR(placement.place(tensor));
+    }
+  }
+  return placement;
+}
+
+// seed and offset, cu_seqlens, page tables.
+Status Placement::place(const plan::TensorInfo& tensor) {
+  Dims& values = controls_[tensor.name];
+  if (const auto param = inputs_.params.find(tensor.name); param != inputs_.params.end()) {
+    values = {static_cast<std::int64_t>(param->second)};
+    return {};
+  }
+  if (is_page_table(tensor)) return place_pages(tensor);
+  const bool of_q = tensor.name.ends_with("_q");
+  values = {0};
+  for (const std::int64_t length :
+       to_integers(inputs_.tensors.at(of_q ? "lengths_q" : "lengths_kv").values)) {
+    values.push_back(values.back() + length);
+  }
+  return {};
+}
+
+const plan::TensorInfo& Placement::pool_of(const plan::TensorInfo& table) const {
+  return *std::ranges::find(program_.tensors, table.name, &plan::TensorInfo::addressed_by);
+}
+
+Status Placement::place_pages(const plan::TensorInfo& table) {
+  const plan::TensorInfo& pool = pool_of(table);
+  const std::int64_t page = pool.dims[2], columns = table.dims[1];
+  Dims lengths(static_cast<std::size_t>(table.dims[0]), columns * page);
+  if (const auto given = inputs_.tensors.find("lengths_kv"); given != inputs_.tensors.end()) {
+    lengths = to_integers(given->second.values);
+  }
+  const Dims order = shuffled(pool.dims[0]);
+  std::size_t next = 0;
+  Dims& values = controls_[table.name];
+  for (const std::int64_t length : lengths) {
+    const std::int64_t used = (length + page - 1) / page;
+    if (next + static_cast<std::size_t>(used) > order.size()) {
+      return {
+          ErrorCode::invalid_argument,
+          fmt::format("the lengths need more pages than the {} of `{}`", pool.dims[0], pool.name)};
+    }
+    for (std::int64_t i = 0; i < columns; ++i) {
+      values.push_back(i < used ? order[next++] : kNoPage);
+    }
+  }
+  return {};
+}
+
+template <typename Visit>
+void Placement::for_each_place(const plan::TensorInfo& tensor, const Dims& dims,
+                               const Visit& visit) const {
+  const Dims& control = controls_.at(tensor.addressed_by);
+  const bool paged = !tensor.addressed_by.starts_with("cu_seqlens");
+  const std::int64_t depth = dims.size() > 3 ? dims[3] : 1;
+  const std::int64_t page = paged ? tensor.dims[2] : 1;
+  const std::int64_t pages = paged ? (dims[2] + page - 1) / page : 0;
+  std::int64_t element = 0;
+  for (std::int64_t b = 0; b < dims[0]; ++b) {
+    for (std::int64_t h = 0; h < dims[1]; ++h) {
+      for (std::int64_t s = 0; s < dims[2]; ++s, element += depth) {
+        std::int64_t offset = h * tensor.strides[1];
+        const auto entry = static_cast<std::size_t>(paged ? b * pages + s / page : b);
+        if (paged && control[entry] == kNoPage) continue;
+        if (paged) {
+          offset += control[entry] * tensor.strides[0] + s % page * tensor.strides[2];
+        } else if (s < control[entry + 1] - control[entry]) {
+          offset += (control[entry] + s) * tensor.strides[2];
+        } else {
+          continue;
+        }
+        for (std::int64_t d = 0; d < depth; ++d) {
+          visit(element + d, offset + (depth > 1 ? d * tensor.strides[3] : 0));
+        }
+      }
+    }
+  }
+}
+
+Result<std::vector<std::byte>> Placement::bytes_of(const plan::TensorInfo& tensor) const {
+  if (const auto control = controls_.find(tensor.name); control != controls_.end()) {
+    // A table has some page even where no row lies.
+    Dims values = control->second;
+    std::ranges::replace(values, kNoPage, 0);
+    return pack_integers(values, tensor);
+  }
+  const io::HostTensor& values = inputs_.tensors.at(tensor.name);
+  if (tensor.addressed_by.empty()) {
+    return io::pack(values.values, tensor.dims, tensor.strides, tensor.dtype);
+  }
+  const std::size_t size = size_of(tensor.dtype);
+  std::vector<std::byte> bytes(elements_of(tensor) * size, kPoison);
+  for_each_place(tensor, values.dims, [&](std::int64_t element, std::int64_t offset) {
+    io::store(tensor.dtype, values.values[static_cast<std::size_t>(element)],
+              bytes.data() + static_cast<std::size_t>(offset) * size);
+  });
+  return bytes;
+}
+
+Result<io::HostTensor> Placement::logical(const plan::TensorInfo& tensor,
+                                          std::span<const std::byte> bytes) const {
+  if (tensor.addressed_by.empty()) {
+    return io::unpack(bytes, tensor.dims, tensor.strides, tensor.dtype);
+  }
+  const bool from_below = tensor.name == "lse" || tensor.name == "max";
+  const double nothing = from_below ? -std::numeric_limits<double>::infinity() : 0;
+  io::HostTensor values{tensor.dtype, tensor.dims, {}};
+  values.values.assign(static_cast<std::size_t>(io::element_count(tensor.dims)), nothing);
+  const std::size_t size = size_of(tensor.dtype);
+  for_each_place(tensor, tensor.dims, [&](std::int64_t element, std::int64_t offset) {
+    values.values[static_cast<std::size_t>(element)] =
+        io::load(tensor.dtype, bytes.data() + static_cast<std::size_t>(offset) * size);
+  });
+  return values;
+}
+
+}  // namespace attn::tools

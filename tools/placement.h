@@ -1,0 +1,51 @@
+// Where tools put the rows of thd and paged tensors: between values in logical order and the bytes
+// that a program's tensors have in memory.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/base/status.h"
+#include "runtime/io/host_tensor.h"
+#include "runtime/plan/program.h"
+#include "runtime/reference/evaluate.h"
+
+namespace attn::tools {
+
+// Sequences lie one behind the other; pages are taken from the pool in an order that is none, so
+// that a kernel that does not look into the table is found out. What no row lies in is NaN. The
+// program and inputs must outlive it.
+class Placement {
+ public:
+  // Errors: invalid_argument when a pool has fewer pages than the lengths need.
+  static Result<Placement> create(const plan::Program& program, const reference::Inputs& inputs);
+
+  // The bytes of an input, or of a control tensor. Errors: invalid_argument for a value that does
+  // not fit.
+  Result<std::vector<std::byte>> bytes_of(const plan::TensorInfo& tensor) const;
+
+  // An output in logical order. Rows that do not exist in memory are those of a row that sees
+  // nothing: 0, and -inf in lse and max.
+  Result<io::HostTensor> logical(const plan::TensorInfo& tensor,
+                                 std::span<const std::byte> bytes) const;
+
+ private:
+  Placement(const plan::Program& program, const reference::Inputs& inputs)
+      : program_(program), inputs_(inputs) {}
+
+  Status place(const plan::TensorInfo& tensor);
+  Status place_pages(const plan::TensorInfo& table);
+  const plan::TensorInfo& pool_of(const plan::TensorInfo& table) const;
+  // Calls visit(element in logical order, offset in memory) for each element that has a place.
+  template <typename Visit>
+  void for_each_place(const plan::TensorInfo& tensor, const std::vector<std::int64_t>& dims,
+                      const Visit& visit) const;
+
+  const plan::Program& program_;
+  const reference::Inputs& inputs_;
+  std::map<std::string, std::vector<std::int64_t>> controls_;  // by name
+};
+
+}  // namespace attn::tools
