@@ -24,7 +24,9 @@ def mistakes(value, schema, root, place="$"):
         yield f"{place}: not one of {schema['enum']}"
     for word, most in (("anyOf", None), ("oneOf", 1)):
         if word in schema:
-            fitting = sum(not list(mistakes(value, one, root, place)) for one in schema[word])
+            # The first mistake of a form is enough: forms nest, and all of them would be looked at.
+            fitting = sum(next(mistakes(value, one, root, place), None) is None
+                          for one in schema[word])
             if fitting == 0 or (most and fitting > most):
                 yield f"{place}: {fitting} of {word} fit"
     if isinstance(value, str) and not re.search(schema.get("pattern", ""), value):

@@ -1,0 +1,2 @@
+def causal(b, h, q_idx, kv_idx):
+    return q_idx >= kv_idx
