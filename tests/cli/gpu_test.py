@@ -33,7 +33,7 @@ class Gpu(attnc.Case):
         for case in cases:
             self.assertTrue(case["ok"], case)
             # Specs that ask for o alone too.
-            self.assertEqual(set(case["outputs"]), {"o", "lse"}, case)
+            self.assertLessEqual({"o", "lse"}, set(case["outputs"]), case)
             self.assertLessEqual(case["outputs"]["o"]["worst_row"],
                                  case["outputs"]["o"]["row_bound"])
 
