@@ -79,6 +79,7 @@ std::string derived_text(const plan::Program& program) {
     for (std::size_t i = 0; i < step->outputs.size(); ++i) {
       const auto tensor =
           std::ranges::find(program.internals, step->outputs[i], &plan::TensorInfo::name);
+      if (tensor == program.internals.end()) continue;  // an output of the program
       const std::int64_t bytes =
           io::element_count(tensor->dims) * static_cast<std::int64_t>(size_of(tensor->dtype));
       table.add({tensor->name, std::string(to_string(tensor->dtype)), dims_text(tensor->dims),

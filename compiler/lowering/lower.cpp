@@ -51,6 +51,22 @@ Status check_sizes(const ir::Attention& attention) {
                      "at most 2^58 can be addressed");
 }
 
+// What cuDNN accepts and then does not do, in silence: found by comparing with the reference on an
+// H200 (docs/cudnn.md).
+Status check_known_wrong(const ir::Attention& attention) {
+  if (attention.wants_max || attention.wants_sum_exp) {
+    return unsupported(attention.pos,
+                       "cuDNN takes the outputs max and sum_exp, and does not write them",
+                       "`lse` alone merges parts: exp(lse) is the sum of a part's exponentials");
+  }
+  if (attention.lengths_q && attention.dims[Dim::Sq] == 1) {
+    return unsupported(attention.pos,
+                       "with a single row cuDNN's engine does not look at the lengths of q",
+                       "leave `q` out of `lengths`: a batch without a query needs no row");
+  }
+  return {};
+}
+
 Status check_extents(const ir::Attention& attention, const plan::Program& program) {
   for (const plan::TensorInfo& tensor : program.tensors) {
     if (last_offset(tensor.dims, tensor.strides)) continue;
@@ -77,6 +93,7 @@ std::set<std::string> names_of(const plan::CudnnStep& step) {
 Result<plan::Program> lower(const ir::Attention& attention) {
   ATTN_RETURN_IF_ERROR(check_bound(attention));
   ATTN_RETURN_IF_ERROR(check_sizes(attention));
+  ATTN_RETURN_IF_ERROR(check_known_wrong(attention));
   if (!attention.wants_o) {
     return unsupported(attention.pos, "cuDNN's kernels always write o",
                        "list o in `outputs` beside lse");

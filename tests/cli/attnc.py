@@ -51,6 +51,11 @@ class Case(unittest.TestCase):
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
         return path
 
+    def refusing_target(self):
+        """A GPU older than any that cuDNN has attention kernels for."""
+        text = run("target", "show", "h200").stdout
+        return self.write("old.json", text.replace('"deviceVer": 900', '"deviceVer": 700'))
+
     def attnc(self, *arguments, code=0, **how):
         """Runs attnc, expects its exit code, and returns the process."""
         process = run(*arguments, **how)

@@ -91,12 +91,11 @@ class Compile(attnc.Case):
         self.attnc("compile", spec, "--target", "h200", "-o", plan)
 
     def test_refused_by_cudnn(self):
-        spec = NOOP.replace("D = 64", "D = 100")
-        path = self.write("d100.attn", spec)
-        process = self.attnc("compile", path, "--target", "h200", "-o", self.folder / "x", code=3)
+        path, target = self.write("noop.attn", NOOP), self.refusing_target()
+        process = self.attnc("compile", path, "--target", target, "-o", self.folder / "x", code=3)
         self.assertIn("error[unsupported]: ", process.stderr)
         self.assertIn("heuristic  engine", process.stderr)
-        process = self.attnc("compile", path, "--target", "h200", "-o", self.folder / "x",
+        process = self.attnc("compile", path, "--target", target, "-o", self.folder / "x",
                              "--format", "json", code=3)
         configs = json.loads(process.stdout)["error"]["detail"]["configs"]
         self.assertGreater(len(configs), 0)

@@ -40,12 +40,12 @@ class ExitCodes(attnc.Case):
         self.attnc("run", spec, "--backend", "reference", "--bind", "Sq=4")
 
     def test_3_valid_but_not_supported(self):
-        spec = self.write("d100.attn", NOOP.replace("D = 64", "D = 100"))
-        process = self.attnc("compile", spec, "--target", "h200", "-o", self.folder / "x", code=3)
+        spec, target = self.write("noop.attn", NOOP), self.refusing_target()
+        process = self.attnc("compile", spec, "--target", target, "-o", self.folder / "x", code=3)
         self.assertIn("error[unsupported]", process.stderr)
         self.assertFalse((self.folder / "x").exists())
         for command in ("compile", "run", "bench"):
-            output = ["-o", "x", "--target", "h200"] if command == "compile" else []
+            output = ["-o", "x", "--target", target] if command == "compile" else []
             process = self.attnc(command, SPECS / "noop.attn", "--direction", "bwd", *output,
                                  code=3)
             self.assertIn("forward", process.stderr)

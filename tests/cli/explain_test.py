@@ -91,13 +91,17 @@ class Explain(attnc.Case):
         engine = self.attnc_json("explain", path, "--cudnn", empty)["engine"]
         self.assertFalse(engine["known"])
 
-    def test_why_not(self):
+    def test_a_padded_head_dimension(self):
         path = self.write("d100.attn", NOOP.replace("D = 64", "D = 100"))
-        refused = self.attnc("explain", path, "--target", "h200", code=3)
+        self.assertIn("q.padded", self.attnc("explain", path, "--target", "h200").stdout)
+
+    def test_why_not(self):
+        path, target = self.write("noop.attn", NOOP), self.refusing_target()
+        refused = self.attnc("explain", path, "--target", target, code=3)
         self.assertEqual(refused.stdout, "")
-        text = self.attnc("explain", path, "--target", "h200", "--why-not", code=3).stdout
+        text = self.attnc("explain", path, "--target", target, "--why-not", code=3).stdout
         self.assertIn("matmul", text)
-        self.assertIn("none for h200", text)
+        self.assertIn("none for old", text)
         self.assertIn("NOT_SUPPORTED", text)
 
 

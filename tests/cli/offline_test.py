@@ -36,7 +36,8 @@ class Offline(attnc.Case):
                 kernels = [step for step in manifest["program"]["steps"]
                            if step["step"] == "derive"]
                 self.assertGreater(len(kernels), 0)
-                self.assertEqual(len(manifest["kernels"]), len(kernels))
+                # One more checks gathers when tensors are bound.
+                self.assertIn(len(manifest["kernels"]) - len(kernels), (0, 1))
                 self.assertGreater(min(kernel["bytes"] for kernel in manifest["kernels"]), 1000)
 
 
