@@ -64,6 +64,19 @@ Status check_known_wrong(const ir::Attention& attention) {
                        "with a single row cuDNN's engine does not look at the lengths of q",
                        "leave `q` out of `lengths`: a batch without a query needs no row");
   }
+  const ir::Layout& k = attention.layouts.find("k")->second;
+  const ir::Layout& v = attention.layouts.find("v")->second;
+  const bool paged = k.kind == ir::LayoutKind::paged && v.kind == ir::LayoutKind::paged;
+  if (paged && k.page != v.page) {
+    return unsupported(attention.pos,
+                       "cuDNN reads the wrong rows where pages of k and v differ in size",
+                       "give both the same `page`");
+  }
+  if (paged && attention.sink && attention.wants_lse && attention.dims[Dim::Sq] == 1) {
+    return unsupported(attention.pos,
+                       "with pages, a sink and a single row cuDNN's lse is off by up to 6e-3",
+                       "leave `lse` out of `outputs`: o is right");
+  }
   return {};
 }
 
