@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <bit>
 #include <set>
 
 #include "compiler/lowering/controls.h"
@@ -80,6 +81,20 @@ Status check_known_wrong(const ir::Attention& attention) {
   return {};
 }
 
+// cuDNN's own rule, which it states when the operation is made.
+Status check_pages(const ir::Attention& attention) {
+  for (const char* name : {"k", "v"}) {
+    const ir::Layout& layout = attention.layouts.find(name)->second;
+    if (layout.kind != ir::LayoutKind::paged) continue;
+    if (std::has_single_bit(static_cast<std::uint64_t>(layout.page))) continue;
+    return unsupported(attention.pos,
+                       fmt::format("cuDNN reads pages of a power of two rows, and those of `{}` "
+                                   "have {}",
+                                   name, layout.page));
+  }
+  return {};
+}
+
 Status check_extents(const ir::Attention& attention, const plan::Program& program) {
   for (const plan::TensorInfo& tensor : program.tensors) {
     if (last_offset(tensor.dims, tensor.strides)) continue;
@@ -107,6 +122,7 @@ Result<plan::Program> lower(const ir::Attention& attention) {
   ATTN_RETURN_IF_ERROR(check_bound(attention));
   ATTN_RETURN_IF_ERROR(check_sizes(attention));
   ATTN_RETURN_IF_ERROR(check_known_wrong(attention));
+  ATTN_RETURN_IF_ERROR(check_pages(attention));
   if (!attention.wants_o) {
     return unsupported(attention.pos, "cuDNN's kernels always write o",
                        "list o in `outputs` beside lse");

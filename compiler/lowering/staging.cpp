@@ -10,7 +10,7 @@
 namespace attn::lowering {
 namespace {
 
-constexpr std::int64_t kMultiple = 8;
+constexpr std::int64_t kMultiple = 8;  // elements: 16 bytes
 
 std::int64_t count_of(const Dims4& dims) { return dims[0] * dims[1] * dims[2] * dims[3]; }
 
@@ -89,7 +89,14 @@ class Maker {
 }  // namespace
 
 bool is_staged(const ir::Attention& attention, std::string_view name) {
-  return logical_dims(attention, name)[3] % kMultiple != 0;
+  const Dims4 dims = logical_dims(attention, name);
+  if (dims[3] % kMultiple != 0) return true;
+  const ir::Layout& layout = attention.layouts.find(name)->second;
+  if (layout.kind != ir::LayoutKind::strided) return false;
+  for (std::size_t i = 0; i < 3; ++i) {
+    if (dims[i] > 1 && layout.strides[i] % kMultiple != 0) return true;
+  }
+  return layout.strides[3] != 1;
 }
 
 std::string staged_name(std::string_view name) { return std::string(name) + ".padded"; }

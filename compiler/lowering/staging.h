@@ -1,5 +1,7 @@
-// Head dimensions that are no multiple of 8, which cuDNN refuses: its kernel works on copies that
-// are padded with zeros, which change no score, and the part of o that exists is copied back.
+// Tensors that cuDNN's kernels cannot read or write where they are: its kernel works on copies, and
+// that of o is copied back. Head dimensions that are no multiple of 8 are refused: the copies are
+// padded with zeros, which change no score. Rows whose elements are not adjacent kill the process
+// (SIGSEGV, 9.19), and other strides that are no multiple of 16 bytes are none that it can load by.
 #pragma once
 
 #include <string>

@@ -119,6 +119,27 @@ TEST(Lower, ABandThatNothingMeetsFitsItsConstants) {
   EXPECT_TRUE(lower(attention).ok());
 }
 
+TEST(Lower, PagesAreOfAPowerOfTwo) {
+  auto attention = example();
+  for (const char* name : {"k", "v"}) attention.layouts[name] = {ir::LayoutKind::paged, {}, 48, 0};
+  const auto program = lower(attention);
+  ASSERT_FALSE(program.ok());
+  EXPECT_EQ(program.error().code, ErrorCode::unsupported);
+  EXPECT_THAT(program.error().message, ::testing::HasSubstr("power of two"));
+}
+
+TEST(Lower, StridesThatKillCudnnAreCopied) {
+  auto attention = example();
+  attention.layouts["q"] = {ir::LayoutKind::strided, {65536, 8192, 1, 128}};
+  const auto program = lower(attention);
+  ASSERT_TRUE(program.ok());
+  ASSERT_EQ(program->internals.size(), 1u);
+  EXPECT_EQ(program->internals[0].name, "q.padded");
+  EXPECT_THAT(program->internals[0].strides, ElementsAre(65536, 8192, 64, 1));
+  attention.layouts["q"].strides = {65536, 8192, 64, 1};
+  EXPECT_TRUE(lower(attention)->internals.empty());
+}
+
 TEST(Lower, OnlyWhatIsReadIsBound) {
   auto attention = example();
   attention.tensors.push_back({"unused", DType::f32, {attention.dag.integer(8)}, {}});
