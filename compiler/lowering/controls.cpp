@@ -29,7 +29,8 @@ bool has_column_starts(const ir::Attention& attention) {
 
 // The statistics are ragged as o is, [T, Hq].
 std::string_view layout_owner(std::string_view name) {
-  const bool stats = name.starts_with("lse") || name.starts_with("max") || name == "sum_exp";
+  const bool stats =
+      name.starts_with("lse") || name.starts_with("max") || name.starts_with("sum_exp");
   return stats ? "o" : name;
 }
 

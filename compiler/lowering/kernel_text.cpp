@@ -17,7 +17,9 @@ std::string c_type(DType dtype) {
 }
 
 std::string KernelText::read(const std::string& tensor, DType dtype) {
-  std::string name = fmt::format("in{}", inputs_.size());
+  const auto [found, first] = names_.emplace(tensor, fmt::format("in{}", inputs_.size()));
+  const std::string& name = found->second;
+  if (!first) return name;
   inputs_.push_back(fmt::format("const {}* {}", c_type(dtype), name));
   step_.inputs.emplace_back(plan::TensorOperand{tensor});
   return name;

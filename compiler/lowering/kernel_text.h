@@ -1,6 +1,7 @@
 // A derive step written piece by piece: kernels that need no expression of the IR.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,7 @@ std::string c_type(DType dtype);
 
 class KernelText {
  public:
-  // A tensor that the kernel reads; the name by which its text does. Once for each tensor.
+  // A tensor that the kernel reads; the name by which its text does.
   std::string read(const std::string& tensor, DType dtype);
 
   // A tensor that it makes: `statement` is run for each `i` below `count`, `out` is the tensor.
@@ -25,6 +26,7 @@ class KernelText {
 
  private:
   plan::DeriveStep step_;
+  std::map<std::string, std::string> names_;   // of inputs
   std::vector<std::string> outputs_, inputs_;  // parameters
   std::string body_;
 };

@@ -5,9 +5,12 @@
 namespace attn::lowering {
 namespace {
 
-bool needs_lengths(const ir::Attention& attention, std::string_view tensor) {
-  const ir::LayoutKind kind = attention.layouts.find(tensor)->second.kind;
-  return kind == ir::LayoutKind::thd || kind == ir::LayoutKind::paged;
+ir::LayoutKind kind_of(const ir::Attention& attention, std::string_view tensor) {
+  return attention.layouts.find(tensor)->second.kind;
+}
+
+bool is_ragged(const ir::Attention& attention, std::string_view tensor) {
+  return kind_of(attention, tensor) == ir::LayoutKind::thd;
 }
 
 // index < lengths
@@ -26,9 +29,15 @@ std::int64_t captured_alignment(std::string_view name) {
 bool has_lengths(const ir::Attention& attention) {
   if (attention.lengths_q || attention.lengths_kv) return true;
   for (const char* tensor : {"q", "k", "v", "o"}) {
-    if (needs_lengths(attention, tensor)) return true;
+    if (is_ragged(attention, tensor)) return true;
+    if (kind_of(attention, tensor) == ir::LayoutKind::paged) return true;
   }
   return false;
+}
+
+bool ignores_row_lengths(const ir::Attention& attention) {
+  const bool given = attention.lengths_q || is_ragged(attention, "q") || is_ragged(attention, "o");
+  return given && attention.dims[ir::Dim::Sq] == 1;
 }
 
 Lengths add_lengths(const ir::Attention& attention, GraphBuilder& builder) {

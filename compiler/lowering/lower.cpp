@@ -10,7 +10,7 @@
 #include "compiler/lowering/forward.h"
 #include "compiler/lowering/interface.h"
 #include "compiler/lowering/staging.h"
-#include "compiler/lowering/sum_of_exps.h"
+#include "compiler/lowering/statistics.h"
 #include "compiler/lowering/unsupported.h"
 #include "runtime/base/check.h"
 #include "runtime/graph/extent.h"
@@ -55,15 +55,9 @@ Status check_sizes(const ir::Attention& attention) {
 // What cuDNN accepts and then does not do, in silence: found by comparing with the reference on an
 // H200 (docs/cudnn.md).
 Status check_known_wrong(const ir::Attention& attention) {
-  if (attention.wants_max || attention.wants_sum_exp) {
-    return unsupported(attention.pos,
-                       "cuDNN takes the outputs max and sum_exp, and does not write them",
-                       "`lse` alone merges parts: exp(lse) is the sum of a part's exponentials");
-  }
-  if (attention.lengths_q && attention.dims[Dim::Sq] == 1) {
-    return unsupported(attention.pos,
-                       "with a single row cuDNN's engine does not look at the lengths of q",
-                       "leave `q` out of `lengths`: a batch without a query needs no row");
+  if (attention.sink && (attention.wants_max || attention.wants_sum_exp)) {
+    return unsupported(attention.pos, "cuDNN does not give max or sum_exp of scores beside a sink",
+                       "`lse` has the sink in it, and can be had");
   }
   const ir::Layout& k = attention.layouts.find("k")->second;
   const ir::Layout& v = attention.layouts.find("v")->second;
@@ -142,9 +136,9 @@ Result<plan::Program> lower(const ir::Attention& attention) {
   for (plan::DeriveStep& derive : staged.before) program.steps.emplace_back(std::move(derive));
   program.steps.emplace_back(std::move(step));
   for (plan::DeriveStep& derive : staged.after) program.steps.emplace_back(std::move(derive));
-  LateSum late = late_sum(attention);
-  for (plan::TensorInfo& row : late.internals) program.internals.push_back(std::move(row));
-  for (plan::DeriveStep& derive : late.steps) program.steps.emplace_back(std::move(derive));
+  Statistics rows = statistics(attention);
+  for (plan::TensorInfo& row : rows.internals) program.internals.push_back(std::move(row));
+  for (plan::DeriveStep& derive : rows.steps) program.steps.emplace_back(std::move(derive));
   ATTN_RETURN_IF_ERROR(check_extents(attention, program));
   if (const Status status = plan::validate(program); !status.ok()) {
     ATTN_CHECK(false, status.error().message);

@@ -24,12 +24,6 @@ std::pair<Dims4, Dims4> transposed(Dims4 dims, Dims4 strides) {
   return {dims, strides};
 }
 
-Uid add_offsets(const ir::Attention& attention, GraphBuilder& builder, const std::string& name) {
-  const Dims4 dims{attention.dims[Dim::B] + 1, 1, 1, 1};
-  return builder.add_tensor(offsets_name(name), offsets_dtype(attention), dims,
-                            packed_strides(dims));
-}
-
 Uid add_paged(const ir::Attention& attention, GraphBuilder& builder, const std::string& name,
               const Lengths& lengths) {
   const Uid pool = builder.add_tensor(name, attention.dtype, stored_dims(attention, name),
@@ -81,6 +75,12 @@ Dims4 page_table_dims(const ir::Attention& attention, std::string_view name) {
   return {dims[0], 1, pages_for(dims[2], layout_of(attention, name).page), 1};
 }
 
+Uid add_offsets(const ir::Attention& attention, GraphBuilder& builder, const std::string& name) {
+  const Dims4 dims{attention.dims[Dim::B] + 1, 1, 1, 1};
+  return builder.add_tensor(offsets_name(name), offsets_dtype(attention), dims,
+                            packed_strides(dims));
+}
+
 Uid add_operand(const ir::Attention& attention, GraphBuilder& builder, const std::string& name,
                 const Lengths& lengths) {
   const LayoutKind kind = layout_of(attention, name).kind;
@@ -99,16 +99,6 @@ Dims4 statistics_strides(const ir::Attention& attention) {
   const Dims4 dims{d[Dim::B], d[Dim::Hq], d[Dim::Sq], 1};
   if (layout_of(attention, "o").kind != LayoutKind::thd) return packed_strides(dims);
   return {dims[2] * dims[1], 1, dims[1], 1};
-}
-
-Uid add_statistics(const ir::Attention& attention, GraphBuilder& builder, const std::string& name) {
-  const ir::Dims& d = attention.dims;
-  TensorTraits traits;
-  if (layout_of(attention, "o").kind == LayoutKind::thd) {
-    traits.ragged = add_offsets(attention, builder, name);
-  }
-  return builder.add_tensor(name, DType::f32, {d[Dim::B], d[Dim::Hq], d[Dim::Sq], 1},
-                            statistics_strides(attention), traits);
 }
 
 }  // namespace attn::lowering

@@ -23,10 +23,10 @@ Dims4 page_table_dims(const ir::Attention& attention, std::string_view name);
 Uid add_operand(const ir::Attention& attention, GraphBuilder& builder, const std::string& name,
                 const Lengths& lengths);
 
+// Where each batch of a thd tensor begins: q, k, v, o or the statistics.
+Uid add_offsets(const ir::Attention& attention, GraphBuilder& builder, const std::string& name);
+
 // Of [B,Hq,Sq,1]: row-major, or with the heads last where o is thd.
 Dims4 statistics_strides(const ir::Attention& attention);
-
-// A value for each row of scores as an output: "lse", "max" or "sum_exp", ragged as o is.
-Uid add_statistics(const ir::Attention& attention, GraphBuilder& builder, const std::string& name);
 
 }  // namespace attn::lowering

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "compiler/lowering/operands.h"
-#include "compiler/lowering/sum_of_exps.h"
+#include "compiler/lowering/statistics.h"
 
 namespace attn::lowering {
 namespace {
@@ -13,10 +13,7 @@ using graph::ReduceOp;
 class Softmax {
  public:
   Softmax(const ir::Attention& attention, GraphBuilder& builder)
-      : attention_(attention),
-        builder_(builder),
-        late_sum_(has_late_sum(attention)),
-        pos_(attention.pos) {}
+      : attention_(attention), builder_(builder), pos_(attention.pos) {}
 
   Value build(Value score, std::optional<Uid> sink, DType dtype) {
     const Uid max = largest(score, sink);
@@ -32,14 +29,9 @@ class Softmax {
   }
 
  private:
-  // A value for each row: stored, or a virtual one.
-  Uid rows(const char* name, bool stored, const std::string& stored_as) {
-    return stored ? add_statistics(attention_, builder_, stored_as) : builder_.add_rows(name);
-  }
-
-  // The largest score is stored without the sink.
   Uid largest(Value score, std::optional<Uid> sink) {
-    const Uid max = rows("max", attention_.wants_max || late_sum_, max_name(attention_));
+    const bool stored = stores_reductions(attention_);
+    const Uid max = stored ? stored_max(attention_, builder_) : builder_.add_rows("max");
     builder_.reduce(ReduceOp::max, score.uid, max, pos_);
     if (!sink) return max;
     const Uid with_sink = builder_.add_rows();
@@ -48,7 +40,8 @@ class Softmax {
   }
 
   Uid sum_of(Uid exponential, Uid max, std::optional<Uid> sink) {
-    const Uid of_scores = rows("sum_exp", attention_.wants_sum_exp && !sink, "sum_exp");
+    const bool stored = stores_reductions(attention_);
+    const Uid of_scores = stored ? stored_sum(attention_, builder_) : builder_.add_rows("sum_exp");
     if (!sink) {
       builder_.reduce(ReduceOp::add, exponential, of_scores, pos_);
       return of_scores;
@@ -63,17 +56,19 @@ class Softmax {
     return sum;
   }
 
-  // Emitted whether it is stored or not: without it cuDNN refuses max or sum_exp alone.
+  // Emitted whether it is stored or not, but never beside stored reductions: those would not be
+  // written.
   void lse(Uid max, Uid sum) {
+    if (stores_reductions(attention_)) return;
     const Uid log_sum = builder_.add_rows();
     builder_.pointwise(PointwiseMode::log, DType::f32, sum, {}, log_sum, pos_);
-    const Uid stats = rows("lse", attention_.wants_lse || late_sum_, lse_name(attention_));
+    const bool stored = attention_.wants_lse;
+    const Uid stats = stored ? stored_lse(attention_, builder_) : builder_.add_rows("lse");
     builder_.pointwise(PointwiseMode::add, DType::f32, max, log_sum, stats, pos_);
   }
 
   const ir::Attention& attention_;
   GraphBuilder& builder_;
-  bool late_sum_;
   SourcePos pos_;
 };
 

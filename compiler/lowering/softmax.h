@@ -8,11 +8,10 @@
 
 namespace attn::lowering {
 
-// p = exp(score - max) / (sum(exp(score - max)) + exp(sink - max)), and as device tensors
-// [B,Hq,Sq,1] what the attention wants: lse, max, sum_exp (beside a sink: see sum_of_exps.h). With
-// a sink (f32 [1,Hq,1,1]) the exponentials are of scores less the larger of it and the largest
-// score. The weights come as f32, or as `dtype` when nothing but the
-// product with v reads them.
+// p = exp(score - max) / (sum(exp(score - max)) + exp(sink - max)), and what statistics are stored
+// (statistics.h). With a sink (f32 [1,Hq,1,1]) the exponentials are of scores less the larger of it
+// and the largest score. The weights come as f32, or as `dtype` when nothing but the product with v
+// reads them.
 Value softmax(const ir::Attention& attention, GraphBuilder& builder, Value score,
               std::optional<Uid> sink, DType dtype);
 

@@ -1,7 +1,10 @@
 // Tensors that cuDNN's kernels cannot read or write where they are: its kernel works on copies, and
-// that of o is copied back. Head dimensions that are no multiple of 8 are refused: the copies are
-// padded with zeros, which change no score. Rows whose elements are not adjacent kill the process
-// (SIGSEGV, 9.19), and other strides that are no multiple of 16 bytes are none that it can load by.
+// that of o is copied back. These are
+//   - head dimensions that are no multiple of 8, which it refuses: padded with zeros, which change
+//     no score
+//   - rows whose elements are not adjacent, which kill the process (SIGSEGV, 9.19), and other
+//     strides that are no multiple of 16 bytes
+//   - q (when thd) and o where the engine does not look at the lengths of q (lengths.h).
 #pragma once
 
 #include <string>
@@ -16,7 +19,7 @@ namespace attn::lowering {
 
 // Whether "q", "k", "v" or "o" is read or written through a copy.
 bool is_staged(const ir::Attention& attention, std::string_view name);
-// The copy: an internal tensor, packed.
+// The copy: an internal tensor [B,H,S,D], packed, with zeros where the tensor has nothing.
 std::string staged_name(std::string_view name);
 Dims4 staged_dims(const ir::Attention& attention, std::string_view name);
 
@@ -25,7 +28,7 @@ struct Staging {
   std::vector<plan::DeriveStep> before, after;  // the graph
 };
 
-// Errors: unsupported for a tensor that is thd or paged.
+// Errors: unsupported for a paged tensor.
 Result<Staging> staging(const ir::Attention& attention);
 
 }  // namespace attn::lowering
