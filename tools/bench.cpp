@@ -25,6 +25,7 @@ struct Options {
   std::string direction = "fwd";
   std::string json_file;
   std::string cudnn_folder;
+  std::string lowering{driver::kAnyLowering};
   sema::Bindings bindings;
   int iterations = 30;
   Format format = Format::text;
@@ -114,11 +115,13 @@ Status time_spec(const Spec& spec, const plan::Target& target, const Options& op
   driver::CompileOptions how;
   how.target = target;
   how.worker = worker_options(options.cudnn_folder);
-  ATTN_ASSIGN(const plan::Plan plan,
+  how.lowering = options.lowering;
+  ATTN_ASSIGN(const driver::Compiled compiled,
               driver::compile(spec.attention, *spec.source, spec.bindings, how));
+  tell_refusals(compiled);
   row.dims = dims_of(spec.attention);
   row.flops = visible_flops(spec.attention);
-  return time_plan(spec.attention, plan, options, row);
+  return time_plan(spec.attention, compiled.plan, options, row);
 }
 
 Json row_json(const Row& row) {
@@ -231,6 +234,7 @@ void add_bench(CLI::App& app, Action& action) {
       ->check(CLI::Range(1, 100000));
   command->add_option("--json", options->json_file, "Write the results to this file too")
       ->type_name("FILE");
+  add_lowering(*command, options->lowering);
   add_cudnn(*command, options->cudnn_folder);
   add_format(*command, options->format);
   set_action(*command, action, options, run);

@@ -21,6 +21,7 @@ struct Options {
   std::string target = "native";
   std::string direction = "fwd";
   std::string cudnn_folder;
+  std::string lowering{driver::kAnyLowering};
   sema::Bindings bindings;
   Format format = Format::text;
 };
@@ -54,15 +55,20 @@ Result<driver::CompileOptions> compile_options(const Options& options) {
   driver::CompileOptions result;
   ATTN_ASSIGN(result.target, find_target(options.target, options.cudnn_folder));
   result.worker = worker_options(options.cudnn_folder);
+  result.lowering = options.lowering;
   return result;
 }
 
-int finish(const Options& options, const plan::Plan& plan, const std::string& output) {
+int finish(const Options& options, const driver::Compiled& compiled, const std::string& output) {
+  const plan::Plan& plan = compiled.plan;
   if (const Status saved = plan::save(plan, output); !saved.ok()) {
     return report(saved.error(), options.format);
   }
   if (options.format == Format::json) {
-    print_json({{"plan", output}, {"manifest", Json::parse(plan::manifest_json(plan))}});
+    print_json({{"plan", output},
+                {"lowering", compiled.lowering},
+                {"refused", refusals_json(compiled.refused)},
+                {"manifest", Json::parse(plan::manifest_json(plan))}});
     return kOk;
   }
   for (const plan::CompiledStep& step : plan.compiled) {
@@ -71,14 +77,15 @@ int finish(const Options& options, const plan::Plan& plan, const std::string& ou
                cudnn::version_text(plan.cudnn_version), step.engine, step.heuristic,
                bytes_text(step.workspace_bytes));
   }
+  for (const std::string& line : refusal_lines(compiled)) fmt::print("{}: {}\n", output, line);
   return kOk;
 }
 
 int compile_one(const Options& options, const Spec& spec, const driver::CompileOptions& how,
                 const std::string& output) {
-  const Result<plan::Plan> plan = driver::compile(spec.attention, *spec.source, spec.bindings, how);
-  if (!plan.ok()) return report(plan.error(), options.format, spec.source.get());
-  return finish(options, *plan, output);
+  const auto compiled = driver::compile(spec.attention, *spec.source, spec.bindings, how);
+  if (!compiled.ok()) return report(compiled.error(), options.format, spec.source.get());
+  return finish(options, *compiled, output);
 }
 
 // "x-Sq1024.attnplan": the file of a plan among several, by the sizes it was compiled for.
@@ -114,11 +121,11 @@ int recompile(const Options& options) {
   if (!old.ok()) return report(old.error(), options.format);
   const Result<driver::CompileOptions> how = compile_options(options);
   if (!how.ok()) return report(how.error(), options.format);
-  const Result<plan::Plan> plan = driver::recompile(*old, *how);
-  if (!plan.ok()) {
-    return report(plan.error(), options.format, source_of_plan(options.plan, *old).get());
+  const auto compiled = driver::recompile(*old, *how);
+  if (!compiled.ok()) {
+    return report(compiled.error(), options.format, source_of_plan(options.plan, *old).get());
   }
-  return finish(options, *plan, options.output);
+  return finish(options, *compiled, options.output);
 }
 
 int run(const Options& options) {
@@ -162,6 +169,7 @@ void add_compile(CLI::App& app, Action& action) {
       ->check(CLI::IsMember({"fwd", "bwd", "both"}));
   command->add_option("--recompile", options->plan, "Compile this plan file's program again")
       ->type_name("PLAN");
+  add_lowering(*command, options->lowering);
   add_cudnn(*command, options->cudnn_folder);
   add_format(*command, options->format);
   set_action(*command, action, options, run);

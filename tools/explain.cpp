@@ -17,6 +17,7 @@ struct Options {
   std::string path;
   std::string target;  // empty: the GPU at hand, or kDefaultTarget
   std::string cudnn_folder;
+  std::string lowering{driver::kAnyLowering};
   sema::Bindings bindings;
   bool why_not = false;
   Format format = Format::text;
@@ -43,14 +44,17 @@ Status compile(const Options& options, const Spec& spec, Explanation& explanatio
   driver::CompileOptions how;
   ATTN_ASSIGN(how.target, target_of(options));
   how.worker = worker_options(options.cudnn_folder);
-  Result<plan::Plan> plan = driver::compile(spec.attention, *spec.source, spec.bindings, how);
-  if (plan.ok()) {
-    explanation.plan = std::move(*plan);
-  } else if (options.why_not && plan.error().code == ErrorCode::unsupported) {
-    explanation.refusal = plan.error();
+  how.lowering = options.lowering;
+  Result<driver::Compiled> compiled =
+      driver::compile(spec.attention, *spec.source, spec.bindings, how);
+  if (compiled.ok()) {
+    set_program(explanation, spec, compiled->plan.program);
+    explanation.compiled = std::move(*compiled);
+  } else if (options.why_not && compiled.error().code == ErrorCode::unsupported) {
+    explanation.refusal = compiled.error();
     explanation.refused_target = how.target.name;
   } else {
-    return plan.error();
+    return compiled.error();
   }
   return {};
 }
@@ -67,14 +71,14 @@ int print(const Options& options, const Explanation& explanation) {
 int explain_spec(const Options& options) {
   SpecOutcome outcome = read_spec(options.path, options.bindings, options.format);
   if (!outcome.spec) return outcome.exit_code;
-  Result<Explanation> explanation = explain(*outcome.spec);
-  if (!explanation.ok()) {
-    return report(explanation.error(), options.format, outcome.spec->source.get());
+  const Spec& spec = *outcome.spec;
+  const auto program = driver::lower(spec.attention, options.lowering);
+  if (!program.ok()) return report(program.error(), options.format, spec.source.get());
+  Explanation explanation = explain(spec, *program);
+  if (const Status status = compile(options, spec, explanation); !status.ok()) {
+    return report(status.error(), options.format, spec.source.get());
   }
-  if (const Status status = compile(options, *outcome.spec, *explanation); !status.ok()) {
-    return report(status.error(), options.format, outcome.spec->source.get());
-  }
-  return print(options, *explanation);
+  return print(options, explanation);
 }
 
 int explain_plan(const Options& options) {
@@ -82,13 +86,9 @@ int explain_plan(const Options& options) {
   if (!plan.ok()) return report(plan.error(), options.format);
   SpecOutcome outcome = spec_of_plan(options.path, *plan, options.format);
   if (!outcome.spec) return outcome.exit_code;
-  Result<Explanation> explanation = explain(*outcome.spec);
-  if (!explanation.ok()) {
-    return report(explanation.error(), options.format, outcome.spec->source.get());
-  }
-  explanation->program = plan->program;
-  explanation->plan = *plan;
-  return print(options, *explanation);
+  Explanation explanation = explain(*outcome.spec, plan->program);
+  explanation.compiled = driver::Compiled{*plan, {}, {}};
+  return print(options, explanation);
 }
 
 int run(const Options& options) {
@@ -118,6 +118,7 @@ void add_explain(CLI::App& app, Action& action) {
   add_bind(*command, options->bindings);
   command->add_flag("--why-not", options->why_not,
                     "When cuDNN refuses, explain all the same, with each engine's reason");
+  add_lowering(*command, options->lowering);
   add_cudnn(*command, options->cudnn_folder);
   add_format(*command, options->format);
   set_action(*command, action, options, run);

@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "compiler/ast/parse.h"
-#include "compiler/driver/driver.h"
 #include "runtime/base/check.h"
 #include "runtime/cudnn/library.h"
 #include "runtime/io/host_tensor.h"
@@ -155,13 +154,16 @@ std::string engine_text(const Explanation& explanation) {
     return fmt::format("  none for {}\n{}", explanation.refused_target,
                        error_text(*explanation.refusal, nullptr));
   }
-  if (!explanation.plan) {
+  if (!explanation.compiled) {
     return fmt::format("  not known: cuDNN could not be loaded ({})\n",
                        explanation.why_not_compiled);
   }
-  const plan::Plan& plan = *explanation.plan;
+  const plan::Plan& plan = explanation.compiled->plan;
   std::string text = fmt::format("  for {} (sm_{}) by cuDNN {}\n", plan.target.name, plan.target.sm,
                                  cudnn::version_text(plan.cudnn_version));
+  for (const std::string& line : refusal_lines(*explanation.compiled)) {
+    text += fmt::format("  {}\n", line);
+  }
   auto compiled = plan.compiled.begin();
   for (std::size_t i = 0; i < plan.program.steps.size(); ++i) {
     if (const auto* derive = std::get_if<plan::DeriveStep>(&plan.program.steps[i])) {
@@ -200,13 +202,17 @@ Json engine_json(const Explanation& explanation) {
             {"target", explanation.refused_target},
             {"error", error_json(*explanation.refusal, nullptr)}};
   }
-  if (!explanation.plan) return {{"known", false}, {"why", explanation.why_not_compiled}};
-  const plan::Plan& plan = *explanation.plan;
+  if (!explanation.compiled) return {{"known", false}, {"why", explanation.why_not_compiled}};
+  const plan::Plan& plan = explanation.compiled->plan;
   Json json = {{"known", true},
                {"target", plan.target.name},
                {"sm", plan.target.sm},
                {"cudnn", cudnn::version_text(plan.cudnn_version)},
                {"steps", Json::array()}};
+  if (!explanation.compiled->lowering.empty()) {
+    json["lowering"] = explanation.compiled->lowering;
+    json["refused"] = refusals_json(explanation.compiled->refused);
+  }
   for (const plan::CompiledStep& step : plan.compiled) {
     Json knobs = Json::object();
     for (const plan::Knob& knob : step.knobs) knobs[fmt::format("{}", knob.type)] = knob.value;
@@ -220,16 +226,21 @@ Json engine_json(const Explanation& explanation) {
 
 }  // namespace
 
-Result<Explanation> explain(const Spec& spec) {
-  Explanation explanation;
-  explanation.file = spec.source->name();
-  explanation.name = spec.attention.name;
-  ATTN_ASSIGN(explanation.program, driver::lower(spec.attention));
+void set_program(Explanation& explanation, const Spec& spec, const plan::Program& program) {
+  explanation.program = program;
+  explanation.bytes = bytes_of(program);
   ClauseMap clauses(*spec.source);
-  for (const plan::CudnnStep* step : plan::steps_of<plan::CudnnStep>(explanation.program)) {
+  for (const plan::CudnnStep* step : plan::steps_of<plan::CudnnStep>(program)) {
     clauses.add(step->graph);
   }
   explanation.clauses = std::move(clauses).take();
+}
+
+Explanation explain(const Spec& spec, const plan::Program& program) {
+  Explanation explanation;
+  explanation.file = spec.source->name();
+  explanation.name = spec.attention.name;
+  set_program(explanation, spec, program);
   explanation.mask = passes::mask_form(spec.attention);
   explanation.lengths = spec.attention.lengths_q || spec.attention.lengths_kv;
   explanation.rows = spec.attention.dims[ir::Dim::Sq];
@@ -239,7 +250,6 @@ Result<Explanation> explain(const Spec& spec) {
   explanation.flops = dense_flops(spec.attention);
   explanation.share =
       band_share(spec.attention, passes::full_band(explanation.mask, spec.attention.dims));
-  explanation.bytes = bytes_of(explanation.program);
   return explanation;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/driver/driver.h"
 #include "compiler/passes/band.h"
 #include "runtime/plan/plan.h"
 #include "tools/report.h"
@@ -34,14 +35,18 @@ struct Explanation {
   double flops = 0;                   // of all scores
   double share = 1;                   // of the scores that lie inside the band
   std::int64_t bytes = 0;             // of all tensors, each read or written once
-  std::optional<plan::Plan> plan;     // when it was compiled
+  // When it was compiled; of a plan file the lowering is empty.
+  std::optional<driver::Compiled> compiled;
   std::string why_not_compiled;       // cuDNN could not be loaded
   std::optional<Error> refusal;       // cuDNN refused
   std::string refused_target;
 };
 
-// All but the plan. Errors: those of driver::lower.
-Result<Explanation> explain(const Spec& spec);
+// All but the plan, of a program made from the spec.
+Explanation explain(const Spec& spec, const plan::Program& program);
+
+// What depends on the program, of another one.
+void set_program(Explanation& explanation, const Spec& spec, const plan::Program& program);
 
 std::string to_text(const Explanation& explanation);
 Json to_json(const Explanation& explanation);

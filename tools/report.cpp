@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "compiler/driver/support.h"
 #include "compiler/support/text.h"
 #include "tools/table.h"
 
@@ -53,7 +54,8 @@ std::string knobs_text(const Json& knobs) {
   return text;
 }
 
-std::string configs_text(const Json& payload) {
+// `by` is the lowering, when there are several.
+std::string configs_text(const Json& payload, const std::string& by) {
   if (!payload.contains("configs") || payload["configs"].empty()) return "";
   Table table({{"heuristic"}, {"engine", Align::right}, {"knobs"}, {"status"}, {"reason"}});
   for (const Json& config : payload["configs"]) {
@@ -61,7 +63,17 @@ std::string configs_text(const Json& payload) {
                knobs_text(config.value("knobs", Json::object())), config.value("status", ""),
                config.value("reason", "")});
   }
-  return "engine configs that were tried:\n" + table.to_text("  ");
+  return fmt::format("engine configs that were tried{}:\n{}", by, table.to_text("  "));
+}
+
+std::string all_configs_text(const Json& payload) {
+  if (!payload.contains("lowerings")) return configs_text(payload, "");
+  std::string text;
+  for (const Json& tried : payload["lowerings"]) {
+    text += configs_text(tried.value("detail", Json::object()),
+                         fmt::format(" (lowering {})", tried.value("lowering", "")));
+  }
+  return text;
 }
 
 }  // namespace
@@ -72,7 +84,7 @@ std::string error_text(const Error& error, const support::Source* source) {
   std::string text = fmt::format("error[{}]: {}\n", to_string(error.code), error.message);
   if (place && source != nullptr) text += excerpt(*source, *place);
   for (const std::string& note : error.notes) text += fmt::format("  = note: {}\n", note);
-  return text + configs_text(payload);
+  return text + all_configs_text(payload);
 }
 
 Json error_json(const Error& error, const support::Source* source) {
@@ -86,6 +98,30 @@ int report(const Error& error, Format format, const support::Source* source) {
   fmt::print(stderr, "{}", error_text(error, source));
   if (format == Format::json) print_json({{"error", error_json(error, source)}});
   return exit_code(error.code);
+}
+
+std::vector<std::string> refusal_lines(const driver::Compiled& compiled) {
+  std::vector<std::string> lines;
+  for (const driver::Refusal& refusal : compiled.refused) {
+    lines.push_back(fmt::format("lowering {}, since {} was refused: {}", compiled.lowering,
+                                refusal.lowering, driver::reason_of(refusal.error)));
+  }
+  return lines;
+}
+
+void tell_refusals(const driver::Compiled& compiled) {
+  for (const std::string& line : refusal_lines(compiled)) {
+    fmt::print(stderr, "{}: {}\n", compiled.plan.spec_name, line);
+  }
+}
+
+Json refusals_json(const std::vector<driver::Refusal>& refusals) {
+  Json list = Json::array();
+  for (const driver::Refusal& refusal : refusals) {
+    list.push_back(
+        {{"lowering", refusal.lowering}, {"error", error_json(refusal.error, nullptr)}});
+  }
+  return list;
 }
 
 void print_json(const Json& json) {

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "compiler/driver/driver.h"
 #include "compiler/support/source.h"
 #include "runtime/base/status.h"
 #include "tools/command.h"
@@ -14,12 +15,19 @@ using Json = nlohmann::ordered_json;
 
 // Prints the error and returns its exit code. When the error's payload places it ("line",
 // "column") and `source` is given, the line is shown with a caret; engine configs in the payload
-// become a table.
+// become a table, one for each lowering that was tried.
 int report(const Error& error, Format format, const support::Source* source = nullptr);
 
 // The two halves of report().
 std::string error_text(const Error& error, const support::Source* source);
 Json error_json(const Error& error, const support::Source* source);
+
+// "lowering unified, since composite was refused: REASON", a line for each that was refused.
+std::vector<std::string> refusal_lines(const driver::Compiled& compiled);
+// The same on standard error, after "SPEC: ".
+void tell_refusals(const driver::Compiled& compiled);
+// [{"lowering": "composite", "error": {..}}]
+Json refusals_json(const std::vector<driver::Refusal>& refusals);
 
 // Prints JSON to standard output, two spaces a level; bytes that are not UTF-8 are replaced.
 void print_json(const Json& json);

@@ -18,6 +18,7 @@ struct Options {
   std::string backend = "auto";
   std::string direction = "fwd";
   std::string cudnn_folder;
+  std::string lowering{driver::kAnyLowering};
   sema::Bindings bindings;
   InputTexts inputs;
   std::map<std::string, std::string> files;  // --out
@@ -104,9 +105,14 @@ Result<plan::Plan> plan_for_device(const Subject& subject, const Options& option
   driver::CompileOptions how;
   ATTN_ASSIGN(how.target, native_target(options.cudnn_folder));
   how.worker = worker_options(options.cudnn_folder);
-  if (subject.plan) return driver::recompile(*subject.plan, how);
+  how.lowering = options.lowering;
   const Spec& spec = subject.spec;
-  return driver::compile(spec.attention, *spec.source, spec.bindings, how);
+  ATTN_ASSIGN(driver::Compiled compiled,
+              subject.plan
+                  ? driver::recompile(*subject.plan, how)
+                  : driver::compile(spec.attention, *spec.source, spec.bindings, how));
+  tell_refusals(compiled);
+  return std::move(compiled.plan);
 }
 
 Result<Outputs> execute(const Subject& subject, const Options& options, const std::string& backend,
@@ -213,6 +219,7 @@ void add_run(CLI::App& app, Action& action) {
                     "Reference only: skip every rounding of inputs and outputs, write f64");
   command->add_flag("--recompile", options->recompile,
                     "Compile the plan's program again for the GPU at hand");
+  add_lowering(*command, options->lowering);
   add_cudnn(*command, options->cudnn_folder);
   add_format(*command, options->format);
   set_action(*command, action, options, run);

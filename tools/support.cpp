@@ -26,6 +26,7 @@ struct Options {
   std::string targets = "all";
   std::vector<std::string> cudnn_folders;
   std::string tier = "build";
+  std::string lowering{driver::kAnyLowering};
   unsigned jobs = 0;
   sema::Bindings bindings;
   bool gradients = false;
@@ -103,7 +104,8 @@ void fill(std::vector<Row>& rows, const std::vector<Place>& places, const Option
       const Place& place = places[i % places.size()];
       row.verdicts[i % places.size()] =
           driver::judge(row.spec.attention, *row.spec.source, row.spec.bindings,
-                        {place.target, worker_options(place.cudnn_folder)}, tier);
+                        {place.target, worker_options(place.cudnn_folder), options.lowering},
+                        tier);
     }
   };
   const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
@@ -120,7 +122,9 @@ std::string cell(const Verdict& verdict) {
     case Verdict::Outcome::served: break;
   }
   if (verdict.engine < 0) return "maybe";
-  return fmt::format("engine {}{}", verdict.engine, verdict.steps > 1 ? " + kernels" : "");
+  const bool usual = verdict.lowering == driver::lowerings().front().name;
+  return fmt::format("engine {}{}{}", verdict.engine, verdict.steps > 1 ? " + kernels" : "",
+                     usual ? "" : fmt::format(" ({})", verdict.lowering));
 }
 
 // The reasons of one row, each with the places it holds for.
@@ -199,6 +203,7 @@ Json to_json(const Row& row, const std::vector<Place>& places) {
             {"outcome", kOutcomes[static_cast<std::size_t>(verdict.outcome)]},
             {"tier", to_string(verdict.tier)}};
     if (verdict.cudnn_version != 0) json["cudnn"] = cudnn::version_text(verdict.cudnn_version);
+    if (!verdict.lowering.empty()) json["lowering"] = verdict.lowering;
     if (verdict.engine >= 0) json["engine"] = verdict.engine;
     if (verdict.tier == driver::Tier::build && !verdict.error) {
       json["workspace_bytes"] = verdict.workspace_bytes;
@@ -275,6 +280,7 @@ void add_support(CLI::App& app, Action& action) {
                    "How far to ask: rules (no cuDNN), its heuristics, or a build (the default)")
       ->type_name("rules|heuristics|build")
       ->check(CLI::IsMember({"rules", "heuristics", "build"}));
+  add_lowering(*command, options->lowering);
   command->add_option("--jobs", options->jobs, "Questions at once; as many as there are cores")
       ->type_name("N");
   add_bind(*command, options->bindings);

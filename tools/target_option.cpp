@@ -1,5 +1,9 @@
 #include "tools/target_option.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "compiler/driver/lowerings.h"
 #include "runtime/cuda/device.h"
 #include "runtime/cudnn/compile.h"
 #include "runtime/cudnn/library.h"
@@ -28,6 +32,15 @@ Result<plan::Target> native_target(const std::string& cudnn_folder) {
 
 Result<plan::Target> find_target(const std::string& text, const std::string& cudnn_folder) {
   return text == "native" ? native_target(cudnn_folder) : targets::find_target(text);
+}
+
+void add_lowering(CLI::App& command, std::string& lowering) {
+  const std::vector<std::string> names = driver::lowering_names();
+  command
+      .add_option("--lowering", lowering,
+                  "How to put it to cuDNN; auto asks each way in order, the first taken is used")
+      ->type_name(fmt::format("{}", fmt::join(names, "|")))
+      ->check(CLI::IsMember(names));
 }
 
 worker::Options worker_options(const std::string& cudnn_folder) {

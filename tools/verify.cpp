@@ -23,6 +23,7 @@ struct Options {
   std::string folder;
   std::string shapes = "scaled";
   std::string cudnn_folder;
+  std::string lowering{driver::kAnyLowering};
   sema::Bindings bindings;
   InputTexts inputs;
   bool gradients = false;
@@ -151,8 +152,11 @@ class Verification {
     driver::CompileOptions how;
     how.target = target_;
     how.worker = worker_options(options_.cudnn_folder);
-    ATTN_ASSIGN(const plan::Plan plan,
+    how.lowering = options_.lowering;
+    ATTN_ASSIGN(const driver::Compiled compiled,
                 driver::compile(attention, *spec.source, spec.bindings, how));
+    tell_refusals(compiled);
+    const plan::Plan& plan = compiled.plan;
     ATTN_ASSIGN(const Outputs outputs, run_on_device(plan, inputs.values, options_.cudnn_folder));
     ATTN_ASSIGN(const Outputs reference, expected(attention, plan, inputs.values));
     result.comparisons = compare(outputs, reference, attention.dtype);
@@ -230,6 +234,7 @@ void add_verify(CLI::App& app, Action& action) {
   add_bind(*command, options->bindings);
   add_in(*command, options->inputs);
   command->add_flag("--grad", options->gradients, "Gradients too");
+  add_lowering(*command, options->lowering);
   add_cudnn(*command, options->cudnn_folder);
   add_format(*command, options->format);
   set_action(*command, action, options, run);

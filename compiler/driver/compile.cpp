@@ -1,12 +1,7 @@
 #include <fmt/format.h>
 
 #include "compiler/derive/nvrtc.h"
-#include "compiler/derive/steps.h"
 #include "compiler/driver/driver.h"
-#include "compiler/lowering/captured_view.h"
-#include "compiler/lowering/lower.h"
-#include "compiler/passes/hoist.h"
-#include "runtime/base/check.h"
 
 namespace attn::driver {
 namespace {
@@ -35,11 +30,6 @@ Status compile_steps(plan::Plan& plan, const CompileOptions& options) {
   plan.compiled.clear();
   plan.kernels.clear();
   plan.cudnn_version = 0;
-  for (const std::string* source : sources_of(plan.program)) {
-    ATTN_ASSIGN(std::string image,
-                derive::compile_kernel(*source, options.target.sm, options.worker.cudnn_folder));
-    plan.kernels.push_back(std::move(image));
-  }
   for (const plan::CudnnStep* step : plan::steps_of<plan::CudnnStep>(plan.program)) {
     ATTN_ASSIGN(worker::Compiled compiled,
                 worker::compile(step->graph, options.target.device_json, options.worker));
@@ -49,39 +39,43 @@ Status compile_steps(plan::Plan& plan, const CompileOptions& options) {
     plan.cudnn_version = compiled.cudnn_version;
     plan.compiled.push_back(std::move(compiled.step));
   }
+  // Last, since they are never refused.
+  for (const std::string* source : sources_of(plan.program)) {
+    ATTN_ASSIGN(std::string image,
+                derive::compile_kernel(*source, options.target.sm, options.worker.cudnn_folder));
+    plan.kernels.push_back(std::move(image));
+  }
   plan.signature = plan::signature_of(plan.program, plan.target, plan.cudnn_version);
   return {};
 }
 
 }  // namespace
 
-Result<plan::Program> lower(const ir::Attention& attention) {
-  // What lowering says of open dimensions is the answer.
-  if (!attention.dims.bound()) return lowering::lower(attention);
-  passes::HoistOptions options;
-  options.readable = [](const ir::Attention& of, ir::ExprId load) {
-    return lowering::captured_view(of, load).status();
-  };
-  ATTN_ASSIGN(const passes::Hoisted hoisted, passes::hoist(attention, options));
-  const Status verified = ir::verify(hoisted.attention);
-  ATTN_CHECK(verified.ok(), verified.error().message);
-  ATTN_ASSIGN(plan::Program program, lowering::lower(hoisted.attention));
-  return derive::with_derived(attention, hoisted, std::move(program));
+Result<plan::Program> lower(const ir::Attention& attention, std::string_view lowering) {
+  std::vector<Refusal> refused;
+  return first_taken(lowering, refused,
+                     [&](const Lowering& way) { return way.lower(attention); });
 }
 
-Result<plan::Plan> compile(const ir::Attention& attention, const support::Source& source,
-                           const sema::Bindings& bindings, const CompileOptions& options) {
-  plan::Plan plan;
-  plan.spec_name = attention.name;
-  plan.spec_text = standing_alone(source);
-  plan.bindings = bindings;
-  ATTN_ASSIGN(plan.program, lower(attention));
-  ATTN_RETURN_IF_ERROR(compile_steps(plan, options));
-  return plan;
+Result<Compiled> compile(const ir::Attention& attention, const support::Source& source,
+                         const sema::Bindings& bindings, const CompileOptions& options) {
+  Compiled compiled;
+  compiled.plan.spec_name = attention.name;
+  compiled.plan.spec_text = standing_alone(source);
+  compiled.plan.bindings = bindings;
+  const auto attempt = [&](const Lowering& way) -> Result<plan::Plan> {
+    plan::Plan plan = compiled.plan;
+    ATTN_ASSIGN(plan.program, way.lower(attention));
+    ATTN_RETURN_IF_ERROR(compile_steps(plan, options));
+    compiled.lowering = way.name;
+    return plan;
+  };
+  ATTN_ASSIGN(compiled.plan, first_taken(options.lowering, compiled.refused, attempt));
+  return compiled;
 }
 
 // From the spec, not from the stored program: what is emitted may have changed since.
-Result<plan::Plan> recompile(const plan::Plan& plan, const CompileOptions& options) {
+Result<Compiled> recompile(const plan::Plan& plan, const CompileOptions& options) {
   const bool json = plan.spec_text.starts_with('{');
   const support::Source source(plan.spec_name + (json ? ".attn.json" : ".attn"), plan.spec_text);
   diag::Sink sink(source);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "compiler/diag/diagnostics.h"
+#include "compiler/driver/lowerings.h"
 #include "compiler/ir/attention.h"
 #include "compiler/sema/analyze.h"
 #include "runtime/plan/plan.h"
@@ -30,22 +31,33 @@ std::optional<std::size_t> check_library(const support::Source& source, diag::Si
 // The spec's text; when it imports anything, printed anew with that written into it.
 std::string standing_alone(const support::Source& source);
 
-// IR -> program. Errors: unsupported (with the reason and what would work), invalid_argument when a
-// dimension is still open (the message names it and the --bind that closes it).
-Result<plan::Program> lower(const ir::Attention& attention);
+// IR -> the first program that a lowering makes of it, no cuDNN asked. `lowering` is "auto" or one
+// of lowering_names(). Errors: unsupported (with the reason and what would work), invalid_argument
+// when a dimension is still open (the message names it and the --bind that closes it).
+Result<plan::Program> lower(const ir::Attention& attention,
+                            std::string_view lowering = kAnyLowering);
 
 struct CompileOptions {
   plan::Target target;
   worker::Options worker;
+  std::string lowering{kAnyLowering};  // or the one that must do
 };
 
-// IR -> program -> plan, in a worker process. The plan keeps the spec's text, with what it imports
-// written into it. Errors: those of lower and of worker::compile.
-Result<plan::Plan> compile(const ir::Attention& attention, const support::Source& source,
-                           const sema::Bindings& bindings, const CompileOptions& options);
+struct Compiled {
+  plan::Plan plan;
+  std::string lowering;          // that became the plan
+  std::vector<Refusal> refused;  // those asked before it
+};
+
+// IR -> programs -> plan, in worker processes: lowerings are asked in their order, and the first
+// that cuDNN takes is the plan. It keeps the spec's text, with what it imports written into it.
+// Errors: unsupported, with every lowering's reason, when none is taken; others of lowering and
+// worker::compile.
+Result<Compiled> compile(const ir::Attention& attention, const support::Source& source,
+                         const sema::Bindings& bindings, const CompileOptions& options);
 
 // The plan's spec and bindings for another device or cuDNN version: `--recompile` of a plan file.
 // Errors: those of compile; invalid_spec when the spec no longer passes the front end.
-Result<plan::Plan> recompile(const plan::Plan& plan, const CompileOptions& options);
+Result<Compiled> recompile(const plan::Plan& plan, const CompileOptions& options);
 
 }  // namespace attn::driver

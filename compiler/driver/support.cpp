@@ -8,31 +8,62 @@ namespace {
 
 constexpr std::string_view kTiers[] = {"rules", "heuristics", "build"};
 
-void decide(Verdict& verdict, Tier tier, const Error& error) {
-  verdict.tier = tier;
-  verdict.outcome =
-      error.code == ErrorCode::unsupported ? Verdict::Outcome::refused : Verdict::Outcome::failed;
-  verdict.error = error;
+// What the first lowering comes to of which `judgement` has a verdict.
+template <typename Judgement>
+Result<Verdict> first_served(const CompileOptions& options, const Judgement& judgement) {
+  std::vector<Refusal> refused;
+  return first_taken(options.lowering, refused, [&](const Lowering& way) {
+    Result<Verdict> verdict = judgement(way);
+    if (verdict.ok()) verdict->lowering = way.name;
+    return verdict;
+  });
+}
+
+Result<Verdict> by_rules(const ir::Attention& attention, const CompileOptions& options) {
+  return first_served(options, [&](const Lowering& way) -> Result<Verdict> {
+    ATTN_ASSIGN(const plan::Program program, way.lower(attention));
+    Verdict verdict;
+    verdict.steps = program.steps.size();
+    return verdict;
+  });
 }
 
 // What the heuristics say of each cuDNN step.
-void ask_heuristics(Verdict& verdict, const plan::Program& program, const CompileOptions& options) {
-  for (const plan::CudnnStep* step : plan::steps_of<plan::CudnnStep>(program)) {
-    const Result<worker::Compiled> offered =
-        worker::offer(step->graph, options.target.device_json, options.worker);
-    if (!offered.ok()) return decide(verdict, Tier::heuristics, offered.error());
-    verdict.cudnn_version = offered->cudnn_version;
-    if (verdict.engine < 0) verdict.engine = offered->step.engine;
-  }
+Result<Verdict> by_heuristics(const ir::Attention& attention, const CompileOptions& options) {
+  return first_served(options, [&](const Lowering& way) -> Result<Verdict> {
+    ATTN_ASSIGN(const plan::Program program, way.lower(attention));
+    Verdict verdict;
+    verdict.steps = program.steps.size();
+    for (const plan::CudnnStep* step : plan::steps_of<plan::CudnnStep>(program)) {
+      ATTN_ASSIGN(const worker::Compiled offered,
+                  worker::offer(step->graph, options.target.device_json, options.worker));
+      verdict.cudnn_version = offered.cudnn_version;
+      if (verdict.engine < 0) verdict.engine = offered.step.engine;
+    }
+    return verdict;
+  });
 }
 
-void build(Verdict& verdict, const Result<plan::Plan>& plan) {
-  if (!plan.ok()) return decide(verdict, Tier::build, plan.error());
-  verdict.cudnn_version = plan->cudnn_version;
-  for (const plan::CompiledStep& step : plan->compiled) {
+Result<Verdict> by_build(const ir::Attention& attention, const support::Source& source,
+                         const sema::Bindings& bindings, const CompileOptions& options) {
+  ATTN_ASSIGN(const Compiled compiled, compile(attention, source, bindings, options));
+  Verdict verdict;
+  verdict.lowering = compiled.lowering;
+  verdict.steps = compiled.plan.program.steps.size();
+  verdict.cudnn_version = compiled.plan.cudnn_version;
+  for (const plan::CompiledStep& step : compiled.plan.compiled) {
     if (verdict.engine < 0) verdict.engine = step.engine;
     verdict.workspace_bytes = std::max(verdict.workspace_bytes, step.workspace_bytes);
   }
+  return verdict;
+}
+
+Verdict refusal(const Error& error) {
+  Verdict verdict;
+  verdict.outcome =
+      error.code == ErrorCode::unsupported ? Verdict::Outcome::refused : Verdict::Outcome::failed;
+  verdict.error = error;
+  return verdict;
 }
 
 }  // namespace
@@ -47,16 +78,12 @@ std::optional<Tier> parse_tier(std::string_view text) {
 
 Verdict judge(const ir::Attention& attention, const support::Source& source,
               const sema::Bindings& bindings, const CompileOptions& options, Tier tier) {
-  Verdict verdict;
-  const Result<plan::Program> program = lower(attention);
-  if (!program.ok()) {
-    decide(verdict, Tier::rules, program.error());
-    return verdict;
-  }
+  Result<Verdict> found = by_rules(attention, options);
+  if (!found.ok()) return refusal(found.error());
+  if (tier == Tier::heuristics) found = by_heuristics(attention, options);
+  if (tier == Tier::build) found = by_build(attention, source, bindings, options);
+  Verdict verdict = found.ok() ? std::move(found).value() : refusal(found.error());
   verdict.tier = tier;
-  verdict.steps = program->steps.size();
-  if (tier == Tier::heuristics) ask_heuristics(verdict, *program, options);
-  if (tier == Tier::build) build(verdict, compile(attention, source, bindings, options));
   return verdict;
 }
 

@@ -19,6 +19,7 @@ struct Verdict {
   enum class Outcome : std::uint8_t { served, refused, failed };
   Outcome outcome = Outcome::served;
   Tier tier = Tier::rules;           // that decided
+  std::string lowering;              // that serves it; of the rules, one that may
   std::size_t steps = 0;             // of the program, when there is one
   std::int64_t engine = -1;          // of the first cuDNN step, from heuristics on
   std::int64_t workspace_bytes = 0;  // the largest of a step, after a build

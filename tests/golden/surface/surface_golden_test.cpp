@@ -11,15 +11,16 @@
 namespace attn::testing {
 namespace {
 
-std::string verdict(const Result<plan::Plan>& plan) {
-  if (!plan.ok()) {
-    return fmt::format("{}: {}", to_string(plan.error().code), plan.error().message);
+std::string verdict(const Result<driver::Compiled>& compiled) {
+  if (!compiled.ok()) {
+    return fmt::format("{}: {}", to_string(compiled.error().code), compiled.error().message);
   }
+  const plan::Plan& plan = compiled->plan;
   std::string text;
-  for (const plan::CompiledStep& step : plan->compiled) {
+  for (const plan::CompiledStep& step : plan.compiled) {
     text += fmt::format("{}engine {} of {}", text.empty() ? "" : ", ", step.engine, step.heuristic);
   }
-  if (!plan->kernels.empty()) text += fmt::format(", kernels {}", plan->kernels.size());
+  if (!plan.kernels.empty()) text += fmt::format(", kernels {}", plan.kernels.size());
   return text;
 }
 
@@ -37,7 +38,8 @@ class SurfaceGolden : public ::testing::TestWithParam<std::string> {};
 TEST_P(SurfaceGolden, EverySpecIsServedAsBefore) {
   const auto target = targets::find_target(GetParam());
   ASSERT_TRUE(target.ok());
-  driver::CompileOptions options{*target, {}};
+  driver::CompileOptions options;
+  options.target = *target;
   options.worker.command = {ATTN_WORKER_PROGRAM, "worker"};
   std::string table;
   for (const auto& path : spec_files("tests/gpu/surface")) {

@@ -36,8 +36,11 @@ CompileOptions options_for(const std::string& target) {
 
 TEST(Compile, FillsThePlan) {
   const Read spec;
-  const auto plan = compile(spec.attention, spec.source, spec.bindings, options_for("h200"));
-  ASSERT_TRUE(plan.ok()) << plan.error().to_text();
+  const auto compiled = compile(spec.attention, spec.source, spec.bindings, options_for("h200"));
+  ASSERT_TRUE(compiled.ok()) << compiled.error().to_text();
+  EXPECT_EQ(compiled->lowering, "composite");
+  EXPECT_TRUE(compiled->refused.empty());
+  const plan::Plan* plan = &compiled->plan;
   EXPECT_EQ(plan->spec_name, "window");
   EXPECT_EQ(plan->spec_text, kSpec);
   EXPECT_EQ(plan->bindings, spec.bindings);
@@ -55,10 +58,12 @@ TEST(Compile, FillsThePlan) {
 
 TEST(Compile, RecompileKeepsTheProgramAndChangesTheTarget) {
   const Read spec;
-  const auto plan = compile(spec.attention, spec.source, spec.bindings, options_for("h200"));
-  ASSERT_TRUE(plan.ok()) << plan.error().to_text();
-  const auto other = recompile(*plan, options_for("b200"));
-  ASSERT_TRUE(other.ok()) << other.error().to_text();
+  const auto first = compile(spec.attention, spec.source, spec.bindings, options_for("h200"));
+  ASSERT_TRUE(first.ok()) << first.error().to_text();
+  const auto second = recompile(first->plan, options_for("b200"));
+  ASSERT_TRUE(second.ok()) << second.error().to_text();
+  const plan::Plan* plan = &first->plan;
+  const plan::Plan* other = &second->plan;
   EXPECT_EQ(other->program, plan->program);
   EXPECT_EQ(other->spec_text, plan->spec_text);
   EXPECT_EQ(other->target.name, "b200");

@@ -1,0 +1,24 @@
+#include "compiler/derive/steps.h"
+#include "compiler/driver/lowerings.h"
+#include "compiler/lowering/captured_view.h"
+#include "compiler/lowering/lower.h"
+#include "compiler/passes/hoist.h"
+#include "runtime/base/check.h"
+
+namespace attn::driver::ways {
+
+Result<plan::Program> composite(const ir::Attention& attention) {
+  // What lowering says of open dimensions is the answer.
+  if (!attention.dims.bound()) return lowering::lower(attention);
+  passes::HoistOptions options;
+  options.readable = [](const ir::Attention& of, ir::ExprId load) {
+    return lowering::captured_view(of, load).status();
+  };
+  ATTN_ASSIGN(const passes::Hoisted hoisted, passes::hoist(attention, options));
+  const Status verified = ir::verify(hoisted.attention);
+  ATTN_CHECK(verified.ok(), verified.error().message);
+  ATTN_ASSIGN(plan::Program program, lowering::lower(hoisted.attention));
+  return derive::with_derived(attention, hoisted, std::move(program));
+}
+
+}  // namespace attn::driver::ways

@@ -1,0 +1,64 @@
+#include "compiler/driver/lowerings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "runtime/base/check.h"
+
+namespace attn::driver {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr Lowering kLowerings[] = {
+#define ATTN_LOWERING(name, what) {#name, what, ways::name},
+#include "compiler/driver/lowerings.def"
+#undef ATTN_LOWERING
+};
+
+Json payload_of(const Error& error) {
+  Json payload = Json::parse(error.payload, nullptr, false);
+  return payload.is_object() ? payload : Json::object();
+}
+
+Json to_json(const Refusal& refusal) {
+  return {{"lowering", refusal.lowering},
+          {"message", refusal.error.message},
+          {"notes", refusal.error.notes},
+          {"detail", payload_of(refusal.error)}};
+}
+
+}  // namespace
+
+std::span<const Lowering> lowerings(std::string_view name) {
+  if (name == kAnyLowering) return kLowerings;
+  const auto* found = std::ranges::find(kLowerings, name, &Lowering::name);
+  if (found == std::end(kLowerings)) return {};
+  return {found, 1};
+}
+
+std::vector<std::string> lowering_names() {
+  std::vector<std::string> names = {std::string(kAnyLowering)};
+  for (const Lowering& lowering : kLowerings) names.emplace_back(lowering.name);
+  return names;
+}
+
+Error error_of(const std::vector<Refusal>& refusals) {
+  ATTN_CHECK(!refusals.empty(), "nothing was refused");
+  Error error = refusals.front().error;
+  if (refusals.size() == 1) return error;
+  Json payload = payload_of(error);
+  for (const Refusal& refusal : refusals) {
+    payload["lowerings"].push_back(to_json(refusal));
+    if (&refusal == &refusals.front()) continue;
+    error.notes.push_back(
+        fmt::format("lowering `{}`: {}", refusal.lowering, refusal.error.message));
+    for (const std::string& note : refusal.error.notes) error.notes.push_back("  " + note);
+  }
+  error.payload = payload.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return error;
+}
+
+}  // namespace attn::driver

@@ -1,0 +1,86 @@
+#include "compiler/driver/lowerings.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+namespace attn::driver {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+TEST(Lowerings, AreFoundByName) {
+  const auto all = lowerings();
+  ASSERT_FALSE(all.empty());
+  EXPECT_EQ(all.front().name, "composite");
+  EXPECT_EQ(lowering_names().front(), kAnyLowering);
+  EXPECT_THAT(lowering_names(), SizeIs(all.size() + 1));
+  for (const Lowering& lowering : all) {
+    ASSERT_THAT(lowerings(lowering.name), SizeIs(1));
+    EXPECT_EQ(&lowerings(lowering.name).front(), &lowering);
+  }
+  EXPECT_TRUE(lowerings("compound").empty());
+}
+
+TEST(Lowerings, AreInTheManual) {
+  std::ifstream file(ATTN_SOURCE_DIR "/docs/cli.md");
+  std::stringstream text;
+  text << file.rdbuf();
+  for (const Lowering& lowering : lowerings()) {
+    EXPECT_THAT(text.str(), HasSubstr(fmt::format("\n| `{}` | {} |\n", lowering.name, lowering.what)));
+  }
+}
+
+TEST(ErrorOf, ASingleRefusalIsItsError) {
+  const Error refused{ErrorCode::unsupported, "no", {"try yes"}, R"({"line": 3})"};
+  const Error error = error_of({{"composite", refused}});
+  EXPECT_EQ(error.to_text(), refused.to_text());
+  EXPECT_EQ(error.payload, refused.payload);
+}
+
+TEST(ErrorOf, SeveralKeepTheFirstAndAddTheOthers) {
+  const Error error = error_of(
+      {{"composite", {ErrorCode::unsupported, "no", {"try yes"}, R"({"line": 3, "column": 7})"}},
+       {"unified", {ErrorCode::unsupported, "nor this", {"engine 4: too large"}, ""}}});
+  EXPECT_EQ(error.code, ErrorCode::unsupported);
+  EXPECT_EQ(error.message, "no");
+  EXPECT_THAT(error.notes, ElementsAre("try yes", "lowering `unified`: nor this",
+                                       "  engine 4: too large"));
+  const auto payload = nlohmann::json::parse(error.payload);
+  EXPECT_EQ(payload["line"], 3);
+  ASSERT_THAT(payload["lowerings"], SizeIs(2));
+  EXPECT_EQ(payload["lowerings"][0]["lowering"], "composite");
+  EXPECT_EQ(payload["lowerings"][0]["detail"]["column"], 7);
+  EXPECT_EQ(payload["lowerings"][1]["message"], "nor this");
+}
+
+TEST(FirstTaken, GoesOnAfterARefusalAlone) {
+  std::vector<Refusal> refused;
+  const auto refuse = [](ErrorCode code) {
+    return [code](const Lowering& lowering) {
+      return Result<int>(code, std::string(lowering.name));
+    };
+  };
+  EXPECT_EQ(first_taken(kAnyLowering, refused, refuse(ErrorCode::unsupported)).error().message,
+            "composite");
+  EXPECT_THAT(refused, SizeIs(lowerings().size()));
+  refused.clear();
+  EXPECT_EQ(first_taken(kAnyLowering, refused, refuse(ErrorCode::cudnn)).error().code,
+            ErrorCode::cudnn);
+  EXPECT_TRUE(refused.empty());
+  const auto last = [](const Lowering& lowering) {
+    if (&lowering != &lowerings().back()) return Result<int>(ErrorCode::unsupported, "no");
+    return Result<int>(7);
+  };
+  EXPECT_EQ(first_taken(kAnyLowering, refused, last).value(), 7);
+  EXPECT_THAT(refused, SizeIs(lowerings().size() - 1));
+}
+
+}  // namespace
+}  // namespace attn::driver
