@@ -90,9 +90,9 @@ class ClauseMap {
   std::vector<ExplainedClause> clauses_;
 };
 
-std::int64_t bytes_of(const plan::Program& program) {
+std::int64_t bytes_of(const std::vector<plan::TensorInfo>& tensors) {
   std::int64_t bytes = 0;
-  for (const plan::TensorInfo& tensor : program.tensors) {
+  for (const plan::TensorInfo& tensor : tensors) {
     bytes += io::element_count(tensor.dims) * static_cast<std::int64_t>(size_of(tensor.dtype));
   }
   return bytes;
@@ -146,7 +146,10 @@ std::string work_text(const Explanation& explanation) {
                         flops_text(explanation.flops * explanation.share),
                         percent_text(explanation.share));
   }
-  return text + fmt::format("\n  {} in tensors\n", bytes_text(explanation.bytes));
+  text += fmt::format("\n  {} in tensors\n", bytes_text(explanation.bytes));
+  const std::int64_t between = bytes_of(explanation.program.internals);
+  if (between > 0) text += fmt::format("  {} between the steps\n", bytes_text(between));
+  return text;
 }
 
 std::string engine_text(const Explanation& explanation) {
@@ -228,7 +231,7 @@ Json engine_json(const Explanation& explanation) {
 
 void set_program(Explanation& explanation, const Spec& spec, const plan::Program& program) {
   explanation.program = program;
-  explanation.bytes = bytes_of(program);
+  explanation.bytes = bytes_of(program.tensors);
   ClauseMap clauses(*spec.source);
   for (const plan::CudnnStep* step : plan::steps_of<plan::CudnnStep>(program)) {
     clauses.add(step->graph);

@@ -41,6 +41,11 @@ void add_lowering(CLI::App& command, std::string& lowering) {
                   "How to put it to cuDNN; auto asks each way in order, the first taken is used")
       ->type_name(fmt::format("{}", fmt::join(names, "|")))
       ->check(CLI::IsMember(names));
+  const auto allow = [&lowering](std::int64_t) { lowering = driver::kAnyOrSlow; };
+  command
+      .add_flag_function("--allow-split", allow,
+                         "Where no fused kernel serves, split it: slow, with the scores in memory")
+      ->excludes("--lowering");
 }
 
 worker::Options worker_options(const std::string& cudnn_folder) {

@@ -24,7 +24,7 @@ Result<plan::Target> native_target(const std::string& cudnn_folder);
 // Compiling in a worker that is this program.
 worker::Options worker_options(const std::string& cudnn_folder);
 
-// --lowering NAME
+// --lowering NAME or --allow-split
 void add_lowering(CLI::App& command, std::string& lowering);
 
 }  // namespace attn::tools

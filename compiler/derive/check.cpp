@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
 #include <numeric>
 
@@ -167,6 +168,16 @@ class CheckEmitter {
 std::optional<plan::IndexCheck> index_check(const ir::Attention& attention,
                                             const passes::Hoisted& hoisted) {
   return CheckEmitter(attention, hoisted).emit();
+}
+
+void set_check(plan::Program& program, std::optional<plan::IndexCheck> check) {
+  const auto is_bound = [&program](const plan::OperandSource& input) {
+    const auto* tensor = std::get_if<plan::TensorOperand>(&input);
+    return tensor == nullptr || std::ranges::find(program.tensors, tensor->name,
+                                                  &plan::TensorInfo::name) != program.tensors.end();
+  };
+  program.check.reset();
+  if (check && std::ranges::all_of(check->inputs, is_bound)) program.check = std::move(check);
 }
 
 }  // namespace attn::derive

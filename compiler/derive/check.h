@@ -15,9 +15,12 @@ namespace attn::derive {
 // exact one, for which there is only need where that finds something, over the scores, by the rules
 // of the reference evaluator.
 //
-// Nothing when every element has a value whatever is bound, and beyond plan::kMostChecked scores. (A
-// program whose lengths are made by a step of its own has no check either: derive/steps.)
+// Nothing when every element has a value whatever is bound, and beyond plan::kMostChecked scores.
+// (A program whose lengths are made by a step of its own has no check either: derive/steps.)
 std::optional<plan::IndexCheck> index_check(const ir::Attention& attention,
                                             const passes::Hoisted& hoisted);
+
+// Gives the program this check, or none where it reads what is not bound but made.
+void set_check(plan::Program& program, std::optional<plan::IndexCheck> check);
 
 }  // namespace attn::derive

@@ -202,6 +202,7 @@ void ExpressionWriter::begin(const passes::Axes& axes, const std::vector<std::in
   names_.clear();
   fault_names_.clear();
   varying_ = axes;
+  score_ = "0.0";
   const std::pair<bool, const char*> all[] = {
       {axes.batch, "b"}, {axes.head, "h"}, {axes.row, "row"}, {axes.column, "column"}};
   std::size_t place = dims.size();
@@ -216,6 +217,11 @@ void ExpressionWriter::begin(const passes::Axes& axes, const std::vector<std::in
                          : fmt::format("const int {} = (int)({} % {});", name, outer, dims[place]));
     inner *= dims[place];
   }
+}
+
+void ExpressionWriter::set_score(const std::string& value) {
+  lines_.push_back(fmt::format("const double score = {};", value));
+  score_ = "score";
 }
 
 std::string ExpressionWriter::value(ExprId id) {
@@ -244,7 +250,7 @@ std::string ExpressionWriter::named(ExprId id) {
     case Op::const_bool_: return dag_.boolean_of(id) ? "true" : "false";
     case Op::const_int_: return integer_text(dag_.integer_of(id));
     case Op::const_real_: return number_text(dag_.real_of(id));
-    case Op::score_: return "0.0";
+    case Op::score_: return score_;
     case Op::batch_: return varying_.batch ? "b" : "0";
     case Op::head_: return varying_.head ? "h" : "0";
     case Op::row_: return varying_.row ? "row" : "0";

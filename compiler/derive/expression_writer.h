@@ -43,6 +43,9 @@ class ExpressionWriter {
   // of dims; other indices are 0.
   void begin(const passes::Axes& axes, const std::vector<std::int64_t>& dims);
 
+  // What the score is in this block, of type double; 0 unless it is given.
+  void set_score(const std::string& value);
+
   // The expression's value: a name or a literal, of type bool, int or double.
   std::string value(ir::ExprId id);
   // The number of its fault, an int, 0 when it has a value; "0" when it always has one. After
@@ -70,6 +73,7 @@ class ExpressionWriter {
   const ir::Dag& dag_;
   std::map<ir::ExprId, int> numbers_;  // of faults
   passes::Axes varying_;
+  std::string score_ = "0.0";
   std::vector<std::string> lines_;
   std::map<ir::ExprId, std::string> names_;
   std::map<ir::ExprId, std::string> fault_names_;  // of those that may have one

@@ -97,15 +97,6 @@ std::vector<plan::Step>::iterator first_cudnn_step(std::vector<plan::Step>& step
       steps, [](const plan::Step& step) { return std::holds_alternative<plan::CudnnStep>(step); });
 }
 
-// A check only reads what is bound.
-bool is_bound(const plan::Program& program, const plan::IndexCheck& check) {
-  return std::ranges::all_of(check.inputs, [&program](const plan::OperandSource& input) {
-    const auto* tensor = std::get_if<plan::TensorOperand>(&input);
-    return tensor == nullptr || std::ranges::find(program.tensors, tensor->name,
-                                                  &plan::TensorInfo::name) != program.tensors.end();
-  });
-}
-
 void bind_params(const ir::Attention& attention, const std::set<std::string>& names,
                  std::vector<plan::ParamInfo>& params) {
   std::vector<plan::ParamInfo> all;
@@ -134,8 +125,7 @@ plan::Program with_derived(const ir::Attention& attention, const passes::Hoisted
   bind_params(hoisted.attention, names, program.params);
   program.steps.insert(first_cudnn_step(program.steps), std::make_move_iterator(steps.begin()),
                        std::make_move_iterator(steps.end()));
-  program.check = index_check(attention, hoisted);
-  if (program.check && !is_bound(program, *program.check)) program.check.reset();
+  set_check(program, index_check(attention, hoisted));
   const Status status = plan::validate(program);
   ATTN_CHECK(status.ok(), status.error().message);
   return program;

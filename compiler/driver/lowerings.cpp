@@ -13,10 +13,13 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr Lowering kLowerings[] = {
-#define ATTN_LOWERING(name, what) {#name, what, ways::name},
+#define ATTN_LOWERING(name, what) {#name, what, ways::name, false},
+#define ATTN_SLOW_LOWERING(name, what) {#name, what, ways::name, true},
 #include "compiler/driver/lowerings.def"
+#undef ATTN_SLOW_LOWERING
 #undef ATTN_LOWERING
 };
+static_assert(std::ranges::is_sorted(kLowerings, {}, &Lowering::slow), "slow ones stand last");
 
 Json payload_of(const Error& error) {
   Json payload = Json::parse(error.payload, nullptr, false);
@@ -33,7 +36,9 @@ Json to_json(const Refusal& refusal) {
 }  // namespace
 
 std::span<const Lowering> lowerings(std::string_view name) {
-  if (name == kAnyLowering) return kLowerings;
+  const std::span<const Lowering> all = kLowerings;
+  if (name == kAnyOrSlow) return all;
+  if (name == kAnyLowering) return all.first(std::ranges::count(all, false, &Lowering::slow));
   const auto* found = std::ranges::find(kLowerings, name, &Lowering::name);
   if (found == std::end(kLowerings)) return {};
   return {found, 1};

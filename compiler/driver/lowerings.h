@@ -20,11 +20,14 @@ struct Lowering {
   // Simplified, verified IR -> program. Errors: `unsupported`, with the place and what would work,
   // when this way has no form for the attention; others stand whatever the way is.
   Result<plan::Program> (*lower)(const ir::Attention& attention);
+  bool slow = false;  // several times as slow as a fused kernel: never taken unasked
 };
 
 inline constexpr std::string_view kAnyLowering = "auto";
+inline constexpr std::string_view kAnyOrSlow = "auto or slow";
 
-// All in order for kAnyLowering, the one of this name, or none. They live as long as the program.
+// In order: those that are not slow for kAnyLowering, all for kAnyOrSlow, the one of this name, or
+// none. They live as long as the program.
 std::span<const Lowering> lowerings(std::string_view name = kAnyLowering);
 
 // What `lowerings` takes: "auto", then each name.
@@ -32,7 +35,9 @@ std::vector<std::string> lowering_names();
 
 namespace ways {
 #define ATTN_LOWERING(name, what) Result<plan::Program> name(const ir::Attention& attention);
+#define ATTN_SLOW_LOWERING ATTN_LOWERING
 #include "compiler/driver/lowerings.def"
+#undef ATTN_SLOW_LOWERING
 #undef ATTN_LOWERING
 }  // namespace ways
 
@@ -47,9 +52,9 @@ struct Refusal {
 //   "lowerings": [{"lowering": "composite", "message": .., "notes": [..], "detail": {payload}}]
 Error error_of(const std::vector<Refusal>& refusals);
 
-// The first value that `attempt(const Lowering&)`, which returns a Result, has for a way that `name`
-// stands for; `refused` gets those before it. Errors: error_of when each is `unsupported`; any other
-// error of an attempt at once. The name must be known.
+// The first value that `attempt(const Lowering&)`, which returns a Result, has for a way that
+// `name` stands for; `refused` gets those before it. Errors: error_of when each is `unsupported`;
+// any other error of an attempt at once. The name must be known.
 template <typename Attempt>
 auto first_taken(std::string_view name, std::vector<Refusal>& refused, const Attempt& attempt)
     -> decltype(attempt(std::declval<const Lowering&>())) {

@@ -6,51 +6,18 @@
 #include <bit>
 #include <set>
 
+#include "compiler/lowering/checks.h"
 #include "compiler/lowering/controls.h"
 #include "compiler/lowering/forward.h"
 #include "compiler/lowering/interface.h"
 #include "compiler/lowering/staging.h"
 #include "compiler/lowering/statistics.h"
 #include "compiler/lowering/unsupported.h"
-#include "runtime/base/check.h"
-#include "runtime/graph/extent.h"
 
 namespace attn::lowering {
 namespace {
 
 using ir::Dim;
-
-Status check_bound(const ir::Attention& attention) {
-  for (const Dim dim : ir::kDims) {
-    if (attention.dims.get(dim)) continue;
-    return Error{ErrorCode::invalid_argument,
-                 fmt::format("dimension {} of `{}` is open", to_string(dim), attention.name),
-                 {fmt::format("give it a size: --bind {}=1024", to_string(dim))},
-                 {}};
-  }
-  return {};
-}
-
-// So that no stride or offset can leave 64 bits.
-Status check_sizes(const ir::Attention& attention) {
-  constexpr double kMost = 0x1p58;  // elements
-  const ir::Dims& d = attention.dims;
-  const auto product = [&d](std::initializer_list<Dim> dims) {
-    double elements = 1;
-    for (const Dim dim : dims) elements *= static_cast<double>(d[dim]);
-    return elements;
-  };
-  const double largest = std::max({product({Dim::B, Dim::Hq, Dim::Sq, Dim::Skv}),
-                                   product({Dim::B, Dim::Hq, Dim::Sq, Dim::Dqk}),
-                                   product({Dim::B, Dim::Hq, Dim::Sq, Dim::Dv}),
-                                   product({Dim::B, Dim::Hkv, Dim::Skv, Dim::Dqk}),
-                                   product({Dim::B, Dim::Hkv, Dim::Skv, Dim::Dv})});
-  if (largest <= kMost) return {};
-  return unsupported(attention.pos,
-                     fmt::format("the sizes of `{}` need tensors or scores of {:.1e} elements",
-                                 attention.name, largest),
-                     "at most 2^58 can be addressed");
-}
 
 // What cuDNN accepts and then does not do, in silence: found by comparing with the reference on an
 // H200 (docs/cudnn.md).
@@ -89,15 +56,6 @@ Status check_pages(const ir::Attention& attention) {
   return {};
 }
 
-Status check_extents(const ir::Attention& attention, const plan::Program& program) {
-  for (const plan::TensorInfo& tensor : program.tensors) {
-    if (last_offset(tensor.dims, tensor.strides)) continue;
-    return unsupported(attention.pos,
-                       fmt::format("tensor `{}` is too large to be addressed", tensor.name));
-  }
-  return {};
-}
-
 std::set<std::string> names_of(const plan::CudnnStep& step) {
   std::set<std::string> names;
   for (const plan::Operand& operand : step.operands) {
@@ -113,14 +71,9 @@ std::set<std::string> names_of(const plan::CudnnStep& step) {
 }  // namespace
 
 Result<plan::Program> lower(const ir::Attention& attention) {
-  ATTN_RETURN_IF_ERROR(check_bound(attention));
-  ATTN_RETURN_IF_ERROR(check_sizes(attention));
+  ATTN_RETURN_IF_ERROR(check_attention(attention));
   ATTN_RETURN_IF_ERROR(check_known_wrong(attention));
   ATTN_RETURN_IF_ERROR(check_pages(attention));
-  if (!attention.wants_o) {
-    return unsupported(attention.pos, "cuDNN's kernels always write o",
-                       "list o in `outputs` beside lse");
-  }
   ATTN_ASSIGN(plan::CudnnStep step, forward(attention));
   const std::set<std::string> used = names_of(step);
   plan::Program program;
@@ -139,10 +92,7 @@ Result<plan::Program> lower(const ir::Attention& attention) {
   Statistics rows = statistics(attention);
   for (plan::TensorInfo& row : rows.internals) program.internals.push_back(std::move(row));
   for (plan::DeriveStep& derive : rows.steps) program.steps.emplace_back(std::move(derive));
-  ATTN_RETURN_IF_ERROR(check_extents(attention, program));
-  if (const Status status = plan::validate(program); !status.ok()) {
-    ATTN_CHECK(false, status.error().message);
-  }
+  ATTN_RETURN_IF_ERROR(check_program(attention, program));
   return program;
 }
 

@@ -6,6 +6,7 @@
 #include "compiler/lowering/kernel_text.h"
 #include "compiler/lowering/lengths.h"
 #include "compiler/lowering/operands.h"
+#include "compiler/lowering/place.h"
 #include "compiler/lowering/unsupported.h"
 
 namespace attn::lowering {
@@ -47,29 +48,6 @@ class Maker {
                                   plan::kInternalAlignment});
   }
 
-  // Statements that name, of `i` in a packed tensor of these dims: its indices b, h, s and d, the
-  // place of that element in the tensor, and whether the tensor has its row.
-  std::string locate(const std::string& name, const Dims4& dims, KernelText& kernel) const {
-    const Dims4 strides = stored_strides(attention_, name);
-    const bool ragged = layout_of(attention_, name).kind == LayoutKind::thd;
-    std::string row = "s", present = "true";
-    const std::string batch = fmt::format("b * {}LL", ragged ? 0 : strides[0]);
-    if (ragged) {
-      const std::string starts = kernel.read(addressed_by(attention_, name), DType::i32);
-      row = fmt::format("({}[b] + s)", starts);
-      present = fmt::format("s < {0}[b + 1] - {0}[b]", starts);
-    } else if (name == "o" && ignores_row_lengths(attention_)) {
-      present = fmt::format("s < {}[b]", kernel.read(std::string(ir::kLengthsQ), DType::i32));
-    }
-    return fmt::format(
-        "const long long d = i % {3}, s = i / {3} % {2}, h = i / {3} / {2} % {1}, "
-        "b = i / {3} / {2} / {1};\n"
-        "    const long long place = {4} + h * {5}LL + {6} * {7}LL + d * {8}LL;\n"
-        "    const bool present = {9};",
-        dims[0], dims[1], dims[2], dims[3], batch, strides[1], row, strides[2], strides[3],
-        present);
-  }
-
   Status pad(const std::string& name, KernelText& kernel) {
     if (layout_of(attention_, name).kind == LayoutKind::paged) {
       return unsupported(
@@ -82,8 +60,8 @@ class Maker {
     const Dims4 dims = staged_dims(attention_, name);
     const std::string input = kernel.read(name, attention_.dtype);
     kernel.make(staged_name(name), attention_.dtype, count_of(dims), name + ", padded with zeros",
-                fmt::format("{}\n    out[i] = present && d < {} ? {}[place] : 0;",
-                            locate(name, dims, kernel), logical_dims(attention_, name)[3], input));
+                fmt::format("{}\n    out[i] = present ? {}[place] : 0;",
+                            place_text(attention_, name, dims, kernel), input));
     return {};
   }
 
@@ -91,11 +69,9 @@ class Maker {
     add_internal(name);
     const Dims4 dims = logical_dims(attention_, name);
     const std::string input = kernel.read(staged_name(name), attention_.dtype);
-    const bool ragged = layout_of(attention_, name).kind == LayoutKind::thd;
+    const std::int64_t stride = staged_dims(attention_, name)[3];
     kernel.make(name, attention_.dtype, count_of(dims), "what is not padding",
-                fmt::format("{}\n    {}out[place] = present ? {}[i / {} * {} + d] : 0;",
-                            locate(name, dims, kernel), ragged ? "if (present) " : "", input,
-                            dims[3], staged_dims(attention_, name)[3]));
+                copy_out_text(attention_, name, input, stride, kernel));
   }
 
   const ir::Attention& attention_;

@@ -50,7 +50,8 @@ struct Tensor {
 };
 
 // c[..., m, n] = a[..., m, k] x b[..., k, n]; heads of b may divide those of a (GQA). The overrides
-// are device tensors i32 [B,1,1,1]: each batch's own m, n, k, at most those of the dims.
+// are device tensors i32 [B,1,1,1]: each batch's own m, n, k, at most those of the dims. A product
+// that is a graph by itself is [N,m,k] x [N,k,n] instead: cuDNN has no other engine for it.
 struct Matmul {
   Uid a = 0, b = 0, c = 0;
   DType compute = DType::f32;

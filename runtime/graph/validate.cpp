@@ -13,6 +13,7 @@ namespace attn::graph {
 namespace {
 
 constexpr std::size_t kRank = 4;
+constexpr std::size_t kPlainRank = 3;
 using Dims = std::vector<std::int64_t>;
 
 std::string shape(const Tensor& tensor) {
@@ -37,10 +38,17 @@ bool is_logical(PointwiseMode mode) {
 
 // Each check returns what is wrong, or an empty text.
 
-std::string check_tensor(const Tensor& tensor) {
-  if (tensor.dims.size() != kRank || tensor.strides.size() != kRank) {
-    return fmt::format("has rank {} and {} strides, not 4", tensor.dims.size(),
-                       tensor.strides.size());
+// A graph of nothing but [N,M,K] x [N,K,L].
+bool is_plain_product(const BackendGraph& graph) {
+  return graph.nodes.size() == 1 && std::holds_alternative<Matmul>(graph.nodes[0]) &&
+         std::ranges::all_of(graph.tensors,
+                             [](const Tensor& tensor) { return tensor.dims.size() == kPlainRank; });
+}
+
+std::string check_tensor(const Tensor& tensor, std::size_t rank) {
+  if (tensor.dims.size() != rank || tensor.strides.size() != rank) {
+    return fmt::format("has rank {} and {} strides, not {}", tensor.dims.size(),
+                       tensor.strides.size(), rank);
   }
   if (std::ranges::any_of(tensor.dims, [](std::int64_t dim) { return dim < 1; })) {
     return "has a dimension below 1";
@@ -58,7 +66,7 @@ std::string check_tensor(const Tensor& tensor) {
 // Two positions that share an address must not both be written.
 std::string check_writable(const Tensor& tensor) {
   if (tensor.storage == Storage::host_scalar) return "writes a host scalar";
-  for (std::size_t i = 0; i < kRank; ++i) {
+  for (std::size_t i = 0; i < tensor.dims.size(); ++i) {
     if (tensor.dims[i] > 1 && tensor.strides[i] == 0) return "writes through a stride of 0";
   }
   return "";
@@ -110,6 +118,7 @@ class Validator {
   }
 
   Status check_tensors() {
+    const std::size_t rank = is_plain_product(graph_) ? kPlainRank : kRank;
     const Tensor* previous = nullptr;
     for (const Tensor& tensor : graph_.tensors) {
       if (previous != nullptr && tensor.uid == previous->uid) {
@@ -118,7 +127,9 @@ class Validator {
       if (previous != nullptr && tensor.uid < previous->uid) {
         return tensor_error(tensor, fmt::format("comes after %{}, not by uid", previous->uid));
       }
-      if (std::string what = check_tensor(tensor); !what.empty()) return tensor_error(tensor, what);
+      if (std::string what = check_tensor(tensor, rank); !what.empty()) {
+        return tensor_error(tensor, what);
+      }
       tensors_.emplace(tensor.uid, &tensor);
       previous = &tensor;
     }
@@ -185,6 +196,7 @@ class Validator {
     const Tensor& a = at(op.a);
     const Tensor& b = at(op.b);
     const Tensor& c = at(op.c);
+    if (a.dims.size() == kPlainRank) return check_plain(op);
     const bool batches = a.dims[0] == b.dims[0] || a.dims[0] == 1 || b.dims[0] == 1;
     const bool heads = a.dims[1] % b.dims[1] == 0;
     const Dims wanted = {std::max(a.dims[0], b.dims[0]), a.dims[1], a.dims[2], b.dims[3]};
@@ -197,6 +209,16 @@ class Validator {
       }
     }
     return "";
+  }
+
+  std::string check_plain(const Matmul& op) const {
+    const Tensor& a = at(op.a);
+    const Tensor& b = at(op.b);
+    const Tensor& c = at(op.c);
+    if (op.m || op.n || op.k) return "has sizes of batches beside rank 3";
+    const bool fits = a.dims[0] == b.dims[0] && a.dims[2] == b.dims[1];
+    if (fits && c.dims == Dims{a.dims[0], a.dims[1], b.dims[2]}) return "";
+    return fmt::format("{} x {} does not give {}", shape(a), shape(b), shape(c));
   }
 
   static bool is_lengths(const Tensor& tensor, std::int64_t batches) {

@@ -4,7 +4,7 @@ import os
 import signal
 
 import attnc
-from attnc import NOOP, SPECS
+from attnc import NOOP, SOURCE, SPECS
 
 SOFTCAP = NOOP.replace("outputs", "score 50 * tanh(score / 50);\n  outputs")
 
@@ -103,6 +103,25 @@ class Compile(attnc.Case):
             self.assertIn("engine", config)
             self.assertTrue(config["status"])
             self.assertTrue(config["reason"])
+
+    def test_split_where_no_fused_kernel_serves(self):
+        spec = SOURCE / "tests/gpu/surface/sink_all_outputs.attn"
+        plan = self.folder / "x.attnplan"
+        process = self.attnc("compile", spec, "--target", "h200", "-o", plan, code=3)
+        self.assertIn("beside a sink", process.stderr)
+        process = self.attnc("compile", spec, "--target", "h200", "-o", plan, "--allow-split")
+        self.assertIn("lowering split, since composite was refused", process.stderr + process.stdout)
+        steps = self.attnc_json("inspect", plan)["program"]["steps"]
+        self.assertEqual([step["step"] for step in steps],
+                         ["derive", "cudnn", "derive", "derive", "cudnn", "derive"])
+        text = self.attnc("explain", plan).stdout
+        self.assertIn("between the steps", text)
+        self.attnc("compile", spec, "--target", "h200", "-o", plan, "--allow-split", "--lowering",
+                   "split", code=2)
+        # What a fused kernel takes is not split.
+        process = self.attnc("compile", self.write("noop.attn", NOOP), "--target", "h200",
+                             "-o", plan, "--allow-split")
+        self.assertNotIn("split", process.stderr + process.stdout)
 
     def test_refused_by_lowering_shows_the_place(self):
         spec = self.write("sum.attn", NOOP.replace(

@@ -1,4 +1,5 @@
 // Every spec that ships, as the program it lowers to.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/golden/lowering/specs.h"
@@ -6,6 +7,9 @@
 
 namespace attn::testing {
 namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
 
 class LoweringGolden : public ::testing::TestWithParam<std::filesystem::path> {};
 
@@ -45,6 +49,35 @@ TEST_P(SurfaceLowering, Program) {
 INSTANTIATE_TEST_SUITE_P(Specs, SurfaceLowering,
                          ::testing::ValuesIn(spec_files("tests/gpu/surface")),
                          [](const auto& spec) { return spec.param.stem().string(); });
+
+// Without a fused kernel: what none takes, and every kind of layout and tensor.
+class SplitLowering : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(SplitLowering, Program) {
+  const std::string name = GetParam();
+  const auto program = try_lower(
+      std::filesystem::path(ATTN_SOURCE_DIR) / "tests/gpu/surface" / (name + ".attn"), "split");
+  expect_golden("tests/golden/lowering/split/" + name + ".expected",
+                program.ok() ? plan::to_text(*program) : program.error().to_text() + "\n");
+}
+
+INSTANTIATE_TEST_SUITE_P(Surface, SplitLowering,
+                         ::testing::Values("dropout", "dropout_keep_padding", "paged_two_tables",
+                                           "sink_all_outputs", "thd_gather", "thd_head_dim_100"),
+                         [](const auto& name) { return std::string(name.param); });
+
+TEST(SplitLoweringOfAll, RefusesNothingButRandomDropoutAndSize) {
+  for (const char* folder :
+       {"specs", "tests/gpu/surface", "tests/gpu/derived", "tests/gpu/forms"}) {
+    for (const auto& file : spec_files(folder)) {
+      const auto program = try_lower(file, "split");
+      if (program.ok()) continue;
+      EXPECT_THAT(program.error().message,
+                  AnyOf(HasSubstr("dropout"), HasSubstr("without a fused kernel")))
+          << file;
+    }
+  }
+}
 
 TEST(NotLowered, IsRefusedInWords) {
   for (const auto& file : specs(false)) {

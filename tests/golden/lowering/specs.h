@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/base/status.h"
@@ -17,8 +18,9 @@ std::vector<std::filesystem::path> spec_files(const std::string& folder);
 // The specs that tests/conformance/not_lowered.txt says are refused before cuDNN is asked.
 std::set<std::string> not_lowered();
 
-// A spec with errors is `invalid_spec`.
-Result<plan::Program> try_lower(const std::filesystem::path& path);
+// By driver::lower's `lowering`. A spec with errors is `invalid_spec`.
+Result<plan::Program> try_lower(const std::filesystem::path& path,
+                                std::string_view lowering = "auto");
 
 // Reports a GoogleTest failure and returns an empty program when the spec does not lower.
 plan::Program lowered_spec(const std::filesystem::path& path);

@@ -20,7 +20,7 @@ TEST(Lowerings, AreFoundByName) {
   ASSERT_FALSE(all.empty());
   EXPECT_EQ(all.front().name, "composite");
   EXPECT_EQ(lowering_names().front(), kAnyLowering);
-  EXPECT_THAT(lowering_names(), SizeIs(all.size() + 1));
+  EXPECT_THAT(lowering_names(), SizeIs(lowerings(kAnyOrSlow).size() + 1));
   for (const Lowering& lowering : all) {
     ASSERT_THAT(lowerings(lowering.name), SizeIs(1));
     EXPECT_EQ(&lowerings(lowering.name).front(), &lowering);
@@ -28,11 +28,17 @@ TEST(Lowerings, AreFoundByName) {
   EXPECT_TRUE(lowerings("compound").empty());
 }
 
+TEST(Lowerings, SlowOnesAreTakenOnlyWhenAllowed) {
+  for (const Lowering& lowering : lowerings()) EXPECT_FALSE(lowering.slow) << lowering.name;
+  EXPECT_EQ(lowerings(kAnyOrSlow).back().name, "split");
+  EXPECT_TRUE(lowerings("split").front().slow);
+}
+
 TEST(Lowerings, AreInTheManual) {
   std::ifstream file(ATTN_SOURCE_DIR "/docs/cli.md");
   std::stringstream text;
   text << file.rdbuf();
-  for (const Lowering& lowering : lowerings()) {
+  for (const Lowering& lowering : lowerings(kAnyOrSlow)) {
     EXPECT_THAT(text.str(), HasSubstr(fmt::format("\n| `{}` | {} |\n", lowering.name, lowering.what)));
   }
 }

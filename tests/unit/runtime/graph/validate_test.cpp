@@ -45,6 +45,45 @@ TEST_P(ValidateRefuses, AndNamesThePlace) {
   EXPECT_EQ(status.error().payload, GetParam().payload);
 }
 
+// A product that is a graph by itself.
+BackendGraph plain_product() {
+  BackendGraph graph;
+  const auto add = [&graph](Uid uid, std::vector<std::int64_t> dims) {
+    Tensor tensor;
+    tensor.uid = uid;
+    tensor.dims = dims;
+    tensor.strides = {dims[1] * dims[2], dims[2], 1};
+    tensor.storage = Storage::device;
+    graph.tensors.push_back(tensor);
+  };
+  add(1, {4, 16, 8});
+  add(2, {4, 8, 32});
+  add(3, {4, 16, 32});
+  Matmul product;
+  product.a = 1;
+  product.b = 2;
+  product.c = 3;
+  graph.nodes.emplace_back(product);
+  return graph;
+}
+
+TEST(ValidatePlainProduct, HasRankThree) {
+  EXPECT_TRUE(validate(plain_product()).ok());
+  BackendGraph graph = plain_product();
+  graph.tensors[1].dims = {2, 8, 32};
+  EXPECT_THAT(validate(graph).error().message, HasSubstr("does not give"));
+  graph = plain_product();
+  graph.tensors[2].dims = {4, 16, 31};
+  EXPECT_THAT(validate(graph).error().message, HasSubstr("does not give"));
+  graph = plain_product();
+  std::get<Matmul>(graph.nodes[0]).m = 1;
+  EXPECT_THAT(validate(graph).error().message, HasSubstr("sizes of batches"));
+  graph = plain_product();
+  graph.tensors[0].dims = {4, 1, 16, 8};
+  graph.tensors[0].strides = {128, 128, 8, 1};
+  EXPECT_THAT(validate(graph).error().message, HasSubstr("has rank 3"));
+}
+
 // In the sample: %1 q, %2 k, %3 scale, %6 the first score; node 0 matmul, 1 mul, 5 and 6 gen_index,
 // 7 cmp_ge, 8 binary_select, 9 reduce_max.
 INSTANTIATE_TEST_SUITE_P(

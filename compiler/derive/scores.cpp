@@ -1,0 +1,128 @@
+#include "compiler/derive/scores.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "compiler/derive/check.h"
+#include "compiler/derive/emit.h"
+#include "compiler/derive/expression_writer.h"
+
+namespace attn::derive {
+namespace {
+
+using ir::Dim;
+using ir::ExprId;
+
+std::vector<ExprId> roots_of(const ir::Attention& attention) {
+  std::vector<ExprId> roots = {attention.scale, attention.score};
+  roots.insert(roots.end(), attention.masks.begin(), attention.masks.end());
+  if (attention.dropout && attention.dropout->keep) roots.push_back(*attention.dropout->keep);
+  if (attention.sink) roots.push_back(*attention.sink);
+  return roots;
+}
+
+std::vector<std::string> sources_of(const ir::Attention& attention,
+                                    const std::vector<ExprId>& expressions) {
+  std::vector<std::string> sources;
+  for (const ExprId id : expressions) sources.push_back(ir::to_source(attention, id));
+  return sources;
+}
+
+class Emitter {
+ public:
+  Emitter(const ir::Attention& attention, const ScoreTensors& tensors)
+      : attention_(attention),
+        tensors_(tensors),
+        writer_(attention),
+        dims_{attention.dims[Dim::B], attention.dims[Dim::Hq], attention.dims[Dim::Sq],
+              attention.dims[Dim::Skv]} {}
+
+  plan::DeriveStep step() && {
+    KernelInputs inputs = inputs_of(attention_, roots_of(attention_));
+    inputs.operands.insert(inputs.operands.begin(), plan::TensorOperand{tensors_.products});
+    inputs.parameters.insert(inputs.parameters.begin(), "const float* products");
+    add_scores();
+    if (attention_.dropout && attention_.dropout->keep) add_kept(*attention_.dropout->keep);
+    if (attention_.sink) add_sinks(*attention_.sink);
+    parameters_.insert(parameters_.end(), inputs.parameters.begin(), inputs.parameters.end());
+    step_.inputs = std::move(inputs.operands);
+    step_.source = include_text() + kernel_text(plan::kDeriveKernel, parameters_, body_);
+    return std::move(step_);
+  }
+
+ private:
+  void add(const std::string& tensor, const char* type, std::string meaning,
+           const std::vector<std::int64_t>& dims, const std::string& value) {
+    std::int64_t count = 1;
+    for (const std::int64_t dim : dims) count *= dim;
+    const std::string name = fmt::format("out{}", step_.outputs.size());
+    parameters_.push_back(fmt::format("{}* {}", type, name));
+    body_ += fmt::format(
+        "  if (i < {0}) {{\n{1}    {2}[i] = ({3})({4});\n    return;\n  }}\n  i -= {0};\n", count,
+        writer_.statements(4), name, type, value);
+    step_.outputs.push_back(tensor);
+    step_.expressions.push_back(std::move(meaning));
+  }
+
+  void begin_scores() {
+    writer_.begin({.batch = true, .head = true, .row = true, .column = true}, dims_);
+    writer_.set_score(
+        fmt::format("{} * products[(((long long)b * {} + h) * {} + row) * {} + column]",
+                    writer_.value(attention_.scale), dims_[1], dims_[2], tensors_.columns));
+  }
+
+  void add_scores() {
+    begin_scores();
+    std::string visible;
+    for (const ExprId mask : attention_.masks) {
+      visible += (visible.empty() ? "" : " && ") + writer_.value(mask);
+    }
+    std::string value = writer_.value(attention_.score);
+    if (!visible.empty()) value = fmt::format("{} ? {} : -1.0 / 0.0", visible, value);
+    std::string meaning = ir::to_source(attention_, attention_.score);
+    if (!visible.empty()) {
+      meaning +=
+          fmt::format(", where {}", fmt::join(sources_of(attention_, attention_.masks), ", "));
+    }
+    add(tensors_.scores, "float", std::move(meaning), dims_, value);
+  }
+
+  void add_kept(ExprId keep) {
+    begin_scores();
+    const std::string value = writer_.value(keep);
+    add(tensors_.kept, "int", ir::to_source(attention_, keep), dims_, value);
+  }
+
+  void add_sinks(ExprId sink) {
+    writer_.begin({.head = true}, {dims_[1]});
+    const std::string value = writer_.value(sink);
+    add(tensors_.sinks, "float", ir::to_source(attention_, sink), {dims_[1]}, value);
+  }
+
+  const ir::Attention& attention_;
+  const ScoreTensors& tensors_;
+  ExpressionWriter writer_;
+  std::vector<std::int64_t> dims_;
+  std::vector<std::string> parameters_;
+  std::string body_;
+  plan::DeriveStep step_;
+};
+
+}  // namespace
+
+plan::DeriveStep scores_step(const ir::Attention& attention, const ScoreTensors& tensors) {
+  return Emitter(attention, tensors).step();
+}
+
+void check_scores(const ir::Attention& attention, plan::Program& program) {
+  passes::Hoisted all;
+  all.attention = attention;
+  for (const ExprId root : roots_of(attention)) {
+    passes::DerivedTensor tensor;
+    tensor.expression = root;
+    all.derived.push_back(std::move(tensor));
+  }
+  set_check(program, index_check(attention, all));
+}
+
+}  // namespace attn::derive

@@ -1,0 +1,74 @@
+#include "compiler/lowering/checks.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "compiler/lowering/unsupported.h"
+#include "runtime/base/check.h"
+#include "runtime/graph/extent.h"
+
+namespace attn::lowering {
+namespace {
+
+using ir::Dim;
+
+Status check_bound(const ir::Attention& attention) {
+  for (const Dim dim : ir::kDims) {
+    if (attention.dims.get(dim)) continue;
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("dimension {} of `{}` is open", to_string(dim), attention.name),
+                 {fmt::format("give it a size: --bind {}=1024", to_string(dim))},
+                 {}};
+  }
+  return {};
+}
+
+// So that no stride or offset can leave 64 bits.
+Status check_sizes(const ir::Attention& attention) {
+  constexpr double kMost = 0x1p58;  // elements
+  const ir::Dims& d = attention.dims;
+  const auto product = [&d](std::initializer_list<Dim> dims) {
+    double elements = 1;
+    for (const Dim dim : dims) elements *= static_cast<double>(d[dim]);
+    return elements;
+  };
+  const double largest = std::max({product({Dim::B, Dim::Hq, Dim::Sq, Dim::Skv}),
+                                   product({Dim::B, Dim::Hq, Dim::Sq, Dim::Dqk}),
+                                   product({Dim::B, Dim::Hq, Dim::Sq, Dim::Dv}),
+                                   product({Dim::B, Dim::Hkv, Dim::Skv, Dim::Dqk}),
+                                   product({Dim::B, Dim::Hkv, Dim::Skv, Dim::Dv})});
+  if (largest <= kMost) return {};
+  return unsupported(attention.pos,
+                     fmt::format("the sizes of `{}` need tensors or scores of {:.1e} elements",
+                                 attention.name, largest),
+                     "at most 2^58 can be addressed");
+}
+
+Status check_extents(const ir::Attention& attention, const plan::Program& program) {
+  for (const plan::TensorInfo& tensor : program.tensors) {
+    if (last_offset(tensor.dims, tensor.strides)) continue;
+    return unsupported(attention.pos,
+                       fmt::format("tensor `{}` is too large to be addressed", tensor.name));
+  }
+  return {};
+}
+
+}  // namespace
+
+Status check_attention(const ir::Attention& attention) {
+  ATTN_RETURN_IF_ERROR(check_bound(attention));
+  ATTN_RETURN_IF_ERROR(check_sizes(attention));
+  if (attention.wants_o) return {};
+  return unsupported(attention.pos, "cuDNN's kernels always write o",
+                     "list o in `outputs` beside lse");
+}
+
+Status check_program(const ir::Attention& attention, const plan::Program& program) {
+  ATTN_RETURN_IF_ERROR(check_extents(attention, program));
+  const Status status = plan::validate(program);
+  ATTN_CHECK(status.ok(), status.error().message);
+  return {};
+}
+
+}  // namespace attn::lowering

@@ -1,0 +1,18 @@
+// What every lowering asks of an attention and of the program that it made.
+#pragma once
+
+#include "compiler/ir/attention.h"
+#include "runtime/base/status.h"
+#include "runtime/plan/program.h"
+
+namespace attn::lowering {
+
+// Errors: invalid_argument for an open dimension; unsupported where sizes leave 64 bits, or o is
+// not wanted.
+Status check_attention(const ir::Attention& attention);
+
+// Errors: unsupported for tensors that cannot be addressed. A program that is not valid is a fault
+// of ours (ATTN_CHECK).
+Status check_program(const ir::Attention& attention, const plan::Program& program);
+
+}  // namespace attn::lowering

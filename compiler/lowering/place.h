@@ -1,0 +1,24 @@
+// Where elements of packed copies lie in the tensors that the caller binds.
+#pragma once
+
+#include <string>
+
+#include "compiler/ir/attention.h"
+#include "compiler/lowering/graph_builder.h"
+#include "compiler/lowering/kernel_text.h"
+
+namespace attn::lowering {
+
+// Statements for a kernel, about element `i` of a packed tensor of `dims`, at least those of "q",
+// "k", "v" or "o": its indices `b`, `h`, `s` and `d`; whether the tensor has that element,
+// `present`; if so, the element's `place` in it. Elements past a batch's length are not present
+// where only lengths tell (thd and paged tensors, and o where they are ignored: lengths.h).
+std::string place_text(const ir::Attention& attention, const std::string& name, const Dims4& dims,
+                       KernelText& kernel);
+
+// Statements that write element `i` of "o", packed, from `copy`, whose rows are `stride` elements
+// apart: 0 where it is not present, or nothing where o has no such row.
+std::string copy_out_text(const ir::Attention& attention, const std::string& name,
+                          const std::string& copy, std::int64_t stride, KernelText& kernel);
+
+}  // namespace attn::lowering

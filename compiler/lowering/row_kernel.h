@@ -1,0 +1,26 @@
+// Softmax as a kernel of attnc's own.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "compiler/ir/attention.h"
+#include "runtime/plan/program.h"
+
+namespace attn::lowering {
+
+// Names of tensors; an empty one is not there.
+struct RowTensors {
+  std::string scores;   // read: f32 [B,Hq,Sq,Skv]
+  std::string sinks;    // read: f32 [Hq]
+  std::string kept;     // read: i32 [B,Hq,Sq,Skv], with the probability of the dropout clause
+  std::string weights;  // made: [B,Hq,Sq,columns] of the attention's dtype, 0 past Skv
+  std::int64_t columns = 0;
+};
+
+// One step: the weights, and of "lse", "max" and "sum_exp" what the attention wants, where they
+// belong. A warp, or 8 threads where columns are few, makes a row: exponentials in f32, sums in
+// f64. Scores past the lengths count as hidden, rows past them as empty.
+plan::DeriveStep row_kernel(const ir::Attention& attention, const RowTensors& tensors);
+
+}  // namespace attn::lowering
