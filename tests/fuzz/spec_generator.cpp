@@ -2,15 +2,15 @@
 
 #include <fmt/format.h>
 
-#include <string_view>
+#include "tests/fuzz/decisions.h"
 
 namespace attn::fuzz {
 namespace {
 
 // Expressions by the type they most likely have.
-class Generator {
+class Generator : Decisions {
  public:
-  explicit Generator(std::span<const std::uint8_t> decisions) : decisions_(decisions) {}
+  using Decisions::Decisions;
 
   std::string run() {
     std::string text = one_in(3) ? "import \"masks.attn\";\n" : "";
@@ -28,12 +28,6 @@ class Generator {
   }
 
  private:
-  unsigned byte() { return at_ < decisions_.size() ? decisions_[at_++] : 0; }
-  unsigned below(unsigned limit) { return byte() % limit; }
-  bool one_in(unsigned count) { return below(count) == count - 1; }
-  std::string pick(std::initializer_list<std::string_view> words) {
-    return std::string(words.begin()[below(static_cast<unsigned>(words.size()))]);
-  }
   std::string number() { return pick({"1", "2", "3", "7", "0", "64", "129", "1000000", "0x1f"}); }
 
   std::string dims() {
@@ -131,9 +125,6 @@ class Generator {
       default: return fmt::format("({} & ~{})", boolean(depth - 1), boolean(depth - 1));
     }
   }
-
-  std::span<const std::uint8_t> decisions_;
-  std::size_t at_ = 0;
 };
 
 }  // namespace

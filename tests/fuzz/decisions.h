@@ -1,0 +1,31 @@
+// Bytes as a sequence of decisions: what the generators of specs share.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace attn::fuzz {
+
+// When the bytes end, every further decision is 0: the simplest one. Limits are at most 256.
+class Decisions {
+ public:
+  explicit Decisions(std::span<const std::uint8_t> bytes) : bytes_(bytes) {}
+
+  unsigned below(unsigned limit) { return byte() % limit; }
+  bool one_in(unsigned count) { return below(count) == count - 1; }
+  std::string pick(std::initializer_list<std::string_view> words) {
+    return std::string(words.begin()[below(static_cast<unsigned>(words.size()))]);
+  }
+
+ private:
+  unsigned byte() { return at_ < bytes_.size() ? bytes_[at_++] : 0; }
+
+  std::span<const std::uint8_t> bytes_;
+  std::size_t at_ = 0;
+};
+
+}  // namespace attn::fuzz

@@ -1,0 +1,48 @@
+// Well-typed specs: the front end takes each of them, and lowering makes a program of it, without a
+// pattern that cuDNN dies of, or says with a place why not.
+#include <cstdio>
+
+#include "compiler/driver/driver.h"
+#include "tests/fuzz/target.h"
+#include "tests/fuzz/typed_spec.h"
+#include "tests/support/crash_patterns.h"
+
+namespace attn::fuzz {
+namespace {
+
+void try_typed(const std::string& text) {
+  const support::Source source("x.attn", text);
+  diag::Sink sink(source);
+  const auto attention = driver::front_end(source, {}, sink);
+  require(attention.has_value());
+  const Result<plan::Program> program = driver::lower(*attention);
+  if (!program.ok()) {
+    require(program.error().code == ErrorCode::unsupported);
+    return require(!program.error().payload.empty());
+  }
+  for (const plan::CudnnStep* step : plan::steps_of<plan::CudnnStep>(*program)) {
+    const std::string pattern = testing::crash_pattern(step->graph);
+    if (!pattern.empty()) std::fprintf(stderr, "%s\n%s", pattern.c_str(), text.c_str());
+    require(pattern.empty());
+  }
+}
+
+}  // namespace
+
+const std::vector<std::string>& words() {
+  static const std::vector<std::string> all = {std::string(1, '\0'), "\x01", "\x05", "\xFF"};
+  return all;
+}
+
+std::vector<std::string> seeds() {
+  std::vector<std::string> all;
+  for (std::uint64_t number = 0; number < 64; ++number) all.push_back(typed_decisions(number));
+  return all;
+}
+
+}  // namespace attn::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  attn::fuzz::try_typed(attn::fuzz::typed_spec_of({data, size}));
+  return 0;
+}
