@@ -36,13 +36,40 @@ TEST(Canonical, NumbersCorrespond) {
 }
 
 // Every variant of a sample with one thing changed, and what was changed.
+// Who adds a field cannot compile this: it wants variants below, and then its name here.
+template <typename T>
+void name_fields(const T& of) {
+  if constexpr (std::is_same_v<T, BackendGraph>) {
+    [[maybe_unused]] const auto& [tensors, nodes] = of;
+  } else if constexpr (std::is_same_v<T, Tensor>) {
+    [[maybe_unused]] const auto& [uid, name, dtype, dims, strides, storage, alignment, ragged] = of;
+  } else if constexpr (std::is_same_v<T, Matmul>) {
+    [[maybe_unused]] const auto& [a, b, c, compute, pos, m, n, k] = of;
+  } else if constexpr (std::is_same_v<T, Pointwise>) {
+    [[maybe_unused]] const auto& [mode, compute, x, b, t, y, axis, pos] = of;
+  } else if constexpr (std::is_same_v<T, Reduction>) {
+    [[maybe_unused]] const auto& [op, compute, x, y, pos] = of;
+  } else if constexpr (std::is_same_v<T, Rng>) {
+    [[maybe_unused]] const auto& [keep, seed, offset, y, pos] = of;
+  } else {
+    static_assert(std::is_same_v<T, PagedLoad>);
+    [[maybe_unused]] const auto& [container, table, lengths, y, pos] = of;
+  }
+}
+
 class Variants {
  public:
   explicit Variants(BackendGraph sample) : sample_(std::move(sample)) {
+    name_fields(sample_);
     for (std::size_t i = 0; i < sample_.tensors.size(); ++i) tensor_variants(i);
     for (std::size_t i = 0; i < sample_.nodes.size(); ++i) {
       node_ = i;
-      std::visit([this](const auto& node) { node_variants(node); }, sample_.nodes[i]);
+      std::visit(
+          [this](const auto& node) {
+            name_fields(node);
+            node_variants(node);
+          },
+          sample_.nodes[i]);
     }
   }
 
@@ -57,6 +84,7 @@ class Variants {
 
   void tensor_variants(std::size_t i) {
     const std::string where = "tensor " + std::to_string(i);
+    name_fields(sample_.tensors[i]);
     add(where + " dtype", [i](auto& g) { g.tensors[i].dtype = other(g.tensors[i].dtype); });
     for (std::size_t d = 0; d < 4; ++d) {
       add(where + " dim", [i, d](auto& g) { g.tensors[i].dims[d] += 1; });

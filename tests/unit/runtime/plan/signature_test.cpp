@@ -4,6 +4,7 @@
 #include <functional>
 #include <set>
 
+#include "tests/unit/runtime/plan/fields.h"
 #include "tests/unit/runtime/plan/sample_plans.h"
 
 namespace attn::plan {
@@ -59,6 +60,48 @@ std::vector<Change> changes() {
     all.push_back([i](auto& p) { step(p).operands[i].source = ConstantOperand{DType::f32, 7.5}; });
   }
   return all;
+}
+
+// What runs the same: words for people, and what follows from the rest.
+const std::set<std::string> kUnseen = {
+    "spec_name",
+    "spec_text",
+    "bindings",
+    "compiled.heuristic",
+    "compiled.engine",
+    "compiled.knobs.type",
+    "compiled.knobs.value",
+    "compiled.knobs.size",
+    "compiled.workspace_bytes",
+    "compiled.cudnn_plan",
+    "compiled.size",
+    "kernels.",
+    "kernels.size",
+    "signature",
+    "program.steps.expressions.",
+    "program.check.faults.expression",
+    "program.check.faults.what",
+};
+
+TEST(Signature, SeesEveryFieldThatIsNotListed) {
+  std::set<std::string> paths;
+  for (Plan plan : {testing::sample_plan(), testing::derived_plan(), testing::controlled_plan()}) {
+    const auto text = [&plan] {
+      return signature_of(plan.program, plan.target, plan.cudnn_version).text;
+    };
+    const std::string original = text();
+    testing::FieldWalk(plan, [&](const std::string& path) {
+      paths.insert(path);
+      EXPECT_EQ(text() == original, kUnseen.contains(path)) << path;
+    });
+    EXPECT_EQ(text(), original);
+  }
+  EXPECT_TRUE(std::ranges::includes(paths, kUnseen));
+  // One of each alternative of a step and of an operand's source.
+  for (const char* path : {"graph", "operands.uid", "operands.source.tensor",
+                           "operands.source.value", "operands.source.param", "outputs.", "once"}) {
+    EXPECT_TRUE(paths.contains(std::string("program.steps.") + path)) << path;
+  }
 }
 
 TEST(Signature, EveryChangeGivesAnotherOne) {

@@ -1,0 +1,163 @@
+// Signatures of specs: what differs in one thing has another, what means the same has the same.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "compiler/driver/driver.h"
+#include "runtime/targets/targets.h"
+
+namespace attn::driver {
+namespace {
+
+// Clauses by name, so that a test can replace one.
+using Clauses = std::map<std::string, std::string>;
+
+Clauses base() {
+  return {{"B", "2"},
+          {"Hq", "4"},
+          {"Hkv", "2"},
+          {"Sq", "128"},
+          {"Skv", "192"},
+          {"Dqk", "64"},
+          {"Dv", "64"},
+          {"dtype", "dtype f16;"},
+          {"layout", "layout q: bshd, k: bshd, v: bshd, o: bshd;"},
+          {"align", "align top_left;"},
+          {"tensor", "tensor t: f32[Skv];"},
+          {"param", "param p: f32;"},
+          {"scale", "scale 0.125;"},
+          {"score", "score p * score + t[kv_idx];"},
+          {"mask", "mask q_idx >= kv_idx;"},
+          {"outputs", "outputs o;"},
+          {"more", ""}};
+}
+
+std::string text_of(const Clauses& clauses) {
+  std::string text = "attention x {\n  dims ";
+  for (const char* dim : {"B", "Hq", "Hkv", "Sq", "Skv", "Dqk", "Dv"}) {
+    text += (dim[0] == 'B' ? "" : ", ") + std::string(dim) + " = " + clauses.at(dim);
+  }
+  text += ";\n";
+  for (const char* clause : {"dtype", "layout", "align", "tensor", "param", "scale", "score",
+                             "mask", "outputs", "more"}) {
+    text += "  " + clauses.at(clause) + "\n";
+  }
+  return text + "}\n";
+}
+
+std::string signature(const std::string& text) {
+  const support::Source source("x.attn", text);
+  diag::Sink sink(source);
+  const auto attention = front_end(source, {}, sink);
+  EXPECT_TRUE(attention) << diag::to_text(sink) << text;
+  if (!attention) return text;
+  const auto program = lower(*attention);
+  EXPECT_TRUE(program.ok()) << program.error().to_text() << text;
+  if (!program.ok()) return text;
+  return plan::signature_of(*program, targets::find_target("h200").value(), 91900).text;
+}
+
+std::string with(const std::string& clause, const std::string& value) {
+  Clauses clauses = base();
+  clauses.at(clause) = value;
+  return text_of(clauses);
+}
+
+// Every field of ir::Attention but the name, gradients and `deterministic`, which no program has
+// yet, and its tensors' facts and defaults, which no program sees.
+const std::pair<const char*, const char*> kDifferent[] = {
+    {"B", "3"},
+    {"Hq", "2"},
+    {"Hkv", "4"},
+    {"Sq", "129"},
+    {"Skv", "193"},
+    {"Dqk", "128"},
+    {"Dv", "128"},
+    {"dtype", "dtype bf16;"},
+    {"layout", "layout q: bhsd, k: bshd, v: bshd, o: bshd;"},
+    {"layout", "layout q: bshd, k: bhsd, v: bshd, o: bshd;"},
+    {"layout", "layout q: bshd, k: bshd, v: bhsd, o: bshd;"},
+    {"layout", "layout q: bshd, k: bshd, v: bshd, o: bhsd;"},
+    {"layout", "layout q: sbhd, k: bshd, v: bshd, o: bshd;"},
+    {"layout", "layout q: strides(65536, 64, 512, 1), k: bshd, v: bshd, o: bshd;"},
+    {"layout", "layout packed_kv;"},
+    {"layout", "layout thd;"},
+    {"layout", "layout paged(page = 64); lengths kv;"},
+    {"layout", "layout paged(page = 32); lengths kv;"},
+    {"layout", "layout paged(page = 32, pages = 99); lengths kv;"},
+    {"align", "align bottom_right;"},
+    {"tensor", "tensor t: bf16[Skv];"},
+    {"tensor", "tensor t: f32[500];"},
+    {"tensor", "tensor t: f16[Skv];"},
+    {"param", "param p: i32;"},
+    {"scale", "scale 0.25;"},
+    {"scale", "scale p;"},
+    {"score", "score p + score + t[kv_idx];"},
+    {"score", "score p * score - t[kv_idx];"},
+    {"score", "score p * score * t[kv_idx];"},
+    {"score", "score p * score + 0.5 * t[kv_idx];"},
+    {"score", "score p * score + 0.25 * t[kv_idx];"},
+    {"mask", ""},
+    {"mask", "mask q_idx > kv_idx;"},
+    {"mask", "mask q_idx >= kv_idx && q_idx - kv_idx < 16;"},
+    {"mask", "mask q_idx >= kv_idx && q_idx - kv_idx < 17;"},
+    {"mask", "mask kv_idx % 3 != 0;"},
+    {"outputs", "outputs o, lse;"},
+    {"more", "tensor s: f32[Hq]; sink s[h];"},
+    {"more", "sink 0.5;"},
+    {"more", "lengths kv;"},
+    {"more", "lengths q;"},
+    {"more", "lengths q, kv;"},
+    {"more", "dropout 0.1;"},
+    {"more", "dropout 0.2;"},
+    {"more", "dropout 0.2, q_idx != kv_idx;"},
+};
+
+TEST(SpecSignature, SpecsThatDifferInOneFieldDiffer) {
+  std::map<std::string, std::string> specs = {{signature(text_of(base())), "the base"}};
+  for (const auto& [clause, value] : kDifferent) {
+    const auto [at, is_new] = specs.emplace(signature(with(clause, value)), value);
+    EXPECT_TRUE(is_new) << value << " has the signature of " << at->second;
+  }
+}
+
+TEST(SpecSignature, WhatMeansTheSameIsTheSame) {
+  const std::string original = signature(text_of(base()));
+  EXPECT_TRUE(signature(text_of(base())) == original);
+  const std::pair<const char*, const char*> same[] = {
+      {"Sq", "2 * 64"},
+      {"layout", ""},
+      {"align", ""},
+      {"scale", ""},
+      {"tensor", "learn t: f32[Skv];"},
+      {"tensor", "tensor t: f32[Skv] = 0.5 * i0;"},
+      {"tensor", "tensor t: f32[192];"},
+      {"score", "let x = t[kv_idx];  # the same\n  score score * p;\n  score score + x;"},
+      {"mask", "mask kv_idx <= q_idx;"},
+      {"mask", "mask q_idx - kv_idx >= 0 && true;"},
+      {"outputs", "outputs o;  # and nothing else"},
+  };
+  for (const auto& [clause, value] : same)
+    EXPECT_TRUE(signature(with(clause, value)) == original) << value;
+  const std::string text = text_of(base());
+  EXPECT_TRUE(signature("# above\nattention other" + text.substr(text.find(" {"))) == original);
+}
+
+// Who adds a field to what is compiled cannot compile this: it wants specs above.
+TEST(SpecSignature, TheTablesAboveKnowEveryField) {
+  const ir::Attention attention;
+  [[maybe_unused]] const auto& [name, dims, dtype, layouts, align, tensors, params, dag, scale,
+                                score, masks, sink, dropout, lengths_q, lengths_kv, wants_o,
+                                wants_lse, wants_max, wants_sum_exp, gradients, deterministic,
+                                pos] = attention;
+  [[maybe_unused]] const auto& [of, dtype_of_tensor, extents, place, learned, monotone, fallback] =
+      ir::CapturedTensor();
+  [[maybe_unused]] const auto& [kind, strides, page, pages] = ir::Layout();
+  [[maybe_unused]] const auto& [probability, keep, place_of_dropout] = ir::Dropout();
+  // How the worker is started is no part of a plan, nor which ways of lowering are tried.
+  [[maybe_unused]] const auto& [target, worker, lowering] = CompileOptions();
+  EXPECT_EQ(layouts.size(), 0U);
+}
+
+}  // namespace
+}  // namespace attn::driver
