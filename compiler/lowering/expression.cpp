@@ -338,11 +338,26 @@ Result<Value> ExpressionLowering::negation(ExprId id) {
                           node.pos);
 }
 
+// condition && x || !condition && y
+Result<Value> ExpressionLowering::selection_of_booleans(ExprId id) {
+  const ir::Node& node = attention_.dag[id];
+  const auto logical = [&](PointwiseMode mode, Value x, Value y) {
+    return builder_.element(mode, DType::f32, DType::boolean, x, y, node.pos);
+  };
+  ATTN_ASSIGN(const Value condition, lower(node.operands[0]));
+  ATTN_ASSIGN(const Value x, lower(node.operands[1]));
+  ATTN_ASSIGN(const Value opposite, negation(node.operands[0]));
+  ATTN_ASSIGN(const Value y, lower(node.operands[2]));
+  return logical(PointwiseMode::logical_or, logical(PointwiseMode::logical_and, condition, x),
+                 logical(PointwiseMode::logical_and, opposite, y));
+}
+
 Result<Value> ExpressionLowering::selection(ExprId id) {
   const ir::Node& node = attention_.dag[id];
-  if (node.type != ir::Type::real) {
+  if (node.type == ir::Type::boolean) return selection_of_booleans(id);
+  if (node.type == ir::Type::integer) {
     return unsupported(node.pos, "cuDNN selects between reals only",
-                       "write the condition with && and ||, or select after the comparison");
+                       "select after the comparison, or between reals");
   }
   ATTN_ASSIGN(const Value condition, lower(node.operands[0]));
   ATTN_ASSIGN(Value x, lower(node.operands[1]));

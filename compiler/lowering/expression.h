@@ -46,6 +46,7 @@ class ExpressionLowering {
   Result<Value> logic(ir::ExprId id);
   Result<Value> negation(ir::ExprId id);
   Result<Value> selection(ir::ExprId id);
+  Result<Value> selection_of_booleans(ir::ExprId id);
   Result<Value> conversion(ir::ExprId id);
 
   Value binary(PointwiseMode mode, DType type, Value x, Value y, SourcePos pos);

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "tests/unit/compiler/lowering/example.h"
@@ -117,6 +118,23 @@ TEST_F(ExpressionTest, SelectsKeepAnElementFirst) {
   const ExprId condition = dag_.add(Op::ge_, {row_, column_});
   score(dag_.add(Op::select_, {condition, dag_.real(0), score_}));
   expect_virtual_first_inputs(lowered(attention_));
+}
+
+TEST_F(ExpressionTest, SelectsOfBooleansAreLogic) {
+  const ExprId condition = dag_.add(Op::gt_, {score_, dag_.real(0)});
+  const ExprId even = dag_.add(Op::eq_, {column_, dag_.integer(4)});
+  const ExprId before = dag_.add(Op::ge_, {row_, column_});
+  const ExprId either = dag_.add(Op::select_, {condition, even, before});
+  const auto operations = score(dag_.add(Op::to_real_, {either}));
+  EXPECT_EQ(std::ranges::count(operations, "logical_and.f32"), 2);
+  EXPECT_EQ(std::ranges::count(operations, "logical_or.f32"), 1);
+  expect_virtual_first_inputs(lowered(attention_));
+}
+
+TEST_F(ExpressionTest, SelectsOfIntegersAreRefused) {
+  const ExprId condition = dag_.add(Op::gt_, {score_, dag_.real(0)});
+  const ExprId either = dag_.add(Op::select_, {condition, row_, column_});
+  EXPECT_THAT(refusal(dag_.add(Op::to_real_, {either})), HasSubstr("between reals only"));
 }
 
 TEST_F(ExpressionTest, IntegerDivisionNeedsOperandsThatAreNotNegative) {
