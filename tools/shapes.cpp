@@ -41,7 +41,8 @@ void scale_lengths(const ir::Attention& attention, Sizes& sizes) {
   const bool known = attention.dims.get(Dim::Sq) && attention.dims.get(Dim::Skv);
   const std::int64_t larger = known ? std::max({rows, columns, kMaxLength}) : kMaxLength;
   const auto scaled = [&](std::int64_t size) {
-    return std::clamp<std::int64_t>(size * kMaxLength / larger, 1, kMaxLength);
+    // Skv may be 0.
+    return std::clamp(size * kMaxLength / larger, std::min<std::int64_t>(1, size), kMaxLength);
   };
   sizes[Dim::Sq] = scaled(rows);
   sizes[Dim::Skv] = scaled(columns);

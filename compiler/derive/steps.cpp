@@ -86,15 +86,20 @@ void bind_tensors(const ir::Attention& attention, const std::set<std::string>& n
       captured.push_back(captured_info(attention, tensor));
     }
   }
-  const auto values = std::ranges::find(tensors, plan::TensorRole::value, &plan::TensorInfo::role);
-  tensors.insert(values + 1, std::make_move_iterator(captured.begin()),
+  // Behind q, k and v, of which there may be q alone.
+  const auto behind = std::ranges::find_if(tensors, [](const plan::TensorInfo& tensor) {
+    return tensor.role > plan::TensorRole::value;
+  });
+  tensors.insert(behind, std::make_move_iterator(captured.begin()),
                  std::make_move_iterator(captured.end()));
 }
 
 // Tensors that lowering makes itself are there when the first step of cuDNN's runs, and not before.
+// A program without such a step makes none.
 std::vector<plan::Step>::iterator first_cudnn_step(std::vector<plan::Step>& steps) {
-  return std::ranges::find_if(
+  const auto found = std::ranges::find_if(
       steps, [](const plan::Step& step) { return std::holds_alternative<plan::CudnnStep>(step); });
+  return found == steps.end() ? steps.begin() : found;
 }
 
 void bind_params(const ir::Attention& attention, const std::set<std::string>& names,

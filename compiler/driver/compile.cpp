@@ -45,6 +45,9 @@ Status compile_steps(plan::Plan& plan, const CompileOptions& options) {
                 derive::compile_kernel(*source, options.target.sm, options.worker.cudnn_folder));
     plan.kernels.push_back(std::move(image));
   }
+  if (plan.cudnn_version == 0) {  // no step of cuDNN's
+    ATTN_ASSIGN(plan.cudnn_version, worker::cudnn_version(options.worker));
+  }
   plan.signature = plan::signature_of(plan.program, plan.target, plan.cudnn_version);
   return {};
 }

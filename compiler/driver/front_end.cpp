@@ -1,6 +1,7 @@
 #include "compiler/ast/parse.h"
 #include "compiler/driver/driver.h"
 #include "compiler/passes/simplify.h"
+#include "compiler/passes/without_keys.h"
 #include "compiler/sema/library.h"
 #include "runtime/base/check.h"
 
@@ -22,7 +23,7 @@ std::optional<ir::Attention> front_end(const support::Source& source,
   std::optional<ir::Attention> attention = sema::analyze(*spec, bindings, sink);
   if (!attention || sink.has_errors()) return std::nullopt;
   check_verified(*attention);
-  attention = passes::simplify(*attention);
+  attention = passes::simplify(passes::without_keys(*attention));
   check_verified(*attention);
   return attention;
 }

@@ -39,7 +39,7 @@ class Verifier {
 
   Status dims() {
     for (Dim dim : kDims) {
-      if (attention_.dims.get(dim).value_or(1) < 1) {
+      if (attention_.dims.get(dim).value_or(1) < (dim == Dim::Skv ? 0 : 1)) {
         return bug(fmt::format("{} is not positive", to_string(dim)));
       }
     }
@@ -151,7 +151,7 @@ class Verifier {
       ATTN_RETURN_IF_ERROR(fallback(tensor));
       for (ExprId extent : tensor.extents) {
         ATTN_RETURN_IF_ERROR(root("extent of " + tensor.name, extent, Type::integer, {}));
-        if (fold_integer(dag_, extent).value_or(1) < 1) {
+        if (fold_integer(dag_, extent).value_or(1) < (attention_.dims.get(Dim::Skv) == 0 ? 0 : 1)) {
           return bug("an extent of " + tensor.name + " is not positive");
         }
       }

@@ -10,6 +10,7 @@
 #include "compiler/lowering/controls.h"
 #include "compiler/lowering/forward.h"
 #include "compiler/lowering/interface.h"
+#include "compiler/lowering/no_keys.h"
 #include "compiler/lowering/staging.h"
 #include "compiler/lowering/statistics.h"
 #include "compiler/lowering/unsupported.h"
@@ -72,6 +73,7 @@ std::set<std::string> names_of(const plan::CudnnStep& step) {
 
 Result<plan::Program> lower(const ir::Attention& attention) {
   ATTN_RETURN_IF_ERROR(check_attention(attention));
+  if (attention.dims[Dim::Skv] == 0) return no_keys(attention);
   ATTN_RETURN_IF_ERROR(check_known_wrong(attention));
   ATTN_RETURN_IF_ERROR(check_pages(attention));
   ATTN_ASSIGN(plan::CudnnStep step, forward(attention));

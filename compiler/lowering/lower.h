@@ -8,7 +8,8 @@
 namespace attn::lowering {
 
 // One cuDNN plan: Q K^T, scale, score, residual masks, band masks in the exact shapes whose blocks
-// cuDNN skips, softmax with statistics, P V. Masks must have been simplified.
+// cuDNN skips, softmax with statistics, P V. Masks must have been simplified. Without keys (Skv 0)
+// there is nothing to ask cuDNN: a kernel fills the outputs.
 //
 // Errors: invalid_argument for an open dimension; unsupported, with the place and what would work;
 // invalid_spec for what only sizes show to be wrong, with the place.

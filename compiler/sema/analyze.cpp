@@ -206,7 +206,8 @@ class Analyzer {
     const bool open =
         std::ranges::any_of(ir::reachable(attention_.dag, roots),
                             [&](ir::ExprId one) { return attention_.dag[one].is(ir::Op::dim_); });
-    if (size ? *size >= 1 : open) return true;
+    const bool no_keys = attention_.dims.get(ir::Dim::Skv) == 0;
+    if (size ? *size >= (no_keys ? 0 : 1) : open) return true;
     report(Code::bad_size, extent.span,
            size ? fmt::format("the size would be {}", *size) : "the size does not fit 32 bits")
         .help = "a size is a positive 32-bit integer";

@@ -18,6 +18,10 @@ using support::quoted;
 using support::Span;
 
 constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max();
+constexpr std::string_view kSizes = "a size is a positive 32-bit integer; Skv alone may be 0";
+
+// There may be no keys; without the rest there is nothing to compute.
+std::int64_t least(std::string_view dimension) { return dimension == "Skv" ? 0 : 1; }
 
 bool fits_32_bits(const ast::Number& number) {
   const auto* value = std::get_if<std::int64_t>(&number);
@@ -162,8 +166,8 @@ class Resolver {
     }
     const auto number = parse_binding(text);
     const auto* size = number ? std::get_if<std::int64_t>(&*number) : nullptr;
-    if (!size || *size < 1 || *size > kLargest) {
-      bad_binding(name, text, "a dimension is a positive 32-bit integer");
+    if (!size || *size < least(name) || *size > kLargest) {
+      bad_binding(name, text, kSizes);
       for (const Dim dim : dims) at(dim).size = Known::poisoned();
       return;
     }
@@ -212,11 +216,11 @@ class Resolver {
   Known checked_size(const ast::DimEntry& entry, const ast::Expr& expr, const Known& size) {
     if (size.state != Known::State::value) return size;
     const auto value = size.integer();
-    if (value && *value >= 1 && *value <= kLargest) return size;
+    if (value && *value >= least(entry.name.text) && *value <= kLargest) return size;
     auto& diagnostic = report(Code::bad_size, expr.span,
                               value ? fmt::format("{} would be {}", entry.name.text, *value)
                                     : fmt::format("{} would not be an integer", entry.name.text));
-    diagnostic.help = value ? "a size is a positive 32-bit integer" : "divide with `//`";
+    diagnostic.help = value ? std::string(kSizes) : "divide with `//`";
     return Known::poisoned();
   }
 

@@ -32,7 +32,7 @@ Result<Declarations> declarations(const ir::Attention& attention) {
     declared.dtype = tensor.dtype;
     for (ir::ExprId extent : tensor.extents) {
       const auto size = ir::fold_integer(attention.dag, extent, dims);
-      if (!size || *size < 1) {
+      if (!size || *size < (dims[Dim::Skv] == 0 ? 0 : 1)) {
         return misfit(fmt::format("{}: the extent {} is not a size", tensor.name,
                                   to_source(attention, extent)));
       }

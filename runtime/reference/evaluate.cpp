@@ -88,7 +88,9 @@ class RowWorker {
     const std::int64_t group = problem_.size(Dim::Hq) / problem_.size(Dim::Hkv);
     const std::int64_t kv_head = place.head / group;
     products(place, kv_head);
-    evaluator_.run(place, scores_);
+    // A sink has a value without keys too.
+    constexpr double kNoScore[] = {0};
+    evaluator_.run(place, scores_.empty() ? std::span<const double>(kNoScore) : scores_);
     const auto visible = static_cast<std::size_t>(length(ir::kLengthsKv, place, Dim::Skv));
     for (std::size_t column = 0; column < scores_.size(); ++column) {
       if (column < visible) {

@@ -32,6 +32,17 @@ def softmax_attention(q, k, v, modify=lambda scores: scores):
     return weights @ v / sums, (largest + numpy.log(sums))[..., 0]
 
 
+NO_KEYS = """attention no_keys {
+  dims    B = 2, Hq = 4, Hkv = 2, Sq = 3, Skv, D = 8;
+  tensor  bias: f32[Hq, Skv];
+  score   score + bias[h, kv_idx];
+  mask    q_idx >= kv_idx;
+  dropout 0.1;
+  outputs o, lse;
+}
+"""
+
+
 class Run(attnc.Case):
     def setUp(self):
         super().setUp()
@@ -213,6 +224,19 @@ class Run(attnc.Case):
             with self.subTest(spec.name):
                 result = self.attnc_json("run", spec, "--backend", "reference", *small, *given)
                 self.assertEqual(result["outputs"]["o"]["nan"], 0)
+
+    def test_no_keys(self):
+        spec = self.write("no_keys.attn", NO_KEYS)
+        files = [self.folder / f"{name}.npy" for name in ("o", "lse")]
+        self.attnc("run", spec, "--backend", "reference", "--bind", "Skv=0",
+                   *(f"--out={file.stem}={file}" for file in files))
+        o, lse = (numpy.load(file) for file in files)
+        self.assertEqual(o.shape, (2, 4, 3, 8))
+        self.assertTrue((o == 0).all())
+        self.assertTrue((lse == -numpy.inf).all())
+        for binding in ("Sq=0", "B=0", "Hq=0", "D=0"):
+            process = self.attnc("check", spec, "--bind", binding, code=1)
+            self.assertIn("Skv alone may be 0", process.stderr + process.stdout)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ std::string verdict(const Result<driver::Compiled>& compiled) {
   for (const plan::CompiledStep& step : plan.compiled) {
     text += fmt::format("{}engine {} of {}", text.empty() ? "" : ", ", step.engine, step.heuristic);
   }
+  if (text.empty()) text = "no step of cuDNN's";
   if (!plan.kernels.empty()) text += fmt::format(", kernels {}", plan.kernels.size());
   return text;
 }

@@ -56,6 +56,26 @@ TEST(Compile, FillsThePlan) {
   EXPECT_EQ(*again, *plan);
 }
 
+TEST(Compile, WithoutKeysNothingIsAskedOfCuDnn) {
+  const Read spec;
+  diag::Sink sink(spec.source);
+  const sema::Bindings bindings{{"Skv", "0"}};
+  const auto attention = front_end(spec.source, bindings, sink);
+  ASSERT_TRUE(attention) << diag::to_text(sink);
+  const auto compiled = compile(*attention, spec.source, bindings, options_for("h200"));
+  ASSERT_TRUE(compiled.ok()) << compiled.error().to_text();
+  const plan::Plan& plan = compiled->plan;
+  EXPECT_TRUE(plan.compiled.empty());
+  EXPECT_EQ(plan.kernels.size(), 1U);
+  EXPECT_GE(plan.cudnn_version, 91900) << "the version that may load it";
+  std::vector<std::string> names;
+  for (const auto& tensor : plan.program.tensors) names.push_back(tensor.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"q", "o", "lse"})) << "no tensor without elements";
+  const auto again = plan::deserialize(plan::serialize(plan));
+  ASSERT_TRUE(again.ok()) << again.error().to_text();
+  EXPECT_EQ(*again, plan);
+}
+
 TEST(Compile, RecompileKeepsTheProgramAndChangesTheTarget) {
   const Read spec;
   const auto first = compile(spec.attention, spec.source, spec.bindings, options_for("h200"));

@@ -48,6 +48,23 @@ std::string error_of(const ir::Attention& attention, const Inputs& inputs) {
   return outputs.error().message;
 }
 
+TEST(Evaluate, WithoutKeysNothingIsVisible) {
+  const auto attention = testing::attention("B=2 Hq=2 Hkv=1 Sq=3 Skv=0 Dqk=4 Dv=5", kCausal);
+  const Outputs outputs = evaluated(attention, testing::random_inputs(attention), {});
+  EXPECT_EQ(outputs.o.values, std::vector<double>(60, 0.0));
+  EXPECT_EQ(outputs.lse.values, std::vector<double>(12, -kInfinity));
+  EXPECT_EQ(outputs.max.values, outputs.lse.values);
+  EXPECT_EQ(outputs.sum_exp.values, std::vector<double>(12, 0.0));
+}
+
+TEST(Evaluate, WithoutKeysTheSinkIsLeft) {
+  auto attention = testing::attention("B=1 Hq=1 Hkv=1 Sq=2 Skv=0 Dqk=4 Dv=1", kPlain);
+  attention.sink = attention.dag.real(0.75);
+  const Outputs outputs = evaluated(attention, testing::random_inputs(attention), {});
+  EXPECT_EQ(outputs.o.values, std::vector<double>(2, 0.0));
+  EXPECT_EQ(outputs.lse.values, std::vector<double>(2, 0.75));
+}
+
 TEST(Evaluate, ByHand) {
   const auto attention = testing::attention("B=1 Hq=1 Hkv=1 Sq=1 Skv=2 Dqk=2 Dv=1", kPlain);
   Inputs inputs;
