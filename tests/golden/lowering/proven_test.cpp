@@ -1,0 +1,54 @@
+// Lowering emits no operation with operands that were not compared with the reference on a device:
+// tests/gpu/proven.txt has those that were, or that tests on a device claim.
+#include <gtest/gtest.h>
+
+#include <set>
+#include <sstream>
+
+#include "tests/golden/lowering/specs.h"
+#include "tests/support/combinations.h"
+#include "tests/support/golden.h"
+
+namespace attn::testing {
+namespace {
+
+std::set<std::string> proven() {
+  std::istringstream table(read_source_file("tests/gpu/proven.txt"));
+  std::set<std::string> right;
+  for (std::string line; std::getline(table, line);) {
+    if (!line.starts_with("right") && !line.starts_with("claimed")) continue;
+    const std::size_t begin = line.find(" | ") + 3;
+    right.insert(line.substr(begin, line.find(" | ", begin) - begin));
+  }
+  return right;
+}
+
+class Proven : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Proven, EveryCombinationOfASpecsGraph) {
+  const std::set<std::string> right = proven();
+  ASSERT_GT(right.size(), 100U);
+  std::size_t graphs = 0;
+  for (const auto& path : spec_files(GetParam())) {
+    const auto program = try_lower(path);
+    if (!program.ok()) continue;  // dimensions are open, or it is refused
+    for (const plan::CudnnStep* step : plan::steps_of<plan::CudnnStep>(*program)) {
+      ++graphs;
+      for (const std::string& combination : combinations(step->graph)) {
+        EXPECT_TRUE(right.contains(combination)) << path << "\n" << combination;
+      }
+    }
+  }
+  EXPECT_GT(graphs, 10U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Specs, Proven,
+                         ::testing::Values("specs", "tests/gpu/forms", "tests/gpu/surface",
+                                           "tests/gpu/derived"),
+                         [](const auto& folder) {
+                           const std::string path = folder.param;
+                           return path.substr(path.rfind('/') + 1);
+                         });
+
+}  // namespace
+}  // namespace attn::testing

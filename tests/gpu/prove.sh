@@ -1,0 +1,45 @@
+#!/bin/sh
+# The table of what cuDNN computes rightly, from one run on the GPU at hand. Builds nothing; needs
+# build/attnc, build/proven_table.
+#
+#     tests/gpu/prove.sh OUT_FOLDER [FOLDER_OF_MORE_SPECS]
+#
+# OUT_FOLDER gets proven.txt, which belongs into tests/gpu, and verified.txt: what does not agree.
+set -u
+cd "$(dirname "$0")/../.."
+out=${1:?OUT_FOLDER}
+more=${2:-}
+work=$(mktemp -d)
+mkdir -p "$out"
+
+# verified NAME ARGUMENT...: one process of `attnc verify`, in the background.
+verified() {
+  name=$1
+  shift
+  build/attnc verify "$@" --format json >"$work/$name.json" 2>"$work/$name.log" &
+}
+
+verified forms --all tests/gpu/forms
+verified forms_groups --all tests/gpu/forms --bind Sq=777 --bind Skv=1001 --bind Hq=5 --bind Hkv=1
+verified forms_row --all tests/gpu/forms --bind Sq=1
+verified forms_long_row --all tests/gpu/forms --bind Sq=1 --bind Skv=5003 --bind B=3
+verified derived --all tests/gpu/derived --shapes all
+verified surface --all tests/gpu/surface --shapes all --bind B=4
+verified specs --all specs --shapes all
+[ -n "$more" ] && verified more --all "$more"
+wait
+
+build/proven_table "$work"/*.json >"$work/rows"
+{
+  echo "# What cuDNN's pointwise operations are given in graphs of specs, and the first spec with it; made by"
+  echo "# tests/gpu/prove.sh. right: that spec agreed with the reference. suspect: none did. With"
+  build/attnc version | sed 's/^/# /'
+  cat "$work/rows"
+} >"$out/proven.txt"
+for file in "$work"/*.json; do
+  python3 -c 'import json, sys
+for case in json.load(open(sys.argv[1]))["cases"]:
+    if not case["ok"]: print(json.dumps(case))' "$file"
+done >"$out/verified.txt"
+wc -l "$out/proven.txt" "$out/verified.txt"
+rm -r "$work"
