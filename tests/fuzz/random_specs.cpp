@@ -5,8 +5,9 @@
 //
 // Specs FIRST .. FIRST + COUNT - 1, by N processes. OUT gets `summary.txt`; `outcomes.txt`, a line
 // for each spec (number, outcome, reason); `cases/`, the specs that were neither served nor refused
-// by a rule; and `sample/`, N of those that were served. After S seconds nothing new is begun.
-// The exit code is 1 when there is a case, 2 when nothing can be run.
+// by a rule; and `random/`, N of those that were served: first those whose graphs have a
+// combination of an operation and operands that none before has. After S seconds nothing new is
+// begun. The exit code is 1 when there is a case, 2 when nothing can be run.
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -23,6 +24,7 @@
 #include <fstream>
 #include <map>
 #include <new>
+#include <set>
 #include <thread>
 
 #include "runtime/targets/targets.h"
@@ -148,6 +150,21 @@ void write_spec(const std::string& folder, std::uint64_t number, const std::stri
   std::ofstream(fmt::format("{}/{:06}.attn", folder, number)) << above << typed_spec(number);
 }
 
+// So that as much as possible of what lowering emits is in it; then evenly.
+std::vector<std::uint64_t> sample_of(const std::vector<std::uint64_t>& served, std::size_t wanted) {
+  std::vector<std::uint64_t> sample, others;
+  std::set<std::string> seen;
+  for (const std::uint64_t number : served) {
+    if (sample.size() == wanted) return sample;
+    const std::size_t before = seen.size();
+    seen.merge(combinations_of(typed_spec(number)));
+    (seen.size() > before ? sample : others).push_back(number);
+  }
+  const std::size_t more = std::min(wanted - sample.size(), others.size());
+  for (std::size_t i = 0; i < more; ++i) sample.push_back(others[i * others.size() / more]);
+  return sample;
+}
+
 void write_specs(const Options& options, const std::vector<Found>& all) {
   std::vector<std::uint64_t> served;
   for (const Found& found : all) {
@@ -156,9 +173,8 @@ void write_specs(const Options& options, const std::vector<Found>& all) {
     write_spec(options.out + "/cases", found.number,
                fmt::format("# {}: {}\n", to_string(found.outcome.ending), found.outcome.reason));
   }
-  const std::size_t wanted = std::min(options.sample, served.size());
-  for (std::size_t i = 0; i < wanted; ++i) {
-    write_spec(options.out + "/sample", served[i * served.size() / wanted], "");
+  for (const std::uint64_t number : sample_of(served, options.sample)) {
+    write_spec(options.out + "/random", number, "");
   }
 }
 
@@ -183,7 +199,10 @@ std::string summary(const std::vector<Found>& all, double seconds) {
 
 int run(const Options& options) {
   const Clock::time_point start = Clock::now();
-  for (const char* folder : {"/cases", "/sample"}) {
+  for (const char* found : {"/cases", "/random", "/outcomes.txt"}) {
+    std::filesystem::remove_all(options.out + found);  // of a run before
+  }
+  for (const char* folder : {"/cases", "/random"}) {
     std::filesystem::create_directories(options.out + folder);
   }
   void* memory =

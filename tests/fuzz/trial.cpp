@@ -19,6 +19,7 @@
 #include "runtime/cudnn/compile.h"
 #include "runtime/worker/driver_image.h"
 #include "runtime/worker/report.h"
+#include "tests/support/combinations.h"
 
 namespace attn::fuzz {
 namespace {
@@ -94,6 +95,17 @@ Outcome outcome_of(std::string_view said, int status) {
 }
 
 }  // namespace
+
+std::set<std::string> combinations_of(const std::string& spec) {
+  std::set<std::string> all;
+  const support::Source source("random.attn", spec);
+  diag::Sink sink(source);
+  const Result<plan::Program> program = driver::lower(*driver::front_end(source, {}, sink));
+  for (const plan::CudnnStep* step : plan::steps_of<plan::CudnnStep>(*program)) {
+    all.merge(testing::combinations(step->graph));
+  }
+  return all;
+}
 
 std::string_view to_string(Ending ending) { return kEndings[static_cast<std::size_t>(ending)]; }
 

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -59,5 +60,8 @@ class Compiler {
   std::shared_ptr<const cudnn::Library> library_;
   TrialOptions options_;
 };
+
+// Those of the graphs of a spec that was served (tests/support/combinations.h).
+std::set<std::string> combinations_of(const std::string& spec);
 
 }  // namespace attn::fuzz

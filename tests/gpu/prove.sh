@@ -2,13 +2,14 @@
 # The table of what cuDNN computes rightly, from one run on the GPU at hand. Builds nothing; needs
 # build/attnc, build/proven_table.
 #
-#     tests/gpu/prove.sh OUT_FOLDER [FOLDER_OF_MORE_SPECS]
+#     tests/gpu/prove.sh OUT_FOLDER [ROWS...]
 #
 # OUT_FOLDER gets proven.txt, which belongs into tests/gpu, and verified.txt: what does not agree.
+# Of ROWS (proven_random.txt of tests/gpu/random.sh) it takes what the specs at hand do not have.
 set -u
 cd "$(dirname "$0")/../.."
 out=${1:?OUT_FOLDER}
-more=${2:-}
+shift
 work=$(mktemp -d)
 mkdir -p "$out"
 
@@ -26,7 +27,6 @@ verified forms_long_row --all tests/gpu/forms --bind Sq=1 --bind Skv=5003 --bind
 verified derived --all tests/gpu/derived --shapes all
 verified surface --all tests/gpu/surface --shapes all --bind B=4
 verified specs --all specs --shapes all
-[ -n "$more" ] && verified more --all "$more"
 wait
 
 build/proven_table "$work"/*.json >"$work/rows"
@@ -34,7 +34,7 @@ build/proven_table "$work"/*.json >"$work/rows"
   echo "# What cuDNN's pointwise operations are given in graphs of specs, and the first spec with it; made by"
   echo "# tests/gpu/prove.sh. right: that spec agreed with the reference. suspect: none did. With"
   build/attnc version | sed 's/^/# /'
-  cat "$work/rows"
+  awk -F ' [|] ' '!seen[$2]++' "$work/rows" "$@" | sort -t '|' -k 2
 } >"$out/proven.txt"
 for file in "$work"/*.json; do
   python3 -c 'import json, sys

@@ -1,21 +1,22 @@
 #!/bin/sh
 # Random specs: many asked of cuDNN's heuristics, where graphs that it cannot take end its process;
 # as many as there is time for compiled; and some of those compared with the reference on the GPU.
-# Builds nothing; needs build/attnc, build/random_specs and Python.
+# Builds nothing; needs build/attnc, build/random_specs, build/proven_table and Python.
 #
 #     tests/gpu/random.sh OUT_FOLDER [COUNT] [FIRST] [SECONDS] [SAMPLE]
 #
 # Specs FIRST .. FIRST + COUNT - 1, by a process for each core; SECONDS are those of compiling.
 # OUT_FOLDER gets offered.txt, compiled.txt and verified.txt, what became of each spec in
-# outcomes.txt.gz, and in cases.tar.gz the specs that were neither served nor refused by a rule, and
-# those that do not agree. The exit code is 0 when there is none of either.
+# outcomes.txt.gz, in cases.tar.gz the specs that were neither served nor refused by a rule, and those
+# that do not agree, and in proven_random.txt the rows that those compared give tests/gpu/proven.txt.
+# The exit code is 0 when all compile and agree.
 set -u
 cd "$(dirname "$0")/../.."
 out=${1:?OUT_FOLDER}
 count=${2:-20000}
 first=${3:-1}
 seconds=${4:-240}
-sample=${5:-300}
+sample=${5:-400}
 work=$(mktemp -d)
 mkdir -p "$out"
 code=0
@@ -32,10 +33,15 @@ part() {
 part offered --offer
 part compiled --only-cudnn --seconds "$seconds" --sample "$sample"
 
-python3 tests/gpu/verify_folder.py build/attnc "$work/compiled/sample" "$work/compiled/cases" \
+# From within, so that specs have short names.
+root=$(pwd)
+out=$(cd "$out" && pwd)
+cd "$work/compiled" || exit 2
+python3 "$root/tests/gpu/verify_folder.py" "$root/build/attnc" random cases "$work/verified.json" \
   >"$out/verified.txt" || code=1
+"$root/build/proven_table" "$work/verified.json" >"$out/proven_random.txt"
 tail -n 1 "$out/verified.txt"
 cat "$work/offered/outcomes.txt" "$work/compiled/outcomes.txt" | gzip >"$out/outcomes.txt.gz"
 tar -C "$work" -czf "$out/cases.tar.gz" offered/cases compiled/cases
-rm -r "$work"
+cd "$root" && rm -r "$work"
 exit $code

@@ -1,6 +1,6 @@
-"""verify_folder.py ATTNC SPECS CASES: `attnc verify` for each spec in a folder, several at a time; the
-errors of each output, the worst last. What does not agree is copied to CASES. Exit code 1 when
-something does not."""
+"""verify_folder.py ATTNC SPECS CASES JSON: `attnc verify` for each spec in a folder, several at a time;
+the errors of each output, the worst last. What does not agree is copied to CASES; all that verify
+said goes to JSON. Exit code 1 when something does not agree."""
 import concurrent.futures
 import json
 import pathlib
@@ -8,18 +8,19 @@ import shutil
 import subprocess
 import sys
 
-AT_ONCE = 6  # on one GPU, and 2 GB of memory each
+AT_ONCE = 12  # on one GPU, and 2 GB of memory each
 
 
 def verify(attnc, spec):
-    """(error of o relative to its bound, a line that says it)."""
+    """(error relative to its bound, a line that says it, what verify said)."""
     command = [attnc, "verify", spec, "--format", "json"]
     process = subprocess.run(command, capture_output=True, text=True, timeout=300)
     if not process.stdout.startswith("{"):
-        return float("inf"), f"{spec.name} exit code {process.returncode}: {process.stderr[-300:]}"
+        why = f"{spec.name} exit code {process.returncode}: {process.stderr[-300:]}"
+        return float("inf"), why, []
     case, = json.loads(process.stdout)["cases"]
     if "error" in case:
-        return float("inf"), f"{spec.name} {case['error']['message']}"
+        return float("inf"), f"{spec.name} {case['error']['message']}", [case]
     worst = 0 if case["ok"] else float("inf")
     words = []
     for name, output in case["outputs"].items():
@@ -27,20 +28,21 @@ def verify(attnc, spec):
         worst = max(worst, measured / output["bound"],
                     output.get("worst_row", 0) / output.get("row_bound", 1))
         words.append(f"{name} {measured:.1e} of {output['bound']:.0e} {output['why']}".rstrip())
-    return worst, f"{spec.name} {', '.join(words)}"
+    return worst, f"{spec.name} {', '.join(words)}", [case]
 
 
 def main():
-    attnc, folder, cases = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
+    attnc, (folder, cases, everything) = sys.argv[1], map(pathlib.Path, sys.argv[2:])
     specs = sorted(folder.glob("*.attn"))
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         results = list(pool.map(lambda spec: verify(attnc, spec), specs))
     wrong = 0
-    for (worst, line), spec in sorted(zip(results, specs), key=lambda result: result[0][0]):
+    for (worst, line, _), spec in sorted(zip(results, specs), key=lambda result: result[0][0]):
         print(f"{worst:8.3f} {line}")
         if worst > 1:
             wrong += 1
             shutil.copy(spec, cases / f"disagrees-{spec.name}")
+    everything.write_text(json.dumps({"cases": sum((said for _, _, said in results), [])}))
     print(f"{len(specs) - wrong} of {len(specs)} specs agree with the reference")
     return wrong > 0 or not specs
 
