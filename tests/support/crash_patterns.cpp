@@ -59,6 +59,9 @@ std::string pointwise_pattern(const BackendGraph& graph, const Pointwise& node,
   if (is_logic(node.mode) && node.compute != DType::f32 && !padding.contains(node.x)) {
     return "logic that is not in FLOAT";
   }
+  if (node.t && graph.find(*node.t)->storage != Storage::virtual_value) {
+    return "a condition that is not virtual";
+  }
   if (!node.b) return "";
   const Tensor& b = *graph.find(*node.b);
   const bool reals = x.dtype == DType::f32 && b.dtype == DType::f32;

@@ -9,7 +9,7 @@
 namespace attn::testing {
 
 // The first of these patterns in the graph, in words; empty when there is none:
-// - a pointwise operation on scores whose first input is not virtual;
+// - a pointwise operation on scores whose first input, or condition, is not virtual;
 // - device tensors of types that its kernels cannot read;
 // - an operand that varies with the batch, or batch and head, but with neither rows nor columns
 //   (lengths that are sizes of a product too are read by another path);
