@@ -131,7 +131,9 @@ std::string mask_text(const Explanation& explanation) {
     text += fmt::format("  residual  {}: computed for every score{}\n", residual,
                         band ? " in the band" : "");
   }
-  if (text.empty()) text = "  everything is visible\n";
+  if (text.empty()) {
+    text = explanation.flops == 0 ? "  there are no keys\n" : "  everything is visible\n";
+  }
   if (explanation.lengths) text += "  lengths   hide what is beyond them\n";
   return text;
 }

@@ -121,7 +121,8 @@ std::string cell(const Verdict& verdict) {
     case Verdict::Outcome::failed: return "failed";
     case Verdict::Outcome::served: break;
   }
-  if (verdict.engine < 0) return "maybe";
+  if (verdict.tier == driver::Tier::rules) return "maybe";
+  if (verdict.engine < 0) return "kernels";
   const bool usual = verdict.lowering == driver::lowerings().front().name;
   return fmt::format("engine {}{}{}", verdict.engine, verdict.steps > 1 ? " + kernels" : "",
                      usual ? "" : fmt::format(" ({})", verdict.lowering));
