@@ -206,6 +206,9 @@ class Splitter {
 
 Result<plan::Program> lower_split(const ir::Attention& attention) {
   ATTN_RETURN_IF_ERROR(check_attention(attention));
+  if (attention.dims[ir::Dim::Skv] == 0) {
+    return unsupported(attention.pos, "without keys there are no products to split");
+  }
   if (attention.dropout && !attention.dropout->keep) {
     return unsupported(attention.dropout->pos,
                        "only cuDNN's fused kernels know what their dropout keeps",
