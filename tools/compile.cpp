@@ -64,6 +64,8 @@ int finish(const Options& options, const driver::Compiled& compiled, const std::
   if (const Status saved = plan::save(plan, output); !saved.ok()) {
     return report(saved.error(), options.format);
   }
+  const std::string doubt = doubt_of(plan.target, plan.cudnn_version);
+  if (!doubt.empty()) fmt::print(stderr, "{}: note: {}\n", output, doubt);
   if (options.format == Format::json) {
     print_json({{"plan", output},
                 {"lowering", compiled.lowering},

@@ -37,8 +37,8 @@ struct Explanation {
   std::int64_t bytes = 0;             // of all tensors, each read or written once
   // When it was compiled; of a plan file the lowering is empty.
   std::optional<driver::Compiled> compiled;
-  std::string why_not_compiled;       // cuDNN could not be loaded
-  std::optional<Error> refusal;       // cuDNN refused
+  std::string why_not_compiled;  // cuDNN could not be loaded
+  std::optional<Error> refusal;  // cuDNN refused
   std::string refused_target;
 };
 

@@ -118,8 +118,7 @@ void tell_refusals(const driver::Compiled& compiled) {
 Json refusals_json(const std::vector<driver::Refusal>& refusals) {
   Json list = Json::array();
   for (const driver::Refusal& refusal : refusals) {
-    list.push_back(
-        {{"lowering", refusal.lowering}, {"error", error_json(refusal.error, nullptr)}});
+    list.push_back({{"lowering", refusal.lowering}, {"error", error_json(refusal.error, nullptr)}});
   }
   return list;
 }

@@ -108,9 +108,8 @@ Result<plan::Plan> plan_for_device(const Subject& subject, const Options& option
   how.lowering = options.lowering;
   const Spec& spec = subject.spec;
   ATTN_ASSIGN(driver::Compiled compiled,
-              subject.plan
-                  ? driver::recompile(*subject.plan, how)
-                  : driver::compile(spec.attention, *spec.source, spec.bindings, how));
+              subject.plan ? driver::recompile(*subject.plan, how)
+                           : driver::compile(spec.attention, *spec.source, spec.bindings, how));
   tell_refusals(compiled);
   return std::move(compiled.plan);
 }

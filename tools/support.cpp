@@ -104,8 +104,7 @@ void fill(std::vector<Row>& rows, const std::vector<Place>& places, const Option
       const Place& place = places[i % places.size()];
       row.verdicts[i % places.size()] =
           driver::judge(row.spec.attention, *row.spec.source, row.spec.bindings,
-                        {place.target, worker_options(place.cudnn_folder), options.lowering},
-                        tier);
+                        {place.target, worker_options(place.cudnn_folder), options.lowering}, tier);
     }
   };
   const unsigned cores = std::max(1U, std::thread::hardware_concurrency());

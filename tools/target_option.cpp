@@ -34,12 +34,22 @@ Result<plan::Target> find_target(const std::string& text, const std::string& cud
   return text == "native" ? native_target(cudnn_folder) : targets::find_target(text);
 }
 
+std::string doubt_of(const plan::Target& target, std::int64_t cudnn_version) {
+  constexpr std::int64_t kNeverCompares = 91999;  // 9.19 was seen not to
+  if (cudnn_version <= kNeverCompares || !targets::is_from_data_sheet(target)) return "";
+  return fmt::format(
+      "cuDNN {} may refuse this plan on a card: the properties of {} come from a data sheet, and "
+      "it compares them (`attnc target dump` on the card prints the right ones)",
+      cudnn::version_text(cudnn_version), target.name);
+}
+
 void add_lowering(CLI::App& command, std::string& lowering) {
   const std::vector<std::string> names = driver::lowering_names();
   command
       .add_option("--lowering", lowering,
-                  "How to put it to cuDNN; auto asks each way in order, the first taken is used")
-      ->type_name(fmt::format("{}", fmt::join(names, "|")))
+                  fmt::format("How to put it to cuDNN ({}); auto takes the first that it accepts",
+                              fmt::join(names, ", ")))
+      ->type_name("NAME")
       ->check(CLI::IsMember(names));
   const auto allow = [&lowering](std::int64_t) { lowering = driver::kAnyOrSlow; };
   command

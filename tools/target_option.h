@@ -24,6 +24,11 @@ Result<plan::Target> native_target(const std::string& cudnn_folder);
 // Compiling in a worker that is this program.
 worker::Options worker_options(const std::string& cudnn_folder);
 
+// Why a plan may be refused where it is loaded, empty when nothing speaks for it: cuDNN 9.28
+// compares the properties that a plan was made for with the card's, and those of some targets come
+// from data sheets.
+std::string doubt_of(const plan::Target& target, std::int64_t cudnn_version);
+
 // --lowering NAME or --allow-split
 void add_lowering(CLI::App& command, std::string& lowering);
 

@@ -57,7 +57,8 @@ Error error_of(const std::vector<Refusal>& refusals) {
   Json payload = payload_of(error);
   for (const Refusal& refusal : refusals) {
     payload["lowerings"].push_back(to_json(refusal));
-    if (&refusal == &refusals.front()) continue;
+    if (refusal.error.code != ErrorCode::unsupported) error.code = refusal.error.code;
+    if (refusal.error.to_text() == refusals.front().error.to_text()) continue;
     error.notes.push_back(
         fmt::format("lowering `{}`: {}", refusal.lowering, refusal.error.message));
     for (const std::string& note : refusal.error.notes) error.notes.push_back("  " + note);

@@ -47,21 +47,23 @@ struct Refusal {
   Error error;
 };
 
-// One error of all refusals (one or more, all `unsupported`): the first's, followed by a note for
-// each of the others and their notes. Its payload has all of them, when there are several:
+// One error of all refusals (one or more): the first's, followed by a note for each of the others
+// that says something else, and their notes; `unsupported` unless one failed otherwise. Its payload
+// has all of them, when there are several:
 //   "lowerings": [{"lowering": "composite", "message": .., "notes": [..], "detail": {payload}}]
 Error error_of(const std::vector<Refusal>& refusals);
 
 // The first value that `attempt(const Lowering&)`, which returns a Result, has for a way that
-// `name` stands for; `refused` gets those before it. Errors: error_of when each is `unsupported`;
-// any other error of an attempt at once. The name must be known.
+// `name` stands for; `refused` gets those before it. Errors: error_of all when each is
+// `unsupported`, or of those up to the first that failed otherwise. The name must be known.
 template <typename Attempt>
 auto first_taken(std::string_view name, std::vector<Refusal>& refused, const Attempt& attempt)
     -> decltype(attempt(std::declval<const Lowering&>())) {
   for (const Lowering& lowering : lowerings(name)) {
     auto value = attempt(lowering);
-    if (value.ok() || value.error().code != ErrorCode::unsupported) return value;
+    if (value.ok()) return value;
     refused.push_back({std::string(lowering.name), value.error()});
+    if (value.error().code != ErrorCode::unsupported) break;
   }
   return error_of(refused);
 }

@@ -6,15 +6,17 @@ namespace attn::lowering {
 namespace {
 
 Value kept_at_random(const ir::Dropout& dropout, GraphBuilder& builder, Value weights) {
-  const auto add = [&builder](const char* name) {
-    return builder.add_tensor(name, DType::i64, {1, 1, 1, 1}, {1, 1, 1, 1}, {.alignment = 8});
-  };
-  const Uid seed = add(kSeed), offset = add(kOffset);
+  const Uid seed = add_random_control(builder, kSeed);
+  const Uid offset = add_random_control(builder, kOffset);
   const Value kept = builder.rng(1 - dropout.probability, seed, offset, dropout.pos);
   return builder.element(PointwiseMode::mul, DType::f32, DType::f32, weights, kept, dropout.pos);
 }
 
 }  // namespace
+
+Uid add_random_control(GraphBuilder& builder, const char* name) {
+  return builder.add_tensor(name, DType::i64, {1, 1, 1, 1}, {1, 1, 1, 1}, {.alignment = 8});
+}
 
 Result<Value> dropout(const ir::Attention& attention, GraphBuilder& builder, Value weights) {
   if (!attention.dropout) return weights;

@@ -11,6 +11,9 @@ namespace attn::lowering {
 inline constexpr const char* kSeed = "seed";
 inline constexpr const char* kOffset = "offset";
 
+// One of them.
+Uid add_random_control(GraphBuilder& builder, const char* name);
+
 // The kept weights times 1 / (1 - p), in the attention's dtype; `weights` as they are when the
 // attention has no dropout. Errors: unsupported, with the place.
 Result<Value> dropout(const ir::Attention& attention, GraphBuilder& builder, Value weights);

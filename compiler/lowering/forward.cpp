@@ -1,14 +1,12 @@
 #include "compiler/lowering/forward.h"
 
-#include <limits>
-
 #include "compiler/lowering/bands.h"
-#include "compiler/lowering/captured_view.h"
 #include "compiler/lowering/dropout.h"
 #include "compiler/lowering/expression.h"
 #include "compiler/lowering/graph_builder.h"
 #include "compiler/lowering/lengths.h"
 #include "compiler/lowering/operands.h"
+#include "compiler/lowering/score.h"
 #include "compiler/lowering/sink.h"
 #include "compiler/lowering/softmax.h"
 
@@ -29,7 +27,7 @@ class Forward {
     lengths_ = add_lengths(attention_, builder_);
     const Value product = query_times_key();
     ATTN_ASSIGN(const Value scaled, scale(product));
-    ATTN_ASSIGN(Value score, modify(scaled));
+    ATTN_ASSIGN(Value score, modify_score(attention_, builder_, form_, scaled));
     score = mask_padding(builder_, lengths_, score, attention_.pos);
     score = mask_bands(attention_, builder_, form_, lengths_, score);
     ATTN_ASSIGN(const std::optional<Uid> sink, sink_operand(attention_, builder_));
@@ -56,24 +54,6 @@ class Forward {
                             attention_.dag[attention_.scale].pos);
   }
 
-  // Score modification and residual masks.
-  Result<Value> modify(Value scaled) {
-    ExpressionLowering expressions(attention_, builder_, scaled);
-    ATTN_ASSIGN(Value score, expressions.lower_real_element(attention_.score));
-    std::optional<Value> visible;
-    SourcePos pos;
-    for (const ir::ExprId mask : form_.residual) {
-      ATTN_ASSIGN(const Value conjunct, expressions.lower(mask));
-      pos = attention_.dag[mask].pos;
-      visible = visible ? builder_.element(PointwiseMode::logical_and, DType::f32, DType::boolean,
-                                           *visible, conjunct, pos)
-                        : conjunct;
-    }
-    if (!visible) return score;
-    const Value hidden = builder_.constant(DType::f32, -std::numeric_limits<double>::infinity());
-    return builder_.select(*visible, score, hidden, pos);
-  }
-
   void times_value(Value weights) {
     const Uid v = add_operand(attention_, builder_, "v", lengths_);
     const Uid o = add_operand(attention_, builder_, "o", lengths_);
@@ -88,7 +68,7 @@ class Forward {
 
 }  // namespace
 
-Result<plan::CudnnStep> forward(const ir::Attention& attention) {
+Result<plan::CudnnStep> composite(const ir::Attention& attention) {
   return Forward(attention).build();
 }
 

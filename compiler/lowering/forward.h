@@ -1,4 +1,4 @@
-// The graph of one forward pass.
+// The graph of one forward pass as products, pointwise operations and reductions.
 #pragma once
 
 #include "compiler/ir/attention.h"
@@ -8,6 +8,6 @@
 namespace attn::lowering {
 
 // Requires bound dimensions. Errors: those of lower().
-Result<plan::CudnnStep> forward(const ir::Attention& attention);
+Result<plan::CudnnStep> composite(const ir::Attention& attention);
 
 }  // namespace attn::lowering

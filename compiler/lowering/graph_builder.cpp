@@ -144,6 +144,16 @@ Value GraphBuilder::index(std::int64_t axis, Uid like, SourcePos pos, DType comp
   return {y, DType::i32, Place::element};
 }
 
+Value GraphBuilder::band_mask(graph::BandMask mask) {
+  mask.y = add_scores(DType::f32);
+  step_.graph.nodes.emplace_back(mask);
+  return {mask.y, DType::f32, Place::element};
+}
+
+void GraphBuilder::sdpa_forward(const graph::SdpaForward& node) {
+  step_.graph.nodes.emplace_back(node);
+}
+
 Value GraphBuilder::select(Value condition, Value x, Value y, SourcePos pos) {
   const Uid result = add_scores(x.dtype);
   pointwise(PointwiseMode::binary_select, DType::f32, x.uid, y.uid, result, pos, condition.uid);

@@ -77,6 +77,9 @@ class GraphBuilder {
                 SourcePos pos);
   // A new GEN_INDEX over `axis` (0 batch .. 3 column), i32. `like` gives the shape.
   Value index(std::int64_t axis, Uid like, SourcePos pos, DType compute = DType::f32);
+  // `mask` with a new y. In a graph whose last node is an sdpa_forward alone.
+  Value band_mask(graph::BandMask mask);
+  void sdpa_forward(const graph::SdpaForward& node);
   // condition ? x : y. `x` must be an element; `y` an element or a scalar.
   Value select(Value condition, Value x, Value y, SourcePos pos);
 

@@ -8,7 +8,6 @@
 
 #include "compiler/lowering/checks.h"
 #include "compiler/lowering/controls.h"
-#include "compiler/lowering/forward.h"
 #include "compiler/lowering/interface.h"
 #include "compiler/lowering/no_keys.h"
 #include "compiler/lowering/staging.h"
@@ -20,25 +19,11 @@ namespace {
 
 using ir::Dim;
 
-// What cuDNN accepts and then does not do, in silence: found by comparing with the reference on an
-// H200 (docs/cudnn.md).
-Status check_known_wrong(const ir::Attention& attention) {
+// What no form of ours has. (What cuDNN computes wrongly in some version: runtime/cudnn/known_bad.)
+Status check_statistics(const ir::Attention& attention) {
   if (attention.sink && (attention.wants_max || attention.wants_sum_exp)) {
     return unsupported(attention.pos, "cuDNN does not give max or sum_exp of scores beside a sink",
                        "`lse` has the sink in it, and can be had");
-  }
-  const ir::Layout& k = attention.layouts.find("k")->second;
-  const ir::Layout& v = attention.layouts.find("v")->second;
-  const bool paged = k.kind == ir::LayoutKind::paged && v.kind == ir::LayoutKind::paged;
-  if (paged && k.page != v.page) {
-    return unsupported(attention.pos,
-                       "cuDNN reads the wrong rows where pages of k and v differ in size",
-                       "give both the same `page`");
-  }
-  if (paged && attention.sink && attention.wants_lse && attention.dims[Dim::Sq] == 1) {
-    return unsupported(attention.pos,
-                       "with pages, a sink and a single row cuDNN's lse is off by up to 6e-3",
-                       "leave `lse` out of `outputs`: o is right");
   }
   return {};
 }
@@ -71,12 +56,12 @@ std::set<std::string> names_of(const plan::CudnnStep& step) {
 
 }  // namespace
 
-Result<plan::Program> lower(const ir::Attention& attention) {
+Result<plan::Program> lower(const ir::Attention& attention, Core core) {
   ATTN_RETURN_IF_ERROR(check_attention(attention));
   if (attention.dims[Dim::Skv] == 0) return no_keys(attention);
-  ATTN_RETURN_IF_ERROR(check_known_wrong(attention));
+  ATTN_RETURN_IF_ERROR(check_statistics(attention));
   ATTN_RETURN_IF_ERROR(check_pages(attention));
-  ATTN_ASSIGN(plan::CudnnStep step, forward(attention));
+  ATTN_ASSIGN(plan::CudnnStep step, core(attention));
   const std::set<std::string> used = names_of(step);
   plan::Program program;
   Controls made = controls(attention, used);

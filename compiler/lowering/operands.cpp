@@ -28,9 +28,7 @@ Uid add_paged(const ir::Attention& attention, GraphBuilder& builder, const std::
               const Lengths& lengths) {
   const Uid pool = builder.add_tensor(name, attention.dtype, stored_dims(attention, name),
                                       stored_strides(attention, name));
-  const Dims4 table_dims = page_table_dims(attention, name);
-  const Uid table = builder.add_tensor(page_table_name(attention, name), DType::i32, table_dims,
-                                       packed_strides(table_dims), {.alignment = 4});
+  const Uid table = add_page_table(attention, builder, name);
   Dims4 dims = logical_dims(attention, name);
   Dims4 strides = packed_strides(dims);
   if (name == "k") std::tie(dims, strides) = transposed(dims, strides);
@@ -39,11 +37,19 @@ Uid add_paged(const ir::Attention& attention, GraphBuilder& builder, const std::
   return gathered;
 }
 
-Uid add_staged(const ir::Attention& attention, GraphBuilder& builder, const std::string& name) {
-  Dims4 dims = staged_dims(attention, name);
-  Dims4 strides = packed_strides(dims);
-  if (name == "k") std::tie(dims, strides) = transposed(dims, strides);
-  return builder.add_tensor(staged_name(name), attention.dtype, dims, strides);
+// A tensor in memory, or its copy; `turned` presents it as [B,H,D,S].
+Uid add_dense(const ir::Attention& attention, GraphBuilder& builder, const std::string& name,
+              bool turned) {
+  const bool staged = is_staged(attention, name);
+  Dims4 dims = staged ? staged_dims(attention, name) : stored_dims(attention, name);
+  Dims4 strides = staged ? packed_strides(dims) : stored_strides(attention, name);
+  TensorTraits traits;
+  if (!staged && layout_of(attention, name).kind == LayoutKind::thd) {
+    traits.ragged = add_offsets(attention, builder, name);
+  }
+  if (turned) std::tie(dims, strides) = transposed(dims, strides);
+  return builder.add_tensor(staged ? staged_name(name) : name, attention.dtype, dims, strides,
+                            traits);
 }
 
 }  // namespace
@@ -81,17 +87,21 @@ Uid add_offsets(const ir::Attention& attention, GraphBuilder& builder, const std
                             packed_strides(dims));
 }
 
+Uid add_stored(const ir::Attention& attention, GraphBuilder& builder, const std::string& name) {
+  return add_dense(attention, builder, name, false);
+}
+
+Uid add_page_table(const ir::Attention& attention, GraphBuilder& builder, const std::string& name) {
+  const Dims4 dims = page_table_dims(attention, name);
+  return builder.add_tensor(page_table_name(attention, name), DType::i32, dims,
+                            packed_strides(dims), {.alignment = 4});
+}
+
 Uid add_operand(const ir::Attention& attention, GraphBuilder& builder, const std::string& name,
                 const Lengths& lengths) {
-  const LayoutKind kind = layout_of(attention, name).kind;
-  if (is_staged(attention, name)) return add_staged(attention, builder, name);
-  if (kind == LayoutKind::paged) return add_paged(attention, builder, name, lengths);
-  TensorTraits traits;
-  if (kind == LayoutKind::thd) traits.ragged = add_offsets(attention, builder, name);
-  Dims4 dims = logical_dims(attention, name);
-  Dims4 strides = stored_strides(attention, name);
-  if (name == "k") std::tie(dims, strides) = transposed(dims, strides);
-  return builder.add_tensor(name, attention.dtype, dims, strides, traits);
+  const bool paged = layout_of(attention, name).kind == LayoutKind::paged;
+  if (paged && !is_staged(attention, name)) return add_paged(attention, builder, name, lengths);
+  return add_dense(attention, builder, name, name == "k");
 }
 
 Dims4 statistics_strides(const ir::Attention& attention) {

@@ -19,6 +19,11 @@ Dims4 stored_strides(const ir::Attention& attention, std::string_view name);
 // [B, 1, pages of a batch, 1]
 Dims4 page_table_dims(const ir::Attention& attention, std::string_view name);
 
+// The tensor as it lies in memory, of a paged one the pool, or its copy; k is not transposed.
+Uid add_stored(const ir::Attention& attention, GraphBuilder& builder, const std::string& name);
+// Of "k" or "v", paged.
+Uid add_page_table(const ir::Attention& attention, GraphBuilder& builder, const std::string& name);
+
 // The tensor that a product reads or writes; k as its transpose [B,H,D,S].
 Uid add_operand(const ir::Attention& attention, GraphBuilder& builder, const std::string& name,
                 const Lengths& lengths);

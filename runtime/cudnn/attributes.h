@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "runtime/cudnn/api.h"
+#include "runtime/cudnn/newer.h"
 
 namespace attn::cudnn {
 

@@ -15,19 +15,22 @@ namespace attn::cudnn {
 namespace {
 
 using graph::BackendGraph;
+using graph::BandMask;
+using graph::BandSide;
 using graph::Matmul;
 using graph::Node;
 using graph::PagedLoad;
 using graph::Pointwise;
 using graph::Reduction;
 using graph::Rng;
+using graph::SdpaForward;
 using graph::Storage;
 using graph::Tensor;
 using graph::Uid;
 
 std::vector<Uid> uids_of(const Node& node) {
   std::vector<Uid> uids = graph::inputs_of(node);
-  uids.push_back(graph::output_of(node));
+  for (const Uid uid : graph::outputs_of(node)) uids.push_back(uid);
   return uids;
 }
 
@@ -51,6 +54,7 @@ class Builder {
       : api_(api), graph_(graph), progress_(progress) {}
 
   Result<BuiltGraph> build() {
+    ATTN_RETURN_IF_ERROR(add_lent_score());
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
       ATTN_RETURN_IF_ERROR(add_tensors(static_cast<int>(i)));
     }
@@ -180,13 +184,90 @@ class Builder {
         .finalize();
   }
 
+  Result<Descriptor> make(const BandMask& band) {
+    const bool right = band.side == BandSide::right;
+    DescriptorBuilder operation(api_, kBandMaskOperation);
+    operation.set(kBandMaskX, tensor(band.x))
+        .set(kBandMaskFill, tensor(band.fill))
+        .set(kBandMaskY, tensor(band.y))
+        .set(kBandMaskComparison, right ? CUDNN_POINTWISE_CMP_GE : CUDNN_POINTWISE_CMP_GT);
+    if (band.bound) operation.set(right ? kBandMaskRight : kBandMaskLeft, tensor(*band.bound));
+    if (band.lengths_q) operation.set(kBandMaskLengthsQ, tensor(*band.lengths_q));
+    if (band.lengths_kv) operation.set(kBandMaskLengthsKv, tensor(*band.lengths_kv));
+    return operation.finalize();
+  }
+
+  Result<Descriptor> make(const SdpaForward& sdpa) {
+    DescriptorBuilder operation(api_, kSdpaForwardOperation);
+    operation.set(kSdpaQ, tensor(sdpa.q))
+        .set(kSdpaK, tensor(sdpa.k))
+        .set(kSdpaV, tensor(sdpa.v))
+        .set(kSdpaO, tensor(sdpa.o));
+#define ATTN_SDPA_INPUT(name, attribute) \
+  if (sdpa.name) operation.set(attribute, tensor(*sdpa.name));
+#include "runtime/graph/sdpa_inputs.def"
+#undef ATTN_SDPA_INPUT
+    if (sdpa.dropout > 0) operation.set(kSdpaDropout, static_cast<float>(sdpa.dropout));
+    if (sdpa.stats && !sdpa.sink) operation.set(kSdpaStats, tensor(*sdpa.stats));
+    if (sdpa.sink) ATTN_RETURN_IF_ERROR(set_softmax(sdpa, operation));
+    if (sdpa.score) ATTN_RETURN_IF_ERROR(set_score_graph(sdpa, operation));
+    return operation.finalize();
+  }
+
+  // The operations before become a graph of their own, which the operation refers to.
+  Status set_score_graph(const SdpaForward& sdpa, DescriptorBuilder& operation) {
+    ATTN_ASSIGN(Descriptor graph, graph_of(operations_));
+    for (Descriptor& part : operations_) settings_.push_back(std::move(part));
+    operations_.clear();
+    settings_.push_back(std::move(graph));
+    operation.set(kSdpaScoreGraph, settings_.back())
+        .set(kSdpaScoreIn, *sdpa.score)
+        .set(kSdpaScoreOut, *sdpa.modified);
+    return {};
+  }
+
+  // With a sink the softmax is described by itself, and its statistics with it.
+  Status set_softmax(const SdpaForward& sdpa, DescriptorBuilder& operation) {
+    ATTN_ASSIGN(Descriptor scores, make_tensor(api_, scores_of(sdpa, 1), nullptr));
+    ATTN_ASSIGN(Descriptor weights, make_tensor(api_, scores_of(sdpa, 2), nullptr));
+    DescriptorBuilder softmax(api_, kSoftmaxOperation);
+    softmax.set(kSoftmaxX, scores).set(kSoftmaxY, weights).set(kSoftmaxSink, tensor(*sdpa.sink));
+    if (sdpa.stats) softmax.set(kSoftmaxStats, tensor(*sdpa.stats));
+    ATTN_ASSIGN(Descriptor made, softmax.finalize());
+    for (Descriptor* part : {&scores, &weights, &made}) settings_.push_back(std::move(*part));
+    operation.set(kSdpaSoftmax, settings_.back());
+    return {};
+  }
+
+  // A virtual tensor of one value a score, `number` uids behind those of the graph.
+  Tensor scores_of(const SdpaForward& sdpa, Uid number) const {
+    const std::vector<std::int64_t>& q = graph_.find(sdpa.q)->dims;
+    const std::int64_t pages = sdpa.table_k ? graph_.find(*sdpa.table_k)->dims[2] : 1;
+    const std::int64_t columns = graph_.find(sdpa.k)->dims[2] * pages;
+    Tensor tensor;
+    tensor.uid = graph_.tensors.back().uid + number;
+    tensor.dims = {q[0], q[1], q[2], columns};
+    tensor.strides = {q[1] * q[2] * columns, q[2] * columns, columns, 1};
+    return tensor;
+  }
+
+  Result<Descriptor> graph_of(const std::vector<Descriptor>& operations) const {
+    std::vector<cudnnBackendDescriptor_t> raw;
+    for (const Descriptor& operation : operations) raw.push_back(operation.raw());
+    return DescriptorBuilder(api_, kOperationGraphDescriptor)
+        .set_all(kOperationGraphOps, raw)
+        .finalize();
+  }
+
+  // The score that an attention as one node lends is no node's result.
+  Status add_lent_score() {
+    const SdpaForward* sdpa = graph::sdpa_of(graph_);
+    return sdpa != nullptr && sdpa->score ? add_tensor(0, *sdpa->score) : Status();
+  }
+
   Result<BuiltGraph> finish() {
     progress_({"operation graph", -1});
-    std::vector<cudnnBackendDescriptor_t> raw;
-    for (const Descriptor& operation : operations_) raw.push_back(operation.raw());
-    auto made = DescriptorBuilder(api_, kOperationGraphDescriptor)
-                    .set_all(kOperationGraphOps, raw)
-                    .finalize();
+    auto made = graph_of(operations_);
     if (!made.ok()) return with_place(made.error(), "operation graph", -1, "operation graph");
     BuiltGraph built{std::move(operations_), std::move(made).value()};
     for (Descriptor& part : settings_) built.parts.push_back(std::move(part));

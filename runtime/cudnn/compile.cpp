@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <string_view>
+#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
@@ -11,7 +11,7 @@
 #include "runtime/cudnn/compile_graph.h"
 #include "runtime/cudnn/engine_configs.h"
 #include "runtime/cudnn/execution.h"
-#include "runtime/cudnn/known_wrong.h"
+#include "runtime/cudnn/known_bad.h"
 
 namespace attn::cudnn {
 namespace {
@@ -33,10 +33,10 @@ Result<plan::CompiledStep> read_plan(const Descriptor& plan, const EngineChoice&
 
 class Compiler {
  public:
-  Compiler(const Api& api, const graph::BackendGraph& graph, const BuiltGraph& built,
+  Compiler(const Api& api, const Circumstances& circumstances, const BuiltGraph& built,
            const Descriptor& device, Depth depth, const ProgressSink& progress)
       : api_(api),
-        graph_(graph),
+        circumstances_(circumstances),
         built_(built),
         device_(device),
         depth_(depth),
@@ -78,8 +78,8 @@ class Compiler {
       attempts_.add_config(mode, {}, choice.error());
       return choice.error();
     }
-    if (const std::string_view fault = known_wrong(graph_, choice->engine); !fault.empty()) {
-      const Error error{ErrorCode::unsupported, std::string(fault), {}, {}};
+    if (const KnownBad* bad = find_known_bad(circumstances_, choice->engine)) {
+      const Error error{ErrorCode::unsupported, std::string(bad->what), {}, {}};
       attempts_.add_config(mode, *choice, error);
       passed_over_ = true;
       return error;
@@ -110,7 +110,7 @@ class Compiler {
   }
 
   const Api& api_;
-  const graph::BackendGraph& graph_;
+  const Circumstances& circumstances_;
   const BuiltGraph& built_;
   const Descriptor& device_;
   const Depth depth_;
@@ -119,6 +119,21 @@ class Compiler {
   bool passed_over_ = false;  // a config that was offered is known to be wrong
 };
 
+std::int64_t sm_of(const std::string& device_json) {
+  const auto json = nlohmann::json::parse(device_json, nullptr, false);
+  return json.is_object() ? json.value("deviceVer", std::int64_t{0}) / 10 : 0;
+}
+
+Error refusal(const KnownBad& bad, const graph::BackendGraph& graph) {
+  const graph::SourcePos pos = graph::position_of(graph.nodes.back());
+  nlohmann::ordered_json payload = {{"stage", "known bad"}, {"row", bad.name}};
+  if (pos.line != 0) payload.update({{"line", pos.line}, {"column", pos.column}});
+  return {ErrorCode::unsupported,
+          std::string(bad.what),
+          {std::string(bad.help), fmt::format("source: {}", bad.source)},
+          payload.dump()};
+}
+
 }  // namespace
 
 Result<plan::CompiledStep> compile_graph(const Api& api, const graph::BackendGraph& graph,
@@ -126,8 +141,11 @@ Result<plan::CompiledStep> compile_graph(const Api& api, const graph::BackendGra
                                          const ProgressSink& progress, Depth depth) {
   progress({"device properties", -1});
   ATTN_ASSIGN(const Descriptor device, make_device(api, device_json));
+  const Circumstances circumstances{static_cast<std::int64_t>(api.cudnnGetVersion()),
+                                    sm_of(device_json), features_of(graph)};
+  if (const KnownBad* bad = find_known_bad(circumstances)) return refusal(*bad, graph);
   ATTN_ASSIGN(const BuiltGraph built, build_graph(api, graph, progress));
-  return Compiler(api, graph, built, device, depth, progress).compile();
+  return Compiler(api, circumstances, built, device, depth, progress).compile();
 }
 
 Result<plan::CompiledStep> compile(const Library& library, const graph::BackendGraph& graph,

@@ -21,19 +21,21 @@ struct Progress {
 };
 using ProgressSink = std::function<void(const Progress&)>;
 
-// Tries the engine configs of heuristic mode A, then FALLBACK, in their order; the first that
-// finalizes wins. Configs that are known to compute something else (known_wrong.h) are passed over;
-// if that leaves nothing, every engine is tried with its default knobs (heuristic "NONE").
-// `device_json` is a DEVICEPROP JSON (targets/). Errors: invalid_argument when that JSON is not
-// one; unsupported when every config was refused for lack of support (status 3000s) or none was
-// offered; cudnn otherwise, also when cuDNN lacks something of its installation (driver library,
-// NVRTC, sublibrary), which it calls "not supported" too. The error's payload is JSON:
+// A graph that this version of cuDNN is known to compute wrongly on this GPU (known_bad.h) is
+// refused. Otherwise tries the engine configs of heuristic mode A, then FALLBACK, in their order;
+// the first that finalizes wins. Those of engines known to be wrong are passed over; if that leaves
+// nothing, every engine is tried with its default knobs (heuristic "NONE"). `device_json` is a
+// DEVICEPROP JSON (targets/). Errors: invalid_argument when that JSON is not one; unsupported when
+// every config was refused for lack of support (status 3000s) or none was offered; cudnn otherwise,
+// also when cuDNN lacks something of its installation (driver library, NVRTC, sublibrary), which it
+// calls "not supported" too. The error's payload is JSON:
 //   {"stage": "plan", "modes": [{"mode": "A", "configs": 3, "status": "..."}],
 //    "configs": [{"mode": "A", "offered": true, "engine": 5, "knobs": {"24": 3},
 //                 "status": "NOT_SUPPORTED_...", "reason": "cuDNN's own words"}], "node": 7}
 // Configs that a heuristic looked at but did not offer are listed with "offered": false; when no
 // config was offered, the stage is "heuristics". A tensor or operation that is refused has its
-// node, "call", "status" and "reason" instead of modes and configs.
+// node, "call", "status" and "reason" instead of modes and configs; a graph that is known to go
+// wrong the stage "known bad", the row's name and the place in the spec.
 Result<plan::CompiledStep> compile(const Library& library, const graph::BackendGraph& graph,
                                    const std::string& device_json, const ProgressSink& progress);
 

@@ -6,11 +6,25 @@
 #include <utility>
 
 #include "runtime/cudnn/errors.h"
+#include "runtime/cudnn/library.h"
+#include "runtime/cudnn/newer.h"
 
 namespace attn::cudnn {
 namespace {
 
 std::atomic<std::int64_t> live_descriptors{0};
+
+// Of an attribute or descriptor that the library is too old for, that is the reason.
+Error with_age(const Api& api, Error error, const char* name) {
+  const std::int64_t first = since(name),
+                     version = static_cast<std::int64_t>(api.cudnnGetVersion());
+  if (first <= version) return error;
+  error.code = ErrorCode::unsupported;
+  error.notes.insert(error.notes.begin(), error.message);
+  error.message = fmt::format("{} came with cuDNN {}; this is {}", name, version_text(first),
+                              version_text(version));
+  return error;
+}
 
 }  // namespace
 
@@ -18,7 +32,7 @@ Result<Descriptor> Descriptor::create(const Api& api, const DescriptorKind& kind
   cudnnBackendDescriptor_t raw = nullptr;
   const cudnnStatus_t status = api.cudnnBackendCreateDescriptor(kind.type, &raw);
   if (status != CUDNN_STATUS_SUCCESS) {
-    return call_error(api, status, fmt::format("create {}", kind.text));
+    return with_age(api, call_error(api, status, fmt::format("create {}", kind.text)), kind.text);
   }
   return Descriptor(api, kind, raw);
 }
@@ -51,7 +65,8 @@ void Descriptor::reset() {
 std::int64_t Descriptor::live_count() { return live_descriptors; }
 
 Error Descriptor::failed(cudnnStatus_t status, const char* verb, const char* attribute) const {
-  return call_error(*api_, status, fmt::format("{} {} of {}", verb, attribute, kind_.text));
+  const std::string call = fmt::format("{} {} of {}", verb, attribute, kind_.text);
+  return with_age(*api_, call_error(*api_, status, call), attribute);
 }
 
 Status Descriptor::set_raw(const AttributeInfo& attribute, std::int64_t count,

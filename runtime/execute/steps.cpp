@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "runtime/cuda/stream.h"
-#include "runtime/cudnn/known_wrong.h"
+#include "runtime/cudnn/known_bad.h"
 
 namespace attn::execute {
 namespace {
@@ -14,18 +14,23 @@ bool is_made_once(const plan::Step& step) {
 }
 
 // A plan from before a fault of cuDNN's was known still has the engine at fault in it.
-Status check_engine(const plan::CudnnStep& step, const plan::CompiledStep& compiled) {
-  const std::string_view fault = cudnn::known_wrong(step.graph, compiled.engine);
-  if (fault.empty()) return {};
-  return Error{ErrorCode::plan_version,
-               fmt::format("the plan uses engine {} of cuDNN: {}", compiled.engine, fault),
-               {"compile the spec again, or run with --recompile"},
-               {}};
+Status check_engine(const plan::Plan& plan, const plan::CudnnStep& step,
+                    const plan::CompiledStep& compiled) {
+  const cudnn::Circumstances circumstances{plan.cudnn_version, plan.target.sm,
+                                           cudnn::features_of(step.graph)};
+  const cudnn::KnownBad* bad = cudnn::find_known_bad(circumstances);
+  if (bad == nullptr) bad = cudnn::find_known_bad(circumstances, compiled.engine);
+  if (bad == nullptr) return {};
+  return Error{
+      ErrorCode::plan_version,
+      fmt::format("the plan uses engine {} of cuDNN: {}", compiled.engine, bad->what),
+      {"compile the spec again, or run with --recompile", fmt::format("source: {}", bad->source)},
+      {}};
 }
 
-Result<LoadedStep> load_cudnn(const plan::CudnnStep& step, const plan::CompiledStep& compiled,
-                              const cudnn::Session& session) {
-  ATTN_RETURN_IF_ERROR(check_engine(step, compiled));
+Result<LoadedStep> load_cudnn(const plan::Plan& plan, const plan::CudnnStep& step,
+                              const plan::CompiledStep& compiled, const cudnn::Session& session) {
+  ATTN_RETURN_IF_ERROR(check_engine(plan, step, compiled));
   ATTN_ASSIGN(cudnn::LoadedPlan loaded, cudnn::LoadedPlan::load(session, compiled.cudnn_plan));
   return LoadedStep(std::move(loaded));
 }
@@ -45,7 +50,7 @@ Result<std::vector<LoadedStep>> load_steps(const plan::Plan& plan, const cudnn::
   auto image = plan.kernels.begin();
   for (const plan::Step& step : plan.program.steps) {
     if (const auto* cudnn = std::get_if<plan::CudnnStep>(&step)) {
-      ATTN_ASSIGN(LoadedStep made, load_cudnn(*cudnn, *compiled++, session));
+      ATTN_ASSIGN(LoadedStep made, load_cudnn(plan, *cudnn, *compiled++, session));
       loaded.push_back(std::move(made));
       continue;
     }

@@ -107,7 +107,43 @@ struct PagedLoad {
   bool operator==(const PagedLoad&) const = default;
 };
 
-using Node = std::variant<Matmul, Pointwise, Reduction, Rng, PagedLoad>;
+// y is x where the column lies within a bound of the row, else `fill` (f32, a host scalar):
+//   right  row + bound >= column; without a bound 0
+//   left   column + bound > row
+// The bound is an i32 host scalar. With lengths, i32 [B,1,1,1], rows are counted from the last
+// diagonal: row + lengths_kv - lengths_q stands for the row. cuDNN has this operation from 9.21 on,
+// in the score nodes of an SdpaForward.
+enum class BandSide : std::uint8_t { left, right };
+struct BandMask {
+  BandSide side = BandSide::right;
+  Uid x = 0, fill = 0, y = 0;
+  std::optional<Uid> bound{}, lengths_q{}, lengths_kv{};
+  SourcePos pos;
+  bool operator==(const BandMask&) const = default;
+};
+
+// o = dropout(softmax(score)) v by one operation of cuDNN's; score = scale * q k^T. The last node,
+// and the only one of its kind. The nodes before it, if any, change the score: they make `modified`
+// of `score`, virtual tensors of one value a score, both or neither given.
+//
+// q [B,H,Sq,Dqk], k [B,Hkv,Skv,Dqk], v [B,Hkv,Skv,Dv], o [B,H,Sq,Dv], stats f32 [B,H,Sq,1]; scale
+// f32, one element (1 when absent). Lengths i32 [B,1,1,1], both or neither, hide what lies beyond.
+// With a table, i32 [B,1,pages of a batch,1], k or v is a pool [pages,Hkv,page,D]. The sink f32
+// [1,H,1,1] is one more score, without a value. Seed and offset i64 [1,1,1,1], with `dropout`.
+struct SdpaForward {
+  Uid q = 0, k = 0, v = 0, o = 0;
+  std::optional<Uid> stats{};
+  std::optional<Uid> score{}, modified{};
+  std::optional<Uid> sink{};
+#define ATTN_SDPA_INPUT(name, attribute) std::optional<Uid> name{};
+#include "runtime/graph/sdpa_inputs.def"
+#undef ATTN_SDPA_INPUT
+  double dropout = 0;  // the probability with which a weight is dropped
+  SourcePos pos;
+  bool operator==(const SdpaForward&) const = default;
+};
+
+using Node = std::variant<Matmul, Pointwise, Reduction, Rng, PagedLoad, BandMask, SdpaForward>;
 
 struct BackendGraph {
   std::vector<Tensor> tensors;  // ascending uid
@@ -122,12 +158,14 @@ std::optional<PointwiseMode> parse_pointwise_mode(std::string_view text);
 int input_count(PointwiseMode mode);
 std::string_view to_string(ReduceOp op);
 std::optional<ReduceOp> parse_reduce_op(std::string_view text);
+std::string_view to_string(BandSide side);
+std::optional<BandSide> parse_band_side(std::string_view text);
 std::string_view to_string(Storage storage);
 std::optional<Storage> parse_storage(std::string_view text);
 SourcePos position_of(const Node& node);
 
 // Whether it has what no graph of plan format 1 has: ragged tensors, overrides of a product's
-// sizes, random numbers, paged loads.
+// sizes, random numbers, paged loads, attention as one node.
 bool has_batch_control(const BackendGraph& graph);
 
 // Every uid defined exactly once, operands defined before use, ranks 4, dims positive, arities and

@@ -20,13 +20,7 @@ std::string describe(const Tensor& tensor) {
 // What a node is besides its inputs. An ill-formed one (validate refuses it) must not read like
 // another.
 struct Suffix {
-  std::string operator()(const Matmul& node) const {
-    std::string text;
-    if (node.m) text += " m";
-    if (node.n) text += " n";
-    if (node.k) text += " k";
-    return text;
-  }
+  std::string operator()(const Matmul&) const { return ""; }
   std::string operator()(const Pointwise& node) const {
     std::string text;
     if (node.axis) text += fmt::format(" axis {}", *node.axis);
@@ -36,6 +30,13 @@ struct Suffix {
   std::string operator()(const Reduction&) const { return ""; }
   std::string operator()(const Rng& node) const { return fmt::format(" keep {}", node.keep); }
   std::string operator()(const PagedLoad&) const { return ""; }
+  std::string operator()(const BandMask&) const { return ""; }
+  std::string operator()(const SdpaForward& node) const {
+    std::string text;
+    if (node.stats) text += " stats";
+    if (node.dropout > 0) text += fmt::format(" dropout {}", node.dropout);
+    return text;
+  }
 };
 
 class Writer {
@@ -45,11 +46,19 @@ class Writer {
   }
 
   void write(const Node& node) {
+    const std::vector<Uid> outputs = outputs_of(node);
     for (const Uid uid : inputs_of(node)) define(uid);
-    define(output_of(node));
+    for (const Uid uid : outputs) define(uid);
+    const auto* sdpa = std::get_if<SdpaForward>(&node);
     std::string line = fmt::format("{}.{}", mnemonic_of(node), to_string(compute_of(node)));
     for (const Uid uid : inputs_of(node)) line += fmt::format(" {}", result_.index.at(uid));
-    line += fmt::format(" -> {}", result_.index.at(output_of(node)));
+    line += " ->";
+    for (const Uid uid : outputs) line += fmt::format(" {}", result_.index.at(uid));
+    for (const NamedInput& input : named_inputs_of(node)) line += fmt::format(" {}", input.name);
+    if (sdpa != nullptr && sdpa->score) {
+      define(*sdpa->score);
+      line += fmt::format(" score {}", result_.index.at(*sdpa->score));
+    }
     result_.text += line + std::visit(Suffix{}, node) + '\n';
   }
 

@@ -1,5 +1,7 @@
 #include "runtime/graph/graph_json.h"
 
+#include "runtime/graph/operands.h"
+
 namespace attn::graph {
 namespace {
 
@@ -51,15 +53,11 @@ SourcePos read_position(const json::Value& value) {
 
 struct NodeWriter {
   Json operator()(const Matmul& node) const {
-    Json json = {{"op", "matmul"},
-                 {"a", node.a},
-                 {"b", node.b},
-                 {"c", node.c},
-                 {"compute", to_string(node.compute)}};
-    if (node.m) json["m"] = *node.m;
-    if (node.n) json["n"] = *node.n;
-    if (node.k) json["k"] = *node.k;
-    return json;
+    return {{"op", "matmul"},
+            {"a", node.a},
+            {"b", node.b},
+            {"c", node.c},
+            {"compute", to_string(node.compute)}};
   }
   Json operator()(const Pointwise& node) const {
     Json json = {{"op", "pointwise"},
@@ -93,20 +91,40 @@ struct NodeWriter {
             {"lengths", node.lengths},
             {"y", node.y}};
   }
+  Json operator()(const BandMask& node) const {
+    return {{"op", "band_mask"},
+            {"side", to_string(node.side)},
+            {"x", node.x},
+            {"fill", node.fill},
+            {"y", node.y}};
+  }
+  Json operator()(const SdpaForward& node) const {
+    Json json = {
+        {"op", "sdpa_forward"}, {"q", node.q}, {"k", node.k}, {"v", node.v}, {"o", node.o}};
+    if (node.stats) json["stats"] = *node.stats;
+    if (node.score) json["score"] = *node.score;
+    if (node.dropout != 0) json["dropout"] = json::of_number(node.dropout);
+    return json;
+  }
 };
 
 Json json_of(const Node& node) {
   Json json = std::visit(NodeWriter{}, node);
+  for (const NamedInput& input : named_inputs_of(node)) json[std::string(input.name)] = input.uid;
   put_position(json, position_of(node));
   return json;
 }
 
+// Of the members that only it has; those of named_inputs_of are read for every node.
 Matmul read_matmul(const json::Value& value) {
   value.only({"op", "a", "b", "c", "compute", "m", "n", "k", "pos"});
-  return {value["a"].integer(),      value["b"].integer(),
-          value["c"].integer(),      value["compute"].named(parse_dtype),
-          read_position(value),      read_optional(value, "m"),
-          read_optional(value, "n"), read_optional(value, "k")};
+  Matmul node;
+  node.a = value["a"].integer();
+  node.b = value["b"].integer();
+  node.c = value["c"].integer();
+  node.compute = value["compute"].named(parse_dtype);
+  node.pos = read_position(value);
+  return node;
 }
 
 Pointwise read_pointwise(const json::Value& value) {
@@ -141,15 +159,54 @@ PagedLoad read_paged_load(const json::Value& value) {
           value["y"].integer(), read_position(value)};
 }
 
-Node read_node(const json::Value& value) {
+BandMask read_band_mask(const json::Value& value) {
+  value.only({"op", "side", "x", "fill", "y", "bound", "lengths_q", "lengths_kv", "pos"});
+  BandMask node;
+  node.side = value["side"].named(parse_band_side);
+  node.x = value["x"].integer();
+  node.fill = value["fill"].integer();
+  node.y = value["y"].integer();
+  node.pos = read_position(value);
+  return node;
+}
+
+SdpaForward read_sdpa_forward(const json::Value& value) {
+  value.only({"op", "q", "k", "v", "o", "stats", "score", "modified", "sink", "dropout",
+#define ATTN_SDPA_INPUT(name, attribute) #name,
+#include "runtime/graph/sdpa_inputs.def"
+#undef ATTN_SDPA_INPUT
+              "pos"});
+  SdpaForward node;
+  node.q = value["q"].integer();
+  node.k = value["k"].integer();
+  node.v = value["v"].integer();
+  node.o = value["o"].integer();
+  node.stats = read_optional(value, "stats");
+  node.score = read_optional(value, "score");
+  if (value.has("dropout")) node.dropout = value["dropout"].number();
+  node.pos = read_position(value);
+  return node;
+}
+
+Node read_kind(const json::Value& value) {
   const std::string op = value["op"].text();
   if (op == "matmul") return read_matmul(value);
   if (op == "pointwise") return read_pointwise(value);
   if (op == "reduction") return read_reduction(value);
   if (op == "rng") return read_rng(value);
   if (op == "paged_load") return read_paged_load(value);
+  if (op == "band_mask") return read_band_mask(value);
+  if (op == "sdpa_forward") return read_sdpa_forward(value);
   value["op"].fail("is not one of the known names");
   return {};
+}
+
+Node read_node(const json::Value& value) {
+  Node node = read_kind(value);
+  for (const std::string_view name : input_names_of(node)) {
+    if (value.has(name)) set_named_input(node, name, value[name].integer());
+  }
+  return node;
 }
 
 }  // namespace

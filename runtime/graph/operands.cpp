@@ -2,21 +2,19 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <type_traits>
 
 namespace attn::graph {
 namespace {
 
-// Calls `use` with each input of an operation, in order.
+// The inputs that are always there, in order.
 template <typename Operation, typename Use>
-void each_input(Operation& operation, const Use& use) {
+void each_fixed(Operation& operation, const Use& use) {
   using Kind = std::remove_const_t<Operation>;
   if constexpr (std::is_same_v<Kind, Matmul>) {
     use(operation.a);
     use(operation.b);
-    for (auto* size : {&operation.m, &operation.n, &operation.k}) {
-      if (*size) use(**size);
-    }
   } else if constexpr (std::is_same_v<Kind, Rng>) {
     use(operation.seed);
     use(operation.offset);
@@ -24,6 +22,13 @@ void each_input(Operation& operation, const Use& use) {
     use(operation.container);
     use(operation.table);
     use(operation.lengths);
+  } else if constexpr (std::is_same_v<Kind, BandMask>) {
+    use(operation.x);
+    use(operation.fill);
+  } else if constexpr (std::is_same_v<Kind, SdpaForward>) {
+    use(operation.q);
+    use(operation.k);
+    use(operation.v);
   } else {
     use(operation.x);
   }
@@ -33,12 +38,43 @@ void each_input(Operation& operation, const Use& use) {
   }
 }
 
+// Those that have a name because they may be absent: use(name, std::optional<Uid>).
+template <typename Operation, typename Use>
+void each_named(Operation& operation, const Use& use) {
+  using Kind = std::remove_const_t<Operation>;
+  if constexpr (std::is_same_v<Kind, Matmul>) {
+    use("m", operation.m);
+    use("n", operation.n);
+    use("k", operation.k);
+  } else if constexpr (std::is_same_v<Kind, BandMask>) {
+    use("bound", operation.bound);
+    use("lengths_q", operation.lengths_q);
+    use("lengths_kv", operation.lengths_kv);
+  } else if constexpr (std::is_same_v<Kind, SdpaForward>) {
+    use("modified", operation.modified);
+    use("sink", operation.sink);
+#define ATTN_SDPA_INPUT(name, attribute) use(#name, operation.name);
+#include "runtime/graph/sdpa_inputs.def"
+#undef ATTN_SDPA_INPUT
+  }
+}
+
+template <typename Operation, typename Use>
+void each_input(Operation& operation, const Use& use) {
+  each_fixed(operation, use);
+  each_named(operation, [&use](const char*, auto& uid) {
+    if (uid) use(*uid);
+  });
+}
+
 struct Output {
   Uid operator()(const Matmul& node) const { return node.c; }
   Uid operator()(const Pointwise& node) const { return node.y; }
   Uid operator()(const Reduction& node) const { return node.y; }
   Uid operator()(const Rng& node) const { return node.y; }
   Uid operator()(const PagedLoad& node) const { return node.y; }
+  Uid operator()(const BandMask& node) const { return node.y; }
+  Uid operator()(const SdpaForward& node) const { return node.o; }
 };
 
 struct Mnemonic {
@@ -49,6 +85,10 @@ struct Mnemonic {
   }
   std::string operator()(const Rng&) const { return "rng"; }
   std::string operator()(const PagedLoad&) const { return "paged_load"; }
+  std::string operator()(const BandMask& node) const {
+    return fmt::format("band_mask_{}", to_string(node.side));
+  }
+  std::string operator()(const SdpaForward&) const { return "sdpa_forward"; }
 };
 
 struct Compute {
@@ -58,14 +98,31 @@ struct Compute {
   }
   DType operator()(const Rng&) const { return DType::f32; }
   DType operator()(const PagedLoad&) const { return DType::f32; }
+  DType operator()(const BandMask&) const { return DType::f32; }
+  DType operator()(const SdpaForward&) const { return DType::f32; }
 };
 
 }  // namespace
 
-std::vector<Uid> inputs_of(const Node& node) {
+std::vector<Uid> fixed_inputs_of(const Node& node) {
   std::vector<Uid> uids;
   const auto add = [&uids](Uid uid) { uids.push_back(uid); };
-  std::visit([&add](const auto& operation) { each_input(operation, add); }, node);
+  std::visit([&add](const auto& operation) { each_fixed(operation, add); }, node);
+  return uids;
+}
+
+std::vector<NamedInput> named_inputs_of(const Node& node) {
+  std::vector<NamedInput> inputs;
+  const auto add = [&inputs](const char* name, const std::optional<Uid>& uid) {
+    if (uid) inputs.push_back({name, *uid});
+  };
+  std::visit([&add](const auto& operation) { each_named(operation, add); }, node);
+  return inputs;
+}
+
+std::vector<Uid> inputs_of(const Node& node) {
+  std::vector<Uid> uids = fixed_inputs_of(node);
+  for (const NamedInput& input : named_inputs_of(node)) uids.push_back(input.uid);
   return uids;
 }
 
@@ -76,10 +133,42 @@ void replace_inputs(Node& node, Uid from, Uid to) {
   std::visit([&replace](auto& operation) { each_input(operation, replace); }, node);
 }
 
+void set_named_input(Node& node, std::string_view name, Uid uid) {
+  const auto set = [name, uid](const char* other, std::optional<Uid>& input) {
+    if (name == other) input = uid;
+  };
+  std::visit([&set](auto& operation) { each_named(operation, set); }, node);
+}
+
+std::vector<std::string_view> input_names_of(const Node& node) {
+  std::vector<std::string_view> names;
+  const auto add = [&names](const char* name, const auto&) { names.emplace_back(name); };
+  std::visit([&add](const auto& operation) { each_named(operation, add); }, node);
+  return names;
+}
+
 Uid output_of(const Node& node) { return std::visit(Output{}, node); }
+
+std::vector<Uid> outputs_of(const Node& node) {
+  std::vector<Uid> uids = {output_of(node)};
+  const auto* sdpa = std::get_if<SdpaForward>(&node);
+  if (sdpa != nullptr && sdpa->stats) uids.push_back(*sdpa->stats);
+  return uids;
+}
+
+bool is_written(const BackendGraph& graph, Uid uid) {
+  return std::ranges::any_of(graph.nodes, [uid](const Node& node) {
+    const std::vector<Uid> outputs = outputs_of(node);
+    return std::ranges::find(outputs, uid) != outputs.end();
+  });
+}
 
 std::string mnemonic_of(const Node& node) { return std::visit(Mnemonic{}, node); }
 
 DType compute_of(const Node& node) { return std::visit(Compute{}, node); }
+
+const SdpaForward* sdpa_of(const BackendGraph& graph) {
+  return graph.nodes.empty() ? nullptr : std::get_if<SdpaForward>(&graph.nodes.back());
+}
 
 }  // namespace attn::graph

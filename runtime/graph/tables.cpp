@@ -19,6 +19,7 @@ constexpr auto kPointwise = std::to_array<PointwiseRow>({
 });
 
 constexpr auto kReduceOps = std::to_array<std::string_view>({"max", "add"});
+constexpr auto kBandSides = std::to_array<std::string_view>({"left", "right"});
 constexpr auto kStorages =
     std::to_array<std::string_view>({"virtual_value", "device", "host_scalar"});
 
@@ -51,6 +52,12 @@ std::optional<ReduceOp> parse_reduce_op(std::string_view text) {
   return parse<ReduceOp>(kReduceOps, text);
 }
 
+std::string_view to_string(BandSide side) { return kBandSides[static_cast<std::size_t>(side)]; }
+
+std::optional<BandSide> parse_band_side(std::string_view text) {
+  return parse<BandSide>(kBandSides, text);
+}
+
 std::string_view to_string(Storage storage) { return kStorages[static_cast<std::size_t>(storage)]; }
 
 std::optional<Storage> parse_storage(std::string_view text) {
@@ -64,7 +71,7 @@ SourcePos position_of(const Node& node) {
 bool has_batch_control(const BackendGraph& graph) {
   const auto is_new = [](const Node& node) {
     if (const auto* matmul = std::get_if<Matmul>(&node)) return matmul->m || matmul->n || matmul->k;
-    return std::holds_alternative<Rng>(node) || std::holds_alternative<PagedLoad>(node);
+    return !std::holds_alternative<Pointwise>(node) && !std::holds_alternative<Reduction>(node);
   };
   return std::ranges::any_of(graph.nodes, is_new) ||
          std::ranges::any_of(graph.tensors,

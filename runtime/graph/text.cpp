@@ -21,21 +21,23 @@ std::string declaration(const Tensor& tensor) {
                      name_suffix(tensor.name));
 }
 
-// What stands behind the inputs a and b, or x, b, t.
+// What stands behind the inputs.
 struct Suffix {
-  std::string operator()(const Matmul& node) const {
-    std::string text;
-    if (node.m) text += fmt::format(" m %{}", *node.m);
-    if (node.n) text += fmt::format(" n %{}", *node.n);
-    if (node.k) text += fmt::format(" k %{}", *node.k);
-    return text;
-  }
+  std::string operator()(const Matmul&) const { return ""; }
   std::string operator()(const Pointwise& node) const {
     return node.axis ? fmt::format(" axis {}", *node.axis) : std::string();
   }
   std::string operator()(const Reduction&) const { return ""; }
   std::string operator()(const Rng& node) const { return fmt::format(" keep {}", node.keep); }
   std::string operator()(const PagedLoad&) const { return ""; }
+  std::string operator()(const BandMask&) const { return ""; }
+  std::string operator()(const SdpaForward& node) const {
+    std::string text;
+    if (node.score) text += fmt::format(" score %{}", *node.score);
+    if (node.dropout > 0) text += fmt::format(" dropout {}", node.dropout);
+    if (node.stats) text += fmt::format(" stats %{}", *node.stats);
+    return text;
+  }
 };
 
 std::string line_of(const BackendGraph& graph, const Node& node) {
@@ -43,12 +45,13 @@ std::string line_of(const BackendGraph& graph, const Node& node) {
   std::string line = fmt::format("%{}", output_of(node));
   if (result != nullptr) line += ' ' + type_text(result->dtype, result->dims, result->strides);
   line += fmt::format(" = {}.{}", mnemonic_of(node), to_string(compute_of(node)));
-  std::vector<Uid> inputs = inputs_of(node);
-  if (std::holds_alternative<Matmul>(node)) inputs.resize(2);  // the others have names
   std::string_view separator = " ";
-  for (const Uid uid : inputs) {
+  for (const Uid uid : fixed_inputs_of(node)) {
     line += fmt::format("{}%{}", separator, uid);
     separator = ", ";
+  }
+  for (const NamedInput& input : named_inputs_of(node)) {
+    line += fmt::format(" {} %{}", input.name, input.uid);
   }
   line += std::visit(Suffix{}, node);
   return result == nullptr ? line : line + name_suffix(result->name);

@@ -79,6 +79,9 @@ class Validator {
   Status run() {
     ATTN_RETURN_IF_ERROR(check_tensors());
     if (graph_.nodes.empty()) return {ErrorCode::invalid_argument, "the graph has no nodes"};
+    if (const SdpaForward* sdpa = sdpa_of(graph_); sdpa != nullptr && sdpa->score) {
+      produced_.insert(*sdpa->score);
+    }
     for (std::size_t i = 0; i < graph_.nodes.size(); ++i) ATTN_RETURN_IF_ERROR(check_node(i));
     return check_uses();
   }
@@ -146,11 +149,31 @@ class Validator {
     for (const Uid uid : inputs_of(node)) {
       if (std::string what = check_input(uid); !what.empty()) return node_error(index, what);
     }
-    if (std::string what = check_output(output_of(node)); !what.empty()) {
-      return node_error(index, what);
+    for (const Uid uid : outputs_of(node)) {
+      if (std::string what = check_output(uid); !what.empty()) return node_error(index, what);
     }
+    if (std::string what = check_place(index); !what.empty()) return node_error(index, what);
     const std::string what = std::visit([this](const auto& op) { return check_shape(op); }, node);
     return what.empty() ? Status() : node_error(index, what);
+  }
+
+  // What may stand beside attention as one node.
+  std::string check_place(std::size_t index) const {
+    const Node& node = graph_.nodes[index];
+    const SdpaForward* sdpa = sdpa_of(graph_);
+    if (std::holds_alternative<SdpaForward>(node)) {
+      if (index + 1 != graph_.nodes.size()) return "is not the last node";
+      if (sdpa->score.has_value() != (index > 0))
+        return "lends its score to no node, or is not said to";
+      return sdpa->score.has_value() == sdpa->modified.has_value() ? "" : "has no modified score";
+    }
+    const bool of_score =
+        std::holds_alternative<Pointwise>(node) || std::holds_alternative<BandMask>(node);
+    if (sdpa != nullptr && !of_score) return "changes no score of the attention behind it";
+    if (sdpa == nullptr && std::holds_alternative<BandMask>(node)) {
+      return "stands in a graph without attention as one node";
+    }
+    return "";
   }
 
   static std::string check_arity(const Node& node) {
@@ -229,11 +252,14 @@ class Validator {
   std::string check_shape(const Rng& op) const {
     if (!(op.keep > 0 && op.keep <= 1)) return fmt::format("keeps with probability {}", op.keep);
     for (const Uid uid : {op.seed, op.offset}) {
-      const Tensor& tensor = at(uid);
-      const bool single = tensor.storage == Storage::device && tensor.dims == Dims(kRank, 1);
-      if (!single || tensor.dtype != DType::i64) return fmt::format("%{} is not one i64", uid);
+      if (!is_one_i64(at(uid))) return fmt::format("%{} is not one i64", uid);
     }
     return "";
+  }
+
+  static bool is_one_i64(const Tensor& tensor) {
+    return tensor.storage == Storage::device && tensor.dims == Dims(kRank, 1) &&
+           tensor.dtype == DType::i64;
   }
 
   std::string check_shape(const PagedLoad& op) const {
@@ -252,6 +278,112 @@ class Validator {
     }
     if (!is_lengths(at(op.lengths), y.dims[0])) {
       return fmt::format("{} are not lengths of {} batches", shape(at(op.lengths)), y.dims[0]);
+    }
+    return "";
+  }
+
+  bool is_scalar(Uid uid, DType dtype) const {
+    return at(uid).storage == Storage::host_scalar && at(uid).dtype == dtype;
+  }
+
+  // `q` and `kv` are there both or neither, and lengths of as many batches.
+  std::string check_lengths(const std::optional<Uid>& q, const std::optional<Uid>& kv,
+                            std::int64_t batches) const {
+    if (q.has_value() != kv.has_value()) return "has lengths of one side alone";
+    for (const std::optional<Uid>& side : {q, kv}) {
+      if (side && !is_lengths(at(*side), batches)) {
+        return fmt::format("{} are not lengths of {} batches", shape(at(*side)), batches);
+      }
+    }
+    return "";
+  }
+
+  std::string check_shape(const BandMask& op) const {
+    const Tensor& x = at(op.x);
+    const Tensor& y = at(op.y);
+    if (x.dims != y.dims) return fmt::format("{} does not become {}", shape(x), shape(y));
+    if (!is_scalar(op.fill, DType::f32)) return fmt::format("%{} is no f32 scalar", op.fill);
+    if (op.bound && !is_scalar(*op.bound, DType::i32)) {
+      return fmt::format("%{} is no i32 scalar", *op.bound);
+    }
+    if (op.side == BandSide::left && !op.bound) return "has no bound";
+    return check_lengths(op.lengths_q, op.lengths_kv, y.dims[0]);
+  }
+
+  std::string check_shape(const SdpaForward& op) const {
+    for (auto check : {&Validator::check_products, &Validator::check_pages,
+                       &Validator::check_statistics, &Validator::check_dropout}) {
+      if (std::string what = (this->*check)(op); !what.empty()) return what;
+    }
+    return check_lengths(op.lengths_q, op.lengths_kv, at(op.q).dims[0]);
+  }
+
+  // Rows of k or v: of a pool as many as its table has pages for.
+  std::int64_t rows_of(Uid uid, const std::optional<Uid>& table) const {
+    return at(uid).dims[2] * (table ? at(*table).dims[2] : 1);
+  }
+
+  std::string check_products(const SdpaForward& op) const {
+    const Tensor& q = at(op.q);
+    const Tensor& k = at(op.k);
+    const Tensor& v = at(op.v);
+    const Tensor& o = at(op.o);
+    const bool batches =
+        (op.table_k || k.dims[0] == q.dims[0]) && (op.table_v || v.dims[0] == q.dims[0]);
+    const bool heads = k.dims[1] == v.dims[1] && q.dims[1] % k.dims[1] == 0;
+    const bool rows = op.table_k || op.table_v || k.dims[2] == v.dims[2];
+    const Dims wanted = {q.dims[0], q.dims[1], q.dims[2], v.dims[3]};
+    if (batches && heads && rows && q.dims[3] == k.dims[3] && o.dims == wanted) return "";
+    return fmt::format("{}, {} and {} do not give {}", shape(q), shape(k), shape(v), shape(o));
+  }
+
+  std::string check_pages(const SdpaForward& op) const {
+    for (const std::optional<Uid>& table : {op.table_k, op.table_v}) {
+      if (!table) continue;
+      const Tensor& pages = at(*table);
+      if (pages.dtype != DType::i32 || pages.storage != Storage::device ||
+          pages.dims != Dims{at(op.q).dims[0], 1, pages.dims[2], 1}) {
+        return fmt::format("{} is no table of pages", shape(pages));
+      }
+      if (!op.lengths_kv) return "reads pages without lengths";
+    }
+    return "";
+  }
+
+  // What has a value for each row, and what stands for a score.
+  std::string check_statistics(const SdpaForward& op) const {
+    const Dims& q = at(op.q).dims;
+    const auto is_f32 = [this](Uid uid, const Dims& dims) {
+      return at(uid).dtype == DType::f32 && at(uid).dims == dims;
+    };
+    if (op.stats && !is_f32(*op.stats, {q[0], q[1], q[2], 1})) {
+      return fmt::format("{} does not hold a value for each row", shape(at(*op.stats)));
+    }
+    if (op.sink && !is_f32(*op.sink, {1, q[1], 1, 1})) {
+      return fmt::format("{} does not hold a sink for each head", shape(at(*op.sink)));
+    }
+    if (op.scale && !is_f32(*op.scale, Dims(kRank, 1))) {
+      return fmt::format("{} is no scale", shape(at(*op.scale)));
+    }
+    const Dims scores = {q[0], q[1], q[2], rows_of(op.k, op.table_k)};
+    for (const std::optional<Uid>& score : {op.score, op.modified}) {
+      if (!score) continue;
+      const bool is_score =
+          is_f32(*score, at(*op.score).dims) && at(*score).storage == Storage::virtual_value;
+      const bool fits = at(*score).dims[3] <= scores[3] &&
+                        std::equal(scores.begin(), scores.begin() + 3, at(*score).dims.begin());
+      if (!is_score || !fits) return fmt::format("{} is no score", shape(at(*score)));
+    }
+    return "";
+  }
+
+  std::string check_dropout(const SdpaForward& op) const {
+    if (!(op.dropout >= 0 && op.dropout < 1)) {
+      return fmt::format("drops with probability {}", op.dropout);
+    }
+    for (const std::optional<Uid>& uid : {op.seed, op.offset}) {
+      if (uid.has_value() != (op.dropout > 0)) return "has a seed without dropout, or none with it";
+      if (uid && !is_one_i64(at(*uid))) return fmt::format("%{} is not one i64", *uid);
     }
     return "";
   }

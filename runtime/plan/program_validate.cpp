@@ -284,8 +284,7 @@ class Validator {
   }
 
   static bool is_written(const CudnnStep& step, graph::Uid uid) {
-    return std::ranges::any_of(
-        step.graph.nodes, [uid](const graph::Node& node) { return graph::output_of(node) == uid; });
+    return graph::is_written(step.graph, uid);
   }
 
   std::string check_bound_tensor(const CudnnStep& step, const graph::Tensor& tensor,

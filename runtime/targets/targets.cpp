@@ -3,13 +3,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 // The bytes of <name>.json, between attn_target_<name>_begin and attn_target_<name>_end.
-#define ATTN_TARGET(name, provenance)                 \
+#define ATTN_TARGET(name, from_card, provenance)      \
   asm(".pushsection .rodata\n"                        \
       ".global attn_target_" #name                    \
       "_begin\n"                                      \
@@ -38,14 +39,16 @@ namespace fs = std::filesystem;
 
 struct Entry {
   const char* name;
+  bool from_card;
   std::string_view provenance;
   std::string_view json;
 };
 
 const std::vector<Entry>& entries() {
   static const std::vector<Entry> kEntries = {
-#define ATTN_TARGET(name, provenance) \
-  {#name, provenance, std::string_view(attn_target_##name##_begin, attn_target_##name##_end)},
+#define ATTN_TARGET(name, from_card, provenance) \
+  {#name, from_card, provenance,                 \
+   std::string_view(attn_target_##name##_begin, attn_target_##name##_end)},
 #include "runtime/targets/targets.def"
 #undef ATTN_TARGET
   };
@@ -87,6 +90,12 @@ std::string_view provenance(std::string_view name) {
     if (entry.name == name) return entry.provenance;
   }
   return "";
+}
+
+bool is_from_data_sheet(const plan::Target& target) {
+  return std::ranges::any_of(entries(), [&target](const Entry& entry) {
+    return !entry.from_card && entry.json == target.device_json;
+  });
 }
 
 Result<plan::Target> find_target(const std::string& name_or_json_path) {

@@ -18,6 +18,9 @@ std::vector<std::string> target_names();
 // not read off a card may need `attnc target dump` on one and a second compile.
 std::string_view provenance(std::string_view name);
 
+// Whether its properties are those of a data sheet (a named target not read off a card).
+bool is_from_data_sheet(const plan::Target& target);
+
 // A named target, or with a value that ends in ".json" the one in that file (its stem becomes the
 // name). Errors: invalid_argument (unknown name, with the known ones; a file that is no JSON object
 // or lacks a property, which is named), io.

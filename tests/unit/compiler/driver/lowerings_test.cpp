@@ -39,7 +39,8 @@ TEST(Lowerings, AreInTheManual) {
   std::stringstream text;
   text << file.rdbuf();
   for (const Lowering& lowering : lowerings(kAnyOrSlow)) {
-    EXPECT_THAT(text.str(), HasSubstr(fmt::format("\n| `{}` | {} |\n", lowering.name, lowering.what)));
+    EXPECT_THAT(text.str(),
+                HasSubstr(fmt::format("\n| `{}` | {} |\n", lowering.name, lowering.what)));
   }
 }
 
@@ -56,8 +57,8 @@ TEST(ErrorOf, SeveralKeepTheFirstAndAddTheOthers) {
        {"unified", {ErrorCode::unsupported, "nor this", {"engine 4: too large"}, ""}}});
   EXPECT_EQ(error.code, ErrorCode::unsupported);
   EXPECT_EQ(error.message, "no");
-  EXPECT_THAT(error.notes, ElementsAre("try yes", "lowering `unified`: nor this",
-                                       "  engine 4: too large"));
+  EXPECT_THAT(error.notes,
+              ElementsAre("try yes", "lowering `unified`: nor this", "  engine 4: too large"));
   const auto payload = nlohmann::json::parse(error.payload);
   EXPECT_EQ(payload["line"], 3);
   ASSERT_THAT(payload["lowerings"], SizeIs(2));
@@ -69,9 +70,8 @@ TEST(ErrorOf, SeveralKeepTheFirstAndAddTheOthers) {
 TEST(FirstTaken, GoesOnAfterARefusalAlone) {
   std::vector<Refusal> refused;
   const auto refuse = [](ErrorCode code) {
-    return [code](const Lowering& lowering) {
-      return Result<int>(code, std::string(lowering.name));
-    };
+    return
+        [code](const Lowering& lowering) { return Result<int>(code, std::string(lowering.name)); };
   };
   EXPECT_EQ(first_taken(kAnyLowering, refused, refuse(ErrorCode::unsupported)).error().message,
             "composite");
@@ -79,7 +79,8 @@ TEST(FirstTaken, GoesOnAfterARefusalAlone) {
   refused.clear();
   EXPECT_EQ(first_taken(kAnyLowering, refused, refuse(ErrorCode::cudnn)).error().code,
             ErrorCode::cudnn);
-  EXPECT_TRUE(refused.empty());
+  EXPECT_THAT(refused, SizeIs(1));
+  refused.clear();
   const auto last = [](const Lowering& lowering) {
     if (&lowering != &lowerings().back()) return Result<int>(ErrorCode::unsupported, "no");
     return Result<int>(7);

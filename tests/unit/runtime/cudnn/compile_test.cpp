@@ -4,7 +4,10 @@
 
 #include "runtime/cudnn/compile_graph.h"
 #include "runtime/cudnn/descriptor.h"
+#include "runtime/cudnn/newer.h"
+#include "runtime/graph/operands.h"
 #include "tests/unit/runtime/cudnn/fake_cudnn.h"
+#include "tests/unit/runtime/graph/sample_graphs.h"
 
 namespace attn::cudnn {
 namespace {
@@ -55,6 +58,54 @@ class CompileGraph : public ::testing::Test {
   FakeCudnn fake_;
   std::vector<std::string> stages_;
 };
+
+template <typename Value>
+std::string bytes_of(Value value) {
+  return std::string(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
+TEST_F(CompileGraph, AttentionAsOneNodeHasItsScoreInAGraphOfItsOwn) {
+  fake_.offers[CUDNN_HEUR_MODE_A].configs = {{7, {}, {}}};
+  const graph::BackendGraph graph = graph::testing::unified_graph();
+  const auto step = compile_graph(fake_.api(), graph, "{}", [](const Progress&) {});
+  ASSERT_TRUE(step.ok()) << step.error().to_text();
+  const graph::SdpaForward& node = *graph::sdpa_of(graph);
+  EXPECT_EQ(fake_.last_set[kSdpaScoreIn.info.name], bytes_of(*node.score));
+  EXPECT_EQ(fake_.last_set[kSdpaScoreOut.info.name], bytes_of(*node.modified));
+  EXPECT_EQ(fake_.last_set[kSdpaDropout.info.name], bytes_of(0.1F));
+  EXPECT_EQ(fake_.last_set[kBandMaskComparison.info.name], bytes_of(CUDNN_POINTWISE_CMP_GT));
+  for (const auto& attribute : {kSdpaScoreGraph, kSdpaTableK, kSdpaSeed, kSoftmaxSink,
+                                kSoftmaxStats, kBandMaskLengthsQ, kSdpaSoftmax}) {
+    EXPECT_TRUE(fake_.last_set.contains(attribute.info.name)) << attribute.info.text;
+  }
+  EXPECT_FALSE(fake_.last_set.contains(kSdpaStats.info.name)) << "the softmax has them";
+}
+
+TEST_F(CompileGraph, AKnownFaultIsRefusedBeforeCudnnIsAsked) {
+  graph::BackendGraph graph = graph::testing::unified_graph();
+  graph.tensors[2].dims[2] = 8;  // pages of v
+  graph.nodes.back() = [&graph] {
+    graph::SdpaForward node = *graph::sdpa_of(graph);
+    node.pos = {4, 2};
+    return node;
+  }();
+  const auto step = compile_graph(fake_.api(), graph, "{}", [](const Progress&) {});
+  ASSERT_FALSE(step.ok());
+  EXPECT_EQ(step.error().code, ErrorCode::unsupported);
+  EXPECT_THAT(step.error().message, HasSubstr("pages of k and v differ"));
+  EXPECT_THAT(step.error().notes, Contains("give both the same `page`"));
+  const Json payload = Json::parse(step.error().payload);
+  EXPECT_EQ(payload["row"], "pages_of_two_sizes");
+  EXPECT_EQ(payload["line"], 4);
+  EXPECT_EQ(fake_.planned_engines.size(), 0U);
+}
+
+TEST(Newer, SinceWhen) {
+  EXPECT_EQ(since("OPERATION_SOFTMAX_XDESC"), 92000);
+  EXPECT_EQ(since("OPERATION_DIAGONAL_BAND_MASK"), 92000);
+  EXPECT_EQ(since("OPERATION_SDPA_FWD_SUBGRAPH"), 92100);
+  EXPECT_EQ(since("TENSOR_DIMENSIONS"), 0);
+}
 
 TEST_F(CompileGraph, FirstConfigThatBecomesAPlanWins) {
   fake_.offers[CUDNN_HEUR_MODE_A].configs = {failing(4), {7, {}, {}}, {8, {}, {}}};

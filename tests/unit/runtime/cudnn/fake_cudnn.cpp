@@ -59,6 +59,19 @@ cudnnStatus_t finalize(cudnnBackendDescriptor_t raw) {
   return failure == current->fail_finalize.end() ? CUDNN_STATUS_SUCCESS : failure->second;
 }
 
+std::size_t size_of(cudnnBackendAttributeType_t type) {
+  switch (type) {
+    case CUDNN_TYPE_CHAR:
+    case CUDNN_TYPE_BOOLEAN: return 1;
+    case CUDNN_TYPE_INT64:
+    case CUDNN_TYPE_DOUBLE:
+    case CUDNN_TYPE_HANDLE:
+    case CUDNN_TYPE_VOID_PTR:
+    case CUDNN_TYPE_BACKEND_DESCRIPTOR: return 8;
+    default: return 4;  // floats and enumerations
+  }
+}
+
 cudnnStatus_t set_attribute(cudnnBackendDescriptor_t raw, cudnnBackendAttributeName_t name,
                             cudnnBackendAttributeType_t type, std::int64_t count,
                             const void* elements) {
@@ -70,10 +83,8 @@ cudnnStatus_t set_attribute(cudnnBackendDescriptor_t raw, cudnnBackendAttributeN
   if (name == CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG) {
     descriptor.config = of(*static_cast<void* const*>(elements))->config;
   }
-  if (type == CUDNN_TYPE_CHAR) {
-    current->last_set[name] =
-        std::string(static_cast<const char*>(elements), static_cast<std::size_t>(count));
-  }
+  current->last_set[name] = std::string(static_cast<const char*>(elements),
+                                        static_cast<std::size_t>(count) * size_of(type));
   return CUDNN_STATUS_SUCCESS;
 }
 
@@ -138,6 +149,7 @@ FakeCudnn::FakeCudnn() {
   current = this;
   api_.cudnnGetErrorString = error_string;
   api_.cudnnGetLastErrorString = last_error_string;
+  api_.cudnnGetVersion = [] { return std::size_t{91900}; };
   api_.cudnnBackendCreateDescriptor = create;
   api_.cudnnBackendDestroyDescriptor = destroy;
   api_.cudnnBackendFinalize = finalize;

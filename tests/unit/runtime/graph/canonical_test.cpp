@@ -154,6 +154,33 @@ class Variants {
     vary_uid("y", &PagedLoad::y);
   }
 
+  void node_variants(const BandMask&) {
+    vary<BandMask>("side", [](auto& op) {
+      op.side = op.side == BandSide::left ? BandSide::right : BandSide::left;
+    });
+    vary_uid("x", &BandMask::x);
+    vary_uid("fill", &BandMask::fill);
+    vary_uid("y", &BandMask::y);
+    vary_optional("bound", &BandMask::bound);
+    vary_optional("lengths_q", &BandMask::lengths_q);
+    vary_optional("lengths_kv", &BandMask::lengths_kv);
+  }
+
+  void node_variants(const SdpaForward&) {
+    vary_uid("q", &SdpaForward::q);
+    vary_uid("k", &SdpaForward::k);
+    vary_uid("v", &SdpaForward::v);
+    vary_uid("o", &SdpaForward::o);
+    vary_optional("stats", &SdpaForward::stats);
+    vary_optional("score", &SdpaForward::score);
+    vary_optional("modified", &SdpaForward::modified);
+    vary_optional("sink", &SdpaForward::sink);
+#define ATTN_SDPA_INPUT(name, attribute) vary_optional(#name, &SdpaForward::name);
+#include "runtime/graph/sdpa_inputs.def"
+#undef ATTN_SDPA_INPUT
+    vary<SdpaForward>("dropout", [](auto& op) { op.dropout = 0.2; });
+  }
+
   void node_variants(const Reduction&) {
     vary<Reduction>(
         "op", [](auto& op) { op.op = op.op == ReduceOp::max ? ReduceOp::add : ReduceOp::max; });
@@ -192,7 +219,8 @@ class Variants {
 };
 
 TEST(Canonical, SeesEveryField) {
-  for (const BackendGraph& sample : {testing::sample_graph(), testing::controlled_graph()}) {
+  for (const BackendGraph& sample :
+       {testing::sample_graph(), testing::controlled_graph(), testing::unified_graph()}) {
     const std::string original = canonical_text(sample);
     const Variants variants(sample);
     EXPECT_GT(variants.all.size(), 1000U);

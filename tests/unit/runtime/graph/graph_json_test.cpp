@@ -24,6 +24,17 @@ TEST(GraphJson, EveryRandomGraphComesBackWhole) {
   }
 }
 
+TEST(GraphJson, AttentionAsOneNodeComesBackWhole) {
+  testing::Random random(5);
+  for (const BackendGraph& graph :
+       {testing::unified_graph(), testing::disguised(testing::unified_graph(), random)}) {
+    const Result<BackendGraph> back = from_json(to_json(graph));
+    ASSERT_TRUE(back.ok()) << back.error().message;
+    EXPECT_EQ(*back, graph);
+    EXPECT_EQ(position_of(back->nodes[2]).line, position_of(graph.nodes[2]).line);
+  }
+}
+
 TEST(GraphJson, KeepsNamesPositionsAndTheWholeRangeOfIntegers) {
   constexpr auto kMin = std::numeric_limits<std::int64_t>::min();
   constexpr auto kMax = std::numeric_limits<std::int64_t>::max();

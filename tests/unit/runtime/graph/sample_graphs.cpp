@@ -257,6 +257,22 @@ struct Renumber {
     node.x = uids.at(node.x);
     node.y = uids.at(node.y);
   }
+  void operator()(BandMask& node) const {
+    for (Uid* uid : {&node.x, &node.fill, &node.y}) *uid = uids.at(*uid);
+    for (auto* uid : {&node.bound, &node.lengths_q, &node.lengths_kv}) {
+      if (*uid) *uid = uids.at(**uid);
+    }
+  }
+  void operator()(SdpaForward& node) const {
+    for (Uid* uid : {&node.q, &node.k, &node.v, &node.o}) *uid = uids.at(*uid);
+    const auto renumber = [this](std::optional<Uid>& uid) {
+      if (uid) uid = uids.at(*uid);
+    };
+    for (auto* uid : {&node.stats, &node.score, &node.modified, &node.sink}) renumber(*uid);
+#define ATTN_SDPA_INPUT(name, attribute) renumber(node.name);
+#include "runtime/graph/sdpa_inputs.def"
+#undef ATTN_SDPA_INPUT
+  }
 };
 
 }  // namespace
@@ -289,6 +305,53 @@ BackendGraph sample_graph() {
   const Uid v = builder.add("v", DType::bf16, {2, 2, 5, 8}, {80, 8, 16, 1}, Storage::device);
   const Uid o = builder.add("o", DType::bf16, {2, 4, 3, 8}, {96, 8, 32, 1}, Storage::device);
   builder.matmul(p, v, o);
+  return graph;
+}
+
+BackendGraph unified_graph() {
+  BackendGraph graph;
+  Builder builder(graph);
+  const Dims scores = {2, 2, 3, 8};
+  const auto device = [&](std::string name, DType dtype, Dims dims) {
+    return builder.add(std::move(name), dtype, std::move(dims), Storage::device);
+  };
+  const auto score = [&](std::string name) {
+    return builder.add(std::move(name), DType::f32, scores);
+  };
+  SdpaForward node;
+  node.q = device("q", DType::f16, {2, 2, 3, 8});
+  node.k = device("k", DType::f16, {5, 2, 4, 8});
+  node.v = device("v", DType::f16, {5, 2, 4, 8});
+  node.table_k = node.table_v = device("page_table", DType::i32, {2, 1, 2, 1});
+  node.lengths_q = device("lengths_q", DType::i32, {2, 1, 1, 1});
+  node.lengths_kv = device("lengths_kv", DType::i32, {2, 1, 1, 1});
+  node.scale = builder.scalar("scale", DType::f32);
+  node.score = score("q.k");
+  const Uid cap = builder.scalar("cap", DType::f32);
+  const Uid capped = builder.pointwise(PointwiseMode::div, {*node.score, cap}, score(""));
+  const Uid bias = device("bias", DType::f32, {1, 2, 1, 8});
+  const Uid biased = builder.pointwise(PointwiseMode::add, {capped, bias}, score(""));
+  const Uid lowest = builder.scalar("", DType::f32);
+  const Uid bound = builder.scalar("", DType::i32);
+  const Uid causal = score(""), window = score("");
+  graph.nodes.emplace_back(BandMask{BandSide::right,
+                                    biased,
+                                    lowest,
+                                    causal,
+                                    std::nullopt,
+                                    node.lengths_q,
+                                    node.lengths_kv,
+                                    {7, 3}});
+  graph.nodes.emplace_back(
+      BandMask{BandSide::left, causal, lowest, window, bound, std::nullopt, std::nullopt, {8, 3}});
+  node.modified = window;
+  node.sink = device("sinks", DType::f32, {1, 2, 1, 1});
+  node.seed = device("seed", DType::i64, {1, 1, 1, 1});
+  node.offset = device("offset", DType::i64, {1, 1, 1, 1});
+  node.dropout = 0.1;
+  node.o = device("o", DType::f16, {2, 2, 3, 8});
+  node.stats = device("lse", DType::f32, {2, 2, 3, 1});
+  graph.nodes.emplace_back(node);
   return graph;
 }
 

@@ -16,6 +16,11 @@ BackendGraph sample_graph();
 // Attention with lengths, k by pages, ragged q and o, and dropout: B 2, H 2, Sq 3, Skv 5, D 8, f16.
 BackendGraph controlled_graph();
 
+// Attention as one node with everything that it may have, and a bias, a softcap's division and two
+// bands in its score: B 2, H 2, Sq 3, Skv 8 in pages of 4, D 8, f16. Its nodes: 0 div, 1 add, 2 and
+// 3 band masks, 4 sdpa_forward.
+BackendGraph unified_graph();
+
 // The same sequence on every machine (no standard distribution is used).
 class Random {
  public:

@@ -4,6 +4,7 @@
 
 #include "runtime/graph/backend_graph.h"
 #include "runtime/graph/operands.h"
+#include "tests/unit/runtime/graph/sample_graphs.h"
 
 namespace attn::graph {
 namespace {
@@ -50,6 +51,34 @@ TEST(Tables, OperandsComeInTheOrderOfTheNode) {
   EXPECT_EQ(position_of(select).line, 9U);
   EXPECT_EQ(mnemonic_of(Reduction{}), "reduce_max");
   EXPECT_EQ(inputs_of(Matmul{5, 6, 7, DType::f32, {}}), (std::vector<Uid>{5, 6}));
+}
+
+TEST(Tables, InputsThatMayBeAbsentHaveNames) {
+  Node node = SdpaForward{};
+  EXPECT_EQ(inputs_of(node), (std::vector<Uid>{0, 0, 0}));
+  EXPECT_EQ(outputs_of(node), (std::vector<Uid>{0}));
+  Uid uid = 10;
+  for (const std::string_view name : input_names_of(node)) set_named_input(node, name, uid++);
+  const auto named = named_inputs_of(node);
+  ASSERT_EQ(named.size(), input_names_of(node).size());
+  for (std::size_t i = 0; i < named.size(); ++i) {
+    EXPECT_EQ(named[i].name, input_names_of(node)[i]);
+    EXPECT_EQ(named[i].uid, static_cast<Uid>(10 + i));
+  }
+  std::get<SdpaForward>(node).stats = 9;
+  EXPECT_EQ(outputs_of(node), (std::vector<Uid>{0, 9}));
+  EXPECT_TRUE(input_names_of(Node(Reduction{})).empty());
+}
+
+TEST(Tables, WhatIsWritten) {
+  const BackendGraph graph = testing::unified_graph();
+  const SdpaForward& node = *sdpa_of(graph);
+  EXPECT_TRUE(is_written(graph, node.o));
+  EXPECT_TRUE(is_written(graph, *node.stats));
+  EXPECT_TRUE(is_written(graph, *node.modified));
+  EXPECT_FALSE(is_written(graph, *node.score));
+  EXPECT_FALSE(is_written(graph, node.q));
+  EXPECT_EQ(sdpa_of(testing::sample_graph()), nullptr);
 }
 
 TEST(Tables, InputsAreReplacedWhereverTheyAre) {

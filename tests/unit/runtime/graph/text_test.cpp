@@ -16,6 +16,13 @@ TEST(CanonicalText, Sample) {
                                canonical_text(testing::sample_graph()));
 }
 
+TEST(ToText, AttentionAsOneNode) {
+  attn::testing::expect_golden("tests/unit/runtime/graph/golden/unified.txt",
+                               to_text(testing::unified_graph()));
+  attn::testing::expect_golden("tests/unit/runtime/graph/golden/unified_canonical.txt",
+                               canonical_text(testing::unified_graph()));
+}
+
 TEST(ToText, AGraphThatIsWrongCanStillBeLookedAt) {
   BackendGraph graph;
   graph.tensors.push_back({1, "a\nb", DType::f32, {2, 2}, {1}, Storage::device, 16});

@@ -13,6 +13,8 @@ using ::testing::HasSubstr;
 TEST(Validate, AcceptsTheSampleAndEveryRandomGraph) {
   EXPECT_TRUE(validate(testing::sample_graph()).ok());
   EXPECT_TRUE(validate(testing::controlled_graph()).ok());
+  const Status unified = validate(testing::unified_graph());
+  EXPECT_TRUE(unified.ok()) << unified.error().message;
   testing::Random random(4);
   for (int round = 0; round < 200; ++round) {
     const BackendGraph graph = testing::random_graph(random);
@@ -208,6 +210,69 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"ShortSeed", [](auto& g) { tensor(g, "seed").dtype = DType::i32; },
                 "is not one i64", R"({"node": 7})"}),
     [](const auto& test) { return std::string(test.param.name); });
+
+SdpaForward& sdpa(BackendGraph& graph) { return std::get<SdpaForward>(graph.nodes.back()); }
+
+BandMask& band(BackendGraph& graph, std::size_t node) {
+  return std::get<BandMask>(graph.nodes[node]);
+}
+
+class ValidateRefusesUnified : public ::testing::TestWithParam<Refusal> {};
+
+TEST_P(ValidateRefusesUnified, AndNamesThePlace) {
+  BackendGraph graph = testing::unified_graph();
+  GetParam().change(graph);
+  const Status status = validate(graph);
+  ASSERT_FALSE(status.ok());
+  EXPECT_THAT(status.error().message, HasSubstr(GetParam().message));
+  EXPECT_EQ(status.error().payload, GetParam().payload);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Graphs, ValidateRefusesUnified,
+    ::testing::Values(Refusal{"NotLast", [](auto& g) { std::swap(g.nodes[3], g.nodes[4]); },
+                              "reads %", R"({"node": 0})"},
+                      Refusal{"ScoreToNobody",
+                              [](auto& g) { g.nodes.erase(g.nodes.begin(), g.nodes.end() - 1); },
+                              "reads %", R"({"node": 0})"},
+                      Refusal{"NotModified", [](auto& g) { sdpa(g).modified.reset(); },
+                              "has no modified score", R"({"node": 4})"},
+                      Refusal{"AReductionBefore",
+                              [](auto& g) {
+                                const auto& add = std::get<Pointwise>(g.nodes[1]);
+                                g.nodes[1] = Reduction{ReduceOp::max, DType::f32, add.x, add.y, {}};
+                              },
+                              "changes no score", R"({"node": 1})"},
+                      Refusal{"BoundOfReals", [](auto& g) { band(g, 3).bound = band(g, 3).fill; },
+                              "is no i32 scalar", R"({"node": 3})"},
+                      Refusal{"LeftWithoutBound", [](auto& g) { band(g, 3).bound.reset(); },
+                              "has no bound", R"({"node": 3})"},
+                      Refusal{"LengthsOfOneSide", [](auto& g) { band(g, 2).lengths_q.reset(); },
+                              "lengths of one side alone", R"({"node": 2})"},
+                      Refusal{"OtherHeads", [](auto& g) { tensor(g, "v").dims[1] = 1; },
+                              "do not give", R"({"node": 4})"},
+                      Refusal{"OtherDepth", [](auto& g) { tensor(g, "k").dims[3] = 16; },
+                              "do not give", R"({"node": 4})"},
+                      Refusal{"RealTable",
+                              [](auto& g) { tensor(g, "page_table").dtype = DType::f32; },
+                              "is no table of pages", R"({"node": 4})"},
+                      Refusal{"FlatStatistics", [](auto& g) { tensor(g, "lse").dims[2] = 1; },
+                              "does not hold a value for each row", R"({"node": 4})"},
+                      Refusal{"SinkOfBatches", [](auto& g) { tensor(g, "sinks").dims[0] = 2; },
+                              "does not hold a sink for each head", R"({"node": 4})"},
+                      Refusal{"NoDropout", [](auto& g) { sdpa(g).dropout = 0; },
+                              "has a seed without dropout", R"({"node": 4})"},
+                      Refusal{"AllDropped", [](auto& g) { sdpa(g).dropout = 1; },
+                              "drops with probability 1", R"({"node": 4})"},
+                      Refusal{"ShortSeed", [](auto& g) { tensor(g, "seed").dtype = DType::i32; },
+                              "is not one i64", R"({"node": 4})"}),
+    [](const auto& test) { return std::string(test.param.name); });
+
+TEST(Validate, ABandMaskStandsBesideAttentionAsOneNode) {
+  BackendGraph graph = testing::unified_graph();
+  graph.nodes.pop_back();
+  EXPECT_THAT(validate(graph).error().message, HasSubstr("reads %"));
+}
 
 }  // namespace
 }  // namespace attn::graph

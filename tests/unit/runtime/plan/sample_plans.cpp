@@ -11,13 +11,8 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-bool writes(const graph::BackendGraph& graph, graph::Uid uid) {
-  return std::ranges::any_of(
-      graph.nodes, [uid](const graph::Node& node) { return graph::output_of(node) == uid; });
-}
-
 TensorRole role_of(const graph::BackendGraph& graph, const graph::Tensor& tensor) {
-  if (writes(graph, tensor.uid)) return TensorRole::output;
+  if (graph::is_written(graph, tensor.uid)) return TensorRole::output;
   if (tensor.name == "q") return TensorRole::query;
   if (tensor.name == "k") return TensorRole::key;
   return tensor.name == "v" ? TensorRole::value : TensorRole::captured;

@@ -34,6 +34,14 @@ class JsonFile {
 
 Json h200() { return Json::parse(find_target("h200")->device_json); }
 
+TEST(Targets, KnowWhoseNumbersAreRead) {
+  EXPECT_FALSE(is_from_data_sheet(*find_target("h200")));
+  plan::Target target = *find_target("a100");
+  EXPECT_TRUE(is_from_data_sheet(target));
+  target.device_json += ' ';
+  EXPECT_FALSE(is_from_data_sheet(target)) << "those are somebody else's";
+}
+
 TEST(Targets, Names) {
   EXPECT_THAT(target_names(), ElementsAre("h200", "a100", "l40s", "b200", "rtx5090"));
 }

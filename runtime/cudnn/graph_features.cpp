@@ -1,0 +1,180 @@
+#include "runtime/cudnn/graph_features.h"
+
+#include <algorithm>
+#include <set>
+
+#include "runtime/graph/operands.h"
+
+namespace attn::cudnn {
+namespace {
+
+using graph::BackendGraph;
+using graph::Pointwise;
+using graph::PointwiseMode;
+using graph::Uid;
+
+constexpr std::string_view kWhat[] = {
+#define ATTN_GRAPH_FEATURE(name, what) what,
+#include "runtime/cudnn/graph_features.def"
+#undef ATTN_GRAPH_FEATURE
+};
+
+// Calls `visit` for every node of a kind.
+template <typename Kind, typename Visit>
+void for_each(const BackendGraph& graph, const Visit& visit) {
+  for (const graph::Node& node : graph.nodes) {
+    if (const auto* found = std::get_if<Kind>(&node)) visit(*found);
+  }
+}
+
+bool is_shift(PointwiseMode mode) {
+  return mode == PointwiseMode::add || mode == PointwiseMode::sub;
+}
+
+// Each batch's own sizes of the products.
+std::set<Uid> lengths_of(const BackendGraph& graph) {
+  std::set<Uid> lengths;
+  for_each<graph::Matmul>(graph, [&](const graph::Matmul& matmul) {
+    for (const auto& size : {matmul.m, matmul.n, matmul.k}) {
+      if (size) lengths.insert(*size);
+    }
+  });
+  return lengths;
+}
+
+// Indices, and indices moved by a scalar or by lengths.
+std::set<Uid> moved_indices(const BackendGraph& graph, const std::set<Uid>& lengths) {
+  std::set<Uid> indices;
+  for_each<Pointwise>(graph, [&](const Pointwise& node) {
+    const bool moved =
+        is_shift(node.mode) && indices.contains(node.x) &&
+        (graph.find(*node.b)->storage == graph::Storage::host_scalar || lengths.contains(*node.b));
+    if (node.mode == PointwiseMode::gen_index || moved) indices.insert(node.y);
+  });
+  return indices;
+}
+
+// The comparison of a band, row against column: cmp_ge of a right bound, cmp_gt of a left one.
+bool compares_indices(const Pointwise& node, PointwiseMode mode, const std::set<Uid>& indices) {
+  return node.mode == mode && indices.contains(node.x) && indices.contains(*node.b);
+}
+
+bool has_band(const BackendGraph& graph, graph::BandSide side) {
+  const PointwiseMode mode =
+      side == graph::BandSide::right ? PointwiseMode::cmp_ge : PointwiseMode::cmp_gt;
+  const std::set<Uid> indices = moved_indices(graph, lengths_of(graph));
+  bool found = false;
+  for_each<Pointwise>(
+      graph, [&](const Pointwise& node) { found |= compares_indices(node, mode, indices); });
+  for_each<graph::BandMask>(graph,
+                            [&](const graph::BandMask& mask) { found |= mask.side == side; });
+  return found;
+}
+
+// Rows and columns of the scores: those of the first product's result.
+std::int64_t rows_of(const BackendGraph& graph) {
+  if (const auto* sdpa = graph::sdpa_of(graph)) return graph.find(sdpa->q)->dims[2];
+  std::int64_t rows = 0;
+  for_each<graph::Matmul>(graph, [&](const graph::Matmul& scores) {
+    if (rows == 0) rows = graph.find(scores.c)->dims[2];
+  });
+  return rows;
+}
+
+std::int64_t columns_of(const BackendGraph& graph) {
+  if (const auto* sdpa = graph::sdpa_of(graph)) {
+    const std::int64_t pages = sdpa->table_k ? graph.find(*sdpa->table_k)->dims[2] : 1;
+    return graph.find(sdpa->k)->dims[2] * pages;
+  }
+  std::int64_t columns = 0;
+  for_each<graph::Matmul>(graph, [&](const graph::Matmul& scores) {
+    if (columns == 0) columns = graph.find(scores.c)->dims[3];
+  });
+  return columns;
+}
+
+// Rows in a page of each tensor that is read by pages.
+std::set<std::int64_t> page_sizes(const BackendGraph& graph) {
+  std::set<std::int64_t> sizes;
+  const auto add = [&](Uid pool) { sizes.insert(graph.find(pool)->dims[2]); };
+  for_each<graph::PagedLoad>(graph, [&](const graph::PagedLoad& load) { add(load.container); });
+  if (const auto* sdpa = graph::sdpa_of(graph)) {
+    if (sdpa->table_k) add(sdpa->k);
+    if (sdpa->table_v) add(sdpa->v);
+  }
+  return sizes;
+}
+
+bool one_row(const BackendGraph& graph) { return rows_of(graph) == 1; }
+
+bool over_1024_columns(const BackendGraph& graph) { return columns_of(graph) > 1024; }
+
+bool free_index(const BackendGraph& graph) {
+  const std::set<Uid> lengths = lengths_of(graph);
+  const std::set<Uid> indices = moved_indices(graph, lengths);
+  bool outside = false;
+  for_each<Pointwise>(graph, [&](const Pointwise& node) {
+    const bool reads = node.mode != PointwiseMode::gen_index &&
+                       (indices.contains(node.x) || (node.b && indices.contains(*node.b)));
+    const bool is_zero = node.mode == PointwiseMode::sub && node.b == node.x;
+    if (!reads || is_zero || indices.contains(node.y)) return;
+    const bool band = compares_indices(node, PointwiseMode::cmp_ge, indices) ||
+                      compares_indices(node, PointwiseMode::cmp_gt, indices);
+    const bool padding = node.mode == PointwiseMode::cmp_lt && lengths.contains(*node.b);
+    outside |= !band && !padding;
+  });
+  return outside;
+}
+
+bool left_bound_alone(const BackendGraph& graph) {
+  return has_band(graph, graph::BandSide::left) && !has_band(graph, graph::BandSide::right);
+}
+
+bool pages(const BackendGraph& graph) { return !page_sizes(graph).empty(); }
+
+bool pages_of_two_sizes(const BackendGraph& graph) { return page_sizes(graph).size() > 1; }
+
+// Among many nodes it is the maximum of each row's with it.
+bool sink(const BackendGraph& graph) {
+  const auto* sdpa = graph::sdpa_of(graph);
+  bool found = sdpa != nullptr && sdpa->sink.has_value();
+  for_each<Pointwise>(graph, [&](const Pointwise& node) {
+    found |= node.mode == PointwiseMode::max && graph.find(node.y)->dims[3] == 1;
+  });
+  return found;
+}
+
+bool stats(const BackendGraph& graph) {
+  const auto* sdpa = graph::sdpa_of(graph);
+  if (sdpa != nullptr) return sdpa->stats.has_value();
+  return std::ranges::any_of(graph.nodes, [&](const graph::Node& node) {
+    const graph::Tensor& output = *graph.find(graph::output_of(node));
+    return output.storage == graph::Storage::device && output.dims[3] == 1 &&
+           !std::holds_alternative<graph::Matmul>(node);
+  });
+}
+
+bool random_dropout(const BackendGraph& graph) {
+  const auto* sdpa = graph::sdpa_of(graph);
+  bool found = sdpa != nullptr && sdpa->dropout > 0;
+  for_each<graph::Rng>(graph, [&](const graph::Rng&) { found = true; });
+  return found;
+}
+
+}  // namespace
+
+std::string_view to_string(Feature feature) { return kWhat[static_cast<std::size_t>(feature)]; }
+
+Features features_of(const BackendGraph& graph) {
+  Features features;
+  const bool product_alone =
+      graph.nodes.size() == 1 && std::holds_alternative<graph::Matmul>(graph.nodes.front());
+  if (product_alone) return features;
+#define ATTN_GRAPH_FEATURE(name, what) \
+  features.set(static_cast<std::size_t>(Feature::name), name(graph));
+#include "runtime/cudnn/graph_features.def"
+#undef ATTN_GRAPH_FEATURE
+  return features;
+}
+
+}  // namespace attn::cudnn

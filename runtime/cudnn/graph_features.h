@@ -1,0 +1,27 @@
+// What a graph asks of cuDNN, as far as known faults depend on it.
+#pragma once
+
+#include <bitset>
+#include <cstdint>
+#include <string_view>
+
+#include "runtime/graph/backend_graph.h"
+
+namespace attn::cudnn {
+
+enum class Feature : std::uint8_t {
+#define ATTN_GRAPH_FEATURE(name, what) name,
+#include "runtime/cudnn/graph_features.def"
+#undef ATTN_GRAPH_FEATURE
+  kCount
+};
+using Features = std::bitset<static_cast<std::size_t>(Feature::kCount)>;
+
+// "a single query row"
+std::string_view to_string(Feature feature);
+
+// Of a valid graph, whether attention is many nodes in it or one. A product alone is no attention,
+// and has none.
+Features features_of(const graph::BackendGraph& graph);
+
+}  // namespace attn::cudnn

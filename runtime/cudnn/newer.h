@@ -1,0 +1,26 @@
+// What newer versions of cuDNN have than the header that this is built with (newer.def), under the
+// names that a newer header uses. A library that does not know them says so when they are set.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "runtime/cudnn/api.h"
+
+namespace attn::cudnn {
+
+// In this namespace, where they hide those of a newer header.
+#define ATTN_NEWER_ATTRIBUTE(name, number, since) \
+  inline constexpr auto CUDNN_ATTR_##name = static_cast<cudnnBackendAttributeName_t>(number);
+#define ATTN_NEWER_DESCRIPTOR(name, number, since)          \
+  inline constexpr auto CUDNN_BACKEND_##name##_DESCRIPTOR = \
+      static_cast<cudnnBackendDescriptorType_t>(number);
+#include "runtime/cudnn/newer.def"
+#undef ATTN_NEWER_ATTRIBUTE
+#undef ATTN_NEWER_DESCRIPTOR
+
+// The version that an attribute or descriptor came with ("OPERATION_SOFTMAX_XDESC",
+// "OPERATION_SOFTMAX"); 0 when every version that can be used has it.
+std::int64_t since(std::string_view name);
+
+}  // namespace attn::cudnn

@@ -1,0 +1,67 @@
+"""The lowering that makes attention one node, where a cuDNN of 9.19 takes it."""
+import attnc
+from attnc import SOURCE, SPECS
+
+SURFACE = SOURCE / "tests" / "gpu" / "surface"
+
+
+class Unified(attnc.Case):
+    def test_what_every_version_takes(self):
+        for spec in (SPECS / "noop.attn", SURFACE / "padding.attn", SURFACE / "thd.attn",
+                     SURFACE / "paged_odd.attn"):
+            with self.subTest(spec.name):
+                result = self.attnc_json("compile", spec, "--target", "h200", "--lowering",
+                                         "unified", "-o", self.folder / "x.attnplan")
+                self.assertEqual((result["lowering"], result["refused"]), ("unified", []))
+                graph = result["manifest"]["program"]["steps"][-1]["graph"]
+                self.assertEqual([node["op"] for node in graph["nodes"]], ["sdpa_forward"])
+
+    def test_explain_has_the_node(self):
+        text = self.attnc("explain", SPECS / "noop.attn", "--target", "h200", "--lowering",
+                          "unified").stdout
+        self.assertIn("= sdpa_forward.f32 ", text)
+
+    def test_an_old_library_says_what_it_lacks(self):
+        version = self.attnc_json("version")["cudnn"]["version"]
+        if not version.startswith("9.19."):
+            self.skipTest(f"cuDNN is {version}, which takes more")
+        process = self.attnc("compile", SPECS / "causal.attn", "--target", "h200", "--lowering",
+                             "unified", "-o", self.folder / "x.attnplan", code=3)
+        self.assertIn(f"came with cuDNN 9.20.0; this is {version}", process.stderr)
+
+    def test_what_it_has_no_place_for(self):
+        process = self.attnc("compile", SPECS / "dropout_mask.attn", "--target", "h200",
+                             "--lowering", "unified", "-o", self.folder / "x.attnplan", code=3)
+        self.assertIn("the unified node drops at random alone", process.stderr)
+
+    def test_a_refusal_shows_every_lowering(self):
+        target = self.refusing_target()
+        process = self.attnc("compile", SPECS / "noop.attn", "--target", target, "-o",
+                             self.folder / "x.attnplan", code=3)
+        self.assertIn("lowering `unified`: ", process.stderr)
+        for name in ("composite", "unified"):
+            self.assertIn(f"engine configs that were tried (lowering {name}):", process.stderr)
+        error = self.attnc_json("explain", SPECS / "noop.attn", "--target", target, "--why-not",
+                                code=3)["engine"]["error"]
+        tried = error["detail"]["lowerings"]
+        self.assertEqual([one["lowering"] for one in tried], ["composite", "unified"])
+        for one in tried:
+            self.assertGreater(len(one["detail"]["configs"]), 0, one["lowering"])
+        only = self.attnc_json("compile", SPECS / "noop.attn", "--target", target, "--lowering",
+                               "composite", "-o", self.folder / "x.attnplan", code=3)["error"]
+        self.assertNotIn("lowerings", only["detail"])
+
+    def test_no_such_lowering(self):
+        self.attnc("compile", SPECS / "noop.attn", "--target", "h200", "--lowering", "compound",
+                   "-o", self.folder / "x.attnplan", code=2)
+
+    def test_a_single_row_on_blackwell(self):
+        process = self.attnc("compile", SPECS / "decode_gqa.attn", "--target", "b200", "-o",
+                             self.folder / "x.attnplan", code=3)
+        self.assertIn("computes a single query row wrongly on this GPU", process.stderr)
+        self.assertIn("use cuDNN 9.24.1, or 9.25.1 or newer", process.stderr)
+        self.assertIn("decode_gqa.attn:", process.stderr)
+
+
+if __name__ == "__main__":
+    attnc.main()
