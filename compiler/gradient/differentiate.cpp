@@ -1,0 +1,103 @@
+#include "compiler/gradient/differentiate.h"
+
+#include <algorithm>
+
+#include "compiler/gradient/rules.h"
+#include "runtime/base/check.h"
+
+namespace attn::gradient {
+namespace {
+
+using ir::ExprId;
+using ir::Op;
+
+// Forward, from one leaf to the root: what a select does not take is left out on the way, where a
+// pass from the root would multiply by it.
+class Differentiator {
+ public:
+  Differentiator(ir::Dag& dag, ExprId root) : dag_(dag), builder_(dag), root_(root) {
+    const ExprId roots[] = {root};
+    below_ = ir::reachable(dag, roots);
+  }
+
+  // The loads below the root of that tensor.
+  std::vector<ExprId> loads_of(std::string_view tensor) const {
+    std::vector<ExprId> loads;
+    for (const ExprId id : below_) {
+      if (dag_[id].is(Op::load_) && dag_.symbol_of(id) == tensor) loads.push_back(id);
+    }
+    return loads;
+  }
+
+  // Nothing when it is 0 everywhere.
+  std::optional<ExprId> by(ExprId leaf) {
+    tangents_.assign(root_ + std::size_t{1}, std::nullopt);
+    for (const ExprId id : below_) {
+      if (id == leaf) {
+        tangents_[id] = Tangent{};
+      } else if (depends(id)) {
+        tangents_[id] = tangent_of(dag_, id, tangents_, builder_);
+      }
+    }
+    if (!tangents_[root_]) return std::nullopt;
+    return builder_.expression(tangents_[root_]);
+  }
+
+ private:
+  bool depends(ExprId id) const {
+    const ir::Node& node = dag_[id];
+    return node.type == ir::Type::real && std::ranges::any_of(node.operands, [&](ExprId operand) {
+             return tangents_[operand].has_value();
+           });
+  }
+
+  ir::Dag& dag_;
+  TangentBuilder builder_;
+  const ExprId root_;
+  std::vector<ExprId> below_;
+  std::vector<MaybeTangent> tangents_;  // by the node, up to the root
+};
+
+std::vector<Gather> gathers(ir::Dag& dag, ExprId root, std::string_view tensor) {
+  Differentiator differentiator(dag, root);
+  std::vector<Gather> found;
+  for (const ExprId load : differentiator.loads_of(tensor)) {
+    if (const auto local = differentiator.by(load)) found.push_back({load, *local});
+  }
+  return found;
+}
+
+}  // namespace
+
+std::vector<std::string> wanted_gradients(const ir::Attention& attention) {
+  if (!attention.gradients.empty()) return attention.gradients;
+  std::vector<std::string> names = {"q", "k", "v"};
+  for (const ir::CapturedTensor& tensor : attention.tensors) {
+    if (tensor.learned) names.push_back(tensor.name);
+  }
+  return names;
+}
+
+ExprId derivative(ir::Dag& dag, ExprId of, ExprId by) {
+  ATTN_CHECK(dag[of].type == ir::Type::real && dag[by].type == ir::Type::real,
+             "derivative of or by something that is not real");
+  const auto found = by <= of ? Differentiator(dag, of).by(by) : std::nullopt;
+  return found ? *found : dag.real(0);
+}
+
+Derivatives differentiate(const ir::Attention& attention) {
+  Derivatives result{attention, 0, {}};
+  ir::Dag& dag = result.attention.dag;
+  result.score = derivative(dag, attention.score, dag.leaf(Op::score_));
+  for (const std::string& name : wanted_gradients(attention)) {
+    const ir::CapturedTensor* tensor = attention.find_tensor(name);
+    if (tensor == nullptr || !tensor->learned) continue;
+    TensorGradient& gradient = result.tensors.emplace_back();
+    gradient.tensor = name;
+    gradient.score = gathers(dag, attention.score, name);
+    if (attention.sink) gradient.sink = gathers(dag, *attention.sink, name);
+  }
+  return result;
+}
+
+}  // namespace attn::gradient
