@@ -78,16 +78,26 @@ Cell RowEvaluator::logic(const Node& node, std::size_t column) const {
 }
 
 Cell RowEvaluator::load(const Node& node, ExprId id, std::size_t column) const {
+  for (std::size_t i = 0; i < node.operands.size(); ++i) {
+    if (operand(node, i, column).fault) return operand(node, i, column);
+  }
+  const std::optional<std::int64_t> place = element(id, column);
+  if (!place) return {0, id};
+  const io::HostTensor& tensor = bindings_.tensors.find(symbol_of(node))->second;
+  return {tensor.values[static_cast<std::size_t>(*place)], {}};
+}
+
+std::optional<std::int64_t> RowEvaluator::element(ExprId load, std::size_t column) const {
+  const Node& node = attention_.dag[load];
   const io::HostTensor& tensor = bindings_.tensors.find(symbol_of(node))->second;
   std::int64_t offset = 0;
   for (std::size_t i = 0; i < node.operands.size(); ++i) {
     const Cell& index = operand(node, i, column);
-    if (index.fault) return index;
     const auto place = static_cast<std::int64_t>(index.value);
-    if (place < 0 || place >= tensor.dims[i]) return {0, id};
+    if (index.fault || place < 0 || place >= tensor.dims[i]) return std::nullopt;
     offset = offset * tensor.dims[i] + place;
   }
-  return {tensor.values[static_cast<std::size_t>(offset)], {}};
+  return offset;
 }
 
 Cell RowEvaluator::compute(const Node& node, ExprId id, std::size_t column) const {

@@ -40,6 +40,10 @@ class RowEvaluator {
   // Of the last run, a cell for each column. `id` must be below one of the roots.
   const std::vector<Cell>& cells(ir::ExprId id) const { return cells_[id]; }
 
+  // Which element of its tensor, counted row-major, a load read in the last run, or nothing when
+  // there is none.
+  std::optional<std::int64_t> element(ir::ExprId load, std::size_t column) const;
+
   // The fault of a cell of the last run, in words: "doc[b, kv_idx]: index 1 is 777, outside
   // 0..776, at b 0, h 3, row 5, column 777". Error code: binding.
   Error describe(ir::ExprId fault, std::size_t column) const;

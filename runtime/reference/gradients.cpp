@@ -1,0 +1,220 @@
+#include "runtime/reference/gradients.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "runtime/reference/outputs.h"
+#include "runtime/reference/reverse.h"
+#include "runtime/reference/tasks.h"
+
+namespace attn::reference {
+namespace {
+
+using ir::Dim;
+using ir::ExprId;
+
+using Sums = std::map<std::string, io::HostTensor, std::less<>>;
+
+void add_scaled(double* to, const double* from, double factor, std::int64_t size) {
+  for (std::int64_t d = 0; d < size; ++d) to[d] += factor * from[d];
+}
+
+std::optional<ExprId> score_leaf(const ir::Attention& attention) {
+  const ExprId roots[] = {attention.score};
+  for (const ExprId id : ir::reachable(attention.dag, roots)) {
+    if (attention.dag[id].is(ir::Op::score_)) return id;
+  }
+  return std::nullopt;
+}
+
+// One row after the other; what they add to `sums` is the gradients. Rows of different key heads
+// share no element of q, k and v.
+class RowGradients {
+ public:
+  RowGradients(const Problem& problem, const io::HostTensor& d_o, Sums& sums)
+      : problem_(problem),
+        d_o_(d_o),
+        sums_(sums),
+        row_(problem),
+        score_(problem.attention.dag, row_.evaluator(), problem.attention.score),
+        score_leaf_(score_leaf(problem.attention)) {
+    const auto& sink = problem.attention.sink;
+    if (sink) sink_.emplace(problem.attention.dag, row_.evaluator(), *sink);
+  }
+
+  // Row `index` of the problem's rows.
+  Status run(std::int64_t index) {
+    ATTN_RETURN_IF_ERROR(row_.run(index));
+    if (row_.is_empty()) return {};
+    const double* d_o = d_o_.values.data() + index * problem_.size(Dim::Dv);
+    const double delta = weigh(d_o);
+    for (std::size_t column = 0; column < row_.weights().size(); ++column) {
+      if (!row_.is_visible(column)) continue;
+      if (row_.kept()[column] != 0) to_value(column, d_o);
+      score_.run(column, weight(column) * (d_weights_[column] - delta));
+      gather(score_, column);
+      if (score_leaf_) to_product(column, score_.cotangent(*score_leaf_));
+    }
+    if (sink_) {
+      sink_->run(0, -row_.sink_weight() / row_.sum() * delta);
+      gather(*sink_, 0);
+    }
+    return {};
+  }
+
+  const RowSoftmax& row() const { return row_; }
+
+ private:
+  double weight(std::size_t column) const { return row_.weights()[column] / row_.sum(); }
+
+  // Where the row of a column begins in k or v.
+  std::int64_t key_row(const io::HostTensor& tensor, std::size_t column) const {
+    return row_offset(tensor, row_.place().batch, row_.kv_head(),
+                      static_cast<std::int64_t>(column));
+  }
+
+  // The cotangents of the weights, dO V^T where dropout keeps them; returns what all scores of the
+  // row share, the sum of weight times cotangent.
+  double weigh(const double* d_o) {
+    const io::HostTensor& v = problem_.tensor("v");
+    d_weights_.assign(row_.weights().size(), 0.0);
+    double shared = 0;
+    for (std::size_t column = 0; column < d_weights_.size(); ++column) {
+      if (!row_.is_visible(column) || row_.kept()[column] == 0) continue;
+      const double* value = v.values.data() + key_row(v, column);
+      d_weights_[column] = row_.kept()[column] * dot(d_o, value, problem_.size(Dim::Dv));
+      shared += weight(column) * d_weights_[column];
+    }
+    return shared;
+  }
+
+  void to_value(std::size_t column, const double* d_o) {
+    io::HostTensor& d_v = sums_.find("v")->second;
+    add_scaled(d_v.values.data() + key_row(d_v, column), d_o, weight(column) * row_.kept()[column],
+               problem_.size(Dim::Dv));
+  }
+
+  void to_product(std::size_t column, double d_score) {
+    io::HostTensor& d_q = sums_.find("q")->second;
+    io::HostTensor& d_k = sums_.find("k")->second;
+    const RowPlace& place = row_.place();
+    const std::int64_t of_q = row_offset(d_q, place.batch, place.head, place.row);
+    const std::int64_t of_k = key_row(d_k, column), depth = problem_.size(Dim::Dqk);
+    const double factor = problem_.scale * d_score;
+    add_scaled(d_q.values.data() + of_q, problem_.tensor("k").values.data() + of_k, factor, depth);
+    add_scaled(d_k.values.data() + of_k, problem_.tensor("q").values.data() + of_q, factor, depth);
+  }
+
+  void gather(const ReverseMode& expression, std::size_t column) {
+    for (const ExprId load : expression.loads()) {
+      if (!expression.is_reached(load)) continue;
+      const auto sum = sums_.find(problem_.attention.dag.symbol_of(load));
+      if (sum == sums_.end()) continue;
+      const std::int64_t element = *row_.evaluator().element(load, column);
+      sum->second.values[static_cast<std::size_t>(element)] += expression.cotangent(load);
+    }
+  }
+
+  const Problem& problem_;
+  const io::HostTensor& d_o_;
+  Sums& sums_;
+  RowSoftmax row_;
+  ReverseMode score_;
+  std::optional<ReverseMode> sink_;
+  std::optional<ExprId> score_leaf_;
+  std::vector<double> d_weights_;
+};
+
+bool is_input(std::string_view name) { return name == "q" || name == "k" || name == "v"; }
+
+Status check_names(const ir::Attention& attention, const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    const ir::CapturedTensor* tensor = attention.find_tensor(name);
+    if (is_input(name) || (tensor && tensor->learned)) continue;
+    return {ErrorCode::invalid_argument, name + " has no gradient"};
+  }
+  return {};
+}
+
+Result<io::HostTensor> checked_d_o(const ir::Attention& attention, io::HostTensor d_o,
+                                   bool unrounded) {
+  const ir::Dims& dims = attention.dims;
+  const std::vector<std::int64_t> wanted = {dims[Dim::B], dims[Dim::Hq], dims[Dim::Sq],
+                                            dims[Dim::Dv]};
+  const bool whole = d_o.values.size() == static_cast<std::size_t>(io::element_count(wanted));
+  if (d_o.dims != wanted || !whole) {
+    return {ErrorCode::binding, fmt::format("do has dims [{}], the attention wants [{}]",
+                                            fmt::join(d_o.dims, ", "), fmt::join(wanted, ", "))};
+  }
+  if (!unrounded) {
+    for (double& value : d_o.values) value = round_to(attention.dtype, value);
+  }
+  return d_o;
+}
+
+// Of q, k and v, which are summed up whether wanted or not, and of the learned tensors among
+// `names`.
+Sums make_sums(const Bindings& bindings, const std::vector<std::string>& names, DType dtype) {
+  Sums sums;
+  for (const auto& [name, tensor] : bindings.tensors) {
+    if (is_input(name) || std::ranges::find(names, name) != names.end()) {
+      sums[name] = zeros(dtype, tensor.dims);
+    }
+  }
+  return sums;
+}
+
+// Key heads are summed up side by side, but when something is learned, which they may share, one
+// after the other: sums do not depend on the number of threads.
+Status run_heads(const Problem& problem, const io::HostTensor& d_o, int threads,
+                 Gradients& gradients) {
+  const bool shares = gradients.of.size() > 3;
+  const std::int64_t rows = problem.group() * problem.size(Dim::Sq);
+  const auto make_worker = [&]() -> Worker {
+    auto worker = std::make_shared<RowGradients>(problem, d_o, gradients.of);
+    return [&, worker](std::int64_t head) -> Status {
+      for (std::int64_t index = head * rows; index < (head + 1) * rows; ++index) {
+        ATTN_RETURN_IF_ERROR(worker->run(index));
+        write_row(problem, worker->row(), index, gradients.outputs);
+      }
+      return {};
+    };
+  };
+  return run_tasks(problem.size(Dim::B) * problem.size(Dim::Hkv), shares ? 1 : threads,
+                   make_worker);
+}
+
+void finish(const ir::Attention& attention, const Bindings& bindings,
+            const std::vector<std::string>& names, bool unrounded, Gradients& result) {
+  std::erase_if(result.of, [&](const auto& each) {
+    return std::ranges::find(names, each.first) == names.end();
+  });
+  if (unrounded) return;
+  round_outputs(attention.dtype, result.outputs);
+  for (auto& [name, tensor] : result.of) {
+    const DType dtype = bindings.tensors.find(name)->second.dtype;
+    for (double& value : tensor.values) value = round_to(dtype, value);
+  }
+}
+
+}  // namespace
+
+Result<Gradients> gradients(const ir::Attention& attention, const Inputs& inputs,
+                            const io::HostTensor& d_o, const std::vector<std::string>& names,
+                            const Options& options) {
+  ATTN_RETURN_IF_ERROR(check_names(attention, names));
+  ATTN_ASSIGN(const Bindings bindings, bind(attention, inputs, options.unrounded));
+  ATTN_ASSIGN(const Problem problem, make_problem(attention, bindings));
+  ATTN_ASSIGN(const io::HostTensor cotangent, checked_d_o(attention, d_o, options.unrounded));
+  Gradients result{make_outputs(attention.dims, options.unrounded),
+                   make_sums(bindings, names, options.unrounded ? DType::f64 : DType::f32)};
+  ATTN_RETURN_IF_ERROR(run_heads(problem, cotangent, options.threads, result));
+  finish(attention, bindings, names, options.unrounded, result);
+  return result;
+}
+
+}  // namespace attn::reference

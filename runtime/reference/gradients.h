@@ -1,0 +1,29 @@
+// The gradients of one attention, by reverse mode in double precision over the dense evaluation:
+// the oracle for every backward. Simple before fast.
+#pragma once
+
+#include "runtime/reference/evaluate.h"
+
+namespace attn::reference {
+
+struct Gradients {
+  Outputs outputs;  // of the forward, as evaluate() has them
+  // By what they are gradients of: "q", "k", "v" and learned tensors, each of its shape.
+  std::map<std::string, io::HostTensor, std::less<>> of;
+};
+
+// The gradients of sum(o * d_o) by each of `names`: "q", "k", "v" and tensors that the attention
+// learns. d_o is [B,Hq,Sq,Dv]. Unless unrounded, d_o is rounded to the attention's dtype, and
+// gradients to that of what they belong to (dtype f32 then, else f64).
+//
+// lse, max and sum_exp have no cotangent. Masks, lengths and what dropout keeps have no gradient; a
+// row in which nothing is visible, and rows and keys behind lengths, give zeros. Where an operation
+// has no derivative, the convention is that of compiler/gradient/differentiate.h.
+//
+// Errors: those of evaluate; binding for a d_o of other dims; invalid_argument for a name without a
+// gradient.
+Result<Gradients> gradients(const ir::Attention& attention, const Inputs& inputs,
+                            const io::HostTensor& d_o, const std::vector<std::string>& names,
+                            const Options& options);
+
+}  // namespace attn::reference
