@@ -22,10 +22,10 @@ using support::quoted;
 
 constexpr Site kExtent{"the size of a tensor", kConstants};
 constexpr Site kScaleSite{"the scale", kParams};
-constexpr Site kScoreSite{"the score", kScore | kIndexes | kTensors | kParams};
+constexpr Site kScoreSite{"the score", kScore | kIndexes | kTensors | kLearned | kParams};
 constexpr Site kMaskSite{"a mask", kIndexes | kTensors | kParams};
 constexpr Site kDefaultSite{"the default of a tensor", kConstants};
-constexpr Site kLetSite{"a let", kScore | kIndexes | kTensors | kParams};
+constexpr Site kLetSite{"a let", kScore | kIndexes | kTensors | kLearned | kParams};
 
 class Analyzer {
  public:

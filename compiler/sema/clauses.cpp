@@ -15,7 +15,7 @@ using diag::Code;
 using ir::Type;
 using support::quoted;
 
-constexpr Site kSinkSite{"the sink", kHeads | kTensors | kParams};
+constexpr Site kSinkSite{"the sink", kHeads | kTensors | kLearned | kParams};
 constexpr Site kKeepSite{"what dropout keeps", kIndexes | kTensors | kParams};
 constexpr Site kDefaultSite{"the default of a tensor", kConstants};
 

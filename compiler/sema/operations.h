@@ -24,6 +24,7 @@ enum Uses : std::uint8_t {
   kRows = 4,   // the query and key indexes
   kTensors = 8,
   kParams = 16,
+  kLearned = 32,  // of the tensors, beside kTensors: those that have a gradient
   kIndexes = kHeads | kRows
 };
 

@@ -195,6 +195,11 @@ std::optional<Value> Scope::name(const Expr& expr, const Site& site) {
 bool Scope::available(const Expr& expr, const Value& value, const Site& site) {
   const int missing = value.uses & ~site.allowed;
   if (missing == 0) return true;
+  if (missing == kLearned) {
+    no_gradient(expr.head, fmt::format("{} depends on a learned tensor, and {} has no gradient",
+                                       quoted(expr.text), site.what));
+    return false;
+  }
   const auto found = symbols_.find(expr.text);
   const bool is_let = found != symbols_.end() && found->second.kind == Symbol::Kind::let;
   const std::string_view what = (missing & kScore) != 0     ? "the score"
@@ -214,6 +219,11 @@ bool Scope::available(const Expr& expr, const Value& value, const Site& site) {
         "`score where(condition, score, -inf);`";
   }
   return false;
+}
+
+void Scope::no_gradient(Span span, std::string what) {
+  report(Code::no_gradient, span, std::move(what)).help =
+      "declare what is not to be learned with `tensor` instead of `learn`";
 }
 
 std::optional<Value> Scope::bound(const Expr& expr) {
@@ -382,7 +392,7 @@ std::optional<Value> Scope::load(const Expr& expr, const ir::CapturedTensor& ten
     result.size += indexes[i]->size;
   }
   if (!fits) return std::nullopt;
-  result.uses |= kTensors;
+  result.uses |= tensor.learned ? kTensors | kLearned : kTensors;
   result.type = ir::value_type(tensor.dtype);
   result.id = attention_.dag.add_symbol(Op::load_, tensor.name, result.type, ids,
                                         operations_.place(expr.head));
@@ -395,6 +405,10 @@ bool Scope::index_fits(const Expr& expr, const Value& index, ir::ExprId extent) 
         report(Code::bad_index, expr.span,
                fmt::format("an index is an integer, found {}", in_words(index.type)));
     if (index.type == Type::real) diagnostic.help = "divide integers with `//`";
+    return false;
+  }
+  if ((index.uses & kLearned) != 0) {
+    no_gradient(expr.span, "the index depends on a learned tensor, and has no gradient");
     return false;
   }
   const auto value = ir::fold_integer(attention_.dag, index.id);

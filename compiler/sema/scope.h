@@ -124,6 +124,7 @@ class Scope {
   std::optional<Value> load(const ast::Expr& expr, const ir::CapturedTensor& tensor,
                             const std::vector<std::optional<Value>>& indexes);
   bool index_fits(const ast::Expr& expr, const Value& index, ir::ExprId extent);
+  void no_gradient(support::Span span, std::string what);
   std::optional<Value> operation(const ast::Expr& expr, const Site& site);
   std::optional<Value> query_index(ir::SourcePos pos);
   Value size(ir::Dim dim, ir::SourcePos pos);
