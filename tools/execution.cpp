@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include "compiler/gradient/differentiate.h"
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/stream.h"
 #include "runtime/cudnn/library.h"
 #include "runtime/execute/device_tensors.h"
 #include "runtime/execute/executable.h"
+#include "runtime/reference/gradients.h"
+#include "tools/inputs.h"
 #include "tools/placement.h"
 
 namespace attn::tools {
@@ -46,18 +49,42 @@ execute::Arguments arguments_of(const execute::Executable& executable,
   return arguments;
 }
 
+// Those that the spec asks for.
+Outputs listed(const ir::Attention& attention, reference::Outputs all) {
+  Outputs outputs;
+  if (attention.wants_o) outputs["o"] = std::move(all.o);
+  if (attention.wants_lse) outputs["lse"] = std::move(all.lse);
+  if (attention.wants_max) outputs["max"] = std::move(all.max);
+  if (attention.wants_sum_exp) outputs["sum_exp"] = std::move(all.sum_exp);
+  return outputs;
+}
+
 }  // namespace
+
+std::string gradient_name(std::string_view of) {
+  const bool is_input = of == "q" || of == "k" || of == "v";
+  return fmt::format("{}{}", is_input ? "d" : "d_", of);
+}
 
 Result<Outputs> run_reference(const ir::Attention& attention, const reference::Inputs& inputs,
                               bool unrounded) {
   reference::Options options;
   options.unrounded = unrounded;
   ATTN_ASSIGN(reference::Outputs all, reference::evaluate(attention, inputs, options));
+  return listed(attention, std::move(all));
+}
+
+Result<Outputs> run_reference_gradients(const ir::Attention& attention, reference::Inputs inputs,
+                                        bool forward, bool unrounded) {
+  const auto cotangent = inputs.tensors.extract(kCotangent);
+  reference::Options options;
+  options.unrounded = unrounded;
+  ATTN_ASSIGN(reference::Gradients gradients,
+              reference::gradients(attention, inputs, cotangent.mapped(),
+                                   gradient::wanted_gradients(attention), options));
   Outputs outputs;
-  if (attention.wants_o) outputs["o"] = std::move(all.o);
-  if (attention.wants_lse) outputs["lse"] = std::move(all.lse);
-  if (attention.wants_max) outputs["max"] = std::move(all.max);
-  if (attention.wants_sum_exp) outputs["sum_exp"] = std::move(all.sum_exp);
+  if (forward) outputs = listed(attention, std::move(gradients.outputs));
+  for (auto& [name, tensor] : gradients.of) outputs[gradient_name(name)] = std::move(tensor);
   return outputs;
 }
 

@@ -20,6 +20,7 @@ struct Options {
   std::string lowering{driver::kAnyLowering};
   sema::Bindings bindings;
   bool why_not = false;
+  bool gradients = false;
   Format format = Format::text;
 };
 
@@ -74,7 +75,7 @@ int explain_spec(const Options& options) {
   const Spec& spec = *outcome.spec;
   const auto program = driver::lower(spec.attention, options.lowering);
   if (!program.ok()) return report(program.error(), options.format, spec.source.get());
-  Explanation explanation = explain(spec, *program);
+  Explanation explanation = explain(spec, *program, options.gradients);
   if (const Status status = compile(options, spec, explanation); !status.ok()) {
     return report(status.error(), options.format, spec.source.get());
   }
@@ -86,7 +87,7 @@ int explain_plan(const Options& options) {
   if (!plan.ok()) return report(plan.error(), options.format);
   SpecOutcome outcome = spec_of_plan(options.path, *plan, options.format);
   if (!outcome.spec) return outcome.exit_code;
-  Explanation explanation = explain(*outcome.spec, plan->program);
+  Explanation explanation = explain(*outcome.spec, plan->program, options.gradients);
   explanation.compiled = driver::Compiled{*plan, {}, {}};
   return print(options, explanation);
 }
@@ -116,6 +117,8 @@ void add_explain(CLI::App& app, Action& action) {
       ->required();
   add_target_option(*command, options->target);
   add_bind(*command, options->bindings);
+  command->add_flag("--grad", options->gradients,
+                    "Derivatives too, also where the spec has no `grad` clause");
   command->add_flag("--why-not", options->why_not,
                     "When cuDNN refuses, explain all the same, with each engine's reason");
   add_lowering(*command, options->lowering);

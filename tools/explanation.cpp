@@ -138,6 +138,11 @@ std::string mask_text(const Explanation& explanation) {
   return text;
 }
 
+std::string gradients_text(const Explanation& explanation) {
+  if (!explanation.derivatives) return "";
+  return "\ngradients\n" + to_text(*explanation.derivatives);
+}
+
 std::string work_text(const Explanation& explanation) {
   const passes::Band& end = explanation.mask.from_end;
   const bool band =
@@ -241,7 +246,7 @@ void set_program(Explanation& explanation, const Spec& spec, const plan::Program
   explanation.clauses = std::move(clauses).take();
 }
 
-Explanation explain(const Spec& spec, const plan::Program& program) {
+Explanation explain(const Spec& spec, const plan::Program& program, bool gradients) {
   Explanation explanation;
   explanation.file = spec.source->name();
   explanation.name = spec.attention.name;
@@ -252,6 +257,9 @@ Explanation explain(const Spec& spec, const plan::Program& program) {
   for (const ir::ExprId id : explanation.mask.residual) {
     explanation.residual.push_back(ir::to_source(spec.attention, id));
   }
+  if (gradients || !spec.attention.gradients.empty()) {
+    explanation.derivatives = explain_derivatives(spec.attention);
+  }
   explanation.flops = dense_flops(spec.attention);
   explanation.share =
       band_share(spec.attention, passes::full_band(explanation.mask, spec.attention.dims));
@@ -261,11 +269,12 @@ Explanation explain(const Spec& spec, const plan::Program& program) {
 std::string to_text(const Explanation& explanation) {
   const std::string derived = derived_text(explanation.program);
   return fmt::format(
-      "{} ({})\n\ntensors\n{}{}{}\nclauses and the graph nodes they became\n{}\nmask\n{}\nwork\n{}"
-      "\nengine\n{}",
+      "{} ({})\n\ntensors\n{}{}{}\nclauses and the graph nodes they became\n{}\nmask\n{}{}\n"
+      "work\n{}\nengine\n{}",
       explanation.name, explanation.file, tensors_text(explanation.program),
       derived.empty() ? "" : "\nderived tensors\n", derived, clauses_text(explanation),
-      mask_text(explanation), work_text(explanation), engine_text(explanation));
+      mask_text(explanation), gradients_text(explanation), work_text(explanation),
+      engine_text(explanation));
 }
 
 Json to_json(const Explanation& explanation) {
@@ -276,15 +285,17 @@ Json to_json(const Explanation& explanation) {
                        {"text", clause.text},
                        {"nodes", clause.nodes}});
   }
-  return {{"name", explanation.name},
-          {"file", explanation.file},
-          {"clauses", clauses},
-          {"mask", mask_json(explanation)},
-          {"flop", explanation.flops},
-          {"share_in_band", explanation.share},
-          {"bytes", explanation.bytes},
-          {"program", Json::parse(plan::to_json(explanation.program))},
-          {"engine", engine_json(explanation)}};
+  Json json = {{"name", explanation.name},
+               {"file", explanation.file},
+               {"clauses", clauses},
+               {"mask", mask_json(explanation)},
+               {"flop", explanation.flops},
+               {"share_in_band", explanation.share},
+               {"bytes", explanation.bytes},
+               {"program", Json::parse(plan::to_json(explanation.program))},
+               {"engine", engine_json(explanation)}};
+  if (explanation.derivatives) json["gradients"] = to_json(*explanation.derivatives);
+  return json;
 }
 
 }  // namespace attn::tools

@@ -10,6 +10,7 @@
 #include "compiler/driver/driver.h"
 #include "compiler/passes/band.h"
 #include "runtime/plan/plan.h"
+#include "tools/derivatives.h"
 #include "tools/report.h"
 #include "tools/spec.h"
 
@@ -32,9 +33,10 @@ struct Explanation {
   std::int64_t rows = 0;              // of scores
   bool lengths = false;               // whether batches have lengths of their own
   std::vector<std::string> residual;  // in the language's own syntax
-  double flops = 0;                   // of all scores
-  double share = 1;                   // of the scores that lie inside the band
-  std::int64_t bytes = 0;             // of all tensors, each read or written once
+  std::optional<ExplainedDerivatives> derivatives;
+  double flops = 0;        // of all scores
+  double share = 1;        // of the scores that lie inside the band
+  std::int64_t bytes = 0;  // of all tensors, each read or written once
   // When it was compiled; of a plan file the lowering is empty.
   std::optional<driver::Compiled> compiled;
   std::string why_not_compiled;  // cuDNN could not be loaded
@@ -42,8 +44,9 @@ struct Explanation {
   std::string refused_target;
 };
 
-// All but the plan, of a program made from the spec.
-Explanation explain(const Spec& spec, const plan::Program& program);
+// All but the plan, of a program made from the spec; derivatives with `gradients`, or when the spec
+// has a `grad` clause.
+Explanation explain(const Spec& spec, const plan::Program& program, bool gradients);
 
 // What depends on the program, of another one.
 void set_program(Explanation& explanation, const Spec& spec, const plan::Program& program);

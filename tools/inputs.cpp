@@ -35,12 +35,16 @@ bool is_seed(const Wanted& wanted) {
   return std::ranges::find(kSeed, wanted.name) != std::end(kSeed);
 }
 
-std::vector<Wanted> wanted_by(const ir::Attention& attention) {
+std::vector<Wanted> wanted_by(const ir::Attention& attention, Needs needs) {
   const ir::Dims& d = attention.dims;
   std::vector<Wanted> wanted = {
       {"q", attention.dtype, {d[Dim::B], d[Dim::Hq], d[Dim::Sq], d[Dim::Dqk]}},
       {"k", attention.dtype, {d[Dim::B], d[Dim::Hkv], d[Dim::Skv], d[Dim::Dqk]}},
       {"v", attention.dtype, {d[Dim::B], d[Dim::Hkv], d[Dim::Skv], d[Dim::Dv]}}};
+  if (needs == Needs::gradients) {
+    wanted.push_back(
+        {kCotangent, attention.dtype, {d[Dim::B], d[Dim::Hq], d[Dim::Sq], d[Dim::Dv]}});
+  }
   for (const ir::CapturedTensor& tensor : attention.tensors) {
     std::vector<std::int64_t> dims;
     for (const ir::ExprId extent : tensor.extents) {
@@ -211,22 +215,23 @@ std::string overflow_warning(const Wanted& wanted, const std::string& origin,
                      *first, to_string(wanted.dtype));
 }
 
-// Inputs twice, as given and as rounded, and the outputs.
-double host_bytes(const ir::Attention& attention, const std::vector<Wanted>& all) {
+// Inputs twice, as given and as rounded, their gradients, and the outputs.
+double host_bytes(const ir::Attention& attention, const std::vector<Wanted>& all, Needs needs) {
   const auto elements = [](const std::vector<std::int64_t>& dims) {
     double count = 1;
     for (const std::int64_t dim : dims) count *= static_cast<double>(dim);
     return count;
   };
+  const double copies = needs == Needs::gradients ? 3 : 2;
   double doubles = 0;
-  for (const Wanted& wanted : all) doubles += 2 * elements(wanted.dims);
+  for (const Wanted& wanted : all) doubles += copies * elements(wanted.dims);
   const ir::Dims& d = attention.dims;
   doubles += elements({d[Dim::B], d[Dim::Hq], d[Dim::Sq], d[Dim::Dv] + 1});
   return doubles * sizeof(double);
 }
 
-Status check_memory(const ir::Attention& attention, const std::vector<Wanted>& all) {
-  const double needed = host_bytes(attention, all);
+Status check_memory(const ir::Attention& attention, const std::vector<Wanted>& all, Needs needs) {
+  const double needed = host_bytes(attention, all, needs);
   const double there = static_cast<double>(host_memory_bytes());
   if (needed <= there) return {};
   return Error{ErrorCode::invalid_argument,
@@ -254,13 +259,13 @@ void add_in(CLI::App& command, InputTexts& inputs) {
                         "@FILE.npy (repeatable)");
 }
 
-Result<Inputs> make_inputs(const ir::Attention& attention, const InputTexts& texts,
-                           Missing missing) {
-  const std::vector<Wanted> all = wanted_by(attention);
+Result<Inputs> make_inputs(const ir::Attention& attention, const InputTexts& texts, Missing missing,
+                           Needs needs) {
+  const std::vector<Wanted> all = wanted_by(attention, needs);
   for (const auto& [name, text] : texts) {
     if (std::ranges::find(all, name, &Wanted::name) == all.end()) return unknown_name(name, all);
   }
-  ATTN_RETURN_IF_ERROR(check_memory(attention, all));
+  ATTN_RETURN_IF_ERROR(check_memory(attention, all, needs));
   Inputs inputs;
   for (const Wanted& wanted : all) {
     const auto given = texts.find(wanted.name);
@@ -282,7 +287,7 @@ Result<Inputs> make_inputs(const ir::Attention& attention, const InputTexts& tex
 }
 
 Result<io::HostTensor> default_tensor(const ir::Attention& attention, const std::string& name) {
-  const std::vector<Wanted> all = wanted_by(attention);
+  const std::vector<Wanted> all = wanted_by(attention, Needs::forward);
   const auto wanted = std::ranges::find(all, name, &Wanted::name);
   if (wanted == all.end()) return unknown_name(name, all);
   return io::HostTensor{wanted->dtype, wanted->dims, pattern(attention, *wanted)};

@@ -34,18 +34,24 @@ inline constexpr std::string_view kPattern = "blocks";
 
 struct Inputs {
   reference::Inputs values;
-  // Where each came from, as --in would say it; in the order q, k, v, captured, params.
+  // Where each came from, as --in would say it; in the order q, k, v, do, captured, params.
   std::vector<std::pair<std::string, std::string>> origins;
   // Of finite values that their dtype rounds to infinity, one for each tensor or param.
   std::vector<std::string> warnings;
 };
 
+// The cotangent of o, [B,Hq,Sq,Dv].
+inline constexpr const char* kCotangent = "do";
+
+// What is going to be computed: gradients need kCotangent too.
+enum class Needs : std::uint8_t { forward, gradients };
+
 // Every dimension must be bound. Tensors come with the dtype that the spec gives them, floats as
 // wide as they were given (whoever uses them rounds). Errors: invalid_argument for a name that the
 // spec has not, a value that has no meaning, dims, integers or a dtype that do not fit, what
 // Missing::refuse refuses, and tensors that host memory cannot hold; io.
-Result<Inputs> make_inputs(const ir::Attention& attention, const InputTexts& texts,
-                           Missing missing);
+Result<Inputs> make_inputs(const ir::Attention& attention, const InputTexts& texts, Missing missing,
+                           Needs needs = Needs::forward);
 
 // The pattern alone, for a captured integer or boolean tensor of the spec.
 Result<io::HostTensor> default_tensor(const ir::Attention& attention, const std::string& name);

@@ -1,6 +1,10 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 
 #include "compiler/driver/driver.h"
+#include "compiler/gradient/differentiate.h"
 #include "runtime/io/npy.h"
 #include "tools/command.h"
 #include "tools/execution.h"
@@ -22,9 +26,13 @@ struct Options {
   sema::Bindings bindings;
   InputTexts inputs;
   std::map<std::string, std::string> files;  // --out
+  bool gradients = false;                    // --grad
   bool unrounded = false;
   bool recompile = false;
   Format format = Format::text;
+
+  bool wants_gradients() const { return gradients || direction != "fwd"; }
+  bool wants_forward() const { return direction != "bwd"; }
 };
 
 // What is to be run: a spec, and when it came as a plan file also that.
@@ -54,10 +62,10 @@ SubjectOutcome read_subject(const Options& options) {
 }
 
 Status check_options(const Options& options) {
-  if (options.direction != "fwd") {
+  if (options.wants_gradients() && options.backend == "cudnn") {
     return Error{ErrorCode::unsupported,
-                 "only the forward can be run; there is no gradient program yet",
-                 {"leave --direction out, or say --direction fwd"},
+                 "cuDNN runs the forward only; there is no gradient program yet",
+                 {"gradients by the reference: --backend reference"},
                  {}};
   }
   if (options.unrounded && options.backend == "cudnn") {
@@ -76,8 +84,9 @@ Status check_options(const Options& options) {
 // "cudnn" or "reference"; says on standard error what `auto` chose, and why.
 std::string choose_backend(const Options& options) {
   if (options.backend != "auto") return options.backend;
-  if (options.unrounded) {
-    fmt::print(stderr, "backend: reference, because of --unrounded\n");
+  if (options.unrounded || options.wants_gradients()) {
+    fmt::print(stderr, "backend: reference, because of {}\n",
+               options.unrounded ? "--unrounded" : "the gradients");
     return "reference";
   }
   const Status device = device_status(options.cudnn_folder);
@@ -116,24 +125,40 @@ Result<plan::Plan> plan_for_device(const Subject& subject, const Options& option
 
 Result<Outputs> execute(const Subject& subject, const Options& options, const std::string& backend,
                         const reference::Inputs& inputs) {
-  if (backend == "reference") {
-    return run_reference(subject.spec.attention, inputs, options.unrounded);
+  const ir::Attention& attention = subject.spec.attention;
+  if (options.wants_gradients()) {
+    return run_reference_gradients(attention, inputs, options.wants_forward(), options.unrounded);
   }
+  if (backend == "reference") return run_reference(attention, inputs, options.unrounded);
   ATTN_ASSIGN(const plan::Plan plan, plan_for_device(subject, options));
   return run_on_device(plan, inputs, options.cudnn_folder);
 }
 
-Status check_out_names(const ir::Attention& attention, const Options& options) {
+std::vector<std::string> output_names(const ir::Attention& attention, const Options& options) {
+  std::vector<std::string> names;
   const std::pair<std::string_view, bool> outputs[] = {{"o", attention.wants_o},
                                                        {"lse", attention.wants_lse},
                                                        {"max", attention.wants_max},
                                                        {"sum_exp", attention.wants_sum_exp}};
+  for (const auto& [name, wanted] : outputs) {
+    if (wanted && options.wants_forward()) names.emplace_back(name);
+  }
+  if (!options.wants_gradients()) return names;
+  for (const std::string& of : gradient::wanted_gradients(attention)) {
+    names.push_back(gradient_name(of));
+  }
+  return names;
+}
+
+Status check_out_names(const ir::Attention& attention, const Options& options) {
+  const std::vector<std::string> names = output_names(attention, options);
   for (const auto& [name, file] : options.files) {
-    const auto listed = [&](const auto& output) { return output.second && output.first == name; };
-    if (std::ranges::any_of(outputs, listed)) continue;
+    if (std::ranges::find(names, name) != names.end()) continue;
     return Error{ErrorCode::invalid_argument,
-                 fmt::format("--out {}: the spec has no such output", name),
-                 {"the `outputs` clause lists them: o, lse, max, sum_exp"},
+                 fmt::format("--out {}: this run has no such output", name),
+                 {fmt::format("it has {}; the `outputs` clause lists those of the forward, `grad` "
+                              "the gradients of --grad",
+                              fmt::join(names, ", "))},
                  {}};
   }
   return {};
@@ -169,7 +194,8 @@ Status run_subject(const Subject& subject, const Options& options) {
   const ir::Attention& attention = subject.spec.attention;
   ATTN_RETURN_IF_ERROR(check_dims(attention));
   ATTN_RETURN_IF_ERROR(check_out_names(attention, options));
-  ATTN_ASSIGN(const Inputs inputs, make_inputs(attention, options.inputs, Missing::refuse));
+  const Needs needs = options.wants_gradients() ? Needs::gradients : Needs::forward;
+  ATTN_ASSIGN(const Inputs inputs, make_inputs(attention, options.inputs, Missing::refuse, needs));
   if (!options.unrounded) {
     for (const std::string& text : inputs.warnings) fmt::print(stderr, "warning: {}\n", text);
   }
@@ -208,9 +234,13 @@ void add_run(CLI::App& app, Action& action) {
       ->type_name("auto|cudnn|reference")
       ->check(CLI::IsMember({"auto", "cudnn", "reference"}));
   add_bind(*command, options->bindings);
-  command->add_option("--direction", options->direction, "What to run: fwd (the default)")
+  command
+      ->add_option("--direction", options->direction,
+                   "What to run: the forward (the default), the gradients, or both")
       ->type_name("fwd|bwd|both")
       ->check(CLI::IsMember({"fwd", "bwd", "both"}));
+  command->add_flag("--grad", options->gradients,
+                    "Gradients too: of sum(o * do), by what the spec's `grad` lists");
   add_in(*command, options->inputs);
   (void)add_assignments(*command, "--out", "NAME=FILE.npy", options->files,
                         "Write an output in logical order as f32 (repeatable)");

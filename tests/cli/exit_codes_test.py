@@ -45,9 +45,9 @@ class ExitCodes(attnc.Case):
         self.assertIn("error[unsupported]", process.stderr)
         self.assertFalse((self.folder / "x").exists())
         for command in ("compile", "run", "bench"):
-            output = ["-o", "x", "--target", target] if command == "compile" else []
-            process = self.attnc(command, SPECS / "noop.attn", "--direction", "bwd", *output,
-                                 code=3)
+            more = {"compile": ["-o", "x", "--target", target], "run": ["--backend", "cudnn"]}
+            process = self.attnc(command, SPECS / "noop.attn", "--direction", "bwd",
+                                 *more.get(command, []), code=3)
             self.assertIn("forward", process.stderr)
         self.attnc("verify", SPECS / "noop.attn", "--grad", code=3)
 

@@ -45,6 +45,19 @@ class Explain(attnc.Case):
         self.assertEqual(len(result["mask"]["residual"]), 1)
         self.assertIsNone(result["mask"]["left"])
 
+    def test_derivatives(self):
+        result = self.explain("softcap", "--bind", "Sq=64", "--grad")["gradients"]
+        self.assertEqual(result["wanted"], ["q", "k", "v"])
+        self.assertEqual(result["derivatives"], [{"of": "score", "by": "score", "value":
+                         "1.0 - tanh(score / 30.0) * tanh(score / 30.0)"}])
+        self.assertNotIn("gradients", self.explain("softcap", "--bind", "Sq=64"))
+        result = self.explain("sink_global", "--bind", "Sq=64", "--grad")["gradients"]
+        self.assertEqual(result["derivatives"][1], {"of": "sink", "by": "sinks[h]", "value": "1.0"})
+        text = self.attnc("explain", SPECS / "learned_bias_qk.attn", "--target", "h200", *SMALL,
+                          "--bind", "Sq=64").stdout
+        self.assertIn("\ngradients\n  wanted    q, k, v, bias\n  score     by score: 1.0\n"
+                      "  score     by bias[q_idx, kv_idx]: 1.0\n", text)
+
     def test_what_cudnn_skips(self):
         words = ": cuDNN skips the blocks outside"
         for masks, rows, skips in (

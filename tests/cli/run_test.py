@@ -206,6 +206,47 @@ class Run(attnc.Case):
                             ["explain", path, *(["--target", "h200"] if content is NOOP else [])]):
                 self.attnc(*command)
 
+    def test_gradients(self):
+        spec = self.write("learned.attn", NOOP.replace(
+            "outputs", "learn c: f32[Hq];\n  score score * c[h];\n  outputs"))
+        values = {**self.inputs(NOOP), "c": numpy.array([0.5, -2.0])}
+        d_o = self.random.standard_normal((1, 2, 16, 64))
+
+        def loss(**other):
+            q, k, v, c = ({**values, **other}[name] for name in "qkvc")
+            o, _ = softmax_attention(q, k, v, lambda scores: scores * c[None, :, None, None])
+            return (o * d_o).sum()
+
+        given = [word for name, value in {**values, "do": d_o}.items()
+                 for word in ("--in", self.save(name, value))]
+        files = {name: self.folder / f"{name}_out.npy" for name in ("dq", "dk", "dv", "d_c", "o")}
+        wanted = [word for name, path in files.items() for word in ("--out", f"{name}={path}")]
+        self.reference(spec, "--grad", "--unrounded", *given, *wanted)
+        for name, path in files.items():
+            if name == "o":
+                continue
+            of, result = name.replace("_", "")[1:], numpy.load(path)
+            self.assertEqual(result.shape, values[of].shape)
+            step = numpy.zeros_like(values[of])
+            step.flat[1] = 1e-5
+            slope = (loss(**{of: values[of] + step}) - loss(**{of: values[of] - step})) / 2e-5
+            self.assertAlmostEqual(result.flat[1], slope, delta=1e-8, msg=name)
+
+    def test_which_gradients_there_are(self):
+        spec = self.write("wanted.attn", NOOP.replace("outputs", "grad k, v;\n  outputs"))
+        for arguments, names in {("--grad",): {"o", "lse", "dk", "dv"},
+                                 ("--direction", "both"): {"o", "lse", "dk", "dv"},
+                                 ("--direction", "bwd"): {"dk", "dv"}}.items():
+            result = self.attnc_json("run", spec, "--backend", "reference", *arguments)
+            self.assertEqual(set(result["outputs"]), names)
+            self.assertEqual(result["inputs"]["do"], "random")
+        process = self.reference(spec, "--grad", "--out", "dq=x.npy", code=2)
+        self.assertIn("it has o, lse, dk, dv", process.stderr)
+        self.assertIn("do", self.reference(spec, "--in", "do=zeros", code=2).stderr)
+        self.assertIn("the gradients", self.attnc("run", spec, "--grad").stderr)
+        process = self.attnc("run", spec, "--grad", "--backend", "cudnn", code=3)
+        self.assertIn("--backend reference", process.stderr)
+
     def test_without_a_gpu_cudnn_is_a_clear_error(self):
         if attnc.has_gpu():
             return

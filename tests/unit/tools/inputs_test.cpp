@@ -37,6 +37,18 @@ TEST(Inputs, FloatsAreRandomAndTheSameEveryTime) {
   EXPECT_EQ(first.origins[0], std::make_pair(std::string("q"), std::string("random")));
 }
 
+TEST(Inputs, GradientsNeedTheCotangentOfO) {
+  const Spec spec = spec_of(kSpec);
+  const auto inputs = make_inputs(spec.attention, kIntegers, Missing::refuse, Needs::gradients);
+  ASSERT_TRUE(inputs.ok()) << inputs.error().message;
+  const io::HostTensor& cotangent = inputs->values.tensors.at(kCotangent);
+  EXPECT_EQ(cotangent.dims, (std::vector<std::int64_t>{1, 2, 3, 8}));
+  EXPECT_EQ(cotangent.dtype, spec.attention.dtype);
+  InputTexts texts = kIntegers;
+  texts[kCotangent] = "zeros";
+  EXPECT_FALSE(make_inputs(spec.attention, texts, Missing::refuse).ok());
+}
+
 TEST(Inputs, IntegersThatAreNotGivenAreRefused) {
   const Spec spec = spec_of(kSpec);
   for (const char* name : {"doc", "seen", "n"}) {

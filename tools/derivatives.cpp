@@ -1,0 +1,55 @@
+#include "tools/derivatives.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "compiler/gradient/differentiate.h"
+
+namespace attn::tools {
+namespace {
+
+constexpr std::string_view kNothing = "0: it is read only where nothing has a gradient";
+
+void add_gathers(const ir::Attention& attention, const std::string& of,
+                 const std::vector<gradient::Gather>& gathers, ExplainedDerivatives& result) {
+  for (const gradient::Gather& gather : gathers) {
+    result.entries.push_back(
+        {of, to_source(attention, gather.load), to_source(attention, gather.local)});
+  }
+}
+
+}  // namespace
+
+ExplainedDerivatives explain_derivatives(const ir::Attention& attention) {
+  const gradient::Derivatives derivatives = gradient::differentiate(attention);
+  ExplainedDerivatives result{gradient::wanted_gradients(attention), {}};
+  result.entries.push_back({"score", "score", to_source(derivatives.attention, derivatives.score)});
+  for (const gradient::TensorGradient& tensor : derivatives.tensors) {
+    add_gathers(derivatives.attention, "score", tensor.score, result);
+    add_gathers(derivatives.attention, "sink", tensor.sink, result);
+    if (tensor.score.empty() && tensor.sink.empty()) {
+      result.entries.push_back({"score", tensor.tensor, ""});
+    }
+  }
+  return result;
+}
+
+std::string to_text(const ExplainedDerivatives& derivatives) {
+  std::string text = fmt::format("  wanted    {}\n", fmt::join(derivatives.wanted, ", "));
+  for (const ExplainedDerivatives::Entry& entry : derivatives.entries) {
+    text += fmt::format("  {:<8}  by {}: {}\n", entry.of, entry.by,
+                        entry.value.empty() ? kNothing : std::string_view(entry.value));
+  }
+  return text;
+}
+
+Json to_json(const ExplainedDerivatives& derivatives) {
+  Json entries = Json::array();
+  for (const ExplainedDerivatives::Entry& entry : derivatives.entries) {
+    entries.push_back(
+        {{"of", entry.of}, {"by", entry.by}, {"value", entry.value.empty() ? "0.0" : entry.value}});
+  }
+  return {{"wanted", derivatives.wanted}, {"derivatives", entries}};
+}
+
+}  // namespace attn::tools
