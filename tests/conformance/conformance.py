@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Compares `attnc run --backend reference --unrounded` with the numpy oracle, at four shapes.
+"""Compares `attnc run --backend reference --unrounded` with the numpy oracle, outputs and gradients, at
+four shapes.
 
     conformance.py ATTNC SPEC.attn
 
@@ -16,6 +17,7 @@ import tempfile
 import numpy
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "oracle"))
+import gradients  # noqa: E402
 import oracle  # noqa: E402
 from inputs import SHAPES, extras_of, sizes_of, tensors_of  # noqa: E402
 
@@ -29,11 +31,11 @@ class Attnc:
         self.command = [attnc, "run", str(path), "--backend", "reference", "--unrounded"]
         self.bindings = bindings
 
-    def run(self, inputs, names, **other_bindings):
+    def run(self, inputs, names, options=(), **other_bindings):
         """The outputs of those names. Inputs are arrays, or numbers."""
         with tempfile.TemporaryDirectory() as folder:
             folder = pathlib.Path(folder)
-            command = list(self.command)
+            command = self.command + list(options)
             for key, value in {**self.bindings, **other_bindings}.items():
                 command += ["--bind", f"{key}={value}"]
             for key, value in inputs.items():
@@ -86,6 +88,12 @@ def difference(actual, expected):
     return f"is off by {relative:.3g}" if not relative <= TOLERANCE else None
 
 
+def check_gradients(attnc, inputs, expected):
+    """Why gradients differ, for each of them."""
+    actual = attnc.run(inputs, expected, ["--direction", "bwd"])
+    return {key: difference(actual[key], expected[key]) for key in expected}
+
+
 def check(attnc, path, label, seed):
     name = path.stem
     extras, (dims, constants) = extras_of(name), sizes_of(name, label)
@@ -104,6 +112,9 @@ def check(attnc, path, label, seed):
     actual = attnc.run(inputs, extras.outputs)
     for key in extras.outputs:
         reasons[key] = difference(actual[key], expected[key])
+    d_o = numpy.random.default_rng(seed + 100).normal(size=expected["o"].shape)
+    of_inputs = gradients.gradients(name, dims, {**constants, **extras.params}, tensors, d_o)
+    reasons |= check_gradients(attnc, {**inputs, "do": d_o}, of_inputs)
     if label == "empty rows":
         has_empty = numpy.isneginf(expected["max"]).any()
         reasons["rows"] = None if has_empty == extras.empty else f"empty rows: {has_empty}"

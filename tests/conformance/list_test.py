@@ -11,6 +11,7 @@ import unittest
 
 SOURCE = pathlib.Path(sys.argv.pop(1))
 sys.path.insert(0, str(SOURCE / "tests" / "oracle"))
+import gradients  # noqa: E402
 import oracle  # noqa: E402
 from inputs import EXTRAS  # noqa: E402
 
@@ -20,6 +21,13 @@ SPECS = {path.stem for path in (SOURCE / "specs").glob("*.attn")}
 class Lists(unittest.TestCase):
     def test_every_spec_has_a_meaning_in_the_oracle(self):
         self.assertEqual(set(oracle.SPECS), SPECS)
+
+    def test_every_learned_tensor_has_a_gradient_in_the_oracle(self):
+        learn = re.compile(r"^  learn ", re.MULTILINE)
+        paths = (SOURCE / "specs").glob("*.attn")
+        learning = {path.stem for path in paths if learn.search(path.read_text(encoding="utf-8"))}
+        self.assertEqual(set(gradients.LEARNED), learning)
+        self.assertLessEqual(set(gradients.SLOPES), SPECS)
 
     def test_inputs_are_for_specs(self):
         self.assertLessEqual(set(EXTRAS), SPECS)

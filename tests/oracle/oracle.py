@@ -37,19 +37,39 @@ def softmax(values, sinks):
     return weights, {"lse": lse, "max": largest, "sum_exp": sums}
 
 
+def scale_of(name, dims):
+    scale = SPECS[name].scale
+    return 1 / math.sqrt(dims["Dqk"]) if scale is None else scale
+
+
+def repeated(name, dims, tensors):
+    """k or v in double precision, a head for each of q."""
+    return numpy.repeat(tensors[name].astype(numpy.float64), dims["Hq"] // dims["Hkv"], axis=1)
+
+
+def products(name, dims, tensors):
+    """[B, Hq, Sq, Skv], scaled."""
+    q = tensors["q"].astype(numpy.float64)
+    k = repeated("k", dims, tensors)
+    return numpy.einsum("bhqd,bhkd->bhqk", q, k) * scale_of(name, dims)
+
+
 def scores(name, dims, params, tensors):
     """Scores [B, Hq, Sq, Skv], -inf where they are hidden, and sinks (-inf: none) [.., .., Sq]."""
+    scaled = products(name, dims, tensors)
     dims, params = types.SimpleNamespace(**dims), types.SimpleNamespace(**params)
-    meaning, at = SPECS[name], Place(dims, tensors)
-    q, k = (tensors[key].astype(numpy.float64) for key in ("q", "k"))
-    k = numpy.repeat(k, dims.Hq // dims.Hkv, axis=1)
-    scale = 1 / math.sqrt(dims.Dqk) if meaning.scale is None else meaning.scale
-    products = numpy.einsum("bhqd,bhkd->bhqk", q, k) * scale
-    values, visible, *sinks = meaning.modify(products, at, params, tensors)
+    at = Place(dims, tensors)
+    values, visible, *sinks = SPECS[name].modify(scaled, at, params, tensors)
     is_row = at.q < at.queries
     values = numpy.where(visible & is_row & (at.k < at.keys), values, -numpy.inf)
     sinks = sinks[0][None, :, None] if sinks else -numpy.inf
     return values, numpy.where(is_row[..., 0], sinks, -numpy.inf)
+
+
+def kept(name, tensors):
+    """What dropout makes of a weight: 0, or 1 / (1 - p)."""
+    dropout = SPECS[name].dropout
+    return tensors["keep"] / (1 - dropout) if dropout else 1.0
 
 
 def attention(name, dims, params, tensors):
@@ -59,10 +79,8 @@ def attention(name, dims, params, tensors):
     end the rows and keys of a batch; rows behind the end have o 0 and lse -inf, sink or not.
     """
     weights, outputs = softmax(*scores(name, dims, params, tensors))
-    dropout = SPECS[name].dropout
-    if dropout:
-        weights = numpy.where(tensors["keep"], weights / (1 - dropout), 0)
-    v = numpy.repeat(tensors["v"].astype(numpy.float64), dims["Hq"] // dims["Hkv"], axis=1)
+    v = repeated("v", dims, tensors)
+    weights = weights * kept(name, tensors)
     return {"o": numpy.einsum("bhqk,bhkd->bhqd", weights, v), **outputs}
 
 

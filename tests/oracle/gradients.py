@@ -1,0 +1,167 @@
+"""The gradients of each spec of the library by explicit formulas, in numpy and double precision.
+
+Of a spec whose scores are not the products as they are, SLOPES has the derivative of a score by its
+product, worked out by hand; of one that learns a tensor, LEARNED has where its gradient goes. A spec
+that lacks either has no gradients here, which is an error and not zero.
+"""
+
+import types
+
+import numpy
+
+import oracle
+from on_scores import bucket
+from registry import SPECS, Place
+
+SLOPES, LEARNED = {}, {}
+
+
+def slope(*names):
+    """Registers a function (s, at, p, t) of the products as the slopes of these specs."""
+
+    def register(function):
+        SLOPES.update({name: function for name in names})
+        return function
+
+    return register
+
+
+def learned(*names):
+    """Registers a function (d_scores, d_sinks, s, at, t) that returns the gradients of learned
+    tensors by name, from those of scores [B, Hq, Sq, Skv] and sinks [B, Hq, Sq]."""
+
+    def register(function):
+        LEARNED.update({name: function for name in names})
+        return function
+
+    return register
+
+
+@slope(*"alibi alibi_symmetric alibi_slopes bloom_positions relative_bias".split())
+@slope(*"t5_bias t5_bias_causal bias_full bias_head bias_batch learned_bias_qk".split())
+def something_is_added(s, at, p, t):
+    return 1.0
+
+
+@slope("softcap")
+def softcap(s, at, p, t):
+    return 1 / numpy.cosh(s / p.cap) ** 2
+
+
+@slope("gemma2_local", "gemma2_global", "dropout_softcap_window")
+def softcap_50(s, at, p, t):
+    return 1 / numpy.cosh(s / 50) ** 2
+
+
+@slope("head_scale")
+def head_scale(s, at, p, t):
+    return t["head_scale"][None, :, None, None]
+
+
+@slope("temperature")
+def temperature(s, at, p, t):
+    return 1 / p.temperature
+
+
+@slope("qk_scales")
+def qk_scales(s, at, p, t):
+    return t["q_scale"][:, :, :, None] * t["k_scale"][:, :, None, :]
+
+
+@slope("checkerboard")
+def checkerboard(s, at, p, t):
+    return numpy.where((at.q + at.k) % 2 == 0, 2, 0.5)
+
+
+@slope("silu_score")
+def silu_score(s, at, p, t):
+    weight = 1 / (1 + numpy.exp(-s))
+    return weight + s * numpy.exp(-s) * weight**2
+
+
+@slope("squared")
+def squared(s, at, p, t):
+    return 2 * s
+
+
+@slope("trig")
+def trig(s, at, p, t):
+    return numpy.cos(2 * s)
+
+
+@slope("score_select")
+def score_select(s, at, p, t):
+    return numpy.where(s < 0, p.slope, 1)
+
+
+@learned("gpt_oss", "sink_global")
+def sinks(d_scores, d_sinks, s, at, t):
+    return {"sinks": d_sinks.sum(axis=(0, 2))}
+
+
+@learned("learned_bias_qk")
+def bias(d_scores, d_sinks, s, at, t):
+    return {"bias": d_scores.sum(axis=(0, 1))}
+
+
+def by_bucket(d_scores, buckets):
+    """[32, Hq], from the number of each position's bucket."""
+    of_heads = d_scores.sum(axis=0)
+    table = numpy.zeros((32, of_heads.shape[0]))
+    for number in range(32):
+        table[number] = (of_heads * (buckets[0, 0] == number)).sum(axis=(1, 2))
+    return {"table": table}
+
+
+@learned("t5_bias")
+def t5_table(d_scores, d_sinks, s, at, t):
+    relative = at.k - at.q
+    return by_bucket(d_scores, 16 * (relative > 0) + bucket(abs(relative), 8, 16))
+
+
+@learned("t5_bias_causal")
+def t5_table_causal(d_scores, d_sinks, s, at, t):
+    return by_bucket(d_scores, bucket(numpy.maximum(at.q - at.k, 0), 16, 32))
+
+
+def slopes_of(name, scaled, at, params, tensors):
+    """The derivative of each score by its product; 1 where scores are the very products."""
+    if name in SLOPES:
+        return SLOPES[name](scaled, at, params, tensors)
+    if SPECS[name].modify(scaled, at, params, tensors)[0] is not scaled:
+        raise KeyError(f"tests/oracle/gradients.py has no slope of {name}")
+    return 1.0
+
+
+def summed(values, dims):
+    """[B, Hkv, ..] of [B, Hq, ..]: the heads of each group together."""
+    shape = values.shape
+    return values.reshape(shape[0], dims["Hkv"], -1, *shape[2:]).sum(axis=2)
+
+
+def gradients(name, dims, params, tensors, d_o):
+    """dq, dk, dv and d_NAME of what the spec learns, of sum(o * d_o). Arguments as those of
+    oracle.attention."""
+    values, sinks_of_rows = oracle.scores(name, dims, params, tensors)
+    weights, rows = oracle.softmax(values, sinks_of_rows)
+    kept = oracle.kept(name, tensors)
+    v, k = oracle.repeated("v", dims, tensors), oracle.repeated("k", dims, tensors)
+    d_weights = numpy.einsum("bhqd,bhkd->bhqk", d_o, v) * kept
+    delta = (weights * d_weights).sum(axis=-1)
+    d_scores = weights * (d_weights - delta[..., None])
+    lse = numpy.where(numpy.isneginf(rows["lse"]), 0, rows["lse"])
+    d_sinks = -numpy.exp(sinks_of_rows - lse) * delta
+    scaled = oracle.products(name, dims, tensors)
+    spaces = types.SimpleNamespace(**dims), types.SimpleNamespace(**params)
+    at = Place(spaces[0], tensors)
+    d_products = d_scores * slopes_of(name, scaled, at, spaces[1], tensors)
+    d_products = d_products * oracle.scale_of(name, dims)
+    result = {
+        "dq": numpy.einsum("bhqk,bhkd->bhqd", d_products, k),
+        "dk": summed(numpy.einsum("bhqk,bhqd->bhkd", d_products, tensors["q"]), dims),
+        "dv": summed(numpy.einsum("bhqk,bhqd->bhkd", weights * kept, d_o), dims),
+    }
+    if name in LEARNED:
+        of_learned = LEARNED[name](d_scores, d_sinks, scaled, at, tensors)
+        result |= {f"d_{key}": value for key, value in of_learned.items()}
+    return result
