@@ -1,6 +1,7 @@
 // Well-formed specs through the whole front end: diagnostics, or an attention that verifies, before
-// and after it is simplified, and reads back from its text.
+// and after it is simplified, and reads back from its text; and so does its derivative.
 #include "compiler/ast/parse.h"
+#include "compiler/gradient/differentiate.h"
 #include "compiler/passes/simplify.h"
 #include "compiler/sema/analyze.h"
 #include "tests/fuzz/spec_generator.h"
@@ -16,6 +17,13 @@ void try_attention(const ir::Attention& attention) {
   require(again.ok() && ir::to_text(*again) == text);
 }
 
+// As another score.
+void try_derivative(const ir::Attention& attention) {
+  gradient::Derivatives derivatives = gradient::differentiate(attention);
+  derivatives.attention.score = derivatives.score;
+  try_attention(derivatives.attention);
+}
+
 void try_meaning(const std::string& text) {
   const support::Source source("x.attn", text);
   diag::Sink sink(source);
@@ -27,7 +35,9 @@ void try_meaning(const std::string& text) {
   require(diag::to_text(sink).empty() == sink.sorted().empty());
   if (!attention) return;
   try_attention(*attention);
-  try_attention(passes::simplify(*attention));
+  const ir::Attention simplified = passes::simplify(*attention);
+  try_attention(simplified);
+  try_derivative(simplified);
 }
 
 }  // namespace
