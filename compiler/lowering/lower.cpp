@@ -9,6 +9,7 @@
 #include "compiler/lowering/checks.h"
 #include "compiler/lowering/controls.h"
 #include "compiler/lowering/interface.h"
+#include "compiler/lowering/keyless.h"
 #include "compiler/lowering/no_keys.h"
 #include "compiler/lowering/staging.h"
 #include "compiler/lowering/statistics.h"
@@ -79,6 +80,9 @@ Result<plan::Program> lower(const ir::Attention& attention, Core core) {
   Statistics rows = statistics(attention);
   for (plan::TensorInfo& row : rows.internals) program.internals.push_back(std::move(row));
   for (plan::DeriveStep& derive : rows.steps) program.steps.emplace_back(std::move(derive));
+  if (std::optional<plan::DeriveStep> amends = keyless(attention)) {
+    program.steps.emplace_back(std::move(*amends));
+  }
   ATTN_RETURN_IF_ERROR(check_program(attention, program));
   return program;
 }

@@ -105,6 +105,8 @@ struct DeriveStep {
   std::vector<std::string> expressions;  // what each is, in the language's syntax: for people
   std::vector<OperandSource> inputs;     // TensorOperand (captured or internal) or ParamOperand
   std::string source;                    // CUDA C++; the kernel is kDeriveKernel
+  // Not 0: the outputs have been made, and this many threads overwrite some of their elements.
+  std::int64_t amends = 0;
   bool operator==(const DeriveStep&) const = default;
 };
 inline constexpr const char* kDeriveKernel = "attn_derive";
@@ -166,7 +168,7 @@ std::vector<const Kind*> steps_of(const Program& program) {
   return steps;
 }
 
-// Elements of all outputs of a derive step: how many threads its kernel needs.
+// How many threads a derive step's kernel needs: the elements of all outputs, unless it amends.
 std::int64_t derived_elements(const Program& program, const DeriveStep& step);
 
 // For people: tensors, params, then each step's graph.

@@ -93,11 +93,13 @@ Json json_of(const DeriveStep& step) {
                        {"expression", json::of_text(step.expressions[i])}});
   }
   for (const OperandSource& input : step.inputs) inputs.push_back(json_of(input));
-  return {{"step", "derive"},
-          {"once", step.once},
-          {"outputs", outputs},
-          {"inputs", inputs},
-          {"source", json::of_text(step.source)}};
+  Json value = {{"step", "derive"},
+                {"once", step.once},
+                {"outputs", outputs},
+                {"inputs", inputs},
+                {"source", json::of_text(step.source)}};
+  if (step.amends != 0) value["amends"] = step.amends;
+  return value;
 }
 
 // Those of kernels have no uid.
@@ -109,7 +111,7 @@ std::vector<OperandSource> read_inputs(const json::Value& value) {
 }
 
 DeriveStep read_derive(const json::Value& value) {
-  value.only({"step", "once", "outputs", "inputs", "source"});
+  value.only({"step", "once", "outputs", "inputs", "source", "amends"});
   DeriveStep step;
   step.once = value["once"].boolean();
   (void)value["outputs"].list([&step](const json::Value& output) {
@@ -120,6 +122,7 @@ DeriveStep read_derive(const json::Value& value) {
   });
   step.inputs = read_inputs(value["inputs"]);
   step.source = value["source"].text();
+  if (value.has("amends")) step.amends = value["amends"].integer();
   return step;
 }
 

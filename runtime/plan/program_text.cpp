@@ -54,8 +54,13 @@ std::string text_of(const CudnnStep& step) {
   return text + indented(graph::to_text(step.graph));
 }
 
+std::string head_of(const DeriveStep& step) {
+  if (step.amends > 0) return fmt::format("amend by {} threads\n", step.amends);
+  return step.once ? "derive once\n" : "derive\n";
+}
+
 std::string text_of(const DeriveStep& step) {
-  std::string text = step.once ? "derive once\n" : "derive\n";
+  std::string text = head_of(step);
   for (std::size_t i = 0; i < step.outputs.size(); ++i) {
     text += fmt::format("  {} <- {}\n", escaped(step.outputs[i]), escaped(step.expressions[i]));
   }
@@ -83,7 +88,7 @@ std::string canonical(const CudnnStep& step) {
 }
 
 std::string canonical(const DeriveStep& step) {
-  std::string text = step.once ? "derive once\n" : "derive\n";
+  std::string text = head_of(step);
   for (const std::string& output : step.outputs) text += fmt::format("output {}\n", quoted(output));
   for (const OperandSource& input : step.inputs) {
     text += fmt::format("input {}\n", std::visit(SourceText{}, input));

@@ -219,6 +219,11 @@ class Validator {
     if (*last_offset(found->second->dims, found->second->strides) >= kMostDerived) {
       return fmt::format("derives \"{}\", which is too large", output);
     }
+    if (step.amends != 0) {
+      if (step.once || step.amends < 0 || step.amends > kMostChecked) return "amends by no threads";
+      if (written_.contains(output)) return "";
+      return fmt::format("amends \"{}\" before it is written", output);
+    }
     return written_.insert(output).second ? "" : fmt::format("writes \"{}\" a second time", output);
   }
 
@@ -336,6 +341,7 @@ std::int64_t counting_elements(const Program& program) {
 }
 
 std::int64_t derived_elements(const Program& program, const DeriveStep& step) {
+  if (step.amends > 0) return step.amends;
   std::int64_t elements = 0;
   for (const auto* tensors : {&program.internals, &program.tensors}) {
     for (const TensorInfo& tensor : *tensors) {

@@ -5,7 +5,8 @@
 #     tests/gpu/prove.sh OUT_FOLDER [ROWS...]
 #
 # OUT_FOLDER gets proven.txt, which belongs into tests/gpu, and verified.txt: what does not agree.
-# Of ROWS (proven_random.txt of tests/gpu/random.sh) it takes what the specs at hand do not have.
+# Of ROWS (files: proven_random.txt of tests/gpu/random.sh) it takes what the specs at hand do not
+# have.
 set -u
 cd "$(dirname "$0")/../.."
 out=${1:?OUT_FOLDER}

@@ -51,9 +51,14 @@ void name_fields(const T& of) {
     [[maybe_unused]] const auto& [op, compute, x, y, pos] = of;
   } else if constexpr (std::is_same_v<T, Rng>) {
     [[maybe_unused]] const auto& [keep, seed, offset, y, pos] = of;
-  } else {
-    static_assert(std::is_same_v<T, PagedLoad>);
+  } else if constexpr (std::is_same_v<T, PagedLoad>) {
     [[maybe_unused]] const auto& [container, table, lengths, y, pos] = of;
+  } else if constexpr (std::is_same_v<T, BandMask>) {
+    [[maybe_unused]] const auto& [side, x, fill, y, bound, lengths_q, lengths_kv, pos] = of;
+  } else {
+    static_assert(std::is_same_v<T, SdpaForward>);
+    [[maybe_unused]] const auto& [q, k, v, o, stats, score, modified, sink, scale, lengths_q,
+                                  lengths_kv, table_k, table_v, seed, offset, dropout, pos] = of;
   }
 }
 

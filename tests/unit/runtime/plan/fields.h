@@ -116,8 +116,9 @@ class FieldWalk {
     visit(at + "count", count);
   }
   void visit(const std::string& at, DeriveStep& step) {
-    auto& [once, outputs, expressions, inputs, source] = step;
+    auto& [once, outputs, expressions, inputs, source, amends] = step;
     change(at + "once", once, !once);
+    visit(at + "amends", amends);
     visit(at + "outputs.", outputs);
     for (std::string& expression : expressions) visit(at + "expressions.", expression);
     visit(at + "inputs.", inputs);

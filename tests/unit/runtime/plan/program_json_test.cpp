@@ -60,6 +60,9 @@ TEST(ProgramJson, DeriveStepsAreReadStrictly) {
     return program.ok() ? "accepted" : program.error().message;
   };
   EXPECT_EQ(*program_from_json(to_json(testing::derived_program())), testing::derived_program());
+  Program amending = testing::derived_program();
+  std::get<DeriveStep>(amending.steps[1]).amends = 7;
+  EXPECT_EQ(*program_from_json(to_json(amending)), amending);
   EXPECT_EQ(refused([](auto& j) { j["steps"][0]["once"] = 1; }),
             "$.steps[0].once: expected true or false");
   EXPECT_EQ(refused([](auto& j) { j["steps"][1]["inputs"][0]["uid"] = 1; }),

@@ -144,6 +144,19 @@ TEST(ValidateProgram, KernelsMayMakeOutputsAndCudnnInternalTensors) {
   EXPECT_EQ(validate(program).error().message, "step 1: is made once but derives \"o\"");
 }
 
+TEST(ValidateProgram, WhatIsAmendedHasBeenMade) {
+  Program program = testing::sample_program();
+  DeriveStep amend{false, {"o"}, {"0"}, {}, "source", 12};
+  EXPECT_EQ(derived_elements(program, amend), 12);
+  program.steps.emplace_back(amend);
+  EXPECT_TRUE(validate(program).ok());
+  std::swap(program.steps[0], program.steps[1]);
+  EXPECT_EQ(validate(program).error().message, "step 0: amends \"o\" before it is written");
+  amend.amends = -1;
+  program.steps = {program.steps[1], amend};
+  EXPECT_EQ(validate(program).error().message, "step 1: amends by no threads");
+}
+
 struct Refusal {
   const char* name;
   std::function<void(Program&)> change;
