@@ -102,7 +102,8 @@ TEST(DeriveSteps, ReadWhatLoweringMakesAfterItIsMade) {
   const ExprId word = example.load("word", {place});
   attention.masks = {dag.add(Op::ne_, {word, dag.leaf(Op::row_)})};
   const plan::Program program = program_of(attention);
-  ASSERT_EQ(program.steps.size(), 3U);
+  ASSERT_EQ(program.steps.size(), 4U);
+  EXPECT_GT(std::get<plan::DeriveStep>(program.steps[3]).amends, 0);  // batches without keys
   EXPECT_THAT(std::get<plan::DeriveStep>(program.steps[0]).outputs, Contains("lengths_kv"));
   EXPECT_THAT(std::get<plan::DeriveStep>(program.steps[1]).outputs, ElementsAre("derived_0"));
   EXPECT_THAT(names(program.tensors), Contains("word"));
