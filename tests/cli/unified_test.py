@@ -14,7 +14,7 @@ class Unified(attnc.Case):
                                          "unified", "-o", self.folder / "x.attnplan")
                 self.assertEqual((result["lowering"], result["refused"]), ("unified", []))
                 steps = result["manifest"]["program"]["steps"]
-            graph, = (step["graph"] for step in steps if step["step"] == "cudnn")
+                graph, = (step["graph"] for step in steps if step["step"] == "cudnn")
                 self.assertEqual([node["op"] for node in graph["nodes"]], ["sdpa_forward"])
 
     def test_explain_has_the_node(self):
