@@ -85,7 +85,18 @@ Result<std::vector<std::string>> spec_paths(const std::vector<std::string>& spec
   if (specs.empty() == folder.empty()) {
     return {ErrorCode::invalid_argument, "give either SPEC... or --all DIR"};
   }
-  return folder.empty() ? specs : specs_in(folder);
+  if (!folder.empty()) return specs_in(folder);
+  std::vector<std::string> paths;
+  for (const std::string& spec : specs) {
+    std::error_code none;
+    if (!fs::is_directory(spec, none)) {
+      paths.push_back(spec);
+      continue;
+    }
+    ATTN_ASSIGN(const std::vector<std::string> inside, specs_in(spec));
+    paths.insert(paths.end(), inside.begin(), inside.end());
+  }
+  return paths;
 }
 
 }  // namespace attn::tools

@@ -44,8 +44,9 @@ SpecOutcome spec_of_plan(const std::string& path, const plan::Plan& plan, Format
 std::shared_ptr<const support::Source> source_of_plan(const std::string& path,
                                                       const plan::Plan& plan);
 
-// The specs in SPEC... and in --all DIR (not its folders), sorted by name. Errors: io,
-// invalid_argument when both or neither are given or the folder has none.
+// The specs in SPEC..., where a folder stands for those in it as with --all, or in --all DIR (not
+// its folders), sorted by name. Errors: io, invalid_argument when both or neither are given or the
+// folder has none.
 Result<std::vector<std::string>> spec_paths(const std::vector<std::string>& specs,
                                             const std::string& folder);
 

@@ -7,6 +7,7 @@
 
 #include "compiler/lowering/dropout.h"
 #include "compiler/lowering/kernel_text.h"
+#include "compiler/lowering/lengths.h"
 #include "compiler/lowering/operands.h"
 
 namespace attn::lowering {
@@ -89,8 +90,8 @@ class Maker {
       internal(tensor, DType::i32, batches_);
       kernel.make(tensor, DType::i32, batches_, size, fmt::format("out[i] = {};", size));
     };
-    fill(ir::kLengthsQ, attention_.lengths_q || has_row_starts(attention_), Dim::Sq);
-    fill(ir::kLengthsKv, attention_.lengths_kv || has_column_starts(attention_), Dim::Skv);
+    fill(ir::kLengthsQ, has_row_lengths(attention_), Dim::Sq);
+    fill(ir::kLengthsKv, has_column_lengths(attention_), Dim::Skv);
     if (!kernel.empty()) controls_.steps.push_back(std::move(kernel).finish(true));
   }
 

@@ -7,20 +7,13 @@
 
 #include "compiler/lowering/controls.h"
 #include "compiler/lowering/kernel_text.h"
+#include "compiler/lowering/lengths.h"
 #include "compiler/lowering/operands.h"
 
 namespace attn::lowering {
 namespace {
 
 using ir::Dim;
-
-bool has_column_lengths(const ir::Attention& attention) {
-  if (attention.lengths_kv) return true;
-  for (const char* name : {"k", "v"}) {
-    if (attention.layouts.find(name)->second.kind == ir::LayoutKind::thd) return true;
-  }
-  return false;
-}
 
 class Maker {
  public:

@@ -27,17 +27,21 @@ std::int64_t captured_alignment(std::string_view name) {
 }
 
 bool has_lengths(const ir::Attention& attention) {
-  if (attention.lengths_q || attention.lengths_kv) return true;
-  for (const char* tensor : {"q", "k", "v", "o"}) {
-    if (is_ragged(attention, tensor)) return true;
-    if (kind_of(attention, tensor) == ir::LayoutKind::paged) return true;
-  }
-  return false;
+  if (has_row_lengths(attention) || has_column_lengths(attention)) return true;
+  return kind_of(attention, "k") == ir::LayoutKind::paged ||
+         kind_of(attention, "v") == ir::LayoutKind::paged;
+}
+
+bool has_row_lengths(const ir::Attention& attention) {
+  return attention.lengths_q || is_ragged(attention, "q") || is_ragged(attention, "o");
+}
+
+bool has_column_lengths(const ir::Attention& attention) {
+  return attention.lengths_kv || is_ragged(attention, "k") || is_ragged(attention, "v");
 }
 
 bool ignores_row_lengths(const ir::Attention& attention) {
-  const bool given = attention.lengths_q || is_ragged(attention, "q") || is_ragged(attention, "o");
-  return given && attention.dims[ir::Dim::Sq] == 1;
+  return has_row_lengths(attention) && attention.dims[ir::Dim::Sq] == 1;
 }
 
 Lengths add_lengths(const ir::Attention& attention, GraphBuilder& builder) {

@@ -21,6 +21,11 @@ std::int64_t captured_alignment(std::string_view name);
 // Whether the graph needs lengths: a `lengths` clause, or a layout that only works with them.
 bool has_lengths(const ir::Attention& attention);
 
+// Whether the rows, or the columns, of each batch end where its own length says: by a `lengths`
+// clause or a thd tensor.
+bool has_row_lengths(const ir::Attention& attention);
+bool has_column_lengths(const ir::Attention& attention);
+
 // Whether the engine will compute rows that lie past the lengths of q: that for a single row never
 // looks at them. Then q is read and the results are written through copies, which know better.
 bool ignores_row_lengths(const ir::Attention& attention);

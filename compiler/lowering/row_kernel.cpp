@@ -13,7 +13,6 @@ namespace attn::lowering {
 namespace {
 
 using ir::Dim;
-using ir::LayoutKind;
 
 constexpr std::int64_t kWarp = 32;
 constexpr std::int64_t kFewLanes = 8;  // columns are a multiple of it
@@ -117,20 +116,14 @@ class Emitter {
     return name;
   }
 
-  bool is_ragged(std::string_view name) const {
-    return attention_.layouts.find(name)->second.kind == LayoutKind::thd;
-  }
-
-  bool has_row_lengths() const { return attention_.lengths_q || is_ragged("q") || is_ragged("o"); }
-
   std::string present() {
-    if (!has_row_lengths()) return "true";
+    if (!has_row_lengths(attention_)) return "true";
     return fmt::format("s < {}[b]", read(std::string(ir::kLengthsQ), DType::i32));
   }
 
   std::string visible() {
     const std::int64_t all = attention_.dims[Dim::Skv];
-    if (!attention_.lengths_kv && !is_ragged("k") && !is_ragged("v")) return fmt::format("{}", all);
+    if (!has_column_lengths(attention_)) return fmt::format("{}", all);
     const std::string lengths = read(std::string(ir::kLengthsKv), DType::i32);
     return fmt::format("({0}[b] < {1} ? {0}[b] : {1})", lengths, all);
   }
@@ -168,7 +161,7 @@ class Emitter {
     add("max", attention_.wants_max, "the largest score", "largest");
     add("sum_exp", attention_.wants_sum_exp, "sum of exp(score - max)", "sum");
     if (text.empty()) return text;
-    if (!is_ragged("o")) return "  const long long place = r;\n" + text;
+    if (addressed_by(attention_, "o").empty()) return "  const long long place = r;\n" + text;
     return fmt::format(
                "  if (!present) return;\n"
                "  const long long place = ({}[b] + s) * {}LL + h;\n",

@@ -1,6 +1,6 @@
 """support: a matrix of specs and targets, with reasons."""
 import attnc
-from attnc import NOOP, SPECS
+from attnc import NOOP, SOURCE, SPECS
 
 
 class Support(attnc.Case):
@@ -22,6 +22,12 @@ class Support(attnc.Case):
         refused = result["specs"][0]["targets"][2]
         self.assertNotEqual(refused["reason"], "")
         self.assertGreater(len(refused["error"]["detail"]["configs"]), 0)
+
+    def test_a_folder_is_every_spec_in_it(self):
+        for arguments in (("specs",), ("--all", "specs")):
+            text = self.attnc("support", *arguments, "--target", "all", "--tier", "rules",
+                              folder=SOURCE).stdout
+            self.assertIn(f"{len(list(SPECS.glob('*.attn')))} specs", text)
 
     def test_markdown(self):
         text = self.attnc("support", SPECS / "noop.attn", "--target", "h200", "--tier",
