@@ -54,10 +54,11 @@ Status compile_steps(plan::Plan& plan, const CompileOptions& options) {
 
 }  // namespace
 
-Result<plan::Program> lower(const ir::Attention& attention, std::string_view lowering) {
+Result<plan::Program> lower(const ir::Attention& attention, std::string_view lowering,
+                            plan::Direction direction) {
   std::vector<Refusal> refused;
   return first_taken(lowering, refused,
-                     [&](const Lowering& way) { return way.lower(attention); });
+                     [&](const Lowering& way) { return way.lower(attention, direction); });
 }
 
 Result<Compiled> compile(const ir::Attention& attention, const support::Source& source,
@@ -68,7 +69,7 @@ Result<Compiled> compile(const ir::Attention& attention, const support::Source& 
   compiled.plan.bindings = bindings;
   const auto attempt = [&](const Lowering& way) -> Result<plan::Plan> {
     plan::Plan plan = compiled.plan;
-    ATTN_ASSIGN(plan.program, way.lower(attention));
+    ATTN_ASSIGN(plan.program, way.lower(attention, options.direction));
     ATTN_RETURN_IF_ERROR(compile_steps(plan, options));
     compiled.lowering = way.name;
     return plan;

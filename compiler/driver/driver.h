@@ -35,12 +35,14 @@ std::string standing_alone(const support::Source& source);
 // of lowering_names(). Errors: unsupported (with the reason and what would work), invalid_argument
 // when a dimension is still open (the message names it and the --bind that closes it).
 Result<plan::Program> lower(const ir::Attention& attention,
-                            std::string_view lowering = kAnyLowering);
+                            std::string_view lowering = kAnyLowering,
+                            plan::Direction direction = plan::Direction::forward);
 
 struct CompileOptions {
   plan::Target target;
   worker::Options worker;
   std::string lowering{kAnyLowering};  // or the one that must do
+  plan::Direction direction = plan::Direction::forward;
 };
 
 struct Compiled {

@@ -13,8 +13,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr Lowering kLowerings[] = {
-#define ATTN_LOWERING(name, what) {#name, what, ways::name, false},
-#define ATTN_SLOW_LOWERING(name, what) {#name, what, ways::name, true},
+#define ATTN_LOWERING(name, what) {#name, what, ways::name, ways::name##_backward, false},
+#define ATTN_SLOW_LOWERING(name, what) {#name, what, ways::name, ways::name##_backward, true},
 #include "compiler/driver/lowerings.def"
 #undef ATTN_SLOW_LOWERING
 #undef ATTN_LOWERING

@@ -19,8 +19,13 @@ struct Lowering {
   std::string_view what;  // for people, on one line
   // Simplified, verified IR -> program. Errors: `unsupported`, with the place and what would work,
   // when this way has no form for the attention; others stand whatever the way is.
-  Result<plan::Program> (*lower)(const ir::Attention& attention);
+  Result<plan::Program> (*forward)(const ir::Attention& attention);
+  Result<plan::Program> (*backward)(const ir::Attention& attention);
   bool slow = false;  // several times as slow as a fused kernel: never taken unasked
+
+  Result<plan::Program> lower(const ir::Attention& attention, plan::Direction direction) const {
+    return direction == plan::Direction::forward ? forward(attention) : backward(attention);
+  }
 };
 
 inline constexpr std::string_view kAnyLowering = "auto";
@@ -34,7 +39,9 @@ std::span<const Lowering> lowerings(std::string_view name = kAnyLowering);
 std::vector<std::string> lowering_names();
 
 namespace ways {
-#define ATTN_LOWERING(name, what) Result<plan::Program> name(const ir::Attention& attention);
+#define ATTN_LOWERING(name, what)                              \
+  Result<plan::Program> name(const ir::Attention& attention); \
+  Result<plan::Program> name##_backward(const ir::Attention& attention);
 #define ATTN_SLOW_LOWERING ATTN_LOWERING
 #include "compiler/driver/lowerings.def"
 #undef ATTN_SLOW_LOWERING

@@ -4,6 +4,7 @@
 #include "compiler/lowering/captured_view.h"
 #include "compiler/lowering/lower.h"
 #include "compiler/lowering/unified.h"
+#include "compiler/lowering/unsupported.h"
 #include "compiler/passes/hoist.h"
 #include "runtime/base/check.h"
 
@@ -32,6 +33,14 @@ Result<plan::Program> composite(const ir::Attention& attention) {
 
 Result<plan::Program> unified(const ir::Attention& attention) {
   return single_plan(attention, lowering::unified);
+}
+
+Result<plan::Program> composite_backward(const ir::Attention& attention) {
+  return lowering::unsupported(attention.pos, "the composite lowering has no backward");
+}
+
+Result<plan::Program> unified_backward(const ir::Attention& attention) {
+  return lowering::unsupported(attention.pos, "cuDNN has no backward as one node that builds");
 }
 
 }  // namespace attn::driver::ways

@@ -21,7 +21,7 @@ Result<Verdict> first_served(const CompileOptions& options, const Judgement& jud
 
 Result<Verdict> by_rules(const ir::Attention& attention, const CompileOptions& options) {
   return first_served(options, [&](const Lowering& way) -> Result<Verdict> {
-    ATTN_ASSIGN(const plan::Program program, way.lower(attention));
+    ATTN_ASSIGN(const plan::Program program, way.lower(attention, options.direction));
     Verdict verdict;
     verdict.steps = program.steps.size();
     return verdict;
@@ -31,7 +31,7 @@ Result<Verdict> by_rules(const ir::Attention& attention, const CompileOptions& o
 // What the heuristics say of each cuDNN step.
 Result<Verdict> by_heuristics(const ir::Attention& attention, const CompileOptions& options) {
   return first_served(options, [&](const Lowering& way) -> Result<Verdict> {
-    ATTN_ASSIGN(const plan::Program program, way.lower(attention));
+    ATTN_ASSIGN(const plan::Program program, way.lower(attention, options.direction));
     Verdict verdict;
     verdict.steps = program.steps.size();
     for (const plan::CudnnStep* step : plan::steps_of<plan::CudnnStep>(program)) {

@@ -20,6 +20,7 @@ using graph::BandSide;
 using graph::Matmul;
 using graph::Node;
 using graph::PagedLoad;
+using graph::Reshape;
 using graph::Pointwise;
 using graph::Reduction;
 using graph::Rng;
@@ -149,6 +150,13 @@ class Builder {
         .set(kPagedLoadTable, tensor(load.table))
         .set(kPagedLoadLengths, tensor(load.lengths))
         .set(kPagedLoadY, tensor(load.y))
+        .finalize();
+  }
+
+  Result<Descriptor> make(const Reshape& reshape) {
+    return DescriptorBuilder(api_, kReshapeOperation)
+        .set(kReshapeX, tensor(reshape.x))
+        .set(kReshapeY, tensor(reshape.y))
         .finalize();
   }
 

@@ -90,6 +90,14 @@ struct Reduction {
   bool operator==(const Reduction&) const = default;
 };
 
+// y holds what x holds, element for element in memory order, read by y's own dims and strides and
+// converted to its type. It transposes: x [..,m,n] strided [..,n,1], y [..,n,m] strided [..,1,n].
+struct Reshape {
+  Uid x = 0, y = 0;
+  SourcePos pos;
+  bool operator==(const Reshape&) const = default;
+};
+
 // y is 1 with probability `keep`, else 0, by Philox from device tensors i64 [1,1,1,1].
 struct Rng {
   double keep = 1;
@@ -143,7 +151,8 @@ struct SdpaForward {
   bool operator==(const SdpaForward&) const = default;
 };
 
-using Node = std::variant<Matmul, Pointwise, Reduction, Rng, PagedLoad, BandMask, SdpaForward>;
+using Node =
+    std::variant<Matmul, Pointwise, Reduction, Rng, PagedLoad, BandMask, SdpaForward, Reshape>;
 
 struct BackendGraph {
   std::vector<Tensor> tensors;  // ascending uid
@@ -165,7 +174,7 @@ std::optional<Storage> parse_storage(std::string_view text);
 SourcePos position_of(const Node& node);
 
 // Whether it has what no graph of plan format 1 has: ragged tensors, overrides of a product's
-// sizes, random numbers, paged loads, attention as one node.
+// sizes, random numbers, paged loads, attention as one node, reshapes.
 bool has_batch_control(const BackendGraph& graph);
 
 // Every uid defined exactly once, operands defined before use, ranks 4, dims positive, arities and

@@ -31,6 +31,7 @@ struct Suffix {
   std::string operator()(const Rng& node) const { return fmt::format(" keep {}", node.keep); }
   std::string operator()(const PagedLoad&) const { return ""; }
   std::string operator()(const BandMask&) const { return ""; }
+  std::string operator()(const Reshape&) const { return ""; }
   std::string operator()(const SdpaForward& node) const {
     std::string text;
     if (node.stats) text += " stats";

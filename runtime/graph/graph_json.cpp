@@ -98,6 +98,9 @@ struct NodeWriter {
             {"fill", node.fill},
             {"y", node.y}};
   }
+  Json operator()(const Reshape& node) const {
+    return {{"op", "reshape"}, {"x", node.x}, {"y", node.y}};
+  }
   Json operator()(const SdpaForward& node) const {
     Json json = {
         {"op", "sdpa_forward"}, {"q", node.q}, {"k", node.k}, {"v", node.v}, {"o", node.o}};
@@ -170,6 +173,11 @@ BandMask read_band_mask(const json::Value& value) {
   return node;
 }
 
+Reshape read_reshape(const json::Value& value) {
+  value.only({"op", "x", "y", "pos"});
+  return {value["x"].integer(), value["y"].integer(), read_position(value)};
+}
+
 SdpaForward read_sdpa_forward(const json::Value& value) {
   value.only({"op", "q", "k", "v", "o", "stats", "score", "modified", "sink", "dropout",
 #define ATTN_SDPA_INPUT(name, attribute) #name,
@@ -197,6 +205,7 @@ Node read_kind(const json::Value& value) {
   if (op == "paged_load") return read_paged_load(value);
   if (op == "band_mask") return read_band_mask(value);
   if (op == "sdpa_forward") return read_sdpa_forward(value);
+  if (op == "reshape") return read_reshape(value);
   value["op"].fail("is not one of the known names");
   return {};
 }

@@ -75,6 +75,7 @@ struct Output {
   Uid operator()(const PagedLoad& node) const { return node.y; }
   Uid operator()(const BandMask& node) const { return node.y; }
   Uid operator()(const SdpaForward& node) const { return node.o; }
+  Uid operator()(const Reshape& node) const { return node.y; }
 };
 
 struct Mnemonic {
@@ -89,6 +90,7 @@ struct Mnemonic {
     return fmt::format("band_mask_{}", to_string(node.side));
   }
   std::string operator()(const SdpaForward&) const { return "sdpa_forward"; }
+  std::string operator()(const Reshape&) const { return "reshape"; }
 };
 
 struct Compute {
@@ -100,6 +102,7 @@ struct Compute {
   DType operator()(const PagedLoad&) const { return DType::f32; }
   DType operator()(const BandMask&) const { return DType::f32; }
   DType operator()(const SdpaForward&) const { return DType::f32; }
+  DType operator()(const Reshape&) const { return DType::f32; }
 };
 
 }  // namespace

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "runtime/graph/backend_graph.h"
@@ -420,6 +422,15 @@ class Validator {
       return fmt::format("chooses by %{}, which is not boolean", *op.t);
     }
     return "";
+  }
+
+  std::string check_shape(const Reshape& op) const {
+    const auto count = [this](Uid uid) {
+      return std::accumulate(at(uid).dims.begin(), at(uid).dims.end(), std::int64_t{1},
+                             std::multiplies<>());
+    };
+    if (count(op.x) == count(op.y)) return "";
+    return fmt::format("{} does not become {}", shape(at(op.x)), shape(at(op.y)));
   }
 
   std::string check_shape(const Reduction& op) const {

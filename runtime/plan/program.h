@@ -17,7 +17,8 @@
 namespace attn::plan {
 
 // `control`: what layouts and random numbers are controlled by (page tables, offsets, seeds).
-// `internal`: made and read by steps, never bound.
+// `internal`: made and read by steps, never bound. Of a backward program: `saved`, o and lse, which
+// the forward made; `cotangent`, do; `gradient`, dq, dk, dv and d_NAME, which it makes.
 enum class TensorRole : std::uint8_t {
   query,
   key,
@@ -26,7 +27,10 @@ enum class TensorRole : std::uint8_t {
   output,
   stats,
   control,
-  internal
+  internal,
+  saved,
+  cotangent,
+  gradient
 };
 std::string_view to_string(TensorRole role);
 std::optional<TensorRole> parse_tensor_role(std::string_view text);
@@ -46,7 +50,9 @@ struct TensorInfo {
   // the batch is not used, and memory need only hold the rows that there are.
   std::string addressed_by{};
 
-  bool is_output() const { return role == TensorRole::output || role == TensorRole::stats; }
+  bool is_output() const {
+    return role == TensorRole::output || role == TensorRole::stats || role == TensorRole::gradient;
+  }
   bool operator==(const TensorInfo&) const = default;
 };
 
@@ -148,6 +154,11 @@ struct Program {
   std::optional<IndexCheck> check;
   bool operator==(const Program&) const = default;
 };
+
+// A program computes one direction: one that makes gradients is a backward.
+enum class Direction : std::uint8_t { forward, backward };
+std::string_view to_string(Direction direction);
+Direction direction_of(const Program& program);
 
 // Graphs valid, operands complete and naming known tensors and params, dtypes agreeing; also: no
 // graph tensor reaches beyond the tensor it is bound to or asks for more alignment, only outputs

@@ -12,7 +12,8 @@ namespace attn::plan {
 namespace {
 
 constexpr auto kRoles = std::to_array<std::string_view>(
-    {"query", "key", "value", "captured", "output", "stats", "control", "internal"});
+    {"query", "key", "value", "captured", "output", "stats", "control", "internal", "saved",
+     "cotangent", "gradient"});
 
 struct SourceText {
   std::string operator()(const TensorOperand& source) const {
@@ -137,6 +138,17 @@ std::optional<TensorRole> parse_tensor_role(std::string_view text) {
   const auto found = std::ranges::find(kRoles, text);
   if (found == kRoles.end()) return std::nullopt;
   return static_cast<TensorRole>(found - kRoles.begin());
+}
+
+std::string_view to_string(Direction direction) {
+  return direction == Direction::forward ? "forward" : "backward";
+}
+
+Direction direction_of(const Program& program) {
+  const bool gradients = std::ranges::any_of(program.tensors, [](const TensorInfo& tensor) {
+    return tensor.role == TensorRole::gradient;
+  });
+  return gradients ? Direction::backward : Direction::forward;
 }
 
 std::string to_text(const Program& program) {

@@ -32,6 +32,8 @@ std::string check_rank(const TensorInfo& tensor) {
   switch (tensor.role) {
     case TensorRole::captured:
     case TensorRole::control:
+    case TensorRole::saved:     // o, or lse
+    case TensorRole::gradient:  // dq, or of a captured tensor
     case TensorRole::internal: return rank <= kMaxRank ? "" : fmt::format("has rank {}", rank);
     case TensorRole::stats: return rank == 3 ? "" : fmt::format("has rank {}, not 3", rank);
     default: return rank == 4 ? "" : fmt::format("has rank {}, not 4", rank);

@@ -53,6 +53,8 @@ void name_fields(const T& of) {
     [[maybe_unused]] const auto& [keep, seed, offset, y, pos] = of;
   } else if constexpr (std::is_same_v<T, PagedLoad>) {
     [[maybe_unused]] const auto& [container, table, lengths, y, pos] = of;
+  } else if constexpr (std::is_same_v<T, Reshape>) {
+    [[maybe_unused]] const auto& [x, y, pos] = of;
   } else if constexpr (std::is_same_v<T, BandMask>) {
     [[maybe_unused]] const auto& [side, x, fill, y, bound, lengths_q, lengths_kv, pos] = of;
   } else {
@@ -157,6 +159,11 @@ class Variants {
     vary_uid("table", &PagedLoad::table);
     vary_uid("lengths", &PagedLoad::lengths);
     vary_uid("y", &PagedLoad::y);
+  }
+
+  void node_variants(const Reshape&) {
+    vary_uid("x", &Reshape::x);
+    vary_uid("y", &Reshape::y);
   }
 
   void node_variants(const BandMask&) {

@@ -257,6 +257,10 @@ struct Renumber {
     node.x = uids.at(node.x);
     node.y = uids.at(node.y);
   }
+  void operator()(Reshape& node) const {
+    node.x = uids.at(node.x);
+    node.y = uids.at(node.y);
+  }
   void operator()(BandMask& node) const {
     for (Uid* uid : {&node.x, &node.fill, &node.y}) *uid = uids.at(*uid);
     for (auto* uid : {&node.bound, &node.lengths_q, &node.lengths_kv}) {
@@ -384,6 +388,9 @@ BackendGraph controlled_graph() {
   const Uid o = device("o", DType::f16, {2, 2, 3, 8});
   graph.nodes.emplace_back(
       Matmul{dropped, v, o, DType::f32, {}, lengths_q, std::nullopt, lengths_kv});
+  const Uid turned =
+      builder.add("", DType::f16, {2, 2, 8, 3}, {48, 24, 1, 8}, Storage::virtual_value);
+  graph.nodes.emplace_back(Reshape{q, turned, {}});
   std::ranges::find(graph.tensors, q, &Tensor::uid)->ragged = offsets_q;
   std::ranges::find(graph.tensors, o, &Tensor::uid)->ragged = offsets_o;
   return graph;
