@@ -1,8 +1,10 @@
 // The lowerings that make one cuDNN plan of the whole attention.
 #include "compiler/derive/steps.h"
 #include "compiler/driver/lowerings.h"
+#include "compiler/gradient/differentiate.h"
 #include "compiler/lowering/captured_view.h"
 #include "compiler/lowering/lower.h"
+#include "compiler/lowering/lower_backward.h"
 #include "compiler/lowering/unified.h"
 #include "compiler/lowering/unsupported.h"
 #include "compiler/passes/hoist.h"
@@ -11,18 +13,36 @@
 namespace attn::driver::ways {
 namespace {
 
-Result<plan::Program> single_plan(const ir::Attention& attention, lowering::Core core) {
-  // What lowering says of open dimensions is the answer.
-  if (!attention.dims.bound()) return lowering::lower(attention, core);
+passes::HoistOptions hoist_options() {
   passes::HoistOptions options;
   options.readable = [](const ir::Attention& of, ir::ExprId load) {
     return lowering::captured_view(of, load).status();
   };
-  ATTN_ASSIGN(const passes::Hoisted hoisted, passes::hoist(attention, options));
+  return options;
+}
+
+Result<passes::Hoisted> hoisted(const ir::Attention& attention,
+                                const passes::HoistOptions& options) {
+  ATTN_ASSIGN(passes::Hoisted hoisted, passes::hoist(attention, options));
   const Status verified = ir::verify(hoisted.attention);
   ATTN_CHECK(verified.ok(), verified.error().message);
-  ATTN_ASSIGN(plan::Program program, lowering::lower(hoisted.attention, core));
-  return derive::with_derived(attention, hoisted, std::move(program));
+  return hoisted;
+}
+
+Result<plan::Program> single_plan(const ir::Attention& attention, lowering::Core core) {
+  // What lowering says of open dimensions is the answer.
+  if (!attention.dims.bound()) return lowering::lower(attention, core);
+  ATTN_ASSIGN(const passes::Hoisted parts, hoisted(attention, hoist_options()));
+  ATTN_ASSIGN(plan::Program program, lowering::lower(parts.attention, core));
+  return derive::with_derived(attention, parts, std::move(program));
+}
+
+std::set<std::string> wanted_of(const ir::Attention& attention) {
+  std::set<std::string> names;
+  for (const std::string& of : gradient::wanted_gradients(attention)) {
+    names.insert(gradient::gradient_name(of));
+  }
+  return names;
 }
 
 }  // namespace
@@ -36,7 +56,18 @@ Result<plan::Program> unified(const ir::Attention& attention) {
 }
 
 Result<plan::Program> composite_backward(const ir::Attention& attention) {
-  return lowering::unsupported(attention.pos, "the composite lowering has no backward");
+  const gradient::Derivatives derivatives = gradient::differentiate(attention);
+  const ir::Attention& whole = derivatives.attention;
+  if (!whole.dims.bound()) return lowering::lower_backward({whole, derivatives.score, {}});
+  if (!derivatives.tensors.empty()) {
+    return lowering::unsupported(attention.pos, "learned tensors have no gradients yet");
+  }
+  passes::HoistOptions options = hoist_options();
+  options.extra = {derivatives.score};
+  ATTN_ASSIGN(const passes::Hoisted parts, hoisted(whole, options));
+  ATTN_ASSIGN(plan::Program program, lowering::lower_backward({parts.attention, parts.extra.front(),
+                                                               wanted_of(attention)}));
+  return derive::with_derived(whole, parts, std::move(program));
 }
 
 Result<plan::Program> unified_backward(const ir::Attention& attention) {

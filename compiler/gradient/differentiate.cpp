@@ -78,6 +78,11 @@ std::vector<std::string> wanted_gradients(const ir::Attention& attention) {
   return names;
 }
 
+std::string gradient_name(std::string_view of) {
+  const bool operand = of == "q" || of == "k" || of == "v";
+  return (operand ? "d" : "d_") + std::string(of);
+}
+
 ExprId derivative(ir::Dag& dag, ExprId of, ExprId by) {
   ATTN_CHECK(dag[of].type == ir::Type::real && dag[by].type == ir::Type::real,
              "derivative of or by something that is not real");

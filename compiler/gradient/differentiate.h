@@ -62,6 +62,9 @@ struct Derivatives {
 // tensor.
 std::vector<std::string> wanted_gradients(const ir::Attention& attention);
 
+// What it is called: "dq" of "q", "d_bias" of "bias".
+std::string gradient_name(std::string_view of);
+
 // The attention must be valid (ir::verify), and is best simplified before.
 Derivatives differentiate(const ir::Attention& attention);
 

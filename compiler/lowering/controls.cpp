@@ -17,7 +17,7 @@ using ir::Dim;
 using ir::LayoutKind;
 
 bool is_thd(const ir::Attention& attention, std::string_view name) {
-  return attention.layouts.find(name)->second.kind == LayoutKind::thd;
+  return layout_of(attention, name).kind == LayoutKind::thd;
 }
 
 bool has_row_starts(const ir::Attention& attention) {
@@ -26,13 +26,6 @@ bool has_row_starts(const ir::Attention& attention) {
 
 bool has_column_starts(const ir::Attention& attention) {
   return is_thd(attention, "k") || is_thd(attention, "v");
-}
-
-// The statistics are ragged as o is, [T, Hq].
-std::string_view layout_owner(std::string_view name) {
-  const bool stats =
-      name.starts_with("lse") || name.starts_with("max") || name.starts_with("sum_exp");
-  return stats ? "o" : name;
 }
 
 std::vector<std::int64_t> packed(const std::vector<std::int64_t>& dims) {
@@ -69,7 +62,7 @@ class Maker {
   }
 
   void page_table(const char* tensor) {
-    if (attention_.layouts.find(tensor)->second.kind != LayoutKind::paged) return;
+    if (layout_of(attention_, tensor).kind != LayoutKind::paged) return;
     std::string name = page_table_name(attention_, tensor);
     if (!controls_.given.empty() && controls_.given.back().name == name)
       return;  // k and v share it
@@ -117,7 +110,7 @@ class Maker {
     for (const char* tensor : tensors) {
       const std::string name = offsets_name(tensor);
       if (!used_.contains(name)) continue;
-      const bool stats = layout_owner(tensor) != tensor;
+      const bool stats = is_statistic(tensor);
       const std::int64_t row =
           attention_.dims[heads] * (stats ? 1 : logical_dims(attention_, tensor)[3]);
       const DType dtype = offsets_dtype(attention_);
@@ -137,15 +130,14 @@ class Maker {
 
 std::string addressed_by(const ir::Attention& attention, std::string_view name) {
   const std::string_view owner = layout_owner(name);
-  const LayoutKind kind = attention.layouts.find(owner)->second.kind;
+  const LayoutKind kind = layout_of(attention, name).kind;
   if (kind == LayoutKind::paged) return page_table_name(attention, owner);
   if (kind != LayoutKind::thd) return "";
   return owner == "q" || owner == "o" ? kRowStarts : kColumnStarts;
 }
 
 std::string offsets_name(std::string_view name) {
-  const bool stats = layout_owner(name) != name;
-  return std::string(stats ? "lse" : name) + ".offsets";
+  return std::string(is_statistic(name) ? "lse" : layout_owner(name)) + ".offsets";
 }
 
 DType offsets_dtype(const ir::Attention& attention) {

@@ -2,7 +2,6 @@
 
 #include "compiler/lowering/bands.h"
 #include "compiler/lowering/dropout.h"
-#include "compiler/lowering/expression.h"
 #include "compiler/lowering/graph_builder.h"
 #include "compiler/lowering/lengths.h"
 #include "compiler/lowering/operands.h"
@@ -26,14 +25,14 @@ class Forward {
     form_ = passes::mask_form(attention_);
     lengths_ = add_lengths(attention_, builder_);
     const Value product = query_times_key();
-    ATTN_ASSIGN(const Value scaled, scale(product));
+    ATTN_ASSIGN(const Value scaled, times_scale(attention_, builder_, product));
     ATTN_ASSIGN(Value score, modify_score(attention_, builder_, form_, scaled));
     score = mask_padding(builder_, lengths_, score, attention_.pos);
     score = mask_bands(attention_, builder_, form_, lengths_, score);
     ATTN_ASSIGN(const std::optional<Uid> sink, sink_operand(attention_, builder_));
     const DType weights_type = attention_.dropout ? DType::f32 : attention_.dtype;
     const Value weights = softmax(attention_, builder_, score, sink, weights_type);
-    ATTN_ASSIGN(const Value kept, dropout(attention_, builder_, weights));
+    ATTN_ASSIGN(const Value kept, dropped(weights));
     times_value(kept);
     return std::move(builder_).finish();
   }
@@ -47,11 +46,10 @@ class Forward {
     return score;
   }
 
-  Result<Value> scale(Value score) {
-    ExpressionLowering expressions(attention_, builder_, score);
-    ATTN_ASSIGN(const Value factor, expressions.lower(attention_.scale));
-    return builder_.element(PointwiseMode::mul, DType::f32, DType::f32, score, factor,
-                            attention_.dag[attention_.scale].pos);
+  Result<Value> dropped(Value weights) {
+    if (!attention_.dropout) return weights;
+    ATTN_ASSIGN(const Dropout dropout, Dropout::make(attention_, builder_, weights));
+    return dropout.rescaled(dropout.kept(weights), attention_.dtype);
   }
 
   void times_value(Value weights) {

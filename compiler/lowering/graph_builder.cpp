@@ -120,6 +120,19 @@ Value GraphBuilder::rng(double keep, Uid seed, Uid offset, SourcePos pos) {
   return {y, DType::f32, Place::element};
 }
 
+Uid GraphBuilder::transposed(Uid x, DType dtype, SourcePos pos) {
+  graph::Tensor turned = *step_.graph.find(x);
+  std::swap(turned.dims[2], turned.dims[3]);
+  std::swap(turned.strides[2], turned.strides[3]);
+  turned.dtype = dtype;
+  turned.storage = graph::Storage::virtual_value;
+  turned.alignment = 16;
+  turned.ragged.reset();
+  const Uid y = add(std::move(turned));
+  step_.graph.nodes.emplace_back(graph::Reshape{x, y, pos});
+  return y;
+}
+
 void GraphBuilder::reduce(graph::ReduceOp op, Uid x, Uid y, SourcePos pos) {
   step_.graph.nodes.emplace_back(graph::Reduction{op, DType::f32, x, y, pos});
 }

@@ -1,4 +1,4 @@
-// Builds the BackendGraph of one forward attention, tensor by tensor.
+// Builds the BackendGraph of one attention, forward or backward, tensor by tensor.
 #pragma once
 
 #include <array>
@@ -69,6 +69,8 @@ class GraphBuilder {
   void paged_load(Uid container, Uid table, Uid lengths, Uid y, SourcePos pos);
   // 1 with probability `keep`, else 0, for each score.
   Value rng(double keep, Uid seed, Uid offset, SourcePos pos);
+  // x with its last two dimensions exchanged, of that type.
+  Uid transposed(Uid x, DType dtype, SourcePos pos);
   void reduce(graph::ReduceOp op, Uid x, Uid y, SourcePos pos);
   void pointwise(PointwiseMode mode, DType compute, Uid x, std::optional<Uid> b, Uid y,
                  SourcePos pos, std::optional<Uid> t = {});

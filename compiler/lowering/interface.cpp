@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "compiler/gradient/differentiate.h"
 #include "compiler/lowering/lengths.h"
 #include "compiler/lowering/operands.h"
 
@@ -17,20 +18,46 @@ class Interface {
             const Controls& controls)
       : attention_(attention), used_(used), controls_(controls) {}
 
-  std::vector<plan::TensorInfo> list() && {
-    add_io("q", Role::query);
-    add_io("k", Role::key);
-    add_io("v", Role::value);
-    for (const ir::CapturedTensor& captured : attention_.tensors) add_captured(captured);
-    tensors_.insert(tensors_.end(), controls_.given.begin(), controls_.given.end());
+  std::vector<plan::TensorInfo> forward() && {
+    add_inputs();
     add_io("o", Role::output);
-    add_statistics("lse", attention_.wants_lse);
-    add_statistics("max", attention_.wants_max);
-    add_statistics("sum_exp", attention_.wants_sum_exp);
+    if (attention_.wants_lse) add_statistics("lse", Role::stats);
+    if (attention_.wants_max) add_statistics("max", Role::stats);
+    if (attention_.wants_sum_exp) add_statistics("sum_exp", Role::stats);
+    return std::move(tensors_);
+  }
+
+  std::vector<plan::TensorInfo> backward(const std::vector<std::string>& gradients) && {
+    add_inputs();
+    add_io("o", Role::saved);
+    add_statistics("lse", Role::saved);
+    add_io("do", Role::cotangent);
+    for (const std::string& name : gradients) add_gradient(name);
     return std::move(tensors_);
   }
 
  private:
+  void add_inputs() {
+    add_io("q", Role::query);
+    add_io("k", Role::key);
+    add_io("v", Role::value);
+    for (const ir::CapturedTensor& captured : attention_.tensors) {
+      if (used_.contains(captured.name) && !is_internal(captured.name)) {
+        add_captured(captured.name, Role::captured, captured);
+      }
+    }
+    tensors_.insert(tensors_.end(), controls_.given.begin(), controls_.given.end());
+  }
+
+  void add_gradient(const std::string& name) {
+    for (const ir::CapturedTensor& captured : attention_.tensors) {
+      if (gradient::gradient_name(captured.name) == name) {
+        return add_captured(name, Role::gradient, captured);
+      }
+    }
+    add_io(name, Role::gradient);
+  }
+
   void add_io(const std::string& name, Role role) {
     const Dims4 dims = stored_dims(attention_, name), strides = stored_strides(attention_, name);
     tensors_.push_back({name,
@@ -42,29 +69,22 @@ class Interface {
                         addressed_by(attention_, name)});
   }
 
-  void add_packed(const std::string& name, Role role, DType dtype, std::vector<std::int64_t> dims,
-                  std::int64_t alignment = 16) {
-    if (!used_.contains(name) || is_internal(name)) return;
+  void add_captured(const std::string& name, Role role, const ir::CapturedTensor& captured) {
+    std::vector<std::int64_t> dims;
+    for (const ir::ExprId id : captured.extents) {
+      dims.push_back(*ir::fold_integer(attention_.dag, id));
+    }
     std::vector<std::int64_t> strides(dims.size(), 1);
     for (std::size_t i = dims.size(); i-- > 1;) strides[i - 1] = strides[i] * dims[i];
-    tensors_.push_back({name, role, dtype, std::move(dims), std::move(strides), alignment});
+    tensors_.push_back({name, role, captured.dtype, std::move(dims), std::move(strides),
+                        captured_alignment(name)});
   }
 
-  void add_captured(const ir::CapturedTensor& captured) {
-    std::vector<std::int64_t> extents;
-    for (const ir::ExprId id : captured.extents) {
-      extents.push_back(*ir::fold_integer(attention_.dag, id));
-    }
-    add_packed(captured.name, Role::captured, captured.dtype, std::move(extents),
-               captured_alignment(captured.name));
-  }
-
-  void add_statistics(const std::string& name, bool wanted) {
-    if (!wanted) return;
+  void add_statistics(const std::string& name, Role role) {
     const ir::Dims& d = attention_.dims;
     const Dims4 strides = lowering::statistics_strides(attention_);
     tensors_.push_back({name,
-                        Role::stats,
+                        role,
                         DType::f32,
                         {d[Dim::B], d[Dim::Hq], d[Dim::Sq]},
                         {strides[0], strides[1], strides[2]},
@@ -89,7 +109,26 @@ class Interface {
 std::vector<plan::TensorInfo> bound_tensors(const ir::Attention& attention,
                                             const std::set<std::string>& used,
                                             const Controls& controls) {
-  return Interface(attention, used, controls).list();
+  return Interface(attention, used, controls).forward();
+}
+
+std::vector<plan::TensorInfo> backward_tensors(const ir::Attention& attention,
+                                               const std::set<std::string>& used,
+                                               const Controls& controls,
+                                               const std::vector<std::string>& gradients) {
+  return Interface(attention, used, controls).backward(gradients);
+}
+
+std::set<std::string> names_of(const plan::CudnnStep& step) {
+  std::set<std::string> names;
+  for (const plan::Operand& operand : step.operands) {
+    if (const auto* tensor = std::get_if<plan::TensorOperand>(&operand.source)) {
+      names.insert(tensor->name);
+    } else if (const auto* param = std::get_if<plan::ParamOperand>(&operand.source)) {
+      names.insert(param->name);
+    }
+  }
+  return names;
 }
 
 }  // namespace attn::lowering

@@ -17,4 +17,14 @@ std::vector<plan::TensorInfo> bound_tensors(const ir::Attention& attention,
                                             const std::set<std::string>& used,
                                             const Controls& controls);
 
+// Those of a backward: q, k and v, captured tensors that are used, controls, what the forward made
+// and do, then `gradients` in that order: "dq", "dk", "dv" or "d_" and a captured tensor's name.
+std::vector<plan::TensorInfo> backward_tensors(const ir::Attention& attention,
+                                               const std::set<std::string>& used,
+                                               const Controls& controls,
+                                               const std::vector<std::string>& gradients);
+
+// The names of the tensors and params that a step is bound to.
+std::set<std::string> names_of(const plan::CudnnStep& step);
+
 }  // namespace attn::lowering

@@ -43,18 +43,6 @@ Status check_pages(const ir::Attention& attention) {
   return {};
 }
 
-std::set<std::string> names_of(const plan::CudnnStep& step) {
-  std::set<std::string> names;
-  for (const plan::Operand& operand : step.operands) {
-    if (const auto* tensor = std::get_if<plan::TensorOperand>(&operand.source)) {
-      names.insert(tensor->name);
-    } else if (const auto* param = std::get_if<plan::ParamOperand>(&operand.source)) {
-      names.insert(param->name);
-    }
-  }
-  return names;
-}
-
 }  // namespace
 
 Result<plan::Program> lower(const ir::Attention& attention, Core core) {
@@ -71,7 +59,7 @@ Result<plan::Program> lower(const ir::Attention& attention, Core core) {
   for (const ir::Param& param : attention.params) {
     if (used.contains(param.name)) program.params.push_back({param.name, param.dtype});
   }
-  ATTN_ASSIGN(Staging staged, staging(attention));
+  ATTN_ASSIGN(Staging staged, staging(attention, {"q", "k", "v"}, {"o"}));
   for (plan::TensorInfo& copy : staged.internals) program.internals.push_back(std::move(copy));
   for (plan::DeriveStep& derive : made.steps) program.steps.emplace_back(std::move(derive));
   for (plan::DeriveStep& derive : staged.before) program.steps.emplace_back(std::move(derive));

@@ -12,10 +12,6 @@ namespace {
 using ir::Dim;
 using ir::LayoutKind;
 
-const ir::Layout& layout_of(const ir::Attention& attention, std::string_view name) {
-  return attention.layouts.find(name)->second;
-}
-
 std::int64_t pages_for(std::int64_t rows, std::int64_t page) { return (rows + page - 1) / page; }
 
 std::pair<Dims4, Dims4> transposed(Dims4 dims, Dims4 strides) {
@@ -54,10 +50,24 @@ Uid add_dense(const ir::Attention& attention, GraphBuilder& builder, const std::
 
 }  // namespace
 
+bool is_statistic(std::string_view name) {
+  return name.starts_with("lse") || name.starts_with("max") || name.starts_with("sum_exp");
+}
+
+std::string_view layout_owner(std::string_view name) {
+  if (is_statistic(name)) return "o";
+  return name.size() == 2 && name.starts_with('d') ? name.substr(1) : name;
+}
+
+const ir::Layout& layout_of(const ir::Attention& attention, std::string_view name) {
+  return attention.layouts.find(layout_owner(name))->second;
+}
+
 Dims4 logical_dims(const ir::Attention& attention, std::string_view name) {
   const ir::Dims& d = attention.dims;
-  const bool key_side = name == "k" || name == "v";
-  const bool value_side = name == "v" || name == "o";
+  const std::string_view owner = layout_owner(name);
+  const bool key_side = owner == "k" || owner == "v";
+  const bool value_side = owner == "v" || owner == "o";
   return {d[Dim::B], key_side ? d[Dim::Hkv] : d[Dim::Hq], key_side ? d[Dim::Skv] : d[Dim::Sq],
           value_side ? d[Dim::Dv] : d[Dim::Dqk]};
 }
@@ -89,6 +99,10 @@ Uid add_offsets(const ir::Attention& attention, GraphBuilder& builder, const std
 
 Uid add_stored(const ir::Attention& attention, GraphBuilder& builder, const std::string& name) {
   return add_dense(attention, builder, name, false);
+}
+
+Uid add_transposed(const ir::Attention& attention, GraphBuilder& builder, const std::string& name) {
+  return add_dense(attention, builder, name, true);
 }
 
 Uid add_page_table(const ir::Attention& attention, GraphBuilder& builder, const std::string& name) {

@@ -16,7 +16,7 @@ struct Located {
 };
 
 Located place_of(const ir::Attention& attention, const std::string& name, KernelText& kernel) {
-  const ir::Layout& layout = attention.layouts.find(name)->second;
+  const ir::Layout& layout = layout_of(attention, name);
   const Dims4 strides = stored_strides(attention, name);
   switch (layout.kind) {
     case ir::LayoutKind::thd: {
@@ -34,7 +34,7 @@ Located place_of(const ir::Attention& attention, const std::string& name, Kernel
     default: break;
   }
   Located place{fmt::format("b * {}LL + s * {}LL", strides[0], strides[2]), "true"};
-  if (name == "o" && ignores_row_lengths(attention)) {
+  if (layout_owner(name) == "o" && ignores_row_lengths(attention)) {
     place.present = fmt::format("s < {}[b]", kernel.read(std::string(ir::kLengthsQ), DType::i32));
   }
   return place;
@@ -61,7 +61,7 @@ std::string copy_out_text(const ir::Attention& attention, const std::string& nam
                           const std::string& copy, std::int64_t stride, KernelText& kernel) {
   const Dims4 dims = logical_dims(attention, name);
   const std::string text = place_text(attention, name, dims, kernel);
-  const bool ragged = attention.layouts.find(name)->second.kind == ir::LayoutKind::thd;
+  const bool ragged = layout_of(attention, name).kind == ir::LayoutKind::thd;
   return text + fmt::format("\n    {}out[place] = present ? {}[i / {} * {} + d] : 0;",
                             ragged ? "if (present) " : "", copy, dims[3], stride);
 }

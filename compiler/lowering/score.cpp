@@ -2,14 +2,18 @@
 
 #include <limits>
 
-#include "compiler/lowering/expression.h"
-
 namespace attn::lowering {
 
-Result<Value> modify_score(const ir::Attention& attention, GraphBuilder& builder,
-                           const passes::MaskForm& form, Value scaled) {
-  ExpressionLowering expressions(attention, builder, scaled);
-  ATTN_ASSIGN(const Value score, expressions.lower_real_element(attention.score));
+Result<Value> times_scale(const ir::Attention& attention, GraphBuilder& builder, Value x) {
+  ExpressionLowering expressions(attention, builder, x);
+  ATTN_ASSIGN(const Value factor, expressions.lower(attention.scale));
+  return builder.element(PointwiseMode::mul, DType::f32, DType::f32, x, factor,
+                         attention.dag[attention.scale].pos);
+}
+
+Result<Value> mask_residual(const ir::Attention& attention, GraphBuilder& builder,
+                            const passes::MaskForm& form, ExpressionLowering& expressions,
+                            Value x) {
   std::optional<Value> visible;
   SourcePos pos;
   for (const ir::ExprId mask : form.residual) {
@@ -19,9 +23,16 @@ Result<Value> modify_score(const ir::Attention& attention, GraphBuilder& builder
                                         *visible, conjunct, pos)
                       : conjunct;
   }
-  if (!visible) return score;
+  if (!visible) return x;
   const Value hidden = builder.constant(DType::f32, -std::numeric_limits<double>::infinity());
-  return builder.select(*visible, score, hidden, pos);
+  return builder.select(*visible, x, hidden, pos);
+}
+
+Result<Value> modify_score(const ir::Attention& attention, GraphBuilder& builder,
+                           const passes::MaskForm& form, Value scaled) {
+  ExpressionLowering expressions(attention, builder, scaled);
+  ATTN_ASSIGN(const Value score, expressions.lower_real_element(attention.score));
+  return mask_residual(attention, builder, form, expressions, score);
 }
 
 }  // namespace attn::lowering

@@ -16,38 +16,27 @@ using ir::LayoutKind;
 
 constexpr std::int64_t kMultiple = 8;  // elements: 16 bytes
 
-const ir::Layout& layout_of(const ir::Attention& attention, std::string_view name) {
-  return attention.layouts.find(name)->second;
-}
-
 std::int64_t count_of(const Dims4& dims) { return dims[0] * dims[1] * dims[2] * dims[3]; }
 
 class Maker {
  public:
   explicit Maker(const ir::Attention& attention) : attention_(attention) {}
 
-  Result<Staging> make() && {
+  Result<Staging> make(const std::vector<std::string>& inputs,
+                       const std::vector<std::string>& outputs) && {
     KernelText before, after;
-    for (const char* name : {"q", "k", "v"}) {
+    for (const std::string& name : inputs) {
       if (is_staged(attention_, name)) ATTN_RETURN_IF_ERROR(pad(name, before));
     }
-    if (is_staged(attention_, "o")) cut("o", after);
+    for (const std::string& name : outputs) {
+      if (is_staged(attention_, name)) cut(name, after);
+    }
     if (!before.empty()) staging_.before.push_back(std::move(before).finish(false));
     if (!after.empty()) staging_.after.push_back(std::move(after).finish(false));
     return std::move(staging_);
   }
 
  private:
-  void add_internal(std::string_view name) {
-    const Dims4 dims = staged_dims(attention_, name), strides = packed_strides(dims);
-    staging_.internals.push_back({staged_name(name),
-                                  plan::TensorRole::internal,
-                                  attention_.dtype,
-                                  {dims.begin(), dims.end()},
-                                  {strides.begin(), strides.end()},
-                                  plan::kInternalAlignment});
-  }
-
   Status pad(const std::string& name, KernelText& kernel) {
     if (layout_of(attention_, name).kind == LayoutKind::paged) {
       return unsupported(
@@ -56,7 +45,7 @@ class Maker {
                       kMultiple, name, logical_dims(attention_, name)[3]),
           "paged tensors must have such a dimension in memory, padded with zeros");
     }
-    add_internal(name);
+    staging_.internals.push_back(staged_info(attention_, name));
     const Dims4 dims = staged_dims(attention_, name);
     const std::string input = kernel.read(name, attention_.dtype);
     kernel.make(staged_name(name), attention_.dtype, count_of(dims), name + ", padded with zeros",
@@ -66,7 +55,7 @@ class Maker {
   }
 
   void cut(const std::string& name, KernelText& kernel) {
-    add_internal(name);
+    staging_.internals.push_back(staged_info(attention_, name));
     const Dims4 dims = logical_dims(attention_, name);
     const std::string input = kernel.read(staged_name(name), attention_.dtype);
     const std::int64_t stride = staged_dims(attention_, name)[3];
@@ -85,7 +74,8 @@ bool is_staged(const ir::Attention& attention, std::string_view name) {
   if (dims[3] % kMultiple != 0) return true;
   const ir::Layout& layout = layout_of(attention, name);
   if (ignores_row_lengths(attention)) {
-    if (name == "o" || (name == "q" && layout.kind == LayoutKind::thd)) return true;
+    const std::string_view owner = layout_owner(name);
+    if (owner == "o" || (owner == "q" && layout.kind == LayoutKind::thd)) return true;
   }
   if (layout.kind != LayoutKind::strided) return false;
   for (std::size_t i = 0; i < 3; ++i) {
@@ -102,6 +92,19 @@ Dims4 staged_dims(const ir::Attention& attention, std::string_view name) {
   return dims;
 }
 
-Result<Staging> staging(const ir::Attention& attention) { return Maker(attention).make(); }
+plan::TensorInfo staged_info(const ir::Attention& attention, std::string_view name) {
+  const Dims4 dims = staged_dims(attention, name), strides = packed_strides(dims);
+  return {staged_name(name),
+          plan::TensorRole::internal,
+          attention.dtype,
+          {dims.begin(), dims.end()},
+          {strides.begin(), strides.end()},
+          plan::kInternalAlignment};
+}
+
+Result<Staging> staging(const ir::Attention& attention, const std::vector<std::string>& inputs,
+                        const std::vector<std::string>& outputs) {
+  return Maker(attention).make(inputs, outputs);
+}
 
 }  // namespace attn::lowering

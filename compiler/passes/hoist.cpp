@@ -67,7 +67,9 @@ class Analysis {
  public:
   Analysis(const ir::Attention& attention, const HoistOptions& options)
       : attention_(attention), options_(options), facts_(attention.dag.size()) {
-    for (ExprId id : ir::reachable(attention.dag, attention.roots())) facts_[id] = facts_of(id);
+    std::vector<ExprId> roots = attention.roots();
+    roots.insert(roots.end(), options.extra.begin(), options.extra.end());
+    for (ExprId id : ir::reachable(attention.dag, roots)) facts_[id] = facts_of(id);
   }
 
   const Facts& operator[](ExprId id) const { return facts_[id]; }
@@ -189,6 +191,7 @@ class Hoister {
     if (original_.dropout && original_.dropout->keep) {
       out_.attention.dropout->keep = rewritten(*original_.dropout->keep);
     }
+    for (const ExprId id : options_.extra) out_.extra.push_back(rewritten(id));
     ATTN_RETURN_IF_ERROR(check_bytes());
     return std::move(out_);
   }

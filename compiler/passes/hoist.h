@@ -64,6 +64,7 @@ struct DerivedTensor {
 
 struct Hoisted {
   ir::Attention attention;  // reads the derived tensors; the spec's tensors are still declared
+  std::vector<ir::ExprId> extra;  // what HoistOptions::extra has become
   std::vector<DerivedTensor> derived;
 };
 
@@ -71,6 +72,8 @@ struct HoistOptions {
   // Whether the kernel can read this load as it is. An error `unsupported` means that it cannot;
   // other errors are left to lowering, which reports them.
   std::function<Status(const ir::Attention&, ir::ExprId)> readable;
+  // Expressions of the attention's dag beside its own that a kernel computes for each score.
+  std::vector<ir::ExprId> extra{};
   std::int64_t most_bytes = std::int64_t{16} << 30;       // of all derived tensors
   std::int64_t most_table_bytes = std::int64_t{1} << 30;  // of one that the kernel could do without
 };

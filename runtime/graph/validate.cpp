@@ -15,6 +15,7 @@ namespace attn::graph {
 namespace {
 
 constexpr std::size_t kRank = 4;
+constexpr std::size_t kHeads = 1;  // the axis
 constexpr std::size_t kPlainRank = 3;
 using Dims = std::vector<std::int64_t>;
 
@@ -437,7 +438,8 @@ class Validator {
     const Tensor& x = at(op.x);
     const Tensor& y = at(op.y);
     for (std::size_t i = 0; i < kRank; ++i) {
-      if (y.dims[i] != 1 && y.dims[i] != x.dims[i]) {
+      const bool groups = i == kHeads && x.dims[i] % y.dims[i] == 0;
+      if (y.dims[i] != 1 && y.dims[i] != x.dims[i] && !groups) {
         return fmt::format("{} does not reduce to {}", shape(x), shape(y));
       }
     }

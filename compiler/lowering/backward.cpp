@@ -1,0 +1,194 @@
+#include "compiler/lowering/backward.h"
+
+#include <optional>
+
+#include "compiler/lowering/bands.h"
+#include "compiler/lowering/controls.h"
+#include "compiler/lowering/dropout.h"
+#include "compiler/lowering/expression.h"
+#include "compiler/lowering/graph_builder.h"
+#include "compiler/lowering/lengths.h"
+#include "compiler/lowering/operands.h"
+#include "compiler/lowering/score.h"
+#include "compiler/lowering/staging.h"
+#include "compiler/passes/finite.h"
+
+namespace attn::lowering {
+namespace {
+
+using ir::Dim;
+
+class Backward {
+ public:
+  explicit Backward(const BackwardParts& parts)
+      : parts_(parts),
+        attention_(parts.attention),
+        builder_(attention_.dims[Dim::B], attention_.dims[Dim::Hq], attention_.dims[Dim::Sq],
+                 attention_.dims[Dim::Skv]),
+        pos_(attention_.pos) {}
+
+  Result<plan::CudnnStep> build() && {
+    form_ = passes::mask_form(attention_);
+    lengths_ = add_lengths(attention_, builder_);
+    q_ = add_stored(attention_, builder_, "q");
+    do_ = add_stored(attention_, builder_, "do");
+    const Uid delta = row_products();
+    const Uid k = add_transposed(attention_, builder_, "k");
+    ATTN_ASSIGN(const Value scaled,
+                times_scale(attention_, builder_, product(q_, k, "q.k")));
+    ATTN_RETURN_IF_ERROR(decide_dropout(scaled));
+    ExpressionLowering expressions(attention_, builder_, scaled);
+    ATTN_ASSIGN(const Value weights, softmax(expressions));
+    value_gradient(weights);
+    ATTN_ASSIGN(const Value slope, score_gradient(weights, delta, expressions));
+    key_gradient(slope);
+    query_gradient(slope, k);
+    return std::move(builder_).finish();
+  }
+
+ private:
+  Value binary(PointwiseMode mode, Value x, Uid b) {
+    const Uid y = builder_.add_scores(DType::f32);
+    builder_.pointwise(mode, DType::f32, x.uid, b, y, pos_);
+    return {y, DType::f32, Place::element};
+  }
+
+  Status decide_dropout(Value like) {
+    if (!attention_.dropout) return {};
+    ATTN_ASSIGN(const Dropout made, Dropout::make(attention_, builder_, like));
+    dropout_.emplace(made);
+    return {};
+  }
+
+  // delta, times 1 - probability where there is dropout: what is subtracted from it comes before
+  // the division by that.
+  Uid row_products() {
+    const Dims4 dims = staged_dims(attention_, "o");
+    const Uid o = add_stored(attention_, builder_, "o");
+    const Uid products = builder_.add_virtual(DType::f32, dims, packed_strides(dims));
+    builder_.pointwise(PointwiseMode::mul, DType::f32, do_, o, products, pos_);
+    const Uid sum = builder_.add_rows();
+    builder_.reduce(graph::ReduceOp::add, products, sum, pos_);
+    const Dims4 rows{dims[0], dims[1], dims[2], 1};
+    const Uid delta = builder_.add_tensor(kDelta, DType::f32, rows, packed_strides(rows));
+    const double kept = attention_.dropout ? 1 - attention_.dropout->probability : 1;
+    builder_.pointwise(PointwiseMode::mul, DType::f32, sum,
+                       builder_.constant(DType::f32, kept).uid, delta, pos_);
+    return delta;
+  }
+
+  Value product(Uid rows, Uid columns, const char* name) {
+    const Value scores{builder_.add_scores(DType::f32, name), DType::f32, Place::element};
+    builder_.matmul(rows, columns, scores.uid, pos_, {.m = lengths_.q, .n = lengths_.kv});
+    return scores;
+  }
+
+  Uid lse() {
+    const Dims4& s = builder_.score_dims();
+    const Dims4 rows{s[0], s[1], s[2], 1};
+    return builder_.add_tensor(reads_own_lse(attention_) ? kLse : "lse", DType::f32, rows,
+                               packed_strides(rows));
+  }
+
+  Result<Value> softmax(ExpressionLowering& expressions) {
+    ATTN_ASSIGN(const Value score, expressions.lower_real_element(attention_.score));
+    Value centred = binary(PointwiseMode::sub, score, lse());
+    ATTN_ASSIGN(centred, mask_residual(attention_, builder_, form_, expressions, centred));
+    centred = mask_padding(builder_, lengths_, centred, pos_);
+    centred = mask_bands(attention_, builder_, form_, lengths_, centred);
+    return builder_.element(PointwiseMode::exp, DType::f32, DType::f32, centred, {}, pos_);
+  }
+
+  // dv = (dropped weights)^T do
+  void value_gradient(Value weights) {
+    if (dropout_) weights = dropout_->rescaled(dropout_->kept(weights), DType::f32);
+    const Uid turned = builder_.transposed(weights.uid, attention_.dtype, pos_);
+    reduced_product(turned, do_, "dv");
+  }
+
+  Result<Value> score_gradient(Value weights, Uid delta, ExpressionLowering& expressions) {
+    const Uid v = add_transposed(attention_, builder_, "v");
+    Value slope = product(do_, v, "do.v");
+    if (dropout_) slope = dropout_->kept(slope);
+    slope = binary(PointwiseMode::mul, binary(PointwiseMode::sub, slope, delta), weights.uid);
+    if (dropout_) slope = dropout_->rescaled(slope, DType::f32);
+    ATTN_ASSIGN(slope, times_derivative(slope, weights, expressions));
+    return times_scale(attention_, builder_, slope);
+  }
+
+  // Where there is no weight the derivative may be infinite or NaN, and counts for nothing.
+  Result<Value> times_derivative(Value slope, Value weights, ExpressionLowering& expressions) {
+    const ir::Node& node = attention_.dag[parts_.derivative];
+    if (node.is(ir::Op::const_real_) && attention_.dag.real_of(parts_.derivative) == 1) {
+      return slope;
+    }
+    ATTN_ASSIGN(const Value derivative, expressions.lower(parts_.derivative));
+    const Value whole = builder_.element(PointwiseMode::mul, DType::f32, DType::f32, slope,
+                                         derivative, node.pos);
+    if (passes::is_finite(attention_, parts_.derivative)) return whole;
+    const Value zero = builder_.constant(DType::f32, 0);
+    const Value weighs = builder_.element(PointwiseMode::cmp_gt, DType::f32, DType::boolean,
+                                          weights, zero, node.pos);
+    return builder_.select(weighs, whole, zero, node.pos);
+  }
+
+  // Of the gradient itself, or its copy.
+  Uid gradient(const std::string& name) {
+    if (parts_.wanted.contains(name)) return add_stored(attention_, builder_, name);
+    const Dims4 dims = staged_dims(attention_, name);
+    return builder_.add_tensor(staged_name(name), attention_.dtype, dims, packed_strides(dims));
+  }
+
+  // columns x rows: where heads share keys, made for each head and then summed.
+  void reduced_product(Uid turned, Uid rows, const std::string& name) {
+    const Overrides sizes{.m = lengths_.kv, .k = lengths_.q};
+    const Uid sum = gradient(name);
+    if (attention_.dims[Dim::Hq] == attention_.dims[Dim::Hkv]) {
+      builder_.matmul(turned, rows, sum, pos_, sizes);
+      return;
+    }
+    Dims4 dims = staged_dims(attention_, name);
+    dims[1] = attention_.dims[Dim::Hq];
+    const Uid each = builder_.add_virtual(attention_.dtype, dims, packed_strides(dims));
+    builder_.matmul(turned, rows, each, pos_, sizes);
+    builder_.reduce(graph::ReduceOp::add, each, sum, pos_);
+  }
+
+  void key_gradient(Value slope) {
+    reduced_product(builder_.transposed(slope.uid, attention_.dtype, pos_), q_, "dk");
+  }
+
+  void query_gradient(Value slope, Uid k) {
+    const Uid keys = builder_.transposed(k, DType::f32, pos_);
+    const Overrides sizes{.m = lengths_.q, .k = lengths_.kv};
+    const Uid result = gradient("dq");
+    if (attention_.deterministic) {
+      builder_.matmul(slope.uid, keys, result, pos_, sizes);
+      return;
+    }
+    const Dims4 dims = staged_dims(attention_, "dq");
+    const Uid sum = builder_.add_tensor(kQuerySum, DType::f32, dims, packed_strides(dims));
+    builder_.matmul(slope.uid, keys, sum, pos_, sizes);
+    builder_.pointwise(PointwiseMode::identity, DType::f32, sum, {}, result, pos_);
+  }
+
+  const BackwardParts& parts_;
+  const ir::Attention& attention_;
+  GraphBuilder builder_;
+  SourcePos pos_;
+  passes::MaskForm form_;
+  Lengths lengths_;
+  std::optional<Dropout> dropout_;
+  Uid q_ = 0, do_ = 0;
+};
+
+}  // namespace
+
+Result<plan::CudnnStep> backward(const BackwardParts& parts) { return Backward(parts).build(); }
+
+bool reads_own_lse(const ir::Attention& attention) {
+  return !addressed_by(attention, "lse").empty() || has_row_lengths(attention) ||
+         !passes::is_finite(attention, attention.score);
+}
+
+}  // namespace attn::lowering

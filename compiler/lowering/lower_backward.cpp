@@ -1,0 +1,139 @@
+#include "compiler/lowering/lower_backward.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "compiler/lowering/checks.h"
+#include "compiler/lowering/controls.h"
+#include "compiler/lowering/interface.h"
+#include "compiler/lowering/kernel_text.h"
+#include "compiler/lowering/lengths.h"
+#include "compiler/lowering/operands.h"
+#include "compiler/lowering/staging.h"
+#include "compiler/lowering/unsupported.h"
+
+namespace attn::lowering {
+namespace {
+
+using ir::Dim;
+
+constexpr const char* kGradients[] = {"dq", "dk", "dv"};
+
+Status check_layouts(const ir::Attention& attention) {
+  for (const char* name : {"k", "v"}) {
+    if (layout_of(attention, name).kind != ir::LayoutKind::paged) continue;
+    return unsupported(attention.pos,
+                       fmt::format("`{}` is paged, and a pool of pages has no gradient", name),
+                       "train with another layout: pages are for inference");
+  }
+  return {};
+}
+
+class Maker {
+ public:
+  explicit Maker(const BackwardParts& parts)
+      : parts_(parts), attention_(parts.attention), dims_(attention_.dims) {}
+
+  Result<plan::Program> make() && {
+    ATTN_ASSIGN(plan::CudnnStep core, backward(parts_));
+    std::vector<std::string> outputs;
+    for (const char* name : kGradients) {
+      if (parts_.wanted.contains(name)) {
+        outputs.emplace_back(name);
+      } else {
+        program_.internals.push_back(staged_info(attention_, name));
+      }
+    }
+    ATTN_ASSIGN(Staging staged, staging(attention_, {"q", "k", "v", "o", "do"}, outputs));
+    add_internals();
+    KernelText rows;
+    if (reads_own_lse(attention_)) make_lse(rows);
+    std::set<std::string> used = names_of(core);
+    add_inputs(rows, used);
+    for (const plan::DeriveStep& step : staged.before) add_inputs(step, used);
+    Controls made = controls(attention_, used);
+    program_.tensors = backward_tensors(attention_, used, made, outputs);
+    move_to(program_.internals, made.internals);
+    move_to(program_.internals, staged.internals);
+    for (const ir::Param& param : attention_.params) {
+      if (used.contains(param.name)) program_.params.push_back({param.name, param.dtype});
+    }
+    move_to(program_.steps, made.steps);
+    move_to(program_.steps, staged.before);
+    if (!rows.empty()) program_.steps.emplace_back(std::move(rows).finish(false));
+    program_.steps.emplace_back(std::move(core));
+    move_to(program_.steps, staged.after);
+    return std::move(program_);
+  }
+
+ private:
+  template <typename To, typename From>
+  static void move_to(std::vector<To>& to, std::vector<From>& from) {
+    for (From& each : from) to.emplace_back(std::move(each));
+  }
+
+  static void add_inputs(const plan::DeriveStep& step, std::set<std::string>& used) {
+    for (const plan::OperandSource& input : step.inputs) {
+      if (const auto* tensor = std::get_if<plan::TensorOperand>(&input)) used.insert(tensor->name);
+    }
+  }
+
+  void add_inputs(const KernelText& kernel, std::set<std::string>& used) const {
+    if (!kernel.empty()) add_inputs(KernelText(kernel).finish(false), used);
+  }
+
+  void add_internal(const char* name, std::vector<std::int64_t> dims) {
+    std::vector<std::int64_t> strides(dims.size(), 1);
+    for (std::size_t i = dims.size(); i-- > 1;) strides[i - 1] = strides[i] * dims[i];
+    program_.internals.push_back({name, plan::TensorRole::internal, DType::f32, std::move(dims),
+                                  std::move(strides), plan::kInternalAlignment});
+  }
+
+  void add_internals() {
+    const std::vector<std::int64_t> rows = {dims_[Dim::B], dims_[Dim::Hq], dims_[Dim::Sq]};
+    add_internal(kDelta, rows);
+    if (reads_own_lse(attention_)) add_internal(kLse, rows);
+    if (attention_.deterministic) return;
+    const Dims4 sum = staged_dims(attention_, "dq");
+    add_internal(kQuerySum, {sum.begin(), sum.end()});
+  }
+
+  // [B,Hq,Sq], inf where the row is not there or has no weights.
+  void make_lse(KernelText& kernel) const {
+    const std::int64_t heads = dims_[Dim::Hq], rows = dims_[Dim::Sq];
+    const Dims4 strides = statistics_strides(attention_);
+    const std::string lse = kernel.read("lse", DType::f32);
+    std::string begin = fmt::format("b * {}LL", strides[0]), present = "true";
+    if (const std::string starts = addressed_by(attention_, "lse"); !starts.empty()) {
+      const std::string cu = kernel.read(starts, DType::i32);
+      begin = fmt::format("{}[b] * {}LL", cu, strides[2]);
+      present = fmt::format("s < {0}[b + 1] - {0}[b]", cu);
+    } else if (has_row_lengths(attention_)) {
+      present = fmt::format("s < {}[b]", kernel.read(std::string(ir::kLengthsQ), DType::i32));
+    }
+    kernel.make(kLse, DType::f32, dims_[Dim::B] * heads * rows, "lse, or inf",
+                fmt::format("const long long s = i % {0}, h = i / {0} % {1}, b = i / {0} / {1};\n"
+                            "    const float inf = 1.0 / 0.0;\n"
+                            "    const float x = {2} ? {3}[{4} + h * {5}LL + s * {6}LL] : inf;\n"
+                            "    out[i] = x == -inf ? inf : x;",
+                            rows, heads, present, lse, begin, strides[1], strides[2]));
+  }
+
+  const BackwardParts& parts_;
+  const ir::Attention& attention_;
+  const ir::Dims& dims_;
+  plan::Program program_;
+};
+
+}  // namespace
+
+Result<plan::Program> lower_backward(const BackwardParts& parts) {
+  ATTN_RETURN_IF_ERROR(check_attention(parts.attention));
+  ATTN_RETURN_IF_ERROR(check_layouts(parts.attention));
+  ATTN_ASSIGN(plan::Program program, Maker(parts).make());
+  ATTN_RETURN_IF_ERROR(check_program(parts.attention, program));
+  return program;
+}
+
+}  // namespace attn::lowering

@@ -1,0 +1,12 @@
+// Whether an expression can be infinite or NaN.
+#pragma once
+
+#include "compiler/ir/attention.h"
+
+namespace attn::passes {
+
+// Sound, not tight: true when the real expression is a finite number wherever the score is one,
+// sums and products that leave the range of f32 aside. Tensors and params may hold anything.
+bool is_finite(const ir::Attention& attention, ir::ExprId id);
+
+}  // namespace attn::passes
