@@ -1,5 +1,6 @@
 #include "compiler/lowering/backward.h"
 
+#include <limits>
 #include <optional>
 
 #include "compiler/lowering/bands.h"
@@ -18,13 +19,16 @@ namespace {
 
 using ir::Dim;
 
+constexpr std::int64_t kTile = 128;  // rows and columns of the largest
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
 class Backward {
  public:
   explicit Backward(const BackwardParts& parts)
       : parts_(parts),
         attention_(parts.attention),
         builder_(attention_.dims[Dim::B], attention_.dims[Dim::Hq], attention_.dims[Dim::Sq],
-                 attention_.dims[Dim::Skv]),
+                 attention_.dims[Dim::Skv], Pass::backward),
         pos_(attention_.pos) {}
 
   Result<plan::CudnnStep> build() && {
@@ -60,8 +64,10 @@ class Backward {
     return {};
   }
 
-  // delta, times 1 - probability where there is dropout: what is subtracted from it comes before
-  // the division by that.
+  bool drops_at_random() const { return attention_.dropout && !attention_.dropout->keep; }
+
+  // delta; with random dropout times 1 - probability, by which what it is subtracted from is divided
+  // later. The engine knows that form alone: beside a mask of what is kept it ignores the factor.
   Uid row_products() {
     const Dims4 dims = staged_dims(attention_, "o");
     const Uid o = add_stored(attention_, builder_, "o");
@@ -71,7 +77,7 @@ class Backward {
     builder_.reduce(graph::ReduceOp::add, products, sum, pos_);
     const Dims4 rows{dims[0], dims[1], dims[2], 1};
     const Uid delta = builder_.add_tensor(kDelta, DType::f32, rows, packed_strides(rows));
-    const double kept = attention_.dropout ? 1 - attention_.dropout->probability : 1;
+    const double kept = drops_at_random() ? 1 - attention_.dropout->probability : 1;
     builder_.pointwise(PointwiseMode::mul, DType::f32, sum,
                        builder_.constant(DType::f32, kept).uid, delta, pos_);
     return delta;
@@ -91,12 +97,34 @@ class Backward {
   }
 
   Result<Value> softmax(ExpressionLowering& expressions) {
-    ATTN_ASSIGN(const Value score, expressions.lower_real_element(attention_.score));
+    ATTN_ASSIGN(Value score, expressions.lower_real_element(attention_.score));
+    ATTN_ASSIGN(score, mask_residual(attention_, builder_, form_, expressions, score));
+    score = mask_tile(score);
+    score = mask_padding(builder_, lengths_, score, pos_);
     Value centred = binary(PointwiseMode::sub, score, lse());
-    ATTN_ASSIGN(centred, mask_residual(attention_, builder_, form_, expressions, centred));
-    centred = mask_padding(builder_, lengths_, centred, pos_);
     centred = mask_bands(attention_, builder_, form_, lengths_, centred);
     return builder_.element(PointwiseMode::exp, DType::f32, DType::f32, centred, {}, pos_);
+  }
+
+  bool ends_within_tile() const {
+    const Dims4& scores = builder_.score_dims();
+    return scores[2] % kTile != 0 || scores[3] % kTile != 0;
+  }
+
+  // What lies past the ends in the last tile has scores of -inf before they are modified.
+  Value mask_tile(Value score) {
+    if (attention_.dag[attention_.score].is(ir::Op::score_)) return score;
+    return mask_end(mask_end(score, 3), 2);
+  }
+
+  Value mask_end(Value score, std::size_t axis) {
+    const std::int64_t end = builder_.score_dims()[axis];
+    if (end % kTile == 0) return score;
+    const Value index = builder_.index(static_cast<std::int64_t>(axis), score.uid, pos_);
+    const Value inside =
+        builder_.element(PointwiseMode::cmp_lt, DType::boolean, DType::boolean, index,
+                         builder_.constant(DType::i32, static_cast<double>(end)), pos_);
+    return builder_.select(inside, score, builder_.constant(DType::f32, -kInfinity), pos_);
   }
 
   // dv = (dropped weights)^T do
@@ -110,14 +138,16 @@ class Backward {
     const Uid v = add_transposed(attention_, builder_, "v");
     Value slope = product(do_, v, "do.v");
     if (dropout_) slope = dropout_->kept(slope);
+    if (dropout_ && !drops_at_random()) slope = dropout_->rescaled(slope, DType::f32);
     slope = binary(PointwiseMode::mul, binary(PointwiseMode::sub, slope, delta), weights.uid);
-    if (dropout_) slope = dropout_->rescaled(slope, DType::f32);
-    ATTN_ASSIGN(slope, times_derivative(slope, weights, expressions));
+    if (drops_at_random()) slope = dropout_->rescaled(slope, DType::f32);
+    ATTN_ASSIGN(slope, times_derivative(slope, expressions));
     return times_scale(attention_, builder_, slope);
   }
 
-  // Where there is no weight the derivative may be infinite or NaN, and counts for nothing.
-  Result<Value> times_derivative(Value slope, Value weights, ExpressionLowering& expressions) {
+  // Where there is no weight the derivative may be infinite or NaN, and counts for nothing. (To
+  // compare the weights themselves spoils dv.)
+  Result<Value> times_derivative(Value slope, ExpressionLowering& expressions) {
     const ir::Node& node = attention_.dag[parts_.derivative];
     if (node.is(ir::Op::const_real_) && attention_.dag.real_of(parts_.derivative) == 1) {
       return slope;
@@ -125,10 +155,11 @@ class Backward {
     ATTN_ASSIGN(const Value derivative, expressions.lower(parts_.derivative));
     const Value whole = builder_.element(PointwiseMode::mul, DType::f32, DType::f32, slope,
                                          derivative, node.pos);
-    if (passes::is_finite(attention_, parts_.derivative)) return whole;
+    const auto score = ends_within_tile() ? passes::Score::infinite : passes::Score::finite;
+    if (passes::is_finite(attention_, parts_.derivative, score)) return whole;
     const Value zero = builder_.constant(DType::f32, 0);
-    const Value weighs = builder_.element(PointwiseMode::cmp_gt, DType::f32, DType::boolean,
-                                          weights, zero, node.pos);
+    const Value weighs = builder_.element(PointwiseMode::cmp_ne, DType::f32, DType::boolean,
+                                          slope, zero, node.pos);
     return builder_.select(weighs, whole, zero, node.pos);
   }
 
@@ -187,7 +218,7 @@ class Backward {
 Result<plan::CudnnStep> backward(const BackwardParts& parts) { return Backward(parts).build(); }
 
 bool reads_own_lse(const ir::Attention& attention) {
-  return !addressed_by(attention, "lse").empty() || has_row_lengths(attention) ||
+  return has_lengths(attention) || !passes::mask_form(attention).residual.empty() ||
          !passes::is_finite(attention, attention.score);
 }
 

@@ -137,4 +137,11 @@ Result<CapturedView> captured_view(const ir::Attention& attention, ir::ExprId lo
   return view;
 }
 
+CapturedView read_by_rows(CapturedView view, const Dims4& scores) {
+  if (view.dims[2] > 1 || view.dims[3] == 1) return view;
+  view.dims[2] = scores[2];
+  view.strides[2] = 0;
+  return view;
+}
+
 }  // namespace attn::lowering

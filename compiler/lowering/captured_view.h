@@ -24,4 +24,8 @@ struct CapturedView {
 // place, when an extent is smaller than the dimension that indexes it.
 Result<CapturedView> captured_view(const ir::Attention& attention, ir::ExprId load);
 
+// The same, but what varies with columns and not with rows is read again for each row, at stride 0:
+// cuDNN's backward engine computes wrong values with a vector over the columns (9.19, sm_90).
+CapturedView read_by_rows(CapturedView view, const Dims4& scores);
+
 }  // namespace attn::lowering

@@ -170,11 +170,16 @@ Value ExpressionLowering::index(std::size_t axis, SourcePos pos) {
 }
 
 Result<Value> ExpressionLowering::load(ExprId id) {
-  ATTN_ASSIGN(const CapturedView view, captured_view(attention_, id));
+  ATTN_ASSIGN(CapturedView view, captured_view(attention_, id));
+  if (builder_.pass() == Pass::backward) view = read_by_rows(view, builder_.score_dims());
   const std::string& name = attention_.dag.symbol_of(id);
   const Uid uid = builder_.add_tensor(name, view.dtype, view.dims, view.strides,
                                       {.alignment = captured_alignment(name)});
-  return Value{uid, view.dtype == DType::i32 ? DType::i32 : DType::f32, Place::tensor};
+  const Value value{uid, view.dtype == DType::i32 ? DType::i32 : DType::f32, Place::tensor};
+  // The backward engine counts uses of vectors over the rows, and takes few.
+  const bool over_rows = view.dims[2] > 1 && view.dims[3] == 1;
+  if (builder_.pass() == Pass::forward || !over_rows) return value;
+  return element(value, attention_.dag[id].pos);
 }
 
 Value ExpressionLowering::zero_index(SourcePos pos) {

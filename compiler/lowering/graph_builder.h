@@ -45,12 +45,17 @@ struct Overrides {
   std::optional<Uid> m{}, n{}, k{};
 };
 
+// Whose engines the graph is for: they do not read operands alike.
+enum class Pass : std::uint8_t { forward, backward };
+
 class GraphBuilder {
  public:
-  GraphBuilder(std::int64_t batch, std::int64_t heads, std::int64_t rows, std::int64_t columns)
-      : scores_{batch, heads, rows, columns} {}
+  GraphBuilder(std::int64_t batch, std::int64_t heads, std::int64_t rows, std::int64_t columns,
+               Pass pass = Pass::forward)
+      : scores_{batch, heads, rows, columns}, pass_(pass) {}
 
   const Dims4& score_dims() const { return scores_; }
+  Pass pass() const { return pass_; }
 
   // Virtual tensors: one value a score, or one a row; or of any other shape.
   Uid add_scores(DType dtype, std::string name = "");
@@ -92,6 +97,7 @@ class GraphBuilder {
   Uid add_scalar(std::string name, DType dtype, plan::OperandSource source);
 
   Dims4 scores_;
+  Pass pass_;
   plan::CudnnStep step_;
 };
 
