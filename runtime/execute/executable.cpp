@@ -126,7 +126,7 @@ Result<Executable> Executable::load(const plan::Plan& plan, const LoadOptions& o
 }
 
 Result<Executable> Executable::load_file(const std::string& path, const LoadOptions& options) {
-  ATTN_ASSIGN(const plan::Plan plan, plan::load(path));
+  ATTN_ASSIGN(const plan::Plan plan, plan::load(path, options.direction));
   return load(plan, options);
 }
 

@@ -30,6 +30,8 @@ struct LoadOptions {
   // on them. Without it such scores have some value; nothing outside a tensor is read in either
   // case.
   bool check_values = true;
+  // Which plan of a file load_file takes: of a training pair, an executable for each direction.
+  plan::Direction direction = plan::Direction::forward;
 };
 
 class Binding;

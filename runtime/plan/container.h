@@ -11,17 +11,19 @@
 
 namespace attn::plan {
 
-inline constexpr std::uint32_t kFormatVersion = 2;  // the newest that is read and written
+inline constexpr std::uint32_t kFormatVersion = 3;  // the newest that is read and written
 inline constexpr std::size_t kMaxSections = 1024;
-inline constexpr std::size_t kMaxManifestBytes = std::size_t{16} << 20;
+inline constexpr std::size_t kMaxManifestBytes = std::size_t{16} << 20;  // of all manifests
 inline constexpr std::size_t kMaxPlanBytes = std::size_t{64} << 20;      // of one step, unpacked
 inline constexpr std::size_t kMaxAllPlanBytes = std::size_t{256} << 20;  // of all steps, unpacked
 inline constexpr std::size_t kMaxFileBytes = std::size_t{512} << 20;
 
 // Kinds of sections. A number is never given a second meaning.
-inline constexpr std::uint32_t kManifestSection = 1;   // JSON text
-inline constexpr std::uint32_t kCudnnPlanSection = 2;  // one for each cuDNN step, in order
-inline constexpr std::uint32_t kKernelSection = 3;     // one for each derive step, in order
+inline constexpr std::uint32_t kManifestSection = 1;  // JSON text, one for each plan
+inline constexpr std::uint32_t kCudnnPlanSection =
+    2;  // one for each cuDNN step of each plan, in order
+inline constexpr std::uint32_t kKernelSection =
+    3;  // one for each derive step of each plan, in order
 
 struct Section {
   std::uint32_t kind = 0;

@@ -154,7 +154,22 @@ Error damaged(const Error& error) {
 
 }  // namespace
 
+std::uint32_t format_version_of(std::span<const Plan> plans) {
+  return plans.size() == 1 ? format_version_of(plans.front()) : 3;
+}
+
 std::uint32_t format_version_of(const Plan& plan) {
+  const bool new_graphs =
+      std::ranges::any_of(steps_of<CudnnStep>(plan.program), [](const CudnnStep* step) {
+        return std::ranges::any_of(step->graph.nodes, [](const graph::Node& node) {
+          return std::holds_alternative<graph::Reshape>(node);
+        });
+      });
+  const bool trains = std::ranges::any_of(plan.program.tensors, [](const TensorInfo& tensor) {
+    return tensor.role == TensorRole::saved || tensor.role == TensorRole::cotangent ||
+           tensor.role == TensorRole::gradient;
+  });
+  if (new_graphs || trains) return 3;
   const bool derives =
       !plan.kernels.empty() || !plan.program.internals.empty() || kernel_count(plan.program) > 0;
   const bool controls = std::ranges::any_of(plan.program.tensors, [](const TensorInfo& tensor) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,8 +14,10 @@
 
 namespace attn::plan {
 
-// The lowest version of the format that can hold the plan.
+// The lowest version of the format that can hold the plan; of a file, all of its plans (one or
+// more).
 std::uint32_t format_version_of(const Plan& plan);
+std::uint32_t format_version_of(std::span<const Plan> plans);
 
 // What the cuDNN plan or the kernel of one step must be.
 struct PlanPart {

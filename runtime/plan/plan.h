@@ -74,15 +74,17 @@ std::size_t kernel_count(const Program& program);
 // Canonical text of program + target device + cuDNN version, and its hash.
 Signature signature_of(const Program& program, const Target& target, std::int64_t cudnn_version);
 
-// The `.attnplan` file (docs/plan-format.md), in the lowest version that can hold it. The same plan
-// gives the same bytes. The plan must be one that deserialize accepts: a valid program, a
-// CompiledStep or kernel for each of its steps, the signature that signature_of gives, and parts
-// within the format's limits.
+// The `.attnplan` file (docs/plan-format.md) that holds this plan alone (several: bundle.h), in the
+// lowest version that can hold it. The same plan gives the same bytes. The plan must be one that
+// deserialize accepts: a valid program, a CompiledStep or kernel for each of its steps, the
+// signature that signature_of gives, and parts within the format's limits.
 std::string serialize(const Plan& plan);
 
-// Errors: plan_foreign, plan_newer, plan_truncated, plan_damaged. Never reads past `bytes`, and
-// never takes more memory than a small multiple of the format's limits, whatever the bytes are.
-Result<Plan> deserialize(std::string_view bytes);
+// The file's plan of that direction. Errors: plan_foreign, plan_newer, plan_truncated,
+// plan_damaged; invalid_argument when it has none of that direction or several (the note says what
+// it has). Never reads past `bytes`, and never takes more memory than a small multiple of the
+// format's limits, whatever the bytes are.
+Result<Plan> deserialize(std::string_view bytes, Direction direction = Direction::forward);
 
 // The manifest alone as JSON text (what `attnc inspect --format json` prints), no kernels inside.
 std::string manifest_json(const Plan& plan);
@@ -90,6 +92,6 @@ std::string manifest_json(const Plan& plan);
 // Atomic (temporary file in the same folder, then rename). Errors: io; load also those of
 // deserialize.
 Status save(const Plan& plan, const std::string& path);
-Result<Plan> load(const std::string& path);
+Result<Plan> load(const std::string& path, Direction direction = Direction::forward);
 
 }  // namespace attn::plan

@@ -1,9 +1,12 @@
 #include <fmt/format.h>
 
+#include <set>
+#include <span>
+
 #include "runtime/base/check.h"
+#include "runtime/plan/bundle.h"
 #include "runtime/plan/container.h"
 #include "runtime/plan/manifest.h"
-#include "runtime/plan/plan.h"
 
 namespace attn::plan {
 namespace {
@@ -26,9 +29,9 @@ struct Sections {
 };
 
 // Sorts the sections by kind. Optional ones of unknown kinds are left out.
-Result<Sections> sort_sections(const std::vector<Section>& sections) {
+Result<Sections> sort_sections(const Container& container) {
   Sections sorted;
-  for (const Section& section : sections) {
+  for (const Section& section : container.sections) {
     std::vector<Section>* const list = sorted.of_kind(section.kind);
     if (list == nullptr) {
       if (section.optional) continue;
@@ -43,7 +46,7 @@ Result<Sections> sort_sections(const std::vector<Section>& sections) {
     }
     list->push_back(section);
   }
-  if (sorted.manifests.size() != 1) {
+  if (sorted.manifests.empty() || (container.version < 3 && sorted.manifests.size() > 1)) {
     return damaged(fmt::format("the plan file has {} manifests", sorted.manifests.size()));
   }
   return sorted;
@@ -69,46 +72,106 @@ Status check_count(const char* what, std::size_t sections, std::size_t steps) {
   return damaged(fmt::format("the plan file has {} {}s for {} steps", sections, what, steps));
 }
 
-}  // namespace
+Result<std::vector<Manifest>> read_manifests(const std::vector<Section>& sections) {
+  std::vector<Manifest> manifests;
+  std::size_t left = kMaxManifestBytes;
+  for (const Section& section : sections) {
+    ATTN_ASSIGN(const std::string text, unpack(section, left));
+    left -= text.size();
+    ATTN_ASSIGN(Manifest manifest, read_manifest(text));
+    manifests.push_back(std::move(manifest));
+  }
+  return manifests;
+}
 
-std::string serialize(const Plan& plan) {
-  ATTN_CHECK(plan.compiled.size() == steps_of<CudnnStep>(plan.program).size() &&
-                 plan.kernels.size() == kernel_count(plan.program),
-             "every step of a plan is compiled");
-  const std::string manifest = manifest_json(plan);
-  ATTN_CHECK(manifest.size() <= kMaxManifestBytes, "a manifest within the format's limit");
-  std::vector<SectionSource> sections = {{kManifestSection, false, false, manifest}};
+// The sections of the manifests' parts, in order: the first plan's, then the second's.
+Status read_parts(const Sections& sections, std::vector<Manifest>& manifests) {
+  auto plan_section = sections.plans.begin();
+  auto kernel_section = sections.kernels.begin();
+  std::size_t total = 0;
+  for (Manifest& manifest : manifests) {
+    Plan& plan = manifest.plan;
+    for (std::size_t i = 0; i < plan.compiled.size(); ++i) {
+      ATTN_RETURN_IF_ERROR(read_part("cuDNN plan", *plan_section++, manifest.parts[i], total,
+                                     plan.compiled[i].cudnn_plan));
+    }
+    for (std::size_t i = 0; i < plan.kernels.size(); ++i) {
+      ATTN_RETURN_IF_ERROR(
+          read_part("kernel", *kernel_section++, manifest.kernels[i], total, plan.kernels[i]));
+    }
+  }
+  return {};
+}
+
+Status check_counts(const Sections& sections, const std::vector<Manifest>& manifests) {
+  std::size_t compiled = 0, kernels = 0;
+  for (const Manifest& manifest : manifests) {
+    compiled += manifest.plan.compiled.size();
+    kernels += manifest.plan.kernels.size();
+  }
+  ATTN_RETURN_IF_ERROR(check_count("cuDNN plan", sections.plans.size(), compiled));
+  return check_count("kernel", sections.kernels.size(), kernels);
+}
+
+bool are_distinct(std::span<const Plan> plans) {
+  std::set<std::string_view> texts;
+  for (const Plan& plan : plans) texts.insert(plan.signature.text);
+  return texts.size() == plans.size();
+}
+
+Result<Bundle> take_plans(std::vector<Manifest> manifests, std::uint32_t version) {
+  Bundle bundle;
+  for (Manifest& manifest : manifests) bundle.plans.push_back(std::move(manifest.plan));
+  if (format_version_of(bundle.plans) != version) {
+    return damaged("the plan file's header and manifest differ in their version");
+  }
+  if (!are_distinct(bundle.plans)) return damaged("the plan file has the same plan twice");
+  return bundle;
+}
+
+std::string serialize_all(std::span<const Plan> plans) {
+  ATTN_CHECK(!plans.empty() && are_distinct(plans), "a file has plans, and none of them twice");
+  std::vector<std::string> manifests;
+  std::size_t manifest_bytes = 0;
+  for (const Plan& plan : plans) {
+    ATTN_CHECK(plan.compiled.size() == steps_of<CudnnStep>(plan.program).size() &&
+                   plan.kernels.size() == kernel_count(plan.program),
+               "every step of a plan is compiled");
+    manifest_bytes += manifests.emplace_back(manifest_json(plan)).size();
+  }
+  ATTN_CHECK(manifest_bytes <= kMaxManifestBytes, "a manifest within the format's limit");
+  std::vector<SectionSource> sections;
   const auto add = [&sections](std::uint32_t kind, const std::string& bytes) {
     ATTN_CHECK(bytes.size() <= kMaxPlanBytes, "a compiled step within the format's limit");
     sections.push_back({kind, true, false, bytes});
   };
-  for (const CompiledStep& step : plan.compiled) add(kCudnnPlanSection, step.cudnn_plan);
-  for (const std::string& image : plan.kernels) add(kKernelSection, image);
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    sections.push_back({kManifestSection, false, false, manifests[i]});
+    for (const CompiledStep& step : plans[i].compiled) add(kCudnnPlanSection, step.cudnn_plan);
+    for (const std::string& image : plans[i].kernels) add(kKernelSection, image);
+  }
   ATTN_CHECK(sections.size() <= kMaxSections, "no more steps than the format's limit");
-  return write_container(format_version_of(plan), sections);
+  return write_container(format_version_of(plans), sections);
 }
 
-Result<Plan> deserialize(std::string_view bytes) {
+}  // namespace
+
+std::string serialize(const Plan& plan) { return serialize_all({&plan, 1}); }
+
+std::string serialize(const Bundle& bundle) { return serialize_all(bundle.plans); }
+
+Result<Bundle> deserialize_bundle(std::string_view bytes) {
   ATTN_ASSIGN(const Container container, read_container(bytes));
-  ATTN_ASSIGN(const Sections sorted, sort_sections(container.sections));
-  ATTN_ASSIGN(const std::string text, unpack(sorted.manifests.front(), kMaxManifestBytes));
-  ATTN_ASSIGN(Manifest manifest, read_manifest(text));
-  Plan& plan = manifest.plan;
-  if (format_version_of(plan) != container.version) {
-    return damaged("the plan file's header and manifest differ in their version");
-  }
-  ATTN_RETURN_IF_ERROR(check_count("cuDNN plan", sorted.plans.size(), plan.compiled.size()));
-  ATTN_RETURN_IF_ERROR(check_count("kernel", sorted.kernels.size(), plan.kernels.size()));
-  std::size_t total = 0;
-  for (std::size_t i = 0; i < plan.compiled.size(); ++i) {
-    ATTN_RETURN_IF_ERROR(read_part("cuDNN plan", sorted.plans[i], manifest.parts[i], total,
-                                   plan.compiled[i].cudnn_plan));
-  }
-  for (std::size_t i = 0; i < plan.kernels.size(); ++i) {
-    ATTN_RETURN_IF_ERROR(
-        read_part("kernel", sorted.kernels[i], manifest.kernels[i], total, plan.kernels[i]));
-  }
-  return std::move(plan);
+  ATTN_ASSIGN(const Sections sorted, sort_sections(container));
+  ATTN_ASSIGN(std::vector<Manifest> manifests, read_manifests(sorted.manifests));
+  ATTN_RETURN_IF_ERROR(check_counts(sorted, manifests));
+  ATTN_RETURN_IF_ERROR(read_parts(sorted, manifests));
+  return take_plans(std::move(manifests), container.version);
+}
+
+Result<Plan> deserialize(std::string_view bytes, Direction direction) {
+  ATTN_ASSIGN(Bundle bundle, deserialize_bundle(bytes));
+  return plan_of(std::move(bundle), direction);
 }
 
 }  // namespace attn::plan

@@ -9,8 +9,8 @@
 #include <cstring>
 
 #include "runtime/base/descriptors.h"
+#include "runtime/plan/bundle.h"
 #include "runtime/plan/container.h"
-#include "runtime/plan/plan.h"
 
 namespace attn::plan {
 namespace {
@@ -56,24 +56,40 @@ Result<std::string> read_file(const std::string& path) {
           fmt::format("{}: the file is larger than any plan, {} bytes", path, kMaxFileBytes)};
 }
 
-}  // namespace
-
-Status save(const Plan& plan, const std::string& path) {
+Status save_bytes(std::string_view bytes, const std::string& path) {
   const std::string temporary = temporary_name(path);
-  ATTN_RETURN_IF_ERROR(write_file(temporary, serialize(plan)));
+  ATTN_RETURN_IF_ERROR(write_file(temporary, bytes));
   if (std::rename(temporary.c_str(), path.c_str()) == 0) return {};
   const Error error = io_error("write", path);
   ::unlink(temporary.c_str());
   return error;
 }
 
-Result<Plan> load(const std::string& path) {
-  ATTN_ASSIGN(const std::string bytes, read_file(path));
-  Result<Plan> plan = deserialize(bytes);
-  if (plan.ok()) return plan;
-  Error error = plan.error();
+Error at(const std::string& path, Error error) {
   error.message = fmt::format("{}: {}", path, error.message);
   return error;
+}
+
+}  // namespace
+
+Status save(const Plan& plan, const std::string& path) { return save_bytes(serialize(plan), path); }
+
+Status save(const Bundle& bundle, const std::string& path) {
+  return save_bytes(serialize(bundle), path);
+}
+
+Result<Bundle> load_bundle(const std::string& path) {
+  ATTN_ASSIGN(const std::string bytes, read_file(path));
+  Result<Bundle> bundle = deserialize_bundle(bytes);
+  if (!bundle.ok()) return at(path, bundle.error());
+  return bundle;
+}
+
+Result<Plan> load(const std::string& path, Direction direction) {
+  ATTN_ASSIGN(Bundle bundle, load_bundle(path));
+  Result<Plan> plan = plan_of(std::move(bundle), direction);
+  if (!plan.ok()) return at(path, plan.error());
+  return plan;
 }
 
 }  // namespace attn::plan

@@ -1,4 +1,4 @@
-// Plan files: whatever the bytes, deserialize gives a typed error or a plan that is whole.
+// Plan files: whatever the bytes, deserialize gives a typed error or plans that are whole.
 #include "tests/fuzz/target.h"
 #include "tests/unit/runtime/plan/sample_plans.h"
 
@@ -11,18 +11,19 @@ bool is_plan_error(ErrorCode code) {
 }
 
 void try_plan(std::string_view bytes) {
-  const Result<plan::Plan> plan = plan::deserialize(bytes);
-  if (!plan.ok()) return require(is_plan_error(plan.error().code));
-  require(plan::validate(plan->program).ok());
-  const Result<plan::Plan> again = plan::deserialize(plan::serialize(*plan));
-  require(again.ok() && *again == *plan);
+  const Result<plan::Bundle> bundle = plan::deserialize_bundle(bytes);
+  if (!bundle.ok()) return require(is_plan_error(bundle.error().code));
+  for (const plan::Plan& plan : bundle->plans) require(plan::validate(plan.program).ok());
+  const Result<plan::Bundle> again = plan::deserialize_bundle(plan::serialize(*bundle));
+  require(again.ok() && *again == *bundle);
 }
 
 }  // namespace
 
 std::vector<std::string> seeds() {
   plan::testing::Random random(31);
-  std::vector<std::string> all = {plan::serialize(plan::testing::sample_plan())};
+  std::vector<std::string> all = {plan::serialize(plan::testing::sample_plan()),
+                                  plan::serialize(plan::testing::sample_pair())};
   for (int i = 0; i < 8; ++i) all.push_back(plan::serialize(plan::testing::random_plan(random)));
   return all;
 }

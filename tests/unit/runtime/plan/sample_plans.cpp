@@ -191,6 +191,39 @@ Plan controlled_plan() {
   return signed_again(plan);
 }
 
+// The steps are those of the sample: what they compute is no gradient.
+Program backward_program() {
+  Program program = sample_program();
+  TensorInfo lse = program.tensors[4], o = program.tensors[3], rows = lse;
+  lse.role = o.role = TensorRole::saved;
+  TensorInfo cotangent = o, gradient = o;
+  cotangent.name = "do";
+  cotangent.role = TensorRole::cotangent;
+  gradient.name = "dq";
+  gradient.role = TensorRole::gradient;
+  rows.name = "rows";
+  rows.role = TensorRole::internal;
+  rows.alignment = kInternalAlignment;
+  program.tensors.resize(3);
+  program.tensors.insert(program.tensors.end(), {o, lse, cotangent, gradient});
+  program.internals = {rows};
+  for (Operand& operand : std::get<CudnnStep>(program.steps[0]).operands) {
+    if (operand.source == OperandSource(TensorOperand{"lse"}))
+      operand.source = TensorOperand{"rows"};
+    if (operand.source == OperandSource(TensorOperand{"o"})) operand.source = TensorOperand{"dq"};
+  }
+  return program;
+}
+
+Plan backward_plan() {
+  Plan plan = sample_plan();
+  plan.program = backward_program();
+  plan.compiled[0].cudnn_plan = "{\"kernel\": \"2222222222222222\"}";
+  return signed_again(plan);
+}
+
+Bundle sample_pair() { return {{derived_plan(), backward_plan()}}; }
+
 Program random_program(Random& random) {
   Program program;
   for (std::size_t i = 1 + random.below(3); i > 0; --i) {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "runtime/plan/plan.h"
+#include "runtime/plan/bundle.h"
 #include "tests/unit/runtime/graph/sample_graphs.h"
 
 namespace attn::plan::testing {
@@ -24,6 +24,11 @@ Plan derived_plan();
 // One cuDNN step whose tensors are addressed by cu_seqlens, made into offsets, and a page table.
 Program controlled_program();
 Plan controlled_plan();
+// One cuDNN step that makes dq, beside what a backward is given besides: o, lse and do.
+Program backward_program();
+Plan backward_plan();
+// The derived plan and the backward one.
+Bundle sample_pair();
 
 // Valid, with one to three steps that hand their outputs on as they are.
 Program random_program(Random& random);

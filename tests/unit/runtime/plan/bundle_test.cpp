@@ -1,0 +1,155 @@
+#include "runtime/plan/bundle.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "runtime/plan/container.h"
+#include "runtime/plan/manifest.h"
+#include "tests/unit/runtime/plan/sample_plans.h"
+
+namespace attn::plan {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+void expect_damaged(const std::string& bytes, const char* message) {
+  const Result<Bundle> bundle = deserialize_bundle(bytes);
+  ASSERT_FALSE(bundle.ok()) << message;
+  EXPECT_EQ(bundle.error().code, ErrorCode::plan_damaged);
+  EXPECT_THAT(bundle.error().message, HasSubstr(message));
+}
+
+TEST(Bundle, OfOnePlanIsThatPlansFile) {
+  for (const Plan& plan : {testing::sample_plan(), testing::derived_plan(),
+                           testing::controlled_plan(), testing::backward_plan()}) {
+    const std::string bytes = serialize(Bundle{{plan}});
+    EXPECT_EQ(bytes, serialize(plan));
+    const Result<Bundle> back = deserialize_bundle(bytes);
+    ASSERT_TRUE(back.ok()) << back.error().to_text();
+    EXPECT_EQ(*back, Bundle{{plan}});
+  }
+}
+
+TEST(Bundle, ComesBackWholeAndInOrder) {
+  const Bundle pair = testing::sample_pair();
+  for (const Bundle& bundle : {pair, Bundle{{pair.plans[1], pair.plans[0]}},
+                               Bundle{{pair.plans[0], pair.plans[1], testing::sample_plan()}}}) {
+    const std::string bytes = serialize(bundle);
+    EXPECT_EQ(bytes[8], 3);
+    const Result<Bundle> back = deserialize_bundle(bytes);
+    ASSERT_TRUE(back.ok()) << back.error().to_text();
+    EXPECT_EQ(*back, bundle);
+    EXPECT_EQ(serialize(*back), bytes);
+  }
+}
+
+TEST(Bundle, ABackwardAndReshapesNeedTheThirdFormat) {
+  EXPECT_EQ(format_version_of(testing::backward_plan()), 3U);
+  for (const TensorRole role : {TensorRole::saved, TensorRole::cotangent, TensorRole::gradient}) {
+    Plan plan = testing::sample_plan();
+    plan.program.tensors[0].role = role;
+    EXPECT_EQ(format_version_of(plan), 3U) << to_string(role);
+  }
+  Plan plan = testing::sample_plan();
+  std::get<CudnnStep>(plan.program.steps[0]).graph.nodes.emplace_back(graph::Reshape{});
+  EXPECT_EQ(format_version_of(plan), 3U);
+}
+
+TEST(Bundle, PlansAreFoundByDirection) {
+  const Bundle pair = testing::sample_pair();
+  EXPECT_EQ(pair.find(Direction::forward), &pair.plans[0]);
+  EXPECT_EQ(pair.find(Direction::backward), &pair.plans[1]);
+  EXPECT_EQ(Bundle{{pair.plans[0]}}.find(Direction::backward), nullptr);
+  const std::string bytes = serialize(pair);
+  EXPECT_EQ(*deserialize(bytes), pair.plans[0]);
+  EXPECT_EQ(*deserialize(bytes, Direction::backward), pair.plans[1]);
+}
+
+TEST(Bundle, ADirectionThatIsNotThereOrTwiceIsAnError) {
+  const auto refusal = [](const Bundle& bundle, Direction direction) {
+    const Result<Plan> plan = deserialize(serialize(bundle), direction);
+    EXPECT_FALSE(plan.ok());
+    return plan.error();
+  };
+  const Bundle pair = testing::sample_pair();
+  Error error = refusal({{pair.plans[1]}}, Direction::forward);
+  EXPECT_EQ(error.code, ErrorCode::invalid_argument);
+  EXPECT_EQ(error.message, "the plan file has no forward plan");
+  EXPECT_THAT(error.notes, ElementsAre("it has: backward"));
+  EXPECT_EQ(refusal({{pair.plans[0]}}, Direction::backward).message,
+            "the plan file has no backward plan");
+  error = refusal({{pair.plans[0], testing::sample_plan(), pair.plans[1]}}, Direction::forward);
+  EXPECT_EQ(error.message, "the plan file has 2 forward plans");
+  EXPECT_THAT(error.notes, ElementsAre("it has: forward, forward, backward"));
+}
+
+TEST(Bundle, IsSavedAndLoaded) {
+  const std::string path = ::testing::TempDir() + "/pair.attnplan";
+  const Bundle pair = testing::sample_pair();
+  ASSERT_TRUE(save(pair, path).ok());
+  EXPECT_EQ(*load_bundle(path), pair);
+  EXPECT_EQ(*load(path, Direction::backward), pair.plans[1]);
+  ASSERT_TRUE(save(pair.plans[1], path).ok());
+  const Result<Plan> forward = load(path);
+  ASSERT_FALSE(forward.ok());
+  EXPECT_EQ(forward.error().message, path + ": the plan file has no forward plan");
+  std::filesystem::remove(path);
+}
+
+// A file of these plans, to be put together otherwise than serialize does.
+struct Parts {
+  Plan forward = testing::sample_plan();
+  Plan backward = testing::backward_plan();
+  std::string forward_text = manifest_json(forward);
+  std::string backward_text = manifest_json(backward);
+  SectionSource f{kManifestSection, false, false, forward_text};
+  SectionSource b{kManifestSection, false, false, backward_text};
+  SectionSource of_f{kCudnnPlanSection, true, false, forward.compiled[0].cudnn_plan};
+  SectionSource of_b{kCudnnPlanSection, true, false, backward.compiled[0].cudnn_plan};
+};
+
+TEST(Bundle, PartsBelongToManifestsByTheirOrder) {
+  const Parts p;
+  const Result<Bundle> bundle = deserialize_bundle(write_container(3, {p.f, p.b, p.of_f, p.of_b}));
+  ASSERT_TRUE(bundle.ok()) << bundle.error().to_text();
+  EXPECT_EQ(*bundle, (Bundle{{p.forward, p.backward}}));
+  expect_damaged(write_container(3, {p.f, p.b, p.of_b, p.of_f}), "not the one");
+  expect_damaged(write_container(3, {p.f, p.b, p.of_f}), "1 cuDNN plans for 2 steps");
+  expect_damaged(write_container(3, {p.f, p.b, p.of_f, p.of_b, p.of_b}),
+                 "3 cuDNN plans for 2 steps");
+}
+
+TEST(Bundle, TheVersionIsTheLowestThatHoldsTheFile) {
+  const Parts p;
+  expect_damaged(write_container(3, {}), "0 manifests");
+  expect_damaged(write_container(3, {p.f, p.of_f}), "differ in their version");
+  expect_damaged(write_container(2, {p.b, p.of_b}), "differ in their version");
+  expect_damaged(write_container(2, {p.f, p.b, p.of_f, p.of_b}), "2 manifests");
+}
+
+TEST(Bundle, NoPlanIsThereTwice) {
+  const Parts p;
+  expect_damaged(write_container(3, {p.b, p.b, p.of_b, p.of_b}), "the same plan twice");
+}
+
+TEST(Bundle, TheLimitOfManifestsIsThatOfAllTogether) {
+  Plan large = testing::sample_plan();
+  large.spec_text.assign(kMaxManifestBytes * 2 / 3, 'x');
+  Plan backward = testing::backward_plan();
+  backward.spec_text = large.spec_text;
+  const std::string first = manifest_json(large), second = manifest_json(backward);
+  const SectionSource part{kCudnnPlanSection, true, false, large.compiled[0].cudnn_plan};
+  EXPECT_TRUE(
+      deserialize_bundle(write_container(1, {{kManifestSection, false, false, first}, part})).ok());
+  expect_damaged(write_container(3, {{kManifestSection, false, false, first},
+                                     {kManifestSection, false, false, second},
+                                     part,
+                                     part}),
+                 "more than the");
+}
+
+}  // namespace
+}  // namespace attn::plan
