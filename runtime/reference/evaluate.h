@@ -21,7 +21,8 @@ struct Inputs {
 struct Options {
   // Skip the rounding of q, k, v, captured tensors and o to their dtypes.
   bool unrounded = false;
-  int threads = 0;  // 0: as many as the machine has
+  int threads = 0;     // 0: as many as the machine has
+  bool sizes = false;  // of gradients: Gradients::sizes too, in twice the time
 };
 
 struct Outputs {

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <optional>
 
@@ -19,9 +20,21 @@ using ir::ExprId;
 
 using Sums = std::map<std::string, io::HostTensor, std::less<>>;
 
+// How terms, which are `from` times `factor`, enter a sum.
+using Add = void (*)(double* to, const double* from, double factor, std::int64_t size);
+
 void add_scaled(double* to, const double* from, double factor, std::int64_t size) {
   for (std::int64_t d = 0; d < size; ++d) to[d] += factor * from[d];
 }
+
+void add_squares(double* to, const double* from, double factor, std::int64_t size) {
+  for (std::int64_t d = 0; d < size; ++d) to[d] += factor * from[d] * factor * from[d];
+}
+
+struct Target {
+  Sums& sums;
+  Add add;
+};
 
 std::optional<ExprId> score_leaf(const ir::Attention& attention) {
   const ExprId roots[] = {attention.score};
@@ -31,14 +44,14 @@ std::optional<ExprId> score_leaf(const ir::Attention& attention) {
   return std::nullopt;
 }
 
-// One row after the other; what they add to `sums` is the gradients. Rows of different key heads
-// share no element of q, k and v.
+// One row after the other: writes its outputs, and adds its terms to the gradients and, when they
+// are wanted, their squares to the sizes. Rows of different key heads share no element of q, k, v.
 class RowGradients {
  public:
-  RowGradients(const Problem& problem, const io::HostTensor& d_o, Sums& sums)
+  RowGradients(const Problem& problem, const io::HostTensor& d_o, Gradients& result)
       : problem_(problem),
         d_o_(d_o),
-        sums_(sums),
+        result_(result),
         row_(problem),
         score_(problem.attention.dag, row_.evaluator(), problem.attention.score),
         score_leaf_(score_leaf(problem.attention)) {
@@ -49,26 +62,45 @@ class RowGradients {
   // Row `index` of the problem's rows.
   Status run(std::int64_t index) {
     ATTN_RETURN_IF_ERROR(row_.run(index));
+    write_row(problem_, row_, index, result_.outputs);
     if (row_.is_empty()) return {};
-    const double* d_o = d_o_.values.data() + index * problem_.size(Dim::Dv);
+    const std::int64_t of_row = index * problem_.size(Dim::Dv);
+    const double* d_o = d_o_.values.data() + of_row;
     const double delta = weigh(d_o);
-    for (std::size_t column = 0; column < row_.weights().size(); ++column) {
-      if (!row_.is_visible(column)) continue;
-      if (row_.kept()[column] != 0) to_value(column, d_o);
-      score_.run(column, weight(column) * (d_weights_[column] - delta));
-      gather(score_, column);
-      if (score_leaf_) to_product(column, score_.cotangent(*score_leaf_));
-    }
-    if (sink_) {
-      sink_->run(0, -row_.sink_weight() / row_.sum() * delta);
-      gather(*sink_, 0);
-    }
+    add_terms({result_.of, add_scaled}, d_o, delta,
+              [&](double d_weight) { return d_weight - delta; });
+    if (result_.sizes.empty()) return {};
+    const double size = std::hypot(delta, products_size(d_o, of_row));
+    add_terms({result_.sizes, add_squares}, d_o, size,
+              [&](double d_weight) { return std::hypot(d_weight, size); });
     return {};
   }
 
-  const RowSoftmax& row() const { return row_; }
-
  private:
+  // `d_score` makes the cotangent of a score, divided by its weight, of that of the weight.
+  template <typename DScore>
+  void add_terms(const Target& to, const double* d_o, double delta, const DScore& d_score) {
+    for (std::size_t column = 0; column < row_.weights().size(); ++column) {
+      if (!row_.is_visible(column)) continue;
+      if (row_.kept()[column] != 0) to_value(to, column, d_o);
+      score_.run(column, weight(column) * d_score(d_weights_[column]));
+      gather(to, score_, column);
+      if (score_leaf_) to_product(to, column, score_.cotangent(*score_leaf_));
+    }
+    if (!sink_) return;
+    sink_->run(0, -row_.sink_weight() / row_.sum() * delta);
+    gather(to, *sink_, 0);
+  }
+
+  // The root of the sum of squares of the products whose sum is delta.
+  double products_size(const double* d_o, std::int64_t of_row) const {
+    const double* o = result_.outputs.o.values.data() + of_row;
+    double squares = 0;
+    for (std::int64_t d = 0; d < problem_.size(Dim::Dv); ++d)
+      add_squares(&squares, o + d, d_o[d], 1);
+    return std::sqrt(squares);
+  }
+
   double weight(std::size_t column) const { return row_.weights()[column] / row_.sum(); }
 
   // Where the row of a column begins in k or v.
@@ -92,36 +124,37 @@ class RowGradients {
     return shared;
   }
 
-  void to_value(std::size_t column, const double* d_o) {
-    io::HostTensor& d_v = sums_.find("v")->second;
-    add_scaled(d_v.values.data() + key_row(d_v, column), d_o, weight(column) * row_.kept()[column],
-               problem_.size(Dim::Dv));
+  void to_value(const Target& to, std::size_t column, const double* d_o) {
+    io::HostTensor& d_v = to.sums.find("v")->second;
+    to.add(d_v.values.data() + key_row(d_v, column), d_o, weight(column) * row_.kept()[column],
+           problem_.size(Dim::Dv));
   }
 
-  void to_product(std::size_t column, double d_score) {
-    io::HostTensor& d_q = sums_.find("q")->second;
-    io::HostTensor& d_k = sums_.find("k")->second;
+  void to_product(const Target& to, std::size_t column, double d_score) {
+    io::HostTensor& d_q = to.sums.find("q")->second;
+    io::HostTensor& d_k = to.sums.find("k")->second;
     const RowPlace& place = row_.place();
     const std::int64_t of_q = row_offset(d_q, place.batch, place.head, place.row);
     const std::int64_t of_k = key_row(d_k, column), depth = problem_.size(Dim::Dqk);
     const double factor = problem_.scale * d_score;
-    add_scaled(d_q.values.data() + of_q, problem_.tensor("k").values.data() + of_k, factor, depth);
-    add_scaled(d_k.values.data() + of_k, problem_.tensor("q").values.data() + of_q, factor, depth);
+    to.add(d_q.values.data() + of_q, problem_.tensor("k").values.data() + of_k, factor, depth);
+    to.add(d_k.values.data() + of_k, problem_.tensor("q").values.data() + of_q, factor, depth);
   }
 
-  void gather(const ReverseMode& expression, std::size_t column) {
+  void gather(const Target& to, const ReverseMode& expression, std::size_t column) {
     for (const ExprId load : expression.loads()) {
       if (!expression.is_reached(load)) continue;
-      const auto sum = sums_.find(problem_.attention.dag.symbol_of(load));
-      if (sum == sums_.end()) continue;
+      const auto sum = to.sums.find(problem_.attention.dag.symbol_of(load));
+      if (sum == to.sums.end()) continue;
       const std::int64_t element = *row_.evaluator().element(load, column);
-      sum->second.values[static_cast<std::size_t>(element)] += expression.cotangent(load);
+      const double cotangent = expression.cotangent(load);
+      to.add(sum->second.values.data() + element, &cotangent, 1, 1);
     }
   }
 
   const Problem& problem_;
   const io::HostTensor& d_o_;
-  Sums& sums_;
+  Gradients& result_;
   RowSoftmax row_;
   ReverseMode score_;
   std::optional<ReverseMode> sink_;
@@ -175,11 +208,10 @@ Status run_heads(const Problem& problem, const io::HostTensor& d_o, int threads,
   const bool shares = gradients.of.size() > 3;
   const std::int64_t rows = problem.group() * problem.size(Dim::Sq);
   const auto make_worker = [&]() -> Worker {
-    auto worker = std::make_shared<RowGradients>(problem, d_o, gradients.of);
-    return [&, worker](std::int64_t head) -> Status {
+    auto worker = std::make_shared<RowGradients>(problem, d_o, gradients);
+    return [rows, worker](std::int64_t head) -> Status {
       for (std::int64_t index = head * rows; index < (head + 1) * rows; ++index) {
         ATTN_RETURN_IF_ERROR(worker->run(index));
-        write_row(problem, worker->row(), index, gradients.outputs);
       }
       return {};
     };
@@ -190,9 +222,14 @@ Status run_heads(const Problem& problem, const io::HostTensor& d_o, int threads,
 
 void finish(const ir::Attention& attention, const Bindings& bindings,
             const std::vector<std::string>& names, bool unrounded, Gradients& result) {
-  std::erase_if(result.of, [&](const auto& each) {
-    return std::ranges::find(names, each.first) == names.end();
-  });
+  for (Sums* sums : {&result.of, &result.sizes}) {
+    std::erase_if(*sums, [&](const auto& each) {
+      return std::ranges::find(names, each.first) == names.end();
+    });
+  }
+  for (auto& [name, tensor] : result.sizes) {
+    for (double& value : tensor.values) value = std::sqrt(value);
+  }
   if (unrounded) return;
   round_outputs(attention.dtype, result.outputs);
   for (auto& [name, tensor] : result.of) {
@@ -211,7 +248,9 @@ Result<Gradients> gradients(const ir::Attention& attention, const Inputs& inputs
   ATTN_ASSIGN(const Problem problem, make_problem(attention, bindings));
   ATTN_ASSIGN(const io::HostTensor cotangent, checked_d_o(attention, d_o, options.unrounded));
   Gradients result{make_outputs(attention.dims, options.unrounded),
-                   make_sums(bindings, names, options.unrounded ? DType::f64 : DType::f32)};
+                   make_sums(bindings, names, options.unrounded ? DType::f64 : DType::f32),
+                   {}};
+  if (options.sizes) result.sizes = make_sums(bindings, names, DType::f64);
   ATTN_RETURN_IF_ERROR(run_heads(problem, cotangent, options.threads, result));
   finish(attention, bindings, names, options.unrounded, result);
   return result;

@@ -10,6 +10,12 @@ struct Gradients {
   Outputs outputs;  // of the forward, as evaluate() has them
   // By what they are gradients of: "q", "k", "v" and learned tensors, each of its shape.
   std::map<std::string, io::HostTensor, std::less<>> of;
+  // With Options::sizes, of the same dims: the root of the sum of squares of the terms that an
+  // element is the sum of, which is what their roundings are relative to, also where the terms
+  // cancel. A term's size is that before delta (differentiate.h) is subtracted from dP: the root of
+  // dP^2 + delta^2 + the squares of the products dO O that delta is the sum of, in place of
+  // dP - delta. Not rounded.
+  std::map<std::string, io::HostTensor, std::less<>> sizes;
 };
 
 // The gradients of sum(o * d_o) by each of `names`: "q", "k", "v" and tensors that the attention

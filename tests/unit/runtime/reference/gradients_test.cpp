@@ -230,6 +230,58 @@ TEST(Gradients, TheirForwardIsThatOfEvaluate) {
   }
 }
 
+// One row that sees two keys with weights of a half: P (dP - delta) is 0.5 (dP - delta) each.
+constexpr const char* kShared = R"(
+  learn c: f32[%4]
+  learn s: f32[%4]
+  %0: real = const_real 0.0
+  %1: real = score
+  %2: int = const_int 0
+  %3: real = load c %2
+  %4: int = const_int 1
+  %5: real = add %1, %3
+  scale %0
+  score %5
+  outputs o
+)";
+
+TEST(Gradients, SizesAreThoseOfTheTerms) {
+  const auto attention = testing::attention("B=1 Hq=1 Hkv=1 Sq=1 Skv=2 Dqk=1 Dv=1", kShared);
+  Inputs inputs = testing::random_inputs(attention);
+  inputs.tensors["v"] = testing::tensor({1, 1, 2, 1}, {1, 4});
+  inputs.tensors["c"] = inputs.tensors["s"] = testing::tensor({1}, {2});
+  const io::HostTensor d_o = testing::tensor({1, 1, 1, 1}, {2});
+  const Gradients result = computed(attention, inputs, d_o, {.unrounded = true, .sizes = true});
+  // A constant for the whole row changes nothing, but is not measured by that: dP is 2 and 8, delta
+  // and its only product are 5.
+  EXPECT_THAT(result.of.at("c").values, Each(0.0));
+  EXPECT_DOUBLE_EQ(result.sizes.at("c").values[0],
+                   std::sqrt(0.25 * (2 * 2 + 2 * 25) + 0.25 * (8 * 8 + 2 * 25)));
+  EXPECT_THAT(result.sizes.at("v").values, Each(1.0));
+  EXPECT_THAT(result.sizes.at("q").values, Each(0.0)) << "the scale is 0";
+  EXPECT_THAT(result.sizes.at("s").values, Each(0.0)) << "nothing reads it";
+}
+
+TEST(Gradients, SizesChangeNothingElseAndAreAtLeastASingleTerm) {
+  const auto attention = testing::attention("B=1 Hq=2 Hkv=1 Sq=3 Skv=1 Dqk=2 Dv=2", kLearned);
+  Inputs inputs = testing::random_inputs(attention);
+  inputs.tensors["t"] = testing::random_tensor({4}, 5);
+  inputs.tensors["u"] = testing::random_tensor({3}, 6);
+  const io::HostTensor d_o = random_d_o(attention);
+  const Gradients without = computed(attention, inputs, d_o);
+  const Gradients with = computed(attention, inputs, d_o, {.unrounded = true, .sizes = true});
+  EXPECT_TRUE(without.sizes.empty());
+  ASSERT_EQ(with.sizes.size(), with.of.size());
+  for (const auto& [name, tensor] : with.of) {
+    EXPECT_EQ(tensor.values, without.of.at(name).values) << name;
+    EXPECT_EQ(tensor.dims, with.sizes.at(name).dims) << name;
+  }
+  // An element of dq has one term here, since there is one key.
+  for (std::size_t i = 0; i < with.of.at("q").values.size(); ++i) {
+    EXPECT_GT(with.sizes.at("q").values[i], std::abs(with.of.at("q").values[i]));
+  }
+}
+
 TEST(Gradients, AreRoundedToWhatTheyBelongTo) {
   const auto attention = testing::attention("B=1 Hq=1 Hkv=1 Sq=2 Skv=3 Dqk=2 Dv=2", kPlain);
   const Inputs inputs = testing::random_inputs(attention);
