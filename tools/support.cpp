@@ -92,9 +92,24 @@ Result<std::vector<Row>> rows_of(const Options& options) {
   return rows;
 }
 
+Verdict judge(const Spec& spec, const Place& place, const Options& options) {
+  driver::CompileOptions how;
+  how.target = place.target;
+  how.worker = worker_options(place.cudnn_folder);
+  how.lowering = options.lowering;
+  const auto ask = options.gradients ? driver::judge_pair : driver::judge;
+  return ask(spec.attention, *spec.source, spec.bindings, how, *driver::parse_tier(options.tier));
+}
+
+// Of a training pair it begins with the direction.
+std::string reason_of(const Verdict& verdict) {
+  std::string words = driver::reason_of(*verdict.error);
+  if (!verdict.direction) return words;
+  return fmt::format("{}: {}", plan::to_string(*verdict.direction), words);
+}
+
 // Every cell by the next thread that is free; each asks processes of its own.
 void fill(std::vector<Row>& rows, const std::vector<Place>& places, const Options& options) {
-  const driver::Tier tier = *driver::parse_tier(options.tier);
   const std::size_t count = rows.size() * places.size();
   for (Row& row : rows) row.verdicts.resize(places.size());
   std::atomic<std::size_t> next = 0;
@@ -102,9 +117,7 @@ void fill(std::vector<Row>& rows, const std::vector<Place>& places, const Option
     for (std::size_t i = next++; i < count; i = next++) {
       Row& row = rows[i / places.size()];
       const Place& place = places[i % places.size()];
-      row.verdicts[i % places.size()] =
-          driver::judge(row.spec.attention, *row.spec.source, row.spec.bindings,
-                        {place.target, worker_options(place.cudnn_folder), options.lowering}, tier);
+      row.verdicts[i % places.size()] = judge(row.spec, place, options);
     }
   };
   const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
@@ -133,7 +146,7 @@ std::vector<std::pair<std::string, std::string>> reasons(const Row& row,
   std::vector<std::pair<std::string, std::string>> list;
   for (std::size_t i = 0; i < places.size(); ++i) {
     if (!row.verdicts[i].error) continue;
-    const std::string words = driver::reason_of(*row.verdicts[i].error);
+    const std::string words = reason_of(row.verdicts[i]);
     const auto found = std::ranges::find(list, words, &std::pair<std::string, std::string>::first);
     if (found == list.end()) {
       list.emplace_back(words, places[i].title);
@@ -202,6 +215,7 @@ Json to_json(const Row& row, const std::vector<Place>& places) {
     json = {{"target", places[i].target.name},
             {"outcome", kOutcomes[static_cast<std::size_t>(verdict.outcome)]},
             {"tier", to_string(verdict.tier)}};
+    if (verdict.direction) json["direction"] = plan::to_string(*verdict.direction);
     if (verdict.cudnn_version != 0) json["cudnn"] = cudnn::version_text(verdict.cudnn_version);
     if (!verdict.lowering.empty()) json["lowering"] = verdict.lowering;
     if (verdict.engine >= 0) json["engine"] = verdict.engine;
@@ -209,7 +223,7 @@ Json to_json(const Row& row, const std::vector<Place>& places) {
       json["workspace_bytes"] = verdict.workspace_bytes;
     }
     if (verdict.error) {
-      json["reason"] = driver::reason_of(*verdict.error);
+      json["reason"] = reason_of(verdict);
       json["error"] = error_json(*verdict.error, row.spec.source.get());
     }
   }
@@ -242,13 +256,6 @@ int exit_code_of(const std::vector<Row>& rows) {
 
 int run(const Options& options) {
   const Format format = options.format == "json" ? Format::json : Format::text;
-  if (options.gradients) {
-    return report({ErrorCode::unsupported,
-                   "only the forward can be compiled; there is no gradient program yet",
-                   {"leave --grad out"},
-                   {}},
-                  format);
-  }
   const Result<std::vector<Place>> places = places_of(options);
   if (!places.ok()) return report(places.error(), format);
   Result<std::vector<Row>> rows = rows_of(options);
@@ -284,7 +291,8 @@ void add_support(CLI::App& app, Action& action) {
   command->add_option("--jobs", options->jobs, "Questions at once; as many as there are cores")
       ->type_name("N");
   add_bind(*command, options->bindings);
-  command->add_flag("--grad", options->gradients, "Of the gradients too");
+  command->add_flag("--grad", options->gradients,
+                    "Of the gradients too: cells are those of the backward");
   command->add_option("--format", options->format, "How to print results")
       ->type_name("text|json|markdown")
       ->check(CLI::IsMember({"text", "json", "markdown"}));

@@ -21,8 +21,7 @@ std::optional<ir::Attention> front_end(const support::Source& source,
 
 // One for each plan that the spec asks for (sema::variants); `bindings` alone for text that does
 // not parse.
-std::vector<sema::Bindings> variants(const support::Source& source,
-                                     const sema::Bindings& bindings);
+std::vector<sema::Bindings> variants(const support::Source& source, const sema::Bindings& bindings);
 
 // The functions of a library (a file without an attention), checked: how many there are. Nothing,
 // and nothing reported, for any other file; nothing when the sink has errors.
@@ -57,6 +56,16 @@ struct Compiled {
 // worker::compile.
 Result<Compiled> compile(const ir::Attention& attention, const support::Source& source,
                          const sema::Bindings& bindings, const CompileOptions& options);
+
+// The forward of a training pair: o and lse, which the backward reads, are among its outputs.
+ir::Attention training_forward(ir::Attention attention);
+
+// The two plans of a training pair: that of training_forward, and the backward; options.direction
+// is ignored. Errors: those of compile, with "forward: " or "backward: " before the message.
+Result<std::vector<Compiled>> compile_pair(const ir::Attention& attention,
+                                           const support::Source& source,
+                                           const sema::Bindings& bindings,
+                                           const CompileOptions& options);
 
 // The plan's spec and bindings for another device or cuDNN version: `--recompile` of a plan file.
 // Errors: those of compile; invalid_spec when the spec no longer passes the front end.

@@ -87,4 +87,18 @@ Verdict judge(const ir::Attention& attention, const support::Source& source,
   return verdict;
 }
 
+Verdict judge_pair(const ir::Attention& attention, const support::Source& source,
+                   const sema::Bindings& bindings, const CompileOptions& options, Tier tier) {
+  const ir::Attention trained = training_forward(attention);
+  Verdict verdict;
+  for (const plan::Direction direction : {plan::Direction::forward, plan::Direction::backward}) {
+    CompileOptions how = options;
+    how.direction = direction;
+    verdict = judge(trained, source, bindings, how, tier);
+    verdict.direction = direction;
+    if (verdict.error) break;
+  }
+  return verdict;
+}
+
 }  // namespace attn::driver

@@ -25,11 +25,18 @@ struct Verdict {
   std::int64_t workspace_bytes = 0;  // the largest of a step, after a build
   std::int64_t cudnn_version = 0;    // from heuristics on
   std::optional<Error> error{};      // of a refusal (unsupported) or failure
+  // Of a training pair: the direction that all this is about.
+  std::optional<plan::Direction> direction{};
 };
 
 // Asks at `tier`; a refusal by the rules, which are always asked first, decides.
 Verdict judge(const ir::Attention& attention, const support::Source& source,
               const sema::Bindings& bindings, const CompileOptions& options, Tier tier);
+
+// Both directions of a training pair (training_forward), options.direction ignored: the verdict on the
+// forward when it is not served, else that on the backward.
+Verdict judge_pair(const ir::Attention& attention, const support::Source& source,
+                   const sema::Bindings& bindings, const CompileOptions& options, Tier tier);
 
 // One line: why not, with what would work where that is known. Of what cuDNN refused it is the
 // reason of the config that it would have tried first, translated where its words are known.

@@ -34,11 +34,29 @@ class Support(attnc.Case):
                           "heuristics", "--format", "markdown").stdout
         self.assertEqual(text, "| spec | h200 |\n|---|---|\n| noop | engine 2 |\n")
 
+    def test_gradients_need_both_directions(self):
+        scored = self.write("sum.attn", NOOP)
+        old = self.refusing_target()
+        for tier in ("heuristics", "build"):
+            spec, = self.attnc_json("support", scored, "--grad", "--target", old, "--tier", tier,
+                                    code=3)["specs"]
+            cell, = spec["targets"]
+            self.assertEqual(cell["direction"], "forward")
+            self.assertTrue(cell["reason"].startswith("forward: "), cell)
+        # No lowering has it, whatever the GPU.
+        spec, = self.attnc_json("support", scored, "--grad", "--target", "h200", "--tier", "rules",
+                                "--lowering", "unified", code=3)["specs"]
+        cell, = spec["targets"]
+        self.assertEqual((cell["direction"], cell["outcome"]), ("backward", "refused"))
+        self.assertTrue(cell["reason"].startswith("backward: "), cell)
+        text = self.attnc("support", scored, "--grad", "--target", "h200", "--tier", "rules",
+                          "--lowering", "unified", code=3).stdout
+        self.assertIn("(h200): backward: ", text)
+
     def test_errors(self):
         self.attnc("support", "--all", SPECS, "--target", "h300", code=2)
         self.attnc("support", code=2)
         self.attnc("support", self.write("bad.attn", "attention {"), code=1)
-        self.attnc("support", SPECS / "noop.attn", "--grad", code=3)
         self.attnc("support", SPECS / "noop.attn", "--cudnn", self.folder, code=4)
 
 
