@@ -4,12 +4,13 @@
 
 #include "bench/random_arguments.h"
 #include "bench/timing.h"
-#include "compiler/driver/driver.h"
+#include "runtime/cuda/stream.h"
 #include "runtime/cudnn/library.h"
 #include "runtime/io/file.h"
 #include "tools/command.h"
 #include "tools/inputs.h"
 #include "tools/placement.h"
+#include "tools/plans.h"
 #include "tools/report.h"
 #include "tools/spec.h"
 #include "tools/table.h"
@@ -29,11 +30,15 @@ struct Options {
   sema::Bindings bindings;
   int iterations = 30;
   Format format = Format::text;
+
+  bool wants_forward() const { return direction != "bwd"; }
+  bool wants_backward() const { return direction != "fwd"; }
 };
 
-// One spec: its times, or why there are none.
+// One direction of a spec: its times, or why there are none.
 struct Row {
   std::string spec;
+  plan::Direction direction = plan::Direction::forward;
   std::string dims;
   double flops = 0;
   bench::Timing device;
@@ -93,35 +98,91 @@ bench::HostTimingOptions host_timing(double milliseconds) {
   return options;
 }
 
-Status time_plan(const ir::Attention& attention, const plan::Plan& plan, const Options& options,
-                 Row& row) {
-  execute::LoadOptions load;
-  load.cudnn_folder = options.cudnn_folder;
-  ATTN_ASSIGN(auto executable, execute::Executable::load(plan, load));
-  ATTN_ASSIGN(const auto tensors, make_tensors(attention, executable));
-  const execute::Arguments arguments = bench::with_unit_params(tensors, executable.program());
-  ATTN_ASSIGN(const auto binding, executable.bind(arguments));
-  bench::TimingOptions timing;
-  timing.runs = options.iterations;
-  timing.flop = row.flops;
-  ATTN_ASSIGN(row.device, bench::time_on_device(executable, binding, timing));
-  ATTN_ASSIGN(auto bare, bench::BareExecute::create(plan, load, arguments));
-  ATTN_ASSIGN(row.host,
-              bench::time_on_host(executable, binding, bare, host_timing(row.device.median_ms)));
+// A plan with tensors to be executed on.
+struct Loaded {
+  const plan::Plan& plan;
+  execute::LoadOptions options;
+  execute::Executable executable;
+  execute::DeviceTensors tensors;
+
+  execute::Arguments arguments() const {
+    return bench::with_unit_params(tensors, executable.program());
+  }
+};
+
+Result<Loaded> load(const ir::Attention& attention, const plan::Plan& plan,
+                    const Options& options) {
+  execute::LoadOptions how;
+  how.cudnn_folder = options.cudnn_folder;
+  ATTN_ASSIGN(auto executable, execute::Executable::load(plan, how));
+  ATTN_ASSIGN(auto tensors, make_tensors(attention, executable));
+  return Loaded{plan, how, std::move(executable), std::move(tensors)};
+}
+
+Status execute_once(Loaded& loaded) {
+  ATTN_ASSIGN(const auto binding, loaded.executable.bind(loaded.arguments()));
+  ATTN_ASSIGN(const auto stream, cuda::Stream::create(loaded.executable.device()));
+  ATTN_RETURN_IF_ERROR(loaded.executable.execute(binding, stream.handle()));
+  return stream.synchronize();
+}
+
+// What the forward makes of the same inputs, as it lies in memory.
+Status save(Loaded& forward, Loaded& backward) {
+  ATTN_RETURN_IF_ERROR(execute_once(forward));
+  for (const plan::TensorInfo& info : backward.executable.program().tensors) {
+    if (info.role != plan::TensorRole::saved) continue;
+    ATTN_ASSIGN(const std::vector<std::byte> bytes, forward.tensors.download_bytes(info.name));
+    ATTN_RETURN_IF_ERROR(backward.tensors.upload_bytes(info.name, bytes));
+  }
   return {};
 }
 
-Status time_spec(const Spec& spec, const plan::Target& target, const Options& options, Row& row) {
+Status time_plan(Loaded& loaded, const Options& options, Row& row) {
+  const execute::Arguments arguments = loaded.arguments();
+  ATTN_ASSIGN(const auto binding, loaded.executable.bind(arguments));
+  bench::TimingOptions timing;
+  timing.runs = options.iterations;
+  timing.flop = row.flops;
+  ATTN_ASSIGN(row.device, bench::time_on_device(loaded.executable, binding, timing));
+  ATTN_ASSIGN(auto bare, bench::BareExecute::create(loaded.plan, loaded.options, arguments));
+  ATTN_ASSIGN(row.host, bench::time_on_host(loaded.executable, binding, bare,
+                                            host_timing(row.device.median_ms)));
+  return {};
+}
+
+// Adds the row when all went well.
+Status add_row(const std::string& path, const ir::Attention& attention, Loaded& loaded,
+               const Options& options, std::vector<Row>& rows) {
+  Row row;
+  row.spec = path;
+  row.direction = plan::direction_of(loaded.plan.program);
+  row.dims = dims_of(attention);
+  row.flops = visible_flops(attention, row.direction);
+  ATTN_RETURN_IF_ERROR(time_plan(loaded, options, row));
+  rows.push_back(std::move(row));
+  return {};
+}
+
+Status time_spec(const std::string& path, const Spec& spec, const plan::Target& target,
+                 const Options& options, std::vector<Row>& rows) {
   driver::CompileOptions how;
   how.target = target;
   how.worker = worker_options(options.cudnn_folder);
   how.lowering = options.lowering;
-  ATTN_ASSIGN(const driver::Compiled compiled,
-              driver::compile(spec.attention, *spec.source, spec.bindings, how));
-  tell_refusals(compiled);
-  row.dims = dims_of(spec.attention);
-  row.flops = visible_flops(spec.attention);
-  return time_plan(spec.attention, compiled.plan, options, row);
+  ATTN_ASSIGN(const Plans plans, compile_plans(spec, how, options.wants_backward()));
+  const ir::Attention& attention = spec.attention;
+  ATTN_ASSIGN(Loaded forward, load(attention, plans.forward, options));
+  if (options.wants_forward()) {
+    ATTN_RETURN_IF_ERROR(add_row(path, attention, forward, options, rows));
+  }
+  if (!plans.backward) return {};
+  ATTN_ASSIGN(Loaded backward, load(attention, *plans.backward, options));
+  ATTN_RETURN_IF_ERROR(save(forward, backward));
+  return add_row(path, attention, backward, options, rows);
+}
+
+std::string_view word_of(plan::Direction direction) {
+  return direction == plan::Direction::backward ? "bwd" : "fwd";
 }
 
 Json row_json(const Row& row) {
@@ -130,6 +191,7 @@ Json row_json(const Row& row) {
     json["error"] = error_json(*row.error, nullptr);
     return json;
   }
+  json["direction"] = word_of(row.direction);
   json["flop"] = row.flops;
   json["device"] = Json::parse(bench::to_json(row.device));
   json["host"] = Json::parse(bench::to_json(row.host));
@@ -138,6 +200,7 @@ Json row_json(const Row& row) {
 
 std::string rows_text(const std::vector<Row>& rows) {
   Table table({{"spec"},
+               {"direction"},
                {"median ms", Align::right},
                {"p10", Align::right},
                {"p90", Align::right},
@@ -147,7 +210,8 @@ std::string rows_text(const std::vector<Row>& rows) {
                {"dims"}});
   for (const Row& row : rows) {
     if (row.error) continue;
-    table.add({row.spec, fmt::format("{:.4f}", row.device.median_ms),
+    table.add({row.spec, std::string(word_of(row.direction)),
+               fmt::format("{:.4f}", row.device.median_ms),
                fmt::format("{:.4f}", row.device.p10_ms), fmt::format("{:.4f}", row.device.p90_ms),
                fmt::format("{:.0f}", row.device.tflops), fmt::format("{:.2f}", row.host.execute_us),
                fmt::format("{:.2f}", row.host.bare_us), row.dims});
@@ -173,12 +237,11 @@ int print(const Options& options, const plan::Target& target, const std::vector<
   return written.ok() ? kOk : report(written.error(), options.format);
 }
 
-Status check_options(const Options& options) {
-  if (options.direction == "fwd") return {};
-  return Error{ErrorCode::unsupported,
-               "only the forward can be timed; there is no gradient program yet",
-               {"leave --direction out, or say --direction fwd"},
-               {}};
+Row failed(const std::string& path, const Error& error) {
+  Row row;
+  row.spec = path;
+  row.error = error;
+  return row;
 }
 
 int run_all(const Options& options, const std::vector<std::string>& paths,
@@ -188,24 +251,19 @@ int run_all(const Options& options, const std::vector<std::string>& paths,
   for (const std::string& path : paths) {
     const SpecOutcome outcome = read_spec(path, options.bindings, Format::text);
     worst = std::max(worst, outcome.exit_code);
-    Row row;
-    row.spec = path;
     if (!outcome.spec) {
-      row.error = outcome.error;
-    } else if (const Status status = time_spec(*outcome.spec, target, options, row); !status.ok()) {
+      rows.push_back(failed(path, *outcome.error));
+    } else if (const Status status = time_spec(path, *outcome.spec, target, options, rows);
+               !status.ok()) {
       fmt::print(stderr, "{}", error_text(status.error(), outcome.spec->source.get()));
-      row.error = status.error();
+      rows.push_back(failed(path, status.error()));
       worst = std::max(worst, exit_code(status.error().code));
     }
-    rows.push_back(std::move(row));
   }
   return std::max(worst, print(options, target, rows));
 }
 
 int run(const Options& options) {
-  if (const Status status = check_options(options); !status.ok()) {
-    return report(status.error(), options.format);
-  }
   const auto paths = spec_paths(options.specs, options.folder);
   if (!paths.ok()) return report(paths.error(), options.format);
   const Result<plan::Target> target = native_target(options.cudnn_folder);
@@ -226,7 +284,9 @@ void add_bench(CLI::App& app, Action& action) {
   command->add_option("specs", options->specs, "Files (.attn, .attn.json)")->type_name("SPEC...");
   command->add_option("--all", options->folder, "Every spec in this folder")->type_name("DIR");
   add_bind(*command, options->bindings);
-  command->add_option("--direction", options->direction, "What to time: fwd (the default)")
+  command
+      ->add_option("--direction", options->direction,
+                   "What to time: the forward (the default), the backward, or both")
       ->type_name("fwd|bwd|both")
       ->check(CLI::IsMember({"fwd", "bwd", "both"}));
   command->add_option("--iterations", options->iterations, "Samples of the device's time")

@@ -15,20 +15,39 @@ constexpr double kBoundBf16 = 4e-3;
 constexpr double kBoundF16 = 1e-3;
 constexpr double kBoundLse = 2e-3;
 constexpr double kBoundSum = 2e-3;
+constexpr double kBoundGradientBf16 = 1e-2;
+constexpr double kBoundGradientF16 = 2e-3;
 constexpr double kRowBoundBf16 = 3e-2;
 constexpr double kRowBoundF16 = 8e-3;
 constexpr double kSmallestRow = 1e-2;  // of the root mean square of the rows' norms
 
+// The values of a tensor or of a part of it.
+struct Values {
+  std::span<const double> computed;
+  std::span<const double> reference;
+  std::span<const double> sizes;  // of the terms of a gradient; empty for other tensors
+
+  Values part(std::size_t from, std::size_t size) const {
+    return {computed.subspan(from, size), reference.subspan(from, size),
+            sizes.empty() ? sizes : sizes.subspan(from, size)};
+  }
+};
+
 struct Difference {
   double squares = 0;            // of x - r
   double reference_squares = 0;  // of r
+  double size_squares = 0;
   double max_abs = 0;
   std::int64_t nan = 0;
   std::int64_t infinite = 0;  // infinities that do not stand in both
+
+  double norm_squares() const { return std::max(reference_squares, size_squares); }
 };
 
-Difference difference(std::span<const double> values, std::span<const double> reference) {
+Difference difference(const Values& all) {
+  const auto& [values, reference, sizes] = all;
   Difference total;
+  for (const double size : sizes) total.size_squares += size * size;
   for (std::size_t i = 0; i < values.size(); ++i) {
     const double x = values[i], r = reference[i];
     if (std::isnan(x) || std::isnan(r)) {
@@ -46,7 +65,7 @@ Difference difference(std::span<const double> values, std::span<const double> re
 
 // 0 for what is exactly right, also against a reference of zeros.
 double relative(const Difference& difference) {
-  return difference.squares == 0 ? 0 : std::sqrt(difference.squares / difference.reference_squares);
+  return difference.squares == 0 ? 0 : std::sqrt(difference.squares / difference.norm_squares());
 }
 
 struct WorstRow {
@@ -54,30 +73,25 @@ struct WorstRow {
   double relative_l2 = 0;
 };
 
-// Rows along the last dimension; `total` is the difference of the whole.
-WorstRow worst_row(const io::HostTensor& values, const io::HostTensor& reference,
-                   const Difference& total) {
-  const auto width = static_cast<std::size_t>(reference.dims.empty() ? 1 : reference.dims.back());
-  const std::size_t rows = reference.values.size() / width;
+// `total` is the difference of the whole.
+WorstRow worst_row(const Values& all, std::size_t width, const Difference& total) {
+  const std::size_t rows = all.reference.size() / width;
   const double smallest =
-      kSmallestRow * std::sqrt(total.reference_squares / static_cast<double>(rows));
+      kSmallestRow * std::sqrt(total.norm_squares() / static_cast<double>(rows));
   WorstRow worst;
   for (std::size_t row = 0; row < rows; ++row) {
-    const auto part = [&](const io::HostTensor& tensor) {
-      return std::span(tensor.values).subspan(row * width, width);
-    };
-    const Difference of_row = difference(part(values), part(reference));
+    const Difference of_row = difference(all.part(row * width, width));
     if (of_row.squares == 0) continue;
-    const double norm = std::max(smallest, std::sqrt(of_row.reference_squares));
+    const double norm = std::max(smallest, std::sqrt(of_row.norm_squares()));
     const double relative_l2 = std::sqrt(of_row.squares) / norm;
     if (relative_l2 > worst.relative_l2) worst = {static_cast<std::int64_t>(row), relative_l2};
   }
   return worst;
 }
 
-// "[1,3,511]" of a row's number in a tensor [B, H, S, D].
-std::string row_text(std::int64_t row, std::vector<std::int64_t> dims) {
-  dims.pop_back();
+// "[1,3,511]" of a row's number in a tensor [B, H, S, D], or of an element's.
+std::string place_text(std::int64_t row, std::vector<std::int64_t> dims, bool is_element) {
+  if (!is_element) dims.pop_back();
   for (std::size_t i = dims.size(); i-- > 0;) {
     const std::int64_t size = dims[i];
     dims[i] = row % size;
@@ -98,25 +112,40 @@ std::string reason(const Comparison& comparison, const Difference& difference) {
                      comparison.bound);
 }
 
-void compare_rows(const io::HostTensor& values, const io::HostTensor& reference,
-                  const Difference& total, Comparison& result) {
-  const WorstRow worst = worst_row(values, reference, total);
+bool is_logarithm(std::string_view name) { return name == "lse" || name == "max"; }
+
+bool has_rows(std::string_view name) { return !is_logarithm(name) && name != "sum_exp"; }
+
+// d_NAME, of which no dimension is like another's.
+bool is_learned(std::string_view name) { return name.starts_with("d_"); }
+
+void compare_rows(const Values& all, const std::vector<std::int64_t>& dims, const Difference& total,
+                  Comparison& result) {
+  const bool elements = is_learned(result.name);
+  const std::size_t width = elements ? 1 : static_cast<std::size_t>(dims.back());
+  const WorstRow worst = worst_row(all, width, total);
   result.worst_row = worst.relative_l2;
   if (!result.agrees() || worst.relative_l2 <= result.row_bound) return;
-  result.why = fmt::format("relative L2 {:.2e} of row {} is more than {:.0e}", worst.relative_l2,
-                           row_text(worst.row, reference.dims), result.row_bound);
+  result.why = fmt::format("relative L2 {:.2e} of {} {} is more than {:.0e}", worst.relative_l2,
+                           elements ? "element" : "row", place_text(worst.row, dims, elements),
+                           result.row_bound);
+}
+
+double bound_of(std::string_view name, bool is_gradient, DType dtype) {
+  const bool narrow = dtype == DType::f16;
+  if (is_gradient) return narrow ? kBoundGradientF16 : kBoundGradientBf16;
+  if (is_logarithm(name)) return kBoundLse;
+  if (name == "sum_exp") return kBoundSum;
+  return narrow ? kBoundF16 : kBoundBf16;
 }
 
 Comparison compare_one(const std::string& name, const Outputs& outputs,
-                       const io::HostTensor& reference, DType dtype) {
+                       const io::HostTensor& reference, const Outputs& sizes, DType dtype) {
   Comparison result;
   result.name = name;
-  const bool is_logarithm = name == "lse" || name == "max";
-  result.measure = is_logarithm ? "max abs" : "relative L2";
-  result.bound = is_logarithm          ? kBoundLse
-                 : name == "sum_exp"   ? kBoundSum
-                 : dtype == DType::f16 ? kBoundF16
-                                       : kBoundBf16;
+  result.measure = is_logarithm(name) ? "max abs" : "relative L2";
+  const auto size = sizes.find(name);
+  result.bound = bound_of(name, size != sizes.end(), dtype);
   result.row_bound = dtype == DType::f16 ? kRowBoundF16 : kRowBoundBf16;
   const auto found = outputs.find(name);
   if (found == outputs.end()) {
@@ -125,21 +154,24 @@ Comparison compare_one(const std::string& name, const Outputs& outputs,
     result.why = fmt::format("dims {} instead of {}", dims_text(found->second.dims),
                              dims_text(reference.dims));
   } else {
-    const Difference total = difference(found->second.values, reference.values);
+    Values all{found->second.values, reference.values, {}};
+    if (size != sizes.end()) all.sizes = size->second.values;
+    const Difference total = difference(all);
     result.relative_l2 = relative(total);
     result.max_abs = total.max_abs;
     result.why = reason(result, total);
-    if (name == "o") compare_rows(found->second, reference, total, result);
+    if (has_rows(name)) compare_rows(all, reference.dims, total, result);
   }
   return result;
 }
 
 }  // namespace
 
-std::vector<Comparison> compare(const Outputs& outputs, const Outputs& reference, DType dtype) {
+std::vector<Comparison> compare(const Outputs& outputs, const Outputs& reference, DType dtype,
+                                const Outputs& sizes) {
   std::vector<Comparison> comparisons;
   for (const auto& [name, tensor] : reference) {
-    comparisons.push_back(compare_one(name, outputs, tensor, dtype));
+    comparisons.push_back(compare_one(name, outputs, tensor, sizes, dtype));
   }
   return comparisons;
 }

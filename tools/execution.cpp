@@ -2,13 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
+
 #include "compiler/gradient/differentiate.h"
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/stream.h"
 #include "runtime/cudnn/library.h"
 #include "runtime/execute/device_tensors.h"
 #include "runtime/execute/executable.h"
-#include "runtime/reference/gradients.h"
 #include "tools/inputs.h"
 #include "tools/placement.h"
 
@@ -22,21 +23,47 @@ Error in_tensor(const std::string& name, Error error) {
   return error;
 }
 
-// Inputs uploaded, outputs poisoned. Captured tensors that no step reads are not in the program.
+// Captured tensors that no step reads are not in the program.
 Result<execute::DeviceTensors> upload(const execute::Executable& executable,
                                       const Placement& placement) {
   ATTN_ASSIGN(auto tensors,
               execute::DeviceTensors::allocate(executable.device(), executable.program()));
   for (const plan::TensorInfo& info : executable.program().tensors) {
-    if (info.is_output()) {
-      ATTN_RETURN_IF_ERROR(tensors.fill(info.name, kPoison));
-    } else {
-      Result<std::vector<std::byte>> bytes = placement.bytes_of(info);
-      if (!bytes.ok()) return in_tensor(info.name, bytes.error());
-      ATTN_RETURN_IF_ERROR(tensors.upload_bytes(info.name, *bytes));
-    }
+    if (info.is_output()) continue;
+    Result<std::vector<std::byte>> bytes = placement.bytes_of(info);
+    if (!bytes.ok()) return in_tensor(info.name, bytes.error());
+    ATTN_RETURN_IF_ERROR(tensors.upload_bytes(info.name, *bytes));
   }
   return tensors;
+}
+
+Status poison_outputs(const plan::Program& program, execute::DeviceTensors& tensors) {
+  for (const plan::TensorInfo& info : program.tensors) {
+    if (info.is_output()) ATTN_RETURN_IF_ERROR(tensors.fill(info.name, kPoison));
+  }
+  return {};
+}
+
+Result<Outputs> download(const plan::Program& program, const execute::DeviceTensors& tensors,
+                         const Placement& placement) {
+  Outputs outputs;
+  for (const plan::TensorInfo& info : program.tensors) {
+    if (!info.is_output()) continue;
+    ATTN_ASSIGN(const std::vector<std::byte> bytes, tensors.download_bytes(info.name));
+    ATTN_ASSIGN(outputs[info.name], placement.logical(info, bytes));
+  }
+  return outputs;
+}
+
+// Also where both are NaN; -0 is not 0.
+bool same_bits(const io::HostTensor& x, const io::HostTensor& y) {
+  return std::memcmp(x.values.data(), y.values.data(), x.values.size() * sizeof(double)) == 0;
+}
+
+void count_deviations(const Outputs& outputs, Repeated& repeated) {
+  for (const auto& [name, tensor] : outputs) {
+    if (!same_bits(tensor, repeated.outputs.at(name))) ++repeated.deviations[name];
+  }
 }
 
 execute::Arguments arguments_of(const execute::Executable& executable,
@@ -47,6 +74,46 @@ execute::Arguments arguments_of(const execute::Executable& executable,
     arguments.scalar(param.name, param.dtype, inputs.params.at(param.name));
   }
   return arguments;
+}
+
+Result<Repeated> repeat_plan(const plan::Plan& plan, const reference::Inputs& inputs,
+                             const std::string& cudnn_folder, int count) {
+  execute::LoadOptions options;
+  options.cudnn_folder = cudnn_folder;
+  ATTN_ASSIGN(auto executable, execute::Executable::load(plan, options));
+  ATTN_ASSIGN(const Placement placement, Placement::create(executable.program(), inputs));
+  ATTN_ASSIGN(auto tensors, upload(executable, placement));
+  ATTN_ASSIGN(const auto binding, executable.bind(arguments_of(executable, tensors, inputs)));
+  ATTN_ASSIGN(const auto stream, cuda::Stream::create(executable.device()));
+  Repeated repeated;
+  for (int i = 0; i < count; ++i) {
+    ATTN_RETURN_IF_ERROR(poison_outputs(executable.program(), tensors));
+    ATTN_RETURN_IF_ERROR(executable.execute(binding, stream.handle()));
+    ATTN_RETURN_IF_ERROR(stream.synchronize());
+    ATTN_ASSIGN(Outputs outputs, download(executable.program(), tensors, placement));
+    if (i == 0) {
+      for (const auto& [name, tensor] : outputs) repeated.deviations[name] = 0;
+      repeated.outputs = std::move(outputs);
+    } else {
+      count_deviations(outputs, repeated);
+    }
+  }
+  return repeated;
+}
+
+// What the backward reads of the forward's outputs is among the inputs too.
+Result<reference::Inputs> with_saved(reference::Inputs inputs, const plan::Plan& backward,
+                                     const Outputs& outputs) {
+  for (const plan::TensorInfo& info : backward.program.tensors) {
+    if (info.role != plan::TensorRole::saved) continue;
+    const auto made = outputs.find(info.name);
+    if (made == outputs.end()) {
+      return {ErrorCode::invalid_argument,
+              fmt::format("the backward reads `{}`, which the forward does not make", info.name)};
+    }
+    inputs.tensors[info.name] = made->second;
+  }
+  return inputs;
 }
 
 // Those that the spec asks for.
@@ -61,11 +128,6 @@ Outputs listed(const ir::Attention& attention, reference::Outputs all) {
 
 }  // namespace
 
-std::string gradient_name(std::string_view of) {
-  const bool is_input = of == "q" || of == "k" || of == "v";
-  return fmt::format("{}{}", is_input ? "d" : "d_", of);
-}
-
 Result<Outputs> run_reference(const ir::Attention& attention, const reference::Inputs& inputs,
                               bool unrounded) {
   reference::Options options;
@@ -74,38 +136,39 @@ Result<Outputs> run_reference(const ir::Attention& attention, const reference::I
   return listed(attention, std::move(all));
 }
 
-Result<Outputs> run_reference_gradients(const ir::Attention& attention, reference::Inputs inputs,
-                                        bool forward, bool unrounded) {
+Result<ReferenceGradients> run_reference_gradients(const ir::Attention& attention,
+                                                   reference::Inputs inputs, bool forward,
+                                                   const reference::Options& options) {
   const auto cotangent = inputs.tensors.extract(kCotangent);
-  reference::Options options;
-  options.unrounded = unrounded;
   ATTN_ASSIGN(reference::Gradients gradients,
               reference::gradients(attention, inputs, cotangent.mapped(),
                                    gradient::wanted_gradients(attention), options));
-  Outputs outputs;
-  if (forward) outputs = listed(attention, std::move(gradients.outputs));
-  for (auto& [name, tensor] : gradients.of) outputs[gradient_name(name)] = std::move(tensor);
-  return outputs;
+  ReferenceGradients result;
+  if (forward) result.outputs = listed(attention, std::move(gradients.outputs));
+  for (auto& [name, tensor] : gradients.of) {
+    result.outputs[gradient::gradient_name(name)] = std::move(tensor);
+  }
+  for (auto& [name, tensor] : gradients.sizes) {
+    result.sizes[gradient::gradient_name(name)] = std::move(tensor);
+  }
+  return result;
 }
 
 Result<Outputs> run_on_device(const plan::Plan& plan, const reference::Inputs& inputs,
                               const std::string& cudnn_folder) {
-  execute::LoadOptions options;
-  options.cudnn_folder = cudnn_folder;
-  ATTN_ASSIGN(auto executable, execute::Executable::load(plan, options));
-  ATTN_ASSIGN(const Placement placement, Placement::create(executable.program(), inputs));
-  ATTN_ASSIGN(const auto tensors, upload(executable, placement));
-  ATTN_ASSIGN(const auto binding, executable.bind(arguments_of(executable, tensors, inputs)));
-  ATTN_ASSIGN(const auto stream, cuda::Stream::create(executable.device()));
-  ATTN_RETURN_IF_ERROR(executable.execute(binding, stream.handle()));
-  ATTN_RETURN_IF_ERROR(stream.synchronize());
-  Outputs outputs;
-  for (const plan::TensorInfo& info : executable.program().tensors) {
-    if (!info.is_output()) continue;
-    ATTN_ASSIGN(const std::vector<std::byte> bytes, tensors.download_bytes(info.name));
-    ATTN_ASSIGN(outputs[info.name], placement.logical(info, bytes));
-  }
-  return outputs;
+  ATTN_ASSIGN(Repeated once, repeat_plan(plan, inputs, cudnn_folder, 1));
+  return std::move(once.outputs);
+}
+
+Result<Repeated> repeat_on_device(const Plans& plans, const reference::Inputs& inputs,
+                                  const std::string& cudnn_folder, int count) {
+  ATTN_ASSIGN(Repeated all, repeat_plan(plans.forward, inputs, cudnn_folder, count));
+  if (!plans.backward) return all;
+  ATTN_ASSIGN(const reference::Inputs saved, with_saved(inputs, *plans.backward, all.outputs));
+  ATTN_ASSIGN(Repeated gradients, repeat_plan(*plans.backward, saved, cudnn_folder, count));
+  all.outputs.merge(gradients.outputs);
+  all.deviations.merge(gradients.deviations);
+  return all;
 }
 
 Status device_status(const std::string& cudnn_folder) {

@@ -110,8 +110,9 @@ std::vector<std::string> refusal_lines(const driver::Compiled& compiled) {
 }
 
 void tell_refusals(const driver::Compiled& compiled) {
+  const bool backward = plan::direction_of(compiled.plan.program) == plan::Direction::backward;
   for (const std::string& line : refusal_lines(compiled)) {
-    fmt::print(stderr, "{}: {}\n", compiled.plan.spec_name, line);
+    fmt::print(stderr, "{}{}: {}\n", compiled.plan.spec_name, backward ? " backward" : "", line);
   }
 }
 

@@ -24,7 +24,7 @@ Json error_json(const Error& error, const support::Source* source);
 
 // "lowering unified, since composite was refused: REASON", a line for each that was refused.
 std::vector<std::string> refusal_lines(const driver::Compiled& compiled);
-// The same on standard error, after "SPEC: ".
+// The same on standard error, after "SPEC: ", or "SPEC backward: ".
 void tell_refusals(const driver::Compiled& compiled);
 // [{"lowering": "composite", "error": {..}}]
 Json refusals_json(const std::vector<driver::Refusal>& refusals);

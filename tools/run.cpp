@@ -9,6 +9,7 @@
 #include "tools/command.h"
 #include "tools/execution.h"
 #include "tools/inputs.h"
+#include "tools/plans.h"
 #include "tools/report.h"
 #include "tools/spec.h"
 #include "tools/summary.h"
@@ -32,6 +33,9 @@ struct Options {
   Format format = Format::text;
 
   bool wants_gradients() const { return gradients || direction != "fwd"; }
+  std::string_view asked() const {
+    return gradients && direction == "fwd" ? std::string_view("both") : direction;
+  }
   bool wants_forward() const { return direction != "bwd"; }
 };
 
@@ -62,12 +66,6 @@ SubjectOutcome read_subject(const Options& options) {
 }
 
 Status check_options(const Options& options) {
-  if (options.wants_gradients() && options.backend == "cudnn") {
-    return Error{ErrorCode::unsupported,
-                 "cuDNN runs the forward only; there is no gradient program yet",
-                 {"gradients by the reference: --backend reference"},
-                 {}};
-  }
   if (options.unrounded && options.backend == "cudnn") {
     return {ErrorCode::invalid_argument, "--unrounded is for the reference; kernels always round"};
   }
@@ -84,9 +82,8 @@ Status check_options(const Options& options) {
 // "cudnn" or "reference"; says on standard error what `auto` chose, and why.
 std::string choose_backend(const Options& options) {
   if (options.backend != "auto") return options.backend;
-  if (options.unrounded || options.wants_gradients()) {
-    fmt::print(stderr, "backend: reference, because of {}\n",
-               options.unrounded ? "--unrounded" : "the gradients");
+  if (options.unrounded) {
+    fmt::print(stderr, "backend: reference, because of --unrounded\n");
     return "reference";
   }
   const Status device = device_status(options.cudnn_folder);
@@ -109,29 +106,46 @@ Status check_dims(const ir::Attention& attention) {
   return {};
 }
 
-Result<plan::Plan> plan_for_device(const Subject& subject, const Options& options) {
-  if (subject.plan && !options.recompile) return *subject.plan;
+Error missing(plan::Direction direction, const plan::Plan& plan, const Options& options) {
+  return {ErrorCode::invalid_argument,
+          fmt::format("{} has no {} of `{}`, and --direction {} needs it", options.path,
+                      plan::to_string(direction), plan.spec_name, options.asked()),
+          {"--recompile compiles its spec again, for what is asked"},
+          {}};
+}
+
+// A plan file as it is: one plan.
+Result<Plans> plans_of(const plan::Plan& plan, const Options& options) {
+  if (plan::direction_of(plan.program) == plan::Direction::backward) {
+    return missing(plan::Direction::forward, plan, options);
+  }
+  if (options.wants_gradients()) return missing(plan::Direction::backward, plan, options);
+  return Plans{plan, std::nullopt};
+}
+
+Result<Plans> plans_for_device(const Subject& subject, const Options& options) {
+  if (subject.plan && !options.recompile) return plans_of(*subject.plan, options);
   driver::CompileOptions how;
   ATTN_ASSIGN(how.target, native_target(options.cudnn_folder));
   how.worker = worker_options(options.cudnn_folder);
   how.lowering = options.lowering;
-  const Spec& spec = subject.spec;
-  ATTN_ASSIGN(driver::Compiled compiled,
-              subject.plan ? driver::recompile(*subject.plan, how)
-                           : driver::compile(spec.attention, *spec.source, spec.bindings, how));
-  tell_refusals(compiled);
-  return std::move(compiled.plan);
+  return compile_plans(subject.spec, how, options.wants_gradients());
 }
 
 Result<Outputs> execute(const Subject& subject, const Options& options, const std::string& backend,
                         const reference::Inputs& inputs) {
   const ir::Attention& attention = subject.spec.attention;
-  if (options.wants_gradients()) {
-    return run_reference_gradients(attention, inputs, options.wants_forward(), options.unrounded);
+  if (backend == "cudnn") {
+    ATTN_ASSIGN(const Plans plans, plans_for_device(subject, options));
+    ATTN_ASSIGN(Repeated once, repeat_on_device(plans, inputs, options.cudnn_folder, 1));
+    return std::move(once.outputs);
   }
-  if (backend == "reference") return run_reference(attention, inputs, options.unrounded);
-  ATTN_ASSIGN(const plan::Plan plan, plan_for_device(subject, options));
-  return run_on_device(plan, inputs, options.cudnn_folder);
+  if (!options.wants_gradients()) return run_reference(attention, inputs, options.unrounded);
+  reference::Options how;
+  how.unrounded = options.unrounded;
+  ATTN_ASSIGN(ReferenceGradients gradients,
+              run_reference_gradients(attention, inputs, options.wants_forward(), how));
+  return std::move(gradients.outputs);
 }
 
 std::vector<std::string> output_names(const ir::Attention& attention, const Options& options) {
@@ -145,9 +159,16 @@ std::vector<std::string> output_names(const ir::Attention& attention, const Opti
   }
   if (!options.wants_gradients()) return names;
   for (const std::string& of : gradient::wanted_gradients(attention)) {
-    names.push_back(gradient_name(of));
+    names.push_back(gradient::gradient_name(of));
   }
   return names;
+}
+
+// A training pair makes o and lse whatever is asked for.
+void keep(const std::vector<std::string>& names, Outputs& outputs) {
+  std::erase_if(outputs, [&](const auto& each) {
+    return std::ranges::find(names, each.first) == names.end();
+  });
 }
 
 Status check_out_names(const ir::Attention& attention, const Options& options) {
@@ -200,7 +221,8 @@ Status run_subject(const Subject& subject, const Options& options) {
     for (const std::string& text : inputs.warnings) fmt::print(stderr, "warning: {}\n", text);
   }
   const std::string backend = choose_backend(options);
-  ATTN_ASSIGN(const Outputs outputs, execute(subject, options, backend, inputs.values));
+  ATTN_ASSIGN(Outputs outputs, execute(subject, options, backend, inputs.values));
+  keep(output_names(attention, options), outputs);
   ATTN_RETURN_IF_ERROR(write_files(outputs, options));
   print(subject, options, backend, inputs, outputs);
   return {};

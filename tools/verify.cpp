@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
-#include "compiler/driver/driver.h"
 #include "runtime/cudnn/library.h"
 #include "tools/command.h"
 #include "tools/compare.h"
 #include "tools/execution.h"
 #include "tools/inputs.h"
 #include "tools/kept.h"
+#include "tools/plans.h"
 #include "tools/report.h"
 #include "tools/shapes.h"
 #include "tools/spec.h"
@@ -27,7 +27,22 @@ struct Options {
   sema::Bindings bindings;
   InputTexts inputs;
   bool gradients = false;
+  int repeat = 1;
   Format format = Format::text;
+
+  Needs needs() const { return gradients ? Needs::gradients : Needs::forward; }
+};
+
+// What --repeat found.
+struct Repetition {
+  int count = 1;
+  bool demanded = false;  // by the spec, which is deterministic
+  std::map<std::string, int> deviations;
+
+  bool same_bits() const {
+    return std::ranges::all_of(deviations, [](const auto& each) { return each.second == 0; });
+  }
+  bool agrees() const { return !demanded || same_bits(); }
 };
 
 // One spec at one shape, or one that is not known to be a spec.
@@ -37,11 +52,13 @@ struct Case {
   sema::Bindings bindings;
   std::vector<std::pair<std::string, std::string>> origins;
   std::vector<Comparison> comparisons;
-  std::optional<Error> error;  // instead of comparisons
+  std::optional<Repetition> repetition;  // with --repeat
+  std::optional<Error> error;            // instead of comparisons
 
   int exit_code() const {
     if (error) return attn::exit_code(error->code);
-    return std::ranges::all_of(comparisons, &Comparison::agrees) ? kOk : kMismatch;
+    const bool agrees = std::ranges::all_of(comparisons, &Comparison::agrees);
+    return agrees && (!repetition || repetition->agrees()) ? kOk : kMismatch;
   }
 };
 
@@ -62,6 +79,18 @@ std::string unusual_origins(const Case& result) {
   return text;
 }
 
+std::string to_text(const Repetition& repetition) {
+  if (repetition.same_bits()) return fmt::format("bitwise equal over {} runs", repetition.count);
+  std::string text;
+  for (const auto& [name, deviations] : repetition.deviations) {
+    if (deviations == 0) continue;
+    text += fmt::format("{}{} in {}", text.empty() ? "" : ", ", name, deviations);
+  }
+  return fmt::format("{}other bits than in the first of {} runs: {}",
+                     repetition.demanded ? "MISMATCH: not deterministic, " : "", repetition.count,
+                     text);
+}
+
 void print_case(const Case& result) {
   if (result.shape.empty()) {
     fmt::print("{}\n", result.spec);
@@ -74,11 +103,22 @@ void print_case(const Case& result) {
     fmt::print("  {}: {}\n", refused ? "not supported" : "failed", result.error->message);
     for (const std::string& note : result.error->notes) fmt::print("    {}\n", note);
   }
+  std::size_t width = 4;
+  for (const Comparison& each : result.comparisons) width = std::max(width, each.name.size());
   for (const Comparison& each : result.comparisons) {
-    fmt::print("  {:<4} relative L2 {:.2e}{}  max abs {:.2e}  {}\n", each.name, each.relative_l2,
+    fmt::print("  {:<{}} relative L2 {:.2e}{}  max abs {:.2e}  {}\n", each.name, width,
+               each.relative_l2,
                each.worst_row ? fmt::format("  worst row {:.2e}", *each.worst_row) : "",
                each.max_abs, each.agrees() ? "ok" : "MISMATCH: " + each.why);
   }
+  if (result.repetition) fmt::print("  {}\n", to_text(*result.repetition));
+}
+
+Json to_json(const Repetition& repetition) {
+  return {{"runs", repetition.count},
+          {"deterministic", repetition.demanded},
+          {"deviations", repetition.deviations},
+          {"ok", repetition.agrees()}};
 }
 
 Json case_json(const Case& result) {
@@ -98,6 +138,7 @@ Json case_json(const Case& result) {
     json["outputs"][each.name]["worst_row"] = *each.worst_row;
     json["outputs"][each.name]["row_bound"] = each.row_bound;
   }
+  if (result.repetition) json["repetition"] = to_json(*result.repetition);
   return json;
 }
 
@@ -108,7 +149,7 @@ class Verification {
 
   void add_spec(const std::string& path) {
     const SpecOutcome outcome = read_spec(path, options_.bindings, Format::text);
-    if (!outcome.spec) return keep({path, "", options_.bindings, {}, {}, outcome.error});
+    if (!outcome.spec) return keep({path, "", options_.bindings, {}, {}, {}, outcome.error});
     const ShapeSet set = options_.shapes == "all" ? ShapeSet::all : ShapeSet::scaled;
     for (const Shape& shape :
          shapes_of(*outcome.spec->source, outcome.spec->attention, options_.bindings, set)) {
@@ -125,9 +166,9 @@ class Verification {
     result.spec = path;
     result.shape = shape.name;
     result.bindings = shape.bindings;
-    const SpecOutcome outcome = analyze_spec(std::move(source), shape.bindings, Format::text);
+    SpecOutcome outcome = analyze_spec(std::move(source), shape.bindings, Format::text);
     if (outcome.spec) {
-      if (const Status status = run_case(*outcome.spec, result); !status.ok()) {
+      if (const Status status = run_case(std::move(*outcome.spec), result); !status.ok()) {
         result.error = status.error();
       }
     } else {
@@ -142,35 +183,55 @@ class Verification {
     cases_.push_back(std::move(result));
   }
 
-  Status run_case(const Spec& spec, Case& result) {
-    ir::Attention attention = spec.attention;
-    // It tells of every score, whatever v is; so do the others.
-    attention.wants_lse |= !attention.wants_max && !attention.wants_sum_exp;
-    ATTN_ASSIGN(const Inputs inputs, make_inputs(attention, options_.inputs, Missing::pattern));
+  Status run_case(Spec spec, Case& result) {
+    const ir::Attention& attention = spec.attention = compared(spec.attention);
+    ATTN_ASSIGN(const Inputs inputs,
+                make_inputs(attention, options_.inputs, Missing::pattern, options_.needs()));
     result.origins = inputs.origins;
     for (const std::string& text : inputs.warnings) fmt::print(stderr, "warning: {}\n", text);
+    ATTN_ASSIGN(const Plans plans, compile_plans(spec, compile_options(), options_.gradients));
+    ATTN_ASSIGN(const Repeated found,
+                repeat_on_device(plans, inputs.values, options_.cudnn_folder, options_.repeat));
+    ATTN_ASSIGN(const ReferenceGradients reference,
+                expected(attention, plans.forward, inputs.values));
+    result.comparisons =
+        compare(found.outputs, reference.outputs, attention.dtype, reference.sizes);
+    if (options_.repeat > 1) {
+      result.repetition = Repetition{options_.repeat, attention.deterministic, found.deviations};
+    }
+    return {};
+  }
+
+  // lse tells of every score, whatever v is; so do the other statistics.
+  ir::Attention compared(ir::Attention attention) const {
+    if (options_.gradients) return driver::training_forward(std::move(attention));
+    attention.wants_lse |= !attention.wants_max && !attention.wants_sum_exp;
+    return attention;
+  }
+
+  driver::CompileOptions compile_options() const {
     driver::CompileOptions how;
     how.target = target_;
     how.worker = worker_options(options_.cudnn_folder);
     how.lowering = options_.lowering;
-    ATTN_ASSIGN(const driver::Compiled compiled,
-                driver::compile(attention, *spec.source, spec.bindings, how));
-    tell_refusals(compiled);
-    const plan::Plan& plan = compiled.plan;
-    ATTN_ASSIGN(const Outputs outputs, run_on_device(plan, inputs.values, options_.cudnn_folder));
-    ATTN_ASSIGN(const Outputs reference, expected(attention, plan, inputs.values));
-    result.comparisons = compare(outputs, reference, attention.dtype);
-    return {};
+    return how;
   }
 
-  Result<Outputs> expected(const ir::Attention& attention, const plan::Plan& plan,
-                           const reference::Inputs& inputs) const {
-    if (!attention.dropout || attention.dropout->keep) {
-      return run_reference(attention, inputs, false);
-    }
+  Result<ReferenceGradients> expected(const ir::Attention& attention, const plan::Plan& forward,
+                                      const reference::Inputs& inputs) const {
+    if (!attention.dropout || attention.dropout->keep) return by_reference(attention, inputs);
     ATTN_ASSIGN(io::HostTensor kept,
-                kept_on_device(plan, attention, inputs, options_.cudnn_folder));
-    return run_reference(with_kept(attention), with_kept(inputs, std::move(kept)), false);
+                kept_on_device(forward, attention, inputs, options_.cudnn_folder));
+    return by_reference(with_kept(attention), with_kept(inputs, std::move(kept)));
+  }
+
+  Result<ReferenceGradients> by_reference(const ir::Attention& attention,
+                                          const reference::Inputs& inputs) const {
+    reference::Options how;
+    how.sizes = true;
+    if (options_.gradients) return run_reference_gradients(attention, inputs, true, how);
+    ATTN_ASSIGN(Outputs outputs, run_reference(attention, inputs, false));
+    return ReferenceGradients{std::move(outputs), {}};
   }
 
   const Options& options_;
@@ -200,13 +261,6 @@ int print_totals(const Options& options, const plan::Target& target, const Verif
 int run(const Options& options) {
   const auto paths = spec_paths(options.specs, options.folder);
   if (!paths.ok()) return report(paths.error(), options.format);
-  if (options.gradients) {
-    return report({ErrorCode::unsupported,
-                   "only the forward can be verified; there is no gradient program yet",
-                   {"leave --grad out"},
-                   {}},
-                  options.format);
-  }
   const Result<plan::Target> target = native_target(options.cudnn_folder);
   if (!target.ok()) {
     Error error{
@@ -233,7 +287,13 @@ void add_verify(CLI::App& app, Action& action) {
       ->check(CLI::IsMember({"scaled", "all"}));
   add_bind(*command, options->bindings);
   add_in(*command, options->inputs);
-  command->add_flag("--grad", options->gradients, "Gradients too");
+  command->add_flag("--grad", options->gradients, "Gradients too: of sum(o * do)");
+  command
+      ->add_option(
+          "--repeat", options->repeat,
+          "Execute so often and compare the bits; with `deterministic` they must be the same")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1000000));
   add_lowering(*command, options->lowering);
   add_cudnn(*command, options->cudnn_folder);
   add_format(*command, options->format);

@@ -6,10 +6,13 @@ namespace attn::tools {
 
 using ir::Dim;
 
-double dense_flops(const ir::Attention& attention) {
+double dense_flops(const ir::Attention& attention, plan::Direction direction) {
   const ir::Dims& d = attention.dims;
+  const std::int64_t width = direction == plan::Direction::forward
+                                 ? d[Dim::Dqk] + d[Dim::Dv]
+                                 : 3 * d[Dim::Dqk] + 2 * d[Dim::Dv];
   return 2.0 * static_cast<double>(d[Dim::B] * d[Dim::Hq]) * static_cast<double>(d[Dim::Sq]) *
-         static_cast<double>(d[Dim::Skv]) * static_cast<double>(d[Dim::Dqk] + d[Dim::Dv]);
+         static_cast<double>(d[Dim::Skv]) * static_cast<double>(width);
 }
 
 double band_share(const ir::Attention& attention, const passes::Band& band) {
@@ -24,8 +27,8 @@ double band_share(const ir::Attention& attention, const passes::Band& band) {
   return visible / (static_cast<double>(rows) * static_cast<double>(columns));
 }
 
-double visible_flops(const ir::Attention& attention) {
-  return dense_flops(attention) *
+double visible_flops(const ir::Attention& attention, plan::Direction direction) {
+  return dense_flops(attention, direction) *
          band_share(attention, passes::full_band(passes::mask_form(attention), attention.dims));
 }
 

@@ -5,17 +5,21 @@
 
 #include "compiler/ir/attention.h"
 #include "compiler/passes/band.h"
+#include "runtime/plan/program.h"
 
 namespace attn::tools {
 
-// Multiplications and additions of Q K^T and P V over all scores. Every dimension must be bound.
-double dense_flops(const ir::Attention& attention);
+// Multiplications and additions over all scores: of Q K^T and P V, and in the backward of Q K^T and
+// dO V^T, for dQ, dK and dV. Every dimension must be bound.
+double dense_flops(const ir::Attention& attention,
+                   plan::Direction direction = plan::Direction::forward);
 
 // The share of the scores that lies inside the band, over all rows.
 double band_share(const ir::Attention& attention, const passes::Band& band);
 
 // The counted FLOPs of a benchmark: those of the scores inside the band of full lengths (masks that
 // are no band count as visible).
-double visible_flops(const ir::Attention& attention);
+double visible_flops(const ir::Attention& attention,
+                     plan::Direction direction = plan::Direction::forward);
 
 }  // namespace attn::tools

@@ -44,12 +44,9 @@ class ExitCodes(attnc.Case):
         process = self.attnc("compile", spec, "--target", target, "-o", self.folder / "x", code=3)
         self.assertIn("error[unsupported]", process.stderr)
         self.assertFalse((self.folder / "x").exists())
-        for command in ("compile", "run", "bench"):
-            more = {"compile": ["-o", "x", "--target", target], "run": ["--backend", "cudnn"]}
-            process = self.attnc(command, SPECS / "noop.attn", "--direction", "bwd",
-                                 *more.get(command, []), code=3)
-            self.assertIn("forward", process.stderr)
-        self.attnc("verify", SPECS / "noop.attn", "--grad", code=3)
+        process = self.attnc("compile", SPECS / "noop.attn", "--direction", "bwd", "-o", "x",
+                             "--target", target, code=3)
+        self.assertIn("forward", process.stderr)
 
     def test_4_the_surroundings_fail(self):
         self.attnc("check", self.folder / "none.attn", code=4)

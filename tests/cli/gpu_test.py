@@ -73,6 +73,84 @@ class Gpu(attnc.Case):
         self.assertGreater(row["device"]["tflops"], 0)
         self.assertGreater(row["host"]["execute_us"], 0)
 
+    def test_run_has_the_references_gradients(self):
+        spec = self.write("spec.attn", NOOP.replace("outputs o, lse;", """mask q_idx >= kv_idx;
+  score 5 * tanh(score / 5);"""))
+        names = ("o", "dq", "dk", "dv")
+        arrays = {}
+        for backend in ("cudnn", "reference"):
+            files = {name: self.folder / f"{backend}_{name}.npy" for name in names}
+            out = [word for name, file in files.items() for word in ("--out", f"{name}={file}")]
+            result = self.attnc_json("run", spec, "--backend", backend, "--grad", "--in",
+                                     "do=random:3", *out)
+            self.assertEqual(set(result["outputs"]), set(names))
+            arrays[backend] = {name: numpy.load(file) for name, file in files.items()}
+        for name in names:
+            ours, reference = arrays["cudnn"][name], arrays["reference"][name]
+            difference = numpy.linalg.norm(ours - reference) / numpy.linalg.norm(reference)
+            self.assertLess(difference, 1e-2, name)
+        alone = self.attnc_json("run", spec, "--backend", "cudnn", "--direction", "bwd")
+        self.assertEqual(set(alone["outputs"]), {"dq", "dk", "dv"})
+
+    def test_run_recompiles_a_plan_for_both_directions(self):
+        plan = self.compile(NOOP)
+        result = self.attnc_json("run", plan, "--backend", "cudnn", "--recompile", "--grad")
+        self.assertEqual(set(result["outputs"]), {"o", "lse", "dq", "dk", "dv"})
+
+    def test_verify_gradients(self):
+        specs = [SPECS / f"{name}.attn" for name in ("noop", "causal", "softcap", "alibi",
+                                                     "sliding_window")]
+        process = self.attnc("verify", *specs, "--grad", "--shapes", "all", "--format", "json")
+        cases = json.loads(process.stdout)["cases"]
+        self.assertEqual(len(cases), 3 * len(specs))
+        for case in cases:
+            self.assertTrue(case["ok"], case)
+            self.assertEqual(set(case["outputs"]), {"o", "lse", "dq", "dk", "dv"}, case)
+            self.assertEqual(case["inputs"]["do"], "random")
+            for name in ("dq", "dk", "dv"):
+                self.assertEqual(case["outputs"][name]["bound"], 1e-2)
+
+    def test_gradients_that_are_nan_never_agree(self):
+        spec = self.write("spec.attn", NOOP.replace("bf16", "f16"))
+        process = self.attnc("verify", spec, "--grad", "--in", "do=const:1e30", "--format", "json",
+                             code=5)
+        self.assertIn("round to infinity in f16", process.stderr)
+        case, = json.loads(process.stdout)["cases"]
+        self.assertTrue(case["outputs"]["o"]["ok"], case)
+        self.assertIn("are NaN", case["outputs"]["dq"]["why"])
+
+    def test_gradients_that_cannot_be_lowered_are_a_case(self):
+        process = self.attnc("verify", SPECS / "noop.attn", "--grad", "--lowering", "unified",
+                             "--format", "json", code=3)
+        case, = json.loads(process.stdout)["cases"]
+        self.assertEqual(case["error"]["code"], "unsupported")
+
+    def test_repetition(self):
+        for clause, demanded in {"": False, "  deterministic;\n": True}.items():
+            spec = self.write("spec.attn", NOOP.replace("  outputs", f"{clause}  outputs"))
+            process = self.attnc("verify", spec, "--grad", "--repeat", 5, "--format", "json")
+            case, = json.loads(process.stdout)["cases"]
+            repetition = case["repetition"]
+            self.assertEqual((repetition["runs"], repetition["deterministic"]), (5, demanded))
+            self.assertEqual(set(repetition["deviations"]), {"o", "lse", "dq", "dk", "dv"})
+            self.assertTrue(repetition["ok"])
+            text = self.attnc("verify", spec, "--repeat", 2).stdout
+            self.assertIn("bitwise equal over 2 runs", text)
+
+    def test_bench_of_both_directions(self):
+        file = self.folder / "bench.json"
+        self.attnc("bench", SPECS / "causal.attn", "--direction", "both", "--iterations", 5,
+                   "--bind", "Sq=1024", "--json", file)
+        forward, backward = json.loads(file.read_text())["rows"]
+        self.assertEqual((forward["direction"], backward["direction"]), ("fwd", "bwd"))
+        self.assertEqual(backward["flop"], 2.5 * forward["flop"])
+        self.assertGreater(backward["device"]["median_ms"], 0)
+        table = self.attnc("bench", SPECS / "causal.attn", "--direction", "bwd", "--iterations", 5,
+                           "--bind", "Sq=1024").stdout.splitlines()
+        self.assertIn("direction", table[0])
+        self.assertEqual(len(table), 2)
+        self.assertIn(" bwd ", table[1])
+
     def test_a_plan_for_another_gpu(self):
         plan = self.compile(NOOP, target="a100")
         process = self.attnc("run", plan, "--backend", "cudnn", code=4)

@@ -243,15 +243,23 @@ class Run(attnc.Case):
         process = self.reference(spec, "--grad", "--out", "dq=x.npy", code=2)
         self.assertIn("it has o, lse, dk, dv", process.stderr)
         self.assertIn("do", self.reference(spec, "--in", "do=zeros", code=2).stderr)
-        self.assertIn("the gradients", self.attnc("run", spec, "--grad").stderr)
-        process = self.attnc("run", spec, "--grad", "--backend", "cudnn", code=3)
-        self.assertIn("--backend reference", process.stderr)
+
+    def test_a_plan_of_one_direction_is_not_a_pair(self):
+        plan = self.compile(NOOP)
+        for arguments, asked in {("--grad",): "both", ("--direction", "bwd"): "bwd"}.items():
+            process = self.attnc("run", plan, "--backend", "cudnn", *arguments, code=2)
+            self.assertIn(f"has no backward of `noop`, and --direction {asked} needs it",
+                          process.stderr)
+            self.assertIn("--recompile", process.stderr)
+        self.attnc("run", plan, "--backend", "reference", "--grad")
 
     def test_without_a_gpu_cudnn_is_a_clear_error(self):
         if attnc.has_gpu():
             return
         spec = self.write("noop.attn", NOOP)
         for command in (["run", spec, "--backend", "cudnn"], ["verify", spec], ["bench", spec],
+                        ["run", spec, "--backend", "cudnn", "--grad"], ["verify", spec, "--grad"],
+                        ["bench", spec, "--direction", "both"],
                         ["target", "dump"], ["compile", spec, "-o", self.folder / "x"]):
             process = self.attnc(*command, code=4)
             self.assertIn("no CUDA driver on this machine", process.stderr)

@@ -112,6 +112,49 @@ TEST(Compare, InfinitiesMustStandInTheSamePlaces) {
   EXPECT_FALSE(compare_lse({-kInfinity, -kInfinity}, {-kInfinity, 1}).agrees());
 }
 
+// Rows of two elements, whose terms all have the size `size`.
+Comparison compare_gradient(const std::string& name, std::vector<double> values,
+                            std::vector<double> reference, double size, DType dtype = DType::bf16) {
+  const std::vector<std::int64_t> dims = {static_cast<std::int64_t>(reference.size()) / 2, 2};
+  const io::HostTensor sizes{DType::f64, dims, std::vector<double>(reference.size(), size)};
+  return compare({{name, {DType::f32, dims, std::move(values)}}},
+                 {{name, {DType::f32, dims, std::move(reference)}}}, dtype, {{name, sizes}})
+      .at(0);
+}
+
+TEST(Compare, GradientsHaveABoundOfTheirOwn) {
+  EXPECT_TRUE(compare_gradient("dq", {1.009, 1.009}, {1, 1}, 0).agrees());
+  EXPECT_THAT(compare_gradient("dq", {1.011, 1.011}, {1, 1}, 0).why,
+              HasSubstr("relative L2 1.10e-02 is more than 1e-02"));
+  EXPECT_TRUE(compare_gradient("d_bias", {1.0019, 1}, {1, 1}, 0, DType::f16).agrees());
+  EXPECT_FALSE(compare_gradient("d_bias", {1.0021, 1.0021}, {1, 1}, 0, DType::f16).agrees());
+}
+
+TEST(Compare, GradientsWhoseTermsCancelAreMeasuredByTheTerms) {
+  EXPECT_TRUE(compare_gradient("dq", {0.009, -0.009}, {0, 0}, 1).agrees());
+  EXPECT_DOUBLE_EQ(compare_gradient("dq", {0.009, -0.009}, {0, 0}, 3).relative_l2, 0.003);
+  EXPECT_FALSE(compare_gradient("dq", {0.011, -0.011}, {1e-9, 0}, 1).agrees());
+  EXPECT_FALSE(compare_gradient("dq", {1e-9, 0}, {0, 0}, 0).agrees()) << "nothing was added up";
+  EXPECT_FALSE(compare_gradient("dq", {kNan, 0}, {0, 0}, 1).agrees());
+}
+
+TEST(Compare, SizesLoosenNothingWhereTheGradientIsLarger) {
+  EXPECT_DOUBLE_EQ(compare_gradient("dv", {4, 3.5}, {4, 3}, 1).relative_l2, 0.1);
+}
+
+TEST(Compare, RowsOfGradientsAndElementsOfLearnedTensorsAreBounded) {
+  std::vector<double> reference(2000, 1.0);
+  std::vector<double> values = reference;
+  values[1001] = 1.05;
+  EXPECT_THAT(compare_gradient("dk", values, reference, 0).why, HasSubstr("of row [500] is"));
+  EXPECT_THAT(compare_gradient("d_t", values, reference, 0).why,
+              HasSubstr("relative L2 5.00e-02 of element [500,1] is more than 3e-02"));
+  EXPECT_TRUE(compare_gradient("dk", values, reference, 2).agrees());
+  EXPECT_TRUE(compare_gradient("d_t", values, reference, 2).agrees());
+  values[1001] = 1.029;
+  EXPECT_TRUE(compare_gradient("d_t", values, reference, 0).agrees());
+}
+
 TEST(Compare, AMissingTensorOrOtherDimsDoNotAgree) {
   EXPECT_THAT(compare({}, {{"o", tensor({1})}}, DType::bf16).at(0).why,
               HasSubstr("no such output"));

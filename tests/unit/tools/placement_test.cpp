@@ -71,6 +71,21 @@ TEST_F(ThdPlacement, RowsThatAreNotThereSeeNothing) {
               ElementsAre(1, 0, 0, 2, 3, 0));
 }
 
+TEST_F(ThdPlacement, OfABackward) {
+  inputs_.tensors["o"] = rows();
+  program_.tensors = {
+      {"cu_seqlens_q", TensorRole::control, DType::i32, {3}, {1}, 4},
+      {"o", TensorRole::saved, DType::f32, {2, 1, 3, 2}, {6, 2, 2, 1}, 16, "cu_seqlens_q"},
+      {"dq", TensorRole::gradient, DType::f32, {2, 1, 3, 2}, {6, 2, 2, 1}, 16, "cu_seqlens_q"}};
+  const auto placement = Placement::create(program_, inputs_);
+  ASSERT_TRUE(placement.ok());
+  const std::vector<double> o = stored(*placement, program_.tensors[1]);
+  EXPECT_THAT(std::vector(o.begin(), o.begin() + 6), ElementsAre(0, 1, 100, 101, 110, 111));
+  const auto bytes = placement->bytes_of(program_.tensors[1]);
+  EXPECT_THAT(placement->logical(program_.tensors[2], *bytes)->values,
+              ElementsAre(0, 1, 0, 0, 0, 0, 100, 101, 110, 111, 0, 0));
+}
+
 class PagedPlacement : public ::testing::Test {
  protected:
   // Pages of two rows, and of these `pages`.

@@ -53,5 +53,13 @@ TEST(Work, ABandCounts) {
   EXPECT_DOUBLE_EQ(visible_flops(spec.attention), dense_flops(spec.attention) * 36 / 64);
 }
 
+TEST(Work, ABackwardHasFiveProductsOfTwo) {
+  const Spec spec = spec_with("mask q_idx >= kv_idx;", 8, 8);  // of widths 16 and 8
+  const double forward = visible_flops(spec.attention);
+  EXPECT_EQ(visible_flops(spec.attention, plan::Direction::forward), forward);
+  EXPECT_DOUBLE_EQ(visible_flops(spec.attention, plan::Direction::backward),
+                   forward * (3 * 16 + 2 * 8) / (16 + 8));
+}
+
 }  // namespace
 }  // namespace attn::tools
