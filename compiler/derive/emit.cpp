@@ -57,4 +57,13 @@ std::string kernel_text(const char* name, const std::vector<std::string>& parame
 
 std::string include_text() { return fmt::format("#include \"{}\"\n", kPreludeName); }
 
+std::string narrowing_text(DType dtype) {
+  return fmt::format(
+      "static __device__ unsigned short attn_narrow(float x) {{\n"
+      "  unsigned short bits;\n"
+      "  asm(\"cvt.rn.{}.f32 %0, %1;\" : \"=h\"(bits) : \"f\"(x));\n"
+      "  return bits;\n}}\n",
+      to_string(dtype));
+}
+
 }  // namespace attn::derive

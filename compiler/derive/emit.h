@@ -32,4 +32,7 @@ std::string include_text();
 std::string kernel_text(const char* name, const std::vector<std::string>& parameters,
                         const std::string& body);
 
+// A function attn_narrow(float): the bits of the nearest number of that type, f16 or bf16.
+std::string narrowing_text(DType dtype);
+
 }  // namespace attn::derive

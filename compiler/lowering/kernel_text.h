@@ -17,9 +17,16 @@ class KernelText {
   // A tensor that the kernel reads; the name by which its text does.
   std::string read(const std::string& tensor, DType dtype);
 
+  // One that it writes, likewise.
+  std::string write(const std::string& tensor, DType dtype, std::string meaning);
+
   // A tensor that it makes: `statement` is run for each `i` below `count`, `out` is the tensor.
   void make(const std::string& tensor, DType dtype, std::int64_t count, std::string meaning,
             const std::string& statement);
+
+  // Statements about thread `i`, after those for what is made. `before` is text before the kernel.
+  void add(const std::string& statements) { body_ += statements; }
+  void include(const std::string& before) { before_ += before; }
 
   bool empty() const { return step_.outputs.empty(); }
   plan::DeriveStep finish(bool once) &&;
@@ -28,7 +35,7 @@ class KernelText {
   plan::DeriveStep step_;
   std::map<std::string, std::string> names_;   // of inputs
   std::vector<std::string> outputs_, inputs_;  // parameters
-  std::string body_;
+  std::string before_, body_;
 };
 
 }  // namespace attn::lowering

@@ -58,12 +58,13 @@ std::string place_text(const ir::Attention& attention, const std::string& name, 
 }
 
 std::string copy_out_text(const ir::Attention& attention, const std::string& name,
-                          const std::string& copy, std::int64_t stride, KernelText& kernel) {
+                          const std::string& copy, const Dims4& copied, KernelText& kernel) {
   const Dims4 dims = logical_dims(attention, name);
   const std::string text = place_text(attention, name, dims, kernel);
   const bool ragged = layout_of(attention, name).kind == ir::LayoutKind::thd;
-  return text + fmt::format("\n    {}out[place] = present ? {}[i / {} * {} + d] : 0;",
-                            ragged ? "if (present) " : "", copy, dims[3], stride);
+  return text +
+         fmt::format("\n    {}out[place] = present ? {}[((b * {} + h) * {} + s) * {} + d] : 0;",
+                     ragged ? "if (present) " : "", copy, copied[1], copied[2], copied[3]);
 }
 
 }  // namespace attn::lowering

@@ -16,9 +16,9 @@ namespace attn::lowering {
 std::string place_text(const ir::Attention& attention, const std::string& name, const Dims4& dims,
                        KernelText& kernel);
 
-// Statements that write element `i` of "o", packed, from `copy`, whose rows are `stride` elements
-// apart: 0 where it is not present, or nothing where o has no such row.
+// Statements that write element `i` of such a tensor, packed, from `copy`, which is packed too and
+// has the dims `copied`: 0 where it is not present, or nothing where the tensor has no such row.
 std::string copy_out_text(const ir::Attention& attention, const std::string& name,
-                          const std::string& copy, std::int64_t stride, KernelText& kernel);
+                          const std::string& copy, const Dims4& copied, KernelText& kernel);
 
 }  // namespace attn::lowering

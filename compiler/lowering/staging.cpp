@@ -58,9 +58,8 @@ class Maker {
     staging_.internals.push_back(staged_info(attention_, name));
     const Dims4 dims = logical_dims(attention_, name);
     const std::string input = kernel.read(staged_name(name), attention_.dtype);
-    const std::int64_t stride = staged_dims(attention_, name)[3];
     kernel.make(name, attention_.dtype, count_of(dims), "what is not padding",
-                copy_out_text(attention_, name, input, stride, kernel));
+                copy_out_text(attention_, name, input, staged_dims(attention_, name), kernel));
   }
 
   const ir::Attention& attention_;
