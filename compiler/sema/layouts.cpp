@@ -6,6 +6,7 @@
 
 #include "compiler/sema/names.h"
 #include "compiler/support/text.h"
+#include "runtime/graph/extent.h"
 
 namespace attn::sema {
 namespace {
@@ -88,7 +89,7 @@ class Layouts {
            const std::optional<ir::Layout>& layout) {
     if (!layout) return;
     result_[tensor] = *layout;
-    if (tensor == "o" && layout->kind == ir::LayoutKind::strided && overlaps(*layout)) {
+    if (tensor == "o" && layout->kind == ir::LayoutKind::strided && is_overlapping(*layout)) {
       sink_.report(Code::bad_strides, entry.kind.span, "two elements of `o` share one place");
     }
   }
@@ -187,25 +188,15 @@ class Layouts {
     return std::nullopt;
   }
 
-  // Dense enough: sorted, each stride steps over all that smaller ones reach.
-  bool overlaps(const ir::Layout& layout) const {
-    std::vector<std::pair<std::int64_t, std::int64_t>> axes;  // stride, size
-    const ir::Dim dims[] = {ir::Dim::B, ir::Dim::Hq, ir::Dim::Sq, ir::Dim::Dv};
-    for (std::size_t i = 0; i < 4; ++i) {
-      const auto size = environment_.dims.get(dims[i]);
-      if (!size) return false;  // known once it is bound
-      if (*size > 1) axes.emplace_back(layout.strides[i], *size);
+  // Open dimensions are known once they are bound.
+  bool is_overlapping(const ir::Layout& layout) const {
+    std::vector<std::int64_t> sizes;
+    for (const ir::Dim dim : {ir::Dim::B, ir::Dim::Hq, ir::Dim::Sq, ir::Dim::Dv}) {
+      const auto size = environment_.dims.get(dim);
+      if (!size) return false;
+      sizes.push_back(*size);
     }
-    std::ranges::sort(axes);
-    std::int64_t reached = 0;
-    for (const auto& [stride, size] : axes) {
-      if (stride <= reached) return true;
-      std::int64_t step = 0;
-      const bool huge = __builtin_mul_overflow(stride, size - 1, &step) ||
-                        __builtin_add_overflow(reached, step, &reached);
-      if (huge) return false;
-    }
-    return false;
+    return overlaps(sizes, layout.strides);
   }
 
   Environment& environment_;

@@ -1,5 +1,9 @@
 #include "runtime/graph/extent.h"
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 namespace attn {
 namespace {
 
@@ -18,6 +22,24 @@ std::optional<std::int64_t> last_offset(std::span<const std::int64_t> dims,
     if (__builtin_add_overflow(offset, step, &offset) || offset > kLargest) return std::nullopt;
   }
   return offset;
+}
+
+bool overlaps(std::span<const std::int64_t> dims, std::span<const std::int64_t> strides) {
+  if (std::ranges::find(dims, 0) != dims.end()) return false;
+  std::vector<std::pair<std::int64_t, std::int64_t>> axes;  // stride, size
+  for (std::size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i] > 1) axes.emplace_back(strides[i], dims[i]);
+  }
+  std::ranges::sort(axes);
+  std::int64_t reached = 0;
+  for (const auto& [stride, size] : axes) {
+    if (stride <= reached) return true;
+    std::int64_t step = 0;
+    const bool huge = __builtin_mul_overflow(stride, size - 1, &step) ||
+                      __builtin_add_overflow(reached, step, &reached);
+    if (huge) return false;
+  }
+  return false;
 }
 
 }  // namespace attn

@@ -1,4 +1,5 @@
-// How far a strided tensor reaches, computed so that no dims or strides can overflow.
+// How far a strided tensor reaches, and whether its elements share places, computed so that no dims
+// or strides can overflow.
 #pragma once
 
 #include <cstdint>
@@ -12,5 +13,9 @@ namespace attn {
 // (which leaves room for the size of an element).
 std::optional<std::int64_t> last_offset(std::span<const std::int64_t> dims,
                                         std::span<const std::int64_t> strides);
+
+// Whether two elements may share one place: false when, sorted, each stride (positive) steps over
+// all that smaller ones reach.
+bool overlaps(std::span<const std::int64_t> dims, std::span<const std::int64_t> strides);
 
 }  // namespace attn

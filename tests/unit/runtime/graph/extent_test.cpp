@@ -29,5 +29,19 @@ TEST(LastOffset, RefusesWhatHasNoMeaningOrDoesNotFit) {
   EXPECT_EQ(last_offset(Dims{std::int64_t{1} << 60}, Dims{1}), (std::int64_t{1} << 60) - 1);
 }
 
+TEST(Overlaps, UnlessEveryStrideStepsOverTheSmallerOnes) {
+  EXPECT_FALSE(overlaps(Dims{2, 3, 4}, Dims{12, 4, 1}));
+  EXPECT_FALSE(overlaps(Dims{2, 3, 4}, Dims{1, 2, 6}));  // in any order
+  EXPECT_FALSE(overlaps(Dims{2, 3, 4}, Dims{100, 9, 2}));
+  EXPECT_TRUE(overlaps(Dims{2, 3, 4}, Dims{11, 4, 1}));
+  EXPECT_TRUE(overlaps(Dims{2, 3, 4}, Dims{12, 3, 1}));
+  EXPECT_TRUE(overlaps(Dims{2, 3}, Dims{0, 1}));
+}
+
+TEST(Overlaps, NotWithoutASecondElement) {
+  EXPECT_FALSE(overlaps(Dims{1, 3}, Dims{0, 1}));
+  EXPECT_FALSE(overlaps(Dims{2, 0}, Dims{0, 1}));
+}
+
 }  // namespace
 }  // namespace attn
