@@ -290,6 +290,17 @@ std::string ExpressionWriter::held(ExprId id) const {
 std::string ExpressionWriter::load(ExprId id, const std::string& name) {
   const Node& node = dag_[id];
   const ir::CapturedTensor& tensor = *attention_.find_tensor(dag_.symbol_of(id));
+  const std::string read =
+      converted(tensor.dtype, fmt::format("t_{}[{}]", tensor.name, element(id)));
+  if (!may_fail(attention_, id)) return read;
+  lines_.push_back(fmt::format("const bool {}_out = {};", name, failure(id)));
+  return fmt::format("{}_out ? {} : {}", name, node.type == ir::Type::boolean ? "false" : "0",
+                     read);
+}
+
+std::string ExpressionWriter::element(ExprId load) const {
+  const Node& node = dag_[load];
+  const ir::CapturedTensor& tensor = *attention_.find_tensor(dag_.symbol_of(load));
   std::string offset = "0";
   for (std::size_t i = 0; i < node.operands.size(); ++i) {
     const std::string index = held(node.operands[i]);
@@ -297,11 +308,7 @@ std::string ExpressionWriter::load(ExprId id, const std::string& name) {
                  ? fmt::format("(long long){}", index)
                  : fmt::format("({}) * {} + {}", offset, extent_of(attention_, tensor, i), index);
   }
-  const std::string element = converted(tensor.dtype, fmt::format("t_{}[{}]", tensor.name, offset));
-  if (!may_fail(attention_, id)) return element;
-  lines_.push_back(fmt::format("const bool {}_out = {};", name, failure(id)));
-  return fmt::format("{}_out ? {} : {}", name, node.type == ir::Type::boolean ? "false" : "0",
-                     element);
+  return offset;
 }
 
 // A condition, or nothing when the index is known to lie inside.

@@ -54,6 +54,9 @@ class ExpressionWriter {
   // Whether a node of faults_of fails by itself, a bool. After value() of its operands.
   std::string failure(ir::ExprId id) const;
 
+  // The number, row-major, of the element that a load reads. After value() of its operands.
+  std::string element(ir::ExprId load) const;
+
   // The block's statements, each line indented by `indent` columns.
   std::string statements(std::size_t indent) const;
 

@@ -64,15 +64,8 @@ class Emitter {
     step_.expressions.push_back(std::move(meaning));
   }
 
-  void begin_scores() {
-    writer_.begin({.batch = true, .head = true, .row = true, .column = true}, dims_);
-    writer_.set_score(
-        fmt::format("{} * products[(((long long)b * {} + h) * {} + row) * {} + column]",
-                    writer_.value(attention_.scale), dims_[1], dims_[2], tensors_.columns));
-  }
-
   void add_scores() {
-    begin_scores();
+    begin_scores(writer_, attention_, dims_[3], tensors_.columns);
     std::string visible;
     for (const ExprId mask : attention_.masks) {
       visible += (visible.empty() ? "" : " && ") + writer_.value(mask);
@@ -88,7 +81,7 @@ class Emitter {
   }
 
   void add_kept(ExprId keep) {
-    begin_scores();
+    begin_scores(writer_, attention_, dims_[3], tensors_.columns);
     const std::string value = writer_.value(keep);
     add(tensors_.kept, "int", ir::to_source(attention_, keep), dims_, value);
   }
@@ -109,6 +102,15 @@ class Emitter {
 };
 
 }  // namespace
+
+void begin_scores(ExpressionWriter& writer, const ir::Attention& attention, std::int64_t extent,
+                  std::int64_t columns) {
+  const ir::Dims& d = attention.dims;
+  writer.begin({.batch = true, .head = true, .row = true, .column = true},
+               {d[Dim::B], d[Dim::Hq], d[Dim::Sq], extent});
+  writer.set_score(fmt::format("{} * products[(((long long)b * {} + h) * {} + row) * {} + column]",
+                               writer.value(attention.scale), d[Dim::Hq], d[Dim::Sq], columns));
+}
 
 plan::DeriveStep scores_step(const ir::Attention& attention, const ScoreTensors& tensors) {
   return Emitter(attention, tensors).step();

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/derive/expression_writer.h"
 #include "compiler/ir/attention.h"
 #include "runtime/plan/program.h"
 
@@ -21,6 +22,11 @@ struct ScoreTensors {
 // One step that makes them at every execute: the values are the reference's, reals computed in
 // double. It reads captured tensors and params as they are bound. Lengths hide nothing yet.
 plan::DeriveStep scores_step(const ir::Attention& attention, const ScoreTensors& tensors);
+
+// Starts a block of the writer over the scores [B,Hq,Sq,extent] in which the score is the scaled
+// element of "products", as above.
+void begin_scores(ExpressionWriter& writer, const ir::Attention& attention, std::int64_t extent,
+                  std::int64_t columns);
 
 // Gives the program, whose tensors are complete, what is looked for when they are bound.
 void check_scores(const ir::Attention& attention, plan::Program& program);

@@ -1,0 +1,265 @@
+#include "compiler/derive/learned.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "compiler/derive/emit.h"
+#include "compiler/derive/expression_writer.h"
+#include "compiler/derive/scores.h"
+
+namespace attn::derive {
+namespace {
+
+using ir::Dim;
+using ir::ExprId;
+
+constexpr std::int64_t kRun = 32;  // rows that one thread goes over
+constexpr int kBits = 61;          // of a sum
+
+// The bits of doubles from 0 on are in the order of the numbers, NaN last.
+constexpr const char* kFunctions = R"(
+static __device__ void attn_raise(unsigned long long* place, unsigned long long bits) {
+  if (bits > *(volatile unsigned long long*)place) atomicMax(place, bits);
+}
+static __device__ int attn_exponent(unsigned long long bits) { return (int)(bits >> 52) - 1022; }
+static __device__ long long attn_fixed(double x, int exponent) {
+  return x - x == 0 ? llrint(ldexp(x, exponent)) : 0;
+}
+)";
+
+constexpr const char* kWalk = R"(
+  if (i >= {threads}LL) return;
+  const long long c = i % {C}, chunk = i / {C} % {chunks}, head = i / {C} / {chunks};
+  const long long last = chunk * {run} + {run} < {Sq} ? chunk * {run} + {run} : {Sq};
+  long long held = -1;
+  {start}
+  for (long long r = chunk * {run}; r < last; ++r) {{
+    const long long i = (head * {Sq} + r) * {C} + c;
+{before}{statements}{after}    const long long element = {element};
+    const double part = cotangent * {local};
+    if (element != held) {{
+      {flush}
+      held = element;
+      {restart}
+    }}
+    {add}
+  }}
+  {flush}
+)";
+
+// What a thread does with the parts of the element that it holds.
+struct Pass {
+  std::string start, restart, add, flush;
+};
+
+// One gather as a walk over scores or rows.
+struct Walk {
+  ExprId load = 0;
+  std::int64_t columns = 1;  // that are walked down
+  std::string before, statements, after, local;
+  std::string element;
+  KernelInputs inputs;
+};
+
+void add_input(KernelInputs& inputs, const std::string& tensor, std::string parameter) {
+  inputs.operands.emplace_back(plan::TensorOperand{tensor});
+  inputs.parameters.push_back(std::move(parameter));
+}
+
+class Maker {
+ public:
+  Maker(const gradient::Derivatives& derivatives, const LearnedTensors& tensors)
+      : attention_(derivatives.attention), tensors_(tensors) {}
+
+  void add(const gradient::TensorGradient& gradient) {
+    const ir::CapturedTensor& tensor = *attention_.find_tensor(gradient.tensor);
+    std::int64_t elements = 1;
+    for (const ExprId extent : tensor.extents) {
+      elements *= *ir::fold_integer(attention_.dag, extent, attention_.dims);
+    }
+    output_ = "d_" + gradient.tensor;
+    if (gradient.score.empty() && gradient.sink.empty()) return add_zeros(tensor.dtype, elements);
+    add_words(elements);
+    std::vector<Walk> walks;
+    for (const gradient::Gather& gather : gradient.score) walks.push_back(score_walk(gather));
+    for (const gradient::Gather& gather : gradient.sink) walks.push_back(sink_walk(gather));
+    const int spare = kBits - parts_bits(gradient);
+    for (const Walk& walk : walks) add_largest(walk);
+    for (const Walk& walk : walks) add_sum(walk, spare);
+    add_result(tensor.dtype, elements, spare);
+  }
+
+  LearnedSteps take() && { return std::move(made_); }
+
+ private:
+  std::int64_t size(Dim dim) const { return attention_.dims[dim]; }
+  std::int64_t rows() const { return size(Dim::B) * size(Dim::Hq) * size(Dim::Sq); }
+  std::string largest() const { return output_ + ".largest"; }
+  std::string sums() const { return output_ + ".sums"; }
+
+  // Of the number of parts that an element can have.
+  int parts_bits(const gradient::TensorGradient& gradient) const {
+    const std::size_t each = gradient.score.size() * static_cast<std::size_t>(size(Dim::Skv));
+    const std::size_t parts = static_cast<std::size_t>(rows()) * (each + gradient.sink.size());
+    return static_cast<int>(std::bit_width(parts - 1));
+  }
+
+  void add_internal(std::string name, std::int64_t elements) {
+    made_.internals.push_back({std::move(name),
+                               plan::TensorRole::internal,
+                               DType::i64,
+                               {elements},
+                               {1},
+                               plan::kInternalAlignment});
+  }
+
+  plan::DeriveStep& add_step(std::vector<std::string> outputs, const std::string& meaning) {
+    plan::DeriveStep& step = made_.steps.emplace_back();
+    step.expressions.assign(outputs.size(), meaning);
+    step.outputs = std::move(outputs);
+    return step;
+  }
+
+  void add_zeros(DType dtype, std::int64_t elements) {
+    plan::DeriveStep& step = add_step({output_}, "0: no score depends on it");
+    step.source = kernel_text(plan::kDeriveKernel, {fmt::format("{}* out", element_type(dtype))},
+                              fmt::format("  if (i < {}LL) out[i] = 0;\n", elements));
+  }
+
+  void add_words(std::int64_t elements) {
+    add_internal(largest(), elements);
+    add_internal(sums(), elements);
+    plan::DeriveStep& step = add_step({largest(), sums()}, "0");
+    step.source = kernel_text(
+        plan::kDeriveKernel, {"unsigned long long* largest", "unsigned long long* sums"},
+        fmt::format("  if (i < {0}LL) {{\n    largest[i] = 0;\n    sums[i] = 0;\n  }}\n",
+                    elements));
+  }
+
+  Walk score_walk(const gradient::Gather& gather) const {
+    ExpressionWriter writer(attention_);
+    begin_scores(writer, attention_, size(Dim::Skv), tensors_.columns);
+    Walk walk;
+    walk.columns = size(Dim::Skv);
+    walk.before = fmt::format(
+        "    const double cotangent = modified[(head * {} + r) * {} + c];\n"
+        "    if (cotangent == 0) continue;\n",
+        size(Dim::Sq), tensors_.columns);
+    finish(walk, gather, writer, {attention_.scale});
+    add_input(walk.inputs, tensors_.products, "const float* products");
+    add_input(walk.inputs, tensors_.modified, "const float* modified");
+    return walk;
+  }
+
+  Walk sink_walk(const gradient::Gather& gather) const {
+    ExpressionWriter writer(attention_);
+    writer.begin({.batch = true, .head = true, .row = true},
+                 {size(Dim::B), size(Dim::Hq), size(Dim::Sq)});
+    Walk walk;
+    walk.before = "    if (lse[i] == -1.0 / 0.0) continue;\n";
+    walk.after = fmt::format(
+        "    const double cotangent = -exp({} - lse[i]) * deltas[i];\n"
+        "    if (cotangent == 0) continue;\n",
+        writer.value(*attention_.sink));
+    finish(walk, gather, writer, {*attention_.sink});
+    add_input(walk.inputs, tensors_.lse, "const float* lse");
+    add_input(walk.inputs, tensors_.deltas, "const float* deltas");
+    return walk;
+  }
+
+  void finish(Walk& walk, const gradient::Gather& gather, ExpressionWriter& writer,
+              std::vector<ExprId> roots) const {
+    const std::vector<ExprId>& indices = attention_.dag[gather.load].operands;
+    walk.load = gather.load;
+    walk.local = writer.value(gather.local);
+    for (const ExprId index : indices) (void)writer.value(index);
+    walk.element = writer.element(gather.load);
+    const std::string failure = writer.failure(gather.load);
+    walk.statements = writer.statements(4);
+    if (!failure.empty()) walk.after += fmt::format("    if ({}) continue;\n", failure);
+    roots.push_back(gather.local);
+    roots.insert(roots.end(), indices.begin(), indices.end());
+    walk.inputs = inputs_of(attention_, roots);
+  }
+
+  void add_largest(const Walk& walk) {
+    plan::DeriveStep& step = add_step({largest()}, meaning("the largest of", walk));
+    write(step, walk, {"unsigned long long* largest"},
+          {.start = "unsigned long long top = 0;",
+           .restart = "top = 0;",
+           .add = "const unsigned long long bits = __double_as_longlong(fabs(part));\n"
+                  "    if (bits > top) top = bits;",
+           .flush = "if (top != 0) attn_raise(largest + held, top);"});
+  }
+
+  void add_sum(const Walk& walk, int spare) {
+    plan::DeriveStep& step = add_step({sums()}, meaning("the sum of", walk));
+    step.inputs = {plan::TensorOperand{largest()}};
+    write(step, walk, {"unsigned long long* sums", "const unsigned long long* largest"},
+          {.start = "long long sum = 0;\n  int exponent = 0;",
+           .restart =
+               fmt::format("sum = 0;\n      exponent = {} - attn_exponent(largest[held]);", spare),
+           .add = "sum += attn_fixed(part, exponent);",
+           .flush = "if (sum != 0) atomicAdd(sums + held, (unsigned long long)sum);"});
+  }
+
+  std::string meaning(const char* what, const Walk& walk) const {
+    return fmt::format("{} the parts of {}", what, ir::to_source(attention_, walk.load));
+  }
+
+  void write(plan::DeriveStep& step, const Walk& walk, std::vector<std::string> parameters,
+             const Pass& pass) const {
+    const std::int64_t chunks = (size(Dim::Sq) + kRun - 1) / kRun;
+    step.amends = size(Dim::B) * size(Dim::Hq) * chunks * walk.columns;
+    const std::string body =
+        fmt::format(fmt::runtime(kWalk), fmt::arg("threads", step.amends),
+                    fmt::arg("C", walk.columns), fmt::arg("chunks", chunks), fmt::arg("run", kRun),
+                    fmt::arg("Sq", size(Dim::Sq)), fmt::arg("before", walk.before),
+                    fmt::arg("statements", walk.statements), fmt::arg("after", walk.after),
+                    fmt::arg("element", walk.element), fmt::arg("local", walk.local),
+                    fmt::arg("start", pass.start), fmt::arg("restart", pass.restart),
+                    fmt::arg("add", pass.add), fmt::arg("flush", pass.flush));
+    const KernelInputs& inputs = walk.inputs;
+    step.inputs.insert(step.inputs.end(), inputs.operands.begin(), inputs.operands.end());
+    parameters.insert(parameters.end(), inputs.parameters.begin(), inputs.parameters.end());
+    step.source = include_text() + kFunctions + kernel_text(plan::kDeriveKernel, parameters, body);
+  }
+
+  void add_result(DType dtype, std::int64_t elements, int spare) {
+    plan::DeriveStep& step = add_step({output_}, "the sum of the parts");
+    step.inputs = {plan::TensorOperand{largest()}, plan::TensorOperand{sums()}};
+    const bool narrow = dtype == DType::f16 || dtype == DType::bf16;
+    const std::string body = fmt::format(
+        "  if (i >= {}LL) return;\n"
+        "  const bool finite = largest[i] < 0x7ff0000000000000ull;\n"
+        "  const int exponent = attn_exponent(largest[i]) - {};\n"
+        "  const double sum = finite ? ldexp((double)sums[i], exponent) : 0.0 / 0.0;\n"
+        "  out[i] = {};\n",
+        elements, spare,
+        narrow ? std::string("attn_narrow((float)sum)")
+               : fmt::format("({})sum", element_type(dtype)));
+    step.source = (narrow ? narrowing_text(dtype) : std::string()) + kFunctions +
+                  kernel_text(plan::kDeriveKernel,
+                              {fmt::format("{}* out", element_type(dtype)),
+                               "const unsigned long long* largest", "const long long* sums"},
+                              body);
+  }
+
+  const ir::Attention& attention_;
+  const LearnedTensors& tensors_;
+  std::string output_;
+  LearnedSteps made_;
+};
+
+}  // namespace
+
+LearnedSteps learned_steps(const gradient::Derivatives& derivatives,
+                           const LearnedTensors& tensors) {
+  Maker maker(derivatives, tensors);
+  for (const gradient::TensorGradient& gradient : derivatives.tensors) maker.add(gradient);
+  return std::move(maker).take();
+}
+
+}  // namespace attn::derive
