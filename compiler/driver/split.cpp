@@ -1,7 +1,7 @@
 #include "compiler/lowering/split.h"
 
 #include "compiler/driver/lowerings.h"
-#include "compiler/lowering/unsupported.h"
+#include "compiler/lowering/split_backward.h"
 
 namespace attn::driver::ways {
 
@@ -10,7 +10,7 @@ Result<plan::Program> split(const ir::Attention& attention) {
 }
 
 Result<plan::Program> split_backward(const ir::Attention& attention) {
-  return lowering::unsupported(attention.pos, "the split lowering has no backward");
+  return lowering::lower_split_backward(attention);
 }
 
 }  // namespace attn::driver::ways

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "compiler/gradient/differentiate.h"
+#include "compiler/lowering/operands.h"
 #include "compiler/lowering/unsupported.h"
 #include "runtime/base/check.h"
 #include "runtime/graph/extent.h"
@@ -54,6 +56,18 @@ Status check_extents(const ir::Attention& attention, const plan::Program& progra
   return {};
 }
 
+Status check_gradient(const ir::Attention& attention, const std::string& name) {
+  if (layout_of(attention, name).kind == ir::LayoutKind::paged) {
+    return unsupported(attention.pos,
+                       fmt::format("`{}` is paged, and a pool of pages has no gradient", name),
+                       "train with another layout: pages are for inference");
+  }
+  if (!overlaps(logical_dims(attention, name), stored_strides(attention, name))) return {};
+  return unsupported(
+      attention.pos,
+      fmt::format("two elements of `{0}` share one place, and so would those of d{0}", name));
+}
+
 }  // namespace
 
 Status check_attention(const ir::Attention& attention) {
@@ -62,6 +76,14 @@ Status check_attention(const ir::Attention& attention) {
   if (attention.wants_o) return {};
   return unsupported(attention.pos, "cuDNN's kernels always write o",
                      "list o in `outputs` beside lse");
+}
+
+Status check_gradients(const ir::Attention& attention) {
+  for (const std::string& name : gradient::wanted_gradients(attention)) {
+    if (!attention.layouts.contains(name)) continue;
+    ATTN_RETURN_IF_ERROR(check_gradient(attention, name));
+  }
+  return {};
 }
 
 Status check_program(const ir::Attention& attention, const plan::Program& program) {

@@ -11,6 +11,10 @@ namespace attn::lowering {
 // not wanted.
 Status check_attention(const ir::Attention& attention);
 
+// Errors: unsupported where q, k or v has a gradient whose elements would share places: paged
+// tensors, and strides by which elements overlap. Requires bound dimensions.
+Status check_gradients(const ir::Attention& attention);
+
 // Errors: unsupported for tensors that cannot be addressed. A program that is not valid is a fault
 // of ours (ATTN_CHECK).
 Status check_program(const ir::Attention& attention, const plan::Program& program);

@@ -119,6 +119,14 @@ std::vector<plan::TensorInfo> backward_tensors(const ir::Attention& attention,
   return Interface(attention, used, controls).backward(gradients);
 }
 
+std::vector<std::string> gradient_names(const ir::Attention& attention) {
+  std::vector<std::string> names;
+  for (const std::string& of : gradient::wanted_gradients(attention)) {
+    names.push_back(gradient::gradient_name(of));
+  }
+  return names;
+}
+
 std::set<std::string> names_of(const plan::CudnnStep& step) {
   std::set<std::string> names;
   for (const plan::Operand& operand : step.operands) {

@@ -24,6 +24,9 @@ std::vector<plan::TensorInfo> backward_tensors(const ir::Attention& attention,
                                                const Controls& controls,
                                                const std::vector<std::string>& gradients);
 
+// What gradient::wanted_gradients are called, in its order.
+std::vector<std::string> gradient_names(const ir::Attention& attention);
+
 // The names of the tensors and params that a step is bound to.
 std::set<std::string> names_of(const plan::CudnnStep& step);
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 
 #include "compiler/lowering/controls.h"
@@ -9,6 +10,7 @@
 #include "compiler/lowering/kernel_text.h"
 #include "compiler/lowering/lengths.h"
 #include "compiler/lowering/operands.h"
+#include "compiler/lowering/unsupported.h"
 #include "runtime/base/check.h"
 
 namespace attn::lowering {
@@ -30,24 +32,52 @@ std::string element_place(const Dims4& dims, const Dims4& strides) {
 class NoKeys {
  public:
   explicit NoKeys(const ir::Attention& attention)
-      : attention_(attention), ragged_(!addressed_by(attention, "o").empty()) {}
+      : attention_(attention),
+        ragged_(!addressed_by(attention, "q").empty() || !addressed_by(attention, "o").empty()) {
+    if (ragged_) starts_ = read(kRowStarts, DType::i32);
+  }
 
   plan::Program make() && {
-    if (ragged_) starts_ = read(kRowStarts, DType::i32);
-    fill_o();
+    fill("o");
     if (attention_.wants_lse)
       fill_rows("lse", attention_.sink ? "the sink of its head" : "-inf", lse());
     if (attention_.wants_max) fill_rows("max", "-inf", kHidden);
     if (attention_.wants_sum_exp) fill_rows("sum_exp", "0", "0");
-    program_.tensors = bound_tensors(attention_, used_, given());
-    std::erase_if(program_.tensors, [](const plan::TensorInfo& tensor) {
-      return tensor.role == plan::TensorRole::key || tensor.role == plan::TensorRole::value;
-    });
-    program_.steps.emplace_back(std::move(kernel_).finish(false));
-    return std::move(program_);
+    return finish(bound_tensors(attention_, used_, given()));
+  }
+
+  Result<plan::Program> make_backward() && {
+    const std::vector<plan::TensorInfo> tensors =
+        backward_tensors(attention_, used_, given(), gradient_names(attention_));
+    for (const plan::TensorInfo& tensor : tensors) {
+      if (tensor.role == plan::TensorRole::gradient && has_elements(tensor)) fill_gradient(tensor);
+    }
+    if (kernel_.empty()) {
+      return unsupported(attention_.pos, "without keys none of the gradients has an element");
+    }
+    return finish(tensors);
   }
 
  private:
+  static bool has_elements(const plan::TensorInfo& tensor) {
+    return std::ranges::find(tensor.dims, 0) == tensor.dims.end();
+  }
+
+  plan::Program finish(std::vector<plan::TensorInfo> tensors) {
+    std::erase_if(tensors, [](const plan::TensorInfo& tensor) { return !has_elements(tensor); });
+    plan::Program program;
+    program.tensors = std::move(tensors);
+    program.steps.emplace_back(std::move(kernel_).finish(false));
+    return program;
+  }
+
+  void fill_gradient(const plan::TensorInfo& tensor) {
+    if (tensor.name == "dq") return fill("dq");
+    std::int64_t count = 1;
+    for (const std::int64_t dim : tensor.dims) count *= dim;
+    kernel_.make(tensor.name, tensor.dtype, count, "0: there are no keys", "out[i] = 0;");
+  }
+
   std::int64_t size(Dim dim) const { return attention_.dims[dim]; }
   std::int64_t rows() const { return size(Dim::B) * size(Dim::Hq) * size(Dim::Sq); }
 
@@ -66,32 +96,35 @@ class NoKeys {
     return controls;
   }
 
+  bool is_ragged(const char* name) const { return !addressed_by(attention_, name).empty(); }
+
   // Of thd tensors there are only the rows of the sequences.
-  std::string behind_the_last(std::int64_t elements_of_a_row) const {
-    if (!ragged_) return "";
+  std::string behind_the_last(const char* name, std::int64_t elements_of_a_row) const {
+    if (!is_ragged(name)) return "";
     return fmt::format("if (i >= {}[{}] * {}LL) return;\n    ", starts_, size(Dim::B),
                        elements_of_a_row);
   }
 
-  void fill_o() {
-    const Dims4 dims = logical_dims(attention_, "o"), strides = stored_strides(attention_, "o");
+  // o or dq.
+  void fill(const char* name) {
+    const Dims4 dims = logical_dims(attention_, name), strides = stored_strides(attention_, name);
     const std::string place =
-        ragged_ ? behind_the_last(dims[1] * dims[3]) + "const long long place = i;"
-                : element_place(dims, strides);
-    kernel_.make("o", attention_.dtype, rows() * dims[3], "0: there are no keys",
+        is_ragged(name) ? behind_the_last(name, dims[1] * dims[3]) + "const long long place = i;"
+                        : element_place(dims, strides);
+    kernel_.make(name, attention_.dtype, rows() * dims[3], "0: there are no keys",
                  place + "\n    out[place] = 0;");
   }
 
   void fill_rows(const std::string& name, const std::string& meaning, const std::string& value) {
     kernel_.make(name, DType::f32, rows(), meaning,
-                 behind_the_last(size(Dim::Hq)) + fmt::format("out[i] = {};", value));
+                 behind_the_last("o", size(Dim::Hq)) + fmt::format("out[i] = {};", value));
   }
 
   // The sink, but for rows that lengths leave out.
   std::string lse() {
     if (!attention_.sink) return kHidden;
     const std::string sink = read(attention_.dag.symbol_of(*attention_.sink), DType::f32);
-    if (ragged_) return fmt::format("{}[i % {}]", sink, size(Dim::Hq));
+    if (is_ragged("o")) return fmt::format("{}[i % {}]", sink, size(Dim::Hq));
     const std::string value = fmt::format("{}[i / {} % {}]", sink, size(Dim::Sq), size(Dim::Hq));
     if (!attention_.lengths_q) return value;
     const std::string lengths = read(std::string(ir::kLengthsQ), DType::i32);
@@ -100,17 +133,23 @@ class NoKeys {
   }
 
   const ir::Attention& attention_;
-  const bool ragged_;
+  const bool ragged_;  // q or o
   std::string starts_;
   std::set<std::string> used_;
   KernelText kernel_;
-  plan::Program program_;
 };
 
 }  // namespace
 
 plan::Program no_keys(const ir::Attention& attention) {
   plan::Program program = NoKeys(attention).make();
+  const Status status = plan::validate(program);
+  ATTN_CHECK(status.ok(), status.error().message);
+  return program;
+}
+
+Result<plan::Program> no_keys_backward(const ir::Attention& attention) {
+  ATTN_ASSIGN(plan::Program program, NoKeys(attention).make_backward());
   const Status status = plan::validate(program);
   ATTN_CHECK(status.ok(), status.error().message);
   return program;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compiler/ir/attention.h"
+#include "runtime/base/status.h"
 #include "runtime/plan/program.h"
 
 namespace attn::lowering {
@@ -10,5 +11,9 @@ namespace attn::lowering {
 // without elements is no tensor of the program: k, v and captured ones along the keys are not
 // bound. Requires bound dimensions, and a sink as hoisting leaves it.
 plan::Program no_keys(const ir::Attention& attention);
+
+// The same for the backward: all gradients are zeros. Errors: unsupported when no gradient has an
+// element.
+Result<plan::Program> no_keys_backward(const ir::Attention& attention);
 
 }  // namespace attn::lowering

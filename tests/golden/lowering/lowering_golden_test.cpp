@@ -66,6 +66,38 @@ INSTANTIATE_TEST_SUITE_P(Surface, SplitLowering,
                                            "sink_all_outputs", "thd_gather", "thd_head_dim_100"),
                          [](const auto& name) { return std::string(name.param); });
 
+// Its backward: what is learned by scores and by a sink, and what is not wanted.
+class SplitBackward : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(SplitBackward, Program) {
+  const std::filesystem::path spec = GetParam();
+  const auto program =
+      try_lower(std::filesystem::path(ATTN_SOURCE_DIR) / spec, "split", plan::Direction::backward);
+  expect_golden("tests/golden/lowering/split/backward_" + spec.stem().string() + ".expected",
+                program.ok() ? plan::to_text(*program) : program.error().to_text() + "\n");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Specs, SplitBackward,
+    ::testing::Values("specs/t5_bias.attn", "tests/gpu/surface/dropout_keep_padding.attn",
+                      "tests/gpu/surface/no_keys_sink.attn", "tests/gpu/surface/paged_odd.attn",
+                      "tests/gpu/surface/thd_head_dim_100.attn"),
+    [](const auto& spec) { return std::filesystem::path(spec.param).stem().string(); });
+
+TEST(SplitLoweringOfAll, RefusesNoGradientButThoseOfPagesToo) {
+  for (const char* folder :
+       {"specs", "tests/gpu/surface", "tests/gpu/derived", "tests/gpu/forms"}) {
+    for (const auto& file : spec_files(folder)) {
+      const auto program = try_lower(file, "split", plan::Direction::backward);
+      if (program.ok()) continue;
+      EXPECT_THAT(program.error().message,
+                  AnyOf(HasSubstr("dropout"), HasSubstr("without a fused kernel"),
+                        HasSubstr("is paged"), HasSubstr("share one place")))
+          << file;
+    }
+  }
+}
+
 TEST(SplitLoweringOfAll, RefusesNothingButRandomDropoutSizeAndNoKeys) {
   for (const char* folder :
        {"specs", "tests/gpu/surface", "tests/gpu/derived", "tests/gpu/forms"}) {

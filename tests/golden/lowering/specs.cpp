@@ -32,13 +32,14 @@ std::set<std::string> not_lowered() {
   return names;
 }
 
-Result<plan::Program> try_lower(const std::filesystem::path& path, std::string_view lowering) {
+Result<plan::Program> try_lower(const std::filesystem::path& path, std::string_view lowering,
+                                plan::Direction direction) {
   const auto source = support::Source::read(path.string());
   if (!source.ok()) return source.error();
   diag::Sink sink(*source);
   const auto attention = driver::front_end(*source, {}, sink);
   if (!attention) return {ErrorCode::invalid_spec, diag::to_text(sink)};
-  return driver::lower(*attention, lowering);
+  return driver::lower(*attention, lowering, direction);
 }
 
 plan::Program lowered_spec(const std::filesystem::path& path) {

@@ -20,7 +20,8 @@ std::set<std::string> not_lowered();
 
 // By driver::lower's `lowering`. A spec with errors is `invalid_spec`.
 Result<plan::Program> try_lower(const std::filesystem::path& path,
-                                std::string_view lowering = "auto");
+                                std::string_view lowering = "auto",
+                                plan::Direction direction = plan::Direction::forward);
 
 // Reports a GoogleTest failure and returns an empty program when the spec does not lower.
 plan::Program lowered_spec(const std::filesystem::path& path);

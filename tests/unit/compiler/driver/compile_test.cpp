@@ -1,4 +1,5 @@
 // Compiles with the cuDNN of this machine in a worker; needs neither a GPU nor a driver.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -75,6 +76,33 @@ TEST(Compile, WithoutKeysNothingIsAskedOfCuDnn) {
   ASSERT_TRUE(again.ok()) << again.error().to_text();
   EXPECT_EQ(*again, plan);
 }
+
+// Products of cuDNN's with every factor read both ways, and every kernel of attnc's.
+class SplitBackward : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(SplitBackward, Compiles) {
+  const support::Source source(
+      "x.attn", fmt::format("attention x {{ dims B = 2, Hq = 6, Hkv = 2, Sq = 33, Skv = 97, "
+                            "Dqk = 40, Dv = 72; outputs o, lse; {} }}",
+                            GetParam()));
+  diag::Sink sink(source);
+  const auto attention = front_end(source, {}, sink);
+  ASSERT_TRUE(attention) << diag::to_text(sink);
+  CompileOptions options = options_for("h200");
+  options.lowering = "split";
+  options.direction = plan::Direction::backward;
+  const auto compiled = compile(*attention, source, {}, options);
+  ASSERT_TRUE(compiled.ok()) << compiled.error().to_text();
+  EXPECT_EQ(compiled->plan.program, lower(*attention, "split", options.direction).value());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Compile, SplitBackward,
+    ::testing::Values("dtype bf16; score tanh(score); mask q_idx >= kv_idx;",
+                      "dtype f16; layout thd; learn t: f16[9, Hq]; sink t[0, h];"
+                      "score score + t[clamp(kv_idx - q_idx, -4, 4) + 4, h];",
+                      "learn sinks: bf16[Hq]; sink sinks[h]; lengths q, kv; grad sinks;",
+                      "tensor keep: bool[Skv]; dropout 0.5, keep[kv_idx];"));
 
 TEST(Compile, RecompileKeepsTheProgramAndChangesTheTarget) {
   const Read spec;

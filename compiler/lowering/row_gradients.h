@@ -1,0 +1,37 @@
+// The backward of softmax as a kernel of attnc's own.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "compiler/ir/attention.h"
+#include "runtime/plan/program.h"
+
+namespace attn::lowering {
+
+// Names of tensors; an empty one is not there. "lse" is read as it is bound.
+struct RowGradientTensors {
+  std::string scores;      // read: f32 [B,Hq,Sq,Skv]
+  std::string kept;        // read: i32 [B,Hq,Sq,Skv], with the probability of the dropout clause
+  std::string cotangents;  // read: f32 [B,Hq,Sq,columns], do v^T
+  std::string modified;    // made: f32 [B,Hq,Sq,columns], dS', 0 where hidden and past Skv
+  std::string weights;     // made: [B,Hq,Sq,columns] of the attention's dtype, P keep, 0 likewise
+  std::string lse;         // made: f32 [B,Hq,Sq], -inf in rows that there are not
+  std::string deltas;      // made: f32 [B,Hq,Sq], 0 in empty rows
+  std::int64_t columns = 0;
+};
+
+// One step; a warp, or 8 threads where columns are few, makes a row. delta is the sum of P keep dP
+// over the row, in double: the sum of do o would be the same, but of an o that has been rounded to
+// 8 or 11 bits. Scores past the lengths count as hidden, rows past them as empty.
+plan::DeriveStep row_gradients(const ir::Attention& attention, const RowGradientTensors& tensors);
+
+// One step that makes `lse` and `deltas`, as above, of the packed copies of o and do, whose rows
+// are `stride` elements apart: where there is no dP.
+struct RowDeltaTensors {
+  std::string o, d_o, lse, deltas;
+  std::int64_t stride = 0;
+};
+plan::DeriveStep row_deltas(const ir::Attention& attention, const RowDeltaTensors& tensors);
+
+}  // namespace attn::lowering

@@ -1,0 +1,91 @@
+#include "tests/unit/compiler/programs/warps_on_host.h"
+
+#include <ucontext.h>
+
+#include <array>
+#include <vector>
+
+namespace {
+
+constexpr std::size_t kLanes = 32;
+constexpr std::size_t kStack = std::size_t{1} << 16;
+
+// One warp, a context a lane. Lanes take turns: each writes what it gives before it waits, so when
+// it goes on all have written; two slots, as the first may give again before the last has taken.
+class Warp {
+ public:
+  Warp() : stacks_(kLanes * kStack) {}
+
+  void run(HostKernel kernel, std::size_t first, void* const* arguments) {
+    kernel_ = kernel;
+    arguments_ = arguments;
+    live_ = kLanes;
+    for (std::size_t lane = 0; lane < kLanes; ++lane) prepare(lane);
+    while (live_ > 0) {
+      for (lane_ = 0; lane_ < kLanes; ++lane_) {
+        if (ended_[lane_]) continue;
+        blockIdx.x = static_cast<unsigned>((first + lane_) / blockDim.x);
+        threadIdx.x = static_cast<unsigned>((first + lane_) % blockDim.x);
+        swapcontext(&main_, &contexts_[lane_]);
+      }
+    }
+  }
+
+  unsigned long long exchange(unsigned long long bits, int lane_mask) {
+    const std::size_t lane = lane_;
+    std::array<unsigned long long, kLanes>& slots = slots_[turns_[lane]++ % 2];
+    slots[lane] = bits;
+    swapcontext(&contexts_[lane], &main_);
+    return slots[lane ^ static_cast<std::size_t>(lane_mask)];
+  }
+
+ private:
+  static void enter();
+
+  void prepare(std::size_t lane) {
+    turns_[lane] = 0;
+    ended_[lane] = false;
+    getcontext(&contexts_[lane]);
+    contexts_[lane].uc_stack.ss_sp = stacks_.data() + lane * kStack;
+    contexts_[lane].uc_stack.ss_size = kStack;
+    contexts_[lane].uc_link = &main_;
+    makecontext(&contexts_[lane], enter, 0);
+  }
+
+  void run_lane() {
+    kernel_(arguments_);
+    ended_[lane_] = true;
+    --live_;
+  }
+
+  HostKernel kernel_ = nullptr;
+  void* const* arguments_ = nullptr;
+  std::size_t lane_ = 0, live_ = 0;
+  ucontext_t main_{};
+  std::array<ucontext_t, kLanes> contexts_{};
+  std::array<unsigned, kLanes> turns_{};
+  std::array<bool, kLanes> ended_{};
+  std::array<std::array<unsigned long long, kLanes>, 2> slots_{};
+  std::vector<char> stacks_;
+};
+
+Warp& warp() {
+  static Warp warp;
+  return warp;
+}
+
+void Warp::enter() { warp().run_lane(); }
+
+}  // namespace
+
+unsigned long long exchange_lanes(unsigned long long bits, int lane_mask) {
+  return warp().exchange(bits, lane_mask);
+}
+
+void launch_on_host(HostKernel kernel, std::size_t threads, void* const* arguments,
+                    bool backwards) {
+  const std::size_t warps = (threads + kLanes - 1) / kLanes;
+  for (std::size_t i = 0; i < warps; ++i) {
+    warp().run(kernel, (backwards ? warps - 1 - i : i) * kLanes, arguments);
+  }
+}

@@ -1,0 +1,56 @@
+// CUDA C++ kernels on the host: threads one after the other, warps in step where they shuffle.
+#pragma once
+
+#include <functional>
+
+#include "runtime/base/dtype.h"
+#include "tests/unit/compiler/derive/cuda_on_host.h"
+
+// What kernels call beside the functions of cuda_on_host.h. Lanes of a warp run until they shuffle,
+// and go on when all have; no lane may end before another's last shuffle.
+unsigned long long exchange_lanes(unsigned long long bits, int lane_mask);
+
+template <typename T>
+T __shfl_xor_sync(unsigned, T value, int lane_mask) {
+  unsigned long long bits = 0;
+  std::memcpy(&bits, &value, sizeof value);
+  bits = exchange_lanes(bits, lane_mask);
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+inline unsigned long long atomicMax(unsigned long long* place, unsigned long long value) {
+  const unsigned long long before = *place;
+  if (value > before) *place = value;
+  return before;
+}
+inline unsigned long long atomicAdd(unsigned long long* place, unsigned long long value) {
+  const unsigned long long before = *place;
+  *place += value;
+  return before;
+}
+inline unsigned long long __double_as_longlong(double value) {
+  unsigned long long bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+// The only instruction that kernels write themselves: cvt.rn.bf16.f32 or cvt.rn.f16.f32.
+inline unsigned short narrowed(const char* instruction, float value) {
+  return std::strstr(instruction, "bf16") ? attn::to_bf16_bits(value) : attn::to_f16_bits(value);
+}
+#define ATTN_ASM_ON_HOST(...) bits = narrowed(#__VA_ARGS__, x)
+
+// A kernel, called with arguments as cuLaunchKernel takes them.
+using HostKernel = void (*)(void* const*);
+void launch_on_host(HostKernel kernel, std::size_t threads, void* const* arguments, bool backwards);
+
+template <typename... Parameters, std::size_t... Places>
+void call_with(void (*kernel)(Parameters...), void* const* arguments,
+               std::index_sequence<Places...>) {
+  kernel(*static_cast<Parameters*>(arguments[Places])...);
+}
+template <typename... Parameters>
+void call_with(void (*kernel)(Parameters...), void* const* arguments) {
+  call_with(kernel, arguments, std::index_sequence_for<Parameters...>());
+}
