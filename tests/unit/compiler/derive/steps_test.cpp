@@ -118,7 +118,7 @@ TEST(DeriveSteps, ReadWhatLoweringMakesAfterItIsMade) {
 TEST(DeriveSteps, NothingDerivedIsTheProgramItself) {
   const testing::Example example;
   const plan::Program lowered = lowering::lower(example.attention).value();
-  EXPECT_EQ(with_derived(example.attention, {example.attention, {}}, lowered), lowered);
+  EXPECT_EQ(with_derived(example.attention, {example.attention, {}, {}}, lowered), lowered);
 }
 
 }  // namespace
