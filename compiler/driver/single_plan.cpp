@@ -3,8 +3,11 @@
 #include "compiler/driver/lowerings.h"
 #include "compiler/gradient/differentiate.h"
 #include "compiler/lowering/captured_view.h"
+#include "compiler/lowering/checks.h"
+#include "compiler/lowering/interface.h"
 #include "compiler/lowering/lower.h"
 #include "compiler/lowering/lower_backward.h"
+#include "compiler/lowering/no_keys.h"
 #include "compiler/lowering/unified.h"
 #include "compiler/lowering/unsupported.h"
 #include "compiler/passes/hoist.h"
@@ -37,10 +40,11 @@ Result<plan::Program> single_plan(const ir::Attention& attention, lowering::Core
   return derive::with_derived(attention, parts, std::move(program));
 }
 
-std::set<std::string> wanted_of(const ir::Attention& attention) {
+// Those of the fused kernel.
+std::set<std::string> operand_gradients(const std::vector<std::string>& gradients) {
   std::set<std::string> names;
-  for (const std::string& of : gradient::wanted_gradients(attention)) {
-    names.insert(gradient::gradient_name(of));
+  for (const std::string& name : gradients) {
+    if (name == "dq" || name == "dk" || name == "dv") names.insert(name);
   }
   return names;
 }
@@ -56,18 +60,23 @@ Result<plan::Program> unified(const ir::Attention& attention) {
 }
 
 Result<plan::Program> composite_backward(const ir::Attention& attention) {
+  ATTN_RETURN_IF_ERROR(lowering::check_attention(attention));
+  ATTN_RETURN_IF_ERROR(lowering::check_gradients(attention));
+  if (attention.dims[ir::Dim::Skv] == 0) return lowering::no_keys_backward(attention);
   const gradient::Derivatives derivatives = gradient::differentiate(attention);
-  const ir::Attention& whole = derivatives.attention;
-  if (!whole.dims.bound()) return lowering::lower_backward({whole, derivatives.score, {}});
+  const std::vector<std::string> gradients = lowering::gradient_names(attention);
+  lowering::LearnedGradients learned;
   if (!derivatives.tensors.empty()) {
-    return lowering::unsupported(attention.pos, "learned tensors have no gradients yet");
+    ATTN_ASSIGN(learned, lowering::learned_gradients(derivatives));
   }
   passes::HoistOptions options = hoist_options();
   options.extra = {derivatives.score};
-  ATTN_ASSIGN(const passes::Hoisted parts, hoisted(whole, options));
-  ATTN_ASSIGN(plan::Program program, lowering::lower_backward({parts.attention, parts.extra.front(),
-                                                               wanted_of(attention)}));
-  return derive::with_derived(whole, parts, std::move(program));
+  ATTN_ASSIGN(const passes::Hoisted parts, hoisted(derivatives.attention, options));
+  const lowering::BackwardParts backward{parts.attention, parts.extra.front(),
+                                         operand_gradients(gradients)};
+  ATTN_ASSIGN(plan::Program program,
+              lowering::lower_backward(backward, gradients, std::move(learned)));
+  return derive::with_derived(derivatives.attention, parts, std::move(program));
 }
 
 Result<plan::Program> unified_backward(const ir::Attention& attention) {

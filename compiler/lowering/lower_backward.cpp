@@ -10,6 +10,7 @@
 #include "compiler/lowering/kernel_text.h"
 #include "compiler/lowering/lengths.h"
 #include "compiler/lowering/operands.h"
+#include "compiler/lowering/split_parts.h"
 #include "compiler/lowering/staging.h"
 #include "compiler/lowering/unsupported.h"
 
@@ -18,14 +19,11 @@ namespace {
 
 using ir::Dim;
 
-constexpr const char* kGradients[] = {"dq", "dk", "dv"};
-
 Status check_layouts(const ir::Attention& attention) {
   for (const char* name : {"k", "v"}) {
     if (layout_of(attention, name).kind != ir::LayoutKind::paged) continue;
     return unsupported(attention.pos,
-                       fmt::format("`{}` is paged, and a pool of pages has no gradient", name),
-                       "train with another layout: pages are for inference");
+                       fmt::format("cuDNN's backward reads no pages, and `{}` is paged", name));
   }
   return {};
 }
@@ -35,35 +33,25 @@ class Maker {
   explicit Maker(const BackwardParts& parts)
       : parts_(parts), attention_(parts.attention), dims_(attention_.dims) {}
 
-  Result<plan::Program> make() && {
+  Result<plan::Program> make(const std::vector<std::string>& gradients,
+                             LearnedGradients learned) && {
     ATTN_ASSIGN(plan::CudnnStep core, backward(parts_));
-    std::vector<std::string> outputs;
-    for (const char* name : kGradients) {
-      if (parts_.wanted.contains(name)) {
-        outputs.emplace_back(name);
-      } else {
-        program_.internals.push_back(staged_info(attention_, name));
-      }
-    }
+    add_unwanted();
+    const std::vector<std::string> outputs(parts_.wanted.begin(), parts_.wanted.end());
     ATTN_ASSIGN(Staging staged, staging(attention_, {"q", "k", "v", "o", "do"}, outputs));
     add_internals();
-    KernelText rows;
-    if (reads_own_lse(attention_)) make_lse(rows);
+    std::vector<plan::Step> steps;
+    move_to(steps, staged.before);
+    if (reads_own_lse(attention_)) steps.emplace_back(read_lse());
     std::set<std::string> used = names_of(core);
-    add_inputs(rows, used);
-    for (const plan::DeriveStep& step : staged.before) add_inputs(step, used);
-    Controls made = controls(attention_, used);
-    program_.tensors = backward_tensors(attention_, used, made, outputs);
-    move_to(program_.internals, made.internals);
+    steps.emplace_back(std::move(core));
+    move_to(steps, staged.after);
+    move_to(steps, learned.steps);
+    used.merge(names_read(steps));
+    bind(used, gradients);
     move_to(program_.internals, staged.internals);
-    for (const ir::Param& param : attention_.params) {
-      if (used.contains(param.name)) program_.params.push_back({param.name, param.dtype});
-    }
-    move_to(program_.steps, made.steps);
-    move_to(program_.steps, staged.before);
-    if (!rows.empty()) program_.steps.emplace_back(std::move(rows).finish(false));
-    program_.steps.emplace_back(std::move(core));
-    move_to(program_.steps, staged.after);
+    move_to(program_.internals, learned.internals);
+    move_to(program_.steps, steps);
     return std::move(program_);
   }
 
@@ -73,14 +61,22 @@ class Maker {
     for (From& each : from) to.emplace_back(std::move(each));
   }
 
-  static void add_inputs(const plan::DeriveStep& step, std::set<std::string>& used) {
-    for (const plan::OperandSource& input : step.inputs) {
-      if (const auto* tensor = std::get_if<plan::TensorOperand>(&input)) used.insert(tensor->name);
+  void bind(const std::set<std::string>& used, const std::vector<std::string>& gradients) {
+    Controls made = controls(attention_, used);
+    program_.tensors = backward_tensors(attention_, used, made, gradients);
+    move_to(program_.internals, made.internals);
+    move_to(program_.steps, made.steps);
+    for (const ir::Param& param : attention_.params) {
+      if (used.contains(param.name)) program_.params.push_back({param.name, param.dtype});
     }
   }
 
-  void add_inputs(const KernelText& kernel, std::set<std::string>& used) const {
-    if (!kernel.empty()) add_inputs(KernelText(kernel).finish(false), used);
+  // The engine writes all three.
+  void add_unwanted() {
+    for (const char* name : {"dq", "dk", "dv"}) {
+      if (parts_.wanted.contains(name)) continue;
+      program_.internals.push_back(staged_info(attention_, name));
+    }
   }
 
   void add_internal(const char* name, std::vector<std::int64_t> dims) {
@@ -100,7 +96,8 @@ class Maker {
   }
 
   // [B,Hq,Sq], inf where the row is not there or has no weights.
-  void make_lse(KernelText& kernel) const {
+  plan::DeriveStep read_lse() const {
+    KernelText kernel;
     const std::int64_t heads = dims_[Dim::Hq], rows = dims_[Dim::Sq];
     const Dims4 strides = statistics_strides(attention_);
     const std::string lse = kernel.read("lse", DType::f32);
@@ -118,6 +115,7 @@ class Maker {
                             "    const float x = {2} ? {3}[{4} + h * {5}LL + s * {6}LL] : inf;\n"
                             "    out[i] = x == -inf ? inf : x;",
                             rows, heads, present, lse, begin, strides[1], strides[2]));
+    return std::move(kernel).finish(false);
   }
 
   const BackwardParts& parts_;
@@ -128,10 +126,11 @@ class Maker {
 
 }  // namespace
 
-Result<plan::Program> lower_backward(const BackwardParts& parts) {
-  ATTN_RETURN_IF_ERROR(check_attention(parts.attention));
+Result<plan::Program> lower_backward(const BackwardParts& parts,
+                                     const std::vector<std::string>& gradients,
+                                     LearnedGradients learned) {
   ATTN_RETURN_IF_ERROR(check_layouts(parts.attention));
-  ATTN_ASSIGN(plan::Program program, Maker(parts).make());
+  ATTN_ASSIGN(plan::Program program, Maker(parts).make(gradients, std::move(learned)));
   ATTN_RETURN_IF_ERROR(check_program(parts.attention, program));
   return program;
 }
