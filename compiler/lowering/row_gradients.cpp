@@ -16,17 +16,22 @@ constexpr const char* kDelta = R"(
   const float* cotangent = {cotangents} + r * {columns};
   const float lse = present ? {lse}[{place}] : (float)nothing;
   const bool empty = lse == (float)nothing;
-  double delta = 0;
+  double total = 0, delta = 0;
   for (long long c = lane; c < visible && !empty; c += W) {{
-    if (row[c] != (float)nothing{kept}) delta += (double)expf(row[c] - lse) * ({scale}cotangent[c]);
+    if (row[c] == (float)nothing) continue;
+    const double weight = expf(row[c] - lse);
+    total += weight;
+    if ({kept}) delta += weight * ({scale}cotangent[c]);
   }}
 )";
 
 constexpr const char* kMade = R"(
+  const double factor = 1 / total;
+  delta *= factor;
   for (long long c = lane; c < {columns} && live; c += W) {{
     const bool seen = c < visible && !empty && row[c] != (float)nothing;
-    const bool kept = seen{kept};
-    const double weight = seen ? expf(row[c] - lse) : 0;
+    const bool kept = seen && {kept};
+    const double weight = seen ? expf(row[c] - lse) * factor : 0;
     const double through = kept ? {scale}cotangent[c] : 0;
     {modified}[r * {columns} + c] = seen ? (float)(weight * (through - delta)) : 0;
 {weights}  }}
@@ -62,13 +67,17 @@ class Emitter {
 
   plan::DeriveStep step() && {
     if (!tensors_.kept.empty()) {
-      kept_ = fmt::format(" && {}[r * {} + c] != 0", kernel_.read(tensors_.kept, DType::i32),
+      kept_ = fmt::format("{}[r * {} + c] != 0", kernel_.read(tensors_.kept, DType::i32),
                           attention_.dims[Dim::Skv]);
       scale_ = fmt::format("{} * ", 1 / (1 - attention_.dropout->probability));
     }
     kernel_.add(row_text(attention_, lanes_of(tensors_.columns), kernel_));
     add_delta();
-    kernel_.add(sum_over_lanes("delta"));
+    kernel_.add(sum_over_lanes("total") + sum_over_lanes("delta"));
+    if (!tensors_.sinks.empty()) {
+      kernel_.add(
+          fmt::format("  total += exp({}[h] - lse);\n", kernel_.read(tensors_.sinks, DType::f32)));
+    }
     add_made();
     kernel_.add(rows_text(tensors_.lse, tensors_.deltas, kernel_));
     return std::move(kernel_).finish(false);
@@ -103,7 +112,7 @@ class Emitter {
 
   const ir::Attention& attention_;
   const RowGradientTensors& tensors_;
-  std::string kept_, scale_;
+  std::string kept_ = "true", scale_;
   KernelText kernel_;
 };
 

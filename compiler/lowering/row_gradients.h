@@ -12,6 +12,7 @@ namespace attn::lowering {
 // Names of tensors; an empty one is not there. "lse" is read as it is bound.
 struct RowGradientTensors {
   std::string scores;      // read: f32 [B,Hq,Sq,Skv]
+  std::string sinks;       // read: f32 [Hq]
   std::string kept;        // read: i32 [B,Hq,Sq,Skv], with the probability of the dropout clause
   std::string cotangents;  // read: f32 [B,Hq,Sq,columns], do v^T
   std::string modified;    // made: f32 [B,Hq,Sq,columns], dS', 0 where hidden and past Skv
@@ -21,9 +22,13 @@ struct RowGradientTensors {
   std::int64_t columns = 0;
 };
 
-// One step; a warp, or 8 threads where columns are few, makes a row. delta is the sum of P keep dP
-// over the row, in double: the sum of do o would be the same, but of an o that has been rounded to
-// 8 or 11 bits. Scores past the lengths count as hidden, rows past them as empty.
+// One step; a warp, or 8 threads where columns are few, makes a row. Scores past the lengths count
+// as hidden, rows past them as empty. Two things are nearer the truth than what is bound:
+//   - the weights are divided by their sum, a sink's included, which is 1 but for the rounding of
+//   lse
+//     to f32: near 16 that is 1e-6, which all weights of a row would share, and sums over it show
+//   - delta is the sum of P keep dP over the row, in double: the sum of do o would be the same, but
+//     of an o that has been rounded to 8 or 11 bits
 plan::DeriveStep row_gradients(const ir::Attention& attention, const RowGradientTensors& tensors);
 
 // One step that makes `lse` and `deltas`, as above, of the packed copies of o and do, whose rows

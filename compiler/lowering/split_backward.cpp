@@ -21,6 +21,7 @@ using ir::Dim;
 
 constexpr const char* kProducts = "scores.products";      // q k^T, f32 [B,Hq,Sq,columns]
 constexpr const char* kScores = "scores.modified";        // f32 [B,Hq,Sq,Skv]
+constexpr const char* kSinks = "scores.sinks";            // f32 [Hq]
 constexpr const char* kKept = "scores.kept";              // i32 [B,Hq,Sq,Skv]
 constexpr const char* kCotangents = "scores.cotangents";  // do v^T, f32 [B,Hq,Sq,columns]
 constexpr const char* kModified = "scores.d_modified";    // dS', f32 [B,Hq,Sq,columns]
@@ -111,21 +112,21 @@ class Backward {
     add_of_scores(kModified, DType::f32);
     if (wants("v")) add_of_scores(kWeights, attention_.dtype);
     if (by_sink_) add_statistics();
-    parts_.add_step(row_gradients(
-        attention_, {kScores, if_any(attention_.dropout.has_value(), kKept), kCotangents, kModified,
-                     if_any(wants("v"), kWeights), if_any(by_sink_, kLse),
-                     if_any(by_sink_, kDeltas), parts_.columns()}));
+    parts_.add_step(
+        row_gradients(attention_, {kScores, if_any(attention_.sink.has_value(), kSinks),
+                                   if_any(attention_.dropout.has_value(), kKept), kCotangents,
+                                   kModified, if_any(wants("v"), kWeights), if_any(by_sink_, kLse),
+                                   if_any(by_sink_, kDeltas), parts_.columns()}));
   }
 
-  // The scores as the forward had them. A sink is in lse.
+  // The scores as the forward had them.
   void add_modified() {
     const std::vector<std::int64_t> dims = parts_.scores_dims(attention_.dims[Dim::Skv]);
     parts_.add_internal(kScores, DType::f32, dims);
     if (attention_.dropout) parts_.add_internal(kKept, DType::i32, dims);
-    ir::Attention without = attention_;
-    without.sink.reset();
+    if (attention_.sink) parts_.add_internal(kSinks, DType::f32, {attention_.dims[Dim::Hq]});
     parts_.add_step(
-        derive::scores_step(without, {kProducts, parts_.columns(), kScores, kKept, ""}));
+        derive::scores_step(attention_, {kProducts, parts_.columns(), kScores, kKept, kSinks}));
   }
 
   void add_statistics() {

@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "compiler/driver/driver.h"
+#include "compiler/passes/simplify.h"
 #include "runtime/base/check.h"
+#include "tests/unit/compiler/gradient/random_score.h"
 
 namespace attn::programs::testing {
 
@@ -31,6 +33,12 @@ inline constexpr Case kCases[] = {
     {"many_keys", "dims B = 1, Hq = 2, Hkv = 1, Sq = 3, Skv = 77, D = 8; mask kv_idx % 3 != 1;"},
     {"lengths", "lengths q, kv; align bottom_right; mask q_idx >= kv_idx;"},
     {"thd", "layout thd; mask q_idx >= kv_idx;"},
+    {"thd_queries", "layout q: thd, k: bshd, v: bshd, o: thd; mask q_idx >= kv_idx;"},
+    {"thd_one_row",
+     "dims B = 4, Hq = 4, Hkv = 2, Sq = 1, Skv = 9, D = 8; layout thd; learn t: f32[Hq];"
+     "score score * t[h];"},
+    {"packed_kv", "layout packed_kv; lengths q, kv; mask q_idx >= kv_idx;"},
+    {"sbhd", "layout sbhd; scale 0.25;"},
     {"packed", "dims B = 2, Hq = 4, Hkv = 2, Sq = 6, Skv = Sq, D = 8; layout packed_qkv;"},
     {"strides", "layout q: strides(Sq * Hq * D, D * Sq, 1, Sq), k: strides(9, 2000, 100, 1);"},
     {"dropout", "tensor keep: i32[B, Hq, Sq, Skv]; dropout 0.25, keep[b, h, q_idx, kv_idx] != 0;"},
@@ -70,7 +78,23 @@ inline constexpr Case kCases[] = {
      "dropout 0.5, keep[q_idx, kv_idx];"},
 };
 
-inline ir::Attention attention_of(const Case& one) {
+// After these, as many random scores of learned tensors.
+inline constexpr std::size_t kRandom = 40;
+inline constexpr std::size_t kAll = std::size(kCases) + kRandom;
+
+inline std::string name_of(std::size_t number) {
+  if (number < std::size(kCases)) return kCases[number].name;
+  return "random_" + std::to_string(number - std::size(kCases));
+}
+
+inline ir::Attention attention_of(std::size_t number) {
+  if (number >= std::size(kCases)) {
+    const auto seed = static_cast<unsigned>(number - std::size(kCases));
+    ir::Attention attention = gradient::testing::RandomScore(seed, 11).make();
+    attention.wants_lse = true;
+    return passes::simplify(attention);
+  }
+  const Case& one = kCases[number];
   std::string clauses = one.clauses;
   if (clauses.find("dims") == std::string::npos) clauses = kDims + clauses;
   const support::Source source(one.name, "attention f { outputs o, lse; " + clauses + " }");

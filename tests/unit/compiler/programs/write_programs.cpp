@@ -30,8 +30,8 @@ int main(int, char** arguments) {
           "#define asm ATTN_ASM_ON_HOST\n";
   std::string table;
   std::size_t number = 0;
-  for (const Case& one : kCases) {
-    for (const attn::plan::Program& program : programs_of(attention_of(one))) {
+  for (std::size_t i = 0; i < kAll; ++i) {
+    for (const attn::plan::Program& program : programs_of(attention_of(i))) {
       for (const auto* step : attn::plan::steps_of<attn::plan::DeriveStep>(program)) {
         file << kernel(number, *step);
         table += fmt::format("kernel_{}::run, ", number++);
