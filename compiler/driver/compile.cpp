@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "compiler/derive/nvrtc.h"
 #include "compiler/driver/driver.h"
 
@@ -52,6 +54,12 @@ Status compile_steps(plan::Plan& plan, const CompileOptions& options) {
   return {};
 }
 
+bool makes_statistics(const plan::Plan& plan) {
+  return std::ranges::any_of(plan.program.tensors, [](const plan::TensorInfo& tensor) {
+    return tensor.is_output() && tensor.name == "lse";
+  });
+}
+
 }  // namespace
 
 Result<plan::Program> lower(const ir::Attention& attention, std::string_view lowering,
@@ -90,7 +98,10 @@ Result<Compiled> recompile(const plan::Plan& plan, const CompileOptions& options
                  {diag::to_text(sink)},
                  {}};
   }
-  return compile(*attention, source, plan.bindings, options);
+  CompileOptions how = options;
+  how.direction = plan::direction_of(plan.program);
+  const bool pair = how.direction == plan::Direction::forward && makes_statistics(plan);
+  return compile(pair ? training_forward(*attention) : *attention, source, plan.bindings, how);
 }
 
 }  // namespace attn::driver

@@ -9,7 +9,7 @@
 #include "compiler/driver/lowerings.h"
 #include "compiler/ir/attention.h"
 #include "compiler/sema/analyze.h"
-#include "runtime/plan/plan.h"
+#include "runtime/plan/bundle.h"
 #include "runtime/worker/worker.h"
 
 namespace attn::driver {
@@ -68,7 +68,14 @@ Result<std::vector<Compiled>> compile_pair(const ir::Attention& attention,
                                            const CompileOptions& options);
 
 // The plan's spec and bindings for another device or cuDNN version: `--recompile` of a plan file.
-// Errors: those of compile; invalid_spec when the spec no longer passes the front end.
+// Direction (whatever options.direction is) and outputs are the plan's. Errors: those of compile;
+// invalid_spec when the spec no longer passes the front end.
 Result<Compiled> recompile(const plan::Plan& plan, const CompileOptions& options);
+
+// Each of a file's plans. Errors: as above; when there are several, as those of compile_pair.
+Result<std::vector<Compiled>> recompile(const plan::Bundle& bundle, const CompileOptions& options);
+
+// What goes into one file.
+plan::Bundle bundle_of(const std::vector<Compiled>& compiled);
 
 }  // namespace attn::driver

@@ -3,6 +3,16 @@
 #include "compiler/driver/driver.h"
 
 namespace attn::driver {
+namespace {
+
+Result<Compiled> in_direction(plan::Direction direction, Result<Compiled> compiled) {
+  if (compiled.ok()) return compiled;
+  Error error = compiled.error();
+  error.message = fmt::format("{}: {}", plan::to_string(direction), error.message);
+  return error;
+}
+
+}  // namespace
 
 ir::Attention training_forward(ir::Attention attention) {
   attention.wants_o = attention.wants_lse = true;
@@ -18,15 +28,30 @@ Result<std::vector<Compiled>> compile_pair(const ir::Attention& attention,
   for (const plan::Direction direction : {plan::Direction::forward, plan::Direction::backward}) {
     CompileOptions how = options;
     how.direction = direction;
-    Result<Compiled> compiled = compile(trained, source, bindings, how);
-    if (!compiled.ok()) {
-      Error error = compiled.error();
-      error.message = fmt::format("{}: {}", plan::to_string(direction), error.message);
-      return error;
-    }
-    pair.push_back(std::move(*compiled));
+    ATTN_ASSIGN(Compiled compiled,
+                in_direction(direction, compile(trained, source, bindings, how)));
+    pair.push_back(std::move(compiled));
   }
   return pair;
+}
+
+Result<std::vector<Compiled>> recompile(const plan::Bundle& bundle, const CompileOptions& options) {
+  std::vector<Compiled> all;
+  for (const plan::Plan& plan : bundle.plans) {
+    Result<Compiled> compiled = recompile(plan, options);
+    if (bundle.plans.size() > 1) {
+      compiled = in_direction(plan::direction_of(plan.program), std::move(compiled));
+    }
+    ATTN_RETURN_IF_ERROR(compiled.status());
+    all.push_back(std::move(*compiled));
+  }
+  return all;
+}
+
+plan::Bundle bundle_of(const std::vector<Compiled>& compiled) {
+  plan::Bundle bundle;
+  for (const Compiled& one : compiled) bundle.plans.push_back(one.plan);
+  return bundle;
 }
 
 }  // namespace attn::driver

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "compiler/driver/driver.h"
 #include "runtime/targets/targets.h"
 
@@ -18,11 +20,12 @@ constexpr const char* kSpec = R"(attention window(w = 32) {
 })";
 
 struct Read {
-  support::Source source{"window.attn", kSpec};
-  sema::Bindings bindings{{"w", "16"}};
+  support::Source source;
+  sema::Bindings bindings;
   ir::Attention attention;
 
-  Read() {
+  explicit Read(const char* text = kSpec, sema::Bindings bound = {{"w", "16"}})
+      : source("window.attn", text), bindings(std::move(bound)) {
     diag::Sink sink(source);
     attention = front_end(source, bindings, sink).value();
   }
@@ -117,6 +120,79 @@ TEST(Compile, RecompileKeepsTheProgramAndChangesTheTarget) {
   EXPECT_EQ(other->target.name, "b200");
   EXPECT_NE(other->signature.hash, plan->signature.hash);
   EXPECT_NE(other->compiled[0].cudnn_plan, plan->compiled[0].cudnn_plan);
+}
+
+std::set<std::string> names_of(const plan::Program& program, plan::TensorRole role) {
+  std::set<std::string> names;
+  for (const plan::TensorInfo& tensor : program.tensors) {
+    if (tensor.role == role) names.insert(tensor.name);
+  }
+  return names;
+}
+
+constexpr const char* kTrained = R"(attention trained {
+  dims B = 1, Hq = 2, Hkv = 1, Sq = 128, D = 64;
+  mask q_idx >= kv_idx;
+  grad q, v;
+})";
+
+// A pool of pages has no gradient.
+constexpr const char* kPaged = R"(attention paged {
+  dims B = 1, Hq = 2, Hkv = 1, Sq = 128, D = 64;
+  layout paged(page = 16);
+})";
+
+TEST(CompilePair, MakesAForwardWithStatisticsAndTheBackward) {
+  const Read spec(kTrained, {});
+  ASSERT_FALSE(spec.attention.wants_lse);
+  const auto pair = compile_pair(spec.attention, spec.source, spec.bindings, options_for("h200"));
+  ASSERT_TRUE(pair.ok()) << pair.error().to_text();
+  ASSERT_EQ(pair->size(), 2U);
+  const plan::Program& forward = pair->at(0).plan.program;
+  const plan::Program& backward = pair->at(1).plan.program;
+  EXPECT_EQ(plan::direction_of(forward), plan::Direction::forward);
+  EXPECT_EQ(names_of(forward, plan::TensorRole::stats), (std::set<std::string>{"lse"}));
+  EXPECT_EQ(names_of(forward, plan::TensorRole::output), (std::set<std::string>{"o"}));
+  EXPECT_EQ(names_of(backward, plan::TensorRole::saved), (std::set<std::string>{"o", "lse"}));
+  EXPECT_EQ(names_of(backward, plan::TensorRole::gradient), (std::set<std::string>{"dq", "dv"}));
+  const auto again = plan::deserialize_bundle(plan::serialize(bundle_of(*pair)));
+  ASSERT_TRUE(again.ok()) << again.error().to_text();
+  EXPECT_EQ(*again, bundle_of(*pair));
+}
+
+TEST(CompilePair, RecompilingKeepsDirectionsAndOutputs) {
+  const Read spec(kTrained, {});
+  CompileOptions options = options_for("h200");
+  const auto pair = compile_pair(spec.attention, spec.source, spec.bindings, options);
+  ASSERT_TRUE(pair.ok()) << pair.error().to_text();
+  options.target = targets::find_target("b200").value();
+  const auto second = recompile(bundle_of(*pair), options);
+  ASSERT_TRUE(second.ok()) << second.error().to_text();
+  ASSERT_EQ(second->size(), 2U);
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(second->at(i).plan.program, pair->at(i).plan.program);
+    EXPECT_EQ(second->at(i).plan.target.name, "b200");
+  }
+}
+
+TEST(CompilePair, FailsAsAPairAndSaysInWhichDirection) {
+  const Read spec(kPaged, {});
+  CompileOptions options = options_for("h200");
+  auto pair = compile_pair(spec.attention, spec.source, spec.bindings, options);
+  ASSERT_FALSE(pair.ok());
+  options.direction = plan::Direction::backward;
+  const auto alone = compile(spec.attention, spec.source, spec.bindings, options);
+  ASSERT_FALSE(alone.ok());
+  EXPECT_EQ(pair.error().code, ErrorCode::unsupported);
+  EXPECT_EQ(pair.error().message, "backward: " + alone.error().message);
+  EXPECT_EQ(pair.error().notes, alone.error().notes);
+  EXPECT_EQ(pair.error().payload, alone.error().payload);
+  EXPECT_FALSE(pair.error().payload.empty());
+  options.worker.command = {"/nonexistent/worker"};
+  pair = compile_pair(spec.attention, spec.source, spec.bindings, options);
+  ASSERT_FALSE(pair.ok());
+  EXPECT_EQ(pair.error().code, ErrorCode::worker);
+  EXPECT_THAT(pair.error().message, ::testing::StartsWith("forward: "));
 }
 
 TEST(Compile, PassesOnWhatTheWorkerReports) {

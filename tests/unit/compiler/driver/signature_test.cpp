@@ -155,6 +155,7 @@ TEST(SpecSignature, TheTablesAboveKnowEveryField) {
   [[maybe_unused]] const auto& [kind, strides, page, pages] = ir::Layout();
   [[maybe_unused]] const auto& [probability, keep, place_of_dropout] = ir::Dropout();
   // How the worker is started is no part of a plan, nor which ways of lowering are tried.
+  // Directions have tensors of their own.
   [[maybe_unused]] const auto& [target, worker, lowering, direction] = CompileOptions();
   EXPECT_EQ(layouts.size(), 0U);
 }
