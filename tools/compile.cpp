@@ -19,7 +19,7 @@ struct Options {
   std::string plan;  // --recompile
   std::string output;
   std::string target = "native";
-  std::string direction = "fwd";
+  std::string direction;  // empty: both when the spec has gradients, else fwd
   std::string cudnn_folder;
   std::string lowering{driver::kAnyLowering};
   sema::Bindings bindings;
@@ -59,35 +59,79 @@ Result<driver::CompileOptions> compile_options(const Options& options) {
   return result;
 }
 
-int finish(const Options& options, const driver::Compiled& compiled, const std::string& output) {
+Json plan_json(const driver::Compiled& compiled) {
+  return {{"lowering", compiled.lowering},
+          {"refused", refusals_json(compiled.refused)},
+          {"manifest", Json::parse(plan::manifest_json(compiled.plan))}};
+}
+
+// A single plan stands beside its name, several in a list.
+Json file_json(const std::vector<driver::Compiled>& plans, const std::string& output) {
+  Json json = {{"plan", output}};
+  if (plans.size() == 1) {
+    json.update(plan_json(plans.front()));
+    return json;
+  }
+  for (const driver::Compiled& compiled : plans) {
+    Json plan = {{"direction", to_string(plan::direction_of(compiled.plan.program))}};
+    plan.update(plan_json(compiled));
+    json["plans"].push_back(std::move(plan));
+  }
+  return json;
+}
+
+void print_plan(const driver::Compiled& compiled, const std::string& output) {
   const plan::Plan& plan = compiled.plan;
-  if (const Status saved = plan::save(plan, output); !saved.ok()) {
-    return report(saved.error(), options.format);
-  }
-  const std::string doubt = doubt_of(plan.target, plan.cudnn_version);
-  if (!doubt.empty()) fmt::print(stderr, "{}: note: {}\n", output, doubt);
-  if (options.format == Format::json) {
-    print_json({{"plan", output},
-                {"lowering", compiled.lowering},
-                {"refused", refusals_json(compiled.refused)},
-                {"manifest", Json::parse(plan::manifest_json(plan))}});
-    return kOk;
-  }
+  const bool backward = plan::direction_of(plan.program) == plan::Direction::backward;
   for (const plan::CompiledStep& step : plan.compiled) {
-    fmt::print("{}: `{}` for {} (sm_{}), cuDNN {}: engine {} of heuristic {}, workspace {}\n",
-               output, plan.spec_name, plan.target.name, plan.target.sm,
-               cudnn::version_text(plan.cudnn_version), step.engine, step.heuristic,
+    fmt::print("{}: {}`{}` for {} (sm_{}), cuDNN {}: engine {} of heuristic {}, workspace {}\n",
+               output, backward ? "backward of " : "", plan.spec_name, plan.target.name,
+               plan.target.sm, cudnn::version_text(plan.cudnn_version), step.engine, step.heuristic,
                bytes_text(step.workspace_bytes));
   }
-  for (const std::string& line : refusal_lines(compiled)) fmt::print("{}: {}\n", output, line);
+  for (const std::string& line : refusal_lines(compiled)) {
+    fmt::print("{}: {}{}\n", output, backward ? "backward: " : "", line);
+  }
+}
+
+int finish(const Options& options, const std::vector<driver::Compiled>& plans,
+           const std::string& output) {
+  if (const Status saved = plan::save(driver::bundle_of(plans), output); !saved.ok()) {
+    return report(saved.error(), options.format);
+  }
+  const plan::Plan& first = plans.front().plan;
+  const std::string doubt = doubt_of(first.target, first.cudnn_version);
+  if (!doubt.empty()) fmt::print(stderr, "{}: note: {}\n", output, doubt);
+  if (options.format == Format::json) {
+    print_json(file_json(plans, output));
+    return kOk;
+  }
+  for (const driver::Compiled& compiled : plans) print_plan(compiled, output);
   return kOk;
+}
+
+Result<std::vector<driver::Compiled>> compile_plans(const Options& options, const Spec& spec,
+                                                    driver::CompileOptions how) {
+  const bool trains = options.direction.empty() && !spec.attention.gradients.empty();
+  if (trains || options.direction == "both") {
+    auto pair = driver::compile_pair(spec.attention, *spec.source, spec.bindings, how);
+    if (pair.ok() || !trains || pair.error().code != ErrorCode::unsupported) return pair;
+    Error error = pair.error();
+    error.notes.emplace_back(
+        "the spec has a `grad` clause; --direction fwd compiles the forward alone");
+    return error;
+  }
+  if (options.direction == "bwd") how.direction = plan::Direction::backward;
+  ATTN_ASSIGN(driver::Compiled compiled,
+              driver::compile(spec.attention, *spec.source, spec.bindings, how));
+  return std::vector<driver::Compiled>{std::move(compiled)};
 }
 
 int compile_one(const Options& options, const Spec& spec, const driver::CompileOptions& how,
                 const std::string& output) {
-  const auto compiled = driver::compile(spec.attention, *spec.source, spec.bindings, how);
-  if (!compiled.ok()) return report(compiled.error(), options.format, spec.source.get());
-  return finish(options, *compiled, output);
+  const auto plans = compile_plans(options, spec, how);
+  if (!plans.ok()) return report(plans.error(), options.format, spec.source.get());
+  return finish(options, *plans, output);
 }
 
 // "x-Sq1024.attnplan": the file of a plan among several, by the sizes it was compiled for.
@@ -119,13 +163,14 @@ int compile_spec(const Options& options) {
 }
 
 int recompile(const Options& options) {
-  const Result<plan::Plan> old = plan::load(options.plan);
+  const Result<plan::Bundle> old = plan::load_bundle(options.plan);
   if (!old.ok()) return report(old.error(), options.format);
   const Result<driver::CompileOptions> how = compile_options(options);
   if (!how.ok()) return report(how.error(), options.format);
   const auto compiled = driver::recompile(*old, *how);
   if (!compiled.ok()) {
-    return report(compiled.error(), options.format, source_of_plan(options.plan, *old).get());
+    return report(compiled.error(), options.format,
+                  source_of_plan(options.plan, old->plans.front()).get());
   }
   return finish(options, *compiled, options.output);
 }
@@ -137,12 +182,9 @@ int run(const Options& options) {
   if (!options.plan.empty() && !options.bindings.empty()) {
     return usage_error(options, "--bind has no meaning with --recompile: the plan has its sizes");
   }
-  if (options.direction != "fwd") {
-    return report({ErrorCode::unsupported,
-                   "only the forward can be compiled; there is no gradient program yet",
-                   {"leave --direction out, or say --direction fwd"},
-                   {}},
-                  options.format);
+  if (!options.plan.empty() && !options.direction.empty()) {
+    return usage_error(options,
+                       "--direction has no meaning with --recompile: the plan has its own");
   }
   if (const Status status = check_output(options); !status.ok()) {
     return report(status.error(), options.format);
@@ -166,10 +208,13 @@ void add_compile(CLI::App& app, Action& action) {
       ->required();
   add_target_option(*command, options->target);
   add_bind(*command, options->bindings);
-  command->add_option("--direction", options->direction, "What to compile: fwd (the default)")
+  command
+      ->add_option("--direction", options->direction,
+                   "What to compile into the file; without it both when the spec has a `grad` "
+                   "clause, else fwd")
       ->type_name("fwd|bwd|both")
       ->check(CLI::IsMember({"fwd", "bwd", "both"}));
-  command->add_option("--recompile", options->plan, "Compile this plan file's program again")
+  command->add_option("--recompile", options->plan, "Compile this plan file's programs again")
       ->type_name("PLAN");
   add_lowering(*command, options->lowering);
   add_cudnn(*command, options->cudnn_folder);

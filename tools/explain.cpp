@@ -33,31 +33,54 @@ Result<plan::Target> target_of(const Options& options) {
   return find_target(kDefaultTarget, options.cudnn_folder);
 }
 
-// Only the lack of cuDNN leaves the engine open, and with --why-not a refusal; any other failure is
-// the answer.
-Status compile(const Options& options, const Spec& spec, Explanation& explanation) {
+// The program, compiled when `how` is given. A refusal by cuDNN is the answer when `may_refuse`.
+Result<ExplainedProgram> compiled_program(const Spec& spec, const ir::Attention& attention,
+                                          const plan::Program& program,
+                                          const std::optional<driver::CompileOptions>& how,
+                                          bool may_refuse) {
+  if (!how) return explain_program(spec, program);
+  Result<driver::Compiled> compiled = driver::compile(attention, *spec.source, spec.bindings, *how);
+  if (compiled.ok()) {
+    ExplainedProgram explained = explain_program(spec, compiled->plan.program);
+    explained.compiled = std::move(*compiled);
+    return explained;
+  }
+  if (!may_refuse || compiled.error().code != ErrorCode::unsupported) return compiled.error();
+  ExplainedProgram explained = explain_program(spec, program);
+  explained.refusal = compiled.error();
+  explained.refused_target = how->target.name;
+  return explained;
+}
+
+// Of what nobody need have asked for: a refusal, whoever refuses, is part of the explanation.
+Result<ExplainedProgram> explain_backward(const Options& options, const Spec& spec,
+                                          std::optional<driver::CompileOptions> how) {
+  constexpr auto kBackward = plan::Direction::backward;
+  const auto program = driver::lower(spec.attention, options.lowering, kBackward);
+  if (!program.ok() && program.error().code != ErrorCode::unsupported) return program.error();
+  if (!program.ok()) {
+    ExplainedProgram explained;
+    explained.refusal = program.error();
+    return explained;
+  }
+  if (how) how->direction = kBackward;
+  return compiled_program(spec, spec.attention, *program, how, true);
+}
+
+// Nothing, and why in the explanation, when there is no cuDNN.
+Result<std::optional<driver::CompileOptions>> compile_options(const Options& options,
+                                                              Explanation& explanation) {
   const Result<std::int64_t> version = worker::cudnn_version(worker_options(options.cudnn_folder));
   if (!version.ok()) {
     if (version.error().code != ErrorCode::cudnn) return version.error();
     explanation.why_not_compiled = version.error().message;
-    return {};
+    return std::optional<driver::CompileOptions>();
   }
   driver::CompileOptions how;
   ATTN_ASSIGN(how.target, target_of(options));
   how.worker = worker_options(options.cudnn_folder);
   how.lowering = options.lowering;
-  Result<driver::Compiled> compiled =
-      driver::compile(spec.attention, *spec.source, spec.bindings, how);
-  if (compiled.ok()) {
-    set_program(explanation, spec, compiled->plan.program);
-    explanation.compiled = std::move(*compiled);
-  } else if (options.why_not && compiled.error().code == ErrorCode::unsupported) {
-    explanation.refusal = compiled.error();
-    explanation.refused_target = how.target.name;
-  } else {
-    return compiled.error();
-  }
-  return {};
+  return std::optional(std::move(how));
 }
 
 int print(const Options& options, const Explanation& explanation) {
@@ -66,29 +89,47 @@ int print(const Options& options, const Explanation& explanation) {
   } else {
     fmt::print("{}", to_text(explanation));
   }
-  return explanation.refusal ? kUnsupported : kOk;
+  return explanation.forward && explanation.forward->refusal ? kUnsupported : kOk;
+}
+
+// With gradients what `attnc compile --direction both` makes.
+Result<Explanation> explain_attention(const Options& options, const Spec& spec) {
+  const bool gradients = options.gradients || !spec.attention.gradients.empty();
+  const ir::Attention attention =
+      gradients ? driver::training_forward(spec.attention) : spec.attention;
+  ATTN_ASSIGN(const plan::Program program, driver::lower(attention, options.lowering));
+  Explanation explanation = explain(spec, gradients);
+  ATTN_ASSIGN(const auto how, compile_options(options, explanation));
+  ATTN_ASSIGN(explanation.forward,
+              compiled_program(spec, attention, program, how, options.why_not));
+  if (!gradients) return explanation;
+  ATTN_ASSIGN(explanation.backward, explain_backward(options, spec, how));
+  return explanation;
 }
 
 int explain_spec(const Options& options) {
   SpecOutcome outcome = read_spec(options.path, options.bindings, options.format);
   if (!outcome.spec) return outcome.exit_code;
-  const Spec& spec = *outcome.spec;
-  const auto program = driver::lower(spec.attention, options.lowering);
-  if (!program.ok()) return report(program.error(), options.format, spec.source.get());
-  Explanation explanation = explain(spec, *program, options.gradients);
-  if (const Status status = compile(options, spec, explanation); !status.ok()) {
-    return report(status.error(), options.format, spec.source.get());
-  }
-  return print(options, explanation);
+  const auto explanation = explain_attention(options, *outcome.spec);
+  if (explanation.ok()) return print(options, *explanation);
+  return report(explanation.error(), options.format, outcome.spec->source.get());
 }
 
 int explain_plan(const Options& options) {
-  const Result<plan::Plan> plan = plan::load(options.path);
-  if (!plan.ok()) return report(plan.error(), options.format);
-  SpecOutcome outcome = spec_of_plan(options.path, *plan, options.format);
+  const Result<plan::Bundle> bundle = plan::load_bundle(options.path);
+  if (!bundle.ok()) return report(bundle.error(), options.format);
+  SpecOutcome outcome = spec_of_plan(options.path, bundle->plans.front(), options.format);
   if (!outcome.spec) return outcome.exit_code;
-  Explanation explanation = explain(*outcome.spec, plan->program, options.gradients);
-  explanation.compiled = driver::Compiled{*plan, {}, {}};
+  const Spec& spec = *outcome.spec;
+  const bool gradients = options.gradients || !spec.attention.gradients.empty() ||
+                         bundle->find(plan::Direction::backward) != nullptr;
+  Explanation explanation = explain(spec, gradients);
+  for (const plan::Plan& plan : bundle->plans) {
+    const bool backward = plan::direction_of(plan.program) == plan::Direction::backward;
+    auto& explained = backward ? explanation.backward : explanation.forward;
+    explained = explain_program(spec, plan.program);
+    explained->compiled = driver::Compiled{plan, {}, {}};
+  }
   return print(options, explanation);
 }
 
@@ -118,7 +159,7 @@ void add_explain(CLI::App& app, Action& action) {
   add_target_option(*command, options->target);
   add_bind(*command, options->bindings);
   command->add_flag("--grad", options->gradients,
-                    "Derivatives too, also where the spec has no `grad` clause");
+                    "Derivatives and the backward too, also where the spec has no `grad` clause");
   command->add_flag("--why-not", options->why_not,
                     "When cuDNN refuses, explain all the same, with each engine's reason");
   add_lowering(*command, options->lowering);

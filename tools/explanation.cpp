@@ -98,9 +98,9 @@ std::int64_t bytes_of(const std::vector<plan::TensorInfo>& tensors) {
   return bytes;
 }
 
-std::string clauses_text(const Explanation& explanation) {
+std::string clauses_text(const std::vector<ExplainedClause>& clauses) {
   std::string text;
-  for (const ExplainedClause& clause : explanation.clauses) {
+  for (const ExplainedClause& clause : clauses) {
     text += fmt::format("  {:>4} | {}\n", clause.line, clause.text);
     for (const std::string& node : clause.nodes) text += fmt::format("       |   {}\n", node);
   }
@@ -132,7 +132,7 @@ std::string mask_text(const Explanation& explanation) {
                         band ? " in the band" : "");
   }
   if (text.empty()) {
-    text = explanation.flops == 0 ? "  there are no keys\n" : "  everything is visible\n";
+    text = explanation.columns == 0 ? "  there are no keys\n" : "  everything is visible\n";
   }
   if (explanation.lengths) text += "  lengths   hide what is beyond them\n";
   return text;
@@ -143,35 +143,35 @@ std::string gradients_text(const Explanation& explanation) {
   return "\ngradients\n" + to_text(*explanation.derivatives);
 }
 
-std::string work_text(const Explanation& explanation) {
+std::string work_text(const Explanation& explanation, const ExplainedProgram& program) {
   const passes::Band& end = explanation.mask.from_end;
   const bool band =
       explanation.mask.band.left || explanation.mask.band.right || end.left || end.right;
-  std::string text = fmt::format("  {} over all scores", flops_text(explanation.flops));
+  std::string text = fmt::format("  {} over all scores", flops_text(program.flops));
   if (band) {
-    text += fmt::format(", of which {} ({}) lie in the band",
-                        flops_text(explanation.flops * explanation.share),
-                        percent_text(explanation.share));
+    text +=
+        fmt::format(", of which {} ({}) lie in the band",
+                    flops_text(program.flops * explanation.share), percent_text(explanation.share));
   }
-  text += fmt::format("\n  {} in tensors\n", bytes_text(explanation.bytes));
-  const std::int64_t between = bytes_of(explanation.program.internals);
+  text += fmt::format("\n  {} in tensors\n", bytes_text(program.bytes));
+  const std::int64_t between = bytes_of(program.program.internals);
   if (between > 0) text += fmt::format("  {} between the steps\n", bytes_text(between));
   return text;
 }
 
-std::string engine_text(const Explanation& explanation) {
-  if (explanation.refusal) {
-    return fmt::format("  none for {}\n{}", explanation.refused_target,
-                       error_text(*explanation.refusal, nullptr));
+std::string engine_text(const Explanation& explanation, const ExplainedProgram& program) {
+  if (program.refusal) {
+    return fmt::format("  none for {}\n{}", program.refused_target,
+                       error_text(*program.refusal, nullptr));
   }
-  if (!explanation.compiled) {
+  if (!program.compiled) {
     return fmt::format("  not known: cuDNN could not be loaded ({})\n",
                        explanation.why_not_compiled);
   }
-  const plan::Plan& plan = explanation.compiled->plan;
+  const plan::Plan& plan = program.compiled->plan;
   std::string text = fmt::format("  for {} (sm_{}) by cuDNN {}\n", plan.target.name, plan.target.sm,
                                  cudnn::version_text(plan.cudnn_version));
-  for (const std::string& line : refusal_lines(*explanation.compiled)) {
+  for (const std::string& line : refusal_lines(*program.compiled)) {
     text += fmt::format("  {}\n", line);
   }
   auto compiled = plan.compiled.begin();
@@ -206,22 +206,22 @@ Json mask_json(const Explanation& explanation) {
   return json;
 }
 
-Json engine_json(const Explanation& explanation) {
-  if (explanation.refusal) {
+Json engine_json(const Explanation& explanation, const ExplainedProgram& program) {
+  if (program.refusal) {
     return {{"known", false},
-            {"target", explanation.refused_target},
-            {"error", error_json(*explanation.refusal, nullptr)}};
+            {"target", program.refused_target},
+            {"error", error_json(*program.refusal, nullptr)}};
   }
-  if (!explanation.compiled) return {{"known", false}, {"why", explanation.why_not_compiled}};
-  const plan::Plan& plan = explanation.compiled->plan;
+  if (!program.compiled) return {{"known", false}, {"why", explanation.why_not_compiled}};
+  const plan::Plan& plan = program.compiled->plan;
   Json json = {{"known", true},
                {"target", plan.target.name},
                {"sm", plan.target.sm},
                {"cudnn", cudnn::version_text(plan.cudnn_version)},
                {"steps", Json::array()}};
-  if (!explanation.compiled->lowering.empty()) {
-    json["lowering"] = explanation.compiled->lowering;
-    json["refused"] = refusals_json(explanation.compiled->refused);
+  if (!program.compiled->lowering.empty()) {
+    json["lowering"] = program.compiled->lowering;
+    json["refused"] = refusals_json(program.compiled->refused);
   }
   for (const plan::CompiledStep& step : plan.compiled) {
     Json knobs = Json::object();
@@ -234,67 +234,107 @@ Json engine_json(const Explanation& explanation) {
   return json;
 }
 
+bool is_lowered(const ExplainedProgram& program) {
+  return !program.refusal || !program.refused_target.empty();
+}
+
+// Sections, each with a heading: `before`, then what it is.
+std::string tensors_section(const ExplainedProgram& program, const std::string& before) {
+  const std::string derived = derived_text(program.program);
+  return fmt::format("\n{0}tensors\n{1}{2}{3}\n{0}clauses and the graph nodes they became\n{4}",
+                     before, tensors_text(program.program),
+                     derived.empty() ? "" : fmt::format("\n{}derived tensors\n", before), derived,
+                     clauses_text(program.clauses));
+}
+
+std::string work_section(const Explanation& explanation, const ExplainedProgram& program,
+                         const std::string& before) {
+  return fmt::format("\n{0}work\n{1}\n{0}engine\n{2}", before, work_text(explanation, program),
+                     engine_text(explanation, program));
+}
+
+std::string backward_text(const Explanation& explanation) {
+  if (!explanation.backward) return "";
+  const ExplainedProgram& program = *explanation.backward;
+  if (!is_lowered(program)) return "\nbackward\n  none\n" + error_text(*program.refusal, nullptr);
+  return tensors_section(program, "backward: ") + work_section(explanation, program, "backward: ");
+}
+
+Json clauses_json(const ExplainedProgram& program) {
+  Json clauses = Json::array();
+  for (const ExplainedClause& clause : program.clauses) {
+    clauses.push_back({{"keyword", clause.keyword},
+                       {"line", clause.line},
+                       {"text", clause.text},
+                       {"nodes", clause.nodes}});
+  }
+  return clauses;
+}
+
+Json backward_json(const Explanation& explanation, const ExplainedProgram& program) {
+  if (!is_lowered(program)) return {{"error", error_json(*program.refusal, nullptr)}};
+  return {{"clauses", clauses_json(program)},
+          {"flop", program.flops},
+          {"bytes", program.bytes},
+          {"program", Json::parse(plan::to_json(program.program))},
+          {"engine", engine_json(explanation, program)}};
+}
+
 }  // namespace
 
-void set_program(Explanation& explanation, const Spec& spec, const plan::Program& program) {
-  explanation.program = program;
-  explanation.bytes = bytes_of(program.tensors);
+ExplainedProgram explain_program(const Spec& spec, const plan::Program& program) {
   ClauseMap clauses(*spec.source);
   for (const plan::CudnnStep* step : plan::steps_of<plan::CudnnStep>(program)) {
     clauses.add(step->graph);
   }
-  explanation.clauses = std::move(clauses).take();
+  ExplainedProgram explained;
+  explained.clauses = std::move(clauses).take();
+  explained.program = program;
+  explained.flops = dense_flops(spec.attention, plan::direction_of(program));
+  explained.bytes = bytes_of(program.tensors);
+  return explained;
 }
 
-Explanation explain(const Spec& spec, const plan::Program& program, bool gradients) {
+Explanation explain(const Spec& spec, bool gradients) {
   Explanation explanation;
   explanation.file = spec.source->name();
   explanation.name = spec.attention.name;
-  set_program(explanation, spec, program);
   explanation.mask = passes::mask_form(spec.attention);
   explanation.lengths = spec.attention.lengths_q || spec.attention.lengths_kv;
   explanation.rows = spec.attention.dims[ir::Dim::Sq];
+  explanation.columns = spec.attention.dims[ir::Dim::Skv];
   for (const ir::ExprId id : explanation.mask.residual) {
     explanation.residual.push_back(ir::to_source(spec.attention, id));
   }
-  if (gradients || !spec.attention.gradients.empty()) {
-    explanation.derivatives = explain_derivatives(spec.attention);
-  }
-  explanation.flops = dense_flops(spec.attention);
+  if (gradients) explanation.derivatives = explain_derivatives(spec.attention);
   explanation.share =
       band_share(spec.attention, passes::full_band(explanation.mask, spec.attention.dims));
   return explanation;
 }
 
 std::string to_text(const Explanation& explanation) {
-  const std::string derived = derived_text(explanation.program);
-  return fmt::format(
-      "{} ({})\n\ntensors\n{}{}{}\nclauses and the graph nodes they became\n{}\nmask\n{}{}\n"
-      "work\n{}\nengine\n{}",
-      explanation.name, explanation.file, tensors_text(explanation.program),
-      derived.empty() ? "" : "\nderived tensors\n", derived, clauses_text(explanation),
-      mask_text(explanation), gradients_text(explanation), work_text(explanation),
-      engine_text(explanation));
+  const auto& forward = explanation.forward;
+  return fmt::format("{} ({})\n{}\nmask\n{}{}{}{}", explanation.name, explanation.file,
+                     forward ? tensors_section(*forward, "") : "", mask_text(explanation),
+                     gradients_text(explanation),
+                     forward ? work_section(explanation, *forward, "") : "",
+                     backward_text(explanation));
 }
 
 Json to_json(const Explanation& explanation) {
-  Json clauses = Json::array();
-  for (const ExplainedClause& clause : explanation.clauses) {
-    clauses.push_back({{"keyword", clause.keyword},
-                       {"line", clause.line},
-                       {"text", clause.text},
-                       {"nodes", clause.nodes}});
+  const auto& forward = explanation.forward;
+  Json json = {{"name", explanation.name}, {"file", explanation.file}};
+  if (forward) json["clauses"] = clauses_json(*forward);
+  json["mask"] = mask_json(explanation);
+  if (forward) json["flop"] = forward->flops;
+  json["share_in_band"] = explanation.share;
+  if (forward) {
+    json["bytes"] = forward->bytes;
+    json["program"] = Json::parse(plan::to_json(forward->program));
+    json["engine"] = engine_json(explanation, *forward);
   }
-  Json json = {{"name", explanation.name},
-               {"file", explanation.file},
-               {"clauses", clauses},
-               {"mask", mask_json(explanation)},
-               {"flop", explanation.flops},
-               {"share_in_band", explanation.share},
-               {"bytes", explanation.bytes},
-               {"program", Json::parse(plan::to_json(explanation.program))},
-               {"engine", engine_json(explanation)}};
   if (explanation.derivatives) json["gradients"] = to_json(*explanation.derivatives);
+  if (explanation.backward) json["backward"] = backward_json(explanation, *explanation.backward);
   return json;
 }
 

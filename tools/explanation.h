@@ -24,32 +24,38 @@ struct ExplainedClause {
   std::vector<std::string> nodes;  // of the graph, in order, as graph::to_text lists them
 };
 
-struct Explanation {
-  std::string file;
-  std::string name;
+// The program of one direction.
+struct ExplainedProgram {
   std::vector<ExplainedClause> clauses;  // in text order, the attention itself last
   plan::Program program;
-  passes::MaskForm mask;
-  std::int64_t rows = 0;              // of scores
-  bool lengths = false;               // whether batches have lengths of their own
-  std::vector<std::string> residual;  // in the language's own syntax
-  std::optional<ExplainedDerivatives> derivatives;
   double flops = 0;        // of all scores
-  double share = 1;        // of the scores that lie inside the band
   std::int64_t bytes = 0;  // of all tensors, each read or written once
   // When it was compiled; of a plan file the lowering is empty.
   std::optional<driver::Compiled> compiled;
-  std::string why_not_compiled;  // cuDNN could not be loaded
-  std::optional<Error> refusal;  // cuDNN refused
+  std::optional<Error> refusal;  // of cuDNN, or without a target of the lowerings
   std::string refused_target;
 };
 
-// All but the plan, of a program made from the spec; derivatives with `gradients`, or when the spec
-// has a `grad` clause.
-Explanation explain(const Spec& spec, const plan::Program& program, bool gradients);
+struct Explanation {
+  std::string file;
+  std::string name;
+  passes::MaskForm mask;
+  std::int64_t rows = 0;              // of scores
+  std::int64_t columns = 0;           // of scores
+  bool lengths = false;               // whether batches have lengths of their own
+  double share = 1;                   // of the scores that lie inside the band
+  std::vector<std::string> residual;  // in the language's own syntax
+  std::optional<ExplainedDerivatives> derivatives;
+  std::optional<ExplainedProgram> forward;
+  std::optional<ExplainedProgram> backward;
+  std::string why_not_compiled;  // cuDNN could not be loaded
+};
 
-// What depends on the program, of another one.
-void set_program(Explanation& explanation, const Spec& spec, const plan::Program& program);
+// All but the programs; derivatives with `gradients`.
+Explanation explain(const Spec& spec, bool gradients);
+
+// All but the plan, of a program made from the spec.
+ExplainedProgram explain_program(const Spec& spec, const plan::Program& program);
 
 std::string to_text(const Explanation& explanation);
 Json to_json(const Explanation& explanation);

@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include "runtime/cudnn/library.h"
+#include "runtime/plan/bundle.h"
 #include "tools/command.h"
 #include "tools/report.h"
 #include "tools/table.h"
@@ -15,17 +16,24 @@ struct Options {
   Format format = Format::text;
 };
 
-std::string header_text(const std::string& path, const plan::Plan& plan) {
+// "a plan of", when the file has nothing but a forward.
+std::string kind_text(const plan::Bundle& bundle, const plan::Plan& plan) {
+  const plan::Direction direction = plan::direction_of(plan.program);
+  if (bundle.plans.size() == 1 && direction == plan::Direction::forward) return "a plan";
+  return fmt::format("a {} plan", to_string(direction));
+}
+
+std::string header_text(const std::string& path, const std::string& kind, const plan::Plan& plan) {
   std::string bindings;
   for (const auto& [name, value] : plan.bindings) bindings += fmt::format(" {}={}", name, value);
   return fmt::format(
-      "{}: a plan of `{}`\n"
+      "{}: {} of `{}`\n"
       "  bindings    {}\n"
       "  target      {} (sm_{})\n"
       "  cuDNN       {}\n"
       "  workspace   {}\n"
       "  signature   {}\n",
-      path, plan.spec_name, bindings.empty() ? "none" : bindings.substr(1), plan.target.name,
+      path, kind, plan.spec_name, bindings.empty() ? "none" : bindings.substr(1), plan.target.name,
       plan.target.sm, cudnn::version_text(plan.cudnn_version), bytes_text(plan.workspace_bytes()),
       plan.signature.hash.to_hex());
 }
@@ -62,17 +70,36 @@ std::string steps_text(const plan::Plan& plan) {
   return table.to_text("  ");
 }
 
+std::string plan_text(const std::string& path, const std::string& kind, const plan::Plan& plan) {
+  const std::string derived = derived_text(plan.program);
+  return fmt::format("{}\ntensors\n{}{}{}\nsteps\n{}", header_text(path, kind, plan),
+                     tensors_text(plan.program), derived.empty() ? "" : "\nderived tensors\n",
+                     derived, steps_text(plan));
+}
+
+// The manifest of a single plan, a list of those of several.
+Json bundle_json(const plan::Bundle& bundle) {
+  Json plans = Json::array();
+  for (const plan::Plan& plan : bundle.plans) {
+    plans.push_back({{"direction", to_string(plan::direction_of(plan.program))},
+                     {"manifest", Json::parse(plan::manifest_json(plan))}});
+  }
+  if (plans.size() == 1) return plans.front()["manifest"];
+  return {{"plans", std::move(plans)}};
+}
+
 int run(const Options& options) {
-  const Result<plan::Plan> plan = plan::load(options.plan);
-  if (!plan.ok()) return report(plan.error(), options.format);
+  const Result<plan::Bundle> bundle = plan::load_bundle(options.plan);
+  if (!bundle.ok()) return report(bundle.error(), options.format);
   if (options.format == Format::json) {
-    print_json(Json::parse(plan::manifest_json(*plan)));
+    print_json(bundle_json(*bundle));
     return kOk;
   }
-  const std::string derived = derived_text(plan->program);
-  fmt::print("{}\ntensors\n{}{}{}\nsteps\n{}", header_text(options.plan, *plan),
-             tensors_text(plan->program), derived.empty() ? "" : "\nderived tensors\n", derived,
-             steps_text(*plan));
+  std::vector<std::string> texts;
+  for (const plan::Plan& plan : bundle->plans) {
+    texts.push_back(plan_text(options.plan, kind_text(*bundle, plan), plan));
+  }
+  fmt::print("{}", fmt::join(texts, "\n"));
   return kOk;
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "runtime/graph/operands.h"
 #include "runtime/io/host_tensor.h"
 #include "tools/table.h"
 
@@ -70,24 +71,50 @@ std::string check_text(const plan::Program& program) {
   return text;
 }
 
+// Rows of internal tensors, in the order in which steps make them.
+class DerivedTable {
+ public:
+  explicit DerivedTable(const plan::Program& program) : program_(program) {
+    for (std::size_t i = 0; i < program.steps.size(); ++i) {
+      std::visit([this, i](const auto& step) { add(step, i); }, program.steps[i]);
+    }
+  }
+
+  std::string to_text() const { return table_.to_text("  "); }
+
+ private:
+  void add(const plan::DeriveStep& step, std::size_t /*number*/) {
+    for (std::size_t i = 0; i < step.outputs.size(); ++i) {
+      add(step.outputs[i], step.once ? "when loaded" : "at every execute", step.expressions[i]);
+    }
+  }
+
+  void add(const plan::CudnnStep& step, std::size_t number) {
+    for (const plan::Operand& operand : step.operands) {
+      const auto* tensor = std::get_if<plan::TensorOperand>(&operand.source);
+      if (tensor == nullptr || !graph::is_written(step.graph, operand.uid)) continue;
+      add(tensor->name, "at every execute", fmt::format("made by cuDNN in step {}", number));
+    }
+  }
+
+  void add(const std::string& name, const char* made, const std::string& what) {
+    const auto tensor = std::ranges::find(program_.internals, name, &plan::TensorInfo::name);
+    if (tensor == program_.internals.end()) return;  // an output of the program
+    const std::int64_t bytes =
+        io::element_count(tensor->dims) * static_cast<std::int64_t>(size_of(tensor->dtype));
+    table_.add({name, std::string(to_string(tensor->dtype)), dims_text(tensor->dims),
+                bytes_text(bytes), made, what});
+  }
+
+  const plan::Program& program_;
+  Table table_{{{"name"}, {"dtype"}, {"dims"}, {"bytes", Align::right}, {"made"}, {"is"}}};
+};
+
 }  // namespace
 
 std::string derived_text(const plan::Program& program) {
   if (program.internals.empty()) return "";
-  Table table({{"name"}, {"dtype"}, {"dims"}, {"bytes", Align::right}, {"made"}, {"is"}});
-  for (const plan::DeriveStep* step : plan::steps_of<plan::DeriveStep>(program)) {
-    for (std::size_t i = 0; i < step->outputs.size(); ++i) {
-      const auto tensor =
-          std::ranges::find(program.internals, step->outputs[i], &plan::TensorInfo::name);
-      if (tensor == program.internals.end()) continue;  // an output of the program
-      const std::int64_t bytes =
-          io::element_count(tensor->dims) * static_cast<std::int64_t>(size_of(tensor->dtype));
-      table.add({tensor->name, std::string(to_string(tensor->dtype)), dims_text(tensor->dims),
-                 bytes_text(bytes), step->once ? "when loaded" : "at every execute",
-                 step->expressions[i]});
-    }
-  }
-  return table.to_text("  ") + check_text(program);
+  return DerivedTable(program).to_text() + check_text(program);
 }
 
 }  // namespace attn::tools

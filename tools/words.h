@@ -18,7 +18,8 @@ std::string knobs_text(const std::vector<plan::Knob>& knobs);  // "24=3 27=1" (t
 // A table of what a caller binds: name, role, dtype, dims, strides, alignment; then the params.
 std::string tensors_text(const plan::Program& program);
 
-// A table of the internal tensors: name, dtype, dims, bytes, when each is made, and what it is.
+// A table of the internal tensors: name, dtype, dims, bytes, when each is made, and what it is or
+// which step of cuDNN's makes it.
 // Empty when there are none.
 std::string derived_text(const plan::Program& program);
 

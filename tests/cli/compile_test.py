@@ -6,6 +6,8 @@ import signal
 import attnc
 from attnc import NOOP, SOURCE, SPECS
 
+# Of the sizes that the fused backward has.
+TRAINED = NOOP.replace("Sq = 16, Skv = 24", "Sq = 128").replace("outputs o, lse", "grad q, v")
 SOFTCAP = NOOP.replace("outputs", "score 50 * tanh(score / 50);\n  outputs")
 
 
@@ -71,6 +73,72 @@ class Compile(attnc.Case):
         self.assertEqual(before["program"], after["program"])
         self.attnc("compile", "--recompile", plan, "--bind", "Sq=1", "-o", again, code=2)
         self.attnc("compile", SPECS / "noop.attn", "--recompile", plan, "-o", again, code=2)
+
+    def tensors(self, manifest):
+        return [tensor["name"] for tensor in manifest["program"]["tensors"]]
+
+    def test_a_grad_clause_makes_a_pair(self):
+        plan = self.compile(TRAINED)
+        forward, backward = self.attnc_json("inspect", plan)["plans"]
+        self.assertEqual((forward["direction"], backward["direction"]), ("forward", "backward"))
+        self.assertEqual(self.tensors(forward["manifest"]), ["q", "k", "v", "o", "lse"])
+        self.assertEqual(set(self.tensors(backward["manifest"])),
+                         {"q", "k", "v", "o", "lse", "do", "dq", "dv"})
+        self.assertEqual((forward["manifest"]["format"], backward["manifest"]["format"]), (1, 3))
+        text = self.attnc("inspect", plan).stdout
+        for direction in ("forward", "backward"):
+            self.assertEqual(text.count(f"{plan}: a {direction} plan of `noop`\n"), 1)
+        self.assertIn("cotangent", text)
+        self.assertRegex(text, "delta .* at every execute +made by cuDNN in step 0")
+
+    def test_directions(self):
+        plain = NOOP.replace("Sq = 16, Skv = 24", "Sq = 128").replace("o, lse", "o")
+        self.assertEqual(self.tensors(self.attnc_json("inspect", self.compile(plain))),
+                         ["q", "k", "v", "o"])
+        both = self.attnc_json("inspect", self.compile(plain, "--direction", "both"))
+        self.assertEqual([plan["direction"] for plan in both["plans"]], ["forward", "backward"])
+        self.assertIn("dk", self.tensors(both["plans"][1]["manifest"]))
+        plan = self.compile(TRAINED, "--direction", "fwd")
+        self.assertEqual(self.tensors(self.attnc_json("inspect", plan)), ["q", "k", "v", "o"])
+        self.assertIn(": a plan of", self.attnc("inspect", plan).stdout)
+        plan = self.compile(TRAINED, "--direction", "bwd")
+        self.assertEqual(self.attnc_json("inspect", plan)["format"], 3)
+        self.assertIn(": a backward plan of", self.attnc("inspect", plan).stdout)
+        explained = self.attnc_json("explain", plan)
+        self.assertNotIn("program", explained)
+        self.assertEqual(explained["backward"]["program"],
+                         self.attnc_json("inspect", plan)["program"])
+
+    def test_json_of_a_pair(self):
+        plan = self.folder / "x.attnplan"
+        result = self.attnc_json("compile", "-", "--target", "h200", "-o", plan, stdin=TRAINED)
+        self.assertEqual(list(result), ["plan", "plans"])
+        self.assertEqual([list(one) for one in result["plans"]],
+                         [["direction", "lowering", "refused", "manifest"]] * 2)
+        inspected = self.attnc_json("inspect", plan)["plans"]
+        self.assertEqual([one["manifest"] for one in result["plans"]],
+                         [one["manifest"] for one in inspected])
+
+    def test_recompile_keeps_the_pair(self):
+        plan = self.compile(TRAINED)
+        again = self.folder / "again.attnplan"
+        self.attnc("compile", "--recompile", plan, "--target", "b200", "-o", again)
+        before, after = (self.attnc_json("inspect", path)["plans"] for path in (plan, again))
+        for old, new in zip(before, after, strict=True):
+            self.assertEqual(old["direction"], new["direction"])
+            self.assertEqual(old["manifest"]["program"], new["manifest"]["program"])
+            self.assertEqual(new["manifest"]["target"]["name"], "b200")
+        self.attnc("compile", "--recompile", plan, "--direction", "fwd", "-o", again, code=2)
+
+    def test_a_pair_fails_as_one(self):
+        spec = self.write("paged.attn", TRAINED.replace("bshd", "paged(page = 16)"))
+        plan = self.folder / "x.attnplan"
+        process = self.attnc("compile", spec, "--target", "h200", "-o", plan, code=3)
+        self.assertIn("error[unsupported]: backward: ", process.stderr)
+        self.assertIn("--direction fwd compiles the forward alone", process.stderr)
+        self.assertIn(f"--> {spec}:1:", process.stderr)
+        self.assertFalse(plan.exists())
+        self.attnc("compile", spec, "--target", "h200", "-o", plan, "--direction", "fwd")
 
     def test_what_is_no_place_for_a_plan(self):
         spec = self.write("noop", NOOP)

@@ -58,6 +58,44 @@ class Explain(attnc.Case):
         self.assertIn("\ngradients\n  wanted    q, k, v, bias\n  score     by score: 1.0\n"
                       "  score     by bias[q_idx, kv_idx]: 1.0\n", text)
 
+    def test_backward(self):
+        result = self.explain("softcap", "--bind", "Sq=128", "--grad")
+        self.assertIn("lse", [tensor["name"] for tensor in result["program"]["tensors"]])
+        backward = result["backward"]
+        self.assertTrue(backward["engine"]["known"])
+        self.assertEqual(backward["engine"]["target"], "h200")
+        self.assertEqual(backward["flop"], result["flop"] * 5 / 2)
+        nodes = [node for clause in backward["clauses"] for node in clause["nodes"]]
+        self.assertEqual(sum("matmul" in node for node in nodes), 5)
+        text = self.attnc("explain", SPECS / "softcap.attn", "--target", "h200", *SMALL, "--bind",
+                          "Sq=128", "--grad").stdout
+        headings = ("\ngradients\n", "\nwork\n", "\nengine\n", "\nbackward: tensors\n",
+                    "\nbackward: clauses and the graph nodes they became\n", "\nbackward: work\n",
+                    "\nbackward: engine\n")
+        places = [text.index(heading) for heading in headings]
+        self.assertEqual(places, sorted(places))
+        self.assertNotIn("backward", self.explain("softcap", "--bind", "Sq=128"))
+
+    def test_why_there_is_no_backward(self):
+        text = NOOP.replace("bshd", "paged(page = 16)")
+        path = self.write("paged.attn", text)
+        backward = self.attnc_json("explain", path, "--target", "h200", "--grad")["backward"]
+        self.assertEqual(list(backward), ["error"])
+        self.assertEqual(backward["error"]["code"], "unsupported")
+        out = self.attnc("explain", path, "--target", "h200", "--grad").stdout
+        self.assertIn("\nbackward\n  none\nerror[unsupported]: ", out)
+
+    def test_a_pair(self):
+        plan = self.compile(SPECS / "softcap.attn", *SMALL, "--bind", "Sq=128", "--direction",
+                            "both")
+        explained = self.attnc_json("explain", plan)
+        forward, backward = self.attnc_json("inspect", plan)["plans"]
+        self.assertEqual(explained["program"], forward["manifest"]["program"])
+        self.assertEqual(explained["backward"]["program"], backward["manifest"]["program"])
+        self.assertEqual(explained["backward"]["engine"]["steps"][0]["engine"],
+                         backward["manifest"]["compiled"][0]["engine"])
+        self.assertIn("gradients", explained)
+
     def test_what_cudnn_skips(self):
         words = ": cuDNN skips the blocks outside"
         for masks, rows, skips in (

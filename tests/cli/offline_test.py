@@ -20,7 +20,8 @@ class Offline(attnc.Case):
                 if spec.stem in refused:
                     self.attnc("compile", spec, "--target", target, "-o", self.folder / "x", code=3)
                     continue
-                manifest = self.attnc_json("inspect", self.compile(spec, target=target))
+                plan = self.compile(spec, "--direction", "fwd", target=target)
+                manifest = self.attnc_json("inspect", plan)
                 self.assertEqual(manifest["spec"]["name"], spec.stem)
                 self.assertEqual(manifest["target"]["sm"], SMS[target])
                 self.assertGreater(manifest["compiled"][0]["plan_bytes"], 1000)

@@ -28,6 +28,8 @@ double counted_share(std::int64_t rows, std::int64_t columns, std::int64_t left,
 TEST(Work, DenseFlops) {
   const Spec spec = spec_with("", 10, 20);
   EXPECT_EQ(dense_flops(spec.attention), 2.0 * 2 * 4 * 10 * 20 * (16 + 8));
+  EXPECT_EQ(dense_flops(spec.attention, plan::Direction::backward),
+            2.0 * 2 * 4 * 10 * 20 * (3 * 16 + 2 * 8));
   EXPECT_EQ(visible_flops(spec.attention), dense_flops(spec.attention));
 }
 
