@@ -47,7 +47,6 @@ struct Difference {
 Difference difference(const Values& all) {
   const auto& [values, reference, sizes] = all;
   Difference total;
-  for (const double size : sizes) total.size_squares += size * size;
   for (std::size_t i = 0; i < values.size(); ++i) {
     const double x = values[i], r = reference[i];
     if (std::isnan(x) || std::isnan(r)) {
@@ -57,6 +56,8 @@ Difference difference(const Values& all) {
     } else {
       total.squares += (x - r) * (x - r);
       total.reference_squares += r * r;
+      const double size = sizes.empty() ? 0 : sizes[i];
+      if (std::isfinite(size)) total.size_squares += size * size;
       total.max_abs = std::max(total.max_abs, std::abs(x - r));
     }
   }

@@ -138,6 +138,12 @@ TEST(Compare, GradientsWhoseTermsCancelAreMeasuredByTheTerms) {
   EXPECT_FALSE(compare_gradient("dq", {kNan, 0}, {0, 0}, 1).agrees());
 }
 
+TEST(Compare, ASizeThatIsNoNumberMeasuresNothing) {
+  for (const double size : {kInfinity, kNan}) {
+    EXPECT_FALSE(compare_gradient("dq", {1.1, 1}, {1, 1}, size).agrees());
+  }
+}
+
 TEST(Compare, SizesLoosenNothingWhereTheGradientIsLarger) {
   EXPECT_DOUBLE_EQ(compare_gradient("dv", {4, 3.5}, {4, 3}, 1).relative_l2, 0.1);
 }
