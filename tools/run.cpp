@@ -6,6 +6,7 @@
 #include "compiler/driver/driver.h"
 #include "compiler/gradient/differentiate.h"
 #include "runtime/io/npy.h"
+#include "runtime/plan/bundle.h"
 #include "tools/command.h"
 #include "tools/execution.h"
 #include "tools/inputs.h"
@@ -42,7 +43,7 @@ struct Options {
 // What is to be run: a spec, and when it came as a plan file also that.
 struct Subject {
   Spec spec;
-  std::optional<plan::Plan> plan;
+  std::optional<plan::Bundle> file;
 };
 
 struct SubjectOutcome {
@@ -51,18 +52,18 @@ struct SubjectOutcome {
 };
 
 SubjectOutcome read_subject(const Options& options) {
-  std::optional<plan::Plan> plan;
+  std::optional<plan::Bundle> file;
   SpecOutcome outcome;
   if (is_plan(options.path)) {
-    Result<plan::Plan> loaded = plan::load(options.path);
+    Result<plan::Bundle> loaded = plan::load_bundle(options.path);
     if (!loaded.ok()) return {std::nullopt, report(loaded.error(), options.format)};
-    plan = std::move(*loaded);
-    outcome = spec_of_plan(options.path, *plan, options.format);
+    file = std::move(*loaded);
+    outcome = spec_of_plan(options.path, file->plans.front(), options.format);
   } else {
     outcome = read_spec(options.path, options.bindings, options.format);
   }
   if (!outcome.spec) return {std::nullopt, outcome.exit_code};
-  return {Subject{std::move(*outcome.spec), std::move(plan)}, kOk};
+  return {Subject{std::move(*outcome.spec), std::move(file)}, kOk};
 }
 
 Status check_options(const Options& options) {
@@ -106,25 +107,29 @@ Status check_dims(const ir::Attention& attention) {
   return {};
 }
 
-Error missing(plan::Direction direction, const plan::Plan& plan, const Options& options) {
-  return {ErrorCode::invalid_argument,
-          fmt::format("{} has no {} of `{}`, and --direction {} needs it", options.path,
-                      plan::to_string(direction), plan.spec_name, options.asked()),
-          {"--recompile compiles its spec again, for what is asked"},
-          {}};
+Result<plan::Plan> plan_of(const plan::Bundle& file, plan::Direction direction,
+                           const Options& options) {
+  if (file.find(direction) != nullptr) return plan::plan_of(file, direction);
+  return Error{
+      ErrorCode::invalid_argument,
+      fmt::format("{} has no {} of `{}`, and --direction {} needs it", options.path,
+                  plan::to_string(direction), file.plans.front().spec_name, options.asked()),
+      {"--recompile compiles its spec again, for what is asked"},
+      {}};
 }
 
-// A plan file as it is: one plan.
-Result<Plans> plans_of(const plan::Plan& plan, const Options& options) {
-  if (plan::direction_of(plan.program) == plan::Direction::backward) {
-    return missing(plan::Direction::forward, plan, options);
+// A plan file as it is.
+Result<Plans> plans_of(const plan::Bundle& file, const Options& options) {
+  Plans plans;
+  ATTN_ASSIGN(plans.forward, plan_of(file, plan::Direction::forward, options));
+  if (options.wants_gradients()) {
+    ATTN_ASSIGN(plans.backward, plan_of(file, plan::Direction::backward, options));
   }
-  if (options.wants_gradients()) return missing(plan::Direction::backward, plan, options);
-  return Plans{plan, std::nullopt};
+  return plans;
 }
 
 Result<Plans> plans_for_device(const Subject& subject, const Options& options) {
-  if (subject.plan && !options.recompile) return plans_of(*subject.plan, options);
+  if (subject.file && !options.recompile) return plans_of(*subject.file, options);
   driver::CompileOptions how;
   ATTN_ASSIGN(how.target, native_target(options.cudnn_folder));
   how.worker = worker_options(options.cudnn_folder);

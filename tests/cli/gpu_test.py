@@ -97,6 +97,13 @@ class Gpu(attnc.Case):
         result = self.attnc_json("run", plan, "--backend", "cudnn", "--recompile", "--grad")
         self.assertEqual(set(result["outputs"]), {"o", "lse", "dq", "dk", "dv"})
 
+    def test_run_a_plan_file_of_a_pair(self):
+        plan = self.compile(NOOP, "--direction", "both")
+        for direction, names in {"fwd": {"o", "lse"}, "bwd": {"dq", "dk", "dv"},
+                                 "both": {"o", "lse", "dq", "dk", "dv"}}.items():
+            result = self.attnc_json("run", plan, "--backend", "cudnn", "--direction", direction)
+            self.assertEqual(set(result["outputs"]), names)
+
     def test_verify_gradients(self):
         specs = [SPECS / f"{name}.attn" for name in ("noop", "causal", "softcap", "alibi",
                                                      "sliding_window")]
