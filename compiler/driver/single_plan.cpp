@@ -16,8 +16,9 @@
 namespace attn::driver::ways {
 namespace {
 
-passes::HoistOptions hoist_options() {
+passes::HoistOptions hoist_options(bool vectors) {
   passes::HoistOptions options;
+  options.vectors = vectors;
   options.readable = [](const ir::Attention& of, ir::ExprId load) {
     return lowering::captured_view(of, load).status();
   };
@@ -32,10 +33,11 @@ Result<passes::Hoisted> hoisted(const ir::Attention& attention,
   return hoisted;
 }
 
-Result<plan::Program> single_plan(const ir::Attention& attention, lowering::Core core) {
+Result<plan::Program> single_plan(const ir::Attention& attention, lowering::Core core,
+                                  bool vectors = true) {
   // What lowering says of open dimensions is the answer.
   if (!attention.dims.bound()) return lowering::lower(attention, core);
-  ATTN_ASSIGN(const passes::Hoisted parts, hoisted(attention, hoist_options()));
+  ATTN_ASSIGN(const passes::Hoisted parts, hoisted(attention, hoist_options(vectors)));
   ATTN_ASSIGN(plan::Program program, lowering::lower(parts.attention, core));
   return derive::with_derived(attention, parts, std::move(program));
 }
@@ -49,6 +51,26 @@ std::set<std::string> operand_gradients(const std::vector<std::string>& gradient
   return names;
 }
 
+Result<plan::Program> fused_backward(const ir::Attention& attention, bool vectors) {
+  ATTN_RETURN_IF_ERROR(lowering::check_attention(attention));
+  ATTN_RETURN_IF_ERROR(lowering::check_gradients(attention));
+  if (attention.dims[ir::Dim::Skv] == 0) return lowering::no_keys_backward(attention);
+  const gradient::Derivatives derivatives = gradient::differentiate(attention);
+  const std::vector<std::string> gradients = lowering::gradient_names(attention);
+  lowering::LearnedGradients learned;
+  if (!derivatives.tensors.empty()) {
+    ATTN_ASSIGN(learned, lowering::learned_gradients(derivatives));
+  }
+  passes::HoistOptions options = hoist_options(vectors);
+  options.extra = {derivatives.score};
+  ATTN_ASSIGN(const passes::Hoisted parts, hoisted(derivatives.attention, options));
+  const lowering::BackwardParts backward{parts.attention, parts.extra.front(),
+                                         operand_gradients(gradients)};
+  ATTN_ASSIGN(plan::Program program,
+              lowering::lower_backward(backward, gradients, std::move(learned)));
+  return derive::with_derived(derivatives.attention, parts, std::move(program));
+}
+
 }  // namespace
 
 Result<plan::Program> composite(const ir::Attention& attention) {
@@ -60,23 +82,15 @@ Result<plan::Program> unified(const ir::Attention& attention) {
 }
 
 Result<plan::Program> composite_backward(const ir::Attention& attention) {
-  ATTN_RETURN_IF_ERROR(lowering::check_attention(attention));
-  ATTN_RETURN_IF_ERROR(lowering::check_gradients(attention));
-  if (attention.dims[ir::Dim::Skv] == 0) return lowering::no_keys_backward(attention);
-  const gradient::Derivatives derivatives = gradient::differentiate(attention);
-  const std::vector<std::string> gradients = lowering::gradient_names(attention);
-  lowering::LearnedGradients learned;
-  if (!derivatives.tensors.empty()) {
-    ATTN_ASSIGN(learned, lowering::learned_gradients(derivatives));
-  }
-  passes::HoistOptions options = hoist_options();
-  options.extra = {derivatives.score};
-  ATTN_ASSIGN(const passes::Hoisted parts, hoisted(derivatives.attention, options));
-  const lowering::BackwardParts backward{parts.attention, parts.extra.front(),
-                                         operand_gradients(gradients)};
-  ATTN_ASSIGN(plan::Program program,
-              lowering::lower_backward(backward, gradients, std::move(learned)));
-  return derive::with_derived(derivatives.attention, parts, std::move(program));
+  return fused_backward(attention, true);
+}
+
+Result<plan::Program> tables(const ir::Attention& attention) {
+  return single_plan(attention, lowering::composite, false);
+}
+
+Result<plan::Program> tables_backward(const ir::Attention& attention) {
+  return fused_backward(attention, false);
 }
 
 Result<plan::Program> unified_backward(const ir::Attention& attention) {

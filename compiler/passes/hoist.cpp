@@ -38,6 +38,7 @@ struct Facts {
   bool score = false;   // depends on the score
   bool input = false;   // depends on a tensor or param
   bool served = true;   // the kernel can compute all of it
+  bool vector = false;  // reads a tensor over rows or the batch that the kernel cannot
   double cost = 0;      // for every score
 };
 
@@ -89,6 +90,7 @@ class Analysis {
     const Facts& facts = facts_[id];
     if (facts.score || attention_.dag.is_constant(id)) return false;
     if (facts.axes.both_sides()) return facts.tabled && facts.table == facts.axes;
+    if (facts.vector) return true;
     if (!facts.served) return true;
     const bool varies = !(facts.axes == Axes());
     return varies && facts.cost >= kWorthDeriving;
@@ -116,6 +118,7 @@ class Analysis {
     facts.cost = cost_of(node);
     for (const ExprId operand : node.operands) {
       const Facts& other = facts_[operand];
+      facts.vector |= other.vector;
       facts.axes = facts.axes | other.axes;
       facts.table = facts.table | other.table;
       facts.tabled |= other.tabled;
@@ -127,11 +130,19 @@ class Analysis {
       facts.served &= other.served;
       facts.cost = std::min(facts.cost + other.cost, kCostliest);
     }
-    if (facts.axes.both_sides() && needs_table(id, facts)) {
+    facts.vector |= is_vector(facts);
+    if (facts.axes.both_sides() && (facts.vector || needs_table(id, facts))) {
       facts.table = facts.axes;
       facts.tabled = true;
     }
     return facts;
+  }
+
+  // Whether the value is one that the kernel would read from a tensor that it cannot read.
+  bool is_vector(const Facts& facts) const {
+    if (options_.vectors || facts.score || facts.axes.column) return false;
+    if (!facts.axes.row && !facts.axes.batch) return false;
+    return facts.input || !facts.served || facts.cost >= kWorthDeriving;
   }
 
   bool needs_table(ExprId id, const Facts& facts) const {
@@ -286,6 +297,7 @@ class Hoister {
   // An operand of a single element, or of one for each batch entry and head where there is a single
   // row, is none that the kernel computes rightly with.
   Axes readable_axes(Axes axes) const {
+    if (!options_.vectors && (axes.row || axes.batch)) axes.row = axes.column = true;
     if (axes.row || axes.column) return axes;
     const bool single_row = original_.dims[Dim::Sq] == 1;
     const bool single_element = !axes.batch && !axes.head;

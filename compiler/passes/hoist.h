@@ -72,6 +72,10 @@ struct HoistOptions {
   // Whether the kernel can read this load as it is. An error `unsupported` means that it cannot;
   // other errors are left to lowering, which reports them.
   std::function<Status(const ir::Attention&, ir::ExprId)> readable;
+  // Whether the kernel can read tensors over rows alone, or over the batch. If not, what reads one
+  // becomes a table over rows and columns, at whatever cost: the outermost such expression without
+  // the score.
+  bool vectors = true;
   // Expressions of the attention's dag beside its own that a kernel computes for each score.
   std::vector<ir::ExprId> extra{};
   std::int64_t most_bytes = std::int64_t{16} << 30;       // of all derived tensors

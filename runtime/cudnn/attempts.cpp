@@ -51,8 +51,11 @@ void Attempts::add_mode(const std::string& mode, const Result<Offer>& offer) {
   }
   modes_.push_back({mode, offer->configs.size(), "SUCCESS", ""});
   for (const LastWords& words : offer->refused) {
-    // That none was offered is a refusal by itself, unless the reason says otherwise.
-    if (!words.status.empty() && !is_refusal(words.status)) only_refusals_ = false;
+    // That none was offered is a refusal by itself, unless the reason says otherwise. (An engine that
+    // finds no knobs of its own for the graph says that this was not expected.)
+    const bool refused = words.status.empty() || is_refusal(words.status) ||
+                         words.status == "INTERNAL_ERROR_UNEXPECTED_VALUE";
+    if (!refused) only_refusals_ = false;
     configs_.push_back({mode, false, words});
   }
 }
