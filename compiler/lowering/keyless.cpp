@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "compiler/lowering/controls.h"
@@ -83,7 +84,70 @@ class Maker {
   plan::DeriveStep step_;
 };
 
+// Of one thread for each row of each gradient.
+class ZeroMaker {
+ public:
+  explicit ZeroMaker(const ir::Attention& attention) : attention_(attention) {}
+
+  plan::DeriveStep make(const std::vector<std::string>& gradients) && {
+    const std::string rows = read(std::string(ir::kLengthsQ));
+    const std::string columns = read(std::string(ir::kLengthsKv));
+    std::string text;
+    for (const std::string& name : gradients) text += part(name, rows, columns);
+    parameters_.insert(parameters_.end(), inputs_.begin(), inputs_.end());
+    step_.source = fmt::format(
+        "extern \"C\" __global__ void {}({}) {{\n"
+        "  long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;\n{}}}\n",
+        plan::kDeriveKernel, fmt::join(parameters_, ", "), text);
+    return std::move(step_);
+  }
+
+ private:
+  std::string read(const std::string& tensor) {
+    const plan::OperandSource source = plan::TensorOperand{tensor};
+    const auto known = std::ranges::find(step_.inputs, source);
+    if (known != step_.inputs.end()) return fmt::format("in{}", known - step_.inputs.begin());
+    inputs_.push_back(fmt::format("const int* in{}", inputs_.size()));
+    step_.inputs.push_back(source);
+    return fmt::format("in{}", inputs_.size() - 1);
+  }
+
+  std::string part(const std::string& name, const std::string& rows, const std::string& columns) {
+    const Dims4 dims = logical_dims(attention_, name), strides = stored_strides(attention_, name);
+    const std::int64_t count = dims[0] * dims[1] * dims[2];
+    step_.amends += count;
+    step_.outputs.push_back(name);
+    step_.expressions.emplace_back("of batches without rows or keys");
+    parameters_.push_back(fmt::format("{}* {}", c_type(attention_.dtype), name));
+    std::string begin = fmt::format("b * {}LL + s * {}LL", strides[0], strides[2]);
+    std::string present = "true";
+    if (const std::string by = addressed_by(attention_, name); !by.empty()) {
+      const std::string starts = read(by);
+      begin = fmt::format("({}[b] + s) * {}LL", starts, strides[2]);
+      present = fmt::format("s < {0}[b + 1] - {0}[b]", starts);
+    }
+    return fmt::format(
+        "  if (i < {0}LL) {{\n"
+        "    const long long s = i % {1}, h = i / {1} % {2}, b = i / {1} / {2};\n"
+        "    if ({3}[b] > 0 && {4}[b] > 0 || !({5})) return;\n"
+        "    for (int d = 0; d < {6}; ++d) {7}[{8} + h * {9}LL + d * {10}LL] = 0;\n"
+        "    return;\n  }}\n  i -= {0}LL;\n",
+        count, dims[2], dims[1], rows, columns, present, dims[3], name, begin, strides[1],
+        strides[3]);
+  }
+
+  const ir::Attention& attention_;
+  std::vector<std::string> parameters_, inputs_;
+  plan::DeriveStep step_;
+};
+
 }  // namespace
+
+std::optional<plan::DeriveStep> keyless_backward(const ir::Attention& attention,
+                                                 const std::vector<std::string>& gradients) {
+  if (!has_lengths(attention) || gradients.empty()) return std::nullopt;
+  return ZeroMaker(attention).make(gradients);
+}
 
 std::optional<plan::DeriveStep> keyless(const ir::Attention& attention) {
   if (!has_column_lengths(attention)) return std::nullopt;

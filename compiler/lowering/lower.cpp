@@ -29,6 +29,14 @@ Status check_statistics(const ir::Attention& attention) {
   return {};
 }
 
+// The engine for a single row splits the keys, and adds in whatever order they come.
+Status check_determinism(const ir::Attention& attention) {
+  if (!attention.deterministic || attention.dims[Dim::Sq] > 1 || !attention.wants_lse) return {};
+  return unsupported(attention.pos,
+                     "the last bit of lse varies between runs where there is a single row",
+                     "o does not: leave lse out, or `deterministic`");
+}
+
 // cuDNN's own rule, which it states when the operation is made.
 Status check_pages(const ir::Attention& attention) {
   for (const char* name : {"k", "v"}) {
@@ -50,6 +58,7 @@ Result<plan::Program> lower(const ir::Attention& attention, Core core) {
   if (attention.dims[Dim::Skv] == 0) return no_keys(attention);
   ATTN_RETURN_IF_ERROR(check_statistics(attention));
   ATTN_RETURN_IF_ERROR(check_pages(attention));
+  ATTN_RETURN_IF_ERROR(check_determinism(attention));
   ATTN_ASSIGN(plan::CudnnStep step, core(attention));
   const std::set<std::string> used = names_of(step);
   plan::Program program;

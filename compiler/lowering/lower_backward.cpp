@@ -8,6 +8,7 @@
 #include "compiler/lowering/controls.h"
 #include "compiler/lowering/interface.h"
 #include "compiler/lowering/kernel_text.h"
+#include "compiler/lowering/keyless.h"
 #include "compiler/lowering/lengths.h"
 #include "compiler/lowering/operands.h"
 #include "compiler/lowering/split_parts.h"
@@ -46,6 +47,7 @@ class Maker {
     std::set<std::string> used = names_of(core);
     steps.emplace_back(std::move(core));
     move_to(steps, staged.after);
+    if (auto zeros = keyless_backward(attention_, outputs)) steps.emplace_back(std::move(*zeros));
     move_to(steps, learned.steps);
     used.merge(names_read(steps));
     bind(used, gradients);
