@@ -50,6 +50,29 @@ INSTANTIATE_TEST_SUITE_P(Specs, SurfaceLowering,
                          ::testing::ValuesIn(spec_files("tests/gpu/surface")),
                          [](const auto& spec) { return spec.param.stem().string(); });
 
+// The backward by one fused kernel: masks, shared keys, derivatives, lengths, dropout, learned
+// tensors, copies, vectors, the ends of the last tiles, and the form that needs no order.
+class BackwardLowering : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(BackwardLowering, Program) {
+  const std::filesystem::path spec = GetParam();
+  const auto program = try_lower(std::filesystem::path(ATTN_SOURCE_DIR) / spec, "composite",
+                                 plan::Direction::backward);
+  expect_golden("tests/golden/lowering/backward/" + spec.stem().string() + ".expected",
+                program.ok() ? plan::to_text(*program) : program.error().to_text() + "\n");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Specs, BackwardLowering,
+    ::testing::Values("specs/noop.attn", "specs/causal.attn", "specs/sliding_window.attn",
+                      "specs/gqa_5to1.attn", "specs/softcap.attn", "specs/padding.attn",
+                      "specs/thd.attn", "specs/dropout_causal.attn", "specs/dropout_mask.attn",
+                      "specs/gpt_oss.attn", "specs/t5_bias.attn", "specs/head_dim_100.attn",
+                      "specs/document.attn", "specs/alibi_slopes.attn", "specs/paged_decode.attn",
+                      "tests/gpu/forms/squared.attn", "tests/gpu/surface/no_keys_sink.attn",
+                      "tests/golden/lowering/backward/deterministic.attn"),
+    [](const auto& spec) { return std::filesystem::path(spec.param).stem().string(); });
+
 // Without a fused kernel: what none takes, and every kind of layout and tensor.
 class SplitLowering : public ::testing::TestWithParam<const char*> {};
 
