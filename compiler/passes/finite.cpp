@@ -66,8 +66,7 @@ class Analysis {
       case Op::const_real_:
         return std::isfinite(attention_.dag.real_of(id)) ? Kind::finite : Kind::infinite;
       case Op::score_: return score_ == Score::finite ? Kind::finite : Kind::infinite;
-      case Op::to_real_:
-        return Kind::finite;
+      case Op::to_real_: return Kind::finite;
       case Op::tanh_:
       case Op::sigmoid_:
       case Op::erf_: return operands == Kind::anything ? operands : Kind::finite;
@@ -84,8 +83,10 @@ class Analysis {
       case Op::sin_:
       case Op::cos_: return operands == Kind::finite ? operands : Kind::anything;
       case Op::div_:
-      case Op::floordiv_:
-      case Op::mod_: return is_not_zero(node.operands[1]) ? operands : Kind::anything;
+      case Op::floordiv_: return is_not_zero(node.operands[1]) ? operands : Kind::anything;
+      case Op::mod_:
+        return operands == Kind::finite && is_not_zero(node.operands[1]) ? operands
+                                                                         : Kind::anything;
       default: return Kind::anything;
     }
   }
