@@ -108,5 +108,20 @@ TEST_F(CapturedViewTest, OtherIndicesAreRefusedWithTheirPlace) {
   EXPECT_THAT(refusal(view(DType::f32, {256, 256}, {row_, row_})), HasSubstr("twice"));
 }
 
+TEST_F(CapturedViewTest, ABackwardReadsColumnsByRows) {
+  const Dims4 scores{2, 8, 128, 256};
+  const auto by_rows = [&](const Result<CapturedView>& of) { return read_by_rows(*of, scores); };
+  const CapturedView columns = by_rows(view(DType::i32, {2, 256}, {b_, column_}));
+  EXPECT_THAT(columns.dims, ElementsAre(2, 1, 128, 256));
+  EXPECT_THAT(columns.strides, ElementsAre(256, ::testing::_, 0, 1));
+  // What varies with rows, or with neither, stays as it is.
+  for (const auto& kept :
+       {view(DType::f32, {8}, {h_}), view(DType::f32, {128}, {row_}), view(DType::f32, {2}, {b_}),
+        view(DType::f32, {128, 256}, {row_, column_})}) {
+    EXPECT_EQ(by_rows(kept).dims, kept->dims);
+    EXPECT_EQ(by_rows(kept).strides, kept->strides);
+  }
+}
+
 }  // namespace
 }  // namespace attn::lowering

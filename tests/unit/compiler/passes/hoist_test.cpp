@@ -91,5 +91,30 @@ TEST(Hoist, AnExpressionThatIsReadTwiceIsDerivedOnce) {
   EXPECT_EQ(hoist(attention, options_with(ErrorCode::unsupported))->derived.size(), 1U);
 }
 
+// The derivative of a backward reads what the score reads.
+TEST(Hoist, WhatIsComputedBesideTheAttentionIsDerivedToo) {
+  ir::Attention attention = with_load(6, 10);
+  ir::Dag& dag = attention.dag;
+  const ExprId load = dag[attention.score].operands[1];
+  const ExprId beside = dag.add(Op::mul_, {dag.leaf(Op::score_), load});
+  HoistOptions options = options_with(ErrorCode::unsupported);
+  options.extra = {beside, attention.score, dag.real(1)};
+  const Result<Hoisted> both = hoist(attention, options);
+  ASSERT_TRUE(both.ok()) << both.error().to_text();
+  ASSERT_EQ(both->derived.size(), 1U) << "one tensor for both";
+  ASSERT_EQ(both->extra.size(), 3U);
+  const ir::Dag& after = both->attention.dag;
+  ASSERT_TRUE(after[both->extra[0]].is(Op::mul_));
+  EXPECT_EQ(after.symbol_of(after[both->extra[0]].operands[1]), both->derived[0].name);
+  EXPECT_EQ(both->extra[1], both->attention.score);
+  EXPECT_EQ(after.real_of(both->extra[2]), 1);
+  // When nothing else reads it.
+  attention.score = dag.leaf(Op::score_);
+  options.extra.clear();
+  EXPECT_EQ(hoist(attention, options)->derived.size(), 0U);
+  options.extra = {beside};
+  EXPECT_EQ(hoist(attention, options)->derived.size(), 1U);
+}
+
 }  // namespace
 }  // namespace attn::passes

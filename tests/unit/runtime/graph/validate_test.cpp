@@ -47,20 +47,21 @@ TEST_P(ValidateRefuses, AndNamesThePlace) {
   EXPECT_EQ(status.error().payload, GetParam().payload);
 }
 
+// Row-major.
+Tensor on_device(Uid uid, const std::vector<std::int64_t>& dims) {
+  Tensor tensor;
+  tensor.uid = uid;
+  tensor.dims = dims;
+  tensor.strides.assign(dims.size(), 1);
+  for (std::size_t i = dims.size(); i-- > 1;) tensor.strides[i - 1] = tensor.strides[i] * dims[i];
+  tensor.storage = Storage::device;
+  return tensor;
+}
+
 // A product that is a graph by itself.
 BackendGraph plain_product() {
   BackendGraph graph;
-  const auto add = [&graph](Uid uid, std::vector<std::int64_t> dims) {
-    Tensor tensor;
-    tensor.uid = uid;
-    tensor.dims = dims;
-    tensor.strides = {dims[1] * dims[2], dims[2], 1};
-    tensor.storage = Storage::device;
-    graph.tensors.push_back(tensor);
-  };
-  add(1, {4, 16, 8});
-  add(2, {4, 8, 32});
-  add(3, {4, 16, 32});
+  graph.tensors = {on_device(1, {4, 16, 8}), on_device(2, {4, 8, 32}), on_device(3, {4, 16, 32})};
   Matmul product;
   product.a = 1;
   product.b = 2;
@@ -84,6 +85,25 @@ TEST(ValidatePlainProduct, HasRankThree) {
   graph.tensors[0].dims = {4, 1, 16, 8};
   graph.tensors[0].strides = {128, 128, 8, 1};
   EXPECT_THAT(validate(graph).error().message, HasSubstr("has rank 3"));
+}
+
+// A reduction that is a graph by itself: [2,4,3,8], summed to other dims.
+BackendGraph plain_sum(const std::vector<std::int64_t>& dims) {
+  BackendGraph graph;
+  graph.tensors = {on_device(1, {2, 4, 3, 8}), on_device(2, dims)};
+  graph.nodes.emplace_back(Reduction{ReduceOp::add, DType::f32, 1, 2, {}});
+  return graph;
+}
+
+TEST(ValidateReduction, SumsWholeAxesAndGroupsOfHeads) {
+  EXPECT_TRUE(validate(plain_sum({2, 2, 3, 8})).ok());
+  EXPECT_TRUE(validate(plain_sum({2, 1, 3, 8})).ok());
+  EXPECT_TRUE(validate(plain_sum({2, 2, 1, 8})).ok());
+  const std::vector<std::vector<std::int64_t>> refused = {
+      {2, 3, 3, 8}, {2, 8, 3, 8}, {2, 4, 3, 4}, {2, 2, 3, 2}};
+  for (const auto& dims : refused) {
+    EXPECT_THAT(validate(plain_sum(dims)).error().message, HasSubstr("does not reduce to"));
+  }
 }
 
 // In the sample: %1 q, %2 k, %3 scale, %6 the first score; node 0 matmul, 1 mul, 5 and 6 gen_index,
@@ -183,7 +203,7 @@ TEST_P(ValidateRefusesControls, AndNamesThePlace) {
   EXPECT_EQ(status.error().payload, GetParam().payload);
 }
 
-// In the sample: node 0 paged load, 1 and 9 matmul, 7 rng.
+// In the sample: node 0 paged load, 1 and 9 matmul, 7 rng, 10 a reshape.
 INSTANTIATE_TEST_SUITE_P(
     Graphs, ValidateRefusesControls,
     ::testing::Values(
@@ -205,6 +225,13 @@ INSTANTIATE_TEST_SUITE_P(
                 "no table of the pages of", R"({"node": 0})"},
         Refusal{"RealPagedLengths", [](auto& g) { tensor(g, "lengths_kv").dtype = DType::i64; },
                 "not lengths of 2 batches", R"({"node": 0})"},
+        Refusal{"ReshapeToFewerElements",
+                [](auto& g) { g.tensors.back().dims[3] = 2; },
+                "does not become", R"({"node": 10})"},
+        Refusal{"ReshapeToMoreElements", [](auto& g) { g.tensors.back().dims[0] = 4; },
+                "does not become", R"({"node": 10})"},
+        Refusal{"ReshapeOfNothing", [](auto& g) { std::get<Reshape>(g.nodes[10]).x = 99; },
+                "reads %99", R"({"node": 10})"},
         Refusal{"KeepsNothing", [](auto& g) { std::get<Rng>(g.nodes[7]).keep = 0; },
                 "keeps with probability 0", R"({"node": 7})"},
         Refusal{"ShortSeed", [](auto& g) { tensor(g, "seed").dtype = DType::i32; },
