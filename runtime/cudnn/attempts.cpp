@@ -30,6 +30,15 @@ Json knobs_json(const std::vector<plan::Knob>& knobs) {
   return json;
 }
 
+// The backward engine for sm_120 says so, as of an internal error, of every graph that it does not
+// take (9.19).
+constexpr std::string_view kNoKnob = "No knob was found";
+
+// That none was offered is a refusal by itself, unless the reason says otherwise.
+bool is_failure(const LastWords& words) {
+  return !words.status.empty() && !is_refusal(words.status) && !words.reason.starts_with(kNoKnob);
+}
+
 // One distinct reason and the engines that gave it, in the order of their first appearance.
 struct Group {
   std::string what;
@@ -51,11 +60,7 @@ void Attempts::add_mode(const std::string& mode, const Result<Offer>& offer) {
   }
   modes_.push_back({mode, offer->configs.size(), "SUCCESS", ""});
   for (const LastWords& words : offer->refused) {
-    // That none was offered is a refusal by itself, unless the reason says otherwise. (An engine that
-    // finds no knobs of its own for the graph says that this was not expected.)
-    const bool refused = words.status.empty() || is_refusal(words.status) ||
-                         words.status == "INTERNAL_ERROR_UNEXPECTED_VALUE";
-    if (!refused) only_refusals_ = false;
+    if (is_failure(words)) only_refusals_ = false;
     configs_.push_back({mode, false, words});
   }
 }

@@ -178,6 +178,16 @@ TEST_F(CompileGraph, MissingDriverIsNoRefusal) {
   EXPECT_THAT(step.error().notes, Contains(HasSubstr("no libcuda")));
 }
 
+TEST_F(CompileGraph, AnEngineWithoutAKnobIsARefusalWhateverItsStatus) {
+  const std::string choice = "{\"engineId\":4,\"smVersion\":1200,\"knobChoices\":{}}\n";
+  const std::string internal = "Warning: CUDNN_STATUS_INTERNAL_ERROR_UNEXPECTED_VALUE; Reason: ";
+  FakeOffer& offer = fake_.offers[CUDNN_HEUR_MODE_A];
+  offer.words = choice + internal + "No knob was found for this mode\n";
+  EXPECT_EQ(compile().error().code, ErrorCode::unsupported);
+  offer.words = choice + internal + "a map is empty\n";
+  EXPECT_EQ(compile().error().code, ErrorCode::cudnn);
+}
+
 TEST_F(CompileGraph, HeuristicThatFailsIsToldAndTheNextOneAsked) {
   fake_.offers[CUDNN_HEUR_MODE_A].status = CUDNN_STATUS_BAD_PARAM;
   fake_.offers[CUDNN_HEUR_MODE_FALLBACK].configs = {failing(3)};
