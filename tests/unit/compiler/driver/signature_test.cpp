@@ -45,13 +45,14 @@ std::string text_of(const Clauses& clauses) {
   return text + "}\n";
 }
 
-std::string signature(const std::string& text) {
+std::string signature(const std::string& text,
+                      plan::Direction direction = plan::Direction::forward) {
   const support::Source source("x.attn", text);
   diag::Sink sink(source);
   const auto attention = front_end(source, {}, sink);
   EXPECT_TRUE(attention) << diag::to_text(sink) << text;
   if (!attention) return text;
-  const auto program = lower(*attention);
+  const auto program = lower(*attention, kAnyLowering, direction);
   EXPECT_TRUE(program.ok()) << program.error().to_text() << text;
   if (!program.ok()) return text;
   return plan::signature_of(*program, targets::find_target("h200").value(), 91900).text;
@@ -63,8 +64,8 @@ std::string with(const std::string& clause, const std::string& value) {
   return text_of(clauses);
 }
 
-// Every field of ir::Attention but the name, gradients and `deterministic`, which no program has
-// yet, and its tensors' facts and defaults, which no program sees.
+// Every field of ir::Attention but the name, gradients and `deterministic`, which only a backward
+// has, and its tensors' facts and defaults, which no program sees.
 const std::pair<const char*, const char*> kDifferent[] = {
     {"B", "3"},
     {"Hq", "2"},
@@ -143,6 +144,36 @@ TEST(SpecSignature, WhatMeansTheSameIsTheSame) {
   EXPECT_TRUE(signature("# above\nattention other" + text.substr(text.find(" {"))) == original);
 }
 
+TEST(SpecSignature, ABackwardDiffersFromItsForwardAndFromOthers) {
+  const std::pair<const char*, const char*> different[] = {
+      {"more", ""},
+      {"more", "grad q, v;"},
+      {"more", "grad k;"},
+      {"more", "deterministic;"},
+      {"tensor", "learn t: f32[Skv];"},
+      {"score", "score tanh(score) + p * t[kv_idx];"},
+      {"score", "score 2 * tanh(score) + p * t[kv_idx];"},
+      {"mask", ""},
+      {"dtype", "dtype bf16;"},
+      {"Sq", "256"},
+  };
+  std::map<std::string, std::string> specs;
+  for (const auto& [clause, value] : different) {
+    const std::string text = with(clause, value);
+    const auto [at, is_new] = specs.emplace(signature(text, plan::Direction::backward), value);
+    EXPECT_TRUE(is_new) << value << " has the signature of " << at->second;
+    specs.emplace(signature(text), "a forward");
+  }
+  EXPECT_GT(specs.size(), std::size(different)) << "forwards are none of these";
+}
+
+TEST(SpecSignature, OfAForwardIsWithoutWhatOnlyABackwardHas) {
+  const std::string original = signature(text_of(base()));
+  for (const char* clause : {"grad q;", "deterministic;"}) {
+    EXPECT_TRUE(signature(with("more", clause)) == original) << clause;
+  }
+}
+
 // Who adds a field to what is compiled cannot compile this: it wants specs above.
 TEST(SpecSignature, TheTablesAboveKnowEveryField) {
   const ir::Attention attention;
@@ -155,7 +186,6 @@ TEST(SpecSignature, TheTablesAboveKnowEveryField) {
   [[maybe_unused]] const auto& [kind, strides, page, pages] = ir::Layout();
   [[maybe_unused]] const auto& [probability, keep, place_of_dropout] = ir::Dropout();
   // How the worker is started is no part of a plan, nor which ways of lowering are tried.
-  // Directions have tensors of their own.
   [[maybe_unused]] const auto& [target, worker, lowering, direction] = CompileOptions();
   EXPECT_EQ(layouts.size(), 0U);
 }

@@ -1,0 +1,110 @@
+// What the backward by one fused kernel refuses, before cuDNN is asked or by cuDNN.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "compiler/driver/support.h"
+#include "runtime/targets/targets.h"
+
+namespace attn::driver {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr const char* kSizes = "B = 2, Hq = 4, Hkv = 2, Sq = 128, Skv = 192, D = 64";
+
+struct Read {
+  support::Source source;
+  ir::Attention attention;
+
+  Read(const char* dims, const char* clauses)
+      : source("x.attn", fmt::format("attention x {{ dims {}; {} }}", dims, clauses)) {
+    diag::Sink sink(source);
+    const auto read = front_end(source, {}, sink);
+    EXPECT_TRUE(read) << diag::to_text(sink);
+    if (read) attention = *read;
+  }
+};
+
+struct Refused {
+  const char* name;
+  const char* dims;
+  const char* clauses;
+  const char* words;
+  ErrorCode code = ErrorCode::unsupported;
+};
+
+void PrintTo(const Refused& refused, std::ostream* stream) { *stream << refused.name; }
+
+class RefusedByRules : public ::testing::TestWithParam<Refused> {};
+
+TEST_P(RefusedByRules, InWords) {
+  const Read spec(GetParam().dims, GetParam().clauses);
+  const auto program = lower(spec.attention, "composite", plan::Direction::backward);
+  ASSERT_FALSE(program.ok());
+  EXPECT_EQ(program.error().code, GetParam().code);
+  EXPECT_THAT(program.error().to_text(), HasSubstr(GetParam().words));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Backward, RefusedByRules,
+    ::testing::Values(Refused{"GradientOfPages", kSizes, "layout paged(page = 16); lengths kv;",
+                              "a pool of pages has no gradient"},
+                      Refused{"Pages", kSizes, "layout paged(page = 16); lengths kv; grad q;",
+                              "cuDNN's backward reads no pages, and `k` is paged"},
+                      Refused{"ElementsThatShareAPlace", kSizes,
+                              "layout q: bshd, k: strides(D, D, D, 1), v: bshd, o: bshd;",
+                              "two elements of `k` share one place, and so would those of dk"},
+                      Refused{"AnOpenDimension", "B = 2, Hq = 4, Sq, D = 64", "",
+                              "--bind Sq=", ErrorCode::invalid_argument}),
+    [](const auto& test) { return std::string(test.param.name); });
+
+struct Asked {
+  const char* name;
+  const char* target;
+  const char* dims;
+  const char* clauses;
+  const char* words;  // empty: it is served
+};
+
+void PrintTo(const Asked& asked, std::ostream* stream) { *stream << asked.name; }
+
+class AskedOfHeuristics : public ::testing::TestWithParam<Asked> {};
+
+TEST_P(AskedOfHeuristics, GivesAReason) {
+  const Read spec(GetParam().dims, GetParam().clauses);
+  CompileOptions options;
+  options.target = targets::find_target(GetParam().target).value();
+  options.worker.command = {ATTN_WORKER_PROGRAM, "worker"};
+  options.direction = plan::Direction::backward;
+  const Verdict verdict = judge(spec.attention, spec.source, {}, options, Tier::heuristics);
+  if (*GetParam().words == '\0') {
+    EXPECT_EQ(verdict.outcome, Verdict::Outcome::served);
+    EXPECT_EQ(verdict.lowering, "composite");
+    return;
+  }
+  EXPECT_EQ(verdict.outcome, Verdict::Outcome::refused);
+  ASSERT_TRUE(verdict.error);
+  EXPECT_THAT(reason_of(*verdict.error), HasSubstr(GetParam().words));
+}
+
+constexpr const char* kWide = "B = 1, Hq = 2, Sq = 128, D = 256";
+constexpr const char* kOneVector = "tensor a: f32[Sq]; score score + a[q_idx];";
+constexpr const char* kThreeVectors =
+    "tensor a: f32[Sq]; tensor c: f32[Sq]; tensor d: f32[Sq];"
+    "score score + a[q_idx]; score score * c[q_idx]; score tanh(score + d[q_idx]);";
+
+INSTANTIATE_TEST_SUITE_P(
+    Backward, AskedOfHeuristics,
+    ::testing::Values(
+        Asked{"HeadDimension256", "h200", kWide, "", ""},
+        Asked{"HeadDimension512", "h200", "B = 1, Hq = 2, Sq = 128, D = 512", "", "at most 256"},
+        Asked{"HeadDimension256OnAmpere", "a100", kWide, "", "at most 128"},
+        Asked{"AVectorOverRows", "h200", kSizes, kOneVector, ""},
+        Asked{"ThreeVectorsOverRows", "h200", kSizes, kThreeVectors, "4 times"},
+        Asked{"AVectorOverRowsOnAmpere", "a100", kSizes, kOneVector, "2 times"},
+        Asked{"AVectorOverRowsOnConsumerBlackwell", "rtx5090", kSizes, kOneVector, "2 times"}),
+    [](const auto& test) { return std::string(test.param.name); });
+
+}  // namespace
+}  // namespace attn::driver
