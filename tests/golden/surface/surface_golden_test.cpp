@@ -1,9 +1,10 @@
-// What cuDNN says to every spec of tests/gpu/surface, for every target, without a GPU: the engine
-// that serves it, or who refuses it. A change shows as a difference of tests/golden/surface.
+// What cuDNN says to every spec of tests/gpu/surface, and to the backward of every spec that ships,
+// for every target, without a GPU: the engine that serves it, or who refuses it. A change shows as
+// a difference of tests/golden/surface.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "compiler/driver/driver.h"
+#include "compiler/driver/support.h"
 #include "runtime/targets/targets.h"
 #include "tests/golden/lowering/specs.h"
 #include "tests/support/golden.h"
@@ -25,28 +26,53 @@ std::string verdict(const Result<driver::Compiled>& compiled) {
   return text;
 }
 
-std::string compile(const std::filesystem::path& path, const driver::CompileOptions& options) {
-  const auto source = support::Source::read(path.string());
-  if (!source.ok()) return source.error().to_text();
-  diag::Sink sink(*source);
-  const auto attention = driver::front_end(*source, {}, sink);
-  if (!attention) return diag::to_text(sink);
-  return verdict(driver::compile(*attention, *source, {}, options));
+std::string verdict(const driver::Verdict& judged) {
+  if (judged.error) {
+    return fmt::format("{}: {}", to_string(judged.error->code), driver::reason_of(*judged.error));
+  }
+  return fmt::format("engine {}", judged.engine);
+}
+
+// What `say` has to the attention of each spec of a folder, a line for each.
+template <typename Say>
+std::string table_of(const std::string& folder, const Say& say) {
+  std::string table;
+  for (const auto& path : spec_files(folder)) {
+    const support::Source source = support::Source::read(path.string()).value();
+    diag::Sink sink(source);
+    const auto attention = driver::front_end(source, {}, sink);
+    table += fmt::format("{:<30} {}\n", path.stem().string(),
+                         attention ? say(*attention, source) : diag::to_text(sink));
+  }
+  return table;
+}
+
+driver::CompileOptions options_for(const std::string& target) {
+  driver::CompileOptions options;
+  options.target = targets::find_target(target).value();
+  options.worker.command = {ATTN_WORKER_PROGRAM, "worker"};
+  return options;
 }
 
 class SurfaceGolden : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(SurfaceGolden, EverySpecIsServedAsBefore) {
-  const auto target = targets::find_target(GetParam());
-  ASSERT_TRUE(target.ok());
-  driver::CompileOptions options;
-  options.target = *target;
-  options.worker.command = {ATTN_WORKER_PROGRAM, "worker"};
-  std::string table;
-  for (const auto& path : spec_files("tests/gpu/surface")) {
-    table += fmt::format("{:<30} {}\n", path.stem().string(), compile(path, options));
-  }
-  expect_golden(fmt::format("tests/golden/surface/{}.expected", GetParam()), table);
+  const driver::CompileOptions options = options_for(GetParam());
+  expect_golden(fmt::format("tests/golden/surface/{}.expected", GetParam()),
+                table_of("tests/gpu/surface", [&](const auto& attention, const auto& source) {
+                  return verdict(driver::compile(attention, source, {}, options));
+                }));
+}
+
+// Built for one target, asked of heuristics for the others, which takes a fraction of the time.
+TEST_P(SurfaceGolden, EveryBackwardIsServedAsBefore) {
+  driver::CompileOptions options = options_for(GetParam());
+  options.direction = plan::Direction::backward;
+  const auto tier = GetParam() == "h200" ? driver::Tier::build : driver::Tier::heuristics;
+  expect_golden(fmt::format("tests/golden/surface/backward_{}.expected", GetParam()),
+                table_of("specs", [&](const auto& attention, const auto& source) {
+                  return verdict(driver::judge(attention, source, {}, options, tier));
+                }));
 }
 
 INSTANTIATE_TEST_SUITE_P(Targets, SurfaceGolden, ::testing::ValuesIn(targets::target_names()),
