@@ -29,6 +29,10 @@ verified derived --all tests/gpu/derived --shapes all
 verified surface --all tests/gpu/surface --shapes all --bind B=4
 verified specs --all specs --shapes all
 wait
+for folder in tests/gpu/forms tests/gpu/derived tests/gpu/surface specs; do
+  verified "gradients_${folder##*/}" --all "$folder" --grad --shapes all
+done
+wait
 
 build/proven_table "$work"/*.json >"$work/rows"
 {

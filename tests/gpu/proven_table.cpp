@@ -1,9 +1,10 @@
 // proven_table VERIFIED...: reads what `attnc verify --format json` printed, and prints the table
 // of tests/gpu/proven.txt: for each combination of an operation and its operands that the specs'
-// graphs have, whether a spec with it agreed with the reference (`right`) or all of them did not
-// (`suspect`), and the first such spec.
+// graphs have, those of the backward too where verify compared gradients, whether a spec with it
+// agreed with the reference (`right`) or all of them did not (`suspect`), and the first such spec.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -30,25 +31,38 @@ std::string case_name(const Json& one) {
   return name;
 }
 
-Result<plan::Program> lowered(const Json& one) {
+Result<plan::Program> lowered(const Json& one, plan::Direction direction) {
   ATTN_ASSIGN(const support::Source source, support::Source::read(one["spec"]));
   diag::Sink sink(source);
   const auto attention = driver::front_end(source, one["bindings"].get<sema::Bindings>(), sink);
   if (!attention) return {ErrorCode::invalid_spec, diag::to_text(sink)};
-  return driver::lower(*attention);
+  return driver::lower(*attention, driver::kAnyLowering, direction);
 }
 
-// A spec that is refused, or could not be run, proves nothing.
-void add_case(const Json& one, Table& table) {
-  if (one.contains("error")) return;
-  const Result<plan::Program> program = lowered(one);
-  if (!program.ok()) return;
-  for (const plan::CudnnStep* step : plan::steps_of<plan::CudnnStep>(*program)) {
+// `verify --grad` compares them; without it a case says nothing of the backward.
+bool has_all_outputs(const Json& one, const plan::Program& program) {
+  const Json compared = one.value("outputs", Json::object());
+  return std::ranges::all_of(program.tensors, [&](const plan::TensorInfo& tensor) {
+    return !tensor.is_output() || compared.contains(tensor.name);
+  });
+}
+
+void add_program(const Json& one, const plan::Program& program, Table& table) {
+  for (const plan::CudnnStep* step : plan::steps_of<plan::CudnnStep>(program)) {
     for (const std::string& combination : combinations(step->graph)) {
       Proof& proof = table[combination];
       if (!proof.by.empty() && (proof.right || !one["ok"].get<bool>())) continue;
       proof = {one["ok"], case_name(one)};
     }
+  }
+}
+
+// A spec that is refused, or could not be run, proves nothing.
+void add_case(const Json& one, Table& table) {
+  if (one.contains("error")) return;
+  for (const plan::Direction direction : {plan::Direction::forward, plan::Direction::backward}) {
+    const Result<plan::Program> program = lowered(one, direction);
+    if (program.ok() && has_all_outputs(one, *program)) add_program(one, *program, table);
   }
 }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace attn::testing {
 namespace {
 
@@ -40,20 +42,54 @@ std::string words(const BackendGraph& graph, const Pointwise& node) {
   return text;
 }
 
+// No forward turns a value.
+bool is_backward(const BackendGraph& graph) {
+  return std::ranges::any_of(graph.nodes, [](const graph::Node& node) {
+    return std::holds_alternative<graph::Reshape>(node);
+  });
+}
+
+// What a graph makes in its order.
+class Place {
+ public:
+  explicit Place(const BackendGraph& graph) : backward_(is_backward(graph)) {}
+
+  void pass(const graph::Node& node) {
+    if (std::holds_alternative<graph::Matmul>(node)) ++products_;
+    if (std::holds_alternative<graph::Reduction>(node)) reduced_ = true;
+  }
+
+  std::string_view words() const {
+    if (!backward_) return reduced_ ? "in or behind the softmax" : "before the softmax";
+    if (products_ < 2) return products_ == 0 ? "in delta" : "in the backward's weights";
+    return "in the backward's gradients";
+  }
+
+ private:
+  bool backward_;
+  int products_ = 0;
+  bool reduced_ = false;
+};
+
+bool has_one_row(const BackendGraph& graph) {
+  for (const graph::Node& node : graph.nodes) {
+    const auto* product = std::get_if<graph::Matmul>(&node);
+    if (product != nullptr) return graph.find(product->c)->dims[2] == 1;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::set<std::string> combinations(const BackendGraph& graph) {
   std::set<std::string> all;
-  bool before = true;
-  const auto* product = std::get_if<graph::Matmul>(&graph.nodes.front());
+  Place place(graph);
+  const std::string_view rows = has_one_row(graph) ? "one row" : "many rows";
   for (const graph::Node& node : graph.nodes) {
-    if (product == nullptr) product = std::get_if<graph::Matmul>(&node);  // behind paged loads
-    if (std::holds_alternative<graph::Reduction>(node)) before = false;
+    place.pass(node);
     const auto* pointwise = std::get_if<Pointwise>(&node);
     if (pointwise == nullptr) continue;
-    const bool one_row = product != nullptr && graph.find(product->c)->dims[2] == 1;
-    all.insert(fmt::format("{}; {} the softmax, {}", words(graph, *pointwise),
-                           before ? "before" : "in or behind", one_row ? "one row" : "many rows"));
+    all.insert(fmt::format("{}; {}, {}", words(graph, *pointwise), place.words(), rows));
   }
   return all;
 }
