@@ -29,7 +29,7 @@ struct Comparison {
 // 1e-2 of the root mean square of all: roundings that cancel leave such a row nothing to be
 // relative to. lse and max are bounded in max abs: 2e-3; sum_exp in relative L2: 2e-3. An infinity
 // must stand exactly where the reference has it, with its sign; a NaN, a missing tensor or other
-// dims never agree. One comparison for each tensor of the reference.
+// dims never agree. One comparison for each tensor of the reference that has elements.
 //
 // Tensors that have `sizes` (reference::Gradients::sizes) are gradients. What bounds them is 1e-2
 // for bf16 and 2e-3 for f16 over the whole, `dtype` being the attention's for d_NAME too, and as
