@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -203,6 +204,18 @@ Value ExpressionLowering::real(Value value, SourcePos pos) {
                           builder_.constant(DType::f32, 0), pos);
 }
 
+bool ExpressionLowering::depends_on_score(ExprId id) const {
+  const ExprId roots[] = {id};
+  return std::ranges::any_of(ir::reachable(attention_.dag, roots), [this](ExprId each) {
+    return attention_.dag[each].is(Op::score_);
+  });
+}
+
+bool ExpressionLowering::score_comes_second(const ir::Node& node) const {
+  return builder_.pass() == Pass::backward && !depends_on_score(node.operands[0]) &&
+         depends_on_score(node.operands[1]);
+}
+
 // A commutative operation.
 Value ExpressionLowering::binary(PointwiseMode mode, DType type, Value x, Value y, SourcePos pos) {
   if (x.place != Place::element) std::swap(x, y);
@@ -239,7 +252,13 @@ Result<Value> ExpressionLowering::arithmetic(ExprId id) {
     if (!(commutes && keep_x)) x = real(x, node.pos);
     if (!(commutes && keep_y)) y = real(y, node.pos);
   }
+  const bool turned = score_comes_second(node);
+  if (node.is(Op::sub_) && turned) {
+    const Value minus = builder_.element(PointwiseMode::neg, type, type, y, {}, node.pos);
+    return binary(PointwiseMode::add, type, minus, x, node.pos);
+  }
   if (node.is(Op::sub_)) return difference(type, x, y, node.pos);
+  if (turned) std::swap(x, y);
   return binary(arithmetic_mode(node.op), type, x, y, node.pos);
 }
 
@@ -309,7 +328,8 @@ Result<Value> ExpressionLowering::comparison(ExprId id, bool negated) {
   const DType compute = reals ? DType::f32 : DType::boolean;
   auto mode = comparison_mode(node.op);
   if (negated) mode = opposite(mode);
-  if (x.place != Place::element && y.place == Place::element) {
+  const bool misplaced = x.place != Place::element && y.place == Place::element;
+  if (misplaced || score_comes_second(node)) {
     std::swap(x, y);
     mode = mirrored(mode);
   }

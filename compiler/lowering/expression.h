@@ -8,6 +8,8 @@
 // - `not` swaps the comparison, never LOGICAL_NOT, which is ignored in silence;
 // - indices are GEN_INDEX, but where there is a single row they are read from memory: the engine
 //   for a single row splits the keys and numbers the columns of each split anew;
+// - in the backward what depends on the score is the first input of sums, products and comparisons:
+//   as the second beside a value made of a tensor it spoils dq and dk in silence;
 // - // and % on integers only where both sides are known not to be negative, where truncation and
 //   floor agree.
 #pragma once
@@ -49,6 +51,9 @@ class ExpressionLowering {
   Result<Value> selection_of_booleans(ir::ExprId id);
   Result<Value> conversion(ir::ExprId id);
 
+  bool depends_on_score(ir::ExprId id) const;
+  // Whether the second operand is to come first.
+  bool score_comes_second(const ir::Node& node) const;
   Value binary(PointwiseMode mode, DType type, Value x, Value y, SourcePos pos);
   Value difference(DType type, Value x, Value y, SourcePos pos);
   Value element(Value value, SourcePos pos);
