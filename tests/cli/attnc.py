@@ -27,6 +27,11 @@ def run(*arguments, stdin="", folder=None):
                           text=True, timeout=600, check=False, cwd=folder)
 
 
+def beside(name):
+    """Another program of the same build: an example."""
+    return pathlib.Path(ATTNC).with_name(name)
+
+
 def not_lowered(target):
     """The specs that tests/conformance/not_lowered.txt says become no plan for the target. STAGE may
     name targets: cudnn:a100,l40s."""

@@ -1,5 +1,5 @@
 """Every ```sh block of README.md and docs/*.md runs as it stands there, in a folder that has the
-repository's specs/ and build/attnc. Blocks marked ```sh gpu need a GPU."""
+repository's specs/, build/attnc and the examples. Blocks marked ```sh gpu need a GPU."""
 import re
 import subprocess
 
@@ -14,7 +14,8 @@ class Docs(attnc.Case):
         super().setUp()
         (self.folder / "specs").symlink_to(SOURCE / "specs")
         (self.folder / "build").mkdir()
-        (self.folder / "build" / "attnc").symlink_to(attnc.ATTNC)
+        for program in ("attnc", "embed", "train"):
+            (self.folder / "build" / program).symlink_to(attnc.beside(program))
 
     def test_commands(self):
         pages = [SOURCE / "README.md", *sorted((SOURCE / "docs").glob("*.md"))]

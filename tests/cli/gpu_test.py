@@ -1,5 +1,6 @@
-"""What the command line does with a GPU: skipped where there is none."""
+"""What the command line and the examples do with a GPU: skipped where there is none."""
 import json
+import subprocess
 
 import numpy
 
@@ -157,6 +158,26 @@ class Gpu(attnc.Case):
         self.assertIn("direction", table[0])
         self.assertEqual(len(table), 2)
         self.assertIn(" bwd ", table[1])
+
+    def example(self, name, plan):
+        """What an example prints of a plan."""
+        process = subprocess.run([attnc.beside(name), plan], capture_output=True, text=True,
+                                 timeout=300, check=False)
+        self.assertEqual(process.returncode, 0, process.stderr)
+        return process.stdout
+
+    def test_the_embedding_example(self):
+        lines = self.example("embed", self.compile(SPECS / "sink_global.attn")).splitlines()
+        self.assertEqual([line.split(":")[0] for line in lines], ["o", "lse"])
+
+    def test_the_training_example(self):
+        for spec in ("t5_bias", "gqa_5to1"):
+            plan = self.compile(SPECS / f"{spec}.attn", "--direction", "both", "--bind", "B=1",
+                                "--bind", "Sq=256")
+            lines = self.example("train", plan).splitlines()
+            losses = [float(line.rpartition(" ")[2]) for line in lines]
+            self.assertEqual(len(losses), 20)
+            self.assertLess(losses[-1], losses[0] / 4, (spec, losses))
 
     def test_a_plan_for_another_gpu(self):
         plan = self.compile(NOOP, target="a100")
