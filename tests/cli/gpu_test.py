@@ -127,6 +127,23 @@ class Gpu(attnc.Case):
         self.assertTrue(case["outputs"]["o"]["ok"], case)
         self.assertIn("are NaN", case["outputs"]["dq"]["why"])
 
+    def test_gradients_where_every_score_is_very_negative(self):
+        # Behind the ends a score of 0 would weigh exp(-lse), which is infinite where lse is below -88.7:
+        # pytorch issue 196678, cudnn-frontend issue 1072.
+        clauses = {"plain": "", "causal": "mask q_idx >= kv_idx;", "softcap":
+                   "score 200 * tanh(score / 200);", "seen":
+                   "tensor m: i32[Skv] = 1; mask m[kv_idx] != 0;", "bias":
+                   "tensor t: bf16[Sq, Skv] = 0; score score + t[q_idx, kv_idx];",
+                   "deterministic": "deterministic;"}
+        for rows, columns in ((1, 128), (64, 192), (100, 128), (128, 192), (192, 192), (192, 320)):
+            for name, clause in clauses.items():
+                self.write(f"{name}_{rows}_{columns}.attn",
+                           f"attention x {{ dims B = 2, Hq = 4, Hkv = 2, Sq = {rows}, "
+                           f"Skv = {columns}, D = 64; {clause} }}")
+        process = self.attnc("verify", "--all", self.folder, "--grad", "--in", "q=const:1", "--in",
+                             "k=const:-15", "--format", "json")
+        self.assertEqual(len(json.loads(process.stdout)["cases"]), 36)
+
     def test_gradients_that_cannot_be_lowered_are_a_case(self):
         process = self.attnc("verify", SPECS / "noop.attn", "--grad", "--lowering", "unified",
                              "--format", "json", code=3)
