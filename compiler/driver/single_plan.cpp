@@ -16,28 +16,42 @@
 namespace attn::driver::ways {
 namespace {
 
-passes::HoistOptions hoist_options(bool vectors) {
+// `extra` as in passes::HoistOptions.
+Result<passes::Hoisted> hoisted(const ir::Attention& attention, std::vector<ir::ExprId> extra,
+                                bool vectors) {
   passes::HoistOptions options;
   options.vectors = vectors;
+  options.extra = std::move(extra);
   options.readable = [](const ir::Attention& of, ir::ExprId load) {
     return lowering::captured_view(of, load).status();
   };
-  return options;
-}
-
-Result<passes::Hoisted> hoisted(const ir::Attention& attention,
-                                const passes::HoistOptions& options) {
   ATTN_ASSIGN(passes::Hoisted hoisted, passes::hoist(attention, options));
   const Status verified = ir::verify(hoisted.attention);
   ATTN_CHECK(verified.ok(), verified.error().message);
   return hoisted;
 }
 
+// With tables instead of vectors over the rows. Errors: unsupported where there are no vectors.
+Result<passes::Hoisted> with_tables(const ir::Attention& attention, std::vector<ir::ExprId> extra) {
+  ATTN_ASSIGN(const passes::Hoisted vectors, hoisted(attention, extra, true));
+  ATTN_ASSIGN(passes::Hoisted tables, hoisted(attention, std::move(extra), false));
+  if (ir::to_text(tables.attention) != ir::to_text(vectors.attention)) return tables;
+  return lowering::unsupported(attention.pos, "no tensor over the rows is read: tables do not help");
+}
+
+using Hoist = Result<passes::Hoisted> (*)(const ir::Attention& attention,
+                                          std::vector<ir::ExprId> extra);
+
+Result<passes::Hoisted> with_vectors(const ir::Attention& attention,
+                                     std::vector<ir::ExprId> extra) {
+  return hoisted(attention, std::move(extra), true);
+}
+
 Result<plan::Program> single_plan(const ir::Attention& attention, lowering::Core core,
-                                  bool vectors = true) {
+                                  Hoist hoist = with_vectors) {
   // What lowering says of open dimensions is the answer.
   if (!attention.dims.bound()) return lowering::lower(attention, core);
-  ATTN_ASSIGN(const passes::Hoisted parts, hoisted(attention, hoist_options(vectors)));
+  ATTN_ASSIGN(const passes::Hoisted parts, hoist(attention, {}));
   ATTN_ASSIGN(plan::Program program, lowering::lower(parts.attention, core));
   return derive::with_derived(attention, parts, std::move(program));
 }
@@ -51,7 +65,7 @@ std::set<std::string> operand_gradients(const std::vector<std::string>& gradient
   return names;
 }
 
-Result<plan::Program> fused_backward(const ir::Attention& attention, bool vectors) {
+Result<plan::Program> fused_backward(const ir::Attention& attention, Hoist hoist) {
   ATTN_RETURN_IF_ERROR(lowering::check_attention(attention));
   ATTN_RETURN_IF_ERROR(lowering::check_gradients(attention));
   if (attention.dims[ir::Dim::Skv] == 0) return lowering::no_keys_backward(attention);
@@ -61,9 +75,7 @@ Result<plan::Program> fused_backward(const ir::Attention& attention, bool vector
   if (!derivatives.tensors.empty()) {
     ATTN_ASSIGN(learned, lowering::learned_gradients(derivatives));
   }
-  passes::HoistOptions options = hoist_options(vectors);
-  options.extra = {derivatives.score};
-  ATTN_ASSIGN(const passes::Hoisted parts, hoisted(derivatives.attention, options));
+  ATTN_ASSIGN(const passes::Hoisted parts, hoist(derivatives.attention, {derivatives.score}));
   const lowering::BackwardParts backward{parts.attention, parts.extra.front(),
                                          operand_gradients(gradients)};
   ATTN_ASSIGN(plan::Program program,
@@ -82,15 +94,15 @@ Result<plan::Program> unified(const ir::Attention& attention) {
 }
 
 Result<plan::Program> composite_backward(const ir::Attention& attention) {
-  return fused_backward(attention, true);
+  return fused_backward(attention, with_vectors);
 }
 
 Result<plan::Program> tables(const ir::Attention& attention) {
-  return single_plan(attention, lowering::composite, false);
+  return single_plan(attention, lowering::composite, with_tables);
 }
 
 Result<plan::Program> tables_backward(const ir::Attention& attention) {
-  return fused_backward(attention, false);
+  return fused_backward(attention, with_tables);
 }
 
 Result<plan::Program> unified_backward(const ir::Attention& attention) {

@@ -77,6 +77,7 @@ TEST_P(AskedOfHeuristics, GivesAReason) {
   options.target = targets::find_target(GetParam().target).value();
   options.worker.command = {ATTN_WORKER_PROGRAM, "worker"};
   options.direction = plan::Direction::backward;
+  options.lowering = "composite";
   const Verdict verdict = judge(spec.attention, spec.source, {}, options, Tier::heuristics);
   if (*GetParam().words == '\0') {
     EXPECT_EQ(verdict.outcome, Verdict::Outcome::served);
