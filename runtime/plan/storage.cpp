@@ -30,9 +30,23 @@ std::string temporary_name(const std::string& path) {
   return fmt::format("{}.{}.{}.tmp", path, ::getpid(), counter.fetch_add(1));
 }
 
-Status write_file(const std::string& path, std::string_view bytes) {
-  FileDescriptor file = open_file(path, O_WRONLY | O_CREAT | O_EXCL);
-  if (!file.valid()) return io_error("create", path);
+struct Temporary {
+  std::string path;
+  FileDescriptor file;
+};
+
+// A process of the same id that was killed may have left one of the same name behind.
+Result<Temporary> create_temporary(const std::string& path) {
+  for (;;) {
+    Temporary temporary{temporary_name(path), {}};
+    temporary.file = open_file(temporary.path, O_WRONLY | O_CREAT | O_EXCL);
+    if (temporary.file.valid()) return temporary;
+    if (errno != EEXIST) return io_error("create", temporary.path);
+  }
+}
+
+Status write_file(Temporary& temporary, std::string_view bytes) {
+  auto& [path, file] = temporary;
   if (write_all(file.get(), bytes) && ::fsync(file.get()) == 0 && file.close()) {
     return {};
   }
@@ -57,11 +71,11 @@ Result<std::string> read_file(const std::string& path) {
 }
 
 Status save_bytes(std::string_view bytes, const std::string& path) {
-  const std::string temporary = temporary_name(path);
+  ATTN_ASSIGN(Temporary temporary, create_temporary(path));
   ATTN_RETURN_IF_ERROR(write_file(temporary, bytes));
-  if (std::rename(temporary.c_str(), path.c_str()) == 0) return {};
+  if (std::rename(temporary.path.c_str(), path.c_str()) == 0) return {};
   const Error error = io_error("write", path);
-  ::unlink(temporary.c_str());
+  ::unlink(temporary.path.c_str());
   return error;
 }
 

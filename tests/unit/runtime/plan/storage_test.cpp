@@ -58,6 +58,19 @@ TEST_F(PlanStorage, AFailedSaveLeavesNothingBehind) {
   EXPECT_EQ(file_count(), 1U);
 }
 
+// Names of temporary files come again with process ids.
+TEST_F(PlanStorage, WhatKilledWritersLeftIsNotInTheWay) {
+  for (int i = 0; i < 200; ++i) {
+    std::ofstream(
+        path(("p." + std::to_string(::getpid()) + "." + std::to_string(i) + ".tmp").c_str()))
+        << "half";
+  }
+  const Plan plan = testing::sample_plan();
+  ASSERT_TRUE(save(plan, path("p")).ok());
+  EXPECT_EQ(*load(path("p")), plan);
+  EXPECT_EQ(file_count(), 201U);
+}
+
 TEST_F(PlanStorage, ErrorsNameTheFile) {
   std::ofstream(path("p")) << "hello";
   const Result<Plan> plan = load(path("p"));
