@@ -1,0 +1,175 @@
+#include "runtime/cache/file_store.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <string_view>
+
+#include "runtime/base/descriptors.h"
+#include "runtime/plan/bundle.h"
+
+namespace attn::cache {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::system_clock;
+
+constexpr std::string_view kSuffix = ".attnplan";
+constexpr std::string_view kTemporarySuffix = ".tmp";  // plan::save's, after the file's name
+constexpr std::size_t kHashDigits = 32;
+constexpr auto kTemporaryAge = std::chrono::hours(1);  // older ones have no writer any more
+
+Error io_error(const std::string& what) { return {ErrorCode::io, errno_text(what), {}, {}}; }
+
+Error io_error(const std::string& doing, const std::string& path, const std::error_code& error) {
+  return {ErrorCode::io, fmt::format("cannot {} {}: {}", doing, path, error.message()), {}, {}};
+}
+
+std::optional<std::uint64_t> parse_hex(std::string_view digits) {
+  std::uint64_t value = 0;
+  const auto [end, error] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
+  if (error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
+  return value;
+}
+
+struct Name {
+  Hash128 hash;
+  bool temporary = false;
+};
+
+// Of a file of ours; nothing for any other.
+std::optional<Name> parse_name(std::string_view name) {
+  const auto high = parse_hex(name.substr(0, kHashDigits / 2));
+  if (!high || name.size() < kHashDigits) return std::nullopt;
+  const auto low = parse_hex(name.substr(kHashDigits / 2, kHashDigits / 2));
+  std::string_view rest = name.substr(kHashDigits);
+  if (!low || !rest.starts_with(kSuffix)) return std::nullopt;
+  rest.remove_prefix(kSuffix.size());
+  const Hash128 hash{*high, *low};
+  if (!name.starts_with(hash.to_hex())) return std::nullopt;  // capital letters
+  if (rest.empty()) return Name{hash, false};
+  if (rest.starts_with('.') && rest.ends_with(kTemporarySuffix)) return Name{hash, true};
+  return std::nullopt;
+}
+
+Clock::time_point time_of(const timespec& time) {
+  return Clock::time_point(std::chrono::duration_cast<Clock::duration>(
+      std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec)));
+}
+
+struct Files {
+  std::vector<StoredFile> plans;
+  std::vector<StoredFile> temporaries;
+};
+
+// Another process may remove any of them at any time.
+Result<Files> files_in(const std::string& folder) {
+  Files files;
+  std::error_code error;
+  fs::directory_iterator entry(folder, error);
+  if (error == std::errc::no_such_file_or_directory) return files;
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    const std::string path = entry->path().string();
+    const std::optional<Name> name = parse_name(entry->path().filename().string());
+    struct stat status {};
+    if (!name || ::lstat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
+    (name->temporary ? files.temporaries : files.plans)
+        .push_back({name->hash, path, static_cast<std::uint64_t>(status.st_size),
+                    time_of(status.st_mtim)});
+  }
+  if (error) return io_error("read", folder, error);
+  return files;
+}
+
+// False when another process was quicker, or does not let us.
+bool unlink(const StoredFile& file) { return ::unlink(file.path.c_str()) == 0; }
+
+Status make_folder(const std::string& folder) {
+  std::error_code error;
+  const fs::path parent = fs::path(folder).parent_path();
+  if (!parent.empty()) fs::create_directories(parent, error);
+  if (error) return io_error("create", parent.string(), error);
+  if (::mkdir(folder.c_str(), 0700) == 0 || fs::is_directory(folder, error)) return {};
+  return io_error("cannot create " + folder);
+}
+
+void sort_by_use(std::vector<StoredFile>& files) {
+  std::ranges::sort(files, [](const StoredFile& x, const StoredFile& y) {
+    return x.used != y.used ? x.used > y.used : x.hash < y.hash;
+  });
+}
+
+}  // namespace
+
+std::string FileStore::path_of(const Hash128& hash) const {
+  return fmt::format("{}/{}{}", folder_, hash.to_hex(), kSuffix);
+}
+
+Result<std::optional<plan::Plan>> FileStore::load(const Key& key) const {
+  const std::string path = path_of(key.hash());
+  if (::access(path.c_str(), F_OK) != 0) return std::optional<plan::Plan>();
+  Result<plan::Bundle> bundle = plan::load_bundle(path);
+  if (!bundle.ok()) {
+    if (::access(path.c_str(), F_OK) != 0) return std::optional<plan::Plan>();  // pruned just now
+    return bundle.error();
+  }
+  plan::Plan& plan = bundle->plans.front();
+  if (plan.signature.text != key.text()) return std::optional<plan::Plan>();
+  (void)::utimensat(AT_FDCWD, path.c_str(), nullptr, 0);  // not where the folder is read-only
+  return std::optional<plan::Plan>(std::move(plan));
+}
+
+Status FileStore::save(const plan::Plan& plan) const {
+  ATTN_RETURN_IF_ERROR(make_folder(folder_));
+  ATTN_RETURN_IF_ERROR(plan::save(plan, path_of(plan.signature.hash)));
+  return prune().status();
+}
+
+void FileStore::remove(const Hash128& hash) const { (void)::unlink(path_of(hash).c_str()); }
+
+Result<std::vector<StoredFile>> FileStore::list() const {
+  ATTN_ASSIGN(Files files, files_in(folder_));
+  sort_by_use(files.plans);
+  return std::move(files.plans);
+}
+
+Result<Pruned> FileStore::prune(const FileLimits& limits) const {
+  ATTN_ASSIGN(Files files, files_in(folder_));
+  sort_by_use(files.plans);
+  const Clock::time_point now = Clock::now();
+  Pruned pruned;
+  std::uint64_t kept = 0;
+  for (const StoredFile& file : files.plans) {
+    const bool fits = kept + file.bytes <= limits.bytes;
+    if (fits && now - file.used <= limits.age) {
+      kept += file.bytes;
+    } else if (unlink(file)) {
+      ++pruned.files;
+      pruned.bytes += file.bytes;
+    }
+  }
+  for (const StoredFile& file : files.temporaries) {
+    if (now - file.used > kTemporaryAge && unlink(file)) ++pruned.temporaries;
+  }
+  return pruned;
+}
+
+Result<Pruned> FileStore::clear() const {
+  ATTN_ASSIGN(const Files files, files_in(folder_));
+  Pruned pruned;
+  for (const StoredFile& file : files.plans) {
+    if (!unlink(file)) continue;
+    ++pruned.files;
+    pruned.bytes += file.bytes;
+  }
+  for (const StoredFile& file : files.temporaries) pruned.temporaries += unlink(file) ? 1 : 0;
+  return pruned;
+}
+
+}  // namespace attn::cache

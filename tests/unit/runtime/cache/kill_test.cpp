@@ -1,0 +1,127 @@
+// Processes that write to one folder and are killed at random moments: whatever is served is right.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <chrono>
+#include <csignal>
+#include <random>
+#include <thread>
+#include <utility>
+
+#include "runtime/cache/plan_cache.h"
+#include "tests/unit/runtime/cache/cache_testing.h"
+
+namespace attn::cache {
+namespace {
+
+using testing::key;
+
+constexpr int kPlans = 12;
+constexpr int kWriters = 4;
+constexpr int kKills = 200;
+
+// Of 40 or 400 kB, which do not pack: quick to make, so that most of a writer's time is writing.
+plan::Plan large_plan(int number) {
+  plan::Plan plan = testing::numbered_plan(number);
+  plan.spec_text.assign(number % 4 == 0 ? 400'000 : 0, ' ');
+  std::mt19937_64 random(static_cast<std::uint64_t>(number));
+  for (plan::CompiledStep& step : plan.compiled) {
+    for (int i = 0; i < 5'000; ++i) {
+      const std::uint64_t word = random();
+      step.cudnn_plan.append(reinterpret_cast<const char*>(&word), sizeof(word));
+    }
+  }
+  return plan;
+}
+
+std::vector<plan::Plan> large_plans() {
+  std::vector<plan::Plan> plans;
+  for (int i = 0; i < kPlans; ++i) plans.push_back(large_plan(i));
+  return plans;
+}
+
+PlanCacheOptions small_cache(const std::string& folder) {
+  PlanCacheOptions options;
+  options.folder = folder;
+  options.memory.values.entries = 1;
+  options.files.bytes = 1'200'000;  // not all of them: prunes and writes all the time
+  return options;
+}
+
+// Asks for one plan after the other, for ever; ends with 1 when it is given a wrong one.
+[[noreturn]] void write_for_ever(const std::string& folder, const std::vector<plan::Plan>& plans,
+                                 unsigned seed) {
+  std::mt19937 random(seed);
+  PlanCache cache(small_cache(folder));
+  for (;;) {
+    const plan::Plan& plan = plans[random() % plans.size()];
+    const auto found = cache.get(key(plan), [&]() -> Result<plan::Plan> { return plan; });
+    if (!found.ok() || **found != plan || cache.counts()[Counter::damaged] != 0) ::_exit(1);
+  }
+}
+
+class Kill : public testing::FolderTest {
+ protected:
+  void SetUp() override {
+    FolderTest::SetUp();
+    plans_ = large_plans();
+    for (pid_t& writer : writers_) writer = start();
+  }
+  void TearDown() override {
+    for (pid_t& writer : writers_) end(writer);
+    FolderTest::TearDown();
+  }
+
+  pid_t start() {
+    const unsigned seed = ++started_;
+    const pid_t child = ::fork();
+    EXPECT_GE(child, 0);
+    if (child == 0) write_for_ever(folder(), plans_, seed);
+    return child;
+  }
+
+  // It must have been alive: one that found something wrong has ended by itself.
+  static void end(pid_t& writer) {
+    if (writer <= 0) return;
+    const pid_t ended = std::exchange(writer, 0);
+    ASSERT_EQ(::kill(ended, SIGKILL), 0);
+    int status = 0;
+    ASSERT_EQ(::waitpid(ended, &status, 0), ended);
+    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+        << "exit of a writer: " << status;
+  }
+
+  std::vector<plan::Plan> plans_;
+  std::array<pid_t, kWriters> writers_{};
+  unsigned started_ = 0;
+};
+
+TEST_F(Kill, NoDamagedFileIsEverServed) {
+  std::mt19937 random(11);
+  std::uint64_t loaded = 0, temporaries = 0;
+  for (int i = 0; i < kKills; ++i) {
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 40'000));
+    pid_t& writer = writers_[random() % kWriters];
+    end(writer);
+    PlanCache cache(small_cache(folder()));
+    for (const plan::Plan& plan : plans_) {
+      const auto found = cache.get(
+          key(plan), [] { return Result<plan::Plan>(ErrorCode::unsupported, "is not there"); });
+      if (!found.ok()) continue;
+      ASSERT_EQ(**found, plan);
+    }
+    ASSERT_EQ(cache.counts()[Counter::damaged], 0U);
+    loaded += cache.counts()[Counter::load];
+    writer = start();
+  }
+  for (const auto& entry : std::filesystem::directory_iterator(folder())) {
+    temporaries += entry.path().extension() == ".tmp" ? 1 : 0;
+  }
+  RecordProperty("loaded", static_cast<int>(loaded));
+  RecordProperty("temporaries", static_cast<int>(temporaries));
+  EXPECT_GT(loaded, 200U) << "too little was there to be damaged";
+  EXPECT_GT(temporaries, 5U) << "hardly a writer was killed while it wrote";
+}
+
+}  // namespace
+}  // namespace attn::cache
