@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <memory_resource>
 #include <queue>
 #include <unordered_map>
 #include <utility>
@@ -98,7 +99,7 @@ class Lru {
     std::size_t bytes = 0;
     std::uint64_t used = 0;
   };
-  using Entries = std::unordered_map<Key, Entry, KeyHash>;
+  using Entries = std::pmr::unordered_map<Key, Entry, KeyHash>;
   struct Seen {
     std::uint64_t used = 0;
     typename Entries::value_type* node = nullptr;
@@ -108,7 +109,8 @@ class Lru {
   bool is_over() const { return entries_.size() > limits_.entries || bytes_ > limits_.bytes; }
 
   MemoryLimits limits_;
-  Entries entries_;
+  std::pmr::unsynchronized_pool_resource pool_;  // entries lie close together
+  Entries entries_{&pool_};
   std::priority_queue<Seen> queue_;
   std::uint64_t clock_ = 0;
   std::size_t bytes_ = 0;
