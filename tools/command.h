@@ -36,6 +36,7 @@ void add_convert(CLI::App& app, Action& action);
 void add_explain_code(CLI::App& app, Action& action);
 void add_target(CLI::App& app, Action& action);
 void add_support(CLI::App& app, Action& action);
+void add_cache(CLI::App& app, Action& action);
 void add_version(CLI::App& app, Action& action);
 
 // Makes `run(*options)` the action when `command` is chosen.

@@ -36,6 +36,7 @@ void add_commands(CLI::App& app, Action& action) {
   add_convert(app, action);
   add_explain_code(app, action);
   add_target(app, action);
+  add_cache(app, action);
   add_version(app, action);
 }
 

@@ -87,6 +87,14 @@ Result<Files> files_in(const std::string& folder) {
   return files;
 }
 
+Result<plan::Plan> read_plan(const std::string& path, const Hash128& hash) {
+  ATTN_ASSIGN(plan::Bundle bundle, plan::load_bundle(path));
+  plan::Plan& plan = bundle.plans.front();
+  if (plan.signature.hash == hash) return std::move(plan);
+  return Error{
+      ErrorCode::plan_damaged, fmt::format("{}: the file is another plan's", path), {}, {}};
+}
+
 // False when another process was quicker, or does not let us.
 bool unlink(const StoredFile& file) { return ::unlink(file.path.c_str()) == 0; }
 
@@ -114,21 +122,24 @@ std::string FileStore::path_of(const Hash128& hash) const {
 Result<std::optional<plan::Plan>> FileStore::load(const Key& key) const {
   const std::string path = path_of(key.hash());
   if (::access(path.c_str(), F_OK) != 0) return std::optional<plan::Plan>();
-  Result<plan::Bundle> bundle = plan::load_bundle(path);
-  if (!bundle.ok()) {
+  Result<plan::Plan> plan = read_plan(path, key.hash());
+  if (!plan.ok()) {
     if (::access(path.c_str(), F_OK) != 0) return std::optional<plan::Plan>();  // pruned just now
-    return bundle.error();
+    return plan.error();
   }
-  plan::Plan& plan = bundle->plans.front();
-  if (plan.signature.text != key.text()) return std::optional<plan::Plan>();
+  if (plan->signature.text != key.text()) return std::optional<plan::Plan>();
   (void)::utimensat(AT_FDCWD, path.c_str(), nullptr, 0);  // not where the folder is read-only
-  return std::optional<plan::Plan>(std::move(plan));
+  return std::optional<plan::Plan>(std::move(*plan));
 }
 
 Status FileStore::save(const plan::Plan& plan) const {
   ATTN_RETURN_IF_ERROR(make_folder(folder_));
   ATTN_RETURN_IF_ERROR(plan::save(plan, path_of(plan.signature.hash)));
   return prune().status();
+}
+
+Result<plan::Plan> FileStore::read(const StoredFile& file) {
+  return read_plan(file.path, file.hash);
 }
 
 void FileStore::remove(const Hash128& hash) const { (void)::unlink(path_of(hash).c_str()); }

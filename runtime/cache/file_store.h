@@ -47,12 +47,16 @@ class FileStore {
   std::string path_of(const Hash128& hash) const;
 
   // The plan of that signature, nothing when there is none: no file, or one of another signature
-  // with the same hash. Errors: those of plan::load; the file is still there then.
+  // with the same hash. Errors: those of read; the file is still there then.
   Result<std::optional<plan::Plan>> load(const Key& key) const;
 
   // Makes the folder when there is none, writes the file, or replaces it, and prunes. Errors: io,
   // from a folder that cannot be written to or a full disk; what was there is there still.
   Status save(const plan::Plan& plan) const;
+
+  // The plan in a file of list(), whatever its text; no use of it. Errors: those of plan::load, and
+  // plan_damaged when its name is not its plan's.
+  static Result<plan::Plan> read(const StoredFile& file);
 
   void remove(const Hash128& hash) const;
 

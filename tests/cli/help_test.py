@@ -4,14 +4,16 @@ import re
 import attnc
 
 COMMANDS = ["check", "compile", "explain", "run", "verify", "bench", "inspect", "fmt", "convert",
-            "explain-code", "support", "target", "version"]
-PRINT_NO_DATA = ["fmt", "convert", "target"]
+            "explain-code", "support", "target", "cache", "version"]
+PRINT_NO_DATA = ["fmt", "convert", "target", "cache"]
+CACHE_COMMANDS = ["path", "list", "info", "verify", "prune", "clear"]
 
 
 class Help(attnc.Case):
     def test_texts(self):
         for command in [[]] + [[name] for name in COMMANDS] + [
-                ["target", name] for name in ("list", "show", "dump")]:
+                ["target", name] for name in ("list", "show", "dump")] + [
+                ["cache", name] for name in CACHE_COMMANDS]:
             process = self.attnc(*command, "--help")
             self.assertEqual(process.stderr, "")
             self.expect_golden("-".join(["help"] + command) + ".txt", process.stdout)
@@ -25,6 +27,8 @@ class Help(attnc.Case):
         for name in COMMANDS:
             if name not in PRINT_NO_DATA:
                 self.assertIn("--format", self.attnc(name, "--help").stdout, name)
+        for name in CACHE_COMMANDS:
+            self.assertIn("--format", self.attnc("cache", name, "--help").stdout, name)
 
 
 if __name__ == "__main__":

@@ -55,6 +55,7 @@ TEST_F(FileStoreTest, AnotherSignatureOfTheSameHashIsNoPlanOfThis) {
   const plan::Plan plan = numbered_plan(1);
   save(plan);
   const Key other(plan::Signature{"another text", plan.signature.hash});
+  EXPECT_EQ(*FileStore::read(store_->list()->front()), plan);
   ASSERT_TRUE(store_->load(other).ok());
   EXPECT_FALSE(store_->load(other)->has_value());
   EXPECT_TRUE(has(plan));

@@ -102,6 +102,7 @@ TEST_F(PlanCacheTest, AFileOfAnotherNameIsNotServed) {
   open(folder());
   expect_plan(2);
   EXPECT_EQ(count(Counter::build), 1U);
+  EXPECT_EQ(count(Counter::damaged), 1U);
 }
 
 TEST_F(PlanCacheTest, EnginesKnownToBeWrongAreNotServed) {
