@@ -111,9 +111,12 @@ class Backward {
     return scores[2] % kTile != 0 || scores[3] % kTile != 0;
   }
 
-  // What lies past the ends in the last tile has scores of -inf before they are modified.
+  // What lies past the ends in the last tile has scores of -inf before they are modified; but 64
+  // columns past the end, and rows, are left at 0 by cuDNN 9.20 to 9.26, whose weights are infinite
+  // where lse is below -88.7 (pytorch issue 196678, cudnn-frontend issue 1072).
   Value mask_tile(Value score) {
-    if (attention_.dag[attention_.score].is(ir::Op::score_)) return score;
+    const bool is_changed = !attention_.dag[attention_.score].is(ir::Op::score_);
+    if (!is_changed && has_lengths(attention_)) return score;  // masked by these
     return mask_end(mask_end(score, 3), 2);
   }
 
