@@ -39,7 +39,7 @@ std::span<const Lowering> lowerings(std::string_view name = kAnyLowering);
 std::vector<std::string> lowering_names();
 
 namespace ways {
-#define ATTN_LOWERING(name, what)                              \
+#define ATTN_LOWERING(name, what)                             \
   Result<plan::Program> name(const ir::Attention& attention); \
   Result<plan::Program> name##_backward(const ir::Attention& attention);
 #define ATTN_SLOW_LOWERING ATTN_LOWERING

@@ -36,7 +36,8 @@ Result<passes::Hoisted> with_tables(const ir::Attention& attention, std::vector<
   ATTN_ASSIGN(const passes::Hoisted vectors, hoisted(attention, extra, true));
   ATTN_ASSIGN(passes::Hoisted tables, hoisted(attention, std::move(extra), false));
   if (ir::to_text(tables.attention) != ir::to_text(vectors.attention)) return tables;
-  return lowering::unsupported(attention.pos, "no tensor over the rows is read: tables do not help");
+  return lowering::unsupported(attention.pos,
+                               "no tensor over the rows is read: tables do not help");
 }
 
 using Hoist = Result<passes::Hoisted> (*)(const ir::Attention& attention,

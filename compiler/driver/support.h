@@ -33,8 +33,8 @@ struct Verdict {
 Verdict judge(const ir::Attention& attention, const support::Source& source,
               const sema::Bindings& bindings, const CompileOptions& options, Tier tier);
 
-// Both directions of a training pair (training_forward), options.direction ignored: the verdict on the
-// forward when it is not served, else that on the backward.
+// Both directions of a training pair (training_forward), options.direction ignored: the verdict on
+// the forward when it is not served, else that on the backward.
 Verdict judge_pair(const ir::Attention& attention, const support::Source& source,
                    const sema::Bindings& bindings, const CompileOptions& options, Tier tier);
 

@@ -38,8 +38,7 @@ class Backward {
     do_ = add_stored(attention_, builder_, "do");
     const Uid delta = row_products();
     const Uid k = add_transposed(attention_, builder_, "k");
-    ATTN_ASSIGN(const Value scaled,
-                times_scale(attention_, builder_, product(q_, k, "q.k")));
+    ATTN_ASSIGN(const Value scaled, times_scale(attention_, builder_, product(q_, k, "q.k")));
     ATTN_RETURN_IF_ERROR(decide_dropout(scaled));
     ExpressionLowering expressions(attention_, builder_, scaled);
     ATTN_ASSIGN(const Value weights, softmax(expressions));
@@ -66,8 +65,9 @@ class Backward {
 
   bool drops_at_random() const { return attention_.dropout && !attention_.dropout->keep; }
 
-  // delta; with random dropout times 1 - probability, by which what it is subtracted from is divided
-  // later. The engine knows that form alone: beside a mask of what is kept it ignores the factor.
+  // delta; with random dropout times 1 - probability, by which what it is subtracted from is
+  // divided later. The engine knows that form alone: beside a mask of what is kept it ignores the
+  // factor.
   Uid row_products() {
     const Dims4 dims = staged_dims(attention_, "o");
     const Uid o = add_stored(attention_, builder_, "o");
@@ -78,8 +78,8 @@ class Backward {
     const Dims4 rows{dims[0], dims[1], dims[2], 1};
     const Uid delta = builder_.add_tensor(kDelta, DType::f32, rows, packed_strides(rows));
     const double kept = drops_at_random() ? 1 - attention_.dropout->probability : 1;
-    builder_.pointwise(PointwiseMode::mul, DType::f32, sum,
-                       builder_.constant(DType::f32, kept).uid, delta, pos_);
+    builder_.pointwise(PointwiseMode::mul, DType::f32, sum, builder_.constant(DType::f32, kept).uid,
+                       delta, pos_);
     return delta;
   }
 
@@ -112,8 +112,8 @@ class Backward {
   }
 
   // What lies past the ends in the last tile has scores of -inf before they are modified; but 64
-  // columns past the end, and rows, are left at 0 by cuDNN 9.20 to 9.26, whose weights are infinite
-  // where lse is below -88.7 (pytorch issue 196678, cudnn-frontend issue 1072).
+  // columns past the end, and rows, are left at 0 by cuDNN (9.19, sm_90; to 9.26 by pytorch issue
+  // 196678 and cudnn-frontend issue 1072), whose weights are infinite where lse is below -88.7.
   Value mask_tile(Value score) {
     const bool is_changed = !attention_.dag[attention_.score].is(ir::Op::score_);
     if (!is_changed && has_lengths(attention_)) return score;  // masked by these
@@ -156,13 +156,13 @@ class Backward {
       return slope;
     }
     ATTN_ASSIGN(const Value derivative, expressions.lower(parts_.derivative));
-    const Value whole = builder_.element(PointwiseMode::mul, DType::f32, DType::f32, slope,
-                                         derivative, node.pos);
+    const Value whole =
+        builder_.element(PointwiseMode::mul, DType::f32, DType::f32, slope, derivative, node.pos);
     const auto score = ends_within_tile() ? passes::Score::infinite : passes::Score::finite;
     if (passes::is_finite(attention_, parts_.derivative, score)) return whole;
     const Value zero = builder_.constant(DType::f32, 0);
-    const Value weighs = builder_.element(PointwiseMode::cmp_ne, DType::f32, DType::boolean,
-                                          slope, zero, node.pos);
+    const Value weighs =
+        builder_.element(PointwiseMode::cmp_ne, DType::f32, DType::boolean, slope, zero, node.pos);
     return builder_.select(weighs, whole, zero, node.pos);
   }
 

@@ -206,9 +206,8 @@ Value ExpressionLowering::real(Value value, SourcePos pos) {
 
 bool ExpressionLowering::depends_on_score(ExprId id) const {
   const ExprId roots[] = {id};
-  return std::ranges::any_of(ir::reachable(attention_.dag, roots), [this](ExprId each) {
-    return attention_.dag[each].is(Op::score_);
-  });
+  return std::ranges::any_of(ir::reachable(attention_.dag, roots),
+                             [this](ExprId each) { return attention_.dag[each].is(Op::score_); });
 }
 
 bool ExpressionLowering::score_comes_second(const ir::Node& node) const {

@@ -93,12 +93,8 @@ Dims4 staged_dims(const ir::Attention& attention, std::string_view name) {
 
 plan::TensorInfo staged_info(const ir::Attention& attention, std::string_view name) {
   const Dims4 dims = staged_dims(attention, name), strides = packed_strides(dims);
-  return {staged_name(name),
-          plan::TensorRole::internal,
-          attention.dtype,
-          {dims.begin(), dims.end()},
-          {strides.begin(), strides.end()},
-          plan::kInternalAlignment};
+  return {staged_name(name),          plan::TensorRole::internal,       attention.dtype,
+          {dims.begin(), dims.end()}, {strides.begin(), strides.end()}, plan::kInternalAlignment};
 }
 
 Result<Staging> staging(const ir::Attention& attention, const std::vector<std::string>& inputs,

@@ -81,7 +81,8 @@ struct Pointwise {
 
 enum class ReduceOp : std::uint8_t { max, add };
 
-// y = op over the dimensions in which y has size 1 and x has not.
+// y = op over the dimensions in which y has size 1 and x has not; over each group of heads where those
+// of y divide those of x.
 struct Reduction {
   ReduceOp op = ReduceOp::max;
   DType compute = DType::f32;

@@ -99,10 +99,10 @@ struct CudnnStep {
   bool operator==(const CudnnStep&) const = default;
 };
 
-// A kernel generated from the IR that fills internal tensors or outputs, element by element. One launch:
-// thread i makes element i of all outputs laid one behind the other, row-major; what comes after
-// the last does nothing. Arguments: a pointer to each output, then the inputs: pointers to tensors,
-// params by value (float or int).
+// A kernel generated from the IR that fills internal tensors or outputs, element by element. One
+// launch: thread i makes element i of all outputs laid one behind the other, row-major; what comes
+// after the last does nothing. Arguments: a pointer to each output, then the inputs: pointers to
+// tensors, params by value (float or int).
 struct DeriveStep {
   // The outputs depend on nothing that the caller gives: they are made when the plan is loaded, and
   // live as long as the executable; others are made anew at every execute, in the workspace.

@@ -29,8 +29,8 @@ TEST(ProgramText, SignatureOfTheSample) {
 TEST(ProgramText, RolesReadBack) {
   for (const TensorRole role :
        {TensorRole::query, TensorRole::key, TensorRole::value, TensorRole::captured,
-        TensorRole::output, TensorRole::stats, TensorRole::control, TensorRole::internal, TensorRole::saved,
-        TensorRole::cotangent, TensorRole::gradient}) {
+        TensorRole::output, TensorRole::stats, TensorRole::control, TensorRole::internal,
+        TensorRole::saved, TensorRole::cotangent, TensorRole::gradient}) {
     EXPECT_EQ(parse_tensor_role(to_string(role)), role);
   }
   EXPECT_EQ(parse_tensor_role("friend"), std::nullopt);
