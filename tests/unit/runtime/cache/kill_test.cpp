@@ -1,5 +1,6 @@
 // Processes that write to one folder and are killed at random moments: whatever is served is right.
 #include <gtest/gtest.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
 #include <chrono>
@@ -76,7 +77,10 @@ class Kill : public testing::FolderTest {
     const unsigned seed = ++started_;
     const pid_t child = ::fork();
     EXPECT_GE(child, 0);
-    if (child == 0) write_for_ever(folder(), plans_, seed);
+    if (child == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // when the test itself is killed
+      write_for_ever(folder(), plans_, seed);
+    }
     return child;
   }
 
