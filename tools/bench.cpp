@@ -7,6 +7,7 @@
 #include "runtime/cuda/stream.h"
 #include "runtime/cudnn/library.h"
 #include "runtime/io/file.h"
+#include "tools/cached.h"
 #include "tools/command.h"
 #include "tools/inputs.h"
 #include "tools/placement.h"
@@ -29,6 +30,7 @@ struct Options {
   std::string lowering{driver::kAnyLowering};
   sema::Bindings bindings;
   int iterations = 30;
+  bool no_cache = false;
   Format format = Format::text;
 
   bool wants_forward() const { return direction != "bwd"; }
@@ -169,6 +171,9 @@ Status time_spec(const std::string& path, const Spec& spec, const plan::Target& 
   how.target = target;
   how.worker = worker_options(options.cudnn_folder);
   how.lowering = options.lowering;
+  if (!options.no_cache) {
+    ATTN_ASSIGN(how.cached, open_cache(options.cudnn_folder));
+  }
   ATTN_ASSIGN(const Plans plans, compile_plans(spec, how, options.wants_backward()));
   const ir::Attention& attention = spec.attention;
   ATTN_ASSIGN(Loaded forward, load(attention, plans.forward, options));
@@ -295,6 +300,7 @@ void add_bench(CLI::App& app, Action& action) {
   command->add_option("--json", options->json_file, "Write the results to this file too")
       ->type_name("FILE");
   add_lowering(*command, options->lowering);
+  add_no_cache(*command, options->no_cache);
   add_cudnn(*command, options->cudnn_folder);
   add_format(*command, options->format);
   set_action(*command, action, options, run);

@@ -4,6 +4,7 @@
 
 #include "compiler/derive/nvrtc.h"
 #include "compiler/driver/driver.h"
+#include "runtime/cache/plan_cache.h"
 
 namespace attn::driver {
 namespace {
@@ -54,6 +55,28 @@ Status compile_steps(plan::Plan& plan, const CompileOptions& options) {
   return {};
 }
 
+// The words for people, of which a signature has none, are those of this spec.
+plan::Plan worded(const plan::Plan& words, plan::Plan plan) {
+  plan.spec_name = words.spec_name;
+  plan.spec_text = words.spec_text;
+  plan.bindings = words.bindings;
+  return plan;
+}
+
+Status take_or_compile_steps(plan::Plan& plan, const CompileOptions& options) {
+  const CachedPlans& cached = options.cached;
+  if (cached.cache == nullptr) return compile_steps(plan, options);
+  const cache::Key key(plan::signature_of(plan.program, options.target, cached.cudnn_version));
+  ATTN_ASSIGN(const cache::PlanCache::Pointer found,
+              cached.cache->get(key, [&]() -> Result<plan::Plan> {
+                plan::Plan compiled = plan;
+                ATTN_RETURN_IF_ERROR(compile_steps(compiled, options));
+                return compiled;
+              }));
+  plan = worded(plan, *found);
+  return {};
+}
+
 bool makes_statistics(const plan::Plan& plan) {
   return std::ranges::any_of(plan.program.tensors, [](const plan::TensorInfo& tensor) {
     return tensor.is_output() && tensor.name == "lse";
@@ -78,7 +101,7 @@ Result<Compiled> compile(const ir::Attention& attention, const support::Source& 
   const auto attempt = [&](const Lowering& way) -> Result<plan::Plan> {
     plan::Plan plan = compiled.plan;
     ATTN_ASSIGN(plan.program, way.lower(attention, options.direction));
-    ATTN_RETURN_IF_ERROR(compile_steps(plan, options));
+    ATTN_RETURN_IF_ERROR(take_or_compile_steps(plan, options));
     compiled.lowering = way.name;
     return plan;
   };

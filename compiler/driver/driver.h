@@ -1,6 +1,7 @@
 // The order of the phases; nobody else knows it.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +12,10 @@
 #include "compiler/sema/analyze.h"
 #include "runtime/plan/bundle.h"
 #include "runtime/worker/worker.h"
+
+namespace attn::cache {
+class PlanCache;
+}
 
 namespace attn::driver {
 
@@ -37,9 +42,16 @@ Result<plan::Program> lower(const ir::Attention& attention,
                             std::string_view lowering = kAnyLowering,
                             plan::Direction direction = plan::Direction::forward);
 
+// Where compiled plans are looked for, and kept.
+struct CachedPlans {
+  std::shared_ptr<cache::PlanCache> cache;  // null: nowhere
+  std::int64_t cudnn_version = 0;           // of the cuDNN that the worker uses
+};
+
 struct CompileOptions {
   plan::Target target;
   worker::Options worker;
+  CachedPlans cached{};
   std::string lowering{kAnyLowering};  // or the one that must do
   plan::Direction direction = plan::Direction::forward;
 };
@@ -52,8 +64,8 @@ struct Compiled {
 
 // IR -> programs -> plan, in worker processes: lowerings are asked in their order, and the first
 // that cuDNN takes is the plan. It keeps the spec's text, with what it imports written into it.
-// Errors: unsupported, with every lowering's reason, when none is taken; others of lowering and
-// worker::compile.
+// What options.cached has is not asked of cuDNN again. Errors: unsupported, with every lowering's
+// reason, when none is taken; others of lowering and worker::compile.
 Result<Compiled> compile(const ir::Attention& attention, const support::Source& source,
                          const sema::Bindings& bindings, const CompileOptions& options);
 

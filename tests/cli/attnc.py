@@ -42,7 +42,7 @@ def not_lowered(target):
 
 
 class Case(unittest.TestCase):
-    """Every test has a folder of its own in self.folder."""
+    """Every test has a folder of its own in self.folder, and no cached plans."""
 
     maxDiff = None
 
@@ -50,6 +50,7 @@ class Case(unittest.TestCase):
         temporary = tempfile.TemporaryDirectory()
         self.addCleanup(temporary.cleanup)
         self.folder = pathlib.Path(temporary.name)
+        os.environ["ATTN_CACHE_DIR"] = str(self.folder / "cache")
 
     def write(self, name, content):
         path = self.folder / name

@@ -1,6 +1,7 @@
 """cache: the folder of cached plans. Its files are made by hand here: a plan file under the name of
 its signature is what run and bench keep."""
 import os
+import pathlib
 import time
 
 import attnc
@@ -12,8 +13,7 @@ DAY = 24 * HOUR
 class Cache(attnc.Case):
     def setUp(self):
         super().setUp()
-        self.cache = self.folder / "cache"
-        os.environ["ATTN_CACHE_DIR"] = str(self.cache)
+        self.cache = pathlib.Path(os.environ["ATTN_CACHE_DIR"])
 
     def keep(self, *binds, age=0):
         """The cached plan of the noop spec, last used so many seconds ago."""

@@ -25,6 +25,23 @@ class Gpu(attnc.Case):
         process = self.attnc("run", SPECS / "causal.attn", "--bind", "Sq=256")
         self.assertIn("backend: cudnn", process.stderr)
 
+    def test_run_and_bench_keep_plans(self):
+        spec = ["--bind", "Sq=256", SPECS / "causal.attn"]
+        run = ["run", *spec, "--backend", "cudnn"]
+        self.attnc(*run, "--no-cache")
+        self.assertEqual(self.attnc_json("cache", "list")["plans"], [])
+        first = self.attnc_json(*run)
+        kept, = self.attnc_json("cache", "list")["plans"]
+        self.assertEqual((kept["name"], kept["direction"]), ("causal", "forward"))
+        self.assertEqual(self.attnc_json(*run), first)
+        self.attnc("bench", *spec, "--iterations", "2")
+        again, = self.attnc_json("cache", "list")["plans"]
+        self.assertEqual(again["signature"], kept["signature"])
+        with open(kept["file"], "r+b") as file:
+            file.truncate(1000)
+        self.assertEqual(self.attnc_json(*run), first)
+        self.attnc("cache", "verify")
+
     def test_verify_every_spec_at_every_shape(self):
         specs = [spec for spec in sorted(SPECS.glob("*.attn"))
                  if spec.stem not in attnc.not_lowered("h200")]

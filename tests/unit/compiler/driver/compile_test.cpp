@@ -6,6 +6,7 @@
 #include <set>
 
 #include "compiler/driver/driver.h"
+#include "runtime/cache/plan_cache.h"
 #include "runtime/targets/targets.h"
 
 namespace attn::driver {
@@ -58,6 +59,32 @@ TEST(Compile, FillsThePlan) {
   const auto again = plan::deserialize(plan::serialize(*plan));
   ASSERT_TRUE(again.ok()) << again.error().to_text();
   EXPECT_EQ(*again, *plan);
+}
+
+// The same attention under another name, which is no part of what it is compiled to.
+TEST(Compile, WhatIsCachedIsNotCompiledAgain) {
+  const Read spec;
+  const std::string renamed = "attention other" + std::string(kSpec).substr(16);
+  const Read other(renamed.c_str());
+  CompileOptions options = options_for("h200");
+  const auto plain = compile(spec.attention, spec.source, spec.bindings, options);
+  ASSERT_TRUE(plain.ok()) << plain.error().to_text();
+  options.cached = {std::make_shared<cache::PlanCache>(), plain->plan.cudnn_version};
+  const auto first = compile(spec.attention, spec.source, spec.bindings, options);
+  ASSERT_TRUE(first.ok()) << first.error().to_text();
+  EXPECT_EQ(first->plan.signature, plain->plan.signature);
+  options.worker.command = {"/bin/false"};  // nothing can be compiled any more
+  options.worker.report_folder = ::testing::TempDir();
+  const auto second = compile(other.attention, other.source, other.bindings, options);
+  ASSERT_TRUE(second.ok()) << second.error().to_text();
+  EXPECT_EQ(second->lowering, "composite");
+  EXPECT_EQ(second->plan.spec_name, "other");
+  EXPECT_EQ(second->plan.spec_text, renamed);
+  EXPECT_EQ(second->plan.compiled, first->plan.compiled);
+  EXPECT_EQ(options.cached.cache->counts()[cache::Counter::hit], 1U);
+  EXPECT_EQ(options.cached.cache->counts()[cache::Counter::build], 1U);
+  options.target = targets::find_target("a100").value();
+  EXPECT_FALSE(compile(other.attention, other.source, other.bindings, options).ok());
 }
 
 TEST(Compile, WithoutKeysNothingIsAskedOfCuDnn) {
