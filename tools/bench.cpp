@@ -30,7 +30,7 @@ struct Options {
   std::string lowering{driver::kAnyLowering};
   sema::Bindings bindings;
   int iterations = 30;
-  bool no_cache = false;
+  bool use_cache = false;
   Format format = Format::text;
 
   bool wants_forward() const { return direction != "bwd"; }
@@ -171,7 +171,7 @@ Status time_spec(const std::string& path, const Spec& spec, const plan::Target& 
   how.target = target;
   how.worker = worker_options(options.cudnn_folder);
   how.lowering = options.lowering;
-  if (!options.no_cache) {
+  if (options.use_cache) {
     ATTN_ASSIGN(how.cached, open_cache(options.cudnn_folder));
   }
   ATTN_ASSIGN(const Plans plans, compile_plans(spec, how, options.wants_backward()));
@@ -300,7 +300,7 @@ void add_bench(CLI::App& app, Action& action) {
   command->add_option("--json", options->json_file, "Write the results to this file too")
       ->type_name("FILE");
   add_lowering(*command, options->lowering);
-  add_no_cache(*command, options->no_cache);
+  add_cache_option(*command, options->use_cache);
   add_cudnn(*command, options->cudnn_folder);
   add_format(*command, options->format);
   set_action(*command, action, options, run);

@@ -8,9 +8,9 @@
 
 namespace attn::tools {
 
-void add_no_cache(CLI::App& command, bool& no_cache) {
-  command.add_flag("--no-cache", no_cache,
-                   "Compile anew, and keep nothing (`attnc cache` shows what is kept)");
+void add_cache_option(CLI::App& command, bool& use_cache) {
+  command.add_flag("--use-cache", use_cache,
+                   "Take plans from the folder of `attnc cache`, and keep new ones there");
 }
 
 Result<driver::CachedPlans> open_cache(const std::string& cudnn_folder) {

@@ -8,8 +8,8 @@
 
 namespace attn::tools {
 
-// --no-cache
-void add_no_cache(CLI::App& command, bool& no_cache);
+// --use-cache
+void add_cache_option(CLI::App& command, bool& use_cache);
 
 // The cache of the usual folder, for the cuDNN that is found there; what is wrong with the folder
 // is told on standard error. Errors: those of cudnn::Library::load.

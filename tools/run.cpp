@@ -32,7 +32,7 @@ struct Options {
   bool gradients = false;                    // --grad
   bool unrounded = false;
   bool recompile = false;
-  bool no_cache = false;
+  bool use_cache = false;
   Format format = Format::text;
 
   bool wants_gradients() const { return gradients || direction != "fwd"; }
@@ -136,7 +136,7 @@ Result<Plans> plans_for_device(const Subject& subject, const Options& options) {
   ATTN_ASSIGN(how.target, native_target(options.cudnn_folder));
   how.worker = worker_options(options.cudnn_folder);
   how.lowering = options.lowering;
-  if (!options.no_cache) {
+  if (options.use_cache) {
     ATTN_ASSIGN(how.cached, open_cache(options.cudnn_folder));
   }
   return compile_plans(subject.spec, how, options.wants_gradients());
@@ -281,7 +281,7 @@ void add_run(CLI::App& app, Action& action) {
   command->add_flag("--recompile", options->recompile,
                     "Compile the plan's program again for the GPU at hand");
   add_lowering(*command, options->lowering);
-  add_no_cache(*command, options->no_cache);
+  add_cache_option(*command, options->use_cache);
   add_cudnn(*command, options->cudnn_folder);
   add_format(*command, options->format);
   set_action(*command, action, options, run);

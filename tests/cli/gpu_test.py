@@ -28,13 +28,14 @@ class Gpu(attnc.Case):
     def test_run_and_bench_keep_plans(self):
         spec = ["--bind", "Sq=256", SPECS / "causal.attn"]
         run = ["run", *spec, "--backend", "cudnn"]
-        self.attnc(*run, "--no-cache")
+        self.attnc(*run)
         self.assertEqual(self.attnc_json("cache", "list")["plans"], [])
+        run.append("--use-cache")
         first = self.attnc_json(*run)
         kept, = self.attnc_json("cache", "list")["plans"]
         self.assertEqual((kept["name"], kept["direction"]), ("causal", "forward"))
         self.assertEqual(self.attnc_json(*run), first)
-        self.attnc("bench", *spec, "--iterations", "2")
+        self.attnc("bench", *spec, "--iterations", "2", "--use-cache")
         again, = self.attnc_json("cache", "list")["plans"]
         self.assertEqual(again["signature"], kept["signature"])
         with open(kept["file"], "r+b") as file:
