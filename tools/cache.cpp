@@ -194,27 +194,34 @@ Status info(const cache::FileStore& store, const Options& options) {
   return {};
 }
 
-// The error is that of the first bad file, unless all bad ones were removed.
+// Whether the file is one that no attnc can read: not one of a newer, or of another user.
+bool is_useless(const Error& error) {
+  return error.code != ErrorCode::plan_newer && error.code != ErrorCode::io;
+}
+
+// The error is that of the first bad file that stays.
 Status verify(const cache::FileStore& store, const Options& options) {
   ATTN_ASSIGN(const std::vector<Entry> entries, entries_of(store));
   Json bad = Json::array();
+  std::size_t removed = 0;
   Status first;
   for (const Entry& entry : entries) {
     if (entry.plan.ok()) continue;
     bad.push_back(entry_json(entry));
     if (options.format == Format::text) fmt::print("{}\n", entry.plan.error().message);
-    if (options.remove) {
+    if (options.remove && is_useless(entry.plan.error())) {
       store.remove(entry.file.hash);
+      ++removed;
     } else if (first.ok()) {
       first = entry.plan.status();
     }
   }
   if (options.format == Format::json) {
-    print_json({{"plans", entries.size()}, {"bad", bad}, {"removed", options.remove}});
+    print_json({{"plans", entries.size()}, {"bad", bad}, {"removed", removed}});
   } else {
     fmt::print("{} of {} can be read{}\n", entries.size() - bad.size(),
                count_text(entries.size(), "plan", "plans"),
-               options.remove && !bad.empty() ? "; the others were removed" : "");
+               removed == 0 ? "" : fmt::format("; {} removed", removed));
   }
   return first;
 }

@@ -69,6 +69,11 @@ double relative(const Difference& difference) {
   return difference.squares == 0 ? 0 : std::sqrt(difference.squares / difference.norm_squares());
 }
 
+double plain(const Difference& difference) {
+  if (difference.squares == 0) return 0;
+  return std::sqrt(difference.squares / difference.reference_squares);
+}
+
 struct WorstRow {
   std::int64_t row = 0;
   double relative_l2 = 0;
@@ -158,6 +163,7 @@ Comparison compare_one(const std::string& name, const Outputs& outputs,
     Values all{found->second.values, reference.values, {}};
     if (size != sizes.end()) all.sizes = size->second.values;
     const Difference total = difference(all);
+    if (size != sizes.end()) result.plain_l2 = plain(total);
     result.relative_l2 = relative(total);
     result.max_abs = total.max_abs;
     result.why = reason(result, total);

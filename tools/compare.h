@@ -14,8 +14,9 @@ struct Comparison {
   std::string name;
   double relative_l2 = 0;  // |x - r| / |r|, Euclidean, over elements finite in the reference; of a
                            // gradient divided by the norm of the sizes, when that is larger
-  double max_abs = 0;      // of x - r over the same
-  std::string measure;     // which of the two is bounded: "relative L2" or "max abs"
+  std::optional<double> plain_l2;  // of a gradient: |x - r| / |r|, whatever its terms are
+  double max_abs = 0;              // of x - r over the same
+  std::string measure;             // which of the two is bounded: "relative L2" or "max abs"
   double bound = 0;
   std::optional<double> worst_row;  // the largest relative L2 of a row; not for statistics
   double row_bound = 0;             // what bounds it

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "runtime/cudnn/library.h"
 #include "tools/command.h"
@@ -106,8 +107,9 @@ void print_case(const Case& result) {
   std::size_t width = 4;
   for (const Comparison& each : result.comparisons) width = std::max(width, each.name.size());
   for (const Comparison& each : result.comparisons) {
-    fmt::print("  {:<{}} relative L2 {:.2e}{}  max abs {:.2e}  {}\n", each.name, width,
+    fmt::print("  {:<{}} relative L2 {:.2e}{}{}  max abs {:.2e}  {}\n", each.name, width,
                each.relative_l2,
+               each.plain_l2 ? fmt::format(" (plain {:.2e})", *each.plain_l2) : "",
                each.worst_row ? fmt::format("  worst row {:.2e}", *each.worst_row) : "",
                each.max_abs, each.agrees() ? "ok" : "MISMATCH: " + each.why);
   }
@@ -134,6 +136,9 @@ Json case_json(const Case& result) {
                                   {"bound", each.bound},
                                   {"ok", each.agrees()},
                                   {"why", each.why}};
+    if (each.plain_l2 && std::isfinite(*each.plain_l2)) {
+      json["outputs"][each.name]["plain_relative_l2"] = *each.plain_l2;
+    }
     if (!each.worst_row) continue;
     json["outputs"][each.name]["worst_row"] = *each.worst_row;
     json["outputs"][each.name]["row_bound"] = each.row_bound;
@@ -202,10 +207,12 @@ class Verification {
     return {};
   }
 
-  // lse tells of every score, whatever v is; so do the other statistics.
+  // lse tells of every score, whatever v is; so do the other statistics. A deterministic single row
+  // has none.
   ir::Attention compared(ir::Attention attention) const {
     if (options_.gradients) return driver::training_forward(std::move(attention));
-    attention.wants_lse |= !attention.wants_max && !attention.wants_sum_exp;
+    const bool varies = attention.deterministic && attention.dims[ir::Dim::Sq] == 1;
+    attention.wants_lse |= !attention.wants_max && !attention.wants_sum_exp && !varies;
     return attention;
   }
 

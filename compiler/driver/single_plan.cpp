@@ -70,15 +70,16 @@ Result<plan::Program> fused_backward(const ir::Attention& attention, Hoist hoist
   ATTN_RETURN_IF_ERROR(lowering::check_attention(attention));
   ATTN_RETURN_IF_ERROR(lowering::check_gradients(attention));
   if (attention.dims[ir::Dim::Skv] == 0) return lowering::no_keys_backward(attention);
-  const gradient::Derivatives derivatives = gradient::differentiate(attention);
   const std::vector<std::string> gradients = lowering::gradient_names(attention);
+  const std::set<std::string> fused = operand_gradients(gradients);
+  if (fused.empty()) return lowering::lower_split_backward(attention);  // learned tensors alone
+  const gradient::Derivatives derivatives = gradient::differentiate(attention);
   lowering::LearnedGradients learned;
   if (!derivatives.tensors.empty()) {
     ATTN_ASSIGN(learned, lowering::learned_gradients(derivatives));
   }
   ATTN_ASSIGN(const passes::Hoisted parts, hoist(derivatives.attention, {derivatives.score}));
-  const lowering::BackwardParts backward{parts.attention, parts.extra.front(),
-                                         operand_gradients(gradients)};
+  const lowering::BackwardParts backward{parts.attention, parts.extra.front(), fused};
   ATTN_ASSIGN(plan::Program program,
               lowering::lower_backward(backward, gradients, std::move(learned)));
   return derive::with_derived(derivatives.attention, parts, std::move(program));

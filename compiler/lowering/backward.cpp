@@ -155,7 +155,7 @@ class Backward {
     if (node.is(ir::Op::const_real_) && attention_.dag.real_of(parts_.derivative) == 1) {
       return slope;
     }
-    ATTN_ASSIGN(const Value derivative, expressions.lower(parts_.derivative));
+    ATTN_ASSIGN(const Value derivative, expressions.lower_factor(parts_.derivative));
     const Value whole =
         builder_.element(PointwiseMode::mul, DType::f32, DType::f32, slope, derivative, node.pos);
     const auto score = ends_within_tile() ? passes::Score::infinite : passes::Score::finite;

@@ -30,8 +30,8 @@ struct BackwardParts {
 // Requires bound dimensions. Errors: unsupported, with the place; those of ExpressionLowering.
 Result<plan::CudnnStep> backward(const BackwardParts& parts);
 
-inline constexpr const char* kDelta = "delta";      // f32 [B,Hq,Sq]
-inline constexpr const char* kQuerySum = "dq.sum";  // f32 [B,Hq,Sq,Dqk], rounded up as copies are
+inline constexpr const char* kDelta = "fused.delta";  // f32 [B,Hq,Sq]
+inline constexpr const char* kQuerySum = "dq.sum";    // f32 [B,Hq,Sq,Dqk], rounded up as copies are
 
 // f32 [B,Hq,Sq]: lse, but inf in rows that have no weights. Read instead of lse where the
 // difference to it could be NaN, or lse is not a plain tensor.

@@ -72,7 +72,11 @@ Status check_gradient(const ir::Attention& attention, const std::string& name) {
 
 Status check_attention(const ir::Attention& attention) {
   ATTN_RETURN_IF_ERROR(check_bound(attention));
-  ATTN_RETURN_IF_ERROR(check_sizes(attention));
+  return check_sizes(attention);
+}
+
+Status check_forward(const ir::Attention& attention) {
+  ATTN_RETURN_IF_ERROR(check_attention(attention));
   if (attention.wants_o) return {};
   return unsupported(attention.pos, "cuDNN's kernels always write o",
                      "list o in `outputs` beside lse");

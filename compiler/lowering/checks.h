@@ -7,9 +7,11 @@
 
 namespace attn::lowering {
 
-// Errors: invalid_argument for an open dimension; unsupported where sizes leave 64 bits, or o is
-// not wanted.
+// Errors: invalid_argument for an open dimension; unsupported where sizes leave 64 bits.
 Status check_attention(const ir::Attention& attention);
+
+// The same, and unsupported where o is not wanted.
+Status check_forward(const ir::Attention& attention);
 
 // Errors: unsupported where q, k or v has a gradient whose elements would share places: paged
 // tensors, and strides by which elements overlap. Requires bound dimensions.

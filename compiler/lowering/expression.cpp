@@ -97,6 +97,11 @@ Result<Value> ExpressionLowering::lower(ExprId id) {
   return value;
 }
 
+Result<Value> ExpressionLowering::lower_factor(ExprId id) {
+  ATTN_ASSIGN(const Value value, lower(id));
+  return value.place == Place::element ? real(value, attention_.dag[id].pos) : value;
+}
+
 Result<Value> ExpressionLowering::lower_real_element(ExprId id) {
   ATTN_ASSIGN(const Value value, lower(id));
   const SourcePos pos = attention_.dag[id].pos;

@@ -31,6 +31,8 @@ class ExpressionLowering {
 
   // Errors: unsupported, placed at the sub-expression that is not served.
   Result<Value> lower(ir::ExprId id);
+  // The same as a factor of an f32: a virtual value is f32 too.
+  Result<Value> lower_factor(ir::ExprId id);
   // The same as a virtual f32 (real expressions) or boolean (masks) with one value a score.
   Result<Value> lower_real_element(ir::ExprId id);
 

@@ -17,7 +17,7 @@ std::optional<plan::DeriveStep> keyless(const ir::Attention& attention);
 
 // The backward leaves gradients of such batches unwritten (9.19, H200; mla with padding): the step
 // after it that makes those of `gradients` 0 ("dq", "dk", "dv", as they are bound). Nothing where
-// no batch can be without either, or all rows of such batches are left out.
+// no batch can be without either.
 std::optional<plan::DeriveStep> keyless_backward(const ir::Attention& attention,
                                                  const std::vector<std::string>& gradients);
 

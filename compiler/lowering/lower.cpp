@@ -34,7 +34,7 @@ Status check_determinism(const ir::Attention& attention) {
   if (!attention.deterministic || attention.dims[Dim::Sq] > 1 || !attention.wants_lse) return {};
   return unsupported(attention.pos,
                      "the last bit of lse varies between runs where there is a single row",
-                     "o does not: leave lse out, or `deterministic`");
+                     "o does not: leave `deterministic` out, or lse, which training needs");
 }
 
 // cuDNN's own rule, which it states when the operation is made.
@@ -54,7 +54,7 @@ Status check_pages(const ir::Attention& attention) {
 }  // namespace
 
 Result<plan::Program> lower(const ir::Attention& attention, Core core) {
-  ATTN_RETURN_IF_ERROR(check_attention(attention));
+  ATTN_RETURN_IF_ERROR(check_forward(attention));
   if (attention.dims[Dim::Skv] == 0) return no_keys(attention);
   ATTN_RETURN_IF_ERROR(check_statistics(attention));
   ATTN_RETURN_IF_ERROR(check_pages(attention));

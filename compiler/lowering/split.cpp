@@ -65,7 +65,7 @@ class Splitter {
 }  // namespace
 
 Result<plan::Program> lower_split(const ir::Attention& attention) {
-  ATTN_RETURN_IF_ERROR(check_attention(attention));
+  ATTN_RETURN_IF_ERROR(check_forward(attention));
   if (attention.dims[ir::Dim::Skv] == 0) {
     return unsupported(attention.pos, "without keys there are no products to split");
   }

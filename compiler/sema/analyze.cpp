@@ -52,6 +52,7 @@ class Analyzer {
     attention_.layouts = make_layouts(layout_, environment_, sink_);
     add_lengths(lengths_, spec_.name, attention_, scope, sink_);
     for (const ast::Clause& clause : spec_.clauses) add_tensor(clause, scope);
+    for (const ast::Clause& clause : spec_.clauses) check_gradient_name(clause);
     if (lengths_) add_length_defaults(*lengths_, attention_, scope);
     scope.check_functions();
     for (const ast::Clause& clause : spec_.clauses) expressions(clause, scope);
@@ -175,6 +176,19 @@ class Analyzer {
     if (declared->fallback) add_default(*declared, scope, tensor);
     const bool whole = tensor.extents.size() == declared->extents.size();
     if (whole) attention_.tensors.push_back(std::move(tensor));
+  }
+
+  // The gradient of a learned tensor is bound as d_NAME.
+  void check_gradient_name(const ast::Clause& clause) {
+    const ast::Name* name = nullptr;
+    if (const auto* tensor = std::get_if<ast::TensorClause>(&clause.body)) name = &tensor->name;
+    if (const auto* param = std::get_if<ast::ParamClause>(&clause.body)) name = &param->name;
+    if (name == nullptr || !name->text.starts_with("d_")) return;
+    const ir::CapturedTensor* of = attention_.find_tensor(std::string_view(name->text).substr(2));
+    if (of == nullptr || !of->learned) return;
+    report(Code::reserved_name, name->span,
+           fmt::format("{} is the gradient of {}", quoted(name->text), quoted(of->name)))
+        .help = "choose another name";
   }
 
   void add_fact(const ast::Name& fact, ir::CapturedTensor& tensor) {

@@ -218,13 +218,13 @@ class Validator {
     if (step.once && found->second->role != TensorRole::internal) {
       return fmt::format("is made once but derives \"{}\"", output);
     }
-    if (*last_offset(found->second->dims, found->second->strides) >= kMostDerived) {
-      return fmt::format("derives \"{}\", which is too large", output);
-    }
     if (step.amends != 0) {
       if (step.once || step.amends < 0 || step.amends > kMostChecked) return "amends by no threads";
       if (written_.contains(output)) return "";
       return fmt::format("amends \"{}\" before it is written", output);
+    }
+    if (*last_offset(found->second->dims, found->second->strides) >= kMostDerived) {
+      return fmt::format("derives \"{}\", which is too large", output);
     }
     return written_.insert(output).second ? "" : fmt::format("writes \"{}\" a second time", output);
   }

@@ -89,7 +89,7 @@ class Compile(attnc.Case):
         for direction in ("forward", "backward"):
             self.assertEqual(text.count(f"{plan}: a {direction} plan of `noop`\n"), 1)
         self.assertIn("cotangent", text)
-        self.assertRegex(text, "delta .* at every execute +made by cuDNN in step 0")
+        self.assertRegex(text, "fused.delta .* at every execute +made by cuDNN in step 0")
 
     def test_directions(self):
         plain = NOOP.replace("Sq = 16, Skv = 24", "Sq = 128").replace("o, lse", "o")

@@ -59,6 +59,42 @@ INSTANTIATE_TEST_SUITE_P(
                               "--bind Sq=", ErrorCode::invalid_argument}),
     [](const auto& test) { return std::string(test.param.name); });
 
+plan::Program lowered(const char* clauses) {
+  const Read spec(kSizes, clauses);
+  auto program = lower(spec.attention, "composite", plan::Direction::backward);
+  EXPECT_TRUE(program.ok()) << program.error().to_text();
+  return program.ok() ? std::move(program).value() : plan::Program();
+}
+
+TEST(Backward, AsksForNoOutputsOfTheForward) {
+  EXPECT_FALSE(lowered("outputs lse;").steps.empty());
+}
+
+TEST(Backward, LeavesNamesToTheSpec) {
+  const plan::Program program =
+      lowered("tensor delta: f32[Hq]; param sum: f32; score score + delta[h] * sum;");
+  EXPECT_FALSE(program.steps.empty());
+}
+
+TEST(Backward, OfLearnedTensorsAloneHasNoFusedKernel) {
+  const plan::Program program = lowered("learn sinks: f32[Hq]; sink sinks[h]; grad sinks;");
+  EXPECT_TRUE(plan::steps_of<plan::CudnnStep>(program).empty());
+}
+
+// An index as a factor is a real one.
+TEST(Backward, MultipliesRealsAlone) {
+  const plan::Program program = lowered("score score * kv_idx;");
+  for (const plan::CudnnStep* step : plan::steps_of<plan::CudnnStep>(program)) {
+    for (const graph::Node& node : step->graph.nodes) {
+      const auto* op = std::get_if<graph::Pointwise>(&node);
+      if (op == nullptr || op->mode != graph::PointwiseMode::mul || !op->b) continue;
+      if (step->graph.find(op->x)->dtype == DType::i32) continue;  // of indices alone
+      const graph::Tensor& factor = *step->graph.find(*op->b);
+      EXPECT_FALSE(factor.storage == graph::Storage::virtual_value && factor.dtype == DType::i32);
+    }
+  }
+}
+
 struct Asked {
   const char* name;
   const char* target;
