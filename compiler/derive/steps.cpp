@@ -7,15 +7,10 @@
 #include "compiler/derive/check.h"
 #include "compiler/derive/emit.h"
 #include "runtime/base/check.h"
+#include "runtime/graph/extent.h"
 
 namespace attn::derive {
 namespace {
-
-std::vector<std::int64_t> packed(const std::vector<std::int64_t>& dims) {
-  std::vector<std::int64_t> strides(dims.size(), 1);
-  for (std::size_t i = dims.size(); i-- > 1;) strides[i - 1] = strides[i] * dims[i];
-  return strides;
-}
 
 plan::DeriveStep step_of(const ir::Attention& attention,
                          const std::vector<passes::DerivedTensor>& outputs) {
@@ -64,7 +59,7 @@ plan::TensorInfo captured_info(const ir::Attention& attention, const ir::Capture
   for (const ir::ExprId extent : tensor.extents) {
     dims.push_back(*ir::fold_integer(attention.dag, extent, attention.dims));
   }
-  std::vector<std::int64_t> strides = packed(dims);
+  std::vector<std::int64_t> strides = row_major_strides(dims);
   return {tensor.name,     plan::TensorRole::captured, tensor.dtype,
           std::move(dims), std::move(strides),         16};
 }
@@ -122,7 +117,7 @@ plan::Program with_derived(const ir::Attention& attention, const passes::Hoisted
     std::erase_if(program.tensors,
                   [&tensor](const plan::TensorInfo& info) { return info.name == tensor.name; });
     program.internals.push_back({tensor.name, plan::TensorRole::internal, tensor.dtype, tensor.dims,
-                                 packed(tensor.dims), plan::kInternalAlignment});
+                                 row_major_strides(tensor.dims), plan::kInternalAlignment});
   }
   std::vector<plan::Step> steps = derive_steps(hoisted);
   const std::set<std::string> names = inputs_of(steps);

@@ -9,6 +9,7 @@
 #include "compiler/lowering/kernel_text.h"
 #include "compiler/lowering/lengths.h"
 #include "compiler/lowering/operands.h"
+#include "runtime/graph/extent.h"
 
 namespace attn::lowering {
 namespace {
@@ -28,15 +29,9 @@ bool has_column_starts(const ir::Attention& attention) {
   return is_thd(attention, "k") || is_thd(attention, "v");
 }
 
-std::vector<std::int64_t> packed(const std::vector<std::int64_t>& dims) {
-  std::vector<std::int64_t> strides(dims.size(), 1);
-  for (std::size_t i = dims.size(); i-- > 1;) strides[i - 1] = strides[i] * dims[i];
-  return strides;
-}
-
 plan::TensorInfo info(std::string name, plan::TensorRole role, DType dtype,
                       std::vector<std::int64_t> dims, std::int64_t alignment) {
-  std::vector<std::int64_t> strides = packed(dims);
+  std::vector<std::int64_t> strides = row_major_strides(dims);
   return {std::move(name), role, dtype, std::move(dims), std::move(strides), alignment};
 }
 

@@ -5,6 +5,7 @@
 #include "compiler/gradient/differentiate.h"
 #include "compiler/lowering/lengths.h"
 #include "compiler/lowering/operands.h"
+#include "runtime/graph/extent.h"
 
 namespace attn::lowering {
 namespace {
@@ -74,8 +75,7 @@ class Interface {
     for (const ir::ExprId id : captured.extents) {
       dims.push_back(*ir::fold_integer(attention_.dag, id));
     }
-    std::vector<std::int64_t> strides(dims.size(), 1);
-    for (std::size_t i = dims.size(); i-- > 1;) strides[i - 1] = strides[i] * dims[i];
+    std::vector<std::int64_t> strides = row_major_strides(dims);
     tensors_.push_back({name, role, captured.dtype, std::move(dims), std::move(strides),
                         captured_alignment(name)});
   }

@@ -14,6 +14,7 @@
 #include "compiler/lowering/split_parts.h"
 #include "compiler/lowering/staging.h"
 #include "compiler/lowering/unsupported.h"
+#include "runtime/graph/extent.h"
 
 namespace attn::lowering {
 namespace {
@@ -82,8 +83,7 @@ class Maker {
   }
 
   void add_internal(const char* name, std::vector<std::int64_t> dims) {
-    std::vector<std::int64_t> strides(dims.size(), 1);
-    for (std::size_t i = dims.size(); i-- > 1;) strides[i - 1] = strides[i] * dims[i];
+    std::vector<std::int64_t> strides = row_major_strides(dims);
     program_.internals.push_back({name, plan::TensorRole::internal, DType::f32, std::move(dims),
                                   std::move(strides), plan::kInternalAlignment});
   }

@@ -7,6 +7,7 @@
 #include "compiler/lowering/operands.h"
 #include "compiler/lowering/place.h"
 #include "compiler/lowering/unsupported.h"
+#include "runtime/graph/extent.h"
 
 namespace attn::lowering {
 namespace {
@@ -63,8 +64,7 @@ std::vector<std::int64_t> SplitParts::scores_dims(std::int64_t columns) const {
 
 void SplitParts::add_internal(std::string name, DType dtype,
                               const std::vector<std::int64_t>& dims) {
-  std::vector<std::int64_t> strides(dims.size(), 1);
-  for (std::size_t i = dims.size(); i-- > 1;) strides[i - 1] = strides[i] * dims[i];
+  std::vector<std::int64_t> strides = row_major_strides(dims);
   internals_.push_back({std::move(name), plan::TensorRole::internal, dtype, dims,
                         std::move(strides), plan::kInternalAlignment});
 }

@@ -9,16 +9,9 @@ constexpr std::array<std::string_view, kCounterCount> kNames = {
 #undef ATTN_CACHE_COUNTER
 };
 
-constexpr std::array<std::string_view, kCounterCount> kWhat = {
-#define ATTN_CACHE_COUNTER(name, what) what,
-#include "runtime/cache/counters.def"
-#undef ATTN_CACHE_COUNTER
-};
-
 }  // namespace
 
 std::string_view to_string(Counter counter) { return kNames[static_cast<std::size_t>(counter)]; }
-std::string_view what_of(Counter counter) { return kWhat[static_cast<std::size_t>(counter)]; }
 
 Counts Counters::read() const {
   Counts counts;

@@ -21,7 +21,6 @@ inline constexpr std::size_t kCounterCount = 0
     ;
 
 std::string_view to_string(Counter counter);
-std::string_view what_of(Counter counter);  // for people, on one line
 
 // Values at one moment.
 struct Counts {

@@ -24,6 +24,12 @@ std::optional<std::int64_t> last_offset(std::span<const std::int64_t> dims,
   return offset;
 }
 
+std::vector<std::int64_t> row_major_strides(std::span<const std::int64_t> dims) {
+  std::vector<std::int64_t> strides(dims.size(), 1);
+  for (std::size_t i = dims.size(); i-- > 1;) strides[i - 1] = strides[i] * dims[i];
+  return strides;
+}
+
 bool overlaps(std::span<const std::int64_t> dims, std::span<const std::int64_t> strides) {
   if (std::ranges::find(dims, 0) != dims.end()) return false;
   std::vector<std::pair<std::int64_t, std::int64_t>> axes;  // stride, size

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 namespace attn {
 
@@ -13,6 +14,9 @@ namespace attn {
 // (which leaves room for the size of an element).
 std::optional<std::int64_t> last_offset(std::span<const std::int64_t> dims,
                                         std::span<const std::int64_t> strides);
+
+// Of a tensor whose elements lie one behind the other, the last dimension's next to each other.
+std::vector<std::int64_t> row_major_strides(std::span<const std::int64_t> dims);
 
 // Whether two elements may share one place: false when, sorted, each stride (positive) steps over
 // all that smaller ones reach.

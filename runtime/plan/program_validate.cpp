@@ -52,16 +52,10 @@ std::string check_tensor(const TensorInfo& tensor) {
   return "";
 }
 
-std::vector<std::int64_t> packed(const std::vector<std::int64_t>& dims) {
-  std::vector<std::int64_t> strides(dims.size(), 1);
-  for (std::size_t i = dims.size(); i-- > 1;) strides[i - 1] = strides[i] * dims[i];
-  return strides;
-}
-
 std::string check_internal(const TensorInfo& tensor) {
   if (std::string what = check_tensor(tensor); !what.empty()) return what;
   if (tensor.role != TensorRole::internal) return "is internal but has another role";
-  if (tensor.strides != packed(tensor.dims)) return "is internal but not packed";
+  if (tensor.strides != row_major_strides(tensor.dims)) return "is internal but not packed";
   if (!is_float(tensor.dtype) && tensor.dtype != DType::i32 && tensor.dtype != DType::i64) {
     return "is internal but neither a float nor i32 nor i64";
   }
@@ -194,7 +188,7 @@ class Validator {
 
   static bool is_scores(const std::vector<std::int64_t>& dims) {
     if (dims.size() != 4) return false;
-    const auto last = last_offset(dims, packed(dims));
+    const auto last = last_offset(dims, row_major_strides(dims));
     return last && *last < kMostChecked;
   }
 
