@@ -20,6 +20,7 @@ BareExecute::BareExecute(cuda::DeviceBuffer workspace, cuda::DeviceBuffer counti
 Result<BareExecute> BareExecute::create(const plan::Plan& plan, const execute::LoadOptions& options,
                                         const execute::Arguments& arguments) {
   ATTN_ASSIGN(cuda::Device device, cuda::Device::open(options.device));
+  ATTN_RETURN_IF_ERROR(device.make_current());
   ATTN_ASSIGN(auto library, cudnn::Library::load(options.cudnn_folder));
   ATTN_ASSIGN(cudnn::Session session, cudnn::Session::create(std::move(library)));
   std::vector<cudnn::LoadedPlan> plans;
@@ -39,16 +40,17 @@ Result<BareExecute> BareExecute::create(const plan::Plan& plan, const execute::L
       cuda::DeviceBuffer::allocate(device, static_cast<std::size_t>(once.bytes + each.bytes)));
   ATTN_RETURN_IF_ERROR(internals.fill(0));
   execute::Scalars scalars(plan.program, arguments);
-  execute::Memory memory{arguments, scalars, counting.data()};
-  execute::add_internals(memory, once, internals.data());
-  execute::add_internals(memory, each, static_cast<std::byte*>(internals.data()) + once.bytes);
+  execute::Memory memory(plan.program, scalars, counting.data());
+  memory.add_internals(once, internals.data());
+  memory.add_internals(each, static_cast<std::byte*>(internals.data()) + once.bytes);
+  const std::vector<void*> tensors = execute::addresses_of(plan.program, arguments);
   const auto cudnn_steps = plan::steps_of<plan::CudnnStep>(plan.program);
   std::vector<Step> steps;
   for (std::size_t i = 0; i < plans.size(); ++i) {
-    const execute::Addresses addresses = execute::addresses_of(*cudnn_steps[i], memory);
+    const execute::CudnnOperands operands(*cudnn_steps[i], memory);
     ATTN_ASSIGN(cudnn::VariantPack pack,
-                cudnn::VariantPack::create(session.library(), addresses.uids, addresses.pointers,
-                                           workspace.data()));
+                cudnn::VariantPack::create(session.library(), operands.uids,
+                                           operands.addresses({tensors}), workspace.data()));
     steps.push_back({std::move(plans[i]), std::move(pack)});
   }
   return BareExecute(std::move(workspace), std::move(counting), std::move(internals),

@@ -1,4 +1,4 @@
-// Host time of one execute of a plan file against a bare cudnnBackendExecute, in one process:
+// Host time of one execute of a plan file, the ways there are to ask for it, in one process:
 //   host_time PLAN [--device N] [--cudnn DIR] [--blocks N] [--calls N]
 #include <fmt/format.h>
 
@@ -7,20 +7,107 @@
 
 #include "bench/random_arguments.h"
 #include "bench/timing.h"
+#include "runtime/execute/addresses.h"
+#include "runtime/execute/cuda_graph.h"
 
 namespace {
 
 using namespace attn;
 
+// Tensors to change to and fro between: sets of addresses of the same plan.
+constexpr std::size_t kKeptSets = 4;
+constexpr std::size_t kManySets = 64;  // more than a binding keeps
+
+struct Sets {
+  std::vector<execute::DeviceTensors> memory;
+  std::vector<std::vector<void*>> addresses;
+
+  static Result<Sets> create(const execute::Executable& executable) {
+    Sets sets;
+    for (std::size_t i = 0; i < kManySets; ++i) {
+      ATTN_ASSIGN(auto tensors, bench::random_tensors(executable.device(), executable.program()));
+      sets.addresses.push_back(execute::addresses_of(executable.program(), tensors.arguments()));
+      sets.memory.push_back(std::move(tensors));
+    }
+    return sets;
+  }
+};
+
+// Executes with another set at every call.
+class Changing {
+ public:
+  Changing(execute::Binding& binding, const Sets& sets, std::size_t count, execute::Check check)
+      : binding_(binding), sets_(sets), count_(count), check_(check) {}
+
+  Status operator()(void* stream) {
+    next_ = (next_ + 1) % count_;
+    ATTN_RETURN_IF_ERROR(binding_.set_addresses(sets_.addresses[next_], check_));
+    return binding_.execute(stream);
+  }
+
+ private:
+  execute::Binding& binding_;
+  const Sets& sets_;
+  std::size_t count_;
+  execute::Check check_;
+  std::size_t next_ = 0;
+};
+
+using Workspace = execute::Workspace;
+
+// The bindings and graphs that the ways use.
+struct Subjects {
+  execute::Binding fixed;
+  execute::Binding keeping;
+  execute::Binding checking;
+  execute::Binding trusting;
+  execute::Binding pooled;
+  execute::CudaGraph graph;
+  execute::CudaGraph changing_graph;
+
+  static Result<Subjects> create(const execute::Executable& executable,
+                                 const execute::Arguments& arguments) {
+    ATTN_ASSIGN(auto fixed, executable.bind(arguments));
+    ATTN_ASSIGN(auto keeping, executable.bind(arguments));
+    ATTN_ASSIGN(auto checking, executable.bind(arguments));
+    ATTN_ASSIGN(auto trusting, executable.bind(arguments));
+    ATTN_ASSIGN(auto pooled, executable.bind(arguments, Workspace::stream_ordered()));
+    ATTN_ASSIGN(auto captured, executable.bind(arguments));
+    ATTN_ASSIGN(auto graph, execute::CudaGraph::capture(std::move(captured)));
+    ATTN_ASSIGN(auto recaptured, executable.bind(arguments));
+    ATTN_ASSIGN(auto changing, execute::CudaGraph::capture(std::move(recaptured)));
+    return Subjects{std::move(fixed),  std::move(keeping), std::move(checking), std::move(trusting),
+                    std::move(pooled), std::move(graph),   std::move(changing)};
+  }
+};
+
+std::vector<bench::Way> ways_of(Subjects& subjects, const Sets& sets, bench::BareExecute& bare) {
+  using execute::Check;
+  std::vector<bench::Way> ways = bench::bare_and_ours(bare, subjects.fixed);
+  ways.push_back({"kept_sets", Changing(subjects.keeping, sets, kKeptSets, Check::yes)});
+  ways.push_back({"new_sets", Changing(subjects.checking, sets, kManySets, Check::yes)});
+  ways.push_back({"unchecked_sets", Changing(subjects.trusting, sets, kManySets, Check::no)});
+  ways.push_back({"stream_ordered", [&](void* stream) { return subjects.pooled.execute(stream); }});
+  ways.push_back({"graph", [&](void* stream) { return subjects.graph.launch(stream); }});
+  ways.push_back({"graph_new_sets", [&, next = std::size_t{0}](void* stream) mutable {
+                    next = (next + 1) % kManySets;
+                    const Status set =
+                        subjects.changing_graph.set_addresses(sets.addresses[next], Check::no);
+                    return set.ok() ? subjects.changing_graph.launch(stream) : set;
+                  }});
+  return ways;
+}
+
 Status run(const std::string& path, const execute::LoadOptions& load,
            const bench::HostTimingOptions& options) {
-  ATTN_ASSIGN(const plan::Plan plan, plan::load(path));
-  ATTN_ASSIGN(auto executable, execute::Executable::load(plan, load));
-  ATTN_ASSIGN(auto tensors, bench::random_tensors(executable.device(), plan.program));
-  const execute::Arguments arguments = bench::with_unit_params(tensors, plan.program);
-  ATTN_ASSIGN(const auto binding, executable.bind(arguments));
+  ATTN_ASSIGN(const plan::Plan plan, plan::load(path, load.direction));
+  ATTN_ASSIGN(const auto executable, execute::Executable::load(plan, load));
+  ATTN_ASSIGN(const Sets sets, Sets::create(executable));
+  const execute::Arguments arguments = bench::with_unit_params(sets.memory[0], plan.program);
   ATTN_ASSIGN(auto bare, bench::BareExecute::create(plan, load, arguments));
-  ATTN_ASSIGN(const auto timing, bench::time_on_host(executable, binding, bare, options));
+  ATTN_ASSIGN(auto subjects, Subjects::create(executable, arguments));
+  ATTN_ASSIGN(const auto timing,
+              bench::time_on_host(executable.device(), ways_of(subjects, sets, bare), options));
   fmt::print("{}\n", bench::to_json(timing));
   return {};
 }

@@ -30,24 +30,24 @@ struct Instruments {
   }
 };
 
-Result<double> sample_ms(Instruments& tools, execute::Executable& executable,
-                         const execute::Binding& binding, std::chrono::nanoseconds pause) {
+Result<double> sample_ms(Instruments& tools, execute::Binding& binding,
+                         std::chrono::nanoseconds pause) {
   void* stream = tools.stream.handle();
   ATTN_RETURN_IF_ERROR(tools.flush.enqueue(stream));
   ATTN_RETURN_IF_ERROR(tools.pause.enqueue(stream, pause));
   ATTN_RETURN_IF_ERROR(tools.start.record(stream));
-  ATTN_RETURN_IF_ERROR(executable.execute(binding, stream));
+  ATTN_RETURN_IF_ERROR(binding.execute(stream));
   ATTN_RETURN_IF_ERROR(tools.end.record(stream));
   ATTN_RETURN_IF_ERROR(tools.end.synchronize());
   return tools.end.milliseconds_since(tools.start);
 }
 
 // Host microseconds a call, the queue empty before the first.
-template <typename Call>
-Result<double> block_us(const cuda::Stream& stream, int calls, Call&& call) {
+Result<double> block_us(const cuda::Stream& stream, int calls,
+                        const std::function<Status(void*)>& call) {
   ATTN_RETURN_IF_ERROR(stream.synchronize());
   const auto begin = std::chrono::steady_clock::now();
-  for (int i = 0; i < calls; ++i) ATTN_RETURN_IF_ERROR(call());
+  for (int i = 0; i < calls; ++i) ATTN_RETURN_IF_ERROR(call(stream.handle()));
   const std::chrono::duration<double, std::micro> taken = std::chrono::steady_clock::now() - begin;
   return taken.count() / calls;
 }
@@ -59,16 +59,16 @@ Status check_positive(const char* what, int value) {
 
 }  // namespace
 
-Result<Timing> time_on_device(execute::Executable& executable, const execute::Binding& binding,
+Result<Timing> time_on_device(const cuda::Device& device, execute::Binding& binding,
                               const TimingOptions& options) {
   ATTN_RETURN_IF_ERROR(check_positive("the number of runs", options.runs));
-  ATTN_ASSIGN(Instruments tools, Instruments::create(executable.device()));
+  ATTN_ASSIGN(Instruments tools, Instruments::create(device));
   for (int i = 0; i < options.warmup; ++i) {
-    ATTN_RETURN_IF_ERROR(executable.execute(binding, tools.stream.handle()));
+    ATTN_RETURN_IF_ERROR(binding.execute(tools.stream.handle()));
   }
   Timing timing;
   for (int i = 0; i < options.runs; ++i) {
-    ATTN_ASSIGN(const double sample, sample_ms(tools, executable, binding, options.pause));
+    ATTN_ASSIGN(const double sample, sample_ms(tools, binding, options.pause));
     timing.samples_ms.push_back(sample);
   }
   timing.median_ms = quantile(timing.samples_ms, 0.5);
@@ -78,25 +78,34 @@ Result<Timing> time_on_device(execute::Executable& executable, const execute::Bi
   return timing;
 }
 
-Result<HostTiming> time_on_host(execute::Executable& executable, const execute::Binding& binding,
-                                BareExecute& bare, const HostTimingOptions& options) {
+Result<std::vector<HostTiming>> time_on_host(const cuda::Device& device,
+                                             const std::vector<Way>& ways,
+                                             const HostTimingOptions& options) {
   ATTN_RETURN_IF_ERROR(check_positive("the number of blocks", options.blocks));
   ATTN_RETURN_IF_ERROR(check_positive("the number of calls", options.calls));
-  ATTN_ASSIGN(const cuda::Stream stream, cuda::Stream::create(executable.device()));
-  const auto ours = [&] { return executable.execute(binding, stream.handle()); };
-  const auto theirs = [&] { return bare.execute(stream.handle()); };
-  ATTN_RETURN_IF_ERROR(block_us(stream, options.calls, ours));
-  ATTN_RETURN_IF_ERROR(block_us(stream, options.calls, theirs));
-  std::vector<double> ours_us, bare_us, ratios;
-  for (int block = 0; block < options.blocks; ++block) {
-    ATTN_ASSIGN(const double a, block_us(stream, options.calls, ours));
-    ATTN_ASSIGN(const double b, block_us(stream, options.calls, theirs));
-    ours_us.push_back(a);
-    bare_us.push_back(b);
-    ratios.push_back(a / b);
+  ATTN_ASSIGN(const cuda::Stream stream, cuda::Stream::create(device));
+  std::vector<std::vector<double>> us(ways.size()), ratios(ways.size());
+  for (int block = -1; block < options.blocks; ++block) {
+    double first = 0;
+    for (std::size_t i = 0; i < ways.size(); ++i) {
+      ATTN_ASSIGN(const double taken, block_us(stream, options.calls, ways[i].call));
+      if (i == 0) first = taken;
+      if (block < 0) continue;  // to warm up
+      us[i].push_back(taken);
+      ratios[i].push_back(taken / first);
+    }
   }
   ATTN_RETURN_IF_ERROR(stream.synchronize());
-  return HostTiming{quantile(ours_us, 0.5), quantile(bare_us, 0.5), quantile(ratios, 0.5)};
+  std::vector<HostTiming> timings;
+  for (std::size_t i = 0; i < ways.size(); ++i) {
+    timings.push_back({ways[i].name, quantile(us[i], 0.5), quantile(ratios[i], 0.5)});
+  }
+  return timings;
+}
+
+std::vector<Way> bare_and_ours(BareExecute& bare, execute::Binding& binding) {
+  return {{"bare", [&](void* stream) { return bare.execute(stream); }},
+          {"execute", [&](void* stream) { return binding.execute(stream); }}};
 }
 
 std::string to_json(const Timing& timing) {
@@ -105,9 +114,15 @@ std::string to_json(const Timing& timing) {
       timing.median_ms, timing.p10_ms, timing.p90_ms, timing.samples_ms.size(), timing.tflops);
 }
 
-std::string to_json(const HostTiming& timing) {
-  return fmt::format(R"({{"execute_us": {:.3f}, "bare_us": {:.3f}, "ratio": {:.4f}}})",
-                     timing.execute_us, timing.bare_us, timing.ratio);
+std::string to_json(const std::vector<HostTiming>& timings) {
+  std::string text;
+  for (const HostTiming& timing : timings) {
+    text += fmt::format(R"({}"{}_us": {:.3f})", text.empty() ? "" : ", ", timing.name, timing.us);
+  }
+  for (std::size_t i = 1; i < timings.size(); ++i) {
+    text += fmt::format(R"(, "{}_ratio": {:.4f})", timings[i].name, timings[i].ratio);
+  }
+  return "{" + text + "}";
 }
 
 }  // namespace attn::bench

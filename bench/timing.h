@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -28,29 +29,39 @@ struct Timing {
 
 // Device time of one execute on a stream of its own. Before each sample the L2 cache is flushed and
 // the device pauses: the host enqueues start event, kernels and end event during the pause, so that
-// its own time does not leak between the events. Errors: those of Executable::execute, cuda.
-Result<Timing> time_on_device(execute::Executable& executable, const execute::Binding& binding,
+// its own time does not leak between the events. Errors: those of Binding::execute, cuda.
+Result<Timing> time_on_device(const cuda::Device& device, execute::Binding& binding,
                               const TimingOptions& options = {});
 
 struct HostTimingOptions {
-  int blocks = 21;  // of each kind, alternating
+  int blocks = 21;  // of each way, in turns
   int calls = 100;  // a block; the queue is drained before each, and must be able to hold them
 };
 
-struct HostTiming {
-  double execute_us = 0;  // host time of one Executable::execute: median over blocks
-  double bare_us = 0;     // of cudnnBackendExecute with a kept variant pack, likewise
-  double ratio = 0;       // median over pairs of neighbouring blocks
+// One way of enqueuing the same work.
+struct Way {
+  std::string name;
+  std::function<Status(void* stream)> call;
 };
 
-// Blocks of `calls` executes in turns with blocks of bare executes of the same plan on the same
-// tensors, on one stream. Errors: those of Executable::execute, cuda.
-Result<HostTiming> time_on_host(execute::Executable& executable, const execute::Binding& binding,
-                                BareExecute& bare, const HostTimingOptions& options = {});
+struct HostTiming {
+  std::string name;
+  double us = 0;     // of a call: median over blocks
+  double ratio = 0;  // to the first way: median over pairs of neighbouring blocks
+};
 
-// One JSON object each: {"median_ms": .., "p10_ms": .., "p90_ms": .., "runs": .., "tflops": ..} and
-// {"execute_us": .., "bare_us": .., "ratio": ..}.
+// Host time of each way, on one stream: a block of `calls` calls of each, then again. Errors: those
+// of the ways, cuda.
+Result<std::vector<HostTiming>> time_on_host(const cuda::Device& device,
+                                             const std::vector<Way>& ways,
+                                             const HostTimingOptions& options = {});
+
+// cudnnBackendExecute with kept variant packs, then an execute of the binding.
+std::vector<Way> bare_and_ours(BareExecute& bare, execute::Binding& binding);
+
+// One JSON object: {"median_ms": .., "p10_ms": .., "p90_ms": .., "runs": .., "tflops": ..}, or
+// {"NAME_us": .., .., "NAME_ratio": .., ..} of all ways but the first's ratio.
 std::string to_json(const Timing& timing);
-std::string to_json(const HostTiming& timing);
+std::string to_json(const std::vector<HostTiming>& timings);
 
 }  // namespace attn::bench

@@ -56,7 +56,7 @@ Status run(const std::string& path) {
   ATTN_ASSIGN(auto binding, executable.bind(arguments));
 
   ATTN_ASSIGN(const auto stream, cuda::Stream::create(executable.device()));
-  ATTN_RETURN_IF_ERROR(executable.execute(binding, stream.handle()));
+  ATTN_RETURN_IF_ERROR(binding.execute(stream.handle()));
   ATTN_RETURN_IF_ERROR(stream.synchronize());
 
   for (const plan::TensorInfo& info : executable.program().tensors) {

@@ -63,7 +63,7 @@ Result<Tensor> make_tensor(const cuda::Device& device, const plan::TensorInfo& i
 
 // What the other plan was bound to already is bound to this one too: the backward reads the o and
 // lse that the forward writes.
-Result<execute::Binding> bind(const execute::Executable& executable, Tensors& tensors) {
+Result<execute::Binding> bind_all(const execute::Executable& executable, Tensors& tensors) {
   execute::Arguments arguments;
   for (const plan::TensorInfo& info : executable.program().tensors) {
     if (!tensors.contains(info.name)) {
@@ -109,17 +109,17 @@ Status run(const std::string& path) {
   ATTN_ASSIGN(auto backward, execute::Executable::load_file(path, options));
 
   Tensors tensors;
-  ATTN_ASSIGN(const auto made, bind(forward, tensors));
-  ATTN_ASSIGN(const auto differentiating, bind(backward, tensors));
+  ATTN_ASSIGN(auto made, bind_all(forward, tensors));
+  ATTN_ASSIGN(auto differentiating, bind_all(backward, tensors));
   ATTN_ASSIGN(const auto stream, cuda::Stream::create(forward.device()));
 
   for (int step = 0; step < kSteps; ++step) {
-    ATTN_RETURN_IF_ERROR(forward.execute(made, stream.handle()));
+    ATTN_RETURN_IF_ERROR(made.execute(stream.handle()));
     ATTN_RETURN_IF_ERROR(stream.synchronize());
     ATTN_RETURN_IF_ERROR(download(tensors["o"]));
     std::printf("step %d: loss %.6f\n", step, loss_of(tensors["o"], tensors["do"]));
     ATTN_RETURN_IF_ERROR(upload(tensors["do"]));
-    ATTN_RETURN_IF_ERROR(backward.execute(differentiating, stream.handle()));
+    ATTN_RETURN_IF_ERROR(differentiating.execute(stream.handle()));
     ATTN_RETURN_IF_ERROR(stream.synchronize());
     for (const plan::TensorInfo& info : backward.program().tensors) {
       if (info.role != plan::TensorRole::gradient) continue;

@@ -44,7 +44,7 @@ struct Row {
   std::string dims;
   double flops = 0;
   bench::Timing device;
-  bench::HostTiming host;
+  std::vector<bench::HostTiming> host;  // bare, and ours
   std::optional<Error> error;
 };
 
@@ -122,9 +122,9 @@ Result<Loaded> load(const ir::Attention& attention, const plan::Plan& plan,
 }
 
 Status execute_once(Loaded& loaded) {
-  ATTN_ASSIGN(const auto binding, loaded.executable.bind(loaded.arguments()));
+  ATTN_ASSIGN(auto binding, loaded.executable.bind(loaded.arguments()));
   ATTN_ASSIGN(const auto stream, cuda::Stream::create(loaded.executable.device()));
-  ATTN_RETURN_IF_ERROR(loaded.executable.execute(binding, stream.handle()));
+  ATTN_RETURN_IF_ERROR(binding.execute(stream.handle()));
   return stream.synchronize();
 }
 
@@ -141,14 +141,15 @@ Status save(Loaded& forward, Loaded& backward) {
 
 Status time_plan(Loaded& loaded, const Options& options, Row& row) {
   const execute::Arguments arguments = loaded.arguments();
-  ATTN_ASSIGN(const auto binding, loaded.executable.bind(arguments));
+  ATTN_ASSIGN(auto binding, loaded.executable.bind(arguments));
   bench::TimingOptions timing;
   timing.runs = options.iterations;
   timing.flop = row.flops;
-  ATTN_ASSIGN(row.device, bench::time_on_device(loaded.executable, binding, timing));
+  ATTN_ASSIGN(row.device, bench::time_on_device(loaded.executable.device(), binding, timing));
   ATTN_ASSIGN(auto bare, bench::BareExecute::create(loaded.plan, loaded.options, arguments));
-  ATTN_ASSIGN(row.host, bench::time_on_host(loaded.executable, binding, bare,
-                                            host_timing(row.device.median_ms)));
+  ATTN_ASSIGN(row.host,
+              bench::time_on_host(loaded.executable.device(), bench::bare_and_ours(bare, binding),
+                                  host_timing(row.device.median_ms)));
   return {};
 }
 
@@ -218,8 +219,8 @@ std::string rows_text(const std::vector<Row>& rows) {
     table.add({row.spec, std::string(word_of(row.direction)),
                fmt::format("{:.4f}", row.device.median_ms),
                fmt::format("{:.4f}", row.device.p10_ms), fmt::format("{:.4f}", row.device.p90_ms),
-               fmt::format("{:.0f}", row.device.tflops), fmt::format("{:.2f}", row.host.execute_us),
-               fmt::format("{:.2f}", row.host.bare_us), row.dims});
+               fmt::format("{:.0f}", row.device.tflops), fmt::format("{:.2f}", row.host.back().us),
+               fmt::format("{:.2f}", row.host.front().us), row.dims});
   }
   std::string text = table.empty() ? "" : table.to_text();
   for (const Row& row : rows) {

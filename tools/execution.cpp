@@ -83,12 +83,12 @@ Result<Repeated> repeat_plan(const plan::Plan& plan, const reference::Inputs& in
   ATTN_ASSIGN(auto executable, execute::Executable::load(plan, options));
   ATTN_ASSIGN(const Placement placement, Placement::create(executable.program(), inputs));
   ATTN_ASSIGN(auto tensors, upload(executable, placement));
-  ATTN_ASSIGN(const auto binding, executable.bind(arguments_of(executable, tensors, inputs)));
+  ATTN_ASSIGN(auto binding, executable.bind(arguments_of(executable, tensors, inputs)));
   ATTN_ASSIGN(const auto stream, cuda::Stream::create(executable.device()));
   Repeated repeated;
   for (int i = 0; i < count; ++i) {
     ATTN_RETURN_IF_ERROR(poison_outputs(executable.program(), tensors));
-    ATTN_RETURN_IF_ERROR(executable.execute(binding, stream.handle()));
+    ATTN_RETURN_IF_ERROR(binding.execute(stream.handle()));
     ATTN_RETURN_IF_ERROR(stream.synchronize());
     ATTN_ASSIGN(Outputs outputs, download(executable.program(), tensors, placement));
     if (i == 0) {

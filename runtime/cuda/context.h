@@ -19,6 +19,7 @@ class Context {
 
   const Driver& driver() const { return driver_; }
   Status make_current() const;
+  CUcontext handle() const { return handle_; }
   Status check(CUresult result, std::string_view action) const {
     return driver_.check(result, action);
   }

@@ -68,15 +68,39 @@ Device::Device(std::shared_ptr<const Context> context) : context_(std::move(cont
 
 Result<Device> Device::open(int ordinal) {
   ATTN_ASSIGN(std::shared_ptr<const Context> context, Context::retain(ordinal));
-  ATTN_RETURN_IF_ERROR(context->make_current());
   return Device(std::move(context));
 }
 
 Status Device::make_current() const { return context_->make_current(); }
 
 Status Device::synchronize() const {
-  ATTN_RETURN_IF_ERROR(make_current());
+  Scope scope;
+  ATTN_RETURN_IF_ERROR(scope.enter(*this));
   return context_->check(context_->driver().context_synchronize(), "waiting for the device");
+}
+
+Status Scope::enter(const Context& context) {
+  CUcontext current = nullptr;
+  ATTN_RETURN_IF_ERROR(
+      context.check(context.driver().context_get_current(&current), "asking for the CUDA context"));
+  if (current == context.handle()) return {};
+  ATTN_RETURN_IF_ERROR(context.make_current());
+  entered_ = &context;
+  before_ = current;
+  return {};
+}
+
+Scope::~Scope() {
+  if (before_ != nullptr) entered_->driver().context_set_current(static_cast<CUcontext>(before_));
+}
+
+Result<std::size_t> Device::free_bytes() const {
+  Scope scope;
+  ATTN_RETURN_IF_ERROR(scope.enter(*this));
+  std::size_t free = 0, total = 0;
+  ATTN_RETURN_IF_ERROR(context_->check(context_->driver().memory_get_info(&free, &total),
+                                       "asking how much memory is free"));
+  return free;
 }
 
 int Device::ordinal() const { return context_->ordinal; }

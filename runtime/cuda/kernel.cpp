@@ -17,7 +17,8 @@ constexpr std::int64_t kBlock = 256;
 Result<Kernel> Kernel::load(const Device& device, std::string_view image, const char* name) {
   Kernel kernel;
   kernel.context_ = device.context();
-  ATTN_RETURN_IF_ERROR(kernel.context_->make_current());
+  Scope scope;
+  ATTN_RETURN_IF_ERROR(scope.enter(*kernel.context_));
   const Driver& driver = kernel.context_->driver();
   const std::string copy(image);  // ends with a zero, should the driver take it for PTX
   CUmodule module = nullptr;
@@ -44,7 +45,9 @@ Kernel& Kernel::operator=(Kernel&& other) noexcept {
 }
 
 Kernel::~Kernel() {
-  if (module_ == nullptr || !context_->make_current().ok()) return;
+  if (module_ == nullptr) return;
+  Scope scope;
+  if (!scope.enter(*context_).ok()) return;
   context_->driver().module_unload(static_cast<CUmodule>(module_));
 }
 

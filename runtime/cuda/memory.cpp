@@ -13,7 +13,8 @@ Result<DeviceBuffer> DeviceBuffer::allocate(const Device& device, std::size_t by
   DeviceBuffer buffer;
   buffer.context_ = device.context();
   if (bytes == 0) return buffer;
-  ATTN_RETURN_IF_ERROR(buffer.context_->make_current());
+  Scope scope;
+  ATTN_RETURN_IF_ERROR(scope.enter(*buffer.context_));
   CUdeviceptr address = 0;
   ATTN_RETURN_IF_ERROR(
       buffer.context_->check(buffer.context_->driver().memory_allocate(&address, bytes),
@@ -38,7 +39,8 @@ DeviceBuffer::~DeviceBuffer() { release(); }
 
 void DeviceBuffer::release() noexcept {
   if (data_ == nullptr) return;
-  if (context_->make_current().ok()) context_->driver().memory_free(to_address(data_));
+  Scope scope;
+  if (scope.enter(*context_).ok()) context_->driver().memory_free(to_address(data_));
   data_ = nullptr;
 }
 
@@ -53,7 +55,8 @@ Status DeviceBuffer::check_range(std::size_t offset, std::size_t bytes) const {
 // stream, which kernels on non-blocking streams do not wait for: hence the synchronisation.
 Status DeviceBuffer::fill(std::uint8_t byte) {
   if (size_ == 0) return {};
-  ATTN_RETURN_IF_ERROR(context_->make_current());
+  Scope scope;
+  ATTN_RETURN_IF_ERROR(scope.enter(*context_));
   const Driver& driver = context_->driver();
   ATTN_RETURN_IF_ERROR(
       context_->check(driver.memset_bytes(to_address(data_), byte, size_), "filling a buffer"));
@@ -63,7 +66,8 @@ Status DeviceBuffer::fill(std::uint8_t byte) {
 Status DeviceBuffer::upload(std::span<const std::byte> bytes, std::size_t offset) {
   ATTN_RETURN_IF_ERROR(check_range(offset, bytes.size()));
   if (bytes.empty()) return {};
-  ATTN_RETURN_IF_ERROR(context_->make_current());
+  Scope scope;
+  ATTN_RETURN_IF_ERROR(scope.enter(*context_));
   const Driver& driver = context_->driver();
   ATTN_RETURN_IF_ERROR(
       context_->check(driver.copy_to_device(to_address(data_) + offset, bytes.data(), bytes.size()),
@@ -74,10 +78,32 @@ Status DeviceBuffer::upload(std::span<const std::byte> bytes, std::size_t offset
 Status DeviceBuffer::download(std::span<std::byte> bytes, std::size_t offset) const {
   ATTN_RETURN_IF_ERROR(check_range(offset, bytes.size()));
   if (bytes.empty()) return {};
-  ATTN_RETURN_IF_ERROR(context_->make_current());
+  Scope scope;
+  ATTN_RETURN_IF_ERROR(scope.enter(*context_));
   return context_->check(
       context_->driver().copy_to_host(bytes.data(), to_address(data_) + offset, bytes.size()),
       "copying from the device");
+}
+
+Result<StreamBuffer> StreamBuffer::allocate(const Device& device, void* stream, std::size_t bytes) {
+  StreamBuffer buffer(*device.context(), stream);
+  CUdeviceptr address = 0;
+  ATTN_RETURN_IF_ERROR(device.context()->check(
+      device.context()->driver().memory_allocate_async(&address, bytes,
+                                                       static_cast<CUstream>(stream)),
+      fmt::format("allocating {} bytes on a stream of {}", bytes, device.name())));
+  buffer.data_ = reinterpret_cast<void*>(address);
+  return buffer;
+}
+
+StreamBuffer::StreamBuffer(StreamBuffer&& other) noexcept
+    : context_(other.context_),
+      stream_(other.stream_),
+      data_(std::exchange(other.data_, nullptr)) {}
+
+StreamBuffer::~StreamBuffer() {
+  if (data_ == nullptr) return;
+  context_.driver().memory_free_async(to_address(data_), static_cast<CUstream>(stream_));
 }
 
 std::string_view to_string(MemoryKind kind) {

@@ -42,6 +42,26 @@ class DeviceBuffer {
   std::size_t size_ = 0;
 };
 
+// Memory of the device's default pool, in the order of a stream: there for what is enqueued on the
+// stream between its making and its end, without waiting for either. Contents undefined.
+class StreamBuffer {
+ public:
+  // Errors: cuda.
+  static Result<StreamBuffer> allocate(const Device& device, void* stream, std::size_t bytes);
+  StreamBuffer(StreamBuffer&& other) noexcept;
+  StreamBuffer& operator=(StreamBuffer&&) = delete;
+  ~StreamBuffer();
+
+  void* data() const { return data_; }
+
+ private:
+  StreamBuffer(const Context& context, void* stream) : context_(context), stream_(stream) {}
+
+  const Context& context_;  // which the device must keep
+  void* stream_ = nullptr;
+  void* data_ = nullptr;
+};
+
 enum class MemoryKind : std::uint8_t {
   unregistered,  // ordinary host memory, or an address that the driver does not know
   host,          // host memory that the driver allocated or pinned

@@ -12,7 +12,8 @@ namespace attn::cuda {
 Result<Pause> Pause::create(const Device& device) {
   Pause pause;
   pause.context_ = device.context();
-  ATTN_RETURN_IF_ERROR(pause.context_->make_current());
+  Scope scope;
+  ATTN_RETURN_IF_ERROR(scope.enter(*pause.context_));
   const Driver& driver = pause.context_->driver();
   CUmodule module = nullptr;
   ATTN_RETURN_IF_ERROR(pause.context_->check(driver.module_load_data(&module, kPausePtx),
@@ -38,7 +39,9 @@ Pause& Pause::operator=(Pause&& other) noexcept {
 }
 
 Pause::~Pause() {
-  if (module_ == nullptr || !context_->make_current().ok()) return;
+  if (module_ == nullptr) return;
+  Scope scope;
+  if (!scope.enter(*context_).ok()) return;
   context_->driver().module_unload(static_cast<CUmodule>(module_));
 }
 

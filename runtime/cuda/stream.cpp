@@ -15,7 +15,8 @@ CUevent as_event(void* handle) { return static_cast<CUevent>(handle); }
 Result<Stream> Stream::create(const Device& device) {
   Stream stream;
   stream.context_ = device.context();
-  ATTN_RETURN_IF_ERROR(stream.context_->make_current());
+  Scope scope;
+  ATTN_RETURN_IF_ERROR(scope.enter(*stream.context_));
   CUstream handle = nullptr;
   ATTN_RETURN_IF_ERROR(stream.context_->check(
       stream.context_->driver().stream_create(&handle, CU_STREAM_NON_BLOCKING),
@@ -45,7 +46,8 @@ Status Stream::synchronize() const {
 Result<Event> Event::create(const Device& device) {
   Event event;
   event.context_ = device.context();
-  ATTN_RETURN_IF_ERROR(event.context_->make_current());
+  Scope scope;
+  ATTN_RETURN_IF_ERROR(scope.enter(*event.context_));
   CUevent handle = nullptr;
   ATTN_RETURN_IF_ERROR(event.context_->check(
       event.context_->driver().event_create(&handle, CU_EVENT_DEFAULT), "creating an event"));

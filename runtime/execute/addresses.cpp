@@ -1,79 +1,104 @@
 #include "runtime/execute/addresses.h"
 
-#include <cstdint>
 #include <numeric>
-#include <span>
 
 #include "runtime/base/check.h"
 
 namespace attn::execute {
-namespace {
 
-struct Resolve {
-  const Memory& memory;
-
-  void* operator()(const plan::TensorOperand& operand) const {
-    const auto internal = memory.internals.find(operand.name);
-    if (internal != memory.internals.end()) return internal->second;
-    for (const Arguments::Tensor& tensor : memory.arguments.tensors()) {
-      if (tensor.name == operand.name) return tensor.view.data;
+std::vector<void*> addresses_of(const plan::Program& program, const Arguments& arguments) {
+  std::vector<void*> addresses;
+  for (const plan::TensorInfo& info : program.tensors) {
+    for (const Arguments::Tensor& tensor : arguments.tensors()) {
+      if (tensor.name == info.name) addresses.push_back(tensor.view.data);
     }
-    return nullptr;
   }
-  void* operator()(const plan::ConstantOperand& operand) const {
-    return memory.scalars.constant(operand);
-  }
-  void* operator()(const plan::ParamOperand& operand) const {
-    return memory.scalars.param(operand.name);
-  }
-  void* operator()(const plan::CountingOperand&) const { return memory.counting; }
-};
-
-void* resolve(const plan::OperandSource& source, const Memory& memory) {
-  void* pointer = std::visit(Resolve{memory}, source);
-  ATTN_CHECK(pointer != nullptr, "checked arguments name every operand");
-  return pointer;
-}
-
-}  // namespace
-
-void add_internals(Memory& memory, const plan::InternalPlaces& places, void* base) {
-  for (const auto& [name, offset] : places.offsets) {
-    memory.internals[name] = static_cast<std::byte*>(base) + offset;
-  }
-}
-
-Addresses addresses_of(const plan::CudnnStep& step, const Memory& memory) {
-  Addresses addresses;
-  for (const plan::Operand& operand : step.operands) {
-    addresses.uids.push_back(operand.uid);
-    addresses.pointers.push_back(resolve(operand.source, memory));
-  }
+  ATTN_CHECK(addresses.size() == program.tensors.size(), "checked arguments have every tensor");
   return addresses;
 }
 
-KernelArguments::KernelArguments(const plan::DeriveStep& step, const Memory& memory) {
-  tensors_.reserve(step.outputs.size() + step.inputs.size());
+Memory::Memory(const plan::Program& program, Scalars& scalars, void* counting)
+    : scalars_(scalars), counting_(counting) {
+  for (std::size_t i = 0; i < program.tensors.size(); ++i) {
+    tensors_[program.tensors[i].name] = Place::of_tensor(i);
+  }
+}
+
+void Memory::add_internals(const plan::InternalPlaces& places, void* base) {
+  for (const auto& [name, offset] : places.offsets) {
+    tensors_[name] = Place::at(static_cast<std::byte*>(base) + offset);
+  }
+}
+
+void Memory::add_internals(const plan::InternalPlaces& places, std::int64_t offset) {
+  for (const auto& [name, inside] : places.offsets) {
+    tensors_[name] = Place::in_workspace(static_cast<std::size_t>(offset + inside));
+  }
+}
+
+struct Memory::Find {
+  const Memory& memory;
+
+  Place operator()(const plan::TensorOperand& operand) const {
+    const auto found = memory.tensors_.find(operand.name);
+    ATTN_CHECK(found != memory.tensors_.end(), "a valid program names known tensors");
+    return found->second;
+  }
+  Place operator()(const plan::ConstantOperand& operand) const {
+    return Place::at(memory.scalars_.constant(operand));
+  }
+  Place operator()(const plan::ParamOperand& operand) const {
+    void* place = memory.scalars_.param(operand.name);
+    ATTN_CHECK(place != nullptr, "checked arguments have every param");
+    return Place::at(place);
+  }
+  Place operator()(const plan::CountingOperand&) const { return Place::at(memory.counting_); }
+};
+
+Place Memory::place_of(const plan::OperandSource& source) const {
+  return std::visit(Find{*this}, source);
+}
+
+CudnnOperands::CudnnOperands(const plan::CudnnStep& step, const Memory& memory) {
+  for (const plan::Operand& operand : step.operands) {
+    uids.push_back(operand.uid);
+    places.push_back(memory.place_of(operand.source));
+  }
+}
+
+std::vector<void*> CudnnOperands::addresses(const Bases& bases) const {
+  std::vector<void*> result;
+  result.reserve(places.size());
+  for (const Place& place : places) result.push_back(place.address(bases));
+  return result;
+}
+
+KernelOperands::KernelOperands(const plan::DeriveStep& step, const Memory& memory) {
   for (const std::string& output : step.outputs) add(plan::TensorOperand{output}, memory);
   for (const plan::OperandSource& input : step.inputs) add(input, memory);
 }
 
-KernelArguments::KernelArguments(void* output, const std::vector<plan::OperandSource>& inputs,
-                                 const Memory& memory) {
-  tensors_.reserve(1 + inputs.size());
-  add(output);
+KernelOperands::KernelOperands(void* output, const std::vector<plan::OperandSource>& inputs,
+                               const Memory& memory) {
+  operands.push_back({Place::at(output)});
   for (const plan::OperandSource& input : inputs) add(input, memory);
 }
 
-void KernelArguments::add(void* tensor) {
-  tensors_.push_back(tensor);
-  arguments_.push_back(&tensors_.back());
+void KernelOperands::add(const plan::OperandSource& source, const Memory& memory) {
+  operands.push_back({memory.place_of(source), std::holds_alternative<plan::ParamOperand>(source)});
 }
 
-void KernelArguments::add(const plan::OperandSource& source, const Memory& memory) {
-  void* pointer = resolve(source, memory);
-  if (!std::holds_alternative<plan::ParamOperand>(source)) return add(pointer);
-  arguments_.push_back(pointer);
+KernelArguments::KernelArguments(const KernelOperands& operands, const Bases& bases) {
+  tensors_.reserve(operands.operands.size());
+  arguments_.reserve(operands.operands.size());
+  for (const KernelOperands::Operand& operand : operands.operands) {
+    void* address = operand.place.address(bases);
+    if (!operand.by_value) {
+      tensors_.push_back(address);
+      address = &tensors_.back();
+    }
+    arguments_.push_back(address);
+  }
 }
 
 Result<cuda::DeviceBuffer> counting_numbers(const plan::Program& program,

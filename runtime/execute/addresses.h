@@ -1,9 +1,14 @@
-// The operands of a step as cuDNN and as a kernel's launch takes them. Private to this room and to
-// benchmarks.
+// Where the operands of a step lie, as cuDNN and as a kernel's launch take them: names are looked
+// up once, when tensors are bound, so that other tensors can be bound without looking again.
+// Private to this room and to benchmarks.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <map>
+#include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "runtime/cuda/memory.h"
@@ -13,42 +18,91 @@
 
 namespace attn::execute {
 
-// Where the operands of a program lie. Arguments must have been checked.
-struct Memory {
-  const Arguments& arguments;
-  Scalars& scalars;
-  void* counting = nullptr;                     // at least plan::counting_elements() numbers
-  std::map<std::string, void*> internals = {};  // internal tensors by name
+// What a binding may change.
+struct Bases {
+  std::span<void* const> tensors;  // in the order of program.tensors
+  void* workspace = nullptr;
 };
 
-// Adds the internal tensors of `places`, which lie at `base`.
-void add_internals(Memory& memory, const plan::InternalPlaces& places, void* base);
+// The addresses of arguments that were checked, in the order of program.tensors.
+std::vector<void*> addresses_of(const plan::Program& program, const Arguments& arguments);
 
-struct Addresses {
-  std::vector<graph::Uid> uids;
-  std::vector<void*> pointers;  // of the tensor, or into the scalars; same order
+// An operand's address, given the bases.
+struct Place {
+  enum class Base : std::uint8_t { none, tensor, workspace };
+
+  static Place at(void* address) { return {Base::none, address, 0}; }
+  static Place of_tensor(std::size_t index) { return {Base::tensor, nullptr, index}; }
+  static Place in_workspace(std::size_t offset) { return {Base::workspace, nullptr, offset}; }
+
+  void* address(const Bases& bases) const {
+    if (base == Base::tensor) return bases.tensors[index];
+    if (base == Base::workspace) return static_cast<std::byte*>(bases.workspace) + index;
+    return fixed;
+  }
+
+  Base base = Base::none;
+  void* fixed = nullptr;
+  std::size_t index = 0;  // of the tensor, or bytes into the workspace
 };
 
-// In the order of the step's operands.
-Addresses addresses_of(const plan::CudnnStep& step, const Memory& memory);
+// Where the operands of a program lie. `program` and `scalars` must outlive it.
+class Memory {
+ public:
+  // `counting`: at least plan::counting_elements() numbers, or null.
+  Memory(const plan::Program& program, Scalars& scalars, void* counting = nullptr);
 
-// What cuLaunchKernel wants of a derive step: the address of each argument's value. Those of params
-// are the scalars' places, so that their later values are used. Stays valid when moved.
+  // Internal tensors that lie at `base`, or `offset` bytes behind the start of the workspace.
+  void add_internals(const plan::InternalPlaces& places, void* base);
+  void add_internals(const plan::InternalPlaces& places, std::int64_t offset);
+
+  // The source must be one of the program's.
+  Place place_of(const plan::OperandSource& source) const;
+
+ private:
+  struct Find;
+  Scalars& scalars_;
+  void* counting_;
+  std::map<std::string, Place> tensors_;  // internal ones too
+};
+
+// What a step is executed with, but for the bases.
+struct CudnnOperands {
+  CudnnOperands(const plan::CudnnStep& step, const Memory& memory);
+
+  std::vector<void*> addresses(const Bases& bases) const;
+
+  std::vector<graph::Uid> uids;  // in the order of the step's operands
+  std::vector<Place> places;     // of the tensor, or in the scalars; same order
+};
+
+struct KernelOperands {
+  struct Operand {
+    Place place;
+    bool by_value = false;  // of a param: what lies there is the argument, not where it lies
+  };
+  KernelOperands(const plan::DeriveStep& step, const Memory& memory);
+  // Of a kernel that writes to `output`, then takes `inputs`.
+  KernelOperands(void* output, const std::vector<plan::OperandSource>& inputs,
+                 const Memory& memory);
+
+  std::vector<Operand> operands;
+
+ private:
+  void add(const plan::OperandSource& source, const Memory& memory);
+};
+
+// What cuLaunchKernel wants: the address of each argument's value. Those of params are the scalars'
+// places, so that their later values are used. Stays valid when moved.
 class KernelArguments {
  public:
-  KernelArguments(const plan::DeriveStep& step, const Memory& memory);
-  // Of a kernel that writes to `output`, then takes `inputs`.
-  KernelArguments(void* output, const std::vector<plan::OperandSource>& inputs,
-                  const Memory& memory);
+  KernelArguments(const KernelOperands& operands, const Bases& bases);
   KernelArguments(KernelArguments&&) noexcept = default;
   KernelArguments& operator=(KernelArguments&&) noexcept = default;
 
   void* const* data() const { return arguments_.data(); }
 
  private:
-  void add(void* tensor);
-  void add(const plan::OperandSource& source, const Memory& memory);
-
   std::vector<void*> tensors_;  // their addresses are arguments: not resized once filled
   std::vector<void*> arguments_;
 };

@@ -60,7 +60,11 @@ class Checker {
 
   void check_tensor(const plan::TensorInfo& needed, const TensorView& given) {
     check_shape(needed, given);
-    check_address(fmt::format("tensor '{}'", needed.name), given.data, needed.alignment);
+    check_tensor_address(needed, given.data);
+  }
+
+  void check_tensor_address(const plan::TensorInfo& needed, const void* address) {
+    check_address(needed.name, address, needed.alignment);
   }
 
   void check_param(const plan::ParamInfo& needed, const Arguments::Scalar& given) {
@@ -74,14 +78,16 @@ class Checker {
     }
   }
 
-  void check_address(const std::string& subject, const void* address, std::int64_t alignment) {
-    if (address == nullptr) return fail("{} has a null address", subject);
+  // Of the workspace when there is no name. What is right costs no text.
+  void check_address(const std::string& tensor, const void* address, std::int64_t alignment) {
+    if (address == nullptr) return fail("{} has a null address", subject(tensor));
     if (reinterpret_cast<std::uintptr_t>(address) % static_cast<std::uintptr_t>(alignment) != 0) {
-      fail("{} is at address {}, which is not a multiple of {} bytes", subject, address, alignment);
+      fail("{} is at address {}, which is not a multiple of {} bytes", subject(tensor), address,
+           alignment);
     }
     Result<cuda::PointerInfo> info = classify_(address);
-    if (!info.ok()) return fail("{}: {}", subject, info.error().message);
-    check_memory(subject, *info);
+    if (!info.ok()) return fail("{}: {}", subject(tensor), info.error().message);
+    check_memory(tensor, *info);
   }
 
   Status status() const {
@@ -93,6 +99,9 @@ class Checker {
  private:
   static std::string describe(const plan::TensorInfo& tensor) {
     return fmt::format("{} {}", to_string(tensor.dtype), list(tensor.dims));
+  }
+  static std::string subject(const std::string& tensor) {
+    return tensor.empty() ? "the workspace" : fmt::format("tensor '{}'", tensor);
   }
   static std::string describe(const plan::ParamInfo& param) {
     return std::string(to_string(param.dtype));
@@ -113,14 +122,14 @@ class Checker {
     }
   }
 
-  void check_memory(const std::string& subject, const cuda::PointerInfo& info) {
+  void check_memory(const std::string& tensor, const cuda::PointerInfo& info) {
     if (info.kind == cuda::MemoryKind::managed) return;
     if (info.kind != cuda::MemoryKind::device) {
-      return fail("{} is in {} but must be in memory of CUDA device {}", subject,
+      return fail("{} is in {} but must be in memory of CUDA device {}", subject(tensor),
                   to_string(info.kind), device_);
     }
     if (info.device != device_) {
-      fail("{} is in memory of CUDA device {} but the plan is loaded on device {}", subject,
+      fail("{} is in memory of CUDA device {} but the plan is loaded on device {}", subject(tensor),
            info.device, device_);
     }
   }
@@ -172,11 +181,20 @@ Status check_arguments(const plan::Program& program, const Arguments& arguments,
   return checker.status();
 }
 
+Status check_addresses(const plan::Program& program, std::span<void* const> addresses, int device,
+                       const PointerClassifier& classify) {
+  Checker checker(device, classify);
+  for (std::size_t i = 0; i < addresses.size(); ++i) {
+    checker.check_tensor_address(program.tensors[i], addresses[i]);
+  }
+  return checker.status();
+}
+
 Status check_workspace(const void* workspace, std::int64_t bytes, int device,
                        const PointerClassifier& classify) {
   if (bytes == 0) return {};
   Checker checker(device, classify);
-  checker.check_address("the workspace", workspace, kWorkspaceAlignment);
+  checker.check_address("", workspace, kWorkspaceAlignment);
   return checker.status();
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 
 #include "runtime/base/status.h"
@@ -25,6 +26,10 @@ using PointerClassifier = std::function<Result<cuda::PointerInfo>(const void*)>;
 // (but for dims of size 1), address not null, aligned, and in memory of device `device` (managed
 // memory counts). Errors: binding; the message is the first thing wrong, the notes are the others.
 Status check_arguments(const plan::Program& program, const Arguments& arguments, int device,
+                       const PointerClassifier& classify);
+
+// One address for each tensor of the program, in their order. Errors: as above.
+Status check_addresses(const plan::Program& program, std::span<void* const> addresses, int device,
                        const PointerClassifier& classify);
 
 // A workspace of the caller's; `bytes` is what is needed, 0 accepts any address, null included.

@@ -3,64 +3,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 #include <utility>
-#include <vector>
 
-#include "runtime/cuda/memory.h"
-#include "runtime/cudnn/execution.h"
-#include "runtime/execute/addresses.h"
+#include "runtime/execute/binding_state.h"
 #include "runtime/execute/checks.h"
-#include "runtime/execute/index_check.h"
-#include "runtime/execute/scalars.h"
-#include "runtime/execute/steps.h"
+#include "runtime/execute/executable_state.h"
 
 namespace attn::execute {
 
-// Members are destroyed last to first: plans before their handle, the handle before its context.
-struct Executable::State {
-  plan::Program program;
-  cuda::Device device;
-  cudnn::Session session;
-  std::vector<LoadedStep> steps;
-  std::int64_t cudnn_bytes = 0;    // of the workspace: the steps run one after another and share it
-  plan::InternalPlaces internals;  // behind that
-  std::int64_t workspace_bytes = 0;  // both
-  cuda::DeviceBuffer counting;       // 0, 1, .. for counting operands
-  cuda::DeviceBuffer once;           // internal tensors that are made once
-  std::optional<IndexChecker> checker;
-};
-
-struct Binding::State {
-  std::shared_ptr<Executable::State> owner;
-  Arguments arguments;
-  Scalars scalars;
-  cuda::DeviceBuffer own_workspace;
-  void* workspace = nullptr;
-  std::vector<BoundStep> steps;  // one for each of the owner's
-
-  Status bind_to(void* new_workspace);
-};
-
-Status Binding::State::bind_to(void* new_workspace) {
-  Memory memory{arguments, scalars, owner->counting.data()};
-  add_internals(memory, plan::internal_places(owner->program, true), owner->once.data());
-  add_internals(memory, owner->internals,
-                static_cast<std::byte*>(new_workspace) + owner->cudnn_bytes);
-  ATTN_ASSIGN(steps, bind_steps(owner->program, memory, owner->session.library(), new_workspace));
-  workspace = new_workspace;
-  return {};
+// cuDNN's plans end with their context current.
+ExecutableState::~ExecutableState() {
+  cuda::Scope scope;
+  if (runtime == nullptr || !scope.enter(runtime->device()).ok()) return;
+  steps.clear();
 }
 
-Executable::Executable(std::shared_ptr<State> state) : state_(std::move(state)) {}
-Executable::Executable(Executable&&) noexcept = default;
-Executable& Executable::operator=(Executable&&) noexcept = default;
-Executable::~Executable() = default;
-
-Binding::Binding(std::unique_ptr<State> state) : state_(std::move(state)) {}
-Binding::Binding(Binding&&) noexcept = default;
-Binding& Binding::operator=(Binding&&) noexcept = default;
-Binding::~Binding() = default;
+Executable::Executable(std::shared_ptr<const ExecutableState> state) : state_(std::move(state)) {}
 
 namespace {
 
@@ -98,31 +56,65 @@ Result<std::optional<IndexChecker>> load_checker(const plan::Plan& plan, const c
   return checker;
 }
 
-Status foreign_binding() {
-  return Status(ErrorCode::binding, "the binding was made by another executable");
+void log_load(const Runtime& runtime, const plan::Plan& plan, std::int64_t workspace_bytes) {
+  runtime.log(
+      log::Level::info,
+      fmt::format("loaded the {} plan of `{}` ({}): {} steps, {} bytes of workspace",
+                  to_string(plan::direction_of(plan.program)), plan.spec_name,
+                  plan.signature.hash.to_hex(), plan.program.steps.size(), workspace_bytes));
+}
+
+std::size_t plan_bytes(const plan::Plan& plan) {
+  std::size_t bytes = 0;
+  for (const plan::CompiledStep& step : plan.compiled) bytes += step.cudnn_plan.size();
+  for (const std::string& kernel : plan.kernels) bytes += kernel.size();
+  return bytes;
+}
+
+// Of a plan that was checked.
+Result<std::shared_ptr<const ExecutableState>> load_state(const std::shared_ptr<Runtime>& runtime,
+                                                          const plan::Plan& plan,
+                                                          const LoadOptions& options) {
+  const cuda::Device& device = runtime->device();
+  ATTN_RETURN_IF_ERROR(check_device(plan, device.name(), device.sm()));
+  ATTN_RETURN_IF_ERROR(check_version(plan, runtime->library().version()));
+  cuda::Scope scope;
+  ATTN_RETURN_IF_ERROR(scope.enter(device));
+  auto state = std::make_shared<ExecutableState>();
+  state->runtime = runtime;
+  state->program = plan.program;
+  state->signature = plan.signature;
+  ATTN_ASSIGN(cudnn::Handles::Seat seat, runtime->loading().take_seat());
+  ATTN_ASSIGN(state->steps, load_steps(plan, seat.lease().session(), device));
+  ATTN_ASSIGN(state->counting, counting_numbers(plan.program, device));
+  ATTN_ASSIGN(state->once, derive_once(plan, device));
+  ATTN_ASSIGN(state->checker, load_checker(plan, device, options.check_values));
+  state->internals = plan::internal_places(plan.program, false);
+  state->made_once = plan::internal_places(plan.program, true);
+  state->cudnn_bytes = cudnn_bytes(state->steps, state->internals.bytes > 0);
+  state->workspace_bytes = state->cudnn_bytes + state->internals.bytes;
+  state->plan_bytes = plan_bytes(plan);
+  log_load(*runtime, plan, state->workspace_bytes);
+  return std::shared_ptr<const ExecutableState>(std::move(state));
 }
 
 }  // namespace
 
+Result<Executable> Executable::load(std::shared_ptr<Runtime> runtime, const plan::Plan& plan,
+                                    const LoadOptions& options) {
+  ATTN_RETURN_IF_ERROR(check_plan(plan));
+  ATTN_ASSIGN(auto state, load_state(runtime, plan, options));
+  return Executable(std::move(state));
+}
+
 Result<Executable> Executable::load(const plan::Plan& plan, const LoadOptions& options) {
   ATTN_RETURN_IF_ERROR(check_plan(plan));
-  ATTN_ASSIGN(cuda::Device device, cuda::Device::open(options.device));
-  ATTN_RETURN_IF_ERROR(check_device(plan, device.name(), device.sm()));
-  ATTN_ASSIGN(auto library, cudnn::Library::load(options.cudnn_folder));
-  ATTN_RETURN_IF_ERROR(check_version(plan, library->version()));
-  ATTN_ASSIGN(cudnn::Session session, cudnn::Session::create(std::move(library)));
-  ATTN_ASSIGN(std::vector<LoadedStep> steps, load_steps(plan, session, device));
-  ATTN_ASSIGN(cuda::DeviceBuffer counting, counting_numbers(plan.program, device));
-  ATTN_ASSIGN(cuda::DeviceBuffer once, derive_once(plan, device));
-  ATTN_ASSIGN(std::optional<IndexChecker> checker,
-              load_checker(plan, device, options.check_values));
-  plan::InternalPlaces internals = plan::internal_places(plan.program, false);
-  const std::int64_t shared = cudnn_bytes(steps, internals.bytes > 0);
-  const std::int64_t workspace_bytes = shared + internals.bytes;
-  return Executable(
-      std::make_shared<State>(State{plan.program, std::move(device), std::move(session),
-                                    std::move(steps), shared, std::move(internals), workspace_bytes,
-                                    std::move(counting), std::move(once), std::move(checker)}));
+  RuntimeOptions opened;
+  opened.device = options.device;
+  opened.cudnn_folder = options.cudnn_folder;
+  ATTN_ASSIGN(auto runtime, Runtime::open(opened));
+  ATTN_ASSIGN(auto state, load_state(runtime, plan, options));
+  return Executable(std::move(state));
 }
 
 Result<Executable> Executable::load_file(const std::string& path, const LoadOptions& options) {
@@ -131,63 +123,29 @@ Result<Executable> Executable::load_file(const std::string& path, const LoadOpti
 }
 
 const plan::Program& Executable::program() const { return state_->program; }
-const cuda::Device& Executable::device() const { return state_->device; }
-std::int64_t Executable::cudnn_version() const { return state_->session.library().version(); }
+const plan::Signature& Executable::signature() const { return state_->signature; }
+const Runtime& Executable::runtime() const { return *state_->runtime; }
+const cuda::Device& Executable::device() const { return state_->runtime->device(); }
+std::int64_t Executable::cudnn_version() const { return state_->runtime->library().version(); }
 std::int64_t Executable::workspace_bytes() const { return state_->workspace_bytes; }
-Status Executable::make_current() const { return state_->device.make_current(); }
+std::int64_t Executable::device_bytes() const {
+  return static_cast<std::int64_t>(state_->counting.size() + state_->once.size());
+}
 
-Result<Binding> Executable::bind(const Arguments& arguments, void* workspace) const {
-  ATTN_RETURN_IF_ERROR(make_current());
-  const int device = state_->device.ordinal();
-  ATTN_RETURN_IF_ERROR(check_arguments(state_->program, arguments, device, cuda::classify));
-  auto state = std::make_unique<Binding::State>(
-      Binding::State{state_, arguments, Scalars(state_->program, arguments), {}, nullptr, {}});
+Result<Binding> Executable::bind(const Arguments& arguments, Workspace workspace) const {
+  const cuda::Device& device = this->device();
+  cuda::Scope scope;
+  ATTN_RETURN_IF_ERROR(scope.enter(device));
+  ATTN_RETURN_IF_ERROR(
+      check_arguments(state_->program, arguments, device.ordinal(), cuda::classify));
+  ATTN_ASSIGN(cudnn::Handles::Seat seat, state_->runtime->executing().take_seat());
+  auto state = std::make_unique<Binding::State>(state_, std::move(seat), arguments);
   if (state_->checker) {
-    ATTN_RETURN_IF_ERROR(state_->checker->run({state->arguments, state->scalars}));
+    ATTN_RETURN_IF_ERROR(state_->checker->run(state->memory(), {state->tensors}));
   }
-  if (workspace != nullptr) {
-    ATTN_RETURN_IF_ERROR(
-        check_workspace(workspace, state_->workspace_bytes, device, cuda::classify));
-  } else {
-    ATTN_ASSIGN(state->own_workspace,
-                cuda::DeviceBuffer::allocate(state_->device,
-                                             static_cast<std::size_t>(state_->workspace_bytes)));
-    workspace = state->own_workspace.data();
-  }
-  ATTN_RETURN_IF_ERROR(state->bind_to(workspace));
+  ATTN_RETURN_IF_ERROR(state->give_workspace(workspace));
+  ATTN_RETURN_IF_ERROR(state->select({state->tensors, state->workspace}));
   return Binding(std::move(state));
-}
-
-Status Executable::execute(const Binding& binding, void* stream) {
-  State& state = *state_;
-  if (binding.state_->owner.get() != &state) [[unlikely]]
-    return foreign_binding();
-  ATTN_RETURN_IF_ERROR(state.session.set_stream(stream));
-  for (std::size_t i = 0; i < state.steps.size(); ++i) {
-    ATTN_RETURN_IF_ERROR(
-        execute_step(state.steps[i], binding.state_->steps[i], state.session, stream));
-  }
-  return {};
-}
-
-Status Executable::execute(Binding& binding, void* stream, void* workspace) {
-  if (binding.state_->owner != state_) return foreign_binding();
-  if (binding.state_->workspace != workspace) {
-    ATTN_RETURN_IF_ERROR(check_workspace(workspace, state_->workspace_bytes,
-                                         state_->device.ordinal(), cuda::classify));
-    ATTN_RETURN_IF_ERROR(binding.state_->bind_to(workspace));
-  }
-  return execute(binding, stream);
-}
-
-Status Binding::set_param(const std::string& name, double value) {
-  for (const plan::ParamInfo& param : state_->owner->program.params) {
-    if (param.name != name) continue;
-    ATTN_RETURN_IF_ERROR(check_scalar(name, param.dtype, value));
-    state_->scalars.set_param(name, param.dtype, value);
-    return {};
-  }
-  return Status(ErrorCode::binding, fmt::format("the plan has no param '{}'", name));
 }
 
 }  // namespace attn::execute

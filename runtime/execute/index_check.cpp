@@ -21,7 +21,7 @@ std::int64_t elements_of(const std::vector<std::int64_t>& dims) {
 }  // namespace
 
 IndexChecker::IndexChecker(plan::IndexCheck check, cuda::Device device, cuda::Kernel quick,
-                           cuda::Kernel exact, cuda::DeviceBuffer word)
+                           cuda::Kernel exact, std::unique_ptr<Word> word)
     : check_(std::move(check)),
       device_(std::move(device)),
       quick_(std::move(quick)),
@@ -32,26 +32,30 @@ Result<IndexChecker> IndexChecker::load(const plan::IndexCheck& check, const std
                                         const cuda::Device& device) {
   ATTN_ASSIGN(cuda::Kernel quick, cuda::Kernel::load(device, image, plan::kQuickCheckKernel));
   ATTN_ASSIGN(cuda::Kernel exact, cuda::Kernel::load(device, image, plan::kExactCheckKernel));
-  ATTN_ASSIGN(cuda::DeviceBuffer word, cuda::DeviceBuffer::allocate(device, sizeof(std::uint64_t)));
+  auto word = std::make_unique<Word>();
+  ATTN_ASSIGN(word->buffer, cuda::DeviceBuffer::allocate(device, sizeof(std::uint64_t)));
   return IndexChecker(check, device, std::move(quick), std::move(exact), std::move(word));
 }
 
 Result<std::uint64_t> IndexChecker::word_after(const cuda::Kernel& kernel, std::int64_t threads,
-                                               const Memory& memory) {
-  ATTN_RETURN_IF_ERROR(word_.fill(0xff));
-  const KernelArguments arguments(word_.data(), check_.inputs, memory);
+                                               const Memory& memory, const Bases& bases) const {
+  ATTN_RETURN_IF_ERROR(word_->buffer.fill(0xff));
+  const KernelOperands operands(word_->buffer.data(), check_.inputs, memory);
+  const KernelArguments arguments(operands, bases);
   ATTN_ASSIGN(const cuda::Stream stream, cuda::Stream::create(device_));
   ATTN_RETURN_IF_ERROR(kernel.launch(stream.handle(), threads, arguments.data()));
   ATTN_RETURN_IF_ERROR(stream.synchronize());
   std::uint64_t word = 0;
-  ATTN_RETURN_IF_ERROR(word_.download(std::as_writable_bytes(std::span(&word, 1))));
+  ATTN_RETURN_IF_ERROR(word_->buffer.download(std::as_writable_bytes(std::span(&word, 1))));
   return word;
 }
 
-Status IndexChecker::run(const Memory& memory) {
-  ATTN_ASSIGN(const std::uint64_t anything, word_after(quick_, check_.quick, memory));
+Status IndexChecker::run(const Memory& memory, const Bases& bases) const {
+  const std::lock_guard lock(word_->mutex);
+  ATTN_ASSIGN(const std::uint64_t anything, word_after(quick_, check_.quick, memory, bases));
   if (anything == kNothing) return {};
-  ATTN_ASSIGN(const std::uint64_t found, word_after(exact_, elements_of(check_.scores), memory));
+  ATTN_ASSIGN(const std::uint64_t found,
+              word_after(exact_, elements_of(check_.scores), memory, bases));
   return found == kNothing ? Status() : describe_fault(check_, found);
 }
 

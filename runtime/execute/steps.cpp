@@ -76,17 +76,16 @@ Result<cuda::DeviceBuffer> derive_once(const plan::Plan& plan, const cuda::Devic
   ATTN_ASSIGN(cuda::DeviceBuffer buffer,
               cuda::DeviceBuffer::allocate(device, static_cast<std::size_t>(places.bytes)));
   if (places.bytes == 0) return buffer;
-  const Arguments nothing;
-  Scalars scalars(plan.program, nothing);
-  Memory memory{nothing, scalars};
-  add_internals(memory, places, buffer.data());
+  Scalars scalars(plan.program, {});
+  Memory memory(plan.program, scalars);
+  memory.add_internals(places, buffer.data());
   ATTN_ASSIGN(const cuda::Stream stream, cuda::Stream::create(device));
   auto image = plan.kernels.begin();
   for (const plan::DeriveStep* step : plan::steps_of<plan::DeriveStep>(plan.program)) {
     const std::string& bytes = *image++;
     if (!step->once) continue;
     ATTN_ASSIGN(const LoadedKernel made, load_kernel(plan.program, *step, bytes, device));
-    const KernelArguments arguments(*step, memory);
+    const KernelArguments arguments(KernelOperands(*step, memory), {});
     ATTN_RETURN_IF_ERROR(made.kernel.launch(stream.handle(), made.threads, arguments.data()));
     ATTN_RETURN_IF_ERROR(stream.synchronize());
   }
@@ -102,17 +101,31 @@ Status execute_step(const LoadedStep& step, const BoundStep& bound, const cudnn:
   return kernel.kernel.launch(stream, kernel.threads, std::get_if<KernelArguments>(&bound)->data());
 }
 
-Result<std::vector<BoundStep>> bind_steps(const plan::Program& program, const Memory& memory,
-                                          const cudnn::Library& library, void* workspace) {
-  std::vector<BoundStep> bound;
+std::vector<StepOperands> operands_of(const plan::Program& program, const Memory& memory) {
+  std::vector<StepOperands> operands;
   for (const plan::Step* step : repeated_steps(program)) {
     if (const auto* derive = std::get_if<plan::DeriveStep>(step)) {
-      bound.emplace_back(KernelArguments(*derive, memory));
+      operands.emplace_back(KernelOperands(*derive, memory));
+    } else {
+      operands.emplace_back(CudnnOperands(std::get<plan::CudnnStep>(*step), memory));
+    }
+  }
+  return operands;
+}
+
+Result<std::vector<BoundStep>> bind_steps(const std::vector<StepOperands>& operands,
+                                          const Bases& bases, const cudnn::Library& library) {
+  std::vector<BoundStep> bound;
+  bound.reserve(operands.size());
+  for (const StepOperands& step : operands) {
+    if (const auto* kernel = std::get_if<KernelOperands>(&step)) {
+      bound.emplace_back(KernelArguments(*kernel, bases));
       continue;
     }
-    const Addresses addresses = addresses_of(std::get<plan::CudnnStep>(*step), memory);
-    ATTN_ASSIGN(cudnn::VariantPack pack,
-                cudnn::VariantPack::create(library, addresses.uids, addresses.pointers, workspace));
+    const auto& cudnn = std::get<CudnnOperands>(step);
+    ATTN_ASSIGN(
+        cudnn::VariantPack pack,
+        cudnn::VariantPack::create(library, cudnn.uids, cudnn.addresses(bases), bases.workspace));
     bound.emplace_back(std::move(pack));
   }
   return bound;

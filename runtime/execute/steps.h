@@ -38,8 +38,12 @@ Result<cuda::DeviceBuffer> derive_once(const plan::Plan& plan, const cuda::Devic
 Status execute_step(const LoadedStep& step, const BoundStep& bound, const cudnn::Session& session,
                     void* stream);
 
-// Each of repeated_steps. Errors: cudnn.
-Result<std::vector<BoundStep>> bind_steps(const plan::Program& program, const Memory& memory,
-                                          const cudnn::Library& library, void* workspace);
+// What each of repeated_steps is bound to.
+using StepOperands = std::variant<CudnnOperands, KernelOperands>;
+std::vector<StepOperands> operands_of(const plan::Program& program, const Memory& memory);
+
+// Each of them, at these addresses. Errors: cudnn.
+Result<std::vector<BoundStep>> bind_steps(const std::vector<StepOperands>& operands,
+                                          const Bases& bases, const cudnn::Library& library);
 
 }  // namespace attn::execute

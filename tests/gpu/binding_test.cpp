@@ -68,8 +68,8 @@ TEST_F(BindOnDevice, AMisalignedWorkspaceIsRefused) {
       cuda::DeviceBuffer::allocate(
           device(), static_cast<std::size_t>(loaded_->executable.workspace_bytes()) + 64)
           .value();
-  const auto binding = loaded_->executable.bind(loaded_->arguments(0.125),
-                                                static_cast<std::byte*>(buffer.data()) + 64);
+  const auto binding = loaded_->executable.bind(
+      loaded_->arguments(0.125), Workspace::of(static_cast<std::byte*>(buffer.data()) + 64));
   ASSERT_FALSE(binding.ok());
   EXPECT_THAT(binding.error().message, HasSubstr("the workspace is at address"));
 }

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "runtime/cuda/quiet.h"
+#include "runtime/execute/cuda_graph.h"
 #include "tests/gpu/gpu_test.h"
 
 namespace attn::execute {
@@ -55,13 +56,15 @@ TEST_F(Execute, WorkspaceOfTheCallerOrOwnedIsBitwiseEqual) {
   Binding owned = loaded.executable.bind(loaded.arguments(kScale)).value();
   loaded.run(owned);
   const Bytes wanted = outputs(loaded);
-  Binding given = loaded.executable.bind(loaded.arguments(kScale), workspace.data()).value();
+  Binding given =
+      loaded.executable.bind(loaded.arguments(kScale), Workspace::of(workspace.data())).value();
   loaded.run(given);
   EXPECT_EQ(outputs(loaded), wanted);
 
   ASSERT_TRUE(loaded.tensors.fill("o", 0xff).ok());
   const cuda::Stream stream = cuda::Stream::create(device()).value();
-  ASSERT_TRUE(loaded.executable.execute(owned, stream.handle(), workspace.data()).ok());
+  ASSERT_TRUE(owned.set_workspace(workspace.data()).ok());
+  ASSERT_TRUE(owned.execute(stream.handle()).ok());
   ASSERT_TRUE(stream.synchronize().ok());
   EXPECT_EQ(outputs(loaded), wanted);
 }
@@ -85,7 +88,7 @@ TEST_F(Execute, AParamSetLaterDoesNotReachBack) {
   const cuda::Stream stream = cuda::Stream::create(device()).value();
   const cuda::Pause pause = cuda::Pause::create(device()).value();
   ASSERT_TRUE(pause.enqueue(stream.handle(), std::chrono::milliseconds(20)).ok());
-  ASSERT_TRUE(loaded.executable.execute(binding, stream.handle()).ok());
+  ASSERT_TRUE(binding.execute(stream.handle()).ok());
   ASSERT_TRUE(binding.set_param("scale", 100).ok());
   ASSERT_TRUE(stream.synchronize().ok());
   expect_right(loaded, kScale);
@@ -102,22 +105,140 @@ TEST_F(Execute, ABindingOutlivesItsExecutableAndMoves) {
   loaded = testing::load_causal();  // the first executable goes; its binding may still be destroyed
 }
 
-TEST_F(Execute, WorksFromAnotherThreadOnceTheContextIsCurrent) {
+TEST_F(Execute, WorksFromAThreadWithoutAContext) {
   testing::Loaded loaded = testing::load_causal();
   Binding binding = loaded.executable.bind(loaded.arguments(kScale)).value();
-  std::thread([&] {
-    ASSERT_TRUE(loaded.executable.make_current().ok());
-    loaded.run(binding);
-  }).join();
+  std::thread([&] { loaded.run(binding); }).join();
   expect_right(loaded, kScale);
 }
 
-TEST_F(Execute, ABindingOfAnotherExecutableIsRefused) {
+// Another set of tensors of the same plan, with the same inputs.
+struct Other {
+  explicit Other(const testing::Loaded& loaded)
+      : tensors(DeviceTensors::allocate(loaded.executable.device(), loaded.executable.program())
+                    .value()) {
+    for (const auto& [name, values] : loaded.inputs) EXPECT_TRUE(tensors.upload(name, values).ok());
+  }
+  std::vector<void*> addresses() const {
+    std::vector<void*> result;
+    const Arguments arguments = tensors.arguments();
+    for (const auto& tensor : arguments.tensors()) result.push_back(tensor.view.data);
+    return result;
+  }
+  Bytes outputs() const {
+    return {tensors.download_bytes("o").value(), tensors.download_bytes("lse").value()};
+  }
+  DeviceTensors tensors;
+};
+
+TEST_F(Execute, OtherAddressesGiveTheSameBits) {
   testing::Loaded loaded = testing::load_causal();
-  testing::Loaded other = testing::load_causal();
-  Binding binding = other.executable.bind(other.arguments(kScale)).value();
-  EXPECT_EQ(loaded.executable.execute(binding, nullptr).error().code, ErrorCode::binding);
-  EXPECT_EQ(loaded.executable.execute(binding, nullptr, nullptr).error().code, ErrorCode::binding);
+  Binding binding = loaded.executable.bind(loaded.arguments(kScale)).value();
+  loaded.run(binding);
+  const cuda::Stream stream = cuda::Stream::create(device()).value();
+  for (int i = 0; i < 20; ++i) {  // more sets than are kept
+    const Other other(loaded);
+    const Status set = binding.set_addresses(other.addresses());
+    ASSERT_TRUE(set.ok()) << set.error().to_text();
+    ASSERT_TRUE(binding.execute(stream.handle()).ok());
+    ASSERT_TRUE(stream.synchronize().ok());
+    ASSERT_EQ(other.outputs(), outputs(loaded));
+  }
+}
+
+TEST_F(Execute, AddressesThatDoNotFitAreRefusedAndTheOldOnesStay) {
+  testing::Loaded loaded = testing::load_causal();
+  Binding binding = loaded.executable.bind(loaded.arguments(kScale)).value();
+  std::vector<void*> addresses = Other(loaded).addresses();
+  addresses.pop_back();
+  EXPECT_EQ(binding.set_addresses(addresses).error().code, ErrorCode::binding);
+  std::vector<std::uint64_t> host(64);
+  addresses.push_back(host.data());
+  EXPECT_EQ(binding.set_addresses(addresses).error().code, ErrorCode::binding);
+  loaded.run(binding);
+  expect_right(loaded, kScale);
+}
+
+TEST_F(Execute, AWorkspaceFromThePoolGivesTheSameBits) {
+  testing::Loaded loaded = testing::load_causal();
+  Binding owned = loaded.executable.bind(loaded.arguments(kScale)).value();
+  loaded.run(owned);
+  const Bytes wanted = outputs(loaded);
+  Binding pooled =
+      loaded.executable.bind(loaded.arguments(kScale), Workspace::stream_ordered()).value();
+  for (int i = 0; i < 3; ++i) {
+    loaded.run(pooled);
+    EXPECT_EQ(outputs(loaded), wanted);
+  }
+}
+
+// The first execute ever of a freshly loaded plan is one that is captured.
+TEST_F(Execute, AGraphIsCapturedBeforeAnythingRan) {
+  testing::Loaded loaded = testing::load_causal();
+  Binding binding = loaded.executable.bind(loaded.arguments(kScale)).value();
+  Result<CudaGraph> captured = CudaGraph::capture(std::move(binding));
+  ASSERT_TRUE(captured.ok()) << captured.error().to_text();
+  CudaGraph graph = std::move(captured).value();
+  const cuda::Stream stream = cuda::Stream::create(device()).value();
+  const auto launch = [&] {
+    ASSERT_TRUE(loaded.tensors.fill("o", 0xff).ok());
+    ASSERT_TRUE(loaded.tensors.fill("lse", 0xff).ok());
+    ASSERT_TRUE(graph.launch(stream.handle()).ok());
+    ASSERT_TRUE(stream.synchronize().ok());
+  };
+  launch();
+  expect_right(loaded, kScale);
+  ASSERT_TRUE(graph.set_param("scale", 0.5).ok());
+  launch();
+  expect_right(loaded, 0.5);
+  ASSERT_TRUE(graph.set_param("scale", kScale).ok());
+  const Other other(loaded);
+  ASSERT_TRUE(graph.set_addresses(other.addresses()).ok());
+  ASSERT_TRUE(graph.launch(stream.handle()).ok());
+  ASSERT_TRUE(stream.synchronize().ok());
+  launch();
+  Binding again = loaded.executable.bind(loaded.arguments(kScale)).value();
+  loaded.run(again);
+  EXPECT_EQ(other.outputs(), outputs(loaded));
+}
+
+TEST_F(Execute, ThreadsShareAnExecutable) {
+  testing::Loaded loaded = testing::load_causal();
+  Binding binding = loaded.executable.bind(loaded.arguments(kScale)).value();
+  loaded.run(binding);
+  const Bytes wanted = outputs(loaded);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] {
+      const Other mine(loaded);
+      const cuda::Stream stream = cuda::Stream::create(device()).value();
+      Binding own =
+          loaded.executable.bind(mine.tensors.arguments().scalar("scale", kScale)).value();
+      for (int n = 0; n < 1000; ++n) ASSERT_TRUE(own.execute(stream.handle()).ok());
+      ASSERT_TRUE(stream.synchronize().ok());
+      EXPECT_EQ(mine.outputs(), wanted);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_F(Execute, TwoDevicesInOneProcess) {
+  if (cuda::device_count().value() < 2) GTEST_SKIP() << "SKIPPED: needs two CUDA devices";
+  testing::Loaded loaded = testing::load_causal();
+  Binding first = loaded.executable.bind(loaded.arguments(kScale)).value();
+  LoadOptions options;
+  options.device = 1;
+  const Executable elsewhere = Executable::load(testing::causal_plan(), options).value();
+  auto tensors = DeviceTensors::allocate(elsewhere.device(), elsewhere.program()).value();
+  for (const auto& [name, values] : loaded.inputs) ASSERT_TRUE(tensors.upload(name, values).ok());
+  Binding second = elsewhere.bind(tensors.arguments().scalar("scale", kScale)).value();
+  const cuda::Stream stream = cuda::Stream::create(elsewhere.device()).value();
+  for (int i = 0; i < 100; ++i) {
+    if (i % 10 == 0) loaded.run(first);
+    ASSERT_TRUE(second.execute(stream.handle()).ok());
+  }
+  ASSERT_TRUE(stream.synchronize().ok());
+  EXPECT_EQ(tensors.download_bytes("o").value(), loaded.tensors.download_bytes("o").value());
 }
 
 TEST_F(Execute, PlansForAnotherCudnnOrGpuAreRefused) {
@@ -154,12 +275,12 @@ TEST_F(Execute, ThePlanFileOfTheEnvironmentRuns) {
   for (const plan::ParamInfo& param : executable.program().params) {
     arguments.scalar(param.name, param.dtype, 1);
   }
-  const Binding binding = executable.bind(arguments).value();
+  Binding binding = executable.bind(arguments).value();
   const cuda::Stream stream = cuda::Stream::create(device()).value();
   std::vector<std::vector<std::byte>> first;
   for (int round = 0; round < 2; ++round) {
     for (const std::string& name : outputs) ASSERT_TRUE(tensors.fill(name, 0xff).ok());
-    ASSERT_TRUE(executable.execute(binding, stream.handle()).ok());
+    ASSERT_TRUE(binding.execute(stream.handle()).ok());
     ASSERT_TRUE(stream.synchronize().ok());
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       if (round == 0) first.push_back(tensors.download_bytes(outputs[i]).value());

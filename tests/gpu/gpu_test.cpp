@@ -70,7 +70,7 @@ void Loaded::run(execute::Binding& binding) {
   must(tensors.fill("o", 0xff));
   must(tensors.fill("lse", 0xff));
   const cuda::Stream stream = must(cuda::Stream::create(executable.device()));
-  must(executable.execute(binding, stream.handle()));
+  must(binding.execute(stream.handle()));
   must(stream.synchronize());
 }
 

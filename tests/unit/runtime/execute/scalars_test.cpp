@@ -73,24 +73,26 @@ TEST(Addresses, EveryOperandHasOneInOrder) {
   }
   arguments.scalar("scale", 0.5);
   Scalars scalars(causal, arguments);
-  const Addresses addresses = addresses_of(step, {arguments, scalars});
-  ASSERT_EQ(addresses.uids.size(), step.operands.size());
+  const CudnnOperands operands(step, Memory(causal, scalars));
+  ASSERT_EQ(operands.uids.size(), step.operands.size());
   for (std::size_t i = 0; i < step.operands.size(); ++i) {
-    EXPECT_EQ(addresses.uids[i], step.operands[i].uid);
+    EXPECT_EQ(operands.uids[i], step.operands[i].uid);
   }
-  EXPECT_EQ(addresses.pointers[0], reinterpret_cast<void*>(0x1010));  // q
-  EXPECT_EQ(addresses.pointers[4], reinterpret_cast<void*>(0x1050));  // lse
-  EXPECT_EQ(addresses.pointers[5], scalars.param("scale"));
-  EXPECT_EQ(read<float>(addresses.pointers[6]), -std::numeric_limits<float>::infinity());
+  const std::vector<void*> addresses = operands.addresses({addresses_of(causal, arguments)});
+  EXPECT_EQ(addresses[0], reinterpret_cast<void*>(0x1010));  // q
+  EXPECT_EQ(addresses[4], reinterpret_cast<void*>(0x1050));  // lse
+  EXPECT_EQ(addresses[5], scalars.param("scale"));
+  EXPECT_EQ(read<float>(addresses[6]), -std::numeric_limits<float>::infinity());
 }
 
 TEST(Addresses, CountingOperandsShareOneBuffer) {
   plan::CudnnStep step;
   step.operands = {{1, plan::CountingOperand{8}}, {2, plan::CountingOperand{3}}};
-  Scalars scalars({}, {});
+  const plan::Program program;
+  Scalars scalars(program, {});
   int buffer = 0;
-  EXPECT_THAT(addresses_of(step, {{}, scalars, &buffer}).pointers,
-              ::testing::ElementsAre(&buffer, &buffer));
+  const CudnnOperands operands(step, Memory(program, scalars, &buffer));
+  EXPECT_THAT(operands.addresses({}), ::testing::ElementsAre(&buffer, &buffer));
 }
 
 TEST(Scalars, EqualConstantsShareAPlaceSoThatStepsCanBeBoundAgain) {
@@ -101,9 +103,10 @@ TEST(Scalars, EqualConstantsShareAPlaceSoThatStepsCanBeBoundAgain) {
                    {3, plan::ConstantOperand{DType::i32, 0.0}}};
   program.steps = {step};
   Scalars scalars(program, {});
-  const std::vector<void*> first = addresses_of(step, {{}, scalars}).pointers;
+  const Memory memory(program, scalars);
+  const std::vector<void*> first = CudnnOperands(step, memory).addresses({});
   EXPECT_EQ(std::set<void*>(first.begin(), first.end()).size(), 3U);
-  EXPECT_EQ(addresses_of(step, {{}, scalars}).pointers, first);
+  EXPECT_EQ(CudnnOperands(step, memory).addresses({}), first);
 }
 
 TEST(Addresses, AKernelTakesPointersByAddressAndParamsInPlace) {
@@ -111,15 +114,18 @@ TEST(Addresses, AKernelTakesPointersByAddressAndParamsInPlace) {
   step.outputs = {"out"};
   step.inputs = {plan::ParamOperand{"cap"}, plan::TensorOperand{"table"},
                  plan::TensorOperand{"early"}};
-  const plan::Program program;
+  plan::Program program;
+  program.tensors.push_back({"table", plan::TensorRole::captured, DType::i32, {}, {}});
   int table = 0;
   const Arguments arguments =
       Arguments().tensor("table", {&table, DType::i32, {}, {}}).scalar("cap", 2.0);
   Scalars scalars(program, arguments);
   std::array<std::byte, 1024> memory_bytes{};
-  Memory memory{arguments, scalars};
-  add_internals(memory, {{{"early", 0}, {"out", 512}}, 1024}, memory_bytes.data());
-  KernelArguments made(step, memory);
+  Memory memory(program, scalars);
+  memory.add_internals({{{"early", 0}}, 512}, memory_bytes.data());
+  memory.add_internals({{{"out", 256}}, 512}, std::int64_t{256});  // behind what cuDNN needs
+  const std::vector<void*> tensors = addresses_of(program, arguments);
+  KernelArguments made(KernelOperands(step, memory), {tensors, memory_bytes.data()});
   const KernelArguments moved = std::move(made);
   EXPECT_EQ(*static_cast<void**>(moved.data()[0]), &memory_bytes[512]);
   EXPECT_EQ(moved.data()[1], scalars.param("cap"));

@@ -1,0 +1,46 @@
+#include "runtime/execute/cuda_graph.h"
+
+#include <utility>
+
+#include "runtime/execute/binding_state.h"
+
+namespace attn::execute {
+
+CudaGraph::CudaGraph(Binding binding, cuda::Graph graph)
+    : binding_(std::move(binding)), graph_(std::move(graph)) {}
+
+Result<CudaGraph> CudaGraph::capture(Binding binding) {
+  Binding::State& state = *binding.state_;
+  const cuda::Device& device = state.owner->runtime->device();
+  cuda::Scope scope;
+  ATTN_RETURN_IF_ERROR(scope.enter(device));
+  if (state.workspace_kind == Workspace::Kind::stream_ordered) {
+    ATTN_RETURN_IF_ERROR(state.give_workspace(Workspace::owned()));
+    ATTN_RETURN_IF_ERROR(state.select({state.tensors, state.workspace}));
+  }
+  ATTN_ASSIGN(cuda::Graph graph,
+              cuda::Graph::capture(device, [&](void* stream) { return binding.execute(stream); }));
+  return CudaGraph(std::move(binding), std::move(graph));
+}
+
+Status CudaGraph::launch(void* stream) {
+  if (stale_) {
+    ATTN_RETURN_IF_ERROR(graph_.update([&](void* recorded) { return binding_.execute(recorded); }));
+    stale_ = false;
+  }
+  return graph_.launch(stream);
+}
+
+Status CudaGraph::set_param(const std::string& name, double value) {
+  ATTN_RETURN_IF_ERROR(binding_.set_param(name, value));
+  stale_ = true;
+  return {};
+}
+
+Status CudaGraph::set_addresses(std::span<void* const> addresses, Check check) {
+  ATTN_RETURN_IF_ERROR(binding_.set_addresses(addresses, check));
+  stale_ = true;
+  return {};
+}
+
+}  // namespace attn::execute

@@ -1,0 +1,36 @@
+#include "runtime/execute/packs.h"
+
+#include <algorithm>
+
+namespace attn::execute {
+namespace {
+
+bool is_for(const Pack& pack, const Bases& bases) {
+  return pack.used != 0 && pack.workspace == bases.workspace &&
+         std::equal(pack.tensors.begin(), pack.tensors.end(), bases.tensors.begin(),
+                    bases.tensors.end());
+}
+
+}  // namespace
+
+// Starts behind the one that was last: sets of addresses tend to come in turns.
+Pack* Packs::find(const Bases& bases) {
+  for (std::size_t i = 1; i <= kKept; ++i) {
+    Pack& pack = packs_[(last_ + i) % kKept];
+    if (!is_for(pack, bases)) continue;
+    last_ = (last_ + i) % kKept;
+    pack.used = ++clock_;
+    return &pack;
+  }
+  return nullptr;
+}
+
+Pack& Packs::slot() {
+  const auto oldest = std::min_element(
+      packs_.begin(), packs_.end(), [](const Pack& a, const Pack& b) { return a.used < b.used; });
+  last_ = static_cast<std::size_t>(oldest - packs_.begin());
+  oldest->used = ++clock_;
+  return *oldest;
+}
+
+}  // namespace attn::execute

@@ -1,0 +1,38 @@
+// What the steps are executed with, for the sets of addresses that were used last. Private to this
+// room.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "runtime/execute/steps.h"
+
+namespace attn::execute {
+
+struct Pack {
+  std::vector<void*> tensors;  // the addresses that it was made for
+  void* workspace = nullptr;
+  std::vector<BoundStep> steps;  // one for each of the executable's
+  std::uint64_t used = 0;        // 0: none yet
+};
+
+// A few packs, of which the least recently used gives way. One thread at a time.
+class Packs {
+ public:
+  static constexpr std::size_t kKept = 8;
+
+  // The pack for these bases, or null; a use of it. Valid until the next slot().
+  Pack* find(const Bases& bases);
+
+  // The pack to overwrite; a use of it. Whoever cannot fill it must reset() it.
+  Pack& slot();
+  static void reset(Pack& pack) { pack = Pack{}; }
+
+ private:
+  std::array<Pack, kKept> packs_;
+  std::size_t last_ = 0;  // found or given
+  std::uint64_t clock_ = 0;
+};
+
+}  // namespace attn::execute
