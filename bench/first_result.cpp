@@ -59,7 +59,10 @@ Status run(const std::string& path, const execute::LoadOptions& load, Stops& sto
   }
   ATTN_ASSIGN(const auto executable, execute::Executable::load(runtime, plan, load));
   stops.stop("second load");
-  ATTN_ASSIGN(auto tensors, bench::random_tensors(device, plan.program));
+  ATTN_ASSIGN(auto tensors, execute::DeviceTensors::allocate(device, plan.program));
+  for (const plan::TensorInfo& info : plan.program.tensors) {
+    ATTN_RETURN_IF_ERROR(tensors.fill(info.name, 0));
+  }
   stops.stop("tensors");
   ATTN_ASSIGN(auto binding, executable.bind(bench::with_unit_params(tensors, plan.program)));
   stops.stop("bind, with a handle");

@@ -7,7 +7,6 @@
 
 #include "bench/random_arguments.h"
 #include "bench/timing.h"
-#include "runtime/execute/addresses.h"
 #include "runtime/execute/cuda_graph.h"
 
 namespace {

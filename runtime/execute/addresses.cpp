@@ -6,17 +6,6 @@
 
 namespace attn::execute {
 
-std::vector<void*> addresses_of(const plan::Program& program, const Arguments& arguments) {
-  std::vector<void*> addresses;
-  for (const plan::TensorInfo& info : program.tensors) {
-    for (const Arguments::Tensor& tensor : arguments.tensors()) {
-      if (tensor.name == info.name) addresses.push_back(tensor.view.data);
-    }
-  }
-  ATTN_CHECK(addresses.size() == program.tensors.size(), "checked arguments have every tensor");
-  return addresses;
-}
-
 Memory::Memory(const plan::Program& program, Scalars& scalars, void* counting)
     : scalars_(scalars), counting_(counting) {
   for (std::size_t i = 0; i < program.tensors.size(); ++i) {

@@ -24,9 +24,6 @@ struct Bases {
   void* workspace = nullptr;
 };
 
-// The addresses of arguments that were checked, in the order of program.tensors.
-std::vector<void*> addresses_of(const plan::Program& program, const Arguments& arguments);
-
 // An operand's address, given the bases.
 struct Place {
   enum class Base : std::uint8_t { none, tensor, workspace };

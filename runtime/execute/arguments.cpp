@@ -2,6 +2,9 @@
 
 #include <utility>
 
+#include "runtime/base/check.h"
+#include "runtime/plan/program.h"
+
 namespace attn::execute {
 
 Arguments& Arguments::tensor(std::string name, TensorView view) {
@@ -20,6 +23,17 @@ Arguments& Arguments::scalar(std::string name, std::int32_t value) {
 Arguments& Arguments::scalar(std::string name, DType dtype, double value) {
   scalars_.push_back({std::move(name), dtype, value});
   return *this;
+}
+
+std::vector<void*> addresses_of(const plan::Program& program, const Arguments& arguments) {
+  std::vector<void*> addresses;
+  for (const plan::TensorInfo& info : program.tensors) {
+    for (const Arguments::Tensor& tensor : arguments.tensors()) {
+      if (tensor.name == info.name) addresses.push_back(tensor.view.data);
+    }
+  }
+  ATTN_CHECK(addresses.size() == program.tensors.size(), "arguments that fit have every tensor");
+  return addresses;
 }
 
 }  // namespace attn::execute

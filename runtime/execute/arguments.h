@@ -7,6 +7,10 @@
 
 #include "runtime/base/dtype.h"
 
+namespace attn::plan {
+struct Program;
+}
+
 namespace attn::execute {
 
 // Device memory of the caller's, described as the plan describes its tensors: dims in logical order
@@ -44,5 +48,9 @@ class Arguments {
   std::vector<Tensor> tensors_;
   std::vector<Scalar> scalars_;
 };
+
+// The addresses of arguments that fit the program, in the order of its tensors: what
+// Binding::set_addresses takes.
+std::vector<void*> addresses_of(const plan::Program& program, const Arguments& arguments);
 
 }  // namespace attn::execute

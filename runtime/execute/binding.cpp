@@ -43,19 +43,24 @@ Status Binding::State::give_workspace(const Workspace& wanted) {
 }
 
 Status Binding::State::select(const Bases& bases) {
-  current = packs.find(bases);
-  if (current != nullptr) return {};
-  Pack& pack = packs.slot();
-  Result<std::vector<BoundStep>> steps = bind_steps(operands, bases, owner->runtime->library());
-  if (!steps.ok()) {
-    Packs::reset(pack);
-    return steps.error();
+  Pack* found = packs.find(bases);
+  if (found == nullptr) {
+    ATTN_ASSIGN(auto steps, bind_steps(operands, bases, owner->runtime->library()));
+    found = &packs.slot();
+    found->tensors.assign(bases.tensors.begin(), bases.tensors.end());
+    found->workspace = bases.workspace;
+    found->steps = std::move(steps);
   }
-  pack.tensors.assign(bases.tensors.begin(), bases.tensors.end());
-  pack.workspace = bases.workspace;
-  pack.steps = std::move(*steps);
-  current = &pack;
+  current = found;
   return {};
+}
+
+Status Binding::State::select_unless_pooled(std::span<void* const> addresses) {
+  return is_pooled() ? Status() : select({addresses, workspace});
+}
+
+bool Binding::State::is_pooled() const {
+  return workspace_kind == Workspace::Kind::stream_ordered && owner->workspace_bytes > 0;
 }
 
 Status Binding::State::run(void* stream) {
@@ -80,8 +85,7 @@ Status Binding::execute(void* stream) {
   State& state = *state_;
   cuda::Scope scope;
   ATTN_RETURN_IF_ERROR(scope.enter(state.owner->runtime->device()));
-  const bool pooled = state.workspace_kind == Workspace::Kind::stream_ordered;
-  return pooled && state.owner->workspace_bytes > 0 ? state.run_in_pool(stream) : state.run(stream);
+  return state.is_pooled() ? state.run_in_pool(stream) : state.run(stream);
 }
 
 Status Binding::set_param(const std::string& name, double value) {
@@ -96,8 +100,6 @@ Status Binding::set_param(const std::string& name, double value) {
 
 Status Binding::set_addresses(std::span<void* const> addresses, Check check) {
   State& state = *state_;
-  cuda::Scope scope;
-  ATTN_RETURN_IF_ERROR(scope.enter(state.owner->runtime->device()));
   const std::vector<plan::TensorInfo>& tensors = state.owner->program.tensors;
   if (addresses.size() != tensors.size()) {
     return Status(ErrorCode::binding, fmt::format("{} addresses for the plan's {} tensors",
@@ -105,14 +107,13 @@ Status Binding::set_addresses(std::span<void* const> addresses, Check check) {
   }
   const Bases bases{addresses, state.workspace};
   if (check == Check::yes && state.packs.find(bases) == nullptr) {
-    const int device = state.owner->runtime->device().ordinal();
-    ATTN_RETURN_IF_ERROR(check_addresses(state.owner->program, addresses, device, cuda::classify));
+    const cuda::Device& device = state.owner->runtime->device();
+    cuda::Scope scope;
+    ATTN_RETURN_IF_ERROR(scope.enter(device));
+    ATTN_RETURN_IF_ERROR(
+        check_addresses(state.owner->program, addresses, device.ordinal(), cuda::classify));
   }
-  Pack* before = state.current;
-  if (Status status = state.select(bases); !status.ok()) {
-    state.current = before;
-    return status;
-  }
+  ATTN_RETURN_IF_ERROR(state.select_unless_pooled(addresses));
   state.tensors.assign(addresses.begin(), addresses.end());
   return {};
 }

@@ -17,8 +17,11 @@ struct Binding::State {
 
   Memory memory();
   Status give_workspace(const Workspace& wanted);
-  // Makes the pack for these bases the current one. After an error none is.
+  // Makes the pack for these bases the current one. After an error it is the one that it was.
   Status select(const Bases& bases);
+  // Where every execute has another workspace, it selects by itself.
+  Status select_unless_pooled(std::span<void* const> addresses);
+  bool is_pooled() const;
   // Enqueue with the current pack; with one for a workspace from the device's pool.
   Status run(void* stream);
   Status run_in_pool(void* stream);

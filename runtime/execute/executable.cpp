@@ -144,7 +144,7 @@ Result<Binding> Executable::bind(const Arguments& arguments, Workspace workspace
     ATTN_RETURN_IF_ERROR(state_->checker->run(state->memory(), {state->tensors}));
   }
   ATTN_RETURN_IF_ERROR(state->give_workspace(workspace));
-  ATTN_RETURN_IF_ERROR(state->select({state->tensors, state->workspace}));
+  ATTN_RETURN_IF_ERROR(state->select_unless_pooled(state->tensors));
   return Binding(std::move(state));
 }
 

@@ -25,9 +25,8 @@ class Packs {
   // The pack for these bases, or null; a use of it. Valid until the next slot().
   Pack* find(const Bases& bases);
 
-  // The pack to overwrite; a use of it. Whoever cannot fill it must reset() it.
+  // The pack to overwrite; a use of it.
   Pack& slot();
-  static void reset(Pack& pack) { pack = Pack{}; }
 
  private:
   std::array<Pack, kKept> packs_;

@@ -115,19 +115,16 @@ TEST_F(Execute, WorksFromAThreadWithoutAContext) {
 // Another set of tensors of the same plan, with the same inputs.
 struct Other {
   explicit Other(const testing::Loaded& loaded)
-      : tensors(DeviceTensors::allocate(loaded.executable.device(), loaded.executable.program())
+      : program(loaded.executable.program()),
+        tensors(DeviceTensors::allocate(loaded.executable.device(), loaded.executable.program())
                     .value()) {
     for (const auto& [name, values] : loaded.inputs) EXPECT_TRUE(tensors.upload(name, values).ok());
   }
-  std::vector<void*> addresses() const {
-    std::vector<void*> result;
-    const Arguments arguments = tensors.arguments();
-    for (const auto& tensor : arguments.tensors()) result.push_back(tensor.view.data);
-    return result;
-  }
+  std::vector<void*> addresses() const { return addresses_of(program, tensors.arguments()); }
   Bytes outputs() const {
     return {tensors.download_bytes("o").value(), tensors.download_bytes("lse").value()};
   }
+  const plan::Program& program;
   DeviceTensors tensors;
 };
 

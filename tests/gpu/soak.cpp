@@ -111,13 +111,6 @@ Result<std::vector<std::byte>> results(const execute::DeviceTensors& tensors,
   return all;
 }
 
-std::vector<void*> addresses(const execute::DeviceTensors& tensors) {
-  std::vector<void*> result;
-  const execute::Arguments arguments = tensors.arguments();
-  for (const auto& tensor : arguments.tensors()) result.push_back(tensor.view.data);
-  return result;
-}
-
 execute::Arguments arguments_of(const execute::DeviceTensors& tensors,
                                 const plan::Program& program) {
   execute::Arguments arguments = tensors.arguments();
@@ -184,7 +177,7 @@ class Worker {
     for (int i = 0; i < kTimes && !shared_.stop; ++i) {
       execute::DeviceTensors& set = i % 2 == 0 ? tensors.first : tensors.second;
       ATTN_RETURN_IF_ERROR(poison(set, program));
-      ATTN_RETURN_IF_ERROR(subject.set_addresses(addresses(set)));
+      ATTN_RETURN_IF_ERROR(subject.set_addresses(execute::addresses_of(program, set.arguments())));
       for (int n = 0; n < kCalls; ++n) ATTN_RETURN_IF_ERROR(call());
       ATTN_RETURN_IF_ERROR(stream.synchronize());
       ATTN_ASSIGN(auto bytes, results(set, program));
