@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "compiler/ast/parse.h"
+#include "compiler/passes/cover.h"
 #include "runtime/base/check.h"
 #include "runtime/cudnn/library.h"
 #include "runtime/io/host_tensor.h"
@@ -299,16 +300,17 @@ Explanation explain(const Spec& spec, bool gradients) {
   Explanation explanation;
   explanation.file = spec.source->name();
   explanation.name = spec.attention.name;
-  explanation.mask = passes::mask_form(spec.attention);
+  const ir::Attention covered = passes::with_cover(spec.attention);
+  explanation.mask = passes::mask_form(covered);
   explanation.lengths = spec.attention.lengths_q || spec.attention.lengths_kv;
   explanation.rows = spec.attention.dims[ir::Dim::Sq];
   explanation.columns = spec.attention.dims[ir::Dim::Skv];
   for (const ir::ExprId id : explanation.mask.residual) {
-    explanation.residual.push_back(ir::to_source(spec.attention, id));
+    explanation.residual.push_back(ir::to_source(covered, id));
   }
   if (gradients) explanation.derivatives = explain_derivatives(spec.attention);
   explanation.share =
-      band_share(spec.attention, passes::full_band(explanation.mask, spec.attention.dims));
+      passes::band_share(covered.dims, passes::full_band(explanation.mask, covered.dims));
   return explanation;
 }
 

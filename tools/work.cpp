@@ -1,6 +1,6 @@
 #include "tools/work.h"
 
-#include <algorithm>
+#include "compiler/passes/cover.h"
 
 namespace attn::tools {
 
@@ -15,21 +15,11 @@ double dense_flops(const ir::Attention& attention, plan::Direction direction) {
          static_cast<double>(d[Dim::Skv]) * static_cast<double>(width);
 }
 
-double band_share(const ir::Attention& attention, const passes::Band& band) {
-  const std::int64_t rows = attention.dims[Dim::Sq];
-  const std::int64_t columns = attention.dims[Dim::Skv];
-  double visible = 0;
-  for (std::int64_t row = 0; row < rows; ++row) {
-    const std::int64_t last = band.right ? std::min(columns - 1, row + *band.right) : columns - 1;
-    const std::int64_t first = band.left ? std::max<std::int64_t>(0, row - *band.left) : 0;
-    visible += static_cast<double>(std::max<std::int64_t>(0, last - first + 1));
-  }
-  return visible / (static_cast<double>(rows) * static_cast<double>(columns));
-}
-
 double visible_flops(const ir::Attention& attention, plan::Direction direction) {
+  const bool backward = direction == plan::Direction::backward;
+  const passes::MaskForm form = passes::mask_form(passes::with_cover(attention, backward));
   return dense_flops(attention, direction) *
-         band_share(attention, passes::full_band(passes::mask_form(attention), attention.dims));
+         passes::band_share(attention.dims, passes::full_band(form, attention.dims));
 }
 
 }  // namespace attn::tools

@@ -4,7 +4,6 @@
 #include <cstdint>
 
 #include "compiler/ir/attention.h"
-#include "compiler/passes/band.h"
 #include "runtime/plan/program.h"
 
 namespace attn::tools {
@@ -14,11 +13,8 @@ namespace attn::tools {
 double dense_flops(const ir::Attention& attention,
                    plan::Direction direction = plan::Direction::forward);
 
-// The share of the scores that lies inside the band, over all rows.
-double band_share(const ir::Attention& attention, const passes::Band& band);
-
-// The counted FLOPs of a benchmark: those of the scores inside the band of full lengths (masks that
-// are no band count as visible).
+// The counted FLOPs of a benchmark: those of the scores inside the band of full lengths that
+// contains what the masks show (passes::with_cover), hidden ones among them too.
 double visible_flops(const ir::Attention& attention,
                      plan::Direction direction = plan::Direction::forward);
 

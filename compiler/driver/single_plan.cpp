@@ -10,6 +10,7 @@
 #include "compiler/lowering/no_keys.h"
 #include "compiler/lowering/unified.h"
 #include "compiler/lowering/unsupported.h"
+#include "compiler/passes/cover.h"
 #include "compiler/passes/hoist.h"
 #include "runtime/base/check.h"
 
@@ -52,9 +53,10 @@ Result<plan::Program> single_plan(const ir::Attention& attention, lowering::Core
                                   Hoist hoist = with_vectors) {
   // What lowering says of open dimensions is the answer.
   if (!attention.dims.bound()) return lowering::lower(attention, core);
-  ATTN_ASSIGN(const passes::Hoisted parts, hoist(attention, {}));
+  const ir::Attention covered = passes::with_cover(attention);
+  ATTN_ASSIGN(const passes::Hoisted parts, hoist(covered, {}));
   ATTN_ASSIGN(plan::Program program, lowering::lower(parts.attention, core));
-  return derive::with_derived(attention, parts, std::move(program));
+  return derive::with_derived(covered, parts, std::move(program));
 }
 
 // Those of the fused kernel.
@@ -73,7 +75,8 @@ Result<plan::Program> fused_backward(const ir::Attention& attention, Hoist hoist
   const std::vector<std::string> gradients = lowering::gradient_names(attention);
   const std::set<std::string> fused = operand_gradients(gradients);
   if (fused.empty()) return lowering::lower_split_backward(attention);  // learned tensors alone
-  const gradient::Derivatives derivatives = gradient::differentiate(attention);
+  const gradient::Derivatives derivatives =
+      gradient::differentiate(passes::with_cover(attention, true));
   lowering::LearnedGradients learned;
   if (!derivatives.tensors.empty()) {
     ATTN_ASSIGN(learned, lowering::learned_gradients(derivatives));

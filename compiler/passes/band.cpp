@@ -168,6 +168,17 @@ Band full_band(const MaskForm& form, const ir::Dims& dims) {
   return band;
 }
 
+double band_share(const ir::Dims& dims, const Band& band) {
+  const std::int64_t rows = dims[ir::Dim::Sq], columns = dims[ir::Dim::Skv];
+  double visible = 0;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const std::int64_t last = band.right ? std::min(columns - 1, row + *band.right) : columns - 1;
+    const std::int64_t first = band.left ? std::max<std::int64_t>(0, row - *band.left) : 0;
+    visible += static_cast<double>(std::max<std::int64_t>(0, last - first + 1));
+  }
+  return visible / (static_cast<double>(rows) * static_cast<double>(columns));
+}
+
 std::string to_text(const Band& band, std::string_view distance) {
   if (band.left && band.right) {
     return fmt::format("{} <= {} <= {}", -*band.left, distance, *band.right);

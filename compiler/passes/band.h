@@ -46,6 +46,9 @@ MaskForm mask_form(const ir::Attention& attention);
 // be bound.
 Band full_band(const MaskForm& form, const ir::Dims& dims);
 
+// Which part of all scores the band shows. Sq and Skv must be bound.
+double band_share(const ir::Dims& dims, const Band& band);
+
 // "-4095 <= kv - row <= 0"-like words for people; rows are row numbers. `distance` is what is
 // bounded.
 std::string to_text(const Band& band, std::string_view distance = "kv - row");

@@ -45,58 +45,119 @@ Range quotient(Range x, Range y) {
 Range remainder(Range x, Range y) {
   if (y.low <= 0) return kAny;
   if (x.low >= 0 && x.high < y.low) return x;
+  const std::int64_t whole = floor_div(x.low, y.low);
+  if (y.low == y.high && whole == floor_div(x.high, y.low)) {
+    return {x.low - whole * y.low, x.high - whole * y.low};
+  }
   return {0, y.high - 1};
 }
 
 Range unite(Range x, Range y) { return {std::min(x.low, y.low), std::max(x.high, y.high)}; }
 
-Range leaf_range(const ir::Attention& attention, const ir::Node& node) {
-  switch (node.op) {
-    case Op::const_int_:
-      return clip(std::get<std::int64_t>(node.attribute), std::get<std::int64_t>(node.attribute));
-    case Op::batch_: return index_below(attention.dims.get(ir::Dim::B));
-    case Op::head_: return index_below(attention.dims.get(ir::Dim::Hq));
-    case Op::row_: return index_below(attention.dims.get(ir::Dim::Sq));
-    case Op::column_: return index_below(attention.dims.get(ir::Dim::Skv));
-    case Op::dim_: return {1, kAny.high};
-    case Op::to_int_: return {0, 1};
-    default: return kAny;
+constexpr Range kEither{0, 1};
+
+bool is_boolean(const ir::Node& node) { return node.type == ir::Type::boolean; }
+
+Range boolean(bool can_be_true, bool can_be_false) { return {can_be_false ? 0 : 1, can_be_true}; }
+
+// x < y, when `slack` is 0, or x <= y, when it is 1.
+Range ordered(Range x, Range y, std::int64_t slack) {
+  return boolean(x.low < y.high + slack, x.high >= y.low + slack);
+}
+
+Range equal(Range x, Range y) {
+  const bool overlap = x.low <= y.high && y.low <= x.high;
+  const bool same = x.low == x.high && x == y;
+  return boolean(overlap, !same);
+}
+
+Range opposite(Range x) { return {1 - x.high, 1 - x.low}; }
+
+Range smaller(Range x, Range y) { return {std::min(x.low, y.low), std::min(x.high, y.high)}; }
+Range larger(Range x, Range y) { return {std::max(x.low, y.low), std::max(x.high, y.high)}; }
+
+Range comparison(Op op, Range x, Range y) {
+  switch (op) {
+    case Op::lt_: return ordered(x, y, 0);
+    case Op::le_: return ordered(x, y, 1);
+    case Op::gt_: return ordered(y, x, 0);
+    case Op::ge_: return ordered(y, x, 1);
+    case Op::eq_: return equal(x, y);
+    case Op::ne_: return opposite(equal(x, y));
+    default: return kEither;
   }
 }
 
 }  // namespace
 
-Range range_of(const ir::Attention& attention, ir::ExprId id) {
-  const ir::Node& node = attention.dag[id];
-  const auto operand = [&](std::size_t i) { return range_of(attention, node.operands[i]); };
-  switch (node.op) {
-    case Op::add_: {
-      const Range x = operand(0), y = operand(1);
-      return clip(x.low + y.low, x.high + y.high);
-    }
-    case Op::sub_: {
-      const Range x = operand(0), y = operand(1);
-      return clip(x.low - y.high, x.high - y.low);
-    }
-    case Op::mul_: {
-      const Range x = operand(0), y = operand(1);
-      return of_products({x.low * y.low, x.low * y.high, x.high * y.low, x.high * y.high});
-    }
-    case Op::neg_: return clip(-operand(0).high, -operand(0).low);
-    case Op::abs_: return magnitude(operand(0));
-    case Op::min_: {
-      const Range x = operand(0), y = operand(1);
-      return {std::min(x.low, y.low), std::min(x.high, y.high)};
-    }
-    case Op::max_: {
-      const Range x = operand(0), y = operand(1);
-      return {std::max(x.low, y.low), std::max(x.high, y.high)};
-    }
-    case Op::floordiv_: return quotient(operand(0), operand(1));
-    case Op::mod_: return remainder(operand(0), operand(1));
-    case Op::select_: return unite(operand(1), operand(2));
-    default: return leaf_range(attention, node);
+Box whole_box(const ir::Attention& attention) {
+  const ir::Dims& dims = attention.dims;
+  return {index_below(dims.get(ir::Dim::B)), index_below(dims.get(ir::Dim::Hq)),
+          index_below(dims.get(ir::Dim::Sq)), index_below(dims.get(ir::Dim::Skv))};
+}
+
+Ranges::Ranges(const ir::Attention& attention, std::span<const ir::ExprId> roots)
+    : dag_(attention.dag),
+      order_(ir::reachable(attention.dag, roots)),
+      ranges_(order_.empty() ? 0 : order_.back() + 1) {}
+
+void Ranges::look_at(const Box& box) {
+  for (const ir::ExprId id : order_) {
+    const ir::Node& node = dag_[id];
+    ranges_[id] = node.operands.empty() ? leaf(node, box) : operation(node);
   }
+}
+
+Range Ranges::leaf(const ir::Node& node, const Box& box) const {
+  switch (node.op) {
+    case Op::const_bool_:
+      return boolean(std::get<bool>(node.attribute), !std::get<bool>(node.attribute));
+    case Op::const_int_: {
+      const std::int64_t value = std::get<std::int64_t>(node.attribute);
+      return clip(value, value);
+    }
+    case Op::batch_: return box.batch;
+    case Op::head_: return box.head;
+    case Op::row_: return box.row;
+    case Op::column_: return box.column;
+    case Op::dim_: return {1, kAny.high};
+    default: return is_boolean(node) ? kEither : kAny;
+  }
+}
+
+Range Ranges::operation(const ir::Node& node) const {
+  const Range x = operand(node, 0);
+  const Range y = node.operands.size() > 1 ? operand(node, 1) : x;
+  switch (node.op) {
+    case Op::add_: return clip(x.low + y.low, x.high + y.high);
+    case Op::sub_: return clip(x.low - y.high, x.high - y.low);
+    case Op::mul_:
+      return of_products({x.low * y.low, x.low * y.high, x.high * y.low, x.high * y.high});
+    case Op::neg_: return clip(-x.high, -x.low);
+    case Op::abs_: return magnitude(x);
+    case Op::min_:
+    case Op::and_: return smaller(x, y);
+    case Op::max_:
+    case Op::or_: return larger(x, y);
+    case Op::not_: return opposite(x);
+    case Op::to_int_: return x;
+    case Op::floordiv_: return quotient(x, y);
+    case Op::mod_: return remainder(x, y);
+    case Op::select_: {
+      if (x.is_true()) return y;
+      return x.is_false() ? operand(node, 2) : unite(y, operand(node, 2));
+    }
+    default: break;
+  }
+  if (!is_boolean(node)) return kAny;
+  return dag_[node.operands[0]].type == ir::Type::integer ? comparison(node.op, x, y) : kEither;
+}
+
+Range range_of(const ir::Attention& attention, ir::ExprId id) {
+  const ir::ExprId roots[] = {id};
+  Ranges ranges(attention, roots);
+  ranges.look_at(whole_box(attention));
+  return ranges[id];
 }
 
 }  // namespace attn::passes

@@ -2,21 +2,55 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "compiler/ir/attention.h"
 
 namespace attn::passes {
 
-// Inclusive; the widest is all 32-bit integers.
+// Inclusive; the widest is all 32-bit integers. Of a boolean: within 0 .. 1.
 struct Range {
   std::int64_t low = INT32_MIN;
   std::int64_t high = INT32_MAX;
 
+  bool is_false() const { return high == 0; }  // of a boolean
+  bool is_true() const { return low == 1; }
   bool operator==(const Range&) const = default;
 };
 
-// Sound, not tight: every value the integer expression takes lies inside. An open dimension is only
-// known to be positive, a captured element or a param only to be a 32-bit integer.
+// The scores that are looked at.
+struct Box {
+  Range batch, head, row, column;
+
+  bool operator==(const Box&) const = default;
+};
+
+// All of them; an open dimension is only known to be positive.
+Box whole_box(const ir::Attention& attention);
+
+// Sound, not tight: every value that an integer or boolean expression takes in the box lies inside.
+// A captured element or a param is only known to be a 32-bit integer, or a boolean. A boolean can
+// be neither: then it is 0 .. 1.
+class Ranges {
+ public:
+  // Of what the roots stand on.
+  Ranges(const ir::Attention& attention, std::span<const ir::ExprId> roots);
+
+  void look_at(const Box& box);
+  Range operator[](ir::ExprId id) const { return ranges_[id]; }  // in the box looked at last
+
+ private:
+  Range operation(const ir::Node& node) const;
+  Range leaf(const ir::Node& node, const Box& box) const;
+  Range operand(const ir::Node& node, std::size_t i) const { return ranges_[node.operands[i]]; }
+
+  const ir::Dag& dag_;
+  std::vector<ir::ExprId> order_;
+  std::vector<Range> ranges_;  // by id
+};
+
+// In the whole box.
 Range range_of(const ir::Attention& attention, ir::ExprId id);
 
 }  // namespace attn::passes

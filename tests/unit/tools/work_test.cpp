@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "compiler/passes/band.h"
 #include "tests/unit/tools/spec_text.h"
 
 namespace attn::tools {
@@ -40,7 +41,7 @@ TEST(Work, ShareOfABand) {
       passes::Band band;
       band.left = left;
       band.right = right;
-      EXPECT_DOUBLE_EQ(band_share(spec.attention, band), counted_share(rows, columns, left, right));
+      EXPECT_DOUBLE_EQ(passes::band_share(spec.attention.dims, band), counted_share(rows, columns, left, right));
     }
   }
 }

@@ -1,0 +1,246 @@
+#include "compiler/passes/cover.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+#include "compiler/ir/fold.h"
+#include "compiler/passes/range.h"
+#include "tests/unit/compiler/passes/example.h"
+
+namespace attn::passes {
+namespace {
+
+using ir::ExprId;
+using ir::Op;
+
+// Values of all expressions at one score.
+class Dense {
+ public:
+  Dense(const ir::Attention& attention, std::int64_t row, std::int64_t column)
+      : values_(attention.dag.size()) {
+    const ir::Dag& dag = attention.dag;
+    for (ExprId id = 0; id < dag.size(); ++id) {
+      const ir::Node& node = dag[id];
+      if (node.is(Op::row_))
+        values_[id] = row;
+      else if (node.is(Op::column_))
+        values_[id] = column;
+      else if (dag.is_constant(id))
+        values_[id] = *ir::constant_of(dag, id);
+      else if (!node.operands.empty())
+        values_[id] = folded(node);
+    }
+  }
+  bool all(const std::vector<ExprId>& masks) const {
+    return std::ranges::all_of(masks,
+                               [this](ExprId mask) { return std::get<bool>(*values_[mask]); });
+  }
+  const std::optional<ir::Constant>& operator[](ExprId id) const { return values_[id]; }
+
+ private:
+  std::optional<ir::Constant> folded(const ir::Node& node) const {
+    std::vector<ir::Constant> operands;
+    for (const ExprId operand : node.operands) {
+      if (!values_[operand]) return std::nullopt;
+      operands.push_back(*values_[operand]);
+    }
+    return ir::fold(node.op, operands);
+  }
+  std::vector<std::optional<ir::Constant>> values_;
+};
+
+// Both distances from the diagonal that are visible, counted.
+Band counted(const ir::Attention& attention) {
+  const std::int64_t rows = attention.dims[ir::Dim::Sq], columns = attention.dims[ir::Dim::Skv];
+  std::optional<std::int64_t> right, left;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t column = 0; column < columns; ++column) {
+      if (!Dense(attention, row, column).all(attention.masks)) continue;
+      right = std::max(right.value_or(column - row), column - row);
+      left = std::max(left.value_or(row - column), row - column);
+    }
+  }
+  Band band;
+  if (right && *right < columns - 1) band.right = right;
+  if (left && *left < rows - 1) band.left = left;
+  return band;
+}
+
+class CoverTest : public ::testing::Test {
+ protected:
+  Band cover(std::initializer_list<ExprId> masks) {
+    attention_.masks = masks;
+    return cover_of(attention_);
+  }
+  ExprId integer(std::int64_t value) { return dag_.integer(value); }
+  ExprId binary(Op op, ExprId x, std::int64_t y) { return dag_.add(op, {x, integer(y)}); }
+
+  ir::Attention attention_ = testing::example(256, 256);
+  ir::Dag& dag_ = attention_.dag;
+  ExprId row_ = dag_.leaf(Op::row_);
+  ExprId column_ = dag_.leaf(Op::column_);
+};
+
+TEST_F(CoverTest, OfBlocksOnTheDiagonal) {
+  const ExprId same =
+      dag_.add(Op::eq_, {binary(Op::floordiv_, row_, 32), binary(Op::floordiv_, column_, 32)});
+  EXPECT_EQ(cover({same}), (Band{31, 31, {}, {}}));
+  EXPECT_EQ(cover({same, dag_.add(Op::ge_, {row_, column_})}), (Band{0, 31, {}, {}}));
+}
+
+TEST_F(CoverTest, OfANeighbourhoodInTwoDimensions) {
+  const auto near = [&](Op part) {
+    const ExprId distance = dag_.add(Op::sub_, {binary(part, row_, 16), binary(part, column_, 16)});
+    return binary(Op::le_, dag_.add(Op::abs_, {distance}), 2);
+  };
+  EXPECT_EQ(cover({near(Op::floordiv_), near(Op::mod_)}), (Band{34, 34, {}, {}}));
+}
+
+TEST_F(CoverTest, OfAPrefixAndTheCausalRest) {
+  const ExprId causal = dag_.add(Op::ge_, {row_, column_});
+  const ExprId prefix = binary(Op::lt_, column_, 40);
+  EXPECT_EQ(cover({dag_.add(Op::or_, {causal, prefix})}), (Band{39, std::nullopt, {}, {}}));
+}
+
+TEST_F(CoverTest, NothingIsKnownOfCapturedTensors) {
+  attention_.tensors.push_back({"doc", DType::i32, {integer(256)}, {}});
+  const ExprId q[] = {row_};
+  const ExprId k[] = {column_};
+  const ExprId same = dag_.add(Op::eq_, {dag_.add_symbol(Op::load_, "doc", ir::Type::integer, q),
+                                         dag_.add_symbol(Op::load_, "doc", ir::Type::integer, k)});
+  EXPECT_EQ(cover({same}), Band{});
+  EXPECT_EQ(cover({same, dag_.add(Op::ge_, {row_, column_})}), (Band{0, std::nullopt, {}, {}}));
+}
+
+TEST_F(CoverTest, OfNothingIsNoBand) {
+  EXPECT_EQ(cover({binary(Op::gt_, row_, 1000)}), Band{});
+  EXPECT_EQ(cover({}), Band{});
+  attention_.dims.set(ir::Dim::Sq, std::nullopt);
+  EXPECT_EQ(cover({dag_.add(Op::ge_, {row_, column_})}), Band{});
+}
+
+TEST_F(CoverTest, IsAddedWhereItMakesLessWork) {
+  const ExprId same =
+      dag_.add(Op::eq_, {binary(Op::floordiv_, row_, 32), binary(Op::floordiv_, column_, 32)});
+  attention_.masks = {same};
+  const MaskForm form = mask_form(with_cover(attention_));
+  EXPECT_EQ(form.band.right, 31);
+  EXPECT_EQ(form.band.left, 31);
+  EXPECT_EQ(form.residual, std::vector{same});
+  EXPECT_EQ(with_cover(attention_, true).masks.size(), 1U);  // a backward would skip nothing
+
+  attention_.masks = {same, dag_.add(Op::ge_, {row_, column_})};
+  EXPECT_EQ(mask_form(with_cover(attention_, true)).band.left, 31);
+
+  attention_.masks = {dag_.add(Op::ne_, {dag_.add(Op::sub_, {row_, column_}), integer(255)})};
+  EXPECT_EQ(cover_of(attention_).left, 254);
+  EXPECT_EQ(with_cover(attention_).masks.size(), 1U);  // all but one score are inside
+}
+
+TEST_F(CoverTest, AnExactBandIsLeftAsItIs) {
+  attention_.masks = {dag_.add(Op::ge_, {row_, column_})};
+  EXPECT_EQ(with_cover(attention_).masks.size(), 1U);
+}
+
+// Random masks of rows, columns and constants.
+class RandomMask {
+ public:
+  RandomMask(ir::Attention& attention, std::mt19937_64& random)
+      : dag_(attention.dag), random_(random) {}
+
+  ExprId boolean(int depth) {
+    if (depth > 0) {
+      switch (pick(5)) {
+        case 0: return dag_.add(Op::and_, {boolean(depth - 1), boolean(depth - 1)});
+        case 1: return dag_.add(Op::or_, {boolean(depth - 1), boolean(depth - 1)});
+        case 2: return dag_.add(Op::not_, {boolean(depth - 1)});
+        default: break;
+      }
+    }
+    constexpr Op kComparisons[] = {Op::lt_, Op::le_, Op::gt_, Op::ge_, Op::eq_, Op::ne_};
+    return dag_.add(kComparisons[pick(6)], {integer(2), integer(2)});
+  }
+
+  ExprId integer(int depth) {
+    if (depth == 0 || pick(4) == 0) return leaf();
+    const ExprId x = integer(depth - 1);
+    switch (pick(9)) {
+      case 0: return dag_.add(Op::add_, {x, integer(depth - 1)});
+      case 1: return dag_.add(Op::mul_, {x, constant(-3, 3)});
+      case 2: return dag_.add(Op::floordiv_, {x, constant(1, 9)});
+      case 3: return dag_.add(Op::mod_, {x, constant(1, 9)});
+      case 4: return dag_.add(Op::abs_, {x});
+      case 5: return dag_.add(Op::min_, {x, integer(depth - 1)});
+      case 6: return dag_.add(Op::max_, {x, integer(depth - 1)});
+      case 7: return dag_.add(Op::select_, {boolean(0), x, integer(depth - 1)});
+      default: return dag_.add(Op::sub_, {x, integer(depth - 1)});
+    }
+  }
+
+ private:
+  std::uint64_t pick(std::uint64_t count) { return random_() % count; }
+  ExprId constant(std::int64_t low, std::int64_t high) {
+    return dag_.integer(
+        low + static_cast<std::int64_t>(pick(static_cast<std::uint64_t>(high - low + 1))));
+  }
+  ExprId leaf() {
+    const std::uint64_t which = pick(5);
+    if (which < 2) return dag_.leaf(Op::row_);
+    return which < 4 ? dag_.leaf(Op::column_) : constant(-20, 20);
+  }
+
+  ir::Dag& dag_;
+  std::mt19937_64& random_;
+};
+
+// Rows 1 .. 24 and columns 1 .. 24, with values of all expressions inside their ranges, in random
+// boxes too.
+TEST(Cover, OfRandomMasksIsWhatIsCounted) {
+  std::mt19937_64 random(7);
+  const auto size = [&] { return static_cast<std::int64_t>(random() % 24 + 1); };
+  int bounded = 0;
+  for (int i = 0; i < 2000; ++i) {
+    ir::Attention attention = testing::example(size(), size());
+    RandomMask mask(attention, random);
+    attention.masks = {mask.boolean(2), mask.boolean(1)};
+    const Band wanted = counted(attention);
+    ASSERT_EQ(cover_of(attention), wanted)
+        << ir::to_source(attention, attention.masks[0]) << "  and  "
+        << ir::to_source(attention, attention.masks[1]);
+    if (wanted.right || wanted.left) ++bounded;
+  }
+  EXPECT_GT(bounded, 200);
+}
+
+TEST(Ranges, HoldTheValuesOfRandomExpressions) {
+  std::mt19937_64 random(11);
+  for (int i = 0; i < 2000; ++i) {
+    ir::Attention attention = testing::example(16, 16);
+    RandomMask mask(attention, random);
+    const ExprId root = mask.boolean(2);
+    Box box = whole_box(attention);
+    box.row.low = static_cast<std::int64_t>(random() % 16);
+    box.row.high = box.row.low + static_cast<std::int64_t>(random() % (16 - box.row.low));
+    box.column.low = box.column.high = static_cast<std::int64_t>(random() % 16);
+    const ExprId roots[] = {root};
+    Ranges ranges(attention, roots);
+    ranges.look_at(box);
+    for (std::int64_t row = box.row.low; row <= box.row.high; ++row) {
+      const Dense dense(attention, row, box.column.low);
+      for (const ExprId id : ir::reachable(attention.dag, roots)) {
+        const ir::Constant value = *dense[id];
+        const std::int64_t number = std::holds_alternative<bool>(value)
+                                        ? static_cast<std::int64_t>(std::get<bool>(value))
+                                        : std::get<std::int64_t>(value);
+        ASSERT_LE(ranges[id].low, number) << ir::to_source(attention, id);
+        ASSERT_GE(ranges[id].high, number) << ir::to_source(attention, id);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace attn::passes
