@@ -12,16 +12,18 @@
 #include "compiler/lowering/unsupported.h"
 #include "compiler/passes/cover.h"
 #include "compiler/passes/hoist.h"
+#include "compiler/passes/reals.h"
 #include "runtime/base/check.h"
 
 namespace attn::driver::ways {
 namespace {
 
-// `extra` as in passes::HoistOptions.
+// `extra` as in passes::HoistOptions: a backward has some.
 Result<passes::Hoisted> hoisted(const ir::Attention& attention, std::vector<ir::ExprId> extra,
                                 bool vectors) {
   passes::HoistOptions options;
   options.vectors = vectors;
+  if (!extra.empty()) options.worth_vector = passes::kWorthVectorBackward;
   options.extra = std::move(extra);
   options.readable = [](const ir::Attention& of, ir::ExprId load) {
     return lowering::captured_view(of, load).status();
@@ -49,14 +51,19 @@ Result<passes::Hoisted> with_vectors(const ir::Attention& attention,
   return hoisted(attention, std::move(extra), true);
 }
 
+// The same in the form that costs a kernel least.
+ir::Attention made_cheap(const ir::Attention& attention, bool backward) {
+  return passes::with_real_indices(passes::with_cover(attention, backward));
+}
+
 Result<plan::Program> single_plan(const ir::Attention& attention, lowering::Core core,
                                   Hoist hoist = with_vectors) {
   // What lowering says of open dimensions is the answer.
   if (!attention.dims.bound()) return lowering::lower(attention, core);
-  const ir::Attention covered = passes::with_cover(attention);
-  ATTN_ASSIGN(const passes::Hoisted parts, hoist(covered, {}));
+  const ir::Attention cheap = made_cheap(attention, false);
+  ATTN_ASSIGN(const passes::Hoisted parts, hoist(cheap, {}));
   ATTN_ASSIGN(plan::Program program, lowering::lower(parts.attention, core));
-  return derive::with_derived(covered, parts, std::move(program));
+  return derive::with_derived(cheap, parts, std::move(program));
 }
 
 // Those of the fused kernel.
@@ -75,8 +82,7 @@ Result<plan::Program> fused_backward(const ir::Attention& attention, Hoist hoist
   const std::vector<std::string> gradients = lowering::gradient_names(attention);
   const std::set<std::string> fused = operand_gradients(gradients);
   if (fused.empty()) return lowering::lower_split_backward(attention);  // learned tensors alone
-  const gradient::Derivatives derivatives =
-      gradient::differentiate(passes::with_cover(attention, true));
+  const gradient::Derivatives derivatives = gradient::differentiate(made_cheap(attention, true));
   lowering::LearnedGradients learned;
   if (!derivatives.tensors.empty()) {
     ATTN_ASSIGN(learned, lowering::learned_gradients(derivatives));

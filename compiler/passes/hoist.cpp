@@ -49,7 +49,8 @@ double cost_of(const Node& node) {
     case Op::const_real_:
     case Op::score_:
     case Op::dim_:
-    case Op::param_: return 0;
+    case Op::param_:
+    case Op::to_real_: return 0;
     case Op::load_:
     case Op::select_: return 2;
     case Op::div_:
@@ -93,7 +94,7 @@ class Analysis {
     if (facts.vector) return true;
     if (!facts.served) return true;
     const bool varies = !(facts.axes == Axes());
-    return varies && facts.cost >= kWorthDeriving;
+    return varies && facts.cost >= worth(facts.axes);
   }
 
  private:
@@ -142,7 +143,11 @@ class Analysis {
   bool is_vector(const Facts& facts) const {
     if (options_.vectors || facts.score || facts.axes.column) return false;
     if (!facts.axes.row && !facts.axes.batch) return false;
-    return facts.input || !facts.served || facts.cost >= kWorthDeriving;
+    return facts.input || !facts.served || facts.cost >= worth(facts.axes);
+  }
+
+  double worth(const Axes& axes) const {
+    return axes.row || axes.column ? options_.worth_vector : kWorthDeriving;
   }
 
   bool needs_table(ExprId id, const Facts& facts) const {

@@ -4,8 +4,9 @@
 // What is derived, by how an expression varies over the scores (b, h, row, column):
 //
 // - An expression that varies with the row or with the column but not with both, when it costs at
-//   least kWorthDeriving for every score, or cannot be computed in the kernel at all: the outermost
-//   such expression, as a vector.
+//   least HoistOptions::worth_vector for every score (one that varies with neither:
+//   kWorthDeriving), or cannot be computed in the kernel at all: the outermost such expression, as
+//   a vector.
 // - An expression that varies with both when a part that does so cannot be computed in the kernel
 // (a
 //   gather whose indices are not plain ones, bit operations, int()), or is a division or modulo of
@@ -18,12 +19,14 @@
 // What stays: bounds of the band (band.h), which the kernel skips blocks by; everything that
 // depends on the score; the scale. Costs are in multiples of one addition for every score:
 //
-//   index, + - * min max abs neg, comparison, logic    1      captured tensor read plainly     2
+//   an integer made real, constants and params         0      captured tensor read plainly     2
+//   index, + - * min max abs neg, comparison, logic    1
 //   select                                             2      division of reals, sqrt, rsqrt   6
 //   exp log tanh sin .. sigmoid erf                    8      // and % of reals               10
 //   pow                                               16      // and % of integers            40
 //
-// Reading a vector costs 2, and 2 more for a condition, which is an integer beside the score.
+// On an H200 a vector over rows or columns costs a forward as much as 10 to 20 of these, and a
+// backward several times that.
 //
 // A derived tensor has the extents of the axes it varies with, in the order b, h, row, column; axes
 // of extent 1 are left out. One that would have neither rows nor columns gets some where the kernel
@@ -41,6 +44,8 @@
 namespace attn::passes {
 
 inline constexpr double kWorthDeriving = 8;
+inline constexpr double kWorthVector = 16;
+inline constexpr double kWorthVectorBackward = 32;
 
 // Which indices of the scores an expression depends on; those of extent 1 do not count.
 struct Axes {
@@ -76,6 +81,7 @@ struct HoistOptions {
   // becomes a table over rows and columns, at whatever cost: the outermost such expression without
   // the score.
   bool vectors = true;
+  double worth_vector = kWorthVector;
   // Expressions of the attention's dag beside its own that a kernel computes for each score.
   std::vector<ir::ExprId> extra{};
   std::int64_t most_bytes = std::int64_t{16} << 30;       // of all derived tensors

@@ -29,6 +29,7 @@
 //     is not.
 //   - select: a constant condition chooses; equal branches are the value; select(!c, x, y) ->
 //     select(c, y, x); with a constant boolean branch it becomes and / or
+//   - select(c, x*y, x*z) -> x * select(c, y, z): choosing between two scores is slow on a GPU
 //   - to_real(to_int(c)) -> to_real(c)
 // Masks
 //   - an AND becomes its conjuncts, one mask each, in order; `true` and repetitions go

@@ -177,7 +177,23 @@ SimplifyingBuilder::Rewritten SimplifyingBuilder::select(const Operands& operand
   if (dag_[condition].is(Op::not_)) {
     return make(Op::select_, {dag_[condition].operands[0], y, x}, pos);
   }
-  return dag_[x].type == ir::Type::boolean ? boolean_select(operands, pos) : std::nullopt;
+  return dag_[x].type == ir::Type::boolean ? boolean_select(operands, pos)
+                                           : select_of_products(operands, pos);
+}
+
+SimplifyingBuilder::Rewritten SimplifyingBuilder::select_of_products(const Operands& operands,
+                                                                     SourcePos pos) {
+  const Node x = dag_[operands[1]], y = dag_[operands[2]];
+  if (!x.is(Op::mul_) || !y.is(Op::mul_)) return std::nullopt;
+  for (std::size_t i = 0; i < 2; ++i) {
+    for (std::size_t j = 0; j < 2; ++j) {
+      if (x.operands[i] != y.operands[j]) continue;
+      const ExprId rest =
+          make(Op::select_, {operands[0], x.operands[1 - i], y.operands[1 - j]}, pos);
+      return make(Op::mul_, {x.operands[i], rest}, pos);
+    }
+  }
+  return std::nullopt;
 }
 
 SimplifyingBuilder::Rewritten SimplifyingBuilder::boolean_select(const Operands& operands,

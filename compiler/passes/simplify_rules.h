@@ -35,6 +35,7 @@ class SimplifyingBuilder {
   Rewritten logic(ir::Op op, ir::ExprId x, ir::ExprId y);
   Rewritten select(const Operands& operands, ir::SourcePos pos);
   Rewritten boolean_select(const Operands& operands, ir::SourcePos pos);
+  Rewritten select_of_products(const Operands& operands, ir::SourcePos pos);
   ir::ExprId negated(ir::ExprId id);
   ir::ExprId negated_comparison(ir::ExprId id);
 

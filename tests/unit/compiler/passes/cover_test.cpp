@@ -9,6 +9,7 @@
 #include "compiler/ir/fold.h"
 #include "compiler/passes/range.h"
 #include "tests/unit/compiler/passes/example.h"
+#include "tests/unit/compiler/passes/random_mask.h"
 
 namespace attn::passes {
 namespace {
@@ -145,57 +146,6 @@ TEST_F(CoverTest, AnExactBandIsLeftAsItIs) {
   EXPECT_EQ(with_cover(attention_).masks.size(), 1U);
 }
 
-// Random masks of rows, columns and constants.
-class RandomMask {
- public:
-  RandomMask(ir::Attention& attention, std::mt19937_64& random)
-      : dag_(attention.dag), random_(random) {}
-
-  ExprId boolean(int depth) {
-    if (depth > 0) {
-      switch (pick(5)) {
-        case 0: return dag_.add(Op::and_, {boolean(depth - 1), boolean(depth - 1)});
-        case 1: return dag_.add(Op::or_, {boolean(depth - 1), boolean(depth - 1)});
-        case 2: return dag_.add(Op::not_, {boolean(depth - 1)});
-        default: break;
-      }
-    }
-    constexpr Op kComparisons[] = {Op::lt_, Op::le_, Op::gt_, Op::ge_, Op::eq_, Op::ne_};
-    return dag_.add(kComparisons[pick(6)], {integer(2), integer(2)});
-  }
-
-  ExprId integer(int depth) {
-    if (depth == 0 || pick(4) == 0) return leaf();
-    const ExprId x = integer(depth - 1);
-    switch (pick(9)) {
-      case 0: return dag_.add(Op::add_, {x, integer(depth - 1)});
-      case 1: return dag_.add(Op::mul_, {x, constant(-3, 3)});
-      case 2: return dag_.add(Op::floordiv_, {x, constant(1, 9)});
-      case 3: return dag_.add(Op::mod_, {x, constant(1, 9)});
-      case 4: return dag_.add(Op::abs_, {x});
-      case 5: return dag_.add(Op::min_, {x, integer(depth - 1)});
-      case 6: return dag_.add(Op::max_, {x, integer(depth - 1)});
-      case 7: return dag_.add(Op::select_, {boolean(0), x, integer(depth - 1)});
-      default: return dag_.add(Op::sub_, {x, integer(depth - 1)});
-    }
-  }
-
- private:
-  std::uint64_t pick(std::uint64_t count) { return random_() % count; }
-  ExprId constant(std::int64_t low, std::int64_t high) {
-    return dag_.integer(
-        low + static_cast<std::int64_t>(pick(static_cast<std::uint64_t>(high - low + 1))));
-  }
-  ExprId leaf() {
-    const std::uint64_t which = pick(5);
-    if (which < 2) return dag_.leaf(Op::row_);
-    return which < 4 ? dag_.leaf(Op::column_) : constant(-20, 20);
-  }
-
-  ir::Dag& dag_;
-  std::mt19937_64& random_;
-};
-
 // Rows 1 .. 24 and columns 1 .. 24, with values of all expressions inside their ranges, in random
 // boxes too.
 TEST(Cover, OfRandomMasksIsWhatIsCounted) {
@@ -204,7 +154,7 @@ TEST(Cover, OfRandomMasksIsWhatIsCounted) {
   int bounded = 0;
   for (int i = 0; i < 2000; ++i) {
     ir::Attention attention = testing::example(size(), size());
-    RandomMask mask(attention, random);
+    testing::RandomMask mask(attention, random);
     attention.masks = {mask.boolean(2), mask.boolean(1)};
     const Band wanted = counted(attention);
     ASSERT_EQ(cover_of(attention), wanted)
@@ -219,7 +169,7 @@ TEST(Ranges, HoldTheValuesOfRandomExpressions) {
   std::mt19937_64 random(11);
   for (int i = 0; i < 2000; ++i) {
     ir::Attention attention = testing::example(16, 16);
-    RandomMask mask(attention, random);
+    testing::RandomMask mask(attention, random);
     const ExprId root = mask.boolean(2);
     Box box = whole_box(attention);
     box.row.low = static_cast<std::int64_t>(random() % 16);
