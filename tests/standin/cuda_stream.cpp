@@ -1,0 +1,224 @@
+// Streams, which do everything at once in the calling thread; events; graphs, which are lists of
+// what a stream would have done.
+#include "tests/standin/cuda_state.h"
+
+namespace attn::standin {
+namespace {
+
+thread_local int captures = 0;         // of streams that this thread began to capture
+thread_local int strict_captures = 0;  // those that let no other call disturb them
+
+bool same_shape(const Graph& a, const Graph& b) {
+  if (a.nodes.size() != b.nodes.size()) return false;
+  for (std::size_t i = 0; i < a.nodes.size(); ++i) {
+    if (a.nodes[i].what != b.nodes[i].what) return false;
+  }
+  return a.memory.empty() && b.memory.empty();
+}
+
+CUresult no_such(const char* function, const char* what) {
+  violate(function, std::string("no such ") + what);
+  return CUDA_ERROR_INVALID_HANDLE;
+}
+
+}  // namespace
+
+Registry<Stream>& streams() {
+  static auto& all = *new Registry<Stream>(0x51);
+  return all;
+}
+Registry<Event>& events() {
+  static auto& all = *new Registry<Event>(0x52);
+  return all;
+}
+Registry<Graph>& graphs() {
+  static auto& all = *new Registry<Graph>(0x53);
+  return all;
+}
+Registry<GraphExec>& graph_execs() {
+  static auto& all = *new Registry<GraphExec>(0x54);
+  return all;
+}
+
+bool is_capturing() { return captures > 0; }
+
+CUresult check_no_capture() {
+  return strict_captures > 0 ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
+}
+
+Graph* captured_by(CUstream stream) {
+  Stream* found = stream == nullptr ? nullptr : streams().find(stream);
+  return found == nullptr || !found->captured ? nullptr : &*found->captured;
+}
+
+CUresult enqueue(CUstream stream, Node node) {
+  if (const CUresult result = check_context(); result != CUDA_SUCCESS) return result;
+  if (stream == nullptr) {
+    node.work();
+    return CUDA_SUCCESS;
+  }
+  Stream* found = streams().find(stream);
+  if (found == nullptr) return no_such("work", "stream");
+  if (found->device != current_device()) return CUDA_ERROR_INVALID_CONTEXT;
+  if (found->captured) {
+    found->captured->nodes.push_back(std::move(node));
+  } else {
+    node.work();
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace attn::standin
+
+using namespace attn::standin;
+
+ATTN_STANDIN_EXPORT CUresult cuStreamCreate(CUstream* stream, unsigned int) {
+  ATTN_STANDIN_CUDA(cuStreamCreate, checked)
+  if (const CUresult result = check_context(); result != CUDA_SUCCESS) return result;
+  auto made = std::make_unique<Stream>();
+  made->device = current_device();
+  *stream = static_cast<CUstream>(streams().add(std::move(made)));
+  return CUDA_SUCCESS;
+}
+
+ATTN_STANDIN_EXPORT CUresult cuStreamDestroy(CUstream stream) {
+  ATTN_STANDIN_CUDA(cuStreamDestroy, ignored)
+  const std::unique_ptr<Stream> gone = streams().remove(stream);
+  if (gone == nullptr) return no_such("cuStreamDestroy", "stream");
+  if (gone->captured) violate("cuStreamDestroy", "a stream that captures");
+  return CUDA_SUCCESS;
+}
+
+ATTN_STANDIN_EXPORT CUresult cuStreamSynchronize(CUstream stream) {
+  ATTN_STANDIN_CUDA(cuStreamSynchronize, checked)
+  if (captured_by(stream) != nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (stream == nullptr) return check_no_capture();
+  return streams().find(stream) == nullptr ? no_such("cuStreamSynchronize", "stream")
+                                           : CUDA_SUCCESS;
+}
+
+ATTN_STANDIN_EXPORT CUresult cuEventCreate(CUevent* event, unsigned int) {
+  ATTN_STANDIN_CUDA(cuEventCreate, checked)
+  if (const CUresult result = check_context(); result != CUDA_SUCCESS) return result;
+  *event = static_cast<CUevent>(events().add(std::make_unique<Event>(Event{current_device()})));
+  return CUDA_SUCCESS;
+}
+
+ATTN_STANDIN_EXPORT CUresult cuEventDestroy(CUevent event) {
+  ATTN_STANDIN_CUDA(cuEventDestroy, ignored)
+  return events().remove(event) == nullptr ? no_such("cuEventDestroy", "event") : CUDA_SUCCESS;
+}
+
+ATTN_STANDIN_EXPORT CUresult cuEventRecord(CUevent event, CUstream stream) {
+  ATTN_STANDIN_CUDA(cuEventRecord, checked)
+  if (events().find(event) == nullptr) return no_such("cuEventRecord", "event");
+  return enqueue(stream, {"event", [] {}});
+}
+
+ATTN_STANDIN_EXPORT CUresult cuEventSynchronize(CUevent event) {
+  ATTN_STANDIN_CUDA(cuEventSynchronize, checked)
+  return events().find(event) == nullptr ? no_such("cuEventSynchronize", "event") : CUDA_SUCCESS;
+}
+
+ATTN_STANDIN_EXPORT CUresult cuEventElapsedTime(float* milliseconds, CUevent start, CUevent end) {
+  ATTN_STANDIN_CUDA(cuEventElapsedTime, checked)
+  if (events().find(start) == nullptr || events().find(end) == nullptr) {
+    return no_such("cuEventElapsedTime", "event");
+  }
+  *milliseconds = 1;
+  return CUDA_SUCCESS;
+}
+
+ATTN_STANDIN_EXPORT CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode) {
+  ATTN_STANDIN_CUDA(cuStreamBeginCapture, checked)
+  Stream* found = streams().find(stream);
+  if (found == nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;  // the default stream
+  if (found->captured) return CUDA_ERROR_ILLEGAL_STATE;
+  found->captured.emplace();
+  found->mode = mode;
+  ++captures;
+  if (mode != CU_STREAM_CAPTURE_MODE_RELAXED) ++strict_captures;
+  return CUDA_SUCCESS;
+}
+
+ATTN_STANDIN_EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
+  ATTN_STANDIN_CUDA(cuStreamEndCapture, checked)
+  *graph = nullptr;
+  Stream* found = streams().find(stream);
+  if (found == nullptr || !found->captured) return CUDA_ERROR_ILLEGAL_STATE;
+  auto made = std::make_unique<Graph>(std::move(*found->captured));
+  found->captured.reset();
+  --captures;
+  if (found->mode != CU_STREAM_CAPTURE_MODE_RELAXED) --strict_captures;
+  *graph = static_cast<CUgraph>(graphs().add(std::move(made)));
+  return CUDA_SUCCESS;
+}
+
+ATTN_STANDIN_EXPORT CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
+  ATTN_STANDIN_CUDA(cuStreamIsCapturing, checked)
+  *status = captured_by(stream) != nullptr ? CU_STREAM_CAPTURE_STATUS_ACTIVE
+                                           : CU_STREAM_CAPTURE_STATUS_NONE;
+  return CUDA_SUCCESS;
+}
+
+ATTN_STANDIN_EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph,
+                                                         unsigned long long) {
+  ATTN_STANDIN_CUDA(cuGraphInstantiateWithFlags, checked)
+  const Graph* found = graphs().find(graph);
+  if (found == nullptr) return no_such("cuGraphInstantiateWithFlags", "graph");
+  auto made = std::make_unique<GraphExec>();
+  made->graph = *found;
+  *exec = static_cast<CUgraphExec>(graph_execs().add(std::move(made)));
+  return CUDA_SUCCESS;
+}
+
+ATTN_STANDIN_EXPORT CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph,
+                                               CUgraphExecUpdateResultInfo* info) {
+  ATTN_STANDIN_CUDA(cuGraphExecUpdate, checked)
+  GraphExec* updated = graph_execs().find(exec);
+  const Graph* from = graphs().find(graph);
+  if (updated == nullptr || from == nullptr) return no_such("cuGraphExecUpdate", "graph");
+  if (updated->busy.load(std::memory_order_relaxed)) {
+    violate("cuGraphExecUpdate", "a graph that is being launched");
+  }
+  *info = {};
+  if (!same_shape(updated->graph, *from)) {
+    info->result = CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+    return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+  }
+  updated->graph = *from;
+  info->result = CU_GRAPH_EXEC_UPDATE_SUCCESS;
+  return CUDA_SUCCESS;
+}
+
+ATTN_STANDIN_EXPORT CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
+  ATTN_STANDIN_CUDA(cuGraphLaunch, checked)
+  if (const CUresult result = check_context(); result != CUDA_SUCCESS) return result;
+  GraphExec* found = graph_execs().find(exec);
+  if (found == nullptr) return no_such("cuGraphLaunch", "graph");
+  if (captured_by(stream) != nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (stream != nullptr && streams().find(stream) == nullptr) {
+    return no_such("cuGraphLaunch", "stream");
+  }
+  if (found->busy.exchange(true, std::memory_order_relaxed)) {
+    violate("cuGraphLaunch", "a graph that another thread launches");
+  }
+  for (const Node& node : found->graph.nodes) node.work();
+  found->busy.store(false, std::memory_order_relaxed);
+  return CUDA_SUCCESS;
+}
+
+ATTN_STANDIN_EXPORT CUresult cuGraphDestroy(CUgraph graph) {
+  ATTN_STANDIN_CUDA(cuGraphDestroy, ignored)
+  return graphs().remove(graph) == nullptr ? no_such("cuGraphDestroy", "graph") : CUDA_SUCCESS;
+}
+
+ATTN_STANDIN_EXPORT CUresult cuGraphExecDestroy(CUgraphExec exec) {
+  ATTN_STANDIN_CUDA(cuGraphExecDestroy, ignored)
+  const std::unique_ptr<GraphExec> gone = graph_execs().remove(exec);
+  if (gone == nullptr) return no_such("cuGraphExecDestroy", "graph");
+  if (gone->busy.load(std::memory_order_relaxed)) {
+    violate("cuGraphExecDestroy", "a graph that is being launched");
+  }
+  return CUDA_SUCCESS;
+}

@@ -1,0 +1,287 @@
+#include "tests/standin/plans.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "runtime/base/check.h"
+#include "runtime/graph/extent.h"
+#include "runtime/graph/operands.h"
+#include "tests/standin/work.h"
+
+namespace attn::standin {
+namespace {
+
+using graph::Storage;
+using graph::Uid;
+using plan::OperandSource;
+using plan::ParamOperand;
+using plan::TensorOperand;
+using Dims = std::vector<std::int64_t>;
+
+const Dims kDims = {1, 2, 4, 8};
+const Dims kMadeDims = {1, 1, 4, 8};
+const Dims kOne = {1, 1, 1, 1};
+constexpr std::int64_t kAlignment = 16;
+
+std::int64_t bytes_of(const Dims& dims, const Dims& strides, DType dtype) {
+  return (*last_offset(dims, strides) + 1) * static_cast<std::int64_t>(size_of(dtype));
+}
+
+plan::TensorInfo tensor(std::string name, plan::TensorRole role, DType dtype, const Dims& dims) {
+  const bool internal = role == plan::TensorRole::internal;
+  return {std::move(name),
+          role,
+          dtype,
+          dims,
+          row_major_strides(dims),
+          internal ? plan::kInternalAlignment : kAlignment};
+}
+
+// y = ((x * constant) * p0 ..) + made ..
+class StepMaker {
+ public:
+  plan::CudnnStep make(const std::string& from, const std::string& to, double constant, int params,
+                       const std::vector<std::string>& made) {
+    value_ = device(from, DType::bf16, kDims);
+    apply(graph::PointwiseMode::mul, scalar(plan::ConstantOperand{DType::f32, constant}));
+    for (int i = 0; i < params; ++i) {
+      apply(graph::PointwiseMode::mul, scalar(ParamOperand{fmt::format("p{}", i)}));
+    }
+    for (const std::string& name : made) {
+      apply(graph::PointwiseMode::add, device(name, DType::f32, kMadeDims));
+    }
+    graph::Tensor& last = step_.graph.tensors.back();
+    last.dtype = DType::bf16;
+    last.storage = Storage::device;
+    step_.operands.push_back({last.uid, TensorOperand{to}});
+    return std::move(step_);
+  }
+
+ private:
+  Uid add(DType dtype, const Dims& dims, Storage storage) {
+    step_.graph.tensors.push_back(
+        {++last_uid_, "", dtype, dims, row_major_strides(dims), storage, kAlignment});
+    return last_uid_;
+  }
+  Uid device(const std::string& name, DType dtype, const Dims& dims) {
+    step_.operands.push_back({add(dtype, dims, Storage::device), TensorOperand{name}});
+    return last_uid_;
+  }
+  Uid scalar(OperandSource source) {
+    step_.operands.push_back({add(DType::f32, kOne, Storage::host_scalar), std::move(source)});
+    return last_uid_;
+  }
+  void apply(graph::PointwiseMode mode, Uid other) {
+    graph::Pointwise node;
+    node.mode = mode;
+    node.x = value_;
+    node.b = other;
+    node.y = value_ = add(DType::f32, kDims, Storage::virtual_value);
+    step_.graph.nodes.emplace_back(node);
+  }
+
+  plan::CudnnStep step_;
+  Uid last_uid_ = 0;
+  Uid value_ = 0;
+};
+
+Role role_of(const graph::BackendGraph& graph, const graph::Tensor& tensor) {
+  if (tensor.storage == Storage::host_scalar) return Role::scalar;
+  return graph::is_written(graph, tensor.uid) ? Role::output : Role::input;
+}
+
+Work work_of(const plan::CudnnStep& step, std::uint64_t salt, std::int64_t workspace) {
+  Work work{salt, workspace, {}};
+  for (const plan::Operand& operand : step.operands) {
+    const graph::Tensor& tensor = *step.graph.find(operand.uid);
+    work.operands.push_back({role_of(step.graph, tensor), operand.uid,
+                             bytes_of(tensor.dims, tensor.strides, tensor.dtype)});
+  }
+  return work;
+}
+
+const plan::TensorInfo& find_tensor(const plan::Program& program, const std::string& name) {
+  for (const auto* tensors : {&program.tensors, &program.internals}) {
+    for (const plan::TensorInfo& info : *tensors) {
+      if (info.name == name) return info;
+    }
+  }
+  check_failed(__FILE__, __LINE__, "name", "every operand is a tensor of the program");
+}
+
+Operand operand_of(const plan::Program& program, const OperandSource& source, Role role) {
+  const auto* named = std::get_if<TensorOperand>(&source);
+  if (named == nullptr) return {Role::scalar, 0, sizeof(float)};
+  const plan::TensorInfo& info = find_tensor(program, named->name);
+  return {role, 0, bytes_of(info.dims, info.strides, info.dtype)};
+}
+
+Work work_of(const plan::Program& program, const plan::DeriveStep& step, std::uint64_t salt) {
+  Work work{salt, 0, {}};
+  for (const std::string& name : step.outputs) {
+    work.operands.push_back(operand_of(program, TensorOperand{name}, Role::output));
+  }
+  for (const OperandSource& source : step.inputs) {
+    work.operands.push_back(operand_of(program, source, Role::input));
+  }
+  return work;
+}
+
+// The word stays as it is: nothing is found.
+std::string check_image(const plan::Program& program, const plan::IndexCheck& check) {
+  Work work{0, 0, {{Role::untouched, 0, sizeof(std::uint64_t)}}};
+  for (const OperandSource& source : check.inputs) {
+    work.operands.push_back(operand_of(program, source, Role::untouched));
+  }
+  return to_json(Kernels{{plan::kQuickCheckKernel, work}, {plan::kExactCheckKernel, work}});
+}
+
+std::vector<OperandSource> table_and_params(const PlanOptions& options) {
+  std::vector<OperandSource> inputs = {TensorOperand{"table"}};
+  for (int i = 0; i < options.params; ++i) {
+    inputs.emplace_back(ParamOperand{fmt::format("p{}", i)});
+  }
+  return inputs;
+}
+
+// Adds an internal tensor and the step that makes it.
+void add_derived(plan::Program& program, const std::string& name, bool once,
+                 std::vector<OperandSource> inputs) {
+  program.internals.push_back(tensor(name, plan::TensorRole::internal, DType::f32, kMadeDims));
+  program.steps.emplace_back(
+      plan::DeriveStep{once, {name}, {"q_idx"}, std::move(inputs), fmt::format("// {}\n", name)});
+}
+
+void add_steps(plan::Program& program, const PlanOptions& options,
+               const std::vector<std::string>& made) {
+  std::string from = "q";
+  for (int i = 0; i < options.steps; ++i) {
+    const bool last = i + 1 == options.steps;
+    const std::string to = last ? "o" : fmt::format("between{}", i);
+    if (!last) {
+      program.internals.push_back(tensor(to, plan::TensorRole::internal, DType::bf16, kDims));
+    }
+    program.steps.emplace_back(
+        StepMaker().make(from, to, options.number + 0.5, options.params, made));
+    from = to;
+  }
+}
+
+plan::Program make_program(const PlanOptions& options) {
+  plan::Program program;
+  program.tensors = {tensor("q", plan::TensorRole::query, DType::bf16, kDims),
+                     tensor("o", plan::TensorRole::output, DType::bf16, kDims)};
+  if (options.derives_each || options.checks) {
+    program.tensors.push_back(tensor("table", plan::TensorRole::captured, DType::f32, {16}));
+  }
+  for (int i = 0; i < options.params; ++i) {
+    program.params.push_back({fmt::format("p{}", i), DType::f32});
+  }
+  std::vector<std::string> made;
+  if (options.derives_once) add_derived(program, made.emplace_back("once"), true, {});
+  if (options.derives_each) {
+    add_derived(program, made.emplace_back("each"), false, table_and_params(options));
+  }
+  add_steps(program, options, made);
+  if (options.checks) {
+    program.check = plan::IndexCheck{{{"table[q_idx]", "an index is outside the tensor"}},
+                                     table_and_params(options),
+                                     16,
+                                     {1, 2, 4, 8},
+                                     "// check\n"};
+  }
+  return program;
+}
+
+// Host memory for the tensors of a program, as the stand-ins have device memory.
+class HostMemory {
+ public:
+  HostMemory(const plan::Program& program, const Bytes& inputs, const Params& params)
+      : tensors_(inputs), params_(params) {
+    for (const auto* tensors : {&program.tensors, &program.internals}) {
+      for (const plan::TensorInfo& info : *tensors) {
+        tensors_[info.name].resize(
+            static_cast<std::size_t>(bytes_of(info.dims, info.strides, info.dtype)));
+      }
+    }
+  }
+
+  void* place(const OperandSource& source) {
+    if (const auto* named = std::get_if<TensorOperand>(&source)) {
+      return tensors_.at(named->name).data();
+    }
+    if (const auto* param = std::get_if<ParamOperand>(&source)) return &params_.at(param->name);
+    constant_ = static_cast<float>(std::get<plan::ConstantOperand>(source).value);
+    return &constant_;
+  }
+
+  const std::vector<std::byte>& tensor(const std::string& name) const { return tensors_.at(name); }
+
+ private:
+  Bytes tensors_;
+  Params params_;
+  float constant_ = 0;  // the plans have one
+};
+
+std::vector<void*> places_of(const plan::CudnnStep& step, HostMemory& memory) {
+  std::vector<void*> places;
+  for (const plan::Operand& operand : step.operands) {
+    places.push_back(memory.place(operand.source));
+  }
+  return places;
+}
+
+std::vector<void*> places_of(const plan::DeriveStep& step, HostMemory& memory) {
+  std::vector<void*> places;
+  for (const std::string& name : step.outputs) places.push_back(memory.place(TensorOperand{name}));
+  for (const OperandSource& source : step.inputs) places.push_back(memory.place(source));
+  return places;
+}
+
+}  // namespace
+
+plan::Plan make_plan(const PlanOptions& options) {
+  plan::Plan plan;
+  plan.spec_name = fmt::format("standin{}", options.number);
+  plan.target = {"standin", options.sm, fmt::format(R"({{"deviceVer": {}}})", options.sm * 10)};
+  plan.cudnn_version = options.version;
+  plan.program = make_program(options);
+  auto salt = static_cast<std::uint64_t>(options.number) << 8;
+  for (const plan::Step& step : plan.program.steps) {
+    if (const auto* derive = std::get_if<plan::DeriveStep>(&step)) {
+      plan.kernels.push_back(
+          to_json(Kernels{{plan::kDeriveKernel, work_of(plan.program, *derive, ++salt)}}));
+      continue;
+    }
+    const Work work = work_of(std::get<plan::CudnnStep>(step), ++salt, options.workspace);
+    plan.compiled.push_back(
+        {"A", 5, {}, options.workspace, to_json(PlanText{work, options.version, options.sm})});
+  }
+  if (plan.program.check) {
+    plan.kernels.push_back(check_image(plan.program, *plan.program.check));
+  }
+  plan.signature = plan::signature_of(plan.program, plan.target, plan.cudnn_version);
+  return plan;
+}
+
+Bytes expected_outputs(const plan::Plan& plan, const Bytes& inputs, const Params& params) {
+  HostMemory memory(plan.program, inputs, params);
+  auto compiled = plan.compiled.begin();
+  auto image = plan.kernels.begin();
+  for (const plan::Step& step : plan.program.steps) {
+    if (const auto* derive = std::get_if<plan::DeriveStep>(&step)) {
+      run(parse_kernels(*image++)->at(plan::kDeriveKernel), places_of(*derive, memory));
+    } else {
+      run(parse_plan((compiled++)->cudnn_plan)->work,
+          places_of(std::get<plan::CudnnStep>(step), memory));
+    }
+  }
+  Bytes outputs;
+  for (const plan::TensorInfo& info : plan.program.tensors) {
+    if (info.is_output()) outputs[info.name] = memory.tensor(info.name);
+  }
+  return outputs;
+}
+
+}  // namespace attn::standin
