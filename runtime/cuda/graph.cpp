@@ -93,6 +93,8 @@ Status Graph::update(const Record& record) {
 }
 
 Status Graph::launch(void* stream) const {
+  Scope scope;
+  ATTN_RETURN_IF_ERROR(scope.enter(*context_));
   return context_->check(context_->driver().graph_launch(static_cast<CUgraphExec>(handle_),
                                                          static_cast<CUstream>(stream)),
                          "launching a CUDA graph");
