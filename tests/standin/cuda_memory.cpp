@@ -203,7 +203,7 @@ ATTN_STANDIN_EXPORT CUresult cuMemAllocAsync(CUdeviceptr* address, std::size_t b
 }
 
 ATTN_STANDIN_EXPORT CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
-  ATTN_STANDIN_CUDA(cuMemFreeAsync, checked)
+  ATTN_STANDIN_CUDA(cuMemFreeAsync, ignored)
   Graph* graph = captured_by(stream);
   if (graph == nullptr) return release("cuMemFreeAsync", address);
   graph->nodes.push_back({"free", [] {}});

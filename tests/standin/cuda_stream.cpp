@@ -16,6 +16,13 @@ bool same_shape(const Graph& a, const Graph& b) {
   return a.memory.empty() && b.memory.empty();
 }
 
+// On the thread that began it.
+void end_capture(Stream& stream) {
+  stream.captured.reset();
+  --captures;
+  if (stream.mode != CU_STREAM_CAPTURE_MODE_RELAXED) --strict_captures;
+}
+
 CUresult no_such(const char* function, const char* what) {
   violate(function, std::string("no such ") + what);
   return CUDA_ERROR_INVALID_HANDLE;
@@ -85,7 +92,7 @@ ATTN_STANDIN_EXPORT CUresult cuStreamDestroy(CUstream stream) {
   ATTN_STANDIN_CUDA(cuStreamDestroy, ignored)
   const std::unique_ptr<Stream> gone = streams().remove(stream);
   if (gone == nullptr) return no_such("cuStreamDestroy", "stream");
-  if (gone->captured) violate("cuStreamDestroy", "a stream that captures");
+  if (gone->captured) end_capture(*gone);
   return CUDA_SUCCESS;
 }
 
@@ -147,9 +154,7 @@ ATTN_STANDIN_EXPORT CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph)
   Stream* found = streams().find(stream);
   if (found == nullptr || !found->captured) return CUDA_ERROR_ILLEGAL_STATE;
   auto made = std::make_unique<Graph>(std::move(*found->captured));
-  found->captured.reset();
-  --captures;
-  if (found->mode != CU_STREAM_CAPTURE_MODE_RELAXED) --strict_captures;
+  end_capture(*found);
   *graph = static_cast<CUgraph>(graphs().add(std::move(made)));
   return CUDA_SUCCESS;
 }

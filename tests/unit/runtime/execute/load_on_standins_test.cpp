@@ -1,0 +1,182 @@
+// Loading on the stand-ins: what errors become, several devices, caches, handles and logs.
+#include <cudnn_graph.h>
+
+#include <optional>
+
+#include "runtime/cuda/driver.h"
+#include "runtime/execute/executable_cache.h"
+#include "tests/unit/runtime/execute/on_standins.h"
+
+namespace attn::execute {
+namespace {
+
+using standin::Case;
+using standin::fail_nth;
+using standin::make_plan;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+class LoadTest : public OnStandins {
+ protected:
+  // What loading says when cuDNN answers so to the finalizing of a plan.
+  static Error error_for(int status, const char* words) {
+    const auto runtime = must(standin::open_runtime());
+    script_cudnn(
+        {"cudnnBackendFinalize", CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, 1, status, words, 0, 0});
+    const auto executable = Executable::load(runtime, make_plan());
+    return executable.ok() ? Error{} : executable.error();
+  }
+};
+
+TEST_F(LoadTest, StatusesOfCudnnBecomeCodes) {
+  const struct {
+    int status;
+    ErrorCode code;
+    const char* name;
+  } expected[] = {{CUDNN_STATUS_NOT_SUPPORTED, ErrorCode::unsupported, "NOT_SUPPORTED"},
+                  {CUDNN_STATUS_NOT_SUPPORTED_SHAPE, ErrorCode::unsupported, "NOT_SUPPORTED_SHAPE"},
+                  {CUDNN_STATUS_NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING, ErrorCode::cudnn,
+                   "NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING"},
+                  {CUDNN_STATUS_BAD_PARAM, ErrorCode::cudnn, "BAD_PARAM"},
+                  {CUDNN_STATUS_INTERNAL_ERROR, ErrorCode::cudnn, "INTERNAL_ERROR"},
+                  {CUDNN_STATUS_EXECUTION_FAILED, ErrorCode::cudnn, "EXECUTION_FAILED"}};
+  for (const auto& [status, code, name] : expected) {
+    const Error error = error_for(status, "");
+    EXPECT_EQ(error.code, code) << name;
+    EXPECT_EQ(error.message, std::string("cuDNN: finalize EXECUTION_PLAN: ") + name);
+    EXPECT_TRUE(error.notes.empty()) << "cuDNN said nothing";
+  }
+  const Error told = error_for(CUDNN_STATUS_NOT_SUPPORTED,
+                               "Warning: CUDNN_STATUS_NOT_SUPPORTED_SHAPE; Reason: head dim 100\n");
+  EXPECT_EQ(told.message, "cuDNN: finalize EXECUTION_PLAN: NOT_SUPPORTED_SHAPE");
+  EXPECT_THAT(told.notes, Contains("head dim 100"));
+}
+
+TEST_F(LoadTest, PlansForOthersAreRefusedBeforeCudnnSeesThem) {
+  const auto runtime = must(standin::open_runtime());
+  EXPECT_EQ(Executable::load(runtime, make_plan({.version = 92000})).error().code,
+            ErrorCode::plan_version);
+  EXPECT_EQ(Executable::load(runtime, make_plan({.sm = 100})).error().code, ErrorCode::plan_device);
+  EXPECT_EQ(standin::cudnn().control.calls(nullptr, STANDIN_ANY), 0);
+}
+
+TEST_F(LoadTest, ADamagedKernelIsAnError) {
+  const auto runtime = must(standin::open_runtime());
+  plan::Plan plan = make_plan({.derives_each = true});
+  plan.compiled[0].cudnn_plan.resize(plan.compiled[0].cudnn_plan.size() / 2);
+  EXPECT_EQ(Executable::load(runtime, plan).error().code, ErrorCode::cudnn);
+  plan = make_plan({.derives_each = true});
+  plan.kernels[0] = "no image";
+  EXPECT_EQ(Executable::load(runtime, plan).error().code, ErrorCode::cuda);
+}
+
+CUcontext current_context() {
+  CUcontext context = nullptr;
+  must(cuda::driver())->context_get_current(&context);
+  return context;
+}
+
+// A plan belongs to the device that it was loaded on; one thread may work on several.
+TEST_F(LoadTest, DevicesKnowNothingOfEachOther) {
+  const plan::Plan plan = make_plan({.steps = 2, .derives_once = true, .derives_each = true});
+  const cuda::Device third = must(cuda::Device::open(0));
+  ASSERT_TRUE(third.make_current().ok());
+  const CUcontext before = current_context();
+  std::vector<Executable> executables;
+  std::vector<Case> cases;
+  std::vector<Binding> bindings;
+  for (int device = 0; device < 2; ++device) {
+    executables.push_back(must(Executable::load(must(standin::open_runtime(device)), plan)));
+    EXPECT_EQ(executables.back().device().ordinal(), device);
+    cases.push_back(must(Case::make(executables.back().device(), plan, device)));
+    bindings.push_back(must(executables.back().bind(cases.back().arguments())));
+  }
+  EXPECT_EQ(standin::cudnn().control.calls("cudnnBackendFinalize",
+                                           CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR),
+            4);
+  EXPECT_EQ(executables[0].bind(cases[1].arguments()).error().code, ErrorCode::binding);
+  EXPECT_EQ(bindings[1].set_addresses(cases[0].addresses()).error().code, ErrorCode::binding);
+  for (const std::size_t device : {0U, 1U, 1U, 0U}) expect_right(cases[device], bindings[device]);
+  EXPECT_EQ(current_context(), before);
+}
+
+TEST_F(LoadTest, DevicesOfTwoArchitectures) {
+  const int sms[] = {90, 100};
+  standin::cuda().set_devices(2, sms);
+  const plan::Plan plan = make_plan({.sm = 100});
+  EXPECT_EQ(Executable::load(must(standin::open_runtime(0)), plan).error().code,
+            ErrorCode::plan_device);
+  const Executable executable = must(Executable::load(must(standin::open_runtime(1)), plan));
+  Case on = must(Case::make(executable.device(), plan));
+  Binding binding = must(executable.bind(on.arguments()));
+  expect_right(on, binding);
+  EXPECT_EQ(standin::open_runtime(2).error().code, ErrorCode::invalid_argument);
+}
+
+TEST_F(LoadTest, HandlesAreMadeAsBindingsAre) {
+  const plan::Plan plan = make_plan();
+  const auto runtime = must(standin::open_runtime(0, 2));
+  EXPECT_EQ(standin::live().handles, 0);
+  const Executable executable = must(Executable::load(runtime, plan));
+  Case on = must(Case::make(executable.device(), plan));
+  EXPECT_EQ(standin::live().handles, 1);  // of loads
+  std::vector<Binding> bindings;
+  for (const std::int64_t handles : {2, 3, 3, 3}) {
+    bindings.push_back(must(executable.bind(on.arguments())));
+    EXPECT_EQ(standin::live().handles, handles);
+  }
+  for (Binding& binding : bindings) expect_right(on, binding);
+  bindings.clear();
+  bindings.push_back(must(executable.bind(on.arguments())));
+  EXPECT_EQ(cudnn_calls("cudnnCreate"), 3);
+}
+
+TEST_F(LoadTest, ACacheForgetsWithAllThatWasMade) {
+  cache::MemoryOptions limits;
+  limits.values.entries = 2;
+  const auto runtime = must(standin::open_runtime());
+  ExecutableCache cache(runtime, limits);
+  const auto plan = [](int number) { return make_plan({.number = number, .derives_once = true}); };
+  std::optional<Executable> pinned = must(cache.get(plan(0)));
+  const standin::Live one = standin::live();
+  for (int number = 1; number < 6; ++number) ASSERT_TRUE(cache.get(plan(number)).ok());
+  EXPECT_EQ(cache.size(), 2U);
+  EXPECT_EQ(cache.counts()[cache::Counter::evict], 4U);
+  EXPECT_EQ(standin::live().descriptors, 2 * one.descriptors);
+  EXPECT_EQ(standin::live().bytes, 2 * one.bytes);
+  must(cache.get(plan(0)));
+  EXPECT_EQ(cache.counts()[cache::Counter::hit], 1U);
+  cache.clear();
+  EXPECT_EQ(standin::live().descriptors, one.descriptors);
+  pinned.reset();
+  EXPECT_EQ(standin::live().descriptors, 0);
+}
+
+TEST_F(LoadTest, ARefusalIsKeptAndAFailureIsTriedAgain) {
+  ExecutableCache cache(must(standin::open_runtime()));
+  script_cudnn(fail_nth("cudnnBackendFinalize", 1, CUDNN_STATUS_INTERNAL_ERROR));
+  EXPECT_EQ(cache.get(make_plan()).error().code, ErrorCode::cudnn);
+  EXPECT_TRUE(cache.get(make_plan()).ok());
+  const plan::Plan refused = make_plan({.number = 1});
+  script_cudnn(fail_nth("cudnnBackendFinalize", 1, CUDNN_STATUS_NOT_SUPPORTED));
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(cache.get(refused).error().code, ErrorCode::unsupported);
+  }
+  EXPECT_EQ(cache.counts()[cache::Counter::negative], 2U);
+  EXPECT_EQ(cache.counts()[cache::Counter::load], 3U);
+}
+
+TEST_F(LoadTest, TheApplicationIsToldWhatHappens) {
+  std::vector<std::string> told;
+  RuntimeOptions options;
+  options.cudnn_folder = standin::folder();
+  options.log = [&told](log::Level, std::string_view message) { told.emplace_back(message); };
+  const Executable executable = must(Executable::load(must(Runtime::open(options)), make_plan()));
+  ASSERT_EQ(told.size(), 2U);
+  EXPECT_THAT(told[0], HasSubstr("CUDA device 0: stand-in 0 (sm_90), cuDNN 9.19.0 of "));
+  EXPECT_THAT(told[1], HasSubstr("loaded the forward plan of `standin0`"));
+  EXPECT_THAT(told[1], HasSubstr("1 steps, 512 bytes of workspace"));
+}
+
+}  // namespace
+}  // namespace attn::execute

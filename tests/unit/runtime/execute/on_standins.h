@@ -1,0 +1,48 @@
+// What the tests of this room on the stand-ins for cuDNN and the driver start from.
+#pragma once
+
+#include <gmock/gmock.h>
+
+#include <utility>
+
+#include "runtime/execute/cuda_graph.h"
+#include "runtime/execute/executable.h"
+#include "tests/standin/executing.h"
+#include "tests/standin/standins.h"
+
+namespace attn::execute {
+
+// A value that the test cannot go on without.
+template <typename T>
+T must(Result<T> result) {
+  if (!result.ok()) throw std::runtime_error(result.error().to_text());
+  return std::move(result).value();
+}
+
+#define EXPECT_OK(expression)                                                                 \
+  do {                                                                                        \
+    const auto expected_ok = (expression);                                                    \
+    EXPECT_TRUE(expected_ok.ok()) << (expected_ok.ok() ? "" : expected_ok.error().to_text()); \
+  } while (false)
+
+class OnStandins : public standin::StandinTest {
+ protected:
+  // Calls since the stand-ins were reset, or the last forget_calls().
+  static std::int64_t cudnn_calls(const char* function) {
+    return standin::cudnn().control.calls(function, STANDIN_ANY);
+  }
+  static std::int64_t cuda_calls(const char* function) {
+    return standin::cuda().control.calls(function, STANDIN_ANY);
+  }
+  static void script_cudnn(const StandinRule& rule) { standin::cudnn().control.script(&rule); }
+  static void script_cuda(const StandinRule& rule) { standin::cuda().control.script(&rule); }
+
+  // Executes into poisoned outputs and compares.
+  static void expect_right(standin::Case& on, Binding& binding, void* stream = nullptr) {
+    EXPECT_OK(on.poison());
+    EXPECT_OK(binding.execute(stream));
+    EXPECT_TRUE(must(on.is_right()));
+  }
+};
+
+}  // namespace attn::execute
