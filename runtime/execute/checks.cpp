@@ -86,11 +86,16 @@ class Checker {
            alignment);
     }
     Result<cuda::PointerInfo> info = classify_(address);
-    if (!info.ok()) return fail("{}: {}", subject(tensor), info.error().message);
-    check_memory(tensor, *info);
+    if (info.ok()) return check_memory(tensor, *info);
+    if (!unanswered_.ok()) return;
+    Error error = info.error();
+    error.message = fmt::format("{}: {}", subject(tensor), error.message);
+    unanswered_ = std::move(error);
   }
 
+  // That the driver did not answer is no mistake of the caller's.
   Status status() const {
+    if (!unanswered_.ok()) return unanswered_;
     if (problems_.empty()) return {};
     return Error{ErrorCode::binding, problems_.front(),
                  std::vector<std::string>(problems_.begin() + 1, problems_.end()), ""};
@@ -142,6 +147,7 @@ class Checker {
   int device_;
   const PointerClassifier& classify_;
   std::vector<std::string> problems_;
+  Status unanswered_;
 };
 
 }  // namespace

@@ -20,6 +20,7 @@ Status check_device(const plan::Plan& plan, const std::string& device_name, std:
 // Errors: plan_version for any other version of cuDNN: it refuses or misreads others' plans.
 Status check_version(const plan::Plan& plan, std::int64_t cudnn_version);
 
+// Its errors are those of the checks too.
 using PointerClassifier = std::function<Result<cuda::PointerInfo>(const void*)>;
 
 // Every tensor and param of the program given exactly once and nothing else; dtype, dims, strides

@@ -140,6 +140,7 @@ TEST_F(BindingChecks, AFailingClassifierIsReported) {
         return {ErrorCode::cuda, "no CUDA driver on this machine"};
       });
   ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code, ErrorCode::cuda);
   EXPECT_EQ(status.error().message, "tensor 'q': no CUDA driver on this machine");
 }
 
