@@ -115,7 +115,7 @@ TEST_F(Execute, ManyThreadsShareAnExecutable) {
   const plan::Plan plan = whole_plan();
   for (const int handles : {2, 16}) {
     const auto executable = must(Executable::load(must(standin::open_runtime(0, handles)), plan));
-    in_threads(kThreads, [&](int thread) { Worker(executable, plan, thread).work(times(150)); });
+    in_threads(kThreads, [&](int thread) { Worker(executable, plan, thread).work(times(800)); });
   }
 }
 
@@ -125,7 +125,7 @@ TEST_F(Execute, ManyThreadsOnTwoDevices) {
       must(Executable::load(must(standin::open_runtime(0)), plan)),
       must(Executable::load(must(standin::open_runtime(1)), plan))};
   in_threads(kThreads, [&](int thread) {
-    for (int round = 0; round < times(6); ++round) {
+    for (int round = 0; round < times(30); ++round) {
       const auto device = static_cast<std::size_t>(thread + round) % 2;
       Worker(executables[device], plan, thread).work(20);
     }
@@ -140,7 +140,7 @@ TEST_F(Execute, ExecutablesGoWhileOthersExecute) {
   for (std::size_t i = 0; i < plans.size(); ++i) plans[i] = whole_plan(static_cast<int>(i));
   in_threads(kThreads, [&](int thread) {
     Random random(thread);
-    for (int round = 0; round < times(30); ++round) {
+    for (int round = 0; round < times(100); ++round) {
       const auto place = static_cast<std::size_t>(random.below(3));
       std::optional<Executable> executable;
       {
