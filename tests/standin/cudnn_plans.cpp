@@ -28,7 +28,8 @@ Config parse_config(const Json& json) {
   config.workspace = json.value("workspace", config.workspace);
   config.status = json.value("status", 0);
   config.words = json.value("words", std::string());
-  for (const auto& [type, value] : json.value("knobs", Json::object()).items()) {
+  const Json knobs = json.value("knobs", Json::object());
+  for (const auto& [type, value] : knobs.items()) {
     config.knobs.emplace_back(std::stoll(type), value.get<std::int64_t>());
   }
   return config;
