@@ -36,7 +36,7 @@ Status Case::fill(int seed) {
     inputs_[info.name] = std::move(bytes);
   }
   for (const plan::ParamInfo& param : plan_.program.params) {
-    params_[param.name] = static_cast<float>(seed) + 0.25F;
+    params_[param.name] = param.dtype == DType::i32 ? seed : seed + 0.25;
   }
   expected_ = expected_outputs(plan_, inputs_, params_);
   return poison();
@@ -44,8 +44,8 @@ Status Case::fill(int seed) {
 
 execute::Arguments Case::arguments() const {
   execute::Arguments arguments = tensors_.arguments();
-  for (const auto& [name, value] : params_) {
-    arguments.scalar(name, static_cast<double>(value));
+  for (const plan::ParamInfo& param : plan_.program.params) {
+    arguments.scalar(param.name, param.dtype, params_.at(param.name));
   }
   return arguments;
 }
@@ -61,7 +61,7 @@ std::vector<void*> Case::addresses() const {
   return addresses;
 }
 
-void Case::set_param(const std::string& name, float value) {
+void Case::set_param(const std::string& name, double value) {
   params_.at(name) = value;
   expected_ = expected_outputs(plan_, inputs_, params_);
 }

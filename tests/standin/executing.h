@@ -26,7 +26,7 @@ class Case {
   std::vector<void*> addresses() const;  // in the order of the program's tensors
 
   // What the executes after a binding's set_param must make.
-  void set_param(const std::string& name, float value);
+  void set_param(const std::string& name, double value);
 
   Status poison();
   // Whether the outputs are right. Errors: cuda.

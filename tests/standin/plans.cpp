@@ -2,11 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <deque>
+#include <numeric>
 #include <utility>
 
 #include "runtime/base/check.h"
 #include "runtime/graph/extent.h"
 #include "runtime/graph/operands.h"
+#include "runtime/io/element.h"
 #include "tests/standin/work.h"
 
 namespace attn::standin {
@@ -110,9 +114,19 @@ const plan::TensorInfo& find_tensor(const plan::Program& program, const std::str
   check_failed(__FILE__, __LINE__, "name", "every operand is a tensor of the program");
 }
 
+DType dtype_of_param(const plan::Program& program, const std::string& name) {
+  const auto found = std::ranges::find(program.params, name, &plan::ParamInfo::name);
+  ATTN_CHECK(found != program.params.end(), "every operand is a param of the program");
+  return found->dtype;
+}
+
+// Of a kernel: a tensor or a param.
 Operand operand_of(const plan::Program& program, const OperandSource& source, Role role) {
   const auto* named = std::get_if<TensorOperand>(&source);
-  if (named == nullptr) return {Role::scalar, 0, sizeof(float)};
+  if (named == nullptr) {
+    const DType dtype = dtype_of_param(program, std::get<ParamOperand>(source).name);
+    return {Role::scalar, 0, static_cast<std::int64_t>(size_of(dtype))};
+  }
   const plan::TensorInfo& info = find_tensor(program, named->name);
   return {role, 0, bytes_of(info.dims, info.strides, info.dtype)};
 }
@@ -194,59 +208,66 @@ plan::Program make_program(const PlanOptions& options) {
   return program;
 }
 
-// Host memory for the tensors of a program, as the stand-ins have device memory.
+// Host memory for the operands of a program, as the stand-ins have device memory.
 class HostMemory {
  public:
   HostMemory(const plan::Program& program, const Bytes& inputs, const Params& params)
-      : tensors_(inputs), params_(params) {
+      : tensors_(inputs), counting_(static_cast<std::size_t>(plan::counting_elements(program))) {
     for (const auto* tensors : {&program.tensors, &program.internals}) {
       for (const plan::TensorInfo& info : *tensors) {
         tensors_[info.name].resize(
             static_cast<std::size_t>(bytes_of(info.dims, info.strides, info.dtype)));
       }
     }
+    for (const auto& [name, value] : params) {
+      io::store(dtype_of_param(program, name), value, params_[name].data());
+    }
+    std::iota(counting_.begin(), counting_.end(), 0);
   }
 
-  void* place(const OperandSource& source) {
-    if (const auto* named = std::get_if<TensorOperand>(&source)) {
-      return tensors_.at(named->name).data();
-    }
-    if (const auto* param = std::get_if<ParamOperand>(&source)) return &params_.at(param->name);
-    constant_ = static_cast<float>(std::get<plan::ConstantOperand>(source).value);
-    return &constant_;
+  void* operator()(const TensorOperand& operand) { return tensors_.at(operand.name).data(); }
+  void* operator()(const ParamOperand& operand) { return params_.at(operand.name).data(); }
+  void* operator()(const plan::ConstantOperand& operand) {
+    Value& value = constants_.emplace_back();
+    io::store(operand.dtype, operand.value, value.data());
+    return value.data();
   }
+  void* operator()(const plan::CountingOperand&) { return counting_.data(); }
 
   const std::vector<std::byte>& tensor(const std::string& name) const { return tensors_.at(name); }
 
  private:
   Bytes tensors_;
-  Params params_;
-  float constant_ = 0;  // the plans have one
+  std::map<std::string, Value> params_;
+  std::deque<Value> constants_;
+  std::vector<std::int32_t> counting_;
 };
 
 std::vector<void*> places_of(const plan::CudnnStep& step, HostMemory& memory) {
   std::vector<void*> places;
   for (const plan::Operand& operand : step.operands) {
-    places.push_back(memory.place(operand.source));
+    places.push_back(std::visit(memory, operand.source));
   }
   return places;
 }
 
 std::vector<void*> places_of(const plan::DeriveStep& step, HostMemory& memory) {
   std::vector<void*> places;
-  for (const std::string& name : step.outputs) places.push_back(memory.place(TensorOperand{name}));
-  for (const OperandSource& source : step.inputs) places.push_back(memory.place(source));
+  for (const std::string& name : step.outputs) places.push_back(memory(TensorOperand{name}));
+  for (const OperandSource& source : step.inputs) places.push_back(std::visit(memory, source));
   return places;
 }
 
 }  // namespace
 
-plan::Plan make_plan(const PlanOptions& options) {
+plan::Plan make_plan(const PlanOptions& options) { return plan_of(make_program(options), options); }
+
+plan::Plan plan_of(const plan::Program& program, const PlanOptions& options) {
   plan::Plan plan;
   plan.spec_name = fmt::format("standin{}", options.number);
   plan.target = {"standin", options.sm, fmt::format(R"({{"deviceVer": {}}})", options.sm * 10)};
   plan.cudnn_version = options.version;
-  plan.program = make_program(options);
+  plan.program = program;
   auto salt = static_cast<std::uint64_t>(options.number) << 8;
   for (const plan::Step& step : plan.program.steps) {
     if (const auto* derive = std::get_if<plan::DeriveStep>(&step)) {

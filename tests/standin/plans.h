@@ -26,10 +26,13 @@ struct PlanOptions {
 // f32 [16].
 plan::Plan make_plan(const PlanOptions& options = {});
 
-using Bytes = std::map<std::string, std::vector<std::byte>>;  // by tensor
-using Params = std::map<std::string, float>;
+// A plan of any valid program; of the options number, workspace, sm and version are used.
+plan::Plan plan_of(const plan::Program& program, const PlanOptions& options = {});
 
-// The bytes of every output of a plan of make_plan, computed on the host.
+using Bytes = std::map<std::string, std::vector<std::byte>>;  // by tensor
+using Params = std::map<std::string, double>;
+
+// The bytes of every output of such a plan, computed on the host.
 Bytes expected_outputs(const plan::Plan& plan, const Bytes& inputs, const Params& params);
 
 }  // namespace attn::standin

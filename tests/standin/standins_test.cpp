@@ -284,7 +284,7 @@ TEST(Plans, AreValidAndDiffer) {
   EXPECT_EQ(all(1), all(1));
   EXPECT_NE(all(1).signature, all(2).signature);
   const Bytes inputs = {{"q", std::vector<std::byte>(128)}, {"table", std::vector<std::byte>(64)}};
-  const Params params = {{"p0", 1.0F}, {"p1", 2.0F}};
+  const Params params = {{"p0", 1}, {"p1", 2}};
   EXPECT_NE(expected_outputs(all(1), inputs, params), expected_outputs(all(2), inputs, params));
 }
 

@@ -67,15 +67,14 @@ class Worker {
     binding_ = must(executable_.bind(on().arguments(), workspace_of(random_.below(2))));
   }
   // In both sets of tensors, and in all that is bound to one.
-  void set_to(float value) {
+  void set_to(double value) {
     for (const char* name : {"p0", "p1"}) {
       for (Case& each : cases_) each.set_param(name, value);
-      const auto wide = static_cast<double>(value);
-      ASSERT_TRUE(binding_->set_param(name, wide).ok());
-      ASSERT_TRUE(!graph_ || graph_->set_param(name, wide).ok());
+      ASSERT_TRUE(binding_->set_param(name, value).ok());
+      ASSERT_TRUE(!graph_ || graph_->set_param(name, value).ok());
     }
   }
-  void set_param() { set_to(static_cast<float>(random_.below(100))); }
+  void set_param() { set_to(random_.below(100)); }
 
   void set_addresses() {
     current_ = 1 - current_;

@@ -110,8 +110,8 @@ TEST_F(BindingTest, AWorkspaceOfTheCallerIsLookedAt) {
 
 TEST_F(BindingTest, ParamsAreReadAtEveryExecute) {
   Binding binding = must(executable_->bind(on_->arguments()));
-  for (const float value : {2.0F, -3.5F, 2.0F}) {
-    EXPECT_OK(binding.set_param("p0", static_cast<double>(value)));
+  for (const double value : {2.0, -3.5, 2.0}) {
+    EXPECT_OK(binding.set_param("p0", value));
     on_->set_param("p0", value);
     expect_right(*on_, binding);
   }
@@ -125,9 +125,9 @@ TEST_F(BindingTest, PacksAreKeptForTheAddressesOfLate) {
     cases.push_back(must(Case::make(executable_->device(), plan_, seed)));
   }
   Binding binding = must(executable_->bind(cases[0].arguments()));
-  for (const float param : {0.5F, 1.5F}) {
+  for (const double param : {0.5, 1.5}) {
     const std::int64_t before = packs_made();
-    EXPECT_OK(binding.set_param("p0", static_cast<double>(param)));
+    EXPECT_OK(binding.set_param("p0", param));
     for (std::size_t i = 0; i < 16; ++i) {
       Case& on = cases[i % 8];
       on.set_param("p0", param);
@@ -137,7 +137,7 @@ TEST_F(BindingTest, PacksAreKeptForTheAddressesOfLate) {
     EXPECT_EQ(packs_made() - before, param < 1 ? 14 : 0);
   }
   const std::int64_t before = packs_made();
-  cases[8].set_param("p0", 1.5F);
+  cases[8].set_param("p0", 1.5);
   EXPECT_OK(binding.set_addresses(cases[8].addresses()));
   expect_right(cases[8], binding);
   EXPECT_EQ(packs_made() - before, 2);
@@ -166,7 +166,7 @@ TEST_F(BindingTest, APackThatCannotBeMadeChangesNothing) {
   std::vector<Case> cases;  // all there, so that none has the addresses of another
   for (int seed = 2; seed < 12; ++seed) {
     Case& other = cases.emplace_back(must(Case::make(executable_->device(), plan_, seed)));
-    other.set_param("p0", 1.25F);
+    other.set_param("p0", 1.25);
     script_cudnn(fail_nth("cudnnBackendFinalize", 1 + seed % 2, CUDNN_STATUS_INTERNAL_ERROR));
     EXPECT_EQ(binding.set_addresses(other.addresses()).error().code, ErrorCode::cudnn);
     expect_right(*on_, binding);
@@ -192,7 +192,7 @@ TEST_F(BindingTest, AWorkspaceOfThePoolIsTakenAndGivenBack) {
   EXPECT_EQ(standin::live().memory, before.memory);
   expect_right(*on_, binding, stream.handle());
   Case other = must(Case::make(executable_->device(), plan_, 2));
-  other.set_param("p0", 1.25F);
+  other.set_param("p0", 1.25);
   EXPECT_OK(binding.set_addresses(other.addresses()));
   expect_right(other, binding, stream.handle());
 }
