@@ -170,7 +170,7 @@ ATTN_STANDIN_EXPORT cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) {
   ATTN_STANDIN_CUDNN(cudnnDestroy, ignored, STANDIN_ANY)
   std::unique_ptr<Handle> gone = handles().remove(handle);
   if (gone == nullptr) return breach("cudnnDestroy", CUDNN_STATUS_BAD_PARAM, "no such handle");
-  if (driver()->current_device() < 0) violate("cudnnDestroy", "without its context");
+  if (driver()->current_device() != gone->device) violate("cudnnDestroy", "without its context");
   const bool loaded = gone->plans.load() > 0, busy = gone->busy.load(std::memory_order_relaxed);
   if (loaded) violate("cudnnDestroy", "plans that were loaded with it are alive");
   if (busy) violate("cudnnDestroy", "a handle that another thread uses");
@@ -203,7 +203,10 @@ ATTN_STANDIN_EXPORT cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDesc
   ATTN_STANDIN_CUDNN(cudnnBackendDestroyDescriptor, ignored, kind_of(raw))
   std::unique_ptr<Descriptor> gone = descriptors().remove(raw);
   if (gone == nullptr) return breach(kName, CUDNN_STATUS_BAD_PARAM, "no such descriptor");
-  if (gone->handle != nullptr) --gone->handle->plans;
+  if (gone->handle != nullptr) {
+    --gone->handle->plans;
+    if (driver()->current_device() != gone->device) violate(kName, "a plan without its context");
+  }
   if (gone->in_use.load(std::memory_order_relaxed) > 0) {
     violate(kName, kind_name(gone->type) + " that executes");
     descriptors().bury(std::move(gone));
