@@ -25,6 +25,8 @@ Result<plan::Target> native_target(const std::string& cudnn_folder) {
     error.notes.push_back("to compile without a GPU name one with --target (`attnc target list`)");
     return error;
   }
+  cuda::Scope scope;
+  ATTN_RETURN_IF_ERROR(scope.enter(*device));
   ATTN_ASSIGN(const auto library, cudnn::Library::load(cudnn_folder));
   ATTN_ASSIGN(const std::string json, cudnn::device_json_of_current_device(*library));
   return targets::make_target(device->name(), json);

@@ -22,6 +22,8 @@ void must(Status status) {
 
 plan::Plan compile_causal() {
   const cuda::Device device = must(cuda::Device::open(0));
+  cuda::Scope scope;
+  must(scope.enter(device));
   const auto library = must(cudnn::Library::load());
   plan::Plan plan;
   plan.spec_name = "causal";
