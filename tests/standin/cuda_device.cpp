@@ -117,6 +117,12 @@ ATTN_STANDIN_EXPORT CUresult cuInit(unsigned int) {
   return CUDA_SUCCESS;
 }
 
+// Asked for by NVRTC wherever there is a driver.
+ATTN_STANDIN_EXPORT CUresult cuGetExportTable(const void** table, const CUuuid*) {
+  *table = nullptr;
+  return CUDA_ERROR_NOT_FOUND;
+}
+
 ATTN_STANDIN_EXPORT CUresult cuGetErrorName(CUresult error, const char** text) {
   switch (error) {
     case CUDA_ERROR_OUT_OF_MEMORY: *text = "CUDA_ERROR_OUT_OF_MEMORY"; break;

@@ -74,6 +74,7 @@ struct Kernel {
 };
 struct Module {
   int device = 0;
+  bool is_real = false;  // an image that no work is known of
   Kernels works;
   std::vector<void*> kernels;  // those that were asked for, in kernels()
 };

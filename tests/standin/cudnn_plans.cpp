@@ -1,5 +1,6 @@
 // From an operation graph to a plan, and from JSON to a plan.
 #include <algorithm>
+#include <fstream>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -109,6 +110,16 @@ class Reader {
   std::set<const Descriptor*> seen_;
 };
 
+// Those of an H200, with another architecture.
+std::string properties(const Handle& handle, std::int64_t sm) {
+  std::ifstream file(ATTN_STANDIN_DEVICE);
+  Json json = Json::parse(file);
+  json["deviceVer"] = sm * 10;
+  json["cudaDeviceId"] = handle.device;
+  json["deviceName"] = "stand-in";
+  return json.dump();
+}
+
 // From an engine config: what the script says of it.
 cudnnStatus_t compile_plan(Descriptor& plan, const Descriptor& config) {
   plan.config = config.config;
@@ -208,7 +219,7 @@ cudnnStatus_t finalize_device(Descriptor& device) {
     const Handle* handle = handles().find(raw->at<void*>());
     if (handle == nullptr) return incomplete(device);
     device.sm = driver()->sm_of(handle->device);
-    device.json = Json({{"deviceVer", device.sm * 10}, {"cudaDeviceId", handle->device}}).dump();
+    device.json = properties(*handle, device.sm);
     return CUDNN_STATUS_SUCCESS;
   }
   const Elements* text = device.find(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION);

@@ -1,0 +1,72 @@
+"""What the command line and the examples do where the stand-ins for cuDNN and the driver are found:
+everything but numbers."""
+import os
+import subprocess
+
+import attnc
+from attnc import NOOP, SPECS
+
+STANDINS = os.environ["ATTN_STANDINS"]
+
+
+class Standins(attnc.Case):
+    def setUp(self):
+        super().setUp()
+        os.environ["ATTN_CUDNN_DIR"] = os.environ["LD_LIBRARY_PATH"] = STANDINS
+
+    def outputs(self, *arguments):
+        return set(self.attnc_json("run", *arguments)["outputs"])
+
+    def test_a_plan_is_compiled_loaded_and_executed(self):
+        plan = self.compile(NOOP)
+        self.assertIn("backend: cudnn", self.attnc("run", plan).stderr)
+        step, = self.attnc_json("inspect", plan)["compiled"]
+        self.assertEqual(step["engine"], 5)
+
+    def test_plans_are_kept(self):
+        spec = ["--bind", "Sq=256", SPECS / "causal.attn"]
+        run = ["run", *spec, "--backend", "cudnn", "--use-cache"]
+        first = self.attnc_json(*run)
+        kept, = self.attnc_json("cache", "list")["plans"]
+        self.assertEqual((kept["name"], kept["direction"]), ("causal", "forward"))
+        self.assertEqual(self.attnc_json(*run), first)
+        self.attnc("bench", *spec, "--iterations", "2", "--use-cache")
+        again, = self.attnc_json("cache", "list")["plans"]
+        self.assertEqual(again["signature"], kept["signature"])
+        with open(kept["file"], "r+b") as file:
+            file.truncate(1000)
+        self.assertEqual(self.attnc_json(*run), first)
+        self.attnc("cache", "verify")
+
+    def test_what_verify_finds(self):
+        process = self.attnc("verify", "--bind", "Sq=64", SPECS / "noop.attn", code=5)
+        self.assertIn("0 of 1 cases agree", process.stdout)
+
+    def test_both_directions(self):
+        spec = self.write("spec.attn", NOOP)
+        plan = self.compile(NOOP, "--direction", "both")
+        self.assertEqual(self.outputs(plan, "--backend", "cudnn", "--grad"),
+                         {"o", "lse", "dq", "dk", "dv"})
+        self.assertEqual(self.outputs(spec, "--backend", "cudnn", "--direction", "bwd"),
+                         {"dq", "dk", "dv"})
+
+    def test_the_examples(self):
+        for name, options in (("embed", []), ("train", ["--direction", "both"])):
+            with self.subTest(name):
+                plan = self.compile(NOOP, *options)
+                process = subprocess.run([attnc.beside(name), plan], capture_output=True,
+                                         text=True, timeout=60, check=False)
+                self.assertEqual(process.returncode, 0, process.stdout + process.stderr)
+
+    def test_every_spec_of_the_library(self):
+        small = ["--bind", "B=1", "--bind", "Sq=64"]
+        given = {"document": ["--in", "doc=zeros"]}
+        specs = [spec for spec in sorted(SPECS.glob("*.attn"))
+                 if spec.stem not in attnc.not_lowered("h200")]
+        for spec in specs:
+            with self.subTest(spec.stem):
+                self.attnc("run", spec, *small, *given.get(spec.stem, []), "--backend", "cudnn")
+
+
+if __name__ == "__main__":
+    attnc.main()
