@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "compiler/derive/prelude.h"
+#include "runtime/base/wheels.h"
 
 namespace attn::derive {
 namespace {
@@ -71,7 +72,7 @@ std::vector<fs::path> folders(const std::string& cudnn_folder) {
   for (const char* prefix : {"/usr/local/cuda", "/usr/local/cuda-13", "/opt/cuda"}) {
     all.emplace_back(prefix);
   }
-  all.push_back(fs::path(ATTN_WHEELS_FOLDER) / "nvidia" / "cu13");
+  if (!wheels_folder().empty()) all.push_back(fs::path(wheels_folder()) / "nvidia" / "cu13");
   return all;
 }
 

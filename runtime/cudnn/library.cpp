@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "runtime/base/wheels.h"
 #include "runtime/cudnn/api.h"
 
 namespace attn::cudnn {
@@ -68,11 +69,15 @@ void append_environment(std::vector<fs::path>& folders, const char* variable) {
   if (value != nullptr && *value != '\0') folders.emplace_back(value);
 }
 
+void append_wheel(std::vector<fs::path>& folders, const std::string& name) {
+  if (!wheels_folder().empty()) folders.push_back(fs::path(wheels_folder()) / "nvidia" / name);
+}
+
 std::vector<fs::path> usual_cudnn_folders() {
   std::vector<fs::path> folders;
   append_environment(folders, "CUDNN_HOME");
-  folders.insert(folders.end(), {"/usr/local/cuda", "/opt/cuda", "/usr/local/cudnn",
-                                 fs::path(ATTN_WHEELS_FOLDER) / "nvidia" / "cudnn"});
+  folders.insert(folders.end(), {"/usr/local/cuda", "/opt/cuda", "/usr/local/cudnn"});
+  append_wheel(folders, "cudnn");
   return folders;
 }
 
@@ -85,8 +90,8 @@ std::vector<fs::path> nvrtc_folders(const fs::path& cudnn_file, int cuda_major) 
                                    vendor / "cuda_nvrtc"};
   append_environment(folders, "CUDA_HOME");
   folders.insert(folders.end(),
-                 {"/usr/local/cuda", fmt::format("/usr/local/cuda-{}", cuda_major), "/opt/cuda",
-                  fs::path(ATTN_WHEELS_FOLDER) / "nvidia" / fmt::format("cu{}", cuda_major)});
+                 {"/usr/local/cuda", fmt::format("/usr/local/cuda-{}", cuda_major), "/opt/cuda"});
+  append_wheel(folders, fmt::format("cu{}", cuda_major));
   return folders;
 }
 
