@@ -3,12 +3,13 @@
 include(GoogleTest)
 
 function(attn_house_rules target)
-  target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR})
+  target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
   target_compile_features(${target} PUBLIC cxx_std_20)
   target_compile_options(${target} PRIVATE
-    -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor -Werror
+    -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion
+    $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor> -Werror
     # GCC 13 takes the alternatives of a variant that are not there for uninitialized ones.
-    $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+    $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized>)
   if(ATTN_SANITIZE)
     target_compile_options(${target} PUBLIC -fsanitize=${ATTN_SANITIZE} -fno-omit-frame-pointer
       -fno-sanitize-recover=all)

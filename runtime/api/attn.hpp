@@ -1,0 +1,605 @@
+// attn.h for C++17 and later: handles that end by themselves, errors as values. Nothing here throws
+// but what the standard library does when the host has no memory.
+//
+//   attn::Status run(void* q, ..., void* stream) {
+//     ATTN_TRY_ASSIGN(auto runtime, attn::Runtime::open());
+//     ATTN_TRY_ASSIGN(auto executable, attn::Executable::load_file(runtime, "causal.attnplan"));
+//     attn::Arguments arguments;
+//     arguments.tensor("q", {q, attn::DType::bf16, dims, strides}) ..;
+//     ATTN_TRY_ASSIGN(auto binding, executable.bind(arguments));
+//     return binding.execute(stream);
+//   }
+//
+// What things mean, which errors there are, and what threads may do, attn.h says. Runtime and
+// Executable are copied for the price of a count, and the copies are the same; the others are
+// moved. One that was moved from may only be assigned to or destroyed.
+//
+// The names live in attn::v1, inline, so that programs of different versions of this header, and
+// the library's own, do not meet.
+#ifndef ATTN_HPP
+#define ATTN_HPP
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "attn.h"
+
+namespace attn {
+inline namespace v1 {
+
+enum class Code : std::int32_t {
+  ok = ATTN_STATUS_OK,
+  invalid_argument = ATTN_STATUS_INVALID_ARGUMENT,
+  invalid_spec = ATTN_STATUS_INVALID_SPEC,
+  unsupported = ATTN_STATUS_UNSUPPORTED,
+  binding = ATTN_STATUS_BINDING,
+  cuda = ATTN_STATUS_CUDA,
+  cudnn = ATTN_STATUS_CUDNN,
+  worker = ATTN_STATUS_WORKER,
+  io = ATTN_STATUS_IO,
+  mismatch = ATTN_STATUS_MISMATCH,
+  plan_truncated = ATTN_STATUS_PLAN_TRUNCATED,
+  plan_damaged = ATTN_STATUS_PLAN_DAMAGED,
+  plan_foreign = ATTN_STATUS_PLAN_FOREIGN,
+  plan_newer = ATTN_STATUS_PLAN_NEWER,
+  plan_version = ATTN_STATUS_PLAN_VERSION,
+  plan_device = ATTN_STATUS_PLAN_DEVICE,
+  internal = ATTN_STATUS_INTERNAL,
+  out_of_memory = ATTN_STATUS_OUT_OF_MEMORY
+};
+inline const char* to_string(Code code) { return attn_status_name(static_cast<attn_status>(code)); }
+inline int exit_code(Code code) { return attn_status_exit_code(static_cast<attn_status>(code)); }
+
+struct Error {
+  Code code = Code::internal;
+  std::string message;             // one sentence, no period
+  std::vector<std::string> notes;  // what was tried, the libraries' own words, what would help
+  std::string payload;             // JSON, or empty
+
+  std::string to_text() const {
+    std::string text = message;
+    for (const std::string& note : notes) text += "\n  note: " + note;
+    return text;
+  }
+};
+
+// Done, or why not.
+class [[nodiscard]] Status {
+ public:
+  Status() = default;
+  Status(Error error) : error_(std::make_unique<Error>(std::move(error))) {}
+
+  bool ok() const { return error_ == nullptr; }
+  explicit operator bool() const { return ok(); }
+  const Error& error() const { return *error_; }  // requires !ok()
+
+ private:
+  std::unique_ptr<Error> error_;
+};
+
+// A T, or why not.
+template <typename T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}
+  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}
+
+  bool ok() const { return state_.index() == 0; }
+  explicit operator bool() const { return ok(); }
+
+  // Each requires ok().
+  T& value() & { return *std::get_if<0>(&state_); }
+  const T& value() const& { return *std::get_if<0>(&state_); }
+  T&& value() && { return std::move(*std::get_if<0>(&state_)); }
+  T& operator*() & { return value(); }
+  const T& operator*() const& { return value(); }
+  T* operator->() { return &value(); }
+  const T* operator->() const { return &value(); }
+
+  const Error& error() const { return *std::get_if<1>(&state_); }  // requires !ok()
+
+ private:
+  std::variant<T, Error> state_;
+};
+
+// Returns the error of `expression` (a Status or Result) from the enclosing function, if it has
+// one.
+#define ATTN_TRY(expression)                                \
+  do {                                                      \
+    if (auto attn_tried = (expression); !attn_tried.ok()) { \
+      return attn_tried.error();                            \
+    }                                                       \
+  } while (false)
+
+// ATTN_TRY_ASSIGN(auto x, f()): declares or assigns the value, or returns the error.
+#define ATTN_TRY_ASSIGN(target, expression) ATTN_TRY_ASSIGN_1_(target, expression, __LINE__)
+#define ATTN_TRY_ASSIGN_1_(target, expression, line) ATTN_TRY_ASSIGN_2_(target, expression, line)
+#define ATTN_TRY_ASSIGN_2_(target, expression, line)             \
+  auto attn_tried_##line = (expression);                         \
+  if (!attn_tried_##line.ok()) return attn_tried_##line.error(); \
+  target = std::move(attn_tried_##line).value()
+
+enum class DType : std::int32_t {
+  f16 = ATTN_DTYPE_F16,
+  bf16 = ATTN_DTYPE_BF16,
+  f32 = ATTN_DTYPE_F32,
+  f64 = ATTN_DTYPE_F64,
+  i8 = ATTN_DTYPE_I8,
+  u8 = ATTN_DTYPE_U8,
+  i32 = ATTN_DTYPE_I32,
+  i64 = ATTN_DTYPE_I64,
+  boolean = ATTN_DTYPE_BOOL
+};
+inline const char* to_string(DType type) { return attn_dtype_name(static_cast<attn_dtype>(type)); }
+inline std::size_t size_of(DType type) { return attn_dtype_bytes(static_cast<attn_dtype>(type)); }
+inline bool is_float(DType type) {
+  return type == DType::f16 || type == DType::bf16 || type == DType::f32 || type == DType::f64;
+}
+
+enum class Role : std::int32_t {
+  query = ATTN_ROLE_QUERY,
+  key = ATTN_ROLE_KEY,
+  value = ATTN_ROLE_VALUE,
+  captured = ATTN_ROLE_CAPTURED,
+  output = ATTN_ROLE_OUTPUT,
+  stats = ATTN_ROLE_STATS,
+  control = ATTN_ROLE_CONTROL,
+  saved = ATTN_ROLE_SAVED,
+  cotangent = ATTN_ROLE_COTANGENT,
+  gradient = ATTN_ROLE_GRADIENT
+};
+inline const char* to_string(Role role) { return attn_role_name(static_cast<attn_role>(role)); }
+
+enum class Direction : std::int32_t {
+  forward = ATTN_DIRECTION_FORWARD,
+  backward = ATTN_DIRECTION_BACKWARD
+};
+
+enum class LogLevel : std::int32_t {
+  debug = ATTN_LOG_DEBUG,
+  info = ATTN_LOG_INFO,
+  warning = ATTN_LOG_WARNING,
+  error = ATTN_LOG_ERROR
+};
+
+// Whether set_addresses looks at what it is given.
+enum class Check : std::int32_t { addresses = ATTN_CHECK_ADDRESSES, nothing = ATTN_CHECK_NOTHING };
+
+namespace detail {
+
+template <auto end>
+struct Ender {
+  template <typename Handle>
+  void operator()(Handle* handle) const {
+    end(handle);
+  }
+};
+template <typename Handle, auto end>
+using Owned = std::unique_ptr<Handle, Ender<end>>;
+
+// A reference to something that is counted.
+template <typename Handle, auto retain, auto release>
+class Shared {
+ public:
+  explicit Shared(Handle* handle) : handle_(handle) {}
+  Shared(const Shared& other) : handle_(other.handle_) { retain(handle_); }
+  Shared(Shared&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Shared& operator=(Shared other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~Shared() { release(handle_); }
+  Handle* get() const { return handle_; }
+
+ private:
+  Handle* handle_;
+};
+
+// Calls, and what they say when they fail.
+class Caller {
+ public:
+  Caller() : error_(attn_error_create()) {}
+
+  template <typename Function, typename... Values>
+  Status operator()(const Function& function, Values... values) const {
+    const attn_status status = function(values..., error_.get());
+    if (status == ATTN_STATUS_OK) return {};
+    Error error{static_cast<Code>(status),
+                attn_error_message(error_.get()),
+                {},
+                attn_error_payload(error_.get())};
+    for (std::size_t i = 0; i < attn_error_note_count(error_.get()); ++i) {
+      error.notes.emplace_back(attn_error_note(error_.get(), i));
+    }
+    return error;
+  }
+
+ private:
+  Owned<attn_error, attn_error_destroy> error_;
+};
+
+// A call whose last output is a handle of `Handle`, which `Wrapped` is made from.
+template <typename Wrapped, typename Handle, typename Function, typename... Values>
+Result<Wrapped> make(const Function& function, Values... values) {
+  Handle* handle = nullptr;
+  ATTN_TRY(Caller()(function, values..., &handle));
+  return Wrapped(handle);
+}
+
+}  // namespace detail
+
+using LogSink = std::function<void(LogLevel, std::string_view message)>;
+
+struct RuntimeOptions {
+  int device = 0;
+  std::string cudnn_folder = {};  // empty: $ATTN_CUDNN_DIR, else the usual places
+  int most_handles = 0;           // 0: 16
+  std::uint64_t cache_entries = 0, cache_bytes = 0;  // 0: 256 and 1 GiB
+  bool check_values = true;
+  LogSink log = {};  // must not throw
+};
+
+struct RuntimeInfo {
+  std::string device_name;
+  int device = 0;
+  int sm = 0;
+  std::int64_t cudnn_version = 0;
+  std::string cudnn_library;
+};
+
+class Runtime {
+ public:
+  static Result<Runtime> open(const RuntimeOptions& options = {}) {
+    attn_runtime_options plain = {};
+    plain.size = sizeof plain;
+    if (!options.cudnn_folder.empty()) plain.cudnn_folder = options.cudnn_folder.c_str();
+    plain.device = options.device;
+    plain.most_handles = options.most_handles;
+    plain.cache_entries = options.cache_entries;
+    plain.cache_bytes = options.cache_bytes;
+    plain.skip_value_checks = options.check_values ? 0 : 1;
+    if (options.log) {
+      plain.log = call_sink;
+      plain.log_user = new LogSink(options.log);
+      plain.log_release = delete_sink;
+    }
+    return detail::make<Runtime, attn_runtime>(attn_runtime_open, &plain);
+  }
+
+  Result<RuntimeInfo> describe() const {
+    attn_runtime_info info = {};
+    info.size = sizeof info;
+    ATTN_TRY(detail::Caller()(attn_runtime_describe, handle(), &info));
+    return RuntimeInfo{info.device_name, info.device, info.sm, info.cudnn_version,
+                       info.cudnn_library};
+  }
+
+  Result<attn_cache_counters> cache_counters() const { return counters(0); }
+  Result<attn_cache_counters> reset_cache_counters() { return counters(1); }
+  Status clear_cache() { return detail::Caller()(attn_runtime_cache_clear, handle()); }
+
+  attn_runtime* handle() const { return handle_.get(); }
+  explicit Runtime(attn_runtime* handle) : handle_(handle) {}  // takes the reference over
+
+ private:
+  static void call_sink(void* sink, attn_log_level level, const char* message) {
+    (*static_cast<LogSink*>(sink))(static_cast<LogLevel>(level), message);
+  }
+  static void delete_sink(void* sink) { delete static_cast<LogSink*>(sink); }
+
+  Result<attn_cache_counters> counters(std::int32_t reset) const {
+    attn_cache_counters counters = {};
+    counters.size = sizeof counters;
+    ATTN_TRY(detail::Caller()(attn_runtime_cache_counters, handle(), reset, &counters));
+    return counters;
+  }
+
+  detail::Shared<attn_runtime, attn_runtime_retain, attn_runtime_release> handle_;
+};
+
+// Dims in logical order, strides in elements.
+struct TensorInfo {
+  std::string name;
+  Role role = Role::captured;
+  DType dtype = DType::f32;
+  bool is_output = false;
+  std::vector<std::int64_t> dims;
+  std::vector<std::int64_t> strides;
+  std::int64_t alignment = 0;
+  std::string addressed_by;
+};
+
+struct ParamInfo {
+  std::string name;
+  DType dtype = DType::f32;
+};
+
+// Device memory of the caller's. Without strides: row-major, no gaps.
+struct TensorView {
+  void* data = nullptr;
+  DType dtype = DType::f32;
+  std::vector<std::int64_t> dims = {};
+  std::vector<std::int64_t> strides = {};
+};
+
+// Tensors and params by name, in any order. What cannot be taken (a DLPack tensor in host memory,
+// say) is the error of whoever is given the arguments.
+class Arguments {
+ public:
+  Arguments() {
+    attn_arguments* made = nullptr;
+    keep(call_(attn_arguments_create, &made));
+    handle_.reset(made);
+  }
+
+  Arguments& tensor(const std::string& name, const TensorView& view) {
+    attn_tensor plain = {};
+    plain.size = sizeof plain;
+    plain.name = name.c_str();
+    plain.data = view.data;
+    plain.dtype = static_cast<attn_dtype>(view.dtype);
+    plain.rank = static_cast<std::int32_t>(view.dims.size());
+    plain.dims = view.dims.data();
+    if (view.strides.empty()) return keep(call_(attn_arguments_tensor, handle(), &plain));
+    if (view.strides.size() != view.dims.size()) {
+      return keep(Error{
+          Code::binding, "tensor '" + name + "' has other numbers of dims and strides", {}, {}});
+    }
+    plain.strides = view.strides.data();
+    return keep(call_(attn_arguments_tensor, handle(), &plain));
+  }
+
+  // A DLTensor, of any version of dlpack.h; nothing of it is kept but what it says.
+  template <typename DlTensor, typename = decltype(std::declval<const DlTensor&>().byte_offset)>
+  Arguments& tensor(const std::string& name, const DlTensor& dl_tensor) {
+    const void* address = &dl_tensor;
+    return keep(call_(attn_arguments_dlpack, handle(), name.c_str(), address));
+  }
+
+  Arguments& param(const std::string& name, double value) { return param(name, DType::f32, value); }
+  Arguments& param(const std::string& name, std::int32_t value) {
+    return param(name, DType::i32, static_cast<double>(value));
+  }
+  Arguments& param(const std::string& name, DType dtype, double value) {
+    const auto plain = static_cast<attn_dtype>(dtype);
+    return keep(call_(attn_arguments_param, handle(), name.c_str(), plain, value));
+  }
+
+  const std::optional<Error>& error() const { return error_; }  // the first
+  attn_arguments* handle() const { return handle_.get(); }
+
+ private:
+  Arguments& keep(const Status& status) {
+    if (!status.ok() && !error_) error_ = status.error();
+    return *this;
+  }
+
+  detail::Caller call_;
+  detail::Owned<attn_arguments, attn_arguments_destroy> handle_;
+  std::optional<Error> error_;
+};
+
+class Workspace {
+ public:
+  static Workspace owned() { return Workspace(ATTN_WORKSPACE_OWNED, nullptr); }
+  static Workspace of(void* memory) { return Workspace(ATTN_WORKSPACE_CALLER, memory); }
+  static Workspace stream_ordered() { return Workspace(ATTN_WORKSPACE_STREAM_ORDERED, nullptr); }
+
+  attn_bind_options options() const {
+    attn_bind_options plain = {};
+    plain.size = sizeof plain;
+    plain.workspace = kind_;
+    plain.workspace_memory = memory_;
+    return plain;
+  }
+
+ private:
+  Workspace(attn_workspace kind, void* memory) : kind_(kind), memory_(memory) {}
+  attn_workspace kind_;
+  void* memory_;
+};
+
+// One thread at a time.
+class Binding {
+ public:
+  Status set_param(const std::string& name, double value) {
+    return call_(attn_binding_set_param, handle(), name.c_str(), value);
+  }
+  Status set_addresses(const std::vector<void*>& addresses, Check check = Check::addresses) {
+    return call_(attn_binding_set_addresses, handle(), addresses.data(), addresses.size(),
+                 static_cast<attn_check>(check));
+  }
+  Status set_workspace(void* memory) { return call_(attn_binding_set_workspace, handle(), memory); }
+  Status execute(void* stream) { return call_(attn_binding_execute, handle(), stream); }
+
+  attn_binding* handle() const { return handle_.get(); }
+  attn_binding* release() { return handle_.release(); }
+  explicit Binding(attn_binding* handle) : handle_(handle) {}  // owns it
+
+ private:
+  detail::Caller call_;
+  detail::Owned<attn_binding, attn_binding_destroy> handle_;
+};
+
+// One thread at a time.
+class Graph {
+ public:
+  static Result<Graph> capture(Binding binding) {
+    return detail::make<Graph, attn_graph>(attn_graph_capture, binding.release());
+  }
+
+  Status set_param(const std::string& name, double value) {
+    return call_(attn_graph_set_param, handle(), name.c_str(), value);
+  }
+  Status set_addresses(const std::vector<void*>& addresses, Check check = Check::addresses) {
+    return call_(attn_graph_set_addresses, handle(), addresses.data(), addresses.size(),
+                 static_cast<attn_check>(check));
+  }
+  Status launch(void* stream) { return call_(attn_graph_launch, handle(), stream); }
+
+  attn_graph* handle() const { return handle_.get(); }
+  explicit Graph(attn_graph* handle) : handle_(handle) {}  // owns it
+
+ private:
+  detail::Caller call_;
+  detail::Owned<attn_graph, attn_graph_destroy> handle_;
+};
+
+class Executable {
+ public:
+  static Result<Executable> load_file(const Runtime& runtime, const std::string& path,
+                                      Direction direction = Direction::forward) {
+    const attn_load_options options = load_options(direction);
+    attn_executable* handle = nullptr;
+    ATTN_TRY(detail::Caller()(attn_executable_load_file, runtime.handle(), path.c_str(), &options,
+                              &handle));
+    return adopt(handle);
+  }
+  // `file` is what a plan file has in it.
+  static Result<Executable> load_memory(const Runtime& runtime, std::string_view file,
+                                        Direction direction = Direction::forward) {
+    const attn_load_options options = load_options(direction);
+    const void* bytes = file.data();
+    attn_executable* handle = nullptr;
+    ATTN_TRY(detail::Caller()(attn_executable_load_memory, runtime.handle(), bytes, file.size(),
+                              &options, &handle));
+    return adopt(handle);
+  }
+  // Takes the reference over, also when it fails.
+  static Result<Executable> adopt(attn_executable* handle) {
+    Executable executable(handle);
+    ATTN_TRY_ASSIGN(executable.about_, read(handle));
+    return executable;
+  }
+
+  const std::string& name() const { return about_->name; }
+  const std::string& signature() const { return about_->signature; }  // 32 hexadecimal digits
+  const std::string& target() const { return about_->target; }
+  Direction direction() const { return about_->direction; }
+  std::int64_t workspace_bytes() const { return about_->workspace_bytes; }
+  const std::vector<TensorInfo>& tensors() const { return about_->tensors; }
+  const std::vector<ParamInfo>& params() const { return about_->params; }
+
+  Result<Binding> bind(const Arguments& arguments, Workspace workspace = Workspace::owned()) const {
+    if (arguments.error()) return *arguments.error();
+    const attn_bind_options options = workspace.options();
+    return detail::make<Binding, attn_binding>(attn_binding_create, handle(), arguments.handle(),
+                                               &options);
+  }
+
+  attn_executable* handle() const { return handle_.get(); }
+
+ private:
+  explicit Executable(attn_executable* handle) : handle_(handle) {}
+
+  struct About {
+    std::string name, signature, target;
+    Direction direction = Direction::forward;
+    std::int64_t workspace_bytes = 0;
+    std::vector<TensorInfo> tensors;
+    std::vector<ParamInfo> params;
+  };
+
+  static attn_load_options load_options(Direction direction) {
+    attn_load_options options = {};
+    options.size = sizeof options;
+    options.direction = static_cast<attn_direction>(direction);
+    return options;
+  }
+
+  static Result<std::shared_ptr<const About>> read(attn_executable* handle) {
+    const detail::Caller call;
+    attn_executable_info info = {};
+    info.size = sizeof info;
+    ATTN_TRY(call(attn_executable_describe, handle, &info));
+    auto about = std::make_shared<About>();
+    about->name = info.name;
+    about->signature = info.signature;
+    about->target = info.target;
+    about->direction = static_cast<Direction>(info.direction);
+    about->workspace_bytes = info.workspace_bytes;
+    for (std::size_t i = 0; i < info.tensor_count; ++i) {
+      ATTN_TRY_ASSIGN(auto tensor, read_tensor(call, handle, i));
+      about->tensors.push_back(std::move(tensor));
+    }
+    for (std::size_t i = 0; i < info.param_count; ++i) {
+      attn_param_info param = {};
+      param.size = sizeof param;
+      ATTN_TRY(call(attn_executable_param, handle, i, &param));
+      about->params.push_back({param.name, static_cast<DType>(param.dtype)});
+    }
+    return std::shared_ptr<const About>(std::move(about));
+  }
+
+  static Result<TensorInfo> read_tensor(const detail::Caller& call, attn_executable* handle,
+                                        std::size_t index) {
+    attn_tensor_info info = {};
+    info.size = sizeof info;
+    ATTN_TRY(call(attn_executable_tensor, handle, index, &info));
+    return TensorInfo{info.name,
+                      static_cast<Role>(info.role),
+                      static_cast<DType>(info.dtype),
+                      info.is_output != 0,
+                      std::vector<std::int64_t>(info.dims, info.dims + info.rank),
+                      std::vector<std::int64_t>(info.strides, info.strides + info.rank),
+                      info.alignment,
+                      info.addressed_by};
+  }
+
+  detail::Shared<attn_executable, attn_executable_retain, attn_executable_release> handle_;
+  std::shared_ptr<const About> about_;
+};
+
+// Conveniences: see attn.h. One thread at a time.
+class Memory {
+ public:
+  static Result<Memory> allocate(const Runtime& runtime, std::size_t bytes) {
+    return detail::make<Memory, attn_memory>(attn_memory_allocate, runtime.handle(), bytes);
+  }
+  void* data() const { return attn_memory_data(handle_.get()); }
+  Status upload(const void* source, std::size_t bytes, std::size_t offset = 0) {
+    return detail::Caller()(attn_memory_upload, handle_.get(), offset, source, bytes);
+  }
+  Status download(void* target, std::size_t bytes, std::size_t offset = 0) const {
+    return detail::Caller()(attn_memory_download, handle_.get(), offset, target, bytes);
+  }
+  explicit Memory(attn_memory* handle) : handle_(handle) {}  // owns it
+
+ private:
+  detail::Owned<attn_memory, attn_memory_free> handle_;
+};
+
+class Stream {
+ public:
+  static Result<Stream> create(const Runtime& runtime) {
+    return detail::make<Stream, attn_stream>(attn_stream_create, runtime.handle());
+  }
+  void* handle() const { return attn_stream_handle(handle_.get()); }  // CUstream
+  Status synchronize() const { return detail::Caller()(attn_stream_synchronize, handle_.get()); }
+  explicit Stream(attn_stream* handle) : handle_(handle) {}  // owns it
+
+ private:
+  detail::Owned<attn_stream, attn_stream_destroy> handle_;
+};
+
+inline Status from_f32(DType dtype, const float* values, std::size_t count, void* elements) {
+  const auto plain = static_cast<attn_dtype>(dtype);
+  return detail::Caller()(attn_elements_from_f32, plain, values, count, elements);
+}
+inline Status to_f32(DType dtype, const void* elements, std::size_t count, float* values) {
+  const auto plain = static_cast<attn_dtype>(dtype);
+  return detail::Caller()(attn_elements_to_f32, plain, elements, count, values);
+}
+
+}  // namespace v1
+}  // namespace attn
+
+#endif

@@ -1,0 +1,78 @@
+#include "runtime/api/dlpack.h"
+
+#include <dlpack/dlpack.h>
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "runtime/io/layout.h"
+
+namespace attn::api {
+namespace {
+
+constexpr int kBool = 6;  // kDLBool: of DLPack 0.8 and later, so not in every header
+constexpr int kMostDims = 64;
+
+struct Kind {
+  int code;
+  int bits;
+  DType type;
+};
+constexpr Kind kKinds[] = {
+    {kDLFloat, 16, DType::f16}, {kDLBfloat, 16, DType::bf16}, {kDLFloat, 32, DType::f32},
+    {kDLFloat, 64, DType::f64}, {kDLInt, 8, DType::i8},       {kDLUInt, 8, DType::u8},
+    {kDLInt, 32, DType::i32},   {kDLInt, 64, DType::i64},     {kBool, 8, DType::boolean},
+};
+
+Error wrong(const std::string& name, std::string_view what) {
+  return Error{ErrorCode::binding, fmt::format("tensor '{}' {}", name, what), {}, {}};
+}
+
+Result<DType> dtype_of(const std::string& name, DLDataType given) {
+  if (given.lanes != 1) {
+    return wrong(name, fmt::format("is of vectors of {} elements (DLPack's lanes), not of elements",
+                                   given.lanes));
+  }
+  for (const Kind& kind : kKinds) {
+    if (kind.code == given.code && kind.bits == given.bits) return kind.type;
+  }
+  return wrong(name,
+               fmt::format("has elements of DLPack's type code {} and {} bits, which no plan has",
+                           given.code, given.bits));
+}
+
+Result<std::optional<int>> device_of(const std::string& name, DLDevice given) {
+  if (given.device_type == kDLCUDA) return std::optional<int>(given.device_id);
+  if (given.device_type == kDLCUDAManaged) return std::optional<int>();
+  return wrong(name, fmt::format("is on a device of DLPack's type {}, not in CUDA's memory",
+                                 static_cast<int>(given.device_type)));
+}
+
+Status check_form(const std::string& name, const DLTensor& tensor) {
+  if (tensor.ndim < 0 || tensor.ndim > kMostDims) {
+    return wrong(name, fmt::format("has {} dims", tensor.ndim));
+  }
+  if (tensor.ndim > 0 && tensor.shape == nullptr) return wrong(name, "has no shape");
+  for (int axis = 0; axis < tensor.ndim; ++axis) {
+    if (tensor.shape[axis] < 0) return wrong(name, "has a negative dim");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<DlTensor> read_dlpack(const std::string& name, const void* dl_tensor) {
+  const DLTensor& given = *static_cast<const DLTensor*>(dl_tensor);
+  ATTN_RETURN_IF_ERROR(check_form(name, given));
+  DlTensor tensor;
+  ATTN_ASSIGN(tensor.device, device_of(name, given.device));
+  execute::TensorView& view = tensor.view;
+  ATTN_ASSIGN(view.dtype, dtype_of(name, given.dtype));
+  if (given.data != nullptr) view.data = static_cast<std::byte*>(given.data) + given.byte_offset;
+  view.dims.assign(given.shape, given.shape + given.ndim);
+  if (given.strides != nullptr) view.strides.assign(given.strides, given.strides + given.ndim);
+  if (given.strides == nullptr) view.strides = io::dense_strides(view.dims);
+  return tensor;
+}
+
+}  // namespace attn::api

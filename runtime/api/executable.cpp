@@ -1,0 +1,135 @@
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "runtime/api/failure.h"
+#include "runtime/api/handles.h"
+#include "runtime/api/names.h"
+#include "runtime/api/sized.h"
+
+using namespace attn;
+
+namespace {
+
+Result<plan::Direction> direction_of(const attn_load_options* options) {
+  ATTN_ASSIGN(const attn_load_options read, api::read_sized(options));
+  switch (read.direction) {
+    case ATTN_DIRECTION_FORWARD: return plan::Direction::forward;
+    case ATTN_DIRECTION_BACKWARD: return plan::Direction::backward;
+    default: break;
+  }
+  return {ErrorCode::invalid_argument,
+          std::to_string(read.direction) + " is no attn_direction: 0 is forward, 1 is backward"};
+}
+
+Result<attn_executable*> load(attn_runtime& runtime, const plan::Plan& plan) {
+  ATTN_ASSIGN(execute::Executable loaded, runtime.executables.get(plan));
+  return std::make_unique<attn_executable>(std::move(loaded), plan).release();
+}
+
+attn_tensor_info info_of(const plan::TensorInfo& tensor) {
+  attn_tensor_info info = {};
+  info.name = tensor.name.c_str();
+  info.role = api::number_of(tensor.role);
+  info.dtype = api::number_of(tensor.dtype);
+  info.is_output = tensor.is_output() ? 1 : 0;
+  info.rank = static_cast<std::int32_t>(tensor.dims.size());
+  info.dims = tensor.dims.data();
+  info.strides = tensor.strides.data();
+  info.alignment = tensor.alignment;
+  info.addressed_by = tensor.addressed_by.c_str();
+  return info;
+}
+
+attn_param_info info_of(const plan::ParamInfo& param) {
+  attn_param_info info = {};
+  info.name = param.name.c_str();
+  info.dtype = api::number_of(param.dtype);
+  return info;
+}
+
+// The `index`-th of a list, which has `what`.
+template <typename Items, typename Info>
+Status describe(const Items& items, std::size_t index, const char* what, Info* info) {
+  if (index >= items.size()) {
+    return Status(ErrorCode::invalid_argument, "there is no " + std::string(what) + " " +
+                                                   std::to_string(index) + ": the plan has " +
+                                                   std::to_string(items.size()));
+  }
+  return api::write_sized(info, info_of(items[index]));
+}
+
+}  // namespace
+
+attn_status attn_executable_load_file(attn_runtime* runtime, const char* path,
+                                      const attn_load_options* options,
+                                      attn_executable** executable, attn_error* error) {
+  return api::guarded(error, [&]() -> Status {
+    ATTN_RETURN_IF_ERROR(api::check_given(
+        {{runtime, "a runtime"}, {path, "a path"}, {executable, "a place for the executable"}}));
+    ATTN_ASSIGN(const plan::Direction direction, direction_of(options));
+    ATTN_ASSIGN(const plan::Plan plan, plan::load(path, direction));
+    ATTN_ASSIGN(*executable, load(*runtime, plan));
+    return {};
+  });
+}
+
+attn_status attn_executable_load_memory(attn_runtime* runtime, const void* bytes, size_t byte_count,
+                                        const attn_load_options* options,
+                                        attn_executable** executable, attn_error* error) {
+  return api::guarded(error, [&]() -> Status {
+    ATTN_RETURN_IF_ERROR(api::check_given({{runtime, "a runtime"},
+                                           {bytes, "the contents of a plan file"},
+                                           {executable, "a place for the executable"}}));
+    ATTN_ASSIGN(const plan::Direction direction, direction_of(options));
+    const std::string_view file(static_cast<const char*>(bytes), byte_count);
+    ATTN_ASSIGN(const plan::Plan plan, plan::deserialize(file, direction));
+    ATTN_ASSIGN(*executable, load(*runtime, plan));
+    return {};
+  });
+}
+
+void attn_executable_retain(attn_executable* executable) {
+  if (executable != nullptr) executable->retain();
+}
+
+void attn_executable_release(attn_executable* executable) {
+  if (executable != nullptr) executable->release();
+}
+
+attn_status attn_executable_describe(const attn_executable* executable, attn_executable_info* info,
+                                     attn_error* error) {
+  return api::guarded(error, [&]() -> Status {
+    ATTN_RETURN_IF_ERROR(
+        api::check_given({{executable, "an executable"}, {info, "a place for the info"}}));
+    const plan::Program& program = executable->executable.program();
+    const bool backward = plan::direction_of(program) == plan::Direction::backward;
+    attn_executable_info about = {};
+    about.name = executable->name.c_str();
+    about.signature = executable->signature.c_str();
+    about.target = executable->target.c_str();
+    about.workspace_bytes = executable->executable.workspace_bytes();
+    about.direction = backward ? ATTN_DIRECTION_BACKWARD : ATTN_DIRECTION_FORWARD;
+    about.tensor_count = program.tensors.size();
+    about.param_count = program.params.size();
+    return api::write_sized(info, about);
+  });
+}
+
+attn_status attn_executable_tensor(const attn_executable* executable, size_t index,
+                                   attn_tensor_info* info, attn_error* error) {
+  return api::guarded(error, [&]() -> Status {
+    ATTN_RETURN_IF_ERROR(
+        api::check_given({{executable, "an executable"}, {info, "a place for the info"}}));
+    return describe(executable->executable.program().tensors, index, "tensor", info);
+  });
+}
+
+attn_status attn_executable_param(const attn_executable* executable, size_t index,
+                                  attn_param_info* info, attn_error* error) {
+  return api::guarded(error, [&]() -> Status {
+    ATTN_RETURN_IF_ERROR(
+        api::check_given({{executable, "an executable"}, {info, "a place for the info"}}));
+    return describe(executable->executable.program().params, index, "param", info);
+  });
+}

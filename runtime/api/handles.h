@@ -1,0 +1,72 @@
+// What the handles of attn.h are. Private to this room.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "runtime/api/attn.h"
+#include "runtime/cuda/memory.h"
+#include "runtime/cuda/stream.h"
+#include "runtime/execute/cuda_graph.h"
+#include "runtime/execute/executable.h"
+#include "runtime/execute/executable_cache.h"
+
+namespace attn::api {
+
+// Counted, beginning with one reference; `release` of the last one deletes it.
+template <typename Handle>
+class Counted {
+ public:
+  void retain() { count_.fetch_add(1, std::memory_order_relaxed); }
+  void release() {
+    if (count_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete static_cast<Handle*>(this);
+  }
+
+ private:
+  std::atomic<std::int64_t> count_ = 1;
+};
+
+}  // namespace attn::api
+
+struct attn_runtime : attn::api::Counted<attn_runtime> {
+  attn_runtime(std::shared_ptr<attn::execute::Runtime> opened,
+               const attn::cache::MemoryOptions& limits, const attn::execute::LoadOptions& options)
+      : runtime(opened), executables(std::move(opened), limits, options) {}
+
+  std::shared_ptr<attn::execute::Runtime> runtime;
+  attn::execute::ExecutableCache executables;
+};
+
+struct attn_executable : attn::api::Counted<attn_executable> {
+  attn_executable(attn::execute::Executable loaded, const attn::plan::Plan& plan)
+      : executable(std::move(loaded)),
+        name(plan.spec_name),
+        target(plan.target.name),
+        signature(plan.signature.hash.to_hex()) {}
+
+  attn::execute::Executable executable;
+  std::string name, target, signature;
+};
+
+struct attn_arguments {
+  attn::execute::Arguments arguments;
+  std::map<std::string, int> devices;  // the CUDA ordinals that DLPack tensors say they are on
+};
+
+struct attn_binding {
+  attn::execute::Binding binding;
+};
+
+struct attn_graph {
+  attn::execute::CudaGraph graph;
+};
+
+struct attn_memory {
+  attn::cuda::DeviceBuffer buffer;
+};
+
+struct attn_stream {
+  attn::cuda::Stream stream;
+};

@@ -1,0 +1,140 @@
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "runtime/api/failure.h"
+#include "runtime/api/handles.h"
+#include "runtime/api/sized.h"
+
+using namespace attn;
+
+namespace {
+
+// The caller's callback; `end` is called when the last sink that shares this is gone.
+class Listener {
+ public:
+  explicit Listener(const attn_runtime_options& options)
+      : callback_(options.log), user_(options.log_user), end_(options.log_release) {}
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+  ~Listener() {
+    if (end_ != nullptr) end_(user_);
+  }
+
+  void tell(log::Level level, std::string_view message) const {
+    if (callback_ == nullptr) return;
+    callback_(user_, static_cast<attn_log_level>(level), std::string(message).c_str());
+  }
+
+ private:
+  attn_log_callback callback_;
+  void* user_;
+  void (*end_)(void* user);
+};
+
+static_assert(static_cast<attn_log_level>(log::Level::debug) == ATTN_LOG_DEBUG &&
+              static_cast<attn_log_level>(log::Level::info) == ATTN_LOG_INFO &&
+              static_cast<attn_log_level>(log::Level::warning) == ATTN_LOG_WARNING &&
+              static_cast<attn_log_level>(log::Level::error) == ATTN_LOG_ERROR);
+
+execute::RuntimeOptions runtime_options(const attn_runtime_options& options,
+                                        const std::shared_ptr<Listener>& listener) {
+  execute::RuntimeOptions result;
+  result.device = options.device;
+  if (options.cudnn_folder != nullptr) result.cudnn_folder = options.cudnn_folder;
+  if (options.most_handles != 0) result.most_handles = options.most_handles;
+  result.log = [listener](log::Level level, std::string_view message) {
+    listener->tell(level, message);
+  };
+  return result;
+}
+
+cache::MemoryOptions cache_limits(const attn_runtime_options& options) {
+  cache::MemoryOptions limits;
+  if (options.cache_entries != 0) limits.values.entries = options.cache_entries;
+  if (options.cache_bytes != 0) limits.values.bytes = options.cache_bytes;
+  return limits;
+}
+
+execute::LoadOptions load_options(const attn_runtime_options& options) {
+  execute::LoadOptions result;
+  result.check_values = options.skip_value_checks == 0;
+  return result;
+}
+
+Result<std::unique_ptr<attn_runtime>> open(const attn_runtime_options& options) {
+  const auto listener = std::make_shared<Listener>(options);
+  ATTN_ASSIGN(auto opened, execute::Runtime::open(runtime_options(options, listener)));
+  return std::make_unique<attn_runtime>(std::move(opened), cache_limits(options),
+                                        load_options(options));
+}
+
+attn_cache_counters counters_of(const cache::Counts& counts) {
+  attn_cache_counters counters = {};
+  counters.hit = counts[cache::Counter::hit];
+  counters.miss = counts[cache::Counter::miss];
+  counters.wait = counts[cache::Counter::wait];
+  counters.negative = counts[cache::Counter::negative];
+  counters.evict = counts[cache::Counter::evict];
+  return counters;
+}
+
+}  // namespace
+
+attn_status attn_runtime_open(const attn_runtime_options* options, attn_runtime** runtime,
+                              attn_error* error) {
+  return api::guarded(error, [&]() -> Status {
+    ATTN_RETURN_IF_ERROR(api::check_given({{runtime, "a place for the runtime"}}));
+    ATTN_ASSIGN(const attn_runtime_options read, api::read_sized(options));
+    ATTN_ASSIGN(auto opened, open(read));
+    *runtime = opened.release();
+    return {};
+  });
+}
+
+void attn_runtime_retain(attn_runtime* runtime) {
+  if (runtime != nullptr) runtime->retain();
+}
+
+void attn_runtime_release(attn_runtime* runtime) {
+  if (runtime != nullptr) runtime->release();
+}
+
+attn_status attn_runtime_describe(const attn_runtime* runtime, attn_runtime_info* info,
+                                  attn_error* error) {
+  return api::guarded(error, [&]() -> Status {
+    ATTN_RETURN_IF_ERROR(
+        api::check_given({{runtime, "a runtime"}, {info, "a place for the info"}}));
+    const cuda::Device& device = runtime->runtime->device();
+    const cudnn::Library& library = runtime->runtime->library();
+    attn_runtime_info about = {};
+    about.device_name = device.name().c_str();
+    about.device = device.ordinal();
+    about.sm = static_cast<std::int32_t>(device.sm());
+    about.cudnn_version = library.version();
+    about.cudnn_library = library.path().c_str();
+    return api::write_sized(info, about);
+  });
+}
+
+attn_status attn_runtime_cache_counters(attn_runtime* runtime, int32_t reset,
+                                        attn_cache_counters* counters, attn_error* error) {
+  return api::guarded(error, [&]() -> Status {
+    ATTN_RETURN_IF_ERROR(
+        api::check_given({{runtime, "a runtime"}, {counters, "a place for the counters"}}));
+    ATTN_RETURN_IF_ERROR(api::check_size(counters->size));
+    execute::ExecutableCache& cache = runtime->executables;
+    attn_cache_counters read = counters_of(reset != 0 ? cache.reset_counts() : cache.counts());
+    read.entries = cache.size();
+    read.bytes = cache.bytes();
+    return api::write_sized(counters, read);
+  });
+}
+
+attn_status attn_runtime_cache_clear(attn_runtime* runtime, attn_error* error) {
+  return api::guarded(error, [&]() -> Status {
+    ATTN_RETURN_IF_ERROR(api::check_given({{runtime, "a runtime"}}));
+    runtime->executables.clear();
+    return {};
+  });
+}

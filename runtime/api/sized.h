@@ -1,0 +1,48 @@
+// Structures of attn.h that begin with their size. Private to this room.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <string>
+
+#include "runtime/base/status.h"
+
+namespace attn::api {
+
+inline constexpr std::size_t kMostBytes = 4096;  // no structure will ever be larger
+
+inline Status check_size(std::size_t size) {
+  if (size >= sizeof(std::size_t) && size <= kMostBytes) return {};
+  return Status(ErrorCode::invalid_argument,
+                "the size of a structure is " + std::to_string(size) + ", but must be its sizeof");
+}
+
+// What the caller set; what its structure does not have is 0. Null is all 0. Errors:
+// invalid_argument when a newer caller set what this library does not know.
+template <typename Options>
+Result<Options> read_sized(const Options* given) {
+  Options options = {};
+  if (given == nullptr) return options;
+  ATTN_RETURN_IF_ERROR(check_size(given->size));
+  std::memcpy(&options, given, std::min(given->size, sizeof(Options)));
+  const char* bytes = reinterpret_cast<const char*>(given);
+  const auto is_set = [](char byte) { return byte != 0; };
+  if (given->size > sizeof(Options) &&
+      std::any_of(bytes + sizeof(Options), bytes + given->size, is_set)) {
+    return {ErrorCode::invalid_argument,
+            "the caller's attn.h is newer than libattn, which does not know an option that is set"};
+  }
+  return options;
+}
+
+// Fills `target`, not null, as far as its size goes.
+template <typename Info>
+Status write_sized(Info* target, Info value) {
+  ATTN_RETURN_IF_ERROR(check_size(target->size));
+  value.size = target->size;
+  std::memcpy(target, &value, std::min(target->size, sizeof(Info)));
+  return {};
+}
+
+}  // namespace attn::api

@@ -1,0 +1,18 @@
+/* Of c99.c. */
+#ifndef ATTN_TESTS_C99_H
+#define ATTN_TESTS_C99_H
+
+#include <attn.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+int c99_versions_agree(void);
+/* With a structure that is smaller than that of attn.h. */
+int32_t c99_open_as_older_caller(int32_t device, attn_error* error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
