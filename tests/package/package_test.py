@@ -1,0 +1,163 @@
+"""What `cmake --install` installs: the library's symbols and needs, and the examples, built from the
+installed tree alone. The prefix is moved after installing, as packagers do."""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+import attnc
+from attnc import SOURCE
+
+BUILD = pathlib.Path(os.environ["ATTN_BUILD_DIR"])
+CMAKE, CC, CXX = os.environ["CMAKE"], os.environ["CC"], os.environ["CXX"]
+NM, READELF = os.environ["NM"], os.environ["READELF"]
+HEADERS = SOURCE / "runtime" / "api"
+EXAMPLES = {"embed_c": "causal", "embed": "causal", "server": "causal", "cuda_graph": "causal",
+            "train": "t5_bias"}  # and the spec that each runs
+
+
+def output_of(*command, code=0, **how):
+    process = subprocess.run([str(word) for word in command], capture_output=True, text=True,
+                             check=False, timeout=300, **how)
+    if process.returncode != code:
+        raise AssertionError(f"{command}: {process.returncode}\n{process.stdout}{process.stderr}")
+    return process.stdout
+
+
+def listed_symbols():
+    return (HEADERS / "symbols.txt").read_text().split()
+
+
+class Package(unittest.TestCase):
+    maxDiff = None
+
+    @classmethod
+    def setUpClass(cls):
+        temporary = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(temporary.cleanup)
+        cls.folder = pathlib.Path(temporary.name)
+        output_of(CMAKE, "--install", BUILD, "--prefix", cls.folder / "first")
+        cls.prefix = cls.folder / "moved"
+        (cls.folder / "first").rename(cls.prefix)
+        cls.libraries = next(cls.prefix.glob("lib*"))
+        if not (cls.libraries / "libattn.so").exists():
+            cls.libraries = next(cls.prefix.glob("lib/*/libattn.so")).parent
+        cls.environment = {**os.environ, "LD_LIBRARY_PATH": str(cls.libraries),
+                           "PKG_CONFIG_PATH": str(cls.libraries / "pkgconfig")}
+
+    def configure(self, name, *options):
+        """A build of the examples, found by find_package alone."""
+        build = self.folder / name
+        output_of(CMAKE, "-G", "Ninja", "-S", SOURCE / "examples", "-B", build,
+                  f"-DCMAKE_PREFIX_PATH={self.prefix}", f"-DCMAKE_C_COMPILER={CC}",
+                  f"-DCMAKE_CXX_COMPILER={CXX}", *options, cwd=self.folder)
+        return build
+
+    def pkg_config(self, *options):
+        return output_of("pkg-config", *options, "attn", env=self.environment).split()
+
+    def plan(self, spec):
+        """One for this machine's GPU; any will do where there is none."""
+        if not attnc.has_gpu():
+            return SOURCE / "tests" / "compat" / "v1.plan"
+        plan = self.folder / f"{spec}.attnplan"
+        both = ["--direction", "both"] if spec == "t5_bias" else []
+        output_of(self.prefix / "bin" / "attnc", "compile", SOURCE / "specs" / f"{spec}.attn",
+                  "--target", "native", "-o", plan, *both)
+        return plan
+
+    def expect_run(self, program, spec="causal"):
+        """It works, or says that there is no driver."""
+        process = subprocess.run([program, self.plan(spec)], capture_output=True, text=True,
+                                 check=False, timeout=300, env=self.environment)
+        if attnc.has_gpu():
+            self.assertEqual(process.returncode, 0, process.stderr)
+            self.assertNotEqual(process.stdout, "")
+        else:
+            self.assertEqual(process.returncode, 4, process.stderr)
+            self.assertRegex(process.stderr, r"^cuda: no CUDA driver on this machine\n")
+
+    def test_examples_find_the_shared_library(self):
+        build = self.configure("shared")
+        output_of(CMAKE, "--build", build)
+        for program, spec in EXAMPLES.items():
+            with self.subTest(program):
+                self.expect_run(build / program, spec)
+                process = subprocess.run([build / program], capture_output=True, text=True,
+                                         check=False, env=self.environment)
+                self.assertEqual(process.returncode, 2)
+                self.assertIn("usage: ", process.stderr)
+
+    def test_an_example_finds_the_static_library(self):
+        build = self.configure("static", "-DATTN_EXAMPLES_STATIC=ON")
+        output_of(CMAKE, "--build", build, "--target", "embed", "embed_c")
+        for program in ("embed", "embed_c"):
+            self.assertNotIn("libattn", output_of(READELF, "-d", build / program))
+            self.expect_run(build / program)
+
+    def test_pkg_config(self):
+        source = SOURCE / "examples" / "embed.c"
+        program = self.folder / "by_pkg_config"
+        output_of(CC, "-std=c99", source, "-o", program, *self.pkg_config("--cflags", "--libs"))
+        self.expect_run(program)
+        output_of(CC, "-std=c99", source, "-o", program, *self.pkg_config("--cflags"),
+                  f"-L{self.libraries}", "-Wl,-Bstatic", "-lattn", "-Wl,-Bdynamic",
+                  *[word for word in self.pkg_config("--static", "--libs") if word != "-lattn"])
+        self.assertNotIn("libattn", output_of(READELF, "-d", program))
+        self.expect_run(program)
+
+    def test_headers_are_strict(self):
+        strict = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wno-sign-conversion", "-Werror",
+                  "-fsyntax-only", f"-I{self.prefix}/include"]
+        c, cpp = self.folder / "one.c", self.folder / "one.cpp"
+        c.write_text("#include <attn.h>\nint main(void) { return attn_api_version(); }\n")
+        cpp.write_text("#include <attn.hpp>\nint main() { return attn::Status().ok() ? 0 : 1; }\n")
+        for standard in ("c99", "c11"):
+            output_of(CC, f"-std={standard}", *strict, c)
+        for standard in ("c++17", "c++20"):
+            output_of(CXX, f"-std={standard}", *strict, cpp)
+
+    def test_the_list_of_symbols_is_the_header(self):
+        declared = re.findall(r"^ATTN_API .*?\b(attn_\w+)\(", (HEADERS / "attn.h").read_text(),
+                              re.MULTILINE)
+        self.assertEqual(sorted(declared), listed_symbols())
+
+    def test_the_library_exports_the_list_and_nothing_else(self):
+        lines = output_of(NM, "-D", "--defined-only", self.libraries / "libattn.so").splitlines()
+        names = {line.split()[-1] for line in lines}
+        version = re.search(r"ATTN_API_VERSION (\d+)", (HEADERS / "attn.h").read_text())[1]
+        node = f"ATTN_{version}"
+        self.assertEqual(names - {node}, {f"{name}@@{node}" for name in listed_symbols()})
+        dynamic = output_of(READELF, "-d", self.libraries / "libattn.so")
+        self.assertIn(f"soname: [libattn.so.{version}]", dynamic)
+
+    def test_the_runtime_has_neither_compiler_nor_cuda_in_it(self):
+        dynamic = output_of(READELF, "-d", self.libraries / "libattn.so")
+        needed = set(re.findall(r"NEEDED\).*\[(\w+)", dynamic))
+        self.assertLessEqual(needed, {"libstdc", "libm", "libgcc_s", "libc", "ld"})
+        self.assertNotRegex(dynamic, "RPATH|RUNPATH")
+        for library in ("libattn.so", "libattn.a"):
+            symbols = output_of(NM, "-C", self.libraries / library)
+            for room in ("antlr4", "attn::ast", "attn::sema", "attn::ir::", "attn::lowering",
+                         "attn::driver", "attn::derive", "attn::worker"):
+                self.assertNotIn(room, symbols, library)
+
+    def test_nothing_knows_where_it_was_built(self):
+        for path in (self.libraries / "libattn.so", self.libraries / "libattn.a",
+                     self.prefix / "bin" / "attnc", *self.libraries.glob("cmake/attn/*"),
+                     self.libraries / "pkgconfig" / "attn.pc"):
+            content = path.read_bytes()
+            for folder in (SOURCE, BUILD, self.folder):
+                self.assertNotIn(str(folder).encode() + b"/", content, path)
+
+    def test_attnc_is_installed(self):
+        plan = SOURCE / "tests" / "compat" / "v1.plan"
+        program = shutil.which("attnc", path=str(self.prefix / "bin"))
+        self.assertIn("workspace", output_of(program, "inspect", plan))
+
+
+if __name__ == "__main__":
+    attnc.main()
