@@ -13,6 +13,8 @@
 
 namespace examples {
 
+using Bytes = std::vector<std::byte>;
+
 inline std::size_t element_count(const attn::TensorInfo& info) {
   std::size_t count = 1;
   for (const std::int64_t dim : info.dims) count *= static_cast<std::size_t>(dim);
@@ -55,15 +57,21 @@ inline attn::Status upload(Tensor& tensor, const std::vector<float>& values) {
   std::vector<float> stored(storage_elements(tensor.info), 0.0f);
   auto value = values.begin();
   for_each_element(tensor.info, [&](std::size_t offset) { stored[offset] = *value++; });
-  std::vector<std::byte> bytes(stored.size() * attn::size_of(tensor.info.dtype));
+  Bytes bytes(stored.size() * attn::size_of(tensor.info.dtype));
   ATTN_TRY(attn::from_f32(tensor.info.dtype, stored.data(), stored.size(), bytes.data()));
   return tensor.memory.upload(bytes.data(), bytes.size());
 }
 
+// As they are in memory.
+inline attn::Result<Bytes> download_bytes(const Tensor& tensor) {
+  Bytes bytes(storage_elements(tensor.info) * attn::size_of(tensor.info.dtype));
+  ATTN_TRY(tensor.memory.download(bytes.data(), bytes.size()));
+  return bytes;
+}
+
 inline attn::Result<std::vector<float>> download(const Tensor& tensor) {
   std::vector<float> stored(storage_elements(tensor.info));
-  std::vector<std::byte> bytes(stored.size() * attn::size_of(tensor.info.dtype));
-  ATTN_TRY(tensor.memory.download(bytes.data(), bytes.size()));
+  ATTN_TRY_ASSIGN(const Bytes bytes, download_bytes(tensor));
   ATTN_TRY(attn::to_f32(tensor.info.dtype, bytes.data(), stored.size(), stored.data()));
   std::vector<float> values;
   for_each_element(tensor.info, [&](std::size_t offset) { values.push_back(stored[offset]); });

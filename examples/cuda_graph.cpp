@@ -30,14 +30,14 @@ attn::Result<attn::Binding> bind_all(const attn::Executable& executable, const T
   return executable.bind(arguments);
 }
 
-using Outputs = std::vector<std::vector<float>>;
+using Outputs = std::vector<examples::Bytes>;
 
 attn::Result<Outputs> outputs_of(const Tensors& tensors) {
   Outputs outputs;
   for (const Tensor& tensor : tensors) {
     if (!tensor.info.is_output) continue;
-    ATTN_TRY_ASSIGN(auto values, examples::download(tensor));
-    outputs.push_back(std::move(values));
+    ATTN_TRY_ASSIGN(auto bytes, examples::download_bytes(tensor));
+    outputs.push_back(std::move(bytes));
   }
   return outputs;
 }

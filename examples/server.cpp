@@ -56,7 +56,7 @@ class Queue {
   bool closed_ = false;
 };
 
-using Answer = std::vector<std::vector<float>>;  // the outputs
+using Answer = std::vector<examples::Bytes>;  // the outputs
 
 // The first answer for each set of inputs, and how many there were.
 class Record {
@@ -108,8 +108,8 @@ std::vector<void*> addresses_of(const attn::Executable& executable, const Tensor
 attn::Result<Answer> read(const Tensors& outputs) {
   Answer answer;
   for (const Tensor& output : outputs) {
-    ATTN_TRY_ASSIGN(auto values, examples::download(output));
-    answer.push_back(std::move(values));
+    ATTN_TRY_ASSIGN(auto bytes, examples::download_bytes(output));
+    answer.push_back(std::move(bytes));
   }
   return answer;
 }
