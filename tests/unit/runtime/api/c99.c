@@ -16,10 +16,11 @@ int c99_versions_agree(void) {
   return attn_api_version() == ATTN_API_VERSION && strlen(attn_version()) > 0;
 }
 
-int32_t c99_open_as_older_caller(int32_t device, attn_error* error) {
+int32_t c99_open_as_older_caller(const char* cudnn_folder, int32_t device, attn_error* error) {
   older_options options = {sizeof options, NULL, 0, 0};
   attn_runtime* runtime = NULL;
   attn_status status;
+  options.cudnn_folder = cudnn_folder;
   options.device = device;
   status = attn_runtime_open((const attn_runtime_options*)&options, &runtime, error);
   attn_runtime_release(runtime);

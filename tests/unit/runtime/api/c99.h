@@ -10,7 +10,7 @@ extern "C" {
 
 int c99_versions_agree(void);
 /* With a structure that is smaller than that of attn.h. */
-int32_t c99_open_as_older_caller(int32_t device, attn_error* error);
+int32_t c99_open_as_older_caller(const char* cudnn_folder, int32_t device, attn_error* error);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,194 @@
+// attn.hpp on the stand-ins. Nothing of the house is included here: see plan_file.h.
+#include <dlpack/dlpack.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <attn.hpp>
+#include <string>
+#include <type_traits>
+
+#include "tests/standin/standins.h"
+#include "tests/unit/runtime/api/plan_file.h"
+
+namespace {
+
+using attn::standin::contents_of;
+using attn::standin::expected_o;
+using attn::standin::PlanFile;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+static_assert(std::is_same_v<attn::Status, attn::v1::Status>);
+static_assert(std::is_copy_constructible_v<attn::Executable>);
+static_assert(!std::is_copy_constructible_v<attn::Binding>);
+static_assert(std::is_nothrow_move_constructible_v<attn::Binding>);
+
+template <typename T>
+T must(attn::Result<T> result) {
+  if (!result.ok()) throw std::runtime_error(result.error().to_text());
+  return std::move(result).value();
+}
+void must(const attn::Status& status) {
+  if (!status.ok()) throw std::runtime_error(status.error().to_text());
+}
+
+class AttnHpp : public attn::standin::StandinTest {
+ protected:
+  static attn::Runtime open(attn::RuntimeOptions options = {}) {
+    options.cudnn_folder = attn::standin::folder();
+    return must(attn::Runtime::open(options));
+  }
+  static attn::Executable load(const attn::Runtime& runtime) {
+    return must(attn::Executable::load_memory(runtime, contents_of({})));
+  }
+};
+
+struct Tensors {
+  Tensors(const attn::Runtime& runtime, char fill) {
+    for (attn::Memory* memory : {&q, &table}) {
+      const std::string bytes(memory == &q ? kBytes : kTableBytes, fill);
+      *memory = must(attn::Memory::allocate(runtime, bytes.size()));
+      must(memory->upload(bytes.data(), bytes.size()));
+    }
+    o = must(attn::Memory::allocate(runtime, kBytes));
+  }
+  attn::Arguments arguments() const {
+    attn::Arguments arguments;
+    arguments.tensor("q", {q.data(), attn::DType::bf16, {1, 2, 4, 8}})
+        .tensor("o", {o.data(), attn::DType::bf16, {1, 2, 4, 8}, {64, 32, 8, 1}})
+        .tensor("table", {table.data(), attn::DType::f32, {16}})
+        .param("p0", 2.0);
+    return arguments;
+  }
+  std::vector<void*> addresses() const { return {q.data(), o.data(), table.data()}; }
+  std::string read_o() const {
+    std::string bytes(kBytes, '\0');
+    must(o.download(bytes.data(), bytes.size()));
+    return bytes;
+  }
+  static std::string expected(char fill, float param = 2) {
+    return expected_o({}, std::string(kBytes, fill), std::string(kTableBytes, fill), param);
+  }
+
+  static constexpr std::size_t kBytes = 128, kTableBytes = 64;
+  attn::Memory q{nullptr}, o{nullptr}, table{nullptr};
+};
+
+TEST_F(AttnHpp, TheWholeWay) {
+  const attn::Runtime runtime = open();
+  EXPECT_EQ(must(runtime.describe()).sm, 90);
+  const attn::Executable executable = load(runtime);
+  EXPECT_EQ(executable.signature().size(), 32u);
+  EXPECT_EQ(executable.direction(), attn::Direction::forward);
+  ASSERT_EQ(executable.tensors().size(), 3u);
+  EXPECT_EQ(executable.tensors()[1].name, "o");
+  EXPECT_TRUE(executable.tensors()[1].is_output);
+  EXPECT_THAT(executable.tensors()[1].dims, ElementsAre(1, 2, 4, 8));
+  ASSERT_EQ(executable.params().size(), 1u);
+  EXPECT_EQ(executable.params()[0].dtype, attn::DType::f32);
+
+  const Tensors first(runtime, 'a'), second(runtime, 'b');
+  const attn::Stream stream = must(attn::Stream::create(runtime));
+  attn::Binding binding = must(executable.bind(first.arguments()));
+  must(binding.execute(stream.handle()));
+  must(stream.synchronize());
+  EXPECT_EQ(first.read_o(), Tensors::expected('a'));
+  must(binding.set_addresses(second.addresses()));
+  must(binding.set_param("p0", 3));
+  must(binding.execute(stream.handle()));
+  EXPECT_EQ(second.read_o(), Tensors::expected('b', 3));
+
+  attn::Graph graph = must(attn::Graph::capture(std::move(binding)));
+  must(graph.set_addresses(first.addresses()));
+  must(graph.set_param("p0", 4));
+  must(graph.launch(stream.handle()));
+  EXPECT_EQ(first.read_o(), Tensors::expected('a', 4));
+}
+
+TEST_F(AttnHpp, ErrorsAreValues) {
+  const attn::Runtime runtime = open();
+  const auto missing = attn::Executable::load_file(runtime, "/no/such.attnplan");
+  ASSERT_FALSE(missing.ok());
+  EXPECT_EQ(missing.error().code, attn::Code::io);
+  EXPECT_STREQ(attn::to_string(missing.error().code), "io");
+  EXPECT_EQ(attn::exit_code(missing.error().code), 4);
+
+  const attn::Executable executable = load(runtime);
+  const auto unbound = executable.bind(attn::Arguments());
+  ASSERT_FALSE(unbound.ok());
+  EXPECT_EQ(unbound.error().code, attn::Code::binding);
+  EXPECT_THAT(unbound.error().message, HasSubstr("'q'"));
+  EXPECT_EQ(unbound.error().notes.size(), 3u);
+  EXPECT_THAT(unbound.error().to_text(), HasSubstr("\n  note: "));
+}
+
+TEST_F(AttnHpp, ArgumentsKeepTheirFirstError) {
+  const attn::Runtime runtime = open();
+  const attn::Executable executable = load(runtime);
+  const Tensors tensors(runtime, 'a');
+  DLTensor on_host = {};
+  on_host.device = {kDLCPU, 0};
+  on_host.dtype = {kDLFloat, 32, 1};
+  attn::Arguments arguments = tensors.arguments();
+  arguments.tensor("mask", on_host).tensor("bias", {nullptr, attn::DType::f32, {2, 2}, {1}});
+  const auto bound = executable.bind(arguments);
+  ASSERT_FALSE(bound.ok());
+  EXPECT_EQ(bound.error().code, attn::Code::binding);
+  EXPECT_THAT(bound.error().message, HasSubstr("'mask'"));
+}
+
+TEST_F(AttnHpp, DlpackTensorsAreBound) {
+  const attn::Runtime runtime = open();
+  const attn::Executable executable = load(runtime);
+  const Tensors tensors(runtime, 'a');
+  std::int64_t shape[] = {1, 2, 4, 8};
+  DLTensor q = {};
+  q.data = tensors.q.data();
+  q.device = {kDLCUDA, 0};
+  q.dtype = {kDLBfloat, 16, 1};
+  q.ndim = 4;
+  q.shape = shape;
+  attn::Arguments arguments;
+  arguments.tensor("q", q)
+      .tensor("o", {tensors.o.data(), attn::DType::bf16, {1, 2, 4, 8}})
+      .tensor("table", {tensors.table.data(), attn::DType::f32, {16}})
+      .param("p0", 2.0);
+  attn::Binding binding = must(executable.bind(arguments, attn::Workspace::stream_ordered()));
+  must(binding.execute(nullptr));
+  EXPECT_EQ(tensors.read_o(), Tensors::expected('a'));
+}
+
+TEST_F(AttnHpp, CopiesShareAndOutliveEachOther) {
+  std::vector<std::string> told;
+  attn::RuntimeOptions options;
+  options.log = [&told](attn::LogLevel, std::string_view message) { told.emplace_back(message); };
+  std::optional<attn::Runtime> runtime = open(options);
+  EXPECT_FALSE(told.empty());
+  std::optional<attn::Executable> executable = load(*runtime);
+  const attn::Executable copy = *executable;
+  attn::Executable again = load(*runtime);
+  EXPECT_EQ(must(runtime->cache_counters()).hit, 1u);
+  EXPECT_EQ(must(runtime->reset_cache_counters()).miss, 1u);
+  EXPECT_EQ(must(runtime->cache_counters()).miss, 0u);
+  const Tensors tensors(*runtime, 'a');
+  again = copy;
+  executable.reset();
+  must(runtime->clear_cache());
+  runtime.reset();
+  attn::Binding binding = must(copy.bind(tensors.arguments()));
+  must(binding.execute(nullptr));
+  EXPECT_EQ(tensors.read_o(), Tensors::expected('a'));
+}
+
+TEST_F(AttnHpp, ElementsAreConverted) {
+  const float values[] = {1, -2.5f};
+  std::uint16_t stored[2] = {};
+  must(attn::from_f32(attn::DType::bf16, values, 2, stored));
+  EXPECT_EQ(stored[0], 0x3f80);
+  float back[2] = {};
+  must(attn::to_f32(attn::DType::bf16, stored, 2, back));
+  EXPECT_EQ(back[1], -2.5f);
+  EXPECT_EQ(attn::size_of(attn::DType::bf16), 2u);
+}
+
+}  // namespace

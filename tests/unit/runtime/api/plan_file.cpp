@@ -1,0 +1,40 @@
+#include "tests/unit/runtime/api/plan_file.h"
+
+#include <fmt/format.h>
+
+#include "tests/standin/plans.h"
+
+namespace attn::standin {
+namespace {
+
+plan::Plan plan_of(const PlanFile& file) {
+  PlanOptions options;
+  options.number = file.number;
+  options.steps = 2;
+  options.params = file.params;
+  options.derives_each = file.has_table;
+  options.sm = file.sm;
+  options.version = file.cudnn_version;
+  return make_plan(options);
+}
+
+std::vector<std::byte> bytes_of(const std::string& text) {
+  const auto* begin = reinterpret_cast<const std::byte*>(text.data());
+  return {begin, begin + text.size()};
+}
+
+}  // namespace
+
+std::string contents_of(const PlanFile& file) { return plan::serialize(plan_of(file)); }
+
+std::string expected_o(const PlanFile& file, const std::string& q, const std::string& table,
+                       float value) {
+  Bytes inputs = {{"q", bytes_of(q)}};
+  if (file.has_table) inputs["table"] = bytes_of(table);
+  Params params;
+  for (int i = 0; i < file.params; ++i) params[fmt::format("p{}", i)] = value;
+  const std::vector<std::byte> o = expected_outputs(plan_of(file), inputs, params).at("o");
+  return {reinterpret_cast<const char*>(o.data()), o.size()};
+}
+
+}  // namespace attn::standin
