@@ -196,16 +196,24 @@ class Gpu(attnc.Case):
         self.assertEqual(len(table), 2)
         self.assertIn(" bwd ", table[1])
 
-    def example(self, name, plan):
-        """What an example prints of a plan."""
-        process = subprocess.run([attnc.beside(name), plan], capture_output=True, text=True,
+    def example(self, name, *arguments):
+        """What an example prints."""
+        process = subprocess.run([attnc.beside(name), *map(str, arguments)], capture_output=True, text=True,
                                  timeout=300, check=False)
         self.assertEqual(process.returncode, 0, process.stderr)
         return process.stdout
 
-    def test_the_embedding_example(self):
-        lines = self.example("embed", self.compile(SPECS / "sink_global.attn")).splitlines()
-        self.assertEqual([line.split(":")[0] for line in lines], ["o", "lse"])
+    def test_the_embedding_examples(self):
+        plan = self.compile(SPECS / "sink_global.attn")
+        for name in ("embed", "embed_c"):
+            lines = self.example(name, plan).splitlines()
+            self.assertEqual([line.split(":")[0] for line in lines], ["o", "lse"])
+
+    def test_the_server_and_the_graph_example(self):
+        plan = self.compile(SPECS / "causal.attn", "--bind", "B=1", "--bind", "Sq=1024")
+        self.assertEqual(self.example("server", plan, 8, 200),
+                         "200 of 200 requests served by 8 threads, 0 answers unlike the first\n")
+        self.assertEqual(len(self.example("cuda_graph", plan).splitlines()), 2)
 
     def test_the_training_example(self):
         for spec in ("t5_bias", "gqa_5to1"):
