@@ -14,7 +14,7 @@ class Docs(attnc.Case):
         super().setUp()
         (self.folder / "specs").symlink_to(SOURCE / "specs")
         (self.folder / "build").mkdir()
-        for program in ("attnc", "embed", "train"):
+        for program in ("attnc", "embed", "embed_c", "server", "cuda_graph", "train"):
             (self.folder / "build" / program).symlink_to(attnc.beside(program))
 
     def test_commands(self):
