@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <span>
 
 #include "compiler/driver/driver.h"
 #include "runtime/cudnn/library.h"
@@ -23,7 +24,14 @@ struct Options {
   std::string cudnn_folder;
   std::string lowering{driver::kAnyLowering};
   sema::Bindings bindings;
+  bool keep_going = false;
   Format format = Format::text;
+};
+
+// A variant of which there is no plan.
+struct Failure {
+  sema::Bindings bindings;
+  Error error;
 };
 
 // What is there is replaced: it must be a file, and none that was or may be written by hand.
@@ -65,6 +73,20 @@ Json plan_json(const driver::Compiled& compiled) {
           {"manifest", Json::parse(plan::manifest_json(compiled.plan))}};
 }
 
+Json failures_json(const std::vector<Failure>& failures) {
+  Json list = Json::array();
+  for (const Failure& failure : failures) {
+    list.push_back({{"bindings", failure.bindings}, {"error", error_json(failure.error, nullptr)}});
+  }
+  return list;
+}
+
+int worst_of(const std::vector<Failure>& failures) {
+  int worst = kOk;
+  for (const Failure& failure : failures) worst = std::max(worst, exit_code(failure.error.code));
+  return worst;
+}
+
 // A single plan stands beside its name, several in a list.
 Json file_json(const std::vector<driver::Compiled>& plans, const std::string& output) {
   Json json = {{"plan", output}};
@@ -80,12 +102,15 @@ Json file_json(const std::vector<driver::Compiled>& plans, const std::string& ou
   return json;
 }
 
-void print_plan(const driver::Compiled& compiled, const std::string& output) {
+// `dims`: in which the file's plans differ.
+void print_plan(const driver::Compiled& compiled, const std::string& output,
+                std::span<const plan::Dim> dims) {
   const plan::Plan& plan = compiled.plan;
   const bool backward = plan::direction_of(plan.program) == plan::Direction::backward;
+  const std::string sizes = dims.empty() ? "" : " " + plan::to_text(plan.shape->sizes, dims);
   for (const plan::CompiledStep& step : plan.compiled) {
-    fmt::print("{}: {}`{}` for {} (sm_{}), cuDNN {}: engine {} of heuristic {}, workspace {}\n",
-               output, backward ? "backward of " : "", plan.spec_name, plan.target.name,
+    fmt::print("{}: {}`{}`{} for {} (sm_{}), cuDNN {}: engine {} of heuristic {}, workspace {}\n",
+               output, backward ? "backward of " : "", plan.spec_name, sizes, plan.target.name,
                plan.target.sm, cudnn::version_text(plan.cudnn_version), step.engine, step.heuristic,
                bytes_text(step.workspace_bytes));
   }
@@ -94,20 +119,32 @@ void print_plan(const driver::Compiled& compiled, const std::string& output) {
   }
 }
 
+std::vector<plan::Dim> varying_dims(const std::vector<driver::Compiled>& plans) {
+  std::vector<plan::Sizes> sizes;
+  for (const driver::Compiled& compiled : plans) sizes.push_back(compiled.plan.shape->sizes);
+  return plan::varying(sizes);
+}
+
+// The exit code is that of the worst failure.
 int finish(const Options& options, const std::vector<driver::Compiled>& plans,
-           const std::string& output) {
+           const std::vector<Failure>& failures) {
+  const std::string& output = options.output;
   if (const Status saved = plan::save(driver::bundle_of(plans), output); !saved.ok()) {
     return report(saved.error(), options.format);
   }
+  const int worst = worst_of(failures);
   const plan::Plan& first = plans.front().plan;
   const std::string doubt = doubt_of(first.target, first.cudnn_version);
   if (!doubt.empty()) fmt::print(stderr, "{}: note: {}\n", output, doubt);
   if (options.format == Format::json) {
-    print_json(file_json(plans, output));
-    return kOk;
+    Json json = file_json(plans, output);
+    if (!failures.empty()) json["failed"] = failures_json(failures);
+    print_json(json);
+    return worst;
   }
-  for (const driver::Compiled& compiled : plans) print_plan(compiled, output);
-  return kOk;
+  const std::vector<plan::Dim> dims = varying_dims(plans);
+  for (const driver::Compiled& compiled : plans) print_plan(compiled, output, dims);
+  return worst;
 }
 
 Result<std::vector<driver::Compiled>> compile_plans(const Options& options, const Spec& spec,
@@ -127,39 +164,84 @@ Result<std::vector<driver::Compiled>> compile_plans(const Options& options, cons
   return std::vector<driver::Compiled>{std::move(compiled)};
 }
 
-int compile_one(const Options& options, const Spec& spec, const driver::CompileOptions& how,
-                const std::string& output) {
-  const auto plans = compile_plans(options, spec, how);
-  if (!plans.ok()) return report(plans.error(), options.format, spec.source.get());
-  return finish(options, *plans, output);
+// The sizes of one plan among several: "Sq=1024".
+std::string words_of(const Options& options, const sema::Bindings& variant) {
+  std::string words;
+  for (const auto& [name, value] : variant) {
+    const auto given = options.bindings.find(name);
+    if (given != options.bindings.end() && given->second == value) continue;
+    words += fmt::format("{}{}={}", words.empty() ? "" : " ", name, value);
+  }
+  return words;
 }
 
-// "x-Sq1024.attnplan": the file of a plan among several, by the sizes it was compiled for.
-std::string output_of(const Options& options, const sema::Bindings& variant) {
-  const std::filesystem::path path(options.output);
-  std::string name = path.stem().string();
-  for (const auto& [dim, size] : variant) {
-    if (!options.bindings.contains(dim)) name += fmt::format("-{}{}", dim, size);
+Error at_sizes(const Options& options, const sema::Bindings& variant, Error error) {
+  const std::string words = words_of(options, variant);
+  if (!words.empty()) error.message = fmt::format("{}: {}", words, error.message);
+  return error;
+}
+
+// The specs of all variants; those with errors are reported. Without --keep-going the first of them
+// is the last.
+std::vector<Spec> analyze(const Options& options, std::shared_ptr<const support::Source> source,
+                          std::vector<Failure>& failures) {
+  std::vector<Spec> specs;
+  for (const sema::Bindings& variant : driver::variants(*source, options.bindings)) {
+    SpecOutcome outcome =
+        analyze_spec(source, variant, options.keep_going ? Format::text : options.format);
+    if (outcome.spec) {
+      specs.push_back(std::move(*outcome.spec));
+      continue;
+    }
+    failures.push_back({variant, at_sizes(options, variant, *outcome.error)});
+    if (!options.keep_going) break;
   }
-  return (path.parent_path() / (name + path.extension().string())).string();
+  return specs;
+}
+
+// What is there already, as without keys the plans of all numbers of key heads, is not added.
+void add(std::vector<driver::Compiled>& all, std::vector<driver::Compiled> more) {
+  for (driver::Compiled& compiled : more) {
+    const bool is_new = std::ranges::none_of(all, [&](const driver::Compiled& other) {
+      return other.plan.signature == compiled.plan.signature;
+    });
+    if (is_new) all.push_back(std::move(compiled));
+  }
+}
+
+int report_failures(const Options& options, const std::vector<Failure>& failures) {
+  if (options.format == Format::json && options.keep_going) {
+    print_json({{"error", error_json(failures.front().error, nullptr)},
+                {"failed", failures_json(failures)}});
+  }
+  return worst_of(failures);
 }
 
 int compile_spec(const Options& options) {
-  SpecOutcome outcome = read_spec(options.spec, options.bindings, options.format);
-  if (!outcome.spec) return outcome.exit_code;
-  const auto source = outcome.spec->source;
+  Result<support::Source> read = support::Source::read(options.spec);
+  if (!read.ok()) return report(read.error(), options.format);
+  const auto source = std::make_shared<const support::Source>(std::move(*read));
+  std::vector<Failure> failures;
+  const std::vector<Spec> specs = analyze(options, source, failures);
+  if (specs.empty() || (!failures.empty() && !options.keep_going)) {
+    return report_failures(options, failures);
+  }
   const Result<driver::CompileOptions> how = compile_options(options);
   if (!how.ok()) return report(how.error(), options.format);
-  const auto variants = driver::variants(*source, options.bindings);
-  if (variants.size() == 1) return compile_one(options, *outcome.spec, *how, options.output);
-  int worst = kOk;
-  for (const sema::Bindings& variant : variants) {
-    SpecOutcome one = analyze_spec(source, variant, options.format);
-    worst = std::max(worst, one.spec
-                                ? compile_one(options, *one.spec, *how, output_of(options, variant))
-                                : one.exit_code);
+  std::vector<driver::Compiled> plans;
+  for (const Spec& spec : specs) {
+    auto compiled = compile_plans(options, spec, *how);
+    if (compiled.ok()) {
+      add(plans, std::move(*compiled));
+      continue;
+    }
+    const Error error = at_sizes(options, spec.bindings, compiled.error());
+    if (!options.keep_going) return report(error, options.format, source.get());
+    fmt::print(stderr, "{}", error_text(error, source.get()));
+    failures.push_back({spec.bindings, error});
   }
-  return worst;
+  if (plans.empty()) return report_failures(options, failures);
+  return finish(options, plans, failures);
 }
 
 int recompile(const Options& options) {
@@ -172,7 +254,7 @@ int recompile(const Options& options) {
     return report(compiled.error(), options.format,
                   source_of_plan(options.plan, old->plans.front()).get());
   }
-  return finish(options, *compiled, options.output);
+  return finish(options, *compiled, {});
 }
 
 int run(const Options& options) {
@@ -181,6 +263,9 @@ int run(const Options& options) {
   }
   if (!options.plan.empty() && !options.bindings.empty()) {
     return usage_error(options, "--bind has no meaning with --recompile: the plan has its sizes");
+  }
+  if (!options.plan.empty() && options.keep_going) {
+    return usage_error(options, "--keep-going is for the sizes of a spec, not for --recompile");
   }
   if (!options.plan.empty() && !options.direction.empty()) {
     return usage_error(options,
@@ -203,11 +288,16 @@ void add_compile(CLI::App& app, Action& action) {
   command
       ->add_option(
           "-o,--output", options->output,
-          "Plan file to write (.attnplan); of a spec with sets of sizes NAME-Sq1024.attnplan")
+          "Plan file to write (.attnplan); all plans of a spec with sets of sizes go into it")
       ->type_name("FILE")
       ->required();
   add_target_option(*command, options->target);
-  add_bind(*command, options->bindings);
+  (void)add_assignments(*command, "--bind", "NAME=VALUE", options->bindings,
+                        "Set a dimension or a parameter of the spec (repeatable); of a dimension "
+                        "several, Sq=1024,2048, for a plan each");
+  command->add_flag(
+      "--keep-going", options->keep_going,
+      "Of several sizes write those that can be compiled, whatever becomes of others");
   command
       ->add_option("--direction", options->direction,
                    "What to compile into the file; without it both when the spec has a `grad` "

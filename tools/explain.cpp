@@ -4,6 +4,7 @@
 #include "runtime/cuda/device.h"
 #include "tools/command.h"
 #include "tools/explanation.h"
+#include "tools/plans.h"
 #include "tools/report.h"
 #include "tools/spec.h"
 #include "tools/target_option.h"
@@ -116,7 +117,7 @@ int explain_spec(const Options& options) {
 }
 
 int explain_plan(const Options& options) {
-  const Result<plan::Bundle> bundle = plan::load_bundle(options.path);
+  const Result<plan::Bundle> bundle = read_shape(options.path, options.bindings);
   if (!bundle.ok()) return report(bundle.error(), options.format);
   SpecOutcome outcome = spec_of_plan(options.path, bundle->plans.front(), options.format);
   if (!outcome.spec) return outcome.exit_code;
@@ -135,12 +136,10 @@ int explain_plan(const Options& options) {
 
 int run(const Options& options) {
   if (!is_plan(options.path)) return explain_spec(options);
-  if (!options.bindings.empty() || !options.target.empty()) {
-    return report({ErrorCode::invalid_argument,
-                   "--bind and --target have no meaning for a plan: it has its sizes and target",
-                   {},
-                   {}},
-                  options.format);
+  if (!options.target.empty()) {
+    return report(
+        {ErrorCode::invalid_argument, "--target has no meaning for a plan: it has its own", {}, {}},
+        options.format);
   }
   return explain_plan(options);
 }

@@ -4,6 +4,7 @@
 #include "runtime/cudnn/library.h"
 #include "runtime/plan/bundle.h"
 #include "tools/command.h"
+#include "tools/plans.h"
 #include "tools/report.h"
 #include "tools/table.h"
 #include "tools/words.h"
@@ -13,6 +14,7 @@ namespace {
 
 struct Options {
   std::string plan;
+  sema::Bindings sizes;
   Format format = Format::text;
 };
 
@@ -23,19 +25,31 @@ std::string kind_text(const plan::Bundle& bundle, const plan::Plan& plan) {
   return fmt::format("a {} plan", to_string(direction));
 }
 
+// The sizes, and which of them are the largest that it serves.
+std::string shape_text(const plan::Plan& plan) {
+  if (!plan.shape) return "";
+  std::string padded;
+  for (const plan::Dim dim : plan.shape->padded) {
+    padded += fmt::format("{}{}", padded.empty() ? "" : ", ", to_string(dim));
+  }
+  return fmt::format("  sizes       {}{}\n", plan::to_text(plan.shape->sizes),
+                     padded.empty() ? "" : "; smaller ones too of " + padded);
+}
+
 std::string header_text(const std::string& path, const std::string& kind, const plan::Plan& plan) {
   std::string bindings;
   for (const auto& [name, value] : plan.bindings) bindings += fmt::format(" {}={}", name, value);
   return fmt::format(
       "{}: {} of `{}`\n"
       "  bindings    {}\n"
+      "{}"
       "  target      {} (sm_{})\n"
       "  cuDNN       {}\n"
       "  workspace   {}\n"
       "  signature   {}\n",
-      path, kind, plan.spec_name, bindings.empty() ? "none" : bindings.substr(1), plan.target.name,
-      plan.target.sm, cudnn::version_text(plan.cudnn_version), bytes_text(plan.workspace_bytes()),
-      plan.signature.hash.to_hex());
+      path, kind, plan.spec_name, bindings.empty() ? "none" : bindings.substr(1), shape_text(plan),
+      plan.target.name, plan.target.sm, cudnn::version_text(plan.cudnn_version),
+      bytes_text(plan.workspace_bytes()), plan.signature.hash.to_hex());
 }
 
 std::string steps_text(const plan::Plan& plan) {
@@ -89,7 +103,7 @@ Json bundle_json(const plan::Bundle& bundle) {
 }
 
 int run(const Options& options) {
-  const Result<plan::Bundle> bundle = plan::load_bundle(options.plan);
+  const Result<plan::Bundle> bundle = read_plans(options.plan, options.sizes);
   if (!bundle.ok()) return report(bundle.error(), options.format);
   if (options.format == Format::json) {
     print_json(bundle_json(*bundle));
@@ -112,6 +126,8 @@ void add_inspect(CLI::App& app, Action& action) {
   command->add_option("plan", options->plan, "File that `attnc compile` wrote")
       ->type_name("PLAN")
       ->required();
+  (void)add_assignments(*command, "--bind", "NAME=SIZE", options->sizes,
+                        "Of a file with several shapes only the plans of this size (repeatable)");
   add_format(*command, options->format);
   set_action(*command, action, options, run);
 }

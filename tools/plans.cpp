@@ -1,8 +1,41 @@
 #include "tools/plans.h"
 
+#include <fmt/format.h>
+
+#include <charconv>
+
 #include "tools/report.h"
 
 namespace attn::tools {
+namespace {
+
+// "D" is both head dimensions.
+std::vector<plan::Dim> dims_of(const std::string& name) {
+  if (name == "D") return {plan::Dim::Dqk, plan::Dim::Dv};
+  const auto dim = plan::parse_dim(name);
+  return dim ? std::vector{*dim} : std::vector<plan::Dim>();
+}
+
+Result<plan::Sizes> sizes_of(const sema::Bindings& bindings) {
+  plan::Sizes sizes;
+  for (const auto& [name, text] : bindings) {
+    const std::vector<plan::Dim> dims = dims_of(name);
+    std::int64_t size = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), size);
+    if (dims.empty() || error != std::errc() || end != text.data() + text.size() || size < 0) {
+      return Error{ErrorCode::invalid_argument,
+                   fmt::format("--bind {}={}: with a plan file it is a dimension and its size, "
+                               "which picks among the file's plans",
+                               name, text),
+                   {"`attnc inspect` lists them"},
+                   {}};
+    }
+    for (const plan::Dim dim : dims) sizes.set(dim, size);
+  }
+  return sizes;
+}
+
+}  // namespace
 
 Result<Plans> compile_plans(const Spec& spec, const driver::CompileOptions& how, bool gradients) {
   if (!gradients) {
@@ -15,6 +48,22 @@ Result<Plans> compile_plans(const Spec& spec, const driver::CompileOptions& how,
               driver::compile_pair(spec.attention, *spec.source, spec.bindings, how));
   for (const driver::Compiled& compiled : pair) tell_refusals(compiled);
   return Plans{std::move(pair.front().plan), std::move(pair.back().plan)};
+}
+
+Result<plan::Bundle> read_plans(const std::string& path, const sema::Bindings& bindings) {
+  ATTN_ASSIGN(const plan::Sizes sizes, sizes_of(bindings));
+  ATTN_ASSIGN(plan::Bundle bundle, plan::load_bundle(path));
+  return plan::plans_for(std::move(bundle), sizes);
+}
+
+Result<plan::Bundle> read_shape(const std::string& path, const sema::Bindings& bindings) {
+  ATTN_ASSIGN(plan::Bundle bundle, read_plans(path, bindings));
+  Status one = plan::check_one_shape(bundle);
+  if (one.ok()) return bundle;
+  Error error = one.error();
+  error.message = fmt::format("{}: {}", path, error.message);
+  error.notes.push_back("--bind NAME=SIZE picks one");
+  return error;
 }
 
 }  // namespace attn::tools

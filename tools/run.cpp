@@ -57,7 +57,7 @@ SubjectOutcome read_subject(const Options& options) {
   std::optional<plan::Bundle> file;
   SpecOutcome outcome;
   if (is_plan(options.path)) {
-    Result<plan::Bundle> loaded = plan::load_bundle(options.path);
+    Result<plan::Bundle> loaded = read_shape(options.path, options.bindings);
     if (!loaded.ok()) return {std::nullopt, report(loaded.error(), options.format)};
     file = std::move(*loaded);
     outcome = spec_of_plan(options.path, file->plans.front(), options.format);
@@ -71,9 +71,6 @@ SubjectOutcome read_subject(const Options& options) {
 Status check_options(const Options& options) {
   if (options.unrounded && options.backend == "cudnn") {
     return {ErrorCode::invalid_argument, "--unrounded is for the reference; kernels always round"};
-  }
-  if (is_plan(options.path) && !options.bindings.empty()) {
-    return {ErrorCode::invalid_argument, "--bind has no meaning for a plan: it has its sizes"};
   }
   if (!is_plan(options.path) && options.recompile) {
     return {ErrorCode::invalid_argument,

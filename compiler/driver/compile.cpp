@@ -4,6 +4,7 @@
 
 #include "compiler/derive/nvrtc.h"
 #include "compiler/driver/driver.h"
+#include "compiler/driver/shape.h"
 #include "runtime/cache/plan_cache.h"
 
 namespace attn::driver {
@@ -55,11 +56,13 @@ Status compile_steps(plan::Plan& plan, const CompileOptions& options) {
   return {};
 }
 
-// The words for people, of which a signature has none, are those of this spec.
+// What a signature does not have is that of this spec: the words for people, and what its other
+// sizes would mean.
 plan::Plan worded(const plan::Plan& words, plan::Plan plan) {
   plan.spec_name = words.spec_name;
   plan.spec_text = words.spec_text;
   plan.bindings = words.bindings;
+  plan.shape = words.shape;
   return plan;
 }
 
@@ -101,6 +104,7 @@ Result<Compiled> compile(const ir::Attention& attention, const support::Source& 
   const auto attempt = [&](const Lowering& way) -> Result<plan::Plan> {
     plan::Plan plan = compiled.plan;
     ATTN_ASSIGN(plan.program, way.lower(attention, options.direction));
+    plan.shape = shape_of(source, bindings, attention, plan.program);
     ATTN_RETURN_IF_ERROR(take_or_compile_steps(plan, options));
     compiled.lowering = way.name;
     return plan;

@@ -19,9 +19,10 @@ namespace attn::sema {
 std::optional<ir::Attention> analyze(const ast::Spec& spec, const Bindings& bindings,
                                      diag::Sink& sink);
 
-// One for each plan that the spec asks for: `bindings`, with every combination of the sizes of
-// dimensions that have a set of them and are not bound. At least one; for a spec with errors, which
-// analyze() reports, it is `bindings` alone.
+// One for each plan that is asked for: `bindings`, with every combination of the sizes of dimensions
+// that are bound to several ("1024,2048", each size once), or have a set of them in the spec and
+// are not bound. At least one; the sets of a spec with errors, which analyze() reports, are left
+// alone.
 std::vector<Bindings> variants(const ast::Spec& spec, const Bindings& bindings);
 
 }  // namespace attn::sema

@@ -1,23 +1,63 @@
+#include <algorithm>
+
 #include "compiler/sema/analyze.h"
 #include "compiler/sema/environment.h"
+#include "compiler/sema/names.h"
 
 namespace attn::sema {
+namespace {
 
-std::vector<Bindings> variants(const ast::Spec& spec, const Bindings& bindings) {
+// Each of `before` with each of the values of the name.
+std::vector<Bindings> combined(const std::vector<Bindings>& before, const std::string& name,
+                               const std::vector<std::string>& values) {
+  std::vector<Bindings> longer;
+  for (const Bindings& bindings : before) {
+    for (const std::string& value : values) {
+      longer.push_back(bindings);
+      longer.back()[name] = value;
+    }
+  }
+  return longer;
+}
+
+// What stands between the commas, each once.
+std::vector<std::string> listed(const std::string& text) {
+  std::vector<std::string> values;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    std::string value = text.substr(at, end - at);
+    if (std::ranges::find(values, value) == values.end()) values.push_back(std::move(value));
+    at = end + 1;
+  }
+  return values;
+}
+
+// Those of the spec's sets of sizes.
+std::vector<Bindings> with_sets(const ast::Spec& spec, const Bindings& bindings) {
   const support::Source none("", "");
   diag::Sink unheard(none);
   const Environment environment = make_environment(spec, bindings, unheard);
   std::vector<Bindings> result = {bindings};
   if (unheard.has_errors()) return result;
   for (const auto& [name, sizes] : environment.sets) {
-    std::vector<Bindings> longer;
-    for (const Bindings& before : result) {
-      for (const std::int64_t size : sizes) {
-        longer.push_back(before);
-        longer.back()[name] = std::to_string(size);
-      }
-    }
-    result = std::move(longer);
+    std::vector<std::string> texts;
+    for (const std::int64_t size : sizes) texts.push_back(std::to_string(size));
+    result = combined(result, name, texts);
+  }
+  return result;
+}
+
+}  // namespace
+
+std::vector<Bindings> variants(const ast::Spec& spec, const Bindings& bindings) {
+  std::vector<Bindings> bound = {bindings};
+  for (const auto& [name, text] : bindings) {
+    if (is_dimension_name(name)) bound = combined(bound, name, listed(text));
+  }
+  std::vector<Bindings> result;
+  for (const Bindings& one : bound) {
+    const std::vector<Bindings> variants = with_sets(spec, one);
+    result.insert(result.end(), variants.begin(), variants.end());
   }
   return result;
 }

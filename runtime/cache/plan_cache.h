@@ -34,8 +34,8 @@ class PlanCache {
   explicit PlanCache(PlanCacheOptions options = {});
 
   // The plan of that signature: it runs what the key says, for the target and version of cuDNN that
-  // it says. What is for people (spec_name, spec_text, bindings, source positions) is that of
-  // whoever built it. A file that is damaged is never the answer, but is removed, and so is one
+  // it says. What is for people (spec_name, spec_text, bindings, source positions), and what the
+  // spec means at other sizes (shape), is that of whoever built it. A file that is damaged is never the answer, but is removed, and so is one
   // with an engine that is known by now to compute wrongly (cudnn::find_known_bad).
   //
   // Errors: those of `build`, of which `unsupported` is kept in memory (MemoryCache); plan_version

@@ -8,16 +8,39 @@ namespace attn::plan {
 namespace {
 
 Error without_choice(const Bundle& bundle, Direction direction, std::size_t found) {
-  std::string directions;
-  for (const Plan& plan : bundle.plans) {
-    directions +=
-        fmt::format("{}{}", directions.empty() ? "" : ", ", to_string(direction_of(plan.program)));
-  }
   const std::string count = found == 0 ? "no" : std::to_string(found);
   return {ErrorCode::invalid_argument,
           fmt::format("the plan file has {} {} plan{}", count, to_string(direction),
                       found == 0 ? "" : "s"),
-          {fmt::format("it has: {}", directions)},
+          {fmt::format("it has: {}", contents_text(bundle))},
+          {}};
+}
+
+std::vector<Sizes> shapes_of(const Bundle& bundle) {
+  std::vector<Sizes> shapes;
+  for (const Plan& plan : bundle.plans) shapes.push_back(plan.shape ? plan.shape->sizes : Sizes());
+  return shapes;
+}
+
+// Each plan's direction and these of its sizes.
+std::string contents_text(const Bundle& bundle, std::span<const Dim> dims) {
+  std::string text;
+  for (const Plan& plan : bundle.plans) {
+    const std::string sizes = plan.shape ? to_text(plan.shape->sizes, dims) : "";
+    text += fmt::format("{}{}{}{}", text.empty() ? "" : ", ", to_string(direction_of(plan.program)),
+                        sizes.empty() ? "" : " ", sizes);
+  }
+  return text;
+}
+
+Error without_shape(const Bundle& bundle, const Sizes& sizes) {
+  std::vector<Dim> dims = varying(shapes_of(bundle));
+  for (const Dim dim : kDims) {
+    if (sizes.has(dim) && std::ranges::find(dims, dim) == dims.end()) dims.push_back(dim);
+  }
+  return {ErrorCode::invalid_argument,
+          fmt::format("the plan file has no plan for {}", to_text(sizes)),
+          {fmt::format("it has: {}", contents_text(bundle, dims))},
           {}};
 }
 
@@ -36,6 +59,32 @@ Result<Plan> plan_of(Bundle bundle, Direction direction) {
   const auto found = std::ranges::count_if(bundle.plans, is_wanted);
   if (found != 1) return without_choice(bundle, direction, static_cast<std::size_t>(found));
   return std::move(*std::ranges::find_if(bundle.plans, is_wanted));
+}
+
+Result<Bundle> plans_for(Bundle bundle, const Sizes& sizes) {
+  if (sizes == Sizes()) return bundle;
+  const auto is_other = [&](const Plan& plan) {
+    return !plan.shape || !agree(sizes, plan.shape->sizes);
+  };
+  if (std::ranges::all_of(bundle.plans, is_other)) return without_shape(bundle, sizes);
+  std::erase_if(bundle.plans, is_other);
+  return bundle;
+}
+
+Status check_one_shape(const Bundle& bundle) {
+  const std::vector<Dim> dims = varying(shapes_of(bundle));
+  if (dims.empty()) return {};
+  std::string names;
+  for (const Dim dim : dims)
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", to_string(dim));
+  return Error{ErrorCode::invalid_argument,
+               fmt::format("the plan file has plans for several sizes of {}", names),
+               {fmt::format("it has: {}", contents_text(bundle))},
+               {}};
+}
+
+std::string contents_text(const Bundle& bundle) {
+  return contents_text(bundle, varying(shapes_of(bundle)));
 }
 
 }  // namespace attn::plan

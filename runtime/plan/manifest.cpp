@@ -32,6 +32,33 @@ std::map<std::string, std::string> read_bindings(const json::Value& value) {
   return bindings;
 }
 
+Json json_of(const Shape& shape) {
+  Json sizes = Json::object();
+  for (const Dim dim : kDims) sizes[std::string(to_string(dim))] = shape.sizes[dim];
+  Json padded = Json::array();
+  for (const Dim dim : shape.padded) padded.push_back(to_string(dim));
+  return {{"sizes", std::move(sizes)}, {"padded", std::move(padded)}};
+}
+
+Shape read_shape(const json::Value& value) {
+  value.only({"sizes", "padded"});
+  const json::Value sizes = value["sizes"];
+  sizes.only({"B", "Hq", "Hkv", "Sq", "Skv", "Dqk", "Dv"});
+  Shape shape;
+  for (const Dim dim : kDims) {
+    shape.sizes.set(dim, sizes[to_string(dim)].integer(dim == Dim::Skv ? 0 : 1));
+  }
+  shape.padded =
+      value["padded"].list([](const json::Value& name) { return name.named(parse_dim); });
+  for (std::size_t i = 0; i < shape.padded.size(); ++i) {
+    const Dim dim = shape.padded[i];
+    const bool may_be = dim == Dim::B || dim == Dim::Sq || dim == Dim::Skv;
+    if (!may_be || (i > 0 && shape.padded[i - 1] >= dim))
+      value["padded"].fail("is not of B, Sq, Skv");
+  }
+  return shape;
+}
+
 Json json_of(const Target& target) {
   return {{"name", json::of_text(target.name)},
           {"sm", target.sm},
@@ -91,6 +118,7 @@ Json json_of(const Plan& plan) {
   json["format"] = format_version_of(plan);
   json["spec"] = {{"name", json::of_text(plan.spec_name)}, {"text", json::of_text(plan.spec_text)}};
   json["bindings"] = json_of(plan.bindings);
+  if (plan.shape) json["shape"] = json_of(*plan.shape);
   json["target"] = json_of(plan.target);
   json["cudnn_version"] = plan.cudnn_version;
   json["workspace_bytes"] = plan.workspace_bytes();
@@ -104,8 +132,8 @@ Json json_of(const Plan& plan) {
 }
 
 Manifest read(const json::Value& value) {
-  value.only({"format", "spec", "bindings", "target", "cudnn_version", "workspace_bytes", "program",
-              "compiled", "kernels", "signature"});
+  value.only({"format", "spec", "bindings", "shape", "target", "cudnn_version", "workspace_bytes",
+              "program", "compiled", "kernels", "signature"});
   const std::int64_t format = value["format"].integer(1, kFormatVersion);
   Manifest manifest;
   Plan& plan = manifest.plan;
@@ -113,6 +141,7 @@ Manifest read(const json::Value& value) {
   plan.spec_name = value["spec"]["name"].text();
   plan.spec_text = value["spec"]["text"].text();
   plan.bindings = read_bindings(value["bindings"]);
+  if (value.has("shape")) plan.shape = read_shape(value["shape"]);
   plan.target = read_target(value["target"]);
   plan.cudnn_version = value["cudnn_version"].integer();
   plan.program = read_program(value["program"]);
@@ -131,6 +160,17 @@ Manifest read(const json::Value& value) {
     value["signature"].fail("does not belong to the content");
   }
   return manifest;
+}
+
+// What can be seen of it: q is [B, Hq, Sq, Dqk].
+Status check_shape(const Plan& plan) {
+  const auto q = std::ranges::find(plan.program.tensors, TensorRole::query, &TensorInfo::role);
+  if (!plan.shape || q == plan.program.tensors.end()) return {};
+  const Sizes& sizes = plan.shape->sizes;
+  const std::vector<std::int64_t> dims = {sizes[Dim::B], sizes[Dim::Hq], sizes[Dim::Sq],
+                                          sizes[Dim::Dqk]};
+  if (q->dims == dims) return {};
+  return {ErrorCode::plan_damaged, "$.shape.sizes: are not those of q"};
 }
 
 // After the program was found valid.
@@ -155,10 +195,14 @@ Error damaged(const Error& error) {
 }  // namespace
 
 std::uint32_t format_version_of(std::span<const Plan> plans) {
-  return plans.size() == 1 ? format_version_of(plans.front()) : 3;
+  if (plans.size() == 1) return format_version_of(plans.front());
+  const bool shaped =
+      std::ranges::any_of(plans, [](const Plan& plan) { return plan.shape.has_value(); });
+  return shaped ? 4 : 3;
 }
 
 std::uint32_t format_version_of(const Plan& plan) {
+  if (plan.shape) return 4;
   const bool new_graphs =
       std::ranges::any_of(steps_of<CudnnStep>(plan.program), [](const CudnnStep* step) {
         return std::ranges::any_of(step->graph.nodes, [](const graph::Node& node) {
@@ -190,6 +234,7 @@ Result<Manifest> read_manifest(std::string_view text) {
   Manifest manifest = read({*document, failure});
   if (Status status = failure.status(); !status.ok()) return damaged(status.error());
   if (Status status = validate(manifest.plan.program); !status.ok()) return damaged(status.error());
+  if (Status status = check_shape(manifest.plan); !status.ok()) return damaged(status.error());
   const std::int64_t workspace_bytes = json::Value(*document, failure)["workspace_bytes"].integer();
   if (Status status = check_compiled(manifest, workspace_bytes); !status.ok()) {
     return damaged(status.error());

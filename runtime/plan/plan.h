@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "runtime/base/hash.h"
 #include "runtime/base/status.h"
 #include "runtime/plan/program.h"
+#include "runtime/plan/shape.h"
 
 namespace attn::plan {
 
@@ -55,6 +57,8 @@ struct Plan {
   std::string spec_name;                        // the attention's name
   std::string spec_text;                        // the source as written, for people
   std::map<std::string, std::string> bindings;  // --bind, sorted
+  // What follows from the spec and the bindings; a file before version 4 does not say it.
+  std::optional<Shape> shape;
   Target target;
   std::int64_t cudnn_version = 0;  // cudnnGetVersion(), e.g. 91900
   Program program;

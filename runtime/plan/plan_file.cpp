@@ -129,6 +129,17 @@ Result<Bundle> take_plans(std::vector<Manifest> manifests, std::uint32_t version
   return bundle;
 }
 
+std::size_t section_count(const Plan& plan) {
+  return 1 + plan.compiled.size() + plan.kernels.size();
+}
+
+std::size_t part_bytes(const Plan& plan) {
+  std::size_t bytes = 0;
+  for (const CompiledStep& step : plan.compiled) bytes += step.cudnn_plan.size();
+  for (const std::string& image : plan.kernels) bytes += image.size();
+  return bytes;
+}
+
 std::string serialize_all(std::span<const Plan> plans) {
   ATTN_CHECK(!plans.empty() && are_distinct(plans), "a file has plans, and none of them twice");
   std::vector<std::string> manifests;
@@ -159,6 +170,25 @@ std::string serialize_all(std::span<const Plan> plans) {
 std::string serialize(const Plan& plan) { return serialize_all({&plan, 1}); }
 
 std::string serialize(const Bundle& bundle) { return serialize_all(bundle.plans); }
+
+Status fits_file(const Bundle& bundle) {
+  std::size_t sections = 0, manifests = 0, parts = 0;
+  for (const Plan& plan : bundle.plans) {
+    sections += section_count(plan);
+    manifests += manifest_json(plan).size();
+    parts += part_bytes(plan);
+  }
+  if (sections <= kMaxSections && manifests <= kMaxManifestBytes && parts <= kMaxAllPlanBytes) {
+    return {};
+  }
+  return Error{
+      ErrorCode::invalid_argument,
+      fmt::format("{} plans are too many for one file", bundle.plans.size()),
+      {fmt::format("a file has at most {} sections and {} MiB of kernels, these are {} and "
+                   "{} MiB; give fewer sizes a file",
+                   kMaxSections, kMaxAllPlanBytes >> 20, sections, parts >> 20)},
+      {}};
+}
 
 Result<Bundle> deserialize_bundle(std::string_view bytes) {
   ATTN_ASSIGN(const Container container, read_container(bytes));

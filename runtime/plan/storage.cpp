@@ -89,6 +89,7 @@ Error at(const std::string& path, Error error) {
 Status save(const Plan& plan, const std::string& path) { return save_bytes(serialize(plan), path); }
 
 Status save(const Bundle& bundle, const std::string& path) {
+  ATTN_RETURN_IF_ERROR(fits_file(bundle));
   return save_bytes(serialize(bundle), path);
 }
 

@@ -30,15 +30,92 @@ class Compile(attnc.Case):
         self.assertEqual(first["signature"]["hash"], second["signature"]["hash"])
         self.assertNotEqual(first["signature"]["hash"], other["signature"]["hash"])
 
+    def sizes(self, plans, *names):
+        return [tuple(one["manifest"]["shape"]["sizes"][name] for name in names) for one in plans]
+
     def test_a_set_of_sizes_is_one_plan_for_each(self):
         text = NOOP.replace("Sq = 16", "Sq = {16, 32}")
-        self.attnc("compile", "-", "--target", "h200", "-o", self.folder / "x.attnplan", stdin=text)
-        self.assertEqual(sorted(path.name for path in self.folder.glob("x*")),
-                         ["x-Sq16.attnplan", "x-Sq32.attnplan"])
-        plan = self.folder / "x-Sq32.attnplan"
-        self.assertIn("[1,2,32,64]", self.attnc("inspect", plan).stdout)
+        plan = self.folder / "x.attnplan"
+        process = self.attnc("compile", "-", "--target", "h200", "-o", plan, stdin=text)
+        self.assertIn(f"{plan}: `noop` Sq=16 for h200", process.stdout)
+        self.assertIn(f"{plan}: `noop` Sq=32 for h200", process.stdout)
+        self.assertEqual([path.name for path in self.folder.glob("x*")], ["x.attnplan"])
+        self.assertEqual(self.sizes(self.attnc_json("inspect", plan)["plans"], "Sq", "Skv"),
+                         [(16, 24), (32, 24)])
         self.assertIn("2 plans", self.attnc("check", "-", stdin=text).stdout)
         self.compile(text, "--bind", "Sq=64")
+
+    def test_several_sizes_of_a_binding(self):
+        text = NOOP.replace("B = 1", "B = {1, 2}").replace("Sq = 16, ", "")
+        plan = self.compile(text, "--bind", "Sq=16,32,16", "--bind", "D=64")
+        plans = self.attnc_json("inspect", plan)["plans"]
+        self.assertEqual(self.sizes(plans, "Sq", "B"), [(16, 1), (16, 2), (32, 1), (32, 2)])
+        self.attnc("compile", "-", "--target", "h200", "-o", plan, "--bind", "Sq=16,x", code=1,
+                   stdin=text)
+        again = self.folder / "again.attnplan"
+        self.attnc("compile", "--recompile", plan, "--target", "a100", "-o", again)
+        plans = self.attnc_json("inspect", again)["plans"]
+        self.assertEqual(self.sizes(plans, "Sq", "B"), [(16, 1), (16, 2), (32, 1), (32, 2)])
+        # Without keys the number of their heads makes no other plan.
+        plan = self.compile(NOOP, "--bind", "Skv=0", "--bind", "Hkv=1,2")
+        self.assertEqual(self.attnc_json("inspect", plan)["shape"]["sizes"]["Hkv"], 1)
+
+    def test_a_plan_among_several_is_picked_by_its_sizes(self):
+        plan = self.compile(NOOP, "--bind", "Sq=16,32")
+        self.assertEqual(len(self.attnc_json("inspect", plan)["plans"]), 2)
+        one = self.attnc_json("inspect", plan, "--bind", "Sq=32", "--bind", "D=64")
+        self.assertEqual(one["shape"]["sizes"]["Sq"], 32)
+        explained = self.attnc_json("explain", plan, "--bind", "Sq=32")
+        self.assertEqual(explained["program"], one["program"])
+        result = self.attnc_json("run", plan, "--backend", "reference", "--bind", "Sq=32")
+        self.assertEqual(result["outputs"]["o"]["dims"], [1, 2, 32, 64])
+        for command in (["run", "--backend", "reference"], ["explain"]):
+            process = self.attnc(*command, plan, code=2)
+            self.assertIn(f"{plan}: the plan file has plans for several sizes of Sq", process.stderr)
+            self.assertIn("it has: forward Sq=16, forward Sq=32", process.stderr)
+        for command in (["run", "--backend", "reference"], ["explain"], ["inspect"]):
+            process = self.attnc(*command, plan, "--bind", "Sq=48", code=2)
+            self.assertIn("no plan for Sq=48", process.stderr)
+            self.attnc(*command, plan, "--bind", "window=48", code=2)
+            self.attnc(*command, plan, "--bind", "Sq=1x", code=2)
+
+    def test_of_several_sizes_one_that_is_refused(self):
+        path, plan = self.write("noop.attn", NOOP), self.folder / "x.attnplan"
+        call = ["compile", path, "--target", "h200", "-o", plan, "--bind", "B=1,2147483647"]
+        process = self.attnc(*call, code=3)
+        self.assertIn("error[unsupported]: B=2147483647: ", process.stderr)
+        self.assertFalse(plan.exists())
+        process = self.attnc(*call, "--keep-going", code=3)
+        self.assertIn("error[unsupported]: B=2147483647: ", process.stderr)
+        self.assertEqual(self.attnc_json("inspect", plan)["shape"]["sizes"]["B"], 1)
+        result = self.attnc_json(*call, "--keep-going", code=3)
+        self.assertEqual(result["manifest"]["shape"]["sizes"]["B"], 1)
+        failed, = result["failed"]
+        self.assertEqual(failed["bindings"], {"B": "2147483647"})
+        self.assertEqual(failed["error"]["code"], "unsupported")
+        plan.unlink()
+        call[-1] = "B=2147483647,0"
+        result = self.attnc_json(*call, "--keep-going", code=3)
+        self.assertEqual([one["error"]["code"] for one in result["failed"]],
+                         ["invalid_spec", "unsupported"])
+        self.assertFalse(plan.exists())
+
+    def test_of_a_pair_every_size_is_one(self):
+        plan = self.compile(TRAINED, "--bind", "Sq=128,256")
+        plans = self.attnc_json("inspect", plan)["plans"]
+        self.assertEqual([one["direction"] for one in plans], ["forward", "backward"] * 2)
+        self.assertEqual(self.sizes(plans, "Sq"), [(128,)] * 2 + [(256,)] * 2)
+        explained = self.attnc_json("explain", plan, "--bind", "Sq=256")
+        self.assertEqual(explained["backward"]["program"], plans[3]["manifest"]["program"])
+
+    def test_a_plan_says_of_which_sizes_it_may_be_less(self):
+        plan = self.compile(NOOP.replace("outputs", "lengths kv;\n  outputs"))
+        shape = self.attnc_json("inspect", plan)["shape"]
+        self.assertEqual(shape["sizes"], {"B": 1, "Hq": 2, "Hkv": 1, "Sq": 16, "Skv": 24,
+                                          "Dqk": 64, "Dv": 64})
+        self.assertEqual(shape["padded"], ["B", "Skv"])
+        self.assertRegex(self.attnc("inspect", plan).stdout,
+                         "sizes +B=1 Hq=2 Hkv=1 Sq=16 Skv=24 Dqk=64 Dv=64; smaller ones too of B, Skv")
 
     def test_imports_are_part_of_a_plan(self):
         self.write("my.attn", "fn mine(w) = q_idx - kv_idx < w && q_idx >= kv_idx;\n")
@@ -84,7 +161,7 @@ class Compile(attnc.Case):
         self.assertEqual(self.tensors(forward["manifest"]), ["q", "k", "v", "o", "lse"])
         self.assertEqual(set(self.tensors(backward["manifest"])),
                          {"q", "k", "v", "o", "lse", "do", "dq", "dv"})
-        self.assertEqual((forward["manifest"]["format"], backward["manifest"]["format"]), (1, 3))
+        self.assertEqual((forward["manifest"]["format"], backward["manifest"]["format"]), (4, 4))
         text = self.attnc("inspect", plan).stdout
         for direction in ("forward", "backward"):
             self.assertEqual(text.count(f"{plan}: a {direction} plan of `noop`\n"), 1)
@@ -102,7 +179,7 @@ class Compile(attnc.Case):
         self.assertEqual(self.tensors(self.attnc_json("inspect", plan)), ["q", "k", "v", "o"])
         self.assertIn(": a plan of", self.attnc("inspect", plan).stdout)
         plan = self.compile(TRAINED, "--direction", "bwd")
-        self.assertEqual(self.attnc_json("inspect", plan)["format"], 3)
+        self.assertEqual(self.attnc_json("inspect", plan)["format"], 4)
         self.assertIn(": a backward plan of", self.attnc("inspect", plan).stdout)
         explained = self.attnc_json("explain", plan)
         self.assertNotIn("program", explained)

@@ -86,6 +86,52 @@ TEST(Bundle, ADirectionThatIsNotThereOrTwiceIsAnError) {
   EXPECT_THAT(error.notes, ElementsAre("it has: forward, forward, backward"));
 }
 
+// The shaped plan for other lengths: only what says so is another.
+Plan plan_of_length(std::int64_t length) {
+  Plan plan = testing::shaped_plan();
+  plan.shape->sizes.set(Dim::Sq, length);
+  plan.cudnn_version += length;  // for another signature
+  return plan;
+}
+
+TEST(Bundle, PlansAreFoundByTheirSizes) {
+  const Bundle lengths{{plan_of_length(3), plan_of_length(8), testing::sample_plan()}};
+  EXPECT_EQ(*plans_for(lengths, {}), lengths);
+  EXPECT_EQ(*plans_for(lengths, {{Dim::Sq, 8}}), Bundle{{lengths.plans[1]}});
+  EXPECT_EQ(plans_for(lengths, {{Dim::B, 2}})->plans.size(), 2U) << "one says no sizes";
+  const Result<Bundle> none = plans_for(lengths, {{Dim::B, 2}, {Dim::Sq, 9}});
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.error().code, ErrorCode::invalid_argument);
+  EXPECT_EQ(none.error().message, "the plan file has no plan for B=2 Sq=9");
+  EXPECT_EQ(plans_for({{plan_of_length(3)}}, {{Dim::Skv, 9}}).error().notes[0],
+            "it has: forward Skv=5");
+}
+
+TEST(Bundle, ItsShapesAreNamedWhereOneIsNeeded) {
+  const Bundle lengths{{plan_of_length(3), plan_of_length(8)}};
+  EXPECT_TRUE(check_one_shape({{plan_of_length(3)}}).ok());
+  EXPECT_TRUE(check_one_shape(testing::sample_pair()).ok());
+  const Status several = check_one_shape(lengths);
+  ASSERT_FALSE(several.ok());
+  EXPECT_EQ(several.error().code, ErrorCode::invalid_argument);
+  EXPECT_EQ(several.error().message, "the plan file has plans for several sizes of Sq");
+  EXPECT_THAT(several.error().notes, ElementsAre("it has: forward Sq=3, forward Sq=8"));
+  const Result<Plan> plan = plan_of(lengths, Direction::forward);
+  ASSERT_FALSE(plan.ok());
+  EXPECT_EQ(plan.error().notes, several.error().notes);
+}
+
+TEST(Bundle, WhatDoesNotFitAFileIsNotWritten) {
+  const std::string path = ::testing::TempDir() + "/many.attnplan";
+  Bundle many;
+  for (int i = 0; i < 600; ++i) many.plans.push_back(plan_of_length(3));
+  const Status saved = save(many, path);
+  ASSERT_FALSE(saved.ok());
+  EXPECT_EQ(saved.error().code, ErrorCode::invalid_argument);
+  EXPECT_EQ(saved.error().message, "600 plans are too many for one file");
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
 TEST(Bundle, IsSavedAndLoaded) {
   const std::string path = ::testing::TempDir() + "/pair.attnplan";
   const Bundle pair = testing::sample_pair();

@@ -13,5 +13,11 @@ TEST(Compatibility, Version1StillLoads) {
   EXPECT_EQ(*plan, testing::sample_plan());
 }
 
+TEST(Compatibility, Version4StillLoads) {
+  const Result<Plan> plan = load(ATTN_SOURCE_DIR "/tests/compat/v4.plan");
+  ASSERT_TRUE(plan.ok()) << plan.error().to_text();
+  EXPECT_EQ(*plan, testing::shaped_plan());
+}
+
 }  // namespace
 }  // namespace attn::plan

@@ -24,11 +24,12 @@ class FieldWalk {
 
  private:
   void visit(const std::string& at, Plan& plan) {
-    auto& [spec_name, spec_text, bindings, target, cudnn_version, program, compiled, kernels,
+    auto& [spec_name, spec_text, bindings, shape, target, cudnn_version, program, compiled, kernels,
            signature] = plan;
     visit(at + "spec_name", spec_name);
     visit(at + "spec_text", spec_text);
     change(at + "bindings", bindings, {{"changed", "1"}});
+    change(at + "shape", shape, {{{{Dim::B, 9}}, {Dim::Sq}}});
     visit(at + "target.", target);
     visit(at + "cudnn_version", cudnn_version);
     visit(at + "program.", program);

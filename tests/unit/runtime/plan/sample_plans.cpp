@@ -120,6 +120,19 @@ Plan sample_plan() {
   return signed_again(plan);
 }
 
+Plan shaped_plan() {
+  Plan plan = sample_plan();
+  plan.shape = Shape{{{Dim::B, 2},
+                      {Dim::Hq, 4},
+                      {Dim::Hkv, 2},
+                      {Dim::Sq, 3},
+                      {Dim::Skv, 5},
+                      {Dim::Dqk, 8},
+                      {Dim::Dv, 8}},
+                     {Dim::Sq}};
+  return plan;
+}
+
 // The graph has no place for one more operand, so the cuDNN step reads them nowhere: steps need not
 // read all that is made.
 Program derived_program() {

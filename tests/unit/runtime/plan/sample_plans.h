@@ -15,6 +15,8 @@ Program sample_program();
 
 // The plan stored in tests/compat/v1.plan. Change it and that file no longer says what it should.
 Plan sample_plan();
+// The same, with the sizes that it is for, of which Sq may be smaller.
+Plan shaped_plan();
 
 // The sample with two internal tensors: "places" i32[3], made once, and "bias" f32[2,5], made at
 // every execute from "places", the captured tensor "table" f32[7] and the param "cap", and

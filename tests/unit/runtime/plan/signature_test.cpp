@@ -67,6 +67,7 @@ const std::set<std::string> kUnseen = {
     "spec_name",
     "spec_text",
     "bindings",
+    "shape",
     "compiled.heuristic",
     "compiled.engine",
     "compiled.knobs.type",

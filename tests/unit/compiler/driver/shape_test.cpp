@@ -1,0 +1,96 @@
+// Which smaller sizes a plan may serve. Needs no cuDNN.
+#include "compiler/driver/shape.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace attn::driver {
+namespace {
+
+using plan::Dim;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+plan::Shape shape_of_text(const std::string& text, const sema::Bindings& bindings = {}) {
+  const support::Source source("x.attn", text);
+  diag::Sink sink(source);
+  const auto attention = front_end(source, bindings, sink);
+  EXPECT_TRUE(attention.has_value()) << diag::to_text(sink);
+  const auto program = lower(*attention);
+  EXPECT_TRUE(program.ok()) << program.error().to_text();
+  return shape_of(source, bindings, *attention, *program);
+}
+
+// What may be smaller of an attention with these clauses.
+std::vector<Dim> padded(const std::string& clauses,
+                        const std::string& dims = "B = 4, Hq = 4, Sq = 64, Skv = 96, D = 64") {
+  return shape_of_text(fmt::format("attention x {{ dims {}; {} }}", dims, clauses)).padded;
+}
+
+TEST(Shape, HasTheSizesThatBindingsGive) {
+  const plan::Shape shape = shape_of_text(
+      "attention x(w = 8) { dims B = 1, Hq = 4, Hkv = 2, Sq = {16, 32}, D = 64; "
+      "mask q_idx - kv_idx < w; }",
+      {{"Sq", "32"}, {"Dv", "128"}});
+  EXPECT_EQ(shape.sizes, (plan::Sizes{{Dim::B, 1},
+                                      {Dim::Hq, 4},
+                                      {Dim::Hkv, 2},
+                                      {Dim::Sq, 32},
+                                      {Dim::Skv, 32},
+                                      {Dim::Dqk, 64},
+                                      {Dim::Dv, 128}}));
+  EXPECT_THAT(shape.padded, IsEmpty());
+}
+
+TEST(Shape, LengthsPad) {
+  EXPECT_THAT(padded("mask q_idx >= kv_idx;"), IsEmpty());
+  EXPECT_THAT(padded("lengths q, kv;"), ElementsAre(Dim::B, Dim::Sq, Dim::Skv));
+  EXPECT_THAT(padded("lengths kv;"), ElementsAre(Dim::B, Dim::Skv));
+  EXPECT_THAT(padded("lengths q;"), ElementsAre(Dim::B, Dim::Sq));
+  EXPECT_THAT(padded("layout thd; mask q_idx >= kv_idx;"), ElementsAre(Dim::B, Dim::Sq, Dim::Skv));
+  EXPECT_THAT(padded("layout k: paged(page = 16), v: paged(page = 16); lengths kv;"),
+              ElementsAre(Dim::B, Dim::Skv));
+  EXPECT_THAT(padded("layout k: paged(page = 16), v: paged(page = 16);"), IsEmpty());
+}
+
+TEST(Shape, ASizeThatAnExpressionReadsIsFixed) {
+  const std::string both = "lengths q, kv; ";
+  EXPECT_THAT(padded(both + "score score + kv_idx / Skv;"), ElementsAre(Dim::B, Dim::Sq));
+  EXPECT_THAT(padded(both + "mask kv_idx < Skv // 2;"), ElementsAre(Dim::B, Dim::Sq));
+  EXPECT_THAT(padded(both + "scale 1 / sqrt(Sq);"), ElementsAre(Dim::B, Dim::Skv));
+  EXPECT_THAT(padded(both + "let half = B // 2; score where(b < half, score, 0);"),
+              ElementsAre(Dim::Sq, Dim::Skv));
+  EXPECT_THAT(padded(both + "learn s: f32[Hq]; sink s[h];"),
+              ElementsAre(Dim::B, Dim::Sq, Dim::Skv));
+  EXPECT_THAT(padded(both + "tensor keep: bool[Sq, Skv]; dropout 0.5, keep[Sq - 1 - q_idx, 0];"),
+              ElementsAre(Dim::B, Dim::Skv));
+}
+
+TEST(Shape, ADiagonalAtTheEndIsThatOfLengths) {
+  const std::string causal = " align bottom_right; mask q_idx >= kv_idx;";
+  EXPECT_THAT(padded("lengths q, kv;" + causal), ElementsAre(Dim::B, Dim::Sq, Dim::Skv));
+  EXPECT_THAT(padded("lengths kv;" + causal), ElementsAre(Dim::B, Dim::Skv));
+  EXPECT_THAT(padded("lengths q;" + causal), ElementsAre(Dim::B, Dim::Sq));
+}
+
+TEST(Shape, OneSizeMayFollowFromAnother) {
+  const char* const clauses = "lengths q, kv;";
+  EXPECT_THAT(padded(clauses, "B = 4, Hq = 4, Sq = 64, Skv = 2 * Sq, D = 64"),
+              ElementsAre(Dim::B, Dim::Sq, Dim::Skv));
+  EXPECT_THAT(padded(clauses, "B = 4, Hq = B, Sq = 64, D = 64"), IsEmpty())
+      << "with another B there would be other heads";
+  EXPECT_THAT(padded("layout q: strides(Sq * 256, 64, 256, 1); lengths q, kv;"), IsEmpty());
+}
+
+TEST(Shape, TensorsHaveRoomForWhatIsSmaller) {
+  const std::string both = "lengths q, kv; ";
+  EXPECT_THAT(padded(both + "tensor t: f32[2 * Sq + Skv // 4]; score score + t[q_idx];"),
+              ElementsAre(Dim::B, Dim::Sq, Dim::Skv));
+  EXPECT_THAT(padded(both + "tensor t: f32[200 - Sq]; score score + t[q_idx % 8];"), IsEmpty());
+  EXPECT_THAT(padded(both + "tensor t: i32[B, Skv]; mask t[b, q_idx] == t[b, kv_idx];"),
+              ElementsAre(Dim::B, Dim::Sq, Dim::Skv));
+}
+
+}  // namespace
+}  // namespace attn::driver
