@@ -52,7 +52,7 @@ Result<Talk> talk(const std::string& request, const Options& options, millisecon
     talk.answer = std::move(message);
     return true;
   };
-  ATTN_ASSIGN(talk.ending, run_process(command_of(options), request, timeout, sink));
+  ATTN_ASSIGN(talk.ending, run_process(command_of(options), request, {timeout, {}, true}, sink));
   return talk;
 }
 

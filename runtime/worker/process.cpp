@@ -5,6 +5,8 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -104,17 +106,35 @@ std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
   return pointers;
 }
 
-std::vector<std::string> marked_environment() {
+std::vector<std::string> environment(bool marked) {
   const std::string mark = fmt::format("{}=", kWorkerMark);
   std::vector<std::string> variables;
   for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
     if (!std::string_view(*variable).starts_with(mark)) variables.emplace_back(*variable);
   }
-  variables.push_back(mark + "1");
+  if (marked) variables.push_back(mark + "1");
   return variables;
 }
 
-Result<pid_t> spawn(const std::vector<std::string>& command, int input, int output, int errors) {
+// Becomes readable when a stop is requested.
+class Alarm {
+ public:
+  static Result<FileDescriptor> make_event() {
+    FileDescriptor event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!event.valid()) return failed(errno_text("eventfd")).error();
+    return event;
+  }
+  Alarm(FileDescriptor event, const std::stop_token& stop)
+      : event_(std::move(event)), ring_(stop, [this] { eventfd_write(event_.get(), 1); }) {}
+  int fd() const { return event_.get(); }
+
+ private:
+  FileDescriptor event_;
+  std::stop_callback<std::function<void()>> ring_;
+};
+
+Result<pid_t> spawn(const std::vector<std::string>& command, bool marked, int input, int output,
+                    int errors) {
   SpawnActions actions;
   posix_spawn_file_actions_adddup2(&actions.value, input, STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&actions.value, output, STDOUT_FILENO);
@@ -122,7 +142,7 @@ Result<pid_t> spawn(const std::vector<std::string>& command, int input, int outp
   posix_spawn_file_actions_addclosefrom_np(&actions.value, STDERR_FILENO + 1);
   SpawnAttributes attributes;
   set_defaults(attributes);
-  const std::vector<std::string> variables = marked_environment();
+  const std::vector<std::string> variables = environment(marked);
   pid_t pid = -1;
   const int code = posix_spawnp(&pid, command.front().c_str(), &actions.value, &attributes.value,
                                 pointers_to(command).data(), pointers_to(variables).data());
@@ -134,30 +154,30 @@ Result<pid_t> spawn(const std::vector<std::string>& command, int input, int outp
 
 class Child {
  public:
-  Child(pid_t pid, FileDescriptor output, FileDescriptor errors)
-      : pid_(pid), output_(std::move(output)), errors_(std::move(errors)) {}
+  Child(pid_t pid, FileDescriptor output, FileDescriptor errors, std::stop_token stop, int alarm)
+      : pid_(pid),
+        output_(std::move(output)),
+        errors_(std::move(errors)),
+        stop_(std::move(stop)),
+        alarm_(alarm) {}
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
   // The child is gone and reaped when this returns.
   Ending run(Clock::time_point deadline, const LineSink& sink) {
-    Ending ending;
-    if (read_until(deadline, sink)) {
-      kill_and_reap();
-      ending.how = Ending::How::stopped;
-    } else {
-      ending = wait_until(deadline);
-    }
+    Ending ending =
+        read_until(deadline, sink) ? killed(Ending::How::stopped) : wait_until(deadline);
     ending.error_output = std::move(error_text_);
     return ending;
   }
 
  private:
-  // True when the sink stopped it; false at the end of the output or the deadline.
+  // True when the sink stopped it; false at the end of the output, at the deadline, or when it is
+  // to stop.
   bool read_until(Clock::time_point deadline, const LineSink& sink) {
-    while (output_.valid() || errors_.valid()) {
-      std::array<pollfd, 2> polled = {pollfd{output_.get(), POLLIN, 0},
-                                      pollfd{errors_.get(), POLLIN, 0}};
+    while ((output_.valid() || errors_.valid()) && !stop_.stop_requested()) {
+      std::array<pollfd, 3> polled = {pollfd{output_.get(), POLLIN, 0},
+                                      pollfd{errors_.get(), POLLIN, 0}, pollfd{alarm_, POLLIN, 0}};
       const int ready = poll(polled.data(), polled.size(), remaining(deadline));
       if (ready < 0 && errno == EINTR) continue;
       if (ready < 0 || (ready == 0 && Clock::now() >= deadline)) return false;
@@ -205,13 +225,9 @@ class Child {
 
   Ending wait_until(Clock::time_point deadline) {
     for (;;) {
+      if (stop_.stop_requested()) return killed(Ending::How::cancelled);
       if (const auto ending = reap(WNOHANG)) return *ending;
-      if (Clock::now() >= deadline) {
-        kill_and_reap();
-        Ending ending;
-        ending.how = Ending::How::timed_out;
-        return ending;
-      }
+      if (Clock::now() >= deadline) return killed(Ending::How::timed_out);
       std::this_thread::sleep_for(kExitPoll);
     }
   }
@@ -232,14 +248,19 @@ class Child {
     return ending;
   }
 
-  void kill_and_reap() {
+  Ending killed(Ending::How how) {
     kill(-pid_, SIGKILL);  // the group; the child leads it
     reap(0);
+    Ending ending;
+    ending.how = how;
+    return ending;
   }
 
   pid_t pid_;
   FileDescriptor output_;
   FileDescriptor errors_;
+  std::stop_token stop_;
+  int alarm_;
   std::string line_;
   std::string error_text_;
 };
@@ -247,17 +268,25 @@ class Child {
 }  // namespace
 
 Result<Ending> run_process(const std::vector<std::string>& command, std::string_view input,
-                           std::chrono::milliseconds timeout, const LineSink& sink) {
-  const Clock::time_point deadline = Clock::now() + timeout;
+                           const ProcessOptions& options, const LineSink& sink) {
+  const Clock::time_point deadline = Clock::now() + options.timeout;
   if (command.empty()) return failed("no command").error();
   ATTN_ASSIGN(const FileDescriptor request, make_input(input));
   ATTN_ASSIGN(Pipe output, make_pipe());
   ATTN_ASSIGN(Pipe errors, make_pipe());
-  ATTN_ASSIGN(const pid_t pid,
-              spawn(command, request.get(), output.write.get(), errors.write.get()));
+  ATTN_ASSIGN(FileDescriptor event, Alarm::make_event());
+  const Alarm alarm(std::move(event), options.stop);
+  ATTN_ASSIGN(const pid_t pid, spawn(command, options.is_a_worker, request.get(),
+                                     output.write.get(), errors.write.get()));
   output.write.close();
   errors.write.close();
-  return Child(pid, std::move(output.read), std::move(errors.read)).run(deadline, sink);
+  return Child(pid, std::move(output.read), std::move(errors.read), options.stop, alarm.fd())
+      .run(deadline, sink);
+}
+
+std::string signal_name(int signal) {
+  const char* name = sigabbrev_np(signal);
+  return name != nullptr ? fmt::format("SIG{}", name) : fmt::format("signal {}", signal);
 }
 
 }  // namespace attn::worker

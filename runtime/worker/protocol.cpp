@@ -13,14 +13,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kQuotedBytes = 200;
 
-std::optional<ErrorCode> parse_code(std::string_view text) {
-#define ATTN_ERROR(name, exit_code, what) \
-  if (text == #name) return ErrorCode::name;
-#include "runtime/base/error_codes.def"
-#undef ATTN_ERROR
-  return std::nullopt;
-}
-
 Json to_value(const cudnn::Progress& progress) {
   return {{"progress", {{"stage", progress.stage}, {"node", progress.node}}}};
 }
@@ -67,7 +59,7 @@ Compiled compiled_from(const Json& value) {
 Error error_from(const Json& value) {
   Error error;
   const auto code = value.at("code").get<std::string>();
-  error.code = parse_code(code).value_or(ErrorCode::internal);
+  error.code = parse_error_code(code).value_or(ErrorCode::internal);
   error.message = value.at("message").get<std::string>();
   error.notes = value.at("notes").get<std::vector<std::string>>();
   error.payload = value.at("payload").get<std::string>();
@@ -97,6 +89,14 @@ Result<Request> request_from(const Json& value) {
 }
 
 }  // namespace
+
+std::optional<ErrorCode> parse_error_code(std::string_view text) {
+#define ATTN_ERROR(name, exit_code, what) \
+  if (text == #name) return ErrorCode::name;
+#include "runtime/base/error_codes.def"
+#undef ATTN_ERROR
+  return std::nullopt;
+}
 
 std::string to_json(const Request& request) {
   Json value;

@@ -1,7 +1,6 @@
 #include "runtime/worker/report.h"
 
 #include <fmt/format.h>
-#include <string.h>
 
 #include <filesystem>
 #include <fstream>
@@ -25,6 +24,7 @@ std::string cause_of(const Ending& ending) {
     case Ending::How::timed_out: return "timeout";
     case Ending::How::exited: return fmt::format("exit-{}", ending.code);
     case Ending::How::stopped:
+    case Ending::How::cancelled:
     case Ending::How::unknown: break;
   }
   return "unknown";
@@ -41,6 +41,7 @@ std::string what_happened(const Death& death) {
       return fmt::format("the compile worker ended without an answer (exit code {})",
                          death.ending.code);
     case Ending::How::stopped:
+    case Ending::How::cancelled:
     case Ending::How::unknown: break;
   }
   return "the compile worker ended without an answer";
@@ -102,11 +103,6 @@ std::string said(const std::string& text) {
 }
 
 }  // namespace
-
-std::string signal_name(int signal) {
-  const char* name = sigabbrev_np(signal);
-  return name != nullptr ? fmt::format("SIG{}", name) : fmt::format("signal {}", signal);
-}
 
 Error report_death(const Death& death, const graph::BackendGraph& graph, std::string_view request,
                    const std::string& folder) {

@@ -12,9 +12,6 @@
 
 namespace attn::worker {
 
-// "SIGFPE"; "signal 77" for one without a name.
-std::string signal_name(int signal);
-
 struct Death {
   Ending ending;
   cudnn::Progress last;            // the last thing that the worker said it would do

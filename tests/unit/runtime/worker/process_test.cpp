@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 
 #include <cerrno>
+#include <thread>
 
 #include "tests/unit/runtime/worker/fixtures.h"
 
@@ -19,10 +20,11 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 Result<Ending> shell(const std::string& script, std::string_view input, milliseconds timeout,
                      const LineSink& sink) {
-  return run_process({"/bin/sh", "-c", script}, input, timeout, sink);
+  return run_process({"/bin/sh", "-c", script}, input, {timeout}, sink);
 }
 
 bool ignore(std::string_view) { return false; }
@@ -41,19 +43,26 @@ TEST(Process, LinesAndExitCode) {
   EXPECT_THAT(lines, ElementsAre("one", "two"));  // "three" is no complete line
 }
 
-TEST(Process, ChildIsMarkedOnceAndKeepsTheEnvironment) {
+TEST(Process, AWorkerIsMarkedOnceAndKeepsTheEnvironment) {
   ASSERT_EQ(setenv(kWorkerMark, "of the caller", 1), 0);
   ASSERT_EQ(setenv("ATTN_TEST_VARIABLE", "kept", 1), 0);
-  std::vector<std::string> lines;
-  const auto ending = run_process({"/usr/bin/env"}, "", seconds(20), [&](std::string_view line) {
-    if (line.starts_with("ATTN_")) lines.emplace_back(line);
-    return false;
-  });
+  const auto environment = [](bool of_a_worker) {
+    std::vector<std::string> lines;
+    const auto ending = run_process({"/usr/bin/env"}, "", {seconds(20), {}, of_a_worker},
+                                    [&](std::string_view line) {
+                                      if (line.starts_with("ATTN_")) lines.emplace_back(line);
+                                      return false;
+                                    });
+    EXPECT_TRUE(ending.ok());
+    return lines;
+  };
+  const std::vector<std::string> worker = environment(true), other = environment(false);
   unsetenv(kWorkerMark);
   unsetenv("ATTN_TEST_VARIABLE");
-  ASSERT_TRUE(ending.ok());
-  EXPECT_THAT(lines, IsSupersetOf({"ATTN_TEST_VARIABLE=kept", "ATTN_WORKER=1"}));
-  EXPECT_THAT(lines, Not(Contains("ATTN_WORKER=of the caller")));
+  EXPECT_THAT(worker, IsSupersetOf({"ATTN_TEST_VARIABLE=kept", "ATTN_WORKER=1"}));
+  EXPECT_THAT(worker, Not(Contains("ATTN_WORKER=of the caller")));
+  EXPECT_THAT(other, Contains("ATTN_TEST_VARIABLE=kept"));
+  EXPECT_THAT(other, Not(Contains(StartsWith("ATTN_WORKER="))));
 }
 
 TEST(Process, LargeInputAndOutputDoNotWaitForEachOther) {
@@ -122,9 +131,36 @@ TEST(Process, StoppedByTheSink) {
   EXPECT_EQ(errno, ECHILD);
 }
 
+// Wherever it is at that time: reading, waiting for a silent child, or not started yet.
+TEST(Process, CancelledByTheCaller) {
+  for (const char* script : {"echo first; sleep 300", "exec >&- 2>&-; sleep 300"}) {
+    for (const milliseconds delay : {milliseconds(0), milliseconds(200)}) {
+      const std::size_t before = testing::open_descriptors();
+      const auto start = std::chrono::steady_clock::now();
+      std::stop_source source;
+      std::jthread canceller;
+      if (delay.count() == 0) {
+        source.request_stop();
+      } else {
+        canceller = std::jthread([&] {
+          std::this_thread::sleep_for(delay);
+          source.request_stop();
+        });
+      }
+      const auto ending =
+          run_process({"/bin/sh", "-c", script}, "", {seconds(60), source.get_token()}, ignore);
+      ASSERT_TRUE(ending.ok());
+      EXPECT_EQ(ending->how, Ending::How::cancelled) << script;
+      EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(20));
+      EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "it was reaped";
+      EXPECT_EQ(testing::open_descriptors(), before);
+    }
+  }
+}
+
 TEST(Process, ProgramThatDoesNotExist) {
   const std::size_t before = testing::open_descriptors();
-  const auto ending = run_process({"/no/such/program"}, "", seconds(1), ignore);
+  const auto ending = run_process({"/no/such/program"}, "", {seconds(1)}, ignore);
   ASSERT_FALSE(ending.ok());
   EXPECT_EQ(ending.error().code, ErrorCode::worker);
   EXPECT_THAT(ending.error().message, HasSubstr("/no/such/program"));
@@ -132,7 +168,7 @@ TEST(Process, ProgramThatDoesNotExist) {
 }
 
 TEST(Process, NoCommand) {
-  const auto ending = run_process({}, "", seconds(1), ignore);
+  const auto ending = run_process({}, "", {seconds(1)}, ignore);
   ASSERT_FALSE(ending.ok());
   EXPECT_EQ(ending.error().code, ErrorCode::worker);
 }
