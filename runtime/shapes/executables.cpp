@@ -1,0 +1,12 @@
+#include "runtime/shapes/executables.h"
+
+namespace attn::shapes {
+
+Result<std::unique_ptr<ExecutablePicker>> pick_executables(
+    PickerOptions options, std::shared_ptr<execute::ExecutableCache> cache) {
+  return ExecutablePicker::create(
+      std::move(options),
+      [cache = std::move(cache)](const plan::Plan& plan) { return cache->get(plan); });
+}
+
+}  // namespace attn::shapes

@@ -1,0 +1,18 @@
+// Pickers whose plans become executables of one device.
+#pragma once
+
+#include <memory>
+
+#include "runtime/execute/executable_cache.h"
+#include "runtime/shapes/picker.h"
+
+namespace attn::shapes {
+
+using ExecutablePicker = Picker<execute::Executable>;
+
+// Executables are loaded by the cache, which other pickers may share, and stay loaded while the
+// picker has their plans. Errors: those of Picker::create.
+Result<std::unique_ptr<ExecutablePicker>> pick_executables(
+    PickerOptions options, std::shared_ptr<execute::ExecutableCache> cache);
+
+}  // namespace attn::shapes

@@ -1,0 +1,267 @@
+// One attention at sizes that change: which of its plans serves the sizes at hand.
+//
+//   shapes::PickerOptions options;
+//   ATTN_ASSIGN(options.plans, plan::load_bundle("decode.attnplan"));  // several shapes
+//   ATTN_ASSIGN(const auto picker, shapes::pick_executables(std::move(options), cache));
+//   ATTN_ASSIGN(const auto picked, picker->pick({{Dim::B, 3}, {Dim::Sq, 1000}, {Dim::Skv, 1000}}));
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "runtime/base/status.h"
+#include "runtime/shapes/builder.h"
+#include "runtime/shapes/builds.h"
+#include "runtime/shapes/choose.h"
+#include "runtime/shapes/plans.h"
+
+namespace attn::shapes {
+
+struct PickerOptions {
+  // Of one spec; several shapes, one, or none. With a backward for one shape there is one for all.
+  plan::Bundle plans;
+  // What is built. Where there are plans it is theirs, and this is not looked at.
+  BuildRequest origin;
+  Builder builder;               // empty: nothing is ever built
+  std::size_t most_built = 256;  // shapes; beyond them the one used longest ago is dropped
+};
+
+// What a caller of pick() puts up with.
+struct Policy {
+  enum class Build : std::uint8_t {
+    never,
+    now,            // pick() returns when the plan is there
+    in_background,  // pick() returns at once, and a later one finds the plan
+  };
+  bool buckets = true;         // a plan that contains the sizes will do
+  Build build = Build::never;  // where there is no plan, or with in_background only a bucket
+  bool retry = false;          // also what failed to build before
+};
+
+enum class Fit : std::uint8_t {
+  exact,   // the plan was there
+  bucket,  // the plan is for larger sizes (Picked)
+  built,   // the plan was built for this call, or for others at the same time
+};
+
+// What serves the sizes. Of a bucket the caller
+// - binds tensors with the plan's dims and strides, whose leading elements along each dimension are
+//   those of the sizes at hand;
+// - says in lengths_q and lengths_kv (cu_seqlens of thd) what there is: at most the wanted Sq and
+//   Skv, and 0 for batches from the wanted B on;
+// - leaves nothing but finite numbers in the rest of q, k, v, do and captured tensors of floats,
+// and
+//   in integer ones what those that are there could be: 0 will do, for a monotone one its last
+//   element; in a page table numbers of pages;
+// - does not look at the rest of outputs and gradients.
+template <typename Loaded>
+struct Picked {
+  Fit fit = Fit::exact;
+  plan::Shape shape;                      // the plan's
+  std::shared_ptr<const Loaded> forward;  // null where there is none of that direction
+  std::shared_ptr<const Loaded> backward;
+};
+
+// Safe to use from many threads. A pick() of sizes for which there is a plan that was picked before
+// takes one lock, which is held for a look-up in a table; nothing is built or loaded under it. A
+// plan is loaded when it is picked for the first time, or when it was built.
+template <typename Loaded>
+class Picker {
+ public:
+  // What becomes of a plan: execute::Executable::load for one, in an application.
+  using Loader = std::function<Result<Loaded>(const plan::Plan& plan)>;
+
+  // Errors: those of by_shape and origin_of.
+  static Result<std::unique_ptr<Picker>> create(PickerOptions options, Loader loader) {
+    if (!options.plans.plans.empty()) {
+      ATTN_ASSIGN(options.origin, origin_of(options.plans));
+    }
+    ATTN_ASSIGN(std::vector<ShapePlans> plans, by_shape(std::move(options.plans)));
+    return std::unique_ptr<Picker>(
+        new Picker(std::move(options), std::move(plans), std::move(loader)));
+  }
+  // Ends what is being built in the background, and waits for its end.
+  ~Picker() = default;
+  Picker(const Picker&) = delete;
+  Picker& operator=(const Picker&) = delete;
+
+  // The plan of these sizes; else, with policy.buckets, the one with the least work that contains
+  // them, for which B, Sq and Skv must all be wanted; else one that is built. A dimension that is
+  // not wanted is what the plans have, or what the spec and its bindings say.
+  //
+  // Errors: plan_shape when there is no plan and none may be built, with the shapes that there are
+  // and what would work; plan_pending when it is being built in the background; invalid_argument
+  // when a size would have to be guessed; those of the builder and the loader. A build that failed
+  // is remembered: its error is the answer from then on, unless policy.retry.
+  Result<Picked<Loaded>> pick(const plan::Sizes& wanted, const Policy& policy = {}) {
+    ATTN_ASSIGN(const Found found, find(wanted));
+    const bool serves = found.entry && (found.exact || policy.buckets);
+    const Policy::Build build = builder_ ? policy.build : Policy::Build::never;
+    if (serves && (found.exact || build != Policy::Build::in_background)) {
+      return answer(found, found.exact ? Fit::exact : Fit::bucket);
+    }
+    if (build == Policy::Build::never) return missing(wanted);
+    if (build == Policy::Build::in_background) {
+      const Status later = builds_.later(wanted, policy.retry);
+      if (serves) return answer(found, Fit::bucket);
+      if (!later.ok()) return later.error();
+      return pending(wanted);
+    }
+    ATTN_RETURN_IF_ERROR(builds_.now(wanted, policy.retry));
+    ATTN_ASSIGN(const Found built, find(wanted));
+    if (!built.entry || !built.exact) return missing(wanted);
+    return answer(built, Fit::built);
+  }
+
+  // Of the plans that there are, built ones included.
+  std::vector<plan::Shape> shapes() const {
+    const std::lock_guard lock(mutex_);
+    return shapes_;
+  }
+
+ private:
+  struct Entry {
+    ShapePlans plans;
+    bool was_built = false;
+    std::uint64_t used = 0;
+    std::mutex loading;
+    std::atomic<bool> is_loaded{false};
+    std::shared_ptr<const Loaded> forward{};
+    std::shared_ptr<const Loaded> backward{};
+  };
+  // Null when no plan serves the sizes.
+  struct Found {
+    std::shared_ptr<Entry> entry;
+    bool exact = false;
+  };
+
+  static constexpr std::size_t kMostAnswers = 4096;
+
+  Picker(PickerOptions options, std::vector<ShapePlans> plans, Loader loader)
+      : origin_(std::move(options.origin)),
+        builder_(std::move(options.builder)),
+        most_built_(options.most_built),
+        loader_(std::move(loader)),
+        builds_([this](const plan::Sizes& wanted, const std::stop_token& stop) {
+          return build(wanted, stop);
+        }) {
+    for (ShapePlans& each : plans) {
+      auto entry = std::make_shared<Entry>();
+      entry->plans = std::move(each);
+      keep(std::move(entry));
+    }
+  }
+
+  Result<Found> find(const plan::Sizes& wanted) {
+    const std::lock_guard lock(mutex_);
+    auto known = answers_.find(wanted);
+    if (known == answers_.end()) {
+      ATTN_ASSIGN(const std::optional<Choice> choice, choose(shapes_, wanted, true));
+      if (answers_.size() >= kMostAnswers) answers_.clear();
+      const Found found =
+          choice ? Found{entries_[choice->index], choice->exact} : Found{nullptr, false};
+      known = answers_.emplace(wanted, found).first;
+    }
+    if (known->second.entry) known->second.entry->used = ++clock_;
+    return known->second;
+  }
+
+  Result<Picked<Loaded>> answer(const Found& found, Fit fit) {
+    ATTN_RETURN_IF_ERROR(load(*found.entry));
+    const Entry& entry = *found.entry;
+    return Picked<Loaded>{fit, entry.plans.shape, entry.forward, entry.backward};
+  }
+
+  // Once; after an error again.
+  Status load(Entry& entry) const {
+    if (entry.is_loaded.load(std::memory_order_acquire)) return {};
+    const std::lock_guard lock(entry.loading);
+    if (entry.is_loaded.load(std::memory_order_relaxed)) return {};
+    ATTN_ASSIGN(entry.forward, loaded(entry.plans.forward));
+    ATTN_ASSIGN(entry.backward, loaded(entry.plans.backward));
+    entry.is_loaded.store(true, std::memory_order_release);
+    return {};
+  }
+
+  Result<std::shared_ptr<const Loaded>> loaded(const std::optional<plan::Plan>& plan) const {
+    if (!plan) return std::shared_ptr<const Loaded>();
+    ATTN_ASSIGN(Loaded loaded, loader_(*plan));
+    return std::shared_ptr<const Loaded>(std::make_shared<Loaded>(std::move(loaded)));
+  }
+
+  Status build(const plan::Sizes& wanted, const std::stop_token& stop) {
+    ATTN_ASSIGN(const Found found, find(wanted));
+    if (found.entry && found.exact) return {};  // meanwhile
+    ATTN_ASSIGN(plan::Bundle bundle, builder_(request_for(origin_, wanted), stop));
+    auto entry = std::make_shared<Entry>();
+    ATTN_ASSIGN(entry->plans, built_plans(std::move(bundle), wanted));
+    entry->was_built = true;
+    ATTN_RETURN_IF_ERROR(load(*entry));
+    return add(std::move(entry));
+  }
+
+  Status add(std::shared_ptr<Entry> entry) {
+    std::shared_ptr<Entry> dropped;  // destroyed where no lock is held
+    std::unordered_map<plan::Sizes, Found, SizesHash> answers;
+    const std::lock_guard lock(mutex_);
+    if (!entries_.empty()) {
+      ATTN_RETURN_IF_ERROR(same_directions(entries_.front()->plans, entry->plans));
+    }
+    answers.swap(answers_);
+    keep(std::move(entry));
+    dropped = drop_surplus();
+    return {};
+  }
+
+  void keep(std::shared_ptr<Entry> entry) {
+    entry->used = ++clock_;
+    shapes_.push_back(entry->plans.shape);
+    entries_.push_back(std::move(entry));
+  }
+
+  std::shared_ptr<Entry> drop_surplus() {
+    const auto built = [](const auto& entry) { return entry->was_built; };
+    if (static_cast<std::size_t>(std::ranges::count_if(entries_, built)) <= most_built_) return {};
+    const auto oldest = std::ranges::min_element(
+        entries_, {}, [&](const auto& entry) { return std::pair(!entry->was_built, entry->used); });
+    std::shared_ptr<Entry> dropped = std::move(*oldest);
+    shapes_.erase(shapes_.begin() + (oldest - entries_.begin()));
+    entries_.erase(oldest);
+    return dropped;
+  }
+
+  Error missing(const plan::Sizes& wanted) const {
+    const std::lock_guard lock(mutex_);
+    return no_plan_for(shapes_, wanted);
+  }
+
+  static Error pending(const plan::Sizes& wanted) {
+    return {ErrorCode::plan_pending,
+            "the plan for " + plan::to_text(wanted) + " is being built, and no other serves",
+            {},
+            {}};
+  }
+
+  const BuildRequest origin_;
+  const Builder builder_;
+  const std::size_t most_built_;
+  const Loader loader_;
+
+  mutable std::mutex mutex_;
+  std::vector<std::shared_ptr<Entry>> entries_;
+  std::vector<plan::Shape> shapes_;  // of the entries
+  std::unordered_map<plan::Sizes, Found, SizesHash> answers_;
+  std::uint64_t clock_ = 0;
+
+  Builds builds_;  // ends before the rest does
+};
+
+}  // namespace attn::shapes

@@ -1,0 +1,110 @@
+#include "runtime/shapes/plans.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace attn::shapes {
+namespace {
+
+using plan::Dim;
+using plan::Plan;
+using plan::Sizes;
+
+Error unfit(std::string message) {
+  return {ErrorCode::invalid_argument, std::move(message), {}, {}};
+}
+
+Status add(ShapePlans& plans, Plan plan) {
+  const bool backward = plan::direction_of(plan.program) == plan::Direction::backward;
+  std::optional<Plan>& place = backward ? plans.backward : plans.forward;
+  if (place) {
+    return unfit(fmt::format("there are two {} plans for {}", backward ? "backward" : "forward",
+                             plan::to_text(plans.shape.sizes)));
+  }
+  std::erase_if(plans.shape.padded, [&](Dim dim) {
+    return std::ranges::find(plan.shape->padded, dim) == plan.shape->padded.end();
+  });
+  place = std::move(plan);
+  return {};
+}
+
+// Without sizes. "D" is two of them.
+std::map<std::string, std::string> parameters_of(const Plan& plan) {
+  std::map<std::string, std::string> parameters = plan.bindings;
+  std::erase_if(parameters, [](const auto& binding) {
+    return binding.first == "D" || plan::parse_dim(binding.first).has_value();
+  });
+  return parameters;
+}
+
+void unbind(BuildRequest& request, Dim dim) {
+  request.bindings.erase(std::string(plan::to_string(dim)));
+  if (dim == Dim::Dqk || dim == Dim::Dv) request.bindings.erase("D");
+}
+
+}  // namespace
+
+Status same_directions(const ShapePlans& one, const ShapePlans& other) {
+  if (one.forward.has_value() == other.forward.has_value() &&
+      one.backward.has_value() == other.backward.has_value()) {
+    return {};
+  }
+  return unfit(fmt::format("of the plans for {} and {} one has a direction that the other has not",
+                           plan::to_text(one.shape.sizes), plan::to_text(other.shape.sizes)));
+}
+
+Result<std::vector<ShapePlans>> by_shape(plan::Bundle bundle) {
+  std::vector<ShapePlans> all;
+  for (Plan& plan : bundle.plans) {
+    if (!plan.shape) {
+      return unfit(fmt::format("a plan of `{}` does not say its sizes: an older attnc made it",
+                               plan.spec_name));
+    }
+    auto place = std::ranges::find_if(
+        all, [&](const ShapePlans& plans) { return plans.shape.sizes == plan.shape->sizes; });
+    if (place == all.end()) place = all.insert(place, ShapePlans{*plan.shape});
+    ATTN_RETURN_IF_ERROR(add(*place, std::move(plan)));
+  }
+  for (const ShapePlans& plans : all) ATTN_RETURN_IF_ERROR(same_directions(all.front(), plans));
+  return all;
+}
+
+Result<BuildRequest> origin_of(const plan::Bundle& bundle) {
+  if (bundle.plans.empty()) return unfit("there is no plan");
+  const Plan& first = bundle.plans.front();
+  BuildRequest origin{first.spec_text, first.bindings};
+  std::vector<Sizes> sizes;
+  for (const Plan& plan : bundle.plans) {
+    if (plan.spec_text != first.spec_text || parameters_of(plan) != parameters_of(first)) {
+      return unfit("the plans are not of one spec and the same parameters of it");
+    }
+    if (plan.shape) sizes.push_back(plan.shape->sizes);
+  }
+  // What was bound to several sizes must be wanted.
+  for (const Dim dim : plan::varying(sizes)) unbind(origin, dim);
+  return origin;
+}
+
+BuildRequest request_for(BuildRequest origin, const Sizes& wanted) {
+  for (const Dim dim : plan::kDims) {
+    if (!wanted.has(dim)) continue;
+    origin.bindings[std::string(plan::to_string(dim))] = fmt::format("{}", wanted[dim]);
+  }
+  return origin;
+}
+
+Result<ShapePlans> built_plans(plan::Bundle bundle, const Sizes& wanted) {
+  ATTN_ASSIGN(std::vector<ShapePlans> all, by_shape(std::move(bundle)));
+  if (all.size() == 1 && plan::agree(wanted, all.front().shape.sizes)) {
+    return std::move(all.front());
+  }
+  return Error{
+      ErrorCode::plan_shape,
+      fmt::format("the builder was asked for {} and made plans for {}", plan::to_text(wanted),
+                  all.empty() ? "nothing" : plan::to_text(all.front().shape.sizes)),
+      {},
+      {}};
+}
+
+}  // namespace attn::shapes

@@ -1,0 +1,150 @@
+// Builds in a child process, which is a script that behaves in every way. With attnc itself:
+// attnc_test.cpp.
+#include "runtime/shapes/builder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "tests/unit/runtime/shapes/shapes_testing.h"
+
+namespace attn::shapes {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace testing;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+constexpr const char* kSpec = "attention x(w = 32) { dims Sq; }\n";
+
+// Temporary files of a test lie in a folder of its own, which must be empty in the end.
+class BuilderTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = fs::path(::testing::TempDir()) /
+              (std::string("attn_builder_") + test->name() + std::to_string(::getpid()));
+    fs::create_directories(folder_ / "tmp");
+    setenv("TMPDIR", (folder_ / "tmp").c_str(), 1);
+  }
+  void TearDown() override {
+    unsetenv("TMPDIR");
+    EXPECT_TRUE(fs::is_empty(folder_ / "tmp")) << "nothing stays behind";
+    EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "no child stays behind";
+    EXPECT_EQ(errno, ECHILD);
+    fs::remove_all(folder_);
+  }
+
+  // "attnc" is this script; $OUT is where the plan is to be written.
+  AttncOptions scripted(const std::string& script) {
+    const std::string path = (folder_ / "attnc.sh").string();
+    std::ofstream(path) << "#!/bin/sh\nOUT=; for a in \"$@\"; do [ \"$last\" = --output ] && "
+                           "OUT=$a; last=$a; done\n"
+                        << script << "\n";
+    fs::permissions(path, fs::perms::owner_all);
+    AttncOptions options;
+    options.command = {path};
+    return options;
+  }
+
+  Result<plan::Bundle> run(AttncOptions options, std::stop_token stop = {}) {
+    return attnc_builder(std::move(options))({kSpec, {{"Sq", "64"}, {"w", "16"}}}, stop);
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(BuilderTest, LoadsWhatAttncWrote) {
+  const plan::Bundle bundle{{plan_of(shape_of(2, 3, 5))}};
+  plan::Bundle written = bundle;
+  const std::string ready = (folder_ / "ready.attnplan").string();
+  ASSERT_TRUE(plan::save(written, ready).ok());
+  AttncOptions options = scripted("cp " + ready + " $OUT; cp \"$2\" " + folder_.string() +
+                                  "/spec; echo \"$@\" > " + folder_.string() + "/arguments");
+  options.target = plan::Target{"NVIDIA H200/2", 90, "{\"deviceVer\": 900}"};
+  options.cudnn_folder = "/some/cudnn";
+  options.arguments = {"--direction", "fwd"};
+  const auto built = run(options);
+  ASSERT_TRUE(built.ok()) << built.error().to_text();
+  EXPECT_EQ(*built, bundle);
+  std::ifstream spec(folder_ / "spec"), arguments(folder_ / "arguments");
+  const std::string text((std::istreambuf_iterator<char>(spec)), {});
+  EXPECT_EQ(text, kSpec);
+  std::string line;
+  std::getline(arguments, line);
+  EXPECT_THAT(line, HasSubstr("compile " + (folder_ / "tmp").string()));
+  EXPECT_THAT(line, HasSubstr("/NVIDIA H200_2.json --cudnn /some/cudnn --bind Sq=64 --bind w=16 "
+                              "--direction fwd"));
+}
+
+TEST_F(BuilderTest, WhatAttncReportsIsTheError) {
+  const auto built = run(scripted(
+      "echo '{\"error\": {\"code\": \"unsupported\", \"message\": \"no engine\", \"notes\": "
+      "[\"a\", \"b\"],'; echo '\"detail\": {\"line\": 3}}}'; echo words >&2; exit 3"));
+  ASSERT_FALSE(built.ok());
+  EXPECT_EQ(built.error().code, ErrorCode::unsupported);
+  EXPECT_EQ(built.error().message, "no engine");
+  EXPECT_EQ(built.error().notes, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(built.error().payload, "{\"line\":3}");
+}
+
+TEST_F(BuilderTest, AChildThatFailsOtherwiseIsAnError) {
+  const auto expect = [this](const std::string& script, const std::string& message) {
+    const auto built = run(scripted(script));
+    ASSERT_FALSE(built.ok()) << script;
+    EXPECT_EQ(built.error().code, ErrorCode::worker) << script;
+    EXPECT_EQ(built.error().message, message);
+  };
+  expect("kill -SEGV $$", "attnc died of SIGSEGV");
+  expect("echo nonsense; echo why >&2; exit 9", "attnc ended with exit code 9");
+  expect("echo '{\"error\": 3}'; exit 4", "attnc ended with exit code 4");
+  EXPECT_THAT(run(scripted("echo why >&2; exit 9")).error().notes, Contains("it said: why\n"));
+  EXPECT_EQ(run(scripted("exit 0")).error().code, ErrorCode::io) << "there is no file";
+  EXPECT_EQ(run(scripted("echo no > $OUT")).error().code, ErrorCode::plan_foreign);
+  AttncOptions missing;
+  missing.command = {"/no/such/attnc"};
+  EXPECT_EQ(run(missing).error().code, ErrorCode::worker);
+}
+
+// More than a pipe holds, on both.
+TEST_F(BuilderTest, ATalkativeChildIsReadToItsEnd) {
+  const auto built =
+      run(scripted("head -c 3000000 /dev/zero | tr '\\0' x; echo; "
+                   "head -c 3000000 /dev/zero >&2; exit 7"));
+  ASSERT_FALSE(built.ok());
+  EXPECT_EQ(built.error().message, "attnc ended with exit code 7");
+}
+
+TEST_F(BuilderTest, AChildThatTakesTooLongIsEnded) {
+  AttncOptions options = scripted("sleep 300");
+  options.timeout = seconds(1);
+  const auto start = std::chrono::steady_clock::now();
+  const auto built = run(options);
+  ASSERT_FALSE(built.ok());
+  EXPECT_EQ(built.error().message, "attnc took longer than 1 s and was ended");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(20));
+}
+
+TEST_F(BuilderTest, AStopEndsTheChild) {
+  std::stop_source source;
+  std::jthread stopper([&] {
+    std::this_thread::sleep_for(milliseconds(200));
+    source.request_stop();
+  });
+  const auto start = std::chrono::steady_clock::now();
+  const auto built = run(scripted("sleep 300"), source.get_token());
+  ASSERT_FALSE(built.ok());
+  EXPECT_EQ(built.error().message, "the build was stopped");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(20));
+}
+
+}  // namespace
+}  // namespace attn::shapes
