@@ -70,7 +70,9 @@ enum {
   ATTN_STATUS_PLAN_VERSION = 14,   /* it was made for another version of cuDNN */
   ATTN_STATUS_PLAN_DEVICE = 15,    /* it was made for another GPU architecture */
   ATTN_STATUS_INTERNAL = 16,       /* a bug in this library */
-  ATTN_STATUS_OUT_OF_MEMORY = 17   /* of the host; that of the device is ATTN_STATUS_CUDA */
+  ATTN_STATUS_OUT_OF_MEMORY = 17,  /* of the host; that of the device is ATTN_STATUS_CUDA */
+  ATTN_STATUS_PLAN_SHAPE = 18,     /* there is no plan for these sizes */
+  ATTN_STATUS_PLAN_PENDING = 19    /* the plan for these sizes is still being built */
 };
 
 /* "plan_version"; "unknown" for a number that is no status. */

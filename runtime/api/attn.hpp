@@ -53,7 +53,9 @@ enum class Code : std::int32_t {
   plan_version = ATTN_STATUS_PLAN_VERSION,
   plan_device = ATTN_STATUS_PLAN_DEVICE,
   internal = ATTN_STATUS_INTERNAL,
-  out_of_memory = ATTN_STATUS_OUT_OF_MEMORY
+  out_of_memory = ATTN_STATUS_OUT_OF_MEMORY,
+  plan_shape = ATTN_STATUS_PLAN_SHAPE,
+  plan_pending = ATTN_STATUS_PLAN_PENDING
 };
 inline const char* to_string(Code code) { return attn_status_name(static_cast<attn_status>(code)); }
 inline int exit_code(Code code) { return attn_status_exit_code(static_cast<attn_status>(code)); }

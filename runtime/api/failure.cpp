@@ -26,6 +26,8 @@ attn_status status_of(ErrorCode code) {
     case ErrorCode::plan_newer: return ATTN_STATUS_PLAN_NEWER;
     case ErrorCode::plan_version: return ATTN_STATUS_PLAN_VERSION;
     case ErrorCode::plan_device: return ATTN_STATUS_PLAN_DEVICE;
+    case ErrorCode::plan_shape: return ATTN_STATUS_PLAN_SHAPE;
+    case ErrorCode::plan_pending: return ATTN_STATUS_PLAN_PENDING;
     case ErrorCode::internal: break;
   }
   return ATTN_STATUS_INTERNAL;
