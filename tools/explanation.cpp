@@ -108,11 +108,11 @@ std::string clauses_text(const std::vector<ExplainedClause>& clauses) {
   return text;
 }
 
-// The forms of which it was measured: a right bound of 0, alone or with a left one, or both bounds,
-// in more than one row.
+// Where it was measured (docs/cudnn.md, Masks): a right bound, with or without a left one, in more
+// than one row.
 bool skips_blocks(const Explanation& explanation) {
   const passes::Band& band = explanation.mask.band;
-  return explanation.rows > 1 && band.right && (*band.right == 0 || band.left);
+  return explanation.rows > 1 && band.right;
 }
 
 std::string mask_text(const Explanation& explanation) {
