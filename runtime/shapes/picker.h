@@ -57,10 +57,9 @@ enum class Fit : std::uint8_t {
 //   those of the sizes at hand;
 // - says in lengths_q and lengths_kv (cu_seqlens of thd) what there is: at most the wanted Sq and
 //   Skv, and 0 for batches from the wanted B on;
-// - leaves nothing but finite numbers in the rest of q, k, v, do and captured tensors of floats,
-// and
-//   in integer ones what those that are there could be: 0 will do, for a monotone one its last
-//   element; in a page table numbers of pages;
+// - leaves only finite numbers in the rest of q, k, v, do and tensors of floats, and in tensors of
+//   integers what the elements that are there could be: 0 will do, in a monotone one its last
+//   element, in a page table the number of a page;
 // - does not look at the rest of outputs and gradients.
 template <typename Loaded>
 struct Picked {
@@ -187,6 +186,7 @@ class Picker {
     if (entry.is_loaded.load(std::memory_order_relaxed)) return {};
     ATTN_ASSIGN(entry.forward, loaded(entry.plans.forward));
     ATTN_ASSIGN(entry.backward, loaded(entry.plans.backward));
+    drop_kernels(entry.plans);
     entry.is_loaded.store(true, std::memory_order_release);
     return {};
   }

@@ -45,6 +45,14 @@ void unbind(BuildRequest& request, Dim dim) {
 
 }  // namespace
 
+void drop_kernels(ShapePlans& plans) {
+  for (std::optional<Plan>* plan : {&plans.forward, &plans.backward}) {
+    if (!*plan) continue;
+    (*plan)->compiled = {};
+    (*plan)->kernels = {};
+  }
+}
+
 Status same_directions(const ShapePlans& one, const ShapePlans& other) {
   if (one.forward.has_value() == other.forward.has_value() &&
       one.backward.has_value() == other.backward.has_value()) {

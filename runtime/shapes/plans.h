@@ -29,6 +29,9 @@ Result<BuildRequest> origin_of(const plan::Bundle& bundle);
 // That origin at these sizes; what is not wanted is left as it was bound, or to the spec.
 BuildRequest request_for(BuildRequest origin, const plan::Sizes& wanted);
 
+// What takes memory and is of no use once the plans are loaded.
+void drop_kernels(ShapePlans& plans);
+
 // Errors: invalid_argument when one has a direction that the other lacks.
 Status same_directions(const ShapePlans& one, const ShapePlans& other);
 

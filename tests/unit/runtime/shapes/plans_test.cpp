@@ -72,5 +72,16 @@ TEST(Plans, ThatWereBuiltAreOfTheSizesThatWereWanted) {
       built_plans({{plan_of(shape_of(4, 8, 8)), plan_of(shape_of(4, 9, 8))}}, {{Dim::B, 4}}).ok());
 }
 
+TEST(Plans, GiveUpTheirKernels) {
+  std::vector<ShapePlans> all = by_shape({{plan_of(shape_of(4, 8, 8))}}).value();
+  const plan::Plan before = *all[0].forward;
+  EXPECT_FALSE(before.compiled.empty());
+  drop_kernels(all[0]);
+  EXPECT_TRUE(all[0].forward->compiled.empty());
+  EXPECT_TRUE(all[0].forward->kernels.empty());
+  EXPECT_EQ(all[0].forward->program, before.program);
+  EXPECT_FALSE(all[0].backward.has_value());
+}
+
 }  // namespace
 }  // namespace attn::shapes
