@@ -87,6 +87,31 @@ TEST(Compile, WhatIsCachedIsNotCompiledAgain) {
   EXPECT_FALSE(compile(other.attention, other.source, other.bindings, options).ok());
 }
 
+// Of one program, but what another Skv would mean is not the same.
+TEST(Compile, WhatIsCachedServesTheSizesOfItsSpec) {
+  const auto text = [](const char* mask) {
+    return fmt::format(
+        "attention x {{ dims B = 1, Hq = 2, Sq = 64, Skv = 96, D = 64; lengths q, kv; mask {}; }}",
+        mask);
+  };
+  const std::string constant = text("kv_idx < 48"), half = text("kv_idx < Skv // 2");
+  CompileOptions options = options_for("h200");
+  options.cached.cache = std::make_shared<cache::PlanCache>();
+  options.cached.cudnn_version = worker::cudnn_version(options.worker).value();
+  std::vector<plan::Plan> plans;
+  for (const std::string* spec : {&constant, &half}) {
+    const Read read(spec->c_str(), {});
+    auto compiled = compile(read.attention, read.source, read.bindings, options);
+    ASSERT_TRUE(compiled.ok()) << compiled.error().to_text();
+    plans.push_back(std::move(compiled->plan));
+  }
+  EXPECT_EQ(plans[0].signature, plans[1].signature);
+  EXPECT_EQ(options.cached.cache->counts()[cache::Counter::build], 1U);
+  using plan::Dim;
+  EXPECT_EQ(plans[0].shape->padded, (std::vector{Dim::B, Dim::Sq, Dim::Skv}));
+  EXPECT_EQ(plans[1].shape->padded, (std::vector{Dim::B, Dim::Sq}));
+}
+
 TEST(Compile, WithoutKeysNothingIsAskedOfCuDnn) {
   const Read spec;
   diag::Sink sink(spec.source);
