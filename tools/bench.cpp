@@ -14,6 +14,7 @@
 #include "tools/plans.h"
 #include "tools/report.h"
 #include "tools/spec.h"
+#include "tools/subject.h"
 #include "tools/table.h"
 #include "tools/target_option.h"
 #include "tools/work.h"
@@ -166,8 +167,9 @@ Status add_row(const std::string& path, const ir::Attention& attention, Loaded& 
   return {};
 }
 
-Status time_spec(const std::string& path, const Spec& spec, const plan::Target& target,
-                 const Options& options, std::vector<Row>& rows) {
+Result<Plans> plans_for(const Subject& subject, const plan::Target& target,
+                        const Options& options) {
+  if (subject.file) return plans_of(*subject.file, options.wants_backward());
   driver::CompileOptions how;
   how.target = target;
   how.worker = worker_options(options.cudnn_folder);
@@ -175,8 +177,13 @@ Status time_spec(const std::string& path, const Spec& spec, const plan::Target& 
   if (options.use_cache) {
     ATTN_ASSIGN(how.cached, open_cache(options.cudnn_folder));
   }
-  ATTN_ASSIGN(const Plans plans, compile_plans(spec, how, options.wants_backward()));
-  const ir::Attention& attention = spec.attention;
+  return compile_plans(subject.spec, how, options.wants_backward());
+}
+
+Status time_subject(const std::string& path, const Subject& subject, const plan::Target& target,
+                    const Options& options, std::vector<Row>& rows) {
+  ATTN_ASSIGN(const Plans plans, plans_for(subject, target, options));
+  const ir::Attention& attention = subject.spec.attention;
   ATTN_ASSIGN(Loaded forward, load(attention, plans.forward, options));
   if (options.wants_forward()) {
     ATTN_RETURN_IF_ERROR(add_row(path, attention, forward, options, rows));
@@ -255,13 +262,13 @@ int run_all(const Options& options, const std::vector<std::string>& paths,
   std::vector<Row> rows;
   int worst = kOk;
   for (const std::string& path : paths) {
-    const SpecOutcome outcome = read_spec(path, options.bindings, Format::text);
+    const SubjectOutcome outcome = read_subject(path, options.bindings, Format::text);
     worst = std::max(worst, outcome.exit_code);
-    if (!outcome.spec) {
+    if (!outcome.subject) {
       rows.push_back(failed(path, *outcome.error));
-    } else if (const Status status = time_spec(path, *outcome.spec, target, options, rows);
+    } else if (const Status status = time_subject(path, *outcome.subject, target, options, rows);
                !status.ok()) {
-      fmt::print(stderr, "{}", error_text(status.error(), outcome.spec->source.get()));
+      fmt::print(stderr, "{}", error_text(status.error(), outcome.subject->spec.source.get()));
       rows.push_back(failed(path, status.error()));
       worst = std::max(worst, exit_code(status.error().code));
     }
@@ -287,7 +294,8 @@ void add_bench(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
       app.add_subcommand("bench", "Time specs on the GPU at hand: device and host time a call");
-  command->add_option("specs", options->specs, "Files (.attn, .attn.json)")->type_name("SPEC...");
+  command->add_option("specs", options->specs, "Files (.attn, .attn.json), or plan files")
+      ->type_name("SPEC|PLAN...");
   command->add_option("--all", options->folder, "Every spec in this folder")->type_name("DIR");
   add_bind(*command, options->bindings);
   command

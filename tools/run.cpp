@@ -14,6 +14,7 @@
 #include "tools/plans.h"
 #include "tools/report.h"
 #include "tools/spec.h"
+#include "tools/subject.h"
 #include "tools/summary.h"
 #include "tools/target_option.h"
 
@@ -41,32 +42,6 @@ struct Options {
   }
   bool wants_forward() const { return direction != "bwd"; }
 };
-
-// What is to be run: a spec, and when it came as a plan file also that.
-struct Subject {
-  Spec spec;
-  std::optional<plan::Bundle> file;
-};
-
-struct SubjectOutcome {
-  std::optional<Subject> subject;
-  int exit_code = 0;
-};
-
-SubjectOutcome read_subject(const Options& options) {
-  std::optional<plan::Bundle> file;
-  SpecOutcome outcome;
-  if (is_plan(options.path)) {
-    Result<plan::Bundle> loaded = read_shape(options.path, options.bindings);
-    if (!loaded.ok()) return {std::nullopt, report(loaded.error(), options.format)};
-    file = std::move(*loaded);
-    outcome = spec_of_plan(options.path, file->plans.front(), options.format);
-  } else {
-    outcome = read_spec(options.path, options.bindings, options.format);
-  }
-  if (!outcome.spec) return {std::nullopt, outcome.exit_code};
-  return {Subject{std::move(*outcome.spec), std::move(file)}, kOk};
-}
 
 Status check_options(const Options& options) {
   if (options.unrounded && options.backend == "cudnn") {
@@ -106,29 +81,23 @@ Status check_dims(const ir::Attention& attention) {
   return {};
 }
 
-Result<plan::Plan> plan_of(const plan::Bundle& file, plan::Direction direction,
-                           const Options& options) {
-  if (file.find(direction) != nullptr) return plan::plan_of(file, direction);
-  return Error{
-      ErrorCode::invalid_argument,
-      fmt::format("{} has no {} of `{}`, and --direction {} needs it", options.path,
-                  plan::to_string(direction), file.plans.front().spec_name, options.asked()),
-      {"--recompile compiles its spec again, for what is asked"},
-      {}};
-}
-
 // A plan file as it is.
-Result<Plans> plans_of(const plan::Bundle& file, const Options& options) {
-  Plans plans;
-  ATTN_ASSIGN(plans.forward, plan_of(file, plan::Direction::forward, options));
-  if (options.wants_gradients()) {
-    ATTN_ASSIGN(plans.backward, plan_of(file, plan::Direction::backward, options));
+Result<Plans> plans_as_they_are(const plan::Bundle& file, const Options& options) {
+  for (const auto direction : {plan::Direction::forward, plan::Direction::backward}) {
+    const bool needed = direction == plan::Direction::forward || options.wants_gradients();
+    if (!needed || file.find(direction) != nullptr) continue;
+    return Error{
+        ErrorCode::invalid_argument,
+        fmt::format("{} has no {} of `{}`, and --direction {} needs it", options.path,
+                    plan::to_string(direction), file.plans.front().spec_name, options.asked()),
+        {"--recompile compiles its spec again, for what is asked"},
+        {}};
   }
-  return plans;
+  return plans_of(file, options.wants_gradients());
 }
 
 Result<Plans> plans_for_device(const Subject& subject, const Options& options) {
-  if (subject.file && !options.recompile) return plans_of(*subject.file, options);
+  if (subject.file && !options.recompile) return plans_as_they_are(*subject.file, options);
   driver::CompileOptions how;
   ATTN_ASSIGN(how.target, native_target(options.cudnn_folder));
   how.worker = worker_options(options.cudnn_folder);
@@ -239,7 +208,7 @@ int run(const Options& options) {
   if (const Status status = check_options(options); !status.ok()) {
     return report(status.error(), options.format);
   }
-  const SubjectOutcome outcome = read_subject(options);
+  const SubjectOutcome outcome = read_subject(options.path, options.bindings, options.format);
   if (!outcome.subject) return outcome.exit_code;
   const Status status = run_subject(*outcome.subject, options);
   if (status.ok()) return kOk;

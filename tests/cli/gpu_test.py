@@ -25,6 +25,14 @@ class Gpu(attnc.Case):
         process = self.attnc("run", SPECS / "causal.attn", "--bind", "Sq=256")
         self.assertIn("backend: cudnn", process.stderr)
 
+    def test_a_plan_among_several_is_picked_by_its_sizes(self):
+        plan = self.compile(NOOP, "--bind", "Sq=16,32")
+        outputs = self.attnc_json("run", plan, "--backend", "cudnn", "--bind", "Sq=32")["outputs"]
+        self.assertEqual(outputs["o"]["dims"], [1, 2, 32, 64])
+        row, = self.attnc_json("bench", plan, "--bind", "Sq=32", "--iterations", "2")["rows"]
+        self.assertIn("Sq=32", row["dims"])
+        self.attnc("bench", plan, "--iterations", "2", code=2)
+
     def test_run_and_bench_keep_plans(self):
         spec = ["--bind", "Sq=256", SPECS / "causal.attn"]
         run = ["run", *spec, "--backend", "cudnn"]
