@@ -190,6 +190,46 @@ TEST_F(CompileOnStandins, TheSurplusGoesAtOnce) {
   EXPECT_EQ(gone, 4U);
 }
 
+// A single row whose score has an index in it: engine 1 is known to compute it wrongly.
+graph::BackendGraph graph_for_another_engine() {
+  graph::BackendGraph graph;
+  const std::vector<std::int64_t> q = {1, 1, 1, 8}, k = {1, 1, 8, 8}, scores = {1, 1, 1, 8};
+  const std::vector<std::int64_t> packed = {8, 8, 8, 1}, square = {64, 64, 8, 1};
+  graph.tensors = {{1, "q", DType::f16, q, packed, Storage::device, 16},
+                   {2, "k", DType::f16, k, square, Storage::device, 16},
+                   {3, "", DType::f32, scores, packed, Storage::virtual_value, 16},
+                   {4, "", DType::i32, scores, packed, Storage::virtual_value, 16},
+                   {5, "o", DType::f16, scores, packed, Storage::device, 16}};
+  graph::Matmul product;
+  product.a = 1, product.b = 2, product.c = 3;
+  graph::Pointwise index, scaled;
+  index.mode = graph::PointwiseMode::gen_index;
+  index.x = 3, index.y = 4, index.axis = 3;
+  scaled.mode = graph::PointwiseMode::mul;
+  scaled.x = 3, scaled.b = 4, scaled.y = 5;
+  graph.nodes = {product, index, scaled};
+  return graph;
+}
+
+TEST_F(CompileOnStandins, WhereTheOfferedEngineIsWrongEveryOtherIsTried) {
+  const graph::BackendGraph graph = graph_for_another_engine();
+  offer("A", offer_of({config(1, 0)}));
+  EXPECT_EQ(compile(graph).error().code, ErrorCode::unsupported);
+  standin::cudnn().set_engines(4);
+  const StandinRule first_takes_it_not = {"cudnnBackendFinalize",
+                                          CUDNN_BACKEND_ENGINE_DESCRIPTOR,
+                                          1,
+                                          CUDNN_STATUS_NOT_SUPPORTED,
+                                          nullptr,
+                                          0,
+                                          0};
+  standin::cudnn().control.script(&first_takes_it_not);
+  const auto step = compile(graph);
+  ASSERT_TRUE(step.ok()) << step.error().to_text();
+  EXPECT_EQ(step->engine, 2);
+  EXPECT_EQ(step->heuristic, "NONE");
+}
+
 TEST_F(CompileOnStandins, CompilingAgainGivesTheSame) {
   const auto first = compile(), second = compile();
   ASSERT_TRUE(first.ok());
