@@ -75,6 +75,26 @@ TEST_F(Cache, LoadsDoNotWaitForEachOther) {
   EXPECT_EQ(cache->size(), 5U);
 }
 
+// What is bound stays while it executes, however many others pass through the cache.
+TEST_F(Cache, WhatExecutesIsNotEvicted) {
+  const auto cache = cache_of(1);
+  const plan::Plan plan = make_plan();
+  Case on = must(Case::make(must(cuda::Device::open(0)), plan));
+  Binding binding = must(must(cache->get(plan)).bind(on.arguments()));
+  script_cudnn(standin::block_nth("cudnnBackendExecute", 1));
+  std::thread executes([&] { ASSERT_TRUE(binding.execute(nullptr).ok()); });
+  wait_until_blocked(1);
+  in_threads(4, [&](int thread) {
+    for (int number = 1; number < 20; ++number) {
+      must(cache->get(make_plan({.number = 100 * thread + number})));
+    }
+  });
+  cache->clear();
+  standin::cudnn().control.release();
+  executes.join();
+  EXPECT_TRUE(must(on.is_right()));
+}
+
 // Of ten thousand plans a hundred are kept at a time: memory is flat, and every descriptor goes.
 TEST_F(Cache, TenThousandPlansThroughAHundredPlaces) {
   constexpr int kPlans = 10000, kPlaces = 100;
