@@ -68,6 +68,7 @@ std::optional<Recorder::Rule> Recorder::rule_for(const Site& site, int kind) {
     const bool acts = rule.always || --rule.left == 0;
     if (acts && !acting) acting = rule;
   }
+  if (acting) acting->since = releases_;
   std::erase_if(rules_, [](const Rule& rule) { return !rule.always && rule.left <= 0; });
   return acting;
 }
@@ -76,9 +77,8 @@ void Recorder::wait(const Rule& rule) {
   if (rule.delay_ms > 0) std::this_thread::sleep_for(std::chrono::milliseconds(rule.delay_ms));
   if (!rule.blocks) return;
   std::unique_lock lock(mutex_);
-  const std::int64_t before = releases_;
   blocked_.fetch_add(1, std::memory_order_relaxed);
-  released_.wait(lock, [&] { return releases_ != before; });
+  released_.wait(lock, [&] { return releases_ != rule.since; });
   blocked_.fetch_sub(1, std::memory_order_relaxed);
 }
 
@@ -107,7 +107,8 @@ void Recorder::script(const StandinRule& rule) {
                     rule.nth,
                     {rule.status, rule.words != nullptr ? rule.words : ""},
                     rule.delay_ms,
-                    rule.block != 0});
+                    rule.block != 0,
+                    0});
   scripted_.store(true, std::memory_order_relaxed);
 }
 

@@ -70,6 +70,7 @@ class Recorder {
     Verdict verdict;
     int delay_ms;
     bool blocks;
+    std::int64_t since;  // how often there was a release() when it acted
   };
   // The rule that acts on this call, if any. Requires the lock.
   std::optional<Rule> rule_for(const Site& site, int kind);
