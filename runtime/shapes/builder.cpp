@@ -11,9 +11,9 @@
 #include <utility>
 
 #include "runtime/base/descriptors.h"
+#include "runtime/base/error_code.h"
 #include "runtime/io/file.h"
 #include "runtime/worker/process.h"
-#include "runtime/worker/protocol.h"
 
 namespace attn::shapes {
 namespace {
@@ -97,7 +97,7 @@ std::optional<Error> reported(const std::string& output, const Ending& ending) {
   }
   const auto found = json.find("error");
   if (found == json.end() || !found->is_object()) return std::nullopt;
-  const auto code = worker::parse_error_code(found->value("code", ""));
+  const auto code = parse_error_code(found->value("code", ""));
   if (!code) return std::nullopt;
   Error error{*code, found->value("message", ""), {}, {}};
   for (const Json& note : found->value("notes", Json::array())) {

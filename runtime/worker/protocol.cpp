@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <utility>
+
+#include "runtime/base/error_code.h"
 
 namespace attn::worker {
 namespace {
@@ -89,14 +90,6 @@ Result<Request> request_from(const Json& value) {
 }
 
 }  // namespace
-
-std::optional<ErrorCode> parse_error_code(std::string_view text) {
-#define ATTN_ERROR(name, exit_code, what) \
-  if (text == #name) return ErrorCode::name;
-#include "runtime/base/error_codes.def"
-#undef ATTN_ERROR
-  return std::nullopt;
-}
 
 std::string to_json(const Request& request) {
   Json value;

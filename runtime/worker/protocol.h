@@ -12,7 +12,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -40,9 +39,6 @@ std::string to_json(const Request& request);
 Result<Request> request_from_json(std::string_view text);
 
 using Message = std::variant<cudnn::Progress, Compiled, std::int64_t, Error>;
-
-// An error's code by its name.
-std::optional<ErrorCode> parse_error_code(std::string_view text);
 
 // One line, line end included. Errors: cudnn when cuDNN's plan is not UTF-8.
 Result<std::string> to_line(const Message& message);

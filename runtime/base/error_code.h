@@ -1,0 +1,13 @@
+// Error codes that come as text, from another process.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "runtime/base/status.h"
+
+namespace attn {
+
+std::optional<ErrorCode> parse_error_code(std::string_view text);  // "plan_version"
+
+}  // namespace attn
