@@ -35,7 +35,7 @@ function(attn_api_library target kind)
 endfunction()
 
 attn_api_library(attn_shared SHARED)
-target_link_libraries(attn_shared PRIVATE attn_execute)
+target_link_libraries(attn_shared PRIVATE attn_shapes attn_targets)
 target_link_options(attn_shared PRIVATE LINKER:--version-script=${ATTN_MAP})
 if(NOT ATTN_SANITIZE)
   target_link_options(attn_shared PRIVATE LINKER:--no-undefined)
@@ -47,7 +47,7 @@ set_target_properties(attn_shared PROPERTIES
 
 # The rooms that the runtime stands on, in one archive; the third-party ones stay outside.
 attn_api_library(attn_static STATIC)
-foreach(room base io graph plan cuda cudnn cache execute)
+foreach(room base io graph plan cuda cudnn cache process targets execute shapes)
   target_sources(attn_static PRIVATE $<TARGET_OBJECTS:attn_${room}>)
 endforeach()
 target_sources(attn_static PRIVATE $<TARGET_OBJECTS:attn_dep_fmt>)

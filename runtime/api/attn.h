@@ -15,8 +15,8 @@
  * nothing. No C++ exception leaves the library.
  *
  * Threads. attn_runtime and attn_executable are immutable, counted, and may be used by any number
- * of threads at once. Everything else is for one thread at a time. The library has no state of its
- * own besides what its handles hold: users in one process do not meet.
+ * of threads at once, and so may an attn_picker. Everything else is for one thread at a time. The
+ * library has no state of its own besides what its handles hold: users in one process do not meet.
  *
  * Structures that begin with `size` must have it set to their sizeof, and all that is not set to 0,
  * which is the default: `attn_bind_options options = {.size = sizeof options};`. A library that is
@@ -384,6 +384,141 @@ ATTN_API attn_status attn_graph_set_param(attn_graph* graph, const char* name, d
 ATTN_API attn_status attn_graph_set_addresses(attn_graph* graph, void* const* addresses,
                                               size_t count, attn_check check, attn_error* error);
 ATTN_API attn_status attn_graph_launch(attn_graph* graph, void* stream, attn_error* error);
+
+/* ---- Picker: one attention at sizes that change ---- */
+
+/* Knows the plans of one spec for several sizes, answers with the one that serves the sizes at
+ * hand, and can have the missing ones built. Any number of threads may pick at once; sizes that
+ * were picked before cost a look-up, whatever is being built or loaded. */
+typedef struct attn_picker attn_picker;
+
+typedef int32_t attn_dim;
+enum {
+  ATTN_DIM_B = 0,
+  ATTN_DIM_HQ = 1,
+  ATTN_DIM_HKV = 2,
+  ATTN_DIM_SQ = 3,
+  ATTN_DIM_SKV = 4,
+  ATTN_DIM_DQK = 5,
+  ATTN_DIM_DV = 6
+};
+#define ATTN_DIM_COUNT 7
+ATTN_API const char* attn_dim_name(attn_dim dim); /* "B", "Hkv"; "unknown" */
+
+typedef struct attn_dim_size {
+  attn_dim dim;
+  int32_t reserved; /* 0 */
+  int64_t size;
+} attn_dim_size;
+
+/* What a plan is for. */
+typedef struct attn_shape {
+  int64_t sizes[ATTN_DIM_COUNT]; /* by attn_dim */
+  /* Bit `1 << dim` for each of B, Sq and Skv of which the plan serves smaller sizes too. */
+  uint32_t padded;
+  int32_t reserved;
+} attn_shape;
+
+typedef struct attn_picker_options {
+  size_t size;
+  /* The program that builds what is missing, in a process of its own, looked up in PATH when it has
+   * no slash: "attnc". It uses the cuDNN of the runtime. NULL: nothing is ever built. */
+  const char* attnc;
+  /* What is built for: a target that attnc knows by name, or a file that ends in ".json". NULL:
+   * that of the plans; without plans the GPU that attnc finds. */
+  const char* target;
+  const char* const* arguments; /* more of `attnc compile`: "--direction", "both" */
+  size_t argument_count;
+  uint64_t most_built;     /* shapes; beyond them the one used longest ago goes. 0: 256 */
+  int32_t timeout_seconds; /* of a build, which is then killed; 0: 300 */
+  int32_t reserved;        /* 0 */
+} attn_picker_options;
+
+/* From the plans of a file: of several shapes, for each the same directions. `options` may be NULL.
+ * Nothing is loaded before it is picked. The picker holds the runtime. Errors: io, plan_truncated,
+ * plan_damaged, plan_foreign, plan_newer; invalid_argument when the plans are not of one spec. */
+ATTN_API attn_status attn_picker_load_file(attn_runtime* runtime, const char* path,
+                                           const attn_picker_options* options, attn_picker** picker,
+                                           attn_error* error);
+/* The same with the contents of a plan file, which are not needed any more afterwards. */
+ATTN_API attn_status attn_picker_load_memory(attn_runtime* runtime, const void* bytes,
+                                             size_t byte_count, const attn_picker_options* options,
+                                             attn_picker** picker, attn_error* error);
+
+typedef struct attn_spec_binding {
+  const char* name;
+  const char* value;
+} attn_spec_binding;
+
+typedef struct attn_spec {
+  size_t size;
+  const char* text;                  /* DSL, or JSON when it begins with '{' */
+  const attn_spec_binding* bindings; /* parameters, and sizes that do not change */
+  size_t binding_count;
+} attn_spec;
+
+/* Without a plan: all are built. Errors: invalid_argument, also without `attnc`. */
+ATTN_API attn_status attn_picker_create(attn_runtime* runtime, const attn_spec* spec,
+                                        const attn_picker_options* options, attn_picker** picker,
+                                        attn_error* error);
+/* Nobody may be using it. Kills what is being built in the background, and waits for its end. What
+ * was picked lives on. */
+ATTN_API void attn_picker_destroy(attn_picker* picker);
+
+typedef int32_t attn_build;
+enum {
+  ATTN_BUILD_NEVER = 0,
+  ATTN_BUILD_NOW = 1,          /* the call returns when the plan is there */
+  ATTN_BUILD_IN_BACKGROUND = 2 /* the call returns at once, and a later one finds the plan */
+};
+
+typedef struct attn_pick_policy {
+  size_t size;
+  /* Where there is no plan of these sizes and no larger one that serves them; with IN_BACKGROUND
+   * also where there is only a larger one, which is the answer meanwhile. */
+  attn_build build;
+  int32_t exact_only; /* not 0: plans of larger sizes do not serve */
+  int32_t retry;      /* not 0: what failed to build before is built again */
+  int32_t reserved;   /* 0 */
+} attn_pick_policy;
+
+typedef int32_t attn_fit;
+enum {
+  ATTN_FIT_EXACT = 0,
+  /* The plan is for larger sizes. Tensors are bound with its dims and strides, and begin with what
+   * there is along each dimension; lengths say how much that is, and are 0 for the batches that
+   * there are not. The rest of q, k, v, do and tensors of floats must be finite, and of tensors of
+   * integers what could be there (0; of a monotone one the last element; in a page table a page).
+   * The rest of outputs and gradients means nothing. */
+  ATTN_FIT_BUCKET = 1,
+  ATTN_FIT_BUILT = 2 /* it was built for this call */
+};
+
+typedef struct attn_picked {
+  size_t size;
+  /* With a reference each for the caller, to release; NULL where there is no plan of that
+   * direction. The same plan is the same handle as long as the picker has it. */
+  attn_executable* forward;
+  attn_executable* backward;
+  attn_shape shape; /* of the plan */
+  attn_fit fit;
+  int32_t reserved;
+} attn_picked;
+
+/* The plan of these `count` sizes; else, when B, Sq and Skv are all given, the one with the least
+ * work that contains them; else one that is built. A dimension that is not given is what the plans
+ * have. `policy` may be NULL.
+ * Errors: plan_shape when nothing serves the sizes, with the shapes that there are and what would
+ * help; plan_pending while the plan is being built and no other serves; invalid_argument when a
+ * size would have to be guessed; of a build what attnc reports, worker when it died or took too
+ * long: the answer from then on, unless `retry`; those of attn_executable_load_file. */
+ATTN_API attn_status attn_picker_pick(attn_picker* picker, const attn_dim_size* sizes, size_t count,
+                                      const attn_pick_policy* policy, attn_picked* picked,
+                                      attn_error* error);
+/* The shapes that there are plans for, built ones included: the first `capacity` of them, and how
+ * many there are. */
+ATTN_API attn_status attn_picker_shapes(const attn_picker* picker, attn_shape* shapes,
+                                        size_t capacity, size_t* count, attn_error* error);
 
 /* ---- Conveniences ----
  * For small programs and tests, so that they build without CUDA. An application has its own streams

@@ -560,6 +560,180 @@ class Executable {
   std::shared_ptr<const About> about_;
 };
 
+enum class Dim : std::int32_t {
+  B = ATTN_DIM_B,
+  Hq = ATTN_DIM_HQ,
+  Hkv = ATTN_DIM_HKV,
+  Sq = ATTN_DIM_SQ,
+  Skv = ATTN_DIM_SKV,
+  Dqk = ATTN_DIM_DQK,
+  Dv = ATTN_DIM_DV
+};
+inline const char* to_string(Dim dim) { return attn_dim_name(static_cast<attn_dim>(dim)); }
+
+struct Size {
+  Dim dim;
+  std::int64_t size;
+};
+
+// What a plan is for.
+class Shape {
+ public:
+  explicit Shape(const attn_shape& plain) : plain_(plain) {}
+  std::int64_t operator[](Dim dim) const { return plain_.sizes[static_cast<std::size_t>(dim)]; }
+  // Whether the plan serves smaller sizes too.
+  bool pads(Dim dim) const { return (plain_.padded >> static_cast<unsigned>(dim) & 1U) != 0; }
+
+ private:
+  attn_shape plain_;
+};
+
+enum class Build : std::int32_t {
+  never = ATTN_BUILD_NEVER,
+  now = ATTN_BUILD_NOW,
+  in_background = ATTN_BUILD_IN_BACKGROUND
+};
+
+enum class Fit : std::int32_t {
+  exact = ATTN_FIT_EXACT,
+  bucket = ATTN_FIT_BUCKET,
+  built = ATTN_FIT_BUILT
+};
+
+struct Policy {
+  bool buckets = true;  // plans of larger sizes serve
+  Build build = Build::never;
+  bool retry = false;
+};
+
+struct PickerOptions {
+  std::string attnc = {};                   // the program that builds; empty: nothing is ever built
+  std::string target = {};                  // empty: that of the plans, or the GPU that attnc finds
+  std::vector<std::string> arguments = {};  // more of `attnc compile`
+  std::uint64_t most_built = 0;             // 0: 256
+  int timeout_seconds = 0;                  // 0: 300
+};
+
+struct Spec {
+  std::string text;
+  std::vector<std::pair<std::string, std::string>> bindings = {};
+};
+
+// What serves the sizes that were asked for.
+class Picked {
+ public:
+  explicit Picked(const attn_picked& plain)  // takes the references over
+      : fit_(plain.fit), shape_(plain.shape), forward_(plain.forward), backward_(plain.backward) {}
+
+  Fit fit() const { return static_cast<Fit>(fit_); }
+  const Shape& shape() const { return shape_; }
+  // Null without a plan of that direction. The same plan has the same handle as long as the picker
+  // has it, so that who holds this finds by it what was made of the plan before (bindings).
+  attn_executable* handle(Direction direction = Direction::forward) const {
+    return direction == Direction::backward ? backward_.get() : forward_.get();
+  }
+  // Reads what the plan wants, which a handle does not. Errors: invalid_argument without a plan of
+  // that direction.
+  Result<Executable> executable(Direction direction = Direction::forward) const {
+    attn_executable_retain(handle(direction));
+    return Executable::adopt(handle(direction));
+  }
+
+ private:
+  attn_fit fit_;
+  Shape shape_;
+  detail::Shared<attn_executable, attn_executable_retain, attn_executable_release> forward_;
+  detail::Shared<attn_executable, attn_executable_retain, attn_executable_release> backward_;
+};
+
+// Any number of threads at once, but for its end.
+class Picker {
+ public:
+  static Result<Picker> load_file(const Runtime& runtime, const std::string& path,
+                                  const PickerOptions& options = {}) {
+    const PlainOptions plain(options);
+    return detail::make<Picker, attn_picker>(attn_picker_load_file, runtime.handle(), path.c_str(),
+                                             plain.get());
+  }
+  // `file` is what a plan file has in it.
+  static Result<Picker> load_memory(const Runtime& runtime, std::string_view file,
+                                    const PickerOptions& options = {}) {
+    const PlainOptions plain(options);
+    const void* bytes = file.data();
+    return detail::make<Picker, attn_picker>(attn_picker_load_memory, runtime.handle(), bytes,
+                                             file.size(), plain.get());
+  }
+  static Result<Picker> create(const Runtime& runtime, const Spec& spec,
+                               const PickerOptions& options) {
+    const PlainOptions plain(options);
+    std::vector<attn_spec_binding> bindings;
+    for (const auto& [name, value] : spec.bindings) {
+      bindings.push_back({name.c_str(), value.c_str()});
+    }
+    attn_spec plain_spec = {};
+    plain_spec.size = sizeof plain_spec;
+    plain_spec.text = spec.text.c_str();
+    plain_spec.bindings = bindings.data();
+    plain_spec.binding_count = bindings.size();
+    return detail::make<Picker, attn_picker>(attn_picker_create, runtime.handle(), &plain_spec,
+                                             plain.get());
+  }
+
+  Result<Picked> pick(const std::vector<Size>& sizes, const Policy& policy = {}) const {
+    std::vector<attn_dim_size> plain;
+    plain.reserve(sizes.size());
+    for (const Size& size : sizes) plain.push_back({static_cast<attn_dim>(size.dim), 0, size.size});
+    attn_pick_policy plain_policy = {};
+    plain_policy.size = sizeof plain_policy;
+    plain_policy.build = static_cast<attn_build>(policy.build);
+    plain_policy.exact_only = policy.buckets ? 0 : 1;
+    plain_policy.retry = policy.retry ? 1 : 0;
+    attn_picked picked = {};
+    picked.size = sizeof picked;
+    ATTN_TRY(detail::Caller()(attn_picker_pick, handle(), plain.data(), plain.size(), &plain_policy,
+                              &picked));
+    return Picked(picked);
+  }
+
+  // Of the plans that there are, built ones included.
+  Result<std::vector<Shape>> shapes() const {
+    std::vector<attn_shape> plain;
+    std::size_t count = 0;
+    do {  // one more may come between two calls
+      plain.resize(count);
+      ATTN_TRY(detail::Caller()(attn_picker_shapes, handle(), plain.data(), plain.size(), &count));
+    } while (count > plain.size());
+    plain.resize(count);
+    return std::vector<Shape>(plain.begin(), plain.end());
+  }
+
+  attn_picker* handle() const { return handle_.get(); }
+  explicit Picker(attn_picker* handle) : handle_(handle) {}  // owns it
+
+ private:
+  // As in attn.h; points into the options, which outlive it.
+  class PlainOptions {
+   public:
+    explicit PlainOptions(const PickerOptions& options) {
+      for (const std::string& each : options.arguments) arguments_.push_back(each.c_str());
+      plain_.size = sizeof plain_;
+      if (!options.attnc.empty()) plain_.attnc = options.attnc.c_str();
+      if (!options.target.empty()) plain_.target = options.target.c_str();
+      plain_.arguments = arguments_.data();
+      plain_.argument_count = arguments_.size();
+      plain_.most_built = options.most_built;
+      plain_.timeout_seconds = options.timeout_seconds;
+    }
+    const attn_picker_options* get() const { return &plain_; }
+
+   private:
+    std::vector<const char*> arguments_;
+    attn_picker_options plain_ = {};
+  };
+
+  detail::Owned<attn_picker, attn_picker_destroy> handle_;
+};
+
 // Conveniences: see attn.h. One thread at a time.
 class Memory {
  public:

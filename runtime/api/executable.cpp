@@ -22,11 +22,6 @@ Result<plan::Direction> direction_of(const attn_load_options* options) {
           std::to_string(read.direction) + " is no attn_direction: 0 is forward, 1 is backward"};
 }
 
-Result<attn_executable*> load(attn_runtime& runtime, const plan::Plan& plan) {
-  ATTN_ASSIGN(execute::Executable loaded, runtime.executables.get(plan));
-  return std::make_unique<attn_executable>(std::move(loaded), plan).release();
-}
-
 attn_tensor_info info_of(const plan::TensorInfo& tensor) {
   attn_tensor_info info = {};
   info.name = tensor.name.c_str();
@@ -61,6 +56,15 @@ Status describe(const Items& items, std::size_t index, const char* what, Info* i
 
 }  // namespace
 
+namespace attn::api {
+
+Result<Reference<attn_executable>> load(attn_runtime& runtime, const plan::Plan& plan) {
+  ATTN_ASSIGN(execute::Executable loaded, runtime.executables.get(plan));
+  return Reference<attn_executable>(new attn_executable(std::move(loaded), plan));
+}
+
+}  // namespace attn::api
+
 attn_status attn_executable_load_file(attn_runtime* runtime, const char* path,
                                       const attn_load_options* options,
                                       attn_executable** executable, attn_error* error) {
@@ -69,7 +73,8 @@ attn_status attn_executable_load_file(attn_runtime* runtime, const char* path,
         {{runtime, "a runtime"}, {path, "a path"}, {executable, "a place for the executable"}}));
     ATTN_ASSIGN(const plan::Direction direction, direction_of(options));
     ATTN_ASSIGN(const plan::Plan plan, plan::load(path, direction));
-    ATTN_ASSIGN(*executable, load(*runtime, plan));
+    ATTN_ASSIGN(auto loaded, api::load(*runtime, plan));
+    *executable = loaded.release();
     return {};
   });
 }
@@ -84,7 +89,8 @@ attn_status attn_executable_load_memory(attn_runtime* runtime, const void* bytes
     ATTN_ASSIGN(const plan::Direction direction, direction_of(options));
     const std::string_view file(static_cast<const char*>(bytes), byte_count);
     ATTN_ASSIGN(const plan::Plan plan, plan::deserialize(file, direction));
-    ATTN_ASSIGN(*executable, load(*runtime, plan));
+    ATTN_ASSIGN(auto loaded, api::load(*runtime, plan));
+    *executable = loaded.release();
     return {};
   });
 }

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,14 @@ class Counted {
   std::atomic<std::int64_t> count_ = 1;
 };
 
+// Owns one of a handle's references.
+template <typename Handle>
+struct Releaser {
+  void operator()(Handle* handle) const { handle->release(); }
+};
+template <typename Handle>
+using Reference = std::unique_ptr<Handle, Releaser<Handle>>;
+
 }  // namespace attn::api
 
 struct attn_runtime : attn::api::Counted<attn_runtime> {
@@ -49,6 +58,13 @@ struct attn_executable : attn::api::Counted<attn_executable> {
   attn::execute::Executable executable;
   std::string name, target, signature;
 };
+
+namespace attn::api {
+
+// With one reference, by the runtime's cache. Errors: those of ExecutableCache::get.
+Result<Reference<attn_executable>> load(attn_runtime& runtime, const plan::Plan& plan);
+
+}  // namespace attn::api
 
 struct attn_arguments {
   attn::execute::Arguments arguments;

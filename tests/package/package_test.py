@@ -156,7 +156,8 @@ class Package(unittest.TestCase):
         for library in ("libattn.so", "libattn.a"):
             symbols = output_of(NM, "-C", self.libraries / library)
             for room in ("antlr4", "attn::ast", "attn::sema", "attn::ir::", "attn::lowering",
-                         "attn::driver", "attn::derive", "attn::worker"):
+                         "attn::driver", "attn::derive", "attn::worker::serve",
+                         "attn::worker::compile"):
                 self.assertNotIn(room, symbols, library)
 
     def test_nothing_knows_where_it_was_built(self):

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/plan/bundle.h"
 #include "tests/standin/plans.h"
 
 namespace attn::standin {
@@ -18,6 +19,20 @@ plan::Plan plan_of(const PlanFile& file) {
   return make_plan(options);
 }
 
+plan::Shape shape_of(const ShapedPlan& shaped) {
+  using plan::Dim;
+  plan::Shape shape{{{Dim::B, 1},
+                     {Dim::Hq, 2},
+                     {Dim::Hkv, 2},
+                     {Dim::Sq, 4},
+                     {Dim::Skv, shaped.keys},
+                     {Dim::Dqk, 8},
+                     {Dim::Dv, 8}},
+                    {}};
+  if (shaped.pads) shape.padded = {Dim::B, Dim::Sq, Dim::Skv};
+  return shape;
+}
+
 std::vector<std::byte> bytes_of(const std::string& text) {
   const auto* begin = reinterpret_cast<const std::byte*>(text.data());
   return {begin, begin + text.size()};
@@ -26,6 +41,18 @@ std::vector<std::byte> bytes_of(const std::string& text) {
 }  // namespace
 
 std::string contents_of(const PlanFile& file) { return plan::serialize(plan_of(file)); }
+
+std::string contents_of_shapes(const std::vector<ShapedPlan>& plans) {
+  plan::Bundle bundle;
+  for (const ShapedPlan& shaped : plans) {
+    PlanFile file;
+    file.number = static_cast<int>(shaped.keys);
+    plan::Plan& plan = bundle.plans.emplace_back(plan_of(file));
+    plan.bindings["Skv"] = std::to_string(shaped.keys);
+    plan.shape = shape_of(shaped);
+  }
+  return plan::serialize(bundle);
+}
 
 std::string expected_o(const PlanFile& file, const std::string& q, const std::string& table,
                        float value) {

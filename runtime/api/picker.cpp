@@ -1,0 +1,234 @@
+#include "runtime/shapes/picker.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "runtime/api/failure.h"
+#include "runtime/api/handles.h"
+#include "runtime/api/sized.h"
+#include "runtime/targets/targets.h"
+
+using namespace attn;
+
+using ExecutableReference = api::Reference<attn_executable>;
+
+struct attn_picker {
+  api::Reference<attn_runtime> runtime;  // outlives the picker, which loads with it
+  std::unique_ptr<shapes::Picker<ExecutableReference>> picker;
+};
+
+namespace {
+
+using plan::Dim;
+using shapes::Policy;
+
+static_assert(plan::kDims.size() == ATTN_DIM_COUNT);
+static_assert(static_cast<attn_dim>(Dim::B) == ATTN_DIM_B &&
+              static_cast<attn_dim>(Dim::Hq) == ATTN_DIM_HQ &&
+              static_cast<attn_dim>(Dim::Hkv) == ATTN_DIM_HKV &&
+              static_cast<attn_dim>(Dim::Sq) == ATTN_DIM_SQ &&
+              static_cast<attn_dim>(Dim::Skv) == ATTN_DIM_SKV &&
+              static_cast<attn_dim>(Dim::Dqk) == ATTN_DIM_DQK &&
+              static_cast<attn_dim>(Dim::Dv) == ATTN_DIM_DV);
+static_assert(static_cast<attn_build>(Policy::Build::never) == ATTN_BUILD_NEVER &&
+              static_cast<attn_build>(Policy::Build::now) == ATTN_BUILD_NOW &&
+              static_cast<attn_build>(Policy::Build::in_background) == ATTN_BUILD_IN_BACKGROUND);
+static_assert(static_cast<attn_fit>(shapes::Fit::exact) == ATTN_FIT_EXACT &&
+              static_cast<attn_fit>(shapes::Fit::bucket) == ATTN_FIT_BUCKET &&
+              static_cast<attn_fit>(shapes::Fit::built) == ATTN_FIT_BUILT);
+
+Status invalid(std::string message) { return {ErrorCode::invalid_argument, std::move(message)}; }
+
+bool is_dim(attn_dim dim) { return dim >= 0 && dim < ATTN_DIM_COUNT; }
+
+template <typename T>
+Status check_list(const T* items, std::size_t count, const char* what) {
+  return count == 0 ? Status() : api::check_given({{items, what}});
+}
+
+Result<shapes::AttncOptions> attnc_options(const attn_picker_options& options,
+                                           const attn_runtime& runtime, const plan::Bundle& plans) {
+  shapes::AttncOptions attnc;
+  attnc.command = {options.attnc};
+  attnc.cudnn_folder =
+      std::filesystem::path(runtime.runtime->library().path()).parent_path().string();
+  if (options.target != nullptr) {
+    ATTN_ASSIGN(attnc.target, targets::find_target(options.target));
+  } else if (!plans.plans.empty()) {
+    attnc.target = plans.plans.front().target;
+  }
+  ATTN_RETURN_IF_ERROR(check_list(options.arguments, options.argument_count, "attnc's arguments"));
+  for (std::size_t i = 0; i < options.argument_count; ++i) {
+    ATTN_RETURN_IF_ERROR(api::check_given({{options.arguments[i], "every argument of attnc"}}));
+    attnc.arguments.emplace_back(options.arguments[i]);
+  }
+  if (options.timeout_seconds < 0) return invalid("timeout_seconds is negative").error();
+  if (options.timeout_seconds > 0) attnc.timeout = std::chrono::seconds(options.timeout_seconds);
+  return attnc;
+}
+
+Result<std::unique_ptr<attn_picker>> create(attn_runtime& runtime, plan::Bundle plans,
+                                            shapes::BuildRequest origin,
+                                            const attn_picker_options& read) {
+  shapes::PickerOptions options;
+  if (read.attnc != nullptr) {
+    ATTN_ASSIGN(shapes::AttncOptions attnc, attnc_options(read, runtime, plans));
+    options.builder = shapes::attnc_builder(std::move(attnc));
+  }
+  if (read.most_built != 0) options.most_built = read.most_built;
+  options.plans = std::move(plans);
+  options.origin = std::move(origin);
+  const auto load = [&runtime](const plan::Plan& plan) { return api::load(runtime, plan); };
+  ATTN_ASSIGN(auto picker, shapes::Picker<ExecutableReference>::create(std::move(options), load));
+  runtime.retain();
+  return std::make_unique<attn_picker>(api::Reference<attn_runtime>(&runtime), std::move(picker));
+}
+
+Result<shapes::BuildRequest> request_of(const attn_spec& spec) {
+  ATTN_RETURN_IF_ERROR(api::check_given({{spec.text, "the text of the spec"}}));
+  shapes::BuildRequest request{spec.text, {}};
+  ATTN_RETURN_IF_ERROR(check_list(spec.bindings, spec.binding_count, "the bindings of the spec"));
+  for (std::size_t i = 0; i < spec.binding_count; ++i) {
+    const attn_spec_binding& binding = spec.bindings[i];
+    ATTN_RETURN_IF_ERROR(
+        api::check_given({{binding.name, "a binding's name"}, {binding.value, "its value"}}));
+    if (!request.bindings.emplace(binding.name, binding.value).second) {
+      return invalid(fmt::format("'{}' is bound twice", binding.name)).error();
+    }
+  }
+  return request;
+}
+
+Result<plan::Sizes> sizes_of(const attn_dim_size* given, std::size_t count) {
+  ATTN_RETURN_IF_ERROR(check_list(given, count, "sizes"));
+  plan::Sizes sizes;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!is_dim(given[i].dim)) {
+      return invalid(fmt::format("{} is no attn_dim", given[i].dim)).error();
+    }
+    const auto dim = static_cast<Dim>(given[i].dim);
+    if (given[i].size < 0) {
+      return invalid(fmt::format("{} is {}, which is negative", to_string(dim), given[i].size))
+          .error();
+    }
+    if (sizes.has(dim)) return invalid(fmt::format("{} is given twice", to_string(dim))).error();
+    sizes.set(dim, given[i].size);
+  }
+  return sizes;
+}
+
+Result<Policy> policy_of(const attn_pick_policy* policy) {
+  ATTN_ASSIGN(const attn_pick_policy read, api::read_sized(policy));
+  if (read.build < ATTN_BUILD_NEVER || read.build > ATTN_BUILD_IN_BACKGROUND) {
+    return invalid(fmt::format("{} is no attn_build", read.build)).error();
+  }
+  return Policy{read.exact_only == 0, static_cast<Policy::Build>(read.build), read.retry != 0};
+}
+
+attn_shape plain(const plan::Shape& shape) {
+  attn_shape result = {};
+  for (const Dim dim : plan::kDims) result.sizes[static_cast<std::size_t>(dim)] = shape.sizes[dim];
+  for (const Dim dim : shape.padded) result.padded |= 1U << static_cast<unsigned>(dim);
+  return result;
+}
+
+// With a reference of the caller's.
+attn_executable* given(const std::shared_ptr<const ExecutableReference>& executable) {
+  if (executable == nullptr) return nullptr;
+  (*executable)->retain();
+  return executable->get();
+}
+
+}  // namespace
+
+const char* attn_dim_name(attn_dim dim) {
+  return is_dim(dim) ? plan::to_string(static_cast<Dim>(dim)).data() : "unknown";
+}
+
+attn_status attn_picker_load_file(attn_runtime* runtime, const char* path,
+                                  const attn_picker_options* options, attn_picker** picker,
+                                  attn_error* error) {
+  return api::guarded(error, [&]() -> Status {
+    ATTN_RETURN_IF_ERROR(api::check_given(
+        {{runtime, "a runtime"}, {path, "a path"}, {picker, "a place for the picker"}}));
+    ATTN_ASSIGN(const attn_picker_options read, api::read_sized(options));
+    ATTN_ASSIGN(plan::Bundle plans, plan::load_bundle(path));
+    ATTN_ASSIGN(auto created, create(*runtime, std::move(plans), {}, read));
+    *picker = created.release();
+    return {};
+  });
+}
+
+attn_status attn_picker_load_memory(attn_runtime* runtime, const void* bytes, size_t byte_count,
+                                    const attn_picker_options* options, attn_picker** picker,
+                                    attn_error* error) {
+  return api::guarded(error, [&]() -> Status {
+    ATTN_RETURN_IF_ERROR(api::check_given({{runtime, "a runtime"},
+                                           {bytes, "the contents of a plan file"},
+                                           {picker, "a place for the picker"}}));
+    ATTN_ASSIGN(const attn_picker_options read, api::read_sized(options));
+    const std::string_view file(static_cast<const char*>(bytes), byte_count);
+    ATTN_ASSIGN(plan::Bundle plans, plan::deserialize_bundle(file));
+    ATTN_ASSIGN(auto created, create(*runtime, std::move(plans), {}, read));
+    *picker = created.release();
+    return {};
+  });
+}
+
+attn_status attn_picker_create(attn_runtime* runtime, const attn_spec* spec,
+                               const attn_picker_options* options, attn_picker** picker,
+                               attn_error* error) {
+  return api::guarded(error, [&]() -> Status {
+    ATTN_RETURN_IF_ERROR(api::check_given(
+        {{runtime, "a runtime"}, {spec, "a spec"}, {picker, "a place for the picker"}}));
+    ATTN_ASSIGN(const attn_picker_options read, api::read_sized(options));
+    ATTN_ASSIGN(const attn_spec read_spec, api::read_sized(spec));
+    if (read.attnc == nullptr) return invalid("without plans a picker needs attnc, to build them");
+    ATTN_ASSIGN(shapes::BuildRequest origin, request_of(read_spec));
+    ATTN_ASSIGN(auto created, create(*runtime, {}, std::move(origin), read));
+    *picker = created.release();
+    return {};
+  });
+}
+
+void attn_picker_destroy(attn_picker* picker) { delete picker; }
+
+attn_status attn_picker_pick(attn_picker* picker, const attn_dim_size* sizes, size_t count,
+                             const attn_pick_policy* policy, attn_picked* picked,
+                             attn_error* error) {
+  return api::guarded(error, [&]() -> Status {
+    ATTN_RETURN_IF_ERROR(
+        api::check_given({{picker, "a picker"}, {picked, "a place for what is picked"}}));
+    ATTN_RETURN_IF_ERROR(api::check_size(picked->size));
+    ATTN_ASSIGN(const Policy read, policy_of(policy));
+    ATTN_ASSIGN(const plan::Sizes wanted, sizes_of(sizes, count));
+    ATTN_ASSIGN(const auto found, picker->picker->pick(wanted, read));
+    attn_picked answer = {};
+    answer.forward = given(found.forward);
+    answer.backward = given(found.backward);
+    answer.shape = plain(found.shape);
+    answer.fit = static_cast<attn_fit>(found.fit);
+    return api::write_sized(picked, answer);
+  });
+}
+
+attn_status attn_picker_shapes(const attn_picker* picker, attn_shape* shapes, size_t capacity,
+                               size_t* count, attn_error* error) {
+  return api::guarded(error, [&]() -> Status {
+    ATTN_RETURN_IF_ERROR(
+        api::check_given({{picker, "a picker"}, {count, "a place for the number of shapes"}}));
+    ATTN_RETURN_IF_ERROR(check_list(shapes, capacity, "a place for the shapes"));
+    const std::vector<plan::Shape> all = picker->picker->shapes();
+    for (std::size_t i = 0; i < std::min(capacity, all.size()); ++i) shapes[i] = plain(all[i]);
+    *count = all.size();
+    return {};
+  });
+}

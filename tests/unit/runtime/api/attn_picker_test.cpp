@@ -1,0 +1,329 @@
+// attn_picker on the stand-ins, in C and C++, with a script for attnc.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <attn.hpp>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/standin/standins.h"
+#include "tests/unit/runtime/api/plan_file.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using attn::Dim;
+using attn::standin::contents_of_shapes;
+using attn::standin::ShapedPlan;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::vector<attn_dim_size> sizes(std::int64_t keys) {
+  return {{ATTN_DIM_B, 0, 1}, {ATTN_DIM_SQ, 0, 4}, {ATTN_DIM_SKV, 0, keys}};
+}
+
+class AttnPicker : public attn::standin::StandinTest {
+ protected:
+  void SetUp() override {
+    StandinTest::SetUp();
+    error_ = attn_error_create();
+    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = fs::path(::testing::TempDir()) /
+              (std::string("attn_picker_") + test->name() + std::to_string(::getpid()));
+    fs::create_directories(folder_);
+    cudnn_ = attn::standin::folder();
+    attn_runtime_options options = {};
+    options.size = sizeof options;
+    options.cudnn_folder = cudnn_.c_str();
+    expect_ok(attn_runtime_open(&options, &runtime_, error_));
+  }
+  void TearDown() override {
+    attn_picker_destroy(picker_);
+    attn_runtime_release(runtime_);
+    attn_error_destroy(error_);
+    fs::remove_all(folder_);
+    StandinTest::TearDown();
+  }
+
+  void expect_ok(attn_status status) {
+    EXPECT_EQ(status, ATTN_STATUS_OK) << attn_error_text(error_);
+  }
+  std::string message() const { return attn_error_message(error_); }
+
+  void load(const std::vector<ShapedPlan>& plans, const std::string& attnc = "") {
+    const std::string file = contents_of_shapes(plans);
+    attn_picker_options options = {};
+    options.size = sizeof options;
+    if (!attnc.empty()) options.attnc = attnc.c_str();
+    expect_ok(
+        attn_picker_load_memory(runtime_, file.data(), file.size(), &options, &picker_, error_));
+  }
+  attn_status pick(const std::vector<attn_dim_size>& wanted, attn_pick_policy policy = {}) {
+    policy.size = sizeof policy;
+    picked_.size = sizeof picked_;
+    return attn_picker_pick(picker_, wanted.data(), wanted.size(), &policy, &picked_, error_);
+  }
+  // Picks what must be there, and gives it back at once.
+  attn_fit fit_of(const std::vector<attn_dim_size>& wanted, attn_pick_policy policy = {}) {
+    expect_ok(pick(wanted, policy));
+    attn_executable_release(picked_.forward);
+    attn_executable_release(picked_.backward);
+    return picked_.fit;
+  }
+  std::int64_t keys() const { return picked_.shape.sizes[ATTN_DIM_SKV]; }
+
+  std::string write(const std::string& name, const std::string& contents) {
+    std::ofstream(folder_ / name, std::ios::binary) << contents;
+    return (folder_ / name).string();
+  }
+  std::string read(const std::string& name) {
+    std::ifstream file(folder_ / name);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  // An attnc that writes this plan, and notes what it was called with.
+  std::string attnc_for(const ShapedPlan& plan, const std::string& before = "") {
+    const std::string ready = write("ready.attnplan", contents_of_shapes({plan}));
+    return script(before + "\necho \"$@\" >> " + folder_.string() + "/calls\ncp " + ready +
+                  " $OUT");
+  }
+  std::string script(const std::string& lines) {
+    const std::string path =
+        write("attnc",
+              "#!/bin/sh\nfor a in \"$@\"; do [ \"$last\" = --output ] && OUT=$a; last=$a; done\n" +
+                  lines + "\n");
+    fs::permissions(path, fs::perms::owner_all);
+    return path;
+  }
+
+  attn_error* error_ = nullptr;
+  attn_runtime* runtime_ = nullptr;
+  attn_picker* picker_ = nullptr;
+  attn_picked picked_ = {};
+  fs::path folder_;
+  std::string cudnn_;
+};
+
+constexpr attn_pick_policy kNow = {0, ATTN_BUILD_NOW, 0, 0, 0};
+constexpr attn_pick_policy kInBackground = {0, ATTN_BUILD_IN_BACKGROUND, 0, 0, 0};
+constexpr attn_pick_policy kExactOnly = {0, ATTN_BUILD_NEVER, 1, 0, 0};
+
+TEST_F(AttnPicker, PicksTheExactPlanOrABucket) {
+  load({{4}, {8}});
+  expect_ok(pick(sizes(4)));
+  EXPECT_EQ(picked_.fit, ATTN_FIT_EXACT);
+  EXPECT_THAT(picked_.shape.sizes, ElementsAre(1, 2, 2, 4, 4, 8, 8));
+  EXPECT_EQ(picked_.shape.padded, 1U << ATTN_DIM_B | 1U << ATTN_DIM_SQ | 1U << ATTN_DIM_SKV);
+  EXPECT_EQ(picked_.backward, nullptr);
+  attn_executable* const exact = picked_.forward;
+  ASSERT_NE(exact, nullptr);
+  expect_ok(pick(sizes(3)));
+  EXPECT_EQ(picked_.fit, ATTN_FIT_BUCKET);
+  EXPECT_EQ(keys(), 4);
+  EXPECT_EQ(picked_.forward, exact) << "of the same plan";
+  attn_executable_release(picked_.forward);
+  EXPECT_EQ(fit_of(sizes(5)), ATTN_FIT_BUCKET);
+  EXPECT_EQ(keys(), 8);
+
+  attn_picker_destroy(std::exchange(picker_, nullptr));
+  attn_executable_info info = {};
+  info.size = sizeof info;
+  expect_ok(attn_executable_describe(exact, &info, error_));
+  EXPECT_EQ(info.tensor_count, 3U) << "it lives on";
+  attn_executable_release(exact);
+}
+
+TEST_F(AttnPicker, ListsTheShapes) {
+  load({{4}, {8, false}});
+  size_t count = 0;
+  expect_ok(attn_picker_shapes(picker_, nullptr, 0, &count, error_));
+  EXPECT_EQ(count, 2U);
+  attn_shape shapes[3] = {};
+  expect_ok(attn_picker_shapes(picker_, shapes, 1, &count, error_));
+  EXPECT_EQ(count, 2U);
+  EXPECT_EQ(shapes[0].sizes[ATTN_DIM_SKV], 4);
+  EXPECT_EQ(shapes[1].sizes[ATTN_DIM_SKV], 0) << "not written";
+  expect_ok(attn_picker_shapes(picker_, shapes, 3, &count, error_));
+  EXPECT_EQ(shapes[1].sizes[ATTN_DIM_SKV], 8);
+  EXPECT_EQ(shapes[1].padded, 0U);
+  EXPECT_EQ(attn_picker_shapes(picker_, nullptr, 1, &count, error_), ATTN_STATUS_INVALID_ARGUMENT);
+}
+
+TEST_F(AttnPicker, WhatIsMissingIsAnErrorThatSaysWhatThereIs) {
+  load({{4}});
+  EXPECT_EQ(pick(sizes(5)), ATTN_STATUS_PLAN_SHAPE);
+  EXPECT_EQ(message(), "there is no plan for B=1 Sq=4 Skv=5");
+  EXPECT_STREQ(attn_error_note(error_, 0), "there are plans for: B=1 Sq=4 Skv=4");
+  EXPECT_EQ(pick(sizes(3), kExactOnly), ATTN_STATUS_PLAN_SHAPE);
+  EXPECT_EQ(pick(sizes(5), kNow), ATTN_STATUS_PLAN_SHAPE) << "without attnc nothing is built";
+}
+
+TEST_F(AttnPicker, RefusesWhatHasNoMeaning) {
+  load({{4}});
+  const auto refused = [&](const std::vector<attn_dim_size>& wanted, attn_pick_policy policy = {}) {
+    EXPECT_EQ(pick(wanted, policy), ATTN_STATUS_INVALID_ARGUMENT);
+    return message();
+  };
+  EXPECT_EQ(refused({{ATTN_DIM_COUNT, 0, 4}}), "7 is no attn_dim");
+  EXPECT_EQ(refused({{-1, 0, 4}}), "-1 is no attn_dim");
+  EXPECT_EQ(refused({{ATTN_DIM_SQ, 0, -4}}), "Sq is -4, which is negative");
+  EXPECT_EQ(refused({{ATTN_DIM_B, 0, 4}, {ATTN_DIM_B, 0, 4}}), "B is given twice");
+  EXPECT_EQ(refused(sizes(4), {0, 3, 0, 0, 0}), "3 is no attn_build");
+  EXPECT_EQ(attn_picker_pick(picker_, nullptr, 1, nullptr, &picked_, error_),
+            ATTN_STATUS_INVALID_ARGUMENT);
+  EXPECT_EQ(attn_picker_pick(nullptr, nullptr, 0, nullptr, &picked_, error_),
+            ATTN_STATUS_INVALID_ARGUMENT);
+  picked_.size = 0;
+  EXPECT_EQ(attn_picker_pick(picker_, nullptr, 0, nullptr, &picked_, error_),
+            ATTN_STATUS_INVALID_ARGUMENT);
+  attn_spec spec = {};
+  spec.size = sizeof spec;
+  spec.text = "attention x { }";
+  attn_picker* none = nullptr;
+  EXPECT_EQ(attn_picker_create(runtime_, &spec, nullptr, &none, error_),
+            ATTN_STATUS_INVALID_ARGUMENT);
+  EXPECT_EQ(message(), "without plans a picker needs attnc, to build them");
+  EXPECT_EQ(attn_picker_load_file(runtime_, "/no/such.attnplan", nullptr, &none, error_),
+            ATTN_STATUS_IO);
+  EXPECT_EQ(none, nullptr);
+  EXPECT_STREQ(attn_dim_name(ATTN_DIM_HKV), "Hkv");
+  EXPECT_STREQ(attn_dim_name(ATTN_DIM_COUNT), "unknown");
+}
+
+TEST_F(AttnPicker, BuildsWhatIsMissing) {
+  load({{4}}, attnc_for({9}));
+  EXPECT_EQ(fit_of(sizes(3), kNow), ATTN_FIT_BUCKET);
+  EXPECT_EQ(fit_of(sizes(9), kNow), ATTN_FIT_BUILT);
+  EXPECT_EQ(keys(), 9);
+  EXPECT_EQ(fit_of(sizes(9)), ATTN_FIT_EXACT);
+  const std::string calls = read("calls");
+  EXPECT_THAT(calls, HasSubstr("--cudnn " + cudnn_ + " --bind B=1 --bind Skv=9 --bind Sq=4\n"));
+  EXPECT_EQ(std::count(calls.begin(), calls.end(), '\n'), 1) << "once";
+}
+
+TEST_F(AttnPicker, ABuildThatFailedIsTheAnswerUntilItIsTriedAgain) {
+  load({{4}}, attnc_for({9}, "[ -f " + (folder_ / "works").string() +
+                                 " ] || { echo '{\"error\": {\"code\": \"unsupported\", "
+                                 "\"message\": \"no engine\"}}'; exit 3; }"));
+  EXPECT_EQ(pick(sizes(9), kNow), ATTN_STATUS_UNSUPPORTED);
+  EXPECT_EQ(message(), "no engine");
+  write("works", "");
+  EXPECT_EQ(pick(sizes(9), kNow), ATTN_STATUS_UNSUPPORTED);
+  attn_pick_policy retry = kNow;
+  retry.retry = 1;
+  EXPECT_EQ(fit_of(sizes(9), retry), ATTN_FIT_BUILT);
+}
+
+TEST_F(AttnPicker, BuildsInTheBackground) {
+  load({{4}}, attnc_for({9}));
+  EXPECT_EQ(pick(sizes(9), kInBackground), ATTN_STATUS_PLAN_PENDING);
+  while (pick(sizes(9), kInBackground) == ATTN_STATUS_PLAN_PENDING) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(attn_error_status(error_), ATTN_STATUS_OK) << attn_error_text(error_);
+  EXPECT_EQ(picked_.fit, ATTN_FIT_EXACT);
+  attn_executable_release(picked_.forward);
+}
+
+TEST_F(AttnPicker, ItsEndEndsABuild) {
+  load({{4}}, script("sleep 300"));
+  EXPECT_EQ(pick(sizes(9), kInBackground), ATTN_STATUS_PLAN_PENDING);
+  const auto start = std::chrono::steady_clock::now();
+  attn_picker_destroy(std::exchange(picker_, nullptr));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
+}
+
+TEST_F(AttnPicker, WithoutAPlanTheSpecIsBuilt) {
+  const attn::Runtime runtime(runtime_);
+  attn_runtime_retain(runtime_);
+  attn::PickerOptions options;
+  options.attnc = attnc_for({2}, "cp $2 " + (folder_ / "spec").string());
+  options.target = "h200";
+  options.arguments = {"--direction", "fwd"};
+  options.timeout_seconds = 60;
+  const auto picker = attn::Picker::create(runtime, {"attention x { .. }", {{"w", "16"}}}, options);
+  ASSERT_TRUE(picker.ok()) << picker.error().to_text();
+  const auto built = picker->pick({{Dim::Sq, 4}, {Dim::Skv, 2}}, {true, attn::Build::now, false});
+  ASSERT_TRUE(built.ok()) << built.error().to_text();
+  EXPECT_EQ(built->fit(), attn::Fit::built);
+  EXPECT_EQ(built->shape()[Dim::B], 1);
+  EXPECT_TRUE(built->shape().pads(Dim::Skv));
+  EXPECT_FALSE(built->shape().pads(Dim::Hq));
+  EXPECT_EQ(read("spec"), "attention x { .. }");
+  EXPECT_THAT(read("calls"), HasSubstr("/h200.json --cudnn"));
+  EXPECT_THAT(read("calls"), HasSubstr("--bind Skv=2 --bind Sq=4 --bind w=16 --direction fwd\n"));
+  ASSERT_EQ(picker->shapes()->size(), 1U);
+  EXPECT_EQ((*picker->shapes())[0][Dim::Skv], 2);
+
+  options.target = "abacus";
+  const auto refused = attn::Picker::create(runtime, {"attention x { .. }"}, options);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, attn::Code::invalid_argument);
+}
+
+TEST_F(AttnPicker, InCppAPlanIsReadWhenItIsWanted) {
+  attn_runtime_retain(runtime_);
+  std::optional<attn::Picked> picked;
+  {
+    const attn::Runtime runtime(runtime_);
+    const std::string path = write("plans.attnplan", contents_of_shapes({{4}, {8}}));
+    const auto picker = attn::Picker::load_file(runtime, path);
+    ASSERT_TRUE(picker.ok()) << picker.error().to_text();
+    const auto again = picker->pick({{Dim::Skv, 4}});
+    const auto result = picker->pick({{Dim::B, 1}, {Dim::Sq, 4}, {Dim::Skv, 3}});
+    ASSERT_TRUE(result.ok()) << result.error().to_text();
+    EXPECT_EQ(result->fit(), attn::Fit::bucket);
+    EXPECT_EQ(result->handle(), again->handle());
+    picked = *result;
+    const auto vague = picker->pick({{Dim::Sq, 4}});
+    ASSERT_FALSE(vague.ok());
+    EXPECT_EQ(vague.error().code, attn::Code::invalid_argument);
+    EXPECT_THAT(vague.error().message, HasSubstr("differ in Skv"));
+  }
+  const auto executable = picked->executable();
+  ASSERT_TRUE(executable.ok()) << executable.error().to_text();
+  EXPECT_EQ(executable->tensors().size(), 3U);
+  EXPECT_EQ(picked->handle(attn::Direction::backward), nullptr);
+  const auto backward = picked->executable(attn::Direction::backward);
+  ASSERT_FALSE(backward.ok());
+  EXPECT_EQ(backward.error().code, attn::Code::invalid_argument);
+}
+
+TEST_F(AttnPicker, ThreadsPickAtOnce) {
+  constexpr int kThreads = 8, kRounds = 200;
+  load({{4}, {8}}, attnc_for({9}));
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([&, thread] {
+      for (int round = 0; round < kRounds; ++round) {
+        const std::vector<attn_dim_size> wanted = sizes(1 + (thread + round) % 9);
+        attn_pick_policy policy = kNow;
+        policy.size = sizeof policy;
+        attn_picked picked = {};
+        picked.size = sizeof picked;
+        if (attn_picker_pick(picker_, wanted.data(), wanted.size(), &policy, &picked, nullptr) !=
+                ATTN_STATUS_OK ||
+            picked.shape.sizes[ATTN_DIM_SKV] < wanted[2].size) {
+          ++wrong;
+        }
+        attn_executable_release(picked.forward);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+  const std::string calls = read("calls");
+  EXPECT_EQ(std::count(calls.begin(), calls.end(), '\n'), 1) << "built once";
+}
+
+}  // namespace
