@@ -88,6 +88,7 @@ attn::Status run(const std::string& path) {
   ATTN_TRY(launch(graph, first, wanted_first, "as captured", stream));
 
   std::vector<void*> addresses;
+  addresses.reserve(second.size());
   for (const Tensor& tensor : second) addresses.push_back(tensor.memory.data());
   ATTN_TRY(graph.set_addresses(addresses));
   return launch(graph, second, wanted_second, "with other addresses", stream);

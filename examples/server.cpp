@@ -140,6 +140,7 @@ void serve_all(const attn::Runtime& runtime, const attn::Executable& executable,
                const std::vector<Tensors>& inputs, int threads, int requests, Record& record) {
   Queue queue;
   std::vector<std::thread> workers;
+  workers.reserve(static_cast<std::size_t>(threads));
   for (int i = 0; i < threads; ++i) {
     workers.emplace_back([&] {
       const attn::Status status = serve(runtime, executable, inputs, queue, record);

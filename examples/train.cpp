@@ -64,6 +64,10 @@ attn::Status descend(const Tensor& gradient, Tensor& tensor, std::vector<float>&
 std::string differentiated(const std::string& gradient) {
   return gradient.substr(gradient.rfind("d_", 0) == 0 ? 2 : 1);
 }
+const Tensor& gradient_of(const std::string& name, const Tensors& tensors) {
+  const auto learned = tensors.find("d_" + name);
+  return learned != tensors.end() ? learned->second : tensors.at("d" + name);
+}
 
 attn::Result<Learned> values_to_learn(const attn::Executable& backward, const Tensors& tensors) {
   Learned learned;
@@ -95,8 +99,7 @@ attn::Status run(const std::string& path) {
     ATTN_TRY(differentiating.execute(stream.handle()));
     ATTN_TRY(stream.synchronize());
     for (auto& [name, values] : learned) {
-      const std::string gradient = (tensors.count("d_" + name) > 0 ? "d_" : "d") + name;
-      ATTN_TRY(descend(tensors.at(gradient), tensors.at(name), values));
+      ATTN_TRY(descend(gradient_of(name, tensors), tensors.at(name), values));
     }
   }
   return {};

@@ -12,12 +12,11 @@
 #include "runtime/api/sized.h"
 #include "runtime/io/layout.h"
 
-using namespace attn;
-
+namespace attn::api {
 namespace {
 
-Result<DType> dtype_of(const char* name, attn_dtype number) {
-  const auto type = api::dtype_of(number);
+Result<DType> checked_dtype(const char* name, attn_dtype number) {
+  const auto type = dtype_of(number);
   if (type) return *type;
   return {ErrorCode::binding,
           fmt::format("'{}' is given as {}, which is no attn_dtype", name, number)};
@@ -30,7 +29,7 @@ Result<execute::TensorView> view_of(const attn_tensor& tensor) {
   }
   execute::TensorView view;
   view.data = tensor.data;
-  ATTN_ASSIGN(view.dtype, dtype_of(tensor.name, tensor.dtype));
+  ATTN_ASSIGN(view.dtype, checked_dtype(tensor.name, tensor.dtype));
   view.dims.assign(tensor.dims, tensor.dims + tensor.rank);
   if (tensor.strides != nullptr) {
     view.strides.assign(tensor.strides, tensor.strides + tensor.rank);
@@ -42,46 +41,51 @@ Result<execute::TensorView> view_of(const attn_tensor& tensor) {
 
 }  // namespace
 
-attn_status attn_arguments_create(attn_arguments** arguments, attn_error* error) {
-  return api::guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(api::check_given({{arguments, "a place for the arguments"}}));
+extern "C" {
+
+ATTN_API attn_status attn_arguments_create(attn_arguments** arguments, attn_error* error) {
+  return guarded(error, [&]() -> Status {
+    ATTN_RETURN_IF_ERROR(check_given({{arguments, "a place for the arguments"}}));
     *arguments = std::make_unique<attn_arguments>().release();
     return {};
   });
 }
 
-void attn_arguments_destroy(attn_arguments* arguments) { delete arguments; }
+ATTN_API void attn_arguments_destroy(attn_arguments* arguments) { delete arguments; }
 
-attn_status attn_arguments_tensor(attn_arguments* arguments, const attn_tensor* tensor,
-                                  attn_error* error) {
-  return api::guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(api::check_given({{arguments, "arguments"}, {tensor, "a tensor"}}));
-    ATTN_ASSIGN(const attn_tensor read, api::read_sized(tensor));
-    ATTN_RETURN_IF_ERROR(api::check_given({{read.name, "the tensor's name"}}));
+ATTN_API attn_status attn_arguments_tensor(attn_arguments* arguments, const attn_tensor* tensor,
+                                           attn_error* error) {
+  return guarded(error, [&]() -> Status {
+    ATTN_RETURN_IF_ERROR(check_given({{arguments, "arguments"}, {tensor, "a tensor"}}));
+    ATTN_ASSIGN(const attn_tensor read, read_sized(tensor));
+    ATTN_RETURN_IF_ERROR(check_given({{read.name, "the tensor's name"}}));
     ATTN_ASSIGN(execute::TensorView view, view_of(read));
     arguments->arguments.tensor(read.name, std::move(view));
     return {};
   });
 }
 
-attn_status attn_arguments_dlpack(attn_arguments* arguments, const char* name,
-                                  const void* dl_tensor, attn_error* error) {
-  return api::guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(api::check_given(
+ATTN_API attn_status attn_arguments_dlpack(attn_arguments* arguments, const char* name,
+                                           const void* dl_tensor, attn_error* error) {
+  return guarded(error, [&]() -> Status {
+    ATTN_RETURN_IF_ERROR(check_given(
         {{arguments, "arguments"}, {name, "the tensor's name"}, {dl_tensor, "a DLTensor"}}));
-    ATTN_ASSIGN(api::DlTensor tensor, api::read_dlpack(name, dl_tensor));
+    ATTN_ASSIGN(DlTensor tensor, read_dlpack(name, dl_tensor));
     if (tensor.device) arguments->devices[name] = *tensor.device;
     arguments->arguments.tensor(name, std::move(tensor.view));
     return {};
   });
 }
 
-attn_status attn_arguments_param(attn_arguments* arguments, const char* name, attn_dtype dtype,
-                                 double value, attn_error* error) {
-  return api::guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(api::check_given({{arguments, "arguments"}, {name, "the param's name"}}));
-    ATTN_ASSIGN(const DType type, dtype_of(name, dtype));
+ATTN_API attn_status attn_arguments_param(attn_arguments* arguments, const char* name,
+                                          attn_dtype dtype, double value, attn_error* error) {
+  return guarded(error, [&]() -> Status {
+    ATTN_RETURN_IF_ERROR(check_given({{arguments, "arguments"}, {name, "the param's name"}}));
+    ATTN_ASSIGN(const DType type, checked_dtype(name, dtype));
     arguments->arguments.scalar(name, type, value);
     return {};
   });
 }
+
+}  // extern "C"
+}  // namespace attn::api

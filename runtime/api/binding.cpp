@@ -8,12 +8,11 @@
 #include "runtime/api/handles.h"
 #include "runtime/api/sized.h"
 
-using namespace attn;
-
+namespace attn::api {
 namespace {
 
 Result<execute::Workspace> workspace_of(const attn_bind_options* options) {
-  ATTN_ASSIGN(const attn_bind_options read, api::read_sized(options));
+  ATTN_ASSIGN(const attn_bind_options read, read_sized(options));
   switch (read.workspace) {
     case ATTN_WORKSPACE_OWNED: return execute::Workspace::owned();
     case ATTN_WORKSPACE_CALLER: return execute::Workspace::of(read.workspace_memory);
@@ -51,96 +50,103 @@ Result<execute::Binding> bind(const execute::Executable& executable,
 // Of a binding or a graph.
 template <typename Bound>
 Status set_addresses(Bound& bound, void* const* addresses, std::size_t count, attn_check check) {
-  if (count > 0) ATTN_RETURN_IF_ERROR(api::check_given({{addresses, "addresses"}}));
+  if (count > 0) ATTN_RETURN_IF_ERROR(check_given({{addresses, "addresses"}}));
   ATTN_ASSIGN(const execute::Check how, check_of(check));
   return bound.set_addresses(std::span(addresses, count), how);
 }
 
 template <typename Bound>
 Status set_param(Bound& bound, const char* name, double value) {
-  ATTN_RETURN_IF_ERROR(api::check_given({{name, "the param's name"}}));
+  ATTN_RETURN_IF_ERROR(check_given({{name, "the param's name"}}));
   return bound.set_param(name, value);
 }
 
 }  // namespace
 
-attn_status attn_binding_create(const attn_executable* executable, const attn_arguments* arguments,
-                                const attn_bind_options* options, attn_binding** binding,
-                                attn_error* error) {
-  return api::guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(api::check_given({{executable, "an executable"},
-                                           {arguments, "arguments"},
-                                           {binding, "a place for the binding"}}));
+extern "C" {
+
+ATTN_API attn_status attn_binding_create(const attn_executable* executable,
+                                         const attn_arguments* arguments,
+                                         const attn_bind_options* options, attn_binding** binding,
+                                         attn_error* error) {
+  return guarded(error, [&]() -> Status {
+    ATTN_RETURN_IF_ERROR(check_given({{executable, "an executable"},
+                                      {arguments, "arguments"},
+                                      {binding, "a place for the binding"}}));
     ATTN_ASSIGN(execute::Binding bound, bind(executable->executable, *arguments, options));
     *binding = new attn_binding{std::move(bound)};
     return {};
   });
 }
 
-void attn_binding_destroy(attn_binding* binding) { delete binding; }
+ATTN_API void attn_binding_destroy(attn_binding* binding) { delete binding; }
 
-attn_status attn_binding_set_param(attn_binding* binding, const char* name, double value,
-                                   attn_error* error) {
-  return api::guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(api::check_given({{binding, "a binding"}}));
+ATTN_API attn_status attn_binding_set_param(attn_binding* binding, const char* name, double value,
+                                            attn_error* error) {
+  return guarded(error, [&]() -> Status {
+    ATTN_RETURN_IF_ERROR(check_given({{binding, "a binding"}}));
     return set_param(binding->binding, name, value);
   });
 }
 
-attn_status attn_binding_set_addresses(attn_binding* binding, void* const* addresses, size_t count,
-                                       attn_check check, attn_error* error) {
-  return api::guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(api::check_given({{binding, "a binding"}}));
+ATTN_API attn_status attn_binding_set_addresses(attn_binding* binding, void* const* addresses,
+                                                size_t count, attn_check check, attn_error* error) {
+  return guarded(error, [&]() -> Status {
+    ATTN_RETURN_IF_ERROR(check_given({{binding, "a binding"}}));
     return set_addresses(binding->binding, addresses, count, check);
   });
 }
 
-attn_status attn_binding_set_workspace(attn_binding* binding, void* memory, attn_error* error) {
-  return api::guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(api::check_given({{binding, "a binding"}}));
+ATTN_API attn_status attn_binding_set_workspace(attn_binding* binding, void* memory,
+                                                attn_error* error) {
+  return guarded(error, [&]() -> Status {
+    ATTN_RETURN_IF_ERROR(check_given({{binding, "a binding"}}));
     return binding->binding.set_workspace(memory);
   });
 }
 
-attn_status attn_binding_execute(attn_binding* binding, void* stream, attn_error* error) {
-  return api::guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(api::check_given({{binding, "a binding"}}));
+ATTN_API attn_status attn_binding_execute(attn_binding* binding, void* stream, attn_error* error) {
+  return guarded(error, [&]() -> Status {
+    ATTN_RETURN_IF_ERROR(check_given({{binding, "a binding"}}));
     return binding->binding.execute(stream);
   });
 }
 
-attn_status attn_graph_capture(attn_binding* binding, attn_graph** graph, attn_error* error) {
+ATTN_API attn_status attn_graph_capture(attn_binding* binding, attn_graph** graph,
+                                        attn_error* error) {
   const std::unique_ptr<attn_binding> taken(binding);
-  return api::guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(
-        api::check_given({{binding, "a binding"}, {graph, "a place for the graph"}}));
+  return guarded(error, [&]() -> Status {
+    ATTN_RETURN_IF_ERROR(check_given({{binding, "a binding"}, {graph, "a place for the graph"}}));
     ATTN_ASSIGN(auto captured, execute::CudaGraph::capture(std::move(taken->binding)));
     *graph = new attn_graph{std::move(captured)};
     return {};
   });
 }
 
-void attn_graph_destroy(attn_graph* graph) { delete graph; }
+ATTN_API void attn_graph_destroy(attn_graph* graph) { delete graph; }
 
-attn_status attn_graph_set_param(attn_graph* graph, const char* name, double value,
-                                 attn_error* error) {
-  return api::guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(api::check_given({{graph, "a graph"}}));
+ATTN_API attn_status attn_graph_set_param(attn_graph* graph, const char* name, double value,
+                                          attn_error* error) {
+  return guarded(error, [&]() -> Status {
+    ATTN_RETURN_IF_ERROR(check_given({{graph, "a graph"}}));
     return set_param(graph->graph, name, value);
   });
 }
 
-attn_status attn_graph_set_addresses(attn_graph* graph, void* const* addresses, size_t count,
-                                     attn_check check, attn_error* error) {
-  return api::guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(api::check_given({{graph, "a graph"}}));
+ATTN_API attn_status attn_graph_set_addresses(attn_graph* graph, void* const* addresses,
+                                              size_t count, attn_check check, attn_error* error) {
+  return guarded(error, [&]() -> Status {
+    ATTN_RETURN_IF_ERROR(check_given({{graph, "a graph"}}));
     return set_addresses(graph->graph, addresses, count, check);
   });
 }
 
-attn_status attn_graph_launch(attn_graph* graph, void* stream, attn_error* error) {
-  return api::guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(api::check_given({{graph, "a graph"}}));
+ATTN_API attn_status attn_graph_launch(attn_graph* graph, void* stream, attn_error* error) {
+  return guarded(error, [&]() -> Status {
+    ATTN_RETURN_IF_ERROR(check_given({{graph, "a graph"}}));
     return graph->graph.launch(stream);
   });
 }
+
+}  // extern "C"
+}  // namespace attn::api

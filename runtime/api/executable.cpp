@@ -7,12 +7,11 @@
 #include "runtime/api/names.h"
 #include "runtime/api/sized.h"
 
-using namespace attn;
-
+namespace attn::api {
 namespace {
 
 Result<plan::Direction> direction_of(const attn_load_options* options) {
-  ATTN_ASSIGN(const attn_load_options read, api::read_sized(options));
+  ATTN_ASSIGN(const attn_load_options read, read_sized(options));
   switch (read.direction) {
     case ATTN_DIRECTION_FORWARD: return plan::Direction::forward;
     case ATTN_DIRECTION_BACKWARD: return plan::Direction::backward;
@@ -25,8 +24,8 @@ Result<plan::Direction> direction_of(const attn_load_options* options) {
 attn_tensor_info info_of(const plan::TensorInfo& tensor) {
   attn_tensor_info info = {};
   info.name = tensor.name.c_str();
-  info.role = api::number_of(tensor.role);
-  info.dtype = api::number_of(tensor.dtype);
+  info.role = number_of(tensor.role);
+  info.dtype = number_of(tensor.dtype);
   info.is_output = tensor.is_output() ? 1 : 0;
   info.rank = static_cast<std::int32_t>(tensor.dims.size());
   info.dims = tensor.dims.data();
@@ -39,7 +38,7 @@ attn_tensor_info info_of(const plan::TensorInfo& tensor) {
 attn_param_info info_of(const plan::ParamInfo& param) {
   attn_param_info info = {};
   info.name = param.name.c_str();
-  info.dtype = api::number_of(param.dtype);
+  info.dtype = number_of(param.dtype);
   return info;
 }
 
@@ -51,63 +50,62 @@ Status describe(const Items& items, std::size_t index, const char* what, Info* i
                                                    std::to_string(index) + ": the plan has " +
                                                    std::to_string(items.size()));
   }
-  return api::write_sized(info, info_of(items[index]));
+  return write_sized(info, info_of(items[index]));
 }
 
 }  // namespace
-
-namespace attn::api {
 
 Result<Reference<attn_executable>> load(attn_runtime& runtime, const plan::Plan& plan) {
   ATTN_ASSIGN(execute::Executable loaded, runtime.executables.get(plan));
   return Reference<attn_executable>(new attn_executable(std::move(loaded), plan));
 }
 
-}  // namespace attn::api
+extern "C" {
 
-attn_status attn_executable_load_file(attn_runtime* runtime, const char* path,
-                                      const attn_load_options* options,
-                                      attn_executable** executable, attn_error* error) {
-  return api::guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(api::check_given(
+ATTN_API attn_status attn_executable_load_file(attn_runtime* runtime, const char* path,
+                                               const attn_load_options* options,
+                                               attn_executable** executable, attn_error* error) {
+  return guarded(error, [&]() -> Status {
+    ATTN_RETURN_IF_ERROR(check_given(
         {{runtime, "a runtime"}, {path, "a path"}, {executable, "a place for the executable"}}));
     ATTN_ASSIGN(const plan::Direction direction, direction_of(options));
     ATTN_ASSIGN(const plan::Plan plan, plan::load(path, direction));
-    ATTN_ASSIGN(auto loaded, api::load(*runtime, plan));
+    ATTN_ASSIGN(auto loaded, load(*runtime, plan));
     *executable = loaded.release();
     return {};
   });
 }
 
-attn_status attn_executable_load_memory(attn_runtime* runtime, const void* bytes, size_t byte_count,
-                                        const attn_load_options* options,
-                                        attn_executable** executable, attn_error* error) {
-  return api::guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(api::check_given({{runtime, "a runtime"},
-                                           {bytes, "the contents of a plan file"},
-                                           {executable, "a place for the executable"}}));
+ATTN_API attn_status attn_executable_load_memory(attn_runtime* runtime, const void* bytes,
+                                                 size_t byte_count,
+                                                 const attn_load_options* options,
+                                                 attn_executable** executable, attn_error* error) {
+  return guarded(error, [&]() -> Status {
+    ATTN_RETURN_IF_ERROR(check_given({{runtime, "a runtime"},
+                                      {bytes, "the contents of a plan file"},
+                                      {executable, "a place for the executable"}}));
     ATTN_ASSIGN(const plan::Direction direction, direction_of(options));
     const std::string_view file(static_cast<const char*>(bytes), byte_count);
     ATTN_ASSIGN(const plan::Plan plan, plan::deserialize(file, direction));
-    ATTN_ASSIGN(auto loaded, api::load(*runtime, plan));
+    ATTN_ASSIGN(auto loaded, load(*runtime, plan));
     *executable = loaded.release();
     return {};
   });
 }
 
-void attn_executable_retain(attn_executable* executable) {
+ATTN_API void attn_executable_retain(attn_executable* executable) {
   if (executable != nullptr) executable->retain();
 }
 
-void attn_executable_release(attn_executable* executable) {
+ATTN_API void attn_executable_release(attn_executable* executable) {
   if (executable != nullptr) executable->release();
 }
 
-attn_status attn_executable_describe(const attn_executable* executable, attn_executable_info* info,
-                                     attn_error* error) {
-  return api::guarded(error, [&]() -> Status {
+ATTN_API attn_status attn_executable_describe(const attn_executable* executable,
+                                              attn_executable_info* info, attn_error* error) {
+  return guarded(error, [&]() -> Status {
     ATTN_RETURN_IF_ERROR(
-        api::check_given({{executable, "an executable"}, {info, "a place for the info"}}));
+        check_given({{executable, "an executable"}, {info, "a place for the info"}}));
     const plan::Program& program = executable->executable.program();
     const bool backward = plan::direction_of(program) == plan::Direction::backward;
     attn_executable_info about = {};
@@ -118,24 +116,27 @@ attn_status attn_executable_describe(const attn_executable* executable, attn_exe
     about.direction = backward ? ATTN_DIRECTION_BACKWARD : ATTN_DIRECTION_FORWARD;
     about.tensor_count = program.tensors.size();
     about.param_count = program.params.size();
-    return api::write_sized(info, about);
+    return write_sized(info, about);
   });
 }
 
-attn_status attn_executable_tensor(const attn_executable* executable, size_t index,
-                                   attn_tensor_info* info, attn_error* error) {
-  return api::guarded(error, [&]() -> Status {
+ATTN_API attn_status attn_executable_tensor(const attn_executable* executable, size_t index,
+                                            attn_tensor_info* info, attn_error* error) {
+  return guarded(error, [&]() -> Status {
     ATTN_RETURN_IF_ERROR(
-        api::check_given({{executable, "an executable"}, {info, "a place for the info"}}));
+        check_given({{executable, "an executable"}, {info, "a place for the info"}}));
     return describe(executable->executable.program().tensors, index, "tensor", info);
   });
 }
 
-attn_status attn_executable_param(const attn_executable* executable, size_t index,
-                                  attn_param_info* info, attn_error* error) {
-  return api::guarded(error, [&]() -> Status {
+ATTN_API attn_status attn_executable_param(const attn_executable* executable, size_t index,
+                                           attn_param_info* info, attn_error* error) {
+  return guarded(error, [&]() -> Status {
     ATTN_RETURN_IF_ERROR(
-        api::check_given({{executable, "an executable"}, {info, "a place for the info"}}));
+        check_given({{executable, "an executable"}, {info, "a place for the info"}}));
     return describe(executable->executable.program().params, index, "param", info);
   });
 }
+
+}  // extern "C"
+}  // namespace attn::api

@@ -59,34 +59,37 @@ attn_status report_exception(attn_error* error, const char* what) noexcept {
   }
 }
 
-}  // namespace attn::api
+extern "C" {
 
-attn_error* attn_error_create(void) { return new (std::nothrow) attn_error(); }
+ATTN_API attn_error* attn_error_create(void) { return new (std::nothrow) attn_error(); }
 
-void attn_error_destroy(attn_error* error) { delete error; }
+ATTN_API void attn_error_destroy(attn_error* error) { delete error; }
 
-attn_status attn_error_status(const attn_error* error) {
+ATTN_API attn_status attn_error_status(const attn_error* error) {
   return error == nullptr ? ATTN_STATUS_OK : error->status;
 }
 
-const char* attn_error_message(const attn_error* error) {
+ATTN_API const char* attn_error_message(const attn_error* error) {
   if (error == nullptr || error->status == ATTN_STATUS_OK) return "";
-  return attn::api::is_no_memory(error) ? attn::api::kNoMemory : error->error.message.c_str();
+  return is_no_memory(error) ? kNoMemory : error->error.message.c_str();
 }
 
-size_t attn_error_note_count(const attn_error* error) {
+ATTN_API size_t attn_error_note_count(const attn_error* error) {
   return error == nullptr ? 0 : error->error.notes.size();
 }
 
-const char* attn_error_note(const attn_error* error, size_t index) {
+ATTN_API const char* attn_error_note(const attn_error* error, size_t index) {
   return index < attn_error_note_count(error) ? error->error.notes[index].c_str() : "";
 }
 
-const char* attn_error_payload(const attn_error* error) {
+ATTN_API const char* attn_error_payload(const attn_error* error) {
   return error == nullptr ? "" : error->error.payload.c_str();
 }
 
-const char* attn_error_text(const attn_error* error) {
+ATTN_API const char* attn_error_text(const attn_error* error) {
   if (error == nullptr) return "";
-  return attn::api::is_no_memory(error) ? attn::api::kNoMemory : error->text.c_str();
+  return is_no_memory(error) ? kNoMemory : error->text.c_str();
 }
+
+}  // extern "C"
+}  // namespace attn::api

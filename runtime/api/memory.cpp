@@ -10,12 +10,11 @@
 #include "runtime/api/names.h"
 #include "runtime/io/element.h"
 
-using namespace attn;
-
+namespace attn::api {
 namespace {
 
-Result<DType> dtype_of(attn_dtype number) {
-  const auto type = api::dtype_of(number);
+Result<DType> checked_dtype(attn_dtype number) {
+  const auto type = dtype_of(number);
   if (type) return *type;
   return {ErrorCode::invalid_argument, fmt::format("{} is no attn_dtype", number)};
 }
@@ -34,77 +33,77 @@ Status store(DType type, std::span<const float> values, std::byte* elements) {
 
 }  // namespace
 
-attn_status attn_memory_allocate(const attn_runtime* runtime, size_t bytes, attn_memory** memory,
-                                 attn_error* error) {
-  return api::guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(
-        api::check_given({{runtime, "a runtime"}, {memory, "a place for the memory"}}));
+extern "C" {
+
+ATTN_API attn_status attn_memory_allocate(const attn_runtime* runtime, size_t bytes,
+                                          attn_memory** memory, attn_error* error) {
+  return guarded(error, [&]() -> Status {
+    ATTN_RETURN_IF_ERROR(check_given({{runtime, "a runtime"}, {memory, "a place for the memory"}}));
     ATTN_ASSIGN(auto buffer, cuda::DeviceBuffer::allocate(runtime->runtime->device(), bytes));
     *memory = new attn_memory{std::move(buffer)};
     return {};
   });
 }
 
-void attn_memory_free(attn_memory* memory) { delete memory; }
+ATTN_API void attn_memory_free(attn_memory* memory) { delete memory; }
 
-void* attn_memory_data(const attn_memory* memory) {
+ATTN_API void* attn_memory_data(const attn_memory* memory) {
   return memory == nullptr ? nullptr : memory->buffer.data();
 }
 
-attn_status attn_memory_upload(attn_memory* memory, size_t offset, const void* source, size_t bytes,
-                               attn_error* error) {
-  return api::guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(api::check_given({{memory, "device memory"}, {source, "a source"}}));
+ATTN_API attn_status attn_memory_upload(attn_memory* memory, size_t offset, const void* source,
+                                        size_t bytes, attn_error* error) {
+  return guarded(error, [&]() -> Status {
+    ATTN_RETURN_IF_ERROR(check_given({{memory, "device memory"}, {source, "a source"}}));
     return memory->buffer.upload({static_cast<const std::byte*>(source), bytes}, offset);
   });
 }
 
-attn_status attn_memory_download(const attn_memory* memory, size_t offset, void* target,
-                                 size_t bytes, attn_error* error) {
-  return api::guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(api::check_given({{memory, "device memory"}, {target, "a target"}}));
+ATTN_API attn_status attn_memory_download(const attn_memory* memory, size_t offset, void* target,
+                                          size_t bytes, attn_error* error) {
+  return guarded(error, [&]() -> Status {
+    ATTN_RETURN_IF_ERROR(check_given({{memory, "device memory"}, {target, "a target"}}));
     return memory->buffer.download({static_cast<std::byte*>(target), bytes}, offset);
   });
 }
 
-attn_status attn_stream_create(const attn_runtime* runtime, attn_stream** stream,
-                               attn_error* error) {
-  return api::guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(
-        api::check_given({{runtime, "a runtime"}, {stream, "a place for the stream"}}));
+ATTN_API attn_status attn_stream_create(const attn_runtime* runtime, attn_stream** stream,
+                                        attn_error* error) {
+  return guarded(error, [&]() -> Status {
+    ATTN_RETURN_IF_ERROR(check_given({{runtime, "a runtime"}, {stream, "a place for the stream"}}));
     ATTN_ASSIGN(auto created, cuda::Stream::create(runtime->runtime->device()));
     *stream = new attn_stream{std::move(created)};
     return {};
   });
 }
 
-void attn_stream_destroy(attn_stream* stream) { delete stream; }
+ATTN_API void attn_stream_destroy(attn_stream* stream) { delete stream; }
 
-void* attn_stream_handle(const attn_stream* stream) {
+ATTN_API void* attn_stream_handle(const attn_stream* stream) {
   return stream == nullptr ? nullptr : stream->stream.handle();
 }
 
-attn_status attn_stream_synchronize(const attn_stream* stream, attn_error* error) {
-  return api::guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(api::check_given({{stream, "a stream"}}));
+ATTN_API attn_status attn_stream_synchronize(const attn_stream* stream, attn_error* error) {
+  return guarded(error, [&]() -> Status {
+    ATTN_RETURN_IF_ERROR(check_given({{stream, "a stream"}}));
     return stream->stream.synchronize();
   });
 }
 
-attn_status attn_elements_from_f32(attn_dtype dtype, const float* values, size_t count,
-                                   void* elements, attn_error* error) {
-  return api::guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(api::check_given({{values, "values"}, {elements, "a target"}}));
-    ATTN_ASSIGN(const DType type, dtype_of(dtype));
+ATTN_API attn_status attn_elements_from_f32(attn_dtype dtype, const float* values, size_t count,
+                                            void* elements, attn_error* error) {
+  return guarded(error, [&]() -> Status {
+    ATTN_RETURN_IF_ERROR(check_given({{values, "values"}, {elements, "a target"}}));
+    ATTN_ASSIGN(const DType type, checked_dtype(dtype));
     return store(type, {values, count}, static_cast<std::byte*>(elements));
   });
 }
 
-attn_status attn_elements_to_f32(attn_dtype dtype, const void* elements, size_t count,
-                                 float* values, attn_error* error) {
-  return api::guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(api::check_given({{elements, "elements"}, {values, "a target"}}));
-    ATTN_ASSIGN(const DType type, dtype_of(dtype));
+ATTN_API attn_status attn_elements_to_f32(attn_dtype dtype, const void* elements, size_t count,
+                                          float* values, attn_error* error) {
+  return guarded(error, [&]() -> Status {
+    ATTN_RETURN_IF_ERROR(check_given({{elements, "elements"}, {values, "a target"}}));
+    ATTN_ASSIGN(const DType type, checked_dtype(dtype));
     const auto* bytes = static_cast<const std::byte*>(elements);
     for (std::size_t i = 0; i < count; ++i) {
       values[i] = static_cast<float>(io::load(type, bytes + i * size_of(type)));
@@ -112,3 +111,6 @@ attn_status attn_elements_to_f32(attn_dtype dtype, const void* elements, size_t 
     return {};
   });
 }
+
+}  // extern "C"
+}  // namespace attn::api

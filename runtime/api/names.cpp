@@ -66,45 +66,46 @@ attn_role number_of(plan::TensorRole role) {
   ATTN_CHECK(false, "internal tensors are not bound");
 }
 
-}  // namespace attn::api
+extern "C" {
 
-using namespace attn;
+ATTN_API int32_t attn_api_version(void) { return ATTN_API_VERSION; }
 
-int32_t attn_api_version(void) { return ATTN_API_VERSION; }
-
-const char* attn_version(void) { return ATTN_VERSION; }
+ATTN_API const char* attn_version(void) { return ATTN_VERSION; }
 
 // The names are literals, so that they end with 0.
 
-const char* attn_status_name(attn_status status) {
+ATTN_API const char* attn_status_name(attn_status status) {
   if (status == ATTN_STATUS_OK) return "ok";
   if (status == ATTN_STATUS_OUT_OF_MEMORY) return "out_of_memory";
-  const auto code = api::code_of(status);
+  const auto code = code_of(status);
   return code ? to_string(*code).data() : "unknown";
 }
 
-int32_t attn_status_exit_code(attn_status status) {
+ATTN_API int32_t attn_status_exit_code(attn_status status) {
   constexpr int32_t kSystem = 4;
   if (status == ATTN_STATUS_OK) return 0;
   if (status == ATTN_STATUS_OUT_OF_MEMORY) return kSystem;
-  return exit_code(api::code_of(status).value_or(ErrorCode::internal));
+  return exit_code(code_of(status).value_or(ErrorCode::internal));
 }
 
-const char* attn_dtype_name(attn_dtype dtype) {
-  const auto type = api::dtype_of(dtype);
+ATTN_API const char* attn_dtype_name(attn_dtype dtype) {
+  const auto type = dtype_of(dtype);
   return type ? to_string(*type).data() : "unknown";
 }
 
-size_t attn_dtype_bytes(attn_dtype dtype) {
-  const auto type = api::dtype_of(dtype);
+ATTN_API size_t attn_dtype_bytes(attn_dtype dtype) {
+  const auto type = dtype_of(dtype);
   return type ? size_of(*type) : 0;
 }
 
-const char* attn_role_name(attn_role role) {
+ATTN_API const char* attn_role_name(attn_role role) {
   for (int value = 0; value <= static_cast<int>(plan::TensorRole::gradient); ++value) {
     const auto candidate = static_cast<plan::TensorRole>(value);
     if (candidate == plan::TensorRole::internal) continue;
-    if (api::number_of(candidate) == role) return plan::to_string(candidate).data();
+    if (number_of(candidate) == role) return plan::to_string(candidate).data();
   }
   return "unknown";
 }
+
+}  // extern "C"
+}  // namespace attn::api

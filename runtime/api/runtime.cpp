@@ -6,8 +6,7 @@
 #include "runtime/api/handles.h"
 #include "runtime/api/sized.h"
 
-using namespace attn;
-
+namespace attn::api {
 namespace {
 
 // The caller's callback; `end` is called when the last sink that shares this is gone.
@@ -81,30 +80,31 @@ attn_cache_counters counters_of(const cache::Counts& counts) {
 
 }  // namespace
 
-attn_status attn_runtime_open(const attn_runtime_options* options, attn_runtime** runtime,
-                              attn_error* error) {
-  return api::guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(api::check_given({{runtime, "a place for the runtime"}}));
-    ATTN_ASSIGN(const attn_runtime_options read, api::read_sized(options));
+extern "C" {
+
+ATTN_API attn_status attn_runtime_open(const attn_runtime_options* options, attn_runtime** runtime,
+                                       attn_error* error) {
+  return guarded(error, [&]() -> Status {
+    ATTN_RETURN_IF_ERROR(check_given({{runtime, "a place for the runtime"}}));
+    ATTN_ASSIGN(const attn_runtime_options read, read_sized(options));
     ATTN_ASSIGN(auto opened, open(read));
     *runtime = opened.release();
     return {};
   });
 }
 
-void attn_runtime_retain(attn_runtime* runtime) {
+ATTN_API void attn_runtime_retain(attn_runtime* runtime) {
   if (runtime != nullptr) runtime->retain();
 }
 
-void attn_runtime_release(attn_runtime* runtime) {
+ATTN_API void attn_runtime_release(attn_runtime* runtime) {
   if (runtime != nullptr) runtime->release();
 }
 
-attn_status attn_runtime_describe(const attn_runtime* runtime, attn_runtime_info* info,
-                                  attn_error* error) {
-  return api::guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(
-        api::check_given({{runtime, "a runtime"}, {info, "a place for the info"}}));
+ATTN_API attn_status attn_runtime_describe(const attn_runtime* runtime, attn_runtime_info* info,
+                                           attn_error* error) {
+  return guarded(error, [&]() -> Status {
+    ATTN_RETURN_IF_ERROR(check_given({{runtime, "a runtime"}, {info, "a place for the info"}}));
     const cuda::Device& device = runtime->runtime->device();
     const cudnn::Library& library = runtime->runtime->library();
     attn_runtime_info about = {};
@@ -113,28 +113,31 @@ attn_status attn_runtime_describe(const attn_runtime* runtime, attn_runtime_info
     about.sm = static_cast<std::int32_t>(device.sm());
     about.cudnn_version = library.version();
     about.cudnn_library = library.path().c_str();
-    return api::write_sized(info, about);
+    return write_sized(info, about);
   });
 }
 
-attn_status attn_runtime_cache_counters(attn_runtime* runtime, int32_t reset,
-                                        attn_cache_counters* counters, attn_error* error) {
-  return api::guarded(error, [&]() -> Status {
+ATTN_API attn_status attn_runtime_cache_counters(attn_runtime* runtime, int32_t reset,
+                                                 attn_cache_counters* counters, attn_error* error) {
+  return guarded(error, [&]() -> Status {
     ATTN_RETURN_IF_ERROR(
-        api::check_given({{runtime, "a runtime"}, {counters, "a place for the counters"}}));
-    ATTN_RETURN_IF_ERROR(api::check_size(counters->size));
+        check_given({{runtime, "a runtime"}, {counters, "a place for the counters"}}));
+    ATTN_RETURN_IF_ERROR(check_size(counters->size));
     execute::ExecutableCache& cache = runtime->executables;
     attn_cache_counters read = counters_of(reset != 0 ? cache.reset_counts() : cache.counts());
     read.entries = cache.size();
     read.bytes = cache.bytes();
-    return api::write_sized(counters, read);
+    return write_sized(counters, read);
   });
 }
 
-attn_status attn_runtime_cache_clear(attn_runtime* runtime, attn_error* error) {
-  return api::guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(api::check_given({{runtime, "a runtime"}}));
+ATTN_API attn_status attn_runtime_cache_clear(attn_runtime* runtime, attn_error* error) {
+  return guarded(error, [&]() -> Status {
+    ATTN_RETURN_IF_ERROR(check_given({{runtime, "a runtime"}}));
     runtime->executables.clear();
     return {};
   });
 }
+
+}  // extern "C"
+}  // namespace attn::api

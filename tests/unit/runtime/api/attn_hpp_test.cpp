@@ -14,7 +14,6 @@ namespace {
 
 using attn::standin::contents_of;
 using attn::standin::expected_o;
-using attn::standin::PlanFile;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 

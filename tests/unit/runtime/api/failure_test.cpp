@@ -4,6 +4,7 @@
 
 #include <stdexcept>
 #include <string_view>
+#include <utility>
 
 #include "runtime/api/sized.h"
 
@@ -12,8 +13,8 @@ namespace {
 
 TEST(Failure, KeepsWhatAStatusSays) {
   attn_error error;
-  const Status status = Error{ErrorCode::plan_version, "made for another", {"one", "two"}, "{}"};
-  EXPECT_EQ(guarded(&error, [&] { return status; }), ATTN_STATUS_PLAN_VERSION);
+  Status status = Error{ErrorCode::plan_version, "made for another", {"one", "two"}, "{}"};
+  EXPECT_EQ(guarded(&error, [&] { return std::move(status); }), ATTN_STATUS_PLAN_VERSION);
   EXPECT_EQ(attn_error_status(&error), ATTN_STATUS_PLAN_VERSION);
   EXPECT_STREQ(attn_error_message(&error), "made for another");
   ASSERT_EQ(attn_error_note_count(&error), 2u);
