@@ -81,6 +81,7 @@ TEST_F(StandinsTest, WhatIsLeftInAContextIsSeen) {
   void* stream = nullptr;
   {
     const auto device = attn::cuda::Device::open(0);
+    ASSERT_TRUE(device->make_current().ok());
     CUstream made = nullptr;
     ASSERT_EQ((*attn::cuda::driver())->stream_create(&made, 0), CUDA_SUCCESS);
     stream = made;
