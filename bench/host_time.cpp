@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
+#include "bench/api_execute.h"
 #include "bench/random_arguments.h"
 #include "bench/timing.h"
 #include "runtime/execute/cuda_graph.h"
@@ -80,9 +81,11 @@ struct Subjects {
   }
 };
 
-std::vector<bench::Way> ways_of(Subjects& subjects, const Sets& sets, bench::BareExecute& bare) {
+std::vector<bench::Way> ways_of(Subjects& subjects, const Sets& sets, bench::BareExecute& bare,
+                                bench::ApiExecute& api) {
   using execute::Check;
   std::vector<bench::Way> ways = bench::bare_and_ours(bare, subjects.fixed);
+  ways.push_back({"attn_h", [&](void* stream) { return api.execute(stream); }});
   ways.push_back({"kept_sets", Changing(subjects.keeping, sets, kKeptSets, Check::yes)});
   ways.push_back({"new_sets", Changing(subjects.checking, sets, kManySets, Check::yes)});
   ways.push_back({"unchecked_sets", Changing(subjects.trusting, sets, kManySets, Check::no)});
@@ -104,9 +107,10 @@ Status run(const std::string& path, const execute::LoadOptions& load,
   ATTN_ASSIGN(const Sets sets, Sets::create(executable));
   const execute::Arguments arguments = bench::with_unit_params(sets.memory[0], plan.program);
   ATTN_ASSIGN(auto bare, bench::BareExecute::create(plan, load, arguments));
+  ATTN_ASSIGN(auto api, bench::ApiExecute::create(path, load.device, load.cudnn_folder, arguments));
   ATTN_ASSIGN(auto subjects, Subjects::create(executable, arguments));
-  ATTN_ASSIGN(const auto timing,
-              bench::time_on_host(executable.device(), ways_of(subjects, sets, bare), options));
+  ATTN_ASSIGN(const auto timing, bench::time_on_host(executable.device(),
+                                                     ways_of(subjects, sets, bare, api), options));
   fmt::print("{}\n", bench::to_json(timing));
   return {};
 }
