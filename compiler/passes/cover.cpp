@@ -76,7 +76,10 @@ Band additions(const Band& band, const Band& cover, bool backward) {
   Band added;
   if (!backward && is_tighter(cover.right, band.right)) added.right = cover.right;
   const bool causal = band.right && *band.right <= 0;
-  if ((!backward || causal) && is_tighter(cover.left, band.left)) added.left = cover.left;
+  const bool beside_right = band.right || added.right;
+  if ((backward ? causal : beside_right) && is_tighter(cover.left, band.left)) {
+    added.left = cover.left;
+  }
   return added;
 }
 

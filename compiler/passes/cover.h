@@ -18,8 +18,10 @@ namespace attn::passes {
 Band cover_of(const ir::Attention& attention);
 
 // The attention with its cover among its masks, where that makes less work: where it leaves at most
-// 7/8 of the scores that the bands there are leave. Shows the same. For a `backward`, where cuDNN
-// skips nothing to the right of the diagonal (docs/cudnn.md), a bound on the left of a causal mask.
+// 7/8 of the scores that the bands there are leave. Shows the same. A left bound is added beside a
+// right one alone: by itself it was not measured, and old versions of cuDNN get it wrong. For a
+// `backward`, where cuDNN skips nothing to the right of the diagonal (docs/cudnn.md), a bound on the
+// left of a causal mask.
 ir::Attention with_cover(const ir::Attention& attention, bool backward = false);
 
 }  // namespace attn::passes

@@ -115,7 +115,10 @@ class RealIndices {
 
   ExprId in_reals(ExprId id) {
     const Node node = original_.dag[id];
-    if (node.is(Op::to_real_)) return real(node.operands[0]);
+    // A real 0 may have a sign, which an integer has not: -0.0 + 0.0 is 0.0.
+    if (node.is(Op::to_real_)) {
+      return dag().add(Op::add_, {real(node.operands[0]), dag().real(0.0, node.pos)}, node.pos);
+    }
     return dag().add(node.op, {real(node.operands[0]), real(node.operands[1])}, node.pos);
   }
 

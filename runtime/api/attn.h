@@ -24,7 +24,8 @@
  * not know. A structure that the library fills is filled as far as `size` goes.
  *
  * Streams are CUstream or cudaStream_t as void*; NULL is the default stream. Device addresses are
- * void*. No call needs a CUDA context to be current, and none changes which one is. Text is UTF-8,
+ * void*. No call needs a CUDA context to be current, and none changes which one is; but a thread
+ * that had none has the device's primary context afterwards. Text is UTF-8,
  * ends with 0, and belongs to the handle that gave it. */
 #ifndef ATTN_H
 #define ATTN_H
@@ -223,7 +224,7 @@ ATTN_API void attn_executable_release(attn_executable* executable);
 typedef struct attn_executable_info {
   size_t size;
   const char* name;        /* of the attention */
-  const char* signature;   /* 32 hexadecimal digits: equal plans have equal ones */
+  const char* signature;   /* 32 hexadecimal digits: of program, GPU and cuDNN's version */
   const char* target;      /* the GPU that it was compiled for: "h200" */
   int64_t workspace_bytes; /* of device memory, that an execute needs besides the tensors */
   attn_direction direction;
@@ -355,7 +356,7 @@ enum {
 
 /* Executes from now on use other memory of the same shapes: `count` addresses, in the order in
  * which the executable lists its tensors. Addresses that were seen not long ago cost nothing.
- * Errors: binding, invalid_argument for another count. */
+ * Errors: binding (another count too), cudnn. */
 ATTN_API attn_status attn_binding_set_addresses(attn_binding* binding, void* const* addresses,
                                                 size_t count, attn_check check, attn_error* error);
 
@@ -364,8 +365,9 @@ ATTN_API attn_status attn_binding_set_addresses(attn_binding* binding, void* con
 ATTN_API attn_status attn_binding_set_workspace(attn_binding* binding, void* memory,
                                                 attn_error* error);
 
-/* Enqueues on `stream` and returns without waiting: no lock, no allocation, no check of the
- * tensors. May be captured into a CUDA graph, the first time too. Errors: cuda, cudnn; after one
+/* Enqueues on `stream` and returns without waiting: no lock, no allocation (but that of a
+ * stream-ordered workspace), no check of the tensors. May be captured into a CUDA graph, the first
+ * time too: then the binding, and the workspace that it had, must outlive the graph's launches. Errors: cuda, cudnn; after one
  * the outputs are undefined. */
 ATTN_API attn_status attn_binding_execute(attn_binding* binding, void* stream, attn_error* error);
 

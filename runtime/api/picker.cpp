@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -208,6 +209,10 @@ attn_status attn_picker_pick(attn_picker* picker, const attn_dim_size* sizes, si
     ATTN_RETURN_IF_ERROR(
         api::check_given({{picker, "a picker"}, {picked, "a place for what is picked"}}));
     ATTN_RETURN_IF_ERROR(api::check_size(picked->size));
+    if (picked->size < offsetof(attn_picked, backward) + sizeof picked->backward) {
+      return Status(ErrorCode::invalid_argument,
+                    "a place for what is picked must be large enough for both executables");
+    }
     ATTN_ASSIGN(const Policy read, policy_of(policy));
     ATTN_ASSIGN(const plan::Sizes wanted, sizes_of(sizes, count));
     ATTN_ASSIGN(const auto found, picker->picker->pick(wanted, read));

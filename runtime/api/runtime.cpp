@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <utility>
 
@@ -61,8 +63,17 @@ execute::LoadOptions load_options(const attn_runtime_options& options) {
   return result;
 }
 
-Result<std::unique_ptr<attn_runtime>> open(const attn_runtime_options& options) {
-  const auto listener = std::make_shared<Listener>(options);
+// Whose words are to be heard, and who is to be told of the end, whatever else the options say.
+std::shared_ptr<Listener> listener_of(const attn_runtime_options* options) {
+  attn_runtime_options heard = {};
+  if (options != nullptr && check_size(options->size).ok()) {
+    std::memcpy(&heard, options, std::min(options->size, sizeof heard));
+  }
+  return std::make_shared<Listener>(heard);
+}
+
+Result<std::unique_ptr<attn_runtime>> open(const attn_runtime_options& options,
+                                           const std::shared_ptr<Listener>& listener) {
   ATTN_ASSIGN(auto opened, execute::Runtime::open(runtime_options(options, listener)));
   return std::make_unique<attn_runtime>(std::move(opened), cache_limits(options),
                                         load_options(options));
@@ -85,9 +96,10 @@ extern "C" {
 ATTN_API attn_status attn_runtime_open(const attn_runtime_options* options, attn_runtime** runtime,
                                        attn_error* error) {
   return guarded(error, [&]() -> Status {
+    const std::shared_ptr<Listener> listener = listener_of(options);
     ATTN_RETURN_IF_ERROR(check_given({{runtime, "a place for the runtime"}}));
     ATTN_ASSIGN(const attn_runtime_options read, read_sized(options));
-    ATTN_ASSIGN(auto opened, open(read));
+    ATTN_ASSIGN(auto opened, open(read, listener));
     *runtime = opened.release();
     return {};
   });

@@ -33,6 +33,11 @@ Result<Options> read_sized(const Options* given) {
     return {ErrorCode::invalid_argument,
             "the caller's attn.h is newer than libattn, which does not know an option that is set"};
   }
+  if constexpr (requires { options.reserved; }) {
+    if (options.reserved != 0) {
+      return {ErrorCode::invalid_argument, "`reserved` of a structure must be 0"};
+    }
+  }
   return options;
 }
 

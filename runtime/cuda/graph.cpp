@@ -24,9 +24,9 @@ class Recording {
     ATTN_RETURN_IF_ERROR(
         context_.check(driver.stream_begin_capture(handle, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
                        "beginning a capture"));
-    Status recorded = record(stream.handle());
-    const Status ended =
-        context_.check(driver.stream_end_capture(handle, &graph_), "ending a capture");
+    Ending ending{driver, handle, graph_};
+    const Status recorded = record(stream.handle());
+    const Status ended = context_.check(ending.now(), "ending a capture");
     return recorded.ok() ? ended : recorded;
   }
 
@@ -42,6 +42,20 @@ class Recording {
   }
 
  private:
+  // A capture ends also when what is recorded throws.
+  struct Ending {
+    ~Ending() { now(); }
+    CUresult now() {
+      if (ended) return CUDA_SUCCESS;
+      ended = true;
+      return driver.stream_end_capture(stream, &graph);
+    }
+    const Driver& driver;
+    CUstream stream;
+    CUgraph& graph;
+    bool ended = false;
+  };
+
   const Context& context_;
   CUgraph graph_ = nullptr;
 };
@@ -88,6 +102,15 @@ Status Graph::update(const Record& record) {
   if (handle_ != nullptr && recording.update(handle_)) return {};
   CUgraphExec exec = nullptr;
   ATTN_RETURN_IF_ERROR(recording.instantiate(exec));
+  // Launches of the old one and of the new one are not in order by themselves.
+  if (handle_ != nullptr) {
+    const Status waited =
+        context_->check(context_->driver().context_synchronize(), "waiting for a CUDA graph");
+    if (!waited.ok()) {
+      destroy(*context_, exec);
+      return waited;
+    }
+  }
   destroy(*context_, std::exchange(handle_, exec));
   return {};
 }

@@ -24,7 +24,8 @@ class Graph {
   ~Graph();
 
   // Launches from now on do what `record` enqueues now; those before are not affected. Cheapest
-  // where the nodes are the same and only their arguments differ; instantiates anew otherwise.
+  // where the nodes are the same and only their arguments differ; otherwise instantiates anew, and
+  // waits for the device.
   Status update(const Record& record);
 
   Status launch(void* stream) const;

@@ -50,6 +50,7 @@ Status Binding::State::select(const Bases& bases) {
     found->tensors.assign(bases.tensors.begin(), bases.tensors.end());
     found->workspace = bases.workspace;
     found->steps = std::move(steps);
+    found->checked = false;
   }
   current = found;
   return {};
@@ -106,7 +107,8 @@ Status Binding::set_addresses(std::span<void* const> addresses, Check check) {
                                                   addresses.size(), tensors.size()));
   }
   const Bases bases{addresses, state.workspace};
-  if (check == Check::yes && state.packs.find(bases) == nullptr) {
+  const Pack* known = state.packs.find(bases);
+  if (check == Check::yes && (known == nullptr || !known->checked)) {
     const cuda::Device& device = state.owner->runtime->device();
     cuda::Scope scope;
     ATTN_RETURN_IF_ERROR(scope.enter(device));
@@ -114,6 +116,7 @@ Status Binding::set_addresses(std::span<void* const> addresses, Check check) {
         check_addresses(state.owner->program, addresses, device.ordinal(), cuda::classify));
   }
   ATTN_RETURN_IF_ERROR(state.select_unless_pooled(addresses));
+  if (state.current != nullptr && check == Check::yes) state.current->checked = true;
   state.tensors.assign(addresses.begin(), addresses.end());
   return {};
 }

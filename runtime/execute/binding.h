@@ -53,8 +53,9 @@ class Binding {
   // Enqueues on `stream` and returns without waiting. Does what cudnnBackendExecute with a kept
   // variant pack does, after a kernel launch for each derive step that is not made once, and
   // nothing besides: no allocation, no lock, no check of the tensors. May be captured into a CUDA
-  // graph, the first time too (CudaGraph does it by itself). Errors: cudnn, cuda; after an error
-  // the outputs are undefined.
+  // graph, the first time too (CudaGraph does it by itself): then the binding, and the workspace
+  // that it had, must outlive the graph's launches. Errors: cudnn, cuda; after an error the outputs
+  // are undefined.
   Status execute(void* stream);
 
   // Executes from now on use `value`; those already enqueued are not affected. Errors: binding for

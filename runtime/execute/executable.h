@@ -6,7 +6,8 @@
 //   ATTN_RETURN_IF_ERROR(binding.execute(stream));
 //
 // Streams are `void*` (CUstream / cudaStream_t); no CUDA or cuDNN type appears here. No call needs
-// a CUDA context to be current, and none changes which one is.
+// a CUDA context to be current, and none changes which one is (cuda::Scope: a thread that had none
+// keeps the device's).
 #pragma once
 
 #include <cstdint>

@@ -114,10 +114,14 @@ class Picker {
       if (!later.ok()) return later.error();
       return pending(wanted);
     }
-    ATTN_RETURN_IF_ERROR(builds_.now(wanted, policy.retry));
-    ATTN_ASSIGN(const Found built, find(wanted));
-    if (!built.entry || !built.exact) return missing(wanted);
-    return answer(built, Fit::built);
+    // What was built for others meanwhile may have pushed it out again before it was seen.
+    constexpr int kAttempts = 8;
+    for (int attempt = 0; attempt < kAttempts; ++attempt) {
+      ATTN_RETURN_IF_ERROR(builds_.now(wanted, policy.retry && attempt == 0));
+      ATTN_ASSIGN(const Found built, find(wanted));
+      if (built.entry && built.exact) return answer(built, Fit::built);
+    }
+    return missing(wanted);
   }
 
   // Of the plans that there are, built ones included.

@@ -141,6 +141,20 @@ TEST_F(CoverTest, IsAddedWhereItMakesLessWork) {
   EXPECT_EQ(with_cover(attention_).masks.size(), 1U);  // all but one score are inside
 }
 
+// From the third row on the product may wrap: there anything may be visible.
+TEST_F(CoverTest, WhatWrapsMayBeAnything) {
+  const ExprId far = dag_.add(Op::mul_, {row_, integer(1 << 30)});
+  EXPECT_EQ(cover({dag_.add(Op::ge_, {far, column_})}), (Band{254, std::nullopt, {}, {}}));
+}
+
+TEST_F(CoverTest, ALeftBoundAloneIsNotAdded) {
+  const ExprId behind =
+      dag_.add(Op::sub_, {binary(Op::floordiv_, row_, 16), binary(Op::floordiv_, column_, 16)});
+  attention_.masks = {binary(Op::le_, behind, 2)};
+  EXPECT_EQ(cover_of(attention_).left, 47);
+  EXPECT_EQ(with_cover(attention_).masks.size(), 1U);
+}
+
 TEST_F(CoverTest, AnExactBandIsLeftAsItIs) {
   attention_.masks = {dag_.add(Op::ge_, {row_, column_})};
   EXPECT_EQ(with_cover(attention_).masks.size(), 1U);

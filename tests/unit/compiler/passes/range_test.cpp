@@ -55,6 +55,24 @@ TEST_F(RangeTest, ValuesThatMayWrapAreUnknown) {
   EXPECT_EQ(range(big), Range{});
 }
 
+TEST_F(RangeTest, TheEndsOf32BitsWrap) {
+  const auto lowest = dag_.integer(INT32_MIN), highest = dag_.integer(INT32_MAX);
+  EXPECT_EQ(range(dag_.add(Op::neg_, {lowest})), Range{});
+  EXPECT_EQ(range(dag_.add(Op::abs_, {lowest})), Range{});
+  EXPECT_EQ(range(dag_.add(Op::add_, {highest, row_})), Range{});
+  EXPECT_EQ(range(dag_.add(Op::sub_, {lowest, row_})), Range{});
+  EXPECT_EQ(range(dag_.add(Op::floordiv_, {lowest, dag_.integer(-1)})), Range{});
+  EXPECT_EQ(range(dag_.add(Op::add_, {highest, dag_.integer(0)})), (Range{INT32_MAX, INT32_MAX}));
+}
+
+TEST_F(RangeTest, ComparisonsAreTrueFalseOrEither) {
+  const auto inside = dag_.add(Op::lt_, {row_, dag_.integer(16)});
+  EXPECT_TRUE(range(inside).is_true());
+  EXPECT_TRUE(range(dag_.add(Op::not_, {inside})).is_false());
+  EXPECT_EQ(range(dag_.add(Op::lt_, {row_, dag_.integer(15)})), (Range{0, 1}));
+  EXPECT_TRUE(range(dag_.add(Op::ge_, {row_, dag_.integer(16)})).is_false());
+}
+
 TEST_F(RangeTest, CapturedElementsAreUnknown) {
   attention_.tensors.push_back({"doc", DType::i32, {dag_.integer(16)}, {}});
   const ir::ExprId index[] = {row_};

@@ -160,6 +160,17 @@ TEST_F(BindingTest, AddressesThatAreRefusedChangeNothing) {
   expect_right(*on_, binding);
 }
 
+TEST_F(BindingTest, AddressesThatWereTakenUncheckedAreCheckedWhenAsked) {
+  Binding binding = must(executable_->bind(on_->arguments()));
+  std::vector<void*> addresses = on_->addresses();
+  std::array<std::byte, 512> host{};
+  addresses[0] = host.data();
+  EXPECT_OK(binding.set_addresses(addresses, Check::no));
+  EXPECT_EQ(binding.set_addresses(addresses).error().code, ErrorCode::binding);
+  EXPECT_OK(binding.set_addresses(on_->addresses()));
+  expect_right(*on_, binding);
+}
+
 // The pack that could not be made takes the place of the one that was used least recently.
 TEST_F(BindingTest, APackThatCannotBeMadeChangesNothing) {
   Binding binding = must(executable_->bind(on_->arguments()));
