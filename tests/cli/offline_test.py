@@ -37,9 +37,10 @@ class Offline(attnc.Case):
                 self.assertEqual(manifest["format"], 4)
                 kernels = [step for step in manifest["program"]["steps"]
                            if step["step"] == "derive"]
+                made = manifest.get("kernels", [])
                 # One more checks gathers when tensors are bound.
-                self.assertIn(len(manifest["kernels"]) - len(kernels), (0, 1))
-                self.assertTrue(all(kernel["bytes"] > 1000 for kernel in manifest["kernels"]))
+                self.assertIn(len(made) - len(kernels), (0, 1))
+                self.assertTrue(all(kernel["bytes"] > 1000 for kernel in made))
                 deriving += len(kernels) > 0
         # The others divide indices by constants, which cuDNN's kernel does in reals.
         self.assertGreaterEqual(deriving, 16)
