@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <fstream>
@@ -25,6 +26,8 @@ namespace {
 
 using namespace attn;
 using Clock = std::chrono::steady_clock;
+
+constexpr std::byte kPoison{0xff};  // of outputs before they are made: NaN in every float
 
 struct Options {
   std::vector<std::string> plans;
@@ -58,8 +61,12 @@ class Expected {
  public:
   explicit Expected(std::size_t plans) : bytes_(plans) {}
 
-  // The first to come says what is right. Errors: mismatch.
+  // The first to come says what is right, unless it is the poison that was there before. Errors:
+  // mismatch.
   Status compare(std::size_t plan, std::vector<std::byte> bytes) {
+    if (std::ranges::all_of(bytes, [](std::byte byte) { return byte == kPoison; })) {
+      return Status(ErrorCode::mismatch, fmt::format("plan {}: nothing was written", plan));
+    }
     const std::lock_guard lock(mutex_);
     if (bytes_[plan].empty())
       bytes_[plan] = std::move(bytes);
@@ -95,7 +102,8 @@ struct Tensors {
 
 Status poison(execute::DeviceTensors& tensors, const plan::Program& program) {
   for (const plan::TensorInfo& info : program.tensors) {
-    if (info.is_output()) ATTN_RETURN_IF_ERROR(tensors.fill(info.name, 0xff));
+    if (info.is_output())
+      ATTN_RETURN_IF_ERROR(tensors.fill(info.name, static_cast<std::uint8_t>(kPoison)));
   }
   return {};
 }
