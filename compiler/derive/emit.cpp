@@ -57,6 +57,15 @@ std::string kernel_text(const char* name, const std::vector<std::string>& parame
 
 std::string include_text() { return fmt::format("#include \"{}\"\n", kPreludeName); }
 
+std::string widening_text(DType dtype) {
+  const char* value =
+      dtype == DType::bf16
+          ? "  return __uint_as_float((unsigned)bits << 16);\n"
+          : "  float x;\n  asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(x) : \"h\"(bits));\n"
+            "  return x;\n";
+  return fmt::format("static __device__ float attn_widen(unsigned short bits) {{\n{}}}\n", value);
+}
+
 std::string narrowing_text(DType dtype) {
   return fmt::format(
       "static __device__ unsigned short attn_narrow(float x) {{\n"

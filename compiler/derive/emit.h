@@ -32,6 +32,9 @@ std::string include_text();
 std::string kernel_text(const char* name, const std::vector<std::string>& parameters,
                         const std::string& body);
 
+// A function attn_widen(unsigned short): the float that the bits of that type, f16 or bf16, are.
+std::string widening_text(DType dtype);
+
 // A function attn_narrow(float): the bits of the nearest number of that type, f16 or bf16.
 std::string narrowing_text(DType dtype);
 

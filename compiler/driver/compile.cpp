@@ -63,6 +63,7 @@ plan::Plan worded(const plan::Plan& words, plan::Plan plan) {
   plan.spec_text = words.spec_text;
   plan.bindings = words.bindings;
   plan.shape = words.shape;
+  plan.choice = words.choice;
   return plan;
 }
 
@@ -80,6 +81,34 @@ Status take_or_compile_steps(plan::Plan& plan, const CompileOptions& options) {
   return {};
 }
 
+// None where all were thought to take as long.
+std::vector<plan::Alternative> choice(const Candidate& taken, const std::vector<Candidate>& all) {
+  std::vector<plan::Alternative> ways = {
+      {std::string(taken.way->name), taken.lowered.predicted_ms}};
+  bool differ = false;
+  for (const Candidate& candidate : all) {
+    differ |= candidate.lowered.predicted_ms != taken.lowered.predicted_ms;
+    if (candidate.way == taken.way || candidate.way->slow) continue;
+    ways.push_back({std::string(candidate.way->name), candidate.lowered.predicted_ms});
+  }
+  return differ ? ways : std::vector<plan::Alternative>();
+}
+
+// That a way has no form is told of those that stand before the one that was taken.
+std::vector<Refusal> told(const std::vector<Refusal>& refused, std::size_t without_form,
+                          std::string_view taken) {
+  std::vector<Refusal> told;
+  const std::span<const Lowering> all = lowerings(kAnyOrSlow);
+  const auto place = [&](std::string_view name) {
+    return std::ranges::find(all, name, &Lowering::name);
+  };
+  for (std::size_t i = 0; i < refused.size(); ++i) {
+    const bool before = !place(taken)->other && place(refused[i].lowering) < place(taken);
+    if (i >= without_form || before) told.push_back(refused[i]);
+  }
+  return told;
+}
+
 bool makes_statistics(const plan::Plan& plan) {
   return std::ranges::any_of(plan.program.tensors, [](const plan::TensorInfo& tensor) {
     return tensor.is_output() && tensor.name == "lse";
@@ -91,8 +120,8 @@ bool makes_statistics(const plan::Plan& plan) {
 Result<plan::Program> lower(const ir::Attention& attention, std::string_view lowering,
                             plan::Direction direction) {
   std::vector<Refusal> refused;
-  return first_taken(lowering, refused,
-                     [&](const Lowering& way) { return way.lower(attention, direction); });
+  ATTN_ASSIGN(std::vector<Candidate> found, candidates(attention, lowering, direction, refused));
+  return std::move(found.front().lowered.program);
 }
 
 Result<Compiled> compile(const ir::Attention& attention, const support::Source& source,
@@ -101,15 +130,20 @@ Result<Compiled> compile(const ir::Attention& attention, const support::Source& 
   compiled.plan.spec_name = attention.name;
   compiled.plan.spec_text = standing_alone(source);
   compiled.plan.bindings = bindings;
-  const auto attempt = [&](const Lowering& way) -> Result<plan::Plan> {
+  ATTN_ASSIGN(const std::vector<Candidate> found,
+              candidates(attention, options.lowering, options.direction, compiled.refused));
+  const std::size_t without_form = compiled.refused.size();
+  const auto attempt = [&](const Candidate& candidate) -> Result<plan::Plan> {
     plan::Plan plan = compiled.plan;
-    ATTN_ASSIGN(plan.program, way.lower(attention, options.direction));
+    plan.program = candidate.lowered.program;
     plan.shape = shape_of(source, bindings, attention, plan.program);
+    plan.choice = choice(candidate, found);
     ATTN_RETURN_IF_ERROR(take_or_compile_steps(plan, options));
-    compiled.lowering = way.name;
+    compiled.lowering = candidate.way->name;
     return plan;
   };
-  ATTN_ASSIGN(compiled.plan, first_taken(options.lowering, compiled.refused, attempt));
+  ATTN_ASSIGN(compiled.plan, first_taken(found, compiled.refused, attempt));
+  compiled.refused = told(compiled.refused, without_form, compiled.lowering);
   return compiled;
 }
 

@@ -13,9 +13,12 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr Lowering kLowerings[] = {
-#define ATTN_LOWERING(name, what) {#name, what, ways::name, ways::name##_backward, false},
+#define ATTN_LOWERING(name, what) {#name, what, ways::name, ways::name##_backward},
+#define ATTN_OTHER_LOWERING(name, what) \
+  {#name, what, ways::name, ways::name##_backward, false, true},
 #define ATTN_SLOW_LOWERING(name, what) {#name, what, ways::name, ways::name##_backward, true},
 #include "compiler/driver/lowerings.def"
+#undef ATTN_OTHER_LOWERING
 #undef ATTN_SLOW_LOWERING
 #undef ATTN_LOWERING
 };
@@ -65,6 +68,30 @@ Error error_of(const std::vector<Refusal>& refusals) {
   }
   error.payload = payload.dump(-1, ' ', false, Json::error_handler_t::replace);
   return error;
+}
+
+Result<std::vector<Candidate>> candidates(const ir::Attention& attention, std::string_view name,
+                                          plan::Direction direction,
+                                          std::vector<Refusal>& refused) {
+  std::vector<Candidate> found;
+  const std::span<const Lowering> ways = lowerings(name);
+  for (const Lowering& way : ways) {
+    Result<Lowered> lowered = way.lower(attention, direction);
+    if (lowered.ok()) {
+      found.push_back({&way, std::move(*lowered)});
+      continue;
+    }
+    const bool stands = lowered.error().code != ErrorCode::unsupported;
+    if (stands || !way.other || ways.size() == 1) {
+      refused.push_back({std::string(way.name), lowered.error()});
+    }
+    if (stands) return error_of(refused);
+  }
+  if (found.empty()) return error_of(refused);
+  std::ranges::stable_sort(found, {}, [](const Candidate& candidate) {
+    return std::pair(candidate.way->slow, candidate.lowered.predicted_ms);
+  });
+  return found;
 }
 
 }  // namespace attn::driver

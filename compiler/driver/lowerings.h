@@ -1,5 +1,6 @@
 // The ways to put an attention to cuDNN (lowerings.def). None is right for every attention, cuDNN
-// version and GPU; which one serves is found by asking cuDNN, in order.
+// version and GPU; which one serves is found by asking cuDNN, the one that is predicted to take
+// least (passes/cost.h) first.
 #pragma once
 
 #include <span>
@@ -14,16 +15,22 @@
 
 namespace attn::driver {
 
+struct Lowered {
+  plan::Program program;
+  double predicted_ms = 0;
+};
+
 struct Lowering {
   std::string_view name;
   std::string_view what;  // for people, on one line
   // Simplified, verified IR -> program. Errors: `unsupported`, with the place and what would work,
   // when this way has no form for the attention; others stand whatever the way is.
-  Result<plan::Program> (*forward)(const ir::Attention& attention);
-  Result<plan::Program> (*backward)(const ir::Attention& attention);
-  bool slow = false;  // several times as slow as a fused kernel: never taken unasked
+  Result<Lowered> (*forward)(const ir::Attention& attention);
+  Result<Lowered> (*backward)(const ir::Attention& attention);
+  bool slow = false;   // several times as slow as a fused kernel: never taken unasked
+  bool other = false;  // another form of what composite does: that there is none is said when asked
 
-  Result<plan::Program> lower(const ir::Attention& attention, plan::Direction direction) const {
+  Result<Lowered> lower(const ir::Attention& attention, plan::Direction direction) const {
     return direction == plan::Direction::forward ? forward(attention) : backward(attention);
   }
 };
@@ -39,11 +46,13 @@ std::span<const Lowering> lowerings(std::string_view name = kAnyLowering);
 std::vector<std::string> lowering_names();
 
 namespace ways {
-#define ATTN_LOWERING(name, what)                             \
-  Result<plan::Program> name(const ir::Attention& attention); \
-  Result<plan::Program> name##_backward(const ir::Attention& attention);
+#define ATTN_LOWERING(name, what)                       \
+  Result<Lowered> name(const ir::Attention& attention); \
+  Result<Lowered> name##_backward(const ir::Attention& attention);
+#define ATTN_OTHER_LOWERING ATTN_LOWERING
 #define ATTN_SLOW_LOWERING ATTN_LOWERING
 #include "compiler/driver/lowerings.def"
+#undef ATTN_OTHER_LOWERING
 #undef ATTN_SLOW_LOWERING
 #undef ATTN_LOWERING
 }  // namespace ways
@@ -60,16 +69,28 @@ struct Refusal {
 //   "lowerings": [{"lowering": "composite", "message": .., "notes": [..], "detail": {payload}}]
 Error error_of(const std::vector<Refusal>& refusals);
 
-// The first value that `attempt(const Lowering&)`, which returns a Result, has for a way that
-// `name` stands for; `refused` gets those before it. Errors: error_of all when each is
-// `unsupported`, or of those up to the first that failed otherwise. The name must be known.
+// A way that has a form for the attention.
+struct Candidate {
+  const Lowering* way = nullptr;
+  Lowered lowered;
+};
+
+// Of the ways that `name`, which must be known, stands for, the one that is predicted to take least
+// first, slow ones last; `refused` gets the others. Errors: error_of all when there is none; the
+// first error that is not `unsupported`.
+Result<std::vector<Candidate>> candidates(const ir::Attention& attention, std::string_view name,
+                                          plan::Direction direction, std::vector<Refusal>& refused);
+
+// The first value that `attempt(const Candidate&)`, which returns a Result, has; `refused` gets the
+// candidates before it. Errors: error_of all when each is `unsupported`, or of those up to the
+// first that failed otherwise.
 template <typename Attempt>
-auto first_taken(std::string_view name, std::vector<Refusal>& refused, const Attempt& attempt)
-    -> decltype(attempt(std::declval<const Lowering&>())) {
-  for (const Lowering& lowering : lowerings(name)) {
-    auto value = attempt(lowering);
+auto first_taken(const std::vector<Candidate>& candidates, std::vector<Refusal>& refused,
+                 const Attempt& attempt) -> decltype(attempt(candidates.front())) {
+  for (const Candidate& candidate : candidates) {
+    auto value = attempt(candidate);
     if (value.ok()) return value;
-    refused.push_back({std::string(lowering.name), value.error()});
+    refused.push_back({std::string(candidate.way->name), value.error()});
     if (value.error().code != ErrorCode::unsupported) break;
   }
   return error_of(refused);

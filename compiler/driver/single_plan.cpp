@@ -8,11 +8,13 @@
 #include "compiler/lowering/lower.h"
 #include "compiler/lowering/lower_backward.h"
 #include "compiler/lowering/no_keys.h"
+#include "compiler/lowering/parts.h"
 #include "compiler/lowering/unified.h"
 #include "compiler/lowering/unsupported.h"
-#include "compiler/passes/cover.h"
+#include "compiler/passes/cost.h"
 #include "compiler/passes/hoist.h"
-#include "compiler/passes/reals.h"
+#include "compiler/passes/kernel_form.h"
+#include "compiler/passes/partition.h"
 #include "runtime/base/check.h"
 
 namespace attn::driver::ways {
@@ -51,16 +53,11 @@ Result<passes::Hoisted> with_vectors(const ir::Attention& attention,
   return hoisted(attention, std::move(extra), true);
 }
 
-// The same in the form that costs a kernel least.
-ir::Attention made_cheap(const ir::Attention& attention, bool backward) {
-  return passes::with_real_indices(passes::with_cover(attention, backward));
-}
-
 Result<plan::Program> single_plan(const ir::Attention& attention, lowering::Core core,
                                   Hoist hoist = with_vectors) {
   // What lowering says of open dimensions is the answer.
   if (!attention.dims.bound()) return lowering::lower(attention, core);
-  const ir::Attention cheap = made_cheap(attention, false);
+  const ir::Attention cheap = passes::kernel_form(attention, false);
   ATTN_ASSIGN(const passes::Hoisted parts, hoist(cheap, {}));
   ATTN_ASSIGN(plan::Program program, lowering::lower(parts.attention, core));
   return derive::with_derived(cheap, parts, std::move(program));
@@ -82,7 +79,8 @@ Result<plan::Program> fused_backward(const ir::Attention& attention, Hoist hoist
   const std::vector<std::string> gradients = lowering::gradient_names(attention);
   const std::set<std::string> fused = operand_gradients(gradients);
   if (fused.empty()) return lowering::lower_split_backward(attention);  // learned tensors alone
-  const gradient::Derivatives derivatives = gradient::differentiate(made_cheap(attention, true));
+  const gradient::Derivatives derivatives =
+      gradient::differentiate(passes::kernel_form(attention, true));
   lowering::LearnedGradients learned;
   if (!derivatives.tensors.empty()) {
     ATTN_ASSIGN(learned, lowering::learned_gradients(derivatives));
@@ -94,29 +92,75 @@ Result<plan::Program> fused_backward(const ir::Attention& attention, Hoist hoist
   return derive::with_derived(derivatives.attention, parts, std::move(program));
 }
 
+Lowered with_prediction(plan::Program program, const ir::Attention& attention, bool backward) {
+  return {std::move(program),
+          passes::predicted_ms(passes::kernel_form(attention, backward), backward)};
+}
+
+Result<Lowered> forward(const ir::Attention& attention, lowering::Core core,
+                        Hoist hoist = with_vectors) {
+  ATTN_ASSIGN(plan::Program program, single_plan(attention, core, hoist));
+  return with_prediction(std::move(program), attention, false);
+}
+
+Result<Lowered> backward(const ir::Attention& attention, Hoist hoist) {
+  ATTN_ASSIGN(plan::Program program, fused_backward(attention, hoist));
+  return with_prediction(std::move(program), attention, true);
+}
+
+Result<Lowered> in_parts(const ir::Attention& attention, bool backward) {
+  ATTN_RETURN_IF_ERROR(lowering::check_attention(attention));
+  const std::optional<passes::Partition> partition = passes::best_partition(attention, backward);
+  if (!partition) return lowering::unsupported(attention.pos, "the mask has no parts");
+  ATTN_ASSIGN(const std::vector<lowering::Launch> launches,
+              lowering::prepared(attention, partition->parts, backward));
+  std::vector<lowering::PartProgram> programs;
+  for (const lowering::Launch& launch : launches) {
+    Result<plan::Program> program = backward ? fused_backward(launch.attention, with_vectors)
+                                             : single_plan(launch.attention, lowering::composite);
+    ATTN_RETURN_IF_ERROR(program.status());
+    programs.push_back({launch, std::move(*program)});
+  }
+  Result<plan::Program> joined = backward
+                                     ? lowering::joined_backward(attention, std::move(programs))
+                                     : lowering::joined_forward(attention, std::move(programs));
+  ATTN_RETURN_IF_ERROR(joined.status());
+  return Lowered{std::move(*joined), partition->predicted_ms};
+}
+
 }  // namespace
 
-Result<plan::Program> composite(const ir::Attention& attention) {
-  return single_plan(attention, lowering::composite);
+Result<Lowered> composite(const ir::Attention& attention) {
+  return forward(attention, lowering::composite);
 }
 
-Result<plan::Program> unified(const ir::Attention& attention) {
-  return single_plan(attention, lowering::unified);
+Result<Lowered> unified(const ir::Attention& attention) {
+  return forward(attention, lowering::unified);
 }
 
-Result<plan::Program> composite_backward(const ir::Attention& attention) {
-  return fused_backward(attention, with_vectors);
+Result<Lowered> composite_backward(const ir::Attention& attention) {
+  return backward(attention, with_vectors);
 }
 
-Result<plan::Program> tables(const ir::Attention& attention) {
-  return single_plan(attention, lowering::composite, with_tables);
+Result<Lowered> tables(const ir::Attention& attention) {
+  return forward(attention, lowering::composite, with_tables);
 }
 
-Result<plan::Program> tables_backward(const ir::Attention& attention) {
-  return fused_backward(attention, with_tables);
+Result<Lowered> tables_backward(const ir::Attention& attention) {
+  return backward(attention, with_tables);
 }
 
-Result<plan::Program> unified_backward(const ir::Attention& attention) {
+Result<Lowered> parts(const ir::Attention& attention) {
+  ATTN_RETURN_IF_ERROR(lowering::check_forward(attention));
+  return in_parts(attention, false);
+}
+
+Result<Lowered> parts_backward(const ir::Attention& attention) {
+  ATTN_RETURN_IF_ERROR(lowering::check_gradients(attention));
+  return in_parts(attention, true);
+}
+
+Result<Lowered> unified_backward(const ir::Attention& attention) {
   return lowering::unsupported(attention.pos, "cuDNN has no backward as one node that builds");
 }
 

@@ -2,15 +2,30 @@
 
 #include "compiler/driver/lowerings.h"
 #include "compiler/lowering/split_backward.h"
+#include "compiler/passes/cost.h"
 
 namespace attn::driver::ways {
 
-Result<plan::Program> split(const ir::Attention& attention) {
-  return lowering::lower_split(attention);
+namespace {
+
+// Everything that is made for each score goes through memory.
+double predicted_ms(const ir::Attention& attention, double bytes_a_score) {
+  const ir::Dims& d = attention.dims;
+  return passes::predicted_ms_of_moving(
+      bytes_a_score * static_cast<double>(d[ir::Dim::B] * d[ir::Dim::Hq]) *
+      static_cast<double>(d[ir::Dim::Sq]) * static_cast<double>(d[ir::Dim::Skv]));
 }
 
-Result<plan::Program> split_backward(const ir::Attention& attention) {
-  return lowering::lower_split_backward(attention);
+}  // namespace
+
+Result<Lowered> split(const ir::Attention& attention) {
+  ATTN_ASSIGN(plan::Program program, lowering::lower_split(attention));
+  return Lowered{std::move(program), predicted_ms(attention, 20)};
+}
+
+Result<Lowered> split_backward(const ir::Attention& attention) {
+  ATTN_ASSIGN(plan::Program program, lowering::lower_split_backward(attention));
+  return Lowered{std::move(program), predicted_ms(attention, 40)};
 }
 
 }  // namespace attn::driver::ways

@@ -10,18 +10,20 @@ constexpr std::string_view kTiers[] = {"rules", "heuristics", "build"};
 
 // What the first lowering comes to of which `judgement` has a verdict.
 template <typename Judgement>
-Result<Verdict> first_served(const CompileOptions& options, const Judgement& judgement) {
+Result<Verdict> first_served(const ir::Attention& attention, const CompileOptions& options,
+                             const Judgement& judgement) {
   std::vector<Refusal> refused;
-  return first_taken(options.lowering, refused, [&](const Lowering& way) {
-    Result<Verdict> verdict = judgement(way);
-    if (verdict.ok()) verdict->lowering = way.name;
+  ATTN_ASSIGN(const std::vector<Candidate> found,
+              candidates(attention, options.lowering, options.direction, refused));
+  return first_taken(found, refused, [&](const Candidate& candidate) {
+    Result<Verdict> verdict = judgement(candidate.lowered.program);
+    if (verdict.ok()) verdict->lowering = candidate.way->name;
     return verdict;
   });
 }
 
 Result<Verdict> by_rules(const ir::Attention& attention, const CompileOptions& options) {
-  return first_served(options, [&](const Lowering& way) -> Result<Verdict> {
-    ATTN_ASSIGN(const plan::Program program, way.lower(attention, options.direction));
+  return first_served(attention, options, [&](const plan::Program& program) -> Result<Verdict> {
     Verdict verdict;
     verdict.steps = program.steps.size();
     return verdict;
@@ -30,8 +32,7 @@ Result<Verdict> by_rules(const ir::Attention& attention, const CompileOptions& o
 
 // What the heuristics say of each cuDNN step.
 Result<Verdict> by_heuristics(const ir::Attention& attention, const CompileOptions& options) {
-  return first_served(options, [&](const Lowering& way) -> Result<Verdict> {
-    ATTN_ASSIGN(const plan::Program program, way.lower(attention, options.direction));
+  return first_served(attention, options, [&](const plan::Program& program) -> Result<Verdict> {
     Verdict verdict;
     verdict.steps = program.steps.size();
     for (const plan::CudnnStep* step : plan::steps_of<plan::CudnnStep>(program)) {

@@ -1,10 +1,6 @@
 #include "compiler/passes/cover.h"
 
-#include <algorithm>
-#include <queue>
-#include <vector>
-
-#include "compiler/passes/range.h"
+#include "compiler/passes/boxes.h"
 
 namespace attn::passes {
 namespace {
@@ -13,59 +9,10 @@ using ir::Dim;
 using ir::ExprId;
 using ir::Op;
 
-constexpr int kMostBoxes = 1 << 15;  // looked at, for each side
 constexpr double kWorthwhile = 7.0 / 8;
 
-enum class Side { right, left };
-
-struct Candidate {
-  Box box;
-  std::int64_t distance = 0;  // of its furthest corner
-  std::int64_t scores = 0;
-
-  // The furthest comes first, and of those the smallest.
-  bool operator<(const Candidate& other) const {
-    return distance != other.distance ? distance < other.distance : scores > other.scores;
-  }
-};
-
-std::int64_t length(const Range& range) { return range.high - range.low + 1; }
-
-Candidate candidate(const Box& box, Side side) {
-  const std::int64_t distance =
-      side == Side::right ? box.column.high - box.row.low : box.row.high - box.column.low;
-  return {box, distance, length(box.row) * length(box.column)};
-}
-
-std::pair<Box, Box> halves(const Box& box) {
-  std::pair<Box, Box> parts(box, box);
-  const bool by_rows = length(box.row) > length(box.column);
-  const Range& whole = by_rows ? box.row : box.column;
-  const std::int64_t middle = whole.low + length(whole) / 2;
-  (by_rows ? parts.first.row : parts.first.column).high = middle - 1;
-  (by_rows ? parts.second.row : parts.second.column).low = middle;
-  return parts;
-}
-
-// The furthest distance of a score that may be visible; nothing when none is.
-std::optional<std::int64_t> furthest(const ir::Attention& attention, Ranges& ranges, Side side) {
-  const auto hidden = [&](ExprId mask) { return ranges[mask].is_false(); };
-  const auto shown = [&](ExprId mask) { return ranges[mask].is_true(); };
-  std::priority_queue<Candidate> queue;
-  queue.push(candidate(whole_box(attention), side));
-  for (int looked = 0; !queue.empty(); ++looked) {
-    const Candidate next = queue.top();
-    queue.pop();
-    if (looked == kMostBoxes) return next.distance;
-    ranges.look_at(next.box);
-    if (std::ranges::any_of(attention.masks, hidden)) continue;
-    if (next.scores == 1 || std::ranges::all_of(attention.masks, shown)) return next.distance;
-    const auto [first, second] = halves(next.box);
-    queue.push(candidate(first, side));
-    queue.push(candidate(second, side));
-  }
-  return std::nullopt;
-}
+std::int64_t to_the_right(const Box& box) { return box.column.high - box.row.low; }
+std::int64_t to_the_left(const Box& box) { return box.row.high - box.column.low; }
 
 bool is_tighter(const std::optional<std::int64_t>& bound, const std::optional<std::int64_t>& than) {
   return bound && (!than || *bound < *than);
@@ -100,12 +47,9 @@ void add_bound(ir::Attention& attention, Op from, Op to, std::int64_t bound, ir:
 Band cover_of(const ir::Attention& attention) {
   Band cover;
   const ir::Dims& dims = attention.dims;
-  if (!dims.bound() || attention.masks.empty() || dims[Dim::Sq] == 0 || dims[Dim::Skv] == 0) {
-    return cover;
-  }
-  Ranges ranges(attention, attention.masks);
-  const auto right = furthest(attention, ranges, Side::right);
-  const auto left = furthest(attention, ranges, Side::left);
+  if (!dims.bound() || attention.masks.empty()) return cover;
+  const auto right = furthest(attention, to_the_right);
+  const auto left = furthest(attention, to_the_left);
   if (right && *right < dims[Dim::Skv] - 1) cover.right = right;
   if (left && *left < dims[Dim::Sq] - 1) cover.left = left;
   return cover;

@@ -42,7 +42,9 @@ struct Facts {
   double cost = 0;      // for every score
 };
 
-double cost_of(const Node& node) {
+}  // namespace
+
+double cost_for_each_score(const Node& node) {
   switch (node.op) {
     case Op::const_bool_:
     case Op::const_int_:
@@ -64,6 +66,8 @@ double cost_of(const Node& node) {
     default: return ir::info(node.op).rule == ir::Rule::real_function ? 8 : 1;
   }
 }
+
+namespace {
 
 class Analysis {
  public:
@@ -116,7 +120,7 @@ class Analysis {
     facts.score = node.is(Op::score_);
     facts.input = node.is(Op::load_) || node.is(Op::param_);
     facts.served = is_served(id);
-    facts.cost = cost_of(node);
+    facts.cost = cost_for_each_score(node);
     for (const ExprId operand : node.operands) {
       const Facts& other = facts_[operand];
       facts.vector |= other.vector;

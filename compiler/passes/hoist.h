@@ -47,6 +47,9 @@ inline constexpr double kWorthDeriving = 8;
 inline constexpr double kWorthVector = 16;
 inline constexpr double kWorthVectorBackward = 32;
 
+// The table's: of the operation alone, without its operands.
+double cost_for_each_score(const ir::Node& node);
+
 // Which indices of the scores an expression depends on; those of extent 1 do not count.
 struct Axes {
   bool batch = false;

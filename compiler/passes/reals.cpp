@@ -1,5 +1,6 @@
 #include "compiler/passes/reals.h"
 
+#include <bit>
 #include <map>
 #include <optional>
 #include <vector>
@@ -139,7 +140,9 @@ class RealIndices {
   }
 
   ExprId quotient(ExprId x, std::int64_t divisor, ir::SourcePos pos) {
-    const ExprId shifted = dag().add(Op::add_, {x, dag().real(0.5, pos)}, pos);
+    // The product with a power of two is exact.
+    const bool exact = std::has_single_bit(static_cast<std::uint64_t>(divisor));
+    const ExprId shifted = exact ? x : dag().add(Op::add_, {x, dag().real(0.5, pos)}, pos);
     const ExprId inverse = dag().real(1 / static_cast<double>(divisor), pos);
     const ExprId product = dag().add(Op::mul_, {shifted, inverse}, pos);
     return dag().add(Op::floor_, {product}, pos);

@@ -11,6 +11,7 @@ namespace attn::passes {
 //
 //   x // c  ->  floor((x + 0.5) * (1 / c))        x % c  ->  x - c * (x // c)
 //
+// or floor(x * (1 / c)) where c is a power of two.
 // Exact in f32 as in double: every integer in them is below 2^21, so that x + 0.5 is a float, and
 // the product, whose distance from an integer is at least 1 / (2 c), is off by less than half of
 // that. What reads a tensor or param stays, and what would take more than kMostOperations for every

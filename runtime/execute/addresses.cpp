@@ -6,10 +6,21 @@
 
 namespace attn::execute {
 
+Place Place::plus(std::size_t bytes) const {
+  Place place = *this;
+  if (base == Base::tensor) place.inside += bytes;
+  if (base == Base::workspace) place.index += bytes;
+  if (base == Base::none && bytes > 0) place.fixed = static_cast<std::byte*>(fixed) + bytes;
+  return place;
+}
+
 Memory::Memory(const plan::Program& program, Scalars& scalars, void* counting)
     : scalars_(scalars), counting_(counting) {
   for (std::size_t i = 0; i < program.tensors.size(); ++i) {
     tensors_[program.tensors[i].name] = Place::of_tensor(i);
+  }
+  for (const auto* tensors : {&program.tensors, &program.internals}) {
+    for (const plan::TensorInfo& tensor : *tensors) widths_[tensor.name] = size_of(tensor.dtype);
   }
 }
 
@@ -31,7 +42,8 @@ struct Memory::Find {
   Place operator()(const plan::TensorOperand& operand) const {
     const auto found = memory.tensors_.find(operand.name);
     ATTN_CHECK(found != memory.tensors_.end(), "a valid program names known tensors");
-    return found->second;
+    const std::size_t width = memory.widths_.find(operand.name)->second;
+    return found->second.plus(static_cast<std::size_t>(operand.offset) * width);
   }
   Place operator()(const plan::ConstantOperand& operand) const {
     return Place::at(memory.scalars_.constant(operand));

@@ -33,14 +33,16 @@ struct Place {
   static Place in_workspace(std::size_t offset) { return {Base::workspace, nullptr, offset}; }
 
   void* address(const Bases& bases) const {
-    if (base == Base::tensor) return bases.tensors[index];
+    if (base == Base::tensor) return static_cast<std::byte*>(bases.tensors[index]) + inside;
     if (base == Base::workspace) return static_cast<std::byte*>(bases.workspace) + index;
     return fixed;
   }
+  Place plus(std::size_t bytes) const;
 
   Base base = Base::none;
   void* fixed = nullptr;
-  std::size_t index = 0;  // of the tensor, or bytes into the workspace
+  std::size_t index = 0;   // of the tensor, or bytes into the workspace
+  std::size_t inside = 0;  // bytes into the tensor
 };
 
 // Where the operands of a program lie. `program` and `scalars` must outlive it.
@@ -60,7 +62,8 @@ class Memory {
   struct Find;
   Scalars& scalars_;
   void* counting_;
-  std::map<std::string, Place> tensors_;  // internal ones too
+  std::map<std::string, Place> tensors_;       // internal ones too
+  std::map<std::string, std::size_t> widths_;  // bytes of an element
 };
 
 // What a step is executed with, but for the bases.

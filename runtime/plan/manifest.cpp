@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <set>
+
 #include "runtime/graph/json_value.h"
+#include "runtime/graph/operands.h"
 #include "runtime/plan/container.h"
 #include "runtime/plan/program_json.h"
 
@@ -113,12 +117,30 @@ PlanPart read_kernel(const json::Value& value) {
           value["hash"].text()};
 }
 
+Json json_of(const Alternative& way) {
+  Json json = {{"lowering", json::of_text(way.lowering)}, {"predicted_ms", way.predicted_ms}};
+  if (way.measured_ms) json["measured_ms"] = *way.measured_ms;
+  if (!way.refused.empty()) json["refused"] = json::of_text(way.refused);
+  return json;
+}
+
+Alternative read_alternative(const json::Value& value) {
+  value.only({"lowering", "predicted_ms", "measured_ms", "refused"});
+  Alternative way;
+  way.lowering = value["lowering"].text();
+  way.predicted_ms = value["predicted_ms"].number();
+  if (value.has("measured_ms")) way.measured_ms = value["measured_ms"].number();
+  if (value.has("refused")) way.refused = value["refused"].text();
+  return way;
+}
+
 Json json_of(const Plan& plan) {
   Json json;
   json["format"] = format_version_of(plan);
   json["spec"] = {{"name", json::of_text(plan.spec_name)}, {"text", json::of_text(plan.spec_text)}};
   json["bindings"] = json_of(plan.bindings);
   if (plan.shape) json["shape"] = json_of(*plan.shape);
+  for (const Alternative& way : plan.choice) json["choice"].push_back(json_of(way));
   json["target"] = json_of(plan.target);
   json["cudnn_version"] = plan.cudnn_version;
   json["workspace_bytes"] = plan.workspace_bytes();
@@ -132,8 +154,8 @@ Json json_of(const Plan& plan) {
 }
 
 Manifest read(const json::Value& value) {
-  value.only({"format", "spec", "bindings", "shape", "target", "cudnn_version", "workspace_bytes",
-              "program", "compiled", "kernels", "signature"});
+  value.only({"format", "spec", "bindings", "shape", "choice", "target", "cudnn_version",
+              "workspace_bytes", "program", "compiled", "kernels", "signature"});
   const std::int64_t format = value["format"].integer(1, kFormatVersion);
   Manifest manifest;
   Plan& plan = manifest.plan;
@@ -142,6 +164,7 @@ Manifest read(const json::Value& value) {
   plan.spec_text = value["spec"]["text"].text();
   plan.bindings = read_bindings(value["bindings"]);
   if (value.has("shape")) plan.shape = read_shape(value["shape"]);
+  if (value.has("choice")) plan.choice = value["choice"].list(read_alternative);
   plan.target = read_target(value["target"]);
   plan.cudnn_version = value["cudnn_version"].integer();
   plan.program = read_program(value["program"]);
@@ -173,6 +196,21 @@ Status check_shape(const Plan& plan) {
   return {ErrorCode::plan_damaged, "$.shape.sizes: are not those of q"};
 }
 
+// An operand that is not where its tensor begins, or one of several steps that write one tensor.
+bool has_views(const Program& program) {
+  std::set<std::string> written;
+  for (const CudnnStep* step : steps_of<CudnnStep>(program)) {
+    for (const Operand& operand : step->operands) {
+      const auto* tensor = std::get_if<TensorOperand>(&operand.source);
+      if (tensor == nullptr) continue;
+      if (tensor->offset != 0) return true;
+      if (!graph::is_written(step->graph, operand.uid)) continue;
+      if (!written.insert(tensor->name).second) return true;
+    }
+  }
+  return false;
+}
+
 // After the program was found valid.
 Status check_compiled(const Manifest& manifest, std::int64_t workspace_bytes) {
   const Plan& plan = manifest.plan;
@@ -196,12 +234,13 @@ Error damaged(const Error& error) {
 
 std::uint32_t format_version_of(std::span<const Plan> plans) {
   if (plans.size() == 1) return format_version_of(plans.front());
-  const bool shaped =
-      std::ranges::any_of(plans, [](const Plan& plan) { return plan.shape.has_value(); });
-  return shaped ? 4 : 3;
+  std::uint32_t version = 3;
+  for (const Plan& plan : plans) version = std::max(version, format_version_of(plan));
+  return version;
 }
 
 std::uint32_t format_version_of(const Plan& plan) {
+  if (has_views(plan.program) || !plan.choice.empty()) return 5;
   if (plan.shape) return 4;
   const bool new_graphs =
       std::ranges::any_of(steps_of<CudnnStep>(plan.program), [](const CudnnStep* step) {

@@ -46,6 +46,15 @@ struct Signature {
   bool operator==(const Signature&) const = default;
 };
 
+// A way that could have become the plan, with what it was thought or seen to take on the target.
+struct Alternative {
+  std::string lowering;
+  double predicted_ms = 0;
+  std::optional<double> measured_ms{};  // on a device, when asked for (--autotune)
+  std::string refused{};                // why it did not, when it was asked and could not
+  bool operator==(const Alternative&) const = default;
+};
+
 // The program's internal tensors in memory: those made at every execute, and those made once.
 struct InternalPlaces {
   std::map<std::string, std::int64_t> offsets;  // in the one or the other, multiples of 256
@@ -59,6 +68,8 @@ struct Plan {
   std::map<std::string, std::string> bindings;  // --bind, sorted
   // What follows from the spec and the bindings; a file before version 4 does not say it.
   std::optional<Shape> shape;
+  // What was chosen among, the plan's own first: evidence for people, not part of the signature.
+  std::vector<Alternative> choice;
   Target target;
   std::int64_t cudnn_version = 0;  // cudnnGetVersion(), e.g. 91900
   Program program;

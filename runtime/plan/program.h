@@ -67,7 +67,8 @@ struct ParamInfo {
 
 // Where the value of a non-virtual graph tensor comes from when a step runs.
 struct TensorOperand {
-  std::string name;  // of a TensorInfo
+  std::string name;         // of a TensorInfo
+  std::int64_t offset = 0;  // elements of it that lie before what is meant
   bool operator==(const TensorOperand&) const = default;
 };
 struct ConstantOperand {
@@ -162,8 +163,8 @@ Direction direction_of(const Program& program);
 
 // Graphs valid, operands complete and naming known tensors and params, dtypes agreeing; also: no
 // graph tensor reaches beyond the tensor it is bound to or asks for more alignment, only outputs
-// and internal tensors are written, each once and before it is read, and all of them are. Errors:
-// invalid_argument naming the step or tensor.
+// and internal tensors are written, all of each before it is read, and no more elements than there
+// are: several steps may make parts of one. Errors: invalid_argument naming the step or tensor.
 Status validate(const Program& program);
 
 // The largest count of the program's counting operands, 0 when there is none.

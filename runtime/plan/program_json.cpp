@@ -39,7 +39,9 @@ ParamInfo read_param(const json::Value& value) {
 
 struct SourceWriter {
   Json operator()(const TensorOperand& source) const {
-    return {{"tensor", json::of_text(source.name)}};
+    Json json = {{"tensor", json::of_text(source.name)}};
+    if (source.offset != 0) json["offset"] = source.offset;
+    return json;
   }
   Json operator()(const ConstantOperand& source) const {
     return {{"constant", json::of_number(source.value)}, {"dtype", to_string(source.dtype)}};
@@ -72,8 +74,10 @@ OperandSource read_source(const json::Value& value) {
     value.only({"uid", "counting"});
     return CountingOperand{value["counting"].integer()};
   }
-  value.only({"uid", "tensor"});
-  return TensorOperand{value["tensor"].text()};
+  value.only({"uid", "tensor", "offset"});
+  TensorOperand operand{value["tensor"].text()};
+  if (value.has("offset")) operand.offset = value["offset"].integer();
+  return operand;
 }
 
 Operand read_operand(const json::Value& value) {

@@ -17,7 +17,8 @@ constexpr auto kRoles =
 
 struct SourceText {
   std::string operator()(const TensorOperand& source) const {
-    return "tensor " + quoted(source.name);
+    const std::string tensor = "tensor " + quoted(source.name);
+    return source.offset == 0 ? tensor : fmt::format("{} from {}", tensor, source.offset);
   }
   std::string operator()(const ConstantOperand& source) const {
     // The shortest digits that read back as the same double.

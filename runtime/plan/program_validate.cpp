@@ -86,10 +86,9 @@ class Validator {
                                       program_.steps[i]));
     }
     for (const auto& [name, tensor] : tensors_) {
-      if (is_made(*tensor) && !written_.contains(name)) {
-        return {ErrorCode::invalid_argument,
-                fmt::format("{} \"{}\" is written by no step", what_is(*tensor), name)};
-      }
+      if (!is_made(*tensor) || is_whole(*tensor)) continue;
+      return {ErrorCode::invalid_argument,
+              fmt::format("{} \"{}\" is written by no step", what_is(*tensor), name)};
     }
     return program_.check ? check_check(*program_.check) : Status();
   }
@@ -101,6 +100,16 @@ class Validator {
   }
   static std::string_view what_is(const TensorInfo& tensor) {
     return tensor.is_output() ? "output" : "internal tensor";
+  }
+
+  static std::int64_t elements(std::span<const std::int64_t> dims) {
+    return std::accumulate(dims.begin(), dims.end(), std::int64_t{1}, std::multiplies<>());
+  }
+  // Whether the steps before have written all of it; of an internal tensor, what they use of it.
+  bool is_whole(const TensorInfo& tensor) const {
+    const auto found = written_.find(tensor.name);
+    if (found == written_.end()) return false;
+    return tensor.role == TensorRole::internal || found->second == elements(tensor.dims);
   }
 
   Status add_tensor(const TensorInfo& tensor, std::string what) {
@@ -166,8 +175,12 @@ class Validator {
     if (named == nullptr) return "reads what is neither a tensor nor a param";
     const auto found = tensors_.find(named->name);
     if (found == tensors_.end()) return fmt::format("reads \"{}\", which is unknown", named->name);
-    if (is_made(*found->second) && !written_.contains(named->name)) {
+    if (is_made(*found->second) && !is_whole(*found->second)) {
       return fmt::format("reads \"{}\" before it is written", named->name);
+    }
+    const auto held = last_offset(found->second->dims, found->second->strides);
+    if (named->offset < 0 || named->offset > *held) {
+      return fmt::format("reads beyond \"{}\"", named->name);
     }
     const bool there = !step.once || once_.contains(named->name);
     return there ? "" : fmt::format("is made once but reads \"{}\"", named->name);
@@ -200,7 +213,7 @@ class Validator {
     const auto* named = std::get_if<TensorOperand>(&input);
     if (named == nullptr) return "reads what is neither a tensor nor a param";
     const auto found = tensors_.find(named->name);
-    if (found != tensors_.end() && !is_made(*found->second)) return "";
+    if (found != tensors_.end() && !is_made(*found->second) && named->offset == 0) return "";
     return fmt::format("reads \"{}\", which is not bound", named->name);
   }
 
@@ -214,13 +227,14 @@ class Validator {
     }
     if (step.amends != 0) {
       if (step.once || step.amends < 0 || step.amends > kMostChecked) return "amends by no threads";
-      if (written_.contains(output)) return "";
+      if (is_whole(*found->second)) return "";
       return fmt::format("amends \"{}\" before it is written", output);
     }
     if (*last_offset(found->second->dims, found->second->strides) >= kMostDerived) {
       return fmt::format("derives \"{}\", which is too large", output);
     }
-    return written_.insert(output).second ? "" : fmt::format("writes \"{}\" a second time", output);
+    const bool first = written_.emplace(output, elements(found->second->dims)).second;
+    return first ? "" : fmt::format("writes \"{}\" a second time", output);
   }
 
   Status check_step(std::size_t index, const CudnnStep& step) {
@@ -230,7 +244,7 @@ class Validator {
       return error;
     }
     std::set<graph::Uid> bound;
-    std::set<std::string> writes;
+    std::map<std::string, std::int64_t> writes;
     for (const Operand& operand : step.operands) {
       const graph::Tensor* tensor = step.graph.find(operand.uid);
       std::string what = "is not in the graph";
@@ -246,7 +260,7 @@ class Validator {
         return operand_error(index, tensor.uid, "is bound to nothing");
       }
     }
-    written_.merge(writes);
+    for (const auto& [name, count] : writes) written_[name] += count;
     return {};
   }
 
@@ -255,9 +269,10 @@ class Validator {
   }
 
   std::string check_operand(const CudnnStep& step, const graph::Tensor& tensor,
-                            const OperandSource& source, std::set<std::string>& step_writes) const {
+                            const OperandSource& source,
+                            std::map<std::string, std::int64_t>& writes) const {
     if (const auto* named = std::get_if<TensorOperand>(&source)) {
-      return check_bound_tensor(step, tensor, named->name, step_writes);
+      return check_bound_tensor(step, tensor, *named, writes);
     }
     if (const auto* counting = std::get_if<CountingOperand>(&source)) {
       return check_counting(step, tensor, *counting);
@@ -289,38 +304,52 @@ class Validator {
   }
 
   std::string check_bound_tensor(const CudnnStep& step, const graph::Tensor& tensor,
-                                 const std::string& name,
-                                 std::set<std::string>& step_writes) const {
+                                 const TensorOperand& operand,
+                                 std::map<std::string, std::int64_t>& step_writes) const {
+    const std::string& name = operand.name;
     if (tensor.storage != graph::Storage::device) return "is not in device memory";
     const auto found = tensors_.find(name);
     if (found == tensors_.end()) return fmt::format("is bound to \"{}\", which is unknown", name);
     const TensorInfo& info = *found->second;
-    const std::string_view fault = misfit(tensor, info);
+    const std::string_view fault = misfit(tensor, info, operand.offset);
     if (!fault.empty()) return fmt::format("is bound to \"{}\", which {}", name, fault);
     const bool writes = is_written(step, tensor.uid);
     if (writes && !is_made(info)) return fmt::format("writes the input \"{}\"", name);
-    if (!writes && is_made(info) && !written_.contains(name)) {
+    if (!writes && is_made(info) && !is_whole(info)) {
       return fmt::format("reads the {} \"{}\" before it is written", what_is(info), name);
     }
-    if (writes && (written_.contains(name) || !step_writes.insert(name).second)) {
-      return fmt::format("writes \"{}\" a second time", name);
-    }
-    return "";
+    return writes ? check_write(tensor, info, step_writes) : "";
   }
 
-  static std::string_view misfit(const graph::Tensor& tensor, const TensorInfo& info) {
+  // How much of a ragged tensor is written is known when it is: all of it.
+  std::string check_write(const graph::Tensor& tensor, const TensorInfo& info,
+                          std::map<std::string, std::int64_t>& step_writes) const {
+    const std::int64_t whole = elements(info.dims);
+    const std::int64_t part = tensor.ragged ? whole : elements(tensor.dims);
+    const auto before = written_.find(info.name);
+    const std::int64_t rest = whole - (before == written_.end() ? 0 : before->second);
+    if (part <= rest && step_writes.emplace(info.name, part).second) return "";
+    return fmt::format("writes \"{}\" a second time", info.name);
+  }
+
+  static std::string_view misfit(const graph::Tensor& tensor, const TensorInfo& info,
+                                 std::int64_t offset) {
     if (info.dtype != tensor.dtype) return "has another type";
-    if (tensor.alignment > info.alignment) return "promises less alignment";
+    const auto bytes = static_cast<std::int64_t>(size_of(info.dtype));
+    if (tensor.alignment > info.alignment || offset * bytes % tensor.alignment != 0) {
+      return "promises less alignment";
+    }
     const auto reach = last_offset(tensor.dims, tensor.strides);
     const auto held = last_offset(info.dims, info.strides);
-    return reach && held && *reach <= *held ? "" : "is smaller";
+    const bool fits = reach && held && offset >= 0 && offset <= *held && *reach <= *held - offset;
+    return fits ? "" : "is smaller";
   }
 
   const Program& program_;
   std::map<std::string, const TensorInfo*> tensors_;
   std::map<std::string, const ParamInfo*> params_;
-  std::set<std::string> written_;  // by the steps before
-  std::set<std::string> once_;     // of these, when the plan is loaded
+  std::map<std::string, std::int64_t> written_;  // elements, by the steps before
+  std::set<std::string> once_;                   // of these, when the plan is loaded
 };
 
 }  // namespace

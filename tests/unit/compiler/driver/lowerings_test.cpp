@@ -67,25 +67,32 @@ TEST(ErrorOf, SeveralKeepTheFirstAndAddTheOthers) {
   EXPECT_EQ(payload["lowerings"][1]["message"], "nor this");
 }
 
+std::vector<Candidate> all_ways() {
+  std::vector<Candidate> all;
+  for (const Lowering& way : lowerings()) all.push_back({&way, {}});
+  return all;
+}
+
 TEST(FirstTaken, GoesOnAfterARefusalAlone) {
   std::vector<Refusal> refused;
   const auto refuse = [](ErrorCode code) {
-    return
-        [code](const Lowering& lowering) { return Result<int>(code, std::string(lowering.name)); };
+    return [code](const Candidate& candidate) {
+      return Result<int>(code, std::string(candidate.way->name));
+    };
   };
-  EXPECT_EQ(first_taken(kAnyLowering, refused, refuse(ErrorCode::unsupported)).error().message,
+  EXPECT_EQ(first_taken(all_ways(), refused, refuse(ErrorCode::unsupported)).error().message,
             "composite");
   EXPECT_THAT(refused, SizeIs(lowerings().size()));
   refused.clear();
-  EXPECT_EQ(first_taken(kAnyLowering, refused, refuse(ErrorCode::cudnn)).error().code,
+  EXPECT_EQ(first_taken(all_ways(), refused, refuse(ErrorCode::cudnn)).error().code,
             ErrorCode::cudnn);
   EXPECT_THAT(refused, SizeIs(1));
   refused.clear();
-  const auto last = [](const Lowering& lowering) {
-    if (&lowering != &lowerings().back()) return Result<int>(ErrorCode::unsupported, "no");
+  const auto last = [](const Candidate& candidate) {
+    if (candidate.way != &lowerings().back()) return Result<int>(ErrorCode::unsupported, "no");
     return Result<int>(7);
   };
-  EXPECT_EQ(first_taken(kAnyLowering, refused, last).value(), 7);
+  EXPECT_EQ(first_taken(all_ways(), refused, last).value(), 7);
   EXPECT_THAT(refused, SizeIs(lowerings().size() - 1));
 }
 

@@ -24,12 +24,13 @@ class FieldWalk {
 
  private:
   void visit(const std::string& at, Plan& plan) {
-    auto& [spec_name, spec_text, bindings, shape, target, cudnn_version, program, compiled, kernels,
-           signature] = plan;
+    auto& [spec_name, spec_text, bindings, shape, choice, target, cudnn_version, program, compiled,
+           kernels, signature] = plan;
     visit(at + "spec_name", spec_name);
     visit(at + "spec_text", spec_text);
     change(at + "bindings", bindings, {{"changed", "1"}});
     change(at + "shape", shape, {{{{Dim::B, 9}}, {Dim::Sq}}});
+    change(at + "choice", choice, {{"parts", 0.5}});
     visit(at + "target.", target);
     visit(at + "cudnn_version", cudnn_version);
     visit(at + "program.", program);
@@ -100,8 +101,9 @@ class FieldWalk {
     change(at + "kind", source, OperandSource(CountingOperand{77}));
   }
   void visit(const std::string& at, TensorOperand& operand) {
-    auto& [name] = operand;
+    auto& [name, offset] = operand;
     visit(at + "tensor", name);
+    visit(at + "offset", offset);
   }
   void visit(const std::string& at, ConstantOperand& operand) {
     auto& [dtype, value] = operand;

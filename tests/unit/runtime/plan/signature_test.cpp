@@ -68,6 +68,7 @@ const std::set<std::string> kUnseen = {
     "spec_text",
     "bindings",
     "shape",
+    "choice",
     "compiled.heuristic",
     "compiled.engine",
     "compiled.knobs.type",

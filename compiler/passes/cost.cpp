@@ -1,0 +1,89 @@
+#include "compiler/passes/cost.h"
+
+#include <algorithm>
+
+#include "compiler/passes/band.h"
+#include "compiler/passes/hoist.h"
+
+namespace attn::passes {
+namespace {
+
+using ir::Dim;
+
+constexpr std::int64_t kTile = 128;
+constexpr double kProcessors = 132;
+constexpr double kLaunch = 0.004;             // ms
+constexpr double kBytesInAMillisecond = 3e9;  // read and written
+
+// In ms, of one SM: for a score with both head dimensions 128, of which a part does not depend on
+// them, for an operation (hoist.h) on a score, and for 128 rows.
+struct Rates {
+  double score, fixed_part, operation, rows;
+};
+constexpr double kPico = 1e-9 * kProcessors;
+constexpr Rates kForward = {0.745 * kPico, 0.35, 0.03 * kPico, 13.6e-6 * kProcessors};
+constexpr Rates kBackward = {2.25 * kPico, 0.2, 0.06 * kPico, 107e-6 * kProcessors};
+
+double operations(const ir::Attention& attention) {
+  std::vector<ir::ExprId> roots = mask_form(attention).residual;
+  roots.push_back(attention.score);
+  double sum = 0;
+  for (const ir::ExprId id : ir::reachable(attention.dag, roots)) {
+    sum += cost_for_each_score(attention.dag[id]);
+  }
+  return sum;
+}
+
+double for_a_score(const ir::Attention& attention, const Rates& rates, bool backward) {
+  const ir::Dims& d = attention.dims;
+  const auto qk = static_cast<double>(d[Dim::Dqk]), v = static_cast<double>(d[Dim::Dv]);
+  const double width = backward ? (3 * qk + 2 * v) / 640 : (qk + v) / 256;
+  return rates.score * (rates.fixed_part + (1 - rates.fixed_part) * width) +
+         rates.operation * operations(attention);
+}
+
+// What the kernel skips by.
+Band skipping(const ir::Attention& attention, bool backward) {
+  const Band band = full_band(mask_form(attention), attention.dims);
+  const bool causal = band.right && *band.right <= 0;
+  if (backward ? causal : band.right.has_value()) return band;
+  return {};
+}
+
+struct Tiles {
+  double all = 0;
+  double most = 0;  // of one row of them
+};
+
+Tiles tiles(const ir::Attention& attention, const Band& band) {
+  const std::int64_t rows = attention.dims[Dim::Sq], columns = attention.dims[Dim::Skv];
+  Tiles tiles;
+  for (std::int64_t row = 0; row < rows; row += kTile) {
+    const std::int64_t last_row = std::min(row + kTile, rows) - 1;
+    const std::int64_t last =
+        band.right ? std::min(columns - 1, last_row + *band.right) : columns - 1;
+    const std::int64_t first = band.left ? std::max<std::int64_t>(0, row - *band.left) : 0;
+    if (first > last) continue;
+    const auto count = static_cast<double>(last / kTile - first / kTile + 1);
+    tiles.all += count;
+    tiles.most = std::max(tiles.most, count);
+  }
+  return tiles;
+}
+
+}  // namespace
+
+double predicted_ms(const ir::Attention& attention, bool backward, std::int64_t classes) {
+  const Rates& rates = backward ? kBackward : kForward;
+  const Tiles work = tiles(attention, skipping(attention, backward));
+  const double tile = for_a_score(attention, rates, backward) * kTile * kTile;
+  const auto times =
+      static_cast<double>(attention.dims[Dim::B] * attention.dims[Dim::Hq] * classes);
+  const double row_tiles = static_cast<double>((attention.dims[Dim::Sq] + kTile - 1) / kTile);
+  const double all = times * (work.all * tile + row_tiles * rates.rows) / kProcessors;
+  return kLaunch + std::max(all, work.most * tile + rates.rows);
+}
+
+double predicted_ms_of_moving(double bytes) { return kLaunch + bytes / kBytesInAMillisecond; }
+
+}  // namespace attn::passes

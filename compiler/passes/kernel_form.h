@@ -1,0 +1,13 @@
+// The form of an attention that a fused kernel computes at the least cost.
+#pragma once
+
+#include "compiler/ir/attention.h"
+
+namespace attn::passes {
+
+// Shows and computes the same: the band that contains the masks among them (cover.h), what then
+// follows from the others left out (ranged.h), and index arithmetic in reals (reals.h). For an open
+// dimension nothing changes.
+ir::Attention kernel_form(const ir::Attention& attention, bool backward);
+
+}  // namespace attn::passes
