@@ -290,7 +290,9 @@ Result<io::HostTensor> default_tensor(const ir::Attention& attention, const std:
   const std::vector<Wanted> all = wanted_by(attention, Needs::forward);
   const auto wanted = std::ranges::find(all, name, &Wanted::name);
   if (wanted == all.end()) return unknown_name(name, all);
-  return io::HostTensor{wanted->dtype, wanted->dims, pattern(attention, *wanted)};
+  std::string origin;
+  ATTN_ASSIGN(auto values, default_of(attention, *wanted, Missing::pattern, origin));
+  return io::HostTensor{wanted->dtype, wanted->dims, std::move(values)};
 }
 
 }  // namespace attn::tools

@@ -53,7 +53,8 @@ enum class Needs : std::uint8_t { forward, gradients };
 Result<Inputs> make_inputs(const ir::Attention& attention, const InputTexts& texts, Missing missing,
                            Needs needs = Needs::forward);
 
-// The pattern alone, for a captured integer or boolean tensor of the spec.
+// What a captured integer or boolean tensor of the spec holds when it is given no value: its
+// default, or the pattern. Errors: invalid_argument for a name that the spec has not.
 Result<io::HostTensor> default_tensor(const ir::Attention& attention, const std::string& name);
 
 }  // namespace attn::tools

@@ -49,6 +49,21 @@ TEST(Inputs, GradientsNeedTheCotangentOfO) {
   EXPECT_FALSE(make_inputs(spec.attention, texts, Missing::refuse).ok());
 }
 
+TEST(Inputs, ATensorThatIsGivenNoValueHoldsItsDefaultOrThePattern) {
+  const Spec spec = spec_of(R"(attention t {
+    dims B = 1, Hq = 1, Sq = 8, Skv = 8, D = 8;
+    tensor doc: i32[Skv] monotone = 8 * i0 // Skv;
+    tensor seen: i32[Skv];
+    mask doc[q_idx] == doc[kv_idx] && seen[kv_idx] > 0;
+    outputs o;
+  })");
+  EXPECT_THAT(default_tensor(spec.attention, "doc").value().values,
+              ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
+  EXPECT_THAT(default_tensor(spec.attention, "seen").value().values,
+              ElementsAre(0, 0, 1, 1, 2, 2, 3, 3));
+  EXPECT_FALSE(default_tensor(spec.attention, "dock").ok());
+}
+
 TEST(Inputs, IntegersThatAreNotGivenAreRefused) {
   const Spec spec = spec_of(kSpec);
   for (const char* name : {"doc", "seen", "n"}) {
