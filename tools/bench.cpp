@@ -32,6 +32,7 @@ struct Options {
   sema::Bindings bindings;
   int iterations = 30;
   bool use_cache = false;
+  bool device_only = false;
   Format format = Format::text;
 
   bool wants_forward() const { return direction != "bwd"; }
@@ -45,7 +46,7 @@ struct Row {
   std::string dims;
   double flops = 0;
   bench::Timing device;
-  std::vector<bench::HostTiming> host;  // bare, and ours
+  std::vector<bench::HostTiming> host;  // bare, and ours; none when only the device is timed
   std::optional<Error> error;
 };
 
@@ -72,7 +73,8 @@ reference::Inputs bench_controls(const ir::Attention& attention) {
   return inputs;
 }
 
-// Random floats, and block patterns in integer tensors, whose values decide what is visible.
+// Random floats; in integer tensors, whose values decide what is visible, their defaults or block
+// patterns.
 Result<execute::DeviceTensors> make_tensors(const ir::Attention& attention,
                                             const execute::Executable& executable) {
   ATTN_ASSIGN(auto tensors, bench::random_tensors(executable.device(), executable.program()));
@@ -147,6 +149,7 @@ Status time_plan(Loaded& loaded, const Options& options, Row& row) {
   timing.runs = options.iterations;
   timing.flop = row.flops;
   ATTN_ASSIGN(row.device, bench::time_on_device(loaded.executable.device(), binding, timing));
+  if (options.device_only) return {};
   ATTN_ASSIGN(auto bare, bench::BareExecute::create(loaded.plan, loaded.options, arguments));
   ATTN_ASSIGN(row.host,
               bench::time_on_host(loaded.executable.device(), bench::bare_and_ours(bare, binding),
@@ -207,8 +210,12 @@ Json row_json(const Row& row) {
   json["direction"] = word_of(row.direction);
   json["flop"] = row.flops;
   json["device"] = Json::parse(bench::to_json(row.device));
-  json["host"] = Json::parse(bench::to_json(row.host));
+  if (!row.host.empty()) json["host"] = Json::parse(bench::to_json(row.host));
   return json;
+}
+
+std::string us_text(const Row& row, std::size_t way) {
+  return row.host.empty() ? "-" : fmt::format("{:.2f}", row.host[way].us);
 }
 
 std::string rows_text(const std::vector<Row>& rows) {
@@ -223,11 +230,10 @@ std::string rows_text(const std::vector<Row>& rows) {
                {"dims"}});
   for (const Row& row : rows) {
     if (row.error) continue;
-    table.add({row.spec, std::string(word_of(row.direction)),
-               fmt::format("{:.4f}", row.device.median_ms),
-               fmt::format("{:.4f}", row.device.p10_ms), fmt::format("{:.4f}", row.device.p90_ms),
-               fmt::format("{:.0f}", row.device.tflops), fmt::format("{:.2f}", row.host.back().us),
-               fmt::format("{:.2f}", row.host.front().us), row.dims});
+    table.add(
+        {row.spec, std::string(word_of(row.direction)), fmt::format("{:.4f}", row.device.median_ms),
+         fmt::format("{:.4f}", row.device.p10_ms), fmt::format("{:.4f}", row.device.p90_ms),
+         fmt::format("{:.0f}", row.device.tflops), us_text(row, 1), us_text(row, 0), row.dims});
   }
   std::string text = table.empty() ? "" : table.to_text();
   for (const Row& row : rows) {
@@ -306,6 +312,7 @@ void add_bench(CLI::App& app, Action& action) {
   command->add_option("--iterations", options->iterations, "Samples of the device's time")
       ->type_name("N")
       ->check(CLI::Range(1, 100000));
+  command->add_flag("--device-only", options->device_only, "Leave out the host's time");
   command->add_option("--json", options->json_file, "Write the results to this file too")
       ->type_name("FILE");
   add_lowering(*command, options->lowering);
