@@ -7,6 +7,7 @@
 #include <set>
 
 #include "compiler/ast/parse.h"
+#include "compiler/ast/walk.h"
 #include "compiler/sema/names.h"
 #include "compiler/sema/operations.h"
 #include "compiler/support/text.h"
@@ -196,15 +197,112 @@ void check_parameters(const ast::FunctionClause& function, diag::Sink& sink) {
   }
 }
 
+using Names = std::set<std::string, std::less<>>;
+using NewNames = std::map<std::string, std::string, std::less<>>;
+
+void add_functions(const std::vector<ast::Clause>& clauses, Names& names) {
+  for (const ast::Clause& item : clauses) {
+    if (const auto* clause = std::get_if<ast::FunctionClause>(&item.body)) {
+      names.insert(clause->name.text);
+    }
+  }
+}
+
+Names functions_of(const ast::Spec& spec) {
+  Names names;
+  add_functions(spec.preamble, names);
+  add_functions(spec.clauses, names);
+  return names;
+}
+
+// What the spec itself defines: functions and values.
+Names names_of(const ast::Spec& spec) {
+  Names names = functions_of(spec);
+  for (const ast::SpecParameter& parameter : spec.parameters) names.insert(parameter.name.text);
+  for (const ast::Clause& item : spec.clauses) {
+    const auto add = [&](const auto* clause) {
+      if (clause) names.insert(clause->name.text);
+    };
+    add(std::get_if<ast::TensorClause>(&item.body));
+    add(std::get_if<ast::ParamClause>(&item.body));
+    add(std::get_if<ast::LetClause>(&item.body));
+  }
+  return names;
+}
+
+Names calls_in(auto node) {
+  Names names;
+  const auto add = [&](const Expr& expr) {
+    if (expr.kind == ExprKind::call) names.insert(expr.text);
+  };
+  ast::Walk([](support::Span&) {}, add)(node);
+  return names;
+}
+
+// The functions of the library that the spec calls, and those that they call.
+Names called(const ast::Spec& spec, const Library& library) {
+  Names open = calls_in(spec), found;
+  for (const std::string& own : functions_of(spec)) open.erase(own);  // they hide imported ones
+  while (!open.empty()) {
+    const std::string name = open.extract(open.begin()).value();
+    const auto function = library.functions.find(name);
+    if (function == library.functions.end() || !found.insert(name).second) continue;
+    open.merge(calls_in(*function->second));
+  }
+  return found;
+}
+
+// For functions of the library whose names the spec has too, which in one file would be one name.
+NewNames new_names(const Library& library, const Names& taken) {
+  NewNames names;
+  for (const auto& [name, function] : library.functions) {
+    if (!taken.contains(name)) continue;
+    std::string fresh = name + "_";
+    while (taken.contains(fresh) || library.functions.contains(fresh)) fresh += "_";
+    names.emplace(name, std::move(fresh));
+  }
+  return names;
+}
+
+template <typename Node>
+void rename_calls(Node& node, const NewNames& names) {
+  const auto rename = [&](Expr& expr) {
+    const auto found = names.find(expr.text);
+    if (expr.kind == ExprKind::call && found != names.end()) expr.text = found->second;
+  };
+  ast::Walk([](support::Span&) {}, rename)(node);
+}
+
+void without_leading_blanks(ast::CommentLines& lines) {
+  const auto first = std::ranges::find_if(lines, [](const auto& line) { return !line.empty(); });
+  lines.erase(lines.begin(), first);
+}
+
+// The functions of an imported file that are called, as they stand in the spec's.
+void bring_in(const ast::Spec& file, const Names& called, const NewNames& names,
+              std::vector<ast::Clause>& preamble) {
+  for (ast::Clause item : file.preamble) {
+    auto* function = std::get_if<ast::FunctionClause>(&item.body);
+    if (!function || !called.contains(function->name.text)) continue;
+    const auto found = names.find(function->name.text);
+    if (found != names.end()) function->name.text = found->second;
+    rename_calls(item, names);
+    preamble.push_back(std::move(item));
+  }
+}
+
 }  // namespace
 
 Library load_imports(const ast::Spec& spec, diag::Sink& sink) { return Loader(sink).run(spec); }
 
 ast::Spec without_imports(ast::Spec spec, const Library& library) {
+  NewNames names = new_names(library, names_of(spec));
+  const Names wanted = called(spec, library);
   std::vector<ast::Clause> preamble;
-  for (const auto& file : library.files) {
-    for (const ast::Clause& item : file->preamble) preamble.push_back(item);
-  }
+  for (const auto& file : library.files) bring_in(*file, wanted, names, preamble);
+  if (!preamble.empty()) without_leading_blanks(preamble.front().comments.above);
+  for (const std::string& own : functions_of(spec)) names.erase(own);  // they hide imported ones
+  rename_calls(spec, names);
   for (ast::Clause& item : spec.preamble) preamble.push_back(std::move(item));
   std::erase_if(preamble, [](const ast::Clause& item) {
     return std::holds_alternative<ast::ImportClause>(item.body);

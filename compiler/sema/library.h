@@ -23,7 +23,8 @@ struct Library {
 };
 Library load_imports(const ast::Spec& spec, diag::Sink& sink);
 
-// The spec with the functions of its imports in place of them: a text that stands alone.
+// The spec with what it calls of its imports in place of them: a text that stands alone. An imported
+// function whose name the spec gives to something of its own gets another, `_` behind it.
 ast::Spec without_imports(ast::Spec spec, const Library& library);
 
 // Reports what is wrong with functions whether they are called or not: names that are taken,

@@ -60,6 +60,49 @@ TEST(FrontEnd, ReadsJsonByItsName) {
   EXPECT_THAT(diagnostics, HasSubstr("E0110"));
 }
 
+// Masks of a spec and of its standing_alone text, which imports nothing.
+void expect_same_meaning(const std::string& text) {
+  const std::string alone = standing_alone(support::Source("x.attn", text));
+  EXPECT_FALSE(alone.starts_with("import"));
+  std::string diagnostics;
+  const auto first = read("x.attn", text, {}, diagnostics);
+  ASSERT_TRUE(first) << diagnostics;
+  const auto second = read("x.attn", alone, {}, diagnostics);
+  ASSERT_TRUE(second) << alone << diagnostics;
+  EXPECT_EQ(ir::to_text(*first), ir::to_text(*second));
+  EXPECT_EQ(diagnostics, "") << alone;
+}
+
+TEST(StandingAlone, MeansWhatTheSpecMeans) {
+  expect_same_meaning(R"(import "masks.attn"; attention f { mask causal(); })");
+  expect_same_meaning(R"(import "masks.attn"; attention f(w = 3) { mask window(w); })");
+}
+
+TEST(StandingAlone, HasNoFunctionThatNothingCalls) {
+  const std::string alone = standing_alone(
+      support::Source("x.attn", R"(import "masks.attn"; attention f { tensor doc: i32[B, Skv];
+        mask document_causal(doc); })"));
+  for (const char* name : {"causal", "document", "document_causal"}) {
+    EXPECT_THAT(alone, HasSubstr(std::string("fn ") + name + "("));
+  }
+  EXPECT_EQ(alone.find("fn window("), std::string::npos) << alone;
+  EXPECT_FALSE(alone.starts_with("\n")) << alone;
+}
+
+TEST(StandingAlone, ValuesMayHaveNamesOfImportedFunctions) {
+  expect_same_meaning(R"(import "masks.attn"; attention f(window = 3) { mask window(window); })");
+  expect_same_meaning(R"(import "masks.attn"; attention f { tensor document: i32[B, Skv];
+    mask document(document); let causal = 4; mask kv_idx < causal && prefix(causal); })");
+}
+
+TEST(StandingAlone, OwnFunctionsHideImportedOnesFromTheSpecAlone) {
+  // document_causal calls the causal of its library.
+  expect_same_meaning(R"(import "masks.attn"; fn causal() = q_idx > kv_idx;
+    attention f { tensor doc: i32[B, Skv]; mask causal(); mask document_causal(doc); })");
+  expect_same_meaning(R"(import "masks.attn"; attention f { tensor doc: i32[B, Skv];
+    fn causal() = doc[b, q_idx] > kv_idx; mask causal() && document_causal(doc); })");
+}
+
 TEST(Lower, NamesTheOpenDimensionAndTheBindingThatClosesIt) {
   std::string diagnostics;
   const auto attention = read("causal.attn", kCausal, {}, diagnostics);
