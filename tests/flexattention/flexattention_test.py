@@ -17,13 +17,13 @@ import unittest
 
 import numpy
 
+from meaning import TOLERANCE, softmax
 from mod import DIMS, every_mod
 
 ATTNC = sys.argv.pop(1)
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "flexattention.md"
 PAIR = re.compile(r"^```python\n(.*?)^```\n+```attn\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ERROR = re.compile(r"^\| `([^`]+;)` \| ([EW]\d{4}) \|", re.MULTILINE)
-TOLERANCE = 1e-12  # of the largest element
 
 
 def inputs():
@@ -36,15 +36,6 @@ def inputs():
     }
     identity = numpy.eye(DIMS["Skv"])
     return values | {"v": numpy.tile(identity, (DIMS["B"], DIMS["Hkv"], 1, 1))}
-
-
-def softmax(scores):
-    """Weights and the logarithm of their denominator; rows without a score have 0 and -inf."""
-    largest = scores.max(axis=-1, keepdims=True)
-    empty = numpy.isneginf(largest)
-    weights = numpy.exp(scores - numpy.where(empty, 0, largest))
-    sums = numpy.where(empty, 1, weights.sum(axis=-1, keepdims=True))
-    return weights / sums, numpy.where(empty, -numpy.inf, largest + numpy.log(sums))[..., 0]
 
 
 class FlexAttention(unittest.TestCase):

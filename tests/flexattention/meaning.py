@@ -1,0 +1,14 @@
+"""What scores mean, for the tests here."""
+
+import numpy
+
+TOLERANCE = 1e-12  # of the largest element
+
+
+def softmax(scores):
+    """Weights and the logarithm of their denominator; rows without a score have 0 and -inf."""
+    largest = scores.max(axis=-1, keepdims=True)
+    empty = numpy.isneginf(largest)
+    weights = numpy.exp(scores - numpy.where(empty, 0, largest))
+    sums = numpy.where(empty, 1, weights.sum(axis=-1, keepdims=True))
+    return weights / sums, numpy.where(empty, -numpy.inf, largest + numpy.log(sums))[..., 0]
