@@ -1,51 +1,134 @@
-"""What PyTorch's attentions take on the GPU at hand: SDPA by its cuDNN back end, and FlexAttention.
+"""Other libraries' attentions on the variants of bench/variants, and how long they take.
 
-    python3 bench/peers.py [--heads-kv N] [--json FILE] [ROW...]
-
-Prints device times in ms, median of 30, bf16, b 4, hq 32, s 4096, d 128, timed as `attnc bench` times
-its plans: L2 flushed, then a pause on the device that hides the host's time.
+A peer is a function (score_mod, mask_mod, shape) that returns an attention, a function of q, k, v
+[B, H, S, D], or None when it cannot express the mods. Peers are imported when they are asked for.
 """
-import argparse
-import json
+import importlib
 import statistics
-import sys
 
-import torch
-import torch.nn.functional as F
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.attention.flex_attention import create_block_mask, flex_attention
-
-BATCH, HEADS, ROWS, DEPTH = 4, 32, 4096, 128
 CLOCK = 1_980_000_000  # Hz, at most
 PAUSE = int(0.002 * CLOCK)
+WARMUP = 3
+TOLERANCE = 2e-2  # of bf16 outputs and gradients, relative L2
 
 
-def softcap(score, _b, _h, _q, _k):
-    return 50 * torch.tanh(score / 50)
+def by_flex(score, mask, shape, **options):
+    import torch
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    _, heads, heads_kv, size, _ = shape
+    compiled = torch.compile(flex_attention, dynamic=False)
+    blocks = create_block_mask(mask, None, None, size, size, device="cuda") if mask else None
+    return lambda q, k, v: compiled(q, k, v, score_mod=score, block_mask=blocks,
+                                    enable_gqa=heads_kv != heads, **options)
 
 
-def causal(_b, _h, q, k):
-    return q >= k
+def by_flash_4(score, mask, shape):
+    """FlashAttention-4 with block masks, its mods written by FlexAttention's FLASH back end."""
+    return by_flex(score, mask, shape, kernel_options={"BACKEND": "FLASH"})
 
 
-def window(_b, _h, q, k):
-    return (q >= k) & (q - k < 256)
+def is_causal_of(score, mask):
+    """SDPA's is_causal, None where it has no word for the mods."""
+    if score is not None:
+        return None
+    if mask is None:
+        return False
+    return True if mask.__name__ == "causal" else None
 
 
-# name: score modification, mask, and whether SDPA can (None: it cannot; else is_causal)
-ROWS_OF = {
-    "noop": (None, None, False),
-    "causal": (None, causal, True),
-    "softcap": (softcap, None, None),
-    "softcap_causal": (softcap, causal, None),
-    "window256": (None, window, None),
+def by_sdpa(backend):
+    def make(score, mask, shape):
+        import torch.nn.functional as F
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+
+        is_causal = is_causal_of(score, mask)
+        if is_causal is None:
+            return None
+        _, heads, heads_kv, _, _ = shape
+
+        def attention(q, k, v):
+            with sdpa_kernel(SDPBackend[backend]):
+                return F.scaled_dot_product_attention(q, k, v, is_causal=is_causal,
+                                                      enable_gqa=heads_kv != heads)
+
+        return attention
+
+    return make
+
+
+def endpoints(visible):
+    """Of a mask [Sq, Skv], where each row's visibility changes, int32 [changes, Sq]: keys up to the
+    first are visible, then hidden to the second, and so on; rows with fewer changes repeat Skv."""
+    import torch
+
+    rows, size = visible.shape
+    edge = torch.ones(rows, 1, dtype=torch.bool, device=visible.device)
+    extended = torch.cat([edge, visible, ~edge], dim=1)
+    changes = extended[:, 1:] != extended[:, :-1]
+    places = torch.where(changes, torch.arange(size + 1, device=visible.device), size).int()
+    count = int(changes.sum(dim=1).max())
+    return places.topk(count, dim=1, largest=False, sorted=True).values.T.contiguous()
+
+
+def by_cudnn_flex(score, mask, shape):
+    import torch
+    from cudnn.flex_attention import create_mask_plan, flex_attn_func
+
+    if score is not None:
+        return None
+    batches, _, _, size, _ = shape
+    at = torch.arange(size, device="cuda")
+    visible = torch.ones(size, size, dtype=torch.bool, device="cuda")
+    if mask is not None:
+        visible = mask(0, 0, at[:, None], at[None, :])
+    of_rows = endpoints(visible).repeat(1, batches)[None].contiguous()
+    plans = []
+
+    def attention(q, k, v):
+        q, k, v = (tensor.transpose(1, 2) for tensor in (q, k, v))
+        if not plans:
+            plans.append(create_mask_plan(of_rows, q, k, v, build_backward=True))
+        o, *_ = flex_attn_func(q, k, v, mask_plan=plans[0], return_lse=True)
+        return o.transpose(1, 2)
+
+    return attention
+
+
+# Name: what has to be importable, and the peer. The first is what the others are compared with.
+PEERS = {
+    "flexattention": ("torch.nn.attention.flex_attention", by_flex),
+    "sdpa_cudnn": ("torch.nn.attention", by_sdpa("CUDNN_ATTENTION")),
+    "sdpa_flash": ("torch.nn.attention", by_sdpa("FLASH_ATTENTION")),
+    "flash_attn_4": ("flash_attn.cute", by_flash_4),
+    "cudnn_flex": ("cudnn.flex_attention", by_cudnn_flex),
 }
+REFERENCE = "flexattention"
 
 
-def milliseconds(call, runs=30, warmup=5):
+def why_absent(module):
+    """Why a peer cannot run here, or None."""
+    try:
+        torch = importlib.import_module("torch")
+        importlib.import_module(module)
+    except Exception as error:  # of any kind: packages check drivers and versions when imported
+        return f"{type(error).__name__}: {error}"
+    return None if torch.cuda.is_available() else "PyTorch finds no GPU"
+
+
+def absent():
+    """{peer: why it cannot run here}."""
+    reasons = {name: why_absent(module) for name, (module, _) in PEERS.items()}
+    return {name: reason for name, reason in reasons.items() if reason}
+
+
+def milliseconds(call, runs):
+    """Median device time: L2 flushed, then a pause on the device that hides the host's time."""
+    import torch
+
     flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
     samples = []
-    for i in range(warmup + runs):
+    for i in range(WARMUP + runs):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         flush.zero_()
         torch.cuda._sleep(PAUSE)
@@ -53,66 +136,67 @@ def milliseconds(call, runs=30, warmup=5):
         call()
         end.record()
         end.synchronize()
-        if i >= warmup:
+        if i >= WARMUP:
             samples.append(begin.elapsed_time(end))
     return statistics.median(samples)
 
 
-def both(attention, q, k, v, cotangent):
-    """Forward and backward of o = attention(q, k, v)."""
-    forward = milliseconds(lambda: attention(q, k, v))
-    o = attention(q, k, v)
-    inputs = (q, k, v)
-    backward = milliseconds(
-        lambda: torch.autograd.grad(o, inputs, cotangent, retain_graph=True))
-    return {"forward": forward, "backward": backward}
+class Inputs:
+    """q, k, v and the cotangent of o, [B, H, S, D] as views of bshd memory, random bf16."""
+
+    def __init__(self, shape):
+        import torch
+
+        batches, heads, heads_kv, size, depth = shape
+        torch.manual_seed(0)
+
+        def tensor(count):
+            made = torch.randn(batches, size, count, depth, dtype=torch.bfloat16, device="cuda")
+            return made.transpose(1, 2)
+
+        self.qkv = tuple(tensor(count).requires_grad_() for count in (heads, heads_kv, heads_kv))
+        self.cotangent = tensor(heads)
 
 
-def by_sdpa(is_causal, heads_kv):
-    def attention(q, k, v):
-        with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
-            return F.scaled_dot_product_attention(q, k, v, is_causal=is_causal,
-                                                  enable_gqa=heads_kv != HEADS)
-    return attention
+class Subject:
+    """A peer's attention on the inputs. Forward and backward differ in what they run: the forward is
+    timed without autograd."""
+
+    def __init__(self, attention, inputs):
+        self.attention = attention
+        self.inputs = inputs
+        self.o = None
+
+    def call(self, direction):
+        """A function that enqueues that direction and returns its tensors."""
+        if direction == "forward":
+            return self.forward
+        self.o = self.attention(*self.inputs.qkv)
+        return self.backward
+
+    def forward(self):
+        import torch
+
+        with torch.no_grad():
+            return (self.attention(*self.inputs.qkv),)
+
+    def backward(self):
+        import torch
+
+        return torch.autograd.grad(self.o, self.inputs.qkv, self.inputs.cotangent,
+                                   retain_graph=True)
 
 
-def by_flex(score, mask, heads_kv):
-    compiled = torch.compile(flex_attention, dynamic=False)
-    blocks = create_block_mask(mask, None, None, ROWS, ROWS, device="cuda") if mask else None
-    return lambda q, k, v: compiled(q, k, v, score_mod=score, block_mask=blocks,
-                                    enable_gqa=heads_kv != HEADS)
+def largest_difference(actual, expected):
+    """Relative L2 of the tensor that is off most; NaN counts as infinite."""
+    errors = [((a.float() - e.float()).norm() / e.float().norm()).item()
+              for a, e in zip(actual, expected)]
+    return max(error if error == error else float("inf") for error in errors)
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("rows", nargs="*", default=list(ROWS_OF))
-    parser.add_argument("--heads-kv", type=int, default=HEADS)
-    parser.add_argument("--json")
-    options = parser.parse_args()
-    torch.manual_seed(0)
+def forget_compiled():
+    """Lets go of what torch.compile keeps, and of memory."""
+    import torch._dynamo
 
-    def tensor(heads):
-        return torch.randn(BATCH, heads, ROWS, DEPTH, dtype=torch.bfloat16, device="cuda",
-                           requires_grad=True)
-
-    q, k, v = tensor(HEADS), tensor(options.heads_kv), tensor(options.heads_kv)
-    cotangent = torch.randn_like(q)
-    results = {"torch": torch.__version__, "cudnn": torch.backends.cudnn.version()}
-    for row in options.rows:
-        score, mask, is_causal = ROWS_OF[row]
-        result = results[row] = {}
-        if is_causal is not None:
-            result["sdpa_cudnn"] = both(by_sdpa(is_causal, options.heads_kv), q, k, v, cotangent)
-        result["flex"] = both(by_flex(score, mask, options.heads_kv), q, k, v, cotangent)
-        for peer, times in result.items():
-            print(f"{row:16} {peer:12} forward {times['forward']:.4f}  "
-                  f"backward {times['backward']:.4f}", flush=True)
-        torch._dynamo.reset()
-    if options.json:
-        with open(options.json, "w", encoding="utf-8") as file:
-            json.dump(results, file, indent=1)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    torch._dynamo.reset()
+    torch.cuda.empty_cache()

@@ -1,5 +1,5 @@
 """Every ```sh block of README.md and docs/*.md runs as it stands there, in a folder that has the
-repository's specs/, build/attnc and the examples. Blocks marked ```sh gpu need a GPU."""
+repository's specs/ and bench/, build/attnc and the examples. Blocks marked ```sh gpu need a GPU."""
 import re
 import subprocess
 
@@ -12,7 +12,8 @@ BLOCK = re.compile(r"^```sh( gpu)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 class Docs(attnc.Case):
     def setUp(self):
         super().setUp()
-        (self.folder / "specs").symlink_to(SOURCE / "specs")
+        for name in ("specs", "bench"):
+            (self.folder / name).symlink_to(SOURCE / name)
         (self.folder / "build").mkdir()
         for program in ("attnc", "embed", "embed_c", "server", "cuda_graph", "train"):
             (self.folder / "build" / program).symlink_to(attnc.beside(program))

@@ -1,10 +1,12 @@
-"""What the command line and the examples do where the stand-ins for cuDNN and the driver are found:
-everything but numbers."""
+"""What the command line, the examples and the comparison with other libraries do where the stand-ins
+for cuDNN and the driver are found: everything but numbers."""
+import json
 import os
 import subprocess
+import sys
 
 import attnc
-from attnc import NOOP, SPECS
+from attnc import NOOP, SOURCE, SPECS
 
 STANDINS = os.environ["ATTN_STANDINS"]
 
@@ -57,6 +59,45 @@ class Standins(attnc.Case):
                 process = subprocess.run([attnc.beside(name), plan], capture_output=True,
                                          text=True, timeout=60, check=False)
                 self.assertEqual(process.returncode, 0, process.stdout + process.stderr)
+
+    def test_the_device_alone_is_timed(self):
+        spec = self.write("spec.attn", NOOP)
+        timed = self.attnc_json("bench", spec, "--iterations", "2", "--device-only")["rows"][0]
+        self.assertEqual(timed["device"]["runs"], 2)
+        self.assertNotIn("host", timed)
+        text = self.attnc("bench", spec, "--iterations", "2", "--device-only").stdout
+        self.assertRegex(text, r" - +- +B=1 ")
+
+    def compare_peers(self, *arguments):
+        command = [sys.executable, "-B", SOURCE / "bench" / "compare_peers.py", "--attnc",
+                   attnc.ATTNC, "--shape", "1,2,1,64,64", "--runs", "2", *arguments]
+        process = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        self.assertEqual(process.returncode, 0, process.stderr)
+        return process.stdout
+
+    def test_the_comparison_with_other_libraries(self):
+        out, plans = self.folder / "results", self.folder / "plans"
+        said = self.compare_peers("--out", out)
+        found = json.loads((out / "stand_in_0-cudnn9.19.0-b1hq2hkv1s64d64.json").read_text())
+        self.assertEqual(found["shape"], [1, 2, 1, 64, 64])
+        variants = {path.stem for path in (SOURCE / "bench" / "variants").glob("*.attn")}
+        measured = [(row["variant"], row["direction"]) for row in found["rows"]]
+        self.assertEqual(len(measured), 2 * len(variants))
+        self.assertEqual(set(measured), {(variant, direction) for variant in variants
+                                         for direction in ("forward", "backward")})
+        for row in found["rows"]:
+            self.assertGreater(row["ours_ms"], 0)
+            self.assertEqual((row["peers"], row["errors"]), ({}, {}))
+        for peer in ("flexattention", "sdpa_cudnn", "sdpa_flash", "flash_attn_4", "cudnn_flex"):
+            self.assertIn(f"absent: {peer} (", said)
+            self.assertIn(peer, found["absent"])
+        subprocess.run([sys.executable, "-B", SOURCE / "bench" / "plans.py", "--attnc", attnc.ATTNC,
+                        "--target", "h200", "--shape", "1,2,1,64,64", "--rows", "causal", "--out",
+                        plans], capture_output=True, timeout=300, check=True)
+        self.compare_peers("--rows", "causal", "--plans", plans, "--no-backward", "--out",
+                           out / "one.json")
+        row, = json.loads((out / "one.json").read_text())["rows"]
+        self.assertEqual((row["variant"], row["direction"]), ("causal", "forward"))
 
     def test_every_spec_of_the_library(self):
         small = ["--bind", "B=1", "--bind", "Sq=64"]

@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""Compiles the attentions of bench/variants, forward and backward, into a folder of plan files; no GPU
+is needed for a target that is named.
+
+    python3 bench/plans.py --target h200 --shape 4,32,8,4096,128 --out FOLDER [--rows NAME ...]
+
+FOLDER/SHAPE/VARIANT.attnplan has both directions, or the forward alone where the backward is refused;
+FOLDER/SHAPE/plans.json tells the form of each, or why there is none. The exit code is 1 when there is
+one that has none.
+"""
+import argparse
+import collections
+import concurrent.futures
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import results
+
+LIST = "plans.json"
+
+
+def form_of(lowering, program):
+    """In words: the lowering, and the steps where there is more than one."""
+    counts = collections.Counter(step["step"] for step in program["steps"])
+    if counts.total() == 1:
+        return lowering
+    steps = (name if count == 1 else f"{count} {name}" for name, count in counts.items())
+    return f"{lowering}: {', '.join(steps)}"
+
+
+def forms(compiled):
+    """{direction: form} of what `attnc compile --format json` says: several plans, or one."""
+    plans = compiled.get("plans") or [compiled | {"direction": "forward"}]
+    return {plan["direction"]: form_of(plan["lowering"], plan["manifest"]["program"])
+            for plan in plans}
+
+
+def error_of(process):
+    try:
+        return json.loads(process.stdout)["error"]["message"]
+    except (ValueError, KeyError):
+        return process.stderr.strip() or f"exit code {process.returncode}"
+
+
+def attnc_compile(options, variant, file, shape, direction):
+    """(what compile says, None), or (None, why it failed)."""
+    command = [options.attnc, "compile", results.VARIANTS / f"{variant}.attn", "-o", file,
+               "--target", options.target, "--direction", direction, "--format", "json",
+               *results.bindings(shape), *options.attnc_options]
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    return (json.loads(process.stdout), None) if process.returncode == 0 else (None, error_of(process))
+
+
+def compile_variant(options, variant, shape, folder):
+    """An entry of plans.json: {"variant", "file", "forms": {direction: form}, "errors": {direction:
+    why}}; file is null when nothing was served."""
+    file = folder / f"{variant}.attnplan"
+    file.unlink(missing_ok=True)
+    errors = {}
+    for direction, names in ("both", "backward"), ("fwd", "forward"):
+        compiled, error = attnc_compile(options, variant, file, shape, direction)
+        if compiled:
+            return {"variant": variant, "file": file.name, "forms": forms(compiled), "errors": errors}
+        errors[names] = error
+    return {"variant": variant, "file": None, "forms": {}, "errors": errors}
+
+
+def compile_shape(options, shape, folder):
+    """Compiles all rows for a shape; returns what plans.json has."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        entries = pool.map(lambda row: compile_variant(options, row, shape, folder), options.rows)
+        plans = []
+        for entry in entries:
+            plans.append(entry)
+            for direction in results.DIRECTIONS:
+                said = entry["forms"].get(direction) or "refused: " + entry["errors"][direction]
+                print(f"{entry['variant']:20} {direction:9} {said.splitlines()[0]}", flush=True)
+    made = {"target": options.target, "shape": shape, "plans": plans}
+    results.save(folder / LIST, made)
+    return made
+
+
+def add_options(parser):
+    """Those that compare_peers.py has too."""
+    parser.add_argument("--shape", action="append", type=results.parse_shape,
+                        metavar="B,Hq,Hkv,S,D", help="repeatable; 4,32,8,4096,128 without")
+    parser.add_argument("--rows", nargs="+", choices=results.ORDER, default=results.ORDER,
+                        metavar="NAME", help="variants, all without")
+    parser.add_argument("--attnc", default="build/attnc", type=pathlib.Path)
+    parser.add_argument("--attnc-option", action="append", default=[], dest="attnc_options",
+                        metavar="OPTION", help="for attnc compile, repeatable")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="compilations at once")
+
+
+def parse(parser):
+    options = parser.parse_args()
+    options.shape = options.shape or [(4, 32, 8, 4096, 128)]
+    return options
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add_options(parser)
+    parser.add_argument("--target", required=True, help="as attnc compile takes it")
+    parser.add_argument("--out", required=True, type=pathlib.Path, metavar="FOLDER")
+    options = parse(parser)
+    failed = 0
+    for shape in options.shape:
+        made = compile_shape(options, shape, options.out / results.shape_name(shape))
+        failed += sum(bool(plan["errors"]) for plan in made["plans"])
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,212 @@
+#!/usr/bin/env python3
+"""Tables of what compare_peers.py measured, in Markdown.
+
+    python3 bench/report.py RESULTS.json ... [--also FILE.json] [--chart] [--svg FILE]
+    python3 bench/report.py --compare OLD.json NEW.json
+
+A ratio is a peer's time over ours: above 1 we are faster. --also adds the peers of another file of the
+same shape, marked with a dagger: times of another run. --compare says how our times changed, old over
+new; the exit code is 1 when one became slower by more than 3 %.
+"""
+import argparse
+import math
+import pathlib
+import sys
+
+import chart
+import results
+
+REFERENCE = "flexattention"
+AIM = 0.9  # of the fastest peer: rows below are named
+CHANGED = 0.03
+WORDS = ("variant", "direction", "form", "fastest peer", "")
+MARK = "†"  # behind the name of a peer of another run
+
+
+def table(header, rows):
+    """Markdown; columns of words to the left, the others to the right."""
+    rule = ["---" if name in WORDS else "---:" for name in header]
+    return "\n".join("| " + " | ".join(row) + " |" for row in [header, rule, *rows])
+
+
+def number(value, digits=3):
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def geometric_mean(values):
+    values = [value for value in values if value is not None]
+    return math.exp(sum(map(math.log, values)) / len(values)) if values else None
+
+
+def ratio(over, under):
+    return over / under if over and under else None
+
+
+def with_others(found, other):
+    """The results with the peers of another file added, marked, if it is of the same shape."""
+    if found["shape"] != other["shape"]:
+        return found
+    peers = {results.key(row): row["peers"] for row in other["rows"]}
+    rows = []
+    for row in found["rows"]:
+        added = {name + MARK: ms for name, ms in peers.get(results.key(row), {}).items()}
+        rows.append(row | {"peers": row["peers"] | added})
+    return found | {"rows": rows}
+
+
+def rows_of(found, direction):
+    """In the order of tables."""
+    rows = [row for row in found["rows"] if row["direction"] == direction]
+    return sorted(rows, key=lambda row: results.ORDER.index(row["variant"]))
+
+
+def peers_of(rows):
+    return list(dict.fromkeys(name for row in rows for name in row["peers"]))
+
+
+def reference_of(row):
+    """FlexAttention's time: of this run, or of another."""
+    return row["peers"].get(REFERENCE) or row["peers"].get(REFERENCE + MARK)
+
+
+def fastest(row):
+    """(name, ms) of the fastest peer, (None, None) without peers."""
+    return min(row["peers"].items(), key=lambda item: item[1], default=(None, None))
+
+
+def ratios(row):
+    """To FlexAttention, and to the fastest peer."""
+    ours = row.get("ours_ms")
+    return ratio(reference_of(row), ours), ratio(fastest(row)[1], ours)
+
+
+def row_cells(row, peers):
+    to_reference, to_fastest = ratios(row)
+    return [row["variant"], row["form"] or "-", number(row.get("ours_ms")),
+            *(number(row["peers"].get(name)) for name in peers),
+            number(to_reference, 2), fastest(row)[0] or "-", number(to_fastest, 2)]
+
+
+def ratio_table(rows):
+    peers = peers_of(rows)
+    header = ["variant", "form", "ours", *peers, f"to {REFERENCE}", "fastest peer", "to it"]
+    to_reference, to_fastest = (map(geometric_mean, zip(*map(ratios, rows))))
+    last = ["**geometric mean**", *[""] * (2 + len(peers)), f"**{number(to_reference, 2)}**", "",
+            f"**{number(to_fastest, 2)}**"]
+    return table(header, [*(row_cells(row, peers) for row in rows), last])
+
+
+def remarks(rows):
+    """What the table does not show: rows below the aim, and errors."""
+    lines = []
+    below = [f"{row['variant']} ({ratios(row)[1]:.2f})" for row in rows
+             if ratios(row)[1] is not None and ratios(row)[1] < AIM]
+    if below:
+        lines.append(f"Below {AIM} of the fastest peer: {', '.join(below)}.")
+    errors = [f"- {row['variant']}, {name}: {why}"
+              for row in rows for name, why in row["errors"].items()]
+    return "\n\n".join(filter(None, [*lines, "\n".join(errors)]))
+
+
+def heading(found):
+    torch = f", PyTorch {found['torch']}" if found.get("torch") else ""
+    shape = "b{} hq{} hkv{} s{} d{}".format(*found["shape"])
+    return f"{found['gpu']}, cuDNN {found['cudnn']}{torch}, {shape} bf16, {found['date'][:10]}"
+
+
+def notes(found):
+    lines = [f"Absent: {name} ({why.splitlines()[0]})."
+             for name, why in found.get("absent", {}).items()]
+    if any(name.endswith(MARK) for name in peers_of(found["rows"])):
+        lines.append(f"{MARK} measured in another run.")
+    return "\n".join(lines)
+
+
+def groups(rows):
+    """For charts."""
+    return [(row["variant"], ([("ours", row["ours_ms"])] if "ours_ms" in row else [])
+             + list(row["peers"].items())) for row in rows]
+
+
+def report(found, with_chart):
+    """The whole page of one file."""
+    parts = [f"## {heading(found)}", "Times in ms; ratios are a peer's time over ours.", notes(found)]
+    for direction in results.DIRECTIONS:
+        rows = rows_of(found, direction)
+        if not rows:
+            continue
+        parts += [f"### {direction}", ratio_table(rows), remarks(rows)]
+        if with_chart:
+            parts.append(f"```text\n{chart.text(groups(rows))}\n```")
+    return "\n\n".join(part for part in parts if part)
+
+
+def change_flag(change):
+    if change is None or abs(change - 1) <= CHANGED:
+        return ""
+    return "faster" if change > 1 else "SLOWER"
+
+
+def change_cells(old, new):
+    change = ratio(old.get("ours_ms"), new.get("ours_ms"))
+    reference = ratio(old["peers"].get(REFERENCE), new["peers"].get(REFERENCE))
+    form = new["form"] or "-"
+    if old["form"] != new["form"]:
+        form = f"{old['form'] or '-'} -> {form}"
+    return [new["variant"], new["direction"], form, number(old.get("ours_ms")),
+            number(new.get("ours_ms")), number(change, 3), number(reference, 3), change_flag(change)]
+
+
+def compare(old, new):
+    """(page, whether a row became slower)."""
+    before = {results.key(row): row for row in old["rows"]}
+    rows = [(before[results.key(row)], row) for direction in results.DIRECTIONS
+            for row in rows_of(new, direction) if results.key(row) in before]
+    header = ["variant", "direction", "form", "old", "new", "old / new", f"{REFERENCE}'s", ""]
+    changes = [ratio(a.get("ours_ms"), b.get("ours_ms")) for a, b in rows]
+    cells = [change_cells(*pair) for pair in rows]
+    cells.append(["**geometric mean**", "", "", "", "", f"**{number(geometric_mean(changes))}**", "", ""])
+    lost = [f"{a['variant']} {a['direction']}" for a, b in rows if "ours_ms" in a and "ours_ms" not in b]
+    parts = [f"old: {heading(old)}  \nnew: {heading(new)}", table(header, cells)]
+    if lost:
+        parts.append(f"No longer served: {', '.join(lost)}.")
+    return "\n\n".join(parts), bool(lost) or "SLOWER" in map(change_flag, changes)
+
+
+def write_svg(path, found):
+    shown = [(f"{row['variant']}, {direction}", bars) for direction in results.DIRECTIONS
+             for row, (_, bars) in zip(rows_of(found, direction), groups(rows_of(found, direction)))]
+    path.write_text(chart.svg(f"ms, {heading(found)}", shown), encoding="utf-8")
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("files", nargs="*", metavar="RESULTS.json")
+    parser.add_argument("--also", action="append", default=[], metavar="FILE.json",
+                        help="peers of another run, repeatable")
+    parser.add_argument("--chart", action="store_true", help="bars as text")
+    parser.add_argument("--svg", type=pathlib.Path, metavar="FILE", help="bars of the first file")
+    parser.add_argument("--compare", nargs=2, metavar=("OLD.json", "NEW.json"))
+    options = parser.parse_args()
+    if bool(options.files) == bool(options.compare):
+        parser.error("give files of results, or --compare OLD.json NEW.json")
+    return options
+
+
+def main():
+    options = parse()
+    if options.compare:
+        page, slower = compare(*map(results.load, options.compare))
+        print(page)
+        return 1 if slower else 0
+    pages = [results.load(path) for path in options.files]
+    for path in options.also:
+        pages = [with_others(found, results.load(path)) for found in pages]
+    print("\n\n".join(report(found, options.chart) for found in pages))
+    if options.svg:
+        write_svg(options.svg, pages[0])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

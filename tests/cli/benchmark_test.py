@@ -1,0 +1,124 @@
+"""bench/: the specs of the comparison with other libraries, their plans, and the report's tables. What
+needs a GPU is measured there."""
+import json
+import re
+import subprocess
+import sys
+
+import attnc
+from attnc import SOURCE
+
+BENCH = SOURCE / "bench"
+VARIANTS = sorted((BENCH / "variants").glob("*.attn"))
+CLAUSE = re.compile(r"^  (layout|dtype|outputs|grad|dims) +(.*);$", re.MULTILINE)
+SHAPE = "4,32,8,4096,128"
+
+
+def row(variant, direction, ours, peers, form="composite", errors=None):
+    measured = {} if ours is None else {"ours_ms": ours}
+    return {"variant": variant, "direction": direction, **measured, "form": form, "peers": peers,
+            "errors": errors or {}}
+
+
+def results(*rows, **changes):
+    return {"gpu": "NVIDIA H200", "cudnn": "9.19.0", "torch": "2.11.0", "torch_cudnn": 91900,
+            "date": "2026-11-22T01:02:03+00:00", "shape": [4, 32, 8, 4096, 128], "runs": 15,
+            "absent": {"cudnn_flex": "ModuleNotFoundError: No module named 'cudnn'"},
+            "rows": list(rows)} | changes
+
+
+OLD = results(
+    row("noop", "forward", 1.6, {"flexattention": 2.4, "sdpa_cudnn": 1.6, "sdpa_flash": 2.0}),
+    row("noop", "backward", 5.0, {"flexattention": 6.5, "sdpa_cudnn": 5.0, "sdpa_flash": 5.5}),
+    row("natten_13", "forward", 0.9, {"flexattention": 0.72}, form="composite: derive, cudnn"),
+    row("natten_13", "backward", 1.5, {}, errors={"flexattention": "CUDA out of memory"}),
+    row("causal", "forward", 0.9, {"flexattention": 1.44, "sdpa_cudnn": 0.9}),
+    row("causal", "backward", None, {"flexattention": 4.2}, None, {"ours": "every engine refuses"}),
+)
+NEW = results(
+    row("noop", "forward", 1.65, {"flexattention": 2.42}),
+    row("natten_13", "forward", 0.3, {"flexattention": 0.72}, form="parts: 3 cudnn, merge"),
+    row("natten_13", "backward", 1.6, {}),
+    row("causal", "forward", 0.91, {"flexattention": 1.44}),
+    row("causal", "backward", 2.8, {"flexattention": 4.2}),
+    date="2026-11-23T01:02:03+00:00",
+)
+PUBLISHED = results(
+    row("noop", "forward", None, {"flash_attn_4": 1.5}),
+    row("causal", "backward", None, {"flash_attn_4": 2.5}),
+)
+
+
+class Benchmark(attnc.Case):
+    def python(self, script, *arguments, code=0):
+        process = subprocess.run([sys.executable, "-B", BENCH / script, *map(str, arguments)],
+                                 capture_output=True, text=True, timeout=600, check=False)
+        self.assertEqual(process.returncode, code, process.stdout + process.stderr)
+        return process
+
+    def saved(self, name, found):
+        return self.write(name, json.dumps(found))
+
+    def test_the_variants_are_of_one_kind(self):
+        self.attnc("check", *VARIANTS)
+        for path in VARIANTS:
+            with self.subTest(path.stem):
+                clauses = dict(CLAUSE.findall(path.read_text(encoding="utf-8")))
+                self.assertEqual(clauses, {
+                    "dims": "B = 4, Hq = 32, Hkv = 8, Sq = 4096, Skv = Sq, D = 128",
+                    "dtype": "bf16", "layout": "bshd", "outputs": "o, lse", "grad": "q, k, v"})
+
+    def test_plans_are_made_without_a_gpu(self):
+        out = self.folder / "plans"
+        self.python("plans.py", "--attnc", attnc.ATTNC, "--target", "h200", "--out", out,
+                    "--shape", "1,4,2,512,64", "--rows", "chunked_256", "bias_full")
+        folder = out / "b1hq4hkv2s512d64"
+        listed = json.loads((folder / "plans.json").read_text(encoding="utf-8"))
+        self.assertEqual([plan["variant"] for plan in listed["plans"]], ["chunked_256", "bias_full"])
+        for plan in listed["plans"]:
+            self.assertEqual(plan["errors"], {})
+            both = self.attnc_json("inspect", folder / plan["file"])["plans"]
+            self.assertEqual([one["direction"] for one in both], list(plan["forms"]))
+            sizes = both[0]["manifest"]["shape"]["sizes"]
+            self.assertEqual((sizes["B"], sizes["Sq"], sizes["Dqk"]), (1, 512, 64))
+
+    def test_what_is_refused_is_told(self):
+        process = self.python("plans.py", "--attnc", attnc.ATTNC, "--out", self.folder, "--target",
+                              self.refusing_target(), "--rows", "noop", code=1)
+        self.assertIn("refused: ", process.stdout)
+        listed, = self.folder.glob("*/plans.json")
+        plan, = json.loads(listed.read_text(encoding="utf-8"))["plans"]
+        self.assertEqual((plan["file"], plan["forms"]), (None, {}))
+        self.assertEqual(set(plan["errors"]), {"forward", "backward"})
+        self.python("plans.py", "--out", self.folder, "--target", "h200", "--shape", "1,2", code=2)
+
+    def test_the_table(self):
+        page = self.python("report.py", self.saved("a.json", OLD), "--chart").stdout
+        self.expect_golden("report.md", page)
+
+    def test_peers_of_another_run(self):
+        page = self.python("report.py", self.saved("a.json", OLD),
+                           "--also", self.saved("b.json", PUBLISHED)).stdout
+        self.expect_golden("report_also.md", page)
+
+    def test_a_chart(self):
+        svg = self.folder / "chart.svg"
+        self.python("report.py", self.saved("a.json", OLD), "--svg", svg)
+        self.expect_golden("report.svg", svg.read_text(encoding="utf-8"))
+
+    def test_the_comparison(self):
+        old, new = self.saved("old.json", OLD), self.saved("new.json", NEW)
+        self.expect_golden("report_compare.md",
+                           self.python("report.py", "--compare", old, new, code=1).stdout)
+        self.python("report.py", "--compare", old, old)
+        self.assertIn("No longer served: causal backward.",
+                      self.python("report.py", "--compare", new, old, code=1).stdout)
+
+    def test_usage(self):
+        self.python("report.py", code=2)
+        self.python("report.py", "a.json", "--compare", "a.json", "b.json", code=2)
+        self.python("compare_peers.py", "--shape", SHAPE, "--shape", SHAPE, "--out", "a.json", code=2)
+
+
+if __name__ == "__main__":
+    attnc.main()
