@@ -2,12 +2,13 @@
 """Times the plans of bench/variants and other libraries' attentions in one run, on the same shapes.
 
     python3 bench/compare_peers.py [--shape 4,32,8,4096,128 ...] [--rows NAME ...] [--plans FOLDER]
-        [--attnc build/attnc] [--runs 15] [--no-backward] [--out FOLDER|FILE.json]
+        [--attnc build/attnc] [--runs 15] [--no-backward] [--out FOLDER|FILE.json] [--resume]
 
 Needs a GPU. Plans are those that plans.py made, or are compiled first. A row is measured peer by peer,
 so that all of it meets the same clocks: ours forward, peers forward, ours backward, peers backward.
 Peers that cannot be imported are named as absent; a peer whose tensors differ from FlexAttention's is
-an error and has no time. Results are written after each row, to FOLDER/GPU-cudnnVERSION-SHAPE.json.
+an error and has no time. Results are written after each row, to FOLDER/GPU-cudnnVERSION-SHAPE.json;
+--resume leaves out the rows that the file has from a run of the same versions.
 """
 import argparse
 import datetime
@@ -16,6 +17,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 
 import flex_mods
 import peers
@@ -137,20 +139,36 @@ def say(row):
     times = {"ours": row["ours_ms"], **row["peers"]} if "ours_ms" in row else row["peers"]
     words = [f"{name} {ms:.4f}" for name, ms in times.items()]
     words += [f"{name}: {why}" for name, why in row["errors"].items()]
-    print(f"{row['variant']:20} {row['direction']:9}", "  ".join(words), flush=True)
+    print(f"{row['variant']:20} {row['direction']:9} {row['seconds']:4.1f} s ", "  ".join(words),
+          flush=True)
 
 
 def time_variant(variant, directions, ours, others):
     """Its rows, each as soon as it is measured."""
+    begin = time.monotonic()
     errors = others.begin(variant)
     for direction in directions:
         row = {"variant": variant, "direction": direction, "form": None, "peers": {},
                "errors": dict(errors)}
         ours.time(variant, direction, row)
         others.time(direction, row)
+        row["seconds"] = round(time.monotonic() - begin, 1)
+        begin = time.monotonic()
         say(row)
         yield row
     others.end()
+
+
+def rows_before(path, found):
+    """What an earlier run with the same versions and shape measured."""
+    if not path.exists():
+        return []
+    before = results.load(path)
+    same = ("gpu", "cudnn", "torch", "runs", "absent")
+    different = [name for name in same if before[name] != found[name]]
+    if different or tuple(before["shape"]) != found["shape"]:
+        raise SystemExit(f"--resume: {path} has another {(different or ['shape'])[0]}")
+    return before["rows"]
 
 
 def out_path(options, found):
@@ -162,8 +180,12 @@ def compare(options, found, shape, folder):
     ours, others = Ours(options, shape, folder), Peers(options, shape, found["absent"])
     directions = results.DIRECTIONS[: 1 if options.no_backward else 2]
     path = out_path(options, found)
+    if options.resume:
+        found["rows"] = rows_before(path, found)
+    measured = set(map(results.key, found["rows"]))
     for variant in options.rows:
-        for row in time_variant(variant, directions, ours, others):
+        left = [direction for direction in directions if (variant, direction) not in measured]
+        for row in time_variant(variant, left, ours, others) if left else ():
             found["rows"].append(row)
             results.save(path, found)
     print(path)
@@ -175,6 +197,7 @@ def parse():
     parser.add_argument("--plans", type=pathlib.Path, metavar="FOLDER", help="what plans.py made")
     parser.add_argument("--runs", type=int, default=15, help="samples of a time")
     parser.add_argument("--no-backward", action="store_true")
+    parser.add_argument("--resume", action="store_true")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("bench/results"))
     options = plans.parse(parser)
     if options.out.suffix == ".json" and len(options.shape) > 1:

@@ -2,10 +2,10 @@
 
     {"gpu", "cudnn", "torch", "torch_cudnn", "date", "shape": [B, Hq, Hkv, S, D], "runs",
      "absent": {peer: why}, "rows": [{"variant", "direction": "forward" | "backward", "ours_ms",
-     "form", "peers": {peer: ms}, "errors": {"ours" | peer: why}}]}
+     "form", "peers": {peer: ms}, "errors": {"ours" | peer: why}, "seconds"}]}
 
 A row lacks ours_ms where errors has "ours"; a peer that is in neither cannot express the variant, or
-is absent. Times are device times, medians.
+is absent. Times are device times, medians; seconds are what the row took, compilation included.
 """
 import json
 import os

@@ -98,6 +98,9 @@ class Standins(attnc.Case):
                            out / "one.json")
         row, = json.loads((out / "one.json").read_text())["rows"]
         self.assertEqual((row["variant"], row["direction"]), ("causal", "forward"))
+        self.compare_peers("--rows", "causal", "--plans", plans, "--resume", "--out", out / "one.json")
+        first, second = json.loads((out / "one.json").read_text())["rows"]
+        self.assertEqual((first, second["direction"]), (row, "backward"))
 
     def test_every_spec_of_the_library(self):
         small = ["--bind", "B=1", "--bind", "Sq=64"]
