@@ -43,13 +43,15 @@ def ratio(over, under):
 
 
 def with_others(found, other):
-    """The results with the peers of another file added, marked, if it is of the same shape."""
+    """The results with the peers of another file of the same shape added, marked; where a peer was
+    measured in this run, that counts."""
     if found["shape"] != other["shape"]:
         return found
     peers = {results.key(row): row["peers"] for row in other["rows"]}
     rows = []
     for row in found["rows"]:
-        added = {name + MARK: ms for name, ms in peers.get(results.key(row), {}).items()}
+        added = {name + MARK: ms for name, ms in peers.get(results.key(row), {}).items()
+                 if name not in row["peers"]}
         rows.append(row | {"peers": row["peers"] | added})
     return found | {"rows": rows}
 
