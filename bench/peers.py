@@ -48,7 +48,7 @@ def by_sdpa(backend):
         _, heads, heads_kv, _, _ = shape
 
         def attention(q, k, v):
-            with sdpa_kernel(SDPBackend[backend]):
+            with sdpa_kernel(getattr(SDPBackend, backend)):
                 return F.scaled_dot_product_attention(q, k, v, is_causal=is_causal,
                                                       enable_gqa=heads_kv != heads)
 

@@ -2,21 +2,19 @@
 
 #include <algorithm>
 
-#include "bench/random_arguments.h"
 #include "bench/timing.h"
 #include "runtime/cuda/stream.h"
 #include "runtime/cudnn/library.h"
 #include "runtime/io/file.h"
 #include "tools/cached.h"
 #include "tools/command.h"
-#include "tools/inputs.h"
-#include "tools/placement.h"
 #include "tools/plans.h"
 #include "tools/report.h"
 #include "tools/spec.h"
 #include "tools/subject.h"
 #include "tools/table.h"
 #include "tools/target_option.h"
+#include "tools/timed.h"
 #include "tools/work.h"
 
 namespace attn::tools {
@@ -58,41 +56,6 @@ std::string dims_of(const ir::Attention& attention) {
   return text;
 }
 
-// Full lengths, and 0 for seed and offset.
-reference::Inputs bench_controls(const ir::Attention& attention) {
-  reference::Inputs inputs;
-  const auto fill = [&](std::string_view name, ir::Dim dim) {
-    const std::int64_t batches = attention.dims[ir::Dim::B];
-    const std::vector<double> values(static_cast<std::size_t>(batches),
-                                     static_cast<double>(attention.dims[dim]));
-    inputs.tensors[std::string(name)] = {DType::i32, {batches}, values};
-  };
-  fill(ir::kLengthsQ, ir::Dim::Sq);
-  fill(ir::kLengthsKv, ir::Dim::Skv);
-  inputs.params = {{"seed", 0}, {"offset", 0}};
-  return inputs;
-}
-
-// Random floats; in integer tensors, whose values decide what is visible, their defaults or block
-// patterns.
-Result<execute::DeviceTensors> make_tensors(const ir::Attention& attention,
-                                            const execute::Executable& executable) {
-  ATTN_ASSIGN(auto tensors, bench::random_tensors(executable.device(), executable.program()));
-  const reference::Inputs controls = bench_controls(attention);
-  ATTN_ASSIGN(const Placement placement, Placement::create(executable.program(), controls));
-  for (const plan::TensorInfo& info : executable.program().tensors) {
-    if (info.is_output() || is_float(info.dtype)) continue;
-    if (info.role == plan::TensorRole::control || controls.tensors.contains(info.name)) {
-      ATTN_ASSIGN(const std::vector<std::byte> bytes, placement.bytes_of(info));
-      ATTN_RETURN_IF_ERROR(tensors.upload_bytes(info.name, bytes));
-      continue;
-    }
-    ATTN_ASSIGN(const io::HostTensor values, default_tensor(attention, info.name));
-    ATTN_RETURN_IF_ERROR(tensors.upload(info.name, values));
-  }
-  return tensors;
-}
-
 // As many calls a block as keep the device busy for about two seconds in all: the queue must drain
 // between blocks.
 bench::HostTimingOptions host_timing(double milliseconds) {
@@ -103,28 +66,7 @@ bench::HostTimingOptions host_timing(double milliseconds) {
   return options;
 }
 
-// A plan with tensors to be executed on.
-struct Loaded {
-  const plan::Plan& plan;
-  execute::LoadOptions options;
-  execute::Executable executable;
-  execute::DeviceTensors tensors;
-
-  execute::Arguments arguments() const {
-    return bench::with_unit_params(tensors, executable.program());
-  }
-};
-
-Result<Loaded> load(const ir::Attention& attention, const plan::Plan& plan,
-                    const Options& options) {
-  execute::LoadOptions how;
-  how.cudnn_folder = options.cudnn_folder;
-  ATTN_ASSIGN(auto executable, execute::Executable::load(plan, how));
-  ATTN_ASSIGN(auto tensors, make_tensors(attention, executable));
-  return Loaded{plan, how, std::move(executable), std::move(tensors)};
-}
-
-Status execute_once(Loaded& loaded) {
+Status execute_once(TimedPlan& loaded) {
   ATTN_ASSIGN(auto binding, loaded.executable.bind(loaded.arguments()));
   ATTN_ASSIGN(const auto stream, cuda::Stream::create(loaded.executable.device()));
   ATTN_RETURN_IF_ERROR(binding.execute(stream.handle()));
@@ -132,7 +74,7 @@ Status execute_once(Loaded& loaded) {
 }
 
 // What the forward makes of the same inputs, as it lies in memory.
-Status save(Loaded& forward, Loaded& backward) {
+Status save(TimedPlan& forward, TimedPlan& backward) {
   ATTN_RETURN_IF_ERROR(execute_once(forward));
   for (const plan::TensorInfo& info : backward.executable.program().tensors) {
     if (info.role != plan::TensorRole::saved) continue;
@@ -142,7 +84,7 @@ Status save(Loaded& forward, Loaded& backward) {
   return {};
 }
 
-Status time_plan(Loaded& loaded, const Options& options, Row& row) {
+Status time_plan(TimedPlan& loaded, const Options& options, Row& row) {
   const execute::Arguments arguments = loaded.arguments();
   ATTN_ASSIGN(auto binding, loaded.executable.bind(arguments));
   bench::TimingOptions timing;
@@ -158,7 +100,7 @@ Status time_plan(Loaded& loaded, const Options& options, Row& row) {
 }
 
 // Adds the row when all went well.
-Status add_row(const std::string& path, const ir::Attention& attention, Loaded& loaded,
+Status add_row(const std::string& path, const ir::Attention& attention, TimedPlan& loaded,
                const Options& options, std::vector<Row>& rows) {
   Row row;
   row.spec = path;
@@ -187,12 +129,12 @@ Status time_subject(const std::string& path, const Subject& subject, const plan:
                     const Options& options, std::vector<Row>& rows) {
   ATTN_ASSIGN(const Plans plans, plans_for(subject, target, options));
   const ir::Attention& attention = subject.spec.attention;
-  ATTN_ASSIGN(Loaded forward, load(attention, plans.forward, options));
+  ATTN_ASSIGN(TimedPlan forward, load_timed(attention, plans.forward, options.cudnn_folder));
   if (options.wants_forward()) {
     ATTN_RETURN_IF_ERROR(add_row(path, attention, forward, options, rows));
   }
   if (!plans.backward) return {};
-  ATTN_ASSIGN(Loaded backward, load(attention, *plans.backward, options));
+  ATTN_ASSIGN(TimedPlan backward, load_timed(attention, *plans.backward, options.cudnn_folder));
   ATTN_RETURN_IF_ERROR(save(forward, backward));
   return add_row(path, attention, backward, options, rows);
 }

@@ -6,10 +6,12 @@
 
 #include "compiler/driver/driver.h"
 #include "runtime/cudnn/library.h"
+#include "tools/cached.h"
 #include "tools/command.h"
 #include "tools/report.h"
 #include "tools/spec.h"
 #include "tools/target_option.h"
+#include "tools/timed.h"
 #include "tools/words.h"
 
 namespace attn::tools {
@@ -25,6 +27,8 @@ struct Options {
   std::string lowering{driver::kAnyLowering};
   sema::Bindings bindings;
   bool keep_going = false;
+  bool autotune = false;
+  bool use_cache = false;
   Format format = Format::text;
 };
 
@@ -64,6 +68,15 @@ Result<driver::CompileOptions> compile_options(const Options& options) {
   ATTN_ASSIGN(result.target, find_target(options.target, options.cudnn_folder));
   result.worker = worker_options(options.cudnn_folder);
   result.lowering = options.lowering;
+  if (options.use_cache) {
+    ATTN_ASSIGN(result.cached, open_cache(options.cudnn_folder));
+  }
+  if (options.autotune) {
+    result.measure = [folder = options.cudnn_folder](const ir::Attention& attention,
+                                                     const plan::Plan& plan) {
+      return device_ms(attention, plan, folder);
+    };
+  }
   return result;
 }
 
@@ -113,6 +126,9 @@ void print_plan(const driver::Compiled& compiled, const std::string& output,
                output, backward ? "backward of " : "", plan.spec_name, sizes, plan.target.name,
                plan.target.sm, cudnn::version_text(plan.cudnn_version), step.engine, step.heuristic,
                bytes_text(step.workspace_bytes));
+  }
+  for (const std::string& line : choice_lines(plan)) {
+    fmt::print("{}: {}{}\n", output, backward ? "backward: " : "", line);
   }
   for (const std::string& line : refusal_lines(compiled)) {
     fmt::print("{}: {}{}\n", output, backward ? "backward: " : "", line);
@@ -271,6 +287,9 @@ int run(const Options& options) {
     return usage_error(options,
                        "--direction has no meaning with --recompile: the plan has its own");
   }
+  if (options.autotune && options.target != "native") {
+    return usage_error(options, "--autotune measures on the GPU at hand, which is --target native");
+  }
   if (const Status status = check_output(options); !status.ok()) {
     return report(status.error(), options.format);
   }
@@ -306,7 +325,11 @@ void add_compile(CLI::App& app, Action& action) {
       ->check(CLI::IsMember({"fwd", "bwd", "both"}));
   command->add_option("--recompile", options->plan, "Compile this plan file's programs again")
       ->type_name("PLAN");
+  command->add_flag("--autotune", options->autotune,
+                    "Compile every lowering that serves, measure each on the GPU at hand, and take "
+                    "the fastest; the plan file says what was measured");
   add_lowering(*command, options->lowering);
+  add_cache_option(*command, options->use_cache);
   add_cudnn(*command, options->cudnn_folder);
   add_format(*command, options->format);
   set_action(*command, action, options, run);

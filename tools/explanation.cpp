@@ -172,6 +172,7 @@ std::string engine_text(const Explanation& explanation, const ExplainedProgram& 
   const plan::Plan& plan = program.compiled->plan;
   std::string text = fmt::format("  for {} (sm_{}) by cuDNN {}\n", plan.target.name, plan.target.sm,
                                  cudnn::version_text(plan.cudnn_version));
+  for (const std::string& line : choice_lines(plan)) text += fmt::format("  {}\n", line);
   for (const std::string& line : refusal_lines(*program.compiled)) {
     text += fmt::format("  {}\n", line);
   }
@@ -224,6 +225,7 @@ Json engine_json(const Explanation& explanation, const ExplainedProgram& program
     json["lowering"] = program.compiled->lowering;
     json["refused"] = refusals_json(program.compiled->refused);
   }
+  if (!plan.choice.empty()) json["choice"] = choice_json(plan);
   for (const plan::CompiledStep& step : plan.compiled) {
     Json knobs = Json::object();
     for (const plan::Knob& knob : step.knobs) knobs[fmt::format("{}", knob.type)] = knob.value;

@@ -1,6 +1,7 @@
 #include "tools/report.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <optional>
@@ -120,6 +121,29 @@ Json refusals_json(const std::vector<driver::Refusal>& refusals) {
   Json list = Json::array();
   for (const driver::Refusal& refusal : refusals) {
     list.push_back({{"lowering", refusal.lowering}, {"error", error_json(refusal.error, nullptr)}});
+  }
+  return list;
+}
+
+std::vector<std::string> choice_lines(const plan::Plan& plan) {
+  if (plan.choice.empty()) return {};
+  std::vector<std::string> ways;
+  for (const plan::Alternative& way : plan.choice) {
+    std::string text = fmt::format("{}, {:.3f} ms predicted", way.lowering, way.predicted_ms);
+    if (way.measured_ms) text += fmt::format(", {:.3f} ms measured", *way.measured_ms);
+    if (!way.refused.empty()) text += ", refused";
+    ways.push_back(std::move(text));
+  }
+  return {fmt::format("chosen: {}", fmt::join(ways, "; "))};
+}
+
+Json choice_json(const plan::Plan& plan) {
+  Json list = Json::array();
+  for (const plan::Alternative& way : plan.choice) {
+    Json json = {{"lowering", way.lowering}, {"predicted_ms", way.predicted_ms}};
+    if (way.measured_ms) json["measured_ms"] = *way.measured_ms;
+    if (!way.refused.empty()) json["refused"] = way.refused;
+    list.push_back(std::move(json));
   }
   return list;
 }

@@ -29,6 +29,12 @@ void tell_refusals(const driver::Compiled& compiled);
 // [{"lowering": "composite", "error": {..}}]
 Json refusals_json(const std::vector<driver::Refusal>& refusals);
 
+// "chosen: parts, 0.135 ms predicted, 0.142 ms measured; composite, 0.246 ms predicted": one line,
+// or none where there was nothing to choose. Predicted is what an H200 would take.
+std::vector<std::string> choice_lines(const plan::Plan& plan);
+// [{"lowering": "parts", "predicted_ms": .., "measured_ms": .., "refused": ".."}]
+Json choice_json(const plan::Plan& plan);
+
 // Prints JSON to standard output, two spaces a level; bytes that are not UTF-8 are replaced.
 void print_json(const Json& json);
 

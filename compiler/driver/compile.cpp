@@ -109,6 +109,53 @@ std::vector<Refusal> told(const std::vector<Refusal>& refused, std::size_t witho
   return told;
 }
 
+// Which way was found to be the fastest when all were measured, where the cache remembers it.
+void winner_first(std::vector<Candidate>& found, const CompileOptions& options) {
+  const CachedPlans& cached = options.cached;
+  if (cached.cache == nullptr || !cached.cache->files()) return;
+  const auto won = [&](const Candidate& candidate) {
+    const cache::Key key(
+        plan::signature_of(candidate.lowered.program, options.target, cached.cudnn_version));
+    const auto plan = cached.cache->files()->load(key);
+    if (!plan.ok() || !*plan || (*plan)->choice.empty()) return false;
+    const plan::Alternative& first = (*plan)->choice.front();
+    return first.measured_ms && first.lowering == candidate.way->name;
+  };
+  const auto winner = std::ranges::find_if(found, won);
+  if (winner != found.end()) std::rotate(found.begin(), winner, winner + 1);
+}
+
+// The plan that takes least when it is measured.
+template <typename Attempt>
+Result<plan::Plan> fastest(const ir::Attention& attention, const std::vector<Candidate>& found,
+                           const CompileOptions& options, std::vector<Refusal>& refused,
+                           const Attempt& attempt) {
+  std::optional<plan::Plan> best;
+  std::vector<plan::Alternative> ways;
+  for (const Candidate& candidate : found) {
+    plan::Alternative way{std::string(candidate.way->name), candidate.lowered.predicted_ms};
+    Result<plan::Plan> plan = attempt(candidate);
+    if (!plan.ok()) {
+      if (plan.error().code != ErrorCode::unsupported) return plan.error();
+      refused.push_back({way.lowering, plan.error()});
+      way.refused = plan.error().message;
+      ways.push_back(std::move(way));
+      continue;
+    }
+    ATTN_ASSIGN(way.measured_ms, options.measure(attention, *plan));
+    const bool first = !best || *way.measured_ms < *ways.front().measured_ms;
+    ways.insert(first ? ways.begin() : ways.end(), std::move(way));
+    if (first) best = std::move(*plan);
+  }
+  if (!best) return error_of(refused);
+  best->choice = std::move(ways);
+  const CachedPlans& cached = options.cached;
+  if (cached.cache != nullptr && cached.cache->files()) {
+    ATTN_RETURN_IF_ERROR(cached.cache->files()->save(*best));
+  }
+  return std::move(*best);
+}
+
 bool makes_statistics(const plan::Plan& plan) {
   return std::ranges::any_of(plan.program.tensors, [](const plan::TensorInfo& tensor) {
     return tensor.is_output() && tensor.name == "lse";
@@ -130,7 +177,7 @@ Result<Compiled> compile(const ir::Attention& attention, const support::Source& 
   compiled.plan.spec_name = attention.name;
   compiled.plan.spec_text = standing_alone(source);
   compiled.plan.bindings = bindings;
-  ATTN_ASSIGN(const std::vector<Candidate> found,
+  ATTN_ASSIGN(std::vector<Candidate> found,
               candidates(attention, options.lowering, options.direction, compiled.refused));
   const std::size_t without_form = compiled.refused.size();
   const auto attempt = [&](const Candidate& candidate) -> Result<plan::Plan> {
@@ -142,7 +189,13 @@ Result<Compiled> compile(const ir::Attention& attention, const support::Source& 
     compiled.lowering = candidate.way->name;
     return plan;
   };
-  ATTN_ASSIGN(compiled.plan, first_taken(found, compiled.refused, attempt));
+  if (options.measure) {
+    ATTN_ASSIGN(compiled.plan, fastest(attention, found, options, compiled.refused, attempt));
+    compiled.lowering = compiled.plan.choice.front().lowering;
+  } else {
+    winner_first(found, options);
+    ATTN_ASSIGN(compiled.plan, first_taken(found, compiled.refused, attempt));
+  }
   compiled.refused = told(compiled.refused, without_form, compiled.lowering);
   return compiled;
 }

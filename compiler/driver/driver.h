@@ -1,6 +1,7 @@
 // The order of the phases; nobody else knows it.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -54,6 +55,10 @@ struct CompileOptions {
   CachedPlans cached{};
   std::string lowering{kAnyLowering};  // or the one that must do
   plan::Direction direction = plan::Direction::forward;
+  // When there is one, every way is compiled, and the one that takes least becomes the plan, kept
+  // in `cached` too: the milliseconds of one execute on the device that the target is. It is given
+  // the attention that the plan computes.
+  std::function<Result<double>(const ir::Attention&, const plan::Plan&)> measure{};
 };
 
 struct Compiled {
@@ -64,8 +69,9 @@ struct Compiled {
 
 // IR -> programs -> plan, in worker processes: lowerings are asked in their order, and the first
 // that cuDNN takes is the plan. It keeps the spec's text, with what it imports written into it.
-// What options.cached has is not asked of cuDNN again. Errors: unsupported, with every lowering's
-// reason, when none is taken; others of lowering and worker::compile.
+// What options.cached has is not asked of cuDNN again, and what was measured there decides which
+// way is asked first. Errors: unsupported, with every lowering's reason, when none is taken; others
+// of lowering and worker::compile.
 Result<Compiled> compile(const ir::Attention& attention, const support::Source& source,
                          const sema::Bindings& bindings, const CompileOptions& options);
 

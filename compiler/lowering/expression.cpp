@@ -397,9 +397,24 @@ Result<Value> ExpressionLowering::selection(ExprId id) {
   return builder_.select(condition, x, y, node.pos);
 }
 
+namespace {
+
+// Of rows and columns.
+std::optional<std::int64_t> axis_of(Op op) {
+  if (op == Op::row_) return 2;
+  return op == Op::column_ ? std::optional<std::int64_t>(3) : std::nullopt;
+}
+
+}  // namespace
+
 Result<Value> ExpressionLowering::conversion(ExprId id) {
   const ir::Node& node = attention_.dag[id];
   const ExprId inner = node.operands[0];
+  if (const std::optional<std::int64_t> axis = axis_of(attention_.dag[inner].op)) {
+    if (builder_.score_dims()[2] > 1) {
+      return builder_.real_index(*axis, score_.uid, node.pos);
+    }
+  }
   ATTN_ASSIGN(const Value value, lower(inner));
   if (attention_.dag[inner].type == ir::Type::integer) {
     // Users read an i32 element as a real; a scalar or tensor becomes an element first.

@@ -157,6 +157,13 @@ Value GraphBuilder::index(std::int64_t axis, Uid like, SourcePos pos, DType comp
   return {y, DType::i32, Place::element};
 }
 
+Value GraphBuilder::real_index(std::int64_t axis, Uid like, SourcePos pos) {
+  const Uid y = add_scores(DType::f32);
+  step_.graph.nodes.emplace_back(
+      graph::Pointwise{PointwiseMode::gen_index, DType::f32, like, {}, {}, y, axis, pos});
+  return {y, DType::f32, Place::element};
+}
+
 Value GraphBuilder::band_mask(graph::BandMask mask) {
   mask.y = add_scores(DType::f32);
   step_.graph.nodes.emplace_back(mask);

@@ -84,6 +84,8 @@ class GraphBuilder {
                 SourcePos pos);
   // A new GEN_INDEX over `axis` (0 batch .. 3 column), i32. `like` gives the shape.
   Value index(std::int64_t axis, Uid like, SourcePos pos, DType compute = DType::f32);
+  // The same as f32, which users need not convert.
+  Value real_index(std::int64_t axis, Uid like, SourcePos pos);
   // `mask` with a new y. In a graph whose last node is an sdpa_forward alone.
   Value band_mask(graph::BandMask mask);
   void sdpa_forward(const graph::SdpaForward& node);

@@ -20,6 +20,13 @@ constexpr std::int64_t kExact = std::int64_t{1} << 21;
 struct Cost {
   int operations = 0;
   bool divides = false;
+  bool signs = false;  // a real 0 may have a sign, which an integer has not
+
+  void operator+=(const Cost& other) {
+    operations += other.operations;
+    divides |= other.divides;
+    signs |= other.signs;
+  }
 };
 
 class RealIndices {
@@ -66,10 +73,10 @@ class RealIndices {
     for (const ExprId operand : node.operands) {
       const std::optional<Cost> cost = cost_of(operand);
       if (!cost) return false;
-      all.operations += cost->operations;
-      all.divides |= cost->divides;
+      all += *cost;
     }
-    return all.divides && all.operations <= kMostOperations;
+    const bool pays = all.divides || (node.is(Op::to_real_) && all.operations > 0);
+    return pays && all.operations <= kMostOperations;
   }
 
   // Nothing when it cannot be computed in reals.
@@ -82,8 +89,7 @@ class RealIndices {
     for (const ExprId operand : node.operands) {
       const std::optional<Cost> other = cost_of(operand);
       if (!other) return {};
-      cost.operations += other->operations;
-      cost.divides |= other->divides;
+      cost += *other;
       if (cost.operations > kMostOperations) return {};
     }
     return cost;
@@ -98,13 +104,13 @@ class RealIndices {
       case Op::column_: return {0};
       case Op::add_:
       case Op::sub_:
-      case Op::mul_:
-      case Op::neg_:
       case Op::abs_:
       case Op::min_:
       case Op::max_: return {1};
-      case Op::floordiv_: return {3, true};
-      case Op::mod_: return {5, true};
+      case Op::mul_:
+      case Op::neg_: return {1, false, true};
+      case Op::floordiv_: return {3, true, true};
+      case Op::mod_: return {5, true, true};
       default: return {-1};
     }
   }
@@ -116,8 +122,9 @@ class RealIndices {
 
   ExprId in_reals(ExprId id) {
     const Node node = original_.dag[id];
-    // A real 0 may have a sign, which an integer has not: -0.0 + 0.0 is 0.0.
     if (node.is(Op::to_real_)) {
+      if (!cost_of(node.operands[0])->signs) return real(node.operands[0]);
+      // -0.0 + 0.0 is 0.0.
       return dag().add(Op::add_, {real(node.operands[0]), dag().real(0.0, node.pos)}, node.pos);
     }
     return dag().add(node.op, {real(node.operands[0]), real(node.operands[1])}, node.pos);

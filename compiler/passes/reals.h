@@ -6,8 +6,9 @@
 
 namespace attn::passes {
 
-// Comparisons of integers, and integers made real, in which something is divided by a positive
-// constant, computed in reals instead:
+// Comparisons of integers in which something is divided by a positive constant, and integers made
+// real, computed in reals from the indices on (an index as a real costs a kernel less than one that
+// is converted):
 //
 //   x // c  ->  floor((x + 0.5) * (1 / c))        x % c  ->  x - c * (x // c)
 //
