@@ -20,10 +20,6 @@ using ir::Op;
 
 constexpr double kCostliest = 1e9;  // shared parts are counted at each use: not without end
 
-Axes operator|(Axes x, Axes y) {
-  return {x.batch || y.batch, x.head || y.head, x.row || y.row, x.column || y.column};
-}
-
 double bytes_of(const std::vector<std::int64_t>& dims) {
   double bytes = 4;
   for (const std::int64_t extent : dims) bytes *= static_cast<double>(extent);
@@ -32,7 +28,7 @@ double bytes_of(const std::vector<std::int64_t>& dims) {
 
 // What the analysis knows of a node.
 struct Facts {
-  Axes axes;
+  Axes axes;            // none of extent 1
   Axes table;           // of the parts that must become a table
   bool tabled = false;  // whether there are such parts
   bool score = false;   // depends on the score
@@ -72,7 +68,10 @@ namespace {
 class Analysis {
  public:
   Analysis(const ir::Attention& attention, const HoistOptions& options)
-      : attention_(attention), options_(options), facts_(attention.dag.size()) {
+      : attention_(attention),
+        options_(options),
+        dependence_(attention.dag),
+        facts_(attention.dag.size()) {
     std::vector<ExprId> roots = attention.roots();
     roots.insert(roots.end(), options.extra.begin(), options.extra.end());
     for (ExprId id : ir::reachable(attention.dag, roots)) facts_[id] = facts_of(id);
@@ -102,21 +101,10 @@ class Analysis {
   }
 
  private:
-  Axes leaf_axes(Op op) const {
-    const auto many = [this](Dim dim) { return attention_.dims[dim] > 1; };
-    switch (op) {
-      case Op::batch_: return {.batch = many(Dim::B)};
-      case Op::head_: return {.head = many(Dim::Hq)};
-      case Op::row_: return {.row = many(Dim::Sq)};
-      case Op::column_: return {.column = many(Dim::Skv)};
-      default: return {};
-    }
-  }
-
-  Facts facts_of(ExprId id) const {
+  Facts facts_of(ExprId id) {
     const Node& node = attention_.dag[id];
     Facts facts;
-    facts.axes = leaf_axes(node.op);
+    facts.axes = varying(dependence_[id], attention_.dims);
     facts.score = node.is(Op::score_);
     facts.input = node.is(Op::load_) || node.is(Op::param_);
     facts.served = is_served(id);
@@ -124,7 +112,6 @@ class Analysis {
     for (const ExprId operand : node.operands) {
       const Facts& other = facts_[operand];
       facts.vector |= other.vector;
-      facts.axes = facts.axes | other.axes;
       facts.table = facts.table | other.table;
       facts.tabled |= other.tabled;
       facts.score |= other.score;
@@ -192,6 +179,7 @@ class Analysis {
 
   const ir::Attention& attention_;
   const HoistOptions& options_;
+  Dependence dependence_;
   std::vector<Facts> facts_;
 };
 

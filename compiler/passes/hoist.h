@@ -40,6 +40,7 @@
 #include <vector>
 
 #include "compiler/ir/attention.h"
+#include "compiler/passes/axes.h"
 
 namespace attn::passes {
 
@@ -49,17 +50,6 @@ inline constexpr double kWorthVectorBackward = 32;
 
 // The table's: of the operation alone, without its operands.
 double cost_for_each_score(const ir::Node& node);
-
-// Which indices of the scores an expression depends on; those of extent 1 do not count.
-struct Axes {
-  bool batch = false;
-  bool head = false;
-  bool row = false;
-  bool column = false;
-
-  bool both_sides() const { return row && column; }
-  bool operator==(const Axes&) const = default;
-};
 
 struct DerivedTensor {
   std::string name;           // of a tensor of Hoisted::attention, unlike any of the spec's
