@@ -5,17 +5,13 @@
 #include <algorithm>
 
 #include "compiler/passes/affine.h"
+#include "compiler/passes/floor_div.h"
 
 namespace attn::passes {
 namespace {
 
 using ir::ExprId;
 using ir::Op;
-
-std::int64_t floor_div(std::int64_t x, std::int64_t y) {
-  const std::int64_t quotient = x / y;
-  return (x % y != 0 && (x < 0) != (y < 0)) ? quotient - 1 : quotient;
-}
 
 struct Bands {
   Band from_start;

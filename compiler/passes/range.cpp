@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "compiler/passes/floor_div.h"
+
 namespace attn::passes {
 namespace {
 
@@ -29,11 +31,6 @@ Range magnitude(Range x) {
   const std::int64_t high = std::max(std::abs(x.low), std::abs(x.high));
   if (x.low <= 0 && x.high >= 0) return clip(0, high);
   return clip(std::min(std::abs(x.low), std::abs(x.high)), high);
-}
-
-std::int64_t floor_div(std::int64_t x, std::int64_t y) {
-  const std::int64_t quotient = x / y;
-  return (x % y != 0 && (x < 0) != (y < 0)) ? quotient - 1 : quotient;
 }
 
 Range quotient(Range x, Range y) {
@@ -97,7 +94,8 @@ Box whole_box(const ir::Attention& attention) {
 }
 
 Ranges::Ranges(const ir::Attention& attention, std::span<const ir::ExprId> roots)
-    : dag_(attention.dag),
+    : attention_(attention),
+      dag_(attention.dag),
       order_(ir::reachable(attention.dag, roots)),
       ranges_(order_.empty() ? 0 : order_.back() + 1) {}
 
@@ -141,6 +139,7 @@ Range Ranges::operation(const ir::Node& node) const {
     case Op::or_: return larger(x, y);
     case Op::not_: return opposite(x);
     case Op::to_int_: return x;
+    case Op::load_: return load(node);
     case Op::floordiv_: return quotient(x, y);
     case Op::mod_: return remainder(x, y);
     case Op::select_: {
@@ -151,6 +150,16 @@ Range Ranges::operation(const ir::Node& node) const {
   }
   if (!is_boolean(node)) return kAny;
   return dag_[node.operands[0]].type == ir::Type::integer ? comparison(node.op, x, y) : kEither;
+}
+
+Range Ranges::load(const ir::Node& node) const {
+  const std::string& name = std::get<std::string>(node.attribute);
+  const auto up_to = [&](ir::Dim dim) {
+    return Range{0, attention_.dims.get(dim).value_or(kAny.high)};
+  };
+  if (attention_.lengths_q && name == ir::kLengthsQ) return up_to(ir::Dim::Sq);
+  if (attention_.lengths_kv && name == ir::kLengthsKv) return up_to(ir::Dim::Skv);
+  return is_boolean(node) ? kEither : kAny;
 }
 
 Range range_of(const ir::Attention& attention, ir::ExprId id) {

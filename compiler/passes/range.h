@@ -30,8 +30,8 @@ struct Box {
 Box whole_box(const ir::Attention& attention);
 
 // Sound, not tight: every value that an integer or boolean expression takes in the box lies inside.
-// A captured element or a param is only known to be a 32-bit integer, or a boolean. A boolean can
-// be neither: then it is 0 .. 1.
+// A captured element or a param is only known to be a 32-bit integer, or a boolean; a length lies
+// within 0 .. S. A boolean can be neither: then it is 0 .. 1.
 class Ranges {
  public:
   // Of what the roots stand on.
@@ -43,8 +43,10 @@ class Ranges {
  private:
   Range operation(const ir::Node& node) const;
   Range leaf(const ir::Node& node, const Box& box) const;
+  Range load(const ir::Node& node) const;
   Range operand(const ir::Node& node, std::size_t i) const { return ranges_[node.operands[i]]; }
 
+  const ir::Attention& attention_;
   const ir::Dag& dag_;
   std::vector<ir::ExprId> order_;
   std::vector<Range> ranges_;  // by id

@@ -32,6 +32,18 @@ TEST_F(RangeTest, OpenDimensionsAreOnlyNotNegative) {
   EXPECT_EQ(range(dag_.dim("Sq")), (Range{1, INT32_MAX}));
 }
 
+TEST_F(RangeTest, LengthsLieWithinTheirSizes) {
+  attention_.tensors.push_back({std::string(ir::kLengthsKv), DType::i32, {dag_.integer(2)}, {}});
+  const ir::ExprId batch[] = {dag_.leaf(Op::batch_)};
+  const auto length =
+      dag_.add_symbol(Op::load_, std::string(ir::kLengthsKv), ir::Type::integer, batch);
+  EXPECT_EQ(range(length), Range{});  // a tensor of that name
+  attention_.lengths_kv = true;
+  EXPECT_EQ(range(length), (Range{0, 32}));
+  attention_.dims.set(ir::Dim::Skv, std::nullopt);
+  EXPECT_EQ(range(length), (Range{0, INT32_MAX}));
+}
+
 TEST_F(RangeTest, Arithmetic) {
   const auto difference = dag_.add(Op::sub_, {row_, column_});
   EXPECT_EQ(range(difference), (Range{-31, 15}));
