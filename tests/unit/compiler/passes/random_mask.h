@@ -1,8 +1,10 @@
-// Random masks of rows, columns and constants, for the tests of this folder.
+// Random masks of rows, columns, constants and what else they are given, for the tests of this
+// folder.
 #pragma once
 
 #include <cstdint>
 #include <random>
+#include <vector>
 
 #include "compiler/ir/attention.h"
 
@@ -12,6 +14,14 @@ class RandomMask {
  public:
   RandomMask(ir::Attention& attention, std::mt19937_64& random)
       : dag_(attention.dag), random_(random) {}
+  // Every third integer that is not made of others is one of `integers`, and every fourth condition
+  // one of `booleans`.
+  RandomMask(ir::Attention& attention, std::mt19937_64& random, std::vector<ir::ExprId> integers,
+             std::vector<ir::ExprId> booleans)
+      : dag_(attention.dag),
+        random_(random),
+        integers_(std::move(integers)),
+        booleans_(std::move(booleans)) {}
 
   ir::ExprId boolean(int depth) {
     if (depth > 0) {
@@ -22,6 +32,7 @@ class RandomMask {
         default: break;
       }
     }
+    if (!booleans_.empty() && pick(4) == 0) return booleans_[pick(booleans_.size())];
     constexpr ir::Op kComparisons[] = {ir::Op::lt_, ir::Op::le_, ir::Op::gt_,
                                        ir::Op::ge_, ir::Op::eq_, ir::Op::ne_};
     return dag_.add(kComparisons[pick(6)], {integer(2), integer(2)});
@@ -50,6 +61,7 @@ class RandomMask {
         low + static_cast<std::int64_t>(pick(static_cast<std::uint64_t>(high - low + 1))));
   }
   ir::ExprId leaf() {
+    if (!integers_.empty() && pick(3) == 0) return integers_[pick(integers_.size())];
     const std::uint64_t which = pick(5);
     if (which < 2) return dag_.leaf(ir::Op::row_);
     return which < 4 ? dag_.leaf(ir::Op::column_) : constant(-20, 20);
@@ -57,6 +69,8 @@ class RandomMask {
 
   ir::Dag& dag_;
   std::mt19937_64& random_;
+  std::vector<ir::ExprId> integers_;
+  std::vector<ir::ExprId> booleans_;
 };
 
 }  // namespace attn::passes::testing

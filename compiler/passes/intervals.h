@@ -1,0 +1,75 @@
+// Masks as intervals of columns: what every row sees, as expressions of the row.
+//
+//   q_idx >= kv_idx && q_idx - kv_idx < 256     [max(0, q_idx - 255), q_idx + 1)
+//   q_idx // 64 == kv_idx // 64                 [q_idx // 64 * 64, q_idx // 64 * 64 + 64)
+//   kv_idx < n[b] || q_idx >= kv_idx            [0, max(n[b], q_idx + 1))
+//   doc[b, q_idx] == doc[b, kv_idx]             [first(doc[b, kv_idx] >= doc[b, q_idx]),
+//                                                first(doc[b, kv_idx] > doc[b, q_idx]))
+//                                               where doc is declared monotone
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/ir/attention.h"
+
+namespace attn::passes {
+
+// One side of an interval: a column, 0 .. Skv.
+struct Edge {
+  ir::ExprId value = 0;  // integer; does not depend on the column
+  // Conditions that do depend on it and, once true, stay true in all later columns. Each stands for
+  // the first column where it holds, Skv when it holds in none: a search of log2(Skv) steps.
+  std::vector<ir::ExprId> firsts{};
+
+  bool operator==(const Edge&) const = default;
+};
+
+// The columns low <= column < high: none where low >= high, or where the condition is false. Either
+// value may lie outside of 0 .. Skv in rows whose interval is empty, but not elsewhere.
+struct Interval {
+  Edge low;                               // the largest of its value and its firsts
+  Edge high;                              // the smallest of its value and its firsts
+  std::optional<ir::ExprId> condition{};  // boolean; does not depend on the column
+  bool exact = true;                      // the mask shows all of it
+
+  bool operator==(const Interval&) const = default;
+};
+
+// Of every batch, head and row, what a mask shows lies within the union of the intervals. They may
+// overlap, and are in no order.
+struct VisibleColumns {
+  // The one that was asked about, with the expressions of the intervals in its DAG.
+  ir::Attention attention;
+  std::vector<Interval> intervals;
+  bool exact = true;  // all of them: the union is what the mask shows
+};
+
+inline constexpr std::size_t kMostIntervals = 64;
+
+// Of the conjunction of the masks, or of one condition that does not depend on the score; lengths
+// are not looked at. The attention must be simplified; its dimensions may be open.
+//
+// Exact are
+// - what does not depend on the column;
+// - orderings, == and != of integers whose difference is a multiple of one expression of the column
+//   and a rest that does not depend on it (linear.h), for the column itself, //, abs, min, max and
+//   select of such expressions, and // and % whose quotient is the same in all columns;
+// - orderings of integers, and captured booleans, that change at most once from the first column to
+//   the last (direction.h);
+// - && || ! and select of these.
+//
+// Anything else may show all columns. Nothing in an interval can leave 32 bits, and what may leave
+// them in the mask is anything else. More than kMostIntervals become one that contains them. A
+// bound or a condition may be without a value (a gather out of range, a division by 0) where the
+// mask itself does not depend on it: there the interval says nothing, and all columns may be
+// visible.
+VisibleColumns visible_columns(const ir::Attention& attention);
+VisibleColumns visible_columns(const ir::Attention& attention, ir::ExprId condition);
+
+// "[max(0, q_idx - 255), q_idx + 1)", "[0, q_idx + 1) where b < 2", in the language's own syntax.
+// Without an upper or a lower bound of its own an edge is 0 or Skv.
+std::string to_source(const VisibleColumns& columns, const Interval& interval);
+
+}  // namespace attn::passes
