@@ -7,6 +7,7 @@
 
 #include "compiler/passes/intervals.h"
 #include "compiler/passes/simplify.h"
+#include "compiler/passes/spans.h"
 #include "runtime/reference/row_evaluator.h"
 #include "tests/unit/compiler/passes/example.h"
 #include "tests/unit/compiler/passes/random_mask.h"
@@ -79,10 +80,16 @@ class TidyMask {
   std::vector<ExprId> still_;
 };
 
-// A mask of rows, columns and captured tensors, with their values.
+enum class Kind {
+  wild,
+  tidy,
+  indices  // wild, without captured tensors and params
+};
+
+// A mask, and the values of the tensors.
 class Case {
  public:
-  Case(std::mt19937_64& random, bool tidy) : random_(random) {
+  Case(std::mt19937_64& random, Kind kind) : random_(random) {
     attention_ = testing::example(size(), size());
     attention_.dims.set(ir::Dim::Hq, 1);
     attention_.dims.set(ir::Dim::Hkv, 1);
@@ -102,9 +109,12 @@ class Case {
     const ExprId p = dag().add_symbol(Op::param_, "p", ir::Type::integer);
     const ExprId own = dag().add(Op::min_, {row, dag().integer(columns - 1)});
     const ExprId own_doc = load("doc", {batch, own}), of_row = load("of_row", {row});
-    if (tidy) {
+    if (kind == Kind::tidy) {
       TidyMask mask(dag(), random, {column, column, column, dag().add(Op::sub_, {row, column})},
                     {doc}, {row, row, row, batch, n, p, own_doc, of_row});
+      attention_.masks = {mask.boolean(2), mask.boolean(1)};
+    } else if (kind == Kind::indices) {
+      testing::RandomMask mask(attention_, random, {batch}, {});
       attention_.masks = {mask.boolean(2), mask.boolean(1)};
     } else {
       testing::RandomMask mask(
@@ -228,11 +238,11 @@ std::string text_of(const VisibleColumns& columns) {
 }
 
 // Both ends of 32 bits are among the values. How many of the masks have an exact form.
-int count_exact(std::uint64_t seed, bool tidy) {
+int count_exact(std::uint64_t seed, Kind kind) {
   std::mt19937_64 random(seed);
   int exact = 0;
   for (int i = 0; i < kMasks; ++i) {
-    const Case test(random, tidy);
+    const Case test(random, kind);
     const VisibleColumns columns = visible_columns(test.attention());
     EXPECT_TRUE(ir::verify(columns.attention).ok());
     exact += columns.exact ? 1 : 0;
@@ -253,11 +263,55 @@ int count_exact(std::uint64_t seed, bool tidy) {
 }
 
 TEST(Intervals, OfRandomMasksAreWhatTheyShow) {
-  EXPECT_GT(count_exact(5, false), kMasks / 5);  // 22 %: most have % or ids of no order
+  EXPECT_GT(count_exact(5, Kind::wild), kMasks / 5);  // 22 %: most have % or ids of no order
 }
 
 TEST(Intervals, OfTidyMasksAreExact) {
-  EXPECT_GT(count_exact(6, true), kMasks * 99 / 100);  // 99.9 %: others have too many intervals
+  EXPECT_GT(count_exact(6, Kind::tidy),
+            kMasks * 99 / 100);  // 99.9 %: others have too many intervals
+}
+
+void expect_normal(const Spans& spans) {
+  for (std::size_t i = 0; i < spans.size(); ++i) {
+    ASSERT_LT(spans[i].low, spans[i].high);
+    if (i == 0) continue;
+    ASSERT_LE(spans[i - 1].high, spans[i].low);
+    const bool meet = spans[i - 1].high == spans[i].low;
+    ASSERT_TRUE(!meet || spans[i - 1].exact != spans[i].exact);
+  }
+}
+
+void expect_same(const Spans& spans, const RowEvaluator& evaluator,
+                 const std::vector<ExprId>& masks, std::int64_t columns) {
+  for (std::int64_t column = 0; column < columns; ++column) {
+    const bool visible = std::ranges::all_of(masks, [&](ExprId mask) {
+      return value_of(evaluator, mask, static_cast<std::size_t>(column)) != 0;
+    });
+    const auto span = std::ranges::find_if(
+        spans, [&](const Span& x) { return x.low <= column && column < x.high; });
+    ASSERT_TRUE(!visible || span != spans.end()) << "column " << column;
+    ASSERT_TRUE(visible || span == spans.end() || !span->exact) << "column " << column;
+  }
+}
+
+TEST(Spans, OfRandomMasksAreWhatTheyShow) {
+  std::mt19937_64 random(7);
+  for (int i = 0; i < 5000 && !::testing::Test::HasFailure(); ++i) {
+    const Case test(random, Kind::indices);
+    const VisibleColumns columns = visible_columns(test.attention());
+    ASSERT_TRUE(is_static(columns));
+    const std::vector<ExprId>& masks = columns.attention.masks;
+    RowEvaluator evaluator(columns.attention, test.bindings(), masks);
+    const std::int64_t width = test.attention().dims[ir::Dim::Skv];
+    const std::vector<double> scores(static_cast<std::size_t>(width));
+    const std::vector<Spans> rows = spans_of_rows(columns, i % 2, 0);
+    for (std::size_t row = 0; row < rows.size(); ++row) {
+      evaluator.run({i % 2, 0, static_cast<std::int64_t>(row)}, scores);
+      expect_normal(rows[row]);
+      expect_same(rows[row], evaluator, masks, width);
+    }
+    ASSERT_FALSE(::testing::Test::HasFailure()) << text_of(columns);
+  }
 }
 
 }  // namespace
