@@ -7,6 +7,7 @@
 
 #include "compiler/ast/parse.h"
 #include "compiler/passes/cover.h"
+#include "compiler/passes/intervals.h"
 #include "runtime/base/check.h"
 #include "runtime/cudnn/library.h"
 #include "runtime/io/host_tensor.h"
@@ -115,6 +116,22 @@ bool skips_blocks(const Explanation& explanation) {
   return explanation.rows > 1 && band.right;
 }
 
+constexpr std::size_t kMostColumns = 4;  // lines
+
+std::string columns_text(const Explanation& explanation) {
+  const std::vector<ExplainedColumns>& visible = explanation.visible;
+  const std::size_t shown = std::min(visible.size(), kMostColumns);
+  std::string text;
+  for (std::size_t i = 0; i < shown; ++i) {
+    text += fmt::format("  columns   {}: {}\n", visible[i].text,
+                        visible[i].exact ? "all of them" : "some of them");
+  }
+  if (shown < visible.size()) {
+    text += fmt::format("  columns   of {} more intervals\n", visible.size() - shown);
+  }
+  return text;
+}
+
 std::string mask_text(const Explanation& explanation) {
   const passes::Band& from_end = explanation.mask.from_end;
   bool band = explanation.mask.band.left || explanation.mask.band.right;
@@ -128,6 +145,7 @@ std::string mask_text(const Explanation& explanation) {
     text += fmt::format("  band      {}: from the last diagonal of each batch\n",
                         passes::to_text(from_end, passes::kDistanceFromEnd));
   }
+  text += columns_text(explanation);
   for (const std::string& residual : explanation.residual) {
     text += fmt::format("  residual  {}: computed for every score{}\n", residual,
                         band ? " in the band" : "");
@@ -205,6 +223,10 @@ Json mask_json(const Explanation& explanation) {
   }
   json["skips_blocks"] = skips_blocks(explanation);
   json["residual"] = explanation.residual;
+  json["columns"] = Json::array();
+  for (const ExplainedColumns& columns : explanation.visible) {
+    json["columns"].push_back({{"text", columns.text}, {"exact", columns.exact}});
+  }
   return json;
 }
 
@@ -283,6 +305,16 @@ Json backward_json(const Explanation& explanation, const ExplainedProgram& progr
           {"engine", engine_json(explanation, program)}};
 }
 
+std::vector<ExplainedColumns> explain_columns(const ir::Attention& attention) {
+  if (attention.masks.empty()) return {};
+  const passes::VisibleColumns columns = passes::visible_columns(attention);
+  std::vector<ExplainedColumns> explained;
+  for (const passes::Interval& interval : columns.intervals) {
+    explained.push_back({passes::to_source(columns, interval), interval.exact});
+  }
+  return explained;
+}
+
 }  // namespace
 
 ExplainedProgram explain_program(const Spec& spec, const plan::Program& program) {
@@ -310,6 +342,7 @@ Explanation explain(const Spec& spec, bool gradients) {
   for (const ir::ExprId id : explanation.mask.residual) {
     explanation.residual.push_back(ir::to_source(covered, id));
   }
+  explanation.visible = explain_columns(spec.attention);
   if (gradients) explanation.derivatives = explain_derivatives(spec.attention);
   explanation.share =
       passes::band_share(covered.dims, passes::full_band(explanation.mask, covered.dims));

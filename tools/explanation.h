@@ -24,6 +24,12 @@ struct ExplainedClause {
   std::vector<std::string> nodes;  // of the graph, in order, as graph::to_text lists them
 };
 
+// An interval of the columns that a row sees (passes/intervals.h).
+struct ExplainedColumns {
+  std::string text;    // in the language's own syntax
+  bool exact = false;  // the mask shows all of it
+};
+
 // The program of one direction.
 struct ExplainedProgram {
   std::vector<ExplainedClause> clauses;  // in text order, the attention itself last
@@ -40,11 +46,12 @@ struct Explanation {
   std::string file;
   std::string name;
   passes::MaskForm mask;
-  std::int64_t rows = 0;              // of scores
-  std::int64_t columns = 0;           // of scores
-  bool lengths = false;               // whether batches have lengths of their own
-  double share = 1;                   // of the scores that lie inside the band
-  std::vector<std::string> residual;  // in the language's own syntax
+  std::int64_t rows = 0;                  // of scores
+  std::int64_t columns = 0;               // of scores
+  bool lengths = false;                   // whether batches have lengths of their own
+  double share = 1;                       // of the scores that lie inside the band
+  std::vector<std::string> residual;      // in the language's own syntax
+  std::vector<ExplainedColumns> visible;  // nothing outside of these
   std::optional<ExplainedDerivatives> derivatives;
   std::optional<ExplainedProgram> forward;
   std::optional<ExplainedProgram> backward;

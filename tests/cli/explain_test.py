@@ -44,6 +44,18 @@ class Explain(attnc.Case):
         result = self.explain("document", "--bind", "Sq=256")
         self.assertEqual(len(result["mask"]["residual"]), 1)
         self.assertIsNone(result["mask"]["left"])
+        self.assertEqual(result["mask"]["columns"], [{"text": "[0, 256)", "exact": False}])
+        result = self.explain("prefix_lm", "--bind", "Sq=256", "--bind", "prefix=64")
+        self.assertEqual(result["mask"]["columns"],
+                         [{"text": "[0, max(64, q_idx + 1))", "exact": True}])
+        self.assertEqual(self.explain("noop", "--bind", "Sq=256")["mask"]["columns"], [])
+
+    def test_columns(self):
+        several = " || ".join(f"kv_idx == {2 * i}" for i in range(6))
+        path = self.write("columns.attn", NOOP.replace("outputs", f"mask {several}; outputs"))
+        text = self.attnc("explain", path, "--target", "h200", "--bind", "Sq=16").stdout
+        self.assertIn("  columns   [0, 1): all of them\n  columns   [2, 3): all of them\n", text)
+        self.assertIn("  columns   of 2 more intervals\n", text)
 
     def test_derivatives(self):
         result = self.explain("softcap", "--bind", "Sq=64", "--grad")["gradients"]
