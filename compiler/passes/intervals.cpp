@@ -7,6 +7,7 @@
 #include "compiler/passes/direction.h"
 #include "compiler/passes/floor_div.h"
 #include "compiler/passes/linear.h"
+#include "compiler/passes/periods.h"
 #include "compiler/passes/pieces.h"
 
 namespace attn::passes {
@@ -19,20 +20,20 @@ using ir::Op;
 // An expression with shared parts has exponentially many paths.
 constexpr int kMostSteps = 4096;
 
+constexpr int kMostRemainders = 3;                    // of one condition, taken apart by periods
 constexpr std::int64_t kFar = std::int64_t{1} << 40;  // from all that fits
 
 class Analysis {
  public:
   explicit Analysis(ir::Attention& attention)
-      : dag_(attention.dag),
+      : attention_(attention),
+        dag_(attention.dag),
         forms_(attention),
         directions_(attention),
         pieces_(attention, forms_) {}
 
   std::vector<Interval> conjunction(const std::vector<ExprId>& conditions) {
-    Pieces pieces = all();
-    for (const ExprId id : conditions) pieces = intersect(pieces, of(id, true));
-    return pieces_.written(pieces);
+    return pieces_.written(conjoined(conditions));
   }
 
  private:
@@ -64,8 +65,82 @@ class Analysis {
   }
 
   Pieces logic(const Node& node, bool wanted) {
+    if (node.is(Op::and_) && wanted) return conjoined(conjuncts(node));
     const Pieces x = of(node.operands[0], wanted), y = of(node.operands[1], wanted);
     return node.is(Op::and_) == wanted ? intersect(x, y) : unite(x, y);
+  }
+
+  std::vector<ExprId> conjuncts(const Node& node) const {
+    std::vector<ExprId> all;
+    for (const ExprId id : node.operands) {
+      if (!dag_[id].is(Op::and_)) {
+        all.push_back(id);
+        continue;
+      }
+      const std::vector<ExprId> inner = conjuncts(dag_[id]);
+      all.insert(all.end(), inner.begin(), inner.end());
+    }
+    return all;
+  }
+
+  // What is known exactly bounds the periods of the rest.
+  Pieces conjoined(const std::vector<ExprId>& conditions) {
+    Pieces pieces = all();
+    std::vector<ExprId> others;
+    for (const ExprId id : conditions) {
+      const Pieces own = of(id, true);
+      if (is_exact(own)) {
+        pieces = intersect(pieces, own);
+      } else {
+        others.push_back(id);
+      }
+    }
+    Pieces rest = all();
+    for (const ExprId id : others) {
+      if (auto known = by_periods(pieces, id, kMostRemainders)) {
+        pieces = std::move(*known);
+      } else {
+        rest = intersect(rest, of(id, true));
+      }
+    }
+    return intersect(pieces, rest);
+  }
+
+  static bool is_exact(const Pieces& pieces) { return std::ranges::all_of(pieces, &Piece::exact); }
+
+  // The part of the pieces where the condition holds, exactly as far as they are exact; nothing
+  // when that is not known.
+  std::optional<Pieces> by_periods(const Pieces& pieces, ExprId condition, int remainders) {
+    Pieces all;
+    for (const Piece& piece : pieces) {
+      const auto part = by_periods(piece, condition, remainders);
+      if (!part || all.size() + part->size() > kMostIntervals) return std::nullopt;
+      all = unite(std::move(all), *part);
+    }
+    return all;
+  }
+
+  std::optional<Pieces> by_periods(const Piece& piece, ExprId condition, int remainders) {
+    if (++steps_ > kMostSteps) return std::nullopt;
+    const Pieces own = of(condition, true);
+    if (is_exact(own)) return intersect({piece}, own);
+    const auto periods = remainders > 0
+                             ? periods_of(attention_, forms_, directions_, condition, piece)
+                             : std::nullopt;
+    if (!periods) return std::nullopt;
+    Pieces all;
+    for (const Period& period : *periods) {
+      const auto part = by_periods(within(piece, period), period.condition, remainders - 1);
+      if (!part || all.size() + part->size() > kMostIntervals) return std::nullopt;
+      all = unite(std::move(all), *part);
+    }
+    return all;
+  }
+
+  Pieces within(const Piece& piece, const Period& period) {
+    const Linear beyond = period.remainder - linear_constant(period.length);
+    return intersect({piece},
+                     intersect(not_negative(period.remainder, true), not_negative(beyond, false)));
   }
 
   template <typename Visible>
@@ -183,21 +258,33 @@ class Analysis {
   // Where id >= floor(value / divisor) is `wanted`.
   Pieces bounded(ExprId id, std::int64_t divisor, const Linear& value, bool wanted) {
     const Range range = *forms_.range_of(linear_term(id));
-    const auto close = within(value, {range.low * divisor, (range.high + 1) * divisor});
-    const auto bound = close ? forms_.quotient(*close, divisor) : std::nullopt;
+    const auto bound = quotient(value, divisor, {range.low * divisor, (range.high + 1) * divisor});
     if (!bound || !forms_.fits(*bound)) return unknown();
     const Range of_bound = *forms_.range_of(*bound);
     if (of_bound.high <= range.low) return wanted ? all() : Pieces();
     if (of_bound.low > range.high) return wanted ? Pieces() : all();
-    return solved(id, *bound, wanted);
+    return solved(id, forms_.rejoined(*bound), wanted);
   }
 
-  // A sum that fits 32 bits and is the same, or on the same side of the limits. Nothing when more
-  // than one term is too wide.
-  std::optional<Linear> within(const Linear& sum, const Range& limits) {
-    if (forms_.fits(sum)) return sum;
+  // Of the sum, or of one that is on the same side of the limits.
+  std::optional<Linear> quotient(const Linear& sum, std::int64_t divisor, const Range& limits) {
+    if (forms_.fits(sum)) {
+      if (const auto exact = forms_.quotient(sum, divisor)) return exact;
+    }
     const Range range = forms_.range_of(sum).value_or(Range{-kFar, kFar});
-    const bool is_low = range.low<INT32_MIN, is_high = range.high> INT32_MAX;
+    for (const Range& wide : {range, Range{-kFar, kFar}}) {
+      const auto close = within(sum, wide, limits);
+      const auto found = close ? forms_.quotient(*close, divisor) : std::nullopt;
+      if (found) return found;
+    }
+    return std::nullopt;
+  }
+
+  // A sum that fits 32 bits and is the same, or on the same side of the limits; `range` is that of
+  // the sum. Nothing when more than one term is too wide.
+  std::optional<Linear> within(const Linear& sum, const Range& range, const Range& limits) {
+    const bool is_low = range.low < INT32_MIN;
+    const bool is_high = range.high > INT32_MAX;
     for (const auto& [id, factor] : sum.terms) {
       const Linear rest = sum - linear_term(id, factor);
       const auto others = forms_.range_of(rest);
@@ -286,6 +373,7 @@ class Analysis {
   Pieces unite(const Pieces& x, const Pieces& y) { return pieces_.unite(x, y); }
   SimplifyingBuilder& builder() { return forms_.builder(); }
 
+  ir::Attention& attention_;
   ir::Dag& dag_;
   LinearForms forms_;
   Directions directions_;

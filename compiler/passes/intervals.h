@@ -2,6 +2,7 @@
 //
 //   q_idx >= kv_idx && q_idx - kv_idx < 256     [max(0, q_idx - 255), q_idx + 1)
 //   q_idx // 64 == kv_idx // 64                 [q_idx // 64 * 64, q_idx // 64 * 64 + 64)
+//   q_idx // 8 == kv_idx // 8 && kv_idx % 8 < 2 [q_idx // 8 * 8, q_idx // 8 * 8 + 2)
 //   kv_idx < n[b] || q_idx >= kv_idx            [0, max(n[b], q_idx + 1))
 //   doc[b, q_idx] == doc[b, kv_idx]             [first(doc[b, kv_idx] >= doc[b, q_idx]),
 //                                                first(doc[b, kv_idx] > doc[b, q_idx]))
@@ -58,6 +59,8 @@ inline constexpr std::size_t kMostIntervals = 64;
 //   select of such expressions, and // and % whose quotient is the same in all columns;
 // - orderings of integers, and captured booleans, that change at most once from the first column to
 //   the last (direction.h);
+// - x % c of the column and a constant, where the rest of the conjunction leaves at most
+//   kMostPeriods (periods.h) of it;
 // - && || ! and select of these.
 //
 // Anything else may show all columns. Nothing in an interval can leave 32 bits, and what may leave

@@ -43,6 +43,14 @@ Range below_open_size(std::int64_t factor, std::int64_t size_factor) {
   return {low, high};
 }
 
+// Whether the terms are among those of the sum.
+bool is_part(const Linear& part, const Linear& sum) {
+  return std::ranges::all_of(part.terms, [&](const auto& term) {
+    const auto own = sum.terms.find(term.first);
+    return own != sum.terms.end() && own->second == term.second;
+  });
+}
+
 }  // namespace
 
 Linear linear_constant(std::int64_t value) { return {{}, value}; }
@@ -119,6 +127,39 @@ Range LinearForms::range_of(ExprId id) {
 }
 
 std::optional<Range> LinearForms::range_of(const Linear& sum) {
+  const std::optional<Range> range = range_of_terms(sum);
+  for (const auto& term : sum.terms) {
+    const std::optional<Range> other = range_of_remainder(sum, term.first);
+    if (!other) continue;
+    if (!range) return other;  // of the first only: the rest of it may have others
+    return Range{std::max(range->low, other->low), std::min(range->high, other->high)};
+  }
+  return range;
+}
+
+// Of x // n and x % n for a constant n > 0.
+bool LinearForms::is_by_constant(Op op, ExprId id) const {
+  const Node& node = attention_.dag[id];
+  if (!node.is(op) || node.type != ir::Type::integer) return false;
+  const Node& divisor = attention_.dag[node.operands[1]];
+  return divisor.is(Op::const_int_) && std::get<std::int64_t>(divisor.attribute) > 0;
+}
+
+// Of a sum with factor * (x // n * n - x): that is the remainder of x, -factor times.
+std::optional<Range> LinearForms::range_of_remainder(const Linear& sum, ExprId quotient) {
+  if (!is_by_constant(Op::floordiv_, quotient)) return std::nullopt;
+  const Node node = attention_.dag[quotient];
+  const std::int64_t divisor = attention_.dag.integer_of(node.operands[1]);
+  const std::int64_t factor = sum.terms.at(quotient) / divisor;
+  if (factor == 0) return std::nullopt;
+  const Linear part = (linear_term(quotient, divisor) - value_of(node.operands[0])) * factor;
+  if (!is_part(part, sum)) return std::nullopt;
+  const std::optional<Range> rest = range_of(sum - part);
+  if (!rest) return std::nullopt;
+  return sum_of(*rest, scaled({0, divisor - 1}, -factor));
+}
+
+std::optional<Range> LinearForms::range_of_terms(const Linear& sum) {
   if (!is_small(sum)) return std::nullopt;
   Range range{sum.constant, sum.constant};
   std::map<ExprId, std::int64_t> terms = sum.terms;
@@ -157,6 +198,19 @@ Linear LinearForms::value_of(ExprId id) {
 Linear LinearForms::size(Dim dim) {
   if (const auto size = attention_.dims.get(dim)) return linear_constant(*size);
   return linear_term(attention_.dag.dim(std::string(ir::to_string(dim))));
+}
+
+Linear LinearForms::rejoined(const Linear& sum) {
+  Linear joined = sum;
+  for (const auto& [id, factor] : sum.terms) {
+    if (!is_by_constant(Op::mod_, id)) continue;
+    const Node node = attention_.dag[id];
+    const Linear whole = of(builder_.make(Op::floordiv_, node.operands, node.pos)) *
+                         (attention_.dag.integer_of(node.operands[1]) * factor);
+    if (whole.terms.size() != 1 || !is_part(whole, sum)) continue;
+    joined = joined - whole - linear_term(id, factor) + value_of(node.operands[0]) * factor;
+  }
+  return joined;
 }
 
 ExprId LinearForms::multiple(ExprId id, std::int64_t factor) {

@@ -39,13 +39,17 @@ class LinearForms {
   const Linear& of(ir::ExprId id);
 
   // What the sum can be, wider than 32 bits too; nothing when that is not known. Knows that a row
-  // is smaller than Sq and a column than Skv, also where these are open.
+  // is smaller than Sq and a column than Skv, also where these are open, and what x - x // n * n
+  // is.
   std::optional<Range> range_of(const Linear& sum);
   bool fits(const Linear& sum);  // within 32 bits, whatever the score
   Range range_of(ir::ExprId id);
 
   // A sum that is equal to the expression: the expression itself where it may wrap.
   Linear value_of(ir::ExprId id);
+
+  // The same with x for x // n * n + x % n.
+  Linear rejoined(const Linear& sum);
 
   // An expression that is equal to the sum where the sum fits 32 bits.
   ir::ExprId expression(const Linear& sum);
@@ -61,6 +65,9 @@ class LinearForms {
   Linear made(ir::ExprId id);
   Linear product(ir::ExprId id);
   Linear division(ir::ExprId id);
+  std::optional<Range> range_of_terms(const Linear& sum);
+  std::optional<Range> range_of_remainder(const Linear& sum, ir::ExprId quotient);
+  bool is_by_constant(ir::Op op, ir::ExprId id) const;
   ir::ExprId multiple(ir::ExprId id, std::int64_t factor);
 
   ir::Attention& attention_;

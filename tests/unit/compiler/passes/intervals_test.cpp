@@ -108,8 +108,28 @@ TEST(Intervals, WhatIsNotKnownMayBeAnything) {
 
 // Of several parts that change with the column each is bounded by what the others can be.
 TEST(Intervals, PartsAreBoundedByOthers) {
-  EXPECT_EQ(columns("kv_idx - kv_idx % 8 >= q_idx"), "in [q_idx, 128)");
-  EXPECT_EQ(columns("kv_idx + kv_idx % 8 < 20"), "in [0, 20)");
+  EXPECT_EQ(columns("kv_idx - kv_idx % 2 >= q_idx"), "in [q_idx, 128)");
+  EXPECT_EQ(columns("kv_idx + kv_idx % 2 < 20"), "in [0, 20)");
+}
+
+TEST(Intervals, OfRemaindersPeriodByPeriod) {
+  EXPECT_EQ(columns("kv_idx // 64 == b && kv_idx % 64 < 9"), "[b * 64, b * 64 + 9)");
+  EXPECT_EQ(columns("q_idx // 32 == kv_idx // 32 && q_idx % 32 >= kv_idx % 32"),
+            "[q_idx // 32 * 32, q_idx + 1)");
+  EXPECT_EQ(columns("kv_idx % 50 >= 40"), "[40, 50)\n[90, 100)");
+  EXPECT_EQ(columns("0 <= q_idx - kv_idx < 4 && (q_idx - kv_idx) % 3 == 0"),
+            "[q_idx, q_idx + 1)\n[max(0, q_idx - 3), q_idx - 2)");
+  EXPECT_EQ(columns("abs(q_idx // 8 - kv_idx // 8) <= 1 && kv_idx % 8 == 2"),
+            "[max(0, q_idx // 8 * 8 - 6), q_idx // 8 * 8 - 5)\n"
+            "[q_idx // 8 * 8 + 2, q_idx // 8 * 8 + 3)\n"
+            "[q_idx // 8 * 8 + 10, min(128, q_idx // 8 * 8 + 11))");
+  EXPECT_EQ(columns("kv_idx // 8 % 8 == 1 && kv_idx % 8 < 2"), "[8, 10)\n[72, 74)");
+}
+
+TEST(Intervals, OfTooManyPeriodsAreNotKnown) {
+  EXPECT_EQ(columns("kv_idx % 3 == 0"), "in [0, 128)");
+  EXPECT_EQ(columns("kv_idx % 64 < p && doc[b, kv_idx % 64] > 1"),
+            "in [0, min(64, p))\nin [64, min(p, 64) + 64)");
 }
 
 TEST(Intervals, NothingWraps) {

@@ -34,8 +34,8 @@ TEST(Spans, ThatMeetAreOne) {
 }
 
 TEST(Spans, KeepWhatIsKnownApart) {
-  const VisibleColumns columns =
-      columns_of("mask q_idx == kv_idx || kv_idx % 3 == 0 && q_idx >= kv_idx;");
+  const VisibleColumns columns = columns_of(
+      "tensor seen: bool[Skv]; mask q_idx == kv_idx || seen[kv_idx] && q_idx >= kv_idx;");
   EXPECT_EQ(RowSpans(columns).of(5), (Spans{{0, 5, false}, {5, 6, true}}));
 }
 
