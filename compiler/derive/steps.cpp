@@ -1,5 +1,7 @@
 #include "compiler/derive/steps.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 #include <set>
@@ -52,6 +54,33 @@ std::set<std::string> inputs_of(const std::vector<plan::Step>& steps) {
     }
   }
   return names;
+}
+
+void rename(plan::OperandSource& source, const std::string& from, const std::string& to) {
+  auto* tensor = std::get_if<plan::TensorOperand>(&source);
+  if (tensor != nullptr && tensor->name == from) tensor->name = to;
+}
+
+void rename(plan::CudnnStep& step, const std::string& from, const std::string& to) {
+  for (plan::Operand& operand : step.operands) rename(operand.source, from, to);
+}
+
+void rename(plan::DeriveStep& step, const std::string& from, const std::string& to) {
+  std::ranges::replace(step.outputs, from, to);
+  for (plan::OperandSource& input : step.inputs) rename(input, from, to);
+}
+
+// Of no tensor or param of the spec.
+std::string unused_name(const ir::Attention& attention, std::string name) {
+  while (attention.find_tensor(name) != nullptr || attention.find_param(name) != nullptr)
+    name += "_";
+  return name;
+}
+
+void add_internal(plan::Program& program, const std::string& name, std::vector<std::int64_t> dims) {
+  std::vector<std::int64_t> strides = row_major_strides(dims);
+  program.internals.push_back({name, plan::TensorRole::internal, DType::f32, std::move(dims),
+                               std::move(strides), plan::kInternalAlignment});
 }
 
 plan::TensorInfo captured_info(const ir::Attention& attention, const ir::CapturedTensor& tensor) {
@@ -128,6 +157,33 @@ plan::Program with_derived(const ir::Attention& attention, const passes::Hoisted
   set_check(program, index_check(attention, hoisted));
   const Status status = plan::validate(program);
   ATTN_CHECK(status.ok(), status.error().message);
+  return program;
+}
+
+plan::Program with_cancelled(const passes::Cancelled& cancelled, plan::Program program) {
+  const ir::Attention& attention = cancelled.attention;
+  if (!attention.wants_lse) return program;
+  const std::string made = unused_name(attention, "lse_made");       // f32 [B,Hq,Sq], by the kernel
+  const std::string name = unused_name(attention, "lse_cancelled");  // f32 [Hq,Sq]
+  for (plan::Step& step : program.steps) {
+    std::visit([&](auto& each) { rename(each, "lse", made); }, step);
+  }
+  const ir::Dims& dims = attention.dims;
+  const std::int64_t heads = dims[ir::Dim::Hq], rows = dims[ir::Dim::Sq];
+  passes::DerivedTensor term{name, cancelled.term, DType::f32, {}, {heads, rows}, true};
+  term.axes.head = term.axes.row = true;
+  add_internal(program, name, {heads, rows});
+  add_internal(program, made, {dims[ir::Dim::B], heads, rows});
+  program.steps.insert(program.steps.begin(), step_of(attention, {term}));
+  plan::DeriveStep sum;
+  sum.outputs = {"lse"};
+  sum.expressions = {"with what is the same for a whole row"};
+  sum.inputs = {plan::TensorOperand{made}, plan::TensorOperand{name}};
+  sum.source = kernel_text(
+      plan::kDeriveKernel, {"float* lse", "const float* made", "const float* term"},
+      fmt::format("  if (i >= {}LL) return;\n  lse[i] = made[i] + term[(unsigned)i % {}u];\n",
+                  dims[ir::Dim::B] * heads * rows, heads * rows));
+  program.steps.emplace_back(std::move(sum));
   return program;
 }
 

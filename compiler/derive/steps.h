@@ -1,6 +1,7 @@
 // Derived tensors as steps of a program.
 #pragma once
 
+#include "compiler/passes/cancelled.h"
 #include "compiler/passes/hoist.h"
 #include "runtime/plan/program.h"
 
@@ -12,5 +13,9 @@ namespace attn::derive {
 // itself when nothing is derived.
 plan::Program with_derived(const ir::Attention& attention, const passes::Hoisted& hoisted,
                            plan::Program program);
+
+// The program that computes what softmax cancelled too: `program`, which computes
+// `cancelled.attention`, with the term added to its lse, if it has one.
+plan::Program with_cancelled(const passes::Cancelled& cancelled, plan::Program program);
 
 }  // namespace attn::derive

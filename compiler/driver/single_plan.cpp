@@ -11,6 +11,7 @@
 #include "compiler/lowering/parts.h"
 #include "compiler/lowering/unified.h"
 #include "compiler/lowering/unsupported.h"
+#include "compiler/passes/cancelled.h"
 #include "compiler/passes/cost.h"
 #include "compiler/passes/hoist.h"
 #include "compiler/passes/kernel_form.h"
@@ -57,10 +58,13 @@ Result<plan::Program> single_plan(const ir::Attention& attention, lowering::Core
                                   Hoist hoist = with_vectors) {
   // What lowering says of open dimensions is the answer.
   if (!attention.dims.bound()) return lowering::lower(attention, core);
-  const ir::Attention cheap = passes::kernel_form(attention, false);
+  const std::optional<passes::Cancelled> cancelled = passes::without_cancelled(attention);
+  const ir::Attention cheap =
+      passes::kernel_form(cancelled ? cancelled->attention : attention, false);
   ATTN_ASSIGN(const passes::Hoisted parts, hoist(cheap, {}));
   ATTN_ASSIGN(plan::Program program, lowering::lower(parts.attention, core));
-  return derive::with_derived(cheap, parts, std::move(program));
+  program = derive::with_derived(cheap, parts, std::move(program));
+  return cancelled ? derive::with_cancelled(*cancelled, std::move(program)) : program;
 }
 
 // Those of the fused kernel.

@@ -18,6 +18,7 @@ using ir::ExprId;
 using ir::Node;
 using ir::Op;
 
+constexpr double kReadingOne = 2;   // an element of a tensor over batches and heads
 constexpr double kCostliest = 1e9;  // shared parts are counted at each use: not without end
 
 double bytes_of(const std::vector<std::int64_t>& dims) {
@@ -120,7 +121,8 @@ class Analysis {
       const bool read = node.is(Op::load_) && facts.served;
       if (read) continue;
       facts.served &= other.served;
-      facts.cost = std::min(facts.cost + other.cost, kCostliest);
+      const bool read_as_one = !other.axes.row && !other.axes.column && is_derived(operand);
+      facts.cost = std::min(facts.cost + (read_as_one ? kReadingOne : other.cost), kCostliest);
     }
     facts.vector |= is_vector(facts);
     if (facts.axes.both_sides() && (facts.vector || needs_table(id, facts))) {
