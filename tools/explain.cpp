@@ -42,9 +42,7 @@ Result<ExplainedProgram> compiled_program(const Spec& spec, const ir::Attention&
   if (!how) return explain_program(spec, program);
   Result<driver::Compiled> compiled = driver::compile(attention, *spec.source, spec.bindings, *how);
   if (compiled.ok()) {
-    ExplainedProgram explained = explain_program(spec, compiled->plan.program);
-    explained.compiled = std::move(*compiled);
-    return explained;
+    return explain_compiled(spec, std::move(*compiled));
   }
   if (!may_refuse || compiled.error().code != ErrorCode::unsupported) return compiled.error();
   ExplainedProgram explained = explain_program(spec, program);
@@ -128,8 +126,7 @@ int explain_plan(const Options& options) {
   for (const plan::Plan& plan : bundle->plans) {
     const bool backward = plan::direction_of(plan.program) == plan::Direction::backward;
     auto& explained = backward ? explanation.backward : explanation.forward;
-    explained = explain_program(spec, plan.program);
-    explained->compiled = driver::Compiled{plan, {}, {}};
+    explained = explain_compiled(spec, driver::Compiled{plan, {}, {}});
   }
   return print(options, explanation);
 }

@@ -8,6 +8,7 @@
 #include "compiler/ast/parse.h"
 #include "compiler/passes/cover.h"
 #include "compiler/passes/intervals.h"
+#include "compiler/passes/partition.h"
 #include "runtime/base/check.h"
 #include "runtime/cudnn/library.h"
 #include "runtime/io/host_tensor.h"
@@ -248,6 +249,7 @@ Json engine_json(const Explanation& explanation, const ExplainedProgram& program
     json["refused"] = refusals_json(program.compiled->refused);
   }
   if (!plan.choice.empty()) json["choice"] = choice_json(plan);
+  if (!program.parts.empty()) json["parts"] = program.parts;
   for (const plan::CompiledStep& step : plan.compiled) {
     Json knobs = Json::object();
     for (const plan::Knob& knob : step.knobs) knobs[fmt::format("{}", knob.type)] = knob.value;
@@ -272,10 +274,17 @@ std::string tensors_section(const ExplainedProgram& program, const std::string& 
                      clauses_text(program.clauses));
 }
 
+std::string parts_section(const ExplainedProgram& program, const std::string& before) {
+  if (program.parts.empty()) return "";
+  std::string text = fmt::format("\n{}parts\n", before);
+  for (const std::string& part : program.parts) text += fmt::format("  {}\n", part);
+  return text;
+}
+
 std::string work_section(const Explanation& explanation, const ExplainedProgram& program,
                          const std::string& before) {
-  return fmt::format("\n{0}work\n{1}\n{0}engine\n{2}", before, work_text(explanation, program),
-                     engine_text(explanation, program));
+  return fmt::format("{3}\n{0}work\n{1}\n{0}engine\n{2}", before, work_text(explanation, program),
+                     engine_text(explanation, program), parts_section(program, before));
 }
 
 std::string backward_text(const Explanation& explanation) {
@@ -327,6 +336,20 @@ ExplainedProgram explain_program(const Spec& spec, const plan::Program& program)
   explained.program = program;
   explained.flops = dense_flops(spec.attention, plan::direction_of(program));
   explained.bytes = bytes_of(program.tensors);
+  return explained;
+}
+
+ExplainedProgram explain_compiled(const Spec& spec, driver::Compiled compiled) {
+  ExplainedProgram explained = explain_program(spec, compiled.plan.program);
+  const std::vector<plan::Alternative>& choice = compiled.plan.choice;
+  const bool backward = plan::direction_of(compiled.plan.program) == plan::Direction::backward;
+  if (!choice.empty() && choice.front().lowering == "parts") {
+    const auto partition = passes::best_partition(spec.attention, backward);
+    for (const passes::Part& part : partition ? partition->parts : std::vector<passes::Part>()) {
+      explained.parts.push_back(passes::to_text(part));
+    }
+  }
+  explained.compiled = std::move(compiled);
   return explained;
 }
 

@@ -34,8 +34,9 @@ struct ExplainedColumns {
 struct ExplainedProgram {
   std::vector<ExplainedClause> clauses;  // in text order, the attention itself last
   plan::Program program;
-  double flops = 0;        // of all scores
-  std::int64_t bytes = 0;  // of all tensors, each read or written once
+  std::vector<std::string> parts;  // of the mask, where the lowering is that
+  double flops = 0;                // of all scores
+  std::int64_t bytes = 0;          // of all tensors, each read or written once
   // When it was compiled; of a plan file the lowering is empty.
   std::optional<driver::Compiled> compiled;
   std::optional<Error> refusal;  // of cuDNN, or without a target of the lowerings
@@ -63,6 +64,8 @@ Explanation explain(const Spec& spec, bool gradients);
 
 // All but the plan, of a program made from the spec.
 ExplainedProgram explain_program(const Spec& spec, const plan::Program& program);
+// The same, and the plan with what it tells.
+ExplainedProgram explain_compiled(const Spec& spec, driver::Compiled compiled);
 
 std::string to_text(const Explanation& explanation);
 Json to_json(const Explanation& explanation);

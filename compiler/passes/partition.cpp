@@ -1,7 +1,8 @@
 #include "compiler/passes/partition.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <numeric>
 #include <set>
 
 #include "compiler/passes/affine.h"
@@ -402,6 +403,26 @@ Writers writers(const std::vector<View>& parts, Stretch View::*stretch, std::int
   }
   result.whole = std::ranges::all_of(taken, std::identity());
   return result;
+}
+
+std::string to_text(const Part& part) {
+  const auto stretch = [&](const Stretch& s, char index) {
+    if (part.view.classes == 1 && s.step == 1) {
+      return fmt::format("[{}, {})", s.begin, s.begin + s.count);
+    }
+    std::string text = s.begin == 0 ? "" : fmt::format("{} + ", s.begin);
+    if (part.view.classes > 1) text += s.shift == 1 ? "c + " : fmt::format("{} c + ", s.shift);
+    text += s.step == 1 ? fmt::format("{}", index) : fmt::format("{} {}", s.step, index);
+    return fmt::format("{}, {} < {}", text, index, s.count);
+  };
+  std::string text = fmt::format("rows {}, columns {}", stretch(part.view.rows, 'i'),
+                                 stretch(part.view.columns, 'j'));
+  if (part.view.classes > 1) text += fmt::format(", c < {}", part.view.classes);
+  std::string masks;
+  for (const ExprId mask : part.attention.masks) {
+    masks += (masks.empty() ? "" : "; ") + ir::to_source(part.attention, mask);
+  }
+  return fmt::format("{}: {}", text, masks.empty() ? "everything" : masks);
 }
 
 std::optional<Partition> best_partition(const ir::Attention& attention, bool backward) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -23,6 +24,10 @@ struct Partition {
   std::vector<Part> parts;
   double predicted_ms = 0;
 };
+
+// "rows [64, 4096), columns [0, 64): everything", "rows c + 4 i, columns c + 4 j, of 4 classes:
+// abs(..)", for people; the mask's q_idx and kv_idx are the part's own.
+std::string to_text(const Part& part);
 
 // Of the rows (or the columns), 0 .. size - 1: which parts may write where nobody else does, the
 // largest first, and whether these write all that there are.
