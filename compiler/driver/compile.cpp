@@ -63,7 +63,8 @@ plan::Plan worded(const plan::Plan& words, plan::Plan plan) {
   plan.spec_text = words.spec_text;
   plan.bindings = words.bindings;
   plan.shape = words.shape;
-  plan.choice = words.choice;
+  const bool measured = !plan.choice.empty() && plan.choice.front().measured_ms.has_value();
+  if (!measured) plan.choice = words.choice;
   return plan;
 }
 

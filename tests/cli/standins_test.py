@@ -68,6 +68,21 @@ class Standins(attnc.Case):
         text = self.attnc("bench", spec, "--iterations", "2", "--device-only").stdout
         self.assertRegex(text, r" - +- +B=1 ")
 
+    def test_every_way_is_measured(self):
+        tuned = ["compile", SPECS / "prefix_lm.attn", "--bind", "B=1", "--bind", "Sq=512",
+                 "--autotune", "--use-cache", "-o", self.folder / "tuned.attnplan"]
+        choice = self.attnc_json(*tuned)["manifest"]["choice"]
+        measured = [way["measured_ms"] for way in choice if "measured_ms" in way]
+        self.assertEqual(measured[0], min(measured))
+        self.assertLessEqual({"composite", "parts"}, {way["lowering"] for way in choice})
+        tuned.remove("--autotune")
+        self.assertEqual(self.attnc_json(*tuned)["lowering"], choice[0]["lowering"])
+        explained = self.attnc_json("explain", self.folder / "tuned.attnplan")
+        self.assertEqual(explained["engine"]["choice"], choice)
+        text = self.attnc("compile", SPECS / "prefix_lm.attn", "--autotune", "--target", "h200", "-o",
+                          self.folder / "no.attnplan", code=2).stderr
+        self.assertIn("--autotune measures on the GPU at hand", text)
+
     def compare_peers(self, *arguments):
         command = [sys.executable, "-B", SOURCE / "bench" / "compare_peers.py", "--attnc",
                    attnc.ATTNC, "--shape", "1,2,1,64,64", "--runs", "2", *arguments]
