@@ -9,6 +9,7 @@
 #include "compiler/passes/cover.h"
 #include "compiler/passes/intervals.h"
 #include "compiler/passes/partition.h"
+#include "compiler/passes/spans.h"
 #include "runtime/base/check.h"
 #include "runtime/cudnn/library.h"
 #include "runtime/io/host_tensor.h"
@@ -119,6 +120,22 @@ bool skips_blocks(const Explanation& explanation) {
 
 constexpr std::size_t kMostColumns = 4;  // lines
 
+std::string blocks_text(const passes::BlockMap& map) {
+  using passes::Block;
+  return fmt::format("  blocks    of {} x {}: {} full, {} partial, {} empty\n", map.rows,
+                     map.columns, map.count(Block::full), map.count(Block::partial),
+                     map.count(Block::empty));
+}
+
+Json blocks_json(const passes::BlockMap& map) {
+  using passes::Block;
+  return {{"rows", map.rows},
+          {"columns", map.columns},
+          {"full", map.count(Block::full)},
+          {"partial", map.count(Block::partial)},
+          {"empty", map.count(Block::empty)}};
+}
+
 std::string columns_text(const Explanation& explanation) {
   const std::vector<ExplainedColumns>& visible = explanation.visible;
   const std::size_t shown = std::min(visible.size(), kMostColumns);
@@ -147,6 +164,7 @@ std::string mask_text(const Explanation& explanation) {
                         passes::to_text(from_end, passes::kDistanceFromEnd));
   }
   text += columns_text(explanation);
+  if (explanation.blocks) text += blocks_text(*explanation.blocks);
   for (const std::string& residual : explanation.residual) {
     text += fmt::format("  residual  {}: computed for every score{}\n", residual,
                         band ? " in the band" : "");
@@ -224,6 +242,7 @@ Json mask_json(const Explanation& explanation) {
   }
   json["skips_blocks"] = skips_blocks(explanation);
   json["residual"] = explanation.residual;
+  if (explanation.blocks) json["blocks"] = blocks_json(*explanation.blocks);
   json["columns"] = Json::array();
   for (const ExplainedColumns& columns : explanation.visible) {
     json["columns"].push_back({{"text", columns.text}, {"exact", columns.exact}});
@@ -314,14 +333,13 @@ Json backward_json(const Explanation& explanation, const ExplainedProgram& progr
           {"engine", engine_json(explanation, program)}};
 }
 
-std::vector<ExplainedColumns> explain_columns(const ir::Attention& attention) {
-  if (attention.masks.empty()) return {};
+void explain_columns(const ir::Attention& attention, Explanation& explanation) {
+  if (attention.masks.empty()) return;
   const passes::VisibleColumns columns = passes::visible_columns(attention);
-  std::vector<ExplainedColumns> explained;
   for (const passes::Interval& interval : columns.intervals) {
-    explained.push_back({passes::to_source(columns, interval), interval.exact});
+    explanation.visible.push_back({passes::to_source(columns, interval), interval.exact});
   }
-  return explained;
+  if (passes::is_static(columns)) explanation.blocks = passes::block_map(columns);
 }
 
 }  // namespace
@@ -365,7 +383,7 @@ Explanation explain(const Spec& spec, bool gradients) {
   for (const ir::ExprId id : explanation.mask.residual) {
     explanation.residual.push_back(ir::to_source(covered, id));
   }
-  explanation.visible = explain_columns(spec.attention);
+  explain_columns(spec.attention, explanation);
   if (gradients) explanation.derivatives = explain_derivatives(spec.attention);
   explanation.share =
       passes::band_share(covered.dims, passes::full_band(explanation.mask, covered.dims));

@@ -9,6 +9,7 @@
 
 #include "compiler/driver/driver.h"
 #include "compiler/passes/band.h"
+#include "compiler/passes/blocks.h"
 #include "runtime/plan/plan.h"
 #include "tools/derivatives.h"
 #include "tools/report.h"
@@ -47,10 +48,12 @@ struct Explanation {
   std::string file;
   std::string name;
   passes::MaskForm mask;
-  std::int64_t rows = 0;                  // of scores
-  std::int64_t columns = 0;               // of scores
-  bool lengths = false;                   // whether batches have lengths of their own
-  double share = 1;                       // of the scores that lie inside the band
+  std::int64_t rows = 0;     // of scores
+  std::int64_t columns = 0;  // of scores
+  bool lengths = false;      // whether batches have lengths of their own
+  double share = 1;          // of the scores that lie inside the band
+  // Of the first batch and head, where no tensor or param says what is visible.
+  std::optional<passes::BlockMap> blocks;
   std::vector<std::string> residual;      // in the language's own syntax
   std::vector<ExplainedColumns> visible;  // nothing outside of these
   std::optional<ExplainedDerivatives> derivatives;
