@@ -45,7 +45,8 @@ layoutEntry : layoutWord (':' layoutWord)? ;
 layoutWord : name ('(' layoutArgument (',' layoutArgument)* ')')? ;
 layoutArgument : expr ('=' expr)? ;
 // Extents, facts, and the elements where no value is given.
-tensorClause : (TENSOR | LEARN) name ':' name '[' expr (',' expr)* ']' name* ('=' expr)? ';' ;
+tensorClause : (TENSOR | LEARN) name ':' name '[' expr (',' expr)* ']' fact* ('=' expr)? ';' ;
+fact : name ('(' expr (',' expr)* ')')? ;
 paramClause : PARAM name ':' name ';' ;
 letClause : LET name '=' expr ';' ;
 scaleClause : SCALE expr ';' ;

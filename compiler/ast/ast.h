@@ -89,12 +89,17 @@ struct LayoutEntry {
 struct LayoutClause {
   std::vector<LayoutEntry> entries;
 };
+// `monotone`, `runs(8)`
+struct Fact {
+  Name name;
+  std::vector<Expr> arguments{};
+};
 // The clause's keyword is `tensor` or `learn`.
 struct TensorClause {
   Name name;
   Name dtype;
   std::vector<Expr> extents;
-  std::vector<Name> facts{};
+  std::vector<Fact> facts{};
   std::optional<Expr> fallback{};
 };
 struct ParamClause {

@@ -364,8 +364,8 @@ class Builder {
 
   TensorClause tensor(Grammar::TensorClauseContext* context) {
     TensorClause clause{name(context->name(0)), name(context->name(1)), {}};
-    for (std::size_t i = 2; i < context->name().size(); ++i) {
-      clause.facts.push_back(name(context->name(i)));
+    for (Grammar::FactContext* fact : context->fact()) {
+      clause.facts.push_back({name(fact->name()), exprs(fact->expr())});
     }
     clause.extents = exprs(context->expr());
     const bool has_fallback = has_terminal(context, "=");

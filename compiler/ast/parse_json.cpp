@@ -300,9 +300,24 @@ class Builder {
     const JsonValue* shape = need(json, "shape", "a tensor");
     TensorClause clause{name(&value, "the tensor"), name(dtype, "its type"),
                         shape ? exprs(*shape, "shape") : std::vector<Expr>{}};
-    if (const JsonMember* facts = json.find("facts")) clause.facts = names(facts->value, "facts");
+    if (const JsonMember* given = json.find("facts")) clause.facts = facts(given->value);
     if (const JsonMember* fallback = json.find("default")) clause.fallback = expr(fallback->value);
     return clause;
+  }
+
+  // ["monotone", {"runs": [8]}]
+  std::vector<Fact> facts(const JsonValue& json) {
+    std::vector<Fact> list;
+    if (!is_array(json, "facts")) return list;
+    for (const JsonValue& item : json.items) {
+      if (item.kind != JsonKind::object || item.members.size() != 1) {
+        list.push_back({name(&item, "one of `facts`")});
+        continue;
+      }
+      const JsonMember& member = item.members[0];
+      list.push_back({name(member.key, member.key_span), exprs(member.value, "a fact")});
+    }
+    return list;
   }
 
   std::vector<Name> names(const JsonValue& json, std::string_view what) {

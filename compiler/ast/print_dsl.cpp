@@ -107,7 +107,10 @@ struct BodyPrinter {
   std::string operator()(const TensorClause& clause) const {
     std::string out =
         fmt::format("{}: {}[{}]", clause.name.text, clause.dtype.text, join(clause.extents));
-    for (const Name& fact : clause.facts) out += " " + fact.text;
+    for (const Fact& fact : clause.facts) {
+      out += " " + fact.name.text;
+      if (!fact.arguments.empty()) out += fmt::format("({})", join(fact.arguments));
+    }
     return out + fallback(clause.fallback);
   }
   std::string operator()(const ParamClause& clause) const {

@@ -89,6 +89,12 @@ std::string names(const std::vector<Name>& list) {
   return "[" + joined(list, [](const Name& name) { return text(name.text); }) + "]";
 }
 
+// "monotone" or {"runs": [8]}.
+std::string fact(const Fact& fact) {
+  if (fact.arguments.empty()) return text(fact.name.text);
+  return fmt::format("{{{}: {}}}", text(fact.name.text), array(fact.arguments));
+}
+
 std::string optional_member(std::string_view key, const std::optional<Expr>& value) {
   return value ? fmt::format(", \"{}\": {}", key, json(*value)) : "";
 }
@@ -110,7 +116,8 @@ struct BodyPrinter {
            "}";
   }
   std::string operator()(const TensorClause& clause) const {
-    const std::string facts = clause.facts.empty() ? "" : ", \"facts\": " + names(clause.facts);
+    const std::string facts =
+        clause.facts.empty() ? "" : fmt::format(", \"facts\": [{}]", joined(clause.facts, fact));
     return fmt::format("{}, \"dtype\": {}, \"shape\": {}{}{}", text(clause.name.text),
                        text(clause.dtype.text), array(clause.extents), facts,
                        optional_member("default", clause.fallback));

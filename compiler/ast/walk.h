@@ -34,6 +34,7 @@ class Walk {
   void operator()(DimEntry& entry) const { all(entry.name, entry.size, entry.set); }
   void operator()(LayoutArgument& argument) const { all(argument.name, argument.value); }
   void operator()(LayoutEntry& entry) const { all(entry.tensor, entry.kind, entry.arguments); }
+  void operator()(Fact& fact) const { all(fact.name, fact.arguments); }
   void operator()(LengthsEntry& entry) const { all(entry.side, entry.fallback); }
   void operator()(SpecParameter& parameter) const { all(parameter.name, parameter.value); }
 

@@ -26,6 +26,8 @@ auto places_in(Owner& owner) {
   for (auto& tensor : owner.tensors) {
     for (auto& extent : tensor.extents) places.push_back(&extent);
     if (tensor.fallback) places.push_back(&*tensor.fallback);
+    if (tensor.runs) places.push_back(&*tensor.runs);
+    if (tensor.longest_run) places.push_back(&*tensor.longest_run);
   }
   return places;
 }
@@ -61,7 +63,9 @@ std::array<std::int64_t, 4> strides_of(const Layout& layout,
     case LayoutKind::bhsd: return {h * s * d, s * d, d, 1};
     case LayoutKind::sbhd: return {h * d, d, b * h * d, 1};
     case LayoutKind::strided: return layout.strides;
-    case LayoutKind::thd: return {s * h * d, d, h * d, 1};
+    case LayoutKind::thd:
+      if (layout.strides[2] != 0) return layout.strides;
+      return {s * h * d, d, h * d, 1};
     case LayoutKind::paged: return {h * layout.page * d, layout.page * d, d, 1};
     case LayoutKind::packed_qkv: {
       const std::int64_t row = (heads.q + 2 * heads.kv) * d;

@@ -59,8 +59,9 @@ enum class LayoutKind : std::uint8_t {
 std::string_view to_string(LayoutKind kind);
 std::optional<LayoutKind> parse_layout_kind(std::string_view text);
 
-// How one of q, k, v, o lies in memory. `strides` (elements, for [B, H, S, D]) only when strided;
-// `page` (rows) and `pages` (in the pool; 0: as many as the whole of it needs) only when paged.
+// How one of q, k, v, o lies in memory. `strides` (elements, for [B, H, S, D]) only when strided,
+// and when thd where rows are not packed (the batch's is not used); `page` (rows) and `pages` (in
+// the pool; 0: as many as the whole of it needs) only when paged.
 struct Layout {
   LayoutKind kind = LayoutKind::bshd;
   std::array<std::int64_t, 4> strides{};
@@ -92,6 +93,10 @@ struct CapturedTensor {
   bool learned = false;              // has a gradient
   bool monotone = false;             // declared: never decreases along the last axis
   std::optional<ExprId> fallback{};  // of its own indexes: elements where no value is given
+  // Declared: along the last axis at most so many stretches of equal elements, and how many of
+  // these lie in one at most. Like extents.
+  std::optional<ExprId> runs{};
+  std::optional<ExprId> longest_run{};
 };
 
 struct Param {
@@ -137,7 +142,7 @@ struct Attention {
 
   const CapturedTensor* find_tensor(std::string_view tensor) const;
   const Param* find_param(std::string_view param) const;
-  // Scale, score, masks, sink, kept elements, extents, fallbacks.
+  // Scale, score, masks, sink, kept elements, extents, fallbacks, runs.
   std::vector<ExprId> roots() const;
   // The same places in the same order, to be set anew: what a pass does when it has a new dag.
   std::vector<ExprId*> root_places();

@@ -108,18 +108,19 @@ class TextParser {
       if (!kind) return line.error(fmt::format("'{}' is not a layout", name));
       Layout& layout = out_.layouts[std::string(tensor)];
       layout.kind = *kind;
-      if (*kind == LayoutKind::strided) ATTN_RETURN_IF_ERROR(strides(line, layout));
+      if (*kind == LayoutKind::strided) ATTN_RETURN_IF_ERROR(line.expect("("));
+      if (*kind == LayoutKind::strided || (*kind == LayoutKind::thd && line.accept("("))) {
+        ATTN_RETURN_IF_ERROR(strides(line, layout));
+      }
       if (*kind == LayoutKind::paged) ATTN_RETURN_IF_ERROR(pages(line, layout));
     }
     return {};
   }
 
   Status strides(Scanner& line, Layout& layout) {
-    std::string_view before = "(";
-    for (std::int64_t& stride : layout.strides) {
-      ATTN_RETURN_IF_ERROR(line.expect(before));
-      ATTN_ASSIGN(stride, line.integer());
-      before = ",";
+    for (std::size_t axis = 0; axis < layout.strides.size(); ++axis) {
+      if (axis > 0) ATTN_RETURN_IF_ERROR(line.expect(","));
+      ATTN_ASSIGN(layout.strides[axis], line.integer());
     }
     return line.expect(")");
   }
@@ -155,11 +156,20 @@ class TextParser {
       tensor.extents.push_back(static_cast<ExprId>(extent));
     }
     tensor.monotone = line.accept("monotone");
-    if (line.accept("=")) {
-      ATTN_ASSIGN(const std::size_t fallback, line.number());
-      tensor.fallback = static_cast<ExprId>(fallback);
+    if (line.accept("runs")) {
+      ATTN_RETURN_IF_ERROR(line.expect("("));
+      ATTN_RETURN_IF_ERROR(expression(line, tensor.runs));
+      if (line.accept(",")) ATTN_RETURN_IF_ERROR(expression(line, tensor.longest_run));
+      ATTN_RETURN_IF_ERROR(line.expect(")"));
     }
+    if (line.accept("=")) ATTN_RETURN_IF_ERROR(expression(line, tensor.fallback));
     out_.tensors.push_back(std::move(tensor));
+    return {};
+  }
+
+  static Status expression(Scanner& line, std::optional<ExprId>& id) {
+    ATTN_ASSIGN(const std::size_t number, line.number());
+    id = static_cast<ExprId>(number);
     return {};
   }
 
@@ -314,7 +324,9 @@ class TextParser {
     if (!has_scale_ || !has_score_) return end.error("scale or score is missing");
     for (const CapturedTensor& tensor : out_.tensors) {
       Numbers roots = tensor.extents;
-      if (tensor.fallback) roots.push_back(*tensor.fallback);
+      for (const auto& root : {tensor.fallback, tensor.runs, tensor.longest_run}) {
+        if (root) roots.push_back(*root);
+      }
       for (ExprId root : roots) {
         if (root >= out_.dag.size()) {
           return end.error(fmt::format("tensor {}: %{} is not defined", tensor.name, root));

@@ -103,6 +103,8 @@ class JsonWriter {
                       {"extents", numbers(tensor.extents)}});
       if (tensor.learned) json.back()["learned"] = true;
       if (tensor.monotone) json.back()["monotone"] = true;
+      if (tensor.runs) json.back()["runs"] = numbers_[*tensor.runs];
+      if (tensor.longest_run) json.back()["longest_run"] = numbers_[*tensor.longest_run];
       if (tensor.fallback) json.back()["fallback"] = numbers_[*tensor.fallback];
       put_position(json.back(), tensor.pos);
     }

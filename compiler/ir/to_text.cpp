@@ -52,13 +52,20 @@ class TextWriter {
     line("layout{}", layouts);
     line("align {}", to_string(attention_.align));
     for (const CapturedTensor& tensor : attention_.tensors) {
-      line("{} {}: {}[{}]{}{}", tensor.learned ? "learn" : "tensor", tensor.name,
+      line("{} {}: {}[{}]{}{}{}", tensor.learned ? "learn" : "tensor", tensor.name,
            to_string(tensor.dtype), numbers(tensor.extents), tensor.monotone ? " monotone" : "",
-           tensor.fallback ? " = " + number(*tensor.fallback) : "");
+           runs_text(tensor), tensor.fallback ? " = " + number(*tensor.fallback) : "");
     }
     for (const Param& param : attention_.params) {
       line("param {}: {}", param.name, to_string(param.dtype));
     }
+  }
+
+  std::string runs_text(const CapturedTensor& tensor) const {
+    if (!tensor.runs) return "";
+    const std::string most = number(*tensor.runs);
+    if (!tensor.longest_run) return fmt::format(" runs({})", most);
+    return fmt::format(" runs({}, {})", most, number(*tensor.longest_run));
   }
 
   static std::string layout_text(const Layout& layout) {
@@ -66,8 +73,10 @@ class TextWriter {
     if (layout.kind == LayoutKind::paged) {
       return fmt::format("{}({},{})", text, layout.page, layout.pages);
     }
-    if (layout.kind != LayoutKind::strided) return text;
     const auto& strides = layout.strides;
+    const bool has_strides =
+        layout.kind == LayoutKind::strided || (layout.kind == LayoutKind::thd && strides[2] != 0);
+    if (!has_strides) return text;
     return fmt::format("{}({},{},{},{})", text, strides[0], strides[1], strides[2], strides[3]);
   }
 

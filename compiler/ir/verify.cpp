@@ -149,6 +149,9 @@ class Verifier {
     ATTN_RETURN_IF_ERROR(dropout());
     for (const CapturedTensor& tensor : attention_.tensors) {
       ATTN_RETURN_IF_ERROR(fallback(tensor));
+      for (const auto& size : {tensor.runs, tensor.longest_run}) {
+        if (size) ATTN_RETURN_IF_ERROR(root("runs of " + tensor.name, *size, Type::integer, {}));
+      }
       for (ExprId extent : tensor.extents) {
         ATTN_RETURN_IF_ERROR(root("extent of " + tensor.name, extent, Type::integer, {}));
         if (fold_integer(dag_, extent).value_or(1) < (attention_.dims.get(Dim::Skv) == 0 ? 0 : 1)) {

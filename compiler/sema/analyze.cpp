@@ -24,6 +24,7 @@ constexpr Site kExtent{"the size of a tensor", kConstants};
 constexpr Site kScaleSite{"the scale", kParams};
 constexpr Site kScoreSite{"the score", kScore | kIndexes | kTensors | kLearned | kParams};
 constexpr Site kMaskSite{"a mask", kIndexes | kTensors | kParams};
+constexpr Site kRuns{"a number of runs", kConstants};
 constexpr Site kDefaultSite{"the default of a tensor", kConstants};
 constexpr Site kLetSite{"a let", kScore | kIndexes | kTensors | kLearned | kParams};
 
@@ -165,7 +166,7 @@ class Analyzer {
     if (!declared || attention_.find_tensor(declared->name.text)) return;
     ir::CapturedTensor tensor{declared->name.text, DType::f32, {}, place(declared->name.span)};
     tensor.learned = is_learned(clause);
-    for (const ast::Name& fact : declared->facts) add_fact(fact, tensor);
+    for (const ast::Fact& fact : declared->facts) add_fact(fact, scope, tensor);
     tensor.dtype = parse_dtype(declared->dtype.text).value_or(DType::f32);
     for (const ast::Expr& extent : declared->extents) {
       const auto value = scope.check_as(extent, kExtent, Type::integer, "divide with `//`");
@@ -191,14 +192,27 @@ class Analyzer {
         .help = "choose another name";
   }
 
-  void add_fact(const ast::Name& fact, ir::CapturedTensor& tensor) {
-    if (fact.text == "monotone" && tensor.dtype != DType::boolean) {
+  void add_fact(const ast::Fact& fact, Scope& scope, ir::CapturedTensor& tensor) {
+    const std::size_t arguments = fact.arguments.size();
+    if (fact.name.text == "monotone" && arguments == 0 && tensor.dtype != DType::boolean) {
       tensor.monotone = true;
-      return;
+    } else if (fact.name.text == "runs" && (arguments == 1 || arguments == 2)) {
+      tensor.runs = run_size(fact.arguments[0], scope);
+      if (arguments == 2) tensor.longest_run = run_size(fact.arguments[1], scope);
+    } else {
+      report(Code::bad_choice, fact.name.span,
+             fmt::format("{} is no fact about a tensor", quoted(fact.name.text)))
+          .help =
+          "possible: `monotone`, of numbers that never decrease along the last axis; "
+          "`runs(8)`, of at most 8 runs of equal elements along it; `runs(8, 512)`, of at most 512 "
+          "elements each";
     }
-    report(Code::bad_choice, fact.span,
-           fmt::format("{} is no fact about a tensor", quoted(fact.text)))
-        .help = "possible: `monotone`, of numbers that never decrease along the last axis";
+  }
+
+  std::optional<ir::ExprId> run_size(const ast::Expr& size, Scope& scope) {
+    const auto value = scope.check_as(size, kRuns, Type::integer, "divide with `//`");
+    if (!value || !extent_fits(size, value->id)) return std::nullopt;
+    return value->id;
   }
 
   // Real elements may be given as integers.

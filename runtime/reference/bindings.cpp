@@ -96,6 +96,36 @@ Status check_monotone(const std::string& name, const Bindings& bindings) {
   return {};
 }
 
+// Runs of equal elements along the last axis: how many, and how long.
+Status check_runs(const ir::Attention& attention, const ir::CapturedTensor& declared,
+                  const io::HostTensor& tensor) {
+  const std::int64_t most = *ir::fold_integer(attention.dag, *declared.runs, attention.dims);
+  const std::int64_t width = tensor.dims.back();
+  const std::int64_t longest =
+      declared.longest_run ? *ir::fold_integer(attention.dag, *declared.longest_run, attention.dims)
+                           : width;
+  std::int64_t runs = 0, length = 0;
+  for (std::size_t i = 0; i < tensor.values.size(); ++i) {
+    const bool begins = static_cast<std::int64_t>(i) % width == 0;
+    const bool changes = begins || tensor.values[i] != tensor.values[i - 1];
+    runs = begins ? 1 : runs + (changes ? 1 : 0);
+    length = changes ? 1 : length + 1;
+    if (runs > most) {
+      return misfit(
+          fmt::format("{} is declared to have at most {} runs, and at element {} there "
+                      "begins another",
+                      declared.name, most, i));
+    }
+    if (length > longest) {
+      return misfit(
+          fmt::format("{} is declared to have runs of at most {}, and element {} is one "
+                      "more",
+                      declared.name, longest, i));
+    }
+  }
+  return {};
+}
+
 // Lengths within their dimension, and what tensors are declared to be.
 Status check_facts(const ir::Attention& attention, const Bindings& bindings) {
   for (const ir::CapturedTensor& tensor : attention.tensors) {
@@ -109,6 +139,9 @@ Status check_facts(const ir::Attention& attention, const Bindings& bindings) {
       }
     }
     if (tensor.monotone) ATTN_RETURN_IF_ERROR(check_monotone(tensor.name, bindings));
+    if (!tensor.runs) continue;
+    const io::HostTensor& given = bindings.tensors.find(tensor.name)->second;
+    ATTN_RETURN_IF_ERROR(check_runs(attention, tensor, given));
   }
   return {};
 }

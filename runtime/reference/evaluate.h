@@ -43,8 +43,8 @@ struct Outputs {
 // visible (a false mask, a score of -inf) reach nothing, whatever their v holds.
 //
 // Errors: invalid_argument (an open dimension); binding (a tensor or param missing, extra, of other
-// dims, or with a value that its dtype has not; a length outside 0..S; a tensor declared monotone
-// that is not; a value that does not exist, as above, naming
+// dims, or with a value that its dtype has not; a length outside 0..S; a tensor that is not what it
+// is declared to be, monotone or of so many runs; a value that does not exist, as above, naming
 // expression, index and place). Of several, the one of the first row. Throws
 // std::bad_alloc when memory is not enough, whichever thread it was.
 Result<Outputs> evaluate(const ir::Attention& attention, const Inputs& inputs,

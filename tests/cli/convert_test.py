@@ -33,7 +33,7 @@ attention everything(w = 4) {
   dims    B = 2, Hq = 4, Hkv = 2, Sq = {64, 128}, Skv, D = 64;
   dtype   f16;
   layout  q: bshd, k: paged(page = 64, pages = 2 * 8), v: paged(page = 64);
-  tensor  offsets: i32[B, 8] monotone = 8 * i1;
+  tensor  offsets: i32[B, 8] monotone runs(8, 2 * 4) = 8 * i1;
   learn   sinks: f32[Hq];
   param   cap: f32;
   let     scaled = 2 * score;

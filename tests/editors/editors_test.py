@@ -34,7 +34,7 @@ def language():
     names = "compiler/sema/names.cpp"
     dtypes = set(re.findall(r"^ATTN_DTYPE\((\w+),", text("runtime/base/dtype.def"), re.MULTILINE))
     return {
-        "keyword": keywords | {"monotone", "inf"},
+        "keyword": keywords | {"monotone", "runs", "inf"},
         "function": set(functions) | listed("compiler/sema/calls.cpp", "kReductions"),
         "bound": listed(names, "kBound") - {"inf"},
         "dimension": listed(names, "kDimensions"),

@@ -8,7 +8,7 @@ syntax case match
 " Clauses stand first in a statement; elsewhere their words are ordinary names.
 syntax keyword attnClause attention fn import dims dtype layout tensor learn param let scale score
 syntax keyword attnClause mask sink dropout lengths align outputs grad deterministic normalize
-syntax keyword attnClause return in monotone
+syntax keyword attnClause return in monotone runs
 syntax keyword attnConstant true false True False inf
 
 syntax keyword attnFunction where min max minimum maximum clamp abs floor ceil exp exp2 log log2 sqrt rsqrt tanh

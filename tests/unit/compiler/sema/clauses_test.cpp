@@ -226,6 +226,27 @@ TEST(Tensors, DeclareFactsAndDefaults) {
   EXPECT_EQ(analyze_body("tensor t: f32[B] = i0; score t[b];").codes, Codes{});
 }
 
+TEST(Tensors, DeclareRuns) {
+  const ir::Attention attention = good(
+      "tensor t: i32[B, Sq] monotone runs(Sq // 16, 2 * 8); tensor u: i32[Sq] runs(3);"
+      "mask t[b, q_idx] > u[q_idx];");
+  const ir::CapturedTensor &t = attention.tensors[0], &u = attention.tensors[1];
+  EXPECT_EQ(ir::fold_integer(attention.dag, *t.runs, attention.dims),
+            attention.dims[ir::Dim::Sq] / 16);
+  EXPECT_EQ(ir::fold_integer(attention.dag, *t.longest_run, attention.dims), 16);
+  EXPECT_TRUE(u.runs && !u.longest_run && !u.monotone);
+  const auto codes = [](const std::string& fact) {
+    return analyze_body("tensor t: i32[B] " + fact + "; mask t[b] > 0;").codes;
+  };
+  EXPECT_EQ(codes("runs"), Codes{"E0502"});
+  EXPECT_EQ(codes("runs(1, 2, 3)"), Codes{"E0502"});
+  EXPECT_EQ(codes("monotone(2)"), Codes{"E0502"});
+  EXPECT_EQ(codes("runs(0)"), Codes{"E0402"});
+  EXPECT_EQ(codes("runs(4, -1)"), Codes{"E0402"});
+  EXPECT_EQ(codes("runs(1.5)"), Codes{"E0301"});
+  EXPECT_EQ(codes("runs(b)"), Codes{"E0207"});
+}
+
 TEST(Sets, HaveOneVariantForEachCombination) {
   const auto count = [](const std::string& dims, const Bindings& bindings) {
     const support::Source source("x.attn", "attention f(n = 3) { dims " + dims + "; }");

@@ -149,6 +149,34 @@ TEST(Facts, MonotoneIsChecked) {
   EXPECT_EQ(refusal(kTwoKeys, body, inputs), "n is declared monotone, and element 1 is 0, after 1");
 }
 
+TEST(Facts, RunsAreChecked) {
+  const std::string header =
+      "attention f {\n  dims B=1 Hq=1 Hkv=1 Sq=1 Skv=6 Dqk=1 Dv=1\n  dtype f16\n"
+      "  layout k=bshd o=bshd q=bshd v=bshd\n  align top_left\n";
+  const std::string body =
+      "  tensor n: i32[%2, %3] runs(%2, %4)\n  %0: real = const_real 0.5\n  %1: real = score\n"
+      "  %2: int = const_int 2\n  %3: int = const_int 6\n  %4: int = const_int 4\n"
+      "  scale %0\n  score %1\n  outputs o\n}\n";
+  const auto attention = ir::parse(header + body);
+  ASSERT_TRUE(attention.ok()) << attention.error().to_text();
+  EXPECT_EQ(ir::to_text(*attention), header + body);
+  Inputs inputs;
+  inputs.tensors["q"] = testing::tensor({1, 1, 1, 1}, {1});
+  for (const char* name : {"k", "v"}) {
+    inputs.tensors[name] = testing::tensor({1, 1, 6, 1}, {1, 1, 1, 1, 1, 1});
+  }
+  const auto refused = [&](const std::vector<double>& values) {
+    inputs.tensors["n"] = testing::tensor({2, 6}, values);
+    const auto outputs = evaluate(*attention, inputs, {});
+    return outputs.ok() ? "" : outputs.error().message;
+  };
+  EXPECT_EQ(refused({5, 5, 5, 5, 1, 1, 1, 1, 2, 2, 2, 2}), "");
+  EXPECT_EQ(refused({5, 5, 5, 1, 1, 1, 1, 1, 2, 2, 2, 1}),
+            "n is declared to have at most 2 runs, and at element 11 there begins another");
+  EXPECT_EQ(refused({5, 5, 5, 1, 1, 1, 1, 2, 2, 2, 2, 2}),
+            "n is declared to have runs of at most 4, and element 11 is one more");
+}
+
 TEST(Defaults, AreOfTheElementsOwnIndexes) {
   const ir::Attention attention = testing::attention(
       kTwoKeys,
