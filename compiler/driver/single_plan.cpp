@@ -4,6 +4,7 @@
 #include "compiler/gradient/differentiate.h"
 #include "compiler/lowering/captured_view.h"
 #include "compiler/lowering/checks.h"
+#include "compiler/lowering/documents.h"
 #include "compiler/lowering/interface.h"
 #include "compiler/lowering/lower.h"
 #include "compiler/lowering/lower_backward.h"
@@ -13,6 +14,7 @@
 #include "compiler/lowering/unsupported.h"
 #include "compiler/passes/cancelled.h"
 #include "compiler/passes/cost.h"
+#include "compiler/passes/documents.h"
 #include "compiler/passes/hoist.h"
 #include "compiler/passes/kernel_form.h"
 #include "compiler/passes/partition.h"
@@ -132,6 +134,24 @@ Result<Lowered> in_parts(const ir::Attention& attention, bool backward) {
   return Lowered{std::move(*joined), partition->predicted_ms};
 }
 
+Result<Lowered> by_documents(const ir::Attention& attention, bool backward) {
+  ATTN_RETURN_IF_ERROR(lowering::check_attention(attention));
+  const std::optional<passes::Documents> documents = passes::documents(attention);
+  if (!documents) {
+    return lowering::unsupported(attention.pos,
+                                 "no mask tells documents apart by a tensor that is "
+                                 "declared monotone, with a number of runs");
+  }
+  ATTN_ASSIGN(const ir::Attention ragged, lowering::ragged(attention, *documents, backward));
+  Result<plan::Program> program =
+      backward ? fused_backward(ragged, with_vectors) : single_plan(ragged, lowering::composite);
+  ATTN_RETURN_IF_ERROR(program.status());
+  ATTN_ASSIGN(plan::Program joined,
+              lowering::of_documents(attention, *documents, std::move(*program)));
+  return Lowered{std::move(joined),
+                 passes::predicted_ms(*documents, attention.dims[ir::Dim::Sq], backward)};
+}
+
 }  // namespace
 
 Result<Lowered> composite(const ir::Attention& attention) {
@@ -162,6 +182,16 @@ Result<Lowered> parts(const ir::Attention& attention) {
 Result<Lowered> parts_backward(const ir::Attention& attention) {
   ATTN_RETURN_IF_ERROR(lowering::check_gradients(attention));
   return in_parts(attention, true);
+}
+
+Result<Lowered> documents(const ir::Attention& attention) {
+  ATTN_RETURN_IF_ERROR(lowering::check_forward(attention));
+  return by_documents(attention, false);
+}
+
+Result<Lowered> documents_backward(const ir::Attention& attention) {
+  ATTN_RETURN_IF_ERROR(lowering::check_gradients(attention));
+  return by_documents(attention, true);
 }
 
 Result<Lowered> unified_backward(const ir::Attention& attention) {

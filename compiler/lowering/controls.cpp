@@ -86,28 +86,30 @@ class Maker {
   void from_starts() {
     KernelText kernel;
     if (has_row_starts(attention_)) {
-      add_starts(kernel, kRowStarts, ir::kLengthsQ, {"q", "o", "lse"}, Dim::Hq);
+      add_starts(kernel, kRowStarts, ir::kLengthsQ, {"q", "o", "lse"}, Dim::Sq);
     }
     if (has_column_starts(attention_)) {
-      add_starts(kernel, kColumnStarts, ir::kLengthsKv, {"k", "v"}, Dim::Hkv);
+      add_starts(kernel, kColumnStarts, ir::kLengthsKv, {"k", "v"}, Dim::Skv);
     }
     if (!kernel.empty()) controls_.steps.push_back(std::move(kernel).finish(false));
   }
 
   void add_starts(KernelText& kernel, const char* given, std::string_view lengths,
-                  const std::vector<const char*>& tensors, Dim heads) {
+                  const std::vector<const char*>& tensors, Dim rows) {
     give(given, DType::i32, {batches_ + 1}, 4);
     const std::string starts = kernel.read(given, DType::i32);
     internal(std::string(lengths), DType::i32, batches_);
     kernel.make(std::string(lengths), DType::i32, batches_,
                 fmt::format("{0}[b + 1] - {0}[b]", given),
-                fmt::format("out[i] = {0}[i + 1] - {0}[i];", starts));
+                fmt::format("const int rows = {0}[i + 1] - {0}[i];\n"
+                            "    out[i] = rows < {1} ? rows : {1};",
+                            starts, attention_.dims[rows]));
     for (const char* tensor : tensors) {
       const std::string name = offsets_name(tensor);
       if (!used_.contains(name)) continue;
       const bool stats = is_statistic(tensor);
       const std::int64_t row =
-          attention_.dims[heads] * (stats ? 1 : logical_dims(attention_, tensor)[3]);
+          stats ? attention_.dims[Dim::Hq] : stored_strides(attention_, tensor)[2];
       const DType dtype = offsets_dtype(attention_);
       internal(name, dtype, batches_ + 1);
       kernel.make(name, dtype, batches_ + 1, fmt::format("{}[b] * {}", given, row),

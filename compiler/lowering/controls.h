@@ -3,8 +3,8 @@
 //
 //   thd        the caller gives cu_seqlens_q or cu_seqlens_kv, i32 [B+1]: where each sequence
 //   begins
-//              among the rows, from 0 to all of them. Lengths and the offsets of q, k, v, o and the
-//              statistics, in elements, follow.
+//              among the rows, from 0 to all of them. Lengths, which are Sq or Skv at most, and the
+//              offsets of q, k, v, o and the statistics, in elements, follow.
 //   lengths    given, unless they follow from cu_seqlens; of a side that the spec has no lengths
 //   of,
 //              while the graph needs them, they are Sq or Skv, made once.

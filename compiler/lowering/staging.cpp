@@ -76,7 +76,7 @@ bool is_staged(const ir::Attention& attention, std::string_view name) {
     const std::string_view owner = layout_owner(name);
     if (owner == "o" || (owner == "q" && layout.kind == LayoutKind::thd)) return true;
   }
-  if (layout.kind != LayoutKind::strided) return false;
+  if (layout.strides[2] == 0) return false;
   for (std::size_t i = 0; i < 3; ++i) {
     if (dims[i] > 1 && layout.strides[i] % kMultiple != 0) return true;
   }

@@ -339,7 +339,10 @@ class Validator {
     if (tensor.alignment > info.alignment || offset * bytes % tensor.alignment != 0) {
       return "promises less alignment";
     }
-    const auto reach = last_offset(tensor.dims, tensor.strides);
+    // The stride of a ragged tensor's batches is not used.
+    std::vector<std::int64_t> dims(tensor.dims.begin(), tensor.dims.end());
+    if (tensor.ragged) dims.front() = 1;
+    const auto reach = last_offset(dims, tensor.strides);
     const auto held = last_offset(info.dims, info.strides);
     const bool fits = reach && held && offset >= 0 && offset <= *held && *reach <= *held - offset;
     return fits ? "" : "is smaller";

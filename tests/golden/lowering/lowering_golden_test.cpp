@@ -1,4 +1,5 @@
 // Every spec that ships, as the program it lowers to.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -71,6 +72,26 @@ INSTANTIATE_TEST_SUITE_P(
                       "specs/document.attn", "specs/alibi_slopes.attn", "specs/paged_decode.attn",
                       "tests/gpu/forms/squared.attn", "tests/gpu/surface/no_keys_sink.attn",
                       "tests/golden/lowering/backward/deterministic.attn"),
+    [](const auto& spec) { return std::filesystem::path(spec.param).stem().string(); });
+
+// Documents as ragged sequences, forward and backward: of what is said of their number, and with a
+// length too.
+class DocumentsLowering : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(DocumentsLowering, Programs) {
+  const std::filesystem::path spec = std::filesystem::path(ATTN_SOURCE_DIR) / GetParam();
+  for (const auto direction : {plan::Direction::forward, plan::Direction::backward}) {
+    const auto program = try_lower(spec, "documents", direction);
+    expect_golden(fmt::format("tests/golden/lowering/documents/{}_{}.expected",
+                              spec.stem().string(), plan::to_string(direction)),
+                  program.ok() ? plan::to_text(*program) : program.error().to_text() + "\n");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Specs, DocumentsLowering,
+    ::testing::Values("specs/document.attn", "bench/variants/document_causal.attn",
+                      "specs/document_padded.attn"),
     [](const auto& spec) { return std::filesystem::path(spec.param).stem().string(); });
 
 // Without a fused kernel: what none takes, and every kind of layout and tensor.

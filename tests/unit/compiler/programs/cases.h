@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "compiler/driver/driver.h"
+#include "compiler/lowering/documents.h"
 #include "compiler/passes/simplify.h"
 #include "runtime/base/check.h"
 #include "tests/unit/compiler/gradient/random_score.h"
@@ -73,6 +74,19 @@ inline constexpr Case kCases[] = {
     {"learned_rows",
      "dims B = 1, Hq = 2, Hkv = 2, Sq = 70, Skv = 3, D = 8; learn u: f32[Sq];"
      "score score * u[q_idx];"},
+    {"documents",
+     "dims B = 3, Hq = 4, Hkv = 2, Sq = 11, Skv = Sq, D = 8; param p: f32;"
+     "tensor doc: i32[B, Skv] monotone runs(5, 9) = where(i1 < 3 * i0, 0, 1 + (i1 + i0) // 7);"
+     "score score + p * (b + 1) * (kv_idx - q_idx);"
+     "mask doc[b, q_idx] == doc[b, kv_idx] && q_idx >= kv_idx;"},
+    {"documents_of_every_batch",
+     "dims B = 2, Hq = 2, Hkv = 2, Sq = 37, Skv = Sq, Dqk = 5, Dv = 11; tensor sinks: f32[Hq];"
+     "tensor doc: i64[Skv] monotone runs(3) = 5 * ((i0 + 3) // 20); sink sinks[h];"
+     "mask doc[kv_idx] == doc[q_idx];"},
+    {"documents_in_packed_rows",
+     "dims B = 2, Hq = 2, Hkv = 1, Sq = 9, Skv = Sq, D = 8; layout packed_qkv;"
+     "tensor doc: i32[B, Skv] monotone runs(9) = i1 // (i0 + 1);"
+     "mask doc[b, q_idx] == doc[b, kv_idx];"},
     {"learned_and_dropped",
      "learn u: f32[Skv]; tensor keep: bool[Sq, Skv]; score score * u[kv_idx];"
      "dropout 0.5, keep[q_idx, kv_idx];"},
@@ -104,13 +118,24 @@ inline ir::Attention attention_of(std::size_t number) {
   return *attention;
 }
 
+// Documents as ragged sequences, as the lowering of that name has them, but without a fused kernel.
+inline Result<plan::Program> lowered(const ir::Attention& attention, std::string_view name,
+                                     plan::Direction direction) {
+  const std::optional<passes::Documents> documents = passes::documents(attention);
+  if (!documents) return driver::lower(attention, std::string(name), direction);
+  ATTN_ASSIGN(const ir::Attention ragged,
+              lowering::ragged(attention, *documents, direction == plan::Direction::backward));
+  ATTN_ASSIGN(plan::Program program, driver::lower(ragged, std::string(name), direction));
+  return lowering::of_documents(attention, *documents, std::move(program));
+}
+
 // The forward and the backward; the kernels of both are numbered through.
 inline std::vector<plan::Program> programs_of(const ir::Attention& attention) {
   std::vector<plan::Program> programs;
   for (const auto direction : {plan::Direction::forward, plan::Direction::backward}) {
     // Without keys a kernel of attnc's is the whole forward.
     const bool filled = attention.dims[ir::Dim::Skv] == 0 && programs.empty();
-    auto program = driver::lower(attention, filled ? "auto" : "split", direction);
+    auto program = lowered(attention, filled ? "auto" : "split", direction);
     ATTN_CHECK(program.ok(), program.error().to_text());
     programs.push_back(std::move(program).value());
   }

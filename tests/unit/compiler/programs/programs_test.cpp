@@ -9,6 +9,7 @@
 #include "runtime/io/element.h"
 #include "runtime/io/layout.h"
 #include "runtime/io/random.h"
+#include "runtime/reference/defaults.h"
 #include "runtime/reference/gradients.h"
 #include "tests/unit/compiler/programs/cases.h"
 #include "tests/unit/compiler/programs/warps_on_host.h"
@@ -238,6 +239,7 @@ class Trial {
     io::HostTensor made = random_tensor(tensor.name, tensor.dtype, dims);
     if (tensor.name == ir::kLengthsQ) made.values = lengths_of(dims[0], size(Dim::Sq));
     if (tensor.name == ir::kLengthsKv) made.values = lengths_of(dims[0], size(Dim::Skv));
+    if (tensor.runs) made = reference::default_values(attention_, tensor).value();
     inputs_.tensors[tensor.name] = std::move(made);
   }
 

@@ -1,0 +1,31 @@
+// Programs for masks by which rows see their own document alone (passes/documents.h): each document
+// is a ragged sequence of q, k, v and o as they lie, found anew at every execute.
+//
+//   documents.changes  i32 [rows of the tensor, pieces]: how many documents begin in each piece of
+//                      a batch
+//   documents.starts   i32 [B+1], B that of the ragged attention: where each begins among all rows;
+//                      those that are not there begin where the batch ends
+//   documents.lse      f32 [all rows, Hq]: as ragged kernels have it
+//
+// What is bound decides nothing but how far a sequence goes, and no further than its batch.
+#pragma once
+
+#include "compiler/ir/attention.h"
+#include "compiler/passes/documents.h"
+#include "runtime/base/status.h"
+#include "runtime/plan/program.h"
+
+namespace attn::lowering {
+
+// The attention of the documents with the layouts of `whole`: thd, with its strides. Errors:
+// unsupported where the rows of all batches do not follow one another at one distance, and for max,
+// sum_exp and gradients of learned tensors.
+Result<ir::Attention> ragged(const ir::Attention& whole, const passes::Documents& documents,
+                             bool backward);
+
+// The program of `whole`, with a check of what is declared of the tensor. `program` is what
+// lowering made of ragged(). Errors: unsupported where that checks what is gathered.
+Result<plan::Program> of_documents(const ir::Attention& whole, const passes::Documents& documents,
+                                   plan::Program program);
+
+}  // namespace attn::lowering

@@ -1,0 +1,35 @@
+// Masks by which a row sees only its own document: the rows for which a captured tensor holds the
+// same number, where these lie one behind the other.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "compiler/ir/attention.h"
+
+namespace attn::passes {
+
+struct Documents {
+  std::string tensor;        // [B, S], or [S] for all batches; monotone, i32 or i64
+  bool by_batch = false;     // the former
+  std::int64_t most = 1;     // documents in a batch, at most
+  std::int64_t longest = 1;  // rows of a document, at most
+  // Each document as a batch: B is so many times `most`, document n of batch b being number b *
+  // most + n, or an empty one; Sq and Skv are `longest`; without the mask that tells documents
+  // apart.
+  ir::Attention attention;
+};
+
+// Those of a mask T[b, q_idx] == T[b, kv_idx], or T without b, where
+//   - T is declared monotone, and how many runs it has (its `runs` are these documents)
+//   - score and the other masks, and what dropout keeps, are the same for indices that are both
+//     shifted by the same, so that positions within a document can stand for those within the batch
+// Nothing for anything else, for open dimensions, with lengths and random dropout.
+std::optional<Documents> documents(const ir::Attention& attention);
+
+// Milliseconds where batches of so many rows have documents of equal length, as many as they may:
+// a kernel that also looks at the rows which longer ones would have.
+double predicted_ms(const Documents& documents, std::int64_t rows, bool backward);
+
+}  // namespace attn::passes
