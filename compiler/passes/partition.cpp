@@ -10,6 +10,7 @@
 #include "compiler/passes/boxes.h"
 #include "compiler/passes/cost.h"
 #include "compiler/passes/cover.h"
+#include "compiler/passes/floor_div.h"
 #include "compiler/passes/kernel_form.h"
 #include "compiler/passes/ranged.h"
 #include "compiler/passes/simplify.h"
@@ -26,11 +27,6 @@ constexpr std::size_t kMostParts = 16;
 constexpr std::int64_t kSmallestChunk = 16;  // rows
 constexpr std::int64_t kLargestModulus = 8;  // its square is tried
 constexpr std::size_t kMostCuts = 4;         // of rows, and of columns
-
-std::int64_t floor_div(std::int64_t x, std::int64_t y) {
-  const std::int64_t quotient = x / y;
-  return (x % y != 0 && (x < 0) != (y < 0)) ? quotient - 1 : quotient;
-}
 
 bool shows_nothing(const ir::Attention& attention) {
   return attention.masks.size() == 1 && attention.dag[attention.masks.front()].is(Op::const_bool_);

@@ -6,6 +6,7 @@
 #include "compiler/passes/affine.h"
 #include "compiler/passes/band.h"
 #include "compiler/passes/boxes.h"
+#include "compiler/passes/floor_div.h"
 #include "compiler/passes/range.h"
 #include "compiler/passes/rebuild.h"
 #include "compiler/passes/simplify.h"
@@ -19,11 +20,6 @@ using ir::Op;
 using Made = std::optional<ExprId>;
 
 constexpr int kMostRounds = 4;  // each may make more known
-
-std::int64_t floor_div(std::int64_t x, std::int64_t y) {
-  const std::int64_t quotient = x / y;
-  return (x % y != 0 && (x < 0) != (y < 0)) ? quotient - 1 : quotient;
-}
 
 class Round {
  public:
