@@ -115,7 +115,7 @@ class Analysis {
     for (const Piece& piece : pieces) {
       const auto part = by_periods(piece, condition, remainders);
       if (!part || all.size() + part->size() > kMostIntervals) return std::nullopt;
-      all = unite(std::move(all), *part);
+      all = unite(all, *part);
     }
     return all;
   }
@@ -132,7 +132,7 @@ class Analysis {
     for (const Period& period : *periods) {
       const auto part = by_periods(within(piece, period), period.condition, remainders - 1);
       if (!part || all.size() + part->size() > kMostIntervals) return std::nullopt;
-      all = unite(std::move(all), *part);
+      all = unite(all, *part);
     }
     return all;
   }
@@ -269,12 +269,12 @@ class Analysis {
   // Of the sum, or of one that is on the same side of the limits.
   std::optional<Linear> quotient(const Linear& sum, std::int64_t divisor, const Range& limits) {
     if (forms_.fits(sum)) {
-      if (const auto exact = forms_.quotient(sum, divisor)) return exact;
+      if (auto exact = forms_.quotient(sum, divisor)) return exact;
     }
     const Range range = forms_.range_of(sum).value_or(Range{-kFar, kFar});
     for (const Range& wide : {range, Range{-kFar, kFar}}) {
       const auto close = within(sum, wide, limits);
-      const auto found = close ? forms_.quotient(*close, divisor) : std::nullopt;
+      auto found = close ? forms_.quotient(*close, divisor) : std::nullopt;
       if (found) return found;
     }
     return std::nullopt;

@@ -110,7 +110,7 @@ Linear LinearForms::product(ExprId id) {
 // x // y and x % y where y is a constant, and x // y the same for all x.
 Linear LinearForms::division(ExprId id) {
   const Node node = attention_.dag[id];
-  const Linear own = linear_term(id);
+  Linear own = linear_term(id);
   const Linear divisor = of(node.operands[1]);
   if (!divisor.terms.empty() || divisor.constant <= 0) return own;
   const Linear value = value_of(node.operands[0]);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <ranges>
 
 namespace attn::passes {
 namespace {
@@ -122,7 +121,7 @@ std::vector<Interval> PieceAlgebra::written(const Pieces& pieces) {
   std::vector<Interval> intervals;
   for (const Piece& piece : pieces) intervals.push_back(written(piece));
   merge(intervals);
-  std::ranges::stable_partition(intervals, [&](const Interval& interval) {
+  std::stable_partition(intervals.begin(), intervals.end(), [&](const Interval& interval) {
     return interval.low.firsts.empty() && dag_[interval.low.value].is(Op::const_int_);
   });
   return intervals;
@@ -161,8 +160,8 @@ bool PieceAlgebra::absorb(Interval& x, const Interval& y) {
 
 ExprId PieceAlgebra::joined(Op op, const std::vector<ExprId>& ids) {
   ExprId all = ids.front();
-  for (const ExprId id : ids | std::views::drop(1)) {
-    all = forms_.builder().make(op, {all, id}, dag_[id].pos);
+  for (std::size_t i = 1; i < ids.size(); ++i) {
+    all = forms_.builder().make(op, {all, ids[i]}, dag_[ids[i]].pos);
   }
   return all;
 }

@@ -33,7 +33,7 @@ std::string text_of(const VisibleColumns& columns) {
   for (const Interval& interval : columns.intervals) {
     text += fmt::format("  {}{}\n", interval.exact ? "" : "in ", to_source(columns, interval));
   }
-  return text + "\n";
+  return text;
 }
 
 TEST(IntervalsGolden, OfTheLibrary) {
@@ -49,6 +49,7 @@ TEST(IntervalsGolden, OfTheLibrary) {
     if (attention->masks.empty()) continue;
     const VisibleColumns columns = visible_columns(simplify(*attention));
     ASSERT_TRUE(ir::verify(columns.attention).ok());
+    if (!text.empty()) text += '\n';
     text += text_of(columns);
   }
   attn::testing::expect_golden("tests/golden/intervals/specs.expected", text);
