@@ -44,6 +44,10 @@ class Explain(attnc.Case):
         result = self.explain("document", "--bind", "Sq=256")
         self.assertEqual(len(result["mask"]["residual"]), 1)
         self.assertIsNone(result["mask"]["left"])
+        self.assertEqual(result["mask"]["columns"], [{"exact": True, "text":
+                         "[first(doc[b, kv_idx] >= doc[b, q_idx]), "
+                         "first(doc[b, kv_idx] > doc[b, q_idx]))"}])
+        result = self.explain("document_padded", "--bind", "Sq=256")
         self.assertEqual(result["mask"]["columns"], [{"text": "[0, 256)", "exact": False}])
         result = self.explain("prefix_lm", "--bind", "Sq=256", "--bind", "prefix=64")
         self.assertEqual(result["mask"]["columns"],
