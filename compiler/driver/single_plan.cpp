@@ -134,6 +134,13 @@ Result<Lowered> in_parts(const ir::Attention& attention, bool backward) {
   return Lowered{std::move(*joined), partition->predicted_ms};
 }
 
+Result<Lowered> declared(const ir::Attention& attention, const passes::Documents& documents,
+                         Lowered lowered) {
+  ATTN_ASSIGN(lowered.program,
+              lowering::with_declared(attention, documents, std::move(lowered.program)));
+  return lowered;
+}
+
 Result<Lowered> by_documents(const ir::Attention& attention, bool backward) {
   ATTN_RETURN_IF_ERROR(lowering::check_attention(attention));
   const std::optional<passes::Documents> documents = passes::documents(attention);
@@ -141,6 +148,11 @@ Result<Lowered> by_documents(const ir::Attention& attention, bool backward) {
     return lowering::unsupported(attention.pos,
                                  "no mask tells documents apart by a tensor that is "
                                  "declared monotone, with a number of runs");
+  }
+  if (documents->blocks) {
+    Result<Lowered> folded = in_parts(*documents->blocks, backward);
+    if (folded.ok()) return declared(attention, *documents, std::move(*folded));
+    if (folded.error().code != ErrorCode::unsupported) return folded;
   }
   ATTN_ASSIGN(const ir::Attention ragged, lowering::ragged(attention, *documents, backward));
   Result<plan::Program> program =

@@ -28,6 +28,7 @@ using ir::LayoutKind;
 constexpr const char* kChanges = "documents.changes";
 constexpr const char* kStarts = "documents.starts";
 constexpr const char* kLseOfRows = "documents.lse";
+constexpr double kMostSumBytes = 4.3e9;
 
 Status check_whole(const ir::Attention& whole, bool backward) {
   if (whole.dims[Dim::B] * whole.dims[Dim::Sq] > std::numeric_limits<std::int32_t>::max()) {
@@ -42,6 +43,20 @@ Status check_whole(const ir::Attention& whole, bool backward) {
     return unsupported(whole.pos, "gradients of learned tensors are sums over all scores at once");
   }
   return {};
+}
+
+// The kernel sums dq in f32 for sequences of full length.
+Status check_sums(const ir::Attention& ragged) {
+  const ir::Dims& d = ragged.dims;
+  const double bytes = 4.0 * static_cast<double>(d[Dim::B] * d[Dim::Hq]) *
+                       static_cast<double>(d[Dim::Sq] * d[Dim::Dqk]);
+  if (bytes <= kMostSumBytes) return {};
+  return unsupported(
+      ragged.pos,
+      fmt::format("the backward of {} documents of up to {} rows would take {:.0f} GB "
+                  "of workspace",
+                  d[Dim::B], d[Dim::Sq], bytes / 1e9),
+      "declare how long a run is at most: `runs(64, 2048)`");
 }
 
 // A piece of a batch is about as long as there are pieces: a document is found by going through
@@ -64,11 +79,19 @@ class Maker {
         piece_(piece_of(rows_)),
         pieces_((rows_ + piece_ - 1) / piece_) {}
 
+  // The inner program itself, with the check.
+  Result<plan::Program> declared() && {
+    ATTN_RETURN_IF_ERROR(check_inner());
+    const bool backward = plan::direction_of(inner_) == plan::Direction::backward;
+    program_ = std::move(inner_);
+    bind(backward);
+    program_.check = check();
+    ATTN_RETURN_IF_ERROR(check_program(whole_, program_));
+    return std::move(program_);
+  }
+
   Result<plan::Program> make() && {
-    if (inner_.check) {
-      return unsupported(whole_.pos,
-                         "what is gathered is checked over all scores, not by document");
-    }
+    ATTN_RETURN_IF_ERROR(check_inner());
     const bool backward = plan::direction_of(inner_) == plan::Direction::backward;
     add_changes();
     add_starts();
@@ -82,6 +105,11 @@ class Maker {
   }
 
  private:
+  Status check_inner() const {
+    if (!inner_.check) return {};
+    return unsupported(whole_.pos, "what is gathered is checked over all scores, not by document");
+  }
+
   void add_internal(const char* name, DType dtype, std::vector<std::int64_t> dims) {
     std::vector<std::int64_t> strides = row_major_strides(dims);
     program_.internals.push_back({name, plan::TensorRole::internal, dtype, std::move(dims),
@@ -242,6 +270,7 @@ class Maker {
 
   void bind(bool backward) {
     std::set<std::string> used = names_read(program_.steps);
+    used.insert(tensor_.name);
     for (const plan::CudnnStep* step : plan::steps_of<plan::CudnnStep>(program_)) {
       used.merge(names_of(*step));
     }
@@ -309,6 +338,7 @@ Result<ir::Attention> ragged(const ir::Attention& whole, const passes::Documents
                              bool backward) {
   ATTN_RETURN_IF_ERROR(check_whole(whole, backward));
   ir::Attention ragged = documents.attention;
+  if (backward) ATTN_RETURN_IF_ERROR(check_sums(ragged));
   for (auto& [name, layout] : ragged.layouts) {
     const Dims4 strides = stored_strides(whole, name);
     const bool in_place = layout.kind != LayoutKind::paged && layout.kind != LayoutKind::thd;
@@ -322,6 +352,11 @@ Result<ir::Attention> ragged(const ir::Attention& whole, const passes::Documents
     layout.strides = strides;
   }
   return ragged;
+}
+
+Result<plan::Program> with_declared(const ir::Attention& whole, const passes::Documents& documents,
+                                    plan::Program program) {
+  return Maker(whole, documents, std::move(program)).declared();
 }
 
 Result<plan::Program> of_documents(const ir::Attention& whole, const passes::Documents& documents,

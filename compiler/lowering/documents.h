@@ -28,4 +28,9 @@ Result<ir::Attention> ragged(const ir::Attention& whole, const passes::Documents
 Result<plan::Program> of_documents(const ir::Attention& whole, const passes::Documents& documents,
                                    plan::Program program);
 
+// A program that rests on what is declared of the tensor without reading it, with a check of that.
+// The tensor is bound. Errors: unsupported where the program checks what is gathered.
+Result<plan::Program> with_declared(const ir::Attention& whole, const passes::Documents& documents,
+                                    plan::Program program);
+
 }  // namespace attn::lowering

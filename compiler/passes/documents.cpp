@@ -32,7 +32,9 @@ class Finder {
     }
     for (std::size_t i = 0; i < attention_.masks.size(); ++i) {
       std::optional<Documents> found = told_by(attention_.masks[i]);
-      if (found && is_same_in_all_but(i)) return with_attention(std::move(*found), i);
+      if (!found || !is_same_in_all_but(i)) continue;
+      found->blocks = as_blocks(*found, i);
+      return with_attention(std::move(*found), i);
     }
     return std::nullopt;
   }
@@ -86,6 +88,18 @@ class Finder {
       if (i != mask && !same(attention_.masks[i])) return false;
     }
     return same(attention_.score) && (!attention_.dropout || same(*attention_.dropout->keep));
+  }
+
+  std::optional<ir::Attention> as_blocks(const Documents& found, std::size_t mask) const {
+    if (found.most * found.longest != attention_.dims[Dim::Sq]) return std::nullopt;
+    ir::Attention blocks = attention_;
+    const ir::SourcePos pos = dag_[attention_.masks[mask]].pos;
+    const auto block = [&](Op index) {
+      const ExprId size = blocks.dag.integer(found.longest, pos);
+      return blocks.dag.add(Op::floordiv_, {blocks.dag.leaf(index, pos), size}, pos);
+    };
+    blocks.masks[mask] = blocks.dag.add(Op::eq_, {block(Op::row_), block(Op::column_)}, pos);
+    return blocks;
   }
 
   Documents with_attention(Documents found, std::size_t mask) const {

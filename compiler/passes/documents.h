@@ -19,6 +19,9 @@ struct Documents {
   // most + n, or an empty one; Sq and Skv are `longest`; without the mask that tells documents
   // apart.
   ir::Attention attention;
+  // Where as many documents as there may be, each as long as it may be, fill a batch: then they are
+  // blocks of `longest` rows, and this is the whole attention with a mask that says so.
+  std::optional<ir::Attention> blocks{};
 };
 
 // Those of a mask T[b, q_idx] == T[b, kv_idx], or T without b, where
