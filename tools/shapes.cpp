@@ -15,8 +15,6 @@ using ir::Dim;
 
 constexpr std::int64_t kMaxBatch = 2;
 constexpr std::int64_t kMaxHeads = 8;
-constexpr std::int64_t kMaxLength = 512;
-constexpr std::int64_t kOddLength = 777;
 
 using Sizes = std::map<Dim, std::int64_t>;
 
@@ -34,25 +32,25 @@ void scale_heads(const ir::Attention& attention, Sizes& sizes) {
 
 // When both are known, by the same factor: a diagonal at the last row stays away from that of the
 // first row.
-void scale_lengths(const ir::Attention& attention, Sizes& sizes) {
+void scale_lengths(const ir::Attention& attention, std::int64_t longest, Sizes& sizes) {
   constexpr std::int64_t kOpen = 256;
   const std::int64_t rows = size_or(attention, Dim::Sq, kOpen);
   const std::int64_t columns = size_or(attention, Dim::Skv, kOpen);
   const bool known = attention.dims.get(Dim::Sq) && attention.dims.get(Dim::Skv);
-  const std::int64_t larger = known ? std::max({rows, columns, kMaxLength}) : kMaxLength;
+  const std::int64_t larger = known ? std::max({rows, columns, longest}) : longest;
   const auto scaled = [&](std::int64_t size) {
     // Skv may be 0.
-    return std::clamp(size * kMaxLength / larger, std::min<std::int64_t>(1, size), kMaxLength);
+    return std::clamp(size * longest / larger, std::min<std::int64_t>(1, size), longest);
   };
   sizes[Dim::Sq] = scaled(rows);
   sizes[Dim::Skv] = scaled(columns);
 }
 
-Sizes scaled_sizes(const ir::Attention& attention) {
+Sizes scaled_sizes(const ir::Attention& attention, std::int64_t longest) {
   Sizes sizes;
   sizes[Dim::B] = std::min(kMaxBatch, size_or(attention, Dim::B, kMaxBatch));
   scale_heads(attention, sizes);
-  scale_lengths(attention, sizes);
+  scale_lengths(attention, longest, sizes);
   for (const Dim dim : {Dim::Dqk, Dim::Dv}) sizes[dim] = size_or(attention, dim, 64);
   return sizes;
 }
@@ -102,20 +100,21 @@ Shape make_shape(std::string name, const support::Source& source, const ir::Atte
 }  // namespace
 
 std::vector<Shape> shapes_of(const support::Source& source, const ir::Attention& attention,
-                             const sema::Bindings& given, ShapeSet set) {
+                             const sema::Bindings& given, ShapeSet set, std::int64_t longest) {
   const bool one_length = attention.layouts.find("q")->second.kind == ir::LayoutKind::packed_qkv;
-  Sizes scaled = scaled_sizes(attention);
+  const std::int64_t odd_rows = longest / 4 + 1, odd_columns = longest + longest / 2 + 9;
+  Sizes scaled = scaled_sizes(attention, longest);
   if (one_length) scaled[Dim::Skv] = scaled[Dim::Sq];
   std::vector<Shape> shapes = {make_shape("scaled", source, attention, given, scaled)};
   if (set == ShapeSet::scaled) return shapes;
   Sizes odd = scaled;
   odd[Dim::B] = 2;
-  odd[Dim::Sq] = 129;
-  odd[Dim::Skv] = one_length ? odd[Dim::Sq] : kOddLength;
+  odd[Dim::Sq] = odd_rows;
+  odd[Dim::Skv] = one_length ? odd[Dim::Sq] : odd_columns;
   shapes.push_back(make_shape("odd", source, attention, given, odd));
   Sizes one_row = scaled;
   one_row[Dim::Sq] = 1;
-  one_row[Dim::Skv] = one_length ? 1 : kOddLength;
+  one_row[Dim::Skv] = one_length ? 1 : odd_columns;
   shapes.push_back(make_shape("one row", source, attention, given, one_row));
   return shapes;
 }
