@@ -4,9 +4,14 @@
 #include <cmath>
 #include <cstring>
 
+using std::isinf;
+
 #define __device__
 #define __global__
 
+struct uint4 {
+  unsigned x, y, z, w;
+};
 struct Extent {
   unsigned x = 0;
 };

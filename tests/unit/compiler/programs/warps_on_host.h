@@ -1,7 +1,7 @@
 // CUDA C++ kernels on the host: threads one after the other, warps in step where they shuffle.
 #pragma once
 
-#include <functional>
+#include <utility>
 
 #include "runtime/base/dtype.h"
 #include "tests/unit/compiler/derive/cuda_on_host.h"
@@ -35,15 +35,29 @@ inline unsigned long long __double_as_longlong(double value) {
   return bits;
 }
 
-// The only instruction that kernels write themselves: cvt.rn.bf16.f32 or cvt.rn.f16.f32.
-inline unsigned short narrowed(const char* instruction, float value) {
-  return std::strstr(instruction, "bf16") ? attn::to_bf16_bits(value) : attn::to_f16_bits(value);
+// The only instructions that kernels write themselves: cvt.rn.bf16.f32, cvt.rn.f16.f32 and
+// cvt.f32.f16.
+inline void convert(const char* instruction, unsigned short& bits, float& x) {
+  if (std::strstr(instruction, "cvt.f32.f16")) {
+    x = static_cast<float>(attn::from_f16_bits(bits));
+  } else {
+    bits = std::strstr(instruction, "bf16") ? attn::to_bf16_bits(x) : attn::to_f16_bits(x);
+  }
 }
-#define ATTN_ASM_ON_HOST(...) bits = narrowed(#__VA_ARGS__, x)
+#define ATTN_ASM_ON_HOST(...) convert(#__VA_ARGS__, bits, x)
 
 // A kernel, called with arguments as cuLaunchKernel takes them.
 using HostKernel = void (*)(void* const*);
 void launch_on_host(HostKernel kernel, std::size_t threads, void* const* arguments, bool backwards);
+
+// Those that do not shuffle, quicker.
+inline void for_each_thread(HostKernel kernel, std::size_t threads, void* const* arguments) {
+  for (std::size_t i = 0; i < threads; ++i) {
+    blockIdx.x = static_cast<unsigned>(i / blockDim.x);
+    threadIdx.x = static_cast<unsigned>(i % blockDim.x);
+    kernel(arguments);
+  }
+}
 
 template <typename... Parameters, std::size_t... Places>
 void call_with(void (*kernel)(Parameters...), void* const* arguments,

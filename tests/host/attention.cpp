@@ -1,0 +1,88 @@
+#include "tests/host/attention.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/host/machine.h"
+#include "tools/placement.h"
+
+namespace attn::host {
+namespace {
+
+Result<tools::Outputs> run(const plan::Program& program, const Kernels& kernels,
+                           const reference::Inputs& inputs) {
+  ATTN_ASSIGN(const tools::Placement placement, tools::Placement::create(program, inputs));
+  Machine machine(program, kernels);
+  for (const plan::TensorInfo& info : program.tensors) {
+    if (info.is_output()) continue;
+    ATTN_ASSIGN(machine.memory(info.name), placement.bytes_of(info));
+  }
+  for (const auto& [name, value] : inputs.params) machine.set_param(name, value);
+  ATTN_RETURN_IF_ERROR(machine.run());
+  tools::Outputs outputs;
+  for (const plan::TensorInfo& info : program.tensors) {
+    if (!info.is_output()) continue;
+    ATTN_ASSIGN(outputs[info.name], placement.logical(info, machine.memory(info.name)));
+  }
+  return outputs;
+}
+
+Result<tools::Outputs> run(const Pair& pair, const Kernels& kernels, reference::Inputs inputs) {
+  ATTN_ASSIGN(tools::Outputs outputs, run(pair.forward, kernels, inputs));
+  if (!pair.backward) return outputs;
+  for (const plan::TensorInfo& info : pair.backward->tensors) {
+    if (info.role == plan::TensorRole::saved) inputs.tensors[info.name] = outputs.at(info.name);
+  }
+  ATTN_ASSIGN(tools::Outputs gradients, run(*pair.backward, kernels, inputs));
+  outputs.merge(gradients);
+  return outputs;
+}
+
+// The reference's outputs, and its gradients where the pair makes them.
+tools::Outputs expected_of(const Pair& pair, const tools::ReferenceGradients& reference) {
+  tools::Outputs expected;
+  for (const auto& [name, tensor] : reference.outputs) {
+    const bool is_gradient = reference.sizes.contains(name);
+    if (pair.backward || !is_gradient) expected[name] = tensor;
+  }
+  return expected;
+}
+
+void expect_reference(const Subject& subject, const Kernels& kernels) {
+  SCOPED_TRACE(subject.text);
+  const auto inputs =
+      tools::make_inputs(subject.attention, {}, tools::Missing::pattern, tools::Needs::gradients);
+  ASSERT_TRUE(inputs.ok()) << inputs.error().to_text();
+  reference::Options options;
+  options.sizes = true;
+  const auto reference =
+      tools::run_reference_gradients(subject.attention, inputs->values, true, options);
+  ASSERT_TRUE(reference.ok()) << reference.error().to_text();
+  for (const Pair& pair : subject.pairs) {
+    const auto outputs = run(pair, kernels, inputs->values);
+    if (!outputs.ok()) {
+      ADD_FAILURE() << pair.lowering << ": " << outputs.error().to_text();
+      continue;
+    }
+    for (const tools::Comparison& each : tools::compare(
+             *outputs, expected_of(pair, *reference), subject.attention.dtype, reference->sizes)) {
+      EXPECT_TRUE(each.agrees()) << pair.lowering << ": " << each.name << ": " << each.why;
+    }
+  }
+}
+
+}  // namespace
+
+void expect_reference(const std::vector<Subject>& subjects) {
+  std::vector<const plan::Program*> programs;
+  for (const Subject& subject : subjects) {
+    for (const Pair& pair : subject.pairs) {
+      programs.push_back(&pair.forward);
+      if (pair.backward) programs.push_back(&*pair.backward);
+    }
+  }
+  const Result<Kernels> kernels = Kernels::compile(programs);
+  ASSERT_TRUE(kernels.ok()) << kernels.error().to_text();
+  for (const Subject& subject : subjects) expect_reference(subject, *kernels);
+}
+
+}  // namespace attn::host

@@ -1,0 +1,98 @@
+#include "tests/host/machine.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/io/element.h"
+#include "runtime/io/layout.h"
+#include "tests/host/graph.h"
+
+namespace attn::host {
+namespace {
+
+constexpr std::byte kPoison{0xff};  // every float a NaN
+
+std::vector<std::byte> counted(std::int64_t count) {
+  std::vector<std::byte> bytes(static_cast<std::size_t>(count) * sizeof(std::int32_t));
+  for (std::int32_t i = 0; i < count; ++i) {
+    std::memcpy(bytes.data() + static_cast<std::size_t>(i) * sizeof i, &i, sizeof i);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+Machine::Machine(const plan::Program& program, const Kernels& kernels)
+    : program_(program), kernels_(kernels) {
+  for (const auto* tensors : {&program.tensors, &program.internals}) {
+    for (const plan::TensorInfo& info : *tensors) {
+      const auto elements =
+          static_cast<std::size_t>(*io::storage_elements(info.dims, info.strides));
+      memory_[info.name].assign(elements * size_of(info.dtype), kPoison);
+      dtypes_[info.name] = info.dtype;
+    }
+  }
+}
+
+Status Machine::run() {
+  ATTN_RETURN_IF_ERROR(plan::validate(program_));
+  for (const plan::Step& step : program_.steps) {
+    ATTN_RETURN_IF_ERROR(std::visit([this](const auto& each) { return run(each); }, step));
+  }
+  return {};
+}
+
+std::byte* Machine::address(const plan::TensorOperand& operand) {
+  return memory(operand.name).data() +
+         static_cast<std::size_t>(operand.offset) * size_of(dtypes_.at(operand.name));
+}
+
+Status Machine::run(const plan::CudnnStep& step) {
+  std::map<graph::Uid, Operand> operands;
+  std::vector<std::vector<std::byte>> counts;
+  counts.reserve(step.operands.size());
+  for (const plan::Operand& operand : step.operands) {
+    if (const auto* tensor = std::get_if<plan::TensorOperand>(&operand.source)) {
+      std::byte* begin = address(*tensor);
+      std::vector<std::byte>& all = memory(tensor->name);
+      operands[operand.uid] = std::span(begin, all.data() + all.size());
+    } else if (const auto* count = std::get_if<plan::CountingOperand>(&operand.source)) {
+      operands[operand.uid] = std::span(counts.emplace_back(counted(count->count)));
+    } else if (const auto* constant = std::get_if<plan::ConstantOperand>(&operand.source)) {
+      operands[operand.uid] = constant->value;
+    } else {
+      operands[operand.uid] = param(std::get<plan::ParamOperand>(operand.source).name);
+    }
+  }
+  return host::run(step.graph, operands);
+}
+
+Status Machine::run(const plan::DeriveStep& step) {
+  // Of pointers and params, each aligned as any is.
+  std::vector<std::uint64_t> values;
+  const auto add = [&values](const void* bytes, std::size_t size) {
+    std::memcpy(&values.emplace_back(), bytes, size);
+  };
+  const auto add_address = [&](const plan::TensorOperand& operand) {
+    std::byte* const pointer = address(operand);
+    add(&pointer, sizeof pointer);
+  };
+  for (const std::string& output : step.outputs) add_address({output});
+  for (const plan::OperandSource& input : step.inputs) {
+    if (const auto* tensor = std::get_if<plan::TensorOperand>(&input)) {
+      add_address(*tensor);
+      continue;
+    }
+    const std::string& name = std::get<plan::ParamOperand>(input).name;
+    const auto info = std::ranges::find(program_.params, name, &plan::ParamInfo::name);
+    std::byte bytes[sizeof(std::int64_t)];
+    io::store(info->dtype, param(name), bytes);
+    add(bytes, size_of(info->dtype));
+  }
+  std::vector<void*> arguments;
+  for (std::uint64_t& value : values) arguments.push_back(&value);
+  kernels_.launch(step, plan::derived_elements(program_, step), arguments.data());
+  return {};
+}
+
+}  // namespace attn::host

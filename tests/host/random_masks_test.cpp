@@ -1,0 +1,76 @@
+// Random masks cut into parts, run on the host: the reference's outputs and gradients.
+// ATTN_STRESS=N in the environment makes them N times as many; ATTN_SEED=N takes the one with this
+// number in its name alone.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <iostream>
+
+#include "runtime/base/check.h"
+#include "tests/host/attention.h"
+#include "tests/support/random_spec.h"
+
+namespace attn::host {
+namespace {
+
+constexpr int kBatches = 6;
+constexpr int kMasks = 50;  // of each batch
+
+int times(int count) {
+  const char* stress = std::getenv("ATTN_STRESS");
+  return stress == nullptr ? count : count * std::max(1, std::atoi(stress));
+}
+
+// With the parts that there are: of the forward, of the backward, or of both.
+std::optional<Pair> in_parts(const ir::Attention& attention) {
+  auto forward = driver::lower(attention, "parts", plan::Direction::forward);
+  auto backward = driver::lower(attention, "parts", plan::Direction::backward);
+  if (!forward.ok() && !backward.ok()) return std::nullopt;
+  if (!forward.ok()) forward = driver::lower(attention, "composite", plan::Direction::forward);
+  if (!forward.ok()) return std::nullopt;
+  Pair pair{"parts", std::move(*forward), {}};
+  if (backward.ok()) pair.backward = std::move(*backward);
+  return pair;
+}
+
+ir::Attention attention_of(const std::string& text) {
+  const support::Source source("random", text);
+  diag::Sink sink(source);
+  const auto attention = driver::front_end(source, {}, sink);
+  ATTN_CHECK(attention.has_value(), text + '\n' + diag::to_text(sink));
+  return *attention;
+}
+
+class HostRandomMasks : public ::testing::TestWithParam<int> {};
+
+TEST_P(HostRandomMasks, InPartsAreTheReference) {
+  const int wanted = times(kMasks);
+  std::vector<Subject> subjects;
+  std::uint64_t seed = static_cast<std::uint64_t>(GetParam()) * 1'000'000;
+  int tried = 0;
+  for (; static_cast<int>(subjects.size()) < wanted && tried < 4 * wanted; ++tried) {
+    const std::string text = attn::testing::random_spec(seed++);
+    const ir::Attention attention = attention_of(text);
+    std::optional<Pair> pair = in_parts(attention);
+    if (pair) subjects.push_back({text, attention, {std::move(*pair)}});
+  }
+  EXPECT_EQ(subjects.size(), static_cast<std::size_t>(wanted)) << "of " << tried << " have parts";
+  expect_reference(subjects);
+}
+
+TEST(HostRandomMask, OfOneSeed) {
+  const char* seed = std::getenv("ATTN_SEED");
+  if (seed == nullptr) GTEST_SKIP();
+  const std::string text = attn::testing::random_spec(std::strtoull(seed, nullptr, 10));
+  const ir::Attention attention = attention_of(text);
+  std::optional<Pair> pair = in_parts(attention);
+  ASSERT_TRUE(pair.has_value()) << text;
+  std::cout << plan::to_text(pair->forward);
+  if (pair->backward) std::cout << plan::to_text(*pair->backward);
+  expect_reference({{text, attention, {std::move(*pair)}}});
+}
+
+INSTANTIATE_TEST_SUITE_P(Batches, HostRandomMasks, ::testing::Range(0, kBatches));
+
+}  // namespace
+}  // namespace attn::host

@@ -1,0 +1,98 @@
+// Every spec that ships, lowered to fused kernels and run on the host: the reference's outputs and
+// gradients. What cannot be is in not_run.txt.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "tests/host/attention.h"
+#include "tests/support/golden.h"
+#include "tools/shapes.h"
+#include "tools/spec.h"
+
+namespace attn::host {
+namespace {
+
+constexpr std::int64_t kLongest = 96;  // rows and columns: what is dense takes time
+constexpr const char* kLowerings[] = {"composite", "tables", "parts"};
+
+std::vector<std::string> spec_names() {
+  std::vector<std::string> names;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(std::filesystem::path(ATTN_SOURCE_DIR) / "specs")) {
+    if (entry.path().extension() == ".attn") names.push_back(entry.path().stem().string());
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+// Names of specs by what is not run of them: "both", or "backward" alone.
+std::set<std::string> not_run(std::string_view what) {
+  std::set<std::string> names;
+  std::istringstream lines(attn::testing::read_source_file("tests/host/not_run.txt"));
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string name, of;
+    words >> name >> of;
+    if (!name.starts_with('#') && of == what) names.insert(name);
+  }
+  return names;
+}
+
+Result<plan::Program> lowered(const ir::Attention& attention, const char* lowering,
+                              plan::Direction direction) {
+  return driver::lower(attention, lowering, direction);
+}
+
+class HostSpecs : public ::testing::TestWithParam<std::string> {
+ protected:
+  std::string path() const { return ATTN_SOURCE_DIR "/specs/" + GetParam() + ".attn"; }
+};
+
+// Composite always has a form; the others where there is something for them to do.
+void add_pair(Subject& subject, const char* lowering, bool expects_backward) {
+  const bool required = std::string_view(lowering) == "composite";
+  auto forward = lowered(subject.attention, lowering, plan::Direction::forward);
+  auto backward = lowered(subject.attention, lowering, plan::Direction::backward);
+  if (required) {
+    ASSERT_TRUE(forward.ok()) << forward.error().to_text();
+    ASSERT_EQ(backward.ok(), expects_backward) << "not_run.txt is not what is run";
+  }
+  if (!forward.ok() && !backward.ok()) return;
+  // A backward reads what any forward makes.
+  if (!forward.ok()) {
+    forward = lowered(subject.attention, "composite", plan::Direction::forward);
+    ASSERT_TRUE(forward.ok()) << forward.error().to_text();
+  }
+  Pair pair{lowering, std::move(*forward), {}};
+  if (backward.ok()) pair.backward = std::move(*backward);
+  subject.pairs.push_back(std::move(pair));
+}
+
+TEST_P(HostSpecs, AreTheReference) {
+  if (not_run("both").contains(GetParam())) GTEST_SKIP();
+  const tools::SpecOutcome spec = tools::read_spec(path(), {}, tools::Format::text);
+  ASSERT_TRUE(spec.spec.has_value());
+  std::vector<Subject> subjects;
+  for (const tools::Shape& shape : tools::shapes_of(*spec.spec->source, spec.spec->attention, {},
+                                                    tools::ShapeSet::all, kLongest)) {
+    const auto bound = tools::analyze_spec(spec.spec->source, shape.bindings, tools::Format::text);
+    if (!bound.spec) continue;  // these sizes are not for it
+    Subject subject{
+        GetParam() + ", " + shape.name, driver::training_forward(bound.spec->attention), {}};
+    for (const char* lowering : kLowerings) {
+      add_pair(subject, lowering, !not_run("backward").contains(GetParam()));
+    }
+    subjects.push_back(std::move(subject));
+  }
+  expect_reference(subjects);
+}
+
+INSTANTIATE_TEST_SUITE_P(Library, HostSpecs, ::testing::ValuesIn(spec_names()),
+                         [](const auto& test) { return test.param; });
+
+}  // namespace
+}  // namespace attn::host
