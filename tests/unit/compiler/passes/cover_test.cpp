@@ -6,8 +6,8 @@
 #include <random>
 #include <vector>
 
-#include "compiler/ir/fold.h"
 #include "compiler/passes/range.h"
+#include "tests/unit/compiler/passes/dense.h"
 #include "tests/unit/compiler/passes/example.h"
 #include "tests/unit/compiler/passes/random_mask.h"
 
@@ -16,42 +16,7 @@ namespace {
 
 using ir::ExprId;
 using ir::Op;
-
-// Values of all expressions at one score.
-class Dense {
- public:
-  Dense(const ir::Attention& attention, std::int64_t row, std::int64_t column)
-      : values_(attention.dag.size()) {
-    const ir::Dag& dag = attention.dag;
-    for (ExprId id = 0; id < dag.size(); ++id) {
-      const ir::Node& node = dag[id];
-      if (node.is(Op::row_))
-        values_[id] = row;
-      else if (node.is(Op::column_))
-        values_[id] = column;
-      else if (dag.is_constant(id))
-        values_[id] = *ir::constant_of(dag, id);
-      else if (!node.operands.empty())
-        values_[id] = folded(node);
-    }
-  }
-  bool all(const std::vector<ExprId>& masks) const {
-    return std::ranges::all_of(masks,
-                               [this](ExprId mask) { return std::get<bool>(*values_[mask]); });
-  }
-  const std::optional<ir::Constant>& operator[](ExprId id) const { return values_[id]; }
-
- private:
-  std::optional<ir::Constant> folded(const ir::Node& node) const {
-    std::vector<ir::Constant> operands;
-    for (const ExprId operand : node.operands) {
-      if (!values_[operand]) return std::nullopt;
-      operands.push_back(*values_[operand]);
-    }
-    return ir::fold(node.op, operands);
-  }
-  std::vector<std::optional<ir::Constant>> values_;
-};
+using testing::Dense;
 
 // Both distances from the diagonal that are visible, counted.
 Band counted(const ir::Attention& attention) {
