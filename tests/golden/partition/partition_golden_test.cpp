@@ -1,0 +1,68 @@
+// How the masks of some specs are cut into parts, at the sizes of the specs: specs.expected. What
+// each part computes is below its view.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "compiler/driver/driver.h"
+#include "compiler/passes/kernel_form.h"
+#include "compiler/passes/partition.h"
+#include "tests/support/golden.h"
+
+namespace attn::passes {
+namespace {
+
+constexpr const char* kSpecs[] = {"specs/chunked.attn",
+                                  "specs/dilated_window.attn",
+                                  "specs/prefix_lm.attn",
+                                  "specs/checkerboard.attn",
+                                  "specs/block_diffusion.attn",
+                                  "specs/symmetric_window.attn",
+                                  "bench/variants/longformer.attn"};
+
+std::string text_of(const Stretch& stretch, std::int64_t classes) {
+  std::string text = fmt::format("{} + {} i, i < {}", stretch.begin, stretch.step, stretch.count);
+  if (classes > 1) text = fmt::format("{} c + {}", stretch.shift, text);
+  return text;
+}
+
+std::string text_of(const Part& part, bool backward) {
+  const View& view = part.view;
+  std::string text = fmt::format("    rows {}; columns {}", text_of(view.rows, view.classes),
+                                 text_of(view.columns, view.classes));
+  text += view.classes > 1 ? fmt::format("; {} classes\n", view.classes) : "\n";
+  const ir::Attention form = kernel_form(part.attention, backward);
+  text += fmt::format("      score {}\n", ir::to_source(form, form.score));
+  for (const ir::ExprId mask : form.masks) {
+    text += fmt::format("      mask  {}\n", ir::to_source(form, mask));
+  }
+  return text;
+}
+
+std::string text_of(const ir::Attention& attention, bool backward) {
+  std::string text = backward ? "  backward: " : "  forward: ";
+  const auto partition = best_partition(attention, backward);
+  if (!partition) return text + "no parts\n";
+  text += fmt::format("{}\n", partition->name);
+  for (const Part& part : partition->parts) text += text_of(part, backward);
+  return text;
+}
+
+TEST(PartitionGolden, OfSomeSpecs) {
+  std::string text;
+  for (const char* path : kSpecs) {
+    const auto source = support::Source::read(std::string(ATTN_SOURCE_DIR "/") + path);
+    ASSERT_TRUE(source.ok());
+    diag::Sink sink(*source);
+    const auto attention = driver::front_end(*source, {}, sink);
+    ASSERT_TRUE(attention.has_value()) << diag::to_text(sink);
+    text += attention->name + "\n";
+    for (const ir::ExprId mask : attention->masks) {
+      text += fmt::format("  mask  {}\n", ir::to_source(*attention, mask));
+    }
+    text += text_of(*attention, false) + text_of(*attention, true) + "\n";
+  }
+  attn::testing::expect_golden("tests/golden/partition/specs.expected", text);
+}
+
+}  // namespace
+}  // namespace attn::passes
