@@ -73,8 +73,9 @@ Result<Kernels> Kernels::compile(const std::vector<const plan::Program*>& progra
     }
   }
   file.close();
+  if (numbers.empty()) return Kernels({}, nullptr);
   const std::string command = fmt::format(
-      "{} -std=c++20 -O1 -w -fPIC -fno-gnu-unique -shared -Wl,-Bsymbolic -I{} -I{} -o {} {} {} 2> "
+      "{} -std=c++20 -O0 -w -fPIC -fno-gnu-unique -shared -Wl,-Bsymbolic -I{} -I{} -o {} {} {} 2> "
       "{}",
       ATTN_CXX, ATTN_SOURCE_DIR, folder.file(""), folder.file("kernels.so"),
       folder.file("kernels.cpp"), ATTN_KERNEL_LIBRARIES, folder.file("errors"));
