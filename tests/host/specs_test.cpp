@@ -1,5 +1,6 @@
 // Every spec that ships, lowered to fused kernels and run on the host: the reference's outputs and
 // gradients. What cannot be is in not_run.txt.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -83,6 +84,7 @@ TEST_P(HostSpecs, AreTheReference) {
   for (const tools::Shape& shape : tools::shapes_of(*spec.spec->source, spec.spec->attention, {},
                                                     tools::ShapeSet::all, kLongest)) {
     const auto bound = tools::analyze_spec(spec.spec->source, shape.bindings, tools::Format::text);
+    ASSERT_TRUE(bound.spec || shape.name != "scaled");
     if (!bound.spec) continue;  // these sizes are not for it
     Subject subject{
         GetParam() + ", " + shape.name, driver::training_forward(bound.spec->attention), {}};
@@ -101,6 +103,29 @@ TEST(HostSpecsList, NamesSpecs) {
       EXPECT_TRUE(std::ranges::binary_search(names, name)) << name;
     }
   }
+}
+
+// Which lowerings have a form of a spec at the sizes above: what is compared at all.
+std::string forms_of(const std::string& name) {
+  const tools::SpecOutcome spec =
+      tools::read_spec(ATTN_SOURCE_DIR "/specs/" + name + ".attn", {}, tools::Format::text);
+  const tools::Shape shape = tools::shapes_of(*spec.spec->source, spec.spec->attention, {},
+                                              tools::ShapeSet::scaled, kLongest)[0];
+  const auto bound = tools::analyze_spec(spec.spec->source, shape.bindings, tools::Format::text);
+  std::string text = name + ":";
+  for (const char* lowering : kLowerings) {
+    for (const auto direction : {plan::Direction::forward, plan::Direction::backward}) {
+      if (!lowered(bound.spec->attention, lowering, direction).ok()) continue;
+      text += fmt::format("  {} {}", lowering, plan::to_string(direction));
+    }
+  }
+  return text + "\n";
+}
+
+TEST(HostSpecsList, FormsOfSpecs) {
+  std::string text;
+  for (const std::string& name : spec_names()) text += forms_of(name);
+  attn::testing::expect_golden("tests/host/forms.expected", text);
 }
 
 INSTANTIATE_TEST_SUITE_P(Library, HostSpecs, ::testing::ValuesIn(spec_names()),
