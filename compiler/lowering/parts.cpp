@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "compiler/derive/emit.h"
+#include "compiler/gradient/differentiate.h"
 #include "compiler/lowering/checks.h"
 #include "compiler/lowering/controls.h"
 #include "compiler/lowering/interface.h"
@@ -404,7 +405,8 @@ Status check_parts(const ir::Attention& whole, bool backward) {
   if (!backward && (whole.wants_max || whole.wants_sum_exp)) {
     return unsupported(whole.pos, "parts are merged by lse, and have no max and sum_exp in common");
   }
-  for (const std::string& of : backward ? whole.gradients : std::vector<std::string>()) {
+  if (!backward) return {};
+  for (const std::string& of : gradient::wanted_gradients(whole)) {
     if (of == "q" || of == "k" || of == "v") continue;
     return unsupported(whole.pos, "gradients of learned tensors are sums over all scores at once");
   }

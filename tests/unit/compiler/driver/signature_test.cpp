@@ -181,13 +181,14 @@ TEST(SpecSignature, TheTablesAboveKnowEveryField) {
                                 score, masks, sink, dropout, lengths_q, lengths_kv, wants_o,
                                 wants_lse, wants_max, wants_sum_exp, gradients, deterministic,
                                 pos] = attention;
-  [[maybe_unused]] const auto& [of, dtype_of_tensor, extents, place, learned, monotone, fallback, runs, longest] =
-      ir::CapturedTensor();
+  [[maybe_unused]] const auto& [of, dtype_of_tensor, extents, place, learned, monotone, fallback,
+                                runs, longest] = ir::CapturedTensor();
   [[maybe_unused]] const auto& [kind, strides, page, pages] = ir::Layout();
   [[maybe_unused]] const auto& [probability, keep, place_of_dropout] = ir::Dropout();
   // How the worker is started is no part of a plan, nor where it is kept, nor which ways of
   // lowering are tried.
-  [[maybe_unused]] const auto& [target, worker, cached, lowering, direction] = CompileOptions();
+  [[maybe_unused]] const auto& [target, worker, cached, lowering, direction, measure] =
+      CompileOptions();
   EXPECT_EQ(layouts.size(), 0U);
 }
 
