@@ -148,7 +148,7 @@ Result<plan::Plan> fastest(const ir::Attention& attention, const std::vector<Can
     ways.insert(first ? ways.begin() : ways.end(), std::move(way));
     if (first) best = std::move(*plan);
   }
-  if (!best) return error_of(refused);
+  if (!best) return error_of(in_order(refused));
   best->choice = std::move(ways);
   const CachedPlans& cached = options.cached;
   if (cached.cache != nullptr && cached.cache->files()) {

@@ -70,6 +70,13 @@ Error error_of(const std::vector<Refusal>& refusals) {
   return error;
 }
 
+std::vector<Refusal> in_order(std::vector<Refusal> refusals) {
+  std::ranges::stable_sort(refusals, {}, [](const Refusal& refusal) {
+    return std::ranges::find(kLowerings, refusal.lowering, &Lowering::name);
+  });
+  return refusals;
+}
+
 Result<std::vector<Candidate>> candidates(const ir::Attention& attention, std::string_view name,
                                           plan::Direction direction,
                                           std::vector<Refusal>& refused) {

@@ -81,6 +81,9 @@ struct Candidate {
 Result<std::vector<Candidate>> candidates(const ir::Attention& attention, std::string_view name,
                                           plan::Direction direction, std::vector<Refusal>& refused);
 
+// In the order of lowerings.def.
+std::vector<Refusal> in_order(std::vector<Refusal> refusals);
+
 // The first value that `attempt(const Candidate&)`, which returns a Result, has; `refused` gets the
 // candidates before it. Errors: error_of all when each is `unsupported`, or of those up to the
 // first that failed otherwise.
@@ -93,7 +96,7 @@ auto first_taken(const std::vector<Candidate>& candidates, std::vector<Refusal>&
     refused.push_back({std::string(candidate.way->name), value.error()});
     if (value.error().code != ErrorCode::unsupported) break;
   }
-  return error_of(refused);
+  return error_of(in_order(refused));
 }
 
 }  // namespace attn::driver

@@ -91,7 +91,7 @@ TEST_P(DocumentsLowering, Programs) {
 INSTANTIATE_TEST_SUITE_P(
     Specs, DocumentsLowering,
     ::testing::Values("specs/document.attn", "bench/variants/document_causal.attn",
-                      "specs/document_padded.attn"),
+                      "specs/document_padded.attn", "tests/gpu/documents/bounded.attn"),
     [](const auto& spec) { return std::filesystem::path(spec.param).stem().string(); });
 
 // Without a fused kernel: what none takes, and every kind of layout and tensor.
