@@ -45,9 +45,8 @@ class Unified(attnc.Case):
         error = self.attnc_json("explain", SPECS / "noop.attn", "--target", target, "--why-not",
                                 code=3)["engine"]["error"]
         tried = error["detail"]["lowerings"]
-        self.assertEqual([one["lowering"] for one in tried], ["composite", "unified", "tables"])
-        self.assertIn("no tensor over the rows is read", tried[-1]["message"])
-        for one in tried[:2]:
+        self.assertEqual([one["lowering"] for one in tried], ["composite", "unified"])
+        for one in tried:
             self.assertGreater(len(one["detail"]["configs"]), 0, one["lowering"])
         only = self.attnc_json("compile", SPECS / "noop.attn", "--target", target, "--lowering",
                                "composite", "-o", self.folder / "x.attnplan", code=3)["error"]
