@@ -10,6 +10,7 @@
 #include "compiler/derive/emit.h"
 #include "runtime/base/check.h"
 #include "runtime/graph/extent.h"
+#include "runtime/plan/internal_tensor.h"
 
 namespace attn::derive {
 namespace {
@@ -77,12 +78,6 @@ std::string unused_name(const ir::Attention& attention, std::string name) {
   return name;
 }
 
-void add_internal(plan::Program& program, const std::string& name, std::vector<std::int64_t> dims) {
-  std::vector<std::int64_t> strides = row_major_strides(dims);
-  program.internals.push_back({name, plan::TensorRole::internal, DType::f32, std::move(dims),
-                               std::move(strides), plan::kInternalAlignment});
-}
-
 plan::TensorInfo captured_info(const ir::Attention& attention, const ir::CapturedTensor& tensor) {
   std::vector<std::int64_t> dims;
   for (const ir::ExprId extent : tensor.extents) {
@@ -145,8 +140,7 @@ plan::Program with_derived(const ir::Attention& attention, const passes::Hoisted
   for (const passes::DerivedTensor& tensor : hoisted.derived) {
     std::erase_if(program.tensors,
                   [&tensor](const plan::TensorInfo& info) { return info.name == tensor.name; });
-    program.internals.push_back({tensor.name, plan::TensorRole::internal, tensor.dtype, tensor.dims,
-                                 row_major_strides(tensor.dims), plan::kInternalAlignment});
+    program.internals.push_back(plan::internal_tensor(tensor.name, tensor.dtype, tensor.dims));
   }
   std::vector<plan::Step> steps = derive_steps(hoisted);
   const std::set<std::string> names = inputs_of(steps);
@@ -172,17 +166,18 @@ plan::Program with_cancelled(const passes::Cancelled& cancelled, plan::Program p
   const std::int64_t heads = dims[ir::Dim::Hq], rows = dims[ir::Dim::Sq];
   passes::DerivedTensor term{name, cancelled.term, DType::f32, {}, {heads, rows}, true};
   term.axes.head = term.axes.row = true;
-  add_internal(program, name, {heads, rows});
-  add_internal(program, made, {dims[ir::Dim::B], heads, rows});
+  program.internals.push_back(plan::internal_tensor(name, DType::f32, {heads, rows}));
+  program.internals.push_back(
+      plan::internal_tensor(made, DType::f32, {dims[ir::Dim::B], heads, rows}));
   program.steps.insert(program.steps.begin(), step_of(attention, {term}));
   plan::DeriveStep sum;
   sum.outputs = {"lse"};
   sum.expressions = {"with what is the same for a whole row"};
   sum.inputs = {plan::TensorOperand{made}, plan::TensorOperand{name}};
-  sum.source = kernel_text(
-      plan::kDeriveKernel, {"float* lse", "const float* made", "const float* term"},
-      fmt::format("  if (i >= {}LL) return;\n  lse[i] = made[i] + term[(unsigned)i % {}u];\n",
-                  dims[ir::Dim::B] * heads * rows, heads * rows));
+  sum.source =
+      kernel_text(plan::kDeriveKernel, {"float* lse", "const float* made", "const float* term"},
+                  fmt::format("  if (i >= {}LL) return;\n  lse[i] = made[i] + term[i % {}LL];\n",
+                              dims[ir::Dim::B] * heads * rows, heads * rows));
   program.steps.emplace_back(std::move(sum));
   return program;
 }

@@ -17,7 +17,7 @@
 #include "compiler/lowering/place.h"
 #include "compiler/lowering/split_parts.h"
 #include "compiler/lowering/unsupported.h"
-#include "runtime/graph/extent.h"
+#include "runtime/plan/internal_tensor.h"
 
 namespace attn::lowering {
 namespace {
@@ -111,9 +111,7 @@ class Maker {
   }
 
   void add_internal(const char* name, DType dtype, std::vector<std::int64_t> dims) {
-    std::vector<std::int64_t> strides = row_major_strides(dims);
-    program_.internals.push_back({name, plan::TensorRole::internal, dtype, std::move(dims),
-                                  std::move(strides), plan::kInternalAlignment});
+    program_.internals.push_back(plan::internal_tensor(name, dtype, std::move(dims)));
   }
 
   void add(KernelText kernel) { program_.steps.emplace_back(std::move(kernel).finish(false)); }

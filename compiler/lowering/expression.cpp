@@ -9,6 +9,7 @@
 #include "compiler/lowering/captured_view.h"
 #include "compiler/lowering/lengths.h"
 #include "compiler/lowering/unsupported.h"
+#include "compiler/lowering/whole_quotient.h"
 #include "compiler/passes/range.h"
 #include "runtime/base/check.h"
 
@@ -299,8 +300,24 @@ Result<Value> ExpressionLowering::real_quotient(ExprId id) {
   return builder_.element(PointwiseMode::sub, DType::f32, DType::f32, x, product, node.pos);
 }
 
+Result<Value> ExpressionLowering::floor_of(const WholeQuotient& quotient, SourcePos pos) {
+  const auto apply = [&](PointwiseMode mode, Value x, double y) {
+    return builder_.element(mode, DType::f32, DType::f32, x, builder_.constant(DType::f32, y), pos);
+  };
+  ATTN_ASSIGN(Value x, lower(quotient.x));
+  x = real(element(x, pos), pos);
+  x = apply(PointwiseMode::mul, x, 1 / quotient.divisor);
+  x = apply(PointwiseMode::add, x, nearest_shift(quotient.divisor));
+  return apply(PointwiseMode::sub, apply(PointwiseMode::add, x, kWholes), kWholes);
+}
+
 Result<Value> ExpressionLowering::real_function(ExprId id) {
   const ir::Node& node = attention_.dag[id];
+  if (node.is(Op::floor_)) {
+    if (const auto quotient = whole_quotient(attention_, node.operands[0])) {
+      return floor_of(*quotient, node.pos);
+    }
+  }
   const auto apply = [&](PointwiseMode mode, Value x, std::optional<Value> y = {}) {
     return builder_.element(mode, DType::f32, DType::f32, x, y, node.pos);
   };

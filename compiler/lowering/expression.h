@@ -19,6 +19,7 @@
 
 #include "compiler/ir/attention.h"
 #include "compiler/lowering/graph_builder.h"
+#include "compiler/lowering/whole_quotient.h"
 #include "runtime/base/status.h"
 
 namespace attn::lowering {
@@ -46,6 +47,7 @@ class ExpressionLowering {
   Result<Value> integer_quotient(ir::ExprId id);
   Result<Value> real_quotient(ir::ExprId id);
   Result<Value> real_function(ir::ExprId id);
+  Result<Value> floor_of(const WholeQuotient& quotient, SourcePos pos);
   Result<Value> comparison(ir::ExprId id, bool negated);
   Result<Value> logic(ir::ExprId id);
   Result<Value> negation(ir::ExprId id);

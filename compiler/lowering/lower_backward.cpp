@@ -14,7 +14,7 @@
 #include "compiler/lowering/split_parts.h"
 #include "compiler/lowering/staging.h"
 #include "compiler/lowering/unsupported.h"
-#include "runtime/graph/extent.h"
+#include "runtime/plan/internal_tensor.h"
 
 namespace attn::lowering {
 namespace {
@@ -83,9 +83,7 @@ class Maker {
   }
 
   void add_internal(const char* name, std::vector<std::int64_t> dims) {
-    std::vector<std::int64_t> strides = row_major_strides(dims);
-    program_.internals.push_back({name, plan::TensorRole::internal, DType::f32, std::move(dims),
-                                  std::move(strides), plan::kInternalAlignment});
+    program_.internals.push_back(plan::internal_tensor(name, DType::f32, std::move(dims)));
   }
 
   void add_internals() {

@@ -20,6 +20,7 @@
 #include "compiler/lowering/unsupported.h"
 #include "runtime/base/check.h"
 #include "runtime/graph/extent.h"
+#include "runtime/plan/internal_tensor.h"
 
 namespace attn::lowering {
 namespace {
@@ -158,9 +159,7 @@ class Joiner {
   }
 
   void add_internal(const std::string& name, DType dtype, std::vector<std::int64_t> dims) {
-    std::vector<std::int64_t> strides = row_major_strides(dims);
-    program_.internals.push_back({name, plan::TensorRole::internal, dtype, std::move(dims),
-                                  std::move(strides), plan::kInternalAlignment});
+    program_.internals.push_back(plan::internal_tensor(name, dtype, std::move(dims)));
   }
 
   std::int64_t offset(std::size_t part, std::string_view name) const {
@@ -234,7 +233,7 @@ class Joiner {
     const ir::Dims& d = whole_.dims;
     KernelText kernel;
     std::string text = row_text({d[Dim::B], d[Dim::Hq], d[Dim::Sq]});
-    std::string largest = "nothing", sum, only = "nothing";
+    std::string largest = "nothing", all, sum, only = "nothing";
     text += "\n    const float nothing = -1.0 / 0.0;";
     for (std::size_t p = 0; p < parts_.size(); ++p) {
       const std::string of = kernel.read(internal_name(p, "lse"), DType::f32);
@@ -243,13 +242,17 @@ class Joiner {
                           statistics_place(whole_, parts_[p].launch, row));
       largest = fmt::format("fmaxf({}, x{})", largest, p);
       only = fmt::format("{} ? x{} : {}", row.present, p, only);
-      sum += fmt::format("{}expf(x{} - m)", p == 0 ? "" : " + ", p);
+      const char* plus = p == 0 ? "" : " + ";
+      all += fmt::format("{}x{}", plus, p);
+      sum += fmt::format("{}expf(x{} - m)", plus, p);
     }
     if (outputs_["o"].is_tiled()) {
       text += fmt::format("\n    out[i] = {};", only);
     } else {
-      text += fmt::format(
-          "\n    const float m = {};\n    out[i] = m == nothing ? m : m + logf({});", largest, sum);
+      // Where nothing is the largest, some may still be NaN, and then the sum of all is.
+      text +=
+          fmt::format("\n    const float m = {};\n    out[i] = m == nothing ? {} : m + logf({});",
+                      largest, all, sum);
     }
     if (lse_name() == kLse) add_internal(kLse, DType::f32, {d[Dim::B], d[Dim::Hq], d[Dim::Sq]});
     kernel.make(lse_name(), DType::f32, d[Dim::B] * d[Dim::Hq] * d[Dim::Sq], "of all parts", text);

@@ -7,7 +7,7 @@
 #include "compiler/lowering/operands.h"
 #include "compiler/lowering/place.h"
 #include "compiler/lowering/unsupported.h"
-#include "runtime/graph/extent.h"
+#include "runtime/plan/internal_tensor.h"
 
 namespace attn::lowering {
 namespace {
@@ -64,9 +64,7 @@ std::vector<std::int64_t> SplitParts::scores_dims(std::int64_t columns) const {
 
 void SplitParts::add_internal(std::string name, DType dtype,
                               const std::vector<std::int64_t>& dims) {
-  std::vector<std::int64_t> strides = row_major_strides(dims);
-  internals_.push_back({std::move(name), plan::TensorRole::internal, dtype, dims,
-                        std::move(strides), plan::kInternalAlignment});
+  internals_.push_back(plan::internal_tensor(std::move(name), dtype, dims));
 }
 
 void SplitParts::add_copies_in(const std::vector<std::string>& names) {

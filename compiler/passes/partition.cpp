@@ -221,7 +221,7 @@ class Search {
     std::set<std::int64_t> both = all.rows;
     both.insert(all.columns.begin(), all.columns.end());
     // A cut of columns is one of rows too where they see each other.
-    for (const std::set<std::int64_t>& rows : {all.rows, both}) {
+    for (const std::set<std::int64_t>& rows : std::set{all.rows, both}) {
       if (rows.size() > kMostCuts) continue;
       if (!rows.empty()) add_cells("rows", ends(rows, rows_), {{0, columns_}});
       if (!all.columns.empty()) {

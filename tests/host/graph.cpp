@@ -82,9 +82,12 @@ double larger(double x, double b) { return x != x || x > b ? x : b; }
 double centred(double x, double max) { return max == -kInfinity ? x : x - max; }
 double share(double x, double sum) { return sum == 0 ? 0 : x / sum; }
 
+// Rounded as a kernel rounds it, which floors of quotients rest on (lowering/whole_quotient.h).
+double sum(double x, double b) { return static_cast<float>(x + b); }
+
 Real real_operation(PointwiseMode mode) {
   switch (mode) {
-    case PointwiseMode::add: return [](double x, double b) { return x + b; };
+    case PointwiseMode::add: return sum;
     case PointwiseMode::sub: return [](double x, double b) { return x - b; };
     case PointwiseMode::mul: return [](double x, double b) { return x * b; };
     case PointwiseMode::div: return [](double x, double b) { return x / b; };
