@@ -342,6 +342,18 @@ void explain_columns(const ir::Attention& attention, Explanation& explanation) {
   if (passes::is_static(columns)) explanation.blocks = passes::block_map(columns);
 }
 
+// A plan file does not say them.
+std::vector<std::string> parts_of_plan(const Spec& spec, const plan::Plan& plan) {
+  if (plan.choice.empty() || plan.choice.front().lowering != "parts") return {};
+  const bool backward = plan::direction_of(plan.program) == plan::Direction::backward;
+  std::vector<std::string> lines;
+  const auto partition = passes::best_partition(spec.attention, backward);
+  for (const passes::Part& part : partition ? partition->parts : std::vector<passes::Part>()) {
+    lines.push_back(passes::to_text(part));
+  }
+  return lines;
+}
+
 }  // namespace
 
 ExplainedProgram explain_program(const Spec& spec, const plan::Program& program) {
@@ -359,14 +371,7 @@ ExplainedProgram explain_program(const Spec& spec, const plan::Program& program)
 
 ExplainedProgram explain_compiled(const Spec& spec, driver::Compiled compiled) {
   ExplainedProgram explained = explain_program(spec, compiled.plan.program);
-  const std::vector<plan::Alternative>& choice = compiled.plan.choice;
-  const bool backward = plan::direction_of(compiled.plan.program) == plan::Direction::backward;
-  if (!choice.empty() && choice.front().lowering == "parts") {
-    const auto partition = passes::best_partition(spec.attention, backward);
-    for (const passes::Part& part : partition ? partition->parts : std::vector<passes::Part>()) {
-      explained.parts.push_back(passes::to_text(part));
-    }
-  }
+  explained.parts = compiled.lowering.empty() ? parts_of_plan(spec, compiled.plan) : compiled.parts;
   explained.compiled = std::move(compiled);
   return explained;
 }

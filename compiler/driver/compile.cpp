@@ -198,6 +198,9 @@ Result<Compiled> compile(const ir::Attention& attention, const support::Source& 
     ATTN_ASSIGN(compiled.plan, first_taken(found, compiled.refused, attempt));
   }
   compiled.refused = told(compiled.refused, without_form, compiled.lowering);
+  const auto taken = std::ranges::find(found, compiled.lowering,
+                                       [](const Candidate& each) { return each.way->name; });
+  compiled.parts = std::move(taken->lowered.parts);
   return compiled;
 }
 

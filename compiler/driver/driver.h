@@ -63,8 +63,9 @@ struct CompileOptions {
 
 struct Compiled {
   plan::Plan plan;
-  std::string lowering;          // that became the plan
-  std::vector<Refusal> refused;  // those asked before it
+  std::string lowering;              // that became the plan
+  std::vector<Refusal> refused;      // those asked before it
+  std::vector<std::string> parts{};  // as Lowered has them
 };
 
 // IR -> programs -> plan, in worker processes: lowerings are asked in their order, and the first

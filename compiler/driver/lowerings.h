@@ -18,6 +18,7 @@ namespace attn::driver {
 struct Lowered {
   plan::Program program;
   double predicted_ms = 0;
+  std::vector<std::string> parts{};  // of the mask (passes/partition.h), for people
 };
 
 struct Lowering {

@@ -56,17 +56,23 @@ Result<passes::Hoisted> with_vectors(const ir::Attention& attention,
   return hoisted(attention, std::move(extra), true);
 }
 
-Result<plan::Program> single_plan(const ir::Attention& attention, lowering::Core core,
-                                  Hoist hoist = with_vectors) {
+// `form` is what the kernel computes.
+Lowered predicted(plan::Program program, const ir::Attention& form, bool backward) {
+  return {std::move(program), passes::predicted_ms(form, backward)};
+}
+
+Result<Lowered> forward(const ir::Attention& attention, lowering::Core core,
+                        Hoist hoist = with_vectors) {
   // What lowering says of open dimensions is the answer.
-  if (!attention.dims.bound()) return lowering::lower(attention, core);
+  if (!attention.dims.bound()) return lowering::lower(attention, core).error();
   const std::optional<passes::Cancelled> cancelled = passes::without_cancelled(attention);
-  const ir::Attention cheap =
+  const ir::Attention form =
       passes::kernel_form(cancelled ? cancelled->attention : attention, false);
-  ATTN_ASSIGN(const passes::Hoisted parts, hoist(cheap, {}));
+  ATTN_ASSIGN(const passes::Hoisted parts, hoist(form, {}));
   ATTN_ASSIGN(plan::Program program, lowering::lower(parts.attention, core));
-  program = derive::with_derived(cheap, parts, std::move(program));
-  return cancelled ? derive::with_cancelled(*cancelled, std::move(program)) : program;
+  program = derive::with_derived(form, parts, std::move(program));
+  if (cancelled) program = derive::with_cancelled(*cancelled, std::move(program));
+  return predicted(std::move(program), form, false);
 }
 
 // Those of the fused kernel.
@@ -78,15 +84,13 @@ std::set<std::string> operand_gradients(const std::vector<std::string>& gradient
   return names;
 }
 
-Result<plan::Program> fused_backward(const ir::Attention& attention, Hoist hoist) {
-  ATTN_RETURN_IF_ERROR(lowering::check_attention(attention));
-  ATTN_RETURN_IF_ERROR(lowering::check_gradients(attention));
+Result<plan::Program> fused_backward(const ir::Attention& attention, const ir::Attention& form,
+                                     Hoist hoist) {
   if (attention.dims[ir::Dim::Skv] == 0) return lowering::no_keys_backward(attention);
   const std::vector<std::string> gradients = lowering::gradient_names(attention);
   const std::set<std::string> fused = operand_gradients(gradients);
   if (fused.empty()) return lowering::lower_split_backward(attention);  // learned tensors alone
-  const gradient::Derivatives derivatives =
-      gradient::differentiate(passes::kernel_form(attention, true));
+  const gradient::Derivatives derivatives = gradient::differentiate(form);
   lowering::LearnedGradients learned;
   if (!derivatives.tensors.empty()) {
     ATTN_ASSIGN(learned, lowering::learned_gradients(derivatives));
@@ -98,20 +102,16 @@ Result<plan::Program> fused_backward(const ir::Attention& attention, Hoist hoist
   return derive::with_derived(derivatives.attention, parts, std::move(program));
 }
 
-Lowered with_prediction(plan::Program program, const ir::Attention& attention, bool backward) {
-  return {std::move(program),
-          passes::predicted_ms(passes::kernel_form(attention, backward), backward)};
+Result<Lowered> backward(const ir::Attention& attention, Hoist hoist = with_vectors) {
+  ATTN_RETURN_IF_ERROR(lowering::check_attention(attention));
+  ATTN_RETURN_IF_ERROR(lowering::check_gradients(attention));
+  const ir::Attention form = passes::kernel_form(attention, true);
+  ATTN_ASSIGN(plan::Program program, fused_backward(attention, form, hoist));
+  return predicted(std::move(program), form, true);
 }
 
-Result<Lowered> forward(const ir::Attention& attention, lowering::Core core,
-                        Hoist hoist = with_vectors) {
-  ATTN_ASSIGN(plan::Program program, single_plan(attention, core, hoist));
-  return with_prediction(std::move(program), attention, false);
-}
-
-Result<Lowered> backward(const ir::Attention& attention, Hoist hoist) {
-  ATTN_ASSIGN(plan::Program program, fused_backward(attention, hoist));
-  return with_prediction(std::move(program), attention, true);
+Result<Lowered> in_direction(const ir::Attention& attention, bool is_backward) {
+  return is_backward ? backward(attention) : forward(attention, lowering::composite);
 }
 
 Result<Lowered> in_parts(const ir::Attention& attention, bool backward) {
@@ -122,16 +122,16 @@ Result<Lowered> in_parts(const ir::Attention& attention, bool backward) {
               lowering::prepared(attention, partition->parts, backward));
   std::vector<lowering::PartProgram> programs;
   for (const lowering::Launch& launch : launches) {
-    Result<plan::Program> program = backward ? fused_backward(launch.attention, with_vectors)
-                                             : single_plan(launch.attention, lowering::composite);
-    ATTN_RETURN_IF_ERROR(program.status());
-    programs.push_back({launch, std::move(*program)});
+    ATTN_ASSIGN(Lowered lowered, in_direction(launch.attention, backward));
+    programs.push_back({launch, std::move(lowered.program)});
   }
   Result<plan::Program> joined = backward
                                      ? lowering::joined_backward(attention, std::move(programs))
                                      : lowering::joined_forward(attention, std::move(programs));
   ATTN_RETURN_IF_ERROR(joined.status());
-  return Lowered{std::move(*joined), partition->predicted_ms};
+  Lowered lowered{std::move(*joined), partition->predicted_ms};
+  for (const passes::Part& part : partition->parts) lowered.parts.push_back(to_text(part));
+  return lowered;
 }
 
 Result<Lowered> declared(const ir::Attention& attention, const passes::Documents& documents,
@@ -155,11 +155,9 @@ Result<Lowered> by_documents(const ir::Attention& attention, bool backward) {
     if (folded.error().code != ErrorCode::unsupported) return folded;
   }
   ATTN_ASSIGN(const ir::Attention ragged, lowering::ragged(attention, *documents, backward));
-  Result<plan::Program> program =
-      backward ? fused_backward(ragged, with_vectors) : single_plan(ragged, lowering::composite);
-  ATTN_RETURN_IF_ERROR(program.status());
+  ATTN_ASSIGN(Lowered lowered, in_direction(ragged, backward));
   ATTN_ASSIGN(plan::Program joined,
-              lowering::of_documents(attention, *documents, std::move(*program)));
+              lowering::of_documents(attention, *documents, std::move(lowered.program)));
   return Lowered{std::move(joined),
                  passes::predicted_ms(*documents, attention.dims[ir::Dim::Sq], backward)};
 }
@@ -174,9 +172,7 @@ Result<Lowered> unified(const ir::Attention& attention) {
   return forward(attention, lowering::unified);
 }
 
-Result<Lowered> composite_backward(const ir::Attention& attention) {
-  return backward(attention, with_vectors);
-}
+Result<Lowered> composite_backward(const ir::Attention& attention) { return backward(attention); }
 
 Result<Lowered> tables(const ir::Attention& attention) {
   return forward(attention, lowering::composite, with_tables);
