@@ -19,13 +19,20 @@ std::int64_t product(const std::vector<std::int64_t>& dims) {
   return std::accumulate(dims.begin(), dims.end(), std::int64_t{1}, std::multiplies<>());
 }
 
+// C++ text: the element that holds the value. Of f16 and bf16, which hold conditions, the bits.
+std::string element(DType dtype, const std::string& value) {
+  if (dtype == DType::bf16) return fmt::format("{} ? 0x3f80 : 0", value);
+  if (dtype == DType::f16) return fmt::format("{} ? 0x3c00 : 0", value);
+  return fmt::format("({}){}", element_type(dtype), value);
+}
+
 // The threads that make one output.
 std::string block(ExpressionWriter& writer, const DerivedTensor& output) {
   writer.begin(output.axes, output.dims);
   const std::string value = writer.value(output.expression);
-  return fmt::format(
-      "  if (i < {0}) {{\n{1}    o_{2}[i] = ({3}){4};\n    return;\n  }}\n  i -= {0};\n",
-      product(output.dims), writer.statements(4), output.name, element_type(output.dtype), value);
+  return fmt::format("  if (i < {0}) {{\n{1}    o_{2}[i] = {3};\n    return;\n  }}\n  i -= {0};\n",
+                     product(output.dims), writer.statements(4), output.name,
+                     element(output.dtype, value));
 }
 
 }  // namespace

@@ -28,7 +28,10 @@ Result<passes::Hoisted> hoisted(const ir::Attention& attention, std::vector<ir::
                                 bool vectors) {
   passes::HoistOptions options;
   options.vectors = vectors;
-  if (!extra.empty()) options.worth_vector = passes::kWorthVectorBackward;
+  if (!extra.empty()) {
+    options.worth_vector = passes::kWorthVectorBackward;
+    options.reading = passes::kReadingBackward;
+  }
   options.extra = std::move(extra);
   options.readable = [](const ir::Attention& of, ir::ExprId load) {
     return lowering::captured_view(of, load).status();

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 
 #include "compiler/passes/band.h"
 #include "compiler/passes/range.h"
@@ -18,7 +19,8 @@ using ir::ExprId;
 using ir::Node;
 using ir::Op;
 
-constexpr double kReadingOne = 2;   // an element of a tensor over batches and heads
+constexpr double kReadingOne = 2;  // an element of a tensor over batches and heads
+constexpr double kReadingIntegers = 200;
 constexpr double kCostliest = 1e9;  // shared parts are counted at each use: not without end
 
 double bytes_of(const std::vector<std::int64_t>& dims) {
@@ -94,11 +96,23 @@ class Analysis {
   bool is_derived(ExprId id) const {
     const Facts& facts = facts_[id];
     if (facts.score || attention_.dag.is_constant(id)) return false;
-    if (facts.axes.both_sides()) return facts.tabled && facts.table == facts.axes;
+    if (facts.axes.both_sides()) {
+      return (facts.tabled && facts.table == facts.axes) || pays_as_table(id);
+    }
     if (facts.vector) return true;
     if (!facts.served) return true;
     const bool varies = !(facts.axes == Axes());
     return varies && facts.cost >= worth(facts.axes);
+  }
+
+  // Whether a table may be as large.
+  bool fits(const Axes& axes) const {
+    return bytes_of(extents_of(axes)) <= static_cast<double>(options_.most_table_bytes);
+  }
+
+  // Whether a table of them takes a kernel less than computing them.
+  bool pays_as_table(std::span<const ExprId> conditions, const Axes& axes) const {
+    return fits(axes) && cost_in_kernel(conditions) >= kWorthReading * options_.reading.conditions;
   }
 
  private:
@@ -109,7 +123,7 @@ class Analysis {
     facts.score = node.is(Op::score_);
     facts.input = node.is(Op::load_) || node.is(Op::param_);
     facts.served = is_served(id);
-    facts.cost = cost_for_each_score(node);
+    facts.cost = own_cost(node, facts.axes);
     for (const ExprId operand : node.operands) {
       const Facts& other = facts_[operand];
       facts.vector |= other.vector;
@@ -140,15 +154,57 @@ class Analysis {
   }
 
   double worth(const Axes& axes) const {
-    return axes.row || axes.column ? options_.worth_vector : kWorthDeriving;
+    if (!axes.row && !axes.column) return kWorthDeriving;
+    return std::max(options_.worth_vector, kWorthReading * reading(axes));
+  }
+
+  bool pays_as_table(ExprId id) const {
+    const Node& node = attention_.dag[id];
+    if (node.type == ir::Type::boolean) return pays_as_table(std::span(&id, 1), facts_[id].axes);
+    return node.type == ir::Type::real && fits(facts_[id].axes) &&
+           cost_in_kernel(std::span(&id, 1)) >= kWorthReading * options_.reading.table;
+  }
+
+  // A vector over the rows, or the columns.
+  double reading(const Axes& axes) const {
+    if (!axes.row && !axes.column) return kReadingOne;
+    return axes.column ? options_.reading.column : options_.reading.row;
+  }
+
+  // What is shared is computed once.
+  double cost_in_kernel(std::span<const ExprId> roots) const {
+    std::set<ExprId> seen(roots.begin(), roots.end());
+    std::vector<ExprId> left(roots.begin(), roots.end());
+    double cost = 0;
+    while (!left.empty()) {
+      const ExprId id = left.back();
+      left.pop_back();
+      const Node& node = attention_.dag[id];
+      const bool plain = node.is(Op::load_) && facts_[id].served;
+      const Axes& axes = facts_[id].axes;
+      if (!axes.both_sides() && (plain || is_derived(id))) {
+        cost += reading(axes);
+        continue;
+      }
+      cost += own_cost(node, axes);
+      if (plain) continue;
+      for (const ExprId operand : node.operands) {
+        if (seen.insert(operand).second) left.push_back(operand);
+      }
+    }
+    return cost;
+  }
+
+  static double own_cost(const Node& node, const Axes& axes) {
+    const bool integers = node.is(Op::load_) && node.type == ir::Type::integer;
+    return integers && axes.both_sides() ? kReadingIntegers : cost_for_each_score(node);
   }
 
   bool needs_table(ExprId id, const Facts& facts) const {
     if (!is_served(id)) return true;
     const Node& node = attention_.dag[id];
     const bool divides = node.is(Op::floordiv_) || node.is(Op::mod_);
-    return divides && node.type == ir::Type::integer && !facts.axes.batch &&
-           bytes_of(extents_of(facts.axes)) <= static_cast<double>(options_.most_table_bytes);
+    return divides && node.type == ir::Type::integer && !facts.axes.batch && fits(facts.axes);
   }
 
   // Whether the kernel can compute the operation itself (lowering/expression.h).
@@ -211,6 +267,7 @@ class Hoister {
   void rewrite_masks() {
     const std::vector<ExprId> residual = mask_form(original_).residual;
     const std::set<ExprId> may_change(residual.begin(), residual.end());
+    const std::vector<ExprId> table = masks_of_table(residual);
     std::vector<ExprId>& masks = out_.attention.masks;
     masks.clear();
     std::set<ExprId> merged;
@@ -218,28 +275,56 @@ class Hoister {
       if (merged.contains(mask)) continue;
       if (!may_change.contains(mask)) {
         masks.push_back(mask);
+      } else if (std::ranges::find(table, mask) != table.end()) {
+        masks.push_back(derive_masks(table, merged));
       } else if (analysis_.is_derived(mask)) {
-        masks.push_back(derive_masks(mask, residual, merged));
+        masks.push_back(derive_masks(of_same_axes(mask, residual), merged));
       } else {
         masks.push_back(rewritten(mask));
       }
     }
   }
 
-  ExprId derive_masks(ExprId first, const std::vector<ExprId>& masks, std::set<ExprId>& merged) {
-    const Facts& facts = analysis_[first];
-    ExprId all = first;
-    bool input = facts.input;
+  // Those that one table serves: all that vary with no more than it does, where there has to be
+  // one, or where it pays to have one of all.
+  std::vector<ExprId> masks_of_table(const std::vector<ExprId>& masks) const {
+    Axes must, may;
+    std::vector<ExprId> free;
     for (const ExprId mask : masks) {
-      if (mask == first || merged.contains(mask) || !analysis_.is_derived(mask) ||
-          !(analysis_[mask].axes == facts.axes)) {
-        continue;
-      }
-      merged.insert(mask);
-      all = dag().add(Op::and_, {all, mask}, dag()[first].pos);
-      input |= analysis_[mask].input;
+      const Facts& facts = analysis_[mask];
+      if (facts.score) continue;
+      free.push_back(mask);
+      may = may | facts.axes;
+      if (facts.axes.both_sides() && analysis_.is_derived(mask)) must = must | facts.axes;
     }
-    return read_derived(all, facts.axes, !input);
+    const bool pays = may.both_sides() && analysis_.pays_as_table(free, may);
+    const Axes axes = must.both_sides() || !pays ? must : may;
+    if (!axes.both_sides() || !analysis_.fits(axes)) return {};
+    std::erase_if(free, [&](ExprId mask) { return !((analysis_[mask].axes | axes) == axes); });
+    return free;
+  }
+
+  std::vector<ExprId> of_same_axes(ExprId first, const std::vector<ExprId>& masks) const {
+    std::vector<ExprId> same;
+    for (const ExprId mask : masks) {
+      if (analysis_.is_derived(mask) && analysis_[mask].axes == analysis_[first].axes) {
+        same.push_back(mask);
+      }
+    }
+    return same;
+  }
+
+  ExprId derive_masks(const std::vector<ExprId>& masks, std::set<ExprId>& merged) {
+    ExprId all = masks.front();
+    Axes axes;
+    bool input = false;
+    for (const ExprId mask : masks) {
+      if (mask != all) all = dag().add(Op::and_, {all, mask}, dag()[masks.front()].pos);
+      axes = axes | analysis_[mask].axes;
+      input |= analysis_[mask].input;
+      merged.insert(mask);
+    }
+    return read_derived(all, axes, !input);
   }
 
   // The kernel takes one f32 value a head, from a tensor.
@@ -280,17 +365,24 @@ class Hoister {
     DerivedTensor tensor;
     tensor.name = free_name();
     tensor.expression = expression;
-    tensor.dtype = node.type == ir::Type::real ? DType::f32 : DType::i32;
     tensor.axes = readable_axes(axes);
+    tensor.dtype = dtype_of(node.type, tensor.axes);
     tensor.dims = analysis_.extents_of(tensor.axes);
     tensor.once = once;
     declare(tensor, node.pos);
-    const ir::Type type = node.type == ir::Type::real ? ir::Type::real : ir::Type::integer;
+    const bool reals = tensor.dtype != DType::i32;
     const ExprId load =
-        dag().add_symbol(Op::load_, tensor.name, type, indices_of(tensor.axes), node.pos);
+        dag().add_symbol(Op::load_, tensor.name, reals ? ir::Type::real : ir::Type::integer,
+                         indices_of(tensor.axes), node.pos);
     out_.derived.push_back(std::move(tensor));
     if (node.type != ir::Type::boolean) return load;
+    if (reals) return dag().add(Op::gt_, {load, dag().real(0, node.pos)}, node.pos);
     return dag().add(Op::ne_, {load, dag().integer(0, node.pos)}, node.pos);
+  }
+
+  DType dtype_of(ir::Type type, const Axes& axes) const {
+    if (type == ir::Type::real) return DType::f32;
+    return type == ir::Type::boolean && axes.both_sides() ? original_.dtype : DType::i32;
   }
 
   // An operand of a single element, or of one for each batch entry and head where there is a single

@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "compiler/driver/lowerings.h"
 #include "compiler/lowering/forms.h"
 #include "tests/golden/lowering/specs.h"
 
@@ -24,8 +25,12 @@ std::set<lowering::Form> forms_of(const plan::Program& program) {
 
 TEST(FormsCoverage, EveryFormHasASpecThatIsRunOnADevice) {
   std::set<lowering::Form> covered;
-  for (const auto& file : spec_files("tests/gpu/forms"))
+  for (const auto& file : spec_files("tests/gpu/forms")) {
     covered.merge(forms_of(lowered_spec(file)));
+    // Some that a forward reads from tables.
+    const auto backward = try_lower(file, driver::kAnyLowering, plan::Direction::backward);
+    if (backward.ok()) covered.merge(forms_of(*backward));
+  }
   for (const lowering::Form& form : lowering::proven_forms()) {
     EXPECT_TRUE(covered.contains(form))
         << graph::to_string(form.mode) << " computed in " << to_string(form.compute) << " into "
