@@ -196,13 +196,17 @@ ExpressionWriter::ExpressionWriter(const ir::Attention& attention, std::vector<E
   for (std::size_t i = 0; i < faults.size(); ++i) numbers_[faults[i]] = static_cast<int>(i) + 1;
 }
 
-// The last axis varies fastest.
-void ExpressionWriter::begin(const passes::Axes& axes, const std::vector<std::int64_t>& dims) {
+void ExpressionWriter::begin(const passes::Axes& axes) {
   lines_.clear();
   names_.clear();
   fault_names_.clear();
   varying_ = axes;
   score_ = "0.0";
+}
+
+// The last axis varies fastest.
+void ExpressionWriter::begin(const passes::Axes& axes, const std::vector<std::int64_t>& dims) {
+  begin(axes);
   const std::pair<bool, const char*> all[] = {
       {axes.batch, "b"}, {axes.head, "h"}, {axes.row, "row"}, {axes.column, "column"}};
   std::size_t place = dims.size();

@@ -43,6 +43,9 @@ class ExpressionWriter {
   // of dims; other indices are 0.
   void begin(const passes::Axes& axes, const std::vector<std::int64_t>& dims);
 
+  // The same where the kernel has those indices already: in b, h, row and column.
+  void begin(const passes::Axes& axes);
+
   // What the score is in this block, of type double; 0 unless it is given.
   void set_score(const std::string& value);
 

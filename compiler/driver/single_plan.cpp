@@ -9,6 +9,7 @@
 #include "compiler/lowering/lower.h"
 #include "compiler/lowering/lower_backward.h"
 #include "compiler/lowering/no_keys.h"
+#include "compiler/lowering/pages.h"
 #include "compiler/lowering/parts.h"
 #include "compiler/lowering/unified.h"
 #include "compiler/lowering/unsupported.h"
@@ -17,6 +18,7 @@
 #include "compiler/passes/documents.h"
 #include "compiler/passes/hoist.h"
 #include "compiler/passes/kernel_form.h"
+#include "compiler/passes/pages.h"
 #include "compiler/passes/partition.h"
 #include "runtime/base/check.h"
 
@@ -165,6 +167,40 @@ Result<Lowered> by_documents(const ir::Attention& attention, bool backward) {
                  passes::predicted_ms(*documents, attention.dims[ir::Dim::Sq], backward)};
 }
 
+// Of the tensors that kernels derive, each written and read.
+double derived_bytes(const passes::Hoisted& hoisted) {
+  double bytes = 0;
+  for (const passes::DerivedTensor& tensor : hoisted.derived) {
+    double own = 4;
+    for (const std::int64_t extent : tensor.dims) own *= static_cast<double>(extent);
+    bytes += tensor.once ? own : 2 * own;
+  }
+  return bytes;
+}
+
+// What makes the lists, and vectors of their columns.
+constexpr int kSmallKernels = 4;
+
+Result<Lowered> by_pages(const ir::Attention& attention) {
+  const std::optional<passes::PageLists> lists = passes::page_lists(attention);
+  if (!lists) {
+    return lowering::unsupported(attention.pos,
+                                 "no tile of 64 rows is known to see less than all pages of 64 "
+                                 "columns, or Sq or Skv is no multiple of 64");
+  }
+  ATTN_ASSIGN(const lowering::Tiled tiled, lowering::tiled(attention, *lists));
+  const ir::Attention cheap = passes::kernel_form(tiled.attention, false);
+  ATTN_ASSIGN(const passes::Hoisted parts, hoisted(cheap, {}, true));
+  ATTN_ASSIGN(plan::Program program, lowering::lower(parts.attention, lowering::composite));
+  program = derive::with_derived(cheap, parts, std::move(program));
+  ATTN_ASSIGN(program, lowering::of_pages(attention, tiled, std::move(program)));
+  const double moved = lowering::bytes_moved(attention, tiled) + derived_bytes(parts);
+  const int small = lists->once ? 0 : kSmallKernels;
+  return Lowered{std::move(program), passes::predicted_ms(*lists, parts.attention) +
+                                         passes::predicted_ms_of_moving(moved) +
+                                         small * passes::predicted_ms_of_moving(0)};
+}
+
 }  // namespace
 
 Result<Lowered> composite(const ir::Attention& attention) {
@@ -203,6 +239,15 @@ Result<Lowered> documents(const ir::Attention& attention) {
 Result<Lowered> documents_backward(const ir::Attention& attention) {
   ATTN_RETURN_IF_ERROR(lowering::check_gradients(attention));
   return by_documents(attention, true);
+}
+
+Result<Lowered> pages(const ir::Attention& attention) {
+  ATTN_RETURN_IF_ERROR(lowering::check_forward(attention));
+  return by_pages(attention);
+}
+
+Result<Lowered> pages_backward(const ir::Attention& attention) {
+  return lowering::unsupported(attention.pos, "cuDNN has no backward that reads pages");
 }
 
 Result<Lowered> unified_backward(const ir::Attention& attention) {

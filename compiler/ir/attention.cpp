@@ -66,7 +66,9 @@ std::array<std::int64_t, 4> strides_of(const Layout& layout,
     case LayoutKind::thd:
       if (layout.strides[2] != 0) return layout.strides;
       return {s * h * d, d, h * d, 1};
-    case LayoutKind::paged: return {h * layout.page * d, layout.page * d, d, 1};
+    case LayoutKind::paged:
+      if (layout.strides[2] != 0) return layout.strides;
+      return {h * layout.page * d, layout.page * d, d, 1};
     case LayoutKind::packed_qkv: {
       const std::int64_t row = (heads.q + 2 * heads.kv) * d;
       return {s * row, d, row, 1};

@@ -73,15 +73,19 @@ Tiles tiles(const ir::Attention& attention, const Band& band) {
 
 }  // namespace
 
-double predicted_ms(const ir::Attention& attention, bool backward, std::int64_t classes) {
+double predicted_ms_of_tiles(const ir::Attention& attention, const TileWork& work, bool backward) {
   const Rates& rates = backward ? kBackward : kForward;
-  const Tiles work = tiles(attention, skipping(attention, backward));
   const double tile = for_a_score(attention, rates, backward) * kTile * kTile;
+  const double all = (work.tiles * tile + work.rows * rates.rows) / kProcessors;
+  return kLaunch + std::max(all, work.most * tile + rates.rows);
+}
+
+double predicted_ms(const ir::Attention& attention, bool backward, std::int64_t classes) {
+  const Tiles work = tiles(attention, skipping(attention, backward));
   const auto times =
       static_cast<double>(attention.dims[Dim::B] * attention.dims[Dim::Hq] * classes);
-  const double row_tiles = static_cast<double>((attention.dims[Dim::Sq] + kTile - 1) / kTile);
-  const double all = times * (work.all * tile + row_tiles * rates.rows) / kProcessors;
-  return kLaunch + std::max(all, work.most * tile + rates.rows);
+  const auto rows = static_cast<double>((attention.dims[Dim::Sq] + kTile - 1) / kTile);
+  return predicted_ms_of_tiles(attention, {times * work.all, work.most, times * rows}, backward);
 }
 
 double predicted_ms_of_moving(double bytes) { return kLaunch + bytes / kBytesInAMillisecond; }

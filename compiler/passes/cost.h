@@ -15,6 +15,16 @@ namespace attn::passes {
 // the kernel computes (kernel_form.h). Dimensions must be bound.
 double predicted_ms(const ir::Attention& attention, bool backward, std::int64_t classes = 1);
 
+// Of tiles of 128 rows and 128 columns.
+struct TileWork {
+  double tiles = 0;
+  double most = 0;  // of one row of them
+  double rows = 0;  // of them
+};
+// The same of this work, whatever the attention's dimensions and band say.
+double predicted_ms_of_tiles(const ir::Attention& attention, const TileWork& work,
+                             bool backward = false);
+
 // Of a kernel that moves so many bytes, reads and writes together.
 double predicted_ms_of_moving(double bytes);
 

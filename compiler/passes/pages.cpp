@@ -1,0 +1,285 @@
+#include "compiler/passes/pages.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "compiler/passes/affine.h"
+#include "compiler/passes/cost.h"
+#include "compiler/passes/floor_div.h"
+#include "compiler/passes/hoist.h"
+#include "compiler/passes/range.h"
+
+namespace attn::passes {
+namespace {
+
+using ir::Dim;
+using ir::ExprId;
+using ir::Node;
+using ir::Op;
+
+constexpr std::int64_t kSizes[] = {128, 64};  // of tiles and pages
+constexpr std::int64_t kKernelRows = 128;     // a tile of fewer takes as long
+constexpr double kKernelColumns = 128;
+constexpr std::int64_t kMostLooked = std::int64_t{1} << 18;
+constexpr int kHalvings = 4;         // of a block that is not decided as a whole
+constexpr double kOperation = 0.04;  // for every score, of what the products of a score take
+constexpr double kTable = 40;        // operations: reading one element for every score
+constexpr double kSlowdown = 1.22;   // against a kernel that reads what lies side by side
+
+bool reads_input(const ir::Dag& dag, ExprId id) {
+  const ExprId roots[] = {id};
+  return std::ranges::any_of(ir::reachable(dag, roots), [&](ExprId each) {
+    return dag[each].is(Op::load_) || dag[each].is(Op::param_);
+  });
+}
+
+// Whether an expression is the same for all rows of a tile, and for all columns of a page.
+class OnBlocks {
+ public:
+  struct Same {
+    bool rows = true, columns = true;
+    bool both() const { return rows && columns; }
+  };
+
+  OnBlocks(const ir::Attention& attention, std::int64_t tile, std::int64_t page)
+      : attention_(attention), tile_(tile), page_(page) {}
+
+  Same operator[](ExprId id) const {
+    const ExprId roots[] = {id};
+    std::vector<Same> same(id + 1);
+    for (const ExprId each : ir::reachable(attention_.dag, roots)) {
+      const Node& node = attention_.dag[each];
+      Same& of = same[each];
+      if (node.is(Op::row_)) of.rows = false;
+      if (node.is(Op::column_)) of.columns = false;
+      for (const ExprId operand : node.operands) {
+        of.rows &= same[operand].rows;
+        of.columns &= same[operand].columns;
+      }
+      if (node.is(Op::floordiv_) && is_of_blocks(node)) of = {};
+    }
+    return same[id];
+  }
+
+ private:
+  // An index by a number that blocks divide.
+  bool is_of_blocks(const Node& node) const {
+    if (node.type != ir::Type::integer || !attention_.dag[node.operands[1]].is(Op::const_int_)) {
+      return false;
+    }
+    const std::int64_t by = attention_.dag.integer_of(node.operands[1]);
+    const std::optional<Affine> x = affine_of(attention_, node.operands[0]);
+    if (by < 1 || !x || (x->row != 0) == (x->column != 0) || x->length_q != 0 ||
+        x->length_kv != 0) {
+      return false;
+    }
+    const std::int64_t factor = x->row + x->column, size = x->row != 0 ? tile_ : page_;
+    const std::int64_t step = std::abs(factor) * size;
+    const std::int64_t first = x->constant - floor_div(x->constant, step) * step;
+    const std::int64_t last = first + factor * (size - 1);
+    return by % step == 0 && last >= 0 && last < step;
+  }
+
+  const ir::Attention& attention_;
+  std::int64_t tile_, page_;
+};
+
+// Which blocks may show anything, as far as indices tell: what tensors and params say may be
+// anything.
+class Visible {
+ public:
+  Visible(const ir::Attention& attention, std::vector<ExprId> masks, std::int64_t tile,
+          std::int64_t page)
+      : masks_(std::move(masks)),
+        ranges_(attention, masks_),
+        box_(whole_box(attention)),
+        tile_(tile),
+        page_(page),
+        counts_(static_cast<std::size_t>(attention.dims[Dim::Sq] / tile)) {
+    look({0, attention.dims[Dim::Sq] / tile - 1}, {0, attention.dims[Dim::Skv] / page - 1});
+  }
+
+  const std::vector<std::int64_t>& counts() const { return counts_; }  // of pages, by tile
+
+ private:
+  enum class Answer : std::uint8_t { hidden, shown, unknown };
+
+  // Blocks of rows and columns, halved until they are decided.
+  void look(Range tiles, Range pages) {
+    const Box box = scores_of(tiles, pages);
+    const bool single = tiles.low == tiles.high && pages.low == pages.high;
+    const Answer answer = looked_at(box);
+    if (answer == Answer::hidden) return;
+    if (answer == Answer::shown || single || looked_ >= kMostLooked) {
+      if (single && answer == Answer::unknown && is_hidden(box, kHalvings)) return;
+      for (std::int64_t t = tiles.low; t <= tiles.high; ++t) {
+        counts_[static_cast<std::size_t>(t)] += pages.high - pages.low + 1;
+      }
+      return;
+    }
+    const bool by_rows = tiles.high - tiles.low >= pages.high - pages.low;
+    Range& split = by_rows ? tiles : pages;
+    const Range whole = split;
+    split.high = (whole.low + whole.high) / 2;
+    look(tiles, pages);
+    split = {split.high + 1, whole.high};
+    look(tiles, pages);
+  }
+
+  bool is_hidden(Box box, int halvings) {
+    const Answer answer = looked_at(box);
+    if (answer != Answer::unknown || halvings == 0) return answer == Answer::hidden;
+    Range& split = halvings % 2 == 0 ? box.row : box.column;
+    const Range whole = split;
+    split.high = (whole.low + whole.high) / 2;
+    if (!is_hidden(box, halvings - 1)) return false;
+    split = {split.high + 1, whole.high};
+    return is_hidden(box, halvings - 1);
+  }
+
+  Box scores_of(Range tiles, Range pages) const {
+    Box box = box_;
+    box.row = {tiles.low * tile_, (tiles.high + 1) * tile_ - 1};
+    box.column = {pages.low * page_, (pages.high + 1) * page_ - 1};
+    return box;
+  }
+
+  Answer looked_at(const Box& box) {
+    ++looked_;
+    ranges_.look_at(box);
+    Answer answer = Answer::shown;
+    for (const ExprId mask : masks_) {
+      if (ranges_[mask].is_false()) return Answer::hidden;
+      if (!ranges_[mask].is_true()) answer = Answer::unknown;
+    }
+    return answer;
+  }
+
+  std::vector<ExprId> masks_;
+  Ranges ranges_;
+  Box box_;
+  std::int64_t tile_, page_;
+  std::int64_t looked_ = 0;
+  std::vector<std::int64_t> counts_;
+};
+
+class Finder {
+ public:
+  explicit Finder(const ir::Attention& attention)
+      : attention_(attention), dag_(attention.dag), dependence_(attention.dag) {
+    for (const ExprId mask : attention.masks) {
+      (reads_input(dag_, mask) ? unknown_ : known_).push_back(mask);
+    }
+  }
+
+  std::optional<PageLists> run() {
+    std::optional<PageLists> best;
+    double least = 0;
+    for (const std::int64_t tile : kSizes) {
+      for (const std::int64_t page : kSizes) {
+        const std::optional<PageLists> lists = of(tile, page);
+        if (!lists) continue;
+        const double work = work_of(*lists);
+        if (best && work >= least) continue;
+        best = lists;
+        least = work;
+      }
+    }
+    return best;
+  }
+
+ private:
+  std::optional<PageLists> of(std::int64_t tile, std::int64_t page) {
+    const ir::Dims& d = attention_.dims;
+    if (d[Dim::Sq] % tile != 0 || d[Dim::Skv] % page != 0 || d[Dim::Skv] == page) return {};
+    PageLists lists{.tile = tile, .page = page, .axes = {}, .residual = {}};
+    lists.tiles = d[Dim::Sq] / tile;
+    lists.pages = d[Dim::Skv] / page;
+    count(lists);
+    const auto all = static_cast<double>(lists.tiles * lists.pages);
+    if (unknown_.empty() && lists.listed == all) return {};
+    describe(lists);
+    return lists;
+  }
+
+  void count(PageLists& lists) const {
+    std::vector<std::int64_t> counts(static_cast<std::size_t>(lists.tiles), lists.pages);
+    if (!known_.empty()) counts = Visible(attention_, known_, lists.tile, lists.page).counts();
+    for (const std::int64_t count : counts) {
+      lists.longest = std::max(lists.longest, count);
+      lists.listed += static_cast<double>(count);
+    }
+    lists.longest = std::max<std::int64_t>(lists.longest, 1);
+  }
+
+  void describe(PageLists& lists) {
+    const OnBlocks on_blocks(attention_, lists.tile, lists.page);
+    lists.once = unknown_.empty();
+    lists.same_rows = lists.same_columns = true;
+    for (const ExprId mask : attention_.masks) {
+      const OnBlocks::Same same = on_blocks[mask];
+      lists.same_rows &= same.rows;
+      lists.same_columns &= same.columns;
+      if (!same.both()) lists.residual.push_back(mask);
+      lists.axes = lists.axes | varying(dependence_[mask], attention_.dims);
+      const bool tells = reads_input(dag_, mask) && (same.both() || is_equality(mask));
+      lists.assumed |= tells;
+    }
+    lists.axes.row = lists.axes.column = false;
+    if (lists.assumed) lists.listed *= kAssumedShare;
+  }
+
+  // T[.., row] == T[.., column]
+  bool is_equality(ExprId mask) {
+    const Node& node = dag_[mask];
+    if (!node.is(Op::eq_)) return false;
+    const Node &x = dag_[node.operands[0]], &y = dag_[node.operands[1]];
+    if (!x.is(Op::load_) || !y.is(Op::load_) || x.attribute != y.attribute) return false;
+    const Axes a = dependence_[node.operands[0]], b = dependence_[node.operands[1]];
+    return a.row != a.column && b.row != b.column && a.row == b.column;
+  }
+
+  // In scores whose products alone are computed.
+  double work_of(const PageLists& lists) {
+    double operations = 0;
+    for (const ExprId id : ir::reachable(dag_, lists.residual)) {
+      if (!dependence_[id].both_sides()) continue;
+      operations +=
+          dag_[id].is(Op::load_) ? kTable : std::min(kTable, cost_for_each_score(dag_[id]));
+    }
+    const auto rows = static_cast<double>(std::max(lists.tile, kKernelRows));
+    return lists.listed * rows * static_cast<double>(lists.page) * (1 + kOperation * operations);
+  }
+
+  const ir::Attention& attention_;
+  const ir::Dag& dag_;
+  Dependence dependence_;
+  std::vector<ExprId> known_, unknown_;
+};
+
+}  // namespace
+
+std::optional<PageLists> page_lists(const ir::Attention& attention) {
+  if (attention.masks.empty()) return std::nullopt;
+  return Finder(attention).run();
+}
+
+double predicted_ms(const PageLists& lists, const ir::Attention& tiles) {
+  const ir::Dims& d = tiles.dims;
+  const auto entries = static_cast<double>(d[Dim::B] * d[Dim::Hq]);
+  const auto count = static_cast<double>(lists.tiles);
+  const double width = static_cast<double>(lists.page) / kKernelColumns;
+  const double most = lists.assumed ? lists.listed / count : static_cast<double>(lists.longest);
+  return kSlowdown * predicted_ms_of_tiles(
+                         tiles, {entries / count * lists.listed * width, most * width, entries});
+}
+
+std::string to_text(const PageLists& lists) {
+  const auto all = static_cast<double>(lists.tiles * lists.pages);
+  return fmt::format("tiles of {} rows see up to {} of {} pages of {} columns, {:.0f} % of all{}",
+                     lists.tile, lists.longest, lists.pages, lists.page, 100 * lists.listed / all,
+                     lists.assumed ? ", which is assumed" : "");
+}
+
+}  // namespace attn::passes
