@@ -1,7 +1,10 @@
 #include "compiler/passes/cost.h"
 
 #include <algorithm>
+#include <set>
+#include <vector>
 
+#include "compiler/passes/axes.h"
 #include "compiler/passes/band.h"
 #include "compiler/passes/hoist.h"
 
@@ -24,22 +27,57 @@ constexpr double kPico = 1e-9 * kProcessors;
 constexpr Rates kForward = {0.745 * kPico, 0.35, 0.03 * kPico, 13.6e-6 * kProcessors};
 constexpr Rates kBackward = {2.25 * kPico, 0.2, 0.06 * kPico, 107e-6 * kProcessors};
 
-double operations(const ir::Attention& attention) {
-  std::vector<ir::ExprId> roots = mask_form(attention).residual;
-  roots.push_back(attention.score);
-  double sum = 0;
-  for (const ir::ExprId id : ir::reachable(attention.dag, roots)) {
-    sum += cost_for_each_score(attention.dag[id]);
+// What a kernel does for each score, once what costs more than reading it is hoisted (hoist.h).
+class Operations {
+ public:
+  Operations(const ir::Attention& attention, const Reading& reading)
+      : attention_(attention), reading_(reading), dependence_(attention.dag) {}
+
+  double of_attention() {
+    const double masks = sum(mask_form(attention_).residual);
+    return std::min(masks, reading_.conditions) + sum({attention_.score});
   }
-  return sum;
-}
+
+ private:
+  double sum(const std::vector<ir::ExprId>& roots) {
+    double sum = 0;
+    for (const ir::ExprId root : roots) sum += of(root);
+    return sum;
+  }
+
+  // What is shared counts once.
+  double of(ir::ExprId id) {
+    if (!seen_.insert(id).second) return 0;
+    const ir::Node& node = attention_.dag[id];
+    const double read = reading(id);
+    if (node.is(ir::Op::load_)) return read;
+    const double computed = cost_for_each_score(node) + sum(node.operands);
+    const bool whole = varying(dependence_[id], attention_.dims).both_sides();
+    return whole ? computed : std::min(computed, read);
+  }
+
+  // Of a tensor that holds it.
+  double reading(ir::ExprId id) {
+    const Axes axes = varying(dependence_[id], attention_.dims);
+    const bool real = attention_.dag[id].type == ir::Type::real;
+    if (axes.both_sides()) return real ? reading_.table : reading_.conditions;
+    if (axes.row || axes.column) return axes.column ? reading_.column : reading_.row;
+    return kReadingOne;
+  }
+
+  const ir::Attention& attention_;
+  const Reading& reading_;
+  Dependence dependence_;
+  std::set<ir::ExprId> seen_;
+};
 
 double for_a_score(const ir::Attention& attention, const Rates& rates, bool backward) {
   const ir::Dims& d = attention.dims;
   const auto qk = static_cast<double>(d[Dim::Dqk]), v = static_cast<double>(d[Dim::Dv]);
   const double width = backward ? (3 * qk + 2 * v) / 640 : (qk + v) / 256;
   return rates.score * (rates.fixed_part + (1 - rates.fixed_part) * width) +
-         rates.operation * operations(attention);
+         rates.operation *
+             Operations(attention, backward ? kReadingBackward : kReadingForward).of_attention();
 }
 
 // What the kernel skips by.

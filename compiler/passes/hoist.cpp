@@ -19,7 +19,6 @@ using ir::ExprId;
 using ir::Node;
 using ir::Op;
 
-constexpr double kReadingOne = 2;  // an element of a tensor over batches and heads
 constexpr double kReadingIntegers = 200;
 constexpr double kCostliest = 1e9;  // shared parts are counted at each use: not without end
 

@@ -56,6 +56,7 @@ struct Reading {
 };
 inline constexpr Reading kReadingForward = {4, 13, 28, 23};
 inline constexpr Reading kReadingBackward = {12, 85, 210, 90};
+inline constexpr double kReadingOne = 2;      // an element of a tensor over batches and heads
 inline constexpr double kWorthReading = 1.2;  // so many times as much is computed, at least
 
 // The table's: of the operation alone, without its operands.
