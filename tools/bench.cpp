@@ -27,6 +27,7 @@ struct Options {
   std::string json_file;
   std::string cudnn_folder;
   std::string lowering{driver::kAnyLowering};
+  passes::Rewrites rewrites;
   sema::Bindings bindings;
   int iterations = 30;
   bool use_cache = false;
@@ -119,6 +120,7 @@ Result<Plans> plans_for(const Subject& subject, const plan::Target& target,
   how.target = target;
   how.worker = worker_options(options.cudnn_folder);
   how.lowering = options.lowering;
+  how.rewrites = options.rewrites;
   if (options.use_cache) {
     ATTN_ASSIGN(how.cached, open_cache(options.cudnn_folder));
   }
@@ -257,7 +259,7 @@ void add_bench(CLI::App& app, Action& action) {
   command->add_flag("--device-only", options->device_only, "Leave out the host's time");
   command->add_option("--json", options->json_file, "Write the results to this file too")
       ->type_name("FILE");
-  add_lowering(*command, options->lowering);
+  add_lowering(*command, options->lowering, options->rewrites);
   add_cache_option(*command, options->use_cache);
   add_cudnn(*command, options->cudnn_folder);
   add_format(*command, options->format);

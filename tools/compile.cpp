@@ -25,6 +25,7 @@ struct Options {
   std::string direction;  // empty: both when the spec has gradients, else fwd
   std::string cudnn_folder;
   std::string lowering{driver::kAnyLowering};
+  passes::Rewrites rewrites;
   sema::Bindings bindings;
   bool keep_going = false;
   bool autotune = false;
@@ -68,6 +69,7 @@ Result<driver::CompileOptions> compile_options(const Options& options) {
   ATTN_ASSIGN(result.target, find_target(options.target, options.cudnn_folder));
   result.worker = worker_options(options.cudnn_folder);
   result.lowering = options.lowering;
+  result.rewrites = options.rewrites;
   if (options.use_cache) {
     ATTN_ASSIGN(result.cached, open_cache(options.cudnn_folder));
   }
@@ -328,7 +330,7 @@ void add_compile(CLI::App& app, Action& action) {
   command->add_flag("--autotune", options->autotune,
                     "Compile every lowering that serves, measure each on the GPU at hand, and take "
                     "the fastest; the plan file says what was measured");
-  add_lowering(*command, options->lowering);
+  add_lowering(*command, options->lowering, options->rewrites);
   add_cache_option(*command, options->use_cache);
   add_cudnn(*command, options->cudnn_folder);
   add_format(*command, options->format);

@@ -19,6 +19,7 @@ struct Options {
   std::string target;  // empty: the GPU at hand, or kDefaultTarget
   std::string cudnn_folder;
   std::string lowering{driver::kAnyLowering};
+  passes::Rewrites rewrites;
   sema::Bindings bindings;
   bool why_not = false;
   bool gradients = false;
@@ -55,7 +56,7 @@ Result<ExplainedProgram> compiled_program(const Spec& spec, const ir::Attention&
 Result<ExplainedProgram> explain_backward(const Options& options, const Spec& spec,
                                           std::optional<driver::CompileOptions> how) {
   constexpr auto kBackward = plan::Direction::backward;
-  const auto program = driver::lower(spec.attention, options.lowering, kBackward);
+  const auto program = driver::lower(spec.attention, options.lowering, kBackward, options.rewrites);
   if (!program.ok() && program.error().code != ErrorCode::unsupported) return program.error();
   if (!program.ok()) {
     ExplainedProgram explained;
@@ -79,6 +80,7 @@ Result<std::optional<driver::CompileOptions>> compile_options(const Options& opt
   ATTN_ASSIGN(how.target, target_of(options));
   how.worker = worker_options(options.cudnn_folder);
   how.lowering = options.lowering;
+  how.rewrites = options.rewrites;
   return std::optional(std::move(how));
 }
 
@@ -96,8 +98,10 @@ Result<Explanation> explain_attention(const Options& options, const Spec& spec) 
   const bool gradients = options.gradients || !spec.attention.gradients.empty();
   const ir::Attention attention =
       gradients ? driver::training_forward(spec.attention) : spec.attention;
-  ATTN_ASSIGN(const plan::Program program, driver::lower(attention, options.lowering));
-  Explanation explanation = explain(spec, gradients);
+  ATTN_ASSIGN(
+      const plan::Program program,
+      driver::lower(attention, options.lowering, plan::Direction::forward, options.rewrites));
+  Explanation explanation = explain(spec, gradients, options.rewrites);
   ATTN_ASSIGN(const auto how, compile_options(options, explanation));
   ATTN_ASSIGN(explanation.forward,
               compiled_program(spec, attention, program, how, options.why_not));
@@ -122,7 +126,7 @@ int explain_plan(const Options& options) {
   const Spec& spec = *outcome.spec;
   const bool gradients = options.gradients || !spec.attention.gradients.empty() ||
                          bundle->find(plan::Direction::backward) != nullptr;
-  Explanation explanation = explain(spec, gradients);
+  Explanation explanation = explain(spec, gradients, options.rewrites);
   for (const plan::Plan& plan : bundle->plans) {
     const bool backward = plan::direction_of(plan.program) == plan::Direction::backward;
     auto& explained = backward ? explanation.backward : explanation.forward;
@@ -158,7 +162,7 @@ void add_explain(CLI::App& app, Action& action) {
                     "Derivatives and the backward too, also where the spec has no `grad` clause");
   command->add_flag("--why-not", options->why_not,
                     "When cuDNN refuses, explain all the same, with each engine's reason");
-  add_lowering(*command, options->lowering);
+  add_lowering(*command, options->lowering, options->rewrites);
   add_cudnn(*command, options->cudnn_folder);
   add_format(*command, options->format);
   set_action(*command, action, options, run);

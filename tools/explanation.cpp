@@ -376,11 +376,11 @@ ExplainedProgram explain_compiled(const Spec& spec, driver::Compiled compiled) {
   return explained;
 }
 
-Explanation explain(const Spec& spec, bool gradients) {
+Explanation explain(const Spec& spec, bool gradients, passes::Rewrites made) {
   Explanation explanation;
   explanation.file = spec.source->name();
   explanation.name = spec.attention.name;
-  const ir::Attention covered = passes::with_cover(spec.attention);
+  const ir::Attention covered = made.cover ? passes::with_cover(spec.attention) : spec.attention;
   explanation.mask = passes::mask_form(covered);
   explanation.lengths = spec.attention.lengths_q || spec.attention.lengths_kv;
   explanation.rows = spec.attention.dims[ir::Dim::Sq];

@@ -62,8 +62,8 @@ struct Explanation {
   std::string why_not_compiled;  // cuDNN could not be loaded
 };
 
-// All but the programs; derivatives with `gradients`.
-Explanation explain(const Spec& spec, bool gradients);
+// All but the programs; derivatives with `gradients`. The mask's band is found as `made` says.
+Explanation explain(const Spec& spec, bool gradients, passes::Rewrites made = {});
 
 // All but the plan, of a program made from the spec.
 ExplainedProgram explain_program(const Spec& spec, const plan::Program& program);

@@ -27,6 +27,7 @@ struct Options {
   std::string direction = "fwd";
   std::string cudnn_folder;
   std::string lowering{driver::kAnyLowering};
+  passes::Rewrites rewrites;
   sema::Bindings bindings;
   InputTexts inputs;
   std::map<std::string, std::string> files;  // --out
@@ -102,6 +103,7 @@ Result<Plans> plans_for_device(const Subject& subject, const Options& options) {
   ATTN_ASSIGN(how.target, native_target(options.cudnn_folder));
   how.worker = worker_options(options.cudnn_folder);
   how.lowering = options.lowering;
+  how.rewrites = options.rewrites;
   if (options.use_cache) {
     ATTN_ASSIGN(how.cached, open_cache(options.cudnn_folder));
   }
@@ -246,7 +248,7 @@ void add_run(CLI::App& app, Action& action) {
                     "Reference only: skip every rounding of inputs and outputs, write f64");
   command->add_flag("--recompile", options->recompile,
                     "Compile the plan's program again for the GPU at hand");
-  add_lowering(*command, options->lowering);
+  add_lowering(*command, options->lowering, options->rewrites);
   add_cache_option(*command, options->use_cache);
   add_cudnn(*command, options->cudnn_folder);
   add_format(*command, options->format);

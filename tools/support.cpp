@@ -27,6 +27,7 @@ struct Options {
   std::vector<std::string> cudnn_folders;
   std::string tier = "build";
   std::string lowering{driver::kAnyLowering};
+  passes::Rewrites rewrites;
   unsigned jobs = 0;
   sema::Bindings bindings;
   bool gradients = false;
@@ -97,6 +98,7 @@ Verdict judge(const Spec& spec, const Place& place, const Options& options) {
   how.target = place.target;
   how.worker = worker_options(place.cudnn_folder);
   how.lowering = options.lowering;
+  how.rewrites = options.rewrites;
   const auto ask = options.gradients ? driver::judge_pair : driver::judge;
   return ask(spec.attention, *spec.source, spec.bindings, how, *driver::parse_tier(options.tier));
 }
@@ -287,7 +289,7 @@ void add_support(CLI::App& app, Action& action) {
                    "How far to ask: rules (no cuDNN), its heuristics, or a build (the default)")
       ->type_name("rules|heuristics|build")
       ->check(CLI::IsMember({"rules", "heuristics", "build"}));
-  add_lowering(*command, options->lowering);
+  add_lowering(*command, options->lowering, options->rewrites);
   command->add_option("--jobs", options->jobs, "Questions at once; as many as there are cores")
       ->type_name("N");
   add_bind(*command, options->bindings);

@@ -45,7 +45,27 @@ std::string doubt_of(const plan::Target& target, std::int64_t cudnn_version) {
       cudnn::version_text(cudnn_version), target.name);
 }
 
-void add_lowering(CLI::App& command, std::string& lowering) {
+namespace {
+
+void add_rewrites(CLI::App& command, passes::Rewrites& rewrites) {
+  std::vector<std::string> names;
+  for (const passes::Rewrite& rewrite : passes::rewrites()) names.emplace_back(rewrite.name);
+  const auto leave_out = [&rewrites](const std::vector<std::string>& given) {
+    for (const std::string& name : given) rewrites = passes::without(name, rewrites);
+  };
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--without", leave_out,
+          fmt::format("Rewrites of masks and scores to leave out ({})", fmt::join(names, ", ")))
+      ->type_name("NAME[,NAME]")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(CLI::IsMember(names));
+}
+
+}  // namespace
+
+void add_lowering(CLI::App& command, std::string& lowering, passes::Rewrites& rewrites) {
   const std::vector<std::string> names = driver::lowering_names();
   command
       .add_option("--lowering", lowering,
@@ -58,6 +78,7 @@ void add_lowering(CLI::App& command, std::string& lowering) {
       .add_flag_function("--allow-split", allow,
                          "Where no fused kernel serves, split it: slow, with the scores in memory")
       ->excludes("--lowering");
+  add_rewrites(command, rewrites);
 }
 
 worker::Options worker_options(const std::string& cudnn_folder) {

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "compiler/passes/rewrites.h"
 #include "runtime/base/status.h"
 #include "runtime/plan/plan.h"
 #include "runtime/worker/worker.h"
@@ -29,7 +30,7 @@ worker::Options worker_options(const std::string& cudnn_folder);
 // from data sheets.
 std::string doubt_of(const plan::Target& target, std::int64_t cudnn_version);
 
-// --lowering NAME or --allow-split
-void add_lowering(CLI::App& command, std::string& lowering);
+// --lowering NAME or --allow-split, and --without NAME[,NAME]
+void add_lowering(CLI::App& command, std::string& lowering, passes::Rewrites& rewrites);
 
 }  // namespace attn::tools

@@ -25,6 +25,7 @@ struct Options {
   std::string shapes = "scaled";
   std::string cudnn_folder;
   std::string lowering{driver::kAnyLowering};
+  passes::Rewrites rewrites;
   sema::Bindings bindings;
   InputTexts inputs;
   bool gradients = false;
@@ -221,6 +222,7 @@ class Verification {
     how.target = target_;
     how.worker = worker_options(options_.cudnn_folder);
     how.lowering = options_.lowering;
+    how.rewrites = options_.rewrites;
     return how;
   }
 
@@ -301,7 +303,7 @@ void add_verify(CLI::App& app, Action& action) {
           "Execute so often and compare the bits; with `deterministic` they must be the same")
       ->type_name("N")
       ->check(CLI::Range(1, 1000000));
-  add_lowering(*command, options->lowering);
+  add_lowering(*command, options->lowering, options->rewrites);
   add_cudnn(*command, options->cudnn_folder);
   add_format(*command, options->format);
   set_action(*command, action, options, run);

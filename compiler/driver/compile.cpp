@@ -68,8 +68,14 @@ plan::Plan worded(const plan::Plan& words, plan::Plan plan) {
   return plan;
 }
 
+// Without a rewrite the same program may come of another choice, and what was measured is no longer
+// true of it.
+CachedPlans cached_plans(const CompileOptions& options) {
+  return options.rewrites == passes::Rewrites{} ? options.cached : CachedPlans{};
+}
+
 Status take_or_compile_steps(plan::Plan& plan, const CompileOptions& options) {
-  const CachedPlans& cached = options.cached;
+  const CachedPlans cached = cached_plans(options);
   if (cached.cache == nullptr) return compile_steps(plan, options);
   const cache::Key key(plan::signature_of(plan.program, options.target, cached.cudnn_version));
   ATTN_ASSIGN(const cache::PlanCache::Pointer found,
@@ -112,7 +118,7 @@ std::vector<Refusal> told(const std::vector<Refusal>& refused, std::size_t witho
 
 // Which way was found to be the fastest when all were measured, where the cache remembers it.
 void winner_first(std::vector<Candidate>& found, const CompileOptions& options) {
-  const CachedPlans& cached = options.cached;
+  const CachedPlans cached = cached_plans(options);
   if (cached.cache == nullptr || !cached.cache->files()) return;
   const auto won = [&](const Candidate& candidate) {
     const cache::Key key(
@@ -150,7 +156,7 @@ Result<plan::Plan> fastest(const ir::Attention& attention, const std::vector<Can
   }
   if (!best) return error_of(in_order(refused));
   best->choice = std::move(ways);
-  const CachedPlans& cached = options.cached;
+  const CachedPlans cached = cached_plans(options);
   if (cached.cache != nullptr && cached.cache->files()) {
     ATTN_RETURN_IF_ERROR(cached.cache->files()->save(*best));
   }
@@ -166,9 +172,10 @@ bool makes_statistics(const plan::Plan& plan) {
 }  // namespace
 
 Result<plan::Program> lower(const ir::Attention& attention, std::string_view lowering,
-                            plan::Direction direction) {
+                            plan::Direction direction, passes::Rewrites made) {
   std::vector<Refusal> refused;
-  ATTN_ASSIGN(std::vector<Candidate> found, candidates(attention, lowering, direction, refused));
+  ATTN_ASSIGN(std::vector<Candidate> found,
+              candidates(attention, lowering, direction, refused, made));
   return std::move(found.front().lowered.program);
 }
 
@@ -179,7 +186,8 @@ Result<Compiled> compile(const ir::Attention& attention, const support::Source& 
   compiled.plan.spec_text = standing_alone(source);
   compiled.plan.bindings = bindings;
   ATTN_ASSIGN(std::vector<Candidate> found,
-              candidates(attention, options.lowering, options.direction, compiled.refused));
+              candidates(attention, options.lowering, options.direction, compiled.refused,
+                         options.rewrites));
   const std::size_t without_form = compiled.refused.size();
   const auto attempt = [&](const Candidate& candidate) -> Result<plan::Plan> {
     plan::Plan plan = compiled.plan;

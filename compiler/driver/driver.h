@@ -41,7 +41,8 @@ std::string standing_alone(const support::Source& source);
 // when a dimension is still open (the message names it and the --bind that closes it).
 Result<plan::Program> lower(const ir::Attention& attention,
                             std::string_view lowering = kAnyLowering,
-                            plan::Direction direction = plan::Direction::forward);
+                            plan::Direction direction = plan::Direction::forward,
+                            passes::Rewrites made = {});
 
 // Where compiled plans are looked for, and kept.
 struct CachedPlans {
@@ -55,6 +56,7 @@ struct CompileOptions {
   CachedPlans cached{};
   std::string lowering{kAnyLowering};  // or the one that must do
   plan::Direction direction = plan::Direction::forward;
+  passes::Rewrites rewrites{};  // those to make; when one is not, `cached` is left alone
   // When there is one, every way is compiled, and the one that takes least becomes the plan, kept
   // in `cached` too: the milliseconds of one execute on the device that the target is. It is given
   // the attention that the plan computes.

@@ -78,12 +78,12 @@ std::vector<Refusal> in_order(std::vector<Refusal> refusals) {
 }
 
 Result<std::vector<Candidate>> candidates(const ir::Attention& attention, std::string_view name,
-                                          plan::Direction direction,
-                                          std::vector<Refusal>& refused) {
+                                          plan::Direction direction, std::vector<Refusal>& refused,
+                                          passes::Rewrites made) {
   std::vector<Candidate> found;
   const std::span<const Lowering> ways = lowerings(name);
   for (const Lowering& way : ways) {
-    Result<Lowered> lowered = way.lower(attention, direction);
+    Result<Lowered> lowered = way.lower(attention, direction, made);
     if (lowered.ok()) {
       found.push_back({&way, std::move(*lowered)});
       continue;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "compiler/ir/attention.h"
+#include "compiler/passes/rewrites.h"
 #include "runtime/base/status.h"
 #include "runtime/plan/program.h"
 
@@ -26,13 +27,14 @@ struct Lowering {
   std::string_view what;  // for people, on one line
   // Simplified, verified IR -> program. Errors: `unsupported`, with the place and what would work,
   // when this way has no form for the attention; others stand whatever the way is.
-  Result<Lowered> (*forward)(const ir::Attention& attention);
-  Result<Lowered> (*backward)(const ir::Attention& attention);
+  Result<Lowered> (*forward)(const ir::Attention& attention, passes::Rewrites made);
+  Result<Lowered> (*backward)(const ir::Attention& attention, passes::Rewrites made);
   bool slow = false;   // several times as slow as a fused kernel: never taken unasked
   bool other = false;  // another form of what composite does: that there is none is said when asked
 
-  Result<Lowered> lower(const ir::Attention& attention, plan::Direction direction) const {
-    return direction == plan::Direction::forward ? forward(attention) : backward(attention);
+  Result<Lowered> lower(const ir::Attention& attention, plan::Direction direction,
+                        passes::Rewrites made) const {
+    return (direction == plan::Direction::forward ? forward : backward)(attention, made);
   }
 };
 
@@ -47,9 +49,9 @@ std::span<const Lowering> lowerings(std::string_view name = kAnyLowering);
 std::vector<std::string> lowering_names();
 
 namespace ways {
-#define ATTN_LOWERING(name, what)                       \
-  Result<Lowered> name(const ir::Attention& attention); \
-  Result<Lowered> name##_backward(const ir::Attention& attention);
+#define ATTN_LOWERING(name, what)                                              \
+  Result<Lowered> name(const ir::Attention& attention, passes::Rewrites made); \
+  Result<Lowered> name##_backward(const ir::Attention& attention, passes::Rewrites made);
 #define ATTN_OTHER_LOWERING ATTN_LOWERING
 #define ATTN_SLOW_LOWERING ATTN_LOWERING
 #include "compiler/driver/lowerings.def"
@@ -77,10 +79,11 @@ struct Candidate {
 };
 
 // Of the ways that `name`, which must be known, stands for, the one that is predicted to take least
-// first, slow ones last; `refused` gets the others. Errors: error_of all when there is none; the
-// first error that is not `unsupported`.
+// first, slow ones last; `refused` gets the others. Rewrites are those of `made` alone. Errors:
+// error_of all when there is none; the first error that is not `unsupported`.
 Result<std::vector<Candidate>> candidates(const ir::Attention& attention, std::string_view name,
-                                          plan::Direction direction, std::vector<Refusal>& refused);
+                                          plan::Direction direction, std::vector<Refusal>& refused,
+                                          passes::Rewrites made = {});
 
 // In the order of lowerings.def.
 std::vector<Refusal> in_order(std::vector<Refusal> refusals);

@@ -66,13 +66,14 @@ Lowered predicted(plan::Program program, const ir::Attention& form, bool backwar
   return {std::move(program), passes::predicted_ms(form, backward)};
 }
 
-Result<Lowered> forward(const ir::Attention& attention, lowering::Core core,
+Result<Lowered> forward(const ir::Attention& attention, lowering::Core core, passes::Rewrites made,
                         Hoist hoist = with_vectors) {
   // What lowering says of open dimensions is the answer.
   if (!attention.dims.bound()) return lowering::lower(attention, core).error();
-  const std::optional<passes::Cancelled> cancelled = passes::without_cancelled(attention);
+  std::optional<passes::Cancelled> cancelled;
+  if (made.cancelled) cancelled = passes::without_cancelled(attention);
   const ir::Attention form =
-      passes::kernel_form(cancelled ? cancelled->attention : attention, false);
+      passes::kernel_form(cancelled ? cancelled->attention : attention, false, made);
   ATTN_ASSIGN(const passes::Hoisted parts, hoist(form, {}));
   ATTN_ASSIGN(plan::Program program, lowering::lower(parts.attention, core));
   program = derive::with_derived(form, parts, std::move(program));
@@ -107,27 +108,30 @@ Result<plan::Program> fused_backward(const ir::Attention& attention, const ir::A
   return derive::with_derived(derivatives.attention, parts, std::move(program));
 }
 
-Result<Lowered> backward(const ir::Attention& attention, Hoist hoist = with_vectors) {
+Result<Lowered> backward(const ir::Attention& attention, passes::Rewrites made,
+                         Hoist hoist = with_vectors) {
   ATTN_RETURN_IF_ERROR(lowering::check_attention(attention));
   ATTN_RETURN_IF_ERROR(lowering::check_gradients(attention));
-  const ir::Attention form = passes::kernel_form(attention, true);
+  const ir::Attention form = passes::kernel_form(attention, true, made);
   ATTN_ASSIGN(plan::Program program, fused_backward(attention, form, hoist));
   return predicted(std::move(program), form, true);
 }
 
-Result<Lowered> in_direction(const ir::Attention& attention, bool is_backward) {
-  return is_backward ? backward(attention) : forward(attention, lowering::composite);
+Result<Lowered> in_direction(const ir::Attention& attention, bool is_backward,
+                             passes::Rewrites made) {
+  return is_backward ? backward(attention, made) : forward(attention, lowering::composite, made);
 }
 
-Result<Lowered> in_parts(const ir::Attention& attention, bool backward) {
+Result<Lowered> in_parts(const ir::Attention& attention, bool backward, passes::Rewrites made) {
   ATTN_RETURN_IF_ERROR(lowering::check_attention(attention));
-  const std::optional<passes::Partition> partition = passes::best_partition(attention, backward);
+  const std::optional<passes::Partition> partition =
+      passes::best_partition(attention, backward, made);
   if (!partition) return lowering::unsupported(attention.pos, "the mask has no parts");
   ATTN_ASSIGN(const std::vector<lowering::Launch> launches,
               lowering::prepared(attention, partition->parts, backward));
   std::vector<lowering::PartProgram> programs;
   for (const lowering::Launch& launch : launches) {
-    ATTN_ASSIGN(Lowered lowered, in_direction(launch.attention, backward));
+    ATTN_ASSIGN(Lowered lowered, in_direction(launch.attention, backward, made));
     programs.push_back({launch, std::move(lowered.program)});
   }
   Result<plan::Program> joined = backward
@@ -146,7 +150,7 @@ Result<Lowered> declared(const ir::Attention& attention, const passes::Documents
   return lowered;
 }
 
-Result<Lowered> by_documents(const ir::Attention& attention, bool backward) {
+Result<Lowered> by_documents(const ir::Attention& attention, bool backward, passes::Rewrites made) {
   ATTN_RETURN_IF_ERROR(lowering::check_attention(attention));
   const std::optional<passes::Documents> documents = passes::documents(attention);
   if (!documents) {
@@ -155,16 +159,16 @@ Result<Lowered> by_documents(const ir::Attention& attention, bool backward) {
                                  "declared monotone, with a number of runs");
   }
   if (documents->blocks) {
-    Result<Lowered> folded = in_parts(*documents->blocks, backward);
+    Result<Lowered> folded = in_parts(*documents->blocks, backward, made);
     if (folded.ok()) return declared(attention, *documents, std::move(*folded));
     if (folded.error().code != ErrorCode::unsupported) return folded;
   }
   ATTN_ASSIGN(const ir::Attention ragged, lowering::ragged(attention, *documents, backward));
-  ATTN_ASSIGN(Lowered lowered, in_direction(ragged, backward));
+  ATTN_ASSIGN(Lowered lowered, in_direction(ragged, backward, made));
   ATTN_ASSIGN(plan::Program joined,
               lowering::of_documents(attention, *documents, std::move(lowered.program)));
   return Lowered{std::move(joined),
-                 passes::predicted_ms(*documents, attention.dims[ir::Dim::Sq], backward)};
+                 passes::predicted_ms(*documents, attention.dims[ir::Dim::Sq], backward, made)};
 }
 
 // Of the tensors that kernels derive, each written and read.
@@ -181,7 +185,7 @@ double derived_bytes(const passes::Hoisted& hoisted) {
 // What makes the lists, and vectors of their columns.
 constexpr int kSmallKernels = 4;
 
-Result<Lowered> by_pages(const ir::Attention& attention) {
+Result<Lowered> by_pages(const ir::Attention& attention, passes::Rewrites made) {
   const std::optional<passes::PageLists> lists = passes::page_lists(attention);
   if (!lists) {
     return lowering::unsupported(attention.pos,
@@ -189,7 +193,7 @@ Result<Lowered> by_pages(const ir::Attention& attention) {
                                  "columns, or Sq or Skv is no multiple of 64");
   }
   ATTN_ASSIGN(const lowering::Tiled tiled, lowering::tiled(attention, *lists));
-  const ir::Attention cheap = passes::kernel_form(tiled.attention, false);
+  const ir::Attention cheap = passes::kernel_form(tiled.attention, false, made);
   ATTN_ASSIGN(const passes::Hoisted parts, hoisted(cheap, {}, true));
   ATTN_ASSIGN(plan::Program program, lowering::lower(parts.attention, lowering::composite));
   program = derive::with_derived(cheap, parts, std::move(program));
@@ -203,54 +207,56 @@ Result<Lowered> by_pages(const ir::Attention& attention) {
 
 }  // namespace
 
-Result<Lowered> composite(const ir::Attention& attention) {
-  return forward(attention, lowering::composite);
+Result<Lowered> composite(const ir::Attention& attention, passes::Rewrites made) {
+  return forward(attention, lowering::composite, made);
 }
 
-Result<Lowered> unified(const ir::Attention& attention) {
-  return forward(attention, lowering::unified);
+Result<Lowered> unified(const ir::Attention& attention, passes::Rewrites made) {
+  return forward(attention, lowering::unified, made);
 }
 
-Result<Lowered> composite_backward(const ir::Attention& attention) { return backward(attention); }
-
-Result<Lowered> tables(const ir::Attention& attention) {
-  return forward(attention, lowering::composite, with_tables);
+Result<Lowered> composite_backward(const ir::Attention& attention, passes::Rewrites made) {
+  return backward(attention, made);
 }
 
-Result<Lowered> tables_backward(const ir::Attention& attention) {
-  return backward(attention, with_tables);
+Result<Lowered> tables(const ir::Attention& attention, passes::Rewrites made) {
+  return forward(attention, lowering::composite, made, with_tables);
 }
 
-Result<Lowered> parts(const ir::Attention& attention) {
+Result<Lowered> tables_backward(const ir::Attention& attention, passes::Rewrites made) {
+  return backward(attention, made, with_tables);
+}
+
+Result<Lowered> parts(const ir::Attention& attention, passes::Rewrites made) {
   ATTN_RETURN_IF_ERROR(lowering::check_forward(attention));
-  return in_parts(attention, false);
+  return in_parts(attention, false, made);
 }
 
-Result<Lowered> parts_backward(const ir::Attention& attention) {
+Result<Lowered> parts_backward(const ir::Attention& attention, passes::Rewrites made) {
   ATTN_RETURN_IF_ERROR(lowering::check_gradients(attention));
-  return in_parts(attention, true);
+  return in_parts(attention, true, made);
 }
 
-Result<Lowered> documents(const ir::Attention& attention) {
+Result<Lowered> documents(const ir::Attention& attention, passes::Rewrites made) {
   ATTN_RETURN_IF_ERROR(lowering::check_forward(attention));
-  return by_documents(attention, false);
+  return by_documents(attention, false, made);
 }
 
-Result<Lowered> documents_backward(const ir::Attention& attention) {
+Result<Lowered> documents_backward(const ir::Attention& attention, passes::Rewrites made) {
   ATTN_RETURN_IF_ERROR(lowering::check_gradients(attention));
-  return by_documents(attention, true);
+  return by_documents(attention, true, made);
 }
 
-Result<Lowered> pages(const ir::Attention& attention) {
+Result<Lowered> pages(const ir::Attention& attention, passes::Rewrites made) {
   ATTN_RETURN_IF_ERROR(lowering::check_forward(attention));
-  return by_pages(attention);
+  return by_pages(attention, made);
 }
 
-Result<Lowered> pages_backward(const ir::Attention& attention) {
+Result<Lowered> pages_backward(const ir::Attention& attention, passes::Rewrites) {
   return lowering::unsupported(attention.pos, "cuDNN has no backward that reads pages");
 }
 
-Result<Lowered> unified_backward(const ir::Attention& attention) {
+Result<Lowered> unified_backward(const ir::Attention& attention, passes::Rewrites) {
   return lowering::unsupported(attention.pos, "cuDNN has no backward as one node that builds");
 }
 

@@ -18,12 +18,12 @@ double predicted_ms(const ir::Attention& attention, double bytes_a_score) {
 
 }  // namespace
 
-Result<Lowered> split(const ir::Attention& attention) {
+Result<Lowered> split(const ir::Attention& attention, passes::Rewrites) {
   ATTN_ASSIGN(plan::Program program, lowering::lower_split(attention));
   return Lowered{std::move(program), predicted_ms(attention, 20)};
 }
 
-Result<Lowered> split_backward(const ir::Attention& attention) {
+Result<Lowered> split_backward(const ir::Attention& attention, passes::Rewrites) {
   ATTN_ASSIGN(plan::Program program, lowering::lower_split_backward(attention));
   return Lowered{std::move(program), predicted_ms(attention, 40)};
 }

@@ -135,7 +135,7 @@ std::optional<Documents> documents(const ir::Attention& attention) {
   return Finder(attention).run();
 }
 
-double predicted_ms(const Documents& documents, std::int64_t rows, bool backward) {
+double predicted_ms(const Documents& documents, std::int64_t rows, bool backward, Rewrites made) {
   const std::int64_t equal =
       std::min((rows + documents.most - 1) / documents.most, documents.longest);
   ir::Attention each = documents.attention;
@@ -144,7 +144,7 @@ double predicted_ms(const Documents& documents, std::int64_t rows, bool backward
   const ir::Dims& d = each.dims;
   const auto empty =
       static_cast<double>(d[Dim::B] * d[Dim::Hq] * (tiles(documents.longest) - tiles(equal)));
-  return predicted_ms(kernel_form(each, backward), backward) + empty * kEmptyTile +
+  return predicted_ms(kernel_form(each, backward, made), backward) + empty * kEmptyTile +
          kSmallKernels * predicted_ms_of_moving(0);
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "compiler/ir/attention.h"
+#include "compiler/passes/rewrites.h"
 
 namespace attn::passes {
 
@@ -33,6 +34,7 @@ std::optional<Documents> documents(const ir::Attention& attention);
 
 // Milliseconds where batches of so many rows have documents of equal length, as many as they may:
 // a kernel that also looks at the rows which longer ones would have.
-double predicted_ms(const Documents& documents, std::int64_t rows, bool backward);
+double predicted_ms(const Documents& documents, std::int64_t rows, bool backward,
+                    Rewrites made = {});
 
 }  // namespace attn::passes

@@ -6,8 +6,12 @@
 
 namespace attn::passes {
 
-ir::Attention kernel_form(const ir::Attention& attention, bool backward) {
-  return with_real_indices(without_redundant(with_cover(attention, backward)));
+ir::Attention kernel_form(const ir::Attention& attention, bool backward, Rewrites made) {
+  ir::Attention form = attention;
+  if (made.cover) form = with_cover(form, backward);
+  if (made.redundant) form = without_redundant(form);
+  if (made.reals) form = with_real_indices(form);
+  return form;
 }
 
 }  // namespace attn::passes

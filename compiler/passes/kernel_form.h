@@ -2,12 +2,13 @@
 #pragma once
 
 #include "compiler/ir/attention.h"
+#include "compiler/passes/rewrites.h"
 
 namespace attn::passes {
 
 // Shows and computes the same: the band that contains the masks among them (cover.h), what then
-// follows from the others left out (ranged.h), and index arithmetic in reals (reals.h). For an open
-// dimension nothing changes.
-ir::Attention kernel_form(const ir::Attention& attention, bool backward);
+// follows from the others left out (ranged.h), and index arithmetic in reals (reals.h), each where
+// `made` has it. For an open dimension nothing changes.
+ir::Attention kernel_form(const ir::Attention& attention, bool backward, Rewrites made = {});
 
 }  // namespace attn::passes

@@ -60,11 +60,12 @@ std::optional<Part> narrowed(const Part& part) {
 
 class Search {
  public:
-  Search(const ir::Attention& attention, bool backward)
+  Search(const ir::Attention& attention, bool backward, Rewrites made)
       : attention_(attention),
         rows_(attention.dims[Dim::Sq]),
         columns_(attention.dims[Dim::Skv]),
-        backward_(backward) {}
+        backward_(backward),
+        made_(made) {}
 
   std::optional<Partition> best() && {
     for (const std::int64_t n : divisors()) {
@@ -260,9 +261,13 @@ class Search {
     add(name, std::move(parts));
   }
 
+  ir::Attention simpler(const ir::Attention& attention) const {
+    return made_.redundant ? without_redundant(attention) : attention;
+  }
+
   Part cell(const Window& window) const {
     Part cell = cut_out(whole(), window);
-    cell.attention = without_redundant(cell.attention);
+    cell.attention = simpler(cell.attention);
     return cell;
   }
 
@@ -304,7 +309,7 @@ class Search {
         parts.front().view == whole_view(attention_)) {
       return;
     }
-    for (Part& part : parts) part.attention = without_redundant(part.attention);
+    for (Part& part : parts) part.attention = simpler(part.attention);
     std::ranges::stable_sort(parts, std::greater(), size_of);
     const double ms = predicted(parts);
     found_.push_back({name, std::move(parts), ms});
@@ -320,7 +325,7 @@ class Search {
   std::vector<Part> shifted(std::vector<Part> parts) const {
     std::vector<Part> all;
     for (Part& part : parts) {
-      const ir::Attention form = without_redundant(with_cover(part.attention));
+      const ir::Attention form = simpler(made_.cover ? with_cover(part.attention) : part.attention);
       const Band band = full_band(mask_form(form), form.dims);
       const std::int64_t rows = part.view.rows.count, columns = part.view.columns.count;
       if (!band.right || *band.right <= 0 || *band.right >= columns) {
@@ -341,7 +346,8 @@ class Search {
   }
 
   double cost_of(const Part& part) const {
-    return predicted_ms(kernel_form(part.attention, backward_), backward_, part.view.classes);
+    return predicted_ms(kernel_form(part.attention, backward_, made_), backward_,
+                        part.view.classes);
   }
 
   double predicted(const std::vector<Part>& parts) const {
@@ -375,6 +381,7 @@ class Search {
   const ir::Attention& attention_;
   std::int64_t rows_, columns_;
   bool backward_;
+  Rewrites made_;
   std::vector<Partition> found_;
 };
 
@@ -421,8 +428,9 @@ std::string to_text(const Part& part) {
   return fmt::format("{}: {}", text, masks.empty() ? "everything" : masks);
 }
 
-std::optional<Partition> best_partition(const ir::Attention& attention, bool backward) {
-  return Search(attention, backward).best();
+std::optional<Partition> best_partition(const ir::Attention& attention, bool backward,
+                                        Rewrites made) {
+  return Search(attention, backward, made).best();
 }
 
 }  // namespace attn::passes

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "compiler/ir/attention.h"
+#include "compiler/passes/rewrites.h"
 #include "compiler/passes/view.h"
 
 namespace attn::passes {
@@ -40,9 +41,10 @@ Writers writers(const std::vector<View>& parts, Stretch View::*stretch, std::int
 // The one that is predicted to take the least, of those with more than one part or class, whether
 // or not a single kernel would take less; nothing when there is none. A forward's parts are merged
 // by the log of their sums of exponentials; a backward's gradients are added, each part being given
-// the statistics of the whole rows.
+// the statistics of the whole rows. Of each part those rewrites are made that `made` has.
 //
 // Requires bound dimensions, no lengths, no random dropout.
-std::optional<Partition> best_partition(const ir::Attention& attention, bool backward);
+std::optional<Partition> best_partition(const ir::Attention& attention, bool backward,
+                                        Rewrites made = {});
 
 }  // namespace attn::passes

@@ -1,5 +1,5 @@
 // Every spec that ships, lowered to fused kernels and run on the host: the reference's outputs and
-// gradients. What cannot be is in not_run.txt.
+// gradients, with all rewrites and without each of them. What cannot be is in not_run.txt.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -44,8 +44,8 @@ std::set<std::string> not_run(std::string_view what) {
 }
 
 Result<plan::Program> lowered(const ir::Attention& attention, const char* lowering,
-                              plan::Direction direction) {
-  return driver::lower(attention, lowering, direction);
+                              plan::Direction direction, passes::Rewrites made = {}) {
+  return driver::lower(attention, lowering, direction, made);
 }
 
 class HostSpecs : public ::testing::TestWithParam<std::string> {
@@ -54,10 +54,11 @@ class HostSpecs : public ::testing::TestWithParam<std::string> {
 };
 
 // Composite always has a form; the others where there is something for them to do.
-void add_pair(Subject& subject, const char* lowering, bool expects_backward) {
+void add_pair(Subject& subject, const char* lowering, bool expects_backward,
+              passes::Rewrites made = {}) {
   const bool required = std::string_view(lowering) == "composite";
-  auto forward = lowered(subject.attention, lowering, plan::Direction::forward);
-  auto backward = lowered(subject.attention, lowering, plan::Direction::backward);
+  auto forward = lowered(subject.attention, lowering, plan::Direction::forward, made);
+  auto backward = lowered(subject.attention, lowering, plan::Direction::backward, made);
   if (required) {
     ASSERT_TRUE(forward.ok()) << forward.error().to_text();
     ASSERT_EQ(backward.ok(), expects_backward) << "not_run.txt is not what is run";
@@ -73,6 +74,23 @@ void add_pair(Subject& subject, const char* lowering, bool expects_backward) {
   subject.pairs.push_back(std::move(pair));
 }
 
+std::string text_of(const Pair& pair) {
+  return plan::canonical_text(pair.forward) +
+         (pair.backward ? plan::canonical_text(*pair.backward) : "");
+}
+
+// Where there is one, and of other programs.
+void add_pair_without(Subject& subject, const char* lowering, std::string_view rewrite,
+                      bool expects_backward) {
+  const std::size_t before = subject.pairs.size();
+  add_pair(subject, lowering, expects_backward, passes::without(rewrite));
+  if (subject.pairs.size() == before) return;
+  Pair& last = subject.pairs.back();
+  last.lowering += fmt::format(" without {}", rewrite);
+  const auto same = [&](const Pair& other) { return text_of(other) == text_of(last); };
+  if (std::any_of(subject.pairs.begin(), subject.pairs.end() - 1, same)) subject.pairs.pop_back();
+}
+
 TEST_P(HostSpecs, AreTheReference) {
   const tools::SpecOutcome spec = tools::read_spec(path(), {}, tools::Format::text);
   ASSERT_TRUE(spec.spec.has_value());
@@ -80,6 +98,7 @@ TEST_P(HostSpecs, AreTheReference) {
   const bool is_random = dropout && !dropout->keep;
   ASSERT_EQ(not_run("both").contains(GetParam()), is_random) << "not_run.txt";
   if (is_random) GTEST_SKIP();
+  const bool has_backward = !not_run("backward").contains(GetParam());
   std::vector<Subject> subjects;
   for (const tools::Shape& shape : tools::shapes_of(*spec.spec->source, spec.spec->attention, {},
                                                     tools::ShapeSet::all, kLongest)) {
@@ -89,7 +108,12 @@ TEST_P(HostSpecs, AreTheReference) {
     Subject subject{
         GetParam() + ", " + shape.name, driver::training_forward(bound.spec->attention), {}};
     for (const char* lowering : kLowerings) {
-      add_pair(subject, lowering, !not_run("backward").contains(GetParam()));
+      add_pair(subject, lowering, has_backward);
+    }
+    for (const passes::Rewrite& rewrite : passes::rewrites()) {
+      for (const char* lowering : kLowerings) {
+        add_pair_without(subject, lowering, rewrite.name, has_backward);
+      }
     }
     subjects.push_back(std::move(subject));
   }
@@ -106,17 +130,39 @@ TEST(HostSpecsList, NamesSpecs) {
 }
 
 // Which lowerings have a form of a spec at the sizes above: what is compared at all.
-std::string forms_of(const std::string& name) {
+ir::Attention scaled(const std::string& name) {
   const tools::SpecOutcome spec =
       tools::read_spec(ATTN_SOURCE_DIR "/specs/" + name + ".attn", {}, tools::Format::text);
   const tools::Shape shape = tools::shapes_of(*spec.spec->source, spec.spec->attention, {},
                                               tools::ShapeSet::scaled, kLongest)[0];
-  const auto bound = tools::analyze_spec(spec.spec->source, shape.bindings, tools::Format::text);
+  return tools::analyze_spec(spec.spec->source, shape.bindings, tools::Format::text)
+      .spec->attention;
+}
+
+std::string forms_of(const std::string& name) {
+  const ir::Attention attention = scaled(name);
   std::string text = name + ":";
   for (const char* lowering : kLowerings) {
     for (const auto direction : {plan::Direction::forward, plan::Direction::backward}) {
-      if (!lowered(bound.spec->attention, lowering, direction).ok()) continue;
+      if (!lowered(attention, lowering, direction).ok()) continue;
       text += fmt::format("  {} {}", lowering, plan::to_string(direction));
+    }
+  }
+  return text + "\n";
+}
+
+// Which specs a rewrite changes as composite computes them: of the others nothing is compared.
+std::string changed_by(const passes::Rewrite& rewrite) {
+  std::string text = fmt::format("{}:", rewrite.name);
+  for (const std::string& name : spec_names()) {
+    const ir::Attention attention = scaled(name);
+    for (const auto direction : {plan::Direction::forward, plan::Direction::backward}) {
+      const auto with = lowered(attention, "composite", direction);
+      const auto without =
+          lowered(attention, "composite", direction, passes::without(rewrite.name));
+      EXPECT_EQ(with.ok(), without.ok()) << name << " without " << rewrite.name;
+      if (!with.ok() || plan::canonical_text(*with) == plan::canonical_text(*without)) continue;
+      text += fmt::format("  {} {}", name, plan::to_string(direction));
     }
   }
   return text + "\n";
@@ -126,6 +172,12 @@ TEST(HostSpecsList, FormsOfSpecs) {
   std::string text;
   for (const std::string& name : spec_names()) text += forms_of(name);
   attn::testing::expect_golden("tests/host/forms.expected", text);
+}
+
+TEST(HostSpecsList, ChangedByRewrites) {
+  std::string text;
+  for (const passes::Rewrite& rewrite : passes::rewrites()) text += changed_by(rewrite);
+  attn::testing::expect_golden("tests/host/rewrites.expected", text);
 }
 
 INSTANTIATE_TEST_SUITE_P(Library, HostSpecs, ::testing::ValuesIn(spec_names()),

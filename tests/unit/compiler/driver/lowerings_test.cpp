@@ -44,6 +44,16 @@ TEST(Lowerings, AreInTheManual) {
   }
 }
 
+TEST(Rewrites, AreInTheManual) {
+  std::ifstream file(ATTN_SOURCE_DIR "/docs/cli.md");
+  std::stringstream text;
+  text << file.rdbuf();
+  for (const passes::Rewrite& rewrite : passes::rewrites()) {
+    EXPECT_THAT(text.str(),
+                HasSubstr(fmt::format("\n| `{}` | {} |\n", rewrite.name, rewrite.what)));
+  }
+}
+
 TEST(ErrorOf, ASingleRefusalIsItsError) {
   const Error refused{ErrorCode::unsupported, "no", {"try yes"}, R"({"line": 3})"};
   const Error error = error_of({{"composite", refused}});

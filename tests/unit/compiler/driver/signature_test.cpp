@@ -186,8 +186,8 @@ TEST(SpecSignature, TheTablesAboveKnowEveryField) {
   [[maybe_unused]] const auto& [kind, strides, page, pages] = ir::Layout();
   [[maybe_unused]] const auto& [probability, keep, place_of_dropout] = ir::Dropout();
   // How the worker is started is no part of a plan, nor where it is kept, nor which ways of
-  // lowering are tried.
-  [[maybe_unused]] const auto& [target, worker, cached, lowering, direction, measure] =
+  // lowering and which rewrites are tried.
+  [[maybe_unused]] const auto& [target, worker, cached, lowering, direction, rewrites, measure] =
       CompileOptions();
   EXPECT_EQ(layouts.size(), 0U);
 }

@@ -38,6 +38,29 @@ TEST(KernelForm, WhatNeedsNoChangeStays) {
   EXPECT_EQ(ir::to_text(kernel_form(open, false)), ir::to_text(open));
 }
 
+TEST(KernelForm, EachRewriteIsMadeOrNot) {
+  const ir::Attention chunks =
+      of_clauses(256, 256, "mask q_idx // 32 == kv_idx // 32 && q_idx // 64 == kv_idx // 64;");
+  const std::string all = ir::to_text(kernel_form(chunks, false));
+  for (const char* name : {"cover", "redundant", "reals"}) {
+    EXPECT_NE(ir::to_text(kernel_form(chunks, false, without(name))), all) << name;
+  }
+  EXPECT_EQ(mask_form(kernel_form(chunks, false, without("cover"))).band, Band{});
+  const ir::Attention bare =
+      kernel_form(chunks, false, without("cover", without("redundant", without("reals"))));
+  EXPECT_EQ(ir::to_text(bare), ir::to_text(chunks));
+}
+
+TEST(Rewrites, AreAllMadeUnlessSwitchedOff) {
+  for (const Rewrite& rewrite : rewrites()) {
+    EXPECT_TRUE(Rewrites().*rewrite.made) << rewrite.name;
+    const Rewrites others = without(rewrite.name);
+    for (const Rewrite& other : rewrites()) {
+      EXPECT_EQ(others.*other.made, other.name != rewrite.name) << other.name;
+    }
+  }
+}
+
 TEST(KernelForm, OfRandomSpecsShowsTheSame) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     const std::string text = attn::testing::random_spec(seed, 24);
