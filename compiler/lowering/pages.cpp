@@ -466,9 +466,9 @@ class Maker {
 
   // What the entries' program calls `name`.
   std::string mapped(const std::string& name) const {
-    const bool apart = is_statistic(name) ? !tiled_.by_head
-                       : name == "q"      ? tiled_.copies_q
-                                          : name == "o" && tiled_.copies_o;
+    const bool is_bound_statistic = name == "lse" || name == "max" || name == "sum_exp";
+    const bool apart = (is_bound_statistic && !tiled_.by_head) ||
+                       (name == "q" && tiled_.copies_q) || (name == "o" && tiled_.copies_o);
     return apart ? copy_name(name) : name;
   }
 

@@ -40,7 +40,8 @@ constexpr Case kCases[] = {
     {"sink",
      "tensor m: bool[4, 6] = (i0 + 1) * i1 % 4 == 3 && i0 != 1; tensor s: f32[Hq];"
      "mask m[q_idx // 64, kv_idx // 64]; sink s[h];"},
-    {"window", "mask abs(q_idx - kv_idx) < 40;"},
+    {"window", "mask abs(q_idx - kv_idx) < 40; outputs o, lse, max, sum_exp;"},
+    {"sum_alone", "mask abs(q_idx - kv_idx) < 40; outputs o, sum_exp;"},
     {"blocks_of_indices", "mask abs(q_idx // 64 - kv_idx // 64) <= 1 && h != kv_idx // 128;"},
     {"reversed", "mask (255 - q_idx) // 64 == kv_idx // 64;"},
     {"neighbourhood",
