@@ -200,9 +200,10 @@ Result<Lowered> by_pages(const ir::Attention& attention, passes::Rewrites made) 
   ATTN_ASSIGN(program, lowering::of_pages(attention, tiled, std::move(program)));
   const double moved = lowering::bytes_moved(attention, tiled) + derived_bytes(parts);
   const int small = lists->once ? 0 : kSmallKernels;
-  return Lowered{std::move(program), passes::predicted_ms(*lists, parts.attention) +
-                                         passes::predicted_ms_of_moving(moved) +
-                                         small * passes::predicted_ms_of_moving(0)};
+  const double predicted_ms = passes::predicted_ms(*lists, parts.attention) +
+                              passes::predicted_ms_of_moving(moved) +
+                              small * passes::predicted_ms_of_moving(0);
+  return Lowered{std::move(program), predicted_ms, {passes::to_text(*lists)}};
 }
 
 }  // namespace

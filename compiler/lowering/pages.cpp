@@ -32,9 +32,8 @@ using passes::PageLists;
 
 constexpr const char* kRows = "pages.rows";
 constexpr const char* kSeen = "pages.seen";
-constexpr const char* kColumns = "page_columns";
 constexpr std::int64_t kMostEntries = 65535;  // as many as a launch has in one direction
-constexpr std::int64_t kMostElements = std::int64_t{1} << 28;  // of pages.rows, and of page_columns
+constexpr std::int64_t kMostElements = std::int64_t{1} << 28;  // of what is listed
 constexpr std::int64_t kVector = 8;                            // elements in 16 bytes
 
 std::string copy_name(const std::string& name) { return "pages." + name; }
@@ -129,17 +128,16 @@ class Tiler {
   Result<Tiled> run() && {
     ATTN_RETURN_IF_ERROR(check_whole(whole_));
     ATTN_RETURN_IF_ERROR(choose_entries());
-    out_.columns = kColumns;
-    while (whole_.find_tensor(out_.columns) != nullptr ||
-           whole_.find_param(out_.columns) != nullptr)
-      out_.columns += "_";
+    out_.rows = unused_name("page_rows");
+    out_.columns = unused_name("page_columns");
     out_.attention = with_positions();
     set_dims();
     for (const char* name : {"q", "o"}) set_rows(name);
     for (const char* name : {"k", "v"}) ATTN_RETURN_IF_ERROR(set_pages(name));
     declare(std::string(ir::kLengthsKv), {out_.attention.dims[Dim::B]});
     out_.attention.lengths_kv = true;
-    declare_columns();
+    declare_if_read(out_.rows, Dim::Sq);
+    declare_if_read(out_.columns, Dim::Skv);
     out_.attention = passes::with_ranges(out_.attention);
     ATTN_RETURN_IF_ERROR(check_sizes());
     return std::move(out_);
@@ -184,13 +182,11 @@ class Tiler {
             case Op::head_:
               if (!out_.by_head) return std::nullopt;
               return by(Op::mod_, by(Op::floordiv_, entry, lists().tiles), heads());
-            case Op::row_: {
-              const ExprId first = by(Op::mul_, by(Op::mod_, entry, lists().tiles), lists().tile);
-              return builder.make(Op::add_, {first, dag.leaf(Op::row_, node.pos)}, node.pos);
-            }
+            case Op::row_:
             case Op::column_: {
-              const ExprId indices[] = {entry, dag.leaf(Op::column_, node.pos)};
-              return dag.add_symbol(Op::load_, out_.columns, ir::Type::integer, indices, node.pos);
+              const ExprId indices[] = {entry, dag.leaf(node.op, node.pos)};
+              return dag.add_symbol(Op::load_, node.is(Op::row_) ? out_.rows : out_.columns,
+                                    ir::Type::integer, indices, node.pos);
             }
             default: return std::nullopt;
           }
@@ -243,13 +239,18 @@ class Tiler {
     out_.attention.tensors.push_back(std::move(tensor));
   }
 
-  void declare_columns() {
+  std::string unused_name(std::string name) const {
+    while (whole_.find_tensor(name) != nullptr || whole_.find_param(name) != nullptr) name += "_";
+    return name;
+  }
+
+  void declare_if_read(std::string& name, Dim dim) {
     const ir::Attention& of = out_.attention;
     const bool read = std::ranges::any_of(ir::reachable(of.dag, of.roots()), [&](ExprId id) {
-      return of.dag[id].is(Op::load_) && of.dag.symbol_of(id) == out_.columns;
+      return of.dag[id].is(Op::load_) && of.dag.symbol_of(id) == name;
     });
-    if (!read) return out_.columns.clear();
-    declare(out_.columns, {of.dims[Dim::B], of.dims[Dim::Skv]});
+    if (!read) return name.clear();
+    declare(name, {of.dims[Dim::B], of.dims[dim]});
   }
 
   Status check_sizes() const {
@@ -261,10 +262,11 @@ class Tiler {
     }
     const std::int64_t of_lists = (lists().axes.batch ? whole_.dims[Dim::B] : 1) *
                                   (lists().axes.head ? whole_.dims[Dim::Hq] : 1);
-    if (d[Dim::B] * d[Dim::Skv] <= kMostElements &&
-        of_lists * whole_.dims[Dim::Sq] * lists().pages <= kMostElements) {
-      return {};
-    }
+    const bool by_row = !lists().same_rows && !lists().once;
+    const std::int64_t largest =
+        std::max({d[Dim::B] * lists().longest, out_.columns.empty() ? 0 : d[Dim::B] * d[Dim::Skv],
+                  of_lists * lists().pages * (by_row ? whole_.dims[Dim::Sq] : lists().tiles)});
+    if (largest <= kMostElements) return {};
     return unsupported(whole_.pos, "the lists of pages would take more than a GB");
   }
 
@@ -290,6 +292,7 @@ class Maker {
   Result<plan::Program> make() && {
     add_seen();
     add_lists();
+    if (!tiled_.rows.empty()) add_rows();
     if (!tiled_.columns.empty()) add_columns();
     if (tiled_.copies_q) add_copy("q", copy_of(whole_, "q", tiled_.by_head), true);
     append();
@@ -423,6 +426,14 @@ class Maker {
                     lists_.axes.head ? "h" : "0", seen, lists_.pages * lists_.tiles, lists_.pages,
                     lists_.longest, lists_.tiles, found, length, lists_.page, rest));
     add(std::move(kernel));
+  }
+
+  void add_rows() {
+    add_internal(tiled_.rows, DType::i32, {entries_, lists_.tile});
+    KernelText kernel;
+    kernel.make(tiled_.rows, DType::i32, entries_ * lists_.tile, "which rows these are",
+                fmt::format("out[i] = i % {};", whole_.dims[Dim::Sq]));
+    add(std::move(kernel).finish(true));
   }
 
   void add_columns() {

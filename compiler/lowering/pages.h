@@ -30,7 +30,9 @@ struct Tiled {
   passes::PageLists lists;
   bool by_head = false;  // entry (b * Hq + h) * tiles + t; without, b * tiles + t with all heads
   bool copies_q = false, copies_o = false;
-  std::string columns;      // what page_columns is called: no tensor or param of the spec is
+  // What page_rows and page_columns are called, as no tensor or param of the spec is; empty where
+  // nothing reads them.
+  std::string rows, columns;
   ir::Attention attention;  // of the entries: B of them, Sq the tile, Skv of the longest list
 };
 

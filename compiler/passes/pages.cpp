@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "compiler/passes/affine.h"
 #include "compiler/passes/cost.h"
@@ -21,10 +22,10 @@ using ir::Op;
 constexpr std::int64_t kSizes[] = {128, 64};  // of tiles and pages
 constexpr std::int64_t kKernelRows = 128;     // a tile of fewer takes as long
 constexpr double kKernelColumns = 128;
-constexpr std::int64_t kMostLooked = std::int64_t{1} << 18;
+constexpr std::int64_t kMostLooked = std::int64_t{1} << 18;  // boxes, in a batch and head
+constexpr std::int64_t kMostLists = 128;                     // looked at apart
 constexpr int kHalvings = 4;         // of a block that is not decided as a whole
 constexpr double kOperation = 0.04;  // for every score, of what the products of a score take
-constexpr double kTable = 40;        // operations: reading one element for every score
 constexpr double kSlowdown = 1.22;   // against a kernel that reads what lies side by side
 
 bool reads_input(const ir::Dag& dag, ExprId id) {
@@ -89,11 +90,12 @@ class OnBlocks {
 // anything.
 class Visible {
  public:
-  Visible(const ir::Attention& attention, std::vector<ExprId> masks, std::int64_t tile,
-          std::int64_t page)
-      : masks_(std::move(masks)),
+  // In the batches and heads of the box.
+  Visible(const ir::Attention& attention, const std::vector<ExprId>& masks, const Box& box,
+          std::int64_t tile, std::int64_t page)
+      : masks_(masks),
         ranges_(attention, masks_),
-        box_(whole_box(attention)),
+        box_(box),
         tile_(tile),
         page_(page),
         counts_(static_cast<std::size_t>(attention.dims[Dim::Sq] / tile)) {
@@ -156,7 +158,7 @@ class Visible {
     return answer;
   }
 
-  std::vector<ExprId> masks_;
+  const std::vector<ExprId>& masks_;
   Ranges ranges_;
   Box box_;
   std::int64_t tile_, page_;
@@ -203,14 +205,35 @@ class Finder {
     return lists;
   }
 
-  void count(PageLists& lists) const {
-    std::vector<std::int64_t> counts(static_cast<std::size_t>(lists.tiles), lists.pages);
-    if (!known_.empty()) counts = Visible(attention_, known_, lists.tile, lists.page).counts();
-    for (const std::int64_t count : counts) {
-      lists.longest = std::max(lists.longest, count);
-      lists.listed += static_cast<double>(count);
+  void count(PageLists& lists) {
+    const std::vector<Box> boxes = looked_at();
+    for (const Box& box : boxes) {
+      const Visible visible(attention_, known_, box, lists.tile, lists.page);
+      for (const std::int64_t count : visible.counts()) {
+        lists.longest = std::max(lists.longest, count);
+        lists.listed += static_cast<double>(count);
+      }
     }
+    lists.listed /= static_cast<double>(boxes.size());
     lists.longest = std::max<std::int64_t>(lists.longest, 1);
+  }
+
+  // Each batch and head alone where the indices of the masks say so, if these are not many.
+  std::vector<Box> looked_at() {
+    Axes axes;
+    for (const ExprId mask : known_) axes = axes | varying(dependence_[mask], attention_.dims);
+    const Box whole = whole_box(attention_);
+    const std::int64_t batches = axes.batch ? whole.batch.high + 1 : 1;
+    const std::int64_t heads = axes.head ? whole.head.high + 1 : 1;
+    if (batches * heads > kMostLists) return {whole};
+    std::vector<Box> boxes;
+    for (std::int64_t i = 0; i < batches * heads; ++i) {
+      Box box = whole;
+      if (axes.batch) box.batch = {i / heads, i / heads};
+      if (axes.head) box.head = {i % heads, i % heads};
+      boxes.push_back(box);
+    }
+    return boxes;
   }
 
   void describe(PageLists& lists) {
@@ -240,13 +263,20 @@ class Finder {
     return a.row != a.column && b.row != b.column && a.row == b.column;
   }
 
-  // In scores whose products alone are computed.
+  // In scores whose products alone are computed. What is of one side is read from a vector.
   double work_of(const PageLists& lists) {
     double operations = 0;
+    std::set<ExprId> vectors;
     for (const ExprId id : ir::reachable(dag_, lists.residual)) {
       if (!dependence_[id].both_sides()) continue;
-      operations +=
-          dag_[id].is(Op::load_) ? kTable : std::min(kTable, cost_for_each_score(dag_[id]));
+      const double computed = cost_for_each_score(dag_[id]);
+      operations += dag_[id].is(Op::load_) ? kReadingForward.table
+                                           : std::min(computed, kReadingForward.conditions);
+      for (const ExprId operand : dag_[id].operands) {
+        const Axes axes = dependence_[operand];
+        const bool is_new = axes.row != axes.column && vectors.insert(operand).second;
+        if (is_new) operations += axes.row ? kReadingForward.row : kReadingForward.column;
+      }
     }
     const auto rows = static_cast<double>(std::max(lists.tile, kKernelRows));
     return lists.listed * rows * static_cast<double>(lists.page) * (1 + kOperation * operations);
@@ -271,8 +301,8 @@ double predicted_ms(const PageLists& lists, const ir::Attention& tiles) {
   const auto count = static_cast<double>(lists.tiles);
   const double width = static_cast<double>(lists.page) / kKernelColumns;
   const double most = lists.assumed ? lists.listed / count : static_cast<double>(lists.longest);
-  return kSlowdown * predicted_ms_of_tiles(
-                         tiles, {entries / count * lists.listed * width, most * width, entries});
+  const TileWork work{entries / count * lists.listed * width, most * width, entries};
+  return kSlowdown * predicted_ms_of_tiles(tiles, work);
 }
 
 std::string to_text(const PageLists& lists) {

@@ -94,6 +94,22 @@ INSTANTIATE_TEST_SUITE_P(
                       "specs/document_padded.attn", "tests/gpu/documents/bounded.attn"),
     [](const auto& spec) { return std::filesystem::path(spec.param).stem().string(); });
 
+// Lists of pages: found once and at every execute, with copies, and with a mask that is left.
+class PagesLowering : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(PagesLowering, Program) {
+  const std::string name = GetParam();
+  const auto program = try_lower(
+      std::filesystem::path(ATTN_SOURCE_DIR) / "tests/gpu/pages" / (name + ".attn"), "pages");
+  expect_golden("tests/golden/lowering/pages/" + name + ".expected",
+                program.ok() ? plan::to_text(*program) : program.error().to_text() + "\n");
+}
+
+INSTANTIATE_TEST_SUITE_P(Specs, PagesLowering,
+                         ::testing::Values("map", "map_by_head", "positions", "rows_first",
+                                           "top_tiles"),
+                         [](const auto& name) { return std::string(name.param); });
+
 // Without a fused kernel: what none takes, and every kind of layout and tensor.
 class SplitLowering : public ::testing::TestWithParam<const char*> {};
 

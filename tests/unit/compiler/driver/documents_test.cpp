@@ -119,7 +119,7 @@ TEST(Documents, HaveNoMaxAndNoLearnedGradients) {
   EXPECT_THAT(refusal(learned + "grad q, t;", true), HasSubstr("learned"));
 }
 
-// Short documents are worth it, a single long one is not.
+// Where it is not said how many there are, they are found by pages.
 TEST(Documents, AreTakenWhereTheyTakeLess) {
   const auto first = [](const std::string& runs) {
     const ir::Attention attention = attention_of(
@@ -133,7 +133,7 @@ TEST(Documents, AreTakenWhereTheyTakeLess) {
   };
   EXPECT_EQ(first("runs(8, 512)"), "documents");
   EXPECT_EQ(first("runs(8)"), "documents");
-  EXPECT_EQ(first(""), "composite");
+  EXPECT_EQ(first(""), "pages");
 }
 
 }  // namespace
