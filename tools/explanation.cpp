@@ -150,6 +150,14 @@ std::string columns_text(const Explanation& explanation) {
   return text;
 }
 
+// Whether the forward is: not parts, documents or lists of pages.
+bool is_of_one_kernel(const Explanation& explanation) {
+  const auto& program = explanation.forward;
+  if (!program || !program->compiled) return true;
+  const std::string& lowering = program->compiled->lowering;
+  return lowering != "parts" && lowering != "documents" && lowering != "pages";
+}
+
 std::string mask_text(const Explanation& explanation) {
   const passes::Band& from_end = explanation.mask.from_end;
   bool band = explanation.mask.band.left || explanation.mask.band.right;
@@ -165,8 +173,9 @@ std::string mask_text(const Explanation& explanation) {
   }
   text += columns_text(explanation);
   if (explanation.blocks) text += blocks_text(*explanation.blocks);
+  const char* who = is_of_one_kernel(explanation) ? "" : "one kernel for all would have it ";
   for (const std::string& residual : explanation.residual) {
-    text += fmt::format("  residual  {}: computed for every score{}\n", residual,
+    text += fmt::format("  residual  {}: {}computed for every score{}\n", residual, who,
                         band ? " in the band" : "");
   }
   if (text.empty()) {

@@ -19,5 +19,11 @@ TEST(Compatibility, Version4StillLoads) {
   EXPECT_EQ(*plan, testing::shaped_plan());
 }
 
+TEST(Compatibility, Version5StillLoads) {
+  const Result<Plan> plan = load(ATTN_SOURCE_DIR "/tests/compat/v5.plan");
+  ASSERT_TRUE(plan.ok()) << plan.error().to_text();
+  EXPECT_EQ(*plan, testing::chosen_plan());
+}
+
 }  // namespace
 }  // namespace attn::plan

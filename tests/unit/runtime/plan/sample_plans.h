@@ -17,6 +17,8 @@ Program sample_program();
 Plan sample_plan();
 // The same, with the sizes that it is for, of which Sq may be smaller.
 Plan shaped_plan();
+// That, with what it was chosen among.
+Plan chosen_plan();
 
 // The sample with two internal tensors: "places" i32[3], made once, and "bias" f32[2,5], made at
 // every execute from "places", the captured tensor "table" f32[7] and the param "cap", and
