@@ -35,7 +35,7 @@ class Operations {
 
   double of_attention() {
     const double masks = sum(mask_form(attention_).residual);
-    return std::min(masks, reading_.conditions) + sum({attention_.score});
+    return std::min(masks, reading_.narrow_table) + sum({attention_.score});
   }
 
  private:
@@ -59,10 +59,17 @@ class Operations {
   // Of a tensor that holds it.
   double reading(ir::ExprId id) {
     const Axes axes = varying(dependence_[id], attention_.dims);
-    const bool real = attention_.dag[id].type == ir::Type::real;
-    if (axes.both_sides()) return real ? reading_.table : reading_.conditions;
+    if (axes.both_sides()) return is_wide(id) ? reading_.table : reading_.narrow_table;
     if (axes.row || axes.column) return axes.column ? reading_.column : reading_.row;
     return kReadingOne;
+  }
+
+  // Not a condition, which would be, nor a tensor of 16 bits.
+  bool is_wide(ir::ExprId id) const {
+    const ir::Node& node = attention_.dag[id];
+    if (!node.is(ir::Op::load_)) return node.type == ir::Type::real;
+    const DType dtype = attention_.find_tensor(attention_.dag.symbol_of(id))->dtype;
+    return dtype != DType::f16 && dtype != DType::bf16;
   }
 
   const ir::Attention& attention_;

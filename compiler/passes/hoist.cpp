@@ -111,7 +111,8 @@ class Analysis {
 
   // Whether a table of them takes a kernel less than computing them.
   bool pays_as_table(std::span<const ExprId> conditions, const Axes& axes) const {
-    return fits(axes) && cost_in_kernel(conditions) >= kWorthReading * options_.reading.conditions;
+    return fits(axes) &&
+           cost_in_kernel(conditions) >= kWorthReading * options_.reading.narrow_table;
   }
 
  private:

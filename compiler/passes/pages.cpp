@@ -271,7 +271,7 @@ class Finder {
       if (!dependence_[id].both_sides()) continue;
       const double computed = cost_for_each_score(dag_[id]);
       operations += dag_[id].is(Op::load_) ? kReadingForward.table
-                                           : std::min(computed, kReadingForward.conditions);
+                                           : std::min(computed, kReadingForward.narrow_table);
       for (const ExprId operand : dag_[id].operands) {
         const Axes axes = dependence_[operand];
         const bool is_new = axes.row != axes.column && vectors.insert(operand).second;

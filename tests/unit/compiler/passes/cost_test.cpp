@@ -38,6 +38,16 @@ TEST(Cost, OperationsOnScoresCount) {
   EXPECT_GT(ms("score 5 * tanh(score / 5);", true), ms("", true));
 }
 
+TEST(Cost, TensorsThatWereMeasured) {  // docs/cudnn.md
+  EXPECT_NEAR(ms("tensor t: bf16[Sq, Skv]; score score + t[q_idx, kv_idx];"), 2.97, 0.4);
+  EXPECT_NEAR(ms("tensor t: f32[B, Skv]; score score + t[b, kv_idx];"), 2.39, 0.3);
+  EXPECT_NEAR(ms("tensor t: f32[B, Hq, Sq]; score score * t[b, h, q_idx];"), 1.74, 0.2);
+  EXPECT_NEAR(ms("tensor t: i32[Sq]; tensor u: i32[Skv]; mask t[q_idx] == u[kv_idx];"), 2.57, 0.3);
+  // Masks cost no more than a table of all of them.
+  EXPECT_NEAR(ms("mask (q_idx * 7 + kv_idx * 3) % 11 < 5; mask (q_idx ^ kv_idx) % 13 < 9;"), 3.05,
+              0.4);
+}
+
 TEST(Cost, ClassesAreFurtherBatches) {
   const double launch = 2 * ms("", false, 1) - ms("", false, 2);
   EXPECT_GT(launch, 0);
