@@ -16,6 +16,8 @@ namespace {
 
 using ir::Dim;
 
+constexpr std::int64_t kVector = 8;  // elements in 16 bytes
+
 class Maker {
  public:
   explicit Maker(const ir::Attention& attention) : attention_(attention) {}
@@ -68,8 +70,23 @@ class Maker {
     const Dims4 strides = stored_strides(attention_, "o");
     const std::string begin = ragged ? fmt::format("({}) * {}LL", row, strides[2])
                                      : fmt::format("b * {}LL + s * {}LL", strides[0], strides[2]);
-    return fmt::format("  for (int d = 0; d < {}; ++d) o[{} + h * {}LL + d * {}LL] = 0;\n",
-                       attention_.dims[Dim::Dv], begin, strides[1], strides[3]);
+    const std::string row_text = fmt::format("{} + h * {}LL", begin, strides[1]);
+    const std::int64_t width = attention_.dims[Dim::Dv];
+    if (!is_vectored(strides)) {
+      return fmt::format("  for (int d = 0; d < {}; ++d) o[{} + d * {}LL] = 0;\n", width, row_text,
+                         strides[3]);
+    }
+    return fmt::format(
+        "  uint4* const to = reinterpret_cast<uint4*>(o + {});\n"
+        "  for (int d = 0; d < {}; ++d) to[d] = uint4{{}};\n",
+        row_text, width / kVector);
+  }
+
+  // Whether each row of o is so many times 16 bytes.
+  bool is_vectored(const Dims4& strides) const {
+    bool aligned = attention_.dims[Dim::Dv] % kVector == 0 && strides[3] == 1;
+    for (std::size_t axis = 0; axis < 3; ++axis) aligned &= strides[axis] % kVector == 0;
+    return aligned;
   }
 
   std::string statistic(const char* name, bool wanted, const std::string& place,

@@ -91,7 +91,7 @@ double for_a_score(const ir::Attention& attention, const Rates& rates, bool back
 Band skipping(const ir::Attention& attention, bool backward) {
   const Band band = full_band(mask_form(attention), attention.dims);
   const bool causal = band.right && *band.right <= 0;
-  if (backward ? causal : band.right.has_value()) return band;
+  if (backward ? causal : band.right || band.left) return band;
   return {};
 }
 

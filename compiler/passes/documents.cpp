@@ -18,7 +18,8 @@ using ir::Op;
 
 constexpr std::int64_t kMostSequences = 65535;  // as many as a launch has in one direction
 constexpr std::int64_t kTile = 128;
-constexpr double kEmptyTile = 5e-6;       // ms of the whole GPU for 128 rows that are not there
+// ms of the whole GPU for 128 rows that are not there
+constexpr double kEmptyTile = 2.5e-6, kEmptyTileBackward = 5e-6;
 constexpr std::size_t kSmallKernels = 4;  // that find the documents and move their statistics
 
 class Finder {
@@ -144,7 +145,8 @@ double predicted_ms(const Documents& documents, std::int64_t rows, bool backward
   const ir::Dims& d = each.dims;
   const auto empty =
       static_cast<double>(d[Dim::B] * d[Dim::Hq] * (tiles(documents.longest) - tiles(equal)));
-  return predicted_ms(kernel_form(each, backward, made), backward) + empty * kEmptyTile +
+  return predicted_ms(kernel_form(each, backward, made), backward) +
+         empty * (backward ? kEmptyTileBackward : kEmptyTile) +
          kSmallKernels * predicted_ms_of_moving(0);
 }
 

@@ -10,6 +10,7 @@
 #include "compiler/passes/floor_div.h"
 #include "compiler/passes/hoist.h"
 #include "compiler/passes/range.h"
+#include "compiler/passes/rebuild.h"
 
 namespace attn::passes {
 namespace {
@@ -166,12 +167,73 @@ class Visible {
   std::vector<std::int64_t> counts_;
 };
 
+// What a tile sees, and all tiles of a batch and head together, on average.
+struct Count {
+  std::int64_t longest = 0;
+  double listed = 0;
+};
+
+// Each batch and head alone where the indices of the masks say so, if these are not many.
+std::vector<Box> boxes_of(const ir::Attention& attention, const std::vector<ExprId>& masks) {
+  Dependence dependence(attention.dag);
+  Axes axes;
+  for (const ExprId mask : masks) axes = axes | varying(dependence[mask], attention.dims);
+  const Box whole = whole_box(attention);
+  const std::int64_t batches = axes.batch ? whole.batch.high + 1 : 1;
+  const std::int64_t heads = axes.head ? whole.head.high + 1 : 1;
+  if (batches * heads > kMostLists) return {whole};
+  std::vector<Box> boxes;
+  for (std::int64_t i = 0; i < batches * heads; ++i) {
+    Box box = whole;
+    if (axes.batch) box.batch = {i / heads, i / heads};
+    if (axes.head) box.head = {i % heads, i % heads};
+    boxes.push_back(box);
+  }
+  return boxes;
+}
+
+// Of masks that indices tell.
+Count count(const ir::Attention& attention, const std::vector<ExprId>& masks, std::int64_t tile,
+            std::int64_t page) {
+  Count count;
+  const std::vector<Box> boxes = boxes_of(attention, masks);
+  for (const Box& box : boxes) {
+    const Visible visible(attention, masks, box, tile, page);
+    for (const std::int64_t pages : visible.counts()) {
+      count.longest = std::max(count.longest, pages);
+      count.listed += static_cast<double>(pages);
+    }
+  }
+  count.listed /= static_cast<double>(boxes.size());
+  return count;
+}
+
+// As if no captured boolean of a row or a column were true.
+ir::Attention without_flags(const ir::Attention& attention) {
+  Dependence dependence(attention.dag);
+  return rebuilt(attention,
+                 [&](SimplifyingBuilder&, ir::Dag& dag, ExprId id,
+                     const std::vector<ExprId>&) -> std::optional<ExprId> {
+                   const Node& node = attention.dag[id];
+                   const Axes axes = dependence[id];
+                   const bool flag = node.is(Op::load_) && node.type == ir::Type::boolean &&
+                                     axes.row != axes.column;
+                   return flag ? std::optional(dag.boolean(false, node.pos)) : std::nullopt;
+                 });
+}
+
 class Finder {
  public:
   explicit Finder(const ir::Attention& attention)
-      : attention_(attention), dag_(attention.dag), dependence_(attention.dag) {
+      : attention_(attention),
+        without_flags_(without_flags(attention)),
+        dag_(attention.dag),
+        dependence_(attention.dag) {
     for (const ExprId mask : attention.masks) {
       (reads_input(dag_, mask) ? unknown_ : known_).push_back(mask);
+    }
+    for (const ExprId mask : without_flags_.masks) {
+      if (!reads_input(without_flags_.dag, mask)) known_without_flags_.push_back(mask);
     }
   }
 
@@ -198,42 +260,13 @@ class Finder {
     PageLists lists{.tile = tile, .page = page, .axes = {}, .residual = {}};
     lists.tiles = d[Dim::Sq] / tile;
     lists.pages = d[Dim::Skv] / page;
-    count(lists);
+    const Count seen = count(attention_, known_, tile, page);
+    lists.longest = std::max<std::int64_t>(seen.longest, 1);
+    lists.listed = seen.listed;
     const auto all = static_cast<double>(lists.tiles * lists.pages);
     if (unknown_.empty() && lists.listed == all) return {};
     describe(lists);
     return lists;
-  }
-
-  void count(PageLists& lists) {
-    const std::vector<Box> boxes = looked_at();
-    for (const Box& box : boxes) {
-      const Visible visible(attention_, known_, box, lists.tile, lists.page);
-      for (const std::int64_t count : visible.counts()) {
-        lists.longest = std::max(lists.longest, count);
-        lists.listed += static_cast<double>(count);
-      }
-    }
-    lists.listed /= static_cast<double>(boxes.size());
-    lists.longest = std::max<std::int64_t>(lists.longest, 1);
-  }
-
-  // Each batch and head alone where the indices of the masks say so, if these are not many.
-  std::vector<Box> looked_at() {
-    Axes axes;
-    for (const ExprId mask : known_) axes = axes | varying(dependence_[mask], attention_.dims);
-    const Box whole = whole_box(attention_);
-    const std::int64_t batches = axes.batch ? whole.batch.high + 1 : 1;
-    const std::int64_t heads = axes.head ? whole.head.high + 1 : 1;
-    if (batches * heads > kMostLists) return {whole};
-    std::vector<Box> boxes;
-    for (std::int64_t i = 0; i < batches * heads; ++i) {
-      Box box = whole;
-      if (axes.batch) box.batch = {i / heads, i / heads};
-      if (axes.head) box.head = {i % heads, i % heads};
-      boxes.push_back(box);
-    }
-    return boxes;
   }
 
   void describe(PageLists& lists) {
@@ -251,6 +284,13 @@ class Finder {
     }
     lists.axes.row = lists.axes.column = false;
     if (lists.assumed) lists.listed *= kAssumedShare;
+    if (!lists.assumed && known_without_flags_.size() > known_.size()) assume_few_flags(lists);
+  }
+
+  void assume_few_flags(PageLists& lists) const {
+    const Count few = count(without_flags_, known_without_flags_, lists.tile, lists.page);
+    lists.listed = few.listed + kAssumedShare * (lists.listed - few.listed);
+    lists.assumed = true;
   }
 
   // T[.., row] == T[.., column]
@@ -283,9 +323,10 @@ class Finder {
   }
 
   const ir::Attention& attention_;
+  const ir::Attention without_flags_;
   const ir::Dag& dag_;
   Dependence dependence_;
-  std::vector<ExprId> known_, unknown_;
+  std::vector<ExprId> known_, unknown_, known_without_flags_;
 };
 
 }  // namespace

@@ -18,8 +18,9 @@
 
 namespace attn::passes {
 
-// Which part of the blocks is taken to be seen where only the call tells, by a table of blocks or
-// by elements of a tensor that are equal at row and column.
+// Which part of the blocks is taken to be seen where only the call tells, by a table of blocks, by
+// elements of a tensor that are equal at row and column, or, of those that are not seen anyway, by
+// booleans of rows and columns.
 inline constexpr double kAssumedShare = 0.25;
 
 struct PageLists {
