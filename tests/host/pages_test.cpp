@@ -3,8 +3,14 @@
 // without a mask that is left.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <set>
+
 #include "runtime/base/check.h"
 #include "tests/host/attention.h"
+#include "tests/support/golden.h"
+#include "tools/shapes.h"
+#include "tools/spec.h"
 
 namespace attn::host {
 namespace {
@@ -105,9 +111,44 @@ Subject subject_of(const Case& of) {
   return subject;
 }
 
-TEST(HostPages, AreTheReference) {
+TEST(HostPages, OfCasesAreTheReference) {
   std::vector<Subject> subjects;
   for (const Case& each : kCases) subjects.push_back(subject_of(each));
+  expect_reference(subjects);
+}
+
+// The library's specs at sizes that have pages, where they have lists of them: which these are is
+// in pages.expected.
+constexpr std::int64_t kLongest = 256;
+
+std::optional<Subject> subject_of(const std::filesystem::path& path) {
+  const tools::SpecOutcome spec = tools::read_spec(path.string(), {}, tools::Format::text);
+  ATTN_CHECK(spec.spec.has_value(), path.string());
+  const tools::Shape shape = tools::shapes_of(*spec.spec->source, spec.spec->attention, {},
+                                              tools::ShapeSet::scaled, kLongest)[0];
+  const auto bound = tools::analyze_spec(spec.spec->source, shape.bindings, tools::Format::text);
+  ATTN_CHECK(bound.spec.has_value(), path.string());
+  Subject subject{path.stem().string(), bound.spec->attention, {}};
+  auto program = driver::lower(subject.attention, "pages", plan::Direction::forward);
+  if (!program.ok()) return std::nullopt;
+  subject.pairs.push_back({"pages", std::move(*program), {}});
+  return subject;
+}
+
+TEST(HostPages, OfSpecsAreTheReference) {
+  std::set<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(ATTN_SOURCE_DIR "/specs")) {
+    if (entry.path().extension() == ".attn") files.insert(entry.path());
+  }
+  std::vector<Subject> subjects;
+  std::string names;
+  for (const std::filesystem::path& file : files) {
+    std::optional<Subject> subject = subject_of(file);
+    if (!subject) continue;
+    names += subject->text + "\n";
+    subjects.push_back(std::move(*subject));
+  }
+  attn::testing::expect_golden("tests/host/pages.expected", names);
   expect_reference(subjects);
 }
 
