@@ -1,6 +1,7 @@
 #include "compiler/lowering/pages.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <limits>
@@ -349,28 +350,47 @@ class Maker {
     add(std::move(step));
   }
 
+  // What all scores of a block have in common is looked at once.
   std::string look_text(std::int64_t group, std::int64_t groups) const {
+    std::vector<ExprId> common = whole_.masks;
+    std::erase_if(common, [this](ExprId mask) {
+      return std::ranges::find(lists_.residual, mask) != lists_.residual.end();
+    });
+    const std::int64_t count = list_count_ * lists_.pages * groups;
+    std::string text = fmt::format(
+        "  if (i >= {0}LL) return;\n"
+        "  const {1} n = i, list = n / {2} / {3};\n"
+        "  const int b = list / {4}, h = list % {4};\n"
+        "  const int first = n % {2} * {5}, from = n / {2} % {3} * {6};\n",
+        count, count <= UINT32_MAX ? "unsigned" : "unsigned long long", groups, lists_.pages,
+        list_heads_, group, lists_.page);
+    text += "  int any = 1;\n  {\n    const int row = first, column = from;\n" +
+            looked_at(common, true) + "  }\n";
+    if (!lists_.residual.empty()) {
+      text += fmt::format(
+          "  if (any != 0) {{\n    any = 0;\n"
+          "    for (int row = first; row < first + {} && any == 0; ++row) {{\n"
+          "      for (int column = from; column < from + {} && any == 0; ++column) {{\n"
+          "{}      }}\n    }}\n  }}\n",
+          lists_.same_rows ? 1 : group, lists_.same_columns ? 1 : lists_.page,
+          looked_at(lists_.residual, false));
+    }
+    return text + "  out[i] = any;\n";
+  }
+
+  // Statements that look at one score: any is 0 where it is hidden by what its block has in common,
+  // and 1 where it is shown by the rest.
+  std::string looked_at(const std::vector<ExprId>& masks, bool common) const {
+    if (masks.empty()) return "";
     derive::ExpressionWriter writer(whole_);
     passes::Axes axes = lists_.axes;
     axes.row = axes.column = true;
     writer.begin(axes);
-    std::string shown;
-    for (const ExprId mask : whole_.masks) {
-      shown += (shown.empty() ? "" : " && ") + writer.value(mask);
-    }
-    const std::int64_t count = list_count_ * lists_.pages * groups;
-    return fmt::format(
-        "  if (i >= {0}LL) return;\n"
-        "  const {1} n = i, list = n / {2} / {3};\n"
-        "  const int b = list / {4}, h = list % {4};\n"
-        "  const int first = n % {2} * {5}, from = n / {2} % {3} * {6};\n"
-        "  for (int row = first; row < first + {7}; ++row) {{\n"
-        "    for (int column = from; column < from + {8}; ++column) {{\n{9}"
-        "      if ({10}) {{\n        out[i] = 1;\n        return;\n      }}\n    }}\n  }}\n"
-        "  out[i] = 0;\n",
-        count, count <= UINT32_MAX ? "unsigned" : "unsigned long long", groups, lists_.pages,
-        list_heads_, group, lists_.page, lists_.same_rows ? 1 : group,
-        lists_.same_columns ? 1 : lists_.page, writer.statements(6), shown);
+    std::vector<std::string> shown;
+    for (const ExprId mask : masks) shown.push_back(writer.value(mask));
+    const std::size_t indent = common ? 4 : 8;
+    return fmt::format("{0}{1:{2}}any = {3};\n", writer.statements(indent), "", indent,
+                       fmt::join(shown, " && "));
   }
 
   std::vector<std::string> tables() const {
