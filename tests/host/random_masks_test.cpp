@@ -1,4 +1,5 @@
-// Random masks cut into parts, run on the host: the reference's outputs and gradients.
+// Random masks cut into parts, and as lists of pages, run on the host: the reference's outputs and
+// gradients.
 // ATTN_STRESS=N in the environment makes them N times as many; ATTN_SEED=N takes the one with this
 // number in its name alone.
 #include <gtest/gtest.h>
@@ -15,6 +16,7 @@ namespace {
 
 constexpr int kBatches = 6;
 constexpr int kMasks = 50;  // of each batch
+constexpr int kPaged = 12;  // of each batch
 
 int times(int count) {
   const char* stress = std::getenv("ATTN_STRESS");
@@ -33,10 +35,10 @@ std::optional<Pair> in_parts(const ir::Attention& attention) {
   return pair;
 }
 
-ir::Attention attention_of(const std::string& text) {
+ir::Attention attention_of(const std::string& text, const sema::Bindings& bindings = {}) {
   const support::Source source("random", text);
   diag::Sink sink(source);
-  const auto attention = driver::front_end(source, {}, sink);
+  const auto attention = driver::front_end(source, bindings, sink);
   ATTN_CHECK(attention.has_value(), text + '\n' + diag::to_text(sink));
   return *attention;
 }
@@ -55,6 +57,30 @@ TEST_P(HostRandomMasks, InPartsAreTheReference) {
     if (pair) subjects.push_back({text, attention, {std::move(*pair)}});
   }
   EXPECT_EQ(subjects.size(), static_cast<std::size_t>(wanted)) << "of " << tried << " have parts";
+  expect_reference(subjects);
+}
+
+// At sizes that have pages.
+std::optional<Subject> in_pages(std::uint64_t seed) {
+  const std::string text = attn::testing::random_spec(seed);
+  const std::string rows = std::to_string((2 + seed % 3) * 64);
+  const std::string columns = std::to_string((2 + seed / 3 % 4) * 64);
+  Subject subject{text, attention_of(text, {{"Sq", rows}, {"Skv", columns}}), {}};
+  auto program = driver::lower(subject.attention, "pages", plan::Direction::forward);
+  if (!program.ok()) return std::nullopt;
+  subject.pairs.push_back({"pages", std::move(*program), {}});
+  return subject;
+}
+
+TEST_P(HostRandomMasks, InPagesAreTheReference) {
+  const int wanted = times(kPaged);
+  std::vector<Subject> subjects;
+  std::uint64_t seed = static_cast<std::uint64_t>(GetParam()) * 1'000'000;
+  for (int tried = 0; static_cast<int>(subjects.size()) < wanted && tried < 8 * wanted; ++tried) {
+    std::optional<Subject> subject = in_pages(seed++);
+    if (subject) subjects.push_back(std::move(*subject));
+  }
+  EXPECT_EQ(subjects.size(), static_cast<std::size_t>(wanted));
   expect_reference(subjects);
 }
 
