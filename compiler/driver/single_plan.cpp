@@ -1,4 +1,6 @@
 // The lowerings that make one cuDNN plan of the whole attention.
+#include <fmt/format.h>
+
 #include "compiler/derive/steps.h"
 #include "compiler/driver/lowerings.h"
 #include "compiler/gradient/differentiate.h"
@@ -185,13 +187,22 @@ double derived_bytes(const passes::Hoisted& hoisted) {
 // What makes the lists, and vectors of their columns.
 constexpr int kSmallKernels = 4;
 
+Error without_pages(const ir::Attention& attention) {
+  const ir::Dims& d = attention.dims;
+  if (d[ir::Dim::Sq] % passes::kSmallestPage != 0 || d[ir::Dim::Skv] % passes::kSmallestPage != 0) {
+    return lowering::unsupported(
+        attention.pos,
+        fmt::format("tiles of rows and pages of columns are whole, and Sq and Skv are "
+                    "no multiples of {}",
+                    passes::kSmallestPage));
+  }
+  return lowering::unsupported(attention.pos,
+                               "no tile of rows is known to see less than all pages");
+}
+
 Result<Lowered> by_pages(const ir::Attention& attention, passes::Rewrites made) {
   const std::optional<passes::PageLists> lists = passes::page_lists(attention);
-  if (!lists) {
-    return lowering::unsupported(attention.pos,
-                                 "no tile of 64 rows is known to see less than all pages of 64 "
-                                 "columns, or Sq or Skv is no multiple of 64");
-  }
+  if (!lists) return without_pages(attention);
   ATTN_ASSIGN(const lowering::Tiled tiled, lowering::tiled(attention, *lists));
   const ir::Attention cheap = passes::kernel_form(tiled.attention, false, made);
   ATTN_ASSIGN(const passes::Hoisted parts, hoisted(cheap, {}, true));

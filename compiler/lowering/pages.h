@@ -5,12 +5,11 @@
 //   pages.seen    i32 [lists, pages, tiles]: whether a tile does; a list for each batch or head, or
 //                 for all
 //   page_table    i32 [entries, longest]: the pages of an entry in ascending order, then any
-//   others;
-//                 page_table_k and page_table_v where k and v lie differently
+//                 others; page_table_k and page_table_v where k and v lie differently
 //   lengths_kv    i32 [entries]: how many columns its pages have
-//   page_columns  i32 [entries, longest * page]: which columns of the whole attention they are,
-//   where
-//                 the score or a mask asks
+//   page_rows     i32 [entries, tile] and
+//   page_columns  i32 [entries, longest * page]: which rows and columns of the whole attention they
+//                 are, where the score or a mask asks
 //   pages.lse     f32 [entries, Hq, tile], and max and sum_exp likewise
 //   pages.q, pages.o: copies, where tiles of all entries are not at one distance from each other
 //

@@ -20,8 +20,8 @@ using ir::ExprId;
 using ir::Node;
 using ir::Op;
 
-constexpr std::int64_t kSizes[] = {128, 64};  // of tiles and pages
-constexpr std::int64_t kKernelRows = 128;     // a tile of fewer takes as long
+constexpr std::int64_t kSizes[] = {128, kSmallestPage};  // of tiles and pages
+constexpr std::int64_t kKernelRows = 128;                // a tile of fewer takes as long
 constexpr double kKernelColumns = 128;
 constexpr std::int64_t kMostLooked = std::int64_t{1} << 18;  // boxes, in a batch and head
 constexpr std::int64_t kMostLists = 128;                     // looked at apart
@@ -256,7 +256,7 @@ class Finder {
  private:
   std::optional<PageLists> of(std::int64_t tile, std::int64_t page) {
     const ir::Dims& d = attention_.dims;
-    if (d[Dim::Sq] % tile != 0 || d[Dim::Skv] % page != 0 || d[Dim::Skv] == page) return {};
+    if (d[Dim::Sq] % tile != 0 || d[Dim::Skv] % page != 0 || d[Dim::Skv] <= page) return {};
     PageLists lists{.tile = tile, .page = page, .axes = {}, .residual = {}};
     lists.tiles = d[Dim::Sq] / tile;
     lists.pages = d[Dim::Skv] / page;

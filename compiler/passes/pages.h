@@ -1,11 +1,10 @@
 // Masks as lists of pages: which blocks of columns each tile of rows sees, for masks that are
 // sparse by blocks but not by bands, whether that is known before the call or not.
 //
-//   blocks[h, q_idx // 64, kv_idx // 64]       tiles of 64 rows, pages of 64 columns; nothing is
-//   left
-//                                              to be computed for each score
-//   abs(q_idx % 64 - kv_idx % 64) <= 6 && ..   tiles and pages of 128; the mask is left for the
-//                                              scores of the pages that are listed
+//   blocks[h, q_idx // 64, kv_idx // 64]   tiles of 64 rows, pages of 64 columns; nothing is left
+//                                          to be computed for each score
+//   abs(q_idx - kv_idx) % 64 <= 6 && ..    tiles and pages of 128; the mask is left for the scores
+//                                          of the pages that are listed
 #pragma once
 
 #include <cstdint>
@@ -22,6 +21,8 @@ namespace attn::passes {
 // elements of a tensor that are equal at row and column, or, of those that are not seen anyway, by
 // booleans of rows and columns.
 inline constexpr double kAssumedShare = 0.25;
+
+inline constexpr std::int64_t kSmallestPage = 64;  // rows, and columns
 
 struct PageLists {
   std::int64_t tile = 0;     // rows; Sq is so many times
@@ -40,7 +41,7 @@ struct PageLists {
 
 // Those that are predicted to take the least, of tiles and pages of 64 and 128. Nothing without a
 // mask, where every tile is known to see some of every page, where a page would be all there is,
-// and where Sq or Skv is no multiple of 64. Dimensions must be bound.
+// and where Sq or Skv is no multiple of kSmallestPage. Dimensions must be bound.
 std::optional<PageLists> page_lists(const ir::Attention& attention);
 
 // Milliseconds of the kernel that goes through the lists: `tiles` is the attention of the tiles

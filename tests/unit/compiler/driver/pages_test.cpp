@@ -104,6 +104,8 @@ TEST(Pages, AreCountedWhereIndicesTell) {
 
 TEST(Pages, AreNotListedWhereAllAreSeen) {
   EXPECT_FALSE(lists_of(""));
+  EXPECT_FALSE(lists_of("mask q_idx >= kv_idx;",
+                        "dims B = 1, Hq = 1, Hkv = 1, Sq = 128, Skv = 0, D = 64; "));
   EXPECT_FALSE(lists_of("mask (q_idx + kv_idx) % 7 != 0;"));
   EXPECT_FALSE(lists_of("mask q_idx >= kv_idx;",
                         "dims B = 1, Hq = 1, Hkv = 1, Sq = 100, "
@@ -157,8 +159,8 @@ TEST(Pages, MakeEachHeadABatchWhereListsOrLayoutsWantIt) {
   EXPECT_THAT(lists.k, ElementsAre(64, 64, 128, 1));  // pages of two heads overlap
 }
 
-std::string refusal(const std::string& clauses) {
-  const auto program = lower(attention_of(clauses), "pages", plan::Direction::forward);
+std::string refusal(const std::string& clauses, const char* dims = kDims) {
+  const auto program = lower(attention_of(clauses, dims), "pages", plan::Direction::forward);
   return program.ok() ? "" : program.error().message;
 }
 
@@ -166,6 +168,9 @@ TEST(Pages, AreRefusedInWords) {
   const std::string blocks = kBlocks;
   EXPECT_EQ(refusal(blocks), "");
   EXPECT_THAT(refusal("mask kv_idx != 3;"), HasSubstr("less than all pages"));
+  EXPECT_THAT(
+      refusal("mask kv_idx < 3;", "dims B = 1, Hq = 1, Hkv = 1, Sq = 100, Skv = 128, D = 8;"),
+      HasSubstr("no multiples of 64"));
   EXPECT_THAT(refusal(blocks + "lengths kv;"), HasSubstr("lengths"));
   EXPECT_THAT(refusal(blocks + "dropout 0.1;"), HasSubstr("random numbers"));
   EXPECT_EQ(refusal(blocks + "dropout 0.1, kv_idx % 3 != q_idx % 3;"), "");
