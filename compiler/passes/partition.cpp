@@ -297,9 +297,11 @@ class Search {
     if (narrow) add("union", {std::move(main), std::move(*narrow)});
   }
 
-  // One part: only what becomes of it where the band has a right side.
+  // One part: without the rows and columns around what is shown, and in a backward what becomes of
+  // it where the band has a right side.
   void add_whole() {
     if (backward_) add("shifted", {whole()});
+    if (std::optional<Part> narrow = narrowed(whole())) add("narrowed", {std::move(*narrow)});
   }
 
   void add(std::string_view name, std::vector<Part> parts) {

@@ -21,7 +21,8 @@ struct Part {
 };
 
 struct Partition {
-  std::string_view name;  // "chunks", "residues", "rows", "cells", "union", "shifted"
+  std::string_view name;  // "chunks", "residues", "rows", "cells", "union", "shifted",
+                          // "narrowed"
   std::vector<Part> parts;
   double predicted_ms = 0;
 };
@@ -38,10 +39,11 @@ struct Writers {
 };
 Writers writers(const std::vector<View>& parts, Stretch View::*stretch, std::int64_t size);
 
-// The one that is predicted to take the least, of those with more than one part or class, whether
-// or not a single kernel would take less; nothing when there is none. A forward's parts are merged
-// by the log of their sums of exponentials; a backward's gradients are added, each part being given
-// the statistics of the whole rows. Of each part those rewrites are made that `made` has.
+// The one that is predicted to take the least, of those with more than one part or class or a view
+// that is smaller than the whole, whether or not a single kernel would take less; nothing when
+// there is none. A forward's parts are merged by the log of their sums of exponentials; a
+// backward's gradients are added, each part being given the statistics of the whole rows. Of each
+// part those rewrites are made that `made` has.
 //
 // Requires bound dimensions, no lengths, no random dropout.
 std::optional<Partition> best_partition(const ir::Attention& attention, bool backward,

@@ -63,6 +63,17 @@ TEST(BestPartition, OfMasksThatHaveNone) {
   EXPECT_EQ(name("tensor doc: i32[Skv]; mask doc[q_idx] == doc[kv_idx];"), "none");
 }
 
+TEST(BestPartition, MayBeAllThatIsShown) {
+  const ir::Attention attention = large("mask abs(kv_idx - 1000) < 500 && q_idx // 1024 == 2;");
+  for (const bool backward : {false, true}) {
+    const auto found = best_partition(attention, backward);
+    ASSERT_TRUE(found);
+    ASSERT_EQ(found->parts.size(), 1U) << found->name;
+    EXPECT_EQ(found->parts[0].view, (View{{2048, 1, 1024, 0}, {501, 1, 999, 0}, 1}));
+    EXPECT_EQ(testing::masks_of(found->parts[0].attention), "true");
+  }
+}
+
 TEST(BestPartition, OfChunksIsOneKernel) {
   const ir::Attention attention = large("mask q_idx // 256 == kv_idx // 256 && q_idx >= kv_idx;");
   const auto found = best_partition(attention, false);
