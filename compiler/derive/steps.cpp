@@ -132,11 +132,24 @@ void bind_params(const ir::Attention& attention, const std::set<std::string>& na
   params = std::move(all);
 }
 
-}  // namespace
+passes::DerivedTensor length_tensor(const ir::Attention& attention, std::string_view name,
+                                    ir::ExprId length) {
+  const ir::ExprId roots[] = {length};
+  const auto varies = [&](ir::ExprId id) {
+    const ir::Op op = attention.dag[id].op;
+    return op == ir::Op::load_ || op == ir::Op::param_;
+  };
+  passes::DerivedTensor tensor{std::string(name), length, DType::i32, {}, {}, false};
+  tensor.axes.batch = true;
+  tensor.dims = {attention.dims[ir::Dim::B]};
+  tensor.once = std::ranges::none_of(ir::reachable(attention.dag, roots), varies);
+  return tensor;
+}
 
-plan::Program with_derived(const ir::Attention& attention, const passes::Hoisted& hoisted,
-                           plan::Program program) {
-  if (hoisted.derived.empty()) return program;
+// `place` gives where among the steps those come that make the derived tensors.
+template <typename Place>
+plan::Program with_steps(const ir::Attention& attention, const passes::Hoisted& hoisted,
+                         plan::Program program, const Place& place) {
   for (const passes::DerivedTensor& tensor : hoisted.derived) {
     std::erase_if(program.tensors,
                   [&tensor](const plan::TensorInfo& info) { return info.name == tensor.name; });
@@ -146,12 +159,33 @@ plan::Program with_derived(const ir::Attention& attention, const passes::Hoisted
   const std::set<std::string> names = inputs_of(steps);
   bind_tensors(hoisted.attention, names, program);
   bind_params(hoisted.attention, names, program.params);
-  program.steps.insert(first_cudnn_step(program.steps), std::make_move_iterator(steps.begin()),
+  program.steps.insert(place(program.steps), std::make_move_iterator(steps.begin()),
                        std::make_move_iterator(steps.end()));
   set_check(program, index_check(attention, hoisted));
   const Status status = plan::validate(program);
   ATTN_CHECK(status.ok(), status.error().message);
   return program;
+}
+
+}  // namespace
+
+plan::Program with_derived(const ir::Attention& attention, const passes::Hoisted& hoisted,
+                           plan::Program program) {
+  if (hoisted.derived.empty()) return program;
+  return with_steps(attention, hoisted, std::move(program), first_cudnn_step);
+}
+
+// Lowering's own kernels, copies among them, read lengths too.
+plan::Program with_lengths(const ir::Attention& attention, const passes::Padding& padding,
+                           plan::Program program) {
+  passes::Hoisted lengths{padding.attention, {}, {}};
+  const auto derive = [&](std::string_view name, std::optional<ir::ExprId> length) {
+    if (length) lengths.derived.push_back(length_tensor(padding.attention, name, *length));
+  };
+  derive(ir::kLengthsQ, padding.rows);
+  derive(ir::kLengthsKv, padding.columns);
+  return with_steps(attention, lengths, std::move(program),
+                    [](std::vector<plan::Step>& steps) { return steps.begin(); });
 }
 
 plan::Program with_cancelled(const passes::Cancelled& cancelled, plan::Program program) {

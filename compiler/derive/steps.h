@@ -3,6 +3,7 @@
 
 #include "compiler/passes/cancelled.h"
 #include "compiler/passes/hoist.h"
+#include "compiler/passes/padding.h"
 #include "runtime/plan/program.h"
 
 namespace attn::derive {
@@ -12,6 +13,12 @@ namespace attn::derive {
 // that make them, and a check of what is bound; what these read is bound instead. The program
 // itself when nothing is derived.
 plan::Program with_derived(const ir::Attention& attention, const passes::Hoisted& hoisted,
+                           plan::Program program);
+
+// The program that computes what `attention` means, whose padding this is: `program`, which
+// computes `padding.attention` and so is given lengths, and has no check, with a first step that
+// makes them.
+plan::Program with_lengths(const ir::Attention& attention, const passes::Padding& padding,
                            plan::Program program);
 
 // The program that computes what softmax cancelled too: `program`, which computes

@@ -20,6 +20,7 @@
 #include "compiler/passes/documents.h"
 #include "compiler/passes/hoist.h"
 #include "compiler/passes/kernel_form.h"
+#include "compiler/passes/padding.h"
 #include "compiler/passes/pages.h"
 #include "compiler/passes/partition.h"
 #include "runtime/base/check.h"
@@ -217,6 +218,20 @@ Result<Lowered> by_pages(const ir::Attention& attention, passes::Rewrites made) 
   return Lowered{std::move(program), predicted_ms, {passes::to_text(*lists)}};
 }
 
+Result<Lowered> by_lengths(const ir::Attention& attention, bool backward, passes::Rewrites made) {
+  const std::optional<passes::Padding> padding = passes::padding(attention);
+  if (!padding) {
+    return lowering::unsupported(attention.pos, "no mask ends batches at a length of their own");
+  }
+  ATTN_ASSIGN(Lowered lowered, in_direction(padding->attention, backward, made));
+  if (lowered.program.check) {
+    return lowering::unsupported(attention.pos,
+                                 "what is gathered is checked with lengths that are bound");
+  }
+  lowered.program = derive::with_lengths(attention, *padding, std::move(lowered.program));
+  return lowered;
+}
+
 }  // namespace
 
 Result<Lowered> composite(const ir::Attention& attention, passes::Rewrites made) {
@@ -266,6 +281,16 @@ Result<Lowered> pages(const ir::Attention& attention, passes::Rewrites made) {
 
 Result<Lowered> pages_backward(const ir::Attention& attention, passes::Rewrites) {
   return lowering::unsupported(attention.pos, "cuDNN has no backward that reads pages");
+}
+
+Result<Lowered> lengths(const ir::Attention& attention, passes::Rewrites made) {
+  ATTN_RETURN_IF_ERROR(lowering::check_forward(attention));
+  return by_lengths(attention, false, made);
+}
+
+Result<Lowered> lengths_backward(const ir::Attention& attention, passes::Rewrites made) {
+  ATTN_RETURN_IF_ERROR(lowering::check_attention(attention));
+  return by_lengths(attention, true, made);
 }
 
 Result<Lowered> unified_backward(const ir::Attention& attention, passes::Rewrites) {

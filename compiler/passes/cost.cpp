@@ -101,7 +101,9 @@ struct Tiles {
 };
 
 Tiles tiles(const ir::Attention& attention, const Band& band) {
-  const std::int64_t rows = attention.dims[Dim::Sq], columns = attention.dims[Dim::Skv];
+  // Of lengths that nobody knows: half.
+  const std::int64_t rows = attention.dims[Dim::Sq] >> attention.lengths_q;
+  const std::int64_t columns = attention.dims[Dim::Skv] >> attention.lengths_kv;
   Tiles tiles;
   for (std::int64_t row = 0; row < rows; row += kTile) {
     const std::int64_t last_row = std::min(row + kTile, rows) - 1;

@@ -12,7 +12,8 @@
 namespace attn::passes {
 
 // Milliseconds of one fused kernel for `classes` times this attention, which is in the form that
-// the kernel computes (kernel_form.h). Dimensions must be bound.
+// the kernel computes (kernel_form.h). Dimensions must be bound. Batches that have lengths are
+// taken to be half as long as they may be.
 double predicted_ms(const ir::Attention& attention, bool backward, std::int64_t classes = 1);
 
 // Of tiles of 128 rows and 128 columns.

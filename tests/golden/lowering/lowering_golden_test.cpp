@@ -110,6 +110,27 @@ INSTANTIATE_TEST_SUITE_P(Specs, PagesLowering,
                                            "top_tiles"),
                          [](const auto& name) { return std::string(name.param); });
 
+// Masks as lengths, forward and backward.
+class LengthsLowering : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(LengthsLowering, Programs) {
+  const std::filesystem::path spec =
+      std::filesystem::path(ATTN_SOURCE_DIR) / "tests/gpu/lengths" / GetParam();
+  for (const auto direction : {plan::Direction::forward, plan::Direction::backward}) {
+    const auto program = try_lower(spec, "lengths", direction);
+    ASSERT_TRUE(program.ok()) << program.error().to_text();
+    expect_golden(fmt::format("tests/golden/lowering/lengths/{}_{}.expected", spec.stem().string(),
+                              plan::to_string(direction)),
+                  plan::to_text(*program));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Specs, LengthsLowering,
+                         ::testing::Values("padded.attn", "padded_keys.attn", "aligned.attn"),
+                         [](const auto& spec) {
+                           return std::filesystem::path(spec.param).stem().string();
+                         });
+
 // Without a fused kernel: what none takes, and every kind of layout and tensor.
 class SplitLowering : public ::testing::TestWithParam<const char*> {};
 
