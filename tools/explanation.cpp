@@ -8,6 +8,7 @@
 #include "compiler/ast/parse.h"
 #include "compiler/passes/cover.h"
 #include "compiler/passes/intervals.h"
+#include "compiler/passes/pages.h"
 #include "compiler/passes/partition.h"
 #include "compiler/passes/spans.h"
 #include "runtime/base/check.h"
@@ -353,7 +354,12 @@ void explain_columns(const ir::Attention& attention, Explanation& explanation) {
 
 // A plan file does not say them.
 std::vector<std::string> parts_of_plan(const Spec& spec, const plan::Plan& plan) {
-  if (plan.choice.empty() || plan.choice.front().lowering != "parts") return {};
+  const std::string lowering = plan.choice.empty() ? "" : plan.choice.front().lowering;
+  if (lowering == "pages") {
+    const auto lists = passes::page_lists(spec.attention);
+    return lists ? std::vector{passes::to_text(*lists)} : std::vector<std::string>();
+  }
+  if (lowering != "parts") return {};
   const bool backward = plan::direction_of(plan.program) == plan::Direction::backward;
   std::vector<std::string> lines;
   const auto partition = passes::best_partition(spec.attention, backward);

@@ -35,7 +35,7 @@ struct ExplainedColumns {
 struct ExplainedProgram {
   std::vector<ExplainedClause> clauses;  // in text order, the attention itself last
   plan::Program program;
-  std::vector<std::string> parts;  // of the mask, where the lowering is that
+  std::vector<std::string> parts;  // of the mask, or its pages, where the lowering is that
   double flops = 0;                // of all scores
   std::int64_t bytes = 0;          // of all tensors, each read or written once
   // When it was compiled; of a plan file the lowering is empty.

@@ -128,6 +128,14 @@ class Explain(attnc.Case):
                 self.assertEqual(words in text, skips)
                 self.assertEqual(self.attnc_json(*arguments)["mask"]["skips_blocks"], skips)
 
+    def test_pages(self):
+        arguments = ["explain", SPECS / "sliding_tile_2d.attn", "--target", "h200"]
+        line = "tiles of 64 rows see up to 9 of 64 pages of 64 columns, 14 % of all"
+        self.assertIn(f"\nparts\n  {line}\n", self.attnc(*arguments).stdout)
+        self.assertEqual(self.attnc_json(*arguments)["engine"]["parts"], [line])
+        lists = self.attnc_json("explain", SPECS / "bigbird.attn", "--target", "h200")
+        self.assertIn("which is assumed", lists["engine"]["parts"][0])
+
     def test_the_target_that_nobody_named(self):
         path = self.write("noop.attn", NOOP)
         process = self.attnc("explain", path)
