@@ -112,11 +112,10 @@ std::string clauses_text(const std::vector<ExplainedClause>& clauses) {
   return text;
 }
 
-// Where it was measured (docs/cudnn.md, Masks): a right bound, with or without a left one, in more
-// than one row.
+// Where it was measured (docs/cudnn.md, Masks): a bound on either side, in more than one row.
 bool skips_blocks(const Explanation& explanation) {
   const passes::Band& band = explanation.mask.band;
-  return explanation.rows > 1 && band.right;
+  return explanation.rows > 1 && (band.right || band.left);
 }
 
 constexpr std::size_t kMostColumns = 4;  // lines

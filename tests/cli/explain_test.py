@@ -118,7 +118,7 @@ class Explain(attnc.Case):
                 ("mask q_idx >= kv_idx; outputs", 16, True), ("mask q_idx >= kv_idx; outputs", 1, False),
                 ("mask q_idx >= kv_idx && q_idx - kv_idx < 4; outputs", 16, True),
                 ("mask kv_idx - q_idx < 4 && q_idx - kv_idx < 4; outputs", 16, True),
-                ("mask q_idx - kv_idx < 4; outputs", 16, False),
+                ("mask q_idx - kv_idx < 4; outputs", 16, True),
                 ("mask q_idx + 2 >= kv_idx; outputs", 16, True)):
             path = self.write("band.attn", NOOP.replace("outputs", masks))
             with self.subTest(masks, rows=rows):
