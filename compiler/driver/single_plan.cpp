@@ -185,9 +185,6 @@ double derived_bytes(const passes::Hoisted& hoisted) {
   return bytes;
 }
 
-// What makes the lists, and vectors of their columns.
-constexpr int kSmallKernels = 4;
-
 Error without_pages(const ir::Attention& attention) {
   const ir::Dims& d = attention.dims;
   if (d[ir::Dim::Sq] % passes::kSmallestPage != 0 || d[ir::Dim::Skv] % passes::kSmallestPage != 0) {
@@ -211,10 +208,9 @@ Result<Lowered> by_pages(const ir::Attention& attention, passes::Rewrites made) 
   program = derive::with_derived(cheap, parts, std::move(program));
   ATTN_ASSIGN(program, lowering::of_pages(attention, tiled, std::move(program)));
   const double moved = lowering::bytes_moved(attention, tiled) + derived_bytes(parts);
-  const int small = lists->once ? 0 : kSmallKernels;
-  const double predicted_ms = passes::predicted_ms(*lists, parts.attention) +
-                              passes::predicted_ms_of_moving(moved) +
-                              small * passes::predicted_ms_of_moving(0);
+  const double predicted_ms = passes::predicted_ms_of_making(*lists, attention.dims) +
+                              passes::predicted_ms(*lists, parts.attention) +
+                              passes::predicted_ms_of_moving(moved);
   return Lowered{std::move(program), predicted_ms, {passes::to_text(*lists)}};
 }
 

@@ -29,6 +29,9 @@ constexpr int kHalvings = 4;         // of a block that is not decided as a whol
 constexpr double kOperation = 0.04;  // for every score, of what the products of a score take
 constexpr double kSlowdown = 1.22;   // against a kernel that reads what lies side by side
 
+constexpr int kSmallKernels = 4;   // that make the lists, and vectors of their columns
+constexpr double kLook = 0.35e-9;  // ms: whether a score is shown, about ten instructions
+
 bool reads_input(const ir::Dag& dag, ExprId id) {
   const ExprId roots[] = {id};
   return std::ranges::any_of(ir::reachable(dag, roots), [&](ExprId each) {
@@ -344,6 +347,16 @@ double predicted_ms(const PageLists& lists, const ir::Attention& tiles) {
   const double most = lists.assumed ? lists.listed / count : static_cast<double>(lists.longest);
   const TileWork work{entries / count * lists.listed * width, most * width, entries};
   return kSlowdown * predicted_ms_of_tiles(tiles, work);
+}
+
+double predicted_ms_of_making(const PageLists& lists, const ir::Dims& dims) {
+  if (lists.once) return 0;
+  const std::int64_t of_lists =
+      (lists.axes.batch ? dims[Dim::B] : 1) * (lists.axes.head ? dims[Dim::Hq] : 1);
+  const std::int64_t rows = lists.same_rows ? lists.tiles : dims[Dim::Sq];
+  const std::int64_t columns = lists.same_columns ? lists.pages : dims[Dim::Skv];
+  return kSmallKernels * predicted_ms_of_moving(0) +
+         static_cast<double>(of_lists * rows) * static_cast<double>(columns) * kLook;
 }
 
 std::string to_text(const PageLists& lists) {

@@ -49,6 +49,9 @@ std::optional<PageLists> page_lists(const ir::Attention& attention);
 // tensors being tensors.
 double predicted_ms(const PageLists& lists, const ir::Attention& tiles);
 
+// Of the kernels that make them at every execute, for the dimensions of the whole attention.
+double predicted_ms_of_making(const PageLists& lists, const ir::Dims& dims);
+
 // "tiles of 128 rows see up to 5 of 32 pages of 128 columns, 12 % of all", for people.
 std::string to_text(const PageLists& lists);
 
