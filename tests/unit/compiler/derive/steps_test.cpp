@@ -79,7 +79,8 @@ TEST(DeriveSteps, AStepTakesSixteenTensors) {
   ir::Dag& dag = attention.dag;
   for (int i = 2; i < 22; ++i) {
     const ExprId row = dag.add(Op::mod_, {dag.leaf(Op::row_), dag.integer(i)});
-    attention.masks.push_back(dag.add(Op::ne_, {row, dag.leaf(Op::column_)}));
+    const ExprId factor = dag.add(Op::to_real_, {row});
+    attention.score = dag.add(Op::tanh_, {dag.add(Op::mul_, {attention.score, factor})});
   }
   const plan::Program program = program_of(attention);
   ASSERT_EQ(program.steps.size(), 3U);
