@@ -28,6 +28,7 @@ verified forms_long_row --all tests/gpu/forms --bind Sq=1 --bind Skv=5003 --bind
 verified derived --all tests/gpu/derived --shapes all
 verified surface --all tests/gpu/surface --shapes all --bind B=4
 verified pages --all tests/gpu/pages --lowering pages
+verified lengths --all tests/gpu/lengths --lowering lengths --grad --shapes all
 verified specs --all specs --shapes all
 wait
 for folder in tests/gpu/forms tests/gpu/derived tests/gpu/surface specs; do

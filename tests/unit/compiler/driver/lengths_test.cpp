@@ -43,6 +43,22 @@ TEST(LengthsOfMasks, AreTakenBeforeMasksForEachScore) {
   }
 }
 
+// cuDNN would take them for lengths, and hide nothing.
+TEST(LengthsOfMasks, RowsAndColumnsOfTheBatchAreNotComparedInAForward) {
+  const ir::Attention both = attention_of("mask q_idx < n[b] && kv_idx < n[b];");
+  for (const char* lowering : {"composite", "unified"}) {
+    const auto refused = lower(both, lowering);
+    ASSERT_FALSE(refused.ok()) << lowering;
+    EXPECT_EQ(refused.error().code, ErrorCode::unsupported);
+    EXPECT_THAT(refused.error().message, HasSubstr("both compared"));
+  }
+  EXPECT_TRUE(lower(both, "composite", plan::Direction::backward).ok());
+  for (const char* lowering : {"lengths", "tables"}) EXPECT_TRUE(lower(both, lowering).ok());
+  for (const char* alone : {"mask n[b] > q_idx;", "mask kv_idx < n[b] || q_idx >= kv_idx;"}) {
+    EXPECT_TRUE(lower(attention_of(alone), "composite").ok()) << alone;
+  }
+}
+
 TEST(LengthsOfMasks, AreMadeBeforeAnythingElse) {
   for (const auto direction : {plan::Direction::forward, plan::Direction::backward}) {
     const auto program =
