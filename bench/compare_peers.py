@@ -8,7 +8,8 @@ Needs a GPU. Plans are those that plans.py made, or are compiled first. A row is
 so that all of it meets the same clocks: ours forward, peers forward, ours backward, peers backward.
 Peers that cannot be imported are named as absent; a peer whose tensors differ from FlexAttention's is
 an error and has no time. Results are written after each row, to FOLDER/GPU-cudnnVERSION-SHAPE.json;
---resume leaves out the rows that the file has from a run of the same versions.
+--resume leaves out the rows that the file has from a run of the same versions; it goes on where a peer
+broke the GPU's context.
 """
 import argparse
 import datetime
@@ -188,6 +189,9 @@ def compare(options, found, shape, folder):
         for row in time_variant(variant, left, ours, others) if left else ():
             found["rows"].append(row)
             results.save(path, found)
+            if any("CUDA error" in why for why in row["errors"].values()):
+                raise SystemExit(f"{variant}: a peer has ended this process's use of the GPU; the "
+                                 "same command with --resume measures the rows that are left")
     print(path)
 
 
