@@ -141,23 +141,15 @@ Result<plan::Plan> fastest(const ir::Attention& attention, const std::vector<Can
   std::vector<plan::Alternative> ways;
   for (const Candidate& candidate : found) {
     plan::Alternative way{std::string(candidate.way->name), candidate.lowered.predicted_ms};
-    const auto is_out = [&](const Error& error) {
-      refused.push_back({way.lowering, error});
-      way.refused = error.message;
-      ways.push_back(std::move(way));
-    };
     Result<plan::Plan> plan = attempt(candidate);
     if (!plan.ok()) {
       if (plan.error().code != ErrorCode::unsupported) return plan.error();
-      is_out(plan.error());
+      refused.push_back({way.lowering, plan.error()});
+      way.refused = plan.error().message;
+      ways.push_back(std::move(way));
       continue;
     }
-    const Result<double> measured = options.measure(attention, *plan);
-    if (!measured.ok()) {  // such as no memory for what this way takes: others may do with less
-      is_out(measured.error());
-      continue;
-    }
-    way.measured_ms = *measured;
+    ATTN_ASSIGN(way.measured_ms, options.measure(attention, *plan));
     const bool first = !best || *way.measured_ms < *ways.front().measured_ms;
     ways.insert(first ? ways.begin() : ways.end(), std::move(way));
     if (first) best = std::move(*plan);

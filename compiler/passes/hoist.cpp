@@ -9,6 +9,7 @@
 #include <span>
 
 #include "compiler/passes/band.h"
+#include "compiler/passes/like_padding.h"
 #include "compiler/passes/range.h"
 
 namespace attn::passes {
@@ -22,8 +23,8 @@ using ir::Op;
 constexpr double kReadingIntegers = 200;
 constexpr double kCostliest = 1e9;  // shared parts are counted at each use: not without end
 
-double bytes_of(const std::vector<std::int64_t>& dims) {
-  double bytes = 4;
+double bytes_of(const std::vector<std::int64_t>& dims, double size = 4) {
+  double bytes = size;
   for (const std::int64_t extent : dims) bytes *= static_cast<double>(extent);
   return bytes;
 }
@@ -73,6 +74,7 @@ class Analysis {
       : attention_(attention),
         options_(options),
         dependence_(attention.dag),
+        like_padding_(like_padding(attention)),
         facts_(attention.dag.size()) {
     std::vector<ExprId> roots = attention.roots();
     roots.insert(roots.end(), options.extra.begin(), options.extra.end());
@@ -209,6 +211,7 @@ class Analysis {
 
   // Whether the kernel can compute the operation itself (lowering/expression.h).
   bool is_served(ExprId id) const {
+    if (like_padding_.contains(id)) return false;
     const Node& node = attention_.dag[id];
     switch (ir::info(node.op).rule) {
       case ir::Rule::bits:
@@ -238,6 +241,7 @@ class Analysis {
   const ir::Attention& attention_;
   const HoistOptions& options_;
   Dependence dependence_;
+  std::set<ExprId> like_padding_;
   std::vector<Facts> facts_;
 };
 
@@ -427,7 +431,7 @@ class Hoister {
   Status check_bytes() const {
     double bytes = 0;
     for (const DerivedTensor& tensor : out_.derived) {
-      const double own = bytes_of(tensor.dims);
+      const double own = bytes_of(tensor.dims, static_cast<double>(size_of(tensor.dtype)));
       bytes += own;
       if (bytes <= static_cast<double>(options_.most_bytes)) continue;
       const ir::SourcePos pos = out_.attention.dag[tensor.expression].pos;

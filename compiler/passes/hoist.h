@@ -7,6 +7,7 @@
 //   least HoistOptions::worth_vector for every score (one that varies with neither:
 //   kWorthDeriving), or cannot be computed in the kernel at all: the outermost such expression, as
 //   a vector.
+// - Comparisons that cuDNN would take for padding (like_padding.h), as vectors.
 // - An expression that varies with both when a part that does so cannot be computed in the kernel
 //   (a gather whose indices are not plain ones, bit operations, int()), or is a division or modulo
 //   of integers that does not vary with the batch (its cost for every score is ruinous, and the

@@ -6,6 +6,7 @@
 
 #include "compiler/passes/affine.h"
 #include "compiler/passes/axes.h"
+#include "compiler/passes/band.h"
 
 namespace attn::passes {
 namespace {
@@ -28,6 +29,9 @@ class Finder {
 
   std::optional<Padding> run() && {
     if (!from_.dims.bound() || from_.dims[Dim::Skv] == 0) return std::nullopt;
+    // A band from the ends of both is one for the lengths that there are.
+    const Band from_end = mask_form(from_).from_end;
+    if (from_end.left || from_end.right) return std::nullopt;
     found_.attention.masks.clear();
     for (const ExprId mask : from_.masks) {
       const std::optional<Bound> bound = bound_of(from_.dag[mask]);

@@ -23,7 +23,7 @@ using ir::Op;
 constexpr std::int64_t kSizes[] = {128, kSmallestPage};  // of tiles and pages
 constexpr std::int64_t kKernelRows = 128;                // a tile of fewer takes as long
 constexpr double kKernelColumns = 128;
-constexpr std::int64_t kMostLooked = std::int64_t{1} << 18;  // boxes, in a batch and head
+constexpr std::int64_t kMostLooked = std::int64_t{1} << 18;  // boxes
 constexpr std::int64_t kMostLists = 128;                     // looked at apart
 constexpr int kHalvings = 4;         // of a block that is not decided as a whole
 constexpr double kOperation = 0.04;  // for every score, of what the products of a score take
@@ -94,14 +94,15 @@ class OnBlocks {
 // anything.
 class Visible {
  public:
-  // In the batches and heads of the box.
+  // In the batches and heads of the box; blocks that are not decided after so many looks are shown.
   Visible(const ir::Attention& attention, const std::vector<ExprId>& masks, const Box& box,
-          std::int64_t tile, std::int64_t page)
+          std::int64_t tile, std::int64_t page, std::int64_t most)
       : masks_(masks),
         ranges_(attention, masks_),
         box_(box),
         tile_(tile),
         page_(page),
+        most_(most),
         counts_(static_cast<std::size_t>(attention.dims[Dim::Sq] / tile)) {
     look({0, attention.dims[Dim::Sq] / tile - 1}, {0, attention.dims[Dim::Skv] / page - 1});
   }
@@ -117,8 +118,9 @@ class Visible {
     const bool single = tiles.low == tiles.high && pages.low == pages.high;
     const Answer answer = looked_at(box);
     if (answer == Answer::hidden) return;
-    if (answer == Answer::shown || single || looked_ >= kMostLooked) {
-      if (single && answer == Answer::unknown && is_hidden(box, kHalvings)) return;
+    if (answer == Answer::shown || single || looked_ >= most_) {
+      if (single && answer == Answer::unknown && looked_ < most_ && is_hidden(box, kHalvings))
+        return;
       for (std::int64_t t = tiles.low; t <= tiles.high; ++t) {
         counts_[static_cast<std::size_t>(t)] += pages.high - pages.low + 1;
       }
@@ -165,7 +167,7 @@ class Visible {
   const std::vector<ExprId>& masks_;
   Ranges ranges_;
   Box box_;
-  std::int64_t tile_, page_;
+  std::int64_t tile_, page_, most_;
   std::int64_t looked_ = 0;
   std::vector<std::int64_t> counts_;
 };
@@ -200,8 +202,9 @@ Count count(const ir::Attention& attention, const std::vector<ExprId>& masks, st
             std::int64_t page) {
   Count count;
   const std::vector<Box> boxes = boxes_of(attention, masks);
+  const std::int64_t most = kMostLooked / static_cast<std::int64_t>(boxes.size());
   for (const Box& box : boxes) {
-    const Visible visible(attention, masks, box, tile, page);
+    const Visible visible(attention, masks, box, tile, page, most);
     for (const std::int64_t pages : visible.counts()) {
       count.longest = std::max(count.longest, pages);
       count.listed += static_cast<double>(pages);

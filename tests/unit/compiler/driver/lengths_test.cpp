@@ -43,20 +43,40 @@ TEST(LengthsOfMasks, AreTakenBeforeMasksForEachScore) {
   }
 }
 
-// cuDNN would take them for lengths, and hide nothing.
-TEST(LengthsOfMasks, RowsAndColumnsOfTheBatchAreNotComparedInAForward) {
+std::vector<std::string> derived(const plan::Program& program) {
+  std::vector<std::string> expressions;
+  for (const plan::Step& step : program.steps) {
+    const auto* made = std::get_if<plan::DeriveStep>(&step);
+    if (made == nullptr) continue;
+    expressions.insert(expressions.end(), made->expressions.begin(), made->expressions.end());
+  }
+  return expressions;
+}
+
+// cuDNN would take them for padding, and hide nothing.
+TEST(LengthsOfMasks, RowsAndColumnsAreNotBothComparedInAKernel) {
   const ir::Attention both = attention_of("mask q_idx < n[b] && kv_idx < n[b];");
   for (const char* lowering : {"composite", "unified"}) {
-    const auto refused = lower(both, lowering);
-    ASSERT_FALSE(refused.ok()) << lowering;
-    EXPECT_EQ(refused.error().code, ErrorCode::unsupported);
-    EXPECT_THAT(refused.error().message, HasSubstr("both compared"));
+    const auto program = lower(both, lowering);
+    ASSERT_TRUE(program.ok()) << program.error().to_text();
+    EXPECT_THAT(derived(*program), ElementsAre("q_idx < n[b]", "kv_idx < n[b]")) << lowering;
   }
-  EXPECT_TRUE(lower(both, "composite", plan::Direction::backward).ok());
-  for (const char* lowering : {"lengths", "tables"}) EXPECT_TRUE(lower(both, lowering).ok());
+  const auto by_head = lower(attention_of("param m: i32; mask q_idx < of[h % 9] || m > kv_idx;"));
+  ASSERT_TRUE(by_head.ok()) << by_head.error().to_text();
+  EXPECT_THAT(derived(*by_head), ::testing::Contains("m > kv_idx"));
   for (const char* alone : {"mask n[b] > q_idx;", "mask kv_idx < n[b] || q_idx >= kv_idx;"}) {
-    EXPECT_TRUE(lower(attention_of(alone), "composite").ok()) << alone;
+    const auto program = lower(attention_of(alone), "composite");
+    ASSERT_TRUE(program.ok()) << alone;
+    EXPECT_TRUE(derived(*program).empty()) << alone;
   }
+}
+
+// Rows keep their comparison beside a sink: not as one, where the columns have lengths.
+TEST(LengthsOfMasks, WhatIsLeftOfRowsIsAVector) {
+  const auto program =
+      lower(attention_of("sink 0.5; mask q_idx < n[b] && kv_idx < n[b];"), "lengths");
+  ASSERT_TRUE(program.ok()) << program.error().to_text();
+  EXPECT_THAT(derived(*program), ::testing::Contains("q_idx < n[b]"));
 }
 
 TEST(LengthsOfMasks, AreMadeBeforeAnythingElse) {

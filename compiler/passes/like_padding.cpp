@@ -1,0 +1,58 @@
+#include "compiler/passes/like_padding.h"
+
+#include <vector>
+
+#include "compiler/passes/axes.h"
+
+namespace attn::passes {
+namespace {
+
+using ir::ExprId;
+using ir::Op;
+
+class Search {
+ public:
+  explicit Search(const ir::Attention& attention)
+      : attention_(attention), dependence_(attention.dag) {}
+
+  std::set<ExprId> run() {
+    find(attention_.masks);
+    const bool lengths_for_other =
+        (attention_.lengths_kv && !rows_.empty()) || (attention_.lengths_q && !columns_.empty());
+    find({attention_.score});
+    if (!lengths_for_other && (rows_.empty() || columns_.empty())) return {};
+    rows_.merge(columns_);
+    return std::move(rows_);
+  }
+
+ private:
+  void find(const std::vector<ExprId>& roots) {
+    for (const ExprId id : ir::reachable(attention_.dag, roots)) {
+      const ir::Node& node = attention_.dag[id];
+      if (ir::info(node.op).rule != ir::Rule::comparison) continue;
+      for (const std::size_t i : {0U, 1U}) {
+        if (!is_of_neither(node.operands[1 - i])) continue;
+        if (attention_.dag[node.operands[i]].is(Op::row_)) rows_.insert(id);
+        if (attention_.dag[node.operands[i]].is(Op::column_)) columns_.insert(id);
+      }
+    }
+  }
+
+  // Of no row, no column, and no constant.
+  bool is_of_neither(ExprId id) {
+    const Axes axes = dependence_[id];
+    return !axes.row && !axes.column && !attention_.dag.is_constant(id);
+  }
+
+  const ir::Attention& attention_;
+  Dependence dependence_;
+  std::set<ExprId> rows_, columns_;
+};
+
+}  // namespace
+
+std::set<ir::ExprId> like_padding(const ir::Attention& attention) {
+  return Search(attention).run();
+}
+
+}  // namespace attn::passes
