@@ -70,6 +70,19 @@ TEST(HostLengths, AtTheEndsOf32Bits) {
   });
 }
 
+// Which a kernel must not be asked for as they are (passes/like_padding.h).
+TEST(HostLengths, ComparisonsLikePaddingInOneKernel) {
+  expect_reference_of(
+      {
+          "mask q_idx < n[b] && kv_idx < n[b];",
+          "mask q_idx < n[b] || n[b] >= kv_idx;",
+          "tensor m: i32[Hq] = 25 * i0; mask q_idx < m[h] && kv_idx <= m[h];",
+          "param p: i32; mask q_idx >= p && kv_idx < n[b];",
+          "mask q_idx < n[b]; score where(kv_idx < n[b], score, 0.5 * score);",
+      },
+      kGrouped, "composite");
+}
+
 // Rows behind a length see a sink where a mask hides the rest.
 TEST(HostLengths, BesideOtherClauses) {
   expect_reference_of({

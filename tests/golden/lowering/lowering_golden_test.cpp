@@ -126,7 +126,8 @@ TEST_P(LengthsLowering, Programs) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Specs, LengthsLowering,
-                         ::testing::Values("padded.attn", "padded_keys.attn", "aligned.attn"),
+                         ::testing::Values("padded.attn", "padded_keys.attn", "aligned.attn",
+                                           "beside_sink.attn"),
                          [](const auto& spec) {
                            return std::filesystem::path(spec.param).stem().string();
                          });
