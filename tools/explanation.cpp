@@ -150,12 +150,19 @@ std::string columns_text(const Explanation& explanation) {
   return text;
 }
 
-// Whether the forward is: not parts, documents or lists of pages.
+// A plan file has it among what was chosen, if there was a choice.
+std::string lowering_of(const driver::Compiled& compiled) {
+  if (!compiled.lowering.empty() || compiled.plan.choice.empty()) return compiled.lowering;
+  return compiled.plan.choice.front().lowering;
+}
+
+// Whether the forward computes the mask as it is: not parts, documents, lists of pages or lengths.
 bool is_of_one_kernel(const Explanation& explanation) {
   const auto& program = explanation.forward;
   if (!program || !program->compiled) return true;
-  const std::string& lowering = program->compiled->lowering;
-  return lowering != "parts" && lowering != "documents" && lowering != "pages";
+  const std::string lowering = lowering_of(*program->compiled);
+  constexpr std::string_view kOthers[] = {"parts", "documents", "pages", "lengths"};
+  return std::ranges::find(kOthers, lowering) == std::end(kOthers);
 }
 
 std::string mask_text(const Explanation& explanation) {

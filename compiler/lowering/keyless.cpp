@@ -10,13 +10,12 @@
 #include "compiler/lowering/kernel_text.h"
 #include "compiler/lowering/lengths.h"
 #include "compiler/lowering/operands.h"
+#include "compiler/lowering/vectors.h"
 
 namespace attn::lowering {
 namespace {
 
 using ir::Dim;
-
-constexpr std::int64_t kVector = 8;  // elements in 16 bytes
 
 class Maker {
  public:
@@ -72,7 +71,7 @@ class Maker {
                                      : fmt::format("b * {}LL + s * {}LL", strides[0], strides[2]);
     const std::string row_text = fmt::format("{} + h * {}LL", begin, strides[1]);
     const std::int64_t width = attention_.dims[Dim::Dv];
-    if (!is_vectored(strides)) {
+    if (!moves_in_vectors(logical_dims(attention_, "o"), strides)) {
       return fmt::format("  for (int d = 0; d < {}; ++d) o[{} + d * {}LL] = 0;\n", width, row_text,
                          strides[3]);
     }
@@ -80,13 +79,6 @@ class Maker {
         "  uint4* const to = reinterpret_cast<uint4*>(o + {});\n"
         "  for (int d = 0; d < {}; ++d) to[d] = uint4{{}};\n",
         row_text, width / kVector);
-  }
-
-  // Whether each row of o is so many times 16 bytes.
-  bool is_vectored(const Dims4& strides) const {
-    bool aligned = attention_.dims[Dim::Dv] % kVector == 0 && strides[3] == 1;
-    for (std::size_t axis = 0; axis < 3; ++axis) aligned &= strides[axis] % kVector == 0;
-    return aligned;
   }
 
   std::string statistic(const char* name, bool wanted, const std::string& place,

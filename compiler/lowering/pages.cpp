@@ -18,9 +18,10 @@
 #include "compiler/lowering/operands.h"
 #include "compiler/lowering/split_parts.h"
 #include "compiler/lowering/unsupported.h"
+#include "compiler/lowering/vectors.h"
 #include "compiler/passes/ranged.h"
 #include "compiler/passes/rebuild.h"
-#include "runtime/graph/extent.h"
+#include "runtime/plan/internal_tensor.h"
 
 namespace attn::lowering {
 namespace {
@@ -35,7 +36,6 @@ constexpr const char* kRows = "pages.rows";
 constexpr const char* kSeen = "pages.seen";
 constexpr std::int64_t kMostEntries = 65535;  // as many as a launch has in one direction
 constexpr std::int64_t kMostElements = std::int64_t{1} << 28;  // of what is listed
-constexpr std::int64_t kVector = 8;                            // elements in 16 bytes
 
 std::string copy_name(const std::string& name) { return "pages." + name; }
 
@@ -101,9 +101,7 @@ Status check_layout(const ir::Attention& whole, const std::string& name) {
     return unsupported(whole.pos, "the rows of paged and thd tensors are no stretches of memory");
   }
   const Place place = place_of(whole, name);
-  bool aligned = place.dims[3] % kVector == 0 && place.strides[3] == 1;
-  for (std::size_t axis = 0; axis < 3; ++axis) aligned &= place.strides[axis] % kVector == 0;
-  if (aligned && place.strides[2] > 0) return {};
+  if (moves_in_vectors(place.dims, place.strides) && place.strides[2] > 0) return {};
   return unsupported(
       whole.pos,
       fmt::format("pages are of rows of 16 bytes or multiples, and `{}` has others", name));
@@ -307,9 +305,7 @@ class Maker {
 
  private:
   void add_internal(const std::string& name, DType dtype, std::vector<std::int64_t> dims) {
-    std::vector<std::int64_t> strides = row_major_strides(dims);
-    program_.internals.push_back({name, plan::TensorRole::internal, dtype, std::move(dims),
-                                  std::move(strides), plan::kInternalAlignment});
+    program_.internals.push_back(plan::internal_tensor(name, dtype, std::move(dims)));
   }
 
   void add(plan::DeriveStep step) {

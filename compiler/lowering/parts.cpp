@@ -18,6 +18,7 @@
 #include "compiler/lowering/split_parts.h"
 #include "compiler/lowering/staging.h"
 #include "compiler/lowering/unsupported.h"
+#include "compiler/lowering/vectors.h"
 #include "runtime/base/check.h"
 #include "runtime/graph/extent.h"
 #include "runtime/plan/internal_tensor.h"
@@ -299,7 +300,8 @@ class Joiner {
     kernel.include(derive::widening_text(whole_.dtype) + derive::narrowing_text(whole_.dtype));
     const std::string made = kernel.write(name, whole_.dtype, "the sum of all parts");
     const Dims4 dims = logical_dims(whole_, name), strides = stored_strides(whole_, name);
-    const std::int64_t width = is_vectored(name) ? 8 : 1, chunks = dims[3] / width;
+    const std::int64_t width = moves_in_vectors(dims, strides) ? kVector : 1,
+                       chunks = dims[3] / width;
     const std::int64_t threads = dims[0] * dims[1] * dims[2] * chunks;
     std::string text = fmt::format(
         "  if (i >= {}LL) return;\n  {}\n"
@@ -328,14 +330,6 @@ class Joiner {
     plan::DeriveStep step = std::move(kernel).finish(false);
     if (output.whole) step.amends = threads;
     program_.steps.emplace_back(std::move(step));
-  }
-
-  // Whether 16 bytes of a row can be moved at once.
-  bool is_vectored(const std::string& name) const {
-    const Dims4 dims = logical_dims(whole_, name), strides = stored_strides(whole_, name);
-    bool aligned = dims[3] % 8 == 0 && strides[3] == 1;
-    for (std::size_t axis = 0; axis < 3; ++axis) aligned &= strides[axis] % 8 == 0;
-    return aligned;
   }
 
   // Text: whether row r is made by a part that does not write in place.
