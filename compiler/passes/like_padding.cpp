@@ -32,10 +32,17 @@ class Search {
       if (ir::info(node.op).rule != ir::Rule::comparison) continue;
       for (const std::size_t i : {0U, 1U}) {
         if (!is_of_neither(node.operands[1 - i])) continue;
-        if (attention_.dag[node.operands[i]].is(Op::row_)) rows_.insert(id);
-        if (attention_.dag[node.operands[i]].is(Op::column_)) columns_.insert(id);
+        const ir::Node& index = unconverted(node.operands[i]);
+        if (index.is(Op::row_)) rows_.insert(id);
+        if (index.is(Op::column_)) columns_.insert(id);
       }
     }
+  }
+
+  // An index that is compared with a real is made one by GEN_INDEX itself.
+  const ir::Node& unconverted(ExprId id) const {
+    const ir::Node& node = attention_.dag[id];
+    return node.is(Op::to_real_) ? attention_.dag[node.operands[0]] : node;
   }
 
   // Of no row, no column, and no constant.

@@ -29,6 +29,10 @@ verified derived --all tests/gpu/derived --shapes all
 verified surface --all tests/gpu/surface --shapes all --bind B=4
 verified pages --all tests/gpu/pages --lowering pages
 verified lengths --all tests/gpu/lengths --lowering lengths --grad --shapes all
+verified cuts --all tests/gpu/cuts --lowering parts --grad --shapes all
+for lowering in composite tables auto; do
+  verified like_padding_$lowering --all tests/gpu/like_padding --lowering $lowering --grad --shapes all
+done
 verified specs --all specs --shapes all
 wait
 for folder in tests/gpu/forms tests/gpu/derived tests/gpu/surface specs; do

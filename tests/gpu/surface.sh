@@ -1,7 +1,7 @@
 #!/bin/sh
 # The whole forward surface on the GPU at hand: every spec of tests/gpu/surface against the
 # reference, with batches that are whole, half, of one token and empty; the masks that become
-# documents, pages and lengths; and what dropout keeps.
+# documents, pages, lengths and parts, and those that look like padding; and what dropout keeps.
 #
 #     tests/gpu/surface.sh [ATTNC] [OUT_FOLDER] [scaled|all]
 #
@@ -33,5 +33,7 @@ part surface.txt stdbuf -oL "$attnc" verify --all tests/gpu/surface --shapes "$s
 part documents.txt stdbuf -oL "$attnc" verify --all tests/gpu/documents --lowering documents --grad
 part pages.txt stdbuf -oL "$attnc" verify --all tests/gpu/pages --lowering pages
 part lengths.txt stdbuf -oL "$attnc" verify --all tests/gpu/lengths --lowering lengths --grad
+part cuts.txt stdbuf -oL "$attnc" verify --all tests/gpu/cuts --lowering parts --grad
+part like_padding.txt stdbuf -oL "$attnc" verify --all tests/gpu/like_padding --lowering composite --grad
 part dropout.txt python3 tests/gpu/dropout_stream.py "$attnc" ${out:+"$out"}
 exit $worst
