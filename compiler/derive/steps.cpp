@@ -71,13 +71,6 @@ void rename(plan::DeriveStep& step, const std::string& from, const std::string& 
   for (plan::OperandSource& input : step.inputs) rename(input, from, to);
 }
 
-// Of no tensor or param of the spec.
-std::string unused_name(const ir::Attention& attention, std::string name) {
-  while (attention.find_tensor(name) != nullptr || attention.find_param(name) != nullptr)
-    name += "_";
-  return name;
-}
-
 plan::TensorInfo captured_info(const ir::Attention& attention, const ir::CapturedTensor& tensor) {
   std::vector<std::int64_t> dims;
   for (const ir::ExprId extent : tensor.extents) {
@@ -191,8 +184,8 @@ plan::Program with_lengths(const ir::Attention& attention, const passes::Padding
 plan::Program with_cancelled(const passes::Cancelled& cancelled, plan::Program program) {
   const ir::Attention& attention = cancelled.attention;
   if (!attention.wants_lse) return program;
-  const std::string made = unused_name(attention, "lse_made");       // f32 [B,Hq,Sq], by the kernel
-  const std::string name = unused_name(attention, "lse_cancelled");  // f32 [Hq,Sq]
+  const std::string made = attention.unused_name("lse_made");       // f32 [B,Hq,Sq], by the kernel
+  const std::string name = attention.unused_name("lse_cancelled");  // f32 [Hq,Sq]
   for (plan::Step& step : program.steps) {
     std::visit([&](auto& each) { rename(each, "lse", made); }, step);
   }

@@ -178,7 +178,7 @@ Result<Lowered> by_documents(const ir::Attention& attention, bool backward, pass
 double derived_bytes(const passes::Hoisted& hoisted) {
   double bytes = 0;
   for (const passes::DerivedTensor& tensor : hoisted.derived) {
-    double own = 4;
+    auto own = static_cast<double>(size_of(tensor.dtype));
     for (const std::int64_t extent : tensor.dims) own *= static_cast<double>(extent);
     bytes += tensor.once ? own : 2 * own;
   }

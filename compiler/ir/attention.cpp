@@ -84,6 +84,11 @@ const CapturedTensor* Attention::find_tensor(std::string_view tensor) const {
   return find_named(tensors, tensor);
 }
 
+std::string Attention::unused_name(std::string wanted) const {
+  while (find_tensor(wanted) != nullptr || find_param(wanted) != nullptr) wanted += '_';
+  return wanted;
+}
+
 const Param* Attention::find_param(std::string_view param) const {
   return find_named(params, param);
 }

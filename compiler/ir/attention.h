@@ -142,6 +142,8 @@ struct Attention {
 
   const CapturedTensor* find_tensor(std::string_view tensor) const;
   const Param* find_param(std::string_view param) const;
+  // `wanted`, or a name that begins with it, of no tensor and no param.
+  std::string unused_name(std::string wanted) const;
   // Scale, score, masks, sink, kept elements, extents, fallbacks, runs.
   std::vector<ExprId> roots() const;
   // The same places in the same order, to be set anew: what a pass does when it has a new dag.

@@ -127,8 +127,8 @@ class Tiler {
   Result<Tiled> run() && {
     ATTN_RETURN_IF_ERROR(check_whole(whole_));
     ATTN_RETURN_IF_ERROR(choose_entries());
-    out_.rows = unused_name("page_rows");
-    out_.columns = unused_name("page_columns");
+    out_.rows = whole_.unused_name("page_rows");
+    out_.columns = whole_.unused_name("page_columns");
     out_.attention = with_positions();
     set_dims();
     for (const char* name : {"q", "o"}) set_rows(name);
@@ -236,11 +236,6 @@ class Tiler {
       tensor.extents.push_back(out_.attention.dag.integer(extent));
     }
     out_.attention.tensors.push_back(std::move(tensor));
-  }
-
-  std::string unused_name(std::string name) const {
-    while (whole_.find_tensor(name) != nullptr || whole_.find_param(name) != nullptr) name += "_";
-    return name;
   }
 
   void declare_if_read(std::string& name, Dim dim) {

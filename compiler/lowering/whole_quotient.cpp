@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "compiler/passes/range.h"
+#include "compiler/passes/reals.h"
 
 namespace attn::lowering {
 namespace {
@@ -11,7 +12,7 @@ namespace {
 using ir::ExprId;
 using ir::Op;
 
-constexpr double kExact = 1 << 21;
+constexpr auto kExact = static_cast<double>(passes::kWholeInReals);
 
 // The largest that a real can be, of either sign, where it holds an integer.
 std::optional<double> most(const ir::Attention& attention, ExprId id) {

@@ -14,8 +14,6 @@ using ir::ExprId;
 using ir::Node;
 using ir::Op;
 
-constexpr std::int64_t kExact = std::int64_t{1} << 21;
-
 // What an integer expression takes in reals.
 struct Cost {
   int operations = 0;
@@ -83,7 +81,7 @@ class RealIndices {
   std::optional<Cost> cost_of(ExprId id) const {
     const Node& node = original_.dag[id];
     const Range range = ranges_[id];
-    if (node.type != ir::Type::integer || range.low <= -kExact || range.high >= kExact) return {};
+    if (node.type != ir::Type::integer || range.low <= -kWholeInReals || range.high >= kWholeInReals) return {};
     Cost cost = own_cost(node.op);
     if (cost.operations < 0 || (cost.divides && !divides_by_constant(node))) return {};
     for (const ExprId operand : node.operands) {
