@@ -7,7 +7,8 @@
 
 namespace attn::lowering {
 
-// x / divisor, x being a real that holds an integer of less than passes::kWholeInReals, either sign.
+// x / divisor, x being a real that holds an integer of less than passes::kWholeInReals, either
+// sign.
 struct WholeQuotient {
   ir::ExprId x = 0;
   double divisor = 1;  // an integer, positive

@@ -81,7 +81,9 @@ class RealIndices {
   std::optional<Cost> cost_of(ExprId id) const {
     const Node& node = original_.dag[id];
     const Range range = ranges_[id];
-    if (node.type != ir::Type::integer || range.low <= -kWholeInReals || range.high >= kWholeInReals) return {};
+    if (node.type != ir::Type::integer || range.low <= -kWholeInReals ||
+        range.high >= kWholeInReals)
+      return {};
     Cost cost = own_cost(node.op);
     if (cost.operations < 0 || (cost.divides && !divides_by_constant(node))) return {};
     for (const ExprId operand : node.operands) {
