@@ -73,6 +73,7 @@ Result<Lowered> forward(const ir::Attention& attention, lowering::Core core, pas
                         Hoist hoist = with_vectors) {
   // What lowering says of open dimensions is the answer.
   if (!attention.dims.bound()) return lowering::lower(attention, core).error();
+  ATTN_RETURN_IF_ERROR(lowering::check_forward(attention));
   std::optional<passes::Cancelled> cancelled;
   if (made.cancelled) cancelled = passes::without_cancelled(attention);
   const ir::Attention form =
@@ -127,6 +128,7 @@ Result<Lowered> in_direction(const ir::Attention& attention, bool is_backward,
 
 Result<Lowered> in_parts(const ir::Attention& attention, bool backward, passes::Rewrites made) {
   ATTN_RETURN_IF_ERROR(lowering::check_attention(attention));
+  ATTN_RETURN_IF_ERROR(lowering::check_parts(attention, backward));
   const std::optional<passes::Partition> partition =
       passes::best_partition(attention, backward, made);
   if (!partition) return lowering::unsupported(attention.pos, "the mask has no parts");
@@ -153,13 +155,27 @@ Result<Lowered> declared(const ir::Attention& attention, const passes::Documents
   return lowered;
 }
 
+// What passes::documents does not say.
+Status check_documents(const ir::Attention& attention) {
+  if (attention.dropout && !attention.dropout->keep) {
+    return lowering::unsupported(attention.dropout->pos,
+                                 "documents would each draw their own random numbers");
+  }
+  if (attention.lengths_q || attention.lengths_kv) {
+    return lowering::unsupported(attention.pos, "batches that have lengths are not cut further");
+  }
+  return {};
+}
+
 Result<Lowered> by_documents(const ir::Attention& attention, bool backward, passes::Rewrites made) {
   ATTN_RETURN_IF_ERROR(lowering::check_attention(attention));
+  ATTN_RETURN_IF_ERROR(check_documents(attention));
   const std::optional<passes::Documents> documents = passes::documents(attention);
   if (!documents) {
     return lowering::unsupported(attention.pos,
-                                 "no mask tells documents apart by a tensor that is "
-                                 "declared monotone, with a number of runs");
+                                 "no mask tells documents apart by a tensor that is declared "
+                                 "monotone, with a number of runs, where all else depends on "
+                                 "distances between rows and columns");
   }
   if (documents->blocks) {
     Result<Lowered> folded = in_parts(*documents->blocks, backward, made);
@@ -217,7 +233,11 @@ Result<Lowered> by_pages(const ir::Attention& attention, passes::Rewrites made) 
 Result<Lowered> by_lengths(const ir::Attention& attention, bool backward, passes::Rewrites made) {
   const std::optional<passes::Padding> padding = passes::padding(attention);
   if (!padding) {
-    return lowering::unsupported(attention.pos, "no mask ends batches at a length of their own");
+    const bool has_lengths = attention.lengths_q || attention.lengths_kv;
+    return lowering::unsupported(
+        attention.pos, has_lengths ? "no mask ends batches at a length of their own where "
+                                     "the spec has no lengths yet"
+                                   : "no mask ends batches at a length of their own");
   }
   ATTN_ASSIGN(Lowered lowered, in_direction(padding->attention, backward, made));
   if (lowered.program.check) {

@@ -7,6 +7,7 @@
 #include "compiler/gradient/differentiate.h"
 #include "compiler/lowering/operands.h"
 #include "compiler/lowering/unsupported.h"
+#include "compiler/passes/axes.h"
 #include "runtime/base/check.h"
 #include "runtime/graph/extent.h"
 
@@ -47,6 +48,15 @@ Status check_sizes(const ir::Attention& attention) {
                      "at most 2^58 can be addressed");
 }
 
+// Kernels take one value for each head, and its gradient is made for that.
+Status check_sink(const ir::Attention& attention) {
+  if (!attention.sink || attention.dims[Dim::B] == 1) return {};
+  if (!passes::Dependence(attention.dag)[*attention.sink].batch) return {};
+  return unsupported(attention.dag[*attention.sink].pos,
+                     "the sink depends on the batch, and kernels take one value for each head",
+                     "a sink of `h`, tensors over the heads, params and constants is served");
+}
+
 Status check_extents(const ir::Attention& attention, const plan::Program& program) {
   for (const plan::TensorInfo& tensor : program.tensors) {
     if (last_offset(tensor.dims, tensor.strides)) continue;
@@ -72,6 +82,7 @@ Status check_gradient(const ir::Attention& attention, const std::string& name) {
 
 Status check_attention(const ir::Attention& attention) {
   ATTN_RETURN_IF_ERROR(check_bound(attention));
+  ATTN_RETURN_IF_ERROR(check_sink(attention));
   return check_sizes(attention);
 }
 

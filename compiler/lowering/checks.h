@@ -7,7 +7,8 @@
 
 namespace attn::lowering {
 
-// Errors: invalid_argument for an open dimension; unsupported where sizes leave 64 bits.
+// Errors: invalid_argument for an open dimension; unsupported where sizes leave 64 bits, and for a
+// sink that varies with the batch.
 Status check_attention(const ir::Attention& attention);
 
 // The same, and unsupported where o is not wanted.

@@ -345,6 +345,13 @@ Result<ir::Attention> ragged(const ir::Attention& whole, const passes::Documents
                          fmt::format("the rows of all batches of `{}` are no single list", name),
                          "`layout bshd` has them one behind the other");
     }
+    if (stored_dims(whole, name)[1] > 1 && strides[1] > strides[2]) {
+      return unsupported(whole.pos,
+                         fmt::format("the heads of `{}` lie one behind the other, and ragged "
+                                     "sequences of such rows have not been shown to be right",
+                                     name),
+                         "`layout bshd` has the heads of a row beside one another");
+    }
     layout = {};
     layout.kind = LayoutKind::thd;
     layout.strides = strides;

@@ -1,9 +1,12 @@
 #include "compiler/lowering/launches.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <optional>
 
 #include "compiler/lowering/operands.h"
+#include "compiler/lowering/staging.h"
 #include "compiler/lowering/unsupported.h"
 #include "compiler/passes/rebuild.h"
 
@@ -117,6 +120,18 @@ class Placer {
   const passes::Part& part_;
 };
 
+// Strides that are no multiple of 16 bytes are read through copies, but a single row has none.
+Status check_alignment(const Launch& launch) {
+  for (const char* operand : kOperands) {
+    if (is_staged(launch.attention, operand)) continue;
+    const std::int64_t bytes = launch.offsets.find(operand)->second * 2;
+    if (bytes % 16 == 0) continue;
+    return unsupported(launch.attention.pos,
+                       fmt::format("a part of `{}` begins at no multiple of 16 bytes", operand));
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<std::vector<Launch>> launches(const ir::Attention& whole,
@@ -128,7 +143,10 @@ Result<std::vector<Launch>> launches(const ir::Attention& whole,
   }
   std::vector<Launch> all;
   for (const passes::Part& part : parts) {
-    for (Launch& launch : Placer(whole, part).run()) all.push_back(std::move(launch));
+    for (Launch& launch : Placer(whole, part).run()) {
+      ATTN_RETURN_IF_ERROR(check_alignment(launch));
+      all.push_back(std::move(launch));
+    }
   }
   if (all.size() > kMostLaunches) {
     return unsupported(whole.pos, "the layouts would need too many kernels, one for each class");

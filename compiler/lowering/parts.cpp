@@ -392,24 +392,6 @@ class Joiner {
   plan::Program program_;
 };
 
-Status check_parts(const ir::Attention& whole, bool backward) {
-  if (whole.lengths_q || whole.lengths_kv) {
-    return unsupported(whole.pos, "with lengths rows and columns end in each batch elsewhere");
-  }
-  if (whole.dropout && !whole.dropout->keep) {
-    return unsupported(whole.dropout->pos, "parts would each draw their own random numbers");
-  }
-  if (!backward && (whole.wants_max || whole.wants_sum_exp)) {
-    return unsupported(whole.pos, "parts are merged by lse, and have no max and sum_exp in common");
-  }
-  if (!backward) return {};
-  for (const std::string& of : gradient::wanted_gradients(whole)) {
-    if (of == "q" || of == "k" || of == "v") continue;
-    return unsupported(whole.pos, "gradients of learned tensors are sums over all scores at once");
-  }
-  return {};
-}
-
 // The first of the parts that share rows keeps the sink.
 Status share_rows(const ir::Attention& whole, std::vector<Launch>& launches) {
   std::vector<View> views;
@@ -428,9 +410,26 @@ Status share_rows(const ir::Attention& whole, std::vector<Launch>& launches) {
 
 }  // namespace
 
+Status check_parts(const ir::Attention& whole, bool backward) {
+  if (whole.lengths_q || whole.lengths_kv) {
+    return unsupported(whole.pos, "with lengths rows and columns end in each batch elsewhere");
+  }
+  if (whole.dropout && !whole.dropout->keep) {
+    return unsupported(whole.dropout->pos, "parts would each draw their own random numbers");
+  }
+  if (!backward && (whole.wants_max || whole.wants_sum_exp)) {
+    return unsupported(whole.pos, "parts are merged by lse, and have no max and sum_exp in common");
+  }
+  if (!backward) return {};
+  for (const std::string& of : gradient::wanted_gradients(whole)) {
+    if (of == "q" || of == "k" || of == "v") continue;
+    return unsupported(whole.pos, "gradients of learned tensors are sums over all scores at once");
+  }
+  return {};
+}
+
 Result<std::vector<Launch>> prepared(const ir::Attention& whole,
                                      const std::vector<passes::Part>& parts, bool backward) {
-  ATTN_RETURN_IF_ERROR(check_parts(whole, backward));
   ATTN_ASSIGN(std::vector<Launch> made, launches(whole, parts));
   if (!backward) ATTN_RETURN_IF_ERROR(share_rows(whole, made));
   return made;

@@ -10,9 +10,13 @@
 
 namespace attn::lowering {
 
+// Errors: unsupported for what parts cannot make: lengths, random dropout, max and sum_exp,
+// gradients of learned tensors.
+Status check_parts(const ir::Attention& whole, bool backward);
+
 // The launches as a program wants them: those of a forward that share rows have an lse, and the
-// sink is in one of them alone. Errors: unsupported for what parts cannot make (lengths, random
-// dropout, max and sum_exp, gradients of learned tensors), and those of launches().
+// sink is in one of them alone. The attention must have passed check_parts. Errors: those of
+// launches(), and unsupported for a sink of rows that belong to no part.
 Result<std::vector<Launch>> prepared(const ir::Attention& whole,
                                      const std::vector<passes::Part>& parts, bool backward);
 

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -40,6 +43,14 @@ std::optional<double> largest(const ir::Attention& attention, ExprId factor) {
     largest = std::max(largest, size);
   }
   return largest;
+}
+
+// Whether by * index + constant is an integer of 32 bits, whatever is computed first: the sum of
+// both parts may be one where they are not.
+bool fits(std::int64_t by, std::int64_t extent, std::int64_t constant) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+  return std::abs(by) <= kMost && std::abs(constant) <= kMost &&
+         std::abs(by) * (extent - 1) + std::abs(constant) <= kMost;
 }
 
 class Search {
@@ -81,6 +92,10 @@ class Search {
     if (!affine || affine->column == 0 || affine->length_q != 0 || affine->length_kv != 0)
       return {};
     if (affine->row == 0 && affine->constant == 0) return std::nullopt;
+    const ir::Dims& dims = attention_.dims;
+    if (!fits(affine->column, dims[Dim::Skv], 0) ||
+        !fits(affine->row, dims[Dim::Sq], affine->constant))
+      return std::nullopt;
     const std::optional<double> size = largest(attention_, factor);
     const std::int64_t last = std::abs(affine->column) * (attention_.dims[Dim::Skv] - 1);
     if (!size || *size * static_cast<double>(last) > kLargestColumnTerm) return std::nullopt;

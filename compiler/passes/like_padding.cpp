@@ -1,5 +1,6 @@
 #include "compiler/passes/like_padding.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "compiler/passes/axes.h"
@@ -17,10 +18,8 @@ class Search {
 
   std::set<ExprId> run() {
     find(attention_.masks);
-    const bool lengths_for_other =
-        (attention_.lengths_kv && !rows_.empty()) || (attention_.lengths_q && !columns_.empty());
     find({attention_.score});
-    if (!lengths_for_other && (rows_.empty() || columns_.empty())) return {};
+    if (!is_padded() && (rows_.empty() || columns_.empty())) return {};
     rows_.merge(columns_);
     return std::move(rows_);
   }
@@ -37,6 +36,15 @@ class Search {
         if (index.is(Op::column_)) columns_.insert(id);
       }
     }
+  }
+
+  // Such kernels compare both row and column with lengths themselves.
+  bool is_padded() const {
+    if (attention_.lengths_q || attention_.lengths_kv) return true;
+    return std::ranges::any_of(attention_.layouts, [](const auto& layout) {
+      const ir::LayoutKind kind = layout.second.kind;
+      return kind == ir::LayoutKind::thd || kind == ir::LayoutKind::paged;
+    });
   }
 
   // An index that is compared with a real is made one by GEN_INDEX itself.

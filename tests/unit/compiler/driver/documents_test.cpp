@@ -103,7 +103,7 @@ std::string refusal(const std::string& clauses, bool backward = false,
 TEST(Documents, WantRowsOfAllBatchesInOneList) {
   EXPECT_EQ(refusal("layout bshd;"), "");
   EXPECT_EQ(refusal("layout packed_qkv;"), "");
-  EXPECT_EQ(refusal("layout bhsd;", false, kOneBatch), "");
+  EXPECT_THAT(refusal("layout bhsd;", false, kOneBatch), HasSubstr("one behind the other"));
   EXPECT_THAT(refusal("layout bhsd;"), HasSubstr("no single list"));
   EXPECT_THAT(refusal("layout sbhd;"), HasSubstr("no single list"));
   EXPECT_THAT(refusal("layout k: paged(page = 16), v: paged(page = 16);"),

@@ -5,8 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
+
+#include "compiler/driver/driver.h"
+#include "runtime/base/check.h"
 
 namespace attn::driver {
 namespace {
@@ -104,6 +108,49 @@ TEST(FirstTaken, GoesOnAfterARefusalAlone) {
   };
   EXPECT_EQ(first_taken(all_ways(), refused, last).value(), 7);
   EXPECT_THAT(refused, SizeIs(lowerings().size() - 1));
+}
+
+// What each lowering says of a spec of these dims; "" where it serves it.
+std::map<std::string, std::string> said(const std::string& clauses, bool backward) {
+  const support::Source source("f.attn", "attention f { " + clauses + " }");
+  diag::Sink sink(source);
+  const std::optional<ir::Attention> attention = front_end(source, {}, sink);
+  ATTN_CHECK(attention.has_value(), diag::to_text(sink));
+  std::map<std::string, std::string> said;
+  for (const Lowering& way : lowerings(kAnyOrSlow)) {
+    const auto lowered = (backward ? way.backward : way.forward)(*attention, {});
+    said[std::string(way.name)] = lowered.ok() ? "" : lowered.error().message;
+  }
+  return said;
+}
+
+TEST(Lowerings, ASinkThatDependsOnTheBatchIsServedByNone) {
+  const std::string clauses =
+      "Hq = 4, Hkv = 2, Sq = 128, Skv = 128, D = 64; tensor s: f32[B, Hq]; sink s[b, h]; "
+      "mask q_idx >= kv_idx;";
+  for (const bool backward : {false, true}) {
+    for (const auto& [way, message] : said("dims B = 2, " + clauses, backward)) {
+      EXPECT_NE(message, "") << way;
+      if (way == "composite" || way == "split") {
+        EXPECT_THAT(message, HasSubstr("on the batch"));
+      }
+    }
+    EXPECT_EQ(said("dims B = 1, " + clauses, backward)["composite"], "");
+  }
+}
+
+TEST(Lowerings, PartsBeginAtMultiplesOf16Bytes) {
+  const std::string dims = "dims B = 1, Hq = 1, Sq = 512, Skv = 512, D = 64; ";
+  const std::string window = "mask (q_idx >= kv_idx && q_idx - kv_idx < 64) || ";
+  const std::string strided = "strides(512 * 68, 68, 68, 1)";
+  const std::string keys = "layout q: bshd, k: " + strided + ", v: " + strided + ", o: bshd; ";
+  const std::string rows = "layout q: " + strided + ", k: bshd, v: bshd, o: bshd; ";
+  EXPECT_THAT(said(dims + keys + window + "kv_idx == 7;", false)["parts"],
+              HasSubstr("no multiple of 16 bytes"));
+  EXPECT_THAT(said(dims + rows + window + "q_idx == 7;", false)["parts"],
+              HasSubstr("no multiple of 16 bytes"));
+  EXPECT_EQ(said(dims + window + "kv_idx == 7;", false)["parts"], "");
+  EXPECT_EQ(said(dims + keys + window + "kv_idx == 7;", false)["composite"], "");
 }
 
 }  // namespace

@@ -41,21 +41,18 @@ const std::vector<View> kColumns = {{{.count = 64}, {.count = 32}},
                                     {{.count = 64}, {.begin = 32, .count = 32}}};
 
 std::string refusal(const std::string& clauses, bool backward = false) {
-  const ir::Attention attention = small(clauses);
-  const auto made = prepared(attention, parts_of(attention, kRows), backward);
-  return made.ok() ? "" : made.error().message;
+  const Status checked = check_parts(small(clauses), backward);
+  return checked.ok() ? "" : checked.error().message;
 }
 
-TEST(Prepared, RefusesWhatPartsCannotMake) {
+TEST(CheckParts, RefusesWhatPartsCannotMake) {
   EXPECT_EQ(refusal("outputs o, lse;"), "");
   EXPECT_THAT(refusal("outputs o, max;"), HasSubstr("max and sum_exp"));
   EXPECT_THAT(refusal("dropout 0.5;"), HasSubstr("random numbers"));
   EXPECT_THAT(refusal("learn t: f32[Hq]; score score * t[h]; grad q, t;", true),
               HasSubstr("learned tensors"));
   EXPECT_EQ(refusal("learn t: f32[Hq]; score score * t[h];"), "");
-  const ir::Attention lengths = small("lengths kv;");
-  EXPECT_THAT(prepared(lengths, {{passes::whole_view(lengths), lengths}}, false).error().message,
-              HasSubstr("lengths"));
+  EXPECT_THAT(refusal("lengths kv;"), HasSubstr("lengths"));
 }
 
 TEST(Prepared, StatisticsAreMadeWhereRowsAreShared) {

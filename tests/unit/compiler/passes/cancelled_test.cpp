@@ -45,6 +45,14 @@ TEST(Cancelled, FactorsOfTheHeadAreKnown) {
   EXPECT_FALSE(without_cancelled(with_distance(of_row, 1, -1)));
 }
 
+// The index is one of 32 bits, its parts are not: 96 * 40000000, and what lies behind -2^31.
+TEST(Cancelled, NothingWhereAPartWouldWrapAround) {
+  const auto tiny = [](ir::Dag& dag) { return dag.real(1e-9); };
+  EXPECT_TRUE(without_cancelled(with_distance(tiny, 20000000, -1, -950000000)));
+  EXPECT_FALSE(without_cancelled(with_distance(tiny, 40000000, -1, -1900000000)));
+  EXPECT_FALSE(without_cancelled(with_distance(tiny, 1, 40000000, -1900000000)));
+}
+
 TEST(Cancelled, NothingWhereTheColumnsPartWouldBeTooLarge) {
   EXPECT_TRUE(without_cancelled(with_distance(steep, -1, 1)));  // 43 * 95 is 4085
   EXPECT_FALSE(without_cancelled(with_distance(steep, 2, -1)));

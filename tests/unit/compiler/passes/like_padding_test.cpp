@@ -40,9 +40,13 @@ TEST(LikePadding, NotOfConstantsSumsAndWhatVaries) {
   EXPECT_EQ(found("tensor of_rows: i32[Sq]; mask kv_idx < of_rows[q_idx] && kv_idx < n[b];"), 0U);
 }
 
-TEST(LikePadding, OneOfThemBesideLengthsOfTheOther) {
+TEST(LikePadding, OneOfThemBesideLengths) {
   EXPECT_EQ(found("lengths kv; mask q_idx < of_heads[h];"), 1U);
-  EXPECT_EQ(found("lengths kv; mask kv_idx < of_heads[h];"), 0U);
+  EXPECT_EQ(found("lengths kv; mask kv_idx < of_heads[h];"), 1U);
+  EXPECT_EQ(found("layout thd; mask q_idx < n[b];"), 1U);
+  EXPECT_EQ(found("layout q: bshd, o: bshd, k: paged(page = 16), v: paged(page = 16); "
+                  "mask q_idx < n[b];"),
+            1U);
 }
 
 }  // namespace
