@@ -8,6 +8,7 @@
 #include "compiler/lowering/operands.h"
 #include "compiler/lowering/staging.h"
 #include "compiler/lowering/unsupported.h"
+#include "compiler/lowering/vectors.h"
 #include "compiler/passes/rebuild.h"
 
 namespace attn::lowering {
@@ -124,8 +125,7 @@ class Placer {
 Status check_alignment(const Launch& launch) {
   for (const char* operand : kOperands) {
     if (is_staged(launch.attention, operand)) continue;
-    const std::int64_t bytes = launch.offsets.find(operand)->second * 2;
-    if (bytes % 16 == 0) continue;
+    if (launch.offsets.find(operand)->second % kVector == 0) continue;
     return unsupported(launch.attention.pos,
                        fmt::format("a part of `{}` begins at no multiple of 16 bytes", operand));
   }
