@@ -1,24 +1,19 @@
 # Third-party libraries. Static ones are preferred, so that a built attnc runs on other machines.
 find_package(nlohmann_json 3.11 REQUIRED)
-find_package(CLI11 2.1 REQUIRED)
 find_package(Threads REQUIRED)
+if(ATTN_BUILD_COMPILER OR ATTN_BUILD_BENCH)
+  find_package(CLI11 2.1 REQUIRED)
+endif()
 find_path(ATTN_FMT_INCLUDE_DIR fmt/format-inl.h REQUIRED)
 find_path(ATTN_DLPACK_INCLUDE_DIR dlpack/dlpack.h REQUIRED)
 set(CMAKE_FIND_LIBRARY_SUFFIXES_SAVED ${CMAKE_FIND_LIBRARY_SUFFIXES})
 set(CMAKE_FIND_LIBRARY_SUFFIXES .a .so)
 find_library(ATTN_XXHASH_LIBRARY xxhash REQUIRED)
 find_library(ATTN_ZSTD_LIBRARY zstd REQUIRED)
-find_library(ATTN_ANTLR4_LIBRARY antlr4-runtime REQUIRED)
-set(CMAKE_FIND_LIBRARY_SUFFIXES ${CMAKE_FIND_LIBRARY_SUFFIXES_SAVED})
-find_path(ATTN_ANTLR4_INCLUDE_DIR antlr4-runtime.h PATH_SUFFIXES antlr4-runtime REQUIRED)
-
-# Where the packaged runtime is newer than what the packaged tool generates for (Ubuntu 24.04), the
-# generated files are adapted: `${ATTN_ADAPT_ANTLR4} FOLDER`.
-set(ATTN_ADAPT_ANTLR4 ${CMAKE_COMMAND} -E true)
-if(EXISTS ${ATTN_ANTLR4_INCLUDE_DIR}/atn/SerializedATNView.h)
-  find_program(ATTN_PYTHON3 NAMES python3 PATHS /usr/bin REQUIRED)
-  set(ATTN_ADAPT_ANTLR4 ${ATTN_PYTHON3} ${PROJECT_SOURCE_DIR}/cmake/adapt-antlr)
+if(ATTN_BUILD_COMPILER)
+  include(AttnAntlr)
 endif()
+set(CMAKE_FIND_LIBRARY_SUFFIXES ${CMAKE_FIND_LIBRARY_SUFFIXES_SAVED})
 
 # Headers only: CUDA and cuDNN are loaded at run time. The usual prefixes first, then the folder
 # into which .ci/setup puts the vendor's Python wheels.
@@ -40,13 +35,11 @@ else()
 endif()
 
 add_library(attn_dep_fmt STATIC ${CMAKE_CURRENT_LIST_DIR}/fmt.cpp)
-foreach(name xxhash zstd antlr4)
+foreach(name xxhash zstd)
   add_library(attn_dep_${name} INTERFACE)
   string(TOUPPER ${name} upper)
   target_link_libraries(attn_dep_${name} INTERFACE ${ATTN_${upper}_LIBRARY})
 endforeach()
-target_link_libraries(attn_dep_antlr4 INTERFACE Threads::Threads)
-target_include_directories(attn_dep_antlr4 SYSTEM INTERFACE ${ATTN_ANTLR4_INCLUDE_DIR})
 
 add_library(attn_dep_cuda_headers INTERFACE)
 target_include_directories(attn_dep_cuda_headers SYSTEM INTERFACE ${ATTN_CUDA_INCLUDE_DIR})

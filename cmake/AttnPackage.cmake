@@ -1,79 +1,47 @@
-# What `cmake --install` installs: attnc, and the runtime with attn.h as its only interface, as
-# libattn.so and libattn.a, with what find_package(attn) and pkg-config read.
+# What `cmake --install` installs: the runtime's two libraries, attnc where it is built, and what
+# find_package(attn) and pkg-config read.
 include(CMakePackageConfigHelpers)
-include(GNUInstallDirs)
 
-set(ATTN_API_FOLDER ${PROJECT_SOURCE_DIR}/runtime/api)
-set(ATTN_NO_WHEELS ${PROJECT_SOURCE_DIR}/runtime/base/wheels.cpp)
-
-file(STRINGS ${ATTN_API_FOLDER}/attn.h ATTN_API_VERSION REGEX "^#define ATTN_API_VERSION ")
-string(REGEX REPLACE "[^0-9]" "" ATTN_API_VERSION "${ATTN_API_VERSION}")
-file(STRINGS ${ATTN_API_FOLDER}/symbols.txt ATTN_SYMBOLS)
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
-  ${ATTN_API_FOLDER}/attn.h ${ATTN_API_FOLDER}/symbols.txt)
-string(REPLACE ";" "; " ATTN_SYMBOLS "${ATTN_SYMBOLS}")
-set(ATTN_MAP ${PROJECT_BINARY_DIR}/package/attn.map)
-configure_file(${CMAKE_CURRENT_LIST_DIR}/attn.map.in ${ATTN_MAP} @ONLY)
-
-# attn_installed(TARGET): knows of no wheels (runtime/base/wheels.h).
-function(attn_installed target)
-  target_sources(${target} PRIVATE ${ATTN_NO_WHEELS})
-  target_compile_definitions(${target} PRIVATE ATTN_WHEELS_FOLDER="")
-  target_compile_features(${target} PRIVATE cxx_std_20)
-endfunction()
-
-# attn_api_library(TARGET KIND)
-function(attn_api_library target kind)
-  add_library(${target} ${kind} $<TARGET_OBJECTS:attn_api>)
-  attn_installed(${target})
-  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}
-    INTERFACE $<BUILD_INTERFACE:${ATTN_API_FOLDER}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-  set_target_properties(${target} PROPERTIES
-    OUTPUT_NAME attn
-    ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}
-    LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
-endfunction()
-
-attn_api_library(attn_shared SHARED)
-target_link_libraries(attn_shared PRIVATE attn_shapes attn_targets)
-target_link_options(attn_shared PRIVATE LINKER:--version-script=${ATTN_MAP})
-if(NOT ATTN_SANITIZE)
-  target_link_options(attn_shared PRIVATE LINKER:--no-undefined)
+set(ATTN_PACKAGE attn_shared attn_static)
+if(ATTN_BUILD_COMPILER)
+  add_executable(attnc_installed ${PROJECT_SOURCE_DIR}/tools/main.cpp)
+  attn_installed(attnc_installed)
+  attn_house_rules(attnc_installed)
+  target_link_libraries(attnc_installed PRIVATE attn_tools)
+  set_target_properties(attnc_installed PROPERTIES
+    EXPORT_NAME attnc
+    OUTPUT_NAME attnc
+    RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/package)
+  list(APPEND ATTN_PACKAGE attnc_installed)
 endif()
-set_target_properties(attn_shared PROPERTIES
-  EXPORT_NAME attn
-  SOVERSION ${ATTN_API_VERSION}
-  LINK_DEPENDS ${ATTN_MAP})
 
-# The rooms that the runtime stands on, in one archive; the third-party ones stay outside.
-attn_api_library(attn_static STATIC)
-foreach(room base io graph plan cuda cudnn cache process targets execute shapes)
-  target_sources(attn_static PRIVATE $<TARGET_OBJECTS:attn_${room}>)
-endforeach()
-target_sources(attn_static PRIVATE $<TARGET_OBJECTS:attn_dep_fmt>)
-target_link_libraries(attn_static INTERFACE xxhash zstd pthread ${CMAKE_DL_LIBS})
-
-add_library(attn::attn ALIAS attn_shared)
-add_library(attn::attn_static ALIAS attn_static)
-
-add_executable(attnc_installed ${PROJECT_SOURCE_DIR}/tools/main.cpp)
-attn_installed(attnc_installed)
-attn_house_rules(attnc_installed)
-target_link_libraries(attnc_installed PRIVATE attn_tools)
-set_target_properties(attnc_installed PROPERTIES
-  EXPORT_NAME attnc
-  OUTPUT_NAME attnc
-  RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/package)
+# `cmake --install` does not build: after `cmake --build build --target attnc` alone, files would be
+# missing. They are built then.
+add_custom_target(attn_package DEPENDS ${ATTN_PACKAGE})
+list(TRANSFORM ATTN_PACKAGE REPLACE "(.+)" "\"$<TARGET_FILE:\\1>\"" OUTPUT_VARIABLE ATTN_PACKAGE_FILES)
+list(JOIN ATTN_PACKAGE_FILES " " ATTN_PACKAGE_FILES)
+install(CODE "foreach(file IN ITEMS ${ATTN_PACKAGE_FILES})
+    if(NOT EXISTS \${file})
+      message(STATUS \"Building what is missing: \${file}\")
+      execute_process(COMMAND \"${CMAKE_COMMAND}\" --build \"${CMAKE_BINARY_DIR}\"
+        --config \"\${CMAKE_INSTALL_CONFIG_NAME}\" --target attn_package COMMAND_ERROR_IS_FATAL ANY)
+      break()
+    endif()
+  endforeach()")
 
 set(ATTN_CMAKE_FOLDER ${CMAKE_INSTALL_LIBDIR}/cmake/attn)
 file(RELATIVE_PATH ATTN_PC_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 string(REGEX REPLACE "/$" "" ATTN_PC_PREFIX ${ATTN_PC_PREFIX})
-configure_file(${CMAKE_CURRENT_LIST_DIR}/attn.pc.in ${PROJECT_BINARY_DIR}/package/attn.pc @ONLY)
+list(TRANSFORM ATTN_STATIC_NEEDS PREPEND -l OUTPUT_VARIABLE ATTN_PC_NEEDS)
+list(JOIN ATTN_PC_NEEDS " " ATTN_PC_NEEDS)
+foreach(name attn attn-static)
+  configure_file(${CMAKE_CURRENT_LIST_DIR}/${name}.pc.in ${PROJECT_BINARY_DIR}/package/${name}.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/package/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endforeach()
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/package/attnConfigVersion.cmake
   COMPATIBILITY SameMajorVersion)
 
-install(TARGETS attn_shared attn_static attnc_installed EXPORT attn)
+install(TARGETS ${ATTN_PACKAGE} EXPORT attn)
 install(FILES ${ATTN_API_FOLDER}/attn.h ${ATTN_API_FOLDER}/attn.hpp TYPE INCLUDE)
 install(EXPORT attn FILE attnConfig.cmake NAMESPACE attn:: DESTINATION ${ATTN_CMAKE_FOLDER})
 install(FILES ${PROJECT_BINARY_DIR}/package/attnConfigVersion.cmake DESTINATION ${ATTN_CMAKE_FOLDER})
-install(FILES ${PROJECT_BINARY_DIR}/package/attn.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

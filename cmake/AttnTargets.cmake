@@ -7,7 +7,7 @@ function(attn_house_rules target)
   target_compile_features(${target} PUBLIC cxx_std_20)
   target_compile_options(${target} PRIVATE
     -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion
-    $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor> -Werror
+    $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor> $<$<BOOL:${ATTN_WERROR}>:-Werror>
     # GCC 13 takes the alternatives of a variant that are not there for uninitialized ones.
     $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized>)
   if(ATTN_SANITIZE)

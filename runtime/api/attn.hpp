@@ -121,13 +121,14 @@ class [[nodiscard]] Result {
     }                                                       \
   } while (false)
 
-// ATTN_TRY_ASSIGN(auto x, f()): declares or assigns the value, or returns the error.
-#define ATTN_TRY_ASSIGN(target, expression) ATTN_TRY_ASSIGN_1_(target, expression, __LINE__)
-#define ATTN_TRY_ASSIGN_1_(target, expression, line) ATTN_TRY_ASSIGN_2_(target, expression, line)
-#define ATTN_TRY_ASSIGN_2_(target, expression, line)             \
-  auto attn_tried_##line = (expression);                         \
-  if (!attn_tried_##line.ok()) return attn_tried_##line.error(); \
-  target = std::move(attn_tried_##line).value()
+// ATTN_TRY_ASSIGN(auto x, f()): declares or assigns the value, or returns the error. This header
+// itself passes __LINE__: its inline functions must be the same in every file (ODR).
+#define ATTN_TRY_ASSIGN(target, expression) ATTN_TRY_ASSIGN_1_(target, expression, __COUNTER__)
+#define ATTN_TRY_ASSIGN_1_(target, expression, id) ATTN_TRY_ASSIGN_2_(target, expression, id)
+#define ATTN_TRY_ASSIGN_2_(target, expression, id)           \
+  auto attn_tried_##id = (expression);                       \
+  if (!attn_tried_##id.ok()) return attn_tried_##id.error(); \
+  target = std::move(attn_tried_##id).value()
 
 enum class DType : std::int32_t {
   f16 = ATTN_DTYPE_F16,
@@ -478,7 +479,7 @@ class Executable {
   // Takes the reference over, also when it fails.
   static Result<Executable> adopt(attn_executable* handle) {
     Executable executable(handle);
-    ATTN_TRY_ASSIGN(executable.about_, read(handle));
+    ATTN_TRY_ASSIGN_1_(executable.about_, read(handle), __LINE__);
     return executable;
   }
 
@@ -529,7 +530,7 @@ class Executable {
     about->direction = static_cast<Direction>(info.direction);
     about->workspace_bytes = info.workspace_bytes;
     for (std::size_t i = 0; i < info.tensor_count; ++i) {
-      ATTN_TRY_ASSIGN(auto tensor, read_tensor(call, handle, i));
+      ATTN_TRY_ASSIGN_1_(auto tensor, read_tensor(call, handle, i), __LINE__);
       about->tensors.push_back(std::move(tensor));
     }
     for (std::size_t i = 0; i < info.param_count; ++i) {

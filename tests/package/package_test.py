@@ -63,8 +63,8 @@ class Package(unittest.TestCase):
                   f"-DCMAKE_CXX_COMPILER={CXX}", *options, cwd=self.folder)
         return build
 
-    def pkg_config(self, *options):
-        return output_of("pkg-config", *options, "attn", env=self.environment).split()
+    def pkg_config(self, *options, module="attn"):
+        return output_of("pkg-config", *options, module, env=self.environment).split()
 
     def plan(self, spec):
         """One for this machine's GPU; any will do where there is none."""
@@ -117,11 +117,35 @@ class Package(unittest.TestCase):
         program = self.folder / "by_pkg_config"
         output_of(CC, "-std=c99", source, "-o", program, *self.pkg_config("--cflags", "--libs"))
         self.expect_run(program)
-        output_of(CC, "-std=c99", source, "-o", program, *self.pkg_config("--cflags"),
-                  f"-L{self.libraries}", "-Wl,-Bstatic", "-lattn", "-Wl,-Bdynamic",
-                  *[word for word in self.pkg_config("--static", "--libs") if word != "-lattn"])
+        output_of(CC, "-std=c99", source, "-o", program,
+                  *self.pkg_config("--cflags", "--libs", module="attn-static"))
         self.assertNotIn("libattn", output_of(READELF, "-d", program))
         self.expect_run(program)
+
+    def test_a_c_project_links_the_static_library(self):
+        build = self.folder / "c_project"
+        output_of(CMAKE, "-G", "Ninja", "-S", SOURCE / "tests" / "package" / "c_project", "-B", build,
+                  f"-DCMAKE_PREFIX_PATH={self.prefix}", f"-DCMAKE_C_COMPILER={CC}")
+        output_of(CMAKE, "--build", build)
+        self.assertRegex(output_of(build / "app"), r"^(ok|cuda)\n$")
+
+    def test_install_builds_what_is_missing(self):
+        archive, kept = BUILD / "libattn.a", self.folder / "kept.a"
+        shutil.copy2(archive, kept)
+        self.addCleanup(lambda: archive.exists() or shutil.copy2(kept, archive))
+        archive.unlink()
+        output_of(CMAKE, "--install", BUILD, "--prefix", self.folder / "again")
+        self.assertEqual(len(list((self.folder / "again").rglob("libattn.a"))), 1)
+
+    def test_two_assignments_fit_on_a_line(self):
+        source = self.folder / "assignments.cpp"
+        source.write_text("#include <attn.hpp>\n"
+                          "#define BOTH ATTN_TRY_ASSIGN(a, f()); ATTN_TRY_ASSIGN(b, f())\n"
+                          "attn::Result<int> f() { return 1; }\n"
+                          "attn::Result<int> sum() { int a = 0, b = 0; BOTH; return a + b; }\n"
+                          "int main() { return sum().ok() ? 0 : 1; }\n")
+        output_of(CXX, "-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only",
+                  f"-I{self.prefix}/include", source)
 
     def test_headers_are_strict(self):
         strict = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wno-sign-conversion", "-Werror",
