@@ -127,7 +127,7 @@ class Package(unittest.TestCase):
         output_of(CMAKE, "-G", "Ninja", "-S", SOURCE / "tests" / "package" / "c_project", "-B", build,
                   f"-DCMAKE_PREFIX_PATH={self.prefix}", f"-DCMAKE_C_COMPILER={CC}")
         output_of(CMAKE, "--build", build)
-        self.assertRegex(output_of(build / "app"), r"^(ok|cuda)\n$")
+        self.assertRegex(output_of(build / "app"), r"^(ok|cuda|cudnn)\n$")
 
     def test_install_builds_what_is_missing(self):
         archive, kept = BUILD / "libattn.a", self.folder / "kept.a"
