@@ -4,7 +4,7 @@ include(CMakePackageConfigHelpers)
 
 set(ATTN_PACKAGE attn_shared attn_static)
 if(ATTN_BUILD_COMPILER)
-  add_executable(attnc_installed ${PROJECT_SOURCE_DIR}/tools/main.cpp)
+  add_executable(attnc_installed $<TARGET_OBJECTS:attn_main>)
   attn_installed(attnc_installed)
   attn_house_rules(attnc_installed)
   target_link_libraries(attnc_installed PRIVATE attn_tools)

@@ -1,13 +1,15 @@
 // What the subcommands share: how each is registered, and the options that several take.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "compiler/sema/analyze.h"
+#include "tools/cli.h"
 
 namespace attn::tools {
 

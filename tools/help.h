@@ -5,10 +5,10 @@
 
 namespace attn::tools {
 
-class HelpFormatter : public CLI::FormatterBase {
+class HelpFormatter : public ::CLI::FormatterBase {
  public:
-  std::string make_help(const CLI::App* app, std::string name,
-                        CLI::AppFormatMode mode) const override;
+  std::string make_help(const ::CLI::App* app, std::string name,
+                        ::CLI::AppFormatMode mode) const override;
 };
 
 }  // namespace attn::tools

@@ -41,15 +41,16 @@ void add_commands(CLI::App& app, Action& action) {
 }
 
 int run_command_line(int argc, char** argv) {
-  CLI::App app("Compiles attention written as a specification into cuDNN plans", "attnc");
+  ::CLI::App app("Compiles attention written as a specification into cuDNN plans", "attnc");
   app.formatter(std::make_shared<HelpFormatter>());
   app.require_subcommand(1);
   app.footer(kFooter);
   Action action;
-  add_commands(app, action);
+  CLI::App commands(app);
+  add_commands(commands, action);
   try {
     app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
+  } catch (const ::CLI::ParseError& error) {
     return app.exit(error) == 0 ? kOk : kUsage;
   }
   return action();

@@ -1,0 +1,165 @@
+#include "tools/cli.h"
+
+#include <CLI/CLI.hpp>
+#include <deque>
+
+namespace attn::tools::CLI {
+namespace {
+
+// `take`, whose errors are CLI11's.
+template <typename Take>
+auto translated(Take take) {
+  return [take = std::move(take)](const auto& value) {
+    try {
+      return take(value);
+    } catch (const ValidationError& error) {
+      throw ::CLI::ValidationError(error.option(), error.what());
+    }
+  };
+}
+
+}  // namespace
+
+Validator IsMember(std::vector<std::string> words) {
+  return
+      [words = std::move(words)](::CLI::Option& option) { option.check(::CLI::IsMember(words)); };
+}
+
+Validator Range(int least, int most) {
+  return [least, most](::CLI::Option& option) { option.check(::CLI::Range(least, most)); };
+}
+
+Validator Range(double least, double most) {
+  return [least, most](::CLI::Option& option) { option.check(::CLI::Range(least, most)); };
+}
+
+const Validator NonNegativeNumber = [](::CLI::Option& option) {
+  option.check(::CLI::NonNegativeNumber);
+};
+
+Option* Option::type_name(const std::string& name) {
+  option_.type_name(name);
+  return this;
+}
+
+Option* Option::type_size(int size) {
+  option_.type_size(size);
+  return this;
+}
+
+Option* Option::required() {
+  option_.required();
+  return this;
+}
+
+Option* Option::check(const Validator& validator) {
+  validator(option_);
+  return this;
+}
+
+Option* Option::excludes(const std::string& other) {
+  option_.excludes(other);
+  return this;
+}
+
+Option* Option::delimiter(char delimiter) {
+  option_.delimiter(delimiter);
+  return this;
+}
+
+Option* Option::allow_extra_args(bool allow) {
+  option_.allow_extra_args(allow);
+  return this;
+}
+
+Option* Option::multi_option_policy(MultiOptionPolicy /*policy*/) {
+  option_.multi_option_policy(::CLI::MultiOptionPolicy::TakeAll);
+  return this;
+}
+
+struct App::State {
+  ::CLI::App& app;
+  std::deque<App> subcommands;
+  std::deque<Option> options;
+};
+
+App::App(::CLI::App& app) : state_(new State{app, {}, {}}) {}
+
+App::~App() = default;
+
+::CLI::App& App::cli11() const { return state_->app; }
+
+App* App::add_subcommand(const std::string& name, const std::string& description) {
+  return &state_->subcommands.emplace_back(*state_->app.add_subcommand(name, description));
+}
+
+App* App::require_subcommand(int count) {
+  state_->app.require_subcommand(count);
+  return this;
+}
+
+App* App::require_subcommand(int least, int most) {
+  state_->app.require_subcommand(static_cast<std::size_t>(least), static_cast<std::size_t>(most));
+  return this;
+}
+
+std::vector<const App*> App::get_subcommands() const {
+  std::vector<const App*> chosen;
+  for (const App& subcommand : state_->subcommands) {
+    if (subcommand.state_->app.count() > 0) chosen.push_back(&subcommand);
+  }
+  return chosen;
+}
+
+App* App::callback(const std::function<void()>& chosen) {
+  state_->app.callback(chosen);
+  return this;
+}
+
+template <typename T>
+Option* App::add_option(const std::string& names, T& value, const std::string& description) {
+  return keep(*state_->app.add_option(names, value, description));
+}
+template Option* App::add_option(const std::string&, std::string&, const std::string&);
+template Option* App::add_option(const std::string&, std::vector<std::string>&, const std::string&);
+template Option* App::add_option(const std::string&, int&, const std::string&);
+template Option* App::add_option(const std::string&, unsigned&, const std::string&);
+template Option* App::add_option(const std::string&, std::int64_t&, const std::string&);
+template Option* App::add_option(const std::string&, std::size_t&, const std::string&);
+template Option* App::add_option(const std::string&, double&, const std::string&);
+
+Option* App::add_option(const std::string& names, const callback_t& take,
+                        const std::string& description) {
+  return keep(*state_->app.add_option(names, ::CLI::callback_t(translated(take)), description));
+}
+
+template <typename T>
+Option* App::add_option_function(const std::string& names,
+                                 const std::function<void(const T&)>& take,
+                                 const std::string& description) {
+  return keep(*state_->app.add_option_function<T>(names, translated(take), description));
+}
+template Option* App::add_option_function(const std::string&,
+                                          const std::function<void(const std::string&)>&,
+                                          const std::string&);
+template Option* App::add_option_function(
+    const std::string&, const std::function<void(const std::vector<std::string>&)>&,
+    const std::string&);
+
+Option* App::add_flag(const std::string& names, bool& value, const std::string& description) {
+  return keep(*state_->app.add_flag(names, value, description));
+}
+
+Option* App::add_flag_function(const std::string& names,
+                               const std::function<void(std::int64_t)>& take,
+                               const std::string& description) {
+  return keep(*state_->app.add_flag_function(names, translated(take), description));
+}
+
+Option* App::keep(::CLI::Option& option) { return &state_->options.emplace_back(option); }
+
+std::vector<std::string> detail::split(const std::string& text, char delimiter) {
+  return ::CLI::detail::split(text, delimiter);
+}
+
+}  // namespace attn::tools::CLI
