@@ -1,5 +1,6 @@
 # attn_library(NAME SOURCES a.cpp ... DEPS x y): a static library with the house's warnings.
-# attn_test(NAME SOURCES ... DEPS ... [LABELS ...]): a GoogleTest program, one ctest entry a case.
+# attn_test(NAME SOURCES ... DEPS ... [LABELS ...] [COST seconds]): a GoogleTest program, one ctest entry
+# a case. Those that cost most begin first, so that no core waits for the last one.
 include(GoogleTest)
 
 function(attn_house_rules target)
@@ -25,7 +26,7 @@ function(attn_library target)
 endfunction()
 
 function(attn_test target)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "COST" "SOURCES;DEPS;LABELS" ${ARGN})
   add_executable(${target} ${ARG_SOURCES})
   attn_house_rules(${target})
   target_compile_definitions(${target} PRIVATE
@@ -37,6 +38,9 @@ function(attn_test target)
   set(properties TIMEOUT 600)
   if(ARG_LABELS)
     list(APPEND properties LABELS "${ARG_LABELS}")
+  endif()
+  if(ARG_COST)
+    list(APPEND properties COST ${ARG_COST})
   endif()
   gtest_discover_tests(${target} DISCOVERY_TIMEOUT 60 PROPERTIES ${properties})
 endfunction()
