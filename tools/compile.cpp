@@ -290,7 +290,7 @@ int run(const Options& options) {
                        "--direction has no meaning with --recompile: the plan has its own");
   }
   if (options.autotune && options.target != "native") {
-    return usage_error(options, "--autotune measures on the GPU at hand, which is --target native");
+    return usage_error(options, "--autotune measures on the local GPU, which is --target native");
   }
   if (const Status status = check_output(options); !status.ok()) {
     return report(status.error(), options.format);
@@ -327,9 +327,10 @@ void add_compile(CLI::App& app, Action& action) {
       ->check(CLI::IsMember({"fwd", "bwd", "both"}));
   command->add_option("--recompile", options->plan, "Compile this plan file's programs again")
       ->type_name("PLAN");
-  command->add_flag("--autotune", options->autotune,
-                    "Compile every lowering that serves, measure each on the GPU at hand, and take "
-                    "the fastest; the plan file says what was measured");
+  command->add_flag(
+      "--autotune", options->autotune,
+      "Compile every lowering that is possible, measure each on the local GPU, and take "
+      "the fastest; the plan file says what was measured");
   add_lowering(*command, options->lowering, options->rewrites);
   add_cache_option(*command, options->use_cache);
   add_cudnn(*command, options->cudnn_folder);

@@ -353,8 +353,8 @@ class Builder {
         result.arguments.push_back(layout_argument(argument));
       }
       if (kind == first && context->layoutEntry().size() > 1) {
-        sink_.report(Code::syntax, span_of(entry), "each layout of a list needs its tensor").help =
-            fmt::format("write `q: {}`", entry->getText());
+        sink_.report(Code::syntax, span_of(entry), "in a list of layouts each one needs a tensor")
+            .help = fmt::format("write `q: {}`", entry->getText());
         failed_ = true;
       }
       clause.entries.push_back(std::move(result));
@@ -597,7 +597,7 @@ std::vector<std::unique_ptr<antlr4::Token>> tokenize(antlr4::Lexer& lexer,
     tokens.push_back(std::move(token));
     if (tokens.size() > kMaxTokens) {
       sink.report(Code::too_large, span_of(tokens.back().get()),
-                  fmt::format("the file has more than {} words and signs", kMaxTokens));
+                  fmt::format("the file has more than {} tokens", kMaxTokens));
       return {};
     }
   } while (tokens.back()->getType() != antlr4::Token::EOF);

@@ -61,7 +61,7 @@ class Builder {
       const std::string& word = spec.preamble.back().keyword.text;
       if (failed_ || word == "fn" || word == "import") continue;
       fail(value.span, "the preamble has `fn` and `import` items only").help =
-          "the other clauses belong into `clauses`";
+          "the other clauses belong in `clauses`";
     }
   }
 
@@ -75,7 +75,7 @@ class Builder {
       for (const JsonValue& item : list->items) {
         spec.clauses.push_back(clause(item));
         const Name& word = spec.clauses.back().keyword;
-        if (word.text == "import") fail(word.span, "an import belongs into `preamble`");
+        if (word.text == "import") fail(word.span, "an import belongs in `preamble`");
       }
     }
   }
@@ -112,7 +112,7 @@ class Builder {
         diagnostic.help = close.empty() ? "possible here: " + support::one_of(known)
                                         : fmt::format("did you mean {}?", quoted(close));
       } else if (std::ranges::find(seen, member.key) != seen.end()) {
-        fail(member.key_span, fmt::format("the key {} stands twice", quoted(member.key)));
+        fail(member.key_span, fmt::format("duplicate key {}", quoted(member.key)));
       }
       seen.push_back(member.key);
     }
@@ -178,7 +178,7 @@ class Builder {
       return member.key != "above" && member.key != "beside";
     });
     if (word != json.members.end()) return other(json, *word);
-    fail(json.span, "a clause needs a key that says which one it is");
+    fail(json.span, "a clause needs a key with its name");
     return {};
   }
 
@@ -341,7 +341,7 @@ class Builder {
 
   DeterministicClause deterministic(const JsonValue& json) {
     if (json.kind != JsonKind::boolean || json.text != "true") {
-      fail(json.span, "`deterministic` is true, or not there");
+      fail(json.span, "`deterministic` must be true, or left out");
     }
     return {};
   }
@@ -499,7 +499,7 @@ class Builder {
     const auto op = parse_operator(sign.text, static_cast<int>(operands.size()));
     if (!op) {
       auto& diagnostic =
-          fail(sign.span, fmt::format("{} is no operator of {} operand{}", quoted(sign.text),
+          fail(sign.span, fmt::format("{} is not an operator with {} operand{}", quoted(sign.text),
                                       operands.size(), operands.size() == 1 ? "" : "s"));
       if (is_identifier(sign.text)) diagnostic.help = "a function has the key `call`";
       return {};
@@ -518,13 +518,13 @@ class Builder {
       if (!is(sign, JsonKind::string, "a comparison")) return {};
       const auto op = parse_operator(sign.text, 2);
       if (!op || !is_comparison(*op)) {
-        fail(sign.span, fmt::format("{} is no comparison", quoted(sign.text)));
+        fail(sign.span, fmt::format("{} is not a comparison", quoted(sign.text)));
         return {};
       }
       chain.push_back(*op);
     }
     if (chain.empty() || chain.size() + 1 != operands.size()) {
-      fail(signs.span, "`compare` needs one operator between each two of `args`");
+      fail(signs.span, "`compare` needs one operator between every two of `args`");
       return {};
     }
     const Span head = signs.items[0].span;

@@ -33,12 +33,13 @@ constexpr Foreign kForeign[] = {
     {"else", "write `where(condition, a, b)`"},
     {"lambda", "paste only the body: `mask q_idx >= kv_idx;`"},
     {"def", "a Python function is `fn name(b, h, q_idx, kv_idx) { ... return ...; }`"},
-    {"return", "paste only what is returned: `mask q_idx >= kv_idx;`, or the whole body in `fn`"},
+    {"return",
+     "paste only the returned expression: `mask q_idx >= kv_idx;`, or the whole body into an `fn`"},
     {"=", "compare with `==`; name a value with `let x = ...;`"},
     {"?", "write `where(condition, a, b)`"},
     {"for", "a reduction is `any(j in 0..8: kv_idx == j)`"},
     {"range", "a range is `0..8`: `any(j in 0..8: kv_idx == j)`"},
-    {"from", "write `import \"masks.attn\";`: all of a file's functions come with it"},
+    {"from", "write `import \"masks.attn\";`, which imports all functions of a file"},
     {".", "there are no members or methods: `tanh(x)` for `torch.tanh(x)`, `abs(x)` for `x.abs()`"},
 };
 
@@ -119,9 +120,7 @@ class SyntaxError {
     const std::size_t at = first ? at_ - 1 : at_;
     const Foreign* found = foreign(at);
     if (!found) return false;
-    sink_
-        .report(Code::foreign_syntax, span(at),
-                fmt::format("{} means nothing here", quoted(text(at))))
+    sink_.report(Code::foreign_syntax, span(at), fmt::format("unexpected {}", quoted(text(at))))
         .help = found->help;
     return true;
   }
@@ -131,9 +130,7 @@ class SyntaxError {
     if (text(at_) != "=" || at_ + 1 >= tokens_.all.size()) return false;
     const bool arrow = text(at_ + 1) == ">" && span(at_ + 1).begin == span(at_).end;
     if (!arrow) return false;
-    sink_
-        .report(Code::foreign_syntax, {span(at_).begin, span(at_ + 1).end},
-                "`=>` means nothing here")
+    sink_.report(Code::foreign_syntax, {span(at_).begin, span(at_ + 1).end}, "unexpected `=>`")
         .help = "did you mean `>=`?";
     return true;
   }
@@ -143,8 +140,7 @@ class SyntaxError {
     if (!expects("'..'") || text(at_) != ":") return false;
     for (std::size_t i = at_; i-- > 0 && kind(i) != "'in'" && kind(i) != "';'";) {
       if (text(i) != "range") continue;
-      sink_.report(Code::foreign_syntax, span(i), "`range` means nothing here").help =
-          foreign(i)->help;
+      sink_.report(Code::foreign_syntax, span(i), "unexpected `range`").help = foreign(i)->help;
       return true;
     }
     return false;
@@ -173,7 +169,7 @@ class SyntaxError {
     const bool closes_nothing = is_close(kind(at_)) && kind(at_) != "'}'" && !open;
     if (!closes_nothing || expects_expression()) return false;
     sink_.report(Code::unclosed_bracket, span(at_),
-                 fmt::format("{} closes no bracket", quoted(text(at_))));
+                 fmt::format("{} closes a bracket that was not opened", quoted(text(at_))));
     return true;
   }
 

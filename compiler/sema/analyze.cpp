@@ -85,13 +85,14 @@ class Analyzer {
     if (type && std::ranges::find(allowed, *type) != allowed.end()) return *type;
     if (name.text.starts_with("fp8") || name.text == "e4m3" || name.text == "e5m2") {
       report(Code::not_built_yet, name.span,
-             fmt::format("type {} is not built yet", quoted(name.text)));
+             fmt::format("type {} is not implemented yet", quoted(name.text)));
       return fallback;
     }
     std::vector<std::string_view> words;
     for (const DType one : allowed) words.push_back(to_string(one));
     const std::string_view here = type_elsewhere(name.text);
-    report(Code::bad_choice, name.span, fmt::format("{} is no type for this", quoted(name.text)))
+    report(Code::bad_choice, name.span,
+           fmt::format("{} is not a valid type here", quoted(name.text)))
         .help = contains(words, here) ? fmt::format("did you mean {}?", quoted(here))
                                       : "possible: " + support::one_of(words);
     return fallback;
@@ -140,7 +141,7 @@ class Analyzer {
       const auto [first, added] = seen.emplace(word, clause.keyword.span);
       if (added) continue;
       report(Code::duplicate_clause, clause.keyword.span,
-             fmt::format("{} may stand once", quoted(word)))
+             fmt::format("{} may appear only once", quoted(word)))
           .labels.push_back({first->second, "first here"});
     }
   }
@@ -201,11 +202,12 @@ class Analyzer {
       if (arguments == 2) tensor.longest_run = run_size(fact.arguments[1], scope);
     } else {
       report(Code::bad_choice, fact.name.span,
-             fmt::format("{} is no fact about a tensor", quoted(fact.name.text)))
+             fmt::format("{} is not a fact about a tensor", quoted(fact.name.text)))
           .help =
-          "possible: `monotone`, of numbers that never decrease along the last axis; "
-          "`runs(8)`, of at most 8 runs of equal elements along it; `runs(8, 512)`, of at most 512 "
-          "elements each";
+          "possible: `monotone`, for numbers that never decrease along the last axis; `runs(8)`, "
+          "for "
+          "at most 8 runs of equal elements along it; `runs(8, 512)`, for runs of at most 512 "
+          "elements";
     }
   }
 
@@ -237,7 +239,7 @@ class Analyzer {
     const bool no_keys = attention_.dims.get(ir::Dim::Skv) == 0;
     if (size ? *size >= (no_keys ? 0 : 1) : open) return true;
     report(Code::bad_size, extent.span,
-           size ? fmt::format("the size would be {}", *size) : "the size does not fit 32 bits")
+           size ? fmt::format("the size is {}", *size) : "the size does not fit in 32 bits")
         .help = "a size is a positive 32-bit integer";
     return false;
   }
@@ -250,7 +252,7 @@ class Analyzer {
       if (value) scale_ = value->id;
     } else if (const auto* score = std::get_if<ast::ScoreClause>(&clause.body)) {
       const auto value = scope.check_as(score->value, kScoreSite, Type::real,
-                                        "a condition belongs into a `mask` clause");
+                                        "a condition belongs in a `mask` clause");
       if (value) scope.set_score(*value);
     } else if (const auto* mask = std::get_if<ast::MaskClause>(&clause.body)) {
       const auto value = scope.check_as(mask->value, kMaskSite, Type::boolean,
@@ -299,7 +301,7 @@ std::optional<ir::Attention> analyze(const ast::Spec& spec, const Bindings& bind
                                      diag::Sink& sink) {
   if (spec.is_library) {
     sink.report(Code::no_attention, spec.span, "this is a library: it has no attention").help =
-        "bring its functions into a spec with `import`";
+        "use its functions in a spec with `import`";
     return std::nullopt;
   }
   const Library library = load_imports(spec, sink);

@@ -87,7 +87,8 @@ void set_align(const ast::AlignClause& clause, ir::Attention& attention, diag::S
   const std::string_view words[] = {to_string(ir::Align::top_left),
                                     to_string(ir::Align::bottom_right)};
   if (!contains(words, align.text)) {
-    sink.report(Code::bad_choice, align.span, fmt::format("{} is no alignment", quoted(align.text)))
+    sink.report(Code::bad_choice, align.span,
+                fmt::format("{} is not an alignment", quoted(align.text)))
         .help = "possible: " + support::one_of(words);
   }
   if (align.text == words[1]) attention.align = ir::Align::bottom_right;
@@ -104,7 +105,7 @@ void set_outputs(const ast::OutputsClause& clause, ir::Attention& attention, dia
         std::ranges::find(outputs, output.text, &std::pair<std::string_view, bool*>::first);
     if (found == std::end(outputs)) {
       sink.report(Code::bad_choice, output.span,
-                  fmt::format("{} is no output", quoted(output.text)))
+                  fmt::format("{} is not an output", quoted(output.text)))
           .help = "possible: `o`, `lse`, `max` or `sum_exp`";
       continue;
     }
@@ -148,14 +149,14 @@ void set_dropout(const ast::Clause& clause, ir::Attention& attention, Environmen
   const Known known = evaluate(dropout.probability, lookup, sink);
   if (known.state == Known::State::open) {
     sink.report(Code::bad_value, dropout.probability.span,
-                "the probability of dropout does not depend on dimensions");
+                "the probability of dropout cannot depend on open dimensions");
   }
   if (known.state != Known::State::value) return;
   const double p = std::visit([](auto value) { return static_cast<double>(value); }, known.number);
   if (!(p >= 0 && p < 1)) {
     sink.report(Code::bad_value, dropout.probability.span,
                 fmt::format("the probability of dropout is {}", p))
-        .help = "it is the part that is dropped: at least 0 and below 1";
+        .help = "it is the share of the weights that is dropped: at least 0 and less than 1";
     return;
   }
   ir::Dropout result{p, std::nullopt, place(sink, clause.span)};

@@ -18,7 +18,7 @@ using support::quoted;
 using support::Span;
 
 constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max();
-constexpr std::string_view kSizes = "a size is a positive 32-bit integer; Skv alone may be 0";
+constexpr std::string_view kSizes = "a size is a positive 32-bit integer (only Skv may be 0)";
 
 // There may be no keys; without the rest there is nothing to compute.
 std::int64_t least(std::string_view dimension) { return dimension == "Skv" ? 0 : 1; }
@@ -106,7 +106,7 @@ class Resolver {
     const auto lookup = [&](const std::string& name, Span span) {
       if (is_dimension_name(name)) {
         report(Code::not_available_here, span,
-               fmt::format("{} has no value yet: spec parameters come before the dimensions",
+               fmt::format("{} cannot be used here: spec parameters are set before the dimensions",
                            quoted(name)));
         return Known::poisoned();
       }
@@ -178,7 +178,7 @@ class Resolver {
     std::vector<std::string_view> candidates(dimension_names().begin(), dimension_names().end());
     for (const auto& [parameter, value] : environment_.parameters) candidates.push_back(parameter);
     report(Code::unknown_binding, spec_.name.span,
-           fmt::format("--bind {}: the spec has no such dimension or parameter",
+           fmt::format("--bind {}: the spec has no dimension or parameter with this name",
                        support::printable(name)))
         .help = suggestion(name, candidates);
   }
@@ -189,7 +189,7 @@ class Resolver {
     if (listed.bound) return *(listed.size = Known::of(*listed.bound));
     if (listed.resolving) {
       report(Code::dimension_cycle, listed.entry->name.span,
-             fmt::format("{} is defined by itself", quoted(listed.entry->name.text)));
+             fmt::format("{} is defined in terms of itself", quoted(listed.entry->name.text)));
       return *(listed.size = Known::poisoned());
     }
     listed.resolving = true;
@@ -230,7 +230,7 @@ class Resolver {
     const auto lookup = [&](const std::string& name, Span span) {
       if (is_dimension_name(name)) {
         report(Code::not_available_here, span,
-               fmt::format("{} has no value in a set of sizes", quoted(name)));
+               fmt::format("{} cannot be used in a set of sizes", quoted(name)));
         return Known::poisoned();
       }
       return environment_.lookup(name, span, sink_);
@@ -243,7 +243,7 @@ class Resolver {
         sizes.push_back(*size.integer());
       } else {
         report(Code::duplicate_name, element.span,
-               fmt::format("{} stands twice in the set", *size.integer()));
+               fmt::format("{} is in the set twice", *size.integer()));
       }
     }
     return Known::of(sizes.front());
@@ -275,8 +275,9 @@ class Resolver {
     const ast::DimEntry* kv = at(Dim::Hkv).entry;
     auto& diagnostic = report(
         Code::heads_not_multiple, q ? q->name.span : spec_.name.span,
-        fmt::format("the number of query heads, {}, is not a multiple of that of key heads, {}",
-                    *hq, *hkv));
+        fmt::format(
+            "the number of query heads, {}, is not a multiple of the number of key heads, {}", *hq,
+            *hkv));
     if (q && kv) diagnostic.labels.push_back({kv->name.span, "the key heads"});
   }
 
@@ -305,7 +306,7 @@ Known Environment::lookup(const std::string& name, Span span, diag::Sink& sink) 
   std::vector<std::string_view> candidates(dimension_names().begin(), dimension_names().end());
   for (const auto& [parameter, value] : parameters) candidates.push_back(parameter);
   sink.report(Code::unknown_name, span,
-              fmt::format("{} is no dimension and no spec parameter", quoted(name)))
+              fmt::format("{} is not a dimension or spec parameter", quoted(name)))
       .help = suggestion(name, candidates);
   return Known::poisoned();
 }

@@ -286,8 +286,8 @@ std::optional<Value> Operations::integer_power(const Value& base, std::int64_t e
     if (result <= kLargest && result >= -kLargest) {
       return leaf(dag_.integer(result, place(at_->head)), kConstants);
     }
-    report(Code::bad_operand, at_->span, "the power does not fit 32 bits").help =
-        "a real has more room: `2.0 ** 40`";
+    report(Code::bad_operand, at_->span, "the power does not fit in 32 bits").help =
+        "use a real: `2.0 ** 40`";
     return std::nullopt;
   }
   std::optional<Value> result;
@@ -334,7 +334,7 @@ bool Operations::need_booleans(Operands operands) {
     auto& diagnostic = report(
         Code::type_mismatch, at_->operands[i].span,
         fmt::format("{} needs booleans, found {}", quoted(sign), in_words(operands[i].type)));
-    diagnostic.help = operands.size() == 1 ? "put what it negates in parentheses: `!(a < b)`"
+    diagnostic.help = operands.size() == 1 ? "put the negated expression in parentheses: `!(a < b)`"
                                            : "compare it, for example `!= 0`";
     return false;
   }
@@ -352,7 +352,7 @@ void Operations::mixed_bits(Operands operands) {
           ? std::string(in_words(operands[0].type))
           : fmt::format("{} and {}", in_words(operands[0].type), in_words(operands[1].type));
   auto& diagnostic =
-      report(Code::mixed_bits, at_->head, fmt::format("bits of {} have no meaning", types));
+      report(Code::mixed_bits, at_->head, fmt::format("bit operations do not apply to {}", types));
   for (std::size_t i = 0; i < operands.size(); ++i) {
     diagnostic.labels.push_back({at_->operands[i].span, std::string(in_words(operands[i].type))});
   }
@@ -361,7 +361,7 @@ void Operations::mixed_bits(Operands operands) {
   diagnostic.help = any_boolean
                         ? "`&`, `|` and `^` bind tighter than comparisons, as in Python: write "
                           "`(a >= b) & (c < d)` or `a >= b && c < d`"
-                        : "bit operations need two integers, or `&`, `|`, `^` two booleans";
+                        : "bit operations need integers; `&`, `|` and `^` also take two booleans";
 }
 
 // Logical on two booleans, bitwise on two integers.
@@ -393,7 +393,7 @@ std::optional<Value> Operations::shift(Op op, Operands operands) {
     const std::int64_t count = dag_.integer_of(operands[1].id);
     if (count < 0 || count >= kBits) {
       report(Code::bad_operand, at_->operands[1].span,
-             fmt::format("a shift by {}: integers have 32 bits", count));
+             fmt::format("shift by {}: integers have 32 bits", count));
       return std::nullopt;
     }
   }

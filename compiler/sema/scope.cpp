@@ -82,8 +82,7 @@ diag::Diagnostic& Scope::report(Code code, Span span, std::string message) {
 void Scope::declare(const ast::Name& name, Symbol symbol, bool at_run_time) {
   const bool taken = is_bound_name(name.text) || is_dimension_name(name.text);
   if (taken || (at_run_time && contains(run_time_names(), name.text))) {
-    report(Code::reserved_name, name.span,
-           fmt::format("{} has a meaning of its own", quoted(name.text)))
+    report(Code::reserved_name, name.span, fmt::format("{} is a reserved name", quoted(name.text)))
         .help = "choose another name";
     return;
   }
@@ -147,7 +146,7 @@ std::optional<Value> Scope::bare(const Expr& expr, const Site& site) {
 bool Scope::bounded(const Expr& expr, const Value& value) {
   if (value.depth <= kMaxDepth && value.size <= kMaxSize) return true;
   report(Code::too_deep, expr.head,
-         "the expression is too large, with its lets and the scores before it written out");
+         "the expression is too large once its lets and the scores before it are expanded");
   return false;
 }
 
@@ -168,7 +167,7 @@ std::optional<Value> Scope::constant(const Expr& expr, const Known& known) {
   if (value >= -kLargest && value <= kLargest) {
     return operations_.leaf(attention_.dag.integer(value, pos), kConstants);
   }
-  report(Code::bad_number, expr.span, fmt::format("{} does not fit 32 bits", quoted(expr.text)))
+  report(Code::bad_number, expr.span, fmt::format("{} does not fit in 32 bits", quoted(expr.text)))
       .help = fmt::format("integers have 32 bits; `{}.0` is a real", value);
   return std::nullopt;
 }
@@ -209,9 +208,9 @@ bool Scope::available(const Expr& expr, const Value& value, const Site& site) {
                                                             : "a param";
   auto& diagnostic =
       report(Code::not_available_here, expr.head,
-             is_let ? fmt::format("{} depends on {}, which has no value in {}", quoted(expr.text),
+             is_let ? fmt::format("{} depends on {}, which cannot be used in {}", quoted(expr.text),
                                   what, site.what)
-                    : fmt::format("{} has no value in {}", quoted(expr.text), site.what));
+                    : fmt::format("{} cannot be used in {}", quoted(expr.text), site.what));
   if (is_let) diagnostic.labels.push_back({found->second.span, "defined here"});
   if (site.allowed == (kIndexes | kTensors | kParams)) {
     diagnostic.help =
@@ -223,7 +222,7 @@ bool Scope::available(const Expr& expr, const Value& value, const Site& site) {
 
 void Scope::no_gradient(Span span, std::string what) {
   report(Code::no_gradient, span, std::move(what)).help =
-      "declare what is not to be learned with `tensor` instead of `learn`";
+      "declare it with `tensor` instead of `learn` if it is not learned";
 }
 
 std::optional<Value> Scope::bound(const Expr& expr) {
@@ -283,7 +282,7 @@ Value Scope::length(ir::Dim dim, bool given, std::string_view tensor, ir::Source
 std::optional<Value> Scope::dimension(const Expr& expr) {
   const auto dim = expr.text == "D" ? environment_.head_dim : ir::parse_dim(expr.text);
   if (!dim) {
-    report(Code::not_available_here, expr.span, "`D` is not one size: Dqk and Dv differ").help =
+    report(Code::not_available_here, expr.span, "`D` is ambiguous: Dqk and Dv differ").help =
         "write `Dqk` or `Dv`";
     return std::nullopt;
   }
@@ -403,7 +402,7 @@ bool Scope::index_fits(const Expr& expr, const Value& index, ir::ExprId extent) 
   if (index.type != Type::integer) {
     auto& diagnostic =
         report(Code::bad_index, expr.span,
-               fmt::format("an index is an integer, found {}", in_words(index.type)));
+               fmt::format("an index must be an integer, found {}", in_words(index.type)));
     if (index.type == Type::real) diagnostic.help = "divide integers with `//`";
     return false;
   }
@@ -418,7 +417,7 @@ bool Scope::index_fits(const Expr& expr, const Value& index, ir::ExprId extent) 
       report(Code::bad_index, expr.span,
              size ? fmt::format("the index is {}, the dimension has size {}", *value, *size)
                   : fmt::format("the index is {}", *value));
-  if (*value < 0) diagnostic.help = "indexes count from the beginning only";
+  if (*value < 0) diagnostic.help = "negative indexes do not count from the end";
   return false;
 }
 
@@ -504,7 +503,7 @@ void Scope::warn_unused() const {
     sink_
         .report(Code::unused_name, symbol.span,
                 fmt::format("{} {} is never used", kind_in_words(symbol.kind), quoted(name)))
-        .help = "remove it, or begin its name with `_`";
+        .help = "remove it, or start its name with `_`";
   }
 }
 

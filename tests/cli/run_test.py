@@ -285,7 +285,7 @@ class Run(attnc.Case):
         self.assertTrue((lse == -numpy.inf).all())
         for binding in ("Sq=0", "B=0", "Hq=0", "D=0"):
             process = self.attnc("check", spec, "--bind", binding, code=1)
-            self.assertIn("Skv alone may be 0", process.stderr + process.stdout)
+            self.assertIn("only Skv may be 0", process.stderr + process.stdout)
 
 
 if __name__ == "__main__":

@@ -169,7 +169,7 @@ TEST(SyntaxErrors, AtTheTop) {
 TEST(SyntaxErrors, AListOfLayoutsNeedsTensors) {
   const Parsed parsed = parse_text("attention f { layout bshd, q: bhsd; }");
   EXPECT_FALSE(parsed.spec);
-  EXPECT_NE(parsed.text.find("each layout of a list needs its tensor"), std::string::npos);
+  EXPECT_NE(parsed.text.find("in a list of layouts each one needs a tensor"), std::string::npos);
 }
 
 }  // namespace

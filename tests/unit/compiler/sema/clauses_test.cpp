@@ -265,7 +265,7 @@ TEST(Sets, HaveOneVariantForEachCombination) {
 TEST(Unbuilt, ClausesAreNamed) {
   const Analyzed analyzed = analyze_body("normalize none;");
   EXPECT_EQ(analyzed.codes, Codes{"E0901"});
-  EXPECT_NE(analyzed.text.find("`normalize` is not built yet"), std::string::npos);
+  EXPECT_NE(analyzed.text.find("`normalize` is not implemented yet"), std::string::npos);
 }
 
 }  // namespace
