@@ -301,7 +301,9 @@ class Builder {
     TensorClause clause{name(&value, "the tensor"), name(dtype, "its type"),
                         shape ? exprs(*shape, "shape") : std::vector<Expr>{}};
     if (const JsonMember* given = json.find("facts")) clause.facts = facts(given->value);
-    if (const JsonMember* fallback = json.find("default")) clause.fallback = expr(fallback->value);
+    if (const JsonMember* fallback = json.find("default")) {
+      clause.fallback = this->fallback(fallback->value);
+    }
     return clause;
   }
 
@@ -334,9 +336,23 @@ class Builder {
     LengthsClause clause;
     if (!is(json, JsonKind::object, "`lengths`")) return clause;
     for (const JsonMember& member : json.members) {
-      clause.entries.push_back({name(member.key, member.key_span), optional_expr(member.value)});
+      clause.entries.push_back({name(member.key, member.key_span), std::nullopt});
+      if (member.value.kind != JsonKind::null) {
+        clause.entries.back().fallback = fallback(member.value);
+      }
     }
     return clause;
+  }
+
+  // An expression, or lists of them.
+  Expr fallback(const JsonValue& json) {
+    if (json.kind != JsonKind::array) return expr(json);
+    if (json.items.empty()) fail(json.span, "a list of elements must not be empty");
+    std::vector<Expr> elements;
+    for (const JsonValue& item : json.items) elements.push_back(fallback(item));
+    Expr list = make_expr(ExprKind::list, json.span, "", {}, std::move(elements));
+    list.span = json.span;
+    return list;
   }
 
   DeterministicClause deterministic(const JsonValue& json) {
@@ -538,7 +554,7 @@ class Builder {
 }  // namespace
 
 std::optional<Spec> parse_json(const support::Source& source, diag::Sink& sink) {
-  if (!fits(source, sink)) return std::nullopt;
+  if (!is_readable(source, sink)) return std::nullopt;
   const std::optional<JsonValue> json = read_json(source, sink);
   if (!json) return std::nullopt;
   return Builder(sink).spec(*json);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compiler/ast/print.h"
 #include "compiler/sema/clauses.h"
 #include "compiler/sema/environment.h"
 #include "compiler/sema/layouts.h"
@@ -20,13 +21,25 @@ using diag::Code;
 using ir::Type;
 using support::quoted;
 
-constexpr Site kExtent{"the size of a tensor", kConstants};
-constexpr Site kScaleSite{"the scale", kParams};
+constexpr Site kExtent{"the size of a tensor", kConstants,
+                       "a size is made of numbers, dimensions and spec parameters"};
 constexpr Site kScoreSite{"the score", kScore | kIndexes | kTensors | kLearned | kParams};
-constexpr Site kMaskSite{"a mask", kIndexes | kTensors | kParams};
+constexpr Site kMaskSite{"a mask", kIndexes | kTensors | kParams,
+                         "a mask sees positions, not scores; for a threshold use "
+                         "`score where(condition, score, -inf);`"};
 constexpr Site kRuns{"a number of runs", kConstants};
-constexpr Site kDefaultSite{"the default of a tensor", kConstants};
+constexpr Site kDefaultSite{"the default of a tensor", kConstants,
+                            "a default is made of numbers, dimensions, spec parameters and the "
+                            "element's own indexes `i0`, `i1`, .."};
 constexpr Site kLetSite{"a let", kScore | kIndexes | kTensors | kLearned | kParams};
+
+// What a scale cannot be, as a score: "score score * t[h];".
+std::string as_score(const ast::Expr& factor) {
+  const std::string text = ast::to_dsl(factor);
+  const bool is_operand = factor.operators.empty();
+  return is_operand ? fmt::format("score score * {};", text)
+                    : fmt::format("score score * ({});", text);
+}
 
 class Analyzer {
  public:
@@ -48,6 +61,7 @@ class Analyzer {
       scope.declare(parameter.name, {Symbol::Kind::parameter}, false);
     }
     for (const ast::Clause& clause : spec_.clauses) declare(clause, scope);
+    for (const std::string& name : environment_.unknown) scope.poison(name);
     check_repeats();
     for (const ast::Clause& clause : spec_.clauses) settings(clause);
     attention_.layouts = make_layouts(layout_, environment_, sink_);
@@ -85,7 +99,8 @@ class Analyzer {
     if (type && std::ranges::find(allowed, *type) != allowed.end()) return *type;
     if (name.text.starts_with("fp8") || name.text == "e4m3" || name.text == "e5m2") {
       report(Code::not_built_yet, name.span,
-             fmt::format("type {} is not implemented yet", quoted(name.text)));
+             fmt::format("type {} is not implemented yet", quoted(name.text)))
+          .help = "use `bf16` or `f16`";
       return fallback;
     }
     std::vector<std::string_view> words;
@@ -175,9 +190,9 @@ class Analyzer {
       if (!extent_fits(extent, value->id)) continue;
       tensor.extents.push_back(value->id);
     }
+    if (tensor.extents.size() != declared->extents.size()) return;  // reported
     if (declared->fallback) add_default(*declared, scope, tensor);
-    const bool whole = tensor.extents.size() == declared->extents.size();
-    if (whole) attention_.tensors.push_back(std::move(tensor));
+    attention_.tensors.push_back(std::move(tensor));
   }
 
   // The gradient of a learned tensor is bound as d_NAME.
@@ -220,7 +235,7 @@ class Analyzer {
   // Real elements may be given as integers.
   void add_default(const ast::TensorClause& declared, Scope& scope, ir::CapturedTensor& tensor) {
     const Type type = ir::value_type(tensor.dtype);
-    auto value = scope.check_default(*declared.fallback, kDefaultSite, declared.extents.size());
+    auto value = scope.check_default(*declared.fallback, kDefaultSite, tensor.extents);
     if (value && value->type == Type::integer && type == Type::real) {
       value->id = attention_.dag.add(ir::Op::to_real_, {value->id}, tensor.pos);
       value->type = Type::real;
@@ -248,7 +263,10 @@ class Analyzer {
     if (const auto* let = std::get_if<ast::LetClause>(&clause.body)) {
       scope.define_let(let->name, scope.check(let->value, kLetSite));
     } else if (const auto* scale = std::get_if<ast::ScaleClause>(&clause.body)) {
-      const auto value = scope.check_as(scale->value, kScaleSite, Type::real, "");
+      const std::string help =
+          fmt::format("a scale is one number for all scores; write `{}`", as_score(scale->value));
+      const Site site{"the scale", kParams, help};
+      const auto value = scope.check_as(scale->value, site, Type::real, "");
       if (value) scale_ = value->id;
     } else if (const auto* score = std::get_if<ast::ScoreClause>(&clause.body)) {
       const auto value = scope.check_as(score->value, kScoreSite, Type::real,

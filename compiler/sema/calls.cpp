@@ -68,10 +68,12 @@ std::optional<Scope::Callee> Scope::find_function(const std::string& name) {
 bool Scope::can_call(const Expr& expr, const ast::FunctionClause& function) {
   const std::size_t wanted = function.parameters.size();
   if (expr.operands.size() != wanted) {
-    report(Code::wrong_argument_count, expr.span,
-           fmt::format("{} takes {} argument{}, found {}", quoted(expr.text), wanted,
-                       wanted == 1 ? "" : "s", expr.operands.size()))
-        .labels.push_back({function.name.span, "defined here"});
+    auto& diagnostic =
+        report(Code::wrong_argument_count, expr.span,
+               fmt::format("{} takes {}, found {}", quoted(expr.text),
+                           support::count_of(wanted, "argument"), expr.operands.size()));
+    diagnostic.labels.push_back({function.name.span, "defined here"});
+    diagnostic.help = fmt::format("write `{}`", call_of(function));
     return false;
   }
   const bool calls_itself =
@@ -197,24 +199,12 @@ std::optional<Value> Scope::reduction(const Expr& expr, const Site& site) {
                           kConstants);
 }
 
-std::optional<Value> Scope::check_default(const Expr& expr, const Site& site, std::size_t rank) {
-  for (std::size_t i = 0; i < rank; ++i) {
-    ir::Dag& dag = attention_.dag;
-    const ir::ExprId index =
-        dag.add(ir::Op::index_, {}, static_cast<std::int64_t>(i), operations_.place(expr.span));
-    locals_.push_back(
-        {fmt::format("i{}", i), Local::Kind::value, operations_.leaf(index, kConstants), {}});
-  }
-  const std::optional<Value> value = check(expr, site);
-  locals_.clear();
-  return value;
-}
-
 std::vector<std::string_view> Scope::names_of(bool functions) const {
   std::vector<std::string_view> names;
   for (const auto& [name, symbol] : symbols_) {
     const bool function = symbol.kind == Symbol::Kind::function;
-    if (symbol.kind != Symbol::Kind::poisoned && function == functions) names.push_back(name);
+    const bool poisoned = symbol.kind == Symbol::Kind::poisoned;  // it may have been either
+    if (poisoned || function == functions) names.push_back(name);
   }
   return names;
 }

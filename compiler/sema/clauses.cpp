@@ -15,9 +15,14 @@ using diag::Code;
 using ir::Type;
 using support::quoted;
 
-constexpr Site kSinkSite{"the sink", kHeads | kTensors | kLearned | kParams};
+constexpr Site kSinkSite{
+    "the sink", kHeads | kTensors | kLearned | kParams,
+    "a sink is one number for each batch and head: it may depend on `b`, `h`, params, "
+    "constants, and tensors that are read with these"};
 constexpr Site kKeepSite{"what dropout keeps", kIndexes | kTensors | kParams};
-constexpr Site kDefaultSite{"the default of a tensor", kConstants};
+constexpr Site kDefaultSite{"the default of a tensor", kConstants,
+                            "a default is made of numbers, dimensions, spec parameters and the "
+                            "element's own indexes `i0`, `i1`, .."};
 
 void add_length(std::string_view name, const ast::Name& at, ir::Attention& attention,
                 Scope& scope) {
@@ -72,11 +77,11 @@ void add_lengths(const ast::LengthsClause* clause, const ast::Name& spec_name,
 void add_length_defaults(const ast::LengthsClause& clause, ir::Attention& attention, Scope& scope) {
   for (const ast::LengthsEntry& entry : clause.entries) {
     if (!entry.fallback) continue;
-    const auto value = scope.check_default(*entry.fallback, kDefaultSite, 1);
     const std::string_view name = entry.side.text == "q" ? ir::kLengthsQ : ir::kLengthsKv;
     const auto tensor = std::ranges::find(attention.tensors, name, &ir::CapturedTensor::name);
-    if (value && tensor != attention.tensors.end() &&
-        scope.has_type(*entry.fallback, *value, Type::integer, kDefaultSite)) {
+    if (tensor == attention.tensors.end()) continue;  // reported
+    const auto value = scope.check_default(*entry.fallback, kDefaultSite, tensor->extents);
+    if (value && scope.has_type(*entry.fallback, *value, Type::integer, kDefaultSite)) {
       tensor->fallback = value->id;
     }
   }

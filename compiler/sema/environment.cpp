@@ -129,10 +129,11 @@ class Resolver {
     return Known::of(*number);
   }
 
-  Known bad_binding(const std::string& name, const std::string& text, std::string_view why) {
-    report(
-        Code::bad_binding, spec_.name.span,
-        fmt::format("--bind {}={}: {}", support::printable(name), support::printable(text), why));
+  Known bad_binding(const std::string& name, const std::string& text, std::string_view why,
+                    std::string_view help = "") {
+    report(Code::bad_binding, spec_.name.span,
+           fmt::format("--bind {}={}: {}", support::printable(name), support::printable(text), why))
+        .help = help;
     return Known::poisoned();
   }
 
@@ -142,7 +143,8 @@ class Resolver {
     if (dims.empty()) {
       auto& diagnostic = report(Code::unknown_dimension, entry.name.span,
                                 fmt::format("{} is not a dimension of attention", quoted(name)));
-      diagnostic.help = suggestion(name, dimension_names());
+      environment_.unknown.insert(name);
+      diagnostic.help = dimension_suggestion(name, dimension_names());
       if (diagnostic.help.empty()) {
         diagnostic.help = "the dimensions are " + support::one_of(dimension_names());
       }
@@ -164,10 +166,13 @@ class Resolver {
       if (!environment_.parameters.contains(name)) unknown_binding(name);
       return;
     }
-    const auto number = parse_binding(text);
-    const auto* size = number ? std::get_if<std::int64_t>(&*number) : nullptr;
+    const std::vector<std::string> sizes = listed_sizes(text);
+    const bool several = sizes.size() > 1;
+    const auto number = parse_binding(sizes.front());
+    const auto* size = number && !several ? std::get_if<std::int64_t>(&*number) : nullptr;
     if (!size || *size < least(name) || *size > kLargest) {
-      bad_binding(name, text, kSizes);
+      bad_binding(name, text, several ? "one size is needed here" : kSizes,
+                  several ? "`attnc compile` takes several, and makes a plan for each" : "");
       for (const Dim dim : dims) at(dim).size = Known::poisoned();
       return;
     }
@@ -180,7 +185,7 @@ class Resolver {
     report(Code::unknown_binding, spec_.name.span,
            fmt::format("--bind {}: the spec has no dimension or parameter with this name",
                        support::printable(name)))
-        .help = suggestion(name, candidates);
+        .help = dimension_suggestion(name, candidates);
   }
 
   Known resolve(Dim dim) {
@@ -299,6 +304,7 @@ Known Environment::lookup(const std::string& name, Span span, diag::Sink& sink) 
     if (const auto size = dims.get(named[0])) return Known::of(*size);
     return Known::open(std::string(to_string(named[0])));
   }
+  if (unknown.contains(name)) return Known::poisoned();
   if (is_bound_name(name)) {
     sink.report(Code::not_available_here, span, fmt::format("{} is not a constant", quoted(name)));
     return Known::poisoned();
@@ -307,8 +313,20 @@ Known Environment::lookup(const std::string& name, Span span, diag::Sink& sink) 
   for (const auto& [parameter, value] : parameters) candidates.push_back(parameter);
   sink.report(Code::unknown_name, span,
               fmt::format("{} is not a dimension or spec parameter", quoted(name)))
-      .help = suggestion(name, candidates);
+      .help = dimension_suggestion(name, candidates);
   return Known::poisoned();
+}
+
+std::vector<std::string> listed_sizes(const std::string& text) {
+  std::vector<std::string> sizes;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    std::string size = text.substr(at, end - at);
+    if (std::ranges::find(sizes, size) == sizes.end()) sizes.push_back(std::move(size));
+    at = end + 1;
+  }
+  if (sizes.empty()) sizes.emplace_back();
+  return sizes;
 }
 
 Environment make_environment(const ast::Spec& spec, const Bindings& bindings, diag::Sink& sink) {

@@ -173,7 +173,7 @@ class BodyNames {
     sink_
         .report(Code::unknown_function, expr.head,
                 fmt::format("unknown function {}", support::quoted(expr.text)))
-        .help = suggestion(expr.text, candidates);
+        .help = function_suggestion(expr.text, candidates);
   }
 
   const Library& library_;

@@ -41,6 +41,13 @@ std::string_view in_words(Type type) {
   return "";
 }
 
+std::string with_parentheses(std::string_view sign) {
+  const std::string_view logical = sign == "&" ? "&&" : sign == "|" ? "||" : "";
+  const std::string alternative =
+      logical.empty() ? "" : fmt::format(" or `a >= b {} c < d`", logical);
+  return fmt::format("write `(a >= b) {} (c < d)`{}", sign, alternative);
+}
+
 std::vector<std::string_view> function_names() {
   std::vector<std::string_view> names;
   for (const auto& function : Operations::functions()) names.push_back(function.name);
@@ -194,7 +201,7 @@ std::optional<Value> Operations::call(Operands operands) {
   }
   const std::string wanted =
       function->fewest == function->most
-          ? fmt::format("{} argument{}", function->fewest, function->fewest == 1 ? "" : "s")
+          ? support::count_of(function->fewest, "argument")
           : fmt::format("{} to {} arguments", function->fewest, function->most);
   report(Code::wrong_argument_count, at_->span,
          fmt::format("{} takes {}, found {}", quoted(at_->text), wanted, operands.size()));
@@ -358,10 +365,10 @@ void Operations::mixed_bits(Operands operands) {
   }
   const bool any_boolean =
       std::ranges::find(operands, Type::boolean, &Value::type) != operands.end();
-  diagnostic.help = any_boolean
-                        ? "`&`, `|` and `^` bind tighter than comparisons, as in Python: write "
-                          "`(a >= b) & (c < d)` or `a >= b && c < d`"
-                        : "bit operations need integers; `&`, `|` and `^` also take two booleans";
+  const bool joins = at_->kind == ast::ExprKind::binary && any_boolean;
+  diagnostic.help = joins ? "`&`, `|` and `^` bind tighter than comparisons, as in Python: " +
+                                with_parentheses(ast::spelling(at_->operators[0]))
+                          : "bit operations need integers; `&`, `|` and `^` also take two booleans";
 }
 
 // Logical on two booleans, bitwise on two integers.

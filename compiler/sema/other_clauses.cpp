@@ -16,7 +16,8 @@ void report_other_clause(const ast::Clause& clause, diag::Sink& sink) {
   const std::string& word = clause.keyword.text;
   if (contains(unbuilt_clauses(), word)) {
     sink.report(Code::not_built_yet, clause.keyword.span,
-                fmt::format("{} is not implemented yet", quoted(word)));
+                fmt::format("{} is not implemented yet", quoted(word)))
+        .help = "weights are always the softmax of the scores, which needs no clause";
     return;
   }
   if (word == "import") {

@@ -34,36 +34,6 @@ std::string_view kind_in_words(Symbol::Kind kind) {
   }
 }
 
-std::string parameters_of(const ast::FunctionClause& function) {
-  std::string out;
-  for (const ast::Name& one : function.parameters) out += (out.empty() ? "" : ", ") + one.text;
-  return out;
-}
-
-// `tensor bias: f32[B, Hq, Sq, Skv];` for bias[b, h, q_idx, kv_idx].
-std::string declaration_of(const Expr& index) {
-  std::string extents;
-  for (const Expr& one : index.operands) {
-    const std::string_view extent = one.text == "b"                              ? "B"
-                                    : one.text == "h"                            ? "Hq"
-                                    : one.text == "q_idx" || one.text == "q_raw" ? "Sq"
-                                    : one.text == "kv_idx"                       ? "Skv"
-                                                                                 : "N";
-    extents += fmt::format("{}{}", extents.empty() ? "" : ", ", extent);
-  }
-  return fmt::format("`tensor {}: f32[{}];`", support::printable(index.text), extents);
-}
-
-// Where the standard library has a function of this name.
-std::string standard_import(std::string_view name) {
-  for (const std::string_view file : standard_library_names()) {
-    const std::string_view text = standard_library(file);
-    if (text.find(fmt::format("fn {}(", name)) == std::string_view::npos) continue;
-    return fmt::format("the standard library has it: `import \"{}\";` above the attention", file);
-  }
-  return "";
-}
-
 }  // namespace
 
 Scope::Scope(Environment& environment, const Library& library, ir::Attention& attention,
@@ -212,11 +182,7 @@ bool Scope::available(const Expr& expr, const Value& value, const Site& site) {
                                   what, site.what)
                     : fmt::format("{} cannot be used in {}", quoted(expr.text), site.what));
   if (is_let) diagnostic.labels.push_back({found->second.span, "defined here"});
-  if (site.allowed == (kIndexes | kTensors | kParams)) {
-    diagnostic.help =
-        "a mask sees positions, not scores; for a threshold use "
-        "`score where(condition, score, -inf);`";
-  }
+  diagnostic.help = site.help;
   return false;
 }
 
@@ -311,7 +277,7 @@ std::optional<Value> Scope::symbol(const Expr& expr, Symbol& symbol) {
     case Symbol::Kind::function:
       report(Code::type_mismatch, expr.span,
              fmt::format("{} is a function, not a value", quoted(expr.text)))
-          .help = fmt::format("call it: `{}({})`", expr.text, parameters_of(*symbol.function));
+          .help = fmt::format("call it: `{}`", call_of(*symbol.function));
       return std::nullopt;
     case Symbol::Kind::let: break;
   }
@@ -427,9 +393,11 @@ std::optional<Value> Scope::operation(const Expr& expr, const Site& site) {
   }
   const auto names = function_names();
   const bool known = expr.kind != ExprKind::call || contains(names, expr.text);
-  if (!known) unknown_function(expr);
-  if (!known) {  // it may take tensors; what else is wrong with its arguments is said
-    for (const Expr& operand : expr.operands) (void)argument({}, operand, site);
+  if (!known) {  // it may take tensors and functions; what else is wrong in its arguments is said
+    unknown_function(expr);
+    for (const Expr& operand : expr.operands) {
+      if (!is_function_name(operand)) (void)argument({}, operand, site);
+    }
     return std::nullopt;
   }
   std::vector<Value> operands;
@@ -441,43 +409,6 @@ std::optional<Value> Scope::operation(const Expr& expr, const Site& site) {
   return operations_.apply(expr, operands);
 }
 
-void Scope::unknown(const Expr& expr) {
-  std::vector<std::string_view> candidates;
-  if (sees_spec()) candidates = names_of(false);
-  for (const Local& local : locals_) candidates.push_back(local.name);
-  candidates.insert(candidates.end(), bound_names().begin(), bound_names().end());
-  candidates.insert(candidates.end(), dimension_names().begin(), dimension_names().end());
-  auto& diagnostic =
-      report(Code::unknown_name, expr.head, fmt::format("unknown name {}", quoted(expr.text)));
-  diagnostic.help = suggestion(expr.text, candidates);
-  if (diagnostic.help.empty() && expr.kind == ExprKind::index) {
-    diagnostic.help = "declare it: " + declaration_of(expr);
-  } else if (diagnostic.help.empty()) {
-    diagnostic.help = standard_import(expr.text);
-  }
-}
-
-void Scope::unknown_function(const Expr& expr) {
-  const auto found = sees_spec() ? symbols_.find(expr.text) : symbols_.end();
-  if (found != symbols_.end() && found->second.kind == Symbol::Kind::poisoned) return;
-  if (found == symbols_.end() && !library_.complete) return;  // reported where it is imported
-  auto& diagnostic = report(Code::unknown_function, expr.head,
-                            fmt::format("unknown function {}", quoted(expr.text)));
-  if (found != symbols_.end()) {
-    found->second.used = true;
-    diagnostic.labels.push_back({found->second.span, "defined here"});
-    if (found->second.kind == Symbol::Kind::tensor) {
-      diagnostic.help = "a tensor is indexed with brackets: `t[b, kv_idx]`";
-    }
-    return;
-  }
-  std::vector<std::string_view> candidates = function_names();
-  for (const std::string_view name : names_of(true)) candidates.push_back(name);
-  for (const auto& [name, function] : library_.functions) candidates.push_back(name);
-  diagnostic.help = suggestion(expr.text, candidates);
-  if (diagnostic.help.empty()) diagnostic.help = standard_import(expr.text);
-}
-
 // `a >= b & c < d` is a chain around `b & c`.
 void Scope::warn_of_bits(const Expr& expr) {
   for (std::size_t i = 1; i + 1 < expr.operands.size(); ++i) {
@@ -487,11 +418,10 @@ void Scope::warn_of_bits(const Expr& expr) {
         ast::precedence(operand.operators[0]) >= ast::precedence(ast::Operator::bit_or) &&
         ast::precedence(operand.operators[0]) <= ast::precedence(ast::Operator::bit_and);
     if (!bits) continue;
+    const std::string_view sign = ast::spelling(operand.operators[0]);
     report(Code::bits_in_comparison, operand.span,
-           fmt::format("{} binds tighter than the comparisons around it",
-                       quoted(ast::spelling(operand.operators[0]))))
-        .help =
-        "write `(a >= b) & (c < d)` or `a >= b && c < d`, or parentheses here if it is meant";
+           fmt::format("{} binds tighter than the comparisons around it", quoted(sign)))
+        .help = with_parentheses(sign) + "; put this in parentheses if it is what you mean";
   }
 }
 
