@@ -55,6 +55,13 @@ Status check_output(const Options& options) {
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
     return refuse("this exists and is no regular file");
   }
+  const std::filesystem::path folder = std::filesystem::path(output).parent_path();
+  if (!folder.empty() && !std::filesystem::is_directory(folder, none)) {
+    return Error{ErrorCode::io,
+                 fmt::format("-o {}: there is no folder {}", output, folder.string()),
+                 {},
+                 {}};
+  }
   const std::string& input = options.plan.empty() ? options.spec : options.plan;
   if (std::filesystem::equivalent(output, input, none)) return refuse("this is the input");
   return {};

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 
+#include "tools/command.h"
+#include "tools/usage.h"
+
 namespace attn::tools {
 namespace {
 
@@ -50,7 +53,32 @@ std::string usage(const CLI::App& app, const std::vector<const CLI::Option*>& op
   return text + " [OPTIONS]";
 }
 
+struct HelpOptions {
+  std::vector<std::string> words;  // of a command
+};
+
+// The help of the command that the words name, of attnc itself without words.
+int print_help(const CLI::App& app, const std::vector<std::string>& words) {
+  const CLI::App* command = &app;
+  for (const std::string& word : words) {
+    const CLI::App* next = command_named(*command, word);
+    if (next == nullptr) return usage_error(no_command(*command, word));
+    command = next;
+  }
+  fmt::print("{}", HelpFormatter().make_help(command, "", CLI::AppFormatMode::Normal));
+  return kOk;
+}
+
 }  // namespace
+
+void add_help(CLI::App& app, Action& action) {
+  auto options = std::make_shared<HelpOptions>();
+  CLI::App* command = app.add_subcommand("help", "Print the help of attnc or of a command");
+  command->add_option("command", options->words, "A command, such as `compile` or `cache prune`")
+      ->type_name("COMMAND");
+  set_action(*command, action, options,
+             [&app](const HelpOptions& chosen) { return print_help(app, chosen.words); });
+}
 
 std::string HelpFormatter::make_help(const CLI::App* app, std::string /*name*/,
                                      CLI::AppFormatMode /*mode*/) const {
