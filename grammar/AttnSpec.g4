@@ -45,8 +45,12 @@ layoutEntry : layoutWord (':' layoutWord)? ;
 layoutWord : name ('(' layoutArgument (',' layoutArgument)* ')')? ;
 layoutArgument : expr ('=' expr)? ;
 // Extents, facts, and the elements where no value is given.
-tensorClause : (TENSOR | LEARN) name ':' name '[' expr (',' expr)* ']' fact* ('=' expr)? ';' ;
+tensorClause
+  : (TENSOR | LEARN) name ':' name '[' expr (',' expr)* ']' fact* ('=' fallback)? ';' ;
 fact : name ('(' expr (',' expr)* ')')? ;
+// An expression of the element's indexes, or all elements: `[3, 0, 7]`, `[[1, 2], [3, 4]]`.
+fallback : expr | elements ;
+elements : '[' fallback (',' fallback)* ']' ;
 paramClause : PARAM name ':' name ';' ;
 letClause : LET name '=' expr ';' ;
 scaleClause : SCALE expr ';' ;
@@ -57,12 +61,16 @@ alignClause : ALIGN name ';' ;
 sinkClause : SINK expr ';' ;
 dropoutClause : DROPOUT expr (',' expr)? ';' ;
 lengthsClause : LENGTHS lengthsEntry (',' lengthsEntry)* ';' ;
-lengthsEntry : name ('=' expr)? ;
+lengthsEntry : name ('=' fallback)? ;
 gradClause : GRAD name (',' name)* ';' ;
 deterministicClause : DETERMINISTIC ';' ;
 // An expression, or the body of a Python function as it stands.
 functionClause
-  : FN name '(' (name (',' name)*)? ')' ('=' expr ';' | '{' binding* RETURN expr ';'? '}') ;
+  : FN name '(' (functionParameter (',' functionParameter)*)? ')' ('->' annotation)?
+    ('=' expr ';' | '{' binding* RETURN expr ';'? '}') ;
+// Annotations are read and ignored.
+functionParameter : name (':' annotation)? ;
+annotation : name ('[' annotation (',' annotation)* ']')? ;
 binding : name '=' expr ';'? ;
 otherClause : (NORMALIZE | IMPORT | IDENT) loose* ';' ;
 loose : ~(';' | '{' | '}') | '{' loose* '}' ;
@@ -84,7 +92,7 @@ operand
   | TRUE
   | FALSE
   | FLOAT_INF
-  | name (arguments | indexes)?
+  | name (arguments | indexes+)?  // t[i][j] is t[i, j]
   | '(' expr ')'
   ;
 arguments : '(' (argument (',' argument)*)? ')' ;
@@ -135,9 +143,12 @@ NUMBER
   | '0' [xX] [0-9a-fA-F] ('_'? [0-9a-fA-F])*
   ;
 BAD_NUMBER : [0-9] [a-zA-Z0-9_]* ;  // longer than any number that starts here
+// Read as a comment at the beginning of a body.
+DOCSTRING : '"""' .*? '"""' | '\'\'\'' .*? '\'\'\'' ;
 STRING : '"' ~["\r\n]* '"' ;  // of an import
 COMMENT : '#' ~[\r\n]* ;  // taken out before parsing, and put back into the tree after it
 SPACE : [ \t\r\n]+ -> skip ;
+CONTINUATION : '\\' [ \t]* '\r'? '\n' -> skip ;  // of a line pasted from Python
 MODULE : ('torch' | 'math') '.' -> skip ;  // of a function pasted from Python
 // Last, one character each: what no rule above wants.
 UNKNOWN : . ;

@@ -243,7 +243,7 @@ int run(const Options& options) {
 void add_bench(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
-      app.add_subcommand("bench", "Time specs on the GPU at hand: device and host time a call");
+      app.add_subcommand("bench", "Time specs on the local GPU: device and host time of a call");
   command->add_option("specs", options->specs, "Files (.attn, .attn.json), or plan files")
       ->type_name("SPEC|PLAN...");
   command->add_option("--all", options->folder, "Every spec in this folder")->type_name("DIR");

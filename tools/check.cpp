@@ -77,7 +77,7 @@ Checked check(const std::string& path, const sema::Bindings& bindings) {
 }
 
 void print_text(const Checked& checked) {
-  if (checked.sink) fmt::print(stderr, "{}", diag::to_text(*checked.sink));
+  if (checked.sink) print_diagnostics(diag::to_text(*checked.sink));
   if (checked.attention) {
     fmt::print("{}{}\n", summary(checked.source->name(), *checked.attention),
                checked.plans > 1 ? fmt::format(", {} plans", checked.plans) : "");
@@ -115,7 +115,7 @@ int run(const Options& options) {
   for (const std::string& path : options.specs) {
     all.push_back(check(path, options.bindings));
     worst = std::max(worst, all.back().exit_code());
-    if (all.back().error) fmt::print(stderr, "{}", error_text(*all.back().error, nullptr));
+    if (all.back().error) print_diagnostics(error_text(*all.back().error, nullptr));
     if (options.format == "text") print_text(all.back());
   }
   if (options.format == "json") {

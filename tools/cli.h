@@ -1,5 +1,5 @@
 // The part of CLI11 that the subcommands use, under CLI11's names and with CLI11's meaning. Its own
-// headers take over 5 s to compile, so cli.cpp, help.cpp and main.cpp alone include them; there
+// headers take over 5 s to compile, so cli.cpp, help.cpp, main.cpp and usage.cpp alone include them; there
 // ::CLI::App is CLI11's and CLI::App is this one.
 #pragma once
 

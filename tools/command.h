@@ -40,6 +40,7 @@ void add_target(CLI::App& app, Action& action);
 void add_support(CLI::App& app, Action& action);
 void add_cache(CLI::App& app, Action& action);
 void add_version(CLI::App& app, Action& action);
+void add_help(CLI::App& app, Action& action);  // after all others
 
 // Makes `run(*options)` the action when `command` is chosen.
 template <typename Options, typename Run>

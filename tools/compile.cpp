@@ -55,6 +55,13 @@ Status check_output(const Options& options) {
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
     return refuse("this exists and is no regular file");
   }
+  const std::filesystem::path folder = std::filesystem::path(output).parent_path();
+  if (!folder.empty() && !std::filesystem::is_directory(folder, none)) {
+    return Error{ErrorCode::io,
+                 fmt::format("-o {}: there is no folder {}", output, folder.string()),
+                 {},
+                 {}};
+  }
   const std::string& input = options.plan.empty() ? options.spec : options.plan;
   if (std::filesystem::equivalent(output, input, none)) return refuse("this is the input");
   return {};
@@ -290,7 +297,7 @@ int run(const Options& options) {
                        "--direction has no meaning with --recompile: the plan has its own");
   }
   if (options.autotune && options.target != "native") {
-    return usage_error(options, "--autotune measures on the GPU at hand, which is --target native");
+    return usage_error(options, "--autotune measures on the local GPU, which is --target native");
   }
   if (const Status status = check_output(options); !status.ok()) {
     return report(status.error(), options.format);
@@ -327,9 +334,10 @@ void add_compile(CLI::App& app, Action& action) {
       ->check(CLI::IsMember({"fwd", "bwd", "both"}));
   command->add_option("--recompile", options->plan, "Compile this plan file's programs again")
       ->type_name("PLAN");
-  command->add_flag("--autotune", options->autotune,
-                    "Compile every lowering that serves, measure each on the GPU at hand, and take "
-                    "the fastest; the plan file says what was measured");
+  command->add_flag(
+      "--autotune", options->autotune,
+      "Compile every lowering that is possible, measure each on the local GPU, and take "
+      "the fastest; the plan file says what was measured");
   add_lowering(*command, options->lowering, options->rewrites);
   add_cache_option(*command, options->use_cache);
   add_cudnn(*command, options->cudnn_folder);

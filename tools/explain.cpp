@@ -16,7 +16,7 @@ constexpr const char* kDefaultTarget = "h200";
 
 struct Options {
   std::string path;
-  std::string target;  // empty: the GPU at hand, or kDefaultTarget
+  std::string target;  // empty: the local GPU, or kDefaultTarget
   std::string cudnn_folder;
   std::string lowering{driver::kAnyLowering};
   passes::Rewrites rewrites;

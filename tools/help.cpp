@@ -4,6 +4,9 @@
 
 #include <algorithm>
 
+#include "tools/command.h"
+#include "tools/usage.h"
+
 namespace attn::tools {
 namespace {
 
@@ -19,12 +22,12 @@ std::string rows_text(const std::string& title, const std::vector<Row>& rows) {
 }
 
 // Without what validators append.
-std::string type_words(const CLI::Option& option) {
+std::string type_words(const ::CLI::Option& option) {
   const std::string type = option.get_type_name();
   return type.substr(0, type.find(':'));
 }
 
-std::string option_words(const CLI::Option& option) {
+std::string option_words(const ::CLI::Option& option) {
   std::string words;
   for (const std::string& name : option.get_snames()) words += fmt::format("-{}, ", name);
   for (const std::string& name : option.get_lnames()) words += fmt::format("--{}, ", name);
@@ -33,13 +36,13 @@ std::string option_words(const CLI::Option& option) {
   return option.get_type_size() == 0 || type.empty() ? words : words + " " + type;
 }
 
-std::string usage(const CLI::App& app, const std::vector<const CLI::Option*>& options) {
+std::string usage(const ::CLI::App& app, const std::vector<const ::CLI::Option*>& options) {
   std::string text = app.get_name();
-  for (const CLI::App* up = app.get_parent(); up != nullptr; up = up->get_parent()) {
+  for (const ::CLI::App* up = app.get_parent(); up != nullptr; up = up->get_parent()) {
     text = up->get_name() + " " + text;
   }
   if (app.get_require_subcommand_min() > 0) text += " COMMAND";
-  for (const CLI::Option* option : options) {
+  for (const ::CLI::Option* option : options) {
     if (option->get_positional()) {
       const std::string word = type_words(*option);
       text += option->get_required() ? " " + word : " [" + word + "]";
@@ -50,20 +53,45 @@ std::string usage(const CLI::App& app, const std::vector<const CLI::Option*>& op
   return text + " [OPTIONS]";
 }
 
+struct HelpOptions {
+  std::vector<std::string> words;  // of a command
+};
+
+// The help of the command that the words name, of attnc itself without words.
+int print_help(const ::CLI::App& app, const std::vector<std::string>& words) {
+  const ::CLI::App* command = &app;
+  for (const std::string& word : words) {
+    const ::CLI::App* next = command_named(*command, word);
+    if (next == nullptr) return usage_error(no_command(*command, word));
+    command = next;
+  }
+  fmt::print("{}", HelpFormatter().make_help(command, "", ::CLI::AppFormatMode::Normal));
+  return kOk;
+}
+
 }  // namespace
 
-std::string HelpFormatter::make_help(const CLI::App* app, std::string /*name*/,
-                                     CLI::AppFormatMode /*mode*/) const {
-  const std::vector<const CLI::Option*> options = app->get_options({});
+void add_help(CLI::App& app, Action& action) {
+  auto options = std::make_shared<HelpOptions>();
+  CLI::App* command = app.add_subcommand("help", "Print the help of attnc or of a command");
+  command->add_option("command", options->words, "A command, such as `compile` or `cache prune`")
+      ->type_name("COMMAND");
+  set_action(*command, action, options,
+             [&app](const HelpOptions& chosen) { return print_help(app.cli11(), chosen.words); });
+}
+
+std::string HelpFormatter::make_help(const ::CLI::App* app, std::string /*name*/,
+                                     ::CLI::AppFormatMode /*mode*/) const {
+  const std::vector<const ::CLI::Option*> options = app->get_options({});
   std::vector<Row> positionals, named, commands;
-  for (const CLI::Option* option : options) {
+  for (const ::CLI::Option* option : options) {
     if (option->get_positional()) {
       positionals.emplace_back(type_words(*option), option->get_description());
     } else {
       named.emplace_back(option_words(*option), option->get_description());
     }
   }
-  for (const CLI::App* command : app->get_subcommands({})) {
+  for (const ::CLI::App* command : app->get_subcommands({})) {
     commands.emplace_back(command->get_name(), command->get_description());
   }
   return fmt::format("{}\n\nUsage: {}\n", app->get_description(), usage(*app, options)) +

@@ -117,8 +117,10 @@ Status check_file(const Wanted& wanted, const io::HostTensor& tensor, const std:
     return {ErrorCode::invalid_argument, fmt::format("--in {}=@{}: {}", wanted.name, path, what)};
   };
   if (tensor.dims != wanted.dims) {
-    return wrong(fmt::format("the file has dims {}, {} needs {}", dims_text(tensor.dims),
-                             wanted.name, dims_text(wanted.dims)));
+    const bool has_layout = wanted.dims.size() == 4 && wanted.captured == nullptr;
+    return wrong(fmt::format("the file has dims {}, {} needs {}{}", dims_text(tensor.dims),
+                             wanted.name, dims_text(wanted.dims),
+                             has_layout ? " (files hold [B,H,S,D] whatever the layout)" : ""));
   }
   if (is_float(wanted.dtype)) return {};
   if (is_float(tensor.dtype)) {

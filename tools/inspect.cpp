@@ -122,7 +122,7 @@ int run(const Options& options) {
 void add_inspect(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
-      app.add_subcommand("inspect", "Tell what is in a plan file; needs neither CUDA nor cuDNN");
+      app.add_subcommand("inspect", "Show what is in a plan file; needs neither CUDA nor cuDNN");
   command->add_option("plan", options->plan, "File that `attnc compile` wrote")
       ->type_name("PLAN")
       ->required();

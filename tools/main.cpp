@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -14,14 +15,15 @@
 #include "tools/command.h"
 #include "tools/help.h"
 #include "tools/report.h"
+#include "tools/usage.h"
 
 namespace attn::tools {
 namespace {
 
 constexpr const char* kFooter =
     "\nExit codes: 0 ok, 1 the spec has errors, 2 usage, 3 valid but not supported there, 4 CUDA, "
-    "cuDNN\nor another failure of the surroundings, 5 verification mismatch, 6 unreadable plan "
-    "file, 70 a bug.\n`attnc COMMAND --help` tells more.\n";
+    "cuDNN,\na file or memory failed, 5 verification mismatch, 6 unreadable plan file, 70 a bug in "
+    "attnc.\n`attnc help COMMAND` says more about a command.\n";
 
 void add_commands(CLI::App& app, Action& action) {
   add_check(app, action);
@@ -38,6 +40,14 @@ void add_commands(CLI::App& app, Action& action) {
   add_target(app, action);
   add_cache(app, action);
   add_version(app, action);
+  add_help(app, action);
+}
+
+// Without this a misspelt option would be reported as a missing one.
+int parse_failed(const ::CLI::App& app, const ::CLI::ParseError& error) {
+  const std::string unexpected = unexpected_argument(app);
+  if (error.get_exit_code() == 0 || unexpected.empty()) return app.exit(error) == 0 ? kOk : kUsage;
+  return usage_error(unexpected);
 }
 
 int run_command_line(int argc, char** argv) {
@@ -48,10 +58,12 @@ int run_command_line(int argc, char** argv) {
   Action action;
   CLI::App commands(app);
   add_commands(commands, action);
+  const std::string unknown = unknown_command(app, {argv + 1, argv + std::max(argc, 1)});
+  if (!unknown.empty()) return usage_error(unknown);
   try {
     app.parse(argc, argv);
   } catch (const ::CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kOk : kUsage;
+    return parse_failed(app, error);
   }
   return action();
 }

@@ -52,8 +52,15 @@ Result<Plans> compile_plans(const Spec& spec, const driver::CompileOptions& how,
 
 Result<plan::Bundle> read_plans(const std::string& path, const sema::Bindings& bindings) {
   ATTN_ASSIGN(const plan::Sizes sizes, sizes_of(bindings));
-  ATTN_ASSIGN(plan::Bundle bundle, plan::load_bundle(path));
-  return plan::plans_for(std::move(bundle), sizes);
+  Result<plan::Bundle> bundle = plan::load_bundle(path);
+  if (bundle.ok()) return plan::plans_for(std::move(*bundle), sizes);
+  Error error = bundle.error();
+  if (error.code == ErrorCode::plan_foreign &&
+      (path.ends_with(".attn") || path.ends_with(".attn.json"))) {
+    error.notes.push_back(
+        fmt::format("this is the name of a spec: `attnc explain {}` reads it", path));
+  }
+  return error;
 }
 
 Result<plan::Bundle> read_shape(const std::string& path, const sema::Bindings& bindings) {

@@ -95,6 +95,13 @@ Json error_json(const Error& error, const support::Source* source) {
   return json;
 }
 
+void print_diagnostics(const std::string& text) {
+  static bool follows_others = false;
+  if (text.empty()) return;
+  fmt::print(stderr, "{}{}", follows_others ? "\n" : "", text);
+  follows_others = true;
+}
+
 int report(const Error& error, Format format, const support::Source* source) {
   fmt::print(stderr, "{}", error_text(error, source));
   if (format == Format::json) print_json({{"error", error_json(error, source)}});

@@ -18,6 +18,10 @@ using Json = nlohmann::ordered_json;
 // become a table, one for each lowering that was tried.
 int report(const Error& error, Format format, const support::Source* source = nullptr);
 
+// Prints the diagnostics of one file, if there are any, to standard error, with a blank line
+// between them and those of the file before. Not thread-safe.
+void print_diagnostics(const std::string& text);
+
 // The two halves of report().
 std::string error_text(const Error& error, const support::Source* source);
 Json error_json(const Error& error, const support::Source* source);

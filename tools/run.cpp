@@ -247,7 +247,7 @@ void add_run(CLI::App& app, Action& action) {
   command->add_flag("--unrounded", options->unrounded,
                     "Reference only: skip every rounding of inputs and outputs, write f64");
   command->add_flag("--recompile", options->recompile,
-                    "Compile the plan's program again for the GPU at hand");
+                    "Compile the plan's program again for the local GPU");
   add_lowering(*command, options->lowering, options->rewrites);
   add_cache_option(*command, options->use_cache);
   add_cudnn(*command, options->cudnn_folder);

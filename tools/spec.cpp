@@ -41,7 +41,7 @@ SpecOutcome analyze_spec(std::shared_ptr<const support::Source> source,
                          const sema::Bindings& bindings, Format format) {
   diag::Sink sink(*source);
   std::optional<ir::Attention> attention = driver::front_end(*source, bindings, sink);
-  fmt::print(stderr, "{}", diag::to_text(sink));
+  print_diagnostics(diag::to_text(sink));
   if (attention) return {Spec{std::move(source), bindings, std::move(*attention)}, kOk, {}};
   const std::string diagnostics = diag::to_json(sink);
   if (format == Format::json) print_json(Json::parse(diagnostics));

@@ -19,7 +19,7 @@ struct Options {
 
 int list(const Options& options) {
   Json targets = Json::array();
-  Table table({{"name"}, {"SM", Align::right}, {"device"}, {"its numbers"}});
+  Table table({{"name"}, {"SM", Align::right}, {"device"}, {"source"}});
   for (const std::string& name : targets::target_names()) {
     const Result<plan::Target> target = targets::find_target(name);
     if (!target.ok()) return report(target.error(), options.format);
@@ -68,7 +68,7 @@ void add_target(CLI::App& app, Action& action) {
   set_action(*show, action, options, print_properties);
 
   CLI::App* dump = command->add_subcommand(
-      "dump", "Print the device properties of the GPU at hand, for --target FILE.json elsewhere");
+      "dump", "Print the device properties of the local GPU, for --target FILE.json elsewhere");
   dump->add_option("-o,--output", options->output, "File to write instead of standard output")
       ->type_name("FILE");
   add_cudnn(*dump, options->cudnn_folder);

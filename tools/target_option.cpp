@@ -14,7 +14,7 @@ namespace attn::tools {
 void add_target_option(CLI::App& command, std::string& target) {
   command
       .add_option("--target", target,
-                  "GPU to compile for (`attnc target list`); native is the one at hand")
+                  "GPU to compile for (`attnc target list`); native is the local one")
       ->type_name("NAME|FILE.json|native");
 }
 
@@ -75,8 +75,9 @@ void add_lowering(CLI::App& command, std::string& lowering, passes::Rewrites& re
       ->check(CLI::IsMember(names));
   const auto allow = [&lowering](std::int64_t) { lowering = driver::kAnyOrSlow; };
   command
-      .add_flag_function("--allow-split", allow,
-                         "Where no fused kernel serves, split it: slow, with the scores in memory")
+      .add_flag_function(
+          "--allow-split", allow,
+          "Where there is no fused kernel, split it: slow, with the scores in memory")
       ->excludes("--lowering");
   add_rewrites(command, rewrites);
 }

@@ -19,7 +19,7 @@ void add_target_option(CLI::App& command, std::string& target);
 // there are), io, cuda or cudnn for native without a GPU or cuDNN.
 Result<plan::Target> find_target(const std::string& text, const std::string& cudnn_folder);
 
-// The GPU at hand alone.
+// The local GPU alone.
 Result<plan::Target> native_target(const std::string& cudnn_folder);
 
 // Compiling in a worker that is this program.

@@ -1,4 +1,4 @@
-// Plans on the GPU at hand with tensors to be timed on.
+// Plans on the local GPU with tensors to be timed on.
 #pragma once
 
 #include <string>

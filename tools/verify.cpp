@@ -286,7 +286,7 @@ int run(const Options& options) {
 void add_verify(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
-      "verify", "Compare what cuDNN computes on the GPU at hand with the reference");
+      "verify", "Compare what cuDNN computes on the local GPU with the reference");
   command->add_option("specs", options->specs, "Files (.attn, .attn.json)")->type_name("SPEC...");
   command->add_option("--all", options->folder, "Every spec in this folder")->type_name("DIR");
   command

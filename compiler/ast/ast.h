@@ -49,6 +49,7 @@ enum class ExprKind : std::uint8_t {
   call,     // text(operands...)
   index,    // text[operands...]
   reduce,   // text(operands[0] in operands[1]..operands[2]: operands[3]); operands[0] is a name
+  list,     // [operands...]: the default of a tensor, nothing else
 };
 
 struct Expr {

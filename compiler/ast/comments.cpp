@@ -1,11 +1,31 @@
 #include "compiler/ast/comments.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "compiler/support/text.h"
 
 namespace attn::ast {
 namespace {
+
+// The text between the quotes, a comment for each line.
+void put_docstring(std::string_view text, CommentLines& lines) {
+  constexpr std::string_view kSpace = " \t\r\n";
+  const std::size_t quotes = text.starts_with("\"\"\"") || text.starts_with("'''") ? 3 : 1;
+  text = text.substr(quotes, text.size() - 2 * quotes);
+  const auto trimmed = [&](std::string_view part) {
+    const std::size_t first = std::min(part.find_first_not_of(kSpace), part.size());
+    return part.substr(first, part.find_last_not_of(kSpace) + 1 - first);
+  };
+  text = trimmed(text);
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find_first_of("\r\n"), text.size());
+    const std::string_view line = trimmed(text.substr(0, end));
+    lines.push_back(line.empty() ? "#" : fmt::format("# {}", line));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+}
 
 class Placer {
  public:
@@ -22,9 +42,8 @@ class Placer {
 
   // The one behind the node that was placed last, when no other begins before it.
   void beside(std::uint32_t next_node, std::string& comment) {
-    if (next_begins_before(next_node) && line(comments_[next_].begin) == line(last_end_)) {
-      comment = take();
-    }
+    if (!next_begins_before(next_node) || !next_text().starts_with('#')) return;
+    if (line(comments_[next_].begin) == line(last_end_)) comment = take();
   }
 
   void before(std::uint32_t end, CommentLines& lines) {
@@ -45,13 +64,25 @@ class Placer {
     if (line(begin) > line(last_end_) + 1) lines.emplace_back();
   }
 
-  std::string take() {
-    const Span span = comments_[next_++];
-    last_end_ = span.end;
-    return std::string(source_.text().substr(span.begin, span.end - span.begin));
+  std::string_view next_text() const {
+    const Span span = comments_[next_];
+    return source_.text().substr(span.begin, span.end - span.begin);
   }
 
-  void take(CommentLines& lines) { lines.push_back(take()); }
+  std::string take() {
+    std::string text(next_text());
+    last_end_ = comments_[next_++].end;
+    return text;
+  }
+
+  void take(CommentLines& lines) {
+    const std::string comment = take();
+    if (comment.starts_with('#')) {
+      lines.push_back(comment);
+    } else {
+      put_docstring(comment, lines);
+    }
+  }
 
   const support::Source& source_;
   const std::vector<Span>& comments_;

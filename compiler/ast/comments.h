@@ -17,7 +17,7 @@ std::optional<Span> first_not_utf8(std::string_view text);
 
 // Gives every comment of the text to the node above or beside which it stands; those inside a
 // clause go above it. `comments` are their places in text order, `end_of_header` is where the body
-// begins.
+// begins. A comment that is a string in quotes (Python's docstring) becomes lines with `#`.
 void attach_comments(const support::Source& source, const std::vector<Span>& comments,
                      std::uint32_t end_of_header, Spec& spec);
 

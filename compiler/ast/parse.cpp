@@ -6,7 +6,14 @@
 
 namespace attn::ast {
 
-bool fits(const support::Source& source, diag::Sink& sink) {
+bool is_readable(const support::Source& source, diag::Sink& sink) {
+  if (!support::is_text(source.text())) {
+    const bool utf16 = support::has_utf16_mark(source.text());
+    sink.report(source.is_json() ? diag::Code::json_syntax : diag::Code::unexpected_character,
+                {0, 0}, utf16 ? "the file is UTF-16 text" : "the file is not text")
+        .help = utf16 ? "save it as UTF-8" : "a spec is UTF-8 text";
+    return false;
+  }
   if (source.text().size() <= support::kMaxSourceBytes) return true;
   sink.report(diag::Code::too_large, {0, 0},
               fmt::format("the file is larger than {} KiB", support::kMaxSourceBytes / 1024));

@@ -16,8 +16,8 @@ inline constexpr std::size_t kMaxBrackets = 100;
 // JSON when the source's name says so, DSL otherwise.
 std::optional<Spec> parse(const support::Source& source, diag::Sink& sink);
 
-// False, and reported, when the source is larger than support::kMaxSourceBytes.
-bool fits(const support::Source& source, diag::Sink& sink);
+// False, and reported, when the source is larger than support::kMaxSourceBytes or is not text.
+bool is_readable(const support::Source& source, diag::Sink& sink);
 
 std::optional<Spec> parse_dsl(const support::Source& source, diag::Sink& sink);
 std::optional<Spec> parse_json(const support::Source& source, diag::Sink& sink);

@@ -97,16 +97,10 @@ class Strategy : public antlr4::DefaultErrorStrategy {
     if (!inside(context, Grammar::RuleClause) && !inside(context, Grammar::RuleItem)) {
       return skip(parser, {"'{'"});
     }
-    if (in_function_body(parser->getContext())) {
-      skip(parser, {"'}'"});
-      if (context->getRuleIndex() == Grammar::RuleFunctionClause && kind(parser) == "'}'") {
-        parser->consume();
-        endErrorCondition(parser);
-      }
-      return;
-    }
+    if (in_function(parser->getContext())) return recover_function(parser);
     skip(parser, {"';'", "'}'"});
-    const bool whole_clause = dynamic_cast<Grammar::ClauseContext*>(context->parent) != nullptr;
+    const bool whole_clause = dynamic_cast<Grammar::ClauseContext*>(context->parent) != nullptr ||
+                              dynamic_cast<Grammar::ItemContext*>(context->parent) != nullptr;
     if (whole_clause && kind(parser) == "';'") {
       parser->consume();
       endErrorCondition(parser);  // what follows is a new clause, and may have a new error
@@ -129,6 +123,10 @@ class Strategy : public antlr4::DefaultErrorStrategy {
     return dynamic_cast<Grammar::ClauseContext*>(last) != nullptr || last->getText() == "{";
   }
 
+  static bool in_function(ParserRuleContext* context) {
+    return inside(context, Grammar::RuleFunctionClause);
+  }
+
   // Behind the opening brace of a function.
   static bool in_function_body(ParserRuleContext* context) {
     for (ParseTree* node = context; node; node = node->parent) {
@@ -138,6 +136,31 @@ class Strategy : public antlr4::DefaultErrorStrategy {
                                  [](ParseTree* child) { return child->getText() == "{"; });
     }
     return false;
+  }
+
+  // Goes on behind the function; after an error in its header its body is skipped too.
+  void recover_function(antlr4::Parser* parser) {
+    const bool whole = parser->getContext()->getRuleIndex() == Grammar::RuleFunctionClause;
+    bool body = in_function_body(parser->getContext());
+    if (!body) {
+      skip(parser, {"'{'", "';'", "'}'"});
+      if (!whole) return;
+      body = kind(parser) == "'{'";
+      if (body) parser->consume();
+    }
+    if (body) skip_body(parser);
+    if (!whole || kind(parser) != (body ? "'}'" : "';'")) return;
+    parser->consume();
+    endErrorCondition(parser);
+  }
+
+  // A line of a body may begin with a clause's word: `score = score / 50`.
+  void skip_body(antlr4::Parser* parser) const {
+    while (kind(parser) != "EOF" && kind(parser) != "'}'") {
+      const std::size_t at = parser->getCurrentToken()->getTokenIndex();
+      if (starts_clause(tokens_, at) && tokens_.kind(at + 1) != "'='") return;
+      parser->consume();
+    }
   }
 
   const std::string& kind(antlr4::Parser* parser) const {
@@ -353,8 +376,8 @@ class Builder {
         result.arguments.push_back(layout_argument(argument));
       }
       if (kind == first && context->layoutEntry().size() > 1) {
-        sink_.report(Code::syntax, span_of(entry), "each layout of a list needs its tensor").help =
-            fmt::format("write `q: {}`", entry->getText());
+        sink_.report(Code::syntax, span_of(entry), "in a list of layouts each one needs a tensor")
+            .help = fmt::format("write `q: {}`", entry->getText());
         failed_ = true;
       }
       clause.entries.push_back(std::move(result));
@@ -368,19 +391,22 @@ class Builder {
       clause.facts.push_back({name(fact->name()), exprs(fact->expr())});
     }
     clause.extents = exprs(context->expr());
-    const bool has_fallback = has_terminal(context, "=");
-    if (has_fallback) {
-      clause.fallback = std::move(clause.extents.back());
-      clause.extents.pop_back();
-    }
+    clause.fallback = optional_fallback(context->fallback());
     return clause;
   }
 
-  static bool has_terminal(ParserRuleContext* context, std::string_view text) {
-    return std::ranges::any_of(context->children, [&](ParseTree* child) {
-      auto* leaf = dynamic_cast<TerminalNode*>(child);
-      return leaf && leaf->getText() == text;
-    });
+  std::optional<Expr> optional_fallback(Grammar::FallbackContext* context) {
+    if (!context) return std::nullopt;
+    return fallback(context);
+  }
+
+  Expr fallback(Grammar::FallbackContext* context) {
+    if (context->expr()) return expr(context->expr());
+    std::vector<Expr> elements;
+    for (auto* element : context->elements()->fallback()) elements.push_back(fallback(element));
+    Expr list = make(ExprKind::list, span_of(context->getStart()), "", {}, std::move(elements));
+    list.span = span_of(context);
+    return list;
   }
 
   LayoutArgument layout_argument(Grammar::LayoutArgumentContext* context) {
@@ -397,16 +423,17 @@ class Builder {
   LengthsClause lengths(Grammar::LengthsClauseContext* context) {
     LengthsClause clause;
     for (auto* entry : context->lengthsEntry()) {
-      clause.entries.push_back({name(entry->name()), optional_expr(entry->expr())});
+      clause.entries.push_back({name(entry->name()), optional_fallback(entry->fallback())});
     }
     return clause;
   }
 
   FunctionClause function(Grammar::FunctionClauseContext* context) {
     FunctionClause clause;
-    clause.parameters = names(context->name());
-    clause.name = clause.parameters.front();
-    clause.parameters.erase(clause.parameters.begin());
+    clause.name = name(context->name());
+    for (auto* parameter : context->functionParameter()) {
+      clause.parameters.push_back(name(parameter->name()));
+    }
     for (auto* binding : context->binding()) {
       clause.lets.push_back({name(binding->name()), expr(binding->expr())});
     }
@@ -499,8 +526,12 @@ class Builder {
     if (context->FLOAT_INF()) return infinity(context);
     if (auto* arguments = context->arguments()) {
       result = call(head, text, arguments);
-    } else if (auto* indexes = context->indexes()) {
-      result = make(ExprKind::index, head, text, {}, exprs(indexes->expr()));
+    } else if (!context->indexes().empty()) {
+      std::vector<Expr> operands;
+      for (auto* indexes : context->indexes()) {
+        for (auto* index : indexes->expr()) operands.push_back(expr(index));
+      }
+      result = make(ExprKind::index, head, text, {}, std::move(operands));
     } else if (context->NUMBER()) {
       result = make(ExprKind::number, head, text, {}, {});
     } else if (context->name()) {
@@ -583,21 +614,29 @@ class Builder {
   bool failed_ = false;
 };
 
+using OwnedTokens = std::vector<std::unique_ptr<antlr4::Token>>;
+
+// A string where a body begins is a comment too.
+bool is_comment_token(const antlr4::Token& token, const OwnedTokens& before) {
+  if (token.getType() == Grammar::COMMENT) return true;
+  const bool is_string =
+      token.getType() == Grammar::DOCSTRING || token.getType() == Grammar::STRING;
+  return is_string && !before.empty() && before.back()->getText() == "{";
+}
+
 // All tokens and the end, or nothing when there are too many. Comments are kept apart.
-std::vector<std::unique_ptr<antlr4::Token>> tokenize(antlr4::Lexer& lexer,
-                                                     std::vector<Span>& comments,
-                                                     diag::Sink& sink) {
-  std::vector<std::unique_ptr<antlr4::Token>> tokens;
+OwnedTokens tokenize(antlr4::Lexer& lexer, std::vector<Span>& comments, diag::Sink& sink) {
+  OwnedTokens tokens;
   do {
     auto token = lexer.nextToken();
-    while (token->getType() == Grammar::COMMENT) {
+    while (is_comment_token(*token, tokens)) {
       comments.push_back(span_of(token.get()));
       token = lexer.nextToken();
     }
     tokens.push_back(std::move(token));
     if (tokens.size() > kMaxTokens) {
       sink.report(Code::too_large, span_of(tokens.back().get()),
-                  fmt::format("the file has more than {} words and signs", kMaxTokens));
+                  fmt::format("the file has more than {} tokens", kMaxTokens));
       return {};
     }
   } while (tokens.back()->getType() != antlr4::Token::EOF);
@@ -607,7 +646,7 @@ std::vector<std::unique_ptr<antlr4::Token>> tokenize(antlr4::Lexer& lexer,
 }  // namespace
 
 std::optional<Spec> parse_dsl(const support::Source& source, diag::Sink& sink) {
-  if (!fits(source, sink)) return std::nullopt;
+  if (!is_readable(source, sink)) return std::nullopt;
   antlr4::ANTLRInputStream input(as_ascii(source.text()));
   attn_grammar::AttnSpecLexer lexer(&input);
   std::vector<Span> comments;
@@ -617,7 +656,7 @@ std::optional<Spec> parse_dsl(const support::Source& source, diag::Sink& sink) {
   antlr4::CommonTokenStream stream(&list);
   stream.fill();
   const Tokens tokens = plain_tokens(stream.getTokens(), lexer.getVocabulary());
-  if (!brackets_are_bounded(tokens, sink)) return std::nullopt;
+  if (!is_utf8(tokens, sink) || !brackets_are_bounded(tokens, sink)) return std::nullopt;
   Grammar parser(&stream);
   parser.removeErrorListeners();
   auto strategy = std::make_shared<Strategy>(tokens, sink);

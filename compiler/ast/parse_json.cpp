@@ -61,7 +61,7 @@ class Builder {
       const std::string& word = spec.preamble.back().keyword.text;
       if (failed_ || word == "fn" || word == "import") continue;
       fail(value.span, "the preamble has `fn` and `import` items only").help =
-          "the other clauses belong into `clauses`";
+          "the other clauses belong in `clauses`";
     }
   }
 
@@ -75,7 +75,7 @@ class Builder {
       for (const JsonValue& item : list->items) {
         spec.clauses.push_back(clause(item));
         const Name& word = spec.clauses.back().keyword;
-        if (word.text == "import") fail(word.span, "an import belongs into `preamble`");
+        if (word.text == "import") fail(word.span, "an import belongs in `preamble`");
       }
     }
   }
@@ -112,7 +112,7 @@ class Builder {
         diagnostic.help = close.empty() ? "possible here: " + support::one_of(known)
                                         : fmt::format("did you mean {}?", quoted(close));
       } else if (std::ranges::find(seen, member.key) != seen.end()) {
-        fail(member.key_span, fmt::format("the key {} stands twice", quoted(member.key)));
+        fail(member.key_span, fmt::format("duplicate key {}", quoted(member.key)));
       }
       seen.push_back(member.key);
     }
@@ -178,7 +178,7 @@ class Builder {
       return member.key != "above" && member.key != "beside";
     });
     if (word != json.members.end()) return other(json, *word);
-    fail(json.span, "a clause needs a key that says which one it is");
+    fail(json.span, "a clause needs a key with its name");
     return {};
   }
 
@@ -301,7 +301,9 @@ class Builder {
     TensorClause clause{name(&value, "the tensor"), name(dtype, "its type"),
                         shape ? exprs(*shape, "shape") : std::vector<Expr>{}};
     if (const JsonMember* given = json.find("facts")) clause.facts = facts(given->value);
-    if (const JsonMember* fallback = json.find("default")) clause.fallback = expr(fallback->value);
+    if (const JsonMember* fallback = json.find("default")) {
+      clause.fallback = this->fallback(fallback->value);
+    }
     return clause;
   }
 
@@ -334,14 +336,28 @@ class Builder {
     LengthsClause clause;
     if (!is(json, JsonKind::object, "`lengths`")) return clause;
     for (const JsonMember& member : json.members) {
-      clause.entries.push_back({name(member.key, member.key_span), optional_expr(member.value)});
+      clause.entries.push_back({name(member.key, member.key_span), std::nullopt});
+      if (member.value.kind != JsonKind::null) {
+        clause.entries.back().fallback = fallback(member.value);
+      }
     }
     return clause;
   }
 
+  // An expression, or lists of them.
+  Expr fallback(const JsonValue& json) {
+    if (json.kind != JsonKind::array) return expr(json);
+    if (json.items.empty()) fail(json.span, "a list of elements must not be empty");
+    std::vector<Expr> elements;
+    for (const JsonValue& item : json.items) elements.push_back(fallback(item));
+    Expr list = make_expr(ExprKind::list, json.span, "", {}, std::move(elements));
+    list.span = json.span;
+    return list;
+  }
+
   DeterministicClause deterministic(const JsonValue& json) {
     if (json.kind != JsonKind::boolean || json.text != "true") {
-      fail(json.span, "`deterministic` is true, or not there");
+      fail(json.span, "`deterministic` must be true, or left out");
     }
     return {};
   }
@@ -499,7 +515,7 @@ class Builder {
     const auto op = parse_operator(sign.text, static_cast<int>(operands.size()));
     if (!op) {
       auto& diagnostic =
-          fail(sign.span, fmt::format("{} is no operator of {} operand{}", quoted(sign.text),
+          fail(sign.span, fmt::format("{} is not an operator with {} operand{}", quoted(sign.text),
                                       operands.size(), operands.size() == 1 ? "" : "s"));
       if (is_identifier(sign.text)) diagnostic.help = "a function has the key `call`";
       return {};
@@ -518,13 +534,13 @@ class Builder {
       if (!is(sign, JsonKind::string, "a comparison")) return {};
       const auto op = parse_operator(sign.text, 2);
       if (!op || !is_comparison(*op)) {
-        fail(sign.span, fmt::format("{} is no comparison", quoted(sign.text)));
+        fail(sign.span, fmt::format("{} is not a comparison", quoted(sign.text)));
         return {};
       }
       chain.push_back(*op);
     }
     if (chain.empty() || chain.size() + 1 != operands.size()) {
-      fail(signs.span, "`compare` needs one operator between each two of `args`");
+      fail(signs.span, "`compare` needs one operator between every two of `args`");
       return {};
     }
     const Span head = signs.items[0].span;
@@ -538,7 +554,7 @@ class Builder {
 }  // namespace
 
 std::optional<Spec> parse_json(const support::Source& source, diag::Sink& sink) {
-  if (!fits(source, sink)) return std::nullopt;
+  if (!is_readable(source, sink)) return std::nullopt;
   const std::optional<JsonValue> json = read_json(source, sink);
   if (!json) return std::nullopt;
   return Builder(sink).spec(*json);

@@ -222,6 +222,7 @@ std::string to_dsl(const Expr& expr) {
       return fmt::format("{}({} in {}..{}: {})", expr.text, expr.operands[0].text,
                          operand(expr.operands[1], is_open_number(expr.operands[1])),
                          to_dsl(expr.operands[2]), to_dsl(expr.operands[3]));
+    case ExprKind::list: return fmt::format("[{}]", join(expr.operands));
   }
   return {};
 }

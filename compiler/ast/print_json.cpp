@@ -58,6 +58,7 @@ std::string json(const Expr& expr) {
           "{{\"reduce\": {}, \"variable\": {}, \"from\": {}, \"to\": {}, \"value\": {}}}",
           text(expr.text), text(expr.operands[0].text), json(expr.operands[1]),
           json(expr.operands[2]), json(expr.operands[3]));
+    case ExprKind::list: return array(expr.operands);
   }
   return {};
 }

@@ -30,16 +30,28 @@ constexpr Foreign kForeign[] = {
     {"or", "write `||`"},
     {"not", "write `!`, or `~` as in FlexAttention; both bind tightly: `!(a < b)`"},
     {"if", "write `where(condition, a, b)`"},
+    {"elif", "write `where(condition, a, b)`"},
     {"else", "write `where(condition, a, b)`"},
     {"lambda", "paste only the body: `mask q_idx >= kv_idx;`"},
     {"def", "a Python function is `fn name(b, h, q_idx, kv_idx) { ... return ...; }`"},
-    {"return", "paste only what is returned: `mask q_idx >= kv_idx;`, or the whole body in `fn`"},
+    {"return",
+     "paste only the returned expression: `mask q_idx >= kv_idx;`, or the whole body into an `fn`"},
     {"=", "compare with `==`; name a value with `let x = ...;`"},
     {"?", "write `where(condition, a, b)`"},
     {"for", "a reduction is `any(j in 0..8: kv_idx == j)`"},
+    {"while", "a reduction is `any(j in 0..8: kv_idx == j)`"},
     {"range", "a range is `0..8`: `any(j in 0..8: kv_idx == j)`"},
-    {"from", "write `import \"masks.attn\";`: all of a file's functions come with it"},
+    {"from", "write `import \"masks.attn\";`, which imports all functions of a file"},
     {".", "there are no members or methods: `tanh(x)` for `torch.tanh(x)`, `abs(x)` for `x.abs()`"},
+};
+
+// Characters that word processors and formulas have in place of ASCII.
+constexpr Foreign kLookalikes[] = {
+    {"≥", ">="},      {"≤", "<="},          {"≠", "!="}, {"×", "*"},  {"·", "*"},  {"⋅", "*"},
+    {"÷", "/"},       {"−", "-"},           {"–", "-"},  {"—", "-"},  {"∧", "&&"}, {"∨", "||"},
+    {"¬", "!"},       {"∞", "inf"},         {"“", "\""}, {"”", "\""}, {"„", "\""}, {"‘", "\""},
+    {"’", "\""},      {"，", ","},          {"；", ";"}, {"（", "("}, {"）", ")"}, {"：", ":"},
+    {"\xC2\xA0", ""}, {"\xE2\x80\x8B", ""},
 };
 
 bool contains(const std::vector<std::string>& kinds, std::string_view kind) {
@@ -65,7 +77,9 @@ class SyntaxError {
   void report() {
     if (kind(at_) == "UNKNOWN" && !foreign(at_)) return unexpected_character();
     if (kind(at_) == "BAD_NUMBER") return bad_number();
+    if (report_second_attention() || report_comment()) return;
     if (after_expression_word()) return;
+    if (report_statement() || report_named_argument() || report_clause_with_equals()) return;
     if (report_foreign()) return;
     if (report_bracket()) return;
     put(Code::syntax, at_);
@@ -87,8 +101,13 @@ class SyntaxError {
     rest = rest.substr(0, support::code_point_bytes(rest));
     support::Span place = span(at_);
     place.end = place.begin + static_cast<std::uint32_t>(rest.size());
-    sink_.report(Code::unexpected_character, place,
-                 fmt::format("unexpected character {}", quoted(rest)));
+    auto& diagnostic = sink_.report(Code::unexpected_character, place,
+                                    fmt::format("unexpected character {}", quoted(rest)));
+    const auto* meant = std::ranges::find(kLookalikes, rest, &Foreign::word);
+    if (meant == std::end(kLookalikes)) return;
+    diagnostic.help = meant->help.empty()
+                          ? "this is an invisible character: remove it, or write a space"
+                          : fmt::format("write `{}`", meant->help);
   }
 
   void bad_number() {
@@ -102,6 +121,118 @@ class SyntaxError {
     sink_.report(Code::syntax, span(at_ - 1),
                  fmt::format("expected an expression, found {}", quoted(text(at_ - 1))));
     return true;
+  }
+
+  diag::Diagnostic& unexpected(support::Span place, std::string help) {
+    const auto text = sink_.source().text().substr(place.begin, place.end - place.begin);
+    auto& diagnostic =
+        sink_.report(Code::foreign_syntax, place, fmt::format("unexpected {}", quoted(text)));
+    diagnostic.help = std::move(help);
+    return diagnostic;
+  }
+
+  // Behind the attention of the file.
+  bool report_second_attention() {
+    if (!expects("EOF") || kind(at_) != "'attention'") return false;
+    const auto first = std::ranges::find_if(
+        tokens_.all, [&](const Token& token) { return tokens_.kinds[token.type] == kind(at_); });
+    if (first->span == span(at_)) return false;
+    sink_.report(Code::syntax, span(at_), "a file has only one attention")
+        .labels.push_back({first->span, "the first one"});
+    return true;
+  }
+
+  // `// text` and `/* text */`
+  bool report_comment() {
+    const bool block = text(at_) == "/" && at_ + 1 < tokens_.all.size() &&
+                       text(at_ + 1).starts_with('*') && span(at_ + 1).begin == span(at_).end;
+    if (expects_operator() || !(block || text(at_) == "//")) return false;
+    unexpected({span(at_).begin, span(at_).begin + 2}, "comments begin with `#`");
+    return true;
+  }
+
+  // `if W > 0:` in a body read the first word as the name of a value.
+  bool report_statement() {
+    if (!in_body(at_) || !expects("'='") || kind(at_ - 1) != "IDENT") return false;
+    const Foreign* found = foreign(at_ - 1);
+    if (found == nullptr) return false;
+    unexpected(span(at_ - 1), std::string(found->help));
+    return true;
+  }
+
+  // clamp(x, min=-5, max=5)
+  bool report_named_argument() {
+    if (text(at_) != "=" || at_ < 3 || !expects_operator() || !is_named(at_ - 1)) return false;
+    const std::optional<std::size_t> open = open_bracket();
+    if (!open || *open == 0 || kind(*open) != "'('" || !is_word(kind(*open - 1))) return false;
+    const std::string call = without_names(*open);
+    unexpected({span(at_ - 1).begin, span(at_).end},
+               call.empty() ? "arguments have no names here: they go by position"
+                            : fmt::format("arguments have no names here: write `{}`", call));
+    return true;
+  }
+
+  // Whether token `at` stands where an argument begins, before `=`.
+  bool is_named(std::size_t at) const {
+    return is_word(kind(at)) && text(at + 1) == "=" && (text(at - 1) == "(" || text(at - 1) == ",");
+  }
+
+  // The call whose bracket is token `open` without its arguments' names; nothing when it is long,
+  // or when the names may be in another order than ours.
+  std::string without_names(std::size_t open) const {
+    constexpr std::size_t kLongest = 60;
+    std::string call = fmt::format("{}(", text(open - 1));
+    std::string names;
+    std::uint32_t copied = span(open).end;
+    std::size_t depth = 1, at = open + 1;
+    for (; at + 1 < tokens_.all.size() && text(at) != ";"; ++at) {
+      depth += is_open(kind(at)) ? 1 : 0;
+      depth -= is_close(kind(at)) ? 1 : 0;
+      if (depth == 0) break;
+      if (depth > 1 || !is_named(at)) continue;
+      call += sink_.source().text().substr(copied, span(at).begin - copied);
+      copied = tokens_.all[at + 2].span.begin;
+      names += fmt::format("{} ", text(at));
+    }
+    if (depth != 0) return "";
+    call += sink_.source().text().substr(copied, span(at).end - copied);
+    const bool in_order = text(open - 1) != "clamp" || names == "min max ";
+    return in_order && call.size() <= kLongest && call.find('\n') == call.npos ? call : "";
+  }
+
+  // `dropout p = 0.1;` and `scale = 0.5;`
+  bool report_clause_with_equals() {
+    static constexpr std::string_view kClauses[] = {"dtype",   "layout", "scale",  "score",
+                                                    "mask",    "sink",   "align",  "dropout",
+                                                    "outputs", "grad",   "lengths"};
+    if (text(at_) != "=" || at_ < 2) return false;
+    const auto opens = [&](std::size_t at) {
+      return std::ranges::find(kClauses, text(at)) != std::end(kClauses) && opens_clause(at);
+    };
+    const bool has_name =
+        at_ > 2 && expects_operator() && opens(at_ - 2) && text(at_ - 2) != "mask";
+    if (!has_name && !opens(at_ - 1)) return false;
+    const std::size_t word = has_name ? at_ - 2 : at_ - 1;
+    unexpected({span(word + 1).begin, span(at_).end},
+               fmt::format("a clause has no `=`: write `{} {};`", text(word), value_text(at_ + 1)));
+    return true;
+  }
+
+  // What stands from token `at` to the end of the clause, when that is short.
+  std::string_view value_text(std::size_t at) const {
+    constexpr std::size_t kLongest = 40;
+    std::size_t end = at;
+    while (end + 1 < tokens_.all.size() && kind(end) != "';'" && kind(end) != "'}'") ++end;
+    if (end == at) return "...";
+    const std::string_view value =
+        sink_.source().text().substr(span(at).begin, span(end - 1).end - span(at).begin);
+    return value.size() <= kLongest && value.find('\n') == value.npos ? value : "...";
+  }
+
+  bool opens_clause(std::size_t at) const {
+    if (std::ranges::find(kClauseWords, kind(at)) == kClauseWords.end() || at == 0) return false;
+    return kind(at - 1) == "';'" || kind(at - 1) == "'{'" || kind(at - 1) == "'}'" ||
+           tokens_.all[at].starts_line;
   }
 
   const Foreign* foreign(std::size_t at) const {
@@ -119,11 +250,24 @@ class SyntaxError {
     const std::size_t at = first ? at_ - 1 : at_;
     const Foreign* found = foreign(at);
     if (!found) return false;
-    sink_
-        .report(Code::foreign_syntax, span(at),
-                fmt::format("{} means nothing here", quoted(text(at))))
-        .help = found->help;
+    const std::string method = text(at) == "." ? method_help(at) : "";
+    unexpected(span(at), method.empty() ? std::string(found->help) : method);
     return true;
+  }
+
+  // q_idx.ge(kv_idx) is `q_idx >= kv_idx`, x.abs() is `abs(x)`.
+  std::string method_help(std::size_t at) const {
+    static constexpr Foreign kComparisons[] = {{"ge", ">="}, {"gt", ">"},  {"le", "<="},
+                                               {"lt", "<"},  {"eq", "=="}, {"ne", "!="}};
+    if (at == 0 || at + 4 >= tokens_.all.size() || kind(at + 2) != "'('") return "";
+    const bool is_simple = is_word(kind(at - 1)) && (text(at + 3) == ")" || text(at + 4) == ")");
+    if (!is_simple) return "";
+    const auto* sign = std::ranges::find(kComparisons, text(at + 1), &Foreign::word);
+    if (sign != std::end(kComparisons) && text(at + 4) == ")") {
+      return fmt::format("write `{} {} {}`", text(at - 1), sign->help, text(at + 3));
+    }
+    if (text(at + 3) != ")") return "";
+    return fmt::format("there are no methods: write `{}({})`", text(at + 1), text(at - 1));
   }
 
   // `=>` for `>=`.
@@ -131,10 +275,7 @@ class SyntaxError {
     if (text(at_) != "=" || at_ + 1 >= tokens_.all.size()) return false;
     const bool arrow = text(at_ + 1) == ">" && span(at_ + 1).begin == span(at_).end;
     if (!arrow) return false;
-    sink_
-        .report(Code::foreign_syntax, {span(at_).begin, span(at_ + 1).end},
-                "`=>` means nothing here")
-        .help = "did you mean `>=`?";
+    unexpected({span(at_).begin, span(at_ + 1).end}, "did you mean `>=`?");
     return true;
   }
 
@@ -143,8 +284,7 @@ class SyntaxError {
     if (!expects("'..'") || text(at_) != ":") return false;
     for (std::size_t i = at_; i-- > 0 && kind(i) != "'in'" && kind(i) != "';'";) {
       if (text(i) != "range") continue;
-      sink_.report(Code::foreign_syntax, span(i), "`range` means nothing here").help =
-          foreign(i)->help;
+      unexpected(span(i), std::string(foreign(i)->help));
       return true;
     }
     return false;
@@ -173,7 +313,7 @@ class SyntaxError {
     const bool closes_nothing = is_close(kind(at_)) && kind(at_) != "'}'" && !open;
     if (!closes_nothing || expects_expression()) return false;
     sink_.report(Code::unclosed_bracket, span(at_),
-                 fmt::format("{} closes no bracket", quoted(text(at_))));
+                 fmt::format("{} closes a bracket that was not opened", quoted(text(at_))));
     return true;
   }
 
@@ -190,18 +330,72 @@ class SyntaxError {
     auto& diagnostic =
         sink_.report(code, place, fmt::format("expected {}, found {}", expected_words(), found));
     diagnostic.labels = std::move(labels);
-    if (in_body_without_return(at)) {
-      diagnostic.help = "the body of a function has `name = value` lines and ends with `return`";
-    }
+    diagnostic.help = help(at);
     return diagnostic;
   }
 
+  std::string help(std::size_t at) const {
+    const bool is_list = at > 0 && (kind(at - 1) == "'outputs'" || kind(at - 1) == "'grad'");
+    if (kind(at) == "';'" && is_list) {
+      return fmt::format("name them, as in `{};`, or leave the clause out",
+                         kind(at - 1) == "'grad'" ? "grad q, k, v" : "outputs o, lse");
+    }
+    if (expects("STRING")) {
+      const bool is_name = kind(at) == "IDENT" || is_word(kind(at));
+      return fmt::format("write `import \"{}.attn\";`", is_name ? text(at) : "masks");
+    }
+    if (expects("EOF") && (kind(at) == "'fn'" || kind(at) == "'import'")) {
+      return "functions and imports go above the attention";
+    }
+    if (kind(at) == "DOCSTRING") return "comments begin with `#`";
+    return in_body(at) ? body_help(at) : "";
+  }
+
   // fn f() { q_idx >= kv_idx }
-  bool in_body_without_return(std::size_t at) const {
+  std::string body_help(std::size_t at) const {
+    if (text(at) == "," && expects("'='")) return assignments(at - 1);
+    if (text(at) == ":" && expects("'='")) return "leave the annotation out: `name = value`";
+    return "the body of a function has `name = value` lines and ends with `return`";
+  }
+
+  // `x, y = a, b` from token `at` on, as assignments of one name each.
+  std::string assignments(std::size_t at) const {
+    std::vector<std::string_view> names, values;
+    for (; is_word(kind(at)); at += 2) {
+      names.push_back(text(at));
+      if (text(at + 1) != ",") break;
+    }
+    std::size_t depth = 0, first = at + 2;
+    for (at = first; at + 1 < tokens_.all.size(); ++at) {
+      const bool at_end = tokens_.all[at].starts_line || (is_close(kind(at)) && depth == 0);
+      if (at_end || (text(at) == "," && depth == 0)) {
+        if (at == first) break;  // there is no value
+        const std::size_t begin = span(first).begin;
+        values.push_back(sink_.source().text().substr(begin, span(at - 1).end - begin));
+        first = at + 1;
+      }
+      if (at_end) break;
+      depth += is_open(kind(at)) ? 1 : 0;
+      depth -= is_close(kind(at)) ? 1 : 0;
+    }
+    constexpr std::size_t kMost = 3;
+    if (names.size() != values.size() || names.size() > kMost)
+      return "assign one name in each line";
+    std::string lines;
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      const std::string_view joint = i == 0 ? "" : i + 1 == names.size() ? " and " : ", ";
+      lines += fmt::format("{}`{} = {}`", joint, names[i], values[i]);
+    }
+    return fmt::format("assign one name in each line: {}", lines);
+  }
+
+  // Where the body of a function goes on with `name =`, or `return`.
+  bool in_body(std::size_t at) const {
     if (!expects("'='") && !expects("'return'")) return false;
-    std::size_t i = at;
-    while (i > 0 && kind(i) != "'{'" && kind(i) != "';'") --i;
-    while (i > 0 && kind(i) != "'fn'" && kind(i) != "';'") --i;
+    std::size_t i = std::max<std::size_t>(at, 1) - 1;
+    const auto ends = [&] { return kind(i) == "';'" || kind(i) == "'}'"; };
+    while (i > 0 && kind(i) != "'{'" && !ends()) --i;
+    while (i > 0 && kind(i) != "'fn'" && !ends()) --i;
     return kind(i) == "'fn'";
   }
 
@@ -256,6 +450,21 @@ class SyntaxError {
 bool starts_clause(const Tokens& tokens, std::size_t at) {
   return tokens.all[at].starts_line &&
          std::ranges::find(kClauseWords, tokens.kind(at)) != kClauseWords.end();
+}
+
+bool is_utf8(const Tokens& tokens, diag::Sink& sink) {
+  const std::string_view text = sink.source().text();
+  for (std::size_t i = 0; i < tokens.all.size(); ++i) {
+    const std::uint32_t begin = tokens.all[i].span.begin;
+    if (tokens.kind(i) != "UNKNOWN" || static_cast<unsigned char>(text[begin]) < 0x80) continue;
+    const bool inside = begin > 0 && i > 0 && tokens.kind(i - 1) == "UNKNOWN" &&
+                        (static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80;
+    if (inside || support::code_point_bytes(text.substr(begin)) > 1) continue;
+    sink.report(Code::unexpected_character, {begin, begin + 1}, "this is not UTF-8 text").help =
+        "save the file as UTF-8";
+    return false;
+  }
+  return true;
 }
 
 bool brackets_are_bounded(const Tokens& tokens, diag::Sink& sink) {

@@ -27,6 +27,9 @@ struct Tokens {
 // Whether the token is a clause word at the start of a line: a place to go on after an error.
 bool starts_clause(const Tokens& tokens, std::size_t at);
 
+// Reports the first byte outside of comments that is not UTF-8; false if there is one.
+bool is_utf8(const Tokens& tokens, diag::Sink& sink);
+
 // Reports brackets nested beyond kMaxBrackets; false if there are such.
 bool brackets_are_bounded(const Tokens& tokens, diag::Sink& sink);
 

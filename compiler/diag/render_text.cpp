@@ -113,6 +113,7 @@ class Renderer {
     out_ += fmt::format("{:{}}{} {}:{}:{}\n", "", gutter_,
                         own ? "-->" : ":::", support::printable(file.source->name()), at.line,
                         at.column);
+    if (!support::is_text(file.source->line(at.line))) return;
     out_ += fmt::format("{:{}} |\n", "", gutter_);
     for (auto it = file.lines.begin(); it != file.lines.end(); ++it) {
       if (it != file.lines.begin() && std::prev(it)->first + 1 != it->first) out_ += "...\n";

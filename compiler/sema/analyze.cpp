@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compiler/ast/print.h"
 #include "compiler/sema/clauses.h"
 #include "compiler/sema/environment.h"
 #include "compiler/sema/layouts.h"
@@ -20,13 +21,25 @@ using diag::Code;
 using ir::Type;
 using support::quoted;
 
-constexpr Site kExtent{"the size of a tensor", kConstants};
-constexpr Site kScaleSite{"the scale", kParams};
+constexpr Site kExtent{"the size of a tensor", kConstants,
+                       "a size is made of numbers, dimensions and spec parameters"};
 constexpr Site kScoreSite{"the score", kScore | kIndexes | kTensors | kLearned | kParams};
-constexpr Site kMaskSite{"a mask", kIndexes | kTensors | kParams};
+constexpr Site kMaskSite{"a mask", kIndexes | kTensors | kParams,
+                         "a mask sees positions, not scores; for a threshold use "
+                         "`score where(condition, score, -inf);`"};
 constexpr Site kRuns{"a number of runs", kConstants};
-constexpr Site kDefaultSite{"the default of a tensor", kConstants};
+constexpr Site kDefaultSite{"the default of a tensor", kConstants,
+                            "a default is made of numbers, dimensions, spec parameters and the "
+                            "element's own indexes `i0`, `i1`, .."};
 constexpr Site kLetSite{"a let", kScore | kIndexes | kTensors | kLearned | kParams};
+
+// What a scale cannot be, as a score: "score score * t[h];".
+std::string as_score(const ast::Expr& factor) {
+  const std::string text = ast::to_dsl(factor);
+  const bool is_operand = factor.operators.empty();
+  return is_operand ? fmt::format("score score * {};", text)
+                    : fmt::format("score score * ({});", text);
+}
 
 class Analyzer {
  public:
@@ -48,6 +61,7 @@ class Analyzer {
       scope.declare(parameter.name, {Symbol::Kind::parameter}, false);
     }
     for (const ast::Clause& clause : spec_.clauses) declare(clause, scope);
+    for (const std::string& name : environment_.unknown) scope.poison(name);
     check_repeats();
     for (const ast::Clause& clause : spec_.clauses) settings(clause);
     attention_.layouts = make_layouts(layout_, environment_, sink_);
@@ -85,13 +99,15 @@ class Analyzer {
     if (type && std::ranges::find(allowed, *type) != allowed.end()) return *type;
     if (name.text.starts_with("fp8") || name.text == "e4m3" || name.text == "e5m2") {
       report(Code::not_built_yet, name.span,
-             fmt::format("type {} is not built yet", quoted(name.text)));
+             fmt::format("type {} is not implemented yet", quoted(name.text)))
+          .help = "use `bf16` or `f16`";
       return fallback;
     }
     std::vector<std::string_view> words;
     for (const DType one : allowed) words.push_back(to_string(one));
     const std::string_view here = type_elsewhere(name.text);
-    report(Code::bad_choice, name.span, fmt::format("{} is no type for this", quoted(name.text)))
+    report(Code::bad_choice, name.span,
+           fmt::format("{} is not a valid type here", quoted(name.text)))
         .help = contains(words, here) ? fmt::format("did you mean {}?", quoted(here))
                                       : "possible: " + support::one_of(words);
     return fallback;
@@ -140,7 +156,7 @@ class Analyzer {
       const auto [first, added] = seen.emplace(word, clause.keyword.span);
       if (added) continue;
       report(Code::duplicate_clause, clause.keyword.span,
-             fmt::format("{} may stand once", quoted(word)))
+             fmt::format("{} may appear only once", quoted(word)))
           .labels.push_back({first->second, "first here"});
     }
   }
@@ -174,9 +190,9 @@ class Analyzer {
       if (!extent_fits(extent, value->id)) continue;
       tensor.extents.push_back(value->id);
     }
+    if (tensor.extents.size() != declared->extents.size()) return;  // reported
     if (declared->fallback) add_default(*declared, scope, tensor);
-    const bool whole = tensor.extents.size() == declared->extents.size();
-    if (whole) attention_.tensors.push_back(std::move(tensor));
+    attention_.tensors.push_back(std::move(tensor));
   }
 
   // The gradient of a learned tensor is bound as d_NAME.
@@ -201,11 +217,12 @@ class Analyzer {
       if (arguments == 2) tensor.longest_run = run_size(fact.arguments[1], scope);
     } else {
       report(Code::bad_choice, fact.name.span,
-             fmt::format("{} is no fact about a tensor", quoted(fact.name.text)))
+             fmt::format("{} is not a fact about a tensor", quoted(fact.name.text)))
           .help =
-          "possible: `monotone`, of numbers that never decrease along the last axis; "
-          "`runs(8)`, of at most 8 runs of equal elements along it; `runs(8, 512)`, of at most 512 "
-          "elements each";
+          "possible: `monotone`, for numbers that never decrease along the last axis; `runs(8)`, "
+          "for "
+          "at most 8 runs of equal elements along it; `runs(8, 512)`, for runs of at most 512 "
+          "elements";
     }
   }
 
@@ -218,7 +235,7 @@ class Analyzer {
   // Real elements may be given as integers.
   void add_default(const ast::TensorClause& declared, Scope& scope, ir::CapturedTensor& tensor) {
     const Type type = ir::value_type(tensor.dtype);
-    auto value = scope.check_default(*declared.fallback, kDefaultSite, declared.extents.size());
+    auto value = scope.check_default(*declared.fallback, kDefaultSite, tensor.extents);
     if (value && value->type == Type::integer && type == Type::real) {
       value->id = attention_.dag.add(ir::Op::to_real_, {value->id}, tensor.pos);
       value->type = Type::real;
@@ -237,7 +254,7 @@ class Analyzer {
     const bool no_keys = attention_.dims.get(ir::Dim::Skv) == 0;
     if (size ? *size >= (no_keys ? 0 : 1) : open) return true;
     report(Code::bad_size, extent.span,
-           size ? fmt::format("the size would be {}", *size) : "the size does not fit 32 bits")
+           size ? fmt::format("the size is {}", *size) : "the size does not fit in 32 bits")
         .help = "a size is a positive 32-bit integer";
     return false;
   }
@@ -246,11 +263,14 @@ class Analyzer {
     if (const auto* let = std::get_if<ast::LetClause>(&clause.body)) {
       scope.define_let(let->name, scope.check(let->value, kLetSite));
     } else if (const auto* scale = std::get_if<ast::ScaleClause>(&clause.body)) {
-      const auto value = scope.check_as(scale->value, kScaleSite, Type::real, "");
+      const std::string help =
+          fmt::format("a scale is one number for all scores; write `{}`", as_score(scale->value));
+      const Site site{"the scale", kParams, help};
+      const auto value = scope.check_as(scale->value, site, Type::real, "");
       if (value) scale_ = value->id;
     } else if (const auto* score = std::get_if<ast::ScoreClause>(&clause.body)) {
       const auto value = scope.check_as(score->value, kScoreSite, Type::real,
-                                        "a condition belongs into a `mask` clause");
+                                        "a condition belongs in a `mask` clause");
       if (value) scope.set_score(*value);
     } else if (const auto* mask = std::get_if<ast::MaskClause>(&clause.body)) {
       const auto value = scope.check_as(mask->value, kMaskSite, Type::boolean,
@@ -299,7 +319,7 @@ std::optional<ir::Attention> analyze(const ast::Spec& spec, const Bindings& bind
                                      diag::Sink& sink) {
   if (spec.is_library) {
     sink.report(Code::no_attention, spec.span, "this is a library: it has no attention").help =
-        "bring its functions into a spec with `import`";
+        "use its functions in a spec with `import`";
     return std::nullopt;
   }
   const Library library = load_imports(spec, sink);

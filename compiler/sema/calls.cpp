@@ -26,7 +26,7 @@ constexpr std::string_view kReductions[] = {"any", "all", "sum", "min", "max"};
 bool Scope::within_work(const Expr& expr) {
   if (++work_ == kMaxWork) {
     report(Code::too_deep, expr.head,
-           fmt::format("with its functions and reductions written out the spec has more than {} "
+           fmt::format("with its functions and reductions expanded, the spec has more than {} "
                        "operations",
                        kMaxWork));
   }
@@ -68,22 +68,24 @@ std::optional<Scope::Callee> Scope::find_function(const std::string& name) {
 bool Scope::can_call(const Expr& expr, const ast::FunctionClause& function) {
   const std::size_t wanted = function.parameters.size();
   if (expr.operands.size() != wanted) {
-    report(Code::wrong_argument_count, expr.span,
-           fmt::format("{} takes {} argument{}, found {}", quoted(expr.text), wanted,
-                       wanted == 1 ? "" : "s", expr.operands.size()))
-        .labels.push_back({function.name.span, "defined here"});
+    auto& diagnostic =
+        report(Code::wrong_argument_count, expr.span,
+               fmt::format("{} takes {}, found {}", quoted(expr.text),
+                           support::count_of(wanted, "argument"), expr.operands.size()));
+    diagnostic.labels.push_back({function.name.span, "defined here"});
+    diagnostic.help = fmt::format("write `{}`", call_of(function));
     return false;
   }
   const bool calls_itself =
       std::ranges::any_of(frames_, [&](const Frame& frame) { return frame.function == &function; });
   if (calls_itself) {
     report(Code::recursion, expr.head, fmt::format("{} calls itself", quoted(expr.text))).help =
-        "functions are written out where they are called; `any(j in 0..8: ...)` repeats";
+        "functions are expanded where they are called; use `any(j in 0..8: ...)` for repetition";
     return false;
   }
   if (frames_.size() < kMaxFrames) return true;
   report(Code::too_deep, expr.head,
-         fmt::format("functions call each other more than {} deep", kMaxFrames));
+         fmt::format("function calls are nested more than {} deep", kMaxFrames));
   return false;
 }
 
@@ -148,23 +150,24 @@ std::optional<std::int64_t> Scope::reduction_bound(const Expr& expr, const Site&
   if (known) return known;
   const bool open = value->uses == kConstants && value->type == ir::Type::integer;
   auto& diagnostic = report(open ? Code::size_needed : Code::bad_operand, expr.span,
-                            open ? "this bound needs a dimension which is still open"
-                                 : "the bounds of a reduction are integer constants");
+                            open ? "this bound depends on a dimension that has no size"
+                                 : "the bounds of a reduction must be integer constants");
   diagnostic.help = open ? "give the dimension a size, or compile with `--bind`"
-                         : "made of numbers, dimensions and spec parameters";
+                         : "use numbers, dimensions and spec parameters";
   return std::nullopt;
 }
 
 std::optional<Value> Scope::reduction(const Expr& expr, const Site& site) {
   if (!contains(kReductions, expr.text)) {
-    report(Code::unknown_function, expr.head, fmt::format("{} reduces nothing", quoted(expr.text)))
+    report(Code::unknown_function, expr.head,
+           fmt::format("{} is not a reduction", quoted(expr.text)))
         .help = "possible: " + support::one_of(kReductions);
     return std::nullopt;
   }
   const Expr& variable = expr.operands[0];
   if (is_bound_name(variable.text) || is_dimension_name(variable.text)) {
     report(Code::reserved_name, variable.span,
-           fmt::format("{} has a meaning of its own", quoted(variable.text)))
+           fmt::format("{} is a reserved name", quoted(variable.text)))
         .help = "choose another name for the variable";
     return std::nullopt;
   }
@@ -175,7 +178,7 @@ std::optional<Value> Scope::reduction(const Expr& expr, const Site& site) {
   const bool needs_one = expr.text == "min" || expr.text == "max";
   if (count > kMaxRange || (count <= 0 && needs_one)) {
     report(Code::bad_operand, expr.operands[2].span,
-           count > 0 ? fmt::format("the range has {} elements, at most {} are written out", count,
+           count > 0 ? fmt::format("the range has {} elements, and at most {} are allowed", count,
                                    kMaxRange)
                      : fmt::format("{} of an empty range has no value", quoted(expr.text)));
     return std::nullopt;
@@ -196,24 +199,12 @@ std::optional<Value> Scope::reduction(const Expr& expr, const Site& site) {
                           kConstants);
 }
 
-std::optional<Value> Scope::check_default(const Expr& expr, const Site& site, std::size_t rank) {
-  for (std::size_t i = 0; i < rank; ++i) {
-    ir::Dag& dag = attention_.dag;
-    const ir::ExprId index =
-        dag.add(ir::Op::index_, {}, static_cast<std::int64_t>(i), operations_.place(expr.span));
-    locals_.push_back(
-        {fmt::format("i{}", i), Local::Kind::value, operations_.leaf(index, kConstants), {}});
-  }
-  const std::optional<Value> value = check(expr, site);
-  locals_.clear();
-  return value;
-}
-
 std::vector<std::string_view> Scope::names_of(bool functions) const {
   std::vector<std::string_view> names;
   for (const auto& [name, symbol] : symbols_) {
     const bool function = symbol.kind == Symbol::Kind::function;
-    if (symbol.kind != Symbol::Kind::poisoned && function == functions) names.push_back(name);
+    const bool poisoned = symbol.kind == Symbol::Kind::poisoned;  // it may have been either
+    if (poisoned || function == functions) names.push_back(name);
   }
   return names;
 }

@@ -15,9 +15,14 @@ using diag::Code;
 using ir::Type;
 using support::quoted;
 
-constexpr Site kSinkSite{"the sink", kHeads | kTensors | kLearned | kParams};
+constexpr Site kSinkSite{
+    "the sink", kHeads | kTensors | kLearned | kParams,
+    "a sink is one number for each batch and head: it may depend on `b`, `h`, params, "
+    "constants, and tensors that are read with these"};
 constexpr Site kKeepSite{"what dropout keeps", kIndexes | kTensors | kParams};
-constexpr Site kDefaultSite{"the default of a tensor", kConstants};
+constexpr Site kDefaultSite{"the default of a tensor", kConstants,
+                            "a default is made of numbers, dimensions, spec parameters and the "
+                            "element's own indexes `i0`, `i1`, .."};
 
 void add_length(std::string_view name, const ast::Name& at, ir::Attention& attention,
                 Scope& scope) {
@@ -72,11 +77,11 @@ void add_lengths(const ast::LengthsClause* clause, const ast::Name& spec_name,
 void add_length_defaults(const ast::LengthsClause& clause, ir::Attention& attention, Scope& scope) {
   for (const ast::LengthsEntry& entry : clause.entries) {
     if (!entry.fallback) continue;
-    const auto value = scope.check_default(*entry.fallback, kDefaultSite, 1);
     const std::string_view name = entry.side.text == "q" ? ir::kLengthsQ : ir::kLengthsKv;
     const auto tensor = std::ranges::find(attention.tensors, name, &ir::CapturedTensor::name);
-    if (value && tensor != attention.tensors.end() &&
-        scope.has_type(*entry.fallback, *value, Type::integer, kDefaultSite)) {
+    if (tensor == attention.tensors.end()) continue;  // reported
+    const auto value = scope.check_default(*entry.fallback, kDefaultSite, tensor->extents);
+    if (value && scope.has_type(*entry.fallback, *value, Type::integer, kDefaultSite)) {
       tensor->fallback = value->id;
     }
   }
@@ -87,7 +92,8 @@ void set_align(const ast::AlignClause& clause, ir::Attention& attention, diag::S
   const std::string_view words[] = {to_string(ir::Align::top_left),
                                     to_string(ir::Align::bottom_right)};
   if (!contains(words, align.text)) {
-    sink.report(Code::bad_choice, align.span, fmt::format("{} is no alignment", quoted(align.text)))
+    sink.report(Code::bad_choice, align.span,
+                fmt::format("{} is not an alignment", quoted(align.text)))
         .help = "possible: " + support::one_of(words);
   }
   if (align.text == words[1]) attention.align = ir::Align::bottom_right;
@@ -104,7 +110,7 @@ void set_outputs(const ast::OutputsClause& clause, ir::Attention& attention, dia
         std::ranges::find(outputs, output.text, &std::pair<std::string_view, bool*>::first);
     if (found == std::end(outputs)) {
       sink.report(Code::bad_choice, output.span,
-                  fmt::format("{} is no output", quoted(output.text)))
+                  fmt::format("{} is not an output", quoted(output.text)))
           .help = "possible: `o`, `lse`, `max` or `sum_exp`";
       continue;
     }
@@ -148,14 +154,14 @@ void set_dropout(const ast::Clause& clause, ir::Attention& attention, Environmen
   const Known known = evaluate(dropout.probability, lookup, sink);
   if (known.state == Known::State::open) {
     sink.report(Code::bad_value, dropout.probability.span,
-                "the probability of dropout does not depend on dimensions");
+                "the probability of dropout cannot depend on open dimensions");
   }
   if (known.state != Known::State::value) return;
   const double p = std::visit([](auto value) { return static_cast<double>(value); }, known.number);
   if (!(p >= 0 && p < 1)) {
     sink.report(Code::bad_value, dropout.probability.span,
                 fmt::format("the probability of dropout is {}", p))
-        .help = "it is the part that is dropped: at least 0 and below 1";
+        .help = "it is the share of the weights that is dropped: at least 0 and less than 1";
     return;
   }
   ir::Dropout result{p, std::nullopt, place(sink, clause.span)};

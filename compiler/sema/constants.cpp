@@ -103,7 +103,7 @@ class Evaluator {
   Known number(const Expr& expr) {
     if (const auto value = ast::parse_number(expr.text)) return Known::of(*value);
     sink_.report(Code::bad_number, expr.span,
-                 fmt::format("{} does not fit 64 bits", support::quoted(expr.text)));
+                 fmt::format("{} does not fit in 64 bits", support::quoted(expr.text)));
     return Known::poisoned();
   }
 
@@ -154,7 +154,7 @@ class Evaluator {
 
   Known combined(const Expr& expr, const std::optional<Number>& value) {
     if (value) return Known::of(*value);
-    return fail(expr, "this has no value: a division by zero, or a result out of range");
+    return fail(expr, "this is undefined: a division by zero, or a result out of range");
   }
 
   const Lookup& lookup_;

@@ -18,7 +18,7 @@ using support::quoted;
 using support::Span;
 
 constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max();
-constexpr std::string_view kSizes = "a size is a positive 32-bit integer; Skv alone may be 0";
+constexpr std::string_view kSizes = "a size is a positive 32-bit integer (only Skv may be 0)";
 
 // There may be no keys; without the rest there is nothing to compute.
 std::int64_t least(std::string_view dimension) { return dimension == "Skv" ? 0 : 1; }
@@ -106,7 +106,7 @@ class Resolver {
     const auto lookup = [&](const std::string& name, Span span) {
       if (is_dimension_name(name)) {
         report(Code::not_available_here, span,
-               fmt::format("{} has no value yet: spec parameters come before the dimensions",
+               fmt::format("{} cannot be used here: spec parameters are set before the dimensions",
                            quoted(name)));
         return Known::poisoned();
       }
@@ -129,10 +129,11 @@ class Resolver {
     return Known::of(*number);
   }
 
-  Known bad_binding(const std::string& name, const std::string& text, std::string_view why) {
-    report(
-        Code::bad_binding, spec_.name.span,
-        fmt::format("--bind {}={}: {}", support::printable(name), support::printable(text), why));
+  Known bad_binding(const std::string& name, const std::string& text, std::string_view why,
+                    std::string_view help = "") {
+    report(Code::bad_binding, spec_.name.span,
+           fmt::format("--bind {}={}: {}", support::printable(name), support::printable(text), why))
+        .help = help;
     return Known::poisoned();
   }
 
@@ -142,7 +143,8 @@ class Resolver {
     if (dims.empty()) {
       auto& diagnostic = report(Code::unknown_dimension, entry.name.span,
                                 fmt::format("{} is not a dimension of attention", quoted(name)));
-      diagnostic.help = suggestion(name, dimension_names());
+      environment_.unknown.insert(name);
+      diagnostic.help = dimension_suggestion(name, dimension_names());
       if (diagnostic.help.empty()) {
         diagnostic.help = "the dimensions are " + support::one_of(dimension_names());
       }
@@ -164,10 +166,13 @@ class Resolver {
       if (!environment_.parameters.contains(name)) unknown_binding(name);
       return;
     }
-    const auto number = parse_binding(text);
-    const auto* size = number ? std::get_if<std::int64_t>(&*number) : nullptr;
+    const std::vector<std::string> sizes = listed_sizes(text);
+    const bool several = sizes.size() > 1;
+    const auto number = parse_binding(sizes.front());
+    const auto* size = number && !several ? std::get_if<std::int64_t>(&*number) : nullptr;
     if (!size || *size < least(name) || *size > kLargest) {
-      bad_binding(name, text, kSizes);
+      bad_binding(name, text, several ? "one size is needed here" : kSizes,
+                  several ? "`attnc compile` takes several, and makes a plan for each" : "");
       for (const Dim dim : dims) at(dim).size = Known::poisoned();
       return;
     }
@@ -178,9 +183,9 @@ class Resolver {
     std::vector<std::string_view> candidates(dimension_names().begin(), dimension_names().end());
     for (const auto& [parameter, value] : environment_.parameters) candidates.push_back(parameter);
     report(Code::unknown_binding, spec_.name.span,
-           fmt::format("--bind {}: the spec has no such dimension or parameter",
+           fmt::format("--bind {}: the spec has no dimension or parameter with this name",
                        support::printable(name)))
-        .help = suggestion(name, candidates);
+        .help = dimension_suggestion(name, candidates);
   }
 
   Known resolve(Dim dim) {
@@ -189,7 +194,7 @@ class Resolver {
     if (listed.bound) return *(listed.size = Known::of(*listed.bound));
     if (listed.resolving) {
       report(Code::dimension_cycle, listed.entry->name.span,
-             fmt::format("{} is defined by itself", quoted(listed.entry->name.text)));
+             fmt::format("{} is defined in terms of itself", quoted(listed.entry->name.text)));
       return *(listed.size = Known::poisoned());
     }
     listed.resolving = true;
@@ -230,7 +235,7 @@ class Resolver {
     const auto lookup = [&](const std::string& name, Span span) {
       if (is_dimension_name(name)) {
         report(Code::not_available_here, span,
-               fmt::format("{} has no value in a set of sizes", quoted(name)));
+               fmt::format("{} cannot be used in a set of sizes", quoted(name)));
         return Known::poisoned();
       }
       return environment_.lookup(name, span, sink_);
@@ -243,7 +248,7 @@ class Resolver {
         sizes.push_back(*size.integer());
       } else {
         report(Code::duplicate_name, element.span,
-               fmt::format("{} stands twice in the set", *size.integer()));
+               fmt::format("{} is in the set twice", *size.integer()));
       }
     }
     return Known::of(sizes.front());
@@ -275,8 +280,9 @@ class Resolver {
     const ast::DimEntry* kv = at(Dim::Hkv).entry;
     auto& diagnostic = report(
         Code::heads_not_multiple, q ? q->name.span : spec_.name.span,
-        fmt::format("the number of query heads, {}, is not a multiple of that of key heads, {}",
-                    *hq, *hkv));
+        fmt::format(
+            "the number of query heads, {}, is not a multiple of the number of key heads, {}", *hq,
+            *hkv));
     if (q && kv) diagnostic.labels.push_back({kv->name.span, "the key heads"});
   }
 
@@ -298,6 +304,7 @@ Known Environment::lookup(const std::string& name, Span span, diag::Sink& sink) 
     if (const auto size = dims.get(named[0])) return Known::of(*size);
     return Known::open(std::string(to_string(named[0])));
   }
+  if (unknown.contains(name)) return Known::poisoned();
   if (is_bound_name(name)) {
     sink.report(Code::not_available_here, span, fmt::format("{} is not a constant", quoted(name)));
     return Known::poisoned();
@@ -305,9 +312,21 @@ Known Environment::lookup(const std::string& name, Span span, diag::Sink& sink) 
   std::vector<std::string_view> candidates(dimension_names().begin(), dimension_names().end());
   for (const auto& [parameter, value] : parameters) candidates.push_back(parameter);
   sink.report(Code::unknown_name, span,
-              fmt::format("{} is no dimension and no spec parameter", quoted(name)))
-      .help = suggestion(name, candidates);
+              fmt::format("{} is not a dimension or spec parameter", quoted(name)))
+      .help = dimension_suggestion(name, candidates);
   return Known::poisoned();
+}
+
+std::vector<std::string> listed_sizes(const std::string& text) {
+  std::vector<std::string> sizes;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    std::string size = text.substr(at, end - at);
+    if (std::ranges::find(sizes, size) == sizes.end()) sizes.push_back(std::move(size));
+    at = end + 1;
+  }
+  if (sizes.empty()) sizes.emplace_back();
+  return sizes;
 }
 
 Environment make_environment(const ast::Spec& spec, const Bindings& bindings, diag::Sink& sink) {

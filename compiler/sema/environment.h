@@ -25,10 +25,15 @@ struct Environment {
   std::optional<ir::Dim> head_dim;
 
   std::set<std::string, std::less<>> used;  // parameters that some constant read
+  // What `dims` lists and is not a dimension. It was reported there, so nothing else reports it.
+  std::set<std::string, std::less<>> unknown;
 
   // Names in constants: parameters and dimensions. Reports any other.
   Known lookup(const std::string& name, support::Span span, diag::Sink& sink);
 };
+
+// The sizes that a binding lists, "1024,2048", each once; a comma may follow the last.
+std::vector<std::string> listed_sizes(const std::string& text);
 
 // Parameters, then dimensions; a binding replaces what the spec says. Unlisted dimensions are open,
 // but Hkv is then Hq, Skv is Sq and Dv is Dqk. Reports everything that is wrong with either.

@@ -90,7 +90,8 @@ class Layouts {
     if (!layout) return;
     result_[tensor] = *layout;
     if (tensor == "o" && layout->kind == ir::LayoutKind::strided && is_overlapping(*layout)) {
-      sink_.report(Code::bad_strides, entry.kind.span, "two elements of `o` share one place");
+      sink_.report(Code::bad_strides, entry.kind.span,
+                   "two elements of `o` are at the same address");
     }
   }
 
@@ -100,7 +101,8 @@ class Layouts {
     if (kind.text == "paged") return paged(entry);
     if (!contains(kKinds, kind.text)) {
       const std::string_view close = support::nearest(kind.text, kKinds);
-      sink_.report(Code::bad_choice, kind.span, fmt::format("{} is no layout", quoted(kind.text)))
+      sink_
+          .report(Code::bad_choice, kind.span, fmt::format("{} is not a layout", quoted(kind.text)))
           .help = close.empty() ? "possible: " + support::one_of(kKinds)
                                 : fmt::format("did you mean {}?", quoted(close));
       return std::nullopt;
@@ -108,8 +110,8 @@ class Layouts {
     if (!entry.arguments.empty()) {
       sink_
           .report(Code::bad_strides, entry.arguments[0].value.span,
-                  fmt::format("layout {} has no arguments", quoted(kind.text)))
-          .help = "strides of one's own are `strides(Sq*Hq*D, D, Hq*D, 1)`";
+                  fmt::format("layout {} takes no arguments", quoted(kind.text)))
+          .help = "custom strides are written `strides(Sq*Hq*D, D, Hq*D, 1)`";
       return std::nullopt;
     }
     return ir::Layout{*ir::parse_layout_kind(kind.text), {}};
@@ -124,10 +126,10 @@ class Layouts {
       if (name != "page" && name != "pages") {
         sink_
             .report(Code::bad_layout, argument.name ? argument.name->span : argument.value.span,
-                    "paged has no such argument")
+                    "`paged` has no argument with this name")
             .help =
-            "its arguments are named: `page = 64`, the rows of a page, and `pages = 1024`, how "
-            "many there are";
+            "its arguments are `page = 64`, the rows in a page, and `pages = 1024`, the number of "
+            "pages";
         return std::nullopt;
       }
       const auto value = constant(argument.value, "size", Code::bad_layout);
@@ -135,8 +137,8 @@ class Layouts {
       (name == "page" ? layout.page : layout.pages) = value.value_or(1);
     }
     if (whole && layout.page == 0) {
-      sink_.report(Code::bad_layout, entry.kind.span, "paged needs the rows of a page").help =
-          "write `paged(page = 64)`";
+      sink_.report(Code::bad_layout, entry.kind.span, "`paged` needs the number of rows in a page")
+          .help = "write `paged(page = 64)`";
       return std::nullopt;
     }
     return whole ? std::optional(layout) : std::nullopt;
@@ -146,16 +148,16 @@ class Layouts {
     ir::Layout layout{ir::LayoutKind::strided, {}};
     for (const ast::LayoutArgument& argument : entry.arguments) {
       if (!argument.name) continue;
-      sink_.report(Code::bad_strides, argument.name->span, "strides have no names").help =
-          "they are of batch, head, sequence and feature, in this order";
+      sink_.report(Code::bad_strides, argument.name->span, "strides are not named").help =
+          "they are those of batch, head, sequence and feature, in this order";
       return std::nullopt;
     }
     if (entry.arguments.size() != layout.strides.size()) {
       sink_
           .report(Code::bad_strides, entry.kind.span,
-                  fmt::format("four strides are needed, found {}", entry.arguments.size()))
+                  fmt::format("expected four strides, found {}", entry.arguments.size()))
           .help =
-          "of batch, head, sequence and feature, in elements: `strides(Sq*Hq*D, D, Hq*D, 1)`";
+          "those of batch, head, sequence and feature, in elements: `strides(Sq*Hq*D, D, Hq*D, 1)`";
       return std::nullopt;
     }
     bool whole = true;
@@ -176,15 +178,15 @@ class Layouts {
     if (known.state == Known::State::poisoned) return std::nullopt;
     if (known.state == Known::State::open) {
       sink_
-          .report(
-              Code::size_needed, expr.span,
-              fmt::format("this {} needs {}, which is still open", what, quoted(known.dimension)))
+          .report(Code::size_needed, expr.span,
+                  fmt::format("this {} depends on {}, which has no size", what,
+                              quoted(known.dimension)))
           .help = fmt::format("give it a size, or compile with `--bind {}=...`", known.dimension);
       return std::nullopt;
     }
     const auto value = known.integer();
     if (value && *value >= 1) return value;
-    sink_.report(code, expr.span, fmt::format("a {} is a positive integer", what));
+    sink_.report(code, expr.span, fmt::format("a {} must be a positive integer", what));
     return std::nullopt;
   }
 

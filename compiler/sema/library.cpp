@@ -93,10 +93,11 @@ class Loader {
     const std::string_view close = support::nearest(path.text, names);
     sink_
         .report(Code::import_not_found, path.span,
-                fmt::format("there is no file {}", support::quoted(path.text)))
-        .help = close.empty() ? "paths begin at the file that imports; the standard library has " +
-                                    support::one_of(names)
-                              : fmt::format("did you mean {}?", support::quoted(close));
+                fmt::format("cannot find the file {}", support::quoted(path.text)))
+        .help = close.empty()
+                    ? "paths are relative to the importing file; the standard library has " +
+                          support::one_of(names)
+                    : fmt::format("did you mean {}?", support::quoted(close));
     return std::nullopt;
   }
 
@@ -172,7 +173,7 @@ class BodyNames {
     sink_
         .report(Code::unknown_function, expr.head,
                 fmt::format("unknown function {}", support::quoted(expr.text)))
-        .help = suggestion(expr.text, candidates);
+        .help = function_suggestion(expr.text, candidates);
   }
 
   const Library& library_;
@@ -316,9 +317,8 @@ void check_function(const ast::FunctionClause& function, const Library& library,
                     std::span<const std::string_view> names, diag::Sink& sink) {
   const auto built_in = function_names();
   if (contains(built_in, function.name.text)) {
-    sink.report(
-            Code::reserved_name, function.name.span,
-            fmt::format("{} is a function of the language", support::quoted(function.name.text)))
+    sink.report(Code::reserved_name, function.name.span,
+                fmt::format("{} is a built-in function", support::quoted(function.name.text)))
         .help = "choose another name";
   }
   check_parameters(function, sink);

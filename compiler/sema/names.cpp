@@ -41,6 +41,7 @@ constexpr std::string_view kUnbuilt[] = {"normalize"};
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
+// What another system calls `name`, and what to write here, as a whole help line.
 struct Elsewhere {
   std::string_view name;
   std::string_view here;
@@ -54,6 +55,81 @@ constexpr Elsewhere kElsewhere[] = {
     {"S", "the dimensions are `Sq` and `Skv`"}, {"s", "the score is `score`"},
     {"infinity", "it is written `inf`"},
 };
+constexpr std::string_view kHeads = "the query heads are `Hq`, the key heads `Hkv`";
+constexpr std::string_view kLengths = "the number of queries is `Sq`, that of keys `Skv`";
+constexpr Elsewhere kElsewhereDimensions[] = {
+    {"b", "the batch dimension is `B`"},
+    {"batch", "the batch dimension is `B`"},
+    {"batch_size", "the batch dimension is `B`"},
+    {"bs", "the batch dimension is `B`"},
+    {"h", kHeads},
+    {"H", kHeads},
+    {"head", kHeads},
+    {"heads", kHeads},
+    {"num_heads", kHeads},
+    {"n_heads", kHeads},
+    {"nheads", kHeads},
+    {"q_heads", "the query heads are `Hq`"},
+    {"num_q_heads", "the query heads are `Hq`"},
+    {"kv_heads", "the key heads are `Hkv`"},
+    {"num_kv_heads", "the key heads are `Hkv`"},
+    {"n_kv_heads", "the key heads are `Hkv`"},
+    {"s", kLengths},
+    {"S", kLengths},
+    {"N", kLengths},
+    {"L", kLengths},
+    {"T", kLengths},
+    {"seq", kLengths},
+    {"seqlen", kLengths},
+    {"seq_len", kLengths},
+    {"sequence", kLengths},
+    {"q_len", "the number of queries is `Sq`"},
+    {"seqlen_q", "the number of queries is `Sq`"},
+    {"kv_len", "the number of keys is `Skv`"},
+    {"seqlen_k", "the number of keys is `Skv`"},
+    {"seqlen_kv", "the number of keys is `Skv`"},
+    {"d", "the head dimension is `D`, or `Dqk` and `Dv`"},
+    {"dim", "the head dimension is `D`, or `Dqk` and `Dv`"},
+    {"head_dim", "the head dimension is `D`, or `Dqk` and `Dv`"},
+    {"head_size", "the head dimension is `D`, or `Dqk` and `Dv`"},
+};
+constexpr std::string_view kSoftmax = "softmax follows the last `score` clause by itself";
+constexpr Elsewhere kElsewhereFunctions[] = {
+    {"not", "write `!`, or `~` as in FlexAttention: `!(a < b)`"},
+    {"logical_not", "write `!x`"},
+    {"logical_and", "write `x && y`"},
+    {"logical_or", "write `x || y`"},
+    {"logical_xor", "write `x ^ y`, which takes two booleans"},
+    {"bitwise_and", "write `x & y`"},
+    {"bitwise_or", "write `x | y`"},
+    {"and_masks", "call each mask and join the calls with `&&`, or write a `mask` clause for each"},
+    {"or_masks", "call each mask and join the calls with `||`"},
+    {"softmax", kSoftmax},
+    {"log_softmax", kSoftmax},
+    {"masked_fill", "a `mask` clause hides scores; `where(condition, a, b)` chooses a value"},
+    {"dropout", "dropout is a clause: `dropout 0.1;`"},
+};
+
+std::string_view elsewhere(std::span<const Elsewhere> table, std::string_view name) {
+  const auto found = std::ranges::find(table, name, &Elsewhere::name);
+  return found == table.end() ? std::string_view() : found->here;
+}
+
+std::string nearest_of(std::string_view name, std::span<const std::string_view> candidates) {
+  const auto same_letters = [&](std::string_view candidate) {
+    return std::ranges::equal(name, candidate, {}, lower, lower);
+  };
+  const auto same = std::ranges::find_if(candidates, same_letters);
+  const std::string_view close =
+      same != candidates.end() ? *same : support::nearest(name, candidates);
+  return close.empty() ? "" : fmt::format("did you mean {}?", support::quoted(close));
+}
+
+std::string suggestion(std::span<const Elsewhere> table, std::string_view name,
+                       std::span<const std::string_view> candidates) {
+  const std::string_view here = elsewhere(table, name);
+  return here.empty() ? nearest_of(name, candidates) : std::string(here);
+}
 
 }  // namespace
 
@@ -71,15 +147,17 @@ bool is_bound_name(std::string_view name) { return contains(kBound, name); }
 bool is_dimension_name(std::string_view name) { return contains(kDimensions, name); }
 
 std::string suggestion(std::string_view name, std::span<const std::string_view> candidates) {
-  const auto* elsewhere = std::ranges::find(kElsewhere, name, &Elsewhere::name);
-  if (elsewhere != std::end(kElsewhere)) return std::string(elsewhere->here);
-  const auto same_letters = [&](std::string_view candidate) {
-    return std::ranges::equal(name, candidate, {}, lower, lower);
-  };
-  const auto same = std::ranges::find_if(candidates, same_letters);
-  const std::string_view close =
-      same != candidates.end() ? *same : support::nearest(name, candidates);
-  return close.empty() ? "" : fmt::format("did you mean {}?", support::quoted(close));
+  return suggestion(kElsewhere, name, candidates);
+}
+
+std::string dimension_suggestion(std::string_view name,
+                                 std::span<const std::string_view> candidates) {
+  return suggestion(kElsewhereDimensions, name, candidates);
+}
+
+std::string function_suggestion(std::string_view name,
+                                std::span<const std::string_view> candidates) {
+  return suggestion(kElsewhereFunctions, name, candidates);
 }
 
 std::string_view type_elsewhere(std::string_view name) {
@@ -89,8 +167,7 @@ std::string_view type_elsewhere(std::string_view name) {
       {"double", "f64"},  {"int8", "i8"},   {"uint8", "u8"}, {"int32", "i32"},
       {"int", "i32"},     {"int64", "i64"}, {"long", "i64"}, {"boolean", "bool"},
   };
-  const auto* found = std::ranges::find(kTypes, name, &Elsewhere::name);
-  return found == std::end(kTypes) ? std::string_view() : found->here;
+  return elsewhere(kTypes, name);
 }
 
 }  // namespace attn::sema

@@ -27,6 +27,11 @@ bool contains(std::span<const std::string_view> names, std::string_view name);
 // "did you mean `window`?", or what the name is here when another system calls it so ("the query
 // index is `q_idx`"), or "".
 std::string suggestion(std::string_view name, std::span<const std::string_view> candidates);
+// The same where the name of a dimension or of a function stands.
+std::string dimension_suggestion(std::string_view name,
+                                 std::span<const std::string_view> candidates);
+std::string function_suggestion(std::string_view name,
+                                std::span<const std::string_view> candidates);
 
 // What a type is called here that other systems call `name` ("float32" -> "f32"), or "".
 std::string_view type_elsewhere(std::string_view name);

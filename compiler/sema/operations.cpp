@@ -41,6 +41,13 @@ std::string_view in_words(Type type) {
   return "";
 }
 
+std::string with_parentheses(std::string_view sign) {
+  const std::string_view logical = sign == "&" ? "&&" : sign == "|" ? "||" : "";
+  const std::string alternative =
+      logical.empty() ? "" : fmt::format(" or `a >= b {} c < d`", logical);
+  return fmt::format("write `(a >= b) {} (c < d)`{}", sign, alternative);
+}
+
 std::vector<std::string_view> function_names() {
   std::vector<std::string_view> names;
   for (const auto& function : Operations::functions()) names.push_back(function.name);
@@ -194,7 +201,7 @@ std::optional<Value> Operations::call(Operands operands) {
   }
   const std::string wanted =
       function->fewest == function->most
-          ? fmt::format("{} argument{}", function->fewest, function->fewest == 1 ? "" : "s")
+          ? support::count_of(function->fewest, "argument")
           : fmt::format("{} to {} arguments", function->fewest, function->most);
   report(Code::wrong_argument_count, at_->span,
          fmt::format("{} takes {}, found {}", quoted(at_->text), wanted, operands.size()));
@@ -286,8 +293,8 @@ std::optional<Value> Operations::integer_power(const Value& base, std::int64_t e
     if (result <= kLargest && result >= -kLargest) {
       return leaf(dag_.integer(result, place(at_->head)), kConstants);
     }
-    report(Code::bad_operand, at_->span, "the power does not fit 32 bits").help =
-        "a real has more room: `2.0 ** 40`";
+    report(Code::bad_operand, at_->span, "the power does not fit in 32 bits").help =
+        "use a real: `2.0 ** 40`";
     return std::nullopt;
   }
   std::optional<Value> result;
@@ -334,7 +341,7 @@ bool Operations::need_booleans(Operands operands) {
     auto& diagnostic = report(
         Code::type_mismatch, at_->operands[i].span,
         fmt::format("{} needs booleans, found {}", quoted(sign), in_words(operands[i].type)));
-    diagnostic.help = operands.size() == 1 ? "put what it negates in parentheses: `!(a < b)`"
+    diagnostic.help = operands.size() == 1 ? "put the negated expression in parentheses: `!(a < b)`"
                                            : "compare it, for example `!= 0`";
     return false;
   }
@@ -352,16 +359,16 @@ void Operations::mixed_bits(Operands operands) {
           ? std::string(in_words(operands[0].type))
           : fmt::format("{} and {}", in_words(operands[0].type), in_words(operands[1].type));
   auto& diagnostic =
-      report(Code::mixed_bits, at_->head, fmt::format("bits of {} have no meaning", types));
+      report(Code::mixed_bits, at_->head, fmt::format("bit operations do not apply to {}", types));
   for (std::size_t i = 0; i < operands.size(); ++i) {
     diagnostic.labels.push_back({at_->operands[i].span, std::string(in_words(operands[i].type))});
   }
   const bool any_boolean =
       std::ranges::find(operands, Type::boolean, &Value::type) != operands.end();
-  diagnostic.help = any_boolean
-                        ? "`&`, `|` and `^` bind tighter than comparisons, as in Python: write "
-                          "`(a >= b) & (c < d)` or `a >= b && c < d`"
-                        : "bit operations need two integers, or `&`, `|`, `^` two booleans";
+  const bool joins = at_->kind == ast::ExprKind::binary && any_boolean;
+  diagnostic.help = joins ? "`&`, `|` and `^` bind tighter than comparisons, as in Python: " +
+                                with_parentheses(ast::spelling(at_->operators[0]))
+                          : "bit operations need integers; `&`, `|` and `^` also take two booleans";
 }
 
 // Logical on two booleans, bitwise on two integers.
@@ -393,7 +400,7 @@ std::optional<Value> Operations::shift(Op op, Operands operands) {
     const std::int64_t count = dag_.integer_of(operands[1].id);
     if (count < 0 || count >= kBits) {
       report(Code::bad_operand, at_->operands[1].span,
-             fmt::format("a shift by {}: integers have 32 bits", count));
+             fmt::format("shift by {}: integers have 32 bits", count));
       return std::nullopt;
     }
   }

@@ -40,6 +40,9 @@ struct Value {
 // "a boolean", "an integer", "a real": for messages.
 std::string_view in_words(ir::Type type);
 
+// What to write where `&`, `|` or `^` was to join two comparisons.
+std::string with_parentheses(std::string_view sign);
+
 std::vector<std::string_view> function_names();
 
 class Operations {

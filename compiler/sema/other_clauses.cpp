@@ -16,11 +16,12 @@ void report_other_clause(const ast::Clause& clause, diag::Sink& sink) {
   const std::string& word = clause.keyword.text;
   if (contains(unbuilt_clauses(), word)) {
     sink.report(Code::not_built_yet, clause.keyword.span,
-                fmt::format("{} is not built yet", quoted(word)));
+                fmt::format("{} is not implemented yet", quoted(word)))
+        .help = "weights are always the softmax of the scores, which needs no clause";
     return;
   }
   if (word == "import") {
-    sink.report(Code::unknown_clause, clause.keyword.span, "an import stands above the attention")
+    sink.report(Code::unknown_clause, clause.keyword.span, "an import goes above the attention")
         .help = "move it to the top of the file";
     return;
   }

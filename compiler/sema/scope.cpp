@@ -34,36 +34,6 @@ std::string_view kind_in_words(Symbol::Kind kind) {
   }
 }
 
-std::string parameters_of(const ast::FunctionClause& function) {
-  std::string out;
-  for (const ast::Name& one : function.parameters) out += (out.empty() ? "" : ", ") + one.text;
-  return out;
-}
-
-// `tensor bias: f32[B, Hq, Sq, Skv];` for bias[b, h, q_idx, kv_idx].
-std::string declaration_of(const Expr& index) {
-  std::string extents;
-  for (const Expr& one : index.operands) {
-    const std::string_view extent = one.text == "b"                              ? "B"
-                                    : one.text == "h"                            ? "Hq"
-                                    : one.text == "q_idx" || one.text == "q_raw" ? "Sq"
-                                    : one.text == "kv_idx"                       ? "Skv"
-                                                                                 : "N";
-    extents += fmt::format("{}{}", extents.empty() ? "" : ", ", extent);
-  }
-  return fmt::format("`tensor {}: f32[{}];`", support::printable(index.text), extents);
-}
-
-// Where the standard library has a function of this name.
-std::string standard_import(std::string_view name) {
-  for (const std::string_view file : standard_library_names()) {
-    const std::string_view text = standard_library(file);
-    if (text.find(fmt::format("fn {}(", name)) == std::string_view::npos) continue;
-    return fmt::format("the standard library has it: `import \"{}\";` above the attention", file);
-  }
-  return "";
-}
-
 }  // namespace
 
 Scope::Scope(Environment& environment, const Library& library, ir::Attention& attention,
@@ -82,8 +52,7 @@ diag::Diagnostic& Scope::report(Code code, Span span, std::string message) {
 void Scope::declare(const ast::Name& name, Symbol symbol, bool at_run_time) {
   const bool taken = is_bound_name(name.text) || is_dimension_name(name.text);
   if (taken || (at_run_time && contains(run_time_names(), name.text))) {
-    report(Code::reserved_name, name.span,
-           fmt::format("{} has a meaning of its own", quoted(name.text)))
+    report(Code::reserved_name, name.span, fmt::format("{} is a reserved name", quoted(name.text)))
         .help = "choose another name";
     return;
   }
@@ -147,7 +116,7 @@ std::optional<Value> Scope::bare(const Expr& expr, const Site& site) {
 bool Scope::bounded(const Expr& expr, const Value& value) {
   if (value.depth <= kMaxDepth && value.size <= kMaxSize) return true;
   report(Code::too_deep, expr.head,
-         "the expression is too large, with its lets and the scores before it written out");
+         "the expression is too large once its lets and the scores before it are expanded");
   return false;
 }
 
@@ -168,7 +137,7 @@ std::optional<Value> Scope::constant(const Expr& expr, const Known& known) {
   if (value >= -kLargest && value <= kLargest) {
     return operations_.leaf(attention_.dag.integer(value, pos), kConstants);
   }
-  report(Code::bad_number, expr.span, fmt::format("{} does not fit 32 bits", quoted(expr.text)))
+  report(Code::bad_number, expr.span, fmt::format("{} does not fit in 32 bits", quoted(expr.text)))
       .help = fmt::format("integers have 32 bits; `{}.0` is a real", value);
   return std::nullopt;
 }
@@ -209,21 +178,17 @@ bool Scope::available(const Expr& expr, const Value& value, const Site& site) {
                                                             : "a param";
   auto& diagnostic =
       report(Code::not_available_here, expr.head,
-             is_let ? fmt::format("{} depends on {}, which has no value in {}", quoted(expr.text),
+             is_let ? fmt::format("{} depends on {}, which cannot be used in {}", quoted(expr.text),
                                   what, site.what)
-                    : fmt::format("{} has no value in {}", quoted(expr.text), site.what));
+                    : fmt::format("{} cannot be used in {}", quoted(expr.text), site.what));
   if (is_let) diagnostic.labels.push_back({found->second.span, "defined here"});
-  if (site.allowed == (kIndexes | kTensors | kParams)) {
-    diagnostic.help =
-        "a mask sees positions, not scores; for a threshold use "
-        "`score where(condition, score, -inf);`";
-  }
+  diagnostic.help = site.help;
   return false;
 }
 
 void Scope::no_gradient(Span span, std::string what) {
   report(Code::no_gradient, span, std::move(what)).help =
-      "declare what is not to be learned with `tensor` instead of `learn`";
+      "declare it with `tensor` instead of `learn` if it is not learned";
 }
 
 std::optional<Value> Scope::bound(const Expr& expr) {
@@ -283,7 +248,7 @@ Value Scope::length(ir::Dim dim, bool given, std::string_view tensor, ir::Source
 std::optional<Value> Scope::dimension(const Expr& expr) {
   const auto dim = expr.text == "D" ? environment_.head_dim : ir::parse_dim(expr.text);
   if (!dim) {
-    report(Code::not_available_here, expr.span, "`D` is not one size: Dqk and Dv differ").help =
+    report(Code::not_available_here, expr.span, "`D` is ambiguous: Dqk and Dv differ").help =
         "write `Dqk` or `Dv`";
     return std::nullopt;
   }
@@ -312,7 +277,7 @@ std::optional<Value> Scope::symbol(const Expr& expr, Symbol& symbol) {
     case Symbol::Kind::function:
       report(Code::type_mismatch, expr.span,
              fmt::format("{} is a function, not a value", quoted(expr.text)))
-          .help = fmt::format("call it: `{}({})`", expr.text, parameters_of(*symbol.function));
+          .help = fmt::format("call it: `{}`", call_of(*symbol.function));
       return std::nullopt;
     case Symbol::Kind::let: break;
   }
@@ -403,7 +368,7 @@ bool Scope::index_fits(const Expr& expr, const Value& index, ir::ExprId extent) 
   if (index.type != Type::integer) {
     auto& diagnostic =
         report(Code::bad_index, expr.span,
-               fmt::format("an index is an integer, found {}", in_words(index.type)));
+               fmt::format("an index must be an integer, found {}", in_words(index.type)));
     if (index.type == Type::real) diagnostic.help = "divide integers with `//`";
     return false;
   }
@@ -418,7 +383,7 @@ bool Scope::index_fits(const Expr& expr, const Value& index, ir::ExprId extent) 
       report(Code::bad_index, expr.span,
              size ? fmt::format("the index is {}, the dimension has size {}", *value, *size)
                   : fmt::format("the index is {}", *value));
-  if (*value < 0) diagnostic.help = "indexes count from the beginning only";
+  if (*value < 0) diagnostic.help = "negative indexes do not count from the end";
   return false;
 }
 
@@ -428,9 +393,11 @@ std::optional<Value> Scope::operation(const Expr& expr, const Site& site) {
   }
   const auto names = function_names();
   const bool known = expr.kind != ExprKind::call || contains(names, expr.text);
-  if (!known) unknown_function(expr);
-  if (!known) {  // it may take tensors; what else is wrong with its arguments is said
-    for (const Expr& operand : expr.operands) (void)argument({}, operand, site);
+  if (!known) {  // it may take tensors and functions; what else is wrong in its arguments is said
+    unknown_function(expr);
+    for (const Expr& operand : expr.operands) {
+      if (!is_function_name(operand)) (void)argument({}, operand, site);
+    }
     return std::nullopt;
   }
   std::vector<Value> operands;
@@ -442,43 +409,6 @@ std::optional<Value> Scope::operation(const Expr& expr, const Site& site) {
   return operations_.apply(expr, operands);
 }
 
-void Scope::unknown(const Expr& expr) {
-  std::vector<std::string_view> candidates;
-  if (sees_spec()) candidates = names_of(false);
-  for (const Local& local : locals_) candidates.push_back(local.name);
-  candidates.insert(candidates.end(), bound_names().begin(), bound_names().end());
-  candidates.insert(candidates.end(), dimension_names().begin(), dimension_names().end());
-  auto& diagnostic =
-      report(Code::unknown_name, expr.head, fmt::format("unknown name {}", quoted(expr.text)));
-  diagnostic.help = suggestion(expr.text, candidates);
-  if (diagnostic.help.empty() && expr.kind == ExprKind::index) {
-    diagnostic.help = "declare it: " + declaration_of(expr);
-  } else if (diagnostic.help.empty()) {
-    diagnostic.help = standard_import(expr.text);
-  }
-}
-
-void Scope::unknown_function(const Expr& expr) {
-  const auto found = sees_spec() ? symbols_.find(expr.text) : symbols_.end();
-  if (found != symbols_.end() && found->second.kind == Symbol::Kind::poisoned) return;
-  if (found == symbols_.end() && !library_.complete) return;  // reported where it is imported
-  auto& diagnostic = report(Code::unknown_function, expr.head,
-                            fmt::format("unknown function {}", quoted(expr.text)));
-  if (found != symbols_.end()) {
-    found->second.used = true;
-    diagnostic.labels.push_back({found->second.span, "defined here"});
-    if (found->second.kind == Symbol::Kind::tensor) {
-      diagnostic.help = "a tensor is indexed with brackets: `t[b, kv_idx]`";
-    }
-    return;
-  }
-  std::vector<std::string_view> candidates = function_names();
-  for (const std::string_view name : names_of(true)) candidates.push_back(name);
-  for (const auto& [name, function] : library_.functions) candidates.push_back(name);
-  diagnostic.help = suggestion(expr.text, candidates);
-  if (diagnostic.help.empty()) diagnostic.help = standard_import(expr.text);
-}
-
 // `a >= b & c < d` is a chain around `b & c`.
 void Scope::warn_of_bits(const Expr& expr) {
   for (std::size_t i = 1; i + 1 < expr.operands.size(); ++i) {
@@ -488,11 +418,10 @@ void Scope::warn_of_bits(const Expr& expr) {
         ast::precedence(operand.operators[0]) >= ast::precedence(ast::Operator::bit_or) &&
         ast::precedence(operand.operators[0]) <= ast::precedence(ast::Operator::bit_and);
     if (!bits) continue;
+    const std::string_view sign = ast::spelling(operand.operators[0]);
     report(Code::bits_in_comparison, operand.span,
-           fmt::format("{} binds tighter than the comparisons around it",
-                       quoted(ast::spelling(operand.operators[0]))))
-        .help =
-        "write `(a >= b) & (c < d)` or `a >= b && c < d`, or parentheses here if it is meant";
+           fmt::format("{} binds tighter than the comparisons around it", quoted(sign)))
+        .help = with_parentheses(sign) + "; put this in parentheses if it is what you mean";
   }
 }
 
@@ -504,7 +433,7 @@ void Scope::warn_unused() const {
     sink_
         .report(Code::unused_name, symbol.span,
                 fmt::format("{} {} is never used", kind_in_words(symbol.kind), quoted(name)))
-        .help = "remove it, or begin its name with `_`";
+        .help = "remove it, or start its name with `_`";
   }
 }
 

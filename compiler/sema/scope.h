@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,8 +38,9 @@ struct Symbol {
 
 // Where an expression stands, and what has a value there.
 struct Site {
-  std::string_view what;  // "a mask"
-  std::uint8_t allowed;   // Uses
+  std::string_view what;       // "a mask"
+  std::uint8_t allowed;        // Uses
+  std::string_view help = "";  // what to do about a name that has no value there
 };
 
 class Scope {
@@ -63,8 +65,10 @@ class Scope {
   bool has_type(const ast::Expr& expr, const Value& value, ir::Type type, const Site& site,
                 std::string_view help = "");
 
-  // `i0`, `i1`, ..: an element's own indexes, in the default of a tensor with `rank` dimensions.
-  std::optional<Value> check_default(const ast::Expr& expr, const Site& site, std::size_t rank);
+  // The default of a tensor with these extents: an expression of an element's own indexes `i0`,
+  // `i1`, .., or a list of all elements, lists within it for further dimensions.
+  std::optional<Value> check_default(const ast::Expr& expr, const Site& site,
+                                     std::span<const ir::ExprId> extents);
 
   // Reports what is wrong with the functions of the spec and of its imports, called or not.
   void check_functions();
@@ -110,6 +114,20 @@ class Scope {
   std::vector<std::string_view> names_of(bool functions) const;
   bool within_work(const ast::Expr& expr);
 
+  // defaults.cpp
+  std::optional<Value> element(const ast::Expr& expr, const Site& site,
+                               std::span<const ir::ExprId> extents, std::size_t axis);
+  std::optional<Value> element_of(const ast::Expr& list, std::vector<Value> elements,
+                                  std::size_t axis);
+  bool list_fits(const ast::Expr& list, std::span<const ir::ExprId> extents, std::size_t axis);
+
+  // unknown.cpp
+  void unknown(const ast::Expr& expr);
+  void unknown_function(const ast::Expr& expr);
+  std::string call_of(const ast::FunctionClause& function) const;
+  std::string joined_masks(const ast::Expr& expr);
+  bool is_function_name(const ast::Expr& expr);
+
   // The tensor that `expr`, a name or the head of an index, stands for.
   std::optional<std::string> tensor_named(const ast::Expr& expr);
 
@@ -131,8 +149,6 @@ class Scope {
   Value length(ir::Dim dim, bool given, std::string_view tensor, ir::SourcePos pos);
   bool available(const ast::Expr& expr, const Value& value, const Site& site);
   bool bounded(const ast::Expr& expr, const Value& value);
-  void unknown(const ast::Expr& expr);
-  void unknown_function(const ast::Expr& expr);
   void warn_of_bits(const ast::Expr& expr);
   diag::Diagnostic& report(diag::Code code, support::Span span, std::string message);
 

@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "compiler/sema/analyze.h"
 #include "compiler/sema/environment.h"
 #include "compiler/sema/names.h"
@@ -18,18 +16,6 @@ std::vector<Bindings> combined(const std::vector<Bindings>& before, const std::s
     }
   }
   return longer;
-}
-
-// What stands between the commas, each once.
-std::vector<std::string> listed(const std::string& text) {
-  std::vector<std::string> values;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find(',', at), text.size());
-    std::string value = text.substr(at, end - at);
-    if (std::ranges::find(values, value) == values.end()) values.push_back(std::move(value));
-    at = end + 1;
-  }
-  return values;
 }
 
 // Those of the spec's sets of sizes.
@@ -52,7 +38,7 @@ std::vector<Bindings> with_sets(const ast::Spec& spec, const Bindings& bindings)
 std::vector<Bindings> variants(const ast::Spec& spec, const Bindings& bindings) {
   std::vector<Bindings> bound = {bindings};
   for (const auto& [name, text] : bindings) {
-    if (is_dimension_name(name)) bound = combined(bound, name, listed(text));
+    if (is_dimension_name(name)) bound = combined(bound, name, listed_sizes(text));
   }
   std::vector<Bindings> result;
   for (const Bindings& one : bound) {

@@ -70,6 +70,14 @@ bool is_printable(std::string_view code_point) {
   return !c1_control && well_formed(code_point, code_point.size());
 }
 
+bool has_utf16_mark(std::string_view text) {
+  return text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF");
+}
+
+bool is_text(std::string_view text) {
+  return !has_utf16_mark(text) && text.find('\0') == text.npos;
+}
+
 std::string printable(std::string_view text) {
   std::string out;
   std::size_t i = 0;
@@ -89,6 +97,10 @@ std::string printable(std::string_view text) {
 }
 
 std::string quoted(std::string_view text) { return fmt::format("`{}`", printable(text)); }
+
+std::string count_of(std::size_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
 
 std::string one_of(std::span<const std::string_view> words) {
   std::string out;

@@ -12,6 +12,11 @@ namespace attn::support {
 // A spec larger than this is refused, so that every input is answered in bounded time and memory.
 inline constexpr std::size_t kMaxSourceBytes = 1 << 20;
 
+// Whether a file begins with the byte order mark of UTF-16.
+bool has_utf16_mark(std::string_view text);
+// False for UTF-16 and for what has zero bytes: not worth showing to anybody.
+bool is_text(std::string_view text);
+
 // Bytes of the first code point of `text` (which is not empty); a byte that is not UTF-8 is one.
 std::size_t code_point_bytes(std::string_view text);
 // Whether those bytes are well-formed UTF-8 and not a control character.
@@ -22,6 +27,9 @@ std::string printable(std::string_view text);
 
 // printable() between backquotes.
 std::string quoted(std::string_view text);
+
+// "1 argument", "3 arguments"
+std::string count_of(std::size_t count, std::string_view noun);
 
 // "`a`", "`a` or `b`", "`a`, `b` or `c`".
 std::string one_of(std::span<const std::string_view> words);

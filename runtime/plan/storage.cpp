@@ -41,7 +41,7 @@ Result<Temporary> create_temporary(const std::string& path) {
     Temporary temporary{temporary_name(path), {}};
     temporary.file = open_file(temporary.path, O_WRONLY | O_CREAT | O_EXCL);
     if (temporary.file.valid()) return temporary;
-    if (errno != EEXIST) return io_error("create", temporary.path);
+    if (errno != EEXIST) return io_error("create", path);
   }
 }
 

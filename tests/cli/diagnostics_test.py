@@ -39,6 +39,15 @@ class Diagnostics(attnc.Case):
             self.attnc("check", good, bad, "--format", "json", code=1).stdout)["specs"]
         self.assertEqual([entry["ok"] for entry in entries], [True, False])
 
+    def test_a_blank_line_stands_between_files(self):
+        names = [self.write(f"{i}.attn", BAD.replace("score * ", "score + 1.0")) for i in range(3)]
+        text = self.attnc("check", *names, self.folder / "none.attn", code=4).stderr
+        parts = text.split("\n\n")
+        self.assertEqual([part.splitlines()[0] for part in parts[:3]],
+                         ["error[E0201]: unknown name `windw`"] * 3)
+        self.assertIn("none.attn", parts[3])
+        self.assertEqual(len(parts), 4)
+
     def test_a_missing_file_does_not_hide_the_others(self):
         bad = self.write("bad.attn", BAD)
         process = self.attnc("check", self.folder / "none.attn", bad, code=4)

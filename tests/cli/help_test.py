@@ -4,8 +4,8 @@ import re
 import attnc
 
 COMMANDS = ["check", "compile", "explain", "run", "verify", "bench", "inspect", "fmt", "convert",
-            "explain-code", "support", "target", "cache", "version"]
-PRINT_NO_DATA = ["fmt", "convert", "target", "cache"]
+            "explain-code", "support", "target", "cache", "version", "help"]
+PRINT_NO_DATA = ["fmt", "convert", "target", "cache", "help"]
 CACHE_COMMANDS = ["path", "list", "info", "verify", "prune", "clear"]
 
 

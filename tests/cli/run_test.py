@@ -100,6 +100,21 @@ class Run(attnc.Case):
         numpy.testing.assert_allclose(o, expected_o, rtol=0, atol=1e-12)
         numpy.testing.assert_allclose(lse, expected_lse, rtol=0, atol=1e-12)
 
+    def test_a_list_is_a_default(self):
+        table = numpy.array([[3, 0, -7], [0.5, 2, 1e3]])
+        text = """attention f {
+  dims    B = 1, Hq = 2, Sq = 3, D = 8;
+  tensor  table: f32[Hq, 3] = [[3, 0, -7], [0.5, 2, 1e3]];
+  tensor  order: i32[Skv] = [2, 0, 1];
+  score   score + table[h, order[kv_idx]];
+  outputs o, lse;
+}
+"""
+        spec = self.write("list.attn", text)
+        given = ["--in", self.save("table", table), "--in", self.save("order", numpy.array([2, 0, 1]))]
+        for by_default, as_given in zip(self.outputs(spec), self.outputs(spec, *given)):
+            numpy.testing.assert_array_equal(by_default, as_given)
+
     def test_nothing_visible(self):
         spec = self.write("captured.attn", CAPTURED)
         o, lse = self.outputs(spec, "--in", "doc=const:1")
@@ -285,7 +300,7 @@ class Run(attnc.Case):
         self.assertTrue((lse == -numpy.inf).all())
         for binding in ("Sq=0", "B=0", "Hq=0", "D=0"):
             process = self.attnc("check", spec, "--bind", binding, code=1)
-            self.assertIn("Skv alone may be 0", process.stderr + process.stdout)
+            self.assertIn("only Skv may be 0", process.stderr + process.stdout)
 
 
 if __name__ == "__main__":

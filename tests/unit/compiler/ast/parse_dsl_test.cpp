@@ -33,6 +33,7 @@ std::string grouped(const Expr& expr) {
     }
     case ExprKind::call: return expr.text + "(" + all(expr) + ")";
     case ExprKind::index: return expr.text + "[" + all(expr) + "]";
+    case ExprKind::list: return "[" + all(expr) + "]";
     default: return expr.text;
   }
 }
@@ -138,6 +139,77 @@ TEST(Clauses, AreReadAsWritten) {
             "}\n");
 }
 
+// What bodies of FlexAttention mods have beside expressions.
+TEST(PythonBodies, MayHaveAnnotationsDocstringsAndContinuedLines) {
+  const Parsed parsed = parse_text(R"(attention f {
+  # the mod
+  fn mod(b: int, h: Optional[torch.Tensor], q_idx, kv_idx: int) -> torch.Tensor {
+    """Causal, in a window.
+
+    Of 64 # keys.
+    """
+    near = q_idx - kv_idx < \
+        64
+    return near & (q_idx >= kv_idx)
+  }
+})");
+  ASSERT_TRUE(parsed.spec) << parsed.text;
+  EXPECT_EQ(to_dsl(*parsed.spec),
+            "attention f {\n"
+            "  # the mod\n"
+            "  # Causal, in a window.\n"
+            "  #\n"
+            "  # Of 64 # keys.\n"
+            "  fn mod(b, h, q_idx, kv_idx) {\n"
+            "    near = q_idx - kv_idx < 64;\n"
+            "    return near & (q_idx >= kv_idx);\n"
+            "  }\n"
+            "}\n");
+}
+
+TEST(PythonBodies, MayHaveADocstringOfAnyQuotes) {
+  for (const char* docstring :
+       {"\"one\"", "\"\"\"one\"\"\"", "'''one'''", "\"\"\"\n\n  one\r\n\"\"\""}) {
+    const Parsed parsed =
+        parse_text("attention f { fn m() { " + std::string(docstring) + " return 1 } }");
+    ASSERT_TRUE(parsed.spec) << parsed.text;
+    EXPECT_EQ(parsed.spec->clauses[0].comments.above, CommentLines{"# one"}) << docstring;
+  }
+  EXPECT_TRUE(parse_text("attention f { fn m() { \"\"\"\"\"\" return 1 } }").spec);
+  EXPECT_FALSE(parse_text("attention f { fn m() { return 1 \"\"\"one\"\"\" } }").spec);
+}
+
+TEST(PythonBodies, IndexOneDimensionAfterTheOther) {
+  EXPECT_EQ(tree("bias[h][q_idx][kv_idx]"), "bias[h, q_idx, kv_idx]");
+  EXPECT_EQ(tree("offs[doc[b][q_idx]] > t[b, 1][2]"), "(offs[doc[b, q_idx]] > t[b, 1, 2])");
+}
+
+TEST(Defaults, AreExpressionsOrLists) {
+  const Parsed parsed = parse_text(
+      "attention f { tensor t: i32[2, 2] = [[1, -B], [3 + 1, 4]]; lengths q = [1, 2], kv = i0; }");
+  ASSERT_TRUE(parsed.spec) << parsed.text;
+  EXPECT_EQ(to_dsl(*parsed.spec),
+            "attention f {\n"
+            "  tensor  t: i32[2, 2] = [[1, -B], [3 + 1, 4]];\n"
+            "  lengths q = [1, 2], kv = i0;\n"
+            "}\n");
+  const Parsed json = parse_text(to_json(*parsed.spec), "x.attn.json");
+  ASSERT_TRUE(json.spec) << json.text;
+  EXPECT_EQ(to_dsl(*json.spec), to_dsl(*parsed.spec));
+}
+
+TEST(SyntaxErrors, OfOneFunctionAreOne) {
+  for (const char* function :
+       {"fn g(b h) {\n score = score / 50\n return score\n }", "fn g(*a) = 1;",
+        "fn g(b) {\n if b > 0:\n mask = 3\n return mask\n }", "fn g(b) { x, y = 1, 2 return x }"}) {
+    const Parsed parsed =
+        parse_text("attention f {\n" + std::string(function) + "\n mask b <;\n }");
+    EXPECT_EQ(parsed.diagnostics.size(), 2U) << parsed.text;
+    const Parsed library = parse_text(std::string(function) + "\nattention f { mask b <; }");
+    EXPECT_EQ(library.diagnostics.size(), 2U) << library.text;
+  }
+}
+
 TEST(SyntaxErrors, AreReportedOnePerClause) {
   const Parsed parsed = parse_text(R"(attention f {
     dims B = ;
@@ -169,7 +241,7 @@ TEST(SyntaxErrors, AtTheTop) {
 TEST(SyntaxErrors, AListOfLayoutsNeedsTensors) {
   const Parsed parsed = parse_text("attention f { layout bshd, q: bhsd; }");
   EXPECT_FALSE(parsed.spec);
-  EXPECT_NE(parsed.text.find("each layout of a list needs its tensor"), std::string::npos);
+  EXPECT_NE(parsed.text.find("in a list of layouts each one needs a tensor"), std::string::npos);
 }
 
 }  // namespace

@@ -27,6 +27,32 @@ TEST(Defaults, OfAnEmptySpec) {
   EXPECT_EQ(to_source(attention, attention.scale), "1.0 / sqrt(Dqk)");
 }
 
+TEST(ListDefaults, AreAsTheirElements) {
+  const ir::Attention attention = good(
+      "dims B = 2; tensor _a: i32[3] = [3, 0, B]; tensor _c: f32[2, 2] = [[1, 2.5], [i0, 4]];"
+      "tensor _d: bool[1] = [true]; lengths kv = [5, 7];");
+  const auto text = [&](std::size_t i) {
+    return to_source(attention, *attention.tensors[i].fallback);
+  };
+  EXPECT_EQ(text(1), "where(i0 < 2, where(i0 < 1, 3, 0), 2)");
+  EXPECT_EQ(text(2), "where(i0 < 1, where(i1 < 1, 1.0, 2.5), where(i1 < 1, i0, 4))");
+  EXPECT_EQ(text(3), "true");
+  EXPECT_EQ(text(0), "where(i0 < 1, 5, 7)");
+}
+
+TEST(ListDefaults, OfAnOpenDimensionAreComparedOnceItIsBound) {
+  const std::string clauses = "dims B; tensor _a: i32[B] = [1, 2];";
+  good(clauses);
+  good(clauses, {{"B", "2"}});
+  EXPECT_EQ(analyze_body(clauses, {{"B", "3"}}).codes, Codes{"E0503"});
+}
+
+TEST(ListDefaults, MayBeLong) {
+  std::string elements = "0";
+  for (int i = 1; i < 4000; ++i) elements += ", " + std::to_string(i);
+  good("tensor _a: i32[4000] = [" + elements + "];");
+}
+
 TEST(Scale, IsOneOverRootOfTheHeadDimension) {
   const ir::Attention attention = good("dims Dqk = 192, Dv = 128;");
   EXPECT_DOUBLE_EQ(attention.dag.real_of(attention.scale), 1 / std::sqrt(192.0));
@@ -265,7 +291,7 @@ TEST(Sets, HaveOneVariantForEachCombination) {
 TEST(Unbuilt, ClausesAreNamed) {
   const Analyzed analyzed = analyze_body("normalize none;");
   EXPECT_EQ(analyzed.codes, Codes{"E0901"});
-  EXPECT_NE(analyzed.text.find("`normalize` is not built yet"), std::string::npos);
+  EXPECT_NE(analyzed.text.find("`normalize` is not implemented yet"), std::string::npos);
 }
 
 }  // namespace
