@@ -7,6 +7,7 @@
 #include <atomic>
 #include <attn.hpp>
 #include <chrono>
+#include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -200,6 +201,36 @@ TEST_F(AttnPicker, RefusesWhatHasNoMeaning) {
   EXPECT_EQ(none, nullptr);
   EXPECT_STREQ(attn_dim_name(ATTN_DIM_HKV), "Hkv");
   EXPECT_STREQ(attn_dim_name(ATTN_DIM_COUNT), "unknown");
+}
+
+// As programs are that were built with the first attn.h: what is behind their sizes is not read.
+TEST_F(AttnPicker, StructuresOfTheFirstHeaderStillWork) {
+  const std::string file = contents_of_shapes({{4}});
+  const std::string attnc = attnc_for({9});
+  attn_picker_options options = {};
+  options.size = offsetof(attn_picker_options, sha256);
+  options.attnc = attnc.c_str();
+  options.sha256 = "not looked at";
+  expect_ok(
+      attn_picker_load_memory(runtime_, file.data(), file.size(), &options, &picker_, error_));
+  attn_pick_policy policy = {};
+  policy.size = offsetof(attn_pick_policy, dim_size_bytes);
+  policy.dim_size_bytes = 1;
+  picked_.size = sizeof picked_;
+  const std::vector<attn_dim_size> wanted = sizes(4);
+  expect_ok(attn_picker_pick(picker_, wanted.data(), 3, &policy, &picked_, error_));
+  attn_executable_release(picked_.forward);
+
+  const attn_spec_binding bindings[] = {{"w", "16"}};
+  attn_spec spec = {};
+  spec.size = offsetof(attn_spec, binding_bytes);
+  spec.text = "attention x { .. }";
+  spec.bindings = bindings;
+  spec.binding_count = 1;
+  spec.binding_bytes = 1;
+  attn_picker* created = nullptr;
+  expect_ok(attn_picker_create(runtime_, &spec, &options, &created, error_));
+  attn_picker_destroy(created);
 }
 
 // As programs will be that are built with a later attn.h.
