@@ -322,7 +322,8 @@ typedef struct attn_tensor_info {
    * then of, or cu_seqlens, with which the stride of the batch is not used. */
   const char* addressed_by;
   /* From the first element to the end of the last, gaps included: what has to be allocated. 0 for a
-   * tensor without elements. With cu_seqlens the rows that there are will do. */
+   * tensor without elements. With cu_seqlens the rows that there are will do, with a page table the
+   * pages that there are. */
   int64_t bytes;
 } attn_tensor_info;
 
