@@ -60,6 +60,7 @@ ATTN_API attn_status attn_arguments_tensor(attn_arguments* arguments, const attn
     ATTN_ASSIGN(const attn_tensor read, read_sized(tensor));
     ATTN_RETURN_IF_ERROR(check_given({{read.name, "the tensor's name"}}));
     ATTN_ASSIGN(execute::TensorView view, view_of(read));
+    arguments->devices.erase(read.name);
     arguments->arguments.tensor(read.name, std::move(view));
     return {};
   });
@@ -71,8 +72,19 @@ ATTN_API attn_status attn_arguments_dlpack(attn_arguments* arguments, const char
     ATTN_RETURN_IF_ERROR(check_given(
         {{arguments, "arguments"}, {name, "the tensor's name"}, {dl_tensor, "a DLTensor"}}));
     ATTN_ASSIGN(DlTensor tensor, read_dlpack(name, dl_tensor));
+    arguments->devices.erase(name);
     if (tensor.device) arguments->devices[name] = *tensor.device;
     arguments->arguments.tensor(name, std::move(tensor.view));
+    return {};
+  });
+}
+
+ATTN_API attn_status attn_arguments_address(attn_arguments* arguments, const char* name, void* data,
+                                            attn_error* error) {
+  return guarded(error, [&]() -> Status {
+    ATTN_RETURN_IF_ERROR(check_given({{arguments, "arguments"}, {name, "the tensor's name"}}));
+    arguments->devices.erase(name);
+    arguments->arguments.address(name, data);
     return {};
   });
 }

@@ -21,7 +21,9 @@
  * Structures that begin with `size` must have it set to their sizeof, and all that is not set to 0,
  * which is the default: `attn_bind_options options = {.size = sizeof options};`. A library that is
  * newer than this header then knows what the caller knows, and an older one refuses what it does
- * not know. A structure that the library fills is filled as far as `size` goes.
+ * not know. A structure that the library fills is filled as far as `size` goes. Fields that are
+ * `reserved` must be 0. Structures grow at their end; of arrays of structures the caller says how
+ * large an element is.
  *
  * Streams are CUstream or cudaStream_t as void*; NULL is the default stream. Device addresses are
  * void*. No call needs a CUDA context to be current, and none changes which one is; but a thread
@@ -59,7 +61,8 @@ enum {
   ATTN_STATUS_INVALID_SPEC = 2,
   ATTN_STATUS_UNSUPPORTED = 3, /* valid, but not served on this target by this cuDNN */
   ATTN_STATUS_BINDING = 4,     /* a tensor or param does not fit the plan */
-  ATTN_STATUS_CUDA = 5,        /* the driver reported a failure, or is missing */
+  ATTN_STATUS_CUDA = 5,        /* the driver reported a failure, or is missing: see
+                                * attn_error_cuda_failure */
   ATTN_STATUS_CUDNN = 6,       /* cuDNN reported a failure, or is missing */
   ATTN_STATUS_WORKER = 7,
   ATTN_STATUS_IO = 8, /* a file could not be read or written */
@@ -73,7 +76,8 @@ enum {
   ATTN_STATUS_INTERNAL = 16,       /* a bug in this library */
   ATTN_STATUS_OUT_OF_MEMORY = 17,  /* of the host; that of the device is ATTN_STATUS_CUDA */
   ATTN_STATUS_PLAN_SHAPE = 18,     /* there is no plan for these sizes */
-  ATTN_STATUS_PLAN_PENDING = 19    /* the plan for these sizes is still being built */
+  ATTN_STATUS_PLAN_PENDING = 19,   /* the plan for these sizes is still being built */
+  ATTN_STATUS_PLAN_REFUSED = 20    /* its hash is not the expected one, or `verify` refused it */
 };
 
 /* "plan_version"; "unknown" for a number that is no status. */
@@ -95,11 +99,27 @@ ATTN_API const char* attn_error_message(const attn_error* error); /* one sentenc
 ATTN_API size_t attn_error_note_count(const attn_error* error);
 /* What was tried, the words of cuDNN or the driver, what would help; "" from the count on. */
 ATTN_API const char* attn_error_note(const attn_error* error, size_t index);
-/* JSON, or "": of a failed cuDNN call {"call", "status", "reason"}, with the stage and the place.
- */
+/* JSON, or "": of a failed cuDNN call {"call", "status", "reason"}, with the stage and the place;
+ * of a failed CUDA call {"cuda", "name", "kind"}. */
 ATTN_API const char* attn_error_payload(const attn_error* error);
 /* The message, and a line "  note: .." for each note. */
 ATTN_API const char* attn_error_text(const attn_error* error);
+
+/* What an application can do about a failure of CUDA. */
+typedef int32_t attn_cuda_failure;
+enum {
+  ATTN_CUDA_NONE = 0,          /* no error, or none that the driver reported */
+  ATTN_CUDA_OTHER = 1,         /* see the number */
+  ATTN_CUDA_OUT_OF_MEMORY = 2, /* of the device: free some, then call again */
+  /* Sticky: a kernel of this process failed, and every later CUDA call does. Only a new process
+   * helps. */
+  ATTN_CUDA_FAULT = 3,
+  ATTN_CUDA_NO_DRIVER = 4 /* no driver, one that cannot be used, or no device */
+};
+ATTN_API attn_cuda_failure attn_error_cuda_failure(const attn_error* error);
+/* The driver's number, a CUresult, which is what cudaError_t has for it too; 0 when the driver
+ * reported none, as when there is none. */
+ATTN_API int32_t attn_error_cuda_code(const attn_error* error);
 
 /* ---- Element types ---- */
 
@@ -130,6 +150,19 @@ enum { ATTN_LOG_DEBUG = 0, ATTN_LOG_INFO = 1, ATTN_LOG_WARNING = 2, ATTN_LOG_ERR
  * that succeeds. */
 typedef void (*attn_log_callback)(void* user, attn_log_level level, const char* message);
 
+/* Device memory from the application: for workspaces, and for what executables and bindings hold.
+ * cuDNN's own handles and the code of kernels take theirs from the driver. Called from any thread,
+ * several at once, with the device's context current; must not call back into the library.
+ *
+ * Allocate returns an address on the runtime's device at a multiple of 256, or NULL when there is
+ * no memory left. With `stream` NULL the memory is used on any stream, at once: nothing that was
+ * enqueued before may still use it. With a stream, that of an execute with
+ * ATTN_WORKSPACE_STREAM_ORDERED, it is used by what is enqueued there alone; the default stream is
+ * cudaStreamLegacy then. Free gets what allocate got. With a stream, what was enqueued there may
+ * still use the memory; with NULL nothing does: the device was waited for. */
+typedef void* (*attn_allocate_callback)(void* user, size_t bytes, void* stream);
+typedef void (*attn_free_callback)(void* user, void* memory, size_t bytes, void* stream);
+
 typedef struct attn_runtime_options {
   size_t size;
   const char* cudnn_folder; /* of libcudnn.so.9. NULL: $ATTN_CUDNN_DIR, else the usual places */
@@ -151,6 +184,12 @@ typedef struct attn_runtime_options {
   /* May be NULL. Called once with log_user, when `log` is never called again: after a failure to
    * open, that is before attn_runtime_open returns. */
   void (*log_release)(void* user);
+  /* Both or none; NULL: the driver's. */
+  attn_allocate_callback allocate_memory;
+  attn_free_callback free_memory;
+  void* allocator_user;
+  /* May be NULL. Called once with allocator_user, when neither is called again: as log_release. */
+  void (*allocator_release)(void* user);
 } attn_runtime_options;
 
 /* Opens a device with its primary context, the one that the CUDA runtime uses, and loads cuDNN.
@@ -199,10 +238,22 @@ typedef struct attn_executable attn_executable;
 typedef int32_t attn_direction;
 enum { ATTN_DIRECTION_FORWARD = 0, ATTN_DIRECTION_BACKWARD = 1 };
 
+/* Called with the contents of a plan file before anything of it is parsed, on the thread of the
+ * call. 0 accepts; any other number refuses with ATTN_STATUS_PLAN_REFUSED, and is in the message.
+ */
+typedef int32_t (*attn_verify_callback)(void* user, const void* bytes, size_t byte_count);
+
+/* A plan is code: its kernels run on the device with the rights of the process, so load only what
+ * you trust. The checksums within a file find damage, not intent. */
 typedef struct attn_load_options {
   size_t size;
   attn_direction direction; /* which plan of a training pair */
   int32_t reserved;         /* 0 */
+  /* Of the whole file, 64 hexadecimal digits, as sha256sum prints them. A file with another one is
+   * refused with ATTN_STATUS_PLAN_REFUSED. NULL: any. */
+  const char* sha256;
+  attn_verify_callback verify; /* may be NULL; after the hash */
+  void* verify_user;
 } attn_load_options;
 
 /* Nothing is compiled. `options` may be NULL. The result has one reference, and keeps alive what it
@@ -231,6 +282,9 @@ typedef struct attn_executable_info {
   int32_t reserved;
   size_t tensor_count;
   size_t param_count;
+  /* Of device memory that the executable holds, for all its bindings together: tensors that are
+   * made once, and what kernels count by. Not the code of kernels, and nothing of cuDNN's. */
+  int64_t device_bytes;
 } attn_executable_info;
 
 ATTN_API attn_status attn_executable_describe(const attn_executable* executable,
@@ -267,6 +321,10 @@ typedef struct attn_tensor_info {
   /* "", or the control tensor that says where its rows lie: a page table, whose pool the dims are
    * then of, or cu_seqlens, with which the stride of the batch is not used. */
   const char* addressed_by;
+  /* From the first element to the end of the last, gaps included: what has to be allocated. 0 for a
+   * tensor without elements. With cu_seqlens the rows that there are will do, with a page table the
+   * pages that there are. */
+  int64_t bytes;
 } attn_tensor_info;
 
 /* A scalar to bind. */
@@ -283,6 +341,56 @@ ATTN_API attn_status attn_executable_tensor(const attn_executable* executable, s
 ATTN_API attn_status attn_executable_param(const attn_executable* executable, size_t index,
                                            attn_param_info* info, attn_error* error);
 
+/* ---- Plan: what a file holds, without a GPU ---- */
+
+/* The plans of a file, which needs neither CUDA nor cuDNN. Immutable: any number of threads may
+ * read it. */
+typedef struct attn_plan attn_plan;
+
+/* Of `options`, which may be NULL, hash and verify are looked at. Errors: io, plan_truncated,
+ * plan_damaged, plan_foreign, plan_newer, plan_refused. */
+ATTN_API attn_status attn_plan_open(const char* path, const attn_load_options* options,
+                                    attn_plan** plan, attn_error* error);
+/* The same with the contents of a plan file, which are not needed any more afterwards. */
+ATTN_API attn_status attn_plan_open_memory(const void* bytes, size_t byte_count,
+                                           const attn_load_options* options, attn_plan** plan,
+                                           attn_error* error);
+ATTN_API void attn_plan_close(attn_plan* plan);
+
+typedef struct attn_plan_info {
+  size_t size;
+  const char* name;      /* of the attention */
+  const char* signature; /* 32 hexadecimal digits; attn_executable_info has the same */
+  const char* target;    /* the GPU that it was compiled for: "h200" */
+  const char* spec;      /* the source as it was written */
+  int32_t sm;            /* compute capability * 10, which the device must have */
+  attn_direction direction;
+  int64_t cudnn_version;   /* 91900 for 9.19.0: the one that must be loaded */
+  int64_t workspace_bytes; /* as attn_executable_info */
+  int64_t device_bytes;
+  size_t tensor_count;
+  size_t param_count;
+  const int64_t*
+      sizes;       /* ATTN_DIM_COUNT of them, by attn_dim; NULL: an older attnc made the plan */
+  uint32_t padded; /* as in attn_shape */
+  int32_t reserved;
+} attn_plan_info;
+
+/* How many plans the file has: one, a training pair, either for several shapes. 0 of NULL. */
+ATTN_API size_t attn_plan_count(const attn_plan* plan);
+/* `index` below that count; what is given is valid until the plan is closed. */
+ATTN_API attn_status attn_plan_describe(const attn_plan* plan, size_t index, attn_plan_info* info,
+                                        attn_error* error);
+/* `tensor` and `param` from 0 to tensor_count - 1 and param_count - 1. */
+ATTN_API attn_status attn_plan_tensor(const attn_plan* plan, size_t index, size_t tensor,
+                                      attn_tensor_info* info, attn_error* error);
+ATTN_API attn_status attn_plan_param(const attn_plan* plan, size_t index, size_t param,
+                                     attn_param_info* info, attn_error* error);
+/* As attn_executable_load_file, of what was opened, and so checked, before. */
+ATTN_API attn_status attn_executable_load_plan(attn_runtime* runtime, const attn_plan* plan,
+                                               size_t index, attn_executable** executable,
+                                               attn_error* error);
+
 /* ---- Arguments: tensors and params by name, in any order ---- */
 
 typedef struct attn_arguments attn_arguments;
@@ -298,7 +406,12 @@ typedef struct attn_tensor {
   const int64_t* strides; /* the same, in elements; NULL: row-major without gaps */
 } attn_tensor;
 
-/* Names, shapes and addresses are compared with the plan when the arguments are bound. */
+/* Names, shapes and addresses are compared with the plan when the arguments are bound. What is set
+ * again replaces what was set by that name before. Arguments may be bound any number of times.
+ *
+ * Dims and strides must be the plan's, with two exceptions. A pool of pages may have fewer pages
+ * than the plan's. The rows of a page table may lie further apart (a larger first stride): they are
+ * then copied at each execute, into memory of the binding's. */
 ATTN_API attn_status attn_arguments_create(attn_arguments** arguments, attn_error* error);
 ATTN_API void attn_arguments_destroy(attn_arguments* arguments);
 ATTN_API attn_status attn_arguments_tensor(attn_arguments* arguments, const attn_tensor* tensor,
@@ -309,6 +422,10 @@ ATTN_API attn_status attn_arguments_tensor(attn_arguments* arguments, const attn
  * bound, for another device than the runtime's. */
 ATTN_API attn_status attn_arguments_dlpack(attn_arguments* arguments, const char* name,
                                            const void* dl_tensor, attn_error* error);
+/* Other memory for a tensor that was set before; one that was not has the dtype, dims and strides
+ * that the plan wants. */
+ATTN_API attn_status attn_arguments_address(attn_arguments* arguments, const char* name, void* data,
+                                            attn_error* error);
 ATTN_API attn_status attn_arguments_param(attn_arguments* arguments, const char* name,
                                           attn_dtype dtype, double value, attn_error* error);
 
@@ -328,6 +445,9 @@ typedef struct attn_bind_options {
   attn_workspace workspace;
   int32_t reserved;       /* 0 */
   void* workspace_memory; /* workspace_bytes of it, at a multiple of 256 */
+  /* How many sets of addresses the binding keeps prepared, the least recently used making room: see
+   * attn_binding_set_addresses. At most 4096; 0: 8. */
+  uint64_t kept_addresses;
 } attn_bind_options;
 
 /* Checks all that could make a kernel read or write the wrong memory, and makes all that an execute
@@ -355,7 +475,8 @@ enum {
 };
 
 /* Executes from now on use other memory of the same shapes: `count` addresses, in the order in
- * which the executable lists its tensors. Addresses that were seen not long ago cost nothing.
+ * which the executable lists its tensors. Addresses that are among those kept cost nothing, others
+ * a microsecond or two: for a binding that goes round N layers, keep N.
  * Errors: binding (another count too), cudnn. */
 ATTN_API attn_status attn_binding_set_addresses(attn_binding* binding, void* const* addresses,
                                                 size_t count, attn_check check, attn_error* error);
@@ -367,16 +488,28 @@ ATTN_API attn_status attn_binding_set_workspace(attn_binding* binding, void* mem
 
 /* Enqueues on `stream` and returns without waiting: no lock, no allocation (but that of a
  * stream-ordered workspace), no check of the tensors. May be captured into a CUDA graph, the first
- * time too: then the binding, and the workspace that it had, must outlive the graph's launches. Errors: cuda, cudnn; after one
- * the outputs are undefined. */
+ * time too: then the binding, and the workspace that it had, must outlive the graph's launches.
+ * Errors: cuda, cudnn; after one the outputs are undefined. */
 ATTN_API attn_status attn_binding_execute(attn_binding* binding, void* stream, attn_error* error);
+
+/* One execute as a CUgraph, to be a child node of the caller's (cuGraphAddChildGraphNode, which
+ * copies it): with the addresses, params and workspace of now. It belongs to the binding, and is
+ * valid until the next such call or the binding's end. As for what is captured, the binding and its
+ * workspace must outlive the launches; a stream-ordered workspace cannot be in a child node, so
+ * such a binding gets one of its own for its graphs. Errors: cuda, cudnn. */
+ATTN_API attn_status attn_binding_cuda_graph(attn_binding* binding, void** graph,
+                                             attn_error* error);
 
 /* ---- Graph: an execute as a CUDA graph ---- */
 
 typedef struct attn_graph attn_graph;
 
-/* Takes the binding over, which must not be used or destroyed any more, whatever the status is.
- * Errors: cuda, cudnn. */
+/* Takes `*binding` over and sets it to NULL. After an error the binding is the caller's still, as
+ * it was. Errors: cuda, cudnn. */
+ATTN_API attn_status attn_graph_from_binding(attn_binding** binding, attn_graph** graph,
+                                             attn_error* error);
+/* The same, but takes the binding over whatever the status is: it must not be used or destroyed any
+ * more. */
 ATTN_API attn_status attn_graph_capture(attn_binding* binding, attn_graph** graph,
                                         attn_error* error);
 ATTN_API void attn_graph_destroy(attn_graph* graph);
@@ -434,11 +567,21 @@ typedef struct attn_picker_options {
   uint64_t most_built;     /* shapes; beyond them the one used longest ago goes. 0: 256 */
   int32_t timeout_seconds; /* of a build, which is then killed; 0: 300 */
   int32_t reserved;        /* 0 */
+  /* Of the file that the picker is made from, as in attn_load_options; not of what is built. */
+  const char* sha256;
+  attn_verify_callback verify;
+  void* verify_user;
 } attn_picker_options;
 
 /* From the plans of a file: of several shapes, for each the same directions. `options` may be NULL.
- * Nothing is loaded before it is picked. The picker holds the runtime. Errors: io, plan_truncated,
- * plan_damaged, plan_foreign, plan_newer; invalid_argument when the plans are not of one spec. */
+ * Nothing is loaded before it is picked. The picker holds the runtime.
+ *
+ * With `attnc`, a plan for another GPU or another version of cuDNN is as if it were not there: it
+ * is built where the policy allows it, and named in the notes of plan_shape where not. Without
+ * `attnc` picking it is the error plan_device or plan_version.
+ *
+ * Errors: io, plan_truncated, plan_damaged, plan_foreign, plan_newer, plan_refused;
+ * invalid_argument when the plans are not of one spec. */
 ATTN_API attn_status attn_picker_load_file(attn_runtime* runtime, const char* path,
                                            const attn_picker_options* options, attn_picker** picker,
                                            attn_error* error);
@@ -457,6 +600,7 @@ typedef struct attn_spec {
   const char* text;                  /* DSL, or JSON when it begins with '{' */
   const attn_spec_binding* bindings; /* parameters, and sizes that do not change */
   size_t binding_count;
+  size_t binding_bytes; /* sizeof(attn_spec_binding); 0: that of the first attn.h, 16 */
 } attn_spec;
 
 /* Without a plan: all are built. Errors: invalid_argument, also without `attnc`. */
@@ -479,9 +623,10 @@ typedef struct attn_pick_policy {
   /* Where there is no plan of these sizes and no larger one that serves them; with IN_BACKGROUND
    * also where there is only a larger one, which is the answer meanwhile. */
   attn_build build;
-  int32_t exact_only; /* not 0: plans of larger sizes do not serve */
-  int32_t retry;      /* not 0: what failed to build before is built again */
-  int32_t reserved;   /* 0 */
+  int32_t exact_only;    /* not 0: plans of larger sizes do not serve */
+  int32_t retry;         /* not 0: what failed to build before is built again */
+  int32_t reserved;      /* 0 */
+  size_t dim_size_bytes; /* sizeof(attn_dim_size); 0: that of the first attn.h, 16 */
 } attn_pick_policy;
 
 typedef int32_t attn_fit;
@@ -518,7 +663,11 @@ ATTN_API attn_status attn_picker_pick(attn_picker* picker, const attn_dim_size* 
                                       const attn_pick_policy* policy, attn_picked* picked,
                                       attn_error* error);
 /* The shapes that there are plans for, built ones included: the first `capacity` of them, and how
- * many there are. */
+ * many there are. `shape_bytes`: sizeof(attn_shape), as far as each is filled. */
+ATTN_API attn_status attn_picker_list(const attn_picker* picker, attn_shape* shapes,
+                                      size_t shape_bytes, size_t capacity, size_t* count,
+                                      attn_error* error);
+/* The same with shapes of the size that the first attn.h gave them. */
 ATTN_API attn_status attn_picker_shapes(const attn_picker* picker, attn_shape* shapes,
                                         size_t capacity, size_t* count, attn_error* error);
 

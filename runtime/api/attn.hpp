@@ -10,9 +10,11 @@
 //     return binding.execute(stream);
 //   }
 //
-// What things mean, which errors there are, and what threads may do, attn.h says. Runtime and
-// Executable are copied for the price of a count, and the copies are the same; the others are
-// moved. One that was moved from may only be assigned to or destroyed.
+// What things mean, which errors there are, and what threads may do, attn.h says. Runtime,
+// Executable, PlanFile and Picked are copied for the price of a count, and the copies are the same;
+// the others are moved. A handle that is default constructed or was moved from is empty: it
+// converts to false, has no names, sizes or addresses, and what can fail fails with
+// invalid_argument.
 //
 // The names live in attn::v1, inline, so that programs of different versions of this header, and
 // the library's own, do not meet.
@@ -55,16 +57,28 @@ enum class Code : std::int32_t {
   internal = ATTN_STATUS_INTERNAL,
   out_of_memory = ATTN_STATUS_OUT_OF_MEMORY,
   plan_shape = ATTN_STATUS_PLAN_SHAPE,
-  plan_pending = ATTN_STATUS_PLAN_PENDING
+  plan_pending = ATTN_STATUS_PLAN_PENDING,
+  plan_refused = ATTN_STATUS_PLAN_REFUSED
 };
 inline const char* to_string(Code code) { return attn_status_name(static_cast<attn_status>(code)); }
 inline int exit_code(Code code) { return attn_status_exit_code(static_cast<attn_status>(code)); }
+
+// What an application can do about a failure of CUDA.
+enum class CudaFailure : std::int32_t {
+  none = ATTN_CUDA_NONE,
+  other = ATTN_CUDA_OTHER,
+  out_of_memory = ATTN_CUDA_OUT_OF_MEMORY,
+  fault = ATTN_CUDA_FAULT,  // sticky
+  no_driver = ATTN_CUDA_NO_DRIVER
+};
 
 struct Error {
   Code code = Code::internal;
   std::string message;             // one sentence, no period
   std::vector<std::string> notes;  // what was tried, the libraries' own words, what would help
   std::string payload;             // JSON, or empty
+  CudaFailure cuda_failure = CudaFailure::none;
+  int cuda_code = 0;  // CUresult, cudaError_t
 
   std::string to_text() const {
     std::string text = message;
@@ -192,7 +206,7 @@ using Owned = std::unique_ptr<Handle, Ender<end>>;
 template <typename Handle, auto retain, auto release>
 class Shared {
  public:
-  explicit Shared(Handle* handle) : handle_(handle) {}
+  explicit Shared(Handle* handle = nullptr) : handle_(handle) {}
   Shared(const Shared& other) : handle_(other.handle_) { retain(handle_); }
   Shared(Shared&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
   Shared& operator=(Shared other) noexcept {
@@ -206,19 +220,20 @@ class Shared {
   Handle* handle_;
 };
 
-// Calls, and what they say when they fail.
+// Calls, and what they say when they fail. One thread at a time.
 class Caller {
  public:
-  Caller() : error_(attn_error_create()) {}
-
   template <typename Function, typename... Values>
   Status operator()(const Function& function, Values... values) const {
+    if (error_ == nullptr) error_.reset(attn_error_create());
     const attn_status status = function(values..., error_.get());
     if (status == ATTN_STATUS_OK) return {};
     Error error{static_cast<Code>(status),
                 attn_error_message(error_.get()),
                 {},
-                attn_error_payload(error_.get())};
+                attn_error_payload(error_.get()),
+                static_cast<CudaFailure>(attn_error_cuda_failure(error_.get())),
+                attn_error_cuda_code(error_.get())};
     for (std::size_t i = 0; i < attn_error_note_count(error_.get()); ++i) {
       error.notes.emplace_back(attn_error_note(error_.get(), i));
     }
@@ -226,7 +241,7 @@ class Caller {
   }
 
  private:
-  Owned<attn_error, attn_error_destroy> error_;
+  mutable Owned<attn_error, attn_error_destroy> error_;  // from the first call on
 };
 
 // A call whose last output is a handle of `Handle`, which `Wrapped` is made from.
@@ -241,13 +256,21 @@ Result<Wrapped> make(const Function& function, Values... values) {
 
 using LogSink = std::function<void(LogLevel, std::string_view message)>;
 
+// Device memory from the application, as attn_allocate_callback and attn_free_callback say: both or
+// none. Must not throw.
+struct Allocator {
+  std::function<void*(std::size_t bytes, void* stream)> allocate = {};
+  std::function<void(void* memory, std::size_t bytes, void* stream)> free = {};
+};
+
 struct RuntimeOptions {
   int device = 0;
   std::string cudnn_folder = {};  // empty: $ATTN_CUDNN_DIR, else the usual places
   int most_handles = 0;           // 0: 16
   std::uint64_t cache_entries = 0, cache_bytes = 0;  // 0: 256 and 1 GiB
   bool check_values = true;
-  LogSink log = {};  // must not throw
+  LogSink log = {};          // must not throw
+  Allocator allocator = {};  // empty: the driver's
 };
 
 struct RuntimeInfo {
@@ -260,6 +283,7 @@ struct RuntimeInfo {
 
 class Runtime {
  public:
+  Runtime() = default;
   static Result<Runtime> open(const RuntimeOptions& options = {}) {
     attn_runtime_options plain = {};
     plain.size = sizeof plain;
@@ -273,6 +297,12 @@ class Runtime {
       plain.log = call_sink;
       plain.log_user = new LogSink(options.log);
       plain.log_release = delete_sink;
+    }
+    if (options.allocator.allocate) plain.allocate_memory = call_allocate;
+    if (options.allocator.free) plain.free_memory = call_free;
+    if (plain.allocate_memory != nullptr || plain.free_memory != nullptr) {
+      plain.allocator_user = new Allocator(options.allocator);
+      plain.allocator_release = delete_allocator;
     }
     return detail::make<Runtime, attn_runtime>(attn_runtime_open, &plain);
   }
@@ -290,6 +320,7 @@ class Runtime {
   Status clear_cache() { return detail::Caller()(attn_runtime_cache_clear, handle()); }
 
   attn_runtime* handle() const { return handle_.get(); }
+  explicit operator bool() const { return handle() != nullptr; }
   explicit Runtime(attn_runtime* handle) : handle_(handle) {}  // takes the reference over
 
  private:
@@ -297,6 +328,13 @@ class Runtime {
     (*static_cast<LogSink*>(sink))(static_cast<LogLevel>(level), message);
   }
   static void delete_sink(void* sink) { delete static_cast<LogSink*>(sink); }
+  static void* call_allocate(void* allocator, std::size_t bytes, void* stream) {
+    return static_cast<Allocator*>(allocator)->allocate(bytes, stream);
+  }
+  static void call_free(void* allocator, void* memory, std::size_t bytes, void* stream) {
+    static_cast<Allocator*>(allocator)->free(memory, bytes, stream);
+  }
+  static void delete_allocator(void* allocator) { delete static_cast<Allocator*>(allocator); }
 
   Result<attn_cache_counters> counters(std::int32_t reset) const {
     attn_cache_counters counters = {};
@@ -318,12 +356,47 @@ struct TensorInfo {
   std::vector<std::int64_t> strides;
   std::int64_t alignment = 0;
   std::string addressed_by;
+  std::int64_t bytes = 0;  // what has to be allocated
 };
 
 struct ParamInfo {
   std::string name;
   DType dtype = DType::f32;
 };
+
+namespace detail {
+
+inline TensorInfo tensor_info(const attn_tensor_info& info) {
+  return TensorInfo{info.name,
+                    static_cast<Role>(info.role),
+                    static_cast<DType>(info.dtype),
+                    info.is_output != 0,
+                    std::vector<std::int64_t>(info.dims, info.dims + info.rank),
+                    std::vector<std::int64_t>(info.strides, info.strides + info.rank),
+                    info.alignment,
+                    info.addressed_by,
+                    info.bytes};
+}
+inline ParamInfo param_info(const attn_param_info& info) {
+  return ParamInfo{info.name, static_cast<DType>(info.dtype)};
+}
+
+// `count` of what call(function, owner .., i, &info) describes, each made by `wrap`.
+template <typename Info, typename Wrap, typename Function, typename... Owner>
+auto read_list(const Wrap& wrap, std::size_t count, const Function& function, Owner... owner)
+    -> Result<std::vector<decltype(wrap(std::declval<const Info&>()))>> {
+  const Caller call;
+  std::vector<decltype(wrap(std::declval<const Info&>()))> list;
+  for (std::size_t i = 0; i < count; ++i) {
+    Info info = {};
+    info.size = sizeof info;
+    ATTN_TRY(call(function, owner..., i, &info));
+    list.push_back(wrap(info));
+  }
+  return list;
+}
+
+}  // namespace detail
 
 // Device memory of the caller's. Without strides: row-major, no gaps.
 struct TensorView {
@@ -333,7 +406,8 @@ struct TensorView {
   std::vector<std::int64_t> strides = {};
 };
 
-// Tensors and params by name, in any order. What cannot be taken (a DLPack tensor in host memory,
+// Tensors and params by name, in any order; what is set again replaces what was set before. What
+// cannot be taken (a DLPack tensor in host memory,
 // say) is the error of whoever is given the arguments.
 class Arguments {
  public:
@@ -367,6 +441,11 @@ class Arguments {
     return keep(call_(attn_arguments_dlpack, handle(), name.c_str(), address));
   }
 
+  // Other memory for a tensor that was set; one that was not is as the plan has it.
+  Arguments& address(const std::string& name, void* data) {
+    return keep(call_(attn_arguments_address, handle(), name.c_str(), data));
+  }
+
   Arguments& param(const std::string& name, double value) { return param(name, DType::f32, value); }
   Arguments& param(const std::string& name, std::int32_t value) {
     return param(name, DType::i32, static_cast<double>(value));
@@ -378,6 +457,7 @@ class Arguments {
 
   const std::optional<Error>& error() const { return error_; }  // the first
   attn_arguments* handle() const { return handle_.get(); }
+  explicit operator bool() const { return handle() != nullptr; }
 
  private:
   Arguments& keep(const Status& status) {
@@ -413,6 +493,7 @@ class Workspace {
 // One thread at a time.
 class Binding {
  public:
+  Binding() = default;
   Status set_param(const std::string& name, double value) {
     return call_(attn_binding_set_param, handle(), name.c_str(), value);
   }
@@ -422,8 +503,15 @@ class Binding {
   }
   Status set_workspace(void* memory) { return call_(attn_binding_set_workspace, handle(), memory); }
   Status execute(void* stream) { return call_(attn_binding_execute, handle(), stream); }
+  // A CUgraph for a child node, the binding's until the next one.
+  Result<void*> cuda_graph() {
+    void* graph = nullptr;
+    ATTN_TRY(call_(attn_binding_cuda_graph, handle(), &graph));
+    return graph;
+  }
 
   attn_binding* handle() const { return handle_.get(); }
+  explicit operator bool() const { return handle() != nullptr; }
   attn_binding* release() { return handle_.release(); }
   explicit Binding(attn_binding* handle) : handle_(handle) {}  // owns it
 
@@ -435,8 +523,14 @@ class Binding {
 // One thread at a time.
 class Graph {
  public:
-  static Result<Graph> capture(Binding binding) {
-    return detail::make<Graph, attn_graph>(attn_graph_capture, binding.release());
+  Graph() = default;
+  // Takes the binding over, unless it fails.
+  static Result<Graph> capture(Binding&& binding) {
+    attn_binding* taken = binding.handle();
+    attn_graph* graph = nullptr;
+    ATTN_TRY(detail::Caller()(attn_graph_from_binding, &taken, &graph));
+    binding.release();
+    return Graph(graph);
   }
 
   Status set_param(const std::string& name, double value) {
@@ -449,6 +543,7 @@ class Graph {
   Status launch(void* stream) { return call_(attn_graph_launch, handle(), stream); }
 
   attn_graph* handle() const { return handle_.get(); }
+  explicit operator bool() const { return handle() != nullptr; }
   explicit Graph(attn_graph* handle) : handle_(handle) {}  // owns it
 
  private:
@@ -456,110 +551,42 @@ class Graph {
   detail::Owned<attn_graph, attn_graph_destroy> handle_;
 };
 
-class Executable {
- public:
-  static Result<Executable> load_file(const Runtime& runtime, const std::string& path,
-                                      Direction direction = Direction::forward) {
-    const attn_load_options options = load_options(direction);
-    attn_executable* handle = nullptr;
-    ATTN_TRY(detail::Caller()(attn_executable_load_file, runtime.handle(), path.c_str(), &options,
-                              &handle));
-    return adopt(handle);
-  }
-  // `file` is what a plan file has in it.
-  static Result<Executable> load_memory(const Runtime& runtime, std::string_view file,
-                                        Direction direction = Direction::forward) {
-    const attn_load_options options = load_options(direction);
-    const void* bytes = file.data();
-    attn_executable* handle = nullptr;
-    ATTN_TRY(detail::Caller()(attn_executable_load_memory, runtime.handle(), bytes, file.size(),
-                              &options, &handle));
-    return adopt(handle);
-  }
-  // Takes the reference over, also when it fails.
-  static Result<Executable> adopt(attn_executable* handle) {
-    Executable executable(handle);
-    ATTN_TRY_ASSIGN_1_(executable.about_, read(handle), __LINE__);
-    return executable;
-  }
+// Whether the contents of a plan file may be used; called before anything of them is parsed. Must
+// not throw.
+using Verify = std::function<bool(std::string_view file)>;
 
-  const std::string& name() const { return about_->name; }
-  const std::string& signature() const { return about_->signature; }  // 32 hexadecimal digits
-  const std::string& target() const { return about_->target; }
-  Direction direction() const { return about_->direction; }
-  std::int64_t workspace_bytes() const { return about_->workspace_bytes; }
-  const std::vector<TensorInfo>& tensors() const { return about_->tensors; }
-  const std::vector<ParamInfo>& params() const { return about_->params; }
+// A plan is code: load what you trust. A file with another hash, or one that `verify` refuses, is
+// the error plan_refused.
+struct LoadOptions {
+  LoadOptions(Direction its_direction = Direction::forward) : direction(its_direction) {}
 
-  Result<Binding> bind(const Arguments& arguments, Workspace workspace = Workspace::owned()) const {
-    if (arguments.error()) return *arguments.error();
-    const attn_bind_options options = workspace.options();
-    return detail::make<Binding, attn_binding>(attn_binding_create, handle(), arguments.handle(),
-                                               &options);
-  }
-
-  attn_executable* handle() const { return handle_.get(); }
-
- private:
-  explicit Executable(attn_executable* handle) : handle_(handle) {}
-
-  struct About {
-    std::string name, signature, target;
-    Direction direction = Direction::forward;
-    std::int64_t workspace_bytes = 0;
-    std::vector<TensorInfo> tensors;
-    std::vector<ParamInfo> params;
-  };
-
-  static attn_load_options load_options(Direction direction) {
-    attn_load_options options = {};
-    options.size = sizeof options;
-    options.direction = static_cast<attn_direction>(direction);
-    return options;
-  }
-
-  static Result<std::shared_ptr<const About>> read(attn_executable* handle) {
-    const detail::Caller call;
-    attn_executable_info info = {};
-    info.size = sizeof info;
-    ATTN_TRY(call(attn_executable_describe, handle, &info));
-    auto about = std::make_shared<About>();
-    about->name = info.name;
-    about->signature = info.signature;
-    about->target = info.target;
-    about->direction = static_cast<Direction>(info.direction);
-    about->workspace_bytes = info.workspace_bytes;
-    for (std::size_t i = 0; i < info.tensor_count; ++i) {
-      ATTN_TRY_ASSIGN_1_(auto tensor, read_tensor(call, handle, i), __LINE__);
-      about->tensors.push_back(std::move(tensor));
-    }
-    for (std::size_t i = 0; i < info.param_count; ++i) {
-      attn_param_info param = {};
-      param.size = sizeof param;
-      ATTN_TRY(call(attn_executable_param, handle, i, &param));
-      about->params.push_back({param.name, static_cast<DType>(param.dtype)});
-    }
-    return std::shared_ptr<const About>(std::move(about));
-  }
-
-  static Result<TensorInfo> read_tensor(const detail::Caller& call, attn_executable* handle,
-                                        std::size_t index) {
-    attn_tensor_info info = {};
-    info.size = sizeof info;
-    ATTN_TRY(call(attn_executable_tensor, handle, index, &info));
-    return TensorInfo{info.name,
-                      static_cast<Role>(info.role),
-                      static_cast<DType>(info.dtype),
-                      info.is_output != 0,
-                      std::vector<std::int64_t>(info.dims, info.dims + info.rank),
-                      std::vector<std::int64_t>(info.strides, info.strides + info.rank),
-                      info.alignment,
-                      info.addressed_by};
-  }
-
-  detail::Shared<attn_executable, attn_executable_retain, attn_executable_release> handle_;
-  std::shared_ptr<const About> about_;
+  Direction direction;
+  std::string sha256 = {};  // as sha256sum prints it; empty: any
+  Verify verify = {};
 };
+
+namespace detail {
+
+// What attn_load_options and attn_picker_options have of the above; points into `options`.
+template <typename Plain, typename Options>
+void set_trust(Plain& plain, const Options& options) {
+  if (!options.sha256.empty()) plain.sha256 = options.sha256.c_str();
+  if (!options.verify) return;
+  plain.verify = [](void* verify, const void* bytes, std::size_t count) -> std::int32_t {
+    return (*static_cast<const Verify*>(verify))({static_cast<const char*>(bytes), count}) ? 0 : 1;
+  };
+  plain.verify_user = const_cast<Verify*>(&options.verify);
+}
+
+inline attn_load_options plain_options(const LoadOptions& options) {
+  attn_load_options plain = {};
+  plain.size = sizeof plain;
+  plain.direction = static_cast<attn_direction>(options.direction);
+  set_trust(plain, options);
+  return plain;
+}
+
+}  // namespace detail
 
 enum class Dim : std::int32_t {
   B = ATTN_DIM_B,
@@ -580,13 +607,188 @@ struct Size {
 // What a plan is for.
 class Shape {
  public:
+  Shape() = default;
   explicit Shape(const attn_shape& plain) : plain_(plain) {}
   std::int64_t operator[](Dim dim) const { return plain_.sizes[static_cast<std::size_t>(dim)]; }
   // Whether the plan serves smaller sizes too.
   bool pads(Dim dim) const { return (plain_.padded >> static_cast<unsigned>(dim) & 1U) != 0; }
 
  private:
-  attn_shape plain_;
+  attn_shape plain_ = {};
+};
+
+// A plan of a file, as it is known without a GPU.
+struct PlanInfo {
+  std::string name, signature, target, spec;
+  int sm = 0;
+  Direction direction = Direction::forward;
+  std::int64_t cudnn_version = 0;
+  std::int64_t workspace_bytes = 0, device_bytes = 0;
+  std::vector<TensorInfo> tensors;
+  std::vector<ParamInfo> params;
+  std::optional<Shape> shape;  // none in files of an older attnc
+};
+
+// The plans of a file, without CUDA and cuDNN. Immutable: for any number of threads.
+class PlanFile {
+ public:
+  PlanFile() = default;
+  // Of the options hash and verify are looked at.
+  static Result<PlanFile> open(const std::string& path, const LoadOptions& options = {}) {
+    const attn_load_options plain = detail::plain_options(options);
+    return detail::make<PlanFile, attn_plan>(attn_plan_open, path.c_str(), &plain);
+  }
+  // `file` is what a plan file has in it.
+  static Result<PlanFile> open_memory(std::string_view file, const LoadOptions& options = {}) {
+    const attn_load_options plain = detail::plain_options(options);
+    const void* bytes = file.data();
+    return detail::make<PlanFile, attn_plan>(attn_plan_open_memory, bytes, file.size(), &plain);
+  }
+
+  std::size_t size() const { return attn_plan_count(handle()); }
+  // `index` below size().
+  Result<PlanInfo> plan(std::size_t index) const {
+    const attn_plan* handle = this->handle();
+    attn_plan_info info = {};
+    info.size = sizeof info;
+    ATTN_TRY(detail::Caller()(attn_plan_describe, handle, index, &info));
+    PlanInfo plan{info.name,
+                  info.signature,
+                  info.target,
+                  info.spec,
+                  info.sm,
+                  static_cast<Direction>(info.direction),
+                  info.cudnn_version,
+                  info.workspace_bytes,
+                  info.device_bytes,
+                  {},
+                  {},
+                  {}};
+    ATTN_TRY_ASSIGN_1_(plan.tensors,
+                       detail::read_list<attn_tensor_info>(detail::tensor_info, info.tensor_count,
+                                                           attn_plan_tensor, handle, index),
+                       __LINE__);
+    ATTN_TRY_ASSIGN_1_(plan.params,
+                       detail::read_list<attn_param_info>(detail::param_info, info.param_count,
+                                                          attn_plan_param, handle, index),
+                       __LINE__);
+    if (info.sizes != nullptr) plan.shape = shape_of(info);
+    return plan;
+  }
+
+  attn_plan* handle() const { return handle_.get(); }
+  explicit operator bool() const { return handle() != nullptr; }
+  explicit PlanFile(attn_plan* handle) : handle_(handle, attn_plan_close) {}  // owns it
+
+ private:
+  static Shape shape_of(const attn_plan_info& info) {
+    attn_shape shape = {};
+    for (std::size_t i = 0; i < ATTN_DIM_COUNT; ++i) shape.sizes[i] = info.sizes[i];
+    shape.padded = info.padded;
+    return Shape(shape);
+  }
+
+  std::shared_ptr<attn_plan> handle_;
+};
+
+class Executable {
+ public:
+  Executable() = default;
+  // Instead of the options, a direction will do.
+  static Result<Executable> load_file(const Runtime& runtime, const std::string& path,
+                                      const LoadOptions& options = {}) {
+    const attn_load_options plain = detail::plain_options(options);
+    attn_executable* handle = nullptr;
+    ATTN_TRY(detail::Caller()(attn_executable_load_file, runtime.handle(), path.c_str(), &plain,
+                              &handle));
+    return adopt(handle);
+  }
+  // `file` is what a plan file has in it.
+  static Result<Executable> load_memory(const Runtime& runtime, std::string_view file,
+                                        const LoadOptions& options = {}) {
+    const attn_load_options plain = detail::plain_options(options);
+    const void* bytes = file.data();
+    attn_executable* handle = nullptr;
+    ATTN_TRY(detail::Caller()(attn_executable_load_memory, runtime.handle(), bytes, file.size(),
+                              &plain, &handle));
+    return adopt(handle);
+  }
+  // One of the plans of a file that was opened.
+  static Result<Executable> load(const Runtime& runtime, const PlanFile& file, std::size_t index) {
+    const attn_plan* plan = file.handle();
+    attn_executable* handle = nullptr;
+    ATTN_TRY(detail::Caller()(attn_executable_load_plan, runtime.handle(), plan, index, &handle));
+    return adopt(handle);
+  }
+  // Takes the reference over, also when it fails.
+  static Result<Executable> adopt(attn_executable* handle) {
+    Executable executable(handle);
+    ATTN_TRY_ASSIGN_1_(executable.about_, read(handle), __LINE__);
+    return executable;
+  }
+
+  const std::string& name() const { return about().name; }
+  const std::string& signature() const { return about().signature; }  // 32 hexadecimal digits
+  const std::string& target() const { return about().target; }
+  Direction direction() const { return about().direction; }
+  std::int64_t workspace_bytes() const { return about().workspace_bytes; }
+  std::int64_t device_bytes() const { return about().device_bytes; }
+  const std::vector<TensorInfo>& tensors() const { return about().tensors; }
+  const std::vector<ParamInfo>& params() const { return about().params; }
+
+  // `kept_addresses`: how many sets of addresses set_addresses finds prepared; 0: 8.
+  Result<Binding> bind(const Arguments& arguments, Workspace workspace = Workspace::owned(),
+                       std::uint64_t kept_addresses = 0) const {
+    if (arguments.error()) return *arguments.error();
+    attn_bind_options options = workspace.options();
+    options.kept_addresses = kept_addresses;
+    return detail::make<Binding, attn_binding>(attn_binding_create, handle(), arguments.handle(),
+                                               &options);
+  }
+
+  attn_executable* handle() const { return handle_.get(); }
+  explicit operator bool() const { return handle() != nullptr; }
+
+ private:
+  explicit Executable(attn_executable* handle) : handle_(handle) {}
+
+  struct About {
+    std::string name, signature, target;
+    Direction direction = Direction::forward;
+    std::int64_t workspace_bytes = 0, device_bytes = 0;
+    std::vector<TensorInfo> tensors;
+    std::vector<ParamInfo> params;
+  };
+
+  const About& about() const {
+    static const About nothing = {};
+    return about_ ? *about_ : nothing;
+  }
+
+  static Result<std::shared_ptr<const About>> read(attn_executable* handle) {
+    attn_executable_info info = {};
+    info.size = sizeof info;
+    ATTN_TRY(detail::Caller()(attn_executable_describe, handle, &info));
+    auto about = std::make_shared<About>();
+    about->name = info.name;
+    about->signature = info.signature;
+    about->target = info.target;
+    about->direction = static_cast<Direction>(info.direction);
+    about->workspace_bytes = info.workspace_bytes;
+    about->device_bytes = info.device_bytes;
+    ATTN_TRY_ASSIGN_1_(about->tensors,
+                       detail::read_list<attn_tensor_info>(detail::tensor_info, info.tensor_count,
+                                                           attn_executable_tensor, handle),
+                       __LINE__);
+    ATTN_TRY_ASSIGN_1_(about->params,
+                       detail::read_list<attn_param_info>(detail::param_info, info.param_count,
+                                                          attn_executable_param, handle),
+                       __LINE__);
+    return std::shared_ptr<const About>(std::move(about));
+  }
+
+  detail::Shared<attn_executable, attn_executable_retain, attn_executable_release> handle_;
+  std::shared_ptr<const About> about_;
 };
 
 enum class Build : std::int32_t {
@@ -613,6 +815,8 @@ struct PickerOptions {
   std::vector<std::string> arguments = {};  // more of `attnc compile`
   std::uint64_t most_built = 0;             // 0: 256
   int timeout_seconds = 0;                  // 0: 300
+  std::string sha256 = {};                  // of the file that is loaded: LoadOptions
+  Verify verify = {};
 };
 
 struct Spec {
@@ -623,6 +827,7 @@ struct Spec {
 // What serves the sizes that were asked for.
 class Picked {
  public:
+  Picked() = default;
   explicit Picked(const attn_picked& plain)  // takes the references over
       : fit_(plain.fit), shape_(plain.shape), forward_(plain.forward), backward_(plain.backward) {}
 
@@ -633,6 +838,7 @@ class Picked {
   attn_executable* handle(Direction direction = Direction::forward) const {
     return direction == Direction::backward ? backward_.get() : forward_.get();
   }
+  explicit operator bool() const { return forward_.get() != nullptr || backward_.get() != nullptr; }
   // Reads what the plan wants, which a handle does not. Errors: invalid_argument without a plan of
   // that direction.
   Result<Executable> executable(Direction direction = Direction::forward) const {
@@ -641,7 +847,7 @@ class Picked {
   }
 
  private:
-  attn_fit fit_;
+  attn_fit fit_ = ATTN_FIT_EXACT;
   Shape shape_;
   detail::Shared<attn_executable, attn_executable_retain, attn_executable_release> forward_;
   detail::Shared<attn_executable, attn_executable_retain, attn_executable_release> backward_;
@@ -650,6 +856,7 @@ class Picked {
 // Any number of threads at once, but for its end.
 class Picker {
  public:
+  Picker() = default;
   static Result<Picker> load_file(const Runtime& runtime, const std::string& path,
                                   const PickerOptions& options = {}) {
     const PlainOptions plain(options);
@@ -676,6 +883,7 @@ class Picker {
     plain_spec.text = spec.text.c_str();
     plain_spec.bindings = bindings.data();
     plain_spec.binding_count = bindings.size();
+    plain_spec.binding_bytes = sizeof(attn_spec_binding);
     return detail::make<Picker, attn_picker>(attn_picker_create, runtime.handle(), &plain_spec,
                                              plain.get());
   }
@@ -689,6 +897,7 @@ class Picker {
     plain_policy.build = static_cast<attn_build>(policy.build);
     plain_policy.exact_only = policy.buckets ? 0 : 1;
     plain_policy.retry = policy.retry ? 1 : 0;
+    plain_policy.dim_size_bytes = sizeof(attn_dim_size);
     attn_picked picked = {};
     picked.size = sizeof picked;
     ATTN_TRY(detail::Caller()(attn_picker_pick, handle(), plain.data(), plain.size(), &plain_policy,
@@ -702,13 +911,15 @@ class Picker {
     std::size_t count = 0;
     do {  // one more may come between two calls
       plain.resize(count);
-      ATTN_TRY(detail::Caller()(attn_picker_shapes, handle(), plain.data(), plain.size(), &count));
+      ATTN_TRY(detail::Caller()(attn_picker_list, handle(), plain.data(), sizeof(attn_shape),
+                                plain.size(), &count));
     } while (count > plain.size());
     plain.resize(count);
     return std::vector<Shape>(plain.begin(), plain.end());
   }
 
   attn_picker* handle() const { return handle_.get(); }
+  explicit operator bool() const { return handle() != nullptr; }
   explicit Picker(attn_picker* handle) : handle_(handle) {}  // owns it
 
  private:
@@ -724,6 +935,7 @@ class Picker {
       plain_.argument_count = arguments_.size();
       plain_.most_built = options.most_built;
       plain_.timeout_seconds = options.timeout_seconds;
+      detail::set_trust(plain_, options);
     }
     const attn_picker_options* get() const { return &plain_; }
 
@@ -738,6 +950,7 @@ class Picker {
 // Conveniences: see attn.h. One thread at a time.
 class Memory {
  public:
+  Memory() = default;
   static Result<Memory> allocate(const Runtime& runtime, std::size_t bytes) {
     return detail::make<Memory, attn_memory>(attn_memory_allocate, runtime.handle(), bytes);
   }
@@ -748,6 +961,7 @@ class Memory {
   Status download(void* target, std::size_t bytes, std::size_t offset = 0) const {
     return detail::Caller()(attn_memory_download, handle_.get(), offset, target, bytes);
   }
+  explicit operator bool() const { return handle_ != nullptr; }
   explicit Memory(attn_memory* handle) : handle_(handle) {}  // owns it
 
  private:
@@ -756,11 +970,13 @@ class Memory {
 
 class Stream {
  public:
+  Stream() = default;
   static Result<Stream> create(const Runtime& runtime) {
     return detail::make<Stream, attn_stream>(attn_stream_create, runtime.handle());
   }
   void* handle() const { return attn_stream_handle(handle_.get()); }  // CUstream
   Status synchronize() const { return detail::Caller()(attn_stream_synchronize, handle_.get()); }
+  explicit operator bool() const { return handle_ != nullptr; }
   explicit Stream(attn_stream* handle) : handle_(handle) {}  // owns it
 
  private:

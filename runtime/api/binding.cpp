@@ -11,8 +11,7 @@
 namespace attn::api {
 namespace {
 
-Result<execute::Workspace> workspace_of(const attn_bind_options* options) {
-  ATTN_ASSIGN(const attn_bind_options read, read_sized(options));
+Result<execute::Workspace> workspace_of(const attn_bind_options& read) {
   switch (read.workspace) {
     case ATTN_WORKSPACE_OWNED: return execute::Workspace::owned();
     case ATTN_WORKSPACE_CALLER: return execute::Workspace::of(read.workspace_memory);
@@ -42,9 +41,12 @@ Status check_devices(const attn_arguments& arguments, int device) {
 
 Result<execute::Binding> bind(const execute::Executable& executable,
                               const attn_arguments& arguments, const attn_bind_options* options) {
-  ATTN_ASSIGN(const execute::Workspace workspace, workspace_of(options));
+  ATTN_ASSIGN(const attn_bind_options read, read_sized(options));
+  ATTN_ASSIGN(const execute::Workspace workspace, workspace_of(read));
+  const std::uint64_t kept =
+      read.kept_addresses != 0 ? read.kept_addresses : execute::kKeptAddresses;
   ATTN_RETURN_IF_ERROR(check_devices(arguments, executable.device().ordinal()));
-  return executable.bind(arguments.arguments, workspace);
+  return executable.bind(arguments.arguments, workspace, kept);
 }
 
 // Of a binding or a graph.
@@ -109,6 +111,27 @@ ATTN_API attn_status attn_binding_execute(attn_binding* binding, void* stream, a
   return guarded(error, [&]() -> Status {
     ATTN_RETURN_IF_ERROR(check_given({{binding, "a binding"}}));
     return binding->binding.execute(stream);
+  });
+}
+
+ATTN_API attn_status attn_binding_cuda_graph(attn_binding* binding, void** graph,
+                                             attn_error* error) {
+  return guarded(error, [&]() -> Status {
+    ATTN_RETURN_IF_ERROR(check_given({{binding, "a binding"}, {graph, "a place for the graph"}}));
+    ATTN_ASSIGN(*graph, binding->binding.graph());
+    return {};
+  });
+}
+
+ATTN_API attn_status attn_graph_from_binding(attn_binding** binding, attn_graph** graph,
+                                             attn_error* error) {
+  return guarded(error, [&]() -> Status {
+    ATTN_RETURN_IF_ERROR(check_given({{binding, "a binding"}, {graph, "a place for the graph"}}));
+    ATTN_RETURN_IF_ERROR(check_given({{*binding, "a binding"}}));
+    ATTN_ASSIGN(auto captured, execute::CudaGraph::capture(std::move((*binding)->binding)));
+    *graph = new attn_graph{std::move(captured)};
+    delete std::exchange(*binding, nullptr);
+    return {};
   });
 }
 

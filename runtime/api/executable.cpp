@@ -2,16 +2,17 @@
 #include <string_view>
 #include <utility>
 
+#include "runtime/api/describe.h"
 #include "runtime/api/failure.h"
 #include "runtime/api/handles.h"
-#include "runtime/api/names.h"
 #include "runtime/api/sized.h"
+#include "runtime/api/trust.h"
+#include "runtime/plan/bundle.h"
 
 namespace attn::api {
 namespace {
 
-Result<plan::Direction> direction_of(const attn_load_options* options) {
-  ATTN_ASSIGN(const attn_load_options read, read_sized(options));
+Result<plan::Direction> direction_of(const attn_load_options& read) {
   switch (read.direction) {
     case ATTN_DIRECTION_FORWARD: return plan::Direction::forward;
     case ATTN_DIRECTION_BACKWARD: return plan::Direction::backward;
@@ -19,38 +20,6 @@ Result<plan::Direction> direction_of(const attn_load_options* options) {
   }
   return {ErrorCode::invalid_argument,
           std::to_string(read.direction) + " is no attn_direction: 0 is forward, 1 is backward"};
-}
-
-attn_tensor_info info_of(const plan::TensorInfo& tensor) {
-  attn_tensor_info info = {};
-  info.name = tensor.name.c_str();
-  info.role = number_of(tensor.role);
-  info.dtype = number_of(tensor.dtype);
-  info.is_output = tensor.is_output() ? 1 : 0;
-  info.rank = static_cast<std::int32_t>(tensor.dims.size());
-  info.dims = tensor.dims.data();
-  info.strides = tensor.strides.data();
-  info.alignment = tensor.alignment;
-  info.addressed_by = tensor.addressed_by.c_str();
-  return info;
-}
-
-attn_param_info info_of(const plan::ParamInfo& param) {
-  attn_param_info info = {};
-  info.name = param.name.c_str();
-  info.dtype = number_of(param.dtype);
-  return info;
-}
-
-// The `index`-th of a list, which has `what`.
-template <typename Items, typename Info>
-Status describe(const Items& items, std::size_t index, const char* what, Info* info) {
-  if (index >= items.size()) {
-    return Status(ErrorCode::invalid_argument, "there is no " + std::string(what) + " " +
-                                                   std::to_string(index) + ": the plan has " +
-                                                   std::to_string(items.size()));
-  }
-  return write_sized(info, info_of(items[index]));
 }
 
 }  // namespace
@@ -68,8 +37,9 @@ ATTN_API attn_status attn_executable_load_file(attn_runtime* runtime, const char
   return guarded(error, [&]() -> Status {
     ATTN_RETURN_IF_ERROR(check_given(
         {{runtime, "a runtime"}, {path, "a path"}, {executable, "a place for the executable"}}));
-    ATTN_ASSIGN(const plan::Direction direction, direction_of(options));
-    ATTN_ASSIGN(const plan::Plan plan, plan::load(path, direction));
+    ATTN_ASSIGN(const attn_load_options read, read_sized(options));
+    ATTN_ASSIGN(const plan::Direction direction, direction_of(read));
+    ATTN_ASSIGN(const plan::Plan plan, plan::load(path, direction, Trust(read)));
     ATTN_ASSIGN(auto loaded, load(*runtime, plan));
     *executable = loaded.release();
     return {};
@@ -84,8 +54,10 @@ ATTN_API attn_status attn_executable_load_memory(attn_runtime* runtime, const vo
     ATTN_RETURN_IF_ERROR(check_given({{runtime, "a runtime"},
                                       {bytes, "the contents of a plan file"},
                                       {executable, "a place for the executable"}}));
-    ATTN_ASSIGN(const plan::Direction direction, direction_of(options));
+    ATTN_ASSIGN(const attn_load_options read, read_sized(options));
+    ATTN_ASSIGN(const plan::Direction direction, direction_of(read));
     const std::string_view file(static_cast<const char*>(bytes), byte_count);
+    ATTN_RETURN_IF_ERROR(Trust(read)(file));
     ATTN_ASSIGN(const plan::Plan plan, plan::deserialize(file, direction));
     ATTN_ASSIGN(auto loaded, load(*runtime, plan));
     *executable = loaded.release();
@@ -116,6 +88,7 @@ ATTN_API attn_status attn_executable_describe(const attn_executable* executable,
     about.direction = backward ? ATTN_DIRECTION_BACKWARD : ATTN_DIRECTION_FORWARD;
     about.tensor_count = program.tensors.size();
     about.param_count = program.params.size();
+    about.device_bytes = executable->executable.device_bytes();
     return write_sized(info, about);
   });
 }

@@ -1,11 +1,28 @@
 #include "runtime/api/failure.h"
 
+#include "runtime/cuda/failure.h"
+
 namespace attn::api {
 namespace {
 
 constexpr const char* kNoMemory = "the host has no memory left";
 
 bool is_no_memory(const attn_error* error) { return error->status == ATTN_STATUS_OUT_OF_MEMORY; }
+
+attn_cuda_failure number_of(cuda::FailureKind kind) {
+  switch (kind) {
+    case cuda::FailureKind::other: return ATTN_CUDA_OTHER;
+    case cuda::FailureKind::out_of_memory: return ATTN_CUDA_OUT_OF_MEMORY;
+    case cuda::FailureKind::fault: return ATTN_CUDA_FAULT;
+    case cuda::FailureKind::no_driver: return ATTN_CUDA_NO_DRIVER;
+  }
+  return ATTN_CUDA_OTHER;
+}
+
+std::optional<cuda::Failure> failure_of(const attn_error* error) {
+  if (error == nullptr || error->status != ATTN_STATUS_CUDA) return std::nullopt;
+  return cuda::failure_of(error->error);
+}
 
 }  // namespace
 
@@ -28,6 +45,7 @@ attn_status status_of(ErrorCode code) {
     case ErrorCode::plan_device: return ATTN_STATUS_PLAN_DEVICE;
     case ErrorCode::plan_shape: return ATTN_STATUS_PLAN_SHAPE;
     case ErrorCode::plan_pending: return ATTN_STATUS_PLAN_PENDING;
+    case ErrorCode::plan_refused: return ATTN_STATUS_PLAN_REFUSED;
     case ErrorCode::internal: break;
   }
   return ATTN_STATUS_INTERNAL;
@@ -84,6 +102,16 @@ ATTN_API const char* attn_error_note(const attn_error* error, size_t index) {
 
 ATTN_API const char* attn_error_payload(const attn_error* error) {
   return error == nullptr ? "" : error->error.payload.c_str();
+}
+
+ATTN_API attn_cuda_failure attn_error_cuda_failure(const attn_error* error) {
+  const auto failure = failure_of(error);
+  return failure ? number_of(failure->kind) : ATTN_CUDA_NONE;
+}
+
+ATTN_API int32_t attn_error_cuda_code(const attn_error* error) {
+  const auto failure = failure_of(error);
+  return failure ? failure->code : 0;
 }
 
 ATTN_API const char* attn_error_text(const attn_error* error) {

@@ -66,6 +66,12 @@ attn_role number_of(plan::TensorRole role) {
   ATTN_CHECK(false, "internal tensors are not bound");
 }
 
+std::uint32_t padded_bits(const plan::Shape& shape) {
+  std::uint32_t bits = 0;
+  for (const plan::Dim dim : shape.padded) bits |= 1U << static_cast<unsigned>(dim);
+  return bits;
+}
+
 extern "C" {
 
 ATTN_API int32_t attn_api_version(void) { return ATTN_API_VERSION; }

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -14,7 +15,9 @@
 
 #include "runtime/api/failure.h"
 #include "runtime/api/handles.h"
+#include "runtime/api/names.h"
 #include "runtime/api/sized.h"
+#include "runtime/api/trust.h"
 #include "runtime/targets/targets.h"
 
 using namespace attn;
@@ -46,6 +49,11 @@ static_assert(static_cast<attn_fit>(shapes::Fit::exact) == ATTN_FIT_EXACT &&
               static_cast<attn_fit>(shapes::Fit::bucket) == ATTN_FIT_BUCKET &&
               static_cast<attn_fit>(shapes::Fit::built) == ATTN_FIT_BUILT);
 
+// Of the first attn.h.
+constexpr std::size_t kFirstDimSize = 16, kFirstSpecBinding = 2 * sizeof(char*), kFirstShape = 64;
+static_assert(sizeof(attn_dim_size) == kFirstDimSize && sizeof(attn_shape) == kFirstShape &&
+              sizeof(attn_spec_binding) == kFirstSpecBinding);
+
 Status invalid(std::string message) { return {ErrorCode::invalid_argument, std::move(message)}; }
 
 bool is_dim(attn_dim dim) { return dim >= 0 && dim < ATTN_DIM_COUNT; }
@@ -53,6 +61,14 @@ bool is_dim(attn_dim dim) { return dim >= 0 && dim < ATTN_DIM_COUNT; }
 template <typename T>
 Status check_list(const T* items, std::size_t count, const char* what) {
   return count == 0 ? Status() : api::check_given({{items, what}});
+}
+
+// What plans for this device were compiled for; nothing leaves it to attnc.
+std::optional<plan::Target> target_here(const plan::Bundle& plans, std::int64_t sm) {
+  for (const plan::Plan& plan : plans.plans) {
+    if (plan.target.sm == sm) return plan.target;
+  }
+  return std::nullopt;
 }
 
 Result<shapes::AttncOptions> attnc_options(const attn_picker_options& options,
@@ -63,8 +79,8 @@ Result<shapes::AttncOptions> attnc_options(const attn_picker_options& options,
       std::filesystem::path(runtime.runtime->library().path()).parent_path().string();
   if (options.target != nullptr) {
     ATTN_ASSIGN(attnc.target, targets::find_target(options.target));
-  } else if (!plans.plans.empty()) {
-    attnc.target = plans.plans.front().target;
+  } else {
+    attnc.target = target_here(plans, runtime.runtime->device().sm());
   }
   ATTN_RETURN_IF_ERROR(check_list(options.arguments, options.argument_count, "attnc's arguments"));
   for (std::size_t i = 0; i < options.argument_count; ++i) {
@@ -85,10 +101,16 @@ Result<std::unique_ptr<attn_picker>> create(attn_runtime& runtime, plan::Bundle 
     options.builder = shapes::attnc_builder(std::move(attnc));
   }
   if (read.most_built != 0) options.most_built = read.most_built;
+  options.fits = [&runtime](const plan::Plan& plan) {
+    return execute::Executable::check_fits(*runtime.runtime, plan);
+  };
   options.plans = std::move(plans);
   options.origin = std::move(origin);
   const auto load = [&runtime](const plan::Plan& plan) { return api::load(runtime, plan); };
   ATTN_ASSIGN(auto picker, shapes::Picker<ExecutableReference>::create(std::move(options), load));
+  for (const std::string& reason : picker->unfit()) {
+    runtime.runtime->log(log::Level::warning, reason);
+  }
   runtime.retain();
   return std::make_unique<attn_picker>(api::Reference<attn_runtime>(&runtime), std::move(picker));
 }
@@ -97,8 +119,9 @@ Result<shapes::BuildRequest> request_of(const attn_spec& spec) {
   ATTN_RETURN_IF_ERROR(api::check_given({{spec.text, "the text of the spec"}}));
   shapes::BuildRequest request{spec.text, {}};
   ATTN_RETURN_IF_ERROR(check_list(spec.bindings, spec.binding_count, "the bindings of the spec"));
-  for (std::size_t i = 0; i < spec.binding_count; ++i) {
-    const attn_spec_binding& binding = spec.bindings[i];
+  ATTN_ASSIGN(const auto bindings, api::read_array(spec.bindings, spec.binding_count,
+                                                   spec.binding_bytes, kFirstSpecBinding));
+  for (const attn_spec_binding& binding : bindings) {
     ATTN_RETURN_IF_ERROR(
         api::check_given({{binding.name, "a binding's name"}, {binding.value, "its value"}}));
     if (!request.bindings.emplace(binding.name, binding.value).second) {
@@ -108,26 +131,24 @@ Result<shapes::BuildRequest> request_of(const attn_spec& spec) {
   return request;
 }
 
-Result<plan::Sizes> sizes_of(const attn_dim_size* given, std::size_t count) {
+Result<plan::Sizes> sizes_of(const attn_dim_size* given, std::size_t count, std::size_t size) {
   ATTN_RETURN_IF_ERROR(check_list(given, count, "sizes"));
+  ATTN_ASSIGN(const auto all, api::read_array(given, count, size, kFirstDimSize));
   plan::Sizes sizes;
-  for (std::size_t i = 0; i < count; ++i) {
-    if (!is_dim(given[i].dim)) {
-      return invalid(fmt::format("{} is no attn_dim", given[i].dim)).error();
-    }
-    const auto dim = static_cast<Dim>(given[i].dim);
-    if (given[i].size < 0) {
-      return invalid(fmt::format("{} is {}, which is negative", to_string(dim), given[i].size))
-          .error();
+  for (const attn_dim_size& each : all) {
+    if (!is_dim(each.dim)) return invalid(fmt::format("{} is no attn_dim", each.dim)).error();
+    if (each.reserved != 0) return invalid("`reserved` of a structure must be 0").error();
+    const auto dim = static_cast<Dim>(each.dim);
+    if (each.size < 0) {
+      return invalid(fmt::format("{} is {}, which is negative", to_string(dim), each.size)).error();
     }
     if (sizes.has(dim)) return invalid(fmt::format("{} is given twice", to_string(dim))).error();
-    sizes.set(dim, given[i].size);
+    sizes.set(dim, each.size);
   }
   return sizes;
 }
 
-Result<Policy> policy_of(const attn_pick_policy* policy) {
-  ATTN_ASSIGN(const attn_pick_policy read, api::read_sized(policy));
+Result<Policy> policy_of(const attn_pick_policy& read) {
   if (read.build < ATTN_BUILD_NEVER || read.build > ATTN_BUILD_IN_BACKGROUND) {
     return invalid(fmt::format("{} is no attn_build", read.build)).error();
   }
@@ -137,7 +158,7 @@ Result<Policy> policy_of(const attn_pick_policy* policy) {
 attn_shape plain(const plan::Shape& shape) {
   attn_shape result = {};
   for (const Dim dim : plan::kDims) result.sizes[static_cast<std::size_t>(dim)] = shape.sizes[dim];
-  for (const Dim dim : shape.padded) result.padded |= 1U << static_cast<unsigned>(dim);
+  result.padded = api::padded_bits(shape);
   return result;
 }
 
@@ -161,7 +182,7 @@ attn_status attn_picker_load_file(attn_runtime* runtime, const char* path,
     ATTN_RETURN_IF_ERROR(api::check_given(
         {{runtime, "a runtime"}, {path, "a path"}, {picker, "a place for the picker"}}));
     ATTN_ASSIGN(const attn_picker_options read, api::read_sized(options));
-    ATTN_ASSIGN(plan::Bundle plans, plan::load_bundle(path));
+    ATTN_ASSIGN(plan::Bundle plans, plan::load_bundle(path, api::Trust(read)));
     ATTN_ASSIGN(auto created, create(*runtime, std::move(plans), {}, read));
     *picker = created.release();
     return {};
@@ -177,6 +198,7 @@ attn_status attn_picker_load_memory(attn_runtime* runtime, const void* bytes, si
                                            {picker, "a place for the picker"}}));
     ATTN_ASSIGN(const attn_picker_options read, api::read_sized(options));
     const std::string_view file(static_cast<const char*>(bytes), byte_count);
+    ATTN_RETURN_IF_ERROR(api::Trust(read)(file));
     ATTN_ASSIGN(plan::Bundle plans, plan::deserialize_bundle(file));
     ATTN_ASSIGN(auto created, create(*runtime, std::move(plans), {}, read));
     *picker = created.release();
@@ -213,9 +235,10 @@ attn_status attn_picker_pick(attn_picker* picker, const attn_dim_size* sizes, si
       return Status(ErrorCode::invalid_argument,
                     "a place for what is picked must be large enough for both executables");
     }
-    ATTN_ASSIGN(const Policy read, policy_of(policy));
-    ATTN_ASSIGN(const plan::Sizes wanted, sizes_of(sizes, count));
-    ATTN_ASSIGN(const auto found, picker->picker->pick(wanted, read));
+    ATTN_ASSIGN(const attn_pick_policy read, api::read_sized(policy));
+    ATTN_ASSIGN(const Policy wish, policy_of(read));
+    ATTN_ASSIGN(const plan::Sizes wanted, sizes_of(sizes, count, read.dim_size_bytes));
+    ATTN_ASSIGN(const auto found, picker->picker->pick(wanted, wish));
     attn_picked answer = {};
     answer.forward = given(found.forward);
     answer.backward = given(found.backward);
@@ -225,15 +248,22 @@ attn_status attn_picker_pick(attn_picker* picker, const attn_dim_size* sizes, si
   });
 }
 
-attn_status attn_picker_shapes(const attn_picker* picker, attn_shape* shapes, size_t capacity,
-                               size_t* count, attn_error* error) {
+attn_status attn_picker_list(const attn_picker* picker, attn_shape* shapes, size_t shape_bytes,
+                             size_t capacity, size_t* count, attn_error* error) {
   return api::guarded(error, [&]() -> Status {
     ATTN_RETURN_IF_ERROR(
         api::check_given({{picker, "a picker"}, {count, "a place for the number of shapes"}}));
     ATTN_RETURN_IF_ERROR(check_list(shapes, capacity, "a place for the shapes"));
     const std::vector<plan::Shape> all = picker->picker->shapes();
-    for (std::size_t i = 0; i < std::min(capacity, all.size()); ++i) shapes[i] = plain(all[i]);
+    std::vector<attn_shape> first;
+    for (std::size_t i = 0; i < std::min(capacity, all.size()); ++i) first.push_back(plain(all[i]));
+    ATTN_RETURN_IF_ERROR(api::write_array(shapes, shape_bytes, first));
     *count = all.size();
     return {};
   });
+}
+
+attn_status attn_picker_shapes(const attn_picker* picker, attn_shape* shapes, size_t capacity,
+                               size_t* count, attn_error* error) {
+  return attn_picker_list(picker, shapes, kFirstShape, capacity, count, error);
 }

@@ -38,6 +38,51 @@ static_assert(static_cast<attn_log_level>(log::Level::debug) == ATTN_LOG_DEBUG &
               static_cast<attn_log_level>(log::Level::warning) == ATTN_LOG_WARNING &&
               static_cast<attn_log_level>(log::Level::error) == ATTN_LOG_ERROR);
 
+// The caller's functions; `end` is called when the last memory that could come from them is gone.
+class Hooks {
+ public:
+  explicit Hooks(const attn_runtime_options& options)
+      : allocate_(options.allocate_memory),
+        free_(options.free_memory),
+        user_(options.allocator_user),
+        end_(options.allocator_release) {}
+  Hooks(const Hooks&) = delete;
+  Hooks& operator=(const Hooks&) = delete;
+  ~Hooks() {
+    if (end_ != nullptr) end_(user_);
+  }
+
+  // Errors: invalid_argument for one without the other.
+  static Result<cuda::AllocatorPointer> allocator(const std::shared_ptr<Hooks>& hooks) {
+    if ((hooks->allocate_ == nullptr) != (hooks->free_ == nullptr)) {
+      return {ErrorCode::invalid_argument, "allocate_memory and free_memory go together"};
+    }
+    if (hooks->allocate_ == nullptr) return cuda::AllocatorPointer();
+    auto allocator = std::make_shared<cuda::Allocator>();
+    allocator->allocate = [hooks](std::size_t bytes, void* stream) {
+      return hooks->allocate_(hooks->user_, bytes, stream);
+    };
+    allocator->free = [hooks](void* memory, std::size_t bytes, void* stream) {
+      hooks->free_(hooks->user_, memory, bytes, stream);
+    };
+    return cuda::AllocatorPointer(std::move(allocator));
+  }
+
+ private:
+  attn_allocate_callback allocate_;
+  attn_free_callback free_;
+  void* user_;
+  void (*end_)(void* user);
+};
+
+// What of the caller's must be told of the end, whatever else the options say.
+struct Callbacks {
+  explicit Callbacks(const attn_runtime_options& options)
+      : listener(std::make_shared<Listener>(options)), hooks(std::make_shared<Hooks>(options)) {}
+  std::shared_ptr<Listener> listener;
+  std::shared_ptr<Hooks> hooks;
+};
+
 execute::RuntimeOptions runtime_options(const attn_runtime_options& options,
                                         const std::shared_ptr<Listener>& listener) {
   execute::RuntimeOptions result;
@@ -63,18 +108,19 @@ execute::LoadOptions load_options(const attn_runtime_options& options) {
   return result;
 }
 
-// Whose words are to be heard, and who is to be told of the end, whatever else the options say.
-std::shared_ptr<Listener> listener_of(const attn_runtime_options* options) {
+Callbacks callbacks_of(const attn_runtime_options* options) {
   attn_runtime_options heard = {};
   if (options != nullptr && check_size(options->size).ok()) {
     std::memcpy(&heard, options, std::min(options->size, sizeof heard));
   }
-  return std::make_shared<Listener>(heard);
+  return Callbacks(heard);
 }
 
 Result<std::unique_ptr<attn_runtime>> open(const attn_runtime_options& options,
-                                           const std::shared_ptr<Listener>& listener) {
-  ATTN_ASSIGN(auto opened, execute::Runtime::open(runtime_options(options, listener)));
+                                           const Callbacks& callbacks) {
+  execute::RuntimeOptions opening = runtime_options(options, callbacks.listener);
+  ATTN_ASSIGN(opening.allocator, Hooks::allocator(callbacks.hooks));
+  ATTN_ASSIGN(auto opened, execute::Runtime::open(opening));
   return std::make_unique<attn_runtime>(std::move(opened), cache_limits(options),
                                         load_options(options));
 }
@@ -96,10 +142,10 @@ extern "C" {
 ATTN_API attn_status attn_runtime_open(const attn_runtime_options* options, attn_runtime** runtime,
                                        attn_error* error) {
   return guarded(error, [&]() -> Status {
-    const std::shared_ptr<Listener> listener = listener_of(options);
+    const Callbacks callbacks = callbacks_of(options);
     ATTN_RETURN_IF_ERROR(check_given({{runtime, "a place for the runtime"}}));
     ATTN_ASSIGN(const attn_runtime_options read, read_sized(options));
-    ATTN_ASSIGN(auto opened, open(read, listener));
+    ATTN_ASSIGN(auto opened, open(read, callbacks));
     *runtime = opened.release();
     return {};
   });

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "runtime/base/status.h"
 
@@ -39,6 +40,47 @@ Result<Options> read_sized(const Options* given) {
     }
   }
   return options;
+}
+
+// The elements of a caller's array, each `size` bytes: those that its attn.h knows; 0 is what the
+// first attn.h had, `first`. What an older caller has not is 0. Errors: invalid_argument, also when
+// a newer caller set what this library does not know.
+template <typename Element>
+Result<std::vector<Element>> read_array(const Element* items, std::size_t count, std::size_t size,
+                                        std::size_t first) {
+  if (size == 0) size = first;
+  if (size < first || size > kMostBytes) {
+    return {ErrorCode::invalid_argument, "the size of an array's elements is " +
+                                             std::to_string(size) + ", but must be their sizeof"};
+  }
+  std::vector<Element> read(count);
+  const char* bytes = reinterpret_cast<const char*>(items);
+  const auto is_set = [](char byte) { return byte != 0; };
+  for (Element& element : read) {
+    std::memcpy(&element, bytes, std::min(size, sizeof(Element)));
+    if (size > sizeof(Element) && std::any_of(bytes + sizeof(Element), bytes + size, is_set)) {
+      return {ErrorCode::invalid_argument,
+              "the caller's attn.h is newer than libattn, which does not know what is set"};
+    }
+    bytes += size;
+  }
+  return read;
+}
+
+// Writes an array whose elements the caller takes for `size` bytes each.
+template <typename Element>
+Status write_array(Element* target, std::size_t size, const std::vector<Element>& values) {
+  if (size == 0 || size > kMostBytes) {
+    return Status(ErrorCode::invalid_argument, "the size of an array's elements is " +
+                                                   std::to_string(size) +
+                                                   ", but must be their sizeof");
+  }
+  char* bytes = reinterpret_cast<char*>(target);
+  for (const Element& value : values) {
+    std::memcpy(bytes, &value, std::min(size, sizeof(Element)));
+    bytes += size;
+  }
+  return {};
 }
 
 // Fills `target`, not null, as far as its size goes.

@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include "runtime/cuda/failure.h"
+
 #define ATTN_STRINGIZE_(text) #text
 #define ATTN_STRINGIZE(text) ATTN_STRINGIZE_(text)
 
@@ -11,19 +13,23 @@ namespace {
 
 constexpr const char* kLibrary = "libcuda.so.1";
 
+std::string unusable() { return to_payload({FailureKind::no_driver, 0}); }
+
 Error missing_driver(const char* linker_words) {
   return Error{ErrorCode::cuda,
                "no CUDA driver on this machine",
                {fmt::format("{} could not be loaded: {}", kLibrary, linker_words)},
-               {}};
+               unusable()};
 }
 
 template <typename Function>
 Status look_up(void* library, const char* symbol, Function& function) {
   function = reinterpret_cast<Function>(dlsym(library, symbol));
   if (function != nullptr) return {};
-  return Status(ErrorCode::cuda,
-                fmt::format("the CUDA driver is too old: {} has no {}", kLibrary, symbol));
+  return Error{ErrorCode::cuda,
+               fmt::format("the CUDA driver is too old: {} has no {}", kLibrary, symbol),
+               {},
+               unusable()};
 }
 
 // The library stays loaded for the life of the process: streams and contexts of other components
@@ -48,9 +54,12 @@ Status Driver::check(CUresult result, std::string_view action) const {
   const char* words = nullptr;
   get_error_name(result, &name);
   get_error_string(result, &words);
-  return Status(ErrorCode::cuda,
-                fmt::format("{}: {} ({})", action, name != nullptr ? name : "unknown CUDA error",
-                            words != nullptr ? words : std::to_string(static_cast<int>(result))));
+  const int code = static_cast<int>(result);
+  return Error{ErrorCode::cuda,
+               fmt::format("{}: {} ({})", action, name != nullptr ? name : "unknown CUDA error",
+                           words != nullptr ? words : std::to_string(code)),
+               {},
+               to_payload(failure_for(code), name != nullptr ? name : "")};
 }
 
 Result<const Driver*> driver() {

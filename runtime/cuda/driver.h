@@ -14,7 +14,8 @@ struct Driver {
 #include "runtime/cuda/driver.def"
 #undef ATTN_CUDA_FUNCTION
 
-  // Ok, or an error `cuda` that reads "<action>: CUDA_ERROR_X (the driver's words)".
+  // Ok, or an error `cuda` that reads "<action>: CUDA_ERROR_X (the driver's words)", with its
+  // number and kind as payload (failure.h).
   Status check(CUresult result, std::string_view action) const;
 };
 

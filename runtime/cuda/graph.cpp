@@ -7,57 +7,18 @@
 namespace attn::cuda {
 namespace {
 
-// What a capture made.
-class Recording {
- public:
-  explicit Recording(const Context& context) : context_(context) {}
-  Recording(const Recording&) = delete;
-  Recording& operator=(const Recording&) = delete;
-  ~Recording() {
-    if (graph_ != nullptr) context_.driver().graph_destroy(graph_);
+// A capture ends also when what is recorded throws.
+struct Ending {
+  ~Ending() { now(); }
+  CUresult now() {
+    if (ended) return CUDA_SUCCESS;
+    ended = true;
+    return driver.stream_end_capture(stream, &graph);
   }
-
-  // Calls that CUDA does not allow during a capture are errors for this thread alone.
-  Status record(const Stream& stream, const Graph::Record& record) {
-    const auto handle = static_cast<CUstream>(stream.handle());
-    const Driver& driver = context_.driver();
-    ATTN_RETURN_IF_ERROR(
-        context_.check(driver.stream_begin_capture(handle, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
-                       "beginning a capture"));
-    Ending ending{driver, handle, graph_};
-    const Status recorded = record(stream.handle());
-    const Status ended = context_.check(ending.now(), "ending a capture");
-    return recorded.ok() ? ended : recorded;
-  }
-
-  Status instantiate(CUgraphExec& exec) const {
-    return context_.check(context_.driver().graph_instantiate(&exec, graph_, 0),
-                          "instantiating a CUDA graph");
-  }
-
-  bool update(void* exec) const {
-    CUgraphExecUpdateResultInfo why{};
-    return context_.driver().graph_update(static_cast<CUgraphExec>(exec), graph_, &why) ==
-           CUDA_SUCCESS;
-  }
-
- private:
-  // A capture ends also when what is recorded throws.
-  struct Ending {
-    ~Ending() { now(); }
-    CUresult now() {
-      if (ended) return CUDA_SUCCESS;
-      ended = true;
-      return driver.stream_end_capture(stream, &graph);
-    }
-    const Driver& driver;
-    CUstream stream;
-    CUgraph& graph;
-    bool ended = false;
-  };
-
-  const Context& context_;
-  CUgraph graph_ = nullptr;
+  const Driver& driver;
+  CUstream stream;
+  CUgraph graph = nullptr;
+  bool ended = false;
 };
 
 void destroy(const Context& context, void* exec) {
@@ -66,7 +27,55 @@ void destroy(const Context& context, void* exec) {
   context.driver().graph_exec_destroy(static_cast<CUgraphExec>(exec));
 }
 
+Result<void*> instantiate(const Context& context, void* graph) {
+  CUgraphExec exec = nullptr;
+  ATTN_RETURN_IF_ERROR(
+      context.check(context.driver().graph_instantiate(&exec, static_cast<CUgraph>(graph), 0),
+                    "instantiating a CUDA graph"));
+  return exec;
+}
+
+bool update_in_place(const Context& context, void* exec, void* graph) {
+  CUgraphExecUpdateResultInfo why{};
+  return context.driver().graph_update(static_cast<CUgraphExec>(exec), static_cast<CUgraph>(graph),
+                                       &why) == CUDA_SUCCESS;
+}
+
 }  // namespace
+
+// Calls that CUDA does not allow during a capture are errors for this thread alone.
+Result<Recording> Recording::make(const Stream& stream, const Record& record) {
+  const Context& context = *stream.context();
+  Scope scope;
+  ATTN_RETURN_IF_ERROR(scope.enter(context));
+  const auto handle = static_cast<CUstream>(stream.handle());
+  ATTN_RETURN_IF_ERROR(context.check(
+      context.driver().stream_begin_capture(handle, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+      "beginning a capture"));
+  Ending ending{context.driver(), handle};
+  const Status recorded = record(stream.handle());
+  const Status ended = context.check(ending.now(), "ending a capture");
+  Recording recording(stream.context(), ending.graph);
+  if (!recorded.ok()) return recorded.error();
+  if (!ended.ok()) return ended.error();
+  return recording;
+}
+
+Recording::Recording(std::shared_ptr<const Context> context, void* handle)
+    : context_(std::move(context)), handle_(handle) {}
+
+Recording::Recording(Recording&& other) noexcept
+    : context_(std::move(other.context_)), handle_(std::exchange(other.handle_, nullptr)) {}
+
+Recording& Recording::operator=(Recording&& other) noexcept {
+  std::swap(context_, other.context_);
+  std::swap(handle_, other.handle_);
+  return *this;
+}
+
+Recording::~Recording() {
+  if (handle_ != nullptr) context_->driver().graph_destroy(static_cast<CUgraph>(handle_));
+}
 
 Graph::Graph(Stream stream) : stream_(std::move(stream)) {}
 
@@ -97,11 +106,9 @@ Result<Graph> Graph::capture(const Device& device, const Record& record) {
 Status Graph::update(const Record& record) {
   Scope scope;
   ATTN_RETURN_IF_ERROR(scope.enter(*context_));
-  Recording recording(*context_);
-  ATTN_RETURN_IF_ERROR(recording.record(stream_, record));
-  if (handle_ != nullptr && recording.update(handle_)) return {};
-  CUgraphExec exec = nullptr;
-  ATTN_RETURN_IF_ERROR(recording.instantiate(exec));
+  ATTN_ASSIGN(const Recording recording, Recording::make(stream_, record));
+  if (handle_ != nullptr && update_in_place(*context_, handle_, recording.handle())) return {};
+  ATTN_ASSIGN(void* exec, instantiate(*context_, recording.handle()));
   // Launches of the old one and of the new one are not in order by themselves.
   if (handle_ != nullptr) {
     const Status waited =

@@ -9,13 +9,32 @@
 
 namespace attn::cuda {
 
+// Enqueues on the stream that it is given, which is being captured: anything that CUDA does not
+// allow then (allocating, waiting) is an error.
+using Record = std::function<Status(void* stream)>;
+
+// A CUDA graph (CUgraph) of what was enqueued on a stream.
+class Recording {
+ public:
+  // Errors: those of `record`, cuda.
+  static Result<Recording> make(const Stream& stream, const Record& record);
+  Recording(Recording&& other) noexcept;
+  Recording& operator=(Recording&& other) noexcept;
+  ~Recording();
+
+  void* handle() const { return handle_; }  // CUgraph, destroyed with this
+
+ private:
+  Recording(std::shared_ptr<const Context> context, void* handle);
+  std::shared_ptr<const Context> context_;
+  void* handle_ = nullptr;
+};
+
 // An executable CUDA graph. One thread at a time. Launches of one graph run one after another, on
 // whatever streams.
 class Graph {
  public:
-  // Enqueues on the stream that it is given, which is being captured: anything that CUDA does not
-  // allow then (allocating, waiting) is an error.
-  using Record = std::function<Status(void* stream)>;
+  using Record = cuda::Record;
 
   // Errors: those of `record`, cuda.
   static Result<Graph> capture(const Device& device, const Record& record);

@@ -6,15 +6,44 @@
 #include <utility>
 
 #include "runtime/cuda/context.h"
+#include "runtime/cuda/failure.h"
 
 namespace attn::cuda {
+namespace {
 
-Result<DeviceBuffer> DeviceBuffer::allocate(const Device& device, std::size_t bytes) {
+constexpr std::uintptr_t kAlignment = 256;
+
+// Of `bytes` on a device, on `stream` when it is not null.
+Result<void*> allocate_by(const Allocator& allocator, const Device& device, std::size_t bytes,
+                          void* stream) {
+  void* address = allocator.allocate(bytes, stream);
+  if (address == nullptr) {
+    return out_of_memory(fmt::format("the application's allocator has no {} bytes left on {}",
+                                     bytes, device.name()));
+  }
+  if (reinterpret_cast<std::uintptr_t>(address) % kAlignment == 0) return address;
+  allocator.free(address, bytes, stream);
+  return {ErrorCode::invalid_argument,
+          fmt::format("the application's allocator gave address {}, which is not a multiple of {} "
+                      "bytes",
+                      address, kAlignment)};
+}
+
+}  // namespace
+
+Result<DeviceBuffer> DeviceBuffer::allocate(const Device& device, std::size_t bytes,
+                                            AllocatorPointer allocator) {
   DeviceBuffer buffer;
   buffer.context_ = device.context();
   if (bytes == 0) return buffer;
   Scope scope;
   ATTN_RETURN_IF_ERROR(scope.enter(*buffer.context_));
+  if (allocator != nullptr) {
+    ATTN_ASSIGN(buffer.data_, allocate_by(*allocator, device, bytes, nullptr));
+    buffer.allocator_ = std::move(allocator);
+    buffer.size_ = bytes;
+    return buffer;
+  }
   CUdeviceptr address = 0;
   ATTN_RETURN_IF_ERROR(
       buffer.context_->check(buffer.context_->driver().memory_allocate(&address, bytes),
@@ -30,6 +59,7 @@ DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
   if (this == &other) return *this;
   release();
   context_ = std::exchange(other.context_, nullptr);
+  allocator_ = std::exchange(other.allocator_, nullptr);
   data_ = std::exchange(other.data_, nullptr);
   size_ = std::exchange(other.size_, 0);
   return *this;
@@ -37,10 +67,17 @@ DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
 
 DeviceBuffer::~DeviceBuffer() { release(); }
 
+// As the driver's own free does, an allocator's waits for what may still use the memory.
 void DeviceBuffer::release() noexcept {
   if (data_ == nullptr) return;
   Scope scope;
-  if (scope.enter(*context_).ok()) context_->driver().memory_free(to_address(data_));
+  const bool entered = scope.enter(*context_).ok();
+  if (allocator_ != nullptr) {
+    if (entered) context_->driver().context_synchronize();
+    allocator_->free(data_, size_, nullptr);
+  } else if (entered) {
+    context_->driver().memory_free(to_address(data_));
+  }
   data_ = nullptr;
 }
 
@@ -85,8 +122,16 @@ Status DeviceBuffer::download(std::span<std::byte> bytes, std::size_t offset) co
       "copying from the device");
 }
 
-Result<StreamBuffer> StreamBuffer::allocate(const Device& device, void* stream, std::size_t bytes) {
-  StreamBuffer buffer(*device.context(), stream);
+Result<StreamBuffer> StreamBuffer::allocate(const Device& device, void* stream, std::size_t bytes,
+                                            const Allocator* allocator) {
+  // An allocator takes null for no stream at all.
+  if (allocator != nullptr && stream == nullptr) stream = CU_STREAM_LEGACY;
+  StreamBuffer buffer(*device.context(), allocator, stream);
+  buffer.size_ = bytes;
+  if (allocator != nullptr) {
+    ATTN_ASSIGN(buffer.data_, allocate_by(*allocator, device, bytes, stream));
+    return buffer;
+  }
   CUdeviceptr address = 0;
   ATTN_RETURN_IF_ERROR(device.context()->check(
       device.context()->driver().memory_allocate_async(&address, bytes,
@@ -98,12 +143,18 @@ Result<StreamBuffer> StreamBuffer::allocate(const Device& device, void* stream, 
 
 StreamBuffer::StreamBuffer(StreamBuffer&& other) noexcept
     : context_(other.context_),
+      allocator_(other.allocator_),
       stream_(other.stream_),
-      data_(std::exchange(other.data_, nullptr)) {}
+      data_(std::exchange(other.data_, nullptr)),
+      size_(other.size_) {}
 
 StreamBuffer::~StreamBuffer() {
   if (data_ == nullptr) return;
-  context_.driver().memory_free_async(to_address(data_), static_cast<CUstream>(stream_));
+  if (allocator_ != nullptr) {
+    allocator_->free(data_, size_, stream_);
+  } else {
+    context_.driver().memory_free_async(to_address(data_), static_cast<CUstream>(stream_));
+  }
 }
 
 std::string_view to_string(MemoryKind kind) {
@@ -114,6 +165,22 @@ std::string_view to_string(MemoryKind kind) {
     case MemoryKind::managed: return "managed memory";
   }
   return "unknown memory";
+}
+
+Status copy_rows(const Device& device, void* stream, void* to, const void* from,
+                 std::size_t row_bytes, std::size_t pitch, std::size_t rows) {
+  CUDA_MEMCPY2D copy{};
+  copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.srcDevice = to_address(from);
+  copy.srcPitch = pitch;
+  copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.dstDevice = to_address(to);
+  copy.dstPitch = row_bytes;
+  copy.WidthInBytes = row_bytes;
+  copy.Height = rows;
+  const Context& context = *device.context();
+  return context.check(context.driver().copy_rows_async(&copy, static_cast<CUstream>(stream)),
+                       "copying rows");
 }
 
 // The plural call answers for addresses that the driver does not know, with zeros; the singular

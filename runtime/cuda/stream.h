@@ -17,6 +17,7 @@ class Stream {
   ~Stream();
 
   void* handle() const { return handle_; }  // CUstream
+  const std::shared_ptr<const Context>& context() const { return context_; }
   Status synchronize() const;
 
  private:

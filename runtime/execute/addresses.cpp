@@ -103,11 +103,13 @@ KernelArguments::KernelArguments(const KernelOperands& operands, const Bases& ba
 }
 
 Result<cuda::DeviceBuffer> counting_numbers(const plan::Program& program,
-                                            const cuda::Device& device) {
+                                            const cuda::Device& device,
+                                            const cuda::AllocatorPointer& allocator) {
   std::vector<std::int32_t> numbers(static_cast<std::size_t>(plan::counting_elements(program)));
   std::iota(numbers.begin(), numbers.end(), 0);
   const auto bytes = std::as_bytes(std::span(numbers));
-  ATTN_ASSIGN(cuda::DeviceBuffer buffer, cuda::DeviceBuffer::allocate(device, bytes.size()));
+  ATTN_ASSIGN(cuda::DeviceBuffer buffer,
+              cuda::DeviceBuffer::allocate(device, bytes.size(), allocator));
   if (!numbers.empty()) ATTN_RETURN_IF_ERROR(buffer.upload(bytes));
   return buffer;
 }

@@ -55,6 +55,9 @@ class Memory {
   void add_internals(const plan::InternalPlaces& places, void* base);
   void add_internals(const plan::InternalPlaces& places, std::int64_t offset);
 
+  // A tensor of the caller's that lies at `address`, whatever is bound.
+  void place_tensor(const std::string& name, void* address) { tensors_[name] = Place::at(address); }
+
   // The source must be one of the program's.
   Place place_of(const plan::OperandSource& source) const;
 
@@ -110,6 +113,7 @@ class KernelArguments {
 // Device memory that holds 0, 1, .. as i32, as many as the program reads; null when it reads none.
 // Errors: cuda.
 Result<cuda::DeviceBuffer> counting_numbers(const plan::Program& program,
-                                            const cuda::Device& device);
+                                            const cuda::Device& device,
+                                            const cuda::AllocatorPointer& allocator = nullptr);
 
 }  // namespace attn::execute

@@ -1,5 +1,6 @@
 #include "runtime/execute/arguments.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "runtime/base/check.h"
@@ -7,8 +8,30 @@
 
 namespace attn::execute {
 
+namespace {
+
+// The item of that name, added when there is none.
+template <typename Item>
+Item& item_of(std::vector<Item>& items, const std::string& name) {
+  const auto found = std::ranges::find(items, name, &Item::name);
+  if (found != items.end()) return *found;
+  Item& added = items.emplace_back();
+  added.name = name;
+  return added;
+}
+
+}  // namespace
+
 Arguments& Arguments::tensor(std::string name, TensorView view) {
-  tensors_.push_back({std::move(name), std::move(view)});
+  item_of(tensors_, name).view = std::move(view);
+  return *this;
+}
+
+Arguments& Arguments::address(const std::string& name, void* address) {
+  const auto count = tensors_.size();
+  TensorView& view = item_of(tensors_, name).view;
+  if (tensors_.size() > count) view.as_planned = true;
+  view.data = address;
   return *this;
 }
 
@@ -21,7 +44,9 @@ Arguments& Arguments::scalar(std::string name, std::int32_t value) {
 }
 
 Arguments& Arguments::scalar(std::string name, DType dtype, double value) {
-  scalars_.push_back({std::move(name), dtype, value});
+  Scalar& scalar = item_of(scalars_, name);
+  scalar.dtype = dtype;
+  scalar.value = value;
   return *this;
 }
 

@@ -21,9 +21,11 @@ struct TensorView {
   DType dtype = DType::f32;
   std::vector<std::int64_t> dims;
   std::vector<std::int64_t> strides;
+  bool as_planned = false;  // dtype, dims and strides are those of the plan, and not said here
 };
 
-// Order does not matter. Names are checked when the arguments are bound, not here.
+// Order does not matter, and what is given again replaces what was given before. Names are checked
+// when the arguments are bound, not here.
 class Arguments {
  public:
   struct Tensor {
@@ -37,6 +39,8 @@ class Arguments {
   };
 
   Arguments& tensor(std::string name, TensorView view);
+  // Other memory for a tensor that was given; without one, of the plan's dtype, dims and strides.
+  Arguments& address(const std::string& name, void* address);
   Arguments& scalar(std::string name, double value);        // f32
   Arguments& scalar(std::string name, std::int32_t value);  // i32
   Arguments& scalar(std::string name, DType dtype, double value);
@@ -45,7 +49,7 @@ class Arguments {
   const std::vector<Scalar>& scalars() const { return scalars_; }
 
  private:
-  std::vector<Tensor> tensors_;
+  std::vector<Tensor> tensors_;  // each name once
   std::vector<Scalar> scalars_;
 };
 

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
+#include "runtime/cuda/failure.h"
 #include "runtime/execute/binding_state.h"
 #include "runtime/execute/checks.h"
 
@@ -13,18 +16,28 @@ Binding& Binding::operator=(Binding&&) noexcept = default;
 Binding::~Binding() = default;
 
 Binding::State::State(std::shared_ptr<const ExecutableState> executable,
-                      cudnn::Handles::Seat its_seat, const Arguments& arguments)
+                      cudnn::Handles::Seat its_seat, const Arguments& arguments,
+                      RowCopies its_copies, std::size_t kept_addresses)
     : owner(std::move(executable)),
       seat(std::move(its_seat)),
       scalars(owner->program, arguments),
+      copies(std::move(its_copies)),
       tensors(addresses_of(owner->program, arguments)),
-      operands(operands_of(owner->program, memory())) {}
+      operands(operands_of(owner->program, memory())),
+      packs(kept_addresses) {}
 
 Memory Binding::State::memory() {
   Memory memory(owner->program, scalars, owner->counting.data());
   memory.add_internals(owner->made_once, owner->once.data());
   memory.add_internals(owner->internals, owner->cudnn_bytes);
+  copies.place(memory);
   return memory;
+}
+
+Result<cuda::DeviceBuffer> Binding::State::allocate_workspace() const {
+  return cuda::DeviceBuffer::allocate(owner->runtime->device(),
+                                      static_cast<std::size_t>(owner->workspace_bytes),
+                                      owner->runtime->allocator());
 }
 
 Status Binding::State::give_workspace(const Workspace& wanted) {
@@ -35,11 +48,16 @@ Status Binding::State::give_workspace(const Workspace& wanted) {
     return check_workspace(workspace, owner->workspace_bytes, device.ordinal(), cuda::classify);
   }
   if (wanted.kind() == Workspace::Kind::owned) {
-    ATTN_ASSIGN(own_workspace, cuda::DeviceBuffer::allocate(
-                                   device, static_cast<std::size_t>(owner->workspace_bytes)));
-    workspace = own_workspace.data();
+    ATTN_ASSIGN(cuda::DeviceBuffer buffer, allocate_workspace());
+    own(std::move(buffer));
   }
   return {};
+}
+
+void Binding::State::own(cuda::DeviceBuffer buffer) {
+  workspace_kind = Workspace::Kind::owned;
+  own_workspace = std::move(buffer);
+  workspace = own_workspace.data();
 }
 
 Status Binding::State::select(const Bases& bases) {
@@ -67,6 +85,7 @@ bool Binding::State::is_pooled() const {
 Status Binding::State::run(void* stream) {
   const cudnn::Handles::Lease handle = seat.lease();
   ATTN_RETURN_IF_ERROR(handle.session().set_stream(stream));
+  ATTN_RETURN_IF_ERROR(copies.enqueue(owner->runtime->device(), current->tensors, stream));
   for (std::size_t i = 0; i < owner->steps.size(); ++i) {
     ATTN_RETURN_IF_ERROR(
         execute_step(owner->steps[i], current->steps[i], handle.session(), stream));
@@ -77,16 +96,55 @@ Status Binding::State::run(void* stream) {
 Status Binding::State::run_in_pool(void* stream) {
   const cuda::Device& device = owner->runtime->device();
   const auto bytes = static_cast<std::size_t>(owner->workspace_bytes);
-  ATTN_ASSIGN(const auto buffer, cuda::StreamBuffer::allocate(device, stream, bytes));
+  ATTN_ASSIGN(const auto buffer, cuda::StreamBuffer::allocate(device, stream, bytes,
+                                                              owner->runtime->allocator().get()));
   ATTN_RETURN_IF_ERROR(select({tensors, buffer.data()}));
   return run(stream);
+}
+
+// cuDNN does not pass on what the driver told it. After a fault every call of the driver says it.
+Error Binding::State::explained(Error error) const {
+  if (error.code != ErrorCode::cudnn) return error;
+  const auto asked = owner->runtime->device().free_bytes();
+  if (asked.ok()) return error;
+  const auto failure = cuda::failure_of(asked.error());
+  if (!failure || failure->kind != cuda::FailureKind::fault) return error;
+  Error fault = asked.error();
+  fault.message = "the device had a fault, which ends every later call: " + fault.message;
+  fault.notes.push_back("cuDNN said: " + error.message);
+  fault.notes.insert(fault.notes.end(), error.notes.begin(), error.notes.end());
+  return fault;
 }
 
 Status Binding::execute(void* stream) {
   State& state = *state_;
   cuda::Scope scope;
   ATTN_RETURN_IF_ERROR(scope.enter(state.owner->runtime->device()));
-  return state.is_pooled() ? state.run_in_pool(stream) : state.run(stream);
+  Status status = state.is_pooled() ? state.run_in_pool(stream) : state.run(stream);
+  if (!status.ok()) [[unlikely]] {
+    return state.explained(status.error());
+  }
+  return status;
+}
+
+// A graph within another one cannot allocate: what takes its workspace from the pool has one of its
+// own there.
+Result<void*> Binding::graph() {
+  State& state = *state_;
+  const cuda::Device& device = state.owner->runtime->device();
+  cuda::Scope scope;
+  ATTN_RETURN_IF_ERROR(scope.enter(device));
+  if (state.is_pooled()) {
+    if (state.own_workspace.data() == nullptr) {
+      ATTN_ASSIGN(state.own_workspace, state.allocate_workspace());
+    }
+    ATTN_RETURN_IF_ERROR(state.select({state.tensors, state.own_workspace.data()}));
+  }
+  ATTN_ASSIGN(const cuda::Stream stream, cuda::Stream::create(device));
+  ATTN_ASSIGN(state.recorded, cuda::Recording::make(stream, [&state](void* recorded) {
+                return state.run(recorded);
+              }));
+  return state.recorded->handle();
 }
 
 Status Binding::set_param(const std::string& name, double value) {

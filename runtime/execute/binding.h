@@ -1,6 +1,7 @@
 // Tensors that were checked, and all that executing them needs.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -34,6 +35,10 @@ class Workspace {
   void* address_;
 };
 
+// How many sets of addresses a binding keeps variant packs for.
+inline constexpr std::size_t kKeptAddresses = 8;
+inline constexpr std::size_t kMostKeptAddresses = 4096;
+
 // Whether addresses are looked at before they are used: null, alignment, and what memory they are
 // in, which the driver is asked (about 0.3 microseconds each).
 enum class Check : std::uint8_t { no, yes };
@@ -56,17 +61,26 @@ class Binding {
   // graph, the first time too (CudaGraph does it by itself): then the binding, and the workspace
   // that it had, must outlive the graph's launches. Errors: cudnn, cuda; after an error the outputs
   // are undefined.
+  // A fault of the device, as far as the driver reports it then, is an error `cuda` also where it
+  // was cuDNN that failed.
   Status execute(void* stream);
+
+  // One execute as a CUDA graph (CUgraph), to be a child node of the caller's: with the addresses,
+  // params and workspace of now. It is the binding's, until its next graph() or its end; a node
+  // made of it has a copy. As for captures, the binding and its workspace must outlive the
+  // launches; with a stream_ordered workspace the binding gets one of its own for graphs. Errors:
+  // cudnn, cuda, and then the graph before is there still.
+  Result<void*> graph();
 
   // Executes from now on use `value`; those already enqueued are not affected. Errors: binding for
   // an unknown name or a value that its type cannot hold.
   Status set_param(const std::string& name, double value);
 
   // Executes from now on use these addresses, one for each of the program's tensors, in their
-  // order; dims, strides and dtypes stay. The variant packs of the last few sets of addresses are
-  // kept: coming back to one of those costs next to nothing, another about a microsecond a step.
-  // Values of tensors that scores are indexed by are not looked at. Errors: binding, and then the
-  // addresses stay as they were; cudnn.
+  // order; dims, strides and dtypes stay. The variant packs of the last sets of addresses are
+  // kept (as many as bind was told): coming back to one of those costs next to nothing, another
+  // about a microsecond a step. Values of tensors that scores are indexed by are not looked at.
+  // Errors: binding, and then the addresses stay as they were; cudnn.
   Status set_addresses(std::span<void* const> addresses, Check check = Check::yes);
 
   // Executes from now on use this workspace of the caller's; what the binding owned goes, once the

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string_view>
 #include <vector>
 
@@ -38,19 +40,60 @@ bool same_strides(const plan::TensorInfo& needed, const TensorView& given) {
   return true;
 }
 
+const plan::TensorInfo* addressing(const plan::Program& program, const plan::TensorInfo& tensor) {
+  return tensor.addressed_by.empty() ? nullptr : find(program.tensors, tensor.addressed_by);
+}
+
+// [B, pages of a sequence]; cu_seqlens, which address rows, are [B + 1].
+bool has_form_of_page_table(const plan::TensorInfo& tensor) {
+  constexpr std::size_t kRank = 2;
+  return tensor.role == plan::TensorRole::control && tensor.dims.size() == kRank;
+}
+
+bool is_page_pool(const plan::Program& program, const plan::TensorInfo& tensor) {
+  const plan::TensorInfo* by = addressing(program, tensor);
+  return by != nullptr && has_form_of_page_table(*by);
+}
+
+bool names(const plan::OperandSource& source, const std::string& tensor) {
+  const auto* named = std::get_if<plan::TensorOperand>(&source);
+  return named != nullptr && named->name == tensor;
+}
+
+// Whether a kernel copies the pool, and so all of its pages.
+bool is_copied(const plan::Program& program, const plan::TensorInfo& pool) {
+  for (const plan::DeriveStep* step : plan::steps_of<plan::DeriveStep>(program)) {
+    for (const plan::OperandSource& input : step->inputs) {
+      if (names(input, pool.name)) return true;
+    }
+  }
+  return false;
+}
+
+// Of those that page tables may list. Beyond what cuDNN's graph was built with some kernels read
+// zeros.
+std::int64_t most_pages(const plan::Program& program, const plan::TensorInfo& pool) {
+  std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  for (const plan::CudnnStep* step : plan::steps_of<plan::CudnnStep>(program)) {
+    for (const plan::Operand& operand : step->operands) {
+      if (!names(operand.source, pool.name)) continue;
+      most = std::min(most, step->graph.find(operand.uid)->dims[0]);
+    }
+  }
+  return most;
+}
+
 class Checker {
  public:
-  Checker(int device, const PointerClassifier& classify) : device_(device), classify_(classify) {}
+  Checker(const plan::Program* program, int device, const PointerClassifier& classify)
+      : program_(program), device_(device), classify_(classify) {}
 
-  // `what` is "tensor" or "param". Reports what is given twice, unknown, or not given.
+  // `what` is "tensor" or "param". Reports what is unknown or not given.
   template <typename Needed, typename Given>
   void check_names(const char* what, const Needed& needed, const Given& given) {
     for (std::size_t i = 0; i < given.size(); ++i) {
-      const std::string& name = given[i].name;
-      if (find(needed, name) == nullptr) {
-        fail("the plan has no {} '{}'; it has {}", what, name, names_of(needed));
-      }
-      if (find(given, name) != &given[i]) fail("{} '{}' is given twice", what, name);
+      if (find(needed, given[i].name) != nullptr) continue;
+      fail("the plan has no {} '{}'; it has {}", what, given[i].name, names_of(needed));
     }
     for (const auto& item : needed) {
       if (find(given, item.name) != nullptr) continue;
@@ -59,7 +102,7 @@ class Checker {
   }
 
   void check_tensor(const plan::TensorInfo& needed, const TensorView& given) {
-    check_shape(needed, given);
+    if (!given.as_planned) check_shape(needed, given);
     check_tensor_address(needed, given.data);
   }
 
@@ -117,14 +160,39 @@ class Checker {
       fail("tensor '{}' is {} but the plan needs {}", needed.name, to_string(given.dtype),
            to_string(needed.dtype));
     }
-    if (given.dims != needed.dims) {
+    if (is_other_pool(needed, given)) {
+      check_pages(needed, given.dims[0]);
+    } else if (given.dims != needed.dims) {
       return fail("tensor '{}' has dims {} but the plan needs {}", needed.name, list(given.dims),
                   list(needed.dims));
     }
-    if (given.strides.size() != needed.strides.size() || !same_strides(needed, given)) {
+    if (!fitting_strides(needed, given)) {
       fail("tensor '{}' has strides {} but the plan needs {}", needed.name, list(given.strides),
            list(needed.strides));
     }
+  }
+
+  // A pool of the plan's pages, of which there are fewer or more.
+  bool is_other_pool(const plan::TensorInfo& needed, const TensorView& given) const {
+    return is_page_pool(*program_, needed) && given.dims.size() == needed.dims.size() &&
+           given.dims[0] != needed.dims[0] && given.dims[0] > 0 &&
+           std::equal(given.dims.begin() + 1, given.dims.end(), needed.dims.begin() + 1);
+  }
+  void check_pages(const plan::TensorInfo& needed, std::int64_t pages) {
+    if (is_copied(*program_, needed)) {
+      return fail("tensor '{}' has {} pages but the plan copies all of its {}", needed.name, pages,
+                  needed.dims[0]);
+    }
+    const std::int64_t most = most_pages(*program_, needed);
+    if (pages <= most) return;
+    fail("tensor '{}' has {} pages but the plan reads at most {}; its layout needs `pages = {}`",
+         needed.name, pages, most, pages);
+  }
+  bool fitting_strides(const plan::TensorInfo& needed, const TensorView& given) const {
+    if (given.strides.size() != needed.strides.size()) return false;
+    if (same_strides(needed, given)) return true;
+    return is_page_table(*program_, needed) && given.strides[0] >= needed.dims[1] &&
+           (needed.dims[1] == 1 || given.strides[1] == 1);
   }
 
   void check_memory(const std::string& tensor, const cuda::PointerInfo& info) {
@@ -144,6 +212,7 @@ class Checker {
     problems_.push_back(fmt::format(text, std::forward<Args>(args)...));
   }
 
+  const plan::Program* program_;  // of which the tensors are
   int device_;
   const PointerClassifier& classify_;
   std::vector<std::string> problems_;
@@ -151,6 +220,13 @@ class Checker {
 };
 
 }  // namespace
+
+bool is_page_table(const plan::Program& program, const plan::TensorInfo& tensor) {
+  return has_form_of_page_table(tensor) &&
+         std::any_of(
+             program.tensors.begin(), program.tensors.end(),
+             [&](const plan::TensorInfo& other) { return other.addressed_by == tensor.name; });
+}
 
 Status check_device(const plan::Plan& plan, const std::string& device_name, std::int64_t sm) {
   if (plan.target.sm == sm) return {};
@@ -173,7 +249,7 @@ Status check_version(const plan::Plan& plan, std::int64_t cudnn_version) {
 
 Status check_arguments(const plan::Program& program, const Arguments& arguments, int device,
                        const PointerClassifier& classify) {
-  Checker checker(device, classify);
+  Checker checker(&program, device, classify);
   checker.check_names("tensor", program.tensors, arguments.tensors());
   checker.check_names("param", program.params, arguments.scalars());
   for (const Arguments::Tensor& given : arguments.tensors()) {
@@ -189,7 +265,7 @@ Status check_arguments(const plan::Program& program, const Arguments& arguments,
 
 Status check_addresses(const plan::Program& program, std::span<void* const> addresses, int device,
                        const PointerClassifier& classify) {
-  Checker checker(device, classify);
+  Checker checker(&program, device, classify);
   for (std::size_t i = 0; i < addresses.size(); ++i) {
     checker.check_tensor_address(program.tensors[i], addresses[i]);
   }
@@ -199,7 +275,7 @@ Status check_addresses(const plan::Program& program, std::span<void* const> addr
 Status check_workspace(const void* workspace, std::int64_t bytes, int device,
                        const PointerClassifier& classify) {
   if (bytes == 0) return {};
-  Checker checker(device, classify);
+  Checker checker(nullptr, device, classify);
   checker.check_address("", workspace, kWorkspaceAlignment);
   return checker.status();
 }

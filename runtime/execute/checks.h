@@ -23,9 +23,13 @@ Status check_version(const plan::Plan& plan, std::int64_t cudnn_version);
 // Its errors are those of the checks too.
 using PointerClassifier = std::function<Result<cuda::PointerInfo>(const void*)>;
 
-// Every tensor and param of the program given exactly once and nothing else; dtype, dims, strides
-// (but for dims of size 1), address not null, aligned, and in memory of device `device` (managed
-// memory counts). Errors: binding; the message is the first thing wrong, the notes are the others.
+// Whether the tensor says where the pages of another lie.
+bool is_page_table(const plan::Program& program, const plan::TensorInfo& tensor);
+
+// Every tensor and param of the program given and nothing else; dtype, dims, strides (but for dims
+// of size 1), address not null, aligned, and in memory of device `device` (managed memory counts).
+// A pool may have fewer pages than the plan's, and the rows of a page table may lie further apart
+// than the plan's. Errors: binding; the message is the first thing wrong, the notes are the others.
 Status check_arguments(const plan::Program& program, const Arguments& arguments, int device,
                        const PointerClassifier& classify);
 

@@ -9,17 +9,19 @@ namespace attn::execute {
 CudaGraph::CudaGraph(Binding binding, cuda::Graph graph)
     : binding_(std::move(binding)), graph_(std::move(graph)) {}
 
-Result<CudaGraph> CudaGraph::capture(Binding binding) {
+Result<CudaGraph> CudaGraph::capture(Binding&& binding) {
   Binding::State& state = *binding.state_;
   const cuda::Device& device = state.owner->runtime->device();
   cuda::Scope scope;
   ATTN_RETURN_IF_ERROR(scope.enter(device));
-  if (state.workspace_kind == Workspace::Kind::stream_ordered) {
-    ATTN_RETURN_IF_ERROR(state.give_workspace(Workspace::owned()));
-    ATTN_RETURN_IF_ERROR(state.select({state.tensors, state.workspace}));
+  cuda::DeviceBuffer own;
+  if (state.is_pooled()) {
+    ATTN_ASSIGN(own, state.allocate_workspace());
+    ATTN_RETURN_IF_ERROR(state.select({state.tensors, own.data()}));
   }
   ATTN_ASSIGN(cuda::Graph graph,
-              cuda::Graph::capture(device, [&](void* stream) { return binding.execute(stream); }));
+              cuda::Graph::capture(device, [&state](void* stream) { return state.run(stream); }));
+  if (state.workspace_kind == Workspace::Kind::stream_ordered) state.own(std::move(own));
   return CudaGraph(std::move(binding), std::move(graph));
 }
 

@@ -13,8 +13,9 @@ namespace attn::execute {
 // One thread at a time. Launches run one after another, on whatever streams.
 class CudaGraph {
  public:
-  // A binding with a stream_ordered workspace gets one of its own. Errors: cuda, cudnn.
-  static Result<CudaGraph> capture(Binding binding);
+  // Takes the binding over. One with a stream_ordered workspace gets one of its own. Errors: cuda,
+  // cudnn; then the binding is the caller's still, as it was.
+  static Result<CudaGraph> capture(Binding&& binding);
 
   // Enqueues on `stream` and returns without waiting. The first launch after a change captures
   // anew, and puts the new arguments into the graph that there is. Errors: cuda, cudnn.

@@ -48,11 +48,12 @@ std::int64_t cudnn_bytes(const std::vector<LoadedStep>& steps, bool more_behind)
   return (largest + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
 }
 
-Result<std::optional<IndexChecker>> load_checker(const plan::Plan& plan, const cuda::Device& device,
+Result<std::optional<IndexChecker>> load_checker(const plan::Plan& plan, const Runtime& runtime,
                                                  bool wanted) {
   std::optional<IndexChecker> checker;
   if (!wanted || !plan.program.check) return checker;
-  ATTN_ASSIGN(checker, IndexChecker::load(*plan.program.check, plan.kernels.back(), device));
+  ATTN_ASSIGN(checker, IndexChecker::load(*plan.program.check, plan.kernels.back(),
+                                          runtime.device(), runtime.allocator()));
   return checker;
 }
 
@@ -75,9 +76,8 @@ std::size_t plan_bytes(const plan::Plan& plan) {
 Result<std::shared_ptr<const ExecutableState>> load_state(const std::shared_ptr<Runtime>& runtime,
                                                           const plan::Plan& plan,
                                                           const LoadOptions& options) {
+  ATTN_RETURN_IF_ERROR(Executable::check_fits(*runtime, plan));
   const cuda::Device& device = runtime->device();
-  ATTN_RETURN_IF_ERROR(check_device(plan, device.name(), device.sm()));
-  ATTN_RETURN_IF_ERROR(check_version(plan, runtime->library().version()));
   cuda::Scope scope;
   ATTN_RETURN_IF_ERROR(scope.enter(device));
   auto state = std::make_shared<ExecutableState>();
@@ -86,9 +86,9 @@ Result<std::shared_ptr<const ExecutableState>> load_state(const std::shared_ptr<
   state->signature = plan.signature;
   ATTN_ASSIGN(cudnn::Handles::Seat seat, runtime->loading().take_seat());
   ATTN_ASSIGN(state->steps, load_steps(plan, seat.lease().session(), device));
-  ATTN_ASSIGN(state->counting, counting_numbers(plan.program, device));
-  ATTN_ASSIGN(state->once, derive_once(plan, device));
-  ATTN_ASSIGN(state->checker, load_checker(plan, device, options.check_values));
+  ATTN_ASSIGN(state->counting, counting_numbers(plan.program, device, runtime->allocator()));
+  ATTN_ASSIGN(state->once, derive_once(plan, device, runtime->allocator()));
+  ATTN_ASSIGN(state->checker, load_checker(plan, *runtime, options.check_values));
   state->internals = plan::internal_places(plan.program, false);
   state->made_once = plan::internal_places(plan.program, true);
   state->cudnn_bytes = cudnn_bytes(state->steps, state->internals.bytes > 0);
@@ -99,6 +99,13 @@ Result<std::shared_ptr<const ExecutableState>> load_state(const std::shared_ptr<
 }
 
 }  // namespace
+
+Status Executable::check_fits(const Runtime& runtime, const plan::Plan& plan) {
+  const cuda::Device& device = runtime.device();
+  ATTN_RETURN_IF_ERROR(check_device(plan, device.name(), device.sm()));
+  ATTN_RETURN_IF_ERROR(check_version(plan, runtime.library().version()));
+  return check_engines(plan);
+}
 
 Result<Executable> Executable::load(std::shared_ptr<Runtime> runtime, const plan::Plan& plan,
                                     const LoadOptions& options) {
@@ -129,17 +136,25 @@ const cuda::Device& Executable::device() const { return state_->runtime->device(
 std::int64_t Executable::cudnn_version() const { return state_->runtime->library().version(); }
 std::int64_t Executable::workspace_bytes() const { return state_->workspace_bytes; }
 std::int64_t Executable::device_bytes() const {
-  return static_cast<std::int64_t>(state_->counting.size() + state_->once.size());
+  return static_cast<std::int64_t>(state_->device_bytes());
 }
 
-Result<Binding> Executable::bind(const Arguments& arguments, Workspace workspace) const {
+Result<Binding> Executable::bind(const Arguments& arguments, Workspace workspace,
+                                 std::size_t kept_addresses) const {
+  if (kept_addresses < 1 || kept_addresses > kMostKeptAddresses) {
+    return {ErrorCode::invalid_argument, fmt::format("kept_addresses must be 1 to {}, not {}",
+                                                     kMostKeptAddresses, kept_addresses)};
+  }
   const cuda::Device& device = this->device();
   cuda::Scope scope;
   ATTN_RETURN_IF_ERROR(scope.enter(device));
   ATTN_RETURN_IF_ERROR(
       check_arguments(state_->program, arguments, device.ordinal(), cuda::classify));
   ATTN_ASSIGN(cudnn::Handles::Seat seat, state_->runtime->executing().take_seat());
-  auto state = std::make_unique<Binding::State>(state_, std::move(seat), arguments);
+  ATTN_ASSIGN(RowCopies copies,
+              RowCopies::make(state_->program, arguments, device, state_->runtime->allocator()));
+  auto state = std::make_unique<Binding::State>(state_, std::move(seat), arguments,
+                                                std::move(copies), kept_addresses);
   if (state_->checker) {
     ATTN_RETURN_IF_ERROR(state_->checker->run(state->memory(), {state->tensors}));
   }

@@ -44,6 +44,10 @@ class Executable {
   static Result<Executable> load(const plan::Plan& plan, const LoadOptions& options = {});
   static Result<Executable> load_file(const std::string& path, const LoadOptions& options = {});
 
+  // Whether `load` would find that the plan is for another GPU or another cuDNN. Errors:
+  // plan_device, plan_version.
+  static Status check_fits(const Runtime& runtime, const plan::Plan& plan);
+
   // Tensors and params to bind, and what the executable was made from.
   const plan::Program& program() const;
   const plan::Signature& signature() const;
@@ -55,7 +59,7 @@ class Executable {
   // multiple of 256. Contents need not be kept between executes. Besides it the executable holds
   // device_bytes(), for all its bindings together.
   std::int64_t workspace_bytes() const;
-  std::int64_t device_bytes() const;  // of tensors that depend on no input
+  std::int64_t device_bytes() const;  // of what depends on no input, and of the index check
 
   // Checks the arguments against the plan and makes all that an execute needs: it may allocate, and
   // wait for the device. The tensors' memory stays the caller's and must outlive the binding's
@@ -67,7 +71,10 @@ class Executable {
   // anything. Values that change later are not looked at again.
   //
   // Managed memory is accepted; pinned host memory is not, although a device could read it.
-  Result<Binding> bind(const Arguments& arguments, Workspace workspace = Workspace::owned()) const;
+  // `kept_addresses`: Binding::set_addresses; 1 .. kMostKeptAddresses, else invalid_argument. What
+  // is kept takes some hundred bytes of host memory a step.
+  Result<Binding> bind(const Arguments& arguments, Workspace workspace = Workspace::owned(),
+                       std::size_t kept_addresses = kKeptAddresses) const;
 
  private:
   friend class ExecutableCache;

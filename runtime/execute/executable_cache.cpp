@@ -8,7 +8,7 @@ namespace attn::execute {
 namespace {
 
 std::size_t bytes_of(const ExecutableState& state) {
-  return state.plan_bytes + state.counting.size() + state.once.size();
+  return state.plan_bytes + state.device_bytes();
 }
 
 }  // namespace

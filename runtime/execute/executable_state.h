@@ -15,6 +15,11 @@ namespace attn::execute {
 struct ExecutableState {
   ~ExecutableState();
 
+  // Of device memory that it holds besides cuDNN's and the kernels'.
+  std::size_t device_bytes() const {
+    return counting.size() + once.size() + (checker ? IndexChecker::kBytes : 0);
+  }
+
   std::shared_ptr<Runtime> runtime;
   plan::Program program;
   plan::Signature signature;

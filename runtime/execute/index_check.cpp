@@ -29,11 +29,12 @@ IndexChecker::IndexChecker(plan::IndexCheck check, cuda::Device device, cuda::Ke
       word_(std::move(word)) {}
 
 Result<IndexChecker> IndexChecker::load(const plan::IndexCheck& check, const std::string& image,
-                                        const cuda::Device& device) {
+                                        const cuda::Device& device,
+                                        const cuda::AllocatorPointer& allocator) {
   ATTN_ASSIGN(cuda::Kernel quick, cuda::Kernel::load(device, image, plan::kQuickCheckKernel));
   ATTN_ASSIGN(cuda::Kernel exact, cuda::Kernel::load(device, image, plan::kExactCheckKernel));
   auto word = std::make_unique<Word>();
-  ATTN_ASSIGN(word->buffer, cuda::DeviceBuffer::allocate(device, sizeof(std::uint64_t)));
+  ATTN_ASSIGN(word->buffer, cuda::DeviceBuffer::allocate(device, kBytes, allocator));
   return IndexChecker(check, device, std::move(quick), std::move(exact), std::move(word));
 }
 

@@ -15,7 +15,11 @@ namespace attn::execute {
 class IndexChecker {
  public:
   static Result<IndexChecker> load(const plan::IndexCheck& check, const std::string& image,
-                                   const cuda::Device& device);
+                                   const cuda::Device& device,
+                                   const cuda::AllocatorPointer& allocator = nullptr);
+
+  // Of device memory.
+  static constexpr std::size_t kBytes = sizeof(std::uint64_t);
 
   // Waits for the answer. Errors: binding, naming the expression and the place; cuda.
   Status run(const Memory& memory, const Bases& bases) const;

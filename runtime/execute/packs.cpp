@@ -15,10 +15,10 @@ bool is_for(const Pack& pack, const Bases& bases) {
 
 // Starts behind the one that was last: sets of addresses tend to come in turns.
 Pack* Packs::find(const Bases& bases) {
-  for (std::size_t i = 1; i <= kKept; ++i) {
-    Pack& pack = packs_[(last_ + i) % kKept];
+  for (std::size_t i = 1; i <= packs_.size(); ++i) {
+    Pack& pack = packs_[(last_ + i) % packs_.size()];
     if (!is_for(pack, bases)) continue;
-    last_ = (last_ + i) % kKept;
+    last_ = (last_ + i) % packs_.size();
     pack.used = ++clock_;
     return &pack;
   }

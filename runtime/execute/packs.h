@@ -2,7 +2,7 @@
 // room.
 #pragma once
 
-#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -21,7 +21,7 @@ struct Pack {
 // A few packs, of which the least recently used gives way. One thread at a time.
 class Packs {
  public:
-  static constexpr std::size_t kKept = 8;
+  explicit Packs(std::size_t kept) : packs_(kept) {}
 
   // The pack for these bases, or null; a use of it. Valid until the next slot().
   Pack* find(const Bases& bases);
@@ -30,8 +30,8 @@ class Packs {
   Pack& slot();
 
  private:
-  std::array<Pack, kKept> packs_;
-  std::size_t last_ = 0;  // found or given
+  std::vector<Pack> packs_;  // as many as are kept, from the beginning
+  std::size_t last_ = 0;     // found or given
   std::uint64_t clock_ = 0;
 };
 

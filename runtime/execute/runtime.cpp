@@ -23,6 +23,7 @@ Runtime::Runtime(cuda::Device device, std::shared_ptr<const cudnn::Library> libr
     : device_(std::move(device)),
       library_(std::move(library)),
       log_(options.log),
+      allocator_(options.allocator),
       executing_(library_, options.most_handles),
       loading_(library_, kMostLoads) {}
 

@@ -7,6 +7,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/status.h"
 #include "runtime/cuda/device.h"
+#include "runtime/cuda/memory.h"
 #include "runtime/cudnn/handles.h"
 
 namespace attn::execute {
@@ -18,6 +19,9 @@ struct RuntimeOptions {
   // when more bindings live than ever before, up to this. 1 .. 64.
   int most_handles = 16;
   log::Sink log{};
+  // Of workspaces, and of what executables and bindings hold. cuDNN's handles and the kernels take
+  // theirs from the driver.
+  cuda::AllocatorPointer allocator{};
 };
 
 // Safe to use from many threads. Everything made from it keeps it alive. Two of them, of one device
@@ -30,6 +34,7 @@ class Runtime {
 
   const cuda::Device& device() const { return device_; }
   const cudnn::Library& library() const { return *library_; }
+  const cuda::AllocatorPointer& allocator() const { return allocator_; }
   void log(log::Level level, const std::string& message) const;
 
   // Handles of threads that execute, and of those that load: no execute waits for a load.
@@ -43,6 +48,7 @@ class Runtime {
   cuda::Device device_;
   std::shared_ptr<const cudnn::Library> library_;
   log::Sink log_;
+  cuda::AllocatorPointer allocator_;
   cudnn::Handles executing_;
   cudnn::Handles loading_;
 };

@@ -28,9 +28,7 @@ Status check_engine(const plan::Plan& plan, const plan::CudnnStep& step,
       {}};
 }
 
-Result<LoadedStep> load_cudnn(const plan::Plan& plan, const plan::CudnnStep& step,
-                              const plan::CompiledStep& compiled, const cudnn::Session& session) {
-  ATTN_RETURN_IF_ERROR(check_engine(plan, step, compiled));
+Result<LoadedStep> load_cudnn(const plan::CompiledStep& compiled, const cudnn::Session& session) {
   ATTN_ASSIGN(cudnn::LoadedPlan loaded, cudnn::LoadedPlan::load(session, compiled.cudnn_plan));
   return LoadedStep(std::move(loaded));
 }
@@ -43,14 +41,23 @@ Result<LoadedKernel> load_kernel(const plan::Program& program, const plan::Deriv
 
 }  // namespace
 
+Status check_engines(const plan::Plan& plan) {
+  auto compiled = plan.compiled.begin();
+  for (const plan::CudnnStep* step : plan::steps_of<plan::CudnnStep>(plan.program)) {
+    if (compiled == plan.compiled.end()) break;
+    ATTN_RETURN_IF_ERROR(check_engine(plan, *step, *compiled++));
+  }
+  return {};
+}
+
 Result<std::vector<LoadedStep>> load_steps(const plan::Plan& plan, const cudnn::Session& session,
                                            const cuda::Device& device) {
   std::vector<LoadedStep> loaded;
   auto compiled = plan.compiled.begin();
   auto image = plan.kernels.begin();
   for (const plan::Step& step : plan.program.steps) {
-    if (const auto* cudnn = std::get_if<plan::CudnnStep>(&step)) {
-      ATTN_ASSIGN(LoadedStep made, load_cudnn(plan, *cudnn, *compiled++, session));
+    if (std::holds_alternative<plan::CudnnStep>(step)) {
+      ATTN_ASSIGN(LoadedStep made, load_cudnn(*compiled++, session));
       loaded.push_back(std::move(made));
       continue;
     }
@@ -71,10 +78,12 @@ std::vector<const plan::Step*> repeated_steps(const plan::Program& program) {
   return steps;
 }
 
-Result<cuda::DeviceBuffer> derive_once(const plan::Plan& plan, const cuda::Device& device) {
+Result<cuda::DeviceBuffer> derive_once(const plan::Plan& plan, const cuda::Device& device,
+                                       const cuda::AllocatorPointer& allocator) {
   const plan::InternalPlaces places = plan::internal_places(plan.program, true);
-  ATTN_ASSIGN(cuda::DeviceBuffer buffer,
-              cuda::DeviceBuffer::allocate(device, static_cast<std::size_t>(places.bytes)));
+  ATTN_ASSIGN(
+      cuda::DeviceBuffer buffer,
+      cuda::DeviceBuffer::allocate(device, static_cast<std::size_t>(places.bytes), allocator));
   if (places.bytes == 0) return buffer;
   Scalars scalars(plan.program, {});
   Memory memory(plan.program, scalars);

@@ -22,8 +22,11 @@ using LoadedStep = std::variant<cudnn::LoadedPlan, LoadedKernel>;
 // What a loaded step is executed with, of the same kind.
 using BoundStep = std::variant<cudnn::VariantPack, KernelArguments>;
 
+// Whether cuDNN's engines are not known to compute wrong values. Errors: plan_version.
+Status check_engines(const plan::Plan& plan);
+
 // The steps that run at every execute, in order. `plan` must be whole: a kernel for each step.
-// Errors: cuda, cudnn; plan_version for an engine that is known to compute wrong values.
+// Errors: cuda, cudnn.
 Result<std::vector<LoadedStep>> load_steps(const plan::Plan& plan, const cudnn::Session& session,
                                            const cuda::Device& device);
 
@@ -32,7 +35,8 @@ std::vector<const plan::Step*> repeated_steps(const plan::Program& program);
 
 // Device memory with the internal tensors that are made once, made; null when there are none.
 // Errors: cuda.
-Result<cuda::DeviceBuffer> derive_once(const plan::Plan& plan, const cuda::Device& device);
+Result<cuda::DeviceBuffer> derive_once(const plan::Plan& plan, const cuda::Device& device,
+                                       const cuda::AllocatorPointer& allocator = nullptr);
 
 // Enqueues on `stream`, which is the session's. Errors: cuda, cudnn.
 Status execute_step(const LoadedStep& step, const BoundStep& bound, const cudnn::Session& session,

@@ -3,6 +3,7 @@
 // shape, target), not by its place.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,5 +42,11 @@ std::string serialize(const Bundle& bundle);
 Result<Bundle> deserialize_bundle(std::string_view bytes);
 Status save(const Bundle& bundle, const std::string& path);
 Result<Bundle> load_bundle(const std::string& path);
+
+// The same, with a check that is called with the contents of the file before anything is parsed.
+// Errors: its own too.
+using CheckBytes = std::function<Status(std::string_view bytes)>;
+Result<Bundle> load_bundle(const std::string& path, const CheckBytes& check);
+Result<Plan> load(const std::string& path, Direction direction, const CheckBytes& check);
 
 }  // namespace attn::plan

@@ -93,15 +93,24 @@ Status save(const Bundle& bundle, const std::string& path) {
   return save_bytes(serialize(bundle), path);
 }
 
-Result<Bundle> load_bundle(const std::string& path) {
+Result<Bundle> load_bundle(const std::string& path) { return load_bundle(path, {}); }
+
+Result<Bundle> load_bundle(const std::string& path, const CheckBytes& check) {
   ATTN_ASSIGN(const std::string bytes, read_file(path));
+  if (check) {
+    if (const Status status = check(bytes); !status.ok()) return at(path, status.error());
+  }
   Result<Bundle> bundle = deserialize_bundle(bytes);
   if (!bundle.ok()) return at(path, bundle.error());
   return bundle;
 }
 
 Result<Plan> load(const std::string& path, Direction direction) {
-  ATTN_ASSIGN(Bundle bundle, load_bundle(path));
+  return load(path, direction, {});
+}
+
+Result<Plan> load(const std::string& path, Direction direction, const CheckBytes& check) {
+  ATTN_ASSIGN(Bundle bundle, load_bundle(path, check));
   Result<Plan> plan = plan_of(std::move(bundle), direction);
   if (!plan.ok()) return at(path, plan.error());
   return plan;

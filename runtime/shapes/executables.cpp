@@ -4,6 +4,11 @@ namespace attn::shapes {
 
 Result<std::unique_ptr<ExecutablePicker>> pick_executables(
     PickerOptions options, std::shared_ptr<execute::ExecutableCache> cache) {
+  if (!options.fits) {
+    options.fits = [cache](const plan::Plan& plan) {
+      return execute::Executable::check_fits(cache->runtime(), plan);
+    };
+  }
   return ExecutablePicker::create(
       std::move(options),
       [cache = std::move(cache)](const plan::Plan& plan) { return cache->get(plan); });

@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -30,7 +31,9 @@ struct PickerOptions {
   plan::Bundle plans;
   // What is built. Where there are plans it is theirs, and this is not looked at.
   BuildRequest origin;
-  Builder builder;               // empty: nothing is ever built
+  Builder builder;  // empty: nothing is ever built
+  // Plans that do not fit are as if they were not there, when there is a builder. Empty: all fit.
+  Fits fits;
   std::size_t most_built = 256;  // shapes; beyond them the one used longest ago is dropped
 };
 
@@ -83,9 +86,11 @@ class Picker {
     if (!options.plans.plans.empty()) {
       ATTN_ASSIGN(options.origin, origin_of(options.plans));
     }
+    std::vector<std::string> unfit;
+    if (options.builder && options.fits) unfit = drop_unfit(options.plans, options.fits);
     ATTN_ASSIGN(std::vector<ShapePlans> plans, by_shape(std::move(options.plans)));
     return std::unique_ptr<Picker>(
-        new Picker(std::move(options), std::move(plans), std::move(loader)));
+        new Picker(std::move(options), std::move(plans), std::move(unfit), std::move(loader)));
   }
   // Ends what is being built in the background, and waits for its end.
   ~Picker() = default;
@@ -124,6 +129,9 @@ class Picker {
     return missing(wanted);
   }
 
+  // Why each plan that does not fit was left out.
+  const std::vector<std::string>& unfit() const { return unfit_; }
+
   // Of the plans that there are, built ones included.
   std::vector<plan::Shape> shapes() const {
     const std::lock_guard lock(mutex_);
@@ -148,8 +156,10 @@ class Picker {
 
   static constexpr std::size_t kMostAnswers = 4096;
 
-  Picker(PickerOptions options, std::vector<ShapePlans> plans, Loader loader)
+  Picker(PickerOptions options, std::vector<ShapePlans> plans, std::vector<std::string> unfit,
+         Loader loader)
       : origin_(std::move(options.origin)),
+        unfit_(std::move(unfit)),
         builder_(std::move(options.builder)),
         most_built_(options.most_built),
         loader_(std::move(loader)),
@@ -244,7 +254,9 @@ class Picker {
 
   Error missing(const plan::Sizes& wanted) const {
     const std::lock_guard lock(mutex_);
-    return no_plan_for(shapes_, wanted);
+    Error error = no_plan_for(shapes_, wanted);
+    error.notes.insert(error.notes.end(), unfit_.begin(), unfit_.end());
+    return error;
   }
 
   static Error pending(const plan::Sizes& wanted) {
@@ -255,6 +267,7 @@ class Picker {
   }
 
   const BuildRequest origin_;
+  const std::vector<std::string> unfit_;
   const Builder builder_;
   const std::size_t most_built_;
   const Loader loader_;

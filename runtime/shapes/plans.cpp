@@ -78,6 +78,19 @@ Result<std::vector<ShapePlans>> by_shape(plan::Bundle bundle) {
   return all;
 }
 
+std::vector<std::string> drop_unfit(plan::Bundle& bundle, const Fits& fits) {
+  std::vector<std::string> reasons;
+  std::erase_if(bundle.plans, [&](const Plan& plan) {
+    const Status status = fits(plan);
+    if (status.ok()) return false;
+    const std::string sizes = plan.shape ? plan::to_text(plan.shape->sizes) : plan.spec_name;
+    reasons.push_back(
+        fmt::format("the plan for {} does not fit: {}", sizes, status.error().message));
+    return true;
+  });
+  return reasons;
+}
+
 Result<BuildRequest> origin_of(const plan::Bundle& bundle) {
   if (bundle.plans.empty()) return unfit("there is no plan");
   const Plan& first = bundle.plans.front();

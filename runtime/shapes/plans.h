@@ -1,7 +1,9 @@
 // The plans that a picker has, by their shapes, and what it asks a builder for.
 #pragma once
 
+#include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "runtime/base/status.h"
@@ -21,6 +23,12 @@ struct ShapePlans {
 // invalid_argument when a plan does not say its sizes, a shape has two plans of one direction, or
 // some shapes have a direction that others lack.
 Result<std::vector<ShapePlans>> by_shape(plan::Bundle bundle);
+
+// Whether a plan can be loaded on this machine: plan_device, plan_version when it cannot.
+using Fits = std::function<Status(const plan::Plan& plan)>;
+
+// Takes out the plans that do not fit, and says for each why.
+std::vector<std::string> drop_unfit(plan::Bundle& bundle, const Fits& fits);
 
 // The spec and bindings that the plans were made from, their sizes aside. Errors: invalid_argument
 // when they are not the same for all.

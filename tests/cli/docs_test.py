@@ -15,7 +15,8 @@ class Docs(attnc.Case):
         for name in ("specs", "bench"):
             (self.folder / name).symlink_to(SOURCE / name)
         (self.folder / "build").mkdir()
-        for program in ("attnc", "embed", "embed_c", "server", "cuda_graph", "train"):
+        for program in ("attnc", "embed", "embed_c", "server", "cuda_graph", "layers",
+                        "train"):
             (self.folder / "build" / program).symlink_to(attnc.beside(program))
 
     def test_commands(self):

@@ -223,6 +223,11 @@ class Gpu(attnc.Case):
                          "200 of 200 requests served by 8 threads, 0 answers unlike the first\n")
         self.assertEqual(len(self.example("cuda_graph", plan).splitlines()), 2)
 
+    def test_the_layers_example(self):
+        plan = self.compile(SPECS / "causal.attn", "--bind", "B=1", "--bind", "Sq=1024")
+        self.assertRegex(self.example("layers", plan, 12),
+                         r"^2 passes over 12 layers .*: the same outputs\n$")
+
     def test_the_training_example(self):
         for spec in ("t5_bias", "gqa_5to1"):
             plan = self.compile(SPECS / f"{spec}.attn", "--direction", "both", "--bind", "B=1",

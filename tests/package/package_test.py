@@ -22,6 +22,7 @@ EXAMPLES = {
     "embed": ("causal", r"^o: \S+ \S+ \S+ \S+ \.\.\.\n$"),
     "server": ("causal", r"^100 of 100 requests served by 4 threads, 0 answers unlike the first\n$"),
     "cuda_graph": ("causal", r"^10 launches as captured: .*\n10 launches with other addresses: "),
+    "layers": ("causal", r"^2 passes over 32 layers with a workspace of \d+ bytes: the same outputs\n$"),
     "train": ("t5_bias", None),
 }
 

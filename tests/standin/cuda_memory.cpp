@@ -226,6 +226,28 @@ ATTN_STANDIN_EXPORT CUresult cuMemcpyDtoH(void* to, CUdeviceptr from, std::size_
   return result;
 }
 
+// Between device memory.
+ATTN_STANDIN_EXPORT CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D* copy, CUstream stream) {
+  ATTN_STANDIN_CUDA(cuMemcpy2DAsync, checked)
+  const CUDA_MEMCPY2D rows = *copy;
+  if (rows.Height == 0 || rows.srcPitch < rows.WidthInBytes || rows.dstPitch < rows.WidthInBytes) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const CUresult from = check_range("cuMemcpy2DAsync", rows.srcDevice,
+                                    (rows.Height - 1) * rows.srcPitch + rows.WidthInBytes);
+  if (from != CUDA_SUCCESS) return from;
+  const CUresult to = check_range("cuMemcpy2DAsync", rows.dstDevice,
+                                  (rows.Height - 1) * rows.dstPitch + rows.WidthInBytes);
+  if (to != CUDA_SUCCESS) return to;
+  return enqueue(stream, {"copy rows", [rows] {
+                            for (std::size_t i = 0; i < rows.Height; ++i) {
+                              std::memcpy(pointer(rows.dstDevice) + i * rows.dstPitch,
+                                          pointer(rows.srcDevice) + i * rows.srcPitch,
+                                          rows.WidthInBytes);
+                            }
+                          }});
+}
+
 ATTN_STANDIN_EXPORT CUresult cuMemsetD8(CUdeviceptr to, unsigned char byte, std::size_t bytes) {
   ATTN_STANDIN_CUDA(cuMemsetD8, checked)
   if (const CUresult result = check_no_capture(); result != CUDA_SUCCESS) return result;

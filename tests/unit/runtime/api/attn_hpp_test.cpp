@@ -70,7 +70,7 @@ struct Tensors {
   }
 
   static constexpr std::size_t kBytes = 128, kTableBytes = 64;
-  attn::Memory q{nullptr}, o{nullptr}, table{nullptr};
+  attn::Memory q, o, table;
 };
 
 TEST_F(AttnHpp, TheWholeWay) {
@@ -102,6 +102,142 @@ TEST_F(AttnHpp, TheWholeWay) {
   must(graph.set_param("p0", 4));
   must(graph.launch(stream.handle()));
   EXPECT_EQ(first.read_o(), Tensors::expected('a', 4));
+}
+
+template <typename Handle>
+void expect_empty(const Handle& handle) {
+  static_assert(std::is_nothrow_move_constructible_v<Handle>);
+  EXPECT_FALSE(handle);
+}
+
+TEST_F(AttnHpp, AnEmptyHandleFailsAndDoesNotCrash) {
+  attn::Runtime runtime;
+  attn::Executable executable;
+  attn::Binding binding;
+  attn::Graph graph;
+  attn::Picker picker;
+  attn::PlanFile file;
+  attn::Picked picked;
+  attn::Memory memory;
+  attn::Stream stream;
+  EXPECT_FALSE(runtime || executable || binding || graph || picker || file || picked || memory ||
+               stream);
+  EXPECT_EQ(executable.name(), "");
+  EXPECT_TRUE(executable.tensors().empty());
+  EXPECT_EQ(file.size(), 0U);
+  EXPECT_EQ(memory.data(), nullptr);
+  EXPECT_EQ(stream.handle(), nullptr);
+  EXPECT_EQ(picked.handle(), nullptr);
+  const attn::Code invalid = attn::Code::invalid_argument;
+  EXPECT_EQ(runtime.describe().error().code, invalid);
+  EXPECT_EQ(executable.bind(attn::Arguments()).error().code, invalid);
+  EXPECT_EQ(binding.execute(nullptr).error().code, invalid);
+  EXPECT_EQ(binding.cuda_graph().error().code, invalid);
+  EXPECT_EQ(graph.launch(nullptr).error().code, invalid);
+  EXPECT_EQ(attn::Graph::capture(std::move(binding)).error().code, invalid);
+  EXPECT_EQ(picker.pick({}).error().code, invalid);
+  EXPECT_EQ(file.plan(0).error().code, invalid);
+  EXPECT_EQ(picked.executable().error().code, invalid);
+  EXPECT_EQ(memory.upload(&invalid, 1).error().code, invalid);
+  EXPECT_EQ(stream.synchronize().error().code, invalid);
+  EXPECT_EQ(attn::Executable::load_file(runtime, "x").error().message,
+            "a runtime is needed, not NULL");
+}
+
+TEST_F(AttnHpp, WhatWasMovedFromIsEmpty) {
+  attn::Runtime runtime = open();
+  attn::Executable executable = load(runtime);
+  const Tensors tensors(runtime, 'a');
+  attn::Arguments arguments = tensors.arguments();
+  attn::Binding binding = must(executable.bind(arguments));
+  const attn::Runtime other_runtime = std::move(runtime);
+  const attn::Executable other_executable = std::move(executable);
+  attn::Binding other_binding = std::move(binding);
+  const attn::Arguments other_arguments = std::move(arguments);
+  expect_empty(runtime);
+  expect_empty(executable);
+  EXPECT_TRUE(executable.tensors().empty());
+  expect_empty(binding);
+  EXPECT_FALSE(arguments);
+  EXPECT_EQ(binding.execute(nullptr).error().message, "a binding is needed, not NULL");
+  arguments.param("p0", 1.0);
+  ASSERT_TRUE(arguments.error());
+  EXPECT_EQ(arguments.error()->code, attn::Code::invalid_argument);
+  EXPECT_TRUE(other_runtime && other_executable && other_binding && other_arguments);
+  must(other_binding.execute(nullptr));
+  EXPECT_EQ(tensors.read_o(), Tensors::expected('a'));
+}
+
+TEST_F(AttnHpp, APlanFileIsReadWithoutADevice) {
+  const std::string bytes = contents_of({});
+  const attn::PlanFile file = must(attn::PlanFile::open_memory(bytes));
+  ASSERT_EQ(file.size(), 1U);
+  const attn::PlanInfo plan = must(file.plan(0));
+  EXPECT_EQ(plan.sm, 90);
+  EXPECT_EQ(plan.cudnn_version, 91900);
+  EXPECT_EQ(plan.tensors.size(), 3U);
+  EXPECT_EQ(plan.params.size(), 1U);
+  EXPECT_FALSE(plan.shape);
+  attn::LoadOptions options;
+  std::size_t seen = 0;
+  options.verify = [&seen](std::string_view contents) {
+    seen = contents.size();
+    return false;
+  };
+  EXPECT_EQ(attn::PlanFile::open_memory(bytes, options).error().code, attn::Code::plan_refused);
+  EXPECT_EQ(seen, bytes.size());
+  const attn::Runtime runtime = open();
+  EXPECT_EQ(attn::Executable::load_memory(runtime, bytes, options).error().code,
+            attn::Code::plan_refused);
+  const attn::Executable executable = must(attn::Executable::load(runtime, file, 0));
+  EXPECT_EQ(executable.signature(), plan.signature);
+  EXPECT_EQ(executable.device_bytes(), plan.device_bytes);
+}
+
+TEST_F(AttnHpp, MemoryComesFromTheApplication) {
+  const attn::Runtime bank = open();
+  std::vector<attn::Memory> lent;
+  attn::RuntimeOptions options;
+  options.allocator.allocate = [&](std::size_t bytes, void*) -> void* {
+    auto memory = attn::Memory::allocate(bank, bytes);
+    if (!memory.ok()) return nullptr;
+    lent.push_back(std::move(*memory));
+    return lent.back().data();
+  };
+  options.allocator.free = [&](void* address, std::size_t, void*) {
+    std::erase_if(lent, [&](const attn::Memory& memory) { return memory.data() == address; });
+  };
+  {
+    const attn::Runtime runtime = open(options);
+    const attn::Executable executable = load(runtime);
+    const Tensors tensors(bank, 'a');
+    attn::Binding binding =
+        must(executable.bind(tensors.arguments(), attn::Workspace::owned(), 32));
+    EXPECT_EQ(lent.size(), 1U);
+    must(binding.execute(nullptr));
+    EXPECT_EQ(tensors.read_o(), Tensors::expected('a'));
+    const attn::Arguments wrong = tensors.arguments();
+    EXPECT_EQ(executable.bind(wrong, attn::Workspace::owned(), 5000).error().code,
+              attn::Code::invalid_argument);
+  }
+  EXPECT_TRUE(lent.empty());
+}
+
+TEST_F(AttnHpp, ACudaFailureIsToldApart) {
+  const attn::Runtime runtime = open();
+  const attn::Executable executable = load(runtime);
+  const Tensors tensors(runtime, 'a');
+  attn::Binding binding = must(executable.bind(tensors.arguments()));
+  const StandinRule rule = attn::standin::fail_nth("cuGraphInstantiateWithFlags", 1, 2);
+  attn::standin::cuda().control.script(&rule);
+  const auto failed = attn::Graph::capture(std::move(binding));
+  ASSERT_FALSE(failed.ok());
+  EXPECT_EQ(failed.error().cuda_failure, attn::CudaFailure::out_of_memory);
+  EXPECT_EQ(failed.error().cuda_code, 2);
+  ASSERT_TRUE(binding) << "it is there still";
+  EXPECT_NE(must(binding.cuda_graph()), nullptr);
+  must(binding.execute(nullptr));
+  EXPECT_EQ(tensors.read_o(), Tensors::expected('a'));
 }
 
 TEST_F(AttnHpp, ErrorsAreValues) {

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <attn.hpp>
 #include <chrono>
+#include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -113,9 +114,9 @@ class AttnPicker : public attn::standin::StandinTest {
   std::string cudnn_;
 };
 
-constexpr attn_pick_policy kNow = {0, ATTN_BUILD_NOW, 0, 0, 0};
-constexpr attn_pick_policy kInBackground = {0, ATTN_BUILD_IN_BACKGROUND, 0, 0, 0};
-constexpr attn_pick_policy kExactOnly = {0, ATTN_BUILD_NEVER, 1, 0, 0};
+constexpr attn_pick_policy kNow = {0, ATTN_BUILD_NOW, 0, 0, 0, 0};
+constexpr attn_pick_policy kInBackground = {0, ATTN_BUILD_IN_BACKGROUND, 0, 0, 0, 0};
+constexpr attn_pick_policy kExactOnly = {0, ATTN_BUILD_NEVER, 1, 0, 0, 0};
 
 TEST_F(AttnPicker, PicksTheExactPlanOrABucket) {
   load({{4}, {8}});
@@ -176,8 +177,11 @@ TEST_F(AttnPicker, RefusesWhatHasNoMeaning) {
   EXPECT_EQ(refused({{ATTN_DIM_COUNT, 0, 4}}), "7 is no attn_dim");
   EXPECT_EQ(refused({{-1, 0, 4}}), "-1 is no attn_dim");
   EXPECT_EQ(refused({{ATTN_DIM_SQ, 0, -4}}), "Sq is -4, which is negative");
+  EXPECT_EQ(refused({{ATTN_DIM_SQ, 1, 4}}), "`reserved` of a structure must be 0");
+  EXPECT_EQ(refused(sizes(4), {0, 0, 0, 0, 0, 8}),
+            "the size of an array's elements is 8, but must be their sizeof");
   EXPECT_EQ(refused({{ATTN_DIM_B, 0, 4}, {ATTN_DIM_B, 0, 4}}), "B is given twice");
-  EXPECT_EQ(refused(sizes(4), {0, 3, 0, 0, 0}), "3 is no attn_build");
+  EXPECT_EQ(refused(sizes(4), {0, 3, 0, 0, 0, 0}), "3 is no attn_build");
   EXPECT_EQ(attn_picker_pick(picker_, nullptr, 1, nullptr, &picked_, error_),
             ATTN_STATUS_INVALID_ARGUMENT);
   EXPECT_EQ(attn_picker_pick(nullptr, nullptr, 0, nullptr, &picked_, error_),
@@ -197,6 +201,112 @@ TEST_F(AttnPicker, RefusesWhatHasNoMeaning) {
   EXPECT_EQ(none, nullptr);
   EXPECT_STREQ(attn_dim_name(ATTN_DIM_HKV), "Hkv");
   EXPECT_STREQ(attn_dim_name(ATTN_DIM_COUNT), "unknown");
+}
+
+// As programs are that were built with the first attn.h: what is behind their sizes is not read.
+TEST_F(AttnPicker, StructuresOfTheFirstHeaderStillWork) {
+  const std::string file = contents_of_shapes({{4}});
+  const std::string attnc = attnc_for({9});
+  attn_picker_options options = {};
+  options.size = offsetof(attn_picker_options, sha256);
+  options.attnc = attnc.c_str();
+  options.sha256 = "not looked at";
+  expect_ok(
+      attn_picker_load_memory(runtime_, file.data(), file.size(), &options, &picker_, error_));
+  attn_pick_policy policy = {};
+  policy.size = offsetof(attn_pick_policy, dim_size_bytes);
+  policy.dim_size_bytes = 1;
+  picked_.size = sizeof picked_;
+  const std::vector<attn_dim_size> wanted = sizes(4);
+  expect_ok(attn_picker_pick(picker_, wanted.data(), 3, &policy, &picked_, error_));
+  attn_executable_release(picked_.forward);
+
+  const attn_spec_binding bindings[] = {{"w", "16"}};
+  attn_spec spec = {};
+  spec.size = offsetof(attn_spec, binding_bytes);
+  spec.text = "attention x { .. }";
+  spec.bindings = bindings;
+  spec.binding_count = 1;
+  spec.binding_bytes = 1;
+  attn_picker* created = nullptr;
+  expect_ok(attn_picker_create(runtime_, &spec, &options, &created, error_));
+  attn_picker_destroy(created);
+}
+
+// As programs will be that are built with a later attn.h.
+struct LargerSize {
+  attn_dim_size known;
+  std::int64_t later;
+};
+struct LargerShape {
+  attn_shape known;
+  std::int64_t later;
+};
+
+TEST_F(AttnPicker, ArraysAreWalkedByTheCallersElements) {
+  load({{4}, {8}});
+  std::vector<LargerSize> wanted;
+  for (const attn_dim_size& size : sizes(3)) wanted.push_back({size, 0});
+  attn_pick_policy policy = {};
+  policy.size = sizeof policy;
+  policy.dim_size_bytes = sizeof(LargerSize);
+  picked_.size = sizeof picked_;
+  const auto pick_larger = [&] {
+    return attn_picker_pick(picker_, &wanted[0].known, wanted.size(), &policy, &picked_, error_);
+  };
+  expect_ok(pick_larger());
+  EXPECT_EQ(keys(), 4);
+  attn_executable_release(picked_.forward);
+  wanted[1].later = 1;
+  EXPECT_EQ(pick_larger(), ATTN_STATUS_INVALID_ARGUMENT);
+  EXPECT_THAT(message(), HasSubstr("newer"));
+
+  LargerShape shapes[2] = {};
+  shapes[0].later = shapes[1].later = 7;
+  size_t count = 0;
+  expect_ok(attn_picker_list(picker_, &shapes[0].known, sizeof(LargerShape), 2, &count, error_));
+  EXPECT_EQ(count, 2U);
+  EXPECT_EQ(shapes[1].known.sizes[ATTN_DIM_SKV], 8);
+  EXPECT_EQ(shapes[1].later, 7) << "not written";
+  EXPECT_EQ(attn_picker_list(picker_, &shapes[0].known, 0, 2, &count, error_),
+            ATTN_STATUS_INVALID_ARGUMENT);
+}
+
+TEST_F(AttnPicker, APlanThatDoesNotFitIsMissingWhenItMayBeBuilt) {
+  for (const bool other_device : {false, true}) {
+    ShapedPlan foreign{4};
+    (other_device ? foreign.sm : foreign.cudnn_version) = other_device ? 80 : 91800;
+    load({foreign, {8}});
+    EXPECT_EQ(pick(sizes(4)), other_device ? ATTN_STATUS_PLAN_DEVICE : ATTN_STATUS_PLAN_VERSION)
+        << "nothing is built";
+    attn_picker_destroy(std::exchange(picker_, nullptr));
+
+    load({foreign, {8, false}}, attnc_for({4}));
+    EXPECT_EQ(pick(sizes(4)), ATTN_STATUS_PLAN_SHAPE);
+    EXPECT_THAT(attn_error_text(error_), HasSubstr("Skv=4 Dqk=8 Dv=8 does not fit: the plan was"));
+    EXPECT_EQ(fit_of(sizes(4), kNow), ATTN_FIT_BUILT);
+    EXPECT_EQ(fit_of(sizes(4)), ATTN_FIT_EXACT);
+    EXPECT_EQ(fit_of(sizes(8)), ATTN_FIT_EXACT);
+    attn_picker_destroy(std::exchange(picker_, nullptr));
+
+    load({foreign}, attnc_for({4}));
+    EXPECT_EQ(fit_of(sizes(4), kNow), ATTN_FIT_BUILT) << "when none fits";
+    attn_picker_destroy(std::exchange(picker_, nullptr));
+  }
+  EXPECT_THAT(read("calls"), HasSubstr("--target native")) << "not for the other device";
+}
+
+TEST_F(AttnPicker, ItsFileIsLoadedOnlyWhenItIsTrusted) {
+  const std::string file = contents_of_shapes({{4}});
+  attn_picker_options options = {};
+  options.size = sizeof options;
+  options.verify = [](void*, const void*, size_t) -> int32_t { return 1; };
+  EXPECT_EQ(attn_picker_load_memory(runtime_, file.data(), file.size(), &options, &picker_, error_),
+            ATTN_STATUS_PLAN_REFUSED);
+  const std::string path = write("plans.attnplan", file);
+  EXPECT_EQ(attn_picker_load_file(runtime_, path.c_str(), &options, &picker_, error_),
+            ATTN_STATUS_PLAN_REFUSED);
+  EXPECT_EQ(picker_, nullptr);
 }
 
 TEST_F(AttnPicker, BuildsWhatIsMissing) {
@@ -284,6 +394,17 @@ TEST_F(AttnPicker, InCppAPlanIsReadWhenItIsWanted) {
     EXPECT_EQ(result->fit(), attn::Fit::bucket);
     EXPECT_EQ(result->handle(), again->handle());
     picked = *result;
+    const auto shapes = picker->shapes();
+    ASSERT_TRUE(shapes.ok()) << shapes.error().to_text();
+    EXPECT_EQ((*shapes)[1][Dim::Skv], 8);
+    const auto file = attn::PlanFile::open(path);
+    ASSERT_TRUE(file.ok()) << file.error().to_text();
+    ASSERT_EQ(file->size(), 2U);
+    const auto second = file->plan(1);
+    ASSERT_TRUE(second.ok()) << second.error().to_text();
+    ASSERT_TRUE(second->shape);
+    EXPECT_EQ((*second->shape)[Dim::Skv], 8);
+    EXPECT_TRUE(second->shape->pads(Dim::Skv));
     const auto vague = picker->pick({{Dim::Sq, 4}});
     ASSERT_FALSE(vague.ok());
     EXPECT_EQ(vague.error().code, attn::Code::invalid_argument);

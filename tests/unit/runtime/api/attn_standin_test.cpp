@@ -6,6 +6,8 @@
 
 #include <array>
 #include <atomic>
+#include <cstddef>
+#include <cstdlib>
 #include <string>
 #include <thread>
 #include <utility>
@@ -341,6 +343,311 @@ TEST_F(AttnOnStandins, ADeviceThatIsNotThere) {
 TEST_F(AttnOnStandins, ACallerWithAnOlderHeaderIsUnderstood) {
   EXPECT_EQ(c99_open_as_older_caller(folder_.c_str(), 1, error_), ATTN_STATUS_OK);
   EXPECT_EQ(c99_open_as_older_caller(folder_.c_str(), 7, error_), ATTN_STATUS_INVALID_ARGUMENT);
+}
+
+// The size that a structure had when it ended before its field `first`.
+#define ATTN_SIZE_BEFORE(structure, first) offsetof(structure, first)
+
+// What is behind the size that a caller says is neither read nor written.
+TEST_F(AttnOnStandins, StructuresOfTheFirstHeaderStillWork) {
+  attn_runtime_options opening = {};
+  opening.size = ATTN_SIZE_BEFORE(attn_runtime_options, allocate_memory);
+  opening.cudnn_folder = folder_.c_str();
+  opening.allocate_memory = [](void*, size_t, void*) -> void* { abort(); };
+  opening.allocator_release = [](void*) { abort(); };
+  attn_runtime* runtime = nullptr;
+  expect_ok(attn_runtime_open(&opening, &runtime, error_));
+
+  const std::string bytes = contents_of({});
+  attn_load_options loading = {};
+  loading.size = ATTN_SIZE_BEFORE(attn_load_options, sha256);
+  loading.sha256 = "not looked at";
+  loading.verify = [](void*, const void*, size_t) -> int32_t { return 1; };
+  attn_executable* executable = nullptr;
+  expect_ok(attn_executable_load_memory(runtime, bytes.data(), bytes.size(), &loading, &executable,
+                                        error_));
+  attn_executable_info info = {};
+  info.size = ATTN_SIZE_BEFORE(attn_executable_info, device_bytes);
+  info.device_bytes = -7;
+  expect_ok(attn_executable_describe(executable, &info, error_));
+  EXPECT_EQ(info.param_count, 1u);
+  EXPECT_EQ(info.device_bytes, -7);
+  attn_tensor_info tensor = {};
+  tensor.size = ATTN_SIZE_BEFORE(attn_tensor_info, bytes);
+  tensor.bytes = -7;
+  expect_ok(attn_executable_tensor(executable, 0, &tensor, error_));
+  EXPECT_STREQ(tensor.addressed_by, "");
+  EXPECT_EQ(tensor.bytes, -7);
+
+  attn_bind_options binding_options = {};
+  binding_options.size = ATTN_SIZE_BEFORE(attn_bind_options, kept_addresses);
+  binding_options.kept_addresses = 1000000;
+  attn_binding_destroy(bind(executable, make_tensors(runtime, 'a'), &binding_options));
+  attn_executable_release(executable);
+  attn_runtime_release(runtime);
+}
+
+TEST_F(AttnOnStandins, BytesAreSaid) {
+  attn_runtime* runtime = open();
+  attn_executable* executable = load(runtime);
+  attn_tensor_info tensor = {};
+  tensor.size = sizeof tensor;
+  expect_ok(attn_executable_tensor(executable, 0, &tensor, error_));
+  EXPECT_EQ(tensor.bytes, static_cast<int64_t>(kBytes));
+  expect_ok(attn_executable_tensor(executable, 2, &tensor, error_));
+  EXPECT_EQ(tensor.bytes, static_cast<int64_t>(kTableBytes));
+  attn_executable_info info = {};
+  info.size = sizeof info;
+  info.device_bytes = -1;
+  expect_ok(attn_executable_describe(executable, &info, error_));
+  EXPECT_EQ(info.device_bytes, 0);
+  attn_executable_release(executable);
+  attn_runtime_release(runtime);
+}
+
+TEST_F(AttnOnStandins, ReservedFieldsMustBeZero) {
+  attn_runtime* runtime = open();
+  const std::string bytes = contents_of({});
+  attn_load_options loading = {};
+  loading.size = sizeof loading;
+  loading.reserved = 1;
+  attn_executable* executable = nullptr;
+  EXPECT_EQ(attn_executable_load_memory(runtime, bytes.data(), bytes.size(), &loading, &executable,
+                                        error_),
+            ATTN_STATUS_INVALID_ARGUMENT);
+  EXPECT_THAT(message(), HasSubstr("`reserved`"));
+  attn_runtime_release(runtime);
+}
+
+struct Seen {
+  std::string bytes;
+  int32_t answer = 0;
+};
+int32_t look(void* seen, const void* bytes, size_t count) {
+  static_cast<Seen*>(seen)->bytes.assign(static_cast<const char*>(bytes), count);
+  return static_cast<Seen*>(seen)->answer;
+}
+
+TEST_F(AttnOnStandins, APlanIsLoadedOnlyWhenItIsTrusted) {
+  attn_runtime* runtime = open();
+  const std::string plan = contents_of({}), foreign = "parsed by nobody: not a plan at all";
+  Seen seen;
+  attn_load_options options = {};
+  options.size = sizeof options;
+  options.verify = look;
+  options.verify_user = &seen;
+  attn_executable* executable = nullptr;
+  const auto load_as = [&](const std::string& bytes) {
+    return attn_executable_load_memory(runtime, bytes.data(), bytes.size(), &options, &executable,
+                                       error_);
+  };
+  expect_ok(load_as(plan));
+  EXPECT_EQ(seen.bytes, plan);
+  attn_executable_release(executable);
+  seen.answer = 3;
+  EXPECT_EQ(load_as(foreign), ATTN_STATUS_PLAN_REFUSED) << "before anything is parsed";
+  EXPECT_EQ(seen.bytes, foreign);
+  EXPECT_EQ(message(), "the application refused the plan file: verify returned 3");
+  EXPECT_EQ(attn_status_exit_code(ATTN_STATUS_PLAN_REFUSED), 6);
+
+  options.verify = nullptr;
+  const std::string hash(64, 'a');
+  options.sha256 = hash.c_str();
+  EXPECT_EQ(load_as(plan), ATTN_STATUS_PLAN_REFUSED);
+  const std::string note = attn_error_note(error_, 0);
+  ASSERT_THAT(note, HasSubstr("its SHA-256 is "));
+  const std::string right = note.substr(note.size() - 64);
+  options.sha256 = right.c_str();
+  expect_ok(load_as(plan));
+  attn_executable_release(executable);
+  options.sha256 = "a hash";
+  EXPECT_EQ(load_as(plan), ATTN_STATUS_INVALID_ARGUMENT);
+  attn_runtime_release(runtime);
+}
+
+TEST_F(AttnOnStandins, ACudaFailureHasItsNumberAndKind) {
+  attn_runtime* runtime = open();
+  attn_executable* executable = load(runtime);
+  const std::vector<void*> tensors = make_tensors(runtime, 'a');
+  const struct {
+    int code;
+    attn_cuda_failure kind;
+  } all[] = {{2, ATTN_CUDA_OUT_OF_MEMORY}, {719, ATTN_CUDA_FAULT}, {1, ATTN_CUDA_OTHER}};
+  for (const auto& [code, kind] : all) {
+    const StandinRule rule = attn::standin::fail_nth("cuMemAlloc", 1, code);
+    attn::standin::cuda().control.script(&rule);
+    attn_arguments* arguments = arguments_of(tensors);
+    attn_binding* binding = nullptr;
+    EXPECT_EQ(attn_binding_create(executable, arguments, nullptr, &binding, error_),
+              ATTN_STATUS_CUDA);
+    attn_arguments_destroy(arguments);
+    EXPECT_EQ(attn_error_cuda_code(error_), code);
+    EXPECT_EQ(attn_error_cuda_failure(error_), kind);
+    EXPECT_THAT(attn_error_payload(error_), HasSubstr("{\"cuda\": " + std::to_string(code)));
+  }
+  EXPECT_EQ(attn_executable_describe(executable, nullptr, error_), ATTN_STATUS_INVALID_ARGUMENT);
+  EXPECT_EQ(attn_error_cuda_code(error_), 0);
+  EXPECT_EQ(attn_error_cuda_failure(error_), ATTN_CUDA_NONE);
+  EXPECT_EQ(attn_error_cuda_failure(nullptr), ATTN_CUDA_NONE);
+  attn_executable_release(executable);
+  attn_runtime_release(runtime);
+}
+
+TEST_F(AttnOnStandins, ArgumentsMayBeSetAgainAndByAddress) {
+  attn_runtime* runtime = open();
+  attn_executable* executable = load(runtime);
+  const std::vector<void*> first = make_tensors(runtime, 'a');
+  const std::vector<void*> second = make_tensors(runtime, 'b');
+  attn_arguments* arguments = arguments_of(first);
+  add(arguments, "q", second[0], ATTN_DTYPE_BF16, kDims.data(), 4);
+  expect_ok(attn_arguments_address(arguments, "o", second[1], error_));
+  expect_ok(attn_arguments_address(arguments, "table", second[2], error_));
+  expect_ok(attn_arguments_param(arguments, "p0", ATTN_DTYPE_F32, 3, error_));
+  attn_binding* binding = nullptr;
+  expect_ok(attn_binding_create(executable, arguments, nullptr, &binding, error_));
+  expect_ok(attn_binding_execute(binding, nullptr, error_));
+  expect_right(second[1], 'b', 3);
+  attn_binding_destroy(binding);
+  attn_arguments_destroy(arguments);
+
+  expect_ok(attn_arguments_create(&arguments, error_));
+  const char* names[] = {"q", "o", "table"};
+  for (size_t i = 0; i < 3; ++i) {
+    expect_ok(attn_arguments_address(arguments, names[i], first[i], error_));
+  }
+  expect_ok(attn_arguments_param(arguments, "p0", ATTN_DTYPE_F32, kParam, error_));
+  expect_ok(attn_binding_create(executable, arguments, nullptr, &binding, error_));
+  expect_ok(attn_binding_execute(binding, nullptr, error_));
+  expect_right(first[1], 'a');
+  attn_binding_destroy(binding);
+  attn_arguments_destroy(arguments);
+  attn_executable_release(executable);
+  attn_runtime_release(runtime);
+}
+
+TEST_F(AttnOnStandins, ACaptureThatFailsLeavesTheBinding) {
+  attn_runtime* runtime = open();
+  attn_executable* executable = load(runtime);
+  const std::vector<void*> tensors = make_tensors(runtime, 'a');
+  attn_binding* binding = bind(executable, tensors);
+  const StandinRule rule = attn::standin::fail_nth("cuGraphInstantiateWithFlags", 1, 2);
+  attn::standin::cuda().control.script(&rule);
+  attn_graph* graph = nullptr;
+  EXPECT_EQ(attn_graph_from_binding(&binding, &graph, error_), ATTN_STATUS_CUDA);
+  EXPECT_EQ(graph, nullptr);
+  ASSERT_NE(binding, nullptr);
+  expect_ok(attn_binding_execute(binding, nullptr, error_));
+  expect_right(tensors[1], 'a');
+  void* cuda_graph = nullptr;
+  expect_ok(attn_binding_cuda_graph(binding, &cuda_graph, error_));
+  EXPECT_NE(cuda_graph, nullptr);
+  expect_ok(attn_graph_from_binding(&binding, &graph, error_));
+  EXPECT_EQ(binding, nullptr);
+  expect_ok(attn_graph_launch(graph, nullptr, error_));
+  attn_graph_destroy(graph);
+  attn_executable_release(executable);
+  attn_runtime_release(runtime);
+}
+
+struct Ledger {
+  attn_runtime* bank = nullptr;
+  std::vector<attn_memory*> memory;
+  std::vector<size_t> sizes;
+  int ends = 0;
+};
+void* lend(void* user, size_t bytes, void*) {
+  auto& ledger = *static_cast<Ledger*>(user);
+  attn_memory* memory = nullptr;
+  if (attn_memory_allocate(ledger.bank, bytes, &memory, nullptr) != ATTN_STATUS_OK) return nullptr;
+  ledger.memory.push_back(memory);
+  ledger.sizes.push_back(bytes);
+  return attn_memory_data(memory);
+}
+void take_back(void* user, void* address, size_t bytes, void*) {
+  auto& ledger = *static_cast<Ledger*>(user);
+  for (size_t i = 0; i < ledger.memory.size(); ++i) {
+    if (attn_memory_data(ledger.memory[i]) != address || ledger.sizes[i] != bytes) continue;
+    attn_memory_free(ledger.memory[i]);
+    ledger.memory.erase(ledger.memory.begin() + static_cast<std::ptrdiff_t>(i));
+    ledger.sizes.erase(ledger.sizes.begin() + static_cast<std::ptrdiff_t>(i));
+    return;
+  }
+  ADD_FAILURE() << "memory that was not lent";
+}
+
+TEST_F(AttnOnStandins, MemoryComesFromTheApplication) {
+  Ledger ledger;
+  ledger.bank = open();
+  attn_runtime_options options = {};
+  options.allocate_memory = lend;
+  options.allocator_user = &ledger;
+  options.allocator_release = [](void* user) { static_cast<Ledger*>(user)->ends += 1; };
+  options.size = sizeof options;
+  attn_runtime* runtime = nullptr;
+  EXPECT_EQ(attn_runtime_open(&options, &runtime, error_), ATTN_STATUS_INVALID_ARGUMENT);
+  EXPECT_EQ(message(), "allocate_memory and free_memory go together");
+  EXPECT_EQ(ledger.ends, 1);
+
+  options.free_memory = take_back;
+  runtime = open(options);
+  attn_executable* executable = load(runtime);
+  attn_executable_info info = {};
+  info.size = sizeof info;
+  expect_ok(attn_executable_describe(executable, &info, error_));
+  const std::vector<void*> tensors = make_tensors(ledger.bank, 'a');
+  attn_binding* binding = bind(executable, tensors);
+  EXPECT_EQ(ledger.sizes, std::vector<size_t>{static_cast<size_t>(info.workspace_bytes)});
+  attn_executable_release(executable);
+  attn_runtime_release(runtime);
+  expect_ok(attn_binding_execute(binding, nullptr, error_));
+  expect_right(tensors[1], 'a');
+  EXPECT_EQ(ledger.ends, 1);
+  attn_binding_destroy(binding);
+  EXPECT_EQ(ledger.ends, 2);
+  EXPECT_TRUE(ledger.memory.empty());
+  attn_runtime_release(ledger.bank);
+}
+
+TEST_F(AttnOnStandins, APlanIsLookedIntoAndThenLoaded) {
+  const std::string bytes = contents_of({});
+  attn_plan* plan = nullptr;
+  expect_ok(attn_plan_open_memory(bytes.data(), bytes.size(), nullptr, &plan, error_));
+  ASSERT_EQ(attn_plan_count(plan), 1u);
+  attn_plan_info info = {};
+  info.size = sizeof info;
+  expect_ok(attn_plan_describe(plan, 0, &info, error_));
+  EXPECT_STREQ(info.target, "standin");
+  EXPECT_EQ(info.sm, 90);
+  EXPECT_EQ(info.cudnn_version, 91900);
+  EXPECT_EQ(info.direction, ATTN_DIRECTION_FORWARD);
+  ASSERT_EQ(info.tensor_count, 3u);
+  ASSERT_EQ(info.param_count, 1u);
+  attn_tensor_info tensor = {};
+  tensor.size = sizeof tensor;
+  expect_ok(attn_plan_tensor(plan, 0, 2, &tensor, error_));
+  EXPECT_STREQ(tensor.name, "table");
+  attn_param_info param = {};
+  param.size = sizeof param;
+  expect_ok(attn_plan_param(plan, 0, 0, &param, error_));
+  EXPECT_STREQ(param.name, "p0");
+  EXPECT_EQ(attn_plan_describe(plan, 1, &info, error_), ATTN_STATUS_INVALID_ARGUMENT);
+  EXPECT_EQ(message(), "there is no plan 1: the file has 1");
+  EXPECT_EQ(attn_plan_param(plan, 0, 1, &param, error_), ATTN_STATUS_INVALID_ARGUMENT);
+
+  attn_runtime* runtime = open();
+  attn_executable* executable = nullptr;
+  expect_ok(attn_executable_load_plan(runtime, plan, 0, &executable, error_));
+  EXPECT_EQ(attn_executable_load_plan(runtime, plan, 1, &executable, error_),
+            ATTN_STATUS_INVALID_ARGUMENT);
+  attn_executable_info loaded = {};
+  loaded.size = sizeof loaded;
+  expect_ok(attn_executable_describe(executable, &loaded, error_));
+  EXPECT_STREQ(loaded.signature, info.signature);
+  EXPECT_EQ(loaded.workspace_bytes, info.workspace_bytes);
+  EXPECT_EQ(loaded.device_bytes, info.device_bytes);
+  attn_plan_close(plan);
+  attn_executable_release(executable);
+  attn_runtime_release(runtime);
 }
 
 class DlpackOnStandins : public AttnOnStandins {

@@ -36,6 +36,8 @@ TEST_F(Attn, NullIsAnErrorAndNoCrash) {
   attn_tensor tensor = {};
   attn_runtime* runtime = nullptr;
   attn_executable* executable = nullptr;
+  attn_plan* plan = nullptr;
+  attn_plan_info plan_info = {};
   attn_arguments* arguments = nullptr;
   attn_binding* binding = nullptr;
   attn_graph* graph = nullptr;
@@ -57,12 +59,22 @@ TEST_F(Attn, NullIsAnErrorAndNoCrash) {
       attn_arguments_tensor(nullptr, &tensor, error()),
       attn_arguments_dlpack(nullptr, "q", &tensor, error()),
       attn_arguments_param(nullptr, "c", ATTN_DTYPE_F32, 1, error()),
+      attn_arguments_address(nullptr, "q", nullptr, error()),
+      attn_plan_open(nullptr, nullptr, &plan, error()),
+      attn_plan_open_memory(nullptr, 0, nullptr, &plan, error()),
+      attn_plan_describe(nullptr, 0, &plan_info, error()),
+      attn_plan_tensor(nullptr, 0, 0, &tensor_info, error()),
+      attn_plan_param(nullptr, 0, 0, &param_info, error()),
+      attn_executable_load_plan(nullptr, nullptr, 0, &executable, error()),
       attn_binding_create(nullptr, nullptr, nullptr, &binding, error()),
       attn_binding_set_param(nullptr, "c", 1, error()),
       attn_binding_set_addresses(nullptr, &address, 1, ATTN_CHECK_ADDRESSES, error()),
       attn_binding_set_workspace(nullptr, nullptr, error()),
       attn_binding_execute(nullptr, nullptr, error()),
+      attn_binding_cuda_graph(nullptr, &address, error()),
       attn_graph_capture(nullptr, &graph, error()),
+      attn_graph_from_binding(nullptr, &graph, error()),
+      attn_graph_from_binding(&binding, &graph, error()),
       attn_graph_set_param(nullptr, "c", 1, error()),
       attn_graph_set_addresses(nullptr, &address, 1, ATTN_CHECK_ADDRESSES, error()),
       attn_graph_launch(nullptr, nullptr, error()),
@@ -83,6 +95,8 @@ TEST_F(Attn, NullIsAnErrorAndNoCrash) {
   attn_runtime_release(runtime);
   attn_executable_retain(executable);
   attn_executable_release(executable);
+  attn_plan_close(plan);
+  EXPECT_EQ(attn_plan_count(plan), 0u);
   attn_arguments_destroy(arguments);
   attn_binding_destroy(binding);
   attn_graph_destroy(graph);
@@ -119,6 +133,17 @@ TEST_F(Attn, ArgumentsNameWhatIsWrong) {
   EXPECT_EQ(attn_arguments_param(arguments, "c", 77, 1, error()), ATTN_STATUS_BINDING);
   EXPECT_EQ(attn_arguments_param(arguments, "c", ATTN_DTYPE_I32, 1, error()), ATTN_STATUS_OK);
   attn_arguments_destroy(arguments);
+}
+
+// The kind of what is missing can be asked for without text.
+TEST_F(Attn, AMachineWithoutADriverSaysSo) {
+  attn_runtime* runtime = nullptr;
+  const attn_status status = attn_runtime_open(nullptr, &runtime, error());
+  if (attn_error_cuda_failure(error()) != ATTN_CUDA_NO_DRIVER) {
+    attn_runtime_release(runtime);
+    GTEST_SKIP() << "SKIPPED: this machine has a CUDA driver";
+  }
+  EXPECT_EQ(status, ATTN_STATUS_CUDA);
 }
 
 TEST_F(Attn, ElementsAreConvertedBothWays) {

@@ -94,6 +94,25 @@ TEST(Sized, IsFilledAsFarAsTheCallerHasRoom) {
   EXPECT_EQ(caller.behind, 7);
 }
 
+struct Element {
+  std::int32_t first;
+  std::int32_t second;
+};
+
+TEST(Sized, ArraysOfOlderAndNewerElementsAreRead) {
+  const std::int32_t older[] = {1, 2, 3};
+  const auto read = read_array(reinterpret_cast<const Element*>(older), 3, 4, 4);
+  ASSERT_TRUE(read.ok());
+  EXPECT_EQ((*read)[2].first, 3);
+  EXPECT_EQ((*read)[2].second, 0);
+  std::int32_t newer[] = {1, 2, 0, 4, 5, 0};
+  const auto* elements = reinterpret_cast<const Element*>(newer);
+  EXPECT_EQ((*read_array(elements, 2, 12, 4))[1].second, 5);
+  newer[5] = 1;
+  EXPECT_EQ(read_array(elements, 2, 12, 4).error().code, ErrorCode::invalid_argument);
+  EXPECT_EQ(read_array(elements, 1, 3, 4).error().code, ErrorCode::invalid_argument);
+}
+
 TEST(Sized, ASizeThatWasNotSetIsAnError) {
   const Newest unset = {};
   EXPECT_EQ(read_sized(&unset).error().code, ErrorCode::invalid_argument);

@@ -47,6 +47,8 @@ std::string contents_of_shapes(const std::vector<ShapedPlan>& plans) {
   for (const ShapedPlan& shaped : plans) {
     PlanFile file;
     file.number = static_cast<int>(shaped.keys);
+    file.sm = shaped.sm;
+    file.cudnn_version = shaped.cudnn_version;
     plan::Plan& plan = bundle.plans.emplace_back(plan_of(file));
     plan.bindings["Skv"] = std::to_string(shaped.keys);
     plan.shape = shape_of(shaped);

@@ -22,6 +22,8 @@ std::string contents_of(const PlanFile& file);
 struct ShapedPlan {
   std::int64_t keys = 1;  // Skv; the others are those of q, and Hkv = 2 and Dv = 8
   bool pads = true;       // B, Sq and Skv
+  int sm = 90;
+  int cudnn_version = 91900;
 };
 std::string contents_of_shapes(const std::vector<ShapedPlan>& plans);
 

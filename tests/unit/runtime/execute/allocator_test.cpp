@@ -1,0 +1,145 @@
+// Device memory from the application: what is asked for, when it is given back, and what a failure
+// says.
+#include <cuda.h>
+
+#include <map>
+
+#include "runtime/cuda/failure.h"
+#include "tests/unit/runtime/execute/on_standins.h"
+
+namespace attn::execute {
+namespace {
+
+using standin::Case;
+using standin::make_plan;
+using ::testing::HasSubstr;
+
+// Memory of the driver's, and who has asked for it.
+struct Pool {
+  struct Block {
+    cuda::DeviceBuffer buffer;
+    void* stream = nullptr;
+  };
+  std::map<void*, Block> blocks;
+  std::optional<cuda::Device> device;
+  std::size_t most = SIZE_MAX;  // of all
+  std::size_t shift = 0;        // of each address
+  int mistakes = 0;
+
+  std::size_t bytes() const {
+    std::size_t sum = 0;
+    for (const auto& [address, block] : blocks) sum += block.buffer.size() - shift;
+    return sum;
+  }
+  std::size_t blocks_on(void* stream) const {
+    return static_cast<std::size_t>(std::ranges::count_if(
+        blocks, [stream](const auto& block) { return block.second.stream == stream; }));
+  }
+  void* allocate(std::size_t size, void* stream) {
+    if (bytes() + size > most) return nullptr;
+    cuda::DeviceBuffer buffer = must(cuda::DeviceBuffer::allocate(*device, size + shift));
+    void* address = static_cast<std::byte*>(buffer.data()) + shift;
+    blocks[address] = {std::move(buffer), stream};
+    return address;
+  }
+  void free(void* address, std::size_t size, void* stream) {
+    const auto found = blocks.find(address);
+    const bool known = found != blocks.end() && found->second.stream == stream &&
+                       found->second.buffer.size() == size + shift;
+    mistakes += known ? 0 : 1;
+    if (found != blocks.end()) blocks.erase(found);
+  }
+};
+
+class Allocators : public OnStandins {
+ protected:
+  void SetUp() override {
+    OnStandins::SetUp();
+    standin::cuda();
+    pool_.device = must(cuda::Device::open(0));
+    plan_ = make_plan({.derives_once = true, .checks = true});
+    auto allocator = std::make_shared<cuda::Allocator>();
+    allocator->allocate = [this](std::size_t bytes, void* stream) {
+      asked_.push_back(stream);
+      return pool_.allocate(bytes, stream);
+    };
+    allocator->free = [this](void* memory, std::size_t bytes, void* stream) {
+      pool_.free(memory, bytes, stream);
+    };
+    RuntimeOptions options;
+    options.cudnn_folder = standin::folder();
+    options.allocator = std::move(allocator);
+    runtime_ = must(Runtime::open(options));
+    on_ = must(Case::make(runtime_->device(), plan_, 1));
+  }
+  void TearDown() override {
+    on_.reset();
+    runtime_.reset();
+    EXPECT_EQ(pool_.blocks.size(), 0U);
+    EXPECT_EQ(pool_.mistakes, 0);
+    pool_ = {};
+    OnStandins::TearDown();
+  }
+
+  Pool pool_;
+  std::vector<void*> asked_;  // the streams
+  plan::Plan plan_;
+  std::shared_ptr<Runtime> runtime_;
+  std::optional<Case> on_;
+};
+
+TEST_F(Allocators, WhatAnExecutableHoldsIsItsDeviceBytes) {
+  const Executable executable = must(Executable::load(runtime_, plan_));
+  EXPECT_GT(executable.device_bytes(), 0);
+  EXPECT_EQ(pool_.bytes(), static_cast<std::size_t>(executable.device_bytes()));
+}
+
+TEST_F(Allocators, AWorkspaceIsTakenForABindingOrAnExecute) {
+  const Executable executable = must(Executable::load(runtime_, plan_));
+  const std::size_t before = pool_.bytes();
+  {
+    Binding owned = must(executable.bind(on_->arguments()));
+    EXPECT_EQ(pool_.bytes() - before, static_cast<std::size_t>(executable.workspace_bytes()));
+    expect_right(*on_, owned);
+  }
+  EXPECT_EQ(pool_.bytes(), before);
+  const cuda::Stream stream = must(cuda::Stream::create(runtime_->device()));
+  Binding ordered = must(executable.bind(on_->arguments(), Workspace::stream_ordered()));
+  asked_.clear();
+  expect_right(*on_, ordered, stream.handle());
+  expect_right(*on_, ordered);
+  EXPECT_THAT(asked_, ::testing::ElementsAre(stream.handle(), CU_STREAM_LEGACY));
+  EXPECT_EQ(pool_.bytes(), before) << "given back behind each execute";
+  EXPECT_EQ(cuda_calls("cuMemAllocAsync"), 0);
+}
+
+TEST_F(Allocators, MemoryForNoStreamIsGivenBackWhenTheDeviceIsDone) {
+  const Executable executable = must(Executable::load(runtime_, plan_));
+  std::optional<Binding> owned = must(executable.bind(on_->arguments()));
+  const std::int64_t waited = cuda_calls("cuCtxSynchronize");
+  owned.reset();
+  EXPECT_EQ(cuda_calls("cuCtxSynchronize"), waited + 1);
+}
+
+TEST_F(Allocators, NoMemoryIsSaidAsTheDriverWouldSayIt) {
+  const Executable executable = must(Executable::load(runtime_, plan_));
+  pool_.most = pool_.bytes();
+  const auto bound = executable.bind(on_->arguments());
+  ASSERT_FALSE(bound.ok());
+  EXPECT_EQ(bound.error().code, ErrorCode::cuda);
+  EXPECT_THAT(bound.error().message,
+              HasSubstr("the application's allocator has no 512 bytes left"));
+  EXPECT_EQ(cuda::failure_of(bound.error()), cuda::failure_for(CUDA_ERROR_OUT_OF_MEMORY));
+}
+
+TEST_F(Allocators, AnAddressThatIsNotAlignedIsRefusedAndGivenBack) {
+  pool_.shift = 8;
+  const auto loaded = Executable::load(runtime_, plan_);
+  ASSERT_FALSE(loaded.ok());
+  EXPECT_EQ(loaded.error().code, ErrorCode::invalid_argument);
+  EXPECT_THAT(loaded.error().message, HasSubstr("not a multiple of 256 bytes"));
+  EXPECT_EQ(pool_.blocks.size(), 0U);
+}
+
+}  // namespace
+}  // namespace attn::execute

@@ -1,0 +1,137 @@
+// An execute as a CUDA graph for others, captures that fail, and faults that are behind failures.
+#include <cuda.h>
+#include <cudnn_graph.h>
+
+#include "runtime/cuda/driver.h"
+#include "runtime/cuda/failure.h"
+#include "tests/unit/runtime/execute/on_standins.h"
+
+namespace attn::execute {
+namespace {
+
+using standin::Case;
+using standin::fail_nth;
+using standin::make_plan;
+using ::testing::HasSubstr;
+
+class Captures : public OnStandins {
+ protected:
+  void SetUp() override {
+    OnStandins::SetUp();
+    plan_ = make_plan({.steps = 2, .derives_each = true});
+    runtime_ = must(standin::open_runtime());
+    executable_ = must(Executable::load(runtime_, plan_));
+    on_ = must(Case::make(executable_->device(), plan_, 1));
+  }
+  void TearDown() override {
+    on_.reset();
+    executable_.reset();
+    runtime_.reset();
+    OnStandins::TearDown();
+  }
+
+  // As a parent graph would.
+  void launch(void* graph) const {
+    const cuda::Driver& driver = *must(cuda::driver());
+    ASSERT_TRUE(runtime_->device().make_current().ok());
+    CUgraphExec exec = nullptr;
+    ASSERT_EQ(driver.graph_instantiate(&exec, static_cast<CUgraph>(graph), 0), CUDA_SUCCESS);
+    EXPECT_EQ(driver.graph_launch(exec, nullptr), CUDA_SUCCESS);
+    EXPECT_EQ(driver.graph_exec_destroy(exec), CUDA_SUCCESS);
+  }
+
+  plan::Plan plan_;
+  std::shared_ptr<Runtime> runtime_;
+  std::optional<Executable> executable_;
+  std::optional<Case> on_;
+};
+
+TEST_F(Captures, AGraphForAChildNodeDoesWhatAnExecuteDoes) {
+  for (const Workspace& workspace : {Workspace::owned(), Workspace::stream_ordered()}) {
+    Binding binding = must(executable_->bind(on_->arguments(), workspace));
+    EXPECT_OK(on_->poison());
+    launch(must(binding.graph()));
+    EXPECT_TRUE(must(on_->is_right()));
+
+    Case other = must(Case::make(executable_->device(), plan_, 2));
+    EXPECT_OK(binding.set_addresses(other.addresses()));
+    other.set_param("p0", 4);
+    EXPECT_OK(binding.set_param("p0", 4));
+    launch(must(binding.graph()));
+    EXPECT_TRUE(must(other.is_right()));
+    expect_right(other, binding);
+  }
+  EXPECT_EQ(cuda_calls("cuMemAllocAsync"), 1) << "by the last execute alone";
+}
+
+TEST_F(Captures, ACaptureThatFailsLeavesTheBindingAsItWas) {
+  for (const Workspace& workspace : {Workspace::owned(), Workspace::stream_ordered()}) {
+    for (const char* function : {"cuStreamCreate", "cuStreamBeginCapture", "cuStreamEndCapture",
+                                 "cuGraphInstantiateWithFlags", "cuLaunchKernel"}) {
+      SCOPED_TRACE(function);
+      Binding binding = must(executable_->bind(on_->arguments(), workspace));
+      const std::int64_t bytes = standin::live().bytes;
+      script_cuda(fail_nth(function, 1, CUDA_ERROR_OUT_OF_MEMORY));
+      const auto failed = CudaGraph::capture(std::move(binding));
+      ASSERT_FALSE(failed.ok());
+      EXPECT_EQ(failed.error().code, ErrorCode::cuda);
+      EXPECT_EQ(standin::live().bytes, bytes);
+      expect_right(*on_, binding);
+      const CudaGraph graph = must(CudaGraph::capture(std::move(binding)));
+    }
+  }
+}
+
+TEST_F(Captures, AGraphThatFailsLeavesTheOneBefore) {
+  Binding binding = must(executable_->bind(on_->arguments()));
+  void* graph = must(binding.graph());
+  script_cuda(fail_nth("cuStreamEndCapture", 1, CUDA_ERROR_OUT_OF_MEMORY));
+  EXPECT_FALSE(binding.graph().ok());
+  EXPECT_OK(on_->poison());
+  launch(graph);
+  EXPECT_TRUE(must(on_->is_right()));
+}
+
+TEST_F(Captures, AFaultOfTheDeviceIsBehindAFailureOfCudnn) {
+  Binding binding = must(executable_->bind(on_->arguments()));
+  script_cudnn(fail_nth("cudnnBackendExecute", 1, CUDNN_STATUS_EXECUTION_FAILED, "no launch"));
+  const Status alone = binding.execute(nullptr);
+  ASSERT_FALSE(alone.ok());
+  EXPECT_EQ(alone.error().code, ErrorCode::cudnn) << "the driver has nothing to say";
+
+  script_cudnn(fail_nth("cudnnBackendExecute", 1, CUDNN_STATUS_EXECUTION_FAILED, "no launch"));
+  script_cuda(fail_nth("cuMemGetInfo", 1, CUDA_ERROR_LAUNCH_FAILED));
+  const Status status = binding.execute(nullptr);
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code, ErrorCode::cuda);
+  EXPECT_EQ(cuda::failure_of(status.error()), cuda::failure_for(CUDA_ERROR_LAUNCH_FAILED));
+  EXPECT_THAT(status.error().to_text(), HasSubstr("cuDNN said: "));
+}
+
+TEST_F(Captures, AsManySetsOfAddressesAreKeptAsWasAsked) {
+  constexpr int kLayers = 32;
+  std::vector<Case> layers;
+  for (int seed = 0; seed < kLayers; ++seed) {
+    layers.push_back(must(Case::make(executable_->device(), plan_, seed)));
+  }
+  const auto packs_made = [] {
+    return standin::cudnn().control.calls("cudnnBackendCreateDescriptor",
+                                          CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+  };
+  Binding binding = must(executable_->bind(layers[0].arguments(), Workspace::owned(), kLayers));
+  for (const bool first : {true, false}) {
+    const std::int64_t before = packs_made();
+    for (const Case& layer : layers) EXPECT_OK(binding.set_addresses(layer.addresses()));
+    EXPECT_EQ(packs_made() - before, first ? 2 * (kLayers - 1) : 0);
+  }
+  EXPECT_OK(binding.set_param("p0", 31.25));
+  expect_right(layers[31], binding);
+  for (const std::size_t wrong : {std::size_t{0}, kMostKeptAddresses + 1}) {
+    const auto refused = executable_->bind(layers[0].arguments(), Workspace::owned(), wrong);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, ErrorCode::invalid_argument);
+  }
+}
+
+}  // namespace
+}  // namespace attn::execute

@@ -1,0 +1,119 @@
+// Pools and page tables as engines have them: of another number of pages, and rows that lie further
+// apart than the plan's.
+#include "tests/unit/runtime/execute/on_standins.h"
+#include "tests/unit/runtime/plan/sample_plans.h"
+
+namespace attn::execute {
+namespace {
+
+using standin::Case;
+using ::testing::HasSubstr;
+
+class PageTables : public OnStandins {
+ protected:
+  static constexpr std::size_t kTable = 5;  // its place among the tensors
+  static constexpr std::int64_t kRows = 2, kColumns = 2, kStride = 5;
+  static constexpr std::size_t kRowBytes = kColumns * sizeof(std::int32_t);
+
+  void SetUp() override {
+    OnStandins::SetUp();
+    runtime_ = must(standin::open_runtime());
+    plan_ = standin::plan_of(plan::testing::controlled_program());
+    executable_ = must(Executable::load(runtime_, plan_));
+    on_ = must(Case::make(executable_->device(), plan_, 1));
+  }
+  void TearDown() override {
+    on_.reset();
+    executable_.reset();
+    runtime_.reset();
+    OnStandins::TearDown();
+  }
+
+  // The table of a case, with room behind each row.
+  cuda::DeviceBuffer wide_table_of(const Case& on) const {
+    const std::size_t pitch = kStride * sizeof(std::int32_t);
+    auto wide = must(cuda::DeviceBuffer::allocate(runtime_->device(), kRows * pitch));
+    for (std::size_t row = 0; row < kRows; ++row) {
+      std::vector<std::byte> bytes(kRowBytes);
+      const auto* from = static_cast<const std::byte*>(on.addresses()[kTable]) + row * kRowBytes;
+      std::copy_n(from, kRowBytes, bytes.begin());  // the stand-in's memory is the host's
+      EXPECT_OK(wide.upload(bytes, row * pitch));
+    }
+    return wide;
+  }
+  Arguments with(const std::string& name, const TensorView& view) const {
+    Arguments arguments = on_->arguments();
+    return arguments.tensor(name, view);
+  }
+  std::string refusal(const Arguments& arguments) const {
+    const auto bound = executable_->bind(arguments);
+    return bound.ok() ? "accepted" : bound.error().message;
+  }
+
+  plan::Plan plan_;
+  std::shared_ptr<Runtime> runtime_;
+  std::optional<Executable> executable_;
+  std::optional<Case> on_;
+};
+
+TEST_F(PageTables, RowsMayLieFurtherApart) {
+  const cuda::DeviceBuffer wide = wide_table_of(*on_);
+  const Arguments arguments =
+      with("page_table", {wide.data(), DType::i32, {kRows, kColumns}, {kStride, 1}});
+  Binding binding = must(executable_->bind(arguments));
+  expect_right(*on_, binding);
+
+  Case other = must(Case::make(executable_->device(), plan_, 2));
+  const cuda::DeviceBuffer other_wide = wide_table_of(other);
+  std::vector<void*> addresses = other.addresses();
+  addresses[kTable] = other_wide.data();
+  EXPECT_OK(binding.set_addresses(addresses));
+  expect_right(other, binding);
+
+  CudaGraph graph = must(CudaGraph::capture(std::move(binding)));
+  EXPECT_OK(other.poison());
+  EXPECT_OK(graph.launch(nullptr));
+  EXPECT_TRUE(must(other.is_right()));
+}
+
+TEST_F(PageTables, ATableAsThePlanHasItIsNotCopied) {
+  Binding binding = must(executable_->bind(on_->arguments()));
+  expect_right(*on_, binding);
+  EXPECT_EQ(cuda_calls("cuMemcpy2DAsync"), 0);
+}
+
+TEST_F(PageTables, RowsThatOverlapAndColumnsApartAreRefused) {
+  void* table = on_->addresses()[kTable];
+  EXPECT_EQ(refusal(with("page_table", {table, DType::i32, {2, 2}, {1, 1}})),
+            "tensor 'page_table' has strides [1, 1] but the plan needs [2, 1]");
+  EXPECT_EQ(refusal(with("page_table", {table, DType::i32, {2, 2}, {5, 2}})),
+            "tensor 'page_table' has strides [5, 2] but the plan needs [2, 1]");
+  EXPECT_THAT(refusal(with("cu_seqlens_q", {table, DType::i32, {3}, {2}})), HasSubstr("strides"));
+}
+
+TEST_F(PageTables, APoolMayHaveFewerPagesAndNotMore) {
+  void* pool = on_->addresses()[1];
+  const auto pages = [&](std::int64_t count) {
+    return refusal(with("k", {pool, DType::f16, {count, 2, 4, 8}, {64, 32, 8, 1}}));
+  };
+  EXPECT_EQ(pages(1), "accepted");
+  EXPECT_EQ(pages(4), "accepted");
+  EXPECT_EQ(pages(9),
+            "tensor 'k' has 9 pages but the plan reads at most 4; its layout needs `pages = 9`");
+  EXPECT_EQ(pages(0), "tensor 'k' has dims [0, 2, 4, 8] but the plan needs [4, 2, 4, 8]");
+  EXPECT_THAT(refusal(with("v", {on_->addresses()[2], DType::f16, {1, 2, 5, 8}, {80, 40, 8, 1}})),
+              HasSubstr("has dims"));
+}
+
+TEST_F(PageTables, APoolThatIsCopiedHasThePlansPages) {
+  plan::Program program = plan::testing::controlled_program();
+  std::get<plan::DeriveStep>(program.steps[0]).inputs.emplace_back(plan::TensorOperand{"k"});
+  const Executable copying = must(Executable::load(runtime_, standin::plan_of(program)));
+  const auto bound =
+      copying.bind(with("k", {on_->addresses()[1], DType::f16, {3, 2, 4, 8}, {64, 32, 8, 1}}));
+  ASSERT_FALSE(bound.ok());
+  EXPECT_EQ(bound.error().message, "tensor 'k' has 3 pages but the plan copies all of its 4");
+}
+
+}  // namespace
+}  // namespace attn::execute
