@@ -3,6 +3,10 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <atomic>
+#include <mutex>
+#include <optional>
+
 #define ATTN_STRINGIZE_(text) #text
 #define ATTN_STRINGIZE(text) ATTN_STRINGIZE_(text)
 
@@ -54,9 +58,17 @@ Status Driver::check(CUresult result, std::string_view action) const {
 }
 
 Result<const Driver*> driver() {
-  static const Result<Driver> loaded = load_driver();
-  if (!loaded.ok()) return loaded.error();
-  return &loaded.value();
+  static std::mutex mutex;
+  static std::optional<Driver> kept;
+  static std::atomic<const Driver*> loaded{
+      nullptr};  // the one in `kept`, for those who need no lock
+  if (const Driver* driver = loaded.load(std::memory_order_acquire)) return driver;
+  const std::lock_guard lock(mutex);
+  if (!kept) {
+    ATTN_ASSIGN(kept, load_driver());
+    loaded.store(&*kept, std::memory_order_release);
+  }
+  return &*kept;
 }
 
 }  // namespace attn::cuda

@@ -18,8 +18,9 @@ struct Driver {
   Status check(CUresult result, std::string_view action) const;
 };
 
-// The driver, loaded and initialised (cuInit) on first use; the same answer ever after. Safe to
-// call from any thread. Errors: cuda, when there is no libcuda.so.1, it lacks a function, or it
+// The driver, loaded and initialised (cuInit) on first use and kept from then on. A failure is not
+// kept: the next call tries again, since a driver or a device may appear while a process runs. Safe
+// to call from any thread. Errors: cuda, when there is no libcuda.so.1, it lacks a function, or it
 // finds no device.
 Result<const Driver*> driver();
 
