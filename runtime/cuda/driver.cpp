@@ -38,7 +38,11 @@ Result<Driver> load_driver() {
   Driver driver;
 #define ATTN_CUDA_FUNCTION(member, function) \
   ATTN_RETURN_IF_ERROR(look_up(library, ATTN_STRINGIZE(function), driver.member));
+#define ATTN_CUDA_OPTIONAL(member, function) \
+  driver.member =                            \
+      reinterpret_cast<decltype(driver.member)>(dlsym(library, ATTN_STRINGIZE(function)));
 #include "runtime/cuda/driver.def"
+#undef ATTN_CUDA_OPTIONAL
 #undef ATTN_CUDA_FUNCTION
   ATTN_RETURN_IF_ERROR(driver.check(driver.init(0), "starting the CUDA driver"));
   return driver;
@@ -60,8 +64,7 @@ Status Driver::check(CUresult result, std::string_view action) const {
 Result<const Driver*> driver() {
   static std::mutex mutex;
   static std::optional<Driver> kept;
-  static std::atomic<const Driver*> loaded{
-      nullptr};  // the one in `kept`, for those who need no lock
+  static std::atomic<const Driver*> loaded{nullptr};  // `kept`, for those who need no lock
   if (const Driver* driver = loaded.load(std::memory_order_acquire)) return driver;
   const std::lock_guard lock(mutex);
   if (!kept) {

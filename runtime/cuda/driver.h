@@ -11,7 +11,9 @@ namespace attn::cuda {
 
 struct Driver {
 #define ATTN_CUDA_FUNCTION(member, function) decltype(&::function) member = nullptr;
+#define ATTN_CUDA_OPTIONAL ATTN_CUDA_FUNCTION
 #include "runtime/cuda/driver.def"
+#undef ATTN_CUDA_OPTIONAL
 #undef ATTN_CUDA_FUNCTION
 
   // Ok, or an error `cuda` that reads "<action>: CUDA_ERROR_X (the driver's words)".

@@ -23,7 +23,8 @@ using LoadedStep = std::variant<cudnn::LoadedPlan, LoadedKernel>;
 using BoundStep = std::variant<cudnn::VariantPack, KernelArguments>;
 
 // The steps that run at every execute, in order. `plan` must be whole: a kernel for each step.
-// Errors: cuda, cudnn; plan_version for an engine that is known to compute wrong values.
+// Errors: cuda, cudnn; plan_version for an engine that is known to compute wrong values;
+// plan_damaged for a kernel with other parameters than the program lists.
 Result<std::vector<LoadedStep>> load_steps(const plan::Plan& plan, const cudnn::Session& session,
                                            const cuda::Device& device);
 
