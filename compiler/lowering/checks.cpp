@@ -59,7 +59,7 @@ Status check_sink(const ir::Attention& attention) {
 
 Status check_extents(const ir::Attention& attention, const plan::Program& program) {
   for (const plan::TensorInfo& tensor : program.tensors) {
-    if (last_offset(tensor.dims, tensor.strides)) continue;
+    if (fits_memory(tensor.dims, tensor.strides, size_of(tensor.dtype))) continue;
     return unsupported(attention.pos,
                        fmt::format("tensor `{}` is too large to be addressed", tensor.name));
   }

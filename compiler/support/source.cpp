@@ -6,21 +6,37 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <memory>
+#include <filesystem>
+#include <system_error>
 
 #include "compiler/support/text.h"
+#include "runtime/base/regular_file.h"
 
 namespace attn::support {
 namespace {
 
-struct Closer {
-  void operator()(std::FILE* file) const {
-    if (file != stdin) std::fclose(file);
-  }
-};
+constexpr std::size_t kMostRead = kMaxSourceBytes + 1;  // enough for the parser to refuse it
 
-Error read_error(const std::string& path) {
-  return {ErrorCode::io, fmt::format("cannot read {}: {}", path, std::strerror(errno)), {}, {}};
+Result<std::string> read_standard_input() {
+  std::string text;
+  char buffer[1 << 16];
+  while (const std::size_t count = std::fread(buffer, 1, sizeof buffer, stdin)) {
+    text.append(buffer, count);
+    if (text.size() >= kMostRead) break;
+  }
+  if (std::ferror(stdin) == 0) return text;
+  return {ErrorCode::io, fmt::format("cannot read standard input: {}", std::strerror(errno))};
+}
+
+Result<std::string> read_text(const std::string& path) {
+  Result<std::string> text = read_regular_file(path, kMostRead);
+  if (text.ok()) return text;
+  Error error = text.error();
+  std::error_code ignored;
+  if (std::filesystem::is_fifo(path, ignored)) {
+    error.notes.emplace_back("`-` in place of a file reads standard input");
+  }
+  return error;
 }
 
 }  // namespace
@@ -44,15 +60,7 @@ Source::Source(std::string name, std::string text)
 
 Result<Source> Source::read(const std::string& path) {
   const bool standard_input = path == "-";
-  std::unique_ptr<std::FILE, Closer> file(standard_input ? stdin : std::fopen(path.c_str(), "rb"));
-  if (!file) return read_error(path);
-  std::string text;
-  char buffer[1 << 16];
-  while (const std::size_t count = std::fread(buffer, 1, sizeof buffer, file.get())) {
-    text.append(buffer, count);
-    if (text.size() > kMaxSourceBytes) break;  // enough for the parser to refuse it
-  }
-  if (std::ferror(file.get())) return read_error(path);
+  ATTN_ASSIGN(std::string text, standard_input ? read_standard_input() : read_text(path));
   return Source(standard_input ? "<stdin>" : path, std::move(text));
 }
 

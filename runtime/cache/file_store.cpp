@@ -11,7 +11,8 @@
 #include <string_view>
 
 #include "runtime/base/descriptors.h"
-#include "runtime/plan/bundle.h"
+#include "runtime/cache/trust.h"
+#include "runtime/plan/storage.h"
 
 namespace attn::cache {
 namespace {
@@ -22,6 +23,7 @@ using Clock = std::chrono::system_clock;
 constexpr std::string_view kSuffix = ".attnplan";
 constexpr std::string_view kTemporarySuffix = ".tmp";  // plan::save's, after the file's name
 constexpr std::size_t kHashDigits = 32;
+constexpr mode_t kFileMode = 0644;                     // whatever the umask allows others
 constexpr auto kTemporaryAge = std::chrono::hours(1);  // older ones have no writer any more
 
 Error io_error(const std::string& what) { return {ErrorCode::io, errno_text(what), {}, {}}; }
@@ -88,7 +90,8 @@ Result<Files> files_in(const std::string& folder) {
 }
 
 Result<plan::Plan> read_plan(const std::string& path, const Hash128& hash) {
-  ATTN_ASSIGN(plan::Bundle bundle, plan::load_bundle(path));
+  ATTN_ASSIGN(const FileDescriptor file, open_trusted_file(path));
+  ATTN_ASSIGN(plan::Bundle bundle, plan::load_bundle(file, path));
   plan::Plan& plan = bundle.plans.front();
   if (plan.signature.hash == hash) return std::move(plan);
   return Error{
@@ -134,7 +137,8 @@ Result<std::optional<plan::Plan>> FileStore::load(const Key& key) const {
 
 Status FileStore::save(const plan::Plan& plan) const {
   ATTN_RETURN_IF_ERROR(make_folder(folder_));
-  ATTN_RETURN_IF_ERROR(plan::save(plan, path_of(plan.signature.hash)));
+  ATTN_RETURN_IF_ERROR(open_trusted_folder(folder_).status());
+  ATTN_RETURN_IF_ERROR(plan::save(plan, path_of(plan.signature.hash), kFileMode));
   return prune().status();
 }
 

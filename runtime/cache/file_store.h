@@ -3,6 +3,9 @@
 // Any number of threads and processes may use a folder at once, and any of them may be killed at
 // any moment: a file comes into being whole, by a rename, and is never written to again. What a
 // killed writer leaves behind is a temporary file, which is never read, and pruned when it is old.
+// Plans are code: a folder or file that belongs to somebody else than this user and root, or that
+// others may write to, is not read and not written to.
+//
 // A file's time of modification is its last use: it is set here at every load, so it does not
 // matter how the file system keeps times of access.
 #pragma once

@@ -3,6 +3,10 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <atomic>
+#include <mutex>
+#include <optional>
+
 #include "runtime/cuda/failure.h"
 
 #define ATTN_STRINGIZE_(text) #text
@@ -40,7 +44,11 @@ Result<Driver> load_driver() {
   Driver driver;
 #define ATTN_CUDA_FUNCTION(member, function) \
   ATTN_RETURN_IF_ERROR(look_up(library, ATTN_STRINGIZE(function), driver.member));
+#define ATTN_CUDA_OPTIONAL(member, function) \
+  driver.member =                            \
+      reinterpret_cast<decltype(driver.member)>(dlsym(library, ATTN_STRINGIZE(function)));
 #include "runtime/cuda/driver.def"
+#undef ATTN_CUDA_OPTIONAL
 #undef ATTN_CUDA_FUNCTION
   ATTN_RETURN_IF_ERROR(driver.check(driver.init(0), "starting the CUDA driver"));
   return driver;
@@ -63,9 +71,16 @@ Status Driver::check(CUresult result, std::string_view action) const {
 }
 
 Result<const Driver*> driver() {
-  static const Result<Driver> loaded = load_driver();
-  if (!loaded.ok()) return loaded.error();
-  return &loaded.value();
+  static std::mutex mutex;
+  static std::optional<Driver> kept;
+  static std::atomic<const Driver*> loaded{nullptr};  // `kept`, for those who need no lock
+  if (const Driver* driver = loaded.load(std::memory_order_acquire)) return driver;
+  const std::lock_guard lock(mutex);
+  if (!kept) {
+    ATTN_ASSIGN(kept, load_driver());
+    loaded.store(&*kept, std::memory_order_release);
+  }
+  return &*kept;
 }
 
 }  // namespace attn::cuda

@@ -51,6 +51,28 @@ Kernel::~Kernel() {
   context_->driver().module_unload(static_cast<CUmodule>(module_));
 }
 
+Result<std::vector<std::size_t>> Kernel::parameter_sizes() const {
+  const Driver& driver = context_->driver();
+  if (driver.function_get_param_info == nullptr) {
+    return Error{ErrorCode::cuda,
+                 "the CUDA driver is too old to say what parameters a kernel has",
+                 {"without that a plan's kernels cannot be compared with its manifest; the drivers "
+                  "of CUDA 12.4 (550) and newer have cuFuncGetParamInfo"},
+                 {}};
+  }
+  Scope scope;
+  ATTN_RETURN_IF_ERROR(scope.enter(*context_));
+  std::vector<std::size_t> sizes;
+  for (;;) {
+    std::size_t offset = 0, size = 0;
+    const CUresult result = driver.function_get_param_info(static_cast<CUfunction>(function_),
+                                                           sizes.size(), &offset, &size);
+    if (result == CUDA_ERROR_INVALID_VALUE) return sizes;  // there is no parameter of that number
+    ATTN_RETURN_IF_ERROR(context_->check(result, "asking for a kernel's parameters"));
+    sizes.push_back(size);
+  }
+}
+
 Status Kernel::launch(void* stream, std::int64_t threads, void* const* arguments) const {
   if (threads == 0) return {};
   const auto blocks = static_cast<unsigned>((threads + kBlock - 1) / kBlock);

@@ -1,9 +1,11 @@
 // A kernel of a compiled image, and its launch.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "runtime/base/status.h"
 #include "runtime/cuda/device.h"
@@ -18,6 +20,10 @@ class Kernel {
   Kernel(Kernel&& other) noexcept;
   Kernel& operator=(Kernel&& other) noexcept;
   ~Kernel();
+
+  // The size of each of its parameters in bytes, as the driver knows them of the image. Errors:
+  // cuda, also from a driver before CUDA 12.4, which cannot say.
+  Result<std::vector<std::size_t>> parameter_sizes() const;
 
   // Enqueues at least `threads` threads, in blocks of 256 along x; none for 0. `arguments` points
   // to each argument's value, which is read before this returns. Neither waits nor allocates, so it

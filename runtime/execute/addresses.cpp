@@ -1,6 +1,8 @@
 #include "runtime/execute/addresses.h"
 
+#include <algorithm>
 #include <numeric>
+#include <vector>
 
 #include "runtime/base/check.h"
 
@@ -105,12 +107,17 @@ KernelArguments::KernelArguments(const KernelOperands& operands, const Bases& ba
 Result<cuda::DeviceBuffer> counting_numbers(const plan::Program& program,
                                             const cuda::Device& device,
                                             const cuda::AllocatorPointer& allocator) {
-  std::vector<std::int32_t> numbers(static_cast<std::size_t>(plan::counting_elements(program)));
-  std::iota(numbers.begin(), numbers.end(), 0);
-  const auto bytes = std::as_bytes(std::span(numbers));
+  constexpr std::size_t kPiece = std::size_t{1} << 20;  // numbers that the host holds at once
+  const auto count = static_cast<std::size_t>(plan::counting_elements(program));
   ATTN_ASSIGN(cuda::DeviceBuffer buffer,
-              cuda::DeviceBuffer::allocate(device, bytes.size(), allocator));
-  if (!numbers.empty()) ATTN_RETURN_IF_ERROR(buffer.upload(bytes));
+              cuda::DeviceBuffer::allocate(device, count * sizeof(std::int32_t), allocator));
+  std::vector<std::int32_t> numbers;
+  for (std::size_t first = 0; first < count; first += kPiece) {
+    numbers.resize(std::min(kPiece, count - first));
+    std::iota(numbers.begin(), numbers.end(), static_cast<std::int32_t>(first));
+    ATTN_RETURN_IF_ERROR(
+        buffer.upload(std::as_bytes(std::span(numbers)), first * sizeof(std::int32_t)));
+  }
   return buffer;
 }
 

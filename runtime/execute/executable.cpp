@@ -8,6 +8,7 @@
 #include "runtime/execute/binding_state.h"
 #include "runtime/execute/checks.h"
 #include "runtime/execute/executable_state.h"
+#include "runtime/graph/listing.h"
 
 namespace attn::execute {
 
@@ -38,11 +39,20 @@ Status check_plan(const plan::Plan& plan) {
 }
 
 // The largest of the cuDNN steps'; aligned when internal tensors lie behind.
-std::int64_t cudnn_bytes(const std::vector<LoadedStep>& steps, bool more_behind) {
+Result<std::int64_t> cudnn_bytes(const std::vector<LoadedStep>& steps, bool more_behind) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 60;  // what a plan's text says may be anything
   std::int64_t largest = 0;
   for (const LoadedStep& step : steps) {
     const auto* loaded = std::get_if<cudnn::LoadedPlan>(&step);
-    if (loaded != nullptr) largest = std::max(largest, loaded->workspace_bytes());
+    if (loaded == nullptr) continue;
+    const std::int64_t bytes = loaded->workspace_bytes();
+    if (bytes < 0 || bytes > kMost) {
+      return Error{ErrorCode::plan_damaged,
+                   fmt::format("a cuDNN plan asks for a workspace of {} bytes", bytes),
+                   {},
+                   {}};
+    }
+    largest = std::max(largest, bytes);
   }
   if (!more_behind) return largest;
   return (largest + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
@@ -61,7 +71,7 @@ void log_load(const Runtime& runtime, const plan::Plan& plan, std::int64_t works
   runtime.log(
       log::Level::info,
       fmt::format("loaded the {} plan of `{}` ({}): {} steps, {} bytes of workspace",
-                  to_string(plan::direction_of(plan.program)), plan.spec_name,
+                  to_string(plan::direction_of(plan.program)), escaped(plan.spec_name),
                   plan.signature.hash.to_hex(), plan.program.steps.size(), workspace_bytes));
 }
 
@@ -91,7 +101,7 @@ Result<std::shared_ptr<const ExecutableState>> load_state(const std::shared_ptr<
   ATTN_ASSIGN(state->checker, load_checker(plan, *runtime, options.check_values));
   state->internals = plan::internal_places(plan.program, false);
   state->made_once = plan::internal_places(plan.program, true);
-  state->cudnn_bytes = cudnn_bytes(state->steps, state->internals.bytes > 0);
+  ATTN_ASSIGN(state->cudnn_bytes, cudnn_bytes(state->steps, state->internals.bytes > 0));
   state->workspace_bytes = state->cudnn_bytes + state->internals.bytes;
   state->plan_bytes = plan_bytes(plan);
   log_load(*runtime, plan, state->workspace_bytes);

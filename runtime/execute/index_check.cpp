@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "runtime/cuda/stream.h"
+#include "runtime/execute/plan_kernel.h"
 
 namespace attn::execute {
 namespace {
@@ -31,8 +32,10 @@ IndexChecker::IndexChecker(plan::IndexCheck check, cuda::Device device, cuda::Ke
 Result<IndexChecker> IndexChecker::load(const plan::IndexCheck& check, const std::string& image,
                                         const cuda::Device& device,
                                         const cuda::AllocatorPointer& allocator) {
-  ATTN_ASSIGN(cuda::Kernel quick, cuda::Kernel::load(device, image, plan::kQuickCheckKernel));
-  ATTN_ASSIGN(cuda::Kernel exact, cuda::Kernel::load(device, image, plan::kExactCheckKernel));
+  ATTN_ASSIGN(cuda::Kernel quick,
+              load_plan_kernel(device, image, plan::kQuickCheckKernel, 1, check.inputs));
+  ATTN_ASSIGN(cuda::Kernel exact,
+              load_plan_kernel(device, image, plan::kExactCheckKernel, 1, check.inputs));
   auto word = std::make_unique<Word>();
   ATTN_ASSIGN(word->buffer, cuda::DeviceBuffer::allocate(device, kBytes, allocator));
   return IndexChecker(check, device, std::move(quick), std::move(exact), std::move(word));

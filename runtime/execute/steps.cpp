@@ -4,6 +4,7 @@
 
 #include "runtime/cuda/stream.h"
 #include "runtime/cudnn/known_bad.h"
+#include "runtime/execute/plan_kernel.h"
 
 namespace attn::execute {
 namespace {
@@ -35,7 +36,8 @@ Result<LoadedStep> load_cudnn(const plan::CompiledStep& compiled, const cudnn::S
 
 Result<LoadedKernel> load_kernel(const plan::Program& program, const plan::DeriveStep& step,
                                  const std::string& image, const cuda::Device& device) {
-  ATTN_ASSIGN(cuda::Kernel kernel, cuda::Kernel::load(device, image, plan::kDeriveKernel));
+  ATTN_ASSIGN(cuda::Kernel kernel, load_plan_kernel(device, image, plan::kDeriveKernel,
+                                                    step.outputs.size(), step.inputs));
   return LoadedKernel{std::move(kernel), plan::derived_elements(program, step)};
 }
 

@@ -26,7 +26,7 @@ using BoundStep = std::variant<cudnn::VariantPack, KernelArguments>;
 Status check_engines(const plan::Plan& plan);
 
 // The steps that run at every execute, in order. `plan` must be whole: a kernel for each step.
-// Errors: cuda, cudnn.
+// Errors: cuda, cudnn; plan_damaged for a kernel with other parameters than the program lists.
 Result<std::vector<LoadedStep>> load_steps(const plan::Plan& plan, const cudnn::Session& session,
                                            const cuda::Device& device);
 

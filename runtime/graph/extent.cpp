@@ -1,6 +1,7 @@
 #include "runtime/graph/extent.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -8,6 +9,7 @@ namespace attn {
 namespace {
 
 constexpr std::int64_t kLargest = (std::int64_t{1} << 60) - 1;
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 60;
 
 }  // namespace
 
@@ -24,9 +26,31 @@ std::optional<std::int64_t> last_offset(std::span<const std::int64_t> dims,
   return offset;
 }
 
+std::optional<std::int64_t> element_count(std::span<const std::int64_t> dims) {
+  std::int64_t count = 1;
+  for (const std::int64_t dim : dims) {
+    if (dim < 1 || __builtin_mul_overflow(count, dim, &count) || count > kLargest) {
+      return std::nullopt;
+    }
+  }
+  return count;
+}
+
+bool fits_memory(std::span<const std::int64_t> dims, std::span<const std::int64_t> strides,
+                 std::size_t element_bytes) {
+  const auto most = kMostBytes / static_cast<std::int64_t>(element_bytes);
+  const auto count = element_count(dims);
+  const auto last = last_offset(dims, strides);
+  return count && last && *count <= most && *last < most;
+}
+
 std::vector<std::int64_t> row_major_strides(std::span<const std::int64_t> dims) {
   std::vector<std::int64_t> strides(dims.size(), 1);
-  for (std::size_t i = dims.size(); i-- > 1;) strides[i - 1] = strides[i] * dims[i];
+  for (std::size_t i = dims.size(); i-- > 1;) {
+    if (__builtin_mul_overflow(strides[i], dims[i], &strides[i - 1])) {
+      strides[i - 1] = std::numeric_limits<std::int64_t>::max();
+    }
+  }
   return strides;
 }
 

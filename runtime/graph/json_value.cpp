@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 
+#include "runtime/graph/listing.h"
+
 namespace attn::json {
 namespace {
 
@@ -168,8 +170,10 @@ bool Value::has(std::string_view key) const { return node_->is_object() && node_
 void Value::only(std::initializer_list<std::string_view> keys) const {
   if (!node_->is_object()) return fail("expected an object");
   for (const auto& [key, value] : node_->items()) {
-    if (std::ranges::find(keys, key) == keys.end())
-      return fail("\"" + key + "\" is not known here");
+    if (std::ranges::find(keys, key) == keys.end()) {
+      constexpr std::size_t kShown = 64;
+      return fail(quoted(std::string_view(key).substr(0, kShown)) + " is not known here");
+    }
   }
 }
 

@@ -166,6 +166,14 @@ bool is_written(const BackendGraph& graph, Uid uid) {
   });
 }
 
+std::set<Uid> written_by(const BackendGraph& graph) {
+  std::set<Uid> uids;
+  for (const Node& node : graph.nodes) {
+    for (const Uid uid : outputs_of(node)) uids.insert(uid);
+  }
+  return uids;
+}
+
 std::string mnemonic_of(const Node& node) { return std::visit(Mnemonic{}, node); }
 
 DType compute_of(const Node& node) { return std::visit(Compute{}, node); }

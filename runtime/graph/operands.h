@@ -2,6 +2,7 @@
 // of this room and by whoever walks a graph.)
 #pragma once
 
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,8 +35,9 @@ Uid output_of(const Node& node);
 // The same, and of an sdpa its statistics.
 std::vector<Uid> outputs_of(const Node& node);
 
-// Whether a node writes it.
+// Whether a node writes it. Looks at every node: for many tensors of a graph ask written_by() once.
 bool is_written(const BackendGraph& graph, Uid uid);
+std::set<Uid> written_by(const BackendGraph& graph);
 
 // Every input that is `from` becomes `to`.
 void replace_inputs(Node& node, Uid from, Uid to);

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <map>
+
 #include "runtime/graph/backend_graph.h"
 #include "runtime/graph/listing.h"
 #include "runtime/graph/operands.h"
@@ -41,8 +43,8 @@ struct Suffix {
   }
 };
 
-std::string line_of(const BackendGraph& graph, const Node& node) {
-  const Tensor* result = graph.find(output_of(node));
+// `result` is what the node makes, null when the graph lacks it.
+std::string line_of(const Tensor* result, const Node& node) {
   std::string line = fmt::format("%{}", output_of(node));
   if (result != nullptr) line += ' ' + type_text(result->dtype, result->dims, result->strides);
   line += fmt::format(" = {}.{}", mnemonic_of(node), to_string(compute_of(node)));
@@ -65,7 +67,12 @@ std::string to_text(const BackendGraph& graph) {
   for (const Tensor& tensor : graph.tensors) {
     if (tensor.storage != Storage::virtual_value) text += declaration(tensor) + '\n';
   }
-  for (const Node& node : graph.nodes) text += line_of(graph, node) + '\n';
+  std::map<Uid, const Tensor*> tensors;
+  for (const Tensor& tensor : graph.tensors) tensors.emplace(tensor.uid, &tensor);
+  for (const Node& node : graph.nodes) {
+    const auto found = tensors.find(output_of(node));
+    text += line_of(found == tensors.end() ? nullptr : found->second, node) + '\n';
+  }
   return text;
 }
 

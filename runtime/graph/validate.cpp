@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <map>
 #include <set>
@@ -54,7 +55,9 @@ std::string check_tensor(const Tensor& tensor, std::size_t rank) {
   if (std::ranges::any_of(tensor.dims, [](std::int64_t dim) { return dim < 1; })) {
     return "has a dimension below 1";
   }
-  if (!last_offset(tensor.dims, tensor.strides)) return "has strides below 0 or is too large";
+  if (!last_offset(tensor.dims, tensor.strides) || !element_count(tensor.dims)) {
+    return "has strides below 0 or is too large";
+  }
   if (tensor.alignment < 1 || !std::has_single_bit(static_cast<std::uint64_t>(tensor.alignment))) {
     return fmt::format("has alignment {}, not a power of two", tensor.alignment);
   }
@@ -319,9 +322,11 @@ class Validator {
     return check_lengths(op.lengths_q, op.lengths_kv, at(op.q).dims[0]);
   }
 
-  // Rows of k or v: of a pool as many as its table has pages for.
+  // Rows of k or v: of a pool as many as its table has pages for. 0 when they are too many to
+  // count.
   std::int64_t rows_of(Uid uid, const std::optional<Uid>& table) const {
-    return at(uid).dims[2] * (table ? at(*table).dims[2] : 1);
+    const std::int64_t pages = table ? at(*table).dims[2] : 1;
+    return element_count(std::array{at(uid).dims[2], pages}).value_or(0);
   }
 
   std::string check_products(const SdpaForward& op) const {

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <memory>
 
+#include "runtime/base/regular_file.h"
+
 namespace attn::io {
 namespace {
 
@@ -24,18 +26,21 @@ Error failed(const std::string& path, const char* action) {
 
 }  // namespace
 
-Result<std::vector<std::byte>> read_file(const std::string& path) {
-  File file(std::fopen(path.c_str(), "rb"));
-  if (file == nullptr) return failed(path, "opened");
-  std::vector<std::byte> bytes;
-  std::vector<std::byte> piece(1 << 20);
+Result<std::vector<std::byte>> read_file(const std::string& path, std::string_view magic) {
+  ATTN_ASSIGN(const FileDescriptor file, open_regular_file(path));
+  std::string start;
+  ATTN_RETURN_IF_ERROR(read_more(file, path, magic.size(), start));
+  const auto first = std::as_bytes(std::span(start));
+  std::vector<std::byte> bytes(first.begin(), first.end());
+  if (start != magic) return bytes;
+  std::vector<char> piece(1 << 20);
   for (;;) {
-    const std::size_t count = std::fread(piece.data(), 1, piece.size(), file.get());
-    bytes.insert(bytes.end(), piece.begin(), piece.begin() + static_cast<std::ptrdiff_t>(count));
-    if (count < piece.size()) break;
+    const std::ptrdiff_t count = read_some(file.get(), piece.data(), piece.size());
+    if (count < 0) return failed(path, "read");
+    if (count == 0) return bytes;
+    const auto read = std::as_bytes(std::span(piece)).first(static_cast<std::size_t>(count));
+    bytes.insert(bytes.end(), read.begin(), read.end());
   }
-  if (std::ferror(file.get()) != 0) return failed(path, "read");
-  return bytes;
 }
 
 Status write_file(const std::string& path, std::span<const std::byte> bytes) {

@@ -179,7 +179,7 @@ Result<std::vector<std::byte>> format_npy(const HostTensor& tensor) {
 }
 
 Result<HostTensor> read_npy(const std::string& path) {
-  ATTN_ASSIGN(const std::vector<std::byte> bytes, read_file(path));
+  ATTN_ASSIGN(const std::vector<std::byte> bytes, read_file(path, kMagic));
   Result<HostTensor> tensor = parse_npy(bytes);
   if (!tensor.ok()) return in_file(path, tensor.error());
   return tensor;

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <zstd.h>
 
+#include <algorithm>
+
 #include "runtime/base/check.h"
 #include "runtime/base/hash.h"
 
@@ -14,7 +16,6 @@ constexpr std::string_view kMagic(
     "\x89"
     "ATN\r\n\x1a\n",
     8);
-constexpr std::size_t kHeaderBytes = 64;
 constexpr std::size_t kHeaderSummedBytes = 48;
 constexpr std::size_t kEntryBytes = 64;
 constexpr std::uint32_t kPackedFlag = 1;
@@ -91,7 +92,8 @@ Status check_length(std::string_view bytes, std::uint64_t expected) {
   return {};
 }
 
-Result<Header> read_header(std::string_view bytes) {
+// What can be said of the header alone.
+Result<std::uint32_t> read_version(std::string_view bytes) {
   ATTN_RETURN_IF_ERROR(check_magic(bytes));
   if (hash128(bytes.substr(0, kHeaderSummedBytes)) != get_hash(bytes, kHeaderSummedBytes)) {
     return damaged("the plan file's header does not match its checksum");
@@ -102,6 +104,11 @@ Result<Header> read_header(std::string_view bytes) {
                              version, kFormatVersion));
   }
   if (version == 0) return damaged("the plan file has format version 0");
+  return version;
+}
+
+Result<Header> read_header(std::string_view bytes) {
+  ATTN_ASSIGN(const std::uint32_t version, read_version(bytes));
   ATTN_RETURN_IF_ERROR(check_length(bytes, get<std::uint64_t>(bytes, 16)));
   if (get<std::uint64_t>(bytes, 24) != 0)
     return damaged("the plan file's header has a stray value");
@@ -169,6 +176,16 @@ std::string write_container(std::uint32_t version, const std::vector<SectionSour
 }
 
 bool begins_plan(std::string_view bytes) { return bytes.starts_with(kMagic); }
+
+Result<std::uint64_t> announced_bytes(std::string_view header) {
+  ATTN_RETURN_IF_ERROR(read_version(header));
+  return get<std::uint64_t>(header, 16);
+}
+
+std::size_t most_unpacked(std::size_t file_bytes) {
+  return std::clamp(std::min(file_bytes, kMaxFileBytes) * kMostUnpackedPerByte, kAlwaysUnpacked,
+                    kMaxAllPlanBytes);
+}
 
 Result<Container> read_container(std::string_view bytes) {
   ATTN_ASSIGN(const Header header, read_header(bytes));

@@ -17,6 +17,13 @@ inline constexpr std::size_t kMaxManifestBytes = std::size_t{16} << 20;  // of a
 inline constexpr std::size_t kMaxPlanBytes = std::size_t{64} << 20;      // of one step, unpacked
 inline constexpr std::size_t kMaxAllPlanBytes = std::size_t{256} << 20;  // of all steps, unpacked
 inline constexpr std::size_t kMaxFileBytes = std::size_t{512} << 20;
+inline constexpr std::size_t kHeaderBytes = 64;
+
+// What the packed sections of a file may unpack to together: a small file cannot ask for much
+// memory. Kernels pack to a fifth or so.
+inline constexpr std::size_t kAlwaysUnpacked = std::size_t{32} << 20;
+inline constexpr std::size_t kMostUnpackedPerByte = 64;
+std::size_t most_unpacked(std::size_t file_bytes);
 
 // Kinds of sections. A number is never given a second meaning.
 inline constexpr std::uint32_t kManifestSection = 1;  // JSON text, one for each plan
@@ -45,6 +52,11 @@ std::string write_container(std::uint32_t version, const std::vector<SectionSour
 
 // Whether a file that begins with these bytes was written to be a plan, of whatever version.
 bool begins_plan(std::string_view bytes);
+
+// The length of the file that begins with this header of kHeaderBytes: so that no more is read of a
+// file than it says it has, and nothing of one that is no plan. Errors: plan_foreign, plan_newer,
+// plan_truncated, plan_damaged, as read_container().
+Result<std::uint64_t> announced_bytes(std::string_view header);
 
 struct Container {
   std::uint32_t version = 0;

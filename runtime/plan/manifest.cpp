@@ -15,6 +15,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr std::int64_t kMostWorkspace = std::int64_t{1} << 60;  // bytes, of one step
+
 Json json_of(const std::map<std::string, std::string>& bindings) {
   // A list, since an object's keys cannot hold every name.
   Json json = Json::array();
@@ -96,7 +98,7 @@ CompiledStep read_compiled(const json::Value& value) {
   step.heuristic = value["heuristic"].text();
   step.engine = value["engine"].integer();
   step.knobs = value["knobs"].list(read_knob);
-  step.workspace_bytes = value["workspace_bytes"].integer(0);
+  step.workspace_bytes = value["workspace_bytes"].integer(0, kMostWorkspace);
   return step;
 }
 
@@ -153,10 +155,10 @@ Json json_of(const Plan& plan) {
   return json;
 }
 
+// The form alone: nothing is looked up or computed before the program is known to be valid.
 Manifest read(const json::Value& value) {
   value.only({"format", "spec", "bindings", "shape", "choice", "target", "cudnn_version",
               "workspace_bytes", "program", "compiled", "kernels", "signature"});
-  const std::int64_t format = value["format"].integer(1, kFormatVersion);
   Manifest manifest;
   Plan& plan = manifest.plan;
   value["spec"].only({"name", "text"});
@@ -172,17 +174,25 @@ Manifest read(const json::Value& value) {
   manifest.parts = value["compiled"].list(read_part);
   if (value.has("kernels")) manifest.kernels = value["kernels"].list(read_kernel);
   plan.kernels.resize(manifest.kernels.size());
-  if (format != format_version_of(plan)) {
+  if (plan.program.steps.size() > kMaxSections) value["program"].fail("has too many steps");
+  return manifest;
+}
+
+// What is computed of a valid program, never taken from the file: what is stored must agree with
+// it.
+void check_computed(const json::Value& value, Plan& plan) {
+  if (value["format"].integer(1, kFormatVersion) != format_version_of(plan)) {
     value["format"].fail("is not the lowest that can hold the plan");
   }
-  // Computed, never taken from the file: what is stored must agree with it.
+  if (value["workspace_bytes"].integer() != plan.workspace_bytes()) {
+    value["workspace_bytes"].fail("is not what the steps need");
+  }
   plan.signature = signature_of(plan.program, plan.target, plan.cudnn_version);
   value["signature"].only({"hash", "text"});
   if (value["signature"]["text"].text() != plan.signature.text ||
       value["signature"]["hash"].text() != plan.signature.hash.to_hex()) {
     value["signature"].fail("does not belong to the content");
   }
-  return manifest;
 }
 
 // What can be seen of it: q is [B, Hq, Sq, Dqk].
@@ -200,11 +210,12 @@ Status check_shape(const Plan& plan) {
 bool has_views(const Program& program) {
   std::set<std::string> written;
   for (const CudnnStep* step : steps_of<CudnnStep>(program)) {
+    const std::set<graph::Uid> writes = graph::written_by(step->graph);
     for (const Operand& operand : step->operands) {
       const auto* tensor = std::get_if<TensorOperand>(&operand.source);
       if (tensor == nullptr) continue;
       if (tensor->offset != 0) return true;
-      if (!graph::is_written(step->graph, operand.uid)) continue;
+      if (!writes.contains(operand.uid)) continue;
       if (!written.insert(tensor->name).second) return true;
     }
   }
@@ -212,17 +223,16 @@ bool has_views(const Program& program) {
 }
 
 // After the program was found valid.
-Status check_compiled(const Manifest& manifest, std::int64_t workspace_bytes) {
+Status check_compiled(const Manifest& manifest) {
   const Plan& plan = manifest.plan;
   const std::size_t compiled = plan.compiled.size() + plan.kernels.size();
-  if (plan.compiled.size() != steps_of<CudnnStep>(plan.program).size() ||
-      plan.kernels.size() != kernel_count(plan.program)) {
-    return {ErrorCode::plan_damaged,
-            fmt::format("{} steps{}, {} of them compiled", plan.program.steps.size(),
-                        plan.program.check ? " and a check" : "", compiled)};
+  if (plan.compiled.size() == steps_of<CudnnStep>(plan.program).size() &&
+      plan.kernels.size() == kernel_count(plan.program)) {
+    return {};
   }
-  if (workspace_bytes == plan.workspace_bytes()) return {};
-  return {ErrorCode::plan_damaged, "$.workspace_bytes: is not what the steps need"};
+  return {ErrorCode::plan_damaged,
+          fmt::format("{} steps{}, {} of them compiled", plan.program.steps.size(),
+                      plan.program.check ? " and a check" : "", compiled)};
 }
 
 Error damaged(const Error& error) {
@@ -270,14 +280,14 @@ Result<Manifest> read_manifest(std::string_view text) {
   const auto document = json::parse(text, {.bytes = kMaxManifestBytes});
   if (!document.ok()) return damaged(document.error());
   json::Failure failure;
-  Manifest manifest = read({*document, failure});
+  const json::Value value(*document, failure);
+  Manifest manifest = read(value);
   if (Status status = failure.status(); !status.ok()) return damaged(status.error());
   if (Status status = validate(manifest.plan.program); !status.ok()) return damaged(status.error());
   if (Status status = check_shape(manifest.plan); !status.ok()) return damaged(status.error());
-  const std::int64_t workspace_bytes = json::Value(*document, failure)["workspace_bytes"].integer();
-  if (Status status = check_compiled(manifest, workspace_bytes); !status.ok()) {
-    return damaged(status.error());
-  }
+  if (Status status = check_compiled(manifest); !status.ok()) return damaged(status.error());
+  check_computed(value, manifest.plan);
+  if (Status status = failure.status(); !status.ok()) return damaged(status.error());
   return manifest;
 }
 

@@ -52,16 +52,14 @@ Result<Sections> sort_sections(const Container& container) {
   return sorted;
 }
 
-// `what` is "cuDNN plan" or "kernel".
-Status read_part(const char* what, const Section& section, const PlanPart& part, std::size_t& total,
+// `what` is "cuDNN plan" or "kernel". `left` is what all that follow may unpack to.
+Status read_part(const char* what, const Section& section, const PlanPart& part, std::size_t& left,
                  std::string& bytes) {
   if (section.unpacked_bytes != part.bytes) {
     return damaged(fmt::format("a {} has the wrong size", what));
   }
-  total += part.bytes;
-  if (total > kMaxAllPlanBytes) {
-    return damaged(fmt::format("the {}s are larger than allowed", what));
-  }
+  if (part.bytes > left) return damaged(fmt::format("the {}s are larger than allowed", what));
+  left -= part.bytes;
   ATTN_ASSIGN(bytes, unpack(section, kMaxPlanBytes));
   if (hash128(bytes).to_hex() == part.hash) return {};
   return damaged(fmt::format("a {} is not the one that the manifest names", what));
@@ -85,19 +83,20 @@ Result<std::vector<Manifest>> read_manifests(const std::vector<Section>& section
 }
 
 // The sections of the manifests' parts, in order: the first plan's, then the second's.
-Status read_parts(const Sections& sections, std::vector<Manifest>& manifests) {
+Status read_parts(const Sections& sections, std::size_t file_bytes,
+                  std::vector<Manifest>& manifests) {
   auto plan_section = sections.plans.begin();
   auto kernel_section = sections.kernels.begin();
-  std::size_t total = 0;
+  std::size_t left = most_unpacked(file_bytes);
   for (Manifest& manifest : manifests) {
     Plan& plan = manifest.plan;
     for (std::size_t i = 0; i < plan.compiled.size(); ++i) {
-      ATTN_RETURN_IF_ERROR(read_part("cuDNN plan", *plan_section++, manifest.parts[i], total,
+      ATTN_RETURN_IF_ERROR(read_part("cuDNN plan", *plan_section++, manifest.parts[i], left,
                                      plan.compiled[i].cudnn_plan));
     }
     for (std::size_t i = 0; i < plan.kernels.size(); ++i) {
       ATTN_RETURN_IF_ERROR(
-          read_part("kernel", *kernel_section++, manifest.kernels[i], total, plan.kernels[i]));
+          read_part("kernel", *kernel_section++, manifest.kernels[i], left, plan.kernels[i]));
     }
   }
   return {};
@@ -162,7 +161,11 @@ std::string serialize_all(std::span<const Plan> plans) {
     for (const std::string& image : plans[i].kernels) add(kKernelSection, image);
   }
   ATTN_CHECK(sections.size() <= kMaxSections, "no more steps than the format's limit");
-  return write_container(format_version_of(plans), sections);
+  std::string file = write_container(format_version_of(plans), sections);
+  std::size_t unpacked = 0;
+  for (const Plan& plan : plans) unpacked += part_bytes(plan);
+  ATTN_CHECK(unpacked <= most_unpacked(file.size()), "kernels are more than a run of one byte");
+  return file;
 }
 
 }  // namespace
@@ -195,7 +198,7 @@ Result<Bundle> deserialize_bundle(std::string_view bytes) {
   ATTN_ASSIGN(const Sections sorted, sort_sections(container));
   ATTN_ASSIGN(std::vector<Manifest> manifests, read_manifests(sorted.manifests));
   ATTN_RETURN_IF_ERROR(check_counts(sorted, manifests));
-  ATTN_RETURN_IF_ERROR(read_parts(sorted, manifests));
+  ATTN_RETURN_IF_ERROR(read_parts(sorted, bytes.size(), manifests));
   return take_plans(std::move(manifests), container.version);
 }
 

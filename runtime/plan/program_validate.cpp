@@ -10,6 +10,7 @@
 #include <set>
 
 #include "runtime/graph/extent.h"
+#include "runtime/graph/listing.h"
 #include "runtime/graph/operands.h"
 #include "runtime/plan/program.h"
 
@@ -19,6 +20,8 @@ namespace {
 constexpr std::size_t kMaxRank = 8;
 constexpr std::int64_t kMaxCount = std::int64_t{1} << 31;
 constexpr std::int64_t kMostDerived = std::int64_t{1} << 34;  // elements of one tensor
+// Of all internal tensors. With the largest workspace of a step (manifest.cpp) it fits in 63 bits.
+constexpr std::int64_t kMostInternalBytes = std::int64_t{1} << 61;
 
 bool is_scalar_type(DType type) { return type == DType::f32 || type == DType::i32; }
 
@@ -43,7 +46,7 @@ std::string check_rank(const TensorInfo& tensor) {
 std::string check_tensor(const TensorInfo& tensor) {
   if (tensor.name.empty()) return "has no name";
   if (std::string what = check_rank(tensor); !what.empty()) return what;
-  if (!last_offset(tensor.dims, tensor.strides)) {
+  if (!fits_memory(tensor.dims, tensor.strides, size_of(tensor.dtype))) {
     return "has a dimension below 1, a stride below 0, or is too large";
   }
   if (tensor.alignment < 1 || !std::has_single_bit(static_cast<std::uint64_t>(tensor.alignment))) {
@@ -88,7 +91,7 @@ class Validator {
     for (const auto& [name, tensor] : tensors_) {
       if (!is_made(*tensor) || is_whole(*tensor)) continue;
       return {ErrorCode::invalid_argument,
-              fmt::format("{} \"{}\" is written by no step", what_is(*tensor), name)};
+              fmt::format("{} {} is written by no step", what_is(*tensor), quoted(name))};
     }
     return program_.check ? check_check(*program_.check) : Status();
   }
@@ -105,6 +108,9 @@ class Validator {
   static std::int64_t elements(std::span<const std::int64_t> dims) {
     return std::accumulate(dims.begin(), dims.end(), std::int64_t{1}, std::multiplies<>());
   }
+  static std::int64_t bytes_of(const TensorInfo& tensor) {
+    return elements(tensor.dims) * static_cast<std::int64_t>(size_of(tensor.dtype));
+  }
   // Whether the steps before have written all of it; of an internal tensor, what they use of it.
   bool is_whole(const TensorInfo& tensor) const {
     const auto found = written_.find(tensor.name);
@@ -115,7 +121,7 @@ class Validator {
   Status add_tensor(const TensorInfo& tensor, std::string what) {
     if (what.empty() && !tensors_.emplace(tensor.name, &tensor).second) what = "is declared twice";
     if (what.empty()) return {};
-    return {ErrorCode::invalid_argument, fmt::format("tensor \"{}\" {}", tensor.name, what)};
+    return {ErrorCode::invalid_argument, fmt::format("tensor {} {}", quoted(tensor.name), what)};
   }
 
   Status check_names() {
@@ -124,15 +130,19 @@ class Validator {
       if (tensor.role == TensorRole::internal) what = "is internal but to be bound";
       ATTN_RETURN_IF_ERROR(add_tensor(tensor, std::move(what)));
     }
+    std::int64_t bytes = 0;
     for (const TensorInfo& tensor : program_.internals) {
-      ATTN_RETURN_IF_ERROR(add_tensor(tensor, check_internal(tensor)));
+      std::string what = check_internal(tensor);
+      if (what.empty()) bytes += bytes_of(tensor) + kInternalAlignment;
+      if (bytes > kMostInternalBytes) what = "is too large together with those before it";
+      ATTN_RETURN_IF_ERROR(add_tensor(tensor, std::move(what)));
     }
     for (const TensorInfo& tensor : program_.tensors) {
       if (tensor.addressed_by.empty()) continue;
       const auto found = tensors_.find(tensor.addressed_by);
       if (found == tensors_.end() || found->second->role != TensorRole::control) {
         return {ErrorCode::invalid_argument,
-                fmt::format("tensor \"{}\" is addressed by no control tensor", tensor.name)};
+                fmt::format("tensor {} is addressed by no control tensor", quoted(tensor.name))};
       }
     }
     for (const ParamInfo& param : program_.params) {
@@ -142,7 +152,7 @@ class Validator {
       if (tensors_.contains(param.name)) what = "has the name of a tensor";
       if (!params_.emplace(param.name, &param).second) what = "is declared twice";
       if (!what.empty()) {
-        return {ErrorCode::invalid_argument, fmt::format("param \"{}\" {}", param.name, what)};
+        return {ErrorCode::invalid_argument, fmt::format("param {} {}", quoted(param.name), what)};
       }
     }
     return {};
@@ -174,16 +184,17 @@ class Validator {
     const auto* named = std::get_if<TensorOperand>(&input);
     if (named == nullptr) return "reads what is neither a tensor nor a param";
     const auto found = tensors_.find(named->name);
-    if (found == tensors_.end()) return fmt::format("reads \"{}\", which is unknown", named->name);
+    if (found == tensors_.end())
+      return fmt::format("reads {}, which is unknown", quoted(named->name));
     if (is_made(*found->second) && !is_whole(*found->second)) {
-      return fmt::format("reads \"{}\" before it is written", named->name);
+      return fmt::format("reads {} before it is written", quoted(named->name));
     }
     const auto held = last_offset(found->second->dims, found->second->strides);
     if (named->offset < 0 || named->offset > *held) {
-      return fmt::format("reads beyond \"{}\"", named->name);
+      return fmt::format("reads beyond {}", quoted(named->name));
     }
     const bool there = !step.once || once_.contains(named->name);
-    return there ? "" : fmt::format("is made once but reads \"{}\"", named->name);
+    return there ? "" : fmt::format("is made once but reads {}", quoted(named->name));
   }
 
   Status check_check(const IndexCheck& check) const {
@@ -214,27 +225,28 @@ class Validator {
     if (named == nullptr) return "reads what is neither a tensor nor a param";
     const auto found = tensors_.find(named->name);
     if (found != tensors_.end() && !is_made(*found->second) && named->offset == 0) return "";
-    return fmt::format("reads \"{}\", which is not bound", named->name);
+    return fmt::format("reads {}, which is not bound", quoted(named->name));
   }
 
   std::string check_derived(const DeriveStep& step, const std::string& output) {
     const auto found = tensors_.find(output);
     if (found == tensors_.end() || !is_made(*found->second)) {
-      return fmt::format("derives \"{}\", which is neither an output nor internal", output);
+      return fmt::format("derives {}, which is neither an output nor internal", quoted(output));
     }
     if (step.once && found->second->role != TensorRole::internal) {
-      return fmt::format("is made once but derives \"{}\"", output);
+      return fmt::format("is made once but derives {}", quoted(output));
     }
     if (step.amends != 0) {
       if (step.once || step.amends < 0 || step.amends > kMostChecked) return "amends by no threads";
       if (is_whole(*found->second)) return "";
-      return fmt::format("amends \"{}\" before it is written", output);
+      return fmt::format("amends {} before it is written", quoted(output));
     }
-    if (*last_offset(found->second->dims, found->second->strides) >= kMostDerived) {
-      return fmt::format("derives \"{}\", which is too large", output);
+    if (*last_offset(found->second->dims, found->second->strides) >= kMostDerived ||
+        elements(found->second->dims) > kMostDerived) {
+      return fmt::format("derives {}, which is too large", quoted(output));
     }
     const bool first = written_.emplace(output, elements(found->second->dims)).second;
-    return first ? "" : fmt::format("writes \"{}\" a second time", output);
+    return first ? "" : fmt::format("writes {} a second time", quoted(output));
   }
 
   Status check_step(std::size_t index, const CudnnStep& step) {
@@ -243,14 +255,17 @@ class Validator {
       error.message = fmt::format("step {}: {}", index, error.message);
       return error;
     }
+    std::map<graph::Uid, const graph::Tensor*> tensors;
+    for (const graph::Tensor& tensor : step.graph.tensors) tensors.emplace(tensor.uid, &tensor);
+    step_writes_ = graph::written_by(step.graph);
     std::set<graph::Uid> bound;
     std::map<std::string, std::int64_t> writes;
     for (const Operand& operand : step.operands) {
-      const graph::Tensor* tensor = step.graph.find(operand.uid);
+      const auto tensor = tensors.find(operand.uid);
       std::string what = "is not in the graph";
-      if (tensor != nullptr) {
+      if (tensor != tensors.end()) {
         what = bound.insert(operand.uid).second
-                   ? check_operand(step, *tensor, operand.source, writes)
+                   ? check_operand(*tensor->second, operand.source, writes)
                    : "is bound twice";
       }
       if (!what.empty()) return operand_error(index, operand.uid, what);
@@ -268,14 +283,13 @@ class Validator {
     return {ErrorCode::invalid_argument, fmt::format("step {}: tensor %{} {}", step, uid, what)};
   }
 
-  std::string check_operand(const CudnnStep& step, const graph::Tensor& tensor,
-                            const OperandSource& source,
+  std::string check_operand(const graph::Tensor& tensor, const OperandSource& source,
                             std::map<std::string, std::int64_t>& writes) const {
     if (const auto* named = std::get_if<TensorOperand>(&source)) {
-      return check_bound_tensor(step, tensor, *named, writes);
+      return check_bound_tensor(tensor, *named, writes);
     }
     if (const auto* counting = std::get_if<CountingOperand>(&source)) {
-      return check_counting(step, tensor, *counting);
+      return check_counting(tensor, *counting);
     }
     if (tensor.storage != graph::Storage::host_scalar) return "is no scalar but bound to one";
     if (const auto* constant = std::get_if<ConstantOperand>(&source)) {
@@ -287,8 +301,8 @@ class Validator {
     return param->second->dtype == tensor.dtype ? "" : "is bound to a param of another type";
   }
 
-  static std::string check_counting(const CudnnStep& step, const graph::Tensor& tensor,
-                                    const CountingOperand& counting) {
+  // No more numbers than the graph reads, since they take memory.
+  std::string check_counting(const graph::Tensor& tensor, const CountingOperand& counting) const {
     if (tensor.storage != graph::Storage::device) return "is not in device memory";
     if (tensor.dtype != DType::i32) return "is bound to counting numbers but is not i32";
     if (counting.count < 1 || counting.count > kMaxCount) {
@@ -296,27 +310,27 @@ class Validator {
     }
     const auto reach = last_offset(tensor.dims, tensor.strides);
     if (!reach || *reach >= counting.count) return "reaches beyond its counting numbers";
-    return is_written(step, tensor.uid) ? "writes its counting numbers" : "";
+    if (*reach + 1 < counting.count) {
+      return fmt::format("is bound to {} counting numbers but reads {}", counting.count,
+                         *reach + 1);
+    }
+    return step_writes_.contains(tensor.uid) ? "writes its counting numbers" : "";
   }
 
-  static bool is_written(const CudnnStep& step, graph::Uid uid) {
-    return graph::is_written(step.graph, uid);
-  }
-
-  std::string check_bound_tensor(const CudnnStep& step, const graph::Tensor& tensor,
-                                 const TensorOperand& operand,
+  std::string check_bound_tensor(const graph::Tensor& tensor, const TensorOperand& operand,
                                  std::map<std::string, std::int64_t>& step_writes) const {
     const std::string& name = operand.name;
     if (tensor.storage != graph::Storage::device) return "is not in device memory";
     const auto found = tensors_.find(name);
-    if (found == tensors_.end()) return fmt::format("is bound to \"{}\", which is unknown", name);
+    if (found == tensors_.end())
+      return fmt::format("is bound to {}, which is unknown", quoted(name));
     const TensorInfo& info = *found->second;
     const std::string_view fault = misfit(tensor, info, operand.offset);
-    if (!fault.empty()) return fmt::format("is bound to \"{}\", which {}", name, fault);
-    const bool writes = is_written(step, tensor.uid);
-    if (writes && !is_made(info)) return fmt::format("writes the input \"{}\"", name);
+    if (!fault.empty()) return fmt::format("is bound to {}, which {}", quoted(name), fault);
+    const bool writes = step_writes_.contains(tensor.uid);
+    if (writes && !is_made(info)) return fmt::format("writes the input {}", quoted(name));
     if (!writes && is_made(info) && !is_whole(info)) {
-      return fmt::format("reads the {} \"{}\" before it is written", what_is(info), name);
+      return fmt::format("reads the {} {} before it is written", what_is(info), quoted(name));
     }
     return writes ? check_write(tensor, info, step_writes) : "";
   }
@@ -329,23 +343,24 @@ class Validator {
     const auto before = written_.find(info.name);
     const std::int64_t rest = whole - (before == written_.end() ? 0 : before->second);
     if (part <= rest && step_writes.emplace(info.name, part).second) return "";
-    return fmt::format("writes \"{}\" a second time", info.name);
+    return fmt::format("writes {} a second time", quoted(info.name));
   }
 
   static std::string_view misfit(const graph::Tensor& tensor, const TensorInfo& info,
                                  std::int64_t offset) {
     if (info.dtype != tensor.dtype) return "has another type";
     const auto bytes = static_cast<std::int64_t>(size_of(info.dtype));
-    if (tensor.alignment > info.alignment || offset * bytes % tensor.alignment != 0) {
-      return "promises less alignment";
-    }
     // The stride of a ragged tensor's batches is not used.
     std::vector<std::int64_t> dims(tensor.dims.begin(), tensor.dims.end());
     if (tensor.ragged) dims.front() = 1;
     const auto reach = last_offset(dims, tensor.strides);
     const auto held = last_offset(info.dims, info.strides);
     const bool fits = reach && held && offset >= 0 && offset <= *held && *reach <= *held - offset;
-    return fits ? "" : "is smaller";
+    if (!fits) return "is smaller";
+    // The offset lies inside the tensor by now, so its bytes can be counted.
+    const bool aligned =
+        tensor.alignment <= info.alignment && offset * bytes % tensor.alignment == 0;
+    return aligned ? "" : "promises less alignment";
   }
 
   const Program& program_;
@@ -353,6 +368,7 @@ class Validator {
   std::map<std::string, const ParamInfo*> params_;
   std::map<std::string, std::int64_t> written_;  // elements, by the steps before
   std::set<std::string> once_;                   // of these, when the plan is loaded
+  std::set<graph::Uid> step_writes_;             // by the nodes of the step that is looked at
 };
 
 }  // namespace

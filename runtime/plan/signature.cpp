@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <set>
 
 #include "runtime/graph/listing.h"
 #include "runtime/plan/plan.h"
@@ -14,10 +15,12 @@ std::int64_t aligned(std::int64_t bytes) {
   return (bytes + kInternalAlignment - 1) / kInternalAlignment * kInternalAlignment;
 }
 
-bool is_made_once(const Program& program, const std::string& tensor) {
-  return std::ranges::any_of(steps_of<DeriveStep>(program), [&tensor](const DeriveStep* step) {
-    return step->once && std::ranges::find(step->outputs, tensor) != step->outputs.end();
-  });
+std::set<std::string_view> made_once(const Program& program) {
+  std::set<std::string_view> tensors;
+  for (const DeriveStep* step : steps_of<DeriveStep>(program)) {
+    if (step->once) tensors.insert(step->outputs.begin(), step->outputs.end());
+  }
+  return tensors;
 }
 
 }  // namespace
@@ -33,8 +36,9 @@ Signature signature_of(const Program& program, const Target& target, std::int64_
 
 InternalPlaces internal_places(const Program& program, bool once) {
   InternalPlaces places;
+  const std::set<std::string_view> are_made_once = made_once(program);
   for (const TensorInfo& tensor : program.internals) {
-    if (is_made_once(program, tensor.name) != once) continue;
+    if (are_made_once.contains(tensor.name) != once) continue;
     const std::int64_t elements = std::accumulate(tensor.dims.begin(), tensor.dims.end(),
                                                   std::int64_t{1}, std::multiplies<>());
     places.offsets.emplace(tensor.name, places.bytes);

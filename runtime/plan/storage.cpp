@@ -1,15 +1,16 @@
+#include "runtime/plan/storage.h"
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <array>
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 
-#include "runtime/base/descriptors.h"
-#include "runtime/plan/bundle.h"
+#include "runtime/base/regular_file.h"
 #include "runtime/plan/container.h"
 
 namespace attn::plan {
@@ -18,10 +19,6 @@ namespace {
 Error io_error(std::string_view doing, const std::string& path) {
   return {
       ErrorCode::io, fmt::format("cannot {} {}: {}", doing, path, std::strerror(errno)), {}, {}};
-}
-
-FileDescriptor open_file(const std::string& path, int flags) {
-  return FileDescriptor(::open(path.c_str(), flags | O_CLOEXEC, 0666));
 }
 
 // One that no other writer of the same plan uses, in this process or another.
@@ -36,10 +33,11 @@ struct Temporary {
 };
 
 // A process of the same id that was killed may have left one of the same name behind.
-Result<Temporary> create_temporary(const std::string& path) {
+Result<Temporary> create_temporary(const std::string& path, mode_t mode) {
   for (;;) {
     Temporary temporary{temporary_name(path), {}};
-    temporary.file = open_file(temporary.path, O_WRONLY | O_CREAT | O_EXCL);
+    temporary.file = FileDescriptor(
+        ::open(temporary.path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
     if (temporary.file.valid()) return temporary;
     if (errno != EEXIST) return io_error("create", path);
   }
@@ -55,23 +53,15 @@ Status write_file(Temporary& temporary, std::string_view bytes) {
   return error;
 }
 
-Result<std::string> read_file(const std::string& path) {
-  const FileDescriptor file = open_file(path, O_RDONLY);
-  if (!file.valid()) return io_error("open", path);
-  std::string bytes;
-  std::array<char, 1 << 16> chunk;
-  while (bytes.size() <= kMaxFileBytes) {
-    const std::ptrdiff_t count = read_some(file.get(), chunk.data(), chunk.size());
-    if (count < 0) return io_error("read", path);
-    if (count == 0) return bytes;
-    bytes.append(chunk.data(), static_cast<std::size_t>(count));
-  }
-  return {ErrorCode::plan_foreign,
-          fmt::format("{}: the file is larger than any plan, {} bytes", path, kMaxFileBytes)};
+Error at(const std::string& path, Error error) {
+  error.message = fmt::format("{}: {}", path, error.message);
+  return error;
 }
 
-Status save_bytes(std::string_view bytes, const std::string& path) {
-  ATTN_ASSIGN(Temporary temporary, create_temporary(path));
+constexpr mode_t kAnyMode = 0666;
+
+Status save_bytes(std::string_view bytes, const std::string& path, mode_t mode) {
+  ATTN_ASSIGN(Temporary temporary, create_temporary(path, mode));
   ATTN_RETURN_IF_ERROR(write_file(temporary, bytes));
   if (std::rename(temporary.path.c_str(), path.c_str()) == 0) return {};
   const Error error = io_error("write", path);
@@ -79,30 +69,49 @@ Status save_bytes(std::string_view bytes, const std::string& path) {
   return error;
 }
 
-Error at(const std::string& path, Error error) {
-  error.message = fmt::format("{}: {}", path, error.message);
-  return error;
-}
-
 }  // namespace
 
-Status save(const Plan& plan, const std::string& path) { return save_bytes(serialize(plan), path); }
+Status save(const Plan& plan, const std::string& path) { return save(plan, path, kAnyMode); }
+
+Status save(const Plan& plan, const std::string& path, mode_t mode) {
+  return save_bytes(serialize(plan), path, mode);
+}
 
 Status save(const Bundle& bundle, const std::string& path) {
   ATTN_RETURN_IF_ERROR(fits_file(bundle));
-  return save_bytes(serialize(bundle), path);
+  return save_bytes(serialize(bundle), path, kAnyMode);
 }
 
-Result<Bundle> load_bundle(const std::string& path) { return load_bundle(path, {}); }
+Result<std::string> read_plan_file(const FileDescriptor& file, const std::string& path) {
+  std::string bytes;
+  ATTN_RETURN_IF_ERROR(read_more(file, path, kHeaderBytes, bytes));
+  const Result<std::uint64_t> announced = announced_bytes(bytes);
+  if (!announced.ok()) return at(path, announced.error());
+  if (*announced > kMaxFileBytes) {
+    return {ErrorCode::plan_damaged,
+            fmt::format("{}: the plan file claims {} bytes, more than any has", path, *announced)};
+  }
+  const std::size_t rest = std::max<std::size_t>(*announced, kHeaderBytes) - kHeaderBytes;
+  ATTN_RETURN_IF_ERROR(read_more(file, path, rest + 1, bytes));  // one more shows a longer file
+  return bytes;
+}
 
-Result<Bundle> load_bundle(const std::string& path, const CheckBytes& check) {
-  ATTN_ASSIGN(const std::string bytes, read_file(path));
+Result<Bundle> load_bundle(const FileDescriptor& file, const std::string& path,
+                           const CheckBytes& check) {
+  ATTN_ASSIGN(const std::string bytes, read_plan_file(file, path));
   if (check) {
     if (const Status status = check(bytes); !status.ok()) return at(path, status.error());
   }
   Result<Bundle> bundle = deserialize_bundle(bytes);
   if (!bundle.ok()) return at(path, bundle.error());
   return bundle;
+}
+
+Result<Bundle> load_bundle(const std::string& path) { return load_bundle(path, {}); }
+
+Result<Bundle> load_bundle(const std::string& path, const CheckBytes& check) {
+  ATTN_ASSIGN(const FileDescriptor file, open_regular_file(path));
+  return load_bundle(file, path, check);
 }
 
 Result<Plan> load(const std::string& path, Direction direction) {

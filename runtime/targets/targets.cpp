@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
+
+#include "runtime/base/regular_file.h"
 
 // The bytes of <name>.json, between attn_target_<name>_begin and attn_target_<name>_end.
 #define ATTN_TARGET(name, from_card, provenance)      \
@@ -66,11 +66,9 @@ Result<plan::Target> refused(const std::string& message) {
 }
 
 Result<plan::Target> read_target(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file) return Result<plan::Target>(ErrorCode::io, path + " cannot be read");
-  Result<plan::Target> target = make_target(fs::path(path).stem().string(), text.str());
+  constexpr std::size_t kMost = std::size_t{1} << 20;  // the longest has 2 kB
+  ATTN_ASSIGN(const std::string text, read_regular_file(path, kMost));
+  Result<plan::Target> target = make_target(fs::path(path).stem().string(), text);
   if (target.ok()) return target;
   Error error = target.error();
   error.message = path + ": " + error.message;

@@ -25,6 +25,14 @@ class Standins(attnc.Case):
         step, = self.attnc_json("inspect", plan)["compiled"]
         self.assertEqual(step["engine"], 5)
 
+    def test_real_kernels_have_the_parameters_that_the_plan_lists(self):
+        """The stand-in reads them out of the cubins, and a plan with others would not be loaded."""
+        for spec, inputs in (("gemma3_image", []), ("document", ["--in", "doc=zeros"])):
+            with self.subTest(spec):
+                plan = self.compile(SPECS / f"{spec}.attn", "--bind", "Sq=64")
+                self.assertTrue(self.attnc_json("inspect", plan)["kernels"])
+                self.attnc("run", plan, "--backend", "cudnn", *inputs)
+
     def test_plans_are_kept(self):
         spec = ["--bind", "Sq=256", SPECS / "causal.attn"]
         run = ["run", *spec, "--backend", "cudnn", "--use-cache"]

@@ -25,14 +25,28 @@ struct Launch {
 };
 
 std::optional<Module> parse_image(std::string_view image) {
-  if (image.starts_with("\x7f"
-                        "ELF") ||
-      image.find(".entry") != std::string_view::npos) {
-    return Module{current_device(), true, {}, {}};
+  if (is_cubin(image)) {
+    return Module{current_device(), true, {}, parameters_of_cubin(image.data()), {}};
+  }
+  if (image.find(".entry") != std::string_view::npos) {
+    return Module{current_device(), true, {}, {}, {}};
   }
   std::optional<Kernels> parsed = parse_kernels(image);
   if (!parsed) return std::nullopt;
-  return Module{current_device(), false, std::move(*parsed), {}};
+  return Module{current_device(), false, std::move(*parsed), {}, {}};
+}
+
+std::vector<std::size_t> parameters_of(const Module& module, const std::string& name) {
+  if (module.is_real) {
+    const auto found = module.parameters.find(name);
+    return found == module.parameters.end() ? std::vector<std::size_t>() : found->second;
+  }
+  std::vector<std::size_t> sizes;
+  for (const Operand& operand : module.works.at(name).operands) {
+    const bool scalar = operand.role == Role::scalar;
+    sizes.push_back(scalar ? static_cast<std::size_t>(operand.bytes) : sizeof(void*));
+  }
+  return sizes;
 }
 
 // What is read and written must be device memory.
@@ -92,8 +106,25 @@ ATTN_STANDIN_EXPORT CUresult cuModuleGetFunction(CUfunction* function, CUmodule 
   if (found->is_real) found->works.try_emplace(name);
   const auto work = found->works.find(name);
   if (work == found->works.end()) return CUDA_ERROR_NOT_FOUND;
-  found->kernels.push_back(kernels().add(std::make_unique<Kernel>(Kernel{name, work->second})));
+  found->kernels.push_back(kernels().add(
+      std::make_unique<Kernel>(Kernel{name, work->second, parameters_of(*found, name)})));
   *function = static_cast<CUfunction>(found->kernels.back());
+  return CUDA_SUCCESS;
+}
+
+ATTN_STANDIN_EXPORT CUresult cuFuncGetParamInfo(CUfunction function, std::size_t index,
+                                                std::size_t* offset, std::size_t* size) {
+  ATTN_STANDIN_CUDA(cuFuncGetParamInfo, checked)
+  if (const CUresult result = check_context(); result != CUDA_SUCCESS) return result;
+  const Kernel* kernel = kernels().find(function);
+  if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (index >= kernel->parameters.size()) return CUDA_ERROR_INVALID_VALUE;
+  *offset = 0;
+  for (std::size_t i = 0; i <= index; ++i) {
+    *size = kernel->parameters[i];
+    *offset = (*offset + *size - 1) / *size * *size;  // each aligned to its size
+    if (i < index) *offset += *size;
+  }
   return CUDA_SUCCESS;
 }
 

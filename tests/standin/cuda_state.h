@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/standin/cubin.h"
 #include "tests/standin/recorder.h"
 #include "tests/standin/registry.h"
 #include "tests/standin/work.h"
@@ -71,11 +72,13 @@ struct Event {
 struct Kernel {
   std::string name;
   Work work;
+  std::vector<std::size_t> parameters;  // bytes of each
 };
 struct Module {
   int device = 0;
   bool is_real = false;  // an image that no work is known of
   Kernels works;
+  Parameters parameters;       // of the kernels of a real one
   std::vector<void*> kernels;  // those that were asked for, in kernels()
 };
 

@@ -1,6 +1,8 @@
 #include "compiler/support/source.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -63,6 +65,19 @@ TEST(Source, AMissingFileIsAnIoError) {
   ASSERT_FALSE(source.ok());
   EXPECT_EQ(source.error().code, ErrorCode::io);
   EXPECT_NE(source.error().message.find("/nonexistent/x.attn"), std::string::npos);
+}
+
+// One without a writer would be waited for.
+TEST(Source, FifosAndDevicesAreRefused) {
+  const std::string path =
+      std::filesystem::temp_directory_path() / ("attn_fifo" + std::to_string(::getpid()));
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  const auto fifo = Source::read(path);
+  std::filesystem::remove(path);
+  ASSERT_FALSE(fifo.ok());
+  EXPECT_NE(fifo.error().message.find("it is a FIFO"), std::string::npos);
+  EXPECT_EQ(fifo.error().notes.front(), "`-` in place of a file reads standard input");
+  EXPECT_FALSE(Source::read("/dev/zero").ok());
 }
 
 }  // namespace

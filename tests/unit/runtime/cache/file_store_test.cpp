@@ -12,6 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
+using ::testing::HasSubstr;
 using testing::key;
 using testing::numbered_plan;
 
@@ -149,6 +150,52 @@ TEST_F(FileStoreTest, LeavesFilesOfOthersAlone) {
   EXPECT_EQ(cleared.files, 0U);
   EXPECT_EQ(cleared.temporaries, 1U);
   EXPECT_EQ(file_count(), others.size() + 1);
+}
+
+// Plans are code: who may write to the folder or a file decides what is executed.
+TEST_F(FileStoreTest, WhatOthersMayWriteToIsNotUsed) {
+  const plan::Plan plan = numbered_plan(1);
+  save(plan);
+  const std::string file = store_->path_of(plan.signature.hash);
+  EXPECT_EQ(fs::status(file).permissions() & (fs::perms::group_write | fs::perms::others_write),
+            fs::perms::none);
+  for (const fs::perms write : {fs::perms::group_write, fs::perms::others_write}) {
+    for (const std::string& path : {folder(), file}) {
+      fs::permissions(path, write, fs::perm_options::add);
+      const auto loaded = store_->load(key(plan));
+      ASSERT_FALSE(loaded.ok()) << path;
+      EXPECT_EQ(loaded.error().code, ErrorCode::io);
+      EXPECT_THAT(loaded.error().message, HasSubstr("other users may write to it"));
+      EXPECT_EQ(store_->save(numbered_plan(2)).ok(), path == file);
+      EXPECT_FALSE(FileStore::read(store_->list()->front()).ok() && path == folder());
+      fs::permissions(path, write, fs::perm_options::remove);
+    }
+  }
+  EXPECT_TRUE(store_->load(key(plan))->has_value());
+}
+
+TEST_F(FileStoreTest, WhatBelongsToAnotherUserIsNotUsed) {
+  if (::geteuid() != 0) GTEST_SKIP() << "SKIPPED: only root can give files away";
+  const plan::Plan plan = numbered_plan(1);
+  save(plan);
+  for (const std::string& path : {store_->path_of(plan.signature.hash), folder()}) {
+    ASSERT_EQ(::chown(path.c_str(), 65534, 65534), 0);
+    const auto loaded = store_->load(key(plan));
+    ASSERT_FALSE(loaded.ok()) << path;
+    EXPECT_THAT(loaded.error().message, HasSubstr("it belongs to another user, 65534"));
+    EXPECT_THAT(loaded.error().notes, ::testing::Contains(HasSubstr("plans are code")));
+    ASSERT_EQ(::chown(path.c_str(), 0, 0), 0);
+  }
+  EXPECT_TRUE(store_->load(key(plan))->has_value());
+}
+
+TEST_F(FileStoreTest, ALinkInPlaceOfAFileIsNotFollowed) {
+  const plan::Plan plan = numbered_plan(1);
+  save(plan);
+  const std::string file = store_->path_of(plan.signature.hash);
+  fs::rename(file, root() / "elsewhere");
+  fs::create_symlink(root() / "elsewhere", file);
+  EXPECT_FALSE(store_->load(key(plan)).ok());
 }
 
 TEST_F(FileStoreTest, AFolderThatCannotBeIsAnIoError) {

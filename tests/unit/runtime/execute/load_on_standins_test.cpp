@@ -1,9 +1,13 @@
 // Loading on the stand-ins: what errors become, several devices, caches, handles and logs.
 #include <cudnn_graph.h>
 
+#include <functional>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "runtime/cuda/driver.h"
+#include "runtime/execute/addresses.h"
 #include "runtime/execute/executable_cache.h"
 #include "tests/unit/runtime/execute/on_standins.h"
 
@@ -68,6 +72,67 @@ TEST_F(LoadTest, ADamagedKernelIsAnError) {
   plan = make_plan({.derives_each = true});
   plan.kernels[0] = "no image";
   EXPECT_EQ(Executable::load(runtime, plan).error().code, ErrorCode::cuda);
+}
+
+// A launch reads as many arguments as the kernel has parameters, whatever the manifest lists.
+TEST_F(LoadTest, KernelsWithOtherParametersThanAreListedAreRefused) {
+  const auto runtime = must(standin::open_runtime());
+  const auto load = [&](const std::function<void(plan::Program&)>& change) {
+    plan::Plan plan =
+        make_plan({.params = 2, .derives_once = true, .derives_each = true, .checks = true});
+    change(plan.program);
+    const auto executable = Executable::load(runtime, plan);
+    return executable.ok() ? Error{ErrorCode::internal, "loaded", {}, {}} : executable.error();
+  };
+  const auto inputs = [](plan::Program & program, std::size_t step) -> auto& {
+    return std::get<plan::DeriveStep>(program.steps[step]).inputs;
+  };
+  EXPECT_EQ(load([](auto&) {}).message, "loaded");
+  const Error fewer = load([&](auto& p) { inputs(p, 1).pop_back(); });
+  EXPECT_EQ(fewer.code, ErrorCode::plan_damaged);
+  EXPECT_EQ(fewer.message,
+            "the plan's kernel attn_derive has 4 parameters, of [8, 8, 4, 4] bytes, but the plan "
+            "lists 3, of [8, 8, 4] bytes");
+  EXPECT_EQ(load([&](auto& p) { std::swap(inputs(p, 1)[0], inputs(p, 1)[1]); }).code,
+            ErrorCode::plan_damaged);
+  EXPECT_EQ(load([&](auto& p) { inputs(p, 1).push_back(inputs(p, 1)[0]); }).code,
+            ErrorCode::plan_damaged);
+  EXPECT_THAT(load([](auto& p) { p.check->inputs.pop_back(); }).message,
+              HasSubstr("attn_check_quickly has 4 parameters"));
+  // One that is made when the plan is loaded, and would have been launched then.
+  const std::int64_t launched = cuda_calls("cuLaunchKernel");
+  const Error once = load([](auto& p) {
+    auto& step = std::get<plan::DeriveStep>(p.steps[0]);
+    p.internals.push_back(p.internals[0]);
+    p.internals.back().name = "more";
+    step.outputs.push_back("more");
+    step.expressions.push_back("more");
+  });
+  EXPECT_THAT(once.message, HasSubstr("has 1 parameters, of [8] bytes, but the plan lists 2"));
+  EXPECT_EQ(cuda_calls("cuLaunchKernel"), launched);
+}
+
+// As one that cannot say would answer, in its way.
+TEST_F(LoadTest, WithoutTheDriversWordOnParametersNoKernelIsLoaded) {
+  const auto runtime = must(standin::open_runtime());
+  script_cuda(fail_nth("cuFuncGetParamInfo", 1, CUDA_ERROR_NOT_SUPPORTED));
+  EXPECT_EQ(Executable::load(runtime, make_plan({.derives_each = true})).error().code,
+            ErrorCode::cuda);
+  EXPECT_TRUE(Executable::load(runtime, make_plan()).ok()) << "without kernels of ours";
+}
+
+// Numbers that a step counts with are made in pieces: the host holds a few of them at a time.
+TEST_F(LoadTest, CountingNumbersAreAllMade) {
+  const auto runtime = must(standin::open_runtime());
+  constexpr std::int64_t kCount = (std::int64_t{1} << 20) + 5;
+  plan::Program program;
+  plan::CudnnStep step;
+  step.operands.push_back({1, plan::CountingOperand{kCount}});
+  program.steps.emplace_back(step);
+  const auto buffer = must(counting_numbers(program, runtime->device()));
+  std::vector<std::int32_t> numbers(kCount);
+  EXPECT_OK(buffer.download(std::as_writable_bytes(std::span(numbers))));
+  for (std::int32_t i = 0; i < kCount; ++i) ASSERT_EQ(numbers[static_cast<std::size_t>(i)], i);
 }
 
 CUcontext current_context() {

@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <string>
 
 namespace attn::io {
@@ -181,7 +182,17 @@ TEST(Npy, FilesAndTheirErrors) {
   std::filesystem::resize_file(path, 100);
   EXPECT_THAT(read_npy(path).error().message, HasSubstr(path));
   EXPECT_EQ(read_npy("/no/such/file.npy").error().code, ErrorCode::io);
+  EXPECT_THAT(read_npy("/dev/zero").error().message, HasSubstr("it is a device"));
   EXPECT_EQ(write_npy("/no/such/file.npy", {DType::f32, {1}, {1}}).error().code, ErrorCode::io);
+  std::filesystem::remove(path);
+}
+
+// More than memory holds, and without one byte on the disk: its start is enough.
+TEST(Npy, AForeignFileIsKnownByItsStart) {
+  const std::string path = (std::filesystem::path(::testing::TempDir()) / "attn_npy.bin").string();
+  std::ofstream(path) << "no tensor";
+  std::filesystem::resize_file(path, std::uintmax_t{1} << 42);
+  EXPECT_THAT(read_npy(path).error().message, HasSubstr("not a .npy file"));
   std::filesystem::remove(path);
 }
 

@@ -131,6 +131,25 @@ TEST(Container, UnpackingIsBoundedByTheLimitAndTheClaim) {
   EXPECT_EQ(unpack(section, zeros.size()).error().code, ErrorCode::plan_damaged);
 }
 
+// Each section keeps its limit, and all together take much for what the file has.
+TEST(Container, ASmallFileDoesNotUnpackToMuch) {
+  Plan plan = testing::derived_plan();
+  plan.kernels = {std::string(std::size_t{20} << 20, 'a'), std::string(std::size_t{20} << 20, 'b'),
+                  ""};
+  const std::string manifest = manifest_json(plan);
+  const std::string file =
+      write_container(2, {{kManifestSection, false, false, manifest},
+                          {kCudnnPlanSection, true, false, plan.compiled[0].cudnn_plan},
+                          {kKernelSection, true, false, plan.kernels[0]},
+                          {kKernelSection, true, false, plan.kernels[1]},
+                          {kKernelSection, true, false, plan.kernels[2]}});
+  EXPECT_LT(file.size(), 100000U);
+  expect_error(file, ErrorCode::plan_damaged, "the kernels are larger than allowed");
+  EXPECT_EQ(most_unpacked(file.size()), kAlwaysUnpacked);
+  EXPECT_EQ(most_unpacked(std::size_t{1} << 20), std::size_t{64} << 20);
+  EXPECT_EQ(most_unpacked(std::size_t{1} << 40), kMaxAllPlanBytes);
+}
+
 TEST(Container, AnEmptySectionIsASection) {
   const std::string bytes = write_container(1, {{7, true, true, ""}, {8, false, true, ""}});
   const auto container = read_container(bytes);

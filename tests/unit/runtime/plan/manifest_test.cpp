@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <nlohmann/json.hpp>
 
 #include "tests/unit/runtime/plan/sample_plans.h"
@@ -44,10 +45,28 @@ TEST(Manifest, SaysWhatIsWrongAndWhere) {
               HasSubstr("$.workspace_bytes: is not what the steps need"));
   EXPECT_THAT(refusal([](auto& j) { j["compiled"][0]["workspace_bytes"] = -1; }),
               HasSubstr("$.compiled[0].workspace_bytes: is out of range"));
+  EXPECT_THAT(refusal([](auto& j) { j["compiled"][0]["workspace_bytes"] = std::int64_t{1} << 61; }),
+              HasSubstr("$.compiled[0].workspace_bytes: is out of range"));
+  EXPECT_THAT(refusal([](auto& j) { j["\x1b[31m"] = 2; }), HasSubstr("\"\\x1b[31m\" is not known"));
   EXPECT_THAT(refusal([](auto& j) { j["compiled"][0]["plan_bytes"] = std::int64_t{1} << 40; }),
               HasSubstr("$.compiled[0].plan_bytes: is out of range"));
   EXPECT_THAT(refusal([](auto& j) { j["compiled"].push_back(j["compiled"][0]); }),
               HasSubstr("1 steps, 2 of them compiled"));
+}
+
+// 12 s once: what operands write was looked for among all nodes before the program was looked at.
+TEST(Manifest, ALargeOneIsRefusedQuickly) {
+  json document = json::parse(manifest_json(testing::sample_plan()));
+  json& step = document["program"]["steps"][0];
+  const json node = step["graph"]["nodes"][2], operand = step["operands"][0];
+  for (int i = 0; i < 15000; ++i) {
+    step["graph"]["nodes"].push_back(node);
+    step["operands"].push_back(operand);
+  }
+  const std::clock_t start = std::clock();
+  const Result<Manifest> manifest = read_manifest(document.dump());
+  EXPECT_FALSE(manifest.ok());
+  EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 4.0);
 }
 
 TEST(Manifest, TheSignatureMustBelongToTheContent) {

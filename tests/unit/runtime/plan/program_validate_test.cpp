@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 
+#include "runtime/graph/extent.h"
 #include "tests/unit/runtime/plan/sample_plans.h"
 
 namespace attn::plan {
@@ -43,6 +44,49 @@ std::string derived_refusal(const std::function<void(Program&)>& change) {
   change(program);
   const Status status = validate(program);
   return status.ok() ? "accepted" : status.error().message;
+}
+
+// Sums and products of sizes do not wrap around: each tensor is bounded, and all together.
+TEST(ValidateProgram, InternalTensorsAreBoundedTogether) {
+  const auto refusal_of = [](int count, std::vector<std::int64_t> dims,
+                             std::vector<std::int64_t> strides) {
+    return derived_refusal([&](Program& program) {
+      for (int i = 0; i < count; ++i) {
+        program.internals.push_back({"large" + std::to_string(i), TensorRole::internal, DType::i64,
+                                     dims, strides, kInternalAlignment});
+      }
+    });
+  };
+  const auto side = std::int64_t{1} << 30;
+  EXPECT_THAT(refusal_of(1, {side, side}, {side, 1}), HasSubstr("is too large"));
+  EXPECT_THAT(refusal_of(1, {side, side}, {0, 0}), HasSubstr("is too large"));
+  EXPECT_EQ(refusal_of(1, {side, side / 8}, {side / 8, 1}),
+            "internal tensor \"large0\" is written by no step");
+  EXPECT_EQ(refusal_of(3, {side, side / 8}, {side / 8, 1}),
+            "tensor \"large1\" is too large together with those before it");
+}
+
+// The counting numbers are made in device memory when the plan is loaded.
+TEST(ValidateProgram, NoMoreCountingNumbersThanAreRead) {
+  const auto refusal_of = [](std::int64_t count) {
+    Program program = testing::sample_program();
+    CudnnStep& step = std::get<CudnnStep>(program.steps[0]);
+    graph::Tensor& k = step.graph.tensors[1];
+    k.dtype = DType::i32;
+    step.operands[1].source = CountingOperand{count};
+    EXPECT_EQ(*last_offset(k.dims, k.strides), 159);
+    const Status status = validate(program);
+    return status.ok() ? "accepted" : status.error().message;
+  };
+  EXPECT_EQ(refusal_of(160), "accepted");
+  EXPECT_THAT(refusal_of(159), HasSubstr("reaches beyond its counting numbers"));
+  EXPECT_THAT(refusal_of(1 << 29),
+              HasSubstr("is bound to 536870912 counting numbers but reads 160"));
+}
+
+TEST(ValidateProgram, NamesInMessagesAreEscaped) {
+  EXPECT_EQ(derived_refusal([](Program& p) { p.tensors[0].name = p.tensors[1].name = "\x1b[2J"; }),
+            "tensor \"\\x1b[2J\" is declared twice");
 }
 
 DeriveStep& derive(Program& program, std::size_t index) {
@@ -204,6 +248,17 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"Dim", [](auto& p) { p.tensors[0].dims[1] = 0; }, "dimension below 1"},
         Refusal{"TooLarge", [](auto& p) { p.tensors[0].strides[1] = std::int64_t{1} << 62; },
                 "too large"},
+        Refusal{"TooManyElements",
+                [](auto& p) {
+                  p.tensors[0].dims = {1, 1, 1 << 30, 1 << 30};
+                  p.tensors[0].strides = {0, 0, 0, 0};
+                },
+                "\"q\" has a dimension below 1, a stride below 0, or is too large"},
+        Refusal{"OffsetThatOverflowsInBytes",
+                [](auto& p) {
+                  operand(p, 0).source = TensorOperand{"q", std::int64_t{1} << 62};
+                },
+                "bound to \"q\", which is smaller"},
         Refusal{"Alignment", [](auto& p) { p.tensors[0].alignment = 24; }, "alignment 24"},
         Refusal{"NamelessParam", [](auto& p) { p.params[0].name.clear(); }, "has no name"},
         Refusal{"ParamTwice", [](auto& p) { p.params.push_back(p.params[0]); }, "declared twice"},

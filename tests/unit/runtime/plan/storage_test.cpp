@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -77,6 +78,29 @@ TEST_F(PlanStorage, ErrorsNameTheFile) {
   ASSERT_FALSE(plan.ok());
   EXPECT_EQ(plan.error().code, ErrorCode::plan_foreign);
   EXPECT_THAT(plan.error().message, HasSubstr(path("p")));
+}
+
+// Far larger than any plan, and without one byte on the disk: its start is enough.
+TEST_F(PlanStorage, AForeignFileIsKnownByItsStart) {
+  std::ofstream(path("p")) << "#!/bin/sh\n" << std::string(100, ' ');
+  fs::resize_file(path("p"), std::uintmax_t{1} << 36);
+  const Error error = load(path("p")).error();
+  EXPECT_EQ(error.code, ErrorCode::plan_foreign);
+  EXPECT_THAT(error.message, HasSubstr("is not an attnc plan"));
+}
+
+TEST_F(PlanStorage, NoMoreIsReadThanTheHeaderSays) {
+  ASSERT_TRUE(save(testing::sample_plan(), path("p")).ok());
+  fs::resize_file(path("p"), std::uintmax_t{1} << 36);
+  EXPECT_THAT(load(path("p")).error().message, HasSubstr("has 1 bytes after its end"));
+}
+
+// Without waiting for somebody who writes.
+TEST_F(PlanStorage, FifosAndDevicesAreRefused) {
+  ASSERT_EQ(::mkfifo(path("p").c_str(), 0600), 0);
+  EXPECT_EQ(load(path("p")).error().code, ErrorCode::io);
+  EXPECT_THAT(load(path("p")).error().message, HasSubstr("it is a FIFO"));
+  EXPECT_THAT(load("/dev/zero").error().message, HasSubstr("it is a device"));
 }
 
 TEST_F(PlanStorage, WritersAtOnceLeaveOneWholePlan) {

@@ -1,0 +1,20 @@
+// What the stand-in for the driver reads of a cubin: the parameters of its kernels.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace attn::standin {
+
+using Parameters = std::map<std::string, std::vector<std::size_t>>;  // bytes of each, by kernel
+
+bool is_cubin(std::string_view image);
+
+// Of a whole cubin, which is trusted: an ELF file of 64 bits with a section ".nv.info.NAME" for
+// each kernel, in which an attribute of kind KPARAM_INFO describes each parameter.
+Parameters parameters_of_cubin(const char* image);
+
+}  // namespace attn::standin
