@@ -305,6 +305,7 @@ void add_verify(CLI::App& app, Action& action) {
       ->type_name("N")
       ->check(CLI::Range(1, 1000000));
   add_lowering(*command, options->lowering, options->rewrites);
+  add_deny(*command);
   add_cudnn(*command, options->cudnn_folder);
   add_format(*command, options->format);
   set_action(*command, action, options, run);
