@@ -261,6 +261,7 @@ void add_bench(CLI::App& app, Action& action) {
       ->type_name("FILE");
   add_lowering(*command, options->lowering, options->rewrites);
   add_cache_option(*command, options->use_cache);
+  add_deny(*command);
   add_cudnn(*command, options->cudnn_folder);
   add_format(*command, options->format);
   set_action(*command, action, options, run);

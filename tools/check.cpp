@@ -26,7 +26,10 @@ struct Checked {
   std::optional<std::size_t> functions;  // of a library
   std::optional<Error> error;
 
-  bool ok() const { return attention || functions; }
+  bool is_denied() const {
+    return sink && denies_warnings() && !sink->has_errors() && !sink->sorted().empty();
+  }
+  bool ok() const { return (attention || functions) && !is_denied(); }
   int exit_code() const {
     if (error) return attn::exit_code(error->code);
     return ok() ? kOk : kSpecHasErrors;
@@ -78,6 +81,8 @@ Checked check(const std::string& path, const sema::Bindings& bindings) {
 
 void print_text(const Checked& checked) {
   if (checked.sink) print_diagnostics(diag::to_text(*checked.sink));
+  if (checked.is_denied()) fmt::print(stderr, "{}", kDenied);
+  if (!checked.ok()) return;
   if (checked.attention) {
     fmt::print("{}{}\n", summary(checked.source->name(), *checked.attention),
                checked.plans > 1 ? fmt::format(", {} plans", checked.plans) : "");
@@ -147,6 +152,7 @@ void add_check(CLI::App& app, Action& action) {
       ->type_name("SPEC...")
       ->required();
   add_bind(*command, options->bindings);
+  add_deny(*command);
   add_formats(*command, options->format);
   set_action(*command, action, options, run);
 }

@@ -340,6 +340,7 @@ void add_compile(CLI::App& app, Action& action) {
       "the fastest; the plan file says what was measured");
   add_lowering(*command, options->lowering, options->rewrites);
   add_cache_option(*command, options->use_cache);
+  add_deny(*command);
   add_cudnn(*command, options->cudnn_folder);
   add_format(*command, options->format);
   set_action(*command, action, options, run);

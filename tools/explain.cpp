@@ -163,6 +163,7 @@ void add_explain(CLI::App& app, Action& action) {
   command->add_flag("--why-not", options->why_not,
                     "When cuDNN refuses, explain all the same, with each engine's reason");
   add_lowering(*command, options->lowering, options->rewrites);
+  add_deny(*command);
   add_cudnn(*command, options->cudnn_folder);
   add_format(*command, options->format);
   set_action(*command, action, options, run);

@@ -250,6 +250,7 @@ void add_run(CLI::App& app, Action& action) {
                     "Compile the plan's program again for the local GPU");
   add_lowering(*command, options->lowering, options->rewrites);
   add_cache_option(*command, options->use_cache);
+  add_deny(*command);
   add_cudnn(*command, options->cudnn_folder);
   add_format(*command, options->format);
   set_action(*command, action, options, run);

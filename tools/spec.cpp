@@ -14,6 +14,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
+bool& denied() {
+  static bool deny = false;
+  return deny;
+}
+
 bool is_spec_name(std::string_view name) {
   return name.ends_with(".attn") || name.ends_with(".attn.json");
 }
@@ -37,16 +42,32 @@ Result<std::vector<std::string>> specs_in(const std::string& folder) {
 
 }  // namespace
 
+void add_deny(CLI::App& command) {
+  command
+      .add_option_function<std::string>(
+          "--deny", [](const std::string&) { denied() = true; }, "Take warnings for errors")
+      ->type_name("warnings")
+      ->check(CLI::IsMember({"warnings"}));
+}
+
+bool denies_warnings() { return denied(); }
+
 SpecOutcome analyze_spec(std::shared_ptr<const support::Source> source,
                          const sema::Bindings& bindings, Format format) {
   diag::Sink sink(*source);
   std::optional<ir::Attention> attention = driver::front_end(*source, bindings, sink);
   print_diagnostics(diag::to_text(sink));
-  if (attention) return {Spec{std::move(source), bindings, std::move(*attention)}, kOk, {}};
+  const bool refused = attention && denies_warnings() && !sink.sorted().empty();
+  if (refused) fmt::print(stderr, "{}", kDenied);
+  if (attention && !refused)
+    return {Spec{std::move(source), bindings, std::move(*attention)}, kOk, {}};
   const std::string diagnostics = diag::to_json(sink);
   if (format == Format::json) print_json(Json::parse(diagnostics));
   return {std::nullopt, kSpecHasErrors,
-          Error{ErrorCode::invalid_spec, "the spec has errors", {}, diagnostics}};
+          Error{ErrorCode::invalid_spec,
+                refused ? "the spec has warnings" : "the spec has errors",
+                {},
+                diagnostics}};
 }
 
 SpecOutcome read_spec(const std::string& path, const sema::Bindings& bindings, Format format) {

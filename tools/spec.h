@@ -35,6 +35,13 @@ SpecOutcome read_spec(const std::string& path, const sema::Bindings& bindings, F
 SpecOutcome analyze_spec(std::shared_ptr<const support::Source> source,
                          const sema::Bindings& bindings, Format format);
 
+// --deny warnings, of a command that reads specs: those below then take warnings for errors. It is
+// set once for the whole program, while the command line is read.
+void add_deny(CLI::App& command);
+bool denies_warnings();
+// What is said behind the warnings.
+inline constexpr const char* kDenied = "error: warnings are denied (--deny warnings)\n";
+
 // Whether the path is to be read as a plan file: it begins like one, or its name ends in .attnplan
 // (what is wrong with it is said then). Standard input ("-") never is.
 bool is_plan(const std::string& path);

@@ -293,6 +293,7 @@ void add_support(CLI::App& app, Action& action) {
   command->add_option("--jobs", options->jobs, "Questions at once; as many as there are cores")
       ->type_name("N");
   add_bind(*command, options->bindings);
+  add_deny(*command);
   command->add_flag("--grad", options->gradients,
                     "Of the gradients too: cells are those of the backward");
   command->add_option("--format", options->format, "How to print results")

@@ -17,6 +17,24 @@ struct Options {
   Format format = Format::text;
 };
 
+// What else a target is called: "h20: h100, but 78 SMs".
+struct Aliases {
+  Json json = Json::array();
+  std::string text;
+};
+
+Aliases all_aliases() {
+  Aliases all;
+  Table table({{"also"}, {"is"}, {"what differs there"}});
+  for (const targets::Alias& alias : targets::aliases()) {
+    table.add({std::string(alias.name), std::string(alias.target), std::string(alias.differs)});
+    all.json.push_back(
+        {{"name", alias.name}, {"target", alias.target}, {"differs", alias.differs}});
+  }
+  all.text = table.to_text();
+  return all;
+}
+
 int list(const Options& options) {
   Json targets = Json::array();
   Table table({{"name"}, {"SM", Align::right}, {"device"}, {"source"}});
@@ -30,9 +48,9 @@ int list(const Options& options) {
         {{"name", name}, {"sm", target->sm}, {"device", device}, {"provenance", provenance}});
   }
   if (options.format == Format::json) {
-    print_json({{"targets", targets}});
+    print_json({{"targets", targets}, {"aliases", all_aliases().json}});
   } else {
-    fmt::print("{}", table.to_text());
+    fmt::print("{}\n{}", table.to_text(), all_aliases().text);
   }
   return kOk;
 }
@@ -55,7 +73,10 @@ int print_properties(const Options& options) {
 void add_target(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("target", "List and print the GPUs to compile for");
-  command->require_subcommand(1);
+  command->require_subcommand(0, 1);
+  command->callback([&action, options, command] {  // after that of a subcommand
+    if (command->get_subcommands().empty()) action = [options] { return list(*options); };
+  });
 
   CLI::App* listing = command->add_subcommand("list", "The GPUs known by name");
   add_format(*listing, options->format);

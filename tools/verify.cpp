@@ -209,10 +209,11 @@ class Verification {
   }
 
   // lse tells of every score, whatever v is; so do the other statistics. A deterministic single row
-  // has none.
+  // has none. What random dropout keeps is read from o.
   ir::Attention compared(ir::Attention attention) const {
     if (options_.gradients) return driver::training_forward(std::move(attention));
     const bool varies = attention.deterministic && attention.dims[ir::Dim::Sq] == 1;
+    attention.wants_o |= attention.dropout.has_value();
     attention.wants_lse |= !attention.wants_max && !attention.wants_sum_exp && !varies;
     return attention;
   }
@@ -304,6 +305,7 @@ void add_verify(CLI::App& app, Action& action) {
       ->type_name("N")
       ->check(CLI::Range(1, 1000000));
   add_lowering(*command, options->lowering, options->rewrites);
+  add_deny(*command);
   add_cudnn(*command, options->cudnn_folder);
   add_format(*command, options->format);
   set_action(*command, action, options, run);

@@ -163,10 +163,14 @@ Result<plan::Plan> fastest(const ir::Attention& attention, const std::vector<Can
   return std::move(*best);
 }
 
-bool makes_statistics(const plan::Plan& plan) {
-  return std::ranges::any_of(plan.program.tensors, [](const plan::TensorInfo& tensor) {
-    return tensor.is_output() && tensor.name == "lse";
-  });
+// What a forward of a training pair has.
+bool makes_o_and_lse(const plan::Plan& plan) {
+  const auto makes = [&plan](std::string_view name) {
+    return std::ranges::any_of(plan.program.tensors, [name](const plan::TensorInfo& tensor) {
+      return tensor.is_output() && tensor.name == name;
+    });
+  };
+  return makes("o") && makes("lse");
 }
 
 }  // namespace
@@ -226,7 +230,7 @@ Result<Compiled> recompile(const plan::Plan& plan, const CompileOptions& options
   }
   CompileOptions how = options;
   how.direction = plan::direction_of(plan.program);
-  const bool pair = how.direction == plan::Direction::forward && makes_statistics(plan);
+  const bool pair = how.direction == plan::Direction::forward && makes_o_and_lse(plan);
   return compile(pair ? training_forward(*attention) : *attention, source, plan.bindings, how);
 }
 

@@ -1,5 +1,6 @@
 #include "compiler/ast/parse.h"
 #include "compiler/driver/driver.h"
+#include "compiler/driver/static_checks.h"
 #include "compiler/passes/simplify.h"
 #include "compiler/passes/without_keys.h"
 #include "compiler/sema/library.h"
@@ -20,11 +21,14 @@ std::optional<ir::Attention> front_end(const support::Source& source,
                                        const sema::Bindings& bindings, diag::Sink& sink) {
   const std::optional<ast::Spec> spec = ast::parse(source, sink);
   if (!spec || sink.has_errors()) return std::nullopt;
-  std::optional<ir::Attention> attention = sema::analyze(*spec, bindings, sink);
-  if (!attention || sink.has_errors()) return std::nullopt;
-  check_verified(*attention);
-  attention = passes::simplify(passes::without_keys(*attention));
-  check_verified(*attention);
+  sema::Spans spans;
+  const std::optional<ir::Attention> written = sema::analyze(*spec, bindings, sink, &spans);
+  if (!written || sink.has_errors()) return std::nullopt;
+  check_verified(*written);
+  ir::Attention attention = passes::simplify(passes::without_keys(*written));
+  check_verified(attention);
+  check_statically({*written, attention, spans, spec->name.span}, sink);
+  if (sink.has_errors()) return std::nullopt;
   return attention;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "compiler/lowering/internal_o.h"
 #include "runtime/base/check.h"
 
 namespace attn::driver {
@@ -37,6 +38,15 @@ Json to_json(const Refusal& refusal) {
 }
 
 }  // namespace
+
+Result<Lowered> Lowering::lower(const ir::Attention& attention, plan::Direction direction,
+                                passes::Rewrites made) const {
+  if (direction == plan::Direction::backward) return backward(attention, made);
+  if (attention.wants_o) return forward(attention, made);
+  ATTN_ASSIGN(Lowered lowered, forward(lowering::with_o(attention), made));
+  lowering::make_o_internal(lowered.program);
+  return lowered;
+}
 
 std::span<const Lowering> lowerings(std::string_view name) {
   const std::span<const Lowering> all = kLowerings;

@@ -32,10 +32,9 @@ struct Lowering {
   bool slow = false;   // several times as slow as a fused kernel: never taken unasked
   bool other = false;  // another form of what composite does: that there is none is said when asked
 
+  // A forward without o among the outputs makes one in the workspace, since kernels write it.
   Result<Lowered> lower(const ir::Attention& attention, plan::Direction direction,
-                        passes::Rewrites made) const {
-    return (direction == plan::Direction::forward ? forward : backward)(attention, made);
-  }
+                        passes::Rewrites made) const;
 };
 
 inline constexpr std::string_view kAnyLowering = "auto";

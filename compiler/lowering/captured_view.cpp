@@ -69,9 +69,9 @@ Result<Axes> match_axes(const ir::Attention& attention, const ir::Node& load,
       return unsupported(node.pos, fmt::format("`{}` is indexed twice by `{}`", name,
                                                ir::to_source(attention.dag, index)));
     }
-    if (extents[i] < scores[slot]) {
-      return spec_error(load.pos, fmt::format("`{}` has extent {} where it is indexed up to {}",
-                                              name, extents[i], scores[slot] - 1));
+    if (extents[i] < scores[slot]) {  // behind a guard, or the spec would have been refused
+      return unsupported(load.pos, fmt::format("`{}` has extent {} where it is indexed up to {}",
+                                               name, extents[i], scores[slot] - 1));
     }
     axes.index[slot] = static_cast<int>(i);
   }

@@ -20,8 +20,8 @@ struct CapturedView {
 // Errors: unsupported, with the place, for an index that is not simply b, h, the row or kv_idx, or
 // names one twice; for element types that cuDNN cannot read; for tensors whose columns are not
 // adjacent in memory beside rows or where there is a single row, which its kernels fail on; and for
-// those that vary with batch and head alone where there is a single row. invalid_spec, with the
-// place, when an extent is smaller than the dimension that indexes it.
+// those that vary with batch and head alone where there is a single row; for tensors that have fewer
+// elements than the dimension that indexes them, of which only some are read.
 Result<CapturedView> captured_view(const ir::Attention& attention, ir::ExprId load);
 
 // The same, but what varies with columns and not with rows is read again for each row, at stride 0:

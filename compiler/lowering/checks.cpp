@@ -88,9 +88,8 @@ Status check_attention(const ir::Attention& attention) {
 
 Status check_forward(const ir::Attention& attention) {
   ATTN_RETURN_IF_ERROR(check_attention(attention));
-  if (attention.wants_o) return {};
-  return unsupported(attention.pos, "cuDNN's kernels always write o",
-                     "list o in `outputs` beside lse");
+  ATTN_CHECK(attention.wants_o, "kernels always write o: see internal_o.h");
+  return {};
 }
 
 Status check_gradients(const ir::Attention& attention) {

@@ -11,7 +11,7 @@ namespace attn::lowering {
 // sink that varies with the batch.
 Status check_attention(const ir::Attention& attention);
 
-// The same, and unsupported where o is not wanted.
+// The same, of a forward, which must have o among its outputs (internal_o.h).
 Status check_forward(const ir::Attention& attention);
 
 // Errors: unsupported where q, k or v has a gradient whose elements would share places: paged

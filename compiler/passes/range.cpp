@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "compiler/ir/fold.h"
 #include "compiler/passes/floor_div.h"
 
 namespace attn::passes {
@@ -72,6 +73,16 @@ Range opposite(Range x) { return {1 - x.high, 1 - x.low}; }
 
 Range smaller(Range x, Range y) { return {std::min(x.low, y.low), std::min(x.high, y.high)}; }
 Range larger(Range x, Range y) { return {std::max(x.low, y.low), std::max(x.high, y.high)}; }
+
+// Of single numbers alone.
+Range bits(Op op, Range x, Range y) {
+  if (x.low != x.high || y.low != y.high) return kAny;
+  const ir::Constant operands[] = {x.low, y.low};
+  const std::size_t count = op == Op::bit_not_ ? 1 : 2;
+  const auto value = ir::fold(op, std::span(operands).first(count));
+  if (!value) return kAny;
+  return clip(std::get<std::int64_t>(*value), std::get<std::int64_t>(*value));
+}
 
 Range comparison(Op op, Range x, Range y) {
   switch (op) {
@@ -148,6 +159,7 @@ Range Ranges::operation(const ir::Node& node) const {
     }
     default: break;
   }
+  if (ir::info(node.op).rule == ir::Rule::bits) return bits(node.op, x, y);
   if (!is_boolean(node)) return kAny;
   return dag_[node.operands[0]].type == ir::Type::integer ? comparison(node.op, x, y) : kEither;
 }

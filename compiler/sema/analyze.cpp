@@ -44,10 +44,11 @@ std::string as_score(const ast::Expr& factor) {
 class Analyzer {
  public:
   Analyzer(const ast::Spec& spec, const Library& library, const Bindings& bindings,
-           diag::Sink& sink)
+           diag::Sink& sink, Spans* spans)
       : spec_(spec),
         library_(library),
         sink_(sink),
+        spans_(spans),
         environment_(make_environment(spec, bindings, sink)) {
     attention_.name = spec.name.text;
     attention_.dims = environment_.dims;
@@ -56,6 +57,7 @@ class Analyzer {
 
   std::optional<ir::Attention> run() {
     Scope scope(environment_, library_, attention_, sink_);
+    scope.record(spans_);
     for (const ast::Clause& clause : spec_.preamble) declare(clause, scope);
     for (const ast::SpecParameter& parameter : spec_.parameters) {
       scope.declare(parameter.name, {Symbol::Kind::parameter}, false);
@@ -306,6 +308,7 @@ class Analyzer {
   const ast::Spec& spec_;
   const Library& library_;
   diag::Sink& sink_;
+  Spans* spans_;
   Environment environment_;
   ir::Attention attention_;
   std::optional<ir::ExprId> scale_;
@@ -316,14 +319,14 @@ class Analyzer {
 }  // namespace
 
 std::optional<ir::Attention> analyze(const ast::Spec& spec, const Bindings& bindings,
-                                     diag::Sink& sink) {
+                                     diag::Sink& sink, Spans* spans) {
   if (spec.is_library) {
     sink.report(Code::no_attention, spec.span, "this is a library: it has no attention").help =
         "use its functions in a spec with `import`";
     return std::nullopt;
   }
   const Library library = load_imports(spec, sink);
-  return Analyzer(spec, library, bindings, sink).run();
+  return Analyzer(spec, library, bindings, sink, spans).run();
 }
 
 }  // namespace attn::sema

@@ -12,17 +12,21 @@
 
 namespace attn::sema {
 
+// Where expressions are written, by their id in the attention's dag: the first place of each. What
+// a function makes has none, but for its result, which is placed where the function is called.
+using Spans = std::map<ir::ExprId, support::Span>;
+
 // The files that the spec imports are read. Nothing when errors were reported; a library, which has
 // no attention, is an error. Dimensions without a size stay open (ir::Op::dim_). A binding
 // that names nothing in the spec, or has no meaning as a number, is an error. Of a dimension with a
-// set of sizes the first one is taken, unless it is bound.
+// set of sizes the first one is taken, unless it is bound. `spans` are added to.
 std::optional<ir::Attention> analyze(const ast::Spec& spec, const Bindings& bindings,
-                                     diag::Sink& sink);
+                                     diag::Sink& sink, Spans* spans = nullptr);
 
-// One for each plan that is asked for: `bindings`, with every combination of the sizes of dimensions
-// that are bound to several ("1024,2048", each size once), or have a set of them in the spec and
-// are not bound. At least one; the sets of a spec with errors, which analyze() reports, are left
-// alone.
+// One for each plan that is asked for: `bindings`, with every combination of the sizes of
+// dimensions that are bound to several ("1024,2048", each size once), or have a set of them in the
+// spec and are not bound. At least one; the sets of a spec with errors, which analyze() reports,
+// are left alone.
 std::vector<Bindings> variants(const ast::Spec& spec, const Bindings& bindings);
 
 }  // namespace attn::sema

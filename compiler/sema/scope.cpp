@@ -78,6 +78,7 @@ void Scope::define_let(const ast::Name& name, const std::optional<Value>& value)
 std::optional<Value> Scope::check(const Expr& expr, const Site& site) {
   const std::optional<Value> value = bare(expr, site);
   if (value && !bounded(expr, *value)) return std::nullopt;
+  if (value && spans_ != nullptr && frames_.empty()) spans_->try_emplace(value->id, expr.span);
   return value;
 }
 

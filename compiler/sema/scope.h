@@ -49,6 +49,9 @@ class Scope {
   Scope(Environment& environment, const Library& library, ir::Attention& attention,
         diag::Sink& sink);
 
+  // Where checked expressions are written (analyze.h), unless it is null.
+  void record(std::map<ir::ExprId, support::Span>* spans) { spans_ = spans; }
+
   // Adds a name; reports one that is taken or reserved (run-time names only for `at_run_time`).
   void declare(const ast::Name& name, Symbol symbol, bool at_run_time);
   void poison(const std::string& name);  // unless it is defined
@@ -161,6 +164,7 @@ class Scope {
   std::map<std::string, Symbol, std::less<>> symbols_;
   std::vector<Local> locals_;
   std::vector<Frame> frames_;
+  std::map<ir::ExprId, support::Span>* spans_ = nullptr;
   std::uint64_t work_ = 0;  // expressions looked at, those of functions each time
 };
 

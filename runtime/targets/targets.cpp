@@ -61,6 +61,32 @@ constexpr const char* kProperties[] = {
 #undef ATTN_DEVICE_PROPERTY
 };
 
+constexpr Alias kAliases[] = {
+#define ATTN_TARGET_ALIAS(name, target, differs) {#name, #target, differs},
+#include "runtime/targets/aliases.def"
+#undef ATTN_TARGET_ALIAS
+};
+
+std::string lower_case(std::string text) {
+  for (char& c : text) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return text;
+}
+
+// The target's own name, whatever it is called.
+std::string canonical_name(const std::string& name) {
+  const std::string wanted = lower_case(name);
+  const auto* found = std::ranges::find(kAliases, wanted, &Alias::name);
+  return found == std::end(kAliases) ? wanted : std::string(found->target);
+}
+
+std::vector<std::string_view> alias_names() {
+  std::vector<std::string_view> names;
+  for (const Alias& alias : kAliases) names.push_back(alias.name);
+  return names;
+}
+
 Result<plan::Target> refused(const std::string& message) {
   return Result<plan::Target>(ErrorCode::invalid_argument, message);
 }
@@ -83,6 +109,8 @@ std::vector<std::string> target_names() {
   return names;
 }
 
+std::span<const Alias> aliases() { return kAliases; }
+
 std::string_view provenance(std::string_view name) {
   for (const Entry& entry : entries()) {
     if (entry.name == name) return entry.provenance;
@@ -98,11 +126,13 @@ bool is_from_data_sheet(const plan::Target& target) {
 
 Result<plan::Target> find_target(const std::string& name_or_json_path) {
   if (name_or_json_path.ends_with(".json")) return read_target(name_or_json_path);
+  const std::string name = canonical_name(name_or_json_path);
   for (const Entry& entry : entries()) {
-    if (entry.name == name_or_json_path) return make_target(entry.name, std::string(entry.json));
+    if (entry.name == name) return make_target(entry.name, std::string(entry.json));
   }
-  return refused(fmt::format("no target is named \"{}\"; there are {}, or give a .json file",
-                             name_or_json_path, fmt::join(target_names(), ", ")));
+  return refused(fmt::format(
+      "no target is named \"{}\"; there are {}, their other names {}, or give a .json file",
+      name_or_json_path, fmt::join(target_names(), ", "), fmt::join(alias_names(), ", ")));
 }
 
 Result<plan::Target> make_target(const std::string& name, const std::string& device_json) {

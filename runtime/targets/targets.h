@@ -1,6 +1,7 @@
 // The GPUs known by name, and those described by a file. Needs neither CUDA nor cuDNN.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,8 +11,18 @@
 
 namespace attn::targets {
 
-// In the order of targets.def: "h200", "a100", "l40s", "b200", "rtx5090".
+// In the order of targets.def: "h200", "h100", "a100", "l40s", "b200", "rtx5090".
 std::vector<std::string> target_names();
+
+// A further name of a target (aliases.def): another GPU of its compute capability, or the
+// capability itself, as "sm_90". `differs` says what is different on that GPU; empty for a
+// capability.
+struct Alias {
+  std::string_view name;
+  std::string_view target;
+  std::string_view differs;
+};
+std::span<const Alias> aliases();
 
 // Where the numbers of a named target come from, in one line; empty for an unknown name. cuDNN 9.28
 // refuses to load a plan whose device properties differ from the real card's, so those that were
@@ -22,7 +33,8 @@ std::string_view provenance(std::string_view name);
 bool is_from_data_sheet(const plan::Target& target);
 
 // A named target, or with a value that ends in ".json" the one in that file (its stem becomes the
-// name). Errors: invalid_argument (unknown name, with the known ones; a file that is no JSON object
+// name). Names and aliases may be written in any case; an alias gives the target that it stands
+// for. Errors: invalid_argument (unknown name, with the known ones; a file that is no JSON object
 // or lacks a property, which is named), io.
 Result<plan::Target> find_target(const std::string& name_or_json_path);
 

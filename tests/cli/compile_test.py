@@ -134,6 +134,28 @@ class Compile(attnc.Case):
         self.assertEqual(result["plan"], str(plan))
         self.assertEqual(result["manifest"]["target"]["sm"], 80)
 
+    def test_targets_by_other_names(self):
+        for name, target in (("H100", "h100"), ("h20", "h100"), ("GH200", "h200"), ("sm_80", "a100")):
+            with self.subTest(name):
+                found = self.attnc("target", "show", name).stdout
+                self.assertEqual(found, self.attnc("target", "show", target).stdout)
+        plan = self.compile(NOOP, target="H100")
+        self.assertEqual(self.attnc_json("inspect", plan)["target"]["name"], "h100")
+        listed = self.attnc("target").stdout
+        self.assertEqual(listed, self.attnc("target", "list").stdout)
+        for name in ("h100", "gh200", "h800", "sm_120"):
+            self.assertIn(name, listed)
+
+    def test_statistics_alone(self):
+        plan = self.compile(NOOP.replace("outputs o, lse", "outputs lse"))
+        program = self.attnc_json("inspect", plan)["program"]
+        self.assertEqual([tensor["name"] for tensor in program["tensors"]], ["q", "k", "v", "lse"])
+        self.assertIn("o", [tensor["name"] for tensor in program["internals"]])
+        again = self.folder / "again.attnplan"
+        self.attnc("compile", "--recompile", plan, "--target", "a100", "-o", again)
+        tensors = self.attnc_json("inspect", again)["program"]["tensors"]
+        self.assertEqual([tensor["name"] for tensor in tensors], ["q", "k", "v", "lse"])
+
     def test_target_files(self):
         file = self.write("mine.json", self.attnc("target", "show", "h200").stdout)
         plan = self.compile(NOOP, target=file)

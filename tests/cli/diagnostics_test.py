@@ -12,6 +12,8 @@ BAD = """attention x(window = 4) {
 }
 """
 
+ATTENTION = "attention x {{ dims B = 1, Hq = 4, Sq = 64, D = 64; {} }}"
+
 
 class Diagnostics(attnc.Case):
     def test_text_goes_to_standard_error(self):
@@ -60,6 +62,39 @@ class Diagnostics(attnc.Case):
         process = self.attnc("check", *specs)
         self.assertEqual(process.stderr, "")
         self.assertEqual(len(process.stdout.splitlines()), len(specs))
+
+    def test_warnings_are_denied_when_asked_for(self):
+        text = ATTENTION.format("mask q_idx < kv_idx && kv_idx < q_idx;")
+        process = self.attnc("check", "-", stdin=text)
+        self.assertIn("warning[W0540]", process.stderr)
+        self.assertIn("ok: ", process.stdout)
+        process = self.attnc("check", "-", "--deny", "warnings", stdin=text, code=1)
+        self.assertIn("warning[W0540]", process.stderr)
+        self.assertIn("warnings are denied", process.stderr)
+        self.assertEqual(process.stdout, "")
+        path = self.write("x.attn", text)
+        entry, = json.loads(self.attnc("check", path, "--deny", "warnings", "--format", "json",
+                                       code=1).stdout)["specs"]
+        self.assertEqual((entry["ok"], entry["errors"]), (False, 0))
+        self.attnc("check", "-", "--deny", "everything", stdin=text, code=2)
+        for command in (["compile", path, "--target", "h200", "-o", self.folder / "x.attnplan"],
+                        ["explain", path], ["run", path, "--backend", "reference"],
+                        ["support", path, "--target", "h200", "--tier", "rules"]):
+            self.assertIn("warnings are denied",
+                          self.attnc(*command, "--deny", "warnings", code=1).stderr)
+        self.assertFalse((self.folder / "x.attnplan").exists())
+
+    def test_what_compile_refuses_check_refuses(self):
+        for clauses in ("tensor slopes: f32[2]; score score + slopes[h];",
+                        "tensor t: i32[B, Skv]; mask t[q_idx, b] == kv_idx;",
+                        "tensor t: f32[Hq, Sq, Skv]; score score + t[h, q_idx, kv_idx + 1];",
+                        "score score + log(-1.0);"):
+            path = self.write("x.attn", ATTENTION.format(clauses))
+            said = self.attnc("check", path, code=1).stderr
+            self.assertIn("error[E034", said)
+            process = self.attnc("compile", path, "--target", "h200", "-o", self.folder / "x.attnplan",
+                                 code=1)
+            self.assertEqual(process.stderr, said)
 
     def test_bindings(self):
         path = self.write("x.attn", NOOP)

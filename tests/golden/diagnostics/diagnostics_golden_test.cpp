@@ -11,8 +11,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "compiler/ast/parse.h"
-#include "compiler/sema/analyze.h"
+#include "compiler/driver/driver.h"
 
 namespace attn {
 namespace {
@@ -67,12 +66,8 @@ std::string diagnose(const fs::path& path) {
   fs::current_path(kCases);  // imports begin there
   const support::Source source(path.filename().string(), wrong.text);
   diag::Sink sink(source);
-  if (const auto spec = ast::parse(source, sink)) {
-    const auto attention = sema::analyze(*spec, wrong.bindings, sink);
-    EXPECT_EQ(attention.has_value(), !sink.has_errors());
-  } else {
-    EXPECT_TRUE(sink.has_errors()) << "no tree and no reason";
-  }
+  const auto attention = driver::front_end(source, wrong.bindings, sink);
+  EXPECT_EQ(attention.has_value(), !sink.has_errors());
   return diag::to_text(sink);
 }
 

@@ -75,7 +75,14 @@ TEST_P(SurfaceGolden, EveryBackwardIsServedAsBefore) {
                 }));
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, SurfaceGolden, ::testing::ValuesIn(targets::target_names()),
+// An H100 has the engines of an H200: it differs in its memory alone.
+std::vector<std::string> targets_that_differ() {
+  std::vector<std::string> names = targets::target_names();
+  std::erase(names, "h100");
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Targets, SurfaceGolden, ::testing::ValuesIn(targets_that_differ()),
                          [](const auto& target) { return target.param; });
 
 }  // namespace

@@ -60,6 +60,8 @@ std::vector<Fact> facts() {
        "tensor t: f32[B, Hq]; score max(score, t[b, h]);"},
       {"AnIndexAtOneRow", kOneRow, "score score + 0.01 * kv_idx;"},
       {"TheOutputsMaxAndSumExp", kSizes, "outputs o, max, sum_exp;"},
+      {"OnlyLse", kSizes, "outputs lse;"},
+      {"OnlySumExp", kSizes, "outputs sum_exp; layout o: strides(Sq * 1024, 80, 1024, 1);"},
       {"LengthsOfQAtOneRow", kOneRow, "lengths q;"},
       {"MaxBesideASink", kSizes, "tensor s: f32[Hq]; sink s[h]; outputs o, max;",
        "cuDNN does not give max or sum_exp of scores beside a sink"},
@@ -79,7 +81,6 @@ std::vector<Fact> facts() {
       {"PagesOfNoPowerOfTwo", kSizes,
        "layout q: bshd, k: paged(page = 48), v: paged(page = 48), o: bshd; lengths kv;",
        "cuDNN reads pages of a power of two rows"},
-      {"OnlyLse", kSizes, "outputs lse;", "cuDNN's kernels always write o"},
       {"BitsOfTheScore", kSizes, "score score + (int(score) & 3);",
        "cuDNN has no bit operations on integers"},
       // Known bad in other versions, or with other builders.

@@ -43,12 +43,12 @@ TEST(Targets, KnowWhoseNumbersAreRead) {
 }
 
 TEST(Targets, Names) {
-  EXPECT_THAT(target_names(), ElementsAre("h200", "a100", "l40s", "b200", "rtx5090"));
+  EXPECT_THAT(target_names(), ElementsAre("h200", "h100", "a100", "l40s", "b200", "rtx5090"));
 }
 
 TEST(Targets, EachNameHasItsArchitectureAndProvenance) {
-  const std::pair<const char*, int> expected[] = {
-      {"h200", 90}, {"a100", 80}, {"l40s", 89}, {"b200", 100}, {"rtx5090", 120}};
+  const std::pair<const char*, int> expected[] = {{"h200", 90}, {"h100", 90},  {"a100", 80},
+                                                  {"l40s", 89}, {"b200", 100}, {"rtx5090", 120}};
   for (const auto& [name, sm] : expected) {
     const auto target = find_target(name);
     ASSERT_TRUE(target.ok()) << target.error().to_text();
@@ -58,7 +58,8 @@ TEST(Targets, EachNameHasItsArchitectureAndProvenance) {
   }
   EXPECT_THAT(std::string(provenance("h200")), HasSubstr("real"));
   EXPECT_THAT(std::string(provenance("b200")), HasSubstr("data sheet"));
-  EXPECT_TRUE(provenance("h100").empty());
+  EXPECT_THAT(std::string(provenance("h100")), HasSubstr("real"));
+  EXPECT_TRUE(provenance("v100").empty());
 }
 
 TEST(Targets, BuiltInDataIsTheFile) {
@@ -68,12 +69,43 @@ TEST(Targets, BuiltInDataIsTheFile) {
 }
 
 TEST(Targets, UnknownNameListsTheKnownOnes) {
-  const auto target = find_target("h100");
+  const auto target = find_target("v100");
   ASSERT_FALSE(target.ok());
   EXPECT_EQ(target.error().code, ErrorCode::invalid_argument);
   EXPECT_EQ(target.error().message,
-            "no target is named \"h100\"; there are h200, a100, l40s, b200, rtx5090, or give a "
-            ".json file");
+            "no target is named \"v100\"; there are h200, h100, a100, l40s, b200, rtx5090, their "
+            "other names h800, h20, gh200, a800, l40, b100, gb200, sm_80, sm_89, sm_90, sm_100, "
+            "sm_120, or give a .json file");
+}
+
+TEST(Targets, NamesAreReadInAnyCase) {
+  for (const char* name : {"H100", "h100"}) EXPECT_EQ(find_target(name)->name, "h100") << name;
+  EXPECT_EQ(find_target("RTX5090")->name, "rtx5090");
+  EXPECT_EQ(find_target("SM_90")->name, "h200");
+}
+
+TEST(Targets, AliasesAreTargetsOfTheSameCapability) {
+  for (const Alias& alias : aliases()) {
+    const auto target = find_target(std::string(alias.name));
+    ASSERT_TRUE(target.ok()) << alias.name;
+    EXPECT_EQ(target->name, alias.target);
+    EXPECT_THAT(target_names(), ::testing::Not(::testing::Contains(std::string(alias.name))));
+    const bool is_capability = alias.name.starts_with("sm_");
+    EXPECT_EQ(alias.differs.empty(), is_capability) << alias.name;
+    if (!is_capability) continue;
+    EXPECT_EQ(fmt::format("sm_{}", target->sm), alias.name);
+  }
+}
+
+// A key that a newer cuDNN compares must be there, or it refuses the properties.
+TEST(Targets, AllHaveTheSameKeys) {
+  const auto keys = [](const std::string& name) {
+    const Json device = Json::parse(find_target(name)->device_json);
+    std::vector<std::string> found;
+    for (const auto& [key, value] : device.items()) found.push_back(key);
+    return found;
+  };
+  for (const std::string& name : target_names()) EXPECT_EQ(keys(name), keys("h200")) << name;
 }
 
 TEST(Targets, FileIsNamedByItsStem) {

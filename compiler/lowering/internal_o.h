@@ -1,0 +1,17 @@
+// Attentions that do not ask for o. cuDNN's kernels always write it: it becomes an internal tensor
+// of the program, in the workspace.
+#pragma once
+
+#include "compiler/ir/attention.h"
+#include "runtime/plan/program.h"
+
+namespace attn::lowering {
+
+// The same attention with o among its outputs, without gaps in memory.
+ir::Attention with_o(ir::Attention attention);
+
+// Makes the output `o` of a forward of with_o() internal, and leaves out the steps that only copy
+// it.
+void make_o_internal(plan::Program& program);
+
+}  // namespace attn::lowering

@@ -1,0 +1,193 @@
+#include "compiler/passes/box_values.h"
+
+#include <algorithm>
+
+namespace attn::passes {
+namespace {
+
+using ir::ExprId;
+using ir::Op;
+using ir::Type;
+
+std::vector<ExprId> evaluated(const ir::Attention& attention) {
+  std::vector<ExprId> roots = attention.masks;
+  roots.push_back(attention.score);
+  roots.push_back(attention.scale);
+  if (attention.sink) roots.push_back(*attention.sink);
+  if (attention.dropout && attention.dropout->keep) roots.push_back(*attention.dropout->keep);
+  return roots;
+}
+
+bool overlap(const Axes& x, const Axes& y) {
+  return (x.batch && y.batch) || (x.head && y.head) || (x.row && y.row) || (x.column && y.column);
+}
+
+bool is_single(const Box& box) {
+  const Range axes[] = {box.batch, box.head, box.row, box.column};
+  return std::ranges::all_of(axes, [](const Range& axis) { return axis.low == axis.high; });
+}
+
+Sure opposite(Sure sure) {
+  return sure == Sure::maybe ? sure : sure == Sure::yes ? Sure::no : Sure::yes;
+}
+
+RealRange converted(const Range& range) {
+  return joined(RealRange::of(static_cast<double>(range.low)),
+                RealRange::of(static_cast<double>(range.high)));
+}
+
+}  // namespace
+
+BoxValues::BoxValues(const ir::Attention& attention)
+    : attention_(attention),
+      dag_(attention.dag),
+      roots_(evaluated(attention)),
+      order_(ir::reachable(attention.dag, roots_)),
+      integers_(attention, roots_),
+      values_(order_.back() + 1),
+      reals_(order_.back() + 1),
+      counts_(order_.back() + 1),
+      reads_(order_.back() + 1),
+      conjoins_(order_.back() + 1),
+      axes_(order_.back() + 1) {
+  Dependence dependence(dag_);
+  for (const ExprId id : order_) {
+    const ir::Node& node = dag_[id];
+    reads_[id] = node.is(Op::load_) || node.is(Op::param_) ||
+                 std::ranges::any_of(node.operands, [&](ExprId each) { return reads_[each]; });
+    axes_[id] = dependence[id];
+  }
+  for (const ExprId mask : attention.masks) mark_conjuncts(mask);
+}
+
+void BoxValues::mark_conjuncts(ExprId mask) {
+  if (!dag_[mask].is(Op::and_)) return;
+  conjoins_[mask] = true;
+  for (const ExprId operand : dag_[mask].operands) mark_conjuncts(operand);
+}
+
+void BoxValues::look_at(const Box& box, const Assumed& assumed) {
+  agree_beside_ = assumed.agree_beside;
+  doubt_shows_ = assumed.doubt_shows && is_single(box);
+  integers_.look_at(box);
+  for (const ExprId id : order_) {
+    switch (dag_[id].type) {
+      case Type::integer: values_[id] = integers_[id]; break;
+      case Type::boolean: set_boolean(id); break;
+      case Type::real: set_real(id, assumed); break;
+    }
+  }
+  set_counts();
+}
+
+Sure BoxValues::holds(ExprId id) const {
+  if (values_[id].is_true()) return Sure::yes;
+  return values_[id].is_false() ? Sure::no : Sure::maybe;
+}
+
+Sure BoxValues::shows(ExprId mask) const {
+  const ir::Node& node = dag_[mask];
+  if (node.is(Op::and_)) return std::min(shows(node.operands[0]), shows(node.operands[1]));
+  const Sure sure = holds(mask);
+  const bool agrees = agree_beside_ && reads_[mask] && !overlap(*agree_beside_, axes_[mask]);
+  return sure == Sure::maybe && (agrees || doubt_shows_) ? Sure::yes : sure;
+}
+
+// Again where reals are compared somewhere below.
+void BoxValues::set_boolean(ExprId id) {
+  const ir::Node& node = dag_[id];
+  const auto operand = [&](std::size_t i) { return values_[node.operands[i]]; };
+  values_[id] = integers_[id];
+  switch (node.op) {
+    case Op::and_:
+      values_[id] = {std::min(operand(0).low, operand(1).low),
+                     std::min(operand(0).high, operand(1).high)};
+      break;
+    case Op::or_:
+      values_[id] = {std::max(operand(0).low, operand(1).low),
+                     std::max(operand(0).high, operand(1).high)};
+      break;
+    case Op::not_: values_[id] = {1 - operand(0).high, 1 - operand(0).low}; break;
+    case Op::select_: {
+      const Sure sure = holds(node.operands[0]);
+      if (sure != Sure::maybe) values_[id] = operand(sure == Sure::yes ? 1 : 2);
+      break;
+    }
+    default:
+      if (ir::info(node.op).rule != ir::Rule::comparison) break;
+      if (dag_[node.operands[0]].type != Type::real) break;
+      values_[id] = compared(node.op, reals_[node.operands[0]], reals_[node.operands[1]]);
+  }
+}
+
+void BoxValues::set_real(ExprId id, const Assumed& assumed) {
+  const ir::Node& node = dag_[id];
+  switch (node.op) {
+    case Op::const_real_: reals_[id] = RealRange::of(dag_.real_of(id)); return;
+    case Op::score_: reals_[id] = assumed.score; return;
+    case Op::load_:
+    case Op::param_: reals_[id] = assumed.inputs; return;
+    case Op::to_real_: reals_[id] = converted(values_[node.operands[0]]); return;
+    case Op::select_: reals_[id] = selected(node); return;
+    default: break;
+  }
+  if (node.operands.empty()) {
+    reals_[id] = {};
+    return;
+  }
+  const RealRange& x = reals_[node.operands[0]];
+  reals_[id] = real_range(node.op, x, node.operands.size() > 1 ? reals_[node.operands[1]] : x);
+}
+
+RealRange BoxValues::selected(const ir::Node& node) const {
+  const Sure sure = holds(node.operands[0]);
+  const RealRange &x = reals_[node.operands[1]], &y = reals_[node.operands[2]];
+  if (sure == Sure::maybe) return joined(x, y);
+  return sure == Sure::yes ? x : y;
+}
+
+void BoxValues::count(ExprId id, Sure sure) { counts_[id] = std::max(counts_[id], sure); }
+
+// From the roots down: users stand behind their operands.
+void BoxValues::set_counts() {
+  std::ranges::fill(counts_, Sure::no);
+  Sure shown = Sure::yes;
+  for (const ExprId mask : attention_.masks) shown = std::min(shown, shows(mask));
+  for (std::size_t i = attention_.masks.size(); i < roots_.size(); ++i) count(roots_[i], shown);
+  count(attention_.scale, Sure::yes);
+  for (const ExprId mask : attention_.masks) {
+    Sure others = Sure::yes;
+    for (const ExprId other : attention_.masks) {
+      if (other != mask) others = std::min(others, shows(other));
+    }
+    count(mask, others);
+  }
+  for (std::size_t i = order_.size(); i-- > 0;) count_operands(order_[i]);
+}
+
+void BoxValues::count_operands(ExprId id) {
+  const ir::Node& node = dag_[id];
+  const Sure sure = counts_[id];
+  if (sure == Sure::no) return;
+  switch (node.op) {
+    case Op::select_: {
+      const Sure first = holds(node.operands[0]);
+      count(node.operands[0], sure);
+      count(node.operands[1], std::min(sure, first));
+      count(node.operands[2], std::min(sure, opposite(first)));
+      return;
+    }
+    case Op::and_:
+    case Op::or_:
+      for (const std::size_t i : {0, 1}) {
+        const ExprId beside = node.operands[1 - i];
+        const Sure other = conjoins_[id] ? shows(beside) : holds(beside);
+        count(node.operands[i], std::min(sure, node.op == Op::and_ ? other : opposite(other)));
+      }
+      return;
+    default:
+      for (const ExprId operand : node.operands) count(operand, sure);
+  }
+}
+
+}  // namespace attn::passes
