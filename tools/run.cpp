@@ -128,12 +128,8 @@ Result<Outputs> execute(const Subject& subject, const Options& options, const st
 
 std::vector<std::string> output_names(const ir::Attention& attention, const Options& options) {
   std::vector<std::string> names;
-  const std::pair<std::string_view, bool> outputs[] = {{"o", attention.wants_o},
-                                                       {"lse", attention.wants_lse},
-                                                       {"max", attention.wants_max},
-                                                       {"sum_exp", attention.wants_sum_exp}};
-  for (const auto& [name, wanted] : outputs) {
-    if (wanted && options.wants_forward()) names.emplace_back(name);
+  for (const ir::Output& output : ir::kOutputs) {
+    if (attention.*output.wanted && options.wants_forward()) names.emplace_back(output.name);
   }
   if (!options.wants_gradients()) return names;
   for (const std::string& of : gradient::wanted_gradients(attention)) {

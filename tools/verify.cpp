@@ -213,7 +213,7 @@ class Verification {
   ir::Attention compared(ir::Attention attention) const {
     if (options_.gradients) return driver::training_forward(std::move(attention));
     const bool varies = attention.deterministic && attention.dims[ir::Dim::Sq] == 1;
-    attention.wants_lse |= !attention.wants_max && !attention.wants_sum_exp && !varies;
+    attention.wants_lse |= !attention.wants_max_or_sum() && !varies;
     return attention;
   }
 
