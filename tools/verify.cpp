@@ -26,6 +26,7 @@ struct Options {
   std::string cudnn_folder;
   std::string lowering{driver::kAnyLowering};
   passes::Rewrites rewrites;
+  int timeout = kBuildSeconds;
   sema::Bindings bindings;
   InputTexts inputs;
   bool gradients = false;
@@ -220,7 +221,7 @@ class Verification {
   driver::CompileOptions compile_options() const {
     driver::CompileOptions how;
     how.target = target_;
-    how.worker = worker_options(options_.cudnn_folder);
+    how.worker = worker_options(options_.cudnn_folder, options_.timeout);
     how.lowering = options_.lowering;
     how.rewrites = options_.rewrites;
     return how;
@@ -304,6 +305,7 @@ void add_verify(CLI::App& app, Action& action) {
       ->type_name("N")
       ->check(CLI::Range(1, 1000000));
   add_lowering(*command, options->lowering, options->rewrites);
+  add_timeout(*command, options->timeout);
   add_cudnn(*command, options->cudnn_folder);
   add_format(*command, options->format);
   set_action(*command, action, options, run);
