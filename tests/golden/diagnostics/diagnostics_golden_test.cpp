@@ -12,6 +12,8 @@
 #include <sstream>
 
 #include "compiler/ast/parse.h"
+#include "compiler/driver/memory.h"
+#include "compiler/passes/simplify.h"
 #include "compiler/sema/analyze.h"
 
 namespace attn {
@@ -70,6 +72,7 @@ std::string diagnose(const fs::path& path) {
   if (const auto spec = ast::parse(source, sink)) {
     const auto attention = sema::analyze(*spec, wrong.bindings, sink);
     EXPECT_EQ(attention.has_value(), !sink.has_errors());
+    if (attention) driver::warn_of_memory(passes::simplify(*attention), sink);
   } else {
     EXPECT_TRUE(sink.has_errors()) << "no tree and no reason";
   }
