@@ -28,6 +28,7 @@ struct Options {
   std::string cudnn_folder;
   std::string lowering{driver::kAnyLowering};
   passes::Rewrites rewrites;
+  int timeout = kBuildSeconds;
   sema::Bindings bindings;
   int iterations = 30;
   bool use_cache = false;
@@ -43,7 +44,9 @@ struct Row {
   std::string spec;
   plan::Direction direction = plan::Direction::forward;
   std::string dims;
-  double flops = 0;
+  std::optional<double> flops;    // of the scores that are shown, when they are known
+  std::int64_t counted_rows = 1;  // every so many
+  std::string unknown;            // why they are not
   bench::Timing device;
   std::vector<bench::HostTiming> host;  // bare, and ours; none when only the device is timed
   std::optional<Error> error;
@@ -90,7 +93,7 @@ Status time_plan(TimedPlan& loaded, const Options& options, Row& row) {
   ATTN_ASSIGN(auto binding, loaded.executable.bind(arguments));
   bench::TimingOptions timing;
   timing.runs = options.iterations;
-  timing.flop = row.flops;
+  timing.flop = row.flops.value_or(0);
   ATTN_ASSIGN(row.device, bench::time_on_device(loaded.executable.device(), binding, timing));
   if (options.device_only) return {};
   ATTN_ASSIGN(auto bare, bench::BareExecute::create(loaded.plan, loaded.options, arguments));
@@ -100,15 +103,37 @@ Status time_plan(TimedPlan& loaded, const Options& options, Row& row) {
   return {};
 }
 
+// By the values that are bound. That they cannot be counted is no reason not to time.
+void count_flops(const ir::Attention& attention, const TimedPlan& loaded, Row& row) {
+  const auto values = bound_values(attention, loaded);
+  const auto shown = values.ok() ? reference::shown_scores(attention, *values) : values.error();
+  if (!shown.ok()) {
+    row.unknown = shown.error().message;
+    return;
+  }
+  row.flops = shown_flops(attention, *shown, row.direction);
+  row.counted_rows = shown->every;
+}
+
+void check_peak(const plan::Target& target, Row& row) {
+  if (!row.flops || possible_flops(*row.flops, row.device.median_ms, target)) return;
+  row.unknown = fmt::format(
+      "{:.0f} TFLOP/s by the scores that masks show is more than {} has ({:.0f}): less is computed",
+      row.device.tflops, target.name, *peak_flops(target) * 1e-12);
+  row.flops.reset();
+  row.device.tflops = 0;
+}
+
 // Adds the row when all went well.
 Status add_row(const std::string& path, const ir::Attention& attention, TimedPlan& loaded,
-               const Options& options, std::vector<Row>& rows) {
+               const plan::Target& target, const Options& options, std::vector<Row>& rows) {
   Row row;
   row.spec = path;
   row.direction = plan::direction_of(loaded.plan.program);
   row.dims = dims_of(attention);
-  row.flops = visible_flops(attention, row.direction);
+  count_flops(attention, loaded, row);
   ATTN_RETURN_IF_ERROR(time_plan(loaded, options, row));
+  check_peak(target, row);
   rows.push_back(std::move(row));
   return {};
 }
@@ -118,7 +143,7 @@ Result<Plans> plans_for(const Subject& subject, const plan::Target& target,
   if (subject.file) return plans_of(*subject.file, options.wants_backward());
   driver::CompileOptions how;
   how.target = target;
-  how.worker = worker_options(options.cudnn_folder);
+  how.worker = worker_options(options.cudnn_folder, options.timeout);
   how.lowering = options.lowering;
   how.rewrites = options.rewrites;
   if (options.use_cache) {
@@ -133,12 +158,12 @@ Status time_subject(const std::string& path, const Subject& subject, const plan:
   const ir::Attention& attention = subject.spec.attention;
   ATTN_ASSIGN(TimedPlan forward, load_timed(attention, plans.forward, options.cudnn_folder));
   if (options.wants_forward()) {
-    ATTN_RETURN_IF_ERROR(add_row(path, attention, forward, options, rows));
+    ATTN_RETURN_IF_ERROR(add_row(path, attention, forward, target, options, rows));
   }
   if (!plans.backward) return {};
   ATTN_ASSIGN(TimedPlan backward, load_timed(attention, *plans.backward, options.cudnn_folder));
   ATTN_RETURN_IF_ERROR(save(forward, backward));
-  return add_row(path, attention, backward, options, rows);
+  return add_row(path, attention, backward, target, options, rows);
 }
 
 std::string_view word_of(plan::Direction direction) {
@@ -152,8 +177,15 @@ Json row_json(const Row& row) {
     return json;
   }
   json["direction"] = word_of(row.direction);
-  json["flop"] = row.flops;
   json["device"] = Json::parse(bench::to_json(row.device));
+  if (row.flops) {
+    json["flop"] = *row.flops;
+    json["flop_counted_rows"] = row.counted_rows;
+  } else {
+    json["flop"] = nullptr;
+    json["flop_unknown"] = row.unknown;
+    json["device"]["tflops"] = nullptr;
+  }
   if (!row.host.empty()) json["host"] = Json::parse(bench::to_json(row.host));
   return json;
 }
@@ -174,14 +206,18 @@ std::string rows_text(const std::vector<Row>& rows) {
                {"dims"}});
   for (const Row& row : rows) {
     if (row.error) continue;
-    table.add(
-        {row.spec, std::string(word_of(row.direction)), fmt::format("{:.4f}", row.device.median_ms),
-         fmt::format("{:.4f}", row.device.p10_ms), fmt::format("{:.4f}", row.device.p90_ms),
-         fmt::format("{:.0f}", row.device.tflops), us_text(row, 1), us_text(row, 0), row.dims});
+    table.add({row.spec, std::string(word_of(row.direction)),
+               fmt::format("{:.4f}", row.device.median_ms),
+               fmt::format("{:.4f}", row.device.p10_ms), fmt::format("{:.4f}", row.device.p90_ms),
+               row.flops ? fmt::format("{:.0f}", row.device.tflops) : "-", us_text(row, 1),
+               us_text(row, 0), row.dims});
   }
   std::string text = table.empty() ? "" : table.to_text();
   for (const Row& row : rows) {
     if (row.error) text += fmt::format("{}: {}\n", row.spec, row.error->message);
+    if (!row.unknown.empty()) {
+      text += fmt::format("{}: the number of FLOPs is not known: {}\n", row.spec, row.unknown);
+    }
   }
   return text;
 }
@@ -260,6 +296,7 @@ void add_bench(CLI::App& app, Action& action) {
   command->add_option("--json", options->json_file, "Write the results to this file too")
       ->type_name("FILE");
   add_lowering(*command, options->lowering, options->rewrites);
+  add_timeout(*command, options->timeout);
   add_cache_option(*command, options->use_cache);
   add_deny(*command);
   add_cudnn(*command, options->cudnn_folder);

@@ -118,9 +118,13 @@ std::string reason(const Comparison& comparison, const Difference& difference) {
                      comparison.bound);
 }
 
-bool is_logarithm(std::string_view name) { return name == "lse" || name == "max"; }
+bool is_logarithm(std::string_view name) {
+  return name == "lse" || name == "max" || name == "max_with_sink";
+}
 
-bool has_rows(std::string_view name) { return !is_logarithm(name) && name != "sum_exp"; }
+bool is_sum(std::string_view name) { return name == "sum_exp" || name == "sum_exp_with_sink"; }
+
+bool has_rows(std::string_view name) { return !is_logarithm(name) && !is_sum(name); }
 
 // d_NAME, of which no dimension is like another's.
 bool is_learned(std::string_view name) { return name.starts_with("d_"); }
@@ -141,7 +145,7 @@ double bound_of(std::string_view name, bool is_gradient, DType dtype) {
   const bool narrow = dtype == DType::f16;
   if (is_gradient) return narrow ? kBoundGradientF16 : kBoundGradientBf16;
   if (is_logarithm(name)) return kBoundLse;
-  if (name == "sum_exp") return kBoundSum;
+  if (is_sum(name)) return kBoundSum;
   return narrow ? kBoundF16 : kBoundBf16;
 }
 

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "compiler/driver/driver.h"
+#include "compiler/driver/memory.h"
 #include "runtime/cudnn/library.h"
 #include "tools/cached.h"
 #include "tools/command.h"
@@ -26,6 +27,7 @@ struct Options {
   std::string cudnn_folder;
   std::string lowering{driver::kAnyLowering};
   passes::Rewrites rewrites;
+  int timeout = kBuildSeconds;
   sema::Bindings bindings;
   bool keep_going = false;
   bool autotune = false;
@@ -74,7 +76,7 @@ int usage_error(const Options& options, const std::string& message) {
 Result<driver::CompileOptions> compile_options(const Options& options) {
   driver::CompileOptions result;
   ATTN_ASSIGN(result.target, find_target(options.target, options.cudnn_folder));
-  result.worker = worker_options(options.cudnn_folder);
+  result.worker = worker_options(options.cudnn_folder, options.timeout);
   result.lowering = options.lowering;
   result.rewrites = options.rewrites;
   if (options.use_cache) {
@@ -92,6 +94,7 @@ Result<driver::CompileOptions> compile_options(const Options& options) {
 Json plan_json(const driver::Compiled& compiled) {
   return {{"lowering", compiled.lowering},
           {"refused", refusals_json(compiled.refused)},
+          {"workspace_bytes", plan::memory_of(compiled.plan).total()},
           {"manifest", Json::parse(plan::manifest_json(compiled.plan))}};
 }
 
@@ -136,6 +139,8 @@ void print_plan(const driver::Compiled& compiled, const std::string& output,
                plan.target.sm, cudnn::version_text(plan.cudnn_version), step.engine, step.heuristic,
                bytes_text(step.workspace_bytes));
   }
+  fmt::print("{}: {}workspace in all {}\n", output, backward ? "backward: " : "",
+             memory_text(plan::memory_of(plan)));
   for (const std::string& line : choice_lines(plan)) {
     fmt::print("{}: {}{}\n", output, backward ? "backward: " : "", line);
   }
@@ -242,6 +247,16 @@ int report_failures(const Options& options, const std::vector<Failure>& failures
   return worst_of(failures);
 }
 
+// What a spec's plans take beside their tensors, where it is much.
+void warn_of_memory(const Spec& spec, const std::vector<driver::Compiled>& plans) {
+  diag::Sink sink(*spec.source);
+  for (const driver::Compiled& compiled : plans) {
+    driver::warn_of_memory(spec.attention, compiled.plan.program, plan::memory_of(compiled.plan),
+                           sink);
+  }
+  fmt::print(stderr, "{}", diag::to_text(sink));
+}
+
 int compile_spec(const Options& options) {
   Result<support::Source> read = support::Source::read(options.spec);
   if (!read.ok()) return report(read.error(), options.format);
@@ -257,6 +272,7 @@ int compile_spec(const Options& options) {
   for (const Spec& spec : specs) {
     auto compiled = compile_plans(options, spec, *how);
     if (compiled.ok()) {
+      warn_of_memory(spec, *compiled);
       add(plans, std::move(*compiled));
       continue;
     }
@@ -339,6 +355,7 @@ void add_compile(CLI::App& app, Action& action) {
       "Compile every lowering that is possible, measure each on the local GPU, and take "
       "the fastest; the plan file says what was measured");
   add_lowering(*command, options->lowering, options->rewrites);
+  add_timeout(*command, options->timeout);
   add_cache_option(*command, options->use_cache);
   add_deny(*command);
   add_cudnn(*command, options->cudnn_folder);

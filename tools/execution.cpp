@@ -123,6 +123,10 @@ Outputs listed(const ir::Attention& attention, reference::Outputs all) {
   if (attention.wants_lse) outputs["lse"] = std::move(all.lse);
   if (attention.wants_max) outputs["max"] = std::move(all.max);
   if (attention.wants_sum_exp) outputs["sum_exp"] = std::move(all.sum_exp);
+  if (attention.wants_max_with_sink) outputs["max_with_sink"] = std::move(all.max_with_sink);
+  if (attention.wants_sum_exp_with_sink) {
+    outputs["sum_exp_with_sink"] = std::move(all.sum_exp_with_sink);
+  }
   return outputs;
 }
 

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "compiler/driver/driver.h"
+#include "compiler/driver/memory.h"
 #include "runtime/cuda/device.h"
 #include "tools/command.h"
 #include "tools/explanation.h"
@@ -20,6 +21,7 @@ struct Options {
   std::string cudnn_folder;
   std::string lowering{driver::kAnyLowering};
   passes::Rewrites rewrites;
+  int timeout = kBuildSeconds;
   sema::Bindings bindings;
   bool why_not = false;
   bool gradients = false;
@@ -58,11 +60,7 @@ Result<ExplainedProgram> explain_backward(const Options& options, const Spec& sp
   constexpr auto kBackward = plan::Direction::backward;
   const auto program = driver::lower(spec.attention, options.lowering, kBackward, options.rewrites);
   if (!program.ok() && program.error().code != ErrorCode::unsupported) return program.error();
-  if (!program.ok()) {
-    ExplainedProgram explained;
-    explained.refusal = program.error();
-    return explained;
-  }
+  if (!program.ok()) return explain_refused(spec, kBackward, program.error());
   if (how) how->direction = kBackward;
   return compiled_program(spec, spec.attention, *program, how, true);
 }
@@ -70,7 +68,8 @@ Result<ExplainedProgram> explain_backward(const Options& options, const Spec& sp
 // Nothing, and why in the explanation, when there is no cuDNN.
 Result<std::optional<driver::CompileOptions>> compile_options(const Options& options,
                                                               Explanation& explanation) {
-  const Result<std::int64_t> version = worker::cudnn_version(worker_options(options.cudnn_folder));
+  const Result<std::int64_t> version =
+      worker::cudnn_version(worker_options(options.cudnn_folder, options.timeout));
   if (!version.ok()) {
     if (version.error().code != ErrorCode::cudnn) return version.error();
     explanation.why_not_compiled = version.error().message;
@@ -78,7 +77,7 @@ Result<std::optional<driver::CompileOptions>> compile_options(const Options& opt
   }
   driver::CompileOptions how;
   ATTN_ASSIGN(how.target, target_of(options));
-  how.worker = worker_options(options.cudnn_folder);
+  how.worker = worker_options(options.cudnn_folder, options.timeout);
   how.lowering = options.lowering;
   how.rewrites = options.rewrites;
   return std::optional(std::move(how));
@@ -98,23 +97,46 @@ Result<Explanation> explain_attention(const Options& options, const Spec& spec) 
   const bool gradients = options.gradients || !spec.attention.gradients.empty();
   const ir::Attention attention =
       gradients ? driver::training_forward(spec.attention) : spec.attention;
-  ATTN_ASSIGN(
-      const plan::Program program,
-      driver::lower(attention, options.lowering, plan::Direction::forward, options.rewrites));
+  constexpr auto kForward = plan::Direction::forward;
+  const auto program = driver::lower(attention, options.lowering, kForward, options.rewrites);
+  const bool explains = options.why_not && !program.ok() && attention.dims.bound() &&
+                        program.error().code == ErrorCode::unsupported;
+  if (!program.ok() && !explains) return program.error();
   Explanation explanation = explain(spec, gradients, options.rewrites);
   ATTN_ASSIGN(const auto how, compile_options(options, explanation));
-  ATTN_ASSIGN(explanation.forward,
-              compiled_program(spec, attention, program, how, options.why_not));
+  if (explains) {
+    explanation.forward = explain_refused(spec, kForward, program.error());
+  } else {
+    ATTN_ASSIGN(explanation.forward,
+                compiled_program(spec, attention, *program, how, options.why_not));
+  }
   if (!gradients) return explanation;
   ATTN_ASSIGN(explanation.backward, explain_backward(options, spec, how));
   return explanation;
+}
+
+// Of what is known: without cuDNN its own part is not.
+void warn_of_memory(const Spec& spec, const Explanation& explanation) {
+  diag::Sink sink(*spec.source);
+  for (const auto* explained : {&explanation.forward, &explanation.backward}) {
+    if (!*explained) continue;
+    const ExplainedProgram& program = **explained;
+    driver::warn_of_memory(spec.attention, program.program,
+                           program.compiled ? plan::memory_of(program.compiled->plan)
+                                            : plan::memory_of(program.program),
+                           sink);
+  }
+  fmt::print(stderr, "{}", diag::to_text(sink));
 }
 
 int explain_spec(const Options& options) {
   SpecOutcome outcome = read_spec(options.path, options.bindings, options.format);
   if (!outcome.spec) return outcome.exit_code;
   const auto explanation = explain_attention(options, *outcome.spec);
-  if (explanation.ok()) return print(options, *explanation);
+  if (explanation.ok()) {
+    warn_of_memory(*outcome.spec, *explanation);
+    return print(options, *explanation);
+  }
   return report(explanation.error(), options.format, outcome.spec->source.get());
 }
 
@@ -164,6 +186,7 @@ void add_explain(CLI::App& app, Action& action) {
                     "When cuDNN refuses, explain all the same, with each engine's reason");
   add_lowering(*command, options->lowering, options->rewrites);
   add_deny(*command);
+  add_timeout(*command, options->timeout);
   add_cudnn(*command, options->cudnn_folder);
   add_format(*command, options->format);
   set_action(*command, action, options, run);

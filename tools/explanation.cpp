@@ -207,7 +207,7 @@ std::string work_text(const Explanation& explanation, const ExplainedProgram& pr
         fmt::format(", of which {} ({}) lie in the band",
                     flops_text(program.flops * explanation.share), percent_text(explanation.share));
   }
-  text += fmt::format("\n  {} in tensors\n", bytes_text(program.bytes));
+  text += program.bytes > 0 ? fmt::format("\n  {} in tensors\n", bytes_text(program.bytes)) : "\n";
   const std::int64_t between = bytes_of(program.program.internals);
   if (between > 0) text += fmt::format("  {} between the steps\n", bytes_text(between));
   return text;
@@ -215,8 +215,9 @@ std::string work_text(const Explanation& explanation, const ExplainedProgram& pr
 
 std::string engine_text(const Explanation& explanation, const ExplainedProgram& program) {
   if (program.refusal) {
-    return fmt::format("  none for {}\n{}", program.refused_target,
-                       error_text(*program.refusal, nullptr));
+    const std::string target =
+        program.refused_target.empty() ? "" : " for " + program.refused_target;
+    return fmt::format("  none{}\n{}", target, error_text(*program.refusal, program.source.get()));
   }
   if (!program.compiled) {
     return fmt::format("  not known: cuDNN could not be loaded ({})\n",
@@ -225,6 +226,7 @@ std::string engine_text(const Explanation& explanation, const ExplainedProgram& 
   const plan::Plan& plan = program.compiled->plan;
   std::string text = fmt::format("  for {} (sm_{}) by cuDNN {}\n", plan.target.name, plan.target.sm,
                                  cudnn::version_text(plan.cudnn_version));
+  text += fmt::format("  workspace in all {}\n", memory_text(plan::memory_of(plan)));
   for (const std::string& line : choice_lines(plan)) text += fmt::format("  {}\n", line);
   for (const std::string& line : refusal_lines(*program.compiled)) {
     text += fmt::format("  {}\n", line);
@@ -278,6 +280,7 @@ Json engine_json(const Explanation& explanation, const ExplainedProgram& program
                {"target", plan.target.name},
                {"sm", plan.target.sm},
                {"cudnn", cudnn::version_text(plan.cudnn_version)},
+               {"workspace_bytes", plan::memory_of(plan).total()},
                {"steps", Json::array()}};
   if (!program.compiled->lowering.empty()) {
     json["lowering"] = program.compiled->lowering;
@@ -302,6 +305,9 @@ bool is_lowered(const ExplainedProgram& program) {
 
 // Sections, each with a heading: `before`, then what it is.
 std::string tensors_section(const ExplainedProgram& program, const std::string& before) {
+  if (!is_lowered(program)) {
+    return fmt::format("\n{}clauses\n{}", before, clauses_text(program.clauses));
+  }
   const std::string derived = derived_text(program.program);
   return fmt::format("\n{0}tensors\n{1}{2}{3}\n{0}clauses and the graph nodes they became\n{4}",
                      before, tensors_text(program.program),
@@ -325,7 +331,8 @@ std::string work_section(const Explanation& explanation, const ExplainedProgram&
 std::string backward_text(const Explanation& explanation) {
   if (!explanation.backward) return "";
   const ExplainedProgram& program = *explanation.backward;
-  if (!is_lowered(program)) return "\nbackward\n  none\n" + error_text(*program.refusal, nullptr);
+  if (!is_lowered(program))
+    return "\nbackward\n  none\n" + error_text(*program.refusal, program.source.get());
   return tensors_section(program, "backward: ") + work_section(explanation, program, "backward: ");
 }
 
@@ -387,6 +394,15 @@ ExplainedProgram explain_program(const Spec& spec, const plan::Program& program)
   explained.program = program;
   explained.flops = dense_flops(spec.attention, plan::direction_of(program));
   explained.bytes = bytes_of(program.tensors);
+  return explained;
+}
+
+ExplainedProgram explain_refused(const Spec& spec, plan::Direction direction, Error refusal) {
+  ExplainedProgram explained;
+  explained.clauses = ClauseMap(*spec.source).take();
+  explained.source = spec.source;
+  explained.flops = dense_flops(spec.attention, direction);
+  explained.refusal = std::move(refusal);
   return explained;
 }
 

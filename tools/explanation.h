@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -42,6 +43,7 @@ struct ExplainedProgram {
   std::optional<driver::Compiled> compiled;
   std::optional<Error> refusal;  // of cuDNN, or without a target of the lowerings
   std::string refused_target;
+  std::shared_ptr<const support::Source> source{};  // that the refusal's place is in
 };
 
 struct Explanation {
@@ -67,7 +69,9 @@ Explanation explain(const Spec& spec, bool gradients, passes::Rewrites made = {}
 
 // All but the plan, of a program made from the spec.
 ExplainedProgram explain_program(const Spec& spec, const plan::Program& program);
-// The same, and the plan with what it tells.
+// Of a spec that no lowering has a form for: its clauses, the work, and each lowering's reason.
+ExplainedProgram explain_refused(const Spec& spec, plan::Direction direction, Error refusal);
+// As explain_program, and the plan with what it tells.
 ExplainedProgram explain_compiled(const Spec& spec, driver::Compiled compiled);
 
 std::string to_text(const Explanation& explanation);

@@ -49,7 +49,7 @@ std::string header_text(const std::string& path, const std::string& kind, const 
       "  signature   {}\n",
       path, kind, plan.spec_name, bindings.empty() ? "none" : bindings.substr(1), shape_text(plan),
       plan.target.name, plan.target.sm, cudnn::version_text(plan.cudnn_version),
-      bytes_text(plan.workspace_bytes()), plan.signature.hash.to_hex());
+      memory_text(plan::memory_of(plan)), plan.signature.hash.to_hex());
 }
 
 std::string steps_text(const plan::Plan& plan) {
@@ -91,12 +91,25 @@ std::string plan_text(const std::string& path, const std::string& kind, const pl
                      derived, steps_text(plan));
 }
 
-// The manifest of a single plan, a list of those of several.
+// The file's manifest, with what an execute takes in all: also what is made when it is loaded,
+// which is no part of the workspace that a caller gives.
+Json manifest_of(const plan::Plan& plan) {
+  Json manifest = Json::parse(plan::manifest_json(plan));
+  const plan::Memory memory = plan::memory_of(plan);
+  manifest["workspace_bytes"] = memory.total();
+  manifest["memory"] = {{"cudnn", memory.cudnn},
+                        {"between", memory.between},
+                        {"once", memory.once},
+                        {"counting", memory.counting}};
+  return manifest;
+}
+
+// That of a single plan, a list of those of several.
 Json bundle_json(const plan::Bundle& bundle) {
   Json plans = Json::array();
   for (const plan::Plan& plan : bundle.plans) {
     plans.push_back({{"direction", to_string(plan::direction_of(plan.program))},
-                     {"manifest", Json::parse(plan::manifest_json(plan))}});
+                     {"manifest", manifest_of(plan)}});
   }
   if (plans.size() == 1) return plans.front()["manifest"];
   return {{"plans", std::move(plans)}};

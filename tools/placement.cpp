@@ -87,7 +87,8 @@ Status Placement::place_pages(const plan::TensorInfo& table) {
   if (const auto given = inputs_.tensors.find("lengths_kv"); given != inputs_.tensors.end()) {
     lengths = to_integers(given->second.values);
   }
-  const Dims order = shuffled(pool.dims[0]);
+  Dims order = shuffled(pool.dims[0]);
+  if (table.name.ends_with("_v")) std::ranges::reverse(order);  // another than that of k
   std::size_t next = 0;
   Dims& values = controls_[table.name];
   for (const std::int64_t length : lengths) {
@@ -159,7 +160,8 @@ Result<io::HostTensor> Placement::logical(const plan::TensorInfo& tensor,
   if (tensor.addressed_by.empty()) {
     return io::unpack(bytes, tensor.dims, tensor.strides, tensor.dtype);
   }
-  const bool from_below = tensor.name == "lse" || tensor.name == "max";
+  const bool from_below =
+      tensor.name == "lse" || tensor.name == "max" || tensor.name == "max_with_sink";
   const double nothing = from_below ? -std::numeric_limits<double>::infinity() : 0;
   io::HostTensor values{tensor.dtype, tensor.dims, {}};
   values.values.assign(static_cast<std::size_t>(io::element_count(tensor.dims)), nothing);

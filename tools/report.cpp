@@ -111,8 +111,10 @@ int report(const Error& error, Format format, const support::Source* source) {
 std::vector<std::string> refusal_lines(const driver::Compiled& compiled) {
   std::vector<std::string> lines;
   for (const driver::Refusal& refusal : compiled.refused) {
-    lines.push_back(fmt::format("lowering {}, since {} was refused: {}", compiled.lowering,
-                                refusal.lowering, driver::reason_of(refusal.error)));
+    const bool failed = refusal.error.code != ErrorCode::unsupported;
+    lines.push_back(fmt::format("lowering {}, since {} {}: {}", compiled.lowering, refusal.lowering,
+                                failed ? "failed" : "was refused",
+                                driver::reason_of(refusal.error)));
   }
   return lines;
 }
@@ -138,7 +140,7 @@ std::vector<std::string> choice_lines(const plan::Plan& plan) {
   for (const plan::Alternative& way : plan.choice) {
     std::string text = fmt::format("{}, {:.3f} ms predicted", way.lowering, way.predicted_ms);
     if (way.measured_ms) text += fmt::format(", {:.3f} ms measured", *way.measured_ms);
-    if (!way.refused.empty()) text += ", refused";
+    if (!way.refused.empty()) text += fmt::format(", not taken ({})", way.refused);
     ways.push_back(std::move(text));
   }
   return {fmt::format("chosen: {}", fmt::join(ways, "; "))};

@@ -26,7 +26,8 @@ void print_diagnostics(const std::string& text);
 std::string error_text(const Error& error, const support::Source* source);
 Json error_json(const Error& error, const support::Source* source);
 
-// "lowering unified, since composite was refused: REASON", a line for each that was refused.
+// "lowering unified, since composite was refused: REASON", or "failed" where a worker died or took
+// too long: a line for each.
 std::vector<std::string> refusal_lines(const driver::Compiled& compiled);
 // The same on standard error, after "SPEC: ", or "SPEC backward: ".
 void tell_refusals(const driver::Compiled& compiled);

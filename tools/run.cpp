@@ -28,6 +28,7 @@ struct Options {
   std::string cudnn_folder;
   std::string lowering{driver::kAnyLowering};
   passes::Rewrites rewrites;
+  int timeout = kBuildSeconds;
   sema::Bindings bindings;
   InputTexts inputs;
   std::map<std::string, std::string> files;  // --out
@@ -101,7 +102,7 @@ Result<Plans> plans_for_device(const Subject& subject, const Options& options) {
   if (subject.file && !options.recompile) return plans_as_they_are(*subject.file, options);
   driver::CompileOptions how;
   ATTN_ASSIGN(how.target, native_target(options.cudnn_folder));
-  how.worker = worker_options(options.cudnn_folder);
+  how.worker = worker_options(options.cudnn_folder, options.timeout);
   how.lowering = options.lowering;
   how.rewrites = options.rewrites;
   if (options.use_cache) {
@@ -128,12 +129,8 @@ Result<Outputs> execute(const Subject& subject, const Options& options, const st
 
 std::vector<std::string> output_names(const ir::Attention& attention, const Options& options) {
   std::vector<std::string> names;
-  const std::pair<std::string_view, bool> outputs[] = {{"o", attention.wants_o},
-                                                       {"lse", attention.wants_lse},
-                                                       {"max", attention.wants_max},
-                                                       {"sum_exp", attention.wants_sum_exp}};
-  for (const auto& [name, wanted] : outputs) {
-    if (wanted && options.wants_forward()) names.emplace_back(name);
+  for (const ir::Output& output : ir::kOutputs) {
+    if (attention.*output.wanted && options.wants_forward()) names.emplace_back(output.name);
   }
   if (!options.wants_gradients()) return names;
   for (const std::string& of : gradient::wanted_gradients(attention)) {
@@ -249,6 +246,7 @@ void add_run(CLI::App& app, Action& action) {
   command->add_flag("--recompile", options->recompile,
                     "Compile the plan's program again for the local GPU");
   add_lowering(*command, options->lowering, options->rewrites);
+  add_timeout(*command, options->timeout);
   add_cache_option(*command, options->use_cache);
   add_deny(*command);
   add_cudnn(*command, options->cudnn_folder);

@@ -28,6 +28,7 @@ struct Options {
   std::string tier = "build";
   std::string lowering{driver::kAnyLowering};
   passes::Rewrites rewrites;
+  int timeout = kBuildSeconds;
   unsigned jobs = 0;
   sema::Bindings bindings;
   bool gradients = false;
@@ -71,7 +72,8 @@ Result<std::vector<Place>> places_of(const Options& options) {
   for (const std::string& folder : folders) {
     std::string version;
     if (options.tier != "rules") {
-      ATTN_ASSIGN(const std::int64_t number, worker::cudnn_version(worker_options(folder)));
+      ATTN_ASSIGN(const std::int64_t number,
+                  worker::cudnn_version(worker_options(folder, options.timeout)));
       version = " cuDNN " + cudnn::version_text(number);
     }
     for (const plan::Target& target : targets) {
@@ -96,7 +98,7 @@ Result<std::vector<Row>> rows_of(const Options& options) {
 Verdict judge(const Spec& spec, const Place& place, const Options& options) {
   driver::CompileOptions how;
   how.target = place.target;
-  how.worker = worker_options(place.cudnn_folder);
+  how.worker = worker_options(place.cudnn_folder, options.timeout);
   how.lowering = options.lowering;
   how.rewrites = options.rewrites;
   const auto ask = options.gradients ? driver::judge_pair : driver::judge;
@@ -290,6 +292,7 @@ void add_support(CLI::App& app, Action& action) {
       ->type_name("rules|heuristics|build")
       ->check(CLI::IsMember({"rules", "heuristics", "build"}));
   add_lowering(*command, options->lowering, options->rewrites);
+  add_timeout(*command, options->timeout);
   command->add_option("--jobs", options->jobs, "Questions at once; as many as there are cores")
       ->type_name("N");
   add_bind(*command, options->bindings);

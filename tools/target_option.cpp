@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "compiler/driver/lowerings.h"
+#include "runtime/cache/folder.h"
 #include "runtime/cuda/device.h"
 #include "runtime/cudnn/compile.h"
 #include "runtime/cudnn/library.h"
@@ -82,9 +83,22 @@ void add_lowering(CLI::App& command, std::string& lowering, passes::Rewrites& re
   add_rewrites(command, rewrites);
 }
 
-worker::Options worker_options(const std::string& cudnn_folder) {
+void add_timeout(CLI::App& command, int& seconds) {
+  command
+      .add_option("--timeout", seconds,
+                  fmt::format("Seconds that one build may take; then the next lowering is tried "
+                              "({} without it)",
+                              kBuildSeconds))
+      ->type_name("SECONDS")
+      ->check(CLI::Range(1, 1000000));
+}
+
+worker::Options worker_options(const std::string& cudnn_folder, int timeout) {
   worker::Options options;
   options.cudnn_folder = cudnn_folder;
+  options.timeout = std::chrono::seconds(timeout);
+  const std::string folder = cache::default_folder();
+  if (!folder.empty()) options.report_folder = folder + "/repro";
   return options;
 }
 

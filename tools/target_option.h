@@ -22,8 +22,15 @@ Result<plan::Target> find_target(const std::string& text, const std::string& cud
 // The local GPU alone.
 Result<plan::Target> native_target(const std::string& cudnn_folder);
 
-// Compiling in a worker that is this program.
-worker::Options worker_options(const std::string& cudnn_folder);
+// How long a worker may take to build a plan when nobody says otherwise, in seconds.
+inline constexpr int kBuildSeconds = 300;
+
+// --timeout SECONDS
+void add_timeout(CLI::App& command, int& seconds);
+
+// Compiling in a worker that is this program. Repro files go into the folder `repro` of the cache's
+// folder, or into the current one where there is no cache.
+worker::Options worker_options(const std::string& cudnn_folder, int timeout = kBuildSeconds);
 
 // Why a plan may be refused where it is loaded, empty when nothing speaks for it: cuDNN 9.28
 // compares the properties that a plan was made for with the card's, and those of some targets come

@@ -1,7 +1,10 @@
 #include "tools/timed.h"
 
+#include <algorithm>
+
 #include "bench/random_arguments.h"
 #include "bench/timing.h"
+#include "runtime/reference/shown.h"
 #include "tools/inputs.h"
 #include "tools/placement.h"
 
@@ -57,6 +60,19 @@ Result<TimedPlan> load_timed(const ir::Attention& attention, const plan::Plan& p
   ATTN_ASSIGN(auto executable, execute::Executable::load(plan, how));
   ATTN_ASSIGN(auto tensors, make_tensors(attention, executable));
   return TimedPlan{plan, how, std::move(executable), std::move(tensors)};
+}
+
+Result<reference::Inputs> bound_values(const ir::Attention& attention, const TimedPlan& timed) {
+  reference::Inputs values = bench_controls(attention);
+  for (const ir::Param& param : attention.params) values.params[param.name] = 1;
+  const std::vector<plan::TensorInfo>& bound = timed.executable.program().tensors;
+  for (const std::string& name : reference::tensors_that_hide(attention)) {
+    if (values.tensors.contains(name)) continue;
+    const bool is_bound = std::ranges::find(bound, name, &plan::TensorInfo::name) != bound.end();
+    ATTN_ASSIGN(values.tensors[name],
+                is_bound ? timed.tensors.download(name) : default_tensor(attention, name));
+  }
+  return values;
 }
 
 Result<double> device_ms(const ir::Attention& attention, const plan::Plan& plan,

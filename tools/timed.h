@@ -7,6 +7,7 @@
 #include "runtime/execute/device_tensors.h"
 #include "runtime/execute/executable.h"
 #include "runtime/plan/plan.h"
+#include "runtime/reference/evaluate.h"
 
 namespace attn::tools {
 
@@ -20,6 +21,10 @@ struct TimedPlan {
 
   execute::Arguments arguments() const;  // params are 1
 };
+
+// What the count of shown scores depends on, with the values that are bound. Errors: those of
+// DeviceTensors::download; invalid_argument.
+Result<reference::Inputs> bound_values(const ir::Attention& attention, const TimedPlan& timed);
 
 // Of a plan that computes this attention, or its gradient. Errors: those of Executable::load, cuda.
 Result<TimedPlan> load_timed(const ir::Attention& attention, const plan::Plan& plan,

@@ -26,6 +26,7 @@ struct Options {
   std::string cudnn_folder;
   std::string lowering{driver::kAnyLowering};
   passes::Rewrites rewrites;
+  int timeout = kBuildSeconds;
   sema::Bindings bindings;
   InputTexts inputs;
   bool gradients = false;
@@ -214,14 +215,14 @@ class Verification {
     if (options_.gradients) return driver::training_forward(std::move(attention));
     const bool varies = attention.deterministic && attention.dims[ir::Dim::Sq] == 1;
     attention.wants_o |= attention.dropout.has_value();
-    attention.wants_lse |= !attention.wants_max && !attention.wants_sum_exp && !varies;
+    attention.wants_lse |= !attention.wants_max_or_sum() && !varies;
     return attention;
   }
 
   driver::CompileOptions compile_options() const {
     driver::CompileOptions how;
     how.target = target_;
-    how.worker = worker_options(options_.cudnn_folder);
+    how.worker = worker_options(options_.cudnn_folder, options_.timeout);
     how.lowering = options_.lowering;
     how.rewrites = options_.rewrites;
     return how;
@@ -306,6 +307,7 @@ void add_verify(CLI::App& app, Action& action) {
       ->check(CLI::Range(1, 1000000));
   add_lowering(*command, options->lowering, options->rewrites);
   add_deny(*command);
+  add_timeout(*command, options->timeout);
   add_cudnn(*command, options->cudnn_folder);
   add_format(*command, options->format);
   set_action(*command, action, options, run);

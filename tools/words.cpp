@@ -29,6 +29,18 @@ std::string bytes_text(std::int64_t bytes) {
   return scaled(static_cast<double>(bytes), {"B", "kB", "MB", "GB", "TB"}, 1);
 }
 
+std::string memory_text(const plan::Memory& memory) {
+  const std::pair<const char*, std::int64_t> all[] = {{"cuDNN", memory.cudnn},
+                                                      {"between the steps", memory.between},
+                                                      {"made once", memory.once + memory.counting}};
+  std::vector<std::string> parts;
+  for (const auto& [name, bytes] : all) {
+    if (bytes > 0) parts.push_back(fmt::format("{} {}", name, bytes_text(bytes)));
+  }
+  const std::string total = bytes_text(memory.total());
+  return parts.size() < 2 ? total : fmt::format("{} ({})", total, fmt::join(parts, ", "));
+}
+
 std::string flops_text(double flops) {
   return scaled(flops / 1e3, {"kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"}, 2);
 }

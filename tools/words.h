@@ -5,13 +5,16 @@
 #include <string>
 #include <vector>
 
+#include "runtime/plan/memory.h"
 #include "runtime/plan/plan.h"
 
 namespace attn::tools {
 
 std::string bytes_text(std::int64_t bytes);  // "16 B", "87.3 kB", "128.0 MB": powers of 1000
-std::string flops_text(double flops);        // "1.10 TFLOP"
-std::string percent_text(double share);      // 0.1234 -> "12.3 %"
+// "35.2 GB (cuDNN 256 B, between the steps 35.2 GB)": all, and its parts where there are several.
+std::string memory_text(const plan::Memory& memory);
+std::string flops_text(double flops);                          // "1.10 TFLOP"
+std::string percent_text(double share);                        // 0.1234 -> "12.3 %"
 std::string dims_text(const std::vector<std::int64_t>& dims);  // "[2,8,128,256]"
 std::string knobs_text(const std::vector<plan::Knob>& knobs);  // "24=3 27=1" (type=value), "none"
 

@@ -1,6 +1,8 @@
 #include "tools/work.h"
 
-#include "compiler/passes/cover.h"
+#include <algorithm>
+#include <iterator>
+#include <nlohmann/json.hpp>
 
 namespace attn::tools {
 
@@ -15,11 +17,43 @@ double dense_flops(const ir::Attention& attention, plan::Direction direction) {
          static_cast<double>(d[Dim::Skv]) * static_cast<double>(width);
 }
 
-double visible_flops(const ir::Attention& attention, plan::Direction direction) {
-  const bool backward = direction == plan::Direction::backward;
-  const passes::MaskForm form = passes::mask_form(passes::with_cover(attention, backward));
-  return dense_flops(attention, direction) *
-         passes::band_share(attention.dims, passes::full_band(form, attention.dims));
+double shown_flops(const ir::Attention& attention, const reference::Shown& shown,
+                   plan::Direction direction) {
+  const ir::Dims& d = attention.dims;
+  const double all = static_cast<double>(d[Dim::B] * d[Dim::Hq]) * static_cast<double>(d[Dim::Sq]) *
+                     static_cast<double>(d[Dim::Skv]);
+  return all == 0 ? 0 : dense_flops(attention, direction) * (shown.scores / all);
+}
+
+namespace {
+
+// FLOPs of one multiprocessor in one clock, from the vendor's white papers: 16-bit factors, dense.
+struct Rate {
+  std::int64_t first_sm, last_sm;
+  double flops;
+};
+constexpr Rate kRates[] = {
+    {80, 80, 2048}, {86, 89, 1024}, {90, 90, 4096}, {100, 103, 8192}, {120, 121, 1024}};
+
+}  // namespace
+
+std::optional<double> peak_flops(const plan::Target& target) {
+  const auto* rate = std::ranges::find_if(kRates, [&](const Rate& each) {
+    return each.first_sm <= target.sm && target.sm <= each.last_sm;
+  });
+  const auto device = nlohmann::json::parse(target.device_json, nullptr, false);
+  if (rate == std::end(kRates) || !device.is_object()) return std::nullopt;
+  const double count = device.value("multiProcessorCount", 0.0);
+  const double clock = device.value("smClockRateKHz", 0.0) * 1e3;
+  if (count <= 0 || clock <= 0) return std::nullopt;
+  return count * clock * rate->flops;
+}
+
+std::optional<double> possible_flops(double flops, double milliseconds,
+                                     const plan::Target& target) {
+  const std::optional<double> peak = peak_flops(target);
+  if (peak && flops / (milliseconds * 1e-3) > *peak) return std::nullopt;
+  return flops;
 }
 
 }  // namespace attn::tools

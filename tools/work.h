@@ -2,9 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "compiler/ir/attention.h"
+#include "runtime/plan/plan.h"
 #include "runtime/plan/program.h"
+#include "runtime/reference/shown.h"
 
 namespace attn::tools {
 
@@ -13,9 +16,16 @@ namespace attn::tools {
 double dense_flops(const ir::Attention& attention,
                    plan::Direction direction = plan::Direction::forward);
 
-// The counted FLOPs of a benchmark: those of the scores inside the band of full lengths that
-// contains what the masks show (passes::with_cover), hidden ones among them too.
-double visible_flops(const ir::Attention& attention,
-                     plan::Direction direction = plan::Direction::forward);
+// The counted FLOPs of a benchmark: those of the scores that are shown.
+double shown_flops(const ir::Attention& attention, const reference::Shown& shown,
+                   plan::Direction direction = plan::Direction::forward);
+
+// The most FLOPs a second that the target's tensor cores make of 16-bit factors and f32 sums,
+// without sparsity, at the highest clock; nothing for an architecture that is not in the table.
+std::optional<double> peak_flops(const plan::Target& target);
+
+// The count, or nothing where it says that the target made more than its peak in that time: then
+// less was computed than was counted.
+std::optional<double> possible_flops(double flops, double milliseconds, const plan::Target& target);
 
 }  // namespace attn::tools

@@ -56,6 +56,13 @@ Status compile_steps(plan::Plan& plan, const CompileOptions& options) {
   return {};
 }
 
+// Whether more is known of it than what was predicted: times, or that some could not be built.
+bool was_tried(const std::vector<plan::Alternative>& choice) {
+  return std::ranges::any_of(choice, [](const plan::Alternative& way) {
+    return way.measured_ms.has_value() || !way.refused.empty();
+  });
+}
+
 // What a signature does not have is that of this spec: the words for people, and what its other
 // sizes would mean.
 plan::Plan worded(const plan::Plan& words, plan::Plan plan) {
@@ -63,8 +70,7 @@ plan::Plan worded(const plan::Plan& words, plan::Plan plan) {
   plan.spec_text = words.spec_text;
   plan.bindings = words.bindings;
   plan.shape = words.shape;
-  const bool measured = !plan.choice.empty() && plan.choice.front().measured_ms.has_value();
-  if (!measured) plan.choice = words.choice;
+  if (!was_tried(plan.choice)) plan.choice = words.choice;
   return plan;
 }
 
@@ -88,15 +94,23 @@ Status take_or_compile_steps(plan::Plan& plan, const CompileOptions& options) {
   return {};
 }
 
-// None where all were thought to take as long.
-std::vector<plan::Alternative> choice(const Candidate& taken, const std::vector<Candidate>& all) {
+// None where all were thought to take as long and none failed. `refused`: those that were asked
+// before the one that was taken.
+std::vector<plan::Alternative> choice(const Candidate& taken, const std::vector<Candidate>& all,
+                                      const std::vector<Refusal>& refused) {
   std::vector<plan::Alternative> ways = {
       {std::string(taken.way->name), taken.lowered.predicted_ms}};
   bool differ = false;
   for (const Candidate& candidate : all) {
     differ |= candidate.lowered.predicted_ms != taken.lowered.predicted_ms;
     if (candidate.way == taken.way || candidate.way->slow) continue;
-    ways.push_back({std::string(candidate.way->name), candidate.lowered.predicted_ms});
+    plan::Alternative way{std::string(candidate.way->name), candidate.lowered.predicted_ms};
+    const auto refusal = std::ranges::find(refused, way.lowering, &Refusal::lowering);
+    if (refusal != refused.end()) {
+      way.refused = refusal->error.message;
+      differ |= refusal->error.code != ErrorCode::unsupported;
+    }
+    ways.push_back(std::move(way));
   }
   return differ ? ways : std::vector<plan::Alternative>();
 }
@@ -116,7 +130,8 @@ std::vector<Refusal> told(const std::vector<Refusal>& refused, std::size_t witho
   return told;
 }
 
-// Which way was found to be the fastest when all were measured, where the cache remembers it.
+// Which way was found to be the fastest when all were measured, or to be the first that could be
+// built, where the cache remembers it.
 void winner_first(std::vector<Candidate>& found, const CompileOptions& options) {
   const CachedPlans cached = cached_plans(options);
   if (cached.cache == nullptr || !cached.cache->files()) return;
@@ -124,9 +139,8 @@ void winner_first(std::vector<Candidate>& found, const CompileOptions& options) 
     const cache::Key key(
         plan::signature_of(candidate.lowered.program, options.target, cached.cudnn_version));
     const auto plan = cached.cache->files()->load(key);
-    if (!plan.ok() || !*plan || (*plan)->choice.empty()) return false;
-    const plan::Alternative& first = (*plan)->choice.front();
-    return first.measured_ms && first.lowering == candidate.way->name;
+    if (!plan.ok() || !*plan) return false;
+    return was_tried((*plan)->choice) && (*plan)->choice.front().lowering == candidate.way->name;
   };
   const auto winner = std::ranges::find_if(found, won);
   if (winner != found.end()) std::rotate(found.begin(), winner, winner + 1);
@@ -143,7 +157,7 @@ Result<plan::Plan> fastest(const ir::Attention& attention, const std::vector<Can
     plan::Alternative way{std::string(candidate.way->name), candidate.lowered.predicted_ms};
     Result<plan::Plan> plan = attempt(candidate);
     if (!plan.ok()) {
-      if (plan.error().code != ErrorCode::unsupported) return plan.error();
+      if (!may_try_another(plan.error())) return plan.error();
       refused.push_back({way.lowering, plan.error()});
       way.refused = plan.error().message;
       ways.push_back(std::move(way));
@@ -197,7 +211,7 @@ Result<Compiled> compile(const ir::Attention& attention, const support::Source& 
     plan::Plan plan = compiled.plan;
     plan.program = candidate.lowered.program;
     plan.shape = shape_of(source, bindings, attention, plan.program);
-    plan.choice = choice(candidate, found);
+    plan.choice = choice(candidate, found, compiled.refused);
     ATTN_RETURN_IF_ERROR(take_or_compile_steps(plan, options));
     compiled.lowering = candidate.way->name;
     return plan;

@@ -71,7 +71,8 @@ struct Compiled {
 };
 
 // IR -> programs -> plan, in worker processes: lowerings are asked in their order, and the first
-// that cuDNN takes is the plan. It keeps the spec's text, with what it imports written into it.
+// that cuDNN takes is the plan; one whose worker dies or takes too long is passed over as one that
+// is refused. It keeps the spec's text, with what it imports written into it.
 // What options.cached has is not asked of cuDNN again, and what was measured there decides which
 // way is asked first. Errors: unsupported, with every lowering's reason, when none is taken; others
 // of lowering and worker::compile.

@@ -80,6 +80,11 @@ Error error_of(const std::vector<Refusal>& refusals) {
   return error;
 }
 
+bool may_try_another(const Error& error) {
+  return error.code == ErrorCode::unsupported || error.code == ErrorCode::worker ||
+         error.code == ErrorCode::cudnn;
+}
+
 std::vector<Refusal> in_order(std::vector<Refusal> refusals) {
   std::ranges::stable_sort(refusals, {}, [](const Refusal& refusal) {
     return std::ranges::find(kLowerings, refusal.lowering, &Lowering::name);

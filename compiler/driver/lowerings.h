@@ -87,9 +87,13 @@ Result<std::vector<Candidate>> candidates(const ir::Attention& attention, std::s
 // In the order of lowerings.def.
 std::vector<Refusal> in_order(std::vector<Refusal> refusals);
 
+// Whether another candidate may serve after this error: a refusal, a failure of cuDNN's, or a
+// worker that died or took too long. Other errors would meet every candidate.
+bool may_try_another(const Error& error);
+
 // The first value that `attempt(const Candidate&)`, which returns a Result, has; `refused` gets the
-// candidates before it. Errors: error_of all when each is `unsupported`, or of those up to the
-// first that failed otherwise.
+// candidates before it. Errors: error_of all when there is none, or of those up to the first error
+// after which no other may be tried.
 template <typename Attempt>
 auto first_taken(const std::vector<Candidate>& candidates, std::vector<Refusal>& refused,
                  const Attempt& attempt) -> decltype(attempt(candidates.front())) {
@@ -97,7 +101,7 @@ auto first_taken(const std::vector<Candidate>& candidates, std::vector<Refusal>&
     auto value = attempt(candidate);
     if (value.ok()) return value;
     refused.push_back({std::string(candidate.way->name), value.error()});
-    if (value.error().code != ErrorCode::unsupported) break;
+    if (!may_try_another(value.error())) break;
   }
   return error_of(in_order(refused));
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "runtime/plan/memory.h"
+
 namespace attn::driver {
 namespace {
 
@@ -55,8 +57,8 @@ Result<Verdict> by_build(const ir::Attention& attention, const support::Source& 
   verdict.cudnn_version = compiled.plan.cudnn_version;
   for (const plan::CompiledStep& step : compiled.plan.compiled) {
     if (verdict.engine < 0) verdict.engine = step.engine;
-    verdict.workspace_bytes = std::max(verdict.workspace_bytes, step.workspace_bytes);
   }
+  verdict.workspace_bytes = plan::memory_of(compiled.plan).total();
   return verdict;
 }
 

@@ -22,7 +22,7 @@ struct Verdict {
   std::string lowering;              // that serves it; of the rules, one that may
   std::size_t steps = 0;             // of the program, when there is one
   std::int64_t engine = -1;          // of the first cuDNN step, from heuristics on
-  std::int64_t workspace_bytes = 0;  // the largest of a step, after a build
+  std::int64_t workspace_bytes = 0;  // beside the tensors, after a build
   std::int64_t cudnn_version = 0;    // from heuristics on
   std::optional<Error> error{};      // of a refusal (unsupported) or failure
   // Of a training pair: the direction that all this is about.

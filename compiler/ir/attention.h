@@ -2,11 +2,12 @@
 //
 //   s = scale * (Q K^T); s = score(s, b, h, row, column); s = -inf where any mask is false;
 //   p = exp(s) / (sum(exp(s)) + exp(sink)); p = dropout(p); o = p V; lse = the natural log of that
-//   denominator; max = the largest s, sum_exp = sum(exp(s - max)). A row with nothing visible gives
-//   o = 0, max = -inf and, without a sink, lse = -inf.
+//   denominator; max = the largest s, sum_exp = sum(exp(s - max)). With a sink, max_with_sink is
+//   the larger of max and sink, and sum_exp_with_sink = sum(exp(s - that)) + exp(sink - that). A
+//   row with nothing visible gives o = 0, max = -inf and, without a sink, lse = -inf.
 //
 // With lengths, keys from lengths_kv[b] on are hidden and rows from lengths_q[b] on see nothing at
-// all: o = 0, lse = -inf, sink or not.
+// all: o = 0, lse = -inf, max_with_sink = -inf, sum_exp_with_sink = 0, sink or not.
 //
 // `row` is the row number; a spec's q_idx has become row + (Skv - Sq), of lengths where there are
 // lengths, where the spec aligns bottom right.
@@ -61,12 +62,14 @@ std::optional<LayoutKind> parse_layout_kind(std::string_view text);
 
 // How one of q, k, v, o lies in memory. `strides` (elements, for [B, H, S, D]) only when strided,
 // and when thd where rows are not packed (the batch's is not used); `page` (rows) and `pages` (in
-// the pool; 0: as many as the whole of it needs) only when paged.
+// the pool; 0: as many as the whole of it needs) only when paged. `tables` 1: k and v share one
+// page table where they are paged alike; 2: each has its own.
 struct Layout {
   LayoutKind kind = LayoutKind::bshd;
   std::array<std::int64_t, 4> strides{};
   std::int64_t page = 0;
   std::int64_t pages = 0;
+  std::int64_t tables = 1;
   bool operator==(const Layout&) const = default;
 };
 
@@ -136,10 +139,16 @@ struct Attention {
   bool wants_lse = false;
   bool wants_max = false;
   bool wants_sum_exp = false;
+  bool wants_max_with_sink = false;  // only where there is a sink, as the next
+  bool wants_sum_exp_with_sink = false;
+  SourcePos statistics_pos{};            // of the first output among these four
   std::vector<std::string> gradients{};  // "q", "k", "v", learned tensors; empty: forward only
   bool deterministic = false;
   SourcePos pos;
 
+  bool wants_max_or_sum() const {
+    return wants_max || wants_sum_exp || wants_max_with_sink || wants_sum_exp_with_sink;
+  }
   const CapturedTensor* find_tensor(std::string_view tensor) const;
   const Param* find_param(std::string_view param) const;
   // `wanted`, or a name that begins with it, of no tensor and no param.
@@ -149,6 +158,18 @@ struct Attention {
   // The same places in the same order, to be set anew: what a pass does when it has a new dag.
   std::vector<ExprId*> root_places();
 };
+
+// The outputs by name, in the order in which they are listed and bound.
+struct Output {
+  std::string_view name;
+  bool Attention::*wanted;
+};
+inline constexpr Output kOutputs[] = {{"o", &Attention::wants_o},
+                                      {"lse", &Attention::wants_lse},
+                                      {"max", &Attention::wants_max},
+                                      {"sum_exp", &Attention::wants_sum_exp},
+                                      {"max_with_sink", &Attention::wants_max_with_sink},
+                                      {"sum_exp_with_sink", &Attention::wants_sum_exp_with_sink}};
 
 // The type an element of this dtype has in expressions: bool -> boolean, integers -> integer,
 // floats -> real.

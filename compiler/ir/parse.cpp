@@ -130,6 +130,9 @@ class TextParser {
     ATTN_ASSIGN(layout.page, line.integer());
     ATTN_RETURN_IF_ERROR(line.expect(","));
     ATTN_ASSIGN(layout.pages, line.integer());
+    if (line.accept(",")) {
+      ATTN_ASSIGN(layout.tables, line.integer());
+    }
     return line.expect(")");
   }
 
@@ -183,10 +186,7 @@ class TextParser {
   }
 
   Status outputs(Scanner& line) {
-    out_.wants_o = line.accept("o");
-    out_.wants_lse = line.accept("lse");
-    out_.wants_max = line.accept("max");
-    out_.wants_sum_exp = line.accept("sum_exp");
+    for (const Output& output : kOutputs) out_.*output.wanted = line.accept(output.name);
     return {};
   }
 

@@ -44,10 +44,9 @@ class JsonWriter {
     json["score"] = numbers_[attention_.score];
     json["masks"] = numbers(attention_.masks);
     json["outputs"] = Json::array();
-    if (attention_.wants_o) json["outputs"].push_back("o");
-    if (attention_.wants_lse) json["outputs"].push_back("lse");
-    if (attention_.wants_max) json["outputs"].push_back("max");
-    if (attention_.wants_sum_exp) json["outputs"].push_back("sum_exp");
+    for (const Output& output : kOutputs) {
+      if (attention_.*output.wanted) json["outputs"].push_back(output.name);
+    }
     put_optional_parts(json);
     return json.dump(2) + "\n";
   }
@@ -69,7 +68,9 @@ class JsonWriter {
   static Json layout_json(const Layout& layout) {
     if (layout.kind == LayoutKind::strided) return layout.strides;
     if (layout.kind != LayoutKind::paged) return to_string(layout.kind);
-    return {{"paged", {{"page", layout.page}, {"pages", layout.pages}}}};
+    Json paged = {{"page", layout.page}, {"pages", layout.pages}};
+    if (layout.tables != 1) paged["tables"] = layout.tables;
+    return {{"paged", std::move(paged)}};
   }
 
   Json numbers(const std::vector<ExprId>& ids) const {

@@ -71,7 +71,8 @@ class TextWriter {
   static std::string layout_text(const Layout& layout) {
     std::string text(to_string(layout.kind));
     if (layout.kind == LayoutKind::paged) {
-      return fmt::format("{}({},{})", text, layout.page, layout.pages);
+      const std::string tables = layout.tables == 1 ? "" : fmt::format(",{}", layout.tables);
+      return fmt::format("{}({},{}{})", text, layout.page, layout.pages, tables);
     }
     const auto& strides = layout.strides;
     const bool has_strides =
@@ -107,11 +108,18 @@ class TextWriter {
     if (attention_.lengths_q || attention_.lengths_kv) {
       line("lengths{}{}", attention_.lengths_q ? " q" : "", attention_.lengths_kv ? " kv" : "");
     }
-    line("outputs{}{}{}{}", attention_.wants_o ? " o" : "", attention_.wants_lse ? " lse" : "",
-         attention_.wants_max ? " max" : "", attention_.wants_sum_exp ? " sum_exp" : "");
+    line("outputs{}", outputs());
     if (!attention_.gradients.empty()) line("grad {}", fmt::join(attention_.gradients, " "));
     if (attention_.deterministic) line("deterministic");
     text_ += "}\n";
+  }
+
+  std::string outputs() const {
+    std::string text;
+    for (const Output& output : kOutputs) {
+      if (attention_.*output.wanted) text += fmt::format(" {}", output.name);
+    }
+    return text;
   }
 
   void dropout(const Dropout& dropout) {

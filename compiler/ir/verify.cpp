@@ -27,6 +27,7 @@ class Verifier {
     ATTN_RETURN_IF_ERROR(names());
     ATTN_RETURN_IF_ERROR(lengths());
     ATTN_RETURN_IF_ERROR(gradients());
+    ATTN_RETURN_IF_ERROR(outputs());
     ATTN_RETURN_IF_ERROR(root_ids());
     for (ExprId id : reachable(dag_, attention_.roots())) ATTN_RETURN_IF_ERROR(node(id));
     return roots();
@@ -65,8 +66,16 @@ class Verifier {
       if (layout.kind == LayoutKind::paged && (layout.page < 1 || layout.pages < 0)) {
         return bug(fmt::format("the pages of {} have no size", name));
       }
+      if (layout.tables < 1 || layout.tables > 2) {
+        return bug(fmt::format("{} has {} page tables", name, layout.tables));
+      }
     }
     return attention_.layouts.size() == 4 ? Status() : bug("layout of an unknown tensor");
+  }
+
+  Status outputs() {
+    const bool with_sink = attention_.wants_max_with_sink || attention_.wants_sum_exp_with_sink;
+    return with_sink && !attention_.sink ? bug("an output with the sink, and no sink") : Status();
   }
 
   Status names() {

@@ -148,8 +148,8 @@ DType offsets_dtype(const ir::Attention& attention) {
 }
 
 std::string page_table_name(const ir::Attention& attention, std::string_view name) {
-  const auto& layouts = attention.layouts;
-  if (layouts.find("k")->second == layouts.find("v")->second) return "page_table";
+  const ir::Layout& k = attention.layouts.find("k")->second;
+  if (k.tables == 1 && k == attention.layouts.find("v")->second) return "page_table";
   return "page_table_" + std::string(name);
 }
 

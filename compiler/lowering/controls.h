@@ -33,7 +33,7 @@ std::string offsets_name(std::string_view name);
 // i32 where every offset fits.
 DType offsets_dtype(const ir::Attention& attention);
 
-// The page table that a paged tensor is read by: "page_table" when k and v are paged alike and so
+// The page table that a paged tensor is read by: "page_table" when k and v are paged alike and
 // share one, else "page_table_k" or "page_table_v".
 std::string page_table_name(const ir::Attention& attention, std::string_view name);
 

@@ -34,8 +34,9 @@ Status check_whole(const ir::Attention& whole, bool backward) {
   if (whole.dims[Dim::B] * whole.dims[Dim::Sq] > std::numeric_limits<std::int32_t>::max()) {
     return unsupported(whole.pos, "where documents begin is said in 32 bits, and rows need more");
   }
-  if (!backward && (whole.wants_max || whole.wants_sum_exp)) {
-    return unsupported(whole.pos, "max and sum_exp of documents are not put where rows are");
+  if (!backward && whole.wants_max_or_sum()) {
+    return unsupported(whole.statistics_pos,
+                       "max and sum_exp of documents are not put where rows are");
   }
   if (!backward) return {};
   for (const std::string& of : gradient::wanted_gradients(whole)) {

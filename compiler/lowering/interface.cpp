@@ -22,9 +22,10 @@ class Interface {
   std::vector<plan::TensorInfo> forward() && {
     add_inputs();
     add_io("o", Role::output);
-    if (attention_.wants_lse) add_statistics("lse", Role::stats);
-    if (attention_.wants_max) add_statistics("max", Role::stats);
-    if (attention_.wants_sum_exp) add_statistics("sum_exp", Role::stats);
+    for (const ir::Output& output : ir::kOutputs) {
+      if (output.name == "o" || !(attention_.*output.wanted)) continue;
+      add_statistics(std::string(output.name), Role::stats);
+    }
     return std::move(tensors_);
   }
 

@@ -22,11 +22,11 @@ using ir::Dim;
 
 // What no form of ours has. (What cuDNN computes wrongly in some version: runtime/cudnn/known_bad.)
 Status check_statistics(const ir::Attention& attention) {
-  if (attention.sink && (attention.wants_max || attention.wants_sum_exp)) {
-    return unsupported(attention.pos, "cuDNN does not give max or sum_exp of scores beside a sink",
-                       "`lse` has the sink in it, and can be had");
-  }
-  return {};
+  if (!attention.sink || !attention.wants_max_or_sum()) return {};
+  return unsupported(attention.statistics_pos,
+                     "cuDNN's engines store no maximum and no sum of a row beside a sink",
+                     "`lse`, which has the sink in it, is served; --allow-split serves `max` and "
+                     "`sum_exp`, and `max_with_sink` and `sum_exp_with_sink`");
 }
 
 // The engine for a single row splits the keys, and adds in whatever order they come.

@@ -43,6 +43,11 @@ class NoKeys {
       fill_rows("lse", attention_.sink ? "the sink of its head" : "-inf", lse());
     if (attention_.wants_max) fill_rows("max", "-inf", kHidden);
     if (attention_.wants_sum_exp) fill_rows("sum_exp", "0", "0");
+    if (attention_.wants_max_with_sink) fill_rows("max_with_sink", "the sink of its head", lse());
+    if (attention_.wants_sum_exp_with_sink) {
+      fill_rows("sum_exp_with_sink", "of the sink alone",
+                fmt::format("({}) == {} ? 0 : 1", lse(), kHidden));
+    }
     return finish(bound_tensors(attention_, used_, given()));
   }
 

@@ -488,7 +488,8 @@ class Maker {
 
   // What the entries' program calls `name`.
   std::string mapped(const std::string& name) const {
-    const bool is_bound_statistic = name == "lse" || name == "max" || name == "sum_exp";
+    const auto* output = std::ranges::find(ir::kOutputs, name, &ir::Output::name);
+    const bool is_bound_statistic = output != std::end(ir::kOutputs) && name != "o";
     const bool apart = (is_bound_statistic && !tiled_.by_head) ||
                        (name == "q" && tiled_.copies_q) || (name == "o" && tiled_.copies_o);
     return apart ? copy_name(name) : name;
@@ -546,9 +547,9 @@ class Maker {
                               "    out[i] = {3}[((b * {1} + t) * {2} + h) * {0} + r];",
                               lists_.tile, lists_.tiles, d[Dim::Hq], from));
     };
-    put("lse", whole_.wants_lse);
-    put("max", whole_.wants_max);
-    put("sum_exp", whole_.wants_sum_exp);
+    for (const ir::Output& output : ir::kOutputs) {
+      if (output.name != "o") put(std::string(output.name), whole_.*output.wanted);
+    }
     if (!kernel.empty()) add(std::move(kernel).finish(false));
   }
 

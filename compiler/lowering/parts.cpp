@@ -417,8 +417,9 @@ Status check_parts(const ir::Attention& whole, bool backward) {
   if (whole.dropout && !whole.dropout->keep) {
     return unsupported(whole.dropout->pos, "parts would each draw their own random numbers");
   }
-  if (!backward && (whole.wants_max || whole.wants_sum_exp)) {
-    return unsupported(whole.pos, "parts are merged by lse, and have no max and sum_exp in common");
+  if (!backward && whole.wants_max_or_sum()) {
+    return unsupported(whole.statistics_pos,
+                       "parts are merged by lse, and have no max and sum_exp in common");
   }
   if (!backward) return {};
   for (const std::string& of : gradient::wanted_gradients(whole)) {

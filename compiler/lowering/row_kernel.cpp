@@ -97,6 +97,11 @@ class Emitter {
                                : "present ? top + log(total) : nothing");
     add("max", attention_.wants_max, "the largest score", "largest");
     add("sum_exp", attention_.wants_sum_exp, "sum of exp(score - max)", "sum");
+    add("max_with_sink", attention_.wants_max_with_sink, "the larger of max and the sink",
+        "present ? top : nothing");
+    add("sum_exp_with_sink", attention_.wants_sum_exp_with_sink,
+        "sum of exp(score - max_with_sink), the sink's too",
+        "present && top != nothing ? total : 0");
     if (text.empty()) return;
     if (!addressed_by(attention_, "lse").empty()) kernel_.add("  if (!present) return;\n");
     kernel_.add(fmt::format("  const long long place = {};\n", row_place(attention_, kernel_)) +

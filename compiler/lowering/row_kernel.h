@@ -18,9 +18,10 @@ struct RowTensors {
   std::int64_t columns = 0;
 };
 
-// One step: the weights, and of "lse", "max" and "sum_exp" what the attention wants, where they
-// belong. A warp, or 8 threads where columns are few, makes a row: exponentials in f32, sums in
-// f64. Scores past the lengths count as hidden, rows past them as empty.
+// One step: the weights, and of "lse", "max" and "sum_exp", and of those with the sink, what the
+// attention wants, where they belong. A warp, or 8 threads where columns are few, makes a row:
+// exponentials in f32, sums in f64. Scores past the lengths count as hidden, rows past them as
+// empty.
 plan::DeriveStep row_kernel(const ir::Attention& attention, const RowTensors& tensors);
 
 }  // namespace attn::lowering

@@ -36,11 +36,30 @@ bool any_gathers(const gradient::Derivatives& derivatives,
                              [&](const auto& tensor) { return !(tensor.*where).empty(); });
 }
 
-Status check_dropout(const ir::Attention& attention) {
-  if (!attention.dropout || attention.dropout->keep) return {};
-  return unsupported(attention.dropout->pos,
-                     "only cuDNN's fused kernels know what their dropout keeps",
-                     "give the mask: `dropout p, keep[b, h, q_idx, kv_idx]`");
+// The first learned tensor that a score reads, or nothing.
+std::optional<std::string> learned_by_score(const gradient::Derivatives& derivatives) {
+  for (const gradient::TensorGradient& tensor : derivatives.tensors) {
+    if (!tensor.score.empty()) return tensor.tensor;
+  }
+  return std::nullopt;
+}
+
+// The rule of docs/cudnn.md, "Learned tensors beside random dropout".
+Status check_dropout(const gradient::Derivatives& derivatives) {
+  const auto& dropout = derivatives.attention.dropout;
+  if (!dropout || dropout->keep) return {};
+  const std::optional<std::string> learned = learned_by_score(derivatives);
+  return unsupported(
+      dropout->pos,
+      learned
+          ? fmt::format("the gradient of `{}` needs to know what random dropout keeps, and only "
+                        "cuDNN's fused kernels know it",
+                        *learned)
+          : "only cuDNN's fused kernels know what their dropout keeps",
+      learned ? fmt::format("give the mask, `dropout p, keep[b, h, q_idx, kv_idx]`, or leave `{}` "
+                            "out of `grad`",
+                            *learned)
+              : "give the mask: `dropout p, keep[b, h, q_idx, kv_idx]`");
 }
 
 class Backward {
@@ -91,7 +110,7 @@ class Backward {
   // What the gradients are made of. Only sinks are read by rows alone.
   Status add_cotangents() {
     if (!wanted_.empty() || by_score_) {
-      ATTN_RETURN_IF_ERROR(check_dropout(attention_));
+      ATTN_RETURN_IF_ERROR(check_dropout(derivatives_));
       add_scores();
     } else if (by_sink_) {
       add_rows();

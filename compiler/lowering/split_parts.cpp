@@ -7,6 +7,7 @@
 #include "compiler/lowering/operands.h"
 #include "compiler/lowering/place.h"
 #include "compiler/lowering/unsupported.h"
+#include "compiler/support/gigabytes.h"
 #include "runtime/plan/internal_tensor.h"
 
 namespace attn::lowering {
@@ -135,11 +136,12 @@ Status SplitParts::check_bytes() const {
     bytes += own;
   }
   if (bytes <= kMostBytes) return {};
+  const support::Excess words = support::excess(bytes, kMostBytes);
   return unsupported(attention_.pos,
-                     fmt::format("the scores of `{}` and what is made of them take {:.0f} GB "
-                                 "without a fused kernel",
-                                 attention_.name, bytes / 1e9),
-                     fmt::format("at most {:.0f} GB are used", kMostBytes / 1e9));
+                     fmt::format("the scores of `{}` and what is made of them take {} in memory, "
+                                 "and the most is {}",
+                                 attention_.name, words.amount, words.most),
+                     "fewer batches, heads or rows in one call need less in proportion");
 }
 
 plan::Program SplitParts::program(const List& bound) const {

@@ -50,8 +50,9 @@ class Unified {
 
  private:
   Status check() const {
-    if (attention_.wants_max || attention_.wants_sum_exp) {
-      return unsupported(attention_.pos, "the unified node is not known to write max and sum_exp");
+    if (attention_.wants_max_or_sum()) {
+      return unsupported(attention_.statistics_pos,
+                         "the unified node is not known to write max and sum_exp");
     }
     if (attention_.dropout && attention_.dropout->keep) {
       return unsupported(attention_.dropout->pos, "the unified node drops at random alone");

@@ -128,7 +128,7 @@ class Search {
 }  // namespace
 
 std::optional<Cancelled> without_cancelled(const ir::Attention& attention) {
-  const bool more_is_known = attention.wants_max || attention.wants_sum_exp;
+  const bool more_is_known = attention.wants_max_or_sum();
   const bool ragged = attention.layouts.find("o")->second.kind == ir::LayoutKind::thd;
   const bool lengths = attention.lengths_q || attention.lengths_kv || ragged;
   if (attention.sink || more_is_known || lengths || attention.dims[Dim::Sq] <= 1) return {};

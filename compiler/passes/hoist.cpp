@@ -11,6 +11,7 @@
 #include "compiler/passes/band.h"
 #include "compiler/passes/like_padding.h"
 #include "compiler/passes/range.h"
+#include "compiler/support/gigabytes.h"
 
 namespace attn::passes {
 namespace {
@@ -435,13 +436,15 @@ class Hoister {
       bytes += own;
       if (bytes <= static_cast<double>(options_.most_bytes)) continue;
       const ir::SourcePos pos = out_.attention.dag[tensor.expression].pos;
+      const support::Excess words =
+          support::excess(bytes, static_cast<double>(options_.most_bytes));
       return Error{
           ErrorCode::unsupported,
           fmt::format("`{}` is no operand of cuDNN's kernels, and as a tensor of its own it "
                       "takes {:.1f} GB",
                       ir::to_source(out_.attention, tensor.expression), own / 1e9),
-          {fmt::format("at most {:.1f} GB are used for all such tensors",
-                       static_cast<double>(options_.most_bytes) / 1e9)},
+          {fmt::format("with it such tensors take {}, and the most is {}", words.amount,
+                       words.most)},
           fmt::format(R"({{"line": {}, "column": {}}})", pos.line, pos.column)};
     }
     return {};

@@ -169,7 +169,7 @@ class Analyzer {
     } else if (const auto* align = std::get_if<ast::AlignClause>(&clause.body)) {
       set_align(*align, attention_, sink_);
     } else if (const auto* outputs = std::get_if<ast::OutputsClause>(&clause.body)) {
-      set_outputs(*outputs, attention_, sink_);
+      set_outputs(*outputs, has_sink(), attention_, sink_);
     } else if (const auto* layout = std::get_if<ast::LayoutClause>(&clause.body)) {
       layout_ = layout;
     } else if (const auto* lengths = std::get_if<ast::LengthsClause>(&clause.body)) {
@@ -177,6 +177,12 @@ class Analyzer {
     } else if (std::holds_alternative<ast::DeterministicClause>(clause.body)) {
       attention_.deterministic = true;
     }
+  }
+
+  bool has_sink() const {
+    return std::ranges::any_of(spec_.clauses, [](const ast::Clause& clause) {
+      return std::holds_alternative<ast::SinkClause>(clause.body);
+    });
   }
 
   void add_tensor(const ast::Clause& clause, Scope& scope) {

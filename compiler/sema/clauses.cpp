@@ -99,26 +99,44 @@ void set_align(const ast::AlignClause& clause, ir::Attention& attention, diag::S
   if (align.text == words[1]) attention.align = ir::Align::bottom_right;
 }
 
-void set_outputs(const ast::OutputsClause& clause, ir::Attention& attention, diag::Sink& sink) {
+namespace {
+
+// Whether the output may be listed here.
+bool fits(const ast::Name& name, const ir::Output& output, bool has_sink,
+          const ir::Attention& attention, diag::Sink& sink) {
+  if (attention.*output.wanted) {
+    sink.report(Code::duplicate_name, name.span,
+                fmt::format("{} is listed twice", quoted(name.text)));
+  }
+  constexpr std::string_view kWithSink = "_with_sink";
+  if (has_sink || !output.name.ends_with(kWithSink)) return true;
+  sink.report(Code::bad_choice, name.span,
+              fmt::format("there is no {}: the spec has no `sink`", quoted(name.text)))
+      .help = fmt::format("without a sink it is {}",
+                          quoted(output.name.substr(0, output.name.size() - kWithSink.size())));
+  return false;
+}
+
+}  // namespace
+
+void set_outputs(const ast::OutputsClause& clause, bool has_sink, ir::Attention& attention,
+                 diag::Sink& sink) {
   attention.wants_o = false;
-  const std::pair<std::string_view, bool*> outputs[] = {{"o", &attention.wants_o},
-                                                        {"lse", &attention.wants_lse},
-                                                        {"max", &attention.wants_max},
-                                                        {"sum_exp", &attention.wants_sum_exp}};
-  for (const ast::Name& output : clause.outputs) {
-    const auto* found =
-        std::ranges::find(outputs, output.text, &std::pair<std::string_view, bool*>::first);
-    if (found == std::end(outputs)) {
-      sink.report(Code::bad_choice, output.span,
-                  fmt::format("{} is not an output", quoted(output.text)))
-          .help = "possible: `o`, `lse`, `max` or `sum_exp`";
+  for (const ast::Name& name : clause.outputs) {
+    const auto* output = std::ranges::find(ir::kOutputs, name.text, &ir::Output::name);
+    if (output == std::end(ir::kOutputs)) {
+      sink.report(Code::bad_choice, name.span, fmt::format("{} is not an output", quoted(name.text)))
+          .help =
+          "possible: `o`, `lse`, `max` or `sum_exp`, with a sink also `max_with_sink` or "
+          "`sum_exp_with_sink`";
       continue;
     }
-    if (*found->second) {
-      sink.report(Code::duplicate_name, output.span,
-                  fmt::format("{} is listed twice", quoted(output.text)));
+    if (!fits(name, *output, has_sink, attention, sink)) continue;
+    const bool is_first = !attention.wants_max_or_sum();
+    attention.*output->wanted = true;
+    if (is_first && attention.wants_max_or_sum()) {
+      attention.statistics_pos = place(sink, name.span);
     }
-    *found->second = true;
   }
 }
 

@@ -16,7 +16,9 @@ void add_lengths(const ast::LengthsClause* clause, const ast::Name& spec_name,
 void add_length_defaults(const ast::LengthsClause& clause, ir::Attention& attention, Scope& scope);
 
 void set_align(const ast::AlignClause& clause, ir::Attention& attention, diag::Sink& sink);
-void set_outputs(const ast::OutputsClause& clause, ir::Attention& attention, diag::Sink& sink);
+// `has_sink`: the spec has a sink clause, wherever it stands.
+void set_outputs(const ast::OutputsClause& clause, bool has_sink, ir::Attention& attention,
+                 diag::Sink& sink);
 
 // After the tensors are known.
 void set_gradients(const ast::GradClause& clause, ir::Attention& attention, diag::Sink& sink);

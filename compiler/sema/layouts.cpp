@@ -117,24 +117,24 @@ class Layouts {
     return ir::Layout{*ir::parse_layout_kind(kind.text), {}};
   }
 
-  // paged(page = 64, pages = 1024)
+  // paged(page = 64, pages = 1024, tables = 2)
   std::optional<ir::Layout> paged(const ast::LayoutEntry& entry) {
     ir::Layout layout{ir::LayoutKind::paged, {}};
     bool whole = true;
     for (const ast::LayoutArgument& argument : entry.arguments) {
       const std::string_view name = argument.name ? argument.name->text : "";
-      if (name != "page" && name != "pages") {
+      if (name != "page" && name != "pages" && name != "tables") {
         sink_
             .report(Code::bad_layout, argument.name ? argument.name->span : argument.value.span,
                     "`paged` has no argument with this name")
             .help =
-            "its arguments are `page = 64`, the rows in a page, and `pages = 1024`, the number of "
-            "pages";
+            "its arguments are `page = 64`, the rows in a page, `pages = 1024`, the number of pages, "
+            "and `tables = 2` where k and v have a page table each";
         return std::nullopt;
       }
       const auto value = constant(argument.value, "size", Code::bad_layout);
-      whole = whole && value.has_value();
-      (name == "page" ? layout.page : layout.pages) = value.value_or(1);
+      whole = whole && value.has_value() && (name != "tables" || is_count(argument, *value));
+      set_pages(layout, name, value.value_or(1));
     }
     if (whole && layout.page == 0) {
       sink_.report(Code::bad_layout, entry.kind.span, "`paged` needs the number of rows in a page")
@@ -142,6 +142,20 @@ class Layouts {
       return std::nullopt;
     }
     return whole ? std::optional(layout) : std::nullopt;
+  }
+
+  static void set_pages(ir::Layout& layout, std::string_view name, std::int64_t value) {
+    (name == "page" ? layout.page : name == "pages" ? layout.pages : layout.tables) = value;
+  }
+
+  // Of page tables.
+  bool is_count(const ast::LayoutArgument& argument, std::int64_t value) {
+    if (value <= 2) return true;
+    sink_
+        .report(Code::bad_layout, argument.value.span,
+                fmt::format("k and v have 1 page table together or 2, not {}", value))
+        .help = "`tables = 2` gives each its own: `page_table_k` and `page_table_v`";
+    return false;
   }
 
   std::optional<ir::Layout> strides(const ast::LayoutEntry& entry) {

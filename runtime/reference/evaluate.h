@@ -30,6 +30,9 @@ struct Outputs {
   io::HostTensor lse;      // [B,Hq,Sq]
   io::HostTensor max;      // [B,Hq,Sq]
   io::HostTensor sum_exp;  // [B,Hq,Sq]
+  // With the sink, or as max and sum_exp where there is none.
+  io::HostTensor max_with_sink;      // [B,Hq,Sq]
+  io::HostTensor sum_exp_with_sink;  // [B,Hq,Sq]
 };
 
 // Outputs are f32 (o rounded to the attention's dtype, the others not), or f64 when unrounded.

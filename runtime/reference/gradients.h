@@ -6,16 +6,18 @@
 
 namespace attn::reference {
 
+// By what they are gradients of: "q", "k", "v" and learned tensors, each of its shape.
+using GradientSums = std::map<std::string, io::HostTensor, std::less<>>;
+
 struct Gradients {
   Outputs outputs;  // of the forward, as evaluate() has them
-  // By what they are gradients of: "q", "k", "v" and learned tensors, each of its shape.
-  std::map<std::string, io::HostTensor, std::less<>> of;
+  GradientSums of;
   // With Options::sizes, of the same dims: the root of the sum of squares of the terms that an
   // element is the sum of, which is what their roundings are relative to, also where the terms
   // cancel. A term's size is that before delta (differentiate.h) is subtracted from dP: the root of
   // dP^2 + delta^2 + the squares of the products dO O that delta is the sum of, in place of
   // dP - delta. Not rounded.
-  std::map<std::string, io::HostTensor, std::less<>> sizes;
+  GradientSums sizes;
 };
 
 // The gradients of sum(o * d_o) by each of `names`: "q", "k", "v" and tensors that the attention
@@ -31,5 +33,9 @@ struct Gradients {
 Result<Gradients> gradients(const ir::Attention& attention, const Inputs& inputs,
                             const io::HostTensor& d_o, const std::vector<std::string>& names,
                             const Options& options);
+
+// How many key heads are summed up side by side, 1 to `heads`: as many as have room for sums of
+// learned tensors of their own. All where nothing is learned. Does not depend on the machine.
+std::int64_t heads_at_once(std::int64_t heads, const GradientSums& sums);
 
 }  // namespace attn::reference

@@ -7,7 +7,11 @@ using ir::Dim;
 Outputs make_outputs(const ir::Dims& dims, bool unrounded) {
   const DType dtype = unrounded ? DType::f64 : DType::f32;
   const io::HostTensor rows = zeros(dtype, {dims[Dim::B], dims[Dim::Hq], dims[Dim::Sq]});
-  return {zeros(dtype, {dims[Dim::B], dims[Dim::Hq], dims[Dim::Sq], dims[Dim::Dv]}), rows, rows,
+  return {zeros(dtype, {dims[Dim::B], dims[Dim::Hq], dims[Dim::Sq], dims[Dim::Dv]}),
+          rows,
+          rows,
+          rows,
+          rows,
           rows};
 }
 
@@ -17,6 +21,8 @@ void write_row(const Problem& problem, const RowSoftmax& row, std::int64_t index
   outputs.max.values[at] = row.max();
   outputs.sum_exp.values[at] = row.sum_exp();
   outputs.lse.values[at] = row.lse();
+  outputs.max_with_sink.values[at] = row.max_with_sink();
+  outputs.sum_exp_with_sink.values[at] = row.sum_exp_with_sink();
   if (row.is_empty()) return;  // o stays 0
   const std::int64_t width = problem.size(Dim::Dv);
   double* o = outputs.o.values.data() + index * width;

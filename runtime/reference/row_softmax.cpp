@@ -28,8 +28,8 @@ RowSoftmax::RowSoftmax(const Problem& problem)
 Status RowSoftmax::run(std::int64_t index) {
   place_ = problem_.place(index);
   weights_.clear();
-  sum_exp_ = 0;
-  max_ = lse_ = kHidden;
+  sum_exp_ = sum_exp_with_sink_ = 0;
+  max_ = max_with_sink_ = lse_ = kHidden;
   if (place_.row >= length(ir::kLengthsQ, Dim::Sq)) return {};  // padding sees nothing at all
   products();
   // A sink has a value without keys too.
@@ -86,7 +86,8 @@ Result<double> RowSoftmax::final_score(std::size_t column) const {
 Status RowSoftmax::weigh(std::int64_t index) {
   ATTN_ASSIGN(const double sink, sink_of_row());
   max_ = largest_score();
-  lse_ = sink;
+  lse_ = max_with_sink_ = sink;
+  sum_exp_with_sink_ = sink == kHidden ? 0 : 1;
   if (max_ == kHidden) return {};
   const double largest = std::isnan(max_) ? max_ : std::max(max_, sink);
   weights_.assign(scores_.size(), 0.0);
@@ -101,6 +102,8 @@ Status RowSoftmax::weigh(std::int64_t index) {
   }
   sink_weight_ = sink == kHidden ? 0 : std::exp(sink - largest);
   sum_ += sink_weight_;
+  max_with_sink_ = largest;
+  sum_exp_with_sink_ = sum_;
   lse_ = largest + std::log(sum_);
   return {};
 }

@@ -33,6 +33,8 @@ class RowSoftmax {
   double sink_weight() const { return sink_weight_; }  // 0 without a sink
   double max() const { return max_; }
   double sum_exp() const { return sum_exp_; }
+  double max_with_sink() const { return max_with_sink_; }
+  double sum_exp_with_sink() const { return sum_exp_with_sink_; }
   double lse() const { return lse_; }
   const RowEvaluator& evaluator() const { return evaluator_; }
 
@@ -56,6 +58,8 @@ class RowSoftmax {
   double sink_weight_ = 0;
   double max_ = kHidden;
   double sum_exp_ = 0;
+  double max_with_sink_ = kHidden;
+  double sum_exp_with_sink_ = 0;
   double lse_ = kHidden;
 };
 

@@ -297,6 +297,11 @@ class Compile(attnc.Case):
         self.assertIn(f"--> {spec}:6:", process.stderr)
         self.assertIn("^", process.stderr)
 
+    def test_timeout(self):
+        spec, plan = self.write("noop.attn", NOOP), self.folder / "x.attnplan"
+        self.attnc("compile", spec, "--target", "h200", "-o", plan, "--timeout", "0", code=2)
+        self.attnc("compile", spec, "--target", "h200", "-o", plan, "--timeout", "500")
+
     def test_a_worker_that_dies(self):
         spec = self.write("softcap.attn", SOFTCAP)
         plan = self.folder / "x.attnplan"
@@ -306,8 +311,13 @@ class Compile(attnc.Case):
         self.assertIn("SIGSEGV", process.stderr)
         self.assertIn(f"--> {spec}:5:", process.stderr)
         self.assertIn("score 50 * tanh(score / 50);", process.stderr)
-        repro, = self.folder.glob("attnc-worker-*.json")
-        self.assertIn(repro.name, process.stderr)
+        # The other lowering was tried too. Nothing is left in the user's folder.
+        self.assertIn("lowering `unified`: the compile worker died of SIGSEGV", process.stderr)
+        self.assertEqual(list(self.folder.glob("attnc-worker-*.json")), [])
+        repros = list((self.folder / "cache" / "repro").glob("attnc-worker-*.json"))
+        self.assertEqual(len(repros), 2)
+        for repro in repros:
+            self.assertIn(str(repro), process.stderr)
         self.assertFalse(plan.exists())
         again = attnc.run("worker", stdin=repro.read_text())
         self.assertEqual(again.returncode, -signal.SIGSEGV)

@@ -27,6 +27,39 @@ class Explain(attnc.Case):
             count = len(graph["graph"]["nodes"])
             self.assertEqual((len(nodes), len(set(nodes))), (count, count), name)
 
+    def test_why_not_of_what_no_lowering_takes(self):
+        spec = attnc.SOURCE / "tests/gpu/surface/sink_all_outputs.attn"
+        refused = self.attnc("explain", spec, "--target", "h200", code=3)
+        self.assertEqual(refused.stdout, "")
+        process = self.attnc("explain", spec, "--target", "h200", "--why-not", code=3)
+        for heading in ("\nclauses\n", "\nmask\n", "\nwork\n", "\nengine\n  none\n"):
+            self.assertIn(heading, process.stdout)
+        self.assertIn("band      kv - row <= 0", process.stdout)
+        self.assertIn("sink_all_outputs.attn:9:19", process.stdout)  # `max` among the outputs
+        self.assertIn("max_with_sink", process.stdout)
+
+    def test_workspace_and_what_is_much_of_it(self):
+        spec = self.write("learned.attn", """attention learned {
+  dims B = 2, Hq = 16, Sq = 2048, Skv = Sq, D = 64;
+  learn slope: f32[Hq];
+  score score + slope[h] * (kv_idx - q_idx);
+  grad q, k, v, slope;
+}
+""")
+        process = self.attnc("explain", spec, "--target", "h200")
+        self.assertIn("warning[W0480]: the backward takes ", process.stderr)
+        self.assertIn("learned.attn:3:9", process.stderr)
+        self.assertRegex(process.stdout, r"workspace in all 2\.[0-9] GB \(cuDNN .*between the steps")
+        small = self.attnc("explain", spec, "--target", "h200", "--bind", "Sq=256")
+        self.assertNotIn("W0480", small.stderr)
+        result = self.attnc_json("explain", spec, "--target", "h200", "--bind", "Sq=256")
+        engine = result["backward"]["engine"]
+        self.assertGreater(engine["workspace_bytes"], 16 * 2 * 16 * 256 * 256)
+        plan = self.folder / "x.attnplan"
+        self.attnc("compile", spec, "--target", "h200", "--bind", "Sq=256", "-o", plan)
+        backward = self.attnc_json("inspect", plan)["plans"][1]["manifest"]
+        self.assertEqual(backward["workspace_bytes"], engine["workspace_bytes"])
+
     def test_clauses(self):
         clauses = {clause["keyword"]: clause for clause in self.explain("softcap")["clauses"]}
         self.assertIn("tanh", clauses["score"]["text"])

@@ -12,6 +12,8 @@
 #include <sstream>
 
 #include "compiler/driver/driver.h"
+#include "compiler/driver/memory.h"
+#include "compiler/passes/simplify.h"
 
 namespace attn {
 namespace {
@@ -68,6 +70,7 @@ std::string diagnose(const fs::path& path) {
   diag::Sink sink(source);
   const auto attention = driver::front_end(source, wrong.bindings, sink);
   EXPECT_EQ(attention.has_value(), !sink.has_errors());
+  if (attention) driver::warn_of_memory(passes::simplify(*attention), sink);
   return diag::to_text(sink);
 }
 

@@ -116,6 +116,20 @@ TEST_F(PagedPlacement, RowsLieWhereTheTableSays) {
   EXPECT_EQ(std::ranges::count_if(pool, [](double x) { return x == kUnused; }), 4 + 2);
 }
 
+TEST_F(PagedPlacement, TablesOfKAndVDiffer) {
+  use(4, {3, 1});
+  inputs_.tensors["v"] = rows();
+  program_.tensors = {
+      {"k", TensorRole::key, DType::f32, {4, 1, 2, 2}, {4, 4, 2, 1}, 16, "page_table_k"},
+      {"v", TensorRole::value, DType::f32, {4, 1, 2, 2}, {4, 4, 2, 1}, 16, "page_table_v"},
+      {"page_table_k", TensorRole::control, DType::i32, {2, 2}, {2, 1}, 4},
+      {"page_table_v", TensorRole::control, DType::i32, {2, 2}, {2, 1}, 4}};
+  const auto placement = Placement::create(program_, inputs_);
+  ASSERT_TRUE(placement.ok());
+  EXPECT_NE(stored(*placement, program_.tensors[2]), stored(*placement, program_.tensors[3]))
+      << "a kernel that reads v by the table of k would not be found out";
+}
+
 TEST_F(PagedPlacement, PagesRunOut) {
   use(2, {3, 1});
   const auto placement = Placement::create(program_, inputs_);

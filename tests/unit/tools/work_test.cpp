@@ -31,7 +31,6 @@ TEST(Work, DenseFlops) {
   EXPECT_EQ(dense_flops(spec.attention), 2.0 * 2 * 4 * 10 * 20 * (16 + 8));
   EXPECT_EQ(dense_flops(spec.attention, plan::Direction::backward),
             2.0 * 2 * 4 * 10 * 20 * (3 * 16 + 2 * 8));
-  EXPECT_EQ(visible_flops(spec.attention), dense_flops(spec.attention));
 }
 
 TEST(Work, ShareOfABand) {
@@ -41,27 +40,39 @@ TEST(Work, ShareOfABand) {
       passes::Band band;
       band.left = left;
       band.right = right;
-      EXPECT_DOUBLE_EQ(passes::band_share(spec.attention.dims, band), counted_share(rows, columns, left, right));
+      EXPECT_DOUBLE_EQ(passes::band_share(spec.attention.dims, band),
+                       counted_share(rows, columns, left, right));
     }
   }
 }
 
-TEST(Work, MasksThatAreNoBandCountAsVisible) {
-  const Spec spec = spec_with("mask kv_idx % 2 == 0;", 8, 8);
-  EXPECT_EQ(visible_flops(spec.attention), dense_flops(spec.attention));
-}
-
-TEST(Work, ABandCounts) {
-  const Spec spec = spec_with("mask q_idx >= kv_idx;", 8, 8);
-  EXPECT_DOUBLE_EQ(visible_flops(spec.attention), dense_flops(spec.attention) * 36 / 64);
+TEST(Work, ShownScoresCount) {
+  const Spec spec = spec_with("", 8, 8);
+  EXPECT_DOUBLE_EQ(shown_flops(spec.attention, {2 * 4 * 36, 1}),
+                   dense_flops(spec.attention) * 36 / 64);
 }
 
 TEST(Work, ABackwardHasFiveProductsOfTwo) {
-  const Spec spec = spec_with("mask q_idx >= kv_idx;", 8, 8);  // of widths 16 and 8
-  const double forward = visible_flops(spec.attention);
-  EXPECT_EQ(visible_flops(spec.attention, plan::Direction::forward), forward);
-  EXPECT_DOUBLE_EQ(visible_flops(spec.attention, plan::Direction::backward),
-                   forward * (3 * 16 + 2 * 8) / (16 + 8));
+  const Spec spec = spec_with("", 8, 8);  // of widths 16 and 8
+  const reference::Shown shown{100, 1};
+  EXPECT_DOUBLE_EQ(shown_flops(spec.attention, shown, plan::Direction::backward),
+                   shown_flops(spec.attention, shown) * (3 * 16 + 2 * 8) / (16 + 8));
+}
+
+plan::Target target_of(std::int64_t sm) {
+  return {"t", sm, R"({"multiProcessorCount": 132, "smClockRateKHz": 1980000})"};
+}
+
+TEST(Work, PeakIsThatOfTheTensorCores) {
+  EXPECT_DOUBLE_EQ(*peak_flops(target_of(90)), 132 * 1.98e9 * 4096);  // 1.07e15
+  EXPECT_EQ(peak_flops(target_of(70)), std::nullopt);
+  EXPECT_EQ(peak_flops({"t", 90, "no JSON"}), std::nullopt);
+}
+
+TEST(Work, MoreThanThePeakIsNoCount) {
+  EXPECT_EQ(possible_flops(1.0e12, 1, target_of(90)), 1.0e12);
+  EXPECT_EQ(possible_flops(1.462e12, 1, target_of(90)), std::nullopt);
+  EXPECT_EQ(possible_flops(1e20, 1, target_of(70)), 1e20);  // nothing is known of it
 }
 
 }  // namespace

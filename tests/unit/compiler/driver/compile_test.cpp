@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <set>
 
 #include "compiler/driver/driver.h"
@@ -257,6 +259,42 @@ TEST(Compile, PassesOnWhatTheWorkerReports) {
   const auto plan = compile(spec.attention, spec.source, spec.bindings, options);
   ASSERT_FALSE(plan.ok());
   EXPECT_EQ(plan.error().code, ErrorCode::worker);
+}
+
+// A program that ends without an answer the first time, and is the worker from then on.
+std::vector<std::string> failing_once(const std::filesystem::path& mark) {
+  return {"/bin/sh", "-c",
+          fmt::format("if [ ! -e '{0}' ]; then touch '{0}'; exit 3; fi; exec '{1}' worker",
+                      mark.string(), ATTN_WORKER_PROGRAM)};
+}
+
+TEST(Compile, GoesOnWhenAWorkerFails) {
+  const Read spec(
+      "attention a { dims B = 1, Hq = 2, Sq = 512, D = 64; "
+      "mask q_idx >= kv_idx && q_idx // 128 == kv_idx // 128; }",
+      {});
+  const auto folder = std::filesystem::path(::testing::TempDir()) / "attn_failing_once";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  CompileOptions options = options_for("h200");
+  const std::string first = [&] {
+    std::vector<Refusal> refused;
+    return std::string(candidates(spec.attention, kAnyLowering, options.direction, refused)
+                           .value()
+                           .front()
+                           .way->name);
+  }();
+  options.worker.command = failing_once(folder / "mark");
+  options.worker.report_folder = folder.string();
+  const auto compiled = compile(spec.attention, spec.source, spec.bindings, options);
+  ASSERT_TRUE(compiled.ok()) << compiled.error().to_text();
+  EXPECT_NE(compiled->lowering, first);
+  const auto& choice = compiled->plan.choice;
+  const auto failed = std::ranges::find(choice, first, &plan::Alternative::lowering);
+  ASSERT_NE(failed, choice.end());
+  EXPECT_THAT(failed->refused, HasSubstr("ended without an answer"));
+  EXPECT_EQ(choice.front().lowering, compiled->lowering);
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "compiler/driver/driver.h"
+#include "compiler/driver/memory.h"
 
 namespace attn::diag {
 namespace {
@@ -23,7 +24,9 @@ class Explanations : public testing::TestWithParam<Code> {
     }
     const support::Source source(text.starts_with('{') ? "x.attn.json" : "x.attn", text);
     Sink sink(source);
-    driver::front_end(source, bindings, sink);
+    if (const auto attention = driver::front_end(source, bindings, sink)) {
+      driver::warn_of_memory(*attention, sink);
+    }
     std::set<std::string> found;
     for (const Diagnostic& diagnostic : sink.sorted()) found.emplace(id_of(diagnostic.code));
     return found;

@@ -87,7 +87,7 @@ std::vector<Candidate> all_ways() {
   return all;
 }
 
-TEST(FirstTaken, GoesOnAfterARefusalAlone) {
+TEST(FirstTaken, GoesOnAfterARefusalOrAFailureOfOneWay) {
   std::vector<Refusal> refused;
   const auto refuse = [](ErrorCode code) {
     return [code](const Candidate& candidate) {
@@ -97,9 +97,13 @@ TEST(FirstTaken, GoesOnAfterARefusalAlone) {
   EXPECT_EQ(first_taken(all_ways(), refused, refuse(ErrorCode::unsupported)).error().message,
             "composite");
   EXPECT_THAT(refused, SizeIs(lowerings().size()));
+  for (const ErrorCode code : {ErrorCode::worker, ErrorCode::cudnn}) {
+    refused.clear();
+    EXPECT_EQ(first_taken(all_ways(), refused, refuse(code)).error().code, code);
+    EXPECT_THAT(refused, SizeIs(lowerings().size()));
+  }
   refused.clear();
-  EXPECT_EQ(first_taken(all_ways(), refused, refuse(ErrorCode::cudnn)).error().code,
-            ErrorCode::cudnn);
+  EXPECT_EQ(first_taken(all_ways(), refused, refuse(ErrorCode::io)).error().code, ErrorCode::io);
   EXPECT_THAT(refused, SizeIs(1));
   refused.clear();
   const auto last = [](const Candidate& candidate) {

@@ -86,6 +86,7 @@ const std::pair<const char*, const char*> kDifferent[] = {
     {"layout", "layout paged(page = 64); lengths kv;"},
     {"layout", "layout paged(page = 32); lengths kv;"},
     {"layout", "layout paged(page = 32, pages = 99); lengths kv;"},
+    {"layout", "layout paged(page = 32, tables = 2); lengths kv;"},
     {"align", "align bottom_right;"},
     {"tensor", "tensor t: bf16[Skv];"},
     {"tensor", "tensor t: f32[500];"},

@@ -128,6 +128,23 @@ TEST(Lower, PagesAreOfAPowerOfTwo) {
   EXPECT_THAT(program.error().message, ::testing::HasSubstr("power of two"));
 }
 
+TEST(Lower, PagesOfKAndVMayHaveATableEach) {
+  const auto tables_of = [](std::int64_t tables) {
+    auto attention = example();
+    for (const char* name : {"k", "v"}) {
+      attention.layouts[name] = {ir::LayoutKind::paged, {}, 64, 0, tables};
+    }
+    std::vector<std::string> names;
+    const auto program = lower(attention);
+    for (const plan::TensorInfo& tensor : program.value().tensors) {
+      if (!tensor.addressed_by.empty()) names.push_back(tensor.name + " " + tensor.addressed_by);
+    }
+    return names;
+  };
+  EXPECT_THAT(tables_of(1), ElementsAre("k page_table", "v page_table"));
+  EXPECT_THAT(tables_of(2), ElementsAre("k page_table_k", "v page_table_v"));
+}
+
 TEST(Lower, StridesThatKillCudnnAreCopied) {
   auto attention = example();
   attention.layouts["q"] = {ir::LayoutKind::strided, {65536, 8192, 1, 128}};

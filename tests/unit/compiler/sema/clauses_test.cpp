@@ -89,6 +89,8 @@ TEST(Layout, IsChecked) {
   EXPECT_EQ(analyze_body("layout o: paged(page = 64);").codes, Codes{"E0407"});
   EXPECT_EQ(analyze_body("layout paged;").codes, Codes{"E0407"});
   EXPECT_EQ(analyze_body("layout paged(page = 0);").codes, Codes{"E0407"});
+  EXPECT_EQ(analyze_body("layout paged(page = 64, tables = 3);").codes, Codes{"E0407"});
+  EXPECT_EQ(analyze_body("layout paged(page = 64, tables = 0);").codes, Codes{"E0407"});
   EXPECT_EQ(analyze_body("layout strides(1, 2, 3);").codes, Codes{"E0405"});
   EXPECT_EQ(analyze_body("layout strides;").codes, Codes{"E0405"});
   EXPECT_EQ(analyze_body("layout bshd(1, 2, 3, 4);").codes, Codes{"E0405"});
@@ -180,6 +182,28 @@ TEST(Layout, OfSeveralTensorsTogether) {
   EXPECT_EQ(paged.layouts.find("q")->second.kind, LayoutKind::bshd);
   EXPECT_EQ(paged.layouts.find("k")->second.page, 64);
   EXPECT_EQ(paged.layouts.find("v")->second.pages, 16);
+  EXPECT_EQ(paged.layouts.find("v")->second.tables, 1);
+}
+
+TEST(Layout, PagesOfKAndVMayHaveATableEach) {
+  const ir::Attention paged = good("layout paged(page = 64, tables = 2);");
+  EXPECT_EQ(paged.layouts.find("k")->second.tables, 2);
+  EXPECT_EQ(paged.layouts.find("v")->second.tables, 2);
+  const std::string text = ir::to_text(paged);
+  const auto again = ir::parse(text);
+  ASSERT_TRUE(again.ok()) << again.error().message;
+  EXPECT_EQ(again->layouts, paged.layouts);
+  EXPECT_EQ(ir::to_text(*again), text);
+}
+
+TEST(Outputs, WithTheSinkNeedASink) {
+  const ir::Attention with = good("sink 0.5; outputs o, max_with_sink, sum_exp_with_sink;");
+  EXPECT_TRUE(with.wants_max_with_sink && with.wants_sum_exp_with_sink);
+  EXPECT_FALSE(with.wants_max || with.wants_sum_exp);
+  EXPECT_EQ(ir::to_text(*ir::parse(ir::to_text(with))), ir::to_text(with));
+  EXPECT_TRUE(good("outputs max_with_sink; sink 0.5;").wants_max_with_sink);
+  EXPECT_EQ(analyze_body("outputs o, max_with_sink;").codes, Codes{"E0502"});
+  EXPECT_EQ(analyze_body("sink 0.5; outputs max_with_sink, max_with_sink;").codes, Codes{"E0202"});
 }
 
 TEST(Lengths, AreTensorsOfTheBatch) {

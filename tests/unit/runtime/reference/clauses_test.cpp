@@ -56,6 +56,17 @@ TEST(Sink, IsInTheDenominatorAlone) {
   EXPECT_NEAR(out.o.values[0], (10 * std::exp(0.5) + 20 * std::exp(1)) / denominator, 1e-14);
   EXPECT_NEAR(out.lse.values[0], std::log(denominator), 1e-14);
   EXPECT_DOUBLE_EQ(out.max.values[0], 1);
+  EXPECT_DOUBLE_EQ(out.max_with_sink.values[0], 3);
+  EXPECT_DOUBLE_EQ(out.sum_exp_with_sink.values[0], std::exp(-2.5) + std::exp(-2) + 1);
+}
+
+TEST(Sink, BelowTheScoresChangesTheSumAlone) {
+  const std::string body =
+      "  %0: real = const_real 0.5\n  %1: real = score\n  %2: real = const_real -1\n"
+      "  scale %0\n  score %1\n  sink %2\n  outputs o\n";
+  const Outputs out = evaluated(kTwoKeys, body, two_keys());
+  EXPECT_DOUBLE_EQ(out.max_with_sink.values[0], out.max.values[0]);
+  EXPECT_DOUBLE_EQ(out.sum_exp_with_sink.values[0], out.sum_exp.values[0] + std::exp(-2));
 }
 
 TEST(Sink, IsAllThereIsInAnEmptyRow) {
@@ -67,6 +78,8 @@ TEST(Sink, IsAllThereIsInAnEmptyRow) {
   EXPECT_EQ(out.lse.values[0], 3);
   EXPECT_EQ(out.max.values[0], -kInfinity);
   EXPECT_EQ(out.sum_exp.values[0], 0);
+  EXPECT_EQ(out.max_with_sink.values[0], 3);
+  EXPECT_EQ(out.sum_exp_with_sink.values[0], 1);
 }
 
 const std::string kLengthsBody =

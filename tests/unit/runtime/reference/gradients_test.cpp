@@ -245,6 +245,14 @@ constexpr const char* kShared = R"(
   outputs o
 )";
 
+TEST(Gradients, HeadsRunSideBySideAlsoWhereSomethingIsLearned) {
+  const auto tensor = [](std::int64_t elements) { return testing::tensor({elements}, {}); };
+  EXPECT_EQ(heads_at_once(16, {{"q", tensor(1 << 30)}}), 16);
+  EXPECT_EQ(heads_at_once(16, {{"q", tensor(1 << 30)}, {"bias", tensor(512 * 512)}}), 16);
+  EXPECT_EQ(heads_at_once(16, {{"bias", tensor(1 << 22)}}), 4);
+  EXPECT_EQ(heads_at_once(16, {{"bias", tensor(1 << 30)}}), 1);
+}
+
 TEST(Gradients, SizesAreThoseOfTheTerms) {
   const auto attention = testing::attention("B=1 Hq=1 Hkv=1 Sq=1 Skv=2 Dqk=1 Dv=1", kShared);
   Inputs inputs = testing::random_inputs(attention);

@@ -1,0 +1,124 @@
+#include "compiler/driver/memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <functional>
+#include <numeric>
+#include <vector>
+
+#include "compiler/driver/driver.h"
+#include "compiler/support/text.h"
+
+namespace attn::driver {
+namespace {
+
+std::int64_t bytes_of(const plan::TensorInfo& tensor) {
+  return std::accumulate(tensor.dims.begin(), tensor.dims.end(),
+                         static_cast<std::int64_t>(size_of(tensor.dtype)), std::multiplies<>());
+}
+
+// The internal tensor that takes most, or null.
+const plan::TensorInfo* largest(const plan::Program& program) {
+  const auto found = std::ranges::max_element(program.internals, {}, bytes_of);
+  return found == program.internals.end() ? nullptr : &*found;
+}
+
+// The learned tensors for whose gradients scores are kept in memory, beside a fused kernel or
+// alone.
+std::vector<const ir::CapturedTensor*> kept_for(const ir::Attention& attention,
+                                                const plan::Program& program) {
+  std::vector<const ir::CapturedTensor*> learned;
+  for (const plan::TensorInfo& tensor : program.tensors) {
+    if (tensor.role != plan::TensorRole::gradient || !tensor.name.starts_with("d_")) continue;
+    if (const auto* found = attention.find_tensor(tensor.name.substr(2))) learned.push_back(found);
+  }
+  return learned;
+}
+
+std::string names_of(const std::vector<const ir::CapturedTensor*>& tensors) {
+  std::string text;
+  for (const ir::CapturedTensor* tensor : tensors) {
+    text += fmt::format("{}`{}`", text.empty() ? "" : " and ", tensor->name);
+  }
+  return text;
+}
+
+bool is_of_scores(const plan::TensorInfo& tensor) { return tensor.name.starts_with("scores."); }
+
+std::string gigabytes(std::int64_t bytes) {
+  return fmt::format("{:.1f} GB", static_cast<double>(bytes) / 1e9);
+}
+
+struct Cause {
+  ir::SourcePos pos;
+  std::string what;
+  std::string help;
+};
+
+Cause cause_of(const ir::Attention& attention, const plan::Program& program,
+               const plan::Memory& memory) {
+  constexpr const char* kFewer = "fewer batches, heads or rows in one call need less in proportion";
+  const plan::TensorInfo* most = largest(program);
+  if (most == nullptr || memory.cudnn > bytes_of(*most)) {
+    return {attention.pos, "most of it for cuDNN's kernel",
+            attention.deterministic
+                ? "without `deterministic` cuDNN keeps no number for every score"
+                : kFewer};
+  }
+  const std::vector<const ir::CapturedTensor*> learned = kept_for(attention, program);
+  if (!learned.empty() && is_of_scores(*most)) {
+    const std::string names = names_of(learned);
+    return {learned.front()->pos, fmt::format("scores lie in memory for the gradient of {}", names),
+            fmt::format("{}; without {} in `grad` none is needed", kFewer, names)};
+  }
+  if (is_of_scores(*most)) {
+    return {attention.pos, "without a fused kernel scores lie in memory", kFewer};
+  }
+  return {attention.pos,
+          fmt::format("most of it for the derived tensor `{}`, {}", most->name,
+                      gigabytes(bytes_of(*most))),
+          "`attnc explain` shows the expression that it holds; one of fewer indexes needs less"};
+}
+
+// The word at a place.
+support::Span span_at(const support::Source& source, ir::SourcePos pos) {
+  const std::string_view text = source.text();
+  const std::string_view line = source.line(std::max<std::uint32_t>(pos.line, 1));
+  auto at = static_cast<std::size_t>(line.data() - text.data());
+  const std::size_t end_of_line = at + line.size();
+  for (std::uint32_t column = 1; column < pos.column && at < end_of_line; ++column) {
+    at += support::code_point_bytes(text.substr(at));
+  }
+  std::size_t end = at;
+  const auto is_of_word = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
+  };
+  while (end < end_of_line && is_of_word(text[end])) ++end;
+  return {static_cast<std::uint32_t>(at), static_cast<std::uint32_t>(std::max(end, at))};
+}
+
+}  // namespace
+
+void warn_of_memory(const ir::Attention& attention, const plan::Program& program,
+                    const plan::Memory& memory, diag::Sink& sink) {
+  if (memory.total() <= kMuchMemory) return;
+  const Cause cause = cause_of(attention, program, memory);
+  sink.report(diag::Code::much_memory, span_at(sink.source(), cause.pos),
+              fmt::format("the {} takes {} beside its tensors: {}",
+                          plan::to_string(plan::direction_of(program)), gigabytes(memory.total()),
+                          cause.what))
+      .help = cause.help;
+}
+
+void warn_of_memory(const ir::Attention& attention, diag::Sink& sink) {
+  if (!attention.dims.bound()) return;
+  for (const plan::Direction direction : {plan::Direction::forward, plan::Direction::backward}) {
+    if (direction == plan::Direction::backward && attention.gradients.empty()) continue;
+    const Result<plan::Program> program = lower(attention, kAnyLowering, direction);
+    if (program.ok()) warn_of_memory(attention, *program, plan::memory_of(*program), sink);
+  }
+}
+
+}  // namespace attn::driver
