@@ -120,7 +120,8 @@ class Layouts {
     ir::Layout layout{ir::LayoutKind::paged, {}};
     bool whole = true;
     for (const ast::LayoutArgument& argument : entry.arguments) {
-      const std::string_view name = argument.name ? argument.name->text : "";
+      const std::string_view name =
+          argument.name ? std::string_view(argument.name->text) : std::string_view();
       if (name != "page" && name != "pages") {
         sink_
             .report(Code::bad_layout, argument.name ? argument.name->span : argument.value.span,
