@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "compiler/support/text.h"
+#include "runtime/base/spec_form.h"
 
 namespace attn::support {
 namespace {
@@ -79,6 +80,6 @@ std::string_view Source::line(std::uint32_t number) const {
   return found;
 }
 
-bool Source::is_json() const { return name_.ends_with(".json"); }
+bool Source::is_json() const { return is_json_spec(text_) || name_.ends_with(".json"); }
 
 }  // namespace attn::support
