@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "compiler/driver/driver.h"
+#include "runtime/base/spec_form.h"
 #include "runtime/plan/container.h"
 
 namespace attn::tools {
@@ -91,10 +92,8 @@ bool is_plan(const std::string& path) {
 
 std::shared_ptr<const support::Source> source_of_plan(const std::string& path,
                                                       const plan::Plan& plan) {
-  const bool json = plan.spec_text.find_first_not_of(" \t\r\n") != std::string::npos &&
-                    plan.spec_text[plan.spec_text.find_first_not_of(" \t\r\n")] == '{';
-  return std::make_shared<const support::Source>(
-      fmt::format("{}:spec{}", path, json ? ".attn.json" : ".attn"), plan.spec_text);
+  const std::string_view name = is_json_spec(plan.spec_text) ? "spec.attn.json" : "spec.attn";
+  return std::make_shared<const support::Source>(fmt::format("{}:{}", path, name), plan.spec_text);
 }
 
 SpecOutcome spec_of_plan(const std::string& path, const plan::Plan& plan, Format format) {

@@ -13,7 +13,7 @@ namespace attn::ast {
 inline constexpr std::size_t kMaxSyntaxErrors = 20;
 inline constexpr std::size_t kMaxBrackets = 100;
 
-// JSON when the source's name says so, DSL otherwise.
+// JSON or DSL, as Source::is_json says.
 std::optional<Spec> parse(const support::Source& source, diag::Sink& sink);
 
 // False, and reported, when the source is larger than support::kMaxSourceBytes or is not text.

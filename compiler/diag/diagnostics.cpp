@@ -62,6 +62,11 @@ Sink::Added Sink::add(support::Source source) {
   return {*further_.back().source, offset};
 }
 
+std::size_t Sink::size() const {
+  if (further_.empty()) return source_->text().size();
+  return further_.back().offset + further_.back().source->text().size();
+}
+
 void Sink::adopt(const Sink& alone, std::uint32_t offset) {
   const auto moved = [&](support::Span span) {
     return support::Span{span.begin + offset, span.end + offset};
@@ -96,7 +101,7 @@ std::size_t Sink::error_count() const {
 }
 
 std::vector<Diagnostic> Sink::sorted() const {
-  std::vector<Diagnostic> result = diagnostics_;
+  std::vector<Diagnostic> result(diagnostics_.begin(), diagnostics_.end());
   std::ranges::stable_sort(
       result, [](const Diagnostic& a, const Diagnostic& b) { return order(a) < order(b); });
   const auto same = [](const Diagnostic& a, const Diagnostic& b) {

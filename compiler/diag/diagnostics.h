@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <span>
 #include <string>
@@ -67,6 +68,7 @@ class Sink {
   // Takes over what was found in a source that was added, when it was looked at alone.
   void adopt(const Sink& alone, std::uint32_t offset);
   Location locate(support::Span span) const;
+  std::size_t size() const;  // bytes of the sources
 
   // While it lives, every report gets this label behind its own place: where a function was called.
   class Context {
@@ -80,7 +82,11 @@ class Sink {
     Sink& sink_;
   };
 
-  Diagnostic& report(Code code, support::Span span, std::string message);  // add labels, help
+  // Add labels and help to what it returns, which stays valid when more is reported.
+  Diagnostic& report(Code code, support::Span span, std::string message);
+  // Counts an expression that was looked at; how many there were in all analyses that report here.
+  std::uint64_t add_work() { return ++work_; }
+
   bool has_errors() const;
   std::size_t error_count() const;
 
@@ -97,7 +103,8 @@ class Sink {
   const support::Source* source_;
   std::vector<Further> further_;  // by offset
   std::vector<Label> context_;
-  std::vector<Diagnostic> diagnostics_;
+  std::deque<Diagnostic> diagnostics_;  // references to them are handed out
+  std::uint64_t work_ = 0;
   Diagnostic dropped_{};  // what a report beyond the limit writes to
 };
 

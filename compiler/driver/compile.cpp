@@ -5,6 +5,7 @@
 #include "compiler/derive/nvrtc.h"
 #include "compiler/driver/driver.h"
 #include "compiler/driver/shape.h"
+#include "runtime/base/spec_form.h"
 #include "runtime/cache/plan_cache.h"
 
 namespace attn::driver {
@@ -232,7 +233,7 @@ Result<Compiled> compile(const ir::Attention& attention, const support::Source& 
 
 // From the spec, not from the stored program: what is emitted may have changed since.
 Result<Compiled> recompile(const plan::Plan& plan, const CompileOptions& options) {
-  const bool json = plan.spec_text.starts_with('{');
+  const bool json = is_json_spec(plan.spec_text);
   const support::Source source(plan.spec_name + (json ? ".attn.json" : ".attn"), plan.spec_text);
   diag::Sink sink(source);
   const std::optional<ir::Attention> attention = front_end(source, plan.bindings, sink);

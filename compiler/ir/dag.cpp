@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -92,10 +93,11 @@ ExprId Dag::intern(Node node) {
 }
 
 std::vector<ExprId> reachable(const Dag& dag, std::span<const ExprId> roots) {
-  std::vector<bool> reached(dag.size());
+  const std::size_t size = roots.empty() ? 0 : std::size_t{*std::ranges::max_element(roots)} + 1;
+  std::vector<bool> reached(size);
   for (ExprId root : roots) reached[root] = true;
   std::vector<ExprId> ids;
-  for (std::size_t id = dag.size(); id-- > 0;) {
+  for (std::size_t id = size; id-- > 0;) {
     if (!reached[id]) continue;
     ids.push_back(static_cast<ExprId>(id));
     for (ExprId operand : dag[static_cast<ExprId>(id)].operands) reached[operand] = true;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <span>
 #include <string>
@@ -32,6 +33,11 @@ struct Node {
   bool is(Op other) const { return op == other; }
 };
 
+// Nodes never move and are never removed: a reference that operator[] or symbol_of gave stays valid
+// while more nodes are added, until the Dag is assigned to or destroyed. That is why they are in a
+// deque: in a vector `dag.add(op, {dag.integer(1)}, dag[id].pos)` could read freed memory, since
+// C++ leaves the order of the arguments open. Copies by value would be safe too, but a node owns
+// its operands and symbol, and passes read nodes far more often than they add them.
 class Dag {
  public:
   // The node's id, new or existing. Operand count and types must fit the op (ATTN_CHECK): callers
@@ -67,7 +73,7 @@ class Dag {
   using Key = std::tuple<Op, Type, std::vector<ExprId>, std::string>;
   ExprId intern(Node node);
 
-  std::vector<Node> nodes_;
+  std::deque<Node> nodes_;
   std::map<Key, ExprId> ids_;
 };
 

@@ -21,6 +21,8 @@ using diag::Code;
 using ir::Type;
 using support::quoted;
 
+constexpr std::size_t kMostDimensions = 8;  // of a tensor, as in plans
+
 constexpr Site kExtent{"the size of a tensor", kConstants,
                        "a size is made of numbers, dimensions and spec parameters"};
 constexpr Site kScoreSite{"the score", kScore | kIndexes | kTensors | kLearned | kParams};
@@ -190,6 +192,7 @@ class Analyzer {
     if (!declared || attention_.find_tensor(declared->name.text)) return;
     ir::CapturedTensor tensor{declared->name.text, DType::f32, {}, place(declared->name.span)};
     tensor.learned = is_learned(clause);
+    if (!rank_fits(*declared)) return;
     for (const ast::Fact& fact : declared->facts) add_fact(fact, scope, tensor);
     tensor.dtype = parse_dtype(declared->dtype.text).value_or(DType::f32);
     for (const ast::Expr& extent : declared->extents) {
@@ -201,6 +204,15 @@ class Analyzer {
     if (tensor.extents.size() != declared->extents.size()) return;  // reported
     if (declared->fallback) add_default(*declared, scope, tensor);
     attention_.tensors.push_back(std::move(tensor));
+  }
+
+  bool rank_fits(const ast::TensorClause& declared) {
+    const std::size_t rank = declared.extents.size();
+    if (rank <= kMostDimensions) return true;
+    report(Code::too_many_dimensions, declared.extents[kMostDimensions].span,
+           fmt::format("{} has {} dimensions", quoted(declared.name.text), rank))
+        .help = fmt::format("a tensor has at most {}", kMostDimensions);
+    return false;
   }
 
   // The gradient of a learned tensor is bound as d_NAME.

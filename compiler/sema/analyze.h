@@ -23,10 +23,13 @@ using Spans = std::map<ir::ExprId, support::Span>;
 std::optional<ir::Attention> analyze(const ast::Spec& spec, const Bindings& bindings,
                                      diag::Sink& sink, Spans* spans = nullptr);
 
+// Sets of sizes may have so many combinations, and fewer where the text is long.
+inline constexpr std::size_t kMostCombinations = 256;
+
 // One for each plan that is asked for: `bindings`, with every combination of the sizes of
 // dimensions that are bound to several ("1024,2048", each size once), or have a set of them in the
-// spec and are not bound. At least one; the sets of a spec with errors, which analyze() reports,
-// are left alone.
+// spec and are not bound. At least one; `bindings` alone where analyze() reports errors, as it does
+// of more than kMostCombinations.
 std::vector<Bindings> variants(const ast::Spec& spec, const Bindings& bindings);
 
 }  // namespace attn::sema

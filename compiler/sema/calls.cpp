@@ -17,20 +17,23 @@ using support::quoted;
 
 constexpr std::size_t kMaxFrames = 64;
 constexpr std::int64_t kMaxRange = 4096;
-// Expressions looked at in one spec: functions and reductions multiply what is written.
+// Expressions looked at in one spec: functions and reductions multiply what is written. With all
+// combinations of its sizes there may be more.
 constexpr std::uint64_t kMaxWork = 1'000'000;
+constexpr std::uint64_t kMaxWorkOfAll = 4 * kMaxWork;
 constexpr std::string_view kReductions[] = {"any", "all", "sum", "min", "max"};
 
 }  // namespace
 
 bool Scope::within_work(const Expr& expr) {
-  if (++work_ == kMaxWork) {
+  const std::uint64_t of_all = sink_.add_work();
+  if (++work_ == kMaxWork || of_all == kMaxWorkOfAll) {
     report(Code::too_deep, expr.head,
            fmt::format("with its functions and reductions expanded, the spec has more than {} "
                        "operations",
                        kMaxWork));
   }
-  return work_ < kMaxWork;
+  return work_ < kMaxWork && of_all < kMaxWorkOfAll;
 }
 
 const Scope::Local* Scope::find_local(const std::string& name) const {

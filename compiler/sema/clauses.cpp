@@ -125,7 +125,8 @@ void set_outputs(const ast::OutputsClause& clause, bool has_sink, ir::Attention&
   for (const ast::Name& name : clause.outputs) {
     const auto* output = std::ranges::find(ir::kOutputs, name.text, &ir::Output::name);
     if (output == std::end(ir::kOutputs)) {
-      sink.report(Code::bad_choice, name.span, fmt::format("{} is not an output", quoted(name.text)))
+      sink.report(Code::bad_choice, name.span,
+                  fmt::format("{} is not an output", quoted(name.text)))
           .help =
           "possible: `o`, `lse`, `max` or `sum_exp`, with a sink also `max_with_sink` or "
           "`sum_exp_with_sink`";

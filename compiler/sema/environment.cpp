@@ -6,6 +6,7 @@
 #include <array>
 #include <limits>
 
+#include "compiler/sema/analyze.h"
 #include "compiler/sema/names.h"
 #include "compiler/support/text.h"
 
@@ -61,6 +62,7 @@ class Resolver {
     }
     settle_head_dim();
     check_heads();
+    check_sets();
     return std::move(environment_);
   }
 
@@ -270,6 +272,23 @@ class Resolver {
     const auto& v = environment_.dims.get(Dim::Dv);
     const bool one_entry = at(Dim::Dqk).entry == at(Dim::Dv).entry || !at(Dim::Dv).entry;
     if (qk && v ? *qk == *v : one_entry) environment_.head_dim = Dim::Dqk;
+  }
+
+  // Each combination of sizes is one more analysis of the text.
+  void check_sets() {
+    constexpr std::size_t kMostText = std::size_t{1} << 22;
+    const std::size_t by_text = kMostText / std::max<std::size_t>(spec_.span.end, 1);
+    const std::size_t most = std::clamp<std::size_t>(by_text, 4, kMostCombinations);
+    std::size_t count = 1;
+    for (const auto& [name, sizes] : environment_.sets) {
+      count *= sizes.size();
+      if (count <= most) continue;
+      report(Code::too_many_sizes, spec_.name.span,
+             fmt::format("the sets of sizes have more than {} combinations", most))
+          .help = fmt::format("compile for one size at a time, for example with `--bind {}={}`",
+                              name, sizes.front());
+      return;
+    }
   }
 
   void check_heads() {

@@ -122,13 +122,15 @@ class Layouts {
     ir::Layout layout{ir::LayoutKind::paged, {}};
     bool whole = true;
     for (const ast::LayoutArgument& argument : entry.arguments) {
-      const std::string_view name = argument.name ? argument.name->text : "";
+      const std::string_view name =
+          argument.name ? std::string_view(argument.name->text) : std::string_view();
       if (name != "page" && name != "pages" && name != "tables") {
         sink_
             .report(Code::bad_layout, argument.name ? argument.name->span : argument.value.span,
                     "`paged` has no argument with this name")
             .help =
-            "its arguments are `page = 64`, the rows in a page, `pages = 1024`, the number of pages, "
+            "its arguments are `page = 64`, the rows in a page, `pages = 1024`, the number of "
+            "pages, "
             "and `tables = 2` where k and v have a page table each";
         return std::nullopt;
       }

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <set>
+#include <sstream>
 
 #include "compiler/ast/parse.h"
 #include "compiler/ast/walk.h"
@@ -21,6 +23,9 @@ using diag::Code;
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMostFiles = 64;
+constexpr std::size_t kMostBytes = std::size_t{1} << 18;       // of all files together
+constexpr std::size_t kMostBytesOfAll = std::size_t{1} << 24;  // read for all sizes of a spec
+constexpr char kFurtherFolders[] = "ATTN_IMPORT_PATH";
 constexpr std::string_view kStandard = "std:";  // before a name of the standard library
 
 class Loader {
@@ -30,6 +35,12 @@ class Loader {
   Library run(const ast::Spec& spec) {
     const std::string& own = sink_.source().name();
     seen_.insert(key_of(own));
+    add_folder(fs::path(own).parent_path());
+    const char* further = std::getenv(kFurtherFolders);
+    std::istringstream folders(further ? further : "");
+    for (std::string folder; std::getline(folders, folder, ':');) {
+      if (!folder.empty()) add_folder(folder);
+    }
     load_all(spec, own);
     return std::move(library_);
   }
@@ -53,6 +64,13 @@ class Loader {
       return;
     }
     const std::string name = source->name();
+    bytes_ += source->text().size();
+    if (bytes_ > kMostBytes || sink_.size() > kMostBytesOfAll) {
+      sink_.report(Code::too_large, path.span,
+                   fmt::format("the imported files are larger than {} KiB", kMostBytes / 1024));
+      library_.complete = false;
+      return;
+    }
     const auto [added, offset] = sink_.add(std::move(*source));
     diag::Sink alone(added);
     std::optional<ast::Spec> spec = ast::parse(added, alone);
@@ -78,14 +96,40 @@ class Loader {
         .labels.push_back({found->second->name.span, "first here"});
   }
 
-  // Beside the importer, else in the standard library; reported when it is in neither.
+  void add_folder(const fs::path& folder) {
+    std::error_code error;
+    const fs::path found = fs::canonical(folder.empty() ? fs::path(".") : folder, error);
+    if (!error) folders_.push_back(found);
+  }
+
+  // Where the file is, all links followed, lies below one of the folders.
+  bool is_inside(const fs::path& file) const {
+    std::error_code error;
+    const fs::path real = fs::weakly_canonical(fs::absolute(file, error), error);
+    return !error && std::ranges::any_of(folders_, [&](const fs::path& folder) {
+      return std::ranges::mismatch(folder, real).in1 == folder.end();
+    });
+  }
+
+  // Beside the importer, else in the standard library; reported when it is in neither. Of a file
+  // outside of the folders it is not said whether it exists.
   std::optional<support::Source> find(const ast::Name& path, const std::string& importer) {
-    if (!importer.starts_with(kStandard)) {
-      const fs::path beside = fs::path(importer).parent_path() / path.text;
-      std::error_code error;
+    const std::string_view text = standard_library(path.text);
+    std::error_code error;
+    const fs::path beside = fs::path(importer).parent_path() / path.text;
+    const bool is_standard =
+        importer.starts_with(kStandard) || (!text.empty() && !fs::exists(beside, error));
+    if (!is_standard) {
+      if (!is_inside(beside)) {
+        sink_
+            .report(
+                Code::import_refused, path.span,
+                fmt::format("{} is outside of the folder of the spec", support::quoted(path.text)))
+            .help = fmt::format("move it there, or name its folder in {}", kFurtherFolders);
+        return std::nullopt;
+      }
       if (fs::is_regular_file(beside, error)) return read(path, beside);
     }
-    const std::string_view text = standard_library(path.text);
     if (!text.empty())
       return support::Source(fmt::format("{}{}", kStandard, path.text), std::string(text));
     std::vector<std::string_view> names(standard_library_names().begin(),
@@ -119,6 +163,8 @@ class Loader {
   diag::Sink& sink_;
   Library library_;
   std::set<std::string, std::less<>> seen_;
+  std::vector<fs::path> folders_;  // below which files may be imported
+  std::size_t bytes_ = 0;          // of the files
 };
 
 // Names in a body against what may stand there.
@@ -184,17 +230,13 @@ class BodyNames {
 };
 
 void check_parameters(const ast::FunctionClause& function, diag::Sink& sink) {
-  std::vector<const ast::Name*> names;
-  for (const ast::Name& parameter : function.parameters) names.push_back(&parameter);
-  for (const ast::LetClause& let : function.lets) names.push_back(&let.name);
-  const std::size_t parameters = function.parameters.size();
-  for (std::size_t i = 0; i < parameters; ++i) {
-    for (std::size_t first = 0; first < i; ++first) {
-      if (names[first]->text != names[i]->text) continue;
-      sink.report(Code::duplicate_name, names[i]->span,
-                  fmt::format("{} is defined twice", support::quoted(names[i]->text)))
-          .labels.push_back({names[first]->span, "first here"});
-    }
+  std::map<std::string_view, support::Span> seen;
+  for (const ast::Name& name : function.parameters) {
+    const auto [first, added] = seen.emplace(name.text, name.span);
+    if (added) continue;
+    sink.report(Code::duplicate_name, name.span,
+                fmt::format("{} is defined twice", support::quoted(name.text)))
+        .labels.push_back({first->second, "first here"});
   }
 }
 

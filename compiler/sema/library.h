@@ -15,7 +15,9 @@ namespace attn::sema {
 
 // The files imported by `spec`, each once, in the order in which they were first named; places in
 // them count on behind those of `spec` (diag::Sink::add). A path is looked up beside the file that
-// names it, then in the standard library. What is wrong with a path or a file is reported.
+// names it, then in the standard library. It may not lead out of the spec's own folder, or those
+// that ATTN_IMPORT_PATH lists, by links either: specs come from strangers too. Files have so many
+// bytes together as library.cpp says. What is wrong with a path or a file is reported.
 struct Library {
   std::vector<std::unique_ptr<const ast::Spec>> files;
   std::map<std::string, const ast::FunctionClause*, std::less<>> functions;
@@ -23,8 +25,8 @@ struct Library {
 };
 Library load_imports(const ast::Spec& spec, diag::Sink& sink);
 
-// The spec with what it calls of its imports in place of them: a text that stands alone. An imported
-// function whose name the spec gives to something of its own gets another, `_` behind it.
+// The spec with what it calls of its imports in place of them: a text that stands alone. An
+// imported function whose name the spec gives to something of its own gets another, `_` behind it.
 ast::Spec without_imports(ast::Spec spec, const Library& library);
 
 // Reports what is wrong with functions whether they are called or not: names that are taken,

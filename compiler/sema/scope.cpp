@@ -377,6 +377,7 @@ bool Scope::index_fits(const Expr& expr, const Value& index, ir::ExprId extent) 
     no_gradient(expr.span, "the index depends on a learned tensor, and has no gradient");
     return false;
   }
+  if (index.uses != kConstants) return true;  // its value is not known
   const auto value = ir::fold_integer(attention_.dag, index.id);
   const auto size = ir::fold_integer(attention_.dag, extent);
   if (!value || (*value >= 0 && (!size || *value < *size))) return true;

@@ -38,11 +38,15 @@ std::vector<Bindings> with_sets(const ast::Spec& spec, const Bindings& bindings)
 std::vector<Bindings> variants(const ast::Spec& spec, const Bindings& bindings) {
   std::vector<Bindings> bound = {bindings};
   for (const auto& [name, text] : bindings) {
-    if (is_dimension_name(name)) bound = combined(bound, name, listed_sizes(text));
+    if (!is_dimension_name(name)) continue;
+    const std::vector<std::string> values = listed_sizes(text);
+    if (bound.size() * values.size() > kMostCombinations) return {bindings};
+    bound = combined(bound, name, values);
   }
   std::vector<Bindings> result;
   for (const Bindings& one : bound) {
     const std::vector<Bindings> variants = with_sets(spec, one);
+    if (result.size() + variants.size() > kMostCombinations) return {bindings};
     result.insert(result.end(), variants.begin(), variants.end());
   }
   return result;

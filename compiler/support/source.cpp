@@ -11,6 +11,7 @@
 
 #include "compiler/support/text.h"
 #include "runtime/base/regular_file.h"
+#include "runtime/base/spec_form.h"
 
 namespace attn::support {
 namespace {
@@ -87,6 +88,6 @@ std::string_view Source::line(std::uint32_t number) const {
   return found;
 }
 
-bool Source::is_json() const { return name_.ends_with(".json"); }
+bool Source::is_json() const { return is_json_spec(text_) || name_.ends_with(".json"); }
 
 }  // namespace attn::support

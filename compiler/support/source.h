@@ -34,7 +34,8 @@ class Source {
   std::string_view text() const { return text_; }
   Place place(std::uint32_t offset) const;
   std::string_view line(std::uint32_t number) const;  // without its end; 1-based
-  bool is_json() const;                               // the name ends in .json
+  // The text is JSON (attn::is_json_spec), or is meant to be: the name ends in .json.
+  bool is_json() const;
 
  private:
   std::string name_;

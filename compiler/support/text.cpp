@@ -38,8 +38,10 @@ bool well_formed(std::string_view text, std::size_t bytes) {
   return bytes == 1 || second_byte_fits(at(0), at(1));
 }
 
-// Edits (insert, delete, replace, swap of neighbours) from one word to the other.
-std::size_t edits(std::string_view a, std::string_view b) {
+// Edits (insert, delete, replace, swap of neighbours) from one word to the other, or anything above
+// `most` when there are more of them.
+std::size_t edits(std::string_view a, std::string_view b, std::size_t most) {
+  if (std::max(a.size(), b.size()) - std::min(a.size(), b.size()) > most) return most + 1;
   std::vector<std::size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
   std::iota(last.begin(), last.end(), std::size_t{0});
   for (std::size_t i = 1; i <= a.size(); ++i) {
@@ -49,6 +51,9 @@ std::size_t edits(std::string_view a, std::string_view b) {
       row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + change});
       const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
       if (swapped) row[j] = std::min(row[j], before[j - 2] + 1);
+    }
+    if (*std::ranges::min_element(row) > most && *std::ranges::min_element(last) > most) {
+      return most + 1;
     }
     before.swap(last);
     last.swap(row);
@@ -117,7 +122,7 @@ std::string_view nearest(std::string_view word, std::span<const std::string_view
   std::string_view best;
   std::size_t best_edits = std::max<std::size_t>(word.size() / 3, 1) + 1;
   for (const std::string_view candidate : candidates) {
-    const std::size_t count = edits(word, candidate);
+    const std::size_t count = edits(word, candidate, best_edits);
     const bool all_replaced = count >= std::max(word.size(), candidate.size());
     if (count < best_edits && !all_replaced) {
       best = candidate;

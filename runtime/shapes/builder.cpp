@@ -12,6 +12,7 @@
 
 #include "runtime/base/descriptors.h"
 #include "runtime/base/error_code.h"
+#include "runtime/base/spec_form.h"
 #include "runtime/io/file.h"
 #include "runtime/worker/process.h"
 
@@ -60,7 +61,7 @@ std::string target_file(const plan::Target& target) {
 
 Result<std::vector<std::string>> command_for(const AttncOptions& options,
                                              const BuildRequest& request, const Folder& folder) {
-  const bool json = request.spec_text.starts_with('{');
+  const bool json = is_json_spec(request.spec_text);
   const std::string spec = folder.file(json ? "spec.attn.json" : "spec.attn");
   ATTN_RETURN_IF_ERROR(write(spec, request.spec_text));
   std::vector<std::string> command = options.command;

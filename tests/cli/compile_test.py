@@ -156,6 +156,14 @@ class Compile(attnc.Case):
         tensors = self.attnc_json("inspect", again)["program"]["tensors"]
         self.assertEqual([tensor["name"] for tensor in tensors], ["q", "k", "v", "lse"])
 
+    def test_json_may_begin_with_blanks(self):
+        spec = self.write("x.attn", NOOP)
+        text = "\n " + self.attnc("convert", spec, "--to", "json").stdout
+        plan = self.compile(text)
+        again = self.folder / "again.attnplan"
+        self.attnc("compile", "--recompile", plan, "--target", "a100", "-o", again)
+        self.attnc("explain", again)
+
     def test_target_files(self):
         file = self.write("mine.json", self.attnc("target", "show", "h200").stdout)
         plan = self.compile(NOOP, target=file)

@@ -32,7 +32,8 @@ std::string read(const fs::path& path) {
 std::vector<fs::path> cases() {
   std::vector<fs::path> found;
   for (const auto& entry : fs::directory_iterator(kCases)) {
-    if (entry.path().extension() != ".expected") found.push_back(entry.path());
+    if (entry.is_regular_file() && entry.path().extension() != ".expected")
+      found.push_back(entry.path());
   }
   std::ranges::sort(found);
   return found;

@@ -19,6 +19,15 @@ TEST(Dag, EqualExpressionsAreOneNode) {
   EXPECT_EQ(dag[row].pos.line, 1u);  // where it was first written
 }
 
+TEST(Dag, NodesStayWhereTheyAre) {
+  Dag dag;
+  const Node& first = dag[dag.dim("Sq", {3, 4})];
+  for (std::int64_t i = 0; i < 1000; ++i) dag.integer(i);
+  EXPECT_EQ(&dag[0], &first);
+  EXPECT_EQ(first.pos.line, 3u);
+  EXPECT_EQ(dag.symbol_of(0), "Sq");
+}
+
 TEST(Dag, ConstantsDifferByTypeAndBits) {
   Dag dag;
   EXPECT_NE(dag.integer(1), dag.real(1));

@@ -3,6 +3,30 @@
 namespace attn::sema {
 namespace {
 
+// "1, 2, .. n"
+std::string sizes_up_to(int n) {
+  std::string text = "1";
+  for (int i = 2; i <= n; ++i) text += ", " + std::to_string(i);
+  return text;
+}
+
+TEST(Sets, HaveABoundedNumberOfCombinations) {
+  const std::string fifty = "{" + sizes_up_to(50) + "}";
+  const std::string dims = "dims B = " + fifty + ", Hq = " + fifty + ", Sq = " + fifty + ";";
+  const Analyzed analyzed = analyze_body(dims);
+  EXPECT_EQ(analyzed.codes, Codes{"E0461"}) << analyzed.text;
+  EXPECT_EQ(analyze_body(dims, {{"B", "1"}, {"Hq", "4"}}).codes, Codes{});
+  const support::Source source("x.attn", "attention f { " + dims + " }");
+  diag::Sink sink(source);
+  const auto spec = ast::parse(source, sink);
+  ASSERT_TRUE(spec);
+  EXPECT_EQ(variants(*spec, {}).size(), 1U);  // the error is that of any
+  EXPECT_EQ(variants(*spec, {{"B", "1"}, {"Hq", "4"}}).size(), 50U);
+  std::string listed = sizes_up_to(300);
+  std::erase(listed, ' ');
+  EXPECT_EQ(variants(*spec, {{"B", listed}, {"Hq", "1"}, {"Sq", "1"}}).size(), 1U);
+}
+
 using ir::Dim;
 
 std::optional<std::int64_t> size(const Analyzed& analyzed, Dim dim) {

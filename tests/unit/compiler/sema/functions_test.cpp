@@ -1,8 +1,72 @@
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
 #include "compiler/sema/operations.h"
 #include "tests/unit/compiler/sema/analyzing.h"
 
 namespace attn::sema {
 namespace {
+
+namespace fs = std::filesystem;
+
+// A folder with a spec's folder in it, and what may be imported.
+class ImportedFiles : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / ("attn_imports_" + std::to_string(getpid()));
+    fs::create_directories(folder_ / "specs" / "lib");
+    write("outside.attn", "fn mine() = q_idx >= kv_idx;");
+    write("specs/lib/inside.attn", "import \"../beside.attn\";");
+    write("specs/beside.attn", "fn mine() = q_idx >= kv_idx;");
+  }
+  void TearDown() override {
+    unsetenv("ATTN_IMPORT_PATH");
+    fs::remove_all(folder_);
+  }
+
+  void write(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_ / name) << text;
+  }
+
+  Codes import(const std::string& path) const {
+    const support::Source source((folder_ / "specs" / "x.attn").string(),
+                                 "import \"" + path + "\"; attention f { mask mine(); }");
+    diag::Sink sink(source);
+    const auto spec = ast::parse(source, sink);
+    if (spec) (void)analyze(*spec, {}, sink);
+    Codes codes;
+    for (const diag::Diagnostic& d : sink.sorted()) codes.emplace_back(diag::id_of(d.code));
+    return codes;
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(ImportedFiles, StayBelowTheFolderOfTheSpec) {
+  EXPECT_EQ(import("lib/inside.attn"), Codes{});  // which leads up, but not out
+  EXPECT_EQ(import("../outside.attn"), Codes{"E0260"});
+  EXPECT_EQ(import((folder_ / "outside.attn").string()), Codes{"E0260"});
+  EXPECT_EQ(import("../nowhere.attn"), Codes{"E0260"});  // whether it exists is not said
+  fs::create_symlink("../outside.attn", folder_ / "specs" / "link.attn");
+  EXPECT_EQ(import("link.attn"), Codes{"E0260"});
+}
+
+TEST_F(ImportedFiles, MayLeaveItWhereThatIsAskedFor) {
+  setenv("ATTN_IMPORT_PATH", ("/nowhere:" + folder_.string()).c_str(), 1);
+  EXPECT_EQ(import("../outside.attn"), Codes{});
+  EXPECT_EQ(import((folder_ / "outside.attn").string()), Codes{});
+}
+
+TEST_F(ImportedFiles, AreFilesOfBoundedSize) {
+  ASSERT_EQ(mkfifo((folder_ / "specs" / "pipe.attn").c_str(), 0600), 0);
+  EXPECT_EQ(import("pipe.attn"), Codes{"E0209"});
+  write("specs/large.attn", "fn mine() = q_idx >= kv_idx;" + std::string(300'000, ' '));
+  EXPECT_EQ(import("large.attn"), Codes{"E0106"});
+}
 
 TEST(Functions, OfOneRealArgument) {
   for (const char* name : {"exp", "exp2", "log", "log2", "sqrt", "rsqrt", "tanh", "sigmoid", "erf",

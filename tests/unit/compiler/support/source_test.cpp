@@ -45,7 +45,19 @@ TEST(Source, LinesComeWithoutTheirEnds) {
   EXPECT_EQ(source.line(99), "");
 }
 
-TEST(Source, TheNameTellsTheSurface) {
+TEST(Source, TheTextTellsTheSurface) {
+  for (const char* text : {"{}", "\n{", " \t\r\n {\"attention\": 1}", "\xEF\xBB\xBF\n{"}) {
+    EXPECT_TRUE(Source("a.attn", text).is_json()) << text;
+    EXPECT_TRUE(Source("<stdin>", text).is_json()) << text;
+  }
+  for (const char* text : {"", "\n", "# {", "attention f { }",
+                           "\xEF\xBB\xBF"
+                           "attention f { }"}) {
+    EXPECT_FALSE(Source("a.attn", text).is_json()) << text;
+  }
+}
+
+TEST(Source, TheNameTellsWhatWasMeant) {
   EXPECT_TRUE(Source("a.attn.json", "").is_json());
   EXPECT_FALSE(Source("a.attn", "").is_json());
   EXPECT_FALSE(Source("<stdin>", "").is_json());

@@ -39,6 +39,8 @@ TEST(Text, TheNearestWordIsFoundWithinReason) {
   EXPECT_EQ(nearest("x", words), "");
   const std::string_view letters[] = {"b", "h"};
   EXPECT_EQ(nearest("x", letters), "");  // nothing is left of it
+  const std::string_view swapped[] = {"ab_dcfe_hg", "abc_ef_gh", "abdcef_gh"};
+  EXPECT_EQ(nearest("abcdef_gh", swapped), "abc_ef_gh");
   EXPECT_EQ(nearest(std::string(100'000, 'q'), words), "");
 }
 
