@@ -121,9 +121,10 @@ class [[nodiscard]] Result {
     }                                                       \
   } while (false)
 
-// ATTN_TRY_ASSIGN(auto x, f()): declares or assigns the value, or returns the error. This header
-// itself passes __LINE__: its inline functions must be the same in every file (ODR).
-#define ATTN_TRY_ASSIGN(target, expression) ATTN_TRY_ASSIGN_1_(target, expression, __COUNTER__)
+// ATTN_TRY_ASSIGN(auto x, f()): declares or assigns the value, or returns the error. This one is
+// for this header, whose inline functions must be the same in every file; the one at its end is for
+// others.
+#define ATTN_TRY_ASSIGN(target, expression) ATTN_TRY_ASSIGN_1_(target, expression, __LINE__)
 #define ATTN_TRY_ASSIGN_1_(target, expression, id) ATTN_TRY_ASSIGN_2_(target, expression, id)
 #define ATTN_TRY_ASSIGN_2_(target, expression, id)           \
   auto attn_tried_##id = (expression);                       \
@@ -479,7 +480,7 @@ class Executable {
   // Takes the reference over, also when it fails.
   static Result<Executable> adopt(attn_executable* handle) {
     Executable executable(handle);
-    ATTN_TRY_ASSIGN_1_(executable.about_, read(handle), __LINE__);
+    ATTN_TRY_ASSIGN(executable.about_, read(handle));
     return executable;
   }
 
@@ -530,7 +531,7 @@ class Executable {
     about->direction = static_cast<Direction>(info.direction);
     about->workspace_bytes = info.workspace_bytes;
     for (std::size_t i = 0; i < info.tensor_count; ++i) {
-      ATTN_TRY_ASSIGN_1_(auto tensor, read_tensor(call, handle, i), __LINE__);
+      ATTN_TRY_ASSIGN(auto tensor, read_tensor(call, handle, i));
       about->tensors.push_back(std::move(tensor));
     }
     for (std::size_t i = 0; i < info.param_count; ++i) {
@@ -778,5 +779,9 @@ inline Status to_f32(DType dtype, const void* elements, std::size_t count, float
 
 }  // namespace v1
 }  // namespace attn
+
+// Several may stand on a line.
+#undef ATTN_TRY_ASSIGN
+#define ATTN_TRY_ASSIGN(target, expression) ATTN_TRY_ASSIGN_1_(target, expression, __COUNTER__)
 
 #endif
