@@ -135,9 +135,10 @@ class [[nodiscard]] Result {
     }                                                       \
   } while (false)
 
-// ATTN_TRY_ASSIGN(auto x, f()): declares or assigns the value, or returns the error. This header
-// itself passes __LINE__: its inline functions must be the same in every file (ODR).
-#define ATTN_TRY_ASSIGN(target, expression) ATTN_TRY_ASSIGN_1_(target, expression, __COUNTER__)
+// ATTN_TRY_ASSIGN(auto x, f()): declares or assigns the value, or returns the error. This one is
+// for this header, whose inline functions must be the same in every file; the one at its end is for
+// others.
+#define ATTN_TRY_ASSIGN(target, expression) ATTN_TRY_ASSIGN_1_(target, expression, __LINE__)
 #define ATTN_TRY_ASSIGN_1_(target, expression, id) ATTN_TRY_ASSIGN_2_(target, expression, id)
 #define ATTN_TRY_ASSIGN_2_(target, expression, id)           \
   auto attn_tried_##id = (expression);                       \
@@ -664,14 +665,12 @@ class PlanFile {
                   {},
                   {},
                   {}};
-    ATTN_TRY_ASSIGN_1_(plan.tensors,
-                       detail::read_list<attn_tensor_info>(detail::tensor_info, info.tensor_count,
-                                                           attn_plan_tensor, handle, index),
-                       __LINE__);
-    ATTN_TRY_ASSIGN_1_(plan.params,
-                       detail::read_list<attn_param_info>(detail::param_info, info.param_count,
-                                                          attn_plan_param, handle, index),
-                       __LINE__);
+    ATTN_TRY_ASSIGN(plan.tensors,
+                    detail::read_list<attn_tensor_info>(detail::tensor_info, info.tensor_count,
+                                                        attn_plan_tensor, handle, index));
+    ATTN_TRY_ASSIGN(plan.params,
+                    detail::read_list<attn_param_info>(detail::param_info, info.param_count,
+                                                       attn_plan_param, handle, index));
     if (info.sizes != nullptr) plan.shape = shape_of(info);
     return plan;
   }
@@ -723,7 +722,7 @@ class Executable {
   // Takes the reference over, also when it fails.
   static Result<Executable> adopt(attn_executable* handle) {
     Executable executable(handle);
-    ATTN_TRY_ASSIGN_1_(executable.about_, read(handle), __LINE__);
+    ATTN_TRY_ASSIGN(executable.about_, read(handle));
     return executable;
   }
 
@@ -776,14 +775,12 @@ class Executable {
     about->direction = static_cast<Direction>(info.direction);
     about->workspace_bytes = info.workspace_bytes;
     about->device_bytes = info.device_bytes;
-    ATTN_TRY_ASSIGN_1_(about->tensors,
-                       detail::read_list<attn_tensor_info>(detail::tensor_info, info.tensor_count,
-                                                           attn_executable_tensor, handle),
-                       __LINE__);
-    ATTN_TRY_ASSIGN_1_(about->params,
-                       detail::read_list<attn_param_info>(detail::param_info, info.param_count,
-                                                          attn_executable_param, handle),
-                       __LINE__);
+    ATTN_TRY_ASSIGN(about->tensors,
+                    detail::read_list<attn_tensor_info>(detail::tensor_info, info.tensor_count,
+                                                        attn_executable_tensor, handle));
+    ATTN_TRY_ASSIGN(about->params,
+                    detail::read_list<attn_param_info>(detail::param_info, info.param_count,
+                                                       attn_executable_param, handle));
     return std::shared_ptr<const About>(std::move(about));
   }
 
@@ -994,5 +991,9 @@ inline Status to_f32(DType dtype, const void* elements, std::size_t count, float
 
 }  // namespace v1
 }  // namespace attn
+
+// May be used several times on one line.
+#undef ATTN_TRY_ASSIGN
+#define ATTN_TRY_ASSIGN(target, expression) ATTN_TRY_ASSIGN_1_(target, expression, __COUNTER__)
 
 #endif
