@@ -29,7 +29,7 @@ class ExitCodes(attnc.Case):
                         ["run", spec, "--backend", "reference", "--in", "q=much"],
                         ["run", spec, "--backend", "reference", "--out", "dq=dq.npy"],
                         ["run", spec, "--backend", "cudnn", "--unrounded"],
-                        ["target"], ["target", "show", "h2000"]):
+                        ["target", "show"], ["target", "show", "h2000"]):
             self.assertNotEqual(self.attnc(*command, code=2).stderr, "", command)
 
     def test_2_open_dimension(self):

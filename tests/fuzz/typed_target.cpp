@@ -1,5 +1,6 @@
-// Well-typed specs: the front end takes each of them, and lowering makes a program of it, without a
-// pattern that cuDNN dies of, or says with a place why not.
+// Well-typed specs: the front end takes each of them or says that it has no value, and lowering
+// makes a program of it, without a pattern that cuDNN dies of, or says with a place why not.
+#include <algorithm>
 #include <cstdio>
 
 #include "compiler/driver/driver.h"
@@ -10,11 +11,18 @@
 namespace attn::fuzz {
 namespace {
 
+// What is well typed may still read outside of a tensor, divide by 0 or be no number at all.
+bool is_static(const diag::Diagnostic& found) {
+  return diag::severity_of(found.code) != diag::Severity::error ||
+         found.code == diag::Code::index_out_of_range || found.code == diag::Code::bad_operand ||
+         found.code == diag::Code::not_a_number;
+}
+
 void try_typed(const std::string& text) {
   const support::Source source("x.attn", text);
   diag::Sink sink(source);
   const auto attention = driver::front_end(source, {}, sink);
-  require(attention.has_value());
+  if (!attention) return require(std::ranges::all_of(sink.sorted(), is_static));
   const Result<plan::Program> program = driver::lower(*attention);
   if (!program.ok()) {
     require(program.error().code == ErrorCode::unsupported);

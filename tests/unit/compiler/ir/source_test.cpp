@@ -57,7 +57,7 @@ TEST(Source, ReadsBackWithTheSameValues) {
     const support::Source source("random.attn", spec_of(before));
     diag::Sink sink(source);
     const auto after = driver::front_end(source, {}, sink);
-    if (!after) {  // a constant index out of range, a division by the constant 0, ...
+    if (!after) {  // an index that leaves its tensor, a division by 0, ...
       ++refused;
       continue;
     }
@@ -74,7 +74,7 @@ TEST(Source, ReadsBackWithTheSameValues) {
     }
   }
   EXPECT_GT(compared, 20000);
-  EXPECT_LT(refused, 60);
+  EXPECT_LT(refused, 130);
 }
 
 }  // namespace
