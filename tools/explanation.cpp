@@ -10,6 +10,7 @@
 #include "compiler/passes/intervals.h"
 #include "compiler/passes/pages.h"
 #include "compiler/passes/partition.h"
+#include "compiler/passes/ranged.h"
 #include "compiler/passes/spans.h"
 #include "runtime/base/check.h"
 #include "runtime/cudnn/library.h"
@@ -180,6 +181,12 @@ std::string mask_text(const Explanation& explanation) {
   }
   text += columns_text(explanation);
   if (explanation.blocks) text += blocks_text(*explanation.blocks);
+  if (explanation.stopped) {
+    text +=
+        "  stopped   analysing all of the mask takes too much work: some bounds are wider than "
+        "need "
+        "be\n";
+  }
   const char* who = is_of_one_kernel(explanation) ? "" : "one kernel for all would have it ";
   for (const std::string& residual : explanation.residual) {
     text += fmt::format("  residual  {}: {}computed for every score{}\n", residual, who,
@@ -259,6 +266,7 @@ Json mask_json(const Explanation& explanation) {
                         {"right", end.right ? Json(*end.right) : Json(nullptr)}};
   }
   json["skips_blocks"] = skips_blocks(explanation);
+  json["stopped"] = explanation.stopped;
   json["residual"] = explanation.residual;
   if (explanation.blocks) json["blocks"] = blocks_json(*explanation.blocks);
   json["columns"] = Json::array();
@@ -362,7 +370,12 @@ void explain_columns(const ir::Attention& attention, Explanation& explanation) {
   for (const passes::Interval& interval : columns.intervals) {
     explanation.visible.push_back({passes::to_source(columns, interval), interval.exact});
   }
-  if (passes::is_static(columns)) explanation.blocks = passes::block_map(columns);
+  explanation.stopped |= columns.stopped;
+  constexpr std::int64_t kMostBlocks = std::int64_t{1} << 24;
+  const auto blocks = [](std::int64_t size) { return size / passes::kBlock + 1; };
+  if (!passes::is_static(columns)) return;
+  if (blocks(explanation.rows) > kMostBlocks / blocks(explanation.columns)) return;
+  explanation.blocks = passes::block_map(columns);
 }
 
 // A plan file does not say them.
@@ -417,7 +430,11 @@ Explanation explain(const Spec& spec, bool gradients, passes::Rewrites made) {
   Explanation explanation;
   explanation.file = spec.source->name();
   explanation.name = spec.attention.name;
-  const ir::Attention covered = made.cover ? passes::with_cover(spec.attention) : spec.attention;
+  passes::Effort effort;
+  const ir::Attention covered =
+      made.cover ? passes::with_cover(spec.attention, false, effort) : spec.attention;
+  if (made.redundant) (void)passes::without_redundant(covered, effort);
+  explanation.stopped = effort.is_spent();
   explanation.mask = passes::mask_form(covered);
   explanation.lengths = spec.attention.lengths_q || spec.attention.lengths_kv;
   explanation.rows = spec.attention.dims[ir::Dim::Sq];

@@ -56,6 +56,7 @@ struct Explanation {
   double share = 1;          // of the scores that lie inside the band
   // Of the first batch and head, where no tensor or param says what is visible.
   std::optional<passes::BlockMap> blocks;
+  bool stopped = false;                   // the mask takes more work than is done (effort.h)
   std::vector<std::string> residual;      // in the language's own syntax
   std::vector<ExplainedColumns> visible;  // nothing outside of these
   std::optional<ExplainedDerivatives> derivatives;

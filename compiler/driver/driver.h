@@ -20,7 +20,7 @@ class PlanCache;
 
 namespace attn::driver {
 
-// Source text (DSL, or JSON when the source says so) -> simplified, verified IR. Nothing when the
+// Source text (DSL or JSON: Source::is_json) -> simplified, verified IR. Nothing when the
 // sink has errors.
 std::optional<ir::Attention> front_end(const support::Source& source,
                                        const sema::Bindings& bindings, diag::Sink& sink);

@@ -9,8 +9,9 @@
 
 namespace attn::driver {
 
-// How far to ask. Each is surer than the one before, and dearer: rules take microseconds and no
-// cuDNN, heuristics a worker process of about 0.2 s, a build what compiling takes.
+// How far to ask. Each is surer than the one before, and dearer: rules take milliseconds, of a
+// mask that takes more work than is done some seconds, and no cuDNN; heuristics a worker process of
+// about 0.2 s; a build what compiling takes.
 enum class Tier : std::uint8_t { rules, heuristics, build };
 std::string_view to_string(Tier tier);
 std::optional<Tier> parse_tier(std::string_view text);

@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <iterator>
+#include <set>
 
 #include "compiler/passes/affine.h"
 #include "compiler/passes/floor_div.h"
@@ -166,11 +168,27 @@ Band full_band(const MaskForm& form, const ir::Dims& dims) {
 
 double band_share(const ir::Dims& dims, const Band& band) {
   const std::int64_t rows = dims[ir::Dim::Sq], columns = dims[ir::Dim::Skv];
-  double visible = 0;
-  for (std::int64_t row = 0; row < rows; ++row) {
+  const auto shown = [&](std::int64_t row) {
     const std::int64_t last = band.right ? std::min(columns - 1, row + *band.right) : columns - 1;
     const std::int64_t first = band.left ? std::max<std::int64_t>(0, row - *band.left) : 0;
-    visible += static_cast<double>(std::max<std::int64_t>(0, last - first + 1));
+    return static_cast<double>(std::max<std::int64_t>(0, last - first + 1));
+  };
+  // Between these rows what is shown grows, shrinks or stays by the same from row to row.
+  std::set<std::int64_t> ends = {0, rows};
+  const auto add_end = [&](std::int64_t row) {
+    ends.insert(std::clamp<std::int64_t>(row, 0, rows));
+  };
+  if (band.right) {
+    add_end(-*band.right - 1);
+    add_end(columns - 1 - *band.right);
+  }
+  if (band.left) {
+    add_end(*band.left);
+    add_end(columns + *band.left);
+  }
+  double visible = 0;
+  for (auto begin = ends.begin(), end = std::next(begin); end != ends.end(); begin = end++) {
+    visible += static_cast<double>(*end - *begin) * (shown(*begin) + shown(*end - 1)) / 2;
   }
   return visible / (static_cast<double>(rows) * static_cast<double>(columns));
 }

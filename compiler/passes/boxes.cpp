@@ -39,6 +39,11 @@ std::vector<ExprId> joined(std::span<const ExprId> x, std::span<const ExprId> y)
   return all;
 }
 
+// What it takes to begin a search.
+std::int64_t dag_size(const ir::Attention& attention) {
+  return static_cast<std::int64_t>(attention.dag.size());
+}
+
 bool is_empty(const ir::Attention& attention) {
   return attention.dims[ir::Dim::Sq] == 0 || attention.dims[ir::Dim::Skv] == 0;
 }
@@ -46,14 +51,15 @@ bool is_empty(const ir::Attention& attention) {
 }  // namespace
 
 bool never(const ir::Attention& attention, std::span<const ExprId> hold,
-           std::span<const ExprId> fail) {
+           std::span<const ExprId> fail, Effort& effort) {
   if (is_empty(attention)) return true;
+  if (!effort.spend(dag_size(attention))) return false;
   Ranges ranges(attention, joined(hold, fail));
   const auto is_false = [&](ExprId id) { return ranges[id].is_false(); };
   const auto is_true = [&](ExprId id) { return ranges[id].is_true(); };
   std::vector<Box> open = {whole_box(attention)};
   for (int looked = 0; !open.empty(); ++looked) {
-    if (looked == kMostProofBoxes) return false;
+    if (looked == kMostProofBoxes || !effort.spend(ranges.operations())) return false;
     const Box box = open.back();
     open.pop_back();
     ranges.look_at(box);
@@ -67,8 +73,10 @@ bool never(const ir::Attention& attention, std::span<const ExprId> hold,
   return true;
 }
 
-std::optional<std::int64_t> furthest(const ir::Attention& attention, Distance distance) {
+std::optional<std::int64_t> furthest(const ir::Attention& attention, Distance distance,
+                                     Effort& effort) {
   if (is_empty(attention)) return std::nullopt;
+  if (!effort.spend(dag_size(attention))) return distance(whole_box(attention));
   Ranges ranges(attention, attention.masks);
   const auto hidden = [&](ExprId mask) { return ranges[mask].is_false(); };
   const auto shown = [&](ExprId mask) { return ranges[mask].is_true(); };
@@ -78,7 +86,7 @@ std::optional<std::int64_t> furthest(const ir::Attention& attention, Distance di
   for (int looked = 0; !queue.empty(); ++looked) {
     const Candidate next = queue.top();
     queue.pop();
-    if (looked == kMostSearchedBoxes) return next.distance;
+    if (looked == kMostSearchedBoxes || !effort.spend(ranges.operations())) return next.distance;
     ranges.look_at(next.box);
     if (std::ranges::any_of(attention.masks, hidden)) continue;
     if (next.scores == 1 || std::ranges::all_of(attention.masks, shown)) return next.distance;
@@ -89,12 +97,13 @@ std::optional<std::int64_t> furthest(const ir::Attention& attention, Distance di
   return std::nullopt;
 }
 
-std::optional<Bounds> bounds_of(const ir::Attention& attention) {
-  const auto last_row = furthest(attention, [](const Box& box) { return box.row.high; });
+std::optional<Bounds> bounds_of(const ir::Attention& attention, Effort& effort) {
+  const auto found = [&](Distance distance) { return furthest(attention, distance, effort); };
+  const auto last_row = found([](const Box& box) { return box.row.high; });
   if (!last_row) return std::nullopt;
-  const auto first_row = furthest(attention, [](const Box& box) { return -box.row.low; });
-  const auto last_column = furthest(attention, [](const Box& box) { return box.column.high; });
-  const auto first_column = furthest(attention, [](const Box& box) { return -box.column.low; });
+  const auto first_row = found([](const Box& box) { return -box.row.low; });
+  const auto last_column = found([](const Box& box) { return box.column.high; });
+  const auto first_column = found([](const Box& box) { return -box.column.low; });
   return Bounds{{-*first_row, *last_row}, {-*first_column, *last_column}};
 }
 

@@ -44,23 +44,23 @@ void add_bound(ir::Attention& attention, Op from, Op to, std::int64_t bound, ir:
 
 }  // namespace
 
-Band cover_of(const ir::Attention& attention) {
+Band cover_of(const ir::Attention& attention, Effort& effort) {
   Band cover;
   const ir::Dims& dims = attention.dims;
   if (!dims.bound() || attention.masks.empty()) return cover;
-  const auto right = furthest(attention, to_the_right);
-  const auto left = furthest(attention, to_the_left);
+  const auto right = furthest(attention, to_the_right, effort);
+  const auto left = furthest(attention, to_the_left, effort);
   if (right && *right < dims[Dim::Skv] - 1) cover.right = right;
   if (left && *left < dims[Dim::Sq] - 1) cover.left = left;
   return cover;
 }
 
-ir::Attention with_cover(const ir::Attention& attention, bool backward) {
+ir::Attention with_cover(const ir::Attention& attention, bool backward, Effort& effort) {
   if (!attention.dims.bound()) return attention;
   const MaskForm form = mask_form(attention);
   if (form.residual.empty()) return attention;
   const Band band = full_band(form, attention.dims);
-  const Band added = additions(band, cover_of(attention), backward);
+  const Band added = additions(band, cover_of(attention, effort), backward);
   if (band_share(attention.dims, both(band, added)) >
       kWorthwhile * band_share(attention.dims, band)) {
     return attention;

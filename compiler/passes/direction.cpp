@@ -67,7 +67,7 @@ Direction Directions::of(ExprId id) {
 }
 
 // range.h says of what may wrap that it may be anything.
-bool Directions::may_wrap(ExprId id) const { return range_of(attention_, id) == Range{}; }
+bool Directions::may_wrap(ExprId id) { return ranges_[id] == Range{}; }
 
 Direction Directions::of_sum(ExprId id) {
   const Node& node = attention_.dag[id];
@@ -82,18 +82,18 @@ Direction Directions::of_product(ExprId id) {
   ExprId x = attention_.dag[id].operands[0], y = attention_.dag[id].operands[1];
   if (is_free(x)) std::swap(x, y);
   if (!is_free(y) || may_wrap(id)) return Direction::unknown;
-  const Range factor = range_of(attention_, y);
+  const Range factor = ranges_[y];
   if (factor.low >= 0) return (*this)[x];
   return factor.high <= 0 ? opposite((*this)[x]) : Direction::unknown;
 }
 
 Direction Directions::of_division(const Node& node) {
-  const bool by_positive = range_of(attention_, node.operands[1]).low > 0;
+  const bool by_positive = ranges_[node.operands[1]].low > 0;
   return by_positive && is_free(node.operands[1]) ? (*this)[node.operands[0]] : Direction::unknown;
 }
 
 Direction Directions::of_magnitude(const Node& node) {
-  const Range range = range_of(attention_, node.operands[0]);
+  const Range range = ranges_[node.operands[0]];
   if (range.low >= 0) return (*this)[node.operands[0]];
   const bool negative = range.high <= 0 && range.low > INT32_MIN;
   return negative ? opposite((*this)[node.operands[0]]) : Direction::unknown;

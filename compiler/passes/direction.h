@@ -6,6 +6,7 @@
 
 #include "compiler/ir/attention.h"
 #include "compiler/passes/axes.h"
+#include "compiler/passes/range.h"
 
 namespace attn::passes {
 
@@ -22,7 +23,7 @@ enum class Direction : std::uint8_t {
 class Directions {
  public:
   explicit Directions(const ir::Attention& attention)
-      : attention_(attention), dependence_(attention.dag) {}
+      : attention_(attention), dependence_(attention.dag), ranges_(attention) {}
 
   Direction operator[](ir::ExprId id);
   bool is_free(ir::ExprId id) { return !dependence_[id].column; }  // of the column
@@ -35,10 +36,11 @@ class Directions {
   Direction of_magnitude(const ir::Node& node);
   Direction of_choice(const ir::Node& node);
   Direction of_load(ir::ExprId id);
-  bool may_wrap(ir::ExprId id) const;
+  bool may_wrap(ir::ExprId id);
 
   const ir::Attention& attention_;
   Dependence dependence_;
+  WholeRanges ranges_;
   std::map<ir::ExprId, Direction> known_;
 };
 

@@ -30,7 +30,9 @@ class Analysis {
         dag_(attention.dag),
         forms_(attention),
         directions_(attention),
-        pieces_(attention, forms_) {}
+        pieces_(attention, forms_, effort_) {}
+
+  bool was_stopped() const { return effort_.is_spent() || steps_ > kMostSteps; }
 
   std::vector<Interval> conjunction(const std::vector<ExprId>& conditions) {
     return pieces_.written(conjoined(conditions));
@@ -121,7 +123,8 @@ class Analysis {
   }
 
   std::optional<Pieces> by_periods(const Piece& piece, ExprId condition, int remainders) {
-    if (++steps_ > kMostSteps) return std::nullopt;
+    const auto size = static_cast<std::int64_t>(dag_.size());  // each period is rebuilt
+    if (++steps_ > kMostSteps || !effort_.spend(size)) return std::nullopt;
     const Pieces own = of(condition, true);
     if (is_exact(own)) return intersect({piece}, own);
     const auto periods = remainders > 0
@@ -377,13 +380,16 @@ class Analysis {
   ir::Dag& dag_;
   LinearForms forms_;
   Directions directions_;
+  Effort effort_;
   PieceAlgebra pieces_;
   int steps_ = 0;
 };
 
 VisibleColumns columns_of(const ir::Attention& attention, const std::vector<ExprId>& conditions) {
-  VisibleColumns columns{attention, {}, true};
-  columns.intervals = Analysis(columns.attention).conjunction(conditions);
+  VisibleColumns columns{attention, {}};
+  Analysis analysis(columns.attention);
+  columns.intervals = analysis.conjunction(conditions);
+  columns.stopped = analysis.was_stopped();
   columns.exact = std::ranges::all_of(columns.intervals, &Interval::exact);
   return columns;
 }

@@ -44,7 +44,8 @@ struct VisibleColumns {
   // The one that was asked about, with the expressions of the intervals in its DAG.
   ir::Attention attention;
   std::vector<Interval> intervals;
-  bool exact = true;  // all of them: the union is what the mask shows
+  bool exact = true;     // all of them: the union is what the mask shows
+  bool stopped = false;  // the mask takes more work than is done: some intervals are too wide
 };
 
 inline constexpr std::size_t kMostIntervals = 64;
@@ -64,7 +65,8 @@ inline constexpr std::size_t kMostIntervals = 64;
 // - && || ! and select of these.
 //
 // Anything else may show all columns. Nothing in an interval can leave 32 bits, and what may leave
-// them in the mask is anything else. More than kMostIntervals become one that contains them. A
+// them in the mask is anything else. More than kMostIntervals become one that contains them, and so
+// do those of a mask that takes more work than is done (effort.h). A
 // bound or a condition may be without a value (a gather out of range, a division by 0) where the
 // mask itself does not depend on it: there the interval says nothing, and all columns may be
 // visible.

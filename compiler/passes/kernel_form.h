@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compiler/ir/attention.h"
+#include "compiler/passes/effort.h"
 #include "compiler/passes/rewrites.h"
 
 namespace attn::passes {
@@ -9,6 +10,12 @@ namespace attn::passes {
 // Shows and computes the same: the band that contains the masks among them (cover.h), what then
 // follows from the others left out (ranged.h), and index arithmetic in reals (reals.h), each where
 // `made` has it. For an open dimension nothing changes.
-ir::Attention kernel_form(const ir::Attention& attention, bool backward, Rewrites made = {});
+ir::Attention kernel_form(const ir::Attention& attention, bool backward, Rewrites made,
+                          Effort& effort);
+inline ir::Attention kernel_form(const ir::Attention& attention, bool backward,
+                                 Rewrites made = {}) {
+  Effort effort;
+  return kernel_form(attention, backward, made, effort);
+}
 
 }  // namespace attn::passes

@@ -121,11 +121,6 @@ Linear LinearForms::division(ExprId id) {
   return node.is(Op::floordiv_) ? quotient : value - quotient * divisor.constant;
 }
 
-Range LinearForms::range_of(ExprId id) {
-  if (const auto known = ranges_.find(id); known != ranges_.end()) return known->second;
-  return ranges_.emplace(id, passes::range_of(attention_, id)).first->second;
-}
-
 std::optional<Range> LinearForms::range_of(const Linear& sum) {
   const std::optional<Range> range = range_of_terms(sum);
   for (const auto& term : sum.terms) {

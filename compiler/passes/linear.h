@@ -32,7 +32,8 @@ Linear operator*(const Linear& x, std::int64_t factor);
 // the two are equal where the sum cannot leave 32 bits.
 class LinearForms {
  public:
-  explicit LinearForms(ir::Attention& attention) : attention_(attention), builder_(attention.dag) {}
+  explicit LinearForms(ir::Attention& attention)
+      : attention_(attention), builder_(attention.dag), ranges_(attention) {}
 
   // Through + - * neg, // and % whose quotient is the same for every score, and constants. Anything
   // else is a term of its own, as are sums with factors beyond 32 bits.
@@ -43,7 +44,7 @@ class LinearForms {
   // is.
   std::optional<Range> range_of(const Linear& sum);
   bool fits(const Linear& sum);  // within 32 bits, whatever the score
-  Range range_of(ir::ExprId id);
+  Range range_of(ir::ExprId id) { return ranges_[id]; }
 
   // A sum that is equal to the expression: the expression itself where it may wrap.
   Linear value_of(ir::ExprId id);
@@ -73,7 +74,7 @@ class LinearForms {
   ir::Attention& attention_;
   SimplifyingBuilder builder_;
   std::map<ir::ExprId, Linear> forms_;
-  std::map<ir::ExprId, Range> ranges_;
+  WholeRanges ranges_;
 };
 
 }  // namespace attn::passes

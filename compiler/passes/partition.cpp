@@ -50,9 +50,9 @@ Part cut_out(const Part& part, const Window& window) {
 }
 
 // Without the rows and columns around what the part shows. Nothing when it shows nothing.
-std::optional<Part> narrowed(const Part& part) {
+std::optional<Part> narrowed(const Part& part, Effort& effort) {
   if (part.attention.masks.empty()) return part;
-  const std::optional<Bounds> bounds = bounds_of(part.attention);
+  const std::optional<Bounds> bounds = bounds_of(part.attention, effort);
   if (!bounds) return std::nullopt;
   return cut_out(part, {bounds->rows.low, bounds->rows.high - bounds->rows.low + 1,
                         bounds->columns.low, bounds->columns.high - bounds->columns.low + 1});
@@ -60,8 +60,9 @@ std::optional<Part> narrowed(const Part& part) {
 
 class Search {
  public:
-  Search(const ir::Attention& attention, bool backward, Rewrites made)
+  Search(const ir::Attention& attention, bool backward, Rewrites made, Effort& effort)
       : attention_(attention),
+        effort_(effort),
         rows_(attention.dims[Dim::Sq]),
         columns_(attention.dims[Dim::Skv]),
         backward_(backward),
@@ -69,6 +70,7 @@ class Search {
 
   std::optional<Partition> best() && {
     for (const std::int64_t n : divisors()) {
+      if (!goes_on()) break;
       add_chunks(n);
       add_residues(n);
     }
@@ -81,6 +83,12 @@ class Search {
   }
 
  private:
+  // False when the effort has ended; takes what making one more part of the attention does.
+  bool goes_on() const {
+    constexpr std::int64_t kRewrites = 64;  // of every expression
+    return effort_.spend(kRewrites * static_cast<std::int64_t>(attention_.dag.size()));
+  }
+
   Part whole() const { return {whole_view(attention_), attention_}; }
 
   // What indices are divided by, in masks and in the score.
@@ -101,6 +109,7 @@ class Search {
 
   // False when it cannot be seen as one attention.
   bool add_part(std::vector<Part>& parts, const View& view) const {
+    if (!goes_on()) return false;
     std::optional<ir::Attention> seen = seen_through(view, attention_);
     if (!seen) return false;
     if (!shows_nothing(*seen)) parts.push_back({view, std::move(*seen)});
@@ -125,7 +134,7 @@ class Search {
       return with.dag.add(Op::floordiv_, {with.dag.leaf(index), with.dag.integer(n)});
     };
     const ExprId same[] = {with.dag.add(Op::eq_, {chunk(Op::row_), chunk(Op::column_)})};
-    return never(with, with.masks, same);
+    return never(with, with.masks, same, effort_);
   }
 
   // Rows and columns by what is left when they are divided by n.
@@ -247,22 +256,25 @@ class Search {
   void add_cells(std::string_view name, const Ends& rows, const Ends& columns) {
     std::vector<Part> parts;
     for (const auto& [row, row_end] : rows) {
+      if (!goes_on()) return;
       const Window all{row, row_end - row, 0, columns_};
       if (cell(all).attention.masks.empty()) {
         parts.push_back(cell(all));
         continue;
       }
       for (const auto& [column, column_end] : columns) {
+        if (!goes_on()) return;
         const Part part = cell({row, row_end - row, column, column_end - column});
         if (shows_nothing(part.attention)) continue;
-        if (std::optional<Part> narrow = narrowed(part)) parts.push_back(std::move(*narrow));
+        if (std::optional<Part> narrow = narrowed(part, effort_))
+          parts.push_back(std::move(*narrow));
       }
     }
     add(name, std::move(parts));
   }
 
   ir::Attention simpler(const ir::Attention& attention) const {
-    return made_.redundant ? without_redundant(attention) : attention;
+    return made_.redundant ? without_redundant(attention, effort_) : attention;
   }
 
   Part cell(const Window& window) const {
@@ -277,6 +289,7 @@ class Search {
       const Node node = attention_.dag[attention_.masks[i]];
       if (!node.is(Op::or_)) continue;
       for (const std::size_t side : {0U, 1U}) {
+        if (!goes_on()) return;
         add_union(i, node.operands[side], node.operands[1 - side]);
       }
     }
@@ -293,7 +306,7 @@ class Search {
     rest.attention.masks.push_back(dag.add(Op::not_, {first}, dag[first].pos));
     rest.attention = with_ranges(rest.attention);
     if (shows_nothing(rest.attention)) return;
-    std::optional<Part> narrow = narrowed(rest);
+    std::optional<Part> narrow = narrowed(rest, effort_);
     if (narrow) add("union", {std::move(main), std::move(*narrow)});
   }
 
@@ -301,7 +314,8 @@ class Search {
   // it where the band has a right side.
   void add_whole() {
     if (backward_) add("shifted", {whole()});
-    if (std::optional<Part> narrow = narrowed(whole())) add("narrowed", {std::move(*narrow)});
+    if (std::optional<Part> narrow = narrowed(whole(), effort_))
+      add("narrowed", {std::move(*narrow)});
   }
 
   void add(std::string_view name, std::vector<Part> parts) {
@@ -311,6 +325,7 @@ class Search {
         parts.front().view == whole_view(attention_)) {
       return;
     }
+    if (!goes_on()) return;
     for (Part& part : parts) part.attention = simpler(part.attention);
     std::ranges::stable_sort(parts, std::greater(), size_of);
     const double ms = predicted(parts);
@@ -327,7 +342,8 @@ class Search {
   std::vector<Part> shifted(std::vector<Part> parts) const {
     std::vector<Part> all;
     for (Part& part : parts) {
-      const ir::Attention form = simpler(made_.cover ? with_cover(part.attention) : part.attention);
+      const ir::Attention form =
+          simpler(made_.cover ? with_cover(part.attention, false, effort_) : part.attention);
       const Band band = full_band(mask_form(form), form.dims);
       const std::int64_t rows = part.view.rows.count, columns = part.view.columns.count;
       if (!band.right || *band.right <= 0 || *band.right >= columns) {
@@ -348,8 +364,8 @@ class Search {
   }
 
   double cost_of(const Part& part) const {
-    return predicted_ms(kernel_form(part.attention, backward_, made_), backward_,
-                        part.view.classes);
+    const ir::Attention form = kernel_form(part.attention, backward_, made_, effort_);
+    return predicted_ms(form, backward_, part.view.classes);
   }
 
   double predicted(const std::vector<Part>& parts) const {
@@ -381,6 +397,7 @@ class Search {
   }
 
   const ir::Attention& attention_;
+  Effort& effort_;
   std::int64_t rows_, columns_;
   bool backward_;
   Rewrites made_;
@@ -431,8 +448,13 @@ std::string to_text(const Part& part) {
 }
 
 std::optional<Partition> best_partition(const ir::Attention& attention, bool backward,
-                                        Rewrites made) {
-  return Search(attention, backward, made).best();
+                                        Rewrites made, Effort& effort) {
+  const ir::Dims& dims = attention.dims;
+  if (std::max(dims[Dim::Sq], dims[Dim::Skv]) > kMostPartitioned) {
+    (void)effort.spend(Effort::kMost + 1);
+    return std::nullopt;
+  }
+  return Search(attention, backward, made, effort).best();
 }
 
 }  // namespace attn::passes

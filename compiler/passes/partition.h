@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "compiler/ir/attention.h"
+#include "compiler/passes/effort.h"
 #include "compiler/passes/rewrites.h"
 #include "compiler/passes/view.h"
 
@@ -45,8 +46,16 @@ Writers writers(const std::vector<View>& parts, Stretch View::*stretch, std::int
 // backward's gradients are added, each part being given the statistics of the whole rows. Of each
 // part those rewrites are made that `made` has.
 //
-// Requires bound dimensions, no lengths, no random dropout.
+// Requires bound dimensions, no lengths, no random dropout. When the effort ends, the best of those
+// found until then; of more than kMostPartitioned rows or columns none is looked for, which counts
+// as an end too.
+inline constexpr std::int64_t kMostPartitioned = std::int64_t{1} << 24;
 std::optional<Partition> best_partition(const ir::Attention& attention, bool backward,
-                                        Rewrites made = {});
+                                        Rewrites made, Effort& effort);
+inline std::optional<Partition> best_partition(const ir::Attention& attention, bool backward,
+                                               Rewrites made = {}) {
+  Effort effort;
+  return best_partition(attention, backward, made, effort);
+}
 
 }  // namespace attn::passes

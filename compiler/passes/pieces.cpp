@@ -21,8 +21,8 @@ void add_once(std::vector<T>& list, const T& value) {
 
 }  // namespace
 
-PieceAlgebra::PieceAlgebra(const ir::Attention& attention, LinearForms& forms)
-    : dag_(attention.dag), forms_(forms), columns_(forms.size(ir::Dim::Skv)) {}
+PieceAlgebra::PieceAlgebra(const ir::Attention& attention, LinearForms& forms, Effort& effort)
+    : dag_(attention.dag), forms_(forms), effort_(effort), columns_(forms.size(ir::Dim::Skv)) {}
 
 Pieces PieceAlgebra::all() const { return {{{linear_constant(0)}, {columns_}}}; }
 
@@ -45,6 +45,7 @@ Pieces PieceAlgebra::below(const Linear& high) {
 }
 
 Pieces PieceAlgebra::intersect(const Pieces& xs, const Pieces& ys) {
+  if (effort_.is_spent()) return xs.empty() || ys.empty() ? Pieces() : anything();
   Pieces both;
   for (const Piece& x : xs) {
     for (const Piece& y : ys) {
@@ -58,6 +59,7 @@ Pieces PieceAlgebra::intersect(const Pieces& xs, const Pieces& ys) {
 }
 
 Pieces PieceAlgebra::unite(Pieces xs, const Pieces& ys) {
+  if (effort_.is_spent()) return xs.empty() && ys.empty() ? Pieces() : anything();
   for (const Piece& y : ys) add_once(xs, y);
   if (contains(xs, all()[0])) return all();
   const Piece whole = anything()[0];
@@ -68,6 +70,9 @@ Pieces PieceAlgebra::unite(Pieces xs, const Pieces& ys) {
 }
 
 bool PieceAlgebra::is_at_most(const Linear& x, const Linear& y) {
+  constexpr std::size_t kTerm = 64;  // operations that looking at one takes
+  const std::size_t terms = 1 + x.terms.size() + y.terms.size();
+  if (!effort_.spend(static_cast<std::int64_t>(kTerm * terms))) return false;
   const std::optional<Range> range = forms_.range_of(y - x);
   return range && range->low >= 0;
 }

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "compiler/passes/effort.h"
 #include "compiler/passes/intervals.h"
 #include "compiler/passes/linear.h"
 
@@ -23,10 +24,11 @@ struct Piece {
 // A union; none is surely empty.
 using Pieces = std::vector<Piece>;
 
-// What can be done with the unions of one attention. The forms must outlive this.
+// What can be done with the unions of one attention. The forms and the effort must outlive this;
+// once the effort has ended, unions become one piece that contains them.
 class PieceAlgebra {
  public:
-  PieceAlgebra(const ir::Attention& attention, LinearForms& forms);
+  PieceAlgebra(const ir::Attention& attention, LinearForms& forms, Effort& effort);
 
   Pieces all() const;       // columns
   Pieces anything() const;  // of them, it is not known which
@@ -57,6 +59,7 @@ class PieceAlgebra {
 
   const ir::Dag& dag_;
   LinearForms& forms_;
+  Effort& effort_;
   Linear columns_;
 };
 

@@ -111,10 +111,12 @@ Ranges::Ranges(const ir::Attention& attention, std::span<const ir::ExprId> roots
       ranges_(order_.empty() ? 0 : order_.back() + 1) {}
 
 void Ranges::look_at(const Box& box) {
-  for (const ir::ExprId id : order_) {
-    const ir::Node& node = dag_[id];
-    ranges_[id] = node.operands.empty() ? leaf(node, box) : operation(node);
-  }
+  for (const ir::ExprId id : order_) ranges_[id] = of(id, box);
+}
+
+Range Ranges::of(ir::ExprId id, const Box& box) const {
+  const ir::Node& node = dag_[id];
+  return node.operands.empty() ? leaf(node, box) : operation(node);
 }
 
 Range Ranges::leaf(const ir::Node& node, const Box& box) const {
@@ -172,6 +174,17 @@ Range Ranges::load(const ir::Node& node) const {
   if (attention_.lengths_q && name == ir::kLengthsQ) return up_to(ir::Dim::Sq);
   if (attention_.lengths_kv && name == ir::kLengthsKv) return up_to(ir::Dim::Skv);
   return is_boolean(node) ? kEither : kAny;
+}
+
+WholeRanges::WholeRanges(const ir::Attention& attention)
+    : ranges_(attention, {}), box_(whole_box(attention)) {}
+
+Range WholeRanges::operator[](ir::ExprId id) {
+  std::vector<Range>& known = ranges_.ranges_;
+  while (known.size() <= id) {
+    known.push_back(ranges_.of(static_cast<ir::ExprId>(known.size()), box_));
+  }
+  return known[id];
 }
 
 Range range_of(const ir::Attention& attention, ir::ExprId id) {

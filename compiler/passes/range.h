@@ -38,9 +38,12 @@ class Ranges {
   Ranges(const ir::Attention& attention, std::span<const ir::ExprId> roots);
 
   void look_at(const Box& box);
+  std::int64_t operations() const { return static_cast<std::int64_t>(order_.size()); }
   Range operator[](ir::ExprId id) const { return ranges_[id]; }  // in the box looked at last
 
  private:
+  friend class WholeRanges;
+  Range of(ir::ExprId id, const Box& box) const;
   Range operation(const ir::Node& node) const;
   Range leaf(const ir::Node& node, const Box& box) const;
   Range load(const ir::Node& node) const;
@@ -50,6 +53,18 @@ class Ranges {
   const ir::Dag& dag_;
   std::vector<ir::ExprId> order_;
   std::vector<Range> ranges_;  // by id
+};
+
+// In the whole box, of an attention whose DAG may grow. Each node is looked at once, however often
+// it is asked about.
+class WholeRanges {
+ public:
+  explicit WholeRanges(const ir::Attention& attention);
+  Range operator[](ir::ExprId id);
+
+ private:
+  Ranges ranges_;
+  Box box_;
 };
 
 // In the whole box.

@@ -148,15 +148,16 @@ std::vector<ExprId> without(std::vector<ExprId> ids, std::size_t i) {
 }
 
 // The same disjunction without parts that are false, or imply another part, where `masks` hold.
-ExprId with_fewer_sides(ir::Attention& attention, const std::vector<ExprId>& masks, ExprId id) {
+ExprId with_fewer_sides(ir::Attention& attention, const std::vector<ExprId>& masks, ExprId id,
+                        Effort& effort) {
   std::vector<ExprId> sides;
   add_operands(attention.dag, id, Op::or_, sides);
   if (sides.size() == 1) return id;
-  for (std::size_t i = sides.size(); i-- > 0 && sides.size() > 1;) {
+  for (std::size_t i = sides.size(); i-- > 0 && sides.size() > 1 && !effort.is_spent();) {
     std::vector<ExprId> holding = masks;
     holding.push_back(sides[i]);
     const std::vector<ExprId> rest = without(sides, i);
-    if (never(attention, holding, rest)) sides = rest;
+    if (never(attention, holding, rest, effort)) sides = rest;
   }
   ExprId joined = sides.front();
   for (std::size_t i = 1; i < sides.size(); ++i) {
@@ -179,18 +180,19 @@ ir::Attention with_ranges(const ir::Attention& attention) {
   return result;
 }
 
-ir::Attention without_redundant(const ir::Attention& attention) {
+ir::Attention without_redundant(const ir::Attention& attention, Effort& effort) {
   if (!attention.dims.bound()) return attention;
   ir::Attention result = attention;
   for (const ExprId mask : mask_form(attention).residual) {
+    if (effort.is_spent()) break;
     const auto place = std::ranges::find(result.masks, mask);
     const auto at = static_cast<std::size_t>(place - result.masks.begin());
     const std::vector<ExprId> others = without(result.masks, at);
     const ExprId one[] = {mask};
-    if (never(result, others, one)) {
+    if (never(result, others, one, effort)) {
       result.masks = others;
     } else {
-      result.masks[at] = with_fewer_sides(result, others, mask);
+      result.masks[at] = with_fewer_sides(result, others, mask, effort);
     }
   }
   return result;

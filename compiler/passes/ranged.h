@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compiler/ir/attention.h"
+#include "compiler/passes/effort.h"
 
 namespace attn::passes {
 
@@ -16,7 +17,11 @@ ir::Attention with_ranges(const ir::Attention& attention);
 
 // Without masks that the others imply, as far as that can be shown with boxes of scores (range.h):
 // what is no bound of the band is tried, and each side of an `||` likewise. Takes some
-// milliseconds.
-ir::Attention without_redundant(const ir::Attention& attention);
+// milliseconds; keeps what is left when the effort ends.
+ir::Attention without_redundant(const ir::Attention& attention, Effort& effort);
+inline ir::Attention without_redundant(const ir::Attention& attention) {
+  Effort effort;
+  return without_redundant(attention, effort);
+}
 
 }  // namespace attn::passes

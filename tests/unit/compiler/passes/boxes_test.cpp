@@ -41,6 +41,21 @@ TEST(Never, GivesUpWhereThereIsTooMuchToLookAt) {
   EXPECT_FALSE(implies(parity, same, 4096));
 }
 
+TEST(Boxes, AreLookedAtAsLongAsTheEffortLasts) {
+  const ir::Attention attention = of_clauses(64, 64, "mask q_idx // 8 == kv_idx // 8;");
+  const Distance right = [](const Box& box) { return box.column.high - box.row.low; };
+  Effort enough(100'000), little(100), none(0);
+  EXPECT_EQ(furthest(attention, right, enough), 7);
+  EXPECT_FALSE(enough.is_spent());
+  EXPECT_GT(furthest(attention, right, little),
+            7);  // may be further than what is shown, not nearer
+  EXPECT_TRUE(little.is_spent());
+  EXPECT_EQ(furthest(attention, right, none), 63);
+  const ExprId hold[] = {attention.masks.at(0)};
+  EXPECT_FALSE(never(attention, hold, {}, none));
+  EXPECT_EQ(bounds_of(attention, none), (Bounds{{0, 63}, {0, 63}}));
+}
+
 TEST(Furthest, IsThatOfTheFurthestScore) {
   const Distance right = [](const Box& box) { return box.column.high - box.row.low; };
   EXPECT_EQ(furthest(of_clauses(64, 64, "mask q_idx // 8 == kv_idx // 8;"), right), 7);

@@ -70,6 +70,19 @@ TEST(Intervals, OfWhatIsChosen) {
             "[0, 64) where q_idx < 64\n[64, 128) where q_idx >= 64");
 }
 
+TEST(Intervals, OfTooMuchWorkAreWide) {
+  const auto found = [](const std::string& mask) {
+    const sema::Analyzed analyzed =
+        sema::analyze_body("dims B = 1, Hq = 4, Sq = 65536, D = 64; mask " + mask + ";");
+    EXPECT_TRUE(analyzed.attention) << analyzed.text;
+    return visible_columns(simplify(*analyzed.attention));
+  };
+  const VisibleColumns wide = found("any(n in 2..2000: kv_idx // n == q_idx // n)");
+  EXPECT_TRUE(wide.stopped);
+  EXPECT_FALSE(wide.exact);
+  EXPECT_FALSE(found("kv_idx // 64 == q_idx // 64").stopped);
+}
+
 TEST(Intervals, OfEither) {
   EXPECT_EQ(columns("kv_idx < 32 || q_idx >= kv_idx"), "[0, max(32, q_idx + 1))");
   EXPECT_EQ(columns("kv_idx < 4 || 0 <= q_idx - kv_idx < 16"),

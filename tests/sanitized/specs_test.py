@@ -1,0 +1,68 @@
+"""Every shipped spec through the commands that need no cuDNN, by an attnc that is built with address
+and undefined-behaviour sanitizers: none has anything to report, leaks included. Skipped where it is
+not built (.ci/build-sanitized)."""
+import concurrent.futures
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ATTNC = os.environ["ATTNC"]
+SOURCE = pathlib.Path(os.environ["ATTN_SOURCE_DIR"])
+LIBRARIES = sorted((SOURCE / "specs" / "lib").glob("*.attn"))
+SPECS = sorted([*(SOURCE / "specs").glob("*.attn"), *(SOURCE / "bench" / "variants").glob("*.attn")])
+REPORTS = ("AddressSanitizer", "LeakSanitizer", "runtime error:")
+ENVIRONMENT = os.environ | {
+    "ASAN_OPTIONS": "detect_leaks=1:exitcode=99:detect_stack_use_after_return=1",
+    "UBSAN_OPTIONS": "print_stacktrace=1",
+}
+# Small enough for the reference; the fewest that keep what the specs say of their sizes.
+SMALL = ["--bind", "B=1", "--bind", "Sq=64"]
+
+
+def attnc(*arguments, stdin=""):
+    """(what was run, exit code, output, errors)"""
+    command = [ATTNC, *map(str, arguments)]
+    process = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=300,
+                             check=False, env=ENVIRONMENT)
+    return " ".join(command[1:]), process.returncode, process.stdout, process.stderr
+
+
+def runs_of(spec, empty):
+    """All of one spec. The folder without cuDNN keeps explain to what attnc itself does."""
+    json = attnc("convert", spec, "--to", "json")
+    yield json, (0,)
+    yield attnc("convert", "-", "--to", "dsl", stdin=json[2]), (0,)
+    yield attnc("check", spec), (0,)
+    yield attnc("fmt", "--check", spec), (0, 1)
+    if spec in LIBRARIES:
+        return
+    yield attnc("explain", spec, "--target", "h200", "--cudnn", empty), (0, 3, 4)
+    yield attnc("support", spec, "--tier", "rules", "--target", "h200"), (0, 3)
+    yield attnc("support", spec, "--tier", "rules", "--target", "h200", "--grad"), (0, 3)
+    yield attnc("run", spec, "--backend", "reference", "--grad", *SMALL), (0, 1, 2, 3)
+
+
+class Sanitized(unittest.TestCase):
+    def test_specs(self):
+        self.assertGreater(len(SPECS), 80)
+        with tempfile.TemporaryDirectory() as empty, \
+                concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            found = list(pool.map(lambda spec: list(runs_of(spec, empty)), [*LIBRARIES, *SPECS]))
+        references = 0
+        for runs in found:
+            for (command, code, _, errors), codes in runs:
+                with self.subTest(command):
+                    self.assertFalse([word for word in REPORTS if word in errors], errors)
+                    self.assertIn(code, codes, errors)
+                references += command.startswith("run ") and code == 0
+        self.assertGreater(references, 0.8 * len(SPECS), "few ran by the reference")
+
+
+if __name__ == "__main__":
+    if not os.access(ATTNC, os.X_OK):
+        print(f"skipped: {ATTNC} is not built")
+        sys.exit(77)
+    unittest.main(verbosity=2)
