@@ -9,6 +9,7 @@
 #include "runtime/cudnn/library.h"
 #include "tools/cached.h"
 #include "tools/command.h"
+#include "tools/manifest.h"
 #include "tools/report.h"
 #include "tools/spec.h"
 #include "tools/target_option.h"
@@ -94,8 +95,7 @@ Result<driver::CompileOptions> compile_options(const Options& options) {
 Json plan_json(const driver::Compiled& compiled) {
   return {{"lowering", compiled.lowering},
           {"refused", refusals_json(compiled.refused)},
-          {"workspace_bytes", plan::memory_of(compiled.plan).total()},
-          {"manifest", Json::parse(plan::manifest_json(compiled.plan))}};
+          {"manifest", manifest_of(compiled.plan)}};
 }
 
 Json failures_json(const std::vector<Failure>& failures) {

@@ -4,6 +4,7 @@
 #include "runtime/cudnn/library.h"
 #include "runtime/plan/bundle.h"
 #include "tools/command.h"
+#include "tools/manifest.h"
 #include "tools/plans.h"
 #include "tools/report.h"
 #include "tools/table.h"
@@ -91,20 +92,7 @@ std::string plan_text(const std::string& path, const std::string& kind, const pl
                      derived, steps_text(plan));
 }
 
-// The file's manifest, with what an execute takes in all: also what is made when it is loaded,
-// which is no part of the workspace that a caller gives.
-Json manifest_of(const plan::Plan& plan) {
-  Json manifest = Json::parse(plan::manifest_json(plan));
-  const plan::Memory memory = plan::memory_of(plan);
-  manifest["workspace_bytes"] = memory.total();
-  manifest["memory"] = {{"cudnn", memory.cudnn},
-                        {"between", memory.between},
-                        {"once", memory.once},
-                        {"counting", memory.counting}};
-  return manifest;
-}
-
-// That of a single plan, a list of those of several.
+// The manifest of a single plan, a list of those of several.
 Json bundle_json(const plan::Bundle& bundle) {
   Json plans = Json::array();
   for (const plan::Plan& plan : bundle.plans) {

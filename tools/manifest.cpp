@@ -1,0 +1,18 @@
+#include "tools/manifest.h"
+
+#include "runtime/plan/memory.h"
+
+namespace attn::tools {
+
+Json manifest_of(const plan::Plan& plan) {
+  Json manifest = Json::parse(plan::manifest_json(plan));
+  const plan::Memory memory = plan::memory_of(plan);
+  manifest["workspace_bytes"] = memory.total();
+  manifest["memory"] = {{"cudnn", memory.cudnn},
+                        {"between", memory.between},
+                        {"once", memory.once},
+                        {"counting", memory.counting}};
+  return manifest;
+}
+
+}  // namespace attn::tools
