@@ -4,6 +4,7 @@
 
 #include "compiler/derive/nvrtc.h"
 #include "compiler/driver/driver.h"
+#include "compiler/driver/imports.h"
 #include "compiler/driver/shape.h"
 #include "runtime/cache/plan_cache.h"
 
@@ -216,6 +217,7 @@ Result<Compiled> compile(const ir::Attention& attention, const support::Source& 
 Result<Compiled> recompile(const plan::Plan& plan, const CompileOptions& options) {
   const bool json = plan.spec_text.starts_with('{');
   const support::Source source(plan.spec_name + (json ? ".attn.json" : ".attn"), plan.spec_text);
+  ATTN_RETURN_IF_ERROR(check_stands_alone(source));
   diag::Sink sink(source);
   const std::optional<ir::Attention> attention = front_end(source, plan.bindings, sink);
   if (!attention) {
