@@ -174,8 +174,8 @@ std::string info_text(const cache::FileStore& store, const Totals& totals) {
       totals.all.to_text(), bytes_text(static_cast<std::int64_t>(store.limits().bytes)),
       Days(store.limits().age).count());
   for (const auto& [key, total] : totals.of) {
-    text += fmt::format("  {} with cuDNN {}: {}\n", key.first, cudnn::version_text(key.second),
-                        total.to_text());
+    text += fmt::format("  {} with cuDNN {}: {}\n", shown(key.first),
+                        cudnn::version_text(key.second), total.to_text());
   }
   if (totals.unreadable.plans > 0) {
     text += fmt::format("  unreadable: {}\n", totals.unreadable.to_text());
@@ -208,7 +208,7 @@ Status verify(const cache::FileStore& store, const Options& options) {
   for (const Entry& entry : entries) {
     if (entry.plan.ok()) continue;
     bad.push_back(entry_json(entry));
-    if (options.format == Format::text) fmt::print("{}\n", entry.plan.error().message);
+    if (options.format == Format::text) fmt::print("{}\n", shown(entry.plan.error().message));
     if (options.remove && is_useless(entry.plan.error())) {
       store.remove(entry.file.hash);
       ++removed;

@@ -21,7 +21,7 @@
 namespace attn::tools {
 namespace {
 
-// On one line, runs of white space as one space.
+// On one line, runs of white space as one space, and shown(): the text may come out of a plan file.
 std::string squeezed(std::string_view text) {
   std::string out;
   for (const char c : text) {
@@ -32,7 +32,7 @@ std::string squeezed(std::string_view text) {
       out += ' ';
     }
   }
-  return out;
+  return shown(out);
 }
 
 bool before(support::Place a, support::Place b) {

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "runtime/worker/process.h"
 #include "runtime/worker/worker.h"
 #include "tools/command.h"
 #include "tools/help.h"
@@ -114,6 +115,7 @@ int main(int argc, char** argv) {
   if (argc == 2 && std::string_view(argv[1]) == "worker") {
     return attn::worker::serve(STDIN_FILENO, STDOUT_FILENO);
   }
+  attn::worker::end_with_caller();
   attn::tools::keep_standard_descriptors();
   return attn::tools::run_and_flush(argc, argv);
 }

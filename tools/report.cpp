@@ -9,6 +9,7 @@
 #include "compiler/driver/support.h"
 #include "compiler/support/text.h"
 #include "tools/table.h"
+#include "tools/words.h"
 
 namespace attn::tools {
 namespace {
@@ -82,9 +83,11 @@ std::string all_configs_text(const Json& payload) {
 std::string error_text(const Error& error, const support::Source* source) {
   const Json payload = payload_of(error);
   const std::optional<support::Place> place = place_of(payload);
-  std::string text = fmt::format("error[{}]: {}\n", to_string(error.code), error.message);
+  std::string text =
+      fmt::format("error[{}]: {}\n", to_string(error.code), shown_lines(error.message));
   if (place && source != nullptr) text += excerpt(*source, *place);
-  for (const std::string& note : error.notes) text += fmt::format("  = note: {}\n", note);
+  for (const std::string& note : error.notes)
+    text += fmt::format("  = note: {}\n", shown_lines(note));
   return text + all_configs_text(payload);
 }
 
@@ -138,7 +141,8 @@ std::vector<std::string> choice_lines(const plan::Plan& plan) {
   if (plan.choice.empty()) return {};
   std::vector<std::string> ways;
   for (const plan::Alternative& way : plan.choice) {
-    std::string text = fmt::format("{}, {:.3f} ms predicted", way.lowering, way.predicted_ms);
+    std::string text =
+        fmt::format("{}, {:.3f} ms predicted", shown(way.lowering), way.predicted_ms);
     if (way.measured_ms) text += fmt::format(", {:.3f} ms measured", *way.measured_ms);
     if (!way.refused.empty()) text += fmt::format(", not taken ({})", way.refused);
     ways.push_back(std::move(text));

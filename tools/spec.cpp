@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "compiler/driver/driver.h"
+#include "compiler/driver/imports.h"
 #include "runtime/base/spec_form.h"
 #include "runtime/plan/container.h"
 
@@ -97,7 +98,10 @@ std::shared_ptr<const support::Source> source_of_plan(const std::string& path,
 }
 
 SpecOutcome spec_of_plan(const std::string& path, const plan::Plan& plan, Format format) {
-  return analyze_spec(source_of_plan(path, plan), plan.bindings, format);
+  std::shared_ptr<const support::Source> source = source_of_plan(path, plan);
+  const Status alone = driver::check_stands_alone(*source);
+  if (!alone.ok()) return {std::nullopt, report(alone.error(), format), alone.error()};
+  return analyze_spec(std::move(source), plan.bindings, format);
 }
 
 Result<std::vector<std::string>> spec_paths(const std::vector<std::string>& specs,

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "tools/words.h"
+
 namespace attn::tools {
 namespace {
 
@@ -17,7 +19,10 @@ std::string cell(const std::string& text, Align align, std::size_t width) {
 std::string Table::to_text(const std::string& indent) const {
   std::vector<std::vector<std::string>> lines(1);
   for (const Column& column : columns_) lines[0].push_back(column.title);
-  lines.insert(lines.end(), rows_.begin(), rows_.end());
+  for (const auto& row : rows_) {
+    auto& line = lines.emplace_back();
+    for (const std::string& text : row) line.push_back(shown(text));
+  }
 
   std::vector<std::size_t> widths(columns_.size(), 0);
   for (const auto& line : lines) {

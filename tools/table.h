@@ -20,7 +20,8 @@ class Table {
   void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
   bool empty() const { return rows_.empty(); }
 
-  // Titles, then rows; two spaces between columns, none at the end of a line.
+  // Titles, then rows; two spaces between columns, none at the end of a line. Cells may hold
+  // any text: they are written by shown().
   std::string to_text(const std::string& indent = "") const;
 
  private:

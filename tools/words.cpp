@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <set>
 
+#include "compiler/support/text.h"
 #include "runtime/graph/operands.h"
 #include "runtime/io/host_tensor.h"
 #include "tools/table.h"
@@ -20,6 +23,27 @@ std::string scaled(double value, const std::array<const char*, 5>& units, int di
     ++unit;
   }
   return fmt::format("{:.{}f} {}", value, digits, units[unit]);
+}
+
+// U+202A to U+202E and U+2066 to U+2069.
+bool turns_direction(std::string_view point) {
+  return (point >= "\u202a" && point <= "\u202e") || (point >= "\u2066" && point <= "\u2069");
+}
+
+// `kept` are characters that stay although they are control characters.
+std::string without_controls(std::string_view text, std::string_view kept) {
+  std::string out;
+  while (!text.empty()) {
+    const std::string_view point = text.substr(0, support::code_point_bytes(text));
+    text.remove_prefix(point.size());
+    const bool stays = support::is_printable(point) && !turns_direction(point);
+    if (stays || kept.find(point) != std::string_view::npos) {
+      out += point;
+      continue;
+    }
+    for (const char c : point) out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+  }
+  return out;
 }
 
 }  // namespace
@@ -46,6 +70,10 @@ std::string flops_text(double flops) {
 }
 
 std::string percent_text(double share) { return fmt::format("{:.1f} %", 100 * share); }
+
+std::string shown(std::string_view text) { return without_controls(text, ""); }
+
+std::string shown_lines(std::string_view text) { return without_controls(text, "\n\t"); }
 
 std::string dims_text(const std::vector<std::int64_t>& dims) {
   return fmt::format("[{}]", fmt::join(dims, ","));
@@ -78,7 +106,7 @@ std::string check_text(const plan::Program& program) {
   if (!program.check) return "";
   std::string text = "  looked for when tensors are bound, where a score depends on it:\n";
   for (const plan::IndexCheck::Fault& fault : program.check->faults) {
-    text += fmt::format("    {}: {}\n", fault.expression, fault.what);
+    text += fmt::format("    {}: {}\n", shown(fault.expression), shown(fault.what));
   }
   return text;
 }
@@ -86,7 +114,10 @@ std::string check_text(const plan::Program& program) {
 // Rows of internal tensors, in the order in which steps make them.
 class DerivedTable {
  public:
-  explicit DerivedTable(const plan::Program& program) : program_(program) {
+  explicit DerivedTable(const plan::Program& program) {
+    for (const plan::TensorInfo& tensor : program.internals) {
+      internals_.emplace(tensor.name, &tensor);
+    }
     for (std::size_t i = 0; i < program.steps.size(); ++i) {
       std::visit([this, i](const auto& step) { add(step, i); }, program.steps[i]);
     }
@@ -102,23 +133,25 @@ class DerivedTable {
   }
 
   void add(const plan::CudnnStep& step, std::size_t number) {
+    const std::set<graph::Uid> writes = graph::written_by(step.graph);
     for (const plan::Operand& operand : step.operands) {
       const auto* tensor = std::get_if<plan::TensorOperand>(&operand.source);
-      if (tensor == nullptr || !graph::is_written(step.graph, operand.uid)) continue;
+      if (tensor == nullptr || !writes.contains(operand.uid)) continue;
       add(tensor->name, "at every execute", fmt::format("made by cuDNN in step {}", number));
     }
   }
 
   void add(const std::string& name, const char* made, const std::string& what) {
-    const auto tensor = std::ranges::find(program_.internals, name, &plan::TensorInfo::name);
-    if (tensor == program_.internals.end()) return;  // an output of the program
+    const auto found = internals_.find(name);
+    if (found == internals_.end()) return;  // an output of the program
+    const plan::TensorInfo* tensor = found->second;
     const std::int64_t bytes =
         io::element_count(tensor->dims) * static_cast<std::int64_t>(size_of(tensor->dtype));
     table_.add({name, std::string(to_string(tensor->dtype)), dims_text(tensor->dims),
                 bytes_text(bytes), made, what});
   }
 
-  const plan::Program& program_;
+  std::map<std::string, const plan::TensorInfo*> internals_;
   Table table_{{{"name"}, {"dtype"}, {"dims"}, {"bytes", Align::right}, {"made"}, {"is"}}};
 };
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/plan/memory.h"
@@ -17,6 +18,12 @@ std::string flops_text(double flops);                          // "1.10 TFLOP"
 std::string percent_text(double share);                        // 0.1234 -> "12.3 %"
 std::string dims_text(const std::vector<std::int64_t>& dims);  // "[2,8,128,256]"
 std::string knobs_text(const std::vector<plan::Knob>& knobs);  // "24=3 27=1" (type=value), "none"
+
+// Text of unknown origin, such as the names in a plan file, as a terminal may show it: control
+// characters, those that turn the direction of writing, and bytes that are not UTF-8 as \xNN.
+std::string shown(std::string_view text);
+// The same of several lines: line ends and tabs stay.
+std::string shown_lines(std::string_view text);
 
 // A table of what a caller binds: name, role, dtype, dims, strides, alignment; then the params.
 std::string tensors_text(const plan::Program& program);

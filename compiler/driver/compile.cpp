@@ -4,6 +4,7 @@
 
 #include "compiler/derive/nvrtc.h"
 #include "compiler/driver/driver.h"
+#include "compiler/driver/imports.h"
 #include "compiler/driver/shape.h"
 #include "runtime/base/spec_form.h"
 #include "runtime/cache/plan_cache.h"
@@ -235,6 +236,7 @@ Result<Compiled> compile(const ir::Attention& attention, const support::Source& 
 Result<Compiled> recompile(const plan::Plan& plan, const CompileOptions& options) {
   const bool json = is_json_spec(plan.spec_text);
   const support::Source source(plan.spec_name + (json ? ".attn.json" : ".attn"), plan.spec_text);
+  ATTN_RETURN_IF_ERROR(check_stands_alone(source));
   diag::Sink sink(source);
   const std::optional<ir::Attention> attention = front_end(source, plan.bindings, sink);
   if (!attention) {

@@ -1,9 +1,13 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "compiler/ast/parse.h"
 #include "compiler/ast/print.h"
 #include "compiler/driver/driver.h"
+#include "compiler/driver/imports.h"
 #include "compiler/sema/library.h"
+#include "compiler/support/text.h"
 
 namespace attn::driver {
 
@@ -17,6 +21,22 @@ std::string standing_alone(const support::Source& source) {
   const sema::Library library = sema::load_imports(*spec, sink);
   const ast::Spec whole = sema::without_imports(std::move(*spec), library);
   return source.is_json() ? ast::to_json(whole) : ast::to_dsl(whole);
+}
+
+Status check_stands_alone(const support::Source& source) {
+  diag::Sink unheard(source);
+  const std::optional<ast::Spec> spec = ast::parse(source, unheard);
+  if (!spec) return {};
+  for (const ast::Clause& item : spec->preamble) {
+    const auto* import = std::get_if<ast::ImportClause>(&item.body);
+    if (import == nullptr) continue;
+    return Error{ErrorCode::plan_damaged,
+                 fmt::format("the spec in the plan file imports {}, and a plan's text stands alone",
+                             support::quoted(import->path.text)),
+                 {"attnc writes what a spec imports into the plan: another program made this one"},
+                 {}};
+  }
+  return {};
 }
 
 }  // namespace attn::driver

@@ -16,9 +16,11 @@ struct Api;  // the entry points (runtime/cudnn/api.h); only this room looks ins
 class Library {
  public:
   // Loads libcudnn.so.9 and the libraries it will look for (NVRTC). Looks in `folder` alone when it
-  // is not empty, else in $ATTN_CUDNN_DIR alone when that is set; else where the dynamic linker
-  // looks, in $CUDNN_HOME, the usual CUDA prefixes and the project's wheels. Errors: cudnn, with
-  // every place tried and the linker's words.
+  // is not empty, else in $ATTN_CUDNN_DIR alone when that is set; else takes the copy that the
+  // process has loaded already, or the newest of those that the dynamic linker finds and that lie
+  // in $CUDNN_HOME, the usual CUDA prefixes and the project's wheels. None older than 9.19 is
+  // taken. Errors: cudnn, with every place tried and the linker's words, or the copies that are too
+  // old.
   static Result<std::shared_ptr<const Library>> load(const std::string& folder = "");
 
   std::int64_t version() const;     // cudnnGetVersion(): 91900 for 9.19.0

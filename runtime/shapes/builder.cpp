@@ -3,50 +3,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdlib>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <utility>
 
-#include "runtime/base/descriptors.h"
 #include "runtime/base/error_code.h"
 #include "runtime/base/spec_form.h"
 #include "runtime/io/file.h"
+#include "runtime/shapes/build_folder.h"
 #include "runtime/worker/process.h"
 
 namespace attn::shapes {
 namespace {
 
-namespace fs = std::filesystem;
 using Json = nlohmann::json;
 using worker::Ending;
-
-// A new folder, removed with what is in it.
-class Folder {
- public:
-  static Result<Folder> create() {
-    std::error_code error;
-    const fs::path parent = fs::temp_directory_path(error);
-    if (error) return {ErrorCode::io, "no folder for temporary files: " + error.message()};
-    std::string path = (parent / "attn-build-XXXXXX").string();
-    if (mkdtemp(path.data()) == nullptr) return {ErrorCode::io, errno_text(path)};
-    return Folder(std::move(path));
-  }
-  Folder(Folder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
-  Folder& operator=(Folder&&) = delete;
-  ~Folder() {
-    std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
-  }
-
-  std::string file(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  explicit Folder(std::string path) : path_(std::move(path)) {}
-  std::string path_;
-};
 
 Status write(const std::string& path, const std::string& text) {
   return io::write_file(path, std::as_bytes(std::span(text)));
@@ -60,7 +31,8 @@ std::string target_file(const plan::Target& target) {
 }
 
 Result<std::vector<std::string>> command_for(const AttncOptions& options,
-                                             const BuildRequest& request, const Folder& folder) {
+                                             const BuildRequest& request,
+                                             const BuildFolder& folder) {
   const bool json = is_json_spec(request.spec_text);
   const std::string spec = folder.file(json ? "spec.attn.json" : "spec.attn");
   ATTN_RETURN_IF_ERROR(write(spec, request.spec_text));
@@ -128,7 +100,7 @@ Status check_ending(const Ending& ending, const std::string& output, const Attnc
 
 Result<plan::Bundle> build(const AttncOptions& options, const BuildRequest& request,
                            const std::stop_token& stop) {
-  ATTN_ASSIGN(const Folder folder, Folder::create());
+  ATTN_ASSIGN(const BuildFolder folder, BuildFolder::create());
   ATTN_ASSIGN(const std::vector<std::string> command, command_for(options, request, folder));
   std::string output;
   const auto collect = [&output](std::string_view line) {

@@ -32,12 +32,15 @@ struct AttncOptions {
   std::string cudnn_folder;                      // --cudnn, when it is not empty
   // More of `attnc compile`: --allow-split, or --direction both without a `grad` clause.
   std::vector<std::string> arguments;
-  std::chrono::seconds timeout{300};  // for one build; then attnc is killed
+  // For one build; then attnc is killed. It also ends when this process dies, and by itself soon
+  // after this time.
+  std::chrono::seconds timeout{300};
 };
 
 // Runs `attnc compile` in a process of its own and loads the plans that it wrote. A stop kills it.
-// Files lie in a folder under $TMPDIR meanwhile. Errors: those that attnc reports, with its code;
-// `worker` when it cannot be started, dies, takes too long or was stopped; io.
+// Files lie in a folder under $TMPDIR meanwhile; those that killed processes left there are
+// removed. Errors: those that attnc reports, with its code; `worker` when it cannot be started,
+// dies, takes too long or was stopped; io.
 Builder attnc_builder(AttncOptions options = {});
 
 }  // namespace attn::shapes

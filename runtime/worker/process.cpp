@@ -8,12 +8,15 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
+#include <cstdlib>
 #include <optional>
 #include <system_error>
 #include <thread>
@@ -106,15 +109,24 @@ std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
   return pointers;
 }
 
-std::vector<std::string> environment(bool marked) {
-  const std::string mark = fmt::format("{}=", kWorkerMark);
+// How long after its caller's limit a child ends by itself.
+constexpr auto kGrace = std::chrono::seconds(5);
+
+std::vector<std::string> environment(const ProcessOptions& options) {
+  const std::string worker = fmt::format("{}=", kWorkerMark);
+  const std::string caller = fmt::format("{}=", kCallerMark);
   std::vector<std::string> variables;
   for (char** variable = environ; variable != nullptr && *variable != nullptr; ++variable) {
-    if (!std::string_view(*variable).starts_with(mark)) variables.emplace_back(*variable);
+    const std::string_view text = *variable;
+    if (!text.starts_with(worker) && !text.starts_with(caller)) variables.emplace_back(text);
   }
-  if (marked) variables.push_back(mark + "1");
+  if (options.is_a_worker) variables.push_back(worker + "1");
+  const auto limit = std::chrono::ceil<std::chrono::seconds>(options.timeout) + kGrace;
+  variables.push_back(fmt::format("{}{} {}", caller, getpid(), limit.count()));
   return variables;
 }
+
+bool is_alive(pid_t pid) { return kill(pid, 0) == 0 || errno == EPERM; }
 
 // Becomes readable when a stop is requested.
 class Alarm {
@@ -133,8 +145,8 @@ class Alarm {
   std::stop_callback<std::function<void()>> ring_;
 };
 
-Result<pid_t> spawn(const std::vector<std::string>& command, bool marked, int input, int output,
-                    int errors) {
+Result<pid_t> spawn(const std::vector<std::string>& command, const ProcessOptions& options,
+                    int input, int output, int errors) {
   SpawnActions actions;
   posix_spawn_file_actions_adddup2(&actions.value, input, STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&actions.value, output, STDOUT_FILENO);
@@ -142,7 +154,7 @@ Result<pid_t> spawn(const std::vector<std::string>& command, bool marked, int in
   posix_spawn_file_actions_addclosefrom_np(&actions.value, STDERR_FILENO + 1);
   SpawnAttributes attributes;
   set_defaults(attributes);
-  const std::vector<std::string> variables = environment(marked);
+  const std::vector<std::string> variables = environment(options);
   pid_t pid = -1;
   const int code = posix_spawnp(&pid, command.front().c_str(), &actions.value, &attributes.value,
                                 pointers_to(command).data(), pointers_to(variables).data());
@@ -276,12 +288,27 @@ Result<Ending> run_process(const std::vector<std::string>& command, std::string_
   ATTN_ASSIGN(Pipe errors, make_pipe());
   ATTN_ASSIGN(FileDescriptor event, Alarm::make_event());
   const Alarm alarm(std::move(event), options.stop);
-  ATTN_ASSIGN(const pid_t pid, spawn(command, options.is_a_worker, request.get(),
-                                     output.write.get(), errors.write.get()));
+  ATTN_ASSIGN(const pid_t pid,
+              spawn(command, options, request.get(), output.write.get(), errors.write.get()));
   output.write.close();
   errors.write.close();
   return Child(pid, std::move(output.read), std::move(errors.read), options.stop, alarm.fd())
       .run(deadline, sink);
+}
+
+// The signal comes when the thread that started the child ends, which is inside run_process until
+// the child is gone. It is asked for before the caller is looked at, so that its death is seen by
+// one or the other. Who started the child may be a script that the caller started: so it is the
+// caller that must live, whoever the parent is.
+void end_with_caller() {
+  const char* mark = std::getenv(kCallerMark);
+  if (mark == nullptr) return;
+  long caller = 0, seconds = 0;
+  if (std::sscanf(mark, "%ld %ld", &caller, &seconds) != 2 || caller <= 0 || seconds <= 0) return;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  alarm(static_cast<unsigned>(std::min(seconds, 1000L * 3600)));
+  const auto pid = static_cast<pid_t>(caller);
+  if (getppid() != pid && !is_alive(pid)) raise(SIGKILL);
 }
 
 std::string signal_name(int signal) {

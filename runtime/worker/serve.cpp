@@ -10,6 +10,7 @@
 #include "runtime/base/descriptors.h"
 #include "runtime/cudnn/library.h"
 #include "runtime/worker/driver_image.h"
+#include "runtime/worker/process.h"
 #include "runtime/worker/protocol.h"
 #include "runtime/worker/worker.h"
 
@@ -27,7 +28,8 @@ void set_process_rules() {
   const rlimit none{0, 0};
   setrlimit(RLIMIT_CORE, &none);
   prctl(PR_SET_DUMPABLE, 0);
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // also of one that was started by other means
+  end_with_caller();
 }
 
 // cuDNN writes to standard output when its logging is on: the protocol moves to another

@@ -16,6 +16,11 @@ class Decisions {
   explicit Decisions(std::span<const std::uint8_t> bytes) : bytes_(bytes) {}
 
   unsigned below(unsigned limit) { return byte() % limit; }
+  // The same for limits up to 2^16.
+  std::size_t index(std::size_t limit) {
+    const unsigned high = byte();
+    return (high * 256 + byte()) % limit;
+  }
   bool one_in(unsigned count) { return below(count) == count - 1; }
   std::string pick(std::initializer_list<std::string_view> words) {
     return std::string(words.begin()[below(static_cast<unsigned>(words.size()))]);

@@ -1,14 +1,17 @@
 // Runs a fuzz target without libFuzzer: `fuzz_NAME ROUNDS SEED` mutates the target's seeds that
-// many times, always in the same way; `fuzz_NAME FILE...` runs the files. An input that ends the
-// process is left in the working folder as fuzz-failure.bin.
+// many times, always in the same way; `fuzz_NAME FILE...` runs the files. With two more numbers,
+// the seconds of processor time and the megabytes that one input may take, one that takes more is a
+// failure. An input that ends the process is left in the working folder as fuzz-failure.bin.
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <ctime>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <string_view>
 
 #include "tests/fuzz/target.h"
@@ -29,11 +32,51 @@ void keep_input(int signal) {
   std::raise(signal);
 }
 
+// What inputs may take, and the most that one took.
+struct Costs {
+  double seconds = 0;
+  long megabytes = 0;
+};
+std::optional<Costs> g_limits;
+Costs g_most;
+std::uint64_t g_inputs = 0;
+
+double processor_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+// The most memory that the process had since it was last forgotten.
+void forget_memory() { std::ofstream("/proc/self/clear_refs") << 5; }
+long most_megabytes() {
+  std::ifstream status("/proc/self/status");
+  long kilobytes = 0;
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmHWM:")) kilobytes = std::atol(line.c_str() + 6);
+  }
+  return kilobytes / 1024;
+}
+
 void run(const std::string& input) {
   g_current = input;
   // A block of exactly this size, so that a sanitizer sees every byte read beyond it.
   const std::vector<std::uint8_t> copy(input.begin(), input.end());
+  forget_memory();
+  const double start = processor_seconds();
   LLVMFuzzerTestOneInput(copy.data(), copy.size());
+  const Costs costs{processor_seconds() - start, most_megabytes()};
+  ++g_inputs;
+  g_most = {std::max(g_most.seconds, costs.seconds), std::max(g_most.megabytes, costs.megabytes)};
+  if (!g_limits) return;
+  if (costs.seconds <= g_limits->seconds && costs.megabytes <= g_limits->megabytes) return;
+  std::fprintf(stderr, "an input took %.3f s and %ld MB\n", costs.seconds, costs.megabytes);
+  require(false);
+}
+
+void tell_costs() {
+  std::printf("%llu inputs, at most %.3f s and %ld MB for one\n",
+              static_cast<unsigned long long>(g_inputs), g_most.seconds, g_most.megabytes);
 }
 
 void replace(std::string& input, std::size_t at, std::size_t length, std::string_view with) {
@@ -106,11 +149,13 @@ int main(int argc, char** argv) {
   using namespace attn::fuzz;
   for (const int signal : {SIGSEGV, SIGABRT, SIGFPE, SIGBUS, SIGILL})
     std::signal(signal, keep_input);
-  if (argc == 3 && is_number(argv[1]) && is_number(argv[2])) {
+  if ((argc == 3 || argc == 5) && std::all_of(argv + 1, argv + argc, is_number)) {
+    if (argc == 5) g_limits = {std::strtod(argv[3], nullptr), std::strtol(argv[4], nullptr, 10)};
     run_rounds(std::strtoull(argv[1], nullptr, 10), std::strtoull(argv[2], nullptr, 10));
+    tell_costs();
     return 0;
   }
   if (argc > 1) return run_files(argc - 1, argv + 1);
-  std::fprintf(stderr, "usage: %s ROUNDS SEED | FILE...\n", argv[0]);
+  std::fprintf(stderr, "usage: %s ROUNDS SEED [SECONDS MEGABYTES] | FILE...\n", argv[0]);
   return 2;
 }

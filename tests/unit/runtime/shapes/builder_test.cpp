@@ -2,9 +2,12 @@
 // attnc_test.cpp.
 #include "runtime/shapes/builder.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <filesystem>
@@ -20,6 +23,7 @@ namespace fs = std::filesystem;
 using namespace testing;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using namespace std::chrono_literals;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
@@ -131,6 +135,29 @@ TEST_F(BuilderTest, AChildThatTakesTooLongIsEnded) {
   ASSERT_FALSE(built.ok());
   EXPECT_EQ(built.error().message, "attnc took longer than 1 s and was ended");
   EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(20));
+}
+
+// What killed applications left, and nothing else.
+TEST_F(BuilderTest, FoldersOfTheDeadAreRemoved) {
+  const fs::path tmp = folder_ / "tmp";
+  const fs::path stale = tmp / "attn-build-killed", young = tmp / "attn-build-young",
+                 locked = tmp / "attn-build-locked", other = tmp / "attn-other";
+  for (const fs::path& path : {stale, young, locked, other}) {
+    fs::create_directories(path);
+    std::ofstream(path / "spec.attn") << kSpec;
+    if (path != young) fs::last_write_time(path, fs::file_time_type::clock::now() - 1h);
+  }
+  fs::create_directory_symlink(other, tmp / "attn-build-link");
+  const int lock = ::open(locked.c_str(), O_RDONLY | O_DIRECTORY);
+  ASSERT_EQ(::flock(lock, LOCK_EX), 0);
+  (void)run(scripted("exit 1"));
+  EXPECT_FALSE(fs::exists(stale));
+  for (const fs::path& path : {young, locked, other}) {
+    EXPECT_TRUE(fs::exists(path / "spec.attn")) << path;
+    fs::remove_all(path);
+  }
+  fs::remove(tmp / "attn-build-link");
+  ::close(lock);
 }
 
 TEST_F(BuilderTest, AStopEndsTheChild) {

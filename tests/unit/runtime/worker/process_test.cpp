@@ -29,6 +29,14 @@ Result<Ending> shell(const std::string& script, std::string_view input, millisec
 
 bool ignore(std::string_view) { return false; }
 
+// Gone, or a zombie that its new parent has not buried yet.
+bool ends_soon(const std::string& pid) {
+  const auto gone = shell("for i in 1 2 3 4 5 6 7 8 9 10; do grep -q '^State:.[^ZX]' /proc/" + pid +
+                              "/status 2>/dev/null || exit 0; sleep 0.2; done; exit 1",
+                          "", seconds(20), ignore);
+  return gone.ok() && gone->code == 0;
+}
+
 TEST(Process, LinesAndExitCode) {
   std::vector<std::string> lines;
   const auto ending = shell("echo one; printf 'two\\nthree'; echo oops >&2; exit 7", "",
@@ -106,12 +114,38 @@ TEST(Process, TimeoutKillsWhatTheChildStarted) {
   ASSERT_TRUE(ending.ok());
   EXPECT_EQ(ending->how, Ending::How::timed_out);
   EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(20));
-  // Gone, or a zombie that its new parent has not buried yet.
-  const auto gone = shell("for i in 1 2 3 4 5 6 7 8 9 10; do grep -q '^State:.[^ZX]' /proc/" +
-                              grandchild + "/status 2>/dev/null || exit 0; sleep 0.2; done; exit 1",
-                          "", seconds(20), ignore);
-  ASSERT_TRUE(gone.ok());
-  EXPECT_EQ(gone->code, 0);
+  EXPECT_TRUE(ends_soon(grandchild));
+}
+
+// The child leads a group of its own, so that killing the application's does not reach it.
+TEST(Process, AChildEndsWhenItsCallerIsKilled) {
+  std::string child;
+  const auto ending =
+      run_process({ATTN_WORKER_PROGRAM, "call"}, "", {seconds(60)}, [&](std::string_view line) {
+        child = line;
+        return true;  // kills the application
+      });
+  ASSERT_TRUE(ending.ok());
+  ASSERT_FALSE(child.empty());
+  EXPECT_TRUE(ends_soon(child)) << child;
+}
+
+TEST(Process, AChildWhoseCallerIsDeadAlreadyEndsAtOnce) {
+  const auto ending = shell("ATTN_CALLER='999999999 300' exec " ATTN_WORKER_PROGRAM " sleep", "",
+                            seconds(20), ignore);
+  ASSERT_TRUE(ending.ok());
+  EXPECT_EQ(ending->how, Ending::How::signalled);
+  EXPECT_EQ(ending->signal, SIGKILL);
+}
+
+// Also one that a script started, which is not killed with its caller.
+TEST(Process, AChildEndsByItselfAfterItsTime) {
+  const auto ending =
+      shell("ATTN_CALLER=\"$$ 1\"; export ATTN_CALLER; " ATTN_WORKER_PROGRAM " sleep", "",
+            seconds(20), ignore);
+  ASSERT_TRUE(ending.ok());
+  EXPECT_EQ(ending->how, Ending::How::exited);
+  EXPECT_EQ(ending->code, 128 + SIGALRM);
 }
 
 TEST(Process, SilentChildThatClosedItsOutputTimesOut) {

@@ -1,0 +1,67 @@
+#include "tests/fuzz/plan_use.h"
+
+#include "runtime/execute/device_tensors.h"
+#include "runtime/plan/bundle.h"
+#include "tests/fuzz/target.h"
+#include "tests/standin/executing.h"
+#include "tests/standin/standins.h"
+#include "tools/inspection.h"
+
+namespace attn::fuzz {
+namespace {
+
+constexpr std::int64_t kDeviceBytes = 64 << 20;  // the stand-in's memory is the host's
+
+bool is_plan_error(ErrorCode code) {
+  return code == ErrorCode::plan_foreign || code == ErrorCode::plan_newer ||
+         code == ErrorCode::plan_truncated || code == ErrorCode::plan_damaged;
+}
+
+std::shared_ptr<execute::Runtime> open_runtime() {
+  Result<std::shared_ptr<execute::Runtime>> runtime = standin::open_runtime();
+  require(runtime.ok());
+  standin::cuda().set_memory(kDeviceBytes);
+  return *std::move(runtime);
+}
+
+// No control character but line ends, whatever names the plan has.
+void look_at(const plan::Bundle& bundle, const plan::Plan& plan) {
+  require(!plan::to_text(plan.program).empty());
+  require(!plan::manifest_json(plan).empty());
+  const std::string shown = tools::inspect_text("file", bundle, plan);
+  for (const char c : shown) require(c == '\n' || (c != '\x7f' && (c < 0 || c >= 0x20)));
+}
+
+Status execute(const std::shared_ptr<execute::Runtime>& runtime, const plan::Plan& plan) {
+  ATTN_ASSIGN(const auto executable, execute::Executable::load(runtime, plan));
+  ATTN_ASSIGN(const auto tensors,
+              execute::DeviceTensors::allocate(executable.device(), plan.program));
+  execute::Arguments arguments = tensors.arguments();
+  for (const plan::ParamInfo& param : plan.program.params) {
+    arguments.scalar(param.name, param.dtype, 1);
+  }
+  ATTN_ASSIGN(auto binding, executable.bind(arguments));
+  return binding.execute(nullptr);
+}
+
+}  // namespace
+
+void use_plan_file(std::string_view bytes) {
+  static const std::shared_ptr<execute::Runtime> runtime = open_runtime();
+  const Result<plan::Bundle> bundle = plan::deserialize_bundle(bytes);
+  if (!bundle.ok()) return require(is_plan_error(bundle.error().code));
+  for (const plan::Plan& plan : bundle->plans) {
+    require(plan::validate(plan.program).ok());
+    require(plan.workspace_bytes() >= 0);
+    look_at(*bundle, plan);
+    (void)execute(runtime, plan);
+  }
+  const Result<plan::Bundle> again = plan::deserialize_bundle(plan::serialize(*bundle));
+  require(again.ok() && *again == *bundle);
+  // What kernels breach when sizes are not those that they were made for is none of ours.
+  standin::cuda().control.reset();
+  standin::cudnn().control.reset();
+  standin::cuda().set_memory(kDeviceBytes);
+}
+
+}  // namespace attn::fuzz

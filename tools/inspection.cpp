@@ -1,0 +1,90 @@
+#include "tools/inspection.h"
+
+#include <fmt/format.h>
+
+#include "runtime/cudnn/library.h"
+#include "tools/table.h"
+#include "tools/words.h"
+
+namespace attn::tools {
+namespace {
+
+// "a plan of", when the file has nothing but a forward.
+std::string kind_text(const plan::Bundle& bundle, const plan::Plan& plan) {
+  const plan::Direction direction = plan::direction_of(plan.program);
+  if (bundle.plans.size() == 1 && direction == plan::Direction::forward) return "a plan";
+  return fmt::format("a {} plan", to_string(direction));
+}
+
+// The sizes, and which of them are the largest that it serves.
+std::string shape_text(const plan::Plan& plan) {
+  if (!plan.shape) return "";
+  std::string padded;
+  for (const plan::Dim dim : plan.shape->padded) {
+    padded += fmt::format("{}{}", padded.empty() ? "" : ", ", to_string(dim));
+  }
+  return fmt::format("  sizes       {}{}\n", plan::to_text(plan.shape->sizes),
+                     padded.empty() ? "" : "; smaller ones too of " + padded);
+}
+
+std::string header_text(const std::string& path, const std::string& kind, const plan::Plan& plan) {
+  std::string bindings;
+  for (const auto& [name, value] : plan.bindings)
+    bindings += fmt::format(" {}={}", shown(name), shown(value));
+  return fmt::format(
+      "{}: {} of `{}`\n"
+      "  bindings    {}\n"
+      "{}"
+      "  target      {} (sm_{})\n"
+      "  cuDNN       {}\n"
+      "  workspace   {}\n"
+      "  signature   {}\n",
+      shown(path), kind, shown(plan.spec_name), bindings.empty() ? "none" : bindings.substr(1),
+      shape_text(plan), shown(plan.target.name), plan.target.sm,
+      cudnn::version_text(plan.cudnn_version), memory_text(plan::memory_of(plan)),
+      plan.signature.hash.to_hex());
+}
+
+std::string steps_text(const plan::Plan& plan) {
+  Table table({{"step", Align::right},
+               {"kind"},
+               {"nodes", Align::right},
+               {"heuristic"},
+               {"engine", Align::right},
+               {"knobs"},
+               {"workspace", Align::right},
+               {"kernel", Align::right}});
+  auto compiled = plan.compiled.begin();
+  auto image = plan.kernels.begin();
+  for (std::size_t i = 0; i < plan.program.steps.size(); ++i) {
+    const std::string number = fmt::format("{}", i);
+    if (const auto* derive = std::get_if<plan::DeriveStep>(&plan.program.steps[i])) {
+      table.add({number, derive->once ? "derive once" : "derive", "", "", "", "", "",
+                 bytes_text(static_cast<std::int64_t>((image++)->size()))});
+      continue;
+    }
+    const auto& step = std::get<plan::CudnnStep>(plan.program.steps[i]);
+    table.add({number, "cudnn", fmt::format("{}", step.graph.nodes.size()), compiled->heuristic,
+               fmt::format("{}", compiled->engine), knobs_text(compiled->knobs),
+               bytes_text(compiled->workspace_bytes),
+               bytes_text(static_cast<std::int64_t>(compiled->cudnn_plan.size()))});
+    ++compiled;
+  }
+  if (plan.program.check) {
+    table.add({"", "check at bind", "", "", "", "", "",
+               bytes_text(static_cast<std::int64_t>(plan.kernels.back().size()))});
+  }
+  return table.to_text("  ");
+}
+
+}  // namespace
+
+std::string inspect_text(const std::string& path, const plan::Bundle& bundle,
+                         const plan::Plan& plan) {
+  const std::string derived = derived_text(plan.program);
+  return fmt::format("{}\ntensors\n{}{}{}\nsteps\n{}",
+                     header_text(path, kind_text(bundle, plan), plan), tensors_text(plan.program),
+                     derived.empty() ? "" : "\nderived tensors\n", derived, steps_text(plan));
+}
+
+}  // namespace attn::tools
