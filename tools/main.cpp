@@ -56,6 +56,7 @@ int run_command_line(int argc, char** argv) {
   app.formatter(std::make_shared<HelpFormatter>());
   app.require_subcommand(1);
   app.footer(kFooter);
+  app.set_version_flag("-V,--version", "attnc " ATTN_VERSION, "Print the version of attnc");
   Action action;
   CLI::App commands(app);
   add_commands(commands, action);

@@ -55,7 +55,6 @@ int run(const Options& options) {
 }  // namespace
 
 void add_version(CLI::App& app, Action& action) {
-  app.set_version_flag("-V,--version", "attnc " ATTN_VERSION, "Print the version of attnc");
   auto options = std::make_shared<Options>();
   CLI::App* command =
       app.add_subcommand("version", "Print the versions of attnc and of what it found here");
