@@ -1,7 +1,8 @@
 #include "runtime/execute/plan_kernel.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
+
+#include <algorithm>
 
 namespace attn::execute {
 namespace {
@@ -18,6 +19,18 @@ std::vector<std::size_t> listed_sizes(std::size_t outputs,
   return sizes;
 }
 
+// Of lists of any length, in a few words; empty when there is none.
+std::string difference(const std::vector<std::size_t>& sizes,
+                       const std::vector<std::size_t>& listed) {
+  if (sizes.size() != listed.size()) {
+    return fmt::format("has {} parameters, but the plan lists {}", sizes.size(), listed.size());
+  }
+  const auto [size, wanted] = std::ranges::mismatch(sizes, listed);
+  if (size == sizes.end()) return "";
+  return fmt::format("has {} bytes in parameter {}, but the plan lists {}", *size,
+                     size - sizes.begin(), *wanted);
+}
+
 }  // namespace
 
 Result<cuda::Kernel> load_plan_kernel(const cuda::Device& device, const std::string& image,
@@ -26,15 +39,9 @@ Result<cuda::Kernel> load_plan_kernel(const cuda::Device& device, const std::str
   ATTN_ASSIGN(cuda::Kernel kernel, cuda::Kernel::load(device, image, name));
   ATTN_ASSIGN(const std::vector<std::size_t> sizes, kernel.parameter_sizes());
   const std::vector<std::size_t> listed = listed_sizes(outputs, inputs);
-  if (sizes == listed) return kernel;
-  return Error{
-      ErrorCode::plan_damaged,
-      fmt::format("the plan's kernel {} has {} parameters, of [{}] bytes, but the plan lists {}, "
-                  "of [{}] bytes",
-                  name, sizes.size(), fmt::join(sizes, ", "), listed.size(),
-                  fmt::join(listed, ", ")),
-      {},
-      {}};
+  const std::string what = difference(sizes, listed);
+  if (what.empty()) return kernel;
+  return Error{ErrorCode::plan_damaged, fmt::format("the plan's kernel {} {}", name, what), {}, {}};
 }
 
 }  // namespace attn::execute

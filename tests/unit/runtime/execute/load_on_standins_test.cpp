@@ -90,11 +90,9 @@ TEST_F(LoadTest, KernelsWithOtherParametersThanAreListedAreRefused) {
   EXPECT_EQ(load([](auto&) {}).message, "loaded");
   const Error fewer = load([&](auto& p) { inputs(p, 1).pop_back(); });
   EXPECT_EQ(fewer.code, ErrorCode::plan_damaged);
-  EXPECT_EQ(fewer.message,
-            "the plan's kernel attn_derive has 4 parameters, of [8, 8, 4, 4] bytes, but the plan "
-            "lists 3, of [8, 8, 4] bytes");
-  EXPECT_EQ(load([&](auto& p) { std::swap(inputs(p, 1)[0], inputs(p, 1)[1]); }).code,
-            ErrorCode::plan_damaged);
+  EXPECT_EQ(fewer.message, "the plan's kernel attn_derive has 4 parameters, but the plan lists 3");
+  EXPECT_EQ(load([&](auto& p) { std::swap(inputs(p, 1)[0], inputs(p, 1)[1]); }).message,
+            "the plan's kernel attn_derive has 8 bytes in parameter 1, but the plan lists 4");
   EXPECT_EQ(load([&](auto& p) { inputs(p, 1).push_back(inputs(p, 1)[0]); }).code,
             ErrorCode::plan_damaged);
   EXPECT_THAT(load([](auto& p) { p.check->inputs.pop_back(); }).message,
@@ -108,7 +106,7 @@ TEST_F(LoadTest, KernelsWithOtherParametersThanAreListedAreRefused) {
     step.outputs.push_back("more");
     step.expressions.push_back("more");
   });
-  EXPECT_THAT(once.message, HasSubstr("has 1 parameters, of [8] bytes, but the plan lists 2"));
+  EXPECT_THAT(once.message, HasSubstr("has 1 parameters, but the plan lists 2"));
   EXPECT_EQ(cuda_calls("cuLaunchKernel"), launched);
 }
 
