@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "compiler/derive/prelude.h"
+#include "runtime/base/python_sites.h"
 #include "runtime/base/wheels.h"
 
 namespace attn::derive {
@@ -72,6 +73,7 @@ std::vector<fs::path> folders(const std::string& cudnn_folder) {
   for (const char* prefix : {"/usr/local/cuda", "/usr/local/cuda-13", "/opt/cuda"}) {
     all.emplace_back(prefix);
   }
+  for (const fs::path& site : python_sites()) all.push_back(site / "nvidia" / "cu13");
   if (!wheels_folder().empty()) all.push_back(fs::path(wheels_folder()) / "nvidia" / "cu13");
   return all;
 }

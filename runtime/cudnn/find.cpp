@@ -12,6 +12,7 @@
 #include <set>
 #include <string_view>
 
+#include "runtime/base/python_sites.h"
 #include "runtime/base/wheels.h"
 #include "runtime/cudnn/library.h"
 
@@ -201,6 +202,7 @@ Places usual_places(const std::string& folder) {
   places.loaded = places.linker = true;
   append_environment(places.folders, "CUDNN_HOME");
   places.folders.insert(places.folders.end(), {"/usr/local/cuda", "/opt/cuda", "/usr/local/cudnn"});
+  for (const fs::path& site : python_sites()) places.folders.push_back(site / "nvidia" / "cudnn");
   append_wheel(places.folders, "cudnn");
   return places;
 }

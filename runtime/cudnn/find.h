@@ -31,7 +31,8 @@ struct Places {
 };
 
 // $ATTN_CUDNN_DIR alone where it is set and `folder` is empty; `folder` alone where it is not; else
-// the process, the linker, $CUDNN_HOME, the usual prefixes and the project's wheels.
+// the process, the linker, $CUDNN_HOME, the usual prefixes, the packages of the active Python
+// (python_sites()) and the project's wheels.
 Places usual_places(const std::string& folder);
 
 struct Found {
