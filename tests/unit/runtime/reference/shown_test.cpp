@@ -66,9 +66,10 @@ TEST(Shown, WhatIsMissingOrHasNoValueIsAnError) {
   const auto hidden = shown_scores(attention, inputs);
   ASSERT_TRUE(hidden.ok()) << "what another mask hides is not missed";
   EXPECT_EQ(hidden->scores, 2 * 3 * 8 * 2);
-  EXPECT_THAT(
-      shown_scores(attention_of("tensor t: i32[4]; mask t[kv_idx] == 0;"), inputs).error().message,
-      HasSubstr("outside 0..3"));
+  const ir::Attention nested =
+      attention_of("tensor at: i32[8]; tensor t: i32[4]; mask t[at[kv_idx]] == 0;");
+  inputs.tensors["at"] = {DType::i32, {8}, {0, 1, 2, 3, 4, 5, 6, 7}};
+  EXPECT_THAT(shown_scores(nested, inputs).error().message, HasSubstr("outside 0..3"));
 }
 
 }  // namespace
