@@ -18,8 +18,9 @@ Result<plan::Direction> direction_of(const attn_load_options& read) {
     case ATTN_DIRECTION_BACKWARD: return plan::Direction::backward;
     default: break;
   }
-  return {ErrorCode::invalid_argument,
-          std::to_string(read.direction) + " is no attn_direction: 0 is forward, 1 is backward"};
+  return {
+      ErrorCode::invalid_argument,
+      std::to_string(read.direction) + " is not an attn_direction: 0 is forward, 1 is backward"};
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ using attn::standin::expected_o;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-static_assert(std::is_same_v<attn::Status, attn::v1::Status>);
+static_assert(std::is_same_v<attn::Status, attn::v2::Status>);
 static_assert(std::is_copy_constructible_v<attn::Executable>);
 static_assert(!std::is_copy_constructible_v<attn::Binding>);
 static_assert(std::is_nothrow_move_constructible_v<attn::Binding>);
