@@ -184,7 +184,7 @@ attn_status attn_picker_load_file(attn_runtime* runtime, const char* path,
     ATTN_RETURN_IF_ERROR(api::check_given(
         {{runtime, "a runtime"}, {path, "a path"}, {picker, "a place for the picker"}}));
     ATTN_ASSIGN(const attn_picker_options read, api::read_sized(options));
-    ATTN_ASSIGN(plan::Bundle plans, plan::load_bundle(path, api::Trust(read)));
+    ATTN_ASSIGN(plan::Bundle plans, plan::load_bundle(path, api::Trust(read).of_file()));
     ATTN_ASSIGN(auto created, create(*runtime, std::move(plans), {}, read));
     *picker = created.release();
     return {};

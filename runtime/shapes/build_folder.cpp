@@ -82,10 +82,14 @@ Result<BuildFolder> BuildFolder::create() {
   std::string path = (parent / fmt::format("{}{}", kPrefix, kUnique)).string();
   if (mkdtemp(path.data()) == nullptr) return {ErrorCode::io, errno_text(path)};
   BuildFolder made(path, open_folder(path));
-  if (!made.lock_.valid()) return {ErrorCode::io, errno_text(path)};
-  (void)lock(made.lock_);  // where there are no locks, no sweep gets one either
-  ATTN_RETURN_IF_ERROR(mark(made.lock_));
-  return made;
+  Status status = made.lock_.valid() ? Status() : Status(ErrorCode::io, errno_text(path));
+  if (status.ok()) {
+    (void)lock(made.lock_);  // where there are no locks, no sweep gets one either
+    status = mark(made.lock_);
+  }
+  if (status.ok()) return made;
+  ::rmdir(path.c_str());  // it is empty, and this needs no descriptor
+  return status.error();
 }
 
 BuildFolder::BuildFolder(BuildFolder&& other) noexcept
