@@ -16,12 +16,20 @@ if(ATTN_BUILD_COMPILER)
 endif()
 
 # `cmake --install` does not build: after `cmake --build build --target attnc` alone, files would be
-# missing. They are built then.
+# missing. They are built then, but not as another user (sudo cmake --install): its files would be in
+# the owner's way from then on.
 add_custom_target(attn_package DEPENDS ${ATTN_PACKAGE})
 list(TRANSFORM ATTN_PACKAGE REPLACE "(.+)" "\"$<TARGET_FILE:\\1>\"" OUTPUT_VARIABLE ATTN_PACKAGE_FILES)
 list(JOIN ATTN_PACKAGE_FILES " " ATTN_PACKAGE_FILES)
 install(CODE "foreach(file IN ITEMS ${ATTN_PACKAGE_FILES})
     if(NOT EXISTS \${file})
+      execute_process(COMMAND id -u OUTPUT_VARIABLE user OUTPUT_STRIP_TRAILING_WHITESPACE)
+      execute_process(COMMAND stat -c %u \"${CMAKE_BINARY_DIR}\"
+        OUTPUT_VARIABLE owner OUTPUT_STRIP_TRAILING_WHITESPACE)
+      if(NOT user STREQUAL owner)
+        message(FATAL_ERROR \"\${file} is not built yet, and ${CMAKE_BINARY_DIR} belongs to another \"
+          \"user: build as its owner first: cmake --build ${CMAKE_BINARY_DIR} --target attn_package\")
+      endif()
       message(STATUS \"Building what is missing: \${file}\")
       execute_process(COMMAND \"${CMAKE_COMMAND}\" --build \"${CMAKE_BINARY_DIR}\"
         --config \"\${CMAKE_INSTALL_CONFIG_NAME}\" --target attn_package COMMAND_ERROR_IS_FATAL ANY)

@@ -7,6 +7,7 @@
 #include "runtime/cache/file_store.h"
 #include "runtime/cache/folder.h"
 #include "runtime/cudnn/library.h"
+#include "runtime/graph/listing.h"
 #include "tools/command.h"
 #include "tools/report.h"
 #include "tools/table.h"
@@ -89,8 +90,8 @@ std::string entries_text(const std::vector<Entry>& entries) {
   for (const auto& [file, plan] : entries) {
     std::vector<std::string> cells = {file.hash.to_hex(), "unreadable", "", "", ""};
     if (plan.ok()) {
-      cells = {file.hash.to_hex(), plan->spec_name, std::string(direction_of(*plan)),
-               plan->target.name, cudnn::version_text(plan->cudnn_version)};
+      cells = {file.hash.to_hex(), escaped(plan->spec_name), std::string(direction_of(*plan)),
+               escaped(plan->target.name), cudnn::version_text(plan->cudnn_version)};
     }
     cells.push_back(bytes_text(static_cast<std::int64_t>(file.bytes)));
     cells.push_back(time_text(file.used));

@@ -19,7 +19,7 @@ Result<DType> checked_dtype(const char* name, attn_dtype number) {
   const auto type = dtype_of(number);
   if (type) return *type;
   return {ErrorCode::binding,
-          fmt::format("'{}' is given as {}, which is no attn_dtype", name, number)};
+          fmt::format("'{}' is given as {}, which is not an attn_dtype", name, number)};
 }
 
 Result<execute::TensorView> view_of(const attn_tensor& tensor) {

@@ -158,8 +158,10 @@ typedef void (*attn_log_callback)(void* user, attn_log_level level, const char* 
  * no memory left. With `stream` NULL the memory is used on any stream, at once: nothing that was
  * enqueued before may still use it. With a stream, that of an execute with
  * ATTN_WORKSPACE_STREAM_ORDERED, it is used by what is enqueued there alone; the default stream is
- * cudaStreamLegacy then. Free gets what allocate got. With a stream, what was enqueued there may
- * still use the memory; with NULL nothing does: the device was waited for. */
+ * cudaStreamLegacy then. Such an execute cannot be captured into a CUDA graph: it returns
+ * ATTN_STATUS_INVALID_ARGUMENT. Free gets what allocate got. With a stream, what was enqueued there
+ * may still use the memory. With NULL, nothing uses it any more: the library has waited for the
+ * device. */
 typedef void* (*attn_allocate_callback)(void* user, size_t bytes, void* stream);
 typedef void (*attn_free_callback)(void* user, void* memory, size_t bytes, void* stream);
 
@@ -238,9 +240,9 @@ typedef struct attn_executable attn_executable;
 typedef int32_t attn_direction;
 enum { ATTN_DIRECTION_FORWARD = 0, ATTN_DIRECTION_BACKWARD = 1 };
 
-/* Called with the contents of a plan file before anything of it is parsed, on the thread of the
- * call. 0 accepts; any other number refuses with ATTN_STATUS_PLAN_REFUSED, and is in the message.
- */
+/* Called with the contents of a plan file, to its end, before anything of it is parsed, on the
+ * thread of the call. 0 accepts; any other number refuses with ATTN_STATUS_PLAN_REFUSED, and is in
+ * the message. */
 typedef int32_t (*attn_verify_callback)(void* user, const void* bytes, size_t byte_count);
 
 /* A plan is code: its kernels run on the device with the rights of the process, so load only what
@@ -257,9 +259,10 @@ typedef struct attn_load_options {
 } attn_load_options;
 
 /* Nothing is compiled. `options` may be NULL. The result has one reference, and keeps alive what it
- * needs of the runtime. Errors: io, plan_truncated, plan_damaged, plan_foreign, plan_newer;
- * plan_device and plan_version when the plan does not fit the machine; invalid_argument when it has
- * no plan of that direction; cuda, cudnn. */
+ * needs of the runtime. Errors: io, plan_truncated, plan_damaged, plan_foreign, plan_newer,
+ * plan_refused; plan_device and plan_version when the plan does not fit the machine;
+ * invalid_argument when it has no plan of that direction, or several, and for a `sha256` that is
+ * not one; cuda, cudnn. */
 ATTN_API attn_status attn_executable_load_file(attn_runtime* runtime, const char* path,
                                                const attn_load_options* options,
                                                attn_executable** executable, attn_error* error);
@@ -322,8 +325,8 @@ typedef struct attn_tensor_info {
    * then of, or cu_seqlens, with which the stride of the batch is not used. */
   const char* addressed_by;
   /* From the first element to the end of the last, gaps included: what has to be allocated. 0 for a
-   * tensor without elements. With cu_seqlens the rows that there are will do, with a page table the
-   * pages that there are. */
+   * tensor without elements. With cu_seqlens, allocating the existing rows is enough; with a page
+   * table, the existing pages. */
   int64_t bytes;
 } attn_tensor_info;
 
@@ -347,8 +350,9 @@ ATTN_API attn_status attn_executable_param(const attn_executable* executable, si
  * read it. */
 typedef struct attn_plan attn_plan;
 
-/* Of `options`, which may be NULL, hash and verify are looked at. Errors: io, plan_truncated,
- * plan_damaged, plan_foreign, plan_newer, plan_refused. */
+/* Only `sha256` and `verify` of `options` are used; it may be NULL. Errors: io, plan_truncated,
+ * plan_damaged, plan_foreign, plan_newer, plan_refused; invalid_argument for a `sha256` that is not
+ * one. */
 ATTN_API attn_status attn_plan_open(const char* path, const attn_load_options* options,
                                     attn_plan** plan, attn_error* error);
 /* The same with the contents of a plan file, which are not needed any more afterwards. */
@@ -411,7 +415,8 @@ typedef struct attn_tensor {
  *
  * Dims and strides must be the plan's, with two exceptions. A pool of pages may have fewer pages
  * than the plan's. The rows of a page table may lie further apart (a larger first stride): they are
- * then copied at each execute, into memory of the binding's. */
+ * then copied at each execute, into memory of the binding's, so executes of such a binding must not
+ * overlap. */
 ATTN_API attn_status attn_arguments_create(attn_arguments** arguments, attn_error* error);
 ATTN_API void attn_arguments_destroy(attn_arguments* arguments);
 ATTN_API attn_status attn_arguments_tensor(attn_arguments* arguments, const attn_tensor* tensor,
@@ -482,14 +487,18 @@ ATTN_API attn_status attn_binding_set_addresses(attn_binding* binding, void* con
                                                 size_t count, attn_check check, attn_error* error);
 
 /* Executes from now on use this workspace of the caller's; what the binding owned goes, once the
- * device is done with it. Errors: binding, cudnn. */
+ * device is done with it; after attn_binding_cuda_graph only with the binding. Errors: binding,
+ * cudnn. */
 ATTN_API attn_status attn_binding_set_workspace(attn_binding* binding, void* memory,
                                                 attn_error* error);
 
 /* Enqueues on `stream` and returns without waiting: no lock, no allocation (but that of a
  * stream-ordered workspace), no check of the tensors. May be captured into a CUDA graph, the first
  * time too: then the binding, and the workspace that it had, must outlive the graph's launches.
- * Errors: cuda, cudnn; after one the outputs are undefined. */
+ * With a stream-ordered workspace of the application's allocator it may not: that is
+ * invalid_argument; use a workspace of the binding's own, or the caller's. Executes on several
+ * streams that may overlap need a workspace, outputs and, where rows of page tables are copied, a
+ * binding each. Errors: cuda, cudnn; after one the outputs are undefined. */
 ATTN_API attn_status attn_binding_execute(attn_binding* binding, void* stream, attn_error* error);
 
 /* One execute as a CUgraph, to be a child node of the caller's (cuGraphAddChildGraphNode, which
@@ -546,7 +555,7 @@ typedef struct attn_dim_size {
   int64_t size;
 } attn_dim_size;
 
-/* What a plan is for. */
+/* What a plan is for. Frozen: it lies within other structures, so it never grows. */
 typedef struct attn_shape {
   int64_t sizes[ATTN_DIM_COUNT]; /* by attn_dim */
   /* Bit `1 << dim` for each of B, Sq and Skv of which the plan serves smaller sizes too. */
@@ -557,10 +566,11 @@ typedef struct attn_shape {
 typedef struct attn_picker_options {
   size_t size;
   /* The program that builds what is missing, in a process of its own, looked up in PATH when it has
-   * no slash: "attnc". It uses the cuDNN of the runtime. NULL: nothing is ever built. */
+   * no slash: "attnc" itself, or a script that execs it. It uses the cuDNN of the runtime. NULL:
+   * nothing is ever built. */
   const char* attnc;
   /* What is built for: a target that attnc knows by name, or a file that ends in ".json". NULL:
-   * that of the plans; without plans the GPU that attnc finds. */
+   * that of the plans for this device's compute capability; else the GPU that attnc finds. */
   const char* target;
   const char* const* arguments; /* more of `attnc compile`: "--direction", "both" */
   size_t argument_count;
@@ -576,12 +586,12 @@ typedef struct attn_picker_options {
 /* From the plans of a file: of several shapes, for each the same directions. `options` may be NULL.
  * Nothing is loaded before it is picked. The picker holds the runtime.
  *
- * With `attnc`, a plan for another GPU or another version of cuDNN is as if it were not there: it
- * is built where the policy allows it, and named in the notes of plan_shape where not. Without
- * `attnc` picking it is the error plan_device or plan_version.
+ * With `attnc`, a plan for another GPU or another version of cuDNN is ignored, and so is the other
+ * direction of a training pair: it is built where the policy allows it, and named in the notes of
+ * plan_shape where not. Without `attnc` picking it is the error plan_device or plan_version.
  *
  * Errors: io, plan_truncated, plan_damaged, plan_foreign, plan_newer, plan_refused;
- * invalid_argument when the plans are not of one spec. */
+ * invalid_argument when the plans are not of one spec, and for options that are not valid. */
 ATTN_API attn_status attn_picker_load_file(attn_runtime* runtime, const char* path,
                                            const attn_picker_options* options, attn_picker** picker,
                                            attn_error* error);
@@ -623,7 +633,7 @@ typedef struct attn_pick_policy {
   /* Where there is no plan of these sizes and no larger one that serves them; with IN_BACKGROUND
    * also where there is only a larger one, which is the answer meanwhile. */
   attn_build build;
-  int32_t exact_only;    /* not 0: plans of larger sizes do not serve */
+  int32_t exact_only;    /* not 0: plans of larger sizes are not used */
   int32_t retry;         /* not 0: what failed to build before is built again */
   int32_t reserved;      /* 0 */
   size_t dim_size_bytes; /* sizeof(attn_dim_size); 0: that of the first attn.h, 16 */

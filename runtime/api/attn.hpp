@@ -16,7 +16,7 @@
 // converts to false, has no names, sizes or addresses, and what can fail fails with
 // invalid_argument.
 //
-// The names live in attn::v1, inline, so that programs of different versions of this header, and
+// The names live in attn::v2, inline, so that programs of different versions of this header, and
 // the library's own, do not meet.
 #ifndef ATTN_HPP
 #define ATTN_HPP
@@ -35,7 +35,7 @@
 #include "attn.h"
 
 namespace attn {
-inline namespace v1 {
+inline namespace v2 {
 
 enum class Code : std::int32_t {
   ok = ATTN_STATUS_OK,
@@ -491,7 +491,8 @@ class Workspace {
   void* memory_;
 };
 
-// One thread at a time.
+// One thread at a time. Executes on several streams must not overlap: outputs and workspace are the
+// same, and so are the copies of page tables whose rows lie further apart than the plan's.
 class Binding {
  public:
   Binding() = default;
@@ -562,7 +563,7 @@ struct LoadOptions {
   LoadOptions(Direction its_direction = Direction::forward) : direction(its_direction) {}
 
   Direction direction;
-  std::string sha256 = {};  // as sha256sum prints it; empty: any
+  std::optional<std::string> sha256 = {};  // as sha256sum prints it; nothing: any
   Verify verify = {};
 };
 
@@ -571,7 +572,7 @@ namespace detail {
 // What attn_load_options and attn_picker_options have of the above; points into `options`.
 template <typename Plain, typename Options>
 void set_trust(Plain& plain, const Options& options) {
-  if (!options.sha256.empty()) plain.sha256 = options.sha256.c_str();
+  if (options.sha256) plain.sha256 = options.sha256->c_str();
   if (!options.verify) return;
   plain.verify = [](void* verify, const void* bytes, std::size_t count) -> std::int32_t {
     return (*static_cast<const Verify*>(verify))({static_cast<const char*>(bytes), count}) ? 0 : 1;
@@ -801,18 +802,18 @@ enum class Fit : std::int32_t {
 };
 
 struct Policy {
-  bool buckets = true;  // plans of larger sizes serve
+  bool buckets = true;  // plans of larger sizes are used too
   Build build = Build::never;
   bool retry = false;
 };
 
 struct PickerOptions {
   std::string attnc = {};                   // the program that builds; empty: nothing is ever built
-  std::string target = {};                  // empty: that of the plans, or the GPU that attnc finds
+  std::string target = {};                  // empty: as attn_picker_options.target
   std::vector<std::string> arguments = {};  // more of `attnc compile`
   std::uint64_t most_built = 0;             // 0: 256
   int timeout_seconds = 0;                  // 0: 300
-  std::string sha256 = {};                  // of the file that is loaded: LoadOptions
+  std::optional<std::string> sha256 = {};   // of the file that is loaded: LoadOptions
   Verify verify = {};
 };
 
@@ -989,7 +990,7 @@ inline Status to_f32(DType dtype, const void* elements, std::size_t count, float
   return detail::Caller()(attn_elements_to_f32, plain, elements, count, values);
 }
 
-}  // namespace v1
+}  // namespace v2
 }  // namespace attn
 
 // May be used several times on one line.

@@ -18,13 +18,13 @@ Result<execute::Workspace> workspace_of(const attn_bind_options& read) {
     case ATTN_WORKSPACE_STREAM_ORDERED: return execute::Workspace::stream_ordered();
     default: break;
   }
-  return {ErrorCode::invalid_argument, fmt::format("{} is no attn_workspace", read.workspace)};
+  return {ErrorCode::invalid_argument, fmt::format("{} is not an attn_workspace", read.workspace)};
 }
 
 Result<execute::Check> check_of(attn_check check) {
   if (check == ATTN_CHECK_ADDRESSES) return execute::Check::yes;
   if (check == ATTN_CHECK_NOTHING) return execute::Check::no;
-  return {ErrorCode::invalid_argument, fmt::format("{} is no attn_check", check)};
+  return {ErrorCode::invalid_argument, fmt::format("{} is not an attn_check", check)};
 }
 
 // What a DLPack tensor says of its device; where its memory is, binding looks for itself.
@@ -128,8 +128,9 @@ ATTN_API attn_status attn_graph_from_binding(attn_binding** binding, attn_graph*
   return guarded(error, [&]() -> Status {
     ATTN_RETURN_IF_ERROR(check_given({{binding, "a binding"}, {graph, "a place for the graph"}}));
     ATTN_RETURN_IF_ERROR(check_given({{*binding, "a binding"}}));
-    ATTN_ASSIGN(auto captured, execute::CudaGraph::capture(std::move((*binding)->binding)));
-    *graph = new attn_graph{std::move(captured)};
+    auto holder = std::make_unique<attn_graph>();  // before the binding is taken
+    ATTN_ASSIGN(holder->graph, execute::CudaGraph::capture(std::move((*binding)->binding)));
+    *graph = holder.release();
     delete std::exchange(*binding, nullptr);
     return {};
   });
@@ -140,8 +141,9 @@ ATTN_API attn_status attn_graph_capture(attn_binding* binding, attn_graph** grap
   const std::unique_ptr<attn_binding> taken(binding);
   return guarded(error, [&]() -> Status {
     ATTN_RETURN_IF_ERROR(check_given({{binding, "a binding"}, {graph, "a place for the graph"}}));
-    ATTN_ASSIGN(auto captured, execute::CudaGraph::capture(std::move(taken->binding)));
-    *graph = new attn_graph{std::move(captured)};
+    auto holder = std::make_unique<attn_graph>();
+    ATTN_ASSIGN(holder->graph, execute::CudaGraph::capture(std::move(taken->binding)));
+    *graph = holder.release();
     return {};
   });
 }
@@ -152,7 +154,7 @@ ATTN_API attn_status attn_graph_set_param(attn_graph* graph, const char* name, d
                                           attn_error* error) {
   return guarded(error, [&]() -> Status {
     ATTN_RETURN_IF_ERROR(check_given({{graph, "a graph"}}));
-    return set_param(graph->graph, name, value);
+    return set_param(*graph->graph, name, value);
   });
 }
 
@@ -160,14 +162,14 @@ ATTN_API attn_status attn_graph_set_addresses(attn_graph* graph, void* const* ad
                                               size_t count, attn_check check, attn_error* error) {
   return guarded(error, [&]() -> Status {
     ATTN_RETURN_IF_ERROR(check_given({{graph, "a graph"}}));
-    return set_addresses(graph->graph, addresses, count, check);
+    return set_addresses(*graph->graph, addresses, count, check);
   });
 }
 
 ATTN_API attn_status attn_graph_launch(attn_graph* graph, void* stream, attn_error* error) {
   return guarded(error, [&]() -> Status {
     ATTN_RETURN_IF_ERROR(check_given({{graph, "a graph"}}));
-    return graph->graph.launch(stream);
+    return graph->graph->launch(stream);
   });
 }
 

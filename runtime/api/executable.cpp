@@ -18,8 +18,9 @@ Result<plan::Direction> direction_of(const attn_load_options& read) {
     case ATTN_DIRECTION_BACKWARD: return plan::Direction::backward;
     default: break;
   }
-  return {ErrorCode::invalid_argument,
-          std::to_string(read.direction) + " is no attn_direction: 0 is forward, 1 is backward"};
+  return {
+      ErrorCode::invalid_argument,
+      std::to_string(read.direction) + " is not an attn_direction: 0 is forward, 1 is backward"};
 }
 
 }  // namespace
@@ -39,7 +40,7 @@ ATTN_API attn_status attn_executable_load_file(attn_runtime* runtime, const char
         {{runtime, "a runtime"}, {path, "a path"}, {executable, "a place for the executable"}}));
     ATTN_ASSIGN(const attn_load_options read, read_sized(options));
     ATTN_ASSIGN(const plan::Direction direction, direction_of(read));
-    ATTN_ASSIGN(const plan::Plan plan, plan::load(path, direction, Trust(read)));
+    ATTN_ASSIGN(const plan::Plan plan, plan::load(path, direction, Trust(read).of_file()));
     ATTN_ASSIGN(auto loaded, load(*runtime, plan));
     *executable = loaded.release();
     return {};

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -76,7 +77,7 @@ struct attn_binding {
 };
 
 struct attn_graph {
-  attn::execute::CudaGraph graph;
+  std::optional<attn::execute::CudaGraph> graph{};  // not empty once it is the caller's
 };
 
 struct attn_memory {

@@ -16,7 +16,7 @@ namespace {
 Result<DType> checked_dtype(attn_dtype number) {
   const auto type = dtype_of(number);
   if (type) return *type;
-  return {ErrorCode::invalid_argument, fmt::format("{} is no attn_dtype", number)};
+  return {ErrorCode::invalid_argument, fmt::format("{} is not an attn_dtype", number)};
 }
 
 Status store(DType type, std::span<const float> values, std::byte* elements) {

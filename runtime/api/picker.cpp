@@ -51,6 +51,8 @@ static_assert(static_cast<attn_fit>(shapes::Fit::exact) == ATTN_FIT_EXACT &&
 
 // Of the first attn.h.
 constexpr std::size_t kFirstDimSize = 16, kFirstSpecBinding = 2 * sizeof(char*), kFirstShape = 64;
+// An attn_shape never grows: members of attn_picked lie behind one.
+static_assert(offsetof(attn_picked, fit) == sizeof(std::size_t) + 2 * sizeof(void*) + kFirstShape);
 static_assert(sizeof(attn_dim_size) == kFirstDimSize && sizeof(attn_shape) == kFirstShape &&
               sizeof(attn_spec_binding) == kFirstSpecBinding);
 
@@ -136,7 +138,7 @@ Result<plan::Sizes> sizes_of(const attn_dim_size* given, std::size_t count, std:
   ATTN_ASSIGN(const auto all, api::read_array(given, count, size, kFirstDimSize));
   plan::Sizes sizes;
   for (const attn_dim_size& each : all) {
-    if (!is_dim(each.dim)) return invalid(fmt::format("{} is no attn_dim", each.dim)).error();
+    if (!is_dim(each.dim)) return invalid(fmt::format("{} is not an attn_dim", each.dim)).error();
     if (each.reserved != 0) return invalid("`reserved` of a structure must be 0").error();
     const auto dim = static_cast<Dim>(each.dim);
     if (each.size < 0) {
@@ -150,7 +152,7 @@ Result<plan::Sizes> sizes_of(const attn_dim_size* given, std::size_t count, std:
 
 Result<Policy> policy_of(const attn_pick_policy& read) {
   if (read.build < ATTN_BUILD_NEVER || read.build > ATTN_BUILD_IN_BACKGROUND) {
-    return invalid(fmt::format("{} is no attn_build", read.build)).error();
+    return invalid(fmt::format("{} is not an attn_build", read.build)).error();
   }
   return Policy{read.exact_only == 0, static_cast<Policy::Build>(read.build), read.retry != 0};
 }
@@ -182,7 +184,7 @@ attn_status attn_picker_load_file(attn_runtime* runtime, const char* path,
     ATTN_RETURN_IF_ERROR(api::check_given(
         {{runtime, "a runtime"}, {path, "a path"}, {picker, "a place for the picker"}}));
     ATTN_ASSIGN(const attn_picker_options read, api::read_sized(options));
-    ATTN_ASSIGN(plan::Bundle plans, plan::load_bundle(path, api::Trust(read)));
+    ATTN_ASSIGN(plan::Bundle plans, plan::load_bundle(path, api::Trust(read).of_file()));
     ATTN_ASSIGN(auto created, create(*runtime, std::move(plans), {}, read));
     *picker = created.release();
     return {};

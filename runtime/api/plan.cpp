@@ -72,7 +72,7 @@ ATTN_API attn_status attn_plan_open(const char* path, const attn_load_options* o
   return guarded(error, [&]() -> Status {
     ATTN_RETURN_IF_ERROR(check_given({{path, "a path"}, {plan, "a place for the plan"}}));
     ATTN_ASSIGN(const attn_load_options read, read_sized(options));
-    ATTN_ASSIGN(plan::Bundle bundle, plan::load_bundle(path, Trust(read)));
+    ATTN_ASSIGN(plan::Bundle bundle, plan::load_bundle(path, Trust(read).of_file()));
     *plan = new attn_plan(std::move(bundle));
     return {};
   });

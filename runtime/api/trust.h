@@ -5,6 +5,7 @@
 
 #include "runtime/api/attn.h"
 #include "runtime/base/status.h"
+#include "runtime/plan/bundle.h"
 
 namespace attn::api {
 
@@ -17,6 +18,12 @@ class Trust {
 
   // Errors: plan_refused; invalid_argument when the expected hash is not one.
   Status operator()(std::string_view bytes) const;
+  // The same for loading a file. Nothing when every file will do, so that no more of a foreign file
+  // is read than its header.
+  plan::CheckBytes of_file() const {
+    if (sha256_ == nullptr && verify_ == nullptr) return {};
+    return *this;
+  }
 
  private:
   const char* sha256_;

@@ -7,9 +7,12 @@
 namespace attn::cuda {
 namespace {
 
-// A capture ends also when what is recorded throws.
+// A capture ends also when what is recorded throws, and its graph goes unless it is taken.
 struct Ending {
-  ~Ending() { now(); }
+  ~Ending() {
+    now();
+    if (graph != nullptr) driver.graph_destroy(graph);
+  }
   CUresult now() {
     if (ended) return CUDA_SUCCESS;
     ended = true;
@@ -55,7 +58,7 @@ Result<Recording> Recording::make(const Stream& stream, const Record& record) {
   Ending ending{context.driver(), handle};
   const Status recorded = record(stream.handle());
   const Status ended = context.check(ending.now(), "ending a capture");
-  Recording recording(stream.context(), ending.graph);
+  Recording recording(stream.context(), std::exchange(ending.graph, nullptr));
   if (!recorded.ok()) return recorded.error();
   if (!ended.ok()) return ended.error();
   return recording;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runtime/cuda/context.h"
+#include "runtime/cuda/failure.h"
 
 namespace attn::cuda {
 namespace {
@@ -58,7 +59,7 @@ Result<std::vector<std::size_t>> Kernel::parameter_sizes() const {
                  "the CUDA driver is too old to say what parameters a kernel has",
                  {"without that a plan's kernels cannot be compared with its manifest; the drivers "
                   "of CUDA 12.4 (550) and newer have cuFuncGetParamInfo"},
-                 {}};
+                 to_payload({FailureKind::no_driver, 0})};
   }
   Scope scope;
   ATTN_RETURN_IF_ERROR(scope.enter(*context_));

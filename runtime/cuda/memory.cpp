@@ -29,6 +29,22 @@ Result<void*> allocate_by(const Allocator& allocator, const Device& device, std:
                       address, kAlignment)};
 }
 
+// An allocator is called when work is enqueued: a graph would keep the address of memory that the
+// allocator has back by the time of the launch. The default stream cannot be captured.
+Status check_not_captured(const Context& context, void* stream) {
+  if (stream == nullptr) return {};
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  ATTN_RETURN_IF_ERROR(
+      context.check(context.driver().stream_is_capturing(static_cast<CUstream>(stream), &status),
+                    "asking whether a stream is captured"));
+  if (status == CU_STREAM_CAPTURE_STATUS_NONE) return {};
+  return Error{ErrorCode::invalid_argument,
+               "a workspace of the application's allocator, taken at every execute, cannot be "
+               "captured into a graph",
+               {"bind with a workspace of the binding's own, or the caller's"},
+               {}};
+}
+
 }  // namespace
 
 Result<DeviceBuffer> DeviceBuffer::allocate(const Device& device, std::size_t bytes,
@@ -124,6 +140,7 @@ Status DeviceBuffer::download(std::span<std::byte> bytes, std::size_t offset) co
 
 Result<StreamBuffer> StreamBuffer::allocate(const Device& device, void* stream, std::size_t bytes,
                                             const Allocator* allocator) {
+  if (allocator != nullptr) ATTN_RETURN_IF_ERROR(check_not_captured(*device.context(), stream));
   // An allocator takes null for no stream at all.
   if (allocator != nullptr && stream == nullptr) stream = CU_STREAM_LEGACY;
   StreamBuffer buffer(*device.context(), allocator, stream);

@@ -62,7 +62,8 @@ class DeviceBuffer {
 // undefined.
 class StreamBuffer {
  public:
-  // The device and the allocator, which may be null, must outlive it. Errors: as DeviceBuffer's.
+  // The device and the allocator, which may be null, must outlive it. Errors: as DeviceBuffer's;
+  // invalid_argument with an allocator on a stream that is being captured.
   static Result<StreamBuffer> allocate(const Device& device, void* stream, std::size_t bytes,
                                        const Allocator* allocator = nullptr);
   StreamBuffer(StreamBuffer&& other) noexcept;

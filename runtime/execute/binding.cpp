@@ -188,7 +188,7 @@ Status Binding::set_workspace(void* address) {
   ATTN_RETURN_IF_ERROR(state.select({state.tensors, address}));
   state.workspace_kind = Workspace::Kind::given;
   state.workspace = address;
-  state.own_workspace = {};
+  if (!state.recorded) state.own_workspace = {};  // else what graph() gave uses it
   return {};
 }
 

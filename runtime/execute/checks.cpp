@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/cudnn/library.h"
+#include "runtime/graph/listing.h"
 
 namespace attn::execute {
 namespace {
@@ -20,8 +21,8 @@ std::string list(const std::vector<std::int64_t>& values) {
 
 template <typename Items>
 std::string names_of(const Items& items) {
-  std::vector<std::string_view> names;
-  for (const auto& item : items) names.push_back(item.name);
+  std::vector<std::string> names;
+  for (const auto& item : items) names.push_back(escaped(item.name));
   return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
 }
 
@@ -93,11 +94,11 @@ class Checker {
   void check_names(const char* what, const Needed& needed, const Given& given) {
     for (std::size_t i = 0; i < given.size(); ++i) {
       if (find(needed, given[i].name) != nullptr) continue;
-      fail("the plan has no {} '{}'; it has {}", what, given[i].name, names_of(needed));
+      fail("the plan has no {} '{}'; it has {}", what, escaped(given[i].name), names_of(needed));
     }
     for (const auto& item : needed) {
       if (find(given, item.name) != nullptr) continue;
-      fail("{} '{}' ({}) is not given", what, item.name, describe(item));
+      fail("{} '{}' ({}) is not given", what, escaped(item.name), describe(item));
     }
   }
 
@@ -112,7 +113,7 @@ class Checker {
 
   void check_param(const plan::ParamInfo& needed, const Arguments::Scalar& given) {
     if (given.dtype != needed.dtype) {
-      fail("param '{}' is given as {} but is {}", needed.name, to_string(given.dtype),
+      fail("param '{}' is given as {} but is {}", escaped(needed.name), to_string(given.dtype),
            to_string(needed.dtype));
       return;
     }
@@ -149,7 +150,7 @@ class Checker {
     return fmt::format("{} {}", to_string(tensor.dtype), list(tensor.dims));
   }
   static std::string subject(const std::string& tensor) {
-    return tensor.empty() ? "the workspace" : fmt::format("tensor '{}'", tensor);
+    return tensor.empty() ? "the workspace" : fmt::format("tensor '{}'", escaped(tensor));
   }
   static std::string describe(const plan::ParamInfo& param) {
     return std::string(to_string(param.dtype));
@@ -157,18 +158,18 @@ class Checker {
 
   void check_shape(const plan::TensorInfo& needed, const TensorView& given) {
     if (given.dtype != needed.dtype) {
-      fail("tensor '{}' is {} but the plan needs {}", needed.name, to_string(given.dtype),
+      fail("tensor '{}' is {} but the plan needs {}", escaped(needed.name), to_string(given.dtype),
            to_string(needed.dtype));
     }
     if (is_other_pool(needed, given)) {
       check_pages(needed, given.dims[0]);
     } else if (given.dims != needed.dims) {
-      return fail("tensor '{}' has dims {} but the plan needs {}", needed.name, list(given.dims),
-                  list(needed.dims));
+      return fail("tensor '{}' has dims {} but the plan needs {}", escaped(needed.name),
+                  list(given.dims), list(needed.dims));
     }
     if (!fitting_strides(needed, given)) {
-      fail("tensor '{}' has strides {} but the plan needs {}", needed.name, list(given.strides),
-           list(needed.strides));
+      fail("tensor '{}' has strides {} but the plan needs {}", escaped(needed.name),
+           list(given.strides), list(needed.strides));
     }
   }
 
@@ -180,13 +181,13 @@ class Checker {
   }
   void check_pages(const plan::TensorInfo& needed, std::int64_t pages) {
     if (is_copied(*program_, needed)) {
-      return fail("tensor '{}' has {} pages but the plan copies all of its {}", needed.name, pages,
-                  needed.dims[0]);
+      return fail("tensor '{}' has {} pages but the plan copies all of its {}",
+                  escaped(needed.name), pages, needed.dims[0]);
     }
     const std::int64_t most = most_pages(*program_, needed);
     if (pages <= most) return;
     fail("tensor '{}' has {} pages but the plan reads at most {}; its layout needs `pages = {}`",
-         needed.name, pages, most, pages);
+         escaped(needed.name), pages, most, pages);
   }
   bool fitting_strides(const plan::TensorInfo& needed, const TensorView& given) const {
     if (given.strides.size() != needed.strides.size()) return false;
@@ -232,7 +233,7 @@ Status check_device(const plan::Plan& plan, const std::string& device_name, std:
   if (plan.target.sm == sm) return {};
   return Error{ErrorCode::plan_device,
                fmt::format("the plan was compiled for sm_{} ({}) but this device is sm_{} ({})",
-                           plan.target.sm, plan.target.name, sm, device_name),
+                           plan.target.sm, escaped(plan.target.name), sm, device_name),
                {"compile the spec for this device, or run the plan with --recompile"},
                ""};
 }
@@ -286,8 +287,8 @@ Status check_scalar(const std::string& name, DType dtype, double value) {
   if (dtype == DType::i32 && value >= kMin && value <= kMax && std::trunc(value) == value) {
     return {};
   }
-  return Status(ErrorCode::binding,
-                fmt::format("param '{}' is {}, which is no {}", name, value, to_string(dtype)));
+  return Status(ErrorCode::binding, fmt::format("param '{}' is {}, which is no {}", escaped(name),
+                                                value, to_string(dtype)));
 }
 
 }  // namespace attn::execute

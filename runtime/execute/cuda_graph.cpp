@@ -14,14 +14,20 @@ Result<CudaGraph> CudaGraph::capture(Binding&& binding) {
   const cuda::Device& device = state.owner->runtime->device();
   cuda::Scope scope;
   ATTN_RETURN_IF_ERROR(scope.enter(device));
+  const bool has_own = state.own_workspace.data() != nullptr;  // of Binding::graph()
   cuda::DeviceBuffer own;
   if (state.is_pooled()) {
-    ATTN_ASSIGN(own, state.allocate_workspace());
-    ATTN_RETURN_IF_ERROR(state.select({state.tensors, own.data()}));
+    if (!has_own) {
+      ATTN_ASSIGN(own, state.allocate_workspace());
+    }
+    void* workspace = has_own ? state.own_workspace.data() : own.data();
+    ATTN_RETURN_IF_ERROR(state.select({state.tensors, workspace}));
   }
   ATTN_ASSIGN(cuda::Graph graph,
               cuda::Graph::capture(device, [&state](void* stream) { return state.run(stream); }));
-  if (state.workspace_kind == Workspace::Kind::stream_ordered) state.own(std::move(own));
+  if (state.workspace_kind == Workspace::Kind::stream_ordered) {
+    state.own(std::move(has_own ? state.own_workspace : own));
+  }
   return CudaGraph(std::move(binding), std::move(graph));
 }
 

@@ -1,5 +1,8 @@
 #include "runtime/execute/executable_cache.h"
 
+#include <fmt/format.h>
+
+#include <string>
 #include <utility>
 
 #include "runtime/execute/executable_state.h"
@@ -9,6 +12,21 @@ namespace {
 
 std::size_t bytes_of(const ExecutableState& state) {
   return state.plan_bytes + state.device_bytes();
+}
+
+// The bytes of what was compiled are not in a signature: two files may agree in it and have other
+// kernels.
+cache::Key key_of(const plan::Plan& plan) {
+  plan::Signature extended{plan.signature.text, {}};
+  for (const plan::CompiledStep& step : plan.compiled) {
+    extended.text += fmt::format("\ncompiled {} workspace {}", hash128(step.cudnn_plan).to_hex(),
+                                 step.workspace_bytes);
+  }
+  for (const std::string& image : plan.kernels) {
+    extended.text += fmt::format("\nkernel {}", hash128(image).to_hex());
+  }
+  extended.hash = hash128(extended.text);
+  return cache::Key(std::move(extended));
 }
 
 }  // namespace
@@ -28,8 +46,7 @@ Result<Executable> ExecutableCache::get_or_load(const cache::Key& key, const Loa
 }
 
 Result<Executable> ExecutableCache::get(const plan::Plan& plan) {
-  return get_or_load(cache::Key(plan.signature),
-                     [&] { return Executable::load(runtime_, plan, options_); });
+  return get_or_load(key_of(plan), [&] { return Executable::load(runtime_, plan, options_); });
 }
 
 Result<Executable> ExecutableCache::get(const cache::Key& key, const Find& find) {

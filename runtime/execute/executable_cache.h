@@ -1,4 +1,4 @@
-// Loaded executables of one device by signature: what applications with many plans keep.
+// Loaded executables of one device: what applications with many plans keep.
 #pragma once
 
 #include <functional>
@@ -20,10 +20,11 @@ class ExecutableCache {
                            const cache::MemoryOptions& limits = {},
                            const LoadOptions& options = {});
 
-  // Errors: those of Executable::load.
+  // By the plan's signature and the bytes of what was compiled: of two plans that differ in their
+  // kernels alone each is loaded. Errors: those of Executable::load.
   Result<Executable> get(const plan::Plan& plan);
   // Without a plan in hand, which `find` is asked for when the executable is not there
-  // (cache::PlanCache::get, say). Errors: those of `find` too.
+  // (cache::PlanCache::get, say), and by this key alone. Errors: those of `find` too.
   using Find = std::function<Result<std::shared_ptr<const plan::Plan>>()>;
   Result<Executable> get(const cache::Key& key, const Find& find);
 

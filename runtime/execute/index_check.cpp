@@ -9,6 +9,7 @@
 
 #include "runtime/cuda/stream.h"
 #include "runtime/execute/plan_kernel.h"
+#include "runtime/graph/listing.h"
 
 namespace attn::execute {
 namespace {
@@ -75,8 +76,8 @@ Error describe_fault(const plan::IndexCheck& check, std::uint64_t found) {
   const bool known = number >= 1 && number <= check.faults.size();
   const plan::IndexCheck::Fault& fault = known ? check.faults[number - 1] : unknown;
   return {ErrorCode::binding,
-          fmt::format("{}: {}, at b {}, h {}, row {}, column {}", fault.expression, fault.what,
-                      place[0], place[1], place[2], place[3]),
+          fmt::format("{}: {}, at b {}, h {}, row {}, column {}", escaped(fault.expression),
+                      escaped(fault.what), place[0], place[1], place[2], place[3]),
           {},
           {}};
 }

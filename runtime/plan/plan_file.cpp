@@ -2,11 +2,13 @@
 
 #include <set>
 #include <span>
+#include <utility>
 
 #include "runtime/base/check.h"
 #include "runtime/plan/bundle.h"
 #include "runtime/plan/container.h"
 #include "runtime/plan/manifest.h"
+#include "runtime/plan/storage.h"
 
 namespace attn::plan {
 namespace {
@@ -161,18 +163,36 @@ std::string serialize_all(std::span<const Plan> plans) {
     for (const std::string& image : plans[i].kernels) add(kKernelSection, image);
   }
   ATTN_CHECK(sections.size() <= kMaxSections, "no more steps than the format's limit");
-  std::string file = write_container(format_version_of(plans), sections);
+  return write_container(format_version_of(plans), sections);
+}
+
+bool can_be_unpacked(std::span<const Plan> plans, std::size_t file_bytes) {
   std::size_t unpacked = 0;
   for (const Plan& plan : plans) unpacked += part_bytes(plan);
-  ATTN_CHECK(unpacked <= most_unpacked(file.size()), "kernels are more than a run of one byte");
-  return file;
+  return unpacked <= most_unpacked(file_bytes);
+}
+
+std::string checked(Result<std::string> file) {
+  ATTN_CHECK(file.ok(), "kernels that compress no better than the format allows");
+  return std::move(file).value();
 }
 
 }  // namespace
 
-std::string serialize(const Plan& plan) { return serialize_all({&plan, 1}); }
+Result<std::string> serialize_within_limits(std::span<const Plan> plans) {
+  std::string file = serialize_all(plans);
+  if (can_be_unpacked(plans, file.size())) return file;
+  return Error{ErrorCode::invalid_argument,
+               "the kernels compress too well for a plan file",
+               {"a reader would take the file for a damaged one: are they zeros?"},
+               {}};
+}
 
-std::string serialize(const Bundle& bundle) { return serialize_all(bundle.plans); }
+std::string serialize(const Plan& plan) { return checked(serialize_within_limits({&plan, 1})); }
+
+std::string serialize(const Bundle& bundle) {
+  return checked(serialize_within_limits(bundle.plans));
+}
 
 Status fits_file(const Bundle& bundle) {
   std::size_t sections = 0, manifests = 0, parts = 0;

@@ -74,12 +74,14 @@ Status save_bytes(std::string_view bytes, const std::string& path, mode_t mode) 
 Status save(const Plan& plan, const std::string& path) { return save(plan, path, kAnyMode); }
 
 Status save(const Plan& plan, const std::string& path, mode_t mode) {
-  return save_bytes(serialize(plan), path, mode);
+  ATTN_ASSIGN(const std::string bytes, serialize_within_limits({&plan, 1}));
+  return save_bytes(bytes, path, mode);
 }
 
 Status save(const Bundle& bundle, const std::string& path) {
   ATTN_RETURN_IF_ERROR(fits_file(bundle));
-  return save_bytes(serialize(bundle), path, kAnyMode);
+  ATTN_ASSIGN(const std::string bytes, serialize_within_limits(bundle.plans));
+  return save_bytes(bytes, path, kAnyMode);
 }
 
 Result<std::string> read_plan_file(const FileDescriptor& file, const std::string& path) {
@@ -98,9 +100,12 @@ Result<std::string> read_plan_file(const FileDescriptor& file, const std::string
 
 Result<Bundle> load_bundle(const FileDescriptor& file, const std::string& path,
                            const CheckBytes& check) {
-  ATTN_ASSIGN(const std::string bytes, read_plan_file(file, path));
+  std::string bytes;
   if (check) {
+    ATTN_RETURN_IF_ERROR(read_more(file, path, kMaxFileBytes + 1, bytes));
     if (const Status status = check(bytes); !status.ok()) return at(path, status.error());
+  } else {
+    ATTN_ASSIGN(bytes, read_plan_file(file, path));
   }
   Result<Bundle> bundle = deserialize_bundle(bytes);
   if (!bundle.ok()) return at(path, bundle.error());

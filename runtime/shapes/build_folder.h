@@ -9,8 +9,9 @@
 namespace attn::shapes {
 
 // A new folder under $TMPDIR, removed with what is in it. It is locked (flock) as long as it lives,
-// so that others can tell it from one whose process was killed: create() removes those, of this
-// user and older than ten minutes. Errors: io.
+// so that others can tell it from one whose process was killed. create() removes those that are of
+// this user, older than ten minutes, and have the name, mode and marker file that create() gives:
+// no folder that others made. Errors: io.
 class BuildFolder {
  public:
   static Result<BuildFolder> create();

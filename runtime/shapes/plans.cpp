@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "runtime/graph/listing.h"
+
 namespace attn::shapes {
 namespace {
 
@@ -38,6 +40,24 @@ std::map<std::string, std::string> parameters_of(const Plan& plan) {
   return parameters;
 }
 
+// A direction of a shape.
+struct Half {
+  Sizes sizes;
+  plan::Direction direction;
+  bool operator==(const Half&) const = default;
+};
+
+Half half_of(const Plan& plan) { return {plan.shape->sizes, plan::direction_of(plan.program)}; }
+
+bool has(const std::vector<Half>& halves, const Half& half) {
+  return std::ranges::find(halves, half) != halves.end();
+}
+
+plan::Direction other(plan::Direction direction) {
+  using plan::Direction;
+  return direction == Direction::forward ? Direction::backward : Direction::forward;
+}
+
 void unbind(BuildRequest& request, Dim dim) {
   request.bindings.erase(std::string(plan::to_string(dim)));
   if (dim == Dim::Dqk || dim == Dim::Dv) request.bindings.erase("D");
@@ -67,7 +87,7 @@ Result<std::vector<ShapePlans>> by_shape(plan::Bundle bundle) {
   for (Plan& plan : bundle.plans) {
     if (!plan.shape) {
       return unfit(fmt::format("a plan of `{}` does not say its sizes: an older attnc made it",
-                               plan.spec_name));
+                               escaped(plan.spec_name)));
     }
     auto place = std::ranges::find_if(
         all, [&](const ShapePlans& plans) { return plans.shape.sizes == plan.shape->sizes; });
@@ -80,14 +100,25 @@ Result<std::vector<ShapePlans>> by_shape(plan::Bundle bundle) {
 
 std::vector<std::string> drop_unfit(plan::Bundle& bundle, const Fits& fits) {
   std::vector<std::string> reasons;
-  std::erase_if(bundle.plans, [&](const Plan& plan) {
+  std::vector<Plan> fitting;
+  std::vector<Half> lost, there;
+  for (Plan& plan : bundle.plans) {
     const Status status = fits(plan);
-    if (status.ok()) return false;
-    const std::string sizes = plan.shape ? plan::to_text(plan.shape->sizes) : plan.spec_name;
+    if (plan.shape) (status.ok() ? there : lost).push_back(half_of(plan));
+    if (status.ok()) {
+      fitting.push_back(std::move(plan));
+      continue;
+    }
+    const std::string sizes =
+        plan.shape ? plan::to_text(plan.shape->sizes) : escaped(plan.spec_name);
     reasons.push_back(
         fmt::format("the plan for {} does not fit: {}", sizes, status.error().message));
-    return true;
+  }
+  std::erase_if(lost, [&](const Half& half) { return has(there, half); });
+  std::erase_if(fitting, [&](const Plan& plan) {
+    return plan.shape && has(lost, {plan.shape->sizes, other(plan::direction_of(plan.program))});
   });
+  bundle.plans = std::move(fitting);
   return reasons;
 }
 

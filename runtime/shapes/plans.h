@@ -27,7 +27,8 @@ Result<std::vector<ShapePlans>> by_shape(plan::Bundle bundle);
 // Whether a plan can be loaded on this machine: plan_device, plan_version when it cannot.
 using Fits = std::function<Status(const plan::Plan& plan)>;
 
-// Takes out the plans that do not fit, and says for each why.
+// Takes out the plans that do not fit, and says for each why. With one direction of a training pair
+// goes the other: a shape has both or none.
 std::vector<std::string> drop_unfit(plan::Bundle& bundle, const Fits& fits);
 
 // The spec and bindings that the plans were made from, their sizes aside. Errors: invalid_argument

@@ -304,7 +304,9 @@ void end_with_caller() {
   const char* mark = std::getenv(kCallerMark);
   if (mark == nullptr) return;
   long caller = 0, seconds = 0;
-  if (std::sscanf(mark, "%ld %ld", &caller, &seconds) != 2 || caller <= 0 || seconds <= 0) return;
+  const bool is_read = std::sscanf(mark, "%ld %ld", &caller, &seconds) == 2;
+  unsetenv(kCallerMark);  // what this process starts is not the caller's child
+  if (!is_read || caller <= 0 || seconds <= 0) return;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   alarm(static_cast<unsigned>(std::min(seconds, 1000L * 3600)));
   const auto pid = static_cast<pid_t>(caller);

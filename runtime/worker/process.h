@@ -39,7 +39,8 @@ inline constexpr const char* kCallerMark = "ATTN_CALLER";
 // For a program that run_process may have started, as the first thing it does: from then on it is
 // killed when its caller dies, and by SIGALRM some seconds after the time is over in which the
 // caller should have killed it. Ends the process at once when the caller is dead already. Does
-// nothing in a process that run_process did not start.
+// nothing in a process that run_process did not start. Takes kCallerMark out of the environment, so
+// only before there are other threads.
 void end_with_caller();
 
 struct ProcessOptions {

@@ -54,7 +54,8 @@ void use_plan_file(std::string_view bytes) {
     require(plan::validate(plan.program).ok());
     require(plan.workspace_bytes() >= 0);
     look_at(*bundle, plan);
-    (void)execute(runtime, plan);
+    const Status executed = execute(runtime, plan);
+    require(executed.ok() || executed.error().code != ErrorCode::internal);
   }
   const Result<plan::Bundle> again = plan::deserialize_bundle(plan::serialize(*bundle));
   require(again.ok() && *again == *bundle);

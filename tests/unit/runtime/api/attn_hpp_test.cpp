@@ -17,7 +17,7 @@ using attn::standin::expected_o;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-static_assert(std::is_same_v<attn::Status, attn::v1::Status>);
+static_assert(std::is_same_v<attn::Status, attn::v2::Status>);
 static_assert(std::is_copy_constructible_v<attn::Executable>);
 static_assert(!std::is_copy_constructible_v<attn::Binding>);
 static_assert(std::is_nothrow_move_constructible_v<attn::Binding>);
@@ -189,6 +189,10 @@ TEST_F(AttnHpp, APlanFileIsReadWithoutADevice) {
   const attn::Runtime runtime = open();
   EXPECT_EQ(attn::Executable::load_memory(runtime, bytes, options).error().code,
             attn::Code::plan_refused);
+  options.verify = {};
+  options.sha256 = "";
+  EXPECT_EQ(attn::PlanFile::open_memory(bytes, options).error().code, attn::Code::invalid_argument)
+      << "a hash that was lost is not \"any\"";
   const attn::Executable executable = must(attn::Executable::load(runtime, file, 0));
   EXPECT_EQ(executable.signature(), plan.signature);
   EXPECT_EQ(executable.device_bytes(), plan.device_bytes);

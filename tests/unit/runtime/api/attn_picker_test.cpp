@@ -174,14 +174,14 @@ TEST_F(AttnPicker, RefusesWhatHasNoMeaning) {
     EXPECT_EQ(pick(wanted, policy), ATTN_STATUS_INVALID_ARGUMENT);
     return message();
   };
-  EXPECT_EQ(refused({{ATTN_DIM_COUNT, 0, 4}}), "7 is no attn_dim");
-  EXPECT_EQ(refused({{-1, 0, 4}}), "-1 is no attn_dim");
+  EXPECT_EQ(refused({{ATTN_DIM_COUNT, 0, 4}}), "7 is not an attn_dim");
+  EXPECT_EQ(refused({{-1, 0, 4}}), "-1 is not an attn_dim");
   EXPECT_EQ(refused({{ATTN_DIM_SQ, 0, -4}}), "Sq is -4, which is negative");
   EXPECT_EQ(refused({{ATTN_DIM_SQ, 1, 4}}), "`reserved` of a structure must be 0");
   EXPECT_EQ(refused(sizes(4), {0, 0, 0, 0, 0, 8}),
             "the size of an array's elements is 8, but must be their sizeof");
   EXPECT_EQ(refused({{ATTN_DIM_B, 0, 4}, {ATTN_DIM_B, 0, 4}}), "B is given twice");
-  EXPECT_EQ(refused(sizes(4), {0, 3, 0, 0, 0, 0}), "3 is no attn_build");
+  EXPECT_EQ(refused(sizes(4), {0, 3, 0, 0, 0, 0}), "3 is not an attn_build");
   EXPECT_EQ(attn_picker_pick(picker_, nullptr, 1, nullptr, &picked_, error_),
             ATTN_STATUS_INVALID_ARGUMENT);
   EXPECT_EQ(attn_picker_pick(nullptr, nullptr, 0, nullptr, &picked_, error_),

@@ -123,7 +123,7 @@ TEST_F(Attn, ArgumentsNameWhatIsWrong) {
   EXPECT_THAT(message(), HasSubstr("'bias'"));
   tensor.dims = dims;
   EXPECT_EQ(attn_arguments_tensor(arguments, &tensor, error()), ATTN_STATUS_BINDING);
-  EXPECT_THAT(message(), HasSubstr("'bias' is given as 0, which is no attn_dtype"));
+  EXPECT_THAT(message(), HasSubstr("'bias' is given as 0, which is not an attn_dtype"));
   tensor.dtype = ATTN_DTYPE_BF16;
   EXPECT_EQ(attn_arguments_tensor(arguments, &tensor, error()), ATTN_STATUS_OK);
   tensor.rank = -1;

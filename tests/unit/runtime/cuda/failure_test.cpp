@@ -10,6 +10,9 @@ TEST(Failure, KindsAreToldApart) {
   EXPECT_EQ(failure_for(100).kind, FailureKind::no_driver);
   EXPECT_EQ(failure_for(700).kind, FailureKind::fault);
   EXPECT_EQ(failure_for(719).kind, FailureKind::fault);
+  for (const int sticky : {226, 721, 810, 911}) {
+    EXPECT_EQ(failure_for(sticky).kind, FailureKind::fault) << sticky;
+  }
   EXPECT_EQ(failure_for(1).kind, FailureKind::other);
 }
 

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "runtime/cuda/failure.h"
+#include "runtime/cuda/graph.h"
 #include "tests/unit/runtime/execute/on_standins.h"
 
 namespace attn::execute {
@@ -111,6 +112,26 @@ TEST_F(Allocators, AWorkspaceIsTakenForABindingOrAnExecute) {
   EXPECT_THAT(asked_, ::testing::ElementsAre(stream.handle(), CU_STREAM_LEGACY));
   EXPECT_EQ(pool_.bytes(), before) << "given back behind each execute";
   EXPECT_EQ(cuda_calls("cuMemAllocAsync"), 0);
+}
+
+// Its address would be in the graph, and somebody else's by the time of a launch.
+TEST_F(Allocators, AWorkspaceOfAnExecuteCannotBeCaptured) {
+  const Executable executable = must(Executable::load(runtime_, plan_));
+  const cuda::Stream stream = must(cuda::Stream::create(runtime_->device()));
+  Binding ordered = must(executable.bind(on_->arguments(), Workspace::stream_ordered()));
+  Binding owned = must(executable.bind(on_->arguments()));
+  asked_.clear();
+  const auto captured = [&](Binding& binding) {
+    return cuda::Recording::make(stream, [&](void* on) { return binding.execute(on); });
+  };
+  const auto refused = captured(ordered);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::invalid_argument);
+  EXPECT_THAT(refused.error().to_text(), HasSubstr("cannot be captured"));
+  EXPECT_THAT(refused.error().to_text(), HasSubstr("a workspace of the binding's own"));
+  EXPECT_TRUE(asked_.empty());
+  EXPECT_OK(captured(owned).status());
+  expect_right(*on_, ordered, stream.handle());
 }
 
 TEST_F(Allocators, MemoryForNoStreamIsGivenBackWhenTheDeviceIsDone) {

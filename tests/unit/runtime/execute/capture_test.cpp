@@ -92,6 +92,40 @@ TEST_F(Captures, AGraphThatFailsLeavesTheOneBefore) {
   EXPECT_TRUE(must(on_->is_right()));
 }
 
+// Of a workspace from the pool: the graph has one of its own, which is the graph's still.
+TEST_F(Captures, AGraphKeepsItsWorkspace) {
+  Binding binding = must(executable_->bind(on_->arguments(), Workspace::stream_ordered()));
+  void* graph = must(binding.graph());
+  const std::int64_t bytes = standin::live().bytes;
+  const auto workspace = must(cuda::DeviceBuffer::allocate(
+      executable_->device(), static_cast<std::size_t>(executable_->workspace_bytes())));
+  EXPECT_OK(binding.set_workspace(workspace.data()));
+  EXPECT_EQ(standin::live().bytes - bytes, executable_->workspace_bytes());
+  EXPECT_OK(on_->poison());
+  launch(graph);
+  EXPECT_TRUE(must(on_->is_right()));
+  expect_right(*on_, binding);
+}
+
+TEST_F(Captures, AGraphKeepsItsWorkspaceWhenTheBindingIsCaptured) {
+  Binding binding = must(executable_->bind(on_->arguments(), Workspace::stream_ordered()));
+  void* graph = must(binding.graph());
+  const std::int64_t bytes = standin::live().bytes;
+  const CudaGraph captured = must(CudaGraph::capture(std::move(binding)));
+  EXPECT_EQ(standin::live().bytes, bytes);
+  EXPECT_OK(on_->poison());
+  launch(graph);
+  EXPECT_TRUE(must(on_->is_right()));
+}
+
+TEST_F(Captures, WhatThrowsWhileItIsRecordedLeavesNoGraph) {
+  const cuda::Stream stream = must(cuda::Stream::create(runtime_->device()));
+  const std::int64_t graphs = standin::live().graphs;
+  const auto throwing = [](void*) -> Status { throw std::runtime_error("of the callback"); };
+  EXPECT_THROW((void)cuda::Recording::make(stream, throwing), std::runtime_error);
+  EXPECT_EQ(standin::live().graphs, graphs);
+}
+
 TEST_F(Captures, AFaultOfTheDeviceIsBehindAFailureOfCudnn) {
   Binding binding = must(executable_->bind(on_->arguments()));
   script_cudnn(fail_nth("cudnnBackendExecute", 1, CUDNN_STATUS_EXECUTION_FAILED, "no launch"));

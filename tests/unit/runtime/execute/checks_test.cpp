@@ -186,6 +186,16 @@ TEST_F(BindingChecks, ParamsOfAnotherType) {
             "param 'window' is 3000000000, which is no i32");
 }
 
+TEST_F(BindingChecks, NamesOfAPlanAreEscaped) {
+  const Arguments arguments = fitting();
+  program_.tensors[0].name = "q\x1b[2J\n";
+  const Status status = check(arguments);
+  ASSERT_FALSE(status.ok());
+  const std::string text = status.error().to_text();
+  EXPECT_THAT(text, HasSubstr("tensor 'q\\x1b[2J\\n' (bf16 "));
+  EXPECT_EQ(text.find('\x1b'), std::string::npos);
+}
+
 TEST_F(BindingChecks, AllMistakesAreReportedTogether) {
   Arguments arguments = with("q", [](TensorView& view) {
     view.dtype = DType::f16;

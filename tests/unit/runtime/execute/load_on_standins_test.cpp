@@ -215,6 +215,25 @@ TEST_F(LoadTest, ACacheForgetsWithAllThatWasMade) {
   EXPECT_EQ(standin::live().descriptors, 0);
 }
 
+// Signatures do not say what was compiled: a file that is trusted must not be answered with what
+// was made of another.
+TEST_F(LoadTest, ACacheTellsPlansApartByTheirKernels) {
+  ExecutableCache cache(must(standin::open_runtime()));
+  const plan::Plan one = make_plan({.derives_once = true});
+  plan::Plan other = one;
+  const plan::Plan compiled = standin::plan_of(one.program, {.number = 1});
+  ASSERT_EQ(compiled.signature, one.signature);
+  must(cache.get(one));
+  other.compiled = compiled.compiled;
+  must(cache.get(other));
+  other.kernels = compiled.kernels;
+  must(cache.get(other));
+  EXPECT_EQ(cache.counts()[cache::Counter::load], 3U);
+  must(cache.get(one));
+  must(cache.get(other));
+  EXPECT_EQ(cache.counts()[cache::Counter::load], 3U);
+}
+
 TEST_F(LoadTest, ARefusalIsKeptAndAFailureIsTriedAgain) {
   ExecutableCache cache(must(standin::open_runtime()));
   script_cudnn(fail_nth("cudnnBackendFinalize", 1, CUDNN_STATUS_INTERNAL_ERROR));

@@ -6,6 +6,8 @@
 #include <fstream>
 #include <thread>
 
+#include "runtime/plan/bundle.h"
+#include "runtime/plan/container.h"
 #include "tests/unit/runtime/plan/sample_plans.h"
 
 namespace attn::plan {
@@ -93,6 +95,39 @@ TEST_F(PlanStorage, NoMoreIsReadThanTheHeaderSays) {
   ASSERT_TRUE(save(testing::sample_plan(), path("p")).ok());
   fs::resize_file(path("p"), std::uintmax_t{1} << 36);
   EXPECT_THAT(load(path("p")).error().message, HasSubstr("has 1 bytes after its end"));
+}
+
+// Also what has no header, and what is behind the end that a header says.
+TEST_F(PlanStorage, ACheckIsGivenTheWholeFile) {
+  std::string seen;
+  const auto look = [&](bool accepts) {
+    return load_bundle(path("p"), [&seen, accepts](std::string_view bytes) -> Status {
+      seen = bytes;
+      if (accepts) return {};
+      return {ErrorCode::plan_refused, "not trusted"};
+    });
+  };
+  std::ofstream(path("p")) << "not a plan";
+  EXPECT_EQ(look(false).error().code, ErrorCode::plan_refused);
+  EXPECT_EQ(seen, "not a plan");
+  EXPECT_EQ(look(true).error().code, ErrorCode::plan_foreign);
+
+  const std::string longer = serialize(testing::sample_plan()) + "two more";
+  std::ofstream(path("p"), std::ios::binary) << longer;
+  EXPECT_EQ(look(true).error().code, ErrorCode::plan_damaged);
+  EXPECT_EQ(seen, longer);
+}
+
+// A reader takes kernels that unpack to so much more than the file for damage.
+TEST_F(PlanStorage, WhatCouldNotBeReadIsNotWritten) {
+  Plan plan = testing::sample_plan();
+  plan.compiled[0].cudnn_plan.assign(kMaxPlanBytes, ' ');
+  ASSERT_GT(kMaxPlanBytes, most_unpacked(0));
+  for (const Status& saved : {save(plan, path("p")), save(Bundle{{plan}}, path("p"))}) {
+    ASSERT_FALSE(saved.ok());
+    EXPECT_EQ(saved.error().code, ErrorCode::invalid_argument);
+  }
+  EXPECT_EQ(file_count(), 0U);
 }
 
 // Without waiting for somebody who writes.

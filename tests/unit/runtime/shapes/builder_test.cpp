@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 #include <fstream>
 #include <thread>
 
+#include "runtime/shapes/build_folder.h"
 #include "tests/unit/runtime/shapes/shapes_testing.h"
 
 namespace attn::shapes {
@@ -140,24 +142,49 @@ TEST_F(BuilderTest, AChildThatTakesTooLongIsEnded) {
 // What killed applications left, and nothing else.
 TEST_F(BuilderTest, FoldersOfTheDeadAreRemoved) {
   const fs::path tmp = folder_ / "tmp";
-  const fs::path stale = tmp / "attn-build-killed", young = tmp / "attn-build-young",
-                 locked = tmp / "attn-build-locked", other = tmp / "attn-other";
-  for (const fs::path& path : {stale, young, locked, other}) {
+  const auto named = [&](const std::string& end) { return tmp / ("attn-picker-build-" + end); };
+  const fs::path stale = named("killed"), young = named("youngA"), locked = named("locked"),
+                 open = named("opened"), unmarked = named("others"), longer = named("others-asan"),
+                 other = tmp / "attn-build-asan";
+  for (const fs::path& path : {stale, young, locked, open, unmarked, longer, other}) {
     fs::create_directories(path);
     std::ofstream(path / "spec.attn") << kSpec;
+    if (path != unmarked) std::ofstream(path / ".made-by-attn-picker");
+    fs::permissions(path, path == open ? fs::perms(0755) : fs::perms::owner_all);
     if (path != young) fs::last_write_time(path, fs::file_time_type::clock::now() - 1h);
   }
-  fs::create_directory_symlink(other, tmp / "attn-build-link");
+  fs::create_directory_symlink(other, named("linked"));
   const int lock = ::open(locked.c_str(), O_RDONLY | O_DIRECTORY);
   ASSERT_EQ(::flock(lock, LOCK_EX), 0);
   (void)run(scripted("exit 1"));
   EXPECT_FALSE(fs::exists(stale));
-  for (const fs::path& path : {young, locked, other}) {
+  for (const fs::path& path : {young, locked, open, unmarked, longer, other}) {
     EXPECT_TRUE(fs::exists(path / "spec.attn")) << path;
     fs::remove_all(path);
   }
-  fs::remove(tmp / "attn-build-link");
+  fs::remove(named("linked"));
   ::close(lock);
+}
+
+// One that cannot be locked would look like one of the dead.
+TEST_F(BuilderTest, WithoutDescriptorsThereIsNoFolder) {
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none = {0, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const auto folder = BuildFolder::create();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_FALSE(folder.ok());
+  EXPECT_EQ(folder.error().code, ErrorCode::io);
+}
+
+TEST_F(BuilderTest, AFolderLooksLikeOneThatASweepRemoves) {
+  const auto folder = BuildFolder::create();
+  ASSERT_TRUE(folder.ok()) << folder.error().to_text();
+  EXPECT_TRUE(fs::is_regular_file(folder->file(".made-by-attn-picker")));
+  const fs::path path = fs::path(folder->file("x")).parent_path();
+  EXPECT_EQ(path.filename().string().size(), std::string("attn-picker-build-XXXXXX").size());
+  EXPECT_EQ(fs::status(path).permissions(), fs::perms::owner_all);
 }
 
 TEST_F(BuilderTest, AStopEndsTheChild) {

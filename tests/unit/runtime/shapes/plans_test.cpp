@@ -72,6 +72,42 @@ TEST(Plans, ThatWereBuiltAreOfTheSizesThatWereWanted) {
       built_plans({{plan_of(shape_of(4, 8, 8)), plan_of(shape_of(4, 9, 8))}}, {{Dim::B, 4}}).ok());
 }
 
+// A pair of which one plan is of this machine is none.
+TEST(Plans, APairFitsAsAWhole) {
+  for (const bool backward : {false, true}) {
+    plan::Bundle bundle{{plan_of(shape_of(4, 8, 8)), plan_of(shape_of(8, 8, 8)),
+                         plan_of(shape_of(8, 8, 8), true), plan_of(shape_of(4, 8, 8), true)}};
+    const plan::Plan unfit = bundle.plans[backward ? 3 : 0];
+    const std::vector<std::string> reasons =
+        drop_unfit(bundle, [&](const plan::Plan& plan) -> Status {
+          if (plan == unfit) return {ErrorCode::plan_device, "another GPU"};
+          return {};
+        });
+    ASSERT_EQ(reasons.size(), 1U);
+    EXPECT_THAT(reasons[0], HasSubstr("B=4"));
+    EXPECT_THAT(reasons[0], HasSubstr("does not fit: another GPU"));
+    const auto all = by_shape(bundle);
+    ASSERT_TRUE(all.ok()) << all.error().to_text();
+    ASSERT_EQ(all->size(), 1U);
+    EXPECT_EQ((*all)[0].shape, shape_of(8, 8, 8));
+  }
+}
+
+// Pairs for two machines in one file.
+TEST(Plans, APairThatFitsStaysBesideOneThatDoesNot) {
+  plan::Bundle bundle{{plan_of(shape_of(4, 8, 8)), plan_of(shape_of(4, 8, 8), true),
+                       plan_of(shape_of(4, 8, 8)), plan_of(shape_of(4, 8, 8), true)}};
+  bundle.plans[2].target.sm = bundle.plans[3].target.sm = 100;
+  const std::int64_t here = bundle.plans[0].target.sm;
+  const auto reasons = drop_unfit(bundle, [here](const plan::Plan& plan) -> Status {
+    if (plan.target.sm != here) return {ErrorCode::plan_device, "another GPU"};
+    return {};
+  });
+  EXPECT_EQ(reasons.size(), 2U);
+  EXPECT_EQ(bundle.plans.size(), 2U);
+  EXPECT_TRUE(by_shape(bundle).ok());
+}
+
 TEST(Plans, GiveUpTheirKernels) {
   std::vector<ShapePlans> all = by_shape({{plan_of(shape_of(4, 8, 8))}}).value();
   const plan::Plan before = *all[0].forward;

@@ -1,11 +1,15 @@
 #include "runtime/worker/process.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/time.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <thread>
 
 #include "tests/unit/runtime/worker/fixtures.h"
@@ -136,6 +140,15 @@ TEST(Process, AChildWhoseCallerIsDeadAlreadyEndsAtOnce) {
   ASSERT_TRUE(ending.ok());
   EXPECT_EQ(ending->how, Ending::How::signalled);
   EXPECT_EQ(ending->signal, SIGKILL);
+}
+
+// So that what a child starts is not bound to its caller.
+TEST(Process, TheCallerIsReadOnce) {
+  setenv(kCallerMark, fmt::format("{} 300", getppid()).c_str(), 1);
+  end_with_caller();
+  ::alarm(0);
+  prctl(PR_SET_PDEATHSIG, 0);
+  EXPECT_EQ(std::getenv(kCallerMark), nullptr);
 }
 
 // Also one that a script started, which is not killed with its caller.
