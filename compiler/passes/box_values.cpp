@@ -18,6 +18,12 @@ std::vector<ExprId> evaluated(const ir::Attention& attention) {
   return roots;
 }
 
+std::vector<ExprId> each_once(std::vector<ExprId> ids) {
+  std::ranges::sort(ids);
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  return ids;
+}
+
 bool overlap(const Axes& x, const Axes& y) {
   return (x.batch && y.batch) || (x.head && y.head) || (x.row && y.row) || (x.column && y.column);
 }
@@ -41,12 +47,14 @@ RealRange converted(const Range& range) {
 BoxValues::BoxValues(const ir::Attention& attention)
     : attention_(attention),
       dag_(attention.dag),
+      masks_(each_once(attention.masks)),
       roots_(evaluated(attention)),
       order_(ir::reachable(attention.dag, roots_)),
       integers_(attention, roots_),
       values_(order_.back() + 1),
       reals_(order_.back() + 1),
       counts_(order_.back() + 1),
+      shows_(order_.back() + 1),
       reads_(order_.back() + 1),
       conjoins_(order_.back() + 1),
       axes_(order_.back() + 1) {
@@ -77,6 +85,7 @@ void BoxValues::look_at(const Box& box, const Assumed& assumed) {
       case Type::real: set_real(id, assumed); break;
     }
   }
+  for (const ExprId id : order_) set_shows(id);
   set_counts();
 }
 
@@ -85,12 +94,16 @@ Sure BoxValues::holds(ExprId id) const {
   return values_[id].is_false() ? Sure::no : Sure::maybe;
 }
 
-Sure BoxValues::shows(ExprId mask) const {
-  const ir::Node& node = dag_[mask];
-  if (node.is(Op::and_)) return std::min(shows(node.operands[0]), shows(node.operands[1]));
-  const Sure sure = holds(mask);
-  const bool agrees = agree_beside_ && reads_[mask] && !overlap(*agree_beside_, axes_[mask]);
-  return sure == Sure::maybe && (agrees || doubt_shows_) ? Sure::yes : sure;
+void BoxValues::set_shows(ExprId id) {
+  const ir::Node& node = dag_[id];
+  if (node.type != Type::boolean) return;
+  if (node.is(Op::and_)) {
+    shows_[id] = std::min(shows_[node.operands[0]], shows_[node.operands[1]]);
+    return;
+  }
+  const Sure sure = holds(id);
+  const bool agrees = agree_beside_ && reads_[id] && !overlap(*agree_beside_, axes_[id]);
+  shows_[id] = sure == Sure::maybe && (agrees || doubt_shows_) ? Sure::yes : sure;
 }
 
 // Again where reals are compared somewhere below.
@@ -148,21 +161,29 @@ RealRange BoxValues::selected(const ir::Node& node) const {
 
 void BoxValues::count(ExprId id, Sure sure) { counts_[id] = std::max(counts_[id], sure); }
 
-// From the roots down: users stand behind their operands.
+// From the roots down: users stand behind their operands. Of rows that are hidden there are scales
+// and sinks too.
 void BoxValues::set_counts() {
   std::ranges::fill(counts_, Sure::no);
-  Sure shown = Sure::yes;
-  for (const ExprId mask : attention_.masks) shown = std::min(shown, shows(mask));
+  const Sure shown = count_masks();
   for (std::size_t i = attention_.masks.size(); i < roots_.size(); ++i) count(roots_[i], shown);
   count(attention_.scale, Sure::yes);
-  for (const ExprId mask : attention_.masks) {
-    Sure others = Sure::yes;
-    for (const ExprId other : attention_.masks) {
-      if (other != mask) others = std::min(others, shows(other));
-    }
-    count(mask, others);
-  }
+  if (attention_.sink) count(*attention_.sink, Sure::yes);
   for (std::size_t i = order_.size(); i-- > 0;) count_operands(order_[i]);
+}
+
+// A mask counts where the others hold; returns whether all of them do.
+Sure BoxValues::count_masks() {
+  std::vector<Sure> behind(masks_.size() + 1, Sure::yes);  // those from here on
+  for (std::size_t i = masks_.size(); i-- > 0;) {
+    behind[i] = std::min(behind[i + 1], shows_[masks_[i]]);
+  }
+  Sure before = Sure::yes;
+  for (std::size_t i = 0; i < masks_.size(); ++i) {
+    count(masks_[i], std::min(before, behind[i + 1]));
+    before = std::min(before, shows_[masks_[i]]);
+  }
+  return before;
 }
 
 void BoxValues::count_operands(ExprId id) {
@@ -181,7 +202,7 @@ void BoxValues::count_operands(ExprId id) {
     case Op::or_:
       for (const std::size_t i : {0, 1}) {
         const ExprId beside = node.operands[1 - i];
-        const Sure other = conjoins_[id] ? shows(beside) : holds(beside);
+        const Sure other = conjoins_[id] ? shows_[beside] : holds(beside);
         count(node.operands[i], std::min(sure, node.op == Op::and_ ? other : opposite(other)));
       }
       return;

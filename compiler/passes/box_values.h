@@ -44,19 +44,22 @@ class BoxValues {
   void set_boolean(ir::ExprId id);
   RealRange selected(const ir::Node& node) const;
   void set_counts();
+  Sure count_masks();
   void count_operands(ir::ExprId id);
   void count(ir::ExprId id, Sure sure);
   Sure holds(ir::ExprId id) const;
-  Sure shows(ir::ExprId mask) const;
+  void set_shows(ir::ExprId id);
 
   const ir::Attention& attention_;
   const ir::Dag& dag_;
+  std::vector<ir::ExprId> masks_;  // each once: one that is written twice is no guard of itself
   std::vector<ir::ExprId> roots_;
   std::vector<ir::ExprId> order_;
   Ranges integers_;
   std::vector<Range> values_;     // by id
   std::vector<RealRange> reals_;  // by id
   std::vector<Sure> counts_;      // by id
+  std::vector<Sure> shows_;       // by id: whether a mask of it would hold; of a boolean
   std::vector<bool> reads_;       // by id: tensors or params
   std::vector<bool> conjoins_;    // by id: an `and` of conjuncts of a mask
   std::vector<Axes> axes_;        // by id

@@ -102,13 +102,17 @@ class Loader {
     if (!error) folders_.push_back(found);
   }
 
-  // Where the file is, all links followed, lies below one of the folders.
-  bool is_inside(const fs::path& file) const {
+  // Where the file is, all links followed; nothing when that is not below one of the folders. Only
+  // this path may be opened: links and `..` can make the written one lead elsewhere.
+  std::optional<fs::path> inside(const fs::path& file) const {
     std::error_code error;
-    const fs::path real = fs::weakly_canonical(fs::absolute(file, error), error);
-    return !error && std::ranges::any_of(folders_, [&](const fs::path& folder) {
+    fs::path real = fs::weakly_canonical(fs::absolute(file, error), error);
+    // Again, for links that stood behind a folder that does not exist.
+    if (!error) real = fs::weakly_canonical(real, error);
+    const bool is_below = !error && std::ranges::any_of(folders_, [&](const fs::path& folder) {
       return std::ranges::mismatch(folder, real).in1 == folder.end();
     });
+    return is_below ? std::optional(std::move(real)) : std::nullopt;
   }
 
   // Beside the importer, else in the standard library; reported when it is in neither. Of a file
@@ -120,7 +124,8 @@ class Loader {
     const bool is_standard =
         importer.starts_with(kStandard) || (!text.empty() && !fs::exists(beside, error));
     if (!is_standard) {
-      if (!is_inside(beside)) {
+      const std::optional<fs::path> real = inside(beside);
+      if (!real) {
         sink_
             .report(
                 Code::import_refused, path.span,
@@ -128,7 +133,7 @@ class Loader {
             .help = fmt::format("move it there, or name its folder in {}", kFurtherFolders);
         return std::nullopt;
       }
-      if (fs::is_regular_file(beside, error)) return read(path, beside);
+      if (fs::is_regular_file(*real, error)) return read(path, beside.lexically_normal(), *real);
     }
     if (!text.empty())
       return support::Source(fmt::format("{}{}", kStandard, path.text), std::string(text));
@@ -145,9 +150,14 @@ class Loader {
     return std::nullopt;
   }
 
-  std::optional<support::Source> read(const ast::Name& path, const fs::path& file) {
-    Result<support::Source> source = support::Source::read(file.lexically_normal().string());
-    if (source.ok()) return std::move(*source);
+  // The file `real`. It goes by the path `as_written` where that is the same file.
+  std::optional<support::Source> read(const ast::Name& path, const fs::path& as_written,
+                                      const fs::path& real) {
+    Result<support::Source> source = support::Source::read(real.string());
+    if (source.ok()) {
+      const bool is_same = key_of(as_written.string()) == real.string();
+      return support::Source((is_same ? as_written : real).string(), std::string(source->text()));
+    }
     sink_.report(Code::import_not_found, path.span, source.error().message);
     return std::nullopt;
   }

@@ -106,6 +106,8 @@ constexpr Fault kFaults[] = {
     {"tensor t: f32[3]; score score + t[(q_idx + kv_idx) % 3];", ""},
     {"tensor t: f32[2]; score score + t[(q_idx + kv_idx) % 3];", "E0340"},
     {"tensor t: f32[3]; sink t[h];", "E0340"},
+    {"tensor t: f32[2]; mask h < 2; sink t[h];", "E0340"},  // hidden rows have a sink too
+    {"tensor t: f32[2]; mask h < 2; sink where(h < 2, t[h], 0);", ""},
     {"tensor t: f32[6]; tensor i: i32[Skv]; score score + t[clamp(i[kv_idx], 6, 9)];", "E0340"},
     {"mask q_idx // (kv_idx - kv_idx) == 0;", "E0308"},
     {"mask q_idx % (kv_idx - 3) == 0;", "E0308"},

@@ -55,6 +55,20 @@ TEST_F(ImportedFiles, StayBelowTheFolderOfTheSpec) {
   EXPECT_EQ(import("link.attn"), Codes{"E0260"});
 }
 
+// What is judged is what is opened, also where `..` stands behind a link.
+TEST_F(ImportedFiles, AreTheOnesThatLinksLeadTo) {
+  const fs::path specs = folder_ / "specs";
+  fs::create_directories(specs / "a/b/c/d");
+  fs::create_directory_symlink("a/b/c/d", specs / "down");
+  write("specs/a/b/outside.attn", "fn other() = q_idx >= kv_idx;");
+  EXPECT_EQ(import("down/../../outside.attn"), Codes{"E0203"});  // ../outside.attn has mine
+  write("specs/a/b/outside.attn", "import \"../../beside.attn\";");
+  EXPECT_EQ(import("down/../../outside.attn"), Codes{});
+  fs::create_directory_symlink("..", specs / "up");
+  EXPECT_EQ(import("up/outside.attn"), Codes{"E0260"});
+  EXPECT_EQ(import("nowhere/../up/outside.attn"), Codes{"E0260"});
+}
+
 TEST_F(ImportedFiles, MayLeaveItWhereThatIsAskedFor) {
   setenv("ATTN_IMPORT_PATH", ("/nowhere:" + folder_.string()).c_str(), 1);
   EXPECT_EQ(import("../outside.attn"), Codes{});
