@@ -78,7 +78,7 @@ std::string no_command(const ::CLI::App& app, const std::string& word) {
 std::string unknown_command(const ::CLI::App& app, const std::vector<std::string>& words) {
   const ::CLI::App* at = &app;
   for (const std::string& word : words) {
-    if (at->get_require_subcommand_min() == 0 || is_option(word)) return "";
+    if (at->get_subcommands({}).empty() || is_option(word)) return "";
     const ::CLI::App* next = command_named(*at, word);
     if (next == nullptr) return no_command(*at, word);
     at = next;

@@ -19,7 +19,9 @@ class Usage(attnc.Case):
         self.assertEqual(self.message("cache", "lst"),
                          "error: no command `cache lst`; did you mean `cache list`?")
         self.assertIn("`attnc` needs a command: check, ", self.message())
-        self.assertIn("`attnc target` needs a command: list, ", self.message("target"))
+        self.assertEqual(self.message("target", "lst"),
+                         "error: no command `target lst`; did you mean `target list`?")
+        self.assertIn("`attnc cache` needs a command: path, ", self.message("cache"))
 
     def test_unknown_options(self):
         spec = self.write("noop.attn", NOOP)
