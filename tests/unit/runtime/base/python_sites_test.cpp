@@ -29,7 +29,9 @@ class PythonSites : public testing::Test {
     return site;
   }
 
-  fs::path folder_ = fs::path(testing::TempDir()) / "python_sites";
+  // Tests run side by side.
+  fs::path folder_ =
+      fs::path(testing::TempDir()) / testing::UnitTest::GetInstance()->current_test_info()->name();
   std::string path_ = std::getenv("PATH");
 };
 
