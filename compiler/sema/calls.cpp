@@ -30,8 +30,9 @@ bool Scope::within_work(const Expr& expr) {
   if (++work_ == kMaxWork || of_all == kMaxWorkOfAll) {
     report(Code::too_deep, expr.head,
            fmt::format("with its functions and reductions expanded, the spec has more than {} "
-                       "operations",
-                       kMaxWork));
+                       "operations{}",
+                       work_ == kMaxWork ? kMaxWork : kMaxWorkOfAll,
+                       work_ == kMaxWork ? "" : " over all combinations of its sizes"));
   }
   return work_ < kMaxWork && of_all < kMaxWorkOfAll;
 }

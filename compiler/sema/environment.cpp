@@ -174,7 +174,11 @@ class Resolver {
     const auto* size = number && !several ? std::get_if<std::int64_t>(&*number) : nullptr;
     if (!size || *size < least(name) || *size > kLargest) {
       bad_binding(name, text, several ? "one size is needed here" : kSizes,
-                  several ? "`attnc compile` takes several, and makes a plan for each" : "");
+                  several
+                      ? fmt::format("`attnc compile` takes several, with at most {} combinations, "
+                                    "and makes a plan for each",
+                                    kMostCombinations)
+                      : "");
       for (const Dim dim : dims) at(dim).size = Known::poisoned();
       return;
     }

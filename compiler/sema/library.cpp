@@ -67,7 +67,11 @@ class Loader {
     bytes_ += source->text().size();
     if (bytes_ > kMostBytes || sink_.size() > kMostBytesOfAll) {
       sink_.report(Code::too_large, path.span,
-                   fmt::format("the imported files are larger than {} KiB", kMostBytes / 1024));
+                   bytes_ > kMostBytes
+                       ? fmt::format("the imported files are larger than {} KiB", kMostBytes / 1024)
+                       : fmt::format("the imported files are larger than {} MiB when they are read "
+                                     "for each combination of sizes",
+                                     kMostBytesOfAll / 1024 / 1024));
       library_.complete = false;
       return;
     }

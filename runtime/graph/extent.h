@@ -25,8 +25,8 @@ std::optional<std::int64_t> element_count(std::span<const std::int64_t> dims);
 bool fits_memory(std::span<const std::int64_t> dims, std::span<const std::int64_t> strides,
                  std::size_t element_bytes);
 
-// Of a tensor whose elements lie one behind the other, the last dimension's next to each other. A
-// stride that does not fit in 63 bits is the largest number, which last_offset() refuses.
+// Of a dense row-major tensor: the last dimension is contiguous. A stride that does not fit in 63
+// bits is the largest number, which last_offset() refuses.
 std::vector<std::int64_t> row_major_strides(std::span<const std::int64_t> dims);
 
 // Whether two elements may share one place: false when, sorted, each stride (positive) steps over

@@ -16,20 +16,11 @@ using standin::fail_nth;
 using standin::make_plan;
 using ::testing::HasSubstr;
 
-class BindingTest : public OnStandins {
+class BindingTest : public WithCase {
  protected:
   void SetUp() override {
     OnStandins::SetUp();
-    plan_ = make_plan({.steps = 2, .params = 1, .derives_each = true});
-    runtime_ = must(standin::open_runtime());
-    executable_ = must(Executable::load(runtime_, plan_));
-    on_ = must(Case::make(executable_->device(), plan_, 1));
-  }
-  void TearDown() override {
-    on_.reset();
-    executable_.reset();
-    runtime_.reset();
-    OnStandins::TearDown();
+    load(make_plan({.steps = 2, .params = 1, .derives_each = true}));
   }
 
   // The arguments with another address for q.
@@ -55,11 +46,6 @@ class BindingTest : public OnStandins {
     return standin::cudnn().control.calls("cudnnBackendCreateDescriptor",
                                           CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
   }
-
-  plan::Plan plan_;
-  std::shared_ptr<Runtime> runtime_;
-  std::optional<Executable> executable_;
-  std::optional<Case> on_;
 };
 
 TEST_F(BindingTest, MemoryOfEveryKind) {

@@ -14,20 +14,11 @@ using standin::fail_nth;
 using standin::make_plan;
 using ::testing::HasSubstr;
 
-class Captures : public OnStandins {
+class Captures : public WithCase {
  protected:
   void SetUp() override {
     OnStandins::SetUp();
-    plan_ = make_plan({.steps = 2, .derives_each = true});
-    runtime_ = must(standin::open_runtime());
-    executable_ = must(Executable::load(runtime_, plan_));
-    on_ = must(Case::make(executable_->device(), plan_, 1));
-  }
-  void TearDown() override {
-    on_.reset();
-    executable_.reset();
-    runtime_.reset();
-    OnStandins::TearDown();
+    load(make_plan({.steps = 2, .derives_each = true}));
   }
 
   // As a parent graph would.
@@ -39,11 +30,6 @@ class Captures : public OnStandins {
     EXPECT_EQ(driver.graph_launch(exec, nullptr), CUDA_SUCCESS);
     EXPECT_EQ(driver.graph_exec_destroy(exec), CUDA_SUCCESS);
   }
-
-  plan::Plan plan_;
-  std::shared_ptr<Runtime> runtime_;
-  std::optional<Executable> executable_;
-  std::optional<Case> on_;
 };
 
 TEST_F(Captures, AGraphForAChildNodeDoesWhatAnExecuteDoes) {

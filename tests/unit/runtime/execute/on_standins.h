@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 
+#include <memory>
+#include <optional>
 #include <utility>
 
 #include "runtime/execute/cuda_graph.h"
@@ -43,6 +45,28 @@ class OnStandins : public standin::StandinTest {
     EXPECT_OK(binding.execute(stream));
     EXPECT_TRUE(must(on.is_right()));
   }
+};
+
+// One plan, loaded, with tensors and a reference of what it computes.
+class WithCase : public OnStandins {
+ protected:
+  void load(plan::Plan plan) {
+    plan_ = std::move(plan);
+    runtime_ = must(standin::open_runtime());
+    executable_ = must(Executable::load(runtime_, plan_));
+    on_ = must(standin::Case::make(executable_->device(), plan_, 1));
+  }
+  void TearDown() override {
+    on_.reset();
+    executable_.reset();
+    runtime_.reset();
+    OnStandins::TearDown();
+  }
+
+  plan::Plan plan_;
+  std::shared_ptr<Runtime> runtime_;
+  std::optional<Executable> executable_;
+  std::optional<standin::Case> on_;
 };
 
 }  // namespace attn::execute

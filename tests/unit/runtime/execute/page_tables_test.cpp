@@ -9,7 +9,7 @@ namespace {
 using standin::Case;
 using ::testing::HasSubstr;
 
-class PageTables : public OnStandins {
+class PageTables : public WithCase {
  protected:
   static constexpr std::size_t kTable = 5;  // its place among the tensors
   static constexpr std::int64_t kRows = 2, kColumns = 2, kStride = 5;
@@ -17,16 +17,7 @@ class PageTables : public OnStandins {
 
   void SetUp() override {
     OnStandins::SetUp();
-    runtime_ = must(standin::open_runtime());
-    plan_ = standin::plan_of(plan::testing::controlled_program());
-    executable_ = must(Executable::load(runtime_, plan_));
-    on_ = must(Case::make(executable_->device(), plan_, 1));
-  }
-  void TearDown() override {
-    on_.reset();
-    executable_.reset();
-    runtime_.reset();
-    OnStandins::TearDown();
+    load(standin::plan_of(plan::testing::controlled_program()));
   }
 
   // The table of a case, with room behind each row.
@@ -49,11 +40,6 @@ class PageTables : public OnStandins {
     const auto bound = executable_->bind(arguments);
     return bound.ok() ? "accepted" : bound.error().message;
   }
-
-  plan::Plan plan_;
-  std::shared_ptr<Runtime> runtime_;
-  std::optional<Executable> executable_;
-  std::optional<Case> on_;
 };
 
 TEST_F(PageTables, RowsMayLieFurtherApart) {
