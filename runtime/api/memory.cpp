@@ -24,7 +24,7 @@ Status store(DType type, std::span<const float> values, std::byte* elements) {
     const double value = static_cast<double>(values[i]);
     if (!io::fits(type, value)) {
       return Status(ErrorCode::invalid_argument,
-                    fmt::format("value {} is {}, which is no {}", i, value, to_string(type)));
+                    fmt::format("value {} is {}, which is not of type {}", i, value, to_string(type)));
     }
     io::store(type, value, elements + i * size_of(type));
   }

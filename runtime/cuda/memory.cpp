@@ -207,17 +207,21 @@ Result<PointerInfo> classify(const void* pointer) {
   CUmemorytype type{};
   int managed = 0;
   int ordinal = -1;
-  std::array<CUpointer_attribute, 3> attributes = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-                                                   CU_POINTER_ATTRIBUTE_IS_MANAGED,
-                                                   CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
-  std::array<void*, 3> values = {&type, &managed, &ordinal};
+  CUdeviceptr start = 0;
+  std::size_t size = 0;
+  std::array<CUpointer_attribute, 5> attributes = {
+      CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+      CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+      CU_POINTER_ATTRIBUTE_RANGE_SIZE};
+  std::array<void*, 5> values = {&type, &managed, &ordinal, &start, &size};
   ATTN_RETURN_IF_ERROR(driver->check(
       driver->pointer_get_attributes(static_cast<unsigned>(attributes.size()), attributes.data(),
                                      values.data(), to_address(pointer)),
       "asking what memory an address belongs to"));
-  if (managed != 0) return PointerInfo{MemoryKind::managed, -1};
-  if (type == CU_MEMORYTYPE_HOST) return PointerInfo{MemoryKind::host, -1};
-  if (type == CU_MEMORYTYPE_DEVICE) return PointerInfo{MemoryKind::device, ordinal};
+  const auto end = static_cast<std::uintptr_t>(start + size);
+  if (managed != 0) return PointerInfo{MemoryKind::managed, -1, end};
+  if (type == CU_MEMORYTYPE_HOST) return PointerInfo{MemoryKind::host, -1, end};
+  if (type == CU_MEMORYTYPE_DEVICE) return PointerInfo{MemoryKind::device, ordinal, end};
   return PointerInfo{};
 }
 

@@ -93,9 +93,8 @@ std::string_view to_string(MemoryKind kind);
 
 struct PointerInfo {
   MemoryKind kind = MemoryKind::unregistered;
-  int device = -1;  // ordinal for `device`; -1 otherwise
-
-  bool operator==(const PointerInfo&) const = default;
+  int device = -1;         // ordinal for `device`; -1 otherwise
+  std::uintptr_t end = 0;  // behind the last byte of the allocation; 0 when that is not known
 };
 
 // Enqueues a copy of `rows` rows of `row_bytes`, which lie `pitch` bytes apart, to rows one behind

@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "runtime/cudnn/library.h"
+#include "runtime/graph/extent.h"
 #include "runtime/graph/listing.h"
 
 namespace attn::execute {
@@ -103,12 +105,35 @@ class Checker {
   }
 
   void check_tensor(const plan::TensorInfo& needed, const TensorView& given) {
-    if (!given.as_planned) check_shape(needed, given);
-    check_tensor_address(needed, given.data);
+    if (given.as_planned) return check_tensor_address(needed, given.data);
+    const std::size_t before = problems_.size();
+    check_shape(needed, given);
+    const bool fits = problems_.size() == before;
+    check_address(needed.name, given.data, needed.alignment,
+                  fits ? bytes_of(needed, given.dims, given.strides) : 0);
   }
 
   void check_tensor_address(const plan::TensorInfo& needed, const void* address) {
-    check_address(needed.name, address, needed.alignment);
+    check_address(needed.name, address, needed.alignment,
+                  bytes_of(needed, needed.dims, needed.strides));
+  }
+
+  // That nothing is written where another tensor begins. Tensors may interleave (packed layouts),
+  // so no more than that is a mistake for sure. `address_of` takes the index of a tensor of the
+  // program.
+  template <typename AddressOf>
+  void check_distinct(AddressOf address_of) {
+    const std::vector<plan::TensorInfo>& tensors = program_->tensors;
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      for (std::size_t j = 0; j < i; ++j) {
+        if (!is_written(tensors[i]) && !is_written(tensors[j])) continue;
+        const void* address = address_of(i);
+        if (address == nullptr || address != address_of(j)) continue;
+        const bool second = is_written(tensors[i]);
+        fail("tensor '{}' is written but has the address of tensor '{}'",
+             escaped(tensors[second ? i : j].name), escaped(tensors[second ? j : i].name));
+      }
+    }
   }
 
   void check_param(const plan::ParamInfo& needed, const Arguments::Scalar& given) {
@@ -122,19 +147,16 @@ class Checker {
     }
   }
 
-  // Of the workspace when there is no name. What is right costs no text.
-  void check_address(const std::string& tensor, const void* address, std::int64_t alignment) {
+  // Of the workspace when there is no name. What is right costs no text. `bytes` 0: any number.
+  void check_address(const std::string& tensor, const void* address, std::int64_t alignment,
+                     std::int64_t bytes) {
     if (address == nullptr) return fail("{} has a null address", subject(tensor));
     if (reinterpret_cast<std::uintptr_t>(address) % static_cast<std::uintptr_t>(alignment) != 0) {
       fail("{} is at address {}, which is not a multiple of {} bytes", subject(tensor), address,
            alignment);
     }
-    Result<cuda::PointerInfo> info = classify_(address);
-    if (info.ok()) return check_memory(tensor, *info);
-    if (!unanswered_.ok()) return;
-    Error error = info.error();
-    error.message = fmt::format("{}: {}", subject(tensor), error.message);
-    unanswered_ = std::move(error);
+    const auto info = classified(tensor, address);
+    if (info && is_in_memory(tensor, *info)) check_end(tensor, address, bytes, *info);
   }
 
   // That the driver did not answer is no mistake of the caller's.
@@ -173,6 +195,29 @@ class Checker {
     }
   }
 
+  // How far it reaches. What a table or offsets address may be as small as they say: 0.
+  static std::int64_t bytes_of(const plan::TensorInfo& needed,
+                               const std::vector<std::int64_t>& dims,
+                               const std::vector<std::int64_t>& strides) {
+    if (!needed.addressed_by.empty()) return 0;
+    const auto last = last_offset(dims, strides);
+    return last ? (*last + 1) * static_cast<std::int64_t>(size_of(needed.dtype)) : 0;
+  }
+  static bool is_written(const plan::TensorInfo& tensor) {
+    return tensor.role == plan::TensorRole::output || tensor.role == plan::TensorRole::stats ||
+           tensor.role == plan::TensorRole::gradient;
+  }
+
+  std::optional<cuda::PointerInfo> classified(const std::string& tensor, const void* address) {
+    Result<cuda::PointerInfo> info = classify_(address);
+    if (info.ok()) return *info;
+    if (!unanswered_.ok()) return std::nullopt;
+    Error error = info.error();
+    error.message = fmt::format("{}: {}", subject(tensor), error.message);
+    unanswered_ = std::move(error);
+    return std::nullopt;
+  }
+
   // A pool of the plan's pages, of which there are fewer or more.
   bool is_other_pool(const plan::TensorInfo& needed, const TensorView& given) const {
     return is_page_pool(*program_, needed) && given.dims.size() == needed.dims.size() &&
@@ -196,15 +241,36 @@ class Checker {
            (needed.dims[1] == 1 || given.strides[1] == 1);
   }
 
-  void check_memory(const std::string& tensor, const cuda::PointerInfo& info) {
-    if (info.kind == cuda::MemoryKind::managed) return;
-    if (info.kind != cuda::MemoryKind::device) {
-      return fail("{} is in {} but must be in memory of CUDA device {}", subject(tensor),
-                  to_string(info.kind), device_);
-    }
-    if (info.device != device_) {
+  bool can_be_used(const cuda::PointerInfo& info) const {
+    return info.kind == cuda::MemoryKind::managed ||
+           (info.kind == cuda::MemoryKind::device && info.device == device_);
+  }
+  bool is_in_memory(const std::string& tensor, const cuda::PointerInfo& info) {
+    if (can_be_used(info)) return true;
+    if (info.kind == cuda::MemoryKind::device) {
       fail("{} is in memory of CUDA device {} but the plan is loaded on device {}", subject(tensor),
            info.device, device_);
+    } else {
+      fail("{} is in {} but must be in memory of CUDA device {}", subject(tensor),
+           to_string(info.kind), device_);
+    }
+    return false;
+  }
+
+  // Memory that is mapped piece by piece goes on where an allocation ends.
+  void check_end(const std::string& tensor, const void* address, std::int64_t bytes,
+                 cuda::PointerInfo info) {
+    const auto start = reinterpret_cast<std::uintptr_t>(address);
+    const std::uintptr_t end = start + static_cast<std::uintptr_t>(bytes);
+    while (info.end != 0 && info.end < end) {
+      const std::uintptr_t at = info.end;
+      const auto next = classified(tensor, reinterpret_cast<const void*>(at));
+      if (!next) return;
+      if (!can_be_used(*next) || (next->end != 0 && next->end <= at)) {
+        return fail("{} takes {} bytes but its memory ends after {}", subject(tensor), bytes,
+                    at - start);
+      }
+      info = *next;
     }
   }
 
@@ -234,7 +300,7 @@ Status check_device(const plan::Plan& plan, const std::string& device_name, std:
   return Error{ErrorCode::plan_device,
                fmt::format("the plan was compiled for sm_{} ({}) but this device is sm_{} ({})",
                            plan.target.sm, escaped(plan.target.name), sm, device_name),
-               {"compile the spec for this device, or run the plan with --recompile"},
+               {"compile the spec for this device, or `attnc compile --recompile` the plan"},
                ""};
 }
 
@@ -244,7 +310,7 @@ Status check_version(const plan::Plan& plan, std::int64_t cudnn_version) {
       ErrorCode::plan_version,
       fmt::format("the plan was compiled with cuDNN {} but cuDNN {} is loaded",
                   cudnn::version_text(plan.cudnn_version), cudnn::version_text(cudnn_version)),
-      {"compile the spec with this cuDNN, or run the plan with --recompile"},
+      {"compile the spec with this cuDNN, or `attnc compile --recompile` the plan"},
       ""};
 }
 
@@ -257,6 +323,10 @@ Status check_arguments(const plan::Program& program, const Arguments& arguments,
     const plan::TensorInfo* needed = find(program.tensors, given.name);
     if (needed != nullptr) checker.check_tensor(*needed, given.view);
   }
+  checker.check_distinct([&](std::size_t i) -> const void* {
+    const Arguments::Tensor* given = find(arguments.tensors(), program.tensors[i].name);
+    return given == nullptr ? nullptr : given->view.data;
+  });
   for (const Arguments::Scalar& given : arguments.scalars()) {
     const plan::ParamInfo* needed = find(program.params, given.name);
     if (needed != nullptr) checker.check_param(*needed, given);
@@ -270,6 +340,7 @@ Status check_addresses(const plan::Program& program, std::span<void* const> addr
   for (std::size_t i = 0; i < addresses.size(); ++i) {
     checker.check_tensor_address(program.tensors[i], addresses[i]);
   }
+  checker.check_distinct([&](std::size_t i) { return addresses[i]; });
   return checker.status();
 }
 
@@ -277,18 +348,19 @@ Status check_workspace(const void* workspace, std::int64_t bytes, int device,
                        const PointerClassifier& classify) {
   if (bytes == 0) return {};
   Checker checker(nullptr, device, classify);
-  checker.check_address("", workspace, kWorkspaceAlignment);
+  checker.check_address("", workspace, kWorkspaceAlignment, bytes);
   return checker.status();
 }
 
 Status check_scalar(const std::string& name, DType dtype, double value) {
-  if (dtype == DType::f32) return {};
+  constexpr double kMaxF32 = std::numeric_limits<float>::max();
+  if (dtype == DType::f32 && (!std::isfinite(value) || std::abs(value) <= kMaxF32)) return {};
   constexpr double kMin = -2147483648.0, kMax = 2147483647.0;
   if (dtype == DType::i32 && value >= kMin && value <= kMax && std::trunc(value) == value) {
     return {};
   }
-  return Status(ErrorCode::binding, fmt::format("param '{}' is {}, which is no {}", escaped(name),
-                                                value, to_string(dtype)));
+  return Status(ErrorCode::binding, fmt::format("param '{}' is {}, which is not of type {}",
+                                                escaped(name), value, to_string(dtype)));
 }
 
 }  // namespace attn::execute

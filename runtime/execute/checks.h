@@ -27,7 +27,9 @@ using PointerClassifier = std::function<Result<cuda::PointerInfo>(const void*)>;
 bool is_page_table(const plan::Program& program, const plan::TensorInfo& tensor);
 
 // Every tensor and param of the program given and nothing else; dtype, dims, strides (but for dims
-// of size 1), address not null, aligned, and in memory of device `device` (managed memory counts).
+// of size 1), address not null, aligned, and in memory of device `device` (managed memory counts)
+// that goes on to the tensor's end, unless another tensor says which parts are used; nothing is
+// written at the address of another tensor.
 // A pool may have fewer pages than the plan's, and the rows of a page table may lie further apart
 // than the plan's. Errors: binding; the message is the first thing wrong, the notes are the others.
 Status check_arguments(const plan::Program& program, const Arguments& arguments, int device,

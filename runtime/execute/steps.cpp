@@ -22,11 +22,11 @@ Status check_engine(const plan::Plan& plan, const plan::CudnnStep& step,
   const cudnn::KnownBad* bad = cudnn::find_known_bad(circumstances);
   if (bad == nullptr) bad = cudnn::find_known_bad(circumstances, compiled.engine);
   if (bad == nullptr) return {};
-  return Error{
-      ErrorCode::plan_version,
-      fmt::format("the plan uses engine {} of cuDNN: {}", compiled.engine, bad->what),
-      {"compile the spec again, or run with --recompile", fmt::format("source: {}", bad->source)},
-      {}};
+  return Error{ErrorCode::plan_version,
+               fmt::format("the plan uses engine {} of cuDNN: {}", compiled.engine, bad->what),
+               {"compile the spec again, or `attnc compile --recompile` the plan",
+                fmt::format("source: {}", bad->source)},
+               {}};
 }
 
 Result<LoadedStep> load_cudnn(const plan::CompiledStep& compiled, const cudnn::Session& session) {

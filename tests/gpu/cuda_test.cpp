@@ -49,10 +49,15 @@ TEST_F(Cuda, TooLargeAnAllocationNamesItsSize) {
 TEST_F(Cuda, PointersAreClassified) {
   const DeviceBuffer buffer = DeviceBuffer::allocate(device(), 4096).value();
   const std::vector<int> host(16);
-  EXPECT_EQ(classify(buffer.data()).value(), (PointerInfo{MemoryKind::device, 0}));
-  EXPECT_EQ(classify(static_cast<std::byte*>(buffer.data()) + 100).value(),
-            (PointerInfo{MemoryKind::device, 0}));
-  EXPECT_EQ(classify(host.data()).value(), (PointerInfo{MemoryKind::unregistered, -1}));
+  const auto end = reinterpret_cast<std::uintptr_t>(buffer.data()) + 4096;
+  for (const std::size_t offset : {0, 100, 4095}) {
+    const auto info = classify(static_cast<std::byte*>(buffer.data()) + offset).value();
+    EXPECT_EQ(info.kind, MemoryKind::device);
+    EXPECT_EQ(info.device, 0);
+    EXPECT_EQ(info.end, end);
+  }
+  EXPECT_EQ(classify(reinterpret_cast<const void*>(end)).value().kind, MemoryKind::unregistered);
+  EXPECT_EQ(classify(host.data()).value().kind, MemoryKind::unregistered);
   EXPECT_EQ(classify(nullptr).value().kind, MemoryKind::unregistered);
 }
 

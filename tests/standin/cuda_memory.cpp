@@ -276,6 +276,12 @@ ATTN_STANDIN_EXPORT CUresult cuPointerGetAttributes(unsigned int count,
   for (unsigned int i = 0; i < count; ++i) {
     int& value = *static_cast<int*>(data[i]);
     switch (attributes[i]) {
+      case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        *static_cast<CUdeviceptr*>(data[i]) = reinterpret_cast<CUdeviceptr>(found.start);
+        break;
+      case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        *static_cast<std::size_t*>(data[i]) = found.bytes;
+        break;
       case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         value = !known ? 0 : pinned ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
         break;

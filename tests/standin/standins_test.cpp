@@ -46,8 +46,10 @@ TEST_F(StandinsTest, DevicesHaveMemoryOfTheirOwn) {
   const auto there = attn::cuda::DeviceBuffer::allocate(*second, 100);
   ASSERT_TRUE(there.ok());
   const auto* inside = static_cast<const std::byte*>(there->data()) + 99;
-  EXPECT_EQ(*attn::cuda::classify(inside),
-            (attn::cuda::PointerInfo{attn::cuda::MemoryKind::device, 1}));
+  const auto info = *attn::cuda::classify(inside);
+  EXPECT_EQ(info.kind, attn::cuda::MemoryKind::device);
+  EXPECT_EQ(info.device, 1);
+  EXPECT_EQ(info.end, reinterpret_cast<std::uintptr_t>(inside + 1));
   EXPECT_EQ(attn::cuda::classify(inside + 1)->kind, attn::cuda::MemoryKind::unregistered);
   EXPECT_EQ(live().bytes, 100);
   std::array<double, 4> host{};

@@ -163,7 +163,7 @@ TEST_F(Attn, ElementsAreConvertedBothWays) {
   EXPECT_EQ(whole[1], 1);
   EXPECT_EQ(attn_elements_from_f32(ATTN_DTYPE_I32, values.data(), 4, whole, error()),
             ATTN_STATUS_INVALID_ARGUMENT);
-  EXPECT_EQ(message(), "value 2 is -2.5, which is no i32");
+  EXPECT_EQ(message(), "value 2 is -2.5, which is not of type i32");
   EXPECT_EQ(attn_elements_from_f32(0, values.data(), 1, whole, error()),
             ATTN_STATUS_INVALID_ARGUMENT);
 }

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 
 #include "tests/gpu/plain_attention.h"
@@ -150,6 +151,51 @@ TEST_F(BindingChecks, WrongDevice) {
             "tensor 'q' is in memory of CUDA device 1 but the plan is loaded on device 0");
 }
 
+// Device memory in allocations of 4 kB, of which those from 0x20000000 on follow one another.
+Result<cuda::PointerInfo> classify_allocations(const void* pointer) {
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  cuda::PointerInfo info = *classify(pointer);
+  const std::uintptr_t in = address & 0xffffff;
+  if (address < 0x20000000 && in >= 0x1000) return cuda::PointerInfo{};
+  info.end = (address & ~std::uintptr_t{0xfff}) + 0x1000;
+  return info;
+}
+
+TEST_F(BindingChecks, MemoryReachesToTheEndOfATensor) {
+  const auto k_at = [&](std::uintptr_t address) {
+    const Status status =
+        check_arguments(program_, with("k", [&](TensorView& view) { view.data = at(address); }), 0,
+                        classify_allocations);
+    return status.ok() ? "accepted" : status.error().message;
+  };
+  EXPECT_EQ(k_at(0x18000000), "accepted") << "4 kB, as all but lse";
+  EXPECT_EQ(k_at(0x18000010), "tensor 'k' takes 4096 bytes but its memory ends after 4080");
+  EXPECT_EQ(k_at(0x20000010), "accepted") << "the next allocation follows at once";
+  const Status workspace = check_workspace(at(0x18000000), 4097, 0, classify_allocations);
+  ASSERT_FALSE(workspace.ok());
+  EXPECT_EQ(workspace.error().message,
+            "the workspace takes 4097 bytes but its memory ends after 4096");
+}
+
+TEST_F(BindingChecks, NothingIsWrittenWhereAnotherTensorBegins) {
+  EXPECT_EQ(message(with("o", [](TensorView& view) { view.data = at(0x10000000); })),
+            "tensor 'o' is written but has the address of tensor 'q'");
+  EXPECT_EQ(message(with("lse", [](TensorView& view) { view.data = at(0x13000000); })),
+            "tensor 'lse' is written but has the address of tensor 'o'");
+  EXPECT_EQ(message(with("v", [](TensorView& view) { view.data = at(0x11000000); })), "accepted")
+      << "k and v are read";
+  std::vector<void*> addresses;
+  for (std::uintptr_t i = 0; i < program_.tensors.size(); ++i) addresses.push_back(at(0x10000000));
+  EXPECT_FALSE(check_addresses(program_, addresses, 0, classify).ok());
+}
+
+TEST_F(BindingChecks, AParamIsWithinTheRangeOfItsType) {
+  EXPECT_TRUE(check_scalar("c", DType::f32, 3.4e38).ok());
+  EXPECT_TRUE(check_scalar("c", DType::f32, -INFINITY).ok());
+  EXPECT_EQ(check_scalar("c", DType::f32, 1e300).error().message,
+            "param 'c' is 1e+300, which is not of type f32");
+}
+
 TEST_F(BindingChecks, AFailingClassifierIsReported) {
   const Status status =
       check_arguments(program_, fitting(), 0, [](const void*) -> Result<cuda::PointerInfo> {
@@ -181,9 +227,9 @@ TEST_F(BindingChecks, ParamsOfAnotherType) {
   EXPECT_EQ(message_of(fitting().scalar("window", 3.0)),
             "param 'window' is given as f32 but is i32");
   EXPECT_EQ(message_of(fitting().scalar("window", DType::i32, 2.5)),
-            "param 'window' is 2.5, which is no i32");
+            "param 'window' is 2.5, which is not of type i32");
   EXPECT_EQ(message_of(fitting().scalar("window", DType::i32, 3e9)),
-            "param 'window' is 3000000000, which is no i32");
+            "param 'window' is 3000000000, which is not of type i32");
 }
 
 TEST_F(BindingChecks, NamesOfAPlanAreEscaped) {
