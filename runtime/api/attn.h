@@ -82,8 +82,8 @@ enum {
 
 /* "plan_version"; "unknown" for a number that is no status. */
 ATTN_API const char* attn_status_name(attn_status status);
-/* What attnc would exit with: 0 ok, 2 usage, 3 unsupported, 4 CUDA, cuDNN or the system, 6 an
- * unreadable plan, 70 a bug. */
+/* What attnc would exit with: 0 ok, 1 a spec with errors, 2 usage, 3 unsupported, 4 CUDA, cuDNN, the
+ * system, or arguments that do not fit, 5 results that differ, 6 an unreadable plan, 70 a bug. */
 ATTN_API int32_t attn_status_exit_code(attn_status status);
 
 /* What the last call that was given it had to say. May be used again and again; a call that
@@ -302,7 +302,7 @@ enum {
   ATTN_ROLE_CAPTURED = 4,
   ATTN_ROLE_OUTPUT = 5,
   ATTN_ROLE_STATS = 6,
-  ATTN_ROLE_CONTROL = 7, /* lengths, offsets, page tables, seeds */
+  ATTN_ROLE_CONTROL = 7, /* offsets, page tables, seeds */
   ATTN_ROLE_SAVED = 8,
   ATTN_ROLE_COTANGENT = 9,
   ATTN_ROLE_GRADIENT = 10

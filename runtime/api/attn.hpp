@@ -21,6 +21,10 @@
 #ifndef ATTN_HPP
 #define ATTN_HPP
 
+#if __cplusplus < 201703L
+#error "attn.hpp needs C++17 or later (-std=c++17)"
+#endif
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>

@@ -110,6 +110,10 @@ Result<plan::Bundle> build(const AttncOptions& options, const BuildRequest& requ
   ATTN_ASSIGN(const Ending ending,
               worker::run_process(command, "", {options.timeout, stop}, collect));
   ATTN_RETURN_IF_ERROR(check_ending(ending, output, options));
+  std::error_code ignored;
+  if (!std::filesystem::exists(folder.file("plans.attnplan"), ignored)) {
+    return failed("attnc ended without writing a plan", ending);
+  }
   return plan::load_bundle(folder.file("plans.attnplan"));
 }
 

@@ -49,6 +49,12 @@ std::string shapes_text(std::span<const Shape> shapes, const Sizes& wanted) {
   return text;
 }
 
+// " for B 4, Sq 1"; nothing where no size is wanted.
+std::string of_text(const Sizes& wanted) {
+  const std::string sizes = plan::to_text(wanted);
+  return sizes.empty() ? "" : " for " + sizes;
+}
+
 Status check_unambiguous(std::span<const Shape> shapes, std::span<const std::size_t> which,
                          const Sizes& wanted) {
   std::vector<Sizes> sizes;
@@ -57,8 +63,8 @@ Status check_unambiguous(std::span<const Shape> shapes, std::span<const std::siz
   std::erase_if(open, [&](Dim dim) { return wanted.has(dim); });
   if (open.empty()) return {};
   return Error{ErrorCode::invalid_argument,
-               fmt::format("plans for {} differ in {}: give that size too", plan::to_text(wanted),
-                           names_of(open)),
+               fmt::format("plans{} differ in {}: give {} too", of_text(wanted), names_of(open),
+                           open.size() == 1 ? "that size" : "those sizes"),
                {"the shapes are: " + shapes_text(shapes, wanted)},
                {}};
 }
@@ -131,9 +137,9 @@ Result<std::optional<Choice>> choose(std::span<const Shape> shapes, const Sizes&
 }
 
 Error no_plan_for(std::span<const Shape> shapes, const Sizes& wanted) {
-  Error error{ErrorCode::plan_shape, "there is no plan for " + plan::to_text(wanted), {}, {}};
+  Error error{ErrorCode::plan_shape, "there is no plan" + of_text(wanted), {}, {}};
   if (shapes.empty()) {
-    error.notes.emplace_back("there are none at all");
+    error.notes.emplace_back("there are no plans");
   } else {
     error.notes.push_back("there are plans for: " + shapes_text(shapes, wanted));
   }

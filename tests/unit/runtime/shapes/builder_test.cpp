@@ -110,10 +110,10 @@ TEST_F(BuilderTest, AChildThatFailsOtherwiseIsAnError) {
     EXPECT_EQ(built.error().message, message);
   };
   expect("kill -SEGV $$", "attnc died of SIGSEGV");
+  expect("exit 0", "attnc ended without writing a plan");
   expect("echo nonsense; echo why >&2; exit 9", "attnc ended with exit code 9");
   expect("echo '{\"error\": 3}'; exit 4", "attnc ended with exit code 4");
   EXPECT_THAT(run(scripted("echo why >&2; exit 9")).error().notes, Contains("it said: why\n"));
-  EXPECT_EQ(run(scripted("exit 0")).error().code, ErrorCode::io) << "there is no file";
   EXPECT_EQ(run(scripted("echo no > $OUT")).error().code, ErrorCode::plan_foreign);
   AttncOptions missing;
   missing.command = {"/no/such/attnc"};

@@ -76,6 +76,7 @@ TEST(Choose, NothingIsGuessed) {
   EXPECT_EQ(choice(shapes, {{Dim::B, 8}, {Dim::Sq, 64}}), "invalid_argument");
   const auto chosen = choose(shapes, {{Dim::B, 8}}, true);
   EXPECT_EQ(chosen.error().message, "plans for B=8 differ in Skv: give that size too");
+  EXPECT_EQ(choose(shapes, {}, true).error().message, "plans differ in Skv: give that size too");
   std::vector heads = {shape_of(8, 64, 64), shape_of(8, 64, 64)};
   heads[1].sizes.set(Dim::Hq, 2);
   EXPECT_EQ(choice(heads, sizes(8, 64, 64)), "invalid_argument");
@@ -97,7 +98,8 @@ TEST(Choose, WhatThereIsAndWhatWouldWorkIsSaid) {
                   "Skv: that needs `lengths q, kv`, and a spec that does not read the size"));
   error = no_plan_for(shapes, sizes(3, 65, 60));
   EXPECT_EQ(error.notes.size(), 1U) << "none is large enough";
-  EXPECT_THAT(no_plan_for({}, sizes(1, 1, 1)).notes, ElementsAre("there are none at all"));
+  EXPECT_THAT(no_plan_for({}, sizes(1, 1, 1)).notes, ElementsAre("there are no plans"));
+  EXPECT_EQ(no_plan_for(shapes, {}).message, "there is no plan");
   std::vector<plan::Shape> many;
   for (int i = 1; i <= 100; ++i) many.push_back(shape_of(i, 1, 1));
   EXPECT_THAT(no_plan_for(many, sizes(101, 1, 1)).notes[0], HasSubstr("; and 84 more"));
