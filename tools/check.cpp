@@ -79,14 +79,23 @@ Checked check(const std::string& path, const sema::Bindings& bindings) {
   return checked;
 }
 
+// What one could think was checked, and was not.
+std::string stopped_words(const Checked& checked) {
+  if (!checked.sink->is_stopped()) return "";
+  return "  stopped   finding every index, integer and mask that goes wrong takes too much work: "
+         "there may be more than is reported\n";
+}
+
 void print_text(const Checked& checked) {
   if (checked.sink) print_diagnostics(diag::to_text(*checked.sink));
   if (checked.is_denied()) fmt::print(stderr, "{}", kDenied);
+  if (checked.sink && !checked.ok()) fmt::print(stderr, "{}", stopped_words(checked));
   if (!checked.ok()) return;
   if (checked.attention) {
     fmt::print("{}{}\n", summary(checked.source->name(), *checked.attention),
                checked.plans > 1 ? fmt::format(", {} plans", checked.plans) : "");
   }
+  fmt::print("{}", stopped_words(checked));
   if (checked.functions) {
     fmt::print("ok: {}: a library of {} functions\n", checked.source->name(), *checked.functions);
   }
@@ -100,6 +109,7 @@ Json to_json(const Checked& checked) {
   if (checked.attention) entry["name"] = checked.attention->name;
   if (checked.plans > 1) entry["plans"] = checked.plans;
   if (checked.functions) entry["functions"] = *checked.functions;
+  if (checked.sink->is_stopped()) entry["stopped"] = true;
   entry.update(Json::parse(diag::to_json(*checked.sink)));
   return entry;
 }

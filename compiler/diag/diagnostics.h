@@ -87,6 +87,10 @@ class Sink {
   // Counts an expression that was looked at; how many there were in all analyses that report here.
   std::uint64_t add_work() { return ++work_; }
 
+  // That a check would have taken too much work: there may be more to report.
+  void set_stopped() { is_stopped_ = true; }
+  bool is_stopped() const { return is_stopped_; }
+
   bool has_errors() const;
   std::size_t error_count() const;
 
@@ -105,6 +109,7 @@ class Sink {
   std::vector<Label> context_;
   std::deque<Diagnostic> diagnostics_;  // references to them are handed out
   std::uint64_t work_ = 0;
+  bool is_stopped_ = false;
   Diagnostic dropped_{};  // what a report beyond the limit writes to
 };
 

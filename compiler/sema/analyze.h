@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "compiler/ast/ast.h"
 #include "compiler/diag/diagnostics.h"
@@ -12,9 +13,10 @@
 
 namespace attn::sema {
 
-// Where expressions are written, by their id in the attention's dag: the first place of each. What
-// a function makes has none, but for its result, which is placed where the function is called.
-using Spans = std::map<ir::ExprId, support::Span>;
+// Where expressions are written, by their id in the attention's dag: the places of each in the
+// order of the text. Where a let or `score` stands for one is no place of it. What a function makes
+// has none, but for its result, which is placed where the function is called.
+using Spans = std::map<ir::ExprId, std::vector<support::Span>>;
 
 // The files that the spec imports are read. Nothing when errors were reported; a library, which has
 // no attention, is an error. Dimensions without a size stay open (ir::Op::dim_). A binding
