@@ -17,19 +17,72 @@ void check_verified(const ir::Attention& attention) {
 
 }  // namespace
 
-std::optional<ir::Attention> front_end(const support::Source& source,
-                                       const sema::Bindings& bindings, diag::Sink& sink) {
-  const std::optional<ast::Spec> spec = ast::parse(source, sink);
+namespace {
+
+// So many expressions may be looked at for all sizes of a spec: about 5 s.
+constexpr std::uint64_t kMostWork = 1'000'000;
+
+struct Parsed {
+  ast::Spec spec;
+  sema::Library library;
+};
+
+std::optional<Parsed> parse(const support::Source& source, diag::Sink& sink) {
+  std::optional<ast::Spec> spec = ast::parse(source, sink);
   if (!spec || sink.has_errors()) return std::nullopt;
+  sema::Library library = spec->is_library ? sema::Library{} : sema::load_imports(*spec, sink);
+  return Parsed{std::move(*spec), std::move(library)};
+}
+
+std::optional<ir::Attention> analyze(const Parsed& parsed, const sema::Bindings& bindings,
+                                     diag::Sink& sink) {
   sema::Spans spans;
-  const std::optional<ir::Attention> written = sema::analyze(*spec, bindings, sink, &spans);
+  const std::optional<ir::Attention> written =
+      sema::analyze(parsed.spec, parsed.library, bindings, sink, &spans);
   if (!written || sink.has_errors()) return std::nullopt;
   check_verified(*written);
   ir::Attention attention = passes::simplify(passes::without_keys(*written));
   check_verified(attention);
-  check_statically({*written, attention, spans, spec->name.span}, sink);
+  check_statically({*written, attention, spans, parsed.spec.name.span}, sink);
   if (sink.has_errors()) return std::nullopt;
   return attention;
+}
+
+// "Sq=1024 Skv=1024": what a variant adds to the bindings.
+std::string words_of(const sema::Bindings& variant, const sema::Bindings& bindings) {
+  std::string words;
+  for (const auto& [name, value] : variant) {
+    const auto given = bindings.find(name);
+    if (given != bindings.end() && given->second == value) continue;
+    words += (words.empty() ? "" : " ") + name + "=" + value;
+  }
+  return words;
+}
+
+}  // namespace
+
+std::optional<ir::Attention> front_end(const support::Source& source,
+                                       const sema::Bindings& bindings, diag::Sink& sink) {
+  const std::optional<Parsed> parsed = parse(source, sink);
+  return parsed ? analyze(*parsed, bindings, sink) : std::nullopt;
+}
+
+CheckedSizes check_all_sizes(const support::Source& source, const sema::Bindings& bindings,
+                             diag::Sink& sink) {
+  CheckedSizes checked;
+  const std::optional<Parsed> parsed = parse(source, sink);
+  if (!parsed) return checked;
+  const std::vector<sema::Bindings> all = sema::variants(parsed->spec, bindings);
+  checked.plans = all.size();
+  for (const sema::Bindings& variant : all) {
+    if (sink.work() > kMostWork) break;
+    if (all.size() > 1) sink.begin_sizes(words_of(variant, bindings));
+    std::optional<ir::Attention> attention = analyze(*parsed, variant, sink);
+    if (sink.has_errors()) return {std::nullopt, all.size(), checked.looked_at};
+    if (++checked.looked_at == 1) checked.first = std::move(attention);
+  }
+  if (checked.looked_at < all.size()) sink.set_stopped();
+  return checked;
 }
 
 std::vector<sema::Bindings> variants(const support::Source& source,

@@ -25,7 +25,8 @@ using support::Span;
 bool holds(Span outer, Span inner) { return outer.begin <= inner.begin && inner.end <= outer.end; }
 
 constexpr std::int64_t kMostOperations = std::int64_t{1}
-                                         << 21;  // of all searches for hidden scores
+                                         << 21;    // of all searches for hidden scores
+constexpr std::uint64_t kEvaluationsOfWork = 200;  // take as long as an expression in all phases
 
 class Checker {
  public:
@@ -34,16 +35,22 @@ class Checker {
 
   void run() {
     const passes::Happenings happenings = passes::happenings(written_);
-    if (happenings.stopped) sink_.set_stopped();
+    report(happenings);
+    if (happenings.stopped || effort_.is_spent()) sink_.set_stopped();
+    sink_.add_work(
+        static_cast<std::uint64_t>(happenings.evaluations + kMostOperations - effort_.left()) /
+        kEvaluationsOfWork);
+  }
+
+ private:
+  void report(const passes::Happenings& happenings) {
     for (const Happening& happening : happenings.found) report_error(happening);
     check_numbers();
     if (sink_.has_errors()) return;
     for (const Happening& happening : happenings.found) report_warning(happening);
     check_masks();
-    if (effort_.is_spent()) sink_.set_stopped();
   }
 
- private:
   const ir::Node& node(ExprId id) const { return written_.dag[id]; }
 
   // Its own place, else that of what is made of it, else that of what it is made of.

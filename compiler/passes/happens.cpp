@@ -162,7 +162,7 @@ class Search {
     box_ = whole;
     ask_all(overflows(), kAgreed, 0);
     for (const double score : {1.5, -1.5}) ask_all(real_questions(), example(score), score);
-    return {std::move(found_), stopped_};
+    return {std::move(found_), stopped_, evaluations_};
   }
 
  private:

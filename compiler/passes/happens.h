@@ -40,6 +40,7 @@ struct Happening {
 struct Happenings {
   std::vector<Happening> found;
   bool stopped = false;  // not everything was looked at, or there are more
+  std::int64_t evaluations = 0;
 };
 
 // At most one for each operation, and kMostHappenings of each kind: faults, overflows and the rest.
