@@ -211,14 +211,17 @@ Error at_sizes(const Options& options, const sema::Bindings& variant, Error erro
   return error;
 }
 
+Format format_of_variants(const Options& options) {
+  return options.keep_going ? Format::text : options.format;
+}
+
 // The specs of all variants; those with errors are reported. Without --keep-going the first of them
 // is the last.
 std::vector<Spec> analyze(const Options& options, std::shared_ptr<const support::Source> source,
                           std::vector<Failure>& failures) {
   std::vector<Spec> specs;
   for (const sema::Bindings& variant : driver::variants(*source, options.bindings)) {
-    SpecOutcome outcome =
-        analyze_spec(source, variant, options.keep_going ? Format::text : options.format);
+    SpecOutcome outcome = analyze_spec(source, variant, format_of_variants(options));
     if (outcome.spec) {
       specs.push_back(std::move(*outcome.spec));
       continue;
@@ -247,14 +250,17 @@ int report_failures(const Options& options, const std::vector<Failure>& failures
   return worst_of(failures);
 }
 
-// What a spec's plans take beside their tensors, where it is much.
-void warn_of_memory(const Spec& spec, const std::vector<driver::Compiled>& plans) {
+// What a spec's plans take beside their tensors, where it is much; an error where warnings are
+// denied.
+std::optional<Error> warn_of_memory(const Options& options, const Spec& spec,
+                                    const std::vector<driver::Compiled>& plans) {
   diag::Sink sink(*spec.source);
   for (const driver::Compiled& compiled : plans) {
     driver::warn_of_memory(spec.attention, compiled.plan.program, plan::memory_of(compiled.plan),
                            sink);
   }
   fmt::print(stderr, "{}", diag::to_text(sink));
+  return report_denied(sink, format_of_variants(options));
 }
 
 int compile_spec(const Options& options) {
@@ -272,8 +278,13 @@ int compile_spec(const Options& options) {
   for (const Spec& spec : specs) {
     auto compiled = compile_plans(options, spec, *how);
     if (compiled.ok()) {
-      warn_of_memory(spec, *compiled);
-      add(plans, std::move(*compiled));
+      const std::optional<Error> denied = warn_of_memory(options, spec, *compiled);
+      if (!denied) {
+        add(plans, std::move(*compiled));
+        continue;
+      }
+      failures.push_back({spec.bindings, at_sizes(options, spec.bindings, *denied)});
+      if (!options.keep_going) return kSpecHasErrors;
       continue;
     }
     const Error error = at_sizes(options, spec.bindings, compiled.error());

@@ -59,17 +59,24 @@ SpecOutcome analyze_spec(std::shared_ptr<const support::Source> source,
   diag::Sink sink(*source);
   std::optional<ir::Attention> attention = driver::front_end(*source, bindings, sink);
   print_diagnostics(diag::to_text(sink));
-  const bool refused = attention && denies_warnings() && !sink.sorted().empty();
-  if (refused) fmt::print(stderr, "{}", kDenied);
-  if (attention && !refused)
-    return {Spec{std::move(source), bindings, std::move(*attention)}, kOk, {}};
+  if (!attention) {
+    const std::string diagnostics = diag::to_json(sink);
+    if (format == Format::json) print_json(Json::parse(diagnostics));
+    return {std::nullopt, kSpecHasErrors,
+            Error{ErrorCode::invalid_spec, "the spec has errors", {}, diagnostics}};
+  }
+  if (auto error = report_denied(sink, format)) {
+    return {std::nullopt, kSpecHasErrors, std::move(error)};
+  }
+  return {Spec{std::move(source), bindings, std::move(*attention)}, kOk, {}};
+}
+
+std::optional<Error> report_denied(const diag::Sink& sink, Format format) {
+  if (!denies_warnings() || sink.sorted().empty()) return std::nullopt;
+  fmt::print(stderr, "{}", kDenied);
   const std::string diagnostics = diag::to_json(sink);
   if (format == Format::json) print_json(Json::parse(diagnostics));
-  return {std::nullopt, kSpecHasErrors,
-          Error{ErrorCode::invalid_spec,
-                refused ? "the spec has warnings" : "the spec has errors",
-                {},
-                diagnostics}};
+  return Error{ErrorCode::invalid_spec, "the spec has warnings", {}, diagnostics};
 }
 
 SpecOutcome read_spec(const std::string& path, const sema::Bindings& bindings, Format format) {

@@ -42,6 +42,10 @@ bool denies_warnings();
 // What is said behind the warnings.
 inline constexpr const char* kDenied = "error: warnings are denied (--deny warnings)\n";
 
+// Warnings of a spec that are found after it was read: with --deny warnings they are an error,
+// which is reported here. The diagnostics themselves were printed before.
+std::optional<Error> report_denied(const diag::Sink& sink, Format format);
+
 // Whether the path is to be read as a plan file: it begins like one, or its name ends in .attnplan
 // (what is wrong with it is said then). Standard input ("-") never is.
 bool is_plan(const std::string& path);
