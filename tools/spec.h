@@ -35,6 +35,11 @@ SpecOutcome read_spec(const std::string& path, const sema::Bindings& bindings, F
 SpecOutcome analyze_spec(std::shared_ptr<const support::Source> source,
                          const sema::Bindings& bindings, Format format);
 
+// The same for every plan that the spec asks for, up to the first with errors: a warning of several
+// is said once. Nothing when there are errors, or warnings that are denied.
+std::vector<Spec> analyze_all_sizes(const std::shared_ptr<const support::Source>& source,
+                                    const sema::Bindings& bindings, Format format);
+
 // --deny warnings, of a command that reads specs: those below then take warnings for errors. It is
 // set once for the whole program, while the command line is read.
 void add_deny(CLI::App& command);

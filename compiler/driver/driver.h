@@ -26,7 +26,18 @@ std::optional<ir::Attention> front_end(const support::Source& source,
                                        const sema::Bindings& bindings, diag::Sink& sink);
 
 // The front end for every plan that a spec asks for (sema::variants), which is parsed once, up to
-// the first with errors. When all together take too much work, the last are left out
+// the first with errors.
+struct Variant {
+  sema::Bindings bindings;
+  ir::Attention attention;
+};
+std::vector<Variant> front_end_of_all_sizes(const support::Source& source,
+                                            const sema::Bindings& bindings, diag::Sink& sink);
+
+// "Sq=1024 B=2": what a variant adds to the bindings; empty when it is the only one.
+std::string words_of(const sema::Bindings& variant, const sema::Bindings& bindings);
+
+// The same, but only the first is kept. When all together take too much work, the last are left out
 // (Sink::is_stopped).
 struct CheckedSizes {
   std::optional<ir::Attention> first;  // nothing when the sink has errors

@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "compiler/ast/parse.h"
 #include "compiler/driver/driver.h"
 #include "compiler/driver/static_checks.h"
@@ -14,10 +16,6 @@ void check_verified(const ir::Attention& attention) {
   const Status status = ir::verify(attention);
   ATTN_CHECK(status.ok(), status.error().message);
 }
-
-}  // namespace
-
-namespace {
 
 // So many expressions may be looked at for all sizes of a spec: about 5 s.
 constexpr std::uint64_t kMostWork = 1'000'000;
@@ -48,15 +46,25 @@ std::optional<ir::Attention> analyze(const Parsed& parsed, const sema::Bindings&
   return attention;
 }
 
-// "Sq=1024 Skv=1024": what a variant adds to the bindings.
-std::string words_of(const sema::Bindings& variant, const sema::Bindings& bindings) {
-  std::string words;
-  for (const auto& [name, value] : variant) {
-    const auto given = bindings.find(name);
-    if (given != bindings.end() && given->second == value) continue;
-    words += (words.empty() ? "" : " ") + name + "=" + value;
+// Of the variants in turn, while there is work left; `take` gets those without errors. How many
+// there are.
+template <class Take>
+std::size_t analyze_all(const support::Source& source, const sema::Bindings& bindings,
+                        std::uint64_t most_work, diag::Sink& sink, Take take) {
+  const std::optional<Parsed> parsed = parse(source, sink);
+  if (!parsed) return 1;
+  const std::vector<sema::Bindings> all = sema::variants(parsed->spec, bindings);
+  for (const sema::Bindings& variant : all) {
+    if (sink.work() > most_work) {
+      sink.set_stopped();
+      break;
+    }
+    if (all.size() > 1) sink.begin_sizes(words_of(variant, bindings));
+    std::optional<ir::Attention> attention = analyze(*parsed, variant, sink);
+    if (!attention) break;
+    take(variant, std::move(*attention));
   }
-  return words;
+  return all.size();
 }
 
 }  // namespace
@@ -67,21 +75,34 @@ std::optional<ir::Attention> front_end(const support::Source& source,
   return parsed ? analyze(*parsed, bindings, sink) : std::nullopt;
 }
 
+std::string words_of(const sema::Bindings& variant, const sema::Bindings& bindings) {
+  std::string words;
+  for (const auto& [name, value] : variant) {
+    const auto given = bindings.find(name);
+    if (given != bindings.end() && given->second == value) continue;
+    words += (words.empty() ? "" : " ") + name + "=" + value;
+  }
+  return words;
+}
+
+std::vector<Variant> front_end_of_all_sizes(const support::Source& source,
+                                            const sema::Bindings& bindings, diag::Sink& sink) {
+  std::vector<Variant> variants;
+  analyze_all(source, bindings, std::numeric_limits<std::uint64_t>::max(), sink,
+              [&](const sema::Bindings& variant, ir::Attention attention) {
+                variants.push_back({variant, std::move(attention)});
+              });
+  return variants;
+}
+
 CheckedSizes check_all_sizes(const support::Source& source, const sema::Bindings& bindings,
                              diag::Sink& sink) {
   CheckedSizes checked;
-  const std::optional<Parsed> parsed = parse(source, sink);
-  if (!parsed) return checked;
-  const std::vector<sema::Bindings> all = sema::variants(parsed->spec, bindings);
-  checked.plans = all.size();
-  for (const sema::Bindings& variant : all) {
-    if (sink.work() > kMostWork) break;
-    if (all.size() > 1) sink.begin_sizes(words_of(variant, bindings));
-    std::optional<ir::Attention> attention = analyze(*parsed, variant, sink);
-    if (sink.has_errors()) return {std::nullopt, all.size(), checked.looked_at};
+  const auto take = [&](const sema::Bindings&, ir::Attention attention) {
     if (++checked.looked_at == 1) checked.first = std::move(attention);
-  }
-  if (checked.looked_at < all.size()) sink.set_stopped();
+  };
+  checked.plans = analyze_all(source, bindings, kMostWork, sink, take);
+  if (sink.has_errors()) checked.first.reset();
   return checked;
 }
 
