@@ -21,15 +21,14 @@ struct Checked {
   std::string path;
   std::unique_ptr<const support::Source> source;  // none: it could not be read
   std::unique_ptr<diag::Sink> sink;
-  std::optional<ir::Attention> attention;  // of the first plan, when the spec asks for several
-  std::size_t plans = 1;
+  driver::CheckedSizes sizes;
   std::optional<std::size_t> functions;  // of a library
   std::optional<Error> error;
 
   bool is_denied() const {
     return sink && denies_warnings() && !sink->has_errors() && !sink->sorted().empty();
   }
-  bool ok() const { return (attention || functions) && !is_denied(); }
+  bool ok() const { return (sizes.first || functions) && !is_denied(); }
   int exit_code() const {
     if (error) return attn::exit_code(error->code);
     return ok() ? kOk : kSpecHasErrors;
@@ -50,18 +49,18 @@ std::string summary(const std::string& path, const ir::Attention& attention) {
                      open.empty() ? "" : ", open: " + open);
 }
 
-// Every plan that the spec asks for; what is wrong with several of them is said once.
-void check_variants(Checked& checked, const sema::Bindings& bindings) {
-  const auto variants = driver::variants(*checked.source, bindings);
-  checked.plans = variants.size();
-  for (const sema::Bindings& variant : variants) {
-    auto attention = driver::front_end(*checked.source, variant, *checked.sink);
-    if (checked.sink->has_errors()) {
-      checked.attention.reset();
-      return;
-    }
-    if (!checked.attention) checked.attention = std::move(attention);
+// What one could think was checked, and was not.
+std::string stopped_words(const Checked& checked) {
+  const driver::CheckedSizes& sizes = checked.sizes;
+  if (!checked.sink->is_stopped()) return "";
+  if (sizes.first && sizes.looked_at < sizes.plans) {
+    return fmt::format(
+        "  stopped   checking every combination of sizes takes too much work: {} of {} were "
+        "checked\n",
+        sizes.looked_at, sizes.plans);
   }
+  return "  stopped   finding every index, integer and mask that goes wrong takes too much work: "
+         "there may be more than is reported\n";
 }
 
 Checked check(const std::string& path, const sema::Bindings& bindings) {
@@ -75,18 +74,22 @@ Checked check(const std::string& path, const sema::Bindings& bindings) {
   checked.source = std::make_unique<const support::Source>(std::move(*source));
   checked.sink = std::make_unique<diag::Sink>(*checked.source);
   checked.functions = driver::check_library(*checked.source, *checked.sink);
-  if (!checked.functions && !checked.sink->has_errors()) check_variants(checked, bindings);
+  if (!checked.functions && !checked.sink->has_errors()) {
+    checked.sizes = driver::check_all_sizes(*checked.source, bindings, *checked.sink);
+  }
   return checked;
 }
 
 void print_text(const Checked& checked) {
   if (checked.sink) print_diagnostics(diag::to_text(*checked.sink));
   if (checked.is_denied()) fmt::print(stderr, "{}", kDenied);
+  if (checked.sink && !checked.ok()) fmt::print(stderr, "{}", stopped_words(checked));
   if (!checked.ok()) return;
-  if (checked.attention) {
-    fmt::print("{}{}\n", summary(checked.source->name(), *checked.attention),
-               checked.plans > 1 ? fmt::format(", {} plans", checked.plans) : "");
+  if (checked.sizes.first) {
+    fmt::print("{}{}\n", summary(checked.source->name(), *checked.sizes.first),
+               checked.sizes.plans > 1 ? fmt::format(", {} plans", checked.sizes.plans) : "");
   }
+  fmt::print("{}", stopped_words(checked));
   if (checked.functions) {
     fmt::print("ok: {}: a library of {} functions\n", checked.source->name(), *checked.functions);
   }
@@ -97,9 +100,10 @@ Json to_json(const Checked& checked) {
     return {{"file", checked.path}, {"ok", false}, {"error", error_json(*checked.error, nullptr)}};
   }
   Json entry = {{"file", checked.source->name()}, {"ok", checked.ok()}};
-  if (checked.attention) entry["name"] = checked.attention->name;
-  if (checked.plans > 1) entry["plans"] = checked.plans;
+  if (checked.sizes.first) entry["name"] = checked.sizes.first->name;
+  if (checked.sizes.plans > 1) entry["plans"] = checked.sizes.plans;
   if (checked.functions) entry["functions"] = *checked.functions;
+  if (checked.sink->is_stopped()) entry["stopped"] = true;
   entry.update(Json::parse(diag::to_json(*checked.sink)));
   return entry;
 }

@@ -194,37 +194,28 @@ Result<std::vector<driver::Compiled>> compile_plans(const Options& options, cons
   return std::vector<driver::Compiled>{std::move(compiled)};
 }
 
-// The sizes of one plan among several: "Sq=1024".
-std::string words_of(const Options& options, const sema::Bindings& variant) {
-  std::string words;
-  for (const auto& [name, value] : variant) {
-    const auto given = options.bindings.find(name);
-    if (given != options.bindings.end() && given->second == value) continue;
-    words += fmt::format("{}{}={}", words.empty() ? "" : " ", name, value);
-  }
-  return words;
-}
-
 Error at_sizes(const Options& options, const sema::Bindings& variant, Error error) {
-  const std::string words = words_of(options, variant);
+  const std::string words = driver::words_of(variant, options.bindings);
   if (!words.empty()) error.message = fmt::format("{}: {}", words, error.message);
   return error;
 }
 
-// The specs of all variants; those with errors are reported. Without --keep-going the first of them
-// is the last.
-std::vector<Spec> analyze(const Options& options, std::shared_ptr<const support::Source> source,
-                          std::vector<Failure>& failures) {
+Format format_of_variants(const Options& options) {
+  return options.keep_going ? Format::text : options.format;
+}
+
+// The specs of those variants that have no errors, each looked at alone (--keep-going).
+std::vector<Spec> analyze_each(const Options& options,
+                               std::shared_ptr<const support::Source> source,
+                               std::vector<Failure>& failures) {
   std::vector<Spec> specs;
   for (const sema::Bindings& variant : driver::variants(*source, options.bindings)) {
-    SpecOutcome outcome =
-        analyze_spec(source, variant, options.keep_going ? Format::text : options.format);
+    SpecOutcome outcome = analyze_spec(source, variant, format_of_variants(options));
     if (outcome.spec) {
       specs.push_back(std::move(*outcome.spec));
-      continue;
+    } else {
+      failures.push_back({variant, at_sizes(options, variant, *outcome.error)});
     }
-    failures.push_back({variant, at_sizes(options, variant, *outcome.error)});
-    if (!options.keep_going) break;
   }
   return specs;
 }
@@ -247,14 +238,17 @@ int report_failures(const Options& options, const std::vector<Failure>& failures
   return worst_of(failures);
 }
 
-// What a spec's plans take beside their tensors, where it is much.
-void warn_of_memory(const Spec& spec, const std::vector<driver::Compiled>& plans) {
+// What a spec's plans take beside their tensors, where it is much; an error where warnings are
+// denied.
+std::optional<Error> warn_of_memory(const Options& options, const Spec& spec,
+                                    const std::vector<driver::Compiled>& plans) {
   diag::Sink sink(*spec.source);
   for (const driver::Compiled& compiled : plans) {
     driver::warn_of_memory(spec.attention, compiled.plan.program, plan::memory_of(compiled.plan),
                            sink);
   }
   fmt::print(stderr, "{}", diag::to_text(sink));
+  return report_denied(sink, format_of_variants(options));
 }
 
 int compile_spec(const Options& options) {
@@ -262,18 +256,24 @@ int compile_spec(const Options& options) {
   if (!read.ok()) return report(read.error(), options.format);
   const auto source = std::make_shared<const support::Source>(std::move(*read));
   std::vector<Failure> failures;
-  const std::vector<Spec> specs = analyze(options, source, failures);
-  if (specs.empty() || (!failures.empty() && !options.keep_going)) {
-    return report_failures(options, failures);
-  }
+  const std::vector<Spec> specs = options.keep_going
+                                      ? analyze_each(options, source, failures)
+                                      : analyze_all_sizes(source, options.bindings, options.format);
+  if (specs.empty())
+    return options.keep_going ? report_failures(options, failures) : kSpecHasErrors;
   const Result<driver::CompileOptions> how = compile_options(options);
   if (!how.ok()) return report(how.error(), options.format);
   std::vector<driver::Compiled> plans;
   for (const Spec& spec : specs) {
     auto compiled = compile_plans(options, spec, *how);
     if (compiled.ok()) {
-      warn_of_memory(spec, *compiled);
-      add(plans, std::move(*compiled));
+      const std::optional<Error> denied = warn_of_memory(options, spec, *compiled);
+      if (!denied) {
+        add(plans, std::move(*compiled));
+        continue;
+      }
+      failures.push_back({spec.bindings, at_sizes(options, spec.bindings, *denied)});
+      if (!options.keep_going) return kSpecHasErrors;
       continue;
     }
     const Error error = at_sizes(options, spec.bindings, compiled.error());

@@ -115,8 +115,9 @@ Result<Explanation> explain_attention(const Options& options, const Spec& spec) 
   return explanation;
 }
 
-// Of what is known: without cuDNN its own part is not.
-void warn_of_memory(const Spec& spec, const Explanation& explanation) {
+// Of what is known: without cuDNN its own part is not. An error where warnings are denied.
+std::optional<Error> warn_of_memory(const Options& options, const Spec& spec,
+                                    const Explanation& explanation) {
   diag::Sink sink(*spec.source);
   for (const auto* explained : {&explanation.forward, &explanation.backward}) {
     if (!*explained) continue;
@@ -127,6 +128,7 @@ void warn_of_memory(const Spec& spec, const Explanation& explanation) {
                            sink);
   }
   fmt::print(stderr, "{}", diag::to_text(sink));
+  return report_denied(sink, options.format);
 }
 
 int explain_spec(const Options& options) {
@@ -134,7 +136,7 @@ int explain_spec(const Options& options) {
   if (!outcome.spec) return outcome.exit_code;
   const auto explanation = explain_attention(options, *outcome.spec);
   if (explanation.ok()) {
-    warn_of_memory(*outcome.spec, *explanation);
+    if (warn_of_memory(options, *outcome.spec, *explanation)) return kSpecHasErrors;
     return print(options, *explanation);
   }
   return report(explanation.error(), options.format, outcome.spec->source.get());

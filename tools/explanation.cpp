@@ -183,9 +183,8 @@ std::string mask_text(const Explanation& explanation) {
   if (explanation.blocks) text += blocks_text(*explanation.blocks);
   if (explanation.stopped) {
     text +=
-        "  stopped   analysing all of the mask takes too much work: some bounds are wider than "
-        "need "
-        "be\n";
+        "  stopped   analysing the whole mask takes too much work: some bounds are wider than "
+        "they need to be\n";
   }
   const char* who = is_of_one_kernel(explanation) ? "" : "one kernel for all would have it ";
   for (const std::string& residual : explanation.residual) {

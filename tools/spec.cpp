@@ -42,6 +42,14 @@ Result<std::vector<std::string>> specs_in(const std::string& folder) {
   return paths;
 }
 
+// Of what was printed: an error where there are errors, or warnings that are denied.
+std::optional<Error> refusal(const diag::Sink& sink, Format format) {
+  if (!sink.has_errors()) return report_denied(sink, format);
+  const std::string diagnostics = diag::to_json(sink);
+  if (format == Format::json) print_json(Json::parse(diagnostics));
+  return Error{ErrorCode::invalid_spec, "the spec has errors", {}, diagnostics};
+}
+
 }  // namespace
 
 void add_deny(CLI::App& command) {
@@ -59,17 +67,30 @@ SpecOutcome analyze_spec(std::shared_ptr<const support::Source> source,
   diag::Sink sink(*source);
   std::optional<ir::Attention> attention = driver::front_end(*source, bindings, sink);
   print_diagnostics(diag::to_text(sink));
-  const bool refused = attention && denies_warnings() && !sink.sorted().empty();
-  if (refused) fmt::print(stderr, "{}", kDenied);
-  if (attention && !refused)
-    return {Spec{std::move(source), bindings, std::move(*attention)}, kOk, {}};
+  std::optional<Error> error = refusal(sink, format);
+  if (error) return {std::nullopt, kSpecHasErrors, std::move(error)};
+  return {Spec{std::move(source), bindings, std::move(*attention)}, kOk, {}};
+}
+
+std::vector<Spec> analyze_all_sizes(const std::shared_ptr<const support::Source>& source,
+                                    const sema::Bindings& bindings, Format format) {
+  diag::Sink sink(*source);
+  std::vector<driver::Variant> variants = driver::front_end_of_all_sizes(*source, bindings, sink);
+  print_diagnostics(diag::to_text(sink));
+  if (refusal(sink, format)) return {};
+  std::vector<Spec> specs;
+  for (driver::Variant& variant : variants) {
+    specs.push_back({source, std::move(variant.bindings), std::move(variant.attention)});
+  }
+  return specs;
+}
+
+std::optional<Error> report_denied(const diag::Sink& sink, Format format) {
+  if (!denies_warnings() || sink.sorted().empty()) return std::nullopt;
+  fmt::print(stderr, "{}", kDenied);
   const std::string diagnostics = diag::to_json(sink);
   if (format == Format::json) print_json(Json::parse(diagnostics));
-  return {std::nullopt, kSpecHasErrors,
-          Error{ErrorCode::invalid_spec,
-                refused ? "the spec has warnings" : "the spec has errors",
-                {},
-                diagnostics}};
+  return Error{ErrorCode::invalid_spec, "the spec has warnings", {}, diagnostics};
 }
 
 SpecOutcome read_spec(const std::string& path, const sema::Bindings& bindings, Format format) {

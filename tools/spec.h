@@ -35,12 +35,21 @@ SpecOutcome read_spec(const std::string& path, const sema::Bindings& bindings, F
 SpecOutcome analyze_spec(std::shared_ptr<const support::Source> source,
                          const sema::Bindings& bindings, Format format);
 
+// The same for every plan that the spec asks for, up to the first with errors: a warning of several
+// is said once. Nothing when there are errors, or warnings that are denied.
+std::vector<Spec> analyze_all_sizes(const std::shared_ptr<const support::Source>& source,
+                                    const sema::Bindings& bindings, Format format);
+
 // --deny warnings, of a command that reads specs: those below then take warnings for errors. It is
 // set once for the whole program, while the command line is read.
 void add_deny(CLI::App& command);
 bool denies_warnings();
 // What is said behind the warnings.
 inline constexpr const char* kDenied = "error: warnings are denied (--deny warnings)\n";
+
+// Warnings of a spec that are found after it was read: with --deny warnings they are an error,
+// which is reported here. The diagnostics themselves were printed before.
+std::optional<Error> report_denied(const diag::Sink& sink, Format format);
 
 // Whether the path is to be read as a plan file: it begins like one, or its name ends in .attnplan
 // (what is wrong with it is said then). Standard input ("-") never is.

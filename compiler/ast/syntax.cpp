@@ -33,7 +33,12 @@ constexpr Foreign kForeign[] = {
     {"elif", "write `where(condition, a, b)`"},
     {"else", "write `where(condition, a, b)`"},
     {"lambda", "paste only the body: `mask q_idx >= kv_idx;`"},
-    {"def", "a Python function is `fn name(b, h, q_idx, kv_idx) { ... return ...; }`"},
+    {"def",
+     "delete the line with `def` and the word `return`, and write the expression in a clause: "
+     "`mask "
+     "q_idx >= kv_idx;`; a body of several lines becomes `fn name(b, h, q_idx, kv_idx) { ... "
+     "return "
+     "...; }`"},
     {"return",
      "paste only the returned expression: `mask q_idx >= kv_idx;`, or the whole body into an `fn`"},
     {"=", "compare with `==`; name a value with `let x = ...;`"},
@@ -66,6 +71,11 @@ bool is_open(std::string_view kind) { return kind == "'('" || kind == "'['" || k
 bool is_close(std::string_view kind) { return kind == "')'" || kind == "']'" || kind == "'}'"; }
 std::string_view partner(std::string_view open) {
   return open == "'('" ? "')'" : open == "'['" ? "']'" : "'}'";
+}
+
+const Foreign* find_foreign(std::string_view word) {
+  const auto* found = std::ranges::find(kForeign, word, &Foreign::word);
+  return found == std::end(kForeign) ? nullptr : found;
 }
 
 class SyntaxError {
@@ -235,10 +245,7 @@ class SyntaxError {
            tokens_.all[at].starts_line;
   }
 
-  const Foreign* foreign(std::size_t at) const {
-    const auto* found = std::ranges::find(kForeign, text(at), &Foreign::word);
-    return found == std::end(kForeign) ? nullptr : found;
-  }
+  const Foreign* foreign(std::size_t at) const { return find_foreign(text(at)); }
 
   bool report_foreign() {
     const bool at_top = expects("'attention'");
@@ -479,6 +486,11 @@ bool brackets_are_bounded(const Tokens& tokens, diag::Sink& sink) {
     }
   }
   return true;
+}
+
+std::string_view foreign_help(std::string_view word) {
+  const Foreign* found = find_foreign(word);
+  return found ? found->help : "";
 }
 
 void report_syntax_error(const Tokens& tokens, std::size_t at,

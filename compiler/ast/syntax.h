@@ -33,6 +33,9 @@ bool is_utf8(const Tokens& tokens, diag::Sink& sink);
 // Reports brackets nested beyond kMaxBrackets; false if there are such.
 bool brackets_are_bounded(const Tokens& tokens, diag::Sink& sink);
 
+// What to write for a word of another language ("def"); empty if nothing is known of it.
+std::string_view foreign_help(std::string_view word);
+
 // Reports token `at`, where only the `expected` kinds could stand.
 void report_syntax_error(const Tokens& tokens, std::size_t at,
                          const std::vector<std::string>& expected, diag::Sink& sink);

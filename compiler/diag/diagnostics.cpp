@@ -1,6 +1,7 @@
 #include "compiler/diag/diagnostics.h"
 
 #include <algorithm>
+#include <string>
 #include <tuple>
 
 namespace attn::diag {
@@ -22,6 +23,48 @@ const Info& info(Code code) {
 }
 
 auto order(const Diagnostic& d) { return std::tuple(d.span.begin, d.span.end, d.code); }
+
+struct Seen {
+  const Diagnostic* found;
+  std::size_t sizes;  // how many had begun
+};
+
+// The same finding with different sizes.
+using Group = std::vector<Seen>;
+
+// Of findings with one code at one place: the n-th of some sizes is the same as the n-th of others.
+std::vector<Group> groups(std::span<const Seen> all) {
+  std::vector<Group> groups;
+  for (const Seen& seen : all) {
+    const auto says_same = [&](const Seen& other) {
+      return other.sizes == seen.sizes && other.found->message == seen.found->message;
+    };
+    if (std::ranges::any_of(
+            groups, [&](const Group& group) { return std::ranges::any_of(group, says_same); })) {
+      continue;
+    }
+    const auto lacks = [&](const Group& group) { return group.back().sizes != seen.sizes; };
+    const auto group = std::ranges::find_if(groups, lacks);
+    (group == groups.end() ? groups.emplace_back() : *group).push_back(seen);
+  }
+  return groups;
+}
+
+// In the words of the first; with the sizes it holds for, if that is not the same for all.
+Diagnostic merged(const Group& group, const std::vector<std::string>& sizes) {
+  Diagnostic diagnostic = *group.front().found;
+  const bool says_same = std::ranges::all_of(
+      group, [&](const Seen& one) { return one.found->message == diagnostic.message; });
+  const bool is_of_all = group.front().sizes == 0 || group.size() == sizes.size();
+  if (says_same && is_of_all) return diagnostic;
+  diagnostic.message += " (with " + sizes[group.front().sizes - 1];
+  if (const std::size_t more = group.size() - 1; more > 0) {
+    diagnostic.message += (says_same ? ", and with " : "; similar with ") + std::to_string(more) +
+                          (more == 1 ? " other size" : " other sizes");
+  }
+  diagnostic.message += ")";
+  return diagnostic;
+}
 
 }  // namespace
 
@@ -50,6 +93,7 @@ std::string_view to_string(Severity severity) {
 Diagnostic& Sink::report(Code code, support::Span span, std::string message) {
   Diagnostic diagnostic{code, span, std::move(message), context_, {}};
   if (diagnostics_.size() >= kMost && has_errors()) return dropped_ = std::move(diagnostic);
+  sizes_of_.push_back(sizes_.size());
   return diagnostics_.emplace_back(std::move(diagnostic));
 }
 
@@ -101,13 +145,20 @@ std::size_t Sink::error_count() const {
 }
 
 std::vector<Diagnostic> Sink::sorted() const {
-  std::vector<Diagnostic> result(diagnostics_.begin(), diagnostics_.end());
+  std::vector<Seen> seen;
+  for (std::size_t i = 0; i < diagnostics_.size(); ++i) {
+    seen.push_back({&diagnostics_[i], sizes_of_[i]});
+  }
   std::ranges::stable_sort(
-      result, [](const Diagnostic& a, const Diagnostic& b) { return order(a) < order(b); });
-  const auto same = [](const Diagnostic& a, const Diagnostic& b) {
-    return order(a) == order(b) && a.message == b.message;
-  };
-  result.erase(std::unique(result.begin(), result.end(), same), result.end());
+      seen, [](const Seen& a, const Seen& b) { return order(*a.found) < order(*b.found); });
+  std::vector<Diagnostic> result;
+  for (auto begin = seen.begin(); begin != seen.end();) {
+    const auto end = std::find_if(begin, seen.end(), [&](const Seen& one) {
+      return order(*one.found) != order(*begin->found);
+    });
+    for (const Group& group : groups({begin, end})) result.push_back(merged(group, sizes_));
+    begin = end;
+  }
   return result;
 }
 

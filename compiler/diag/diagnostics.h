@@ -84,13 +84,23 @@ class Sink {
 
   // Add labels and help to what it returns, which stays valid when more is reported.
   Diagnostic& report(Code code, support::Span span, std::string message);
-  // Counts an expression that was looked at; how many there were in all analyses that report here.
-  std::uint64_t add_work() { return ++work_; }
+  // What analyses that report here have cost, in expressions looked at.
+  void add_work(std::uint64_t work) { work_ += work; }
+  std::uint64_t work() const { return work_; }
+
+  // That a check would have taken too much work: there may be more to report.
+  void set_stopped() { is_stopped_ = true; }
+  bool is_stopped() const { return is_stopped_; }
+
+  // From here on the spec is analysed with these sizes ("Sq=1024"), of which the messages speak
+  // that do not hold for all that were begun.
+  void begin_sizes(std::string sizes) { sizes_.push_back(std::move(sizes)); }
 
   bool has_errors() const;
   std::size_t error_count() const;
 
-  // By place, then by code; exact repeats dropped.
+  // By place, then by code; exact repeats dropped. What is found with several sizes is said once,
+  // in the words of the first.
   std::vector<Diagnostic> sorted() const;
   const support::Source& source() const { return *source_; }
 
@@ -104,7 +114,10 @@ class Sink {
   std::vector<Further> further_;  // by offset
   std::vector<Label> context_;
   std::deque<Diagnostic> diagnostics_;  // references to them are handed out
+  std::vector<std::string> sizes_;
+  std::deque<std::size_t> sizes_of_;  // of each diagnostic: how many had begun
   std::uint64_t work_ = 0;
+  bool is_stopped_ = false;
   Diagnostic dropped_{};  // what a report beyond the limit writes to
 };
 

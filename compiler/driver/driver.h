@@ -25,6 +25,28 @@ namespace attn::driver {
 std::optional<ir::Attention> front_end(const support::Source& source,
                                        const sema::Bindings& bindings, diag::Sink& sink);
 
+// The front end for every plan that a spec asks for (sema::variants), which is parsed once, up to
+// the first with errors.
+struct Variant {
+  sema::Bindings bindings;
+  ir::Attention attention;
+};
+std::vector<Variant> front_end_of_all_sizes(const support::Source& source,
+                                            const sema::Bindings& bindings, diag::Sink& sink);
+
+// "Sq=1024 B=2": what a variant adds to the bindings; empty when it is the only one.
+std::string words_of(const sema::Bindings& variant, const sema::Bindings& bindings);
+
+// The same, but only the first is kept. When all together take too much work, the last are left out
+// (Sink::is_stopped).
+struct CheckedSizes {
+  std::optional<ir::Attention> first;  // nothing when the sink has errors
+  std::size_t plans = 1;
+  std::size_t looked_at = 0;  // of them, without errors
+};
+CheckedSizes check_all_sizes(const support::Source& source, const sema::Bindings& bindings,
+                             diag::Sink& sink);
+
 // One for each plan that the spec asks for (sema::variants); `bindings` alone for text that does
 // not parse.
 std::vector<sema::Bindings> variants(const support::Source& source, const sema::Bindings& bindings);

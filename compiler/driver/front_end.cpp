@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "compiler/ast/parse.h"
 #include "compiler/driver/driver.h"
 #include "compiler/driver/static_checks.h"
@@ -15,21 +17,93 @@ void check_verified(const ir::Attention& attention) {
   ATTN_CHECK(status.ok(), status.error().message);
 }
 
-}  // namespace
+// So many expressions may be looked at for all sizes of a spec: about 5 s.
+constexpr std::uint64_t kMostWork = 1'000'000;
 
-std::optional<ir::Attention> front_end(const support::Source& source,
-                                       const sema::Bindings& bindings, diag::Sink& sink) {
-  const std::optional<ast::Spec> spec = ast::parse(source, sink);
+struct Parsed {
+  ast::Spec spec;
+  sema::Library library;
+};
+
+std::optional<Parsed> parse(const support::Source& source, diag::Sink& sink) {
+  std::optional<ast::Spec> spec = ast::parse(source, sink);
   if (!spec || sink.has_errors()) return std::nullopt;
+  sema::Library library = spec->is_library ? sema::Library{} : sema::load_imports(*spec, sink);
+  return Parsed{std::move(*spec), std::move(library)};
+}
+
+std::optional<ir::Attention> analyze(const Parsed& parsed, const sema::Bindings& bindings,
+                                     diag::Sink& sink) {
   sema::Spans spans;
-  const std::optional<ir::Attention> written = sema::analyze(*spec, bindings, sink, &spans);
+  const std::optional<ir::Attention> written =
+      sema::analyze(parsed.spec, parsed.library, bindings, sink, &spans);
   if (!written || sink.has_errors()) return std::nullopt;
   check_verified(*written);
   ir::Attention attention = passes::simplify(passes::without_keys(*written));
   check_verified(attention);
-  check_statically({*written, attention, spans, spec->name.span}, sink);
+  check_statically({*written, attention, spans, parsed.spec.name.span}, sink);
   if (sink.has_errors()) return std::nullopt;
   return attention;
+}
+
+// Of the variants in turn, while there is work left; `take` gets those without errors. How many
+// there are.
+template <class Take>
+std::size_t analyze_all(const support::Source& source, const sema::Bindings& bindings,
+                        std::uint64_t most_work, diag::Sink& sink, Take take) {
+  const std::optional<Parsed> parsed = parse(source, sink);
+  if (!parsed) return 1;
+  const std::vector<sema::Bindings> all = sema::variants(parsed->spec, bindings);
+  for (const sema::Bindings& variant : all) {
+    if (sink.work() > most_work) {
+      sink.set_stopped();
+      break;
+    }
+    if (all.size() > 1) sink.begin_sizes(words_of(variant, bindings));
+    std::optional<ir::Attention> attention = analyze(*parsed, variant, sink);
+    if (!attention) break;
+    take(variant, std::move(*attention));
+  }
+  return all.size();
+}
+
+}  // namespace
+
+std::optional<ir::Attention> front_end(const support::Source& source,
+                                       const sema::Bindings& bindings, diag::Sink& sink) {
+  const std::optional<Parsed> parsed = parse(source, sink);
+  return parsed ? analyze(*parsed, bindings, sink) : std::nullopt;
+}
+
+std::string words_of(const sema::Bindings& variant, const sema::Bindings& bindings) {
+  std::string words;
+  for (const auto& [name, value] : variant) {
+    const auto given = bindings.find(name);
+    if (given != bindings.end() && given->second == value) continue;
+    words += (words.empty() ? "" : " ") + name + "=" + value;
+  }
+  return words;
+}
+
+std::vector<Variant> front_end_of_all_sizes(const support::Source& source,
+                                            const sema::Bindings& bindings, diag::Sink& sink) {
+  std::vector<Variant> variants;
+  analyze_all(source, bindings, std::numeric_limits<std::uint64_t>::max(), sink,
+              [&](const sema::Bindings& variant, ir::Attention attention) {
+                variants.push_back({variant, std::move(attention)});
+              });
+  return variants;
+}
+
+CheckedSizes check_all_sizes(const support::Source& source, const sema::Bindings& bindings,
+                             diag::Sink& sink) {
+  CheckedSizes checked;
+  const auto take = [&](const sema::Bindings&, ir::Attention attention) {
+    if (++checked.looked_at == 1) checked.first = std::move(attention);
+  };
+  checked.plans = analyze_all(source, bindings, kMostWork, sink, take);
+  if (sink.has_errors()) checked.first.reset();
+  return checked;
 }
 
 std::vector<sema::Bindings> variants(const support::Source& source,

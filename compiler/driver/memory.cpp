@@ -59,27 +59,27 @@ struct Cause {
 
 Cause cause_of(const ir::Attention& attention, const plan::Program& program,
                const plan::Memory& memory) {
-  constexpr const char* kFewer = "fewer batches, heads or rows in one call need less in proportion";
+  constexpr const char* kFewer =
+      "it grows with batches, heads and rows: split them over several calls";
   const plan::TensorInfo* most = largest(program);
   if (most == nullptr || memory.cudnn > bytes_of(*most)) {
-    return {attention.pos, "most of it for cuDNN's kernel",
-            attention.deterministic
-                ? "without `deterministic` cuDNN keeps no number for every score"
-                : kFewer};
+    return {attention.pos, "most of it is the workspace of cuDNN's kernel",
+            attention.deterministic ? "without `deterministic` cuDNN stores nothing for each score"
+                                    : kFewer};
   }
   const std::vector<const ir::CapturedTensor*> learned = kept_for(attention, program);
   if (!learned.empty() && is_of_scores(*most)) {
     const std::string names = names_of(learned);
-    return {learned.front()->pos, fmt::format("scores lie in memory for the gradient of {}", names),
-            fmt::format("{}; without {} in `grad` none is needed", kFewer, names)};
+    return {learned.front()->pos, fmt::format("the gradient of {} needs scores in memory", names),
+            fmt::format("{}; without {} in `grad` no scores are stored", kFewer, names)};
   }
   if (is_of_scores(*most)) {
-    return {attention.pos, "without a fused kernel scores lie in memory", kFewer};
+    return {attention.pos, "without a fused kernel scores are stored in memory", kFewer};
   }
   return {attention.pos,
-          fmt::format("most of it for the derived tensor `{}`, {}", most->name,
+          fmt::format("most of it is the derived tensor `{}`, {}", most->name,
                       gigabytes(bytes_of(*most))),
-          "`attnc explain` shows the expression that it holds; one of fewer indexes needs less"};
+          "`attnc explain` shows its expression; one that reads fewer indexes needs less"};
 }
 
 // The word at a place.

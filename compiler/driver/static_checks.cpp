@@ -4,6 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <optional>
+#include <span>
+#include <vector>
 
 #include "compiler/passes/band.h"
 #include "compiler/passes/happens.h"
@@ -20,41 +24,100 @@ using support::Span;
 
 bool holds(Span outer, Span inner) { return outer.begin <= inner.begin && inner.end <= outer.end; }
 
+constexpr std::int64_t kMostOperations = std::int64_t{1}
+                                         << 21;    // of all searches for hidden scores
+constexpr std::uint64_t kEvaluationsOfWork = 200;  // take as long as an expression in all phases
+
 class Checker {
  public:
   Checker(const StaticSubject& subject, diag::Sink& sink)
       : subject_(subject), written_(subject.written), sink_(sink) {}
 
   void run() {
-    const std::vector<Happening> found = passes::happenings(written_);
-    for (const Happening& happening : found) report_error(happening);
-    check_numbers();
-    if (sink_.has_errors()) return;
-    for (const Happening& happening : found) report_warning(happening);
-    check_masks();
+    const passes::Happenings happenings = passes::happenings(written_);
+    report(happenings);
+    if (happenings.stopped || effort_.is_spent()) sink_.set_stopped();
+    sink_.add_work(
+        static_cast<std::uint64_t>(happenings.evaluations + kMostOperations - effort_.left()) /
+        kEvaluationsOfWork);
   }
 
  private:
+  void report(const passes::Happenings& happenings) {
+    for (const Happening& happening : happenings.found) report_error(happening);
+    check_numbers();
+    if (sink_.has_errors()) return;
+    for (const Happening& happening : happenings.found) report_warning(happening);
+    check_masks();
+  }
+
   const ir::Node& node(ExprId id) const { return written_.dag[id]; }
 
   // Its own place, else that of what is made of it, else that of what it is made of.
   Span span_of(ExprId id) const {
-    if (const auto own = subject_.spans.find(id); own != subject_.spans.end()) return own->second;
-    for (const auto& [user, span] : subject_.spans) {
-      const ExprId roots[] = {user};
-      if (user > id && std::ranges::binary_search(ir::reachable(written_.dag, roots), id)) {
-        return span;
-      }
+    if (const auto own = subject_.spans.find(id); own != subject_.spans.end()) {
+      return own->second.front();
+    }
+    std::vector<bool> stands_on(written_.dag.size());
+    stands_on[id] = true;
+    for (ExprId user = id + 1; user < stands_on.size(); ++user) {
+      const std::vector<ExprId>& operands = node(user).operands;
+      stands_on[user] = std::ranges::any_of(operands, [&](ExprId each) { return stands_on[each]; });
+      const auto span = subject_.spans.find(user);
+      if (stands_on[user] && span != subject_.spans.end()) return span->second.front();
     }
     return node(id).operands.empty() ? subject_.name : span_of(node(id).operands.front());
   }
 
+  // The places of it that lie inside.
+  std::vector<Span> spans_within(Span outer, ExprId id) const {
+    std::vector<Span> inside;
+    if (const auto own = subject_.spans.find(id); own != subject_.spans.end()) {
+      std::ranges::copy_if(own->second, std::back_inserter(inside),
+                           [&](Span span) { return holds(outer, span); });
+    }
+    return inside;
+  }
+
+  // Where the user, which is written at `outer`, has its operand: if it can be told, not where that
+  // is part of another operand too. Nothing when it is not written there.
+  std::optional<Span> span_of_part(Span outer, ExprId user, ExprId id) const {
+    const std::vector<Span> all = spans_within(outer, id);
+    std::vector<Span> others;
+    for (const ExprId operand : node(user).operands) {
+      if (operand != id)
+        std::ranges::copy(spans_within(outer, operand), std::back_inserter(others));
+    }
+    const auto is_own = [&](Span span) {
+      return std::ranges::none_of(others, [&](Span other) { return holds(other, span); });
+    };
+    const auto own = std::ranges::find_if(all, is_own);
+    if (own != all.end()) return *own;
+    return all.empty() ? std::nullopt : std::optional(all.front());
+  }
+
+  // The same expression may be written in several places, and be guarded in some: that of the users
+  // through which it counts.
+  Span span_of(const Happening& happening) const {
+    std::optional<Span> within;
+    ExprId user = happening.at;
+    const auto narrow = [&](ExprId id) {
+      if (!subject_.spans.contains(id)) return;
+      const auto inside = within ? span_of_part(*within, user, id) : std::nullopt;
+      within = inside ? *inside : span_of(id);
+      user = id;
+    };
+    for (std::size_t i = happening.users.size(); i-- > 0;) narrow(happening.users[i]);
+    narrow(happening.at);
+    return within ? *within : span_of(happening.at);
+  }
+
   // The same, within the operation where it is written there.
   Span span_of_operand(const Happening& happening) const {
-    const Span whole = span_of(happening.at);
-    const auto part = subject_.spans.find(node(happening.at).operands[happening.operand]);
-    const bool inside = part != subject_.spans.end() && holds(whole, part->second);
-    return inside ? part->second : whole;
+    const Span whole = span_of(happening);
+    const auto part =
+        span_of_part(whole, happening.at, node(happening.at).operands[happening.operand]);
+    return part ? *part : whole;
   }
 
   // As written, in backticks; cut where it is long.
@@ -68,6 +131,15 @@ class Checker {
     return text(node(happening.at).operands[happening.operand]);
   }
 
+  // With the operator that was written.
+  std::string guard(const Happening& happening) const {
+    const ir::Node& division = node(happening.at);
+    const char* written = division.is(ir::Op::mod_)        ? "%"
+                          : division.is(ir::Op::floordiv_) ? "//"
+                                                           : "/";
+    return fmt::format("guard it with `where(y != 0, x {} y, 0)`", written);
+  }
+
   void report_error(const Happening& happening) {
     switch (happening.event) {
       case Event::index_outside: return report_index(happening);
@@ -76,12 +148,12 @@ class Checker {
             .report(Code::bad_operand, span_of_operand(happening),
                     fmt::format("division by zero: {} is 0 at a score that counts",
                                 operand_text(happening)))
-            .help = "guard it with `where(y != 0, x // y, 0)`";
+            .help = guard(happening);
         return;
       case Event::shift_outside:
         sink_.report(Code::bad_operand, span_of_operand(happening),
-                     fmt::format("a shift by {}, which reaches {}: integers have 32 bits",
-                                 operand_text(happening), happening.value));
+                     fmt::format("{} {} {}, and shifts go from 0 to 31", operand_text(happening),
+                                 happening.value < 0 ? "falls to" : "reaches", happening.value));
         return;
       default: return;
     }
@@ -122,7 +194,7 @@ class Checker {
   }
 
   void report_warning(const Happening& happening) {
-    const Span span = span_of(happening.at);
+    const Span span = span_of(happening);
     switch (happening.event) {
       case Event::overflow:
         sink_
@@ -135,7 +207,7 @@ class Checker {
         sink_
             .report(Code::division_by_zero, span,
                     fmt::format("{} divides by zero: it is infinite or NaN", text(happening.at)))
-            .help = "choose another divisor, or guard it with `where(y != 0, x / y, 0)`";
+            .help = "choose another divisor, or " + guard(happening);
         return;
       case Event::not_finite: return warn_of_infinity(happening, span);
       default: return;
@@ -152,23 +224,23 @@ class Checker {
                 fmt::format("{} is infinite or NaN{}", text(happening.at),
                             by_score ? fmt::format(" where the score is {}", happening.score) : ""))
         .help =
-        "softmax makes NaN of it; `-inf` hides a score, a large number prefers one (in f32, as "
-        "kernels compute)";
+        "softmax turns it into NaN; use `-inf` to hide a score, or add a large number to prefer "
+        "one";
   }
 
   // Whether the masks of a simplified attention show nothing. Of lengths nothing is known.
-  static bool hides_all(const ir::Attention& attention) {
+  bool hides_all(const ir::Attention& attention) {
     const auto empty = [](const passes::Band& band) {
       return band.left && band.right && *band.right < -*band.left;
     };
     const passes::MaskForm form = passes::mask_form(attention);
-    return empty(form.band) || empty(form.from_end) || passes::hides_all(attention);
+    return empty(form.band) || empty(form.from_end) || passes::hides_all(attention, effort_);
   }
 
   // The same of some of the written masks alone.
-  bool hide_all(const std::vector<ExprId>& masks) const {
+  bool hide_all(std::span<const ExprId> masks) {
     ir::Attention some = written_;
-    some.masks = masks;
+    some.masks.assign(masks.begin(), masks.end());
     some.score = some.dag.leaf(ir::Op::score_);
     return hides_all(passes::simplify(some));
   }
@@ -181,23 +253,63 @@ class Checker {
                    "no query sees any key: every score is -inf where the masks hold");
       return;
     }
-    const auto alone = std::ranges::find_if(masks, [&](ExprId mask) { return hide_all({mask}); });
-    const bool contradict = alone == masks.end();
+    const std::vector<ExprId> needed = fewest_that_hide(masks);
+    const ExprId last = needed.back();
+    const bool contradicts = needed.size() > 1;
     diag::Diagnostic& diagnostic =
-        sink_.report(Code::nothing_visible, span_of(contradict ? masks.back() : *alone),
-                     contradict ? "no query sees any key: this mask contradicts those before it"
-                                : "no query sees any key: this mask is never true");
-    for (const ExprId mask : masks) {
-      if (contradict && mask != masks.back()) {
-        diagnostic.labels.push_back({span_of(mask), "beside this"});
+        sink_.report(Code::nothing_visible, span_of(last),
+                     contradicts ? "no query sees any key: this mask contradicts those before it"
+                                 : "no query sees any key: this mask is never true");
+    if (!contradicts && is_window(last)) {
+      diagnostic.help = "a window of 1 is the smallest that shows a key: the query's own";
+    }
+    const std::span<const ExprId> before = std::span(needed).first(needed.size() - 1);
+    for (const ExprId mask : before.last(std::min(before.size(), kMostLabels))) {
+      diagnostic.labels.push_back({span_of(mask), "beside this"});
+    }
+  }
+
+  // Of the masks, which hide all together: the fewest from the first on that do, without those that
+  // are not needed for it, as far as few are left.
+  std::vector<ExprId> fewest_that_hide(std::span<const ExprId> masks) {
+    const std::span<const ExprId> until = shortest_that_hides(masks);
+    if (hide_all(until.last(1))) return {until.back()};
+    std::vector<ExprId> needed(until.begin(), until.end());
+    for (std::size_t i = 0; i + 1 < needed.size() && needed.size() <= kMostLabels;) {
+      std::vector<ExprId> fewer = needed;
+      fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
+      if (hide_all(fewer)) {
+        needed = std::move(fewer);
+      } else {
+        ++i;
       }
     }
-    diagnostic.help = "a window of 1 is the smallest that shows a key: the query's own";
+    return needed;
   }
+
+  std::span<const ExprId> shortest_that_hides(std::span<const ExprId> masks) {
+    std::size_t shows = 0, hides = masks.size();  // so many
+    while (hides - shows > 1) {
+      const std::size_t middle = shows + (hides - shows) / 2;
+      (hide_all(masks.first(middle)) ? hides : shows) = middle;
+    }
+    return masks.first(hides);
+  }
+
+  // As written: a call of a function of such a name.
+  bool is_window(ExprId mask) const {
+    const diag::Location place = sink_.locate(span_of(mask));
+    const Span span = place.span;
+    return place.source->text().substr(span.begin, span.end - span.begin).find("window") !=
+           std::string_view::npos;
+  }
+
+  static constexpr std::size_t kMostLabels = 8;
 
   const StaticSubject& subject_;
   const ir::Attention& written_;
   diag::Sink& sink_;
+  passes::Effort effort_{kMostOperations};
 };
 
 }  // namespace

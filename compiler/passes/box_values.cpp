@@ -169,7 +169,12 @@ void BoxValues::set_counts() {
   for (std::size_t i = attention_.masks.size(); i < roots_.size(); ++i) count(roots_[i], shown);
   count(attention_.scale, Sure::yes);
   if (attention_.sink) count(*attention_.sink, Sure::yes);
-  for (std::size_t i = order_.size(); i-- > 0;) count_operands(order_[i]);
+  for (std::size_t i = order_.size(); i-- > 0;) {
+    const ExprId id = order_[i];
+    const std::vector<ExprId>& operands = dag_[id].operands;
+    if (counts_[id] == Sure::no) continue;
+    for (std::size_t at = 0; at < operands.size(); ++at) count(operands[at], counts_by(id, at));
+  }
 }
 
 // A mask counts where the others hold; returns whether all of them do.
@@ -186,29 +191,19 @@ Sure BoxValues::count_masks() {
   return before;
 }
 
-void BoxValues::count_operands(ExprId id) {
-  const ir::Node& node = dag_[id];
-  const Sure sure = counts_[id];
-  if (sure == Sure::no) return;
-  switch (node.op) {
-    case Op::select_: {
-      const Sure first = holds(node.operands[0]);
-      count(node.operands[0], sure);
-      count(node.operands[1], std::min(sure, first));
-      count(node.operands[2], std::min(sure, opposite(first)));
-      return;
-    }
-    case Op::and_:
-    case Op::or_:
-      for (const std::size_t i : {0, 1}) {
-        const ExprId beside = node.operands[1 - i];
-        const Sure other = conjoins_[id] ? shows_[beside] : holds(beside);
-        count(node.operands[i], std::min(sure, node.op == Op::and_ ? other : opposite(other)));
-      }
-      return;
-    default:
-      for (const ExprId operand : node.operands) count(operand, sure);
+Sure BoxValues::counts_by(ExprId user, std::size_t operand) const {
+  const ir::Node& node = dag_[user];
+  const Sure sure = counts_[user];
+  if (node.is(Op::select_) && operand > 0) {
+    const Sure first = holds(node.operands[0]);
+    return std::min(sure, operand == 1 ? first : opposite(first));
   }
+  if (node.is(Op::and_) || node.is(Op::or_)) {
+    const ExprId beside = node.operands[1 - operand];
+    const Sure other = conjoins_[user] ? shows_[beside] : holds(beside);
+    return std::min(sure, node.is(Op::and_) ? other : opposite(other));
+  }
+  return sure;
 }
 
 }  // namespace attn::passes

@@ -33,6 +33,8 @@ class BoxValues {
   const RealRange& real(ir::ExprId id) const { return reals_[id]; }  // of a real node
   Range range(ir::ExprId id) const { return values_[id]; }           // of any other
   Sure counts(ir::ExprId id) const { return counts_[id]; }
+  // Whether an operand of `user` counts since `user` does. Others may make it count too.
+  Sure counts_by(ir::ExprId user, std::size_t operand) const;
 
   const std::vector<ir::ExprId>& order() const { return order_; }  // ascending
   Axes axes(ir::ExprId id) const { return axes_[id]; }
@@ -45,7 +47,6 @@ class BoxValues {
   RealRange selected(const ir::Node& node) const;
   void set_counts();
   Sure count_masks();
-  void count_operands(ir::ExprId id);
   void count(ir::ExprId id, Sure sure);
   Sure holds(ir::ExprId id) const;
   void set_shows(ir::ExprId id);

@@ -1,6 +1,7 @@
 // How much work searches may do.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 namespace attn::passes {
@@ -20,6 +21,7 @@ class Effort {
     left_ = operations <= left_ ? left_ - operations : -1;
     return left_ >= 0;
   }
+  std::int64_t left() const { return std::max<std::int64_t>(left_, 0); }
   // Whether a search was stopped.
   bool is_spent() const { return left_ < 0; }
 

@@ -239,10 +239,9 @@ class Analyzer {
       report(Code::bad_choice, fact.name.span,
              fmt::format("{} is not a fact about a tensor", quoted(fact.name.text)))
           .help =
-          "possible: `monotone`, for numbers that never decrease along the last axis; `runs(8)`, "
-          "for "
-          "at most 8 runs of equal elements along it; `runs(8, 512)`, for runs of at most 512 "
-          "elements";
+          "the facts are `monotone` (elements never decrease along the last axis), `runs(8)` (at "
+          "most 8 runs of equal elements along it) and `runs(8, 512)` (each of at most 512 "
+          "elements)";
     }
   }
 
@@ -336,15 +335,20 @@ class Analyzer {
 
 }  // namespace
 
-std::optional<ir::Attention> analyze(const ast::Spec& spec, const Bindings& bindings,
-                                     diag::Sink& sink, Spans* spans) {
+std::optional<ir::Attention> analyze(const ast::Spec& spec, const Library& library,
+                                     const Bindings& bindings, diag::Sink& sink, Spans* spans) {
   if (spec.is_library) {
     sink.report(Code::no_attention, spec.span, "this is a library: it has no attention").help =
         "use its functions in a spec with `import`";
     return std::nullopt;
   }
-  const Library library = load_imports(spec, sink);
   return Analyzer(spec, library, bindings, sink, spans).run();
+}
+
+std::optional<ir::Attention> analyze(const ast::Spec& spec, const Bindings& bindings,
+                                     diag::Sink& sink, Spans* spans) {
+  const Library library = spec.is_library ? Library{} : load_imports(spec, sink);
+  return analyze(spec, library, bindings, sink, spans);
 }
 
 }  // namespace attn::sema

@@ -4,22 +4,31 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "compiler/ast/ast.h"
 #include "compiler/diag/diagnostics.h"
 #include "compiler/ir/attention.h"
 #include "compiler/sema/bindings.h"
+#include "compiler/sema/library.h"
 
 namespace attn::sema {
 
-// Where expressions are written, by their id in the attention's dag: the first place of each. What
-// a function makes has none, but for its result, which is placed where the function is called.
-using Spans = std::map<ir::ExprId, support::Span>;
+// Where expressions are written, by their id in the attention's dag: the places of each in the
+// order of the text. Where a let or `score` stands for one is no place of it. What a function makes
+// has none, but for its result, which is placed where the function is called.
+using Spans = std::map<ir::ExprId, std::vector<support::Span>>;
 
-// The files that the spec imports are read. Nothing when errors were reported; a library, which has
-// no attention, is an error. Dimensions without a size stay open (ir::Op::dim_). A binding
-// that names nothing in the spec, or has no meaning as a number, is an error. Of a dimension with a
-// set of sizes the first one is taken, unless it is bound. `spans` are added to.
+// Nothing when errors were reported; a library, which has no attention, is an error. `library` has
+// what the spec imports (load_imports), whose files report to the same sink. Dimensions without a
+// size stay open (ir::Op::dim_). A binding that names nothing in the spec, or has no meaning as a
+// number, is an error. Of a dimension with a set of sizes the first one is taken, unless it is
+// bound. `spans` are added to.
+std::optional<ir::Attention> analyze(const ast::Spec& spec, const Library& library,
+                                     const Bindings& bindings, diag::Sink& sink,
+                                     Spans* spans = nullptr);
+
+// The same, and reads what the spec imports.
 std::optional<ir::Attention> analyze(const ast::Spec& spec, const Bindings& bindings,
                                      diag::Sink& sink, Spans* spans = nullptr);
 

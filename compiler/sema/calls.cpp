@@ -17,24 +17,21 @@ using support::quoted;
 
 constexpr std::size_t kMaxFrames = 64;
 constexpr std::int64_t kMaxRange = 4096;
-// Expressions looked at in one spec: functions and reductions multiply what is written. With all
-// combinations of its sizes there may be more.
+// Expressions looked at in one spec: functions and reductions multiply what is written.
 constexpr std::uint64_t kMaxWork = 1'000'000;
-constexpr std::uint64_t kMaxWorkOfAll = 4 * kMaxWork;
 constexpr std::string_view kReductions[] = {"any", "all", "sum", "min", "max"};
 
 }  // namespace
 
 bool Scope::within_work(const Expr& expr) {
-  const std::uint64_t of_all = sink_.add_work();
-  if (++work_ == kMaxWork || of_all == kMaxWorkOfAll) {
+  sink_.add_work(1);
+  if (++work_ == kMaxWork) {
     report(Code::too_deep, expr.head,
            fmt::format("with its functions and reductions expanded, the spec has more than {} "
-                       "operations{}",
-                       work_ == kMaxWork ? kMaxWork : kMaxWorkOfAll,
-                       work_ == kMaxWork ? "" : " over all combinations of its sizes"));
+                       "operations",
+                       kMaxWork));
   }
-  return work_ < kMaxWork && of_all < kMaxWorkOfAll;
+  return work_ < kMaxWork;
 }
 
 const Scope::Local* Scope::find_local(const std::string& name) const {

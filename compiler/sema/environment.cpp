@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <set>
+#include <utility>
 
 #include "compiler/sema/analyze.h"
 #include "compiler/sema/names.h"
@@ -55,6 +57,7 @@ class Resolver {
       if (!dims) continue;
       for (const ast::DimEntry& entry : dims->entries) list(entry);
     }
+    combinations_ = count_combinations();
     for (const auto& [name, text] : bindings_) bind(name, text);
     for (const Dim dim : ir::kDims) {
       const Known size = resolve(dim);
@@ -172,6 +175,11 @@ class Resolver {
     const bool several = sizes.size() > 1;
     const auto number = parse_binding(sizes.front());
     const auto* size = number && !several ? std::get_if<std::int64_t>(&*number) : nullptr;
+    if (several && combinations_ > kMostCombinations) {
+      too_many_bound();
+      for (const Dim dim : dims) at(dim).size = Known::poisoned();
+      return;
+    }
     if (!size || *size < least(name) || *size > kLargest) {
       bad_binding(name, text, several ? "one size is needed here" : kSizes,
                   several
@@ -183,6 +191,35 @@ class Resolver {
       return;
     }
     for (const Dim dim : dims) at(dim).bound = *size;  // D stands before Dqk and Dv
+  }
+
+  // Of the sizes that are bound, with the sets of other dimensions.
+  std::size_t count_combinations() const {
+    constexpr std::size_t kEnough = 1'000'000;
+    std::size_t count = 1;
+    std::set<Dim> bound;
+    for (const auto& [name, text] : bindings_) {
+      const std::vector<Dim> dims = dims_named(name);
+      bound.insert(dims.begin(), dims.end());
+      if (!dims.empty()) count = std::min(count * listed_sizes(text).size(), kEnough);
+    }
+    for (const Dim dim : ir::kDims) {
+      const ast::DimEntry* entry = listed_[static_cast<std::size_t>(dim)].entry;
+      const bool is_second =
+          dim == Dim::Dv && entry == listed_[static_cast<std::size_t>(Dim::Dqk)].entry;
+      if (!entry || entry->set.empty() || bound.contains(dim) || is_second) continue;
+      count = std::min(count * entry->set.size(), kEnough);
+    }
+    return count;
+  }
+
+  // Once for all that are bound.
+  void too_many_bound() {
+    if (std::exchange(said_too_many_, true)) return;
+    report(Code::too_many_sizes, spec_.name.span,
+           fmt::format("--bind gives {} combinations of sizes; at most {} are taken", combinations_,
+                       kMostCombinations))
+        .help = "bind fewer sizes at a time";
   }
 
   void unknown_binding(const std::string& name) {
@@ -313,6 +350,8 @@ class Resolver {
   const Bindings& bindings_;
   diag::Sink& sink_;
   Environment environment_;
+  std::size_t combinations_ = 1;
+  bool said_too_many_ = false;
   std::array<Listed, ir::kDims.size()> listed_;
 };
 

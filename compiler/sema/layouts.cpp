@@ -129,9 +129,8 @@ class Layouts {
             .report(Code::bad_layout, argument.name ? argument.name->span : argument.value.span,
                     "`paged` has no argument with this name")
             .help =
-            "its arguments are `page = 64`, the rows in a page, `pages = 1024`, the number of "
-            "pages, "
-            "and `tables = 2` where k and v have a page table each";
+            "its arguments are `page = 64` (rows in a page), `pages = 1024` (the number of pages) "
+            "and `tables = 2` (when k and v have a page table each)";
         return std::nullopt;
       }
       const auto value = constant(argument.value, "size", Code::bad_layout);

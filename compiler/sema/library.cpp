@@ -23,8 +23,7 @@ using diag::Code;
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMostFiles = 64;
-constexpr std::size_t kMostBytes = std::size_t{1} << 18;       // of all files together
-constexpr std::size_t kMostBytesOfAll = std::size_t{1} << 24;  // read for all sizes of a spec
+constexpr std::size_t kMostBytes = std::size_t{1} << 18;  // of all files together
 constexpr char kFurtherFolders[] = "ATTN_IMPORT_PATH";
 constexpr std::string_view kStandard = "std:";  // before a name of the standard library
 
@@ -65,13 +64,9 @@ class Loader {
     }
     const std::string name = source->name();
     bytes_ += source->text().size();
-    if (bytes_ > kMostBytes || sink_.size() > kMostBytesOfAll) {
+    if (bytes_ > kMostBytes) {
       sink_.report(Code::too_large, path.span,
-                   bytes_ > kMostBytes
-                       ? fmt::format("the imported files are larger than {} KiB", kMostBytes / 1024)
-                       : fmt::format("the imported files are larger than {} MiB when they are read "
-                                     "for each combination of sizes",
-                                     kMostBytesOfAll / 1024 / 1024));
+                   fmt::format("the imported files are larger than {} KiB", kMostBytes / 1024));
       library_.complete = false;
       return;
     }

@@ -13,11 +13,11 @@
 
 namespace attn::sema {
 
-// The files imported by `spec`, each once, in the order in which they were first named; places in
-// them count on behind those of `spec` (diag::Sink::add). A path is looked up beside the file that
-// names it, then in the standard library. It may not lead out of the spec's own folder, or those
-// that ATTN_IMPORT_PATH lists, by links either: specs come from strangers too. Files have so many
-// bytes together as library.cpp says. What is wrong with a path or a file is reported.
+// The files imported by `spec`, each once, in the order in which they are first named; places in
+// them follow those of `spec` (diag::Sink::add). A path is looked up beside the file that names it,
+// then in the standard library. Specs may come from strangers, so a path must stay inside the
+// spec's folder or one that ATTN_IMPORT_PATH lists, also after links are resolved. The number of
+// files and their total size are limited (library.cpp). Errors of paths and files are reported.
 struct Library {
   std::vector<std::unique_ptr<const ast::Spec>> files;
   std::map<std::string, const ast::FunctionClause*, std::less<>> functions;

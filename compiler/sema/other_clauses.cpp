@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "compiler/ast/syntax.h"
 #include "compiler/sema/names.h"
 #include "compiler/support/text.h"
 
@@ -23,6 +24,12 @@ void report_other_clause(const ast::Clause& clause, diag::Sink& sink) {
   if (word == "import") {
     sink.report(Code::unknown_clause, clause.keyword.span, "an import goes above the attention")
         .help = "move it to the top of the file";
+    return;
+  }
+  if (const std::string_view help = ast::foreign_help(word); !help.empty()) {
+    sink.report(Code::unknown_clause, clause.keyword.span,
+                fmt::format("unknown clause {}", quoted(word)))
+        .help = help;
     return;
   }
   std::vector<std::string_view> known(built_clauses().begin(), built_clauses().end());

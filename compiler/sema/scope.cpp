@@ -78,8 +78,16 @@ void Scope::define_let(const ast::Name& name, const std::optional<Value>& value)
 std::optional<Value> Scope::check(const Expr& expr, const Site& site) {
   const std::optional<Value> value = bare(expr, site);
   if (value && !bounded(expr, *value)) return std::nullopt;
-  if (value && spans_ != nullptr && frames_.empty()) spans_->try_emplace(value->id, expr.span);
+  if (value && spans_ != nullptr && frames_.empty()) record(expr, value->id);
   return value;
+}
+
+// Once, also where a reduction looks at it again and again.
+void Scope::record(const Expr& expr, ir::ExprId id) {
+  if (expr.kind == ExprKind::name && !attention_.dag[id].operands.empty()) return;
+  std::vector<support::Span>& places = (*spans_)[id];
+  const auto at = std::ranges::lower_bound(places, expr.span.begin, {}, &support::Span::begin);
+  if (at == places.end() || at->begin != expr.span.begin) places.insert(at, expr.span);
 }
 
 std::optional<Value> Scope::check_as(const Expr& expr, const Site& site, Type type,

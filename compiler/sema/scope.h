@@ -50,7 +50,7 @@ class Scope {
         diag::Sink& sink);
 
   // Where checked expressions are written (analyze.h), unless it is null.
-  void record(std::map<ir::ExprId, support::Span>* spans) { spans_ = spans; }
+  void record(std::map<ir::ExprId, std::vector<support::Span>>* spans) { spans_ = spans; }
 
   // Adds a name; reports one that is taken or reserved (run-time names only for `at_run_time`).
   void declare(const ast::Name& name, Symbol symbol, bool at_run_time);
@@ -134,6 +134,7 @@ class Scope {
   // The tensor that `expr`, a name or the head of an index, stands for.
   std::optional<std::string> tensor_named(const ast::Expr& expr);
 
+  void record(const ast::Expr& expr, ir::ExprId id);
   std::optional<Value> bare(const ast::Expr& expr, const Site& site);
   std::optional<Value> number(const ast::Expr& expr);
   std::optional<Value> name(const ast::Expr& expr, const Site& site);
@@ -164,7 +165,7 @@ class Scope {
   std::map<std::string, Symbol, std::less<>> symbols_;
   std::vector<Local> locals_;
   std::vector<Frame> frames_;
-  std::map<ir::ExprId, support::Span>* spans_ = nullptr;
+  std::map<ir::ExprId, std::vector<support::Span>>* spans_ = nullptr;
   std::uint64_t work_ = 0;  // expressions looked at, those of functions each time
 };
 

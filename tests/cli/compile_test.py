@@ -60,6 +60,17 @@ class Compile(attnc.Case):
         plan = self.compile(NOOP, "--bind", "Skv=0", "--bind", "Hkv=1,2")
         self.assertEqual(self.attnc_json("inspect", plan)["shape"]["sizes"]["Hkv"], 1)
 
+    def test_a_warning_of_all_sizes_is_said_once(self):
+        spec = self.write("unused.attn", """attention unused {
+  dims B = 1, Hq = 1, Sq = {16, 32}, D = 64;
+  let unused = kv_idx + 1;
+}
+""")
+        call = ["compile", spec, "--target", "h200", "-o", self.folder / "x.attnplan"]
+        self.assertEqual(self.attnc(*call).stderr.count("warning[W0201]"), 1)
+        denied = self.attnc(*call, "--deny", "warnings", code=1)
+        self.assertEqual(denied.stderr.count("warning[W0201]"), 1)
+
     def test_a_plan_among_several_is_picked_by_its_sizes(self):
         plan = self.compile(NOOP, "--bind", "Sq=16,32")
         self.assertEqual(len(self.attnc_json("inspect", plan)["plans"]), 2)

@@ -84,6 +84,30 @@ class Diagnostics(attnc.Case):
                           self.attnc(*command, "--deny", "warnings", code=1).stderr)
         self.assertFalse((self.folder / "x.attnplan").exists())
 
+    def test_a_check_that_was_stopped_says_so(self):
+        masks = "".join(f"mask q_idx * {1000000 + i} != 3; " for i in range(3000))
+        path = self.write("many.attn", "attention many { dims B = 1, Hq = 1, Sq = 8192, D = 64; "
+                          + masks + "}")
+        process = self.attnc("check", path)
+        self.assertEqual(process.stderr.count("warning[W0342]"), 20)
+        self.assertIn("\n  stopped   ", process.stdout)
+        entry, = json.loads(self.attnc("check", path, "--format", "json").stdout)["specs"]
+        self.assertTrue(entry["ok"] and entry["stopped"])
+
+    def test_a_warning_of_all_sizes_is_said_once(self):
+        path = self.write("sizes.attn", """attention sizes {
+  dims B = 1, Hq = 1, Sq = {64, 128, 4096, 8192}, D = 64;
+  let unused = kv_idx + 1;
+  mask q_idx * 1000000 >= kv_idx;
+}
+""")
+        process = self.attnc("check", path)
+        self.assertEqual(process.stderr.count("warning[W0342]"), 1)
+        self.assertIn("(with Sq=4096; similar with 1 other size)", process.stderr)
+        self.assertEqual(process.stderr.count("warning[W0201]"), 1)
+        self.assertEqual(process.stderr.count("(with "), 1, "of the other all sizes are warned")
+        self.assertNotIn("stopped", process.stdout)
+
     def test_what_compile_refuses_check_refuses(self):
         for clauses in ("tensor slopes: f32[2]; score score + slopes[h];",
                         "tensor t: i32[B, Skv]; mask t[q_idx, b] == kv_idx;",

@@ -50,7 +50,15 @@ class Explain(attnc.Case):
         self.assertIn("warning[W0480]: the backward takes ", process.stderr)
         self.assertIn("learned.attn:3:9", process.stderr)
         self.assertRegex(process.stdout, r"workspace in all 2\.[0-9] GB \(cuDNN .*between the steps")
-        small = self.attnc("explain", spec, "--target", "h200", "--bind", "Sq=256")
+        plan = self.folder / "much.attnplan"
+        for command in (["explain", spec], ["compile", spec, "-o", plan]):
+            denied = self.attnc(*command, "--target", "h200", "--deny", "warnings", code=1)
+            self.assertIn("W0480", denied.stderr)
+            self.assertIn("warnings are denied", denied.stderr)
+            self.assertEqual(denied.stdout, "")
+        self.assertFalse(plan.exists())
+        small = self.attnc("explain", spec, "--target", "h200", "--bind", "Sq=256", "--deny",
+                           "warnings")
         self.assertNotIn("W0480", small.stderr)
         result = self.attnc_json("explain", spec, "--target", "h200", "--bind", "Sq=256")
         engine = result["backward"]["engine"]

@@ -132,5 +132,31 @@ TEST(DiagnosticJson, AnyFileNameIsWritten) {
   EXPECT_EQ(nlohmann::json::parse(to_json(sink))["errors"], 1);
 }
 
+std::vector<std::string> messages(const Sink& sink) {
+  std::vector<std::string> messages;
+  for (const Diagnostic& found : sink.sorted()) messages.push_back(found.message);
+  return messages;
+}
+
+TEST(Sizes, ThatAreWarnedOfAlikeAreSaidOnce) {
+  const support::Source source("x.attn", "mask q_idx;");
+  Sink sink(source);
+  for (const char* sizes : {"Sq=1", "Sq=2", "Sq=3"}) {
+    sink.begin_sizes(sizes);
+    const std::string value = sizes;
+    sink.report(Code::integer_overflow, {5, 6}, "of all");
+    if (value != "Sq=1") sink.report(Code::integer_overflow, {6, 7}, "of two");
+    if (value == "Sq=2") sink.report(Code::integer_overflow, {7, 8}, "of one");
+    sink.report(Code::integer_overflow, {8, 9}, "reaches " + value);
+    sink.report(Code::integer_overflow, {9, 10}, "the first at its place");
+    sink.report(Code::integer_overflow, {9, 10}, "the second");
+  }
+  EXPECT_EQ(messages(sink),
+            (std::vector<std::string>{"of all", "of two (with Sq=2, and with 1 other size)",
+                                      "of one (with Sq=2)",
+                                      "reaches Sq=1 (with Sq=1; similar with 2 other sizes)",
+                                      "the first at its place", "the second"}));
+}
+
 }  // namespace
 }  // namespace attn::diag

@@ -114,5 +114,50 @@ TEST(Lower, NamesTheOpenDimensionAndTheBindingThatClosesIt) {
   EXPECT_THAT(program.error().to_text(), HasSubstr("--bind Sq="));
 }
 
+// What its sizes cost together is no reason to refuse a spec, each of whose plans compiles.
+TEST(CheckAllSizes, EndsAndSaysSo) {
+  std::string sizes = "16";
+  for (int i = 17; i < 16 + 128; ++i) sizes += ", " + std::to_string(i);
+  std::string term = "j";
+  for (int i = 0; i < 16; ++i) term += " * 0";
+  const std::string text = "attention x { dims B = 1, Hq = 1, Sq = {" + sizes +
+                           "}, D = 8; mask q_idx >= sum(j in 0..1000: " + term + "); }";
+  const support::Source source("x.attn", text);
+  diag::Sink sink(source);
+  const CheckedSizes checked = check_all_sizes(source, {}, sink);
+  EXPECT_TRUE(checked.first) << diag::to_text(sink);
+  EXPECT_EQ(checked.plans, 128U);
+  EXPECT_GT(checked.looked_at, 4U);
+  EXPECT_LT(checked.looked_at, 128U);
+  EXPECT_TRUE(sink.is_stopped());
+}
+
+// An import counts once, however many sizes there are.
+TEST(CheckAllSizes, ReadsImportsOnce) {
+  const std::string text =
+      "import \"masks.attn\"; attention x { dims B = {1, 2, 3}, Hq = 1, Sq = {16, 32}, D = 8; "
+      "mask causal(); mask q_idx * 200000000 >= 0; }";
+  const support::Source source("x.attn", text);
+  diag::Sink sink(source);
+  const CheckedSizes checked = check_all_sizes(source, {}, sink);
+  EXPECT_EQ(checked.looked_at, 6U);
+  const std::size_t once = source.text().size() + sema::standard_library("masks.attn").size() + 1;
+  EXPECT_EQ(sink.size(), once);
+  const auto found = sink.sorted();
+  ASSERT_EQ(found.size(), 1U) << diag::to_text(sink);
+  EXPECT_THAT(found[0].message, HasSubstr("(with B=1 Sq=16; similar with 5 other sizes)"));
+}
+
+TEST(CheckAllSizes, SaysWithWhichSizesAnErrorComes) {
+  const support::Source source(
+      "x.attn",
+      "attention x { dims B = 1, Hq = 1, Sq = {16, 32}, D = 8; tensor t: f32[16]; "
+      "score score + t[kv_idx]; }");
+  diag::Sink sink(source);
+  const CheckedSizes checked = check_all_sizes(source, {}, sink);
+  EXPECT_FALSE(checked.first);
+  EXPECT_THAT(diag::to_text(sink), HasSubstr("along this axis (with Sq=32)"));
+}
+
 }  // namespace
 }  // namespace attn::driver

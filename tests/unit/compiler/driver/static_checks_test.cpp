@@ -20,6 +20,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 using Codes = std::set<std::string>;
 
@@ -28,13 +29,14 @@ constexpr const char* kSizes = "dims B = 2, Hq = 4, Hkv = 2, Sq = 8, Skv = 12, D
 struct Checked {
   Codes codes;
   std::string text;
+  bool stopped = false;
 };
 
 Checked check_text(const std::string& text, const sema::Bindings& bindings = {}) {
   const support::Source source("x.attn", text);
   diag::Sink sink(source);
   front_end(source, bindings, sink);
-  Checked checked{{}, diag::to_text(sink)};
+  Checked checked{{}, diag::to_text(sink), sink.is_stopped()};
   for (const diag::Diagnostic& found : sink.sorted()) checked.codes.emplace(id_of(found.code));
   return checked;
 }
@@ -156,6 +158,28 @@ TEST(StaticFaults, AreFoundBesideMasksThatAreNoGuard) {
               IsEmpty());
 }
 
+// One element too few, at the far corner alone.
+TEST(StaticFaults, AreFoundAtAnySize) {
+  for (const char* size : {"512", "1024", "2048", "4096", "65536", "131072"}) {
+    const std::string dims = "attention x { dims B = 1, Hq = 1, D = 8, Sq = " + std::string(size);
+    const std::string rest = "]; mask q_idx >= kv_idx; score score + rel[q_idx - kv_idx]; }";
+    EXPECT_THAT(check_text(dims + "; tensor rel: f32[Sq - 1" + rest).codes, ElementsAre("E0340"))
+        << size;
+    const Checked enough = check_text(dims + "; tensor rel: f32[Sq" + rest);
+    EXPECT_THAT(enough.codes, IsEmpty()) << size;
+    EXPECT_FALSE(enough.stopped) << size;
+  }
+}
+
+TEST(StaticFaults, AlongDiagonalsAreFoundAtAnySize) {
+  for (const char* size : {"1024", "65536", "131072"}) {
+    const std::string text = "attention x { dims B = 1, Hq = 1, D = 8, Sq = " + std::string(size) +
+                             "; tensor rel: f32[127]; mask q_idx >= kv_idx && q_idx - kv_idx < 128;"
+                             " score score + rel[q_idx - kv_idx]; }";
+    EXPECT_THAT(check_text(text).codes, ElementsAre("E0340")) << size;
+  }
+}
+
 TEST(StaticFaults, OfOpenDimensionsAreFoundOnceTheyAreBound) {
   const std::string text =
       "attention x { dims Hq = 2, Sq; tensor t: f32[16]; "
@@ -177,6 +201,35 @@ TEST(StaticFaults, PointAtTheIndex) {
                  " score score + t[h, kv_idx - 1];\n}")
           .text,
       HasSubstr("\n 3 |  score score + t[h, kv_idx - 1];\n   |                     ^^^^^^^^^^"));
+}
+
+TEST(StaticFaults, TellTheFurthestReach) {
+  const std::string sizes = "attention x { dims B = 2, Hq = 1, D = 8, Sq = 64; ";
+  const std::string text = check_text(sizes +
+                                      "tensor doc: i32[B, Skv]; mask q_idx >= kv_idx; "
+                                      "score score + float(doc[q_idx, b] - doc[kv_idx, b]); }")
+                               .text;
+  EXPECT_THAT(text, HasSubstr("`q_idx` reaches 63"));
+  EXPECT_THAT(text, HasSubstr("`kv_idx` reaches 63"));
+  EXPECT_THAT(check_text(sizes + "tensor t: f32[Sq]; mask kv_idx > 20 && kv_idx < 40 && "
+                                 "q_idx % 3 == 1; score score + t[kv_idx + q_idx]; }")
+                  .text,
+              HasSubstr("reaches 100"));
+}
+
+// The same read, which a `where` guards in the first place.
+TEST(StaticFaults, PointAtTheReadThatIsNotGuarded) {
+  const std::string guarded = "score score + where(kv_idx + 1 < Skv, t[kv_idx + 1], 0);\n";
+  const std::string bare = "score score + t[kv_idx + 1];\n";
+  EXPECT_THAT(check_text(spec_of("tensor t: f32[Skv];\n" + guarded + bare)).text,
+              HasSubstr("x.attn:3:17"));
+  EXPECT_THAT(check_text(spec_of("tensor t: f32[Skv];\n" + bare + guarded + bare)).text,
+              HasSubstr("x.attn:2:17"));
+  EXPECT_THAT(
+      check_text(spec_of("tensor t: f32[Skv];\n"
+                         "score where(kv_idx + 1 < Skv, t[kv_idx + 1], 0) + t[kv_idx + 1];"))
+          .text,
+      HasSubstr("x.attn:2:53"));
 }
 
 TEST(StaticFaults, ConstantsThatAreNoNumberAreRefusedAsByTheCompiler) {
@@ -266,6 +319,53 @@ TEST(StaticWarnings, OfMasksThatShowNothing) {
       << "at any size";
   EXPECT_THAT(check_text("attention x { dims Sq = 4, Skv = 0; mask kv_idx < 0; }").codes, IsEmpty())
       << "there are no keys";
+}
+
+TEST(StaticWarnings, BlameTheMaskThatHidesTheRest) {
+  const std::string text = check_text(spec_of("\nmask kv_idx % 2 == 0;\nmask q_idx < kv_idx;\n"
+                                              "mask kv_idx < q_idx;\nmask kv_idx % 2 == 1;\n"))
+                               .text;
+  EXPECT_THAT(text, HasSubstr("x.attn:4:6"));
+  EXPECT_THAT(text, HasSubstr("contradicts"));
+  EXPECT_THAT(text, ::testing::ContainsRegex("3 \\| mask q_idx < kv_idx;\n.*beside this"));
+  EXPECT_THAT(text, Not(HasSubstr("2 | mask"))) << "which has no part in it";
+  EXPECT_THAT(text, Not(HasSubstr("a window of 1")));
+  EXPECT_THAT(check_text(spec_of("mask window(0);")).text, HasSubstr("a window of 1"));
+}
+
+std::string with_masks(int count) {
+  std::string text = "attention x { dims B = 1, Hq = 1, Sq = 8192, D = 8; ";
+  for (int i = 0; i < count; ++i) {
+    text += "mask q_idx * " + std::to_string(1000000 + i) + " != 3; ";
+  }
+  return text + "}";
+}
+
+std::size_t warnings_of(const Checked& checked) {
+  std::size_t count = 0;
+  for (std::size_t at = 0; (at = checked.text.find("warning[W0342]", at)) != std::string::npos;) {
+    ++count, ++at;
+  }
+  return count;
+}
+
+// A bounded search, and a bounded number of findings; neither without a word.
+TEST(StaticWarnings, OfManyMasksAreFew) {
+  const Checked few = check_text(with_masks(20));
+  EXPECT_EQ(warnings_of(few), 20U);
+  EXPECT_FALSE(few.stopped);
+  const Checked many = check_text(with_masks(3000));
+  EXPECT_EQ(warnings_of(many), 20U);
+  EXPECT_TRUE(many.stopped);
+}
+
+// Each of them, where masks that may wrap stand beside it.
+TEST(StaticWarnings, OfIntegersThatWrapAreNotLost) {
+  const Checked checked = check_text(
+      "attention x { dims B = 1, Hq = 1, Sq = 65536, D = 64; "
+      "mask q_idx * 1000000 >= kv_idx * 1000000; mask q_idx * kv_idx + 1 > 0; }");
+  EXPECT_EQ(warnings_of(checked), 3U);
+  EXPECT_THAT(checked.text, HasSubstr("`q_idx * kv_idx` reaches 4294836225"));
 }
 
 std::vector<std::filesystem::path> shipped() {
