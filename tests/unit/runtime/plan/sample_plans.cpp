@@ -141,10 +141,8 @@ Plan chosen_plan() {
   return plan;
 }
 
-// The graph has no place for one more operand, so the cuDNN step reads them nowhere: steps need not
-// read all that is made.
 Program looping_program() {
-  Program program = testing::sample_program();
+  Program program = sample_program();
   const auto internal = [&](const char* name, DType dtype, std::vector<std::int64_t> dims) {
     const std::vector<std::int64_t> strides = row_major_strides(dims);
     program.internals.push_back(
@@ -183,6 +181,16 @@ Program looping_program() {
   return program;
 }
 
+Plan looping_plan() {
+  Plan plan = sample_plan();
+  plan.program = looping_program();
+  plan.compiled.push_back(plan.compiled.front());
+  plan.kernels = {"cubin of first", "cubin of begin", "cubin of add", "cubin of end"};
+  return signed_again(plan);
+}
+
+// The graph has no place for one more operand, so the cuDNN step reads them nowhere: steps need not
+// read all that is made.
 Program derived_program() {
   Program program = sample_program();
   const auto internal = TensorRole::internal;
