@@ -219,6 +219,13 @@ std::string work_text(const Explanation& explanation, const ExplainedProgram& pr
   return text;
 }
 
+std::string when_text(const plan::Step& step) {
+  const auto* derive = std::get_if<plan::DeriveStep>(&step);
+  if (derive != nullptr && derive->once) return ", once, when the plan is loaded";
+  const std::int64_t turns = plan::turns_of(step);
+  return turns == 1 ? "" : fmt::format(", {} times", turns);
+}
+
 std::string engine_text(const Explanation& explanation, const ExplainedProgram& program) {
   if (program.refusal) {
     const std::string target =
@@ -241,13 +248,12 @@ std::string engine_text(const Explanation& explanation, const ExplainedProgram& 
   for (std::size_t i = 0; i < plan.program.steps.size(); ++i) {
     if (const auto* derive = std::get_if<plan::DeriveStep>(&plan.program.steps[i])) {
       text += fmt::format("  step {}: a kernel of attnc's derives {}{}\n", i,
-                          fmt::join(derive->outputs, ", "),
-                          derive->once ? ", once, when the plan is loaded" : "");
+                          fmt::join(derive->outputs, ", "), when_text(plan.program.steps[i]));
       continue;
     }
-    text += fmt::format("  step {}: engine {} of heuristic {}, knobs {}, workspace {}\n", i,
+    text += fmt::format("  step {}: engine {} of heuristic {}, knobs {}, workspace {}{}\n", i,
                         compiled->engine, compiled->heuristic, knobs_text(compiled->knobs),
-                        bytes_text(compiled->workspace_bytes));
+                        bytes_text(compiled->workspace_bytes), when_text(plan.program.steps[i]));
     ++compiled;
   }
   return text;

@@ -45,6 +45,13 @@ std::string header_text(const std::string& path, const std::string& kind, const 
       plan.signature.hash.to_hex());
 }
 
+std::string kind_of(const plan::Step& step) {
+  const auto* derive = std::get_if<plan::DeriveStep>(&step);
+  const char* kind = derive == nullptr ? "cudnn" : derive->once ? "derive once" : "derive";
+  const std::int64_t turns = plan::turns_of(step);
+  return turns == 1 ? kind : fmt::format("{}, {} turns", kind, turns);
+}
+
 std::string steps_text(const plan::Plan& plan) {
   Table table({{"step", Align::right},
                {"kind"},
@@ -58,15 +65,15 @@ std::string steps_text(const plan::Plan& plan) {
   auto image = plan.kernels.begin();
   for (std::size_t i = 0; i < plan.program.steps.size(); ++i) {
     const std::string number = fmt::format("{}", i);
-    if (const auto* derive = std::get_if<plan::DeriveStep>(&plan.program.steps[i])) {
-      table.add({number, derive->once ? "derive once" : "derive", "", "", "", "", "",
+    if (std::holds_alternative<plan::DeriveStep>(plan.program.steps[i])) {
+      table.add({number, kind_of(plan.program.steps[i]), "", "", "", "", "",
                  bytes_text(static_cast<std::int64_t>((image++)->size()))});
       continue;
     }
     const auto& step = std::get<plan::CudnnStep>(plan.program.steps[i]);
-    table.add({number, "cudnn", fmt::format("{}", step.graph.nodes.size()), compiled->heuristic,
-               fmt::format("{}", compiled->engine), knobs_text(compiled->knobs),
-               bytes_text(compiled->workspace_bytes),
+    table.add({number, kind_of(plan.program.steps[i]), fmt::format("{}", step.graph.nodes.size()),
+               compiled->heuristic, fmt::format("{}", compiled->engine),
+               knobs_text(compiled->knobs), bytes_text(compiled->workspace_bytes),
                bytes_text(static_cast<std::int64_t>(compiled->cudnn_plan.size()))});
     ++compiled;
   }

@@ -81,6 +81,13 @@ void add_lowering(CLI::App& command, std::string& lowering, passes::Rewrites& re
           "Where there is no fused kernel, split it: slow, with the scores in memory")
       ->excludes("--lowering");
   add_rewrites(command, rewrites);
+  command
+      .add_option("--score-memory", rewrites.score_bytes,
+                  fmt::format("Bytes that the scores of a backward may take; beyond, they are made "
+                              "in tiles ({} without it)",
+                              passes::kMostScoreBytes))
+      ->type_name("BYTES")
+      ->check(CLI::Range(1.0, 0x1p36));
 }
 
 void add_timeout(CLI::App& command, int& seconds) {

@@ -35,10 +35,8 @@ constexpr Foreign kForeign[] = {
     {"lambda", "paste only the body: `mask q_idx >= kv_idx;`"},
     {"def",
      "delete the line with `def` and the word `return`, and write the expression in a clause: "
-     "`mask "
-     "q_idx >= kv_idx;`; a body of several lines becomes `fn name(b, h, q_idx, kv_idx) { ... "
-     "return "
-     "...; }`"},
+     "`mask q_idx >= kv_idx;`; a body of several lines becomes "
+     "`fn name(b, h, q_idx, kv_idx) { ... return ...; }`"},
     {"return",
      "paste only the returned expression: `mask q_idx >= kv_idx;`, or the whole body into an `fn`"},
     {"=", "compare with `==`; name a value with `let x = ...;`"},

@@ -10,28 +10,55 @@ namespace attn::derive {
 
 using ir::Dim;
 
+namespace {
+
+constexpr const char* kMade = R"({statements}  gradients[i] = {value};
+)";
+
+// The scores of a tile have another number there than among all.
+constexpr const char* kMadeOfTile = R"(  const long long n = i, local = i / {columns};
+  {{
+    const long long whole = {row};
+    const long long i = whole * {columns} + n % {columns};
+{statements}    gradients[n] = {value};
+  }}
+)";
+
+}  // namespace
+
 plan::DeriveStep score_gradients_step(const gradient::Derivatives& derivatives,
                                       const GradientTensors& tensors) {
   const ir::Attention& attention = derivatives.attention;
   const ir::Dims& d = attention.dims;
   ExpressionWriter writer(attention);
-  begin_scores(writer, attention, tensors.columns, tensors.columns);
+  const std::optional<RowTile>& tile = tensors.tile;
+  begin_scores(writer, attention, tensors.columns, tensors.columns, tile ? "local" : "");
   const std::string local = writer.value(derivatives.score);
   const std::string scale = writer.value(attention.scale);
-  const std::string body = fmt::format(
-      "  if (i >= {0}LL) return;\n"
-      "  const double cotangent = i % {1} < {2} ? modified[i] : 0;\n"
-      "  if (cotangent == 0) {{\n    gradients[i] = 0;\n    return;\n  }}\n"
-      "{3}  gradients[i] = attn_narrow((float)(cotangent * {4} * {5}));\n",
-      d[Dim::B] * d[Dim::Hq] * d[Dim::Sq] * tensors.columns, tensors.columns, d[Dim::Skv],
-      writer.statements(2), local, scale);
+  const std::int64_t rows = tile ? tile->all_rows() : d[Dim::B] * d[Dim::Hq] * d[Dim::Sq];
+  const std::string value = fmt::format("attn_narrow((float)(cotangent * {} * {}))", local, scale);
+  const std::string body =
+      fmt::format(
+          "  if (i >= {0}LL) return;\n"
+          "  const double cotangent = i % {1} < {2} ? modified[i] : 0;\n"
+          "  if (cotangent == 0) {{\n    gradients[i] = 0;\n    return;\n  }}\n",
+          rows * tensors.columns, tensors.columns, d[Dim::Skv]) +
+      fmt::format(fmt::runtime(tile ? kMadeOfTile : kMade), fmt::arg("columns", tensors.columns),
+                  fmt::arg("row", tile ? tile->row_text("local") : ""),
+                  fmt::arg("statements", writer.statements(tile ? 4 : 2)),
+                  fmt::arg("value", value));
   KernelInputs inputs = inputs_of(attention, {attention.scale, derivatives.score});
   inputs.operands.insert(inputs.operands.begin(), {plan::TensorOperand{tensors.products},
                                                    plan::TensorOperand{tensors.modified}});
   std::vector<std::string> parameters = {"unsigned short* gradients", "const float* products",
                                          "const float* modified"};
   parameters.insert(parameters.end(), inputs.parameters.begin(), inputs.parameters.end());
+  if (tile) {
+    inputs.operands.emplace_back(tile->first);
+    parameters.emplace_back(kFirstParameter);
+  }
   plan::DeriveStep step;
+  if (tile && tile->again) step.amends = rows * tensors.columns;
   step.outputs = {tensors.gradients};
   step.expressions = {
       fmt::format("dS' * ({}) * scale", ir::to_source(attention, derivatives.score))};

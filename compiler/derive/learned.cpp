@@ -8,6 +8,7 @@
 #include "compiler/derive/emit.h"
 #include "compiler/derive/expression_writer.h"
 #include "compiler/derive/scores.h"
+#include "runtime/plan/internal_tensor.h"
 
 namespace attn::derive {
 namespace {
@@ -49,6 +50,28 @@ constexpr const char* kWalk = R"(
   {flush}
 )";
 
+// The rows of a tile, whichever heads they are of.
+constexpr const char* kWalkInTile = R"(
+  if (i >= {threads}LL) return;
+  const long long c = i % {C}, chunk = i / {C};
+  const long long last = chunk * {run} + {run} < {rows} ? chunk * {run} + {run} : {rows};
+  long long held = -1;
+  {start}
+  for (long long local = chunk * {run}; local < last; ++local) {{
+    const long long whole = {row};
+    const long long i = whole * {C} + c;
+{before}{statements}{after}    const long long element = {element};
+    const double part = cotangent * {local};
+    if (element != held) {{
+      {flush}
+      held = element;
+      {restart}
+    }}
+    {add}
+  }}
+  {flush}
+)";
+
 // What a thread does with the parts of the element that it holds.
 struct Pass {
   std::string start, restart, add, flush;
@@ -68,6 +91,27 @@ void add_input(KernelInputs& inputs, const std::string& tensor, std::string para
   inputs.parameters.push_back(std::move(parameter));
 }
 
+bool is_read(const gradient::TensorGradient& gradient) {
+  return !gradient.score.empty() || !gradient.sink.empty();
+}
+
+std::int64_t elements_of(const ir::Attention& attention, const ir::CapturedTensor& tensor) {
+  std::int64_t elements = 1;
+  for (const ExprId extent : tensor.extents) {
+    elements *= *ir::fold_integer(attention.dag, extent, attention.dims);
+  }
+  return elements;
+}
+
+// C++ text of the sum that element i of `largest` and `sums` stand for, or NaN.
+std::string sum_text(int spare) {
+  return fmt::format(
+      "  const bool finite = largest[i] < 0x7ff0000000000000ull;\n"
+      "  const int exponent = attn_exponent(largest[i]) - {};\n"
+      "  const double sum = finite ? ldexp((double)sums[i], exponent) : 0.0 / 0.0;\n",
+      spare);
+}
+
 class Maker {
  public:
   Maker(const gradient::Derivatives& derivatives, const LearnedTensors& tensors)
@@ -75,12 +119,9 @@ class Maker {
 
   void add(const gradient::TensorGradient& gradient) {
     const ir::CapturedTensor& tensor = *attention_.find_tensor(gradient.tensor);
-    std::int64_t elements = 1;
-    for (const ExprId extent : tensor.extents) {
-      elements *= *ir::fold_integer(attention_.dag, extent, attention_.dims);
-    }
+    const std::int64_t elements = elements_of(attention_, tensor);
     output_ = "d_" + gradient.tensor;
-    if (gradient.score.empty() && gradient.sink.empty()) return add_zeros(tensor.dtype, elements);
+    if (!is_read(gradient)) return add_zeros(tensor.dtype, elements);
     add_words(elements);
     std::vector<Walk> walks;
     for (const gradient::Gather& gather : gradient.score) walks.push_back(score_walk(gather));
@@ -88,7 +129,9 @@ class Maker {
     const int spare = kBits - parts_bits(gradient);
     for (const Walk& walk : walks) add_largest(walk);
     for (const Walk& walk : walks) add_sum(walk, spare);
-    add_result(tensor.dtype, elements, spare);
+    if (!tensors_.tile) return add_result(tensor.dtype, elements, spare);
+    add_to_total(elements, spare);
+    add_result_of_total(tensor.dtype, elements);
   }
 
   LearnedSteps take() && { return std::move(made_); }
@@ -98,6 +141,7 @@ class Maker {
   std::int64_t rows() const { return size(Dim::B) * size(Dim::Hq) * size(Dim::Sq); }
   std::string largest() const { return output_ + ".largest"; }
   std::string sums() const { return output_ + ".sums"; }
+  std::string total() const { return output_ + ".total"; }
 
   // Of the number of parts that an element can have.
   int parts_bits(const gradient::TensorGradient& gradient) const {
@@ -106,31 +150,33 @@ class Maker {
     return static_cast<int>(std::bit_width(parts - 1));
   }
 
-  void add_internal(std::string name, std::int64_t elements) {
-    made_.internals.push_back({std::move(name),
-                               plan::TensorRole::internal,
-                               DType::i64,
-                               {elements},
-                               {1},
-                               plan::kInternalAlignment});
+  void add_internal(std::string name, DType dtype, std::int64_t elements) {
+    made_.internals.push_back(plan::internal_tensor(std::move(name), dtype, {elements}));
   }
 
   plan::DeriveStep& add_step(std::vector<std::string> outputs, const std::string& meaning) {
-    plan::DeriveStep& step = made_.steps.emplace_back();
+    return add_step(made_.steps, std::move(outputs), meaning);
+  }
+
+  static plan::DeriveStep& add_step(std::vector<plan::DeriveStep>& steps,
+                                    std::vector<std::string> outputs, const std::string& meaning) {
+    plan::DeriveStep& step = steps.emplace_back();
     step.expressions.assign(outputs.size(), meaning);
     step.outputs = std::move(outputs);
     return step;
   }
 
   void add_zeros(DType dtype, std::int64_t elements) {
-    plan::DeriveStep& step = add_step({output_}, "0: no score depends on it");
+    plan::DeriveStep& step =
+        add_step(tensors_.tile ? made_.after : made_.steps, {output_}, "0: no score depends on it");
     step.source = kernel_text(plan::kDeriveKernel, {fmt::format("{}* out", element_type(dtype))},
                               fmt::format("  if (i < {}LL) out[i] = 0;\n", elements));
   }
 
   void add_words(std::int64_t elements) {
-    add_internal(largest(), elements);
-    add_internal(sums(), elements);
+    add_internal(largest(), DType::i64, elements);
+    add_internal(sums(), DType::i64, elements);
+    if (tensors_.tile) return add_words_and_total(elements);
     plan::DeriveStep& step = add_step({largest(), sums()}, "0");
     step.source = kernel_text(
         plan::kDeriveKernel, {"unsigned long long* largest", "unsigned long long* sums"},
@@ -138,15 +184,27 @@ class Maker {
                     elements));
   }
 
+  void add_words_and_total(std::int64_t elements) {
+    add_internal(total(), DType::f64, elements);
+    plan::DeriveStep& step = add_step(made_.before, {largest(), sums(), total()}, "0");
+    step.source =
+        kernel_text(plan::kDeriveKernel,
+                    {"unsigned long long* largest", "unsigned long long* sums", "double* total"},
+                    fmt::format("  if (i < {0}LL) {{\n    largest[i] = 0;\n    sums[i] = 0;\n"
+                                "    total[i] = 0;\n  }}\n",
+                                elements));
+  }
+
   Walk score_walk(const gradient::Gather& gather) const {
     ExpressionWriter writer(attention_);
-    begin_scores(writer, attention_, size(Dim::Skv), tensors_.columns);
+    const bool tiled = tensors_.tile.has_value();
+    begin_scores(writer, attention_, size(Dim::Skv), tensors_.columns, tiled ? "local" : "");
     Walk walk;
     walk.columns = size(Dim::Skv);
     walk.before = fmt::format(
-        "    const double cotangent = modified[(head * {} + r) * {} + c];\n"
+        "    const double cotangent = modified[{} * {} + c];\n"
         "    if (cotangent == 0) continue;\n",
-        size(Dim::Sq), tensors_.columns);
+        tiled ? "local" : fmt::format("(head * {} + r)", size(Dim::Sq)), tensors_.columns);
     finish(walk, gather, writer, {attention_.scale});
     add_input(walk.inputs, tensors_.products, "const float* products");
     add_input(walk.inputs, tensors_.modified, "const float* modified");
@@ -157,12 +215,13 @@ class Maker {
     ExpressionWriter writer(attention_);
     writer.begin({.batch = true, .head = true, .row = true},
                  {size(Dim::B), size(Dim::Hq), size(Dim::Sq)});
+    const char* row = tensors_.tile ? "local" : "i";
     Walk walk;
-    walk.before = "    if (lse[i] == -1.0 / 0.0) continue;\n";
+    walk.before = fmt::format("    if (lse[{}] == -1.0 / 0.0) continue;\n", row);
     walk.after = fmt::format(
-        "    const double cotangent = -exp({} - lse[i]) * deltas[i];\n"
+        "    const double cotangent = -exp({0} - lse[{1}]) * deltas[{1}];\n"
         "    if (cotangent == 0) continue;\n",
-        writer.value(*attention_.sink));
+        writer.value(*attention_.sink), row);
     finish(walk, gather, writer, {*attention_.sink});
     add_input(walk.inputs, tensors_.lse, "const float* lse");
     add_input(walk.inputs, tensors_.deltas, "const float* deltas");
@@ -211,40 +270,75 @@ class Maker {
 
   void write(plan::DeriveStep& step, const Walk& walk, std::vector<std::string> parameters,
              const Pass& pass) const {
-    const std::int64_t chunks = (size(Dim::Sq) + kRun - 1) / kRun;
-    step.amends = size(Dim::B) * size(Dim::Hq) * chunks * walk.columns;
-    const std::string body =
-        fmt::format(fmt::runtime(kWalk), fmt::arg("threads", step.amends),
-                    fmt::arg("C", walk.columns), fmt::arg("chunks", chunks), fmt::arg("run", kRun),
-                    fmt::arg("Sq", size(Dim::Sq)), fmt::arg("before", walk.before),
-                    fmt::arg("statements", walk.statements), fmt::arg("after", walk.after),
-                    fmt::arg("element", walk.element), fmt::arg("local", walk.local),
-                    fmt::arg("start", pass.start), fmt::arg("restart", pass.restart),
-                    fmt::arg("add", pass.add), fmt::arg("flush", pass.flush));
+    const std::optional<RowTile>& tile = tensors_.tile;
+    const std::int64_t rows = tile ? tile->all_rows() : size(Dim::Sq);
+    const std::int64_t chunks = (rows + kRun - 1) / kRun;
+    step.amends = (tile ? 1 : size(Dim::B) * size(Dim::Hq)) * chunks * walk.columns;
+    const std::string body = fmt::format(
+        fmt::runtime(tile ? kWalkInTile : kWalk), fmt::arg("threads", step.amends),
+        fmt::arg("C", walk.columns), fmt::arg("chunks", chunks), fmt::arg("run", kRun),
+        fmt::arg("Sq", size(Dim::Sq)), fmt::arg("rows", rows),
+        fmt::arg("row", tile ? tile->row_text("local") : ""), fmt::arg("before", walk.before),
+        fmt::arg("statements", walk.statements), fmt::arg("after", walk.after),
+        fmt::arg("element", walk.element), fmt::arg("local", walk.local),
+        fmt::arg("start", pass.start), fmt::arg("restart", pass.restart), fmt::arg("add", pass.add),
+        fmt::arg("flush", pass.flush));
     const KernelInputs& inputs = walk.inputs;
     step.inputs.insert(step.inputs.end(), inputs.operands.begin(), inputs.operands.end());
     parameters.insert(parameters.end(), inputs.parameters.begin(), inputs.parameters.end());
+    if (tile) {
+      step.inputs.emplace_back(tile->first);
+      parameters.emplace_back(kFirstParameter);
+    }
     step.source = include_text() + kFunctions + kernel_text(plan::kDeriveKernel, parameters, body);
   }
 
   void add_result(DType dtype, std::int64_t elements, int spare) {
     plan::DeriveStep& step = add_step({output_}, "the sum of the parts");
     step.inputs = {plan::TensorOperand{largest()}, plan::TensorOperand{sums()}};
-    const bool narrow = dtype == DType::f16 || dtype == DType::bf16;
-    const std::string body = fmt::format(
-        "  if (i >= {}LL) return;\n"
-        "  const bool finite = largest[i] < 0x7ff0000000000000ull;\n"
-        "  const int exponent = attn_exponent(largest[i]) - {};\n"
-        "  const double sum = finite ? ldexp((double)sums[i], exponent) : 0.0 / 0.0;\n"
-        "  out[i] = {};\n",
-        elements, spare,
-        narrow ? std::string("attn_narrow((float)sum)")
-               : fmt::format("({})sum", element_type(dtype)));
-    step.source = (narrow ? narrowing_text(dtype) : std::string()) + kFunctions +
+    const std::string body = fmt::format("  if (i >= {}LL) return;\n{}  out[i] = {};\n", elements,
+                                         sum_text(spare), element_of(dtype, "sum"));
+    step.source = narrowing_of(dtype) + kFunctions +
                   kernel_text(plan::kDeriveKernel,
                               {fmt::format("{}* out", element_type(dtype)),
                                "const unsigned long long* largest", "const long long* sums"},
                               body);
+  }
+
+  // Ends a tile: the next one begins with zeros.
+  void add_to_total(std::int64_t elements, int spare) {
+    plan::DeriveStep& step = add_step({total(), largest(), sums()}, "");
+    step.expressions = {"with the sum of the tile", "0", "0"};
+    step.amends = elements;
+    const std::string body = fmt::format(
+        "  if (i >= {}LL || largest[i] == 0) return;\n{}"
+        "  total[i] += sum;\n  largest[i] = 0;\n  sums[i] = 0;\n",
+        elements, sum_text(spare));
+    step.source =
+        kFunctions +
+        kernel_text(plan::kDeriveKernel,
+                    {"double* total", "unsigned long long* largest", "long long* sums"}, body);
+  }
+
+  void add_result_of_total(DType dtype, std::int64_t elements) {
+    plan::DeriveStep& step = add_step(made_.after, {output_}, "the sum of the parts");
+    step.inputs = {plan::TensorOperand{total()}};
+    step.source = narrowing_of(dtype) +
+                  kernel_text(plan::kDeriveKernel,
+                              {fmt::format("{}* out", element_type(dtype)), "const double* total"},
+                              fmt::format("  if (i < {}LL) out[i] = {};\n", elements,
+                                          element_of(dtype, "total[i]")));
+  }
+
+  static bool is_narrow(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
+
+  static std::string narrowing_of(DType dtype) {
+    return is_narrow(dtype) ? narrowing_text(dtype) : "";
+  }
+
+  static std::string element_of(DType dtype, const char* sum) {
+    if (is_narrow(dtype)) return fmt::format("attn_narrow((float){})", sum);
+    return fmt::format("({}){}", element_type(dtype), sum);
   }
 
   const ir::Attention& attention_;
@@ -260,6 +354,17 @@ LearnedSteps learned_steps(const gradient::Derivatives& derivatives,
   Maker maker(derivatives, tensors);
   for (const gradient::TensorGradient& gradient : derivatives.tensors) maker.add(gradient);
   return std::move(maker).take();
+}
+
+std::int64_t learned_bytes(const gradient::Derivatives& derivatives) {
+  constexpr std::int64_t kBytes = 24;  // of an element: two words and a total
+  std::int64_t bytes = 0;
+  for (const gradient::TensorGradient& gradient : derivatives.tensors) {
+    if (!is_read(gradient)) continue;
+    const ir::Attention& attention = derivatives.attention;
+    bytes += kBytes * elements_of(attention, *attention.find_tensor(gradient.tensor));
+  }
+  return bytes;
 }
 
 }  // namespace attn::derive

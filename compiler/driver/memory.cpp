@@ -47,6 +47,12 @@ std::string names_of(const std::vector<const ir::CapturedTensor*>& tensors) {
 
 bool is_of_scores(const plan::TensorInfo& tensor) { return tensor.name.starts_with("scores."); }
 
+// Whether only the scores of some rows are in memory at a time.
+bool has_tiles(const plan::Program& program) {
+  return std::ranges::any_of(program.steps,
+                             [](const plan::Step& step) { return plan::turns_of(step) > 1; });
+}
+
 std::string gigabytes(std::int64_t bytes) {
   return fmt::format("{:.1f} GB", static_cast<double>(bytes) / 1e9);
 }
@@ -57,10 +63,30 @@ struct Cause {
   std::string help;
 };
 
+constexpr const char* kFewer =
+    "it grows with batches, heads and rows: split them over several calls";
+
+// Copies of what is bound, sums, and a tile.
+Cause cause_of_tiles(const ir::Attention& attention,
+                     const std::vector<const ir::CapturedTensor*>& learned) {
+  if (learned.empty()) {
+    return {
+        attention.pos,
+        "without a fused kernel copies of q, k, v and do, and a tile of the scores, are stored in "
+        "memory",
+        kFewer};
+  }
+  const std::string names = names_of(learned);
+  return {
+      learned.front()->pos,
+      fmt::format("the gradient of {} needs copies of q, k, v and do, and a tile of the scores, "
+                  "in memory",
+                  names),
+      fmt::format("{}; without {} in `grad` none of this is stored", kFewer, names)};
+}
+
 Cause cause_of(const ir::Attention& attention, const plan::Program& program,
                const plan::Memory& memory) {
-  constexpr const char* kFewer =
-      "it grows with batches, heads and rows: split them over several calls";
   const plan::TensorInfo* most = largest(program);
   if (most == nullptr || memory.cudnn > bytes_of(*most)) {
     return {attention.pos, "most of it is the workspace of cuDNN's kernel",
@@ -68,6 +94,7 @@ Cause cause_of(const ir::Attention& attention, const plan::Program& program,
                                     : kFewer};
   }
   const std::vector<const ir::CapturedTensor*> learned = kept_for(attention, program);
+  if (has_tiles(program)) return cause_of_tiles(attention, learned);
   if (!learned.empty() && is_of_scores(*most)) {
     const std::string names = names_of(learned);
     return {learned.front()->pos, fmt::format("the gradient of {} needs scores in memory", names),

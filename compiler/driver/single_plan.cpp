@@ -95,15 +95,15 @@ std::set<std::string> operand_gradients(const std::vector<std::string>& gradient
 }
 
 Result<plan::Program> fused_backward(const ir::Attention& attention, const ir::Attention& form,
-                                     Hoist hoist) {
+                                     std::int64_t score_bytes, Hoist hoist) {
   if (attention.dims[ir::Dim::Skv] == 0) return lowering::no_keys_backward(attention);
   const std::vector<std::string> gradients = lowering::gradient_names(attention);
   const std::set<std::string> fused = operand_gradients(gradients);
-  if (fused.empty()) return lowering::lower_split_backward(attention);  // learned tensors alone
+  if (fused.empty()) return lowering::lower_split_backward(attention, score_bytes);
   const gradient::Derivatives derivatives = gradient::differentiate(form);
   lowering::LearnedGradients learned;
   if (!derivatives.tensors.empty()) {
-    ATTN_ASSIGN(learned, lowering::learned_gradients(derivatives));
+    ATTN_ASSIGN(learned, lowering::learned_gradients(derivatives, score_bytes));
   }
   ATTN_ASSIGN(const passes::Hoisted parts, hoist(derivatives.attention, {derivatives.score}));
   const lowering::BackwardParts backward{parts.attention, parts.extra.front(), fused};
@@ -117,7 +117,7 @@ Result<Lowered> backward(const ir::Attention& attention, passes::Rewrites made,
   ATTN_RETURN_IF_ERROR(lowering::check_attention(attention));
   ATTN_RETURN_IF_ERROR(lowering::check_gradients(attention));
   const ir::Attention form = passes::kernel_form(attention, true, made);
-  ATTN_ASSIGN(plan::Program program, fused_backward(attention, form, hoist));
+  ATTN_ASSIGN(plan::Program program, fused_backward(attention, form, made.score_bytes, hoist));
   return predicted(std::move(program), form, true);
 }
 

@@ -23,8 +23,8 @@ Result<Lowered> split(const ir::Attention& attention, passes::Rewrites) {
   return Lowered{std::move(program), predicted_ms(attention, 20)};
 }
 
-Result<Lowered> split_backward(const ir::Attention& attention, passes::Rewrites) {
-  ATTN_ASSIGN(plan::Program program, lowering::lower_split_backward(attention));
+Result<Lowered> split_backward(const ir::Attention& attention, passes::Rewrites made) {
+  ATTN_ASSIGN(plan::Program program, lowering::lower_split_backward(attention, made.score_bytes));
   return Lowered{std::move(program), predicted_ms(attention, 40)};
 }
 

@@ -18,11 +18,15 @@ std::string c_type(DType dtype) {
 }
 
 std::string KernelText::read(const std::string& tensor, DType dtype) {
-  const auto [found, first] = names_.emplace(tensor, fmt::format("in{}", inputs_.size()));
+  return read(plan::TensorOperand{tensor}, dtype);
+}
+
+std::string KernelText::read(const plan::TensorOperand& tensor, DType dtype) {
+  const auto [found, first] = names_.emplace(tensor.name, fmt::format("in{}", inputs_.size()));
   const std::string& name = found->second;
   if (!first) return name;
   inputs_.push_back(fmt::format("const {}* {}", c_type(dtype), name));
-  step_.inputs.emplace_back(plan::TensorOperand{tensor});
+  step_.inputs.emplace_back(tensor);
   return name;
 }
 

@@ -16,6 +16,7 @@ class KernelText {
  public:
   // A tensor that the kernel reads; the name by which its text does.
   std::string read(const std::string& tensor, DType dtype);
+  std::string read(const plan::TensorOperand& tensor, DType dtype);
 
   // One that it writes, likewise.
   std::string write(const std::string& tensor, DType dtype, std::string meaning);

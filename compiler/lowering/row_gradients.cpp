@@ -71,7 +71,7 @@ class Emitter {
                           attention_.dims[Dim::Skv]);
       scale_ = fmt::format("{} * ", 1 / (1 - attention_.dropout->probability));
     }
-    kernel_.add(row_text(attention_, lanes_of(tensors_.columns), kernel_));
+    kernel_.add(row_text(attention_, lanes_of(tensors_.columns), kernel_, tensors_.tile));
     add_delta();
     kernel_.add(sum_over_lanes("total") + sum_over_lanes("delta"));
     if (!tensors_.sinks.empty()) {
@@ -80,7 +80,10 @@ class Emitter {
     }
     add_made();
     kernel_.add(rows_text(tensors_.lse, tensors_.deltas, kernel_));
-    return std::move(kernel_).finish(false);
+    plan::DeriveStep made = std::move(kernel_).finish(false);
+    const bool again = tensors_.tile && tensors_.tile->again;
+    if (again) made.amends = tensors_.tile->all_rows() * lanes_of(tensors_.columns);
+    return made;
   }
 
  private:
@@ -89,7 +92,7 @@ class Emitter {
         fmt::runtime(kDelta), fmt::arg("scores", kernel_.read(tensors_.scores, DType::f32)),
         fmt::arg("cotangents", kernel_.read(tensors_.cotangents, DType::f32)),
         fmt::arg("lse", kernel_.read("lse", DType::f32)),
-        fmt::arg("place", row_place(attention_, kernel_)),
+        fmt::arg("place", row_place(attention_, kernel_, tensors_.tile.has_value())),
         fmt::arg("Skv", attention_.dims[Dim::Skv]), fmt::arg("columns", tensors_.columns),
         fmt::arg("kept", kept_), fmt::arg("scale", scale_)));
   }

@@ -2,14 +2,17 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
+#include "compiler/derive/row_tile.h"
 #include "compiler/ir/attention.h"
 #include "runtime/plan/program.h"
 
 namespace attn::lowering {
 
-// Names of tensors; an empty one is not there. "lse" is read as it is bound.
+// Names of tensors; an empty one is not there. "lse" is read as it is bound. Where there is a tile,
+// [n,T] stands in place of [B,Hq,Sq].
 struct RowGradientTensors {
   std::string scores;      // read: f32 [B,Hq,Sq,Skv]
   std::string sinks;       // read: f32 [Hq]
@@ -20,6 +23,7 @@ struct RowGradientTensors {
   std::string lse;         // made: f32 [B,Hq,Sq], -inf in rows that there are not
   std::string deltas;      // made: f32 [B,Hq,Sq], 0 in empty rows
   std::int64_t columns = 0;
+  std::optional<derive::RowTile> tile{};
 };
 
 // One step; a warp, or 8 threads where columns are few, makes a row. Scores past the lengths count

@@ -15,7 +15,7 @@ constexpr const char* kRow = R"(
   const int W = {W}, lane = (int)(i % W);
   const bool live = i / W < R;
   const long long r = live ? i / W : R - 1;
-  const long long s = r % {Sq}, h = r / {Sq} % {Hq}, b = r / {Sq} / {Hq};
+{whole}  const long long s = {row} % {Sq}, h = {row} / {Sq} % {Hq}, b = {row} / {Sq} / {Hq};
   const bool present = {present};
   const long long visible = present ? {visible} : 0;
   const double nothing = -1.0 / 0.0;
@@ -37,16 +37,24 @@ std::string visible(const ir::Attention& attention, KernelText& kernel) {
 
 std::int64_t lanes_of(std::int64_t columns) { return columns >= 32 ? 32 : 8; }
 
-std::string row_text(const ir::Attention& attention, std::int64_t lanes, KernelText& kernel) {
+std::string row_text(const ir::Attention& attention, std::int64_t lanes, KernelText& kernel,
+                     const std::optional<derive::RowTile>& tile) {
   const ir::Dims& d = attention.dims;
-  return fmt::format(fmt::runtime(kRow), fmt::arg("R", d[Dim::B] * d[Dim::Hq] * d[Dim::Sq]),
-                     fmt::arg("W", lanes), fmt::arg("Sq", d[Dim::Sq]), fmt::arg("Hq", d[Dim::Hq]),
+  std::string whole;
+  if (tile) {
+    whole = fmt::format("  const long long* first = {};\n  const long long whole = {};\n",
+                        kernel.read(tile->first, DType::i64), tile->row_text("r"));
+  }
+  const std::int64_t rows = tile ? tile->all_rows() : d[Dim::B] * d[Dim::Hq] * d[Dim::Sq];
+  return fmt::format(fmt::runtime(kRow), fmt::arg("R", rows), fmt::arg("W", lanes),
+                     fmt::arg("whole", whole), fmt::arg("row", tile ? "whole" : "r"),
+                     fmt::arg("Sq", d[Dim::Sq]), fmt::arg("Hq", d[Dim::Hq]),
                      fmt::arg("present", present(attention, kernel)),
                      fmt::arg("visible", visible(attention, kernel)));
 }
 
-std::string row_place(const ir::Attention& attention, KernelText& kernel) {
-  if (addressed_by(attention, "lse").empty()) return "r";
+std::string row_place(const ir::Attention& attention, KernelText& kernel, bool tiled) {
+  if (addressed_by(attention, "lse").empty()) return tiled ? "whole" : "r";
   return fmt::format("({}[b] + s) * {}LL + h", kernel.read(kRowStarts, DType::i32),
                      attention.dims[Dim::Hq]);
 }

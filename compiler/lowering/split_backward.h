@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "compiler/gradient/differentiate.h"
+#include "compiler/passes/rewrites.h"
 #include "runtime/base/status.h"
 #include "runtime/plan/program.h"
 
@@ -17,11 +18,18 @@ namespace attn::lowering {
 // written through packed copies, so that every layout works. o is not read. Nothing is skipped by
 // blocks.
 //
+// Where scores would take more than `score_bytes`, or than what sums into learned tensors take if
+// that is more, they are made, used and overwritten in tiles of half as much: some groups of heads
+// that share keys, one at least; or where one group takes more than all may, some rows of each
+// group, one at least, and dk and dv are then summed over the tiles in f32. There are no more than
+// about a thousand tiles, whatever they take.
+//
 // Without keys gradients are zeros (no_keys.h).
 //
 // Errors: those of lower(); unsupported for random dropout, whose numbers only cuDNN's fused
-// kernels know, for the gradient of a paged tensor, and where the scores take too much memory.
-Result<plan::Program> lower_split_backward(const ir::Attention& attention);
+// kernels know, for the gradient of a paged tensor, and where all of it takes too much memory.
+Result<plan::Program> lower_split_backward(const ir::Attention& attention,
+                                           std::int64_t score_bytes = passes::kMostScoreBytes);
 
 // The steps that make the outputs d_NAME of Derivatives::tensors, for any backward program, of what
 // is bound: q, k, v, lse and do, where a score reads a learned tensor; o, do and lse, where a sink
@@ -31,8 +39,9 @@ struct LearnedGradients {
   std::vector<plan::Step> steps;
 };
 
-// Errors: unsupported for random dropout where a score reads a learned tensor, and where the scores
-// take too much memory. Requires keys.
-Result<LearnedGradients> learned_gradients(const gradient::Derivatives& derivatives);
+// In tiles as above. Errors: unsupported for random dropout where a score reads a learned tensor,
+// and where all of it takes too much memory. Requires keys.
+Result<LearnedGradients> learned_gradients(const gradient::Derivatives& derivatives,
+                                           std::int64_t score_bytes = passes::kMostScoreBytes);
 
 }  // namespace attn::lowering

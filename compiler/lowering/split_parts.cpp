@@ -32,15 +32,21 @@ std::int64_t count_of(const Dims4& dims) { return dims[0] * dims[1] * dims[2] * 
 
 graph::Tensor operand(Uid uid, const Matrix& matrix) {
   const auto& [n, rows, columns] = matrix.dims;
+  const std::int64_t held = matrix.rows_held == 0 ? rows : matrix.rows_held;
   graph::Tensor tensor{uid, matrix.tensor, matrix.dtype, {}, {}, graph::Storage::device, 16, {}};
   if (matrix.turned) {
     tensor.dims = {n, columns, rows};
-    tensor.strides = {rows * columns, 1, columns};
+    tensor.strides = {held * columns, 1, columns};
   } else {
     tensor.dims = {n, rows, columns};
-    tensor.strides = {rows * columns, columns, 1};
+    tensor.strides = {held * columns, columns, 1};
   }
   return tensor;
+}
+
+plan::TensorOperand source(const Matrix& matrix) {
+  const std::int64_t columns = matrix.dims[2];
+  return {matrix.tensor, matrix.first_row * columns, matrix.advance * columns};
 }
 
 void add_name(std::set<std::string>& names, const plan::OperandSource& source) {
@@ -66,6 +72,11 @@ std::vector<std::int64_t> SplitParts::scores_dims(std::int64_t columns) const {
 void SplitParts::add_internal(std::string name, DType dtype,
                               const std::vector<std::int64_t>& dims) {
   internals_.push_back(plan::internal_tensor(std::move(name), dtype, dims));
+}
+
+void SplitParts::add_step(plan::Step step) {
+  std::visit([this](auto& each) { each.turns = turns_; }, step);
+  steps_.push_back(std::move(step));
 }
 
 void SplitParts::add_copies_in(const std::vector<std::string>& names) {
@@ -116,7 +127,7 @@ void SplitParts::add_product(const Matrix& a, const Matrix& b, const Matrix& c) 
   plan::CudnnStep step;
   for (const Matrix* matrix : {&a, &b, &c}) {
     const Uid uid = static_cast<Uid>(step.operands.size()) + 1;
-    step.operands.push_back({uid, plan::TensorOperand{matrix->tensor}});
+    step.operands.push_back({uid, source(*matrix)});
     step.graph.tensors.push_back(operand(uid, *matrix));
   }
   graph::Matmul product;

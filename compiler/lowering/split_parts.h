@@ -22,6 +22,10 @@ struct Matrix {
   DType dtype = DType::f32;
   std::array<std::int64_t, 3> dims{};
   bool turned = false;  // read as [N, columns, rows]
+  // Where the tensor has more rows: how many, and which are meant.
+  std::int64_t rows_held = 0;
+  std::int64_t first_row = 0;
+  std::int64_t advance = 0;  // in rows, with each turn of the loop
 };
 Matrix turned(Matrix matrix);
 
@@ -38,7 +42,9 @@ class SplitParts {
   std::vector<std::int64_t> scores_dims(std::int64_t columns) const;  // [B,Hq,Sq,columns]
 
   void add_internal(std::string name, DType dtype, const std::vector<std::int64_t>& dims);
-  void add_step(plan::Step step) { steps_.push_back(std::move(step)); }
+  void add_step(plan::Step step);
+  // Of the steps that are added from now on.
+  void set_turns(std::int64_t turns) { turns_ = turns; }
 
   // One step that makes the copies. What a tensor has not, and rows and keys past the lengths, are
   // zeros, whatever memory holds there.
@@ -70,6 +76,7 @@ class SplitParts {
   std::int64_t columns_;
   std::vector<plan::TensorInfo> internals_;
   std::vector<plan::Step> steps_;
+  std::int64_t turns_ = 1;
 };
 
 // The tensors and params that derive steps read.

@@ -40,12 +40,14 @@ void Memory::add_internals(const plan::InternalPlaces& places, std::int64_t offs
 
 struct Memory::Find {
   const Memory& memory;
+  std::int64_t turn = 0;
 
   Place operator()(const plan::TensorOperand& operand) const {
     const auto found = memory.tensors_.find(operand.name);
     ATTN_CHECK(found != memory.tensors_.end(), "a valid program names known tensors");
     const std::size_t width = memory.widths_.find(operand.name)->second;
-    return found->second.plus(static_cast<std::size_t>(operand.offset) * width);
+    const std::int64_t before = operand.offset + turn * operand.advance;
+    return found->second.plus(static_cast<std::size_t>(before) * width);
   }
   Place operator()(const plan::ConstantOperand& operand) const {
     return Place::at(memory.scalars_.constant(operand));
@@ -58,14 +60,14 @@ struct Memory::Find {
   Place operator()(const plan::CountingOperand&) const { return Place::at(memory.counting_); }
 };
 
-Place Memory::place_of(const plan::OperandSource& source) const {
-  return std::visit(Find{*this}, source);
+Place Memory::place_of(const plan::OperandSource& source, std::int64_t turn) const {
+  return std::visit(Find{*this, turn}, source);
 }
 
-CudnnOperands::CudnnOperands(const plan::CudnnStep& step, const Memory& memory) {
+CudnnOperands::CudnnOperands(const plan::CudnnStep& step, const Memory& memory, std::int64_t turn) {
   for (const plan::Operand& operand : step.operands) {
     uids.push_back(operand.uid);
-    places.push_back(memory.place_of(operand.source));
+    places.push_back(memory.place_of(operand.source, turn));
   }
 }
 
@@ -76,9 +78,10 @@ std::vector<void*> CudnnOperands::addresses(const Bases& bases) const {
   return result;
 }
 
-KernelOperands::KernelOperands(const plan::DeriveStep& step, const Memory& memory) {
+KernelOperands::KernelOperands(const plan::DeriveStep& step, const Memory& memory,
+                               std::int64_t turn) {
   for (const std::string& output : step.outputs) add(plan::TensorOperand{output}, memory);
-  for (const plan::OperandSource& input : step.inputs) add(input, memory);
+  for (const plan::OperandSource& input : step.inputs) add(input, memory, turn);
 }
 
 KernelOperands::KernelOperands(void* output, const std::vector<plan::OperandSource>& inputs,
@@ -87,8 +90,10 @@ KernelOperands::KernelOperands(void* output, const std::vector<plan::OperandSour
   for (const plan::OperandSource& input : inputs) add(input, memory);
 }
 
-void KernelOperands::add(const plan::OperandSource& source, const Memory& memory) {
-  operands.push_back({memory.place_of(source), std::holds_alternative<plan::ParamOperand>(source)});
+void KernelOperands::add(const plan::OperandSource& source, const Memory& memory,
+                         std::int64_t turn) {
+  operands.push_back(
+      {memory.place_of(source, turn), std::holds_alternative<plan::ParamOperand>(source)});
 }
 
 KernelArguments::KernelArguments(const KernelOperands& operands, const Bases& bases) {

@@ -58,8 +58,8 @@ class Memory {
   // A tensor of the caller's that lies at `address`, whatever is bound.
   void place_tensor(const std::string& name, void* address) { tensors_[name] = Place::at(address); }
 
-  // The source must be one of the program's.
-  Place place_of(const plan::OperandSource& source) const;
+  // In a turn of the loop that the step is in. The source must be one of the program's.
+  Place place_of(const plan::OperandSource& source, std::int64_t turn = 0) const;
 
  private:
   struct Find;
@@ -71,7 +71,7 @@ class Memory {
 
 // What a step is executed with, but for the bases.
 struct CudnnOperands {
-  CudnnOperands(const plan::CudnnStep& step, const Memory& memory);
+  CudnnOperands(const plan::CudnnStep& step, const Memory& memory, std::int64_t turn = 0);
 
   std::vector<void*> addresses(const Bases& bases) const;
 
@@ -84,7 +84,7 @@ struct KernelOperands {
     Place place;
     bool by_value = false;  // of a param: what lies there is the argument, not where it lies
   };
-  KernelOperands(const plan::DeriveStep& step, const Memory& memory);
+  KernelOperands(const plan::DeriveStep& step, const Memory& memory, std::int64_t turn = 0);
   // Of a kernel that writes to `output`, then takes `inputs`.
   KernelOperands(void* output, const std::vector<plan::OperandSource>& inputs,
                  const Memory& memory);
@@ -92,7 +92,7 @@ struct KernelOperands {
   std::vector<Operand> operands;
 
  private:
-  void add(const plan::OperandSource& source, const Memory& memory);
+  void add(const plan::OperandSource& source, const Memory& memory, std::int64_t turn = 0);
 };
 
 // What cuLaunchKernel wants: the address of each argument's value. Those of params are the scalars'

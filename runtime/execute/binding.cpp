@@ -86,9 +86,9 @@ Status Binding::State::run(void* stream) {
   const cudnn::Handles::Lease handle = seat.lease();
   ATTN_RETURN_IF_ERROR(handle.session().set_stream(stream));
   ATTN_RETURN_IF_ERROR(copies.enqueue(owner->runtime->device(), current->tensors, stream));
-  for (std::size_t i = 0; i < owner->steps.size(); ++i) {
+  for (std::size_t i = 0; i < owner->order.size(); ++i) {
     ATTN_RETURN_IF_ERROR(
-        execute_step(owner->steps[i], current->steps[i], handle.session(), stream));
+        execute_step(owner->steps[owner->order[i]], current->steps[i], handle.session(), stream));
   }
   return {};
 }

@@ -96,6 +96,7 @@ Result<std::shared_ptr<const ExecutableState>> load_state(const std::shared_ptr<
   state->signature = plan.signature;
   ATTN_ASSIGN(cudnn::Handles::Seat seat, runtime->loading().take_seat());
   ATTN_ASSIGN(state->steps, load_steps(plan, seat.lease().session(), device));
+  state->order = order_of(plan.program);
   ATTN_ASSIGN(state->counting, counting_numbers(plan.program, device, runtime->allocator()));
   ATTN_ASSIGN(state->once, derive_once(plan, device, runtime->allocator()));
   ATTN_ASSIGN(state->checker, load_checker(plan, *runtime, options.check_values));

@@ -24,6 +24,7 @@ struct ExecutableState {
   plan::Program program;
   plan::Signature signature;
   std::vector<LoadedStep> steps;   // those that run at every execute
+  std::vector<std::size_t> order;  // in which they do, loops unrolled: their numbers
   std::int64_t cudnn_bytes = 0;    // of the workspace: the steps run one after another and share it
   plan::InternalPlaces internals;  // behind that
   plan::InternalPlaces made_once;

@@ -13,7 +13,7 @@ namespace attn::execute {
 struct Pack {
   std::vector<void*> tensors;  // the addresses that it was made for
   void* workspace = nullptr;
-  std::vector<BoundStep> steps;  // one for each of the executable's
+  std::vector<BoundStep> steps;  // one for each of the executable's order
   bool checked = false;          // the addresses were looked at
   std::uint64_t used = 0;        // 0: none yet
 };

@@ -14,6 +14,13 @@ bool is_made_once(const plan::Step& step) {
   return derive != nullptr && derive->once;
 }
 
+std::vector<plan::Run> repeated_runs(const plan::Program& program) {
+  std::vector<plan::Run> runs = plan::runs_of(program);
+  std::erase_if(runs,
+                [&program](const plan::Run& run) { return is_made_once(program.steps[run.step]); });
+  return runs;
+}
+
 // A plan from before a fault of cuDNN's was known still has the engine at fault in it.
 Status check_engine(const plan::Plan& plan, const plan::CudnnStep& step,
                     const plan::CompiledStep& compiled) {
@@ -72,12 +79,16 @@ Result<std::vector<LoadedStep>> load_steps(const plan::Plan& plan, const cudnn::
   return loaded;
 }
 
-std::vector<const plan::Step*> repeated_steps(const plan::Program& program) {
-  std::vector<const plan::Step*> steps;
+std::vector<std::size_t> order_of(const plan::Program& program) {
+  std::vector<std::size_t> numbers;  // of each step among those that are loaded
+  std::size_t loaded = 0;
   for (const plan::Step& step : program.steps) {
-    if (!is_made_once(step)) steps.push_back(&step);
+    numbers.push_back(loaded);
+    if (!is_made_once(step)) ++loaded;
   }
-  return steps;
+  std::vector<std::size_t> order;
+  for (const plan::Run& run : repeated_runs(program)) order.push_back(numbers[run.step]);
+  return order;
 }
 
 Result<cuda::DeviceBuffer> derive_once(const plan::Plan& plan, const cuda::Device& device,
@@ -114,11 +125,12 @@ Status execute_step(const LoadedStep& step, const BoundStep& bound, const cudnn:
 
 std::vector<StepOperands> operands_of(const plan::Program& program, const Memory& memory) {
   std::vector<StepOperands> operands;
-  for (const plan::Step* step : repeated_steps(program)) {
-    if (const auto* derive = std::get_if<plan::DeriveStep>(step)) {
-      operands.emplace_back(KernelOperands(*derive, memory));
+  for (const auto& [number, turn] : repeated_runs(program)) {
+    const plan::Step& step = program.steps[number];
+    if (const auto* derive = std::get_if<plan::DeriveStep>(&step)) {
+      operands.emplace_back(KernelOperands(*derive, memory, turn));
     } else {
-      operands.emplace_back(CudnnOperands(std::get<plan::CudnnStep>(*step), memory));
+      operands.emplace_back(CudnnOperands(std::get<plan::CudnnStep>(step), memory, turn));
     }
   }
   return operands;

@@ -30,8 +30,8 @@ Status check_engines(const plan::Plan& plan);
 Result<std::vector<LoadedStep>> load_steps(const plan::Plan& plan, const cudnn::Session& session,
                                            const cuda::Device& device);
 
-// Which of the program's steps those are.
-std::vector<const plan::Step*> repeated_steps(const plan::Program& program);
+// The order in which an execute runs those, loops unrolled: the number of each.
+std::vector<std::size_t> order_of(const plan::Program& program);
 
 // Device memory with the internal tensors that are made once, made; null when there are none.
 // Errors: cuda.
@@ -42,7 +42,7 @@ Result<cuda::DeviceBuffer> derive_once(const plan::Plan& plan, const cuda::Devic
 Status execute_step(const LoadedStep& step, const BoundStep& bound, const cudnn::Session& session,
                     void* stream);
 
-// What each of repeated_steps is bound to.
+// What each of order_of is bound to.
 using StepOperands = std::variant<CudnnOperands, KernelOperands>;
 std::vector<StepOperands> operands_of(const plan::Program& program, const Memory& memory);
 

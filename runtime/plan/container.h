@@ -11,7 +11,7 @@
 
 namespace attn::plan {
 
-inline constexpr std::uint32_t kFormatVersion = 5;  // the newest that is read and written
+inline constexpr std::uint32_t kFormatVersion = 6;  // the newest that is read and written
 inline constexpr std::size_t kMaxSections = 1024;
 inline constexpr std::size_t kMaxManifestBytes = std::size_t{16} << 20;  // of all manifests
 inline constexpr std::size_t kMaxPlanBytes = std::size_t{64} << 20;      // of one step, unpacked

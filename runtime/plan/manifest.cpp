@@ -222,6 +222,10 @@ bool has_views(const Program& program) {
   return false;
 }
 
+bool has_loops(const Program& program) {
+  return std::ranges::any_of(program.steps, [](const Step& step) { return turns_of(step) != 1; });
+}
+
 // After the program was found valid.
 Status check_compiled(const Manifest& manifest) {
   const Plan& plan = manifest.plan;
@@ -250,6 +254,7 @@ std::uint32_t format_version_of(std::span<const Plan> plans) {
 }
 
 std::uint32_t format_version_of(const Plan& plan) {
+  if (has_loops(plan.program)) return 6;
   if (has_views(plan.program) || !plan.choice.empty()) return 5;
   if (plan.shape) return 4;
   const bool new_graphs =

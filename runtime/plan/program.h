@@ -67,8 +67,9 @@ struct ParamInfo {
 
 // Where the value of a non-virtual graph tensor comes from when a step runs.
 struct TensorOperand {
-  std::string name;         // of a TensorInfo
-  std::int64_t offset = 0;  // elements of it that lie before what is meant
+  std::string name;          // of a TensorInfo
+  std::int64_t offset = 0;   // elements of it that lie before what is meant
+  std::int64_t advance = 0;  // elements by which the offset grows with each turn of a loop
   bool operator==(const TensorOperand&) const = default;
 };
 struct ConstantOperand {
@@ -97,6 +98,7 @@ struct Operand {
 struct CudnnStep {
   graph::BackendGraph graph;
   std::vector<Operand> operands;
+  std::int64_t turns = 1;  // above 1: in a loop
   bool operator==(const CudnnStep&) const = default;
 };
 
@@ -114,12 +116,17 @@ struct DeriveStep {
   std::string source;                    // CUDA C++; the kernel is kDeriveKernel
   // Not 0: the outputs have been made, and this many threads overwrite some of their elements.
   std::int64_t amends = 0;
+  std::int64_t turns = 1;  // above 1: in a loop
   bool operator==(const DeriveStep&) const = default;
 };
 inline constexpr const char* kDeriveKernel = "attn_derive";
 inline constexpr std::size_t kMostOutputs = 16;  // of one derive step
 
+// Adjacent steps with the same number of turns, above 1, are a loop: they run in order, then all of
+// them again, that many times in all. Operands advance from turn to turn; of what a loop writes,
+// only internal tensors may be new, and what does not advance is overwritten in each turn.
 using Step = std::variant<CudnnStep, DeriveStep>;
+std::int64_t turns_of(const Step& step);
 
 // Two kernels that look, when tensors are bound, for elements of derived tensors that have no value
 // (a gather outside its tensor, an integer division by 0) although a score depends on it. Their
@@ -161,10 +168,21 @@ enum class Direction : std::uint8_t { forward, backward };
 std::string_view to_string(Direction direction);
 Direction direction_of(const Program& program);
 
+// One run of a step: its number in the program, and the turn of its loop, from 0.
+struct Run {
+  std::size_t step = 0;
+  std::int64_t turn = 0;
+};
+inline constexpr std::int64_t kMostRuns = std::int64_t{1} << 18;  // of one program
+
+// In the order in which they run, loops unrolled.
+std::vector<Run> runs_of(const Program& program);
+
 // Graphs valid, operands complete and naming known tensors and params, dtypes agreeing; also: no
 // graph tensor reaches beyond the tensor it is bound to or asks for more alignment, only outputs
 // and internal tensors are written, all of each before it is read, and no more elements than there
-// are: several steps may make parts of one. Errors: invalid_argument naming the step or tensor.
+// are: several steps may make parts of one, and of an internal tensor all parts again. Errors:
+// invalid_argument naming the step or tensor.
 Status validate(const Program& program);
 
 // The largest count of the program's counting operands, 0 when there is none.

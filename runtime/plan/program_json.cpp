@@ -41,6 +41,7 @@ struct SourceWriter {
   Json operator()(const TensorOperand& source) const {
     Json json = {{"tensor", json::of_text(source.name)}};
     if (source.offset != 0) json["offset"] = source.offset;
+    if (source.advance != 0) json["advance"] = source.advance;
     return json;
   }
   Json operator()(const ConstantOperand& source) const {
@@ -74,9 +75,10 @@ OperandSource read_source(const json::Value& value) {
     value.only({"uid", "counting"});
     return CountingOperand{value["counting"].integer()};
   }
-  value.only({"uid", "tensor", "offset"});
+  value.only({"uid", "tensor", "offset", "advance"});
   TensorOperand operand{value["tensor"].text()};
   if (value.has("offset")) operand.offset = value["offset"].integer();
+  if (value.has("advance")) operand.advance = value["advance"].integer();
   return operand;
 }
 
@@ -87,7 +89,9 @@ Operand read_operand(const json::Value& value) {
 Json json_of(const CudnnStep& step) {
   Json operands = Json::array();
   for (const Operand& operand : step.operands) operands.push_back(json_of(operand));
-  return {{"step", "cudnn"}, {"operands", operands}, {"graph", graph::json_of(step.graph)}};
+  Json value = {{"step", "cudnn"}, {"operands", operands}, {"graph", graph::json_of(step.graph)}};
+  if (step.turns != 1) value["turns"] = step.turns;
+  return value;
 }
 
 Json json_of(const DeriveStep& step) {
@@ -103,6 +107,7 @@ Json json_of(const DeriveStep& step) {
                 {"inputs", inputs},
                 {"source", json::of_text(step.source)}};
   if (step.amends != 0) value["amends"] = step.amends;
+  if (step.turns != 1) value["turns"] = step.turns;
   return value;
 }
 
@@ -115,7 +120,7 @@ std::vector<OperandSource> read_inputs(const json::Value& value) {
 }
 
 DeriveStep read_derive(const json::Value& value) {
-  value.only({"step", "once", "outputs", "inputs", "source", "amends"});
+  value.only({"step", "once", "outputs", "inputs", "source", "amends", "turns"});
   DeriveStep step;
   step.once = value["once"].boolean();
   (void)value["outputs"].list([&step](const json::Value& output) {
@@ -127,6 +132,7 @@ DeriveStep read_derive(const json::Value& value) {
   step.inputs = read_inputs(value["inputs"]);
   step.source = value["source"].text();
   if (value.has("amends")) step.amends = value["amends"].integer();
+  if (value.has("turns")) step.turns = value["turns"].integer();
   return step;
 }
 
@@ -160,11 +166,12 @@ IndexCheck read_check(const json::Value& value) {
 
 Step read_step(const json::Value& value) {
   if (value["step"].text() == "derive") return read_derive(value);
-  value.only({"step", "operands", "graph"});
+  value.only({"step", "operands", "graph", "turns"});
   if (value["step"].text() != "cudnn") value["step"].fail("is not one of the known names");
   CudnnStep step;
   step.operands = value["operands"].list(read_operand);
   step.graph = graph::read_graph(value["graph"]);
+  if (value.has("turns")) step.turns = value["turns"].integer();
   return step;
 }
 

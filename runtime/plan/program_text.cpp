@@ -17,8 +17,10 @@ constexpr auto kRoles =
 
 struct SourceText {
   std::string operator()(const TensorOperand& source) const {
-    const std::string tensor = "tensor " + quoted(source.name);
-    return source.offset == 0 ? tensor : fmt::format("{} from {}", tensor, source.offset);
+    std::string text = "tensor " + quoted(source.name);
+    if (source.offset != 0 || source.advance != 0) text += fmt::format(" from {}", source.offset);
+    if (source.advance != 0) text += fmt::format(" by {}", source.advance);
+    return text;
   }
   std::string operator()(const ConstantOperand& source) const {
     // The shortest digits that read back as the same double.
@@ -48,8 +50,16 @@ std::string indented(std::string_view lines) {
   return text;
 }
 
+std::string turns_text(std::int64_t turns) {
+  return turns == 1 ? "" : fmt::format(", {} turns", turns);
+}
+
+std::string head_of(const CudnnStep& step) {
+  return fmt::format("cudnn{}\n", turns_text(step.turns));
+}
+
 std::string text_of(const CudnnStep& step) {
-  std::string text = "cudnn\n";
+  std::string text = head_of(step);
   for (const Operand& operand : step.operands) {
     text += fmt::format("  %{} <- {}\n", operand.uid, std::visit(SourceText{}, operand.source));
   }
@@ -57,8 +67,9 @@ std::string text_of(const CudnnStep& step) {
 }
 
 std::string head_of(const DeriveStep& step) {
-  if (step.amends > 0) return fmt::format("amend by {} threads\n", step.amends);
-  return step.once ? "derive once\n" : "derive\n";
+  const std::string turns = turns_text(step.turns);
+  if (step.amends > 0) return fmt::format("amend by {} threads{}\n", step.amends, turns);
+  return fmt::format("{}{}\n", step.once ? "derive once" : "derive", turns);
 }
 
 std::string text_of(const DeriveStep& step) {
@@ -82,7 +93,7 @@ std::string canonical(const CudnnStep& step) {
                           std::visit(SourceText{}, operand.source));
   }
   std::ranges::sort(operands);
-  std::string text = "cudnn\n" + canonical.text;
+  std::string text = head_of(step) + canonical.text;
   for (const auto& [number, source] : operands) {
     text += fmt::format("operand {} {}\n", number, source);
   }

@@ -84,6 +84,7 @@ class Validator {
   Status run() {
     ATTN_RETURN_IF_ERROR(check_names());
     if (program_.steps.empty()) return {ErrorCode::invalid_argument, "the program has no steps"};
+    ATTN_RETURN_IF_ERROR(check_turns());
     for (std::size_t i = 0; i < program_.steps.size(); ++i) {
       ATTN_RETURN_IF_ERROR(std::visit([this, i](const auto& step) { return check_step(i, step); },
                                       program_.steps[i]));
@@ -158,8 +159,25 @@ class Validator {
     return {};
   }
 
+  Status check_turns() const {
+    std::int64_t runs = 0;
+    for (std::size_t i = 0; i < program_.steps.size(); ++i) {
+      const std::int64_t turns = turns_of(program_.steps[i]);
+      std::string_view what;
+      if (turns < 1) what = "has no turns";
+      if (turns > kMostRuns - runs) what = "has too many turns";
+      if (!what.empty()) {
+        return {ErrorCode::invalid_argument, fmt::format("step {}: {}", i, what)};
+      }
+      runs += turns;
+    }
+    return {};
+  }
+
   Status check_step(std::size_t index, const DeriveStep& step) {
+    turns_ = step.turns;
     std::string what;
+    if (step.once && step.turns != 1) what = "is made once but in a loop";
     if (step.outputs.empty()) what = "derives nothing";
     if (step.outputs.size() > kMostOutputs) what = "derives too many tensors";
     if (step.expressions.size() != step.outputs.size()) what = "does not say what it derives";
@@ -190,9 +208,7 @@ class Validator {
       return fmt::format("reads {} before it is written", quoted(named->name));
     }
     const auto held = last_offset(found->second->dims, found->second->strides);
-    if (named->offset < 0 || named->offset > *held) {
-      return fmt::format("reads beyond {}", quoted(named->name));
-    }
+    if (!stays_within(*named, *held)) return fmt::format("reads beyond {}", quoted(named->name));
     const bool there = !step.once || once_.contains(named->name);
     return there ? "" : fmt::format("is made once but reads {}", quoted(named->name));
   }
@@ -224,7 +240,8 @@ class Validator {
     const auto* named = std::get_if<TensorOperand>(&input);
     if (named == nullptr) return "reads what is neither a tensor nor a param";
     const auto found = tensors_.find(named->name);
-    if (found != tensors_.end() && !is_made(*found->second) && named->offset == 0) return "";
+    const bool whole = named->offset == 0 && named->advance == 0;
+    if (found != tensors_.end() && !is_made(*found->second) && whole) return "";
     return fmt::format("reads {}, which is not bound", quoted(named->name));
   }
 
@@ -245,11 +262,15 @@ class Validator {
         elements(found->second->dims) > kMostDerived) {
       return fmt::format("derives {}, which is too large", quoted(output));
     }
+    if (is_output_of_loop(*found->second)) {
+      return fmt::format("writes the output {} in a loop", quoted(output));
+    }
     const bool first = written_.emplace(output, elements(found->second->dims)).second;
     return first ? "" : fmt::format("writes {} a second time", quoted(output));
   }
 
   Status check_step(std::size_t index, const CudnnStep& step) {
+    turns_ = step.turns;
     if (Status graph = graph::validate(step.graph); !graph.ok()) {
       Error error = graph.error();
       error.message = fmt::format("step {}: {}", index, error.message);
@@ -275,7 +296,9 @@ class Validator {
         return operand_error(index, tensor.uid, "is bound to nothing");
       }
     }
-    for (const auto& [name, count] : writes) written_[name] += count;
+    for (const auto& [name, count] : writes) {
+      written_[name] = written_before(*tensors_.find(name)->second) + count;
+    }
     return {};
   }
 
@@ -325,29 +348,51 @@ class Validator {
     if (found == tensors_.end())
       return fmt::format("is bound to {}, which is unknown", quoted(name));
     const TensorInfo& info = *found->second;
-    const std::string_view fault = misfit(tensor, info, operand.offset);
+    const std::string_view fault = misfit(tensor, info, operand);
     if (!fault.empty()) return fmt::format("is bound to {}, which {}", quoted(name), fault);
     const bool writes = step_writes_.contains(tensor.uid);
     if (writes && !is_made(info)) return fmt::format("writes the input {}", quoted(name));
     if (!writes && is_made(info) && !is_whole(info)) {
       return fmt::format("reads the {} {} before it is written", what_is(info), quoted(name));
     }
-    return writes ? check_write(tensor, info, step_writes) : "";
+    if (!writes) return "";
+    const bool advances = operand.advance != 0;
+    if (is_output_of_loop(info)) return fmt::format("writes the output {} in a loop", quoted(name));
+    return check_write(tensor, info, advances ? turns_ : 1, step_writes);
   }
 
   // How much of a ragged tensor is written is known when it is: all of it.
-  std::string check_write(const graph::Tensor& tensor, const TensorInfo& info,
+  std::string check_write(const graph::Tensor& tensor, const TensorInfo& info, std::int64_t parts,
                           std::map<std::string, std::int64_t>& step_writes) const {
     const std::int64_t whole = elements(info.dims);
     const std::int64_t part = tensor.ragged ? whole : elements(tensor.dims);
-    const auto before = written_.find(info.name);
-    const std::int64_t rest = whole - (before == written_.end() ? 0 : before->second);
-    if (part <= rest && step_writes.emplace(info.name, part).second) return "";
+    const std::int64_t rest = whole - written_before(info);
+    const bool fits = part <= rest / parts;
+    if (fits && step_writes.emplace(info.name, part * parts).second) return "";
     return fmt::format("writes {} a second time", quoted(info.name));
   }
 
-  static std::string_view misfit(const graph::Tensor& tensor, const TensorInfo& info,
-                                 std::int64_t offset) {
+  // Elements. All of an internal tensor may be written again.
+  std::int64_t written_before(const TensorInfo& info) const {
+    const auto found = written_.find(info.name);
+    if (found == written_.end()) return 0;
+    const bool again = info.role == TensorRole::internal && found->second == elements(info.dims);
+    return again ? 0 : found->second;
+  }
+
+  bool is_output_of_loop(const TensorInfo& info) const {
+    return turns_ != 1 && info.role != TensorRole::internal;
+  }
+
+  // Whether the operand begins at an element up to the last one in every turn.
+  bool stays_within(const TensorOperand& operand, std::int64_t last) const {
+    if (operand.offset < 0 || operand.offset > last || operand.advance < 0) return false;
+    if (turns_ == 1) return operand.advance == 0;
+    return operand.advance <= (last - operand.offset) / (turns_ - 1);
+  }
+
+  std::string_view misfit(const graph::Tensor& tensor, const TensorInfo& info,
+                          const TensorOperand& operand) const {
     if (info.dtype != tensor.dtype) return "has another type";
     const auto bytes = static_cast<std::int64_t>(size_of(info.dtype));
     // The stride of a ragged tensor's batches is not used.
@@ -355,11 +400,12 @@ class Validator {
     if (tensor.ragged) dims.front() = 1;
     const auto reach = last_offset(dims, tensor.strides);
     const auto held = last_offset(info.dims, info.strides);
-    const bool fits = reach && held && offset >= 0 && offset <= *held && *reach <= *held - offset;
+    const bool fits = reach && held && *reach <= *held && stays_within(operand, *held - *reach);
     if (!fits) return "is smaller";
-    // The offset lies inside the tensor by now, so its bytes can be counted.
-    const bool aligned =
-        tensor.alignment <= info.alignment && offset * bytes % tensor.alignment == 0;
+    // What lies before is inside the tensor by now, so its bytes can be counted.
+    const bool aligned = tensor.alignment <= info.alignment &&
+                         operand.offset * bytes % tensor.alignment == 0 &&
+                         operand.advance * bytes % tensor.alignment == 0;
     return aligned ? "" : "promises less alignment";
   }
 
@@ -369,6 +415,7 @@ class Validator {
   std::map<std::string, std::int64_t> written_;  // elements, by the steps before
   std::set<std::string> once_;                   // of these, when the plan is loaded
   std::set<graph::Uid> step_writes_;             // by the nodes of the step that is looked at
+  std::int64_t turns_ = 1;                       // of that step
 };
 
 }  // namespace
@@ -382,6 +429,24 @@ std::int64_t counting_elements(const Program& program) {
     }
   }
   return largest;
+}
+
+std::int64_t turns_of(const Step& step) {
+  return std::visit([](const auto& each) { return each.turns; }, step);
+}
+
+std::vector<Run> runs_of(const Program& program) {
+  std::vector<Run> runs;
+  for (std::size_t first = 0; first < program.steps.size();) {
+    const std::int64_t turns = turns_of(program.steps[first]);
+    std::size_t end = first + 1;
+    while (turns > 1 && end < program.steps.size() && turns_of(program.steps[end]) == turns) ++end;
+    for (std::int64_t turn = 0; turn < turns; ++turn) {
+      for (std::size_t step = first; step < end; ++step) runs.push_back({step, turn});
+    }
+    first = end;
+  }
+  return runs;
 }
 
 std::int64_t derived_elements(const Program& program, const DeriveStep& step) {

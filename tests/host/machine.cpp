@@ -36,24 +36,26 @@ Machine::Machine(const plan::Program& program, const Kernels& kernels)
 
 Status Machine::run() {
   ATTN_RETURN_IF_ERROR(plan::validate(program_));
-  for (const plan::Step& step : program_.steps) {
-    ATTN_RETURN_IF_ERROR(std::visit([this](const auto& each) { return run(each); }, step));
+  for (const plan::Run& each : plan::runs_of(program_)) {
+    ATTN_RETURN_IF_ERROR(std::visit([&](const auto& step) { return run(step, each.turn); },
+                                    program_.steps[each.step]));
   }
   return {};
 }
 
-std::byte* Machine::address(const plan::TensorOperand& operand) {
+std::byte* Machine::address(const plan::TensorOperand& operand, std::int64_t turn) {
   return memory(operand.name).data() +
-         static_cast<std::size_t>(operand.offset) * size_of(dtypes_.at(operand.name));
+         static_cast<std::size_t>(operand.offset + turn * operand.advance) *
+             size_of(dtypes_.at(operand.name));
 }
 
-Status Machine::run(const plan::CudnnStep& step) {
+Status Machine::run(const plan::CudnnStep& step, std::int64_t turn) {
   std::map<graph::Uid, Operand> operands;
   std::vector<std::vector<std::byte>> counts;
   counts.reserve(step.operands.size());
   for (const plan::Operand& operand : step.operands) {
     if (const auto* tensor = std::get_if<plan::TensorOperand>(&operand.source)) {
-      std::byte* begin = address(*tensor);
+      std::byte* begin = address(*tensor, turn);
       std::vector<std::byte>& all = memory(tensor->name);
       operands[operand.uid] = std::span(begin, all.data() + all.size());
     } else if (const auto* count = std::get_if<plan::CountingOperand>(&operand.source)) {
@@ -67,14 +69,14 @@ Status Machine::run(const plan::CudnnStep& step) {
   return host::run(step.graph, operands);
 }
 
-Status Machine::run(const plan::DeriveStep& step) {
+Status Machine::run(const plan::DeriveStep& step, std::int64_t turn) {
   // Of pointers and params, each aligned as any is.
   std::vector<std::uint64_t> values;
   const auto add = [&values](const void* bytes, std::size_t size) {
     std::memcpy(&values.emplace_back(), bytes, size);
   };
   const auto add_address = [&](const plan::TensorOperand& operand) {
-    std::byte* const pointer = address(operand);
+    std::byte* const pointer = address(operand, turn);
     add(&pointer, sizeof pointer);
   };
   for (const std::string& output : step.outputs) add_address({output});

@@ -26,9 +26,9 @@ class Machine {
   Status run();
 
  private:
-  Status run(const plan::CudnnStep& step);
-  Status run(const plan::DeriveStep& step);
-  std::byte* address(const plan::TensorOperand& operand);
+  Status run(const plan::CudnnStep& step, std::int64_t turn);
+  Status run(const plan::DeriveStep& step, std::int64_t turn);
+  std::byte* address(const plan::TensorOperand& operand, std::int64_t turn);
   double param(const std::string& name) const { return params_.at(name); }
 
   const plan::Program& program_;

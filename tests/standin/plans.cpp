@@ -120,15 +120,19 @@ DType dtype_of_param(const plan::Program& program, const std::string& name) {
   return found->dtype;
 }
 
-// Of a kernel: a tensor or a param.
-Operand operand_of(const plan::Program& program, const OperandSource& source, Role role) {
+// Of a kernel: a tensor, or what is left of it in the last turn, or a param.
+Operand operand_of(const plan::Program& program, const OperandSource& source, Role role,
+                   std::int64_t turns = 1) {
   const auto* named = std::get_if<TensorOperand>(&source);
   if (named == nullptr) {
     const DType dtype = dtype_of_param(program, std::get<ParamOperand>(source).name);
     return {Role::scalar, 0, static_cast<std::int64_t>(size_of(dtype))};
   }
   const plan::TensorInfo& info = find_tensor(program, named->name);
-  return {role, 0, bytes_of(info.dims, info.strides, info.dtype)};
+  const std::int64_t before = named->offset + named->advance * (turns - 1);
+  return {role, 0,
+          bytes_of(info.dims, info.strides, info.dtype) -
+              before * static_cast<std::int64_t>(size_of(info.dtype))};
 }
 
 Work work_of(const plan::Program& program, const plan::DeriveStep& step, std::uint64_t salt) {
@@ -137,7 +141,7 @@ Work work_of(const plan::Program& program, const plan::DeriveStep& step, std::ui
     work.operands.push_back(operand_of(program, TensorOperand{name}, Role::output));
   }
   for (const OperandSource& source : step.inputs) {
-    work.operands.push_back(operand_of(program, source, Role::input));
+    work.operands.push_back(operand_of(program, source, Role::input, step.turns));
   }
   return work;
 }
@@ -217,6 +221,7 @@ class HostMemory {
       for (const plan::TensorInfo& info : *tensors) {
         tensors_[info.name].resize(
             static_cast<std::size_t>(bytes_of(info.dims, info.strides, info.dtype)));
+        widths_[info.name] = static_cast<std::int64_t>(size_of(info.dtype));
       }
     }
     for (const auto& [name, value] : params) {
@@ -225,7 +230,13 @@ class HostMemory {
     std::iota(counting_.begin(), counting_.end(), 0);
   }
 
-  void* operator()(const TensorOperand& operand) { return tensors_.at(operand.name).data(); }
+  // Of the loop that the operands are in from now on.
+  void set_turn(std::int64_t turn) { turn_ = turn; }
+
+  void* operator()(const TensorOperand& operand) {
+    const std::int64_t before = operand.offset + turn_ * operand.advance;
+    return tensors_.at(operand.name).data() + before * widths_.at(operand.name);
+  }
   void* operator()(const ParamOperand& operand) { return params_.at(operand.name).data(); }
   void* operator()(const plan::ConstantOperand& operand) {
     Value& value = constants_.emplace_back();
@@ -238,6 +249,8 @@ class HostMemory {
 
  private:
   Bytes tensors_;
+  std::map<std::string, std::int64_t> widths_;  // bytes of an element
+  std::int64_t turn_ = 0;
   std::map<std::string, Value> params_;
   std::deque<Value> constants_;
   std::vector<std::int32_t> counting_;
@@ -256,6 +269,19 @@ std::vector<void*> places_of(const plan::DeriveStep& step, HostMemory& memory) {
   for (const std::string& name : step.outputs) places.push_back(memory(TensorOperand{name}));
   for (const OperandSource& source : step.inputs) places.push_back(std::visit(memory, source));
   return places;
+}
+
+// Of each step.
+std::vector<Work> works_of(const plan::Plan& plan) {
+  std::vector<Work> works;
+  auto compiled = plan.compiled.begin();
+  auto image = plan.kernels.begin();
+  for (const plan::Step& step : plan.program.steps) {
+    works.push_back(std::holds_alternative<plan::DeriveStep>(step)
+                        ? parse_kernels(*image++)->at(plan::kDeriveKernel)
+                        : parse_plan((compiled++)->cudnn_plan)->work);
+  }
+  return works;
 }
 
 }  // namespace
@@ -288,15 +314,11 @@ plan::Plan plan_of(const plan::Program& program, const PlanOptions& options) {
 
 Bytes expected_outputs(const plan::Plan& plan, const Bytes& inputs, const Params& params) {
   HostMemory memory(plan.program, inputs, params);
-  auto compiled = plan.compiled.begin();
-  auto image = plan.kernels.begin();
-  for (const plan::Step& step : plan.program.steps) {
-    if (const auto* derive = std::get_if<plan::DeriveStep>(&step)) {
-      run(parse_kernels(*image++)->at(plan::kDeriveKernel), places_of(*derive, memory));
-    } else {
-      run(parse_plan((compiled++)->cudnn_plan)->work,
-          places_of(std::get<plan::CudnnStep>(step), memory));
-    }
+  const std::vector<Work> works = works_of(plan);
+  for (const plan::Run& each : plan::runs_of(plan.program)) {
+    memory.set_turn(each.turn);
+    std::visit([&](const auto& step) { run(works[each.step], places_of(step, memory)); },
+               plan.program.steps[each.step]);
   }
   Bytes outputs;
   for (const plan::TensorInfo& info : plan.program.tensors) {

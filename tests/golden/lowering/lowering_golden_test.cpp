@@ -70,7 +70,8 @@ INSTANTIATE_TEST_SUITE_P(
                       "specs/thd.attn", "specs/dropout_causal.attn", "specs/dropout_mask.attn",
                       "specs/gpt_oss.attn", "specs/t5_bias.attn", "specs/head_dim_100.attn",
                       "specs/document.attn", "specs/alibi_slopes.attn", "specs/paged_decode.attn",
-                      "tests/gpu/forms/squared.attn", "tests/gpu/surface/no_keys_sink.attn",
+                      "specs/learned_bias_qk.attn", "tests/gpu/forms/squared.attn",
+                      "tests/gpu/surface/no_keys_sink.attn",
                       "tests/golden/lowering/backward/deterministic.attn"),
     [](const auto& spec) { return std::filesystem::path(spec.param).stem().string(); });
 
@@ -159,12 +160,15 @@ TEST_P(SplitBackward, Program) {
                 program.ok() ? plan::to_text(*program) : program.error().to_text() + "\n");
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Specs, SplitBackward,
-    ::testing::Values("specs/t5_bias.attn", "tests/gpu/surface/dropout_keep_padding.attn",
-                      "tests/gpu/surface/no_keys_sink.attn", "tests/gpu/surface/paged_odd.attn",
-                      "tests/gpu/surface/thd_head_dim_100.attn"),
-    [](const auto& spec) { return std::filesystem::path(spec.param).stem().string(); });
+INSTANTIATE_TEST_SUITE_P(Specs, SplitBackward,
+                         ::testing::Values("specs/t5_bias.attn", "specs/learned_bias_qk.attn",
+                                           "tests/gpu/surface/dropout_keep_padding.attn",
+                                           "tests/gpu/surface/no_keys_sink.attn",
+                                           "tests/gpu/surface/paged_odd.attn",
+                                           "tests/gpu/surface/thd_head_dim_100.attn"),
+                         [](const auto& spec) {
+                           return std::filesystem::path(spec.param).stem().string();
+                         });
 
 TEST(SplitLoweringOfAll, RefusesNoGradientButThoseOfPagesToo) {
   for (const char* folder :

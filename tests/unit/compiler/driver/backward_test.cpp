@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "compiler/driver/support.h"
+#include "runtime/plan/memory.h"
 #include "runtime/targets/targets.h"
 
 namespace attn::driver {
@@ -79,6 +80,49 @@ TEST(Backward, LeavesNamesToTheSpec) {
 TEST(Backward, OfLearnedTensorsAloneHasNoFusedKernel) {
   const plan::Program program = lowered("learn sinks: f32[Hq]; sink sinks[h]; grad sinks;");
   EXPECT_TRUE(plan::steps_of<plan::CudnnStep>(program).empty());
+}
+
+constexpr const char* kSlopes =
+    "learn slope: f32[Hq]; score score + slope[h] * (kv_idx - q_idx); grad q, k, v, slope;";
+
+plan::Program slopes(std::int64_t rows, const char* lowering = "composite",
+                     passes::Rewrites made = {}) {
+  const std::string sizes = fmt::format("B = 4, Hq = 32, Sq = {}, Skv = Sq, D = 128", rows);
+  const Read spec(sizes.c_str(), kSlopes);
+  auto program = lower(spec.attention, lowering, plan::Direction::backward, made);
+  EXPECT_TRUE(program.ok()) << program.error().to_text();
+  return program.ok() ? std::move(program).value() : plan::Program();
+}
+
+passes::Rewrites tiles_of(std::int64_t score_bytes) {
+  passes::Rewrites made;
+  made.score_bytes = score_bytes;
+  return made;
+}
+
+std::int64_t most_turns(const plan::Program& program) {
+  std::int64_t most = 0;
+  for (const plan::Step& step : program.steps) most = std::max(most, plan::turns_of(step));
+  return most;
+}
+
+// All scores would take 34 GB, 137 GB and 550 GB; packed copies grow with the rows.
+TEST(Backward, OfATensorThatScoresReadTakesBoundedMemory) {
+  for (const std::int64_t rows : {4096, 8192, 16384}) {
+    const double copies = 4.0 * 4 * 32 * static_cast<double>(rows) * 128 * 2;
+    const plan::Program program = slopes(rows);
+    const std::int64_t bytes = plan::memory_of(program).between;
+    EXPECT_LT(static_cast<double>(bytes), 0x1p30 + 1.6 * copies) << rows;
+    EXPECT_GE(most_turns(program), rows / 64);
+    EXPECT_LE(program.steps.size(), 13U);
+  }
+  EXPECT_LT(plan::memory_of(slopes(8192, "split")).between, 5'000'000'000);  // all take 172 GB
+}
+
+TEST(Backward, HasNoTilesWhereAllScoresFit) {
+  EXPECT_EQ(most_turns(slopes(704)), 1);  // 1.015e9 bytes
+  EXPECT_GT(most_turns(slopes(768)), 1);
+  EXPECT_GT(most_turns(slopes(128, "composite", tiles_of(1'000'000))), 1);
 }
 
 // An index as a factor is a real one.

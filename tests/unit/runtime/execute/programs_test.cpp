@@ -42,6 +42,8 @@ TEST_F(Programs, WhatIsDerived) { expect_right_results(plan::testing::derived_pr
 TEST_F(Programs, WhatIsControlled) { expect_right_results(plan::testing::controlled_program()); }
 TEST_F(Programs, ABackward) { expect_right_results(plan::testing::backward_program()); }
 
+TEST_F(Programs, ALoop) { expect_right_results(plan::testing::looping_program()); }
+
 TEST_F(Programs, AtRandom) {
   plan::testing::Random random(1);
   for (int i = 0; i < 200; ++i) {

@@ -25,5 +25,11 @@ TEST(Compatibility, Version5StillLoads) {
   EXPECT_EQ(*plan, testing::chosen_plan());
 }
 
+TEST(Compatibility, Version6StillLoads) {
+  const Result<Plan> plan = load(ATTN_SOURCE_DIR "/tests/compat/v6.plan");
+  ASSERT_TRUE(plan.ok()) << plan.error().to_text();
+  EXPECT_EQ(*plan, testing::looping_plan());
+}
+
 }  // namespace
 }  // namespace attn::plan

@@ -87,7 +87,8 @@ class FieldWalk {
     std::visit([&](auto& alternative) { visit(at, alternative); }, step);
   }
   void visit(const std::string& at, CudnnStep& step) {
-    auto& [graph, operands] = step;
+    auto& [graph, operands, turns] = step;
+    visit(at + "turns", turns);
     change(at + "graph", graph, {});
     visit(at + "operands.", operands);
   }
@@ -101,7 +102,8 @@ class FieldWalk {
     change(at + "kind", source, OperandSource(CountingOperand{77}));
   }
   void visit(const std::string& at, TensorOperand& operand) {
-    auto& [name, offset] = operand;
+    auto& [name, offset, advance] = operand;
+    visit(at + "advance", advance);
     visit(at + "tensor", name);
     visit(at + "offset", offset);
   }
@@ -119,7 +121,8 @@ class FieldWalk {
     visit(at + "count", count);
   }
   void visit(const std::string& at, DeriveStep& step) {
-    auto& [once, outputs, expressions, inputs, source, amends] = step;
+    auto& [once, outputs, expressions, inputs, source, amends, turns] = step;
+    visit(at + "turns", turns);
     change(at + "once", once, !once);
     visit(at + "amends", amends);
     visit(at + "outputs.", outputs);

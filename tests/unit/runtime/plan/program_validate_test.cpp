@@ -201,6 +201,89 @@ TEST(ValidateProgram, WhatIsAmendedHasBeenMade) {
   EXPECT_EQ(validate(program).error().message, "step 1: amends by no threads");
 }
 
+TEST(ValidateProgram, LoopsRunInTurns) {
+  const Program program = testing::looping_program();
+  ASSERT_TRUE(validate(program).ok()) << validate(program).error().message;
+  std::vector<std::pair<std::size_t, std::int64_t>> order;
+  for (const plan::Run& run : runs_of(program)) order.emplace_back(run.step, run.turn);
+  using Order = std::vector<std::pair<std::size_t, std::int64_t>>;
+  EXPECT_EQ(
+      order,
+      (Order{{0, 0}, {1, 0}, {2, 0}, {3, 0}, {4, 0}, {3, 1}, {4, 1}, {3, 2}, {4, 2}, {5, 0}}));
+}
+
+// The last product writes over what the loop has left.
+TEST(ValidateProgram, InternalTensorsMayBeWrittenAgain) {
+  Program program = testing::looping_program();
+  CudnnStep again = std::get<CudnnStep>(program.steps[3]);
+  again.turns = 1;
+  again.operands[0].source = TensorOperand{"rows", 128};
+  program.steps.emplace_back(again);
+  EXPECT_TRUE(validate(program).ok()) << validate(program).error().message;
+}
+
+std::string loop_refusal(const std::function<void(CudnnStep&, DeriveStep&)>& change) {
+  Program program = testing::looping_program();
+  change(std::get<CudnnStep>(program.steps[3]), std::get<DeriveStep>(program.steps[4]));
+  const Status status = validate(program);
+  return status.ok() ? "accepted" : status.error().message;
+}
+
+TEST(ValidateProgram, OperandsOfLoopsStayInside) {
+  const auto product = [](TensorOperand operand) {
+    return loop_refusal([&](CudnnStep& step, DeriveStep&) { step.operands[0].source = operand; });
+  };
+  const auto kernel = [](TensorOperand operand) {
+    return loop_refusal([&](CudnnStep&, DeriveStep& step) { step.inputs[1] = operand; });
+  };
+  const std::string smaller = "step 3: tensor %1 is bound to \"rows\", which is smaller";
+  EXPECT_EQ(product({"rows", 0, 64}), "accepted");
+  EXPECT_EQ(product({"rows", 0, 72}), smaller);
+  EXPECT_EQ(product({"rows", 64, 64}), smaller);
+  EXPECT_EQ(product({"rows", 64, -64}), smaller);
+  EXPECT_EQ(product({"rows", 0, std::int64_t{1} << 62}), smaller);
+  EXPECT_EQ(product({"rows", 0, 4}),
+            "step 3: tensor %1 is bound to \"rows\", which promises less alignment");
+  EXPECT_EQ(kernel({"first", 0, 1}), "accepted");
+  EXPECT_EQ(kernel({"first", 1, 1}), "step 4: reads beyond \"first\"");
+  EXPECT_EQ(kernel({"first", 0, -1}), "step 4: reads beyond \"first\"");
+}
+
+TEST(ValidateProgram, RefusesLoopsThatMakeNoSense) {
+  const auto turns = [](std::int64_t product, std::int64_t kernel) {
+    return loop_refusal([&](CudnnStep& first, DeriveStep& second) {
+      first.turns = product;
+      second.turns = kernel;
+    });
+  };
+  EXPECT_EQ(turns(0, 3), "step 3: has no turns");
+  EXPECT_EQ(turns(-1, 3), "step 3: has no turns");
+  EXPECT_EQ(turns(3, kMostRuns), "step 4: has too many turns");
+  EXPECT_EQ(turns(1, 3), "step 3: tensor %1 is bound to \"rows\", which is smaller");
+  EXPECT_EQ(loop_refusal([](CudnnStep&, DeriveStep& step) { step.once = true; }),
+            "step 4: is made once but in a loop");
+  EXPECT_EQ(loop_refusal([](CudnnStep& step, DeriveStep&) {
+              step.operands[2].source = TensorOperand{"tile", 0, 8};
+            }),
+            "step 3: tensor %3 is bound to \"tile\", which is smaller");
+  Program program = testing::looping_program();
+  std::get<CudnnStep>(program.steps[0]).turns = 2;
+  EXPECT_THAT(validate(program).error().message, HasSubstr("\" in a loop"));
+}
+
+TEST(ProgramJson, KeepsLoops) {
+  const Program program = testing::looping_program();
+  const auto read = program_from_json(to_json(program));
+  ASSERT_TRUE(read.ok()) << read.error().to_text();
+  EXPECT_EQ(*read, program);
+  Program other = program;
+  std::get<DeriveStep>(other.steps[4]).inputs[1] = TensorOperand{"first"};
+  EXPECT_NE(canonical_text(other), canonical_text(program));
+  other = program;
+  std::get<CudnnStep>(other.steps[3]).turns = 2;
+  EXPECT_NE(canonical_text(other), canonical_text(program));
+}
+
 struct Refusal {
   const char* name;
   std::function<void(Program&)> change;

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <tuple>
 
+#include "runtime/graph/extent.h"
 #include "runtime/graph/operands.h"
 
 namespace attn::plan::testing {
@@ -137,6 +139,54 @@ Plan chosen_plan() {
   Plan plan = shaped_plan();
   plan.choice = {{"parts", 0.5, 0.4}, {"composite", 0.75, 0.9}, {"unified", 0.75, {}, "no engine"}};
   return plan;
+}
+
+Program looping_program() {
+  Program program = sample_program();
+  const auto internal = [&](const char* name, DType dtype, std::vector<std::int64_t> dims) {
+    const std::vector<std::int64_t> strides = row_major_strides(dims);
+    program.internals.push_back(
+        {name, TensorRole::internal, dtype, std::move(dims), strides, kInternalAlignment});
+  };
+  internal("rows", DType::bf16, {3, 8, 8});
+  internal("tile", DType::f32, {8, 8});
+  internal("sum", DType::f32, {8});
+  internal("first", DType::i64, {3});
+  CudnnStep product;
+  for (const auto& [uid, name, dtype] :
+       {std::tuple(graph::Uid{1}, "a", DType::bf16), std::tuple(graph::Uid{2}, "b", DType::bf16),
+        std::tuple(graph::Uid{3}, "c", DType::f32)}) {
+    product.graph.tensors.push_back(
+        {uid, name, dtype, {1, 8, 8}, {64, 8, 1}, graph::Storage::device, 16, {}});
+  }
+  graph::Matmul matmul;
+  matmul.a = 1;
+  matmul.b = 2;
+  matmul.c = 3;
+  product.graph.nodes.emplace_back(matmul);
+  product.operands = {{1, TensorOperand{"rows", 0, 64}},
+                      {2, TensorOperand{"rows", 64}},
+                      {3, TensorOperand{"tile"}}};
+  product.turns = 3;
+  DeriveStep first{true, {"first"}, {"i"}, {}, "source"};
+  DeriveStep begin{false, {"rows", "sum"}, {"x", "0"}, {TensorOperand{"q"}}, "source"};
+  DeriveStep add{false, {"sum"}, {"more"}, {TensorOperand{"tile"}}, "source", 8};
+  add.inputs.emplace_back(TensorOperand{"first", 0, 1});
+  add.inputs.emplace_back(TensorOperand{"sum"});
+  add.turns = 3;
+  const DeriveStep end{false, {"o"}, {"o + sum"}, {TensorOperand{"sum"}}, "source", 8};
+  for (Step step : {Step(first), Step(begin), Step(product), Step(add), Step(end)}) {
+    program.steps.push_back(std::move(step));
+  }
+  return program;
+}
+
+Plan looping_plan() {
+  Plan plan = sample_plan();
+  plan.program = looping_program();
+  plan.compiled.push_back(plan.compiled.front());
+  plan.kernels = {"cubin of first", "cubin of begin", "cubin of add", "cubin of end"};
+  return signed_again(plan);
 }
 
 // The graph has no place for one more operand, so the cuDNN step reads them nowhere: steps need not

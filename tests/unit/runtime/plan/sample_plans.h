@@ -25,6 +25,10 @@ Plan chosen_plan();
 // a check of table's indices.
 Program derived_program();
 Plan derived_plan();
+// The sample, then a loop of three turns: a product of an internal tensor's rows, and a kernel that
+// adds it to a sum, which amends o.
+Program looping_program();
+Plan looping_plan();
 // One cuDNN step whose tensors are addressed by cu_seqlens, made into offsets, and a page table.
 Program controlled_program();
 Plan controlled_plan();
