@@ -10,7 +10,8 @@
 #include "compiler/lowering/lengths.h"
 #include "compiler/lowering/unsupported.h"
 #include "compiler/lowering/whole_quotient.h"
-#include "compiler/passes/range.h"
+#include "compiler/passes/division.h"
+#include "compiler/passes/reals.h"
 #include "runtime/base/check.h"
 
 namespace attn::lowering {
@@ -269,8 +270,7 @@ Result<Value> ExpressionLowering::arithmetic(ExprId id) {
 
 Result<Value> ExpressionLowering::integer_quotient(ExprId id) {
   const ir::Node& node = attention_.dag[id];
-  if (passes::range_of(attention_, node.operands[0]).low < 0 ||
-      passes::range_of(attention_, node.operands[1]).low < 1) {
+  if (passes::may_round_up(attention_, node)) {
     return unsupported(node.pos,
                        fmt::format("`{}` rounds down, and cuDNN's integer division only agrees "
                                    "where the left side cannot be negative and the right side is "
@@ -278,10 +278,40 @@ Result<Value> ExpressionLowering::integer_quotient(ExprId id) {
                                    ir::to_source(attention_.dag, id)),
                        "add a multiple of the divisor to the left side that makes it positive");
   }
-  ATTN_ASSIGN(const Value x, lower(node.operands[0]));
+  if (!passes::is_exact_in_kernel(attention_, node)) {
+    return unsupported(node.pos,
+                       fmt::format("`{}` may divide numbers of {} and more, for which cuDNN's "
+                                   "integer division is not exact",
+                                   ir::to_source(attention_.dag, id), passes::kWholeInReals),
+                       "divide smaller numbers, or by a power of two");
+  }
+  ATTN_ASSIGN(Value x, lower(node.operands[0]));
+  x = element(x, node.pos);
+  ATTN_ASSIGN(const Value quotient, exact_quotient(node, x));
+  if (node.is(Op::floordiv_)) return quotient;
   ATTN_ASSIGN(const Value y, lower(node.operands[1]));
-  const auto mode = node.is(Op::mod_) ? PointwiseMode::mod : PointwiseMode::div;
-  return builder_.element(mode, DType::i32, DType::i32, element(x, node.pos), y, node.pos);
+  const Value multiple =
+      builder_.element(PointwiseMode::mul, DType::i32, DType::i32, quotient, y, node.pos);
+  return builder_.element(PointwiseMode::sub, DType::i32, DType::i32, x, multiple, node.pos);
+}
+
+// passes/division.h says why.
+Result<Value> ExpressionLowering::exact_quotient(const ir::Node& node, const Value& x) {
+  const auto apply = [&](PointwiseMode mode, const Value& left, const Value& right) {
+    return builder_.element(mode, DType::i32, DType::i32, left, right, node.pos);
+  };
+  const auto whole = [&](std::int64_t value) {
+    return builder_.constant(DType::i32, static_cast<double>(value));
+  };
+  const auto divisor = ir::fold_integer(attention_.dag, node.operands[1]);
+  if (passes::is_by_power_of_two(attention_.dag, node)) {
+    return apply(PointwiseMode::div, x, whole(*divisor));
+  }
+  const Value odd = apply(PointwiseMode::add, apply(PointwiseMode::add, x, x), whole(1));
+  if (divisor) return apply(PointwiseMode::div, odd, whole(2 * *divisor));
+  ATTN_ASSIGN(Value y, lower(node.operands[1]));
+  y = element(y, node.pos);
+  return apply(PointwiseMode::div, odd, apply(PointwiseMode::add, y, y));
 }
 
 Result<Value> ExpressionLowering::real_quotient(ExprId id) {

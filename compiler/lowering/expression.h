@@ -45,6 +45,7 @@ class ExpressionLowering {
   Result<Value> load(ir::ExprId id);
   Result<Value> arithmetic(ir::ExprId id);
   Result<Value> integer_quotient(ir::ExprId id);
+  Result<Value> exact_quotient(const ir::Node& node, const Value& x);
   Result<Value> real_quotient(ir::ExprId id);
   Result<Value> real_function(ir::ExprId id);
   Result<Value> floor_of(const WholeQuotient& quotient, SourcePos pos);

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "compiler/passes/band.h"
+#include "compiler/passes/division.h"
 #include "compiler/passes/like_padding.h"
 #include "compiler/passes/range.h"
 #include "compiler/support/gigabytes.h"
@@ -235,8 +236,7 @@ class Analysis {
     if (node.type != ir::Type::integer || (!node.is(Op::floordiv_) && !node.is(Op::mod_))) {
       return false;
     }
-    return range_of(attention_, node.operands[0]).low < 0 ||
-           range_of(attention_, node.operands[1]).low < 1;
+    return !is_exact_in_kernel(attention_, node);
   }
 
   const ir::Attention& attention_;

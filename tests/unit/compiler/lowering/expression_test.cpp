@@ -145,6 +145,31 @@ TEST_F(ExpressionTest, IntegerDivisionNeedsOperandsThatAreNotNegative) {
   EXPECT_THAT(refusal(dag_.add(Op::add_, {score_, bad})), HasSubstr("rounds down"));
 }
 
+// cuDNN's 300 / 300 is 0 (passes/division.h): (2 x + 1) / (2 y) is asked for.
+TEST_F(ExpressionTest, IntegerQuotientsLieAwayFromIntegers) {
+  const auto tile_of = [&](Op op, ExprId divisor) {
+    return mask(dag_.add(Op::eq_, {dag_.add(op, {column_, divisor}), row_}));
+  };
+  const auto count = [](const std::vector<std::string>& operations, const char* wanted) {
+    return std::ranges::count(operations, wanted);
+  };
+  const auto by_four = tile_of(Op::floordiv_, dag_.integer(4));
+  const auto by_three = tile_of(Op::floordiv_, dag_.integer(3));
+  EXPECT_EQ(count(by_three, "add.i32"), count(by_four, "add.i32") + 2);
+  EXPECT_THAT(tile_of(Op::mod_, dag_.integer(3)), Not(Contains("mod.i32")));
+  std::vector<double> divisors;
+  for (const plan::Operand& operand :
+       std::get<plan::CudnnStep>(lower(attention_)->steps[0]).operands) {
+    const auto* constant = std::get_if<plan::ConstantOperand>(&operand.source);
+    if (constant != nullptr) divisors.push_back(constant->value);
+  }
+  EXPECT_THAT(divisors, Contains(6.0));
+  const ExprId large = dag_.add(Op::mul_, {column_, dag_.integer(1 << 20)});
+  const ExprId quotient =
+      dag_.add(Op::to_real_, {dag_.add(Op::floordiv_, {large, dag_.integer(3)})});
+  EXPECT_THAT(refusal(dag_.add(Op::add_, {score_, quotient})), HasSubstr("not exact"));
+}
+
 TEST_F(ExpressionTest, BitsAreRefused) {
   const ExprId bits = dag_.add(Op::to_real_, {dag_.add(Op::bit_and_, {row_, column_})});
   EXPECT_THAT(refusal(dag_.add(Op::add_, {score_, bits})), HasSubstr("bit operations"));
