@@ -173,7 +173,7 @@ struct Run {
   std::size_t step = 0;
   std::int64_t turn = 0;
 };
-inline constexpr std::int64_t kMostRuns = std::int64_t{1} << 18;  // of one program
+inline constexpr std::int64_t kMostRuns = std::int64_t{1} << 15;  // of one program
 
 // In the order in which they run, loops unrolled.
 std::vector<Run> runs_of(const Program& program);
