@@ -14,6 +14,7 @@ namespace attn::plan {
 inline constexpr std::uint32_t kFormatVersion = 6;  // the newest that is read and written
 inline constexpr std::size_t kMaxSections = 1024;
 inline constexpr std::size_t kMaxManifestBytes = std::size_t{16} << 20;  // of all manifests
+inline constexpr std::size_t kMaxManifestValues = std::size_t{1} << 17;  // of one, as JSON
 inline constexpr std::size_t kMaxPlanBytes = std::size_t{64} << 20;      // of one step, unpacked
 inline constexpr std::size_t kMaxAllPlanBytes = std::size_t{256} << 20;  // of all steps, unpacked
 inline constexpr std::size_t kMaxFileBytes = std::size_t{512} << 20;

@@ -226,7 +226,6 @@ bool has_loops(const Program& program) {
   return std::ranges::any_of(program.steps, [](const Step& step) { return turns_of(step) != 1; });
 }
 
-// After the program was found valid.
 Status check_compiled(const Manifest& manifest) {
   const Plan& plan = manifest.plan;
   const std::size_t compiled = plan.compiled.size() + plan.kernels.size();
@@ -237,6 +236,13 @@ Status check_compiled(const Manifest& manifest) {
   return {ErrorCode::plan_damaged,
           fmt::format("{} steps{}, {} of them compiled", plan.program.steps.size(),
                       plan.program.check ? " and a check" : "", compiled)};
+}
+
+std::size_t count_values(const Json& json) {
+  std::size_t count = 1;
+  if (!json.is_structured()) return count;
+  for (const Json& inner : json) count += count_values(inner);
+  return count;
 }
 
 Error damaged(const Error& error) {
@@ -281,16 +287,18 @@ std::uint32_t format_version_of(const Plan& plan) {
 
 std::string manifest_json(const Plan& plan) { return json_of(plan).dump(); }
 
+std::size_t manifest_values(const Plan& plan) { return count_values(json_of(plan)); }
+
 Result<Manifest> read_manifest(std::string_view text) {
-  const auto document = json::parse(text, {.bytes = kMaxManifestBytes});
+  const auto document = json::parse(text, {.bytes = kMaxManifestBytes, .values = kMaxManifestValues});
   if (!document.ok()) return damaged(document.error());
   json::Failure failure;
   const json::Value value(*document, failure);
   Manifest manifest = read(value);
   if (Status status = failure.status(); !status.ok()) return damaged(status.error());
+  if (Status status = check_compiled(manifest); !status.ok()) return damaged(status.error());
   if (Status status = validate(manifest.plan.program); !status.ok()) return damaged(status.error());
   if (Status status = check_shape(manifest.plan); !status.ok()) return damaged(status.error());
-  if (Status status = check_compiled(manifest); !status.ok()) return damaged(status.error());
   check_computed(value, manifest.plan);
   if (Status status = failure.status(); !status.ok()) return damaged(status.error());
   return manifest;

@@ -31,6 +31,9 @@ struct Manifest {
   std::vector<PlanPart> kernels;
 };
 
+// As many as kMaxManifestValues bounds: numbers, texts, arrays and objects of its JSON.
+std::size_t manifest_values(const Plan& plan);
+
 // Reads and checks: a valid program, one CompiledStep or kernel a step, the signature that belongs
 // to the content. Errors: plan_damaged.
 Result<Manifest> read_manifest(std::string_view json);

@@ -172,6 +172,14 @@ bool can_be_unpacked(std::span<const Plan> plans, std::size_t file_bytes) {
   return unpacked <= most_unpacked(file_bytes);
 }
 
+Error too_large(const Plan& plan) {
+  return {ErrorCode::invalid_argument,
+          fmt::format("the plan of {} is too large for a file", plan.spec_name),
+          {fmt::format("its {} steps make a manifest of {} values; a file takes {}",
+                       plan.program.steps.size(), manifest_values(plan), kMaxManifestValues)},
+          {}};
+}
+
 std::string checked(Result<std::string> file) {
   ATTN_CHECK(file.ok(), "kernels that compress no better than the format allows");
   return std::move(file).value();
@@ -180,6 +188,9 @@ std::string checked(Result<std::string> file) {
 }  // namespace
 
 Result<std::string> serialize_within_limits(std::span<const Plan> plans) {
+  for (const Plan& plan : plans) {
+    if (manifest_values(plan) > kMaxManifestValues) return too_large(plan);
+  }
   std::string file = serialize_all(plans);
   if (can_be_unpacked(plans, file.size())) return file;
   return Error{ErrorCode::invalid_argument,

@@ -58,14 +58,20 @@ long most_megabytes() {
   return kilobytes / 1024;
 }
 
+double g_start = 0;
+
+void start_counting() {
+  forget_memory();
+  g_start = processor_seconds();
+}
+
 void run(const std::string& input) {
   g_current = input;
   // A block of exactly this size, so that a sanitizer sees every byte read beyond it.
   const std::vector<std::uint8_t> copy(input.begin(), input.end());
-  forget_memory();
-  const double start = processor_seconds();
+  start_counting();
   LLVMFuzzerTestOneInput(copy.data(), copy.size());
-  const Costs costs{processor_seconds() - start, most_megabytes()};
+  const Costs costs{processor_seconds() - g_start, most_megabytes()};
   ++g_inputs;
   g_most = {std::max(g_most.seconds, costs.seconds), std::max(g_most.megabytes, costs.megabytes)};
   if (!g_limits) return;
@@ -147,6 +153,7 @@ bool is_number(std::string_view text) {
 
 int main(int argc, char** argv) {
   using namespace attn::fuzz;
+  input_is_made = start_counting;
   for (const int signal : {SIGSEGV, SIGABRT, SIGFPE, SIGBUS, SIGILL})
     std::signal(signal, keep_input);
   if ((argc == 3 || argc == 5) && std::all_of(argv + 1, argv + argc, is_number)) {
@@ -155,7 +162,11 @@ int main(int argc, char** argv) {
     tell_costs();
     return 0;
   }
-  if (argc > 1) return run_files(argc - 1, argv + 1);
+  if (argc > 1) {
+    const int failed = run_files(argc - 1, argv + 1);
+    tell_costs();
+    return failed;
+  }
   std::fprintf(stderr, "usage: %s ROUNDS SEED [SECONDS MEGABYTES] | FILE...\n", argv[0]);
   return 2;
 }

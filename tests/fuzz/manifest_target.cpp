@@ -54,6 +54,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace attn::fuzz;
   static const std::vector<attn::plan::Bundle> bundles = make_bundles();
   Decisions decisions({data, size});
-  use_plan_file(file_with_changed_manifest(bundles[decisions.index(bundles.size())], decisions));
+  const std::string file =
+      file_with_changed_manifest(bundles[decisions.index(bundles.size())], decisions);
+  input_is_made();
+  use_plan_file(file);
   return 0;
 }

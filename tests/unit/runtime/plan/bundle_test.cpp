@@ -7,6 +7,7 @@
 
 #include "runtime/plan/container.h"
 #include "runtime/plan/manifest.h"
+#include "runtime/plan/storage.h"
 #include "tests/unit/runtime/plan/sample_plans.h"
 
 namespace attn::plan {
@@ -130,6 +131,18 @@ TEST(Bundle, WhatDoesNotFitAFileIsNotWritten) {
   EXPECT_EQ(saved.error().code, ErrorCode::invalid_argument);
   EXPECT_EQ(saved.error().message, "600 plans are too many for one file");
   EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST(Bundle, AManifestOfTooManyValuesIsNeitherWrittenNorRead) {
+  Plan plan = testing::sample_plan();
+  for (std::size_t i = 0; i < kMaxManifestValues / 3; ++i) plan.bindings[std::to_string(i)] = "1";
+  const Result<std::string> file = serialize_within_limits({&plan, 1});
+  ASSERT_FALSE(file.ok());
+  EXPECT_EQ(file.error().code, ErrorCode::invalid_argument);
+  EXPECT_THAT(file.error().message, HasSubstr("is too large for a file"));
+  const Result<Manifest> manifest = read_manifest(manifest_json(plan));
+  ASSERT_FALSE(manifest.ok());
+  EXPECT_THAT(manifest.error().message, HasSubstr("too many values"));
 }
 
 TEST(Bundle, IsSavedAndLoaded) {
