@@ -5,9 +5,9 @@
 #include <map>
 #include <string>
 
+#include "compiler/reference/gradients.h"
 #include "runtime/base/status.h"
 #include "runtime/io/host_tensor.h"
-#include "runtime/reference/gradients.h"
 #include "tools/plans.h"
 
 namespace attn::tools {

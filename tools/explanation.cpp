@@ -6,12 +6,12 @@
 #include <algorithm>
 
 #include "compiler/ast/parse.h"
-#include "compiler/passes/cover.h"
-#include "compiler/passes/intervals.h"
-#include "compiler/passes/pages.h"
-#include "compiler/passes/partition.h"
-#include "compiler/passes/ranged.h"
-#include "compiler/passes/spans.h"
+#include "compiler/passes/analysis/block_lists.h"
+#include "compiler/passes/analysis/intervals.h"
+#include "compiler/passes/analysis/spans.h"
+#include "compiler/passes/rewrite/bounding_band.h"
+#include "compiler/passes/rewrite/ranged.h"
+#include "compiler/passes/strategy/partition.h"
 #include "runtime/base/check.h"
 #include "runtime/cudnn/library.h"
 #include "runtime/io/host_tensor.h"
@@ -79,7 +79,7 @@ class ClauseMap {
   std::vector<ExplainedClause> take() && { return std::move(clauses_); }
 
  private:
-  std::size_t clause_at(graph::SourcePos pos) const {
+  std::size_t clause_at(SourcePos pos) const {
     const support::Place place{pos.line, pos.column};
     for (std::size_t i = 0; i < spans_.size(); ++i) {
       if (!before(place, spans_[i].begin) && before(place, spans_[i].end)) return i;
@@ -162,7 +162,7 @@ bool is_of_one_kernel(const Explanation& explanation) {
   const auto& program = explanation.forward;
   if (!program || !program->compiled) return true;
   const std::string lowering = lowering_of(*program->compiled);
-  constexpr std::string_view kOthers[] = {"parts", "documents", "pages", "lengths"};
+  constexpr std::string_view kOthers[] = {"parts", "segments", "block_sparse", "seqlens"};
   return std::ranges::find(kOthers, lowering) == std::end(kOthers);
 }
 
@@ -386,8 +386,8 @@ void explain_columns(const ir::Attention& attention, Explanation& explanation) {
 // A plan file does not say them.
 std::vector<std::string> parts_of_plan(const Spec& spec, const plan::Plan& plan) {
   const std::string lowering = plan.choice.empty() ? "" : plan.choice.front().lowering;
-  if (lowering == "pages") {
-    const auto lists = passes::page_lists(spec.attention);
+  if (lowering == "block_sparse") {
+    const auto lists = passes::block_lists(spec.attention);
     return lists ? std::vector{passes::to_text(*lists)} : std::vector<std::string>();
   }
   if (lowering != "parts") return {};
@@ -436,8 +436,9 @@ Explanation explain(const Spec& spec, bool gradients, passes::Rewrites made) {
   explanation.file = spec.source->name();
   explanation.name = spec.attention.name;
   passes::Effort effort;
-  const ir::Attention covered =
-      made.cover ? passes::with_cover(spec.attention, false, effort) : spec.attention;
+  const ir::Attention covered = made.bounding_band
+                                    ? passes::with_bounding_band(spec.attention, false, effort)
+                                    : spec.attention;
   if (made.redundant) (void)passes::without_redundant(covered, effort);
   explanation.stopped = effort.is_spent();
   explanation.mask = passes::mask_form(covered);

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "compiler/driver/driver.h"
-#include "compiler/passes/band.h"
-#include "compiler/passes/blocks.h"
+#include "compiler/passes/analysis/band.h"
+#include "compiler/passes/analysis/blocks.h"
 #include "runtime/plan/plan.h"
 #include "tools/derivatives.h"
 #include "tools/report.h"

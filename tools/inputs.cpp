@@ -7,10 +7,10 @@
 #include <cmath>
 #include <optional>
 
+#include "compiler/reference/defaults.h"
 #include "runtime/io/element.h"
 #include "runtime/io/npy.h"
 #include "runtime/io/random.h"
-#include "runtime/reference/defaults.h"
 #include "tools/memory.h"
 #include "tools/words.h"
 

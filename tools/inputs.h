@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "compiler/ir/attention.h"
+#include "compiler/reference/evaluate.h"
 #include "runtime/base/status.h"
 #include "runtime/io/host_tensor.h"
-#include "runtime/reference/evaluate.h"
 #include "tools/command.h"
 
 namespace attn::tools {

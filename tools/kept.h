@@ -5,9 +5,9 @@
 #include <string>
 
 #include "compiler/ir/attention.h"
+#include "compiler/reference/evaluate.h"
 #include "runtime/base/status.h"
 #include "runtime/plan/plan.h"
-#include "runtime/reference/evaluate.h"
 
 namespace attn::tools {
 

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "compiler/reference/evaluate.h"
 #include "runtime/base/status.h"
 #include "runtime/io/host_tensor.h"
 #include "runtime/plan/program.h"
-#include "runtime/reference/evaluate.h"
 
 namespace attn::tools {
 

@@ -77,7 +77,7 @@ void add_lowering(CLI::App& command, std::string& lowering, passes::Rewrites& re
   const auto allow = [&lowering](std::int64_t) { lowering = driver::kAnyOrSlow; };
   command
       .add_flag_function(
-          "--allow-split", allow,
+          "--allow-unfused", allow,
           "Where there is no fused kernel, split it: slow, with the scores in memory")
       ->excludes("--lowering");
   add_rewrites(command, rewrites);

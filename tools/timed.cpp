@@ -4,7 +4,7 @@
 
 #include "bench/random_arguments.h"
 #include "bench/timing.h"
-#include "runtime/reference/shown.h"
+#include "compiler/reference/shown.h"
 #include "tools/inputs.h"
 #include "tools/placement.h"
 

@@ -4,10 +4,10 @@
 #include <string>
 
 #include "compiler/ir/attention.h"
+#include "compiler/reference/evaluate.h"
 #include "runtime/execute/device_tensors.h"
 #include "runtime/execute/executable.h"
 #include "runtime/plan/plan.h"
-#include "runtime/reference/evaluate.h"
 
 namespace attn::tools {
 

@@ -5,9 +5,9 @@
 #include <optional>
 
 #include "compiler/ir/attention.h"
+#include "compiler/reference/shown.h"
 #include "runtime/plan/plan.h"
 #include "runtime/plan/program.h"
-#include "runtime/reference/shown.h"
 
 namespace attn::tools {
 

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "compiler/passes/hoist.h"
+#include "compiler/passes/rewrite/hoist.h"
 #include "runtime/plan/program.h"
 
 namespace attn::derive {

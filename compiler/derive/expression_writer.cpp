@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "compiler/ir/text.h"
-#include "compiler/passes/range.h"
+#include "compiler/passes/analysis/range.h"
 
 namespace attn::derive {
 namespace {

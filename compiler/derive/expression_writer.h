@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "compiler/ir/attention.h"
-#include "compiler/passes/hoist.h"
+#include "compiler/passes/rewrite/hoist.h"
 #include "runtime/plan/program.h"
 
 namespace attn::derive {

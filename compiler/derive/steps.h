@@ -1,9 +1,9 @@
 // Derived tensors as steps of a program.
 #pragma once
 
-#include "compiler/passes/cancelled.h"
-#include "compiler/passes/hoist.h"
-#include "compiler/passes/padding.h"
+#include "compiler/passes/analysis/padding.h"
+#include "compiler/passes/rewrite/cancelled.h"
+#include "compiler/passes/rewrite/hoist.h"
 #include "runtime/plan/program.h"
 
 namespace attn::derive {

@@ -3,8 +3,8 @@
 #include "compiler/ast/parse.h"
 #include "compiler/driver/driver.h"
 #include "compiler/driver/static_checks.h"
-#include "compiler/passes/simplify.h"
-#include "compiler/passes/without_keys.h"
+#include "compiler/passes/rewrite/simplify.h"
+#include "compiler/passes/rewrite/without_keys.h"
 #include "compiler/sema/library.h"
 #include "runtime/base/check.h"
 

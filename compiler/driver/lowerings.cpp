@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "compiler/lowering/internal_o.h"
+#include "compiler/lowering/common/internal_o.h"
 #include "runtime/base/check.h"
 
 namespace attn::driver {

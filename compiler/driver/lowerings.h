@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "compiler/ir/attention.h"
-#include "compiler/passes/rewrites.h"
+#include "compiler/passes/rewrite/rewrites.h"
 #include "runtime/base/status.h"
 #include "runtime/plan/program.h"
 

@@ -4,25 +4,25 @@
 #include "compiler/derive/steps.h"
 #include "compiler/driver/lowerings.h"
 #include "compiler/gradient/differentiate.h"
-#include "compiler/lowering/captured_view.h"
-#include "compiler/lowering/checks.h"
-#include "compiler/lowering/documents.h"
-#include "compiler/lowering/interface.h"
-#include "compiler/lowering/lower.h"
-#include "compiler/lowering/lower_backward.h"
-#include "compiler/lowering/no_keys.h"
-#include "compiler/lowering/pages.h"
-#include "compiler/lowering/parts.h"
-#include "compiler/lowering/unified.h"
-#include "compiler/lowering/unsupported.h"
-#include "compiler/passes/cancelled.h"
-#include "compiler/passes/cost.h"
-#include "compiler/passes/documents.h"
-#include "compiler/passes/hoist.h"
-#include "compiler/passes/kernel_form.h"
-#include "compiler/passes/padding.h"
-#include "compiler/passes/pages.h"
-#include "compiler/passes/partition.h"
+#include "compiler/lowering/common/checks.h"
+#include "compiler/lowering/common/interface.h"
+#include "compiler/lowering/common/no_keys.h"
+#include "compiler/lowering/common/unsupported.h"
+#include "compiler/lowering/cudnn/captured_view.h"
+#include "compiler/lowering/cudnn/lower.h"
+#include "compiler/lowering/cudnn/lower_backward.h"
+#include "compiler/lowering/cudnn/unified.h"
+#include "compiler/lowering/strategy/block_sparse.h"
+#include "compiler/lowering/strategy/parts.h"
+#include "compiler/lowering/strategy/segments.h"
+#include "compiler/passes/analysis/block_lists.h"
+#include "compiler/passes/analysis/padding.h"
+#include "compiler/passes/analysis/segments.h"
+#include "compiler/passes/rewrite/cancelled.h"
+#include "compiler/passes/rewrite/hoist.h"
+#include "compiler/passes/rewrite/kernel_form.h"
+#include "compiler/passes/strategy/cost.h"
+#include "compiler/passes/strategy/partition.h"
 #include "runtime/base/check.h"
 
 namespace attn::driver::ways {
@@ -99,7 +99,7 @@ Result<plan::Program> fused_backward(const ir::Attention& attention, const ir::A
   if (attention.dims[ir::Dim::Skv] == 0) return lowering::no_keys_backward(attention);
   const std::vector<std::string> gradients = lowering::gradient_names(attention);
   const std::set<std::string> fused = operand_gradients(gradients);
-  if (fused.empty()) return lowering::lower_split_backward(attention, score_bytes);
+  if (fused.empty()) return lowering::lower_unfused_backward(attention, score_bytes);
   const gradient::Derivatives derivatives = gradient::differentiate(form);
   lowering::LearnedGradients learned;
   if (!derivatives.tensors.empty()) {
@@ -148,15 +148,15 @@ Result<Lowered> in_parts(const ir::Attention& attention, bool backward, passes::
   return lowered;
 }
 
-Result<Lowered> declared(const ir::Attention& attention, const passes::Documents& documents,
+Result<Lowered> declared(const ir::Attention& attention, const passes::Segments& segments,
                          Lowered lowered) {
   ATTN_ASSIGN(lowered.program,
-              lowering::with_declared(attention, documents, std::move(lowered.program)));
+              lowering::with_declared(attention, segments, std::move(lowered.program)));
   return lowered;
 }
 
-// What passes::documents does not say.
-Status check_documents(const ir::Attention& attention) {
+// What passes::segments does not say.
+Status check_segments(const ir::Attention& attention) {
   if (attention.dropout && !attention.dropout->keep) {
     return lowering::unsupported(attention.dropout->pos,
                                  "documents would each draw their own random numbers");
@@ -167,27 +167,27 @@ Status check_documents(const ir::Attention& attention) {
   return {};
 }
 
-Result<Lowered> by_documents(const ir::Attention& attention, bool backward, passes::Rewrites made) {
+Result<Lowered> by_segments(const ir::Attention& attention, bool backward, passes::Rewrites made) {
   ATTN_RETURN_IF_ERROR(lowering::check_attention(attention));
-  ATTN_RETURN_IF_ERROR(check_documents(attention));
-  const std::optional<passes::Documents> documents = passes::documents(attention);
-  if (!documents) {
+  ATTN_RETURN_IF_ERROR(check_segments(attention));
+  const std::optional<passes::Segments> segments = passes::segments(attention);
+  if (!segments) {
     return lowering::unsupported(attention.pos,
-                                 "no mask tells documents apart by a tensor that is declared "
+                                 "no mask tells segments apart by a tensor that is declared "
                                  "monotone, with a number of runs, where all else depends on "
                                  "distances between rows and columns");
   }
-  if (documents->blocks) {
-    Result<Lowered> folded = in_parts(*documents->blocks, backward, made);
-    if (folded.ok()) return declared(attention, *documents, std::move(*folded));
+  if (segments->blocks) {
+    Result<Lowered> folded = in_parts(*segments->blocks, backward, made);
+    if (folded.ok()) return declared(attention, *segments, std::move(*folded));
     if (folded.error().code != ErrorCode::unsupported) return folded;
   }
-  ATTN_ASSIGN(const ir::Attention ragged, lowering::ragged(attention, *documents, backward));
+  ATTN_ASSIGN(const ir::Attention ragged, lowering::ragged(attention, *segments, backward));
   ATTN_ASSIGN(Lowered lowered, in_direction(ragged, backward, made));
   ATTN_ASSIGN(plan::Program joined,
-              lowering::of_documents(attention, *documents, std::move(lowered.program)));
+              lowering::of_segments(attention, *segments, std::move(lowered.program)));
   return Lowered{std::move(joined),
-                 passes::predicted_ms(*documents, attention.dims[ir::Dim::Sq], backward, made)};
+                 passes::predicted_ms(*segments, attention.dims[ir::Dim::Sq], backward, made)};
 }
 
 // Of the tensors that kernels derive, each written and read.
@@ -201,28 +201,29 @@ double derived_bytes(const passes::Hoisted& hoisted) {
   return bytes;
 }
 
-Error without_pages(const ir::Attention& attention) {
+Error without_block_lists(const ir::Attention& attention) {
   const ir::Dims& d = attention.dims;
-  if (d[ir::Dim::Sq] % passes::kSmallestPage != 0 || d[ir::Dim::Skv] % passes::kSmallestPage != 0) {
+  if (d[ir::Dim::Sq] % passes::kSmallestBlock != 0 ||
+      d[ir::Dim::Skv] % passes::kSmallestBlock != 0) {
     return lowering::unsupported(
         attention.pos,
         fmt::format("tiles of rows and pages of columns are whole, and Sq and Skv are "
                     "no multiples of {}",
-                    passes::kSmallestPage));
+                    passes::kSmallestBlock));
   }
   return lowering::unsupported(attention.pos,
                                "no tile of rows is known to see less than all pages");
 }
 
-Result<Lowered> by_pages(const ir::Attention& attention, passes::Rewrites made) {
-  const std::optional<passes::PageLists> lists = passes::page_lists(attention);
-  if (!lists) return without_pages(attention);
+Result<Lowered> by_block_lists(const ir::Attention& attention, passes::Rewrites made) {
+  const std::optional<passes::BlockLists> lists = passes::block_lists(attention);
+  if (!lists) return without_block_lists(attention);
   ATTN_ASSIGN(const lowering::Tiled tiled, lowering::tiled(attention, *lists));
   const ir::Attention cheap = passes::kernel_form(tiled.attention, false, made);
   ATTN_ASSIGN(const passes::Hoisted parts, hoisted(cheap, {}, true));
   ATTN_ASSIGN(plan::Program program, lowering::lower(parts.attention, lowering::composite));
   program = derive::with_derived(cheap, parts, std::move(program));
-  ATTN_ASSIGN(program, lowering::of_pages(attention, tiled, std::move(program)));
+  ATTN_ASSIGN(program, lowering::of_block_lists(attention, tiled, std::move(program)));
   const double moved = lowering::bytes_moved(attention, tiled) + derived_bytes(parts);
   const double predicted_ms = passes::predicted_ms_of_making(*lists, attention.dims) +
                               passes::predicted_ms(*lists, parts.attention) +
@@ -230,7 +231,7 @@ Result<Lowered> by_pages(const ir::Attention& attention, passes::Rewrites made) 
   return Lowered{std::move(program), predicted_ms, {passes::to_text(*lists)}};
 }
 
-Result<Lowered> by_lengths(const ir::Attention& attention, bool backward, passes::Rewrites made) {
+Result<Lowered> by_seqlens(const ir::Attention& attention, bool backward, passes::Rewrites made) {
   const std::optional<passes::Padding> padding = passes::padding(attention);
   if (!padding) {
     const bool has_lengths = attention.lengths_q || attention.lengths_kv;
@@ -280,33 +281,33 @@ Result<Lowered> parts_backward(const ir::Attention& attention, passes::Rewrites 
   return in_parts(attention, true, made);
 }
 
-Result<Lowered> documents(const ir::Attention& attention, passes::Rewrites made) {
+Result<Lowered> segments(const ir::Attention& attention, passes::Rewrites made) {
   ATTN_RETURN_IF_ERROR(lowering::check_forward(attention));
-  return by_documents(attention, false, made);
+  return by_segments(attention, false, made);
 }
 
 Result<Lowered> documents_backward(const ir::Attention& attention, passes::Rewrites made) {
   ATTN_RETURN_IF_ERROR(lowering::check_gradients(attention));
-  return by_documents(attention, true, made);
+  return by_segments(attention, true, made);
 }
 
-Result<Lowered> pages(const ir::Attention& attention, passes::Rewrites made) {
+Result<Lowered> block_sparse(const ir::Attention& attention, passes::Rewrites made) {
   ATTN_RETURN_IF_ERROR(lowering::check_forward(attention));
-  return by_pages(attention, made);
+  return by_block_lists(attention, made);
 }
 
-Result<Lowered> pages_backward(const ir::Attention& attention, passes::Rewrites) {
+Result<Lowered> block_sparse_backward(const ir::Attention& attention, passes::Rewrites) {
   return lowering::unsupported(attention.pos, "cuDNN has no backward that reads pages");
 }
 
-Result<Lowered> lengths(const ir::Attention& attention, passes::Rewrites made) {
+Result<Lowered> seqlens(const ir::Attention& attention, passes::Rewrites made) {
   ATTN_RETURN_IF_ERROR(lowering::check_forward(attention));
-  return by_lengths(attention, false, made);
+  return by_seqlens(attention, false, made);
 }
 
-Result<Lowered> lengths_backward(const ir::Attention& attention, passes::Rewrites made) {
+Result<Lowered> seqlens_backward(const ir::Attention& attention, passes::Rewrites made) {
   ATTN_RETURN_IF_ERROR(lowering::check_attention(attention));
-  return by_lengths(attention, true, made);
+  return by_seqlens(attention, true, made);
 }
 
 Result<Lowered> unified_backward(const ir::Attention& attention, passes::Rewrites) {

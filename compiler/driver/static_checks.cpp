@@ -9,9 +9,9 @@
 #include <span>
 #include <vector>
 
-#include "compiler/passes/band.h"
-#include "compiler/passes/happens.h"
-#include "compiler/passes/simplify.h"
+#include "compiler/passes/analysis/band.h"
+#include "compiler/passes/analysis/happens.h"
+#include "compiler/passes/rewrite/simplify.h"
 
 namespace attn::driver {
 namespace {

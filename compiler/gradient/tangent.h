@@ -6,7 +6,7 @@
 #include <map>
 #include <optional>
 
-#include "compiler/passes/simplify_rules.h"
+#include "compiler/passes/rewrite/simplify_rules.h"
 
 namespace attn::gradient {
 

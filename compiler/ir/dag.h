@@ -13,12 +13,12 @@
 #include <vector>
 
 #include "compiler/ir/op.h"
-#include "runtime/graph/backend_graph.h"
+#include "runtime/base/source_pos.h"
 
 namespace attn::ir {
 
 using ExprId = std::uint32_t;
-using SourcePos = graph::SourcePos;  // 1-based line and column; line 0 = none
+using attn::SourcePos;
 
 // What a node carries besides its operands, by its op's AttributeKind.
 using Attribute = std::variant<std::monostate, bool, std::int64_t, double, std::string>;

@@ -125,7 +125,7 @@ std::int64_t sm_of(const std::string& device_json) {
 }
 
 Error refusal(const KnownBad& bad, const graph::BackendGraph& graph) {
-  const graph::SourcePos pos = graph::position_of(graph.nodes.back());
+  const SourcePos pos = graph::position_of(graph.nodes.back());
   nlohmann::ordered_json payload = {{"stage", "known bad"}, {"row", bad.name}};
   if (pos.line != 0) payload.update({{"line", pos.line}, {"column", pos.column}});
   return {ErrorCode::unsupported,

@@ -13,18 +13,10 @@
 #include <vector>
 
 #include "runtime/base/dtype.h"
+#include "runtime/base/source_pos.h"
 #include "runtime/base/status.h"
 
 namespace attn::graph {
-
-// A place in the spec's text, 1-based; line 0 means "none". Carried for messages only: it is not
-// part of the canonical text, the hash or equality.
-struct SourcePos {
-  std::uint32_t line = 0;
-  std::uint32_t column = 0;
-
-  friend bool operator==(const SourcePos&, const SourcePos&) { return true; }
-};
 
 enum class Storage : std::uint8_t {
   virtual_value,  // lives inside the fused kernel
@@ -81,8 +73,8 @@ struct Pointwise {
 
 enum class ReduceOp : std::uint8_t { max, add };
 
-// y = op over the dimensions in which y has size 1 and x has not; over each group of heads where those
-// of y divide those of x.
+// y = op over the dimensions in which y has size 1 and x has not; over each group of heads where
+// those of y divide those of x.
 struct Reduction {
   ReduceOp op = ReduceOp::max;
   DType compute = DType::f32;

@@ -30,7 +30,7 @@ struct AttncOptions {
   std::vector<std::string> command = {"attnc"};  // looked up in PATH when it has no slash
   std::optional<plan::Target> target;            // that of a plan; without one the GPU at hand
   std::string cudnn_folder;                      // --cudnn, when it is not empty
-  // More of `attnc compile`: --allow-split, or --direction both without a `grad` clause.
+  // More of `attnc compile`: --allow-unfused, or --direction both without a `grad` clause.
   std::vector<std::string> arguments;
   // For one build; then attnc is killed. It also ends when this process dies, and by itself soon
   // after this time.

@@ -58,7 +58,7 @@ std::string place_of(const Death& death, const graph::Node* node) {
   if (!death.last.stage.empty()) place += fmt::format(", in stage \"{}\"", death.last.stage);
   if (node == nullptr) return place;
   place += fmt::format(", at node {} ({})", *death.node, graph::mnemonic_of(*node));
-  const graph::SourcePos pos = graph::position_of(*node);
+  const SourcePos pos = graph::position_of(*node);
   if (pos.line > 0) place += fmt::format(", line {}, column {}", pos.line, pos.column);
   return place;
 }
@@ -81,7 +81,7 @@ Repro write_repro(const Death& death, std::string_view request, const std::strin
 }
 
 std::string payload_of(const Death& death, const graph::Node* node, const Repro& repro) {
-  const graph::SourcePos pos = node != nullptr ? graph::position_of(*node) : graph::SourcePos{};
+  const SourcePos pos = node != nullptr ? graph::position_of(*node) : SourcePos{};
   const Json payload = {
       {"signal",
        death.ending.how == Ending::How::signalled ? signal_name(death.ending.signal) : ""},

@@ -295,19 +295,19 @@ class Compile(attnc.Case):
         plan = self.folder / "x.attnplan"
         process = self.attnc("compile", spec, "--target", "h200", "-o", plan, code=3)
         self.assertIn("beside a sink", process.stderr)
-        process = self.attnc("compile", spec, "--target", "h200", "-o", plan, "--allow-split")
-        self.assertIn("lowering split, since composite was refused", process.stderr + process.stdout)
+        process = self.attnc("compile", spec, "--target", "h200", "-o", plan, "--allow-unfused")
+        self.assertIn("lowering unfused, since composite was refused", process.stderr + process.stdout)
         steps = self.attnc_json("inspect", plan)["program"]["steps"]
         self.assertEqual([step["step"] for step in steps],
                          ["derive", "cudnn", "derive", "derive", "cudnn", "derive"])
         text = self.attnc("explain", plan).stdout
         self.assertIn("between the steps", text)
-        self.attnc("compile", spec, "--target", "h200", "-o", plan, "--allow-split", "--lowering",
-                   "split", code=2)
+        self.attnc("compile", spec, "--target", "h200", "-o", plan, "--allow-unfused", "--lowering",
+                   "unfused", code=2)
         # What a fused kernel takes is not split.
         process = self.attnc("compile", self.write("noop.attn", NOOP), "--target", "h200",
-                             "-o", plan, "--allow-split")
-        self.assertNotIn("split", process.stderr + process.stdout)
+                             "-o", plan, "--allow-unfused")
+        self.assertNotIn("unfused", process.stderr + process.stdout)
 
     def test_refused_by_lowering_shows_the_place(self):
         spec = self.write("sum.attn", NOOP.replace(

@@ -2,7 +2,7 @@
 // and after it is simplified, and reads back from its text; and so does its derivative.
 #include "compiler/ast/parse.h"
 #include "compiler/gradient/differentiate.h"
-#include "compiler/passes/simplify.h"
+#include "compiler/passes/rewrite/simplify.h"
 #include "compiler/sema/analyze.h"
 #include "tests/fuzz/spec_generator.h"
 #include "tests/fuzz/target.h"

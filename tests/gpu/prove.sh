@@ -27,8 +27,8 @@ verified forms_row --all tests/gpu/forms --bind Sq=1
 verified forms_long_row --all tests/gpu/forms --bind Sq=1 --bind Skv=5003 --bind B=3
 verified derived --all tests/gpu/derived --shapes all
 verified surface --all tests/gpu/surface --shapes all --bind B=4
-verified pages --all tests/gpu/pages --lowering pages
-verified lengths --all tests/gpu/lengths --lowering lengths --grad --shapes all
+verified pages --all tests/gpu/block_sparse --lowering block_sparse
+verified lengths --all tests/gpu/seqlens --lowering seqlens --grad --shapes all
 verified cuts --all tests/gpu/cuts --lowering parts --grad --shapes all
 for lowering in composite tables auto; do
   verified like_padding_$lowering --all tests/gpu/like_padding --lowering $lowering --grad --shapes all

@@ -30,9 +30,9 @@ part() {
 }
 
 part surface.txt stdbuf -oL "$attnc" verify --all tests/gpu/surface --shapes "$shapes" --bind B=4
-part documents.txt stdbuf -oL "$attnc" verify --all tests/gpu/documents --lowering documents --grad
-part pages.txt stdbuf -oL "$attnc" verify --all tests/gpu/pages --lowering pages
-part lengths.txt stdbuf -oL "$attnc" verify --all tests/gpu/lengths --lowering lengths --grad
+part documents.txt stdbuf -oL "$attnc" verify --all tests/gpu/segments --lowering segments --grad
+part pages.txt stdbuf -oL "$attnc" verify --all tests/gpu/block_sparse --lowering block_sparse
+part lengths.txt stdbuf -oL "$attnc" verify --all tests/gpu/seqlens --lowering seqlens --grad
 part cuts.txt stdbuf -oL "$attnc" verify --all tests/gpu/cuts --lowering parts --grad
 part like_padding.txt stdbuf -oL "$attnc" verify --all tests/gpu/like_padding --lowering composite --grad
 part dropout.txt python3 tests/gpu/dropout_stream.py "$attnc" ${out:+"$out"}

@@ -10,7 +10,7 @@ namespace attn::host {
 namespace {
 
 constexpr const char* kLowerings[] = {"composite", "tables",  "parts",
-                                      "documents", "lengths", "split"};
+                                      "segments",  "seqlens", "unfused"};
 
 ir::Attention attention_of(const std::string& text) {
   const support::Source source("statistics", text);

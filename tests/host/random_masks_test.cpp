@@ -66,9 +66,9 @@ std::optional<Subject> in_pages(std::uint64_t seed) {
   const std::string rows = std::to_string((2 + seed % 3) * 64);
   const std::string columns = std::to_string((2 + seed / 3 % 4) * 64);
   Subject subject{text, attention_of(text, {{"Sq", rows}, {"Skv", columns}}), {}};
-  auto program = driver::lower(subject.attention, "pages", plan::Direction::forward);
+  auto program = driver::lower(subject.attention, "block_sparse", plan::Direction::forward);
   if (!program.ok()) return std::nullopt;
-  subject.pairs.push_back({"pages", std::move(*program), {}});
+  subject.pairs.push_back({"block_sparse", std::move(*program), {}});
   return subject;
 }
 

@@ -18,7 +18,7 @@ namespace attn::host {
 namespace {
 
 constexpr std::int64_t kLongest = 96;  // rows and columns: what is dense takes time
-constexpr const char* kLowerings[] = {"composite", "tables", "parts", "documents", "lengths"};
+constexpr const char* kLowerings[] = {"composite", "tables", "parts", "segments", "seqlens"};
 
 std::vector<std::string> spec_names() {
   std::vector<std::string> names;

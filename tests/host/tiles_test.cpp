@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kSizes = "B = 2, Hq = 6, Hkv = 2, Sq = 29, Skv = 37, D = 8";
 constexpr const char* kFused = "composite";
-constexpr const char* kSplit = "split";
+constexpr const char* kSplit = "unfused";
 // One row of each group at a time; some, with rows that are left; one group of heads.
 constexpr std::int64_t kOneRow = 1, kSomeRows = 40'000, kOneGroup = 140'000;
 

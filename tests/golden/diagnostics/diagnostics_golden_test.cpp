@@ -13,7 +13,7 @@
 
 #include "compiler/driver/driver.h"
 #include "compiler/driver/memory.h"
-#include "compiler/passes/simplify.h"
+#include "compiler/passes/rewrite/simplify.h"
 
 namespace attn {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "compiler/ast/parse.h"
 #include "compiler/gradient/differentiate.h"
-#include "compiler/passes/simplify.h"
+#include "compiler/passes/rewrite/simplify.h"
 #include "compiler/sema/analyze.h"
 #include "tests/support/golden.h"
 

@@ -7,8 +7,8 @@
 #include <filesystem>
 
 #include "compiler/driver/driver.h"
-#include "compiler/lowering/captured_view.h"
-#include "compiler/passes/hoist.h"
+#include "compiler/lowering/cudnn/captured_view.h"
+#include "compiler/passes/rewrite/hoist.h"
 #include "tests/support/golden.h"
 
 namespace attn::passes {

@@ -7,8 +7,8 @@
 #include <set>
 
 #include "compiler/ast/parse.h"
-#include "compiler/passes/intervals.h"
-#include "compiler/passes/simplify.h"
+#include "compiler/passes/analysis/intervals.h"
+#include "compiler/passes/rewrite/simplify.h"
 #include "compiler/sema/analyze.h"
 #include "tests/support/golden.h"
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "compiler/ir/attention.h"
-#include "compiler/passes/simplify.h"
+#include "compiler/passes/rewrite/simplify.h"
 #include "tests/support/golden.h"
 
 namespace attn::passes {

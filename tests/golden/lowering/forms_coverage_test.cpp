@@ -5,7 +5,7 @@
 #include <set>
 
 #include "compiler/driver/lowerings.h"
-#include "compiler/lowering/forms.h"
+#include "compiler/lowering/cudnn/forms.h"
 #include "tests/golden/lowering/specs.h"
 
 namespace attn::testing {

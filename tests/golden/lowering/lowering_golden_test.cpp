@@ -82,9 +82,9 @@ class DocumentsLowering : public ::testing::TestWithParam<const char*> {};
 TEST_P(DocumentsLowering, Programs) {
   const std::filesystem::path spec = std::filesystem::path(ATTN_SOURCE_DIR) / GetParam();
   for (const auto direction : {plan::Direction::forward, plan::Direction::backward}) {
-    const auto program = try_lower(spec, "documents", direction);
-    expect_golden(fmt::format("tests/golden/lowering/documents/{}_{}.expected",
-                              spec.stem().string(), plan::to_string(direction)),
+    const auto program = try_lower(spec, "segments", direction);
+    expect_golden(fmt::format("tests/golden/lowering/segments/{}_{}.expected", spec.stem().string(),
+                              plan::to_string(direction)),
                   program.ok() ? plan::to_text(*program) : program.error().to_text() + "\n");
   }
 }
@@ -92,7 +92,7 @@ TEST_P(DocumentsLowering, Programs) {
 INSTANTIATE_TEST_SUITE_P(
     Specs, DocumentsLowering,
     ::testing::Values("specs/document.attn", "bench/variants/document_causal.attn",
-                      "specs/document_padded.attn", "tests/gpu/documents/bounded.attn"),
+                      "specs/document_padded.attn", "tests/gpu/segments/bounded.attn"),
     [](const auto& spec) { return std::filesystem::path(spec.param).stem().string(); });
 
 // Lists of pages: found once and at every execute, with copies, and with a mask that is left.
@@ -101,8 +101,9 @@ class PagesLowering : public ::testing::TestWithParam<const char*> {};
 TEST_P(PagesLowering, Program) {
   const std::string name = GetParam();
   const auto program = try_lower(
-      std::filesystem::path(ATTN_SOURCE_DIR) / "tests/gpu/pages" / (name + ".attn"), "pages");
-  expect_golden("tests/golden/lowering/pages/" + name + ".expected",
+      std::filesystem::path(ATTN_SOURCE_DIR) / "tests/gpu/block_sparse" / (name + ".attn"),
+      "block_sparse");
+  expect_golden("tests/golden/lowering/block_sparse/" + name + ".expected",
                 program.ok() ? plan::to_text(*program) : program.error().to_text() + "\n");
 }
 
@@ -116,11 +117,11 @@ class LengthsLowering : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(LengthsLowering, Programs) {
   const std::filesystem::path spec =
-      std::filesystem::path(ATTN_SOURCE_DIR) / "tests/gpu/lengths" / GetParam();
+      std::filesystem::path(ATTN_SOURCE_DIR) / "tests/gpu/seqlens" / GetParam();
   for (const auto direction : {plan::Direction::forward, plan::Direction::backward}) {
-    const auto program = try_lower(spec, "lengths", direction);
+    const auto program = try_lower(spec, "seqlens", direction);
     ASSERT_TRUE(program.ok()) << program.error().to_text();
-    expect_golden(fmt::format("tests/golden/lowering/lengths/{}_{}.expected", spec.stem().string(),
+    expect_golden(fmt::format("tests/golden/lowering/seqlens/{}_{}.expected", spec.stem().string(),
                               plan::to_string(direction)),
                   plan::to_text(*program));
   }
@@ -139,8 +140,8 @@ class SplitLowering : public ::testing::TestWithParam<const char*> {};
 TEST_P(SplitLowering, Program) {
   const std::string name = GetParam();
   const auto program = try_lower(
-      std::filesystem::path(ATTN_SOURCE_DIR) / "tests/gpu/surface" / (name + ".attn"), "split");
-  expect_golden("tests/golden/lowering/split/" + name + ".expected",
+      std::filesystem::path(ATTN_SOURCE_DIR) / "tests/gpu/surface" / (name + ".attn"), "unfused");
+  expect_golden("tests/golden/lowering/unfused/" + name + ".expected",
                 program.ok() ? plan::to_text(*program) : program.error().to_text() + "\n");
 }
 
@@ -154,9 +155,9 @@ class SplitBackward : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(SplitBackward, Program) {
   const std::filesystem::path spec = GetParam();
-  const auto program =
-      try_lower(std::filesystem::path(ATTN_SOURCE_DIR) / spec, "split", plan::Direction::backward);
-  expect_golden("tests/golden/lowering/split/backward_" + spec.stem().string() + ".expected",
+  const auto program = try_lower(std::filesystem::path(ATTN_SOURCE_DIR) / spec, "unfused",
+                                 plan::Direction::backward);
+  expect_golden("tests/golden/lowering/unfused/backward_" + spec.stem().string() + ".expected",
                 program.ok() ? plan::to_text(*program) : program.error().to_text() + "\n");
 }
 
@@ -174,7 +175,7 @@ TEST(SplitLoweringOfAll, RefusesNoGradientButThoseOfPagesToo) {
   for (const char* folder :
        {"specs", "tests/gpu/surface", "tests/gpu/derived", "tests/gpu/forms"}) {
     for (const auto& file : spec_files(folder)) {
-      const auto program = try_lower(file, "split", plan::Direction::backward);
+      const auto program = try_lower(file, "unfused", plan::Direction::backward);
       if (program.ok()) continue;
       EXPECT_THAT(program.error().message,
                   AnyOf(HasSubstr("dropout"), HasSubstr("in memory, and the most is"),
@@ -188,7 +189,7 @@ TEST(SplitLoweringOfAll, RefusesNothingButRandomDropoutSizeAndNoKeys) {
   for (const char* folder :
        {"specs", "tests/gpu/surface", "tests/gpu/derived", "tests/gpu/forms"}) {
     for (const auto& file : spec_files(folder)) {
-      const auto program = try_lower(file, "split");
+      const auto program = try_lower(file, "unfused");
       if (program.ok()) continue;
       EXPECT_THAT(program.error().message,
                   AnyOf(HasSubstr("dropout"), HasSubstr("in memory, and the most is"),

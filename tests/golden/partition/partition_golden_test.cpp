@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "compiler/driver/driver.h"
-#include "compiler/passes/kernel_form.h"
-#include "compiler/passes/partition.h"
+#include "compiler/passes/rewrite/kernel_form.h"
+#include "compiler/passes/strategy/partition.h"
 #include "tests/support/golden.h"
 
 namespace attn::passes {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "compiler/passes/band.h"
+#include "compiler/passes/analysis/band.h"
 #include "tests/unit/tools/spec_text.h"
 
 namespace attn::tools {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "compiler/ir/attention.h"
-#include "compiler/passes/hoist.h"
+#include "compiler/passes/rewrite/hoist.h"
 
 namespace attn::derive::testing {
 

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "compiler/derive/check.h"
-#include "compiler/lowering/captured_view.h"
-#include "compiler/passes/hoist.h"
-#include "compiler/passes/simplify.h"
+#include "compiler/lowering/cudnn/captured_view.h"
+#include "compiler/passes/rewrite/hoist.h"
+#include "compiler/passes/rewrite/simplify.h"
 #include "tests/unit/compiler/ir/random_attention.h"
 
 namespace attn::derive::testing {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "compiler/derive/emit.h"
-#include "runtime/reference/row_evaluator.h"
+#include "compiler/reference/row_evaluator.h"
 #include "tests/unit/compiler/derive/cuda_on_host.h"
 #include "tests/unit/compiler/derive/random_cases.h"
 

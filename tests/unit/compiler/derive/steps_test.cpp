@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "compiler/lowering/captured_view.h"
-#include "compiler/lowering/lower.h"
+#include "compiler/lowering/cudnn/captured_view.h"
+#include "compiler/lowering/cudnn/lower.h"
 #include "tests/unit/compiler/derive/example.h"
 
 namespace attn::derive {

@@ -116,7 +116,7 @@ TEST(Backward, OfATensorThatScoresReadTakesBoundedMemory) {
     EXPECT_GE(most_turns(program), rows / 64);
     EXPECT_LE(program.steps.size(), 13U);
   }
-  EXPECT_LT(plan::memory_of(slopes(8192, "split")).between, 5'000'000'000);  // all take 172 GB
+  EXPECT_LT(plan::memory_of(slopes(8192, "unfused")).between, 5'000'000'000);  // all take 172 GB
 }
 
 TEST(Backward, HasNoTilesWhereAllScoresFit) {

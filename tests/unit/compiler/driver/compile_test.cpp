@@ -146,11 +146,11 @@ TEST_P(SplitBackward, Compiles) {
   const auto attention = front_end(source, {}, sink);
   ASSERT_TRUE(attention) << diag::to_text(sink);
   CompileOptions options = options_for("h200");
-  options.lowering = "split";
+  options.lowering = "unfused";
   options.direction = plan::Direction::backward;
   const auto compiled = compile(*attention, source, {}, options);
   ASSERT_TRUE(compiled.ok()) << compiled.error().to_text();
-  EXPECT_EQ(compiled->plan.program, lower(*attention, "split", options.direction).value());
+  EXPECT_EQ(compiled->plan.program, lower(*attention, "unfused", options.direction).value());
 }
 
 INSTANTIATE_TEST_SUITE_P(

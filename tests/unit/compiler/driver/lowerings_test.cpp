@@ -34,8 +34,8 @@ TEST(Lowerings, AreFoundByName) {
 
 TEST(Lowerings, SlowOnesAreTakenOnlyWhenAllowed) {
   for (const Lowering& lowering : lowerings()) EXPECT_FALSE(lowering.slow) << lowering.name;
-  EXPECT_EQ(lowerings(kAnyOrSlow).back().name, "split");
-  EXPECT_TRUE(lowerings("split").front().slow);
+  EXPECT_EQ(lowerings(kAnyOrSlow).back().name, "unfused");
+  EXPECT_TRUE(lowerings("unfused").front().slow);
 }
 
 TEST(Lowerings, AreInTheManual) {
@@ -135,7 +135,7 @@ TEST(Lowerings, ASinkThatDependsOnTheBatchIsServedByNone) {
   for (const bool backward : {false, true}) {
     for (const auto& [way, message] : said("dims B = 2, " + clauses, backward)) {
       EXPECT_NE(message, "") << way;
-      if (way == "composite" || way == "split") {
+      if (way == "composite" || way == "unfused") {
         EXPECT_THAT(message, HasSubstr("on the batch"));
       }
     }

@@ -11,8 +11,8 @@
 
 #include "compiler/ast/parse.h"
 #include "compiler/driver/driver.h"
+#include "compiler/reference/evaluate.h"
 #include "runtime/io/host_tensor.h"
-#include "runtime/reference/evaluate.h"
 
 namespace attn::driver {
 namespace {

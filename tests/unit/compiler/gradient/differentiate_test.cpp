@@ -8,8 +8,8 @@
 #include <cmath>
 #include <limits>
 
-#include "compiler/passes/simplify.h"
-#include "runtime/reference/reverse.h"
+#include "compiler/passes/rewrite/simplify.h"
+#include "compiler/reference/reverse.h"
 #include "tests/unit/compiler/sema/analyzing.h"
 
 namespace attn::gradient {

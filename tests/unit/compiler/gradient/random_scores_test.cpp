@@ -7,8 +7,8 @@
 #include <cstdlib>
 
 #include "compiler/gradient/differentiate.h"
-#include "compiler/passes/simplify.h"
-#include "runtime/reference/reverse.h"
+#include "compiler/passes/rewrite/simplify.h"
+#include "compiler/reference/reverse.h"
 #include "tests/unit/compiler/gradient/random_score.h"
 #include "tests/unit/compiler/ir/random_attention.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "compiler/ir/attention.h"
-#include "compiler/lowering/lower.h"
+#include "compiler/lowering/cudnn/lower.h"
 
 namespace attn::lowering::testing {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "compiler/driver/driver.h"
-#include "compiler/lowering/documents.h"
-#include "compiler/passes/simplify.h"
+#include "compiler/lowering/strategy/segments.h"
+#include "compiler/passes/rewrite/simplify.h"
 #include "runtime/base/check.h"
 #include "tests/unit/compiler/gradient/random_score.h"
 
@@ -135,7 +135,7 @@ inline std::vector<plan::Program> programs_of(const ir::Attention& attention) {
   for (const auto direction : {plan::Direction::forward, plan::Direction::backward}) {
     // Without keys a kernel of attnc's is the whole forward.
     const bool filled = attention.dims[ir::Dim::Skv] == 0 && programs.empty();
-    auto program = lowered(attention, filled ? "auto" : "split", direction);
+    auto program = lowered(attention, filled ? "auto" : "unfused", direction);
     ATTN_CHECK(program.ok(), program.error().to_text());
     programs.push_back(std::move(program).value());
   }

@@ -6,11 +6,11 @@
 #include <map>
 
 #include "compiler/gradient/differentiate.h"
+#include "compiler/reference/defaults.h"
+#include "compiler/reference/gradients.h"
 #include "runtime/io/element.h"
 #include "runtime/io/layout.h"
 #include "runtime/io/random.h"
-#include "runtime/reference/defaults.h"
-#include "runtime/reference/gradients.h"
 #include "tests/unit/compiler/programs/cases.h"
 #include "tests/unit/compiler/programs/warps_on_host.h"
 

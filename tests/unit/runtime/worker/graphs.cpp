@@ -44,7 +44,7 @@ class Builder {
   }
 
  private:
-  graph::SourcePos here() const { return {static_cast<std::uint32_t>(graph_.nodes.size()) + 1, 3}; }
+  SourcePos here() const { return {static_cast<std::uint32_t>(graph_.nodes.size()) + 1, 3}; }
 
   Uid add(Uid uid, DType dtype, const Dims& dims, const Dims& strides, Storage storage) {
     Tensor tensor;

@@ -1,0 +1,110 @@
+#include "compiler/lowering/common/checks.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "compiler/gradient/differentiate.h"
+#include "compiler/lowering/common/unsupported.h"
+#include "compiler/lowering/cudnn/operands.h"
+#include "compiler/passes/analysis/axes.h"
+#include "runtime/base/check.h"
+#include "runtime/graph/extent.h"
+
+namespace attn::lowering {
+namespace {
+
+using ir::Dim;
+
+Status check_bound(const ir::Attention& attention) {
+  for (const Dim dim : ir::kDims) {
+    if (attention.dims.get(dim)) continue;
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("dimension {} of `{}` is open", to_string(dim), attention.name),
+                 {fmt::format("give it a size: --bind {}=1024", to_string(dim))},
+                 {}};
+  }
+  return {};
+}
+
+// So that no stride or offset can leave 64 bits.
+Status check_sizes(const ir::Attention& attention) {
+  constexpr double kMost = 0x1p58;  // elements
+  const ir::Dims& d = attention.dims;
+  const auto product = [&d](std::initializer_list<Dim> dims) {
+    double elements = 1;
+    for (const Dim dim : dims) elements *= static_cast<double>(d[dim]);
+    return elements;
+  };
+  const double largest = std::max({product({Dim::B, Dim::Hq, Dim::Sq, Dim::Skv}),
+                                   product({Dim::B, Dim::Hq, Dim::Sq, Dim::Dqk}),
+                                   product({Dim::B, Dim::Hq, Dim::Sq, Dim::Dv}),
+                                   product({Dim::B, Dim::Hkv, Dim::Skv, Dim::Dqk}),
+                                   product({Dim::B, Dim::Hkv, Dim::Skv, Dim::Dv})});
+  if (largest <= kMost) return {};
+  return unsupported(attention.pos,
+                     fmt::format("the sizes of `{}` need tensors or scores of {:.1e} elements",
+                                 attention.name, largest),
+                     "at most 2^58 can be addressed");
+}
+
+// Kernels take one value for each head, and its gradient is made for that.
+Status check_sink(const ir::Attention& attention) {
+  if (!attention.sink || attention.dims[Dim::B] == 1) return {};
+  if (!passes::Dependence(attention.dag)[*attention.sink].batch) return {};
+  return unsupported(attention.dag[*attention.sink].pos,
+                     "the sink depends on the batch, and kernels take one value for each head",
+                     "a sink of `h`, tensors over the heads, params and constants is served");
+}
+
+Status check_extents(const ir::Attention& attention, const plan::Program& program) {
+  for (const plan::TensorInfo& tensor : program.tensors) {
+    if (fits_memory(tensor.dims, tensor.strides, size_of(tensor.dtype))) continue;
+    return unsupported(attention.pos,
+                       fmt::format("tensor `{}` is too large to be addressed", tensor.name));
+  }
+  return {};
+}
+
+Status check_gradient(const ir::Attention& attention, const std::string& name) {
+  if (layout_of(attention, name).kind == ir::LayoutKind::paged) {
+    return unsupported(attention.pos,
+                       fmt::format("`{}` is paged, and a pool of pages has no gradient", name),
+                       "train with another layout: pages are for inference");
+  }
+  if (!overlaps(logical_dims(attention, name), stored_strides(attention, name))) return {};
+  return unsupported(
+      attention.pos,
+      fmt::format("two elements of `{0}` share one place, and so would those of d{0}", name));
+}
+
+}  // namespace
+
+Status check_attention(const ir::Attention& attention) {
+  ATTN_RETURN_IF_ERROR(check_bound(attention));
+  ATTN_RETURN_IF_ERROR(check_sink(attention));
+  return check_sizes(attention);
+}
+
+Status check_forward(const ir::Attention& attention) {
+  ATTN_RETURN_IF_ERROR(check_attention(attention));
+  ATTN_CHECK(attention.wants_o, "kernels always write o: see internal_o.h");
+  return {};
+}
+
+Status check_gradients(const ir::Attention& attention) {
+  for (const std::string& name : gradient::wanted_gradients(attention)) {
+    if (!attention.layouts.contains(name)) continue;
+    ATTN_RETURN_IF_ERROR(check_gradient(attention, name));
+  }
+  return {};
+}
+
+Status check_program(const ir::Attention& attention, const plan::Program& program) {
+  ATTN_RETURN_IF_ERROR(check_extents(attention, program));
+  const Status status = plan::validate(program);
+  ATTN_CHECK(status.ok(), status.error().message);
+  return {};
+}
+
+}  // namespace attn::lowering

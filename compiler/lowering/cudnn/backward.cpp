@@ -1,0 +1,228 @@
+#include "compiler/lowering/cudnn/backward.h"
+
+#include <limits>
+#include <optional>
+
+#include "compiler/lowering/common/controls.h"
+#include "compiler/lowering/cudnn/bands.h"
+#include "compiler/lowering/cudnn/dropout.h"
+#include "compiler/lowering/cudnn/expression.h"
+#include "compiler/lowering/cudnn/graph_builder.h"
+#include "compiler/lowering/cudnn/lengths.h"
+#include "compiler/lowering/cudnn/operands.h"
+#include "compiler/lowering/cudnn/score.h"
+#include "compiler/lowering/cudnn/staging.h"
+#include "compiler/passes/analysis/finite.h"
+
+namespace attn::lowering {
+namespace {
+
+using ir::Dim;
+
+constexpr std::int64_t kTile = 128;  // rows and columns of the largest
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+class Backward {
+ public:
+  explicit Backward(const BackwardParts& parts)
+      : parts_(parts),
+        attention_(parts.attention),
+        builder_(attention_.dims[Dim::B], attention_.dims[Dim::Hq], attention_.dims[Dim::Sq],
+                 attention_.dims[Dim::Skv], Pass::backward),
+        pos_(attention_.pos) {}
+
+  Result<plan::CudnnStep> build() && {
+    form_ = passes::mask_form(attention_);
+    lengths_ = add_lengths(attention_, builder_);
+    q_ = add_stored(attention_, builder_, "q");
+    do_ = add_stored(attention_, builder_, "do");
+    const Uid delta = row_products();
+    const Uid k = add_transposed(attention_, builder_, "k");
+    ATTN_ASSIGN(const Value scaled, times_scale(attention_, builder_, product(q_, k, "q.k")));
+    ATTN_RETURN_IF_ERROR(decide_dropout(scaled));
+    ExpressionLowering expressions(attention_, builder_, scaled);
+    ATTN_ASSIGN(const Value weights, softmax(expressions));
+    value_gradient(weights);
+    ATTN_ASSIGN(const Value slope, score_gradient(weights, delta, expressions));
+    key_gradient(slope);
+    query_gradient(slope, k);
+    return std::move(builder_).finish();
+  }
+
+ private:
+  Value binary(PointwiseMode mode, Value x, Uid b) {
+    const Uid y = builder_.add_scores(DType::f32);
+    builder_.pointwise(mode, DType::f32, x.uid, b, y, pos_);
+    return {y, DType::f32, Place::element};
+  }
+
+  Status decide_dropout(Value like) {
+    if (!attention_.dropout) return {};
+    ATTN_ASSIGN(const Dropout made, Dropout::make(attention_, builder_, like));
+    dropout_.emplace(made);
+    return {};
+  }
+
+  bool drops_at_random() const { return attention_.dropout && !attention_.dropout->keep; }
+
+  // delta; with random dropout times 1 - probability, by which what it is subtracted from is
+  // divided later. The engine knows that form alone: beside a mask of what is kept it ignores the
+  // factor.
+  Uid row_products() {
+    const Dims4 dims = staged_dims(attention_, "o");
+    const Uid o = add_stored(attention_, builder_, "o");
+    const Uid products = builder_.add_virtual(DType::f32, dims, packed_strides(dims));
+    builder_.pointwise(PointwiseMode::mul, DType::f32, do_, o, products, pos_);
+    const Uid sum = builder_.add_rows();
+    builder_.reduce(graph::ReduceOp::add, products, sum, pos_);
+    const Dims4 rows{dims[0], dims[1], dims[2], 1};
+    const Uid delta = builder_.add_tensor(kDelta, DType::f32, rows, packed_strides(rows));
+    const double kept = drops_at_random() ? 1 - attention_.dropout->probability : 1;
+    builder_.pointwise(PointwiseMode::mul, DType::f32, sum, builder_.constant(DType::f32, kept).uid,
+                       delta, pos_);
+    return delta;
+  }
+
+  Value product(Uid rows, Uid columns, const char* name) {
+    const Value scores{builder_.add_scores(DType::f32, name), DType::f32, Place::element};
+    builder_.matmul(rows, columns, scores.uid, pos_, {.m = lengths_.q, .n = lengths_.kv});
+    return scores;
+  }
+
+  Uid lse() {
+    const Dims4& s = builder_.score_dims();
+    const Dims4 rows{s[0], s[1], s[2], 1};
+    return builder_.add_tensor(reads_own_lse(attention_) ? kLse : "lse", DType::f32, rows,
+                               packed_strides(rows));
+  }
+
+  Result<Value> softmax(ExpressionLowering& expressions) {
+    ATTN_ASSIGN(Value score, expressions.lower_real_element(attention_.score));
+    ATTN_ASSIGN(score, mask_residual(attention_, builder_, form_, expressions, score));
+    score = mask_tile(score);
+    score = mask_padding(builder_, lengths_, score, pos_);
+    Value centred = binary(PointwiseMode::sub, score, lse());
+    centred = mask_bands(attention_, builder_, form_, lengths_, centred);
+    return builder_.element(PointwiseMode::exp, DType::f32, DType::f32, centred, {}, pos_);
+  }
+
+  bool ends_within_tile() const {
+    const Dims4& scores = builder_.score_dims();
+    return scores[2] % kTile != 0 || scores[3] % kTile != 0;
+  }
+
+  // What lies past the ends in the last tile has scores of -inf before they are modified; but 64
+  // columns past the end, and rows, are left at 0 by cuDNN (9.19, sm_90; to 9.26 by pytorch issue
+  // 196678 and cudnn-frontend issue 1072), whose weights are infinite where lse is below -88.7.
+  Value mask_tile(Value score) {
+    const bool is_changed = !attention_.dag[attention_.score].is(ir::Op::score_);
+    if (!is_changed && has_lengths(attention_)) return score;  // masked by these
+    return mask_end(mask_end(score, 3), 2);
+  }
+
+  Value mask_end(Value score, std::size_t axis) {
+    const std::int64_t end = builder_.score_dims()[axis];
+    if (end % kTile == 0) return score;
+    const Value index = builder_.index(static_cast<std::int64_t>(axis), score.uid, pos_);
+    const Value inside =
+        builder_.element(PointwiseMode::cmp_lt, DType::boolean, DType::boolean, index,
+                         builder_.constant(DType::i32, static_cast<double>(end)), pos_);
+    return builder_.select(inside, score, builder_.constant(DType::f32, -kInfinity), pos_);
+  }
+
+  // dv = (dropped weights)^T do
+  void value_gradient(Value weights) {
+    if (dropout_) weights = dropout_->rescaled(dropout_->kept(weights), DType::f32);
+    const Uid turned = builder_.transposed(weights.uid, attention_.dtype, pos_);
+    reduced_product(turned, do_, "dv");
+  }
+
+  Result<Value> score_gradient(Value weights, Uid delta, ExpressionLowering& expressions) {
+    const Uid v = add_transposed(attention_, builder_, "v");
+    Value slope = product(do_, v, "do.v");
+    if (dropout_) slope = dropout_->kept(slope);
+    if (dropout_ && !drops_at_random()) slope = dropout_->rescaled(slope, DType::f32);
+    slope = binary(PointwiseMode::mul, binary(PointwiseMode::sub, slope, delta), weights.uid);
+    if (drops_at_random()) slope = dropout_->rescaled(slope, DType::f32);
+    ATTN_ASSIGN(slope, times_derivative(slope, expressions));
+    return times_scale(attention_, builder_, slope);
+  }
+
+  // Where there is no weight the derivative may be infinite or NaN, and counts for nothing. (To
+  // compare the weights themselves spoils dv.)
+  Result<Value> times_derivative(Value slope, ExpressionLowering& expressions) {
+    const ir::Node& node = attention_.dag[parts_.derivative];
+    if (node.is(ir::Op::const_real_) && attention_.dag.real_of(parts_.derivative) == 1) {
+      return slope;
+    }
+    ATTN_ASSIGN(const Value derivative, expressions.lower_factor(parts_.derivative));
+    const Value whole =
+        builder_.element(PointwiseMode::mul, DType::f32, DType::f32, slope, derivative, node.pos);
+    const auto score = ends_within_tile() ? passes::Score::infinite : passes::Score::finite;
+    if (passes::is_finite(attention_, parts_.derivative, score)) return whole;
+    const Value zero = builder_.constant(DType::f32, 0);
+    const Value weighs =
+        builder_.element(PointwiseMode::cmp_ne, DType::f32, DType::boolean, slope, zero, node.pos);
+    return builder_.select(weighs, whole, zero, node.pos);
+  }
+
+  // Of the gradient itself, or its copy.
+  Uid gradient(const std::string& name) {
+    if (parts_.wanted.contains(name)) return add_stored(attention_, builder_, name);
+    const Dims4 dims = staged_dims(attention_, name);
+    return builder_.add_tensor(staged_name(name), attention_.dtype, dims, packed_strides(dims));
+  }
+
+  // columns x rows: where heads share keys, made for each head and then summed.
+  void reduced_product(Uid turned, Uid rows, const std::string& name) {
+    const Overrides sizes{.m = lengths_.kv, .k = lengths_.q};
+    const Uid sum = gradient(name);
+    if (attention_.dims[Dim::Hq] == attention_.dims[Dim::Hkv]) {
+      builder_.matmul(turned, rows, sum, pos_, sizes);
+      return;
+    }
+    Dims4 dims = staged_dims(attention_, name);
+    dims[1] = attention_.dims[Dim::Hq];
+    const Uid each = builder_.add_virtual(attention_.dtype, dims, packed_strides(dims));
+    builder_.matmul(turned, rows, each, pos_, sizes);
+    builder_.reduce(graph::ReduceOp::add, each, sum, pos_);
+  }
+
+  void key_gradient(Value slope) {
+    reduced_product(builder_.transposed(slope.uid, attention_.dtype, pos_), q_, "dk");
+  }
+
+  void query_gradient(Value slope, Uid k) {
+    const Uid keys = builder_.transposed(k, DType::f32, pos_);
+    const Overrides sizes{.m = lengths_.q, .k = lengths_.kv};
+    const Uid result = gradient("dq");
+    if (attention_.deterministic) {
+      builder_.matmul(slope.uid, keys, result, pos_, sizes);
+      return;
+    }
+    const Dims4 dims = staged_dims(attention_, "dq");
+    const Uid sum = builder_.add_tensor(kQuerySum, DType::f32, dims, packed_strides(dims));
+    builder_.matmul(slope.uid, keys, sum, pos_, sizes);
+    builder_.pointwise(PointwiseMode::identity, DType::f32, sum, {}, result, pos_);
+  }
+
+  const BackwardParts& parts_;
+  const ir::Attention& attention_;
+  GraphBuilder builder_;
+  SourcePos pos_;
+  passes::MaskForm form_;
+  Lengths lengths_;
+  std::optional<Dropout> dropout_;
+  Uid q_ = 0, do_ = 0;
+};
+
+}  // namespace
+
+Result<plan::CudnnStep> backward(const BackwardParts& parts) { return Backward(parts).build(); }
+
+bool reads_own_lse(const ir::Attention& attention) {
+  return has_lengths(attention) || !passes::mask_form(attention).residual.empty() ||
+         !passes::is_finite(attention, attention.score);
+}
+
+}  // namespace attn::lowering

@@ -1,0 +1,73 @@
+#include "compiler/lowering/cudnn/forward.h"
+
+#include "compiler/lowering/cudnn/bands.h"
+#include "compiler/lowering/cudnn/dropout.h"
+#include "compiler/lowering/cudnn/graph_builder.h"
+#include "compiler/lowering/cudnn/lengths.h"
+#include "compiler/lowering/cudnn/operands.h"
+#include "compiler/lowering/cudnn/score.h"
+#include "compiler/lowering/cudnn/sink.h"
+#include "compiler/lowering/cudnn/softmax.h"
+
+namespace attn::lowering {
+namespace {
+
+using ir::Dim;
+
+class Forward {
+ public:
+  explicit Forward(const ir::Attention& attention)
+      : attention_(attention),
+        builder_(attention.dims[Dim::B], attention.dims[Dim::Hq], attention.dims[Dim::Sq],
+                 attention.dims[Dim::Skv]) {}
+
+  Result<plan::CudnnStep> build() && {
+    form_ = passes::mask_form(attention_);
+    lengths_ = add_lengths(attention_, builder_);
+    const Value product = query_times_key();
+    ATTN_ASSIGN(const Value scaled, times_scale(attention_, builder_, product));
+    ATTN_ASSIGN(Value score, modify_score(attention_, builder_, form_, scaled));
+    score = mask_padding(builder_, lengths_, score, attention_.pos);
+    score = mask_bands(attention_, builder_, form_, lengths_, score);
+    ATTN_ASSIGN(const std::optional<Uid> sink, sink_operand(attention_, builder_));
+    const DType weights_type = attention_.dropout ? DType::f32 : attention_.dtype;
+    const Value weights = softmax(attention_, builder_, score, sink, weights_type);
+    ATTN_ASSIGN(const Value kept, dropped(weights));
+    times_value(kept);
+    return std::move(builder_).finish();
+  }
+
+ private:
+  Value query_times_key() {
+    const Uid q = add_operand(attention_, builder_, "q", lengths_);
+    const Uid k = add_operand(attention_, builder_, "k", lengths_);
+    const Value score{builder_.add_scores(DType::f32, "q.k"), DType::f32, Place::element};
+    builder_.matmul(q, k, score.uid, attention_.pos, {.m = lengths_.q, .n = lengths_.kv});
+    return score;
+  }
+
+  Result<Value> dropped(Value weights) {
+    if (!attention_.dropout) return weights;
+    ATTN_ASSIGN(const Dropout dropout, Dropout::make(attention_, builder_, weights));
+    return dropout.rescaled(dropout.kept(weights), attention_.dtype);
+  }
+
+  void times_value(Value weights) {
+    const Uid v = add_operand(attention_, builder_, "v", lengths_);
+    const Uid o = add_operand(attention_, builder_, "o", lengths_);
+    builder_.matmul(weights.uid, v, o, attention_.pos, {.m = lengths_.q, .k = lengths_.kv});
+  }
+
+  const ir::Attention& attention_;
+  GraphBuilder builder_;
+  passes::MaskForm form_;
+  Lengths lengths_;
+};
+
+}  // namespace
+
+Result<plan::CudnnStep> composite(const ir::Attention& attention) {
+  return Forward(attention).build();
+}
+
+}  // namespace attn::lowering

@@ -1,0 +1,87 @@
+#include "compiler/lowering/cudnn/lower.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <bit>
+#include <set>
+
+#include "compiler/lowering/common/checks.h"
+#include "compiler/lowering/common/controls.h"
+#include "compiler/lowering/common/interface.h"
+#include "compiler/lowering/common/no_keys.h"
+#include "compiler/lowering/common/unsupported.h"
+#include "compiler/lowering/cudnn/keyless.h"
+#include "compiler/lowering/cudnn/staging.h"
+#include "compiler/lowering/cudnn/statistics.h"
+
+namespace attn::lowering {
+namespace {
+
+using ir::Dim;
+
+// What no form of ours has. (What cuDNN computes wrongly in some version: runtime/cudnn/known_bad.)
+Status check_statistics(const ir::Attention& attention) {
+  if (!attention.sink || !attention.wants_max_or_sum()) return {};
+  return unsupported(attention.statistics_pos,
+                     "cuDNN's engines store no maximum and no sum of a row beside a sink",
+                     "`lse`, which has the sink in it, is served; --allow-unfused serves `max` and "
+                     "`sum_exp`, and `max_with_sink` and `sum_exp_with_sink`");
+}
+
+// The engine for a single row splits the keys, and adds in whatever order they come.
+Status check_determinism(const ir::Attention& attention) {
+  if (!attention.deterministic || attention.dims[Dim::Sq] > 1 || !attention.wants_lse) return {};
+  return unsupported(attention.pos,
+                     "the last bit of lse varies between runs where there is a single row",
+                     "o does not: leave `deterministic` out, or lse, which training needs");
+}
+
+// cuDNN's own rule, which it states when the operation is made.
+Status check_pages(const ir::Attention& attention) {
+  for (const char* name : {"k", "v"}) {
+    const ir::Layout& layout = attention.layouts.find(name)->second;
+    if (layout.kind != ir::LayoutKind::paged) continue;
+    if (std::has_single_bit(static_cast<std::uint64_t>(layout.page))) continue;
+    return unsupported(attention.pos,
+                       fmt::format("cuDNN reads pages of a power of two rows, and those of `{}` "
+                                   "have {}",
+                                   name, layout.page));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<plan::Program> lower(const ir::Attention& attention, Core core) {
+  ATTN_RETURN_IF_ERROR(check_forward(attention));
+  if (attention.dims[Dim::Skv] == 0) return no_keys(attention);
+  ATTN_RETURN_IF_ERROR(check_statistics(attention));
+  ATTN_RETURN_IF_ERROR(check_pages(attention));
+  ATTN_RETURN_IF_ERROR(check_determinism(attention));
+  ATTN_ASSIGN(plan::CudnnStep step, core(attention));
+  const std::set<std::string> used = names_of(step);
+  plan::Program program;
+  Controls made = controls(attention, used);
+  program.tensors = bound_tensors(attention, used, made);
+  program.internals = std::move(made.internals);
+  for (const ir::Param& param : attention.params) {
+    if (used.contains(param.name)) program.params.push_back({param.name, param.dtype});
+  }
+  ATTN_ASSIGN(Staging staged, staging(attention, {"q", "k", "v"}, {"o"}));
+  for (plan::TensorInfo& copy : staged.internals) program.internals.push_back(std::move(copy));
+  for (plan::DeriveStep& derive : made.steps) program.steps.emplace_back(std::move(derive));
+  for (plan::DeriveStep& derive : staged.before) program.steps.emplace_back(std::move(derive));
+  program.steps.emplace_back(std::move(step));
+  for (plan::DeriveStep& derive : staged.after) program.steps.emplace_back(std::move(derive));
+  Statistics rows = statistics(attention);
+  for (plan::TensorInfo& row : rows.internals) program.internals.push_back(std::move(row));
+  for (plan::DeriveStep& derive : rows.steps) program.steps.emplace_back(std::move(derive));
+  if (std::optional<plan::DeriveStep> amends = keyless(attention)) {
+    program.steps.emplace_back(std::move(*amends));
+  }
+  ATTN_RETURN_IF_ERROR(check_program(attention, program));
+  return program;
+}
+
+}  // namespace attn::lowering

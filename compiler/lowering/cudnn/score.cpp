@@ -1,0 +1,55 @@
+#include "compiler/lowering/cudnn/score.h"
+
+#include <limits>
+#include <set>
+
+#include "compiler/lowering/common/unsupported.h"
+#include "compiler/passes/analysis/like_padding.h"
+
+namespace attn::lowering {
+namespace {
+
+// Hoisting leaves none (passes/hoist.h).
+Status check_not_like_padding(const ir::Attention& attention) {
+  const std::set<ir::ExprId> found = passes::like_padding(attention);
+  if (found.empty()) return {};
+  return unsupported(attention.dag[*found.begin()].pos,
+                     "row and column are both compared with tensors that vary with neither, of "
+                     "which cuDNN's kernel computes a wrong mask");
+}
+
+}  // namespace
+
+Result<Value> times_scale(const ir::Attention& attention, GraphBuilder& builder, Value x) {
+  ExpressionLowering expressions(attention, builder, x);
+  ATTN_ASSIGN(const Value factor, expressions.lower(attention.scale));
+  return builder.element(PointwiseMode::mul, DType::f32, DType::f32, x, factor,
+                         attention.dag[attention.scale].pos);
+}
+
+Result<Value> mask_residual(const ir::Attention& attention, GraphBuilder& builder,
+                            const passes::MaskForm& form, ExpressionLowering& expressions,
+                            Value x) {
+  ATTN_RETURN_IF_ERROR(check_not_like_padding(attention));
+  std::optional<Value> visible;
+  SourcePos pos;
+  for (const ir::ExprId mask : form.residual) {
+    ATTN_ASSIGN(const Value conjunct, expressions.lower(mask));
+    pos = attention.dag[mask].pos;
+    visible = visible ? builder.element(PointwiseMode::logical_and, DType::f32, DType::boolean,
+                                        *visible, conjunct, pos)
+                      : conjunct;
+  }
+  if (!visible) return x;
+  const Value hidden = builder.constant(DType::f32, -std::numeric_limits<double>::infinity());
+  return builder.select(*visible, x, hidden, pos);
+}
+
+Result<Value> modify_score(const ir::Attention& attention, GraphBuilder& builder,
+                           const passes::MaskForm& form, Value scaled) {
+  ExpressionLowering expressions(attention, builder, scaled);
+  ATTN_ASSIGN(const Value score, expressions.lower_real_element(attention.score));
+  return mask_residual(attention, builder, form, expressions, score);
+}
+
+}  // namespace attn::lowering

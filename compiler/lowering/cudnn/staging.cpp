@@ -1,0 +1,105 @@
+#include "compiler/lowering/cudnn/staging.h"
+
+#include <fmt/format.h>
+
+#include "compiler/lowering/common/controls.h"
+#include "compiler/lowering/common/kernel_text.h"
+#include "compiler/lowering/common/place.h"
+#include "compiler/lowering/common/unsupported.h"
+#include "compiler/lowering/cudnn/lengths.h"
+#include "compiler/lowering/cudnn/operands.h"
+
+namespace attn::lowering {
+namespace {
+
+using ir::LayoutKind;
+
+constexpr std::int64_t kMultiple = 8;  // elements: 16 bytes
+
+std::int64_t count_of(const Dims4& dims) { return dims[0] * dims[1] * dims[2] * dims[3]; }
+
+class Maker {
+ public:
+  explicit Maker(const ir::Attention& attention) : attention_(attention) {}
+
+  Result<Staging> make(const std::vector<std::string>& inputs,
+                       const std::vector<std::string>& outputs) && {
+    KernelText before, after;
+    for (const std::string& name : inputs) {
+      if (is_staged(attention_, name)) ATTN_RETURN_IF_ERROR(pad(name, before));
+    }
+    for (const std::string& name : outputs) {
+      if (is_staged(attention_, name)) cut(name, after);
+    }
+    if (!before.empty()) staging_.before.push_back(std::move(before).finish(false));
+    if (!after.empty()) staging_.after.push_back(std::move(after).finish(false));
+    return std::move(staging_);
+  }
+
+ private:
+  Status pad(const std::string& name, KernelText& kernel) {
+    if (layout_of(attention_, name).kind == LayoutKind::paged) {
+      return unsupported(
+          attention_.pos,
+          fmt::format("cuDNN wants head dimensions that are multiples of {}, and `{}` has {}",
+                      kMultiple, name, logical_dims(attention_, name)[3]),
+          "paged tensors must have such a dimension in memory, padded with zeros");
+    }
+    staging_.internals.push_back(staged_info(attention_, name));
+    const Dims4 dims = staged_dims(attention_, name);
+    const std::string input = kernel.read(name, attention_.dtype);
+    kernel.make(staged_name(name), attention_.dtype, count_of(dims), name + ", padded with zeros",
+                fmt::format("{}\n    out[i] = present ? {}[place] : 0;",
+                            place_text(attention_, name, dims, kernel), input));
+    return {};
+  }
+
+  void cut(const std::string& name, KernelText& kernel) {
+    staging_.internals.push_back(staged_info(attention_, name));
+    const Dims4 dims = logical_dims(attention_, name);
+    const std::string input = kernel.read(staged_name(name), attention_.dtype);
+    kernel.make(name, attention_.dtype, count_of(dims), "what is not padding",
+                copy_out_text(attention_, name, input, staged_dims(attention_, name), kernel));
+  }
+
+  const ir::Attention& attention_;
+  Staging staging_;
+};
+
+}  // namespace
+
+bool is_staged(const ir::Attention& attention, std::string_view name) {
+  const Dims4 dims = logical_dims(attention, name);
+  if (dims[3] % kMultiple != 0) return true;
+  const ir::Layout& layout = layout_of(attention, name);
+  if (ignores_row_lengths(attention)) {
+    const std::string_view owner = layout_owner(name);
+    if (owner == "o" || (owner == "q" && layout.kind == LayoutKind::thd)) return true;
+  }
+  if (layout.strides[2] == 0) return false;
+  for (std::size_t i = 0; i < 3; ++i) {
+    if (dims[i] > 1 && layout.strides[i] % kMultiple != 0) return true;
+  }
+  return layout.strides[3] != 1;
+}
+
+std::string staged_name(std::string_view name) { return std::string(name) + ".padded"; }
+
+Dims4 staged_dims(const ir::Attention& attention, std::string_view name) {
+  Dims4 dims = logical_dims(attention, name);
+  dims[3] = (dims[3] + kMultiple - 1) / kMultiple * kMultiple;
+  return dims;
+}
+
+plan::TensorInfo staged_info(const ir::Attention& attention, std::string_view name) {
+  const Dims4 dims = staged_dims(attention, name), strides = packed_strides(dims);
+  return {staged_name(name),          plan::TensorRole::internal,       attention.dtype,
+          {dims.begin(), dims.end()}, {strides.begin(), strides.end()}, plan::kInternalAlignment};
+}
+
+Result<Staging> staging(const ir::Attention& attention, const std::vector<std::string>& inputs,
+                        const std::vector<std::string>& outputs) {
+  return Maker(attention).make(inputs, outputs);
+}
+
+}  // namespace attn::lowering

@@ -1,0 +1,19 @@
+// Rows that kernels of 16-bit floats move 16 bytes at a time.
+#pragma once
+
+#include <cstdint>
+
+#include "compiler/lowering/cudnn/graph_builder.h"
+
+namespace attn::lowering {
+
+inline constexpr std::int64_t kVector = 8;  // elements
+
+// Whether the rows of a tensor of these are such: adjacent elements, in so many at a time.
+inline bool moves_in_vectors(const Dims4& dims, const Dims4& strides) {
+  bool aligned = dims[3] % kVector == 0 && strides[3] == 1;
+  for (std::size_t axis = 0; axis < 3; ++axis) aligned &= strides[axis] % kVector == 0;
+  return aligned;
+}
+
+}  // namespace attn::lowering

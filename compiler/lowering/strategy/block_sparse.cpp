@@ -1,0 +1,600 @@
+#include "compiler/lowering/strategy/block_sparse.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <set>
+
+#include "compiler/derive/emit.h"
+#include "compiler/derive/expression_writer.h"
+#include "compiler/derive/scores.h"
+#include "compiler/lowering/common/checks.h"
+#include "compiler/lowering/common/controls.h"
+#include "compiler/lowering/common/interface.h"
+#include "compiler/lowering/common/kernel_text.h"
+#include "compiler/lowering/common/unsupported.h"
+#include "compiler/lowering/cudnn/operands.h"
+#include "compiler/lowering/cudnn/vectors.h"
+#include "compiler/lowering/unfused/unfused_parts.h"
+#include "compiler/passes/rewrite/ranged.h"
+#include "compiler/passes/rewrite/rebuild.h"
+#include "runtime/plan/internal_tensor.h"
+
+namespace attn::lowering {
+namespace {
+
+using ir::Dim;
+using ir::ExprId;
+using ir::LayoutKind;
+using ir::Op;
+using passes::BlockLists;
+
+constexpr const char* kRows = "pages.rows";
+constexpr const char* kSeen = "pages.seen";
+constexpr std::int64_t kMostEntries = 65535;  // as many as a launch has in one direction
+constexpr std::int64_t kMostElements = std::int64_t{1} << 28;  // of what is listed
+
+std::string copy_name(const std::string& name) { return "pages." + name; }
+
+// Where an operand of the whole attention lies.
+struct Place {
+  Dims4 dims, strides;  // [B,H,S,D]
+};
+Place place_of(const ir::Attention& whole, const std::string& name) {
+  return {logical_dims(whole, name), stored_strides(whole, name)};
+}
+
+// Packed, so that tiles of all entries are at one distance.
+Place copy_of(const ir::Attention& whole, const std::string& name, bool by_head) {
+  const Dims4 dims = logical_dims(whole, name);
+  const auto [b, h, s, d] = dims;
+  return {dims, by_head ? Dims4{h * s * d, s * d, d, 1} : Dims4{s * h * d, d, h * d, 1}};
+}
+
+// The distance between the rows of one entry and those of the next.
+std::optional<std::int64_t> entry_stride(const Place& place, const BlockLists& lists,
+                                         bool by_head) {
+  std::optional<std::int64_t> stride;
+  std::int64_t inner = 1;
+  const auto add = [&](std::int64_t count, std::int64_t next) {
+    if (count == 1) return true;
+    if (stride && next != *stride * inner) return false;
+    if (!stride) stride = next;
+    inner *= count;
+    return true;
+  };
+  const bool fits = add(lists.tiles, lists.tile * place.strides[2]) &&
+                    (!by_head || add(place.dims[1], place.strides[1])) &&
+                    add(place.dims[0], place.strides[0]);
+  if (!fits) return std::nullopt;
+  return stride.value_or(lists.tile * place.strides[2]);
+}
+
+// How the pages of k or v are numbered: every one begins at a multiple of `unit`, so that they may
+// overlap. Number batch * b + head * (key head) + page * p is page p.
+struct Numbers {
+  std::int64_t unit = 0;
+  std::int64_t batch = 0, head = 0, page = 0;
+  std::int64_t count = 0;
+};
+
+Numbers numbers_of(const Place& place, const BlockLists& lists, bool by_head) {
+  const bool batches = place.dims[0] > 1, heads = by_head && place.dims[1] > 1;
+  const std::int64_t page = lists.page * place.strides[2];
+  Numbers numbers{.unit = page};
+  if (batches) numbers.unit = std::gcd(numbers.unit, place.strides[0]);
+  if (heads) numbers.unit = std::gcd(numbers.unit, place.strides[1]);
+  if (numbers.unit == 0) return numbers;
+  numbers.page = page / numbers.unit;
+  if (batches) numbers.batch = place.strides[0] / numbers.unit;
+  if (heads) numbers.head = place.strides[1] / numbers.unit;
+  numbers.count = 1 + (lists.pages - 1) * numbers.page + (place.dims[0] - 1) * numbers.batch +
+                  (place.dims[1] - 1) * numbers.head;
+  return numbers;
+}
+
+Status check_layout(const ir::Attention& whole, const std::string& name) {
+  const LayoutKind kind = layout_of(whole, name).kind;
+  if (kind == LayoutKind::paged || kind == LayoutKind::thd) {
+    return unsupported(whole.pos, "the rows of paged and thd tensors are no stretches of memory");
+  }
+  const Place place = place_of(whole, name);
+  if (moves_in_vectors(place.dims, place.strides) && place.strides[2] > 0) return {};
+  return unsupported(
+      whole.pos,
+      fmt::format("pages are of rows of 16 bytes or multiples, and `{}` has others", name));
+}
+
+Status check_whole(const ir::Attention& whole) {
+  if (whole.lengths_q || whole.lengths_kv) {
+    return unsupported(whole.pos, "with lengths rows and columns end in each batch elsewhere");
+  }
+  if (whole.dropout && !whole.dropout->keep) {
+    return unsupported(whole.dropout->pos, "tiles would each draw their own random numbers");
+  }
+  for (const char* name : {"q", "k", "v", "o"}) {
+    ATTN_RETURN_IF_ERROR(check_layout(whole, name));
+  }
+  return {};
+}
+
+class Tiler {
+ public:
+  Tiler(const ir::Attention& whole, const BlockLists& lists) : whole_(whole) { out_.lists = lists; }
+
+  Result<Tiled> run() && {
+    ATTN_RETURN_IF_ERROR(check_whole(whole_));
+    ATTN_RETURN_IF_ERROR(choose_entries());
+    out_.rows = whole_.unused_name("page_rows");
+    out_.columns = whole_.unused_name("page_columns");
+    out_.attention = with_positions();
+    set_dims();
+    for (const char* name : {"q", "o"}) set_rows(name);
+    for (const char* name : {"k", "v"}) ATTN_RETURN_IF_ERROR(set_pages(name));
+    declare(std::string(ir::kLengthsKv), {out_.attention.dims[Dim::B]});
+    out_.attention.lengths_kv = true;
+    declare_if_read(out_.rows, Dim::Sq);
+    declare_if_read(out_.columns, Dim::Skv);
+    out_.attention = passes::with_ranges(out_.attention);
+    ATTN_RETURN_IF_ERROR(check_sizes());
+    return std::move(out_);
+  }
+
+ private:
+  // With as few copies as possible.
+  Status choose_entries() {
+    if (whole_.sink && lists().axes.head) {
+      return unsupported(whole_.pos, "lists of pages by head are batches, and a sink has none");
+    }
+    int least = 3;
+    for (const bool by_head : {false, true}) {
+      if (by_head ? whole_.sink.has_value() : lists().axes.head) continue;
+      const bool copies_q = !entry_stride(place_of(whole_, "q"), lists(), by_head);
+      const bool copies_o = !entry_stride(place_of(whole_, "o"), lists(), by_head);
+      const int copies = (copies_q ? 1 : 0) + (copies_o ? 1 : 0);
+      if (copies >= least) continue;
+      least = copies;
+      out_.by_head = by_head;
+      out_.copies_q = copies_q;
+      out_.copies_o = copies_o;
+    }
+    return {};
+  }
+
+  // With the masks that are left, of what the rows and columns of entries are in the whole.
+  ir::Attention with_positions() const {
+    ir::Attention rest = whole_;
+    rest.masks = lists().residual;
+    return passes::rebuilt(
+        rest,
+        [&](passes::SimplifyingBuilder& builder, ir::Dag& dag, ExprId id,
+            const std::vector<ExprId>&) -> std::optional<ExprId> {
+          const ir::Node& node = rest.dag[id];
+          const ExprId entry = dag.leaf(Op::batch_, node.pos);
+          const auto by = [&](Op op, ExprId x, std::int64_t y) {
+            return builder.make(op, {x, dag.integer(y, node.pos)}, node.pos);
+          };
+          switch (node.op) {
+            case Op::batch_: return by(Op::floordiv_, entry, lists().tiles * heads());
+            case Op::head_:
+              if (!out_.by_head) return std::nullopt;
+              return by(Op::mod_, by(Op::floordiv_, entry, lists().tiles), heads());
+            case Op::row_:
+            case Op::column_: {
+              const ExprId indices[] = {entry, dag.leaf(node.op, node.pos)};
+              return dag.add_symbol(Op::load_, node.is(Op::row_) ? out_.rows : out_.columns,
+                                    ir::Type::integer, indices, node.pos);
+            }
+            default: return std::nullopt;
+          }
+        });
+  }
+
+  void set_dims() {
+    ir::Dims& dims = out_.attention.dims;
+    dims.set(Dim::B, whole_.dims[Dim::B] * heads() * lists().tiles);
+    if (out_.by_head) dims.set(Dim::Hq, 1);
+    if (out_.by_head) dims.set(Dim::Hkv, 1);
+    dims.set(Dim::Sq, lists().tile);
+    dims.set(Dim::Skv, lists().longest * lists().page);
+    out_.attention.align = ir::Align::top_left;
+  }
+
+  void set_rows(const std::string& name) {
+    const bool copied = name == "q" ? out_.copies_q : out_.copies_o;
+    const Place place = copied ? copy_of(whole_, name, out_.by_head) : place_of(whole_, name);
+    ir::Layout& layout = out_.attention.layouts[name];
+    layout = {};
+    layout.kind = LayoutKind::strided;
+    layout.strides = place.strides;
+    layout.strides[0] = *entry_stride(place, lists(), out_.by_head);
+  }
+
+  Status set_pages(const std::string& name) {
+    const Place place = place_of(whole_, name);
+    const Numbers numbers = numbers_of(place, lists(), out_.by_head);
+    if (numbers.count > std::numeric_limits<std::int32_t>::max()) {
+      return unsupported(whole_.pos, fmt::format("`{}` has more pages than 32 bits number", name));
+    }
+    ir::Layout& layout = out_.attention.layouts[name];
+    layout = {};
+    layout.kind = LayoutKind::paged;
+    layout.page = lists().page;
+    layout.pages = numbers.count;
+    layout.strides = place.strides;
+    layout.strides[0] = numbers.unit;
+    return {};
+  }
+
+  void declare(const std::string& name, const std::vector<std::int64_t>& extents) {
+    ir::CapturedTensor tensor;
+    tensor.name = name;
+    tensor.dtype = DType::i32;
+    for (const std::int64_t extent : extents) {
+      tensor.extents.push_back(out_.attention.dag.integer(extent));
+    }
+    out_.attention.tensors.push_back(std::move(tensor));
+  }
+
+  void declare_if_read(std::string& name, Dim dim) {
+    const ir::Attention& of = out_.attention;
+    const bool read = std::ranges::any_of(ir::reachable(of.dag, of.roots()), [&](ExprId id) {
+      return of.dag[id].is(Op::load_) && of.dag.symbol_of(id) == name;
+    });
+    if (!read) return name.clear();
+    declare(name, {of.dims[Dim::B], of.dims[dim]});
+  }
+
+  Status check_sizes() const {
+    const ir::Dims& d = out_.attention.dims;
+    if (d[Dim::B] > kMostEntries) {
+      return unsupported(
+          whole_.pos,
+          fmt::format("{} tiles of rows are more batches than a launch has", d[Dim::B]));
+    }
+    const std::int64_t of_lists = (lists().axes.batch ? whole_.dims[Dim::B] : 1) *
+                                  (lists().axes.head ? whole_.dims[Dim::Hq] : 1);
+    const bool by_row = !lists().same_rows && !lists().once;
+    const std::int64_t largest =
+        std::max({d[Dim::B] * lists().longest, out_.columns.empty() ? 0 : d[Dim::B] * d[Dim::Skv],
+                  of_lists * lists().pages * (by_row ? whole_.dims[Dim::Sq] : lists().tiles)});
+    if (largest <= kMostElements) return {};
+    return unsupported(whole_.pos, "the lists of pages would take more than a GB");
+  }
+
+  const BlockLists& lists() const { return out_.lists; }
+  std::int64_t heads() const { return out_.by_head ? whole_.dims[Dim::Hq] : 1; }
+
+  const ir::Attention& whole_;
+  Tiled out_;
+};
+
+class Maker {
+ public:
+  Maker(const ir::Attention& whole, const Tiled& tiled, plan::Program inner)
+      : whole_(whole),
+        tiled_(tiled),
+        lists_(tiled.lists),
+        inner_(std::move(inner)),
+        entries_(tiled.attention.dims[Dim::B]),
+        heads_(tiled.by_head ? whole.dims[Dim::Hq] : 1),
+        list_heads_(tiled.lists.axes.head ? whole.dims[Dim::Hq] : 1),
+        list_count_((tiled.lists.axes.batch ? whole.dims[Dim::B] : 1) * list_heads_) {}
+
+  Result<plan::Program> make() && {
+    add_seen();
+    add_lists();
+    if (!tiled_.rows.empty()) add_rows();
+    if (!tiled_.columns.empty()) add_columns();
+    if (tiled_.copies_q) add_copy("q", copy_of(whole_, "q", tiled_.by_head), true);
+    append();
+    add_statistics();
+    if (tiled_.copies_o) add_copy("o", copy_of(whole_, "o", tiled_.by_head), false);
+    bind();
+    derive::check_scores(whole_, program_);
+    ATTN_RETURN_IF_ERROR(check_program(whole_, program_));
+    return std::move(program_);
+  }
+
+ private:
+  void add_internal(const std::string& name, DType dtype, std::vector<std::int64_t> dims) {
+    program_.internals.push_back(plan::internal_tensor(name, dtype, std::move(dims)));
+  }
+
+  void add(plan::DeriveStep step) {
+    if (step.once) once_.insert(step.outputs.begin(), step.outputs.end());
+    program_.steps.emplace_back(std::move(step));
+  }
+  void add(KernelText kernel) { add(std::move(kernel).finish(lists_.once)); }
+
+  // Row by row first, where rows differ and there is no time.
+  void add_seen() {
+    if (lists_.same_rows || lists_.once) return add_looks(kSeen, lists_.tile, lists_.tiles);
+    add_looks(kRows, 1, whole_.dims[Dim::Sq]);
+    add_internal(kSeen, DType::i32, {list_count_, lists_.pages, lists_.tiles});
+    KernelText kernel;
+    const std::string rows = kernel.read(kRows, DType::i32);
+    kernel.make(kSeen, DType::i32, list_count_ * lists_.pages * lists_.tiles,
+                "which pages each tile sees",
+                fmt::format("int any = 0;\n"
+                            "    for (int r = 0; r < {0}; ++r) any |= {1}[i * {0} + r];\n"
+                            "    out[i] = any;",
+                            lists_.tile, rows));
+    add(std::move(kernel));
+  }
+
+  // [lists, pages, groups] of so many rows.
+  void add_looks(const char* name, std::int64_t group, std::int64_t groups) {
+    add_internal(name, DType::i32, {list_count_, lists_.pages, groups});
+    plan::DeriveStep step;
+    step.once = lists_.once;
+    step.outputs = {name};
+    step.expressions = {fmt::format("which pages {} sees", group == 1 ? "each row" : "each tile")};
+    derive::KernelInputs inputs = derive::inputs_of(whole_, whole_.masks);
+    inputs.parameters.insert(inputs.parameters.begin(), "int* out");
+    step.inputs = std::move(inputs.operands);
+    step.source =
+        derive::include_text() +
+        derive::kernel_text(plan::kDeriveKernel, inputs.parameters, look_text(group, groups));
+    add(std::move(step));
+  }
+
+  // What all scores of a block have in common is looked at once.
+  std::string look_text(std::int64_t group, std::int64_t groups) const {
+    std::vector<ExprId> common = whole_.masks;
+    std::erase_if(common, [this](ExprId mask) {
+      return std::ranges::find(lists_.residual, mask) != lists_.residual.end();
+    });
+    const std::int64_t count = list_count_ * lists_.pages * groups;
+    std::string text = fmt::format(
+        "  if (i >= {0}LL) return;\n"
+        "  const {1} n = i, list = n / {2} / {3};\n"
+        "  const int b = list / {4}, h = list % {4};\n"
+        "  const int first = n % {2} * {5}, from = n / {2} % {3} * {6};\n",
+        count, count <= UINT32_MAX ? "unsigned" : "unsigned long long", groups, lists_.pages,
+        list_heads_, group, lists_.page);
+    text += "  int any = 1;\n  {\n    const int row = first, column = from;\n" +
+            looked_at(common, true) + "  }\n";
+    if (!lists_.residual.empty()) {
+      text += fmt::format(
+          "  if (any != 0) {{\n    any = 0;\n"
+          "    for (int row = first; row < first + {} && any == 0; ++row) {{\n"
+          "      for (int column = from; column < from + {} && any == 0; ++column) {{\n"
+          "{}      }}\n    }}\n  }}\n",
+          lists_.same_rows ? 1 : group, lists_.same_columns ? 1 : lists_.page,
+          looked_at(lists_.residual, false));
+    }
+    return text + "  out[i] = any;\n";
+  }
+
+  // Statements that look at one score: any is 0 where it is hidden by what its block has in common,
+  // and 1 where it is shown by the rest.
+  std::string looked_at(const std::vector<ExprId>& masks, bool common) const {
+    if (masks.empty()) return "";
+    derive::ExpressionWriter writer(whole_);
+    passes::Axes axes = lists_.axes;
+    axes.row = axes.column = true;
+    writer.begin(axes);
+    std::vector<std::string> shown;
+    for (const ExprId mask : masks) shown.push_back(writer.value(mask));
+    const std::size_t indent = common ? 4 : 8;
+    return fmt::format("{0}{1:{2}}any = {3};\n", writer.statements(indent), "", indent,
+                       fmt::join(shown, " && "));
+  }
+
+  std::vector<std::string> tables() const {
+    std::vector<std::string> names;
+    for (const char* name : {"k", "v"}) names.push_back(page_table_name(tiled_.attention, name));
+    if (names[0] == names[1]) names.pop_back();
+    return names;
+  }
+
+  Numbers numbers(const std::string& table) const {
+    const char* of = table == page_table_name(tiled_.attention, "k") ? "k" : "v";
+    return numbers_of(place_of(whole_, of), lists_, tiled_.by_head);
+  }
+
+  // C++ text: the batch, head and tile of entry n.
+  std::string entry_text() const {
+    return fmt::format("const int t = n % {0}, h = n / {0} % {1}, b = n / {0} / {1};", lists_.tiles,
+                       heads_);
+  }
+
+  // .. the number of its page 0.
+  std::string first_page(const Numbers& numbers) const {
+    const std::int64_t group = whole_.dims[Dim::Hq] / whole_.dims[Dim::Hkv];
+    return fmt::format("(b * {} + h / {} * {})", numbers.batch, group, numbers.head);
+  }
+
+  void add_lists() {
+    KernelText kernel;
+    const std::string seen = kernel.read(kSeen, DType::i32);
+    std::string found, rest;
+    for (const std::string& table : tables()) {
+      add_internal(table, DType::i32, {entries_, lists_.longest});
+      const std::string out = kernel.write(table, DType::i32, "the pages that a tile sees");
+      const Numbers of = numbers(table);
+      const std::string at = fmt::format("{}[n * {} + count]", out, lists_.longest);
+      found += fmt::format("    {} = {} + p * {};\n", at, first_page(of), of.page);
+      rest += fmt::format(" {} = {};", at, first_page(of));
+    }
+    const std::string lengths(ir::kLengthsKv);
+    add_internal(lengths, DType::i32, {entries_});
+    const std::string length = kernel.write(lengths, DType::i32, "the columns of these");
+    kernel.add(
+        fmt::format("  if (i >= {0}) return;\n"
+                    "  const int n = i;\n  {1}\n"
+                    "  const int list = {2} * {3} + {4};\n"
+                    "  const int* seen = {5} + (long long)list * {6} + t;\n"
+                    "  int count = 0;\n"
+                    "  for (int p = 0; p < {7} && count < {8}; ++p) {{\n"
+                    "    if (seen[(long long)p * {9}] == 0) continue;\n{10}    ++count;\n  }}\n"
+                    "  {11}[n] = count * {12};\n"
+                    "  for (; count < {8}; ++count) {{{13} }}\n",
+                    entries_, entry_text(), lists_.axes.batch ? "b" : "0", list_heads_,
+                    lists_.axes.head ? "h" : "0", seen, lists_.pages * lists_.tiles, lists_.pages,
+                    lists_.longest, lists_.tiles, found, length, lists_.page, rest));
+    add(std::move(kernel));
+  }
+
+  void add_rows() {
+    add_internal(tiled_.rows, DType::i32, {entries_, lists_.tile});
+    KernelText kernel;
+    kernel.make(tiled_.rows, DType::i32, entries_ * lists_.tile, "which rows these are",
+                fmt::format("out[i] = i % {};", whole_.dims[Dim::Sq]));
+    add(std::move(kernel).finish(true));
+  }
+
+  void add_columns() {
+    const std::string table = page_table_name(tiled_.attention, "k");
+    const std::int64_t width = lists_.longest * lists_.page;
+    add_internal(tiled_.columns, DType::i32, {entries_, width});
+    KernelText kernel;
+    const std::string pages = kernel.read(table, DType::i32);
+    const Numbers of = numbers(table);
+    kernel.make(tiled_.columns, DType::i32, entries_ * width, "which columns these are",
+                fmt::format("const int n = i / {0}, c = i % {0};\n    {1}\n"
+                            "    const int page = ({2}[(i - c) / {3} + c / {3}] - {4}) / {5};\n"
+                            "    out[i] = page * {3} + c % {3};",
+                            width, entry_text(), pages, lists_.page, first_page(of), of.page));
+    add(std::move(kernel));
+  }
+
+  // Between a tensor of the whole and its copy, 16 bytes a thread.
+  void add_copy(const std::string& name, const Place& copy, bool in) {
+    const Place whole = place_of(whole_, name);
+    const auto [b, h, s, d] = whole.dims;
+    const std::int64_t threads = b * h * s * (d / kVector);
+    KernelText kernel;
+    const std::string from = kernel.read(in ? name : copy_name(name), whole_.dtype);
+    const std::string to =
+        kernel.write(in ? copy_name(name) : name, whole_.dtype, "rows in the order of tiles");
+    const auto place = [](const Dims4& strides) {
+      return fmt::format("b * {}LL + h * {}LL + s * {}LL + d * {}LL", strides[0], strides[1],
+                         strides[2], kVector);
+    };
+    kernel.add(fmt::format(
+        "  if (i >= {0}LL) return;\n"
+        "  const {1} n = i, d = n % {2}, h = n / {2} % {3}, s = n / {2} / {3} % {4}, "
+        "b = n / {2} / {3} / {4};\n"
+        "  *reinterpret_cast<uint4*>({5} + {6}) = *reinterpret_cast<const uint4*>({7} + {8});\n",
+        threads, threads <= UINT32_MAX ? "unsigned" : "unsigned long long", d / kVector, h, s, to,
+        place((in ? copy : whole).strides), from, place((in ? whole : copy).strides)));
+    if (in) add_internal(copy_name(name), whole_.dtype, {b, h, s, d});
+    add(std::move(kernel).finish(false));
+  }
+
+  // What the entries' program calls `name`.
+  std::string mapped(const std::string& name) const {
+    const auto* output = std::ranges::find(ir::kOutputs, name, &ir::Output::name);
+    const bool is_bound_statistic = output != std::end(ir::kOutputs) && name != "o";
+    const bool apart = (is_bound_statistic && !tiled_.by_head) ||
+                       (name == "q" && tiled_.copies_q) || (name == "o" && tiled_.copies_o);
+    return apart ? copy_name(name) : name;
+  }
+
+  void rename(plan::OperandSource& source) const {
+    auto* tensor = std::get_if<plan::TensorOperand>(&source);
+    if (tensor != nullptr) tensor->name = mapped(tensor->name);
+  }
+
+  void append() {
+    if (tiled_.copies_o) {
+      const Dims4 dims = logical_dims(whole_, "o");
+      add_internal(copy_name("o"), whole_.dtype, {dims.begin(), dims.end()});
+    }
+    for (const plan::TensorInfo& internal : inner_.internals) {
+      program_.internals.push_back(internal);
+    }
+    for (plan::Step& step : inner_.steps) {
+      if (auto* derive = std::get_if<plan::DeriveStep>(&step)) {
+        append(std::move(*derive));
+        continue;
+      }
+      for (plan::Operand& operand : std::get<plan::CudnnStep>(step).operands) {
+        rename(operand.source);
+      }
+      program_.steps.push_back(std::move(step));
+    }
+    program_.params = inner_.params;
+  }
+
+  void append(plan::DeriveStep step) {
+    for (std::string& output : step.outputs) output = mapped(output);
+    for (plan::OperandSource& input : step.inputs) rename(input);
+    step.once |= step.amends == 0 && !step.inputs.empty() &&
+                 std::ranges::all_of(step.inputs, [this](const plan::OperandSource& input) {
+                   const auto* tensor = std::get_if<plan::TensorOperand>(&input);
+                   return tensor != nullptr && once_.contains(tensor->name);
+                 });
+    add(std::move(step));
+  }
+
+  // From [entries, Hq, tile]; with entries by head these are in order.
+  void add_statistics() {
+    const ir::Dims& d = whole_.dims;
+    const std::int64_t count = d[Dim::B] * d[Dim::Hq] * d[Dim::Sq];
+    KernelText kernel;
+    const auto put = [&](const std::string& name, bool wanted) {
+      if (!wanted || tiled_.by_head) return;
+      add_internal(copy_name(name), DType::f32, {entries_, d[Dim::Hq], lists_.tile});
+      const std::string from = kernel.read(copy_name(name), DType::f32);
+      kernel.make(name, DType::f32, count, "of each row",
+                  fmt::format("const long long r = i % {0}, t = i / {0} % {1}, h = i / {0} / {1} % "
+                              "{2}, b = i / {0} / {1} / {2};\n"
+                              "    out[i] = {3}[((b * {1} + t) * {2} + h) * {0} + r];",
+                              lists_.tile, lists_.tiles, d[Dim::Hq], from));
+    };
+    for (const ir::Output& output : ir::kOutputs) {
+      if (output.name != "o") put(std::string(output.name), whole_.*output.wanted);
+    }
+    if (!kernel.empty()) add(std::move(kernel).finish(false));
+  }
+
+  void bind() {
+    std::set<std::string> used = names_read(program_.steps);
+    for (const plan::CudnnStep* step : plan::steps_of<plan::CudnnStep>(program_)) {
+      used.merge(names_of(*step));
+    }
+    program_.tensors = bound_tensors(whole_, used, {});
+    program_.params.clear();
+    for (const ir::Param& param : whole_.params) {
+      if (used.contains(param.name)) program_.params.push_back({param.name, param.dtype});
+    }
+  }
+
+  const ir::Attention& whole_;
+  const Tiled& tiled_;
+  const BlockLists& lists_;
+  plan::Program inner_, program_;
+  std::int64_t entries_;
+  std::int64_t heads_;                    // that entries are of
+  std::int64_t list_heads_, list_count_;  // that lists are of; of lists
+  std::set<std::string> once_;            // what is made when the plan is loaded
+};
+
+}  // namespace
+
+Result<Tiled> tiled(const ir::Attention& whole, const BlockLists& lists) {
+  return Tiler(whole, lists).run();
+}
+
+double bytes_moved(const ir::Attention& whole, const Tiled& tiled) {
+  const ir::Dims& d = whole.dims;
+  const auto rows = static_cast<double>(d[Dim::B] * d[Dim::Hq]) * static_cast<double>(d[Dim::Sq]);
+  double elements = 0;  // of 16 bits
+  if (tiled.copies_q) elements += static_cast<double>(d[Dim::Dqk]);
+  if (tiled.copies_o) elements += static_cast<double>(d[Dim::Dv]);
+  if (whole.wants_lse && !tiled.by_head) elements += 2;
+  return 2 * 2 * elements * rows;
+}
+
+Result<plan::Program> of_block_lists(const ir::Attention& whole, const Tiled& tiled,
+                                     plan::Program program) {
+  return Maker(whole, tiled, std::move(program)).make();
+}
+
+}  // namespace attn::lowering

@@ -1,0 +1,373 @@
+#include "compiler/lowering/strategy/segments.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <numeric>
+#include <set>
+
+#include "compiler/gradient/differentiate.h"
+#include "compiler/lowering/common/checks.h"
+#include "compiler/lowering/common/controls.h"
+#include "compiler/lowering/common/interface.h"
+#include "compiler/lowering/common/kernel_text.h"
+#include "compiler/lowering/common/place.h"
+#include "compiler/lowering/common/unsupported.h"
+#include "compiler/lowering/cudnn/operands.h"
+#include "compiler/lowering/unfused/unfused_parts.h"
+#include "runtime/plan/internal_tensor.h"
+
+namespace attn::lowering {
+namespace {
+
+using ir::Dim;
+using ir::LayoutKind;
+
+constexpr const char* kChanges = "documents.changes";
+constexpr const char* kStarts = "documents.starts";
+constexpr const char* kLseOfRows = "documents.lse";
+constexpr double kMostSumBytes = 4.3e9;
+
+Status check_whole(const ir::Attention& whole, bool backward) {
+  if (whole.dims[Dim::B] * whole.dims[Dim::Sq] > std::numeric_limits<std::int32_t>::max()) {
+    return unsupported(whole.pos, "where segments begin is said in 32 bits, and rows need more");
+  }
+  if (!backward && whole.wants_max_or_sum()) {
+    return unsupported(whole.statistics_pos,
+                       "max and sum_exp of segments are not put where rows are");
+  }
+  if (!backward) return {};
+  for (const std::string& of : gradient::wanted_gradients(whole)) {
+    if (of == "q" || of == "k" || of == "v") continue;
+    return unsupported(whole.pos, "gradients of learned tensors are sums over all scores at once");
+  }
+  return {};
+}
+
+// The kernel sums dq in f32 for sequences of full length.
+Status check_sums(const ir::Attention& ragged) {
+  const ir::Dims& d = ragged.dims;
+  const double bytes = 4.0 * static_cast<double>(d[Dim::B] * d[Dim::Hq]) *
+                       static_cast<double>(d[Dim::Sq] * d[Dim::Dqk]);
+  if (bytes <= kMostSumBytes) return {};
+  return unsupported(
+      ragged.pos,
+      fmt::format("the backward of {} segments of up to {} rows would take {:.0f} GB "
+                  "of workspace",
+                  d[Dim::B], d[Dim::Sq], bytes / 1e9),
+      "declare how long a run is at most: `runs(64, 2048)`");
+}
+
+// A piece of a batch is about as long as there are pieces: a segment is found by going through
+// both.
+std::int64_t piece_of(std::int64_t rows) {
+  std::int64_t piece = 16;
+  while (piece * piece < rows) piece *= 2;
+  return piece;
+}
+
+class Maker {
+ public:
+  Maker(const ir::Attention& whole, const passes::Segments& segments, plan::Program inner)
+      : whole_(whole),
+        segments_(segments),
+        inner_(std::move(inner)),
+        tensor_(*whole.find_tensor(segments.tensor)),
+        batches_(whole.dims[Dim::B]),
+        rows_(whole.dims[Dim::Sq]),
+        piece_(piece_of(rows_)),
+        pieces_((rows_ + piece_ - 1) / piece_) {}
+
+  // The inner program itself, with the check.
+  Result<plan::Program> declared() && {
+    ATTN_RETURN_IF_ERROR(check_inner());
+    const bool backward = plan::direction_of(inner_) == plan::Direction::backward;
+    program_ = std::move(inner_);
+    bind(backward);
+    program_.check = check();
+    ATTN_RETURN_IF_ERROR(check_program(whole_, program_));
+    return std::move(program_);
+  }
+
+  Result<plan::Program> make() && {
+    ATTN_RETURN_IF_ERROR(check_inner());
+    const bool backward = plan::direction_of(inner_) == plan::Direction::backward;
+    add_changes();
+    add_starts();
+    if (backward) gather_lse();
+    append();
+    if (!backward && whole_.wants_lse) scatter_lse();
+    bind(backward);
+    program_.check = check();
+    ATTN_RETURN_IF_ERROR(check_program(whole_, program_));
+    return std::move(program_);
+  }
+
+ private:
+  Status check_inner() const {
+    if (!inner_.check) return {};
+    return unsupported(whole_.pos, "what is gathered is checked over all scores, not by segment");
+  }
+
+  void add_internal(const char* name, DType dtype, std::vector<std::int64_t> dims) {
+    program_.internals.push_back(plan::internal_tensor(name, dtype, std::move(dims)));
+  }
+
+  void add(KernelText kernel) { program_.steps.emplace_back(std::move(kernel).finish(false)); }
+
+  std::int64_t lists() const { return segments_.by_batch ? batches_ : 1; }
+
+  // C++ text: whether a segment begins at element `at` of the list that begins at `base`.
+  static std::string begins(const std::string& list, const char* base, const char* at) {
+    return fmt::format("({2} == 0 || {0}[{1} + {2}] != {0}[{1} + {2} - 1])", list, base, at);
+  }
+
+  void add_changes() {
+    add_internal(kChanges, DType::i32, {lists(), pieces_});
+    KernelText kernel;
+    const std::string list = kernel.read(tensor_.name, tensor_.dtype);
+    kernel.make(kChanges, DType::i32, lists() * pieces_,
+                fmt::format("how many runs of {} begin in each {}", tensor_.name, piece_),
+                fmt::format("const long long base = i / {0} * {1};\n"
+                            "    const int from = i % {0} * {2};\n"
+                            "    const int to = from + {2} < {1} ? from + {2} : {1};\n"
+                            "    int count = 0;\n"
+                            "    for (int s = from; s < to; ++s) count += {3};\n"
+                            "    out[i] = count;",
+                            pieces_, rows_, piece_, begins(list, "base", "s")));
+    add(std::move(kernel));
+  }
+
+  void add_starts() {
+    const std::int64_t most = segments_.most;
+    add_internal(kStarts, DType::i32, {batches_ * most + 1});
+    KernelText kernel;
+    const std::string list = kernel.read(tensor_.name, tensor_.dtype);
+    const std::string changes = kernel.read(kChanges, DType::i32);
+    kernel.make(
+        kStarts, DType::i32, batches_ * most + 1,
+        fmt::format("where each run of {} begins among all rows", tensor_.name),
+        fmt::format(
+            "const int b = i / {0};\n"
+            "    if (b == {7}) {{ out[i] = b * {4}; return; }}\n"
+            "    int before = i % {0}, piece = 0;\n"
+            "    const int* counts = {1} + (long long)({2}) * {3};\n"
+            "    while (piece < {3} && before >= counts[piece]) before -= counts[piece++];\n"
+            "    const long long base = (long long)({2}) * {4};\n"
+            "    int s = piece * {5} < {4} ? piece * {5} : {4};\n"
+            "    for (; s < {4}; ++s) {{\n"
+            "      if ({6} && before-- == 0) break;\n"
+            "    }}\n"
+            "    out[i] = b * {4} + s;",
+            most, changes, segments_.by_batch ? "b" : "0", pieces_, rows_, piece_,
+            begins(list, "base", "s"), batches_));
+    add(std::move(kernel));
+  }
+
+  // [B,Hq,S] <-> [all rows, Hq]
+  std::string place_in_whole() const {
+    return fmt::format("const long long h = i % {0}, s = i / {0} % {1}, b = i / {0} / {1};\n    ",
+                       whole_.dims[Dim::Hq], rows_);
+  }
+
+  std::int64_t statistics() const { return batches_ * rows_ * whole_.dims[Dim::Hq]; }
+
+  void gather_lse() {
+    KernelText kernel;
+    const std::string lse = kernel.read("lse", DType::f32);
+    kernel.make(kLseOfRows, DType::f32, statistics(), "lse of each row",
+                place_in_whole() + fmt::format("out[i] = {}[(b * {} + h) * {} + s];", lse,
+                                               whole_.dims[Dim::Hq], rows_));
+    add_internal(kLseOfRows, DType::f32, {batches_ * rows_, whole_.dims[Dim::Hq]});
+    add(std::move(kernel));
+  }
+
+  void scatter_lse() {
+    KernelText kernel;
+    const std::string lse = kernel.read(kLseOfRows, DType::f32);
+    kernel.make("lse", DType::f32, statistics(), "lse of each row",
+                fmt::format("const long long s = i % {0}, h = i / {0} % {1}, b = i / {0} / {1};\n"
+                            "    out[i] = {2}[(b * {0} + s) * {1} + h];",
+                            rows_, whole_.dims[Dim::Hq], lse));
+    add_internal(kLseOfRows, DType::f32, {batches_ * rows_, whole_.dims[Dim::Hq]});
+    add(std::move(kernel));
+  }
+
+  static std::string mapped(const std::string& name) {
+    if (name == kRowStarts || name == kColumnStarts) return kStarts;
+    return name == "lse" ? kLseOfRows : name;
+  }
+
+  static void rename(plan::OperandSource& source) {
+    if (auto* tensor = std::get_if<plan::TensorOperand>(&source))
+      tensor->name = mapped(tensor->name);
+  }
+
+  // What amends looks for sequences that have rows and no keys, or keys and no rows.
+  void append() {
+    for (const plan::TensorInfo& internal : inner_.internals) {
+      program_.internals.push_back(internal);
+    }
+    for (const plan::Step& step : inner_.steps) {
+      if (const auto* derive = std::get_if<plan::DeriveStep>(&step)) {
+        if (derive->amends == 0) append(*derive);
+      } else {
+        plan::CudnnStep renamed = std::get<plan::CudnnStep>(step);
+        for (plan::Operand& operand : renamed.operands) rename(operand.source);
+        program_.steps.emplace_back(std::move(renamed));
+      }
+    }
+    program_.params = inner_.params;
+  }
+
+  // A kernel that writes outputs has a thread for each element that sequences of full length would
+  // have.
+  void append(plan::DeriveStep step) {
+    const auto is_bound = [this](const std::string& output) {
+      return std::ranges::find(inner_.tensors, output, &plan::TensorInfo::name) !=
+             inner_.tensors.end();
+    };
+    if (std::ranges::any_of(step.outputs, is_bound)) {
+      step.amends = plan::derived_elements(inner_, step);
+      add_zeros(step.outputs);
+    }
+    for (std::string& output : step.outputs) output = mapped(output);
+    for (plan::OperandSource& input : step.inputs) rename(input);
+    program_.steps.emplace_back(std::move(step));
+  }
+
+  void add_zeros(const std::vector<std::string>& names) {
+    KernelText kernel;
+    for (const auto* tensors : {&inner_.tensors, &inner_.internals}) {
+      for (const plan::TensorInfo& tensor : *tensors) {
+        if (std::ranges::find(names, tensor.name) == names.end()) continue;
+        std::string zero = "out[i] = 0;";
+        if (tensor.is_output() && tensor.name != "lse") {
+          const Dims4 dims = logical_dims(whole_, tensor.name);
+          zero =
+              place_text(whole_, tensor.name, dims, kernel) + "\n    if (present) out[place] = 0;";
+        }
+        kernel.make(mapped(tensor.name), tensor.dtype, elements(tensor), "zeros", zero);
+      }
+    }
+    add(std::move(kernel));
+  }
+
+  // Of what becomes of a tensor of the ragged program.
+  std::int64_t elements(const plan::TensorInfo& tensor) const {
+    if (tensor.name == "lse") return statistics();
+    if (!tensor.is_output()) return product(tensor.dims);
+    const Dims4 dims = logical_dims(whole_, tensor.name);
+    return product({dims.begin(), dims.end()});
+  }
+
+  static std::int64_t product(const std::vector<std::int64_t>& dims) {
+    return std::accumulate(dims.begin(), dims.end(), std::int64_t{1}, std::multiplies<>());
+  }
+
+  void bind(bool backward) {
+    std::set<std::string> used = names_read(program_.steps);
+    used.insert(tensor_.name);
+    for (const plan::CudnnStep* step : plan::steps_of<plan::CudnnStep>(program_)) {
+      used.merge(names_of(*step));
+    }
+    program_.tensors = backward ? backward_tensors(whole_, used, {}, gradient_names(whole_))
+                                : bound_tensors(whole_, used, {});
+  }
+
+  // The facts that the ragged sequences rest on.
+  plan::IndexCheck check() const {
+    plan::IndexCheck check;
+    const auto add_fault = [&](std::string what) {
+      check.faults.push_back({tensor_.name, std::move(what)});
+    };
+    add_fault("declared monotone, it decreases");
+    add_fault(fmt::format("declared to have at most {} runs, it has another", segments_.most));
+    add_fault(
+        fmt::format("declared to have runs of at most {}, it has a longer one", segments_.longest));
+    check.inputs = {plan::TensorOperand{tensor_.name}};
+    check.quick = lists() * rows_;
+    check.scores = {lists(), 1, rows_, 1};
+    const std::string type = c_type(tensor_.dtype);
+    check.source = fault_text(type) + kernel(plan::kQuickCheckKernel, type, "*first = 0;") +
+                   kernel(plan::kExactCheckKernel, type,
+                          "atomicMin(first, (unsigned long long)i << 16 | fault);");
+    return check;
+  }
+
+  // Which fault there is at element s of a list. A list's segments are counted where its last
+  // element is, or where that which is one too many may begin.
+  std::string fault_text(const std::string& type) const {
+    return fmt::format(
+        "__device__ int fault_at(const {0}* list, int s, bool exact) {{\n"
+        "  if (s > 0 && list[s] < list[s - 1]) return 1;\n"
+        "  const bool counts = exact ? s > 0 && list[s] != list[s - 1] : s == {1} - 1;\n"
+        "  int count = 1;\n"
+        "  for (int at = 1; counts && at <= s; ++at) count += list[at] != list[at - 1];\n"
+        "  if (exact ? counts && count == {2} + 1 : count > {2}) return 2;\n"
+        "  return s >= {3} && list[s - {3}] == list[s] ? 3 : 0;\n}}\n",
+        type, rows_, segments_.most, segments_.longest);
+  }
+
+  std::string kernel(const char* name, const std::string& type, const char* report) const {
+    return fmt::format(
+        "extern \"C\" __global__ void {}(unsigned long long* first, const {}* in0) {{\n"
+        "  const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;\n"
+        "  if (i >= {}LL) return;\n"
+        "  const int fault = fault_at(in0 + i / {} * {}, i % {}, {});\n"
+        "  if (fault != 0) {}\n}}\n",
+        name, type, lists() * rows_, rows_, rows_, rows_,
+        name == std::string_view(plan::kExactCheckKernel) ? "true" : "false", report);
+  }
+
+  const ir::Attention& whole_;
+  const passes::Segments& segments_;
+  plan::Program inner_;
+  const ir::CapturedTensor& tensor_;
+  std::int64_t batches_, rows_;  // of the whole
+  std::int64_t piece_, pieces_;
+  plan::Program program_;
+};
+
+}  // namespace
+
+Result<ir::Attention> ragged(const ir::Attention& whole, const passes::Segments& segments,
+                             bool backward) {
+  ATTN_RETURN_IF_ERROR(check_whole(whole, backward));
+  ir::Attention ragged = segments.attention;
+  if (backward) ATTN_RETURN_IF_ERROR(check_sums(ragged));
+  for (auto& [name, layout] : ragged.layouts) {
+    const Dims4 strides = stored_strides(whole, name);
+    const bool in_place = layout.kind != LayoutKind::paged && layout.kind != LayoutKind::thd;
+    if (!in_place || (whole.dims[Dim::B] > 1 && strides[0] != whole.dims[Dim::Sq] * strides[2])) {
+      return unsupported(whole.pos,
+                         fmt::format("the rows of all batches of `{}` are no single list", name),
+                         "`layout bshd` has them one behind the other");
+    }
+    if (stored_dims(whole, name)[1] > 1 && strides[1] > strides[2]) {
+      return unsupported(whole.pos,
+                         fmt::format("the heads of `{}` lie one behind the other, and ragged "
+                                     "sequences of such rows have not been shown to be right",
+                                     name),
+                         "`layout bshd` has the heads of a row beside one another");
+    }
+    layout = {};
+    layout.kind = LayoutKind::thd;
+    layout.strides = strides;
+  }
+  return ragged;
+}
+
+Result<plan::Program> with_declared(const ir::Attention& whole, const passes::Segments& segments,
+                                    plan::Program program) {
+  return Maker(whole, segments, std::move(program)).declared();
+}
+
+Result<plan::Program> of_segments(const ir::Attention& whole, const passes::Segments& segments,
+                                  plan::Program program) {
+  return Maker(whole, segments, std::move(program)).make();
+}
+
+}  // namespace attn::lowering

@@ -1,0 +1,82 @@
+#include "compiler/lowering/unfused/unfused.h"
+
+#include <functional>
+
+#include "compiler/derive/scores.h"
+#include "compiler/lowering/common/checks.h"
+#include "compiler/lowering/common/interface.h"
+#include "compiler/lowering/common/unsupported.h"
+#include "compiler/lowering/unfused/row_kernel.h"
+#include "compiler/lowering/unfused/unfused_parts.h"
+
+namespace attn::lowering {
+namespace {
+
+using ir::Dim;
+
+constexpr const char* kProducts = "scores.products";  // f32 [B,Hq,Sq,columns]
+constexpr const char* kScores = "scores.modified";    // f32 [B,Hq,Sq,Skv]
+constexpr const char* kKept = "scores.kept";          // i32 [B,Hq,Sq,Skv]
+constexpr const char* kSinks = "scores.sinks";        // f32 [Hq]
+constexpr const char* kWeights = "scores.weights";    // [B,Hq,Sq,columns]
+
+class Unfused {
+ public:
+  explicit Unfused(const ir::Attention& attention) : attention_(attention), parts_(attention) {}
+
+  Result<plan::Program> make() && {
+    parts_.add_copies_in({"q", "k", "v"});
+    parts_.add_internal(kProducts, DType::f32, parts_.scores_dims(parts_.columns()));
+    parts_.add_product(parts_.copy("q"), turned(parts_.copy("k")),
+                       parts_.scores(kProducts, DType::f32));
+    add_scores();
+    add_weights();
+    parts_.add_copy("o");
+    parts_.add_product(parts_.scores(kWeights, attention_.dtype), parts_.copy("v"),
+                       parts_.copy("o"));
+    parts_.add_copies_out({"o"});
+    ATTN_RETURN_IF_ERROR(parts_.check_bytes());
+    plan::Program program = parts_.program(std::bind_front(bound_tensors, std::cref(attention_)));
+    derive::check_scores(attention_, program);
+    return program;
+  }
+
+ private:
+  void add_scores() {
+    const std::int64_t columns = attention_.dims[Dim::Skv];
+    parts_.add_internal(kScores, DType::f32, parts_.scores_dims(columns));
+    if (attention_.dropout) parts_.add_internal(kKept, DType::i32, parts_.scores_dims(columns));
+    if (attention_.sink) parts_.add_internal(kSinks, DType::f32, {attention_.dims[Dim::Hq]});
+    parts_.add_step(
+        derive::scores_step(attention_, {kProducts, parts_.columns(), kScores, kKept, kSinks}));
+  }
+
+  void add_weights() {
+    parts_.add_internal(kWeights, attention_.dtype, parts_.scores_dims(parts_.columns()));
+    parts_.add_step(
+        row_kernel(attention_, {kScores, attention_.sink ? kSinks : "",
+                                attention_.dropout ? kKept : "", kWeights, parts_.columns()}));
+  }
+
+  const ir::Attention& attention_;
+  UnfusedParts parts_;
+};
+
+}  // namespace
+
+Result<plan::Program> lower_unfused(const ir::Attention& attention) {
+  ATTN_RETURN_IF_ERROR(check_forward(attention));
+  if (attention.dims[ir::Dim::Skv] == 0) {
+    return unsupported(attention.pos, "without keys there are no products to split");
+  }
+  if (attention.dropout && !attention.dropout->keep) {
+    return unsupported(attention.dropout->pos,
+                       "only cuDNN's fused kernels know what their dropout keeps",
+                       "give the mask: `dropout p, keep[b, h, q_idx, kv_idx]`");
+  }
+  ATTN_ASSIGN(plan::Program program, Unfused(attention).make());
+  ATTN_RETURN_IF_ERROR(check_program(attention, program));
+  return program;
+}
+
+}  // namespace attn::lowering

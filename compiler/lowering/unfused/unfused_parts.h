@@ -1,0 +1,85 @@
+// What programs without a fused kernel are made of: packed copies of what is bound, and products
+// of cuDNN's between them.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "compiler/ir/attention.h"
+#include "compiler/lowering/common/controls.h"
+#include "compiler/lowering/common/kernel_text.h"
+#include "compiler/lowering/cudnn/graph_builder.h"
+#include "runtime/plan/program.h"
+
+namespace attn::lowering {
+
+// A packed tensor as factor or result of a product: [N, rows, columns].
+struct Matrix {
+  std::string tensor;
+  DType dtype = DType::f32;
+  std::array<std::int64_t, 3> dims{};
+  bool turned = false;  // read as [N, columns, rows]
+  // Where the tensor has more rows: how many, and which are meant.
+  std::int64_t rows_held = 0;
+  std::int64_t first_row = 0;
+  std::int64_t advance = 0;  // in rows, with each turn of the loop
+};
+Matrix turned(Matrix matrix);
+
+// Internal tensors and steps, in order. What is named "q", "k", "v", "o", "do", "dq", "dk" or "dv"
+// is bound, has the dims and the layout of q, k, v or o, and has a packed copy: [B,H,S,D], where D
+// is a multiple of 8 and the rows of keys are `columns`. Heads that share keys are rows of one
+// product: N is B Hkv, and q has Hq / Hkv Sq rows, so that a product over rows sums over a group.
+class UnfusedParts {
+ public:
+  // The attention must outlive it.
+  explicit UnfusedParts(const ir::Attention& attention);
+
+  std::int64_t columns() const { return columns_; }  // Skv, rounded up to a multiple of 8
+  std::vector<std::int64_t> scores_dims(std::int64_t columns) const;  // [B,Hq,Sq,columns]
+
+  void add_internal(std::string name, DType dtype, const std::vector<std::int64_t>& dims);
+  void add_step(plan::Step step);
+  // Of the steps that are added from now on.
+  void set_turns(std::int64_t turns) { turns_ = turns; }
+
+  // One step that makes the copies. What a tensor has not, and rows and keys past the lengths, are
+  // zeros, whatever memory holds there.
+  void add_copies_in(const std::vector<std::string>& names);
+  // Of an output: a product writes the copy, which add_copies_out brings to where it belongs.
+  void add_copy(const std::string& name);
+  void add_copies_out(const std::vector<std::string>& names);
+
+  Matrix copy(const std::string& name) const;
+  Matrix scores(std::string tensor, DType dtype) const;                 // of scores_dims(columns())
+  void add_product(const Matrix& a, const Matrix& b, const Matrix& c);  // c = a b
+
+  const std::vector<plan::TensorInfo>& internals() const { return internals_; }
+  const std::vector<plan::Step>& steps() const { return steps_; }
+
+  // Errors: unsupported, when internal tensors take too much memory.
+  Status check_bytes() const;
+
+  // The program of these steps, and of those that make what they are controlled by.
+  using List = std::function<std::vector<plan::TensorInfo>(const std::set<std::string>& used,
+                                                           const Controls& controls)>;
+  plan::Program program(const List& bound) const;
+
+ private:
+  Dims4 copy_dims(const std::string& name) const;
+  std::string within_lengths(const std::string& name, KernelText& kernel) const;
+
+  const ir::Attention& attention_;
+  std::int64_t columns_;
+  std::vector<plan::TensorInfo> internals_;
+  std::vector<plan::Step> steps_;
+  std::int64_t turns_ = 1;
+};
+
+// The tensors and params that derive steps read.
+std::set<std::string> names_read(const std::vector<plan::Step>& steps);
+
+}  // namespace attn::lowering

@@ -1,0 +1,372 @@
+#include "compiler/passes/analysis/block_lists.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "compiler/passes/analysis/affine.h"
+#include "compiler/passes/analysis/floor_div.h"
+#include "compiler/passes/analysis/range.h"
+#include "compiler/passes/rewrite/hoist.h"
+#include "compiler/passes/rewrite/rebuild.h"
+#include "compiler/passes/strategy/cost.h"
+
+namespace attn::passes {
+namespace {
+
+using ir::Dim;
+using ir::ExprId;
+using ir::Node;
+using ir::Op;
+
+constexpr std::int64_t kSizes[] = {128, kSmallestBlock};  // of tiles and pages
+constexpr std::int64_t kKernelRows = 128;                 // a tile of fewer takes as long
+constexpr double kKernelColumns = 128;
+constexpr std::int64_t kMostLooked = std::int64_t{1} << 18;  // boxes
+constexpr std::int64_t kMostLists = 128;                     // looked at apart
+constexpr int kHalvings = 4;         // of a block that is not decided as a whole
+constexpr double kOperation = 0.04;  // for every score, of what the products of a score take
+constexpr double kSlowdown = 1.22;   // against a kernel that reads what lies side by side
+
+constexpr int kSmallKernels = 4;   // that make the lists, and vectors of their columns
+constexpr double kLook = 0.35e-9;  // ms: whether a score is shown, about ten instructions
+
+bool reads_input(const ir::Dag& dag, ExprId id) {
+  const ExprId roots[] = {id};
+  return std::ranges::any_of(ir::reachable(dag, roots), [&](ExprId each) {
+    return dag[each].is(Op::load_) || dag[each].is(Op::param_);
+  });
+}
+
+// Whether an expression is the same for all rows of a tile, and for all columns of a page.
+class OnBlocks {
+ public:
+  struct Same {
+    bool rows = true, columns = true;
+    bool both() const { return rows && columns; }
+  };
+
+  OnBlocks(const ir::Attention& attention, std::int64_t tile, std::int64_t page)
+      : attention_(attention), tile_(tile), page_(page) {}
+
+  Same operator[](ExprId id) const {
+    const ExprId roots[] = {id};
+    std::vector<Same> same(id + 1);
+    for (const ExprId each : ir::reachable(attention_.dag, roots)) {
+      const Node& node = attention_.dag[each];
+      Same& of = same[each];
+      if (node.is(Op::row_)) of.rows = false;
+      if (node.is(Op::column_)) of.columns = false;
+      for (const ExprId operand : node.operands) {
+        of.rows &= same[operand].rows;
+        of.columns &= same[operand].columns;
+      }
+      if (node.is(Op::floordiv_) && is_of_blocks(node)) of = {};
+    }
+    return same[id];
+  }
+
+ private:
+  // An index by a number that blocks divide.
+  bool is_of_blocks(const Node& node) const {
+    if (node.type != ir::Type::integer || !attention_.dag[node.operands[1]].is(Op::const_int_)) {
+      return false;
+    }
+    const std::int64_t by = attention_.dag.integer_of(node.operands[1]);
+    const std::optional<Affine> x = affine_of(attention_, node.operands[0]);
+    if (by < 1 || !x || (x->row != 0) == (x->column != 0) || x->length_q != 0 ||
+        x->length_kv != 0) {
+      return false;
+    }
+    const std::int64_t factor = x->row + x->column, size = x->row != 0 ? tile_ : page_;
+    const std::int64_t step = std::abs(factor) * size;
+    const std::int64_t first = x->constant - floor_div(x->constant, step) * step;
+    const std::int64_t last = first + factor * (size - 1);
+    return by % step == 0 && last >= 0 && last < step;
+  }
+
+  const ir::Attention& attention_;
+  std::int64_t tile_, page_;
+};
+
+// Which blocks may show anything, as far as indices tell: what tensors and params say may be
+// anything.
+class Visible {
+ public:
+  // In the batches and heads of the box; blocks that are not decided after so many looks are shown.
+  Visible(const ir::Attention& attention, const std::vector<ExprId>& masks, const Box& box,
+          std::int64_t tile, std::int64_t page, std::int64_t most)
+      : masks_(masks),
+        ranges_(attention, masks_),
+        box_(box),
+        tile_(tile),
+        page_(page),
+        most_(most),
+        counts_(static_cast<std::size_t>(attention.dims[Dim::Sq] / tile)) {
+    look({0, attention.dims[Dim::Sq] / tile - 1}, {0, attention.dims[Dim::Skv] / page - 1});
+  }
+
+  const std::vector<std::int64_t>& counts() const { return counts_; }  // of pages, by tile
+
+ private:
+  enum class Answer : std::uint8_t { hidden, shown, unknown };
+
+  // Blocks of rows and columns, halved until they are decided.
+  void look(Range tiles, Range pages) {
+    const Box box = scores_of(tiles, pages);
+    const bool single = tiles.low == tiles.high && pages.low == pages.high;
+    const Answer answer = looked_at(box);
+    if (answer == Answer::hidden) return;
+    if (answer == Answer::shown || single || looked_ >= most_) {
+      if (single && answer == Answer::unknown && looked_ < most_ && is_hidden(box, kHalvings))
+        return;
+      for (std::int64_t t = tiles.low; t <= tiles.high; ++t) {
+        counts_[static_cast<std::size_t>(t)] += pages.high - pages.low + 1;
+      }
+      return;
+    }
+    const bool by_rows = tiles.high - tiles.low >= pages.high - pages.low;
+    Range& split = by_rows ? tiles : pages;
+    const Range whole = split;
+    split.high = (whole.low + whole.high) / 2;
+    look(tiles, pages);
+    split = {split.high + 1, whole.high};
+    look(tiles, pages);
+  }
+
+  bool is_hidden(Box box, int halvings) {
+    const Answer answer = looked_at(box);
+    if (answer != Answer::unknown || halvings == 0) return answer == Answer::hidden;
+    Range& split = halvings % 2 == 0 ? box.row : box.column;
+    const Range whole = split;
+    split.high = (whole.low + whole.high) / 2;
+    if (!is_hidden(box, halvings - 1)) return false;
+    split = {split.high + 1, whole.high};
+    return is_hidden(box, halvings - 1);
+  }
+
+  Box scores_of(Range tiles, Range pages) const {
+    Box box = box_;
+    box.row = {tiles.low * tile_, (tiles.high + 1) * tile_ - 1};
+    box.column = {pages.low * page_, (pages.high + 1) * page_ - 1};
+    return box;
+  }
+
+  Answer looked_at(const Box& box) {
+    ++looked_;
+    ranges_.look_at(box);
+    Answer answer = Answer::shown;
+    for (const ExprId mask : masks_) {
+      if (ranges_[mask].is_false()) return Answer::hidden;
+      if (!ranges_[mask].is_true()) answer = Answer::unknown;
+    }
+    return answer;
+  }
+
+  const std::vector<ExprId>& masks_;
+  Ranges ranges_;
+  Box box_;
+  std::int64_t tile_, page_, most_;
+  std::int64_t looked_ = 0;
+  std::vector<std::int64_t> counts_;
+};
+
+// What a tile sees, and all tiles of a batch and head together, on average.
+struct Count {
+  std::int64_t longest = 0;
+  double listed = 0;
+};
+
+// Each batch and head alone where the indices of the masks say so, if these are not many.
+std::vector<Box> boxes_of(const ir::Attention& attention, const std::vector<ExprId>& masks) {
+  Dependence dependence(attention.dag);
+  Axes axes;
+  for (const ExprId mask : masks) axes = axes | varying(dependence[mask], attention.dims);
+  const Box whole = whole_box(attention);
+  const std::int64_t batches = axes.batch ? whole.batch.high + 1 : 1;
+  const std::int64_t heads = axes.head ? whole.head.high + 1 : 1;
+  if (batches * heads > kMostLists) return {whole};
+  std::vector<Box> boxes;
+  for (std::int64_t i = 0; i < batches * heads; ++i) {
+    Box box = whole;
+    if (axes.batch) box.batch = {i / heads, i / heads};
+    if (axes.head) box.head = {i % heads, i % heads};
+    boxes.push_back(box);
+  }
+  return boxes;
+}
+
+// Of masks that indices tell.
+Count count(const ir::Attention& attention, const std::vector<ExprId>& masks, std::int64_t tile,
+            std::int64_t page) {
+  Count count;
+  const std::vector<Box> boxes = boxes_of(attention, masks);
+  const std::int64_t most = kMostLooked / static_cast<std::int64_t>(boxes.size());
+  for (const Box& box : boxes) {
+    const Visible visible(attention, masks, box, tile, page, most);
+    for (const std::int64_t pages : visible.counts()) {
+      count.longest = std::max(count.longest, pages);
+      count.listed += static_cast<double>(pages);
+    }
+  }
+  count.listed /= static_cast<double>(boxes.size());
+  return count;
+}
+
+// As if no captured boolean of a row or a column were true.
+ir::Attention without_flags(const ir::Attention& attention) {
+  Dependence dependence(attention.dag);
+  return rebuilt(attention,
+                 [&](SimplifyingBuilder&, ir::Dag& dag, ExprId id,
+                     const std::vector<ExprId>&) -> std::optional<ExprId> {
+                   const Node& node = attention.dag[id];
+                   const Axes axes = dependence[id];
+                   const bool flag = node.is(Op::load_) && node.type == ir::Type::boolean &&
+                                     axes.row != axes.column;
+                   return flag ? std::optional(dag.boolean(false, node.pos)) : std::nullopt;
+                 });
+}
+
+class Finder {
+ public:
+  explicit Finder(const ir::Attention& attention)
+      : attention_(attention),
+        without_flags_(without_flags(attention)),
+        dag_(attention.dag),
+        dependence_(attention.dag) {
+    for (const ExprId mask : attention.masks) {
+      (reads_input(dag_, mask) ? unknown_ : known_).push_back(mask);
+    }
+    for (const ExprId mask : without_flags_.masks) {
+      if (!reads_input(without_flags_.dag, mask)) known_without_flags_.push_back(mask);
+    }
+  }
+
+  std::optional<BlockLists> run() {
+    std::optional<BlockLists> best;
+    double least = 0;
+    for (const std::int64_t tile : kSizes) {
+      for (const std::int64_t page : kSizes) {
+        const std::optional<BlockLists> lists = of(tile, page);
+        if (!lists) continue;
+        const double work = work_of(*lists);
+        if (best && work >= least) continue;
+        best = lists;
+        least = work;
+      }
+    }
+    return best;
+  }
+
+ private:
+  std::optional<BlockLists> of(std::int64_t tile, std::int64_t page) {
+    const ir::Dims& d = attention_.dims;
+    if (d[Dim::Sq] % tile != 0 || d[Dim::Skv] % page != 0 || d[Dim::Skv] <= page) return {};
+    BlockLists lists{.tile = tile, .page = page, .axes = {}, .residual = {}};
+    lists.tiles = d[Dim::Sq] / tile;
+    lists.pages = d[Dim::Skv] / page;
+    const Count seen = count(attention_, known_, tile, page);
+    lists.longest = std::max<std::int64_t>(seen.longest, 1);
+    lists.listed = seen.listed;
+    const auto all = static_cast<double>(lists.tiles * lists.pages);
+    if (unknown_.empty() && lists.listed == all) return {};
+    describe(lists);
+    return lists;
+  }
+
+  void describe(BlockLists& lists) {
+    const OnBlocks on_blocks(attention_, lists.tile, lists.page);
+    lists.once = unknown_.empty();
+    lists.same_rows = lists.same_columns = true;
+    for (const ExprId mask : attention_.masks) {
+      const OnBlocks::Same same = on_blocks[mask];
+      lists.same_rows &= same.rows;
+      lists.same_columns &= same.columns;
+      if (!same.both()) lists.residual.push_back(mask);
+      lists.axes = lists.axes | varying(dependence_[mask], attention_.dims);
+      const bool tells = reads_input(dag_, mask) && (same.both() || is_equality(mask));
+      lists.assumed |= tells;
+    }
+    lists.axes.row = lists.axes.column = false;
+    if (lists.assumed) lists.listed *= kAssumedShare;
+    if (!lists.assumed && known_without_flags_.size() > known_.size()) assume_few_flags(lists);
+  }
+
+  void assume_few_flags(BlockLists& lists) const {
+    const Count few = count(without_flags_, known_without_flags_, lists.tile, lists.page);
+    lists.listed = few.listed + kAssumedShare * (lists.listed - few.listed);
+    lists.assumed = true;
+  }
+
+  // T[.., row] == T[.., column]
+  bool is_equality(ExprId mask) {
+    const Node& node = dag_[mask];
+    if (!node.is(Op::eq_)) return false;
+    const Node &x = dag_[node.operands[0]], &y = dag_[node.operands[1]];
+    if (!x.is(Op::load_) || !y.is(Op::load_) || x.attribute != y.attribute) return false;
+    const Axes a = dependence_[node.operands[0]], b = dependence_[node.operands[1]];
+    return a.row != a.column && b.row != b.column && a.row == b.column;
+  }
+
+  // In scores whose products alone are computed. What is of one side is read from a vector.
+  double work_of(const BlockLists& lists) {
+    double operations = 0;
+    std::set<ExprId> vectors;
+    for (const ExprId id : ir::reachable(dag_, lists.residual)) {
+      if (!dependence_[id].both_sides()) continue;
+      const double computed = cost_for_each_score(dag_[id]);
+      operations += dag_[id].is(Op::load_) ? kReadingForward.table
+                                           : std::min(computed, kReadingForward.narrow_table);
+      for (const ExprId operand : dag_[id].operands) {
+        const Axes axes = dependence_[operand];
+        const bool is_new = axes.row != axes.column && vectors.insert(operand).second;
+        if (is_new) operations += axes.row ? kReadingForward.row : kReadingForward.column;
+      }
+    }
+    const auto rows = static_cast<double>(std::max(lists.tile, kKernelRows));
+    return lists.listed * rows * static_cast<double>(lists.page) * (1 + kOperation * operations);
+  }
+
+  const ir::Attention& attention_;
+  const ir::Attention without_flags_;
+  const ir::Dag& dag_;
+  Dependence dependence_;
+  std::vector<ExprId> known_, unknown_, known_without_flags_;
+};
+
+}  // namespace
+
+std::optional<BlockLists> block_lists(const ir::Attention& attention) {
+  if (attention.masks.empty()) return std::nullopt;
+  return Finder(attention).run();
+}
+
+double predicted_ms(const BlockLists& lists, const ir::Attention& tiles) {
+  const ir::Dims& d = tiles.dims;
+  const auto entries = static_cast<double>(d[Dim::B] * d[Dim::Hq]);
+  const auto count = static_cast<double>(lists.tiles);
+  const double width = static_cast<double>(lists.page) / kKernelColumns;
+  const double most = lists.assumed ? lists.listed / count : static_cast<double>(lists.longest);
+  const TileWork work{entries / count * lists.listed * width, most * width, entries};
+  return kSlowdown * predicted_ms_of_tiles(tiles, work);
+}
+
+double predicted_ms_of_making(const BlockLists& lists, const ir::Dims& dims) {
+  if (lists.once) return 0;
+  const std::int64_t of_lists =
+      (lists.axes.batch ? dims[Dim::B] : 1) * (lists.axes.head ? dims[Dim::Hq] : 1);
+  const std::int64_t rows = lists.same_rows ? lists.tiles : dims[Dim::Sq];
+  const std::int64_t columns = lists.same_columns ? lists.pages : dims[Dim::Skv];
+  return kSmallKernels * predicted_ms_of_moving(0) +
+         static_cast<double>(of_lists * rows) * static_cast<double>(columns) * kLook;
+}
+
+std::string to_text(const BlockLists& lists) {
+  const auto all = static_cast<double>(lists.tiles * lists.pages);
+  return fmt::format("tiles of {} rows see up to {} of {} pages of {} columns, {:.0f} % of all{}",
+                     lists.tile, lists.longest, lists.pages, lists.page, 100 * lists.listed / all,
+                     lists.assumed ? ", which is assumed" : "");
+}
+
+}  // namespace attn::passes

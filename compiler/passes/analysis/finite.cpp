@@ -1,0 +1,105 @@
+#include "compiler/passes/analysis/finite.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <vector>
+
+#include "compiler/passes/analysis/range.h"
+
+namespace attn::passes {
+namespace {
+
+using ir::ExprId;
+using ir::Op;
+
+// In this order: the worst operand counts.
+enum class Kind : std::uint8_t { finite, infinite, anything };
+
+class Analysis {
+ public:
+  Analysis(const ir::Attention& attention, Score score) : attention_(attention), score_(score) {}
+
+  Kind kind_of(ExprId root) {
+    const ExprId roots[] = {root};
+    for (const ExprId id : ir::reachable(attention_.dag, roots)) {
+      if (attention_.dag[id].type == ir::Type::real) kinds_[id] = kind_of_node(id);
+    }
+    return kinds_[root];
+  }
+
+ private:
+  Kind worst(const ir::Node& node) const {
+    Kind kind = Kind::finite;
+    for (const ExprId operand : node.operands) {
+      if (const auto found = kinds_.find(operand); found != kinds_.end()) {
+        kind = std::max(kind, found->second);
+      }
+    }
+    return kind;
+  }
+
+  bool is_not_zero(ExprId id) const {
+    const ir::Node& node = attention_.dag[id];
+    if (node.is(Op::const_real_)) {
+      return attention_.dag.real_of(id) != 0 && std::isfinite(attention_.dag.real_of(id));
+    }
+    if (!node.is(Op::to_real_) || attention_.dag[node.operands[0]].type != ir::Type::integer) {
+      return false;
+    }
+    const Range range = range_of(attention_, node.operands[0]);
+    return range.low > 0 || range.high < 0;
+  }
+
+  // Of a sum or product one of whose operands may be infinite: with anything but a number that
+  // cannot be 0 it may be NaN (inf - inf, 0 inf).
+  Kind kind_of_product(const ir::Node& node) const {
+    const Kind kind = worst(node);
+    const bool harmless = is_not_zero(node.operands[0]) || is_not_zero(node.operands[1]);
+    return kind == Kind::infinite && !harmless ? Kind::anything : kind;
+  }
+
+  Kind kind_of_node(ExprId id) const {
+    const ir::Node& node = attention_.dag[id];
+    const Kind operands = worst(node);
+    switch (node.op) {
+      case Op::const_real_:
+        return std::isfinite(attention_.dag.real_of(id)) ? Kind::finite : Kind::infinite;
+      case Op::score_: return score_ == Score::finite ? Kind::finite : Kind::infinite;
+      case Op::to_real_: return Kind::finite;
+      case Op::tanh_:
+      case Op::sigmoid_:
+      case Op::erf_: return operands == Kind::anything ? operands : Kind::finite;
+      case Op::min_:
+      case Op::max_:
+      case Op::neg_:
+      case Op::abs_:
+      case Op::floor_:
+      case Op::ceil_:
+      case Op::select_: return operands;
+      case Op::add_:
+      case Op::sub_:
+      case Op::mul_: return kind_of_product(node);
+      case Op::sin_:
+      case Op::cos_: return operands == Kind::finite ? operands : Kind::anything;
+      case Op::div_:
+      case Op::floordiv_: return is_not_zero(node.operands[1]) ? operands : Kind::anything;
+      case Op::mod_:
+        return operands == Kind::finite && is_not_zero(node.operands[1]) ? operands
+                                                                         : Kind::anything;
+      default: return Kind::anything;
+    }
+  }
+
+  const ir::Attention& attention_;
+  Score score_;
+  std::map<ExprId, Kind> kinds_;  // of real nodes
+};
+
+}  // namespace
+
+bool is_finite(const ir::Attention& attention, ExprId id, Score score) {
+  return Analysis(attention, score).kind_of(id) == Kind::finite;
+}
+
+}  // namespace attn::passes

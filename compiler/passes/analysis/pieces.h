@@ -1,0 +1,66 @@
+// Unions of intervals of columns, before they are written down as expressions (intervals.h).
+#pragma once
+
+#include <vector>
+
+#include "compiler/passes/analysis/effort.h"
+#include "compiler/passes/analysis/intervals.h"
+#include "compiler/passes/analysis/linear.h"
+
+namespace attn::passes {
+
+// From the largest of the lows to the smallest of the highs. Every sum fits 32 bits.
+struct Piece {
+  std::vector<Linear> lows;   // none is surely below another
+  std::vector<Linear> highs;  // none is surely above another
+  std::vector<ir::ExprId> low_firsts{};
+  std::vector<ir::ExprId> high_firsts{};
+  std::vector<ir::ExprId> conditions{};  // all must hold
+  bool exact = true;
+
+  bool operator==(const Piece&) const = default;
+};
+
+// A union; none is surely empty.
+using Pieces = std::vector<Piece>;
+
+// What can be done with the unions of one attention. The forms and the effort must outlive this;
+// once the effort has ended, unions become one piece that contains them.
+class PieceAlgebra {
+ public:
+  PieceAlgebra(const ir::Attention& attention, LinearForms& forms, Effort& effort);
+
+  Pieces all() const;       // columns
+  Pieces anything() const;  // of them, it is not known which
+  Pieces from(const Linear& low);
+  Pieces below(const Linear& high);
+
+  // Of more than kMostIntervals one that contains them.
+  Pieces intersect(const Pieces& xs, const Pieces& ys);
+  Pieces unite(Pieces xs, const Pieces& ys);
+
+  std::vector<Interval> written(const Pieces& pieces);
+
+ private:
+  void raise(Piece& piece, const Linear& low);
+  void lower(Piece& piece, const Linear& high);
+  void restrict(Piece& piece, const Piece& by);
+  bool is_empty(const Piece& piece);
+  Pieces hull(const Pieces& pieces);
+  bool is_at_most(const Linear& x, const Linear& y);  // for every score
+
+  Interval written(const Piece& piece);
+  void merge(std::vector<Interval>& intervals);
+  bool absorb(Interval& x, const Interval& y);
+  ir::ExprId joined(ir::Op op, const std::vector<ir::ExprId>& ids);
+  ir::ExprId extreme(ir::Op op, const std::vector<Linear>& sums);
+  ir::ExprId larger(ir::ExprId x, ir::ExprId y);
+  ir::ExprId smaller(ir::ExprId x, ir::ExprId y);
+
+  const ir::Dag& dag_;
+  LinearForms& forms_;
+  Effort& effort_;
+  Linear columns_;
+};
+
+}  // namespace attn::passes

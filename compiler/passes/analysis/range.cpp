@@ -1,0 +1,197 @@
+#include "compiler/passes/analysis/range.h"
+
+#include <algorithm>
+#include <array>
+
+#include "compiler/ir/fold.h"
+#include "compiler/passes/analysis/floor_div.h"
+
+namespace attn::passes {
+namespace {
+
+using ir::Op;
+
+constexpr Range kAny{};
+
+Range clip(std::int64_t low, std::int64_t high) {
+  // A value outside 32 bits would wrap, so nothing is known of it.
+  if (low < kAny.low || high > kAny.high) return kAny;
+  return {low, high};
+}
+
+Range index_below(std::optional<std::int64_t> size) {
+  return size ? Range{0, *size - 1} : Range{0, kAny.high};
+}
+
+Range of_products(const std::array<std::int64_t, 4>& corners) {
+  const auto [low, high] = std::minmax_element(corners.begin(), corners.end());
+  return clip(*low, *high);
+}
+
+Range magnitude(Range x) {
+  const std::int64_t high = std::max(std::abs(x.low), std::abs(x.high));
+  if (x.low <= 0 && x.high >= 0) return clip(0, high);
+  return clip(std::min(std::abs(x.low), std::abs(x.high)), high);
+}
+
+Range quotient(Range x, Range y) {
+  if (y.low <= 0) return kAny;
+  return of_products({floor_div(x.low, y.low), floor_div(x.low, y.high), floor_div(x.high, y.low),
+                      floor_div(x.high, y.high)});
+}
+
+Range remainder(Range x, Range y) {
+  if (y.low <= 0) return kAny;
+  if (x.low >= 0 && x.high < y.low) return x;
+  const std::int64_t whole = floor_div(x.low, y.low);
+  if (y.low == y.high && whole == floor_div(x.high, y.low)) {
+    return {x.low - whole * y.low, x.high - whole * y.low};
+  }
+  return {0, y.high - 1};
+}
+
+Range unite(Range x, Range y) { return {std::min(x.low, y.low), std::max(x.high, y.high)}; }
+
+constexpr Range kEither{0, 1};
+
+bool is_boolean(const ir::Node& node) { return node.type == ir::Type::boolean; }
+
+Range boolean(bool can_be_true, bool can_be_false) { return {can_be_false ? 0 : 1, can_be_true}; }
+
+// x < y, when `slack` is 0, or x <= y, when it is 1.
+Range ordered(Range x, Range y, std::int64_t slack) {
+  return boolean(x.low < y.high + slack, x.high >= y.low + slack);
+}
+
+Range equal(Range x, Range y) {
+  const bool overlap = x.low <= y.high && y.low <= x.high;
+  const bool same = x.low == x.high && x == y;
+  return boolean(overlap, !same);
+}
+
+Range opposite(Range x) { return {1 - x.high, 1 - x.low}; }
+
+Range smaller(Range x, Range y) { return {std::min(x.low, y.low), std::min(x.high, y.high)}; }
+Range larger(Range x, Range y) { return {std::max(x.low, y.low), std::max(x.high, y.high)}; }
+
+// Of single numbers alone.
+Range bits(Op op, Range x, Range y) {
+  if (x.low != x.high || y.low != y.high) return kAny;
+  const ir::Constant operands[] = {x.low, y.low};
+  const std::size_t count = op == Op::bit_not_ ? 1 : 2;
+  const auto value = ir::fold(op, std::span(operands).first(count));
+  if (!value) return kAny;
+  return clip(std::get<std::int64_t>(*value), std::get<std::int64_t>(*value));
+}
+
+Range comparison(Op op, Range x, Range y) {
+  switch (op) {
+    case Op::lt_: return ordered(x, y, 0);
+    case Op::le_: return ordered(x, y, 1);
+    case Op::gt_: return ordered(y, x, 0);
+    case Op::ge_: return ordered(y, x, 1);
+    case Op::eq_: return equal(x, y);
+    case Op::ne_: return opposite(equal(x, y));
+    default: return kEither;
+  }
+}
+
+}  // namespace
+
+Box whole_box(const ir::Attention& attention) {
+  const ir::Dims& dims = attention.dims;
+  return {index_below(dims.get(ir::Dim::B)), index_below(dims.get(ir::Dim::Hq)),
+          index_below(dims.get(ir::Dim::Sq)), index_below(dims.get(ir::Dim::Skv))};
+}
+
+Ranges::Ranges(const ir::Attention& attention, std::span<const ir::ExprId> roots)
+    : attention_(attention),
+      dag_(attention.dag),
+      order_(ir::reachable(attention.dag, roots)),
+      ranges_(order_.empty() ? 0 : order_.back() + 1) {}
+
+void Ranges::look_at(const Box& box) {
+  for (const ir::ExprId id : order_) ranges_[id] = of(id, box);
+}
+
+Range Ranges::of(ir::ExprId id, const Box& box) const {
+  const ir::Node& node = dag_[id];
+  return node.operands.empty() ? leaf(node, box) : operation(node);
+}
+
+Range Ranges::leaf(const ir::Node& node, const Box& box) const {
+  switch (node.op) {
+    case Op::const_bool_:
+      return boolean(std::get<bool>(node.attribute), !std::get<bool>(node.attribute));
+    case Op::const_int_: {
+      const std::int64_t value = std::get<std::int64_t>(node.attribute);
+      return clip(value, value);
+    }
+    case Op::batch_: return box.batch;
+    case Op::head_: return box.head;
+    case Op::row_: return box.row;
+    case Op::column_: return box.column;
+    case Op::dim_: return {1, kAny.high};
+    default: return is_boolean(node) ? kEither : kAny;
+  }
+}
+
+Range Ranges::operation(const ir::Node& node) const {
+  const Range x = operand(node, 0);
+  const Range y = node.operands.size() > 1 ? operand(node, 1) : x;
+  switch (node.op) {
+    case Op::add_: return clip(x.low + y.low, x.high + y.high);
+    case Op::sub_: return clip(x.low - y.high, x.high - y.low);
+    case Op::mul_:
+      return of_products({x.low * y.low, x.low * y.high, x.high * y.low, x.high * y.high});
+    case Op::neg_: return clip(-x.high, -x.low);
+    case Op::abs_: return magnitude(x);
+    case Op::min_:
+    case Op::and_: return smaller(x, y);
+    case Op::max_:
+    case Op::or_: return larger(x, y);
+    case Op::not_: return opposite(x);
+    case Op::to_int_: return x;
+    case Op::load_: return load(node);
+    case Op::floordiv_: return quotient(x, y);
+    case Op::mod_: return remainder(x, y);
+    case Op::select_: {
+      if (x.is_true()) return y;
+      return x.is_false() ? operand(node, 2) : unite(y, operand(node, 2));
+    }
+    default: break;
+  }
+  if (ir::info(node.op).rule == ir::Rule::bits) return bits(node.op, x, y);
+  if (!is_boolean(node)) return kAny;
+  return dag_[node.operands[0]].type == ir::Type::integer ? comparison(node.op, x, y) : kEither;
+}
+
+Range Ranges::load(const ir::Node& node) const {
+  const std::string& name = std::get<std::string>(node.attribute);
+  const auto up_to = [&](ir::Dim dim) {
+    return Range{0, attention_.dims.get(dim).value_or(kAny.high)};
+  };
+  if (attention_.lengths_q && name == ir::kLengthsQ) return up_to(ir::Dim::Sq);
+  if (attention_.lengths_kv && name == ir::kLengthsKv) return up_to(ir::Dim::Skv);
+  return is_boolean(node) ? kEither : kAny;
+}
+
+WholeRanges::WholeRanges(const ir::Attention& attention)
+    : ranges_(attention, {}), box_(whole_box(attention)) {}
+
+Range WholeRanges::operator[](ir::ExprId id) {
+  std::vector<Range>& known = ranges_.ranges_;
+  while (known.size() <= id) {
+    known.push_back(ranges_.of(static_cast<ir::ExprId>(known.size()), box_));
+  }
+  return known[id];
+}
+
+Range range_of(const ir::Attention& attention, ir::ExprId id) {
+  const ir::ExprId roots[] = {id};
+  Ranges ranges(attention, roots);
+  ranges.look_at(whole_box(attention));
+  return ranges[id];
+}
+
+}  // namespace attn::passes

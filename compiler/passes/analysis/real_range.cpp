@@ -1,0 +1,165 @@
+#include "compiler/passes/analysis/real_range.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace attn::passes {
+namespace {
+
+using ir::Op;
+
+constexpr double kLargest = std::numeric_limits<float>::max();
+constexpr double kInfinity = RealRange::kInfinity;
+
+double rounded(double value) {
+  if (std::isnan(value) || std::isinf(value)) return value;
+  if (std::abs(value) > kLargest) return std::copysign(kInfinity, value);
+  return static_cast<double>(static_cast<float>(value));
+}
+
+RealRange including(RealRange range, double value) {
+  if (std::isnan(value)) {
+    range.nan = true;
+  } else {
+    range.low = std::min(range.low, rounded(value));
+    range.high = std::max(range.high, rounded(value));
+  }
+  return range;
+}
+
+RealRange nothing(bool nan) { return {kInfinity, -kInfinity, nan}; }
+
+bool is_infinite(const RealRange& x) { return x.low == -kInfinity || x.high == kInfinity; }
+
+// Not infinities alone: corners of 0 and infinity, NaN, say nothing of those.
+bool has_numbers(const RealRange& x) { return x.low < kInfinity && x.high > -kInfinity; }
+
+// Of a function that is monotone in each operand.
+template <typename Function>
+RealRange corners(const RealRange& x, const RealRange& y, const Function& function) {
+  RealRange range = nothing(x.nan || y.nan);
+  if (x.is_none() || y.is_none()) return RealRange::only_nan();
+  for (const double a : {x.low, x.high}) {
+    for (const double b : {y.low, y.high}) range = including(range, function(a, b));
+  }
+  return range;
+}
+
+template <typename Function>
+RealRange monotone(const RealRange& x, const Function& function) {
+  if (x.is_none()) return RealRange::only_nan();
+  return including(including(nothing(x.nan), function(x.low)), function(x.high));
+}
+
+// The same of what has no value below 0.
+template <typename Function>
+RealRange above_zero(const RealRange& x, const Function& function) {
+  if (x.is_none() || x.high < 0) return RealRange::only_nan();
+  return monotone(RealRange{std::max(x.low, 0.0), x.high, x.nan || x.low < 0}, function);
+}
+
+RealRange product(const RealRange& x, const RealRange& y) {
+  RealRange range = corners(x, y, [](double a, double b) { return a * b; });
+  range.nan |= (x.holds(0) && is_infinite(y)) || (y.holds(0) && is_infinite(x));
+  const bool zero = (x.holds(0) && has_numbers(y)) || (y.holds(0) && has_numbers(x));
+  return zero ? including(range, 0) : range;
+}
+
+RealRange quotient(const RealRange& x, const RealRange& y) {
+  if (!y.holds(0) || y.is_point()) {
+    RealRange range = corners(x, y, [](double a, double b) { return a / b; });
+    range.nan |= x.holds(0) && y.holds(0);
+    return has_numbers(x) && is_infinite(y) ? including(range, 0) : range;
+  }
+  return {-kInfinity, kInfinity, x.nan || y.nan || x.holds(0) || is_infinite(x)};
+}
+
+RealRange power(const RealRange& x, const RealRange& y) {
+  const bool points = x.is_point() && y.is_point();
+  if (!points && !(x.low >= 0)) return {};
+  return corners(x, y, [](double a, double b) { return std::pow(a, b); });
+}
+
+RealRange remainder(const RealRange& x, const RealRange& y) {
+  if (!x.is_point() || !y.is_point()) return {};
+  return RealRange::of(x.low - y.low * std::floor(x.low / y.low));
+}
+
+template <typename Function>
+RealRange wave(const RealRange& x, const Function& function) {
+  if (x.is_none()) return RealRange::only_nan();
+  if (x.is_point()) return RealRange::of(function(x.low));
+  return {-1, 1, x.nan || is_infinite(x)};
+}
+
+RealRange magnitude(const RealRange& x) {
+  RealRange range = monotone(x, [](double a) { return std::abs(a); });
+  if (x.holds(0)) range.low = 0;
+  return range;
+}
+
+}  // namespace
+
+RealRange RealRange::of(double value) { return including(nothing(false), value); }
+
+RealRange joined(const RealRange& x, const RealRange& y) {
+  return {std::min(x.low, y.low), std::max(x.high, y.high), x.nan || y.nan};
+}
+
+RealRange real_range(Op op, const RealRange& x, const RealRange& y) {
+  switch (op) {
+    case Op::add_: return corners(x, y, [](double a, double b) { return a + b; });
+    case Op::sub_: return corners(x, y, [](double a, double b) { return a - b; });
+    case Op::mul_: return product(x, y);
+    case Op::div_: return quotient(x, y);
+    case Op::floordiv_: return monotone(quotient(x, y), [](double a) { return std::floor(a); });
+    case Op::mod_: return remainder(x, y);
+    case Op::pow_: return power(x, y);
+    case Op::min_: return corners(x, y, [](double a, double b) { return std::min(a, b); });
+    case Op::max_: return corners(x, y, [](double a, double b) { return std::max(a, b); });
+    case Op::neg_: return monotone(x, [](double a) { return -a; });
+    case Op::abs_: return magnitude(x);
+    case Op::floor_: return monotone(x, [](double a) { return std::floor(a); });
+    case Op::ceil_: return monotone(x, [](double a) { return std::ceil(a); });
+    case Op::exp_: return monotone(x, [](double a) { return std::exp(a); });
+    case Op::exp2_: return monotone(x, [](double a) { return std::exp2(a); });
+    case Op::tanh_: return monotone(x, [](double a) { return std::tanh(a); });
+    case Op::erf_: return monotone(x, [](double a) { return std::erf(a); });
+    case Op::sigmoid_: return monotone(x, [](double a) { return 1 / (1 + std::exp(-a)); });
+    case Op::log_: return above_zero(x, [](double a) { return std::log(a); });
+    case Op::log2_: return above_zero(x, [](double a) { return std::log2(a); });
+    case Op::sqrt_: return above_zero(x, [](double a) { return std::sqrt(a); });
+    case Op::rsqrt_: return above_zero(x, [](double a) { return 1 / std::sqrt(a); });
+    case Op::sin_: return wave(x, [](double a) { return std::sin(a); });
+    case Op::cos_: return wave(x, [](double a) { return std::cos(a); });
+    case Op::tan_: return x.is_point() ? RealRange::of(std::tan(x.low)) : RealRange{};
+    default: return {};
+  }
+}
+
+Range compared(Op op, const RealRange& x, const RealRange& y) {
+  constexpr Range kEither{0, 1}, kTrue{1, 1}, kFalse{0, 0};
+  const bool swaps = op == Op::gt_ || op == Op::ge_;
+  const RealRange& a = swaps ? y : x;
+  const RealRange& b = swaps ? x : y;
+  const bool nan = x.nan || y.nan;
+  switch (op) {
+    case Op::lt_:
+    case Op::gt_:
+      if (a.low >= b.high) return kFalse;
+      return a.high < b.low && !nan ? kTrue : kEither;
+    case Op::le_:
+    case Op::ge_:
+      if (a.low > b.high) return kFalse;
+      return a.high <= b.low && !nan ? kTrue : kEither;
+    case Op::eq_:
+      if (a.low > b.high || b.low > a.high) return kFalse;
+      return a.is_point() && b.is_point() ? kTrue : kEither;
+    case Op::ne_:
+      if (a.low > b.high || b.low > a.high) return kTrue;
+      return a.is_point() && b.is_point() ? kFalse : kEither;
+    default: return kEither;
+  }
+}
+
+}  // namespace attn::passes

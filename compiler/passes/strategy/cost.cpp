@@ -1,0 +1,140 @@
+#include "compiler/passes/strategy/cost.h"
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "compiler/passes/analysis/axes.h"
+#include "compiler/passes/analysis/band.h"
+#include "compiler/passes/rewrite/hoist.h"
+
+namespace attn::passes {
+namespace {
+
+using ir::Dim;
+
+constexpr std::int64_t kTile = 128;
+constexpr double kProcessors = 132;
+constexpr double kLaunch = 0.004;             // ms
+constexpr double kBytesInAMillisecond = 3e9;  // read and written
+
+// In ms, of one SM: for a score with both head dimensions 128, of which a part does not depend on
+// them, for an operation (hoist.h) on a score, and for 128 rows.
+struct Rates {
+  double score, fixed_part, operation, rows;
+};
+constexpr double kPico = 1e-9 * kProcessors;
+constexpr Rates kForward = {0.745 * kPico, 0.35, 0.03 * kPico, 13.6e-6 * kProcessors};
+constexpr Rates kBackward = {2.25 * kPico, 0.2, 0.06 * kPico, 107e-6 * kProcessors};
+
+// What a kernel does for each score, once what costs more than reading it is hoisted (hoist.h).
+class Operations {
+ public:
+  Operations(const ir::Attention& attention, const Reading& reading)
+      : attention_(attention), reading_(reading), dependence_(attention.dag) {}
+
+  double of_attention() {
+    const double masks = sum(mask_form(attention_).residual);
+    return std::min(masks, reading_.narrow_table) + sum({attention_.score});
+  }
+
+ private:
+  double sum(const std::vector<ir::ExprId>& roots) {
+    double sum = 0;
+    for (const ir::ExprId root : roots) sum += of(root);
+    return sum;
+  }
+
+  // What is shared counts once.
+  double of(ir::ExprId id) {
+    if (!seen_.insert(id).second) return 0;
+    const ir::Node& node = attention_.dag[id];
+    const double read = reading(id);
+    if (node.is(ir::Op::load_)) return read;
+    const double computed = cost_for_each_score(node) + sum(node.operands);
+    const bool whole = varying(dependence_[id], attention_.dims).both_sides();
+    return whole ? computed : std::min(computed, read);
+  }
+
+  // Of a tensor that holds it.
+  double reading(ir::ExprId id) {
+    const Axes axes = varying(dependence_[id], attention_.dims);
+    if (axes.both_sides()) return is_wide(id) ? reading_.table : reading_.narrow_table;
+    if (axes.row || axes.column) return axes.column ? reading_.column : reading_.row;
+    return kReadingOne;
+  }
+
+  // Not a condition, which would be, nor a tensor of 16 bits.
+  bool is_wide(ir::ExprId id) const {
+    const ir::Node& node = attention_.dag[id];
+    if (!node.is(ir::Op::load_)) return node.type == ir::Type::real;
+    const DType dtype = attention_.find_tensor(attention_.dag.symbol_of(id))->dtype;
+    return dtype != DType::f16 && dtype != DType::bf16;
+  }
+
+  const ir::Attention& attention_;
+  const Reading& reading_;
+  Dependence dependence_;
+  std::set<ir::ExprId> seen_;
+};
+
+double for_a_score(const ir::Attention& attention, const Rates& rates, bool backward) {
+  const ir::Dims& d = attention.dims;
+  const auto qk = static_cast<double>(d[Dim::Dqk]), v = static_cast<double>(d[Dim::Dv]);
+  const double width = backward ? (3 * qk + 2 * v) / 640 : (qk + v) / 256;
+  return rates.score * (rates.fixed_part + (1 - rates.fixed_part) * width) +
+         rates.operation *
+             Operations(attention, backward ? kReadingBackward : kReadingForward).of_attention();
+}
+
+// What the kernel skips by.
+Band skipping(const ir::Attention& attention, bool backward) {
+  const Band band = full_band(mask_form(attention), attention.dims);
+  const bool causal = band.right && *band.right <= 0;
+  if (backward ? causal : band.right || band.left) return band;
+  return {};
+}
+
+struct Tiles {
+  double all = 0;
+  double most = 0;  // of one row of them
+};
+
+Tiles tiles(const ir::Attention& attention, const Band& band) {
+  // Of lengths that nobody knows: half.
+  const std::int64_t rows = attention.dims[Dim::Sq] >> attention.lengths_q;
+  const std::int64_t columns = attention.dims[Dim::Skv] >> attention.lengths_kv;
+  Tiles tiles;
+  for (std::int64_t row = 0; row < rows; row += kTile) {
+    const std::int64_t last_row = std::min(row + kTile, rows) - 1;
+    const std::int64_t last =
+        band.right ? std::min(columns - 1, last_row + *band.right) : columns - 1;
+    const std::int64_t first = band.left ? std::max<std::int64_t>(0, row - *band.left) : 0;
+    if (first > last) continue;
+    const auto count = static_cast<double>(last / kTile - first / kTile + 1);
+    tiles.all += count;
+    tiles.most = std::max(tiles.most, count);
+  }
+  return tiles;
+}
+
+}  // namespace
+
+double predicted_ms_of_tiles(const ir::Attention& attention, const TileWork& work, bool backward) {
+  const Rates& rates = backward ? kBackward : kForward;
+  const double tile = for_a_score(attention, rates, backward) * kTile * kTile;
+  const double all = (work.tiles * tile + work.rows * rates.rows) / kProcessors;
+  return kLaunch + std::max(all, work.most * tile + rates.rows);
+}
+
+double predicted_ms(const ir::Attention& attention, bool backward, std::int64_t classes) {
+  const Tiles work = tiles(attention, skipping(attention, backward));
+  const auto times =
+      static_cast<double>(attention.dims[Dim::B] * attention.dims[Dim::Hq] * classes);
+  const auto rows = static_cast<double>((attention.dims[Dim::Sq] + kTile - 1) / kTile);
+  return predicted_ms_of_tiles(attention, {times * work.all, work.most, times * rows}, backward);
+}
+
+double predicted_ms_of_moving(double bytes) { return kLaunch + bytes / kBytesInAMillisecond; }
+
+}  // namespace attn::passes

@@ -1,0 +1,207 @@
+#include "compiler/reference/bindings.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+
+#include "runtime/io/element.h"
+
+namespace attn::reference {
+namespace {
+
+using ir::Dim;
+
+struct Declared {
+  DType dtype;
+  std::vector<std::int64_t> dims;
+};
+
+using Declarations = std::map<std::string, Declared, std::less<>>;
+
+Error misfit(std::string message) { return {ErrorCode::binding, std::move(message), {}, {}}; }
+
+Result<Declarations> declarations(const ir::Attention& attention) {
+  const ir::Dims& dims = attention.dims;
+  Declarations list;
+  list["q"] = {attention.dtype, {dims[Dim::B], dims[Dim::Hq], dims[Dim::Sq], dims[Dim::Dqk]}};
+  list["k"] = {attention.dtype, {dims[Dim::B], dims[Dim::Hkv], dims[Dim::Skv], dims[Dim::Dqk]}};
+  list["v"] = {attention.dtype, {dims[Dim::B], dims[Dim::Hkv], dims[Dim::Skv], dims[Dim::Dv]}};
+  for (const ir::CapturedTensor& tensor : attention.tensors) {
+    Declared& declared = list[tensor.name];
+    declared.dtype = tensor.dtype;
+    for (ir::ExprId extent : tensor.extents) {
+      const auto size = ir::fold_integer(attention.dag, extent, dims);
+      if (!size || *size < (dims[Dim::Skv] == 0 ? 0 : 1)) {
+        return misfit(fmt::format("{}: the extent {} is not a size", tensor.name,
+                                  to_source(attention, extent)));
+      }
+      declared.dims.push_back(*size);
+    }
+  }
+  return list;
+}
+
+bool is_integer_of(DType dtype, double value) {
+  return io::fits(dtype, value) && io::fits(DType::i32, value);
+}
+
+Result<double> element(DType dtype, double value, bool unrounded) {
+  if (is_float(dtype)) return unrounded ? value : round_to(dtype, value);
+  if (is_integer_of(dtype, value)) return value;
+  return misfit(fmt::format("{} is not a value of {}{}", value, to_string(dtype),
+                            dtype == DType::i64 ? " that fits in 32 bits" : ""));
+}
+
+Result<io::HostTensor> checked(const std::string& name, const Declared& declared,
+                               const io::HostTensor& given, bool unrounded) {
+  const bool is_whole =
+      given.values.size() == static_cast<std::size_t>(io::element_count(declared.dims));
+  if (given.dims != declared.dims || !is_whole) {
+    return misfit(fmt::format("{} has dims [{}], the attention wants [{}]", name,
+                              fmt::join(given.dims, ", "), fmt::join(declared.dims, ", ")));
+  }
+  io::HostTensor tensor = {declared.dtype, declared.dims, given.values};
+  for (std::size_t i = 0; i < tensor.values.size(); ++i) {
+    const Result<double> value = element(declared.dtype, tensor.values[i], unrounded);
+    if (!value.ok()) return misfit(fmt::format("{}: {}", name, value.error().message));
+    tensor.values[i] = *value;
+  }
+  return tensor;
+}
+
+Status bind_tensors(const ir::Attention& attention, const Inputs& inputs, bool unrounded,
+                    Bindings& bindings) {
+  ATTN_ASSIGN(const Declarations wanted, declarations(attention));
+  for (const auto& [name, tensor] : inputs.tensors) {
+    if (!wanted.contains(name)) return misfit(name + " is not a tensor of this attention");
+  }
+  for (const auto& [name, declared] : wanted) {
+    const auto given = inputs.tensors.find(name);
+    if (given == inputs.tensors.end()) return misfit("the tensor " + name + " is missing");
+    ATTN_ASSIGN(bindings.tensors[name], checked(name, declared, given->second, unrounded));
+  }
+  return {};
+}
+
+// Along the last axis.
+Status check_monotone(const std::string& name, const Bindings& bindings) {
+  const io::HostTensor& tensor = bindings.tensors.find(name)->second;
+  const auto width = static_cast<std::size_t>(tensor.dims.back());
+  for (std::size_t i = 1; i < tensor.values.size(); ++i) {
+    if (i % width == 0 || tensor.values[i] >= tensor.values[i - 1]) continue;
+    return misfit(fmt::format("{} is declared monotone, and element {} is {}, after {}", name, i,
+                              tensor.values[i], tensor.values[i - 1]));
+  }
+  return {};
+}
+
+// Runs of equal elements along the last axis: how many, and how long.
+Status check_runs(const ir::Attention& attention, const ir::CapturedTensor& declared,
+                  const io::HostTensor& tensor) {
+  const std::int64_t most = *ir::fold_integer(attention.dag, *declared.runs, attention.dims);
+  const std::int64_t width = tensor.dims.back();
+  const std::int64_t longest =
+      declared.longest_run ? *ir::fold_integer(attention.dag, *declared.longest_run, attention.dims)
+                           : width;
+  std::int64_t runs = 0, length = 0;
+  for (std::size_t i = 0; i < tensor.values.size(); ++i) {
+    const bool begins = static_cast<std::int64_t>(i) % width == 0;
+    const bool changes = begins || tensor.values[i] != tensor.values[i - 1];
+    runs = begins ? 1 : runs + (changes ? 1 : 0);
+    length = changes ? 1 : length + 1;
+    if (runs > most) {
+      return misfit(
+          fmt::format("{} is declared to have at most {} runs, and at element {} there "
+                      "begins another",
+                      declared.name, most, i));
+    }
+    if (length > longest) {
+      return misfit(
+          fmt::format("{} is declared to have runs of at most {}, and element {} is one "
+                      "more",
+                      declared.name, longest, i));
+    }
+  }
+  return {};
+}
+
+// Lengths within their dimension, and what tensors are declared to be.
+Status check_facts(const ir::Attention& attention, const Bindings& bindings) {
+  for (const ir::CapturedTensor& tensor : attention.tensors) {
+    const std::vector<double>& values = bindings.tensors.find(tensor.name)->second.values;
+    const bool of_q = tensor.name == ir::kLengthsQ;
+    if (of_q || tensor.name == ir::kLengthsKv) {
+      const auto most = static_cast<double>(attention.dims[of_q ? Dim::Sq : Dim::Skv]);
+      for (const double value : values) {
+        if (value >= 0 && value <= most) continue;
+        return misfit(fmt::format("{}: {} is outside 0..{}", tensor.name, value, most));
+      }
+    }
+    if (tensor.monotone) ATTN_RETURN_IF_ERROR(check_monotone(tensor.name, bindings));
+    if (!tensor.runs) continue;
+    const io::HostTensor& given = bindings.tensors.find(tensor.name)->second;
+    ATTN_RETURN_IF_ERROR(check_runs(attention, tensor, given));
+  }
+  return {};
+}
+
+bool needs_seed(const ir::Attention& attention) {
+  return attention.dropout && !attention.dropout->keep;
+}
+
+Status bind_seed(const Inputs& inputs, Bindings& bindings) {
+  for (const char* name : {"seed", "offset"}) {
+    const auto given = inputs.params.find(name);
+    if (given == inputs.params.end()) return misfit(fmt::format("the {} is missing", name));
+    const double value = given->second;
+    if (!(value >= 0 && value <= 0x1p53 && value == std::floor(value))) {
+      return misfit(fmt::format("{}: {} is no integer from 0 to 2^53", name, value));
+    }
+    bindings.params[name] = value;
+  }
+  return {};
+}
+
+Status bind_params(const ir::Attention& attention, const Inputs& inputs, bool unrounded,
+                   Bindings& bindings) {
+  if (needs_seed(attention)) ATTN_RETURN_IF_ERROR(bind_seed(inputs, bindings));
+  for (const auto& [name, value] : inputs.params) {
+    if (needs_seed(attention) && (name == "seed" || name == "offset")) continue;
+    if (attention.find_param(name) == nullptr) {
+      return misfit(name + " is not a param of this attention");
+    }
+  }
+  for (const ir::Param& param : attention.params) {
+    const auto given = inputs.params.find(param.name);
+    if (given == inputs.params.end()) return misfit("the param " + param.name + " is missing");
+    const Result<double> value = element(param.dtype, given->second, unrounded);
+    if (!value.ok()) return misfit(fmt::format("{}: {}", param.name, value.error().message));
+    bindings.params[param.name] = *value;
+  }
+  return {};
+}
+
+Status all_bound(const ir::Dims& dims) {
+  for (Dim dim : ir::kDims) {
+    if (!dims.get(dim)) {
+      return {ErrorCode::invalid_argument, fmt::format("the dimension {0} is open; give it with "
+                                                       "--bind {0}=SIZE",
+                                                       to_string(dim))};
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Bindings> bind(const ir::Attention& attention, const Inputs& inputs, bool unrounded) {
+  ATTN_RETURN_IF_ERROR(all_bound(attention.dims));
+  Bindings bindings;
+  ATTN_RETURN_IF_ERROR(bind_tensors(attention, inputs, unrounded, bindings));
+  ATTN_RETURN_IF_ERROR(check_facts(attention, bindings));
+  ATTN_RETURN_IF_ERROR(bind_params(attention, inputs, unrounded, bindings));
+  return bindings;
+}
+
+}  // namespace attn::reference

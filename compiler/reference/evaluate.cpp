@@ -1,0 +1,27 @@
+#include "compiler/reference/evaluate.h"
+
+#include <memory>
+
+#include "compiler/reference/outputs.h"
+#include "compiler/reference/tasks.h"
+
+namespace attn::reference {
+
+Result<Outputs> evaluate(const ir::Attention& attention, const Inputs& inputs,
+                         const Options& options) {
+  ATTN_ASSIGN(const Bindings bindings, bind(attention, inputs, options.unrounded));
+  ATTN_ASSIGN(const Problem problem, make_problem(attention, bindings));
+  Outputs outputs = make_outputs(attention.dims, options.unrounded);
+  const auto make_worker = [&]() -> Worker {
+    return [&, row = std::make_shared<RowSoftmax>(problem)](std::int64_t index) -> Status {
+      ATTN_RETURN_IF_ERROR(row->run(index));
+      write_row(problem, *row, index, outputs);
+      return {};
+    };
+  };
+  ATTN_RETURN_IF_ERROR(run_tasks(problem.rows(), options.threads, make_worker));
+  if (!options.unrounded) round_outputs(attention.dtype, outputs);
+  return outputs;
+}
+
+}  // namespace attn::reference

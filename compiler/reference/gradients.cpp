@@ -1,0 +1,314 @@
+#include "compiler/reference/gradients.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <optional>
+
+#include "compiler/reference/outputs.h"
+#include "compiler/reference/reverse.h"
+#include "compiler/reference/tasks.h"
+
+namespace attn::reference {
+namespace {
+
+using ir::Dim;
+using ir::ExprId;
+
+using Sums = GradientSums;
+
+// How terms, which are `from` times `factor`, enter a sum.
+using Add = void (*)(double* to, const double* from, double factor, std::int64_t size);
+
+void add_scaled(double* to, const double* from, double factor, std::int64_t size) {
+  for (std::int64_t d = 0; d < size; ++d) to[d] += factor * from[d];
+}
+
+void add_squares(double* to, const double* from, double factor, std::int64_t size) {
+  for (std::int64_t d = 0; d < size; ++d) to[d] += factor * from[d] * factor * from[d];
+}
+
+// Where the terms of one key head go.
+struct Target {
+  io::HostTensor &d_q, &d_k, &d_v;
+  Sums& learned;
+  Add add;
+};
+
+// What one key head adds to learned tensors, which others may add to.
+struct HeadSums {
+  Sums of, sizes;
+};
+
+std::optional<ExprId> score_leaf(const ir::Attention& attention) {
+  const ExprId roots[] = {attention.score};
+  for (const ExprId id : ir::reachable(attention.dag, roots)) {
+    if (attention.dag[id].is(ir::Op::score_)) return id;
+  }
+  return std::nullopt;
+}
+
+// One row after the other: writes its outputs, and adds its terms to the gradients and, when they
+// are wanted, their squares to the sizes. Rows of different key heads share no element of q, k, v;
+// learned tensors, which they may share, are summed up in the head's own.
+class RowGradients {
+ public:
+  RowGradients(const Problem& problem, const io::HostTensor& d_o, Gradients& result)
+      : problem_(problem),
+        d_o_(d_o),
+        result_(result),
+        q_(problem.tensor("q")),
+        k_(problem.tensor("k")),
+        v_(problem.tensor("v")),
+        row_(problem),
+        score_(problem.attention.dag, row_.evaluator(), problem.attention.score),
+        score_leaf_(score_leaf(problem.attention)) {
+    const auto& sink = problem.attention.sink;
+    if (sink) sink_.emplace(problem.attention.dag, row_.evaluator(), *sink);
+  }
+
+  // Row `index` of the problem's rows.
+  Status run(std::int64_t index, HeadSums& learned) {
+    ATTN_RETURN_IF_ERROR(row_.run(index));
+    write_row(problem_, row_, index, result_.outputs);
+    if (row_.is_empty()) return {};
+    const std::int64_t of_row = index * problem_.size(Dim::Dv);
+    const double* d_o = d_o_.values.data() + of_row;
+    const double delta = weigh(d_o);
+    add_terms(target(result_.of, learned.of, add_scaled), d_o, delta,
+              [&](double d_weight) { return d_weight - delta; });
+    if (result_.sizes.empty()) return {};
+    const double size = std::hypot(delta, products_size(d_o, of_row));
+    add_terms(target(result_.sizes, learned.sizes, add_squares), d_o, size,
+              [&](double d_weight) { return std::hypot(d_weight, size); });
+    return {};
+  }
+
+ private:
+  static Target target(Sums& sums, Sums& learned, Add add) {
+    return {sums.find("q")->second, sums.find("k")->second, sums.find("v")->second, learned, add};
+  }
+
+  // `d_score` makes the cotangent of a score, divided by its weight, of that of the weight.
+  template <typename DScore>
+  void add_terms(const Target& to, const double* d_o, double delta, const DScore& d_score) {
+    for (std::size_t column = 0; column < row_.weights().size(); ++column) {
+      if (!row_.is_visible(column)) continue;
+      if (row_.kept()[column] != 0) to_value(to, column, d_o);
+      score_.run(column, weight(column) * d_score(d_weights_[column]));
+      gather(to, score_, column);
+      if (score_leaf_) to_product(to, column, score_.cotangent(*score_leaf_));
+    }
+    if (!sink_) return;
+    sink_->run(0, -row_.sink_weight() / row_.sum() * delta);
+    gather(to, *sink_, 0);
+  }
+
+  // The root of the sum of squares of the products whose sum is delta.
+  double products_size(const double* d_o, std::int64_t of_row) const {
+    const double* o = result_.outputs.o.values.data() + of_row;
+    double squares = 0;
+    for (std::int64_t d = 0; d < problem_.size(Dim::Dv); ++d)
+      add_squares(&squares, o + d, d_o[d], 1);
+    return std::sqrt(squares);
+  }
+
+  double weight(std::size_t column) const { return row_.weights()[column] / row_.sum(); }
+
+  // Where the row of a column begins in k or v.
+  std::int64_t key_row(const io::HostTensor& tensor, std::size_t column) const {
+    return row_offset(tensor, row_.place().batch, row_.kv_head(),
+                      static_cast<std::int64_t>(column));
+  }
+
+  // The cotangents of the weights, dO V^T where dropout keeps them; returns what all scores of the
+  // row share, the sum of weight times cotangent.
+  double weigh(const double* d_o) {
+    d_weights_.assign(row_.weights().size(), 0.0);
+    double shared = 0;
+    for (std::size_t column = 0; column < d_weights_.size(); ++column) {
+      if (!row_.is_visible(column) || row_.kept()[column] == 0) continue;
+      const double* value = v_.values.data() + key_row(v_, column);
+      d_weights_[column] = row_.kept()[column] * dot(d_o, value, problem_.size(Dim::Dv));
+      shared += weight(column) * d_weights_[column];
+    }
+    return shared;
+  }
+
+  void to_value(const Target& to, std::size_t column, const double* d_o) {
+    to.add(to.d_v.values.data() + key_row(to.d_v, column), d_o,
+           weight(column) * row_.kept()[column], problem_.size(Dim::Dv));
+  }
+
+  void to_product(const Target& to, std::size_t column, double d_score) {
+    const RowPlace& place = row_.place();
+    const std::int64_t of_q = row_offset(to.d_q, place.batch, place.head, place.row);
+    const std::int64_t of_k = key_row(to.d_k, column), depth = problem_.size(Dim::Dqk);
+    const double factor = problem_.scale * d_score;
+    to.add(to.d_q.values.data() + of_q, k_.values.data() + of_k, factor, depth);
+    to.add(to.d_k.values.data() + of_k, q_.values.data() + of_q, factor, depth);
+  }
+
+  void gather(const Target& to, const ReverseMode& expression, std::size_t column) {
+    for (const ExprId load : expression.loads()) {
+      if (!expression.is_reached(load)) continue;
+      const auto sum = to.learned.find(problem_.attention.dag.symbol_of(load));
+      if (sum == to.learned.end()) continue;
+      const std::int64_t element = *row_.evaluator().element(load, column);
+      const double cotangent = expression.cotangent(load);
+      to.add(sum->second.values.data() + element, &cotangent, 1, 1);
+    }
+  }
+
+  const Problem& problem_;
+  const io::HostTensor& d_o_;
+  Gradients& result_;
+  const io::HostTensor &q_, &k_, &v_;
+  RowSoftmax row_;
+  ReverseMode score_;
+  std::optional<ReverseMode> sink_;
+  std::optional<ExprId> score_leaf_;
+  std::vector<double> d_weights_;
+};
+
+bool is_input(std::string_view name) { return name == "q" || name == "k" || name == "v"; }
+
+Status check_names(const ir::Attention& attention, const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    const ir::CapturedTensor* tensor = attention.find_tensor(name);
+    if (is_input(name) || (tensor && tensor->learned)) continue;
+    return {ErrorCode::invalid_argument, name + " has no gradient"};
+  }
+  return {};
+}
+
+Result<io::HostTensor> checked_d_o(const ir::Attention& attention, io::HostTensor d_o,
+                                   bool unrounded) {
+  const ir::Dims& dims = attention.dims;
+  const std::vector<std::int64_t> wanted = {dims[Dim::B], dims[Dim::Hq], dims[Dim::Sq],
+                                            dims[Dim::Dv]};
+  const bool whole = d_o.values.size() == static_cast<std::size_t>(io::element_count(wanted));
+  if (d_o.dims != wanted || !whole) {
+    return {ErrorCode::binding, fmt::format("do has dims [{}], the attention wants [{}]",
+                                            fmt::join(d_o.dims, ", "), fmt::join(wanted, ", "))};
+  }
+  if (!unrounded) {
+    for (double& value : d_o.values) value = round_to(attention.dtype, value);
+  }
+  return d_o;
+}
+
+// Of q, k and v, which are summed up whether wanted or not, and of the learned tensors among
+// `names`.
+Sums make_sums(const Bindings& bindings, const std::vector<std::string>& names, DType dtype) {
+  Sums sums;
+  for (const auto& [name, tensor] : bindings.tensors) {
+    if (is_input(name) || std::ranges::find(names, name) != names.end()) {
+      sums[name] = zeros(dtype, tensor.dims);
+    }
+  }
+  return sums;
+}
+
+// Zeros of the learned tensors among the sums.
+Sums learned_among(const Sums& sums) {
+  Sums learned;
+  for (const auto& [name, tensor] : sums) {
+    if (!is_input(name)) learned[name] = zeros(tensor.dtype, tensor.dims);
+  }
+  return learned;
+}
+
+void add_to(Sums& sums, const Sums& learned) {
+  for (const auto& [name, tensor] : learned) {
+    std::vector<double>& to = sums.find(name)->second.values;
+    for (std::size_t i = 0; i < to.size(); ++i) to[i] += tensor.values[i];
+  }
+}
+
+// Key heads first to first + sums.size() - 1, side by side, each with sums of its own.
+Status run_some_heads(const Problem& problem, const io::HostTensor& d_o, int threads,
+                      std::int64_t first, std::vector<HeadSums>& sums, Gradients& gradients) {
+  const std::int64_t rows = problem.group() * problem.size(Dim::Sq);
+  const auto make_worker = [&]() -> Worker {
+    auto worker = std::make_shared<RowGradients>(problem, d_o, gradients);
+    return [first, rows, worker, &sums](std::int64_t task) -> Status {
+      const std::int64_t begin = (first + task) * rows;
+      for (std::int64_t index = begin; index < begin + rows; ++index) {
+        ATTN_RETURN_IF_ERROR(worker->run(index, sums[static_cast<std::size_t>(task)]));
+      }
+      return {};
+    };
+  };
+  return run_tasks(static_cast<std::int64_t>(sums.size()), threads, make_worker);
+}
+
+// Heads run side by side. What each adds to learned tensors is added up in the order of heads, so
+// that no sum depends on the number of threads.
+Status run_heads(const Problem& problem, const io::HostTensor& d_o, int threads,
+                 Gradients& gradients) {
+  const std::int64_t heads = problem.size(Dim::B) * problem.size(Dim::Hkv);
+  const std::int64_t at_once = heads_at_once(heads, gradients.of);
+  for (std::int64_t first = 0; first < heads; first += at_once) {
+    std::vector<HeadSums> sums(static_cast<std::size_t>(std::min(at_once, heads - first)));
+    for (HeadSums& head : sums)
+      head = {learned_among(gradients.of), learned_among(gradients.sizes)};
+    ATTN_RETURN_IF_ERROR(run_some_heads(problem, d_o, threads, first, sums, gradients));
+    for (const HeadSums& head : sums) {
+      add_to(gradients.of, head.of);
+      add_to(gradients.sizes, head.sizes);
+    }
+  }
+  return {};
+}
+
+void finish(const ir::Attention& attention, const Bindings& bindings,
+            const std::vector<std::string>& names, bool unrounded, Gradients& result) {
+  for (Sums* sums : {&result.of, &result.sizes}) {
+    std::erase_if(*sums, [&](const auto& each) {
+      return std::ranges::find(names, each.first) == names.end();
+    });
+  }
+  for (auto& [name, tensor] : result.sizes) {
+    for (double& value : tensor.values) value = std::sqrt(value);
+  }
+  if (unrounded) return;
+  round_outputs(attention.dtype, result.outputs);
+  for (auto& [name, tensor] : result.of) {
+    const DType dtype = bindings.tensors.find(name)->second.dtype;
+    for (double& value : tensor.values) value = round_to(dtype, value);
+  }
+}
+
+}  // namespace
+
+// A quarter of a gigabyte of sums, or what a single head needs.
+std::int64_t heads_at_once(std::int64_t heads, const GradientSums& sums) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 24;  // elements, of sums and sizes each
+  std::int64_t elements = 0;
+  for (const auto& [name, tensor] : sums) {
+    if (!is_input(name)) elements += io::element_count(tensor.dims);
+  }
+  return std::clamp<std::int64_t>(kMost / std::max<std::int64_t>(1, elements), 1, heads);
+}
+
+Result<Gradients> gradients(const ir::Attention& attention, const Inputs& inputs,
+                            const io::HostTensor& d_o, const std::vector<std::string>& names,
+                            const Options& options) {
+  ATTN_RETURN_IF_ERROR(check_names(attention, names));
+  ATTN_ASSIGN(const Bindings bindings, bind(attention, inputs, options.unrounded));
+  ATTN_ASSIGN(const Problem problem, make_problem(attention, bindings));
+  ATTN_ASSIGN(const io::HostTensor cotangent, checked_d_o(attention, d_o, options.unrounded));
+  Gradients result{make_outputs(attention.dims, options.unrounded),
+                   make_sums(bindings, names, options.unrounded ? DType::f64 : DType::f32),
+                   {}};
+  if (options.sizes) result.sizes = make_sums(bindings, names, DType::f64);
+  ATTN_RETURN_IF_ERROR(run_heads(problem, cotangent, options.threads, result));
+  finish(attention, bindings, names, options.unrounded, result);
+  return result;
+}
+
+}  // namespace attn::reference

@@ -1,0 +1,18 @@
+// The outputs of the forward, row by row. Private to this room.
+#pragma once
+
+#include "compiler/reference/evaluate.h"
+#include "compiler/reference/row_softmax.h"
+
+namespace attn::reference {
+
+// Zeros of the outputs' dims, f64 when unrounded, else f32.
+Outputs make_outputs(const ir::Dims& dims, bool unrounded);
+
+// Writes the elements of row `index`, which `row` has run.
+void write_row(const Problem& problem, const RowSoftmax& row, std::int64_t index, Outputs& outputs);
+
+// Rounds o to the attention's dtype.
+void round_outputs(DType dtype, Outputs& outputs);
+
+}  // namespace attn::reference

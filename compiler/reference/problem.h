@@ -1,0 +1,49 @@
+// What all rows of one evaluation share. Private to this room.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "compiler/reference/bindings.h"
+#include "compiler/reference/row_evaluator.h"
+
+namespace attn::reference {
+
+struct Problem {
+  const ir::Attention& attention;
+  const Bindings& bindings;
+  double scale;
+
+  std::int64_t size(ir::Dim dim) const { return attention.dims[dim]; }
+  std::int64_t rows() const { return size(ir::Dim::B) * size(ir::Dim::Hq) * size(ir::Dim::Sq); }
+  std::int64_t group() const { return size(ir::Dim::Hq) / size(ir::Dim::Hkv); }
+  std::uint64_t param(std::string_view name) const {
+    return static_cast<std::uint64_t>(bindings.params.find(name)->second);
+  }
+  const io::HostTensor& tensor(std::string_view name) const {
+    return bindings.tensors.find(name)->second;
+  }
+  // Of row `index`, from 0 to rows().
+  RowPlace place(std::int64_t index) const {
+    const std::int64_t height = size(ir::Dim::Sq), heads = size(ir::Dim::Hq);
+    return {index / height / heads, index / height % heads, index % height};
+  }
+};
+
+// The problem of these inputs; both must outlive it. Errors: binding, of a scale without a value.
+Result<Problem> make_problem(const ir::Attention& attention, const Bindings& bindings);
+
+// The product of two vectors, summed in a fixed order.
+double dot(const double* x, const double* y, std::int64_t size);
+
+// Where row s of a [B, H, S, D] tensor begins.
+std::int64_t row_offset(const io::HostTensor& tensor, std::int64_t b, std::int64_t h,
+                        std::int64_t s);
+inline const double* row_of(const io::HostTensor& tensor, std::int64_t b, std::int64_t h,
+                            std::int64_t s) {
+  return tensor.values.data() + row_offset(tensor, b, h, s);
+}
+
+io::HostTensor zeros(DType dtype, std::vector<std::int64_t> dims);
+
+}  // namespace attn::reference

@@ -1,0 +1,140 @@
+#include "compiler/reference/row_evaluator.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "compiler/reference/operation.h"
+#include "runtime/base/check.h"
+
+namespace attn::reference {
+namespace {
+
+using ir::ExprId;
+using ir::Node;
+using ir::Op;
+
+const std::string& symbol_of(const Node& node) { return std::get<std::string>(node.attribute); }
+
+}  // namespace
+
+RowEvaluator::RowEvaluator(const ir::Attention& attention, const Bindings& bindings,
+                           std::span<const ExprId> roots)
+    : attention_(attention),
+      bindings_(bindings),
+      ids_(ir::reachable(attention.dag, roots)),
+      cells_(attention.dag.size()) {}
+
+void RowEvaluator::run(const RowPlace& place, std::span<const double> scores) {
+  place_ = place;
+  scores_ = scores;
+  for (ExprId id : ids_) {
+    const Node& node = attention_.dag[id];
+    cells_[id].resize(scores.size());
+    for (std::size_t column = 0; column < scores.size(); ++column) {
+      cells_[id][column] = evaluate(node, id, column);
+    }
+  }
+}
+
+Cell RowEvaluator::evaluate(const Node& node, ExprId id, std::size_t column) const {
+  if (node.is(Op::load_)) return load(node, id, column);
+  if (node.operands.empty()) return leaf(node, column);
+  if (node.is(Op::select_)) return select(node, column);
+  if (node.is(Op::and_) || node.is(Op::or_)) return logic(node, column);
+  return compute(node, id, column);
+}
+
+Cell RowEvaluator::leaf(const Node& node, std::size_t column) const {
+  switch (node.op) {
+    case Op::const_bool_: return {std::get<bool>(node.attribute) ? 1.0 : 0.0, {}};
+    case Op::const_int_: return {static_cast<double>(std::get<std::int64_t>(node.attribute)), {}};
+    case Op::const_real_: return {std::get<double>(node.attribute), {}};
+    case Op::score_: return {scores_[column], {}};
+    case Op::batch_: return {static_cast<double>(place_.batch), {}};
+    case Op::head_: return {static_cast<double>(place_.head), {}};
+    case Op::row_: return {static_cast<double>(place_.row), {}};
+    case Op::column_: return {static_cast<double>(column), {}};
+    case Op::dim_:
+      return {static_cast<double>(attention_.dims[*ir::parse_dim(symbol_of(node))]), {}};
+    case Op::param_: return {bindings_.params.find(symbol_of(node))->second, {}};
+    default: check_failed(__FILE__, __LINE__, "leaf", ir::info(node.op).name);
+  }
+}
+
+Cell RowEvaluator::select(const Node& node, std::size_t column) const {
+  const Cell& condition = operand(node, 0, column);
+  if (condition.fault) return condition;
+  return operand(node, condition.value != 0 ? 1 : 2, column);
+}
+
+Cell RowEvaluator::logic(const Node& node, std::size_t column) const {
+  const double deciding = node.is(Op::and_) ? 0.0 : 1.0;
+  const Cell& x = operand(node, 0, column);
+  const Cell& y = operand(node, 1, column);
+  if (!x.fault && x.value == deciding) return x;
+  if (!y.fault && y.value == deciding) return y;
+  return x.fault ? x : y;
+}
+
+Cell RowEvaluator::load(const Node& node, ExprId id, std::size_t column) const {
+  for (std::size_t i = 0; i < node.operands.size(); ++i) {
+    if (operand(node, i, column).fault) return operand(node, i, column);
+  }
+  const std::optional<std::int64_t> place = element(id, column);
+  if (!place) return {0, id};
+  const io::HostTensor& tensor = bindings_.tensors.find(symbol_of(node))->second;
+  return {tensor.values[static_cast<std::size_t>(*place)], {}};
+}
+
+std::optional<std::int64_t> RowEvaluator::element(ExprId load, std::size_t column) const {
+  const Node& node = attention_.dag[load];
+  const io::HostTensor& tensor = bindings_.tensors.find(symbol_of(node))->second;
+  std::int64_t offset = 0;
+  for (std::size_t i = 0; i < node.operands.size(); ++i) {
+    const Cell& index = operand(node, i, column);
+    const auto place = static_cast<std::int64_t>(index.value);
+    if (index.fault || place < 0 || place >= tensor.dims[i]) return std::nullopt;
+    offset = offset * tensor.dims[i] + place;
+  }
+  return offset;
+}
+
+Cell RowEvaluator::compute(const Node& node, ExprId id, std::size_t column) const {
+  std::array<double, 2> values{};
+  for (std::size_t i = 0; i < node.operands.size(); ++i) {
+    const Cell& cell = operand(node, i, column);
+    if (cell.fault) return cell;
+    values[i] = cell.value;
+  }
+  const ir::Type type = attention_.dag[node.operands[0]].type;
+  const auto value = operation(node.op, type, std::span(values).first(node.operands.size()));
+  return value ? Cell{*value, {}} : Cell{0, id};
+}
+
+Error RowEvaluator::describe(ExprId fault, std::size_t column) const {
+  const Node& node = attention_.dag[fault];
+  std::string reason = "has no value";
+  if (node.is(Op::load_)) {
+    const io::HostTensor& tensor = bindings_.tensors.find(symbol_of(node))->second;
+    for (std::size_t i = 0; i < node.operands.size(); ++i) {
+      const double index = operand(node, i, column).value;
+      if (index >= 0 && index < static_cast<double>(tensor.dims[i])) continue;
+      reason = fmt::format("index {} is {}, outside 0..{}", i, index, tensor.dims[i] - 1);
+      break;
+    }
+  } else if (node.is(Op::floordiv_) || node.is(Op::mod_)) {
+    reason = "division by zero";
+  } else if (node.is(Op::shift_left_) || node.is(Op::shift_right_)) {
+    reason = fmt::format("shift by {}", operand(node, 1, column).value);
+  } else if (node.is(Op::truncate_)) {
+    reason = fmt::format("{} is no 32-bit integer", operand(node, 0, column).value);
+  }
+  return {ErrorCode::binding,
+          fmt::format("{}: {}, at b {}, h {}, row {}, column {}", to_source(attention_, fault),
+                      reason, place_.batch, place_.head, place_.row, column),
+          {},
+          {}};
+}
+
+}  // namespace attn::reference

@@ -1,0 +1,70 @@
+// The expressions of an attention over one row of scores, node by node: no rewriting, no sharing
+// between rows, so that it is right by reading it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "compiler/ir/attention.h"
+#include "compiler/reference/bindings.h"
+
+namespace attn::reference {
+
+struct RowPlace {
+  std::int64_t batch = 0;
+  std::int64_t head = 0;
+  std::int64_t row = 0;
+};
+
+// A value, or the node that has none: an out-of-range gather, an integer division by 0, a shift
+// outside 0..31. What is computed from such a value has none either, but a value on which the
+// result does not depend is not missed: the branch that a select does not take, the other side of
+// `false && x` and `true || x`.
+struct Cell {
+  double value = 0;  // integers exactly, booleans as 1 and 0
+  std::optional<ir::ExprId> fault;
+};
+
+// Not thread-safe: one for each thread. The attention and bindings must outlive it.
+class RowEvaluator {
+ public:
+  RowEvaluator(const ir::Attention& attention, const Bindings& bindings,
+               std::span<const ir::ExprId> roots);
+
+  // Evaluates every node below the roots; `scores` has an element for each column and is what
+  // ir::Op::score_ stands for.
+  void run(const RowPlace& place, std::span<const double> scores);
+
+  // Of the last run, a cell for each column. `id` must be below one of the roots.
+  const std::vector<Cell>& cells(ir::ExprId id) const { return cells_[id]; }
+
+  // Which element of its tensor, counted row-major, a load read in the last run, or nothing when
+  // there is none.
+  std::optional<std::int64_t> element(ir::ExprId load, std::size_t column) const;
+
+  // The fault of a cell of the last run, in words: "doc[b, kv_idx]: index 1 is 777, outside
+  // 0..776, at b 0, h 3, row 5, column 777". Error code: binding.
+  Error describe(ir::ExprId fault, std::size_t column) const;
+
+ private:
+  Cell evaluate(const ir::Node& node, ir::ExprId id, std::size_t column) const;
+  Cell leaf(const ir::Node& node, std::size_t column) const;
+  Cell select(const ir::Node& node, std::size_t column) const;
+  Cell logic(const ir::Node& node, std::size_t column) const;
+  Cell load(const ir::Node& node, ir::ExprId id, std::size_t column) const;
+  Cell compute(const ir::Node& node, ir::ExprId id, std::size_t column) const;
+  const Cell& operand(const ir::Node& node, std::size_t index, std::size_t column) const {
+    return cells_[node.operands[index]][column];
+  }
+
+  const ir::Attention& attention_;
+  const Bindings& bindings_;
+  std::vector<ir::ExprId> ids_;
+  std::vector<std::vector<Cell>> cells_;  // by node
+  RowPlace place_;
+  std::span<const double> scores_;
+};
+
+}  // namespace attn::reference

@@ -1,0 +1,144 @@
+#include "compiler/reference/row_softmax.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "compiler/reference/philox.h"
+
+namespace attn::reference {
+namespace {
+
+using ir::Dim;
+
+std::vector<ir::ExprId> roots_of_rows(const ir::Attention& attention) {
+  std::vector<ir::ExprId> roots = attention.masks;
+  roots.push_back(attention.score);
+  if (attention.sink) roots.push_back(*attention.sink);
+  if (attention.dropout && attention.dropout->keep) roots.push_back(*attention.dropout->keep);
+  return roots;
+}
+
+}  // namespace
+
+RowSoftmax::RowSoftmax(const Problem& problem)
+    : problem_(problem),
+      evaluator_(problem.attention, problem.bindings, roots_of_rows(problem.attention)) {}
+
+Status RowSoftmax::run(std::int64_t index) {
+  place_ = problem_.place(index);
+  weights_.clear();
+  sum_exp_ = sum_exp_with_sink_ = 0;
+  max_ = max_with_sink_ = lse_ = kHidden;
+  if (place_.row >= length(ir::kLengthsQ, Dim::Sq)) return {};  // padding sees nothing at all
+  products();
+  // A sink has a value without keys too.
+  constexpr double kNoScore[] = {0};
+  evaluator_.run(place_, scores_.empty() ? std::span<const double>(kNoScore) : scores_);
+  ATTN_RETURN_IF_ERROR(hide());
+  return weigh(index);
+}
+
+// Of the batch, where lengths are given; the whole dimension elsewhere.
+std::int64_t RowSoftmax::length(std::string_view name, Dim dim) const {
+  if (!problem_.attention.find_tensor(name)) return problem_.size(dim);
+  const auto batch = static_cast<std::size_t>(place_.batch);
+  return static_cast<std::int64_t>(problem_.tensor(name).values[batch]);
+}
+
+void RowSoftmax::products() {
+  const double* q = row_of(problem_.tensor("q"), place_.batch, place_.head, place_.row);
+  scores_.resize(static_cast<std::size_t>(problem_.size(Dim::Skv)));
+  for (std::size_t column = 0; column < scores_.size(); ++column) {
+    const double* k =
+        row_of(problem_.tensor("k"), place_.batch, kv_head(), static_cast<std::int64_t>(column));
+    scores_[column] = problem_.scale * dot(q, k, problem_.size(Dim::Dqk));
+  }
+}
+
+Status RowSoftmax::hide() {
+  const auto visible = static_cast<std::size_t>(length(ir::kLengthsKv, Dim::Skv));
+  for (std::size_t column = 0; column < scores_.size(); ++column) {
+    if (column < visible) {
+      ATTN_ASSIGN(scores_[column], final_score(column));
+    } else {
+      scores_[column] = kHidden;
+    }
+  }
+  return {};
+}
+
+// A score that a mask hides is not missed when it has no value, and neither is one mask when
+// another hides.
+Result<double> RowSoftmax::final_score(std::size_t column) const {
+  std::optional<ir::ExprId> fault;
+  for (ir::ExprId mask : problem_.attention.masks) {
+    const Cell& cell = evaluator_.cells(mask)[column];
+    if (!cell.fault && cell.value == 0) return kHidden;
+    if (!fault) fault = cell.fault;
+  }
+  const Cell& score = evaluator_.cells(problem_.attention.score)[column];
+  if (!fault) fault = score.fault;
+  if (fault) return evaluator_.describe(*fault, column);
+  return score.value;
+}
+
+Status RowSoftmax::weigh(std::int64_t index) {
+  ATTN_ASSIGN(const double sink, sink_of_row());
+  max_ = largest_score();
+  lse_ = max_with_sink_ = sink;
+  sum_exp_with_sink_ = sink == kHidden ? 0 : 1;
+  if (max_ == kHidden) return {};
+  const double largest = std::isnan(max_) ? max_ : std::max(max_, sink);
+  weights_.assign(scores_.size(), 0.0);
+  kept_.assign(scores_.size(), 1.0);
+  sum_ = 0;
+  for (std::size_t column = 0; column < scores_.size(); ++column) {
+    if (!is_visible(column)) continue;
+    weights_[column] = std::exp(scores_[column] - largest);
+    sum_ += weights_[column];
+    sum_exp_ += std::exp(scores_[column] - max_);
+    ATTN_ASSIGN(kept_[column], kept_part(index, column));
+  }
+  sink_weight_ = sink == kHidden ? 0 : std::exp(sink - largest);
+  sum_ += sink_weight_;
+  max_with_sink_ = largest;
+  sum_exp_with_sink_ = sum_;
+  lse_ = largest + std::log(sum_);
+  return {};
+}
+
+// -inf without a sink: exp of it is 0.
+Result<double> RowSoftmax::sink_of_row() const {
+  if (!problem_.attention.sink) return kHidden;
+  const Cell& cell = evaluator_.cells(*problem_.attention.sink).front();
+  if (cell.fault) return evaluator_.describe(*cell.fault, 0);
+  return cell.value;
+}
+
+Result<double> RowSoftmax::kept_part(std::int64_t row, std::size_t column) const {
+  const auto& dropout = problem_.attention.dropout;
+  if (!dropout) return 1.0;
+  bool kept = false;
+  if (dropout->keep) {
+    const Cell& cell = evaluator_.cells(*dropout->keep)[column];
+    if (cell.fault) return evaluator_.describe(*cell.fault, column);
+    kept = cell.value != 0;
+  } else {
+    const std::uint64_t index = static_cast<std::uint64_t>(row) * scores_.size() + column;
+    kept = is_kept(problem_.param("seed"), problem_.param("offset"), index, dropout->probability);
+  }
+  return kept ? 1 / (1 - dropout->probability) : 0;
+}
+
+// NaN when one is.
+double RowSoftmax::largest_score() const {
+  double max = kHidden;
+  for (double score : scores_) {
+    if (std::isnan(score)) return score;
+    max = std::max(max, score);
+  }
+  return max;
+}
+
+}  // namespace attn::reference

@@ -1,0 +1,66 @@
+// One row from its scores to its weights, which the forward and its gradients begin with. Private
+// to this room.
+#pragma once
+
+#include <limits>
+#include <vector>
+
+#include "compiler/reference/problem.h"
+
+namespace attn::reference {
+
+inline constexpr double kHidden = -std::numeric_limits<double>::infinity();
+
+// Not thread-safe: one for each thread. The problem must outlive it.
+class RowSoftmax {
+ public:
+  explicit RowSoftmax(const Problem& problem);
+
+  // Computes row `index` of the problem's rows. Errors: binding, of a value that does not exist and
+  // on which the row depends.
+  Status run(std::int64_t index);
+
+  // Of the last run. A row in which nothing is visible has no weights at all, not even of zero.
+  bool is_empty() const { return weights_.empty(); }
+  const RowPlace& place() const { return place_; }
+  std::int64_t kv_head() const { return place_.head / problem_.group(); }
+  bool is_visible(std::size_t column) const { return scores_[column] != kHidden; }
+  // Not divided by sum().
+  const std::vector<double>& weights() const { return weights_; }
+  // What dropout makes of a weight: 0, or 1 / (1 - probability); 1 without dropout.
+  const std::vector<double>& kept() const { return kept_; }
+  double sum() const { return sum_; }                  // of the weights and the sink's
+  double sink_weight() const { return sink_weight_; }  // 0 without a sink
+  double max() const { return max_; }
+  double sum_exp() const { return sum_exp_; }
+  double max_with_sink() const { return max_with_sink_; }
+  double sum_exp_with_sink() const { return sum_exp_with_sink_; }
+  double lse() const { return lse_; }
+  const RowEvaluator& evaluator() const { return evaluator_; }
+
+ private:
+  std::int64_t length(std::string_view name, ir::Dim dim) const;
+  void products();
+  Status hide();
+  Result<double> final_score(std::size_t column) const;
+  Status weigh(std::int64_t index);
+  Result<double> sink_of_row() const;
+  Result<double> kept_part(std::int64_t row, std::size_t column) const;
+  double largest_score() const;
+
+  const Problem& problem_;
+  RowEvaluator evaluator_;
+  RowPlace place_;
+  std::vector<double> scores_;
+  std::vector<double> weights_;
+  std::vector<double> kept_;
+  double sum_ = 0;
+  double sink_weight_ = 0;
+  double max_ = kHidden;
+  double sum_exp_ = 0;
+  double max_with_sink_ = kHidden;
+  double sum_exp_with_sink_ = 0;
+  double lse_ = kHidden;
+};
+
+}  // namespace attn::reference

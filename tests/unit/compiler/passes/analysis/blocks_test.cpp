@@ -1,0 +1,137 @@
+#include "compiler/passes/analysis/blocks.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <string>
+
+#include "compiler/passes/rewrite/simplify.h"
+#include "compiler/reference/row_evaluator.h"
+#include "tests/unit/compiler/passes/analysis/random_mask.h"
+#include "tests/unit/compiler/passes/example.h"
+#include "tests/unit/compiler/sema/analyzing.h"
+
+namespace attn::passes {
+namespace {
+
+// ' ' empty, '#' full, '+' partial; a line for each row of blocks.
+std::string picture(const BlockMap& map) {
+  std::string text;
+  for (std::int64_t row = 0; row < map.height; ++row) {
+    for (std::int64_t column = 0; column < map.width; ++column) {
+      const Block block = map.at(row, column);
+      text += block == Block::empty ? ' ' : block == Block::full ? '#' : '+';
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+std::string picture(const std::string& clauses) {
+  const sema::Analyzed analyzed = sema::analyze_body("dims B = 1, Hq = 1, D = 8; " + clauses);
+  EXPECT_TRUE(analyzed.attention.has_value()) << analyzed.text;
+  if (!analyzed.attention) return "";
+  return picture(block_map(visible_columns(simplify(*analyzed.attention))));
+}
+
+TEST(Blocks, OfACausalMask) {
+  EXPECT_EQ(picture("dims Sq = 512; mask q_idx >= kv_idx;"),
+            "+   \n"
+            "#+  \n"
+            "##+ \n"
+            "###+\n");
+}
+
+TEST(Blocks, TheLastMayBeSmaller) {
+  EXPECT_EQ(picture("dims Sq = 257, Skv = 300; mask kv_idx < 128 || q_idx >= 256;"),
+            "#  \n"
+            "#  \n"
+            "###\n");
+}
+
+TEST(Blocks, OfChunksAndGlobalTokens) {
+  EXPECT_EQ(picture("dims Sq = 768; mask kv_idx < 64 || q_idx // 256 == kv_idx // 256;"),
+            "##    \n"
+            "##    \n"
+            "+ ##  \n"
+            "+ ##  \n"
+            "+   ##\n"
+            "+   ##\n");
+}
+
+TEST(Blocks, AreCounted) {
+  const sema::Analyzed analyzed =
+      sema::analyze_body("dims B = 1, Hq = 1, Sq = 8192, D = 8; mask 0 <= q_idx - kv_idx < 512;");
+  const BlockMap map = block_map(visible_columns(simplify(*analyzed.attention)));
+  EXPECT_EQ(map.count(Block::partial), 64 + 60);
+  EXPECT_EQ(map.count(Block::full), 63 + 62 + 61);
+  EXPECT_EQ(map.count(Block::empty), 64 * 64 - 64 - 60 - 63 - 62 - 61);
+}
+
+// What is counted score by score.
+class Counted {
+ public:
+  Counted(const ir::Attention& attention, std::int64_t rows, std::int64_t columns)
+      : evaluator_(attention, none_, attention.masks),
+        attention_(attention),
+        rows_(rows),
+        columns_(columns) {}
+
+  // Visible and hidden scores of a block.
+  std::pair<int, int> of(std::int64_t row, std::int64_t column) {
+    const std::int64_t height = attention_.dims[ir::Dim::Sq];
+    const std::int64_t width = attention_.dims[ir::Dim::Skv];
+    const std::vector<double> scores(static_cast<std::size_t>(width));
+    std::pair<int, int> counts;
+    for (std::int64_t r = row * rows_; r < std::min(height, (row + 1) * rows_); ++r) {
+      evaluator_.run({0, 0, r}, scores);
+      for (std::int64_t c = column * columns_; c < std::min(width, (column + 1) * columns_); ++c) {
+        ++(is_visible(static_cast<std::size_t>(c)) ? counts.first : counts.second);
+      }
+    }
+    return counts;
+  }
+
+ private:
+  bool is_visible(std::size_t column) const {
+    return std::ranges::all_of(attention_.masks, [&](ir::ExprId mask) {
+      return evaluator_.cells(mask)[column].value != 0;
+    });
+  }
+
+  reference::Bindings none_;
+  reference::RowEvaluator evaluator_;
+  const ir::Attention& attention_;
+  std::int64_t rows_, columns_;
+};
+
+TEST(Blocks, OfRandomMasksAreWhatTheyShow) {
+  std::mt19937_64 random(3);
+  const auto upto = [&](std::uint64_t most) {
+    return static_cast<std::int64_t>(random() % most + 1);
+  };
+  int told = 0;
+  for (int i = 0; i < 1000; ++i) {
+    ir::Attention attention = testing::example(upto(40), upto(40));
+    testing::RandomMask mask(attention, random);
+    attention.masks = {mask.boolean(2), mask.boolean(1)};
+    const VisibleColumns columns = visible_columns(simplify(attention));
+    const BlockMap map = block_map(columns, 0, 0, upto(16), upto(16));
+    Counted counted(columns.attention, map.rows, map.columns);
+    for (std::int64_t row = 0; row < map.height; ++row) {
+      for (std::int64_t column = 0; column < map.width; ++column) {
+        const auto [visible, hidden] = counted.of(row, column);
+        const Block block = map.at(row, column);
+        ASSERT_TRUE(block != Block::empty || visible == 0);
+        ASSERT_TRUE(block != Block::full || hidden == 0);
+        ASSERT_TRUE(block != Block::partial || !columns.exact || (visible > 0 && hidden > 0));
+        told += block == Block::partial ? 0 : 1;
+      }
+    }
+  }
+  EXPECT_GT(told, 5000);
+}
+
+}  // namespace
+}  // namespace attn::passes

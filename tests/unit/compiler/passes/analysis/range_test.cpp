@@ -1,0 +1,95 @@
+#include "compiler/passes/analysis/range.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/compiler/passes/example.h"
+
+namespace attn::passes {
+namespace {
+
+using ir::Op;
+
+class RangeTest : public ::testing::Test {
+ protected:
+  Range range(ir::ExprId id) { return range_of(attention_, id); }
+
+  ir::Attention attention_ = testing::example(16, 32);
+  ir::Dag& dag_ = attention_.dag;
+  ir::ExprId row_ = dag_.leaf(Op::row_);
+  ir::ExprId column_ = dag_.leaf(Op::column_);
+};
+
+TEST_F(RangeTest, IndicesFollowTheDimensions) {
+  EXPECT_EQ(range(row_), (Range{0, 15}));
+  EXPECT_EQ(range(column_), (Range{0, 31}));
+  EXPECT_EQ(range(dag_.leaf(Op::head_)), (Range{0, 3}));
+  EXPECT_EQ(range(dag_.leaf(Op::batch_)), (Range{0, 1}));
+}
+
+TEST_F(RangeTest, OpenDimensionsAreOnlyNotNegative) {
+  attention_.dims.set(ir::Dim::Sq, std::nullopt);
+  EXPECT_EQ(range(row_), (Range{0, INT32_MAX}));
+  EXPECT_EQ(range(dag_.dim("Sq")), (Range{1, INT32_MAX}));
+}
+
+TEST_F(RangeTest, LengthsLieWithinTheirSizes) {
+  attention_.tensors.push_back({std::string(ir::kLengthsKv), DType::i32, {dag_.integer(2)}, {}});
+  const ir::ExprId batch[] = {dag_.leaf(Op::batch_)};
+  const auto length =
+      dag_.add_symbol(Op::load_, std::string(ir::kLengthsKv), ir::Type::integer, batch);
+  EXPECT_EQ(range(length), Range{});  // a tensor of that name
+  attention_.lengths_kv = true;
+  EXPECT_EQ(range(length), (Range{0, 32}));
+  attention_.dims.set(ir::Dim::Skv, std::nullopt);
+  EXPECT_EQ(range(length), (Range{0, INT32_MAX}));
+}
+
+TEST_F(RangeTest, Arithmetic) {
+  const auto difference = dag_.add(Op::sub_, {row_, column_});
+  EXPECT_EQ(range(difference), (Range{-31, 15}));
+  EXPECT_EQ(range(dag_.add(Op::abs_, {difference})), (Range{0, 31}));
+  EXPECT_EQ(range(dag_.add(Op::neg_, {difference})), (Range{-15, 31}));
+  EXPECT_EQ(range(dag_.add(Op::mul_, {difference, dag_.integer(-2)})), (Range{-30, 62}));
+  EXPECT_EQ(range(dag_.add(Op::min_, {row_, column_})), (Range{0, 15}));
+  EXPECT_EQ(range(dag_.add(Op::max_, {row_, column_})), (Range{0, 31}));
+}
+
+TEST_F(RangeTest, DivisionRoundsDown) {
+  const auto difference = dag_.add(Op::sub_, {row_, column_});
+  EXPECT_EQ(range(dag_.add(Op::floordiv_, {difference, dag_.integer(4)})), (Range{-8, 3}));
+  EXPECT_EQ(range(dag_.add(Op::mod_, {difference, dag_.integer(4)})), (Range{0, 3}));
+  EXPECT_EQ(range(dag_.add(Op::mod_, {row_, dag_.integer(100)})), (Range{0, 15}));
+  EXPECT_EQ(range(dag_.add(Op::mod_, {row_, dag_.integer(-4)})), Range{});
+}
+
+TEST_F(RangeTest, ValuesThatMayWrapAreUnknown) {
+  const auto big = dag_.add(Op::mul_, {column_, dag_.integer(INT32_MAX)});
+  EXPECT_EQ(range(big), Range{});
+}
+
+TEST_F(RangeTest, TheEndsOf32BitsWrap) {
+  const auto lowest = dag_.integer(INT32_MIN), highest = dag_.integer(INT32_MAX);
+  EXPECT_EQ(range(dag_.add(Op::neg_, {lowest})), Range{});
+  EXPECT_EQ(range(dag_.add(Op::abs_, {lowest})), Range{});
+  EXPECT_EQ(range(dag_.add(Op::add_, {highest, row_})), Range{});
+  EXPECT_EQ(range(dag_.add(Op::sub_, {lowest, row_})), Range{});
+  EXPECT_EQ(range(dag_.add(Op::floordiv_, {lowest, dag_.integer(-1)})), Range{});
+  EXPECT_EQ(range(dag_.add(Op::add_, {highest, dag_.integer(0)})), (Range{INT32_MAX, INT32_MAX}));
+}
+
+TEST_F(RangeTest, ComparisonsAreTrueFalseOrEither) {
+  const auto inside = dag_.add(Op::lt_, {row_, dag_.integer(16)});
+  EXPECT_TRUE(range(inside).is_true());
+  EXPECT_TRUE(range(dag_.add(Op::not_, {inside})).is_false());
+  EXPECT_EQ(range(dag_.add(Op::lt_, {row_, dag_.integer(15)})), (Range{0, 1}));
+  EXPECT_TRUE(range(dag_.add(Op::ge_, {row_, dag_.integer(16)})).is_false());
+}
+
+TEST_F(RangeTest, CapturedElementsAreUnknown) {
+  attention_.tensors.push_back({"doc", DType::i32, {dag_.integer(16)}, {}});
+  const ir::ExprId index[] = {row_};
+  EXPECT_EQ(range(dag_.add_symbol(Op::load_, "doc", ir::Type::integer, index)), Range{});
+}
+
+}  // namespace
+}  // namespace attn::passes

@@ -1,0 +1,109 @@
+#include "compiler/passes/rewrite/ranged.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "tests/unit/compiler/passes/analysis/random_mask.h"
+#include "tests/unit/compiler/passes/dense.h"
+#include "tests/unit/compiler/passes/example.h"
+#include "tests/unit/compiler/passes/spec_example.h"
+
+namespace attn::passes {
+namespace {
+
+using testing::masks_of;
+using testing::of_clauses;
+
+std::string ranged(const std::string& mask) {
+  return masks_of(with_ranges(of_clauses(64, 48, "mask " + mask + ";")));
+}
+
+TEST(WithRanges, WhatHasOneValueIsAConstant) {
+  EXPECT_EQ(ranged("q_idx < 64"), "true");
+  EXPECT_EQ(ranged("q_idx > 63 || kv_idx < 10"), "kv_idx < 10");
+  EXPECT_EQ(ranged("q_idx // 64 == kv_idx // 8"), "0 == kv_idx // 8");
+  EXPECT_EQ(ranged("q_idx < 63"), "q_idx < 63");
+}
+
+TEST(WithRanges, MultiplesAreDividedWithoutADivision) {
+  EXPECT_EQ(ranged("(q_idx * 8 + 3) // 8 < kv_idx"), "q_idx < kv_idx");
+  EXPECT_EQ(ranged("(q_idx * 8 + kv_idx * 4 + 9) // 4 < 30"), "q_idx * 2 + kv_idx + 2 < 30");
+  EXPECT_EQ(ranged("(q_idx * 8 + 3) % 8 < kv_idx"), "3 < kv_idx");
+  EXPECT_EQ(ranged("(q_idx * 8 + kv_idx) // 8 < 3"), "(q_idx * 8 + kv_idx) // 8 < 3");
+}
+
+TEST(WithRanges, ARemainderBetweenTwoMultiplesIsADifference) {
+  EXPECT_EQ(ranged("q_idx % 64 >= kv_idx"), "q_idx >= kv_idx");
+  EXPECT_EQ(ranged("(q_idx + 64) % 64 >= kv_idx"), "q_idx + 64 - 64 >= kv_idx");
+  EXPECT_EQ(ranged("q_idx % 63 >= kv_idx"), "q_idx % 63 >= kv_idx");
+}
+
+TEST(WithRanges, RemaindersOfMagnitudes) {
+  EXPECT_EQ(ranged("abs(q_idx * 4 - kv_idx * 8) % 4 == 0"), "true");
+  EXPECT_EQ(ranged("abs(q_idx * 4 - kv_idx * 8 + 1) % 2 == 1"), "true");
+  EXPECT_NE(ranged("abs(q_idx * 4 - kv_idx * 8 + 1) % 4 == 1"), "true");  // 3 where it is negative
+}
+
+TEST(WithRanges, MagnitudesAndExtremaOfKnownOrder) {
+  EXPECT_EQ(ranged("abs(q_idx) >= kv_idx"), "q_idx >= kv_idx");
+  EXPECT_EQ(ranged("abs(kv_idx - 60) < q_idx"), "-(kv_idx - 60) < q_idx");
+  EXPECT_EQ(ranged("min(q_idx, 63) >= max(kv_idx, 0)"), "q_idx >= kv_idx");
+  EXPECT_EQ(ranged("min(q_idx, 62) >= kv_idx"), "min(q_idx, 62) >= kv_idx");
+}
+
+TEST(WithRanges, OpenDimensionsHaveNoEnds) {
+  ir::Attention attention = of_clauses(64, 48, "mask q_idx < 64;");
+  attention =
+      testing::of_spec("attention a { dims B = 1, Hq = 1, Hkv = 1, D = 8; mask q_idx < 64; }");
+  EXPECT_EQ(masks_of(with_ranges(attention)), "q_idx < 64");
+}
+
+std::string fewer(const std::string& mask) {
+  return masks_of(without_redundant(of_clauses(64, 64, "mask " + mask + ";")));
+}
+
+TEST(WithoutRedundant, WhatTheOthersImplyGoes) {
+  EXPECT_EQ(fewer("q_idx - kv_idx < 8 && q_idx >= kv_idx && q_idx // 64 == kv_idx // 64"),
+            "q_idx - kv_idx < 8 && q_idx >= kv_idx");
+  EXPECT_EQ(fewer("q_idx >= kv_idx && q_idx // 8 >= kv_idx // 8"), "q_idx >= kv_idx");
+  EXPECT_EQ(fewer("q_idx >= kv_idx && q_idx // 8 == kv_idx // 8"),
+            "q_idx >= kv_idx && q_idx // 8 == kv_idx // 8");
+}
+
+TEST(WithoutRedundant, SidesThatSayNothingGo) {
+  EXPECT_EQ(fewer("q_idx >= kv_idx || q_idx > kv_idx + 5"), "q_idx >= kv_idx");
+  EXPECT_EQ(fewer("kv_idx < 32 && (q_idx < 4 || kv_idx > 40)"), "kv_idx < 32 && q_idx < 4");
+}
+
+TEST(WithoutRedundant, WhatTensorsSayStays) {
+  const ir::Attention attention =
+      of_clauses(64, 64, "tensor doc: i32[Sq]; mask q_idx >= kv_idx && doc[q_idx] == doc[kv_idx];");
+  EXPECT_EQ(without_redundant(attention).masks.size(), 2U);
+}
+
+// Both leave what is shown as it is.
+TEST(Ranged, RandomMasksShowTheSame) {
+  std::mt19937_64 random(5);
+  const auto size = [&] { return static_cast<std::int64_t>(random() % 12 + 1); };
+  int smaller = 0, fewer = 0;
+  for (int i = 0; i < 2000; ++i) {
+    ir::Attention attention = testing::example(size(), size());
+    testing::RandomMask mask(attention, random);
+    attention.masks = {mask.boolean(2), mask.boolean(1)};
+    const std::vector<bool> wanted = testing::shown(attention);
+    const ir::Attention by_range = with_ranges(attention);
+    ASSERT_TRUE(ir::verify(by_range).ok());
+    ASSERT_EQ(testing::shown(by_range), wanted) << masks_of(attention);
+    const ir::Attention least = without_redundant(by_range);
+    ASSERT_TRUE(ir::verify(least).ok());
+    ASSERT_EQ(testing::shown(least), wanted) << masks_of(by_range);
+    smaller += ir::to_text(by_range).size() < ir::to_text(attention).size() ? 1 : 0;
+    fewer += ir::to_text(least).size() < ir::to_text(by_range).size() ? 1 : 0;
+  }
+  EXPECT_GT(smaller, 500);
+  EXPECT_GT(fewer, 20);
+}
+
+}  // namespace
+}  // namespace attn::passes

@@ -1,0 +1,64 @@
+#include "compiler/passes/strategy/cost.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/compiler/passes/spec_example.h"
+
+namespace attn::passes {
+namespace {
+
+double ms(const std::string& clauses, bool backward = false, std::int64_t classes = 1) {
+  return predicted_ms(
+      testing::of_spec(
+          "attention a { dims B = 4, Hq = 32, Hkv = 8, Sq = 4096, Skv = 4096, D = 128; " + clauses +
+          " }"),
+      backward, classes);
+}
+
+TEST(Cost, OfWhatWasMeasured) {  // README.md
+  EXPECT_NEAR(ms(""), 1.603, 0.1);
+  EXPECT_NEAR(ms("mask q_idx >= kv_idx;"), 0.897, 0.1);
+  EXPECT_NEAR(ms("", true), 4.77, 0.6);
+  EXPECT_NEAR(ms("mask q_idx >= kv_idx;", true), 2.72, 0.4);
+}
+
+TEST(Cost, BlocksOutsideOfABandAreSkipped) {
+  const char* window = "mask abs(q_idx - kv_idx) < 256;";
+  const char* causal_window = "mask q_idx >= kv_idx && q_idx - kv_idx < 256;";
+  EXPECT_LT(ms(causal_window), ms(window));
+  EXPECT_LT(ms(window), ms("mask q_idx >= kv_idx;"));
+  EXPECT_LT(ms(causal_window, true), ms("mask q_idx >= kv_idx;", true));
+  EXPECT_DOUBLE_EQ(ms(window, true), ms("", true));  // a backward does not
+  EXPECT_LT(ms("mask q_idx - kv_idx < 256;"), ms(""));
+}
+
+TEST(Cost, OperationsOnScoresCount) {
+  EXPECT_GT(ms("score 5 * tanh(score / 5);"), ms(""));
+  EXPECT_GT(ms("mask q_idx // 64 == kv_idx // 32;"), ms(""));
+  EXPECT_GT(ms("score 5 * tanh(score / 5);", true), ms("", true));
+}
+
+TEST(Cost, TensorsThatWereMeasured) {  // docs/cudnn.md
+  EXPECT_NEAR(ms("tensor t: bf16[Sq, Skv]; score score + t[q_idx, kv_idx];"), 2.97, 0.4);
+  EXPECT_NEAR(ms("tensor t: f32[B, Skv]; score score + t[b, kv_idx];"), 2.39, 0.3);
+  EXPECT_NEAR(ms("tensor t: f32[B, Hq, Sq]; score score * t[b, h, q_idx];"), 1.74, 0.2);
+  EXPECT_NEAR(ms("tensor t: i32[Sq]; tensor u: i32[Skv]; mask t[q_idx] == u[kv_idx];"), 2.57, 0.3);
+  // Masks cost no more than a table of all of them.
+  EXPECT_NEAR(ms("mask (q_idx * 7 + kv_idx * 3) % 11 < 5; mask (q_idx ^ kv_idx) % 13 < 9;"), 3.05,
+              0.4);
+}
+
+TEST(Cost, ClassesAreFurtherBatches) {
+  const double launch = 2 * ms("", false, 1) - ms("", false, 2);
+  EXPECT_GT(launch, 0);
+  EXPECT_NEAR(ms("", false, 3), 3 * ms("") - 2 * launch, 1e-9);
+}
+
+TEST(Cost, OfMoving) {
+  const double launch = predicted_ms_of_moving(0);
+  EXPECT_GT(launch, 0);
+  EXPECT_NEAR(predicted_ms_of_moving(3e9) - launch, 1, 0.5);  // of some 4.8e12 bytes a second
+}
+
+}  // namespace
+}  // namespace attn::passes

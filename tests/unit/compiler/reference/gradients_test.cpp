@@ -1,0 +1,314 @@
+// Gradients against central differences of the forward, for every clause that takes part.
+#include "compiler/reference/gradients.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/unit/compiler/reference/problem.h"
+
+namespace attn::reference {
+namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+constexpr char kPlain[] = R"(  %0: real = const_real 0.5
+  %1: real = score
+  scale %0
+  score %1
+  outputs o
+)";
+
+// score' = tanh(score * t[h]) + u[(row + column) % 3], a sink tanh(t[h]), causal.
+constexpr char kLearned[] = R"(  learn t: f32[%9]
+  learn u: f32[%10]
+  %0: real = const_real 0.5
+  %1: real = score
+  %2: int = head
+  %3: real = load t %2
+  %4: real = mul %1, %3
+  %5: real = tanh %4
+  %6: int = row
+  %7: int = column
+  %8: int = add %6, %7
+  %9: int = const_int 4
+  %10: int = const_int 3
+  %11: int = mod %8, %10
+  %12: real = load u %11
+  %13: real = add %5, %12
+  %14: bool = ge %6, %7
+  %15: real = tanh %3
+  scale %0
+  score %13
+  mask %14
+  sink %15
+  outputs o
+)";
+
+constexpr char kRandomDropout[] = R"(  %0: real = const_real 0.5
+  %1: real = score
+  scale %0
+  score %1
+  dropout 0.3
+  outputs o
+)";
+
+constexpr char kLengths[] = R"(  tensor lengths_q: i32[%2]
+  tensor lengths_kv: i32[%2]
+  lengths q kv
+  %0: real = const_real 0.5
+  %1: real = score
+  %2: int = const_int 3
+  scale %0
+  score %1
+  outputs o
+)";
+
+double loss(const ir::Attention& attention, const Inputs& inputs, const io::HostTensor& d_o) {
+  const Result<Outputs> outputs = evaluate(attention, inputs, {.unrounded = true});
+  EXPECT_TRUE(outputs.ok()) << outputs.error().message;
+  double sum = 0;
+  for (std::size_t i = 0; i < d_o.values.size(); ++i) {
+    sum += outputs->o.values[i] * d_o.values[i];
+  }
+  return sum;
+}
+
+double difference(const ir::Attention& attention, Inputs inputs, const io::HostTensor& d_o,
+                  const std::string& name, std::size_t element) {
+  constexpr double kStep = 1e-5;
+  double& value = inputs.tensors[name].values[element];
+  const double middle = value;
+  value = middle + kStep;
+  const double up = loss(attention, inputs, d_o);
+  value = middle - kStep;
+  return (up - loss(attention, inputs, d_o)) / (2 * kStep);
+}
+
+std::vector<std::string> names_of(const ir::Attention& attention) {
+  std::vector<std::string> names = {"q", "k", "v"};
+  for (const ir::CapturedTensor& tensor : attention.tensors) {
+    if (tensor.learned) names.push_back(tensor.name);
+  }
+  return names;
+}
+
+Gradients computed(const ir::Attention& attention, const Inputs& inputs, const io::HostTensor& d_o,
+                   Options options = {.unrounded = true}) {
+  Result<Gradients> result = gradients(attention, inputs, d_o, names_of(attention), options);
+  EXPECT_TRUE(result.ok()) << result.error().message;
+  return result.ok() ? *result : Gradients{};
+}
+
+io::HostTensor random_d_o(const ir::Attention& attention) {
+  using ir::Dim;
+  const ir::Dims& d = attention.dims;
+  return testing::random_tensor({d[Dim::B], d[Dim::Hq], d[Dim::Sq], d[Dim::Dv]}, 9);
+}
+
+// Every element of small tensors, every seventh of the others.
+void expect_differences(const ir::Attention& attention, const Inputs& inputs) {
+  const io::HostTensor d_o = random_d_o(attention);
+  const Gradients result = computed(attention, inputs, d_o);
+  for (const auto& [name, tensor] : result.of) {
+    ASSERT_EQ(tensor.dims, inputs.tensors.at(name).dims);
+    const std::size_t step = tensor.values.size() < 20 ? 1 : 7;
+    for (std::size_t i = 0; i < tensor.values.size(); i += step) {
+      EXPECT_NEAR(tensor.values[i], difference(attention, inputs, d_o, name, i), 2e-8)
+          << name << ", element " << i;
+    }
+  }
+}
+
+TEST(Gradients, OfPlainAttentionInGroupsWithOtherWidthsOfV) {
+  const auto attention = testing::attention("B=2 Hq=4 Hkv=2 Sq=3 Skv=5 Dqk=3 Dv=4", kPlain);
+  expect_differences(attention, testing::random_inputs(attention));
+}
+
+TEST(Gradients, OfLearnedTensorsInScoreAndSink) {
+  const auto attention = testing::attention("B=2 Hq=4 Hkv=1 Sq=4 Skv=5 Dqk=3 Dv=2", kLearned);
+  Inputs inputs = testing::random_inputs(attention);
+  inputs.tensors["t"] = testing::random_tensor({4}, 5);
+  inputs.tensors["u"] = testing::random_tensor({3}, 6);
+  expect_differences(attention, inputs);
+}
+
+TEST(Gradients, OfWhatDropoutKeeps) {
+  const auto attention = testing::attention("B=1 Hq=2 Hkv=2 Sq=4 Skv=6 Dqk=3 Dv=3", kRandomDropout);
+  Inputs inputs = testing::random_inputs(attention);
+  inputs.params = {{"seed", 3}, {"offset", 4}};
+  expect_differences(attention, inputs);
+}
+
+TEST(Gradients, OfLengths) {
+  const auto attention = testing::attention("B=3 Hq=2 Hkv=1 Sq=4 Skv=5 Dqk=2 Dv=2", kLengths);
+  Inputs inputs = testing::random_inputs(attention);
+  inputs.tensors["lengths_q"] = testing::tensor({3}, {4, 2, 0});
+  inputs.tensors["lengths_kv"] = testing::tensor({3}, {3, 0, 5});
+  expect_differences(attention, inputs);
+  const Gradients result = computed(attention, inputs, random_d_o(attention));
+  const auto& d_k = result.of.at("k").values;
+  // Batch 1 has no keys, batch 2 no rows.
+  EXPECT_THAT(std::vector<double>(d_k.begin() + 10, d_k.end()), Each(0.0));
+}
+
+TEST(Gradients, OfRowsThatSeeNothingAreZero) {
+  const auto attention = testing::attention("B=1 Hq=1 Hkv=1 Sq=2 Skv=2 Dqk=2 Dv=2", R"(
+  learn t: f32[%5]
+  %0: real = const_real 0.5
+  %1: real = score
+  %2: bool = const_bool false
+  %3: int = head
+  %4: real = load t %3
+  %5: int = const_int 1
+  scale %0
+  score %1
+  mask %2
+  sink %4
+  outputs o
+)");
+  Inputs inputs = testing::random_inputs(attention);
+  inputs.tensors["t"] = testing::tensor({1}, {2});
+  for (const auto& [name, tensor] : computed(attention, inputs, random_d_o(attention)).of) {
+    EXPECT_THAT(tensor.values, Each(0.0)) << name;
+  }
+}
+
+TEST(Gradients, OfHiddenScoresAreNeverLookedAt) {
+  // log(score - 100), which is NaN, but hidden in all columns except the first, where it is
+  // select-ed away.
+  const auto attention = testing::attention("B=1 Hq=1 Hkv=1 Sq=1 Skv=3 Dqk=2 Dv=2", R"(
+  %0: real = const_real 0.5
+  %1: real = score
+  %2: real = const_real 100.0
+  %3: real = sub %1, %2
+  %4: real = log %3
+  %5: int = column
+  %6: int = const_int 1
+  %7: bool = lt %5, %6
+  %8: real = select %7, %1, %4
+  scale %0
+  score %8
+  mask %7
+  outputs o
+)");
+  const Inputs inputs = testing::random_inputs(attention);
+  const Gradients result = computed(attention, inputs, random_d_o(attention));
+  for (const auto& [name, tensor] : result.of) {
+    for (const double value : tensor.values) EXPECT_TRUE(std::isfinite(value)) << name;
+  }
+}
+
+TEST(Gradients, DoNotDependOnThreads) {
+  for (const char* body : {kPlain, kLearned}) {
+    const auto attention = testing::attention("B=2 Hq=4 Hkv=2 Sq=4 Skv=5 Dqk=3 Dv=3", body);
+    Inputs inputs = testing::random_inputs(attention);
+    if (body == kLearned) {
+      inputs.tensors["t"] = testing::random_tensor({4}, 5);
+      inputs.tensors["u"] = testing::random_tensor({3}, 6);
+    }
+    const io::HostTensor d_o = random_d_o(attention);
+    const Gradients one = computed(attention, inputs, d_o, {.unrounded = true, .threads = 1});
+    const Gradients four = computed(attention, inputs, d_o, {.unrounded = true, .threads = 4});
+    for (const auto& [name, tensor] : one.of) EXPECT_EQ(tensor.values, four.of.at(name).values);
+  }
+}
+
+TEST(Gradients, TheirForwardIsThatOfEvaluate) {
+  const auto attention = testing::attention("B=2 Hq=4 Hkv=2 Sq=4 Skv=5 Dqk=3 Dv=3", kPlain);
+  const Inputs inputs = testing::random_inputs(attention);
+  for (const bool unrounded : {false, true}) {
+    const Options options = {.unrounded = unrounded};
+    const Gradients result = computed(attention, inputs, random_d_o(attention), options);
+    const Result<Outputs> outputs = evaluate(attention, inputs, options);
+    ASSERT_TRUE(outputs.ok());
+    EXPECT_EQ(result.outputs.o.values, outputs->o.values);
+    EXPECT_EQ(result.outputs.lse.values, outputs->lse.values);
+    EXPECT_EQ(result.of.at("q").dtype, outputs->o.dtype);
+  }
+}
+
+// One row that sees two keys with weights of a half: P (dP - delta) is 0.5 (dP - delta) each.
+constexpr const char* kShared = R"(
+  learn c: f32[%4]
+  learn s: f32[%4]
+  %0: real = const_real 0.0
+  %1: real = score
+  %2: int = const_int 0
+  %3: real = load c %2
+  %4: int = const_int 1
+  %5: real = add %1, %3
+  scale %0
+  score %5
+  outputs o
+)";
+
+TEST(Gradients, HeadsRunSideBySideAlsoWhereSomethingIsLearned) {
+  const auto tensor = [](std::int64_t elements) { return testing::tensor({elements}, {}); };
+  EXPECT_EQ(heads_at_once(16, {{"q", tensor(1 << 30)}}), 16);
+  EXPECT_EQ(heads_at_once(16, {{"q", tensor(1 << 30)}, {"bias", tensor(512 * 512)}}), 16);
+  EXPECT_EQ(heads_at_once(16, {{"bias", tensor(1 << 22)}}), 4);
+  EXPECT_EQ(heads_at_once(16, {{"bias", tensor(1 << 30)}}), 1);
+}
+
+TEST(Gradients, SizesAreThoseOfTheTerms) {
+  const auto attention = testing::attention("B=1 Hq=1 Hkv=1 Sq=1 Skv=2 Dqk=1 Dv=1", kShared);
+  Inputs inputs = testing::random_inputs(attention);
+  inputs.tensors["v"] = testing::tensor({1, 1, 2, 1}, {1, 4});
+  inputs.tensors["c"] = inputs.tensors["s"] = testing::tensor({1}, {2});
+  const io::HostTensor d_o = testing::tensor({1, 1, 1, 1}, {2});
+  const Gradients result = computed(attention, inputs, d_o, {.unrounded = true, .sizes = true});
+  // A constant for the whole row changes nothing, but is not measured by that: dP is 2 and 8, delta
+  // and its only product are 5.
+  EXPECT_THAT(result.of.at("c").values, Each(0.0));
+  EXPECT_DOUBLE_EQ(result.sizes.at("c").values[0],
+                   std::sqrt(0.25 * (2 * 2 + 2 * 25) + 0.25 * (8 * 8 + 2 * 25)));
+  EXPECT_THAT(result.sizes.at("v").values, Each(1.0));
+  EXPECT_THAT(result.sizes.at("q").values, Each(0.0)) << "the scale is 0";
+  EXPECT_THAT(result.sizes.at("s").values, Each(0.0)) << "nothing reads it";
+}
+
+TEST(Gradients, SizesChangeNothingElseAndAreAtLeastASingleTerm) {
+  const auto attention = testing::attention("B=1 Hq=2 Hkv=1 Sq=3 Skv=1 Dqk=2 Dv=2", kLearned);
+  Inputs inputs = testing::random_inputs(attention);
+  inputs.tensors["t"] = testing::random_tensor({4}, 5);
+  inputs.tensors["u"] = testing::random_tensor({3}, 6);
+  const io::HostTensor d_o = random_d_o(attention);
+  const Gradients without = computed(attention, inputs, d_o);
+  const Gradients with = computed(attention, inputs, d_o, {.unrounded = true, .sizes = true});
+  EXPECT_TRUE(without.sizes.empty());
+  ASSERT_EQ(with.sizes.size(), with.of.size());
+  for (const auto& [name, tensor] : with.of) {
+    EXPECT_EQ(tensor.values, without.of.at(name).values) << name;
+    EXPECT_EQ(tensor.dims, with.sizes.at(name).dims) << name;
+  }
+  // An element of dq has one term here, since there is one key.
+  for (std::size_t i = 0; i < with.of.at("q").values.size(); ++i) {
+    EXPECT_GT(with.sizes.at("q").values[i], std::abs(with.of.at("q").values[i]));
+  }
+}
+
+TEST(Gradients, AreRoundedToWhatTheyBelongTo) {
+  const auto attention = testing::attention("B=1 Hq=1 Hkv=1 Sq=2 Skv=3 Dqk=2 Dv=2", kPlain);
+  const Inputs inputs = testing::random_inputs(attention);
+  for (const auto& [name, tensor] : computed(attention, inputs, random_d_o(attention), {}).of) {
+    for (const double value : tensor.values) EXPECT_EQ(value, round_to(DType::bf16, value)) << name;
+  }
+}
+
+TEST(Gradients, WhatIsRefused) {
+  const auto attention = testing::attention("B=1 Hq=1 Hkv=1 Sq=2 Skv=3 Dqk=2 Dv=2", kPlain);
+  const Inputs inputs = testing::random_inputs(attention);
+  const auto narrow = gradients(attention, inputs, testing::tensor({1, 1, 2}, {1, 2}), {"q"}, {});
+  ASSERT_FALSE(narrow.ok());
+  EXPECT_EQ(narrow.error().code, ErrorCode::binding);
+  EXPECT_THAT(narrow.error().message, HasSubstr("do has dims [1, 1, 2]"));
+  const auto unknown = gradients(attention, inputs, random_d_o(attention), {"bias"}, {});
+  ASSERT_FALSE(unknown.ok());
+  EXPECT_EQ(unknown.error().code, ErrorCode::invalid_argument);
+}
+
+}  // namespace
+}  // namespace attn::reference
