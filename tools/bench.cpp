@@ -26,8 +26,8 @@ struct Options {
   std::string direction = "fwd";
   std::string json_file;
   std::string cudnn_folder;
-  std::string lowering{driver::kAnyLowering};
-  passes::Rewrites rewrites;
+  std::string lowering{planner::kAnyLowering};
+  planning::Rewrites rewrites;
   int timeout = kBuildSeconds;
   sema::Bindings bindings;
   int iterations = 30;

@@ -26,8 +26,8 @@ struct Options {
   std::string target = "native";
   std::string direction;  // empty: both when the spec has gradients, else fwd
   std::string cudnn_folder;
-  std::string lowering{driver::kAnyLowering};
-  passes::Rewrites rewrites;
+  std::string lowering{planner::kAnyLowering};
+  planning::Rewrites rewrites;
   int timeout = kBuildSeconds;
   sema::Bindings bindings;
   bool keep_going = false;

@@ -19,8 +19,8 @@ struct Options {
   std::string path;
   std::string target;  // empty: the local GPU, or kDefaultTarget
   std::string cudnn_folder;
-  std::string lowering{driver::kAnyLowering};
-  passes::Rewrites rewrites;
+  std::string lowering{planner::kAnyLowering};
+  planning::Rewrites rewrites;
   int timeout = kBuildSeconds;
   sema::Bindings bindings;
   bool why_not = false;

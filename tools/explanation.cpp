@@ -391,9 +391,9 @@ std::vector<std::string> parts_of_plan(const Spec& spec, const plan::Plan& plan)
     return lists ? std::vector{passes::to_text(*lists)} : std::vector<std::string>();
   }
   if (lowering != "parts") return {};
-  const bool backward = plan::direction_of(plan.program) == plan::Direction::backward;
   std::vector<std::string> lines;
-  const auto partition = passes::best_partition(spec.attention, backward);
+  const auto partition = passes::best_partition(
+      spec.attention, planning::Context{.direction = plan::direction_of(plan.program)});
   for (const passes::Part& part : partition ? partition->parts : std::vector<passes::Part>()) {
     lines.push_back(passes::to_text(part));
   }
@@ -431,14 +431,13 @@ ExplainedProgram explain_compiled(const Spec& spec, driver::Compiled compiled) {
   return explained;
 }
 
-Explanation explain(const Spec& spec, bool gradients, passes::Rewrites made) {
+Explanation explain(const Spec& spec, bool gradients, planning::Rewrites made) {
   Explanation explanation;
   explanation.file = spec.source->name();
   explanation.name = spec.attention.name;
   passes::Effort effort;
-  const ir::Attention covered = made.bounding_band
-                                    ? passes::with_bounding_band(spec.attention, false, effort)
-                                    : spec.attention;
+  const ir::Attention covered =
+      made.bounding_band ? passes::with_bounding_band(spec.attention, {}, effort) : spec.attention;
   if (made.redundant) (void)passes::without_redundant(covered, effort);
   explanation.stopped = effort.is_spent();
   explanation.mask = passes::mask_form(covered);

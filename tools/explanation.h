@@ -66,7 +66,7 @@ struct Explanation {
 };
 
 // All but the programs; derivatives with `gradients`. The mask's band is found as `made` says.
-Explanation explain(const Spec& spec, bool gradients, passes::Rewrites made = {});
+Explanation explain(const Spec& spec, bool gradients, planning::Rewrites made = {});
 
 // All but the plan, of a program made from the spec.
 ExplainedProgram explain_program(const Spec& spec, const plan::Program& program);

@@ -113,7 +113,7 @@ int report(const Error& error, Format format, const support::Source* source) {
 
 std::vector<std::string> refusal_lines(const driver::Compiled& compiled) {
   std::vector<std::string> lines;
-  for (const driver::Refusal& refusal : compiled.refused) {
+  for (const planner::Refusal& refusal : compiled.refused) {
     const bool failed = refusal.error.code != ErrorCode::unsupported;
     lines.push_back(fmt::format("lowering {}, since {} {}: {}", compiled.lowering, refusal.lowering,
                                 failed ? "failed" : "was refused",
@@ -129,9 +129,9 @@ void tell_refusals(const driver::Compiled& compiled) {
   }
 }
 
-Json refusals_json(const std::vector<driver::Refusal>& refusals) {
+Json refusals_json(const std::vector<planner::Refusal>& refusals) {
   Json list = Json::array();
-  for (const driver::Refusal& refusal : refusals) {
+  for (const planner::Refusal& refusal : refusals) {
     list.push_back({{"lowering", refusal.lowering}, {"error", error_json(refusal.error, nullptr)}});
   }
   return list;

@@ -32,7 +32,7 @@ std::vector<std::string> refusal_lines(const driver::Compiled& compiled);
 // The same on standard error, after "SPEC: ", or "SPEC backward: ".
 void tell_refusals(const driver::Compiled& compiled);
 // [{"lowering": "composite", "error": {..}}]
-Json refusals_json(const std::vector<driver::Refusal>& refusals);
+Json refusals_json(const std::vector<planner::Refusal>& refusals);
 
 // "chosen: parts, 0.135 ms predicted, 0.142 ms measured; composite, 0.246 ms predicted": one line,
 // or none where there was nothing to choose. Predicted is what an H200 would take.

@@ -26,8 +26,8 @@ struct Options {
   std::string backend = "auto";
   std::string direction = "fwd";
   std::string cudnn_folder;
-  std::string lowering{driver::kAnyLowering};
-  passes::Rewrites rewrites;
+  std::string lowering{planner::kAnyLowering};
+  planning::Rewrites rewrites;
   int timeout = kBuildSeconds;
   sema::Bindings bindings;
   InputTexts inputs;

@@ -26,8 +26,8 @@ struct Options {
   std::string targets = "all";
   std::vector<std::string> cudnn_folders;
   std::string tier = "build";
-  std::string lowering{driver::kAnyLowering};
-  passes::Rewrites rewrites;
+  std::string lowering{planner::kAnyLowering};
+  planning::Rewrites rewrites;
   int timeout = kBuildSeconds;
   unsigned jobs = 0;
   sema::Bindings bindings;
@@ -139,7 +139,7 @@ std::string cell(const Verdict& verdict) {
   }
   if (verdict.tier == driver::Tier::rules) return "maybe";
   if (verdict.engine < 0) return "kernels";
-  const bool usual = verdict.lowering == driver::lowerings().front().name;
+  const bool usual = verdict.lowering == planner::strategies().front().name;
   return fmt::format("engine {}{}{}", verdict.engine, verdict.steps > 1 ? " + kernels" : "",
                      usual ? "" : fmt::format(" ({})", verdict.lowering));
 }

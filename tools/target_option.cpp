@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "compiler/driver/lowerings.h"
+#include "compiler/planner/candidates.h"
 #include "runtime/cache/folder.h"
 #include "runtime/cuda/device.h"
 #include "runtime/cudnn/compile.h"
@@ -48,11 +48,11 @@ std::string doubt_of(const plan::Target& target, std::int64_t cudnn_version) {
 
 namespace {
 
-void add_rewrites(CLI::App& command, passes::Rewrites& rewrites) {
+void add_rewrites(CLI::App& command, planning::Rewrites& rewrites) {
   std::vector<std::string> names;
-  for (const passes::Rewrite& rewrite : passes::rewrites()) names.emplace_back(rewrite.name);
+  for (const planning::Rewrite& rewrite : planning::rewrites()) names.emplace_back(rewrite.name);
   const auto leave_out = [&rewrites](const std::vector<std::string>& given) {
-    for (const std::string& name : given) rewrites = passes::without(name, rewrites);
+    for (const std::string& name : given) rewrites = planning::without(name, rewrites);
   };
   command
       .add_option_function<std::vector<std::string>>(
@@ -66,15 +66,15 @@ void add_rewrites(CLI::App& command, passes::Rewrites& rewrites) {
 
 }  // namespace
 
-void add_lowering(CLI::App& command, std::string& lowering, passes::Rewrites& rewrites) {
-  const std::vector<std::string> names = driver::lowering_names();
+void add_lowering(CLI::App& command, std::string& lowering, planning::Rewrites& rewrites) {
+  const std::vector<std::string> names = planner::lowering_names();
   command
       .add_option("--lowering", lowering,
                   fmt::format("How to put it to cuDNN ({}); auto takes the first that it accepts",
                               fmt::join(names, ", ")))
       ->type_name("NAME")
       ->check(CLI::IsMember(names));
-  const auto allow = [&lowering](std::int64_t) { lowering = driver::kAnyOrSlow; };
+  const auto allow = [&lowering](std::int64_t) { lowering = planner::kAnyOrSlow; };
   command
       .add_flag_function(
           "--allow-unfused", allow,
@@ -85,7 +85,7 @@ void add_lowering(CLI::App& command, std::string& lowering, passes::Rewrites& re
       .add_option("--score-memory", rewrites.score_bytes,
                   fmt::format("Bytes that the scores of a backward may take; beyond, they are made "
                               "in tiles ({} without it)",
-                              passes::kMostScoreBytes))
+                              planning::kMostScoreBytes))
       ->type_name("BYTES")
       ->check(CLI::Range(1.0, 0x1p36));
 }

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "compiler/passes/rewrite/rewrites.h"
+#include "compiler/planning/rewrites.h"
 #include "runtime/base/status.h"
 #include "runtime/plan/plan.h"
 #include "runtime/worker/worker.h"
@@ -38,6 +38,6 @@ worker::Options worker_options(const std::string& cudnn_folder, int timeout = kB
 std::string doubt_of(const plan::Target& target, std::int64_t cudnn_version);
 
 // --lowering NAME or --allow-unfused, and --without NAME[,NAME]
-void add_lowering(CLI::App& command, std::string& lowering, passes::Rewrites& rewrites);
+void add_lowering(CLI::App& command, std::string& lowering, planning::Rewrites& rewrites);
 
 }  // namespace attn::tools

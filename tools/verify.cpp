@@ -24,8 +24,8 @@ struct Options {
   std::string folder;
   std::string shapes = "scaled";
   std::string cudnn_folder;
-  std::string lowering{driver::kAnyLowering};
-  passes::Rewrites rewrites;
+  std::string lowering{planner::kAnyLowering};
+  planning::Rewrites rewrites;
   int timeout = kBuildSeconds;
   sema::Bindings bindings;
   InputTexts inputs;

@@ -12,6 +12,12 @@
 namespace attn::driver {
 namespace {
 
+using planner::Candidate;
+using planner::Candidates;
+using planner::may_try_another;
+using planner::Refusal;
+using planner::Strategy;
+
 Error two_versions(std::int64_t first, std::int64_t second) {
   return {ErrorCode::worker,
           fmt::format("cuDNN changed from version {} to {} while the program was being compiled",
@@ -79,7 +85,7 @@ plan::Plan worded(const plan::Plan& words, plan::Plan plan) {
 // Without a rewrite the same program may come of another choice, and what was measured is no longer
 // true of it.
 CachedPlans cached_plans(const CompileOptions& options) {
-  return options.rewrites == passes::Rewrites{} ? options.cached : CachedPlans{};
+  return options.rewrites == planning::Rewrites{} ? options.cached : CachedPlans{};
 }
 
 Status take_or_compile_steps(plan::Plan& plan, const CompileOptions& options) {
@@ -96,85 +102,148 @@ Status take_or_compile_steps(plan::Plan& plan, const CompileOptions& options) {
   return {};
 }
 
-// None where all were thought to take as long and none failed. `refused`: those that were asked
+// Nothing where all were predicted to take as long and none failed. `failed`: those that were tried
 // before the one that was taken.
-std::vector<plan::Alternative> choice(const Candidate& taken, const std::vector<Candidate>& all,
-                                      const std::vector<Refusal>& refused) {
-  std::vector<plan::Alternative> ways = {
-      {std::string(taken.way->name), taken.lowered.predicted_ms}};
+std::vector<plan::Alternative> choice(const Candidate& taken, const Candidates& candidates,
+                                      const std::vector<Refusal>& failed) {
+  std::vector<plan::Alternative> all = {
+      {std::string(taken.strategy->name), taken.lowered->predicted_ms}};
   bool differ = false;
-  for (const Candidate& candidate : all) {
-    differ |= candidate.lowered.predicted_ms != taken.lowered.predicted_ms;
-    if (candidate.way == taken.way || candidate.way->slow) continue;
-    plan::Alternative way{std::string(candidate.way->name), candidate.lowered.predicted_ms};
-    const auto refusal = std::ranges::find(refused, way.lowering, &Refusal::lowering);
-    if (refusal != refused.end()) {
-      way.refused = refusal->error.message;
-      differ |= refusal->error.code != ErrorCode::unsupported;
+  for (const Candidate& candidate : candidates.all()) {
+    if (candidate.strategy == taken.strategy) continue;
+    if (candidate.strategy->kind == Strategy::Kind::slow) continue;
+    plan::Alternative other{std::string(candidate.strategy->name), candidate.bound};
+    differ |= candidate.bound != taken.lowered->predicted_ms;
+    const auto failure = std::ranges::find(failed, other.lowering, &Refusal::lowering);
+    if (failure != failed.end()) {
+      other.refused = failure->error.message;
+      differ |= failure->error.code != ErrorCode::unsupported;
     }
-    ways.push_back(std::move(way));
+    all.push_back(std::move(other));
   }
-  return differ ? ways : std::vector<plan::Alternative>();
+  return differ ? all : std::vector<plan::Alternative>();
 }
 
-// That a way has no form is told of those that stand before the one that was taken.
-std::vector<Refusal> told(const std::vector<Refusal>& refused, std::size_t without_form,
-                          std::string_view taken) {
-  std::vector<Refusal> told;
-  const std::span<const Lowering> all = lowerings(kAnyOrSlow);
-  const auto place = [&](std::string_view name) {
-    return std::ranges::find(all, name, &Lowering::name);
-  };
-  for (std::size_t i = 0; i < refused.size(); ++i) {
-    const bool before = !place(taken)->other && place(refused[i].lowering) < place(taken);
-    if (i >= without_form || before) told.push_back(refused[i]);
+// A primary strategy that cannot express the attention is reported where a later one was taken.
+std::vector<Refusal> reported(const std::vector<Refusal>& refused,
+                              const std::vector<Refusal>& failed, const Strategy& taken) {
+  std::vector<Refusal> reported;
+  for (const Refusal& refusal : refused) {
+    const Strategy& strategy = planner::strategies(refusal.lowering).front();
+    if (taken.kind != Strategy::Kind::alternative && &strategy < &taken) {
+      reported.push_back(refusal);
+    }
   }
-  return told;
+  reported.insert(reported.end(), failed.begin(), failed.end());
+  return reported;
 }
 
-// Which way was found to be the fastest when all were measured, or to be the first that could be
-// built, where the cache remembers it.
-void winner_first(std::vector<Candidate>& found, const CompileOptions& options) {
+std::optional<plan::Plan> cached_plan(const Candidate& candidate, const CompileOptions& options) {
   const CachedPlans cached = cached_plans(options);
-  if (cached.cache == nullptr || !cached.cache->files()) return;
-  const auto won = [&](const Candidate& candidate) {
-    const cache::Key key(
-        plan::signature_of(candidate.lowered.program, options.target, cached.cudnn_version));
-    const auto plan = cached.cache->files()->load(key);
-    if (!plan.ok() || !*plan) return false;
-    return was_tried((*plan)->choice) && (*plan)->choice.front().lowering == candidate.way->name;
-  };
-  const auto winner = std::ranges::find_if(found, won);
-  if (winner != found.end()) std::rotate(found.begin(), winner, winner + 1);
+  const cache::Key key(
+      plan::signature_of(candidate.lowered->program, options.target, cached.cudnn_version));
+  auto plan = cached.cache->files()->load(key);
+  return plan.ok() && *plan ? std::optional(**plan) : std::nullopt;
+}
+
+// In the order in which they are tried. The one that the cache remembers as the fastest of all that
+// were measured, or as the first that could be built, is first.
+class Tried {
+ public:
+  Tried(Candidates& candidates, const CompileOptions& options)
+      : candidates_(candidates), options_(options) {}
+
+  // Null: none left. Errors: those of Candidates::next.
+  Result<const Candidate*> next() {
+    if (!looked_) ATTN_RETURN_IF_ERROR(look_for_winner());
+    if (!ahead_.empty()) {
+      const Candidate* candidate = ahead_.front();
+      ahead_.erase(ahead_.begin());
+      return candidate;
+    }
+    return candidates_.next();
+  }
+
+ private:
+  Status look_for_winner() {
+    looked_ = true;
+    const CachedPlans cached = cached_plans(options_);
+    if (options_.measure || cached.cache == nullptr || !cached.cache->files()) return {};
+    while (true) {
+      ATTN_ASSIGN(const Candidate* candidate, candidates_.next());
+      if (candidate == nullptr) return {};
+      ahead_.push_back(candidate);
+      const std::optional<plan::Plan> plan = cached_plan(*candidate, options_);
+      const bool won = plan && was_tried(plan->choice) &&
+                       plan->choice.front().lowering == candidate->strategy->name;
+      if (!won) continue;
+      std::rotate(ahead_.begin(), ahead_.end() - 1, ahead_.end());
+      return {};
+    }
+  }
+
+  Candidates& candidates_;
+  const CompileOptions& options_;
+  std::vector<const Candidate*> ahead_;
+  bool looked_ = false;
+};
+
+struct Taken {
+  plan::Plan plan;
+  const Candidate* candidate = nullptr;
+};
+
+// The first that `build` can build; `failed` gets those before it.
+template <typename Build>
+Result<Taken> first_built(Tried& tried, const Candidates& candidates, std::vector<Refusal>& failed,
+                          const Build& build) {
+  while (true) {
+    ATTN_ASSIGN(const Candidate* candidate, tried.next());
+    if (candidate == nullptr) break;
+    Result<plan::Plan> plan = build(*candidate);
+    if (plan.ok()) return Taken{std::move(*plan), candidate};
+    failed.push_back({std::string(candidate->strategy->name), plan.error()});
+    if (!may_try_another(plan.error())) break;
+  }
+  std::vector<Refusal> all = candidates.refused();
+  all.insert(all.end(), failed.begin(), failed.end());
+  return planner::error_of(planner::in_order(std::move(all)));
 }
 
 // The plan that takes least when it is measured.
-template <typename Attempt>
-Result<plan::Plan> fastest(const ir::Attention& attention, const std::vector<Candidate>& found,
-                           const CompileOptions& options, std::vector<Refusal>& refused,
-                           const Attempt& attempt) {
-  std::optional<plan::Plan> best;
-  std::vector<plan::Alternative> ways;
-  for (const Candidate& candidate : found) {
-    plan::Alternative way{std::string(candidate.way->name), candidate.lowered.predicted_ms};
-    Result<plan::Plan> plan = attempt(candidate);
+template <typename Build>
+Result<Taken> fastest(const ir::Attention& attention, Tried& tried, const Candidates& candidates,
+                      const CompileOptions& options, std::vector<Refusal>& failed,
+                      const Build& build) {
+  std::optional<Taken> best;
+  std::vector<plan::Alternative> all;
+  while (true) {
+    ATTN_ASSIGN(const Candidate* candidate, tried.next());
+    if (candidate == nullptr) break;
+    plan::Alternative each{std::string(candidate->strategy->name),
+                           candidate->lowered->predicted_ms};
+    Result<plan::Plan> plan = build(*candidate);
     if (!plan.ok()) {
       if (!may_try_another(plan.error())) return plan.error();
-      refused.push_back({way.lowering, plan.error()});
-      way.refused = plan.error().message;
-      ways.push_back(std::move(way));
+      failed.push_back({each.lowering, plan.error()});
+      each.refused = plan.error().message;
+      all.push_back(std::move(each));
       continue;
     }
-    ATTN_ASSIGN(way.measured_ms, options.measure(attention, *plan));
-    const bool first = !best || *way.measured_ms < *ways.front().measured_ms;
-    ways.insert(first ? ways.begin() : ways.end(), std::move(way));
-    if (first) best = std::move(*plan);
+    ATTN_ASSIGN(each.measured_ms, options.measure(attention, *plan));
+    const bool first = !best || *each.measured_ms < *all.front().measured_ms;
+    all.insert(first ? all.begin() : all.end(), std::move(each));
+    if (first) best = Taken{std::move(*plan), candidate};
   }
-  if (!best) return error_of(in_order(refused));
-  best->choice = std::move(ways);
+  if (!best) {
+    std::vector<Refusal> refused = candidates.refused();
+    refused.insert(refused.end(), failed.begin(), failed.end());
+    return planner::error_of(planner::in_order(std::move(refused)));
+  }
+  best->plan.choice = std::move(all);
   const CachedPlans cached = cached_plans(options);
   if (cached.cache != nullptr && cached.cache->files()) {
-    ATTN_RETURN_IF_ERROR(cached.cache->files()->save(*best));
+    ATTN_RETURN_IF_ERROR(cached.cache->files()->save(best->plan));
   }
   return std::move(*best);
 }
@@ -192,44 +261,46 @@ bool makes_o_and_lse(const plan::Plan& plan) {
 }  // namespace
 
 Result<plan::Program> lower(const ir::Attention& attention, std::string_view lowering,
-                            plan::Direction direction, passes::Rewrites made) {
-  std::vector<Refusal> refused;
-  ATTN_ASSIGN(std::vector<Candidate> found,
-              candidates(attention, lowering, direction, refused, made));
-  return std::move(found.front().lowered.program);
+                            const planning::Context& context) {
+  Candidates candidates(attention, lowering, context);
+  ATTN_ASSIGN(const Candidate* first, candidates.next());
+  return first->lowered->program;
+}
+
+Result<plan::Program> lower(const ir::Attention& attention, std::string_view lowering,
+                            plan::Direction direction, planning::Rewrites made) {
+  return lower(attention, lowering, planning::Context{.direction = direction, .rewrites = made});
+}
+
+planning::Context context_of(const CompileOptions& options) {
+  return {planning::gpu_of(options.target), options.cached.cudnn_version, options.direction,
+          options.rewrites};
 }
 
 Result<Compiled> compile(const ir::Attention& attention, const support::Source& source,
                          const sema::Bindings& bindings, const CompileOptions& options) {
-  Compiled compiled;
-  compiled.plan.spec_name = attention.name;
-  compiled.plan.spec_text = standing_alone(source);
-  compiled.plan.bindings = bindings;
-  ATTN_ASSIGN(std::vector<Candidate> found,
-              candidates(attention, options.lowering, options.direction, compiled.refused,
-                         options.rewrites));
-  const std::size_t without_form = compiled.refused.size();
-  const auto attempt = [&](const Candidate& candidate) -> Result<plan::Plan> {
-    plan::Plan plan = compiled.plan;
-    plan.program = candidate.lowered.program;
+  plan::Plan words;
+  words.spec_name = attention.name;
+  words.spec_text = standing_alone(source);
+  words.bindings = bindings;
+  Candidates candidates(attention, options.lowering, context_of(options));
+  Tried tried(candidates, options);
+  std::vector<Refusal> failed;
+  const auto build = [&](const Candidate& candidate) -> Result<plan::Plan> {
+    plan::Plan plan = words;
+    plan.program = candidate.lowered->program;
     plan.shape = shape_of(source, bindings, attention, plan.program);
-    plan.choice = choice(candidate, found, compiled.refused);
+    plan.choice = choice(candidate, candidates, failed);
     ATTN_RETURN_IF_ERROR(take_or_compile_steps(plan, options));
-    compiled.lowering = candidate.way->name;
     return plan;
   };
-  if (options.measure) {
-    ATTN_ASSIGN(compiled.plan, fastest(attention, found, options, compiled.refused, attempt));
-    compiled.lowering = compiled.plan.choice.front().lowering;
-  } else {
-    winner_first(found, options);
-    ATTN_ASSIGN(compiled.plan, first_taken(found, compiled.refused, attempt));
-  }
-  compiled.refused = told(compiled.refused, without_form, compiled.lowering);
-  const auto taken = std::ranges::find(found, compiled.lowering,
-                                       [](const Candidate& each) { return each.way->name; });
-  compiled.parts = std::move(taken->lowered.parts);
-  return compiled;
+  ATTN_ASSIGN(Taken taken, options.measure
+                               ? fastest(attention, tried, candidates, options, failed, build)
+                               : first_built(tried, candidates, failed, build));
+  const Strategy& strategy = *taken.candidate->strategy;
+  return Compiled{std::move(taken.plan), std::string(strategy.name),
+                  reported(candidates.refused(), failed, strategy),
+                  taken.candidate->lowered->parts};
 }
 
 // From the spec, not from the stored program: what is emitted may have changed since.

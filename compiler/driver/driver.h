@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "compiler/diag/diagnostics.h"
-#include "compiler/driver/lowerings.h"
 #include "compiler/ir/attention.h"
+#include "compiler/planner/candidates.h"
 #include "compiler/sema/analyze.h"
 #include "runtime/plan/bundle.h"
 #include "runtime/worker/worker.h"
@@ -58,13 +58,17 @@ std::optional<std::size_t> check_library(const support::Source& source, diag::Si
 // The spec's text; when it imports anything, printed anew with that written into it.
 std::string standing_alone(const support::Source& source);
 
-// IR -> the first program that a lowering makes of it, no cuDNN asked. `lowering` is "auto" or one
-// of lowering_names(). Errors: unsupported (with the reason and what would work), invalid_argument
-// when a dimension is still open (the message names it and the --bind that closes it).
+// IR -> the program with the lowest predicted time, without asking cuDNN. `lowering` is "auto" or
+// one of planner::lowering_names(). Errors: unsupported (with the reason and what would work),
+// invalid_argument when a dimension is still open (the message names it and the --bind that closes
+// it).
+Result<plan::Program> lower(const ir::Attention& attention, std::string_view lowering,
+                            const planning::Context& context);
+// For an H200.
 Result<plan::Program> lower(const ir::Attention& attention,
-                            std::string_view lowering = kAnyLowering,
+                            std::string_view lowering = planner::kAnyLowering,
                             plan::Direction direction = plan::Direction::forward,
-                            passes::Rewrites made = {});
+                            planning::Rewrites made = {});
 
 // Where compiled plans are looked for, and kept.
 struct CachedPlans {
@@ -76,9 +80,9 @@ struct CompileOptions {
   plan::Target target;
   worker::Options worker;
   CachedPlans cached{};
-  std::string lowering{kAnyLowering};  // or the one that must do
+  std::string lowering{planner::kAnyLowering};  // or the one that must do
   plan::Direction direction = plan::Direction::forward;
-  passes::Rewrites rewrites{};  // those to make; when one is not, `cached` is left alone
+  planning::Rewrites rewrites{};  // those to make; when one is not, `cached` is left alone
   // When there is one, every way is compiled, and the one that takes least becomes the plan, kept
   // in `cached` too: the milliseconds of one execute on the device that the target is. It is given
   // the attention that the plan computes.
@@ -87,10 +91,13 @@ struct CompileOptions {
 
 struct Compiled {
   plan::Plan plan;
-  std::string lowering;              // that became the plan
-  std::vector<Refusal> refused;      // those asked before it
-  std::vector<std::string> parts{};  // as Lowered has them
+  std::string lowering;                   // that became the plan
+  std::vector<planner::Refusal> refused;  // those asked before it
+  std::vector<std::string> parts{};       // as Lowered has them
 };
+
+// What planning decides by with these options.
+planning::Context context_of(const CompileOptions& options);
 
 // IR -> programs -> plan, in worker processes: lowerings are asked in their order, and the first
 // that cuDNN takes is the plan; one whose worker dies or takes too long is passed over as one that

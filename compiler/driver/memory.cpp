@@ -143,7 +143,7 @@ void warn_of_memory(const ir::Attention& attention, diag::Sink& sink) {
   if (!attention.dims.bound()) return;
   for (const plan::Direction direction : {plan::Direction::forward, plan::Direction::backward}) {
     if (direction == plan::Direction::backward && attention.gradients.empty()) continue;
-    const Result<plan::Program> program = lower(attention, kAnyLowering, direction);
+    const Result<plan::Program> program = lower(attention, planner::kAnyLowering, direction);
     if (program.ok()) warn_of_memory(attention, *program, plan::memory_of(*program), sink);
   }
 }

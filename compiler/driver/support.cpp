@@ -14,13 +14,10 @@ constexpr std::string_view kTiers[] = {"rules", "heuristics", "build"};
 template <typename Judgement>
 Result<Verdict> first_served(const ir::Attention& attention, const CompileOptions& options,
                              const Judgement& judgement) {
-  std::vector<Refusal> refused;
-  ATTN_ASSIGN(
-      const std::vector<Candidate> found,
-      candidates(attention, options.lowering, options.direction, refused, options.rewrites));
-  return first_taken(found, refused, [&](const Candidate& candidate) {
-    Result<Verdict> verdict = judgement(candidate.lowered.program);
-    if (verdict.ok()) verdict->lowering = candidate.way->name;
+  planner::Candidates candidates(attention, options.lowering, context_of(options));
+  return planner::first_taken(candidates, [&](const planner::Candidate& candidate) {
+    Result<Verdict> verdict = judgement(candidate.lowered->program);
+    if (verdict.ok()) verdict->lowering = candidate.strategy->name;
     return verdict;
   });
 }

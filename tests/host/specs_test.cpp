@@ -44,7 +44,7 @@ std::set<std::string> not_run(std::string_view what) {
 }
 
 Result<plan::Program> lowered(const ir::Attention& attention, const char* lowering,
-                              plan::Direction direction, passes::Rewrites made = {}) {
+                              plan::Direction direction, planning::Rewrites made = {}) {
   return driver::lower(attention, lowering, direction, made);
 }
 
@@ -55,7 +55,7 @@ class HostSpecs : public ::testing::TestWithParam<std::string> {
 
 // Composite always has a form; the others where there is something for them to do.
 void add_pair(Subject& subject, const char* lowering, bool expects_backward,
-              passes::Rewrites made = {}) {
+              planning::Rewrites made = {}) {
   const bool required = std::string_view(lowering) == "composite";
   auto forward = lowered(subject.attention, lowering, plan::Direction::forward, made);
   auto backward = lowered(subject.attention, lowering, plan::Direction::backward, made);
@@ -83,7 +83,7 @@ std::string text_of(const Pair& pair) {
 void add_pair_without(Subject& subject, const char* lowering, std::string_view rewrite,
                       bool expects_backward) {
   const std::size_t before = subject.pairs.size();
-  add_pair(subject, lowering, expects_backward, passes::without(rewrite));
+  add_pair(subject, lowering, expects_backward, planning::without(rewrite));
   if (subject.pairs.size() == before) return;
   Pair& last = subject.pairs.back();
   last.lowering += fmt::format(" without {}", rewrite);
@@ -110,7 +110,7 @@ TEST_P(HostSpecs, AreTheReference) {
     for (const char* lowering : kLowerings) {
       add_pair(subject, lowering, has_backward);
     }
-    for (const passes::Rewrite& rewrite : passes::rewrites()) {
+    for (const planning::Rewrite& rewrite : planning::rewrites()) {
       for (const char* lowering : kLowerings) {
         add_pair_without(subject, lowering, rewrite.name, has_backward);
       }
@@ -152,14 +152,14 @@ std::string forms_of(const std::string& name) {
 }
 
 // Which specs a rewrite changes as composite computes them: of the others nothing is compared.
-std::string changed_by(const passes::Rewrite& rewrite) {
+std::string changed_by(const planning::Rewrite& rewrite) {
   std::string text = fmt::format("{}:", rewrite.name);
   for (const std::string& name : spec_names()) {
     const ir::Attention attention = scaled(name);
     for (const auto direction : {plan::Direction::forward, plan::Direction::backward}) {
       const auto with = lowered(attention, "composite", direction);
       const auto without =
-          lowered(attention, "composite", direction, passes::without(rewrite.name));
+          lowered(attention, "composite", direction, planning::without(rewrite.name));
       EXPECT_EQ(with.ok(), without.ok()) << name << " without " << rewrite.name;
       if (!with.ok() || plan::canonical_text(*with) == plan::canonical_text(*without)) continue;
       text += fmt::format("  {} {}", name, plan::to_string(direction));
@@ -176,7 +176,7 @@ TEST(HostSpecsList, FormsOfSpecs) {
 
 TEST(HostSpecsList, ChangedByRewrites) {
   std::string text;
-  for (const passes::Rewrite& rewrite : passes::rewrites()) text += changed_by(rewrite);
+  for (const planning::Rewrite& rewrite : planning::rewrites()) text += changed_by(rewrite);
   attn::testing::expect_golden("tests/host/rewrites.expected", text);
 }
 

@@ -14,14 +14,17 @@
 #include "compiler/lowering/cudnn/keyless.h"
 #include "compiler/lowering/cudnn/staging.h"
 #include "compiler/lowering/cudnn/statistics.h"
+#include "compiler/planning/capabilities.h"
 
 namespace attn::lowering {
 namespace {
 
 using ir::Dim;
+using planning::Capability;
 
 // What no form of ours has. (What cuDNN computes wrongly in some version: runtime/cudnn/known_bad.)
-Status check_statistics(const ir::Attention& attention) {
+Status check_statistics(const ir::Attention& attention, const planning::Context& context) {
+  if (can(Capability::max_and_sum_beside_sink, context)) return {};
   if (!attention.sink || !attention.wants_max_or_sum()) return {};
   return unsupported(attention.statistics_pos,
                      "cuDNN's engines store no maximum and no sum of a row beside a sink",
@@ -30,7 +33,8 @@ Status check_statistics(const ir::Attention& attention) {
 }
 
 // The engine for a single row splits the keys, and adds in whatever order they come.
-Status check_determinism(const ir::Attention& attention) {
+Status check_determinism(const ir::Attention& attention, const planning::Context& context) {
+  if (can(Capability::deterministic_lse_of_one_row, context)) return {};
   if (!attention.deterministic || attention.dims[Dim::Sq] > 1 || !attention.wants_lse) return {};
   return unsupported(attention.pos,
                      "the last bit of lse varies between runs where there is a single row",
@@ -38,7 +42,8 @@ Status check_determinism(const ir::Attention& attention) {
 }
 
 // cuDNN's own rule, which it states when the operation is made.
-Status check_pages(const ir::Attention& attention) {
+Status check_pages(const ir::Attention& attention, const planning::Context& context) {
+  if (can(Capability::pages_of_any_size, context)) return {};
   for (const char* name : {"k", "v"}) {
     const ir::Layout& layout = attention.layouts.find(name)->second;
     if (layout.kind != ir::LayoutKind::paged) continue;
@@ -53,12 +58,13 @@ Status check_pages(const ir::Attention& attention) {
 
 }  // namespace
 
-Result<plan::Program> lower(const ir::Attention& attention, Core core) {
+Result<plan::Program> lower(const ir::Attention& attention, const planning::Context& context,
+                            Core core) {
   ATTN_RETURN_IF_ERROR(check_forward(attention));
   if (attention.dims[Dim::Skv] == 0) return no_keys(attention);
-  ATTN_RETURN_IF_ERROR(check_statistics(attention));
-  ATTN_RETURN_IF_ERROR(check_pages(attention));
-  ATTN_RETURN_IF_ERROR(check_determinism(attention));
+  ATTN_RETURN_IF_ERROR(check_statistics(attention, context));
+  ATTN_RETURN_IF_ERROR(check_pages(attention, context));
+  ATTN_RETURN_IF_ERROR(check_determinism(attention, context));
   ATTN_ASSIGN(plan::CudnnStep step, core(attention));
   const std::set<std::string> used = names_of(step);
   plan::Program program;

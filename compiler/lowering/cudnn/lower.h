@@ -3,6 +3,7 @@
 
 #include "compiler/ir/attention.h"
 #include "compiler/lowering/cudnn/forward.h"
+#include "compiler/planning/context.h"
 #include "runtime/base/status.h"
 #include "runtime/plan/program.h"
 
@@ -19,6 +20,7 @@ using Core = Result<plan::CudnnStep> (*)(const ir::Attention& attention);
 //
 // Errors: invalid_argument for an open dimension; unsupported, with the place and what would work;
 // invalid_spec for what only sizes show to be wrong, with the place.
-Result<plan::Program> lower(const ir::Attention& attention, Core core = composite);
+Result<plan::Program> lower(const ir::Attention& attention, const planning::Context& context = {},
+                            Core core = composite);
 
 }  // namespace attn::lowering

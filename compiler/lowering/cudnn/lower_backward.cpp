@@ -14,6 +14,7 @@
 #include "compiler/lowering/cudnn/operands.h"
 #include "compiler/lowering/cudnn/staging.h"
 #include "compiler/lowering/unfused/unfused_parts.h"
+#include "compiler/planning/capabilities.h"
 #include "runtime/plan/internal_tensor.h"
 
 namespace attn::lowering {
@@ -21,7 +22,8 @@ namespace {
 
 using ir::Dim;
 
-Status check_layouts(const ir::Attention& attention) {
+Status check_layouts(const ir::Attention& attention, const planning::Context& context) {
+  if (can(planning::Capability::backward_of_pages, context)) return {};
   for (const char* name : {"k", "v"}) {
     if (layout_of(attention, name).kind != ir::LayoutKind::paged) continue;
     return unsupported(attention.pos,
@@ -128,8 +130,8 @@ class Maker {
 
 Result<plan::Program> lower_backward(const BackwardParts& parts,
                                      const std::vector<std::string>& gradients,
-                                     LearnedGradients learned) {
-  ATTN_RETURN_IF_ERROR(check_layouts(parts.attention));
+                                     LearnedGradients learned, const planning::Context& context) {
+  ATTN_RETURN_IF_ERROR(check_layouts(parts.attention, context));
   ATTN_ASSIGN(plan::Program program, Maker(parts).make(gradients, std::move(learned)));
   ATTN_RETURN_IF_ERROR(check_program(parts.attention, program));
   return program;

@@ -6,6 +6,7 @@
 
 #include "compiler/lowering/cudnn/backward.h"
 #include "compiler/lowering/unfused/unfused_backward.h"
+#include "compiler/planning/context.h"
 
 namespace attn::lowering {
 
@@ -16,6 +17,7 @@ namespace attn::lowering {
 // Errors: unsupported, with the place and what would work; those of lower().
 Result<plan::Program> lower_backward(const BackwardParts& parts,
                                      const std::vector<std::string>& gradients,
-                                     LearnedGradients learned);
+                                     LearnedGradients learned,
+                                     const planning::Context& context = {});
 
 }  // namespace attn::lowering

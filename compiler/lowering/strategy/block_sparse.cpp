@@ -21,6 +21,7 @@
 #include "compiler/lowering/unfused/unfused_parts.h"
 #include "compiler/passes/rewrite/ranged.h"
 #include "compiler/passes/rewrite/rebuild.h"
+#include "compiler/planning/capabilities.h"
 #include "runtime/plan/internal_tensor.h"
 
 namespace attn::lowering {
@@ -34,7 +35,6 @@ using passes::BlockLists;
 
 constexpr const char* kRows = "pages.rows";
 constexpr const char* kSeen = "pages.seen";
-constexpr std::int64_t kMostEntries = 65535;  // as many as a launch has in one direction
 constexpr std::int64_t kMostElements = std::int64_t{1} << 28;  // of what is listed
 
 std::string copy_name(const std::string& name) { return "pages." + name; }
@@ -125,7 +125,7 @@ class Tiler {
  public:
   Tiler(const ir::Attention& whole, const BlockLists& lists) : whole_(whole) { out_.lists = lists; }
 
-  Result<Tiled> run() && {
+  Result<Tiled> run(const planning::Context& context) && {
     ATTN_RETURN_IF_ERROR(check_whole(whole_));
     ATTN_RETURN_IF_ERROR(choose_entries());
     out_.rows = whole_.unused_name("page_rows");
@@ -139,7 +139,7 @@ class Tiler {
     declare_if_read(out_.rows, Dim::Sq);
     declare_if_read(out_.columns, Dim::Skv);
     out_.attention = passes::with_ranges(out_.attention);
-    ATTN_RETURN_IF_ERROR(check_sizes());
+    ATTN_RETURN_IF_ERROR(check_sizes(context));
     return std::move(out_);
   }
 
@@ -248,9 +248,9 @@ class Tiler {
     declare(name, {of.dims[Dim::B], of.dims[dim]});
   }
 
-  Status check_sizes() const {
+  Status check_sizes(const planning::Context& context) const {
     const ir::Dims& d = out_.attention.dims;
-    if (d[Dim::B] > kMostEntries) {
+    if (d[Dim::B] > limit(planning::Capability::most_batches, context)) {
       return unsupported(
           whole_.pos,
           fmt::format("{} tiles of rows are more batches than a launch has", d[Dim::B]));
@@ -578,8 +578,9 @@ class Maker {
 
 }  // namespace
 
-Result<Tiled> tiled(const ir::Attention& whole, const BlockLists& lists) {
-  return Tiler(whole, lists).run();
+Result<Tiled> tiled(const ir::Attention& whole, const BlockLists& lists,
+                    const planning::Context& context) {
+  return Tiler(whole, lists).run(context);
 }
 
 double bytes_moved(const ir::Attention& whole, const Tiled& tiled) {

@@ -38,7 +38,8 @@ struct Tiled {
 // Errors: unsupported with lengths, random dropout, layouts thd and paged, elements of a row that
 // are not adjacent or not in multiples of 16 bytes, a sink where lists depend on the head, and more
 // entries or pages than can be numbered.
-Result<Tiled> tiled(const ir::Attention& whole, const passes::BlockLists& lists);
+Result<Tiled> tiled(const ir::Attention& whole, const passes::BlockLists& lists,
+                    const planning::Context& context);
 
 // Bytes that kernels before and after cuDNN's read and write for copies and statistics.
 double bytes_moved(const ir::Attention& whole, const Tiled& tiled);

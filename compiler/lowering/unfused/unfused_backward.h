@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "compiler/gradient/differentiate.h"
-#include "compiler/passes/rewrite/rewrites.h"
+#include "compiler/planning/rewrites.h"
 #include "runtime/base/status.h"
 #include "runtime/plan/program.h"
 
@@ -29,7 +29,7 @@ namespace attn::lowering {
 // Errors: those of lower(); unsupported for random dropout, whose numbers only cuDNN's fused
 // kernels know, for the gradient of a paged tensor, and where all of it takes too much memory.
 Result<plan::Program> lower_unfused_backward(const ir::Attention& attention,
-                                             std::int64_t score_bytes = passes::kMostScoreBytes);
+                                             std::int64_t score_bytes = planning::kMostScoreBytes);
 
 // The steps that make the outputs d_NAME of Derivatives::tensors, for any backward program, of what
 // is bound: q, k, v, lse and do, where a score reads a learned tensor; o, do and lse, where a sink
@@ -42,6 +42,6 @@ struct LearnedGradients {
 // In tiles as above. Errors: unsupported for random dropout where a score reads a learned tensor,
 // and where all of it takes too much memory. Requires keys.
 Result<LearnedGradients> learned_gradients(const gradient::Derivatives& derivatives,
-                                           std::int64_t score_bytes = passes::kMostScoreBytes);
+                                           std::int64_t score_bytes = planning::kMostScoreBytes);
 
 }  // namespace attn::lowering

@@ -342,24 +342,27 @@ std::optional<BlockLists> block_lists(const ir::Attention& attention) {
   return Finder(attention).run();
 }
 
-double predicted_ms(const BlockLists& lists, const ir::Attention& tiles) {
+double predicted_ms(const BlockLists& lists, const ir::Attention& tiles,
+                    const planning::Context& context) {
   const ir::Dims& d = tiles.dims;
   const auto entries = static_cast<double>(d[Dim::B] * d[Dim::Hq]);
   const auto count = static_cast<double>(lists.tiles);
   const double width = static_cast<double>(lists.page) / kKernelColumns;
   const double most = lists.assumed ? lists.listed / count : static_cast<double>(lists.longest);
   const TileWork work{entries / count * lists.listed * width, most * width, entries};
-  return kSlowdown * predicted_ms_of_tiles(tiles, work);
+  return kSlowdown * predicted_ms_of_tiles(tiles, work, context);
 }
 
-double predicted_ms_of_making(const BlockLists& lists, const ir::Dims& dims) {
+double predicted_ms_of_making(const BlockLists& lists, const ir::Dims& dims,
+                              const planning::Gpu& gpu) {
   if (lists.once) return 0;
   const std::int64_t of_lists =
       (lists.axes.batch ? dims[Dim::B] : 1) * (lists.axes.head ? dims[Dim::Hq] : 1);
   const std::int64_t rows = lists.same_rows ? lists.tiles : dims[Dim::Sq];
   const std::int64_t columns = lists.same_columns ? lists.pages : dims[Dim::Skv];
-  return kSmallKernels * predicted_ms_of_moving(0) +
-         static_cast<double>(of_lists * rows) * static_cast<double>(columns) * kLook;
+  return kSmallKernels * predicted_ms_of_moving(0, gpu) + static_cast<double>(of_lists * rows) *
+                                                              static_cast<double>(columns) * kLook *
+                                                              scalar_slowdown(gpu);
 }
 
 std::string to_text(const BlockLists& lists) {

@@ -14,6 +14,7 @@
 
 #include "compiler/ir/attention.h"
 #include "compiler/passes/analysis/axes.h"
+#include "compiler/planning/context.h"
 
 namespace attn::passes {
 
@@ -47,10 +48,12 @@ std::optional<BlockLists> block_lists(const ir::Attention& attention);
 // Milliseconds of the kernel that goes through the lists: `tiles` is the attention of the tiles
 // (lowering/pages.h) in the form that the kernel computes, the score and masks that it reads as
 // tensors being tensors.
-double predicted_ms(const BlockLists& lists, const ir::Attention& tiles);
+double predicted_ms(const BlockLists& lists, const ir::Attention& tiles,
+                    const planning::Context& context);
 
 // Of the kernels that make them at every execute, for the dimensions of the whole attention.
-double predicted_ms_of_making(const BlockLists& lists, const ir::Dims& dims);
+double predicted_ms_of_making(const BlockLists& lists, const ir::Dims& dims,
+                              const planning::Gpu& gpu);
 
 // "tiles of 128 rows see up to 5 of 32 pages of 128 columns, 12 % of all", for people.
 std::string to_text(const BlockLists& lists);

@@ -134,7 +134,7 @@ std::int64_t tiles(std::int64_t rows) { return (rows + kTile - 1) / kTile; }
 
 std::optional<Segments> segments(const ir::Attention& attention) { return Finder(attention).run(); }
 
-double predicted_ms(const Segments& segments, std::int64_t rows, bool backward, Rewrites made) {
+double predicted_ms(const Segments& segments, std::int64_t rows, const planning::Context& context) {
   const std::int64_t equal = std::min((rows + segments.most - 1) / segments.most, segments.longest);
   ir::Attention each = segments.attention;
   each.dims.set(Dim::Sq, equal);
@@ -142,9 +142,10 @@ double predicted_ms(const Segments& segments, std::int64_t rows, bool backward, 
   const ir::Dims& d = each.dims;
   const auto empty =
       static_cast<double>(d[Dim::B] * d[Dim::Hq] * (tiles(segments.longest) - tiles(equal)));
-  return predicted_ms(kernel_form(each, backward, made), backward) +
-         empty * (backward ? kEmptyTileBackward : kEmptyTile) +
-         kSmallKernels * predicted_ms_of_moving(0);
+  return predicted_ms(kernel_form(each, context), context) +
+         empty * (context.backward() ? kEmptyTileBackward : kEmptyTile) *
+             scalar_slowdown(context.gpu) +
+         kSmallKernels * predicted_ms_of_moving(0, context.gpu);
 }
 
 }  // namespace attn::passes

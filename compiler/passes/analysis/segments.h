@@ -7,7 +7,7 @@
 #include <string>
 
 #include "compiler/ir/attention.h"
-#include "compiler/passes/rewrite/rewrites.h"
+#include "compiler/planning/context.h"
 
 namespace attn::passes {
 
@@ -34,6 +34,6 @@ std::optional<Segments> segments(const ir::Attention& attention);
 
 // Milliseconds where batches of so many rows have segments of equal length, as many as they may:
 // a kernel that also looks at the rows which longer ones would have.
-double predicted_ms(const Segments& segments, std::int64_t rows, bool backward, Rewrites made = {});
+double predicted_ms(const Segments& segments, std::int64_t rows, const planning::Context& context);
 
 }  // namespace attn::passes

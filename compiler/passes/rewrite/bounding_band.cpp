@@ -1,6 +1,7 @@
 #include "compiler/passes/rewrite/bounding_band.h"
 
 #include "compiler/passes/analysis/boxes.h"
+#include "compiler/planning/capabilities.h"
 
 namespace attn::passes {
 namespace {
@@ -19,7 +20,9 @@ bool is_tighter(const std::optional<std::int64_t>& bound, const std::optional<st
 }
 
 // What the cover adds to the band.
-Band additions(const Band& band, const Band& cover, bool backward) {
+Band additions(const Band& band, const Band& cover, const planning::Context& context) {
+  const bool backward =
+      context.backward() && !can(planning::Capability::backward_skips_right_of_diagonal, context);
   Band added;
   if (!backward && is_tighter(cover.right, band.right)) added.right = cover.right;
   const bool causal = band.right && *band.right <= 0;
@@ -55,12 +58,13 @@ Band cover_of(const ir::Attention& attention, Effort& effort) {
   return cover;
 }
 
-ir::Attention with_bounding_band(const ir::Attention& attention, bool backward, Effort& effort) {
+ir::Attention with_bounding_band(const ir::Attention& attention, const planning::Context& context,
+                                 Effort& effort) {
   if (!attention.dims.bound()) return attention;
   const MaskForm form = mask_form(attention);
   if (form.residual.empty()) return attention;
   const Band band = full_band(form, attention.dims);
-  const Band added = additions(band, cover_of(attention, effort), backward);
+  const Band added = additions(band, cover_of(attention, effort), context);
   if (band_share(attention.dims, both(band, added)) >
       kWorthwhile * band_share(attention.dims, band)) {
     return attention;

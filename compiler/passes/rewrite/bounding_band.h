@@ -5,6 +5,7 @@
 #include "compiler/ir/attention.h"
 #include "compiler/passes/analysis/band.h"
 #include "compiler/passes/analysis/effort.h"
+#include "compiler/planning/context.h"
 
 namespace attn::passes {
 
@@ -23,16 +24,18 @@ Band cover_of(const ir::Attention& attention, Effort& effort);
 // right one alone: by itself it was not measured, and old versions of cuDNN get it wrong. For a
 // `backward`, where cuDNN skips nothing to the right of the diagonal (docs/cudnn.md), a bound on
 // the left of a causal mask.
-ir::Attention with_bounding_band(const ir::Attention& attention, bool backward, Effort& effort);
+ir::Attention with_bounding_band(const ir::Attention& attention, const planning::Context& context,
+                                 Effort& effort);
 
 // With an effort of their own.
 inline Band cover_of(const ir::Attention& attention) {
   Effort effort;
   return cover_of(attention, effort);
 }
-inline ir::Attention with_bounding_band(const ir::Attention& attention, bool backward = false) {
+inline ir::Attention with_bounding_band(const ir::Attention& attention,
+                                        const planning::Context& context = {}) {
   Effort effort;
-  return with_bounding_band(attention, backward, effort);
+  return with_bounding_band(attention, context, effort);
 }
 
 }  // namespace attn::passes

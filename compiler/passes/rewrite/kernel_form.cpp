@@ -6,10 +6,11 @@
 
 namespace attn::passes {
 
-ir::Attention kernel_form(const ir::Attention& attention, bool backward, Rewrites made,
+ir::Attention kernel_form(const ir::Attention& attention, const planning::Context& context,
                           Effort& effort) {
+  const planning::Rewrites& made = context.rewrites;
   ir::Attention form = attention;
-  if (made.bounding_band) form = with_bounding_band(form, backward, effort);
+  if (made.bounding_band) form = with_bounding_band(form, context, effort);
   if (made.redundant) form = without_redundant(form, effort);
   if (made.reals) form = with_real_indices(form);
   return form;

@@ -7,6 +7,7 @@
 #include "compiler/passes/analysis/axes.h"
 #include "compiler/passes/analysis/band.h"
 #include "compiler/passes/rewrite/hoist.h"
+#include "compiler/planning/capabilities.h"
 
 namespace attn::passes {
 namespace {
@@ -14,18 +15,38 @@ namespace {
 using ir::Dim;
 
 constexpr std::int64_t kTile = 128;
-constexpr double kProcessors = 132;
 constexpr double kLaunch = 0.004;             // ms
-constexpr double kBytesInAMillisecond = 3e9;  // read and written
+constexpr double kBytesInAMillisecond = 3e9;  // read and written, on the H200
+const planning::Gpu kH200;                    // where the constants were measured
 
 // In ms, of one SM: for a score with both head dimensions 128, of which a part does not depend on
 // them, for an operation (hoist.h) on a score, and for 128 rows.
 struct Rates {
   double score, fixed_part, operation, rows;
 };
+constexpr double kProcessors = 132;  // of the H200
 constexpr double kPico = 1e-9 * kProcessors;
 constexpr Rates kForward = {0.745 * kPico, 0.35, 0.03 * kPico, 13.6e-6 * kProcessors};
 constexpr Rates kBackward = {2.25 * kPico, 0.2, 0.06 * kPico, 107e-6 * kProcessors};
+
+// How many times as long an SM of the GPU takes as one of the H200.
+struct Scale {
+  double matrix, lanes, clock;
+};
+Scale scale_of(const planning::Gpu& gpu) {
+  const auto per_sm = [](const planning::Gpu& of) { return of.matrix_rate / of.multiprocessors; };
+  return {per_sm(kH200) / per_sm(gpu), kH200.clock * kH200.lanes / (gpu.clock * gpu.lanes),
+          kH200.clock / gpu.clock};
+}
+
+Rates rates_of(const planning::Context& context) {
+  Rates rates = context.backward() ? kBackward : kForward;
+  const Scale scale = scale_of(context.gpu);
+  rates.score *= std::max(scale.matrix, scale.lanes);
+  rates.operation *= scale.lanes;
+  rates.rows *= scale.clock;
+  return rates;
+}
 
 // What a kernel does for each score, once what costs more than reading it is hoisted (hoist.h).
 class Operations {
@@ -78,17 +99,31 @@ class Operations {
   std::set<ir::ExprId> seen_;
 };
 
-double for_a_score(const ir::Attention& attention, const Rates& rates, bool backward) {
+// Of one SM, at its matrix rate: two products forward, five backward.
+double least_for_a_score(const ir::Dims& d, const planning::Context& context) {
+  const auto qk = static_cast<double>(d[Dim::Dqk]), v = static_cast<double>(d[Dim::Dv]);
+  const double flop = context.backward() ? 6 * qk + 4 * v : 2 * qk + 2 * v;
+  return flop / (context.gpu.matrix_rate / context.gpu.multiprocessors) * 1e-9;
+}
+
+double for_a_score(const ir::Attention& attention, const planning::Context& context) {
+  const bool backward = context.backward();
+  const Rates rates = rates_of(context);
   const ir::Dims& d = attention.dims;
   const auto qk = static_cast<double>(d[Dim::Dqk]), v = static_cast<double>(d[Dim::Dv]);
   const double width = backward ? (3 * qk + 2 * v) / 640 : (qk + v) / 256;
-  return rates.score * (rates.fixed_part + (1 - rates.fixed_part) * width) +
+  const double products =
+      std::max(rates.score * (rates.fixed_part + (1 - rates.fixed_part) * width),
+               least_for_a_score(d, context));
+  return products +
          rates.operation *
              Operations(attention, backward ? kReadingBackward : kReadingForward).of_attention();
 }
 
 // What the kernel skips by.
-Band skipping(const ir::Attention& attention, bool backward) {
+Band skipping(const ir::Attention& attention, const planning::Context& context) {
+  const bool backward =
+      context.backward() && !can(planning::Capability::backward_skips_right_of_diagonal, context);
   const Band band = full_band(mask_form(attention), attention.dims);
   const bool causal = band.right && *band.right <= 0;
   if (backward ? causal : band.right || band.left) return band;
@@ -120,21 +155,29 @@ Tiles tiles(const ir::Attention& attention, const Band& band) {
 
 }  // namespace
 
-double predicted_ms_of_tiles(const ir::Attention& attention, const TileWork& work, bool backward) {
-  const Rates& rates = backward ? kBackward : kForward;
-  const double tile = for_a_score(attention, rates, backward) * kTile * kTile;
-  const double all = (work.tiles * tile + work.rows * rates.rows) / kProcessors;
+double predicted_ms_of_tiles(const ir::Attention& attention, const TileWork& work,
+                             const planning::Context& context) {
+  const Rates rates = rates_of(context);
+  const double tile = for_a_score(attention, context) * kTile * kTile;
+  const double all = (work.tiles * tile + work.rows * rates.rows) / context.gpu.multiprocessors;
   return kLaunch + std::max(all, work.most * tile + rates.rows);
 }
 
-double predicted_ms(const ir::Attention& attention, bool backward, std::int64_t classes) {
-  const Tiles work = tiles(attention, skipping(attention, backward));
+double predicted_ms(const ir::Attention& attention, const planning::Context& context,
+                    std::int64_t classes) {
+  const Tiles work = tiles(attention, skipping(attention, context));
   const auto times =
       static_cast<double>(attention.dims[Dim::B] * attention.dims[Dim::Hq] * classes);
   const auto rows = static_cast<double>((attention.dims[Dim::Sq] + kTile - 1) / kTile);
-  return predicted_ms_of_tiles(attention, {times * work.all, work.most, times * rows}, backward);
+  return predicted_ms_of_tiles(attention, {times * work.all, work.most, times * rows}, context);
 }
 
-double predicted_ms_of_moving(double bytes) { return kLaunch + bytes / kBytesInAMillisecond; }
+double scalar_slowdown(const planning::Gpu& gpu) {
+  return scale_of(gpu).lanes * (kH200.multiprocessors / gpu.multiprocessors);
+}
+
+double predicted_ms_of_moving(double bytes, const planning::Gpu& gpu) {
+  return kLaunch + bytes / (kBytesInAMillisecond * (gpu.bandwidth / kH200.bandwidth));
+}
 
 }  // namespace attn::passes

@@ -1,20 +1,22 @@
 // What fused kernels take, predicted: to choose among forms of one attention, offline.
 //
-// A kernel goes through tiles of 128 rows and 128 columns, those alone that the band shows where
-// the kernel can skip the others; each tile costs its products and what is computed for each score,
-// each 128 rows something on top, and the tiles of one row run one after another. Measured on an
-// H200 (132 SMs) with cuDNN 9.19, head dimension 128 and 64: other GPUs are slower or faster by a
-// factor that comparisons do not need.
+// A kernel processes tiles of 128 rows and 128 columns, and skips those outside of its band. Each
+// tile costs its products and the operations on each score; every 128 rows have a fixed cost; the
+// tiles of one row run one after another. The constants were measured on an H200 with cuDNN 9.19,
+// head dimensions 64 and 128. For other GPUs they are scaled by matrix rate, SM count, clock and
+// bandwidth (planning::Gpu): no prediction exceeds the GPU's own matrix rate or bandwidth.
 #pragma once
 
 #include "compiler/ir/attention.h"
+#include "compiler/planning/context.h"
 
 namespace attn::passes {
 
 // Milliseconds of one fused kernel for `classes` times this attention, which is in the form that
 // the kernel computes (kernel_form.h). Dimensions must be bound. Batches that have lengths are
 // taken to be half as long as they may be.
-double predicted_ms(const ir::Attention& attention, bool backward, std::int64_t classes = 1);
+double predicted_ms(const ir::Attention& attention, const planning::Context& context,
+                    std::int64_t classes = 1);
 
 // Of tiles of 128 rows and 128 columns.
 struct TileWork {
@@ -24,9 +26,12 @@ struct TileWork {
 };
 // The same of this work, whatever the attention's dimensions and band say.
 double predicted_ms_of_tiles(const ir::Attention& attention, const TileWork& work,
-                             bool backward = false);
+                             const planning::Context& context);
 
 // Of a kernel that moves so many bytes, reads and writes together.
-double predicted_ms_of_moving(double bytes);
+double predicted_ms_of_moving(double bytes, const planning::Gpu& gpu);
+
+// How many times as long as the H200 the whole GPU takes for f32 and integer operations.
+double scalar_slowdown(const planning::Gpu& gpu);
 
 }  // namespace attn::passes

@@ -60,13 +60,13 @@ std::optional<Part> narrowed(const Part& part, Effort& effort) {
 
 class Search {
  public:
-  Search(const ir::Attention& attention, bool backward, Rewrites made, Effort& effort)
+  Search(const ir::Attention& attention, const planning::Context& context, Effort& effort)
       : attention_(attention),
         effort_(effort),
         rows_(attention.dims[Dim::Sq]),
         columns_(attention.dims[Dim::Skv]),
-        backward_(backward),
-        made_(made) {}
+        context_(context),
+        backward_(context.backward()) {}
 
   std::optional<Partition> best() && {
     for (const std::int64_t n : divisors()) {
@@ -274,7 +274,7 @@ class Search {
   }
 
   ir::Attention simpler(const ir::Attention& attention) const {
-    return made_.redundant ? without_redundant(attention, effort_) : attention;
+    return context_.rewrites.redundant ? without_redundant(attention, effort_) : attention;
   }
 
   Part cell(const Window& window) const {
@@ -342,9 +342,9 @@ class Search {
   std::vector<Part> shifted(std::vector<Part> parts) const {
     std::vector<Part> all;
     for (Part& part : parts) {
-      const ir::Attention form =
-          simpler(made_.bounding_band ? with_bounding_band(part.attention, false, effort_)
-                                      : part.attention);
+      const ir::Attention form = simpler(context_.rewrites.bounding_band
+                                             ? with_bounding_band(part.attention, forward_, effort_)
+                                             : part.attention);
       const Band band = full_band(mask_form(form), form.dims);
       const std::int64_t rows = part.view.rows.count, columns = part.view.columns.count;
       if (!band.right || *band.right <= 0 || *band.right >= columns) {
@@ -365,8 +365,8 @@ class Search {
   }
 
   double cost_of(const Part& part) const {
-    const ir::Attention form = kernel_form(part.attention, backward_, made_, effort_);
-    return predicted_ms(form, backward_, part.view.classes);
+    const ir::Attention form = kernel_form(part.attention, context_, effort_);
+    return predicted_ms(form, context_, part.view.classes);
   }
 
   double predicted(const std::vector<Part>& parts) const {
@@ -383,16 +383,17 @@ class Search {
   }
 
   // Of results with so many bytes a row.
-  static double merging(const std::vector<Part>& parts, Stretch View::*stretch, std::int64_t size,
-                        double bytes) {
+  double merging(const std::vector<Part>& parts, Stretch View::*stretch, std::int64_t size,
+                 double bytes) const {
     std::vector<View> views;
     for (const Part& part : parts) views.push_back(part.view);
     const Writers who = writers(views, stretch, size);
-    double ms = who.whole ? 0 : predicted_ms_of_moving(bytes * static_cast<double>(size));
+    double ms =
+        who.whole ? 0 : predicted_ms_of_moving(bytes * static_cast<double>(size), context_.gpu);
     for (std::size_t i = 0; i < parts.size(); ++i) {
       if (who.alone[i]) continue;
       const std::int64_t rows = (parts[i].view.*stretch).count * parts[i].view.classes;
-      ms += predicted_ms_of_moving(3 * bytes * static_cast<double>(rows));
+      ms += predicted_ms_of_moving(3 * bytes * static_cast<double>(rows), context_.gpu);
     }
     return ms;
   }
@@ -400,8 +401,9 @@ class Search {
   const ir::Attention& attention_;
   Effort& effort_;
   std::int64_t rows_, columns_;
+  const planning::Context& context_;
+  planning::Context forward_ = planning::in_direction(context_, plan::Direction::forward);
   bool backward_;
-  Rewrites made_;
   std::vector<Partition> found_;
 };
 
@@ -448,14 +450,14 @@ std::string to_text(const Part& part) {
   return fmt::format("{}: {}", text, masks.empty() ? "everything" : masks);
 }
 
-std::optional<Partition> best_partition(const ir::Attention& attention, bool backward,
-                                        Rewrites made, Effort& effort) {
+std::optional<Partition> best_partition(const ir::Attention& attention,
+                                        const planning::Context& context, Effort& effort) {
   const ir::Dims& dims = attention.dims;
   if (std::max(dims[Dim::Sq], dims[Dim::Skv]) > kMostPartitioned) {
     (void)effort.spend(Effort::kMost + 1);
     return std::nullopt;
   }
-  return Search(attention, backward, made, effort).best();
+  return Search(attention, context, effort).best();
 }
 
 }  // namespace attn::passes

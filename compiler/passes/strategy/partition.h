@@ -10,8 +10,8 @@
 
 #include "compiler/ir/attention.h"
 #include "compiler/passes/analysis/effort.h"
-#include "compiler/passes/rewrite/rewrites.h"
 #include "compiler/passes/strategy/view.h"
+#include "compiler/planning/context.h"
 
 namespace attn::passes {
 
@@ -44,18 +44,18 @@ Writers writers(const std::vector<View>& parts, Stretch View::*stretch, std::int
 // that is smaller than the whole, whether or not a single kernel would take less; nothing when
 // there is none. A forward's parts are merged by the log of their sums of exponentials; a
 // backward's gradients are added, each part being given the statistics of the whole rows. Of each
-// part those rewrites are made that `made` has.
+// part those rewrites are made that the context has.
 //
 // Requires bound dimensions, no lengths, no random dropout. When the effort ends, the best of those
 // found until then; of more than kMostPartitioned rows or columns none is looked for, which counts
 // as an end too.
 inline constexpr std::int64_t kMostPartitioned = std::int64_t{1} << 24;
-std::optional<Partition> best_partition(const ir::Attention& attention, bool backward,
-                                        Rewrites made, Effort& effort);
-inline std::optional<Partition> best_partition(const ir::Attention& attention, bool backward,
-                                               Rewrites made = {}) {
+std::optional<Partition> best_partition(const ir::Attention& attention,
+                                        const planning::Context& context, Effort& effort);
+inline std::optional<Partition> best_partition(const ir::Attention& attention,
+                                               const planning::Context& context = {}) {
   Effort effort;
-  return best_partition(attention, backward, made, effort);
+  return best_partition(attention, context, effort);
 }
 
 }  // namespace attn::passes

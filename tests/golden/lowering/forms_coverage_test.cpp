@@ -4,8 +4,8 @@
 
 #include <set>
 
-#include "compiler/driver/lowerings.h"
 #include "compiler/lowering/cudnn/forms.h"
+#include "compiler/planner/candidates.h"
 #include "tests/golden/lowering/specs.h"
 
 namespace attn::testing {
@@ -28,7 +28,7 @@ TEST(FormsCoverage, EveryFormHasASpecThatIsRunOnADevice) {
   for (const auto& file : spec_files("tests/gpu/forms")) {
     covered.merge(forms_of(lowered_spec(file)));
     // Some that a forward reads from tables.
-    const auto backward = try_lower(file, driver::kAnyLowering, plan::Direction::backward);
+    const auto backward = try_lower(file, planner::kAnyLowering, plan::Direction::backward);
     if (backward.ok()) covered.merge(forms_of(*backward));
   }
   for (const lowering::Form& form : lowering::proven_forms()) {

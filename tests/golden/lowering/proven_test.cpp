@@ -5,7 +5,7 @@
 #include <set>
 #include <sstream>
 
-#include "compiler/driver/lowerings.h"
+#include "compiler/planner/candidates.h"
 #include "tests/golden/lowering/specs.h"
 #include "tests/support/combinations.h"
 #include "tests/support/golden.h"
@@ -32,7 +32,7 @@ std::size_t check(const std::string& folder, plan::Direction direction) {
   EXPECT_GT(right.size(), 100U);
   std::size_t graphs = 0;
   for (const auto& path : spec_files(folder)) {
-    const auto program = try_lower(path, driver::kAnyLowering, direction);
+    const auto program = try_lower(path, planner::kAnyLowering, direction);
     if (!program.ok()) continue;  // dimensions are open, or it is refused
     for (const plan::CudnnStep* step : plan::steps_of<plan::CudnnStep>(*program)) {
       ++graphs;

@@ -1,7 +1,7 @@
 // Specs of every layout, band, output, sink and dropout, as graphs in which attention is one node.
 #include <gtest/gtest.h>
 
-#include "compiler/driver/lowerings.h"
+#include "compiler/planner/candidates.h"
 #include "tests/golden/lowering/specs.h"
 #include "tests/support/golden.h"
 

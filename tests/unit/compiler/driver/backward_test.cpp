@@ -86,7 +86,7 @@ constexpr const char* kSlopes =
     "learn slope: f32[Hq]; score score + slope[h] * (kv_idx - q_idx); grad q, k, v, slope;";
 
 plan::Program slopes(std::int64_t rows, const char* lowering = "composite",
-                     passes::Rewrites made = {}) {
+                     planning::Rewrites made = {}) {
   const std::string sizes = fmt::format("B = 4, Hq = 32, Sq = {}, Skv = Sq, D = 128", rows);
   const Read spec(sizes.c_str(), kSlopes);
   auto program = lower(spec.attention, lowering, plan::Direction::backward, made);
@@ -94,8 +94,8 @@ plan::Program slopes(std::int64_t rows, const char* lowering = "composite",
   return program.ok() ? std::move(program).value() : plan::Program();
 }
 
-passes::Rewrites tiles_of(std::int64_t score_bytes) {
-  passes::Rewrites made;
+planning::Rewrites tiles_of(std::int64_t score_bytes) {
+  planning::Rewrites made;
   made.score_bytes = score_bytes;
   return made;
 }

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "compiler/driver/driver.h"
-#include "compiler/driver/lowerings.h"
 #include "compiler/passes/analysis/block_lists.h"
+#include "compiler/planner/candidates.h"
 #include "runtime/base/check.h"
 
 namespace attn::driver {
@@ -123,7 +123,7 @@ struct Shape {
 
 Shape shape_of(const std::string& clauses) {
   const ir::Attention whole = attention_of(clauses);
-  const auto tiled = lowering::tiled(whole, *passes::block_lists(whole));
+  const auto tiled = lowering::tiled(whole, *passes::block_lists(whole), {});
   ATTN_CHECK(tiled.ok(), tiled.error().message);
   Shape shape{{}, {}, {}, tiled->by_head, tiled->copies_q};
   for (const ir::Dim dim : {ir::Dim::B, ir::Dim::Hq, ir::Dim::Hkv, ir::Dim::Sq, ir::Dim::Skv}) {
@@ -196,10 +196,8 @@ TEST(Pages, AreTakenWhereTheyTakeLess) {
   const auto first = [](const std::string& clauses) {
     const ir::Attention attention = attention_of(
         clauses + "outputs o, lse;", "dims B = 4, Hq = 32, Hkv = 8, Sq = 4096, Skv = Sq, D = 128;");
-    std::vector<Refusal> refused;
-    const auto all = candidates(attention, kAnyLowering, plan::Direction::forward, refused);
-    ATTN_CHECK(all.ok(), "some way there is");
-    return std::string(all->front().way->name);
+    planner::Candidates candidates(attention, planner::kAnyLowering, {});
+    return std::string(candidates.next().value()->strategy->name);
   };
   EXPECT_EQ(first("tensor m: bool[32, 32]; mask m[q_idx // 128, kv_idx // 128];"), "block_sparse");
   EXPECT_EQ(first("mask (q_idx // 128 * 7 + kv_idx // 128 * 5) % 8 == 0;"), "block_sparse");

@@ -278,11 +278,8 @@ TEST(Compile, GoesOnWhenAWorkerFails) {
   std::filesystem::create_directories(folder);
   CompileOptions options = options_for("h200");
   const std::string first = [&] {
-    std::vector<Refusal> refused;
-    return std::string(candidates(spec.attention, kAnyLowering, options.direction, refused)
-                           .value()
-                           .front()
-                           .way->name);
+    planner::Candidates candidates(spec.attention, planner::kAnyLowering, context_of(options));
+    return std::string(candidates.next().value()->strategy->name);
   }();
   options.worker.command = failing_once(folder / "mark");
   options.worker.report_folder = folder.string();

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "compiler/driver/driver.h"
-#include "compiler/driver/lowerings.h"
 #include "compiler/lowering/strategy/segments.h"
+#include "compiler/planner/candidates.h"
 #include "runtime/base/check.h"
 
 namespace attn::driver {
@@ -29,8 +29,8 @@ constexpr const char* kOneBatch = "dims B = 1, Hq = 4, Hkv = 2, Sq = 100, Skv = 
 constexpr const char* kDoc = "tensor doc: i32[B, Skv] monotone runs(7); ";
 constexpr const char* kSame = "mask doc[b, q_idx] == doc[b, kv_idx]; ";
 
-std::optional<passes::Documents> found(const std::string& clauses) {
-  return passes::documents(attention_of(kDims + clauses));
+std::optional<passes::Segments> found(const std::string& clauses) {
+  return passes::segments(attention_of(kDims + clauses));
 }
 
 TEST(Documents, AreFoundByAMonotoneTensorWithRuns) {
@@ -86,7 +86,7 @@ TEST(Documents, AreNotFoundInAnythingElse) {
   EXPECT_FALSE(found(doc + same + "lengths kv;"));
   EXPECT_FALSE(found(doc + same + "dropout 0.1;"));
   EXPECT_FALSE(found(doc + same + "dropout 0.1, kv_idx % 2 == 0;"));
-  EXPECT_FALSE(passes::documents(
+  EXPECT_FALSE(passes::segments(
       attention_of("dims B = 3, Hq = 4, Hkv = 2, Sq = 50, Skv = 100, D = 64; " + doc + same)));
   EXPECT_FALSE(found("tensor doc: i32[B, Skv] monotone runs(7, 14); " + same));  // 98 in all
 }
@@ -94,7 +94,7 @@ TEST(Documents, AreNotFoundInAnythingElse) {
 std::string refusal(const std::string& clauses, bool backward = false,
                     const std::string& dims = kDims) {
   const ir::Attention attention = attention_of(dims + kDoc + kSame + clauses);
-  const auto documents = passes::documents(attention);
+  const auto documents = passes::segments(attention);
   if (!documents) return "no documents";
   const auto ragged = lowering::ragged(attention, *documents, backward);
   return ragged.ok() ? "" : ragged.error().message;
@@ -126,10 +126,8 @@ TEST(Documents, AreTakenWhereTheyTakeLess) {
         "dims B = 4, Hq = 32, Hkv = 8, Sq = 4096, Skv = Sq, D = 128;"
         "tensor doc: i32[Skv] monotone " +
         runs + "; mask doc[q_idx] == doc[kv_idx]; outputs o, lse;");
-    std::vector<Refusal> refused;
-    const auto all = candidates(attention, kAnyLowering, plan::Direction::forward, refused);
-    ATTN_CHECK(all.ok(), "some way there is");
-    return std::string(all->front().way->name);
+    planner::Candidates candidates(attention, planner::kAnyLowering, {});
+    return std::string(candidates.next().value()->strategy->name);
   };
   EXPECT_EQ(first("runs(8, 512)"), "segments");
   EXPECT_EQ(first("runs(8)"), "segments");

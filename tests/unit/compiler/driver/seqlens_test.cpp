@@ -5,7 +5,7 @@
 #include <string>
 
 #include "compiler/driver/driver.h"
-#include "compiler/driver/lowerings.h"
+#include "compiler/planner/candidates.h"
 #include "runtime/base/check.h"
 
 namespace attn::driver {
@@ -26,10 +26,9 @@ ir::Attention attention_of(const std::string& clauses) {
 }
 
 std::string first(const std::string& clauses, plan::Direction direction) {
-  std::vector<Refusal> refused;
-  const auto all = candidates(attention_of(clauses), kAnyLowering, direction, refused);
-  ATTN_CHECK(all.ok(), "some way there is");
-  return std::string(all->front().way->name);
+  planner::Candidates candidates(attention_of(clauses), planner::kAnyLowering,
+                                 {.direction = direction});
+  return std::string(candidates.next().value()->strategy->name);
 }
 
 TEST(LengthsOfMasks, AreTakenBeforeMasksForEachScore) {

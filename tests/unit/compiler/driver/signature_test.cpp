@@ -52,7 +52,7 @@ std::string signature(const std::string& text,
   const auto attention = front_end(source, {}, sink);
   EXPECT_TRUE(attention) << diag::to_text(sink) << text;
   if (!attention) return text;
-  const auto program = lower(*attention, kAnyLowering, direction);
+  const auto program = lower(*attention, planner::kAnyLowering, direction);
   EXPECT_TRUE(program.ok()) << program.error().to_text() << text;
   if (!program.ok()) return text;
   return plan::signature_of(*program, targets::find_target("h200").value(), 91900).text;

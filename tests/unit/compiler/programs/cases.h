@@ -121,12 +121,12 @@ inline ir::Attention attention_of(std::size_t number) {
 // Documents as ragged sequences, as the lowering of that name has them, but without a fused kernel.
 inline Result<plan::Program> lowered(const ir::Attention& attention, std::string_view name,
                                      plan::Direction direction) {
-  const std::optional<passes::Documents> documents = passes::documents(attention);
+  const std::optional<passes::Segments> documents = passes::segments(attention);
   if (!documents) return driver::lower(attention, std::string(name), direction);
   ATTN_ASSIGN(const ir::Attention ragged,
               lowering::ragged(attention, *documents, direction == plan::Direction::backward));
   ATTN_ASSIGN(plan::Program program, driver::lower(ragged, std::string(name), direction));
-  return lowering::of_documents(attention, *documents, std::move(program));
+  return lowering::of_segments(attention, *documents, std::move(program));
 }
 
 // The forward and the backward; the kernels of both are numbered through.

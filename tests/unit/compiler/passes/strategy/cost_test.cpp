@@ -2,17 +2,23 @@
 
 #include <gtest/gtest.h>
 
+#include "compiler/planning/gpu.h"
+#include "runtime/targets/targets.h"
+#include "tests/support/contexts.h"
 #include "tests/unit/compiler/passes/spec_example.h"
 
 namespace attn::passes {
 namespace {
 
-double ms(const std::string& clauses, bool backward = false, std::int64_t classes = 1) {
+double ms(const std::string& clauses, bool backward = false, std::int64_t classes = 1,
+          const planning::Gpu& gpu = {}) {
+  planning::Context context = testing::in(backward);
+  context.gpu = gpu;
   return predicted_ms(
       testing::of_spec(
           "attention a { dims B = 4, Hq = 32, Hkv = 8, Sq = 4096, Skv = 4096, D = 128; " + clauses +
           " }"),
-      backward, classes);
+      context, classes);
 }
 
 TEST(Cost, OfWhatWasMeasured) {  // README.md
@@ -55,9 +61,41 @@ TEST(Cost, ClassesAreFurtherBatches) {
 }
 
 TEST(Cost, OfMoving) {
-  const double launch = predicted_ms_of_moving(0);
+  const double launch = predicted_ms_of_moving(0, {});
   EXPECT_GT(launch, 0);
-  EXPECT_NEAR(predicted_ms_of_moving(3e9) - launch, 1, 0.5);  // of some 4.8e12 bytes a second
+  EXPECT_NEAR(predicted_ms_of_moving(3e9, {}) - launch, 1, 0.5);  // of some 4.8e12 bytes a second
+}
+
+// Of head dimensions from 32 to 512, and what is moved, for each GPU.
+TEST(Cost, NothingExceedsTheGpusOwnRates) {
+  for (const std::string& name : targets::target_names()) {
+    const planning::Gpu gpu = planning::gpu_of(targets::find_target(name).value());
+    EXPECT_GE(predicted_ms_of_moving(1e9, gpu), 1e9 / (gpu.bandwidth * 1e6)) << name;
+    for (const std::int64_t d : {32, 64, 128, 256, 512}) {
+      for (const bool backward : {false, true}) {
+        planning::Context context = testing::in(backward);
+        context.gpu = gpu;
+        const double flop = (backward ? 10.0 : 4.0) * 4 * 32 * 4096 * 4096 * static_cast<double>(d);
+        const double ms = predicted_ms(
+            testing::of_spec("attention a { dims B = 4, Hq = 32, Sq = 4096, Skv = 4096, D = " +
+                             std::to_string(d) + "; }"),
+            context);
+        EXPECT_LE(flop / ms * 1e-9, gpu.matrix_rate) << name << ' ' << d << ' ' << backward;
+      }
+    }
+  }
+}
+
+TEST(Cost, ASlowerGpuTakesLonger) {
+  const auto of = [](const char* name) {
+    return ms("score 5 * tanh(score / 5);", false, 1,
+              planning::gpu_of(targets::find_target(name).value()));
+  };
+  EXPECT_DOUBLE_EQ(of("h200"), ms("score 5 * tanh(score / 5);"));
+  EXPECT_DOUBLE_EQ(of("h100"), of("h200"));  // by its matrix rate
+  EXPECT_GT(of("a100"), 2 * of("h200"));
+  EXPECT_GT(of("l40s"), 2 * of("h200"));
+  EXPECT_LT(of("b200"), of("h200"));
 }
 
 }  // namespace

@@ -1,15 +1,15 @@
-#include "compiler/passes/rewrite/rewrites.h"
+#include "compiler/planning/rewrites.h"
 
 #include <algorithm>
 
 #include "runtime/base/check.h"
 
-namespace attn::passes {
+namespace attn::planning {
 namespace {
 
 constexpr Rewrite kRewrites[] = {
 #define ATTN_REWRITE(name, what) {#name, what, &Rewrites::name},
-#include "compiler/passes/rewrite/rewrites.def"
+#include "compiler/planning/rewrites.def"
 #undef ATTN_REWRITE
 };
 
@@ -24,4 +24,4 @@ Rewrites without(std::string_view name, Rewrites others) {
   return others;
 }
 
-}  // namespace attn::passes
+}  // namespace attn::planning

@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-namespace attn::passes {
+namespace attn::planning {
 
 // Bytes that the scores of a backward that keeps them may take; beyond, rows are done in tiles.
 inline constexpr std::int64_t kMostScoreBytes = std::int64_t{1} << 30;
@@ -13,7 +13,7 @@ inline constexpr std::int64_t kMostScoreBytes = std::int64_t{1} << 30;
 // All, unless one is switched off.
 struct Rewrites {
 #define ATTN_REWRITE(name, what) bool name = true;
-#include "compiler/passes/rewrite/rewrites.def"
+#include "compiler/planning/rewrites.def"
 #undef ATTN_REWRITE
 
   std::int64_t score_bytes = kMostScoreBytes;  // 1 or more; that of tests is small
@@ -33,4 +33,4 @@ std::span<const Rewrite> rewrites();
 // All but the one of this name, which must be known.
 Rewrites without(std::string_view name, Rewrites others = {});
 
-}  // namespace attn::passes
+}  // namespace attn::planning

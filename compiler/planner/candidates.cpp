@@ -1,0 +1,130 @@
+#include "compiler/planner/candidates.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <tuple>
+
+#include "compiler/lowering/common/internal_o.h"
+#include "runtime/base/check.h"
+
+namespace attn::planner {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json payload_of(const Error& error) {
+  Json payload = Json::parse(error.payload, nullptr, false);
+  return payload.is_object() ? payload : Json::object();
+}
+
+Json to_json(const Refusal& refusal) {
+  return {{"lowering", refusal.lowering},
+          {"message", refusal.error.message},
+          {"notes", refusal.error.notes},
+          {"detail", payload_of(refusal.error)}};
+}
+
+// Equal ones stay in the order of strategies.def.
+auto order_of(const Candidate* candidate) {
+  const double ms = candidate->lowered ? candidate->lowered->predicted_ms : candidate->bound;
+  return std::tuple(candidate->strategy->kind == Strategy::Kind::slow, ms, candidate->strategy);
+}
+
+bool lacks_o(const ir::Attention& attention, const planning::Context& context) {
+  return !context.backward() && !attention.wants_o;
+}
+
+}  // namespace
+
+Error error_of(const std::vector<Refusal>& refusals) {
+  ATTN_CHECK(!refusals.empty(), "nothing was refused");
+  Error error = refusals.front().error;
+  if (refusals.size() == 1) return error;
+  Json payload = payload_of(error);
+  for (const Refusal& refusal : refusals) {
+    payload["lowerings"].push_back(to_json(refusal));
+    if (refusal.error.code != ErrorCode::unsupported) error.code = refusal.error.code;
+    if (refusal.error.to_text() == refusals.front().error.to_text()) continue;
+    error.notes.push_back(
+        fmt::format("lowering `{}`: {}", refusal.lowering, refusal.error.message));
+    for (const std::string& note : refusal.error.notes) error.notes.push_back("  " + note);
+  }
+  error.payload = payload.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return error;
+}
+
+bool may_try_another(const Error& error) {
+  return error.code == ErrorCode::unsupported || error.code == ErrorCode::worker ||
+         error.code == ErrorCode::cudnn;
+}
+
+std::vector<Refusal> in_order(std::vector<Refusal> refusals) {
+  const std::span<const Strategy> all = strategies(kAnyOrSlow);
+  std::ranges::stable_sort(refusals, {}, [&all](const Refusal& refusal) {
+    return std::ranges::find(all, refusal.lowering, &Strategy::name) - all.begin();
+  });
+  return refusals;
+}
+
+Candidates::Candidates(const ir::Attention& attention, std::string_view name,
+                       const planning::Context& context)
+    : only_one_(strategies(name).size() == 1),
+      makes_o_internal_(lacks_o(attention, context)),
+      attention_(makes_o_internal_ ? lowering::with_o(attention) : attention),
+      context_(context),
+      subject_(std::make_unique<Subject>(attention_, context_)) {
+  for (const Strategy& strategy : strategies(name)) {
+    const Result<double> bound = strategy.bound(*subject_);
+    if (bound.ok()) {
+      all_.push_back({&strategy, *bound});
+    } else if (!refuse(strategy, bound.error())) {
+      break;
+    }
+  }
+  for (const Candidate& candidate : all_) left_.push_back(&candidate);
+}
+
+Candidates::~Candidates() = default;
+
+bool Candidates::refuse(const Strategy& strategy, const Error& error) {
+  const bool holds_for_all = error.code != ErrorCode::unsupported;
+  if (holds_for_all || strategy.kind != Strategy::Kind::alternative || only_one_) {
+    refused_.push_back({std::string(strategy.name), error});
+  }
+  if (holds_for_all) failure_ = error_of(in_order(refused_));
+  return !holds_for_all;
+}
+
+Result<Lowered> Candidates::lower(const Strategy& strategy) {
+  ATTN_ASSIGN(Lowered lowered, strategy.lower(*subject_));
+  if (makes_o_internal_) lowering::make_o_internal(lowered.program);
+  return lowered;
+}
+
+Result<const Candidate*> Candidates::next() {
+  while (!failure_ && !left_.empty()) {
+    const auto best = std::ranges::min_element(left_, {}, order_of);
+    Candidate& candidate = *std::ranges::find(all_, (*best)->strategy, &Candidate::strategy);
+    if (candidate.lowered) {
+      left_.erase(best);
+      returned_ = true;
+      return &candidate;
+    }
+    Result<Lowered> lowered = lower(*candidate.strategy);
+    if (lowered.ok()) {
+      candidate.lowered = std::move(*lowered);
+      continue;
+    }
+    left_.erase(best);
+    const Strategy& strategy = *candidate.strategy;
+    std::erase_if(all_, [&](const Candidate& each) { return each.strategy == &strategy; });
+    refuse(strategy, lowered.error());
+  }
+  if (failure_) return *failure_;
+  if (!returned_) return error_of(in_order(refused_));
+  return nullptr;
+}
+
+}  // namespace attn::planner

@@ -1,0 +1,98 @@
+// Which strategies can express an attention, and in which order they are tried.
+#pragma once
+
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler/planner/strategies.h"
+
+namespace attn::planner {
+
+// A strategy that did not become the plan, and why.
+struct Refusal {
+  std::string lowering;
+  Error error;
+};
+
+// One error for all refusals (one or more): the first's, followed by a note for each of the others
+// that says something else, and their notes; `unsupported` unless one failed otherwise. Its payload
+// has all of them, when there are several:
+//   "lowerings": [{"lowering": "composite", "message": .., "notes": [..], "detail": {payload}}]
+Error error_of(const std::vector<Refusal>& refusals);
+
+// In the order of strategies.def.
+std::vector<Refusal> in_order(std::vector<Refusal> refusals);
+
+// Whether another strategy may serve after this error: a refusal, an error of cuDNN's, or a worker
+// that died or ran out of time. Any other error holds for every strategy.
+bool may_try_another(const Error& error);
+
+struct Candidate {
+  const Strategy* strategy = nullptr;
+  double bound = 0;                  // ms, at least
+  std::optional<Lowered> lowered{};  // when it was its turn
+};
+
+// The strategies that `name` (kAnyLowering, kAnyOrSlow or a strategy's name) means, in ascending
+// order of predicted time, slow ones last. A strategy is lowered only when no other has a lower
+// bound, so one that cannot win is never lowered. Not thread-safe.
+class Candidates {
+ public:
+  // The attention is copied.
+  Candidates(const ir::Attention& attention, std::string_view name,
+             const planning::Context& context);
+  ~Candidates();
+
+  // The next best, lowered; it lives as long as this. Errors: error_of all refusals when there are
+  // none left, and no strategy was returned before; any error that holds for every strategy.
+  // Null: none left.
+  Result<const Candidate*> next();
+
+  // Each candidate, lowered or not, in the order of strategies.def.
+  const std::list<Candidate>& all() const { return all_; }
+
+  // Those that cannot express the attention. An alternative is reported only when asked for by
+  // name.
+  const std::vector<Refusal>& refused() const { return refused_; }
+
+ private:
+  // False: an error that holds for every strategy.
+  bool refuse(const Strategy& strategy, const Error& error);
+  Result<Lowered> lower(const Strategy& strategy);
+
+  bool only_one_;
+  bool makes_o_internal_;  // kernels write o though the attention does not output it
+  ir::Attention attention_;
+  planning::Context context_;
+  std::unique_ptr<Subject> subject_;
+  std::list<Candidate> all_;
+  std::vector<const Candidate*> left_;  // not returned yet
+  std::vector<Refusal> refused_;
+  std::optional<Error> failure_;
+  bool returned_ = false;
+};
+
+// The first value that `attempt(const Candidate&)`, which returns a Result, has. Errors: error_of
+// all refusals and failures when none serves, or of those up to the first error after which no
+// other may be tried.
+template <typename Attempt>
+auto first_taken(Candidates& candidates, const Attempt& attempt)
+    -> decltype(attempt(std::declval<const Candidate&>())) {
+  std::vector<Refusal> failed;
+  while (true) {
+    ATTN_ASSIGN(const Candidate* candidate, candidates.next());
+    if (candidate == nullptr) break;
+    auto value = attempt(*candidate);
+    if (value.ok()) return value;
+    failed.push_back({std::string(candidate->strategy->name), value.error()});
+    if (!may_try_another(value.error())) break;
+  }
+  failed.insert(failed.begin(), candidates.refused().begin(), candidates.refused().end());
+  return error_of(in_order(std::move(failed)));
+}
+
+}  // namespace attn::planner

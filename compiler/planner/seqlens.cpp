@@ -1,0 +1,39 @@
+#include "compiler/derive/steps.h"
+#include "compiler/lowering/common/checks.h"
+#include "compiler/lowering/common/unsupported.h"
+#include "compiler/passes/rewrite/kernel_form.h"
+#include "compiler/passes/strategy/cost.h"
+#include "compiler/planner/fused.h"
+
+namespace attn::planner::strategy {
+
+Result<double> seqlens::bound(Subject& subject) {
+  const ir::Attention& attention = subject.attention();
+  ATTN_RETURN_IF_ERROR(subject.context().backward() ? lowering::check_attention(attention)
+                                                    : lowering::check_forward(attention));
+  const std::optional<passes::Padding>& padding = subject.padding();
+  if (!padding) {
+    const bool has_lengths = attention.lengths_q || attention.lengths_kv;
+    return lowering::unsupported(
+        attention.pos, has_lengths ? "no mask ends batches at a length of their own where "
+                                     "the spec has no lengths yet"
+                                   : "no mask ends batches at a length of their own");
+  }
+  Subject padded(padding->attention, subject.context());
+  return padded.predicted_ms_of_form();
+}
+
+Result<Lowered> seqlens::lower(Subject& subject) {
+  ATTN_RETURN_IF_ERROR(bound(subject).status());
+  const ir::Attention& attention = subject.attention();
+  const passes::Padding& padding = *subject.padding();
+  ATTN_ASSIGN(Lowered lowered, fused(padding.attention, subject.context()));
+  if (lowered.program.check) {
+    return lowering::unsupported(attention.pos,
+                                 "what is gathered is checked with lengths that are bound");
+  }
+  lowered.program = derive::with_lengths(attention, padding, std::move(lowered.program));
+  return lowered;
+}
+
+}  // namespace attn::planner::strategy

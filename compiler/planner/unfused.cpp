@@ -1,0 +1,31 @@
+#include "compiler/lowering/unfused/unfused.h"
+
+#include "compiler/lowering/unfused/unfused_backward.h"
+#include "compiler/passes/strategy/cost.h"
+#include "compiler/planner/strategies.h"
+
+namespace attn::planner::strategy {
+
+// Everything that is made for each score goes through memory.
+Result<double> unfused::bound(Subject& subject) {
+  const ir::Dims& d = subject.attention().dims;
+  if (!d.bound()) return 0.0;  // lowering says which is open
+  const double bytes_a_score = subject.context().backward() ? 40 : 20;
+  return passes::predicted_ms_of_moving(
+      bytes_a_score * static_cast<double>(d[ir::Dim::B] * d[ir::Dim::Hq]) *
+          static_cast<double>(d[ir::Dim::Sq]) * static_cast<double>(d[ir::Dim::Skv]),
+      subject.context().gpu);
+}
+
+Result<Lowered> unfused::lower(Subject& subject) {
+  const planning::Context& context = subject.context();
+  Result<plan::Program> program =
+      context.backward()
+          ? lowering::lower_unfused_backward(subject.attention(), context.rewrites.score_bytes)
+          : lowering::lower_unfused(subject.attention());
+  ATTN_RETURN_IF_ERROR(program.status());
+  ATTN_ASSIGN(const double predicted_ms, bound(subject));
+  return Lowered{std::move(*program), predicted_ms};
+}
+
+}  // namespace attn::planner::strategy

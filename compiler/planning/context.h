@@ -1,0 +1,27 @@
+// What planning decides by. Every pass, strategy and lowering that decides something receives it.
+#pragma once
+
+#include <cstdint>
+
+#include "compiler/planning/gpu.h"
+#include "compiler/planning/rewrites.h"
+#include "runtime/plan/program.h"
+
+namespace attn::planning {
+
+struct Context {
+  Gpu gpu{};                       // what predictions are of
+  std::int64_t cudnn_version = 0;  // cudnnGetVersion(), e.g. 91900; 0: not known yet
+  plan::Direction direction = plan::Direction::forward;
+  Rewrites rewrites{};
+
+  bool backward() const { return direction == plan::Direction::backward; }
+};
+
+// The same for the other direction.
+inline Context in_direction(Context context, plan::Direction direction) {
+  context.direction = direction;
+  return context;
+}
+
+}  // namespace attn::planning

@@ -1,0 +1,30 @@
+// The figures of a GPU that cost predictions use.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "runtime/plan/plan.h"
+
+namespace attn::planning {
+
+// The default is the H200 SXM, on which the cost model was measured.
+struct Gpu {
+  std::int64_t sm = 90;          // compute capability * 10
+  double multiprocessors = 132;  // SMs
+  double clock = 1.98;           // GHz, the highest SM clock
+  double lanes = 128;            // f32 operations that an SM issues per clock
+  double matrix_rate = 989.4;    // TFLOP/s, dense, 16-bit inputs, f32 accumulation
+  double bandwidth = 4800;       // GB/s of global memory
+  bool measured = true;          // false: predictions are scaled from the H200 by these figures
+  std::string source = "NVIDIA H200 data sheet";  // of matrix_rate and bandwidth
+
+  bool operator==(const Gpu&) const = default;
+};
+
+// From the device properties, and from data_sheets.def for a GPU that is listed there by its target
+// or device name; a variant with another number of SMs than the listed one has its matrix rate
+// scaled. An empty target is the H200.
+Gpu gpu_of(const plan::Target& target);
+
+}  // namespace attn::planning

@@ -1,0 +1,201 @@
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "compiler/driver/driver.h"
+#include "compiler/planner/candidates.h"
+#include "runtime/base/check.h"
+#include "tests/support/contexts.h"
+
+namespace attn::planner {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+TEST(Strategies, AreFoundByName) {
+  const auto all = strategies();
+  ASSERT_FALSE(all.empty());
+  EXPECT_EQ(all.front().name, "composite");
+  EXPECT_EQ(lowering_names().front(), kAnyLowering);
+  EXPECT_THAT(lowering_names(), SizeIs(strategies(kAnyOrSlow).size() + 1));
+  for (const Strategy& lowering : all) {
+    ASSERT_THAT(strategies(lowering.name), SizeIs(1));
+    EXPECT_EQ(&strategies(lowering.name).front(), &lowering);
+  }
+  EXPECT_TRUE(strategies("compound").empty());
+}
+
+TEST(Strategies, SlowOnesAreTakenOnlyWhenAllowed) {
+  for (const Strategy& lowering : strategies())
+    EXPECT_FALSE(lowering.kind == Strategy::Kind::slow) << lowering.name;
+  EXPECT_EQ(strategies(kAnyOrSlow).back().name, "unfused");
+  EXPECT_TRUE(strategies("unfused").front().kind == Strategy::Kind::slow);
+}
+
+TEST(Strategies, AreInTheManual) {
+  std::ifstream file(ATTN_SOURCE_DIR "/docs/cli.md");
+  std::stringstream text;
+  text << file.rdbuf();
+  for (const Strategy& lowering : strategies(kAnyOrSlow)) {
+    EXPECT_THAT(text.str(),
+                HasSubstr(fmt::format("\n| `{}` | {} |\n", lowering.name, lowering.what)));
+  }
+}
+
+TEST(Rewrites, AreInTheManual) {
+  std::ifstream file(ATTN_SOURCE_DIR "/docs/cli.md");
+  std::stringstream text;
+  text << file.rdbuf();
+  for (const planning::Rewrite& rewrite : planning::rewrites()) {
+    EXPECT_THAT(text.str(),
+                HasSubstr(fmt::format("\n| `{}` | {} |\n", rewrite.name, rewrite.what)));
+  }
+}
+
+TEST(ErrorOf, ASingleRefusalIsItsError) {
+  const Error refused{ErrorCode::unsupported, "no", {"try yes"}, R"({"line": 3})"};
+  const Error error = error_of({{"composite", refused}});
+  EXPECT_EQ(error.to_text(), refused.to_text());
+  EXPECT_EQ(error.payload, refused.payload);
+}
+
+TEST(ErrorOf, SeveralKeepTheFirstAndAddTheOthers) {
+  const Error error = error_of(
+      {{"composite", {ErrorCode::unsupported, "no", {"try yes"}, R"({"line": 3, "column": 7})"}},
+       {"unified", {ErrorCode::unsupported, "nor this", {"engine 4: too large"}, ""}}});
+  EXPECT_EQ(error.code, ErrorCode::unsupported);
+  EXPECT_EQ(error.message, "no");
+  EXPECT_THAT(error.notes,
+              ElementsAre("try yes", "lowering `unified`: nor this", "  engine 4: too large"));
+  const auto payload = nlohmann::json::parse(error.payload);
+  EXPECT_EQ(payload["line"], 3);
+  ASSERT_THAT(payload["lowerings"], SizeIs(2));
+  EXPECT_EQ(payload["lowerings"][0]["lowering"], "composite");
+  EXPECT_EQ(payload["lowerings"][0]["detail"]["column"], 7);
+  EXPECT_EQ(payload["lowerings"][1]["message"], "nor this");
+}
+
+ir::Attention attention_of(const std::string& clauses) {
+  const support::Source source("f.attn", "attention f { " + clauses + " }");
+  diag::Sink sink(source);
+  std::optional<ir::Attention> attention = driver::front_end(source, {}, sink);
+  ATTN_CHECK(attention.has_value(), diag::to_text(sink));
+  return std::move(*attention);
+}
+
+constexpr const char* kDims = "dims B = 4, Hq = 32, Hkv = 8, Sq = 4096, Skv = Sq, D = 128; ";
+
+TEST(Candidates, AreInOrderOfTheirPredictedTime) {
+  for (const char* mask :
+       {"mask q_idx >= kv_idx;", "mask q_idx // 256 == kv_idx // 256;",
+        "tensor m: bool[32, 32]; mask m[q_idx // 128, kv_idx // 128];",
+        "tensor doc: i32[Skv] monotone runs(8); mask doc[q_idx] == doc[kv_idx];"}) {
+    const ir::Attention attention = attention_of(std::string(kDims) + mask);
+    Candidates candidates(attention, kAnyOrSlow, {});
+    const Candidate* last = nullptr;
+    std::size_t count = 0;
+    while (true) {
+      const auto next = candidates.next();
+      ASSERT_TRUE(next.ok());
+      if (*next == nullptr) break;
+      ++count;
+      const Candidate& candidate = **next;
+      EXPECT_GE(candidate.lowered->predicted_ms, candidate.bound) << candidate.strategy->name;
+      if (last != nullptr && candidate.strategy->kind != Strategy::Kind::slow) {
+        EXPECT_GE(candidate.lowered->predicted_ms, last->lowered->predicted_ms);
+      }
+      last = &candidate;
+    }
+    EXPECT_GE(count, 2U) << mask;
+    EXPECT_EQ(last->strategy->name, "unfused");
+  }
+}
+
+TEST(Candidates, OnlyWhatMayWinIsLowered) {
+  const ir::Attention attention = attention_of(std::string(kDims) + "mask q_idx >= kv_idx;");
+  Candidates candidates(attention, kAnyOrSlow, {});
+  const auto first = candidates.next();
+  ASSERT_TRUE(first.ok());
+  EXPECT_EQ((*first)->strategy->name, "composite");
+  for (const Candidate& candidate : candidates.all()) {
+    EXPECT_EQ(candidate.lowered.has_value(), &candidate == *first) << candidate.strategy->name;
+  }
+}
+
+TEST(FirstTaken, GoesOnAfterARefusalOrAFailureOfOneStrategy) {
+  const ir::Attention attention = attention_of(std::string(kDims) + "mask q_idx >= kv_idx;");
+  std::vector<std::string> tried;
+  const auto fail = [&tried](ErrorCode code, std::string_view but = "") {
+    return [&tried, code, but](const Candidate& candidate) -> Result<int> {
+      tried.emplace_back(candidate.strategy->name);
+      if (candidate.strategy->name == but) return 7;
+      return Result<int>(code, std::string(candidate.strategy->name));
+    };
+  };
+  for (const ErrorCode code : {ErrorCode::unsupported, ErrorCode::worker, ErrorCode::cudnn}) {
+    tried.clear();
+    Candidates candidates(attention, kAnyLowering, {});
+    const auto none = first_taken(candidates, fail(code));
+    EXPECT_EQ(none.error().code, code);
+    EXPECT_EQ(none.error().message, "composite");
+    EXPECT_THAT(tried, ElementsAre("composite", "unified", "block_sparse"));
+  }
+  tried.clear();
+  Candidates candidates(attention, kAnyLowering, {});
+  EXPECT_EQ(first_taken(candidates, fail(ErrorCode::io)).error().code, ErrorCode::io);
+  EXPECT_THAT(tried, SizeIs(1));
+  Candidates again(attention, kAnyLowering, {});
+  EXPECT_EQ(first_taken(again, fail(ErrorCode::unsupported, "block_sparse")).value(), 7);
+}
+
+// What each lowering says of a spec of these dims; "" where it serves it.
+std::map<std::string, std::string> said(const std::string& clauses, bool backward) {
+  const ir::Attention attention = attention_of(clauses);
+  const planning::Context context = testing::in(backward);
+  std::map<std::string, std::string> said;
+  for (const Lowering& way : strategies(kAnyOrSlow)) {
+    Subject subject(attention, context);
+    const auto lowered = strategy.lower(subject);
+    said[std::string(strategy.name)] = lowered.ok() ? "" : lowered.error().message;
+  }
+  return said;
+}
+
+TEST(Strategies, ASinkThatDependsOnTheBatchIsServedByNone) {
+  const std::string clauses =
+      "Hq = 4, Hkv = 2, Sq = 128, Skv = 128, D = 64; tensor s: f32[B, Hq]; sink s[b, h]; "
+      "mask q_idx >= kv_idx;";
+  for (const bool backward : {false, true}) {
+    for (const auto& [way, message] : said("dims B = 2, " + clauses, backward)) {
+      EXPECT_NE(message, "") << way;
+      if (way == "composite" || way == "unfused") {
+        EXPECT_THAT(message, HasSubstr("on the batch"));
+      }
+    }
+    EXPECT_EQ(said("dims B = 1, " + clauses, backward)["composite"], "");
+  }
+}
+
+TEST(Strategies, PartsBeginAtMultiplesOf16Bytes) {
+  const std::string dims = "dims B = 1, Hq = 1, Sq = 512, Skv = 512, D = 64; ";
+  const std::string window = "mask (q_idx >= kv_idx && q_idx - kv_idx < 64) || ";
+  const std::string strided = "strides(512 * 68, 68, 68, 1)";
+  const std::string keys = "layout q: bshd, k: " + strided + ", v: " + strided + ", o: bshd; ";
+  const std::string rows = "layout q: " + strided + ", k: bshd, v: bshd, o: bshd; ";
+  EXPECT_THAT(said(dims + keys + window + "kv_idx == 7;", false)["parts"],
+              HasSubstr("no multiple of 16 bytes"));
+  EXPECT_THAT(said(dims + rows + window + "q_idx == 7;", false)["parts"],
+              HasSubstr("no multiple of 16 bytes"));
+  EXPECT_EQ(said(dims + window + "kv_idx == 7;", false)["parts"], "");
+  EXPECT_EQ(said(dims + keys + window + "kv_idx == 7;", false)["composite"], "");
+}
+
+}  // namespace
+}  // namespace attn::planner

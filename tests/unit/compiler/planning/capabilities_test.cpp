@@ -1,0 +1,100 @@
+#include "compiler/planning/capabilities.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "compiler/driver/driver.h"
+#include "compiler/passes/analysis/band.h"
+#include "compiler/passes/rewrite/bounding_band.h"
+#include "tests/support/contexts.h"
+
+namespace attn::planning {
+namespace {
+
+using ::testing::HasSubstr;
+
+ir::Attention attention_of(const std::string& clauses) {
+  const support::Source source("f.attn", "attention f { " + clauses + " }");
+  diag::Sink sink(source);
+  std::optional<ir::Attention> attention = driver::front_end(source, {}, sink);
+  EXPECT_TRUE(attention.has_value()) << diag::to_text(sink);
+  return attention.value_or(ir::Attention());
+}
+
+constexpr const char* kSizes = "dims B = 2, Hq = 4, Hkv = 2, Sq = 128, Skv = 192, D = 64; ";
+
+// The strategy's refusal; empty where it serves.
+std::string refusal(const std::string& clauses, const char* strategy, bool backward = false) {
+  const auto program = driver::lower(attention_of(clauses), strategy, testing::in(backward));
+  return program.ok() ? "" : program.error().message;
+}
+
+// What relies on a row, with the row's own value: one for each, or this does not link.
+void show_pages_of_any_size() {
+  const auto paged = [](int rows) {
+    const std::string page = "paged(page = " + std::to_string(rows) + ")";
+    return kSizes + ("layout q: bshd, k: " + page + ", v: " + page + ", o: bshd; lengths kv;");
+  };
+  EXPECT_THAT(refusal(paged(48), "composite"), HasSubstr("a power of two"));
+  EXPECT_EQ(refusal(paged(32), "composite"), "");
+}
+void show_backward_of_pages() {
+  const std::string blocks =
+      "dims B = 1, Hq = 1, Sq = 4096, D = 64; tensor m: bool[32, 32]; "
+      "mask m[q_idx // 128, kv_idx // 128];";
+  EXPECT_EQ(refusal(blocks, "block_sparse"), "");
+  EXPECT_THAT(refusal(blocks, "block_sparse", true), HasSubstr("no backward"));
+}
+void show_unified_backward() {
+  EXPECT_EQ(refusal(kSizes, "unified"), "");
+  EXPECT_THAT(refusal(kSizes, "unified", true), HasSubstr("no backward"));
+}
+void show_max_and_sum_beside_sink() {
+  const std::string max = std::string(kSizes) + "outputs o, max; ";
+  EXPECT_EQ(refusal(max, "composite"), "");
+  EXPECT_THAT(refusal(max + "tensor s: f32[Hq]; sink s[h];", "composite"), HasSubstr("sink"));
+}
+void show_deterministic_lse_of_one_row() {
+  const auto rows = [](int count) {
+    return "dims B = 2, Hq = 4, Sq = " + std::to_string(count) +
+           ", Skv = 192, D = 64; deterministic; outputs o, lse;";
+  };
+  EXPECT_EQ(refusal(rows(2), "composite"), "");
+  EXPECT_THAT(refusal(rows(1), "composite"), HasSubstr("lse varies between runs"));
+}
+void show_backward_skips_right_of_diagonal() {
+  const ir::Attention blocks =
+      attention_of("dims B = 1, Hq = 1, Sq = 4096, D = 64; mask q_idx // 64 == kv_idx // 64;");
+  const auto band = [&blocks](bool backward) {
+    return passes::mask_form(passes::with_bounding_band(blocks, testing::in(backward))).band;
+  };
+  EXPECT_EQ(band(false).right, 63);
+  EXPECT_EQ(band(true).right, std::nullopt);
+}
+void show_most_batches() {
+  const auto tiles = [](int batches) {
+    return "dims B = " + std::to_string(batches) +
+           ", Hq = 1, Sq = 4096, D = 64; tensor m: bool[32, 32]; "
+           "mask m[q_idx // 128, kv_idx // 128];";
+  };
+  EXPECT_EQ(refusal(tiles(2047), "block_sparse"), "");
+  EXPECT_THAT(refusal(tiles(2048), "block_sparse"), HasSubstr("more batches than a launch has"));
+}
+
+#define ATTN_CAPABILITY(name, ...) \
+  TEST(Capabilities, name) { show_##name(); }
+#include "compiler/planning/capabilities.def"
+
+TEST(Capabilities, HoldForEveryGpuAndVersion) {
+  for (const std::int64_t sm : {80, 89, 90, 100, 120}) {
+    for (const std::int64_t version : {0, 91000, 91900, 92800}) {
+      Context context{.cudnn_version = version};
+      context.gpu.sm = sm;
+#define ATTN_CAPABILITY(name, ...) EXPECT_GE(limit(Capability::name, context), 0) << #name;
+#include "compiler/planning/capabilities.def"
+    }
+  }
+}
+
+}  // namespace
+}  // namespace attn::planning
