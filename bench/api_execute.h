@@ -1,4 +1,4 @@
-// The same execute by way of attn.h: what the C API costs.
+// Executes a plan through attn.h, to measure the overhead of the C API.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace attn::bench {
 
-// Its own runtime, executable and binding. One thread at a time.
+// Owns its runtime, executable and binding. Not thread-safe.
 class ApiExecute {
  public:
   // `arguments` must be ones that Executable::bind accepts for the plan. Errors: those of attn.h.

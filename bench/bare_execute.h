@@ -1,5 +1,5 @@
-// cudnnBackendExecute with a kept variant pack and nothing around it: what the runtime is measured
-// against. Internal tensors hold zeros: only the host's time is of interest.
+// Bare cudnnBackendExecute with a cached variant pack: the baseline for the runtime's host time.
+// Internal tensors hold zeros, since only host time is measured.
 #pragma once
 
 #include <vector>
@@ -13,7 +13,7 @@
 
 namespace attn::bench {
 
-// Its own handle, plans, variant packs and workspace. One thread at a time.
+// Owns its handle, plans, variant packs and workspace. Not thread-safe.
 class BareExecute {
  public:
   // `arguments` must be ones that Executable::bind accepts. Errors: cuda, cudnn.

@@ -1,7 +1,7 @@
-// What a look-up in the memory tier of the cache takes, in nanoseconds:
+// Time of a lookup in the memory tier of the cache, in nanoseconds:
 //   cache_time [--benchmark_filter=..] [other options of Google Benchmark]
-// Entries are asked for at random. `kept` asks by a Key that shares its text with the entry's, as
-// one that is kept from the first request does; `made` by one whose text must be compared.
+// Entries are looked up at random. `kept` uses a Key that shares its text with the entry, as a Key
+// kept from the first request does; `made` uses a new Key, whose text must be compared.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
@@ -51,9 +51,9 @@ struct Filled {
   std::vector<cache::Key> keys;
 };
 
-Result<Cache::Pointer> unexpected() { return {ErrorCode::internal, "is not there"}; }
+Result<Cache::Pointer> unexpected() { return {ErrorCode::internal, "missing key"}; }
 
-std::unique_ptr<Filled> g_filled;  // by SetUp, for all threads
+std::unique_ptr<Filled> g_filled;  // set by SetUp, shared by all threads
 
 void fill(const benchmark::State& state) { g_filled = std::make_unique<Filled>(state.range(0)); }
 void drop(const benchmark::State& /*state*/) { g_filled.reset(); }
@@ -65,7 +65,7 @@ void look_up(benchmark::State& state, Cache& cache, const std::vector<cache::Key
   std::size_t i = 0;
   for (auto _ : state) {
     const auto found = cache.get(keys[order[i++ % order.size()]], &unexpected);
-    ATTN_CHECK(found.ok(), "every key is there");
+    ATTN_CHECK(found.ok(), "every key is in the cache");
     benchmark::DoNotOptimize(*found);
   }
 }

@@ -1,4 +1,4 @@
-"""Bars of times: as text, and as SVG."""
+"""Bar charts of times, as text and as SVG."""
 import html
 
 WIDTH = 40  # characters of the longest bar
@@ -7,7 +7,7 @@ COLOURS = ("#2f6db3", "#d98032", "#5a9e52", "#b0504b", "#8569a8", "#7a6a58", "#9
 
 
 def text(groups):
-    """Lines for groups [(label, [(name, ms)])]: in each the longest bar is the slowest."""
+    """Lines for groups [(label, [(name, ms)])]. Bars are scaled to the slowest of each group."""
     lines = []
     names = max((len(name) for _, bars in groups for name, _ in bars), default=0)
     labels = max((len(label) for label, _ in groups), default=0)
@@ -35,7 +35,7 @@ def legend(names):
 
 
 def group_bars(label, bars, names, y):
-    """A group's elements, the first of them at y."""
+    """The SVG elements of a group, starting at y."""
     slowest = max((ms for _, ms in bars), default=1)
     parts = [element("text", label, x=LEFT - 8, y=y + BAR * len(bars) / 2 + 4, text_anchor="end")]
     for name, ms in bars:
@@ -48,7 +48,7 @@ def group_bars(label, bars, names, y):
 
 
 def svg(title, groups):
-    """The same groups as an SVG document; a name has one colour throughout."""
+    """The same groups as an SVG document. Each name has one colour."""
     names = list(dict.fromkeys(name for _, bars in groups for name, _ in bars))
     parts = [element("text", title, x=8, y=14, font_weight="bold"), *legend(names)]
     y = 44

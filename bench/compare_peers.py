@@ -4,12 +4,12 @@
     python3 bench/compare_peers.py [--shape 4,32,8,4096,128 ...] [--rows NAME ...] [--plans FOLDER]
         [--attnc build/attnc] [--runs 15] [--no-backward] [--out FOLDER|FILE.json] [--resume]
 
-Needs a GPU. Plans are those that plans.py made, or are compiled first. A row is measured peer by peer,
-so that all of it meets the same clocks: ours forward, peers forward, ours backward, peers backward.
-Peers that cannot be imported are named as absent; a peer whose tensors differ from FlexAttention's is
-an error and has no time. Results are written after each row, to FOLDER/GPU-cudnnVERSION-SHAPE.json;
---resume leaves out the rows that the file has from a run of the same versions; it goes on where a peer
-broke the GPU's context.
+Needs a GPU. Uses the plans compiled by plans.py, or compiles them first. A variant is measured without
+interruption, so that all of its times are taken at the same clocks: ours forward, peers forward, ours
+backward, peers backward. Peers that cannot be imported are reported as absent; a peer whose tensors
+differ from FlexAttention's is an error and has no time. Results are written after each row, to
+FOLDER/GPU-cudnnVERSION-SHAPE.json; --resume skips the rows that the file has from a run with the same
+versions, for example after a peer broke the GPU's context.
 """
 import argparse
 import datetime
@@ -41,7 +41,7 @@ def first_line(error):
 
 
 def surroundings(options):
-    """What results say of where they come from."""
+    """Versions, GPU and date, for the results file."""
     version = attnc_json(options, "version")
     if not version["device"]["found"]:
         raise SystemExit("compare_peers.py needs a GPU: " + version["device"]["why"])
@@ -68,7 +68,7 @@ class Ours:
         self.options = options
         self.folder = folder
         if not (folder / plans.LIST).exists():
-            raise SystemExit(f"{folder} has no {plans.LIST}: plans.py makes it")
+            raise SystemExit(f"{folder} has no {plans.LIST}: run plans.py first")
         entries = results.load(folder / plans.LIST)["plans"]
         self.entries = {entry["variant"]: entry for entry in entries}
 
@@ -87,7 +87,7 @@ class Ours:
 
 
 class Peers:
-    """The peers that are here, on one shape's tensors."""
+    """The available peers, on the tensors of one shape."""
 
     def __init__(self, options, shape, missing):
         self.options = options
@@ -99,14 +99,14 @@ class Peers:
             self.mods = flex_mods.mods(flex_mods.captured(shape, "cuda"))
 
     def begin(self, variant):
-        """Makes the variant's attentions; returns {peer: why it failed}."""
+        """Creates the variant's attentions. Returns {peer: why it failed}."""
         self.subjects, errors = {}, {}
         for name in self.names:
             try:
                 attention = peers.PEERS[name][1](*self.mods[variant], self.shape)
                 if attention:
                     self.subjects[name] = peers.Subject(attention, self.inputs)
-            except Exception as error:  # a peer's refusal is a result too
+            except Exception as error:  # a peer's failure is a result
                 errors[name] = first_line(error)
         return errors
 
@@ -125,10 +125,10 @@ class Peers:
 
     def check(self, actual, expected):
         if expected is None:
-            raise RuntimeError(f"{peers.REFERENCE} has no tensors to compare with")
+            raise RuntimeError(f"there are no tensors of {peers.REFERENCE} to compare with")
         difference = peers.largest_difference(actual, expected)
         if not difference <= peers.TOLERANCE:
-            raise RuntimeError(f"wrong: off by {difference:.1e} of {peers.REFERENCE}'s tensors")
+            raise RuntimeError(f"wrong: differs by {difference:.1e} from {peers.REFERENCE}")
 
     def end(self):
         self.subjects = {}
@@ -145,7 +145,7 @@ def say(row):
 
 
 def time_variant(variant, directions, ours, others):
-    """Its rows, each as soon as it is measured."""
+    """Yields the rows of a variant, each as soon as it is measured."""
     begin = time.monotonic()
     errors = others.begin(variant)
     for direction in directions:
@@ -161,14 +161,14 @@ def time_variant(variant, directions, ours, others):
 
 
 def rows_before(path, found):
-    """What an earlier run with the same versions and shape measured."""
+    """The rows of an earlier run with the same versions and shape."""
     if not path.exists():
         return []
     before = results.load(path)
     same = ("gpu", "cudnn", "torch", "runs", "absent")
     different = [name for name in same if before[name] != found[name]]
     if different or tuple(before["shape"]) != found["shape"]:
-        raise SystemExit(f"--resume: {path} has another {(different or ['shape'])[0]}")
+        raise SystemExit(f"--resume: {path} has a different {(different or ['shape'])[0]}")
     return before["rows"]
 
 
@@ -190,22 +190,22 @@ def compare(options, found, shape, folder):
             found["rows"].append(row)
             results.save(path, found)
             if any("CUDA error" in why for why in row["errors"].values()):
-                raise SystemExit(f"{variant}: a peer has ended this process's use of the GPU; the "
-                                 "same command with --resume measures the rows that are left")
+                raise SystemExit(f"{variant}: a peer broke this process's GPU context; run the same "
+                                 "command with --resume to measure the remaining rows")
     print(path)
 
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     plans.add_options(parser)
-    parser.add_argument("--plans", type=pathlib.Path, metavar="FOLDER", help="what plans.py made")
-    parser.add_argument("--runs", type=int, default=15, help="samples of a time")
+    parser.add_argument("--plans", type=pathlib.Path, metavar="FOLDER", help="output of plans.py")
+    parser.add_argument("--runs", type=int, default=15, help="samples per time")
     parser.add_argument("--no-backward", action="store_true")
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("bench/results"))
     options = plans.parse(parser)
     if options.out.suffix == ".json" and len(options.shape) > 1:
-        parser.error("--out is one file, and there are several shapes: give a folder")
+        parser.error("with several shapes --out must be a folder, not a file")
     return options
 
 

@@ -1,7 +1,7 @@
-// Where the time goes from the start of a process to its first result, with a plan file:
+// Breaks down the time from process start to the first result of a plan file:
 //   first_result PLAN [--started SECONDS] [--device N] [--cudnn DIR]
-// SECONDS: `date +%s.%N` just before; without it the time before main is not known. Prints
-// milliseconds as one JSON object.
+// SECONDS is the output of `date +%s.%N` just before the start; without it the time before main is
+// not included. Prints milliseconds as one JSON object.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -86,12 +86,12 @@ Clock::time_point at(double seconds) {
 
 int main(int argc, char** argv) {
   const Clock::time_point begun = Clock::now();
-  CLI::App app("Where the time goes until the first result of a plan file");
+  CLI::App app("Breaks down the time until the first result of a plan file");
   std::string path;
   double started = 0;
   execute::LoadOptions load;
   app.add_option("plan", path, "A .attnplan file")->required();
-  app.add_option("--started", started, "When the process was started: date +%s.%N");
+  app.add_option("--started", started, "Start time of the process: date +%s.%N");
   app.add_option("--device", load.device, "CUDA device");
   app.add_option("--cudnn", load.cudnn_folder, "Folder of cuDNN");
   CLI11_PARSE(app, argc, argv);

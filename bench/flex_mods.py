@@ -1,15 +1,15 @@
-"""The attentions of bench/variants as FlexAttention takes them: (score_mod, mask_mod), None for none.
+"""The attentions of bench/variants as FlexAttention mods: (score_mod, mask_mod), each possibly None.
 
-tests/flexattention/variants_test.py holds them against the specs.
+tests/flexattention/variants_test.py compares them with the specs.
 """
 
 WIDTH, REACH = 32, 6  # of natten_13
-TOKENS = 64  # global ones of longformer
+TOKENS = 64  # global tokens of longformer
 DOCUMENTS = 8
 
 
 def captured(shape, device):
-    """The tensors that mods read; shape is (B, Hq, Hkv, S, D)."""
+    """The tensors that the mods read; shape is (B, Hq, Hkv, S, D)."""
     import torch
 
     _, heads, _, size, _ = shape
@@ -78,6 +78,6 @@ def scores(tensors):
 
 
 def mods(tensors):
-    """{variant: (score_mod, mask_mod)} of what captured() made."""
+    """{variant: (score_mod, mask_mod)}, reading the tensors of captured()."""
     by_mask, by_score = masks(tensors), scores(tensors)
     return {name: (by_score.get(name), by_mask.get(name)) for name in by_mask | by_score}

@@ -1,4 +1,4 @@
-// Host time of one execute of a plan file, the ways there are to ask for it, in one process:
+// Host time of one execute of a plan file, for each way to call it, in one process:
 //   host_time PLAN [--device N] [--cudnn DIR] [--blocks N] [--calls N]
 #include <fmt/format.h>
 
@@ -14,9 +14,9 @@ namespace {
 
 using namespace attn;
 
-// Tensors to change to and fro between: sets of addresses of the same plan.
+// Sets of tensor addresses for the same plan, to switch between.
 constexpr std::size_t kKeptSets = 4;
-constexpr std::size_t kManySets = 64;  // more than a binding keeps
+constexpr std::size_t kManySets = 64;  // more than a binding caches
 
 struct Sets {
   std::vector<execute::DeviceTensors> memory;
@@ -33,7 +33,7 @@ struct Sets {
   }
 };
 
-// Executes with another set at every call.
+// Executes with a different set at every call.
 class Changing {
  public:
   Changing(execute::Binding& binding, const Sets& sets, std::size_t count, execute::Check check)
@@ -55,7 +55,7 @@ class Changing {
 
 using Workspace = execute::Workspace;
 
-// The bindings and graphs that the ways use.
+// Bindings and graphs of the ways to call.
 struct Subjects {
   execute::Binding fixed;
   execute::Binding keeping;
@@ -118,7 +118,7 @@ Status run(const std::string& path, const execute::LoadOptions& load,
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Host time of one execute against a bare cudnnBackendExecute");
+  CLI::App app("Host time of one execute, compared with a bare cudnnBackendExecute");
   std::string path;
   execute::LoadOptions load;
   bench::HostTimingOptions options;
@@ -126,7 +126,7 @@ int main(int argc, char** argv) {
   app.add_option("--device", load.device, "CUDA device");
   app.add_option("--cudnn", load.cudnn_folder, "Folder of cuDNN");
   app.add_option("--blocks", options.blocks, "Blocks of each kind");
-  app.add_option("--calls", options.calls, "Calls a block");
+  app.add_option("--calls", options.calls, "Calls per block");
   CLI11_PARSE(app, argc, argv);
   const Status status = run(path, load, options);
   if (status.ok()) return 0;

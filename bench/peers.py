@@ -1,12 +1,12 @@
-"""Other libraries' attentions on the variants of bench/variants, and how long they take.
+"""Attention of other libraries on the variants of bench/variants, and how to time it.
 
-A peer is a function (score_mod, mask_mod, shape) that returns an attention, a function of q, k, v
-[B, H, S, D], or None when it cannot express the mods. Peers are imported when they are asked for.
+A peer is a function (score_mod, mask_mod, shape) that returns an attention (a function of q, k, v
+[B, H, S, D]), or None if it cannot express the mods. Peers are imported on first use.
 """
 import importlib
 import statistics
 
-CLOCK = 1_980_000_000  # Hz, at most
+CLOCK = 1_980_000_000  # maximum, in Hz
 PAUSE = int(0.002 * CLOCK)
 WARMUP = 3
 TOLERANCE = 2e-2  # of bf16 outputs and gradients, relative L2
@@ -24,12 +24,12 @@ def by_flex(score, mask, shape, **options):
 
 
 def by_flash_4(score, mask, shape):
-    """FlashAttention-4 with block masks, its mods written by FlexAttention's FLASH back end."""
+    """FlashAttention-4 with block masks, through FlexAttention's FLASH backend."""
     return by_flex(score, mask, shape, kernel_options={"BACKEND": "FLASH"})
 
 
 def is_causal_of(score, mask):
-    """SDPA's is_causal, None where it has no word for the mods."""
+    """SDPA's is_causal, or None if it cannot express the mods."""
     if score is not None:
         return None
     if mask is None:
@@ -58,8 +58,8 @@ def by_sdpa(backend):
 
 
 def endpoints(visible):
-    """Of a mask [Sq, Skv], where each row's visibility changes, int32 [changes, Sq]: keys up to the
-    first are visible, then hidden to the second, and so on; rows with fewer changes repeat Skv."""
+    """Where the visibility in each row of a mask [Sq, Skv] changes, as int32 [changes, Sq]: keys up to
+    the first are visible, then hidden up to the second, and so on. Rows are padded with Skv."""
     import torch
 
     rows, size = visible.shape
@@ -95,7 +95,7 @@ def by_cudnn_flex(score, mask, shape):
     return attention
 
 
-# Name: what has to be importable, and the peer. The first is what the others are compared with.
+# Name: (required module, peer). The first is the reference for the others.
 PEERS = {
     "flexattention": ("torch.nn.attention.flex_attention", by_flex),
     "sdpa_cudnn": ("torch.nn.attention", by_sdpa("CUDNN_ATTENTION")),
@@ -111,7 +111,7 @@ def why_absent(module):
     try:
         torch = importlib.import_module("torch")
         importlib.import_module(module)
-    except Exception as error:  # of any kind: packages check drivers and versions when imported
+    except Exception as error:  # any: packages check drivers and versions on import
         return f"{type(error).__name__}: {error}"
     return None if torch.cuda.is_available() else "PyTorch finds no GPU"
 
@@ -123,7 +123,7 @@ def absent():
 
 
 def milliseconds(call, runs):
-    """Median device time: L2 flushed, then a pause on the device that hides the host's time."""
+    """Median device time. L2 is flushed, and a pause on the device hides the host's time."""
     import torch
 
     flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
@@ -159,8 +159,7 @@ class Inputs:
 
 
 class Subject:
-    """A peer's attention on the inputs. Forward and backward differ in what they run: the forward is
-    timed without autograd."""
+    """A peer's attention on the inputs. The forward is timed without autograd."""
 
     def __init__(self, attention, inputs):
         self.attention = attention
@@ -168,7 +167,7 @@ class Subject:
         self.o = None
 
     def call(self, direction):
-        """A function that enqueues that direction and returns its tensors."""
+        """A function that enqueues the direction and returns its tensors."""
         if direction == "forward":
             return self.forward
         self.o = self.attention(*self.inputs.qkv)
@@ -188,14 +187,14 @@ class Subject:
 
 
 def largest_difference(actual, expected):
-    """Relative L2 of the tensor that is off most; NaN counts as infinite."""
+    """The largest relative L2 of all tensors; NaN counts as infinite."""
     errors = [((a.float() - e.float()).norm() / e.float().norm()).item()
               for a, e in zip(actual, expected)]
     return max(error if error == error else float("inf") for error in errors)
 
 
 def forget_compiled():
-    """Lets go of what torch.compile keeps, and of memory."""
+    """Clears the caches of torch.compile and frees memory."""
     import torch._dynamo
 
     torch._dynamo.reset()

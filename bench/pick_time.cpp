@@ -1,6 +1,7 @@
-// What a pick of known sizes takes, in nanoseconds:
+// Time to pick a plan for known sizes, in nanoseconds:
 //   pick_time [--benchmark_filter=..] [other options of Google Benchmark]
-// The plans are of that many batches; `exact` picks them at random, `bucket` one batch less.
+// The argument is the number of plans, which differ in the batch size. `exact` picks sizes of plans
+// at random; `bucket` picks one batch less.
 #include <benchmark/benchmark.h>
 
 #include <memory>
@@ -24,7 +25,7 @@ plan::Sizes sizes_of(std::int64_t batches) {
           {Dim::Skv, 1024},  {Dim::Dqk, 128}, {Dim::Dv, 128}};
 }
 
-std::unique_ptr<Picker> g_picker;  // by SetUp, for all threads
+std::unique_ptr<Picker> g_picker;  // set by SetUp, shared by all threads
 
 void fill(const benchmark::State& state) {
   shapes::PickerOptions options;

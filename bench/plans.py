@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Compiles the attentions of bench/variants, forward and backward, into a folder of plan files; no GPU
-is needed for a target that is named.
+"""Compiles the attentions of bench/variants, forward and backward, into a folder of plan files. Needs
+no GPU if --target is a name.
 
     python3 bench/plans.py --target h200 --shape 4,32,8,4096,128 --out FOLDER [--rows NAME ...]
 
-FOLDER/SHAPE/VARIANT.attnplan has both directions, or the forward alone where the backward is refused;
-FOLDER/SHAPE/plans.json tells the form of each, or why there is none. The exit code is 1 when there is
-one that has none.
+FOLDER/SHAPE/VARIANT.attnplan has both directions, or only the forward if the backward is refused.
+FOLDER/SHAPE/plans.json lists the form of each plan, or the error. The exit code is 1 if any plan was
+refused.
 """
 import argparse
 import collections
@@ -23,7 +23,7 @@ LIST = "plans.json"
 
 
 def form_of(lowering, program):
-    """In words: the lowering, and the steps where there is more than one."""
+    """The lowering, followed by the steps if there are several."""
     counts = collections.Counter(step["step"] for step in program["steps"])
     if counts.total() == 1:
         return lowering
@@ -32,7 +32,7 @@ def form_of(lowering, program):
 
 
 def forms(compiled):
-    """{direction: form} of what `attnc compile --format json` says: several plans, or one."""
+    """{direction: form} from the output of `attnc compile --format json`."""
     plans = compiled.get("plans") or [compiled | {"direction": "forward"}]
     return {plan["direction"]: form_of(plan["lowering"], plan["manifest"]["program"])
             for plan in plans}
@@ -46,7 +46,7 @@ def error_of(process):
 
 
 def attnc_compile(options, variant, file, shape, direction):
-    """(what compile says, None), or (None, why it failed)."""
+    """(JSON output of compile, None), or (None, error)."""
     command = [options.attnc, "compile", results.VARIANTS / f"{variant}.attn", "-o", file,
                "--target", options.target, "--direction", direction, "--format", "json",
                *results.bindings(shape), *options.attnc_options]
@@ -56,7 +56,7 @@ def attnc_compile(options, variant, file, shape, direction):
 
 def compile_variant(options, variant, shape, folder):
     """An entry of plans.json: {"variant", "file", "forms": {direction: form}, "errors": {direction:
-    why}}; file is null when nothing was served."""
+    error}}; file is null if both directions were refused."""
     file = folder / f"{variant}.attnplan"
     file.unlink(missing_ok=True)
     errors = {}
@@ -69,7 +69,7 @@ def compile_variant(options, variant, shape, folder):
 
 
 def compile_shape(options, shape, folder):
-    """Compiles all rows for a shape; returns what plans.json has."""
+    """Compiles all rows for a shape. Writes plans.json and returns its content."""
     folder.mkdir(parents=True, exist_ok=True)
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         entries = pool.map(lambda row: compile_variant(options, row, shape, folder), options.rows)
@@ -85,15 +85,15 @@ def compile_shape(options, shape, folder):
 
 
 def add_options(parser):
-    """Those that compare_peers.py has too."""
+    """Adds the options shared with compare_peers.py."""
     parser.add_argument("--shape", action="append", type=results.parse_shape,
-                        metavar="B,Hq,Hkv,S,D", help="repeatable; 4,32,8,4096,128 without")
+                        metavar="B,Hq,Hkv,S,D", help="repeatable (default: 4,32,8,4096,128)")
     parser.add_argument("--rows", nargs="+", choices=results.ORDER, default=results.ORDER,
-                        metavar="NAME", help="variants, all without")
+                        metavar="NAME", help="variants (default: all)")
     parser.add_argument("--attnc", default="build/attnc", type=pathlib.Path)
     parser.add_argument("--attnc-option", action="append", default=[], dest="attnc_options",
-                        metavar="OPTION", help="for attnc compile, repeatable")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="compilations at once")
+                        metavar="OPTION", help="option for attnc compile (repeatable)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="parallel compilations")
 
 
 def parse(parser):
@@ -105,7 +105,7 @@ def parse(parser):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add_options(parser)
-    parser.add_argument("--target", required=True, help="as attnc compile takes it")
+    parser.add_argument("--target", required=True, help="target of attnc compile")
     parser.add_argument("--out", required=True, type=pathlib.Path, metavar="FOLDER")
     options = parse(parser)
     failed = 0

@@ -1,4 +1,4 @@
-// Arguments for timing a plan whose values do not matter.
+// Arguments for timing a plan.
 #pragma once
 
 #include "runtime/base/status.h"
@@ -11,7 +11,7 @@ namespace attn::bench {
 Result<execute::DeviceTensors> random_tensors(const cuda::Device& device,
                                               const plan::Program& program);
 
-// The tensors, and 1 for every param.
+// Arguments with these tensors; every param is 1.
 execute::Arguments with_unit_params(const execute::DeviceTensors& tensors,
                                     const plan::Program& program);
 

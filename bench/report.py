@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Tables of what compare_peers.py measured, in Markdown.
+"""Prints results of compare_peers.py as Markdown tables.
 
     python3 bench/report.py RESULTS.json ... [--also FILE.json] [--chart] [--svg FILE]
     python3 bench/report.py --compare OLD.json NEW.json
 
-A ratio is a peer's time over ours: above 1 we are faster. --also adds the peers of another file of the
-same shape, marked with a dagger: times of another run. --compare says how our times changed, old over
-new; the exit code is 1 when one became slower by more than 3 %.
+A ratio is a peer's time over ours: above 1 attnc is faster. --also adds the peers of another file of the
+same shape, marked with a dagger as times of another run. --compare shows how our times changed, old
+over new; the exit code is 1 if one became slower by more than 3 % or is no longer served.
 """
 import argparse
 import math
@@ -17,14 +17,14 @@ import chart
 import results
 
 REFERENCE = "flexattention"
-AIM = 0.9  # of the fastest peer: rows below are named
+AIM = 0.9  # of the fastest peer; rows below it are listed
 CHANGED = 0.03
 WORDS = ("variant", "direction", "form", "fastest peer", "")
-MARK = "†"  # behind the name of a peer of another run
+MARK = "†"  # suffix of peers of another run
 
 
 def table(header, rows):
-    """Markdown; columns of words to the left, the others to the right."""
+    """A Markdown table. Text columns are left-aligned, the others right-aligned."""
     rule = ["---" if name in WORDS else "---:" for name in header]
     return "\n".join("| " + " | ".join(row) + " |" for row in [header, rule, *rows])
 
@@ -43,8 +43,8 @@ def ratio(over, under):
 
 
 def with_others(found, other):
-    """The results with the peers of another file of the same shape added, marked; where a peer was
-    measured in this run, that counts."""
+    """The results plus the peers of another file of the same shape, marked. Peers measured in this run
+    are kept."""
     if found["shape"] != other["shape"]:
         return found
     peers = {results.key(row): row["peers"] for row in other["rows"]}
@@ -57,7 +57,7 @@ def with_others(found, other):
 
 
 def rows_of(found, direction):
-    """In the order of tables."""
+    """The rows of a direction, in table order."""
     rows = [row for row in found["rows"] if row["direction"] == direction]
     return sorted(rows, key=lambda row: results.ORDER.index(row["variant"]))
 
@@ -67,17 +67,17 @@ def peers_of(rows):
 
 
 def reference_of(row):
-    """FlexAttention's time: of this run, or of another."""
+    """FlexAttention's time, of this run or of another."""
     return row["peers"].get(REFERENCE) or row["peers"].get(REFERENCE + MARK)
 
 
 def fastest(row):
-    """(name, ms) of the fastest peer, (None, None) without peers."""
+    """(name, ms) of the fastest peer, or (None, None)."""
     return min(row["peers"].items(), key=lambda item: item[1], default=(None, None))
 
 
 def ratios(row):
-    """To FlexAttention, and to the fastest peer."""
+    """Ratios to FlexAttention and to the fastest peer."""
     ours = row.get("ours_ms")
     return ratio(reference_of(row), ours), ratio(fastest(row)[1], ours)
 
@@ -99,7 +99,7 @@ def ratio_table(rows):
 
 
 def remarks(rows):
-    """What the table does not show: rows below the aim, and errors."""
+    """Lists the rows below AIM, and the errors."""
     lines = []
     below = [f"{row['variant']} ({ratios(row)[1]:.2f})" for row in rows
              if ratios(row)[1] is not None and ratios(row)[1] < AIM]
@@ -125,13 +125,13 @@ def notes(found):
 
 
 def groups(rows):
-    """For charts."""
+    """Groups of bars for charts."""
     return [(row["variant"], ([("ours", row["ours_ms"])] if "ours_ms" in row else [])
              + list(row["peers"].items())) for row in rows]
 
 
 def report(found, with_chart):
-    """The whole page of one file."""
+    """The page of one results file."""
     parts = [f"## {heading(found)}", "Times in ms; ratios are a peer's time over ours.", notes(found)]
     for direction in results.DIRECTIONS:
         rows = rows_of(found, direction)
@@ -160,7 +160,7 @@ def change_cells(old, new):
 
 
 def compare(old, new):
-    """(page, whether a row became slower)."""
+    """(page, whether a row became slower or is no longer served)."""
     before = {results.key(row): row for row in old["rows"]}
     rows = [(before[results.key(row)], row) for direction in results.DIRECTIONS
             for row in rows_of(new, direction) if results.key(row) in before]
@@ -185,13 +185,13 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("files", nargs="*", metavar="RESULTS.json")
     parser.add_argument("--also", action="append", default=[], metavar="FILE.json",
-                        help="peers of another run, repeatable")
-    parser.add_argument("--chart", action="store_true", help="bars as text")
-    parser.add_argument("--svg", type=pathlib.Path, metavar="FILE", help="bars of the first file")
+                        help="add the peers of another run (repeatable)")
+    parser.add_argument("--chart", action="store_true", help="add bar charts as text")
+    parser.add_argument("--svg", type=pathlib.Path, metavar="FILE", help="write a bar chart of the first file")
     parser.add_argument("--compare", nargs=2, metavar=("OLD.json", "NEW.json"))
     options = parser.parse_args()
     if bool(options.files) == bool(options.compare):
-        parser.error("give files of results, or --compare OLD.json NEW.json")
+        parser.error("give either results files or --compare OLD.json NEW.json")
     return options
 
 

@@ -1,11 +1,11 @@
-"""Files of results: what one run of compare_peers.py measured at one shape.
+"""Results files: the measurements of one run of compare_peers.py at one shape.
 
     {"gpu", "cudnn", "torch", "torch_cudnn", "date", "shape": [B, Hq, Hkv, S, D], "runs",
      "absent": {peer: why}, "rows": [{"variant", "direction": "forward" | "backward", "ours_ms",
      "form", "peers": {peer: ms}, "errors": {"ours" | peer: why}, "seconds"}]}
 
-A row lacks ours_ms where errors has "ours"; a peer that is in neither cannot express the variant, or
-is absent. Times are device times, medians; seconds are what the row took, compilation included.
+A row has no ours_ms if errors has "ours". A peer in neither peers nor errors cannot express the variant
+or is absent. Times are median device times; seconds is the wall time of the row, including compilation.
 """
 import json
 import os
@@ -14,7 +14,7 @@ import re
 
 VARIANTS = pathlib.Path(__file__).resolve().parent / "variants"
 DIRECTIONS = ("forward", "backward")
-# In the order of tables: masks, from simple to structured, then scores.
+# Table order: masks, from simple to structured, then scores.
 ORDER = (
     "noop causal sliding_window_256 sliding_window_1024 prefix_lm_128 chunked_256 document "
     "document_causal natten_13 longformer dilated_window softcap softcap_causal softcap_window_256 "
@@ -23,10 +23,10 @@ ORDER = (
 
 
 def parse_shape(text):
-    """(B, Hq, Hkv, S, D) of "B,Hq,Hkv,S,D"; ValueError when it is none."""
+    """Parses "B,Hq,Hkv,S,D". Raises ValueError."""
     shape = tuple(int(size) for size in text.split(","))
     if len(shape) != 5 or min(shape) < 1:
-        raise ValueError(f"`{text}` is no shape B,Hq,Hkv,S,D")
+        raise ValueError(f"`{text}` is not a shape B,Hq,Hkv,S,D")
     return shape
 
 
@@ -51,7 +51,7 @@ def load(path):
 
 
 def save(path, results):
-    """Replaces the file at once, so that a run that is killed leaves what it had."""
+    """Replaces the file atomically: a killed run leaves the previous version."""
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}")

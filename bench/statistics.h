@@ -5,8 +5,8 @@
 
 namespace attn::bench {
 
-// The value below which `fraction` of the samples lie, interpolated between the two nearest (0.5:
-// the median). Requires samples and 0 <= fraction <= 1.
+// The quantile of the samples at `fraction` (0.5 is the median), linearly interpolated. Requires at
+// least one sample and 0 <= fraction <= 1.
 double quantile(std::vector<double> samples, double fraction);
 
 }  // namespace attn::bench

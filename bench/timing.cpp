@@ -11,7 +11,7 @@
 namespace attn::bench {
 namespace {
 
-// What a sample is taken with.
+// CUDA objects for taking samples.
 struct Instruments {
   cuda::Stream stream;
   cuda::Pause pause;
@@ -42,7 +42,7 @@ Result<double> sample_ms(Instruments& tools, execute::Binding& binding,
   return tools.end.milliseconds_since(tools.start);
 }
 
-// Host microseconds a call, the queue empty before the first.
+// Host microseconds per call. The queue is empty before the first call.
 Result<double> block_us(const cuda::Stream& stream, int calls,
                         const std::function<Status(void*)>& call) {
   ATTN_RETURN_IF_ERROR(stream.synchronize());
@@ -90,7 +90,7 @@ Result<std::vector<HostTiming>> time_on_host(const cuda::Device& device,
     for (std::size_t i = 0; i < ways.size(); ++i) {
       ATTN_ASSIGN(const double taken, block_us(stream, options.calls, ways[i].call));
       if (i == 0) first = taken;
-      if (block < 0) continue;  // to warm up
+      if (block < 0) continue;  // warm-up
       us[i].push_back(taken);
       ratios[i].push_back(taken / first);
     }

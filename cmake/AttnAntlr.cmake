@@ -1,9 +1,9 @@
-# ANTLR's runtime, which the compiler's parser needs.
+# The ANTLR runtime, for the compiler's parser.
 find_library(ATTN_ANTLR4_LIBRARY antlr4-runtime REQUIRED)
 find_path(ATTN_ANTLR4_INCLUDE_DIR antlr4-runtime.h PATH_SUFFIXES antlr4-runtime REQUIRED)
 
-# Where the packaged runtime is newer than what the packaged tool generates for (Ubuntu 24.04), the
-# generated files are adapted: `${ATTN_ADAPT_ANTLR4} FOLDER`.
+# If the packaged runtime is newer than the packaged tool (Ubuntu 24.04), `${ATTN_ADAPT_ANTLR4} FOLDER`
+# adapts the generated files.
 set(ATTN_ADAPT_ANTLR4 ${CMAKE_COMMAND} -E true)
 if(EXISTS ${ATTN_ANTLR4_INCLUDE_DIR}/atn/SerializedATNView.h)
   find_program(ATTN_PYTHON3 NAMES python3 PATHS /usr/bin REQUIRED)

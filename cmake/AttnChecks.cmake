@@ -1,4 +1,4 @@
-# Targets over the sources as text: `format` rewrites, `format-check` and `tidy` look.
+# Source checks: `format` rewrites files, `format-check` and `tidy` only report.
 find_program(ATTN_CLANG_FORMAT NAMES clang-format-14 clang-format)
 find_program(ATTN_RUN_CLANG_TIDY NAMES run-clang-tidy-14 run-clang-tidy)
 

@@ -15,8 +15,8 @@ if(ATTN_BUILD_COMPILER)
 endif()
 set(CMAKE_FIND_LIBRARY_SUFFIXES ${CMAKE_FIND_LIBRARY_SUFFIXES_SAVED})
 
-# Headers only: CUDA and cuDNN are loaded at run time. The usual prefixes first, then the folder
-# into which .ci/setup puts the vendor's Python wheels.
+# Headers only: CUDA and cuDNN are loaded at run time. Searches the usual prefixes, then the folder of
+# NVIDIA's Python wheels that .ci/setup fills.
 option(ATTN_SYSTEM_CUDA "Look for CUDA and cuDNN headers outside the vendor's wheels too" ON)
 set(ATTN_WHEELS "${PROJECT_SOURCE_DIR}/.deps/wheels" CACHE PATH "Folder of the vendor's wheels")
 set(ATTN_WHEEL_PREFIXES ${ATTN_WHEELS}/nvidia/cu13 ${ATTN_WHEELS}/nvidia/cudnn)
@@ -48,14 +48,14 @@ add_library(attn_dep_cudnn_headers INTERFACE)
 target_include_directories(attn_dep_cudnn_headers SYSTEM INTERFACE ${ATTN_CUDNN_INCLUDE_DIR})
 target_link_libraries(attn_dep_cudnn_headers INTERFACE attn_dep_cuda_headers)
 
-# ccache makes a second build quick; nothing depends on it.
+# Optional: ccache speeds up rebuilds.
 find_program(ATTN_CCACHE ccache)
 if(ATTN_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${ATTN_CCACHE})
 endif()
 
-# The oracle and the tests of the command line need a Python that has numpy, which is not always
-# the first one on the path.
+# The oracle and the command-line tests need a Python with numpy, which is not always the first one on
+# the path.
 function(attn_find_python)
   foreach(candidate $ENV{PYTHON} python3 /usr/bin/python3)
     execute_process(COMMAND ${candidate} -c "import numpy, sys; print(sys.executable)"

@@ -12,7 +12,7 @@ string(REPLACE ";" "; " ATTN_SYMBOLS "${ATTN_SYMBOLS}")
 set(ATTN_MAP ${PROJECT_BINARY_DIR}/package/attn.map)
 configure_file(${CMAKE_CURRENT_LIST_DIR}/attn.map.in ${ATTN_MAP} @ONLY)
 
-# attn_installed(TARGET): knows of no wheels (runtime/base/wheels.h).
+# attn_installed(TARGET): an installed target does not search the wheels (runtime/base/wheels.h).
 function(attn_installed target)
   target_sources(${target} PRIVATE ${ATTN_NO_WHEELS})
   target_compile_definitions(${target} PRIVATE ATTN_WHEELS_FOLDER="")
@@ -43,13 +43,13 @@ set_target_properties(attn_shared PROPERTIES
   SOVERSION ${ATTN_API_VERSION}
   LINK_DEPENDS ${ATTN_MAP})
 
-# The rooms that the runtime stands on, in one archive; the third-party ones stay outside.
+# All runtime libraries in one archive, except third-party ones.
 attn_api_library(attn_static STATIC)
 foreach(room base io graph plan cuda cudnn cache process targets execute shapes)
   target_sources(attn_static PRIVATE $<TARGET_OBJECTS:attn_${room}>)
 endforeach()
 target_sources(attn_static PRIVATE $<TARGET_OBJECTS:attn_dep_fmt>)
-# The C++ library by name, for C programs are linked by the C compiler.
+# The C++ library is named because C programs are linked by the C compiler.
 set(ATTN_STATIC_NEEDS stdc++ m xxhash zstd pthread ${CMAKE_DL_LIBS})
 target_link_libraries(attn_static INTERFACE ${ATTN_STATIC_NEEDS})
 

@@ -1,5 +1,5 @@
-# What `cmake --install` installs: the runtime's two libraries, attnc where it is built, and what
-# find_package(attn) and pkg-config read.
+# Files for `cmake --install`: the two runtime libraries, attnc if it is built, and the files of
+# find_package(attn) and pkg-config.
 include(CMakePackageConfigHelpers)
 
 set(ATTN_PACKAGE attn_shared attn_static)
@@ -15,9 +15,9 @@ if(ATTN_BUILD_COMPILER)
   list(APPEND ATTN_PACKAGE attnc_installed)
 endif()
 
-# `cmake --install` does not build: after `cmake --build build --target attnc` alone, files would be
-# missing. They are built then, but not as another user (sudo cmake --install): its files would be in
-# the owner's way from then on.
+# `cmake --install` does not build, so after `cmake --build build --target attnc` files would be missing.
+# They are built then, but not as another user (sudo cmake --install), who would leave files that the
+# owner cannot replace.
 add_custom_target(attn_package DEPENDS ${ATTN_PACKAGE})
 list(TRANSFORM ATTN_PACKAGE REPLACE "(.+)" "\"$<TARGET_FILE:\\1>\"" OUTPUT_VARIABLE ATTN_PACKAGE_FILES)
 list(JOIN ATTN_PACKAGE_FILES " " ATTN_PACKAGE_FILES)

@@ -1,6 +1,6 @@
-# attn_library(NAME SOURCES a.cpp ... DEPS x y): a static library with the house's warnings.
-# attn_test(NAME SOURCES ... DEPS ... [LABELS ...] [COST seconds]): a GoogleTest program, one ctest entry
-# a case. Those that cost most begin first, so that no core waits for the last one.
+# attn_library(NAME SOURCES a.cpp ... DEPS x y): a static library with the project's warnings.
+# attn_test(NAME SOURCES ... DEPS ... [LABELS ...] [COST seconds]): a GoogleTest program with one ctest
+# entry per case. Tests with the highest COST start first.
 include(GoogleTest)
 
 function(attn_house_rules target)
@@ -9,7 +9,7 @@ function(attn_house_rules target)
   target_compile_options(${target} PRIVATE
     -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion
     $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor> $<$<BOOL:${ATTN_WERROR}>:-Werror>
-    # GCC 13 takes the alternatives of a variant that are not there for uninitialized ones.
+    # False positives of GCC 13: inactive alternatives of a variant.
     $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized>)
   if(ATTN_SANITIZE)
     target_compile_options(${target} PUBLIC -fsanitize=${ATTN_SANITIZE} -fno-omit-frame-pointer

@@ -1,4 +1,4 @@
-# FILES -> OUTPUT: a source that defines sema::standard_library with their texts.
+# Writes OUTPUT, a source file that defines sema::standard_library with the texts of FILES.
 list(SORT FILES)
 set(entries "")
 set(names "")

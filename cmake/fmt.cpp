@@ -1,5 +1,5 @@
-// fmt as a static library, from its own implementation header: Debian ships only the shared one,
-// and header-only use doubles the time of every compilation.
+// Builds fmt as a static library from its implementation header: Debian ships only the shared
+// library, and header-only use doubles compile times.
 #include <fmt/format-inl.h>
 #include <fmt/os.h>
 

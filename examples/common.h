@@ -1,5 +1,5 @@
-// What the C++ examples share: memory for the tensors of a plan, and how a program ends. An
-// application has its own tensors, from any allocator; all that matters is a device address.
+// Helpers of the C++ examples: memory for the tensors of a plan, and exit codes. An application can
+// use its own tensors, from any allocator; attn only needs their device addresses.
 #pragma once
 
 #include <attn.hpp>
@@ -52,7 +52,7 @@ struct Tensor {
   attn::Memory memory;
 };
 
-// Between device memory and values in logical order.
+// Copies values in logical order to device memory.
 inline attn::Status upload(Tensor& tensor, const std::vector<float>& values) {
   std::vector<float> stored(storage_elements(tensor.info), 0.0f);
   auto value = values.begin();
@@ -62,13 +62,14 @@ inline attn::Status upload(Tensor& tensor, const std::vector<float>& values) {
   return tensor.memory.upload(bytes.data(), bytes.size());
 }
 
-// As they are in memory.
+// Returns the raw bytes in memory order.
 inline attn::Result<Bytes> download_bytes(const Tensor& tensor) {
   Bytes bytes(storage_elements(tensor.info) * attn::size_of(tensor.info.dtype));
   ATTN_TRY(tensor.memory.download(bytes.data(), bytes.size()));
   return bytes;
 }
 
+// Returns the values in logical order.
 inline attn::Result<std::vector<float>> download(const Tensor& tensor) {
   std::vector<float> stored(storage_elements(tensor.info));
   ATTN_TRY_ASSIGN(const Bytes bytes, download_bytes(tensor));
@@ -86,7 +87,7 @@ inline std::vector<float> random_values(const attn::TensorInfo& info, unsigned s
   return values;
 }
 
-// Random where it is of reals and no output, else 0.
+// Allocates a tensor: random values for floating-point inputs, otherwise 0.
 inline attn::Result<Tensor> make_tensor(const attn::Runtime& runtime, const attn::TensorInfo& info,
                                         unsigned seed = 1) {
   const std::size_t bytes = storage_elements(info) * attn::size_of(info.dtype);
@@ -102,7 +103,7 @@ inline attn::TensorView view_of(const Tensor& tensor) {
   return {tensor.memory.data(), tensor.info.dtype, tensor.info.dims, tensor.info.strides};
 }
 
-// What main returns.
+// Prints the error, if any, and returns main's exit code.
 inline int end_with(const attn::Status& status) {
   if (status.ok()) return 0;
   const attn::Error& error = status.error();

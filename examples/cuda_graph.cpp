@@ -1,16 +1,16 @@
-// An execute as a CUDA graph: captured once, launched often, then with other addresses.
+// Captures an execute into a CUDA graph, launches it several times, then updates its addresses.
 //
 //   attnc compile specs/causal.attn --target native -o causal.attnplan
 //   cuda_graph causal.attnplan
 //
-// What a launch writes must be what an execute writes. It works for every forward plan without
+// Checks that a launch writes the same outputs as an execute. Works with every forward plan without
 // params.
 #include "common.h"
 
 namespace {
 
 using examples::Tensor;
-using Tensors = std::vector<Tensor>;  // in the order of the executable's
+using Tensors = std::vector<Tensor>;  // in the order of executable.tensors()
 
 constexpr int kLaunches = 10;
 
@@ -51,7 +51,7 @@ attn::Status clear_outputs(Tensors& tensors) {
   return {};
 }
 
-// What an execute writes; the outputs are 0 afterwards.
+// Returns the outputs of an execute, and then sets them to 0.
 attn::Result<Outputs> execute(const attn::Executable& executable, Tensors& tensors,
                               const attn::Stream& stream) {
   ATTN_TRY_ASSIGN(auto binding, bind_all(executable, tensors));
@@ -68,9 +68,9 @@ attn::Status launch(attn::Graph& graph, const Tensors& tensors, const Outputs& w
   ATTN_TRY(stream.synchronize());
   ATTN_TRY_ASSIGN(const auto written, outputs_of(tensors));
   if (written != wanted) {
-    return attn::Error{attn::Code::mismatch, "a graph wrote other outputs than an execute", {}, {}};
+    return attn::Error{attn::Code::mismatch, "graph and execute wrote different outputs", {}, {}};
   }
-  std::printf("%d launches %s: as an execute\n", kLaunches, what);
+  std::printf("%d launches %s: same outputs as an execute\n", kLaunches, what);
   return {};
 }
 

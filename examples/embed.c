@@ -3,7 +3,8 @@
  *   attnc compile specs/causal.attn --target native -o causal.attnplan
  *   embed_c causal.attnplan
  *
- * It works for every plan without params: floats are 0.5, integers 0, outputs are printed in part.
+ * Works with every plan without params: floats are 0.5, integers 0. Prints the start of each
+ * output.
  */
 #include <attn.h>
 #include <stdio.h>
@@ -56,7 +57,7 @@ static int is_float(attn_dtype dtype) {
          dtype == ATTN_DTYPE_F64;
 }
 
-/* Memory for the tensor `index` of the plan, given as an argument. */
+/* Allocates the plan's tensor `index` and adds it to the arguments. */
 static attn_status add_tensor(application* app, size_t index, attn_error* error) {
   tensor* added = &app->tensors[index];
   attn_tensor given = {.size = sizeof given};
@@ -127,7 +128,7 @@ static attn_status run(application* app, const char* path, attn_error* error) {
   return status;
 }
 
-/* Whatever of it there is. */
+/* Releases everything that was created. */
 static void end(application* app) {
   attn_stream_destroy(app->stream);
   attn_binding_destroy(app->binding);

@@ -3,7 +3,7 @@
 //   attnc compile specs/causal.attn --target native -o causal.attnplan
 //   embed causal.attnplan
 //
-// It works for every plan without params: inputs are random, outputs are printed in part.
+// Works with every plan without params: inputs are random. Prints the start of each output.
 #include "common.h"
 
 namespace {

@@ -1,11 +1,11 @@
-// The layers of a model: one plan, one binding that goes from layer to layer, one workspace.
+// The layers of a model: one plan, one binding that switches between layers, one workspace.
 //
 //   attnc compile specs/causal.attn --target native -o causal.attnplan
 //   layers causal.attnplan 32
 //
-// The binding keeps what it needs for each layer's addresses, so that from the second pass on a
-// change of layers costs nothing. A second pass must write what the first did. It works for every
-// forward plan without params.
+// The binding caches the state for each layer's addresses, so from the second pass on switching
+// layers costs nothing. Checks that a second pass writes the same outputs as the first. Works with
+// every forward plan without params.
 #include <cstdlib>
 
 #include "common.h"
@@ -15,8 +15,8 @@ namespace {
 using examples::Tensor;
 
 struct Layer {
-  std::vector<Tensor> tensors;   // in the order of the executable's
-  std::vector<void*> addresses;  // theirs
+  std::vector<Tensor> tensors;   // in the order of executable.tensors()
+  std::vector<void*> addresses;  // of the tensors
 };
 
 attn::Result<Layer> make_layer(const attn::Runtime& runtime, const attn::Executable& executable,

@@ -1,12 +1,12 @@
-// A server: requests in a queue, threads that serve them, each with a stream and outputs of its
-// own, and one executable for all.
+// A server: threads serve requests from a queue, each with its own stream and outputs, and share
+// one executable.
 //
 //   attnc compile specs/causal.attn --target native -o causal.attnplan
 //   server causal.attnplan [THREADS [REQUESTS]]
 //
-// A request is for one of a few sets of inputs, which lie on the device; the address of its set is
-// what a binding is given. Requests for the same inputs must get the same bytes: each answer is
-// compared with the first. It works for every forward plan without params.
+// Each request uses one of a few sets of inputs in device memory; the thread's binding is given the
+// addresses of that set. Checks that requests for the same inputs get the same bytes as the first
+// one. Works with every forward plan without params.
 #include <algorithm>
 #include <condition_variable>
 #include <cstdlib>
@@ -19,7 +19,7 @@
 namespace {
 
 using examples::Tensor;
-using Tensors = std::vector<Tensor>;  // in the order of the executable's, or a part of them
+using Tensors = std::vector<Tensor>;  // in the order of executable.tensors(), or a subset
 
 constexpr int kInputSets = 3;
 
@@ -39,7 +39,7 @@ class Queue {
     }
     changed_.notify_all();
   }
-  // Nothing when the queue is closed and empty.
+  // Blocks; returns nullopt when the queue is closed and empty.
   std::optional<int> pop() {
     std::unique_lock<std::mutex> lock(mutex_);
     changed_.wait(lock, [this] { return closed_ || !requests_.empty(); });
@@ -58,7 +58,7 @@ class Queue {
 
 using Answer = std::vector<examples::Bytes>;  // the outputs
 
-// The first answer for each set of inputs, and how many there were.
+// The first answer for each set of inputs, and counts of all and of differing answers.
 class Record {
  public:
   void add(int input_set, const Answer& answer) {
@@ -83,7 +83,7 @@ class Record {
   int different_ = 0;
 };
 
-// The inputs, or the outputs, of a plan.
+// Allocates the inputs, or the outputs, of a plan.
 attn::Result<Tensors> make_tensors(const attn::Runtime& runtime, const attn::Executable& executable,
                                    bool outputs, unsigned seed) {
   Tensors tensors;
@@ -114,7 +114,7 @@ attn::Result<Answer> read(const Tensors& outputs) {
   return answer;
 }
 
-// What a thread does.
+// The body of a worker thread.
 attn::Status serve(const attn::Runtime& runtime, const attn::Executable& executable,
                    const std::vector<Tensors>& inputs, Queue& queue, Record& record) {
   ATTN_TRY_ASSIGN(const auto stream, attn::Stream::create(runtime));
@@ -167,7 +167,7 @@ attn::Status run(const std::string& path, int threads, int requests) {
   Record record;
   serve_all(runtime, executable, inputs, threads, requests, record);
   if (record.failure()) return *record.failure();
-  std::printf("%d of %d requests served by %d threads, %d answers unlike the first\n",
+  std::printf("%d of %d requests served by %d threads, %d answers differ from the first\n",
               record.served(), requests, threads, record.different());
   if (record.different() == 0) return {};
   return attn::Error{attn::Code::mismatch, "equal requests got different answers", {}, {}};

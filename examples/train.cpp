@@ -1,12 +1,12 @@
-// Training steps: the two plans of a pair, which share tensors by name.
+// Training steps with the two plans of a training pair, which share tensors by name.
 //
 //   attnc compile specs/t5_bias.attn --target native --direction both -o t5_bias.attnplan
 //   train t5_bias.attnplan
 //
-// o is to become 1 everywhere: the loss is half the squared distance, and `do`, its derivative by
-// o, that distance. q, k, v and learned tensors go down their gradients, by steps of one length,
-// and the loss of each step is printed. It works for every pair without params. An application's
-// optimizer works on the device; this one, to be short, on the host.
+// The target is o = 1 everywhere: the loss is half the squared distance, and `do`, the gradient of
+// the loss with respect to o, is the distance. q, k, v and learned tensors follow their gradients
+// in steps of fixed length, and the loss of each step is printed. Works with every pair without
+// params. For brevity the optimizer runs on the host; an application's would run on the device.
 #include <cmath>
 
 #include "common.h"
@@ -17,10 +17,10 @@ using examples::Tensor;
 using Tensors = std::map<std::string, Tensor>;
 
 constexpr int kSteps = 20;
-constexpr double kLength = 0.05;  // of a step: root mean square
+constexpr double kLength = 0.05;  // root mean square of a step
 
-// What the other plan was bound to already is bound to this one too: the backward reads the o and
-// lse that the forward writes.
+// Binds tensors by name, and reuses those of the other plan: the backward reads the o and lse that
+// the forward writes.
 attn::Result<attn::Binding> bind_all(const attn::Runtime& runtime,
                                      const attn::Executable& executable, Tensors& tensors) {
   attn::Arguments arguments;
@@ -34,7 +34,7 @@ attn::Result<attn::Binding> bind_all(const attn::Runtime& runtime,
   return executable.bind(arguments);
 }
 
-// Of o, for each element; do becomes its derivative.
+// Returns the loss per element of o, and writes its gradient to do.
 attn::Result<double> make_loss(Tensors& tensors) {
   ATTN_TRY_ASSIGN(auto values, examples::download(tensors.at("o")));
   double loss = 0;
@@ -46,7 +46,8 @@ attn::Result<double> make_loss(Tensors& tensors) {
   return loss / static_cast<double>(values.size());
 }
 
-// What is learned, unrounded: a step may be smaller than what the tensor's dtype can tell apart.
+// Unrounded values of what is learned: a step may be smaller than the precision of the tensor's
+// dtype.
 using Learned = std::map<std::string, std::vector<float>>;
 
 attn::Status descend(const Tensor& gradient, Tensor& tensor, std::vector<float>& learned) {
@@ -60,7 +61,7 @@ attn::Status descend(const Tensor& gradient, Tensor& tensor, std::vector<float>&
   return examples::upload(tensor, learned);
 }
 
-// dq is of q, d_table of table.
+// The tensor that a gradient belongs to: q for dq, table for d_table.
 std::string differentiated(const std::string& gradient) {
   return gradient.substr(gradient.rfind("d_", 0) == 0 ? 2 : 1);
 }

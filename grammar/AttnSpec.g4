@@ -1,8 +1,8 @@
-// The attention specification language. Precedence is Python's (compiler/ast/operators.def lists
-// it); every decision is LL(1), and nothing but brackets recurses.
+// The attention specification language. Precedence follows Python (compiler/ast/operators.def lists
+// it); every decision is LL(1), and only brackets recurse.
 //
-// A clause that is not known, or not built yet, is read as loose tokens, so that it gets a
-// diagnostic of its own and not a syntax error.
+// Clauses that are unknown or not implemented are parsed as loose tokens, so that they get a
+// specific diagnostic instead of a syntax error.
 grammar AttnSpec;
 
 // Without an attention: a library.
@@ -44,7 +44,7 @@ layoutClause : LAYOUT layoutEntry (',' layoutEntry)* ';' ;
 layoutEntry : layoutWord (':' layoutWord)? ;
 layoutWord : name ('(' layoutArgument (',' layoutArgument)* ')')? ;
 layoutArgument : expr ('=' expr)? ;
-// Extents, facts, and the elements where no value is given.
+// Extents, facts, and the default.
 tensorClause
   : (TENSOR | LEARN) name ':' name '[' expr (',' expr)* ']' fact* ('=' fallback)? ';' ;
 fact : name ('(' expr (',' expr)* ')')? ;
@@ -64,11 +64,11 @@ lengthsClause : LENGTHS lengthsEntry (',' lengthsEntry)* ';' ;
 lengthsEntry : name ('=' fallback)? ;
 gradClause : GRAD name (',' name)* ';' ;
 deterministicClause : DETERMINISTIC ';' ;
-// An expression, or the body of a Python function as it stands.
+// An expression, or the unchanged body of a Python function.
 functionClause
   : FN name '(' (functionParameter (',' functionParameter)*)? ')' ('->' annotation)?
     ('=' expr ';' | '{' binding* RETURN expr ';'? '}') ;
-// Annotations are read and ignored.
+// Annotations are parsed and ignored.
 functionParameter : name (':' annotation)? ;
 annotation : name ('[' annotation (',' annotation)* ']')? ;
 binding : name '=' expr ';'? ;
@@ -100,7 +100,7 @@ argument : expr bounded? ;
 bounded : IN (RANGE_FROM | expr '..') expr ':' expr ;  // any(j in 0..K: ...)
 indexes : '[' expr (',' expr)* ']' ;
 
-// Clause words are ordinary names elsewhere: `tensor lengths: i32[B];`.
+// Clause keywords are ordinary names elsewhere: `tensor lengths: i32[B];`.
 name
   : IDENT | ATTENTION | DIMS | DTYPE | LAYOUT | TENSOR | PARAM | LET | SCALE | SCORE | MASK
   | OUTPUTS | ALIGN | LEARN | SINK | DROPOUT | LENGTHS | GRAD | DETERMINISTIC | NORMALIZE | FN
@@ -143,14 +143,14 @@ NUMBER
   | '0' [xX] [0-9a-fA-F] ('_'? [0-9a-fA-F])*
   ;
 BAD_NUMBER : [0-9] [a-zA-Z0-9_]* ;  // longer than any number that starts here
-// Read as a comment at the beginning of a body.
+// A comment at the beginning of a body.
 DOCSTRING : '"""' .*? '"""' | '\'\'\'' .*? '\'\'\'' ;
 STRING : '"' ~["\r\n]* '"' ;  // of an import
-COMMENT : '#' ~[\r\n]* ;  // taken out before parsing, and put back into the tree after it
+COMMENT : '#' ~[\r\n]* ;  // removed before parsing, and attached to the tree afterwards
 SPACE : [ \t\r\n]+ -> skip ;
 CONTINUATION : '\\' [ \t]* '\r'? '\n' -> skip ;  // of a line pasted from Python
 MODULE : ('torch' | 'math') '.' -> skip ;  // of a function pasted from Python
-// Last, one character each: what no rule above wants.
+// Last: one character that no rule above matches.
 UNKNOWN : . ;
 
 fragment DIGITS : [0-9] ('_'? [0-9])* ;

@@ -39,16 +39,16 @@ struct Options {
   bool wants_backward() const { return direction != "fwd"; }
 };
 
-// One direction of a spec: its times, or why there are none.
+// One direction of a spec: its times, or the error.
 struct Row {
   std::string spec;
   plan::Direction direction = plan::Direction::forward;
   std::string dims;
-  std::optional<double> flops;    // of the scores that are shown, when they are known
-  std::int64_t counted_rows = 1;  // every so many
-  std::string unknown;            // why they are not
+  std::optional<double> flops;    // of the visible scores, if known
+  std::int64_t counted_rows = 1;  // every n-th row was counted
+  std::string unknown;            // why flops is not known
   bench::Timing device;
-  std::vector<bench::HostTiming> host;  // bare, and ours; none when only the device is timed
+  std::vector<bench::HostTiming> host;  // bare cuDNN, attn; empty with --device-only
   std::optional<Error> error;
 };
 
@@ -60,8 +60,8 @@ std::string dims_of(const ir::Attention& attention) {
   return text;
 }
 
-// As many calls a block as keep the device busy for about two seconds in all: the queue must drain
-// between blocks.
+// Calls per block such that all blocks keep the device busy for about two seconds: the queue must
+// drain between blocks.
 bench::HostTimingOptions host_timing(double milliseconds) {
   constexpr double kBudget = 2000;
   bench::HostTimingOptions options;
@@ -77,7 +77,7 @@ Status execute_once(TimedPlan& loaded) {
   return stream.synchronize();
 }
 
-// What the forward makes of the same inputs, as it lies in memory.
+// Runs the forward and copies the outputs that the backward reads, in their memory layout.
 Status save(TimedPlan& forward, TimedPlan& backward) {
   ATTN_RETURN_IF_ERROR(execute_once(forward));
   for (const plan::TensorInfo& info : backward.executable.program().tensors) {
@@ -103,7 +103,8 @@ Status time_plan(TimedPlan& loaded, const Options& options, Row& row) {
   return {};
 }
 
-// By the values that are bound. That they cannot be counted is no reason not to time.
+// Counts the visible scores from the bound values. If that fails, the plan is timed without a
+// count.
 void count_flops(const ir::Attention& attention, const TimedPlan& loaded, Row& row) {
   const auto values = bound_values(attention, loaded);
   const auto shown = values.ok() ? reference::shown_scores(attention, *values) : values.error();
@@ -118,13 +119,13 @@ void count_flops(const ir::Attention& attention, const TimedPlan& loaded, Row& r
 void check_peak(const plan::Target& target, Row& row) {
   if (!row.flops || possible_flops(*row.flops, row.device.median_ms, target)) return;
   row.unknown = fmt::format(
-      "{:.0f} TFLOP/s by the scores that masks show is more than {} has ({:.0f}): less is computed",
+      "{:.0f} TFLOP/s for all visible scores exceeds the peak of {} ({:.0f}): not all are computed",
       row.device.tflops, target.name, *peak_flops(target) * 1e-12);
   row.flops.reset();
   row.device.tflops = 0;
 }
 
-// Adds the row when all went well.
+// Times one plan and appends its row.
 Status add_row(const std::string& path, const ir::Attention& attention, TimedPlan& loaded,
                const plan::Target& target, const Options& options, std::vector<Row>& rows) {
   Row row;
@@ -216,7 +217,7 @@ std::string rows_text(const std::vector<Row>& rows) {
   for (const Row& row : rows) {
     if (row.error) text += fmt::format("{}: {}\n", row.spec, row.error->message);
     if (!row.unknown.empty()) {
-      text += fmt::format("{}: the number of FLOPs is not known: {}\n", row.spec, row.unknown);
+      text += fmt::format("{}: FLOP count unknown: {}\n", row.spec, row.unknown);
     }
   }
   return text;
@@ -279,21 +280,21 @@ int run(const Options& options) {
 void add_bench(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
-      app.add_subcommand("bench", "Time specs on the local GPU: device and host time of a call");
+      app.add_subcommand("bench", "Measure device and host time of specs on the local GPU");
   command->add_option("specs", options->specs, "Files (.attn, .attn.json), or plan files")
       ->type_name("SPEC|PLAN...");
   command->add_option("--all", options->folder, "Every spec in this folder")->type_name("DIR");
   add_bind(*command, options->bindings);
   command
       ->add_option("--direction", options->direction,
-                   "What to time: the forward (the default), the backward, or both")
+                   "What to time: forward (default), backward, or both")
       ->type_name("fwd|bwd|both")
       ->check(CLI::IsMember({"fwd", "bwd", "both"}));
-  command->add_option("--iterations", options->iterations, "Samples of the device's time")
+  command->add_option("--iterations", options->iterations, "Number of device-time samples")
       ->type_name("N")
       ->check(CLI::Range(1, 100000));
-  command->add_flag("--device-only", options->device_only, "Leave out the host's time");
-  command->add_option("--json", options->json_file, "Write the results to this file too")
+  command->add_flag("--device-only", options->device_only, "Do not measure host time");
+  command->add_option("--json", options->json_file, "Also write the results to this file")
       ->type_name("FILE");
   add_lowering(*command, options->lowering, options->rewrites);
   add_timeout(*command, options->timeout);

@@ -28,10 +28,8 @@ struct Options {
 Result<cache::FileStore> open_store() {
   std::string folder = cache::default_folder();
   if (!folder.empty()) return cache::FileStore(std::move(folder));
-  return Error{ErrorCode::invalid_argument,
-               "there is no folder for cached plans",
-               {"set ATTN_CACHE_DIR, or HOME"},
-               {}};
+  return Error{
+      ErrorCode::invalid_argument, "there is no cache folder", {"set ATTN_CACHE_DIR or HOME"}, {}};
 }
 
 std::string time_text(std::chrono::system_clock::time_point time) {
@@ -43,13 +41,13 @@ std::string count_text(std::size_t count, const char* of_one, const char* of_man
   return fmt::format("{} {}", count, count == 1 ? of_one : of_many);
 }
 
-// A file and what is in it.
+// A file and the plan in it, or the error of reading it.
 struct Entry {
   cache::StoredFile file;
   Result<plan::Plan> plan;
 };
 
-// Those used last first.
+// Most recently used first.
 Result<std::vector<Entry>> entries_of(const cache::FileStore& store) {
   ATTN_ASSIGN(const std::vector<cache::StoredFile> files, store.list());
   std::vector<Entry> entries;
@@ -100,7 +98,7 @@ std::string entries_text(const std::vector<Entry>& entries) {
   return table.empty() ? "no cached plans\n" : table.to_text();
 }
 
-// What the plans for one GPU and one version of cuDNN are together.
+// Count and size of the plans for one GPU and cuDNN version.
 struct Total {
   std::size_t plans = 0;
   std::uint64_t bytes = 0;
@@ -195,12 +193,12 @@ Status info(const cache::FileStore& store, const Options& options) {
   return {};
 }
 
-// Whether the file is one that no attnc can read: not one of a newer, or of another user.
+// Whether no attnc can read the file. False for files of a newer attnc or of another user.
 bool is_useless(const Error& error) {
   return error.code != ErrorCode::plan_newer && error.code != ErrorCode::io;
 }
 
-// The error is that of the first bad file that stays.
+// Returns the error of the first bad file that was not removed.
 Status verify(const cache::FileStore& store, const Options& options) {
   ATTN_ASSIGN(const std::vector<Entry> entries, entries_of(store));
   Json bad = Json::array();
@@ -233,9 +231,9 @@ void print(const cache::Pruned& pruned, Format format) {
         {{"removed", pruned.files}, {"bytes", pruned.bytes}, {"temporaries", pruned.temporaries}});
     return;
   }
-  fmt::print("{}, {}, {} removed\n", count_text(pruned.files, "plan", "plans"),
+  fmt::print("removed {} ({}) and {}\n", count_text(pruned.files, "plan", "plans"),
              bytes_text(static_cast<std::int64_t>(pruned.bytes)),
-             count_text(pruned.temporaries, "leftover", "leftovers"));
+             count_text(pruned.temporaries, "temporary file", "temporary files"));
 }
 
 Status prune(const cache::FileStore& store, const Options& options) {
@@ -271,19 +269,19 @@ CLI::App* add_work(CLI::App& command, Action& action, const std::shared_ptr<Opti
 
 void add_cache(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("cache", "Show and clean the folder of cached plans");
+  CLI::App* command = app.add_subcommand("cache", "Show and clean the plan cache");
   command->require_subcommand(1);
-  add_work(*command, action, options, "path", "Print the folder", path);
-  add_work(*command, action, options, "list", "List the plans, those used last first", list);
-  add_work(*command, action, options, "info", "Tell how much there is, and the limits", info);
-  add_work(*command, action, options, "verify", "Read every plan and check it", verify)
-      ->add_flag("--remove", options->remove, "Remove what cannot be read");
+  add_work(*command, action, options, "path", "Print the cache folder", path);
+  add_work(*command, action, options, "list", "List the plans, most recently used first", list);
+  add_work(*command, action, options, "info", "Show size and limits of the cache", info);
+  add_work(*command, action, options, "verify", "Read and check every plan", verify)
+      ->add_flag("--remove", options->remove, "Remove unreadable plans");
   CLI::App* pruning = add_work(*command, action, options, "prune",
-                               "Remove what was not used for long, and what is too much", prune);
-  pruning->add_option("--max-bytes", options->max_bytes, "What the plans may take together")
+                               "Remove plans beyond the age and size limits", prune);
+  pruning->add_option("--max-bytes", options->max_bytes, "Maximum total size of the plans in bytes")
       ->type_name("N")
       ->check(CLI::NonNegativeNumber);
-  pruning->add_option("--max-days", options->max_days, "Days since the last use")
+  pruning->add_option("--max-days", options->max_days, "Maximum days since the last use")
       ->type_name("DAYS")
       ->check(CLI::Range(0.0, 36500.0));
   add_work(*command, action, options, "clear", "Remove every plan", clear);

@@ -10,7 +10,7 @@ namespace attn::tools {
 
 void add_cache_option(CLI::App& command, bool& use_cache) {
   command.add_flag("--use-cache", use_cache,
-                   "Take plans from the folder of `attnc cache`, and keep new ones there");
+                   "Read plans from the cache (`attnc cache`) and store new ones in it");
 }
 
 Result<driver::CachedPlans> open_cache(const std::string& cudnn_folder) {
@@ -18,7 +18,7 @@ Result<driver::CachedPlans> open_cache(const std::string& cudnn_folder) {
   cache::PlanCacheOptions options;
   options.folder = cache::default_folder();
   options.warn = [](const Error& error) {
-    fmt::print(stderr, "warning: plans are not kept: {}\n", error.message);
+    fmt::print(stderr, "warning: plans are not cached: {}\n", error.message);
   };
   return driver::CachedPlans{std::make_shared<cache::PlanCache>(std::move(options)),
                              library->version()};

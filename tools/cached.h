@@ -1,4 +1,4 @@
-// The folder of cached plans, for commands that compile what they run.
+// The plan cache, for commands that compile.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@ namespace attn::tools {
 // --use-cache
 void add_cache_option(CLI::App& command, bool& use_cache);
 
-// The cache of the usual folder, for the cuDNN that is found there; what is wrong with the folder
-// is told on standard error. Errors: those of cudnn::Library::load.
+// Opens the cache in the default folder, for the cuDNN in `cudnn_folder`. Problems with the cache
+// folder are warnings on standard error. Errors: those of cudnn::Library::load.
 Result<driver::CachedPlans> open_cache(const std::string& cudnn_folder);
 
 }  // namespace attn::tools

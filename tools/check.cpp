@@ -16,10 +16,10 @@ struct Options {
   std::string format = "text";
 };
 
-// What became of one spec.
+// The result of checking one spec.
 struct Checked {
   std::string path;
-  std::unique_ptr<const support::Source> source;  // none: it could not be read
+  std::unique_ptr<const support::Source> source;  // null if it could not be read
   std::unique_ptr<diag::Sink> sink;
   driver::CheckedSizes sizes;
   std::optional<std::size_t> functions;  // of a library
@@ -49,18 +49,17 @@ std::string summary(const std::string& path, const ir::Attention& attention) {
                      open.empty() ? "" : ", open: " + open);
 }
 
-// What one could think was checked, and was not.
+// Says which checks were skipped because of the work limit; "" if none.
 std::string stopped_words(const Checked& checked) {
   const driver::CheckedSizes& sizes = checked.sizes;
   if (!checked.sink->is_stopped()) return "";
   if (sizes.first && sizes.looked_at < sizes.plans) {
     return fmt::format(
-        "  stopped   checking every combination of sizes takes too much work: {} of {} were "
-        "checked\n",
+        "  stopped   work limit reached: {} of {} combinations of sizes were checked\n",
         sizes.looked_at, sizes.plans);
   }
-  return "  stopped   finding every index, integer and mask that goes wrong takes too much work: "
-         "there may be more than is reported\n";
+  return "  stopped   work limit reached: there may be more wrong indexes, integers and masks than "
+         "are reported\n";
 }
 
 Checked check(const std::string& path, const sema::Bindings& bindings) {
@@ -143,7 +142,7 @@ void add_formats(CLI::App& command, std::string& format) {
     }
     format = word;
   };
-  command.add_option_function<std::string>("--format", take, "How to print results")
+  command.add_option_function<std::string>("--format", take, "Output format")
       ->type_name("text|json|sarif");
 }
 
@@ -151,7 +150,7 @@ void add_formats(CLI::App& command, std::string& format) {
 
 void add_check(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("check", "Report every error in specs");
+  CLI::App* command = app.add_subcommand("check", "Check specs and report all errors");
   command->add_option("specs", options->specs, "Files (.attn, .attn.json), or - for standard input")
       ->type_name("SPEC...")
       ->required();

@@ -6,7 +6,7 @@
 namespace attn::tools::CLI {
 namespace {
 
-// `take`, whose errors are CLI11's.
+// Wraps `take` so that it throws CLI11's ValidationError.
 template <typename Take>
 auto translated(Take take) {
   return [take = std::move(take)](const auto& value) {

@@ -1,6 +1,6 @@
-// The part of CLI11 that the subcommands use, under CLI11's names and with CLI11's meaning. Its own
-// headers take over 5 s to compile, so cli.cpp, help.cpp, main.cpp and usage.cpp alone include them; there
-// ::CLI::App is CLI11's and CLI::App is this one.
+// Thin wrapper of the parts of CLI11 that the subcommands use, with CLI11's names and semantics.
+// CLI11's headers take over 5 s to compile, so only cli.cpp, help.cpp, main.cpp and usage.cpp
+// include them. There ::CLI::App is CLI11's class and CLI::App is this one.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ class Option;
 
 namespace attn::tools::CLI {
 
-// Thrown by functions that take an option's value: CLI11's, which is a usage error.
+// Thrown by callbacks that receive an option's value; translated to CLI11's class (a usage error).
 class ValidationError : public std::runtime_error {
  public:
   ValidationError(std::string option, const std::string& message)
@@ -29,7 +29,7 @@ class ValidationError : public std::runtime_error {
   std::string option_;
 };
 
-// What values an option may have.
+// Restricts the values of an option.
 using Validator = std::function<void(::CLI::Option& option)>;
 Validator IsMember(std::vector<std::string> words);
 Validator Range(int least, int most);
@@ -60,7 +60,7 @@ class Option {
 
 using callback_t = std::function<bool(const std::vector<std::string>& values)>;
 
-// A command of CLI11's. What is added to it lives as long as this does; `app` must live longer.
+// A CLI11 command. Owns the subcommands and options added to it; `app` must outlive it.
 class App {
  public:
   explicit App(::CLI::App& app);
@@ -73,16 +73,16 @@ class App {
   App* add_subcommand(const std::string& name, const std::string& description);
   App* require_subcommand(int count);
   App* require_subcommand(int least, int most);
-  std::vector<const App*> get_subcommands() const;  // those that were chosen
+  std::vector<const App*> get_subcommands() const;  // those given on the command line
   App* callback(const std::function<void()>& chosen);
 
-  // Of T std::string, std::vector<std::string>, double, or an integer as cli.cpp lists them. Names
-  // as CLI11 has them: "-o,--output", or without dashes for what stands by itself.
+  // T is std::string, std::vector<std::string>, double, or an integer type instantiated in cli.cpp.
+  // Names follow CLI11: "-o,--output", or no dashes for a positional argument.
   template <typename T>
   Option* add_option(const std::string& names, T& value, const std::string& description);
   Option* add_option(const std::string& names, const callback_t& take,
                      const std::string& description);
-  // Of T std::string or std::vector<std::string>.
+  // T is std::string or std::vector<std::string>.
   template <typename T>
   Option* add_option_function(const std::string& names, const std::function<void(const T&)>& take,
                               const std::string& description);

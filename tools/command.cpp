@@ -5,7 +5,7 @@
 namespace attn::tools {
 namespace {
 
-// Splits "NAME=VALUE"; usage errors are CLI11's.
+// Splits "NAME=VALUE". Throws ValidationError on a usage error.
 void assign(const std::string& option, const std::string& text,
             std::map<std::string, std::string>& assignments) {
   const std::size_t equals = text.find('=');
@@ -41,17 +41,17 @@ void add_format(CLI::App& command, Format& format) {
     }
     format = word == "json" ? Format::json : Format::text;
   };
-  command.add_option_function<std::string>("--format", take, "How to print results")
+  command.add_option_function<std::string>("--format", take, "Output format")
       ->type_name("text|json");
 }
 
 void add_bind(CLI::App& command, sema::Bindings& bindings) {
   (void)add_assignments(command, "--bind", "NAME=VALUE", bindings,
-                        "Set a dimension or a parameter of the spec (repeatable)");
+                        "Set a dimension or parameter of the spec (repeatable)");
 }
 
 void add_cudnn(CLI::App& command, std::string& folder) {
-  command.add_option("--cudnn", folder, "Folder of the cuDNN to use, instead of looking for one")
+  command.add_option("--cudnn", folder, "Folder of the cuDNN to use (default: search for one)")
       ->type_name("DIR");
 }
 

@@ -1,4 +1,4 @@
-// What the subcommands share: how each is registered, and the options that several take.
+// Registration of subcommands, and options that several of them share.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,19 @@
 
 namespace attn::tools {
 
-// What the command line chose; returns the exit code. Run after parsing.
+// The selected command; run after parsing. Returns the exit code.
 using Action = std::function<int()>;
 
 enum class Format : std::uint8_t { text, json };
 
-// Exit codes that are no Error's (those come from runtime/base/error_codes.def).
+// Exit codes without an ErrorCode (the others are in runtime/base/error_codes.def).
 inline constexpr int kOk = 0;
 inline constexpr int kSpecHasErrors = 1;
 inline constexpr int kUsage = 2;
 inline constexpr int kUnsupported = 3;
 inline constexpr int kMismatch = 5;
 
-// One for each subcommand (tools/<name>.cpp).
+// Each registers one subcommand (tools/<name>.cpp).
 void add_check(CLI::App& app, Action& action);
 void add_compile(CLI::App& app, Action& action);
 void add_explain(CLI::App& app, Action& action);
@@ -40,7 +40,7 @@ void add_target(CLI::App& app, Action& action);
 void add_support(CLI::App& app, Action& action);
 void add_cache(CLI::App& app, Action& action);
 void add_version(CLI::App& app, Action& action);
-void add_help(CLI::App& app, Action& action);  // after all others
+void add_help(CLI::App& app, Action& action);  // call last
 
 // Makes `run(*options)` the action when `command` is chosen.
 template <typename Options, typename Run>
@@ -50,13 +50,13 @@ void set_action(CLI::App& command, Action& action, std::shared_ptr<Options> opti
 
 void add_format(CLI::App& command, Format& format);
 
-// --bind NAME=VALUE, any number of times; a name given twice is a usage error.
+// --bind NAME=VALUE, repeatable; a repeated name is a usage error.
 void add_bind(CLI::App& command, sema::Bindings& bindings);
 
 // --cudnn DIR
 void add_cudnn(CLI::App& command, std::string& folder);
 
-// NAME=VALUE options of other names; `value` as shown in the help.
+// A repeatable NAME=VALUE option called `name`; `value` is its placeholder in the help.
 CLI::Option* add_assignments(CLI::App& command, const std::string& name, const std::string& value,
                              std::map<std::string, std::string>& assignments,
                              const std::string& description);

@@ -21,7 +21,7 @@ constexpr double kRowBoundBf16 = 3e-2;
 constexpr double kRowBoundF16 = 8e-3;
 constexpr double kSmallestRow = 1e-2;  // of the root mean square of the rows' norms
 
-// The values of a tensor or of a part of it.
+// The values of a tensor or a part of it.
 struct Values {
   std::span<const double> computed;
   std::span<const double> reference;
@@ -39,7 +39,7 @@ struct Difference {
   double size_squares = 0;
   double max_abs = 0;
   std::int64_t nan = 0;
-  std::int64_t infinite = 0;  // infinities that do not stand in both
+  std::int64_t infinite = 0;  // infinities that are not in both
 
   double norm_squares() const { return std::max(reference_squares, size_squares); }
 };
@@ -64,7 +64,7 @@ Difference difference(const Values& all) {
   return total;
 }
 
-// 0 for what is exactly right, also against a reference of zeros.
+// 0 for an exact match, also with a reference of zeros.
 double relative(const Difference& difference) {
   return difference.squares == 0 ? 0 : std::sqrt(difference.squares / difference.norm_squares());
 }
@@ -79,7 +79,7 @@ struct WorstRow {
   double relative_l2 = 0;
 };
 
-// `total` is the difference of the whole.
+// `total` is the difference over the whole tensor.
 WorstRow worst_row(const Values& all, std::size_t width, const Difference& total) {
   const std::size_t rows = all.reference.size() / width;
   const double smallest =
@@ -95,7 +95,7 @@ WorstRow worst_row(const Values& all, std::size_t width, const Difference& total
   return worst;
 }
 
-// "[1,3,511]" of a row's number in a tensor [B, H, S, D], or of an element's.
+// "[1,3,511]": the index of a row (or of an element) of a tensor [B, H, S, D], from its number.
 std::string place_text(std::int64_t row, std::vector<std::int64_t> dims, bool is_element) {
   if (!is_element) dims.pop_back();
   for (std::size_t i = dims.size(); i-- > 0;) {
@@ -109,13 +109,12 @@ std::string place_text(std::int64_t row, std::vector<std::int64_t> dims, bool is
 std::string reason(const Comparison& comparison, const Difference& difference) {
   if (difference.nan > 0) return fmt::format("{} values are NaN", difference.nan);
   if (difference.infinite > 0) {
-    return fmt::format("{} infinities are not where the reference has them", difference.infinite);
+    return fmt::format("{} infinities differ from the reference", difference.infinite);
   }
   const double measured =
       comparison.measure == "max abs" ? comparison.max_abs : comparison.relative_l2;
   if (measured <= comparison.bound) return "";
-  return fmt::format("{} {:.2e} is more than {:.0e}", comparison.measure, measured,
-                     comparison.bound);
+  return fmt::format("{} {:.2e} exceeds {:.0e}", comparison.measure, measured, comparison.bound);
 }
 
 bool is_logarithm(std::string_view name) {
@@ -126,7 +125,7 @@ bool is_sum(std::string_view name) { return name == "sum_exp" || name == "sum_ex
 
 bool has_rows(std::string_view name) { return !is_logarithm(name) && !is_sum(name); }
 
-// d_NAME, of which no dimension is like another's.
+// d_NAME, whose dimensions have no fixed meaning.
 bool is_learned(std::string_view name) { return name.starts_with("d_"); }
 
 void compare_rows(const Values& all, const std::vector<std::int64_t>& dims, const Difference& total,
@@ -136,7 +135,7 @@ void compare_rows(const Values& all, const std::vector<std::int64_t>& dims, cons
   const WorstRow worst = worst_row(all, width, total);
   result.worst_row = worst.relative_l2;
   if (!result.agrees() || worst.relative_l2 <= result.row_bound) return;
-  result.why = fmt::format("relative L2 {:.2e} of {} {} is more than {:.0e}", worst.relative_l2,
+  result.why = fmt::format("relative L2 {:.2e} of {} {} exceeds {:.0e}", worst.relative_l2,
                            elements ? "element" : "row", place_text(worst.row, dims, elements),
                            result.row_bound);
 }
@@ -159,7 +158,7 @@ Comparison compare_one(const std::string& name, const Outputs& outputs,
   result.row_bound = dtype == DType::f16 ? kRowBoundF16 : kRowBoundBf16;
   const auto found = outputs.find(name);
   if (found == outputs.end()) {
-    result.why = "there is no such output";
+    result.why = "the output is missing";
   } else if (found->second.dims != reference.dims) {
     result.why = fmt::format("dims {} instead of {}", dims_text(found->second.dims),
                              dims_text(reference.dims));

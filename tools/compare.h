@@ -1,4 +1,4 @@
-// A result against the reference, tensor by tensor.
+// Comparison of outputs with the reference, tensor by tensor.
 #pragma once
 
 #include <optional>
@@ -12,33 +12,36 @@ namespace attn::tools {
 
 struct Comparison {
   std::string name;
-  double relative_l2 = 0;  // |x - r| / |r|, Euclidean, over elements finite in the reference; of a
-                           // gradient divided by the norm of the sizes, when that is larger
-  std::optional<double> plain_l2;  // of a gradient: |x - r| / |r|, whatever its terms are
-  double max_abs = 0;              // of x - r over the same
-  std::string measure;             // which of the two is bounded: "relative L2" or "max abs"
+  double relative_l2 = 0;  // |x - r| / |r| (L2) over elements finite in the reference; for a
+                           // gradient divided by the norm of its sizes if that is larger
+  std::optional<double> plain_l2;  // gradients only: |x - r| / |r|, without sizes
+  double max_abs = 0;              // of x - r over the same elements
+  std::string measure;             // the bounded measure: "relative L2" or "max abs"
   double bound = 0;
   std::optional<double> worst_row;  // the largest relative L2 of a row; not for statistics
-  double row_bound = 0;             // what bounds it
-  std::string why;                  // why it does not agree; empty when it does
+  double row_bound = 0;             // bound of worst_row
+  std::string why;                  // reason of a mismatch; empty if the tensors agree
 
   bool agrees() const { return why.empty(); }
 };
 
-// Tensors of `dtype` (o) are bounded in relative L2, over the whole (4e-3 for bf16, 1e-3 for f16)
-// and over each row along the last dimension (3e-2, 8e-3), where a row's norm counts as at least
-// 1e-2 of the root mean square of all: roundings that cancel leave such a row nothing to be
-// relative to. lse and max are bounded in max abs: 2e-3; sum_exp in relative L2: 2e-3. An infinity
-// must stand exactly where the reference has it, with its sign; a NaN, a missing tensor or other
-// dims never agree. One comparison for each tensor of the reference that has elements.
+// Returns one comparison for each tensor of the reference that has elements.
 //
-// Tensors that have `sizes` (reference::Gradients::sizes) are gradients. What bounds them is 1e-2
-// for bf16 and 2e-3 for f16 over the whole, `dtype` being the attention's for d_NAME too, and as
-// for o over each row of dq, dk and dv and each element of d_NAME, whose neighbours may be sums of
-// other terms. Norms are those of the gradient or of its sizes, the larger: kernels round what they
-// sum (P and dS to the dtype, delta by the o that it is made of), and where terms cancel, as in the
-// gradient of a bias that a whole row shares, which is zero, or by a single key, whose P is 1, what
-// is left is no measure of the roundings, but the root of the sum of the squares of the terms is.
+// Tensors of `dtype` (o) are bounded in relative L2, over the whole tensor (4e-3 for bf16, 1e-3 for
+// f16) and over each row along the last dimension (3e-2, 8e-3). A row's norm counts as at least
+// 1e-2 of the root mean square of all rows: a row whose terms cancel has too small a norm for a
+// relative error. lse and max are bounded in max abs: 2e-3; sum_exp in relative L2: 2e-3.
+// Infinities must match the reference in place and sign. NaN, a missing tensor or different dims
+// never agree.
+//
+// Tensors that have `sizes` (reference::Gradients::sizes) are gradients. Their bound is 1e-2 for
+// bf16 and 2e-3 for f16 over the whole tensor (`dtype` is the attention's, for d_NAME too). Each
+// row of dq, dk and dv has the bound of a row of o, and so has each element of d_NAME, since
+// neighbours may be sums of unrelated terms. The norm is the larger of the gradient's and its
+// sizes': kernels round their terms (P and dS to the dtype, delta through the o it is computed
+// from), and where terms cancel (the zero gradient of a bias shared by a whole row, or a single key
+// with P = 1), the remaining value does not measure the rounding error, but the root of the sum of
+// squares of the terms is.
 std::vector<Comparison> compare(const Outputs& outputs, const Outputs& reference, DType dtype,
                                 const Outputs& sizes = {});
 

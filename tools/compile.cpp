@@ -24,7 +24,7 @@ struct Options {
   std::string plan;  // --recompile
   std::string output;
   std::string target = "native";
-  std::string direction;  // empty: both when the spec has gradients, else fwd
+  std::string direction;  // empty: both if the spec has a `grad` clause, else fwd
   std::string cudnn_folder;
   std::string lowering{planner::kAnyLowering};
   planning::Rewrites rewrites;
@@ -36,37 +36,37 @@ struct Options {
   Format format = Format::text;
 };
 
-// A variant of which there is no plan.
+// A variant that failed to compile.
 struct Failure {
   sema::Bindings bindings;
   Error error;
 };
 
-// What is there is replaced: it must be a file, and none that was or may be written by hand.
+// The output is overwritten: refuses anything but a regular file, and names of hand-written files.
 Status check_output(const Options& options) {
   const std::string& output = options.output;
   const std::vector<std::string> notes = {"name a plan file, as in -o NAME.attnplan"};
   const auto refuse = [&](const std::string& why) {
     return Error{ErrorCode::invalid_argument, fmt::format("-o {}: {}", output, why), notes, {}};
   };
-  if (output == "-") return refuse("a plan is not written to standard output");
+  if (output == "-") return refuse("a plan cannot be written to standard output");
   if (output.ends_with(".attn") || output.ends_with(".json")) {
-    return refuse("this is the name of a spec or of properties, not of a plan");
+    return refuse("this is a name for a spec or device properties, not for a plan");
   }
-  std::error_code none;  // what does not exist is fine
+  std::error_code none;  // a path that does not exist is fine
   const auto status = std::filesystem::status(output, none);
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
-    return refuse("this exists and is no regular file");
+    return refuse("this exists and is not a regular file");
   }
   const std::filesystem::path folder = std::filesystem::path(output).parent_path();
   if (!folder.empty() && !std::filesystem::is_directory(folder, none)) {
     return Error{ErrorCode::io,
-                 fmt::format("-o {}: there is no folder {}", output, folder.string()),
+                 fmt::format("-o {}: folder {} does not exist", output, folder.string()),
                  {},
                  {}};
   }
   const std::string& input = options.plan.empty() ? options.spec : options.plan;
-  if (std::filesystem::equivalent(output, input, none)) return refuse("this is the input");
+  if (std::filesystem::equivalent(output, input, none)) return refuse("this is the input file");
   return {};
 }
 
@@ -112,7 +112,7 @@ int worst_of(const std::vector<Failure>& failures) {
   return worst;
 }
 
-// A single plan stands beside its name, several in a list.
+// The JSON of a single plan is flat; several plans are a list.
 Json file_json(const std::vector<driver::Compiled>& plans, const std::string& output) {
   Json json = {{"plan", output}};
   if (plans.size() == 1) {
@@ -127,7 +127,7 @@ Json file_json(const std::vector<driver::Compiled>& plans, const std::string& ou
   return json;
 }
 
-// `dims`: in which the file's plans differ.
+// `dims`: the dimensions in which the file's plans differ.
 void print_plan(const driver::Compiled& compiled, const std::string& output,
                 std::span<const plan::Dim> dims) {
   const plan::Plan& plan = compiled.plan;
@@ -139,7 +139,7 @@ void print_plan(const driver::Compiled& compiled, const std::string& output,
                plan.target.sm, cudnn::version_text(plan.cudnn_version), step.engine, step.heuristic,
                bytes_text(step.workspace_bytes));
   }
-  fmt::print("{}: {}workspace in all {}\n", output, backward ? "backward: " : "",
+  fmt::print("{}: {}total workspace {}\n", output, backward ? "backward: " : "",
              memory_text(plan::memory_of(plan)));
   for (const std::string& line : choice_lines(plan)) {
     fmt::print("{}: {}{}\n", output, backward ? "backward: " : "", line);
@@ -155,7 +155,7 @@ std::vector<plan::Dim> varying_dims(const std::vector<driver::Compiled>& plans) 
   return plan::varying(sizes);
 }
 
-// The exit code is that of the worst failure.
+// Writes the plan file and prints it. Returns the largest exit code of the failures.
 int finish(const Options& options, const std::vector<driver::Compiled>& plans,
            const std::vector<Failure>& failures) {
   const std::string& output = options.output;
@@ -185,7 +185,7 @@ Result<std::vector<driver::Compiled>> compile_plans(const Options& options, cons
     if (pair.ok() || !trains || pair.error().code != ErrorCode::unsupported) return pair;
     Error error = pair.error();
     error.notes.emplace_back(
-        "the spec has a `grad` clause; --direction fwd compiles the forward alone");
+        "the spec has a `grad` clause; use --direction fwd to compile only the forward");
     return error;
   }
   if (options.direction == "bwd") how.direction = plan::Direction::backward;
@@ -204,7 +204,7 @@ Format format_of_variants(const Options& options) {
   return options.keep_going ? Format::text : options.format;
 }
 
-// The specs of those variants that have no errors, each looked at alone (--keep-going).
+// The specs of the variants without errors; the others join `failures` (--keep-going).
 std::vector<Spec> analyze_each(const Options& options,
                                std::shared_ptr<const support::Source> source,
                                std::vector<Failure>& failures) {
@@ -220,7 +220,7 @@ std::vector<Spec> analyze_each(const Options& options,
   return specs;
 }
 
-// What is there already, as without keys the plans of all numbers of key heads, is not added.
+// Skips duplicates: with Skv = 0, for example, all values of Hkv give the same plan.
 void add(std::vector<driver::Compiled>& all, std::vector<driver::Compiled> more) {
   for (driver::Compiled& compiled : more) {
     const bool is_new = std::ranges::none_of(all, [&](const driver::Compiled& other) {
@@ -238,8 +238,7 @@ int report_failures(const Options& options, const std::vector<Failure>& failures
   return worst_of(failures);
 }
 
-// What a spec's plans take beside their tensors, where it is much; an error where warnings are
-// denied.
+// Warns about plans that take much memory besides their tensors. An error with --deny warnings.
 std::optional<Error> warn_of_memory(const Options& options, const Spec& spec,
                                     const std::vector<driver::Compiled>& plans) {
   diag::Sink sink(*spec.source);
@@ -303,17 +302,17 @@ int run(const Options& options) {
     return usage_error(options, "give either SPEC or --recompile PLAN");
   }
   if (!options.plan.empty() && !options.bindings.empty()) {
-    return usage_error(options, "--bind has no meaning with --recompile: the plan has its sizes");
+    return usage_error(options, "--bind cannot be used with --recompile: sizes come from the plan");
   }
   if (!options.plan.empty() && options.keep_going) {
-    return usage_error(options, "--keep-going is for the sizes of a spec, not for --recompile");
+    return usage_error(options, "--keep-going cannot be used with --recompile");
   }
   if (!options.plan.empty() && !options.direction.empty()) {
     return usage_error(options,
-                       "--direction has no meaning with --recompile: the plan has its own");
+                       "--direction cannot be used with --recompile: it comes from the plan");
   }
   if (options.autotune && options.target != "native") {
-    return usage_error(options, "--autotune measures on the local GPU, which is --target native");
+    return usage_error(options, "--autotune measures on the local GPU and needs --target native");
   }
   if (const Status status = check_output(options); !status.ok()) {
     return report(status.error(), options.format);
@@ -326,34 +325,31 @@ int run(const Options& options) {
 void add_compile(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
-      app.add_subcommand("compile", "Compile a spec into a plan file; needs cuDNN, but no GPU");
+      app.add_subcommand("compile", "Compile a spec into a plan file; needs cuDNN but no GPU");
   command->add_option("spec", options->spec, "File (.attn, .attn.json), or - for standard input")
       ->type_name("SPEC");
   command
-      ->add_option(
-          "-o,--output", options->output,
-          "Plan file to write (.attnplan); all plans of a spec with sets of sizes go into it")
+      ->add_option("-o,--output", options->output,
+                   "Plan file to write (.attnplan); holds all plans of a spec with several sizes")
       ->type_name("FILE")
       ->required();
   add_target_option(*command, options->target);
   (void)add_assignments(*command, "--bind", "NAME=VALUE", options->bindings,
-                        "Set a dimension or a parameter of the spec (repeatable); of a dimension "
-                        "several, Sq=1024,2048, for a plan each");
-  command->add_flag(
-      "--keep-going", options->keep_going,
-      "Of several sizes write those that can be compiled, whatever becomes of others");
+                        "Set a dimension or parameter of the spec (repeatable); several sizes, "
+                        "as in Sq=1024,2048, give one plan each");
+  command->add_flag("--keep-going", options->keep_going,
+                    "With several sizes, write the plans that compile even if others fail");
   command
       ->add_option("--direction", options->direction,
-                   "What to compile into the file; without it both when the spec has a `grad` "
-                   "clause, else fwd")
+                   "What to compile (default: both if the spec has a `grad` clause, else fwd)")
       ->type_name("fwd|bwd|both")
       ->check(CLI::IsMember({"fwd", "bwd", "both"}));
-  command->add_option("--recompile", options->plan, "Compile this plan file's programs again")
+  command->add_option("--recompile", options->plan, "Recompile the programs of this plan file")
       ->type_name("PLAN");
   command->add_flag(
       "--autotune", options->autotune,
-      "Compile every lowering that is possible, measure each on the local GPU, and take "
-      "the fastest; the plan file says what was measured");
+      "Compile every possible lowering, measure each on the local GPU and take the fastest; the "
+      "plan file records the measurements");
   add_lowering(*command, options->lowering, options->rewrites);
   add_timeout(*command, options->timeout);
   add_cache_option(*command, options->use_cache);

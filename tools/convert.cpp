@@ -11,7 +11,7 @@ namespace {
 struct Options {
   std::string path;
   std::string output;
-  std::string form;  // empty: said by the output's name, or the other than the spec's
+  std::string form;  // empty: by the output's name, else the form that the spec does not have
 };
 
 Form form(const Options& options, const support::Source& source) {
@@ -40,7 +40,7 @@ int run(const Options& options) {
 
 void add_convert(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("convert", "Turn a spec into JSON, or JSON into a spec");
+  CLI::App* command = app.add_subcommand("convert", "Convert a spec to JSON, or JSON to a spec");
   command->add_option("spec", options->path, "File (.attn, .attn.json), or - for standard input")
       ->type_name("SPEC")
       ->required();
@@ -54,7 +54,8 @@ void add_convert(CLI::App& app, Action& action) {
   };
   command
       ->add_option_function<std::string>(
-          "--to", take, "What to write; if not given, as the output is named, or the other form")
+          "--to", take,
+          "Form to write (default: by the name of the output file, else the other form)")
       ->type_name("dsl|json");
   set_action(*command, action, options, run);
 }

@@ -8,7 +8,7 @@
 namespace attn::tools {
 namespace {
 
-constexpr std::string_view kNothing = "0: it is read only where nothing has a gradient";
+constexpr std::string_view kNothing = "0: it is read only where no gradient flows";
 
 void add_gathers(const ir::Attention& attention, const std::string& of,
                  const std::vector<gradient::Gather>& gathers, ExplainedDerivatives& result) {

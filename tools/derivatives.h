@@ -10,8 +10,9 @@
 namespace attn::tools {
 
 struct ExplainedDerivatives {
-  // What of what: "score" (of itself: by the scaled product), or "sink"; by `score` or a gather,
-  // "table[b, h]". An empty `value`: the tensor `by` reaches nothing that has a gradient.
+  // The derivative of `of` ("score" or "sink") by `by` ("score", meaning the scaled product, or a
+  // gather such as "table[b, h]"). An empty `value` is 0: no gradient flows through the tensor
+  // `by`.
   struct Entry {
     std::string of;
     std::string by;

@@ -16,14 +16,14 @@
 namespace attn::tools {
 namespace {
 
-constexpr std::uint8_t kPoison = 0xff;  // every float a NaN
+constexpr std::uint8_t kPoison = 0xff;  // every float is a NaN
 
 Error in_tensor(const std::string& name, Error error) {
   error.message = fmt::format("tensor '{}': {}", name, error.message);
   return error;
 }
 
-// Captured tensors that no step reads are not in the program.
+// Uploads the tensors of the program, which omits captured tensors that no step reads.
 Result<execute::DeviceTensors> upload(const execute::Executable& executable,
                                       const Placement& placement) {
   ATTN_ASSIGN(auto tensors,
@@ -55,7 +55,7 @@ Result<Outputs> download(const plan::Program& program, const execute::DeviceTens
   return outputs;
 }
 
-// Also where both are NaN; -0 is not 0.
+// Compares bits: NaN equals the same NaN, and -0 differs from 0.
 bool same_bits(const io::HostTensor& x, const io::HostTensor& y) {
   return std::memcmp(x.values.data(), y.values.data(), x.values.size() * sizeof(double)) == 0;
 }
@@ -101,22 +101,23 @@ Result<Repeated> repeat_plan(const plan::Plan& plan, const reference::Inputs& in
   return repeated;
 }
 
-// What the backward reads of the forward's outputs is among the inputs too.
+// Adds the forward outputs that the backward reads to the inputs.
 Result<reference::Inputs> with_saved(reference::Inputs inputs, const plan::Plan& backward,
                                      const Outputs& outputs) {
   for (const plan::TensorInfo& info : backward.program.tensors) {
     if (info.role != plan::TensorRole::saved) continue;
     const auto made = outputs.find(info.name);
     if (made == outputs.end()) {
-      return {ErrorCode::invalid_argument,
-              fmt::format("the backward reads `{}`, which the forward does not make", info.name)};
+      return {
+          ErrorCode::invalid_argument,
+          fmt::format("the backward reads `{}`, which the forward does not produce", info.name)};
     }
     inputs.tensors[info.name] = made->second;
   }
   return inputs;
 }
 
-// Those that the spec asks for.
+// The outputs that the spec asks for.
 Outputs listed(const ir::Attention& attention, reference::Outputs all) {
   Outputs outputs;
   if (attention.wants_o) outputs["o"] = std::move(all.o);

@@ -73,7 +73,7 @@ int run(const Options& options) {
     if (diag::id_of(code) == id) return explain(code, options.format);
   }
   return report({ErrorCode::invalid_argument,
-                 fmt::format("there is no code {}; --list names them", support::quoted(id)),
+                 fmt::format("unknown code {}; use --list to see all codes", support::quoted(id)),
                  {},
                  {}},
                 options.format);
@@ -84,9 +84,9 @@ int run(const Options& options) {
 void add_explain_code(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
-      "explain-code", "Say what a diagnostic's code means, with a wrong and a right example");
-  command->add_option("code", options->code, "Code of a diagnostic, like E0203")->type_name("CODE");
-  command->add_flag("--list", options->list, "Name every code instead");
+      "explain-code", "Explain a diagnostic code, with a wrong and a right example");
+  command->add_option("code", options->code, "Diagnostic code, such as E0203")->type_name("CODE");
+  command->add_flag("--list", options->list, "List all codes");
   add_format(*command, options->format);
   set_action(*command, action, options, run);
 }

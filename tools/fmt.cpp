@@ -50,14 +50,16 @@ int run(const Options& options) {
 
 void add_fmt(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("fmt", "Write specs in the canonical layout, in place");
+  CLI::App* command = app.add_subcommand("fmt", "Format specs in place");
   command
-      ->add_option("files", options->files,
-                   "Files (.attn, .attn.json), or - from standard input to standard output")
+      ->add_option(
+          "files", options->files,
+          "Files (.attn, .attn.json), or - to read standard input and write standard output")
       ->type_name("FILE...")
       ->required();
-  command->add_flag("--check", options->check,
-                    "Change nothing; name the files that differ, and exit with 1 if any does");
+  command->add_flag(
+      "--check", options->check,
+      "Write nothing; list the files that would change, and exit with 1 if there are any");
   set_action(*command, action, options, run);
 }
 

@@ -10,7 +10,7 @@
 namespace attn::tools {
 namespace {
 
-using Row = std::pair<std::string, std::string>;  // what to write, what it does
+using Row = std::pair<std::string, std::string>;  // syntax, description
 
 std::string rows_text(const std::string& title, const std::vector<Row>& rows) {
   if (rows.empty()) return "";
@@ -21,7 +21,7 @@ std::string rows_text(const std::string& title, const std::vector<Row>& rows) {
   return text;
 }
 
-// Without what validators append.
+// The type name without the suffix that validators append.
 std::string type_words(const ::CLI::Option& option) {
   const std::string type = option.get_type_name();
   return type.substr(0, type.find(':'));
@@ -54,10 +54,10 @@ std::string usage(const ::CLI::App& app, const std::vector<const ::CLI::Option*>
 }
 
 struct HelpOptions {
-  std::vector<std::string> words;  // of a command
+  std::vector<std::string> words;  // name of a command
 };
 
-// The help of the command that the words name, of attnc itself without words.
+// Prints the help of the named command, or of attnc if `words` is empty.
 int print_help(const ::CLI::App& app, const std::vector<std::string>& words) {
   const ::CLI::App* command = &app;
   for (const std::string& word : words) {
@@ -73,7 +73,7 @@ int print_help(const ::CLI::App& app, const std::vector<std::string>& words) {
 
 void add_help(CLI::App& app, Action& action) {
   auto options = std::make_shared<HelpOptions>();
-  CLI::App* command = app.add_subcommand("help", "Print the help of attnc or of a command");
+  CLI::App* command = app.add_subcommand("help", "Print help for attnc or for a command");
   command->add_option("command", options->words, "A command, such as `compile` or `cache prune`")
       ->type_name("COMMAND");
   set_action(*command, action, options,

@@ -1,4 +1,4 @@
-// Help texts in one shape, the same with every version of CLI11.
+// Help formatter whose output does not depend on the version of CLI11.
 #pragma once
 
 #include <CLI/CLI.hpp>

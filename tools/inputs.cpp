@@ -20,9 +20,9 @@ namespace {
 using ir::Dim;
 
 constexpr std::string_view kRandom = "random";
-constexpr std::string_view kSeed[] = {"seed", "offset"};  // of random dropout; 0 when not given
+constexpr std::string_view kSeed[] = {"seed", "offset"};  // of random dropout; default 0
 
-// A tensor or param (of no dims) that needs a value.
+// A tensor or param (without dims) that needs a value.
 struct Wanted {
   std::string name;
   DType dtype = DType::f32;
@@ -73,7 +73,7 @@ std::optional<Number> parse_number(std::string_view text) {
 
 Error bad_value(const Wanted& wanted, const std::string& text) {
   return {ErrorCode::invalid_argument,
-          fmt::format("--in {}={}: not a value", wanted.name, text),
+          fmt::format("--in {}={}: invalid value", wanted.name, text),
           {"values are random, random:SEED, zeros, const:X, a number, or @FILE.npy"},
           {}};
 }
@@ -86,7 +86,7 @@ std::string_view in_32_bits(DType dtype) {
   return dtype == DType::i64 ? " that fits in 32 bits" : "";
 }
 
-// Integers are computed with in 32 bits, whatever they are stored in.
+// Integer arithmetic is 32-bit, whatever the storage type.
 bool fits(const Wanted& wanted, double value) {
   if (is_seed(wanted)) return value >= 0 && value <= 0x1p53 && value == std::floor(value);
   return io::fits(wanted.dtype, value) && (is_float(wanted.dtype) || io::fits(DType::i32, value));
@@ -101,11 +101,11 @@ Result<std::vector<double>> constant(const Wanted& wanted, const std::string& te
   return filled(wanted, value);
 }
 
-// Streams of equal seeds but different names are unrelated.
+// Tensors with different names get unrelated streams from the same seed.
 Result<std::vector<double>> random(const Wanted& wanted, const std::string& seed) {
   if (!is_float(wanted.dtype)) {
     return {ErrorCode::invalid_argument,
-            fmt::format("--in {}=random: {} holds {}, and random values are floats", wanted.name,
+            fmt::format("--in {}=random: {} holds {}; only floats can be random", wanted.name,
                         wanted.name, to_string(wanted.dtype))};
   }
   return io::normal_values(io::seed_of(fmt::format("{}:{}", wanted.name, seed)),
@@ -120,7 +120,7 @@ Status check_file(const Wanted& wanted, const io::HostTensor& tensor, const std:
     const bool has_layout = wanted.dims.size() == 4 && wanted.captured == nullptr;
     return wrong(fmt::format("the file has dims {}, {} needs {}{}", dims_text(tensor.dims),
                              wanted.name, dims_text(wanted.dims),
-                             has_layout ? " (files hold [B,H,S,D] whatever the layout)" : ""));
+                             has_layout ? " (files hold [B,H,S,D] for every layout)" : ""));
   }
   if (is_float(wanted.dtype)) return {};
   if (is_float(tensor.dtype)) {
@@ -177,7 +177,7 @@ Error missing_error(const Wanted& wanted) {
   return {ErrorCode::invalid_argument,
           fmt::format("{} ({}{}) needs a value", wanted.name, to_string(wanted.dtype),
                       wanted.is_param ? "" : dims_text(wanted.dims)),
-          {fmt::format("give it one: --in {}=@FILE.npy, const:X or zeros", wanted.name)},
+          {fmt::format("set it with --in {}=@FILE.npy, const:X or zeros", wanted.name)},
           {}};
 }
 
@@ -203,7 +203,7 @@ Result<std::vector<double>> default_of(const ir::Attention& attention, const Wan
   return random(wanted, "0");
 }
 
-// What rounding to the dtype does to finite values, when it is more than rounding.
+// A warning if rounding to the dtype turns finite values into infinity; "" otherwise.
 std::string overflow_warning(const Wanted& wanted, const std::string& origin,
                              const std::vector<double>& values) {
   if (!is_float(wanted.dtype)) return "";
@@ -217,7 +217,7 @@ std::string overflow_warning(const Wanted& wanted, const std::string& origin,
                      *first, to_string(wanted.dtype));
 }
 
-// Inputs twice, as given and as rounded, their gradients, and the outputs.
+// Memory for the inputs as given and as rounded, their gradients, and the outputs.
 double host_bytes(const ir::Attention& attention, const std::vector<Wanted>& all, Needs needs) {
   const auto elements = [](const std::vector<std::int64_t>& dims) {
     double count = 1;
@@ -237,8 +237,8 @@ Status check_memory(const ir::Attention& attention, const std::vector<Wanted>& a
   const double there = static_cast<double>(host_memory_bytes());
   if (needed <= there) return {};
   return Error{ErrorCode::invalid_argument,
-               fmt::format("tensors of these sizes need {:.3g} GB of host memory, and there are "
-                           "{:.3g} GB",
+               fmt::format("tensors of these sizes need {:.3g} GB of host memory; only {:.3g} GB "
+                           "are available",
                            needed / 1e9, there / 1e9),
                {"make a dimension smaller with --bind"},
                {}};
@@ -248,7 +248,7 @@ Error unknown_name(const std::string& name, const std::vector<Wanted>& wanted) {
   std::string names;
   for (const Wanted& each : wanted) names += (names.empty() ? "" : ", ") + each.name;
   return {ErrorCode::invalid_argument,
-          fmt::format("--in {}: the spec has nothing of that name", name),
+          fmt::format("--in {}: the spec has no such tensor or param", name),
           {"it has " + names},
           {}};
 }
@@ -257,8 +257,8 @@ Error unknown_name(const std::string& name, const std::vector<Wanted>& wanted) {
 
 void add_in(CLI::App& command, InputTexts& inputs) {
   (void)add_assignments(command, "--in", "NAME=VALUE", inputs,
-                        "Give a tensor or param a value: random[:SEED], zeros, const:X, X, or "
-                        "@FILE.npy (repeatable)");
+                        "Set a tensor or param: random[:SEED], zeros, const:X, X, or @FILE.npy "
+                        "(repeatable)");
 }
 
 Result<Inputs> make_inputs(const ir::Attention& attention, const InputTexts& texts, Missing missing,

@@ -1,4 +1,4 @@
-// The values that an attention is given at run time, from --in and from defaults.
+// Input values of an attention at run time, from --in and from defaults.
 #pragma once
 
 #include <map>
@@ -18,43 +18,43 @@ using InputTexts = std::map<std::string, std::string>;
 
 void add_in(CLI::App& command, InputTexts& inputs);
 
-// What to do for an integer or boolean tensor, or an i32 param, that is not given.
+// How to treat an integer or boolean tensor, or a param, without a value.
 enum class Missing : std::uint8_t {
-  refuse,   // error that names it
-  pattern,  // the values of kPattern
+  refuse,   // an error that names it; f32 params are random
+  pattern,  // the values described at kPattern
 };
 
-// Values of a tensor that its spec gives a default, and of a seed and offset (0), are always there.
+// Origin of a tensor that has a default in the spec. (Seed and offset default to 0.)
 inline constexpr std::string_view kDefault = "default";
 
-// Other integers and booleans by Missing::pattern: lengths of S, (S + 1) / 2, 1, 0 in turn; sorted
-// blocks like document ids, floor(4 i / n) along the last dimension of n (booleans: whether that is
-// odd); params: 4 (i32), 0.75 (f32).
+// Origin of other integers and booleans with Missing::pattern. Lengths are S, (S + 1) / 2, 1, 0 in
+// turn; tensors hold sorted blocks like segment ids, floor(4 i / n) along the last dimension of
+// size n (booleans: whether that is odd); params are 4 (i32) or 0.75 (f32).
 inline constexpr std::string_view kPattern = "blocks";
 
 struct Inputs {
   reference::Inputs values;
-  // Where each came from, as --in would say it; in the order q, k, v, do, captured, params.
+  // Origin of each value, in the syntax of --in; in the order q, k, v, do, captured, params.
   std::vector<std::pair<std::string, std::string>> origins;
-  // Of finite values that their dtype rounds to infinity, one for each tensor or param.
+  // One for each tensor or param with finite values that its dtype rounds to infinity.
   std::vector<std::string> warnings;
 };
 
 // The cotangent of o, [B,Hq,Sq,Dv].
 inline constexpr const char* kCotangent = "do";
 
-// What is going to be computed: gradients need kCotangent too.
+// What will be computed. Gradients also need kCotangent.
 enum class Needs : std::uint8_t { forward, gradients };
 
-// Every dimension must be bound. Tensors come with the dtype that the spec gives them, floats as
-// wide as they were given (whoever uses them rounds). Errors: invalid_argument for a name that the
-// spec has not, a value that has no meaning, dims, integers or a dtype that do not fit, what
-// Missing::refuse refuses, and tensors that host memory cannot hold; io.
+// Every dimension must be bound. Tensors have the dtype of the spec; floats keep the precision they
+// were given in (the user of the values rounds). Errors: invalid_argument for an unknown name, an
+// invalid value, dims, integers or a dtype that do not fit, a missing value with Missing::refuse,
+// and tensors larger than host memory; io.
 Result<Inputs> make_inputs(const ir::Attention& attention, const InputTexts& texts, Missing missing,
                            Needs needs = Needs::forward);
 
-// What a captured integer or boolean tensor of the spec holds when it is given no value: its
-// default, or the pattern. Errors: invalid_argument for a name that the spec has not.
+// Values of a captured integer or boolean tensor that is not given: its default, or the pattern.
+// Errors: invalid_argument for an unknown name.
 Result<io::HostTensor> default_tensor(const ir::Attention& attention, const std::string& name);
 
 }  // namespace attn::tools

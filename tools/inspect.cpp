@@ -17,7 +17,7 @@ struct Options {
   Format format = Format::text;
 };
 
-// The manifest of a single plan, a list of those of several.
+// The manifest of a single plan, or a list of manifests.
 Json bundle_json(const plan::Bundle& bundle) {
   Json plans = Json::array();
   for (const plan::Plan& plan : bundle.plans) {
@@ -47,13 +47,13 @@ int run(const Options& options) {
 
 void add_inspect(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
-  CLI::App* command =
-      app.add_subcommand("inspect", "Show what is in a plan file; needs neither CUDA nor cuDNN");
-  command->add_option("plan", options->plan, "File that `attnc compile` wrote")
+  CLI::App* command = app.add_subcommand(
+      "inspect", "Show the contents of a plan file; needs neither CUDA nor cuDNN");
+  command->add_option("plan", options->plan, "Plan file written by `attnc compile`")
       ->type_name("PLAN")
       ->required();
   (void)add_assignments(*command, "--bind", "NAME=SIZE", options->sizes,
-                        "Of a file with several shapes only the plans of this size (repeatable)");
+                        "Show only the plans of this size (repeatable)");
   add_format(*command, options->format);
   set_action(*command, action, options, run);
 }

@@ -9,14 +9,14 @@
 namespace attn::tools {
 namespace {
 
-// "a plan of", when the file has nothing but a forward.
+// "a plan" if the file has only a forward, else "a forward plan" or "a backward plan".
 std::string kind_text(const plan::Bundle& bundle, const plan::Plan& plan) {
   const plan::Direction direction = plan::direction_of(plan.program);
   if (bundle.plans.size() == 1 && direction == plan::Direction::forward) return "a plan";
   return fmt::format("a {} plan", to_string(direction));
 }
 
-// The sizes, and which of them are the largest that it serves.
+// The sizes, and the dimensions for which smaller sizes are also served.
 std::string shape_text(const plan::Plan& plan) {
   if (!plan.shape) return "";
   std::string padded;
@@ -24,7 +24,7 @@ std::string shape_text(const plan::Plan& plan) {
     padded += fmt::format("{}{}", padded.empty() ? "" : ", ", to_string(dim));
   }
   return fmt::format("  sizes       {}{}\n", plan::to_text(plan.shape->sizes),
-                     padded.empty() ? "" : "; smaller ones too of " + padded);
+                     padded.empty() ? "" : "; also serves smaller " + padded);
 }
 
 std::string header_text(const std::string& path, const std::string& kind, const plan::Plan& plan) {

@@ -1,4 +1,4 @@
-// What `attnc inspect` prints.
+// Text output of `attnc inspect`.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace attn::tools {
 
-// Of one of the bundle's plans: what it was made from and for, its tensors and its steps. Names
-// come out of the file and are written by shown(). `path` is that of the file.
+// Describes one plan of the bundle: its spec and target, its tensors and its steps. Names from the
+// file are escaped with shown(). `path` is the path of the file.
 std::string inspect_text(const std::string& path, const plan::Bundle& bundle,
                          const plan::Plan& plan);
 

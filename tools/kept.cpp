@@ -9,7 +9,7 @@ namespace {
 
 using ir::Dim;
 
-// v [B,Hkv,Skv,Dv] whose row first + d is 1 in column d.
+// v [B,Hkv,Skv,Dv] with row first + d set to 1 in column d, else 0.
 io::HostTensor single_rows(const ir::Attention& attention, std::int64_t first) {
   const ir::Dims& d = attention.dims;
   io::HostTensor v{attention.dtype, {d[Dim::B], d[Dim::Hkv], d[Dim::Skv], d[Dim::Dv]}, {}};

@@ -22,9 +22,10 @@ namespace attn::tools {
 namespace {
 
 constexpr const char* kFooter =
-    "\nExit codes: 0 ok, 1 the spec has errors, 2 usage, 3 valid but not supported there, 4 CUDA, "
-    "cuDNN,\na file or memory failed, 5 verification mismatch, 6 unreadable plan file, 70 a bug in "
-    "attnc.\n`attnc help COMMAND` says more about a command.\n";
+    "\nExit codes: 0 success, 1 spec errors, 2 usage error, 3 valid but not supported, 4 CUDA, "
+    "cuDNN, "
+    "I/O\nor memory error, 5 verification mismatch, 6 unreadable plan file, 70 internal error.\n"
+    "Run `attnc help COMMAND` for the options of a command.\n";
 
 void add_commands(CLI::App& app, Action& action) {
   add_check(app, action);
@@ -44,7 +45,7 @@ void add_commands(CLI::App& app, Action& action) {
   add_help(app, action);
 }
 
-// Without this a misspelt option would be reported as a missing one.
+// Checked first: otherwise CLI11 reports a misspelt option as a missing one.
 int parse_failed(const ::CLI::App& app, const ::CLI::ParseError& error) {
   const std::string unexpected = unexpected_argument(app);
   if (error.get_exit_code() == 0 || unexpected.empty()) return app.exit(error) == 0 ? kOk : kUsage;
@@ -52,7 +53,7 @@ int parse_failed(const ::CLI::App& app, const ::CLI::ParseError& error) {
 }
 
 int run_command_line(int argc, char** argv) {
-  ::CLI::App app("Compiles attention written as a specification into cuDNN plans", "attnc");
+  ::CLI::App app("Compiles attention specifications into cuDNN plans", "attnc");
   app.formatter(std::make_shared<HelpFormatter>());
   app.require_subcommand(1);
   app.footer(kFooter);
@@ -70,8 +71,8 @@ int run_command_line(int argc, char** argv) {
   return action();
 }
 
-// A closed descriptor would be given to the next file that is opened, which then would get what is
-// printed. What stands in for standard output refuses to be written to.
+// The next file opened would get the number of a closed standard descriptor, and printed text would
+// go to it. The replacement for standard output is opened read-only, so that writes to it fail.
 void keep_standard_descriptors() {
   constexpr int kModes[] = {O_WRONLY, O_RDONLY, O_RDWR};
   for (int descriptor = 0; descriptor < 3; ++descriptor) {
@@ -88,11 +89,11 @@ int output_failed(int error) {
 }
 
 int no_memory() {
-  fmt::print(stderr, "error: there is not enough memory\n");
+  fmt::print(stderr, "error: out of memory\n");
   return exit_code(ErrorCode::io);
 }
 
-// What is thrown here comes from printing or from memory; everything else is a Status.
+// Only printing and memory allocation throw; all other errors are a Status.
 int run_and_flush(int argc, char** argv) {
   try {
     const int code = run_command_line(argc, argv);
@@ -112,7 +113,7 @@ int run_and_flush(int argc, char** argv) {
 }  // namespace attn::tools
 
 int main(int argc, char** argv) {
-  // Before anything else is initialised: the worker must start as bare as it can.
+  // Before any other initialization: the worker needs a minimal process.
   if (argc == 2 && std::string_view(argv[1]) == "worker") {
     return attn::worker::serve(STDIN_FILENO, STDOUT_FILENO);
   }

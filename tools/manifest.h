@@ -1,4 +1,4 @@
-// A plan file's manifest, as commands print it.
+// The manifest of a plan as printed by commands.
 #pragma once
 
 #include "runtime/plan/plan.h"
@@ -6,8 +6,8 @@
 
 namespace attn::tools {
 
-// plan::manifest_json with `workspace_bytes` all that an execute takes beside its tensors, also what
-// is made when the plan is loaded, and `memory` its parts.
+// plan::manifest_json, where `workspace_bytes` is all memory that an execute needs besides its
+// tensors, including tensors computed at load, and `memory` lists its parts.
 Json manifest_of(const plan::Plan& plan);
 
 }  // namespace attn::tools

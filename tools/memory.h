@@ -1,11 +1,11 @@
-// How much memory this process may have.
+// The memory available to this process.
 #pragma once
 
 #include <cstdint>
 
 namespace attn::tools {
 
-// The machine's memory, or less where the control group of the process allows less.
+// Physical memory of the machine, or the limit of the process's control group if that is lower.
 std::int64_t host_memory_bytes();
 
 }  // namespace attn::tools

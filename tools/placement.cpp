@@ -14,8 +14,8 @@ namespace {
 
 using Dims = std::vector<std::int64_t>;
 
-// Where no row lies: 195 in bf16, 3.6 in f16. Rows of a page behind the length of its sequence must
-// hold finite values (docs/embedding.md), which then must not count.
+// Fill byte of memory without rows: 195 in bf16, 3.6 in f16. Rows of a page beyond the length of
+// its sequence must be finite (docs/embedding.md), and must not affect the result.
 constexpr std::byte kUnused{0x43};
 constexpr std::int64_t kNoPage = -1;
 
@@ -31,7 +31,7 @@ Dims to_integers(const std::vector<double>& values) {
   return integers;
 }
 
-// 0 .. count - 1 in an order that is none: every odd step visits each place of a power of two once.
+// 0 .. count - 1 in scrambled order: an odd step modulo a power of two visits each place once.
 Dims shuffled(std::int64_t count) {
   std::int64_t size = 1;
   while (size < count) size *= 2;
@@ -59,7 +59,7 @@ Result<Placement> Placement::create(const plan::Program& program, const referenc
   return placement;
 }
 
-// seed and offset, cu_seqlens, page tables.
+// Sets the values of a control tensor: seed, offset, cu_seqlens or a page table.
 Status Placement::place(const plan::TensorInfo& tensor) {
   Dims& values = controls_[tensor.name];
   if (const auto param = inputs_.params.find(tensor.name); param != inputs_.params.end()) {
@@ -88,7 +88,7 @@ Status Placement::place_pages(const plan::TensorInfo& table) {
     lengths = to_integers(given->second.values);
   }
   Dims order = shuffled(pool.dims[0]);
-  if (table.name.ends_with("_v")) std::ranges::reverse(order);  // another than that of k
+  if (table.name.ends_with("_v")) std::ranges::reverse(order);  // different from k
   std::size_t next = 0;
   Dims& values = controls_[table.name];
   for (const std::int64_t length : lengths) {
@@ -137,7 +137,7 @@ void Placement::for_each_place(const plan::TensorInfo& tensor, const Dims& dims,
 
 Result<std::vector<std::byte>> Placement::bytes_of(const plan::TensorInfo& tensor) const {
   if (const auto control = controls_.find(tensor.name); control != controls_.end()) {
-    // A table has some page even where no row lies.
+    // Unused entries of a table need a valid page.
     Dims values = control->second;
     std::ranges::replace(values, kNoPage, 0);
     return pack_integers(values, tensor);

@@ -1,5 +1,5 @@
-// Where tools put the rows of thd and paged tensors: between values in logical order and the bytes
-// that a program's tensors have in memory.
+// Converts between values in logical order and the bytes of a program's tensors in memory,
+// including thd and paged tensors.
 #pragma once
 
 #include <map>
@@ -14,9 +14,9 @@
 
 namespace attn::tools {
 
-// Sequences lie one behind the other; pages are taken from the pool in an order that is none, so
-// that a kernel that does not look into the table is found out. What no row lies in is NaN. The
-// program and inputs must outlive it.
+// Sequences are packed one after the other. Pages are taken from the pool in scrambled order, to
+// expose a kernel that ignores the page table. Memory without rows holds kUnused. The program and
+// inputs must outlive the object.
 class Placement {
  public:
   // Errors: invalid_argument when a pool has fewer pages than the lengths need.
@@ -26,8 +26,8 @@ class Placement {
   // not fit.
   Result<std::vector<std::byte>> bytes_of(const plan::TensorInfo& tensor) const;
 
-  // An output in logical order. Rows that do not exist in memory are those of a row that sees
-  // nothing: 0, and -inf in lse and max.
+  // An output in logical order. Rows that are not in memory get the values of a row with no visible
+  // key: 0, and -inf in lse and max.
   Result<io::HostTensor> logical(const plan::TensorInfo& tensor,
                                  std::span<const std::byte> bytes) const;
 
@@ -38,7 +38,7 @@ class Placement {
   Status place(const plan::TensorInfo& tensor);
   Status place_pages(const plan::TensorInfo& table);
   const plan::TensorInfo& pool_of(const plan::TensorInfo& table) const;
-  // Calls visit(element in logical order, offset in memory) for each element that has a place.
+  // Calls visit(index in logical order, offset in memory) for each element that is in memory.
   template <typename Visit>
   void for_each_place(const plan::TensorInfo& tensor, const std::vector<std::int64_t>& dims,
                       const Visit& visit) const;

@@ -9,7 +9,7 @@
 namespace attn::tools {
 namespace {
 
-// "D" is both head dimensions.
+// "D" means both head dimensions.
 std::vector<plan::Dim> dims_of(const std::string& name) {
   if (name == "D") return {plan::Dim::Dqk, plan::Dim::Dv};
   const auto dim = plan::parse_dim(name);
@@ -24,8 +24,8 @@ Result<plan::Sizes> sizes_of(const sema::Bindings& bindings) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), size);
     if (dims.empty() || error != std::errc() || end != text.data() + text.size() || size < 0) {
       return Error{ErrorCode::invalid_argument,
-                   fmt::format("--bind {}={}: with a plan file it is a dimension and its size, "
-                               "which picks among the file's plans",
+                   fmt::format("--bind {}={}: with a plan file, --bind takes a dimension and a "
+                               "size, to select among its plans",
                                name, text),
                    {"`attnc inspect` lists them"},
                    {}};
@@ -57,8 +57,7 @@ Result<plan::Bundle> read_plans(const std::string& path, const sema::Bindings& b
   Error error = bundle.error();
   if (error.code == ErrorCode::plan_foreign &&
       (path.ends_with(".attn") || path.ends_with(".attn.json"))) {
-    error.notes.push_back(
-        fmt::format("this is the name of a spec: `attnc explain {}` reads it", path));
+    error.notes.push_back(fmt::format("this is the name of a spec; use `attnc explain {}`", path));
   }
   return error;
 }
@@ -69,7 +68,7 @@ Result<plan::Bundle> read_shape(const std::string& path, const sema::Bindings& b
   if (one.ok()) return bundle;
   Error error = one.error();
   error.message = fmt::format("{}: {}", path, error.message);
-  error.notes.push_back("--bind NAME=SIZE picks one");
+  error.notes.push_back("select one with --bind NAME=SIZE");
   return error;
 }
 

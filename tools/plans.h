@@ -1,4 +1,4 @@
-// Plans to be executed at once: compiled of a spec, or those of a plan file.
+// Plans to execute: compiled from a spec, or read from a plan file.
 #pragma once
 
 #include <optional>
@@ -14,15 +14,15 @@ struct Plans {
   std::optional<plan::Plan> backward;  // of a training pair
 };
 
-// For how.target: the forward, or with `gradients` a pair (driver::compile_pair). Lowerings that
-// were refused are told on standard error. Errors: those of driver::compile.
+// Compiles the forward for how.target, or with `gradients` a training pair (driver::compile_pair).
+// Prints refused lowerings to standard error. Errors: those of driver::compile.
 Result<Plans> compile_plans(const Spec& spec, const driver::CompileOptions& how, bool gradients);
 
-// The plans of a file that are for these sizes: --bind with a plan. Errors: those of
-// plan::load_bundle and plan::plans_for; invalid_argument for a binding that is no size.
+// The plans of a file for these sizes (--bind with a plan). Errors: those of plan::load_bundle and
+// plan::plans_for; invalid_argument for a binding that is not a size.
 Result<plan::Bundle> read_plans(const std::string& path, const sema::Bindings& sizes);
 
-// The same, of one shape. Errors: those, and of plan::check_one_shape.
+// The same, but they must have one shape. Errors: also those of plan::check_one_shape.
 Result<plan::Bundle> read_shape(const std::string& path, const sema::Bindings& sizes);
 
 }  // namespace attn::tools

@@ -14,7 +14,7 @@
 namespace attn::tools {
 namespace {
 
-// An Error's payload is JSON text by contract; what is not is ours to leave out.
+// An Error's payload is a JSON object by contract; anything else is dropped.
 Json payload_of(const Error& error) {
   Json json = Json::parse(error.payload, nullptr, false);
   return json.is_object() ? json : Json::object();
@@ -26,11 +26,11 @@ std::optional<support::Place> place_of(const Json& payload) {
   return support::Place{line, payload.value("column", 1U)};
 }
 
-constexpr std::size_t kWidth = 120;  // of a source line; a longer one is shown around the caret
+constexpr std::size_t kWidth = 120;  // longer source lines are cut to this width around the caret
 
-// The line with a caret below it, as diagnostics show theirs.
+// The line with a caret below it, in the format of diagnostics.
 std::string excerpt(const support::Source& source, support::Place place) {
-  std::vector<std::string> cells;  // a column each
+  std::vector<std::string> cells;  // one per column
   for (std::string_view rest = source.line(place.line); !rest.empty();) {
     const std::string_view point = rest.substr(0, support::code_point_bytes(rest));
     cells.emplace_back(support::is_printable(point) ? point : " ");
@@ -56,7 +56,7 @@ std::string knobs_text(const Json& knobs) {
   return text;
 }
 
-// `by` is the lowering, when there are several.
+// `by` names the lowering if there are several.
 std::string configs_text(const Json& payload, const std::string& by) {
   if (!payload.contains("configs") || payload["configs"].empty()) return "";
   Table table({{"heuristic"}, {"engine", Align::right}, {"knobs"}, {"status"}, {"reason"}});
@@ -65,7 +65,7 @@ std::string configs_text(const Json& payload, const std::string& by) {
                knobs_text(config.value("knobs", Json::object())), config.value("status", ""),
                config.value("reason", "")});
   }
-  return fmt::format("engine configs that were tried{}:\n{}", by, table.to_text("  "));
+  return fmt::format("engine configs tried{}:\n{}", by, table.to_text("  "));
 }
 
 std::string all_configs_text(const Json& payload) {

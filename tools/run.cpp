@@ -47,16 +47,17 @@ struct Options {
 
 Status check_options(const Options& options) {
   if (options.unrounded && options.backend == "cudnn") {
-    return {ErrorCode::invalid_argument, "--unrounded is for the reference; kernels always round"};
+    return {ErrorCode::invalid_argument,
+            "--unrounded needs the reference backend; kernels always round"};
   }
   if (!is_plan(options.path) && options.recompile) {
     return {ErrorCode::invalid_argument,
-            "--recompile is for plan files; specs are compiled anyway"};
+            "--recompile needs a plan file; specs are always compiled"};
   }
   return {};
 }
 
-// "cudnn" or "reference"; says on standard error what `auto` chose, and why.
+// "cudnn" or "reference". Prints to standard error what `auto` chose, and why.
 std::string choose_backend(const Options& options) {
   if (options.backend != "auto") return options.backend;
   if (options.unrounded) {
@@ -65,7 +66,7 @@ std::string choose_backend(const Options& options) {
   }
   const Status device = device_status(options.cudnn_folder);
   if (device.ok()) {
-    fmt::print(stderr, "backend: cudnn, since there are a GPU and cuDNN\n");
+    fmt::print(stderr, "backend: cudnn, because a GPU and cuDNN are available\n");
     return "cudnn";
   }
   fmt::print(stderr, "backend: reference, because {}\n", device.error().message);
@@ -76,23 +77,23 @@ Status check_dims(const ir::Attention& attention) {
   for (const ir::Dim dim : ir::kDims) {
     if (attention.dims.get(dim)) continue;
     return Error{ErrorCode::invalid_argument,
-                 fmt::format("dimension {} of `{}` is open", to_string(dim), attention.name),
-                 {fmt::format("give it a size: --bind {}=1024", to_string(dim))},
+                 fmt::format("dimension {} of `{}` has no size", to_string(dim), attention.name),
+                 {fmt::format("set it with --bind {}=1024", to_string(dim))},
                  {}};
   }
   return {};
 }
 
-// A plan file as it is.
+// The plans of a file, without recompiling.
 Result<Plans> plans_as_they_are(const plan::Bundle& file, const Options& options) {
   for (const auto direction : {plan::Direction::forward, plan::Direction::backward}) {
     const bool needed = direction == plan::Direction::forward || options.wants_gradients();
     if (!needed || file.find(direction) != nullptr) continue;
     return Error{
         ErrorCode::invalid_argument,
-        fmt::format("{} has no {} of `{}`, and --direction {} needs it", options.path,
+        fmt::format("{} has no {} plan of `{}`, which --direction {} needs", options.path,
                     plan::to_string(direction), file.plans.front().spec_name, options.asked()),
-        {"--recompile compiles its spec again, for what is asked"},
+        {"use --recompile to compile it from the spec in the plan file"},
         {}};
   }
   return plans_of(file, options.wants_gradients());
@@ -139,7 +140,7 @@ std::vector<std::string> output_names(const ir::Attention& attention, const Opti
   return names;
 }
 
-// A training pair makes o and lse whatever is asked for.
+// Drops outputs that were not asked for: a training pair always computes o and lse.
 void keep(const std::vector<std::string>& names, Outputs& outputs) {
   std::erase_if(outputs, [&](const auto& each) {
     return std::ranges::find(names, each.first) == names.end();
@@ -150,12 +151,13 @@ Status check_out_names(const ir::Attention& attention, const Options& options) {
   const std::vector<std::string> names = output_names(attention, options);
   for (const auto& [name, file] : options.files) {
     if (std::ranges::find(names, name) != names.end()) continue;
-    return Error{ErrorCode::invalid_argument,
-                 fmt::format("--out {}: this run has no such output", name),
-                 {fmt::format("it has {}; the `outputs` clause lists those of the forward, `grad` "
-                              "the gradients of --grad",
-                              fmt::join(names, ", "))},
-                 {}};
+    return Error{
+        ErrorCode::invalid_argument,
+        fmt::format("--out {}: this run has no such output", name),
+        {fmt::format("it has {}; forward outputs come from the `outputs` clause, gradients "
+                     "(--grad) from `grad`",
+                     fmt::join(names, ", "))},
+        {}};
   }
   return {};
 }
@@ -219,7 +221,7 @@ int run(const Options& options) {
 void add_run(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
-      "run", "Run a spec or a plan on given or random values, by cuDNN or by the CPU reference");
+      "run", "Run a spec or plan on given or random inputs, with cuDNN or the CPU reference");
   command
       ->add_option("subject", options->path,
                    "Spec (.attn, .attn.json, - for standard input) or plan file")
@@ -227,24 +229,23 @@ void add_run(CLI::App& app, Action& action) {
       ->required();
   command
       ->add_option("--backend", options->backend,
-                   "What computes; auto takes cudnn where there are a GPU and cuDNN")
+                   "Backend to use; auto is cudnn if a GPU and cuDNN are available, else reference")
       ->type_name("auto|cudnn|reference")
       ->check(CLI::IsMember({"auto", "cudnn", "reference"}));
   add_bind(*command, options->bindings);
   command
       ->add_option("--direction", options->direction,
-                   "What to run: the forward (the default), the gradients, or both")
+                   "What to run: forward (default), gradients, or both")
       ->type_name("fwd|bwd|both")
       ->check(CLI::IsMember({"fwd", "bwd", "both"}));
   command->add_flag("--grad", options->gradients,
-                    "Gradients too: of sum(o * do), by what the spec's `grad` lists");
+                    "Also compute the gradients of sum(o * do) that the spec's `grad` lists");
   add_in(*command, options->inputs);
   (void)add_assignments(*command, "--out", "NAME=FILE.npy", options->files,
-                        "Write an output in logical order as f32 (repeatable)");
+                        "Write an output to a file, in logical order, as f32 (repeatable)");
   command->add_flag("--unrounded", options->unrounded,
-                    "Reference only: skip every rounding of inputs and outputs, write f64");
-  command->add_flag("--recompile", options->recompile,
-                    "Compile the plan's program again for the local GPU");
+                    "Reference only: do not round inputs and outputs; write f64");
+  command->add_flag("--recompile", options->recompile, "Recompile the plan for the local GPU");
   add_lowering(*command, options->lowering, options->rewrites);
   add_timeout(*command, options->timeout);
   add_cache_option(*command, options->use_cache);

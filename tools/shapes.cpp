@@ -30,8 +30,8 @@ void scale_heads(const ir::Attention& attention, Sizes& sizes) {
   sizes[Dim::Hq] = sizes[Dim::Hkv] * group;
 }
 
-// When both are known, by the same factor: a diagonal at the last row stays away from that of the
-// first row.
+// If both are known, they are scaled by the same factor, so that the diagonals aligned to the first
+// and to the last row stay distinct.
 void scale_lengths(const ir::Attention& attention, std::int64_t longest, Sizes& sizes) {
   constexpr std::int64_t kOpen = 256;
   const std::int64_t rows = size_or(attention, Dim::Sq, kOpen);
@@ -74,7 +74,7 @@ void scale_parameters(const support::Source& source, const ir::Attention& attent
   const std::int64_t old_columns = size_or(attention, Dim::Skv, columns);
   diag::Sink sink(source);
   const std::optional<ast::Spec> spec = ast::parse(source, sink);
-  if (!spec) return;  // it was read before: there is an attention
+  if (!spec) return;  // not reached: the source parsed before
   for (const ast::SpecParameter& parameter : spec->parameters) {
     const std::optional<std::int64_t> value = integer_of(parameter);
     if (!value || *value <= columns || *value > old_columns) continue;

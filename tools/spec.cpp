@@ -38,11 +38,12 @@ Result<std::vector<std::string>> specs_in(const std::string& folder) {
     if (is_spec_name(entry.path().filename().string())) paths.push_back(entry.path().string());
   }
   std::ranges::sort(paths);
-  if (paths.empty()) return {ErrorCode::io, fmt::format("there are no specs in {}", folder)};
+  if (paths.empty()) return {ErrorCode::io, fmt::format("no specs in {}", folder)};
   return paths;
 }
 
-// Of what was printed: an error where there are errors, or warnings that are denied.
+// The error for diagnostics that were printed, if there are errors, or warnings with --deny
+// warnings.
 std::optional<Error> refusal(const diag::Sink& sink, Format format) {
   if (!sink.has_errors()) return report_denied(sink, format);
   const std::string diagnostics = diag::to_json(sink);
@@ -55,7 +56,7 @@ std::optional<Error> refusal(const diag::Sink& sink, Format format) {
 void add_deny(CLI::App& command) {
   command
       .add_option_function<std::string>(
-          "--deny", [](const std::string&) { denied() = true; }, "Take warnings for errors")
+          "--deny", [](const std::string&) { denied() = true; }, "Treat warnings as errors")
       ->type_name("warnings")
       ->check(CLI::IsMember({"warnings"}));
 }
@@ -104,7 +105,7 @@ bool is_plan(const std::string& path) {
   if (path == "-") return false;
   if (path.ends_with(".attnplan")) return true;
   std::error_code none;
-  if (!fs::is_regular_file(path, none)) return false;  // a pipe is read once
+  if (!fs::is_regular_file(path, none)) return false;  // a pipe can be read only once
   std::ifstream file(path, std::ios::binary);
   std::string begin(16, '\0');
   file.read(begin.data(), static_cast<std::streamsize>(begin.size()));

@@ -1,4 +1,4 @@
-// Reading specs and plans that the command line names.
+// Reads the specs and plans named on the command line.
 #pragma once
 
 #include <memory>
@@ -14,55 +14,55 @@
 
 namespace attn::tools {
 
-// A spec that has no errors, with the source its positions refer to.
+// A spec without errors, and the source that its positions refer to.
 struct Spec {
   std::shared_ptr<const support::Source> source;
   sema::Bindings bindings;
   ir::Attention attention;
 };
 
-// What reading a spec came to: one of them, or the error and exit code of what was reported.
+// A spec, or the error that was reported and its exit code.
 struct SpecOutcome {
   std::optional<Spec> spec;
   int exit_code = 0;
-  // When there is no spec. Of a spec with errors (invalid_spec) the payload has the diagnostics.
+  // Set if there is no spec. For a spec with errors (invalid_spec) the payload has the diagnostics.
   std::optional<Error> error;
 };
 
-// Reads `path` ("-" is standard input) and runs the front end. Diagnostics, warnings too, go to
-// standard error; with json errors also to standard output.
+// Reads `path` ("-" is standard input) and runs the front end. Prints errors and warnings to
+// standard error, and with Format::json errors also to standard output.
 SpecOutcome read_spec(const std::string& path, const sema::Bindings& bindings, Format format);
 SpecOutcome analyze_spec(std::shared_ptr<const support::Source> source,
                          const sema::Bindings& bindings, Format format);
 
-// The same for every plan that the spec asks for, up to the first with errors: a warning of several
-// is said once. Nothing when there are errors, or warnings that are denied.
+// The same for every plan that the spec asks for, up to the first with errors. A warning of several
+// plans is printed once. Empty if there are errors, or warnings with --deny warnings.
 std::vector<Spec> analyze_all_sizes(const std::shared_ptr<const support::Source>& source,
                                     const sema::Bindings& bindings, Format format);
 
-// --deny warnings, of a command that reads specs: those below then take warnings for errors. It is
-// set once for the whole program, while the command line is read.
+// --deny warnings, for commands that read specs. The functions of this header then treat warnings
+// as errors. Global state, set once while the command line is parsed.
 void add_deny(CLI::App& command);
 bool denies_warnings();
-// What is said behind the warnings.
-inline constexpr const char* kDenied = "error: warnings are denied (--deny warnings)\n";
+// Printed after the warnings.
+inline constexpr const char* kDenied = "error: warnings are treated as errors (--deny warnings)\n";
 
-// Warnings of a spec that are found after it was read: with --deny warnings they are an error,
-// which is reported here. The diagnostics themselves were printed before.
+// Reports an error if --deny warnings is set and `sink` has warnings. For warnings found after the
+// spec was read; the caller has already printed the diagnostics.
 std::optional<Error> report_denied(const diag::Sink& sink, Format format);
 
-// Whether the path is to be read as a plan file: it begins like one, or its name ends in .attnplan
-// (what is wrong with it is said then). Standard input ("-") never is.
+// Whether to read the path as a plan file: it begins like one, or its name ends in .attnplan (so
+// that errors are those of a plan file). False for standard input ("-").
 bool is_plan(const std::string& path);
 
-// The spec that a plan was made from, to be explained or evaluated again.
+// The spec that a plan was compiled from.
 SpecOutcome spec_of_plan(const std::string& path, const plan::Plan& plan, Format format);
 std::shared_ptr<const support::Source> source_of_plan(const std::string& path,
                                                       const plan::Plan& plan);
 
-// The specs in SPEC..., where a folder stands for those in it as with --all, or in --all DIR (not
-// its folders), sorted by name. Errors: io, invalid_argument when both or neither are given or the
-// folder has none.
+// The specs named by SPEC..., where a folder means all specs in it, or by --all DIR, sorted by
+// name. Folders are not searched recursively. Errors: io, also if a folder has no specs;
+// invalid_argument if both or neither are given.
 Result<std::vector<std::string>> spec_paths(const std::vector<std::string>& specs,
                                             const std::string& folder);
 

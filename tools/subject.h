@@ -1,4 +1,4 @@
-// SPEC|PLAN: what a command runs.
+// The SPEC|PLAN argument of a command.
 #pragma once
 
 #include <optional>
@@ -10,13 +10,13 @@
 
 namespace attn::tools {
 
-// A spec, and when it came as a plan file also the plans of the shape that --bind picked.
+// A spec, and, if read from a plan file, the plans of the shape selected by --bind.
 struct Subject {
   Spec spec;
   std::optional<plan::Bundle> file;
 };
 
-// One of them, or the error and exit code of what was reported.
+// A subject, or the error that was reported and its exit code.
 struct SubjectOutcome {
   std::optional<Subject> subject;
   int exit_code = 0;
@@ -25,7 +25,8 @@ struct SubjectOutcome {
 
 SubjectOutcome read_subject(const std::string& path, const sema::Bindings& bindings, Format format);
 
-// The plans of a file, with `gradients` both directions. Errors: those of plan::plan_of.
+// The forward plan of a file, and with `gradients` also the backward. Errors: those of
+// plan::plan_of.
 Result<Plans> plans_of(const plan::Bundle& file, bool gradients);
 
 }  // namespace attn::tools

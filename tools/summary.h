@@ -1,4 +1,4 @@
-// What outputs look like, in a line each.
+// One-line summaries of output tensors.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace attn::tools {
 
-// A table: name, dtype, dims, mean and largest magnitude of the finite values (NaN when there are
-// none), how many are NaN and infinite, the first values.
+// A table: name, dtype, dims, mean and largest magnitude of the finite values (NaN if there are
+// none), number of NaNs and infinities, first values.
 std::string summary_text(const Outputs& outputs);
 
-// {"o": {"dtype", "dims", "mean", "max_abs", "nan", "inf", "first"}}; null stands for
-// what JSON has no number for.
+// {"o": {"dtype", "dims", "mean", "max_abs", "nan", "inf", "first"}}; values that JSON cannot
+// represent are null.
 Json summary_json(const Outputs& outputs);
 
 }  // namespace attn::tools

@@ -35,7 +35,7 @@ struct Options {
   std::string format = "text";
 };
 
-// One column of the matrix: a target, and the cuDNN that is asked.
+// One column of the matrix: a target and a cuDNN.
 struct Place {
   plan::Target target;
   std::string cudnn_folder;
@@ -63,7 +63,7 @@ Result<std::vector<plan::Target>> targets_of(const Options& options) {
   return targets;
 }
 
-// By cuDNN, then by target. The version is asked once, and titles name it when there are several.
+// Ordered by cuDNN, then by target. Titles include the cuDNN version if there are several.
 Result<std::vector<Place>> places_of(const Options& options) {
   ATTN_ASSIGN(const std::vector<plan::Target> targets, targets_of(options));
   std::vector<std::string> folders = options.cudnn_folders;
@@ -83,7 +83,7 @@ Result<std::vector<Place>> places_of(const Options& options) {
   return places;
 }
 
-// The first of a spec's plans stands for it.
+// One row per spec. Of a spec with several sizes only the first is tested.
 Result<std::vector<Row>> rows_of(const Options& options) {
   ATTN_ASSIGN(const std::vector<std::string> paths, spec_paths(options.specs, options.folder));
   std::vector<Row> rows;
@@ -105,14 +105,14 @@ Verdict judge(const Spec& spec, const Place& place, const Options& options) {
   return ask(spec.attention, *spec.source, spec.bindings, how, *driver::parse_tier(options.tier));
 }
 
-// Of a training pair it begins with the direction.
+// For a training pair the reason begins with the direction.
 std::string reason_of(const Verdict& verdict) {
   std::string words = driver::reason_of(*verdict.error);
   if (!verdict.direction) return words;
   return fmt::format("{}: {}", plan::to_string(*verdict.direction), words);
 }
 
-// Every cell by the next thread that is free; each asks processes of its own.
+// Computes the cells in parallel; each uses its own worker processes.
 void fill(std::vector<Row>& rows, const std::vector<Place>& places, const Options& options) {
   const std::size_t count = rows.size() * places.size();
   for (Row& row : rows) row.verdicts.resize(places.size());
@@ -144,7 +144,7 @@ std::string cell(const Verdict& verdict) {
                      usual ? "" : fmt::format(" ({})", verdict.lowering));
 }
 
-// The reasons of one row, each with the places it holds for.
+// The distinct reasons of one row, each with the titles of its columns.
 std::vector<std::pair<std::string, std::string>> reasons(const Row& row,
                                                          const std::vector<Place>& places) {
   std::vector<std::pair<std::string, std::string>> list;
@@ -245,7 +245,7 @@ void print(const Options& options, const std::vector<Row>& rows, const std::vect
   }
 }
 
-// What was found is the answer, also when it is no; a failure is not.
+// The largest exit code of all cells.
 int exit_code_of(const std::vector<Row>& rows) {
   int code = kOk;
   for (const Row& row : rows) {
@@ -277,29 +277,29 @@ int run(const Options& options) {
 void add_support(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
-      app.add_subcommand("support", "Say which GPUs (and cuDNN versions) can run which specs");
+      app.add_subcommand("support", "Show which GPUs (and cuDNN versions) can run which specs");
   command->add_option("specs", options->specs, "Files (.attn, .attn.json)")->type_name("SPEC...");
   command->add_option("--all", options->folder, "Every spec in this folder")->type_name("DIR");
-  command->add_option("--target", options->targets, "GPUs: all that are known by name, or a list")
+  command->add_option("--target", options->targets, "GPUs: all built-in targets, or a list")
       ->type_name("all|NAME[,NAME]");
   command
       ->add_option("--cudnn", options->cudnn_folders,
-                   "Folder of a cuDNN library to ask (repeatable: a column for each)")
+                   "Folder of a cuDNN library to test (repeatable, one column each)")
       ->type_name("DIR");
   command
       ->add_option("--tier", options->tier,
-                   "How far to ask: rules (no cuDNN), its heuristics, or a build (the default)")
+                   "Depth of the test: rules (no cuDNN), cuDNN's heuristics, or a build (default)")
       ->type_name("rules|heuristics|build")
       ->check(CLI::IsMember({"rules", "heuristics", "build"}));
   add_lowering(*command, options->lowering, options->rewrites);
   add_timeout(*command, options->timeout);
-  command->add_option("--jobs", options->jobs, "Questions at once; as many as there are cores")
+  command->add_option("--jobs", options->jobs, "Number of parallel jobs (default: number of cores)")
       ->type_name("N");
   add_bind(*command, options->bindings);
   add_deny(*command);
   command->add_flag("--grad", options->gradients,
-                    "Of the gradients too: cells are those of the backward");
-  command->add_option("--format", options->format, "How to print results")
+                    "Also test the gradients; cells show the backward");
+  command->add_option("--format", options->format, "Output format")
       ->type_name("text|json|markdown")
       ->check(CLI::IsMember({"text", "json", "markdown"}));
   set_action(*command, action, options, run);

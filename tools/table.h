@@ -1,4 +1,4 @@
-// Text in columns.
+// Formats text in columns.
 #pragma once
 
 #include <string>
@@ -16,12 +16,12 @@ class Table {
   };
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
-  // As many cells as there are columns.
+  // `cells` must have one entry per column.
   void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
   bool empty() const { return rows_.empty(); }
 
-  // Titles, then rows; two spaces between columns, none at the end of a line. Cells may hold
-  // any text: they are written by shown().
+  // Titles, then rows; two spaces between columns, no trailing spaces. Cells may hold any text:
+  // they are escaped with shown().
   std::string to_text(const std::string& indent = "") const;
 
  private:

@@ -17,7 +17,7 @@ struct Options {
   Format format = Format::text;
 };
 
-// What else a target is called: "h20: h100, but 78 SMs".
+// Other names of targets: "h20: h100, but 78 SMs".
 struct Aliases {
   Json json = Json::array();
   std::string text;
@@ -25,7 +25,7 @@ struct Aliases {
 
 Aliases all_aliases() {
   Aliases all;
-  Table table({{"also"}, {"is"}, {"what differs there"}});
+  Table table({{"alias"}, {"target"}, {"differences"}});
   for (const targets::Alias& alias : targets::aliases()) {
     table.add({std::string(alias.name), std::string(alias.target), std::string(alias.differs)});
     all.json.push_back(
@@ -55,7 +55,7 @@ int list(const Options& options) {
   return kOk;
 }
 
-// The JSON that --target FILE.json takes; for `show` and `dump`.
+// Prints the JSON that --target FILE.json reads; for `show` and `dump`.
 int print_properties(const Options& options) {
   const Result<plan::Target> target = find_target(options.name, options.cudnn_folder);
   if (!target.ok()) return report(target.error(), options.format);
@@ -72,24 +72,24 @@ int print_properties(const Options& options) {
 
 void add_target(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("target", "List and print the GPUs to compile for");
+  CLI::App* command = app.add_subcommand("target", "List and show the GPUs to compile for");
   command->require_subcommand(0, 1);
-  command->callback([&action, options, command] {  // after that of a subcommand
+  command->callback([&action, options, command] {  // runs after the callback of a subcommand
     if (command->get_subcommands().empty()) action = [options] { return list(*options); };
   });
 
-  CLI::App* listing = command->add_subcommand("list", "The GPUs known by name");
+  CLI::App* listing = command->add_subcommand("list", "List the built-in targets");
   add_format(*listing, options->format);
   set_action(*listing, action, options, list);
 
   CLI::App* show = command->add_subcommand("show", "Print the device properties of a target");
-  show->add_option("name", options->name, "Name of a target, or a file of device properties")
+  show->add_option("name", options->name, "Target name, or a file of device properties")
       ->type_name("NAME|FILE.json")
       ->required();
   set_action(*show, action, options, print_properties);
 
   CLI::App* dump = command->add_subcommand(
-      "dump", "Print the device properties of the local GPU, for --target FILE.json elsewhere");
+      "dump", "Print the device properties of the local GPU, for use as --target FILE.json");
   dump->add_option("-o,--output", options->output, "File to write instead of standard output")
       ->type_name("FILE");
   add_cudnn(*dump, options->cudnn_folder);

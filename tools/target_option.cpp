@@ -15,7 +15,7 @@ namespace attn::tools {
 void add_target_option(CLI::App& command, std::string& target) {
   command
       .add_option("--target", target,
-                  "GPU to compile for (`attnc target list`); native is the local one")
+                  "GPU to compile for (`attnc target list`); native is the local GPU")
       ->type_name("NAME|FILE.json|native");
 }
 
@@ -23,7 +23,8 @@ Result<plan::Target> native_target(const std::string& cudnn_folder) {
   Result<cuda::Device> device = cuda::Device::open(0);
   if (!device.ok()) {
     Error error = device.error();
-    error.notes.push_back("to compile without a GPU name one with --target (`attnc target list`)");
+    error.notes.push_back(
+        "to compile without a GPU, select one with --target (`attnc target list`)");
     return error;
   }
   cuda::Scope scope;
@@ -38,11 +39,12 @@ Result<plan::Target> find_target(const std::string& text, const std::string& cud
 }
 
 std::string doubt_of(const plan::Target& target, std::int64_t cudnn_version) {
-  constexpr std::int64_t kNeverCompares = 91999;  // 9.19 was seen not to
+  constexpr std::int64_t kNeverCompares = 91999;  // tested: 9.19 does not compare
   if (cudnn_version <= kNeverCompares || !targets::is_from_data_sheet(target)) return "";
   return fmt::format(
-      "cuDNN {} may refuse this plan on a card: the properties of {} come from a data sheet, and "
-      "it compares them (`attnc target dump` on the card prints the right ones)",
+      "cuDNN {} may refuse this plan: the properties of {} come from a data sheet, and cuDNN "
+      "compares "
+      "them with the GPU's (`attnc target dump` on the GPU prints the exact ones)",
       cudnn::version_text(cudnn_version), target.name);
 }
 
@@ -57,7 +59,7 @@ void add_rewrites(CLI::App& command, planning::Rewrites& rewrites) {
   command
       .add_option_function<std::vector<std::string>>(
           "--without", leave_out,
-          fmt::format("Rewrites of masks and scores to leave out ({})", fmt::join(names, ", ")))
+          fmt::format("Mask and score rewrites to disable ({})", fmt::join(names, ", ")))
       ->type_name("NAME[,NAME]")
       ->delimiter(',')
       ->allow_extra_args(false)
@@ -69,23 +71,25 @@ void add_rewrites(CLI::App& command, planning::Rewrites& rewrites) {
 void add_lowering(CLI::App& command, std::string& lowering, planning::Rewrites& rewrites) {
   const std::vector<std::string> names = planner::lowering_names();
   command
-      .add_option("--lowering", lowering,
-                  fmt::format("How to put it to cuDNN ({}); auto takes the first that it accepts",
-                              fmt::join(names, ", ")))
+      .add_option(
+          "--lowering", lowering,
+          fmt::format("Lowering to use ({}); auto takes the one predicted to be fastest that "
+                      "cuDNN accepts",
+                      fmt::join(names, ", ")))
       ->type_name("NAME")
       ->check(CLI::IsMember(names));
   const auto allow = [&lowering](std::int64_t) { lowering = planner::kAnyOrSlow; };
   command
-      .add_flag_function(
-          "--allow-unfused", allow,
-          "Where there is no fused kernel, split it: slow, with the scores in memory")
+      .add_flag_function("--allow-unfused", allow,
+                         "Without a fused kernel, run unfused: slow, with the scores in memory")
       ->excludes("--lowering");
   add_rewrites(command, rewrites);
   command
-      .add_option("--score-memory", rewrites.score_bytes,
-                  fmt::format("Bytes that the scores of a backward may take; beyond, they are made "
-                              "in tiles ({} without it)",
-                              planning::kMostScoreBytes))
+      .add_option(
+          "--score-memory", rewrites.score_bytes,
+          fmt::format("Bytes that the scores of a backward may take; larger ones are computed "
+                      "in tiles (default {})",
+                      planning::kMostScoreBytes))
       ->type_name("BYTES")
       ->check(CLI::Range(1.0, 0x1p36));
 }
@@ -93,8 +97,8 @@ void add_lowering(CLI::App& command, std::string& lowering, planning::Rewrites& 
 void add_timeout(CLI::App& command, int& seconds) {
   command
       .add_option("--timeout", seconds,
-                  fmt::format("Seconds that one build may take; then the next lowering is tried "
-                              "({} without it)",
+                  fmt::format("Seconds that one build may take before the next lowering is tried "
+                              "(default {})",
                               kBuildSeconds))
       ->type_name("SECONDS")
       ->check(CLI::Range(1, 1000000));

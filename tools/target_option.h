@@ -1,4 +1,4 @@
-// The GPUs to compile for, as the command line names them.
+// Options that select the target GPU and how to compile for it.
 #pragma once
 
 #include <string>
@@ -14,27 +14,27 @@ namespace attn::tools {
 // --target NAME|FILE.json|native
 void add_target_option(CLI::App& command, std::string& target);
 
-// A built-in target's name, a file of device properties (ends in .json), or "native": the GPU at
-// hand, asked through cuDNN. Errors: invalid_argument for an unknown name (the notes list those
-// there are), io, cuda or cudnn for native without a GPU or cuDNN.
+// Finds a target by built-in name, by a file of device properties (ends in .json), or "native": the
+// local GPU, queried through cuDNN. Errors: invalid_argument for an unknown name (the notes list
+// the names); io; cuda or cudnn for native without a GPU or cuDNN.
 Result<plan::Target> find_target(const std::string& text, const std::string& cudnn_folder);
 
-// The local GPU alone.
+// The local GPU as a target.
 Result<plan::Target> native_target(const std::string& cudnn_folder);
 
-// How long a worker may take to build a plan when nobody says otherwise, in seconds.
+// Default time limit of a worker for building a plan, in seconds.
 inline constexpr int kBuildSeconds = 300;
 
 // --timeout SECONDS
 void add_timeout(CLI::App& command, int& seconds);
 
-// Compiling in a worker that is this program. Repro files go into the folder `repro` of the cache's
-// folder, or into the current one where there is no cache.
+// Options for compiling in a worker process. Repro files are written to the folder `repro` in the
+// cache folder, or to the current folder if there is no cache.
 worker::Options worker_options(const std::string& cudnn_folder, int timeout = kBuildSeconds);
 
-// Why a plan may be refused where it is loaded, empty when nothing speaks for it: cuDNN 9.28
-// compares the properties that a plan was made for with the card's, and those of some targets come
-// from data sheets.
+// A note if cuDNN may refuse to load a plan for the target, "" otherwise: cuDNN 9.28 compares the
+// properties that a plan was made for with the GPU's, and those of some targets come from data
+// sheets.
 std::string doubt_of(const plan::Target& target, std::int64_t cudnn_version);
 
 // --lowering NAME or --allow-unfused, and --without NAME[,NAME]

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kSamples = 12;
 
-// Full lengths, and 0 for seed and offset.
+// Full lengths; seed and offset are 0.
 reference::Inputs bench_controls(const ir::Attention& attention) {
   reference::Inputs inputs;
   const auto fill = [&](std::string_view name, ir::Dim dim) {

@@ -1,4 +1,4 @@
-// Plans on the local GPU with tensors to be timed on.
+// Plans loaded on the local GPU, with tensors to time them on.
 #pragma once
 
 #include <string>
@@ -15,22 +15,22 @@ struct TimedPlan {
   const plan::Plan& plan;  // must outlive this
   execute::LoadOptions options;
   execute::Executable executable;
-  // Random floats; in integer tensors, whose values decide what is visible, their defaults or block
-  // patterns; full lengths.
+  // Floats are random. Integer tensors, which may decide what is visible, hold their defaults or
+  // block patterns. Lengths are full.
   execute::DeviceTensors tensors;
 
   execute::Arguments arguments() const;  // params are 1
 };
 
-// What the count of shown scores depends on, with the values that are bound. Errors: those of
+// The bound values of the inputs that determine which scores are visible. Errors: those of
 // DeviceTensors::download; invalid_argument.
 Result<reference::Inputs> bound_values(const ir::Attention& attention, const TimedPlan& timed);
 
-// Of a plan that computes this attention, or its gradient. Errors: those of Executable::load, cuda.
+// Loads a plan of this attention or its gradient. Errors: those of Executable::load, cuda.
 Result<TimedPlan> load_timed(const ir::Attention& attention, const plan::Plan& plan,
                              const std::string& cudnn_folder);
 
-// The median of some executes, of the device's time alone. Errors: those of load_timed, cuda.
+// Median device time of several executes, in ms. Errors: those of load_timed, cuda.
 Result<double> device_ms(const ir::Attention& attention, const plan::Plan& plan,
                          const std::string& cudnn_folder);
 

@@ -23,7 +23,7 @@ Error cannot_replace(const std::string& path) {
   return {ErrorCode::io, fmt::format("cannot replace {}: {}", path, std::strerror(errno)), {}, {}};
 }
 
-// An empty file of a new name beside `path`, with its permissions.
+// Creates an empty file beside `path`, with the same permissions. Returns its name.
 Result<std::string> make_neighbour(const std::string& path) {
   struct stat old {};
   if (stat(path.c_str(), &old) != 0) return cannot_replace(path);
@@ -43,7 +43,7 @@ bool is_utf8(const support::Source& source) {
   if (!byte) return true;
   diag::Sink sink(source);
   sink.report(diag::Code::unexpected_character, *byte,
-              "this byte is not UTF-8, which JSON cannot hold");
+              "this byte is not UTF-8, which JSON cannot represent");
   fmt::print(stderr, "{}", diag::to_text(sink));
   return false;
 }
@@ -69,7 +69,8 @@ std::optional<std::string> print_tree(const ast::Spec& spec, const support::Sour
   const std::optional<ast::Spec> again = ast::parse(printed, sink);
   fmt::print(stderr, "{}", diag::to_text(sink));
   if (!again) return std::nullopt;
-  ATTN_CHECK(ast::to_dsl(*again) == ast::to_dsl(spec), "the text printed is another tree");
+  ATTN_CHECK(ast::to_dsl(*again) == ast::to_dsl(spec),
+             "the printed text parses to a different tree");
   return std::string(printed.text());
 }
 

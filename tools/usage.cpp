@@ -25,7 +25,7 @@ std::string full_name(const ::CLI::App& app) {
   return parent == nullptr ? app.get_name() : full_name(*parent) + " " + app.get_name();
 }
 
-// What `word` may be a misspelling of, in any case; "" when there is nothing like it.
+// The name closest to `word`, ignoring case; "" if none is similar.
 std::string nearest(const std::string& word, const std::vector<std::string>& names) {
   const std::vector<std::string_view> candidates(names.begin(), names.end());
   return std::string(support::nearest(in_lower_case(word), candidates));
@@ -51,7 +51,7 @@ std::vector<std::string> option_names(const ::CLI::App& app) {
   return names;
 }
 
-// The command that was given, down to the last.
+// The innermost command given on the command line.
 const ::CLI::App& chosen(const ::CLI::App& app) {
   const std::vector<::CLI::App*> commands = app.get_subcommands();
   return commands.empty() ? app : chosen(*commands.back());
@@ -71,7 +71,7 @@ const ::CLI::App* command_named(const ::CLI::App& app, const std::string& name) 
 std::string no_command(const ::CLI::App& app, const std::string& word) {
   const std::string before = app.get_parent() == nullptr ? "" : app.get_name() + " ";
   const std::string meant = nearest(word, command_names(app));
-  return fmt::format("no command {}{}", support::quoted(before + word),
+  return fmt::format("unknown command {}{}", support::quoted(before + word),
                      hint(meant.empty() ? "" : before + meant));
 }
 
@@ -104,7 +104,7 @@ std::string unexpected_argument(const ::CLI::App& app) {
 
 int usage_error(const std::string& message) {
   fmt::print(stderr,
-             "error: {}\n`attnc help` lists the commands, `attnc help COMMAND` the options\n",
+             "error: {}\nRun `attnc help` for the commands, `attnc help COMMAND` for the options\n",
              message);
   return kUsage;
 }

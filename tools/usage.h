@@ -1,4 +1,4 @@
-// What is wrong with a command line, in words: a command or an option that does not exist.
+// Error messages for unknown commands and options.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -10,19 +10,19 @@ namespace attn::tools {
 // The command of `app` with this name, or nullptr.
 const ::CLI::App* command_named(const ::CLI::App& app, const std::string& name);
 
-// "no command `chekc`; did you mean `check`?", for a word that follows `app` and names no command
-// of it, in whatever case.
+// "unknown command `chekc`; did you mean `check`?", for a word after `app` that is not one of its
+// commands. Suggestions ignore case.
 std::string no_command(const ::CLI::App& app, const std::string& word);
 
-// The same for the first of `words` that names no command where one is needed, or that one is
-// missing; "" when neither is so. Words from the first option on are not looked at.
+// The same for the first of `words` that is not a command where one is required, or a message that
+// the command is missing; "" if there is no error. Stops at the first option.
 std::string unknown_command(const ::CLI::App& app, const std::vector<std::string>& words);
 
-// "`attnc compile` has no option `--targt`; did you mean `--target`?", or an argument too many; ""
-// when parsing has met neither.
+// "`attnc compile` has no option `--targt`; did you mean `--target`?", or the message for a surplus
+// argument; "" if parsing found neither.
 std::string unexpected_argument(const ::CLI::App& app);
 
-// Prints "error: MESSAGE" and where help is found to standard error; returns the exit code.
+// Prints "error: MESSAGE" and a pointer to the help to standard error; returns the exit code.
 int usage_error(const std::string& message);
 
 }  // namespace attn::tools

@@ -36,10 +36,10 @@ struct Options {
   Needs needs() const { return gradients ? Needs::gradients : Needs::forward; }
 };
 
-// What --repeat found.
+// Result of --repeat.
 struct Repetition {
   int count = 1;
-  bool demanded = false;  // by the spec, which is deterministic
+  bool demanded = false;  // the spec is `deterministic`
   std::map<std::string, int> deviations;
 
   bool same_bits() const {
@@ -48,10 +48,10 @@ struct Repetition {
   bool agrees() const { return !demanded || same_bits(); }
 };
 
-// One spec at one shape, or one that is not known to be a spec.
+// One spec at one shape, or a file that could not be read as a spec.
 struct Case {
   std::string spec;
-  std::string shape;  // empty when there is no spec to take sizes from
+  std::string shape;  // empty if the spec could not be read
   sema::Bindings bindings;
   std::vector<std::pair<std::string, std::string>> origins;
   std::vector<Comparison> comparisons;
@@ -73,7 +73,7 @@ std::string bindings_text(const sema::Bindings& bindings) {
   return text;
 }
 
-// Everything that does not come from a random stream: it is what the user may want to change.
+// Inputs that are not random: those that the user may want to change.
 std::string unusual_origins(const Case& result) {
   std::string text;
   for (const auto& [name, origin] : result.origins) {
@@ -89,7 +89,7 @@ std::string to_text(const Repetition& repetition) {
     if (deviations == 0) continue;
     text += fmt::format("{}{} in {}", text.empty() ? "" : ", ", name, deviations);
   }
-  return fmt::format("{}other bits than in the first of {} runs: {}",
+  return fmt::format("{}bits differ from the first of {} runs: {}",
                      repetition.demanded ? "MISMATCH: not deterministic, " : "", repetition.count,
                      text);
 }
@@ -209,8 +209,8 @@ class Verification {
     return {};
   }
 
-  // lse tells of every score, whatever v is; so do the other statistics. A deterministic single row
-  // has none. What random dropout keeps is read from o.
+  // Adds lse unless there are other statistics: it depends on every score, whatever v is. (lse of a
+  // single row is not deterministic.) Random dropout also needs o, to find the kept weights.
   ir::Attention compared(ir::Attention attention) const {
     if (options_.gradients) return driver::training_forward(std::move(attention));
     const bool varies = attention.deterministic && attention.dims[ir::Dim::Sq] == 1;
@@ -250,7 +250,7 @@ class Verification {
   std::vector<Case> cases_;
 };
 
-// The largest exit code of the cases.
+// Prints the totals. Returns the largest exit code of the cases.
 int print_totals(const Options& options, const plan::Target& target, const Verification& verified) {
   int worst = kOk;
   Json cases = Json::array();
@@ -287,22 +287,22 @@ int run(const Options& options) {
 
 void add_verify(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand(
-      "verify", "Compare what cuDNN computes on the local GPU with the reference");
+  CLI::App* command =
+      app.add_subcommand("verify", "Compare cuDNN on the local GPU with the CPU reference");
   command->add_option("specs", options->specs, "Files (.attn, .attn.json)")->type_name("SPEC...");
   command->add_option("--all", options->folder, "Every spec in this folder")->type_name("DIR");
   command
       ->add_option("--shapes", options->shapes,
-                   "Sizes: the spec's scaled down, or also odd ones and a single row")
+                   "Sizes to test: the spec's, scaled down; all adds odd sizes and a single row")
       ->type_name("scaled|all")
       ->check(CLI::IsMember({"scaled", "all"}));
   add_bind(*command, options->bindings);
   add_in(*command, options->inputs);
-  command->add_flag("--grad", options->gradients, "Gradients too: of sum(o * do)");
+  command->add_flag("--grad", options->gradients, "Also verify the gradients of sum(o * do)");
   command
       ->add_option(
           "--repeat", options->repeat,
-          "Execute so often and compare the bits; with `deterministic` they must be the same")
+          "Execute N times and compare bits; they must be equal if the spec is `deterministic`")
       ->type_name("N")
       ->check(CLI::Range(1, 1000000));
   add_lowering(*command, options->lowering, options->rewrites);

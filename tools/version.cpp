@@ -24,7 +24,7 @@ Json cudnn_json(const std::string& folder) {
 Json device_json() {
   const Result<int> count = cuda::device_count();
   if (!count.ok()) return {{"found", false}, {"why", count.error().message}};
-  if (*count == 0) return {{"found", false}, {"why", "the driver shows no device"}};
+  if (*count == 0) return {{"found", false}, {"why", "the driver reports no device"}};
   const Result<cuda::Device> device = cuda::Device::open(0);
   if (!device.ok()) return {{"found", false}, {"why", device.error().message}};
   return {{"found", true}, {"count", *count}, {"name", device->name()}, {"sm", device->sm()}};
@@ -44,7 +44,7 @@ int run(const Options& options) {
     fmt::print("cuDNN   not found: {}\n", cudnn.value("why", ""));
   }
   if (device["found"]) {
-    fmt::print("device  {} (sm_{}), {} in all\n", device.value("name", ""), device.value("sm", 0),
+    fmt::print("device  {} (sm_{}), {} in total\n", device.value("name", ""), device.value("sm", 0),
                device.value("count", 0));
   } else {
     fmt::print("device  not found: {}\n", device.value("why", ""));
@@ -57,7 +57,7 @@ int run(const Options& options) {
 void add_version(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
-      app.add_subcommand("version", "Print the versions of attnc and of what it found here");
+      app.add_subcommand("version", "Print the versions of attnc and cuDNN, and the local GPU");
   add_cudnn(*command, options->cudnn_folder);
   add_format(*command, options->format);
   set_action(*command, action, options, run);

@@ -30,7 +30,7 @@ bool turns_direction(std::string_view point) {
   return (point >= "\u202a" && point <= "\u202e") || (point >= "\u2066" && point <= "\u2069");
 }
 
-// `kept` are characters that stay although they are control characters.
+// `kept` are control characters that are not escaped.
 std::string without_controls(std::string_view text, std::string_view kept) {
   std::string out;
   while (!text.empty()) {
@@ -54,9 +54,10 @@ std::string bytes_text(std::int64_t bytes) {
 }
 
 std::string memory_text(const plan::Memory& memory) {
-  const std::pair<const char*, std::int64_t> all[] = {{"cuDNN", memory.cudnn},
-                                                      {"between the steps", memory.between},
-                                                      {"made once", memory.once + memory.counting}};
+  const std::pair<const char*, std::int64_t> all[] = {
+      {"cuDNN", memory.cudnn},
+      {"intermediates", memory.between},
+      {"materialized once", memory.once + memory.counting}};
   std::vector<std::string> parts;
   for (const auto& [name, bytes] : all) {
     if (bytes > 0) parts.push_back(fmt::format("{} {}", name, bytes_text(bytes)));
@@ -104,14 +105,14 @@ namespace {
 
 std::string check_text(const plan::Program& program) {
   if (!program.check) return "";
-  std::string text = "  looked for when tensors are bound, where a score depends on it:\n";
+  std::string text = "  checked when tensors are bound, if a score depends on it:\n";
   for (const plan::IndexCheck::Fault& fault : program.check->faults) {
     text += fmt::format("    {}: {}\n", shown(fault.expression), shown(fault.what));
   }
   return text;
 }
 
-// Rows of internal tensors, in the order in which steps make them.
+// One row per internal tensor, in the order of the steps that compute them.
 class DerivedTable {
  public:
   explicit DerivedTable(const plan::Program& program) {
@@ -128,7 +129,7 @@ class DerivedTable {
  private:
   void add(const plan::DeriveStep& step, std::size_t /*number*/) {
     for (std::size_t i = 0; i < step.outputs.size(); ++i) {
-      add(step.outputs[i], step.once ? "when loaded" : "at every execute", step.expressions[i]);
+      add(step.outputs[i], step.once ? "at load" : "at every execute", step.expressions[i]);
     }
   }
 
@@ -137,7 +138,7 @@ class DerivedTable {
     for (const plan::Operand& operand : step.operands) {
       const auto* tensor = std::get_if<plan::TensorOperand>(&operand.source);
       if (tensor == nullptr || !writes.contains(operand.uid)) continue;
-      add(tensor->name, "at every execute", fmt::format("made by cuDNN in step {}", number));
+      add(tensor->name, "at every execute", fmt::format("written by cuDNN in step {}", number));
     }
   }
 
@@ -152,7 +153,7 @@ class DerivedTable {
   }
 
   std::map<std::string, const plan::TensorInfo*> internals_;
-  Table table_{{{"name"}, {"dtype"}, {"dims"}, {"bytes", Align::right}, {"made"}, {"is"}}};
+  Table table_{{{"name"}, {"dtype"}, {"dims"}, {"bytes", Align::right}, {"computed"}, {"value"}}};
 };
 
 }  // namespace

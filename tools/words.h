@@ -1,4 +1,4 @@
-// Numbers and tensors as people read them.
+// Human-readable formatting of sizes, counts, tensors and programs.
 #pragma once
 
 #include <cstdint>
@@ -12,25 +12,24 @@
 namespace attn::tools {
 
 std::string bytes_text(std::int64_t bytes);  // "16 B", "87.3 kB", "128.0 MB": powers of 1000
-// "35.2 GB (cuDNN 256 B, between the steps 35.2 GB)": all, and its parts where there are several.
+// "35.2 GB (cuDNN 256 B, intermediates 35.2 GB)": the total, and its parts if several are nonzero.
 std::string memory_text(const plan::Memory& memory);
 std::string flops_text(double flops);                          // "1.10 TFLOP"
 std::string percent_text(double share);                        // 0.1234 -> "12.3 %"
 std::string dims_text(const std::vector<std::int64_t>& dims);  // "[2,8,128,256]"
 std::string knobs_text(const std::vector<plan::Knob>& knobs);  // "24=3 27=1" (type=value), "none"
 
-// Text of unknown origin, such as the names in a plan file, as a terminal may show it: control
-// characters, those that turn the direction of writing, and bytes that are not UTF-8 as \xNN.
+// Untrusted text, such as names from a plan file, made safe for a terminal: control characters,
+// bidirectional controls and bytes that are not UTF-8 are escaped as \xNN.
 std::string shown(std::string_view text);
-// The same of several lines: line ends and tabs stay.
+// The same, but line ends and tabs are kept.
 std::string shown_lines(std::string_view text);
 
-// A table of what a caller binds: name, role, dtype, dims, strides, alignment; then the params.
+// A table of the tensors to bind: name, role, dtype, dims, strides, alignment; then the params.
 std::string tensors_text(const plan::Program& program);
 
-// A table of the internal tensors: name, dtype, dims, bytes, when each is made, and what it is or
-// which step of cuDNN's makes it.
-// Empty when there are none.
+// A table of the internal tensors: name, dtype, dims, bytes, when each is computed, and its
+// expression or the cuDNN step that writes it. Empty if there are none.
 std::string derived_text(const plan::Program& program);
 
 }  // namespace attn::tools

@@ -27,7 +27,7 @@ double shown_flops(const ir::Attention& attention, const reference::Shown& shown
 
 namespace {
 
-// FLOPs of one multiprocessor in one clock, from the vendor's white papers: 16-bit factors, dense.
+// FLOPs per SM and clock, from the vendor's white papers: 16-bit factors, dense.
 struct Rate {
   std::int64_t first_sm, last_sm;
   double flops;

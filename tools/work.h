@@ -1,4 +1,4 @@
-// How much work an attention is, whatever computes it.
+// FLOP counts of an attention.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +11,21 @@
 
 namespace attn::tools {
 
-// Multiplications and additions over all scores: of Q K^T and P V, and in the backward of Q K^T and
-// dO V^T, for dQ, dK and dV. Every dimension must be bound.
+// FLOPs of the matrix products over all scores: Q K^T and P V in the forward; Q K^T, dO V^T, dQ, dK
+// and dV in the backward. Every dimension must be bound.
 double dense_flops(const ir::Attention& attention,
                    plan::Direction direction = plan::Direction::forward);
 
-// The counted FLOPs of a benchmark: those of the scores that are shown.
+// FLOPs of the visible scores, for benchmarks.
 double shown_flops(const ir::Attention& attention, const reference::Shown& shown,
                    plan::Direction direction = plan::Direction::forward);
 
-// The most FLOPs a second that the target's tensor cores make of 16-bit factors and f32 sums,
-// without sparsity, at the highest clock; nothing for an architecture that is not in the table.
+// Peak FLOP/s of the target's tensor cores at the highest clock: 16-bit factors, f32 sums, dense.
+// Nothing for an architecture that is not in the table.
 std::optional<double> peak_flops(const plan::Target& target);
 
-// The count, or nothing where it says that the target made more than its peak in that time: then
-// less was computed than was counted.
+// `flops`, or nothing if it implies more than the target's peak in that time: then the kernel
+// computed less than was counted.
 std::optional<double> possible_flops(double flops, double milliseconds, const plan::Target& target);
 
 }  // namespace attn::tools

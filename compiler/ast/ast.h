@@ -1,8 +1,7 @@
-// What was written, with places. One tree for both surfaces: DSL text and JSON.
+// The syntax tree of a spec, with source positions. DSL text and JSON parse to the same tree.
 //
-// Nothing is checked here beyond the grammar: names may be unknown, words may be wrong, types may
-// not fit. Values own their children; depth is bounded (kMaxDepth), so recursion over a tree is
-// safe.
+// Only the grammar has been checked: names may be unknown, words invalid and types wrong. Nodes own
+// their children. Depth is bounded (kMaxDepth), so recursion over a tree is safe.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +17,10 @@ namespace attn::ast {
 
 using support::Span;
 
-// Parsers refuse deeper expressions.
+// Parsers reject deeper expressions.
 inline constexpr std::uint32_t kMaxDepth = 500;
 
-// A word and its place.
+// A word and its span.
 struct Name {
   std::string text;
   Span span;
@@ -54,23 +53,23 @@ enum class ExprKind : std::uint8_t {
 
 struct Expr {
   ExprKind kind = ExprKind::number;
-  Span span;  // with its own parentheses, if it has them
+  Span span;  // including its parentheses, if any
   Span head;  // of the name or the first operator
   std::string text;
   std::vector<Operator> operators;
   std::vector<Expr> operands;
-  bool grouped = false;     // written in parentheses (always, in JSON); not part of the tree
+  bool grouped = false;     // parenthesized (always true in JSON); does not change the meaning
   std::uint32_t depth = 1;  // 1 + that of the deepest operand
 };
 
-// An expression over `operands`; the span covers them and `head`, depth follows.
+// Returns an expression whose span covers `head` and the operands; computes its depth.
 Expr make_expr(ExprKind kind, Span head, std::string text, std::vector<Operator> operators,
                std::vector<Expr> operands);
 
 struct DimEntry {
   Name name;
-  std::optional<Expr> size;  // left open without one
-  std::vector<Expr> set{};   // or one plan for each of these
+  std::optional<Expr> size;  // absent: left open
+  std::vector<Expr> set{};   // or a set of sizes, one plan for each
 };
 struct DimsClause {
   std::vector<DimEntry> entries;
@@ -83,7 +82,7 @@ struct LayoutArgument {
   Expr value;
 };
 struct LayoutEntry {
-  std::optional<Name> tensor;  // all of q, k, v, o without one
+  std::optional<Name> tensor;  // absent: the layout of q, k, v and o
   Name kind;                   // "bshd", ..., "strides"
   std::vector<LayoutArgument> arguments;
 };
@@ -145,7 +144,7 @@ struct FunctionClause {
   Expr value;
 };
 struct ImportClause {
-  Name path;  // without its quotes; the span covers them
+  Name path;  // without quotes; the span includes them
 };
 struct OutputsClause {
   std::vector<Name> outputs;
@@ -153,18 +152,18 @@ struct OutputsClause {
 struct AlignClause {
   Name align;
 };
-// A clause that is not built, or not known at all: its words, so that what it would have defined
-// is not reported as missing.
+// A clause that is unknown or not implemented. Its words are kept, so that names it may define are
+// not reported as unknown.
 struct OtherClause {
   std::vector<std::string> words;
 };
 
-// What stood in `#` comments around a node. A line is a comment with its `#`, or empty where blank
-// lines were; normalize_comments (comments.h) says which of the many ways to write that is kept.
+// The `#` comments around a node. A line is a comment including its `#`, or empty for blank lines;
+// normalize_comments (comments.h) defines the canonical form.
 using CommentLines = std::vector<std::string>;
 struct Comments {
-  CommentLines above;  // those inside the node too
-  std::string beside;  // behind it on its last line; empty without one
+  CommentLines above;  // including comments inside the node
+  std::string beside;  // after the node on its last line, or empty
 };
 
 struct Clause {
@@ -186,18 +185,18 @@ struct SpecParameter {
 
 struct Spec {
   Name name;
-  bool is_library = false;       // there is no attention: the preamble is all
+  bool is_library = false;       // no attention, only a preamble
   std::vector<Clause> preamble;  // functions and imports above the attention
   std::vector<SpecParameter> parameters;
   std::vector<Clause> clauses;  // in text order
   Span span;
-  Comments comments{};   // of the line that opens it
+  Comments comments{};   // of its opening line
   CommentLines end{};    // below the last clause
-  CommentLines below{};  // behind the closing brace
-  std::string schema{};  // what "$schema" says in JSON
+  CommentLines below{};  // after the closing brace
+  std::string schema{};  // the value of "$schema" in JSON
 };
 
-// Moves every place in the tree by `offset` bytes.
+// Adds `offset` bytes to every span in the tree.
 void shift(Spec& spec, std::uint32_t offset);
 
 }  // namespace attn::ast

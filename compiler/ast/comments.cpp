@@ -9,7 +9,7 @@
 namespace attn::ast {
 namespace {
 
-// The text between the quotes, a comment for each line.
+// Appends the text between the quotes, one comment per line.
 void put_docstring(std::string_view text, CommentLines& lines) {
   constexpr std::string_view kSpace = " \t\r\n";
   const std::size_t quotes = text.starts_with("\"\"\"") || text.starts_with("'''") ? 3 : 1;
@@ -32,7 +32,7 @@ class Placer {
   Placer(const support::Source& source, const std::vector<Span>& comments)
       : source_(source), comments_(comments) {}
 
-  // Those before the node and in it.
+  // Takes the comments before and inside the node.
   void above(Span node, CommentLines& lines) {
     before(node.begin, lines);
     put_blank_line(node.begin, lines);
@@ -40,7 +40,7 @@ class Placer {
     last_end_ = node.end;
   }
 
-  // The one behind the node that was placed last, when no other begins before it.
+  // Takes the comment on the last line of the previous node, unless another node begins before it.
   void beside(std::uint32_t next_node, std::string& comment) {
     if (!next_begins_before(next_node) || !next_text().starts_with('#')) return;
     if (line(comments_[next_].begin) == line(last_end_)) comment = take();

@@ -21,7 +21,7 @@ std::size_t digits(std::string_view text, std::size_t at) {
   return at;
 }
 
-// The end of the number (without sign) that starts at `at`, or `at` when there is none.
+// The end of the number (without sign) that starts at `at`, or `at` if there is none.
 std::size_t number_end(std::string_view text, std::size_t at) {
   std::size_t end = digits(text, at);
   if (end == at || (text[at] == '0' && end > at + 1)) return at;
@@ -161,7 +161,7 @@ class Reader {
     if (!accept('"')) fail("`\"`");
   }
 
-  // Code points outside the basic plane stay two surrogates, three bytes each: no name has them.
+  // Surrogate pairs are not combined: each half becomes three bytes. Names cannot contain them.
   void escape(std::string& out) {
     static constexpr std::string_view kSigns = "\"\\/bfnrt";
     static constexpr std::string_view kMeanings = "\"\\/\b\f\n\r\t";

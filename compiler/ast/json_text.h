@@ -1,4 +1,4 @@
-// JSON text as values with places: what parse_json reads a spec from.
+// A JSON reader that keeps the span of each value; parse_json builds on it.
 #pragma once
 
 #include <optional>
@@ -16,8 +16,8 @@ struct JsonMember;
 
 struct JsonValue {
   JsonKind kind = JsonKind::null;
-  support::Span span;  // of a string: without its quotes
-  std::string text;    // a string's value; the spelling of a number or a word
+  support::Span span;  // of a string: without quotes
+  std::string text;    // the value of a string; the spelling of a number or literal
   std::vector<JsonValue> items;
   std::vector<JsonMember> members;  // in text order; keys may repeat
 
@@ -33,11 +33,11 @@ struct JsonMember {
 // "a string", "an object", ... for messages.
 std::string_view in_words(JsonKind kind);
 
-// RFC 8259, one value in the whole text; nothing after reporting E0110, or E0105 when it is nested
-// deeper than any spec.
+// Reads one JSON value (RFC 8259) that is the whole text. Returns nullopt after reporting E0110, or
+// E0105 if it is nested too deeply.
 std::optional<JsonValue> read_json(const support::Source& source, diag::Sink& sink);
 
-// Whether this is how JSON spells a number that is not negative.
+// Whether `text` is a non-negative number in JSON.
 bool is_json_number(std::string_view text);
 
 }  // namespace attn::ast

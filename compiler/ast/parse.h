@@ -1,6 +1,6 @@
-// Text -> tree. Each reports every syntax error it finds (kMaxSyntaxErrors at most) and then
-// returns nothing; a tree is complete. Any input is answered: size, bracket depth and expression
-// depth are bounded.
+// Parsers for DSL and JSON text. Each reports every syntax error (at most kMaxSyntaxErrors) and
+// returns nullopt if there are any. Safe for any input: size, bracket depth and expression depth
+// are bounded.
 #pragma once
 
 #include <optional>
@@ -13,10 +13,10 @@ namespace attn::ast {
 inline constexpr std::size_t kMaxSyntaxErrors = 20;
 inline constexpr std::size_t kMaxBrackets = 100;
 
-// JSON or DSL, as Source::is_json says.
+// Parses JSON or DSL, according to Source::is_json.
 std::optional<Spec> parse(const support::Source& source, diag::Sink& sink);
 
-// False, and reported, when the source is larger than support::kMaxSourceBytes or is not text.
+// Reports a source that is larger than support::kMaxSourceBytes or not text, and returns false.
 bool is_readable(const support::Source& source, diag::Sink& sink);
 
 std::optional<Spec> parse_dsl(const support::Source& source, diag::Sink& sink);

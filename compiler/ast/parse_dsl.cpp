@@ -1,4 +1,4 @@
-// The only file that knows ANTLR. The parser finds the structure; syntax.cpp finds the words.
+// The DSL parser: the only file that uses ANTLR. syntax.cpp writes the error messages.
 #include <antlr4-runtime.h>
 #include <fmt/format.h>
 
@@ -36,8 +36,8 @@ Span span_of(ParserRuleContext* context) {
   return {span_of(context->getStart()).begin, span_of(context->getStop()).end};
 }
 
-// One char a byte, so that the lexer's positions are byte offsets. Only comments may hold other
-// text than ASCII; a byte order mark is space.
+// Replaces each non-ASCII byte by one character, so that lexer positions are byte offsets. A byte
+// order mark becomes spaces.
 std::string as_ascii(std::string_view text) {
   constexpr char kSubstitute = '\x1a';
   std::string out(text);
@@ -63,14 +63,14 @@ Tokens plain_tokens(const std::vector<antlr4::Token*>& all, const antlr4::dfa::V
   return tokens;
 }
 
-// Reports in our words, and after an error goes on at the next clause.
+// Reports errors through syntax.h and resumes at the next clause.
 class Strategy : public antlr4::DefaultErrorStrategy {
  public:
   Strategy(const Tokens& tokens, diag::Sink& sink) : tokens_(tokens), sink_(sink) {}
 
   void sync(antlr4::Parser* parser) override {
     const std::size_t at = parser->getCurrentToken()->getTokenIndex();
-    if (at != synced_at_) {  // the first of several decisions at a token sees all that may follow
+    if (at != synced_at_) {  // the first decision at a token has all expected tokens
       synced_at_ = at;
       synced_state_ = parser->getState();
       synced_context_ = parser->getContext();
@@ -103,7 +103,7 @@ class Strategy : public antlr4::DefaultErrorStrategy {
                               dynamic_cast<Grammar::ItemContext*>(context->parent) != nullptr;
     if (whole_clause && kind(parser) == "';'") {
       parser->consume();
-      endErrorCondition(parser);  // what follows is a new clause, and may have a new error
+      endErrorCondition(parser);  // the next clause may have its own error
     }
   }
 
@@ -127,7 +127,7 @@ class Strategy : public antlr4::DefaultErrorStrategy {
     return inside(context, Grammar::RuleFunctionClause);
   }
 
-  // Behind the opening brace of a function.
+  // Whether the parser is past the opening brace of a function.
   static bool in_function_body(ParserRuleContext* context) {
     for (ParseTree* node = context; node; node = node->parent) {
       auto* rule = dynamic_cast<ParserRuleContext*>(node);
@@ -138,7 +138,7 @@ class Strategy : public antlr4::DefaultErrorStrategy {
     return false;
   }
 
-  // Goes on behind the function; after an error in its header its body is skipped too.
+  // Resumes after the function; after an error in its header, skips its body too.
   void recover_function(antlr4::Parser* parser) {
     const bool whole = parser->getContext()->getRuleIndex() == Grammar::RuleFunctionClause;
     bool body = in_function_body(parser->getContext());
@@ -154,7 +154,7 @@ class Strategy : public antlr4::DefaultErrorStrategy {
     endErrorCondition(parser);
   }
 
-  // A line of a body may begin with a clause's word: `score = score / 50`.
+  // A line of a body may begin with a clause keyword: `score = score / 50`.
   void skip_body(antlr4::Parser* parser) const {
     while (kind(parser) != "EOF" && kind(parser) != "'}'") {
       const std::size_t at = parser->getCurrentToken()->getTokenIndex();
@@ -213,7 +213,7 @@ class Strategy : public antlr4::DefaultErrorStrategy {
   antlr4::RuleContext* synced_context_ = nullptr;
 };
 
-// A parse tree without errors -> our tree.
+// Converts a parse tree without errors to an ast::Spec.
 class Builder {
  public:
   explicit Builder(diag::Sink& sink) : sink_(sink) {}
@@ -263,7 +263,7 @@ class Builder {
   Clause item(Grammar::ItemContext* context) {
     Clause clause{span_of(context), word(context->getStart()), {}};
     if (auto* import = context->importItem()) {
-      // From the text itself: the lexer has seen substitutes for what is not ASCII.
+      // From the source: the lexer has seen substitutes for non-ASCII bytes.
       const Span span = span_of(import->STRING()->getSymbol());
       const auto path = sink_.source().text().substr(span.begin + 1, span.end - span.begin - 2);
       clause.body = ImportClause{{std::string(path), span}};
@@ -376,8 +376,8 @@ class Builder {
         result.arguments.push_back(layout_argument(argument));
       }
       if (kind == first && context->layoutEntry().size() > 1) {
-        sink_.report(Code::syntax, span_of(entry), "in a list of layouts each one needs a tensor")
-            .help = fmt::format("write `q: {}`", entry->getText());
+        sink_.report(Code::syntax, span_of(entry), "every layout in a list needs a tensor").help =
+            fmt::format("write `q: {}`", entry->getText());
         failed_ = true;
       }
       clause.entries.push_back(std::move(result));
@@ -413,7 +413,7 @@ class Builder {
     if (context->expr().size() == 1) return {std::nullopt, expr(context->expr(0))};
     const Expr key = expr(context->expr(0));
     if (key.kind != ExprKind::name) {
-      sink_.report(Code::syntax, key.span, "expected the name of an argument").help =
+      sink_.report(Code::syntax, key.span, "expected an argument name").help =
           "for example `paged(page = 64)`";
       failed_ = true;
     }
@@ -452,7 +452,7 @@ class Builder {
     return expr(context);
   }
 
-  // A layer of precedence with one child is that child.
+  // A precedence level with one child is that child.
   Expr expr(ParserRuleContext* context) {
     while (context->getRuleIndex() != Grammar::RuleOperand && context->children.size() == 1) {
       context = dynamic_cast<ParserRuleContext*>(context->children[0]);
@@ -604,7 +604,7 @@ class Builder {
       sink_
           .report(Code::too_deep, head,
                   fmt::format("the expression is more than {} operations deep", kMaxDepth))
-          .help = "name a part of the expression with `let`";
+          .help = "move part of the expression into a `let`";
     }
     failed_ = true;
     return make_expr(ExprKind::number, head, "0", {}, {});
@@ -616,7 +616,7 @@ class Builder {
 
 using OwnedTokens = std::vector<std::unique_ptr<antlr4::Token>>;
 
-// A string where a body begins is a comment too.
+// A string at the beginning of a body is a docstring, hence a comment.
 bool is_comment_token(const antlr4::Token& token, const OwnedTokens& before) {
   if (token.getType() == Grammar::COMMENT) return true;
   const bool is_string =
@@ -624,7 +624,8 @@ bool is_comment_token(const antlr4::Token& token, const OwnedTokens& before) {
   return is_string && !before.empty() && before.back()->getText() == "{";
 }
 
-// All tokens and the end, or nothing when there are too many. Comments are kept apart.
+// Returns all tokens including EOF, or none if there are too many. Comments are returned
+// separately.
 OwnedTokens tokenize(antlr4::Lexer& lexer, std::vector<Span>& comments, diag::Sink& sink) {
   OwnedTokens tokens;
   do {

@@ -60,8 +60,8 @@ class Builder {
       spec.preamble.push_back(clause(value));
       const std::string& word = spec.preamble.back().keyword.text;
       if (failed_ || word == "fn" || word == "import") continue;
-      fail(value.span, "the preamble has `fn` and `import` items only").help =
-          "the other clauses belong in `clauses`";
+      fail(value.span, "the preamble may contain only `fn` and `import` items").help =
+          "other clauses belong in `clauses`";
     }
   }
 
@@ -109,7 +109,7 @@ class Builder {
       if (std::ranges::find(known, member.key) == known.end()) {
         auto& diagnostic = fail(member.key_span, fmt::format("unknown key {}", quoted(member.key)));
         const std::string_view close = support::nearest(member.key, known);
-        diagnostic.help = close.empty() ? "possible here: " + support::one_of(known)
+        diagnostic.help = close.empty() ? "expected " + support::one_of(known)
                                         : fmt::format("did you mean {}?", quoted(close));
       } else if (std::ranges::find(seen, member.key) != seen.end()) {
         fail(member.key_span, fmt::format("duplicate key {}", quoted(member.key)));
@@ -144,7 +144,7 @@ class Builder {
 
   std::string comment(const JsonValue& json) {
     if (is(json, JsonKind::string, "a comment") && !is_comment(json.text)) {
-      fail(json.span, "a comment begins with `#` and is one line");
+      fail(json.span, "a comment must be one line that begins with `#`");
     }
     return json.text;
   }
@@ -165,7 +165,7 @@ class Builder {
     return {comment_lines(json, "above"), beside ? comment(beside->value) : ""};
   }
 
-  // The clause's word is a key of its object; `dtype` is one only where no other stands.
+  // The clause keyword is a key of the object; `dtype` only if there is no other keyword.
   Clause clause(const JsonValue& json) {
     if (!is(json, JsonKind::object, "a clause")) return {};
     for (const std::string_view word :
@@ -275,7 +275,7 @@ class Builder {
     return entry;
   }
 
-  // The one member of an object that says a layout by its name and arguments.
+  // The member that holds a layout with arguments, or nullptr.
   static const JsonMember* with_arguments(const JsonValue& json) {
     for (const std::string_view kind : {"strides", "paged"}) {
       if (const JsonMember* member = json.find(kind)) return member;
@@ -287,7 +287,7 @@ class Builder {
     return {name(member.key, member.key_span), expr(member.value)};
   }
 
-  // {"page": 64} among others that have no name.
+  // An argument in a list; a named one is {"page": 64}.
   LayoutArgument argument(const JsonValue& json) {
     const bool is_named =
         json.kind == JsonKind::object && json.members.size() == 1 && !json.find("number");
@@ -344,7 +344,7 @@ class Builder {
     return clause;
   }
 
-  // An expression, or lists of them.
+  // An expression, or nested lists of expressions.
   Expr fallback(const JsonValue& json) {
     if (json.kind != JsonKind::array) return expr(json);
     if (json.items.empty()) fail(json.span, "a list of elements must not be empty");
@@ -357,7 +357,7 @@ class Builder {
 
   DeterministicClause deterministic(const JsonValue& json) {
     if (json.kind != JsonKind::boolean || json.text != "true") {
-      fail(json.span, "`deterministic` must be true, or left out");
+      fail(json.span, "`deterministic` must be true or omitted");
     }
     return {};
   }
@@ -365,7 +365,7 @@ class Builder {
   ImportClause import(const JsonValue& json) {
     const bool is_path = is(json, JsonKind::string, "the path of an import") &&
                          json.text.find_first_of("\"\r\n") == std::string::npos;
-    if (!is_path && !failed_) fail(json.span, "a path has no quotes and is one line");
+    if (!is_path && !failed_) fail(json.span, "a path must not contain quotes or line breaks");
     return {{json.text, json.span}};
   }
 
@@ -428,7 +428,7 @@ class Builder {
       sink_
           .report(Code::too_deep, json.span,
                   fmt::format("the expression is more than {} operations deep", kMaxDepth))
-          .help = "name a part of the expression with `let`";
+          .help = "move part of the expression into a `let`";
       failed_ = true;
     }
     return result;
@@ -500,7 +500,7 @@ class Builder {
                      {}, std::move(operands));
   }
 
-  // For spellings that JSON does not have: {"number": "0x10"}.
+  // A spelling that JSON does not have: {"number": "0x10"}.
   Expr spelled_number(const JsonValue& json, const JsonMember& member) {
     only(json, {"number"});
     const JsonValue& value = member.value;
@@ -540,7 +540,7 @@ class Builder {
       chain.push_back(*op);
     }
     if (chain.empty() || chain.size() + 1 != operands.size()) {
-      fail(signs.span, "`compare` needs one operator between every two of `args`");
+      fail(signs.span, "`compare` needs one operator between adjacent `args`");
       return {};
     }
     const Span head = signs.items[0].span;

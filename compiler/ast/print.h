@@ -1,6 +1,6 @@
-// Tree -> text, in either surface. What is printed parses to the same tree, comments included; the
-// second printing of anything is the same text. ("$schema" is in JSON alone.) A spec with clauses
-// that are not built (OtherClause) has lost what they said.
+// Prints a syntax tree as DSL or JSON. The output parses to the same tree, including comments, and
+// printing that tree again gives the same text. ("$schema" exists only in JSON.) The content of
+// clauses that are unknown or not implemented (OtherClause) is lost.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@
 
 namespace attn::ast {
 
-// The canonical layout: a clause to a line with its comments, clause words padded to one width, as
-// few parentheses as the tree and its reader need, lines of kColumns where they can be broken.
+// Canonical DSL: one clause per line with its comments, keywords padded to one width, only the
+// parentheses needed for the tree or for clarity, lines broken at kColumns where possible.
 inline constexpr std::size_t kColumns = 100;
 std::string to_dsl(const Spec& spec);
 std::string to_dsl(const Expr& expr);
 
-// The form of grammar/attn.schema.json.
+// JSON as described by grammar/attn.schema.json.
 std::string to_json(const Spec& spec);
 
 }  // namespace attn::ast

@@ -24,17 +24,17 @@ std::string operand(const Expr& expr, bool in_parentheses) {
   return in_parentheses ? "(" + text + ")" : text;
 }
 
-// In parentheses when it binds less than `least`.
+// Parenthesized if it binds less tightly than `least`.
 std::string operand(const Expr& expr, int least) {
   return operand(expr, precedence_of(expr) < least);
 }
 
-// `(a && b) || c` needs no parentheses, but few readers are sure of that.
+// `(a && b) || c` needs no parentheses, but they make it clearer.
 bool is_unclear(const Expr& expr, Operator within) {
   return within == Operator::logical_or && precedence_of(expr) == precedence(Operator::logical_and);
 }
 
-// `1.` before `..` would be read as another number.
+// `1.` before `..` would be lexed as a different number.
 bool is_open_number(const Expr& expr) {
   return expr.kind == ExprKind::number && expr.text.ends_with('.');
 }
@@ -43,7 +43,7 @@ std::string binary(const Expr& expr) {
   const Operator op = expr.operators[0];
   const int own = precedence(op);
   const bool from_right = op == Operator::pow;
-  // The exponent may have a sign of its own: 2 ** -x.
+  // The exponent may be signed: 2 ** -x.
   const int right = from_right ? precedence(Operator::negate) : own + 1;
   const int left = from_right ? own + 1 : own;
   const auto side = [&](const Expr& inner, int least) {
@@ -161,7 +161,7 @@ std::string beside(const Comments& comments) {
   return comments.beside.empty() ? "\n" : "  " + comments.beside + "\n";
 }
 
-// One part of a function's body in braces.
+// One statement of a function body.
 std::string body_line(std::string_view indent, const std::string& head, const Expr& value) {
   const std::string start = fmt::format("{}{}{} ", indent, kIndent, head);
   return start + wrap(to_dsl(value), start.size()) + ";\n";
@@ -175,7 +175,7 @@ std::string function_lines(const FunctionClause& clause, std::string_view indent
   return out + body_line(indent, "return", clause.value) + std::string(indent) + "}";
 }
 
-// The clause's lines with its comments.
+// The lines of a clause, with its comments.
 std::string clause_lines(const Clause& clause, std::string_view indent) {
   std::string out = lines(clause.comments.above, indent);
   const auto* function = std::get_if<FunctionClause>(&clause.body);

@@ -72,7 +72,8 @@ std::string dim(const DimEntry& entry) {
   return fmt::format("{}: {}", text(entry.name.text), array(entry.set));
 }
 
-// {"strides": [1, 2]} or {"paged": {"page": 64}}; a list where names and places mix.
+// {"strides": [1, 2]} or {"paged": {"page": 64}}; a list if named and positional arguments are
+// mixed.
 std::string layout(const LayoutEntry& entry) {
   if (entry.arguments.empty()) return text(entry.kind.text);
   const auto argument = [](const LayoutArgument& a) {
@@ -100,7 +101,7 @@ std::string optional_member(std::string_view key, const std::optional<Expr>& val
   return value ? fmt::format(", \"{}\": {}", key, json(*value)) : "";
 }
 
-// What follows the clause's word: its value, and further members.
+// What follows the clause keyword: its value and other members.
 struct BodyPrinter {
   std::string operator()(const DimsClause& clause) const {
     return "{" + joined(clause.entries, dim) + "}";

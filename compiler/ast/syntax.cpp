@@ -20,7 +20,7 @@ constexpr std::array<std::string_view, 21> kClauseWords = {
     "'score'",   "'mask'",  "'outputs'",       "'align'",     "'learn'", "'sink'",   "'dropout'",
     "'lengths'", "'grad'",  "'deterministic'", "'normalize'", "'fn'",    "'import'", "'attention'"};
 
-// Spellings of other languages, where an operator or an operand was expected.
+// Syntax of other languages, where an operator or an operand was expected.
 struct Foreign {
   std::string_view word;
   std::string_view help;
@@ -41,14 +41,16 @@ constexpr Foreign kForeign[] = {
      "paste only the returned expression: `mask q_idx >= kv_idx;`, or the whole body into an `fn`"},
     {"=", "compare with `==`; name a value with `let x = ...;`"},
     {"?", "write `where(condition, a, b)`"},
-    {"for", "a reduction is `any(j in 0..8: kv_idx == j)`"},
-    {"while", "a reduction is `any(j in 0..8: kv_idx == j)`"},
-    {"range", "a range is `0..8`: `any(j in 0..8: kv_idx == j)`"},
+    {"for", "use a reduction: `any(j in 0..8: kv_idx == j)`"},
+    {"while", "use a reduction: `any(j in 0..8: kv_idx == j)`"},
+    {"range", "write a range as `0..8`: `any(j in 0..8: kv_idx == j)`"},
     {"from", "write `import \"masks.attn\";`, which imports all functions of a file"},
-    {".", "there are no members or methods: `tanh(x)` for `torch.tanh(x)`, `abs(x)` for `x.abs()`"},
+    {".",
+     "there are no modules or methods: write `tanh(x)` for `torch.tanh(x)`, `abs(x)` for "
+     "`x.abs()`"},
 };
 
-// Characters that word processors and formulas have in place of ASCII.
+// Characters that word processors and formulas use instead of ASCII.
 constexpr Foreign kLookalikes[] = {
     {"≥", ">="},      {"≤", "<="},          {"≠", "!="}, {"×", "*"},  {"·", "*"},  {"⋅", "*"},
     {"÷", "/"},       {"−", "-"},           {"–", "-"},  {"—", "-"},  {"∧", "&&"}, {"∨", "||"},
@@ -123,7 +125,8 @@ class SyntaxError {
         .help = "numbers look like `42`, `0x1f`, `0.5` or `1e-5`";
   }
 
-  // `mask q_idx >=` newline `outputs o;` read the word as a name, and stumbled only after it.
+  // In `mask q_idx >=` newline `outputs o;`, `outputs` is parsed as a name, and the error is after
+  // it.
   bool after_expression_word() {
     if (at_ == 0 || !starts_clause(tokens_, at_ - 1) || !expects_operator()) return false;
     sink_.report(Code::syntax, span(at_ - 1),
@@ -139,7 +142,7 @@ class SyntaxError {
     return diagnostic;
   }
 
-  // Behind the attention of the file.
+  // After the attention of the file.
   bool report_second_attention() {
     if (!expects("EOF") || kind(at_) != "'attention'") return false;
     const auto first = std::ranges::find_if(
@@ -159,7 +162,7 @@ class SyntaxError {
     return true;
   }
 
-  // `if W > 0:` in a body read the first word as the name of a value.
+  // In `if W > 0:`, `if` is parsed as the name of a value.
   bool report_statement() {
     if (!in_body(at_) || !expects("'='") || kind(at_ - 1) != "IDENT") return false;
     const Foreign* found = foreign(at_ - 1);
@@ -175,18 +178,18 @@ class SyntaxError {
     if (!open || *open == 0 || kind(*open) != "'('" || !is_word(kind(*open - 1))) return false;
     const std::string call = without_names(*open);
     unexpected({span(at_ - 1).begin, span(at_).end},
-               call.empty() ? "arguments have no names here: they go by position"
-                            : fmt::format("arguments have no names here: write `{}`", call));
+               call.empty() ? "arguments are positional: remove the name"
+                            : fmt::format("arguments are positional: write `{}`", call));
     return true;
   }
 
-  // Whether token `at` stands where an argument begins, before `=`.
+  // Whether token `at` is the name of an argument, followed by `=`.
   bool is_named(std::size_t at) const {
     return is_word(kind(at)) && text(at + 1) == "=" && (text(at - 1) == "(" || text(at - 1) == ",");
   }
 
-  // The call whose bracket is token `open` without its arguments' names; nothing when it is long,
-  // or when the names may be in another order than ours.
+  // The call whose bracket is token `open`, without argument names; empty if it is long or if the
+  // arguments may be in a different order.
   std::string without_names(std::size_t open) const {
     constexpr std::size_t kLongest = 60;
     std::string call = fmt::format("{}(", text(open - 1));
@@ -221,12 +224,13 @@ class SyntaxError {
         at_ > 2 && expects_operator() && opens(at_ - 2) && text(at_ - 2) != "mask";
     if (!has_name && !opens(at_ - 1)) return false;
     const std::size_t word = has_name ? at_ - 2 : at_ - 1;
-    unexpected({span(word + 1).begin, span(at_).end},
-               fmt::format("a clause has no `=`: write `{} {};`", text(word), value_text(at_ + 1)));
+    unexpected(
+        {span(word + 1).begin, span(at_).end},
+        fmt::format("clauses do not use `=`: write `{} {};`", text(word), value_text(at_ + 1)));
     return true;
   }
 
-  // What stands from token `at` to the end of the clause, when that is short.
+  // The text from token `at` to the end of the clause, or "..." if it is long.
   std::string_view value_text(std::size_t at) const {
     constexpr std::size_t kLongest = 40;
     std::size_t end = at;
@@ -249,7 +253,7 @@ class SyntaxError {
     const bool at_top = expects("'attention'");
     if (!expects_operator() && !expects_expression() && !at_top) return false;
     if (report_arrow() || report_range()) return true;
-    // `not x` and `return x` read the first word as a name.
+    // In `not x` and `return x`, the first word is parsed as a name.
     const bool first =
         at_ > 0 && expects_operator() && foreign(at_ - 1) && kind(at_ - 1) == "IDENT";
     const std::size_t at = first ? at_ - 1 : at_;
@@ -284,7 +288,7 @@ class SyntaxError {
     return true;
   }
 
-  // `j in range(8):` read range(8) as the lower end.
+  // In `j in range(8):`, range(8) is parsed as the lower bound.
   bool report_range() {
     if (!expects("'..'") || text(at_) != ":") return false;
     for (std::size_t i = at_; i-- > 0 && kind(i) != "'in'" && kind(i) != "';'";) {
@@ -326,7 +330,7 @@ class SyntaxError {
     const std::string found = kind(at) == "EOF" ? "the end of the file" : quoted(text(at));
     support::Span place = span(at);
     std::vector<diag::Label> labels;
-    // What is missing at the end of a line is missing there, not on the next line.
+    // Report what is missing at the end of a line there, not on the next line.
     const bool goes_on = expects_operator() || expects("';'") || expects("','");
     if (at > 0 && tokens_.all[at].starts_line && goes_on) {
       if (kind(at) != "EOF") labels.push_back({place, "before this"});
@@ -342,7 +346,7 @@ class SyntaxError {
   std::string help(std::size_t at) const {
     const bool is_list = at > 0 && (kind(at - 1) == "'outputs'" || kind(at - 1) == "'grad'");
     if (kind(at) == "';'" && is_list) {
-      return fmt::format("name them, as in `{};`, or leave the clause out",
+      return fmt::format("list them, as in `{};`, or omit the clause",
                          kind(at - 1) == "'grad'" ? "grad q, k, v" : "outputs o, lse");
     }
     if (expects("STRING")) {
@@ -359,11 +363,11 @@ class SyntaxError {
   // fn f() { q_idx >= kv_idx }
   std::string body_help(std::size_t at) const {
     if (text(at) == "," && expects("'='")) return assignments(at - 1);
-    if (text(at) == ":" && expects("'='")) return "leave the annotation out: `name = value`";
+    if (text(at) == ":" && expects("'='")) return "remove the annotation: `name = value`";
     return "the body of a function has `name = value` lines and ends with `return`";
   }
 
-  // `x, y = a, b` from token `at` on, as assignments of one name each.
+  // `x, y = a, b` from token `at` on, split into assignments of one name.
   std::string assignments(std::size_t at) const {
     std::vector<std::string_view> names, values;
     for (; is_word(kind(at)); at += 2) {
@@ -384,17 +388,16 @@ class SyntaxError {
       depth -= is_close(kind(at)) ? 1 : 0;
     }
     constexpr std::size_t kMost = 3;
-    if (names.size() != values.size() || names.size() > kMost)
-      return "assign one name in each line";
+    if (names.size() != values.size() || names.size() > kMost) return "assign one name per line";
     std::string lines;
     for (std::size_t i = 0; i < names.size(); ++i) {
       const std::string_view joint = i == 0 ? "" : i + 1 == names.size() ? " and " : ", ";
       lines += fmt::format("{}`{} = {}`", joint, names[i], values[i]);
     }
-    return fmt::format("assign one name in each line: {}", lines);
+    return fmt::format("assign one name per line: {}", lines);
   }
 
-  // Where the body of a function goes on with `name =`, or `return`.
+  // Whether `at` is in a function body where `name =` or `return` is expected.
   bool in_body(std::size_t at) const {
     if (!expects("'='") && !expects("'return'")) return false;
     std::size_t i = std::max<std::size_t>(at, 1) - 1;
@@ -479,7 +482,7 @@ bool brackets_are_bounded(const Tokens& tokens, diag::Sink& sink) {
     if (is_open(tokens.kind(i)) && ++depth > kMaxBrackets) {
       sink.report(Code::too_deep, tokens.all[i].span,
                   fmt::format("brackets are nested more than {} deep", kMaxBrackets))
-          .help = "name a part of the expression with `let`";
+          .help = "move part of the expression into a `let`";
       return false;
     }
   }

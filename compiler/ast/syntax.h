@@ -1,5 +1,5 @@
-// Syntax errors of the DSL in words: what was found, what was expected, what is probably meant.
-// Knows tokens as plain data, nothing of the parser generator.
+// Messages for syntax errors of the DSL: what was found, what was expected, and a likely fix. Works
+// on plain tokens, independent of the parser generator.
 #pragma once
 
 #include <string>
@@ -24,19 +24,19 @@ struct Tokens {
   const std::string& kind(std::size_t at) const { return kinds[all[at].type]; }
 };
 
-// Whether the token is a clause word at the start of a line: a place to go on after an error.
+// Whether the token is a clause keyword at the start of a line, where parsing can resume.
 bool starts_clause(const Tokens& tokens, std::size_t at);
 
-// Reports the first byte outside of comments that is not UTF-8; false if there is one.
+// Reports the first byte outside comments that is not UTF-8; false if there is one.
 bool is_utf8(const Tokens& tokens, diag::Sink& sink);
 
-// Reports brackets nested beyond kMaxBrackets; false if there are such.
+// Reports brackets nested deeper than kMaxBrackets; false if there are any.
 bool brackets_are_bounded(const Tokens& tokens, diag::Sink& sink);
 
-// What to write for a word of another language ("def"); empty if nothing is known of it.
+// What to write instead of a word of another language ("def"), or "".
 std::string_view foreign_help(std::string_view word);
 
-// Reports token `at`, where only the `expected` kinds could stand.
+// Reports a syntax error at token `at`, where one of the `expected` kinds is required.
 void report_syntax_error(const Tokens& tokens, std::size_t at,
                          const std::vector<std::string>& expected, diag::Sink& sink);
 

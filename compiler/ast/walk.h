@@ -1,4 +1,4 @@
-// Every place and every expression of a tree.
+// Visits every span and every expression of a syntax tree.
 #pragma once
 
 #include <optional>
@@ -9,8 +9,8 @@
 
 namespace attn::ast {
 
-// Calls on_span(Span&) for each place and on_expr(Expr&) for each expression, an expression before
-// its operands. A clause that is missing here does not compile.
+// Calls on_span(Span&) for each span and on_expr(Expr&) for each expression, before its operands. A
+// clause type that is missing here is a compile error.
 template <typename OnSpan, typename OnExpr>
 class Walk {
  public:

@@ -12,7 +12,7 @@ constexpr int kBracket = 16;  // above every operator's precedence
 
 struct Place {
   std::size_t at;  // of the space
-  int weight;      // the less, the better to break here
+  int weight;      // lower: a better place to break
 };
 
 std::vector<Place> places(std::string_view text) {
@@ -40,7 +40,7 @@ std::string wrap(std::string_view text, std::size_t indent) {
   std::size_t start = 0;
   const std::vector<Place> all = places(text);
   for (std::size_t next = 0; next < all.size() && text.size() - start > width;) {
-    std::size_t best = next;  // also when even the first is too far
+    std::size_t best = next;  // even if it is beyond the width
     for (; next < all.size() && all[next].at <= start + width; ++next) {
       if (all[next].weight <= all[best].weight) best = next;
     }

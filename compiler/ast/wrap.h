@@ -1,4 +1,4 @@
-// Where a long line of the DSL is broken.
+// Line breaking for DSL text.
 #pragma once
 
 #include <string>
@@ -6,9 +6,9 @@
 
 namespace attn::ast {
 
-// `text`, the rest of a line from column `indent` on, in lines of at most kColumns (print.h), with
-// room for one more character: broken behind commas and before operators, the outermost and loosest
-// first. Further lines begin at `indent`. A part without such a place stays as long as it is.
+// Breaks `text`, which begins at column `indent`, into lines of at most kColumns - 1 (print.h).
+// Breaks are after commas and before operators, preferably the outermost and least tightly binding
+// ones. Continuation lines begin at `indent`. A part that cannot be broken may be longer.
 std::string wrap(std::string_view text, std::size_t indent);
 
 }  // namespace attn::ast

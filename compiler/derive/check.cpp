@@ -16,7 +16,7 @@ using ir::Dim;
 using ir::ExprId;
 using ir::Op;
 
-// Indices that an expression depends on, and how many there are of each.
+// The axes that an expression depends on, and their sizes.
 struct Domain {
   passes::Axes axes;
   std::vector<std::int64_t> dims;    // of the axes
@@ -55,7 +55,7 @@ std::string_view what_of(Op op) {
 
 class CheckEmitter {
  public:
-  // `dag` has the nodes of both.
+  // The hoisted dag has the nodes of both.
   CheckEmitter(const ir::Attention& attention, const passes::Hoisted& hoisted)
       : attention_(attention) {
     std::vector<ExprId> derived;
@@ -93,7 +93,7 @@ class CheckEmitter {
   }
 
  private:
-  // Scores beyond the lengths are hidden as by a mask.
+  // Hides scores past the lengths, as a mask does.
   void hide_by_lengths() {
     const auto hide = [this](std::string_view lengths, Op index) {
       const ExprId batch[] = {dag().leaf(Op::batch_)};
@@ -106,7 +106,7 @@ class CheckEmitter {
     if (attention_.lengths_q) hide(ir::kLengthsQ, Op::row_);
   }
 
-  // The body, or nothing when there are too many elements.
+  // The body; empty if there are too many elements.
   std::string quick_kernel(std::int64_t& threads) {
     ExpressionWriter writer(attention_);
     std::string body;

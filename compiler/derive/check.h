@@ -1,4 +1,4 @@
-// The look for elements without a value when tensors are bound.
+// Checks bound tensors for elements without a value.
 #pragma once
 
 #include <optional>
@@ -8,19 +8,19 @@
 
 namespace attn::derive {
 
-// The kernels that tell whether a score of `attention`, from which `hoisted` was made, depends on
-// an element without a value: a gather outside its tensor, an integer division by 0, a shift
-// outside 0..31 in what is derived. (What is not derived always has one, and int() of a real that
-// fits no integer is not looked for.) The quick one goes over each such operation's own axes; the
-// exact one, for which there is only need where that finds something, over the scores, by the rules
-// of the reference evaluator.
+// Kernels that check whether a score of `attention`, the source of `hoisted`, depends on an element
+// without a value in derived expressions: a gather outside its tensor, an integer division by 0, a
+// shift outside 0..31. (What is not derived always has a value; int() of a real that fits no
+// integer is not checked.) The quick kernel covers the axes of each such operation. The exact one,
+// needed only if the quick one finds something, covers the scores, by the rules of the reference
+// evaluator.
 //
-// Nothing when every element has a value whatever is bound, and beyond plan::kMostChecked scores.
-// (A program whose lengths are made by a step of its own has no check either: derive/steps.)
+// Nothing if every element has a value whatever is bound, and beyond plan::kMostChecked scores.
+// (Programs with a step that computes lengths have no check either: derive/steps.h.)
 std::optional<plan::IndexCheck> index_check(const ir::Attention& attention,
                                             const passes::Hoisted& hoisted);
 
-// Gives the program this check, or none where it reads what is not bound but made.
+// Sets the program's check, or none if it reads tensors that are computed, not bound.
 void set_check(plan::Program& program, std::optional<plan::IndexCheck> check);
 
 }  // namespace attn::derive

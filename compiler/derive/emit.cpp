@@ -19,14 +19,14 @@ std::int64_t product(const std::vector<std::int64_t>& dims) {
   return std::accumulate(dims.begin(), dims.end(), std::int64_t{1}, std::multiplies<>());
 }
 
-// C++ text: the element that holds the value. Of f16 and bf16, which hold conditions, the bits.
+// C++ text: the element that holds the value. For f16 and bf16, which hold conditions, its bits.
 std::string element(DType dtype, const std::string& value) {
   if (dtype == DType::bf16) return fmt::format("{} ? 0x3f80 : 0", value);
   if (dtype == DType::f16) return fmt::format("{} ? 0x3c00 : 0", value);
   return fmt::format("({}){}", element_type(dtype), value);
 }
 
-// The threads that make one output.
+// Text for the threads that compute one output.
 std::string block(ExpressionWriter& writer, const DerivedTensor& output) {
   writer.begin(output.axes, output.dims);
   const std::string value = writer.value(output.expression);

@@ -25,7 +25,7 @@ std::string_view c_type(ir::Type type) {
   return {};
 }
 
-// An element as the type that it has in expressions.
+// An element, converted to its type in expressions.
 std::string converted(DType dtype, const std::string& element) {
   switch (dtype) {
     case DType::f16: return fmt::format("attn_f16({})", element);
@@ -47,7 +47,7 @@ std::string number_text(double value) {
   return ir::real_text(value);
 }
 
-// What an operation is in C++, with {0} and {1} for its operands.
+// The C++ pattern of an operation; {0} and {1} are its operands.
 std::string_view integer_pattern(Op op) {
   switch (op) {
     case Op::add_: return "attn_wrap((long long){0} + {1})";
@@ -247,7 +247,7 @@ std::string ExpressionWriter::statements(std::size_t indent) const {
   return text;
 }
 
-// Constants and indices are named by themselves, all else gets a variable.
+// Constants and indices are written as they are, everything else gets a variable.
 std::string ExpressionWriter::named(ExprId id) {
   const Node& node = dag_[id];
   switch (node.op) {
@@ -278,14 +278,14 @@ std::string ExpressionWriter::operation(ExprId id) const {
   if (pattern.empty() && type == ir::Type::real) pattern = real_pattern(node.op);
   std::vector<std::string> operands;
   for (const ExprId operand : node.operands) operands.push_back(held(operand));
-  if (pattern.empty()) {  // a function of CUDA's by the same name
+  if (pattern.empty()) {  // a CUDA function of the same name
     return fmt::format("{}({})", ir::info(node.op).name, fmt::join(operands, ", "));
   }
   operands.resize(3);
   return fmt::format(fmt::runtime(pattern), operands[0], operands[1], operands[2]);
 }
 
-// Negative numbers stand in parentheses.
+// Puts negative numbers in parentheses.
 std::string ExpressionWriter::held(ExprId id) const {
   const std::string& name = names_.find(id)->second;
   return name.starts_with('-') ? fmt::format("({})", name) : name;
@@ -315,7 +315,7 @@ std::string ExpressionWriter::element(ExprId load) const {
   return offset;
 }
 
-// A condition, or nothing when the index is known to lie inside.
+// A condition; empty if the index is known to be in range.
 std::string ExpressionWriter::out_of_range(ExprId index, std::int64_t low,
                                            std::int64_t high) const {
   const passes::Range range = passes::range_of(attention_, index);
@@ -371,7 +371,7 @@ std::string ExpressionWriter::tracked(ExprId id) const {
   return before == "0" ? own : fmt::format("{0} != 0 ? {0} : {1}", before, own);
 }
 
-// The first operand's, else the next one's.
+// The fault of the first operand that has one.
 std::string ExpressionWriter::operands_fault(const Node& node) const {
   std::string text = "0";
   for (std::size_t i = node.operands.size(); i-- > 0;) {
@@ -382,7 +382,7 @@ std::string ExpressionWriter::operands_fault(const Node& node) const {
   return text;
 }
 
-// None when one side has a value and decides.
+// No fault if one side has a value that decides.
 std::string ExpressionWriter::logic_fault(const Node& node) const {
   const ExprId x = node.operands[0], y = node.operands[1];
   if (fault(x) == "0" && fault(y) == "0") return "0";

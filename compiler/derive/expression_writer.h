@@ -1,4 +1,4 @@
-// Expressions of the IR as statements of CUDA C++, one variable a node.
+// Writes IR expressions as CUDA C++ statements, one variable per node.
 #pragma once
 
 #include <map>
@@ -23,8 +23,8 @@ struct KernelInputs {
 };
 KernelInputs inputs_of(const ir::Attention& attention, const std::vector<ir::ExprId>& expressions);
 
-// The same expressions' nodes that may have no value: loads whose indices, integer divisions whose
-// divisors and shifts whose counts are not known to be in range. Ascending.
+// The nodes of the expressions that may have no value: loads, integer divisions and shifts whose
+// indices, divisors or counts are not known to be in range. Ascending.
 std::vector<ir::ExprId> faults_of(const ir::Attention& attention,
                                   const std::vector<ir::ExprId>& expressions);
 
@@ -33,31 +33,31 @@ std::vector<ir::ExprId> unproven_indices(const ir::Attention& attention, ir::Exp
 
 class ExpressionWriter {
  public:
-  // With `faults`, their numbers from 1 in this order are tracked beside the values, as the
-  // reference evaluator does: not out of the branch that a select does not take, not beside `false
-  // && x`. A condition that depends on the score, which stands for 0, lets pass only what both
-  // sides have.
+  // With `faults`, their numbers (from 1, in this order) are tracked beside the values, as the
+  // reference evaluator does: not those in the branch that a select does not take, nor beside
+  // `false && x`. If a condition depends on the score, which is 0 here, only faults of both sides
+  // count.
   explicit ExpressionWriter(const ir::Attention& attention, std::vector<ir::ExprId> faults = {});
 
-  // Starts a new block of statements: the indices of `axes` from the element number i, row-major,
-  // of dims; other indices are 0.
+  // Starts a new block of statements, with the indices of `axes` computed from the row-major
+  // element number i of `dims`; other indices are 0.
   void begin(const passes::Axes& axes, const std::vector<std::int64_t>& dims);
 
-  // The same where the kernel has those indices already: in b, h, row and column.
+  // The same if the kernel already has those indices in b, h, row and column.
   void begin(const passes::Axes& axes);
 
-  // What the score is in this block, of type double; 0 unless it is given.
+  // Sets the score of this block, of type double; it is 0 by default.
   void set_score(const std::string& value);
 
   // The expression's value: a name or a literal, of type bool, int or double.
   std::string value(ir::ExprId id);
-  // The number of its fault, an int, 0 when it has a value; "0" when it always has one. After
-  // value.
+  // The number of its fault, an int: 0 if it has a value. The text is "0" if it always has one.
+  // Call after value().
   std::string fault(ir::ExprId id) const;
-  // Whether a node of faults_of fails by itself, a bool. After value() of its operands.
+  // Whether a node of faults_of itself fails, a bool. Call after value() of its operands.
   std::string failure(ir::ExprId id) const;
 
-  // The number, row-major, of the element that a load reads. After value() of its operands.
+  // The row-major number of the element that a load reads. Call after value() of its operands.
   std::string element(ir::ExprId load) const;
 
   // The block's statements, each line indented by `indent` columns.

@@ -15,7 +15,7 @@ namespace {
 constexpr const char* kMade = R"({statements}  gradients[i] = {value};
 )";
 
-// The scores of a tile have another number there than among all.
+// A score's number in its tile differs from that among all scores.
 constexpr const char* kMadeOfTile = R"(  const long long n = i, local = i / {columns};
   {{
     const long long whole = {row};

@@ -1,4 +1,4 @@
-// The gradient by the products as a tensor, for a program without a fused kernel.
+// The gradient by the products as a tensor, for unfused programs.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace attn::derive {
 
-// Names of tensors, and one extent. Where there is a tile, [n,T] stands in place of [B,Hq,Sq].
+// Names of tensors, and one extent. With a tile, [n,T] replaces [B,Hq,Sq].
 struct GradientTensors {
   std::string products;      // read: f32 [B,Hq,Sq,columns], q k^T before the scale
   std::string modified;      // read: f32 [B,Hq,Sq,columns], dS', 0 where hidden
@@ -19,8 +19,8 @@ struct GradientTensors {
   std::optional<RowTile> tile{};
 };
 
-// One step that makes dS' * Derivatives::score * scale: what is multiplied by k is dq. Where dS' is
-// 0 so is this, whatever the derivative. Reals are computed in double.
+// One step that computes dS' * Derivatives::score * scale; its product with k is dq. It is 0 where
+// dS' is, whatever the derivative. Reals are computed in double.
 plan::DeriveStep score_gradients_step(const gradient::Derivatives& derivatives,
                                       const GradientTensors& tensors);
 

@@ -16,10 +16,10 @@ namespace {
 using ir::Dim;
 using ir::ExprId;
 
-constexpr std::int64_t kRun = 32;  // rows that one thread goes over
+constexpr std::int64_t kRun = 32;  // rows per thread
 constexpr int kBits = 61;          // of a sum
 
-// The bits of doubles from 0 on are in the order of the numbers, NaN last.
+// The bits of non-negative doubles are ordered like the numbers, NaN last.
 constexpr const char* kFunctions = R"(
 static __device__ void attn_raise(unsigned long long* place, unsigned long long bits) {
   if (bits > *(volatile unsigned long long*)place) atomicMax(place, bits);
@@ -50,7 +50,7 @@ constexpr const char* kWalk = R"(
   {flush}
 )";
 
-// The rows of a tile, whichever heads they are of.
+// Over the rows of a tile, of any heads.
 constexpr const char* kWalkInTile = R"(
   if (i >= {threads}LL) return;
   const long long c = i % {C}, chunk = i / {C};
@@ -72,15 +72,15 @@ constexpr const char* kWalkInTile = R"(
   {flush}
 )";
 
-// What a thread does with the parts of the element that it holds.
+// Text for the parts of the element that a thread accumulates.
 struct Pass {
   std::string start, restart, add, flush;
 };
 
-// One gather as a walk over scores or rows.
+// One gather as a loop over scores or rows.
 struct Walk {
   ExprId load = 0;
-  std::int64_t columns = 1;  // that are walked down
+  std::int64_t columns = 1;  // that the loop covers
   std::string before, statements, after, local;
   std::string element;
   KernelInputs inputs;
@@ -103,7 +103,7 @@ std::int64_t elements_of(const ir::Attention& attention, const ir::CapturedTenso
   return elements;
 }
 
-// C++ text of the sum that element i of `largest` and `sums` stand for, or NaN.
+// C++ text of the sum that element i of `largest` and `sums` represents, or NaN.
 std::string sum_text(int spare) {
   return fmt::format(
       "  const bool finite = largest[i] < 0x7ff0000000000000ull;\n"
@@ -143,7 +143,7 @@ class Maker {
   std::string sums() const { return output_ + ".sums"; }
   std::string total() const { return output_ + ".total"; }
 
-  // Of the number of parts that an element can have.
+  // The bits of the largest number of parts of an element.
   int parts_bits(const gradient::TensorGradient& gradient) const {
     const std::size_t each = gradient.score.size() * static_cast<std::size_t>(size(Dim::Skv));
     const std::size_t parts = static_cast<std::size_t>(rows()) * (each + gradient.sink.size());
@@ -305,10 +305,10 @@ class Maker {
                               body);
   }
 
-  // Ends a tile: the next one begins with zeros.
+  // Ends a tile: adds its sums to the total and resets them.
   void add_to_total(std::int64_t elements, int spare) {
     plan::DeriveStep& step = add_step({total(), largest(), sums()}, "");
-    step.expressions = {"with the sum of the tile", "0", "0"};
+    step.expressions = {"plus the sum of the tile", "0", "0"};
     step.amends = elements;
     const std::string body = fmt::format(
         "  if (i >= {}LL || largest[i] == 0) return;\n{}"
@@ -357,7 +357,7 @@ LearnedSteps learned_steps(const gradient::Derivatives& derivatives,
 }
 
 std::int64_t learned_bytes(const gradient::Derivatives& derivatives) {
-  constexpr std::int64_t kBytes = 24;  // of an element: two words and a total
+  constexpr std::int64_t kBytes = 24;  // per element: two words and a total
   std::int64_t bytes = 0;
   for (const gradient::TensorGradient& gradient : derivatives.tensors) {
     if (!is_read(gradient)) continue;

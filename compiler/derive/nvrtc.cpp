@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kNames[] = {"libnvrtc.so.13", "libnvrtc.so.12"};
 
-// The part of nvrtc.h that is used; its ABI has been the same since CUDA 11.
+// The part of nvrtc.h that is used; its ABI is unchanged since CUDA 11.
 using Program = struct NvrtcProgram*;
 constexpr int kSuccess = 0;
 constexpr int kInvalidOption = 5;
@@ -56,7 +56,7 @@ std::optional<Nvrtc> entry_points(void* library) {
   return found ? std::optional(nvrtc) : std::nullopt;
 }
 
-// Folders that hold the library, or prefixes above one.
+// Folders that may hold the library, or prefixes of such folders.
 std::vector<fs::path> folders(const std::string& cudnn_folder) {
   std::vector<fs::path> all;
   if (!cudnn_folder.empty()) {
@@ -78,7 +78,8 @@ std::vector<fs::path> folders(const std::string& cudnn_folder) {
   return all;
 }
 
-// NVRTC opens its builtins by name and does not look beside itself; loaded before, they are found.
+// NVRTC opens its builtins by name and does not search its own folder; loading them first makes
+// them available.
 void load_builtins(const fs::path& folder) {
   std::error_code ignored;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
@@ -98,7 +99,7 @@ void* open_in(const fs::path& folder, std::vector<std::string>& tried) {
       tried.emplace_back(dlerror());
     }
   }
-  tried.push_back(folder.string() + ": none");
+  tried.push_back(folder.string() + ": not found");
   return nullptr;
 }
 
@@ -118,11 +119,11 @@ Result<Nvrtc> load(const std::string& cudnn_folder) {
                  {}};
   }
   const auto nvrtc = entry_points(library);
-  if (!nvrtc) return {ErrorCode::cuda, "the NVRTC that was found lacks a function"};
+  if (!nvrtc) return {ErrorCode::cuda, "the NVRTC library lacks a required function"};
   return *nvrtc;
 }
 
-// One program of NVRTC's, destroyed at the end.
+// Owns one NVRTC program.
 class Compilation {
  public:
   explicit Compilation(const Nvrtc& nvrtc) : nvrtc_(nvrtc) {}
@@ -135,10 +136,9 @@ class Compilation {
   Result<std::string> run(const std::string& source, std::int64_t sm) {
     ATTN_RETURN_IF_ERROR(
         check(nvrtc_.create(&program_, source.c_str(), "derive.cu", 1, &kPrelude, &kPreludeName),
-              "is given"));
+              "create"));
     const std::string architecture = fmt::format("--gpu-architecture=sm_{}", sm);
-    // Products are not contracted into sums, so that results are those of the operations as
-    // written.
+    // No contraction to FMA: results are those of the operations as written.
     const std::array<const char*, 3> options = {architecture.c_str(), "--std=c++17",
                                                 "--fmad=false"};
     const int result = nvrtc_.compile(program_, static_cast<int>(options.size()), options.data());
@@ -147,22 +147,22 @@ class Compilation {
                                            "new for this GPU",
                                            sm)};
     }
-    ATTN_RETURN_IF_ERROR(check(result, "compiles"));
+    ATTN_RETURN_IF_ERROR(check(result, "compile"));
     std::size_t size = 0;
-    ATTN_RETURN_IF_ERROR(check(nvrtc_.cubin_size(program_, &size), "returns"));
+    ATTN_RETURN_IF_ERROR(check(nvrtc_.cubin_size(program_, &size), "return"));
     std::string image(size, '\0');
-    ATTN_RETURN_IF_ERROR(check(nvrtc_.cubin(program_, image.data()), "returns"));
+    ATTN_RETURN_IF_ERROR(check(nvrtc_.cubin(program_, image.data()), "return"));
     return image;
   }
 
  private:
   Status check(int result, const char* action) const {
     if (result == kSuccess) return {};
-    Error error{ErrorCode::internal,
-                fmt::format("NVRTC fails when it {} a derive kernel: {}", action,
-                            nvrtc_.error_string(result)),
-                {},
-                {}};
+    Error error{
+        ErrorCode::internal,
+        fmt::format("NVRTC failed to {} a derive kernel: {}", action, nvrtc_.error_string(result)),
+        {},
+        {}};
     std::size_t size = 0;
     if (program_ != nullptr && nvrtc_.log_size(program_, &size) == kSuccess && size > 1) {
       std::string log(size, '\0');

@@ -1,4 +1,4 @@
-// CUDA C++ -> cubin, by NVRTC, loaded at run time. Needs no GPU and no driver.
+// Compiles CUDA C++ to cubins with NVRTC, loaded at run time. Needs no GPU and no driver.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 
 namespace attn::derive {
 
-// For compute capability sm / 10. NVRTC is looked for beside the cuDNN in `cudnn_folder` (when not
-// empty), where the dynamic linker looks, and under the usual prefixes. Errors: cuda, when there is
-// no NVRTC (with every place tried) or it has no such architecture; internal, with NVRTC's log,
-// when it refuses the source, which is ours.
+// Compiles for compute capability sm / 10. NVRTC is searched for next to the cuDNN in
+// `cudnn_folder` (if not empty), in the dynamic linker's paths, and under the usual prefixes.
+// Errors: cuda if NVRTC is not found (with every place tried) or lacks the architecture; internal,
+// with NVRTC's log, if it rejects the source, which is a bug here.
 Result<std::string> compile_kernel(const std::string& source, std::int64_t sm,
                                    const std::string& cudnn_folder);
 

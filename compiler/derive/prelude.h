@@ -1,5 +1,5 @@
-// What every derive kernel includes. The name changes whenever the meaning of a function does: it
-// is part of a kernel's source, and so of a plan's signature.
+// The prelude that every derive kernel includes. Its name must change whenever the meaning of a
+// function does: it is part of a kernel's source, and so of a plan's signature.
 #pragma once
 
 namespace attn::derive {

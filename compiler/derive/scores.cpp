@@ -66,7 +66,7 @@ class Emitter {
         writer_.statements(4), name, type, value);
   }
 
-  // Its name in the kernel.
+  // Adds an output; returns its name in the kernel.
   std::string begin_output(const std::string& tensor, const char* type, std::string meaning,
                            std::int64_t count) {
     std::string name = fmt::format("out{}", step_.outputs.size());
@@ -77,7 +77,7 @@ class Emitter {
     return name;
   }
 
-  // An element for each score.
+  // Adds an output with one element per score.
   void add_of_scores(const std::string& tensor, const char* type, std::string meaning,
                      const std::string& value) {
     if (!tensors_.tile) return add(tensor, type, std::move(meaning), dims_, value);

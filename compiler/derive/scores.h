@@ -1,4 +1,4 @@
-// The scores as a tensor, for a program without a fused kernel.
+// The scores as a tensor, for unfused programs.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@
 
 namespace attn::derive {
 
-// Names of tensors, and one extent. Where there is a tile, [n,T] stands in place of [B,Hq,Sq].
+// Names of tensors, and one extent. With a tile, [n,T] replaces [B,Hq,Sq].
 struct ScoreTensors {
   std::string products;      // read: f32 [B,Hq,Sq,columns], q k^T before the scale
   std::int64_t columns = 0;  // Skv or more
@@ -22,17 +22,16 @@ struct ScoreTensors {
   std::optional<RowTile> tile{};
 };
 
-// One step that makes them at every execute: the values are the reference's, reals computed in
-// double. It reads captured tensors and params as they are bound. Lengths hide nothing yet.
+// One step that computes them at every execute, with the values of the reference: reals in double.
+// It reads captured tensors and params as bound. Lengths are not applied here.
 plan::DeriveStep scores_step(const ir::Attention& attention, const ScoreTensors& tensors);
 
-// Starts a block of the writer over the scores [B,Hq,Sq,extent] in which the score is the scaled
-// element of "products", as above. `row`: text, the row of the products; that of [B,Hq,Sq] unless
-// it is given.
+// Starts a block of the writer over the scores [B,Hq,Sq,extent], with the scaled element of
+// "products" as the score. `row`: text of the row of the products; by default that of [B,Hq,Sq].
 void begin_scores(ExpressionWriter& writer, const ir::Attention& attention, std::int64_t extent,
                   std::int64_t columns, const std::string& row = "");
 
-// Gives the program, whose tensors are complete, what is looked for when they are bound.
+// Sets the check of bound values of the program, whose tensors must be complete.
 void check_scores(const ir::Attention& attention, plan::Program& program);
 
 }  // namespace attn::derive

@@ -29,7 +29,7 @@ plan::DeriveStep step_of(const ir::Attention& attention,
   return step;
 }
 
-// Those made once, and the others, in one step each, as far as a step takes them.
+// One step for the tensors made once and one for the others, or more if a step cannot hold them.
 std::vector<plan::Step> derive_steps(const passes::Hoisted& hoisted) {
   std::vector<plan::Step> steps;
   for (const bool once : {true, false}) {
@@ -45,7 +45,7 @@ std::vector<plan::Step> derive_steps(const passes::Hoisted& hoisted) {
   return steps;
 }
 
-// What is read: by the steps before, or by lowering's own.
+// The tensors and params that these derive steps read.
 std::set<std::string> inputs_of(const std::vector<plan::Step>& steps) {
   std::set<std::string> names;
   for (const plan::Step& step : steps) {
@@ -81,8 +81,8 @@ plan::TensorInfo captured_info(const ir::Attention& attention, const ir::Capture
           std::move(dims), std::move(strides),         16};
 }
 
-// The captured tensors in the order of the spec, those that `names` adds among them, but for what
-// the program makes.
+// Sorts captured tensors in the order of the spec, adding those of `names` that the program does
+// not compute.
 void bind_tensors(const ir::Attention& attention, const std::set<std::string>& names,
                   plan::Program& program) {
   std::vector<plan::TensorInfo>& tensors = program.tensors;
@@ -98,7 +98,7 @@ void bind_tensors(const ir::Attention& attention, const std::set<std::string>& n
       captured.push_back(captured_info(attention, tensor));
     }
   }
-  // Behind q, k and v, of which there may be q alone.
+  // After q, k and v, of which there may be only q.
   const auto behind = std::ranges::find_if(tensors, [](const plan::TensorInfo& tensor) {
     return tensor.role > plan::TensorRole::value;
   });
@@ -106,8 +106,8 @@ void bind_tensors(const ir::Attention& attention, const std::set<std::string>& n
                  std::make_move_iterator(captured.end()));
 }
 
-// Tensors that lowering makes itself are there when the first step of cuDNN's runs, and not before.
-// A program without such a step makes none.
+// Tensors that lowering computes exist only once the first cuDNN step runs. A program without such
+// a step computes none.
 std::vector<plan::Step>::iterator first_cudnn_step(std::vector<plan::Step>& steps) {
   const auto found = std::ranges::find_if(
       steps, [](const plan::Step& step) { return std::holds_alternative<plan::CudnnStep>(step); });
@@ -139,7 +139,7 @@ passes::DerivedTensor length_tensor(const ir::Attention& attention, std::string_
   return tensor;
 }
 
-// `place` gives where among the steps those come that make the derived tensors.
+// `place` returns where the steps that compute the derived tensors are inserted.
 template <typename Place>
 plan::Program with_steps(const ir::Attention& attention, const passes::Hoisted& hoisted,
                          plan::Program program, const Place& place) {
@@ -168,7 +168,7 @@ plan::Program with_derived(const ir::Attention& attention, const passes::Hoisted
   return with_steps(attention, hoisted, std::move(program), first_cudnn_step);
 }
 
-// Lowering's own kernels, copies among them, read lengths too.
+// Lowering's own kernels, including copies, also read lengths.
 plan::Program with_lengths(const ir::Attention& attention, const passes::Padding& padding,
                            plan::Program program) {
   passes::Hoisted lengths{padding.attention, {}, {}};
@@ -199,7 +199,7 @@ plan::Program with_cancelled(const passes::Cancelled& cancelled, plan::Program p
   program.steps.insert(program.steps.begin(), step_of(attention, {term}));
   plan::DeriveStep sum;
   sum.outputs = {"lse"};
-  sum.expressions = {"with what is the same for a whole row"};
+  sum.expressions = {"lse plus the term that is constant per row"};
   sum.inputs = {plan::TensorOperand{made}, plan::TensorOperand{name}};
   sum.source =
       kernel_text(plan::kDeriveKernel, {"float* lse", "const float* made", "const float* term"},

@@ -1,4 +1,4 @@
-// Derived tensors as steps of a program.
+// Adds steps for derived tensors to programs.
 #pragma once
 
 #include "compiler/passes/analysis/padding.h"
@@ -8,20 +8,18 @@
 
 namespace attn::derive {
 
-// The program that computes what `attention` means: `program`, which lowering made of what was
-// hoisted from it and which takes the derived tensors as captured ones, with the steps before it
-// that make them, and a check of what is bound; what these read is bound instead. The program
-// itself when nothing is derived.
+// The program of `attention`. `program` is the lowered hoisted attention, with derived tensors as
+// captured ones. Steps before it compute these, their inputs are bound instead, and bound values
+// are checked. Returns `program` if nothing is derived.
 plan::Program with_derived(const ir::Attention& attention, const passes::Hoisted& hoisted,
                            plan::Program program);
 
-// The program that computes what `attention` means, whose padding this is: `program`, which
-// computes `padding.attention` and so is given lengths, and has no check, with a first step that
-// makes them.
+// The program of `attention`, whose padding this is. `program` computes `padding.attention`, which
+// captures lengths, and has no check; a first step computes the lengths.
 plan::Program with_lengths(const ir::Attention& attention, const passes::Padding& padding,
                            plan::Program program);
 
-// The program that computes what softmax cancelled too: `program`, which computes
+// The program with the term that softmax cancelled: `program`, which computes
 // `cancelled.attention`, with the term added to its lse, if it has one.
 plan::Program with_cancelled(const passes::Cancelled& cancelled, plan::Program program);
 

@@ -26,13 +26,14 @@ auto order(const Diagnostic& d) { return std::tuple(d.span.begin, d.span.end, d.
 
 struct Seen {
   const Diagnostic* found;
-  std::size_t sizes;  // how many had begun
+  std::size_t sizes;  // how many sizes had begun
 };
 
-// The same finding with different sizes.
+// One finding for different sizes.
 using Group = std::vector<Seen>;
 
-// Of findings with one code at one place: the n-th of some sizes is the same as the n-th of others.
+// Groups findings with the same code and span: the n-th finding for one set of sizes matches the
+// n-th for another.
 std::vector<Group> groups(std::span<const Seen> all) {
   std::vector<Group> groups;
   for (const Seen& seen : all) {
@@ -50,7 +51,7 @@ std::vector<Group> groups(std::span<const Seen> all) {
   return groups;
 }
 
-// In the words of the first; with the sizes it holds for, if that is not the same for all.
+// The first of the group; names the sizes it holds for unless it holds for all.
 Diagnostic merged(const Group& group, const std::vector<std::string>& sizes) {
   Diagnostic diagnostic = *group.front().found;
   const bool says_same = std::ranges::all_of(
@@ -100,7 +101,7 @@ Diagnostic& Sink::report(Code code, support::Span span, std::string message) {
 Sink::Added Sink::add(support::Source source) {
   const std::uint32_t last = further_.empty() ? 0 : further_.back().offset;
   const support::Source& before = further_.empty() ? *source_ : *further_.back().source;
-  // One between them, so that the end of one is not the beginning of the next.
+  // One byte between them, so that the end of one is not the beginning of the next.
   const std::uint32_t offset = last + static_cast<std::uint32_t>(before.text().size()) + 1;
   further_.push_back({std::make_unique<const support::Source>(std::move(source)), offset});
   return {*further_.back().source, offset};

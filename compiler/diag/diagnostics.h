@@ -1,5 +1,5 @@
-// What is wrong with a spec: code, place, words, help. Collected, sorted by place, rendered as text
-// with carets, as JSON, or as SARIF. Codes are declared once, in diagnostics.def.
+// Diagnostics of a spec: collects and sorts them, and renders them as text with carets, as JSON or
+// as SARIF. Codes are declared in diagnostics.def.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ std::string_view summary_of(Code code);  // one line, for lists and explain-code
 std::span<const Code> all_codes();       // in the order of diagnostics.def
 std::string_view to_string(Severity severity);
 
-// A further place that explains the first, with its own words.
+// A secondary span with its own message.
 struct Label {
   support::Span span;
   std::string message;
@@ -39,38 +39,39 @@ struct Diagnostic {
   support::Span span;
   std::string message;
   std::vector<Label> labels;
-  std::string help;  // what would work; empty if there is nothing certain to say
+  std::string help;  // how to fix it; empty if unknown
 };
 
-// A place within one of several sources.
+// A span in one of several sources.
 struct Location {
   const support::Source* source;
-  support::Span span;  // of its text
+  support::Span span;  // in the text of `source`
 };
 
-// Collects diagnostics about one source and those it imports. Not thread-safe; one for each
-// compilation. Spans count through all the sources: the first begins at 0, each further one where
-// `add` says.
+// Collects diagnostics of one source and its imports. Not thread-safe; use one per compilation.
+// Spans number the bytes of all sources: the first source begins at 0, an added one at the offset
+// that `add` returns.
 class Sink {
  public:
-  // More than this many are of no use to anybody, and their number must not grow with the input.
+  // After this many, and once there is an error, further diagnostics are dropped.
   static constexpr std::size_t kMost = 200;
 
-  // The sink refers to `source`, which must outlive it.
+  // `source` must outlive the sink.
   explicit Sink(const support::Source& source) : source_(&source) {}
 
-  // A further source, kept by the sink, and the offset its spans begin at.
+  // An added source, owned by the sink, and the offset of its spans.
   struct Added {
     const support::Source& source;
     std::uint32_t offset;
   };
   Added add(support::Source source);
-  // Takes over what was found in a source that was added, when it was looked at alone.
+  // Copies the diagnostics of `alone`, the sink of a single added source, with spans moved by
+  // `offset`.
   void adopt(const Sink& alone, std::uint32_t offset);
   Location locate(support::Span span) const;
   std::size_t size() const;  // bytes of the sources
 
-  // While it lives, every report gets this label behind its own place: where a function was called.
+  // During its lifetime, every report gets this label, such as the call of a function.
   class Context {
    public:
     Context(Sink& sink, Label label) : sink_(sink) { sink_.context_.push_back(std::move(label)); }
@@ -82,25 +83,25 @@ class Sink {
     Sink& sink_;
   };
 
-  // Add labels and help to what it returns, which stays valid when more is reported.
+  // Returns the diagnostic, for labels and help to be added. It stays valid when more are reported.
   Diagnostic& report(Code code, support::Span span, std::string message);
-  // What analyses that report here have cost, in expressions looked at.
+  // Cost of the analyses that report here, in expressions visited.
   void add_work(std::uint64_t work) { work_ += work; }
   std::uint64_t work() const { return work_; }
 
-  // That a check would have taken too much work: there may be more to report.
+  // Records that a check was stopped at its work limit: there may be more to report.
   void set_stopped() { is_stopped_ = true; }
   bool is_stopped() const { return is_stopped_; }
 
-  // From here on the spec is analysed with these sizes ("Sq=1024"), of which the messages speak
-  // that do not hold for all that were begun.
+  // Begins the analysis for these sizes ("Sq=1024"). Messages that do not hold for all sizes begun
+  // name the sizes they hold for.
   void begin_sizes(std::string sizes) { sizes_.push_back(std::move(sizes)); }
 
   bool has_errors() const;
   std::size_t error_count() const;
 
-  // By place, then by code; exact repeats dropped. What is found with several sizes is said once,
-  // in the words of the first.
+  // Sorted by span, then by code, without duplicates. What is found for several sizes is reported
+  // once, with the message of the first.
   std::vector<Diagnostic> sorted() const;
   const support::Source& source() const { return *source_; }
 
@@ -115,28 +116,28 @@ class Sink {
   std::vector<Label> context_;
   std::deque<Diagnostic> diagnostics_;  // references to them are handed out
   std::vector<std::string> sizes_;
-  std::deque<std::size_t> sizes_of_;  // of each diagnostic: how many had begun
+  std::deque<std::size_t> sizes_of_;  // per diagnostic: how many sizes had begun
   std::uint64_t work_ = 0;
   bool is_stopped_ = false;
-  Diagnostic dropped_{};  // what a report beyond the limit writes to
+  Diagnostic dropped_{};  // target of reports beyond the limit
 };
 
-// rustc's shape:
+// Text in the format of rustc:
 //   error[E0203]: unknown name `windw`
 //     --> specs/x.attn:4:29
 //      |
 //    4 |   mask  q_idx - kv_idx < windw;
 //      |                          ^^^^^
 //      = help: did you mean `window`?
-// A label in another file stands below, under `::: file:line:column`.
+// A label in another file is printed below, under `::: file:line:column`.
 std::string to_text(const Sink& sink);
 
 // {"diagnostics": [{"code", "severity", "message", "file", "line", "column", "end_line",
 //  "end_column", "labels": [{"message", "file", "line", ..}], "help"}], "errors": n}
 std::string to_json(const Sink& sink);
 
-// One SARIF 2.1.0 log of a run over several sources, for code hosts and editors. `failures` are
-// files that could not be read, in words; `version` is the tool's.
+// A SARIF 2.1.0 log of a run over several sources, for code hosts and editors. `failures` are
+// messages about files that could not be read; `version` is the version of attnc.
 std::string to_sarif(const std::vector<const Sink*>& sinks,
                      const std::vector<std::string>& failures, std::string_view version);
 

@@ -12,7 +12,7 @@ constexpr std::size_t kCodes = 0
 #undef ATTN_DIAGNOSTIC
     ;
 
-// A code that explanations.def says nothing of stays empty, and a test finds it.
+// A code without an entry in explanations.def stays empty; a test checks for this.
 constexpr std::array<Explanation, kCodes> explanations() {
   std::array<Explanation, kCodes> all{};
 #define ATTN_EXPLANATION(name, text, wrong, right) \

@@ -1,5 +1,4 @@
-// What `attnc explain-code` says of each code. Declared in explanations.def, beside
-// diagnostics.def.
+// The text of `attnc explain-code` for each code, declared in explanations.def.
 #pragma once
 
 #include <string>
@@ -12,13 +11,12 @@ namespace attn::diag {
 struct Explanation {
   std::string_view text;
   std::string_view wrong;  // a spec that gets this code; JSON when it begins with `{`
-  std::string_view right;  // what was meant: a spec without any diagnostic
+  std::string_view right;  // the corrected spec, without diagnostics
 };
 
 const Explanation& explanation_of(Code code);
 
-// An example as the compiler reads it: `[[101 x (]]` stands for 101 times what follows the x and a
-// space.
+// Expands an example for the compiler: `[[101 x (]]` becomes 101 times `(`.
 std::string expand_example(std::string_view example);
 
 }  // namespace attn::diag

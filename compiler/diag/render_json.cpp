@@ -42,7 +42,7 @@ std::string to_json(const Sink& sink) {
     json["diagnostics"].push_back(to_json(diagnostic, sink));
   }
   json["errors"] = sink.error_count();
-  // A file name need not be UTF-8.
+  // A file name may not be UTF-8.
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

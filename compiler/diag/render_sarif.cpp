@@ -36,7 +36,9 @@ Json location(const Location& at) {
               {"endColumn", end.column}}}}}};
 }
 
-std::string_view level(Severity severity) { return to_string(severity); }  // SARIF's words are ours
+std::string_view level(Severity severity) {
+  return to_string(severity);
+}  // SARIF uses the same words
 
 Json rule(Code code) {
   return {{"id", id_of(code)},

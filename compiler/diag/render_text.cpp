@@ -10,9 +10,10 @@ namespace attn::diag {
 namespace {
 
 constexpr std::size_t kTab = 4;
-constexpr std::size_t kWidth = 160;  // bytes of a source line; a longer one is cut around the caret
+constexpr std::size_t kWidth =
+    160;  // bytes of a source line; longer lines are cut around the caret
 
-// One underline: bytes of its line.
+// One underline; offsets are bytes in its line.
 struct Mark {
   std::size_t begin;
   std::size_t end;
@@ -20,7 +21,7 @@ struct Mark {
   std::string message;
 };
 
-// Part of a source line as terminal cells: tabs expanded, what cannot be shown replaced.
+// Part of a source line as terminal cells: tabs expanded, unprintable characters replaced.
 class ShownLine {
  public:
   ShownLine(std::string_view line, std::size_t around) {
@@ -43,7 +44,7 @@ class ShownLine {
     const std::size_t last = text_.find_last_not_of(' ');
     return std::string_view(text_).substr(0, last == text_.npos ? 0 : last + 1);
   }
-  // The cell a byte of the line is shown in; one past the last for what lies behind.
+  // The cell that shows a byte of the line; one past the last cell for bytes after it.
   std::size_t cell(std::size_t byte) const {
     if (byte < first_) return 0;
     return byte - first_ < cell_of_byte_.size() ? cell_of_byte_[byte - first_] : cells_;
@@ -84,10 +85,10 @@ class Renderer {
   }
 
  private:
-  // What is shown of one file, the diagnostic's own first.
+  // The lines shown of one file; the file of the diagnostic comes first.
   struct File {
     const support::Source* source;
-    std::uint32_t first;  // the byte its heading names
+    std::uint32_t first;  // the offset in its heading
     std::map<std::uint32_t, std::vector<Mark>> lines;
   };
 

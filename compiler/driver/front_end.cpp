@@ -11,13 +11,13 @@
 namespace attn::driver {
 namespace {
 
-// A value that does not verify is our bug, whatever the spec was.
+// IR that does not verify is a compiler bug, whatever the spec.
 void check_verified(const ir::Attention& attention) {
   const Status status = ir::verify(attention);
   ATTN_CHECK(status.ok(), status.error().message);
 }
 
-// So many expressions may be looked at for all sizes of a spec: about 5 s.
+// Maximum number of expressions visited for all sizes of a spec: about 5 s.
 constexpr std::uint64_t kMostWork = 1'000'000;
 
 struct Parsed {
@@ -46,8 +46,8 @@ std::optional<ir::Attention> analyze(const Parsed& parsed, const sema::Bindings&
   return attention;
 }
 
-// Of the variants in turn, while there is work left; `take` gets those without errors. How many
-// there are.
+// Analyzes the variants in turn until the work limit; `take` receives those without errors. Returns
+// the number of variants.
 template <class Take>
 std::size_t analyze_all(const support::Source& source, const sema::Bindings& bindings,
                         std::uint64_t most_work, diag::Sink& sink, Take take) {

@@ -1,4 +1,4 @@
-// What a spec's text brings in.
+// Imports of a spec in a plan file.
 #pragma once
 
 #include "compiler/support/source.h"
@@ -6,9 +6,9 @@
 
 namespace attn::driver {
 
-// The text of a spec in a plan file stands alone: attnc writes what was imported into it. One that
-// imports all the same would have files read that its author chose, on the machine of whoever looks
-// at the plan. Errors: plan_damaged, naming the import.
+// Fails if a spec from a plan file has imports. attnc inlines imports when it writes a plan, so
+// such a plan was written by another program, and could have files of its author's choice read on
+// the machine where the plan is inspected. Errors: plan_damaged, naming the import.
 Status check_stands_alone(const support::Source& source);
 
 }  // namespace attn::driver

@@ -19,14 +19,13 @@ std::int64_t bytes_of(const plan::TensorInfo& tensor) {
                          static_cast<std::int64_t>(size_of(tensor.dtype)), std::multiplies<>());
 }
 
-// The internal tensor that takes most, or null.
+// The largest internal tensor, or null.
 const plan::TensorInfo* largest(const plan::Program& program) {
   const auto found = std::ranges::max_element(program.internals, {}, bytes_of);
   return found == program.internals.end() ? nullptr : &*found;
 }
 
-// The learned tensors for whose gradients scores are kept in memory, beside a fused kernel or
-// alone.
+// The learned tensors whose gradients need scores in memory, with or without a fused kernel.
 std::vector<const ir::CapturedTensor*> kept_for(const ir::Attention& attention,
                                                 const plan::Program& program) {
   std::vector<const ir::CapturedTensor*> learned;
@@ -47,7 +46,7 @@ std::string names_of(const std::vector<const ir::CapturedTensor*>& tensors) {
 
 bool is_of_scores(const plan::TensorInfo& tensor) { return tensor.name.starts_with("scores."); }
 
-// Whether only the scores of some rows are in memory at a time.
+// Whether only a tile of the scores is in memory at a time.
 bool has_tiles(const plan::Program& program) {
   return std::ranges::any_of(program.steps,
                              [](const plan::Step& step) { return plan::turns_of(step) > 1; });
@@ -66,13 +65,13 @@ struct Cause {
 constexpr const char* kFewer =
     "it grows with batches, heads and rows: split them over several calls";
 
-// Copies of what is bound, sums, and a tile.
+// The cause where scores are tiled: copies of the inputs, sums, and one tile.
 Cause cause_of_tiles(const ir::Attention& attention,
                      const std::vector<const ir::CapturedTensor*>& learned) {
   if (learned.empty()) {
     return {
         attention.pos,
-        "without a fused kernel copies of q, k, v and do, and a tile of the scores, are stored in "
+        "without a fused kernel, copies of q, k, v and do and a tile of the scores are stored in "
         "memory",
         kFewer};
   }
@@ -90,7 +89,7 @@ Cause cause_of(const ir::Attention& attention, const plan::Program& program,
   const plan::TensorInfo* most = largest(program);
   if (most == nullptr || memory.cudnn > bytes_of(*most)) {
     return {attention.pos, "most of it is the workspace of cuDNN's kernel",
-            attention.deterministic ? "without `deterministic` cuDNN stores nothing for each score"
+            attention.deterministic ? "without `deterministic`, cuDNN stores nothing per score"
                                     : kFewer};
   }
   const std::vector<const ir::CapturedTensor*> learned = kept_for(attention, program);
@@ -101,15 +100,16 @@ Cause cause_of(const ir::Attention& attention, const plan::Program& program,
             fmt::format("{}; without {} in `grad` no scores are stored", kFewer, names)};
   }
   if (is_of_scores(*most)) {
-    return {attention.pos, "without a fused kernel scores are stored in memory", kFewer};
+    return {attention.pos, "without a fused kernel, scores are stored in memory", kFewer};
   }
-  return {attention.pos,
-          fmt::format("most of it is the derived tensor `{}`, {}", most->name,
-                      gigabytes(bytes_of(*most))),
-          "`attnc explain` shows its expression; one that reads fewer indexes needs less"};
+  return {
+      attention.pos,
+      fmt::format("most of it is the derived tensor `{}`, {}", most->name,
+                  gigabytes(bytes_of(*most))),
+      "`attnc explain` shows its expression; use fewer indexes in it to make the tensor smaller"};
 }
 
-// The word at a place.
+// The span of the word at `pos`.
 support::Span span_at(const support::Source& source, ir::SourcePos pos) {
   const std::string_view text = source.text();
   const std::string_view line = source.line(std::max<std::uint32_t>(pos.line, 1));
@@ -133,7 +133,7 @@ void warn_of_memory(const ir::Attention& attention, const plan::Program& program
   if (memory.total() <= kMuchMemory) return;
   const Cause cause = cause_of(attention, program, memory);
   sink.report(diag::Code::much_memory, span_at(sink.source(), cause.pos),
-              fmt::format("the {} takes {} beside its tensors: {}",
+              fmt::format("the {} needs {} besides its tensors: {}",
                           plan::to_string(plan::direction_of(program)), gigabytes(memory.total()),
                           cause.what))
       .help = cause.help;

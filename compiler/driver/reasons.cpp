@@ -26,7 +26,7 @@ std::string translated(const std::string& said) {
   return said;
 }
 
-// What cuDNN said of the first config that it offered, or of the first that it looked at.
+// cuDNN's reason against the first config that it offered, else against the first config.
 std::string first_reason(const Json& configs) {
   const Json* first = nullptr;
   for (const Json& config : configs) {

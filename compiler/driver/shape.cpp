@@ -21,7 +21,7 @@ bool is_paddable(std::string_view name) {
   return dim && std::ranges::find(kPaddable, *dim) != kPaddable.end();
 }
 
-// The attention with the sizes of B, Sq and Skv left open, whatever the spec and the bindings say.
+// The attention with B, Sq and Skv left open, whatever the spec and the bindings say.
 std::optional<ir::Attention> opened(const support::Source& source, sema::Bindings bindings) {
   diag::Sink unheard(source);
   std::optional<ast::Spec> spec = ast::parse(source, unheard);
@@ -46,7 +46,7 @@ bool reads_dims(const ir::Dag& dag, ExprId id) {
                              [&](ExprId one) { return dag[one].is(Op::dim_); });
 }
 
-// Whether it surely never becomes smaller as a dimension grows.
+// Whether the expression provably never decreases as a dimension grows.
 bool never_shrinks(const ir::Dag& dag, ExprId id) {
   const ir::Node& node = dag[id];
   const auto grows = [&](ExprId operand) { return never_shrinks(dag, operand); };
@@ -74,14 +74,14 @@ bool tensors_never_shrink(const ir::Attention& attention) {
   });
 }
 
-// Whether no dimension but those that were opened became open.
+// Whether all dimensions other than B, Sq and Skv are still bound.
 bool others_are_bound(const ir::Attention& attention) {
   return std::ranges::all_of(plan::kDims, [&](Dim dim) {
     return is_paddable(plan::to_string(dim)) || attention.dims.get(ir_dim(dim));
   });
 }
 
-// Those that what is computed depends on.
+// The dimensions that the computation reads.
 std::set<std::string> dims_read(const ir::Attention& attention) {
   std::vector<ExprId> roots = {attention.scale, attention.score};
   roots.insert(roots.end(), attention.masks.begin(), attention.masks.end());
@@ -94,7 +94,7 @@ std::set<std::string> dims_read(const ir::Attention& attention) {
   return names;
 }
 
-// Whether the caller says at run time how much of the dimension there is.
+// Whether lengths that are passed at run time limit the dimension.
 bool is_controlled(const plan::Program& program, Dim dim) {
   const auto has = [&](std::string_view name) {
     return std::ranges::find(program.tensors, name, &plan::TensorInfo::name) !=

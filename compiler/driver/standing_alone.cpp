@@ -30,11 +30,12 @@ Status check_stands_alone(const support::Source& source) {
   for (const ast::Clause& item : spec->preamble) {
     const auto* import = std::get_if<ast::ImportClause>(&item.body);
     if (import == nullptr) continue;
-    return Error{ErrorCode::plan_damaged,
-                 fmt::format("the spec in the plan file imports {}, and a plan's text stands alone",
-                             support::quoted(import->path.text)),
-                 {"attnc writes what a spec imports into the plan: another program made this one"},
-                 {}};
+    return Error{
+        ErrorCode::plan_damaged,
+        fmt::format("the spec in the plan file imports {}, but plan files must not have imports",
+                    support::quoted(import->path.text)),
+        {"attnc inlines imports when it writes a plan: another program wrote this file"},
+        {}};
   }
   return {};
 }

@@ -26,7 +26,7 @@ bool holds(Span outer, Span inner) { return outer.begin <= inner.begin && inner.
 
 constexpr std::int64_t kMostOperations = std::int64_t{1}
                                          << 21;    // of all searches for hidden scores
-constexpr std::uint64_t kEvaluationsOfWork = 200;  // take as long as an expression in all phases
+constexpr std::uint64_t kEvaluationsOfWork = 200;  // cost as much as one expression in all phases
 
 class Checker {
  public:
@@ -53,7 +53,7 @@ class Checker {
 
   const ir::Node& node(ExprId id) const { return written_.dag[id]; }
 
-  // Its own place, else that of what is made of it, else that of what it is made of.
+  // The span of the expression, else of an expression that uses it, else of its first operand.
   Span span_of(ExprId id) const {
     if (const auto own = subject_.spans.find(id); own != subject_.spans.end()) {
       return own->second.front();
@@ -69,7 +69,7 @@ class Checker {
     return node(id).operands.empty() ? subject_.name : span_of(node(id).operands.front());
   }
 
-  // The places of it that lie inside.
+  // The spans of the expression inside `outer`.
   std::vector<Span> spans_within(Span outer, ExprId id) const {
     std::vector<Span> inside;
     if (const auto own = subject_.spans.find(id); own != subject_.spans.end()) {
@@ -79,8 +79,8 @@ class Checker {
     return inside;
   }
 
-  // Where the user, which is written at `outer`, has its operand: if it can be told, not where that
-  // is part of another operand too. Nothing when it is not written there.
+  // The span of operand `id` within `user`, which is written at `outer`; preferably one that is not
+  // part of another operand. nullopt if it is not written there.
   std::optional<Span> span_of_part(Span outer, ExprId user, ExprId id) const {
     const std::vector<Span> all = spans_within(outer, id);
     std::vector<Span> others;
@@ -96,8 +96,8 @@ class Checker {
     return all.empty() ? std::nullopt : std::optional(all.front());
   }
 
-  // The same expression may be written in several places, and be guarded in some: that of the users
-  // through which it counts.
+  // An expression may be written in several places and be guarded in some: this finds the one that
+  // belongs to the users through which the event happens.
   Span span_of(const Happening& happening) const {
     std::optional<Span> within;
     ExprId user = happening.at;
@@ -112,7 +112,7 @@ class Checker {
     return within ? *within : span_of(happening.at);
   }
 
-  // The same, within the operation where it is written there.
+  // The span of the operand if it is written within the operation, else of the operation.
   Span span_of_operand(const Happening& happening) const {
     const Span whole = span_of(happening);
     const auto part =
@@ -120,7 +120,7 @@ class Checker {
     return part ? *part : whole;
   }
 
-  // As written, in backticks; cut where it is long.
+  // The expression in backticks, shortened if it is long.
   std::string text(ExprId id) const {
     constexpr std::size_t kMost = 60;
     std::string source = ir::to_source(written_, id);
@@ -131,7 +131,7 @@ class Checker {
     return text(node(happening.at).operands[happening.operand]);
   }
 
-  // With the operator that was written.
+  // The help for a division, with the operator that was written.
   std::string guard(const Happening& happening) const {
     const ir::Node& division = node(happening.at);
     const char* written = division.is(ir::Op::mod_)        ? "%"
@@ -146,13 +146,13 @@ class Checker {
       case Event::zero_divisor:
         sink_
             .report(Code::bad_operand, span_of_operand(happening),
-                    fmt::format("division by zero: {} is 0 at a score that counts",
+                    fmt::format("division by zero: {} is 0 for a visible score",
                                 operand_text(happening)))
             .help = guard(happening);
         return;
       case Event::shift_outside:
         sink_.report(Code::bad_operand, span_of_operand(happening),
-                     fmt::format("{} {} {}, and shifts go from 0 to 31", operand_text(happening),
+                     fmt::format("{} {} {}, but a shift must be 0 to 31", operand_text(happening),
                                  happening.value < 0 ? "falls to" : "reaches", happening.value));
         return;
       default: return;
@@ -167,13 +167,13 @@ class Checker {
     diag::Diagnostic& diagnostic = sink_.report(
         Code::index_out_of_range, span_of_operand(happening),
         happening.value < 0
-            ? fmt::format("{} falls to {}, and indexes begin at 0", index, happening.value)
-            : fmt::format("{} reaches {}, and `{}` has size {} along this axis", index,
+            ? fmt::format("{} falls to {}, but indexes start at 0", index, happening.value)
+            : fmt::format("{} reaches {}, but `{}` has size {} along this axis", index,
                           happening.value, name, size.value_or(0)));
-    diagnostic.help = "only what a mask hides or a `where` does not take may lie outside";
+    diagnostic.help = "hide the score with a mask, guard the read with `where`, or use `clamp`";
   }
 
-  // Constants that no kernel is made of.
+  // Reports constants that are NaN.
   void check_numbers() {
     const auto is_nan = [](const ir::Dag& dag, ExprId id) {
       const auto value = dag[id].type == ir::Type::real ? ir::fold_real(dag, id) : std::nullopt;
@@ -189,8 +189,7 @@ class Checker {
     const auto found =
         std::ranges::find_if(all, [&](ExprId id) { return is_nan(written_.dag, id); });
     const ExprId place = found == all.end() ? written_.score : *found;
-    sink_.report(Code::not_a_number, span_of(place),
-                 "this is not a number, whatever the inputs are");
+    sink_.report(Code::not_a_number, span_of(place), "this is NaN for any input");
   }
 
   void report_warning(const Happening& happening) {
@@ -199,14 +198,15 @@ class Checker {
       case Event::overflow:
         sink_
             .report(Code::integer_overflow, span,
-                    fmt::format("{} reaches {}, which does not fit 32 bits: it wraps around",
+                    fmt::format("{} reaches {}, which does not fit in 32 bits and wraps around",
                                 text(happening.at), happening.value))
             .help = "divide instead of multiplying, or compute in reals: `float(x)`";
         return;
       case Event::division_by_zero:
         sink_
             .report(Code::division_by_zero, span,
-                    fmt::format("{} divides by zero: it is infinite or NaN", text(happening.at)))
+                    fmt::format("{} divides by zero: the result is infinite or NaN",
+                                text(happening.at)))
             .help = "choose another divisor, or " + guard(happening);
         return;
       case Event::not_finite: return warn_of_infinity(happening, span);
@@ -228,7 +228,7 @@ class Checker {
         "one";
   }
 
-  // Whether the masks of a simplified attention show nothing. Of lengths nothing is known.
+  // Whether the masks of a simplified attention hide everything. Lengths are unknown.
   bool hides_all(const ir::Attention& attention) {
     const auto empty = [](const passes::Band& band) {
       return band.left && band.right && *band.right < -*band.left;
@@ -237,7 +237,7 @@ class Checker {
     return empty(form.band) || empty(form.from_end) || passes::hides_all(attention, effort_);
   }
 
-  // The same of some of the written masks alone.
+  // The same for a subset of the written masks.
   bool hide_all(std::span<const ExprId> masks) {
     ir::Attention some = written_;
     some.masks.assign(masks.begin(), masks.end());
@@ -250,27 +250,27 @@ class Checker {
     if (written_.dims.get(ir::Dim::Skv) == 0 || !hides_all(subject_.simplified)) return;
     if (!hide_all(masks)) {
       sink_.report(Code::nothing_visible, span_of(written_.score),
-                   "no query sees any key: every score is -inf where the masks hold");
+                   "no query sees any key: every score is -inf where the masks are true");
       return;
     }
     const std::vector<ExprId> needed = fewest_that_hide(masks);
     const ExprId last = needed.back();
     const bool contradicts = needed.size() > 1;
-    diag::Diagnostic& diagnostic =
-        sink_.report(Code::nothing_visible, span_of(last),
-                     contradicts ? "no query sees any key: this mask contradicts those before it"
-                                 : "no query sees any key: this mask is never true");
+    diag::Diagnostic& diagnostic = sink_.report(
+        Code::nothing_visible, span_of(last),
+        contradicts ? "no query sees any key: this mask contradicts the masks before it"
+                    : "no query sees any key: this mask is never true");
     if (!contradicts && is_window(last)) {
-      diagnostic.help = "a window of 1 is the smallest that shows a key: the query's own";
+      diagnostic.help = "the smallest useful window is 1: it shows the query's own key";
     }
     const std::span<const ExprId> before = std::span(needed).first(needed.size() - 1);
     for (const ExprId mask : before.last(std::min(before.size(), kMostLabels))) {
-      diagnostic.labels.push_back({span_of(mask), "beside this"});
+      diagnostic.labels.push_back({span_of(mask), "together with this"});
     }
   }
 
-  // Of the masks, which hide all together: the fewest from the first on that do, without those that
-  // are not needed for it, as far as few are left.
+  // The shortest prefix of `masks` that hides everything (all of them do), with unneeded masks
+  // removed if at most kMostLabels are left.
   std::vector<ExprId> fewest_that_hide(std::span<const ExprId> masks) {
     const std::span<const ExprId> until = shortest_that_hides(masks);
     if (hide_all(until.last(1))) return {until.back()};
@@ -288,7 +288,7 @@ class Checker {
   }
 
   std::span<const ExprId> shortest_that_hides(std::span<const ExprId> masks) {
-    std::size_t shows = 0, hides = masks.size();  // so many
+    std::size_t shows = 0, hides = masks.size();  // lengths of prefixes
     while (hides - shows > 1) {
       const std::size_t middle = shows + (hides - shows) / 2;
       (hide_all(masks.first(middle)) ? hides : shows) = middle;
@@ -296,7 +296,7 @@ class Checker {
     return masks.first(hides);
   }
 
-  // As written: a call of a function of such a name.
+  // Whether the mask is written as a call of a function with `window` in its name.
   bool is_window(ExprId mask) const {
     const diag::Location place = sink_.locate(span_of(mask));
     const Span span = place.span;

@@ -1,5 +1,4 @@
-// What a spec gets wrong whatever is bound: errors and warnings that need the sizes, and not the
-// types alone.
+// Errors and warnings that follow from the sizes of a spec, for any bound tensors.
 #pragma once
 
 #include "compiler/diag/diagnostics.h"
@@ -9,16 +8,16 @@
 namespace attn::driver {
 
 struct StaticSubject {
-  const ir::Attention& written;     // as sema made it
-  const ir::Attention& simplified;  // the same
+  const ir::Attention& written;     // as sema built it
+  const ir::Attention& simplified;  // the same attention, simplified
   const sema::Spans& spans;         // of `written`
-  support::Span name;               // of the attention: where nothing else is known
+  support::Span name;               // of the attention; used if no other span is known
 };
 
-// Errors: indexes outside of tensors, integer divisions by 0, shifts outside 0..31
-// (passes/happens.h says when they count), and constants that are not a number. Warnings, unless
-// there are errors: scores that are not finite, divisions of reals by 0, integers that wrap, and
-// masks that show nothing.
+// Errors: out-of-range indexes, integer divisions by 0, shifts outside 0..31
+// (passes/analysis/happens.h defines when they count), and constants that are NaN. Warnings, unless
+// there are errors: scores that are not finite, divisions of reals by 0, integers that wrap around,
+// and masks that hide everything.
 void check_statically(const StaticSubject& subject, diag::Sink& sink);
 
 }  // namespace attn::driver

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kTiers[] = {"rules", "heuristics", "build"};
 
-// What the first lowering comes to of which `judgement` has a verdict.
+// The verdict on the first lowering that `judgement` accepts.
 template <typename Judgement>
 Result<Verdict> first_served(const ir::Attention& attention, const CompileOptions& options,
                              const Judgement& judgement) {
@@ -30,7 +30,7 @@ Result<Verdict> by_rules(const ir::Attention& attention, const CompileOptions& o
   });
 }
 
-// What the heuristics say of each cuDNN step.
+// Asks cuDNN's heuristics about each cuDNN step.
 Result<Verdict> by_heuristics(const ir::Attention& attention, const CompileOptions& options) {
   return first_served(attention, options, [&](const plan::Program& program) -> Result<Verdict> {
     Verdict verdict;

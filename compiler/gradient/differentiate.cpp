@@ -11,8 +11,8 @@ namespace {
 using ir::ExprId;
 using ir::Op;
 
-// Forward, from one leaf to the root: what a select does not take is left out on the way, where a
-// pass from the root would multiply by it.
+// Forward mode, from one leaf to the root: branches that a select does not take are left out on the
+// way, where reverse mode would multiply by them.
 class Differentiator {
  public:
   Differentiator(ir::Dag& dag, ExprId root) : dag_(dag), builder_(dag), root_(root) {
@@ -20,7 +20,7 @@ class Differentiator {
     below_ = ir::reachable(dag, roots);
   }
 
-  // The loads below the root of that tensor.
+  // The loads of the tensor below the root.
   std::vector<ExprId> loads_of(std::string_view tensor) const {
     std::vector<ExprId> loads;
     for (const ExprId id : below_) {
@@ -29,7 +29,7 @@ class Differentiator {
     return loads;
   }
 
-  // Nothing when it is 0 everywhere.
+  // The derivative by the leaf; nullopt if it is 0 everywhere.
   std::optional<ExprId> by(ExprId leaf) {
     tangents_.assign(root_ + std::size_t{1}, std::nullopt);
     for (const ExprId id : below_) {
@@ -55,7 +55,7 @@ class Differentiator {
   TangentBuilder builder_;
   const ExprId root_;
   std::vector<ExprId> below_;
-  std::vector<MaybeTangent> tangents_;  // by the node, up to the root
+  std::vector<MaybeTangent> tangents_;  // by id, up to the root
 };
 
 std::vector<Gather> gathers(ir::Dag& dag, ExprId root, std::string_view tensor) {
@@ -85,7 +85,7 @@ std::string gradient_name(std::string_view of) {
 
 ExprId derivative(ir::Dag& dag, ExprId of, ExprId by) {
   ATTN_CHECK(dag[of].type == ir::Type::real && dag[by].type == ir::Type::real,
-             "derivative of or by something that is not real");
+             "derivative of or by a non-real expression");
   const auto found = by <= of ? Differentiator(dag, of).by(by) : std::nullopt;
   return found ? *found : dag.real(0);
 }

@@ -1,33 +1,32 @@
 // Derivatives of the expressions of an attention, as expressions of the same DAG.
 //
-// With s the scaled product, s' = score(s, ..) and z = sink(..), and for a cotangent dO of o, the
-// gradients of all inputs follow from what stands here (P are the weights before dropout, keep is 1
-// or 0, divided by 1 - probability; 1 without dropout):
+// With s the scaled product, s' = score(s, ..), z = sink(..) and a cotangent dO of o, the gradients
+// of all inputs follow from these derivatives (P are the weights before dropout; keep is 1 or 0,
+// divided by 1 - probability, or 1 without dropout):
 //
 //   delta[b,h,row]         = sum over d of dO O
 //   dS'[b,h,row,column]    = P (keep (dO V^T) - delta)
 //   dS                     = dS' * Derivatives::score
 //   dQ = scale dS K;  dK = scale dS^T Q;  dV = (P keep)^T dO    (dK, dV summed over each group)
 //   dZ[b,h,row]            = -exp(z - lse) delta
-//   d tensor[i]            = sum of dS' * local over all (b,h,row,column), visible, at which the
-//                            gather of Gather::load has the index i, for each of
-//                            TensorGradient::score
-//                          + sum of dZ * local over all (b,h,row) at which .., for each of ::sink
+//   d tensor[i]            = sum of dS' * local over all visible (b,h,row,column) where
+//                            Gather::load reads index i, for each of TensorGradient::score
+//                          + sum of dZ * local over all (b,h,row) where it does, for each of ::sink
 //
-// Masks need no derivative: where P is 0, dS' is 0. But a local derivative may there be infinite,
+// Masks need no derivative: where P is 0, dS' is 0. But there a local derivative may be infinite,
 // NaN or without a value (an index out of range), as the score may: it counts at visible scores
-// only. In a row that sees nothing, and behind the end of lengths, dS' and dZ are 0. lse, max and
-// sum_exp have no cotangent.
+// only. In a row that sees nothing, and past the lengths, dS' and dZ are 0. lse, max and sum_exp
+// have no cotangent.
 //
-// Sharing: derivatives use the nodes of the forward, and each other's. Exact: nothing is said of
-// the branch that a select does not take, so its infinities and NaNs pass into no derivative. Where
-// a function has none, the convention is PyTorch's:
-//   - abs at 0 has 0; min and max of equal operands have half of each one's (relu and clamp are
-//     made of them: a half at their corners, where PyTorch has 0 and 1)
-//   - floor, ceil, comparisons and the quotient of `//` have 0
-//   - x % y has 1 by x and -floor(x / y) by y
-//   - x ** 0.0 has 0 by x; 0.0 ** y has 0 by y where y >= 0
-//   - sqrt at 0 has inf
+// Derivatives share the nodes of the forward and of each other. They are exact: the branch that a
+// select does not take adds nothing, so its infinities and NaNs reach no derivative. Where a
+// function has no derivative, the convention is PyTorch's:
+//   - abs at 0: 0; min and max of equal operands: half of each one's (so relu and clamp have a half
+//     at their corners, where PyTorch has 0 and 1)
+//   - floor, ceil, comparisons and the quotient of `//`: 0
+//   - x % y: 1 by x and -floor(x / y) by y
+//   - x ** 0.0: 0 by x; 0.0 ** y: 0 by y where y >= 0
+//   - sqrt at 0: inf
 #pragma once
 
 #include <string>
@@ -37,35 +36,35 @@
 
 namespace attn::gradient {
 
-// One way by which elements of a learned tensor reach a score or a sink.
+// A load through which elements of a learned tensor reach a score or a sink.
 struct Gather {
   ir::ExprId load;  // a node of the forward: the tensor is its symbol, the indexes are its operands
   ir::ExprId local;  // real: the derivative by that element; never the constant 0
 };
 
-// No gathers at all: the gradient is zero, because the tensor is not read where it could have one.
+// Without gathers the gradient is zero: the tensor is not read where it could have one.
 struct TensorGradient {
   std::string tensor;
-  std::vector<Gather> score;  // local is of b, h, row, column, score, tensors and params
-  std::vector<Gather> sink;   // of b, h, tensors and params
+  std::vector<Gather> score;  // local depends on b, h, row, column, score, tensors, params
+  std::vector<Gather> sink;   // local depends on b, h, tensors, params
 };
 
 struct Derivatives {
-  // As given, with more nodes in its DAG: ids of the attention given keep their meaning, and its
-  // roots are the same. Later passes that renumber (simplify, hoist) forget the derivatives.
+  // As given, with more nodes in its DAG: existing ids keep their meaning, and the roots are the
+  // same. Later passes that renumber (simplify, hoist) lose the derivatives.
   ir::Attention attention;
   ir::ExprId score = 0;                 // real: d s' / d s; the constant 0 when s' does not read s
-  std::vector<TensorGradient> tensors;  // of the learned ones of wanted_gradients, in its order
+  std::vector<TensorGradient> tensors;  // of the learned tensors of wanted_gradients, in order
 };
 
-// What has a gradient: what the spec's `grad` lists; without the clause q, k, v and every learned
-// tensor.
+// The inputs with a gradient: those of the spec's `grad` clause; without it q, k, v and every
+// learned tensor.
 std::vector<std::string> wanted_gradients(const ir::Attention& attention);
 
-// What it is called: "dq" of "q", "d_bias" of "bias".
+// The name of the gradient: "dq" for "q", "d_bias" for "bias".
 std::string gradient_name(std::string_view of);
 
-// The attention must be valid (ir::verify), and is best simplified before.
+// The attention must be valid (ir::verify), and should be simplified.
 Derivatives differentiate(const ir::Attention& attention);
 
 // The derivative of one real expression by one real leaf of it (score or a load), in the same DAG.

@@ -11,7 +11,7 @@ using ir::ExprId;
 using ir::Node;
 using ir::Op;
 
-// One node at a time: y = f(x) or y = f(a, b).
+// The rules of one node: y = f(x) or y = f(a, b).
 class NodeRules {
  public:
   NodeRules(ir::Dag& dag, ExprId id, std::span<const MaybeTangent> tangents, TangentBuilder& build)
@@ -60,7 +60,7 @@ class NodeRules {
   MaybeTangent times(const MaybeTangent& x, ExprId factor) { return build_.times(x, factor); }
   MaybeTangent negative(const MaybeTangent& x) { return build_.scaled(x, -1); }
 
-  // Steps have the derivative 0; whatever else comes here has no rule yet.
+  // Step functions have the derivative 0; other operations that get here lack a rule.
   MaybeTangent without_derivative() const {
     const bool steps = node_.is(Op::floor_) || node_.is(Op::ceil_) || node_.is(Op::floordiv_);
     ATTN_CHECK(steps, ir::info(node_.op).name);
@@ -81,7 +81,7 @@ class NodeRules {
 
   ExprId floor_of_quotient() { return make(Op::floordiv_, {operand(0), operand(1)}); }
 
-  // `wins` says where the first operand is the result; equal ones share it.
+  // `wins` holds where the first operand is the result; equal operands share the derivative.
   MaybeTangent extremum(Op wins) {
     const ExprId a = operand(0), b = operand(1);
     if (a == b) return d(0);
@@ -125,7 +125,7 @@ class NodeRules {
     return dag_[id].is(Op::const_real_) && dag_.real_of(id) == value;
   }
 
-  // The x of max(x, 0) + log(1 + exp(-|x|)), whose derivative is simply sigmoid(x).
+  // The x of max(x, 0) + log(1 + exp(-|x|)), whose derivative is sigmoid(x).
   std::optional<ExprId> softplus_of() const {
     const Node& most = dag_[operand(0)];
     if (!most.is(Op::max_) || !is_constant(most.operands[1], 0)) return std::nullopt;

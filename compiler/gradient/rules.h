@@ -1,4 +1,4 @@
-// The derivative of each operation. Private to this room.
+// The derivative of each operation. Internal to compiler/gradient.
 #pragma once
 
 #include <span>
@@ -7,8 +7,8 @@
 
 namespace attn::gradient {
 
-// The derivative of the real node `id` from those of the nodes below it, by their ids. At least one
-// of its operands has one; what is no real has none.
+// The derivative of the real node `id` from those of the nodes below it, by id. At least one of its
+// operands must have one; nodes that are not real have none.
 MaybeTangent tangent_of(ir::Dag& dag, ir::ExprId id, std::span<const MaybeTangent> tangents,
                         TangentBuilder& builder);
 

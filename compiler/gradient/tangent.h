@@ -1,6 +1,6 @@
-// The derivative of one node by the input that is being looked at: a constant times an expression.
-// The constant is kept apart, as a fraction, so that 50 * (x / 50) has the derivative 1 and not
-// 0.02 * 50.0. Private to this room.
+// The derivative of one node by the current input: a constant times an expression. The constant is
+// kept apart, as a fraction, so that 50 * (x / 50) has the derivative 1 and not 0.02 * 50.0.
+// Internal to compiler/gradient.
 #pragma once
 
 #include <map>
@@ -13,15 +13,15 @@ namespace attn::gradient {
 struct Tangent {
   double numerator = 1;  // of the constant; not 0
   double denominator = 1;
-  std::optional<ir::ExprId> factor{};  // 1 without one
+  std::optional<ir::ExprId> factor{};  // absent: 1
 
   double constant() const { return numerator / denominator; }
 };
 
-// Nothing is the derivative 0, which is never written down.
+// nullopt is the derivative 0.
 using MaybeTangent = std::optional<Tangent>;
 
-// Adds what tangents need to the DAG, in simplified form, at one place in the spec after the other.
+// Adds the nodes of tangents to the DAG, in simplified form, at the current source position.
 class TangentBuilder {
  public:
   explicit TangentBuilder(ir::Dag& dag) : dag_(dag), builder_(dag) {}
@@ -44,17 +44,17 @@ class TangentBuilder {
  private:
   std::optional<double> constant_of(ir::ExprId id) const;
   bool is_zero(ir::ExprId id) const;
-  // Whether it is 0 where a select has not taken a branch.
+  // Whether it is 0 where a select did not take a branch.
   bool vanishes(ir::ExprId id);
-  // x * y or x / y; but 0 where x vanishes, whatever y is: within its branches, because 0 * inf
-  // would be NaN.
+  // x * y or x / y, but 0 where x vanishes, whatever y is: applied within its branches, because a
+  // product with inf would be NaN.
   ir::ExprId applied(ir::Op op, ir::ExprId x, ir::ExprId y);
   ir::ExprId product(double constant, ir::ExprId factor);
 
   ir::Dag& dag_;
   passes::SimplifyingBuilder builder_;
   ir::SourcePos pos_{};
-  std::map<ir::ExprId, bool> vanishes_;  // kept: shared parts have exponentially many paths
+  std::map<ir::ExprId, bool> vanishes_;  // cached: shared parts have exponentially many paths
 };
 
 }  // namespace attn::gradient

@@ -16,7 +16,7 @@ const Named* find_named(const std::vector<Named>& list, std::string_view name) {
   return found == list.end() ? nullptr : &*found;
 }
 
-// One list for both, constant or not.
+// The roots of a const or mutable owner.
 template <typename Owner>
 auto places_in(Owner& owner) {
   std::vector<decltype(&owner.scale)> places = {&owner.scale, &owner.score};

@@ -1,16 +1,16 @@
-// One attention, as meaning: what the front end makes of a spec and every pass maps to another.
+// The IR of one attention: built by the front end, transformed by passes.
 //
 //   s = scale * (Q K^T); s = score(s, b, h, row, column); s = -inf where any mask is false;
-//   p = exp(s) / (sum(exp(s)) + exp(sink)); p = dropout(p); o = p V; lse = the natural log of that
-//   denominator; max = the largest s, sum_exp = sum(exp(s - max)). With a sink, max_with_sink is
-//   the larger of max and sink, and sum_exp_with_sink = sum(exp(s - that)) + exp(sink - that). A
-//   row with nothing visible gives o = 0, max = -inf and, without a sink, lse = -inf.
+//   p = exp(s) / (sum(exp(s)) + exp(sink)); p = dropout(p); o = p V; lse = natural log of this
+//   denominator; max = largest s; sum_exp = sum(exp(s - max)). With a sink, max_with_sink =
+//   max(max, sink) and sum_exp_with_sink = sum(exp(s - max_with_sink)) + exp(sink - max_with_sink).
+//   A row without visible keys has o = 0, max = -inf and, without a sink, lse = -inf.
 //
-// With lengths, keys from lengths_kv[b] on are hidden and rows from lengths_q[b] on see nothing at
-// all: o = 0, lse = -inf, max_with_sink = -inf, sum_exp_with_sink = 0, sink or not.
+// With lengths, keys from lengths_kv[b] on are hidden, and rows from lengths_q[b] on have o = 0,
+// lse = -inf, max_with_sink = -inf and sum_exp_with_sink = 0, with or without a sink.
 //
-// `row` is the row number; a spec's q_idx has become row + (Skv - Sq), of lengths where there are
-// lengths, where the spec aligns bottom right.
+// `row` is the row number. If the spec aligns bottom right, its q_idx has become row + (Skv - Sq),
+// with lengths instead of sizes where there are lengths.
 #pragma once
 
 #include <array>
@@ -33,11 +33,11 @@ inline constexpr std::array kDims = {Dim::B,   Dim::Hq,  Dim::Hkv, Dim::Sq,
 std::string_view to_string(Dim dim);
 std::optional<Dim> parse_dim(std::string_view text);  // not "D": that is both Dqk and Dv
 
-// Sizes by name; an absent one is open.
+// Sizes by dimension; a dimension without a size is open.
 class Dims {
  public:
   std::optional<std::int64_t> get(Dim dim) const { return sizes_[static_cast<std::size_t>(dim)]; }
-  std::int64_t operator[](Dim dim) const { return *get(dim); }  // requires that it is bound
+  std::int64_t operator[](Dim dim) const { return *get(dim); }  // must be bound
   void set(Dim dim, std::optional<std::int64_t> size) {
     sizes_[static_cast<std::size_t>(dim)] = size;
   }
@@ -52,7 +52,7 @@ enum class LayoutKind : std::uint8_t {
   bhsd,
   sbhd,
   strided,
-  thd,         // [T, H, D]: the sequences of a batch one behind the other, each of its length
+  thd,         // [T, H, D]: packed sequences, each with its own length
   paged,       // k and v: [pages, Hkv, page, D] with a page table [B, ceil(Skv / page)]
   packed_qkv,  // q, k and v are parts of one tensor [B, S, Hq + 2 Hkv, D]
   packed_kv    // k and v are parts of one tensor [B, Skv, 2 Hkv, D]
@@ -60,10 +60,10 @@ enum class LayoutKind : std::uint8_t {
 std::string_view to_string(LayoutKind kind);
 std::optional<LayoutKind> parse_layout_kind(std::string_view text);
 
-// How one of q, k, v, o lies in memory. `strides` (elements, for [B, H, S, D]) only when strided,
-// and when thd where rows are not packed (the batch's is not used); `page` (rows) and `pages` (in
-// the pool; 0: as many as the whole of it needs) only when paged. `tables` 1: k and v share one
-// page table where they are paged alike; 2: each has its own.
+// The memory layout of q, k, v or o. `strides` (elements, for [B, H, S, D]) are for strided, and
+// for thd with rows that are not packed (without the batch stride). `page` (rows per page) and
+// `pages` (in the pool; 0: as many as the tensor needs) are for paged. `tables` 1: k and v share
+// one page table if they are paged alike; 2: each has its own.
 struct Layout {
   LayoutKind kind = LayoutKind::bshd;
   std::array<std::int64_t, 4> strides{};
@@ -73,9 +73,9 @@ struct Layout {
   bool operator==(const Layout&) const = default;
 };
 
-// Strides in elements for logical dims [B, H, S, D]; of thd those within one sequence, with S * H *
-// D for the batch; of paged those of the pool [pages, H, page, D]. `heads` are Hq and Hkv, which
-// the packed kinds need.
+// Strides in elements for logical dims [B, H, S, D]. For thd: those within one sequence, and S * H
+// * D for the batch. For paged: those of the pool [pages, H, page, D]. `heads` are Hq and Hkv,
+// needed by the packed kinds.
 struct Heads {
   std::int64_t q = 1;
   std::int64_t kv = 1;
@@ -86,8 +86,8 @@ std::array<std::int64_t, 4> strides_of(const Layout& layout,
 enum class Align : std::uint8_t { top_left, bottom_right };
 std::string_view to_string(Align align);
 
-// A tensor given at run time and read by expressions. Extents are integer expressions of
-// dimensions and constants; row-major.
+// A row-major tensor that is passed at run time and read by expressions. Extents are integer
+// expressions of dimensions and constants.
 struct CapturedTensor {
   std::string name;
   DType dtype = DType::f32;
@@ -95,9 +95,9 @@ struct CapturedTensor {
   SourcePos pos;
   bool learned = false;              // has a gradient
   bool monotone = false;             // declared: never decreases along the last axis
-  std::optional<ExprId> fallback{};  // of its own indexes: elements where no value is given
-  // Declared: along the last axis at most so many stretches of equal elements, and how many of
-  // these lie in one at most. Like extents.
+  std::optional<ExprId> fallback{};  // default elements, as a function of their indexes
+  // Declared: the maximum number of runs of equal elements along the last axis, and the maximum
+  // length of a run. Expressions like extents.
   std::optional<ExprId> runs{};
   std::optional<ExprId> longest_run{};
 };
@@ -108,14 +108,14 @@ struct Param {
   SourcePos pos;
 };
 
-// Keeps an element of p with 1 - probability, scaled by 1 / (1 - probability).
+// Keeps an element of p with probability 1 - `probability`, scaled by 1 / (1 - `probability`).
 struct Dropout {
   double probability = 0;        // in [0, 1)
-  std::optional<ExprId> keep{};  // boolean: what is kept; without it random, by seed and offset
+  std::optional<ExprId> keep{};  // boolean: which elements to keep; absent: random, by seed, offset
   SourcePos pos;
 };
 
-// i32[B] tensors among `tensors` of an attention that has lengths.
+// Names of the i32[B] tensors in `tensors` of an attention with lengths.
 inline constexpr std::string_view kLengthsQ = "lengths_q";
 inline constexpr std::string_view kLengthsKv = "lengths_kv";
 
@@ -129,7 +129,7 @@ struct Attention {
   std::vector<Param> params;
   Dag dag;
   ExprId scale = 0;              // real; of dimensions, constants and params
-  ExprId score = 0;              // real; the score modification, `score` itself when there is none
+  ExprId score = 0;              // real; the modified score, `score` itself if there is none
   std::vector<ExprId> masks;     // boolean; all must hold
   std::optional<ExprId> sink{};  // real; of the head, tensors, params and constants
   std::optional<Dropout> dropout{};
@@ -139,9 +139,9 @@ struct Attention {
   bool wants_lse = false;
   bool wants_max = false;
   bool wants_sum_exp = false;
-  bool wants_max_with_sink = false;  // only where there is a sink, as the next
+  bool wants_max_with_sink = false;  // only with a sink, like the next
   bool wants_sum_exp_with_sink = false;
-  SourcePos statistics_pos{};            // of the first output among these four
+  SourcePos statistics_pos{};            // of the first of these four outputs
   std::vector<std::string> gradients{};  // "q", "k", "v", learned tensors; empty: forward only
   bool deterministic = false;
   SourcePos pos;
@@ -151,11 +151,11 @@ struct Attention {
   }
   const CapturedTensor* find_tensor(std::string_view tensor) const;
   const Param* find_param(std::string_view param) const;
-  // `wanted`, or a name that begins with it, of no tensor and no param.
+  // `wanted`, with `_` appended until no tensor or param has the name.
   std::string unused_name(std::string wanted) const;
-  // Scale, score, masks, sink, kept elements, extents, fallbacks, runs.
+  // Scale, score, masks, sink, dropout keep, extents, fallbacks, runs.
   std::vector<ExprId> roots() const;
-  // The same places in the same order, to be set anew: what a pass does when it has a new dag.
+  // The same roots in the same order, writable for a pass that builds a new dag.
   std::vector<ExprId*> root_places();
 };
 
@@ -175,28 +175,29 @@ inline constexpr Output kOutputs[] = {{"o", &Attention::wants_o},
 // floats -> real.
 Type value_type(DType dtype);
 
-// The value of an expression of constants alone (what is left of dimension arithmetic once every
-// dimension is bound), or nothing.
+// The value of an expression of constants (dimension arithmetic after all dimensions are bound), or
+// nullopt.
 std::optional<std::int64_t> fold_integer(const Dag& dag, ExprId id);
-// With these sizes for the dimensions in it.
+// The same, with these sizes for dimensions.
 std::optional<std::int64_t> fold_integer(const Dag& dag, ExprId id, const Dims& dims);
 std::optional<double> fold_real(const Dag& dag, ExprId id);
 
-// As to_source(dag, id), with `q_idx` for the row where that is what it is: aligned top left.
+// As to_source(dag, id), but prints the row as `q_idx` if the attention is aligned top left.
 std::string to_source(const Attention& attention, ExprId id);
 
-// Types, operand counts, symbols, extents, leaf positions (no score in a mask or in the scale, no
-// index in the scale or in an extent), roots' types, sizes positive, Hq a multiple of Hkv. Run
-// after the front end and after every pass; a failure is a bug (error `internal`).
+// Checks types, operand counts, symbols, extents, leaves (no score in a mask or in the scale, no
+// index in the scale or in an extent), types of roots, positive sizes, and Hq being a multiple of
+// Hkv. Runs after the front end and after every pass; a failure is a compiler bug (error
+// `internal`).
 Status verify(const Attention& attention);
 
-// The textual form, which parse() reads back to an equal value (same text again). Only reachable
-// nodes are printed, renumbered in order; positions are not. A text that does not fit is
-// `invalid_argument`, its message starts with the line and its payload is {"line": n}.
+// The text form. parse() reads it back to a value that prints as the same text. Prints only
+// reachable nodes, renumbered in order, without positions. Errors of parse(): invalid_argument,
+// with a message that begins with the line and payload {"line": n}.
 std::string to_text(const Attention& attention);
 Result<Attention> parse(std::string_view text);
 
-// The same as JSON, positions included.
+// The same as JSON, with positions.
 std::string to_json(const Attention& attention);
 
 // A Markdown table of every op (docs/ir.md).

@@ -71,7 +71,7 @@ ExprId Dag::integer(std::int64_t value, SourcePos pos) {
 }
 
 ExprId Dag::real(double value, SourcePos pos) {
-  // One NaN, so that equal texts are equal nodes.
+  // One canonical NaN, so that equal texts are equal nodes.
   if (std::isnan(value)) value = std::numeric_limits<double>::quiet_NaN();
   return add(Op::const_real_, {}, value, pos);
 }

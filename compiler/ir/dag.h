@@ -33,20 +33,19 @@ struct Node {
   bool is(Op other) const { return op == other; }
 };
 
-// Nodes never move and are never removed: a reference that operator[] or symbol_of gave stays valid
-// while more nodes are added, until the Dag is assigned to or destroyed. That is why they are in a
-// deque: in a vector `dag.add(op, {dag.integer(1)}, dag[id].pos)` could read freed memory, since
-// C++ leaves the order of the arguments open. Copies by value would be safe too, but a node owns
-// its operands and symbol, and passes read nodes far more often than they add them.
+// Nodes never move and are never removed: references returned by operator[] and symbol_of stay
+// valid while nodes are added, until the Dag is assigned to or destroyed. This is why nodes are in
+// a deque: with a vector, `dag.add(op, {dag.integer(1)}, dag[id].pos)` could read freed memory,
+// because C++ does not specify the order of evaluation of arguments.
 class Dag {
  public:
-  // The node's id, new or existing. Operand count and types must fit the op (ATTN_CHECK): callers
-  // that read user input check first with ir::result_type.
+  // Returns the id of a new or an equal existing node. Operand count and types must fit the op
+  // (ATTN_CHECK): check user input with ir::result_type first.
   ExprId add(Op op, std::span<const ExprId> operands, Attribute attribute = {}, SourcePos pos = {});
   ExprId add(Op op, std::initializer_list<ExprId> operands, SourcePos pos = {}) {
     return add(op, std::span(operands.begin(), operands.size()), {}, pos);
   }
-  // For rule symbol_type (param, load): the declared type is given.
+  // For rule symbol_type (param, load), whose type is the declared one.
   ExprId add_symbol(Op op, std::string symbol, Type type, std::span<const ExprId> operands = {},
                     SourcePos pos = {});
 
@@ -80,8 +79,8 @@ class Dag {
 // Ids reachable from the roots, ascending (operands before users).
 std::vector<ExprId> reachable(const Dag& dag, std::span<const ExprId> roots);
 
-// The expression in the specification language's own syntax, with as few parentheses as it needs.
-// The row is `q_raw`. After a thousand operations the rest of it is "...".
+// The expression in the syntax of the specification language, with minimal parentheses. The row is
+// `q_raw`. After a thousand operations the rest is printed as "...".
 std::string to_source(const Dag& dag, ExprId id);
 
 }  // namespace attn::ir

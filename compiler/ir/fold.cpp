@@ -59,12 +59,12 @@ Folded fold_integers(Op op, std::int64_t x, std::int64_t y) {
   }
 }
 
-// min and max pass a NaN of either side on, as torch and the GPU's propagating forms do.
+// min and max propagate NaN, as torch and the NaN-propagating GPU instructions do.
 double smaller(double x, double y) { return std::isnan(x) || x < y ? x : y; }
 double larger(double x, double y) { return std::isnan(x) || x > y ? x : y; }
 
 Folded truncated(double x) {
-  const double whole = std::trunc(x);  // a NaN is within no bounds
+  const double whole = std::trunc(x);  // NaN fails the comparison
   if (!(whole >= -0x1p31 && whole < 0x1p31)) return std::nullopt;
   return static_cast<std::int64_t>(whole);
 }

@@ -1,4 +1,4 @@
-// The value of an operation on constants, exactly as the meaning in ops.def has it.
+// Constant folding, with the semantics of ops.def.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,15 @@ namespace attn::ir {
 
 using Constant = std::variant<bool, std::int64_t, double>;
 
-// The constant a const_* node holds, or nothing for another node.
+// The value of a const_* node, or nullopt for another node.
 std::optional<Constant> constant_of(const Dag& dag, ExprId id);
 
-// The node that holds it, new or existing.
+// Returns a node with this value, new or existing.
 ExprId add_constant(Dag& dag, const Constant& value, SourcePos pos);
 
-// The value of `op` on constants of the types its rule wants. Nothing where it has none: leaves and
-// loads, an integer result that leaves 32 bits (at run time it wraps, but a size or a window that
-// does so is never meant), division by the integer 0, a shift outside 0..31.
+// The value of `op` on constants of the types its rule requires. nullopt for leaves and loads, for
+// integer results that do not fit in 32 bits (they wrap at run time, but this is never intended in
+// a size or a window), for division by the integer 0, and for shifts outside 0..31.
 std::optional<Constant> fold(Op op, std::span<const Constant> operands);
 
 }  // namespace attn::ir

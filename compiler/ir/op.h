@@ -53,7 +53,7 @@ std::optional<Op> parse_op(std::string_view name);
 std::string_view to_string(Type type);  // "bool", "int", "real"
 std::optional<Type> parse_type(std::string_view text);
 
-// The result type of a rule other than symbol_type, or nothing when the operands do not fit.
+// The result type of a rule other than symbol_type, or nullopt if the operands do not fit.
 std::optional<Type> result_type(Rule rule, std::span<const Type> operands);
 
 }  // namespace attn::ir

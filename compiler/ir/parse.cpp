@@ -8,8 +8,8 @@ namespace {
 
 using Numbers = std::vector<ExprId>;
 
-// Reads the lines in the order in which to_text writes them; nodes get the numbers they are
-// printed with, so operands are checked where they are read and extents at the end.
+// Reads the lines in the order of to_text. Nodes keep their printed numbers, so operands are
+// checked when they are read; extents are checked at the end.
 class TextParser {
  public:
   Result<Attention> parse(std::string_view text) {
@@ -57,7 +57,7 @@ class TextParser {
     if (line.accept("lengths")) return lengths(line);
     if (line.accept("grad")) return gradients(line);
     if (line.accept("deterministic")) return deterministic();
-    return line.error(fmt::format("'{}' starts no statement", line.next()));
+    return line.error(fmt::format("'{}' does not start a statement", line.next()));
   }
 
   Status close() {

@@ -22,7 +22,7 @@ class Scanner {
   bool accept(std::string_view sign);
   Status expect(std::string_view sign);
 
-  // Each an error when something else is next.
+  // Each fails if something else is next.
   Result<std::string_view> word();
   Result<std::int64_t> integer();
   Result<double> real();

@@ -1,4 +1,4 @@
-// Pieces of text that the room's printers share.
+// Text helpers shared by the IR printers.
 #pragma once
 
 #include <string>

@@ -8,7 +8,7 @@
 namespace attn::ir {
 namespace {
 
-// How tightly a piece of text holds together; a looser piece is put in parentheses.
+// How tightly a piece of text binds; a looser piece is parenthesized.
 enum class Binding { disjunction, conjunction, comparison, sum, product, prefix, primary };
 
 struct Piece {
@@ -41,7 +41,7 @@ std::optional<Infix> infix_of(Op op) {
   }
 }
 
-// How tightly the bit operations bind differs between C and Python: parentheses say it.
+// Bit operations have different precedence in C and Python, so they are always parenthesized.
 std::optional<std::string_view> careful_infix_of(Op op) {
   switch (op) {
     case Op::pow_: return "**";
@@ -60,7 +60,7 @@ std::string hold(const Piece& piece, Binding at_least) {
 
 Binding tighter(Binding binding) { return static_cast<Binding>(static_cast<int>(binding) + 1); }
 
-// Shared parts are written out, so that a small DAG may have a text without end.
+// Shared nodes are printed at every use, so the text of a small DAG may be exponentially long.
 constexpr int kLongest = 1000;
 
 class SourceWriter {
@@ -100,7 +100,7 @@ class SourceWriter {
   }
 
   Piece infix_piece(const Node& node, const Infix& infix) {
-    // Everything associates to the left; comparisons chain, so they stand apart on both sides.
+    // All operators are left-associative. Comparisons chain, so both operands are parenthesized.
     const bool chains = infix.binding == Binding::comparison;
     const Binding left = chains ? tighter(infix.binding) : infix.binding;
     return {fmt::format("{} {} {}", hold(operand(node, 0), left), infix.sign,
@@ -144,8 +144,8 @@ class SourceWriter {
     return text;
   }
 
-  // The language makes a real of an integer by itself where it meets a real, so the conversion is
-  // only written where nothing else says so.
+  // The language converts an integer to a real next to a real, so the conversion is only printed
+  // where it is not implied.
   Piece operand(const Node& user, std::size_t index) {
     const Node& node = dag_[user.operands[index]];
     const bool converts = node.is(Op::to_real_) && dag_[node.operands[0]].type == Type::integer;

@@ -9,12 +9,12 @@
 namespace attn::ir {
 namespace {
 
-// What a root may be made of.
+// What a root may contain.
 struct Allowed {
   bool score = false;
   bool index = false;  // batch, head, row, column and loads
   bool params = false;
-  bool element = false;  // a tensor's own indexes
+  bool element = false;  // the indexes of a tensor element
 };
 
 class Verifier {
@@ -75,7 +75,7 @@ class Verifier {
 
   Status outputs() {
     const bool with_sink = attention_.wants_max_with_sink || attention_.wants_sum_exp_with_sink;
-    return with_sink && !attention_.sink ? bug("an output with the sink, and no sink") : Status();
+    return with_sink && !attention_.sink ? bug("an output with the sink, but no sink") : Status();
   }
 
   Status names() {
@@ -139,7 +139,7 @@ class Verifier {
     if (node.type != value_type(tensor->dtype)) return bug("type of tensor " + name);
     if (node.operands.size() != tensor->extents.size()) return bug("rank of tensor " + name);
     for (ExprId index : node.operands) {
-      if (dag_[index].type != Type::integer) return bug("an index of " + name + " is no int");
+      if (dag_[index].type != Type::integer) return bug("an index of " + name + " is not an int");
     }
     return {};
   }

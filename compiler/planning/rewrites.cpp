@@ -19,7 +19,7 @@ std::span<const Rewrite> rewrites() { return kRewrites; }
 
 Rewrites without(std::string_view name, Rewrites others) {
   const auto* found = std::ranges::find(kRewrites, name, &Rewrite::name);
-  ATTN_CHECK(found != std::end(kRewrites), "a rewrite that is not in rewrites.def");
+  ATTN_CHECK(found != std::end(kRewrites), "unknown rewrite");
   others.*found->made = false;
   return others;
 }

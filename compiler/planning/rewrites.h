@@ -1,4 +1,4 @@
-// Which of the rewrites (rewrites.def) are made.
+// The rewrites (rewrites.def), and which of them are enabled.
 #pragma once
 
 #include <cstdint>
@@ -7,30 +7,30 @@
 
 namespace attn::planning {
 
-// Bytes that the scores of a backward that keeps them may take; beyond, rows are done in tiles.
+// Most bytes of scores that a backward keeps; beyond that, rows are done in tiles.
 inline constexpr std::int64_t kMostScoreBytes = std::int64_t{1} << 30;
 
-// All, unless one is switched off.
+// All are enabled by default.
 struct Rewrites {
 #define ATTN_REWRITE(name, what) bool name = true;
 #include "compiler/planning/rewrites.def"
 #undef ATTN_REWRITE
 
-  std::int64_t score_bytes = kMostScoreBytes;  // 1 or more; that of tests is small
+  std::int64_t score_bytes = kMostScoreBytes;  // 1 or more; tests use a small one
 
   bool operator==(const Rewrites&) const = default;
 };
 
 struct Rewrite {
   std::string_view name;
-  std::string_view what;  // for people, on one line
+  std::string_view what;  // a description, on one line
   bool Rewrites::*made;
 };
 
-// In order. They live as long as the program.
+// All rewrites, in order. Static lifetime.
 std::span<const Rewrite> rewrites();
 
-// All but the one of this name, which must be known.
+// `others` without the rewrite of this name, which must exist.
 Rewrites without(std::string_view name, Rewrites others = {});
 
 }  // namespace attn::planning

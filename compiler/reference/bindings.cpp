@@ -33,7 +33,7 @@ Result<Declarations> declarations(const ir::Attention& attention) {
     for (ir::ExprId extent : tensor.extents) {
       const auto size = ir::fold_integer(attention.dag, extent, dims);
       if (!size || *size < (dims[Dim::Skv] == 0 ? 0 : 1)) {
-        return misfit(fmt::format("{}: the extent {} is not a size", tensor.name,
+        return misfit(fmt::format("{}: the extent {} is not a valid size", tensor.name,
                                   to_source(attention, extent)));
       }
       declared.dims.push_back(*size);
@@ -58,7 +58,7 @@ Result<io::HostTensor> checked(const std::string& name, const Declared& declared
   const bool is_whole =
       given.values.size() == static_cast<std::size_t>(io::element_count(declared.dims));
   if (given.dims != declared.dims || !is_whole) {
-    return misfit(fmt::format("{} has dims [{}], the attention wants [{}]", name,
+    return misfit(fmt::format("{} has dims [{}], but the attention expects [{}]", name,
                               fmt::join(given.dims, ", "), fmt::join(declared.dims, ", ")));
   }
   io::HostTensor tensor = {declared.dtype, declared.dims, given.values};
@@ -84,19 +84,19 @@ Status bind_tensors(const ir::Attention& attention, const Inputs& inputs, bool u
   return {};
 }
 
-// Along the last axis.
+// Checks that no element along the last axis is less than the one before.
 Status check_monotone(const std::string& name, const Bindings& bindings) {
   const io::HostTensor& tensor = bindings.tensors.find(name)->second;
   const auto width = static_cast<std::size_t>(tensor.dims.back());
   for (std::size_t i = 1; i < tensor.values.size(); ++i) {
     if (i % width == 0 || tensor.values[i] >= tensor.values[i - 1]) continue;
-    return misfit(fmt::format("{} is declared monotone, and element {} is {}, after {}", name, i,
+    return misfit(fmt::format("{} is declared monotone, but element {} is {}, after {}", name, i,
                               tensor.values[i], tensor.values[i - 1]));
   }
   return {};
 }
 
-// Runs of equal elements along the last axis: how many, and how long.
+// Checks the number and length of runs of equal elements along the last axis.
 Status check_runs(const ir::Attention& attention, const ir::CapturedTensor& declared,
                   const io::HostTensor& tensor) {
   const std::int64_t most = *ir::fold_integer(attention.dag, *declared.runs, attention.dims);
@@ -112,21 +112,19 @@ Status check_runs(const ir::Attention& attention, const ir::CapturedTensor& decl
     length = changes ? 1 : length + 1;
     if (runs > most) {
       return misfit(
-          fmt::format("{} is declared to have at most {} runs, and at element {} there "
-                      "begins another",
+          fmt::format("{} is declared to have at most {} runs, but element {} begins another",
                       declared.name, most, i));
     }
     if (length > longest) {
-      return misfit(
-          fmt::format("{} is declared to have runs of at most {}, and element {} is one "
-                      "more",
-                      declared.name, longest, i));
+      return misfit(fmt::format(
+          "{} is declared to have runs of at most {}, but the run at element {} is longer",
+          declared.name, longest, i));
     }
   }
   return {};
 }
 
-// Lengths within their dimension, and what tensors are declared to be.
+// Checks that lengths are within their dimension, and tensors are what they are declared to be.
 Status check_facts(const ir::Attention& attention, const Bindings& bindings) {
   for (const ir::CapturedTensor& tensor : attention.tensors) {
     const std::vector<double>& values = bindings.tensors.find(tensor.name)->second.values;
@@ -156,7 +154,7 @@ Status bind_seed(const Inputs& inputs, Bindings& bindings) {
     if (given == inputs.params.end()) return misfit(fmt::format("the {} is missing", name));
     const double value = given->second;
     if (!(value >= 0 && value <= 0x1p53 && value == std::floor(value))) {
-      return misfit(fmt::format("{}: {} is no integer from 0 to 2^53", name, value));
+      return misfit(fmt::format("{}: {} is not an integer from 0 to 2^53", name, value));
     }
     bindings.params[name] = value;
   }
@@ -185,7 +183,7 @@ Status bind_params(const ir::Attention& attention, const Inputs& inputs, bool un
 Status all_bound(const ir::Dims& dims) {
   for (Dim dim : ir::kDims) {
     if (!dims.get(dim)) {
-      return {ErrorCode::invalid_argument, fmt::format("the dimension {0} is open; give it with "
+      return {ErrorCode::invalid_argument, fmt::format("the dimension {0} is open; set it with "
                                                        "--bind {0}=SIZE",
                                                        to_string(dim))};
     }

@@ -13,7 +13,7 @@ namespace {
 using ir::ExprId;
 using ir::Op;
 
-// The nodes below one root, for one element at a time.
+// Evaluates the nodes below a root, one element at a time.
 class ElementEvaluator {
  public:
   ElementEvaluator(const ir::Attention& attention, ExprId root)
@@ -51,7 +51,7 @@ class ElementEvaluator {
     }
   }
 
-  // One side may decide alone.
+  // One operand may decide alone.
   std::optional<double> logic(const ir::Node& node) const {
     const double deciding = node.is(Op::and_) ? 0 : 1;
     const auto& x = values_[node.operands[0]];
@@ -94,7 +94,7 @@ Result<std::vector<std::int64_t>> dims_of(const ir::Attention& attention,
   return dims;
 }
 
-// The next place, row-major.
+// Advances to the next element, row-major.
 void step(std::vector<std::int64_t>& indexes, const std::vector<std::int64_t>& dims) {
   for (std::size_t axis = dims.size(); axis-- > 0;) {
     if (++indexes[axis] < dims[axis]) return;
@@ -116,7 +116,7 @@ Result<io::HostTensor> default_values(const ir::Attention& attention,
     const std::optional<double> value = evaluator.run(indexes);
     if (!value || (!is_float(tensor.dtype) && !io::fits(tensor.dtype, *value))) {
       return Error{ErrorCode::binding,
-                   fmt::format("the default of {} has no value of {} for element {}", tensor.name,
+                   fmt::format("the default of {} gives no valid {} for element {}", tensor.name,
                                to_string(tensor.dtype), i),
                    {},
                    {}};

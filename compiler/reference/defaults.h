@@ -1,4 +1,4 @@
-// The elements a captured tensor has where its spec gives a default and nobody a value.
+// The elements of a captured tensor whose spec gives a default, for calls that bind no value.
 #pragma once
 
 #include "compiler/ir/attention.h"
@@ -8,7 +8,7 @@
 namespace attn::reference {
 
 // The tensor must have a fallback and belong to the attention. Errors: invalid_argument (an open
-// dimension in an extent); binding (an element without a value, or one that the dtype has not).
+// dimension in an extent); binding (an element without a value, or one that its dtype cannot hold).
 Result<io::HostTensor> default_values(const ir::Attention& attention,
                                       const ir::CapturedTensor& tensor);
 

@@ -20,7 +20,7 @@ using ir::ExprId;
 
 using Sums = GradientSums;
 
-// How terms, which are `from` times `factor`, enter a sum.
+// Adds terms, which are `factor` times `from`, to a sum: as they are, or squared.
 using Add = void (*)(double* to, const double* from, double factor, std::int64_t size);
 
 void add_scaled(double* to, const double* from, double factor, std::int64_t size) {
@@ -31,14 +31,14 @@ void add_squares(double* to, const double* from, double factor, std::int64_t siz
   for (std::int64_t d = 0; d < size; ++d) to[d] += factor * from[d] * factor * from[d];
 }
 
-// Where the terms of one key head go.
+// Destinations of the terms of one key head.
 struct Target {
   io::HostTensor &d_q, &d_k, &d_v;
   Sums& learned;
   Add add;
 };
 
-// What one key head adds to learned tensors, which others may add to.
+// The terms of one key head for learned tensors, which heads may share.
 struct HeadSums {
   Sums of, sizes;
 };
@@ -51,9 +51,9 @@ std::optional<ExprId> score_leaf(const ir::Attention& attention) {
   return std::nullopt;
 }
 
-// One row after the other: writes its outputs, and adds its terms to the gradients and, when they
-// are wanted, their squares to the sizes. Rows of different key heads share no element of q, k, v;
-// learned tensors, which they may share, are summed up in the head's own.
+// Runs one row after the other: writes its outputs, and adds its terms to the gradients and, if
+// wanted, their squares to the sizes. Rows of different key heads share no element of q, k, v;
+// learned tensors, which they may share, have sums for each head.
 class RowGradients {
  public:
   RowGradients(const Problem& problem, const io::HostTensor& d_o, Gradients& result)
@@ -70,7 +70,7 @@ class RowGradients {
     if (sink) sink_.emplace(problem.attention.dag, row_.evaluator(), *sink);
   }
 
-  // Row `index` of the problem's rows.
+  // Runs row `index` of the problem's rows.
   Status run(std::int64_t index, HeadSums& learned) {
     ATTN_RETURN_IF_ERROR(row_.run(index));
     write_row(problem_, row_, index, result_.outputs);
@@ -92,7 +92,7 @@ class RowGradients {
     return {sums.find("q")->second, sums.find("k")->second, sums.find("v")->second, learned, add};
   }
 
-  // `d_score` makes the cotangent of a score, divided by its weight, of that of the weight.
+  // `d_score` maps the cotangent of a weight to that of its score, divided by the weight.
   template <typename DScore>
   void add_terms(const Target& to, const double* d_o, double delta, const DScore& d_score) {
     for (std::size_t column = 0; column < row_.weights().size(); ++column) {
@@ -124,8 +124,8 @@ class RowGradients {
                       static_cast<std::int64_t>(column));
   }
 
-  // The cotangents of the weights, dO V^T where dropout keeps them; returns what all scores of the
-  // row share, the sum of weight times cotangent.
+  // Computes the cotangents of the weights, dO V^T where dropout keeps them. Returns the sum of
+  // weight times cotangent, which all scores of the row share.
   double weigh(const double* d_o) {
     d_weights_.assign(row_.weights().size(), 0.0);
     double shared = 0;
@@ -192,7 +192,7 @@ Result<io::HostTensor> checked_d_o(const ir::Attention& attention, io::HostTenso
                                             dims[Dim::Dv]};
   const bool whole = d_o.values.size() == static_cast<std::size_t>(io::element_count(wanted));
   if (d_o.dims != wanted || !whole) {
-    return {ErrorCode::binding, fmt::format("do has dims [{}], the attention wants [{}]",
+    return {ErrorCode::binding, fmt::format("do has dims [{}], but the attention expects [{}]",
                                             fmt::join(d_o.dims, ", "), fmt::join(wanted, ", "))};
   }
   if (!unrounded) {
@@ -201,8 +201,7 @@ Result<io::HostTensor> checked_d_o(const ir::Attention& attention, io::HostTenso
   return d_o;
 }
 
-// Of q, k and v, which are summed up whether wanted or not, and of the learned tensors among
-// `names`.
+// Sums for q, k and v, wanted or not, and for the learned tensors among `names`.
 Sums make_sums(const Bindings& bindings, const std::vector<std::string>& names, DType dtype) {
   Sums sums;
   for (const auto& [name, tensor] : bindings.tensors) {
@@ -229,7 +228,7 @@ void add_to(Sums& sums, const Sums& learned) {
   }
 }
 
-// Key heads first to first + sums.size() - 1, side by side, each with sums of its own.
+// Runs key heads first to first + sums.size() - 1 in parallel, each with its own sums.
 Status run_some_heads(const Problem& problem, const io::HostTensor& d_o, int threads,
                       std::int64_t first, std::vector<HeadSums>& sums, Gradients& gradients) {
   const std::int64_t rows = problem.group() * problem.size(Dim::Sq);
@@ -246,8 +245,8 @@ Status run_some_heads(const Problem& problem, const io::HostTensor& d_o, int thr
   return run_tasks(static_cast<std::int64_t>(sums.size()), threads, make_worker);
 }
 
-// Heads run side by side. What each adds to learned tensors is added up in the order of heads, so
-// that no sum depends on the number of threads.
+// Runs heads in parallel. Their terms for learned tensors are added in the order of heads, so that
+// no sum depends on the number of threads.
 Status run_heads(const Problem& problem, const io::HostTensor& d_o, int threads,
                  Gradients& gradients) {
   const std::int64_t heads = problem.size(Dim::B) * problem.size(Dim::Hkv);

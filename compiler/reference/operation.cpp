@@ -81,9 +81,9 @@ double real_operation(Op op, double x, double y) {
 }
 
 std::optional<double> truncated(double x) {
-  const double whole = std::trunc(x);  // a NaN is within no bounds
+  const double whole = std::trunc(x);  // NaN fails both bounds
   if (!(whole >= -0x1p31 && whole < 0x1p31)) return std::nullopt;
-  return whole + 0.0;  // no negative zero among the integers
+  return whole + 0.0;  // turns -0.0 into 0.0
 }
 
 bool comparison(Op op, double x, double y) {

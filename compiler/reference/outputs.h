@@ -1,4 +1,4 @@
-// The outputs of the forward, row by row. Private to this room.
+// The outputs of the forward, row by row. Internal to compiler/reference.
 #pragma once
 
 #include "compiler/reference/evaluate.h"
@@ -9,7 +9,7 @@ namespace attn::reference {
 // Zeros of the outputs' dims, f64 when unrounded, else f32.
 Outputs make_outputs(const ir::Dims& dims, bool unrounded);
 
-// Writes the elements of row `index`, which `row` has run.
+// Writes the elements of row `index`, the last one that `row` ran.
 void write_row(const Problem& problem, const RowSoftmax& row, std::int64_t index, Outputs& outputs);
 
 // Rounds o to the attention's dtype.

@@ -11,9 +11,9 @@ namespace attn::reference {
 std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
                                     std::array<std::uint32_t, 2> key);
 
-// What dropout keeps: element `index` of the weights [B, Hq, Sq, Skv], counted row-major. The bits
-// are word index % 4 of the block whose counter is (index / 4, offset) and whose key is the seed;
-// they are kept when they are, as a fraction of 2^32, at least `probability`.
+// Whether dropout keeps element `index`, counted row-major, of the weights [B, Hq, Sq, Skv]. Its
+// bits are word index % 4 of the block with counter (index / 4, offset) and the seed as key; it is
+// kept if they are, as a fraction of 2^32, at least `probability`.
 bool is_kept(std::uint64_t seed, std::uint64_t offset, std::uint64_t index, double probability);
 
 }  // namespace attn::reference

@@ -12,7 +12,7 @@ Result<Problem> make_problem(const ir::Attention& attention, const Bindings& bin
   return Problem{attention, bindings, cell.value};
 }
 
-// Four sums, because one would wait for each addition.
+// Four sums, so that additions do not wait for each other.
 double dot(const double* x, const double* y, std::int64_t size) {
   double sums[4] = {};
   std::int64_t i = 0;

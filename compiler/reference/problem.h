@@ -1,4 +1,4 @@
-// What all rows of one evaluation share. Private to this room.
+// What all rows of one evaluation share. Internal to compiler/reference.
 #pragma once
 
 #include <cstdint>
@@ -23,17 +23,17 @@ struct Problem {
   const io::HostTensor& tensor(std::string_view name) const {
     return bindings.tensors.find(name)->second;
   }
-  // Of row `index`, from 0 to rows().
+  // The place of row `index`, from 0 to rows() - 1.
   RowPlace place(std::int64_t index) const {
     const std::int64_t height = size(ir::Dim::Sq), heads = size(ir::Dim::Hq);
     return {index / height / heads, index / height % heads, index % height};
   }
 };
 
-// The problem of these inputs; both must outlive it. Errors: binding, of a scale without a value.
+// The problem of these inputs; both must outlive it. Errors: binding if the scale has no value.
 Result<Problem> make_problem(const ir::Attention& attention, const Bindings& bindings);
 
-// The product of two vectors, summed in a fixed order.
+// The dot product, summed in a fixed order.
 double dot(const double* x, const double* y, std::int64_t size);
 
 // Where row s of a [B, H, S, D] tensor begins.

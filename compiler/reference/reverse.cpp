@@ -99,7 +99,7 @@ void ReverseMode::spread(ExprId id) {
   }
 }
 
-// Equal operands share it.
+// Equal operands share the cotangent.
 void ReverseMode::spread_extremum(const Node& node, double cotangent) {
   const ExprId x = node.operands[0], y = node.operands[1];
   if (value(x) == value(y)) {
@@ -110,7 +110,7 @@ void ReverseMode::spread_extremum(const Node& node, double cotangent) {
   add(first_is_larger == node.is(Op::max_) ? x : y, cotangent);
 }
 
-// x ** n is flat in x where n is 0, and in n where x is 0 and stays it.
+// x ** n is flat in x where n is 0, and in n where x is 0 and n >= 0.
 void ReverseMode::spread_power(const Node& node, double y, double cotangent) {
   const double x = value(node.operands[0]), n = value(node.operands[1]);
   if (n != 0) add(node.operands[0], cotangent * n * std::pow(x, n - 1));

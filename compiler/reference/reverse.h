@@ -1,6 +1,6 @@
-// Reverse mode over one expression, number by number: the cotangent of the root goes down to the
-// leaves by each operation's own rule. Knows nothing of derivatives as expressions
-// (compiler/gradient), so that one can be checked by the other.
+// Numeric reverse mode over one expression: the cotangent of the root is propagated to the leaves
+// by the rule of each operation. Independent of the symbolic derivatives (compiler/gradient), so
+// that each can check the other.
 #pragma once
 
 #include <functional>
@@ -11,22 +11,22 @@
 
 namespace attn::reference {
 
-// The conventions where an operation has no derivative are those of compiler/gradient. Where a
-// select or an extremum does not take a branch, nothing goes into it: not even 0 * inf.
+// The conventions where an operation has no derivative are those of compiler/gradient. A branch
+// that a select or an extremum does not take receives nothing: not even 0 * inf.
 class ReverseMode {
  public:
-  // The evaluator must outlive it, and `root` be real and below one of its roots.
+  // The evaluator must outlive this; `root` must be real and below one of its roots.
   ReverseMode(const ir::Dag& dag, const RowEvaluator& evaluator, ir::ExprId root);
 
-  // Spreads `cotangent` of the root's value at this column of the evaluator's last run. That value
-  // must exist.
+  // Propagates `cotangent` of the root's value at this column of the evaluator's last run. That
+  // value must exist.
   void run(std::size_t column, double cotangent);
 
   // Of the last run; 0 for a node that the root does not depend on.
   double cotangent(ir::ExprId id) const;
   // The loads of reals below the root.
   const std::vector<ir::ExprId>& loads() const { return loads_; }
-  // Whether the load was reached in the last run: only then does its index exist for sure.
+  // Whether the load was reached in the last run: only then is its index known to exist.
   bool is_reached(ir::ExprId id) const { return reached_[id]; }
 
  private:
@@ -39,7 +39,7 @@ class ReverseMode {
   const ir::Dag& dag_;
   const RowEvaluator& evaluator_;
   const ir::ExprId root_;
-  std::vector<ir::ExprId> ids_;  // real ones, users before operands
+  std::vector<ir::ExprId> ids_;  // real nodes, users before operands
   std::vector<ir::ExprId> loads_;
   std::size_t column_ = 0;
   std::vector<double> cotangents_;  // by node

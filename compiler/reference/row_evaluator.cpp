@@ -128,7 +128,7 @@ Error RowEvaluator::describe(ExprId fault, std::size_t column) const {
   } else if (node.is(Op::shift_left_) || node.is(Op::shift_right_)) {
     reason = fmt::format("shift by {}", operand(node, 1, column).value);
   } else if (node.is(Op::truncate_)) {
-    reason = fmt::format("{} is no 32-bit integer", operand(node, 0, column).value);
+    reason = fmt::format("{} is not a 32-bit integer", operand(node, 0, column).value);
   }
   return {ErrorCode::binding,
           fmt::format("{}: {}, at b {}, h {}, row {}, column {}", to_source(attention_, fault),

@@ -1,5 +1,5 @@
-// The expressions of an attention over one row of scores, node by node: no rewriting, no sharing
-// between rows, so that it is right by reading it.
+// Evaluates the expressions of an attention over one row of scores, node by node. No rewriting and
+// no sharing between rows, so that it can be verified by reading.
 #pragma once
 
 #include <cstdint>
@@ -19,33 +19,31 @@ struct RowPlace {
 };
 
 // A value, or the node that has none: an out-of-range gather, an integer division by 0, a shift
-// outside 0..31. What is computed from such a value has none either, but a value on which the
-// result does not depend is not missed: the branch that a select does not take, the other side of
-// `false && x` and `true || x`.
+// outside 0..31. What is computed from it has no value either, unless the result does not depend on
+// it: the branch that a select does not take, the other side of `false && x` and `true || x`.
 struct Cell {
   double value = 0;  // integers exactly, booleans as 1 and 0
   std::optional<ir::ExprId> fault;
 };
 
-// Not thread-safe: one for each thread. The attention and bindings must outlive it.
+// Not thread-safe: use one per thread. The attention and bindings must outlive it.
 class RowEvaluator {
  public:
   RowEvaluator(const ir::Attention& attention, const Bindings& bindings,
                std::span<const ir::ExprId> roots);
 
-  // Evaluates every node below the roots; `scores` has an element for each column and is what
-  // ir::Op::score_ stands for.
+  // Evaluates every node below the roots; `scores` has the value of ir::Op::score_ for each column.
   void run(const RowPlace& place, std::span<const double> scores);
 
   // Of the last run, a cell for each column. `id` must be below one of the roots.
   const std::vector<Cell>& cells(ir::ExprId id) const { return cells_[id]; }
 
-  // Which element of its tensor, counted row-major, a load read in the last run, or nothing when
-  // there is none.
+  // Which element of its tensor, counted row-major, a load read in the last run; nullopt if it read
+  // none.
   std::optional<std::int64_t> element(ir::ExprId load, std::size_t column) const;
 
-  // The fault of a cell of the last run, in words: "doc[b, kv_idx]: index 1 is 777, outside
-  // 0..776, at b 0, h 3, row 5, column 777". Error code: binding.
+  // Describes the fault of a cell of the last run: "doc[b, kv_idx]: index 1 is 777, outside 0..776,
+  // at b 0, h 3, row 5, column 777". Error code: binding.
   Error describe(ir::ExprId fault, std::size_t column) const;
 
  private:

@@ -30,16 +30,16 @@ Status RowSoftmax::run(std::int64_t index) {
   weights_.clear();
   sum_exp_ = sum_exp_with_sink_ = 0;
   max_ = max_with_sink_ = lse_ = kHidden;
-  if (place_.row >= length(ir::kLengthsQ, Dim::Sq)) return {};  // padding sees nothing at all
+  if (place_.row >= length(ir::kLengthsQ, Dim::Sq)) return {};  // padding sees nothing
   products();
-  // A sink has a value without keys too.
+  // A sink has a value even without keys.
   constexpr double kNoScore[] = {0};
   evaluator_.run(place_, scores_.empty() ? std::span<const double>(kNoScore) : scores_);
   ATTN_RETURN_IF_ERROR(hide());
   return weigh(index);
 }
 
-// Of the batch, where lengths are given; the whole dimension elsewhere.
+// The length of the batch if lengths are given, else the whole dimension.
 std::int64_t RowSoftmax::length(std::string_view name, Dim dim) const {
   if (!problem_.attention.find_tensor(name)) return problem_.size(dim);
   const auto batch = static_cast<std::size_t>(place_.batch);
@@ -68,8 +68,8 @@ Status RowSoftmax::hide() {
   return {};
 }
 
-// A score that a mask hides is not missed when it has no value, and neither is one mask when
-// another hides.
+// A score without a value is not an error if a mask hides it, nor is a mask without one if another
+// mask hides the score.
 Result<double> RowSoftmax::final_score(std::size_t column) const {
   std::optional<ir::ExprId> fault;
   for (ir::ExprId mask : problem_.attention.masks) {
@@ -108,7 +108,7 @@ Status RowSoftmax::weigh(std::int64_t index) {
   return {};
 }
 
-// -inf without a sink: exp of it is 0.
+// -inf without a sink, since its exp is 0.
 Result<double> RowSoftmax::sink_of_row() const {
   if (!problem_.attention.sink) return kHidden;
   const Cell& cell = evaluator_.cells(*problem_.attention.sink).front();
@@ -131,7 +131,7 @@ Result<double> RowSoftmax::kept_part(std::int64_t row, std::size_t column) const
   return kept ? 1 / (1 - dropout->probability) : 0;
 }
 
-// NaN when one is.
+// NaN if any score is NaN.
 double RowSoftmax::largest_score() const {
   double max = kHidden;
   for (double score : scores_) {

@@ -1,5 +1,5 @@
-// One row from its scores to its weights, which the forward and its gradients begin with. Private
-// to this room.
+// One row from its scores to its weights, the first part of the forward and of its gradients.
+// Internal to compiler/reference.
 #pragma once
 
 #include <limits>
@@ -11,23 +11,23 @@ namespace attn::reference {
 
 inline constexpr double kHidden = -std::numeric_limits<double>::infinity();
 
-// Not thread-safe: one for each thread. The problem must outlive it.
+// Not thread-safe: use one per thread. The problem must outlive it.
 class RowSoftmax {
  public:
   explicit RowSoftmax(const Problem& problem);
 
-  // Computes row `index` of the problem's rows. Errors: binding, of a value that does not exist and
-  // on which the row depends.
+  // Computes row `index` of the problem's rows. Errors: binding if a value that the row depends on
+  // does not exist.
   Status run(std::int64_t index);
 
-  // Of the last run. A row in which nothing is visible has no weights at all, not even of zero.
+  // Of the last run. Of a row that sees nothing, weights() is empty.
   bool is_empty() const { return weights_.empty(); }
   const RowPlace& place() const { return place_; }
   std::int64_t kv_head() const { return place_.head / problem_.group(); }
   bool is_visible(std::size_t column) const { return scores_[column] != kHidden; }
   // Not divided by sum().
   const std::vector<double>& weights() const { return weights_; }
-  // What dropout makes of a weight: 0, or 1 / (1 - probability); 1 without dropout.
+  // The factor that dropout gives a weight: 0 or 1 / (1 - probability); 1 without dropout.
   const std::vector<double>& kept() const { return kept_; }
   double sum() const { return sum_; }                  // of the weights and the sink's
   double sink_weight() const { return sink_weight_; }  // 0 without a sink

@@ -19,7 +19,7 @@ using ir::Dim;
 using ir::ExprId;
 using ir::Op;
 
-// Which indices of a batch or head the masks depend on, directly or by what they read.
+// Whether the masks depend on the batch or head, directly or through what they read.
 struct Varying {
   bool batch = false;
   bool head = false;
@@ -51,7 +51,7 @@ Result<Bindings> bind_those(const ir::Attention& attention, const Inputs& inputs
     const auto given = inputs.tensors.find(name);
     ATTN_ASSIGN(const auto dims, dims_of(attention, *attention.find_tensor(name)));
     if (given == inputs.tensors.end() || given->second.dims != dims) {
-      return {ErrorCode::binding, fmt::format("{} is missing, or of other dims", name)};
+      return {ErrorCode::binding, fmt::format("{} is missing or has wrong dims", name)};
     }
     bindings.tensors[name] = given->second;
   }
@@ -65,7 +65,7 @@ Result<Bindings> bind_those(const ir::Attention& attention, const Inputs& inputs
   return bindings;
 }
 
-// The scores of one row that are shown.
+// Counts the visible scores of one row.
 class RowCounter {
  public:
   RowCounter(const ir::Attention& attention, const Bindings& bindings)
@@ -96,7 +96,7 @@ class RowCounter {
     return std::clamp<std::int64_t>(value, 0, attention_.dims[dim]);
   }
 
-  // One mask is not missed when another hides.
+  // A mask without a value is not an error if another mask hides the score.
   Result<bool> is_shown(std::size_t column) const {
     std::optional<ExprId> fault;
     for (const ExprId mask : attention_.masks) {

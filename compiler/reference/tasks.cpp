@@ -13,8 +13,8 @@
 namespace attn::reference {
 namespace {
 
-// Hands out tasks; keeps the error of the first that has one, and what was thrown, which must not
-// end another thread's function.
+// Hands out tasks. Keeps the error of the first task that fails, and exceptions, which must not
+// leave a thread's function.
 class Queue {
  public:
   explicit Queue(std::int64_t count) : count_(count) {}
@@ -29,7 +29,7 @@ class Queue {
     }
   }
 
-  // After all have worked. Throws what was thrown.
+  // Call after all threads are done. Rethrows exceptions.
   Status status() const {
     if (thrown_) std::rethrow_exception(thrown_);
     return error_ ? Status(*error_) : Status();
@@ -68,7 +68,7 @@ Status run_tasks(std::int64_t count, int threads, const std::function<Worker()>&
     try {
       others.emplace_back([&] { queue.work(make_worker); });
     } catch (const std::system_error&) {
-      break;  // no more threads: those that there are do it
+      break;  // no more threads: continue with the existing ones
     }
   }
   queue.work(make_worker);

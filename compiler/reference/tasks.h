@@ -1,4 +1,4 @@
-// Numbered tasks on several threads. Private to this room.
+// Runs numbered tasks on several threads. Internal to compiler/reference.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,12 @@
 
 namespace attn::reference {
 
-// What one thread does with one task after the other.
+// Runs one task; called by one thread for task after task.
 using Worker = std::function<Status(std::int64_t task)>;
 
-// Runs tasks 0 to count - 1; `make_worker` is called in each thread for a worker of its own.
-// `threads` below 1: as many as the machine has. The error is that of the first task that has one,
-// whatever the number of threads; what was thrown (std::bad_alloc) is thrown again.
+// Runs tasks 0 to count - 1; each thread calls `make_worker` for its own worker. `threads` below 1:
+// as many as the machine has. Returns the error of the first task that fails, whatever the number
+// of threads; rethrows exceptions (std::bad_alloc).
 Status run_tasks(std::int64_t count, int threads, const std::function<Worker()>& make_worker);
 
 }  // namespace attn::reference

@@ -24,18 +24,18 @@ using support::quoted;
 constexpr std::size_t kMostDimensions = 8;  // of a tensor, as in plans
 
 constexpr Site kExtent{"the size of a tensor", kConstants,
-                       "a size is made of numbers, dimensions and spec parameters"};
+                       "a size may use only numbers, dimensions and spec parameters"};
 constexpr Site kScoreSite{"the score", kScore | kIndexes | kTensors | kLearned | kParams};
 constexpr Site kMaskSite{"a mask", kIndexes | kTensors | kParams,
-                         "a mask sees positions, not scores; for a threshold use "
+                         "a mask cannot read scores; for a threshold use "
                          "`score where(condition, score, -inf);`"};
 constexpr Site kRuns{"a number of runs", kConstants};
 constexpr Site kDefaultSite{"the default of a tensor", kConstants,
-                            "a default is made of numbers, dimensions, spec parameters and the "
-                            "element's own indexes `i0`, `i1`, .."};
+                            "a default may use only numbers, dimensions, spec parameters and the "
+                            "element's indexes `i0`, `i1`, ..."};
 constexpr Site kLetSite{"a let", kScore | kIndexes | kTensors | kLearned | kParams};
 
-// What a scale cannot be, as a score: "score score * t[h];".
+// A factor that cannot be a scale, as a score clause: "score score * t[h];".
 std::string as_score(const ast::Expr& factor) {
   const std::string text = ast::to_dsl(factor);
   const bool is_operand = factor.operators.empty();
@@ -97,7 +97,7 @@ class Analyzer {
     report_other_clause(clause, sink_);
   }
 
-  // A type out of `allowed`, or `fallback` after reporting.
+  // The type if it is in `allowed`; else reports it and returns `fallback`.
   DType dtype(const ast::Name& name, std::initializer_list<DType> allowed, DType fallback) {
     const auto type = parse_dtype(name.text);
     if (type && std::ranges::find(allowed, *type) != allowed.end()) return *type;
@@ -113,7 +113,7 @@ class Analyzer {
     report(Code::bad_choice, name.span,
            fmt::format("{} is not a valid type here", quoted(name.text)))
         .help = contains(words, here) ? fmt::format("did you mean {}?", quoted(here))
-                                      : "possible: " + support::one_of(words);
+                                      : "expected " + support::one_of(words);
     return fallback;
   }
 
@@ -126,7 +126,7 @@ class Analyzer {
                       {DType::f16, DType::bf16, DType::f32, DType::f64, DType::i8, DType::u8,
                        DType::i32, DType::i64, DType::boolean},
                       DType::f32);
-      // An unknown type was reported; how the tensor is read is unknown too.
+      // An unknown type was reported; uses of the tensor are not checked.
       const bool known = parse_dtype(tensor->dtype.text).has_value();
       scope.declare(tensor->name, {known ? Symbol::Kind::tensor : Symbol::Kind::poisoned, {}, type},
                     true);
@@ -223,8 +223,9 @@ class Analyzer {
     if (name == nullptr || !name->text.starts_with("d_")) return;
     const ir::CapturedTensor* of = attention_.find_tensor(std::string_view(name->text).substr(2));
     if (of == nullptr || !of->learned) return;
-    report(Code::reserved_name, name->span,
-           fmt::format("{} is the gradient of {}", quoted(name->text), quoted(of->name)))
+    report(
+        Code::reserved_name, name->span,
+        fmt::format("{} is reserved for the gradient of {}", quoted(name->text), quoted(of->name)))
         .help = "choose another name";
   }
 
@@ -282,8 +283,8 @@ class Analyzer {
     if (const auto* let = std::get_if<ast::LetClause>(&clause.body)) {
       scope.define_let(let->name, scope.check(let->value, kLetSite));
     } else if (const auto* scale = std::get_if<ast::ScaleClause>(&clause.body)) {
-      const std::string help =
-          fmt::format("a scale is one number for all scores; write `{}`", as_score(scale->value));
+      const std::string help = fmt::format(
+          "the scale is a single number for all scores; write `{}`", as_score(scale->value));
       const Site site{"the scale", kParams, help};
       const auto value = scope.check_as(scale->value, site, Type::real, "");
       if (value) scale_ = value->id;
@@ -293,7 +294,7 @@ class Analyzer {
       if (value) scope.set_score(*value);
     } else if (const auto* mask = std::get_if<ast::MaskClause>(&clause.body)) {
       const auto value = scope.check_as(mask->value, kMaskSite, Type::boolean,
-                                        "a mask says what is visible: compare, for example `!= 0`");
+                                        "a mask is a condition: compare, for example `!= 0`");
       if (value) attention_.masks.push_back(value->id);
     } else if (const auto* sink = std::get_if<ast::SinkClause>(&clause.body)) {
       set_sink(*sink, attention_, scope);

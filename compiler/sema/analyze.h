@@ -1,4 +1,4 @@
-// ast -> ir: names, types, shapes, defaults; every error with a place.
+// Semantic analysis: converts a syntax tree to IR and reports errors in names, types and shapes.
 #pragma once
 
 #include <map>
@@ -14,31 +14,31 @@
 
 namespace attn::sema {
 
-// Where expressions are written, by their id in the attention's dag: the places of each in the
-// order of the text. Where a let or `score` stands for one is no place of it. What a function makes
-// has none, but for its result, which is placed where the function is called.
+// The spans of each expression in text order, by its id in the attention's dag. The use of a let or
+// of `score` is not a span of its value. Expressions within a function have no spans; its result
+// has the span of the call.
 using Spans = std::map<ir::ExprId, std::vector<support::Span>>;
 
-// Nothing when errors were reported; a library, which has no attention, is an error. `library` has
-// what the spec imports (load_imports), whose files report to the same sink. Dimensions without a
-// size stay open (ir::Op::dim_). A binding that names nothing in the spec, or has no meaning as a
-// number, is an error. Of a dimension with a set of sizes the first one is taken, unless it is
-// bound. `spans` are added to.
+// Returns nullopt after reporting errors. A library, which has no attention, is an error. `library`
+// holds the imports of the spec (load_imports); its files report to the same sink. Dimensions
+// without a size stay open (ir::Op::dim_). A binding is an error if the spec does not have the name
+// or the value is not a number. A dimension with a set of sizes gets the first one unless it is
+// bound. Adds to `spans`.
 std::optional<ir::Attention> analyze(const ast::Spec& spec, const Library& library,
                                      const Bindings& bindings, diag::Sink& sink,
                                      Spans* spans = nullptr);
 
-// The same, and reads what the spec imports.
+// The same, but loads the imports of the spec.
 std::optional<ir::Attention> analyze(const ast::Spec& spec, const Bindings& bindings,
                                      diag::Sink& sink, Spans* spans = nullptr);
 
-// Sets of sizes may have so many combinations, and fewer where the text is long.
+// Maximum number of combinations of sizes in sets; lower for long specs.
 inline constexpr std::size_t kMostCombinations = 256;
 
-// One for each plan that is asked for: `bindings`, with every combination of the sizes of
-// dimensions that are bound to several ("1024,2048", each size once), or have a set of them in the
-// spec and are not bound. At least one; `bindings` alone where analyze() reports errors, as it does
-// of more than kMostCombinations.
+// The bindings of each requested plan: `bindings` with every combination of sizes, for dimensions
+// that are bound to several sizes ("1024,2048"; duplicates are dropped) or have a set of sizes in
+// the spec and are not bound. At least one; only `bindings` where analyze() reports errors, such as
+// more than kMostCombinations.
 std::vector<Bindings> variants(const ast::Spec& spec, const Bindings& bindings);
 
 }  // namespace attn::sema

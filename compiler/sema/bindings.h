@@ -1,4 +1,4 @@
-// Values that the command line gives to names of a spec.
+// Values of names of a spec from the command line.
 #pragma once
 
 #include <map>

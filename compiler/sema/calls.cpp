@@ -1,4 +1,4 @@
-// Functions and reductions: written out where they stand.
+// Expands functions and reductions where they are used.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ using support::quoted;
 
 constexpr std::size_t kMaxFrames = 64;
 constexpr std::int64_t kMaxRange = 4096;
-// Expressions looked at in one spec: functions and reductions multiply what is written.
+// Maximum number of expressions visited in one spec: functions and reductions multiply them.
 constexpr std::uint64_t kMaxWork = 1'000'000;
 constexpr std::string_view kReductions[] = {"any", "all", "sum", "min", "max"};
 
@@ -27,8 +27,8 @@ bool Scope::within_work(const Expr& expr) {
   sink_.add_work(1);
   if (++work_ == kMaxWork) {
     report(Code::too_deep, expr.head,
-           fmt::format("with its functions and reductions expanded, the spec has more than {} "
-                       "operations",
+           fmt::format("the spec has more than {} operations after its functions and reductions "
+                       "are expanded",
                        kMaxWork));
   }
   return work_ < kMaxWork;
@@ -122,7 +122,7 @@ std::optional<Value> Scope::inlined(const Callee& callee, std::vector<Local> arg
   return result;
 }
 
-// A tensor goes by its name; anything else is a value.
+// A tensor is passed by name, anything else by value.
 Scope::Local Scope::argument(const ast::Name& parameter, const Expr& expr, const Site& site) {
   Local result{parameter.text};
   if (expr.kind == ExprKind::name) {
@@ -162,7 +162,7 @@ std::optional<Value> Scope::reduction(const Expr& expr, const Site& site) {
   if (!contains(kReductions, expr.text)) {
     report(Code::unknown_function, expr.head,
            fmt::format("{} is not a reduction", quoted(expr.text)))
-        .help = "possible: " + support::one_of(kReductions);
+        .help = "expected " + support::one_of(kReductions);
     return std::nullopt;
   }
   const Expr& variable = expr.operands[0];
@@ -179,9 +179,9 @@ std::optional<Value> Scope::reduction(const Expr& expr, const Site& site) {
   const bool needs_one = expr.text == "min" || expr.text == "max";
   if (count > kMaxRange || (count <= 0 && needs_one)) {
     report(Code::bad_operand, expr.operands[2].span,
-           count > 0 ? fmt::format("the range has {} elements, and at most {} are allowed", count,
-                                   kMaxRange)
-                     : fmt::format("{} of an empty range has no value", quoted(expr.text)));
+           count > 0
+               ? fmt::format("the range has {} elements; at most {} are allowed", count, kMaxRange)
+               : fmt::format("{} of an empty range has no value", quoted(expr.text)));
     return std::nullopt;
   }
   std::vector<Value> values;

@@ -18,11 +18,11 @@ using support::quoted;
 constexpr Site kSinkSite{
     "the sink", kHeads | kTensors | kLearned | kParams,
     "a sink is one number for each batch and head: it may depend on `b`, `h`, params, "
-    "constants, and tensors that are read with these"};
-constexpr Site kKeepSite{"what dropout keeps", kIndexes | kTensors | kParams};
+    "constants, and tensors indexed by these"};
+constexpr Site kKeepSite{"the keep condition of dropout", kIndexes | kTensors | kParams};
 constexpr Site kDefaultSite{"the default of a tensor", kConstants,
-                            "a default is made of numbers, dimensions, spec parameters and the "
-                            "element's own indexes `i0`, `i1`, .."};
+                            "a default may use only numbers, dimensions, spec parameters and the "
+                            "element's indexes `i0`, `i1`, ..."};
 
 void add_length(std::string_view name, const ast::Name& at, ir::Attention& attention,
                 Scope& scope) {
@@ -50,7 +50,7 @@ void add_lengths(const ast::LengthsClause* clause, const ast::Name& spec_name,
     if (!q && entry.side.text != "kv") {
       sink.report(Code::bad_choice, entry.side.span,
                   fmt::format("{} has no lengths", quoted(entry.side.text)))
-          .help = "possible: `q` or `kv`";
+          .help = "expected `q` or `kv`";
       continue;
     }
     bool& given = q ? attention.lengths_q : attention.lengths_kv;
@@ -94,7 +94,7 @@ void set_align(const ast::AlignClause& clause, ir::Attention& attention, diag::S
   if (!contains(words, align.text)) {
     sink.report(Code::bad_choice, align.span,
                 fmt::format("{} is not an alignment", quoted(align.text)))
-        .help = "possible: " + support::one_of(words);
+        .help = "expected " + support::one_of(words);
   }
   if (align.text == words[1]) attention.align = ir::Align::bottom_right;
 }
@@ -111,8 +111,8 @@ bool fits(const ast::Name& name, const ir::Output& output, bool has_sink,
   constexpr std::string_view kWithSink = "_with_sink";
   if (has_sink || !output.name.ends_with(kWithSink)) return true;
   sink.report(Code::bad_choice, name.span,
-              fmt::format("there is no {}: the spec has no `sink`", quoted(name.text)))
-      .help = fmt::format("without a sink it is {}",
+              fmt::format("{} needs a `sink` clause", quoted(name.text)))
+      .help = fmt::format("without a sink, use {}",
                           quoted(output.name.substr(0, output.name.size() - kWithSink.size())));
   return false;
 }
@@ -128,7 +128,7 @@ void set_outputs(const ast::OutputsClause& clause, bool has_sink, ir::Attention&
       sink.report(Code::bad_choice, name.span,
                   fmt::format("{} is not an output", quoted(name.text)))
           .help =
-          "possible: `o`, `lse`, `max` or `sum_exp`, with a sink also `max_with_sink` or "
+          "expected `o`, `lse`, `max` or `sum_exp`, or with a sink also `max_with_sink` or "
           "`sum_exp_with_sink`";
       continue;
     }
@@ -147,7 +147,7 @@ void set_gradients(const ast::GradClause& clause, ir::Attention& attention, diag
     if (!contains(input_names(), name.text) && !(tensor && tensor->learned)) {
       sink.report(Code::bad_choice, name.span, fmt::format("{} has no gradient", quoted(name.text)))
           .help = tensor ? fmt::format("declare it with `learn {}: ...`", name.text)
-                         : "possible: `q`, `k`, `v` and tensors declared with `learn`";
+                         : "expected `q`, `k`, `v` or a tensor declared with `learn`";
       continue;
     }
     if (std::ranges::find(attention.gradients, name.text) != attention.gradients.end()) {
@@ -173,14 +173,14 @@ void set_dropout(const ast::Clause& clause, ir::Attention& attention, Environmen
   const Known known = evaluate(dropout.probability, lookup, sink);
   if (known.state == Known::State::open) {
     sink.report(Code::bad_value, dropout.probability.span,
-                "the probability of dropout cannot depend on open dimensions");
+                "the dropout probability cannot depend on open dimensions");
   }
   if (known.state != Known::State::value) return;
   const double p = std::visit([](auto value) { return static_cast<double>(value); }, known.number);
   if (!(p >= 0 && p < 1)) {
     sink.report(Code::bad_value, dropout.probability.span,
-                fmt::format("the probability of dropout is {}", p))
-        .help = "it is the share of the weights that is dropped: at least 0 and less than 1";
+                fmt::format("the dropout probability is {}", p))
+        .help = "it must be at least 0 and less than 1";
     return;
   }
   ir::Dropout result{p, std::nullopt, place(sink, clause.span)};

@@ -1,4 +1,4 @@
-// The clauses that are neither expressions of the score nor of the masks: what they say, checked.
+// Checks the clauses other than scores and masks, and stores their values in the attention.
 #pragma once
 
 #include "compiler/ast/ast.h"
@@ -9,18 +9,18 @@
 
 namespace attn::sema {
 
-// Declares lengths_q and lengths_kv as far as the clause names them; a side of which a tensor is
-// thd has them without a clause. Defaults are checked by add_length_defaults, once names are known.
+// Declares lengths_q and lengths_kv if the clause lists that side or one of its tensors is thd.
+// add_length_defaults checks their defaults, once names are known.
 void add_lengths(const ast::LengthsClause* clause, const ast::Name& spec_name,
                  ir::Attention& attention, Scope& scope, diag::Sink& sink);
 void add_length_defaults(const ast::LengthsClause& clause, ir::Attention& attention, Scope& scope);
 
 void set_align(const ast::AlignClause& clause, ir::Attention& attention, diag::Sink& sink);
-// `has_sink`: the spec has a sink clause, wherever it stands.
+// `has_sink`: the spec has a sink clause, before or after this one.
 void set_outputs(const ast::OutputsClause& clause, bool has_sink, ir::Attention& attention,
                  diag::Sink& sink);
 
-// After the tensors are known.
+// Call these after the tensors are declared.
 void set_gradients(const ast::GradClause& clause, ir::Attention& attention, diag::Sink& sink);
 void set_sink(const ast::SinkClause& clause, ir::Attention& attention, Scope& scope);
 void set_dropout(const ast::Clause& clause, ir::Attention& attention, Environment& environment,

@@ -35,7 +35,7 @@ std::optional<Number> integer_power(std::int64_t base, std::int64_t exponent) {
   return result;
 }
 
-// Nothing on overflow and where there is no value.
+// nullopt on overflow and for undefined values.
 std::optional<Number> integers(Operator op, std::int64_t x, std::int64_t y) {
   std::int64_t result = 0;
   switch (op) {
@@ -95,7 +95,7 @@ class Evaluator {
   Known fail(const Expr& expr, std::string message) {
     auto& diagnostic = sink_.report(Code::bad_operand, expr.span, std::move(message));
     diagnostic.help =
-        "constants are made of numbers, dimensions and spec parameters with "
+        "a constant may use numbers, dimensions and spec parameters with "
         "+ - * / // % **, min, max and abs";
     return Known::poisoned();
   }
@@ -154,7 +154,7 @@ class Evaluator {
 
   Known combined(const Expr& expr, const std::optional<Number>& value) {
     if (value) return Known::of(*value);
-    return fail(expr, "this is undefined: a division by zero, or a result out of range");
+    return fail(expr, "the value is undefined: a division by zero, or a result out of range");
   }
 
   const Lookup& lookup_;

@@ -1,5 +1,5 @@
-// Arithmetic on what is known when compiling: sizes of dimensions, strides, spec parameters. 64-bit
-// integers (a stride may exceed 32 bits) and reals, with the meaning the operators have elsewhere.
+// Compile-time arithmetic for sizes of dimensions, strides and spec parameters: 64-bit integers (a
+// stride may exceed 32 bits) and reals, with the usual meaning of the operators.
 #pragma once
 
 #include <functional>
@@ -25,14 +25,14 @@ struct Known {
   static Known of(ast::Number number) { return {State::value, number, {}}; }
   static Known open(std::string dimension) { return {State::open, {}, std::move(dimension)}; }
   static Known poisoned() { return {}; }
-  // The integer, when it is one.
+  // The value if it is an integer.
   std::optional<std::int64_t> integer() const;
 };
 
-// The value of a name, having reported what is wrong with it.
+// Returns the value of a name; reports errors.
 using Lookup = std::function<Known(const std::string& name, support::Span span)>;
 
-// Reports what has no value: other operations, overflow, division by zero.
+// Evaluates a constant. Reports unsupported operations, overflow and division by zero.
 Known evaluate(const ast::Expr& expr, const Lookup& lookup, diag::Sink& sink);
 
 }  // namespace attn::sema

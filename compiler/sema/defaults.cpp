@@ -1,4 +1,4 @@
-// What a tensor holds where no value is given.
+// Defaults of tensors.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ std::optional<Value> Scope::check_default(const Expr& expr, const Site& site,
   return value && bounded(expr, *value) ? value : std::nullopt;
 }
 
-// The value of `expr`, which is a list of what lies along `axis`, or an element.
+// The value of `expr`: a list along `axis`, or an element.
 std::optional<Value> Scope::element(const Expr& expr, const Site& site,
                                     std::span<const ir::ExprId> extents, std::size_t axis) {
   if (expr.kind != ExprKind::list) return check(expr, site);
@@ -36,8 +36,8 @@ std::optional<Value> Scope::element(const Expr& expr, const Site& site,
     const bool is_list = one.kind == ExprKind::list;
     if (is_list != (axis + 1 < extents.size())) {
       report(Code::bad_value, one.span,
-             is_list ? "the list is nested more deeply than the tensor has dimensions"
-                     : "each dimension of the tensor needs a list of its own")
+             is_list ? "the list has more levels than the tensor has dimensions"
+                     : "the list needs one level for each dimension of the tensor")
           .help = "for example `[[1, 2], [3, 4]]` for a tensor [2, 2]";
       return std::nullopt;
     }
@@ -53,19 +53,19 @@ bool Scope::list_fits(const Expr& list, std::span<const ir::ExprId> extents, std
   const auto count = static_cast<std::int64_t>(list.operands.size());
   if (!size || *size == count) return true;  // an open dimension is compared once it is bound
   report(Code::bad_value, list.span,
-         fmt::format("the list has {}, the dimension has size {}",
+         fmt::format("the list has {}, but the dimension has size {}",
                      support::count_of(list.operands.size(), "element"), *size));
   return false;
 }
 
-// Chosen by the index along `axis`: where(i0 < 2, where(i0 < 1, a, b), c), so that the depth stays
-// small.
+// Selects by the index along `axis`, as a tree to keep the depth small: where(i0 < 2, where(i0 < 1,
+// a, b), c).
 std::optional<Value> Scope::element_of(const Expr& list, std::vector<Value> elements,
                                        std::size_t axis) {
   const auto is_boolean = [](const Value& value) { return value.type == ir::Type::boolean; };
   const auto booleans = std::ranges::count_if(elements, is_boolean);
   if (booleans != 0 && static_cast<std::size_t>(booleans) != elements.size()) {
-    report(Code::type_mismatch, list.span, "the list has booleans and numbers");
+    report(Code::type_mismatch, list.span, "the list mixes booleans and numbers");
     return std::nullopt;
   }
   if (std::ranges::find(elements, ir::Type::real, &Value::type) != elements.end()) {

@@ -23,7 +23,7 @@ using support::Span;
 constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max();
 constexpr std::string_view kSizes = "a size is a positive 32-bit integer (only Skv may be 0)";
 
-// There may be no keys; without the rest there is nothing to compute.
+// Only Skv may be 0.
 std::int64_t least(std::string_view dimension) { return dimension == "Skv" ? 0 : 1; }
 
 bool fits_32_bits(const ast::Number& number) {
@@ -38,7 +38,7 @@ std::optional<ast::Number> parse_binding(std::string_view text) {
   return std::visit([](auto value) { return ast::Number(-value); }, *number);
 }
 
-// The dimensions a name sets.
+// The dimensions that a name sets.
 std::vector<Dim> dims_named(std::string_view name) {
   if (name == "D") return {Dim::Dqk, Dim::Dv};
   const auto dim = ir::parse_dim(name);
@@ -92,7 +92,7 @@ class Resolver {
     }
     if (value.state == Known::State::value && !fits_32_bits(value.number)) {
       report(Code::bad_number, parameter.name.span,
-             fmt::format("the value of {} does not fit 32 bits", quoted(name)));
+             fmt::format("the value of {} does not fit in 32 bits", quoted(name)));
       value = Known::poisoned();
     }
     environment_.parameters.emplace(name, value);
@@ -110,9 +110,10 @@ class Resolver {
     }
     const auto lookup = [&](const std::string& name, Span span) {
       if (is_dimension_name(name)) {
-        report(Code::not_available_here, span,
-               fmt::format("{} cannot be used here: spec parameters are set before the dimensions",
-                           quoted(name)));
+        report(
+            Code::not_available_here, span,
+            fmt::format("{} cannot be used here: spec parameters are evaluated before dimensions",
+                        quoted(name)));
         return Known::poisoned();
       }
       return environment_.lookup(name, span, sink_);
@@ -122,13 +123,13 @@ class Resolver {
 
   Known bound(const ast::SpecParameter& parameter, const std::string& text, const Known& standard) {
     std::optional<ast::Number> number = parse_binding(text);
-    if (!number) return bad_binding(parameter.name.text, text, "a number is needed");
+    if (!number) return bad_binding(parameter.name.text, text, "expected a number");
     const bool given = standard.state == Known::State::value;
     const bool wants_real = given && std::holds_alternative<double>(standard.number);
     const bool wants_integer = given && !wants_real;
     const bool is_integer = std::holds_alternative<std::int64_t>(*number);
     if (wants_integer && !is_integer) {
-      return bad_binding(parameter.name.text, text, "its default is an integer");
+      return bad_binding(parameter.name.text, text, "expected an integer, like its default");
     }
     if (wants_real && is_integer) number = static_cast<double>(std::get<std::int64_t>(*number));
     return Known::of(*number);
@@ -151,7 +152,7 @@ class Resolver {
       environment_.unknown.insert(name);
       diagnostic.help = dimension_suggestion(name, dimension_names());
       if (diagnostic.help.empty()) {
-        diagnostic.help = "the dimensions are " + support::one_of(dimension_names());
+        diagnostic.help = "expected " + support::one_of(dimension_names());
       }
     }
     for (const Dim dim : dims) {
@@ -181,19 +182,18 @@ class Resolver {
       return;
     }
     if (!size || *size < least(name) || *size > kLargest) {
-      bad_binding(name, text, several ? "one size is needed here" : kSizes,
-                  several
-                      ? fmt::format("`attnc compile` takes several, with at most {} combinations, "
-                                    "and makes a plan for each",
-                                    kMostCombinations)
-                      : "");
+      bad_binding(name, text, several ? "expected one size" : kSizes,
+                  several ? fmt::format("`attnc compile` takes several sizes, with at most {} "
+                                        "combinations, and makes a plan for each",
+                                        kMostCombinations)
+                          : "");
       for (const Dim dim : dims) at(dim).size = Known::poisoned();
       return;
     }
-    for (const Dim dim : dims) at(dim).bound = *size;  // D stands before Dqk and Dv
+    for (const Dim dim : dims) at(dim).bound = *size;  // Dqk and Dv come after D, and override it
   }
 
-  // Of the sizes that are bound, with the sets of other dimensions.
+  // The number of combinations of bound sizes and of the sets of unbound dimensions.
   std::size_t count_combinations() const {
     constexpr std::size_t kEnough = 1'000'000;
     std::size_t count = 1;
@@ -213,12 +213,12 @@ class Resolver {
     return count;
   }
 
-  // Once for all that are bound.
+  // Reports this only once.
   void too_many_bound() {
     if (std::exchange(said_too_many_, true)) return;
     report(Code::too_many_sizes, spec_.name.span,
-           fmt::format("--bind gives {} combinations of sizes; at most {} are taken", combinations_,
-                       kMostCombinations))
+           fmt::format("--bind gives {} combinations of sizes; at most {} are allowed",
+                       combinations_, kMostCombinations))
         .help = "bind fewer sizes at a time";
   }
 
@@ -255,7 +255,7 @@ class Resolver {
     }
     if (entry && !entry->set.empty()) return first_of_set(dim, *entry);
     if (!entry || !entry->size) return Known::open(std::string(to_string(dim)));
-    // Dv has the same entry as Dqk when it is `D`: evaluated, and reported, once.
+    // For `D`, Dv and Dqk have the same entry: evaluate it, and report its errors, once.
     if (dim == Dim::Dv && entry->name.text == "D" && !at(Dim::Dqk).bound) return resolve(Dim::Dqk);
     const auto lookup = [&](const std::string& name, Span span) { return read(name, span); };
     return checked_size(*entry, *entry->size, evaluate(*entry->size, lookup, sink_));
@@ -265,14 +265,15 @@ class Resolver {
     if (size.state != Known::State::value) return size;
     const auto value = size.integer();
     if (value && *value >= least(entry.name.text) && *value <= kLargest) return size;
-    auto& diagnostic = report(Code::bad_size, expr.span,
-                              value ? fmt::format("{} would be {}", entry.name.text, *value)
-                                    : fmt::format("{} would not be an integer", entry.name.text));
+    auto& diagnostic =
+        report(Code::bad_size, expr.span,
+               value ? fmt::format("the size of {} is {}", entry.name.text, *value)
+                     : fmt::format("the size of {} is not an integer", entry.name.text));
     diagnostic.help = value ? std::string(kSizes) : "divide with `//`";
     return Known::poisoned();
   }
 
-  // Elements are made of numbers and spec parameters, so that they are known before the dimensions.
+  // Elements may use only numbers and spec parameters, so that they are known before dimensions.
   Known first_of_set(Dim dim, const ast::DimEntry& entry) {
     if (dim == Dim::Dv && entry.name.text == "D" && !at(Dim::Dqk).bound) return resolve(Dim::Dqk);
     const auto lookup = [&](const std::string& name, Span span) {
@@ -315,7 +316,7 @@ class Resolver {
     if (qk && v ? *qk == *v : one_entry) environment_.head_dim = Dim::Dqk;
   }
 
-  // Each combination of sizes is one more analysis of the text.
+  // Each combination of sizes requires another analysis of the text.
   void check_sets() {
     constexpr std::size_t kMostText = std::size_t{1} << 22;
     const std::size_t by_text = kMostText / std::max<std::size_t>(spec_.span.end, 1);

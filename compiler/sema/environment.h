@@ -1,4 +1,4 @@
-// Sizes and constants of a spec under its bindings: what dimension arithmetic reads.
+// Sizes and constants of a spec with its bindings, for compile-time arithmetic.
 #pragma once
 
 #include <map>
@@ -18,25 +18,24 @@ namespace attn::sema {
 struct Environment {
   std::map<std::string, Known, std::less<>> parameters;  // value or poisoned
   ir::Dims dims;
-  // Sizes of the dimensions, by the name they are listed with, that have a set of them and are not
-  // bound.
+  // The sets of sizes of unbound dimensions, by the name of their entry.
   std::map<std::string, std::vector<std::int64_t>> sets;
-  // The dimension `D` stands for where it is read: Dqk, unless Dqk and Dv differ (then nothing).
+  // The dimension that `D` means in expressions: Dqk, or nullopt if Dqk and Dv differ.
   std::optional<ir::Dim> head_dim;
 
-  std::set<std::string, std::less<>> used;  // parameters that some constant read
-  // What `dims` lists and is not a dimension. It was reported there, so nothing else reports it.
+  std::set<std::string, std::less<>> used;  // parameters that constants have read
+  // Names in `dims` that are not dimensions. Already reported, so uses of them are not.
   std::set<std::string, std::less<>> unknown;
 
-  // Names in constants: parameters and dimensions. Reports any other.
+  // The value of a parameter or dimension in a constant. Reports any other name.
   Known lookup(const std::string& name, support::Span span, diag::Sink& sink);
 };
 
-// The sizes that a binding lists, "1024,2048", each once; a comma may follow the last.
+// The sizes in a binding such as "1024,2048", without duplicates; a trailing comma is allowed.
 std::vector<std::string> listed_sizes(const std::string& text);
 
-// Parameters, then dimensions; a binding replaces what the spec says. Unlisted dimensions are open,
-// but Hkv is then Hq, Skv is Sq and Dv is Dqk. Reports everything that is wrong with either.
+// Evaluates parameters, then dimensions; bindings override the spec. Unlisted dimensions are open,
+// but Hkv defaults to Hq, Skv to Sq and Dv to Dqk. Reports errors in both.
 Environment make_environment(const ast::Spec& spec, const Bindings& bindings, diag::Sink& sink);
 
 }  // namespace attn::sema

@@ -17,7 +17,7 @@ using support::quoted;
 constexpr std::string_view kTensors[] = {"q", "k", "v", "o"};
 constexpr std::string_view kKinds[] = {"bshd", "bhsd",  "sbhd",       "strides",
                                        "thd",  "paged", "packed_qkv", "packed_kv"};
-// What a layout that is given for the whole attention is a layout of; the rest is bshd.
+// The tensors of a layout that is given without a tensor; other tensors are bshd.
 constexpr std::string_view kPagedTensors[] = {"k", "v"};
 constexpr std::string_view kPackedTensors[] = {"q", "k", "v"};
 
@@ -55,7 +55,7 @@ class Layouts {
       sink_
           .report(Code::bad_choice, tensor.span,
                   fmt::format("{} has no layout", quoted(tensor.text)))
-          .help = "possible: " + support::one_of(kTensors);
+          .help = "expected " + support::one_of(kTensors);
       return;
     }
     const auto [first, added] = seen_.emplace(tensor.text, tensor.span);
@@ -69,7 +69,7 @@ class Layouts {
     set(entry, tensor.text, layout);
   }
 
-  // Whether the layout is one that a single tensor may have.
+  // Whether a single tensor may have the layout.
   bool fits(const ast::LayoutEntry& entry, const ir::Layout& layout) {
     using Kind = ir::LayoutKind;
     const bool shared = layout.kind == Kind::packed_qkv || layout.kind == Kind::packed_kv;
@@ -77,11 +77,10 @@ class Layouts {
     if (!shared && !wrong) return true;
     sink_
         .report(Code::bad_layout, entry.kind.span,
-                shared ? fmt::format("{} is a layout of several tensors together",
-                                     quoted(entry.kind.text))
+                shared ? fmt::format("{} is a layout for several tensors", quoted(entry.kind.text))
                        : fmt::format("{} cannot be paged", quoted(entry.tensor->text)))
-        .help =
-        shared ? fmt::format("write `layout {};`", entry.kind.text) : "pages hold `k` and `v`";
+        .help = shared ? fmt::format("write `layout {};`", entry.kind.text)
+                       : "only `k` and `v` can be paged";
     return false;
   }
 
@@ -90,8 +89,7 @@ class Layouts {
     if (!layout) return;
     result_[tensor] = *layout;
     if (tensor == "o" && layout->kind == ir::LayoutKind::strided && is_overlapping(*layout)) {
-      sink_.report(Code::bad_strides, entry.kind.span,
-                   "two elements of `o` are at the same address");
+      sink_.report(Code::bad_strides, entry.kind.span, "two elements of `o` have the same address");
     }
   }
 
@@ -103,7 +101,7 @@ class Layouts {
       const std::string_view close = support::nearest(kind.text, kKinds);
       sink_
           .report(Code::bad_choice, kind.span, fmt::format("{} is not a layout", quoted(kind.text)))
-          .help = close.empty() ? "possible: " + support::one_of(kKinds)
+          .help = close.empty() ? "expected " + support::one_of(kKinds)
                                 : fmt::format("did you mean {}?", quoted(close));
       return std::nullopt;
     }
@@ -111,7 +109,7 @@ class Layouts {
       sink_
           .report(Code::bad_strides, entry.arguments[0].value.span,
                   fmt::format("layout {} takes no arguments", quoted(kind.text)))
-          .help = "custom strides are written `strides(Sq*Hq*D, D, Hq*D, 1)`";
+          .help = "write custom strides as `strides(Sq*Hq*D, D, Hq*D, 1)`";
       return std::nullopt;
     }
     return ir::Layout{*ir::parse_layout_kind(kind.text), {}};
@@ -129,8 +127,8 @@ class Layouts {
             .report(Code::bad_layout, argument.name ? argument.name->span : argument.value.span,
                     "`paged` has no argument with this name")
             .help =
-            "its arguments are `page = 64` (rows in a page), `pages = 1024` (the number of pages) "
-            "and `tables = 2` (when k and v have a page table each)";
+            "its arguments are `page = 64` (rows per page), `pages = 1024` (the number of pages) "
+            "and `tables = 2` (if k and v have separate page tables)";
         return std::nullopt;
       }
       const auto value = constant(argument.value, "size", Code::bad_layout);
@@ -138,7 +136,7 @@ class Layouts {
       set_pages(layout, name, value.value_or(1));
     }
     if (whole && layout.page == 0) {
-      sink_.report(Code::bad_layout, entry.kind.span, "`paged` needs the number of rows in a page")
+      sink_.report(Code::bad_layout, entry.kind.span, "`paged` needs the number of rows per page")
           .help = "write `paged(page = 64)`";
       return std::nullopt;
     }
@@ -149,13 +147,13 @@ class Layouts {
     (name == "page" ? layout.page : name == "pages" ? layout.pages : layout.tables) = value;
   }
 
-  // Of page tables.
+  // Whether the value is a valid number of page tables.
   bool is_count(const ast::LayoutArgument& argument, std::int64_t value) {
     if (value <= 2) return true;
     sink_
         .report(Code::bad_layout, argument.value.span,
-                fmt::format("k and v have 1 page table together or 2, not {}", value))
-        .help = "`tables = 2` gives each its own: `page_table_k` and `page_table_v`";
+                fmt::format("k and v have 1 shared page table or 2, not {}", value))
+        .help = "`tables = 2` gives each a page table: `page_table_k` and `page_table_v`";
     return false;
   }
 
@@ -164,7 +162,7 @@ class Layouts {
     for (const ast::LayoutArgument& argument : entry.arguments) {
       if (!argument.name) continue;
       sink_.report(Code::bad_strides, argument.name->span, "strides are not named").help =
-          "they are those of batch, head, sequence and feature, in this order";
+          "list those of batch, head, sequence and feature, in this order";
       return std::nullopt;
     }
     if (entry.arguments.size() != layout.strides.size()) {
@@ -172,7 +170,8 @@ class Layouts {
           .report(Code::bad_strides, entry.kind.span,
                   fmt::format("expected four strides, found {}", entry.arguments.size()))
           .help =
-          "those of batch, head, sequence and feature, in elements: `strides(Sq*Hq*D, D, Hq*D, 1)`";
+          "list those of batch, head, sequence and feature, in elements: `strides(Sq*Hq*D, D, "
+          "Hq*D, 1)`";
       return std::nullopt;
     }
     bool whole = true;
@@ -184,7 +183,7 @@ class Layouts {
     return whole ? std::optional(layout) : std::nullopt;
   }
 
-  // A positive one.
+  // The value of a positive constant.
   std::optional<std::int64_t> constant(const ast::Expr& expr, std::string_view what, Code code) {
     const auto lookup = [&](const std::string& name, support::Span span) {
       return environment_.lookup(name, span, sink_);
@@ -205,7 +204,7 @@ class Layouts {
     return std::nullopt;
   }
 
-  // Open dimensions are known once they are bound.
+  // False while a dimension is open; checked again once it is bound.
   bool is_overlapping(const ir::Layout& layout) const {
     std::vector<std::int64_t> sizes;
     for (const ir::Dim dim : {ir::Dim::B, ir::Dim::Hq, ir::Dim::Sq, ir::Dim::Dv}) {

@@ -1,4 +1,4 @@
-// The layout clause -> how q, k, v and o lie in memory.
+// Converts the layout clause to the memory layouts of q, k, v and o.
 #pragma once
 
 #include <map>
@@ -11,8 +11,8 @@
 
 namespace attn::sema {
 
-// All four; bshd where the clause (which may be absent) says nothing. Strides must be known and
-// positive, and no two elements of o may share a place.
+// Returns all four; the default is bshd, and `clause` may be null. Strides must be known and
+// positive, and no two elements of o may have the same address.
 std::map<std::string, ir::Layout, std::less<>> make_layouts(const ast::LayoutClause* clause,
                                                             Environment& environment,
                                                             diag::Sink& sink);

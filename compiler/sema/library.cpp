@@ -23,9 +23,9 @@ using diag::Code;
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMostFiles = 64;
-constexpr std::size_t kMostBytes = std::size_t{1} << 18;  // of all files together
+constexpr std::size_t kMostBytes = std::size_t{1} << 18;  // total of all files
 constexpr char kFurtherFolders[] = "ATTN_IMPORT_PATH";
-constexpr std::string_view kStandard = "std:";  // before a name of the standard library
+constexpr std::string_view kStandard = "std:";  // prefix of names of the standard library
 
 class Loader {
  public:
@@ -101,12 +101,12 @@ class Loader {
     if (!error) folders_.push_back(found);
   }
 
-  // Where the file is, all links followed; nothing when that is not below one of the folders. Only
-  // this path may be opened: links and `..` can make the written one lead elsewhere.
+  // The canonical path of the file, or nullopt if it is not below one of the folders. Open only
+  // this path: with links and `..` the written path can lead elsewhere.
   std::optional<fs::path> inside(const fs::path& file) const {
     std::error_code error;
     fs::path real = fs::weakly_canonical(fs::absolute(file, error), error);
-    // Again, for links that stood behind a folder that does not exist.
+    // Again, for links after a folder that does not exist.
     if (!error) real = fs::weakly_canonical(real, error);
     const bool is_below = !error && std::ranges::any_of(folders_, [&](const fs::path& folder) {
       return std::ranges::mismatch(folder, real).in1 == folder.end();
@@ -114,8 +114,8 @@ class Loader {
     return is_below ? std::optional(std::move(real)) : std::nullopt;
   }
 
-  // Beside the importer, else in the standard library; reported when it is in neither. Of a file
-  // outside of the folders it is not said whether it exists.
+  // Looks next to the importer, then in the standard library; reports a file that is in neither.
+  // Does not reveal whether a file outside the folders exists.
   std::optional<support::Source> find(const ast::Name& path, const std::string& importer) {
     const std::string_view text = standard_library(path.text);
     std::error_code error;
@@ -126,10 +126,9 @@ class Loader {
       const std::optional<fs::path> real = inside(beside);
       if (!real) {
         sink_
-            .report(
-                Code::import_refused, path.span,
-                fmt::format("{} is outside of the folder of the spec", support::quoted(path.text)))
-            .help = fmt::format("move it there, or name its folder in {}", kFurtherFolders);
+            .report(Code::import_refused, path.span,
+                    fmt::format("{} is outside the folder of the spec", support::quoted(path.text)))
+            .help = fmt::format("move it there, or add its folder to {}", kFurtherFolders);
         return std::nullopt;
       }
       if (fs::is_regular_file(*real, error)) return read(path, beside.lexically_normal(), *real);
@@ -143,13 +142,13 @@ class Loader {
         .report(Code::import_not_found, path.span,
                 fmt::format("cannot find the file {}", support::quoted(path.text)))
         .help = close.empty()
-                    ? "paths are relative to the importing file; the standard library has " +
+                    ? "paths are relative to the importing file; for the standard library import " +
                           support::one_of(names)
                     : fmt::format("did you mean {}?", support::quoted(close));
     return std::nullopt;
   }
 
-  // The file `real`. It goes by the path `as_written` where that is the same file.
+  // Reads the file `real`, and names it `as_written` if that is the same file.
   std::optional<support::Source> read(const ast::Name& path, const fs::path& as_written,
                                       const fs::path& real) {
     Result<support::Source> source = support::Source::read(real.string());
@@ -161,7 +160,7 @@ class Loader {
     return std::nullopt;
   }
 
-  // The same for every way to write a path.
+  // The same key for all spellings of a path.
   static std::string key_of(const std::string& name) {
     if (name.starts_with(kStandard)) return name;
     std::error_code error;
@@ -176,7 +175,7 @@ class Loader {
   std::size_t bytes_ = 0;          // of the files
 };
 
-// Names in a body against what may stand there.
+// Checks the names in the body of a function.
 class BodyNames {
  public:
   BodyNames(const Library& library, std::span<const std::string_view> functions,
@@ -213,8 +212,9 @@ class BodyNames {
     diagnostic.help = suggestion(expr.text, candidates);
     if (diagnostic.help.empty() && names_.empty()) {
       diagnostic.help =
-          "a function sees its parameters, dimensions and indexes; one inside the attention also "
-          "sees its tensors and constants";
+          "a function can use its parameters, dimensions and indexes; inside the attention also "
+          "its "
+          "tensors and constants";
     }
   }
 
@@ -267,7 +267,7 @@ Names functions_of(const ast::Spec& spec) {
   return names;
 }
 
-// What the spec itself defines: functions and values.
+// The functions and values that the spec itself defines.
 Names names_of(const ast::Spec& spec) {
   Names names = functions_of(spec);
   for (const ast::SpecParameter& parameter : spec.parameters) names.insert(parameter.name.text);
@@ -291,7 +291,7 @@ Names calls_in(auto node) {
   return names;
 }
 
-// The functions of the library that the spec calls, and those that they call.
+// The functions of the library that the spec calls, directly or indirectly.
 Names called(const ast::Spec& spec, const Library& library) {
   Names open = calls_in(spec), found;
   for (const std::string& own : functions_of(spec)) open.erase(own);  // they hide imported ones
@@ -304,7 +304,7 @@ Names called(const ast::Spec& spec, const Library& library) {
   return found;
 }
 
-// For functions of the library whose names the spec has too, which in one file would be one name.
+// New names for functions of the library whose names the spec defines too.
 NewNames new_names(const Library& library, const Names& taken) {
   NewNames names;
   for (const auto& [name, function] : library.functions) {
@@ -330,7 +330,7 @@ void without_leading_blanks(ast::CommentLines& lines) {
   lines.erase(lines.begin(), first);
 }
 
-// The functions of an imported file that are called, as they stand in the spec's.
+// Appends the called functions of an imported file to the preamble, renamed.
 void bring_in(const ast::Spec& file, const Names& called, const NewNames& names,
               std::vector<ast::Clause>& preamble) {
   for (ast::Clause item : file.preamble) {

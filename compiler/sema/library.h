@@ -1,4 +1,4 @@
-// The functions that files bring in: what a spec imports, and what that imports in turn.
+// Functions imported by a spec, directly or indirectly.
 #pragma once
 
 #include <map>
@@ -13,34 +13,34 @@
 
 namespace attn::sema {
 
-// The files imported by `spec`, each once, in the order in which they are first named; places in
-// them follow those of `spec` (diag::Sink::add). A path is looked up beside the file that names it,
-// then in the standard library. Specs may come from strangers, so a path must stay inside the
-// spec's folder or one that ATTN_IMPORT_PATH lists, also after links are resolved. The number of
-// files and their total size are limited (library.cpp). Errors of paths and files are reported.
+// The files imported by `spec`, each once, in the order in which they are first named; their spans
+// follow those of `spec` (diag::Sink::add). A path is relative to the importing file; then the
+// standard library is searched. Specs may be untrusted, so a path must stay inside the spec's
+// folder or a folder in ATTN_IMPORT_PATH, also after links are resolved. The number of files and
+// their total size are limited (library.cpp). Errors are reported to the sink.
 struct Library {
   std::vector<std::unique_ptr<const ast::Spec>> files;
   std::map<std::string, const ast::FunctionClause*, std::less<>> functions;
-  bool complete = true;  // else functions of files that could not be read are missing
+  bool complete = true;  // false: functions of unreadable files are missing
 };
 Library load_imports(const ast::Spec& spec, diag::Sink& sink);
 
-// The spec with what it calls of its imports in place of them: a text that stands alone. An
-// imported function whose name the spec gives to something of its own gets another, `_` behind it.
+// Replaces the imports of the spec by the imported functions that it calls. An imported function
+// whose name the spec defines too gets a `_` appended.
 ast::Spec without_imports(ast::Spec spec, const Library& library);
 
-// Reports what is wrong with functions whether they are called or not: names that are taken,
-// parameters that stand twice, names in bodies that nothing defines. `names` are those of the spec
-// around the function, which its body may use.
+// Reports errors in a function even if it is not called: a reserved name, duplicate parameters,
+// undefined names in the body. `functions` and `names` are those of the enclosing spec that the
+// body may use.
 void check_function(const ast::FunctionClause& function, const Library& library,
                     std::span<const std::string_view> functions,
                     std::span<const std::string_view> names, diag::Sink& sink);
 
-// The same for all functions of a file without an attention, which it returns the number of.
+// Checks all functions of a library file, and returns their number.
 std::size_t check_library(const ast::Spec& spec, const Library& library, diag::Sink& sink);
 
-// A file of the standard library ("masks.attn"), which is part of the program; empty if there is
-// none of this name.
+// The text of a file of the standard library ("masks.attn"), which is embedded in the program;
+// empty if there is no such file.
 std::string_view standard_library(std::string_view name);
 std::span<const std::string_view> standard_library_names();
 

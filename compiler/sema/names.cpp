@@ -43,7 +43,7 @@ constexpr std::string_view kUnbuilt[] = {"normalize"};
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
-// What another system calls `name`, and what to write here, as a whole help line.
+// A name in another system, and the help line for it.
 struct Elsewhere {
   std::string_view name;
   std::string_view here;
@@ -58,7 +58,7 @@ constexpr Elsewhere kElsewhere[] = {
     {"infinity", "it is written `inf`"},
 };
 constexpr std::string_view kHeads = "the query heads are `Hq`, the key heads `Hkv`";
-constexpr std::string_view kLengths = "the number of queries is `Sq`, that of keys `Skv`";
+constexpr std::string_view kLengths = "the number of queries is `Sq`, the number of keys `Skv`";
 constexpr Elsewhere kElsewhereDimensions[] = {
     {"b", "the batch dimension is `B`"},
     {"batch", "the batch dimension is `B`"},
@@ -95,7 +95,7 @@ constexpr Elsewhere kElsewhereDimensions[] = {
     {"head_dim", "the head dimension is `D`, or `Dqk` and `Dv`"},
     {"head_size", "the head dimension is `D`, or `Dqk` and `Dv`"},
 };
-constexpr std::string_view kSoftmax = "softmax follows the last `score` clause by itself";
+constexpr std::string_view kSoftmax = "softmax is always applied after the last `score` clause";
 constexpr Elsewhere kElsewhereFunctions[] = {
     {"not", "write `!`, or `~` as in FlexAttention: `!(a < b)`"},
     {"logical_not", "write `!x`"},

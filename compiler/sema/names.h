@@ -1,4 +1,4 @@
-// The names the language itself has, and what a name nobody defined was probably meant to be.
+// The names that the language defines, and suggestions for undefined names.
 #pragma once
 
 #include <span>
@@ -8,15 +8,15 @@
 
 namespace attn::sema {
 
-// Names that always have a value in some expression: score, b, h, q_idx, kv_idx, q_raw, inf.
+// Built-in names of expressions: score, b, h, q_idx, kv_idx, q_raw, inf.
 std::span<const std::string_view> bound_names();
 // B, Hq, Hkv, Sq, Skv, D, Dqk, Dv.
 std::span<const std::string_view> dimension_names();
-// Tensors and scalars every attention has by these names at run time: q, k, v, o, lse, ...
+// The names of tensors and scalars of every attention at run time: q, k, v, o, lse, ...
 std::span<const std::string_view> run_time_names();
-// q, k and v: what may have a gradient besides learned tensors.
+// q, k and v: the tensors that may have a gradient, besides learned ones.
 std::span<const std::string_view> input_names();
-// Clauses of the language that are not built yet.
+// Clauses of the language that are not implemented yet.
 std::span<const std::string_view> unbuilt_clauses();
 std::span<const std::string_view> built_clauses();
 
@@ -24,16 +24,16 @@ bool is_bound_name(std::string_view name);
 bool is_dimension_name(std::string_view name);
 bool contains(std::span<const std::string_view> names, std::string_view name);
 
-// "did you mean `window`?", or what the name is here when another system calls it so ("the query
-// index is `q_idx`"), or "".
+// Help for an unknown name: "did you mean `window`?", the equivalent of a name from another system
+// ("the query index is `q_idx`"), or "".
 std::string suggestion(std::string_view name, std::span<const std::string_view> candidates);
-// The same where the name of a dimension or of a function stands.
+// The same for names of dimensions and functions.
 std::string dimension_suggestion(std::string_view name,
                                  std::span<const std::string_view> candidates);
 std::string function_suggestion(std::string_view name,
                                 std::span<const std::string_view> candidates);
 
-// What a type is called here that other systems call `name` ("float32" -> "f32"), or "".
+// The name of a type that other systems call `name` ("float32" -> "f32"), or "".
 std::string_view type_elsewhere(std::string_view name);
 
 }  // namespace attn::sema

@@ -1,6 +1,6 @@
-// The operators and functions of the language as IR: promotion as in Python (booleans count as 0
-// and 1, integers become real beside a real, `/` is real, `//` and `%` round down), booleans where
-// booleans belong, and the functions that are made of others.
+// Converts the operators and functions of the language to IR. Promotion follows Python: booleans
+// count as 0 and 1, integers become real next to a real, `/` is real, `//` and `%` round down.
+// Checks operand types, and expands composite functions.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace attn::sema {
 
-// What an expression reads, as bits.
+// What an expression reads, as a bit set.
 enum Uses : std::uint8_t {
   kConstants = 0,
   kScore = 1,
@@ -24,11 +24,11 @@ enum Uses : std::uint8_t {
   kRows = 4,   // the query and key indexes
   kTensors = 8,
   kParams = 16,
-  kLearned = 32,  // of the tensors, beside kTensors: those that have a gradient
+  kLearned = 32,  // learned tensors; set together with kTensors
   kIndexes = kHeads | kRows
 };
 
-// A checked expression. Depth and size are those of the expression written out as a tree.
+// A checked expression. Depth and size are those of the expression expanded to a tree.
 struct Value {
   ir::ExprId id = 0;
   ir::Type type = ir::Type::real;
@@ -40,7 +40,7 @@ struct Value {
 // "a boolean", "an integer", "a real": for messages.
 std::string_view in_words(ir::Type type);
 
-// What to write where `&`, `|` or `^` was to join two comparisons.
+// Help for `&`, `|` or `^` between two comparisons.
 std::string with_parentheses(std::string_view sign);
 
 std::vector<std::string_view> function_names();
@@ -49,12 +49,12 @@ class Operations {
  public:
   Operations(ir::Dag& dag, diag::Sink& sink) : dag_(dag), sink_(sink) {}
 
-  // The value of a unary, binary, compare or call expression over its operands' values; nothing
-  // after reporting. A call's name must be one of function_names().
+  // The value of a unary, binary, compare or call expression, given its operands; nullopt after
+  // reporting an error. The name of a call must be one of function_names().
   std::optional<Value> apply(const ast::Expr& expr, std::span<const Value> operands);
 
-  // The reduction of these values: `any`, `all`, `sum`, `min` or `max`, at least one of them. The
-  // name of another is reported, and values that do not fit.
+  // The reduction `any`, `all`, `sum`, `min` or `max` of `values`, of which there must be at least
+  // one. Reports values of the wrong type.
   std::optional<Value> reduce(const ast::Expr& expr, std::span<const Value> values);
 
   Value leaf(ir::ExprId id, std::uint8_t uses) const { return {id, dag_[id].type, uses, 1, 1}; }
@@ -63,7 +63,7 @@ class Operations {
   }
   Value build(ir::Op op, std::span<const Value> operands);
   Value to_real(const Value& value);
-  // In the spec's own file; the call that led there for a place in another.
+  // The position in the spec's own file; for a span in another file, that of the outermost call.
   ir::SourcePos place(support::Span span) const;
   void set_outermost_call(support::Span call) { outermost_call_ = call; }
 
@@ -86,7 +86,7 @@ class Operations {
   Outcome compare(Operands operands);
   Outcome call(Operands operands);
 
-  // What functions.def and the operators name.
+  // The handlers of functions.def and of the operators.
   Outcome arithmetic(ir::Op op, Operands operands);
   Outcome quotient(ir::Op op, Operands operands);
   Outcome select(ir::Op op, Operands operands);
@@ -119,7 +119,7 @@ class Operations {
 
   ir::Dag& dag_;
   diag::Sink& sink_;
-  const ast::Expr* at_ = nullptr;  // the expression at hand
+  const ast::Expr* at_ = nullptr;  // the current expression
   support::Span outermost_call_;
 };
 

@@ -18,7 +18,7 @@ void report_other_clause(const ast::Clause& clause, diag::Sink& sink) {
   if (contains(unbuilt_clauses(), word)) {
     sink.report(Code::not_built_yet, clause.keyword.span,
                 fmt::format("{} is not implemented yet", quoted(word)))
-        .help = "weights are always the softmax of the scores, which needs no clause";
+        .help = "the weights are always the softmax of the scores; no clause is needed";
     return;
   }
   if (word == "import") {
@@ -37,7 +37,7 @@ void report_other_clause(const ast::Clause& clause, diag::Sink& sink) {
   const std::string_view close = support::nearest(word, known);
   sink.report(Code::unknown_clause, clause.keyword.span,
               fmt::format("unknown clause {}", quoted(word)))
-      .help = close.empty() ? "the clauses are " + support::one_of(built_clauses())
+      .help = close.empty() ? "expected " + support::one_of(built_clauses())
                             : fmt::format("did you mean {}?", quoted(close));
 }
 

@@ -1,4 +1,4 @@
-// Clauses that are read and mean nothing here: not built yet, or unknown.
+// Clauses that are unknown or not implemented yet.
 #pragma once
 
 #include "compiler/ast/ast.h"
@@ -9,8 +9,8 @@ namespace attn::sema {
 // Reports a clause whose body is an OtherClause: E0901 or E0204.
 void report_other_clause(const ast::Clause& clause, diag::Sink& sink);
 
-// Reports every such clause of the spec; false when there are some. What they said is not in the
-// tree, so that it cannot be printed.
+// Reports every such clause of the spec; false if there are any. Their content is not in the tree,
+// so the spec cannot be printed.
 bool has_only_known_clauses(const ast::Spec& spec, diag::Sink& sink);
 
 }  // namespace attn::sema

@@ -20,7 +20,7 @@ using support::quoted;
 using support::Span;
 
 constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max();
-// Of an expression with its lets and earlier scores written out.
+// Limits of an expression after its lets and earlier scores are expanded.
 constexpr std::uint32_t kMaxDepth = 2000;
 constexpr std::uint64_t kMaxSize = 100'000;
 
@@ -59,7 +59,7 @@ void Scope::declare(const ast::Name& name, Symbol symbol, bool at_run_time) {
   symbol.span = name.span;
   const auto [found, added] = symbols_.try_emplace(name.text, symbol);
   if (added) return;
-  found->second.kind = Symbol::Kind::poisoned;  // which of the two is meant is not known
+  found->second.kind = Symbol::Kind::poisoned;  // ambiguous
   report(Code::duplicate_name, name.span, fmt::format("{} is defined twice", quoted(name.text)))
       .labels.push_back({found->second.span, "first here"});
 }
@@ -82,7 +82,7 @@ std::optional<Value> Scope::check(const Expr& expr, const Site& site) {
   return value;
 }
 
-// Once, also where a reduction looks at it again and again.
+// Records each span once, also if a reduction checks it repeatedly.
 void Scope::record(const Expr& expr, ir::ExprId id) {
   if (expr.kind == ExprKind::name && !attention_.dag[id].operands.empty()) return;
   std::vector<support::Span>& places = (*spans_)[id];
@@ -125,7 +125,7 @@ std::optional<Value> Scope::bare(const Expr& expr, const Site& site) {
 bool Scope::bounded(const Expr& expr, const Value& value) {
   if (value.depth <= kMaxDepth && value.size <= kMaxSize) return true;
   report(Code::too_deep, expr.head,
-         "the expression is too large once its lets and the scores before it are expanded");
+         "the expression is too large after its lets and the earlier scores are expanded");
   return false;
 }
 
@@ -174,7 +174,7 @@ bool Scope::available(const Expr& expr, const Value& value, const Site& site) {
   const int missing = value.uses & ~site.allowed;
   if (missing == 0) return true;
   if (missing == kLearned) {
-    no_gradient(expr.head, fmt::format("{} depends on a learned tensor, and {} has no gradient",
+    no_gradient(expr.head, fmt::format("{} depends on a learned tensor, but {} has no gradient",
                                        quoted(expr.text), site.what));
     return false;
   }
@@ -245,7 +245,7 @@ Value Scope::size(ir::Dim dim, ir::SourcePos pos) {
       known ? dag.integer(*known, pos) : dag.dim(std::string(to_string(dim)), pos), kConstants);
 }
 
-// Of the batch at hand, where lengths are given for this side.
+// The length of the current batch entry if this side has lengths, else the size.
 Value Scope::length(ir::Dim dim, bool given, std::string_view tensor, ir::SourcePos pos) {
   if (!given) return size(dim, pos);
   ir::Dag& dag = attention_.dag;
@@ -382,7 +382,7 @@ bool Scope::index_fits(const Expr& expr, const Value& index, ir::ExprId extent) 
     return false;
   }
   if ((index.uses & kLearned) != 0) {
-    no_gradient(expr.span, "the index depends on a learned tensor, and has no gradient");
+    no_gradient(expr.span, "the index depends on a learned tensor, but an index has no gradient");
     return false;
   }
   if (index.uses != kConstants) return true;  // its value is not known
@@ -391,7 +391,7 @@ bool Scope::index_fits(const Expr& expr, const Value& index, ir::ExprId extent) 
   if (!value || (*value >= 0 && (!size || *value < *size))) return true;
   auto& diagnostic =
       report(Code::bad_index, expr.span,
-             size ? fmt::format("the index is {}, the dimension has size {}", *value, *size)
+             size ? fmt::format("the index is {}, but the dimension has size {}", *value, *size)
                   : fmt::format("the index is {}", *value));
   if (*value < 0) diagnostic.help = "negative indexes do not count from the end";
   return false;
@@ -403,7 +403,7 @@ std::optional<Value> Scope::operation(const Expr& expr, const Site& site) {
   }
   const auto names = function_names();
   const bool known = expr.kind != ExprKind::call || contains(names, expr.text);
-  if (!known) {  // it may take tensors and functions; what else is wrong in its arguments is said
+  if (!known) {  // it may take tensors and functions; still report other errors in its arguments
     unknown_function(expr);
     for (const Expr& operand : expr.operands) {
       if (!is_function_name(operand)) (void)argument({}, operand, site);
@@ -419,7 +419,7 @@ std::optional<Value> Scope::operation(const Expr& expr, const Site& site) {
   return operations_.apply(expr, operands);
 }
 
-// `a >= b & c < d` is a chain around `b & c`.
+// `a >= b & c < d` is a chain of comparisons around `b & c`.
 void Scope::warn_of_bits(const Expr& expr) {
   for (std::size_t i = 1; i + 1 < expr.operands.size(); ++i) {
     const Expr& operand = expr.operands[i];
@@ -431,7 +431,7 @@ void Scope::warn_of_bits(const Expr& expr) {
     const std::string_view sign = ast::spelling(operand.operators[0]);
     report(Code::bits_in_comparison, operand.span,
            fmt::format("{} binds tighter than the comparisons around it", quoted(sign)))
-        .help = with_parentheses(sign) + "; put this in parentheses if it is what you mean";
+        .help = with_parentheses(sign) + "; if this is intended, put it in parentheses";
   }
 }
 

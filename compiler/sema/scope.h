@@ -1,4 +1,4 @@
-// The names a spec defines, and expressions checked against them.
+// The names that a spec defines, and the checks of its expressions.
 #pragma once
 
 #include <cstdint>
@@ -32,15 +32,15 @@ struct Symbol {
   DType dtype = DType::f32;
   std::optional<Value> value{};  // let
   const ast::FunctionClause* function = nullptr;
-  bool inside = false;  // a function that is a clause of the attention, and sees its names
+  bool inside = false;  // a function inside the attention, which can use its names
   bool used = false;
 };
 
-// Where an expression stands, and what has a value there.
+// The context of an expression, and what it may use there.
 struct Site {
   std::string_view what;       // "a mask"
   std::uint8_t allowed;        // Uses
-  std::string_view help = "";  // what to do about a name that has no value there
+  std::string_view help = "";  // help for a name that cannot be used there
 };
 
 class Scope {
@@ -49,7 +49,7 @@ class Scope {
   Scope(Environment& environment, const Library& library, ir::Attention& attention,
         diag::Sink& sink);
 
-  // Where checked expressions are written (analyze.h), unless it is null.
+  // Records the spans of checked expressions (analyze.h) in `spans`, unless it is null.
   void record(std::map<ir::ExprId, std::vector<support::Span>>* spans) { spans_ = spans; }
 
   // Adds a name; reports one that is taken or reserved (run-time names only for `at_run_time`).
@@ -57,41 +57,41 @@ class Scope {
   void poison(const std::string& name);  // unless it is defined
   void define_let(const ast::Name& name, const std::optional<Value>& value);
 
-  // The value of an expression; nothing after reporting, or when part of it is poisoned.
+  // The value of an expression; nullopt after an error in it or in a definition that it uses.
   std::optional<Value> check(const ast::Expr& expr, const Site& site);
-  // As `type`: integers and booleans become real; otherwise the type must match, or `help` says
-  // what to do.
+  // The value as `type`: integers become real, otherwise the type must match. `help` is for a
+  // mismatch.
   std::optional<Value> check_as(const ast::Expr& expr, const Site& site, ir::Type type,
                                 std::string_view help);
 
-  // Whether the value has the type; reported when not.
+  // Whether the value has the type; if not, reports it.
   bool has_type(const ast::Expr& expr, const Value& value, ir::Type type, const Site& site,
                 std::string_view help = "");
 
-  // The default of a tensor with these extents: an expression of an element's own indexes `i0`,
-  // `i1`, .., or a list of all elements, lists within it for further dimensions.
+  // The default of a tensor with these extents: an expression of the element's indexes `i0`, `i1`,
+  // ..., or (nested) lists of all elements.
   std::optional<Value> check_default(const ast::Expr& expr, const Site& site,
                                      std::span<const ir::ExprId> extents);
 
-  // Reports what is wrong with the functions of the spec and of its imports, called or not.
+  // Reports errors in the functions of the spec and of its imports, called or not.
   void check_functions();
 
-  // `score` from here on.
+  // Sets the value of `score` for the expressions that follow.
   void set_score(const Value& score) { score_ = score; }
   const Value& score() const { return score_; }
 
   void warn_unused() const;
 
  private:
-  // A name that some expression gives a meaning: a function's parameter or let, the variable of a
-  // reduction, an element's index.
+  // A local name: a function's parameter or let, the variable of a reduction, or an element's
+  // index.
   struct Local {
     std::string name;
     enum class Kind { value, tensor, poisoned } kind = Kind::poisoned;
     Value value{};
-    std::string tensor{};  // the tensor that it stands for
+    std::string tensor{};  // the tensor that it means
   };
-  // A function that is being written out. It sees the locals from `locals` on.
+  // A function that is being expanded. It can use the locals from `locals` on.
   struct Frame {
     const ast::FunctionClause* function;
     enum class Sees { spec, file, library } sees;
@@ -131,7 +131,7 @@ class Scope {
   std::string joined_masks(const ast::Expr& expr);
   bool is_function_name(const ast::Expr& expr);
 
-  // The tensor that `expr`, a name or the head of an index, stands for.
+  // The tensor that `expr`, a name or an index expression, means.
   std::optional<std::string> tensor_named(const ast::Expr& expr);
 
   void record(const ast::Expr& expr, ir::ExprId id);
@@ -166,7 +166,7 @@ class Scope {
   std::vector<Local> locals_;
   std::vector<Frame> frames_;
   std::map<ir::ExprId, std::vector<support::Span>>* spans_ = nullptr;
-  std::uint64_t work_ = 0;  // expressions looked at, those of functions each time
+  std::uint64_t work_ = 0;  // expressions visited, those of functions at every call
 };
 
 }  // namespace attn::sema

@@ -1,4 +1,4 @@
-// Names and functions that nothing defines, and what was probably meant.
+// Reports undefined names and functions, with suggestions.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ std::string declaration_of(const Expr& index) {
   return fmt::format("`tensor {}: f32[{}];`", support::printable(index.text), extents);
 }
 
-// Where the standard library has a function of this name.
+// Help for a function of this name in the standard library, or "".
 std::string standard_import(std::string_view name) {
   for (const std::string_view file : standard_library_names()) {
     const std::string_view text = standard_library(file);
@@ -86,7 +86,7 @@ void Scope::unknown_function(const Expr& expr) {
   if (diagnostic.help.empty()) diagnostic.help = standard_import(expr.text);
 }
 
-// With the names that a mod's parameters stand for: `causal(b, h, q_idx, kv_idx)`.
+// A call of the function, with the usual arguments of a mod: `causal(b, h, q_idx, kv_idx)`.
 std::string Scope::call_of(const ast::FunctionClause& function) const {
   const std::size_t count = function.parameters.size();
   const char first = count == 0 ? ' ' : function.parameters[0].text[0];

@@ -5,7 +5,7 @@
 namespace attn::sema {
 namespace {
 
-// Each of `before` with each of the values of the name.
+// Every element of `before` with every value of the name.
 std::vector<Bindings> combined(const std::vector<Bindings>& before, const std::string& name,
                                const std::vector<std::string>& values) {
   std::vector<Bindings> longer;
@@ -18,7 +18,7 @@ std::vector<Bindings> combined(const std::vector<Bindings>& before, const std::s
   return longer;
 }
 
-// Those of the spec's sets of sizes.
+// The variants from the spec's sets of sizes.
 std::vector<Bindings> with_sets(const ast::Spec& spec, const Bindings& bindings) {
   const support::Source none("", "");
   diag::Sink unheard(none);

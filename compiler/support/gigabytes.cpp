@@ -5,7 +5,7 @@
 namespace attn::support {
 
 Excess excess(double bytes, double most) {
-  constexpr int kBytes = 9;  // digits behind the point: a byte each
+  constexpr int kBytes = 9;  // decimal places: one byte
   Excess words;
   for (int digits = 0; digits <= kBytes; ++digits) {
     words = {fmt::format("{:.{}f} GB", bytes / 1e9, digits),

@@ -16,7 +16,7 @@
 namespace attn::support {
 namespace {
 
-constexpr std::size_t kMostRead = kMaxSourceBytes + 1;  // enough for the parser to refuse it
+constexpr std::size_t kMostRead = kMaxSourceBytes + 1;  // enough for the parser to reject it
 
 Result<std::string> read_standard_input() {
   std::string text;
@@ -35,7 +35,7 @@ Result<std::string> read_text(const std::string& path) {
   Error error = text.error();
   std::error_code ignored;
   if (std::filesystem::is_fifo(path, ignored)) {
-    error.notes.emplace_back("`-` in place of a file reads standard input");
+    error.notes.emplace_back("use `-` as the file name to read standard input");
   }
   return error;
 }

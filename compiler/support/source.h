@@ -1,4 +1,4 @@
-// A source text with a name, and places in it.
+// A named source text, with spans and line/column positions in it.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct Span {
   bool operator==(const Span&) const = default;
 };
 
-// 1-based; columns count Unicode code points (bytes that are not UTF-8 count one each).
+// 1-based; columns count Unicode code points (each byte that is not UTF-8 counts as one).
 struct Place {
   std::uint32_t line = 1;
   std::uint32_t column = 1;
@@ -33,15 +33,15 @@ class Source {
   const std::string& name() const { return name_; }
   std::string_view text() const { return text_; }
   Place place(std::uint32_t offset) const;
-  std::string_view line(std::uint32_t number) const;  // without its end; 1-based
-  // The text is JSON (attn::is_json_spec), or is meant to be: the name ends in .json.
+  std::string_view line(std::uint32_t number) const;  // 1-based; without the line end
+  // Whether the text is JSON (attn::is_json_spec) or the name ends in .json.
   bool is_json() const;
 
  private:
   std::string name_;
   std::string text_;
   std::vector<std::uint32_t> line_starts_;
-  std::vector<std::uint32_t> ascii_ends_;  // of each line: its first byte that is not ASCII
+  std::vector<std::uint32_t> ascii_ends_;  // per line: its first non-ASCII byte, or its end
 };
 
 }  // namespace attn::support

@@ -18,7 +18,7 @@ std::size_t expected_bytes(unsigned char lead) {
   return 0;
 }
 
-// Overlong forms, surrogates and values above U+10FFFF show in the second byte.
+// The second byte reveals overlong forms, surrogates and values above U+10FFFF.
 bool second_byte_fits(unsigned char lead, unsigned char second) {
   switch (lead) {
     case 0xE0: return second >= 0xA0;
@@ -38,8 +38,8 @@ bool well_formed(std::string_view text, std::size_t bytes) {
   return bytes == 1 || second_byte_fits(at(0), at(1));
 }
 
-// Edits (insert, delete, replace, swap of neighbours) from one word to the other, or anything above
-// `most` when there are more of them.
+// The edit distance (insert, delete, replace, swap of neighbours) of two words, or any value above
+// `most` if it is larger than that.
 std::size_t edits(std::string_view a, std::string_view b, std::size_t most) {
   if (std::max(a.size(), b.size()) - std::min(a.size(), b.size()) > most) return most + 1;
   std::vector<std::size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
@@ -117,7 +117,7 @@ std::string one_of(std::span<const std::string_view> words) {
 }
 
 std::string_view nearest(std::string_view word, std::span<const std::string_view> candidates) {
-  constexpr std::size_t kLongestWord = 64;  // nobody's misspelling
+  constexpr std::size_t kLongestWord = 64;  // a longer word is not a misspelling
   if (word.size() > kLongestWord) return {};
   std::string_view best;
   std::size_t best_edits = std::max<std::size_t>(word.size() / 3, 1) + 1;

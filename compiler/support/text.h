@@ -9,23 +9,23 @@
 
 namespace attn::support {
 
-// A spec larger than this is refused, so that every input is answered in bounded time and memory.
+// Larger specs are rejected, so that time and memory are bounded for every input.
 inline constexpr std::size_t kMaxSourceBytes = 1 << 20;
 
-// Whether a file begins with the byte order mark of UTF-16.
+// Whether `text` begins with the byte order mark of UTF-16.
 bool has_utf16_mark(std::string_view text);
-// False for UTF-16 and for what has zero bytes: not worth showing to anybody.
+// False for UTF-16 and for text with zero bytes.
 bool is_text(std::string_view text);
 
-// Bytes of the first code point of `text` (which is not empty); a byte that is not UTF-8 is one.
+// Bytes of the first code point of `text`, which must not be empty; 1 for a byte that is not UTF-8.
 std::size_t code_point_bytes(std::string_view text);
 // Whether those bytes are well-formed UTF-8 and not a control character.
 bool is_printable(std::string_view code_point);
 
-// `text` for use inside a message: bytes that cannot be shown as \xNN, long text shortened.
+// `text` for a message: unprintable bytes as \xNN, long text shortened.
 std::string printable(std::string_view text);
 
-// printable() between backquotes.
+// printable() in backticks.
 std::string quoted(std::string_view text);
 
 // "1 argument", "3 arguments"

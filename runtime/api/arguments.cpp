@@ -19,7 +19,7 @@ Result<DType> checked_dtype(const char* name, attn_dtype number) {
   const auto type = dtype_of(number);
   if (type) return *type;
   return {ErrorCode::binding,
-          fmt::format("'{}' is given as {}, which is not an attn_dtype", name, number)};
+          fmt::format("the dtype of '{}' is {}, which is not an attn_dtype", name, number)};
 }
 
 Result<execute::TensorView> view_of(const attn_tensor& tensor) {
@@ -45,7 +45,7 @@ extern "C" {
 
 ATTN_API attn_status attn_arguments_create(attn_arguments** arguments, attn_error* error) {
   return guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(check_given({{arguments, "a place for the arguments"}}));
+    ATTN_RETURN_IF_ERROR(check_given({{arguments, "the output pointer for the arguments"}}));
     *arguments = std::make_unique<attn_arguments>().release();
     return {};
   });
@@ -56,7 +56,7 @@ ATTN_API void attn_arguments_destroy(attn_arguments* arguments) { delete argumen
 ATTN_API attn_status attn_arguments_tensor(attn_arguments* arguments, const attn_tensor* tensor,
                                            attn_error* error) {
   return guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(check_given({{arguments, "arguments"}, {tensor, "a tensor"}}));
+    ATTN_RETURN_IF_ERROR(check_given({{arguments, "the arguments"}, {tensor, "the tensor"}}));
     ATTN_ASSIGN(const attn_tensor read, read_sized(tensor));
     ATTN_RETURN_IF_ERROR(check_given({{read.name, "the tensor's name"}}));
     ATTN_ASSIGN(execute::TensorView view, view_of(read));
@@ -70,7 +70,7 @@ ATTN_API attn_status attn_arguments_dlpack(attn_arguments* arguments, const char
                                            const void* dl_tensor, attn_error* error) {
   return guarded(error, [&]() -> Status {
     ATTN_RETURN_IF_ERROR(check_given(
-        {{arguments, "arguments"}, {name, "the tensor's name"}, {dl_tensor, "a DLTensor"}}));
+        {{arguments, "the arguments"}, {name, "the tensor's name"}, {dl_tensor, "the DLTensor"}}));
     ATTN_ASSIGN(DlTensor tensor, read_dlpack(name, dl_tensor));
     arguments->devices.erase(name);
     if (tensor.device) arguments->devices[name] = *tensor.device;
@@ -82,7 +82,7 @@ ATTN_API attn_status attn_arguments_dlpack(attn_arguments* arguments, const char
 ATTN_API attn_status attn_arguments_address(attn_arguments* arguments, const char* name, void* data,
                                             attn_error* error) {
   return guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(check_given({{arguments, "arguments"}, {name, "the tensor's name"}}));
+    ATTN_RETURN_IF_ERROR(check_given({{arguments, "the arguments"}, {name, "the tensor's name"}}));
     arguments->devices.erase(name);
     arguments->arguments.address(name, data);
     return {};
@@ -92,7 +92,7 @@ ATTN_API attn_status attn_arguments_address(attn_arguments* arguments, const cha
 ATTN_API attn_status attn_arguments_param(attn_arguments* arguments, const char* name,
                                           attn_dtype dtype, double value, attn_error* error) {
   return guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(check_given({{arguments, "arguments"}, {name, "the param's name"}}));
+    ATTN_RETURN_IF_ERROR(check_given({{arguments, "the arguments"}, {name, "the param's name"}}));
     ATTN_ASSIGN(const DType type, checked_dtype(name, dtype));
     arguments->arguments.scalar(name, type, value);
     return {};

@@ -1,5 +1,5 @@
-/* The runtime of attnc, to embed: load a plan once, bind tensors once, execute many times. C99; the
- * only binary interface of libattn. attn.hpp is the same for C++.
+/* C API of libattn, the attnc runtime: load a plan once, bind tensors once, execute many times.
+ * C99. This is the library's only binary interface; attn.hpp wraps it for C++.
  *
  *   attn_runtime* runtime = NULL;
  *   attn_executable* executable = NULL;
@@ -9,26 +9,25 @@
  *   attn_binding_create(executable, arguments, NULL, &binding, error);
  *   attn_binding_execute(binding, stream, error);
  *
- * Errors. A function that can fail returns an attn_status, and says more in `error`, which the
- * caller owns and which may be NULL. An output is written only when the status is ATTN_STATUS_OK. A
- * NULL handle is ATTN_STATUS_INVALID_ARGUMENT, but for functions that end something, which then do
- * nothing. No C++ exception leaves the library.
+ * Errors. A function that can fail returns an attn_status and puts the details in `error`, which
+ * the caller owns and which may be NULL. Outputs are written only on ATTN_STATUS_OK. A NULL handle
+ * is ATTN_STATUS_INVALID_ARGUMENT; functions that destroy, release or close ignore NULL. No C++
+ * exception leaves the library.
  *
- * Threads. attn_runtime and attn_executable are immutable, counted, and may be used by any number
- * of threads at once, and so may an attn_picker. Everything else is for one thread at a time. The
- * library has no state of its own besides what its handles hold: users in one process do not meet.
+ * Threads. attn_runtime and attn_executable are immutable and reference-counted. They, attn_plan
+ * and attn_picker may be used by any number of threads at once; all other handles by one thread at
+ * a time. The library has no global state, so several users in one process are independent.
  *
- * Structures that begin with `size` must have it set to their sizeof, and all that is not set to 0,
- * which is the default: `attn_bind_options options = {.size = sizeof options};`. A library that is
- * newer than this header then knows what the caller knows, and an older one refuses what it does
- * not know. A structure that the library fills is filled as far as `size` goes. Fields that are
- * `reserved` must be 0. Structures grow at their end; of arrays of structures the caller says how
- * large an element is.
+ * Structures that begin with `size` must have it set to their sizeof and all unused fields set to
+ * 0, the default: `attn_bind_options options = {.size = sizeof options};`. The size lets a newer
+ * library see which fields the caller has; an older library rejects nonzero fields that it does not
+ * know. The library fills output structures only up to `size`. `reserved` fields must be 0.
+ * Structures grow only at their end; for arrays of structures the caller passes the element size.
  *
  * Streams are CUstream or cudaStream_t as void*; NULL is the default stream. Device addresses are
- * void*. No call needs a CUDA context to be current, and none changes which one is; but a thread
- * that had none has the device's primary context afterwards. Text is UTF-8,
- * ends with 0, and belongs to the handle that gave it. */
+ * void*. No call needs a current CUDA context, and none changes the current one, except that a
+ * thread that had none has the device's primary context afterwards. Strings are UTF-8,
+ * NUL-terminated, and owned by the handle that returned them. */
 #ifndef ATTN_H
 #define ATTN_H
 
@@ -45,80 +44,81 @@
 extern "C" {
 #endif
 
-/* Of this header. It grows only when something that there was changes or goes, and so does the
- * soname of the library. */
+/* Version of this header. It and the library's soname increase only when something existing is
+ * changed or removed. */
 #define ATTN_API_VERSION 1
 
 ATTN_API int32_t attn_api_version(void); /* ATTN_API_VERSION of the library */
-ATTN_API const char* attn_version(void); /* of the library: "0.1.0" */
+ATTN_API const char* attn_version(void); /* library version: "0.1.0" */
 
 /* ---- Status and errors ---- */
 
 typedef int32_t attn_status;
 enum {
   ATTN_STATUS_OK = 0,
-  ATTN_STATUS_INVALID_ARGUMENT = 1, /* the call has no meaning */
-  ATTN_STATUS_INVALID_SPEC = 2,
-  ATTN_STATUS_UNSUPPORTED = 3, /* valid, but not served on this target by this cuDNN */
-  ATTN_STATUS_BINDING = 4,     /* a tensor or param does not fit the plan */
-  ATTN_STATUS_CUDA = 5,        /* the driver reported a failure, or is missing: see
-                                * attn_error_cuda_failure */
-  ATTN_STATUS_CUDNN = 6,       /* cuDNN reported a failure, or is missing */
-  ATTN_STATUS_WORKER = 7,
-  ATTN_STATUS_IO = 8, /* a file could not be read or written */
-  ATTN_STATUS_MISMATCH = 9,
-  ATTN_STATUS_PLAN_TRUNCATED = 10, /* the plan file ends too early */
-  ATTN_STATUS_PLAN_DAMAGED = 11,   /* its checksums or contents do not agree */
-  ATTN_STATUS_PLAN_FOREIGN = 12,   /* it is not a plan file */
-  ATTN_STATUS_PLAN_NEWER = 13,     /* it was written in a newer format */
-  ATTN_STATUS_PLAN_VERSION = 14,   /* it was made for another version of cuDNN */
-  ATTN_STATUS_PLAN_DEVICE = 15,    /* it was made for another GPU architecture */
-  ATTN_STATUS_INTERNAL = 16,       /* a bug in this library */
-  ATTN_STATUS_OUT_OF_MEMORY = 17,  /* of the host; that of the device is ATTN_STATUS_CUDA */
-  ATTN_STATUS_PLAN_SHAPE = 18,     /* there is no plan for these sizes */
-  ATTN_STATUS_PLAN_PENDING = 19,   /* the plan for these sizes is still being built */
-  ATTN_STATUS_PLAN_REFUSED = 20    /* its hash is not the expected one, or `verify` refused it */
+  ATTN_STATUS_INVALID_ARGUMENT = 1, /* the call is not valid */
+  ATTN_STATUS_INVALID_SPEC = 2,     /* the spec has errors */
+  ATTN_STATUS_UNSUPPORTED = 3,      /* valid, but not supported by this target and cuDNN */
+  ATTN_STATUS_BINDING = 4,          /* a tensor or param does not fit the plan */
+  ATTN_STATUS_CUDA = 5,             /* the driver failed or is missing: see
+                                     * attn_error_cuda_failure */
+  ATTN_STATUS_CUDNN = 6,            /* cuDNN failed or is missing */
+  ATTN_STATUS_WORKER = 7,           /* a build process or compile worker failed */
+  ATTN_STATUS_IO = 8,               /* a file could not be read or written */
+  ATTN_STATUS_MISMATCH = 9,         /* results differ */
+  ATTN_STATUS_PLAN_TRUNCATED = 10,  /* the plan file ends too early */
+  ATTN_STATUS_PLAN_DAMAGED = 11,    /* its checksums or contents are inconsistent */
+  ATTN_STATUS_PLAN_FOREIGN = 12,    /* it is not a plan file */
+  ATTN_STATUS_PLAN_NEWER = 13,      /* it was written in a newer format */
+  ATTN_STATUS_PLAN_VERSION = 14,    /* it was compiled for another cuDNN version */
+  ATTN_STATUS_PLAN_DEVICE = 15,     /* it was compiled for another GPU architecture */
+  ATTN_STATUS_INTERNAL = 16,        /* a bug in this library */
+  ATTN_STATUS_OUT_OF_MEMORY = 17,   /* host memory; device memory is ATTN_STATUS_CUDA */
+  ATTN_STATUS_PLAN_SHAPE = 18,      /* no plan serves these sizes */
+  ATTN_STATUS_PLAN_PENDING = 19,    /* the plan for these sizes is still being built */
+  ATTN_STATUS_PLAN_REFUSED = 20     /* its hash differs, or `verify` rejected it */
 };
 
-/* "plan_version"; "unknown" for a number that is no status. */
+/* For example "plan_version"; "unknown" if `status` is not a status. */
 ATTN_API const char* attn_status_name(attn_status status);
-/* What attnc would exit with: 0 ok, 1 a spec with errors, 2 usage, 3 unsupported, 4 CUDA, cuDNN, the
- * system, or arguments that do not fit, 5 results that differ, 6 an unreadable plan, 70 a bug. */
+/* The exit code of attnc for this status: 0 ok, 1 a spec with errors, 2 usage, 3 unsupported, 4
+ * CUDA, cuDNN, the system, or arguments that do not fit, 5 results that differ, 6 an unreadable
+ * plan, 70 a bug. */
 ATTN_API int32_t attn_status_exit_code(attn_status status);
 
-/* What the last call that was given it had to say. May be used again and again; a call that
- * succeeds leaves it at ATTN_STATUS_OK, without message. Its text is valid until the next such
- * call. */
+/* Details of the last call that received it. Reusable: a successful call resets it to
+ * ATTN_STATUS_OK with no message. Its strings are valid until the next call that receives it. For
+ * one thread at a time. */
 typedef struct attn_error attn_error;
 
-ATTN_API attn_error* attn_error_create(void); /* NULL when there is no memory */
+ATTN_API attn_error* attn_error_create(void); /* NULL if out of host memory */
 ATTN_API void attn_error_destroy(attn_error* error);
-/* Of a NULL error: ATTN_STATUS_OK, no notes, and "". */
+/* A NULL error reads as ATTN_STATUS_OK, with no notes and empty strings. */
 ATTN_API attn_status attn_error_status(const attn_error* error);
 ATTN_API const char* attn_error_message(const attn_error* error); /* one sentence, no period */
 ATTN_API size_t attn_error_note_count(const attn_error* error);
-/* What was tried, the words of cuDNN or the driver, what would help; "" from the count on. */
+/* What was tried, text from cuDNN or the driver, and hints; "" if `index` is out of range. */
 ATTN_API const char* attn_error_note(const attn_error* error, size_t index);
-/* JSON, or "": of a failed cuDNN call {"call", "status", "reason"}, with the stage and the place;
- * of a failed CUDA call {"cuda", "name", "kind"}. */
+/* JSON, or "". For a failed cuDNN call {"call", "status", "reason"}, plus the stage and location;
+ * for a failed CUDA call {"cuda", "name", "kind"}. */
 ATTN_API const char* attn_error_payload(const attn_error* error);
-/* The message, and a line "  note: .." for each note. */
+/* The message, followed by a line "  note: .." for each note. */
 ATTN_API const char* attn_error_text(const attn_error* error);
 
-/* What an application can do about a failure of CUDA. */
+/* Classifies CUDA failures by what the application can do. */
 typedef int32_t attn_cuda_failure;
 enum {
-  ATTN_CUDA_NONE = 0,          /* no error, or none that the driver reported */
-  ATTN_CUDA_OTHER = 1,         /* see the number */
-  ATTN_CUDA_OUT_OF_MEMORY = 2, /* of the device: free some, then call again */
-  /* Sticky: a kernel of this process failed, and every later CUDA call does. Only a new process
-   * helps. */
+  ATTN_CUDA_NONE = 0,          /* no error, or not reported by the driver */
+  ATTN_CUDA_OTHER = 1,         /* see attn_error_cuda_code */
+  ATTN_CUDA_OUT_OF_MEMORY = 2, /* device memory: free some, then retry */
+  /* Sticky: a kernel of this process failed, and every later CUDA call fails too. Restart the
+   * process. */
   ATTN_CUDA_FAULT = 3,
-  ATTN_CUDA_NO_DRIVER = 4 /* no driver, one that cannot be used, or no device */
+  ATTN_CUDA_NO_DRIVER = 4 /* no driver, an unusable one, or no device */
 };
 ATTN_API attn_cuda_failure attn_error_cuda_failure(const attn_error* error);
-/* The driver's number, a CUresult, which is what cudaError_t has for it too; 0 when the driver
- * reported none, as when there is none. */
+/* The driver's CUresult (the same number as cudaError_t); 0 if the driver reported none or is
+ * missing. */
 ATTN_API int32_t attn_error_cuda_code(const attn_error* error);
 
 /* ---- Element types ---- */
@@ -133,73 +133,74 @@ enum {
   ATTN_DTYPE_U8 = 6,
   ATTN_DTYPE_I32 = 7,
   ATTN_DTYPE_I64 = 8,
-  ATTN_DTYPE_BOOL = 9 /* a byte, 0 or 1 */
+  ATTN_DTYPE_BOOL = 9 /* one byte, 0 or 1 */
 };
 
-ATTN_API const char* attn_dtype_name(attn_dtype dtype); /* "bf16", "bool"; "unknown" */
-ATTN_API size_t attn_dtype_bytes(attn_dtype dtype);     /* of an element; 0 for no dtype */
+ATTN_API const char* attn_dtype_name(attn_dtype dtype); /* "bf16", "bool"; or "unknown" */
+ATTN_API size_t attn_dtype_bytes(attn_dtype dtype);     /* per element; 0 if not a dtype */
 
-/* ---- Runtime: a device, its cuDNN, and the executables that are kept ---- */
+/* ---- Runtime: a device, its cuDNN, and a cache of executables ---- */
 
 typedef struct attn_runtime attn_runtime;
 
 typedef int32_t attn_log_level;
 enum { ATTN_LOG_DEBUG = 0, ATTN_LOG_INFO = 1, ATTN_LOG_WARNING = 2, ATTN_LOG_ERROR = 3 };
 
-/* Called on the thread on which it happens, possibly by several at once, and never by an execute
- * that succeeds. */
+/* Called on the thread where the event occurs, possibly from several threads at once; never from a
+ * successful execute. `message` is valid during the call. */
 typedef void (*attn_log_callback)(void* user, attn_log_level level, const char* message);
 
-/* Device memory from the application: for workspaces, and for what executables and bindings hold.
- * cuDNN's own handles and the code of kernels take theirs from the driver. Called from any thread,
- * several at once, with the device's context current; must not call back into the library.
+/* Application allocator for device memory: workspaces and the memory that executables and bindings
+ * hold. cuDNN's handles and kernel code still allocate from the driver. Called from any thread,
+ * possibly several at once, with the device's context current. Must not call the library.
  *
- * Allocate returns an address on the runtime's device at a multiple of 256, or NULL when there is
- * no memory left. With `stream` NULL the memory is used on any stream, at once: nothing that was
- * enqueued before may still use it. With a stream, that of an execute with
- * ATTN_WORKSPACE_STREAM_ORDERED, it is used by what is enqueued there alone; the default stream is
- * cudaStreamLegacy then. Such an execute cannot be captured into a CUDA graph: it returns
- * ATTN_STATUS_INVALID_ARGUMENT. Free gets what allocate got. With a stream, what was enqueued there
- * may still use the memory. With NULL, nothing uses it any more: the library has waited for the
- * device. */
+ * Allocate returns an address on the runtime's device, aligned to 256 bytes, or NULL if out of
+ * memory. With `stream` NULL the memory may be used at once on any stream: earlier work must no
+ * longer use it. Otherwise `stream` is the stream of an execute with ATTN_WORKSPACE_STREAM_ORDERED
+ * (cudaStreamLegacy for the default stream), and only later work on that stream uses the memory;
+ * such an execute cannot be captured into a CUDA graph and then returns
+ * ATTN_STATUS_INVALID_ARGUMENT. Free receives the `bytes` and `stream` of the allocation. With a
+ * stream, work enqueued there may still use the memory; with NULL nothing uses it, because the
+ * library has waited for the device. */
 typedef void* (*attn_allocate_callback)(void* user, size_t bytes, void* stream);
 typedef void (*attn_free_callback)(void* user, void* memory, size_t bytes, void* stream);
 
 typedef struct attn_runtime_options {
   size_t size;
-  const char* cudnn_folder; /* of libcudnn.so.9. NULL: $ATTN_CUDNN_DIR, else the usual places */
+  const char* cudnn_folder; /* with libcudnn.so.9; NULL: $ATTN_CUDNN_DIR or default paths */
   int32_t device;           /* CUDA ordinal */
-  /* How many threads can be inside an execute at once, each with a cuDNN handle; more wait for one
-   * of them. At most 64; 0: 16. */
+  /* Maximum number of threads inside an execute at once; each needs a cuDNN handle, and further
+   * threads wait for one. At most 64; 0: 16. */
   int32_t most_handles;
-  /* Executables that are kept when nobody holds them, so that a plan which is loaded again costs no
-   * more than a look-up; the least recently used goes first. */
+  /* Limits of the executable cache, which makes loading the same plan again a look-up. The least
+   * recently used executable is evicted first; those in use stay, and count. */
   uint64_t cache_entries; /* 0: 256 */
-  uint64_t cache_bytes;   /* of kernels, plans, and device memory that executables hold; 0: 1 GiB */
-  /* Not 0: binding does not look for values that lead outside a tensor, or divide by 0, where a
-   * score depends on them. Such scores then have some value; nothing outside a tensor is read in
-   * either case. */
+  uint64_t cache_bytes;   /* kernels, plans, and device memory of executables; 0: 1 GiB */
+  /* Nonzero: binding does not check captured tensors and params for values that make a score
+   * index outside a tensor or divide by 0. Such scores are then unspecified; nothing outside a
+   * tensor is read in either case. */
   int32_t skip_value_checks;
   int32_t reserved;      /* 0 */
   attn_log_callback log; /* may be NULL */
   void* log_user;
-  /* May be NULL. Called once with log_user, when `log` is never called again: after a failure to
-   * open, that is before attn_runtime_open returns. */
+  /* May be NULL. Called once with log_user when `log` will not be called again; if opening fails,
+   * before attn_runtime_open returns. */
   void (*log_release)(void* user);
-  /* Both or none; NULL: the driver's. */
+  /* Set both or neither; NULL: the driver allocates. */
   attn_allocate_callback allocate_memory;
   attn_free_callback free_memory;
   void* allocator_user;
-  /* May be NULL. Called once with allocator_user, when neither is called again: as log_release. */
+  /* May be NULL. Called once with allocator_user when neither will be called again, like
+   * log_release. */
   void (*allocator_release)(void* user);
 } attn_runtime_options;
 
-/* Opens a device with its primary context, the one that the CUDA runtime uses, and loads cuDNN.
- * `options` may be NULL. The result has one reference. Errors: cuda, cudnn. */
+/* Opens a device with its primary context (the one that the CUDA runtime uses) and loads cuDNN.
+ * `options` may be NULL. `*runtime` has one reference, owned by the caller. Errors: cuda, cudnn. */
 ATTN_API attn_status attn_runtime_open(const attn_runtime_options* options, attn_runtime** runtime,
                                        attn_error* error);
 ATTN_API void attn_runtime_retain(attn_runtime* runtime);
-/* The last one ends it; executables that are held live on. */
+/* Releasing the last reference closes the runtime; executables still held remain valid. */
 ATTN_API void attn_runtime_release(attn_runtime* runtime);
 
 typedef struct attn_runtime_info {
@@ -208,29 +209,28 @@ typedef struct attn_runtime_info {
   int32_t device;            /* CUDA ordinal */
   int32_t sm;                /* compute capability * 10: 90 for Hopper */
   int64_t cudnn_version;     /* 91900 for 9.19.0 */
-  const char* cudnn_library; /* the file that was loaded */
+  const char* cudnn_library; /* path of the loaded library */
 } attn_runtime_info;
 
 ATTN_API attn_status attn_runtime_describe(const attn_runtime* runtime, attn_runtime_info* info,
                                            attn_error* error);
 
-/* What became of the requests for executables since the runtime was opened or the counters reset.
- */
+/* Counts of executable requests since the runtime was opened or the counters were reset. */
 typedef struct attn_cache_counters {
   size_t size;
-  uint64_t hit;      /* answered from what is kept */
+  uint64_t hit;      /* served from the cache */
   uint64_t miss;     /* loaded */
-  uint64_t wait;     /* waited for another thread that loaded the same */
-  uint64_t negative; /* answered by a refusal that was kept */
-  uint64_t evict;    /* executables that had to go */
-  uint64_t entries;  /* that are kept now; not reset */
-  uint64_t bytes;    /* that these count; not reset */
+  uint64_t wait;     /* waited for another thread to load the same plan */
+  uint64_t negative; /* answered with a cached error */
+  uint64_t evict;    /* executables evicted */
+  uint64_t entries;  /* executables cached now; not reset */
+  uint64_t bytes;    /* their size; not reset */
 } attn_cache_counters;
 
-/* `reset` not 0: the counters start from 0 again, and nothing is lost that is counted meanwhile. */
+/* If `reset` is nonzero, also resets the counters to 0; no concurrent count is lost. */
 ATTN_API attn_status attn_runtime_cache_counters(attn_runtime* runtime, int32_t reset,
                                                  attn_cache_counters* counters, attn_error* error);
-/* Lets go of all executables: those that nobody holds end. */
+/* Empties the cache; executables still held remain valid. */
 ATTN_API attn_status attn_runtime_cache_clear(attn_runtime* runtime, attn_error* error);
 
 /* ---- Executable: a loaded plan ---- */
@@ -240,60 +240,61 @@ typedef struct attn_executable attn_executable;
 typedef int32_t attn_direction;
 enum { ATTN_DIRECTION_FORWARD = 0, ATTN_DIRECTION_BACKWARD = 1 };
 
-/* Called with the contents of a plan file, to its end, before anything of it is parsed, on the
- * thread of the call. 0 accepts; any other number refuses with ATTN_STATUS_PLAN_REFUSED, and is in
+/* Called with the whole contents of a plan file before any of it is parsed, on the calling thread.
+ * Return 0 to accept; any other value rejects the file with ATTN_STATUS_PLAN_REFUSED and appears in
  * the message. */
 typedef int32_t (*attn_verify_callback)(void* user, const void* bytes, size_t byte_count);
 
-/* A plan is code: its kernels run on the device with the rights of the process, so load only what
- * you trust. The checksums within a file find damage, not intent. */
+/* A plan is code: its kernels run on the device with the privileges of the process, so load only
+ * plans you trust. The checksums in a file detect damage, not tampering. */
 typedef struct attn_load_options {
   size_t size;
-  attn_direction direction; /* which plan of a training pair */
+  attn_direction direction; /* which plan of a training pair to load */
   int32_t reserved;         /* 0 */
-  /* Of the whole file, 64 hexadecimal digits, as sha256sum prints them. A file with another one is
-   * refused with ATTN_STATUS_PLAN_REFUSED. NULL: any. */
+  /* Expected SHA-256 of the whole file: 64 hexadecimal digits, as sha256sum prints. Any other file
+   * is rejected with ATTN_STATUS_PLAN_REFUSED. NULL: not checked. */
   const char* sha256;
-  attn_verify_callback verify; /* may be NULL; after the hash */
+  attn_verify_callback verify; /* may be NULL; called after the hash check */
   void* verify_user;
 } attn_load_options;
 
-/* Nothing is compiled. `options` may be NULL. The result has one reference, and keeps alive what it
- * needs of the runtime. Errors: io, plan_truncated, plan_damaged, plan_foreign, plan_newer,
- * plan_refused; plan_device and plan_version when the plan does not fit the machine;
- * invalid_argument when it has no plan of that direction, or several, and for a `sha256` that is
- * not one; cuda, cudnn. */
+/* Loads a plan; nothing is compiled. `options` may be NULL. `*executable` has one reference, owned
+ * by the caller, and keeps what it needs of the runtime alive. Errors: io, plan_truncated,
+ * plan_damaged, plan_foreign, plan_newer, plan_refused; plan_device and plan_version if the plan
+ * does not fit this machine; invalid_argument if the file has no plan or several plans of the
+ * direction, or if `sha256` is malformed; cuda, cudnn. */
 ATTN_API attn_status attn_executable_load_file(attn_runtime* runtime, const char* path,
                                                const attn_load_options* options,
                                                attn_executable** executable, attn_error* error);
-/* The same with the contents of a plan file, which are not needed any more afterwards. */
+/* The same from the contents of a plan file, which may be freed after the call. */
 ATTN_API attn_status attn_executable_load_memory(attn_runtime* runtime, const void* bytes,
                                                  size_t byte_count,
                                                  const attn_load_options* options,
                                                  attn_executable** executable, attn_error* error);
 ATTN_API void attn_executable_retain(attn_executable* executable);
-/* Also from any thread, and while its bindings are in use, which live on. */
+/* May be called from any thread and while bindings are in use; they remain valid. */
 ATTN_API void attn_executable_release(attn_executable* executable);
 
 typedef struct attn_executable_info {
   size_t size;
-  const char* name;        /* of the attention */
-  const char* signature;   /* 32 hexadecimal digits: of program, GPU and cuDNN's version */
-  const char* target;      /* the GPU that it was compiled for: "h200" */
-  int64_t workspace_bytes; /* of device memory, that an execute needs besides the tensors */
+  const char* name;        /* name of the attention */
+  const char* signature;   /* 32 hexadecimal digits; hash of program, GPU and cuDNN version */
+  const char* target;      /* GPU it was compiled for: "h200" */
+  int64_t workspace_bytes; /* device memory that an execute needs besides the tensors */
   attn_direction direction;
   int32_t reserved;
   size_t tensor_count;
   size_t param_count;
-  /* Of device memory that the executable holds, for all its bindings together: tensors that are
-   * made once, and what kernels count by. Not the code of kernels, and nothing of cuDNN's. */
+  /* Device memory that the executable holds, shared by all its bindings: precomputed tensors and
+   * iota tensors for kernels. Excludes kernel code and cuDNN's own memory. */
   int64_t device_bytes;
 } attn_executable_info;
 
 ATTN_API attn_status attn_executable_describe(const attn_executable* executable,
                                               attn_executable_info* info, attn_error* error);
 
-/* Of a backward: `saved` is what the forward wrote, `cotangent` the derivative of the loss by o. */
+/* In a backward plan, `saved` is an output of the forward, and `cotangent` the gradient of the loss
+ * with respect to o. */
 typedef int32_t attn_role;
 enum {
   ATTN_ROLE_QUERY = 1,
@@ -309,24 +310,25 @@ enum {
 };
 ATTN_API const char* attn_role_name(attn_role role);
 
-/* A tensor to bind. Dims in logical order: q and o [B,Hq,Sq,D], k and v [B,Hkv,Skv,D], lse
- * [B,Hq,Sq], captured as declared. Strides in elements. */
+/* A tensor to bind. Dims are in logical order: q and o [B,Hq,Sq,D], k and v [B,Hkv,Skv,D], lse
+ * [B,Hq,Sq], captured tensors as declared. Strides are in elements. Pointers are valid as long as
+ * the handle that returned them. */
 typedef struct attn_tensor_info {
   size_t size;
   const char* name;
   attn_role role;
   attn_dtype dtype;
-  int32_t is_output; /* 1: it is written */
+  int32_t is_output; /* 1: executes write it */
   int32_t rank;
   const int64_t* dims;
   const int64_t* strides;
-  int64_t alignment; /* bytes, of the address */
-  /* "", or the control tensor that says where its rows lie: a page table, whose pool the dims are
-   * then of, or cu_seqlens, with which the stride of the batch is not used. */
+  int64_t alignment; /* of the address, in bytes */
+  /* "", or the control tensor that locates its rows: a page table (then dims are those of the page
+   * pool) or cu_seqlens (then the batch stride is unused). */
   const char* addressed_by;
-  /* From the first element to the end of the last, gaps included: what has to be allocated. 0 for a
-   * tensor without elements. With cu_seqlens, allocating the existing rows is enough; with a page
-   * table, the existing pages. */
+  /* Bytes to allocate: from the first element to the end of the last, gaps included; 0 if there are
+   * no elements. With cu_seqlens, the rows in use are enough; with a page table, the pages in use.
+   */
   int64_t bytes;
 } attn_tensor_info;
 
@@ -338,24 +340,24 @@ typedef struct attn_param_info {
   int32_t reserved;
 } attn_param_info;
 
-/* `index` from 0 to tensor_count - 1 or param_count - 1; valid as long as the executable. */
+/* `index` is less than tensor_count or param_count. `info` is valid as long as the executable. */
 ATTN_API attn_status attn_executable_tensor(const attn_executable* executable, size_t index,
                                             attn_tensor_info* info, attn_error* error);
 ATTN_API attn_status attn_executable_param(const attn_executable* executable, size_t index,
                                            attn_param_info* info, attn_error* error);
 
-/* ---- Plan: what a file holds, without a GPU ---- */
+/* ---- Plan: the contents of a plan file, without a GPU ---- */
 
-/* The plans of a file, which needs neither CUDA nor cuDNN. Immutable: any number of threads may
- * read it. */
+/* The plans of a file. Needs neither CUDA nor cuDNN. Immutable: any number of threads may read it.
+ */
 typedef struct attn_plan attn_plan;
 
-/* Only `sha256` and `verify` of `options` are used; it may be NULL. Errors: io, plan_truncated,
- * plan_damaged, plan_foreign, plan_newer, plan_refused; invalid_argument for a `sha256` that is not
- * one. */
+/* Opens a plan file; close it with attn_plan_close. `options` may be NULL; only its `sha256` and
+ * `verify` are used. Errors: io, plan_truncated, plan_damaged, plan_foreign, plan_newer,
+ * plan_refused; invalid_argument if `sha256` is malformed. */
 ATTN_API attn_status attn_plan_open(const char* path, const attn_load_options* options,
                                     attn_plan** plan, attn_error* error);
-/* The same with the contents of a plan file, which are not needed any more afterwards. */
+/* The same from the contents of a plan file, which may be freed after the call. */
 ATTN_API attn_status attn_plan_open_memory(const void* bytes, size_t byte_count,
                                            const attn_load_options* options, attn_plan** plan,
                                            attn_error* error);
@@ -363,34 +365,33 @@ ATTN_API void attn_plan_close(attn_plan* plan);
 
 typedef struct attn_plan_info {
   size_t size;
-  const char* name;      /* of the attention */
-  const char* signature; /* 32 hexadecimal digits; attn_executable_info has the same */
-  const char* target;    /* the GPU that it was compiled for: "h200" */
-  const char* spec;      /* the source as it was written */
-  int32_t sm;            /* compute capability * 10, which the device must have */
+  const char* name;      /* name of the attention */
+  const char* signature; /* 32 hexadecimal digits, as in attn_executable_info */
+  const char* target;    /* GPU it was compiled for: "h200" */
+  const char* spec;      /* source text */
+  int32_t sm;            /* required compute capability * 10 */
   attn_direction direction;
-  int64_t cudnn_version;   /* 91900 for 9.19.0: the one that must be loaded */
-  int64_t workspace_bytes; /* as attn_executable_info */
+  int64_t cudnn_version;   /* required version: 91900 for 9.19.0 */
+  int64_t workspace_bytes; /* as in attn_executable_info */
   int64_t device_bytes;
   size_t tensor_count;
   size_t param_count;
-  const int64_t*
-      sizes;       /* ATTN_DIM_COUNT of them, by attn_dim; NULL: an older attnc made the plan */
-  uint32_t padded; /* as in attn_shape */
+  const int64_t* sizes; /* ATTN_DIM_COUNT, by attn_dim; NULL in plans of an older attnc */
+  uint32_t padded;      /* as in attn_shape */
   int32_t reserved;
 } attn_plan_info;
 
-/* How many plans the file has: one, a training pair, either for several shapes. 0 of NULL. */
+/* Number of plans in the file: one or a training pair, for one or several shapes. 0 for NULL. */
 ATTN_API size_t attn_plan_count(const attn_plan* plan);
-/* `index` below that count; what is given is valid until the plan is closed. */
+/* `index` is less than attn_plan_count. `info` is valid until the plan is closed. */
 ATTN_API attn_status attn_plan_describe(const attn_plan* plan, size_t index, attn_plan_info* info,
                                         attn_error* error);
-/* `tensor` and `param` from 0 to tensor_count - 1 and param_count - 1. */
+/* `tensor` is less than tensor_count, `param` less than param_count. */
 ATTN_API attn_status attn_plan_tensor(const attn_plan* plan, size_t index, size_t tensor,
                                       attn_tensor_info* info, attn_error* error);
 ATTN_API attn_status attn_plan_param(const attn_plan* plan, size_t index, size_t param,
                                      attn_param_info* info, attn_error* error);
-/* As attn_executable_load_file, of what was opened, and so checked, before. */
+/* Like attn_executable_load_file, for a plan of an open file, which was already verified. */
 ATTN_API attn_status attn_executable_load_plan(attn_runtime* runtime, const attn_plan* plan,
                                                size_t index, attn_executable** executable,
                                                attn_error* error);
@@ -399,7 +400,7 @@ ATTN_API attn_status attn_executable_load_plan(attn_runtime* runtime, const attn
 
 typedef struct attn_arguments attn_arguments;
 
-/* Device memory of the caller's. Name, dims and strides are copied. */
+/* Device memory owned by the caller. Name, dims and strides are copied. */
 typedef struct attn_tensor {
   size_t size;
   const char* name;
@@ -407,105 +408,104 @@ typedef struct attn_tensor {
   attn_dtype dtype;
   int32_t rank;
   const int64_t* dims;    /* `rank` of them */
-  const int64_t* strides; /* the same, in elements; NULL: row-major without gaps */
+  const int64_t* strides; /* `rank`, in elements; NULL: dense row-major */
 } attn_tensor;
 
-/* Names, shapes and addresses are compared with the plan when the arguments are bound. What is set
- * again replaces what was set by that name before. Arguments may be bound any number of times.
+/* Names, shapes and addresses are checked against the plan at binding. Setting a name again
+ * replaces its value. Arguments may be bound any number of times. For one thread at a time.
  *
- * Dims and strides must be the plan's, with two exceptions. A pool of pages may have fewer pages
- * than the plan's. The rows of a page table may lie further apart (a larger first stride): they are
- * then copied at each execute, into memory of the binding's, so executes of such a binding must not
- * overlap. */
+ * Dims and strides must equal the plan's, with two exceptions. A page pool may have fewer pages.
+ * The rows of a page table may have a larger first stride: each execute then copies them into
+ * memory of the binding, so executes of that binding must not overlap. */
 ATTN_API attn_status attn_arguments_create(attn_arguments** arguments, attn_error* error);
 ATTN_API void attn_arguments_destroy(attn_arguments* arguments);
 ATTN_API attn_status attn_arguments_tensor(attn_arguments* arguments, const attn_tensor* tensor,
                                            attn_error* error);
-/* A DLTensor (of dlpack.h; that of a DLManagedTensor or DLManagedTensorVersioned), which is not
- * kept: who owns it must keep its memory. Errors: binding, naming the tensor, for memory that is
- * not CUDA's, a dtype that no plan has, vectors (lanes), and what contradicts itself; when it is
- * bound, for another device than the runtime's. */
+/* `dl_tensor` is a DLTensor of dlpack.h (also the one inside a DLManagedTensor or
+ * DLManagedTensorVersioned). It is read, not kept; its owner must keep the memory alive. Errors:
+ * binding, naming the tensor, for memory that is not CUDA memory, a dtype that no plan has, vector
+ * types (lanes), and inconsistent fields; at binding, for a device other than the runtime's. */
 ATTN_API attn_status attn_arguments_dlpack(attn_arguments* arguments, const char* name,
                                            const void* dl_tensor, attn_error* error);
-/* Other memory for a tensor that was set before; one that was not has the dtype, dims and strides
- * that the plan wants. */
+/* Sets only the address. A tensor that was not set before gets the plan's dtype, dims and strides.
+ */
 ATTN_API attn_status attn_arguments_address(attn_arguments* arguments, const char* name, void* data,
                                             attn_error* error);
 ATTN_API attn_status attn_arguments_param(attn_arguments* arguments, const char* name,
                                           attn_dtype dtype, double value, attn_error* error);
 
-/* ---- Binding: checked arguments with a workspace ---- */
+/* ---- Binding: checked arguments and a workspace ---- */
 
 typedef struct attn_binding attn_binding;
 
 typedef int32_t attn_workspace;
 enum {
-  ATTN_WORKSPACE_OWNED = 0,         /* the binding allocates it, and keeps it */
-  ATTN_WORKSPACE_CALLER = 1,        /* `workspace_memory`, not used by anything at the same time */
-  ATTN_WORKSPACE_STREAM_ORDERED = 2 /* from the device's pool at every execute, and given back */
+  ATTN_WORKSPACE_OWNED = 0,         /* the binding allocates and keeps it */
+  ATTN_WORKSPACE_CALLER = 1,        /* `workspace_memory`; nothing else may use it meanwhile */
+  ATTN_WORKSPACE_STREAM_ORDERED = 2 /* each execute allocates and frees it on its stream */
 };
 
 typedef struct attn_bind_options {
   size_t size;
   attn_workspace workspace;
   int32_t reserved;       /* 0 */
-  void* workspace_memory; /* workspace_bytes of it, at a multiple of 256 */
-  /* How many sets of addresses the binding keeps prepared, the least recently used making room: see
+  void* workspace_memory; /* workspace_bytes long, aligned to 256 bytes */
+  /* Number of address sets kept prepared, least recently used evicted first: see
    * attn_binding_set_addresses. At most 4096; 0: 8. */
   uint64_t kept_addresses;
 } attn_bind_options;
 
-/* Checks all that could make a kernel read or write the wrong memory, and makes all that an execute
- * needs. `options` may be NULL; the arguments are not needed any more afterwards. Tensors stay the
- * caller's, and must outlive the executes that use them. The binding keeps alive what it needs of
- * its executable. Where a score depends on values of captured tensors or params that could lead
- * outside a tensor, these are looked at, and the call waits for the device.
- * Errors: binding (each mistake names its tensor: the first is the message, the others are notes),
- * cuda, cudnn. */
+/* Checks everything that could make a kernel access wrong memory, and prepares all that an execute
+ * needs. `options` may be NULL; `arguments` may be destroyed afterwards. The caller keeps ownership
+ * of the tensors, which must outlive the executes that use them. The binding keeps what it needs of
+ * the executable alive. If a score indexes by captured tensors or params, their values are checked
+ * too, and the call waits for the device.
+ * Errors: binding (one per mistake, each naming its tensor: the first is the message, the others
+ * are notes), cuda, cudnn. */
 ATTN_API attn_status attn_binding_create(const attn_executable* executable,
                                          const attn_arguments* arguments,
                                          const attn_bind_options* options, attn_binding** binding,
                                          attn_error* error);
 ATTN_API void attn_binding_destroy(attn_binding* binding);
 
-/* Executes from now on use `value`. Errors: binding, for an unknown name or a value that its type
+/* Sets a param for later executes. Errors: binding, for an unknown name or a value that its dtype
  * cannot hold. */
 ATTN_API attn_status attn_binding_set_param(attn_binding* binding, const char* name, double value,
                                             attn_error* error);
 
 typedef int32_t attn_check;
 enum {
-  ATTN_CHECK_ADDRESSES = 0, /* alignment, and that each is memory of the device */
-  ATTN_CHECK_NOTHING = 1    /* the caller answers for it */
+  ATTN_CHECK_ADDRESSES = 0, /* alignment, and that each is device memory of this device */
+  ATTN_CHECK_NOTHING = 1    /* the caller guarantees that they are valid */
 };
 
-/* Executes from now on use other memory of the same shapes: `count` addresses, in the order in
- * which the executable lists its tensors. Addresses that are among those kept cost nothing, others
- * a microsecond or two: for a binding that goes round N layers, keep N.
- * Errors: binding (another count too), cudnn. */
+/* Later executes use other memory of the same shapes: `count` addresses, in the order of the
+ * executable's tensors. Switching to a kept address set is free, preparing a new one takes a
+ * microsecond or two: for a binding shared by N layers, keep N.
+ * Errors: binding (also if `count` is wrong), cudnn. */
 ATTN_API attn_status attn_binding_set_addresses(attn_binding* binding, void* const* addresses,
                                                 size_t count, attn_check check, attn_error* error);
 
-/* Executes from now on use this workspace of the caller's; what the binding owned goes, once the
- * device is done with it; after attn_binding_cuda_graph only with the binding. Errors: binding,
- * cudnn. */
+/* Later executes use this workspace, owned by the caller. A workspace that the binding owned is
+ * freed when the device is done with it or, after attn_binding_cuda_graph, with the binding.
+ * Errors: binding, cudnn. */
 ATTN_API attn_status attn_binding_set_workspace(attn_binding* binding, void* memory,
                                                 attn_error* error);
 
-/* Enqueues on `stream` and returns without waiting: no lock, no allocation (but that of a
- * stream-ordered workspace), no check of the tensors. May be captured into a CUDA graph, the first
- * time too: then the binding, and the workspace that it had, must outlive the graph's launches.
- * With a stream-ordered workspace of the application's allocator it may not: that is
- * invalid_argument; use a workspace of the binding's own, or the caller's. Executes on several
- * streams that may overlap need a workspace, outputs and, where rows of page tables are copied, a
- * binding each. Errors: cuda, cudnn; after one the outputs are undefined. */
+/* Enqueues on `stream` and returns without waiting: no lock, no allocation (except a stream-ordered
+ * workspace), no check of the tensors. May be captured into a CUDA graph, the first time too; the
+ * binding and the workspace it had must then outlive the graph's launches. With a stream-ordered
+ * workspace from the application's allocator, capture fails with invalid_argument: use a workspace
+ * owned by the binding or the caller. Executes that may overlap on several streams need their own
+ * workspace and outputs and, where page table rows are copied, their own binding. Errors: cuda,
+ * cudnn; the outputs are then undefined. */
 ATTN_API attn_status attn_binding_execute(attn_binding* binding, void* stream, attn_error* error);
 
-/* One execute as a CUgraph, to be a child node of the caller's (cuGraphAddChildGraphNode, which
- * copies it): with the addresses, params and workspace of now. It belongs to the binding, and is
- * valid until the next such call or the binding's end. As for what is captured, the binding and its
- * workspace must outlive the launches; a stream-ordered workspace cannot be in a child node, so
- * such a binding gets one of its own for its graphs. Errors: cuda, cudnn. */
+/* Returns one execute as a CUgraph with the current addresses, params and workspace, for use as a
+ * child node (cuGraphAddChildGraphNode copies it). The binding owns it; it is valid until the next
+ * such call or until the binding is destroyed. The binding and its workspace must outlive the
+ * launches. A child node cannot hold a stream-ordered workspace, so such a binding allocates its
+ * own workspace for its graphs. Errors: cuda, cudnn. */
 ATTN_API attn_status attn_binding_cuda_graph(attn_binding* binding, void** graph,
                                              attn_error* error);
 
@@ -513,27 +513,27 @@ ATTN_API attn_status attn_binding_cuda_graph(attn_binding* binding, void** graph
 
 typedef struct attn_graph attn_graph;
 
-/* Takes `*binding` over and sets it to NULL. After an error the binding is the caller's still, as
- * it was. Errors: cuda, cudnn. */
+/* Takes ownership of `*binding` and sets it to NULL. On error the caller keeps the binding,
+ * unchanged. Errors: cuda, cudnn. */
 ATTN_API attn_status attn_graph_from_binding(attn_binding** binding, attn_graph** graph,
                                              attn_error* error);
-/* The same, but takes the binding over whatever the status is: it must not be used or destroyed any
- * more. */
+/* The same, but takes ownership of `binding` even on error: it must not be used or destroyed
+ * afterwards. */
 ATTN_API attn_status attn_graph_capture(attn_binding* binding, attn_graph** graph,
                                         attn_error* error);
 ATTN_API void attn_graph_destroy(attn_graph* graph);
-/* As those of the binding. The graph is brought up to date by the next launch. */
+/* As for a binding. The next launch updates the graph. */
 ATTN_API attn_status attn_graph_set_param(attn_graph* graph, const char* name, double value,
                                           attn_error* error);
 ATTN_API attn_status attn_graph_set_addresses(attn_graph* graph, void* const* addresses,
                                               size_t count, attn_check check, attn_error* error);
 ATTN_API attn_status attn_graph_launch(attn_graph* graph, void* stream, attn_error* error);
 
-/* ---- Picker: one attention at sizes that change ---- */
+/* ---- Picker: one attention at varying sizes ---- */
 
-/* Knows the plans of one spec for several sizes, answers with the one that serves the sizes at
- * hand, and can have the missing ones built. Any number of threads may pick at once; sizes that
- * were picked before cost a look-up, whatever is being built or loaded. */
+/* Holds the plans of one spec for several sizes, selects the one that serves given sizes, and can
+ * build missing ones. Any number of threads may pick at once. Picking known sizes is a look-up and
+ * never waits for a build or load. */
 typedef struct attn_picker attn_picker;
 
 typedef int32_t attn_dim;
@@ -555,47 +555,48 @@ typedef struct attn_dim_size {
   int64_t size;
 } attn_dim_size;
 
-/* What a plan is for. Frozen: it lies within other structures, so it never grows. */
+/* The sizes a plan is for. Embedded in other structures, so it never grows. */
 typedef struct attn_shape {
   int64_t sizes[ATTN_DIM_COUNT]; /* by attn_dim */
-  /* Bit `1 << dim` for each of B, Sq and Skv of which the plan serves smaller sizes too. */
+  /* Bit `1 << dim` is set for each of B, Sq and Skv for which the plan also serves smaller sizes.
+   */
   uint32_t padded;
   int32_t reserved;
 } attn_shape;
 
 typedef struct attn_picker_options {
   size_t size;
-  /* The program that builds what is missing, in a process of its own, looked up in PATH when it has
-   * no slash: "attnc" itself, or a script that execs it. It uses the cuDNN of the runtime. NULL:
-   * nothing is ever built. */
+  /* Program that builds missing plans, run as a separate process and searched in PATH if it has no
+   * slash: "attnc", or a script that execs it. It uses the runtime's cuDNN. NULL: never build. */
   const char* attnc;
-  /* What is built for: a target that attnc knows by name, or a file that ends in ".json". NULL:
-   * that of the plans for this device's compute capability; else the GPU that attnc finds. */
+  /* Target to build for: a name that attnc knows or a file ending in ".json". NULL: the target of
+   * the plans for this device's compute capability, else the GPU that attnc finds. */
   const char* target;
-  const char* const* arguments; /* more of `attnc compile`: "--direction", "both" */
+  const char* const* arguments; /* extra arguments for `attnc compile`: "--direction", "both" */
   size_t argument_count;
-  uint64_t most_built;     /* shapes; beyond them the one used longest ago goes. 0: 256 */
-  int32_t timeout_seconds; /* of a build, which is then killed; 0: 300 */
+  uint64_t most_built;     /* built shapes kept, least recently used evicted first; 0: 256 */
+  int32_t timeout_seconds; /* builds are killed after this time; 0: 300 */
   int32_t reserved;        /* 0 */
-  /* Of the file that the picker is made from, as in attn_load_options; not of what is built. */
+  /* For the file that the picker loads, as in attn_load_options; not for built plans. */
   const char* sha256;
   attn_verify_callback verify;
   void* verify_user;
 } attn_picker_options;
 
-/* From the plans of a file: of several shapes, for each the same directions. `options` may be NULL.
- * Nothing is loaded before it is picked. The picker holds the runtime.
+/* Creates a picker from a plan file, which may hold several shapes, each with the same directions.
+ * `options` may be NULL. Plans are loaded when first picked. The picker holds a reference to the
+ * runtime.
  *
- * With `attnc`, a plan for another GPU or another version of cuDNN is ignored, and so is the other
- * direction of a training pair: it is built where the policy allows it, and named in the notes of
- * plan_shape where not. Without `attnc` picking it is the error plan_device or plan_version.
+ * With `attnc`, a plan for another GPU or cuDNN version is ignored, and so is the other direction
+ * of its training pair: it is rebuilt if the policy allows, otherwise the notes of plan_shape name
+ * it. Without `attnc`, picking it fails with plan_device or plan_version.
  *
  * Errors: io, plan_truncated, plan_damaged, plan_foreign, plan_newer, plan_refused;
- * invalid_argument when the plans are not of one spec, and for options that are not valid. */
+ * invalid_argument if the plans are not of one spec, and for invalid options. */
 ATTN_API attn_status attn_picker_load_file(attn_runtime* runtime, const char* path,
                                            const attn_picker_options* options, attn_picker** picker,
                                            attn_error* error);
-/* The same with the contents of a plan file, which are not needed any more afterwards. */
+/* The same from the contents of a plan file, which may be freed after the call. */
 ATTN_API attn_status attn_picker_load_memory(attn_runtime* runtime, const void* bytes,
                                              size_t byte_count, const attn_picker_options* options,
                                              attn_picker** picker, attn_error* error);
@@ -608,53 +609,54 @@ typedef struct attn_spec_binding {
 typedef struct attn_spec {
   size_t size;
   const char* text;                  /* DSL, or JSON when it begins with '{' */
-  const attn_spec_binding* bindings; /* parameters, and sizes that do not change */
+  const attn_spec_binding* bindings; /* parameters and fixed sizes */
   size_t binding_count;
-  size_t binding_bytes; /* sizeof(attn_spec_binding); 0: that of the first attn.h, 16 */
+  size_t binding_bytes; /* sizeof(attn_spec_binding); 0: 16, as in the first attn.h */
 } attn_spec;
 
-/* Without a plan: all are built. Errors: invalid_argument, also without `attnc`. */
+/* Creates a picker without plans: all are built. Errors: invalid_argument, also if `attnc` is NULL.
+ */
 ATTN_API attn_status attn_picker_create(attn_runtime* runtime, const attn_spec* spec,
                                         const attn_picker_options* options, attn_picker** picker,
                                         attn_error* error);
-/* Nobody may be using it. Kills what is being built in the background, and waits for its end. What
- * was picked lives on. */
+/* No other thread may be using the picker. Kills background builds and waits for them to exit.
+ * Picked executables remain valid. */
 ATTN_API void attn_picker_destroy(attn_picker* picker);
 
 typedef int32_t attn_build;
 enum {
   ATTN_BUILD_NEVER = 0,
-  ATTN_BUILD_NOW = 1,          /* the call returns when the plan is there */
-  ATTN_BUILD_IN_BACKGROUND = 2 /* the call returns at once, and a later one finds the plan */
+  ATTN_BUILD_NOW = 1,          /* the call waits for the build */
+  ATTN_BUILD_IN_BACKGROUND = 2 /* the call returns at once; a later one finds the plan */
 };
 
 typedef struct attn_pick_policy {
   size_t size;
-  /* Where there is no plan of these sizes and no larger one that serves them; with IN_BACKGROUND
-   * also where there is only a larger one, which is the answer meanwhile. */
+  /* What to do if no plan has or contains these sizes; with IN_BACKGROUND also if only a larger
+   * plan does, which is returned meanwhile. */
   attn_build build;
-  int32_t exact_only;    /* not 0: plans of larger sizes are not used */
-  int32_t retry;         /* not 0: what failed to build before is built again */
+  int32_t exact_only;    /* nonzero: do not use plans of larger sizes */
+  int32_t retry;         /* nonzero: retry builds that failed before */
   int32_t reserved;      /* 0 */
-  size_t dim_size_bytes; /* sizeof(attn_dim_size); 0: that of the first attn.h, 16 */
+  size_t dim_size_bytes; /* sizeof(attn_dim_size); 0: 16, as in the first attn.h */
 } attn_pick_policy;
 
 typedef int32_t attn_fit;
 enum {
   ATTN_FIT_EXACT = 0,
-  /* The plan is for larger sizes. Tensors are bound with its dims and strides, and begin with what
-   * there is along each dimension; lengths say how much that is, and are 0 for the batches that
-   * there are not. The rest of q, k, v, do and tensors of floats must be finite, and of tensors of
-   * integers what could be there (0; of a monotone one the last element; in a page table a page).
-   * The rest of outputs and gradients means nothing. */
+  /* The plan is for larger sizes. Bind tensors with its dims and strides, with the valid part first
+   * along each dimension. Lengths give the size of the valid part and are 0 for unused batches.
+   * Padding in q, k, v, do and float tensors must be finite; in integer tensors it must be a value
+   * that could occur (0; in a monotone tensor the last element; in a page table a page). Padding in
+   * outputs and gradients is undefined. */
   ATTN_FIT_BUCKET = 1,
-  ATTN_FIT_BUILT = 2 /* it was built for this call */
+  ATTN_FIT_BUILT = 2 /* built for this call */
 };
 
 typedef struct attn_picked {
   size_t size;
-  /* With a reference each for the caller, to release; NULL where there is no plan of that
-   * direction. The same plan is the same handle as long as the picker has it. */
+  /* One reference each, which the caller must release; NULL if there is no plan of that direction.
+   * The same plan has the same handle as long as the picker keeps it. */
   attn_executable* forward;
   attn_executable* backward;
   attn_shape shape; /* of the plan */
@@ -662,54 +664,54 @@ typedef struct attn_picked {
   int32_t reserved;
 } attn_picked;
 
-/* The plan of these `count` sizes; else, when B, Sq and Skv are all given, the one with the least
- * work that contains them; else one that is built. A dimension that is not given is what the plans
- * have. `policy` may be NULL.
- * Errors: plan_shape when nothing serves the sizes, with the shapes that there are and what would
- * help; plan_pending while the plan is being built and no other serves; invalid_argument when a
- * size would have to be guessed; of a build what attnc reports, worker when it died or took too
- * long: the answer from then on, unless `retry`; those of attn_executable_load_file. */
+/* Picks the plan of exactly these `count` sizes; else, if B, Sq and Skv are all given, the one with
+ * the least work that contains them; else builds one, if the policy allows. Dimensions that are not
+ * given are taken from the plans. `policy` may be NULL.
+ * Errors: plan_shape if nothing serves the sizes, with notes that list the available shapes and
+ * hints; plan_pending while the plan is being built and no other serves; invalid_argument if a size
+ * would have to be guessed; for a failed build the error that attnc reports, or worker if it died
+ * or timed out, also for later picks unless `retry`; those of attn_executable_load_file. */
 ATTN_API attn_status attn_picker_pick(attn_picker* picker, const attn_dim_size* sizes, size_t count,
                                       const attn_pick_policy* policy, attn_picked* picked,
                                       attn_error* error);
-/* The shapes that there are plans for, built ones included: the first `capacity` of them, and how
- * many there are. `shape_bytes`: sizeof(attn_shape), as far as each is filled. */
+/* Writes the first `capacity` shapes that have plans, built ones included, and their total number
+ * to `count`. `shape_bytes` is sizeof(attn_shape); each element is filled up to it. */
 ATTN_API attn_status attn_picker_list(const attn_picker* picker, attn_shape* shapes,
                                       size_t shape_bytes, size_t capacity, size_t* count,
                                       attn_error* error);
-/* The same with shapes of the size that the first attn.h gave them. */
+/* The same with the attn_shape size of the first attn.h. */
 ATTN_API attn_status attn_picker_shapes(const attn_picker* picker, attn_shape* shapes,
                                         size_t capacity, size_t* count, attn_error* error);
 
 /* ---- Conveniences ----
- * For small programs and tests, so that they build without CUDA. An application has its own streams
- * and memory, from anywhere. */
+ * For small programs and tests that build without CUDA. Applications may use their own streams and
+ * memory instead. */
 
 typedef struct attn_memory attn_memory;
 typedef struct attn_stream attn_stream;
 
-/* Device memory at a multiple of 256 bytes. Contents undefined. Errors: cuda. */
+/* Allocates device memory, aligned to 256 bytes and uninitialized. Errors: cuda. */
 ATTN_API attn_status attn_memory_allocate(const attn_runtime* runtime, size_t bytes,
                                           attn_memory** memory, attn_error* error);
 ATTN_API void attn_memory_free(attn_memory* memory);
-ATTN_API void* attn_memory_data(const attn_memory* memory); /* its address; NULL of NULL */
-/* Between the host and bytes `offset ..` of the memory. When they return it is done; they do not
- * wait for kernels on streams of attn_stream_create. Errors: invalid_argument outside the memory,
- * cuda. */
+ATTN_API void* attn_memory_data(const attn_memory* memory); /* device address; NULL for NULL */
+/* Copy `bytes` between host memory and the device memory from byte `offset` on. Synchronous, but
+ * they do not wait for kernels on streams of attn_stream_create. Errors: invalid_argument if out of
+ * range, cuda. */
 ATTN_API attn_status attn_memory_upload(attn_memory* memory, size_t offset, const void* source,
                                         size_t bytes, attn_error* error);
 ATTN_API attn_status attn_memory_download(const attn_memory* memory, size_t offset, void* target,
                                           size_t bytes, attn_error* error);
 
-/* A stream that does not wait for the default stream. */
+/* Creates a stream that does not synchronize with the default stream. */
 ATTN_API attn_status attn_stream_create(const attn_runtime* runtime, attn_stream** stream,
                                         attn_error* error);
 ATTN_API void attn_stream_destroy(attn_stream* stream);
-ATTN_API void* attn_stream_handle(const attn_stream* stream); /* CUstream; NULL of NULL */
+ATTN_API void* attn_stream_handle(const attn_stream* stream); /* CUstream; NULL for NULL */
 ATTN_API attn_status attn_stream_synchronize(const attn_stream* stream, attn_error* error);
 
-/* `count` elements on the host, one behind the other, from and to f32. Floats round to nearest
- * even. Errors: invalid_argument for a dtype or value that cannot be converted. */
+/* Convert `count` contiguous host elements from and to f32. Floats round to nearest even. Errors:
+ * invalid_argument for a dtype or value that cannot be converted. */
 ATTN_API attn_status attn_elements_from_f32(attn_dtype dtype, const float* values, size_t count,
                                             void* elements, attn_error* error);
 ATTN_API attn_status attn_elements_to_f32(attn_dtype dtype, const void* elements, size_t count,

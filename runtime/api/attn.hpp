@@ -1,5 +1,5 @@
-// attn.h for C++17 and later: handles that end by themselves, errors as values. Nothing here throws
-// but what the standard library does when the host has no memory.
+// C++17 wrapper of attn.h: RAII handles, and errors as values. Nothing here throws, except
+// std::bad_alloc from the standard library.
 //
 //   attn::Status run(void* q, ..., void* stream) {
 //     ATTN_TRY_ASSIGN(auto runtime, attn::Runtime::open());
@@ -10,14 +10,13 @@
 //     return binding.execute(stream);
 //   }
 //
-// What things mean, which errors there are, and what threads may do, attn.h says. Runtime,
-// Executable, PlanFile and Picked are copied for the price of a count, and the copies are the same;
-// the others are moved. A handle that is default constructed or was moved from is empty: it
-// converts to false, has no names, sizes or addresses, and what can fail fails with
-// invalid_argument.
+// attn.h documents semantics, errors and thread-safety. Runtime, Executable, PlanFile and Picked
+// are reference-counted: copies share the object. The other handles are move-only. A
+// default-constructed or moved-from handle is empty: it converts to false, its names, sizes and
+// addresses are empty, and calls that can fail return invalid_argument.
 //
-// The names live in attn::v2, inline, so that programs of different versions of this header, and
-// the library's own, do not meet.
+// All names are in the inline namespace attn::v2, so that code built with different versions of
+// this header, and the library itself, can be linked into one program.
 #ifndef ATTN_HPP
 #define ATTN_HPP
 
@@ -67,7 +66,7 @@ enum class Code : std::int32_t {
 inline const char* to_string(Code code) { return attn_status_name(static_cast<attn_status>(code)); }
 inline int exit_code(Code code) { return attn_status_exit_code(static_cast<attn_status>(code)); }
 
-// What an application can do about a failure of CUDA.
+// Classifies CUDA failures by what the application can do.
 enum class CudaFailure : std::int32_t {
   none = ATTN_CUDA_NONE,
   other = ATTN_CUDA_OTHER,
@@ -79,7 +78,7 @@ enum class CudaFailure : std::int32_t {
 struct Error {
   Code code = Code::internal;
   std::string message;             // one sentence, no period
-  std::vector<std::string> notes;  // what was tried, the libraries' own words, what would help
+  std::vector<std::string> notes;  // what was tried, text from cuDNN or the driver, hints
   std::string payload;             // JSON, or empty
   CudaFailure cuda_failure = CudaFailure::none;
   int cuda_code = 0;  // CUresult, cudaError_t
@@ -91,7 +90,7 @@ struct Error {
   }
 };
 
-// Done, or why not.
+// Success or an Error.
 class [[nodiscard]] Status {
  public:
   Status() = default;
@@ -105,7 +104,7 @@ class [[nodiscard]] Status {
   std::unique_ptr<Error> error_;
 };
 
-// A T, or why not.
+// A T or an Error.
 template <typename T>
 class [[nodiscard]] Result {
  public:
@@ -130,8 +129,7 @@ class [[nodiscard]] Result {
   std::variant<T, Error> state_;
 };
 
-// Returns the error of `expression` (a Status or Result) from the enclosing function, if it has
-// one.
+// Returns from the enclosing function if `expression` (a Status or Result) is an error.
 #define ATTN_TRY(expression)                                \
   do {                                                      \
     if (auto attn_tried = (expression); !attn_tried.ok()) { \
@@ -139,9 +137,9 @@ class [[nodiscard]] Result {
     }                                                       \
   } while (false)
 
-// ATTN_TRY_ASSIGN(auto x, f()): declares or assigns the value, or returns the error. This one is
-// for this header, whose inline functions must be the same in every file; the one at its end is for
-// others.
+// ATTN_TRY_ASSIGN(auto x, f()): declares or assigns the value, or returns the error. This version
+// is for this header, where __COUNTER__ would break the one-definition rule; users get the one at
+// the end of the file.
 #define ATTN_TRY_ASSIGN(target, expression) ATTN_TRY_ASSIGN_1_(target, expression, __LINE__)
 #define ATTN_TRY_ASSIGN_1_(target, expression, id) ATTN_TRY_ASSIGN_2_(target, expression, id)
 #define ATTN_TRY_ASSIGN_2_(target, expression, id)           \
@@ -192,7 +190,7 @@ enum class LogLevel : std::int32_t {
   error = ATTN_LOG_ERROR
 };
 
-// Whether set_addresses looks at what it is given.
+// Whether set_addresses checks the addresses.
 enum class Check : std::int32_t { addresses = ATTN_CHECK_ADDRESSES, nothing = ATTN_CHECK_NOTHING };
 
 namespace detail {
@@ -207,7 +205,7 @@ struct Ender {
 template <typename Handle, auto end>
 using Owned = std::unique_ptr<Handle, Ender<end>>;
 
-// A reference to something that is counted.
+// A reference to a reference-counted handle.
 template <typename Handle, auto retain, auto release>
 class Shared {
  public:
@@ -225,7 +223,7 @@ class Shared {
   Handle* handle_;
 };
 
-// Calls, and what they say when they fail. One thread at a time.
+// Calls C functions and converts their errors. For one thread at a time.
 class Caller {
  public:
   template <typename Function, typename... Values>
@@ -246,10 +244,10 @@ class Caller {
   }
 
  private:
-  mutable Owned<attn_error, attn_error_destroy> error_;  // from the first call on
+  mutable Owned<attn_error, attn_error_destroy> error_;  // created by the first call
 };
 
-// A call whose last output is a handle of `Handle`, which `Wrapped` is made from.
+// Calls a function whose last output is a `Handle*`, and wraps it in `Wrapped`.
 template <typename Wrapped, typename Handle, typename Function, typename... Values>
 Result<Wrapped> make(const Function& function, Values... values) {
   Handle* handle = nullptr;
@@ -261,8 +259,8 @@ Result<Wrapped> make(const Function& function, Values... values) {
 
 using LogSink = std::function<void(LogLevel, std::string_view message)>;
 
-// Device memory from the application, as attn_allocate_callback and attn_free_callback say: both or
-// none. Must not throw.
+// Application allocator for device memory; see attn_allocate_callback and attn_free_callback. Set
+// both or neither. Must not throw.
 struct Allocator {
   std::function<void*(std::size_t bytes, void* stream)> allocate = {};
   std::function<void(void* memory, std::size_t bytes, void* stream)> free = {};
@@ -270,12 +268,12 @@ struct Allocator {
 
 struct RuntimeOptions {
   int device = 0;
-  std::string cudnn_folder = {};  // empty: $ATTN_CUDNN_DIR, else the usual places
-  int most_handles = 0;           // 0: 16
+  std::string cudnn_folder = {};                     // empty: $ATTN_CUDNN_DIR or default paths
+  int most_handles = 0;                              // 0: 16
   std::uint64_t cache_entries = 0, cache_bytes = 0;  // 0: 256 and 1 GiB
   bool check_values = true;
   LogSink log = {};          // must not throw
-  Allocator allocator = {};  // empty: the driver's
+  Allocator allocator = {};  // empty: the driver allocates
 };
 
 struct RuntimeInfo {
@@ -326,7 +324,7 @@ class Runtime {
 
   attn_runtime* handle() const { return handle_.get(); }
   explicit operator bool() const { return handle() != nullptr; }
-  explicit Runtime(attn_runtime* handle) : handle_(handle) {}  // takes the reference over
+  explicit Runtime(attn_runtime* handle) : handle_(handle) {}  // takes over the reference
 
  private:
   static void call_sink(void* sink, attn_log_level level, const char* message) {
@@ -361,7 +359,7 @@ struct TensorInfo {
   std::vector<std::int64_t> strides;
   std::int64_t alignment = 0;
   std::string addressed_by;
-  std::int64_t bytes = 0;  // what has to be allocated
+  std::int64_t bytes = 0;  // to allocate
 };
 
 struct ParamInfo {
@@ -386,7 +384,7 @@ inline ParamInfo param_info(const attn_param_info& info) {
   return ParamInfo{info.name, static_cast<DType>(info.dtype)};
 }
 
-// `count` of what call(function, owner .., i, &info) describes, each made by `wrap`.
+// Returns wrap(info) for each i < `count`, with `info` read by call(function, owner .., i, &info).
 template <typename Info, typename Wrap, typename Function, typename... Owner>
 auto read_list(const Wrap& wrap, std::size_t count, const Function& function, Owner... owner)
     -> Result<std::vector<decltype(wrap(std::declval<const Info&>()))>> {
@@ -403,7 +401,7 @@ auto read_list(const Wrap& wrap, std::size_t count, const Function& function, Ow
 
 }  // namespace detail
 
-// Device memory of the caller's. Without strides: row-major, no gaps.
+// Device memory owned by the caller. Empty strides: dense row-major.
 struct TensorView {
   void* data = nullptr;
   DType dtype = DType::f32;
@@ -411,9 +409,8 @@ struct TensorView {
   std::vector<std::int64_t> strides = {};
 };
 
-// Tensors and params by name, in any order; what is set again replaces what was set before. What
-// cannot be taken (a DLPack tensor in host memory,
-// say) is the error of whoever is given the arguments.
+// Tensors and params by name, in any order; setting a name again replaces its value. The first
+// invalid value, such as a DLPack tensor in host memory, becomes error(), which bind returns.
 class Arguments {
  public:
   Arguments() {
@@ -432,21 +429,24 @@ class Arguments {
     plain.dims = view.dims.data();
     if (view.strides.empty()) return keep(call_(attn_arguments_tensor, handle(), &plain));
     if (view.strides.size() != view.dims.size()) {
-      return keep(Error{
-          Code::binding, "tensor '" + name + "' has other numbers of dims and strides", {}, {}});
+      return keep(Error{Code::binding,
+                        "tensor '" + name + "' has different numbers of dims and strides",
+                        {},
+                        {}});
     }
     plain.strides = view.strides.data();
     return keep(call_(attn_arguments_tensor, handle(), &plain));
   }
 
-  // A DLTensor, of any version of dlpack.h; nothing of it is kept but what it says.
+  // A DLTensor of any version of dlpack.h. Its fields are copied; its owner keeps the memory alive.
   template <typename DlTensor, typename = decltype(std::declval<const DlTensor&>().byte_offset)>
   Arguments& tensor(const std::string& name, const DlTensor& dl_tensor) {
     const void* address = &dl_tensor;
     return keep(call_(attn_arguments_dlpack, handle(), name.c_str(), address));
   }
 
-  // Other memory for a tensor that was set; one that was not is as the plan has it.
+  // Sets only the address. A tensor that was not set before gets the plan's dtype, dims and
+  // strides.
   Arguments& address(const std::string& name, void* data) {
     return keep(call_(attn_arguments_address, handle(), name.c_str(), data));
   }
@@ -460,7 +460,7 @@ class Arguments {
     return keep(call_(attn_arguments_param, handle(), name.c_str(), plain, value));
   }
 
-  const std::optional<Error>& error() const { return error_; }  // the first
+  const std::optional<Error>& error() const { return error_; }  // the first error
   attn_arguments* handle() const { return handle_.get(); }
   explicit operator bool() const { return handle() != nullptr; }
 
@@ -495,8 +495,8 @@ class Workspace {
   void* memory_;
 };
 
-// One thread at a time. Executes on several streams must not overlap: outputs and workspace are the
-// same, and so are the copies of page tables whose rows lie further apart than the plan's.
+// For one thread at a time. Executes on several streams must not overlap: they share outputs,
+// workspace, and copies of page tables whose row stride is larger than the plan's.
 class Binding {
  public:
   Binding() = default;
@@ -509,7 +509,7 @@ class Binding {
   }
   Status set_workspace(void* memory) { return call_(attn_binding_set_workspace, handle(), memory); }
   Status execute(void* stream) { return call_(attn_binding_execute, handle(), stream); }
-  // A CUgraph for a child node, the binding's until the next one.
+  // A CUgraph for use as a child node; the binding owns it, and it is valid until the next call.
   Result<void*> cuda_graph() {
     void* graph = nullptr;
     ATTN_TRY(call_(attn_binding_cuda_graph, handle(), &graph));
@@ -526,11 +526,11 @@ class Binding {
   detail::Owned<attn_binding, attn_binding_destroy> handle_;
 };
 
-// One thread at a time.
+// For one thread at a time.
 class Graph {
  public:
   Graph() = default;
-  // Takes the binding over, unless it fails.
+  // Takes ownership of the binding, unless it fails.
   static Result<Graph> capture(Binding&& binding) {
     attn_binding* taken = binding.handle();
     attn_graph* graph = nullptr;
@@ -557,23 +557,23 @@ class Graph {
   detail::Owned<attn_graph, attn_graph_destroy> handle_;
 };
 
-// Whether the contents of a plan file may be used; called before anything of them is parsed. Must
-// not throw.
+// Returns whether to accept a plan file, given its contents; called before any of it is parsed.
+// Must not throw.
 using Verify = std::function<bool(std::string_view file)>;
 
-// A plan is code: load what you trust. A file with another hash, or one that `verify` refuses, is
-// the error plan_refused.
+// A plan is code: load only plans you trust. A file with another hash, or one that `verify`
+// rejects, is the error plan_refused.
 struct LoadOptions {
   LoadOptions(Direction its_direction = Direction::forward) : direction(its_direction) {}
 
   Direction direction;
-  std::optional<std::string> sha256 = {};  // as sha256sum prints it; nothing: any
+  std::optional<std::string> sha256 = {};  // 64 hexadecimal digits; nullopt: not checked
   Verify verify = {};
 };
 
 namespace detail {
 
-// What attn_load_options and attn_picker_options have of the above; points into `options`.
+// Sets hash and verify of attn_load_options or attn_picker_options; points into `options`.
 template <typename Plain, typename Options>
 void set_trust(Plain& plain, const Options& options) {
   if (options.sha256) plain.sha256 = options.sha256->c_str();
@@ -610,20 +610,20 @@ struct Size {
   std::int64_t size;
 };
 
-// What a plan is for.
+// The sizes a plan is for.
 class Shape {
  public:
   Shape() = default;
   explicit Shape(const attn_shape& plain) : plain_(plain) {}
   std::int64_t operator[](Dim dim) const { return plain_.sizes[static_cast<std::size_t>(dim)]; }
-  // Whether the plan serves smaller sizes too.
+  // Whether the plan also serves smaller sizes of `dim`.
   bool pads(Dim dim) const { return (plain_.padded >> static_cast<unsigned>(dim) & 1U) != 0; }
 
  private:
   attn_shape plain_ = {};
 };
 
-// A plan of a file, as it is known without a GPU.
+// A plan of a plan file, read without a GPU.
 struct PlanInfo {
   std::string name, signature, target, spec;
   int sm = 0;
@@ -632,19 +632,19 @@ struct PlanInfo {
   std::int64_t workspace_bytes = 0, device_bytes = 0;
   std::vector<TensorInfo> tensors;
   std::vector<ParamInfo> params;
-  std::optional<Shape> shape;  // none in files of an older attnc
+  std::optional<Shape> shape;  // nullopt in files of an older attnc
 };
 
-// The plans of a file, without CUDA and cuDNN. Immutable: for any number of threads.
+// The plans of a file. Needs neither CUDA nor cuDNN. Immutable; any number of threads may use it.
 class PlanFile {
  public:
   PlanFile() = default;
-  // Of the options hash and verify are looked at.
+  // Only hash and verify of the options are used.
   static Result<PlanFile> open(const std::string& path, const LoadOptions& options = {}) {
     const attn_load_options plain = detail::plain_options(options);
     return detail::make<PlanFile, attn_plan>(attn_plan_open, path.c_str(), &plain);
   }
-  // `file` is what a plan file has in it.
+  // `file` holds the contents of a plan file.
   static Result<PlanFile> open_memory(std::string_view file, const LoadOptions& options = {}) {
     const attn_load_options plain = detail::plain_options(options);
     const void* bytes = file.data();
@@ -698,7 +698,7 @@ class PlanFile {
 class Executable {
  public:
   Executable() = default;
-  // Instead of the options, a direction will do.
+  // A Direction converts to LoadOptions.
   static Result<Executable> load_file(const Runtime& runtime, const std::string& path,
                                       const LoadOptions& options = {}) {
     const attn_load_options plain = detail::plain_options(options);
@@ -707,7 +707,7 @@ class Executable {
                               &handle));
     return adopt(handle);
   }
-  // `file` is what a plan file has in it.
+  // `file` holds the contents of a plan file.
   static Result<Executable> load_memory(const Runtime& runtime, std::string_view file,
                                         const LoadOptions& options = {}) {
     const attn_load_options plain = detail::plain_options(options);
@@ -717,14 +717,14 @@ class Executable {
                               &plain, &handle));
     return adopt(handle);
   }
-  // One of the plans of a file that was opened.
+  // Loads one plan of an open file.
   static Result<Executable> load(const Runtime& runtime, const PlanFile& file, std::size_t index) {
     const attn_plan* plan = file.handle();
     attn_executable* handle = nullptr;
     ATTN_TRY(detail::Caller()(attn_executable_load_plan, runtime.handle(), plan, index, &handle));
     return adopt(handle);
   }
-  // Takes the reference over, also when it fails.
+  // Takes over the reference, also on failure.
   static Result<Executable> adopt(attn_executable* handle) {
     Executable executable(handle);
     ATTN_TRY_ASSIGN(executable.about_, read(handle));
@@ -740,7 +740,7 @@ class Executable {
   const std::vector<TensorInfo>& tensors() const { return about().tensors; }
   const std::vector<ParamInfo>& params() const { return about().params; }
 
-  // `kept_addresses`: how many sets of addresses set_addresses finds prepared; 0: 8.
+  // `kept_addresses`: number of address sets kept prepared for set_addresses; 0: 8.
   Result<Binding> bind(const Arguments& arguments, Workspace workspace = Workspace::owned(),
                        std::uint64_t kept_addresses = 0) const {
     if (arguments.error()) return *arguments.error();
@@ -806,18 +806,18 @@ enum class Fit : std::int32_t {
 };
 
 struct Policy {
-  bool buckets = true;  // plans of larger sizes are used too
+  bool buckets = true;  // plans of larger sizes may be used
   Build build = Build::never;
   bool retry = false;
 };
 
 struct PickerOptions {
-  std::string attnc = {};                   // the program that builds; empty: nothing is ever built
-  std::string target = {};                  // empty: as attn_picker_options.target
-  std::vector<std::string> arguments = {};  // more of `attnc compile`
+  std::string attnc = {};                   // program that builds plans; empty: never build
+  std::string target = {};                  // empty: see attn_picker_options.target
+  std::vector<std::string> arguments = {};  // extra arguments for `attnc compile`
   std::uint64_t most_built = 0;             // 0: 256
   int timeout_seconds = 0;                  // 0: 300
-  std::optional<std::string> sha256 = {};   // of the file that is loaded: LoadOptions
+  std::optional<std::string> sha256 = {};   // of the loaded file: see LoadOptions
   Verify verify = {};
 };
 
@@ -826,23 +826,23 @@ struct Spec {
   std::vector<std::pair<std::string, std::string>> bindings = {};
 };
 
-// What serves the sizes that were asked for.
+// The executables that serve the requested sizes.
 class Picked {
  public:
   Picked() = default;
-  explicit Picked(const attn_picked& plain)  // takes the references over
+  explicit Picked(const attn_picked& plain)  // takes over the references
       : fit_(plain.fit), shape_(plain.shape), forward_(plain.forward), backward_(plain.backward) {}
 
   Fit fit() const { return static_cast<Fit>(fit_); }
   const Shape& shape() const { return shape_; }
-  // Null without a plan of that direction. The same plan has the same handle as long as the picker
-  // has it, so that who holds this finds by it what was made of the plan before (bindings).
+  // Null if there is no plan of that direction. The same plan has the same handle as long as the
+  // picker keeps it, so the handle can serve as a key, for example of cached bindings.
   attn_executable* handle(Direction direction = Direction::forward) const {
     return direction == Direction::backward ? backward_.get() : forward_.get();
   }
   explicit operator bool() const { return forward_.get() != nullptr || backward_.get() != nullptr; }
-  // Reads what the plan wants, which a handle does not. Errors: invalid_argument without a plan of
-  // that direction.
+  // Also reads the plan's tensors and params, which handle() does not. Errors: invalid_argument if
+  // there is no plan of that direction.
   Result<Executable> executable(Direction direction = Direction::forward) const {
     attn_executable_retain(handle(direction));
     return Executable::adopt(handle(direction));
@@ -855,7 +855,7 @@ class Picked {
   detail::Shared<attn_executable, attn_executable_retain, attn_executable_release> backward_;
 };
 
-// Any number of threads at once, but for its end.
+// For any number of threads at once, except destruction.
 class Picker {
  public:
   Picker() = default;
@@ -865,7 +865,7 @@ class Picker {
     return detail::make<Picker, attn_picker>(attn_picker_load_file, runtime.handle(), path.c_str(),
                                              plain.get());
   }
-  // `file` is what a plan file has in it.
+  // `file` holds the contents of a plan file.
   static Result<Picker> load_memory(const Runtime& runtime, std::string_view file,
                                     const PickerOptions& options = {}) {
     const PlainOptions plain(options);
@@ -907,11 +907,11 @@ class Picker {
     return Picked(picked);
   }
 
-  // Of the plans that there are, built ones included.
+  // The shapes that have plans, built ones included.
   Result<std::vector<Shape>> shapes() const {
     std::vector<attn_shape> plain;
     std::size_t count = 0;
-    do {  // one more may come between two calls
+    do {  // a shape may be added between two calls
       plain.resize(count);
       ATTN_TRY(detail::Caller()(attn_picker_list, handle(), plain.data(), sizeof(attn_shape),
                                 plain.size(), &count));
@@ -925,7 +925,7 @@ class Picker {
   explicit Picker(attn_picker* handle) : handle_(handle) {}  // owns it
 
  private:
-  // As in attn.h; points into the options, which outlive it.
+  // The options of attn.h; points into the options, which must outlive it.
   class PlainOptions {
    public:
     explicit PlainOptions(const PickerOptions& options) {
@@ -949,7 +949,7 @@ class Picker {
   detail::Owned<attn_picker, attn_picker_destroy> handle_;
 };
 
-// Conveniences: see attn.h. One thread at a time.
+// Conveniences, see attn.h. For one thread at a time.
 class Memory {
  public:
   Memory() = default;
@@ -997,7 +997,7 @@ inline Status to_f32(DType dtype, const void* elements, std::size_t count, float
 }  // namespace v2
 }  // namespace attn
 
-// May be used several times on one line.
+// May be used more than once per line.
 #undef ATTN_TRY_ASSIGN
 #define ATTN_TRY_ASSIGN(target, expression) ATTN_TRY_ASSIGN_1_(target, expression, __COUNTER__)
 

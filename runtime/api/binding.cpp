@@ -27,13 +27,13 @@ Result<execute::Check> check_of(attn_check check) {
   return {ErrorCode::invalid_argument, fmt::format("{} is not an attn_check", check)};
 }
 
-// What a DLPack tensor says of its device; where its memory is, binding looks for itself.
+// Checks the devices that DLPack tensors name; binding itself checks where the memory is.
 Status check_devices(const attn_arguments& arguments, int device) {
   for (const auto& [name, given] : arguments.devices) {
     if (given == device) continue;
     return Status(
         ErrorCode::binding,
-        fmt::format("tensor '{}' is on CUDA device {} but the plan is loaded on device {}", name,
+        fmt::format("tensor '{}' is on CUDA device {}, but the plan is loaded on device {}", name,
                     given, device));
   }
   return {};
@@ -49,7 +49,7 @@ Result<execute::Binding> bind(const execute::Executable& executable,
   return executable.bind(arguments.arguments, workspace, kept);
 }
 
-// Of a binding or a graph.
+// For a binding or a graph.
 template <typename Bound>
 Status set_addresses(Bound& bound, void* const* addresses, std::size_t count, attn_check check) {
   if (count > 0) ATTN_RETURN_IF_ERROR(check_given({{addresses, "addresses"}}));
@@ -72,9 +72,9 @@ ATTN_API attn_status attn_binding_create(const attn_executable* executable,
                                          const attn_bind_options* options, attn_binding** binding,
                                          attn_error* error) {
   return guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(check_given({{executable, "an executable"},
-                                      {arguments, "arguments"},
-                                      {binding, "a place for the binding"}}));
+    ATTN_RETURN_IF_ERROR(check_given({{executable, "the executable"},
+                                      {arguments, "the arguments"},
+                                      {binding, "the output pointer for the binding"}}));
     ATTN_ASSIGN(execute::Binding bound, bind(executable->executable, *arguments, options));
     *binding = new attn_binding{std::move(bound)};
     return {};
@@ -86,7 +86,7 @@ ATTN_API void attn_binding_destroy(attn_binding* binding) { delete binding; }
 ATTN_API attn_status attn_binding_set_param(attn_binding* binding, const char* name, double value,
                                             attn_error* error) {
   return guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(check_given({{binding, "a binding"}}));
+    ATTN_RETURN_IF_ERROR(check_given({{binding, "the binding"}}));
     return set_param(binding->binding, name, value);
   });
 }
@@ -94,7 +94,7 @@ ATTN_API attn_status attn_binding_set_param(attn_binding* binding, const char* n
 ATTN_API attn_status attn_binding_set_addresses(attn_binding* binding, void* const* addresses,
                                                 size_t count, attn_check check, attn_error* error) {
   return guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(check_given({{binding, "a binding"}}));
+    ATTN_RETURN_IF_ERROR(check_given({{binding, "the binding"}}));
     return set_addresses(binding->binding, addresses, count, check);
   });
 }
@@ -102,14 +102,14 @@ ATTN_API attn_status attn_binding_set_addresses(attn_binding* binding, void* con
 ATTN_API attn_status attn_binding_set_workspace(attn_binding* binding, void* memory,
                                                 attn_error* error) {
   return guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(check_given({{binding, "a binding"}}));
+    ATTN_RETURN_IF_ERROR(check_given({{binding, "the binding"}}));
     return binding->binding.set_workspace(memory);
   });
 }
 
 ATTN_API attn_status attn_binding_execute(attn_binding* binding, void* stream, attn_error* error) {
   return guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(check_given({{binding, "a binding"}}));
+    ATTN_RETURN_IF_ERROR(check_given({{binding, "the binding"}}));
     return binding->binding.execute(stream);
   });
 }
@@ -117,7 +117,8 @@ ATTN_API attn_status attn_binding_execute(attn_binding* binding, void* stream, a
 ATTN_API attn_status attn_binding_cuda_graph(attn_binding* binding, void** graph,
                                              attn_error* error) {
   return guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(check_given({{binding, "a binding"}, {graph, "a place for the graph"}}));
+    ATTN_RETURN_IF_ERROR(
+        check_given({{binding, "the binding"}, {graph, "the output pointer for the graph"}}));
     ATTN_ASSIGN(*graph, binding->binding.graph());
     return {};
   });
@@ -126,8 +127,9 @@ ATTN_API attn_status attn_binding_cuda_graph(attn_binding* binding, void** graph
 ATTN_API attn_status attn_graph_from_binding(attn_binding** binding, attn_graph** graph,
                                              attn_error* error) {
   return guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(check_given({{binding, "a binding"}, {graph, "a place for the graph"}}));
-    ATTN_RETURN_IF_ERROR(check_given({{*binding, "a binding"}}));
+    ATTN_RETURN_IF_ERROR(
+        check_given({{binding, "the binding"}, {graph, "the output pointer for the graph"}}));
+    ATTN_RETURN_IF_ERROR(check_given({{*binding, "the binding"}}));
     auto holder = std::make_unique<attn_graph>();  // before the binding is taken
     ATTN_ASSIGN(holder->graph, execute::CudaGraph::capture(std::move((*binding)->binding)));
     *graph = holder.release();
@@ -140,7 +142,8 @@ ATTN_API attn_status attn_graph_capture(attn_binding* binding, attn_graph** grap
                                         attn_error* error) {
   const std::unique_ptr<attn_binding> taken(binding);
   return guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(check_given({{binding, "a binding"}, {graph, "a place for the graph"}}));
+    ATTN_RETURN_IF_ERROR(
+        check_given({{binding, "the binding"}, {graph, "the output pointer for the graph"}}));
     auto holder = std::make_unique<attn_graph>();
     ATTN_ASSIGN(holder->graph, execute::CudaGraph::capture(std::move(taken->binding)));
     *graph = holder.release();
@@ -153,7 +156,7 @@ ATTN_API void attn_graph_destroy(attn_graph* graph) { delete graph; }
 ATTN_API attn_status attn_graph_set_param(attn_graph* graph, const char* name, double value,
                                           attn_error* error) {
   return guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(check_given({{graph, "a graph"}}));
+    ATTN_RETURN_IF_ERROR(check_given({{graph, "the graph"}}));
     return set_param(*graph->graph, name, value);
   });
 }
@@ -161,14 +164,14 @@ ATTN_API attn_status attn_graph_set_param(attn_graph* graph, const char* name, d
 ATTN_API attn_status attn_graph_set_addresses(attn_graph* graph, void* const* addresses,
                                               size_t count, attn_check check, attn_error* error) {
   return guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(check_given({{graph, "a graph"}}));
+    ATTN_RETURN_IF_ERROR(check_given({{graph, "the graph"}}));
     return set_addresses(*graph->graph, addresses, count, check);
   });
 }
 
 ATTN_API attn_status attn_graph_launch(attn_graph* graph, void* stream, attn_error* error) {
   return guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(check_given({{graph, "a graph"}}));
+    ATTN_RETURN_IF_ERROR(check_given({{graph, "the graph"}}));
     return graph->graph->launch(stream);
   });
 }

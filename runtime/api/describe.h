@@ -1,4 +1,4 @@
-// What plans say of tensors and params, in the structures of attn.h. Private to this room.
+// Describes tensors and params of plans as structures of attn.h. Internal to runtime/api.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace attn::api {
 
-// From the first element to the end of the last; 0 without elements.
+// Bytes from the first element to the end of the last; 0 if there are no elements.
 inline std::int64_t bytes_of(const plan::TensorInfo& tensor) {
   const auto last = last_offset(tensor.dims, tensor.strides);
   std::int64_t bytes = 0;
@@ -22,7 +22,7 @@ inline std::int64_t bytes_of(const plan::TensorInfo& tensor) {
   return std::numeric_limits<std::int64_t>::max();
 }
 
-// Its pointers are into `tensor`.
+// The result points into `tensor`.
 inline attn_tensor_info info_of(const plan::TensorInfo& tensor) {
   attn_tensor_info info = {};
   info.name = tensor.name.c_str();
@@ -45,7 +45,7 @@ inline attn_param_info info_of(const plan::ParamInfo& param) {
   return info;
 }
 
-// Errors: invalid_argument when `count` things, called `what`, have no such index.
+// Errors: invalid_argument if `index` is not less than `count`; `what` names the items.
 inline Status check_index(std::size_t index, std::size_t count, const std::string& what,
                           const std::string& owner) {
   if (index < count) return {};
@@ -53,7 +53,7 @@ inline Status check_index(std::size_t index, std::size_t count, const std::strin
                                                  ": " + owner + " has " + std::to_string(count));
 }
 
-// The `index`-th of a plan's list, which has `what`.
+// Describes items[index]; `what` names the items in errors.
 template <typename Items, typename Info>
 Status describe(const Items& items, std::size_t index, const char* what, Info* info) {
   ATTN_RETURN_IF_ERROR(check_index(index, items.size(), what, "the plan"));

@@ -10,7 +10,7 @@
 namespace attn::api {
 namespace {
 
-constexpr int kBool = 6;  // kDLBool: of DLPack 0.8 and later, so not in every header
+constexpr int kBool = 6;  // kDLBool, which headers before DLPack 0.8 lack
 constexpr int kMostDims = 64;
 
 struct Kind {
@@ -30,21 +30,20 @@ Error wrong(const std::string& name, std::string_view what) {
 
 Result<DType> dtype_of(const std::string& name, DLDataType given) {
   if (given.lanes != 1) {
-    return wrong(name, fmt::format("is of vectors of {} elements (DLPack's lanes), not of elements",
-                                   given.lanes));
+    return wrong(name,
+                 fmt::format("has vector elements of {} lanes (DLPack), not scalars", given.lanes));
   }
   for (const Kind& kind : kKinds) {
     if (kind.code == given.code && kind.bits == given.bits) return kind.type;
   }
-  return wrong(name,
-               fmt::format("has elements of DLPack's type code {} and {} bits, which no plan has",
-                           given.code, given.bits));
+  return wrong(name, fmt::format("has DLPack type code {} and {} bits, which no plan supports",
+                                 given.code, given.bits));
 }
 
 Result<std::optional<int>> device_of(const std::string& name, DLDevice given) {
   if (given.device_type == kDLCUDA) return std::optional<int>(given.device_id);
   if (given.device_type == kDLCUDAManaged) return std::optional<int>();
-  return wrong(name, fmt::format("is on a device of DLPack's type {}, not in CUDA's memory",
+  return wrong(name, fmt::format("is on DLPack device type {}, not in CUDA memory",
                                  static_cast<int>(given.device_type)));
 }
 

@@ -1,4 +1,4 @@
-// DLPack tensors as the house's. Private to this room.
+// Reads DLPack tensors. Internal to runtime/api.
 #pragma once
 
 #include <optional>
@@ -11,11 +11,11 @@ namespace attn::api {
 
 struct DlTensor {
   execute::TensorView view;
-  std::optional<int> device;  // the CUDA ordinal; none for managed memory, which is everywhere
+  std::optional<int> device;  // CUDA ordinal; nullopt for managed memory
 };
 
-// `dl_tensor` is a DLTensor. Errors: binding, naming the tensor, for what is not in CUDA's memory
-// or of no dtype that plans have.
+// `dl_tensor` points to a DLTensor. Errors: binding, naming the tensor, for memory that is not CUDA
+// memory or a dtype that plans do not have.
 Result<DlTensor> read_dlpack(const std::string& name, const void* dl_tensor);
 
 }  // namespace attn::api

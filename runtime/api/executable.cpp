@@ -36,8 +36,9 @@ ATTN_API attn_status attn_executable_load_file(attn_runtime* runtime, const char
                                                const attn_load_options* options,
                                                attn_executable** executable, attn_error* error) {
   return guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(check_given(
-        {{runtime, "a runtime"}, {path, "a path"}, {executable, "a place for the executable"}}));
+    ATTN_RETURN_IF_ERROR(check_given({{runtime, "the runtime"},
+                                      {path, "the path"},
+                                      {executable, "the output pointer for the executable"}}));
     ATTN_ASSIGN(const attn_load_options read, read_sized(options));
     ATTN_ASSIGN(const plan::Direction direction, direction_of(read));
     ATTN_ASSIGN(const plan::Plan plan, plan::load(path, direction, Trust(read).of_file()));
@@ -52,9 +53,9 @@ ATTN_API attn_status attn_executable_load_memory(attn_runtime* runtime, const vo
                                                  const attn_load_options* options,
                                                  attn_executable** executable, attn_error* error) {
   return guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(check_given({{runtime, "a runtime"},
+    ATTN_RETURN_IF_ERROR(check_given({{runtime, "the runtime"},
                                       {bytes, "the contents of a plan file"},
-                                      {executable, "a place for the executable"}}));
+                                      {executable, "the output pointer for the executable"}}));
     ATTN_ASSIGN(const attn_load_options read, read_sized(options));
     ATTN_ASSIGN(const plan::Direction direction, direction_of(read));
     const std::string_view file(static_cast<const char*>(bytes), byte_count);
@@ -78,7 +79,7 @@ ATTN_API attn_status attn_executable_describe(const attn_executable* executable,
                                               attn_executable_info* info, attn_error* error) {
   return guarded(error, [&]() -> Status {
     ATTN_RETURN_IF_ERROR(
-        check_given({{executable, "an executable"}, {info, "a place for the info"}}));
+        check_given({{executable, "the executable"}, {info, "the output pointer for the info"}}));
     const plan::Program& program = executable->executable.program();
     const bool backward = plan::direction_of(program) == plan::Direction::backward;
     attn_executable_info about = {};
@@ -98,7 +99,7 @@ ATTN_API attn_status attn_executable_tensor(const attn_executable* executable, s
                                             attn_tensor_info* info, attn_error* error) {
   return guarded(error, [&]() -> Status {
     ATTN_RETURN_IF_ERROR(
-        check_given({{executable, "an executable"}, {info, "a place for the info"}}));
+        check_given({{executable, "the executable"}, {info, "the output pointer for the info"}}));
     return describe(executable->executable.program().tensors, index, "tensor", info);
   });
 }
@@ -107,7 +108,7 @@ ATTN_API attn_status attn_executable_param(const attn_executable* executable, si
                                            attn_param_info* info, attn_error* error) {
   return guarded(error, [&]() -> Status {
     ATTN_RETURN_IF_ERROR(
-        check_given({{executable, "an executable"}, {info, "a place for the info"}}));
+        check_given({{executable, "the executable"}, {info, "the output pointer for the info"}}));
     return describe(executable->executable.program().params, index, "param", info);
   });
 }

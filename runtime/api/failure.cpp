@@ -5,7 +5,7 @@
 namespace attn::api {
 namespace {
 
-constexpr const char* kNoMemory = "the host has no memory left";
+constexpr const char* kNoMemory = "the host is out of memory";
 
 bool is_no_memory(const attn_error* error) { return error->status == ATTN_STATUS_OUT_OF_MEMORY; }
 

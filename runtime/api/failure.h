@@ -1,4 +1,4 @@
-// From the house's errors to those of attn.h. Private to this room.
+// Converts internal errors to attn_error, and guards the C API. Internal to runtime/api.
 #pragma once
 
 #include <exception>
@@ -19,12 +19,12 @@ namespace attn::api {
 
 attn_status status_of(ErrorCode code);
 
-// Each keeps what it is told in `error`, unless that is null, and returns its status.
+// Each stores the error in `error`, unless that is null, and returns its status.
 attn_status report(attn_error* error, const Status& status);
 attn_status report_no_memory(attn_error* error) noexcept;
 attn_status report_exception(attn_error* error, const char* what) noexcept;
 
-// What a function of attn.h does: `body` returns a Status, and nothing that it throws leaves.
+// Body of every fallible function of attn.h: reports the Status of `body` and catches exceptions.
 template <typename Body>
 attn_status guarded(attn_error* error, const Body& body) noexcept {
   try {
@@ -34,20 +34,20 @@ attn_status guarded(attn_error* error, const Body& body) noexcept {
   } catch (const std::exception& exception) {
     return report_exception(error, exception.what());
   } catch (...) {
-    return report_exception(error, "something that is no std::exception");
+    return report_exception(error, "an exception that is not a std::exception");
   }
 }
 
 struct Needed {
   const void* pointer;
-  const char* what;  // "a runtime"
+  const char* what;  // "the runtime"
 };
 
-// Errors: invalid_argument, naming the first that is null.
+// Errors: invalid_argument, naming the first null pointer.
 inline Status check_given(std::initializer_list<Needed> all) {
   for (const Needed& needed : all) {
     if (needed.pointer == nullptr) [[unlikely]] {
-      return Status(ErrorCode::invalid_argument, std::string(needed.what) + " is needed, not NULL");
+      return Status(ErrorCode::invalid_argument, std::string(needed.what) + " must not be NULL");
     }
   }
   return {};

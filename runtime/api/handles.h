@@ -1,4 +1,4 @@
-// What the handles of attn.h are. Private to this room.
+// The types behind the opaque handles of attn.h. Internal to runtime/api.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@
 
 namespace attn::api {
 
-// Counted, beginning with one reference; `release` of the last one deletes it.
+// Reference-counted; starts with one reference, and releasing the last one deletes it.
 template <typename Handle>
 class Counted {
  public:
@@ -30,7 +30,7 @@ class Counted {
   std::atomic<std::int64_t> count_ = 1;
 };
 
-// Owns one of a handle's references.
+// Owns one reference to a handle.
 template <typename Handle>
 struct Releaser {
   void operator()(Handle* handle) const { handle->release(); }
@@ -62,14 +62,15 @@ struct attn_executable : attn::api::Counted<attn_executable> {
 
 namespace attn::api {
 
-// With one reference, by the runtime's cache. Errors: those of ExecutableCache::get.
+// Loads through the runtime's cache; the result has one reference. Errors: those of
+// ExecutableCache::get.
 Result<Reference<attn_executable>> load(attn_runtime& runtime, const plan::Plan& plan);
 
 }  // namespace attn::api
 
 struct attn_arguments {
   attn::execute::Arguments arguments;
-  std::map<std::string, int> devices;  // the CUDA ordinals that DLPack tensors say they are on
+  std::map<std::string, int> devices;  // CUDA ordinals of DLPack tensors
 };
 
 struct attn_binding {
@@ -77,7 +78,7 @@ struct attn_binding {
 };
 
 struct attn_graph {
-  std::optional<attn::execute::CudaGraph> graph{};  // not empty once it is the caller's
+  std::optional<attn::execute::CudaGraph> graph{};  // set before the caller gets the handle
 };
 
 struct attn_memory {

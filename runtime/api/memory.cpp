@@ -23,8 +23,9 @@ Status store(DType type, std::span<const float> values, std::byte* elements) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     const double value = static_cast<double>(values[i]);
     if (!io::fits(type, value)) {
-      return Status(ErrorCode::invalid_argument,
-                    fmt::format("value {} is {}, which is not of type {}", i, value, to_string(type)));
+      return Status(
+          ErrorCode::invalid_argument,
+          fmt::format("value {} is {}, which {} cannot represent", i, value, to_string(type)));
     }
     io::store(type, value, elements + i * size_of(type));
   }
@@ -38,7 +39,8 @@ extern "C" {
 ATTN_API attn_status attn_memory_allocate(const attn_runtime* runtime, size_t bytes,
                                           attn_memory** memory, attn_error* error) {
   return guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(check_given({{runtime, "a runtime"}, {memory, "a place for the memory"}}));
+    ATTN_RETURN_IF_ERROR(
+        check_given({{runtime, "the runtime"}, {memory, "the output pointer for the memory"}}));
     ATTN_ASSIGN(auto buffer, cuda::DeviceBuffer::allocate(runtime->runtime->device(), bytes));
     *memory = new attn_memory{std::move(buffer)};
     return {};
@@ -54,7 +56,7 @@ ATTN_API void* attn_memory_data(const attn_memory* memory) {
 ATTN_API attn_status attn_memory_upload(attn_memory* memory, size_t offset, const void* source,
                                         size_t bytes, attn_error* error) {
   return guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(check_given({{memory, "device memory"}, {source, "a source"}}));
+    ATTN_RETURN_IF_ERROR(check_given({{memory, "the device memory"}, {source, "the source"}}));
     return memory->buffer.upload({static_cast<const std::byte*>(source), bytes}, offset);
   });
 }
@@ -62,7 +64,7 @@ ATTN_API attn_status attn_memory_upload(attn_memory* memory, size_t offset, cons
 ATTN_API attn_status attn_memory_download(const attn_memory* memory, size_t offset, void* target,
                                           size_t bytes, attn_error* error) {
   return guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(check_given({{memory, "device memory"}, {target, "a target"}}));
+    ATTN_RETURN_IF_ERROR(check_given({{memory, "the device memory"}, {target, "the target"}}));
     return memory->buffer.download({static_cast<std::byte*>(target), bytes}, offset);
   });
 }
@@ -70,7 +72,8 @@ ATTN_API attn_status attn_memory_download(const attn_memory* memory, size_t offs
 ATTN_API attn_status attn_stream_create(const attn_runtime* runtime, attn_stream** stream,
                                         attn_error* error) {
   return guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(check_given({{runtime, "a runtime"}, {stream, "a place for the stream"}}));
+    ATTN_RETURN_IF_ERROR(
+        check_given({{runtime, "the runtime"}, {stream, "the output pointer for the stream"}}));
     ATTN_ASSIGN(auto created, cuda::Stream::create(runtime->runtime->device()));
     *stream = new attn_stream{std::move(created)};
     return {};
@@ -85,7 +88,7 @@ ATTN_API void* attn_stream_handle(const attn_stream* stream) {
 
 ATTN_API attn_status attn_stream_synchronize(const attn_stream* stream, attn_error* error) {
   return guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(check_given({{stream, "a stream"}}));
+    ATTN_RETURN_IF_ERROR(check_given({{stream, "the stream"}}));
     return stream->stream.synchronize();
   });
 }
@@ -93,7 +96,7 @@ ATTN_API attn_status attn_stream_synchronize(const attn_stream* stream, attn_err
 ATTN_API attn_status attn_elements_from_f32(attn_dtype dtype, const float* values, size_t count,
                                             void* elements, attn_error* error) {
   return guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(check_given({{values, "values"}, {elements, "a target"}}));
+    ATTN_RETURN_IF_ERROR(check_given({{values, "the values"}, {elements, "the target"}}));
     ATTN_ASSIGN(const DType type, checked_dtype(dtype));
     return store(type, {values, count}, static_cast<std::byte*>(elements));
   });
@@ -102,7 +105,7 @@ ATTN_API attn_status attn_elements_from_f32(attn_dtype dtype, const float* value
 ATTN_API attn_status attn_elements_to_f32(attn_dtype dtype, const void* elements, size_t count,
                                           float* values, attn_error* error) {
   return guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(check_given({{elements, "elements"}, {values, "a target"}}));
+    ATTN_RETURN_IF_ERROR(check_given({{elements, "the elements"}, {values, "the target"}}));
     ATTN_ASSIGN(const DType type, checked_dtype(dtype));
     const auto* bytes = static_cast<const std::byte*>(elements);
     for (std::size_t i = 0; i < count; ++i) {

@@ -78,7 +78,7 @@ ATTN_API int32_t attn_api_version(void) { return ATTN_API_VERSION; }
 
 ATTN_API const char* attn_version(void) { return ATTN_VERSION; }
 
-// The names are literals, so that they end with 0.
+// The names are string literals, so they are NUL-terminated.
 
 ATTN_API const char* attn_status_name(attn_status status) {
   if (status == ATTN_STATUS_OK) return "ok";

@@ -1,4 +1,4 @@
-// The numbers of attn.h for what the house enumerates: those never change. Private to this room.
+// Converts internal enums to the numbers of attn.h, which never change. Internal to runtime/api.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@ namespace attn::api {
 attn_dtype number_of(DType type);
 std::optional<DType> dtype_of(attn_dtype number);
 
-attn_role number_of(plan::TensorRole role);  // not of internal ones, which nobody binds
+attn_role number_of(plan::TensorRole role);  // `role` must not be internal
 
-// attn_shape::padded.
+// The bits of attn_shape::padded.
 std::uint32_t padded_bits(const plan::Shape& shape);
 
 }  // namespace attn::api

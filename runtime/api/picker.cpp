@@ -25,7 +25,7 @@ using namespace attn;
 using ExecutableReference = api::Reference<attn_executable>;
 
 struct attn_picker {
-  api::Reference<attn_runtime> runtime;  // outlives the picker, which loads with it
+  api::Reference<attn_runtime> runtime;  // outlives the picker, which loads plans with it
   std::unique_ptr<shapes::Picker<ExecutableReference>> picker;
 };
 
@@ -49,9 +49,9 @@ static_assert(static_cast<attn_fit>(shapes::Fit::exact) == ATTN_FIT_EXACT &&
               static_cast<attn_fit>(shapes::Fit::bucket) == ATTN_FIT_BUCKET &&
               static_cast<attn_fit>(shapes::Fit::built) == ATTN_FIT_BUILT);
 
-// Of the first attn.h.
+// Element sizes in the first attn.h.
 constexpr std::size_t kFirstDimSize = 16, kFirstSpecBinding = 2 * sizeof(char*), kFirstShape = 64;
-// An attn_shape never grows: members of attn_picked lie behind one.
+// attn_shape never grows: attn_picked has members after one.
 static_assert(offsetof(attn_picked, fit) == sizeof(std::size_t) + 2 * sizeof(void*) + kFirstShape);
 static_assert(sizeof(attn_dim_size) == kFirstDimSize && sizeof(attn_shape) == kFirstShape &&
               sizeof(attn_spec_binding) == kFirstSpecBinding);
@@ -65,7 +65,7 @@ Status check_list(const T* items, std::size_t count, const char* what) {
   return count == 0 ? Status() : api::check_given({{items, what}});
 }
 
-// What plans for this device were compiled for; nothing leaves it to attnc.
+// Target of the plans for this device; nullopt leaves the choice to attnc.
 std::optional<plan::Target> target_here(const plan::Bundle& plans, std::int64_t sm) {
   for (const plan::Plan& plan : plans.plans) {
     if (plan.target.sm == sm) return plan.target;
@@ -124,8 +124,8 @@ Result<shapes::BuildRequest> request_of(const attn_spec& spec) {
   ATTN_ASSIGN(const auto bindings, api::read_array(spec.bindings, spec.binding_count,
                                                    spec.binding_bytes, kFirstSpecBinding));
   for (const attn_spec_binding& binding : bindings) {
-    ATTN_RETURN_IF_ERROR(
-        api::check_given({{binding.name, "a binding's name"}, {binding.value, "its value"}}));
+    ATTN_RETURN_IF_ERROR(api::check_given({{binding.name, "the name of a spec binding"},
+                                           {binding.value, "the value of a spec binding"}}));
     if (!request.bindings.emplace(binding.name, binding.value).second) {
       return invalid(fmt::format("'{}' is bound twice", binding.name)).error();
     }
@@ -134,7 +134,7 @@ Result<shapes::BuildRequest> request_of(const attn_spec& spec) {
 }
 
 Result<plan::Sizes> sizes_of(const attn_dim_size* given, std::size_t count, std::size_t size) {
-  ATTN_RETURN_IF_ERROR(check_list(given, count, "sizes"));
+  ATTN_RETURN_IF_ERROR(check_list(given, count, "the sizes"));
   ATTN_ASSIGN(const auto all, api::read_array(given, count, size, kFirstDimSize));
   plan::Sizes sizes;
   for (const attn_dim_size& each : all) {
@@ -164,7 +164,7 @@ attn_shape plain(const plan::Shape& shape) {
   return result;
 }
 
-// With a reference of the caller's.
+// With one reference, owned by the caller.
 attn_executable* given(const std::shared_ptr<const ExecutableReference>& executable) {
   if (executable == nullptr) return nullptr;
   (*executable)->retain();
@@ -181,8 +181,9 @@ attn_status attn_picker_load_file(attn_runtime* runtime, const char* path,
                                   const attn_picker_options* options, attn_picker** picker,
                                   attn_error* error) {
   return api::guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(api::check_given(
-        {{runtime, "a runtime"}, {path, "a path"}, {picker, "a place for the picker"}}));
+    ATTN_RETURN_IF_ERROR(api::check_given({{runtime, "the runtime"},
+                                           {path, "the path"},
+                                           {picker, "the output pointer for the picker"}}));
     ATTN_ASSIGN(const attn_picker_options read, api::read_sized(options));
     ATTN_ASSIGN(plan::Bundle plans, plan::load_bundle(path, api::Trust(read).of_file()));
     ATTN_ASSIGN(auto created, create(*runtime, std::move(plans), {}, read));
@@ -195,9 +196,9 @@ attn_status attn_picker_load_memory(attn_runtime* runtime, const void* bytes, si
                                     const attn_picker_options* options, attn_picker** picker,
                                     attn_error* error) {
   return api::guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(api::check_given({{runtime, "a runtime"},
+    ATTN_RETURN_IF_ERROR(api::check_given({{runtime, "the runtime"},
                                            {bytes, "the contents of a plan file"},
-                                           {picker, "a place for the picker"}}));
+                                           {picker, "the output pointer for the picker"}}));
     ATTN_ASSIGN(const attn_picker_options read, api::read_sized(options));
     const std::string_view file(static_cast<const char*>(bytes), byte_count);
     ATTN_RETURN_IF_ERROR(api::Trust(read)(file));
@@ -212,11 +213,12 @@ attn_status attn_picker_create(attn_runtime* runtime, const attn_spec* spec,
                                const attn_picker_options* options, attn_picker** picker,
                                attn_error* error) {
   return api::guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(api::check_given(
-        {{runtime, "a runtime"}, {spec, "a spec"}, {picker, "a place for the picker"}}));
+    ATTN_RETURN_IF_ERROR(api::check_given({{runtime, "the runtime"},
+                                           {spec, "the spec"},
+                                           {picker, "the output pointer for the picker"}}));
     ATTN_ASSIGN(const attn_picker_options read, api::read_sized(options));
     ATTN_ASSIGN(const attn_spec read_spec, api::read_sized(spec));
-    if (read.attnc == nullptr) return invalid("without plans a picker needs attnc, to build them");
+    if (read.attnc == nullptr) return invalid("a picker without plans needs attnc to build them");
     ATTN_ASSIGN(shapes::BuildRequest origin, request_of(read_spec));
     ATTN_ASSIGN(auto created, create(*runtime, {}, std::move(origin), read));
     *picker = created.release();
@@ -230,12 +232,12 @@ attn_status attn_picker_pick(attn_picker* picker, const attn_dim_size* sizes, si
                              const attn_pick_policy* policy, attn_picked* picked,
                              attn_error* error) {
   return api::guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(
-        api::check_given({{picker, "a picker"}, {picked, "a place for what is picked"}}));
+    ATTN_RETURN_IF_ERROR(api::check_given(
+        {{picker, "the picker"}, {picked, "the output pointer for the picked plans"}}));
     ATTN_RETURN_IF_ERROR(api::check_size(picked->size));
     if (picked->size < offsetof(attn_picked, backward) + sizeof picked->backward) {
       return Status(ErrorCode::invalid_argument,
-                    "a place for what is picked must be large enough for both executables");
+                    "the output structure of a pick must be large enough for both executables");
     }
     ATTN_ASSIGN(const attn_pick_policy read, api::read_sized(policy));
     ATTN_ASSIGN(const Policy wish, policy_of(read));
@@ -253,9 +255,9 @@ attn_status attn_picker_pick(attn_picker* picker, const attn_dim_size* sizes, si
 attn_status attn_picker_list(const attn_picker* picker, attn_shape* shapes, size_t shape_bytes,
                              size_t capacity, size_t* count, attn_error* error) {
   return api::guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(
-        api::check_given({{picker, "a picker"}, {count, "a place for the number of shapes"}}));
-    ATTN_RETURN_IF_ERROR(check_list(shapes, capacity, "a place for the shapes"));
+    ATTN_RETURN_IF_ERROR(api::check_given(
+        {{picker, "the picker"}, {count, "the output pointer for the number of shapes"}}));
+    ATTN_RETURN_IF_ERROR(check_list(shapes, capacity, "the output pointer for the shapes"));
     const std::vector<plan::Shape> all = picker->picker->shapes();
     std::vector<attn_shape> first;
     for (std::size_t i = 0; i < std::min(capacity, all.size()); ++i) first.push_back(plain(all[i]));

@@ -70,7 +70,8 @@ extern "C" {
 ATTN_API attn_status attn_plan_open(const char* path, const attn_load_options* options,
                                     attn_plan** plan, attn_error* error) {
   return guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(check_given({{path, "a path"}, {plan, "a place for the plan"}}));
+    ATTN_RETURN_IF_ERROR(
+        check_given({{path, "the path"}, {plan, "the output pointer for the plan"}}));
     ATTN_ASSIGN(const attn_load_options read, read_sized(options));
     ATTN_ASSIGN(plan::Bundle bundle, plan::load_bundle(path, Trust(read).of_file()));
     *plan = new attn_plan(std::move(bundle));
@@ -82,8 +83,8 @@ ATTN_API attn_status attn_plan_open_memory(const void* bytes, size_t byte_count,
                                            const attn_load_options* options, attn_plan** plan,
                                            attn_error* error) {
   return guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(
-        check_given({{bytes, "the contents of a plan file"}, {plan, "a place for the plan"}}));
+    ATTN_RETURN_IF_ERROR(check_given(
+        {{bytes, "the contents of a plan file"}, {plan, "the output pointer for the plan"}}));
     ATTN_ASSIGN(const attn_load_options read, read_sized(options));
     const std::string_view file(static_cast<const char*>(bytes), byte_count);
     ATTN_RETURN_IF_ERROR(Trust(read)(file));
@@ -102,7 +103,8 @@ ATTN_API size_t attn_plan_count(const attn_plan* plan) {
 ATTN_API attn_status attn_plan_describe(const attn_plan* plan, size_t index, attn_plan_info* info,
                                         attn_error* error) {
   return guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(check_given({{plan, "a plan"}, {info, "a place for the info"}}));
+    ATTN_RETURN_IF_ERROR(
+        check_given({{plan, "the plan"}, {info, "the output pointer for the info"}}));
     ATTN_RETURN_IF_ERROR(plan_at(*plan, index).status());
     return write_sized(info, info_of(*plan, index));
   });
@@ -111,7 +113,8 @@ ATTN_API attn_status attn_plan_describe(const attn_plan* plan, size_t index, att
 ATTN_API attn_status attn_plan_tensor(const attn_plan* plan, size_t index, size_t tensor,
                                       attn_tensor_info* info, attn_error* error) {
   return guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(check_given({{plan, "a plan"}, {info, "a place for the info"}}));
+    ATTN_RETURN_IF_ERROR(
+        check_given({{plan, "the plan"}, {info, "the output pointer for the info"}}));
     ATTN_ASSIGN(const plan::Plan* found, plan_at(*plan, index));
     return describe(found->program.tensors, tensor, "tensor", info);
   });
@@ -120,7 +123,8 @@ ATTN_API attn_status attn_plan_tensor(const attn_plan* plan, size_t index, size_
 ATTN_API attn_status attn_plan_param(const attn_plan* plan, size_t index, size_t param,
                                      attn_param_info* info, attn_error* error) {
   return guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(check_given({{plan, "a plan"}, {info, "a place for the info"}}));
+    ATTN_RETURN_IF_ERROR(
+        check_given({{plan, "the plan"}, {info, "the output pointer for the info"}}));
     ATTN_ASSIGN(const plan::Plan* found, plan_at(*plan, index));
     return describe(found->program.params, param, "param", info);
   });
@@ -130,8 +134,9 @@ ATTN_API attn_status attn_executable_load_plan(attn_runtime* runtime, const attn
                                                size_t index, attn_executable** executable,
                                                attn_error* error) {
   return guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(check_given(
-        {{runtime, "a runtime"}, {plan, "a plan"}, {executable, "a place for the executable"}}));
+    ATTN_RETURN_IF_ERROR(check_given({{runtime, "the runtime"},
+                                      {plan, "the plan"},
+                                      {executable, "the output pointer for the executable"}}));
     ATTN_ASSIGN(const plan::Plan* found, plan_at(*plan, index));
     ATTN_ASSIGN(auto loaded, load(*runtime, *found));
     *executable = loaded.release();

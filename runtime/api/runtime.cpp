@@ -11,7 +11,7 @@
 namespace attn::api {
 namespace {
 
-// The caller's callback; `end` is called when the last sink that shares this is gone.
+// The caller's log callback; log_release is called when the last sink that shares this is gone.
 class Listener {
  public:
   explicit Listener(const attn_runtime_options& options)
@@ -38,7 +38,7 @@ static_assert(static_cast<attn_log_level>(log::Level::debug) == ATTN_LOG_DEBUG &
               static_cast<attn_log_level>(log::Level::warning) == ATTN_LOG_WARNING &&
               static_cast<attn_log_level>(log::Level::error) == ATTN_LOG_ERROR);
 
-// The caller's functions; `end` is called when the last memory that could come from them is gone.
+// The caller's allocator; allocator_release is called when no memory can come from it any more.
 class Hooks {
  public:
   explicit Hooks(const attn_runtime_options& options)
@@ -52,10 +52,10 @@ class Hooks {
     if (end_ != nullptr) end_(user_);
   }
 
-  // Errors: invalid_argument for one without the other.
+  // Errors: invalid_argument if only one of the two is set.
   static Result<cuda::AllocatorPointer> allocator(const std::shared_ptr<Hooks>& hooks) {
     if ((hooks->allocate_ == nullptr) != (hooks->free_ == nullptr)) {
-      return {ErrorCode::invalid_argument, "allocate_memory and free_memory go together"};
+      return {ErrorCode::invalid_argument, "allocate_memory and free_memory must be set together"};
     }
     if (hooks->allocate_ == nullptr) return cuda::AllocatorPointer();
     auto allocator = std::make_shared<cuda::Allocator>();
@@ -75,7 +75,7 @@ class Hooks {
   void (*end_)(void* user);
 };
 
-// What of the caller's must be told of the end, whatever else the options say.
+// The callbacks whose release functions must be called even if the options are invalid.
 struct Callbacks {
   explicit Callbacks(const attn_runtime_options& options)
       : listener(std::make_shared<Listener>(options)), hooks(std::make_shared<Hooks>(options)) {}
@@ -143,7 +143,7 @@ ATTN_API attn_status attn_runtime_open(const attn_runtime_options* options, attn
                                        attn_error* error) {
   return guarded(error, [&]() -> Status {
     const Callbacks callbacks = callbacks_of(options);
-    ATTN_RETURN_IF_ERROR(check_given({{runtime, "a place for the runtime"}}));
+    ATTN_RETURN_IF_ERROR(check_given({{runtime, "the output pointer for the runtime"}}));
     ATTN_ASSIGN(const attn_runtime_options read, read_sized(options));
     ATTN_ASSIGN(auto opened, open(read, callbacks));
     *runtime = opened.release();
@@ -162,7 +162,8 @@ ATTN_API void attn_runtime_release(attn_runtime* runtime) {
 ATTN_API attn_status attn_runtime_describe(const attn_runtime* runtime, attn_runtime_info* info,
                                            attn_error* error) {
   return guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(check_given({{runtime, "a runtime"}, {info, "a place for the info"}}));
+    ATTN_RETURN_IF_ERROR(
+        check_given({{runtime, "the runtime"}, {info, "the output pointer for the info"}}));
     const cuda::Device& device = runtime->runtime->device();
     const cudnn::Library& library = runtime->runtime->library();
     attn_runtime_info about = {};
@@ -179,7 +180,7 @@ ATTN_API attn_status attn_runtime_cache_counters(attn_runtime* runtime, int32_t 
                                                  attn_cache_counters* counters, attn_error* error) {
   return guarded(error, [&]() -> Status {
     ATTN_RETURN_IF_ERROR(
-        check_given({{runtime, "a runtime"}, {counters, "a place for the counters"}}));
+        check_given({{runtime, "the runtime"}, {counters, "the output pointer for the counters"}}));
     ATTN_RETURN_IF_ERROR(check_size(counters->size));
     execute::ExecutableCache& cache = runtime->executables;
     attn_cache_counters read = counters_of(reset != 0 ? cache.reset_counts() : cache.counts());
@@ -191,7 +192,7 @@ ATTN_API attn_status attn_runtime_cache_counters(attn_runtime* runtime, int32_t 
 
 ATTN_API attn_status attn_runtime_cache_clear(attn_runtime* runtime, attn_error* error) {
   return guarded(error, [&]() -> Status {
-    ATTN_RETURN_IF_ERROR(check_given({{runtime, "a runtime"}}));
+    ATTN_RETURN_IF_ERROR(check_given({{runtime, "the runtime"}}));
     runtime->executables.clear();
     return {};
   });

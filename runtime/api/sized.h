@@ -1,4 +1,4 @@
-// Structures of attn.h that begin with their size. Private to this room.
+// Reads and writes structures of attn.h that begin with their size. Internal to runtime/api.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace attn::api {
 
-inline constexpr std::size_t kMostBytes = 4096;  // no structure will ever be larger
+inline constexpr std::size_t kMostBytes = 4096;  // upper bound for all structures, forever
 
 inline Status check_size(std::size_t size) {
   if (size >= sizeof(std::size_t) && size <= kMostBytes) return {};
@@ -19,8 +19,8 @@ inline Status check_size(std::size_t size) {
                 "the size of a structure is " + std::to_string(size) + ", but must be its sizeof");
 }
 
-// What the caller set; what its structure does not have is 0. Null is all 0. Errors:
-// invalid_argument when a newer caller set what this library does not know.
+// Copies the caller's structure; fields that it does not have are 0. Null reads as all 0. Errors:
+// invalid_argument if a newer caller set a field that this library does not know.
 template <typename Options>
 Result<Options> read_sized(const Options* given) {
   Options options = {};
@@ -42,9 +42,9 @@ Result<Options> read_sized(const Options* given) {
   return options;
 }
 
-// The elements of a caller's array, each `size` bytes: those that its attn.h knows; 0 is what the
-// first attn.h had, `first`. What an older caller has not is 0. Errors: invalid_argument, also when
-// a newer caller set what this library does not know.
+// Copies the caller's array of `size`-byte elements; size 0 means `first`, the element size of the
+// first attn.h. Fields that an older caller does not have are 0. Errors: invalid_argument, also if
+// a newer caller set a field that this library does not know.
 template <typename Element>
 Result<std::vector<Element>> read_array(const Element* items, std::size_t count, std::size_t size,
                                         std::size_t first) {
@@ -60,14 +60,14 @@ Result<std::vector<Element>> read_array(const Element* items, std::size_t count,
     std::memcpy(&element, bytes, std::min(size, sizeof(Element)));
     if (size > sizeof(Element) && std::any_of(bytes + sizeof(Element), bytes + size, is_set)) {
       return {ErrorCode::invalid_argument,
-              "the caller's attn.h is newer than libattn, which does not know what is set"};
+              "the caller's attn.h is newer than libattn, which does not know a field that is set"};
     }
     bytes += size;
   }
   return read;
 }
 
-// Writes an array whose elements the caller takes for `size` bytes each.
+// Writes `values` to a caller's array of `size`-byte elements.
 template <typename Element>
 Status write_array(Element* target, std::size_t size, const std::vector<Element>& values) {
   if (size == 0 || size > kMostBytes) {
@@ -83,7 +83,7 @@ Status write_array(Element* target, std::size_t size, const std::vector<Element>
   return {};
 }
 
-// Fills `target`, not null, as far as its size goes.
+// Writes `value` to `target` (not null), up to target->size.
 template <typename Info>
 Status write_sized(Info* target, Info value) {
   ATTN_RETURN_IF_ERROR(check_size(target->size));

@@ -24,8 +24,8 @@ Status check_hash(const std::string& expected, std::string_view bytes) {
   const auto same = [](unsigned char a, unsigned char b) { return std::tolower(a) == b; };
   if (std::ranges::equal(expected, found, same)) return {};
   return Error{ErrorCode::plan_refused,
-               "the plan file is not the one that was expected",
-               {"its SHA-256 is " + found, "expected was " + expected},
+               "the SHA-256 of the plan file is not the expected one",
+               {"its SHA-256 is " + found, "the expected SHA-256 is " + expected},
                {}};
 }
 

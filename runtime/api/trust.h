@@ -1,4 +1,4 @@
-// Whether the contents of a plan file are what the caller trusts. Private to this room.
+// Checks the contents of a plan file by hash and by callback. Internal to runtime/api.
 #pragma once
 
 #include <string_view>
@@ -16,10 +16,10 @@ class Trust {
   explicit Trust(const Options& options)
       : sha256_(options.sha256), verify_(options.verify), user_(options.verify_user) {}
 
-  // Errors: plan_refused; invalid_argument when the expected hash is not one.
+  // Errors: plan_refused; invalid_argument if the expected hash is malformed.
   Status operator()(std::string_view bytes) const;
-  // The same for loading a file. Nothing when every file will do, so that no more of a foreign file
-  // is read than its header.
+  // The same for loading a file. Empty if there is nothing to check, so that only the header of a
+  // foreign file is read.
   plan::CheckBytes of_file() const {
     if (sha256_ == nullptr && verify_ == nullptr) return {};
     return *this;

@@ -9,7 +9,8 @@ void check_failed(const char* file, int line, const char* condition, std::string
   std::fprintf(stderr, "attnc: internal error at %s:%d: %.*s (%s)\n", file, line,
                static_cast<int>(what.size()), what.data(), condition);
   std::fputs(
-      "this is a bug in attnc, whatever the spec says: to report it, send the spec, the command "
+      "this is a bug in attnc, even if the spec is invalid; to report it, send the spec, the "
+      "command "
       "and the line above\n",
       stderr);
   std::fflush(nullptr);

@@ -1,6 +1,6 @@
-// ATTN_CHECK(condition, "what should have held"): our own bug if it fails. Prints the place and
-// what a report of the bug needs, and ends the process with exit code 70 (sysexits' EX_SOFTWARE).
-// Writes no file: it knows neither the spec nor the command.
+// ATTN_CHECK(condition, "expected invariant"): an internal error if it fails. Prints the source
+// location and how to report the bug, and exits with code 70 (EX_SOFTWARE of sysexits.h). Writes no
+// file, since it knows neither the spec nor the command.
 #pragma once
 
 #include <string_view>

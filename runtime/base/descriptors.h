@@ -8,7 +8,7 @@
 
 namespace attn {
 
-// Owns a file descriptor, or none (-1).
+// Owns a file descriptor, or is empty (-1).
 class FileDescriptor {
  public:
   FileDescriptor() = default;
@@ -19,24 +19,24 @@ class FileDescriptor {
 
   int get() const { return fd_; }
   bool valid() const { return fd_ >= 0; }
-  // False with errno set when the system reports that something written is lost. The descriptor is
-  // gone in any case, and closing none succeeds.
+  // Closes the descriptor. False with errno set if the system reports lost data; the descriptor is
+  // closed anyway. Closing an empty one succeeds.
   bool close();
 
  private:
   int fd_ = -1;
 };
 
-// False with errno set when something could not be written.
+// Writes all bytes. False with errno set on failure.
 bool write_all(int fd, std::string_view bytes);
 
-// Everything up to the end of the file; nothing with errno set on a failure.
+// Reads up to the end of the file; nullopt with errno set on failure.
 std::optional<std::string> read_all(int fd);
 
-// read() again when a signal came in between.
+// read(), retried when a signal interrupts it.
 std::ptrdiff_t read_some(int fd, char* buffer, std::size_t size);
 
-// "memfd_create: Permission denied"
+// For example "memfd_create: Permission denied".
 std::string errno_text(std::string_view what);
 
 }  // namespace attn

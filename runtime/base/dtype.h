@@ -17,7 +17,7 @@ enum class DType : std::uint8_t {
 // The spelling used in specs, plan files and messages ("bf16", "i32", ...; boolean is "bool").
 std::string_view to_string(DType type);
 
-// The type with this spelling, or nothing.
+// The type with this spelling, or nullopt.
 std::optional<DType> parse_dtype(std::string_view text);
 
 // Bytes of one element.
@@ -25,13 +25,13 @@ std::size_t size_of(DType type);
 
 bool is_float(DType type);
 
-// IEEE binary16 and bfloat16, round to nearest even; NaN stays NaN, overflow becomes infinity.
+// IEEE binary16 and bfloat16; round to nearest even, NaN stays NaN, overflow becomes infinity.
 std::uint16_t to_f16_bits(double value);
 std::uint16_t to_bf16_bits(double value);
 double from_f16_bits(std::uint16_t bits);
 double from_bf16_bits(std::uint16_t bits);
 
-// `value` as it reads back after being stored as `type` (floats round to nearest even).
+// `value` rounded to `type` and back (floats round to nearest even).
 double round_to(DType type, double value);
 
 }  // namespace attn

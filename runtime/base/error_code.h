@@ -1,4 +1,4 @@
-// Error codes that come as text, from another process.
+// Parses error codes that another process sends as text.
 #pragma once
 
 #include <optional>

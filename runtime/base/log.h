@@ -1,4 +1,4 @@
-// Where what happens is told: a function of the application's, or nothing.
+// Log levels, and the application's log callback.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,8 @@ namespace attn::log {
 enum class Level : std::uint8_t { debug, info, warning, error };
 std::string_view to_string(Level level);
 
-// Called on the thread on which it happens, possibly by several at once, never while a lock is
-// held and never by an execute that succeeds. `message` is one sentence and lives as long as the
-// call.
+// Called on the thread where the event occurs, possibly from several threads at once; never with a
+// lock held, and never from a successful execute. `message` is one sentence, valid during the call.
 using Sink = std::function<void(Level level, std::string_view message)>;
 
 }  // namespace attn::log

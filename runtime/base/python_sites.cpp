@@ -11,14 +11,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of an environment variable; empty when it is not set.
+// Value of an environment variable; empty if unset.
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
 }
 
-// PREFIX of the first PREFIX/bin/python3 in $PATH, not of what it is a link to: in a virtual
-// environment the packages lie beside the link.
+// PREFIX of the first PREFIX/bin/python3 in $PATH. Links are not followed: in a virtual environment
+// the packages are next to the link.
 fs::path prefix_in_path() {
   const std::string path = variable("PATH");
   std::string_view rest = path;
@@ -45,7 +45,7 @@ void append_sites(std::vector<fs::path>& sites, const fs::path& prefix) {
       }
     }
   }
-  std::ranges::sort(found);  // folders are listed in no fixed order
+  std::ranges::sort(found);  // directory order is unspecified
   for (fs::path& site : found) {
     if (std::ranges::find(sites, site) == sites.end()) sites.push_back(std::move(site));
   }

@@ -1,4 +1,4 @@
-// Where Python packages are installed: the vendor's wheels are among them.
+// Finds the folders of Python packages, which may contain NVIDIA's wheels.
 #pragma once
 
 #include <filesystem>
@@ -6,8 +6,8 @@
 
 namespace attn {
 
-// Existing site-packages and dist-packages folders of the active environment: of $VIRTUAL_ENV,
-// $CONDA_PREFIX, and the `python3` that is first in $PATH. Each once, in this order. Starts no
+// Existing site-packages and dist-packages folders of the active environment: $VIRTUAL_ENV,
+// $CONDA_PREFIX, and the first `python3` in $PATH, in this order, without duplicates. Starts no
 // process.
 std::vector<std::filesystem::path> python_sites();
 

@@ -19,15 +19,15 @@ Error cannot_read(const std::string& path, const std::string& why) {
 
 std::string kind_of(mode_t mode) {
   if (S_ISDIR(mode)) return std::strerror(EISDIR);
-  if (S_ISFIFO(mode)) return "it is a FIFO, and only regular files are read";
-  if (S_ISSOCK(mode)) return "it is a socket, and only regular files are read";
-  return "it is a device, and only regular files are read";
+  if (S_ISFIFO(mode)) return "it is a FIFO, not a regular file";
+  if (S_ISSOCK(mode)) return "it is a socket, not a regular file";
+  return "it is a device, not a regular file";
 }
 
 }  // namespace
 
-// Looked at before it is opened, since opening a device may do something, and again when it is
-// open, since a path may be given to another file in between.
+// Checked before opening, since opening a device can have side effects, and again afterwards, since
+// the path may have been replaced in between.
 Result<FileDescriptor> open_regular_file(const std::string& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) return cannot_read(path, std::strerror(errno));

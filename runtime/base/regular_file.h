@@ -1,4 +1,4 @@
-// Files that are read as a whole: specs, plans, tensors, targets.
+// Reads whole files: specs, plans, tensors, targets.
 #pragma once
 
 #include <cstddef>
@@ -9,13 +9,13 @@
 
 namespace attn {
 
-// A regular file, opened for reading. A FIFO waits for somebody who writes, a device may have no
-// end and may act on being opened, so these are refused, without waiting. Errors: io, with the
+// Opens a regular file for reading. Rejects FIFOs and devices without opening them: a FIFO blocks
+// until a writer appears, and a device may be endless or act on being opened. Errors: io, with the
 // path.
 Result<FileDescriptor> open_regular_file(const std::string& path);
 
-// Up to `size` bytes behind what was read before, in as many reads as it takes, appended to
-// `bytes`. Errors: io, with the path.
+// Appends the next `size` bytes, or fewer at the end of the file, to `bytes`; retries short reads.
+// Errors: io, with the path.
 Status read_more(const FileDescriptor& file, const std::string& path, std::size_t size,
                  std::string& bytes);
 

@@ -52,7 +52,7 @@ void add_block(State& state, const char* block) {
   for (std::size_t i = 0; i < state.size(); ++i) state[i] += round[i];
 }
 
-// The bytes of the last, incomplete block, a bit, zeros, and the length in bits.
+// The final padded blocks: the remaining bytes, a 1 bit, zeros, and the length in bits.
 std::string ending_of(std::string_view bytes) {
   std::string ending(bytes.substr(bytes.size() / kBlock * kBlock));
   ending += '\x80';

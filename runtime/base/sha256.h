@@ -1,5 +1,4 @@
-// SHA-256 (FIPS 180-4): for who must know that bytes are the ones that were meant. What only has to
-// tell bytes apart uses hash.h.
+// SHA-256 (FIPS 180-4), for verifying content. For a fast content hash use hash.h.
 #pragma once
 
 #include <string>
@@ -7,7 +6,7 @@
 
 namespace attn {
 
-// 64 hexadecimal digits in lower case, as sha256sum prints them.
+// 64 lower-case hexadecimal digits, as sha256sum prints.
 std::string sha256_hex(std::string_view bytes);
 
 }  // namespace attn

@@ -1,12 +1,12 @@
-// A place in a spec's text.
+// A position in the text of a spec.
 #pragma once
 
 #include <cstdint>
 
 namespace attn {
 
-// 1-based line and column; line 0 means "none". For messages only: not part of the canonical text,
-// the hash or equality of what has one.
+// 1-based line and column; line 0 means "none". Used only in messages: it is not part of canonical
+// text, hashes or equality.
 struct SourcePos {
   std::uint32_t line = 0;
   std::uint32_t column = 0;

@@ -1,5 +1,5 @@
-// Errors as values: `Status` for "done or why not", `Result<T>` for "a T or why not".
-// Exceptions are not used across rooms; a caller must look at what it is given ([[nodiscard]]).
+// Errors as values: `Status` is success or an Error, `Result<T>` a T or an Error. No exceptions
+// cross library boundaries; results must be checked ([[nodiscard]]).
 #pragma once
 
 #include <cstdint>
@@ -20,16 +20,16 @@ enum class ErrorCode : std::uint8_t {
 
 std::string_view to_string(ErrorCode code);
 
-// The process exit code a command-line tool reports for this error.
+// The exit code of command-line tools for this error.
 int exit_code(ErrorCode code);
 
 struct Error {
   ErrorCode code = ErrorCode::internal;
   std::string message;             // one sentence, no trailing period or newline
-  std::vector<std::string> notes;  // what was tried, the library's own words, what would work
-  std::string payload;             // structured detail as JSON text, or empty
+  std::vector<std::string> notes;  // what was tried, the library's text, hints
+  std::string payload;             // details as JSON, or empty
 
-  // "message" and one "  note: ..." line each.
+  // The message, followed by a line "  note: ..." for each note.
   std::string to_text() const;
 };
 
@@ -77,7 +77,7 @@ class [[nodiscard]] Result {
 
 }  // namespace attn
 
-// Returns the error of `expr` (a Status or Result) from the enclosing function, if it has one.
+// Returns from the enclosing function if `expr` (a Status or Result) is an error.
 #define ATTN_RETURN_IF_ERROR(expr)                        \
   do {                                                    \
     if (auto attn_status_ = (expr); !attn_status_.ok()) { \

@@ -1,12 +1,12 @@
-// Where this build found the vendor's Python wheels. It is in the programs of the build folder and
-// in nothing that is installed, which is why it is a library of its own (attn_wheels).
+// The folder of NVIDIA's Python wheels that this build was configured with. Linked into programs of
+// the build folder only, never into installed ones, so it is a separate library (attn_wheels).
 #pragma once
 
 #include <string_view>
 
 namespace attn {
 
-// The folder that holds `nvidia`; empty in what is installed.
+// The folder that contains `nvidia`; empty in installed programs.
 std::string_view wheels_folder();
 
 }  // namespace attn

@@ -1,4 +1,4 @@
-// What a cache did, counted (counters.def).
+// Event counters of a cache (counters.def).
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ inline constexpr std::size_t kCounterCount = 0
 
 std::string_view to_string(Counter counter);
 
-// Values at one moment.
+// A snapshot of the counters.
 struct Counts {
   std::array<std::uint64_t, kCounterCount> values{};
 
@@ -31,15 +31,15 @@ struct Counts {
   }
 };
 
-// Safe to use from many threads. Each counter is exact; those of one Counts may belong to moments
-// that are a little apart.
+// Thread-safe. Each counter is exact, but a snapshot may read counters at slightly different
+// moments.
 class Counters {
  public:
   void add(Counter counter, std::uint64_t count = 1) {
     values_[static_cast<std::size_t>(counter)].fetch_add(count, std::memory_order_relaxed);
   }
   Counts read() const;
-  Counts reset();  // and what they were: nothing that is counted meanwhile is lost
+  Counts reset();  // returns the old values; no concurrent count is lost
 
  private:
   std::array<std::atomic<std::uint64_t>, kCounterCount> values_{};

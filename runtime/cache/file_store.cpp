@@ -21,10 +21,10 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::system_clock;
 
 constexpr std::string_view kSuffix = ".attnplan";
-constexpr std::string_view kTemporarySuffix = ".tmp";  // plan::save's, after the file's name
+constexpr std::string_view kTemporarySuffix = ".tmp";  // appended to the file name by plan::save
 constexpr std::size_t kHashDigits = 32;
-constexpr mode_t kFileMode = 0644;                     // whatever the umask allows others
-constexpr auto kTemporaryAge = std::chrono::hours(1);  // older ones have no writer any more
+constexpr mode_t kFileMode = 0644;                     // before the umask
+constexpr auto kTemporaryAge = std::chrono::hours(1);  // older ones have no writer
 
 Error io_error(const std::string& what) { return {ErrorCode::io, errno_text(what), {}, {}}; }
 
@@ -45,7 +45,7 @@ struct Name {
   bool temporary = false;
 };
 
-// Of a file of ours; nothing for any other.
+// Parses the name of a cache file; nullopt for other files.
 std::optional<Name> parse_name(std::string_view name) {
   const auto high = parse_hex(name.substr(0, kHashDigits / 2));
   if (!high || name.size() < kHashDigits) return std::nullopt;
@@ -54,7 +54,7 @@ std::optional<Name> parse_name(std::string_view name) {
   if (!low || !rest.starts_with(kSuffix)) return std::nullopt;
   rest.remove_prefix(kSuffix.size());
   const Hash128 hash{*high, *low};
-  if (!name.starts_with(hash.to_hex())) return std::nullopt;  // capital letters
+  if (!name.starts_with(hash.to_hex())) return std::nullopt;  // rejects upper-case digits
   if (rest.empty()) return Name{hash, false};
   if (rest.starts_with('.') && rest.ends_with(kTemporarySuffix)) return Name{hash, true};
   return std::nullopt;
@@ -70,7 +70,7 @@ struct Files {
   std::vector<StoredFile> temporaries;
 };
 
-// Another process may remove any of them at any time.
+// Another process may remove any of the files at any time.
 Result<Files> files_in(const std::string& folder) {
   Files files;
   std::error_code error;
@@ -95,10 +95,10 @@ Result<plan::Plan> read_plan(const std::string& path, const Hash128& hash) {
   plan::Plan& plan = bundle.plans.front();
   if (plan.signature.hash == hash) return std::move(plan);
   return Error{
-      ErrorCode::plan_damaged, fmt::format("{}: the file is another plan's", path), {}, {}};
+      ErrorCode::plan_damaged, fmt::format("{}: the file holds another plan", path), {}, {}};
 }
 
-// False when another process was quicker, or does not let us.
+// False if another process already removed it, or if removing it is not permitted.
 bool unlink(const StoredFile& file) { return ::unlink(file.path.c_str()) == 0; }
 
 Status make_folder(const std::string& folder) {
@@ -127,11 +127,12 @@ Result<std::optional<plan::Plan>> FileStore::load(const Key& key) const {
   if (::access(path.c_str(), F_OK) != 0) return std::optional<plan::Plan>();
   Result<plan::Plan> plan = read_plan(path, key.hash());
   if (!plan.ok()) {
-    if (::access(path.c_str(), F_OK) != 0) return std::optional<plan::Plan>();  // pruned just now
+    if (::access(path.c_str(), F_OK) != 0) return std::optional<plan::Plan>();  // pruned meanwhile
     return plan.error();
   }
   if (plan->signature.text != key.text()) return std::optional<plan::Plan>();
-  (void)::utimensat(AT_FDCWD, path.c_str(), nullptr, 0);  // not where the folder is read-only
+  (void)::utimensat(AT_FDCWD, path.c_str(), nullptr,
+                    0);  // fails harmlessly if the folder is read-only
   return std::optional<plan::Plan>(std::move(*plan));
 }
 

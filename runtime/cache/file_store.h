@@ -1,12 +1,13 @@
-// The disk tier: a folder of plan files that are named by what they are for.
+// The disk tier: a folder of plan files named by the hash of their signature.
 //
 // Any number of threads and processes may use a folder at once, and any of them may be killed at
-// any moment: a file comes into being whole, by a rename, and is never written to again. What a
-// killed writer leaves behind is a temporary file, which is never read, and pruned when it is old.
-// Plans are code: a folder or file that belongs to somebody else than this user and root, or that
-// others may write to, is not read and not written to.
+// any time: files appear complete, by a rename, and are never modified. A killed writer leaves a
+// temporary file, which is never read and is pruned when old. Plans are code: a folder or file that
+// is owned by a user other than this one and root, or that others may write to, is neither read nor
+// written.
 //
-// A file's time of modification is its last use: it is set here at every load, so it does not
+// A file's modification time is its last use. It is set at every load, so it does not depend on how
+// the file system handles access times.
 // matter how the file system keeps times of access.
 #pragma once
 
@@ -22,7 +23,7 @@
 namespace attn::cache {
 
 struct FileLimits {
-  std::uint64_t bytes = std::uint64_t{1} << 30;            // of all plan files together
+  std::uint64_t bytes = std::uint64_t{1} << 30;            // total of all plan files
   std::chrono::seconds age = std::chrono::hours(24 * 90);  // since the last use
 };
 
@@ -39,7 +40,7 @@ struct Pruned {
   std::size_t temporaries = 0;
 };
 
-// Immutable, safe to share between threads. Files of other names in the folder are left alone.
+// Immutable and thread-safe. Files with other names in the folder are left alone.
 class FileStore {
  public:
   explicit FileStore(std::string folder, FileLimits limits = {})
@@ -49,25 +50,25 @@ class FileStore {
   const FileLimits& limits() const { return limits_; }
   std::string path_of(const Hash128& hash) const;
 
-  // The plan of that signature, nothing when there is none: no file, or one of another signature
-  // with the same hash. Errors: those of read; the file is still there then.
+  // The plan with this signature; nullopt if there is no file, or one with the same hash but
+  // another signature. Errors: those of read; the file is not removed then.
   Result<std::optional<plan::Plan>> load(const Key& key) const;
 
-  // Makes the folder when there is none, writes the file, or replaces it, and prunes. Errors: io,
-  // from a folder that cannot be written to or a full disk; what was there is there still.
+  // Creates the folder if needed, writes or replaces the file, and prunes. Errors: io, for example
+  // if the folder is read-only or the disk is full; existing files are kept then.
   Status save(const plan::Plan& plan) const;
 
-  // The plan in a file of list(), whatever its text; no use of it. Errors: those of plan::load, and
-  // plan_damaged when its name is not its plan's.
+  // The plan in a file of list(), whatever its signature. Does not count as a use. Errors: those of
+  // plan::load; plan_damaged if the file name does not match the plan.
   static Result<plan::Plan> read(const StoredFile& file);
 
   void remove(const Hash128& hash) const;
 
-  // Those used last first; none when there is no folder. Errors: io.
+  // Most recently used first; empty if there is no folder. Errors: io.
   Result<std::vector<StoredFile>> list() const;
 
-  // Removes what was not used for longer than the limit, the least recently used until the rest is
-  // within the limit, and temporary files older than an hour. Errors: io.
+  // Removes files unused for longer than the limit, then the least recently used ones until the
+  // rest fits the limit, and temporary files older than an hour. Errors: io.
   Result<Pruned> prune(const FileLimits& limits) const;
   Result<Pruned> prune() const { return prune(limits_); }
 

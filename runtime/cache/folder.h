@@ -1,12 +1,12 @@
-// Where plans are kept on disk when nobody says otherwise.
+// The default cache folder.
 #pragma once
 
 #include <string>
 
 namespace attn::cache {
 
-// $ATTN_CACHE_DIR, else attnc in $XDG_CACHE_HOME when that is absolute, else ~/.cache/attnc. Empty
-// when none of them is set: then there is no folder, and nothing is kept on disk.
+// $ATTN_CACHE_DIR, else attnc in $XDG_CACHE_HOME if that is absolute, else ~/.cache/attnc. Empty if
+// none is set: then nothing is cached on disk.
 std::string default_folder();
 
 }  // namespace attn::cache

@@ -1,4 +1,4 @@
-// What a cache finds things by.
+// Keys of caches.
 #pragma once
 
 #include <memory>
@@ -8,9 +8,9 @@
 
 namespace attn::cache {
 
-// A signature: target and version of cuDNN are part of its text. The hash finds, the text decides:
-// two keys are equal when their texts are, whatever the hashes do. Copies share the text, and
-// comparing them looks at no byte of it, so keep the Key of what is asked for often.
+// A plan signature, whose text includes target and cuDNN version. The hash is for look-up; equality
+// compares the texts. Copies share the text, and comparing them reads none of it, so keep the Key
+// of a plan that is requested often.
 class Key {
  public:
   explicit Key(plan::Signature signature)

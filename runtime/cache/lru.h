@@ -1,4 +1,4 @@
-// Values by key, up to a number of entries and bytes: what was not used for longest goes first.
+// A map with a limit on entries and bytes that evicts the least recently used.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ struct MemoryLimits {
   std::size_t bytes = std::numeric_limits<std::size_t>::max();
 };
 
-// Whether a value is in use, and so must stay: one that others share.
+// Whether a value is in use elsewhere and must not be evicted.
 template <typename Value>
 bool is_pinned(const Value& /*value*/) {
   return false;
@@ -30,18 +30,19 @@ bool is_pinned(const std::shared_ptr<T>& value) {
   return value.use_count() > 1;
 }
 
-// One thread at a time. Pinned values stay, and count: while they are more than the limits allow,
-// so is what is kept. What goes is handed to the caller, who destroys it where no lock is held.
+// For one thread at a time. Pinned values stay and count, so the limits may be exceeded while
+// values are pinned. Evicted values are returned to the caller, which destroys them without holding
+// a lock.
 //
-// A use writes to the entry alone. The queue has each entry once, with a time of use at which it
-// was seen; that is brought up to date when the entry comes to the front, so what leaves is exactly
-// the least recently used.
+// find() writes only to the entry. The queue has each entry once, with a possibly stale time of use
+// that is refreshed when the entry reaches the front, so exactly the least recently used is
+// evicted.
 template <typename Value>
 class Lru {
  public:
   explicit Lru(const MemoryLimits& limits) : limits_(limits) {}
 
-  // Null when there is none; otherwise a use. Valid until the next call of anything else.
+  // Null if missing; otherwise counts as a use. Valid until any other member is called.
   Value* find(const Key& key) {
     const auto found = entries_.find(key);
     if (found == entries_.end()) return nullptr;
@@ -49,7 +50,7 @@ class Lru {
     return &found->second.value;
   }
 
-  // Keeps the value, unless it alone is larger than allowed. The key must not be there yet.
+  // Inserts the value, unless it alone exceeds the limits. The key must not be present.
   [[nodiscard]] std::vector<Value> insert(const Key& key, Value value, std::size_t bytes) {
     if (bytes > limits_.bytes || limits_.entries == 0) return {};
     const auto [entry, added] = entries_.try_emplace(key, Entry{std::move(value), bytes, ++clock_});
@@ -59,7 +60,7 @@ class Lru {
     return trim();
   }
 
-  // What must go for the limits to be kept: also after pinned values were let go.
+  // Evicts what exceeds the limits; call it also after pinned values were released.
   [[nodiscard]] std::vector<Value> trim() {
     std::vector<Value> gone;
     std::vector<Seen> pinned;
@@ -103,13 +104,13 @@ class Lru {
   struct Seen {
     std::uint64_t used = 0;
     typename Entries::value_type* node = nullptr;
-    bool operator<(const Seen& other) const { return used > other.used; }  // the oldest on top
+    bool operator<(const Seen& other) const { return used > other.used; }  // oldest on top
   };
 
   bool is_over() const { return entries_.size() > limits_.entries || bytes_ > limits_.bytes; }
 
   MemoryLimits limits_;
-  std::pmr::unsynchronized_pool_resource pool_;  // entries lie close together
+  std::pmr::unsynchronized_pool_resource pool_;  // keeps entries close together
   Entries entries_{&pool_};
   std::priority_queue<Seen> queue_;
   std::uint64_t clock_ = 0;

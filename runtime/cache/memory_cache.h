@@ -1,4 +1,4 @@
-// The memory tier: shared values by key, each made once however many threads ask for it at once.
+// The memory tier: shared values by key, each made once even if many threads request it at once.
 #pragma once
 
 #include <condition_variable>
@@ -15,27 +15,27 @@ struct MemoryOptions {
   MemoryLimits refusals{256};
 };
 
-// Safe to use from many threads. A lock is held to look up and to insert, never while anything is
-// made or destroyed. A value that somebody still shares is not evicted; one that is evicted is
-// destroyed before the call that evicted it returns, on its thread.
+// Thread-safe. The lock is held only to look up and to insert, never while a value is made or
+// destroyed. Values in use elsewhere are not evicted; an evicted value is destroyed on the evicting
+// thread, before that call returns.
 //
-// A refusal (`unsupported`, which asking again does not change) is kept as it is, and is the answer
-// from then on; any other error is given to those who waited, and the next request tries again.
+// An `unsupported` error, which retrying would not change, is cached and returned from then on. Any
+// other error goes to the waiting threads, and the next request tries again.
 template <typename T>
 class MemoryCache {
  public:
   using Pointer = std::shared_ptr<T>;
 
-  // `bytes_of` says what a value counts. `counters` must live as long as this.
+  // `bytes_of` returns the size of a value. `counters` must outlive this.
   MemoryCache(const MemoryOptions& options, std::size_t (*bytes_of)(const T&), Counters& counters)
       : bytes_of_(bytes_of),
         counters_(counters),
         values_(options.values),
         refusals_(options.refusals) {}
 
-  // The value for the key, or that of `make()`, which returns a Result<Pointer> (its value not
-  // null). Of threads that ask at once one makes it, and the others wait for that; so `make` must
-  // not ask for its own key. Errors: those of `make`.
+  // The value for the key, made by `make()` if missing. `make` returns a Result<Pointer>, not null.
+  // If several threads request a key at once, one makes it and the others wait, so `make` must not
+  // request its own key. Errors: those of `make`.
   template <typename Make>
   Result<Pointer> get(const Key& key, const Make& make) {
     std::shared_ptr<Flight> flight;
@@ -63,7 +63,7 @@ class MemoryCache {
     return landing.result;
   }
 
-  // Drops all that nobody waits for; what is in use lives on with those who use it.
+  // Drops all values and errors; values in use elsewhere remain valid.
   void clear() {
     std::unique_lock lock(mutex_);
     const std::vector<Pointer> values = values_.clear();
@@ -81,7 +81,7 @@ class MemoryCache {
   }
 
  private:
-  // A value on its way.
+  // A value being made.
   class Flight {
    public:
     Result<Pointer> wait() {
@@ -101,7 +101,7 @@ class MemoryCache {
     std::optional<Result<Pointer>> result_;
   };
 
-  // Those who wait get an answer also when `make` throws.
+  // Delivers a result to the waiting threads even if `make` throws.
   struct Landing {
     Landing(MemoryCache& its_cache, const Key& its_key, Flight& its_flight)
         : cache(its_cache), key(its_key), flight(its_flight) {}
@@ -118,7 +118,7 @@ class MemoryCache {
     MemoryCache& cache;
     Key key;
     Flight& flight;
-    Result<Pointer> result{ErrorCode::internal, "the thread that was making this gave up"};
+    Result<Pointer> result{ErrorCode::internal, "the thread that was making this value failed"};
   };
 
   void keep(const Key& key, const Result<Pointer>& made) {

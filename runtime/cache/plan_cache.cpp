@@ -9,13 +9,13 @@ namespace {
 
 std::size_t bytes_of(const plan::Plan& plan) {
   std::size_t bytes = sizeof(plan) + plan.spec_text.size() + plan.target.device_json.size();
-  bytes += 2 * plan.signature.text.size();  // and about as much for the program
+  bytes += 2 * plan.signature.text.size();  // the program is about as large
   for (const plan::CompiledStep& step : plan.compiled) bytes += step.cudnn_plan.size();
   for (const std::string& kernel : plan.kernels) bytes += kernel.size();
   return bytes;
 }
 
-// Whether the file says that it is not what it should be; a newer attnc's is none of ours.
+// Whether the code means a damaged file. Files of a newer attnc are not damaged.
 bool is_damage(ErrorCode code) {
   return code == ErrorCode::plan_truncated || code == ErrorCode::plan_damaged ||
          code == ErrorCode::plan_foreign;
@@ -23,8 +23,8 @@ bool is_damage(ErrorCode code) {
 
 Error another_signature() {
   return {ErrorCode::plan_version,
-          "the plan that was built has another signature than the one asked for",
-          {"cuDNN may have been replaced meanwhile; try again"},
+          "the plan that was built has another signature than the requested one",
+          {"cuDNN may have been replaced in the meantime; try again"},
           {}};
 }
 

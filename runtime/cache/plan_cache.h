@@ -1,5 +1,5 @@
-// Plans by signature: in memory, then in a folder, then built; each built once however many threads
-// ask at once, and outside any lock.
+// Plans by signature: looked up in memory, then in a folder, then built. Each is built once, even
+// if many threads request it at once, and outside any lock.
 //
 //   cache::PlanCache cache;
 //   const cache::Key key(plan::signature_of(program, target, cudnn_version));
@@ -18,14 +18,14 @@ namespace attn::cache {
 
 struct PlanCacheOptions {
   MemoryOptions memory;
-  std::string folder;  // of the disk tier (folder.h has the usual one); empty: none
+  std::string folder;  // of the disk tier (default: folder.h); empty: none
   FileLimits files;
-  // Called once, by the first thread that finds the folder unusable: a full disk, say, or one that
-  // is read-only. Whoever asked for the plan gets it all the same.
+  // Called once, by the first thread that finds the folder unusable, for example read-only or on a
+  // full disk. The request still gets its plan.
   std::function<void(const Error&)> warn;
 };
 
-// Safe to use from many threads.
+// Thread-safe.
 class PlanCache {
  public:
   using Pointer = std::shared_ptr<const plan::Plan>;
@@ -33,19 +33,20 @@ class PlanCache {
 
   explicit PlanCache(PlanCacheOptions options = {});
 
-  // The plan of that signature: it runs what the key says, for the target and version of cuDNN that
-  // it says. What is for people (spec_name, spec_text, bindings, source positions), and what the
-  // spec means at other sizes (shape), is that of whoever built it. A file that is damaged is never the answer, but is removed, and so is one
-  // with an engine that is known by now to compute wrongly (cudnn::find_known_bad).
+  // The plan with this signature: it runs the key's program, for the key's target and cuDNN
+  // version. Fields that the signature does not cover (spec_name, spec_text, bindings, source
+  // positions, and shape, which says which other sizes the plan serves) come from whoever built it.
+  // Damaged files are removed and never returned; so are files with an engine that is now known to
+  // compute wrong results (cudnn::find_known_bad).
   //
   // Errors: those of `build`, of which `unsupported` is kept in memory (MemoryCache); plan_version
-  // when it made a plan of another signature, as when cuDNN was replaced meanwhile.
+  // if it built a plan with another signature, for example because cuDNN was replaced.
   Result<Pointer> get(const Key& key, const Build& build);
 
   Counts counts() const { return counters_.read(); }
   Counts reset_counts() { return counters_.reset(); }
   std::size_t size() const { return memory_.size(); }    // plans in memory
-  std::size_t bytes() const { return memory_.bytes(); }  // of them, about
+  std::size_t bytes() const { return memory_.bytes(); }  // their approximate size
   void clear_memory() { memory_.clear(); }
   const std::optional<FileStore>& files() const { return files_; }
 
@@ -61,7 +62,7 @@ class PlanCache {
   std::atomic<bool> warned_{false};
 };
 
-// Whether an engine that the plan uses, or a graph, is known to compute wrongly.
+// Whether an engine of the plan, or one of its graphs, is known to compute wrong results.
 bool is_known_bad(const plan::Plan& plan);
 
 }  // namespace attn::cache

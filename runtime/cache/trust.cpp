@@ -15,21 +15,21 @@ constexpr mode_t kOthersMayWrite = S_IWGRP | S_IWOTH;
 
 Error not_trusted(const std::string& path, const std::string& why, const char* help) {
   return {ErrorCode::io,
-          fmt::format("{} is not used as a cache of plans: {}", path, why),
-          {"plans are code, and are taken from nobody but you and root", help},
+          fmt::format("{} is not used as a plan cache: {}", path, why),
+          {"plans are code, so only files owned by you or root are used", help},
           {}};
 }
 
 Status check_owner(const struct stat& status, const std::string& path) {
   if (status.st_uid != ::geteuid() && status.st_uid != kRoot) {
-    return not_trusted(path, fmt::format("it belongs to another user, {}", status.st_uid),
-                       "ATTN_CACHE_DIR names another folder");
+    return not_trusted(path, fmt::format("it is owned by another user, {}", status.st_uid),
+                       "set ATTN_CACHE_DIR to another folder");
   }
   if ((status.st_mode & kOthersMayWrite) != 0) {
     return not_trusted(path,
                        fmt::format("other users may write to it (mode {:o})",
                                    static_cast<unsigned>(status.st_mode & 07777)),
-                       "`chmod go-w` takes that from them; plans that are there may be theirs");
+                       "remove that with `chmod go-w`; others may have written the existing plans");
   }
   return {};
 }

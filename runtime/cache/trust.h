@@ -1,5 +1,5 @@
-// Plans are code, so what the cache reads can only have been put there by this user or by root.
-// Private to this room.
+// Plans are code, so the cache reads only files that this user or root has written.
+// Internal to runtime/cache.
 #pragma once
 
 #include <string>
@@ -9,11 +9,11 @@
 
 namespace attn::cache {
 
-// The folder, open, when it belongs to this user or root and nobody else may write to it. The path
-// may be a link: what it leads to counts. Errors: io, saying whose it is or who may write.
+// Opens the folder if it is owned by this user or root and nobody else may write to it. `path` may
+// be a link; its target is checked. Errors: io, naming the owner or the mode.
 Result<FileDescriptor> open_trusted_folder(const std::string& path);
 
-// The regular file at `path`, for which the same holds, as for the folder that it lies in. No link.
+// The same for the regular file at `path`, which must not be a link; checks its folder too.
 Result<FileDescriptor> open_trusted_file(const std::string& path);
 
 }  // namespace attn::cache

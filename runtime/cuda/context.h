@@ -1,4 +1,4 @@
-// A retained primary context with the driver it came from. Private to this room.
+// A retained primary context and the driver that it belongs to. Internal to runtime/cuda.
 #pragma once
 
 #include <cstdint>

@@ -81,8 +81,8 @@ Status Device::synchronize() const {
 
 Status Scope::enter(const Context& context) {
   CUcontext current = nullptr;
-  ATTN_RETURN_IF_ERROR(
-      context.check(context.driver().context_get_current(&current), "asking for the CUDA context"));
+  ATTN_RETURN_IF_ERROR(context.check(context.driver().context_get_current(&current),
+                                     "querying the current CUDA context"));
   if (current == context.handle()) return {};
   ATTN_RETURN_IF_ERROR(context.make_current());
   entered_ = &context;
@@ -99,7 +99,7 @@ Result<std::size_t> Device::free_bytes() const {
   ATTN_RETURN_IF_ERROR(scope.enter(*this));
   std::size_t free = 0, total = 0;
   ATTN_RETURN_IF_ERROR(context_->check(context_->driver().memory_get_info(&free, &total),
-                                       "asking how much memory is free"));
+                                       "querying free device memory"));
   return free;
 }
 

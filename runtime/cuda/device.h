@@ -1,8 +1,8 @@
 // A CUDA device and its primary context (the one that the CUDA runtime API and frameworks use).
 //
-// No CUDA header is needed to use this room: streams are `void*` (CUstream / cudaStream_t; null is
-// the default stream) and device addresses are `void*`. Without a driver every function returns an
-// error `cuda` that says so.
+// Users of this directory need no CUDA header: streams are `void*` (CUstream or cudaStream_t; null
+// is the default stream) and device addresses are `void*`. Without a driver every function returns
+// an error `cuda` that says so.
 #pragma once
 
 #include <cstdint>
@@ -13,27 +13,27 @@
 
 namespace attn::cuda {
 
-class Context;  // runtime/cuda/context.h, private to this room
+class Context;  // runtime/cuda/context.h, internal to runtime/cuda
 
-// How many devices the driver shows; 0 is not an error. Errors: cuda, when there is no driver.
+// Number of devices visible to the driver; 0 is not an error. Errors: cuda, if there is no driver.
 Result<int> device_count();
 
-// A shared handle: copies, and the buffers, streams and events made from it, keep the primary
-// context retained. Immutable, safe to share between threads.
+// A shared handle: copies, and the buffers, streams and events created from it, keep the primary
+// context retained. Immutable and thread-safe.
 class Device {
  public:
   // Retains the device's primary context. Errors: invalid_argument for an ordinal out of range,
   // cuda.
   static Result<Device> open(int ordinal);
 
-  // Makes the context current on this thread until something else is. What this project makes and
-  // uses does so by itself, for as long as it takes (Scope).
+  // Makes the context current on this thread until another one is. Callers of this library need not
+  // do so: its functions use Scope.
   Status make_current() const;
 
   // Waits for everything enqueued on the device by this process.
   Status synchronize() const;
 
-  // Bytes of the device's memory that nobody has taken. Errors: cuda.
+  // Free device memory in bytes. Errors: cuda.
   Result<std::size_t> free_bytes() const;
 
   int ordinal() const;
@@ -47,8 +47,9 @@ class Device {
   std::shared_ptr<const Context> context_;
 };
 
-// Makes a device's context current on this thread, and when it ends what was current before; a
-// thread that had none keeps this one. Costs some nanoseconds when it is current already.
+// Makes a device's context current on this thread, and restores the previous one on destruction; if
+// there was none, the device's context stays current. Takes some nanoseconds if it is already
+// current.
 class Scope {
  public:
   Scope() = default;
@@ -56,7 +57,7 @@ class Scope {
   Scope(const Scope&) = delete;
   Scope& operator=(const Scope&) = delete;
 
-  // Once. Errors: cuda.
+  // Call once. Errors: cuda.
   Status enter(const Device& device) { return enter(*device.context()); }
   Status enter(const Context& context);
 

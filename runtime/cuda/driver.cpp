@@ -36,8 +36,8 @@ Status look_up(void* library, const char* symbol, Function& function) {
                unusable()};
 }
 
-// The library stays loaded for the life of the process: streams and contexts of other components
-// live in it too.
+// The library stays loaded until the process exits, since streams and contexts of other components
+// also use it.
 Result<Driver> load_driver() {
   void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return missing_driver(dlerror());
@@ -73,7 +73,7 @@ Status Driver::check(CUresult result, std::string_view action) const {
 Result<const Driver*> driver() {
   static std::mutex mutex;
   static std::optional<Driver> kept;
-  static std::atomic<const Driver*> loaded{nullptr};  // `kept`, for those who need no lock
+  static std::atomic<const Driver*> loaded{nullptr};  // points to `kept`, for lock-free reads
   if (const Driver* driver = loaded.load(std::memory_order_acquire)) return driver;
   const std::lock_guard lock(mutex);
   if (!kept) {

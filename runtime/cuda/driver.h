@@ -1,4 +1,4 @@
-// The CUDA driver API, loaded at run time. Private to this room: it includes cuda.h.
+// The CUDA driver API, loaded at run time. Internal to runtime/cuda, since it includes cuda.h.
 #pragma once
 
 #include <cuda.h>
@@ -16,15 +16,14 @@ struct Driver {
 #undef ATTN_CUDA_OPTIONAL
 #undef ATTN_CUDA_FUNCTION
 
-  // Ok, or an error `cuda` that reads "<action>: CUDA_ERROR_X (the driver's words)", with its
-  // number and kind as payload (failure.h).
+  // Ok, or an error `cuda` "<action>: CUDA_ERROR_X (the driver's text)" with the number and kind as
+  // payload (failure.h).
   Status check(CUresult result, std::string_view action) const;
 };
 
-// The driver, loaded and initialised (cuInit) on first use and kept from then on. A failure is not
-// kept: the next call tries again, since a driver or a device may appear while a process runs. Safe
-// to call from any thread. Errors: cuda, when there is no libcuda.so.1, it lacks a function, or it
-// finds no device.
+// The driver, loaded and initialized (cuInit) on first use and kept from then on. Failures are not
+// cached, since a driver or device may appear while the process runs. Thread-safe. Errors: cuda, if
+// libcuda.so.1 is missing, lacks a function, or finds no device.
 Result<const Driver*> driver();
 
 }  // namespace attn::cuda

@@ -1,5 +1,5 @@
-// What kind of failure the CUDA driver reported. An Error of code `cuda` says it in its payload:
-// {"cuda": 2, "name": "CUDA_ERROR_OUT_OF_MEMORY", "kind": "out_of_memory"}.
+// Classifies failures of the CUDA driver. The payload of an Error `cuda` holds the class: {"cuda":
+// 2, "name": "CUDA_ERROR_OUT_OF_MEMORY", "kind": "out_of_memory"}.
 #pragma once
 
 #include <cstdint>
@@ -13,27 +13,27 @@ namespace attn::cuda {
 
 enum class FailureKind : std::uint8_t {
   other,
-  out_of_memory,  // of the device
+  out_of_memory,  // device memory
   fault,          // a sticky error: every later call in this process fails too
-  no_driver,      // no driver, one that cannot be used, or no device
+  no_driver,      // no driver, an unusable one, or no device
 };
 std::string_view to_string(FailureKind kind);
 
 struct Failure {
   FailureKind kind = FailureKind::other;
-  int code = 0;  // CUresult; 0 when the driver could not be asked
+  int code = 0;  // CUresult; 0 if no driver reported one
   bool operator==(const Failure&) const = default;
 };
 
 Failure failure_for(int code);
 
-// The payload of an error; `name` is the driver's name of the code, or empty.
+// The JSON payload of an error; `name` is the driver's name of the code, or empty.
 std::string to_payload(const Failure& failure, std::string_view name = "");
 
-// What such a payload says; nothing for an error that the driver did not report.
+// Parses such a payload; nullopt for errors that the driver did not report.
 std::optional<Failure> failure_of(const Error& error);
 
-// An error `cuda` as the driver would report it when there is no device memory left.
+// An error `cuda` like the driver's when device memory is exhausted.
 Error out_of_memory(std::string message);
 
 }  // namespace attn::cuda

@@ -7,7 +7,7 @@
 namespace attn::cuda {
 namespace {
 
-// A capture ends also when what is recorded throws, and its graph goes unless it is taken.
+// Ends the capture even if recording throws, and destroys its graph unless it was taken.
 struct Ending {
   ~Ending() {
     now();
@@ -46,7 +46,7 @@ bool update_in_place(const Context& context, void* exec, void* graph) {
 
 }  // namespace
 
-// Calls that CUDA does not allow during a capture are errors for this thread alone.
+// Thread-local capture: only this thread's calls are checked against what CUDA allows meanwhile.
 Result<Recording> Recording::make(const Stream& stream, const Record& record) {
   const Context& context = *stream.context();
   Scope scope;
@@ -112,7 +112,7 @@ Status Graph::update(const Record& record) {
   ATTN_ASSIGN(const Recording recording, Recording::make(stream_, record));
   if (handle_ != nullptr && update_in_place(*context_, handle_, recording.handle())) return {};
   ATTN_ASSIGN(void* exec, instantiate(*context_, recording.handle()));
-  // Launches of the old one and of the new one are not in order by themselves.
+  // Launches of the old and the new graph are not ordered, so wait for the old ones.
   if (handle_ != nullptr) {
     const Status waited =
         context_->check(context_->driver().context_synchronize(), "waiting for a CUDA graph");

@@ -1,4 +1,4 @@
-// Work that was recorded from a stream once, and is launched as a whole.
+// CUDA graphs, captured from a stream.
 #pragma once
 
 #include <functional>
@@ -9,11 +9,11 @@
 
 namespace attn::cuda {
 
-// Enqueues on the stream that it is given, which is being captured: anything that CUDA does not
-// allow then (allocating, waiting) is an error.
+// Enqueues work on the given stream, which is being captured: operations that CUDA does not allow
+// then (allocating, waiting) fail.
 using Record = std::function<Status(void* stream)>;
 
-// A CUDA graph (CUgraph) of what was enqueued on a stream.
+// A CUDA graph (CUgraph) captured from a stream.
 class Recording {
  public:
   // Errors: those of `record`, cuda.
@@ -30,8 +30,8 @@ class Recording {
   void* handle_ = nullptr;
 };
 
-// An executable CUDA graph. One thread at a time. Launches of one graph run one after another, on
-// whatever streams.
+// An executable CUDA graph. For one thread at a time. Launches of one graph run one after another,
+// on any streams.
 class Graph {
  public:
   using Record = cuda::Record;
@@ -42,8 +42,8 @@ class Graph {
   Graph& operator=(Graph&& other) noexcept;
   ~Graph();
 
-  // Launches from now on do what `record` enqueues now; those before are not affected. Cheapest
-  // where the nodes are the same and only their arguments differ; otherwise instantiates anew, and
+  // Makes later launches do what `record` enqueues now; earlier launches are not affected. Cheapest
+  // if the nodes are the same and only arguments differ; otherwise instantiates the graph again and
   // waits for the device.
   Status update(const Record& record);
 
@@ -53,7 +53,7 @@ class Graph {
   explicit Graph(Stream stream);
 
   std::shared_ptr<const Context> context_;
-  Stream stream_;           // on which is captured
+  Stream stream_;           // used for capture
   void* handle_ = nullptr;  // CUgraphExec
 };
 

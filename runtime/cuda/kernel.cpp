@@ -21,7 +21,7 @@ Result<Kernel> Kernel::load(const Device& device, std::string_view image, const 
   Scope scope;
   ATTN_RETURN_IF_ERROR(scope.enter(*kernel.context_));
   const Driver& driver = kernel.context_->driver();
-  const std::string copy(image);  // ends with a zero, should the driver take it for PTX
+  const std::string copy(image);  // NUL-terminated, in case the driver takes it for PTX
   CUmodule module = nullptr;
   ATTN_RETURN_IF_ERROR(kernel.context_->check(driver.module_load_data(&module, copy.data()),
                                               fmt::format("loading the kernel {}", name)));
@@ -56,8 +56,8 @@ Result<std::vector<std::size_t>> Kernel::parameter_sizes() const {
   const Driver& driver = context_->driver();
   if (driver.function_get_param_info == nullptr) {
     return Error{ErrorCode::cuda,
-                 "the CUDA driver is too old to say what parameters a kernel has",
-                 {"without that a plan's kernels cannot be compared with its manifest; the drivers "
+                 "the CUDA driver is too old to report kernel parameters",
+                 {"they are needed to check a plan's kernels against its manifest; drivers "
                   "of CUDA 12.4 (550) and newer have cuFuncGetParamInfo"},
                  to_payload({FailureKind::no_driver, 0})};
   }
@@ -68,8 +68,8 @@ Result<std::vector<std::size_t>> Kernel::parameter_sizes() const {
     std::size_t offset = 0, size = 0;
     const CUresult result = driver.function_get_param_info(static_cast<CUfunction>(function_),
                                                            sizes.size(), &offset, &size);
-    if (result == CUDA_ERROR_INVALID_VALUE) return sizes;  // there is no parameter of that number
-    ATTN_RETURN_IF_ERROR(context_->check(result, "asking for a kernel's parameters"));
+    if (result == CUDA_ERROR_INVALID_VALUE) return sizes;  // past the last parameter
+    ATTN_RETURN_IF_ERROR(context_->check(result, "querying a kernel's parameters"));
     sizes.push_back(size);
   }
 }

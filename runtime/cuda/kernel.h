@@ -1,4 +1,4 @@
-// A kernel of a compiled image, and its launch.
+// Loads a kernel from a compiled image and launches it.
 #pragma once
 
 #include <cstddef>
@@ -12,22 +12,22 @@
 
 namespace attn::cuda {
 
-// One thread at a time.
+// For one thread at a time.
 class Kernel {
  public:
-  // From a cubin for the device's architecture. Errors: cuda, with the driver's words.
+  // Loads a cubin for the device's architecture. Errors: cuda, with the driver's text.
   static Result<Kernel> load(const Device& device, std::string_view image, const char* name);
   Kernel(Kernel&& other) noexcept;
   Kernel& operator=(Kernel&& other) noexcept;
   ~Kernel();
 
-  // The size of each of its parameters in bytes, as the driver knows them of the image. Errors:
-  // cuda, also from a driver before CUDA 12.4, which cannot say.
+  // Sizes of the kernel's parameters in bytes, as the driver reports them. Errors: cuda, also from
+  // drivers before CUDA 12.4, which cannot report them.
   Result<std::vector<std::size_t>> parameter_sizes() const;
 
-  // Enqueues at least `threads` threads, in blocks of 256 along x; none for 0. `arguments` points
-  // to each argument's value, which is read before this returns. Neither waits nor allocates, so it
-  // can be captured into a CUDA graph. Errors: cuda.
+  // Enqueues at least `threads` threads, in blocks of 256 along x; nothing for 0. `arguments`
+  // points to the arguments' values, which are read before this returns. Neither waits nor
+  // allocates, so it can be captured into a CUDA graph. Errors: cuda.
   Status launch(void* stream, std::int64_t threads, void* const* arguments) const;
 
  private:

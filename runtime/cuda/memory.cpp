@@ -13,36 +13,38 @@ namespace {
 
 constexpr std::uintptr_t kAlignment = 256;
 
-// Of `bytes` on a device, on `stream` when it is not null.
+// Allocates `bytes`, ordered by `stream` unless that is null.
 Result<void*> allocate_by(const Allocator& allocator, const Device& device, std::size_t bytes,
                           void* stream) {
   void* address = allocator.allocate(bytes, stream);
   if (address == nullptr) {
-    return out_of_memory(fmt::format("the application's allocator has no {} bytes left on {}",
-                                     bytes, device.name()));
+    return out_of_memory(fmt::format(
+        "the application's allocator could not allocate {} bytes on {}", bytes, device.name()));
   }
   if (reinterpret_cast<std::uintptr_t>(address) % kAlignment == 0) return address;
   allocator.free(address, bytes, stream);
-  return {ErrorCode::invalid_argument,
-          fmt::format("the application's allocator gave address {}, which is not a multiple of {} "
-                      "bytes",
-                      address, kAlignment)};
+  return {
+      ErrorCode::invalid_argument,
+      fmt::format("the application's allocator returned address {}, which is not a multiple of {} "
+                  "bytes",
+                  address, kAlignment)};
 }
 
-// An allocator is called when work is enqueued: a graph would keep the address of memory that the
-// allocator has back by the time of the launch. The default stream cannot be captured.
+// The allocator is called at enqueue time: a graph would keep an address that is freed before the
+// launch. The default stream cannot be captured.
 Status check_not_captured(const Context& context, void* stream) {
   if (stream == nullptr) return {};
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   ATTN_RETURN_IF_ERROR(
       context.check(context.driver().stream_is_capturing(static_cast<CUstream>(stream), &status),
-                    "asking whether a stream is captured"));
+                    "querying the capture status of a stream"));
   if (status == CU_STREAM_CAPTURE_STATUS_NONE) return {};
-  return Error{ErrorCode::invalid_argument,
-               "a workspace of the application's allocator, taken at every execute, cannot be "
-               "captured into a graph",
-               {"bind with a workspace of the binding's own, or the caller's"},
-               {}};
+  return Error{
+      ErrorCode::invalid_argument,
+      "a stream-ordered workspace from the application's allocator cannot be captured into a "
+      "CUDA graph",
+      {"bind with a workspace owned by the binding or the caller"},
+      {}};
 }
 
 }  // namespace
@@ -83,7 +85,7 @@ DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
 
 DeviceBuffer::~DeviceBuffer() { release(); }
 
-// As the driver's own free does, an allocator's waits for what may still use the memory.
+// Before an allocator frees, waits for work that may use the memory, as the driver's free does.
 void DeviceBuffer::release() noexcept {
   if (data_ == nullptr) return;
   Scope scope;
@@ -104,8 +106,8 @@ Status DeviceBuffer::check_range(std::size_t offset, std::size_t bytes) const {
                             offset + bytes, size_));
 }
 
-// The driver's plain copies and fills may return while the device still works on the default
-// stream, which kernels on non-blocking streams do not wait for: hence the synchronisation.
+// The driver's synchronous copies and fills may return while the device still works on the default
+// stream, which kernels on non-blocking streams do not wait for. So synchronize.
 Status DeviceBuffer::fill(std::uint8_t byte) {
   if (size_ == 0) return {};
   Scope scope;
@@ -141,7 +143,7 @@ Status DeviceBuffer::download(std::span<std::byte> bytes, std::size_t offset) co
 Result<StreamBuffer> StreamBuffer::allocate(const Device& device, void* stream, std::size_t bytes,
                                             const Allocator* allocator) {
   if (allocator != nullptr) ATTN_RETURN_IF_ERROR(check_not_captured(*device.context(), stream));
-  // An allocator takes null for no stream at all.
+  // For an allocator, null means no stream.
   if (allocator != nullptr && stream == nullptr) stream = CU_STREAM_LEGACY;
   StreamBuffer buffer(*device.context(), allocator, stream);
   buffer.size_ = bytes;
@@ -200,8 +202,8 @@ Status copy_rows(const Device& device, void* stream, void* to, const void* from,
                        "copying rows");
 }
 
-// The plural call answers for addresses that the driver does not know, with zeros; the singular
-// one fails for them.
+// cuPointerGetAttributes returns zeros for addresses unknown to the driver; cuPointerGetAttribute
+// fails for them.
 Result<PointerInfo> classify(const void* pointer) {
   ATTN_ASSIGN(const Driver* driver, cuda::driver());
   CUmemorytype type{};
@@ -217,7 +219,7 @@ Result<PointerInfo> classify(const void* pointer) {
   ATTN_RETURN_IF_ERROR(driver->check(
       driver->pointer_get_attributes(static_cast<unsigned>(attributes.size()), attributes.data(),
                                      values.data(), to_address(pointer)),
-      "asking what memory an address belongs to"));
+      "querying the memory type of an address"));
   const auto end = static_cast<std::uintptr_t>(start + size);
   if (managed != 0) return PointerInfo{MemoryKind::managed, -1, end};
   if (type == CU_MEMORYTYPE_HOST) return PointerInfo{MemoryKind::host, -1, end};

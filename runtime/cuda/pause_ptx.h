@@ -1,4 +1,4 @@
-// The pause kernel as PTX, which the driver compiles for whatever device it finds.
+// The pause kernel as PTX, which the driver compiles for the local device.
 #pragma once
 
 namespace attn::cuda {

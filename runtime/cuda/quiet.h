@@ -1,5 +1,5 @@
-// What a benchmark needs to time device work alone: a pause on the device, behind which the host
-// can enqueue what it measures, and a way to empty the L2 cache.
+// Helpers for benchmarks that time device work alone: a pause on the device, during which the host
+// can enqueue the measured work, and an L2 flush.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@
 
 namespace attn::cuda {
 
-// A kernel of one thread that spins on the device's nanosecond timer. One thread at a time.
+// A kernel of one thread that spins on the device's nanosecond timer. For one thread at a time.
 class Pause {
  public:
   static Result<Pause> create(const Device& device);
@@ -28,7 +28,7 @@ class Pause {
   void* function_ = nullptr;  // CUfunction
 };
 
-// Overwrites a buffer four times as large as the L2 cache. One thread at a time.
+// Overwrites a buffer four times as large as the L2 cache. For one thread at a time.
 class L2Flush {
  public:
   static Result<L2Flush> create(const Device& device);

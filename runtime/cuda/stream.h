@@ -8,7 +8,7 @@
 
 namespace attn::cuda {
 
-// A stream that does not synchronise with the default stream. One thread at a time.
+// A stream that does not synchronize with the default stream. For one thread at a time.
 class Stream {
  public:
   static Result<Stream> create(const Device& device);
@@ -26,7 +26,7 @@ class Stream {
   void* handle_ = nullptr;
 };
 
-// A point in a stream, with a time stamp. One thread at a time.
+// A point in a stream, with a time stamp. For one thread at a time.
 class Event {
  public:
   static Result<Event> create(const Device& device);

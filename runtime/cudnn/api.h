@@ -1,5 +1,5 @@
 // cuDNN's entry points as a table of pointers, filled by Library::load. The only header of this
-// room that includes cuDNN's.
+// directory that includes cuDNN's.
 #pragma once
 
 #include <cudnn_graph.h>

@@ -30,16 +30,16 @@ Json knobs_json(const std::vector<plan::Knob>& knobs) {
   return json;
 }
 
-// The backward engine for sm_120 says so, as of an internal error, of every graph that it does not
-// take (9.19).
+// The backward engine for sm_120 reports this, with an internal error status, for every graph that
+// it does not support (9.19).
 constexpr std::string_view kNoKnob = "No knob was found";
 
-// That none was offered is a refusal by itself, unless the reason says otherwise.
+// A config that was not offered counts as unsupported, unless its reason says otherwise.
 bool is_failure(const LastWords& words) {
   return !words.status.empty() && !is_refusal(words.status) && !words.reason.starts_with(kNoKnob);
 }
 
-// One distinct reason and the engines that gave it, in the order of their first appearance.
+// A distinct reason and the engines that gave it, in order of first appearance.
 struct Group {
   std::string what;
   std::vector<std::int64_t> engines;
@@ -78,11 +78,12 @@ Error Attempts::to_error() const {
   const std::size_t failed = offered_count();
   Error error;
   error.code = only_refusals_ ? ErrorCode::unsupported : ErrorCode::cudnn;
-  error.message = failed == 0 ? "cuDNN offers no engine config for this graph"
-                              : fmt::format(
-                                    "cuDNN made no plan of this graph: {} engine config{} "
-                                    "failed",
-                                    failed, failed == 1 ? "" : "s");
+  error.message = failed == 0
+                      ? "cuDNN offers no engine config for this graph"
+                      : fmt::format(
+                            "cuDNN could not build a plan for this graph: {} engine config{} "
+                            "failed",
+                            failed, failed == 1 ? "" : "s");
   error.notes = notes();
   error.payload = payload();
   return error;

@@ -1,4 +1,4 @@
-// What was tried for one graph and what cuDNN said: the material of compile()'s error.
+// Records the engine configs tried for one graph and cuDNN's errors, for compile()'s error.
 #pragma once
 
 #include <string>
@@ -11,14 +11,14 @@ namespace attn::cudnn {
 
 class Attempts {
  public:
-  // The answer of one heuristic mode.
+  // The result of one heuristic mode.
   void add_mode(const std::string& mode, const Result<Offer>& offer);
   // An offered config that did not become a plan.
   void add_config(const std::string& mode, const EngineChoice& choice, const Error& error);
 
-  // "cuDNN offers no engine config for this graph" or "cuDNN made no plan of this graph: 3 engine
-  // configs failed", one note for each distinct reason with the engines that gave it, and the
-  // payload that compile.h documents.
+  // "cuDNN offers no engine config for this graph" or "cuDNN could not build a plan for this graph:
+  // 3 engine configs failed", with one note for each distinct reason that names its engines, and
+  // the payload described in compile.h.
   Error to_error() const;
 
  private:

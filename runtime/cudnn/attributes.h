@@ -34,7 +34,7 @@ ATTN_ELEMENT(CHAR, char)
 template <cudnnBackendAttributeType_t kType>
 using Element = typename ElementOf<kType>::type;
 
-// What is known of an attribute whatever its type.
+// Type-independent description of an attribute.
 struct AttributeInfo {
   cudnnBackendAttributeName_t name;
   cudnnBackendAttributeType_t type;

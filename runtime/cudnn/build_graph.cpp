@@ -35,7 +35,7 @@ std::vector<Uid> uids_of(const Node& node) {
   return uids;
 }
 
-// `offsets` belong to a ragged tensor.
+// `offsets` are those of a ragged tensor, or null.
 Result<Descriptor> make_tensor(const Api& api, const Tensor& tensor, const Descriptor* offsets) {
   DescriptorBuilder builder(api, kTensorDescriptor);
   builder.set(kTensorUniqueId, tensor.uid)
@@ -69,7 +69,7 @@ class Builder {
   const Node& node(int index) const { return graph_.nodes[static_cast<std::size_t>(index)]; }
   const Descriptor& tensor(Uid uid) const { return tensors_.at(uid); }
 
-  // Those that no earlier node uses.
+  // Adds the tensors of the node that no earlier node uses.
   Status add_tensors(int index) {
     for (const Uid uid : uids_of(node(index))) ATTN_RETURN_IF_ERROR(add_tensor(index, uid));
     return Status();
@@ -108,7 +108,7 @@ class Builder {
         fmt::format("{} of node {} ({})", what, index, graph::mnemonic_of(node(index))));
   }
 
-  // Keeps what an operation refers to until the graph is done with.
+  // Keeps what an operation refers to until the graph is no longer needed.
   const Descriptor* keep(Result<Descriptor>& settings) {
     settings_.push_back(std::move(settings).value());
     return &settings_.back();
@@ -222,7 +222,7 @@ class Builder {
     return operation.finalize();
   }
 
-  // The operations before become a graph of their own, which the operation refers to.
+  // The preceding operations become a separate graph that the operation refers to.
   Status set_score_graph(const SdpaForward& sdpa, DescriptorBuilder& operation) {
     ATTN_ASSIGN(Descriptor graph, graph_of(operations_));
     for (Descriptor& part : operations_) settings_.push_back(std::move(part));
@@ -234,7 +234,7 @@ class Builder {
     return {};
   }
 
-  // With a sink the softmax is described by itself, and its statistics with it.
+  // With a sink, the softmax and its statistics need a separate descriptor.
   Status set_softmax(const SdpaForward& sdpa, DescriptorBuilder& operation) {
     ATTN_ASSIGN(Descriptor scores, make_tensor(api_, scores_of(sdpa, 1), nullptr));
     ATTN_ASSIGN(Descriptor weights, make_tensor(api_, scores_of(sdpa, 2), nullptr));
@@ -247,7 +247,7 @@ class Builder {
     return {};
   }
 
-  // A virtual tensor of one value a score, `number` uids behind those of the graph.
+  // A virtual tensor of score shape, with the uid `number` after the graph's last.
   Tensor scores_of(const SdpaForward& sdpa, Uid number) const {
     const std::vector<std::int64_t>& q = graph_.find(sdpa.q)->dims;
     const std::int64_t pages = sdpa.table_k ? graph_.find(*sdpa.table_k)->dims[2] : 1;
@@ -267,7 +267,7 @@ class Builder {
         .finalize();
   }
 
-  // The score that an attention as one node lends is no node's result.
+  // Adds the score tensor of an SdpaForward, which is not the output of a node.
   Status add_lent_score() {
     const SdpaForward* sdpa = graph::sdpa_of(graph_);
     return sdpa != nullptr && sdpa->score ? add_tensor(0, *sdpa->score) : Status();

@@ -1,5 +1,5 @@
-// BackendGraph -> cuDNN descriptors, in the attributes and shapes that the fused engines match.
-// Needs neither a handle nor a GPU.
+// Builds cuDNN descriptors from a BackendGraph, with the attributes and shapes that cuDNN's fused
+// engines match. Needs neither a handle nor a GPU.
 #pragma once
 
 #include <functional>
@@ -18,8 +18,8 @@ struct BuiltGraph {
 };
 
 // Reports progress before each tensor (stage "tensor", with the first node that uses it), each
-// operation and the graph. An error names the node, and its payload has "stage" and "node" beside
-// what call_error() puts there.
+// operation and the graph. Errors name the node, and add "stage" and "node" to the payload of
+// call_error().
 Result<BuiltGraph> build_graph(const Api& api, const graph::BackendGraph& graph,
                                const ProgressSink& progress);
 

@@ -59,7 +59,7 @@ class Compiler {
   }
 
  private:
-  // The first config that becomes a plan; else the error of the last.
+  // The first config that becomes a plan; else the last error.
   Result<plan::CompiledStep> try_offer(const Result<Offer>& offer, const char* mode) {
     attempts_.add_mode(mode, offer);
     if (!offer.ok()) return offer.error();
@@ -116,7 +116,7 @@ class Compiler {
   const Depth depth_;
   const ProgressSink& progress_;
   Attempts attempts_;
-  bool passed_over_ = false;  // a config that was offered is known to be wrong
+  bool passed_over_ = false;  // an offered config is known to be wrong
 };
 
 std::int64_t sm_of(const std::string& device_json) {
@@ -153,7 +153,7 @@ Result<plan::CompiledStep> compile(const Library& library, const graph::BackendG
   Result<plan::CompiledStep> step = compile_graph(library.api(), graph, device_json, progress);
   if (step.ok() || !library.nvrtc_path().empty()) return step;
   Error error = step.error();
-  error.notes.push_back("NVRTC, with which cuDNN compiles attention kernels, was not found");
+  error.notes.push_back("NVRTC, which cuDNN needs to compile attention kernels, was not found");
   return error;
 }
 
@@ -163,7 +163,7 @@ Result<plan::CompiledStep> offer(const Library& library, const graph::BackendGra
 }
 
 Result<std::string> device_json_of_current_device(const Library& library) {
-  // Not owned: the session ends with this function, before the library can go.
+  // Not owned: the session ends in this function, before the library can be released.
   ATTN_ASSIGN(const Session session,
               Session::create(std::shared_ptr<const Library>(&library, [](const Library*) {})));
   ATTN_ASSIGN(const Descriptor device,

@@ -1,4 +1,4 @@
-// compile() over a table of entry points, whichever library (or test) they come from.
+// compile() on a table of entry points, from a library or a test.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace attn::cudnn {
 
-// How far to go: to a config that is offered, or to a finalized plan.
+// How far to go: until a config is offered, or until a plan is finalized.
 enum class Depth : std::uint8_t { offer, plan };
 
-// As offer() or compile(), without the note on NVRTC.
+// Like offer() or compile(), but without the note on NVRTC.
 Result<plan::CompiledStep> compile_graph(const Api& api, const graph::BackendGraph& graph,
                                          const std::string& device_json,
                                          const ProgressSink& progress, Depth depth = Depth::plan);

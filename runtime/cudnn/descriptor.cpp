@@ -14,14 +14,14 @@ namespace {
 
 std::atomic<std::int64_t> live_descriptors{0};
 
-// Of an attribute or descriptor that the library is too old for, that is the reason.
+// If the library is too old for the attribute or descriptor, reports that as the reason.
 Error with_age(const Api& api, Error error, const char* name) {
   const std::int64_t first = since(name),
                      version = static_cast<std::int64_t>(api.cudnnGetVersion());
   if (first <= version) return error;
   error.code = ErrorCode::unsupported;
   error.notes.insert(error.notes.begin(), error.message);
-  error.message = fmt::format("{} came with cuDNN {}; this is {}", name, version_text(first),
+  error.message = fmt::format("{} needs cuDNN {} or newer; this is {}", name, version_text(first),
                               version_text(version));
   return error;
 }
@@ -73,7 +73,7 @@ Status Descriptor::set_raw(const AttributeInfo& attribute, std::int64_t count,
                            const void* elements) {
   if (count < attribute.min_count || count > attribute.max_count) {
     return Status(ErrorCode::internal,
-                  fmt::format("{} of {} takes {} to {} elements, not {}", attribute.text,
+                  fmt::format("{} of {} must have {} to {} elements, not {}", attribute.text,
                               kind_.text, attribute.min_count, attribute.max_count, count));
   }
   const cudnnStatus_t status =

@@ -17,10 +17,10 @@
 
 namespace attn::cudnn {
 
-// Owns one cudnnBackendDescriptor_t. Any thread, one at a time. The library must outlive it.
+// Owns one cudnnBackendDescriptor_t. For one thread at a time. The library must outlive it.
 class Descriptor {
  public:
-  // An empty one of this kind, as cuDNN wants them for what it returns.
+  // Creates an empty descriptor of this kind, to receive what cuDNN returns.
   static Result<Descriptor> create(const Api& api, const DescriptorKind& kind);
   Descriptor(Descriptor&& other) noexcept;
   Descriptor& operator=(Descriptor&& other) noexcept;
@@ -29,21 +29,21 @@ class Descriptor {
   cudnnBackendDescriptor_t raw() const { return raw_; }
   const DescriptorKind& kind() const { return kind_; }
 
-  // The only element of `attribute`.
+  // The attribute's only element.
   template <cudnnBackendAttributeType_t kType>
   Result<Element<kType>> get(const Attribute<kType>& attribute) const {
     Element<kType> value{};
     ATTN_RETURN_IF_ERROR(get_one(attribute.info, &value));
     return value;
   }
-  // A CHAR attribute, without the terminating zero.
+  // A CHAR attribute, without the terminating NUL.
   Result<std::string> get_text(const Attribute<CUDNN_TYPE_CHAR>& attribute) const;
-  // Descriptors of one kind: as many as cuDNN has, the surplus destroyed at once when it fills
-  // fewer than it announced.
+  // A list of descriptors of one kind. If cuDNN fills fewer than it announced, the rest are
+  // destroyed.
   Result<std::vector<Descriptor>> get_descriptors(
       const Attribute<CUDNN_TYPE_BACKEND_DESCRIPTOR>& attribute, const DescriptorKind& kind) const;
 
-  // Descriptors created and not destroyed in this process.
+  // Number of live descriptors in this process.
   static std::int64_t live_count();
 
  private:
@@ -61,8 +61,8 @@ class Descriptor {
   cudnnBackendDescriptor_t raw_;
 };
 
-// Sets attributes and finalizes; after the first failure every further call does nothing and
-// finalize() returns that failure.
+// Sets attributes and finalizes. After the first failure further calls do nothing, and finalize()
+// returns that failure.
 class DescriptorBuilder {
  public:
   DescriptorBuilder(const Api& api, const DescriptorKind& kind);

@@ -9,13 +9,13 @@
 namespace attn::cudnn {
 
 Result<Descriptor> make_device(const Api& api, const std::string& device_json) {
-  // cuDNN reads a C string: the terminating zero is part of it.
+  // cuDNN reads a C string, so the terminating NUL is included.
   const std::span<const char> text(device_json.c_str(), device_json.size() + 1);
   Result<Descriptor> device =
       DescriptorBuilder(api, kDevicePropDescriptor).set_all(kDevicePropJson, text).finalize();
   if (device.ok()) return device;
   Error error = device.error();
-  // The JSON is at fault only when cuDNN says so; it also fails here when a part of it is missing.
+  // Only BAD_PARAM means that the JSON is wrong; a missing part of cuDNN also fails here.
   if (payload_field(error, "status").starts_with("BAD_PARAM")) {
     error.code = ErrorCode::invalid_argument;
   }
@@ -25,7 +25,7 @@ Result<Descriptor> make_device(const Api& api, const std::string& device_json) {
 
 Result<Offer> engine_configs(const Api& api, const Descriptor& graph, const Descriptor& device,
                              cudnnBackendHeurMode_t mode) {
-  take_last_text(api);  // what earlier calls left behind is not about this mode
+  take_last_text(api);  // drops errors of earlier calls
   ATTN_ASSIGN(const Descriptor heuristics, DescriptorBuilder(api, kEngineHeurDescriptor)
                                                .set(kEngineHeurGraph, graph)
                                                .set(kEngineHeurMode, mode)
@@ -70,7 +70,7 @@ Result<EngineChoice> describe(const Descriptor& config) {
   ATTN_ASSIGN(const std::vector<Descriptor> engines,
               config.get_descriptors(kEngineConfigEngine, kEngineDescriptor));
   if (engines.size() != 1) {
-    return Result<EngineChoice>(ErrorCode::cudnn, "cuDNN: an engine config without an engine");
+    return Result<EngineChoice>(ErrorCode::cudnn, "cuDNN: an engine config has no engine");
   }
   EngineChoice choice;
   ATTN_ASSIGN(choice.engine, engines[0].get(kEngineGlobalIndex));

@@ -10,23 +10,23 @@
 
 namespace attn::cudnn {
 
-// What one heuristic mode says of a graph.
+// The result of one heuristic mode for a graph.
 struct Offer {
   std::vector<Descriptor> configs;  // ENGINECFG, best first; may be empty
-  std::vector<LastWords> refused;   // configs that it looked at and did not offer, with the reason
+  std::vector<LastWords> refused;   // configs considered but not offered, with reasons
 };
 
-// DEVICEPROP from JSON. Errors: invalid_argument, with cuDNN's reason (it names a missing key).
+// DEVICEPROP from JSON. Errors: invalid_argument with cuDNN's reason, which names a missing key.
 Result<Descriptor> make_device(const Api& api, const std::string& device_json);
 
 Result<Offer> engine_configs(const Api& api, const Descriptor& graph, const Descriptor& device,
                              cudnnBackendHeurMode_t mode);
 
-// A config with default knobs of every engine that takes the graph, whatever heuristics think of
-// it, by ascending index. For when the engines that heuristics offer are known to be wrong.
+// A config with default knobs for every engine that accepts the graph, by ascending index, whatever
+// the heuristics offer. Used if the engines that they offer are known to be wrong.
 Result<Offer> every_engine(const Api& api, const Descriptor& graph, const Descriptor& device);
 
-// Which engine and knobs a config stands for.
+// The engine and knobs of a config.
 Result<EngineChoice> describe(const Descriptor& config);
 
 }  // namespace attn::cudnn

@@ -10,7 +10,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Statuses that speak of the installation, not of the graph.
+// Statuses about the installation, not the graph.
 constexpr std::string_view kInstallation[] = {
     "NOT_SUPPORTED_INCOMPATIBLE_CUDA_DRIVER",
     "NOT_SUPPORTED_INCOMPATIBLE_CUDART",
@@ -18,7 +18,7 @@ constexpr std::string_view kInstallation[] = {
     "NOT_SUPPORTED_SUBLIBRARY_UNAVAILABLE",
 };
 
-// cuDNN's words are bytes; what is no UTF-8 is replaced, for this is text for people.
+// cuDNN's text may not be UTF-8; invalid bytes are replaced, since this is for people.
 std::string dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -41,7 +41,7 @@ Error call_error(const Api& api, cudnnStatus_t status, const std::string& call) 
   const std::vector<LastWords> words = parse_last_words(take_last_text(api));
   std::string name = status_name(api, status);
   const std::string reason = words.empty() ? "" : words.front().reason;
-  // The deepest reason has the more telling status.
+  // The deepest reason has the more specific status.
   if (!words.empty() && !words.front().status.empty()) name = words.front().status;
   Error error;
   error.code = is_refusal(name) ? ErrorCode::unsupported : ErrorCode::cudnn;

@@ -1,4 +1,4 @@
-// A failed cuDNN call as an Error.
+// Converts failed cuDNN calls to Errors.
 #pragma once
 
 #include <string>
@@ -12,21 +12,20 @@ namespace attn::cudnn {
 // "NOT_SUPPORTED_GRAPH_PATTERN" for CUDNN_STATUS_NOT_SUPPORTED_GRAPH_PATTERN.
 std::string status_name(const Api& api, cudnnStatus_t status);
 
-// Whether a status of this name says that cuDNN does not serve what was asked: the NOT_SUPPORTED
-// ones, without those that mean that something of the installation is missing or unfit (driver,
-// CUDA runtime, NVRTC, sublibrary).
+// Whether a status of this name means that cuDNN does not support the request: the NOT_SUPPORTED
+// ones, except those for a missing or unsuitable installation (driver, CUDA runtime, NVRTC,
+// sublibrary).
 bool is_refusal(std::string_view status_name);
 
-// Must be the first thing after the failing call: takes cuDNN's last words of this thread. `call`
-// says what was being done ("finalize TENSOR"). Code: unsupported for a refusal, else cudnn. The
-// payload is {"call": .., "status": .., "reason": ..}; the reason, when there is one, is also the
-// only note.
+// Call directly after the failing call, since it takes cuDNN's last error text of this thread.
+// `call` names the call ("finalize TENSOR"). Code: unsupported if is_refusal, else cudnn. The
+// payload is {"call": .., "status": .., "reason": ..}; the reason, if any, is also the only note.
 Error call_error(const Api& api, cudnnStatus_t status, const std::string& call);
 
-// A field that call_error() put into the payload; empty for errors of another origin.
+// A field of the payload of call_error(); empty for other errors.
 std::string payload_field(const Error& error, const char* name);
 
-// `error` with "stage" and "node" added to its payload and `where` put before its message.
+// `error` with "stage" and "node" added to its payload, and `where` prepended to its message.
 Error with_place(Error error, const std::string& stage, int node, const std::string& where);
 
 }  // namespace attn::cudnn

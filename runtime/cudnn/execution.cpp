@@ -89,7 +89,7 @@ LoadedPlan::~LoadedPlan() = default;
 Result<LoadedPlan> LoadedPlan::load(const Session& session, std::string_view cudnn_plan) {
   const std::shared_ptr<const Library>& library = session.state_->library;
   const Api& api = library->api();
-  // cuDNN reads a C string: the terminating zero is part of it.
+  // cuDNN reads a C string, so the terminating NUL is included.
   const std::string text(cudnn_plan);
   const std::span<const char> with_zero(text.c_str(), text.size() + 1);
   ATTN_ASSIGN(Descriptor plan, DescriptorBuilder(api, kExecutionPlanDescriptor)

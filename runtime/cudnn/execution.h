@@ -1,5 +1,5 @@
-// Executing compiled plans: handle, loaded plan, variant pack. The caller makes a CUDA context
-// current first; every object belongs to the context it was made in.
+// Executes compiled plans: handle, loaded plan, variant pack. The caller must make a CUDA context
+// current; every object belongs to the context that it was created in.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace attn::cudnn {
 
-// A cuDNN handle. One thread at a time (cuDNN's rule).
+// A cuDNN handle. For one thread at a time, as cuDNN requires.
 class Session {
  public:
   static Result<Session> create(std::shared_ptr<const Library> library);
@@ -21,7 +21,7 @@ class Session {
   Session& operator=(Session&&) noexcept;
   ~Session();
 
-  // `stream` is a CUstream / cudaStream_t. Free when it is the stream already set.
+  // `stream` is a CUstream / cudaStream_t. Free if it is already set.
   Status set_stream(void* stream);
   const Library& library() const;
   void* handle() const;  // cudnnHandle_t
@@ -33,8 +33,8 @@ class Session {
   std::unique_ptr<State> state_;
 };
 
-// Device addresses (host addresses for host scalars) by uid. Immutable once made; the addresses
-// must stay valid while it is executed, and `library` must outlive it.
+// Device addresses (host addresses for host scalars) by uid. Immutable; the addresses must stay
+// valid during execution, and `library` must outlive it.
 class VariantPack {
  public:
   static Result<VariantPack> create(const Library& library, std::span<const graph::Uid> uids,
@@ -53,14 +53,14 @@ class VariantPack {
 // A finalized execution plan.
 class LoadedPlan {
  public:
-  // From CompiledStep::cudnn_plan. Errors: cudnn (with cuDNN's own reason).
+  // From CompiledStep::cudnn_plan. Errors: cudnn, with cuDNN's reason.
   static Result<LoadedPlan> load(const Session& session, std::string_view cudnn_plan);
   LoadedPlan(LoadedPlan&&) noexcept;
   LoadedPlan& operator=(LoadedPlan&&) noexcept;
   ~LoadedPlan();
 
   std::int64_t workspace_bytes() const;
-  // Enqueues on the session's stream; does not wait, allocate or create. Errors: cudnn.
+  // Enqueues on the session's stream; does not wait, allocate or create objects. Errors: cudnn.
   Status execute(const Session& session, const VariantPack& pack) const;
 
  private:

@@ -45,16 +45,16 @@ bool try_open(Search& search, const std::string& file) {
   return true;
 }
 
-// A folder may be the one that holds the libraries or a prefix above it.
+// Candidate files: the folder may hold the library itself or be an install prefix.
 std::array<fs::path, 3> inside(const fs::path& folder, const std::string& file) {
   return {folder / file, folder / "lib" / file, folder / "lib64" / file};
 }
 
 std::int64_t packed(int major, int minor, int patch) {
-  return major * 10000 + minor * 100 + patch;  // of 9.0 and later
+  return major * 10000 + minor * 100 + patch;  // since cuDNN 9.0
 }
 
-// "9.14.0" at the start of a text.
+// Parses "9.14.0" at the start of a text.
 std::optional<std::int64_t> parse_version(std::string_view text) {
   std::array<int, 3> numbers{};
   for (std::size_t i = 0; i < numbers.size(); ++i) {
@@ -67,7 +67,7 @@ std::optional<std::int64_t> parse_version(std::string_view text) {
   return packed(numbers[0], numbers[1], numbers[2]);
 }
 
-// "#define CUDNN_MAJOR 9" and so on.
+// Reads "#define CUDNN_MAJOR 9" and so on.
 std::optional<std::int64_t> version_in_header(const fs::path& header) {
   constexpr std::array<std::string_view, 3> kNames = {"CUDNN_MAJOR", "CUDNN_MINOR",
                                                       "CUDNN_PATCHLEVEL"};
@@ -85,7 +85,7 @@ std::optional<std::int64_t> version_in_header(const fs::path& header) {
   return packed(numbers[0], numbers[1], numbers[2]);
 }
 
-// A copy that may be taken.
+// A copy of cuDNN that could be loaded.
 struct Copy {
   std::string path;
   std::optional<std::int64_t> version{};
@@ -98,7 +98,7 @@ std::string describe(const Copy& copy) {
 
 bool is_too_old(const Copy& copy) { return copy.version && *copy.version < kOldestVersion; }
 
-// One copy each, in the order of the places; `failures` are the places without one.
+// Distinct copies in the order of the places; `failures` are the places without a copy.
 class Copies {
  public:
   explicit Copies(const Places& places) {
@@ -109,7 +109,7 @@ class Copies {
   const std::vector<Copy>& all() const { return all_; }
   const std::vector<std::string>& failures() const { return failures_; }
 
-  // Those new enough, the newest first, then those of unknown version.
+  // The copies that are new enough, newest first, then those of unknown version.
   std::vector<Copy> by_preference() const {
     std::vector<Copy> copies;
     std::ranges::copy_if(all_, std::back_inserter(copies),
@@ -120,7 +120,8 @@ class Copies {
   }
 
  private:
-  // Opened to learn where it is: without a call into it, it goes as it came.
+  // Opens the linker's copy to learn its path; closing it leaves no trace, as nothing in it is
+  // called.
   void add_linkers() {
     dlerror();
     void* handle = dlopen(kFile, RTLD_LAZY | RTLD_LOCAL);
@@ -158,16 +159,16 @@ std::string oldest_text() {
   return fmt::format("attnc needs cuDNN {} or newer", version_text(kOldestVersion));
 }
 
-// `others` are the copies beside it.
+// `others` are other copies, listed in notes.
 Error too_old(std::string message, const std::vector<Copy>& others, const std::string& path) {
   Error error{ErrorCode::cudnn, std::move(message), {oldest_text()}, {}};
   for (const Copy& other : others) {
-    if (other.path != path) error.notes.push_back("there is also " + describe(other));
+    if (other.path != path) error.notes.push_back("also found " + describe(other));
   }
   return error;
 }
 
-// Lets go of the handle when it is not taken.
+// Closes the handle if the copy is rejected.
 Result<Found> ask_version(void* handle, const std::string& path, const std::vector<Copy>& all) {
   const auto ask = reinterpret_cast<std::size_t (*)()>(dlsym(handle, "cudnnGetVersion"));
   const Found found{handle, path, ask == nullptr ? 0 : static_cast<std::int64_t>(ask())};
@@ -179,16 +180,16 @@ Result<Found> ask_version(void* handle, const std::string& path, const std::vect
       found.path);
 }
 
-// The copy that is loaded, used whatever else there is.
+// Uses the loaded copy, whatever others exist.
 Result<Found> take_loaded(void* handle, const Places& places) {
   const std::string path = path_of(handle);
   Result<Found> found = ask_version(handle, path, {});
   if (found.ok()) return found;
   Places elsewhere = places;
-  elsewhere.linker = false;  // it would find the same
-  Error error = too_old(found.error().message + ", and this process has loaded it already",
+  elsewhere.linker = false;  // it would find the same copy
+  Error error = too_old(found.error().message + ", and this process has already loaded it",
                         Copies(elsewhere).all(), path);
-  error.notes.emplace_back("two copies in one process would mix: load a newer one first");
+  error.notes.emplace_back("a second copy in one process would conflict; load a newer one first");
   return error;
 }
 

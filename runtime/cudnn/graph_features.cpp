@@ -31,7 +31,7 @@ bool is_shift(PointwiseMode mode) {
   return mode == PointwiseMode::add || mode == PointwiseMode::sub;
 }
 
-// Each batch's own sizes of the products.
+// The per-batch sizes of products.
 std::set<Uid> lengths_of(const BackendGraph& graph) {
   std::set<Uid> lengths;
   for_each<graph::Matmul>(graph, [&](const graph::Matmul& matmul) {
@@ -42,7 +42,7 @@ std::set<Uid> lengths_of(const BackendGraph& graph) {
   return lengths;
 }
 
-// Indices, and indices moved by a scalar or by lengths.
+// Index tensors, and those shifted by a scalar or by lengths.
 std::set<Uid> moved_indices(const BackendGraph& graph, const std::set<Uid>& lengths) {
   std::set<Uid> indices;
   for_each<Pointwise>(graph, [&](const Pointwise& node) {
@@ -54,7 +54,7 @@ std::set<Uid> moved_indices(const BackendGraph& graph, const std::set<Uid>& leng
   return indices;
 }
 
-// The comparison of a band, row against column: cmp_ge of a right bound, cmp_gt of a left one.
+// A band comparison of row and column: cmp_ge for a right bound, cmp_gt for a left one.
 bool compares_indices(const Pointwise& node, PointwiseMode mode, const std::set<Uid>& indices) {
   return node.mode == mode && indices.contains(node.x) && indices.contains(*node.b);
 }
@@ -71,7 +71,7 @@ bool has_band(const BackendGraph& graph, graph::BandSide side) {
   return found;
 }
 
-// Rows and columns of the scores: those of the first product's result.
+// Rows and columns of the scores, from the result of the first product.
 std::int64_t rows_of(const BackendGraph& graph) {
   if (const auto* sdpa = graph::sdpa_of(graph)) return graph.find(sdpa->q)->dims[2];
   std::int64_t rows = 0;
@@ -93,7 +93,7 @@ std::int64_t columns_of(const BackendGraph& graph) {
   return columns;
 }
 
-// Rows in a page of each tensor that is read by pages.
+// Page sizes of all paged tensors.
 std::set<std::int64_t> page_sizes(const BackendGraph& graph) {
   std::set<std::int64_t> sizes;
   const auto add = [&](Uid pool) { sizes.insert(graph.find(pool)->dims[2]); };
@@ -134,7 +134,7 @@ bool pages(const BackendGraph& graph) { return !page_sizes(graph).empty(); }
 
 bool pages_of_two_sizes(const BackendGraph& graph) { return page_sizes(graph).size() > 1; }
 
-// Among many nodes it is the maximum of each row's with it.
+// In a graph of many nodes the sink appears as a maximum with each row's maximum.
 bool sink(const BackendGraph& graph) {
   const auto* sdpa = graph::sdpa_of(graph);
   bool found = sdpa != nullptr && sdpa->sink.has_value();

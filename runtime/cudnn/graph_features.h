@@ -1,4 +1,4 @@
-// What a graph asks of cuDNN, as far as known faults depend on it.
+// Features of a graph that known cuDNN bugs depend on.
 #pragma once
 
 #include <bitset>
@@ -20,8 +20,8 @@ using Features = std::bitset<static_cast<std::size_t>(Feature::kCount)>;
 // "a single query row"
 std::string_view to_string(Feature feature);
 
-// Of a valid graph, whether attention is many nodes in it or one. A product alone is no attention,
-// and has none.
+// Features of a valid graph, whether attention is many nodes in it or one. A graph of a single
+// product has none.
 Features features_of(const graph::BackendGraph& graph);
 
 }  // namespace attn::cudnn

@@ -1,4 +1,4 @@
-// The cuDNN handles of one device, for the threads that work there.
+// A pool of cuDNN handles of one device, shared by threads.
 #pragma once
 
 #include <array>
@@ -12,21 +12,21 @@
 
 namespace attn::cudnn {
 
-// A handle is used by one thread at a time (cuDNN's rule), so whoever may need one takes a seat,
-// and leases a handle for the length of a call. Leasing takes no lock: an atomic flag of a handle
-// that is nobody's, nearly always the one that the seat had before. Safe to use from many threads.
+// cuDNN allows one thread at a time to use a handle. A user takes a seat, and leases a handle for
+// the duration of a call. Leasing takes no lock: it sets the atomic flag of a free handle, nearly
+// always the one that the seat had before. Thread-safe.
 class Handles {
  public:
   static constexpr int kMost = 64;
 
   // At most `most` handles, 1 .. kMost.
   Handles(std::shared_ptr<const Library> library, int most);
-  // The device's context must be current. Nobody may have a seat or a lease.
+  // Destroys all handles. The device's context must be current; no seat or lease may exist.
   void clear();
 
   int size() const { return count_.load(std::memory_order_acquire); }
 
-  // A handle until the end of the scope.
+  // Holds a handle until the end of the scope.
   class Lease {
    public:
     Lease(Lease&&) = delete;
@@ -40,14 +40,14 @@ class Handles {
     Session& session_;
   };
 
-  // One thread at a time. The handles must outlive it.
+  // For one thread at a time. The pool must outlive it.
   class Seat {
    public:
     Seat(Seat&& other) noexcept;
     Seat& operator=(Seat&&) = delete;
     ~Seat();
 
-    // Waits while all handles are leased, which can only be when there are more seats than may be
+    // Waits while all handles are leased, which requires more seats than the maximum number of
     // handles.
     Lease lease() { return handles_->lease(number_); }
 
@@ -56,11 +56,11 @@ class Handles {
     Seat(Handles& handles, int number)
         : handles_(&handles), number_(static_cast<std::size_t>(number)) {}
     Handles* handles_;
-    std::size_t number_;  // of the handle that is tried first
+    std::size_t number_;  // the handle to try first
   };
 
-  // Makes a handle when there are more seats than handles and may be more. The device's context
-  // must be current. Errors: cudnn.
+  // Creates a handle if there are more seats than handles and the maximum is not reached. The
+  // device's context must be current. Errors: cudnn.
   Result<Seat> take_seat();
 
  private:
@@ -75,9 +75,9 @@ class Handles {
   std::shared_ptr<const Library> library_;
   int most_;
   std::atomic<int> seats_ = 0;  // taken
-  std::mutex mutex_;            // of making handles
+  std::mutex mutex_;            // guards creation of handles
   std::atomic<int> count_ = 0;
-  std::array<Slot, kMost> slots_;  // those before count_ have a session, and never lose it
+  std::array<Slot, kMost> slots_;  // those before count_ have a session, which stays
 };
 
 }  // namespace attn::cudnn

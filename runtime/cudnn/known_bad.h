@@ -1,5 +1,5 @@
-// What is known to go wrong with graphs that cuDNN accepts, by its version, the GPU and the graph:
-// known_bad.def, consulted when a plan is compiled.
+// Known cuDNN bugs in graphs that it accepts, by cuDNN version, GPU and graph. The table is
+// known_bad.def; compilation consults it.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@ inline constexpr std::int64_t kLastSm = 999;
 
 struct KnownBad {
   std::string_view name;
-  std::int64_t first, last;        // cudnnGetVersion(), both included
-  std::int64_t first_sm, last_sm;  // both included
-  std::int64_t engine;             // kAnyEngine: the graph must not be compiled at all
-  Features features;               // all of which a graph must have
+  std::int64_t first, last;        // cudnnGetVersion(), inclusive
+  std::int64_t first_sm, last_sm;  // inclusive
+  std::int64_t engine;             // kAnyEngine: reject the graph
+  Features features;               // the graph must have all of them
   std::string_view what, help, source;
 };
 
@@ -32,8 +32,8 @@ struct Circumstances {
   Features features;
 };
 
-// The first row that holds for graphs as a whole (kAnyEngine), or for this engine; null when
-// nothing is known against it.
+// The first matching row for whole graphs (kAnyEngine) or for this engine; null if nothing is
+// known.
 const KnownBad* find_known_bad(const Circumstances& circumstances,
                                std::int64_t engine = kAnyEngine);
 

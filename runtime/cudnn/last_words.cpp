@@ -22,7 +22,7 @@ std::vector<std::string_view> lines_of(std::string_view text) {
   return lines;
 }
 
-// A knob that our cuDNN header does not know yet has no number; it is left out.
+// Knobs missing in this build's cuDNN header have no number and are skipped.
 std::optional<std::int64_t> knob_type(std::string_view name) {
   if (name.starts_with(kKnobPrefix)) name.remove_prefix(kKnobPrefix.size());
 #define ATTN_KNOB(knob) \

@@ -1,11 +1,11 @@
-// cuDNN's text of the last errors of a thread, taken apart. It comes in blocks, one for each engine
-// config that was looked at, the deepest and most telling reason first:
+// Parses cuDNN's text of a thread's last errors. It comes in blocks, one for each engine config
+// that was considered, with the deepest and most specific reason first:
 //
 //   {"engineId":2,"smVersion":900,"knobChoices":{"CUDNN_KNOB_TYPE_KERNEL_CFG":7}}
 //   Warning: CUDNN_STATUS_NOT_SUPPORTED_SHAPE; Reason: Embedding dim ... at: d_qk % 8 != 0
 //   Warning: CUDNN_STATUS_NOT_SUPPORTED; Reason: ptr->isSupported()
 //
-// The first line is missing when the failing call was about no config.
+// The first line is missing if the failing call was not about a config.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@
 
 namespace attn::cudnn {
 
-// An engine and its knobs, as heuristics choose them.
+// An engine and its knobs, as chosen by heuristics.
 struct EngineChoice {
-  std::int64_t engine = -1;       // -1: not known
+  std::int64_t engine = -1;       // -1: unknown
   std::vector<plan::Knob> knobs;  // ascending type
 };
 
@@ -30,10 +30,10 @@ struct LastWords {
   std::string reason;  // one line
 };
 
-// Everything since the last call of this function on this thread: cuDNN forgets what it has told.
+// The error text since the last call of this function on this thread. cuDNN then drops the text.
 std::string take_last_text(const Api& api);
 
-// Text in another form becomes one entry with an empty status and all of it as the reason.
+// Text in another form becomes one entry, with an empty status and the whole text as the reason.
 std::vector<LastWords> parse_last_words(std::string_view text);
 
 }  // namespace attn::cudnn

@@ -15,8 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Beside cuDNN, then where the vendor's wheels put it (<site>/nvidia/cu13/lib beside
-// <site>/nvidia/cudnn/lib), then the usual prefixes.
+// Next to cuDNN, then where NVIDIA's wheels have it (<site>/nvidia/cu13/lib next to
+// <site>/nvidia/cudnn/lib), then the default prefixes.
 std::vector<fs::path> nvrtc_folders(const fs::path& cudnn_file, int cuda_major) {
   const fs::path beside = cudnn_file.parent_path();
   const fs::path vendor = beside.parent_path().parent_path();
@@ -29,7 +29,7 @@ std::vector<fs::path> nvrtc_folders(const fs::path& cudnn_file, int cuda_major) 
   return folders;
 }
 
-// NVRTC opens its builtins by name and does not look beside itself; loaded before, they are found.
+// NVRTC opens its builtins by name and does not search its own folder, so load them first.
 void load_builtins(const std::string& nvrtc_path) {
   std::error_code ignored;
   for (const fs::directory_entry& entry :
@@ -39,7 +39,7 @@ void load_builtins(const std::string& nvrtc_path) {
   }
 }
 
-// The name of the first entry point that is missing, or nothing.
+// Fills the table; returns the name of the first missing entry point.
 std::optional<std::string> fill(Api& api, void* handle) {
 #define ATTN_CUDNN_FUNCTION(name)                                        \
   api.name = reinterpret_cast<decltype(api.name)>(dlsym(handle, #name)); \
@@ -85,7 +85,7 @@ Result<std::shared_ptr<const Library>> Library::load(const std::string& folder) 
 }
 
 std::string version_text(std::int64_t version) {
-  // 9.0 and later: major * 10000 + minor * 100 + patch.
+  // Since 9.0: major * 10000 + minor * 100 + patch.
   return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 

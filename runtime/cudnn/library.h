@@ -1,5 +1,5 @@
-// cuDNN, loaded at run time. Nothing here is linked: programs that never compile or execute a plan
-// run without cuDNN, CUDA or a driver.
+// cuDNN, loaded at run time. Nothing is linked: programs that neither compile nor execute plans run
+// without cuDNN, CUDA or a driver.
 #pragma once
 
 #include <cstdint>
@@ -10,22 +10,21 @@
 
 namespace attn::cudnn {
 
-struct Api;  // the entry points (runtime/cudnn/api.h); only this room looks inside
+struct Api;  // entry points (runtime/cudnn/api.h); internal to runtime/cudnn
 
-// A loaded cuDNN. Immutable and safe to share between threads; never unloaded while referenced.
+// A loaded cuDNN. Immutable and thread-safe; not unloaded while referenced.
 class Library {
  public:
-  // Loads libcudnn.so.9 and the libraries it will look for (NVRTC). Looks in `folder` alone when it
-  // is not empty, else in $ATTN_CUDNN_DIR alone when that is set; else takes the copy that the
-  // process has loaded already, or the newest of those that the dynamic linker finds and that lie
-  // in $CUDNN_HOME, the usual CUDA prefixes and the project's wheels. None older than 9.19 is
-  // taken. Errors: cudnn, with every place tried and the linker's words, or the copies that are too
-  // old.
+  // Loads libcudnn.so.9 and the libraries that it needs (NVRTC). Searches only `folder` if that is
+  // not empty, else only $ATTN_CUDNN_DIR if that is set; else uses the copy that the process has
+  // already loaded, or the newest of those found by the dynamic linker, in $CUDNN_HOME, in the
+  // default CUDA prefixes and in the project's wheels. Rejects copies older than 9.19. Errors:
+  // cudnn, listing every place tried and the linker's errors, or the copies that are too old.
   static Result<std::shared_ptr<const Library>> load(const std::string& folder = "");
 
   std::int64_t version() const;     // cudnnGetVersion(): 91900 for 9.19.0
-  const std::string& path() const;  // file that was loaded
-  // NVRTC that cuDNN will find; empty when there was none (plans load, but none can be compiled).
+  const std::string& path() const;  // path of the loaded file
+  // The NVRTC that cuDNN will find; empty if there is none (plans load, but cannot be compiled).
   const std::string& nvrtc_path() const;
   const Api& api() const;
 

@@ -1,5 +1,5 @@
-// What newer versions of cuDNN have than the header that this is built with (newer.def), under the
-// names that a newer header uses. A library that does not know them says so when they are set.
+// Attributes and descriptors of cuDNN versions newer than the header that this is built with
+// (newer.def), under the names of newer headers. An older library rejects them when they are set.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace attn::cudnn {
 
-// In this namespace, where they hide those of a newer header.
+// In this namespace, so that they hide those of a newer header.
 #define ATTN_NEWER_ATTRIBUTE(name, number, since) \
   inline constexpr auto CUDNN_ATTR_##name = static_cast<cudnnBackendAttributeName_t>(number);
 #define ATTN_NEWER_DESCRIPTOR(name, number, since)          \
@@ -19,8 +19,8 @@ namespace attn::cudnn {
 #undef ATTN_NEWER_ATTRIBUTE
 #undef ATTN_NEWER_DESCRIPTOR
 
-// The version that an attribute or descriptor came with ("OPERATION_SOFTMAX_XDESC",
-// "OPERATION_SOFTMAX"); 0 when every version that can be used has it.
+// The cuDNN version that introduced an attribute or descriptor ("OPERATION_SOFTMAX_XDESC",
+// "OPERATION_SOFTMAX"); 0 if every supported version has it.
 std::int64_t since(std::string_view name);
 
 }  // namespace attn::cudnn

@@ -16,7 +16,7 @@ cudnnDataType_t to_cudnn(DType type) {
     case DType::i64: return CUDNN_DATA_INT64;
     case DType::boolean: return CUDNN_DATA_BOOLEAN;
   }
-  check_failed(__FILE__, __LINE__, "type", "every DType has a cuDNN data type");
+  check_failed(__FILE__, __LINE__, "type", "every DType must have a cuDNN data type");
 }
 
 cudnnPointwiseMode_t to_cudnn(graph::PointwiseMode mode) {
@@ -33,7 +33,7 @@ cudnnReduceTensorOp_t to_cudnn(graph::ReduceOp op) {
     case graph::ReduceOp::max: return CUDNN_REDUCE_TENSOR_MAX;
     case graph::ReduceOp::add: return CUDNN_REDUCE_TENSOR_ADD;
   }
-  check_failed(__FILE__, __LINE__, "op", "every ReduceOp has a cuDNN operator");
+  check_failed(__FILE__, __LINE__, "op", "every ReduceOp must have a cuDNN operator");
 }
 
 }  // namespace attn::cudnn

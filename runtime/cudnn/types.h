@@ -1,4 +1,4 @@
-// Our enumerations as cuDNN's.
+// Converts enumerations to cuDNN's.
 #pragma once
 
 #include "runtime/base/dtype.h"

@@ -44,7 +44,7 @@ struct Memory::Find {
 
   Place operator()(const plan::TensorOperand& operand) const {
     const auto found = memory.tensors_.find(operand.name);
-    ATTN_CHECK(found != memory.tensors_.end(), "a valid program names known tensors");
+    ATTN_CHECK(found != memory.tensors_.end(), "a valid program must name known tensors");
     const std::size_t width = memory.widths_.find(operand.name)->second;
     const std::int64_t before = operand.offset + turn * operand.advance;
     return found->second.plus(static_cast<std::size_t>(before) * width);
@@ -54,7 +54,7 @@ struct Memory::Find {
   }
   Place operator()(const plan::ParamOperand& operand) const {
     void* place = memory.scalars_.param(operand.name);
-    ATTN_CHECK(place != nullptr, "checked arguments have every param");
+    ATTN_CHECK(place != nullptr, "checked arguments must have every param");
     return Place::at(place);
   }
   Place operator()(const plan::CountingOperand&) const { return Place::at(memory.counting_); }
@@ -112,7 +112,7 @@ KernelArguments::KernelArguments(const KernelOperands& operands, const Bases& ba
 Result<cuda::DeviceBuffer> counting_numbers(const plan::Program& program,
                                             const cuda::Device& device,
                                             const cuda::AllocatorPointer& allocator) {
-  constexpr std::size_t kPiece = std::size_t{1} << 20;  // numbers that the host holds at once
+  constexpr std::size_t kPiece = std::size_t{1} << 20;  // elements per upload
   const auto count = static_cast<std::size_t>(plan::counting_elements(program));
   ATTN_ASSIGN(cuda::DeviceBuffer buffer,
               cuda::DeviceBuffer::allocate(device, count * sizeof(std::int32_t), allocator));

@@ -1,6 +1,6 @@
-// Where the operands of a step lie, as cuDNN and as a kernel's launch take them: names are looked
-// up once, when tensors are bound, so that other tensors can be bound without looking again.
-// Private to this room and to benchmarks.
+// Addresses of step operands, in the forms that cuDNN and kernel launches take. Names are looked up
+// once, at binding, so that later address changes need no look-up. Internal to runtime/execute and
+// benchmarks.
 #pragma once
 
 #include <cstddef>
@@ -18,13 +18,13 @@
 
 namespace attn::execute {
 
-// What a binding may change.
+// The addresses that a binding may change.
 struct Bases {
-  std::span<void* const> tensors;  // in the order of program.tensors
+  std::span<void* const> tensors;  // as in program.tensors
   void* workspace = nullptr;
 };
 
-// An operand's address, given the bases.
+// An operand's address, relative to the bases.
 struct Place {
   enum class Base : std::uint8_t { none, tensor, workspace };
 
@@ -41,51 +41,51 @@ struct Place {
 
   Base base = Base::none;
   void* fixed = nullptr;
-  std::size_t index = 0;   // of the tensor, or bytes into the workspace
+  std::size_t index = 0;   // index of the tensor, or bytes into the workspace
   std::size_t inside = 0;  // bytes into the tensor
 };
 
-// Where the operands of a program lie. `program` and `scalars` must outlive it.
+// The addresses of a program's operands. `program` and `scalars` must outlive it.
 class Memory {
  public:
-  // `counting`: at least plan::counting_elements() numbers, or null.
+  // `counting`: an iota of at least plan::counting_elements() elements, or null.
   Memory(const plan::Program& program, Scalars& scalars, void* counting = nullptr);
 
-  // Internal tensors that lie at `base`, or `offset` bytes behind the start of the workspace.
+  // Adds internal tensors at `base`, or at `offset` bytes into the workspace.
   void add_internals(const plan::InternalPlaces& places, void* base);
   void add_internals(const plan::InternalPlaces& places, std::int64_t offset);
 
-  // A tensor of the caller's that lies at `address`, whatever is bound.
+  // Places a caller's tensor at a fixed `address`, whatever is bound.
   void place_tensor(const std::string& name, void* address) { tensors_[name] = Place::at(address); }
 
-  // In a turn of the loop that the step is in. The source must be one of the program's.
+  // In iteration `turn` of the step's loop. The source must belong to the program.
   Place place_of(const plan::OperandSource& source, std::int64_t turn = 0) const;
 
  private:
   struct Find;
   Scalars& scalars_;
   void* counting_;
-  std::map<std::string, Place> tensors_;       // internal ones too
-  std::map<std::string, std::size_t> widths_;  // bytes of an element
+  std::map<std::string, Place> tensors_;       // including internal ones
+  std::map<std::string, std::size_t> widths_;  // bytes per element
 };
 
-// What a step is executed with, but for the bases.
+// The operands of a cuDNN step, relative to the bases.
 struct CudnnOperands {
   CudnnOperands(const plan::CudnnStep& step, const Memory& memory, std::int64_t turn = 0);
 
   std::vector<void*> addresses(const Bases& bases) const;
 
   std::vector<graph::Uid> uids;  // in the order of the step's operands
-  std::vector<Place> places;     // of the tensor, or in the scalars; same order
+  std::vector<Place> places;     // of the tensor or scalar; same order
 };
 
 struct KernelOperands {
   struct Operand {
     Place place;
-    bool by_value = false;  // of a param: what lies there is the argument, not where it lies
+    bool by_value = false;  // a param: the argument is the value there, not its address
   };
   KernelOperands(const plan::DeriveStep& step, const Memory& memory, std::int64_t turn = 0);
-  // Of a kernel that writes to `output`, then takes `inputs`.
+  // For a kernel that writes to `output` and reads `inputs`.
   KernelOperands(void* output, const std::vector<plan::OperandSource>& inputs,
                  const Memory& memory);
 
@@ -95,8 +95,8 @@ struct KernelOperands {
   void add(const plan::OperandSource& source, const Memory& memory, std::int64_t turn = 0);
 };
 
-// What cuLaunchKernel wants: the address of each argument's value. Those of params are the scalars'
-// places, so that their later values are used. Stays valid when moved.
+// The argument list of cuLaunchKernel: the address of each argument's value. Params point to the
+// scalars, so later values are used. Stays valid when moved.
 class KernelArguments {
  public:
   KernelArguments(const KernelOperands& operands, const Bases& bases);
@@ -106,12 +106,11 @@ class KernelArguments {
   void* const* data() const { return arguments_.data(); }
 
  private:
-  std::vector<void*> tensors_;  // their addresses are arguments: not resized once filled
+  std::vector<void*> tensors_;  // arguments point here: never resized once filled
   std::vector<void*> arguments_;
 };
 
-// Device memory that holds 0, 1, .. as i32, as many as the program reads; null when it reads none.
-// Errors: cuda.
+// Device memory with the i32 iota that the program reads; null if it reads none. Errors: cuda.
 Result<cuda::DeviceBuffer> counting_numbers(const plan::Program& program,
                                             const cuda::Device& device,
                                             const cuda::AllocatorPointer& allocator = nullptr);

@@ -10,7 +10,7 @@ namespace attn::execute {
 
 namespace {
 
-// The item of that name, added when there is none.
+// The item of that name, added if missing.
 template <typename Item>
 Item& item_of(std::vector<Item>& items, const std::string& name) {
   const auto found = std::ranges::find(items, name, &Item::name);
@@ -57,7 +57,7 @@ std::vector<void*> addresses_of(const plan::Program& program, const Arguments& a
       if (tensor.name == info.name) addresses.push_back(tensor.view.data);
     }
   }
-  ATTN_CHECK(addresses.size() == program.tensors.size(), "arguments that fit have every tensor");
+  ATTN_CHECK(addresses.size() == program.tensors.size(), "the arguments must fit the program");
   return addresses;
 }
 

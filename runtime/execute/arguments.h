@@ -1,4 +1,4 @@
-// What a caller gives an executable to work on: tensors and scalars by name.
+// Arguments of an executable: tensors and scalars by name.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,18 @@ struct Program;
 
 namespace attn::execute {
 
-// Device memory of the caller's, described as the plan describes its tensors: dims in logical order
-// (q and o [B,Hq,Sq,D], k and v [B,Hkv,Skv,D], lse [B,Hq,Sq], captured as declared), strides in
-// elements. Owns nothing.
+// Device memory owned by the caller, described like a tensor of the plan: dims in logical order (q
+// and o [B,Hq,Sq,D], k and v [B,Hkv,Skv,D], lse [B,Hq,Sq], captured tensors as declared), strides
+// in elements.
 struct TensorView {
   void* data = nullptr;
   DType dtype = DType::f32;
   std::vector<std::int64_t> dims;
   std::vector<std::int64_t> strides;
-  bool as_planned = false;  // dtype, dims and strides are those of the plan, and not said here
+  bool as_planned = false;  // use the plan's dtype, dims and strides
 };
 
-// Order does not matter, and what is given again replaces what was given before. Names are checked
-// when the arguments are bound, not here.
+// In any order; setting a name again replaces its value. Names are checked at binding, not here.
 class Arguments {
  public:
   struct Tensor {
@@ -39,7 +38,8 @@ class Arguments {
   };
 
   Arguments& tensor(std::string name, TensorView view);
-  // Other memory for a tensor that was given; without one, of the plan's dtype, dims and strides.
+  // Sets only the address. A tensor that was not set before gets the plan's dtype, dims and
+  // strides.
   Arguments& address(const std::string& name, void* address);
   Arguments& scalar(std::string name, double value);        // f32
   Arguments& scalar(std::string name, std::int32_t value);  // i32
@@ -53,8 +53,8 @@ class Arguments {
   std::vector<Scalar> scalars_;
 };
 
-// The addresses of arguments that fit the program, in the order of its tensors: what
-// Binding::set_addresses takes.
+// The addresses in the order of the program's tensors, for Binding::set_addresses. The arguments
+// must fit the program.
 std::vector<void*> addresses_of(const plan::Program& program, const Arguments& arguments);
 
 }  // namespace attn::execute

@@ -102,7 +102,7 @@ Status Binding::State::run_in_pool(void* stream) {
   return run(stream);
 }
 
-// cuDNN does not pass on what the driver told it. After a fault every call of the driver says it.
+// cuDNN does not report the driver's error. After a fault, every driver call does.
 Error Binding::State::explained(Error error) const {
   if (error.code != ErrorCode::cudnn) return error;
   const auto asked = owner->runtime->device().free_bytes();
@@ -110,8 +110,8 @@ Error Binding::State::explained(Error error) const {
   const auto failure = cuda::failure_of(asked.error());
   if (!failure || failure->kind != cuda::FailureKind::fault) return error;
   Error fault = asked.error();
-  fault.message = "the device had a fault, which ends every later call: " + fault.message;
-  fault.notes.push_back("cuDNN said: " + error.message);
+  fault.message = "a device fault makes every later call fail: " + fault.message;
+  fault.notes.push_back("cuDNN reported: " + error.message);
   fault.notes.insert(fault.notes.end(), error.notes.begin(), error.notes.end());
   return fault;
 }
@@ -127,8 +127,8 @@ Status Binding::execute(void* stream) {
   return status;
 }
 
-// A graph within another one cannot allocate: what takes its workspace from the pool has one of its
-// own there.
+// A child graph cannot allocate, so a binding with a stream-ordered workspace allocates its own one
+// for graphs.
 Result<void*> Binding::graph() {
   State& state = *state_;
   const cuda::Device& device = state.owner->runtime->device();
@@ -188,7 +188,7 @@ Status Binding::set_workspace(void* address) {
   ATTN_RETURN_IF_ERROR(state.select({state.tensors, address}));
   state.workspace_kind = Workspace::Kind::given;
   state.workspace = address;
-  if (!state.recorded) state.own_workspace = {};  // else what graph() gave uses it
+  if (!state.recorded) state.own_workspace = {};  // the last graph() uses it
   return {};
 }
 

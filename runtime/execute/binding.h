@@ -1,4 +1,4 @@
-// Tensors that were checked, and all that executing them needs.
+// A binding: checked tensors, and all that executing them needs.
 #pragma once
 
 #include <cstddef>
@@ -11,19 +11,19 @@
 
 namespace attn::execute {
 
-struct ExecutableState;  // executable_state.h, private to this room
+struct ExecutableState;  // executable_state.h, internal to runtime/execute
 
-// Where the scratch memory of an execute comes from; its size is Executable::workspace_bytes().
+// Source of an execute's scratch memory, of Executable::workspace_bytes() bytes.
 class Workspace {
  public:
   enum class Kind : std::uint8_t { owned, given, stream_ordered };
 
-  // The binding has its own for as long as it lives.
+  // The binding allocates it and keeps it.
   static Workspace owned() { return {Kind::owned, nullptr}; }
-  // The caller's: a multiple of 256, and used by nothing that may run at the same time.
+  // The caller owns it. 256-byte aligned; no concurrent work may use it.
   static Workspace of(void* address) { return {Kind::given, address}; }
-  // Taken from the device's default memory pool at every execute, in the order of the stream, and
-  // given back behind it: what many bindings share, for 2 to 4 microseconds an execute.
+  // Each execute allocates it from the device's default memory pool and frees it, in stream order.
+  // Many bindings can share that memory, for 2 to 4 microseconds per execute.
   static Workspace stream_ordered() { return {Kind::stream_ordered, nullptr}; }
 
   Kind kind() const { return kind_; }
@@ -35,56 +35,54 @@ class Workspace {
   void* address_;
 };
 
-// How many sets of addresses a binding keeps variant packs for.
+// Default number of address sets for which a binding keeps variant packs.
 inline constexpr std::size_t kKeptAddresses = 8;
 inline constexpr std::size_t kMostKeptAddresses = 4096;
 
-// Whether addresses are looked at before they are used: null, alignment, and what memory they are
-// in, which the driver is asked (about 0.3 microseconds each).
+// Whether to check addresses before use: not null, alignment, and the kind of memory, for which the
+// driver is queried (about 0.3 microseconds each).
 enum class Check : std::uint8_t { no, yes };
 
-// One thread at a time; threads that work at once have a binding each. Keeps what it needs of its
+// For one thread at a time; concurrent threads need a binding each. Keeps what it needs of its
 // executable alive.
 //
-// Executes of one binding may be on several streams, but then nothing but the caller keeps them
-// from running at the same time: the outputs and the workspace are the same (unless it is
-// stream_ordered).
+// Executes of one binding may go to several streams, but the caller must keep them from
+// overlapping: they share the outputs and the workspace (unless it is stream_ordered).
 class Binding {
  public:
   Binding(Binding&&) noexcept;
   Binding& operator=(Binding&&) noexcept;
   ~Binding();
 
-  // Enqueues on `stream` and returns without waiting. Does what cudnnBackendExecute with a kept
-  // variant pack does, after a kernel launch for each derive step that is not made once, and
-  // nothing besides: no allocation, no lock, no check of the tensors. May be captured into a CUDA
-  // graph, the first time too (CudaGraph does it by itself): then the binding, and the workspace
-  // that it had, must outlive the graph's launches. Errors: cudnn, cuda; after an error the outputs
-  // are undefined.
-  // A fault of the device, as far as the driver reports it then, is an error `cuda` also where it
-  // was cuDNN that failed.
+  // Enqueues on `stream` and returns without waiting. Launches a kernel for each derive step that
+  // is not `once`, and calls cudnnBackendExecute with a cached variant pack for each cuDNN step;
+  // nothing else: no allocation, no lock, no check of the tensors. May be captured into a CUDA
+  // graph, the first time too (see CudaGraph); the binding and the workspace it had must then
+  // outlive the graph's launches. Errors: cudnn, cuda; the outputs are then undefined. A device
+  // fault is reported as `cuda`, even if cuDNN was the one to fail, provided that the driver
+  // already reports it.
   Status execute(void* stream);
 
-  // One execute as a CUDA graph (CUgraph), to be a child node of the caller's: with the addresses,
-  // params and workspace of now. It is the binding's, until its next graph() or its end; a node
-  // made of it has a copy. As for captures, the binding and its workspace must outlive the
-  // launches; with a stream_ordered workspace the binding gets one of its own for graphs. Errors:
-  // cudnn, cuda, and then the graph before is there still.
+  // Returns one execute as a CUDA graph (CUgraph) with the current addresses, params and workspace,
+  // for use as a child node, which copies it. The binding owns it until its next graph() or its
+  // destruction. The binding and its workspace must outlive the launches; with a stream_ordered
+  // workspace the binding allocates its own one for graphs. Errors: cudnn, cuda; the previous graph
+  // is then still valid.
   Result<void*> graph();
 
-  // Executes from now on use `value`; those already enqueued are not affected. Errors: binding for
+  // Sets a param for later executes; those already enqueued are not affected. Errors: binding for
   // an unknown name or a value that its type cannot hold.
   Status set_param(const std::string& name, double value);
 
-  // Executes from now on use these addresses, one for each of the program's tensors, in their
-  // order; dims, strides and dtypes stay. The variant packs of the last sets of addresses are
-  // kept (as many as bind was told): coming back to one of those costs next to nothing, another
-  // about a microsecond a step. Values of tensors that scores are indexed by are not looked at.
-  // Errors: binding, and then the addresses stay as they were; cudnn.
+  // Later executes use these addresses, one for each of the program's tensors, in their order;
+  // dims, strides and dtypes stay. The variant packs of the most recent address sets are cached (as
+  // many as passed to bind): returning to one costs next to nothing, a new one about a microsecond
+  // per step. Values of tensors that scores are indexed by are not checked again. Errors: binding,
+  // and the addresses stay as they were; cudnn.
   Status set_addresses(std::span<void* const> addresses, Check check = Check::yes);
 
-  // Executes from now on use this workspace of the caller's; what the binding owned goes, once the
-  // device is done with it. Errors: binding, cudnn.
+  // Later executes use this workspace, owned by the caller. A workspace that the binding owned is
+  // freed once the device is done with it. Errors: binding, cudnn.
   Status set_workspace(void* address);
 
  private:

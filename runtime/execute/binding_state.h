@@ -1,4 +1,4 @@
-// What a binding is. Private to this room.
+// The state of a binding. Internal to runtime/execute.
 #pragma once
 
 #include <memory>
@@ -14,23 +14,23 @@
 namespace attn::execute {
 
 struct Binding::State {
-  // The arguments must have been checked, and the copies be of them.
+  // The arguments must have been checked, and `its_copies` made from them.
   State(std::shared_ptr<const ExecutableState> executable, cudnn::Handles::Seat its_seat,
         const Arguments& arguments, RowCopies its_copies, std::size_t kept_addresses);
 
   Memory memory();
   Status give_workspace(const Workspace& wanted);
   void own(cuda::DeviceBuffer buffer);
-  // Makes the pack for these bases the current one. After an error it is the one that it was.
+  // Makes the pack for these bases the current one. On error the current pack stays.
   Status select(const Bases& bases);
-  // Where every execute has another workspace, it selects by itself.
+  // Does nothing for stream-ordered workspaces, where each execute selects.
   Status select_unless_pooled(std::span<void* const> addresses);
   bool is_pooled() const;
-  // Device memory for a workspace of its own. Errors: cuda.
+  // Allocates a workspace for the binding. Errors: cuda.
   Result<cuda::DeviceBuffer> allocate_workspace() const;
-  // The error of an execute, or the fault of the device that is behind it.
+  // Replaces the error of an execute by the device fault that caused it, if any.
   Error explained(Error error) const;
-  // Enqueue with the current pack; with one for a workspace from the device's pool.
+  // Enqueues with the current pack, or with one for a workspace from the device's pool.
   Status run(void* stream);
   Status run_in_pool(void* stream);
 
@@ -38,14 +38,14 @@ struct Binding::State {
   cudnn::Handles::Seat seat;
   Scalars scalars;
   RowCopies copies;
-  std::vector<void*> tensors;  // in the order of the program's
+  std::vector<void*> tensors;  // in the program's order
   std::vector<StepOperands> operands;
   Workspace::Kind workspace_kind = Workspace::Kind::owned;
   cuda::DeviceBuffer own_workspace;
   void* workspace = nullptr;
   Packs packs;
   Pack* current = nullptr;
-  std::optional<cuda::Recording> recorded;  // what graph() gave last
+  std::optional<cuda::Recording> recorded;  // last result of graph()
 };
 
 }  // namespace attn::execute

@@ -47,7 +47,7 @@ const plan::TensorInfo* addressing(const plan::Program& program, const plan::Ten
   return tensor.addressed_by.empty() ? nullptr : find(program.tensors, tensor.addressed_by);
 }
 
-// [B, pages of a sequence]; cu_seqlens, which address rows, are [B + 1].
+// Page tables are [B, pages per sequence]; cu_seqlens, which address rows, are [B + 1].
 bool has_form_of_page_table(const plan::TensorInfo& tensor) {
   constexpr std::size_t kRank = 2;
   return tensor.role == plan::TensorRole::control && tensor.dims.size() == kRank;
@@ -63,7 +63,7 @@ bool names(const plan::OperandSource& source, const std::string& tensor) {
   return named != nullptr && named->name == tensor;
 }
 
-// Whether a kernel copies the pool, and so all of its pages.
+// Whether a kernel copies the pool, and so reads all of its pages.
 bool is_copied(const plan::Program& program, const plan::TensorInfo& pool) {
   for (const plan::DeriveStep* step : plan::steps_of<plan::DeriveStep>(program)) {
     for (const plan::OperandSource& input : step->inputs) {
@@ -73,8 +73,8 @@ bool is_copied(const plan::Program& program, const plan::TensorInfo& pool) {
   return false;
 }
 
-// Of those that page tables may list. Beyond what cuDNN's graph was built with some kernels read
-// zeros.
+// Pages that page tables may list. Some kernels read zeros from pages beyond those that cuDNN's
+// graph was built for.
 std::int64_t most_pages(const plan::Program& program, const plan::TensorInfo& pool) {
   std::int64_t most = std::numeric_limits<std::int64_t>::max();
   for (const plan::CudnnStep* step : plan::steps_of<plan::CudnnStep>(program)) {
@@ -91,7 +91,7 @@ class Checker {
   Checker(const plan::Program* program, int device, const PointerClassifier& classify)
       : program_(program), device_(device), classify_(classify) {}
 
-  // `what` is "tensor" or "param". Reports what is unknown or not given.
+  // `what` is "tensor" or "param". Reports unknown and missing names.
   template <typename Needed, typename Given>
   void check_names(const char* what, const Needed& needed, const Given& given) {
     for (std::size_t i = 0; i < given.size(); ++i) {
@@ -118,9 +118,9 @@ class Checker {
                   bytes_of(needed, needed.dims, needed.strides));
   }
 
-  // That nothing is written where another tensor begins. Tensors may interleave (packed layouts),
-  // so no more than that is a mistake for sure. `address_of` takes the index of a tensor of the
-  // program.
+  // Checks that nothing is written where another tensor begins. Tensors may interleave (packed
+  // layouts), so nothing more is certain to be an error. `address_of` takes the index of a tensor
+  // of the program.
   template <typename AddressOf>
   void check_distinct(AddressOf address_of) {
     const std::vector<plan::TensorInfo>& tensors = program_->tensors;
@@ -138,7 +138,7 @@ class Checker {
 
   void check_param(const plan::ParamInfo& needed, const Arguments::Scalar& given) {
     if (given.dtype != needed.dtype) {
-      fail("param '{}' is given as {} but is {}", escaped(needed.name), to_string(given.dtype),
+      fail("param '{}' is {} but the plan needs {}", escaped(needed.name), to_string(given.dtype),
            to_string(needed.dtype));
       return;
     }
@@ -147,7 +147,7 @@ class Checker {
     }
   }
 
-  // Of the workspace when there is no name. What is right costs no text. `bytes` 0: any number.
+  // An empty name means the workspace. Formats nothing if there is no error. `bytes` 0: any size.
   void check_address(const std::string& tensor, const void* address, std::int64_t alignment,
                      std::int64_t bytes) {
     if (address == nullptr) return fail("{} has a null address", subject(tensor));
@@ -159,7 +159,7 @@ class Checker {
     if (info && is_in_memory(tensor, *info)) check_end(tensor, address, bytes, *info);
   }
 
-  // That the driver did not answer is no mistake of the caller's.
+  // A failed driver query is not an error of the caller.
   Status status() const {
     if (!unanswered_.ok()) return unanswered_;
     if (problems_.empty()) return {};
@@ -195,7 +195,7 @@ class Checker {
     }
   }
 
-  // How far it reaches. What a table or offsets address may be as small as they say: 0.
+  // Size in bytes; 0 for tensors addressed by a table or offsets, which may be smaller.
   static std::int64_t bytes_of(const plan::TensorInfo& needed,
                                const std::vector<std::int64_t>& dims,
                                const std::vector<std::int64_t>& strides) {
@@ -218,7 +218,7 @@ class Checker {
     return std::nullopt;
   }
 
-  // A pool of the plan's pages, of which there are fewer or more.
+  // A pool like the plan's, but with fewer or more pages.
   bool is_other_pool(const plan::TensorInfo& needed, const TensorView& given) const {
     return is_page_pool(*program_, needed) && given.dims.size() == needed.dims.size() &&
            given.dims[0] != needed.dims[0] && given.dims[0] > 0 &&
@@ -257,7 +257,7 @@ class Checker {
     return false;
   }
 
-  // Memory that is mapped piece by piece goes on where an allocation ends.
+  // Memory may be mapped in pieces: if the allocation ends early, check the next one.
   void check_end(const std::string& tensor, const void* address, std::int64_t bytes,
                  cuda::PointerInfo info) {
     const auto start = reinterpret_cast<std::uintptr_t>(address);
@@ -279,7 +279,7 @@ class Checker {
     problems_.push_back(fmt::format(text, std::forward<Args>(args)...));
   }
 
-  const plan::Program* program_;  // of which the tensors are
+  const plan::Program* program_;  // the program of the tensors
   int device_;
   const PointerClassifier& classify_;
   std::vector<std::string> problems_;
@@ -359,7 +359,7 @@ Status check_scalar(const std::string& name, DType dtype, double value) {
   if (dtype == DType::i32 && value >= kMin && value <= kMax && std::trunc(value) == value) {
     return {};
   }
-  return Status(ErrorCode::binding, fmt::format("param '{}' is {}, which is not of type {}",
+  return Status(ErrorCode::binding, fmt::format("param '{}' is {}, which {} cannot represent",
                                                 escaped(name), value, to_string(dtype)));
 }
 

@@ -1,5 +1,5 @@
-// Whether a plan fits this machine, and arguments fit a plan. Pure functions of what they are
-// given, so that they can be tested without a device. Private to this room.
+// Checks whether a plan fits this machine, and arguments fit a plan. Pure functions, so that they
+// can be tested without a device. Internal to runtime/execute.
 #pragma once
 
 #include <cstdint>
@@ -14,38 +14,39 @@
 
 namespace attn::execute {
 
-// Errors: plan_device for another GPU architecture.
+// Errors: plan_device if the plan is for another GPU architecture.
 Status check_device(const plan::Plan& plan, const std::string& device_name, std::int64_t sm);
 
-// Errors: plan_version for any other version of cuDNN: it refuses or misreads others' plans.
+// Errors: plan_version if the cuDNN version differs: cuDNN rejects or misreads plans of other
+// versions.
 Status check_version(const plan::Plan& plan, std::int64_t cudnn_version);
 
-// Its errors are those of the checks too.
+// The checks also return its errors.
 using PointerClassifier = std::function<Result<cuda::PointerInfo>(const void*)>;
 
-// Whether the tensor says where the pages of another lie.
+// Whether the tensor is the page table of another tensor.
 bool is_page_table(const plan::Program& program, const plan::TensorInfo& tensor);
 
-// Every tensor and param of the program given and nothing else; dtype, dims, strides (but for dims
-// of size 1), address not null, aligned, and in memory of device `device` (managed memory counts)
-// that goes on to the tensor's end, unless another tensor says which parts are used; nothing is
-// written at the address of another tensor.
-// A pool may have fewer pages than the plan's, and the rows of a page table may lie further apart
-// than the plan's. Errors: binding; the message is the first thing wrong, the notes are the others.
+// Checks that every tensor and param of the program is given, and no others; that dtypes, dims and
+// strides agree (strides of dims of size 1 are ignored); that addresses are not null, are aligned,
+// and are in memory of device `device` (or managed memory) up to the tensor's end, unless another
+// tensor says which parts are used; and that nothing is written at the address of another tensor. A
+// page pool may have fewer pages than the plan's, and the rows of a page table may be further
+// apart. Errors: binding; the message is the first error, the notes are the others.
 Status check_arguments(const plan::Program& program, const Arguments& arguments, int device,
                        const PointerClassifier& classify);
 
-// One address for each tensor of the program, in their order. Errors: as above.
+// Checks one address for each tensor of the program, in order. Errors: as above.
 Status check_addresses(const plan::Program& program, std::span<void* const> addresses, int device,
                        const PointerClassifier& classify);
 
-// A workspace of the caller's; `bytes` is what is needed, 0 accepts any address, null included.
+// Checks a caller's workspace of `bytes` bytes; if that is 0, any address is accepted, even null.
 Status check_workspace(const void* workspace, std::int64_t bytes, int device,
                        const PointerClassifier& classify);
 
 // Whether `value` can be a scalar of type `dtype`. Errors: binding.
 Status check_scalar(const std::string& name, DType dtype, double value);
 
-inline constexpr std::int64_t kWorkspaceAlignment = 256;  // bytes; what allocators give
+inline constexpr std::int64_t kWorkspaceAlignment = 256;  // bytes; allocators guarantee it
 
 }  // namespace attn::execute

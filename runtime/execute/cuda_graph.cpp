@@ -14,7 +14,7 @@ Result<CudaGraph> CudaGraph::capture(Binding&& binding) {
   const cuda::Device& device = state.owner->runtime->device();
   cuda::Scope scope;
   ATTN_RETURN_IF_ERROR(scope.enter(device));
-  const bool has_own = state.own_workspace.data() != nullptr;  // of Binding::graph()
+  const bool has_own = state.own_workspace.data() != nullptr;  // from Binding::graph()
   cuda::DeviceBuffer own;
   if (state.is_pooled()) {
     if (!has_own) {

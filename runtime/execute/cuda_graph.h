@@ -1,5 +1,4 @@
-// An execute that was captured into a CUDA graph: launching it costs the host about half of what
-// executing does.
+// An execute captured into a CUDA graph. A launch costs the host about half of an execute.
 #pragma once
 
 #include <span>
@@ -10,18 +9,18 @@
 
 namespace attn::execute {
 
-// One thread at a time. Launches run one after another, on whatever streams.
+// For one thread at a time. Launches run one after another, on any streams.
 class CudaGraph {
  public:
-  // Takes the binding over. One with a stream_ordered workspace gets one of its own. Errors: cuda,
-  // cudnn; then the binding is the caller's still, as it was.
+  // Takes ownership of the binding. A binding with a stream_ordered workspace gets a workspace of
+  // its own. Errors: cuda, cudnn; the caller then keeps the binding, unchanged.
   static Result<CudaGraph> capture(Binding&& binding);
 
   // Enqueues on `stream` and returns without waiting. The first launch after a change captures
-  // anew, and puts the new arguments into the graph that there is. Errors: cuda, cudnn.
+  // again, and updates the existing graph with the new arguments. Errors: cuda, cudnn.
   Status launch(void* stream);
 
-  // As those of Binding: launches from now on use what is given; those before are not affected.
+  // As for a Binding: later launches use the new values; earlier ones are not affected.
   Status set_param(const std::string& name, double value);
   Status set_addresses(std::span<void* const> addresses, Check check = Check::yes);
 

@@ -82,13 +82,13 @@ Status DeviceTensors::fill(const std::string& name, std::uint8_t byte) {
 }
 
 Status DeviceTensors::fill_random(const std::string& name, std::uint64_t seed) {
-  constexpr std::int64_t kPeriod = 1000003;  // odd, so that rows of a power of two do not repeat
+  constexpr std::int64_t kPeriod = 1000003;  // odd, so that power-of-two rows differ
   ATTN_ASSIGN(Entry * entry, find(name));
   const DType dtype = entry->info.dtype;
   if (!is_float(dtype)) {
-    return Status(
-        ErrorCode::invalid_argument,
-        fmt::format("tensor '{}' is {} and has no random values", name, to_string(dtype)));
+    return Status(ErrorCode::invalid_argument,
+                  fmt::format("tensor '{}' is {}; only float tensors have random values", name,
+                              to_string(dtype)));
   }
   const std::int64_t count =
       std::min(kPeriod, static_cast<std::int64_t>(entry->buffer.size() / size_of(dtype)));

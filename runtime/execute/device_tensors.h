@@ -1,5 +1,5 @@
-// Device memory for all tensors of a program, filled from and read back as host values: what tools,
-// tests and benchmarks bind. Applications that have their tensors on the device need none of this.
+// Device memory for all tensors of a program, filled from and read back as host values. For tools,
+// tests and benchmarks; applications bind their own tensors.
 #pragma once
 
 #include <cstdint>
@@ -16,30 +16,30 @@
 
 namespace attn::execute {
 
-// Every tensor has a buffer of its own with the plan's strides. One thread at a time. Functions
-// that take a name return invalid_argument for one that the program has not.
+// Every tensor has its own buffer with the plan's strides. For one thread at a time. Functions that
+// take a name return invalid_argument if the program has no such tensor.
 class DeviceTensors {
  public:
-  // Contents undefined. Errors: cuda.
+  // Uninitialized. Errors: cuda.
   static Result<DeviceTensors> allocate(const cuda::Device& device, const plan::Program& program);
 
-  // Converts to the tensor's dtype (floats round) and layout; bytes between elements become 0.
-  // Errors: invalid_argument for other dims or a value that does not fit, cuda.
+  // Converts to the tensor's dtype (floats round) and layout; sets bytes between elements to 0.
+  // Errors: invalid_argument for different dims or a value that does not fit, cuda.
   Status upload(const std::string& name, const io::HostTensor& values);
-  // The buffer as it is, from its start. Errors: invalid_argument when it is smaller, cuda.
+  // Copies raw bytes to the start of the buffer. Errors: invalid_argument if it is smaller, cuda.
   Status upload_bytes(const std::string& name, std::span<const std::byte> bytes);
-  // In logical order, with the tensor's dtype. Waits for nothing: synchronise the stream first.
+  // In logical order, with the tensor's dtype. Does not wait: synchronize the stream first.
   Result<io::HostTensor> download(const std::string& name) const;
-  // The buffer as it is, bytes between elements included.
+  // The raw buffer, including bytes between elements.
   Result<std::vector<std::byte>> download_bytes(const std::string& name) const;
 
-  // Sets every byte; 0xff makes every float a NaN.
+  // Sets every byte to `byte`; 0xff makes every float a NaN.
   Status fill(const std::string& name, std::uint8_t byte);
   // Standard normal values for floats, repeating after about a million; cheap at any size, meant
   // for timing. Errors: invalid_argument for an integer tensor.
   Status fill_random(const std::string& name, std::uint64_t seed);
 
-  // Views of all the tensors, to which the caller adds the scalars. Valid while this object lives.
+  // Views of all tensors; the caller adds the scalars. Valid while this object lives.
   Arguments arguments() const;
 
  private:

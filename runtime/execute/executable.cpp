@@ -12,7 +12,7 @@
 
 namespace attn::execute {
 
-// cuDNN's plans end with their context current.
+// cuDNN's plans must be destroyed with their context current.
 ExecutableState::~ExecutableState() {
   cuda::Scope scope;
   if (runtime == nullptr || !scope.enter(runtime->device()).ok()) return;
@@ -38,19 +38,20 @@ Status check_plan(const plan::Plan& plan) {
                                                      plan.program.steps.size(), compiled));
 }
 
-// The largest of the cuDNN steps'; aligned when internal tensors lie behind.
+// The largest cuDNN step's workspace; aligned if internal tensors follow.
 Result<std::int64_t> cudnn_bytes(const std::vector<LoadedStep>& steps, bool more_behind) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 60;  // what a plan's text says may be anything
+  constexpr std::int64_t kMost = std::int64_t{1} << 60;  // plan text is untrusted
   std::int64_t largest = 0;
   for (const LoadedStep& step : steps) {
     const auto* loaded = std::get_if<cudnn::LoadedPlan>(&step);
     if (loaded == nullptr) continue;
     const std::int64_t bytes = loaded->workspace_bytes();
     if (bytes < 0 || bytes > kMost) {
-      return Error{ErrorCode::plan_damaged,
-                   fmt::format("a cuDNN plan asks for a workspace of {} bytes", bytes),
-                   {},
-                   {}};
+      return Error{
+          ErrorCode::plan_damaged,
+          fmt::format("a cuDNN plan needs a workspace of {} bytes, which is not valid", bytes),
+          {},
+          {}};
     }
     largest = std::max(largest, bytes);
   }
@@ -82,7 +83,7 @@ std::size_t plan_bytes(const plan::Plan& plan) {
   return bytes;
 }
 
-// Of a plan that was checked.
+// `plan` must have been checked.
 Result<std::shared_ptr<const ExecutableState>> load_state(const std::shared_ptr<Runtime>& runtime,
                                                           const plan::Plan& plan,
                                                           const LoadOptions& options) {

@@ -1,13 +1,13 @@
-// The runtime to embed: load a plan once, bind tensors once, execute many times.
+// The C++ runtime behind attn.h: load a plan once, bind tensors once, execute many times.
 //
 //   ATTN_ASSIGN(auto executable, execute::Executable::load_file("gemma2_local.attnplan"));
 //   ATTN_ASSIGN(auto binding, executable.bind(Arguments().tensor("q", {q, DType::bf16, dims,
 //   strides})...));
 //   ATTN_RETURN_IF_ERROR(binding.execute(stream));
 //
-// Streams are `void*` (CUstream / cudaStream_t); no CUDA or cuDNN type appears here. No call needs
-// a CUDA context to be current, and none changes which one is (cuda::Scope: a thread that had none
-// keeps the device's).
+// Streams are `void*` (CUstream or cudaStream_t); no CUDA or cuDNN type appears here. No call needs
+// a current CUDA context, and none changes the current one, except that a thread that had none
+// keeps the device's (cuda::Scope).
 #pragma once
 
 #include <cstdint>
@@ -23,56 +23,55 @@
 namespace attn::execute {
 
 struct LoadOptions {
-  int device = 0;            // CUDA ordinal; of loads without a Runtime
-  std::string cudnn_folder;  // likewise; RuntimeOptions
-  // Whether bind looks for values that lead outside a tensor, or divide by 0, where a score depends
-  // on them. Without it such scores have some value; nothing outside a tensor is read in either
-  // case.
+  int device = 0;            // CUDA ordinal, for loads without a Runtime
+  std::string cudnn_folder;  // likewise; see RuntimeOptions
+  // Whether bind checks captured tensors and params for values that make a score index outside a
+  // tensor or divide by 0. Without the check such scores are unspecified; nothing outside a tensor
+  // is read in either case.
   bool check_values = true;
-  // Which plan of a file load_file takes: of a training pair, an executable for each direction.
+  // Which plan load_file loads: a training pair has one for each direction.
   plan::Direction direction = plan::Direction::forward;
 };
 
-// Immutable; safe to use from many threads. Copies share it.
+// Immutable and thread-safe. Copies share the executable.
 class Executable {
  public:
-  // Loads every step's kernel; nothing is compiled. Errors: plan_device, plan_version (the notes
-  // say what helps), cuda, cudnn, plan_damaged for a plan that contradicts itself. load_file adds
-  // those of plan::load. Without a Runtime one is opened for this executable alone.
+  // Loads every step's kernel; nothing is compiled. Errors: plan_device, plan_version (with hints
+  // in the notes), cuda, cudnn, plan_damaged for an inconsistent plan. load_file adds those of
+  // plan::load. Without a Runtime, one is opened for this executable alone.
   static Result<Executable> load(std::shared_ptr<Runtime> runtime, const plan::Plan& plan,
                                  const LoadOptions& options = {});
   static Result<Executable> load(const plan::Plan& plan, const LoadOptions& options = {});
   static Result<Executable> load_file(const std::string& path, const LoadOptions& options = {});
 
-  // Whether `load` would find that the plan is for another GPU or another cuDNN. Errors:
-  // plan_device, plan_version.
+  // Whether the plan is for this GPU and this cuDNN. Errors: plan_device, plan_version.
   static Status check_fits(const Runtime& runtime, const plan::Plan& plan);
 
-  // Tensors and params to bind, and what the executable was made from.
+  // Tensors and params to bind, and the steps.
   const plan::Program& program() const;
   const plan::Signature& signature() const;
   const Runtime& runtime() const;
   const cuda::Device& device() const;
   std::int64_t cudnn_version() const;
 
-  // Bytes of device memory that an execute needs besides the tensors; its address must be a
-  // multiple of 256. Contents need not be kept between executes. Besides it the executable holds
-  // device_bytes(), for all its bindings together.
+  // Device memory in bytes that an execute needs besides the tensors; its address must be 256-byte
+  // aligned. It holds nothing between executes. The executable also holds device_bytes(), shared by
+  // all its bindings.
   std::int64_t workspace_bytes() const;
-  std::int64_t device_bytes() const;  // of what depends on no input, and of the index check
+  std::int64_t device_bytes() const;  // for input-independent tensors and the index check
 
-  // Checks the arguments against the plan and makes all that an execute needs: it may allocate, and
-  // wait for the device. The tensors' memory stays the caller's and must outlive the binding's
-  // executes. Errors: binding (every mistake, each naming its tensor), cuda, cudnn.
+  // Checks the arguments against the plan and prepares all that an execute needs; may allocate and
+  // wait for the device. The caller keeps ownership of the tensors, which must outlive the
+  // binding's executes. Errors: binding (every mistake, each naming its tensor), cuda, cudnn.
   //
-  // Where the program has a check (program().check), the values of captured tensors and params are
-  // looked at, unless LoadOptions::check_values says no: they must be there then, and the call
-  // waits for the device. One pass over what is indexed by, and over the scores when that finds
-  // anything. Values that change later are not looked at again.
+  // If the program has a check (program().check), the values of captured tensors and params are
+  // checked, unless LoadOptions::check_values is false: they must be final by then, and the call
+  // waits for the device. Takes one pass over the indexing tensors, and one over the scores if that
+  // finds anything. Later changes of values are not checked.
   //
   // Managed memory is accepted; pinned host memory is not, although a device could read it.
-  // `kept_addresses`: Binding::set_addresses; 1 .. kMostKeptAddresses, else invalid_argument. What
-  // is kept takes some hundred bytes of host memory a step.
+  // `kept_addresses` (see Binding::set_addresses): 1 .. kMostKeptAddresses, else invalid_argument.
+  // Each kept set takes some hundred bytes of host memory per step.
   Result<Binding> bind(const Arguments& arguments, Workspace workspace = Workspace::owned(),
                        std::size_t kept_addresses = kKeptAddresses) const;
 

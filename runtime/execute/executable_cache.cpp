@@ -14,7 +14,7 @@ std::size_t bytes_of(const ExecutableState& state) {
   return state.plan_bytes + state.device_bytes();
 }
 
-// The bytes of what was compiled are not in a signature: two files may agree in it and have other
+// A signature does not cover compiled code: two files may have the same signature but different
 // kernels.
 cache::Key key_of(const plan::Plan& plan) {
   plan::Signature extended{plan.signature.text, {}};

@@ -1,4 +1,4 @@
-// Loaded executables of one device: what applications with many plans keep.
+// A cache of loaded executables of one device, for applications with many plans.
 #pragma once
 
 #include <functional>
@@ -9,22 +9,21 @@
 
 namespace attn::execute {
 
-// Safe to use from many threads; each executable is loaded once however many ask for it at once.
-// What somebody still has, or is bound, stays; what leaves is destroyed, device memory and
-// descriptors of cuDNN included, before the call that made it leave returns.
+// Thread-safe; each executable is loaded once even if many threads request it at once. Executables
+// that are held or bound elsewhere are not evicted; evicted ones are destroyed, including device
+// memory and cuDNN descriptors, before the evicting call returns.
 class ExecutableCache {
  public:
-  // `limits.values.bytes`: of kernels, of plans as text, and of device memory that executables
-  // hold.
+  // `limits.values.bytes` counts kernels, plan text, and device memory of executables.
   explicit ExecutableCache(std::shared_ptr<Runtime> runtime,
                            const cache::MemoryOptions& limits = {},
                            const LoadOptions& options = {});
 
-  // By the plan's signature and the bytes of what was compiled: of two plans that differ in their
-  // kernels alone each is loaded. Errors: those of Executable::load.
+  // Looks up by the plan's signature and a hash of its compiled code, so plans that differ only in
+  // their kernels are both loaded. Errors: those of Executable::load.
   Result<Executable> get(const plan::Plan& plan);
-  // Without a plan in hand, which `find` is asked for when the executable is not there
-  // (cache::PlanCache::get, say), and by this key alone. Errors: those of `find` too.
+  // Looks up by key alone, and calls `find` for the plan (for example cache::PlanCache::get) if the
+  // executable is not cached. Errors: those of `find` too.
   using Find = std::function<Result<std::shared_ptr<const plan::Plan>>()>;
   Result<Executable> get(const cache::Key& key, const Find& find);
 

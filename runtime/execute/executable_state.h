@@ -1,4 +1,4 @@
-// What an executable is. Private to this room.
+// The state of an executable. Internal to runtime/execute.
 #pragma once
 
 #include <memory>
@@ -11,11 +11,11 @@
 
 namespace attn::execute {
 
-// Members are destroyed last to first: plans before the handles and the context of the runtime.
+// Members are destroyed last to first: plans before the runtime's handles and context.
 struct ExecutableState {
   ~ExecutableState();
 
-  // Of device memory that it holds besides cuDNN's and the kernels'.
+  // Device memory that it holds, besides cuDNN's and the kernels'.
   std::size_t device_bytes() const {
     return counting.size() + once.size() + (checker ? IndexChecker::kBytes : 0);
   }
@@ -23,15 +23,15 @@ struct ExecutableState {
   std::shared_ptr<Runtime> runtime;
   plan::Program program;
   plan::Signature signature;
-  std::vector<LoadedStep> steps;   // those that run at every execute
-  std::vector<std::size_t> order;  // in which they do, loops unrolled: their numbers
-  std::int64_t cudnn_bytes = 0;    // of the workspace: the steps run one after another and share it
-  plan::InternalPlaces internals;  // behind that
+  std::vector<LoadedStep> steps;   // the steps of an execute
+  std::vector<std::size_t> order;  // their indices in execution order, loops unrolled
+  std::int64_t cudnn_bytes = 0;    // part of the workspace that cuDNN steps share
+  plan::InternalPlaces internals;  // after that
   plan::InternalPlaces made_once;
   std::int64_t workspace_bytes = 0;
-  std::size_t plan_bytes = 0;   // of the kernels, and of cuDNN's plans as text
-  cuda::DeviceBuffer counting;  // 0, 1, .. for counting operands
-  cuda::DeviceBuffer once;      // internal tensors that are made once
+  std::size_t plan_bytes = 0;   // of the kernels and cuDNN's plan texts
+  cuda::DeviceBuffer counting;  // iota for counting operands
+  cuda::DeviceBuffer once;      // internal tensors that are computed at load
   std::optional<IndexChecker> checker;
 };
 

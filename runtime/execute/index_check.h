@@ -1,4 +1,4 @@
-// Whether what was bound has a value for every score that depends on it. Private to this room.
+// Checks that captured tensors and params give every score a value. Internal to runtime/execute.
 #pragma once
 
 #include <memory>
@@ -11,28 +11,28 @@
 
 namespace attn::execute {
 
-// The kernels of a plan::IndexCheck. Safe to use from many threads, which wait for each other.
+// The kernels of a plan::IndexCheck. Thread-safe; concurrent calls wait for each other.
 class IndexChecker {
  public:
   static Result<IndexChecker> load(const plan::IndexCheck& check, const std::string& image,
                                    const cuda::Device& device,
                                    const cuda::AllocatorPointer& allocator = nullptr);
 
-  // Of device memory.
+  // Device memory that it holds.
   static constexpr std::size_t kBytes = sizeof(std::uint64_t);
 
-  // Waits for the answer. Errors: binding, naming the expression and the place; cuda.
+  // Waits for the result. Errors: binding, naming the expression and the position; cuda.
   Status run(const Memory& memory, const Bases& bases) const;
 
  private:
-  // What the kernels write to.
+  // The word that the kernels write.
   struct Word {
-    std::mutex mutex;  // who has it, has the word
+    std::mutex mutex;  // guards the word
     cuda::DeviceBuffer buffer;
   };
   IndexChecker(plan::IndexCheck check, cuda::Device device, cuda::Kernel quick, cuda::Kernel exact,
                std::unique_ptr<Word> word);
-  // What the kernel makes of a word of ones.
+  // Runs the kernel on a word with all bits set, and returns the word.
   Result<std::uint64_t> word_after(const cuda::Kernel& kernel, std::int64_t threads,
                                    const Memory& memory, const Bases& bases) const;
 
@@ -43,7 +43,7 @@ class IndexChecker {
   std::unique_ptr<Word> word_;
 };
 
-// The error for what the exact kernel found.
+// The error for a word written by the exact kernel.
 Error describe_fault(const plan::IndexCheck& check, std::uint64_t found);
 
 }  // namespace attn::execute

@@ -13,7 +13,7 @@ bool is_for(const Pack& pack, const Bases& bases) {
 
 }  // namespace
 
-// Starts behind the one that was last: sets of addresses tend to come in turns.
+// Starts after the last one, since address sets tend to be used in turn.
 Pack* Packs::find(const Bases& bases) {
   for (std::size_t i = 1; i <= packs_.size(); ++i) {
     Pack& pack = packs_[(last_ + i) % packs_.size()];

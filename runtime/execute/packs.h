@@ -1,5 +1,4 @@
-// What the steps are executed with, for the sets of addresses that were used last. Private to this
-// room.
+// The bound steps for the most recently used sets of addresses. Internal to runtime/execute.
 #pragma once
 
 #include <cstddef>
@@ -11,27 +10,27 @@
 namespace attn::execute {
 
 struct Pack {
-  std::vector<void*> tensors;  // the addresses that it was made for
+  std::vector<void*> tensors;  // the addresses that it is for
   void* workspace = nullptr;
-  std::vector<BoundStep> steps;  // one for each of the executable's order
-  bool checked = false;          // the addresses were looked at
-  std::uint64_t used = 0;        // 0: none yet
+  std::vector<BoundStep> steps;  // one for each entry of the executable's order
+  bool checked = false;          // the addresses were checked
+  std::uint64_t used = 0;        // 0: empty
 };
 
-// A few packs, of which the least recently used gives way. One thread at a time.
+// A small LRU cache of packs. For one thread at a time.
 class Packs {
  public:
   explicit Packs(std::size_t kept) : packs_(kept) {}
 
-  // The pack for these bases, or null; a use of it. Valid until the next slot().
+  // The pack for these bases, or null; counts as a use. Valid until the next slot().
   Pack* find(const Bases& bases);
 
-  // The pack to overwrite; a use of it.
+  // The pack to overwrite; counts as a use.
   Pack& slot();
 
  private:
-  std::vector<Pack> packs_;  // as many as are kept, from the beginning
-  std::size_t last_ = 0;     // found or given
+  std::vector<Pack> packs_;  // allocated up front
+  std::size_t last_ = 0;     // last found or returned
   std::uint64_t clock_ = 0;
 };
 

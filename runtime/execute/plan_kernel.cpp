@@ -19,7 +19,7 @@ std::vector<std::size_t> listed_sizes(std::size_t outputs,
   return sizes;
 }
 
-// Of lists of any length, in a few words; empty when there is none.
+// Describes the first difference; empty if there is none.
 std::string difference(const std::vector<std::size_t>& sizes,
                        const std::vector<std::size_t>& listed) {
   if (sizes.size() != listed.size()) {

@@ -1,4 +1,4 @@
-// The kernels of a plan. Private to this room.
+// Loads the kernels of a plan. Internal to runtime/execute.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace attn::execute {
 
-// The kernel `name` of an image, whose parameters must be those that the program lists: pointers to
-// `outputs` things, then the inputs, pointers to tensors and params by value. A launch reads as
-// many arguments as the kernel has parameters, so one with more would read past those that there
-// are. Errors: plan_damaged when the parameters differ; cuda, with a driver that cannot say too.
+// Loads the kernel `name` of an image and checks its parameters against the program: `outputs`
+// pointers, then the inputs: pointers to tensors, params by value. A launch reads as many arguments
+// as the kernel has parameters, so one with more would read out of bounds. Errors: plan_damaged if
+// the parameters differ; cuda, also if the driver cannot report them.
 Result<cuda::Kernel> load_plan_kernel(const cuda::Device& device, const std::string& image,
                                       const char* name, std::size_t outputs,
                                       const std::vector<plan::OperandSource>& inputs);

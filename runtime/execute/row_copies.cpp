@@ -13,7 +13,7 @@ const TensorView* view_of(const Arguments& arguments, const std::string& name) {
   return found == arguments.tensors().end() || found->view.as_planned ? nullptr : &found->view;
 }
 
-// Whether rows lie where the plan has none.
+// Whether the row stride differs from the plan's.
 bool has_other_rows(const plan::TensorInfo& table, const TensorView& view) {
   return table.dims[0] > 1 && view.strides[0] != table.strides[0];
 }

@@ -1,5 +1,5 @@
-// Page tables whose rows lie further apart than the plan's: copied before each execute into memory
-// of the binding's, where cuDNN finds them as the plan says. Private to this room.
+// Copies of page tables whose rows are further apart than the plan's: each execute first copies
+// them to memory of the binding, in the plan's layout. Internal to runtime/execute.
 #pragma once
 
 #include <cstddef>
@@ -14,21 +14,21 @@ namespace attn::execute {
 
 class RowCopies {
  public:
-  // Of arguments that were checked: none for tables that lie as the plan says. Errors: cuda.
+  // The arguments must be checked. Tables with the plan's layout are not copied. Errors: cuda.
   static Result<RowCopies> make(const plan::Program& program, const Arguments& arguments,
                                 const cuda::Device& device,
                                 const cuda::AllocatorPointer& allocator);
 
-  // The steps read the copies.
+  // Makes the steps read the copies.
   void place(Memory& memory) const;
 
-  // `tensors`: addresses in the order of the program's. Errors: cuda.
+  // `tensors`: addresses in the program's order. Errors: cuda.
   Status enqueue(const cuda::Device& device, std::span<void* const> tensors, void* stream) const;
 
  private:
   struct Copy {
     std::string name;
-    std::size_t tensor = 0;  // its place in program.tensors
+    std::size_t tensor = 0;  // index in program.tensors
     std::size_t row_bytes = 0;
     std::size_t pitch = 0;
     std::size_t rows = 0;

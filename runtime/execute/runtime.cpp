@@ -7,7 +7,7 @@
 namespace attn::execute {
 namespace {
 
-constexpr int kMostLoads = 4;  // at once
+constexpr int kMostLoads = 4;  // concurrent
 
 Status check_handles(int most) {
   if (most >= 1 && most <= cudnn::Handles::kMost) return {};
@@ -40,7 +40,7 @@ Result<std::shared_ptr<Runtime>> Runtime::open(const RuntimeOptions& options) {
   return runtime;
 }
 
-// cuDNN's handles end with their context current.
+// cuDNN's handles must be destroyed with their context current.
 Runtime::~Runtime() {
   cuda::Scope scope;
   if (!scope.enter(device_).ok()) return;

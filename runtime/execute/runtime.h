@@ -1,4 +1,4 @@
-// What the executables of one device share: its context, its cuDNN, and handles to work with.
+// What the executables of one device share: its context, its cuDNN, and cuDNN handles.
 #pragma once
 
 #include <memory>
@@ -14,18 +14,18 @@ namespace attn::execute {
 
 struct RuntimeOptions {
   int device = 0;            // CUDA ordinal
-  std::string cudnn_folder;  // as for cudnn::Library::load: empty looks in the usual places
-  // How many threads can be inside an execute at once; more wait for one of them. A handle is made
-  // when more bindings live than ever before, up to this. 1 .. 64.
+  std::string cudnn_folder;  // empty: default paths; see cudnn::Library::load
+  // Maximum number of threads inside an execute at once; further threads wait. Handles are created,
+  // up to this number, as the number of live bindings grows. 1 .. 64.
   int most_handles = 16;
   log::Sink log{};
-  // Of workspaces, and of what executables and bindings hold. cuDNN's handles and the kernels take
-  // theirs from the driver.
+  // Used for workspaces and the memory of executables and bindings. cuDNN's handles and kernel code
+  // still allocate from the driver.
   cuda::AllocatorPointer allocator{};
 };
 
-// Safe to use from many threads. Everything made from it keeps it alive. Two of them, of one device
-// or of several, know nothing of each other.
+// Thread-safe. Objects created from it keep it alive. Several runtimes, of one device or more, are
+// independent.
 class Runtime {
  public:
   // Errors: cuda, cudnn, invalid_argument.
@@ -37,7 +37,7 @@ class Runtime {
   const cuda::AllocatorPointer& allocator() const { return allocator_; }
   void log(log::Level level, const std::string& message) const;
 
-  // Handles of threads that execute, and of those that load: no execute waits for a load.
+  // Separate handles for executing and loading threads: an execute never waits for a load.
   cudnn::Handles& executing() { return executing_; }
   cudnn::Handles& loading() { return loading_; }
 

@@ -40,12 +40,12 @@ void* Scalars::param(const std::string& name) const {
 
 void Scalars::set_param(const std::string& name, DType dtype, double value) {
   void* place = param(name);
-  ATTN_CHECK(place != nullptr, "a param is set only where it was bound");
+  ATTN_CHECK(place != nullptr, "the param must be bound");
   io::store(dtype, value, static_cast<std::byte*>(place));
 }
 
 void* Scalars::add(DType dtype, double value) {
-  ATTN_CHECK(slots_.size() < slots_.capacity(), "scalars were counted before they were stored");
+  ATTN_CHECK(slots_.size() < slots_.capacity(), "scalars must be counted before they are stored");
   slots_.emplace_back();
   io::store(dtype, value, slots_.back().bytes.data());
   return slots_.back().bytes.data();

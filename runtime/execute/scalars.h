@@ -1,5 +1,5 @@
-// Host memory for the scalars of a program, which cuDNN reads by address at every execute. Private
-// to this room.
+// Host memory for the scalars of a program, which cuDNN reads by address at every execute. Internal
+// to runtime/execute.
 #pragma once
 
 #include <array>
@@ -15,16 +15,17 @@
 
 namespace attn::execute {
 
-// Every scalar has 16 bytes of its own, 16-byte aligned, whose address never changes, not even when
-// the storage is moved.
+// Every scalar has its own 16 bytes, 16-byte aligned, at an address that never changes, even if
+// this object is moved.
 class Scalars {
  public:
-  // The params of `arguments` (checked: check_arguments) and room for all constants of `program`.
+  // Stores the params of `arguments` (checked by check_arguments); has room for all constants of
+  // `program`.
   Scalars(const plan::Program& program, const Arguments& arguments);
 
-  void* constant(const plan::ConstantOperand& constant);  // equal constants share a place
-  void* param(const std::string& name) const;             // null when there is none
-  // Later executes read the new value. Requires a known name.
+  void* constant(const plan::ConstantOperand& constant);  // equal constants share one
+  void* param(const std::string& name) const;             // null if unknown
+  // Later executes read the new value. The name must be known.
   void set_param(const std::string& name, DType dtype, double value);
 
  private:
@@ -33,9 +34,9 @@ class Scalars {
   };
   void* add(DType dtype, double value);
 
-  std::vector<Slot> slots_;  // reserved once, never grown beyond
+  std::vector<Slot> slots_;  // reserved once, never reallocated
   std::map<std::string, void*> params_;
-  std::map<std::pair<DType, std::uint64_t>, void*> constants_;  // by the bits of the value
+  std::map<std::pair<DType, std::uint64_t>, void*> constants_;  // by bit pattern
 };
 
 }  // namespace attn::execute

@@ -21,7 +21,7 @@ std::vector<plan::Run> repeated_runs(const plan::Program& program) {
   return runs;
 }
 
-// A plan from before a fault of cuDNN's was known still has the engine at fault in it.
+// Plans compiled before a cuDNN bug was known may still use the faulty engine.
 Status check_engine(const plan::Plan& plan, const plan::CudnnStep& step,
                     const plan::CompiledStep& compiled) {
   const cudnn::Circumstances circumstances{plan.cudnn_version, plan.target.sm,
@@ -80,7 +80,7 @@ Result<std::vector<LoadedStep>> load_steps(const plan::Plan& plan, const cudnn::
 }
 
 std::vector<std::size_t> order_of(const plan::Program& program) {
-  std::vector<std::size_t> numbers;  // of each step among those that are loaded
+  std::vector<std::size_t> numbers;  // index of each step among the loaded ones
   std::size_t loaded = 0;
   for (const plan::Step& step : program.steps) {
     numbers.push_back(loaded);

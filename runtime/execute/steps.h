@@ -1,4 +1,4 @@
-// The steps of a program, loaded onto a device. Private to this room.
+// The steps of a program, loaded onto a device. Internal to runtime/execute.
 #pragma once
 
 #include <cstdint>
@@ -19,34 +19,33 @@ struct LoadedKernel {
 };
 using LoadedStep = std::variant<cudnn::LoadedPlan, LoadedKernel>;
 
-// What a loaded step is executed with, of the same kind.
+// A loaded step's arguments, of the same kind.
 using BoundStep = std::variant<cudnn::VariantPack, KernelArguments>;
 
-// Whether cuDNN's engines are not known to compute wrong values. Errors: plan_version.
+// Checks that the plan uses no engine known to compute wrong results. Errors: plan_version.
 Status check_engines(const plan::Plan& plan);
 
-// The steps that run at every execute, in order. `plan` must be whole: a kernel for each step.
-// Errors: cuda, cudnn; plan_damaged for a kernel with other parameters than the program lists.
+// The steps of an execute, in order. `plan` must have a kernel for each step. Errors: cuda, cudnn;
+// plan_damaged for a kernel whose parameters differ from the program's.
 Result<std::vector<LoadedStep>> load_steps(const plan::Plan& plan, const cudnn::Session& session,
                                            const cuda::Device& device);
 
-// The order in which an execute runs those, loops unrolled: the number of each.
+// The indices of those steps in execution order, loops unrolled.
 std::vector<std::size_t> order_of(const plan::Program& program);
 
-// Device memory with the internal tensors that are made once, made; null when there are none.
-// Errors: cuda.
+// Device memory with the `once` internal tensors, computed; null if there are none. Errors: cuda.
 Result<cuda::DeviceBuffer> derive_once(const plan::Plan& plan, const cuda::Device& device,
                                        const cuda::AllocatorPointer& allocator = nullptr);
 
-// Enqueues on `stream`, which is the session's. Errors: cuda, cudnn.
+// Enqueues on `stream`, which must be the session's. Errors: cuda, cudnn.
 Status execute_step(const LoadedStep& step, const BoundStep& bound, const cudnn::Session& session,
                     void* stream);
 
-// What each of order_of is bound to.
+// The operands of each entry of order_of.
 using StepOperands = std::variant<CudnnOperands, KernelOperands>;
 std::vector<StepOperands> operands_of(const plan::Program& program, const Memory& memory);
 
-// Each of them, at these addresses. Errors: cudnn.
+// Binds each of them to these addresses. Errors: cudnn.
 Result<std::vector<BoundStep>> bind_steps(const std::vector<StepOperands>& operands,
                                           const Bases& bases, const cudnn::Library& library);
 

@@ -1,8 +1,7 @@
-// The operation graph of one cuDNN plan as plain data: what lowering makes, what is printed,
-// hashed and stored in plan files, and what runtime/cudnn turns into descriptors. No cuDNN header
-// is needed to read or write it.
+// The operation graph of one cuDNN plan as plain data. Lowering builds it; it is printed, hashed
+// and stored in plan files; runtime/cudnn turns it into cuDNN descriptors. Needs no cuDNN header.
 //
-// Dims and strides are in elements, always presented as [B, H, S, D] whatever the storage order.
+// Dims and strides are in elements, in the order [B, H, S, D] whatever the storage order.
 #pragma once
 
 #include <cstdint>
@@ -28,22 +27,22 @@ using Uid = std::int64_t;
 
 struct Tensor {
   Uid uid = 0;
-  std::string name;  // for people: "q", "score", "" for intermediates; not hashed
+  std::string name;  // informational: "q", "score", "" for intermediates; not hashed
   DType dtype = DType::f32;
   std::vector<std::int64_t> dims;
   std::vector<std::int64_t> strides;
   Storage storage = Storage::virtual_value;
   std::int64_t alignment = 16;  // bytes
-  // Where the elements of each batch begin, in elements: a device tensor i32 or i64 [B+1,1,1,1]
-  // that replaces the stride of the batch. (Batch b ends where its own length says.)
+  // Ragged offset: a device tensor, i32 or i64 [B+1,1,1,1], with the start of each batch in
+  // elements. Replaces the batch stride. (The length of batch b gives its end.)
   std::optional<Uid> ragged{};
 
   bool operator==(const Tensor&) const = default;
 };
 
-// c[..., m, n] = a[..., m, k] x b[..., k, n]; heads of b may divide those of a (GQA). The overrides
-// are device tensors i32 [B,1,1,1]: each batch's own m, n, k, at most those of the dims. A product
-// that is a graph by itself is [N,m,k] x [N,k,n] instead: cuDNN has no other engine for it.
+// c[..., m, n] = a[..., m, k] x b[..., k, n]; the heads of b may divide those of a (GQA). The
+// overrides are device tensors, i32 [B,1,1,1], with each batch's m, n, k, at most the dims. A graph
+// of a single product is [N,m,k] x [N,k,n] instead, because cuDNN has no other engine for it.
 struct Matmul {
   Uid a = 0, b = 0, c = 0;
   DType compute = DType::f32;
@@ -73,8 +72,8 @@ struct Pointwise {
 
 enum class ReduceOp : std::uint8_t { max, add };
 
-// y = op over the dimensions in which y has size 1 and x has not; over each group of heads where
-// those of y divide those of x.
+// y = op over the dimensions where y has size 1 and x does not; over each group of heads if the
+// heads of y divide those of x.
 struct Reduction {
   ReduceOp op = ReduceOp::max;
   DType compute = DType::f32;
@@ -83,15 +82,16 @@ struct Reduction {
   bool operator==(const Reduction&) const = default;
 };
 
-// y holds what x holds, element for element in memory order, read by y's own dims and strides and
-// converted to its type. It transposes: x [..,m,n] strided [..,n,1], y [..,n,m] strided [..,1,n].
+// Reinterprets the elements of x, in memory order, with the dims and strides of y, and converts
+// them to its type. Used to transpose: x [..,m,n] with strides [..,n,1], y [..,n,m] with strides
+// [..,1,n].
 struct Reshape {
   Uid x = 0, y = 0;
   SourcePos pos;
   bool operator==(const Reshape&) const = default;
 };
 
-// y is 1 with probability `keep`, else 0, by Philox from device tensors i64 [1,1,1,1].
+// y is 1 with probability `keep`, else 0, from Philox; seed and offset are device i64 [1,1,1,1].
 struct Rng {
   double keep = 1;
   Uid seed = 0, offset = 0, y = 0;
@@ -99,21 +99,21 @@ struct Rng {
   bool operator==(const Rng&) const = default;
 };
 
-// y[b, h, s, d] = container[table[b, 0, s / page, 0], h, s % page, d] for s below lengths[b], where
-// the container has dims [pages, H, page, D], the table i32 [B, 1, ceil(S / page), 1] and lengths
-// i32 [B,1,1,1]. y may be presented as [B, H, D, S]: then its strides say so.
+// y[b, h, s, d] = container[table[b, 0, s / page, 0], h, s % page, d] for s < lengths[b]. The
+// container has dims [pages, H, page, D], the table is i32 [B, 1, ceil(S / page), 1], the lengths
+// are i32 [B,1,1,1]. y may also be [B, H, D, S], which its strides show.
 struct PagedLoad {
   Uid container = 0, table = 0, lengths = 0, y = 0;
   SourcePos pos;
   bool operator==(const PagedLoad&) const = default;
 };
 
-// y is x where the column lies within a bound of the row, else `fill` (f32, a host scalar):
+// y is x where the column is within a bound of the row, else `fill` (f32, a host scalar):
 //   right  row + bound >= column; without a bound 0
 //   left   column + bound > row
-// The bound is an i32 host scalar. With lengths, i32 [B,1,1,1], rows are counted from the last
-// diagonal: row + lengths_kv - lengths_q stands for the row. cuDNN has this operation from 9.21 on,
-// in the score nodes of an SdpaForward.
+// The bound is an i32 host scalar. With lengths, i32 [B,1,1,1], rows are aligned to the last
+// diagonal: row + lengths_kv - lengths_q replaces row. cuDNN has this operation since 9.21, in the
+// score nodes of an SdpaForward.
 enum class BandSide : std::uint8_t { left, right };
 struct BandMask {
   BandSide side = BandSide::right;
@@ -123,14 +123,15 @@ struct BandMask {
   bool operator==(const BandMask&) const = default;
 };
 
-// o = dropout(softmax(score)) v by one operation of cuDNN's; score = scale * q k^T. The last node,
-// and the only one of its kind. The nodes before it, if any, change the score: they make `modified`
-// of `score`, virtual tensors of one value a score, both or neither given.
+// o = dropout(softmax(score)) v as a single cuDNN operation; score = scale * q k^T. It must be the
+// last node and the only one of its kind. Nodes before it, if any, compute `modified` from `score`;
+// both are virtual tensors of score shape, and are given together or not at all.
 //
 // q [B,H,Sq,Dqk], k [B,Hkv,Skv,Dqk], v [B,Hkv,Skv,Dv], o [B,H,Sq,Dv], stats f32 [B,H,Sq,1]; scale
-// f32, one element (1 when absent). Lengths i32 [B,1,1,1], both or neither, hide what lies beyond.
-// With a table, i32 [B,1,pages of a batch,1], k or v is a pool [pages,Hkv,page,D]. The sink f32
-// [1,H,1,1] is one more score, without a value. Seed and offset i64 [1,1,1,1], with `dropout`.
+// f32, one element (1 if absent). Lengths, i32 [B,1,1,1], both or neither, mask padding. With a
+// page table, i32 [B,1,pages per batch,1], k or v is a page pool [pages,Hkv,page,D]. The sink, f32
+// [1,H,1,1], is one more score without a value. Seed and offset, i64 [1,1,1,1], come with
+// `dropout`.
 struct SdpaForward {
   Uid q = 0, k = 0, v = 0, o = 0;
   std::optional<Uid> stats{};
@@ -139,7 +140,7 @@ struct SdpaForward {
 #define ATTN_SDPA_INPUT(name, attribute) std::optional<Uid> name{};
 #include "runtime/graph/sdpa_inputs.def"
 #undef ATTN_SDPA_INPUT
-  double dropout = 0;  // the probability with which a weight is dropped
+  double dropout = 0;  // probability of dropping a weight
   SourcePos pos;
   bool operator==(const SdpaForward&) const = default;
 };
@@ -151,7 +152,7 @@ struct BackendGraph {
   std::vector<Tensor> tensors;  // ascending uid
   std::vector<Node> nodes;      // in execution order: every input is defined before its use
 
-  const Tensor* find(Uid uid) const;  // null when absent
+  const Tensor* find(Uid uid) const;  // null if absent
   bool operator==(const BackendGraph&) const = default;
 };
 
@@ -166,30 +167,29 @@ std::string_view to_string(Storage storage);
 std::optional<Storage> parse_storage(std::string_view text);
 SourcePos position_of(const Node& node);
 
-// Whether it has what no graph of plan format 1 has: ragged tensors, overrides of a product's
-// sizes, random numbers, paged loads, attention as one node, reshapes.
+// Whether the graph uses features that plan format 1 lacks: ragged tensors, overrides of a
+// product's sizes, random numbers, paged loads, attention as one node, reshapes.
 bool has_batch_control(const BackendGraph& graph);
 
-// Every uid defined exactly once, operands defined before use, ranks 4, dims positive, arities and
-// broadcasts right, virtual tensors produced by a node, host scalars one element; also: every
-// tensor used by some node, its extent within 64 bits, boolean values where a mode makes or wants
-// them. Errors: invalid_argument naming the node or tensor; payload {"node": 7} or {"uid": 12}.
+// Checks that every uid is defined exactly once and before use, ranks are 4, dims are positive,
+// arities and broadcasts are right, virtual tensors are produced by a node, host scalars have one
+// element, every tensor is used, extents fit in 64 bits, and boolean operands are boolean. Errors:
+// invalid_argument naming the node or tensor; payload {"node": 7} or {"uid": 12}.
 Status validate(const BackendGraph& graph);
 
-// One line for each tensor that is not virtual, then one line per node, for people and golden
-// files:
+// Text for people and golden files: one line for each non-virtual tensor, then one for each node:
 //   %1 f32[1,1,1,1] host_scalar (scale)
 //   %7 f32[2,8,128,256] = mul.f32 %6, %1 (scaled)
-// The name in parentheses is that of the line's first tensor. Strides are shown unless row-major.
+// The name in parentheses is that of the line's tensor. Strides are shown unless row-major.
 std::string to_text(const BackendGraph& graph);
 
-// Complete, independent of names, positions and uid numbering (uids are renumbered in order of
-// first use): what enters a plan's signature.
+// Canonical text for a plan's signature: complete, but independent of names, positions and uid
+// numbers (uids are renumbered in order of first use).
 std::string canonical_text(const BackendGraph& graph);
 
-// JSON text, lossless both ways (positions and names included). from_json checks the form only, so
-// that a graph that validate refuses can still be stored and looked at. Errors: invalid_argument
-// with the JSON path, as in "$.nodes[3].x: expected an integer".
+// JSON text, lossless in both directions (including positions and names). from_json checks only the
+// form, so that graphs rejected by validate can still be stored and inspected. Errors:
+// invalid_argument with the JSON path, as in "$.nodes[3].x: expected an integer".
 std::string to_json(const BackendGraph& graph);
 Result<BackendGraph> from_json(std::string_view json);
 

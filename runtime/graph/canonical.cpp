@@ -10,15 +10,14 @@
 namespace attn::graph {
 namespace {
 
-// Everything about a tensor but its uid and name.
+// Everything about a tensor except its uid and name.
 std::string describe(const Tensor& tensor) {
   return fmt::format("{} [{}] strides [{}] {} align {}", to_string(tensor.dtype),
                      fmt::join(tensor.dims, ","), fmt::join(tensor.strides, ","),
                      to_string(tensor.storage), tensor.alignment);
 }
 
-// What a node is besides its inputs. An ill-formed one (validate refuses it) must not read like
-// another.
+// What a node has besides its inputs. Distinguishes ill-formed nodes (rejected by validate) too.
 struct Suffix {
   std::string operator()(const Matmul&) const { return ""; }
   std::string operator()(const Pointwise& node) const {
@@ -63,7 +62,7 @@ class Writer {
     result_.text += line + std::visit(Suffix{}, node) + '\n';
   }
 
-  // Tensors that no node uses, in the order of what they are.
+  // Tensors that no node uses, sorted by description.
   void write_rest() {
     std::vector<std::pair<std::string, Uid>> rest;
     for (const auto& [uid, tensor] : tensors_) {

@@ -1,5 +1,4 @@
-// Canonical form of a graph, with the numbering that it gave to the uids: a program needs it to
-// name its operands in the same way.
+// Canonical form of a graph and its renumbering of uids, which programs use to name operands.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +11,7 @@ namespace attn::graph {
 
 struct Canonical {
   std::string text;                  // see canonical_text
-  std::map<Uid, std::size_t> index;  // new number of each uid; total over the graph's tensors
+  std::map<Uid, std::size_t> index;  // new number of each uid, for all tensors of the graph
 };
 
 Canonical canonicalize(const BackendGraph& graph);

@@ -118,7 +118,7 @@ Json json_of(const Node& node) {
   return json;
 }
 
-// Of the members that only it has; those of named_inputs_of are read for every node.
+// Reads the members that only Matmul has; those of named_inputs_of are read for every node.
 Matmul read_matmul(const json::Value& value) {
   value.only({"op", "a", "b", "c", "compute", "m", "n", "k", "pos"});
   Matmul node;
@@ -206,7 +206,7 @@ Node read_kind(const json::Value& value) {
   if (op == "band_mask") return read_band_mask(value);
   if (op == "sdpa_forward") return read_sdpa_forward(value);
   if (op == "reshape") return read_reshape(value);
-  value["op"].fail("is not one of the known names");
+  value["op"].fail("is not a known name");
   return {};
 }
 

@@ -1,4 +1,4 @@
-// A graph as a JSON value, for the documents that hold one: programs, plan files, worker requests.
+// Reads a graph from JSON, as part of a larger document: programs, plan files, worker requests.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -10,7 +10,7 @@ namespace attn::graph {
 
 nlohmann::ordered_json json_of(const BackendGraph& graph);
 
-// What is wrong is recorded in the value's Failure.
+// Errors are recorded in the value's Failure.
 BackendGraph read_graph(const json::Value& value);
 
 }  // namespace attn::graph

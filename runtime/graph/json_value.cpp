@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Builds the value, and stops at the first thing that is not allowed.
+// Builds the value, and stops at the first error.
 class Builder {
  public:
   explicit Builder(const Limits& limits) : limits_(limits) {}
@@ -74,8 +74,7 @@ class Builder {
     return true;
   }
 
-  // The address of an open container stays good: its parent takes no further element before it is
-  // closed.
+  // Pointers to open containers stay valid: the parent gets no further element until they close.
   bool open(Json value) {
     if (++values_ > limits_.values) return stop("there are too many values");
     if (open_.size() >= limits_.depth) return stop("it is nested too deeply");
@@ -126,7 +125,7 @@ std::optional<std::string> bytes_of(std::string_view hex) {
 }
 
 bool is_utf8(std::string_view bytes) {
-  // The library's own rule is what counts, and it can only be asked this way.
+  // Only the library can tell whether it accepts the bytes, and only by dump().
   try {
     (void)Json(bytes).dump();
     return true;
@@ -139,13 +138,14 @@ bool is_utf8(std::string_view bytes) {
 
 Result<Json> parse(std::string_view text, const Limits& limits) {
   if (text.size() > limits.bytes) {
-    return {ErrorCode::invalid_argument, fmt::format("JSON text of {} bytes, more than the {} that "
-                                                     "are allowed",
-                                                     text.size(), limits.bytes)};
+    return {ErrorCode::invalid_argument,
+            fmt::format("JSON text of {} bytes is longer than the allowed "
+                        "{}",
+                        text.size(), limits.bytes)};
   }
   Builder builder(limits);
   if (Json::sax_parse(text.begin(), text.end(), &builder)) return builder.take();
-  return {ErrorCode::invalid_argument, "not the JSON that was expected: " + builder.error()};
+  return {ErrorCode::invalid_argument, "invalid JSON: " + builder.error()};
 }
 
 void Failure::record(const std::string& path, std::string_view what) {
@@ -172,7 +172,7 @@ void Value::only(std::initializer_list<std::string_view> keys) const {
   for (const auto& [key, value] : node_->items()) {
     if (std::ranges::find(keys, key) == keys.end()) {
       constexpr std::size_t kShown = 64;
-      return fail(quoted(std::string_view(key).substr(0, kShown)) + " is not known here");
+      return fail(quoted(std::string_view(key).substr(0, kShown)) + " is not a known member");
     }
   }
 }
@@ -204,7 +204,7 @@ double Value::number() const {
     if (name == "-inf") return -std::numeric_limits<double>::infinity();
     if (name == "nan") return std::numeric_limits<double>::quiet_NaN();
   }
-  // An integer stands for itself as far as a double holds it.
+  // Integers are exact up to 2^53.
   constexpr std::int64_t kExact = std::int64_t{1} << 53;
   if (node_->is_number_integer()) return static_cast<double>(integer(-kExact, kExact));
   fail("expected a number");

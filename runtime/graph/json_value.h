@@ -1,6 +1,6 @@
-// Reading JSON of unknown origin: bounded in size, depth and number of values, nothing thrown, and
-// the first thing that is wrong kept with its path. A reader asks for what it wants and looks at
-// the Failure once, at the end; after a failure every read gives a default.
+// Reads untrusted JSON: limits size, depth and number of values, throws nothing, and records the
+// first error with its path. Readers check the Failure once, at the end; after an error every read
+// returns a default.
 #pragma once
 
 #include <cstdint>
@@ -19,15 +19,15 @@ namespace attn::json {
 struct Limits {
   std::size_t bytes = std::size_t{16} << 20;
   std::size_t depth = 32;
-  std::size_t members = 64;                   // of one object
-  std::size_t values = std::size_t{1} << 18;  // in all
+  std::size_t members = 64;                   // per object
+  std::size_t values = std::size_t{1} << 18;  // in total
 };
 
-// Duplicate keys, text after the value, numbers that do not fit and bytes that are not UTF-8 are
-// refused. Errors: invalid_argument.
+// Rejects duplicate keys, trailing text, numbers out of range and bytes that are not UTF-8. Errors:
+// invalid_argument.
 Result<nlohmann::json> parse(std::string_view text, const Limits& limits = {});
 
-// The first thing that was wrong.
+// The first error.
 class Failure {
  public:
   bool ok() const { return !error_.has_value(); }
@@ -40,33 +40,33 @@ class Failure {
   std::optional<Error> error_;
 };
 
-// A value and where it stands. Both the JSON and the Failure must outlive it.
+// A value and its path. The JSON and the Failure must outlive it.
 class Value {
  public:
   Value(const nlohmann::json& node, Failure& failure) : node_(&node), failure_(&failure) {}
 
-  // A member that must be there.
+  // A required member.
   Value operator[](std::string_view key) const;
   bool has(std::string_view key) const;
-  // Fails unless this is an object with no other members than these.
+  // Fails unless this is an object with only these members.
   void only(std::initializer_list<std::string_view> keys) const;
 
   std::int64_t integer(std::int64_t low = std::numeric_limits<std::int64_t>::min(),
                        std::int64_t high = std::numeric_limits<std::int64_t>::max()) const;
   bool boolean() const;
-  double number() const;     // what of_number writes
-  std::string text() const;  // what of_text writes
+  double number() const;     // as written by of_number
+  std::string text() const;  // as written by of_text
   std::vector<std::int64_t> integers() const;
 
-  // The value of an enumeration by its name: parse(text) gives an optional.
+  // An enum value by name; `parse` returns an optional.
   template <typename Parse>
   auto named(Parse parse) const {
     const auto value = parse(std::string_view(text()));
-    if (!value) fail("is not one of the known names");
+    if (!value) fail("is not a known name");
     return value.value_or(typename decltype(value)::value_type{});
   }
 
-  // One element after the other, until something fails.
+  // Reads each element in turn, until one fails.
   template <typename Read>
   auto list(Read read) const {
     std::vector<decltype(read(*this))> values;
@@ -81,7 +81,7 @@ class Value {
   Value(const nlohmann::json& node, Failure& failure, std::string path)
       : node_(&node), failure_(&failure), path_(std::move(path)) {}
 
-  std::size_t size() const;  // of an array; fails when it is none
+  std::size_t size() const;  // of an array; fails if it is not one
   Value at(std::size_t index) const;
 
   const nlohmann::json* node_;
@@ -89,10 +89,10 @@ class Value {
   std::string path_ = "$";
 };
 
-// A string; {"hex": "..."} when the bytes are not UTF-8, which JSON cannot hold.
+// A string, or {"hex": "..."} if the bytes are not UTF-8.
 nlohmann::ordered_json of_text(std::string_view bytes);
 
-// A number, exact both ways; "inf", "-inf" or "nan" when JSON has none for it.
+// A number, exact in both directions; "inf", "-inf" or "nan" if JSON has no number for it.
 nlohmann::ordered_json of_number(double value);
 
 }  // namespace attn::json

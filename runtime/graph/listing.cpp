@@ -7,7 +7,7 @@ namespace {
 
 bool is_row_major(std::span<const std::int64_t> dims, std::span<const std::int64_t> strides) {
   if (dims.size() != strides.size()) return false;
-  // Unsigned, so that dims nobody has checked yet wrap instead of overflowing.
+  // Unsigned, so that unchecked dims wrap instead of overflowing.
   std::uint64_t expected = 1;
   for (std::size_t i = dims.size(); i-- > 0;) {
     if (static_cast<std::uint64_t>(strides[i]) != expected) return false;

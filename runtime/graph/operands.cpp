@@ -8,7 +8,7 @@
 namespace attn::graph {
 namespace {
 
-// The inputs that are always there, in order.
+// Calls use(uid) for the fixed inputs, in order.
 template <typename Operation, typename Use>
 void each_fixed(Operation& operation, const Use& use) {
   using Kind = std::remove_const_t<Operation>;
@@ -38,7 +38,7 @@ void each_fixed(Operation& operation, const Use& use) {
   }
 }
 
-// Those that have a name because they may be absent: use(name, std::optional<Uid>).
+// Calls use(name, std::optional<Uid>) for the optional inputs.
 template <typename Operation, typename Use>
 void each_named(Operation& operation, const Use& use) {
   using Kind = std::remove_const_t<Operation>;

@@ -23,7 +23,7 @@ std::string declaration(const Tensor& tensor) {
                      name_suffix(tensor.name));
 }
 
-// What stands behind the inputs.
+// The text after the inputs.
 struct Suffix {
   std::string operator()(const Matmul&) const { return ""; }
   std::string operator()(const Pointwise& node) const {
@@ -43,7 +43,7 @@ struct Suffix {
   }
 };
 
-// `result` is what the node makes, null when the graph lacks it.
+// `result` is the node's output, null if the graph lacks it.
 std::string line_of(const Tensor* result, const Node& node) {
   std::string line = fmt::format("%{}", output_of(node));
   if (result != nullptr) line += ' ' + type_text(result->dtype, result->dims, result->strides);

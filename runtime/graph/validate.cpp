@@ -38,9 +38,9 @@ bool is_logical(PointwiseMode mode) {
   return mode == PointwiseMode::logical_and || mode == PointwiseMode::logical_or;
 }
 
-// Each check returns what is wrong, or an empty text.
+// Each check returns an error text, or an empty string.
 
-// A graph of nothing but [N,M,K] x [N,K,L].
+// Whether the graph is a single product [N,M,K] x [N,K,L].
 bool is_plain_product(const BackendGraph& graph) {
   return graph.nodes.size() == 1 && std::holds_alternative<Matmul>(graph.nodes[0]) &&
          std::ranges::all_of(graph.tensors,
@@ -62,12 +62,12 @@ std::string check_tensor(const Tensor& tensor, std::size_t rank) {
     return fmt::format("has alignment {}, not a power of two", tensor.alignment);
   }
   if (tensor.storage == Storage::host_scalar && tensor.dims != Dims(kRank, 1)) {
-    return "is a host scalar of more than one element";
+    return "is a host scalar with more than one element";
   }
   return "";
 }
 
-// Two positions that share an address must not both be written.
+// Two elements at the same address must not both be written.
 std::string check_writable(const Tensor& tensor) {
   if (tensor.storage == Storage::host_scalar) return "writes a host scalar";
   for (std::size_t i = 0; i < tensor.dims.size(); ++i) {
@@ -107,18 +107,17 @@ class Validator {
     return error;
   }
 
-  // Offsets are read with the tensor that they belong to.
+  // Offsets of a ragged tensor count as used.
   std::string check_ragged(const Tensor& tensor) {
     if (!tensor.ragged) return "";
     const auto found = tensors_.find(*tensor.ragged);
-    if (found == tensors_.end()) return "has offsets that are not defined";
+    if (found == tensors_.end()) return "has undefined offsets";
     if (tensor.storage != Storage::device) return "has offsets but is not in device memory";
     const Tensor& offsets = *found->second;
     const bool integers = offsets.dtype == DType::i32 || offsets.dtype == DType::i64;
     if (offsets.storage != Storage::device || !integers ||
         offsets.dims != Dims{tensor.dims[0] + 1, 1, 1, 1}) {
-      return fmt::format("has offsets {} that are not one more integer than batches",
-                         shape(offsets));
+      return fmt::format("has offsets {}, which are not batches + 1 integers", shape(offsets));
     }
     used_.insert(*tensor.ragged);
     return "";
@@ -132,7 +131,9 @@ class Validator {
         return tensor_error(tensor, "is defined twice");
       }
       if (previous != nullptr && tensor.uid < previous->uid) {
-        return tensor_error(tensor, fmt::format("comes after %{}, not by uid", previous->uid));
+        return tensor_error(
+            tensor,
+            fmt::format("comes after %{}, so the tensors are not sorted by uid", previous->uid));
       }
       if (std::string what = check_tensor(tensor, rank); !what.empty()) {
         return tensor_error(tensor, what);
@@ -161,21 +162,21 @@ class Validator {
     return what.empty() ? Status() : node_error(index, what);
   }
 
-  // What may stand beside attention as one node.
+  // Which nodes a graph with an SdpaForward may have.
   std::string check_place(std::size_t index) const {
     const Node& node = graph_.nodes[index];
     const SdpaForward* sdpa = sdpa_of(graph_);
     if (std::holds_alternative<SdpaForward>(node)) {
       if (index + 1 != graph_.nodes.size()) return "is not the last node";
       if (sdpa->score.has_value() != (index > 0))
-        return "lends its score to no node, or is not said to";
+        return "has a score without nodes before it, or nodes without a score";
       return sdpa->score.has_value() == sdpa->modified.has_value() ? "" : "has no modified score";
     }
     const bool of_score =
         std::holds_alternative<Pointwise>(node) || std::holds_alternative<BandMask>(node);
-    if (sdpa != nullptr && !of_score) return "changes no score of the attention behind it";
+    if (sdpa != nullptr && !of_score) return "does not modify the score of the attention after it";
     if (sdpa == nullptr && std::holds_alternative<BandMask>(node)) {
-      return "stands in a graph without attention as one node";
+      return "needs attention as one node in the graph";
     }
     return "";
   }
@@ -242,7 +243,7 @@ class Validator {
     const Tensor& a = at(op.a);
     const Tensor& b = at(op.b);
     const Tensor& c = at(op.c);
-    if (op.m || op.n || op.k) return "has sizes of batches beside rank 3";
+    if (op.m || op.n || op.k) return "has batch sizes but rank 3";
     const bool fits = a.dims[0] == b.dims[0] && a.dims[2] == b.dims[1];
     if (fits && c.dims == Dims{a.dims[0], a.dims[1], b.dims[2]}) return "";
     return fmt::format("{} x {} does not give {}", shape(a), shape(b), shape(c));
@@ -254,9 +255,9 @@ class Validator {
   }
 
   std::string check_shape(const Rng& op) const {
-    if (!(op.keep > 0 && op.keep <= 1)) return fmt::format("keeps with probability {}", op.keep);
+    if (!(op.keep > 0 && op.keep <= 1)) return fmt::format("has keep probability {}", op.keep);
     for (const Uid uid : {op.seed, op.offset}) {
-      if (!is_one_i64(at(uid))) return fmt::format("%{} is not one i64", uid);
+      if (!is_one_i64(at(uid))) return fmt::format("%{} is not a single i64", uid);
     }
     return "";
   }
@@ -274,11 +275,11 @@ class Validator {
     const std::int64_t rows = y.dims[transposed ? 3 : 2], depth = y.dims[transposed ? 2 : 3];
     const std::int64_t page = container.dims[2];
     if (container.dims[1] != y.dims[1] || container.dims[3] != depth) {
-      return fmt::format("{} does not hold rows of {}", shape(container), shape(y));
+      return fmt::format("{} does not have the heads and depth of {}", shape(container), shape(y));
     }
     if (table.dtype != DType::i32 ||
         table.dims != Dims{y.dims[0], 1, (rows + page - 1) / page, 1}) {
-      return fmt::format("{} is no table of the pages of {}", shape(table), shape(y));
+      return fmt::format("{} is not a page table for {}", shape(table), shape(y));
     }
     if (!is_lengths(at(op.lengths), y.dims[0])) {
       return fmt::format("{} are not lengths of {} batches", shape(at(op.lengths)), y.dims[0]);
@@ -290,10 +291,10 @@ class Validator {
     return at(uid).storage == Storage::host_scalar && at(uid).dtype == dtype;
   }
 
-  // `q` and `kv` are there both or neither, and lengths of as many batches.
+  // `q` and `kv` are both present or both absent, and are lengths of `batches` batches.
   std::string check_lengths(const std::optional<Uid>& q, const std::optional<Uid>& kv,
                             std::int64_t batches) const {
-    if (q.has_value() != kv.has_value()) return "has lengths of one side alone";
+    if (q.has_value() != kv.has_value()) return "has only one of the two lengths";
     for (const std::optional<Uid>& side : {q, kv}) {
       if (side && !is_lengths(at(*side), batches)) {
         return fmt::format("{} are not lengths of {} batches", shape(at(*side)), batches);
@@ -306,9 +307,9 @@ class Validator {
     const Tensor& x = at(op.x);
     const Tensor& y = at(op.y);
     if (x.dims != y.dims) return fmt::format("{} does not become {}", shape(x), shape(y));
-    if (!is_scalar(op.fill, DType::f32)) return fmt::format("%{} is no f32 scalar", op.fill);
+    if (!is_scalar(op.fill, DType::f32)) return fmt::format("%{} is not an f32 scalar", op.fill);
     if (op.bound && !is_scalar(*op.bound, DType::i32)) {
-      return fmt::format("%{} is no i32 scalar", *op.bound);
+      return fmt::format("%{} is not an i32 scalar", *op.bound);
     }
     if (op.side == BandSide::left && !op.bound) return "has no bound";
     return check_lengths(op.lengths_q, op.lengths_kv, y.dims[0]);
@@ -322,8 +323,7 @@ class Validator {
     return check_lengths(op.lengths_q, op.lengths_kv, at(op.q).dims[0]);
   }
 
-  // Rows of k or v: of a pool as many as its table has pages for. 0 when they are too many to
-  // count.
+  // Rows of k or v; for a page pool, as many as its table has pages for. 0 if the count overflows.
   std::int64_t rows_of(Uid uid, const std::optional<Uid>& table) const {
     const std::int64_t pages = table ? at(*table).dims[2] : 1;
     return element_count(std::array{at(uid).dims[2], pages}).value_or(0);
@@ -349,27 +349,27 @@ class Validator {
       const Tensor& pages = at(*table);
       if (pages.dtype != DType::i32 || pages.storage != Storage::device ||
           pages.dims != Dims{at(op.q).dims[0], 1, pages.dims[2], 1}) {
-        return fmt::format("{} is no table of pages", shape(pages));
+        return fmt::format("{} is not a page table", shape(pages));
       }
       if (!op.lengths_kv) return "reads pages without lengths";
     }
     return "";
   }
 
-  // What has a value for each row, and what stands for a score.
+  // Checks tensors with one value per row, per head or per score.
   std::string check_statistics(const SdpaForward& op) const {
     const Dims& q = at(op.q).dims;
     const auto is_f32 = [this](Uid uid, const Dims& dims) {
       return at(uid).dtype == DType::f32 && at(uid).dims == dims;
     };
     if (op.stats && !is_f32(*op.stats, {q[0], q[1], q[2], 1})) {
-      return fmt::format("{} does not hold a value for each row", shape(at(*op.stats)));
+      return fmt::format("{} does not have one value per row", shape(at(*op.stats)));
     }
     if (op.sink && !is_f32(*op.sink, {1, q[1], 1, 1})) {
-      return fmt::format("{} does not hold a sink for each head", shape(at(*op.sink)));
+      return fmt::format("{} does not have one sink per head", shape(at(*op.sink)));
     }
     if (op.scale && !is_f32(*op.scale, Dims(kRank, 1))) {
-      return fmt::format("{} is no scale", shape(at(*op.scale)));
+      return fmt::format("{} is not a scale", shape(at(*op.scale)));
     }
     const Dims scores = {q[0], q[1], q[2], rows_of(op.k, op.table_k)};
     for (const std::optional<Uid>& score : {op.score, op.modified}) {
@@ -378,18 +378,19 @@ class Validator {
           is_f32(*score, at(*op.score).dims) && at(*score).storage == Storage::virtual_value;
       const bool fits = at(*score).dims[3] <= scores[3] &&
                         std::equal(scores.begin(), scores.begin() + 3, at(*score).dims.begin());
-      if (!is_score || !fits) return fmt::format("{} is no score", shape(at(*score)));
+      if (!is_score || !fits) return fmt::format("{} is not a score", shape(at(*score)));
     }
     return "";
   }
 
   std::string check_dropout(const SdpaForward& op) const {
     if (!(op.dropout >= 0 && op.dropout < 1)) {
-      return fmt::format("drops with probability {}", op.dropout);
+      return fmt::format("has dropout probability {}", op.dropout);
     }
     for (const std::optional<Uid>& uid : {op.seed, op.offset}) {
-      if (uid.has_value() != (op.dropout > 0)) return "has a seed without dropout, or none with it";
-      if (uid && !is_one_i64(at(*uid))) return fmt::format("%{} is not one i64", *uid);
+      if (uid.has_value() != (op.dropout > 0))
+        return "has a seed without dropout, or dropout without a seed";
+      if (uid && !is_one_i64(at(*uid))) return fmt::format("%{} is not a single i64", *uid);
     }
     return "";
   }
@@ -407,7 +408,7 @@ class Validator {
       }
     }
     if (wanted != y.dims) {
-      return fmt::format("{} is larger than the inputs make it: [{}]", shape(y),
+      return fmt::format("{} is larger than the broadcast inputs: [{}]", shape(y),
                          fmt::join(wanted, ","));
     }
     return check_booleans(op);
@@ -416,14 +417,14 @@ class Validator {
   std::string check_booleans(const Pointwise& op) const {
     const bool logical = is_logical(op.mode);
     if ((logical || is_comparison(op.mode)) && at(op.y).dtype != DType::boolean) {
-      return fmt::format("gives a truth value, but %{} is {}", op.y, to_string(at(op.y).dtype));
+      return fmt::format("gives a boolean, but %{} is {}", op.y, to_string(at(op.y).dtype));
     }
     for (const Uid uid : logical ? inputs_of(op) : std::vector<Uid>()) {
       if (at(uid).dtype != DType::boolean)
-        return fmt::format("wants truth values, %{} is not", uid);
+        return fmt::format("needs boolean inputs, but %{} is not boolean", uid);
     }
     if (op.t && at(*op.t).dtype != DType::boolean) {
-      return fmt::format("chooses by %{}, which is not boolean", *op.t);
+      return fmt::format("selects by %{}, which is not boolean", *op.t);
     }
     return "";
   }
@@ -454,7 +455,7 @@ class Validator {
 
   Status check_uses() const {
     for (const Tensor& tensor : graph_.tensors) {
-      if (!used_.contains(tensor.uid)) return tensor_error(tensor, "is used by no node");
+      if (!used_.contains(tensor.uid)) return tensor_error(tensor, "is not used by any node");
     }
     return {};
   }

@@ -12,7 +12,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "files and devices are little endian");
 
-constexpr double kExact = 9007199254740992.0;  // 2^53: up to here every integer is a double
+constexpr double kExact = 9007199254740992.0;  // 2^53: integers up to it are exact doubles
 
 bool is_integer_within(double value, double low, double high) {
   return value >= low && value <= high && std::trunc(value) == value;
@@ -48,7 +48,7 @@ bool fits(DType type, double value) {
 }
 
 void store(DType type, double value, std::byte* bytes) {
-  ATTN_CHECK(fits(type, value), "a value is stored only where it fits");
+  ATTN_CHECK(fits(type, value), "the value must fit the type");
   switch (type) {
     case DType::f16: return put(to_f16_bits(value), bytes);
     case DType::bf16: return put(to_bf16_bits(value), bytes);

@@ -1,4 +1,4 @@
-// Whole files.
+// Reads and writes whole files.
 #pragma once
 
 #include <cstddef>
@@ -11,11 +11,11 @@
 
 namespace attn::io {
 
-// Of a regular file. Errors: io, with the path and the system's words, also for FIFOs and devices.
-// One that does not begin with `magic` is read no further than that.
+// Reads a regular file. A file that does not begin with `magic` is read no further than that.
+// Errors: io, with the path and the system's text, also for FIFOs and devices.
 Result<std::vector<std::byte>> read_file(const std::string& path, std::string_view magic = {});
 
-// Replaces what is there. Errors: io.
+// Replaces an existing file. Errors: io.
 Status write_file(const std::string& path, std::span<const std::byte> bytes);
 
 }  // namespace attn::io

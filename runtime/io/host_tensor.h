@@ -1,5 +1,5 @@
-// Values on the host in logical order, whatever the dtype: what .npy files, the reference evaluator
-// and the tools exchange.
+// Host values in logical order, independent of dtype and layout: the common format of .npy files,
+// the reference evaluator and the tools.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace attn::io {
 
-// Row-major. Integers and booleans are held as exact doubles (an i64 beyond 2^53 is refused where
-// it is read).
+// Row-major. Integers and booleans are held as exact doubles (readers reject i64 values beyond
+// 2^53).
 struct HostTensor {
   DType dtype = DType::f64;
   std::vector<std::int64_t> dims;

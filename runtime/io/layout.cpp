@@ -23,7 +23,7 @@ Dims place_of(std::int64_t index, const Dims& dims) {
   return place;
 }
 
-// Enough for every layout in use: each stride steps over all that the smaller ones reach.
+// Sufficient for all layouts in use: each stride steps over the extent of the smaller ones.
 bool plainly_disjoint(const Dims& dims, const Dims& strides) {
   std::vector<std::pair<std::int64_t, std::int64_t>> axes;
   for (std::size_t axis = 0; axis < dims.size(); ++axis) {
@@ -48,7 +48,7 @@ Status check_disjoint(const Dims& dims, const Dims& strides, std::int64_t elemen
   });
   if (!shared) return {};
   return Status(ErrorCode::invalid_argument,
-                fmt::format("strides [{}] put two elements of a tensor [{}] in one place",
+                fmt::format("strides [{}] map two elements of a tensor [{}] to one address",
                             fmt::join(strides, ", "), fmt::join(dims, ", ")));
 }
 
@@ -56,7 +56,7 @@ Error does_not_fit(double value, std::int64_t index, const Dims& dims, DType typ
   const bool whole = std::trunc(value) == value && !std::isinf(value);
   return Error{ErrorCode::invalid_argument,
                fmt::format("value {} at [{}] {} {}", value, fmt::join(place_of(index, dims), ", "),
-                           whole ? "is out of range for" : "is not a whole number, as needed for",
+                           whole ? "is out of range for" : "is not an integer, as required for",
                            to_string(type)),
                {},
                {}};
@@ -81,13 +81,13 @@ Result<std::int64_t> storage_elements(const Dims& dims, const Dims& strides) {
     std::int64_t reach = 0;
     if (dims[axis] > 0 && (__builtin_mul_overflow(dims[axis] - 1, strides[axis], &reach) ||
                            __builtin_add_overflow(last, reach, &last))) {
-      return {ErrorCode::invalid_argument, "a tensor is larger than memory can be"};
+      return {ErrorCode::invalid_argument, "the size of a tensor exceeds 2^63 - 1 elements"};
     }
   }
   std::int64_t count = 1;
   for (std::int64_t dim : dims) {
     if (!empty && __builtin_mul_overflow(count, dim, &count)) {
-      return {ErrorCode::invalid_argument, "a tensor is larger than memory can be"};
+      return {ErrorCode::invalid_argument, "the size of a tensor exceeds 2^63 - 1 elements"};
     }
   }
   return empty ? 0 : last + 1;
@@ -129,7 +129,7 @@ Result<HostTensor> unpack(std::span<const std::byte> bytes, const Dims& dims, co
   const std::size_t size = size_of(type);
   if (bytes.size() / size < static_cast<std::size_t>(elements)) {
     return {ErrorCode::invalid_argument,
-            fmt::format("{} bytes hold no {} tensor [{}] with strides [{}]", bytes.size(),
+            fmt::format("{} bytes are too few for a {} tensor [{}] with strides [{}]", bytes.size(),
                         to_string(type), fmt::join(dims, ", "), fmt::join(strides, ", "))};
   }
   HostTensor tensor{type, dims, {}};

@@ -22,11 +22,11 @@ namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr std::size_t kPrefix = 8;               // magic and version
-constexpr std::size_t kMaxHeader = 1024 * 1024;  // far above what any rank needs
-constexpr std::size_t kAlign = 64;               // of the data in files we write
+constexpr std::size_t kMaxHeader = 1024 * 1024;  // far more than any rank needs
+constexpr std::size_t kAlign = 64;               // of the data in written files
 constexpr double kExact = 9007199254740992.0;    // 2^53
 
-// An element type of the format. i2 has no DType of its own: it is widened while it is read.
+// An element type of the format. i2 has no DType, so it is widened when read.
 struct Element {
   std::string_view code;
   DType dtype;
@@ -55,38 +55,39 @@ std::string_view as_text(std::span<const std::byte> bytes) {
 
 Result<Element> element_of(const std::string& descr) {
   if (descr.starts_with('>')) {
-    return bad(fmt::format("big-endian elements ('{}') are not read; write them as '<'", descr));
+    return bad(
+        fmt::format("big-endian elements ('{}') are not supported; write them as '<'", descr));
   }
   const bool prefixed = descr.starts_with('<') || descr.starts_with('|') || descr.starts_with('=');
   const std::string_view code = std::string_view(descr).substr(prefixed ? 1 : 0);
   for (const Element& element : kElements) {
     if (element.code == code) return element;
   }
-  return bad(fmt::format("elements of type '{}' are not read", descr));
+  return bad(fmt::format("elements of type '{}' are not supported", descr));
 }
 
-// The header's text; `bytes` becomes what follows it.
+// Returns the header's text and advances `bytes` past it.
 Result<std::string_view> split_header(std::span<const std::byte>& bytes) {
   if (bytes.size() < kPrefix || !as_text(bytes).starts_with(kMagic)) {
     return bad("not a .npy file (it does not begin with \\x93NUMPY)");
   }
   const int version = std::to_integer<int>(bytes[6]);
   if (version != 1 && version != 2) {
-    return bad(fmt::format("version {}.{} of the .npy format is not read; 1.0 and 2.0 are", version,
-                           std::to_integer<int>(bytes[7])));
+    return bad(fmt::format("version {}.{} of the .npy format is not supported; 1.0 and 2.0 are",
+                           version, std::to_integer<int>(bytes[7])));
   }
   const std::size_t field = version == 1 ? 2 : 4;
   if (bytes.size() < kPrefix + field) return bad("the .npy file ends inside its header");
   std::uint32_t length = 0;
   std::memcpy(&length, bytes.data() + kPrefix, field);
-  if (length > kMaxHeader) return bad("the .npy header claims to be longer than 1 MiB");
+  if (length > kMaxHeader) return bad("the .npy header is longer than 1 MiB");
   if (length > bytes.size() - kPrefix - field) return bad("the .npy file ends inside its header");
   const std::string_view text = as_text(bytes.subspan(kPrefix + field, length));
   bytes = bytes.subspan(kPrefix + field + length);
   return text;
 }
 
-// Bytes of data that the header announces, or nothing when no memory could hold them.
+// Bytes of data according to the header; nullopt if they cannot fit in memory.
 std::optional<std::size_t> data_bytes(const NpyHeader& header, const Element& element) {
   std::size_t bytes = element.bytes;
   bool empty = false, overflow = false;
@@ -101,10 +102,10 @@ std::optional<std::size_t> data_bytes(const NpyHeader& header, const Element& el
 Status check_size(const NpyHeader& header, const Element& element, std::size_t given) {
   const std::string shape = fmt::format("{}", fmt::join(header.shape, ", "));
   const std::optional<std::size_t> needed = data_bytes(header, element);
-  if (!needed) return bad(fmt::format("no memory could hold ({}) elements", shape));
+  if (!needed) return bad(fmt::format("({}) elements do not fit in memory", shape));
   if (*needed == given) return {};
-  return bad(fmt::format("{} bytes of data where ({}) elements of '{}' need {}", given, shape,
-                         header.descr, *needed));
+  return bad(fmt::format("the file has {} bytes of data, but ({}) elements of '{}' need {}", given,
+                         shape, header.descr, *needed));
 }
 
 double load_element(const Element& element, const std::byte* bytes) {
@@ -122,7 +123,7 @@ std::vector<std::int64_t> fortran_strides(const std::vector<std::int64_t>& dims)
   return strides;
 }
 
-// Row-major values from column-major ones.
+// Converts column-major to row-major values.
 std::vector<double> to_c_order(const std::vector<double>& values,
                                const std::vector<std::int64_t>& dims) {
   const std::vector<std::int64_t> strides = fortran_strides(dims);
@@ -144,7 +145,7 @@ Result<HostTensor> parse_npy(std::span<const std::byte> bytes) {
   tensor.values.resize(bytes.size() / element.bytes);
   for (std::size_t i = 0; i < tensor.values.size(); ++i) {
     tensor.values[i] = load_element(element, bytes.data() + i * element.bytes);
-    // 2^53 itself is refused too: 2^53 + 1 reads as the same double.
+    // 2^53 itself is rejected too: 2^53 + 1 reads as the same double.
     if (element.dtype == DType::i64 && std::abs(tensor.values[i]) >= kExact) {
       return bad(fmt::format("the integer at position {} is beyond 2^53", i));
     }

@@ -4,7 +4,7 @@
 //   f2, f4, f8      f16, f32, f64            i1, u1         i8, u8
 //   b1              boolean                  i2, i4, i8     i32, i32, i64
 //
-// bf16 does not exist in the format: floats of any width are rounded by whoever uses them.
+// The format has no bf16; store such tensors as f32.
 #pragma once
 
 #include <cstddef>
@@ -17,17 +17,17 @@
 
 namespace attn::io {
 
-// Values come back in logical row-major order whatever the file's. Errors: io, for bytes that are
-// no .npy file, a version or element type that is not read (which one, and which are), a header
-// that does not parse, data too short or too long for the shape, an i64 beyond 2^53. Reads nothing
-// past `bytes` and allocates no more than they warrant.
+// Values are in logical row-major order, whatever the file's order. Errors: io, for bytes that are
+// not a .npy file, an unsupported version or element type, an invalid header, data too short or too
+// long for the shape, or an i64 beyond 2^53. Reads only `bytes`, and allocates no more than they
+// justify.
 Result<HostTensor> parse_npy(std::span<const std::byte> bytes);
 
-// The same for a file; messages begin with its path.
+// The same for a file; error messages begin with its path.
 Result<HostTensor> read_npy(const std::string& path);
 
-// Version 1, C order, the dtype of the tensor. Errors:
-// invalid_argument for bf16 (write it as f32), a value that does not fit, or a wrong value count.
+// Writes version 1, C order, the dtype of the tensor. Errors: invalid_argument for bf16 (write it
+// as f32), a value that does not fit, or a wrong value count.
 Result<std::vector<std::byte>> format_npy(const HostTensor& tensor);
 
 // Errors: those of format_npy; io.

@@ -11,7 +11,7 @@ namespace {
 constexpr std::size_t kMaxRank = 64;  // NumPy's own limit
 
 Error bad_header(std::string what) {
-  return Error{ErrorCode::io, fmt::format("the .npy header does not parse: {}", what), {}, {}};
+  return Error{ErrorCode::io, fmt::format("cannot parse the .npy header: {}", what), {}, {}};
 }
 
 class Parser {
@@ -24,7 +24,7 @@ class Parser {
     if (!eat('{')) return bad_header("it does not begin with '{'");
     while (!eat('}')) {
       ATTN_ASSIGN(std::string key, string());
-      if (!eat(':')) return bad_header(fmt::format("no ':' after '{}'", key));
+      if (!eat(':')) return bad_header(fmt::format("expected ':' after '{}'", key));
       if (key == "descr" && !has_descr) {
         has_descr = true;
         ATTN_ASSIGN(header.descr, string());
@@ -37,12 +37,12 @@ class Parser {
       } else {
         return bad_header(fmt::format("unexpected key '{}'", key));
       }
-      if (!eat(',') && !looking_at('}')) return bad_header("no ',' between its entries");
+      if (!eat(',') && !looking_at('}')) return bad_header("expected ',' between entries");
     }
     skip_space();
     if (!rest_.empty()) return bad_header("text after '}'");
     if (!has_descr || !has_order || !has_shape) {
-      return bad_header("it needs 'descr', 'fortran_order' and 'shape'");
+      return bad_header("it must have 'descr', 'fortran_order' and 'shape'");
     }
     return header;
   }
@@ -67,10 +67,11 @@ class Parser {
 
   Result<std::string> string() {
     skip_space();
-    if (looking_at('[')) return bad_header("records (several fields an element) are not read");
-    if (rest_.empty() || (rest_[0] != '\'' && rest_[0] != '"')) return bad_header("no string");
+    if (looking_at('[')) return bad_header("records (structured types) are not supported");
+    if (rest_.empty() || (rest_[0] != '\'' && rest_[0] != '"'))
+      return bad_header("expected a string");
     const std::size_t end = rest_.find(rest_[0], 1);
-    if (end == std::string_view::npos) return bad_header("a string does not end");
+    if (end == std::string_view::npos) return bad_header("unterminated string");
     std::string text(rest_.substr(1, end - 1));
     rest_.remove_prefix(end + 1);
     return text;
@@ -90,19 +91,19 @@ class Parser {
     skip_space();
     std::int64_t value = 0;
     const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), value);
-    if (error != std::errc() || value < 0) return bad_header("a dimension is no size");
+    if (error != std::errc() || value < 0) return bad_header("a dimension is not a valid size");
     rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
     return value;
   }
 
   Result<std::vector<std::int64_t>> shape() {
     std::vector<std::int64_t> dims;
-    if (!eat('(')) return bad_header("'shape' is no tuple");
+    if (!eat('(')) return bad_header("'shape' is not a tuple");
     while (!eat(')')) {
       if (dims.size() == kMaxRank) return bad_header("more than 64 dimensions");
       ATTN_ASSIGN(const std::int64_t dim, dimension());
       dims.push_back(dim);
-      if (!eat(',') && !looking_at(')')) return bad_header("no ',' between dimensions");
+      if (!eat(',') && !looking_at(')')) return bad_header("expected ',' between dimensions");
     }
     return dims;
   }

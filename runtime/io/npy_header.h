@@ -1,4 +1,4 @@
-// The header of a .npy file: a Python dict literal with three keys. Private to this room.
+// The header of a .npy file: a Python dict literal with three keys. Internal to runtime/io.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ struct NpyHeader {
   std::vector<std::int64_t> shape;
 };
 
-// Accepts what NumPy writes: the keys in any order, each once, spaces and trailing commas anywhere
-// Python allows them. Errors: io.
+// Accepts what NumPy writes: the keys in any order, each once, with spaces and trailing commas
+// where Python allows them. Errors: io.
 Result<NpyHeader> parse_npy_header(std::string_view text);
 
 // Without padding and newline.

@@ -20,7 +20,9 @@ double unit(std::uint64_t numerator) { return static_cast<double>(numerator) * 0
 
 std::uint64_t random_word(std::uint64_t seed, std::uint64_t index) {
   constexpr std::uint64_t kGamma = 0x9e3779b97f4a7c15U;
-  return mix(mix(seed) + kGamma * (index + 1));  // mixed: small seeds must not give shifted streams
+  return mix(mix(seed) +
+             kGamma *
+                 (index + 1));  // mix the seed, so that similar seeds do not give shifted streams
 }
 
 std::vector<double> normal_values(std::uint64_t seed, std::int64_t count) {

@@ -1,5 +1,5 @@
-// Walks a strided tensor in row-major order, one row (last dimension) at a time. Private to this
-// room.
+// Walks a strided tensor in row-major order, one row (last dimension) at a time. Internal to
+// runtime/io.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,18 @@ namespace attn::io {
 
 class Rows {
  public:
-  // `dims` and `strides` of one rank, which may be 0; a dim of 0 means no rows or empty ones.
+  // `dims` and `strides` have the same rank, which may be 0. A dim of 0 means no rows or empty
+  // rows.
   Rows(const std::vector<std::int64_t>& dims, const std::vector<std::int64_t>& strides);
 
   bool done() const { return remaining_ == 0; }
   void next();
-  std::int64_t offset() const { return offset_; }  // of the row's first element
+  std::int64_t offset() const { return offset_; }  // of the first element of the row
   std::int64_t length() const { return length_; }
   std::int64_t stride() const { return stride_; }
 
  private:
-  std::vector<std::int64_t> dims_;  // of all axes but the last
+  std::vector<std::int64_t> dims_;  // all axes except the last
   std::vector<std::int64_t> strides_;
   std::vector<std::int64_t> place_;
   std::int64_t length_ = 1;

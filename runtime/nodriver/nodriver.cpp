@@ -1,8 +1,8 @@
-// A CUDA driver library without a device. cuDNN compiles kernels with NVRTC, but will not do so
-// unless it finds a libcuda.so.1; this one answers "no device", so that compiling depends neither
-// on a driver nor on the GPU of the host. Uses nothing but the compiler: no C library, no startup.
+// A CUDA driver library without a device. cuDNN compiles kernels with NVRTC, but only if it finds a
+// libcuda.so.1. This one answers "no device", so that compiling depends neither on a driver nor on
+// the host's GPU. Freestanding: no C library, no startup code.
 //
-// Arguments are not declared: the callee of the C calling convention may ignore them.
+// Arguments are not declared, since the C calling convention lets the callee ignore them.
 
 #define ATTN_EXPORT extern "C" __attribute__((visibility("default")))
 

@@ -22,7 +22,7 @@ std::vector<Sizes> shapes_of(const Bundle& bundle) {
   return shapes;
 }
 
-// Each plan's direction and these of its sizes.
+// Each plan's direction and its sizes of `dims`.
 std::string contents_text(const Bundle& bundle, std::span<const Dim> dims) {
   std::string text;
   for (const Plan& plan : bundle.plans) {

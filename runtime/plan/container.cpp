@@ -11,7 +11,7 @@
 namespace attn::plan {
 namespace {
 
-// The first byte is no text, the last ones change when a transfer rewrites line ends.
+// The first byte is not text; the last ones change if a transfer rewrites line endings.
 constexpr std::string_view kMagic(
     "\x89"
     "ATN\r\n\x1a\n",
@@ -22,7 +22,7 @@ constexpr std::uint32_t kPackedFlag = 1;
 constexpr std::uint32_t kOptionalFlag = 2;
 constexpr int kLevel = 19;
 
-// Little-endian whatever the machine.
+// Little-endian on every machine.
 template <typename Unsigned>
 void put(std::string& out, Unsigned value) {
   for (std::size_t i = 0; i < sizeof value; ++i) out += static_cast<char>(value >> (8 * i) & 0xFF);
@@ -51,7 +51,7 @@ std::string pack(std::string_view bytes) {
   std::string packed(ZSTD_compressBound(bytes.size()), '\0');
   const std::size_t size =
       ZSTD_compress(packed.data(), packed.size(), bytes.data(), bytes.size(), kLevel);
-  ATTN_CHECK(!ZSTD_isError(size), "zstd packs into a buffer of its own bound");
+  ATTN_CHECK(!ZSTD_isError(size), "zstd must fit its own bound");
   packed.resize(size);
   return packed;
 }
@@ -59,7 +59,7 @@ std::string pack(std::string_view bytes) {
 Error damaged(std::string message) { return {ErrorCode::plan_damaged, std::move(message), {}, {}}; }
 
 Error newer(std::string message) {
-  return {ErrorCode::plan_newer, std::move(message), {"a newer attnc reads it"}, {}};
+  return {ErrorCode::plan_newer, std::move(message), {"a newer attnc can read it"}, {}};
 }
 
 struct Header {
@@ -92,7 +92,7 @@ Status check_length(std::string_view bytes, std::uint64_t expected) {
   return {};
 }
 
-// What can be said of the header alone.
+// Checks magic, checksum and version of the header.
 Result<std::uint32_t> read_version(std::string_view bytes) {
   ATTN_RETURN_IF_ERROR(check_magic(bytes));
   if (hash128(bytes.substr(0, kHeaderSummedBytes)) != get_hash(bytes, kHeaderSummedBytes)) {
@@ -100,7 +100,7 @@ Result<std::uint32_t> read_version(std::string_view bytes) {
   }
   const auto version = get<std::uint32_t>(bytes, 8);
   if (version > kFormatVersion) {
-    return newer(fmt::format("the plan file has format version {}, this attnc reads up to {}",
+    return newer(fmt::format("the plan file has format version {}, but this attnc reads up to {}",
                              version, kFormatVersion));
   }
   if (version == 0) return damaged("the plan file has format version 0");
@@ -111,15 +111,16 @@ Result<Header> read_header(std::string_view bytes) {
   ATTN_ASSIGN(const std::uint32_t version, read_version(bytes));
   ATTN_RETURN_IF_ERROR(check_length(bytes, get<std::uint64_t>(bytes, 16)));
   if (get<std::uint64_t>(bytes, 24) != 0)
-    return damaged("the plan file's header has a stray value");
+    return damaged("a reserved field of the plan file's header is not zero");
   const auto sections = get<std::uint32_t>(bytes, 12);
   if (sections > kMaxSections || sections > (bytes.size() - kHeaderBytes) / kEntryBytes) {
-    return damaged(fmt::format("the plan file claims {} sections", sections));
+    return damaged(
+        fmt::format("the plan file's header gives {} sections, which is too many", sections));
   }
   return Header{version, sections, get_hash(bytes, 32)};
 }
 
-// `position` is where the section must start; it ends up where the next one must.
+// `position` is where the section must start, and is advanced to where the next one must.
 Result<Section> read_entry(std::string_view bytes, std::string_view entry, std::size_t& position) {
   Section section;
   section.kind = get<std::uint32_t>(entry, 0);
@@ -128,16 +129,16 @@ Result<Section> read_entry(std::string_view bytes, std::string_view entry, std::
   const auto length = get<std::uint64_t>(entry, 16);
   section.unpacked_bytes = get<std::uint64_t>(entry, 24);
   if ((flags & ~(kPackedFlag | kOptionalFlag)) != 0) {
-    return newer(fmt::format("a section of the plan file has flags {:#x}", flags));
+    return newer(fmt::format("a section of the plan file has unknown flags {:#x}", flags));
   }
   section.packed = (flags & kPackedFlag) != 0;
   section.optional = (flags & kOptionalFlag) != 0;
   if (offset != position || length > bytes.size() - position) {
-    return damaged("a section of the plan file lies where it must not");
+    return damaged("a section of the plan file has an invalid offset or length");
   }
   if (get<std::uint64_t>(entry, 32) != 0 || get<std::uint64_t>(entry, 40) != 0 ||
       (!section.packed && section.unpacked_bytes != length)) {
-    return damaged("a section of the plan file contradicts itself");
+    return damaged("a section of the plan file has inconsistent fields");
   }
   section.stored = bytes.substr(position, length);
   position += length;
@@ -200,22 +201,22 @@ Result<Container> read_container(std::string_view bytes) {
                 read_entry(bytes, table.substr(i * kEntryBytes, kEntryBytes), position));
     container.sections.push_back(section);
   }
-  if (position != bytes.size()) return damaged("the plan file has bytes that no section holds");
+  if (position != bytes.size()) return damaged("the plan file has bytes outside all sections");
   return container;
 }
 
 Result<std::string> unpack(const Section& section, std::size_t limit) {
   if (section.unpacked_bytes > limit) {
     return damaged(
-        fmt::format("a section of the plan file claims {} bytes, more than the {} that "
+        fmt::format("a section of the plan file gives {} bytes, more than the {} that "
                     "are allowed",
                     section.unpacked_bytes, limit));
   }
   if (!section.packed) return std::string(section.stored);
-  // The frame's own figure is compared before memory is taken.
+  // Check the size in the zstd frame before allocating memory.
   if (ZSTD_getFrameContentSize(section.stored.data(), section.stored.size()) !=
       section.unpacked_bytes) {
-    return damaged("a packed section of the plan file has another size than it claims");
+    return damaged("the size of a packed section of the plan file does not match its entry");
   }
   std::string bytes(section.unpacked_bytes, '\0');
   const std::size_t size =

@@ -1,4 +1,4 @@
-// What the steps of a program make for one another.
+// Creates internal tensors of a program.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace attn::plan {
 
-// Row-major, of these extents.
+// A dense row-major internal tensor of these dims.
 inline TensorInfo internal_tensor(std::string name, DType dtype, std::vector<std::int64_t> dims) {
   std::vector<std::int64_t> strides = row_major_strides(dims);
   return {std::move(name), TensorRole::internal, dtype,

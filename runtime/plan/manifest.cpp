@@ -15,10 +15,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::int64_t kMostWorkspace = std::int64_t{1} << 60;  // bytes, of one step
+constexpr std::int64_t kMostWorkspace = std::int64_t{1} << 60;  // bytes per step
 
 Json json_of(const std::map<std::string, std::string>& bindings) {
-  // A list, since an object's keys cannot hold every name.
+  // A list, since object keys cannot represent every name.
   Json json = Json::array();
   for (const auto& [name, value] : bindings) {
     json.push_back({{"name", json::of_text(name)}, {"value", json::of_text(value)}});
@@ -60,7 +60,7 @@ Shape read_shape(const json::Value& value) {
     const Dim dim = shape.padded[i];
     const bool may_be = dim == Dim::B || dim == Dim::Sq || dim == Dim::Skv;
     if (!may_be || (i > 0 && shape.padded[i - 1] >= dim))
-      value["padded"].fail("is not of B, Sq, Skv");
+      value["padded"].fail("is not one of B, Sq, Skv in this order");
   }
   return shape;
 }
@@ -155,7 +155,7 @@ Json json_of(const Plan& plan) {
   return json;
 }
 
-// The form alone: nothing is looked up or computed before the program is known to be valid.
+// Checks only the form: nothing is looked up or computed until the program is known to be valid.
 Manifest read(const json::Value& value) {
   value.only({"format", "spec", "bindings", "shape", "choice", "target", "cudnn_version",
               "workspace_bytes", "program", "compiled", "kernels", "signature"});
@@ -178,11 +178,10 @@ Manifest read(const json::Value& value) {
   return manifest;
 }
 
-// What is computed of a valid program, never taken from the file: what is stored must agree with
-// it.
+// Computes derived values from the valid program; the stored ones must agree.
 void check_computed(const json::Value& value, Plan& plan) {
   if (value["format"].integer(1, kFormatVersion) != format_version_of(plan)) {
-    value["format"].fail("is not the lowest that can hold the plan");
+    value["format"].fail("is not the lowest version that can hold the plan");
   }
   if (value["workspace_bytes"].integer() != plan.workspace_bytes()) {
     value["workspace_bytes"].fail("is not what the steps need");
@@ -191,11 +190,11 @@ void check_computed(const json::Value& value, Plan& plan) {
   value["signature"].only({"hash", "text"});
   if (value["signature"]["text"].text() != plan.signature.text ||
       value["signature"]["hash"].text() != plan.signature.hash.to_hex()) {
-    value["signature"].fail("does not belong to the content");
+    value["signature"].fail("does not match the content");
   }
 }
 
-// What can be seen of it: q is [B, Hq, Sq, Dqk].
+// Checks the sizes against q, which is [B, Hq, Sq, Dqk].
 Status check_shape(const Plan& plan) {
   const auto q = std::ranges::find(plan.program.tensors, TensorRole::query, &TensorInfo::role);
   if (!plan.shape || q == plan.program.tensors.end()) return {};
@@ -203,10 +202,10 @@ Status check_shape(const Plan& plan) {
   const std::vector<std::int64_t> dims = {sizes[Dim::B], sizes[Dim::Hq], sizes[Dim::Sq],
                                           sizes[Dim::Dqk]};
   if (q->dims == dims) return {};
-  return {ErrorCode::plan_damaged, "$.shape.sizes: are not those of q"};
+  return {ErrorCode::plan_damaged, "$.shape.sizes: do not match q"};
 }
 
-// An operand that is not where its tensor begins, or one of several steps that write one tensor.
+// Whether an operand has an offset, or several steps write one tensor.
 bool has_views(const Program& program) {
   std::set<std::string> written;
   for (const CudnnStep* step : steps_of<CudnnStep>(program)) {
@@ -290,7 +289,8 @@ std::string manifest_json(const Plan& plan) { return json_of(plan).dump(); }
 std::size_t manifest_values(const Plan& plan) { return count_values(json_of(plan)); }
 
 Result<Manifest> read_manifest(std::string_view text) {
-  const auto document = json::parse(text, {.bytes = kMaxManifestBytes, .values = kMaxManifestValues});
+  const auto document =
+      json::parse(text, {.bytes = kMaxManifestBytes, .values = kMaxManifestValues});
   if (!document.ok()) return damaged(document.error());
   json::Failure failure;
   const json::Value value(*document, failure);

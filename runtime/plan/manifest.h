@@ -1,5 +1,5 @@
-// The manifest: everything in a plan but compiled bytes, as JSON, with the size and hash of each
-// cuDNN plan and kernel in their place.
+// The manifest: everything in a plan except compiled bytes, as JSON. Each cuDNN plan and kernel is
+// represented by its size and hash.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,11 @@
 
 namespace attn::plan {
 
-// The lowest version of the format that can hold the plan; of a file, all of its plans (one or
-// more).
+// The lowest format version that can hold the plan, or all plans (one or more) of a file.
 std::uint32_t format_version_of(const Plan& plan);
 std::uint32_t format_version_of(std::span<const Plan> plans);
 
-// What the cuDNN plan or the kernel of one step must be.
+// Expected size and hash of a step's cuDNN plan or kernel.
 struct PlanPart {
   std::uint64_t bytes = 0;
   std::string hash;  // Hash128::to_hex of the unpacked bytes
@@ -31,11 +30,11 @@ struct Manifest {
   std::vector<PlanPart> kernels;
 };
 
-// As many as kMaxManifestValues bounds: numbers, texts, arrays and objects of its JSON.
+// Number of JSON values (numbers, strings, arrays and objects), which kMaxManifestValues bounds.
 std::size_t manifest_values(const Plan& plan);
 
-// Reads and checks: a valid program, one CompiledStep or kernel a step, the signature that belongs
-// to the content. Errors: plan_damaged.
+// Reads and checks: the program is valid, every step has its CompiledStep or kernel, and the
+// signature matches the content. Errors: plan_damaged.
 Result<Manifest> read_manifest(std::string_view json);
 
 }  // namespace attn::plan

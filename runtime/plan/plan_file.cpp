@@ -30,7 +30,7 @@ struct Sections {
   }
 };
 
-// Sorts the sections by kind. Optional ones of unknown kinds are left out.
+// Groups the sections by kind. Optional sections of unknown kinds are skipped.
 Result<Sections> sort_sections(const Container& container) {
   Sections sorted;
   for (const Section& section : container.sections) {
@@ -39,7 +39,7 @@ Result<Sections> sort_sections(const Container& container) {
       if (section.optional) continue;
       return Error{ErrorCode::plan_newer,
                    fmt::format("the plan file has a section of kind {}", section.kind),
-                   {"a newer attnc reads it"},
+                   {"a newer attnc can read it"},
                    {}};
     }
     if (section.optional || section.packed != (section.kind != kManifestSection)) {
@@ -54,7 +54,7 @@ Result<Sections> sort_sections(const Container& container) {
   return sorted;
 }
 
-// `what` is "cuDNN plan" or "kernel". `left` is what all that follow may unpack to.
+// `what` is "cuDNN plan" or "kernel". `left` is how many bytes the remaining parts may unpack to.
 Status read_part(const char* what, const Section& section, const PlanPart& part, std::size_t& left,
                  std::string& bytes) {
   if (section.unpacked_bytes != part.bytes) {
@@ -64,7 +64,7 @@ Status read_part(const char* what, const Section& section, const PlanPart& part,
   left -= part.bytes;
   ATTN_ASSIGN(bytes, unpack(section, kMaxPlanBytes));
   if (hash128(bytes).to_hex() == part.hash) return {};
-  return damaged(fmt::format("a {} is not the one that the manifest names", what));
+  return damaged(fmt::format("the hash of a {} does not match the manifest", what));
 }
 
 Status check_count(const char* what, std::size_t sections, std::size_t steps) {
@@ -84,7 +84,7 @@ Result<std::vector<Manifest>> read_manifests(const std::vector<Section>& section
   return manifests;
 }
 
-// The sections of the manifests' parts, in order: the first plan's, then the second's.
+// Reads the sections of the manifests' parts, in order: the first plan's, then the second's.
 Status read_parts(const Sections& sections, std::size_t file_bytes,
                   std::vector<Manifest>& manifests) {
   auto plan_section = sections.plans.begin();
@@ -124,7 +124,7 @@ Result<Bundle> take_plans(std::vector<Manifest> manifests, std::uint32_t version
   Bundle bundle;
   for (Manifest& manifest : manifests) bundle.plans.push_back(std::move(manifest.plan));
   if (format_version_of(bundle.plans) != version) {
-    return damaged("the plan file's header and manifest differ in their version");
+    return damaged("the versions of the plan file's header and manifest differ");
   }
   if (!are_distinct(bundle.plans)) return damaged("the plan file has the same plan twice");
   return bundle;
@@ -142,19 +142,19 @@ std::size_t part_bytes(const Plan& plan) {
 }
 
 std::string serialize_all(std::span<const Plan> plans) {
-  ATTN_CHECK(!plans.empty() && are_distinct(plans), "a file has plans, and none of them twice");
+  ATTN_CHECK(!plans.empty() && are_distinct(plans), "a file needs plans, all different");
   std::vector<std::string> manifests;
   std::size_t manifest_bytes = 0;
   for (const Plan& plan : plans) {
     ATTN_CHECK(plan.compiled.size() == steps_of<CudnnStep>(plan.program).size() &&
                    plan.kernels.size() == kernel_count(plan.program),
-               "every step of a plan is compiled");
+               "every step of a plan must be compiled");
     manifest_bytes += manifests.emplace_back(manifest_json(plan)).size();
   }
-  ATTN_CHECK(manifest_bytes <= kMaxManifestBytes, "a manifest within the format's limit");
+  ATTN_CHECK(manifest_bytes <= kMaxManifestBytes, "the manifest must be within the format's limit");
   std::vector<SectionSource> sections;
   const auto add = [&sections](std::uint32_t kind, const std::string& bytes) {
-    ATTN_CHECK(bytes.size() <= kMaxPlanBytes, "a compiled step within the format's limit");
+    ATTN_CHECK(bytes.size() <= kMaxPlanBytes, "a compiled step must be within the format's limit");
     sections.push_back({kind, true, false, bytes});
   };
   for (std::size_t i = 0; i < plans.size(); ++i) {
@@ -162,7 +162,7 @@ std::string serialize_all(std::span<const Plan> plans) {
     for (const CompiledStep& step : plans[i].compiled) add(kCudnnPlanSection, step.cudnn_plan);
     for (const std::string& image : plans[i].kernels) add(kKernelSection, image);
   }
-  ATTN_CHECK(sections.size() <= kMaxSections, "no more steps than the format's limit");
+  ATTN_CHECK(sections.size() <= kMaxSections, "the steps must be within the format's limit");
   return write_container(format_version_of(plans), sections);
 }
 
@@ -175,13 +175,13 @@ bool can_be_unpacked(std::span<const Plan> plans, std::size_t file_bytes) {
 Error too_large(const Plan& plan) {
   return {ErrorCode::invalid_argument,
           fmt::format("the plan of {} is too large for a file", plan.spec_name),
-          {fmt::format("its {} steps make a manifest of {} values; a file takes {}",
+          {fmt::format("its {} steps need a manifest of {} values; the limit is {}",
                        plan.program.steps.size(), manifest_values(plan), kMaxManifestValues)},
           {}};
 }
 
 std::string checked(Result<std::string> file) {
-  ATTN_CHECK(file.ok(), "kernels that compress no better than the format allows");
+  ATTN_CHECK(file.ok(), "kernels must not compress better than the format allows");
   return std::move(file).value();
 }
 
@@ -193,10 +193,11 @@ Result<std::string> serialize_within_limits(std::span<const Plan> plans) {
   }
   std::string file = serialize_all(plans);
   if (can_be_unpacked(plans, file.size())) return file;
-  return Error{ErrorCode::invalid_argument,
-               "the kernels compress too well for a plan file",
-               {"a reader would take the file for a damaged one: are they zeros?"},
-               {}};
+  return Error{
+      ErrorCode::invalid_argument,
+      "the kernels compress too well for a plan file",
+      {"readers would reject the file as damaged; check whether the kernels are all zeros"},
+      {}};
 }
 
 std::string serialize(const Plan& plan) { return checked(serialize_within_limits({&plan, 1})); }
@@ -218,8 +219,8 @@ Status fits_file(const Bundle& bundle) {
   return Error{
       ErrorCode::invalid_argument,
       fmt::format("{} plans are too many for one file", bundle.plans.size()),
-      {fmt::format("a file has at most {} sections and {} MiB of kernels, these are {} and "
-                   "{} MiB; give fewer sizes a file",
+      {fmt::format("a file has at most {} sections and {} MiB of kernels; these plans need {} and "
+                   "{} MiB; use fewer sizes per file",
                    kMaxSections, kMaxAllPlanBytes >> 20, sections, parts >> 20)},
       {}};
 }

@@ -61,7 +61,7 @@ Json json_of(const Operand& operand) {
   return json;
 }
 
-// `value` may also have a uid, which is read elsewhere.
+// `value` may also have a uid, which the caller reads.
 OperandSource read_source(const json::Value& value) {
   if (value.has("constant")) {
     value.only({"uid", "constant", "dtype"});
@@ -111,10 +111,10 @@ Json json_of(const DeriveStep& step) {
   return value;
 }
 
-// Those of kernels have no uid.
+// Inputs of kernels have no uid.
 std::vector<OperandSource> read_inputs(const json::Value& value) {
   return value.list([](const json::Value& input) {
-    if (input.has("uid")) input.fail("\"uid\" is not known here");
+    if (input.has("uid")) input.fail("\"uid\" is not allowed here");
     return read_source(input);
   });
 }
@@ -167,7 +167,7 @@ IndexCheck read_check(const json::Value& value) {
 Step read_step(const json::Value& value) {
   if (value["step"].text() == "derive") return read_derive(value);
   value.only({"step", "operands", "graph", "turns"});
-  if (value["step"].text() != "cudnn") value["step"].fail("is not one of the known names");
+  if (value["step"].text() != "cudnn") value["step"].fail("is not a known name");
   CudnnStep step;
   step.operands = value["operands"].list(read_operand);
   step.graph = graph::read_graph(value["graph"]);

@@ -1,4 +1,4 @@
-// A program as a JSON value, for the documents that hold one.
+// Reads a program from JSON, as part of a larger document.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -10,7 +10,7 @@ namespace attn::plan {
 
 nlohmann::ordered_json json_of(const Program& program);
 
-// What is wrong is recorded in the value's Failure.
+// Errors are recorded in the value's Failure.
 Program read_program(const json::Value& value);
 
 }  // namespace attn::plan

@@ -39,7 +39,7 @@ std::string addressing(const TensorInfo& tensor) {
   return " addressed by " + quoted(tensor.addressed_by);
 }
 
-// Each line two columns to the right.
+// Indents each line by two columns.
 std::string indented(std::string_view lines) {
   std::string text;
   while (!lines.empty()) {
@@ -88,7 +88,7 @@ std::string canonical(const CudnnStep& step) {
   std::vector<std::pair<std::size_t, std::string>> operands;
   for (const Operand& operand : step.operands) {
     const auto found = canonical.index.find(operand.uid);
-    // A uid that the graph has not (validate refuses it) comes after all that it has.
+    // A uid missing in the graph (validate rejects it) sorts after all others.
     operands.emplace_back(found == canonical.index.end() ? canonical.index.size() : found->second,
                           std::visit(SourceText{}, operand.source));
   }

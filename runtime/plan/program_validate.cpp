@@ -20,12 +20,13 @@ namespace {
 constexpr std::size_t kMaxRank = 8;
 constexpr std::int64_t kMaxCount = std::int64_t{1} << 31;
 constexpr std::int64_t kMostDerived = std::int64_t{1} << 34;  // elements of one tensor
-// Of all internal tensors. With the largest workspace of a step (manifest.cpp) it fits in 63 bits.
+// Total of all internal tensors. Plus the largest workspace of a step (manifest.cpp) it fits in 63
+// bits.
 constexpr std::int64_t kMostInternalBytes = std::int64_t{1} << 61;
 
 bool is_scalar_type(DType type) { return type == DType::f32 || type == DType::i32; }
 
-// Each check returns what is wrong, or an empty text.
+// Each check returns an error text, or an empty string.
 
 std::string check_rank(const TensorInfo& tensor) {
   const std::size_t rank = tensor.dims.size();
@@ -58,23 +59,24 @@ std::string check_tensor(const TensorInfo& tensor) {
 std::string check_internal(const TensorInfo& tensor) {
   if (std::string what = check_tensor(tensor); !what.empty()) return what;
   if (tensor.role != TensorRole::internal) return "is internal but has another role";
-  if (tensor.strides != row_major_strides(tensor.dims)) return "is internal but not packed";
+  if (tensor.strides != row_major_strides(tensor.dims))
+    return "is internal but not dense row-major";
   if (!is_float(tensor.dtype) && tensor.dtype != DType::i32 && tensor.dtype != DType::i64) {
-    return "is internal but neither a float nor i32 nor i64";
+    return "is internal but is neither a float, i32 nor i64";
   }
-  return tensor.alignment == kInternalAlignment ? "" : "is internal but not aligned as such";
+  return tensor.alignment == kInternalAlignment ? "" : "is internal but not aligned to 256 bytes";
 }
 
 std::string check_constant(const ConstantOperand& constant) {
   if (!is_scalar_type(constant.dtype)) {
     return fmt::format("is a constant of type {}, not f32 or i32", to_string(constant.dtype));
   }
-  if (std::isnan(constant.value)) return "is a constant that is not a number";
+  if (std::isnan(constant.value)) return "is a NaN constant";
   if (constant.dtype == DType::f32) return "";
   using Limits = std::numeric_limits<std::int32_t>;
   const bool fits = constant.value >= Limits::min() && constant.value <= Limits::max() &&
                     constant.value == std::floor(constant.value);
-  return fits ? "" : fmt::format("is an i32 constant of {}", constant.value);
+  return fits ? "" : fmt::format("is an i32 constant with value {}", constant.value);
 }
 
 class Validator {
@@ -92,13 +94,13 @@ class Validator {
     for (const auto& [name, tensor] : tensors_) {
       if (!is_made(*tensor) || is_whole(*tensor)) continue;
       return {ErrorCode::invalid_argument,
-              fmt::format("{} {} is written by no step", what_is(*tensor), quoted(name))};
+              fmt::format("{} {} is not completely written", what_is(*tensor), quoted(name))};
     }
     return program_.check ? check_check(*program_.check) : Status();
   }
 
  private:
-  // Whether steps make it: outputs and internal tensors.
+  // Whether steps write it: outputs and internal tensors.
   static bool is_made(const TensorInfo& tensor) {
     return tensor.is_output() || tensor.role == TensorRole::internal;
   }
@@ -112,7 +114,7 @@ class Validator {
   static std::int64_t bytes_of(const TensorInfo& tensor) {
     return elements(tensor.dims) * static_cast<std::int64_t>(size_of(tensor.dtype));
   }
-  // Whether the steps before have written all of it; of an internal tensor, what they use of it.
+  // Whether earlier steps have written all of it; for an internal tensor, any part.
   bool is_whole(const TensorInfo& tensor) const {
     const auto found = written_.find(tensor.name);
     if (found == written_.end()) return false;
@@ -128,14 +130,14 @@ class Validator {
   Status check_names() {
     for (const TensorInfo& tensor : program_.tensors) {
       std::string what = check_tensor(tensor);
-      if (tensor.role == TensorRole::internal) what = "is internal but to be bound";
+      if (tensor.role == TensorRole::internal) what = "is internal but listed as bound";
       ATTN_RETURN_IF_ERROR(add_tensor(tensor, std::move(what)));
     }
     std::int64_t bytes = 0;
     for (const TensorInfo& tensor : program_.internals) {
       std::string what = check_internal(tensor);
       if (what.empty()) bytes += bytes_of(tensor) + kInternalAlignment;
-      if (bytes > kMostInternalBytes) what = "is too large together with those before it";
+      if (bytes > kMostInternalBytes) what = "makes the internal tensors too large";
       ATTN_RETURN_IF_ERROR(add_tensor(tensor, std::move(what)));
     }
     for (const TensorInfo& tensor : program_.tensors) {
@@ -143,7 +145,7 @@ class Validator {
       const auto found = tensors_.find(tensor.addressed_by);
       if (found == tensors_.end() || found->second->role != TensorRole::control) {
         return {ErrorCode::invalid_argument,
-                fmt::format("tensor {} is addressed by no control tensor", quoted(tensor.name))};
+                fmt::format("tensor {} is not addressed by a control tensor", quoted(tensor.name))};
       }
     }
     for (const ParamInfo& param : program_.params) {
@@ -164,7 +166,7 @@ class Validator {
     for (std::size_t i = 0; i < program_.steps.size(); ++i) {
       const std::int64_t turns = turns_of(program_.steps[i]);
       std::string_view what;
-      if (turns < 1) what = "has no turns";
+      if (turns < 1) what = "has fewer than 1 turn";
       if (turns > kMostRuns - runs) what = "has too many turns";
       if (!what.empty()) {
         return {ErrorCode::invalid_argument, fmt::format("step {}: {}", i, what)};
@@ -177,10 +179,11 @@ class Validator {
   Status check_step(std::size_t index, const DeriveStep& step) {
     turns_ = step.turns;
     std::string what;
-    if (step.once && step.turns != 1) what = "is made once but in a loop";
+    if (step.once && step.turns != 1) what = "runs once but is in a loop";
     if (step.outputs.empty()) what = "derives nothing";
     if (step.outputs.size() > kMostOutputs) what = "derives too many tensors";
-    if (step.expressions.size() != step.outputs.size()) what = "does not say what it derives";
+    if (step.expressions.size() != step.outputs.size())
+      what = "does not have one expression per output";
     if (step.source.empty()) what = "has no source";
     for (const OperandSource& input : step.inputs) {
       if (what.empty()) what = check_input(step, input);
@@ -193,31 +196,32 @@ class Validator {
     return {ErrorCode::invalid_argument, fmt::format("step {}: {}", index, what)};
   }
 
-  // What is made when the plan is loaded can only use what is there then.
+  // A step that runs once, at load, may only read what exists then.
   std::string check_input(const DeriveStep& step, const OperandSource& input) const {
     if (const auto* param = std::get_if<ParamOperand>(&input)) {
-      if (step.once) return "is made once but reads a param";
+      if (step.once) return "runs once but reads a param";
       return params_.contains(param->name) ? "" : "reads an unknown param";
     }
     const auto* named = std::get_if<TensorOperand>(&input);
-    if (named == nullptr) return "reads what is neither a tensor nor a param";
+    if (named == nullptr) return "reads an input that is neither a tensor nor a param";
     const auto found = tensors_.find(named->name);
-    if (found == tensors_.end())
-      return fmt::format("reads {}, which is unknown", quoted(named->name));
+    if (found == tensors_.end()) return fmt::format("reads unknown tensor {}", quoted(named->name));
     if (is_made(*found->second) && !is_whole(*found->second)) {
       return fmt::format("reads {} before it is written", quoted(named->name));
     }
     const auto held = last_offset(found->second->dims, found->second->strides);
-    if (!stays_within(*named, *held)) return fmt::format("reads beyond {}", quoted(named->name));
+    if (!stays_within(*named, *held))
+      return fmt::format("reads past the end of {}", quoted(named->name));
     const bool there = !step.once || once_.contains(named->name);
-    return there ? "" : fmt::format("is made once but reads {}", quoted(named->name));
+    return there ? "" : fmt::format("runs once but reads {}", quoted(named->name));
   }
 
   Status check_check(const IndexCheck& check) const {
     std::string what;
-    if (check.faults.empty() || check.faults.size() > kMostFaults) what = "looks for nothing";
-    if (check.quick < 1 || check.quick > kMostChecked) what = "has no elements";
-    if (!is_scores(check.scores)) what = "has no scores";
+    if (check.faults.empty() || check.faults.size() > kMostFaults)
+      what = "has no faults or too many";
+    if (check.quick < 1 || check.quick > kMostChecked) what = "has an invalid thread count";
+    if (!is_scores(check.scores)) what = "has invalid score dims";
     if (check.source.empty()) what = "has no source";
     for (const OperandSource& input : check.inputs) {
       if (what.empty()) what = check_bound_input(input);
@@ -232,13 +236,13 @@ class Validator {
     return last && *last < kMostChecked;
   }
 
-  // What is bound, not made.
+  // Inputs of the check must be bound tensors or params.
   std::string check_bound_input(const OperandSource& input) const {
     if (const auto* param = std::get_if<ParamOperand>(&input)) {
       return params_.contains(param->name) ? "" : "reads an unknown param";
     }
     const auto* named = std::get_if<TensorOperand>(&input);
-    if (named == nullptr) return "reads what is neither a tensor nor a param";
+    if (named == nullptr) return "reads an input that is neither a tensor nor a param";
     const auto found = tensors_.find(named->name);
     const bool whole = named->offset == 0 && named->advance == 0;
     if (found != tensors_.end() && !is_made(*found->second) && whole) return "";
@@ -251,10 +255,11 @@ class Validator {
       return fmt::format("derives {}, which is neither an output nor internal", quoted(output));
     }
     if (step.once && found->second->role != TensorRole::internal) {
-      return fmt::format("is made once but derives {}", quoted(output));
+      return fmt::format("runs once but derives {}", quoted(output));
     }
     if (step.amends != 0) {
-      if (step.once || step.amends < 0 || step.amends > kMostChecked) return "amends by no threads";
+      if (step.once || step.amends < 0 || step.amends > kMostChecked)
+        return "amends with an invalid thread count";
       if (is_whole(*found->second)) return "";
       return fmt::format("amends {} before it is written", quoted(output));
     }
@@ -293,7 +298,7 @@ class Validator {
     }
     for (const graph::Tensor& tensor : step.graph.tensors) {
       if (tensor.storage != graph::Storage::virtual_value && !bound.contains(tensor.uid)) {
-        return operand_error(index, tensor.uid, "is bound to nothing");
+        return operand_error(index, tensor.uid, "has no operand");
       }
     }
     for (const auto& [name, count] : writes) {
@@ -314,7 +319,7 @@ class Validator {
     if (const auto* counting = std::get_if<CountingOperand>(&source)) {
       return check_counting(tensor, *counting);
     }
-    if (tensor.storage != graph::Storage::host_scalar) return "is no scalar but bound to one";
+    if (tensor.storage != graph::Storage::host_scalar) return "is bound to a scalar but is not one";
     if (const auto* constant = std::get_if<ConstantOperand>(&source)) {
       if (constant->dtype != tensor.dtype) return "is bound to a constant of another type";
       return check_constant(*constant);
@@ -324,20 +329,20 @@ class Validator {
     return param->second->dtype == tensor.dtype ? "" : "is bound to a param of another type";
   }
 
-  // No more numbers than the graph reads, since they take memory.
+  // The iota must not be larger than what the graph reads, since it takes memory.
   std::string check_counting(const graph::Tensor& tensor, const CountingOperand& counting) const {
     if (tensor.storage != graph::Storage::device) return "is not in device memory";
-    if (tensor.dtype != DType::i32) return "is bound to counting numbers but is not i32";
+    if (tensor.dtype != DType::i32) return "is bound to an iota but is not i32";
     if (counting.count < 1 || counting.count > kMaxCount) {
-      return fmt::format("is bound to {} counting numbers", counting.count);
+      return fmt::format("is bound to an iota of {} elements", counting.count);
     }
     const auto reach = last_offset(tensor.dims, tensor.strides);
-    if (!reach || *reach >= counting.count) return "reaches beyond its counting numbers";
+    if (!reach || *reach >= counting.count) return "reads past the end of its iota";
     if (*reach + 1 < counting.count) {
-      return fmt::format("is bound to {} counting numbers but reads {}", counting.count,
+      return fmt::format("is bound to an iota of {} elements but reads {}", counting.count,
                          *reach + 1);
     }
-    return step_writes_.contains(tensor.uid) ? "writes its counting numbers" : "";
+    return step_writes_.contains(tensor.uid) ? "writes its iota" : "";
   }
 
   std::string check_bound_tensor(const graph::Tensor& tensor, const TensorOperand& operand,
@@ -345,8 +350,7 @@ class Validator {
     const std::string& name = operand.name;
     if (tensor.storage != graph::Storage::device) return "is not in device memory";
     const auto found = tensors_.find(name);
-    if (found == tensors_.end())
-      return fmt::format("is bound to {}, which is unknown", quoted(name));
+    if (found == tensors_.end()) return fmt::format("is bound to unknown tensor {}", quoted(name));
     const TensorInfo& info = *found->second;
     const std::string_view fault = misfit(tensor, info, operand);
     if (!fault.empty()) return fmt::format("is bound to {}, which {}", quoted(name), fault);
@@ -361,7 +365,7 @@ class Validator {
     return check_write(tensor, info, advances ? turns_ : 1, step_writes);
   }
 
-  // How much of a ragged tensor is written is known when it is: all of it.
+  // How many elements of a ragged tensor are written is unknown, so it counts as all.
   std::string check_write(const graph::Tensor& tensor, const TensorInfo& info, std::int64_t parts,
                           std::map<std::string, std::int64_t>& step_writes) const {
     const std::int64_t whole = elements(info.dims);
@@ -372,7 +376,7 @@ class Validator {
     return fmt::format("writes {} a second time", quoted(info.name));
   }
 
-  // Elements. All of an internal tensor may be written again.
+  // In elements. An internal tensor that is completely written may be written again.
   std::int64_t written_before(const TensorInfo& info) const {
     const auto found = written_.find(info.name);
     if (found == written_.end()) return 0;
@@ -384,7 +388,7 @@ class Validator {
     return turns_ != 1 && info.role != TensorRole::internal;
   }
 
-  // Whether the operand begins at an element up to the last one in every turn.
+  // Whether the operand begins at or before element `last` in every iteration.
   bool stays_within(const TensorOperand& operand, std::int64_t last) const {
     if (operand.offset < 0 || operand.offset > last || operand.advance < 0) return false;
     if (turns_ == 1) return operand.advance == 0;
@@ -393,29 +397,29 @@ class Validator {
 
   std::string_view misfit(const graph::Tensor& tensor, const TensorInfo& info,
                           const TensorOperand& operand) const {
-    if (info.dtype != tensor.dtype) return "has another type";
+    if (info.dtype != tensor.dtype) return "has a different type";
     const auto bytes = static_cast<std::int64_t>(size_of(info.dtype));
-    // The stride of a ragged tensor's batches is not used.
+    // The batch stride of a ragged tensor is unused.
     std::vector<std::int64_t> dims(tensor.dims.begin(), tensor.dims.end());
     if (tensor.ragged) dims.front() = 1;
     const auto reach = last_offset(dims, tensor.strides);
     const auto held = last_offset(info.dims, info.strides);
     const bool fits = reach && held && *reach <= *held && stays_within(operand, *held - *reach);
     if (!fits) return "is smaller";
-    // What lies before is inside the tensor by now, so its bytes can be counted.
+    // The offset is inside the tensor here, so its size in bytes does not overflow.
     const bool aligned = tensor.alignment <= info.alignment &&
                          operand.offset * bytes % tensor.alignment == 0 &&
                          operand.advance * bytes % tensor.alignment == 0;
-    return aligned ? "" : "promises less alignment";
+    return aligned ? "" : "guarantees less alignment";
   }
 
   const Program& program_;
   std::map<std::string, const TensorInfo*> tensors_;
   std::map<std::string, const ParamInfo*> params_;
-  std::map<std::string, std::int64_t> written_;  // elements, by the steps before
-  std::set<std::string> once_;                   // of these, when the plan is loaded
-  std::set<graph::Uid> step_writes_;             // by the nodes of the step that is looked at
-  std::int64_t turns_ = 1;                       // of that step
+  std::map<std::string, std::int64_t> written_;  // elements written by earlier steps
+  std::set<std::string> once_;                   // those written when the plan is loaded
+  std::set<graph::Uid> step_writes_;             // by the nodes of the current step
+  std::int64_t turns_ = 1;                       // of the current step
 };
 
 }  // namespace

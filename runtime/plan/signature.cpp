@@ -51,7 +51,7 @@ std::size_t kernel_count(const Program& program) {
   return steps_of<DeriveStep>(program).size() + (program.check ? 1 : 0);
 }
 
-// A plan without internal tensors needs what its largest step needs, to the byte.
+// Without internal tensors, exactly what the largest step needs.
 std::int64_t Plan::workspace_bytes() const {
   std::int64_t largest = 0;
   for (const CompiledStep& step : compiled) largest = std::max(largest, step.workspace_bytes);

@@ -21,7 +21,7 @@ Error io_error(std::string_view doing, const std::string& path) {
       ErrorCode::io, fmt::format("cannot {} {}: {}", doing, path, std::strerror(errno)), {}, {}};
 }
 
-// One that no other writer of the same plan uses, in this process or another.
+// A file name that no other writer uses, in this process or another.
 std::string temporary_name(const std::string& path) {
   static std::atomic<unsigned> counter{0};
   return fmt::format("{}.{}.{}.tmp", path, ::getpid(), counter.fetch_add(1));
@@ -32,7 +32,7 @@ struct Temporary {
   FileDescriptor file;
 };
 
-// A process of the same id that was killed may have left one of the same name behind.
+// Retries: a killed process with the same id may have left a file of the same name.
 Result<Temporary> create_temporary(const std::string& path, mode_t mode) {
   for (;;) {
     Temporary temporary{temporary_name(path), {}};
@@ -91,10 +91,12 @@ Result<std::string> read_plan_file(const FileDescriptor& file, const std::string
   if (!announced.ok()) return at(path, announced.error());
   if (*announced > kMaxFileBytes) {
     return {ErrorCode::plan_damaged,
-            fmt::format("{}: the plan file claims {} bytes, more than any has", path, *announced)};
+            fmt::format("{}: the plan file's header gives {} bytes, more than allowed", path,
+                        *announced)};
   }
   const std::size_t rest = std::max<std::size_t>(*announced, kHeaderBytes) - kHeaderBytes;
-  ATTN_RETURN_IF_ERROR(read_more(file, path, rest + 1, bytes));  // one more shows a longer file
+  ATTN_RETURN_IF_ERROR(
+      read_more(file, path, rest + 1, bytes));  // one more byte detects a longer file
   return bytes;
 }
 

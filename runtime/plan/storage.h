@@ -1,4 +1,4 @@
-// Plan files on disk, for those who open them themselves.
+// Plan files on disk, for callers that open the file themselves.
 #pragma once
 
 #include <sys/types.h>
@@ -11,21 +11,22 @@
 
 namespace attn::plan {
 
-// The bytes of a plan file that is open at its start. Its header is looked at before the rest is
-// read, and no more is read than that says. `path` is for messages. Errors: io; plan_foreign,
-// plan_newer, plan_damaged, as deserialize.
+// Reads a plan file that is open at its start. Checks the header first, and reads no more than it
+// announces. `path` is for messages. Errors: io; plan_foreign, plan_newer, plan_damaged, as
+// deserialize.
 Result<std::string> read_plan_file(const FileDescriptor& file, const std::string& path);
 
-// load_bundle(path) of a file that is open. A check is given the whole file before its header is
-// looked at, or as much as the format's limit and a byte of one that is larger, which is refused.
+// load_bundle(path) for an open file. A `check` receives the whole file before its header is
+// checked; of a file above the format's limit, which is rejected, it receives the limit plus one
+// byte.
 Result<Bundle> load_bundle(const FileDescriptor& file, const std::string& path,
                            const CheckBytes& check = {});
 
-// serialize() of what save() is given. Errors: invalid_argument for kernels that compress better than
-// the format lets a reader expect.
+// serialize() for save(). Errors: invalid_argument for kernels that compress better than readers of
+// the format accept.
 Result<std::string> serialize_within_limits(std::span<const Plan> plans);
 
-// save(plan, path) of a file with these permissions, less those of the umask.
+// save(plan, path) with these permissions, subject to the umask.
 Status save(const Plan& plan, const std::string& path, mode_t mode);
 
 }  // namespace attn::plan

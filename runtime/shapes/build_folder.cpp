@@ -20,10 +20,10 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "attn-picker-build-";
-constexpr std::string_view kUnique = "XXXXXX";  // of mkdtemp
+constexpr std::string_view kUnique = "XXXXXX";  // for mkdtemp
 constexpr const char* kMarker = ".made-by-attn-picker";
-constexpr mode_t kFolderMode = 0700;  // what mkdtemp gives
-// Younger ones may be between being made and being locked.
+constexpr mode_t kFolderMode = 0700;  // the mode that mkdtemp uses
+// A younger folder may not be locked yet.
 constexpr std::chrono::seconds kStaleAge = std::chrono::minutes(10);
 
 FileDescriptor open_folder(const std::string& path) {
@@ -51,7 +51,7 @@ bool is_marked(const FileDescriptor& folder) {
          S_ISREG(status.st_mode) && status.st_uid == ::geteuid();
 }
 
-// Whether create() made it and no process uses it any more. `folder` keeps the lock then.
+// Whether create() made it and no process uses it any more. `folder` then holds the lock.
 bool is_stale(const FileDescriptor& folder) {
   struct stat status {};
   if (!folder.valid() || ::fstat(folder.get(), &status) != 0) return false;
@@ -77,18 +77,19 @@ void sweep(const fs::path& parent) {
 Result<BuildFolder> BuildFolder::create() {
   std::error_code error;
   const fs::path parent = fs::temp_directory_path(error);
-  if (error) return {ErrorCode::io, "no folder for temporary files: " + error.message()};
+  if (error)
+    return {ErrorCode::io, "cannot find the folder for temporary files: " + error.message()};
   sweep(parent);
   std::string path = (parent / fmt::format("{}{}", kPrefix, kUnique)).string();
   if (mkdtemp(path.data()) == nullptr) return {ErrorCode::io, errno_text(path)};
   BuildFolder made(path, open_folder(path));
   Status status = made.lock_.valid() ? Status() : Status(ErrorCode::io, errno_text(path));
   if (status.ok()) {
-    (void)lock(made.lock_);  // where there are no locks, no sweep gets one either
+    (void)lock(made.lock_);  // without lock support, sweep() gets no lock either
     status = mark(made.lock_);
   }
   if (status.ok()) return made;
-  ::rmdir(path.c_str());  // it is empty, and this needs no descriptor
+  ::rmdir(path.c_str());  // it is empty, and rmdir needs no descriptor
   return status.error();
 }
 

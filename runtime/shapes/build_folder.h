@@ -1,4 +1,4 @@
-// The folder of a build's files. Private to this room.
+// A temporary folder for the files of a build. Internal to runtime/shapes.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace attn::shapes {
 
-// A new folder under $TMPDIR, removed with what is in it. It is locked (flock) as long as it lives,
-// so that others can tell it from one whose process was killed. create() removes those that are of
-// this user, older than ten minutes, and have the name, mode and marker file that create() gives:
-// no folder that others made. Errors: io.
+// A new folder under $TMPDIR, removed with its contents on destruction. It is locked (flock) while
+// it lives, to distinguish it from the folder of a killed process. create() removes such stale
+// folders: those of this user, older than ten minutes, with the name, mode and marker file that
+// create() uses. Errors: io.
 class BuildFolder {
  public:
   static Result<BuildFolder> create();

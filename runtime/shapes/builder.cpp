@@ -23,7 +23,7 @@ Status write(const std::string& path, const std::string& text) {
   return io::write_file(path, std::as_bytes(std::span(text)));
 }
 
-// The target's name is the stem of its file.
+// Writes the target to a file whose stem is its name.
 std::string target_file(const plan::Target& target) {
   std::string name = target.name;
   std::ranges::replace(name, '/', '_');
@@ -57,11 +57,12 @@ Result<std::vector<std::string>> command_for(const AttncOptions& options,
 
 Error failed(const std::string& what, const Ending& ending) {
   Error error{ErrorCode::worker, what, {}, {}};
-  if (!ending.error_output.empty()) error.notes.push_back("it said: " + ending.error_output);
+  if (!ending.error_output.empty())
+    error.notes.push_back("its error output: " + ending.error_output);
   return error;
 }
 
-// What attnc printed with --format json: {"error": {..}}, or the diagnostics of a spec with errors.
+// Parses what attnc prints with --format json: {"error": {..}}, or the diagnostics of a bad spec.
 std::optional<Error> reported(const std::string& output, const Ending& ending) {
   const Json json = Json::parse(output, nullptr, false);
   if (!json.is_object()) return std::nullopt;
@@ -85,17 +86,17 @@ Status check_ending(const Ending& ending, const std::string& output, const Attnc
     case Ending::How::cancelled: return {ErrorCode::worker, "the build was stopped"};
     case Ending::How::timed_out:
       return failed(
-          fmt::format("attnc took longer than {} s and was ended", options.timeout.count()),
+          fmt::format("attnc took longer than {} s and was killed", options.timeout.count()),
           ending);
     case Ending::How::signalled:
-      return failed("attnc died of " + worker::signal_name(ending.signal), ending);
+      return failed("attnc was killed by " + worker::signal_name(ending.signal), ending);
     case Ending::How::stopped:
-    case Ending::How::unknown:  // its file tells
+    case Ending::How::unknown:  // check its output file
     case Ending::How::exited: break;
   }
   if (ending.code == 0) return {};
   if (std::optional<Error> error = reported(output, ending)) return *std::move(error);
-  return failed(fmt::format("attnc ended with exit code {}", ending.code), ending);
+  return failed(fmt::format("attnc exited with code {}", ending.code), ending);
 }
 
 Result<plan::Bundle> build(const AttncOptions& options, const BuildRequest& request,
@@ -112,7 +113,7 @@ Result<plan::Bundle> build(const AttncOptions& options, const BuildRequest& requ
   ATTN_RETURN_IF_ERROR(check_ending(ending, output, options));
   std::error_code ignored;
   if (!std::filesystem::exists(folder.file("plans.attnplan"), ignored)) {
-    return failed("attnc ended without writing a plan", ending);
+    return failed("attnc exited without writing a plan", ending);
   }
   return plan::load_bundle(folder.file("plans.attnplan"));
 }

@@ -1,4 +1,4 @@
-// What makes plans for sizes that there is no plan for: the runtime has no compiler.
+// Builders compile missing plans for pickers; the runtime itself has no compiler.
 #pragma once
 
 #include <chrono>
@@ -14,33 +14,34 @@
 
 namespace attn::shapes {
 
-// What is compiled: a spec at these bindings, those of a plan.
+// What to compile: a spec with the bindings of a plan.
 struct BuildRequest {
-  std::string spec_text;  // DSL, or JSON when it begins with '{'; imports are written into it
+  std::string spec_text;  // DSL, or JSON if it begins with '{'; imports are inlined
   std::map<std::string, std::string> bindings;
 };
 
-// The plans of one shape: a forward, or a training pair. Called from any thread, several at once.
-// A builder that can should end soon after a stop is requested. An application that links the
+// Returns the plans of one shape: a forward, or a training pair. Called from any thread, possibly
+// several at once. Should return soon after a stop is requested. An application that links the
 // compiler may call attn::driver here.
 using Builder =
     std::function<Result<plan::Bundle>(const BuildRequest& request, const std::stop_token& stop)>;
 
 struct AttncOptions {
-  std::vector<std::string> command = {"attnc"};  // looked up in PATH when it has no slash
-  std::optional<plan::Target> target;            // that of a plan; without one the GPU at hand
-  std::string cudnn_folder;                      // --cudnn, when it is not empty
-  // More of `attnc compile`: --allow-unfused, or --direction both without a `grad` clause.
+  std::vector<std::string> command = {"attnc"};  // searched in PATH if it has no slash
+  std::optional<plan::Target> target;            // a plan's target; nullopt: the local GPU
+  std::string cudnn_folder;                      // --cudnn, if not empty
+  // Extra arguments of `attnc compile`: --allow-unfused, or --direction both without a `grad`
+  // clause.
   std::vector<std::string> arguments;
-  // For one build; then attnc is killed. It also ends when this process dies, and by itself soon
-  // after this time.
+  // Time limit of one build, after which attnc is killed. attnc also exits when this process dies,
+  // and soon after this time in any case.
   std::chrono::seconds timeout{300};
 };
 
-// Runs `attnc compile` in a process of its own and loads the plans that it wrote. A stop kills it.
-// Files lie in a folder under $TMPDIR meanwhile; those that killed processes left there are
-// removed. Errors: those that attnc reports, with its code; `worker` when it cannot be started,
-// dies, takes too long or was stopped; io.
+// Runs `attnc compile` as a child process and loads the plans that it writes. A stop request kills
+// it. Uses a temporary folder under $TMPDIR, and removes those that killed processes left there.
+// Errors: those that attnc reports, with its code; `worker` if it cannot be started, dies, times
+// out or is stopped; io.
 Builder attnc_builder(AttncOptions options = {});
 
 }  // namespace attn::shapes

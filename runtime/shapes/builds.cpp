@@ -7,7 +7,7 @@
 namespace attn::shapes {
 namespace {
 
-constexpr std::size_t kMostTasks = 4096;  // beyond them failures are forgotten
+constexpr std::size_t kMostTasks = 4096;  // beyond it failures are forgotten
 
 }  // namespace
 
@@ -73,12 +73,13 @@ Status Builds::run(const plan::Sizes& sizes, std::unique_lock<std::mutex>& lock)
   return status;
 }
 
-// The caller's function may throw, and those who wait must have an answer.
+// Catches exceptions of the caller's function, since waiting threads need a result.
 Status Builds::build(const plan::Sizes& sizes) const {
   try {
     return build_(sizes, stop_.get_token());
   } catch (const std::exception& exception) {
-    return {ErrorCode::internal, std::string("building a plan threw: ") + exception.what()};
+    return {ErrorCode::internal,
+            std::string("building a plan threw an exception: ") + exception.what()};
   }
 }
 

@@ -1,5 +1,5 @@
-// Builds by sizes: each once however many ask, here or on a thread of its own, and those that
-// failed remembered.
+// Runs builds by sizes: each once even if requested several times, on the calling or a background
+// thread. Remembers failures.
 #pragma once
 
 #include <condition_variable>
@@ -21,26 +21,25 @@ struct SizesHash {
   std::size_t operator()(const plan::Sizes& sizes) const noexcept;
 };
 
-// Any number of threads may ask. No lock is held while anything is built.
+// Thread-safe. No lock is held during a build.
 class Builds {
  public:
-  // Makes what the sizes need, and keeps it where those who asked will look; ends soon after a stop
-  // is requested. Called from the threads that ask, for different sizes at once.
+  // Builds and stores what the sizes need; returns soon after a stop is requested. Called from the
+  // requesting threads, for different sizes at once.
   using Build = std::function<Status(const plan::Sizes& sizes, std::stop_token stop)>;
 
   explicit Builds(Build build) : build_(std::move(build)) {}
   Builds(const Builds&) = delete;
   Builds& operator=(const Builds&) = delete;
-  // Requests a stop of what is being built in the background, and waits for its end; what is queued
-  // is dropped. Nobody may be in now() then.
+  // Stops background builds and waits for them; queued ones are dropped. No thread may be in now().
   ~Builds();
 
-  // Builds on this thread, or waits for the one that does. Errors: those of the build; when it
-  // failed before, that error again, unless `retry`.
+  // Builds on this thread, or waits for another thread's build. Errors: those of the build; after
+  // an earlier failure that error again, unless `retry`.
   Status now(const plan::Sizes& sizes, bool retry);
 
-  // Leaves the build to the background thread, which builds one after the other, and returns at
-  // once. Ok: it is on its way. Errors: when it failed before, that error, unless `retry`.
+  // Queues the build for the background thread, which builds one after another, and returns at
+  // once. Ok: queued. Errors: after an earlier failure that error, unless `retry`.
   Status later(const plan::Sizes& sizes, bool retry);
 
  private:
@@ -57,9 +56,9 @@ class Builds {
   std::stop_source stop_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::unordered_map<plan::Sizes, Task, SizesHash> tasks_;  // what was built has none
+  std::unordered_map<plan::Sizes, Task, SizesHash> tasks_;  // completed builds have none
   std::deque<plan::Sizes> queue_;
-  std::thread thread_;  // from the first later() on
+  std::thread thread_;  // started by the first later()
 };
 
 }  // namespace attn::shapes

@@ -19,7 +19,7 @@ bool pads(const Shape& shape, Dim dim) {
   return std::ranges::find(shape.padded, dim) != shape.padded.end();
 }
 
-// Of scores, with the heads and head dimensions that all candidates share.
+// Relative work, in scores; heads and head dimensions are equal for all candidates.
 double work_of(const Sizes& sizes) {
   double work = 1;
   for (const Dim dim : kPadded) work *= static_cast<double>(sizes[dim]);
@@ -32,7 +32,7 @@ std::string names_of(std::span<const Dim> dims) {
   return text;
 }
 
-// Each once, in order, by the sizes in which they differ and those that were wanted.
+// The distinct shapes in order, by the sizes in which they differ and those that were wanted.
 std::string shapes_text(std::span<const Shape> shapes, const Sizes& wanted) {
   std::vector<Sizes> all;
   for (const Shape& shape : shapes) all.push_back(shape.sizes);
@@ -49,7 +49,7 @@ std::string shapes_text(std::span<const Shape> shapes, const Sizes& wanted) {
   return text;
 }
 
-// " for B 4, Sq 1"; nothing where no size is wanted.
+// " for B=4 Sq=1"; empty if no size is wanted.
 std::string of_text(const Sizes& wanted) {
   const std::string sizes = plan::to_text(wanted);
   return sizes.empty() ? "" : " for " + sizes;
@@ -78,7 +78,7 @@ std::vector<std::size_t> find(std::span<const Shape> shapes, const Matches& matc
   return found;
 }
 
-// Those in which a shape that is large enough is in the way of being a bucket.
+// The dimensions that keep a large enough shape from being a bucket.
 std::vector<Dim> obstacles(const Shape& shape, const Sizes& wanted) {
   std::vector<Dim> dims;
   for (const Dim dim : plan::kDims) {
@@ -96,7 +96,7 @@ bool is_large_enough(const Shape& shape, const Sizes& wanted) {
   });
 }
 
-// Why no shape is a bucket, where one is large enough.
+// Why no shape is a bucket, if one is large enough.
 std::string why_no_bucket(std::span<const Shape> shapes, const Sizes& wanted) {
   for (const Shape& shape : shapes) {
     if (!is_large_enough(shape, wanted)) continue;
@@ -104,11 +104,12 @@ std::string why_no_bucket(std::span<const Shape> shapes, const Sizes& wanted) {
     const std::vector<Dim> dims = obstacles(shape, wanted);
     if (!dims.empty()) {
       return fmt::format(
-          "the plan for {} is large enough, but serves no smaller {}: that needs "
-          "`lengths q, kv`, and a spec that does not read the size",
+          "the plan for {} is large enough, but does not serve a smaller {}: that needs "
+          "`lengths q, kv`, and a spec that does not depend on the size",
           sizes, names_of(dims));
     }
-    return fmt::format("the plan for {} may contain them: B, Sq and Skv must all be given", sizes);
+    return fmt::format("the plan for {} may serve them, but B, Sq and Skv must all be given",
+                       sizes);
   }
   return "";
 }

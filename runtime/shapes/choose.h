@@ -1,4 +1,4 @@
-// Which of several shapes serves the sizes at hand.
+// Chooses which of several shapes serves given sizes.
 #pragma once
 
 #include <optional>
@@ -9,24 +9,24 @@
 
 namespace attn::shapes {
 
-// Whether a plan of this shape serves the wanted sizes by lengths: B, Sq and Skv are all wanted,
-// and each wanted size is the plan's, or a smaller one of a dimension that the plan pads. The
-// plan's own sizes are not contained: they are served as they are.
+// Whether a plan of this shape serves the wanted sizes by masking with lengths: B, Sq and Skv are
+// all given, and each wanted size equals the plan's or is smaller in a dimension that the plan
+// pads. False for the plan's exact sizes, which need no masking.
 bool contains(const plan::Shape& shape, const plan::Sizes& wanted);
 
 struct Choice {
-  std::size_t index = 0;  // among the shapes
-  bool exact = false;     // else a bucket: it contains the sizes
+  std::size_t index = 0;  // index into the shapes
+  bool exact = false;     // false: a bucket, which contains the sizes
 };
 
-// The shape that has every wanted size; else, with `buckets`, of those that contain them the one
-// with the least work (B * Sq * Skv; of equal ones the first); else nothing. What is not wanted is
-// the plan's. Errors: invalid_argument when it would have to be guessed: the shapes that would do
-// differ in a dimension that has no wanted size.
+// The shape with exactly the wanted sizes; else, with `buckets`, the one of least work that
+// contains them (B * Sq * Skv; the first of equal ones); else nullopt. Sizes that are not wanted
+// come from the plan. Errors: invalid_argument if a size would have to be guessed, because the
+// matching shapes differ in a dimension without a wanted size.
 Result<std::optional<Choice>> choose(std::span<const plan::Shape> shapes, const plan::Sizes& wanted,
                                      bool buckets);
 
-// That nothing serves the sizes: plan_shape, with the shapes that there are, and what would help.
+// The error plan_shape for sizes that nothing serves, with the available shapes and hints.
 Error no_plan_for(std::span<const plan::Shape> shapes, const plan::Sizes& wanted);
 
 }  // namespace attn::shapes

@@ -1,4 +1,4 @@
-// Pickers whose plans become executables of one device.
+// Pickers that load plans as executables of one device.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@ namespace attn::shapes {
 
 using ExecutablePicker = Picker<execute::Executable>;
 
-// Executables are loaded by the cache, which other pickers may share, and stay loaded while the
+// Loads executables through the cache, which several pickers may share. They stay loaded while the
 // picker has their plans. Errors: those of Picker::create.
 Result<std::unique_ptr<ExecutablePicker>> pick_executables(
     PickerOptions options, std::shared_ptr<execute::ExecutableCache> cache);

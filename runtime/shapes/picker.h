@@ -1,4 +1,4 @@
-// One attention at sizes that change: which of its plans serves the sizes at hand.
+// One attention at varying sizes: picks the plan that serves given sizes.
 //
 //   shapes::PickerOptions options;
 //   ATTN_ASSIGN(options.plans, plan::load_bundle("decode.attnplan"));  // several shapes
@@ -27,58 +27,57 @@
 namespace attn::shapes {
 
 struct PickerOptions {
-  // Of one spec; several shapes, one, or none. With a backward for one shape there is one for all.
+  // Plans of one spec for any number of shapes, also none. All shapes have the same directions.
   plan::Bundle plans;
-  // What is built. Where there are plans it is theirs, and this is not looked at.
+  // What to build. Replaced by the plans' own origin if there are plans.
   BuildRequest origin;
-  Builder builder;  // empty: nothing is ever built
-  // Plans that do not fit are as if they were not there, when there is a builder. Empty: all fit.
+  Builder builder;  // empty: never build
+  // With a builder, plans that do not fit are ignored. Empty: all fit.
   Fits fits;
-  std::size_t most_built = 256;  // shapes; beyond them the one used longest ago is dropped
+  std::size_t most_built = 256;  // shapes kept, least recently used evicted first
 };
 
-// What a caller of pick() puts up with.
+// What pick() may do.
 struct Policy {
   enum class Build : std::uint8_t {
     never,
-    now,            // pick() returns when the plan is there
-    in_background,  // pick() returns at once, and a later one finds the plan
+    now,            // pick() waits for the build
+    in_background,  // pick() returns at once; a later call finds the plan
   };
-  bool buckets = true;         // a plan that contains the sizes will do
-  Build build = Build::never;  // where there is no plan, or with in_background only a bucket
-  bool retry = false;          // also what failed to build before
+  bool buckets = true;         // plans that contain the sizes may be used
+  Build build = Build::never;  // if there is no plan, or with in_background only a bucket
+  bool retry = false;          // retry builds that failed before
 };
 
 enum class Fit : std::uint8_t {
-  exact,   // the plan was there
-  bucket,  // the plan is for larger sizes (Picked)
-  built,   // the plan was built for this call, or for others at the same time
+  exact,   // the plan existed
+  bucket,  // the plan is for larger sizes, see Picked
+  built,   // the plan was built for this or a concurrent call
 };
 
-// What serves the sizes. Of a bucket the caller
-// - binds tensors with the plan's dims and strides, whose leading elements along each dimension are
-//   those of the sizes at hand;
-// - says in lengths_q and lengths_kv (cu_seqlens of thd) what there is: at most the wanted Sq and
-//   Skv, and 0 for batches from the wanted B on;
-// - leaves only finite numbers in the rest of q, k, v, do and tensors of floats, and in tensors of
-//   integers what the elements that are there could be: 0 will do, in a monotone one its last
-//   element, in a page table the number of a page;
-// - does not look at the rest of outputs and gradients.
+// The executables that serve the sizes. For a bucket the caller must
+// - bind tensors with the plan's dims and strides, with the valid part first along each dimension;
+// - give the valid sizes in lengths_q and lengths_kv (cu_seqlens for thd): at most the wanted Sq
+// and Skv, and 0 for batches from the wanted B on;
+// - fill the padding of q, k, v, do and float tensors with finite numbers, and that of integer
+// tensors with values that could occur: 0, in a monotone tensor its last element, in a page table
+// the number of a page;
+// - ignore the padding of outputs and gradients.
 template <typename Loaded>
 struct Picked {
   Fit fit = Fit::exact;
   plan::Shape shape;                      // the plan's
-  std::shared_ptr<const Loaded> forward;  // null where there is none of that direction
+  std::shared_ptr<const Loaded> forward;  // null if there is none
   std::shared_ptr<const Loaded> backward;
 };
 
-// Safe to use from many threads. A pick() of sizes for which there is a plan that was picked before
-// takes one lock, which is held for a look-up in a table; nothing is built or loaded under it. A
-// plan is loaded when it is picked for the first time, or when it was built.
+// Thread-safe. Picking sizes whose plan was picked before takes one lock for a table look-up;
+// nothing is built or loaded under it. A plan is loaded when it is first picked or when it is
+// built.
 template <typename Loaded>
 class Picker {
  public:
-  // What becomes of a plan: execute::Executable::load for one, in an application.
+  // Loads a plan; in an application execute::Executable::load.
   using Loader = std::function<Result<Loaded>(const plan::Plan& plan)>;
 
   // Errors: those of by_shape and origin_of.
@@ -92,19 +91,19 @@ class Picker {
     return std::unique_ptr<Picker>(
         new Picker(std::move(options), std::move(plans), std::move(unfit), std::move(loader)));
   }
-  // Ends what is being built in the background, and waits for its end.
+  // Stops background builds and waits for them.
   ~Picker() = default;
   Picker(const Picker&) = delete;
   Picker& operator=(const Picker&) = delete;
 
-  // The plan of these sizes; else, with policy.buckets, the one with the least work that contains
-  // them, for which B, Sq and Skv must all be wanted; else one that is built. A dimension that is
-  // not wanted is what the plans have, or what the spec and its bindings say.
+  // Picks the plan of exactly these sizes; else, with policy.buckets, the one of least work that
+  // contains them, which requires B, Sq and Skv; else builds one. Dimensions that are not wanted
+  // come from the plans, or from the spec and its bindings.
   //
-  // Errors: plan_shape when there is no plan and none may be built, with the shapes that there are
-  // and what would work; plan_pending when it is being built in the background; invalid_argument
-  // when a size would have to be guessed; those of the builder and the loader. A build that failed
-  // is remembered: its error is the answer from then on, unless policy.retry.
+  // Errors: plan_shape if there is no plan and none may be built, with the available shapes and
+  // hints; plan_pending while it is being built in the background; invalid_argument if a size would
+  // have to be guessed; those of the builder and the loader. A failed build is remembered and its
+  // error returned again, unless policy.retry.
   Result<Picked<Loaded>> pick(const plan::Sizes& wanted, const Policy& policy = {}) {
     ATTN_ASSIGN(const Found found, find(wanted));
     const bool serves = found.entry && (found.exact || policy.buckets);
@@ -119,7 +118,7 @@ class Picker {
       if (!later.ok()) return later.error();
       return pending(wanted);
     }
-    // What was built for others meanwhile may have pushed it out again before it was seen.
+    // Concurrent builds may evict the new plan before it is found.
     constexpr int kAttempts = 8;
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
       ATTN_RETURN_IF_ERROR(builds_.now(wanted, policy.retry && attempt == 0));
@@ -129,10 +128,10 @@ class Picker {
     return missing(wanted);
   }
 
-  // Why each plan that does not fit was left out.
+  // Why each plan that does not fit was ignored.
   const std::vector<std::string>& unfit() const { return unfit_; }
 
-  // Of the plans that there are, built ones included.
+  // The shapes that have plans, built ones included.
   std::vector<plan::Shape> shapes() const {
     const std::lock_guard lock(mutex_);
     return shapes_;
@@ -148,7 +147,7 @@ class Picker {
     std::shared_ptr<const Loaded> forward{};
     std::shared_ptr<const Loaded> backward{};
   };
-  // Null when no plan serves the sizes.
+  // Null if no plan serves the sizes.
   struct Found {
     std::shared_ptr<Entry> entry;
     bool exact = false;
@@ -193,7 +192,7 @@ class Picker {
     return Picked<Loaded>{fit, entry.plans.shape, entry.forward, entry.backward};
   }
 
-  // Once; after an error again.
+  // Loads once; retries after an error.
   Status load(Entry& entry) const {
     if (entry.is_loaded.load(std::memory_order_acquire)) return {};
     const std::lock_guard lock(entry.loading);
@@ -213,7 +212,7 @@ class Picker {
 
   Status build(const plan::Sizes& wanted, const std::stop_token& stop) {
     ATTN_ASSIGN(const Found found, find(wanted));
-    if (found.entry && found.exact) return {};  // meanwhile
+    if (found.entry && found.exact) return {};  // built meanwhile
     ATTN_ASSIGN(plan::Bundle bundle, builder_(request_for(origin_, wanted), stop));
     auto entry = std::make_shared<Entry>();
     ATTN_ASSIGN(entry->plans, built_plans(std::move(bundle), wanted));
@@ -223,7 +222,7 @@ class Picker {
   }
 
   Status add(std::shared_ptr<Entry> entry) {
-    std::shared_ptr<Entry> dropped;  // destroyed where no lock is held
+    std::shared_ptr<Entry> dropped;  // destroyed without holding the lock
     std::unordered_map<plan::Sizes, Found, SizesHash> answers;
     const std::lock_guard lock(mutex_);
     if (!entries_.empty()) {
@@ -261,7 +260,8 @@ class Picker {
 
   static Error pending(const plan::Sizes& wanted) {
     return {ErrorCode::plan_pending,
-            "the plan for " + plan::to_text(wanted) + " is being built, and no other serves",
+            "the plan for " + plan::to_text(wanted) +
+                " is being built, and no other plan serves these sizes",
             {},
             {}};
   }
@@ -278,7 +278,7 @@ class Picker {
   std::unordered_map<plan::Sizes, Found, SizesHash> answers_;
   std::uint64_t clock_ = 0;
 
-  Builds builds_;  // ends before the rest does
+  Builds builds_;  // destroyed first
 };
 
 }  // namespace attn::shapes

@@ -31,7 +31,7 @@ Status add(ShapePlans& plans, Plan plan) {
   return {};
 }
 
-// Without sizes. "D" is two of them.
+// The bindings without sizes. "D" means two sizes.
 std::map<std::string, std::string> parameters_of(const Plan& plan) {
   std::map<std::string, std::string> parameters = plan.bindings;
   std::erase_if(parameters, [](const auto& binding) {
@@ -40,7 +40,7 @@ std::map<std::string, std::string> parameters_of(const Plan& plan) {
   return parameters;
 }
 
-// A direction of a shape.
+// One direction of a shape.
 struct Half {
   Sizes sizes;
   plan::Direction direction;
@@ -78,7 +78,7 @@ Status same_directions(const ShapePlans& one, const ShapePlans& other) {
       one.backward.has_value() == other.backward.has_value()) {
     return {};
   }
-  return unfit(fmt::format("of the plans for {} and {} one has a direction that the other has not",
+  return unfit(fmt::format("the plans for {} and {} do not have the same directions",
                            plan::to_text(one.shape.sizes), plan::to_text(other.shape.sizes)));
 }
 
@@ -86,7 +86,7 @@ Result<std::vector<ShapePlans>> by_shape(plan::Bundle bundle) {
   std::vector<ShapePlans> all;
   for (Plan& plan : bundle.plans) {
     if (!plan.shape) {
-      return unfit(fmt::format("a plan of `{}` does not say its sizes: an older attnc made it",
+      return unfit(fmt::format("a plan of `{}` has no sizes, because an older attnc compiled it",
                                escaped(plan.spec_name)));
     }
     auto place = std::ranges::find_if(
@@ -129,11 +129,11 @@ Result<BuildRequest> origin_of(const plan::Bundle& bundle) {
   std::vector<Sizes> sizes;
   for (const Plan& plan : bundle.plans) {
     if (plan.spec_text != first.spec_text || parameters_of(plan) != parameters_of(first)) {
-      return unfit("the plans are not of one spec and the same parameters of it");
+      return unfit("the plans are not of one spec with the same parameters");
     }
     if (plan.shape) sizes.push_back(plan.shape->sizes);
   }
-  // What was bound to several sizes must be wanted.
+  // Dimensions with several sizes must be given when picking.
   for (const Dim dim : plan::varying(sizes)) unbind(origin, dim);
   return origin;
 }
@@ -153,7 +153,7 @@ Result<ShapePlans> built_plans(plan::Bundle bundle, const Sizes& wanted) {
   }
   return Error{
       ErrorCode::plan_shape,
-      fmt::format("the builder was asked for {} and made plans for {}", plan::to_text(wanted),
+      fmt::format("the builder was asked for {}, but built plans for {}", plan::to_text(wanted),
                   all.empty() ? "nothing" : plan::to_text(all.front().shape.sizes)),
       {},
       {}};

@@ -1,4 +1,4 @@
-// The plans that a picker has, by their shapes, and what it asks a builder for.
+// Groups a picker's plans by shape, and prepares requests to builders.
 #pragma once
 
 #include <functional>
@@ -12,39 +12,39 @@
 
 namespace attn::shapes {
 
-// Those of one shape: one direction, or both.
+// The plans of one shape: one direction, or both.
 struct ShapePlans {
   plan::Shape shape;
   std::optional<plan::Plan> forward{};
   std::optional<plan::Plan> backward{};
 };
 
-// In the order in which their shapes occur. A training pair is padded where both are. Errors:
-// invalid_argument when a plan does not say its sizes, a shape has two plans of one direction, or
-// some shapes have a direction that others lack.
+// Groups plans by shape, in order of first occurrence. A training pair is padded where both plans
+// are. Errors: invalid_argument if a plan has no sizes, a shape has two plans of one direction, or
+// the shapes differ in their directions.
 Result<std::vector<ShapePlans>> by_shape(plan::Bundle bundle);
 
-// Whether a plan can be loaded on this machine: plan_device, plan_version when it cannot.
+// Whether a plan can be loaded on this machine. Errors: plan_device, plan_version.
 using Fits = std::function<Status(const plan::Plan& plan)>;
 
-// Takes out the plans that do not fit, and says for each why. With one direction of a training pair
-// goes the other: a shape has both or none.
+// Removes plans that do not fit, and returns the reason for each. Also removes the other direction
+// of their training pairs: a shape keeps both or none.
 std::vector<std::string> drop_unfit(plan::Bundle& bundle, const Fits& fits);
 
-// The spec and bindings that the plans were made from, their sizes aside. Errors: invalid_argument
-// when they are not the same for all.
+// The spec and bindings that the plans were compiled from, without their sizes. Errors:
+// invalid_argument if they are not the same for all.
 Result<BuildRequest> origin_of(const plan::Bundle& bundle);
 
-// That origin at these sizes; what is not wanted is left as it was bound, or to the spec.
+// The origin with these sizes bound; other dimensions stay as bound, or as in the spec.
 BuildRequest request_for(BuildRequest origin, const plan::Sizes& wanted);
 
-// What takes memory and is of no use once the plans are loaded.
+// Drops what uses memory but is not needed once the plans are loaded.
 void drop_kernels(ShapePlans& plans);
 
-// Errors: invalid_argument when one has a direction that the other lacks.
+// Errors: invalid_argument if one has a direction that the other lacks.
 Status same_directions(const ShapePlans& one, const ShapePlans& other);
 
-// What a builder made at these sizes. Errors: plan_shape for plans of others.
+// The plans that a builder returned for these sizes. Errors: plan_shape if they have other sizes.
 Result<ShapePlans> built_plans(plan::Bundle bundle, const plan::Sizes& wanted);
 
 }  // namespace attn::shapes

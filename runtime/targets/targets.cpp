@@ -74,7 +74,7 @@ std::string lower_case(std::string text) {
   return text;
 }
 
-// The target's own name, whatever it is called.
+// Resolves aliases and upper case to the target's name.
 std::string canonical_name(const std::string& name) {
   const std::string wanted = lower_case(name);
   const auto* found = std::ranges::find(kAliases, wanted, &Alias::name);
@@ -131,7 +131,7 @@ Result<plan::Target> find_target(const std::string& name_or_json_path) {
     if (entry.name == name) return make_target(entry.name, std::string(entry.json));
   }
   return refused(fmt::format(
-      "no target is named \"{}\"; there are {}, their other names {}, or give a .json file",
+      "unknown target \"{}\"; targets are {}, aliases are {}, or give a .json file",
       name_or_json_path, fmt::join(target_names(), ", "), fmt::join(alias_names(), ", ")));
 }
 
@@ -145,7 +145,7 @@ Result<plan::Target> make_target(const std::string& name, const std::string& dev
   }
   const auto& version = json.at("deviceVer");
   if (!version.is_number_integer()) {
-    return refused("the device property \"deviceVer\" is not a whole number");
+    return refused("the device property \"deviceVer\" is not an integer");
   }
   return plan::Target{name, version.get<std::int64_t>() / 10, device_json};
 }

@@ -1,4 +1,4 @@
-// The GPUs known by name, and those described by a file. Needs neither CUDA nor cuDNN.
+// GPU targets, by name or from a file. Needs neither CUDA nor cuDNN.
 #pragma once
 
 #include <span>
@@ -14,9 +14,8 @@ namespace attn::targets {
 // In the order of targets.def: "h200", "h100", "a100", "l40s", "b200", "rtx5090".
 std::vector<std::string> target_names();
 
-// A further name of a target (aliases.def): another GPU of its compute capability, or the
-// capability itself, as "sm_90". `differs` says what is different on that GPU; empty for a
-// capability.
+// An alias of a target (aliases.def): another GPU with its compute capability, or the capability
+// itself, as "sm_90". `differs` says how that GPU differs; empty for a capability.
 struct Alias {
   std::string_view name;
   std::string_view target;
@@ -24,22 +23,22 @@ struct Alias {
 };
 std::span<const Alias> aliases();
 
-// Where the numbers of a named target come from, in one line; empty for an unknown name. cuDNN 9.28
-// refuses to load a plan whose device properties differ from the real card's, so those that were
-// not read off a card may need `attnc target dump` on one and a second compile.
+// Where the properties of a named target come from, in one line; empty for an unknown name. cuDNN
+// 9.28 refuses to load a plan whose device properties differ from the real card's, so targets that
+// were not read from a card may need `attnc target dump` on one and another compile.
 std::string_view provenance(std::string_view name);
 
-// Whether its properties are those of a data sheet (a named target not read off a card).
+// Whether the properties come from a data sheet (a named target not read from a card).
 bool is_from_data_sheet(const plan::Target& target);
 
-// A named target, or with a value that ends in ".json" the one in that file (its stem becomes the
-// name). Names and aliases may be written in any case; an alias gives the target that it stands
-// for. Errors: invalid_argument (unknown name, with the known ones; a file that is no JSON object
-// or lacks a property, which is named), io.
+// A named target, or the one in a file if the value ends in ".json" (its stem becomes the name).
+// Names and aliases are case-insensitive; an alias gives its target. Errors: invalid_argument
+// (unknown name, listing the known ones; a file that is not a JSON object or lacks a property,
+// which is named), io.
 Result<plan::Target> find_target(const std::string& name_or_json_path);
 
-// Checks `device_json` (DEVICEPROP JSON) and takes the SM from its deviceVer (900 -> 90). The JSON
-// is kept as it is.
+// Checks `device_json` (DEVICEPROP JSON) and derives the SM from its deviceVer (900 -> 90). Keeps
+// the JSON unchanged.
 Result<plan::Target> make_target(const std::string& name, const std::string& device_json);
 
 }  // namespace attn::targets

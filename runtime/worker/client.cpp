@@ -17,15 +17,15 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// A probe of locate_death() that is alive after this has passed the place of the death.
+// A probe of locate_death() that runs longer than this is past the point of the crash.
 constexpr milliseconds kProbeTimeout = std::chrono::seconds(60);
 
-// See worker.h.
+// Errors: worker if this process is a worker, see worker.h.
 Status check_not_a_worker() {
   if (std::getenv(kWorkerMark) == nullptr) return Status();
   return Status(ErrorCode::worker,
-                fmt::format("a compile worker starts no other ({} is set): give Options::command a "
-                            "program that calls worker::serve",
+                fmt::format("a compile worker cannot start another one ({} is set); set "
+                            "Options::command to a program that calls worker::serve",
                             kWorkerMark));
 }
 
@@ -34,9 +34,9 @@ std::vector<std::string> command_of(const Options& options) {
   return {"/proc/self/exe", "worker"};
 }
 
-// How one conversation with a worker went.
+// The outcome of one conversation with a worker.
 struct Talk {
-  std::optional<Result<Message>> answer;  // nothing: it ended without one
+  std::optional<Result<Message>> answer;  // nullopt: it exited without one
   cudnn::Progress last;
   Ending ending;
 };
@@ -61,14 +61,14 @@ Result<T> unpack(const Result<Message>& answer) {
   if (!answer.ok()) return answer.error();
   if (const auto* error = std::get_if<Error>(&*answer)) return *error;
   if (const auto* value = std::get_if<T>(&*answer)) return *value;
-  return Result<T>(ErrorCode::worker, "the worker answered another question");
+  return Result<T>(ErrorCode::worker, "the worker sent an answer of the wrong kind");
 }
 
 bool died(const Talk& talk) {
   return !talk.answer.has_value() && talk.ending.how == Ending::How::signalled;
 }
 
-// The node that the worker named, or else the one found by cutting the graph down.
+// The node that the worker named, else the one found by bisection.
 std::optional<int> node_of_death(const Talk& talk, const CompileRequest& request,
                                  const Options& options, Clock::time_point deadline) {
   if (talk.last.node >= 0) return talk.last.node;

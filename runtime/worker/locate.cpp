@@ -18,7 +18,7 @@ using graph::Reduction;
 using graph::Tensor;
 using graph::Uid;
 
-// Index of the node that begins the softmax, or nothing.
+// Index of the node that begins the softmax, or nullopt.
 std::optional<int> softmax_start(const BackendGraph& graph) {
   const auto found = std::ranges::find_if(
       graph.nodes, [](const Node& node) { return std::holds_alternative<Reduction>(node); });
@@ -30,7 +30,7 @@ bool same_kind(const Tensor& a, const Tensor& b) {
   return a.dtype == b.dtype && a.dims == b.dims && a.storage == b.storage;
 }
 
-// The last of the first `length` nodes' outputs that could stand for `score`.
+// The last output of the first `length` nodes that can replace `score`.
 std::optional<Uid> last_like(const BackendGraph& graph, const Tensor& score, int length) {
   for (int i = length - 1; i >= 0; --i) {
     const Tensor* candidate = graph.find(output_of(graph.nodes[static_cast<std::size_t>(i)]));
@@ -39,7 +39,7 @@ std::optional<Uid> last_like(const BackendGraph& graph, const Tensor& score, int
   return std::nullopt;
 }
 
-// Without nodes whose results nobody needs, and without tensors that no node uses.
+// Removes nodes whose results are unused, and tensors that no node uses.
 void prune(BackendGraph& graph) {
   std::set<Uid> needed;
   std::vector<Node> kept;

@@ -1,4 +1,4 @@
-// Which node of a graph makes cuDNN die, when it died while looking at the graph as a whole.
+// Finds the node that makes cuDNN crash, if it crashed while processing the graph as a whole.
 #pragma once
 
 #include <functional>
@@ -8,18 +8,17 @@
 
 namespace attn::worker {
 
-// Whether cuDNN dies of this graph; nothing when that cannot be found out (any more).
+// Whether cuDNN crashes with this graph; nullopt if that cannot be determined.
 using Dies = std::function<std::optional<bool>(const graph::BackendGraph&)>;
 
-// The graph is known to die. Its score chain (the nodes before the first reduction, which begins
-// the softmax) is cut off after ever fewer nodes, by halving, and the rest joined to the last score
-// that is left: the answer is the node with which the death begins. Nothing when there is no such
-// chain, when the shortest graph dies too, or when `dies` does not know. Calls `dies` about
-// log2(nodes) times.
+// The graph is known to crash. Shortens its score chain (the nodes before the first reduction,
+// which begins the softmax) by bisection, connecting the rest to the last remaining score, and
+// returns the node at which the crash begins. Nullopt if there is no such chain, if the shortest
+// graph crashes too, or if `dies` cannot tell. Calls `dies` about log2(nodes) times.
 std::optional<int> locate_death(const graph::BackendGraph& graph, const Dies& dies);
 
-// The graph without the score nodes from index `length` on: what read the full chain's result reads
-// the last value of the same shape and type that is left. Nothing when none is left.
+// The graph without the score nodes from index `length` on: readers of the chain's result read the
+// last remaining value of the same shape and type instead. Nullopt if there is none.
 std::optional<graph::BackendGraph> cut_score_chain(const graph::BackendGraph& graph, int length);
 
 }  // namespace attn::worker

@@ -24,7 +24,7 @@
 
 #include "runtime/base/descriptors.h"
 
-extern "C" char** environ;  // NOLINT: POSIX wants it declared by the program
+extern "C" char** environ;  // NOLINT: POSIX requires the program to declare it
 
 namespace attn::worker {
 namespace {
@@ -45,8 +45,8 @@ struct Pipe {
   FileDescriptor write;
 };
 
-// In a caller that has closed its standard streams a new descriptor may be one of 0 to 2, which the
-// child's streams would overwrite.
+// If the caller has closed its standard streams, a new descriptor may be 0 to 2, which the child's
+// streams would overwrite.
 FileDescriptor above_standard(FileDescriptor fd) {
   if (!fd.valid() || fd.get() > STDERR_FILENO) return fd;
   return FileDescriptor(fcntl(fd.get(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
@@ -70,7 +70,7 @@ Result<FileDescriptor> make_input(std::string_view text) {
   return file;
 }
 
-// The spawn calls report errors by value and cannot fail but for lack of memory.
+// The spawn calls return errors by value, and fail only if out of memory.
 struct SpawnActions {
   posix_spawn_file_actions_t value;
   SpawnActions() { posix_spawn_file_actions_init(&value); }
@@ -87,8 +87,8 @@ struct SpawnAttributes {
   SpawnAttributes& operator=(const SpawnAttributes&) = delete;
 };
 
-// A group of its own, so that what it starts dies with it; no signal blocked or ignored, whatever
-// the caller does with them.
+// Its own process group, so that its children die with it; no signal blocked or ignored, whatever
+// the caller's settings.
 void set_defaults(SpawnAttributes& attributes) {
   sigset_t none;
   sigset_t all;
@@ -101,7 +101,7 @@ void set_defaults(SpawnAttributes& attributes) {
                            POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
 }
 
-// Null-terminated, as the spawn calls want it. Points into `texts`.
+// NULL-terminated, as the spawn calls require. Points into `texts`.
 std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
   std::vector<char*> pointers;
   for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
@@ -109,7 +109,7 @@ std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
   return pointers;
 }
 
-// How long after its caller's limit a child ends by itself.
+// How long after its time limit a child exits by itself.
 constexpr auto kGrace = std::chrono::seconds(5);
 
 std::vector<std::string> environment(const ProcessOptions& options) {
@@ -128,7 +128,7 @@ std::vector<std::string> environment(const ProcessOptions& options) {
 
 bool is_alive(pid_t pid) { return kill(pid, 0) == 0 || errno == EPERM; }
 
-// Becomes readable when a stop is requested.
+// Becomes readable on a stop request.
 class Alarm {
  public:
   static Result<FileDescriptor> make_event() {
@@ -175,7 +175,7 @@ class Child {
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
-  // The child is gone and reaped when this returns.
+  // The child is dead and reaped when this returns.
   Ending run(Clock::time_point deadline, const LineSink& sink) {
     Ending ending =
         read_until(deadline, sink) ? killed(Ending::How::stopped) : wait_until(deadline);
@@ -184,8 +184,8 @@ class Child {
   }
 
  private:
-  // True when the sink stopped it; false at the end of the output, at the deadline, or when it is
-  // to stop.
+  // True if the sink stopped it; false at the end of the output, at the deadline, or on a stop
+  // request.
   bool read_until(Clock::time_point deadline, const LineSink& sink) {
     while ((output_.valid() || errors_.valid()) && !stop_.stop_requested()) {
       std::array<pollfd, 3> polled = {pollfd{output_.get(), POLLIN, 0},
@@ -244,7 +244,7 @@ class Child {
     }
   }
 
-  // Nothing when it still runs.
+  // Nullopt if it is still running.
   std::optional<Ending> reap(int flags) {
     int status = 0;
     pid_t found = 0;
@@ -296,16 +296,16 @@ Result<Ending> run_process(const std::vector<std::string>& command, std::string_
       .run(deadline, sink);
 }
 
-// The signal comes when the thread that started the child ends, which is inside run_process until
-// the child is gone. It is asked for before the caller is looked at, so that its death is seen by
-// one or the other. Who started the child may be a script that the caller started: so it is the
-// caller that must live, whoever the parent is.
+// The signal is sent when the thread that started the child ends, which stays inside run_process
+// until the child is dead. It is requested before the check that the caller lives, so that its
+// death is noticed either way. The parent may be a script started by the caller, so it is the
+// caller that is checked, not the parent.
 void end_with_caller() {
   const char* mark = std::getenv(kCallerMark);
   if (mark == nullptr) return;
   long caller = 0, seconds = 0;
   const bool is_read = std::sscanf(mark, "%ld %ld", &caller, &seconds) == 2;
-  unsetenv(kCallerMark);  // what this process starts is not the caller's child
+  unsetenv(kCallerMark);  // children of this process are not the caller's
   if (!is_read || caller <= 0 || seconds <= 0) return;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   alarm(static_cast<unsigned>(std::min(seconds, 1000L * 3600)));

@@ -1,4 +1,4 @@
-// A child process with a text on its standard input, whose output is read line by line.
+// Runs a child process with text on its standard input, and reads its output line by line.
 #pragma once
 
 #include <chrono>
@@ -14,50 +14,48 @@ namespace attn::worker {
 
 struct Ending {
   enum class How {
-    stopped,    // the line sink had what it wanted
-    exited,     // by itself, with `code`
+    stopped,    // stopped by the line sink
+    exited,     // exited with `code`
     signalled,  // killed by `signal`
-    timed_out,  // killed because it took too long
-    cancelled,  // killed because the caller wanted no more of it
-    unknown,    // gone, but the caller ignores SIGCHLD and the system keeps no status
+    timed_out,  // killed after the timeout
+    cancelled,  // killed on a stop request
+    unknown,    // no status, because the caller ignores SIGCHLD
   };
   How how = How::unknown;
   int code = 0;
   int signal = 0;
-  std::string error_output;  // the end of what it wrote to standard error
+  std::string error_output;  // the end of its standard error output
 };
 
-// A complete line without its end. Return true to stop: the child is killed.
+// Receives a complete line without its line end. Return true to stop and kill the child.
 using LineSink = std::function<bool(std::string_view line)>;
 
-// Set to "1" in the environment of a worker, which otherwise is the caller's.
+// Set to "1" in the environment of a worker, which otherwise inherits the caller's.
 inline constexpr const char* kWorkerMark = "ATTN_WORKER";
 
-// In the environment of every child: "PID SECONDS", its caller and how long it may take.
+// Set in every child's environment to "PID SECONDS": its caller and its time limit.
 inline constexpr const char* kCallerMark = "ATTN_CALLER";
 
-// For a program that run_process may have started, as the first thing it does: from then on it is
-// killed when its caller dies, and by SIGALRM some seconds after the time is over in which the
-// caller should have killed it. Ends the process at once when the caller is dead already. Does
-// nothing in a process that run_process did not start. Takes kCallerMark out of the environment, so
-// only before there are other threads.
+// Call it first in a program that run_process may have started. From then on the program is killed
+// when its caller dies, and by SIGALRM some seconds after its time limit. Exits at once if the
+// caller is already dead. Does nothing in other processes. Removes kCallerMark from the
+// environment, so call it before starting threads.
 void end_with_caller();
 
 struct ProcessOptions {
   std::chrono::milliseconds timeout;
-  std::stop_token stop{};    // when it is requested the child is killed at once
-  bool is_a_worker = false;  // has kWorkerMark, which no other child has
+  std::stop_token stop{};    // a stop request kills the child at once
+  bool is_a_worker = false;  // sets kWorkerMark
 };
 
-// Runs `command` (looked up in PATH when it has no slash) in a process group of its own and waits
-// for its end. Whatever happens, the child is reaped and no file descriptor is left. When this
-// process is killed, a child that called end_with_caller() dies too. The input may
-// have any size: it is a file, not a pipe, so neither side waits for the other. Errors: worker,
-// when the child could not be started.
+// Runs `command` (searched in PATH if it has no slash) in its own process group and waits for it.
+// The child is always reaped, and no file descriptor leaks. If this process is killed, a child that
+// called end_with_caller() dies too. The input may have any size: it is a file, not a pipe, so
+// neither side blocks. Errors: worker, if the child cannot be started.
 Result<Ending> run_process(const std::vector<std::string>& command, std::string_view input,
                            const ProcessOptions& options, const LineSink& sink);
 
-// "SIGFPE"; "signal 77" for one without a name.
+// "SIGFPE"; "signal 77" for a signal without a name.
 std::string signal_name(int signal);
 
 }  // namespace attn::worker

@@ -42,7 +42,7 @@ Json to_value(const Error& error) {
             {"payload", error.payload}}}};
 }
 
-// The readers below throw nlohmann's exceptions on anything that is not as protocol.h says.
+// The readers below throw nlohmann's exceptions on anything that does not follow protocol.h.
 
 Compiled compiled_from(const Json& value) {
   Compiled compiled;
@@ -82,7 +82,7 @@ Result<Request> request_from(const Json& value) {
   auto folder = value.at("cudnn_folder").get<std::string>();
   if (kind == "version") return Request(VersionRequest{std::move(folder)});
   if (kind != "compile" && kind != "offer") {
-    return Result<Request>(ErrorCode::invalid_argument, "no such request: " + kind);
+    return Result<Request>(ErrorCode::invalid_argument, "unknown request: " + kind);
   }
   ATTN_ASSIGN(graph::BackendGraph graph, graph::from_json(value.at("graph").dump()));
   return Request(CompileRequest{std::move(folder), value.at("device").get<std::string>(),
@@ -110,7 +110,7 @@ Result<Request> request_from_json(std::string_view text) {
     return request_from(Json::parse(text));
   } catch (const Json::exception& error) {
     return Result<Request>(ErrorCode::invalid_argument,
-                           fmt::format("the request cannot be read: {}", error.what()));
+                           fmt::format("cannot read the request: {}", error.what()));
   }
 }
 
@@ -133,7 +133,7 @@ Result<Message> message_from_line(std::string_view line) {
   } catch (const Json::exception&) {
     return Result<Message>(
         ErrorCode::worker,
-        fmt::format("the worker said what no worker says: \"{}\"", line.substr(0, kQuotedBytes)));
+        fmt::format("the worker sent an unknown message: \"{}\"", line.substr(0, kQuotedBytes)));
   }
 }
 

@@ -1,8 +1,8 @@
-// What the client and the worker say to each other, as JSON text.
+// The messages between client and worker, as JSON text.
 //
-// Request (one document, then the end of the file):
+// Request (one document, then end of file):
 //   {"request": "compile", "cudnn_folder": "", "device": "{..}", "graph": {..}}
-//   {"request": "offer", ..}  the same: only the engine config that would be tried first
+//   {"request": "offer", ..}  the same, but only for the engine config that would be tried first
 //   {"request": "version", "cudnn_folder": ""}
 // Answer: lines. Any number of {"progress": {"stage": "plan", "node": -1}}, then one of
 //   {"compiled": {"cudnn_version": 91900, "heuristic": "A", "engine": 2, "knobs": [[24, 7]],
@@ -40,9 +40,9 @@ Result<Request> request_from_json(std::string_view text);
 
 using Message = std::variant<cudnn::Progress, Compiled, std::int64_t, Error>;
 
-// One line, line end included. Errors: cudnn when cuDNN's plan is not UTF-8.
+// One line, including its line end. Errors: cudnn if cuDNN's plan is not UTF-8.
 Result<std::string> to_line(const Message& message);
-// Errors: worker, with the beginning of the line.
+// Errors: worker, quoting the beginning of the line.
 Result<Message> message_from_line(std::string_view line);
 
 }  // namespace attn::worker

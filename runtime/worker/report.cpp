@@ -17,7 +17,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kHashDigits = 16;
 
-// "SIGFPE", "timeout", "exit-3": for people and for the file's name.
+// "SIGFPE", "timeout", "exit-3": for messages and for the file name.
 std::string cause_of(const Ending& ending) {
   switch (ending.how) {
     case Ending::How::signalled: return signal_name(ending.signal);
@@ -33,18 +33,18 @@ std::string cause_of(const Ending& ending) {
 std::string what_happened(const Death& death) {
   switch (death.ending.how) {
     case Ending::How::signalled:
-      return fmt::format("the compile worker died of {}", signal_name(death.ending.signal));
+      return fmt::format("the compile worker was killed by {}", signal_name(death.ending.signal));
     case Ending::How::timed_out:
-      return fmt::format("the compile worker took longer than {} s and was ended",
+      return fmt::format("the compile worker took longer than {} s and was killed",
                          death.timeout.count());
     case Ending::How::exited:
-      return fmt::format("the compile worker ended without an answer (exit code {})",
+      return fmt::format("the compile worker exited without an answer (exit code {})",
                          death.ending.code);
     case Ending::How::stopped:
     case Ending::How::cancelled:
     case Ending::How::unknown: break;
   }
-  return "the compile worker ended without an answer";
+  return "the compile worker exited without an answer";
 }
 
 const graph::Node* node_of(const Death& death, const graph::BackendGraph& graph) {
@@ -64,7 +64,7 @@ std::string place_of(const Death& death, const graph::Node* node) {
 }
 
 struct Repro {
-  std::string path;  // empty when it could not be written
+  std::string path;  // empty if it could not be written
   std::string note;
 };
 
@@ -72,7 +72,7 @@ Repro write_repro(const Death& death, std::string_view request, const std::strin
   const std::string hash = hash128(request).to_hex().substr(0, kHashDigits);
   const fs::path path = fs::path(folder.empty() ? "." : folder) /
                         fmt::format("attnc-worker-{}-{}.json", cause_of(death.ending), hash);
-  std::error_code ignored;  // the write below tells whether there is a folder
+  std::error_code ignored;  // the write below reports a missing folder
   fs::create_directories(path.parent_path(), ignored);
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file << request << std::flush;
@@ -94,7 +94,7 @@ std::string payload_of(const Death& death, const graph::Node* node, const Repro&
   return payload.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// The last lines that the worker wrote to standard error, as one.
+// The last lines that the worker wrote to standard error, joined into one.
 std::string said(const std::string& text) {
   std::string line;
   for (const char c : text) line += c == '\n' || c == '\r' ? ' ' : c;
@@ -113,7 +113,7 @@ Error report_death(const Death& death, const graph::BackendGraph& graph, std::st
   error.message = what_happened(death) + place_of(death, node);
   error.notes.push_back(repro.note);
   const std::string words = said(death.ending.error_output);
-  if (!words.empty()) error.notes.push_back("it said: " + words);
+  if (!words.empty()) error.notes.push_back("its error output: " + words);
   error.payload = payload_of(death, node, repro);
   return error;
 }

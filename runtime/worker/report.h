@@ -1,4 +1,4 @@
-// What is said when a worker died: the error, and a repro file.
+// Reports the death of a worker: the error, and a repro file.
 #pragma once
 
 #include <optional>
@@ -14,13 +14,13 @@ namespace attn::worker {
 
 struct Death {
   Ending ending;
-  cudnn::Progress last;            // the last thing that the worker said it would do
-  std::optional<int> node;         // what cuDNN was looking at, when that is known
-  std::chrono::seconds timeout{};  // of a worker that took too long
+  cudnn::Progress last;            // the worker's last progress message
+  std::optional<int> node;         // the node that cuDNN was processing, if known
+  std::chrono::seconds timeout{};  // if the worker timed out
 };
 
-// Error `worker` with the payload that worker.h documents. Writes `request` to
-// <folder>/attnc-worker-<signal>-<hash>.json; when that cannot be done a note says so.
+// Returns an error `worker` with the payload described in worker.h. Writes `request` to
+// <folder>/attnc-worker-<signal>-<hash>.json; a note says if that fails.
 Error report_death(const Death& death, const graph::BackendGraph& graph, std::string_view request,
                    const std::string& folder);
 

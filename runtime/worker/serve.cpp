@@ -21,19 +21,19 @@ constexpr int kExitAnswered = 0;
 constexpr int kExitBadRequest = 2;
 constexpr int kExitNoClient = 4;
 
-// A death here is expected and reported by the client: no core file, and no handler (a sanitizer's,
-// say) that would turn the signal into an exit code. And nobody to answer when the client is gone.
+// A crash here is expected and reported by the client: no core file, and no signal handler (such as
+// a sanitizer's) that would turn the signal into an exit code. Exits when the client is gone.
 void set_process_rules() {
   for (const int fatal : {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV}) signal(fatal, SIG_DFL);
   const rlimit none{0, 0};
   setrlimit(RLIMIT_CORE, &none);
   prctl(PR_SET_DUMPABLE, 0);
-  prctl(PR_SET_PDEATHSIG, SIGKILL);  // also of one that was started by other means
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // also if it was not started by run_process
   end_with_caller();
 }
 
-// cuDNN writes to standard output when its logging is on: the protocol moves to another
-// descriptor, and what is written to 1 goes where errors go.
+// cuDNN writes to standard output if its logging is on, so the protocol moves to another
+// descriptor, and descriptor 1 is redirected to standard error.
 FileDescriptor protect_output(int output_fd) {
   FileDescriptor output(fcntl(output_fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
   if (output.valid() && output_fd == STDOUT_FILENO) dup2(STDERR_FILENO, STDOUT_FILENO);
@@ -90,7 +90,7 @@ int serve(int input_fd, int output_fd) {
   Server server(output.get());
   const std::optional<std::string> text = read_all(input_fd);
   if (!text) {
-    server.say(Error{ErrorCode::worker, errno_text("the request cannot be read"), {}, ""});
+    server.say(Error{ErrorCode::worker, errno_text("cannot read the request"), {}, ""});
     return kExitBadRequest;
   }
   const Result<Request> request = request_from_json(*text);

@@ -1,14 +1,14 @@
-// Compiling in another process, where a crash inside cuDNN cannot take the caller along.
+// Compiles in another process, so that a crash in cuDNN does not crash the caller.
 //
 // The client starts a worker (`attnc worker`, or any program that calls serve()), sends one request
 // as JSON on its standard input, and reads JSON lines from its standard output: progress before
-// each step, then one answer. The worker compiles against a driver library of our own that reports
-// no device (runtime/nodriver, carried inside the binary), so the result does not depend on whether
-// the host has a GPU or a driver.
+// each step, then one answer. The worker compiles against a stub driver library that reports no
+// device (runtime/nodriver, embedded in the binary), so the result does not depend on whether the
+// host has a GPU or a driver.
 //
-// A worker has ATTN_WORKER=1 in its environment, where compile() and cudnn_version() refuse to
-// start another one: a program that is started as a worker but does not call serve() would
-// otherwise start itself without end.
+// A worker has ATTN_WORKER=1 in its environment, where compile() and cudnn_version() do not start
+// another one: otherwise a program that is started as a worker but does not call serve() would
+// start itself endlessly.
 #pragma once
 
 #include <chrono>
@@ -24,10 +24,10 @@ namespace attn::worker {
 struct Options {
   // Program and arguments, for a program that calls serve(); empty = this program, "worker".
   std::vector<std::string> command;
-  std::string cudnn_folder;         // as for cudnn::Library::load
-  std::string report_folder = ".";  // where a repro file goes when the worker dies
-  // A worker that takes longer is killed; error `worker`. The search for the node that a worker
-  // died of is part of the time: when it is over, the death is reported without a node.
+  std::string cudnn_folder;         // see cudnn::Library::load
+  std::string report_folder = ".";  // folder for repro files of worker deaths
+  // A worker that takes longer is killed; error `worker`. Includes the search for the node that
+  // crashed a worker: after the timeout the death is reported without a node.
   std::chrono::seconds timeout{300};
 };
 
@@ -36,23 +36,24 @@ struct Compiled {
   std::int64_t cudnn_version = 0;
 };
 
-// Errors: those of cudnn::compile as they are; `worker` when this process is a worker itself, or
-// when the worker could not be started, ran out of time, or died: the message has the signal's
-// name, the last progress, the source position of the node that cuDNN was looking at and the path
-// of the repro file (the request, which `attnc worker < FILE` replays). Payload: {"signal":
-// "SIGFPE", "stage": .., "node": 7, "line": 9, "column": 3, "repro": "path"}.
+// Errors: those of cudnn::compile, unchanged; `worker` if this process is a worker itself, or if
+// the worker could not be started, timed out, or died: the message has the signal, the last
+// progress, the source position of the node that cuDNN was processing and the path of the repro
+// file (the request, which `attnc worker < FILE` replays). Payload: {"signal": "SIGFPE", "stage":
+// .., "node": 7, "line": 9, "column": 3, "repro": "path"}.
 Result<Compiled> compile(const graph::BackendGraph& graph, const std::string& device_json,
                          const Options& options);
 
-// The engine config that cuDNN would try first, without a plan: see cudnn::offer. Errors: as
+// The engine config that cuDNN would try first, without a plan: see cudnn::offer. Errors: those of
 // compile().
 Result<Compiled> offer(const graph::BackendGraph& graph, const std::string& device_json,
                        const Options& options);
 
-// The version of the cuDNN that the worker would use, asked of a worker. Errors: cudnn, worker.
+// The version of the worker's cuDNN. Starts a worker to ask. Errors: cudnn, worker.
 Result<std::int64_t> cudnn_version(const Options& options);
 
-// The worker's side: one request from `input_fd`, answers to `output_fd`. Returns the exit code.
+// The worker side: reads one request from `input_fd`, answers to `output_fd`. Returns the exit
+// code.
 int serve(int input_fd, int output_fd);
 
 }  // namespace attn::worker

@@ -1,4 +1,4 @@
-"""What the tests of the command line share: running attnc, folders, golden files."""
+"""Helpers of the command-line tests: running attnc, temporary folders, golden files."""
 import json
 import os
 import pathlib
@@ -11,7 +11,7 @@ ATTNC = os.environ["ATTNC"]
 SOURCE = pathlib.Path(os.environ["ATTN_SOURCE_DIR"])
 SPECS = SOURCE / "specs"
 GOLDEN = SOURCE / "tests" / "cli" / "golden"
-SKIPPED = 77  # what ctest takes for "skipped"
+SKIPPED = 77  # exit code for a skipped test (ctest)
 
 NOOP = """attention noop {
   dims    B = 1, Hq = 2, Hkv = 1, Sq = 16, Skv = 24, D = 64;
@@ -28,13 +28,13 @@ def run(*arguments, stdin="", folder=None):
 
 
 def beside(name):
-    """Another program of the same build: an example."""
+    """Path of another program of the same build, such as an example."""
     return pathlib.Path(ATTNC).with_name(name)
 
 
 def not_lowered(target):
-    """The specs that tests/conformance/not_lowered.txt says become no plan for the target. STAGE may
-    name targets: cudnn:a100,l40s."""
+    """The specs without a plan for the target, by tests/conformance/not_lowered.txt. STAGE may name
+    targets: cudnn:a100,l40s."""
     lines = (SOURCE / "tests" / "conformance" / "not_lowered.txt").read_text().splitlines()
     entries = [line.split()[:2] for line in lines if line and not line.startswith("#")]
     return {name for name, stage in entries
@@ -42,7 +42,7 @@ def not_lowered(target):
 
 
 class Case(unittest.TestCase):
-    """Every test has a folder of its own in self.folder, and no cached plans."""
+    """Base class. Each test has an empty folder, self.folder, and an empty plan cache."""
 
     maxDiff = None
 
@@ -58,12 +58,12 @@ class Case(unittest.TestCase):
         return path
 
     def refusing_target(self):
-        """A GPU older than any that cuDNN has attention kernels for."""
+        """Properties of a GPU too old for cuDNN's attention kernels."""
         text = run("target", "show", "h200").stdout
         return self.write("old.json", text.replace('"deviceVer": 900', '"deviceVer": 700'))
 
     def attnc(self, *arguments, code=0, **how):
-        """Runs attnc, expects its exit code, and returns the process."""
+        """Runs attnc and checks its exit code. Returns the process."""
         process = run(*arguments, **how)
         self.assertEqual(process.returncode, code,
                          f"attnc {arguments}\n{process.stdout}\n{process.stderr}")
@@ -73,7 +73,7 @@ class Case(unittest.TestCase):
         return json.loads(self.attnc(*arguments, "--format", "json", **how).stdout)
 
     def compile(self, spec, *arguments, target="h200"):
-        """A plan file of a spec's text or path."""
+        """Compiles a spec, given as text or path. Returns the plan file."""
         if not isinstance(spec, pathlib.Path):
             spec = self.write("spec.attn", spec)
         plan = self.folder / "spec.attnplan"

@@ -1,5 +1,4 @@
-"""bench/: the specs of the comparison with other libraries, their plans, and the report's tables. What
-needs a GPU is measured there."""
+"""bench/: the variant specs, their plans, and the tables of the report. Nothing is measured here."""
 import json
 import re
 import subprocess

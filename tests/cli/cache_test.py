@@ -1,5 +1,5 @@
-"""cache: the folder of cached plans. Its files are made by hand here: a plan file under the name of
-its signature is what run and bench keep."""
+"""cache: the folder of cached plans. The tests create its files by renaming plan files to their
+signatures, as run and bench do."""
 import os
 import pathlib
 import time
@@ -16,7 +16,7 @@ class Cache(attnc.Case):
         self.cache = pathlib.Path(os.environ["ATTN_CACHE_DIR"])
 
     def keep(self, *binds, age=0):
-        """The cached plan of the noop spec, last used so many seconds ago."""
+        """Caches a plan of the noop spec, last used `age` seconds ago."""
         plan = self.compile(attnc.NOOP, *binds)
         signature = self.attnc_json("inspect", plan)["signature"]["hash"]
         self.cache.mkdir(exist_ok=True)
@@ -98,7 +98,7 @@ class Cache(attnc.Case):
     def test_verify_knows_a_plan_under_the_name_of_another(self):
         first, second = self.keep(), self.keep("--bind", "B=2")
         first.replace(second)
-        self.assertIn("another plan's", self.attnc("cache", "verify", code=6).stderr)
+        self.assertIn("another plan", self.attnc("cache", "verify", code=6).stderr)
 
     def test_prune_by_age_and_by_size(self):
         paths = [self.keep("--bind", f"B={i + 1}", age=(i + 1) * DAY) for i in range(3)]

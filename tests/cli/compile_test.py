@@ -1,4 +1,4 @@
-"""compile and inspect: offline, repeatable, and with reasons when refused."""
+"""compile and inspect: without a GPU, reproducible, with reasons for refusals."""
 import json
 import os
 import signal
@@ -6,7 +6,7 @@ import signal
 import attnc
 from attnc import NOOP, SOURCE, SPECS
 
-# Of the sizes that the fused backward has.
+# With sizes that the fused backward supports.
 TRAINED = NOOP.replace("Sq = 16, Skv = 24", "Sq = 128").replace("outputs o, lse", "grad q, v")
 SOFTCAP = NOOP.replace("outputs", "score 50 * tanh(score / 50);\n  outputs")
 
@@ -56,7 +56,7 @@ class Compile(attnc.Case):
         self.attnc("compile", "--recompile", plan, "--target", "a100", "-o", again)
         plans = self.attnc_json("inspect", again)["plans"]
         self.assertEqual(self.sizes(plans, "Sq", "B"), [(16, 1), (16, 2), (32, 1), (32, 2)])
-        # Without keys the number of their heads makes no other plan.
+        # With Skv = 0 the number of key heads makes no difference.
         plan = self.compile(NOOP, "--bind", "Skv=0", "--bind", "Hkv=1,2")
         self.assertEqual(self.attnc_json("inspect", plan)["shape"]["sizes"]["Hkv"], 1)
 
@@ -126,7 +126,7 @@ class Compile(attnc.Case):
                                           "Dqk": 64, "Dv": 64})
         self.assertEqual(shape["padded"], ["B", "Skv"])
         self.assertRegex(self.attnc("inspect", plan).stdout,
-                         "sizes +B=1 Hq=2 Hkv=1 Sq=16 Skv=24 Dqk=64 Dv=64; smaller ones too of B, Skv")
+                         "sizes +B=1 Hq=2 Hkv=1 Sq=16 Skv=24 Dqk=64 Dv=64; also serves smaller B, Skv")
 
     def test_imports_are_part_of_a_plan(self):
         self.write("my.attn", "fn mine(w) = q_idx - kv_idx < w && q_idx >= kv_idx;\n")
@@ -207,7 +207,7 @@ class Compile(attnc.Case):
         for direction in ("forward", "backward"):
             self.assertEqual(text.count(f"{plan}: a {direction} plan of `noop`\n"), 1)
         self.assertIn("cotangent", text)
-        self.assertRegex(text, "fused.delta .* at every execute +made by cuDNN in step 0")
+        self.assertRegex(text, "fused.delta .* at every execute +written by cuDNN in step 0")
 
     def test_directions(self):
         plain = NOOP.replace("Sq = 16, Skv = 24", "Sq = 128").replace("o, lse", "o")
@@ -253,7 +253,7 @@ class Compile(attnc.Case):
         plan = self.folder / "x.attnplan"
         process = self.attnc("compile", spec, "--target", "h200", "-o", plan, code=3)
         self.assertIn("error[unsupported]: backward: ", process.stderr)
-        self.assertIn("--direction fwd compiles the forward alone", process.stderr)
+        self.assertIn("use --direction fwd to compile only the forward", process.stderr)
         self.assertIn(f"--> {spec}:1:", process.stderr)
         self.assertFalse(plan.exists())
         self.attnc("compile", spec, "--target", "h200", "-o", plan, "--direction", "fwd")
@@ -304,7 +304,7 @@ class Compile(attnc.Case):
         self.assertIn("between the steps", text)
         self.attnc("compile", spec, "--target", "h200", "-o", plan, "--allow-unfused", "--lowering",
                    "unfused", code=2)
-        # What a fused kernel takes is not split.
+        # With a fused kernel nothing runs unfused.
         process = self.attnc("compile", self.write("noop.attn", NOOP), "--target", "h200",
                              "-o", plan, "--allow-unfused")
         self.assertNotIn("unfused", process.stderr + process.stdout)
@@ -330,7 +330,7 @@ class Compile(attnc.Case):
         self.assertIn("SIGSEGV", process.stderr)
         self.assertIn(f"--> {spec}:5:", process.stderr)
         self.assertIn("score 50 * tanh(score / 50);", process.stderr)
-        # Nothing is left in the user's folder.
+        # No files are left in the current folder.
         self.assertEqual(list(self.folder.glob("attnc-worker-*.json")), [])
         repros = list((self.folder / "cache" / "repro").glob("attnc-worker-*.json"))
         self.assertGreaterEqual(len(repros), 1)  # one for each lowering that died
@@ -339,7 +339,7 @@ class Compile(attnc.Case):
         self.assertFalse(plan.exists())
         again = attnc.run("worker", stdin=repro.read_text())
         self.assertEqual(again.returncode, -signal.SIGSEGV)
-        # Nothing stays behind: the same spec compiles right after.
+        # The crash has no lasting effect: the same spec compiles afterwards.
         self.attnc("compile", spec, "--target", "h200", "-o", plan)
 
 

@@ -1,4 +1,4 @@
-"""convert: DSL to JSON and back without loss, comments included."""
+"""convert: lossless conversion of DSL to JSON and back, including comments."""
 import json
 
 import attnc

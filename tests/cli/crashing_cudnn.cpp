@@ -1,4 +1,4 @@
-// A cuDNN that dies when it looks at a tanh: what a crash inside the library does to the compiler.
+// A fake cuDNN that crashes on a tanh, to test how the compiler handles crashes inside cuDNN.
 #include <cudnn_graph.h>
 
 #include <csignal>

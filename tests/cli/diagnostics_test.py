@@ -1,4 +1,4 @@
-"""check: texts with carets, JSON with the same content, several specs at once."""
+"""check: text with carets, JSON with the same content, several specs."""
 import json
 
 import attnc
@@ -70,7 +70,7 @@ class Diagnostics(attnc.Case):
         self.assertIn("ok: ", process.stdout)
         process = self.attnc("check", "-", "--deny", "warnings", stdin=text, code=1)
         self.assertIn("warning[W0540]", process.stderr)
-        self.assertIn("warnings are denied", process.stderr)
+        self.assertIn("warnings are treated as errors", process.stderr)
         self.assertEqual(process.stdout, "")
         path = self.write("x.attn", text)
         entry, = json.loads(self.attnc("check", path, "--deny", "warnings", "--format", "json",
@@ -80,7 +80,7 @@ class Diagnostics(attnc.Case):
         for command in (["compile", path, "--target", "h200", "-o", self.folder / "x.attnplan"],
                         ["explain", path], ["run", path, "--backend", "reference"],
                         ["support", path, "--target", "h200", "--tier", "rules"]):
-            self.assertIn("warnings are denied",
+            self.assertIn("warnings are treated as errors",
                           self.attnc(*command, "--deny", "warnings", code=1).stderr)
         self.assertFalse((self.folder / "x.attnplan").exists())
 
@@ -105,7 +105,7 @@ class Diagnostics(attnc.Case):
         self.assertEqual(process.stderr.count("warning[W0342]"), 1)
         self.assertIn("(with Sq=4096; similar with 1 other size)", process.stderr)
         self.assertEqual(process.stderr.count("warning[W0201]"), 1)
-        self.assertEqual(process.stderr.count("(with "), 1, "of the other all sizes are warned")
+        self.assertEqual(process.stderr.count("(with "), 1, "the other warning holds for all sizes")
         self.assertNotIn("stopped", process.stdout)
 
     def test_what_compile_refuses_check_refuses(self):

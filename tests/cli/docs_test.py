@@ -1,5 +1,5 @@
-"""Every ```sh block of README.md and docs/*.md runs as it stands there, in a folder that has the
-repository's specs/ and bench/, build/attnc and the examples. Blocks marked ```sh gpu need a GPU."""
+"""Runs every ```sh block of README.md and docs/*.md, in a folder with specs/, bench/, build/attnc and the
+examples. Blocks marked ```sh gpu need a GPU."""
 import re
 import subprocess
 
@@ -33,7 +33,7 @@ class Docs(attnc.Case):
                                              cwd=self.folder, capture_output=True, text=True,
                                              timeout=300, check=False)
                     self.assertEqual(process.returncode, 0, process.stdout + process.stderr)
-        self.assertGreaterEqual(count, 5, "the pages have lost their commands")
+        self.assertGreaterEqual(count, 5, "too few commands in the pages")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Every exit code, each by the command that gives it."""
+"""Every exit code, with commands that return it."""
 import subprocess
 
 import attnc

@@ -1,4 +1,4 @@
-"""explain-code: every code by name. (A unit test compiles the examples.)"""
+"""explain-code: every code. (A unit test compiles the examples.)"""
 import json
 
 import attnc

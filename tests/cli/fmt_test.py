@@ -1,4 +1,4 @@
-"""fmt: the canonical layout, in place or checked; every spec of the repository has it."""
+"""fmt: formats in place or checks; every spec of the repository is formatted."""
 import os
 import stat
 

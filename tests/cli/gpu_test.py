@@ -1,4 +1,4 @@
-"""What the command line and the examples do with a GPU: skipped where there is none."""
+"""The command line and the examples on a GPU; skipped without one."""
 import json
 import subprocess
 
@@ -59,7 +59,7 @@ class Gpu(attnc.Case):
         self.assertGreaterEqual(len(cases), 60)
         for case in cases:
             self.assertTrue(case["ok"], case)
-            # Specs that ask for o alone too.
+            # verify adds lse to specs that output only o.
             self.assertLessEqual({"o", "lse"}, set(case["outputs"]), case)
             self.assertLessEqual(case["outputs"]["o"]["worst_row"],
                                  case["outputs"]["o"]["row_bound"])
@@ -154,8 +154,8 @@ class Gpu(attnc.Case):
         self.assertIn("are NaN", case["outputs"]["dq"]["why"])
 
     def test_gradients_where_every_score_is_very_negative(self):
-        # Behind the ends a score of 0 would weigh exp(-lse), which is infinite where lse is below -88.7:
-        # pytorch issue 196678, cudnn-frontend issue 1072.
+        # A score of 0 past the last row or column would have weight exp(-lse), which is infinite for lse
+        # below -88.7: pytorch issue 196678, cudnn-frontend issue 1072.
         clauses = {"plain": "", "causal": "mask q_idx >= kv_idx;", "softcap":
                    "score 200 * tanh(score / 200);", "seen":
                    "tensor m: i32[Skv] = 1; mask m[kv_idx] != 0;", "bias":
@@ -163,7 +163,7 @@ class Gpu(attnc.Case):
                    "deterministic": "deterministic;"}
         for rows, columns in ((1, 128), (64, 192), (100, 128), (128, 192), (192, 192), (192, 320)):
             for name, clause in clauses.items():
-                if name == "deterministic" and rows == 1:  # its lse is not
+                if name == "deterministic" and rows == 1:  # lse of a single row is not
                     continue
                 self.write(f"{name}_{rows}_{columns}.attn",
                            f"attention x {{ dims B = 2, Hq = 4, Hkv = 2, Sq = {rows}, "
@@ -205,7 +205,7 @@ class Gpu(attnc.Case):
         self.assertIn(" bwd ", table[1])
 
     def example(self, name, *arguments):
-        """What an example prints."""
+        """Runs an example. Returns its output."""
         process = subprocess.run([attnc.beside(name), *map(str, arguments)], capture_output=True, text=True,
                                  timeout=300, check=False)
         self.assertEqual(process.returncode, 0, process.stderr)
@@ -220,7 +220,7 @@ class Gpu(attnc.Case):
     def test_the_server_and_the_graph_example(self):
         plan = self.compile(SPECS / "causal.attn", "--bind", "B=1", "--bind", "Sq=1024")
         self.assertEqual(self.example("server", plan, 8, 200),
-                         "200 of 200 requests served by 8 threads, 0 answers unlike the first\n")
+                         "200 of 200 requests served by 8 threads, 0 answers differ from the first\n")
         self.assertEqual(len(self.example("cuda_graph", plan).splitlines()), 2)
 
     def test_the_layers_example(self):
@@ -252,5 +252,5 @@ class Gpu(attnc.Case):
 
 if __name__ == "__main__":
     if not attnc.has_gpu():
-        attnc.skip("there is no GPU")
+        attnc.skip("no GPU")
     attnc.main()

@@ -1,4 +1,4 @@
-"""Help texts: golden, and complete."""
+"""Help texts: golden files, and completeness."""
 import re
 
 import attnc

@@ -1,4 +1,4 @@
-"""As much of JSON Schema as grammar/attn.schema.json uses."""
+"""Validator for the subset of JSON Schema that grammar/attn.schema.json uses."""
 import re
 
 TYPES = {"object": dict, "array": list, "string": str, "number": (int, float), "boolean": bool,
@@ -8,10 +8,10 @@ KNOWN = {"$schema", "title", "description", "$defs", "$ref", "type", "enum", "pa
 
 
 def mistakes(value, schema, root, place="$"):
-    """Where and how the value is not what the schema describes."""
+    """Yields the places where the value violates the schema, with the reason."""
     unknown = set(schema) - KNOWN
     if unknown:
-        raise ValueError(f"this checker does not know {unknown}")
+        raise ValueError(f"unsupported schema keywords: {unknown}")
     if "$ref" in schema:
         yield from mistakes(value, root["$defs"][schema["$ref"].removeprefix("#/$defs/")], root, place)
     if "type" in schema:
@@ -24,7 +24,7 @@ def mistakes(value, schema, root, place="$"):
         yield f"{place}: not one of {schema['enum']}"
     for word, most in (("anyOf", None), ("oneOf", 1)):
         if word in schema:
-            # The first mistake of a form is enough: forms nest, and all of them would be looked at.
+            # The first mistake of an alternative is enough: alternatives nest, so listing all is slow.
             fitting = sum(next(mistakes(value, one, root, place), None) is None
                           for one in schema[word])
             if fitting == 0 or (most and fitting > most):

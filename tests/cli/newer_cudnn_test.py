@@ -1,5 +1,5 @@
-"""A newer cuDNN than the one that this was built with, by --cudnn: that in the folder
-ATTN_NEWER_CUDNN, 9.28 or later. Skipped without it."""
+"""Tests with cuDNN 9.28 or later from the folder $ATTN_NEWER_CUDNN, passed as --cudnn. Skipped if it is
+not set."""
 import json
 import os
 import pathlib
@@ -12,7 +12,7 @@ NEWER = os.environ.get("ATTN_NEWER_CUDNN", "")
 SURFACE = SOURCE / "tests" / "gpu" / "surface"
 TARGETS = ("h200", "a100", "l40s", "b200", "rtx5090")
 
-# What 9.19 takes as many nodes alone, and 9.28 as one too.
+# cuDNN 9.19 supports these only as several nodes, 9.28 also as one node.
 ONE_NODE = [SPECS / f"{name}.attn" for name in (
     "causal", "causal_bottom_right", "sliding_window", "symmetric_window", "softcap",
     "gemma2_local", "alibi", "bias_full", "gpt_oss", "head_dim_256", "temperature")] + [
@@ -78,12 +78,12 @@ class NewerCudnn(attnc.Case):
             self.compile_json(SPECS / f"{spec}.attn", "b200")
 
     def older_folder(self):
-        """Where the cuDNN lies that is found without --cudnn."""
+        """Folder of the cuDNN that is found without --cudnn."""
         return os.path.dirname(json.loads(
             attnc.run("version", "--format", "json").stdout)["cudnn"]["path"])
 
 
 if __name__ == "__main__":
     if not NEWER:
-        attnc.skip("ATTN_NEWER_CUDNN names no folder of a cuDNN of 9.28 or later")
+        attnc.skip("ATTN_NEWER_CUDNN is not set to a folder of cuDNN 9.28 or later")
     attnc.main()

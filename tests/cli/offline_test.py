@@ -1,5 +1,5 @@
-"""Every shipped spec compiles, at its own sizes, for the target in ATTN_TARGET, and the plan says
-so; those in tests/conformance/not_lowered.txt are refused. Needs no GPU and no driver."""
+"""Every shipped spec compiles at its default sizes for the target $ATTN_TARGET; those listed in
+tests/conformance/not_lowered.txt are refused. Needs no GPU and no driver."""
 import os
 
 import attnc
@@ -38,11 +38,11 @@ class Offline(attnc.Case):
                 kernels = [step for step in manifest["program"]["steps"]
                            if step["step"] == "derive"]
                 made = manifest.get("kernels", [])
-                # One more checks gathers when tensors are bound.
+                # An extra kernel checks gathered indices when tensors are bound.
                 self.assertIn(len(made) - len(kernels), (0, 1))
                 self.assertTrue(all(kernel["bytes"] > 1000 for kernel in made))
                 deriving += len(kernels) > 0
-        # The others divide indices by constants, which cuDNN's kernel does in reals.
+        # The others only divide indices by constants, which cuDNN's kernel does in reals.
         self.assertGreaterEqual(deriving, 16)
 
 

@@ -1,4 +1,4 @@
-"""run --backend reference: values in, values out."""
+"""run --backend reference: inputs and outputs."""
 import json
 import subprocess
 
@@ -22,7 +22,7 @@ CAPTURED = """attention captured {
 
 
 def softmax_attention(q, k, v, modify=lambda scores: scores):
-    """For tensors in logical order; key heads are shared in groups."""
+    """Attention of tensors in logical order, with grouped key heads."""
     group = q.shape[1] // k.shape[1]
     k, v = numpy.repeat(k, group, axis=1), numpy.repeat(v, group, axis=1)
     scores = modify(q @ k.swapaxes(2, 3) / numpy.sqrt(q.shape[3]))
@@ -184,13 +184,13 @@ class Run(attnc.Case):
     def test_tensors_that_memory_cannot_hold(self):
         spec = self.write("noop.attn", NOOP)
         process = self.reference(spec, "--bind", "Sq=1000000000", "--bind", "B=1000", code=2)
-        self.assertRegex(process.stderr, "^error.* need [0-9.e+]+ GB of host memory, and there are")
-        # What is there on paper only.
+        self.assertRegex(process.stderr, "^error.* need [0-9.e+]+ GB of host memory; only")
+        # Memory that is reported but not available.
         command = f"ulimit -v 300000; exec {attnc.ATTNC} run {spec} --backend reference"
         process = subprocess.run(["bash", "-c", f"{command} --bind Sq=500000"], text=True,
                                  capture_output=True, timeout=300, check=False)
         self.assertEqual(process.returncode, 4, process.stderr)
-        self.assertEqual(process.stderr, "error: there is not enough memory\n")
+        self.assertEqual(process.stderr, "error: out of memory\n")
 
     def test_auto_says_what_it_chose(self):
         spec = self.write("noop.attn", NOOP)
@@ -263,7 +263,7 @@ class Run(attnc.Case):
         plan = self.compile(NOOP)
         for arguments, asked in {("--grad",): "both", ("--direction", "bwd"): "bwd"}.items():
             process = self.attnc("run", plan, "--backend", "cudnn", *arguments, code=2)
-            self.assertIn(f"has no backward of `noop`, and --direction {asked} needs it",
+            self.assertIn(f"has no backward plan of `noop`, which --direction {asked} needs",
                           process.stderr)
             self.assertIn("--recompile", process.stderr)
         self.attnc("run", plan, "--backend", "reference", "--grad")

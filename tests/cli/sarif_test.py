@@ -1,4 +1,4 @@
-"""check --format sarif: what SARIF 2.1.0 asks for."""
+"""check --format sarif: requirements of SARIF 2.1.0."""
 import json
 
 import attnc

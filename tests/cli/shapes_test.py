@@ -1,5 +1,5 @@
-"""A plan for larger sizes serves smaller ones where it says so: the spec at both sizes, evaluated by the
-reference, and on a GPU where there is one, gives the same numbers."""
+"""A plan for larger sizes that also serves smaller ones gives the same values for them. Compared with the
+reference, and on a GPU if there is one."""
 import numpy
 
 import attnc
@@ -8,7 +8,7 @@ LARGE = {"B": 4, "Sq": 64, "Skv": 96}
 SMALL = {"B": 3, "Sq": 49, "Skv": 80}
 HEADS = {"Hq": 4, "Hkv": 2, "D": 64}
 
-# Clauses, with the dims of tensors; and which gradients there are.
+# Clauses, and the dims of captured tensors.
 CASES = [
     ("lengths q, kv; mask q_idx >= kv_idx;", {}),
     ("lengths q, kv; align bottom_right; mask q_idx >= kv_idx && q_idx - kv_idx < 30;", {}),
@@ -30,7 +30,7 @@ class Shapes(attnc.Case):
         self.random = numpy.random.default_rng(5)
 
     def inputs(self, tensors, gradients):
-        """By name, of the small sizes."""
+        """The inputs at the small sizes, by name."""
         sizes = {**SMALL, **HEADS}
         arrays = {}
         for name, dims in {**INPUTS, **tensors}.items():
@@ -48,7 +48,7 @@ class Shapes(attnc.Case):
         return arrays
 
     def padded(self, name, array, dims):
-        """What the caller of a plan for the large sizes binds."""
+        """Pads an array to the large sizes, as a caller must."""
         sizes = {**LARGE, **HEADS}
         mode = "edge" if name == "doc" else "constant"
         return numpy.pad(array, [(0, sizes[dim] - n) for dim, n in zip(dims, array.shape)], mode)

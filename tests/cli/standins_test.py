@@ -1,5 +1,5 @@
-"""What the command line, the examples and the comparison with other libraries do where the stand-ins
-for cuDNN and the driver are found: everything but numbers."""
+"""The command line, the examples and the comparison with other libraries, run on the stand-ins for cuDNN
+and the driver. Numbers are not checked."""
 import json
 import os
 import subprocess
@@ -26,7 +26,7 @@ class Standins(attnc.Case):
         self.assertEqual(step["engine"], 5)
 
     def test_real_kernels_have_the_parameters_that_the_plan_lists(self):
-        """The stand-in reads them out of the cubins, and a plan with others would not be loaded."""
+        """The stand-in reads the parameters from the cubins; a plan with other parameters fails to load."""
         for spec, lowering, inputs in (("gemma3_image", "auto", []),
                                        ("document", "tables", ["--in", "doc=zeros"])):
             with self.subTest(spec):

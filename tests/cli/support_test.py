@@ -43,7 +43,7 @@ class Support(attnc.Case):
             cell, = spec["targets"]
             self.assertEqual(cell["direction"], "forward")
             self.assertTrue(cell["reason"].startswith("forward: "), cell)
-        # No lowering has it, whatever the GPU.
+        # The lowering `unified` has no backward on any GPU.
         spec, = self.attnc_json("support", scored, "--grad", "--target", "h200", "--tier", "rules",
                                 "--lowering", "unified", code=3)["specs"]
         cell, = spec["targets"]

@@ -1,4 +1,4 @@
-"""The lowering that makes attention one node, where a cuDNN of 9.19 takes it."""
+"""The lowering `unified` (attention as one node), as far as cuDNN 9.19 supports it."""
 import attnc
 from attnc import SOURCE, SPECS
 
@@ -28,12 +28,12 @@ class Unified(attnc.Case):
             self.skipTest(f"cuDNN is {version}, which takes more")
         process = self.attnc("compile", SPECS / "causal.attn", "--target", "h200", "--lowering",
                              "unified", "-o", self.folder / "x.attnplan", code=3)
-        self.assertIn(f"came with cuDNN 9.20.0; this is {version}", process.stderr)
+        self.assertIn(f"needs cuDNN 9.20.0 or newer; this is {version}", process.stderr)
 
     def test_what_it_has_no_place_for(self):
         process = self.attnc("compile", SPECS / "dropout_mask.attn", "--target", "h200",
                              "--lowering", "unified", "-o", self.folder / "x.attnplan", code=3)
-        self.assertIn("the unified node drops at random alone", process.stderr)
+        self.assertIn("the unified node supports random dropout only", process.stderr)
 
     def test_a_refusal_shows_every_lowering(self):
         target = self.refusing_target()
@@ -41,7 +41,7 @@ class Unified(attnc.Case):
                              self.folder / "x.attnplan", code=3)
         self.assertIn("lowering `unified`: ", process.stderr)
         for name in ("composite", "unified"):
-            self.assertIn(f"engine configs that were tried (lowering {name}):", process.stderr)
+            self.assertIn(f"engine configs tried (lowering {name}):", process.stderr)
         error = self.attnc_json("explain", SPECS / "noop.attn", "--target", target, "--why-not",
                                 code=3)["engine"]["error"]
         tried = error["detail"]["lowerings"]
@@ -59,7 +59,7 @@ class Unified(attnc.Case):
     def test_a_single_row_on_blackwell(self):
         process = self.attnc("compile", SPECS / "decode_gqa.attn", "--target", "b200", "-o",
                              self.folder / "x.attnplan", code=3)
-        self.assertIn("computes a single query row wrongly on this GPU", process.stderr)
+        self.assertIn("computes wrong results for a single query row on this GPU", process.stderr)
         self.assertIn("use cuDNN 9.24.1, or 9.25.1 or newer", process.stderr)
         self.assertIn("decode_gqa.attn:", process.stderr)
 

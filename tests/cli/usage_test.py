@@ -1,4 +1,4 @@
-"""What is said of a command line that makes no sense, and of help and versions."""
+"""Messages for wrong command lines; help and versions."""
 import numpy
 
 import attnc
@@ -14,13 +14,13 @@ class Usage(attnc.Case):
     def test_unknown_commands(self):
         for word in ("chekc", "Check", "CHECK", "chek"):
             self.assertEqual(self.message(word, "x.attn"),
-                             f"error: no command `{word}`; did you mean `check`?")
-        self.assertEqual(self.message("frobnicate"), "error: no command `frobnicate`")
+                             f"error: unknown command `{word}`; did you mean `check`?")
+        self.assertEqual(self.message("frobnicate"), "error: unknown command `frobnicate`")
         self.assertEqual(self.message("cache", "lst"),
-                         "error: no command `cache lst`; did you mean `cache list`?")
+                         "error: unknown command `cache lst`; did you mean `cache list`?")
         self.assertIn("`attnc` needs a command: check, ", self.message())
         self.assertEqual(self.message("target", "lst"),
-                         "error: no command `target lst`; did you mean `target list`?")
+                         "error: unknown command `target lst`; did you mean `target list`?")
         self.assertIn("`attnc cache` needs a command: path, ", self.message("cache"))
 
     def test_unknown_options(self):
@@ -47,7 +47,7 @@ class Usage(attnc.Case):
             self.assertEqual(self.attnc("help", *words).stdout,
                              self.attnc(*words, "--help").stdout)
         self.assertEqual(self.message("help", "chekc"),
-                         "error: no command `chekc`; did you mean `check`?")
+                         "error: unknown command `chekc`; did you mean `check`?")
 
     def test_version(self):
         version = self.attnc("--version").stdout
@@ -57,18 +57,18 @@ class Usage(attnc.Case):
     def test_a_spec_is_no_plan(self):
         spec = self.write("noop.attn", NOOP)
         process = self.attnc("inspect", spec, code=6)
-        self.assertIn(f"`attnc explain {spec}` reads it", process.stderr)
+        self.assertIn(f"use `attnc explain {spec}`", process.stderr)
 
     def test_a_folder_that_does_not_exist(self):
         spec = self.write("noop.attn", NOOP)
         output = self.folder / "none" / "x.attnplan"
         message = self.message("compile", spec, "--target", "h200", "-o", output, code=4)
-        self.assertEqual(message, f"error[io]: -o {output}: there is no folder {output.parent}")
+        self.assertEqual(message, f"error[io]: -o {output}: folder {output.parent} does not exist")
 
     def test_a_list_of_sizes(self):
         spec = self.write("noop.attn", NOOP)
         message = self.message("explain", spec, "--bind", "Sq=16,32", code=1)
-        self.assertEqual(message, "error[E0602]: --bind Sq=16,32: one size is needed here")
+        self.assertEqual(message, "error[E0602]: --bind Sq=16,32: expected one size")
         for size in ("16", "16,", "16,16"):
             self.assertIn("Sq=16", self.attnc("check", spec, "--bind", f"Sq={size}").stdout)
             self.attnc("run", spec, "--backend", "reference", "--bind", f"Sq={size}")
@@ -78,7 +78,7 @@ class Usage(attnc.Case):
         numpy.save(self.folder / "q.npy", numpy.zeros((1, 16, 2, 64), "float32"))
         message = self.message("run", spec, "--backend", "reference", "--in",
                                f"q=@{self.folder}/q.npy", code=2)
-        self.assertIn("(files hold [B,H,S,D] whatever the layout)", message)
+        self.assertIn("(files hold [B,H,S,D] for every layout)", message)
 
 
 if __name__ == "__main__":

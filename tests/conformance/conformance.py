@@ -4,9 +4,9 @@ four shapes.
 
     conformance.py ATTNC SPEC.attn
 
-The two share nothing but the spec's name: the oracle is written from words, and the inputs go to
-both as .npy files. Where dropout is random the oracle is told what was kept, which attnc shows when
-v is the identity.
+The two are independent: the oracle is written from the language description, and both read the same
+.npy files. With random dropout the oracle receives the kept weights, which attnc reveals when v is the
+identity.
 """
 
 import pathlib
@@ -25,14 +25,14 @@ TOLERANCE = 1e-12  # relative to the largest element
 
 
 class Attnc:
-    """The spec at one shape, by attnc's reference."""
+    """Runs attnc's reference on the spec at one shape."""
 
     def __init__(self, attnc, path, bindings):
         self.command = [attnc, "run", str(path), "--backend", "reference", "--unrounded"]
         self.bindings = bindings
 
     def run(self, inputs, names, options=(), **other_bindings):
-        """The outputs of those names. Inputs are arrays, or numbers."""
+        """Returns the named outputs. Inputs are arrays or numbers."""
         with tempfile.TemporaryDirectory() as folder:
             folder = pathlib.Path(folder)
             command = self.command + list(options)
@@ -53,20 +53,20 @@ class Attnc:
 
 
 def kept(attnc, inputs, dims):
-    """[B, Hq, Sq, Skv]: the weights that dropout left."""
+    """[B, Hq, Sq, Skv]: whether dropout keeps each weight."""
     identity = numpy.tile(numpy.eye(dims["Skv"]), (dims["B"], dims["Hkv"], 1, 1))
     return attnc.run({**inputs, "v": identity}, ["o"], Dv=dims["Skv"])["o"] > 0
 
 
 def check_dropout(attnc, inputs, dims, extras, visible):
-    """Why what is kept does not look like chance by seed and offset, or nothing."""
+    """Checks share and reproducibility of dropout. Returns the reason of a failure, or None."""
     keep = kept(attnc, inputs, dims)
     share, count = keep[visible].mean(), visible.sum()
     allowed = 5 * numpy.sqrt(extras.dropout * (1 - extras.dropout) / count)
     if abs(share - (1 - extras.dropout)) > allowed:
         return f"keeps {share:.4f} of {count}"
     if (kept(attnc, inputs, dims) != keep).any():
-        return "keeps others when it runs again"
+        return "keeps different weights in a second run"
     for name in ("seed", "offset"):
         if (kept(attnc, {**inputs, name: inputs[name] + 1}, dims) == keep).all():
             return f"keeps the same with another {name}"
@@ -74,7 +74,7 @@ def check_dropout(attnc, inputs, dims, extras, visible):
 
 
 def difference(actual, expected):
-    """Why the two differ, or nothing."""
+    """The reason why the two differ, or None."""
     if actual.dtype != numpy.float64 or actual.shape != expected.shape:
         return f"is {actual.dtype}{list(actual.shape)}, not float64{list(expected.shape)}"
     if numpy.isnan(actual).any() or numpy.isnan(expected).any():
@@ -89,7 +89,7 @@ def difference(actual, expected):
 
 
 def check_gradients(attnc, inputs, expected):
-    """Why gradients differ, for each of them."""
+    """{gradient: reason why it differs, or None}."""
     actual = attnc.run(inputs, expected, ["--direction", "bwd"])
     return {key: difference(actual[key], expected[key]) for key in expected}
 
@@ -126,7 +126,7 @@ def check(attnc, path, label, seed):
 def main():
     attnc, path = sys.argv[1], pathlib.Path(sys.argv[2])
     if path.stem not in oracle.SPECS:
-        raise SystemExit(f"tests/oracle has no {path.stem}")
+        raise SystemExit(f"tests/oracle has no spec {path.stem}")
     failures = sum(check(attnc, path, label, seed) for seed, label in enumerate(SHAPES))
     sys.exit(1 if failures else 0)
 

@@ -1,11 +1,11 @@
-"""What each spec is given besides q, k and v, and at which sizes."""
+"""Sizes for each spec, and its inputs besides q, k and v."""
 
 import dataclasses
 import typing
 
 import numpy
 
-# In the second shape rows see nothing wherever a spec can have such rows.
+# The second shape has rows without a visible key if the spec can have such rows.
 SHAPES = {
     "odd": dict(B=2, Hq=3, Hkv=3, Sq=129, Skv=777, Dqk=40, Dv=72),
     "empty rows": dict(B=2, Hq=6, Hkv=2, Sq=96, Skv=64, Dqk=32, Dv=32),
@@ -20,15 +20,15 @@ class Extras:
     params: dict = dataclasses.field(default_factory=dict)  # numbers at run time: --in
     tensors: dict = dataclasses.field(default_factory=dict)  # name -> function of sizes, random
     outputs: tuple = ("o", "lse")
-    square: bool = False  # queries and keys are one sequence
-    one_head_dim: bool = False  # `D` is written, which is a size only where both are one
-    image: typing.Callable | None = None  # label of the shape -> width and height; then square
-    empty: bool = False  # can have rows that see nothing
-    dropout: float = 0.0  # by seed and offset
+    square: bool = False  # Sq = Skv
+    one_head_dim: bool = False  # the spec uses `D`, which requires Dqk = Dv
+    image: typing.Callable | None = None  # label of the shape -> width and height; implies square
+    empty: bool = False  # can have rows without a visible key
+    dropout: float = 0.0  # random, by seed and offset
 
 
 def reals(*names):
-    """Standard normal, [names]; numbers among them are sizes themselves."""
+    """Standard normal values of shape [names]. A name may also be a number."""
     return lambda size, rng: rng.normal(size=[size.get(name, name) for name in names])
 
 
@@ -37,14 +37,14 @@ def integers(make):
 
 
 def ids(first=0):
-    """[B, Skv]: ascending runs of a few equal ids, as documents are packed."""
+    """[B, Skv]: sorted segment ids, as for packed sequences."""
     return integers(
         lambda size, rng: numpy.sort(rng.integers(first, 6, size=[size["B"], size["Skv"]]), axis=-1)
     )
 
 
 def up_to(name):
-    """[B]: lengths from 0 to a dimension's size, or a part of it; one is 0."""
+    """[B]: random lengths from 0 to the size of a dimension; the first is 0."""
     return integers(
         lambda size, rng: rng.integers(0, size[name] + 1, size=size["B"])
         * (numpy.arange(size["B"]) > 0)
@@ -52,12 +52,12 @@ def up_to(name):
 
 
 def chances(share, *names):
-    """Booleans [names], of which that share is true."""
+    """Booleans of shape [names]; a fraction `share` is true."""
     return lambda size, rng: rng.random([size[name] for name in names]) < share
 
 
 def offsets(count, name):
-    """Where `count` sequences begin, and the last one ends: a little before the end."""
+    """Start offsets of `count` sequences, and the end of the last, before the end of the dimension."""
 
     def make(size, rng):
         cuts = numpy.sort(rng.integers(0, size[name] - size[name] // 8 + 1, size=count))
@@ -67,7 +67,7 @@ def offsets(count, name):
 
 
 def starts_of(documents):
-    """`doc` [Skv] and `offs` [documents]: stretches, and where each begins."""
+    """`doc` [Skv], the segment ids, and `offs` [documents], the start of each segment."""
 
     def cuts(size):
         return numpy.arange(documents) * size["Skv"] // documents
@@ -89,7 +89,7 @@ def block_table(block):
 
 
 def tree(size, rng):
-    """Words of 32 nodes at random; the last node of the first batch sees none."""
+    """Random words of 32 bits, one bit per node. The last node of the first batch sees none."""
     words = rng.integers(-(2**31), 2**31, size=[size["B"], size["Sq"], (size["Sq"] + 31) // 32])
     words[0, -1] = 0
     return words
@@ -100,7 +100,7 @@ KEYS = dict(lengths_kv=up_to("Skv"))
 PIXELS = {"odd": (9, 7), "empty rows": (6, 8), "five to one": (8, 5), "one row": (5, 7)}.get
 TILES = {"odd": (12, 20), "empty rows": (12, 12), "five to one": (16, 12), "one row": (12, 16)}.get
 
-# Constants are smaller than the specs' own, so that they matter at these shapes.
+# Constants are smaller than the specs' defaults, so that they have an effect at these shapes.
 EXTRAS = {
     "alibi_slopes": Extras(tensors=dict(slopes=reals("Hq"))),
     "batchify": Extras(bind=dict(length=16), empty=True),

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The oracle, the inputs and specs/README.md speak of the specs there are, and of no others.
+"""The oracle, the inputs and specs/README.md cover exactly the existing specs.
 
     list_test.py SOURCE_FOLDER
 """

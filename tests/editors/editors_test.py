@@ -26,7 +26,7 @@ def listed(path, name):
 
 
 def language():
-    """What each kind of word is, by the language's own files."""
+    """{kind: words}, from the grammar and the compiler's tables."""
     rule = r"^[A-Z_]+ : ('[A-Za-z]+'(?: \| '[A-Za-z]+')*) ;$"
     rules = re.findall(rule, text("grammar/AttnSpec.g4"), re.MULTILINE)
     keywords = {word for found in rules for word in re.findall(r"\w+", found)}
@@ -87,7 +87,7 @@ def vim():
         r"^syntax keyword (\w+) (.*)$", VIM.read_text(encoding="utf-8"), re.MULTILINE
     ):
         words[groups[group]] |= set(rest.split())
-    words["bound"].add("score")  # a keyword has one group; it is a clause there
+    words["bound"].add("score")  # in Vim a keyword has one group; `score` is a clause
     return words
 
 

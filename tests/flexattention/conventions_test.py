@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""docs/conventions.md says how many keys each library's window shows; its functions show them.
+"""The window functions show the number of keys that docs/conventions.md gives for each library.
 
     conventions_test.py ATTNC
 """
@@ -29,7 +29,7 @@ attention window {{
 
 class Conventions(unittest.TestCase):
     def visible(self, call):
-        """The keys that the row in the middle sees, relative to it."""
+        """The keys visible to the middle row, relative to it."""
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
             (folder / "w.attn").write_text(SPEC.format(size=SIZE, call=call), encoding="utf-8")

@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
-"""FlexAttention mods, as people publish them, mean in a spec what Python makes of them.
+"""Published FlexAttention mods give the same scores in a spec as in Python.
 
-Each file of mods/ is evaluated by Python for every score, and its function's body is pasted into a
-spec without a change. docs/flexattention.md shows the same functions beside what one would write
-here, which is evaluated too.
+Each file of mods/ is evaluated by Python for every score, and its function body is pasted into a spec
+unchanged. docs/flexattention.md shows each function next to an idiomatic spec, which is evaluated too.
 
     flexattention_test.py ATTNC
 """
@@ -27,7 +26,7 @@ ERROR = re.compile(r"^\| `([^`]+;)` \| ([EW]\d{4}) \|", re.MULTILINE)
 
 
 def inputs():
-    """v is the identity, so that o is what the softmax made of the scores."""
+    """v is the identity, so that o holds the softmax weights."""
     random = numpy.random.default_rng(5)
     heads = dict(q=("Hq", "Sq"), k=("Hkv", "Skv"))
     values = {

@@ -1,4 +1,4 @@
-"""What scores mean, for the tests here."""
+"""Softmax of scores, for the tests in this folder."""
 
 import numpy
 
@@ -6,7 +6,7 @@ TOLERANCE = 1e-12  # of the largest element
 
 
 def softmax(scores):
-    """Weights and the logarithm of their denominator; rows without a score have 0 and -inf."""
+    """Softmax weights and lse; rows without a visible score have 0 and -inf."""
     largest = scores.max(axis=-1, keepdims=True)
     empty = numpy.isneginf(largest)
     weights = numpy.exp(scores - numpy.where(empty, 0, largest))

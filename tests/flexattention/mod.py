@@ -1,4 +1,4 @@
-"""A FlexAttention mod: a file of mods/, as Python evaluates it and as a spec has it."""
+"""A FlexAttention mod: a file of mods/, evaluated by Python or as a spec."""
 
 import ast
 import pathlib
@@ -27,7 +27,7 @@ class Mod:
             node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)
         )
         lines = text.splitlines(keepends=True)[definition.lineno - 1 : definition.end_lineno]
-        self.source = "".join(lines)  # of the function
+        self.source = "".join(lines)  # the function
         self.body = "".join(lines[1:])
         self.arguments = ", ".join(argument.arg for argument in definition.args.args)
         self.is_score = self.arguments.startswith("score")
@@ -38,13 +38,13 @@ class Mod:
         self.tensors = {key: value for key, value in values if isinstance(value, numpy.ndarray)}
 
     def pasted(self):
-        """The spec with the function's body as it stands."""
+        """A spec with the function body unchanged."""
         keyword = "score" if self.is_score else "mask"
         function = f"fn {self.name}({self.arguments}) {{\n{self.body}}}"
         return self.spec(f"{function}\n  {keyword} {self.name}({self.arguments});")
 
     def spec(self, clauses):
-        """A spec of the mod's constants, its tensors unless the clauses declare them, and those."""
+        """A spec of the mod's constants, these clauses, and the tensors that they do not declare."""
         lines = clauses.splitlines()
         imports = [line for line in lines if line.startswith("import ")]
         tensors = [
@@ -61,7 +61,7 @@ class Mod:
         )
 
     def scores(self, products):
-        """[B, Hq, Sq, Skv]: what Python makes of each, -inf where it is hidden."""
+        """[B, Hq, Sq, Skv]: the scores by Python, -inf where hidden."""
         function = self.globals[self.name]
         result = numpy.empty_like(products)
         for place in numpy.ndindex(products.shape):

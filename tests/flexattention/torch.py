@@ -1,4 +1,4 @@
-"""The part of torch that the bodies here call, in numpy and double precision."""
+"""The part of torch that the mods call, in numpy and double precision."""
 
 import numpy
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The specs of bench/variants mean what bench/flex_mods.py gives FlexAttention to compute.
+"""The specs of bench/variants compute the same as the FlexAttention mods of bench/flex_mods.py.
 
-Every score and mask is evaluated with the constants that are timed, at a size where all of them matter.
+Every score and mask is evaluated with the constants of the benchmark, at a size where all have an effect.
 
     variants_test.py ATTNC
 """
@@ -24,7 +24,7 @@ import results  # noqa: E402
 
 SHAPE = B, HQ, HKV, SIZE, DEPTH = 1, 2, 1, 1152, 4
 DOC = flex_mods.DOCUMENTS * numpy.arange(SIZE) // SIZE
-# What flex_mods.captured makes with torch.
+# The tensors of flex_mods.captured, in numpy.
 TENSORS = dict(
     doc=DOC,
     slopes=numpy.exp2(-(numpy.arange(HQ) + 1.0) * 8 / HQ),

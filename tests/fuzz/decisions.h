@@ -1,4 +1,4 @@
-// Bytes as a sequence of decisions: what the generators of specs share.
+// Interprets bytes as a sequence of decisions; used by the generators.
 #pragma once
 
 #include <cstddef>
@@ -10,13 +10,13 @@
 
 namespace attn::fuzz {
 
-// When the bytes end, every further decision is 0: the simplest one. Limits are at most 256.
+// Past the end of the bytes every decision is 0, the simplest one. Limits are at most 256.
 class Decisions {
  public:
   explicit Decisions(std::span<const std::uint8_t> bytes) : bytes_(bytes) {}
 
   unsigned below(unsigned limit) { return byte() % limit; }
-  // The same for limits up to 2^16.
+  // The same, for limits up to 2^16.
   std::size_t index(std::size_t limit) {
     const unsigned high = byte();
     return (high * 256 + byte()) % limit;

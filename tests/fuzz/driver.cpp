@@ -1,7 +1,7 @@
-// Runs a fuzz target without libFuzzer: `fuzz_NAME ROUNDS SEED` mutates the target's seeds that
-// many times, always in the same way; `fuzz_NAME FILE...` runs the files. With two more numbers,
-// the seconds of processor time and the megabytes that one input may take, one that takes more is a
-// failure. An input that ends the process is left in the working folder as fuzz-failure.bin.
+// Runs a fuzz target without libFuzzer: `fuzz_NAME ROUNDS SEED` runs ROUNDS mutations of the
+// target's seeds, deterministically; `fuzz_NAME FILE...` runs the files. Two more numbers limit the
+// CPU seconds and megabytes of one input; exceeding a limit is a failure. An input that ends the
+// process is saved as fuzz-failure.bin in the working folder.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -22,7 +22,7 @@ namespace {
 
 using graph::testing::Random;
 
-// The input that the target is looking at, for the signal handler.
+// The current input, for the signal handler.
 std::string_view g_current;
 
 void keep_input(int signal) {
@@ -32,7 +32,7 @@ void keep_input(int signal) {
   std::raise(signal);
 }
 
-// What inputs may take, and the most that one took.
+// Limits of one input, and the largest costs so far.
 struct Costs {
   double seconds = 0;
   long megabytes = 0;
@@ -47,7 +47,7 @@ double processor_seconds() {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
-// The most memory that the process had since it was last forgotten.
+// Resets the peak memory of the process; most_megabytes() returns the peak since then.
 void forget_memory() { std::ofstream("/proc/self/clear_refs") << 5; }
 long most_megabytes() {
   std::ifstream status("/proc/self/status");
@@ -67,7 +67,7 @@ void start_counting() {
 
 void run(const std::string& input) {
   g_current = input;
-  // A block of exactly this size, so that a sanitizer sees every byte read beyond it.
+  // A block of exactly this size, so that a sanitizer detects reads beyond it.
   const std::vector<std::uint8_t> copy(input.begin(), input.end());
   start_counting();
   LLVMFuzzerTestOneInput(copy.data(), copy.size());
@@ -108,7 +108,7 @@ void mutate(std::string& input, const std::vector<std::string>& pool, Random& ra
   }
 }
 
-// Puts a word where a JSON number or string stands, which keeps most of the document whole.
+// Replaces a JSON number or string by a word, which keeps most of the document valid.
 void replace_value(std::string& input, Random& random) {
   const std::size_t colon = input.find_first_of(":,[", random.below(input.size() + 1));
   if (colon == std::string::npos) return;

@@ -1,5 +1,5 @@
-// JSON of graphs and programs: an error with a place, or a value that is written as it is read.
-// What has been read can be checked, listed and hashed, valid or not.
+// Fuzzes the JSON of graphs and programs: parsing gives an invalid_argument error or a value that
+// round-trips. Parsed values, valid or not, can be validated, listed and hashed.
 #include "tests/fuzz/target.h"
 #include "tests/unit/runtime/plan/sample_plans.h"
 
@@ -21,7 +21,7 @@ void try_program(std::string_view text) {
   if (!program.ok()) return require(program.error().code == ErrorCode::invalid_argument);
   const std::string json = plan::to_json(*program);
   const Result<plan::Program> again = plan::program_from_json(json);
-  // By text: a constant that is not a number does not equal itself.
+  // Compared as text, since a NaN constant does not equal itself.
   require(again.ok() && plan::to_json(*again) == json);
   require(plan::canonical_text(*again) == plan::canonical_text(*program));
   require(plan::to_text(*again) == plan::to_text(*program));

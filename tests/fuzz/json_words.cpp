@@ -2,7 +2,7 @@
 
 namespace attn::fuzz {
 
-// Words that turn JSON and binary fields into something else of their kind.
+// Replacement values for JSON and binary fields.
 const std::vector<std::string>& words() {
   static const std::vector<std::string> all = {"0",
                                                "-1",

@@ -18,10 +18,10 @@ using Json = nlohmann::ordered_json;
 constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t kMin = std::numeric_limits<std::int64_t>::min();
 
-// Stands in the tree for text that JSON has no value for.
+// Placeholder in the tree for raw text that is not a JSON value.
 constexpr std::string_view kPlaceholder = "raw text goes here";
 
-// Small ones, and those around which types, limits of the format and products end.
+// Small integers, and integers near the limits of types, of the format and of products.
 std::int64_t some_integer(Decisions& decisions) {
   switch (decisions.below(6)) {
     case 0: return decisions.below(20);
@@ -52,7 +52,7 @@ std::string some_key(Decisions& decisions) {
                          "shape",        "choice",  "bound",  "pos",    "counting",  "unknown"});
 }
 
-// Numbers that fit nowhere, deep nesting, bytes that are not UTF-8, and what is no JSON at all.
+// Numbers out of range, deep nesting, bytes that are not UTF-8, and text that is not JSON.
 std::string some_raw_text(Decisions& decisions) {
   const std::size_t depth = std::size_t{1} << (4 + decisions.below(14));
   switch (decisions.below(8)) {
@@ -77,7 +77,7 @@ class Mutator {
  public:
   Mutator(Json& root, Decisions& decisions) : decisions_(decisions) { collect(root, all_); }
 
-  // One change, which may be none. Pointers to other values of the tree are not good after it.
+  // Applies at most one change. Invalidates pointers to other values of the tree.
   void run() {
     Json& value = any();
     switch (decisions_.below(16)) {
@@ -103,7 +103,7 @@ class Mutator {
  private:
   Json& any() { return *all_[decisions_.index(all_.size())]; }
 
-  // The first from anywhere on for which that holds; anything when there is none.
+  // The first value, from a random start, for which `holds` is true; any value if there is none.
   template <typename Holds>
   Json& any_of(Holds holds) {
     const std::size_t start = decisions_.index(all_.size());
@@ -164,7 +164,7 @@ class Mutator {
         decisions_.one_in(3) ? Json(some_word(decisions_)) : Json(some_integer(decisions_));
   }
 
-  // Sizes that may overflow when they are multiplied, packed or with strides of 0.
+  // Sets sizes whose product may overflow, with packed strides or strides of 0.
   void change_shape(Json& value) {
     if (!is_tensor(value)) return;
     std::vector<std::int64_t> dims;
@@ -180,7 +180,7 @@ class Mutator {
   std::vector<Json*> all_;
 };
 
-// What is computed of a valid program, as the plan's writer computes it.
+// Recomputes the derived fields of a valid program, as the plan's writer does.
 void fit(Json& json, plan::Plan plan) {
   const Result<plan::Program> program = plan::program_from_json(json["program"].dump());
   if (!program.ok() || !plan::validate(*program).ok()) return;
@@ -202,7 +202,7 @@ void fit(Json& json, plan::Plan plan) {
   json["signature"] = {{"hash", plan.signature.hash.to_hex()}, {"text", plan.signature.text}};
 }
 
-// A member once more, before the one that it repeats.
+// Duplicates a member.
 void repeat_key(std::string& text, Decisions& decisions) {
   const std::size_t start = text.find(",\"", decisions.index(text.size()));
   if (start == std::string::npos) return;
@@ -229,13 +229,13 @@ std::string changed_manifest(const plan::Plan& plan, Decisions& decisions) {
   if (!decisions.one_in(8)) {
     try {
       fit(json, plan);
-    } catch (const Json::exception&) {  // the change took something away that is needed
+    } catch (const Json::exception&) {  // the mutation removed a required value
     }
   }
   return text_of(json, decisions);
 }
 
-// As the manifests say it, when they can be read: else as they were.
+// The format version of the modified manifests if they can be read, else that of the bundle.
 std::uint32_t version_of(const plan::Bundle& bundle, const std::vector<std::string>& manifests) {
   std::vector<plan::Plan> plans;
   for (const std::string& text : manifests) {

@@ -1,4 +1,4 @@
-// Plan files whose manifests say something else than what they were made with.
+// Plan files with modified manifests.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace attn::fuzz {
 
-// The file of these plans, with one manifest changed: values, types and members of its JSON tree,
-// shapes as a whole, and what no tree can hold, such as a key that occurs twice. Mostly the
-// signature and what else is computed of a program are made to fit again, as an author of bad
-// intent would, so that the change gets as far as it can. Checksums always fit.
+// Serializes the plans with one manifest mutated: values, types and members of its JSON tree, whole
+// shapes, and things outside a tree, such as duplicate keys. Usually recomputes the signature and
+// other derived fields, as an attacker would, so that the mutation gets past the first checks.
+// Checksums are always valid.
 std::string file_with_changed_manifest(const plan::Bundle& bundle, Decisions& decisions);
 
 }  // namespace attn::fuzz

@@ -1,5 +1,5 @@
-// Manifests that lie: plan files whose checksums fit, and whose manifest was changed by what the
-// bytes decide (manifest_mutator.h), go through all that a plan file goes through (plan_use.h).
+// Fuzzes plan files with valid checksums and mutated manifests (manifest_mutator.h): reads, shows,
+// loads and executes them (plan_use.h).
 #include "tests/fuzz/manifest_mutator.h"
 #include "tests/fuzz/plan_use.h"
 #include "tests/fuzz/target.h"
@@ -29,7 +29,7 @@ std::vector<plan::Bundle> make_bundles() {
 
 }  // namespace
 
-// Decisions. The driver's own mutations change them further.
+// Random decisions, which the driver mutates further.
 std::vector<std::string> seeds() {
   plan::testing::Random random(33);
   std::vector<std::string> all;

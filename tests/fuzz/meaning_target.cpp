@@ -1,5 +1,5 @@
-// Well-formed specs through the whole front end: diagnostics, or an attention that verifies, before
-// and after it is simplified, and reads back from its text; and so does its derivative.
+// Fuzzes the front end with well-formed specs: it gives diagnostics, or an attention that verifies
+// and round-trips as text, before and after simplification. The same holds for its derivative.
 #include "compiler/ast/parse.h"
 #include "compiler/gradient/differentiate.h"
 #include "compiler/passes/rewrite/simplify.h"
@@ -17,7 +17,7 @@ void try_attention(const ir::Attention& attention) {
   require(again.ok() && ir::to_text(*again) == text);
 }
 
-// As another score.
+// Checks the derivative as the score of the attention.
 void try_derivative(const ir::Attention& attention) {
   gradient::Derivatives derivatives = gradient::differentiate(attention);
   derivatives.attention.score = derivatives.score;

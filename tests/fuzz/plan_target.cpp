@@ -1,4 +1,4 @@
-// Plan files: whatever the bytes, an error of the right kind or plans that are whole (plan_use.h).
+// Fuzzes plan files: any bytes give an error of the right kind or valid plans (plan_use.h).
 #include "tests/fuzz/plan_use.h"
 #include "tests/fuzz/target.h"
 #include "tests/standin/plans.h"
@@ -21,7 +21,7 @@ std::vector<std::string> seeds() {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string bytes(reinterpret_cast<const char*>(data), size);
   attn::fuzz::use_plan_file(bytes);
-  // With checksums that fit, or nothing would ever get past them.
+  // With recomputed checksums, since mutations rarely get past them.
   attn::fuzz::use_plan_file(attn::plan::testing::resealed(bytes));
   return 0;
 }

@@ -10,7 +10,7 @@
 namespace attn::fuzz {
 namespace {
 
-constexpr std::int64_t kDeviceBytes = 64 << 20;  // the stand-in's memory is the host's
+constexpr std::int64_t kDeviceBytes = 64 << 20;  // the stand-in's memory is host memory
 
 bool is_plan_error(ErrorCode code) {
   return code == ErrorCode::plan_foreign || code == ErrorCode::plan_newer ||
@@ -24,7 +24,7 @@ std::shared_ptr<execute::Runtime> open_runtime() {
   return *std::move(runtime);
 }
 
-// No control character but line ends, whatever names the plan has.
+// The text has no control characters except line ends, whatever names the plan has.
 void look_at(const plan::Bundle& bundle, const plan::Plan& plan) {
   require(!plan::to_text(plan.program).empty());
   require(!plan::manifest_json(plan).empty());
@@ -59,7 +59,7 @@ void use_plan_file(std::string_view bytes) {
   }
   const Result<plan::Bundle> again = plan::deserialize_bundle(plan::serialize(*bundle));
   require(again.ok() && *again == *bundle);
-  // What kernels breach when sizes are not those that they were made for is none of ours.
+  // Violations by kernels that run with sizes they were not made for are expected.
   standin::cuda().control.reset();
   standin::cudnn().control.reset();
   standin::cuda().set_memory(kDeviceBytes);

@@ -1,13 +1,13 @@
-// What is done with a plan file of unknown origin wherever there is no GPU.
+// Exercises everything that can be done with an untrusted plan file without a GPU.
 #pragma once
 
 #include <string_view>
 
 namespace attn::fuzz {
 
-// Reads the file, and what can be read is checked, listed, written again, shown as `attnc inspect`
-// shows it, loaded onto the stand-ins for cuDNN and the driver, bound and executed. Whatever the
-// bytes are, each step ends with a typed error or goes on; a property that does not hold ends the
+// Reads the file. If that works, validates, lists and serializes the plans, shows them as `attnc
+// inspect` does, and loads, binds and executes them on the stand-ins for cuDNN and the driver. Each
+// step must succeed or return a typed error, whatever the bytes are; a violated property ends the
 // process.
 void use_plan_file(std::string_view bytes);
 

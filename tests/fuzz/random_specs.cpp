@@ -1,13 +1,13 @@
-// Compiles random specs, without a GPU, and counts what becomes of them:
+// Compiles random specs, without a GPU, and counts the outcomes:
 //
 //   random_specs COUNT FIRST OUT [--jobs N] [--seconds S] [--sample N] [--target h200]
 //                [--offer] [--only-cudnn]
 //
-// Specs FIRST .. FIRST + COUNT - 1, by N processes. OUT gets `summary.txt`; `outcomes.txt`, a line
-// for each spec (number, outcome, reason); `cases/`, the specs that were neither served nor refused
-// by a rule; and `random/`, N of those that were served: first those whose graphs have a
-// combination of an operation and operands that none before has. After S seconds nothing new is
-// begun. The exit code is 1 when there is a case, 2 when nothing can be run.
+// Compiles specs FIRST .. FIRST + COUNT - 1 with N processes. Writes to OUT: `summary.txt`;
+// `outcomes.txt`, one line per spec (number, outcome, reason); `cases/`, the specs that were
+// neither served nor refused by a rule; and `random/`, N served specs, preferring those whose
+// graphs have a new combination of an operation and operands. Starts no spec after S seconds. The
+// exit code is 1 if there is a case, 2 if nothing can be run.
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -50,10 +50,10 @@ struct Options {
 
 constexpr unsigned kMostJobs = 256;
 
-// What the processes share.
+// Memory shared by the processes.
 struct Shared {
   std::atomic<std::uint64_t> next;
-  std::atomic<std::uint64_t> current[kMostJobs];  // what each of them is at
+  std::atomic<std::uint64_t> current[kMostJobs];  // the current spec of each process
 };
 
 struct Found {
@@ -70,7 +70,7 @@ void append(const std::string& path, std::uint64_t number, const Outcome& outcom
       << fmt::format("{}\t{}\t{}\n", number, to_string(outcome.ending), outcome.reason);
 }
 
-// One process's share. Returns its exit code.
+// The main function of one process. Returns its exit code.
 int run_lane(const Options& options, unsigned lane, Shared& shared, Clock::time_point end) {
   const Result<Compiler> compiler = Compiler::load(options.trial);
   if (!compiler.ok()) {
@@ -92,7 +92,7 @@ pid_t start_lane(const Options& options, unsigned lane, Shared& shared, Clock::t
   return child;
 }
 
-// A lane that a spec ends is started again behind that spec. False when one cannot run at all.
+// Restarts a lane that crashes, with the next spec. Returns false if a lane cannot run at all.
 bool run_lanes(const Options& options, Shared& shared) {
   const Clock::time_point end = options.seconds == 0
                                     ? Clock::time_point::max()
@@ -124,7 +124,7 @@ Ending parse_ending(std::string_view text) {
   return Ending::crashed;
 }
 
-// By number; the files of the lanes become one.
+// Merges the files of the lanes into one, sorted by number.
 std::vector<Found> collect(const Options& options) {
   std::vector<Found> all;
   for (unsigned lane = 0; lane < options.jobs; ++lane) {
@@ -150,7 +150,7 @@ void write_spec(const std::string& folder, std::uint64_t number, const std::stri
   std::ofstream(fmt::format("{}/{:06}.attn", folder, number)) << above << typed_spec(number);
 }
 
-// So that as much as possible of what lowering emits is in it; then evenly.
+// Selects specs with new combinations of operations and operands first, then evenly spaced ones.
 std::vector<std::uint64_t> sample_of(const std::vector<std::uint64_t>& served, std::size_t wanted) {
   std::vector<std::uint64_t> sample, others;
   std::set<std::string> seen;
@@ -178,7 +178,7 @@ void write_specs(const Options& options, const std::vector<Found>& all) {
   }
 }
 
-// Counts by outcome and reason, the first spec of each behind it.
+// Counts by outcome and reason, with the number of the first spec of each.
 std::string summary(const std::vector<Found>& all, double seconds) {
   std::map<std::pair<Ending, std::string>, std::vector<std::uint64_t>> reasons;
   std::map<Ending, std::size_t> endings;
@@ -200,7 +200,7 @@ std::string summary(const std::vector<Found>& all, double seconds) {
 int run(const Options& options) {
   const Clock::time_point start = Clock::now();
   for (const char* found : {"/cases", "/random", "/outcomes.txt"}) {
-    std::filesystem::remove_all(options.out + found);  // of a run before
+    std::filesystem::remove_all(options.out + found);  // from an earlier run
   }
   for (const char* folder : {"/cases", "/random"}) {
     std::filesystem::create_directories(options.out + folder);
@@ -226,18 +226,19 @@ int run(const Options& options) {
 int main(int argc, char** argv) {
   using namespace attn;
   fuzz::Options options;
-  CLI::App app("Compiles random specs and counts what becomes of them", "random_specs");
-  app.add_option("count", options.count, "How many")->required();
-  app.add_option("first", options.first, "The number of the first")->required();
-  app.add_option("out", options.out, "A folder for what is found")->required();
+  CLI::App app("Compiles random specs and counts the outcomes", "random_specs");
+  app.add_option("count", options.count, "Number of specs")->required();
+  app.add_option("first", options.first, "Number of the first spec")->required();
+  app.add_option("out", options.out, "Output folder")->required();
   app.add_option("--jobs", options.jobs, "Processes")->check(CLI::Range(1U, fuzz::kMostJobs));
-  app.add_option("--seconds", options.seconds, "Begin nothing after this many; 0: no limit");
-  app.add_option("--sample", options.sample, "Keep this many of those served");
+  app.add_option("--seconds", options.seconds, "Start no spec after this many; 0: no limit");
+  app.add_option("--sample", options.sample, "Number of served specs to keep");
   app.add_option("--target", options.target, "GPU to compile for");
   app.add_option("--cudnn", options.trial.cudnn_folder, "Folder of cuDNN's libraries");
-  app.add_flag("--offer", options.trial.only_offer, "Ask cuDNN's heuristics, do not compile");
+  app.add_flag("--offer", options.trial.only_offer,
+               "Only query cuDNN's heuristics, do not compile");
   app.add_flag("--only-cudnn", options.trial.only_cudnn,
-               "Leave out the kernels of derived tensors");
+               "Do not compile kernels of derived tensors");
   CLI11_PARSE(app, argc, argv);
   const Result<plan::Target> target = targets::find_target(options.target);
   if (!target.ok()) {

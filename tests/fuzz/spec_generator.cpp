@@ -7,7 +7,7 @@
 namespace attn::fuzz {
 namespace {
 
-// Expressions by the type they most likely have.
+// Generates expressions by their likely type.
 class Generator : Decisions {
  public:
   using Decisions::Decisions;
@@ -36,7 +36,7 @@ class Generator : Decisions {
            ", Skv" + pick({" = Sq", " = 33", ""}) + ", D = " + pick({"64", "8", "100"}) + ";\n";
   }
 
-  // Without the names of the attention.
+  // A function whose body does not depend on the clauses of the attention.
   std::string function(const std::string& name, const std::string& parameters) {
     const std::string piece = pick({"a * 2", "abs(a)", "a + kv_idx", "where(a > 0, a, b)", "t[a]",
                                     "max(a, q_idx) % 7", "any(j in 0..3: a == j)"});

@@ -1,5 +1,5 @@
-// Specs made of decisions: every sequence of bytes is one, most of them well-formed, many of them
-// with a meaning.
+// Generates specs from decisions: every sequence of bytes gives one. Most are well-formed, many are
+// semantically valid.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace attn::fuzz {
 
-// A DSL text; when the bytes end, every further decision is the simplest one.
+// Returns DSL text. Past the end of the bytes every decision is the simplest one.
 std::string spec_of(std::span<const std::uint8_t> decisions);
 
 }  // namespace attn::fuzz

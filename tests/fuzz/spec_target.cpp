@@ -1,4 +1,5 @@
-// Text of specs, as DSL and as JSON: a tree that is printed as it reads, or diagnostics.
+// Fuzzes the text of specs, as DSL and as JSON: parsing gives a tree that round-trips, or
+// diagnostics.
 #include "compiler/ast/comments.h"
 #include "compiler/ast/parse.h"
 #include "compiler/ast/print.h"
@@ -14,7 +15,7 @@ void try_print(const ast::Spec& spec, const support::Source& source, bool as_jso
   const support::Source again(as_json ? "x.json" : "x.attn", printed);
   diag::Sink sink(again);
   const auto read = ast::parse(again, sink);
-  // Brackets may be nested deeper in JSON than in text.
+  // JSON allows deeper nesting than text.
   if (!read && source.is_json() != as_json) return;
   require(read.has_value());
   require((as_json ? ast::to_json(*read) : ast::to_dsl(*read)) == printed);

@@ -1,4 +1,4 @@
-// What a fuzz target offers.
+// Interface of a fuzz target.
 #pragma once
 
 #include <cstddef>
@@ -7,21 +7,20 @@
 #include <string>
 #include <vector>
 
-// libFuzzer's entry point. Returns 0; a property that does not hold, and any crash, ends the
-// process.
+// libFuzzer's entry point. Returns 0. A violated property ends the process, as a crash does.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
 namespace attn::fuzz {
 
-// Inputs that the driver's mutations start from, and pieces that they put in.
+// Inputs to mutate, and pieces that mutations insert.
 std::vector<std::string> seeds();
 const std::vector<std::string>& words();
 
-// For a target that makes its input out of the bytes: says that it is made. The driver counts time
-// and memory from there on.
+// Called by targets that build their input from the bytes, when it is built. The driver measures
+// time and memory from there on.
 inline void (*input_is_made)() = [] {};
 
-// Aborts, so that libFuzzer and the driver both keep the input.
+// Aborts if false, so that libFuzzer and the driver save the input.
 inline void require(bool holds) {
   if (!holds) std::abort();
 }

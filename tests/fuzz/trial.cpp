@@ -30,10 +30,10 @@ constexpr auto kEndings =
 
 constexpr const char* kSmallest = "attention smallest { dims B = 1, Hq = 1, Sq = 64, D = 64; }";
 
-// What a child says: first that cuDNN is asked now, in the end its outcome.
+// Protocol of a child: first this byte when it calls cuDNN, at the end its outcome.
 constexpr char kAsksCudnn = '!';
 
-// Names and numbers differ from spec to spec.
+// Removes names and numbers, which differ between specs.
 std::string common_words(std::string_view text) {
   std::string words;
   bool quoted = false;
@@ -59,7 +59,7 @@ Outcome outcome_of(const Error& error, Ending refused) {
   }
 }
 
-// As the worker: a death is expected, and leaves no core file.
+// As in the worker: crashes are expected, and leave no core file.
 void set_child_rules() {
   for (const int fatal : {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV}) std::signal(fatal, SIG_DFL);
   const rlimit none{0, 0};
@@ -67,7 +67,7 @@ void set_child_rules() {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
 }
 
-// Everything that is written until the other end is closed; nothing when the time is over.
+// Reads until the other end is closed. Returns nothing on timeout.
 std::optional<std::string> read_until(int fd, std::chrono::steady_clock::time_point deadline) {
   std::string text;
   char buffer[4096];

@@ -1,5 +1,5 @@
-// One spec through the compiler, as its worker runs cuDNN: in a process of its own, against the
-// driver library without a device.
+// Compiles one spec in a child process with the driver library that reports no device, as the
+// compile worker does.
 #pragma once
 
 #include <chrono>
@@ -18,8 +18,8 @@ namespace attn::fuzz {
 enum class Ending : std::uint8_t {
   served,
   refused_by_rule,   // by attnc, before cuDNN is asked
-  refused_by_cudnn,  // a graph that lowering should not emit
-  invalid,           // the front end finds an error, or lowering one that sizes show
+  refused_by_cudnn,  // lowering emitted a graph that cuDNN refuses
+  invalid,           // an error in the spec, found by the front end or by lowering
   failed,            // any other error
   died,              // cuDNN ended the process
   timed_out,
@@ -29,23 +29,23 @@ std::string_view to_string(Ending ending);
 
 struct Outcome {
   Ending ending = Ending::served;
-  std::string reason;  // one line; of equal reasons the same
+  std::string reason;  // one line, without names and numbers, so that equal reasons compare equal
 };
 
 struct TrialOptions {
   plan::Target target;
   std::string cudnn_folder;
-  bool only_offer = false;  // ask cuDNN's heuristics, do not compile
-  bool only_cudnn = false;  // leave out attnc's own kernels
+  bool only_offer = false;  // only query cuDNN's heuristics, do not compile
+  bool only_cudnn = false;  // do not compile attnc's kernels
   std::chrono::seconds timeout{120};
 };
 
-// cuDNN loaded once; every spec is compiled by a child that inherits it. Not for processes with
-// more than one thread.
+// Loads cuDNN once; each spec is compiled in a forked child that inherits it. Only for
+// single-threaded processes.
 class Compiler {
  public:
-  // Loads the driver library without a device, and cuDNN; compiles one graph, so that everything is
-  // loaded. Errors: those of cudnn::Library::load, and worker.
+  // Loads the driver library without a device, and cuDNN. Compiles one graph, so that all libraries
+  // are loaded. Errors: those of cudnn::Library::load; worker.
   static Result<Compiler> load(TrialOptions options);
 
   Outcome compile(const std::string& spec) const;
@@ -61,7 +61,7 @@ class Compiler {
   TrialOptions options_;
 };
 
-// Those of the graphs of a spec that was served (tests/support/combinations.h).
+// The combinations in the graphs of a served spec (tests/support/combinations.h).
 std::set<std::string> combinations_of(const std::string& spec);
 
 }  // namespace attn::fuzz

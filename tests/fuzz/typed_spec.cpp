@@ -13,13 +13,13 @@
 namespace attn::fuzz {
 namespace {
 
-constexpr double kScore = 6;              // no plain score is larger
-constexpr double kLargest = 1000;         // nor any real, before it is scaled down
-constexpr double kFinal = 12;             // nor a score in the end
-constexpr std::int64_t kWidest = 100000;  // integers
-constexpr int kExactBits = 22;            // of f32's 24
+constexpr double kScore = 6;              // bound of unmodified scores
+constexpr double kLargest = 1000;         // bound of reals before they are scaled down
+constexpr double kFinal = 12;             // bound of modified scores
+constexpr std::int64_t kWidest = 100000;  // bound of integers
+constexpr int kExactBits = 22;            // of the 24 bits of f32
 
-// Integers from low to high.
+// An integer expression with values from low to high.
 struct Integer {
   std::string text;
   std::int64_t low = 0;
@@ -28,8 +28,9 @@ struct Integer {
   std::int64_t most() const { return std::max(std::abs(low), std::abs(high)); }
 };
 
-// |x| <= most. With `fraction` bits behind the point f32 holds it exactly; less than 0: it is
-// rounded. Of what follows from the score nobody knows the digits.
+// A real expression with |x| <= most. With fraction >= 0 it is exact in f32, with that many
+// fractional bits; otherwise it is rounded. `scored`: it depends on the score, so its values are
+// arbitrary.
 struct Real {
   std::string text;
   double most = 0;
@@ -37,7 +38,7 @@ struct Real {
   bool scored = false;
 
   bool exact() const { return fraction >= 0; }
-  // Whether rounding will not change what it is larger than.
+  // Whether comparisons with such values are safe from rounding.
   bool may_jump() const { return exact() || scored; }
 };
 
@@ -50,7 +51,7 @@ Real held(std::string text, double most, int fraction, bool scored) {
   return {std::move(text), most, fits ? fraction : -1, scored};
 }
 
-// Both exact: the digits of the sum or of the smaller one.
+// Fractional bits of the sum, minimum or maximum; -1 if either is rounded.
 int common(const Real& x, const Real& y) {
   return x.exact() && y.exact() ? std::max(x.fraction, y.fraction) : -1;
 }
@@ -68,7 +69,7 @@ struct Sizes {
 struct Tensor {
   std::string name;
   std::string dtype;
-  std::string axes;  // of "bhqk", in the order of its dimensions; empty: a table of `extent`
+  std::string axes;  // a subset of "bhqk", by dimension; empty: a table of size `extent`
   std::int64_t extent = 0;
 };
 
@@ -192,14 +193,14 @@ class TypedSpec : Decisions {
   }
 
   std::string load(const Tensor& from, unsigned depth) {
-    const Tensor read = from;  // the index may declare more
+    const Tensor read = from;  // copied: the index may declare more tensors
     if (read.axes.empty()) return fmt::format("{}[{}]", read.name, index(read.extent, depth));
     std::string indices;
     for (const char axis : read.axes) indices += (indices.empty() ? "" : ", ") + index_name(axis);
     return fmt::format("{}[{}]", read.name, indices);
   }
 
-  // From 0 to extent - 1.
+  // An index from 0 to extent - 1.
   std::string index(std::int64_t extent, unsigned depth) {
     const Integer at = integer(std::min(depth, 2U));
     if (at.low >= 0 && at.high < extent) return at.text;
@@ -385,7 +386,7 @@ class TypedSpec : Decisions {
                        integer(depth).text);
   }
 
-  // == and != of reals only where both sides are exact.
+  // Uses == and != only if both sides are exact.
   std::string real_comparison(unsigned depth, bool may_score) {
     const Real x = real(depth, may_score), y = real(depth, may_score);
     if (x.exact() && y.exact()) {
@@ -444,7 +445,7 @@ class TypedSpec : Decisions {
     }
   }
 
-  // Eighths of an integer.
+  // An integer divided by 8.
   Real scaled(const Integer& x) {
     const Integer small = narrowed(x, 500);
     return held(fmt::format("(0.125 * {})", small.text), static_cast<double>(small.most()) / 8, 3,
@@ -495,7 +496,7 @@ class TypedSpec : Decisions {
                 common(x, y), x.scored && y.scored);
   }
 
-  // A jump moves the score by little.
+  // A select with small branches, so that a jump changes the score only a little.
   Real choice(unsigned depth, bool may_score) {
     const std::string condition = boolean(std::min(depth, 2U), may_score);
     const Real x = limited(real(depth, may_score), 4), y = limited(real(depth, may_score), 4);

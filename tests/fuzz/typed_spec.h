@@ -1,7 +1,7 @@
-// Specs that mean something: random, well-typed scores and masks over every operator, function and
-// element type of the language, whose values a device can be compared on. Every index stays inside
-// its tensor, every function inside its domain, magnitudes are small, and what jumps (floor, a
-// comparison) jumps where rounding in f32 cannot change the side.
+// Generates random, well-typed specs with every operator, function and element type of the
+// language, whose values can be compared between a device and the reference: indices stay inside
+// their tensors, arguments inside the domains of functions, magnitudes are small, and
+// discontinuities (floor, comparisons) are where rounding in f32 does not change the result.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace attn::fuzz {
 
-// A DSL text with all dimensions and a default for each integer tensor. When the bytes end, every
-// further decision is the simplest one.
+// Returns DSL text with all dimensions bound and a default for each integer tensor. Past the end of
+// the bytes every decision is the simplest one.
 std::string typed_spec_of(std::span<const std::uint8_t> decisions);
 
-// As many decisions as a spec takes: the same for equal numbers.
+// Deterministic decisions for spec `number`, and the spec made from them.
 std::string typed_decisions(std::uint64_t number);
 std::string typed_spec(std::uint64_t number);
 

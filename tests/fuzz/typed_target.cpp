@@ -1,5 +1,6 @@
-// Well-typed specs: the front end takes each of them or says that it has no value, and lowering
-// makes a program of it, without a pattern that cuDNN dies of, or says with a place why not.
+// Fuzzes the compiler with well-typed specs: the front end accepts them or finds a statically
+// invalid value; lowering returns a program without patterns that crash cuDNN, or an error with a
+// position.
 #include <algorithm>
 #include <cstdio>
 
@@ -11,7 +12,7 @@
 namespace attn::fuzz {
 namespace {
 
-// What is well typed may still read outside of a tensor, divide by 0 or be no number at all.
+// A well-typed spec may still read outside a tensor, divide by 0 or be NaN.
 bool is_static(const diag::Diagnostic& found) {
   return diag::severity_of(found.code) != diag::Severity::error ||
          found.code == diag::Code::index_out_of_range || found.code == diag::Code::bad_operand ||

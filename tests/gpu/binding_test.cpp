@@ -1,4 +1,4 @@
-// The binding checks with the driver's own answers; tests/unit/runtime/execute has the whole list.
+// Binding checks with a real driver; tests/unit/runtime/execute tests all of them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ class BindOnDevice : public testing::GpuTest {
     if (!IsSkipped()) loaded_.emplace(testing::load_causal());
   }
 
-  // The message for the loaded plan's own tensors with one of them changed.
+  // Binds the plan's tensors with one of them changed, and returns the error message.
   template <typename Change>
   std::string message(const std::string& name, Change change) {
     const Arguments fitting = loaded_->arguments(0.125);

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What cuDNN's dropout keeps, on the GPU at hand: statistics, and the masks for whoever looks for
-the stream behind them.
+"""Tests the statistics of cuDNN's dropout on the local GPU, and saves the masks for analysing the random
+stream.
 
     dropout_stream.py ATTNC [OUT_FOLDER]
 
-Weights are uniform and v is the identity, so that o shows every bit. Each case is a line; a line
-that says FAIL makes the exit code 1. OUT_FOLDER gets the masks (.npz: bool [B,H,Sq,Skv] by case
-name) and a summary (.json).
+Weights are uniform and v is the identity, so that o shows every bit. Prints one line per case; the exit
+code is 1 if a case fails. Writes the masks (.npz: bool [B,H,Sq,Skv] by case name) and a summary (.json)
+to OUT_FOLDER.
 """
 
 import itertools
@@ -23,7 +23,7 @@ SPEC = pathlib.Path(__file__).with_name("dropout_stream.attn")
 
 
 def kept(attnc, seed=0, offset=0, p=0.5, b=1, h=1, q=128, k=128):
-    """bool [b,h,q,k]; k at most 256."""
+    """The kept weights, bool [b,h,q,k]. k is at most 256."""
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         eye = numpy.broadcast_to(numpy.eye(k, dtype=numpy.float32), (b, h, k, k))
@@ -49,7 +49,7 @@ class Report:
 
 
 def share(report, name, mask, p):
-    """Five standard deviations around 1 - p."""
+    """Checks that the kept share is within five standard deviations of 1 - p."""
     share = mask.mean()
     report.add(name, abs(share - (1 - p)) < 5 * math.sqrt(p * (1 - p) / mask.size), share=float(share))
 
@@ -58,8 +58,8 @@ def correlation(x, y):
     return float(numpy.corrcoef(x.ravel(), y.ravel())[0, 1])
 
 
-# cuDNN 9.19 gives rows 2, 4 and 8 apart, and offsets that differ by less than 4, mostly the same
-# numbers.
+# With cuDNN 9.19, rows that are 2, 4 and 8 apart get mostly the same numbers, and so do offsets that
+# differ by less than 4.
 RELATED = {"offset 1 keeps other weights", "axis 2 moved by 2", "axis 2 moved by 4", "axis 2 moved by 8"}
 
 
@@ -97,13 +97,13 @@ def main():
         unrelated(report, f"axis {axis} moved by {step}", several, moved)
     for p in (0.1, 0.25, 0.75, 0.9):
         case(f"p {p}", p=p)
-    # What is kept at a higher p is kept at a lower one, if one number decides.
+    # If one number per weight decides, weights kept at a higher p are also kept at a lower p.
     nested = not numpy.any(masks["p 0.75"] & ~masks["p 0.25"])
     report.lines.append({"case": "masks of growing p lie in each other", "nested": bool(nested)})
     print("     masks of growing p lie in each other:", nested, flush=True)
     case("Sq 64, Skv 256", q=64, k=256)
     case("Sq 1", q=1, k=128, b=8, h=8)
-    # Brackets of the number behind each bit, to look for the stream.
+    # Bounds on the random number of each bit, for analysing the stream.
     for i in range(1, 16):
         case(f"p {i}/16, seed 123", p=i / 16, seed=123)
     if len(sys.argv) > 2:

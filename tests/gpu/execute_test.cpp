@@ -81,7 +81,7 @@ TEST_F(Execute, AParamIsReadAtEveryExecute) {
   EXPECT_EQ(binding.set_param("cap", 1).error().code, ErrorCode::binding);
 }
 
-// What was enqueued keeps its value of the param, whatever is set while it waits.
+// Work that is already enqueued keeps the param value it was enqueued with.
 TEST_F(Execute, AParamSetLaterDoesNotReachBack) {
   testing::Loaded loaded = testing::load_causal();
   Binding binding = loaded.executable.bind(loaded.arguments(kScale)).value();
@@ -102,7 +102,7 @@ TEST_F(Execute, ABindingOutlivesItsExecutableAndMoves) {
   loaded.executable = std::move(moved);
   loaded.run(moved_binding);
   expect_right(loaded, kScale);
-  loaded = testing::load_causal();  // the first executable goes; its binding may still be destroyed
+  loaded = testing::load_causal();  // destroys the first executable before its binding
 }
 
 TEST_F(Execute, WorksFromAThreadWithoutAContext) {
@@ -112,7 +112,7 @@ TEST_F(Execute, WorksFromAThreadWithoutAContext) {
   expect_right(loaded, kScale);
 }
 
-// Another set of tensors of the same plan, with the same inputs.
+// A second set of tensors for the same plan, with the same inputs.
 struct Other {
   explicit Other(const testing::Loaded& loaded)
       : program(loaded.executable.program()),
@@ -133,7 +133,7 @@ TEST_F(Execute, OtherAddressesGiveTheSameBits) {
   Binding binding = loaded.executable.bind(loaded.arguments(kScale)).value();
   loaded.run(binding);
   const cuda::Stream stream = cuda::Stream::create(device()).value();
-  for (int i = 0; i < 20; ++i) {  // more sets than are kept
+  for (int i = 0; i < 20; ++i) {  // more sets than a binding caches
     const Other other(loaded);
     const Status set = binding.set_addresses(other.addresses());
     ASSERT_TRUE(set.ok()) << set.error().to_text();
@@ -169,7 +169,7 @@ TEST_F(Execute, AWorkspaceFromThePoolGivesTheSameBits) {
   }
 }
 
-// The first execute ever of a freshly loaded plan is one that is captured.
+// The first execute of a freshly loaded plan is captured.
 TEST_F(Execute, AGraphIsCapturedBeforeAnythingRan) {
   testing::Loaded loaded = testing::load_causal();
   Binding binding = loaded.executable.bind(loaded.arguments(kScale)).value();
@@ -253,10 +253,10 @@ TEST_F(Execute, ADamagedKernelIsAnErrorOfCudnn) {
   EXPECT_EQ(Executable::load(plan).error().code, ErrorCode::cudnn);
 }
 
-// Any plan file, such as one compiled on another machine: ATTN_GPU_PLAN=FILE.
+// Executes the plan file $ATTN_GPU_PLAN, such as one compiled on another machine.
 TEST_F(Execute, ThePlanFileOfTheEnvironmentRuns) {
   const char* path = std::getenv("ATTN_GPU_PLAN");
-  if (path == nullptr) GTEST_SKIP() << "SKIPPED: ATTN_GPU_PLAN names no plan file";
+  if (path == nullptr) GTEST_SKIP() << "SKIPPED: ATTN_GPU_PLAN is not set to a plan file";
   Result<Executable> loaded = Executable::load_file(path);
   ASSERT_TRUE(loaded.ok()) << loaded.error().to_text();
   Executable executable = std::move(loaded).value();

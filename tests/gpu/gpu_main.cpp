@@ -1,5 +1,5 @@
-// The program of the GPU tests; started as "PROGRAM worker" it is a compile worker, which the tests
-// use to compile their plans.
+// Main program of the GPU tests. Started as "PROGRAM worker" it is a compile worker, which the
+// tests use to compile plans.
 #include <gtest/gtest.h>
 
 #include <cstdio>

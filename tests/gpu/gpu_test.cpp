@@ -9,7 +9,7 @@
 namespace attn::testing {
 namespace {
 
-// A test cannot go on without what it is built on: say why and stop.
+// Aborts with the error: tests cannot continue without their setup.
 template <typename T>
 T must(Result<T> result) {
   if (!result.ok()) check_failed(__FILE__, __LINE__, "setup", result.error().to_text());
@@ -45,7 +45,7 @@ plan::Plan compile_causal() {
 std::string no_device_because() {
   Result<int> count = cuda::device_count();
   if (!count.ok()) return count.error().message;
-  return *count > 0 ? "" : "the driver shows none";
+  return *count > 0 ? "" : "the driver reports none";
 }
 
 void GpuTest::SetUp() {

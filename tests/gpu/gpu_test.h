@@ -1,5 +1,5 @@
-// What every test on a device starts from. Without a device each test prints
-// "SKIPPED: no CUDA device (why)" and the program ends with a line that counts them.
+// Base class of tests on a device. Without a device each test prints "SKIPPED: no CUDA device
+// (why)", and the program ends with the number of skipped tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 
 namespace attn::testing {
 
-// Why there is no device to test on, or an empty text.
+// The reason why there is no device, or "".
 std::string no_device_because();
 
 class GpuTest : public ::testing::Test {
@@ -25,16 +25,16 @@ class GpuTest : public ::testing::Test {
   std::optional<cuda::Device> device_;
 };
 
-// Plain causal attention compiled for the device at hand by a worker process, once a program.
+// Plain causal attention, compiled for the local GPU by a worker process, once per test program.
 const plan::Plan& causal_plan();
 
-// A loaded plan with device memory for its tensors and random values in the inputs.
+// A loaded plan with device memory for its tensors, and random inputs.
 struct Loaded {
   execute::Executable executable;
   execute::DeviceTensors tensors;
   std::map<std::string, io::HostTensor> inputs;
 
-  // Outputs poisoned with NaN, executed, waited for.
+  // Fills outputs with NaN, executes, and synchronizes.
   void run(execute::Binding& binding);
   execute::Arguments arguments(double scale) const;
 };

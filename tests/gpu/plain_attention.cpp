@@ -14,11 +14,11 @@ using io::HostTensor;
 
 plan::TensorInfo tensor_info(const char* name, plan::TensorRole role, const graph::Tensor& tensor) {
   plan::TensorInfo info{name, role, tensor.dtype, tensor.dims, tensor.strides, tensor.alignment};
-  if (role == plan::TensorRole::key) {  // the graph sees it transposed
+  if (role == plan::TensorRole::key) {  // transposed in the graph
     std::swap(info.dims[2], info.dims[3]);
     std::swap(info.strides[2], info.strides[3]);
   }
-  if (role == plan::TensorRole::stats) {  // [B,H,S,1] there
+  if (role == plan::TensorRole::stats) {  // [B,H,S,1] in the graph
     info.dims.pop_back();
     info.strides.pop_back();
   }
@@ -31,7 +31,7 @@ double dot(const double* a, const double* b, std::int64_t count) {
   return sum;
 }
 
-// One row of o and lse: q [D] against the first `visible` rows of k and v [Skv,D].
+// One row of o and lse: q [D] with the first `visible` rows of k and v [Skv,D].
 double attend(const double* q, const double* k, const double* v, std::int64_t visible,
               std::int64_t depth, double scale, double* o) {
   std::vector<double> weights(static_cast<std::size_t>(visible));
@@ -125,7 +125,7 @@ double largest_difference(const HostTensor& value, const HostTensor& wanted) {
   double largest = 0;
   for (std::size_t i = 0; i < wanted.values.size(); ++i) {
     const double difference = std::abs(value.values[i] - wanted.values[i]);
-    if (!(difference <= largest)) largest = difference;  // a NaN counts as largest
+    if (!(difference <= largest)) largest = difference;  // NaN counts as largest
   }
   return largest;
 }

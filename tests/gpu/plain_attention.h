@@ -1,5 +1,5 @@
-// A program without any front end: scores = q k^T * scale (a param), causal, softmax, o and lse.
-// And the same computed on the host.
+// A hand-built program: scores = q k^T * scale (a param), causal mask, softmax, outputs o and lse.
+// And the same computation on the host.
 #pragma once
 
 #include <map>
@@ -11,8 +11,8 @@
 
 namespace attn::testing {
 
-// Tensors q [B,Hq,Sq,D], k and v [B,Hkv,Skv,D], o [B,Hq,Sq,D], lse [B,Hq,Sq], packed; param
-// "scale"; -inf is a constant. `mask` is none or causal.
+// Tensors q [B,Hq,Sq,D], k and v [B,Hkv,Skv,D], o [B,Hq,Sq,D], lse [B,Hq,Sq], contiguous; param
+// "scale"; constant -inf. `mask` is none or causal.
 plan::Program attention_program(const AttentionShape& shape, Mask mask);
 
 // Random values for q, k and v, rounded to the shape's dtype.
@@ -23,7 +23,7 @@ struct HostOutputs {
   io::HostTensor lse;
 };
 
-// Dense, in double.
+// Dense, in double precision.
 HostOutputs causal_attention(const std::map<std::string, io::HostTensor>& inputs, double scale);
 
 // Relative L2 distance.

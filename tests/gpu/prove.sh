@@ -1,12 +1,12 @@
 #!/bin/sh
-# The table of what cuDNN computes rightly, from one run on the GPU at hand. Builds nothing; needs
-# build/attnc, build/proven_table.
+# Tests on the local GPU what cuDNN computes correctly, and writes the table. Builds nothing; needs
+# build/attnc and build/proven_table.
 #
 #     tests/gpu/prove.sh OUT_FOLDER [ROWS...]
 #
-# OUT_FOLDER gets proven.txt, which belongs into tests/gpu, and verified.txt: what does not agree.
-# Of ROWS (files: proven_random.txt of tests/gpu/random.sh) it takes what the specs at hand do not
-# have.
+# Writes to OUT_FOLDER: proven.txt, to be copied to tests/gpu, and verified.txt, the cases that do not
+# agree. ROWS are files (proven_random.txt of tests/gpu/random.sh) with rows for combinations that the
+# specs do not have.
 set -u
 cd "$(dirname "$0")/../.."
 out=${1:?OUT_FOLDER}
@@ -42,8 +42,8 @@ wait
 
 build/proven_table "$work"/*.json >"$work/rows"
 {
-  echo "# What cuDNN's pointwise operations are given in graphs of specs, and the first spec with it; made by"
-  echo "# tests/gpu/prove.sh. right: that spec agreed with the reference. suspect: none did. With"
+  echo "# Operand combinations of cuDNN's pointwise operations in graphs of specs, and the first spec with each;"
+  echo "# made by tests/gpu/prove.sh. right: that spec agreed with the reference. suspect: none did. With"
   build/attnc version | sed 's/^/# /'
   awk -F ' [|] ' '!seen[$2]++' "$work/rows" "$@" | sort -t '|' -k 2
 } >"$out/proven.txt"

@@ -1,7 +1,7 @@
-// proven_table VERIFIED...: reads what `attnc verify --format json` printed, and prints the table
-// of tests/gpu/proven.txt: for each combination of an operation and its operands that the specs'
-// graphs have, those of the backward too where verify compared gradients, whether a spec with it
-// agreed with the reference (`right`) or all of them did not (`suspect`), and the first such spec.
+// proven_table VERIFIED...: reads outputs of `attnc verify --format json` and prints the table of
+// tests/gpu/proven.txt: for each combination of an operation and its operands in the specs' graphs
+// (including the backward if verify compared gradients), `right` if a spec with it agreed with the
+// reference, `suspect` if none did, and the first such spec.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -39,7 +39,7 @@ Result<plan::Program> lowered(const Json& one, plan::Direction direction) {
   return driver::lower(*attention, planner::kAnyLowering, direction);
 }
 
-// `verify --grad` compares them; without it a case says nothing of the backward.
+// Whether verify compared all outputs of the program. Gradients are compared only with --grad.
 bool has_all_outputs(const Json& one, const plan::Program& program) {
   const Json compared = one.value("outputs", Json::object());
   return std::ranges::all_of(program.tensors, [&](const plan::TensorInfo& tensor) {
@@ -57,7 +57,7 @@ void add_program(const Json& one, const plan::Program& program, Table& table) {
   }
 }
 
-// A spec that is refused, or could not be run, proves nothing.
+// Skips specs that were refused or could not be run.
 void add_case(const Json& one, Table& table) {
   if (one.contains("error")) return;
   for (const plan::Direction direction : {plan::Direction::forward, plan::Direction::backward}) {
@@ -72,7 +72,7 @@ int run(int count, char** paths) {
     std::ifstream file(paths[i]);
     const Json verified = Json::parse(file, nullptr, false);
     if (verified.is_discarded()) {
-      fmt::print(stderr, "proven_table: {} is not what verify prints\n", paths[i]);
+      fmt::print(stderr, "proven_table: {} is not an output of verify\n", paths[i]);
       return 1;
     }
     for (const Json& one : verified["cases"]) add_case(one, table);

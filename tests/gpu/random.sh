@@ -1,15 +1,14 @@
 #!/bin/sh
-# Random specs: many asked of cuDNN's heuristics, where graphs that it cannot take end its process;
-# as many as there is time for compiled; and some of those compared with the reference on the GPU.
-# Builds nothing; needs build/attnc, build/random_specs, build/proven_table and Python.
+# Tests random specs: queries cuDNN's heuristics for many (graphs that it cannot handle crash it),
+# compiles as many as time allows, and compares some of those with the reference on the GPU. Builds
+# nothing; needs build/attnc, build/random_specs, build/proven_table and Python.
 #
 #     tests/gpu/random.sh OUT_FOLDER [COUNT] [FIRST] [SECONDS] [SAMPLE]
 #
-# Specs FIRST .. FIRST + COUNT - 1, by a process for each core; SECONDS are those of compiling.
-# OUT_FOLDER gets offered.txt, compiled.txt and verified.txt, what became of each spec in
-# outcomes.txt.gz, in cases.tar.gz the specs that were neither served nor refused by a rule, and those
-# that do not agree, and in proven_random.txt the rows that those compared give tests/gpu/proven.txt.
-# The exit code is 0 when all compile and agree.
+# Uses specs FIRST .. FIRST + COUNT - 1 and one process per core; SECONDS limits the compile time. Writes
+# to OUT_FOLDER: offered.txt, compiled.txt and verified.txt; outcomes.txt.gz, the outcome of each spec;
+# cases.tar.gz, the specs that were neither served nor refused by a rule, or that do not agree; and
+# proven_random.txt, rows for tests/gpu/proven.txt. The exit code is 0 if all compile and agree.
 set -u
 cd "$(dirname "$0")/../.."
 out=${1:?OUT_FOLDER}
@@ -21,7 +20,7 @@ work=$(mktemp -d)
 mkdir -p "$out"
 code=0
 
-# part NAME ARGUMENT...: what random_specs says, to OUT_FOLDER/NAME.txt.
+# part NAME ARGUMENT...: runs random_specs, with output to OUT_FOLDER/NAME.txt.
 part() {
   name=$1
   shift
@@ -33,7 +32,7 @@ part() {
 part offered --offer
 part compiled --only-cudnn --seconds "$seconds" --sample "$sample"
 
-# From within, so that specs have short names.
+# Run in the work folder, so that specs have short names.
 root=$(pwd)
 out=$(cd "$out" && pwd)
 cd "$work/compiled" || exit 2

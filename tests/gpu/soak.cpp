@@ -1,10 +1,10 @@
-// Many threads on shared executables for as long as one likes, with every result compared:
+// Soak test: many threads on shared executables, with every result compared:
 //   soak PLAN... [--seconds 180] [--threads 8] [--devices 1] [--loaded N] [--cudnn DIR]
-// Thread i works on device i % devices, on a stream and tensors of its own, with all the plans in
-// turns: executes with changing addresses, CUDA graphs, workspaces of every kind, and at times
-// binds anew, after asking the device's cache (of N executables, fewer than there are plans) for
-// one. Prints the memory of process and devices as it goes. Ends with 5 when a result differs from
-// the first one of its plan, or memory grew.
+// Thread i uses device i % devices, with its own stream and tensors, and cycles through the plans:
+// executes with changing addresses, CUDA graphs and all kinds of workspaces, and rebinds
+// executables from the device's cache (of N executables, fewer than there are plans). Prints the
+// memory of process and devices. The exit code is 5 if a result differs from the first one of its
+// plan, or memory grew.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -27,7 +27,7 @@ namespace {
 using namespace attn;
 using Clock = std::chrono::steady_clock;
 
-constexpr std::byte kPoison{0xff};  // of outputs before they are made: NaN in every float
+constexpr std::byte kPoison{0xff};  // initial bytes of outputs: NaN in every float
 
 struct Options {
   std::vector<std::string> plans;
@@ -38,7 +38,7 @@ struct Options {
   std::size_t loaded = 2;
 };
 
-// One device with the executables that its threads share.
+// One device, and the executables shared by its threads.
 struct Site {
   std::shared_ptr<execute::Runtime> runtime;
   std::unique_ptr<execute::ExecutableCache> cache;
@@ -56,12 +56,12 @@ Result<Site> open_site(int device, const Options& options) {
   return site;
 }
 
-// The results that every thread must get, by plan: bytes of all outputs.
+// Expected results by plan: the bytes of all outputs.
 class Expected {
  public:
   explicit Expected(std::size_t plans) : bytes_(plans) {}
 
-  // The first to come says what is right, unless it is the poison that was there before. Errors:
+  // The first result of a plan becomes the expected one, unless nothing was written. Errors:
   // mismatch.
   Status compare(std::size_t plan, std::vector<std::byte> bytes) {
     if (std::ranges::all_of(bytes, [](std::byte byte) { return byte == kPoison; })) {
@@ -71,7 +71,7 @@ class Expected {
     if (bytes_[plan].empty())
       bytes_[plan] = std::move(bytes);
     else if (bytes != bytes_[plan]) {
-      return Status(ErrorCode::mismatch, fmt::format("plan {}: another result", plan));
+      return Status(ErrorCode::mismatch, fmt::format("plan {}: a different result", plan));
     }
     return {};
   }
@@ -81,7 +81,7 @@ class Expected {
   std::vector<std::vector<std::byte>> bytes_;
 };
 
-// Tensors of one plan with the same inputs in every thread, and another set of them.
+// Two sets of tensors of one plan, with the same inputs in every thread.
 struct Tensors {
   execute::DeviceTensors first, second;
 
@@ -163,7 +163,7 @@ class Worker {
     return round % 3 == 0 ? execute::Workspace::stream_ordered() : execute::Workspace::owned();
   }
 
-  // One binding: executes to and fro between two sets of tensors, then the same as a graph.
+  // Executes one binding, alternating between two sets of tensors, then the same as a graph.
   Status work(std::size_t index, Tensors& tensors, int round, const cuda::Stream& stream) {
     const plan::Plan& plan = shared_.plans[index];
     ATTN_ASSIGN(const auto executable, site_.cache->get(plan));
@@ -200,7 +200,7 @@ class Worker {
   Shared& shared_;
 };
 
-// Bytes of this process's memory.
+// Resident memory of this process, in bytes.
 std::size_t resident_bytes() {
   std::size_t total = 0, resident = 0;
   std::ifstream("/proc/self/statm") >> total >> resident;
@@ -230,7 +230,8 @@ void print(double seconds, const Memory& memory, const Shared& shared) {
   std::fflush(stdout);
 }
 
-// Memory a quarter of the time in, when everything has been used, against that at the end.
+// Compares memory after a quarter of the time, when everything has been used, with memory at the
+// end.
 Status check_growth(const Memory& early, const Memory& late) {
   constexpr double kAllowed = 64;  // MiB
   bool grew = late.host_mib > early.host_mib + kAllowed;
@@ -258,7 +259,7 @@ Status watch(const std::vector<Site>& sites, Shared& shared) {
 Status run(const Options& options) {
   std::vector<plan::Plan> plans;
   for (const std::string& path : options.plans) {
-    ATTN_ASSIGN(plan::Plan plan, plan::load(path));  // sums of a backward have no fixed order
+    ATTN_ASSIGN(plan::Plan plan, plan::load(path));  // the forward: a backward is not deterministic
     plans.push_back(std::move(plan));
   }
   std::vector<Site> sites;
@@ -295,17 +296,17 @@ Status run(const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Many threads on shared executables, every result compared");
+  CLI::App app("Runs many threads on shared executables and compares every result");
   Options options;
   app.add_option("plans", options.plans, ".attnplan files")->required();
-  app.add_option("--seconds", options.seconds, "How long");
-  app.add_option("--threads", options.threads, "How many");
-  app.add_option("--devices", options.devices, "Threads are spread over this many");
-  app.add_option("--loaded", options.loaded, "Executables that each device's cache keeps");
+  app.add_option("--seconds", options.seconds, "Duration");
+  app.add_option("--threads", options.threads, "Number of threads");
+  app.add_option("--devices", options.devices, "Number of devices to use");
+  app.add_option("--loaded", options.loaded, "Size of each device's cache of executables");
   app.add_option("--cudnn", options.cudnn_folder, "Folder of cuDNN");
   CLI11_PARSE(app, argc, argv);
   const Status status = run(options);
-  fmt::print("{}\n", status.ok() ? "every result was the same, and memory did not grow"
+  fmt::print("{}\n", status.ok() ? "all results were equal, and memory did not grow"
                                  : status.error().to_text());
   return status.ok() ? 0 : exit_code(status.error().code);
 }

@@ -1,12 +1,12 @@
 #!/bin/sh
-# The whole forward surface on the GPU at hand: every spec of tests/gpu/surface against the
-# reference, with batches that are whole, half, of one token and empty; the masks that become
-# documents, pages, lengths and parts, and those that look like padding; and what dropout keeps.
+# Verifies the forward features on the local GPU: every spec of tests/gpu/surface, with batches that are
+# full, half, of one token and empty; masks that are lowered to segments, block lists, lengths and parts,
+# and masks that look like padding; and the statistics of dropout.
 #
 #     tests/gpu/surface.sh [ATTNC] [OUT_FOLDER] [scaled|all]
 #
-# OUT_FOLDER gets what each part printed. The last argument is verify's --shapes. The exit code is
-# that of the worst part.
+# Writes the output of each part to OUT_FOLDER. The last argument is verify's --shapes. The exit code is
+# the largest of all parts.
 set -u
 cd "$(dirname "$0")/../.."
 attnc=${1:-build/attnc}
@@ -14,7 +14,7 @@ out=${2:-}
 shapes=${3:-scaled}
 worst=0
 
-# part NAME COMMAND...: its output goes to OUT_FOLDER/NAME too.
+# part NAME COMMAND...: runs COMMAND, with output to OUT_FOLDER/NAME if there is an OUT_FOLDER.
 part() {
   name=$1
   shift

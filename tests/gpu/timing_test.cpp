@@ -16,7 +16,7 @@ TEST_F(Timed, DeviceTimeIsPlausible) {
   const Timing timing = time_on_device(device(), binding, {.runs = 11, .flop = 1e9}).value();
   EXPECT_EQ(timing.samples_ms.size(), 11U);
   EXPECT_GT(timing.median_ms, 0.001);
-  EXPECT_LT(timing.median_ms, 1.0);  // the 2 ms pause is not in it
+  EXPECT_LT(timing.median_ms, 1.0);  // does not include the 2 ms pause
   EXPECT_LE(timing.p10_ms, timing.median_ms);
   EXPECT_LE(timing.median_ms, timing.p90_ms);
   EXPECT_DOUBLE_EQ(timing.tflops, 1 / timing.median_ms);
@@ -24,8 +24,8 @@ TEST_F(Timed, DeviceTimeIsPlausible) {
             ErrorCode::invalid_argument);
 }
 
-// A bound of two and not the 5 % that a quiet machine shows: this asks whether the runtime does
-// anything of weight around the call, whatever else the machine is doing.
+// The bound is a factor of two, not the 5 % measured on an idle machine: the test detects expensive
+// work around the call even on a busy machine.
 TEST_F(Timed, HostTimeIsThatOfABareExecute) {
   testing::Loaded loaded = testing::load_causal();
   const execute::Arguments arguments = loaded.arguments(0.125);

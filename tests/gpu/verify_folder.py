@@ -1,6 +1,6 @@
-"""verify_folder.py ATTNC SPECS CASES JSON: `attnc verify` for each spec in a folder, several at a time;
-the errors of each output, the worst last. What does not agree is copied to CASES; all that verify
-said goes to JSON. Exit code 1 when something does not agree."""
+"""verify_folder.py ATTNC SPECS CASES JSON: runs `attnc verify` on each spec in a folder, in parallel, and
+prints the errors of each output, the worst last. Specs that do not agree are copied to CASES; the output
+of verify is written to JSON. The exit code is 1 if a spec does not agree."""
 import concurrent.futures
 import json
 import pathlib
@@ -8,11 +8,11 @@ import shutil
 import subprocess
 import sys
 
-AT_ONCE = 12  # on one GPU, and 2 GB of memory each
+AT_ONCE = 12  # processes on one GPU; each needs 2 GB of memory
 
 
 def verify(attnc, spec):
-    """(error relative to its bound, a line that says it, what verify said)."""
+    """(error relative to its bound, summary line, output of verify)."""
     command = [attnc, "verify", spec, "--format", "json"]
     process = subprocess.run(command, capture_output=True, text=True, timeout=300)
     if not process.stdout.startswith("{"):

@@ -37,7 +37,7 @@ Result<tools::Outputs> run(const Pair& pair, const Kernels& kernels, reference::
   return outputs;
 }
 
-// The reference's outputs, and its gradients where the pair makes them.
+// The reference's outputs, and its gradients if the pair has a backward.
 tools::Outputs expected_of(const Pair& pair, const tools::ReferenceGradients& reference) {
   tools::Outputs expected;
   for (const auto& [name, tensor] : reference.outputs) {

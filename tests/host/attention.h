@@ -1,4 +1,4 @@
-// One attention as programs of a lowering, run on the host, against the reference.
+// Compares programs of an attention, run on the host, with the reference.
 #pragma once
 
 #include <optional>
@@ -12,22 +12,23 @@
 
 namespace attn::host {
 
-// The forward, which makes o and lse, and the backward where there is one.
+// A forward with outputs o and lse, and optionally a backward.
 struct Pair {
   std::string lowering;
   plan::Program forward;
   std::optional<plan::Program> backward;
 };
 
-// Attentions of which all programs are compiled at once.
+// An attention and the programs to compare.
 struct Subject {
-  std::string text;  // by which it can be had again
+  std::string text;  // to reproduce it
   ir::Attention attention;
   std::vector<Pair> pairs;
 };
 
-// Fails (GoogleTest) where anything that a pair makes is not the reference's: outputs of the
-// forward and gradients, by the bounds of tools/compare.h. Inputs are those of `attnc verify`.
+// Reports a GoogleTest failure if outputs or gradients of a pair differ from the reference by more
+// than the bounds of tools/compare.h. Inputs are those of `attnc verify`. Compiles all programs at
+// once.
 void expect_reference(const std::vector<Subject>& subjects);
 
 }  // namespace attn::host

@@ -1,6 +1,6 @@
-// Masks as lists of pages, run on the host: the reference's outputs. Lists of different lengths and
-// empty ones, by head, by batch or for all, of every layout, known before the call or not, with and
-// without a mask that is left.
+// Runs masks lowered to lists of pages on the host, and compares the outputs with the reference:
+// lists of different lengths and empty ones, per head, per batch or shared, in every layout, static
+// or computed at execute, with and without a remaining mask.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -117,8 +117,8 @@ TEST(HostPages, OfCasesAreTheReference) {
   expect_reference(subjects);
 }
 
-// The library's specs at sizes that have pages, where they have lists of them: which these are is
-// in pages.expected.
+// The library's specs that can be lowered to page lists, at sizes that have pages. pages.expected
+// lists them.
 constexpr std::int64_t kLongest = 256;
 
 std::optional<Subject> subject_of(const std::filesystem::path& path) {

@@ -21,7 +21,7 @@ using Dims = std::array<std::int64_t, 4>;
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// [1, N, m, k] of the [N, m, k] that a product by itself has.
+// Pads dims to rank 4: [N, m, k], which a single product has, becomes [1, N, m, k].
 Dims four(const std::vector<std::int64_t>& axes, std::int64_t first) {
   Dims all{first, first, first, first};
   std::ranges::copy(axes, all.end() - static_cast<std::ptrdiff_t>(axes.size()));
@@ -54,7 +54,7 @@ void for_each_index(const Dims& dims, const Visit& visit) {
   }
 }
 
-// Row-major.
+// A row-major tensor.
 struct Dense {
   Dims dims{};
   std::vector<double> values;
@@ -62,7 +62,7 @@ struct Dense {
   explicit Dense(const Dims& of = {}, double value = 0)
       : dims(of), values(static_cast<std::size_t>(count_of(of)), value) {}
   Dims strides() const { return {dims[1] * dims[2] * dims[3], dims[2] * dims[3], dims[3], 1}; }
-  // Those by which it is read for every element of a larger shape.
+  // Strides for reading it broadcast to a larger shape.
   Dims broadcast() const {
     Dims all = strides();
     for (std::size_t axis = 0; axis < 4; ++axis) all[axis] *= dims[axis] == 1 ? 0 : 1;
@@ -78,11 +78,11 @@ using Integer = std::int64_t (*)(std::int64_t x, std::int64_t b);
 double smaller(double x, double b) { return x != x || x < b ? x : b; }
 double larger(double x, double b) { return x != x || x > b ? x : b; }
 
-// What every row without a visible score comes to (graph.h).
+// Rules for rows without a visible score (graph.h).
 double centred(double x, double max) { return max == -kInfinity ? x : x - max; }
 double share(double x, double sum) { return sum == 0 ? 0 : x / sum; }
 
-// Rounded as a kernel rounds it, which floors of quotients rest on (lowering/whole_quotient.h).
+// Rounded like in a kernel; floors of quotients depend on it (lowering/whole_quotient.h).
 double sum(double x, double b) { return static_cast<float>(x + b); }
 
 Real real_operation(PointwiseMode mode) {
@@ -121,12 +121,13 @@ Real real_operation(PointwiseMode mode) {
       return [](double x, double b) -> double { return x != 0 || b != 0; };
     case PointwiseMode::identity:
     case PointwiseMode::binary_select:
-    case PointwiseMode::gen_index: break;  // by other functions
+    case PointwiseMode::gen_index: break;  // handled elsewhere
   }
   return [](double x, double) { return x; };
 }
 
-// Of 32 bits, which wrap around; // and % truncate. Null for what integers have not.
+// 32-bit operations, which wrap around; // and % truncate. Null if integers do not have the
+// operation.
 Integer integer_operation(PointwiseMode mode) {
   using I = std::int64_t;
   switch (mode) {
@@ -163,7 +164,7 @@ class Interpreter {
     if (status_.ok()) status_ = Error{code, message, {}, {}};
   }
 
-  // Reads a tensor that is not virtual when it is first used.
+  // The value of a tensor; a tensor that is not virtual is read on first use.
   const Dense& value(Uid uid) {
     const auto found = values_.find(uid);
     if (found != values_.end()) return found->second;
@@ -185,7 +186,8 @@ class Interpreter {
     return dense;
   }
 
-  // Where the elements lie, row-major; null where a ragged tensor has none.
+  // Visits the address of each element in row-major order; null if a ragged tensor does not have
+  // it.
   template <typename Visit>
   void for_each_place(const graph::Tensor& of, const Visit& visit) {
     const std::span<std::byte> memory = std::get<std::span<std::byte>>(operands_.at(of.uid));
@@ -204,13 +206,13 @@ class Interpreter {
       }
       if (place < 0 || (place + 1) * size > static_cast<std::int64_t>(memory.size())) {
         return fail(ErrorCode::invalid_argument,
-                    fmt::format("%{} ({}) reaches out of its memory", of.uid, of.name));
+                    fmt::format("%{} ({}) is out of bounds of its memory", of.uid, of.name));
       }
       visit(element++, memory.data() + place * size);
     });
   }
 
-  // Rounds what a node has made, and writes it where it is to be.
+  // Rounds the output of a node and stores it.
   void make(Uid uid, Dense dense) {
     const graph::Tensor& of = tensor(uid);
     for (double& each : dense.values) each = round_to(of.dtype, each);
@@ -296,7 +298,7 @@ class Interpreter {
     });
   }
 
-  // Remembers which tensors are the largest scores of rows, and their sums of exponentials.
+  // Applies the rules for rows without a visible score, if an operand is a row maximum or sum.
   Real real_operation_of(const graph::Pointwise& node) {
     if (node.b && maxima_.contains(*node.b) && node.mode == PointwiseMode::sub) return centred;
     if (node.b && sums_.contains(*node.b) && node.mode == PointwiseMode::div) return share;

@@ -1,12 +1,12 @@
-// A backend graph computed by loops: what it says, node by node, in double precision, each value
-// rounded to the type of its tensor. Simple enough to be right by reading it.
+// Evaluates a backend graph with simple loops, node by node, in double precision, rounding each
+// value to the type of its tensor.
 //
-// Where cuDNN's engines do other than the graph says (docs/cudnn.md), this does what the graph
-// says, but for one rule of theirs that lowering counts on: of a row whose largest score is -inf
-// the exponentials are 0, and what is divided by their sum, 0, is 0.
+// Follows the graph where cuDNN's engines deviate from it (docs/cudnn.md), with one exception that
+// lowering relies on: in a row whose largest score is -inf the exponentials are 0, and dividing by
+// their sum of 0 gives 0.
 //
-// A product is 0 behind the sizes of its batch. Rows of a ragged tensor behind the next batch's
-// beginning are NaN when they are read, and not written.
+// A product is 0 beyond the sizes of its batch. Rows of a ragged tensor past the start of the next
+// batch are read as NaN and not written.
 #pragma once
 
 #include <map>
@@ -18,11 +18,12 @@
 
 namespace attn::host {
 
-// Device memory from the first element of a tensor on, or what is given by value.
+// Memory starting at the first element of a tensor, or a value passed by value.
 using Operand = std::variant<std::span<std::byte>, double>;
 
-// One for each tensor that is not virtual. Errors: unsupported for random numbers, band masks and
-// attention as one node; invalid_argument for an operand that is missing or too small.
+// Runs the graph with one operand for each tensor that is not virtual. Errors: unsupported for
+// random numbers, band masks and attention as one node; invalid_argument for a missing or too small
+// operand.
 Status run(const graph::BackendGraph& graph, const std::map<graph::Uid, Operand>& operands);
 
 }  // namespace attn::host

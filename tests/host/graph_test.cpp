@@ -17,7 +17,7 @@ using ::testing::IsNan;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 using Dims = std::vector<std::int64_t>;
 
-// A graph of tensors in memory, numbered from 1.
+// Builds a graph of tensors in memory, with uids from 1.
 class GraphTest : public ::testing::Test {
  protected:
   Uid tensor(DType dtype, Dims dims, Dims strides, const std::vector<double>& elements) {
@@ -38,7 +38,7 @@ class GraphTest : public ::testing::Test {
     made.strides = std::move(strides);
     return made.uid;
   }
-  // [1,1,rows,columns] of f32, row-major; NaN when no elements are given.
+  // [1,1,rows,columns] of f32, row-major; NaN if no elements are given.
   Uid matrix(std::int64_t rows, std::int64_t columns, std::vector<double> elements = {}) {
     elements.resize(static_cast<std::size_t>(rows * columns), NAN);
     return tensor(DType::f32, {1, 1, rows, columns}, {rows * columns, rows * columns, columns, 1},
@@ -152,7 +152,7 @@ TEST_F(GraphTest, TurnedMatrices) {
   EXPECT_THAT(run(y), ElementsAre(1, 4, 2, 5, 3, 6));
 }
 
-// The second batch has one row: what lies behind it is not read and not written.
+// The second batch has one row: memory after it is not read or written.
 TEST_F(GraphTest, RaggedRows) {
   const Uid starts = tensor(DType::i32, {3, 1, 1, 1}, {1, 1, 1, 1}, {0, 2, 3});
   const auto ragged = [&](const std::vector<double>& values) {
@@ -172,14 +172,14 @@ TEST_F(GraphTest, PagesByTheirTable) {
   const Uid pool = tensor(DType::f32, {2, 1, 2, 2}, {4, 4, 2, 1}, {1, 2, 3, 4, 5, 6, 7, 8});
   const Uid table = tensor(DType::i32, {1, 1, 2, 1}, {2, 2, 1, 1}, {1, 0});
   const Uid lengths = tensor(DType::i32, {1, 1, 1, 1}, {1, 1, 1, 1}, {3});
-  const Uid gathered = virtual_tensor({1, 1, 2, 4}, {8, 8, 1, 2});  // turned
+  const Uid gathered = virtual_tensor({1, 1, 2, 4}, {8, 8, 1, 2});  // transposed
   const Uid y = matrix(2, 4);
   graph_.nodes.emplace_back(graph::PagedLoad{pool, table, lengths, gathered, {}});
   pointwise(PointwiseMode::identity, gathered, {}, y);
   EXPECT_THAT(run(y), ElementsAre(5, 7, 1, IsNan(), 6, 8, 2, IsNan()));
 }
 
-// A row without a score, and one beside it.
+// A row without a visible score, and a normal row.
 TEST_F(GraphTest, RowsThatSeeNothingHaveNoWeights) {
   const Uid x = matrix(2, 2, {-kInfinity, -kInfinity, 0, -kInfinity});
   const Uid max = matrix(2, 1), centred = matrix(2, 2), powers = matrix(2, 2), sum = matrix(2, 1);

@@ -18,7 +18,7 @@ namespace {
 
 using Launcher = void (*)(void* const* arguments, std::size_t threads);
 
-// Kernels that shuffle run in warps; a loop does for the others, and is quicker.
+// Kernels with warp shuffles run in warps; the others run in a loop, which is faster.
 std::string text_of(const std::string& source, std::size_t number) {
   const bool in_warps = source.find("__shfl") != std::string::npos;
   return fmt::format(
@@ -30,7 +30,7 @@ std::string text_of(const std::string& source, std::size_t number) {
                : fmt::format("for_each_thread(kernel_{}::run, threads, arguments);", number));
 }
 
-// Removed when it goes.
+// A temporary folder, removed by the destructor.
 class Folder {
  public:
   Folder() : path_(std::filesystem::temp_directory_path() / fmt::format("attn_host_{}", getpid())) {

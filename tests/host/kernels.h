@@ -1,5 +1,5 @@
-// Derive kernels on the host: compiled by the compiler that this was built with, when they are
-// needed, and loaded.
+// Runs derive kernels on the host: compiles them at run time with the compiler of this build, and
+// loads them.
 #pragma once
 
 #include <map>
@@ -14,15 +14,15 @@ namespace attn::host {
 
 class Kernels {
  public:
-  // Of all programs in one go. Errors: internal, with what the compiler says.
+  // Compiles the kernels of all programs at once. Errors: internal, with the compiler's output.
   static Result<Kernels> compile(const std::vector<const plan::Program*>& programs);
 
-  // As a GPU would, thread by thread; `arguments` are as cuLaunchKernel takes them. The step is one
-  // of those that were compiled.
+  // Runs all threads of a kernel. `arguments` are as for cuLaunchKernel. The step must be one of
+  // the compiled programs'.
   void launch(const plan::DeriveStep& step, std::int64_t threads, void* const* arguments) const;
 
  private:
-  using Numbers = std::map<std::string, std::size_t, std::less<>>;  // by source
+  using Numbers = std::map<std::string, std::size_t, std::less<>>;  // keyed by source
 
   Kernels(Numbers numbers, std::shared_ptr<void> library)
       : numbers_(std::move(numbers)), library_(std::move(library)) {}

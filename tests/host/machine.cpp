@@ -10,7 +10,7 @@
 namespace attn::host {
 namespace {
 
-constexpr std::byte kPoison{0xff};  // every float a NaN
+constexpr std::byte kPoison{0xff};  // every float is a NaN
 
 std::vector<std::byte> counted(std::int64_t count) {
   std::vector<std::byte> bytes(static_cast<std::size_t>(count) * sizeof(std::int32_t));
@@ -70,7 +70,7 @@ Status Machine::run(const plan::CudnnStep& step, std::int64_t turn) {
 }
 
 Status Machine::run(const plan::DeriveStep& step, std::int64_t turn) {
-  // Of pointers and params, each aligned as any is.
+  // Pointers and params, each with the largest alignment.
   std::vector<std::uint64_t> values;
   const auto add = [&values](const void* bytes, std::size_t size) {
     std::memcpy(&values.emplace_back(), bytes, size);

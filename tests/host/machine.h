@@ -1,4 +1,5 @@
-// Programs on the host: graphs by loops (graph.h), kernels by the host's compiler (kernels.h).
+// Runs programs on the host: graphs with loops (graph.h), kernels with the host's compiler
+// (kernels.h).
 #pragma once
 
 #include <cstddef>
@@ -12,17 +13,18 @@
 
 namespace attn::host {
 
-// The memory of one program. All of it is NaN at first: what nobody writes shows.
+// Owns the memory of one program. It is initialized to NaN, to expose elements that are not
+// written.
 class Machine {
  public:
-  // Both must outlive it.
+  // Both must outlive the machine.
   Machine(const plan::Program& program, const Kernels& kernels);
 
-  // Of a tensor of the program's, or an internal one; as long as it was when it is set.
+  // Memory of a tensor or an internal tensor. It may be assigned, but not resized.
   std::vector<std::byte>& memory(const std::string& name) { return memory_.at(name); }
   void set_param(const std::string& name, double value) { params_[name] = value; }
 
-  // All steps in order. Errors: of a program or graph that is not valid; those of run() of a graph.
+  // Runs all steps in order. Errors: those of plan::validate and of run() in graph.h.
   Status run();
 
  private:

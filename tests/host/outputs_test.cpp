@@ -1,4 +1,4 @@
-// Forwards that do not ask for o, run on the host: the reference's statistics, by each lowering.
+// Runs forwards without output o on the host, with each lowering, and compares the statistics.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -61,7 +61,7 @@ TEST(HostOutputs, StatisticsAlone) {
   expect_reference(subjects);
 }
 
-// The kernel that fills outputs without keys is not one for the host.
+// Not run: the kernel that fills outputs without keys cannot run on the host.
 TEST(HostOutputs, StatisticsAloneWithoutKeys) {
   const auto program = driver::lower(
       attention_of("attention none { dims B = 2, Hq = 4, Sq = 5, Skv = 0, D = 8; outputs lse; }"));

@@ -1,7 +1,6 @@
-// Random masks cut into parts, and as lists of pages, run on the host: the reference's outputs and
-// gradients.
-// ATTN_STRESS=N in the environment makes them N times as many; ATTN_SEED=N takes the one with this
-// number in its name alone.
+// Runs random masks, split into parts or lowered to page lists, on the host, and compares outputs
+// and gradients with the reference. ATTN_STRESS=N in the environment runs N times as many;
+// ATTN_SEED=N runs only the spec with this seed.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -15,15 +14,15 @@ namespace attn::host {
 namespace {
 
 constexpr int kBatches = 6;
-constexpr int kMasks = 50;  // of each batch
-constexpr int kPaged = 12;  // of each batch
+constexpr int kMasks = 50;  // per batch
+constexpr int kPaged = 12;  // per batch
 
 int times(int count) {
   const char* stress = std::getenv("ATTN_STRESS");
   return stress == nullptr ? count : count * std::max(1, std::atoi(stress));
 }
 
-// With the parts that there are: of the forward, of the backward, or of both.
+// The forward, the backward, or both in parts.
 std::optional<Pair> in_parts(const ir::Attention& attention) {
   auto forward = driver::lower(attention, "parts", plan::Direction::forward);
   auto backward = driver::lower(attention, "parts", plan::Direction::backward);
@@ -60,7 +59,7 @@ TEST_P(HostRandomMasks, InPartsAreTheReference) {
   expect_reference(subjects);
 }
 
-// At sizes that have pages.
+// A random spec at sizes that have pages.
 std::optional<Subject> in_pages(std::uint64_t seed) {
   const std::string text = attn::testing::random_spec(seed);
   const std::string rows = std::to_string((2 + seed % 3) * 64);

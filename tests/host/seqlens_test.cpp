@@ -1,5 +1,5 @@
-// Masks of one side, run on the host as lengths of each batch, or as what is left when rows and
-// columns that nobody sees are cut off: the reference's outputs and gradients.
+// Runs one-sided masks on the host, lowered to lengths of each batch or narrowed to the visible
+// rows and columns, and compares outputs and gradients with the reference.
 #include <gtest/gtest.h>
 
 #include "runtime/base/check.h"
@@ -22,7 +22,7 @@ ir::Attention attention_of(const std::string& text) {
   return *attention;
 }
 
-// `more`: what all have.
+// `more` are clauses common to all.
 void expect_reference_of(const std::vector<std::string>& clauses,
                          const std::string& more = kGrouped, const char* lowering = "seqlens") {
   std::vector<Subject> subjects;
@@ -70,7 +70,7 @@ TEST(HostLengths, AtTheEndsOf32Bits) {
   });
 }
 
-// Which a kernel must not be asked for as they are (passes/like_padding.h).
+// Masks that must be rewritten before a kernel computes them (passes/like_padding.h).
 TEST(HostLengths, ComparisonsLikePaddingInOneKernel) {
   expect_reference_of(
       {
@@ -83,7 +83,7 @@ TEST(HostLengths, ComparisonsLikePaddingInOneKernel) {
       kGrouped, "composite");
 }
 
-// Rows behind a length see a sink where a mask hides the rest.
+// Rows beyond a length see only the sink.
 TEST(HostLengths, BesideOtherClauses) {
   expect_reference_of({
       "sink 0.5 * h; mask kv_idx < n[b] && q_idx < n[b];",
@@ -115,7 +115,7 @@ TEST(HostLengths, OfOneRowAndOfOneBatch) {
                       "dims B = 1, Hq = 2, Hkv = 2, Sq = 64, Skv = 64, D = 16; " + kUsual);
 }
 
-// Rows that see nothing have o 0 and lse -inf, and keys that nobody sees no gradients.
+// Rows without a visible key have o 0 and lse -inf, and invisible keys have zero gradients.
 TEST(HostNarrowed, IsWhatTheMaskShows) {
   expect_reference_of(
       {

@@ -1,5 +1,6 @@
-// Every spec that ships, lowered to fused kernels and run on the host: the reference's outputs and
-// gradients, with all rewrites and without each of them. What cannot be is in not_run.txt.
+// Runs every shipped spec, lowered to fused kernels, on the host, with all rewrites and without
+// each of them, and compares outputs and gradients with the reference. not_run.txt lists
+// exceptions.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +18,7 @@
 namespace attn::host {
 namespace {
 
-constexpr std::int64_t kLongest = 96;  // rows and columns: what is dense takes time
+constexpr std::int64_t kLongest = 96;  // rows and columns; small, since dense evaluation is slow
 constexpr const char* kLowerings[] = {"composite", "tables", "parts", "segments", "seqlens"};
 
 std::vector<std::string> spec_names() {
@@ -30,7 +31,7 @@ std::vector<std::string> spec_names() {
   return names;
 }
 
-// Names of specs by what is not run of them: "both", or "backward" alone.
+// Names of the specs in not_run.txt with this entry: "both" or "backward".
 std::set<std::string> not_run(std::string_view what) {
   std::set<std::string> names;
   std::istringstream lines(attn::testing::read_source_file("tests/host/not_run.txt"));
@@ -53,7 +54,7 @@ class HostSpecs : public ::testing::TestWithParam<std::string> {
   std::string path() const { return ATTN_SOURCE_DIR "/specs/" + GetParam() + ".attn"; }
 };
 
-// Composite always has a form; the others where there is something for them to do.
+// Adds the programs of a lowering. Composite always applies; the others only to some specs.
 void add_pair(Subject& subject, const char* lowering, bool expects_backward,
               planning::Rewrites made = {}) {
   const bool required = std::string_view(lowering) == "composite";
@@ -61,10 +62,10 @@ void add_pair(Subject& subject, const char* lowering, bool expects_backward,
   auto backward = lowered(subject.attention, lowering, plan::Direction::backward, made);
   if (required) {
     ASSERT_TRUE(forward.ok()) << forward.error().to_text();
-    ASSERT_EQ(backward.ok(), expects_backward) << "not_run.txt is not what is run";
+    ASSERT_EQ(backward.ok(), expects_backward) << "not_run.txt does not match";
   }
   if (!forward.ok() && !backward.ok()) return;
-  // A backward reads what any forward makes.
+  // A backward works with any forward.
   if (!forward.ok()) {
     forward = lowered(subject.attention, "composite", plan::Direction::forward);
     ASSERT_TRUE(forward.ok()) << forward.error().to_text();
@@ -79,7 +80,7 @@ std::string text_of(const Pair& pair) {
          (pair.backward ? plan::canonical_text(*pair.backward) : "");
 }
 
-// Where there is one, and of other programs.
+// Adds the programs of a lowering without a rewrite, unless they are the same as other programs.
 void add_pair_without(Subject& subject, const char* lowering, std::string_view rewrite,
                       bool expects_backward) {
   const std::size_t before = subject.pairs.size();
@@ -104,7 +105,7 @@ TEST_P(HostSpecs, AreTheReference) {
                                                     tools::ShapeSet::all, kLongest)) {
     const auto bound = tools::analyze_spec(spec.spec->source, shape.bindings, tools::Format::text);
     ASSERT_TRUE(bound.spec || shape.name != "scaled");
-    if (!bound.spec) continue;  // these sizes are not for it
+    if (!bound.spec) continue;  // the spec does not support these sizes
     Subject subject{
         GetParam() + ", " + shape.name, driver::training_forward(bound.spec->attention), {}};
     for (const char* lowering : kLowerings) {
@@ -129,7 +130,7 @@ TEST(HostSpecsList, NamesSpecs) {
   }
 }
 
-// Which lowerings have a form of a spec at the sizes above: what is compared at all.
+// Lists which lowerings apply to a spec at the sizes above, and so are compared.
 ir::Attention scaled(const std::string& name) {
   const tools::SpecOutcome spec =
       tools::read_spec(ATTN_SOURCE_DIR "/specs/" + name + ".attn", {}, tools::Format::text);
@@ -151,7 +152,7 @@ std::string forms_of(const std::string& name) {
   return text + "\n";
 }
 
-// Which specs a rewrite changes as composite computes them: of the others nothing is compared.
+// Lists the specs whose composite program a rewrite changes; only these test the rewrite.
 std::string changed_by(const planning::Rewrite& rewrite) {
   std::string text = fmt::format("{}:", rewrite.name);
   for (const std::string& name : spec_names()) {

@@ -1,4 +1,5 @@
-// Gradients of learned tensors with the rows of scores in tiles, run on the host: the reference's.
+// Runs gradients of learned tensors with scores in tiles of rows on the host, and compares them
+// with the reference.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -13,7 +14,8 @@ namespace {
 constexpr const char* kSizes = "B = 2, Hq = 6, Hkv = 2, Sq = 29, Skv = 37, D = 8";
 constexpr const char* kFused = "composite";
 constexpr const char* kSplit = "unfused";
-// One row of each group at a time; some, with rows that are left; one group of heads.
+// Score memory for tiles of one row of each group, of some rows with a remainder, and of one group
+// of heads.
 constexpr std::int64_t kOneRow = 1, kSomeRows = 40'000, kOneGroup = 140'000;
 
 struct Case {
@@ -63,7 +65,7 @@ void expect_reference_of(const std::vector<Case>& cases) {
   expect_reference(subjects);
 }
 
-// Each index alone, several together, and what a score is multiplied by.
+// Tensors over each index and over several, added to or multiplied with the score.
 TEST(HostTiles, OfTensorsByEveryIndex) {
   const std::string all = "grad q, k, v, t;";
   expect_reference_of({
@@ -100,7 +102,7 @@ TEST(HostTiles, OfManyRowsInFewTiles) {
   expect_reference({subject});
 }
 
-// Three of seven at a time, and one that is left.
+// Tiles of three of seven groups, with a remainder of one.
 TEST(HostTiles, OfWholeGroups) {
   const std::string text =
       "attention tiled { dtype f16; outputs o, lse; dims B = 7, Hq = 3, Hkv = 1, Sq = 29, "
@@ -113,7 +115,7 @@ TEST(HostTiles, OfWholeGroups) {
   expect_reference({subject});
 }
 
-// Rows that see nothing, documents, lengths, and rows one behind the other.
+// Rows without a visible key, segments, lengths, and packed rows.
 TEST(HostTiles, BesideMasksAndLengths) {
   const std::string learned = "learn t: f32[Hq, 4]; score score + t[h, kv_idx % 4]; ";
   const std::string all = learned + "grad q, k, v, t; ";
@@ -141,7 +143,7 @@ TEST(HostTiles, BesideSinksAndDropout) {
   });
 }
 
-// An element that nothing reads has no gradient.
+// An element that no score reads has gradient 0.
 TEST(HostTiles, OfTensorsThatNoScoreReads) {
   expect_reference_of({{kSizes,
                         "learn t: f32[Hq]; learn u: f32[Hq]; score score * t[h] + 0 * u[h];"

@@ -1,8 +1,7 @@
 """The gradients of each spec of the library by explicit formulas, in numpy and double precision.
 
-Of a spec whose scores are not the products as they are, SLOPES has the derivative of a score by its
-product, worked out by hand; of one that learns a tensor, LEARNED has where its gradient goes. A spec
-that lacks either has no gradients here, which is an error and not zero.
+For a spec that modifies scores, SLOPES has the derivative of the score by its product, derived by hand.
+For a spec that learns tensors, LEARNED computes their gradients. A missing entry is an error.
 """
 
 import types
@@ -17,7 +16,7 @@ SLOPES, LEARNED = {}, {}
 
 
 def slope(*names):
-    """Registers a function (s, at, p, t) of the products as the slopes of these specs."""
+    """Registers a function (s, at, p, t) that returns the slopes of these specs."""
 
     def register(function):
         SLOPES.update({name: function for name in names})
@@ -27,8 +26,8 @@ def slope(*names):
 
 
 def learned(*names):
-    """Registers a function (d_scores, d_sinks, s, at, t) that returns the gradients of learned
-    tensors by name, from those of scores [B, Hq, Sq, Skv] and sinks [B, Hq, Sq]."""
+    """Registers a function (d_scores, d_sinks, s, at, t) that returns the gradients of learned tensors by
+    name, from the gradients of scores [B, Hq, Sq, Skv] and sinks [B, Hq, Sq]."""
 
     def register(function):
         LEARNED.update({name: function for name in names})
@@ -105,7 +104,7 @@ def bias(d_scores, d_sinks, s, at, t):
 
 
 def by_bucket(d_scores, buckets):
-    """[32, Hq], from the number of each position's bucket."""
+    """The gradient of the table [32, Hq], from the bucket of each position."""
     of_heads = d_scores.sum(axis=0)
     table = numpy.zeros((32, of_heads.shape[0]))
     for number in range(32):
@@ -125,7 +124,7 @@ def t5_table_causal(d_scores, d_sinks, s, at, t):
 
 
 def slopes_of(name, scaled, at, params, tensors):
-    """The derivative of each score by its product; 1 where scores are the very products."""
+    """The derivative of each score by its product; 1 if scores are not modified."""
     if name in SLOPES:
         return SLOPES[name](scaled, at, params, tensors)
     if SPECS[name].modify(scaled, at, params, tensors)[0] is not scaled:
@@ -134,13 +133,13 @@ def slopes_of(name, scaled, at, params, tensors):
 
 
 def summed(values, dims):
-    """[B, Hkv, ..] of [B, Hq, ..]: the heads of each group together."""
+    """[B, Hkv, ..] from [B, Hq, ..], summed over the heads of each group."""
     shape = values.shape
     return values.reshape(shape[0], dims["Hkv"], -1, *shape[2:]).sum(axis=2)
 
 
 def gradients(name, dims, params, tensors, d_o):
-    """dq, dk, dv and d_NAME of what the spec learns, of sum(o * d_o). Arguments as those of
+    """The gradients dq, dk, dv and d_NAME (learned tensors) of sum(o * d_o). Arguments as in
     oracle.attention."""
     values, sinks_of_rows = oracle.scores(name, dims, params, tensors)
     weights, rows = oracle.softmax(values, sinks_of_rows)

@@ -1,12 +1,12 @@
-"""Specs about whole rows (lengths, sinks, dropout), and about sizes and layouts, of which the meaning
-of the others is repeated."""
+"""Specs about whole rows (lengths, sinks, dropout), and about sizes and layouts, which are aliases of
+other specs."""
 
 import numpy
 
 from on_visibility import causal, last_keys, noop
 from registry import spec
 
-# How q, k, v lie in memory and how large heads are changes no value.
+# Memory layout and head dimensions do not change values.
 for alias in (
     "bhsd gqa_5to1 head_dim_80 head_dim_100 head_dim_256 mla_prefill packed_qkv sbhd strided_views thd"
 ).split():
@@ -16,7 +16,7 @@ for alias in "packed_kv padding split_kv".split():
 
 
 def past_from_the_end(s, at, p, t):
-    """The last query of a batch stands at its last key."""
+    """The last query of a batch is aligned with its last key."""
     return s, at.k <= at.q_aligned
 
 

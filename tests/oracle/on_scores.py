@@ -1,4 +1,4 @@
-"""Specs about what becomes of a score."""
+"""Specs that modify scores."""
 
 import math
 
@@ -24,8 +24,8 @@ def gemma2_global(s, at, p, t):
 
 
 def slopes(heads):
-    """ALiBi's: for a power of two of heads a geometric series that starts with its own ratio; else
-    those of the power of two below, then the first, third, .. of twice as many."""
+    """ALiBi slopes. For a power of two of heads: a geometric series that starts with its ratio. Otherwise
+    the series of the next lower power of two, then every other slope of twice as many heads."""
     power = 1
     while 2 * power <= heads:
         power *= 2
@@ -60,8 +60,7 @@ def relative_bias(s, at, p, t):
 
 
 def bucket(distance, exact, buckets, most=128):
-    """T5: distances below `exact` are their own buckets, the others share the rest by their
-    logarithm."""
+    """T5 buckets: one per distance below `exact`; larger distances share the rest logarithmically."""
     far = numpy.log(numpy.maximum(distance, 1) / exact) / math.log(most / exact) * (buckets - exact)
     far = numpy.minimum(exact + far.astype(int), buckets - 1)
     return numpy.where(distance < exact, distance, far)

@@ -1,4 +1,4 @@
-"""Specs about what is visible. Scores pass unchanged unless a spec has both."""
+"""Specs with masks. Scores are unchanged unless a spec also modifies them."""
 
 import numpy
 
@@ -31,7 +31,7 @@ def inverse_causal(s, at, p, t):
 
 
 def last_keys(at, window):
-    """A window of w shows w keys, the query's own included."""
+    """A window of w shows w keys, including the query's own."""
     return (at.k <= at.q) & (at.k > at.q - window)
 
 
@@ -47,7 +47,7 @@ def symmetric_window(s, at, p, t):
 
 @spec
 def dilated_window(s, at, p, t):
-    """Visible keys are 0, d, 2d, .. away to either side, no further than the window."""
+    """Visible keys are at distances 0, d, 2d, .. on either side, up to the window."""
     distances = numpy.arange(0, p.window + 1, int(p.dilation))
     return s, numpy.isin(abs(at.q - at.k), distances)
 
@@ -71,7 +71,7 @@ def chunked(s, at, p, t):
 
 @spec
 def chunked_padded(s, at, p, t):
-    """Chunks are counted from the first token behind the padding, which sees and is seen by none."""
+    """Chunks start at the first token after the padding. Padding sees and is seen by none."""
     first = t["pad"][:, None, None, None]
     first_of_chunk = at.q - (at.q - first) % p.chunk
     return s, (at.q >= first) & (at.k >= first) & (first_of_chunk <= at.k) & (at.k <= at.q)
@@ -99,7 +99,7 @@ def document_padded(s, at, p, t):
 
 @spec
 def document_inner(s, at, p, t):
-    """A prefix language model in each document, its positions counted from the document's first."""
+    """A prefix language model in each segment; positions are relative to the segment's start."""
     ids, starts = t["doc"], t["offs"]
     inner = numpy.arange(ids.size) - starts[ids]
     q, k = inner[at.q], inner[at.k]
@@ -113,8 +113,8 @@ def gemma3_image(s, at, p, t):
 
 
 def windows(size, kernel):
-    """[size, size]: whether x lies in the window of `at`: `kernel` positions, `at` in the middle, or
-    as near to it as the borders let."""
+    """[size, size]: whether x is in the window of `at`: `kernel` positions centered at `at`, shifted to
+    stay within the borders."""
     seen = numpy.zeros((size, size), dtype=bool)
     for at in range(size):
         first = min(max(at - kernel // 2, 0), size - kernel)
@@ -123,12 +123,12 @@ def windows(size, kernel):
 
 
 def seen_in_both(at, xs, ys, in_x, in_y):
-    """Of positions with those coordinates."""
+    """Whether both coordinates are visible."""
     return in_x[xs[at.q], xs[at.k]] & in_y[ys[at.q], ys[at.k]]
 
 
 def pixels_by_tile(width, height, tile):
-    """Columns and rows of an image's pixels, in the order of tiles, and within each by rows."""
+    """x and y of an image's pixels, ordered by tile, then by rows within the tile."""
     order = [
         (x, y)
         for top in range(0, height, tile)
@@ -156,7 +156,7 @@ def natten_tiled(s, at, p, t):
 
 @spec
 def sliding_tile_2d(s, at, p, t):
-    """Windows of tiles: a tile is seen whole or not at all."""
+    """Windows of whole tiles."""
     width, height, kernel, tile = int(p.width), int(p.height), int(p.kernel), int(p.tile)
     xs, ys = pixels_by_tile(width, height, tile)
     in_x, in_y = windows(width // tile, kernel), windows(height // tile, kernel)
@@ -212,7 +212,7 @@ def shared_prefix(s, at, p, t):
 
 @spec
 def tree_mask(s, at, p, t):
-    """The last Sq keys are nodes; a bit of `ancestors` for each, the lowest of a word first."""
+    """The last Sq keys are nodes, each with a bit in `ancestors`, least significant bit first."""
     words = numpy.ascontiguousarray(t["ancestors"].astype("<i4")).view(numpy.uint8)
     bits = numpy.unpackbits(words, axis=-1, bitorder="little").astype(bool)
     visible = numpy.ones((at.dims.B, 1, at.dims.Sq, at.dims.Skv), dtype=bool)
@@ -224,7 +224,7 @@ def tree_mask(s, at, p, t):
 
 @spec
 def multi_item(s, at, p, t):
-    """The prompt, and of the rest as many keys as the query's item has up to the query."""
+    """The prompt, and the keys of the query's item up to the query."""
     prompt = t["prompt"][:, None, None, None]
     first_of_item = at.q - t["place"][at.b, at.q]
     return s, (at.k <= at.q) & ((at.k < prompt) | (at.k >= first_of_item))

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What each spec of the library means, in numpy and double precision.
+"""Reference semantics of each spec of the library, in numpy and double precision.
 
-Written from the words of the language and of the specs, for comparison with everything that goes
-through the compiler: nothing here reads a spec file or uses its representation.
+Written from the descriptions of the language and the specs, independent of the compiler: nothing here
+reads a spec file.
 
     oracle.py SPEC --dims B=1,Hq=5,... [--param NAME=VALUE]... --in NAME=FILE.npy...
               [--out NAME=FILE.npy]...
@@ -14,17 +14,17 @@ import types
 
 import numpy
 
-import on_rows  # noqa: F401  (they fill the list)
+import on_rows  # noqa: F401  (fills SPECS)
 import on_scores  # noqa: F401
 import on_visibility  # noqa: F401
 from registry import SPECS, Place
 
 
 def softmax(values, sinks):
-    """Weights that sum to less than one where there is a sink, and lse, max and sum_exp of each row.
+    """Softmax weights, and lse, max and sum_exp of each row.
 
-    The sink takes part in the denominator, of which lse is the logarithm, and in nothing else. A row
-    without a visible score has no weights, max -inf and sum_exp 0.
+    A sink is added to the denominator, and so to lse, but not to max and sum_exp. A row without a
+    visible score has weights 0, max -inf and sum_exp 0.
     """
     largest = values.max(axis=-1)
     shift = numpy.where(numpy.isneginf(largest), 0, largest)
@@ -43,19 +43,19 @@ def scale_of(name, dims):
 
 
 def repeated(name, dims, tensors):
-    """k or v in double precision, a head for each of q."""
+    """k or v in double precision, repeated to Hq heads."""
     return numpy.repeat(tensors[name].astype(numpy.float64), dims["Hq"] // dims["Hkv"], axis=1)
 
 
 def products(name, dims, tensors):
-    """[B, Hq, Sq, Skv], scaled."""
+    """Scaled products q k^T, [B, Hq, Sq, Skv]."""
     q = tensors["q"].astype(numpy.float64)
     k = repeated("k", dims, tensors)
     return numpy.einsum("bhqd,bhkd->bhqk", q, k) * scale_of(name, dims)
 
 
 def scores(name, dims, params, tensors):
-    """Scores [B, Hq, Sq, Skv], -inf where they are hidden, and sinks (-inf: none) [.., .., Sq]."""
+    """Scores [B, Hq, Sq, Skv], -inf where hidden, and sinks [.., .., Sq], -inf if there is none."""
     scaled = products(name, dims, tensors)
     dims, params = types.SimpleNamespace(**dims), types.SimpleNamespace(**params)
     at = Place(dims, tensors)
@@ -67,7 +67,7 @@ def scores(name, dims, params, tensors):
 
 
 def kept(name, tensors):
-    """What dropout makes of a weight: 0, or 1 / (1 - p)."""
+    """Dropout factor of each weight: 0 or 1 / (1 - p)."""
     dropout = SPECS[name].dropout
     return tensors["keep"] / (1 - dropout) if dropout else 1.0
 
@@ -75,8 +75,8 @@ def kept(name, tensors):
 def attention(name, dims, params, tensors):
     """o [B, Hq, Sq, Dv]; lse, max and sum_exp [B, Hq, Sq].
 
-    Heads of q share those of k and v in groups. Tensors lengths_q and lengths_kv [B], where given,
-    end the rows and keys of a batch; rows behind the end have o 0 and lse -inf, sink or not.
+    Heads of q share heads of k and v in groups. The optional tensors lengths_q and lengths_kv [B] give
+    the rows and keys of each batch; rows beyond have o 0 and lse -inf, even with a sink.
     """
     weights, outputs = softmax(*scores(name, dims, params, tensors))
     v = repeated("v", dims, tensors)

@@ -1,4 +1,4 @@
-"""The list of specs, and the places that they speak of."""
+"""Registry of specs, and index arrays for them."""
 
 import typing
 
@@ -8,17 +8,17 @@ SPECS = {}
 
 
 class Meaning(typing.NamedTuple):
-    """`modify(s, at, p, t)` gets the scaled products s [B, Hq, Sq, Skv], where they lie, the numbers
-    and the tensors given to the spec. It returns the scores and what is visible (True: all of it),
-    and the sinks, if there are any."""
+    """`modify(s, at, p, t)` receives the scaled products s [B, Hq, Sq, Skv], their Place, and the numbers
+    and tensors of the spec. It returns the scores, the visible ones (True: all), and optionally the
+    sinks."""
 
     modify: typing.Callable
     scale: float | None  # 1 / sqrt(Dqk) when None
-    dropout: float  # the share of weights that is dropped; tensor `keep` has those that are not
+    dropout: float  # probability of dropping a weight; tensor `keep` marks the kept weights
 
 
 def spec(function=None, *, name=None, scale=None, dropout=0.0):
-    """Registers a function under the name of a spec, which is its own unless another is given."""
+    """Registers a function for the spec `name` (default: the function's name)."""
 
     def register(modify):
         SPECS[name or modify.__name__] = Meaning(modify, scale, dropout)
@@ -28,7 +28,7 @@ def spec(function=None, *, name=None, scale=None, dropout=0.0):
 
 
 class Place:
-    """Batch, head, query and key numbers, each along its own axis of [B, Hq, Sq, Skv]."""
+    """Indices of batch, head, query and key, each along its axis of [B, Hq, Sq, Skv]."""
 
     def __init__(self, dims, tensors):
         def along(axis, values):
@@ -42,5 +42,5 @@ class Place:
         self.k = along(3, numpy.arange(dims.Skv))
         self.queries = along(0, tensors.get("lengths_q", numpy.full(dims.B, dims.Sq))).astype(int)
         self.keys = along(0, tensors.get("lengths_kv", numpy.full(dims.B, dims.Skv))).astype(int)
-        # Bottom right: the last query of a batch stands at its last key.
+        # Bottom right: the last query of a batch is aligned with its last key.
         self.q_aligned = self.q + (self.keys - self.queries)

@@ -1,5 +1,5 @@
-"""attnc's build as others configure it: with parts left out, and within a project of theirs. Nothing
-is compiled here; what would be is in the build files."""
+"""Configures the build with parts left out, and within another project. Nothing is compiled: the tests
+check the generated build files."""
 import os
 import pathlib
 import subprocess
@@ -9,7 +9,7 @@ import unittest
 SOURCE = pathlib.Path(os.environ["ATTN_SOURCE_DIR"])
 CMAKE, CC, CXX = os.environ["CMAKE"], os.environ["CC"], os.environ["CXX"]
 PARENT = SOURCE / "tests" / "package" / "parent"
-# What the tests' own build found or was told.
+# Options of the build that runs the tests.
 PASSED = [f"-D{option}" for option in os.environ["OPTIONS"].split("|")]
 
 

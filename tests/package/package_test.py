@@ -1,5 +1,5 @@
-"""What `cmake --install` installs: the library's symbols and needs, and the examples, built from the
-installed tree alone. The prefix is moved after installing, as packagers do."""
+"""Tests of `cmake --install`: symbols and dependencies of the library, and the examples, built only from
+the installed tree. The prefix is moved after the installation, as packagers do."""
 import os
 import pathlib
 import re
@@ -16,11 +16,11 @@ CMAKE, CC, CXX = os.environ["CMAKE"], os.environ["CC"], os.environ["CXX"]
 NM, READELF = os.environ["NM"], os.environ["READELF"]
 STANDINS, STANDIN_PLAN = os.environ["STANDINS"], os.environ["STANDIN_PLAN"]
 HEADERS = SOURCE / "runtime" / "api"
-# The spec that each runs, and what it prints of a plan of the stand-ins, which have no training pair.
+# The spec of each example, and its output for a plan of the stand-ins (which have no training pair).
 EXAMPLES = {
     "embed_c": ("causal", r"^o: \S+ \S+ \S+ \S+ \.\.\.\n$"),
     "embed": ("causal", r"^o: \S+ \S+ \S+ \S+ \.\.\.\n$"),
-    "server": ("causal", r"^100 of 100 requests served by 4 threads, 0 answers unlike the first\n$"),
+    "server": ("causal", r"^100 of 100 requests served by 4 threads, 0 answers differ from the first\n$"),
     "cuda_graph": ("causal", r"^10 launches as captured: .*\n10 launches with other addresses: "),
     "layers": ("causal", r"^2 passes over 32 layers with a workspace of \d+ bytes: the same outputs\n$"),
     "train": ("t5_bias", None),
@@ -57,7 +57,7 @@ class Package(unittest.TestCase):
                            "PKG_CONFIG_PATH": str(cls.libraries / "pkgconfig")}
 
     def configure(self, name, *options):
-        """A build of the examples, found by find_package alone."""
+        """Configures a build of the examples that finds the package with find_package."""
         build = self.folder / name
         output_of(CMAKE, "-G", "Ninja", "-S", SOURCE / "examples", "-B", build,
                   f"-DCMAKE_PREFIX_PATH={self.prefix}", f"-DCMAKE_C_COMPILER={CC}",
@@ -68,7 +68,7 @@ class Package(unittest.TestCase):
         return output_of("pkg-config", *options, module, env=self.environment).split()
 
     def plan(self, spec):
-        """One for this machine's GPU; any will do where there is none."""
+        """A plan for the local GPU; any plan if there is none."""
         if not attnc.has_gpu():
             return SOURCE / "tests" / "compat" / "v1.plan"
         plan = self.folder / f"{spec}.attnplan"
@@ -78,7 +78,7 @@ class Package(unittest.TestCase):
         return plan
 
     def expect_run(self, program, spec="causal"):
-        """It works, or says that there is no driver."""
+        """The program succeeds, or reports that there is no driver."""
         process = subprocess.run([program, self.plan(spec)], capture_output=True, text=True,
                                  check=False, timeout=300, env=self.environment)
         if attnc.has_gpu():
@@ -89,7 +89,7 @@ class Package(unittest.TestCase):
             self.assertRegex(process.stderr, r"^cuda: no CUDA driver on this machine\n")
 
     def expect_run_on_standins(self, program, plan, shows):
-        """As on a GPU: with libraries that stand in for cuDNN and the driver."""
+        """Runs the program with stand-ins for cuDNN and the driver."""
         paths = f"{STANDINS}:{self.environment['LD_LIBRARY_PATH']}"
         environment = {**self.environment, "LD_LIBRARY_PATH": paths, "ATTN_CUDNN_DIR": STANDINS}
         self.assertRegex(output_of(program, plan, env=environment), shows)

@@ -1,6 +1,6 @@
-"""Every shipped spec through the commands that need no cuDNN, by an attnc that is built with address
-and undefined-behaviour sanitizers: none has anything to report, leaks included. Skipped where it is
-not built (.ci/build-sanitized)."""
+"""Runs the commands that need no cuDNN on every shipped spec, with an attnc built with address and
+undefined-behaviour sanitizers. There must be no reports, including leaks. Skipped if it is not built
+(.ci/build-sanitized)."""
 import concurrent.futures
 import json
 import os
@@ -19,12 +19,12 @@ ENVIRONMENT = os.environ | {
     "ASAN_OPTIONS": "detect_leaks=1:exitcode=99:detect_stack_use_after_return=1",
     "UBSAN_OPTIONS": "print_stacktrace=1",
 }
-# At most these, to be small enough for the reference.
+# Upper limits, to be small enough for the reference.
 LIMITS = {"B": 1, "Sq": 64, "Skv": 256}
 
 
 def attnc(*arguments, stdin=""):
-    """(what was run, exit code, output, errors)"""
+    """(command, exit code, output, errors)"""
     command = [ATTNC, *map(str, arguments)]
     process = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=300,
                              check=False, env=ENVIRONMENT)
@@ -32,8 +32,8 @@ def attnc(*arguments, stdin=""):
 
 
 def small(tree):
-    """--bind for every size of a spec that is or may be too large for the reference. As many keys as
-    queries stay as many."""
+    """--bind options for the sizes of a spec that are or may be too large for the reference. Skv = Sq is
+    kept."""
     sizes = next((clause["dims"] for clause in tree["clauses"] if "dims" in clause), {})
     limits = {size: limit for size, limit in LIMITS.items() if sizes.get(size, "Sq") != "Sq"}
     return [word for size, limit in limits.items()
@@ -42,7 +42,7 @@ def small(tree):
 
 
 def runs_of(spec, empty):
-    """All of one spec. The folder without cuDNN keeps explain to what attnc itself does."""
+    """Runs all commands on one spec. With the empty cuDNN folder explain does not call cuDNN."""
     tree = attnc("convert", spec, "--to", "json")
     yield tree, (0,)
     yield attnc("convert", "-", "--to", "dsl", stdin=tree[2]), (0,)
@@ -70,7 +70,7 @@ class Sanitized(unittest.TestCase):
                     self.assertFalse([word for word in REPORTS if word in errors], errors)
                     self.assertIn(code, codes, errors)
                 references += command.startswith("run ") and code == 0
-        self.assertGreater(references, 0.8 * len(SPECS), "few ran by the reference")
+        self.assertGreater(references, 0.8 * len(SPECS), "too few ran with the reference")
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ namespace attn::standin {
 namespace {
 
 constexpr std::string_view kInfo = ".nv.info.";
-// An attribute: its form, its kind, and 16 bits that are its value, or in form 4 the size of what
-// follows. `cuobjdump -elf` prints them by these names.
+// An attribute consists of a form, a kind, and 16 bits: its value, or in form 4 the size of the
+// data that follows. `cuobjdump -elf` prints these names.
 constexpr std::uint8_t kFormSized = 4;
 constexpr std::uint8_t kParameterInfo = 0x17;  // EIATTR_KPARAM_INFO
 
@@ -22,7 +22,7 @@ T read(const char* from) {
   return value;
 }
 
-// 4 bytes of index, then the parameter's number and offset, then its size from bit 18 on.
+// The data: 4 bytes of index, the parameter's number and offset, and its size from bit 18 on.
 void add_parameter(const char* value, std::vector<std::size_t>& sizes) {
   const auto number = read<std::uint16_t>(value + 4);
   if (sizes.size() <= number) sizes.resize(number + 1U);

@@ -1,4 +1,4 @@
-// What the stand-in for the driver reads of a cubin: the parameters of its kernels.
+// Reads the kernel parameters from a cubin, for the stand-in driver.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@ using Parameters = std::map<std::string, std::vector<std::size_t>>;  // bytes of
 
 bool is_cubin(std::string_view image);
 
-// Of a whole cubin, which is trusted: an ELF file of 64 bits with a section ".nv.info.NAME" for
-// each kernel, in which an attribute of kind KPARAM_INFO describes each parameter.
+// Parses a cubin, which is trusted: a 64-bit ELF file with a section ".nv.info.NAME" for each
+// kernel, in which an attribute of kind KPARAM_INFO describes each parameter.
 Parameters parameters_of_cubin(const char* image);
 
 }  // namespace attn::standin

@@ -117,7 +117,7 @@ ATTN_STANDIN_EXPORT CUresult cuInit(unsigned int) {
   return CUDA_SUCCESS;
 }
 
-// Asked for by NVRTC wherever there is a driver.
+// NVRTC calls this if there is a driver.
 ATTN_STANDIN_EXPORT CUresult cuGetExportTable(const void** table, const CUuuid*) {
   *table = nullptr;
   return CUDA_ERROR_NOT_FOUND;
@@ -140,7 +140,7 @@ ATTN_STANDIN_EXPORT CUresult cuGetErrorName(CUresult error, const char** text) {
 }
 
 ATTN_STANDIN_EXPORT CUresult cuGetErrorString(CUresult error, const char** text) {
-  *text = error == CUDA_ERROR_OUT_OF_MEMORY ? "out of memory" : "as the stand-in was told";
+  *text = error == CUDA_ERROR_OUT_OF_MEMORY ? "out of memory" : "scripted error";
   return CUDA_SUCCESS;
 }
 
@@ -196,7 +196,7 @@ ATTN_STANDIN_EXPORT CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
     return CUDA_ERROR_INVALID_DEVICE;
   }
   if (--found->retained == 0 && on_device(device) > 0) {
-    violate("cuDevicePrimaryCtxRelease", "the last user leaves something behind in the context");
+    violate("cuDevicePrimaryCtxRelease", "the last release leaves objects in the context");
   }
   return CUDA_SUCCESS;
 }

@@ -9,7 +9,7 @@
 namespace attn::standin {
 namespace {
 
-constexpr std::size_t kGuard = 256;  // bytes before, and at least as many behind
+constexpr std::size_t kGuard = 256;  // bytes before an allocation, and at least as many after it
 constexpr int kGuardByte = 0xa5, kFresh = 0xcd, kFreed = 0xdd;
 
 struct Range {
@@ -21,8 +21,8 @@ struct Range {
 
 struct Memory {
   mutable std::shared_mutex mutex;
-  std::map<std::uintptr_t, Range> ranges;    // by the first byte
-  std::map<std::uintptr_t, Range> declared;  // host memory of tests
+  std::map<std::uintptr_t, Range> ranges;    // keyed by the first byte
+  std::map<std::uintptr_t, Range> declared;  // host memory declared by tests
   std::atomic<std::int64_t> limit{std::int64_t{1} << 30};
 };
 
@@ -67,7 +67,7 @@ std::int64_t sum_of(const Predicate& value_of) {
   return sum;
 }
 
-// Ok when all of the bytes lie in one allocation.
+// Checks that all bytes are in one allocation.
 CUresult check_range(const char* function, CUdeviceptr address, std::size_t bytes) {
   if (const CUresult result = check_context(); result != CUDA_SUCCESS) return result;
   StandinMemory found{};
@@ -89,7 +89,7 @@ CUresult allocate(CUdeviceptr* address, std::size_t bytes) {
 CUresult release(const char* function, CUdeviceptr address) {
   if (const CUresult result = check_context(); result != CUDA_SUCCESS) return result;
   if (free_memory(address)) return CUDA_SUCCESS;
-  violate(function, "what is not allocated");
+  violate(function, "memory that is not allocated");
   return CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -121,7 +121,7 @@ bool free_memory(CUdeviceptr address) {
   std::byte* first = pointer(address);
   std::byte* base = first - kGuard;
   if (!is_guard(base, first) || !is_guard(first + range.bytes, base + room_for(range.bytes))) {
-    violate("device memory", "written before or behind an allocation");
+    violate("device memory", "written before or after an allocation");
   }
   std::memset(first, kFreed, range.bytes);
   std::free(base);
@@ -226,7 +226,7 @@ ATTN_STANDIN_EXPORT CUresult cuMemcpyDtoH(void* to, CUdeviceptr from, std::size_
   return result;
 }
 
-// Between device memory.
+// Supports only copies between device memory.
 ATTN_STANDIN_EXPORT CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D* copy, CUstream stream) {
   ATTN_STANDIN_CUDA(cuMemcpy2DAsync, checked)
   const CUDA_MEMCPY2D rows = *copy;
@@ -264,7 +264,7 @@ ATTN_STANDIN_EXPORT CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char byte,
   return enqueue(stream, {"memset", [=] { std::memset(pointer(to), byte, bytes); }});
 }
 
-// Unknown addresses get zeros, as from the driver.
+// Unknown addresses give zeros, as in the driver.
 ATTN_STANDIN_EXPORT CUresult cuPointerGetAttributes(unsigned int count,
                                                     CUpointer_attribute* attributes, void** data,
                                                     CUdeviceptr address) {

@@ -1,5 +1,5 @@
-// Modules and kernels (work.h says what an image is). Of real ones, cubins and PTX, the kernels do
-// nothing: programs that bring them can be run, but not compared.
+// Modules and kernels (work.h describes images). Kernels of real images (cubins and PTX) do
+// nothing: programs with them can run, but results cannot be compared.
 #include <cstring>
 #include <string_view>
 
@@ -8,7 +8,7 @@
 namespace attn::standin {
 namespace {
 
-// A launch's arguments, copied: addresses as they are, the values of scalars.
+// Copied arguments of a launch: addresses, and the values of scalars.
 struct Launch {
   Work work;
   std::vector<Value> values;
@@ -49,7 +49,7 @@ std::vector<std::size_t> parameters_of(const Module& module, const std::string& 
   return sizes;
 }
 
-// What is read and written must be device memory.
+// Checks that an operand is in device memory.
 bool check_address(const Operand& operand, const Value& value) {
   void* address = nullptr;
   std::memcpy(&address, value.data(), sizeof(address));
@@ -57,7 +57,8 @@ bool check_address(const Operand& operand, const Value& value) {
   const bool whole =
       describe_memory(address, &found) && static_cast<std::byte*>(address) + operand.bytes <=
                                               static_cast<std::byte*>(found.start) + found.bytes;
-  if (!whole) violate("cuLaunchKernel", "an argument that is no device memory of that size");
+  if (!whole)
+    violate("cuLaunchKernel", "an argument that is not device memory of the required size");
   return whole;
 }
 

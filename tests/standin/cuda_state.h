@@ -1,4 +1,4 @@
-// What the stand-in for the CUDA driver consists of. Private to it.
+// Internals of the stand-in CUDA driver.
 #pragma once
 
 #include <cuda.h>
@@ -20,27 +20,27 @@ namespace attn::standin {
 
 inline constexpr int kMostDevices = 8;
 
-// A device and its primary context, whose handle is the address.
+// A device and its primary context. Its address is the context handle.
 struct Device {
   std::atomic<int> sm{90};
   std::atomic<int> retained{0};
   std::atomic<std::int64_t> bytes_used{0};
 };
 std::array<Device, kMostDevices>& devices();
-int ordinal_of(const void* context);  // -1: no context
+int ordinal_of(const void* context);  // -1 if it is not a context
 
-// The device of this thread's context; -1 when there is none or it is gone.
+// The device of this thread's context; -1 if there is none or it was destroyed.
 int current_device();
-// Ok, or why calls on this thread cannot work.
+// CUDA_SUCCESS, or the error that calls on this thread get.
 CUresult check_context();
 
-// A kernel, or what else a stream does.
+// A kernel or another operation of a stream.
 struct Node {
   std::string what;
   std::function<void()> work;
 };
 
-// Memory that a graph allocates when it is captured; freed with the last that knows it.
+// Memory that a graph allocates during capture; freed with its last owner.
 struct GraphMemory {
   explicit GraphMemory(CUdeviceptr its_address) : address(its_address) {}
   ~GraphMemory();
@@ -61,7 +61,7 @@ struct GraphExec {
 
 struct Stream {
   int device = 0;
-  std::optional<Graph> captured;  // while it captures
+  std::optional<Graph> captured;  // set during capture
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 };
 
@@ -72,14 +72,14 @@ struct Event {
 struct Kernel {
   std::string name;
   Work work;
-  std::vector<std::size_t> parameters;  // bytes of each
+  std::vector<std::size_t> parameters;  // size of each in bytes
 };
 struct Module {
   int device = 0;
-  bool is_real = false;  // an image that no work is known of
+  bool is_real = false;  // a cubin or PTX, whose kernels do nothing
   Kernels works;
-  Parameters parameters;       // of the kernels of a real one
-  std::vector<void*> kernels;  // those that were asked for, in kernels()
+  Parameters parameters;       // of the kernels of a real image
+  std::vector<void*> kernels;  // kernels looked up so far; entries of kernels()
 };
 
 Registry<Stream>& streams();
@@ -89,28 +89,29 @@ Registry<Kernel>& kernels();
 Registry<Graph>& graphs();
 Registry<GraphExec>& graph_execs();
 
-// Does the work, or adds it to what the stream captures.
+// Does the work, or adds it to the stream's captured graph.
 CUresult enqueue(CUstream stream, Node node);
 
-// Whether a stream of this thread captures; and so that what may disturb a capture is refused.
+// Whether a stream of this thread is capturing. check_no_capture() refuses calls that would
+// invalidate the capture.
 bool is_capturing();
 CUresult check_no_capture();
-// Null when `stream` captures nothing.
+// Null if `stream` is not capturing.
 Graph* captured_by(CUstream stream);
 
-// 0 when there is no room. `graph_owned`: by no caller, so that it is none of the live memory.
+// Returns 0 if there is not enough memory. Memory that is `graph_owned` is not counted as live.
 CUdeviceptr allocate_memory(int device, std::size_t bytes, bool graph_owned);
-// False when there was none; what is behind it and before it must be as it was.
+// Returns false if the address is not allocated. Checks the guard bytes around the allocation.
 bool free_memory(CUdeviceptr address);
 bool describe_memory(const void* address, StandinMemory* memory);
 std::int64_t live_memory();
 std::int64_t live_bytes();
-std::int64_t memory_of(int device);  // how many allocations
+std::int64_t memory_of(int device);  // number of allocations
 void forget_declared_memory();
 void set_memory_limit(std::int64_t bytes);
 void declare_memory(void* address, std::size_t bytes, int kind);
 
-// At the start of an entry point: counts it and does what the script says.
+// At the start of an entry point: counts the call and applies the script.
 #define ATTN_STANDIN_CUDA(name, care)                                        \
   static Site site(#name, Care::care);                                       \
   if (const Verdict verdict = recorder().enter(site); verdict.status != 0) { \

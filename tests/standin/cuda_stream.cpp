@@ -1,12 +1,12 @@
-// Streams, which do everything at once in the calling thread; events; graphs, which are lists of
-// what a stream would have done.
+// Streams, which execute immediately in the calling thread; events; and graphs, which are lists of
+// stream operations.
 #include "tests/standin/cuda_state.h"
 
 namespace attn::standin {
 namespace {
 
-thread_local int captures = 0;         // of streams that this thread began to capture
-thread_local int strict_captures = 0;  // those that let no other call disturb them
+thread_local int captures = 0;         // captures begun by this thread
+thread_local int strict_captures = 0;  // those not in relaxed mode
 
 bool same_shape(const Graph& a, const Graph& b) {
   if (a.nodes.size() != b.nodes.size()) return false;
@@ -16,7 +16,7 @@ bool same_shape(const Graph& a, const Graph& b) {
   return a.memory.empty() && b.memory.empty();
 }
 
-// On the thread that began it.
+// Must be called on the thread that began the capture.
 void end_capture(Stream& stream) {
   stream.captured.reset();
   --captures;

@@ -9,7 +9,7 @@ namespace attn::standin {
 namespace {
 
 constexpr std::int64_t kVersion = 91900;
-// Of which there is no NVRTC: nothing is compiled here.
+// A version without an NVRTC, since nothing is compiled.
 constexpr std::size_t kCudartVersion = 99000;
 
 std::atomic<std::int64_t> its_version{kVersion};
@@ -58,7 +58,7 @@ const char* status_text(cudnnStatus_t status) {
   }
 }
 
-// Held by the thread that calls with the handle; says so when two do.
+// Marks a handle as in use by this thread; reports a violation if another thread uses it.
 class Busy {
  public:
   Busy(const char* function, Handle& handle) : handle_(handle) {
@@ -184,7 +184,7 @@ ATTN_STANDIN_EXPORT cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStrea
   if (found == nullptr) return breach("cudnnSetStream", CUDNN_STATUS_BAD_PARAM, "no such handle");
   const Busy busy("cudnnSetStream", *found);
   if (driver()->device_of(stream) != found->device) {
-    return fail(CUDNN_STATUS_BAD_PARAM, "a stream of another device, or of none");
+    return fail(CUDNN_STATUS_BAD_PARAM, "the stream is invalid or belongs to another device");
   }
   found->stream = stream;
   return CUDNN_STATUS_SUCCESS;
@@ -219,7 +219,7 @@ ATTN_STANDIN_EXPORT cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t 
   ATTN_STANDIN_CUDNN(cudnnBackendFinalize, checked, kind_of(raw))
   Descriptor* found = descriptors().find(raw);
   if (found == nullptr) return breach(kName, CUDNN_STATUS_BAD_PARAM, "no such descriptor");
-  if (found->finalized) return breach(kName, CUDNN_STATUS_BAD_PARAM, "a second time");
+  if (found->finalized) return breach(kName, CUDNN_STATUS_BAD_PARAM, "already finalized");
   const cudnnStatus_t status = finalize(*found);
   found->finalized = status == CUDNN_STATUS_SUCCESS;
   return status;
@@ -241,7 +241,7 @@ ATTN_STANDIN_EXPORT cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescripto
   }
   if (type != attribute->type || count < attribute->min_count || count > attribute->max_count) {
     return breach(kName, CUDNN_STATUS_BAD_PARAM,
-                  std::string("another type or number of elements than of ") + attribute->text);
+                  std::string("wrong type or number of elements for ") + attribute->text);
   }
   const auto* bytes = static_cast<const std::byte*>(elements);
   const std::size_t size = static_cast<std::size_t>(count) * size_of(type);
@@ -283,7 +283,8 @@ ATTN_STANDIN_EXPORT cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle,
   Descriptor* pack = descriptors().find(raw_pack);
   if (found == nullptr) return breach(kName, CUDNN_STATUS_BAD_PARAM, "no such handle");
   if (plan == nullptr || pack == nullptr || !plan->finalized || !pack->finalized) {
-    return breach(kName, CUDNN_STATUS_BAD_PARAM, "descriptors that are not finalized, or gone");
+    return breach(kName, CUDNN_STATUS_BAD_PARAM,
+                  "descriptors that are not finalized or were destroyed");
   }
   const Busy busy(kName, *found);
   plan->in_use.fetch_add(1, std::memory_order_relaxed);

@@ -1,4 +1,4 @@
-// Which attributes there are, of which descriptors, and reading them.
+// The attributes of each kind of descriptor, and reading them.
 #include <algorithm>
 #include <string_view>
 
@@ -36,7 +36,7 @@ cudnnStatus_t give_text(const std::string& text, std::int64_t requested, std::in
   return CUDNN_STATUS_SUCCESS;
 }
 
-// Into the caller's empty descriptors; `make` fills in the i-th.
+// Fills the caller's empty descriptors; `make` fills the i-th.
 template <typename Make>
 cudnnStatus_t give_descriptors(std::int64_t there, cudnnBackendDescriptorType_t kind,
                                std::int64_t requested, std::int64_t* count, void* elements,
@@ -46,7 +46,7 @@ cudnnStatus_t give_descriptors(std::int64_t there, cudnnBackendDescriptorType_t 
     Descriptor* empty = descriptors().find(static_cast<void**>(elements)[i]);
     if (empty == nullptr || empty->type != kind || empty->finalized) {
       return breach("cudnnBackendGetAttribute", CUDNN_STATUS_BAD_PARAM,
-                    "the caller's descriptors are no empty ones of that kind");
+                    "the caller's descriptors are not empty ones of the right kind");
     }
     make(*empty, static_cast<std::size_t>(i));
     empty->finalized = true;
@@ -88,7 +88,7 @@ const AttributeInfo* find_attribute(cudnnBackendAttributeName_t name) {
   return found == std::end(kAttributes) ? nullptr : found;
 }
 
-// Names begin with the kind's: the longest kind that one begins with is its own.
+// An attribute's name begins with the name of its kind; the longest match counts.
 bool belongs(const AttributeInfo& attribute, cudnnBackendDescriptorType_t kind) {
   const std::string_view text = attribute.text;
   std::string_view longest;

@@ -1,4 +1,4 @@
-// Variant packs and executes.
+// Variant packs, and executing plans.
 #include <algorithm>
 
 #include "tests/standin/cudnn_state.h"
@@ -9,11 +9,11 @@ namespace {
 constexpr const char* kName = "cudnnBackendExecute";
 constexpr std::size_t kScalarAlignment = 16;
 
-// A launch: addresses of device memory, the values that scalars had, and the workspace.
+// A launch: addresses of device memory, copied values of scalars, and the workspace.
 struct Launch {
   std::shared_ptr<const Work> work;
   std::vector<void*> addresses;
-  std::vector<Value> values;  // of scalars; of others nothing
+  std::vector<Value> values;  // of scalars; empty for other operands
   void* workspace = nullptr;
 
   void run() {
@@ -64,7 +64,7 @@ Value value_at(const void* address, std::int64_t bytes) {
   return value;
 }
 
-// What is wrong with an operand, or nothing.
+// Describes the problem of an operand; null if there is none.
 const char* fault(const Operand& operand, const void* address, int device) {
   if (address == nullptr) return "an operand without an address";
   if (operand.role != Role::scalar) {
@@ -96,13 +96,13 @@ cudnnStatus_t prepare(Launch& launch, const Descriptor& plan, const Descriptor& 
   return CUDNN_STATUS_SUCCESS;
 }
 
-// Scalars are read until an execute returns.
+// Checks that scalars did not change during the call: cuDNN may read them until execute returns.
 void check_scalars(const Launch& launch) {
   for (std::size_t i = 0; i < launch.addresses.size(); ++i) {
     const Operand& operand = launch.work->operands[i];
     if (operand.role == Role::scalar &&
         value_at(launch.addresses[i], operand.bytes) != launch.values[i]) {
-      violate(kName, "a scalar that changed meanwhile");
+      violate(kName, "a scalar that changed during the call");
     }
   }
 }
@@ -131,7 +131,7 @@ cudnnStatus_t execute(Handle& handle, Descriptor& plan, Descriptor& pack) {
   auto launch = std::make_unique<Launch>();
   const cudnnStatus_t prepared = prepare(*launch, plan, pack);
   if (prepared != CUDNN_STATUS_SUCCESS) return prepared;
-  // In the midst of it: what is executed must stay as it is while this waits.
+  // A scripted wait happens here: plan, pack and scalars must not change during it.
   ATTN_STANDIN_CUDNN(cudnnBackendExecute, checked, STANDIN_ANY)
   check_scalars(*launch);
   const int result = driver()->enqueue(

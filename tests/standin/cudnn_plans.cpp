@@ -1,4 +1,4 @@
-// From an operation graph to a plan, and from JSON to a plan.
+// Creates plans from operation graphs and from JSON.
 #include <algorithm>
 #include <fstream>
 #include <mutex>
@@ -36,7 +36,7 @@ Config parse_config(const Json& json) {
   return config;
 }
 
-// What operations write, by the ends of their attributes' names.
+// Whether an operation writes the tensor of this attribute, by the suffix of its name.
 bool is_written_through(std::string_view attribute) {
   for (const std::string_view end : {"_YDESC", "_CDESC", "_ODESC", "_STATSDESC", "_STATS_DESC"}) {
     if (attribute.ends_with(end)) return true;
@@ -72,7 +72,7 @@ bool flag(const Descriptor& tensor, cudnnBackendAttributeName_t name) {
   return found != nullptr && found->at<bool>();
 }
 
-// Walks all that a graph's operations refer to.
+// Visits all descriptors of a graph, and collects its operands.
 class Reader {
  public:
   Work read(const Descriptor& graph) {
@@ -110,7 +110,7 @@ class Reader {
   std::set<const Descriptor*> seen_;
 };
 
-// Those of an H200, with another architecture.
+// Device properties of an H200, with another architecture.
 std::string properties(const Handle& handle, std::int64_t sm) {
   std::ifstream file(ATTN_STANDIN_DEVICE);
   Json json = Json::parse(file);
@@ -120,7 +120,7 @@ std::string properties(const Handle& handle, std::int64_t sm) {
   return json.dump();
 }
 
-// From an engine config: what the script says of it.
+// Builds a plan from an engine config, with its scripted status.
 cudnnStatus_t compile_plan(Descriptor& plan, const Descriptor& config) {
   plan.config = config.config;
   if (plan.config.status != 0) {
@@ -138,9 +138,9 @@ cudnnStatus_t compile_plan(Descriptor& plan, const Descriptor& config) {
 
 cudnnStatus_t load_plan(Descriptor& plan, const Elements& text, Handle& handle) {
   const std::optional<PlanText> parsed = parse_plan(text.text());
-  if (!parsed) return fail(CUDNN_STATUS_BAD_PARAM, "the plan is no JSON that is understood");
+  if (!parsed) return fail(CUDNN_STATUS_BAD_PARAM, "the plan is not valid JSON");
   if (parsed->version != version()) {
-    return fail(CUDNN_STATUS_SERIALIZATION_VERSION_MISMATCH, "the plan is of another version");
+    return fail(CUDNN_STATUS_SERIALIZATION_VERSION_MISMATCH, "the plan is from another version");
   }
   if (parsed->sm != driver()->sm_of(handle.device)) {
     return fail(CUDNN_STATUS_NOT_SUPPORTED_ARCH_MISMATCH, "the plan is for another GPU");
@@ -153,7 +153,7 @@ cudnnStatus_t load_plan(Descriptor& plan, const Elements& text, Handle& handle) 
   return CUDNN_STATUS_SUCCESS;
 }
 
-// The work of an attribute's descriptor, which the graph was finalized with.
+// The work of the descriptor in an attribute.
 std::shared_ptr<const Work> work_of(const Descriptor& descriptor,
                                     cudnnBackendAttributeName_t name) {
   return descriptors().find(descriptor.find(name)->at<void*>())->work;
@@ -205,7 +205,8 @@ cudnnStatus_t finalize_tensor(const Descriptor& tensor) {
   const bool ranks = tensor.find(CUDNN_ATTR_TENSOR_DIMENSIONS)->count ==
                      tensor.find(CUDNN_ATTR_TENSOR_STRIDES)->count;
   return ranks ? CUDNN_STATUS_SUCCESS
-               : breach("cudnnBackendFinalize", CUDNN_STATUS_BAD_PARAM, "a tensor of two ranks");
+               : breach("cudnnBackendFinalize", CUDNN_STATUS_BAD_PARAM,
+                        "dimensions and strides differ in rank");
 }
 
 cudnnStatus_t finalize_graph(Descriptor& graph) {

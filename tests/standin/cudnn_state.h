@@ -1,4 +1,4 @@
-// What the stand-in for cuDNN consists of. Private to it.
+// Internals of the stand-in cuDNN.
 #pragma once
 
 #include <atomic>
@@ -16,12 +16,12 @@
 
 namespace attn::standin {
 
-// An engine config that heuristics offer, and what becomes of it.
+// An engine config offered by heuristics, and the result of building a plan from it.
 struct Config {
   std::int64_t engine = 5;
   std::vector<std::pair<std::int64_t, std::int64_t>> knobs;  // type, value
   std::int64_t workspace = 256;
-  int status = 0;  // of the plan that is made of it
+  int status = 0;  // of building the plan
   std::string words;
 };
 struct Offer {
@@ -38,10 +38,10 @@ struct Handle {
   int device = 0;
   void* stream = nullptr;
   std::atomic<bool> busy{false};
-  std::atomic<int> plans{0};  // alive, that were loaded with it
+  std::atomic<int> plans{0};  // live plans loaded with it
 };
 
-// An attribute that was set: its elements' bytes.
+// The bytes of an attribute's elements.
 struct Elements {
   std::int64_t count = 0;
   std::vector<std::byte> bytes;
@@ -63,17 +63,17 @@ struct Descriptor {
   std::map<cudnnBackendAttributeName_t, Elements> set;
   std::atomic<int> in_use{0};  // by executes
 
-  // What it stands for, once finalized.
-  std::shared_ptr<const Work> work;            // OPERATIONGRAPH and what is made of it
+  // Set by finalize.
+  std::shared_ptr<const Work> work;            // OPERATIONGRAPH and descriptors derived from it
   std::vector<Config> offered;                 // ENGINEHEUR
   Config config;                               // ENGINECFG, ENGINE, EXECUTION_PLAN
   std::pair<std::int64_t, std::int64_t> knob;  // KNOB_CHOICE
-  Handle* handle = nullptr;                    // EXECUTION_PLAN that was loaded
+  Handle* handle = nullptr;                    // a loaded EXECUTION_PLAN
   int device = -1;                             // the same
   std::int64_t sm = 0;                         // EXECUTION_PLAN, DEVICEPROP
   std::string json;                            // DEVICEPROP, EXECUTION_PLAN
 
-  // Null when it was not set.
+  // Null if it was not set.
   const Elements* find(cudnnBackendAttributeName_t name) const;
 };
 
@@ -83,7 +83,7 @@ Registry<Handle>& handles();
 // "EXECUTION_PLAN"
 std::string kind_name(int kind);
 
-// The attribute with that name; null when it is none.
+// The attribute with this name, or null.
 const cudnn::AttributeInfo* find_attribute(cudnnBackendAttributeName_t name);
 bool belongs(const cudnn::AttributeInfo& attribute, cudnnBackendDescriptorType_t kind);
 std::size_t size_of(cudnnBackendAttributeType_t type);
@@ -91,11 +91,11 @@ std::size_t size_of(cudnnBackendAttributeType_t type);
 // The last error text of this thread.
 void say(const std::string& words);
 std::string take_last_words();
-// Sets it and returns the status. What a caller may never do is a violation besides.
+// Sets the error text and returns the status. breach() also records a violation.
 cudnnStatus_t fail(cudnnStatus_t status, const std::string& reason);
 cudnnStatus_t breach(const char* function, cudnnStatus_t status, const std::string& what);
 
-// cudnnBackendFinalize of a descriptor whose attributes are there.
+// cudnnBackendFinalize of each kind of descriptor.
 cudnnStatus_t finalize_tensor(const Descriptor& tensor);
 cudnnStatus_t finalize_graph(Descriptor& graph);
 cudnnStatus_t finalize_device(Descriptor& device);
@@ -105,19 +105,19 @@ cudnnStatus_t finalize_config(Descriptor& config);
 cudnnStatus_t finalize_plan(Descriptor& plan);
 cudnnStatus_t check_pack(const Descriptor& pack);
 
-// cudnnBackendGetAttribute, of an attribute that the descriptor has.
+// cudnnBackendGetAttribute of an attribute that the descriptor has.
 cudnnStatus_t read(const Descriptor& descriptor, const cudnn::AttributeInfo& attribute,
                    std::int64_t requested, std::int64_t* count, void* elements);
 
 cudnnStatus_t execute(Handle& handle, Descriptor& plan, Descriptor& pack);
 
-// Null when the driver of this process is none of ours.
+// The stand-in driver, or null if the driver of this process is a different one.
 const StandinCuda* driver();
 
 void set_offer(const char* mode, const char* json);
 void reset_heuristics();
 
-// At the start of an entry point: counts it and does what the script says.
+// At the start of an entry point: counts the call and applies the script.
 #define ATTN_STANDIN_CUDNN(name, care, kind)                                       \
   static Site site(#name, Care::care);                                             \
   if (const Verdict verdict = recorder().enter(site, kind); verdict.status != 0) { \

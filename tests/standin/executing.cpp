@@ -7,7 +7,7 @@
 namespace attn::standin {
 
 Result<std::shared_ptr<execute::Runtime>> open_runtime(int device, int most_handles) {
-  cuda();  // must be there before anyone asks for a driver
+  cuda();  // must be loaded before anything loads the driver
   execute::RuntimeOptions options;
   options.device = device;
   options.cudnn_folder = folder();

@@ -1,4 +1,4 @@
-// Tensors to execute plans of make_plan on, and a runtime to execute them with.
+// A runtime on the stand-ins, and tensors for executing plans of make_plan.
 #pragma once
 
 #include <memory>
@@ -11,21 +11,21 @@
 
 namespace attn::standin {
 
-// A runtime on the stand-ins. Errors: as those of Runtime::open.
+// Opens a runtime on the stand-ins. Errors: those of Runtime::open.
 Result<std::shared_ptr<execute::Runtime>> open_runtime(int device = 0, int most_handles = 16);
 
-// Device memory for a plan, with inputs that depend on a seed, and what must come of them. One
-// thread at a time.
+// Device memory for a plan, with inputs that depend on a seed, and the expected outputs. Not
+// thread-safe.
 class Case {
  public:
   // Errors: cuda.
   static Result<Case> make(const cuda::Device& device, const plan::Plan& plan, int seed = 0);
 
-  // Params included.
+  // Includes the params.
   execute::Arguments arguments() const;
   std::vector<void*> addresses() const;  // in the order of the program's tensors
 
-  // What the executes after a binding's set_param must make.
+  // Updates the expected outputs, for executes after the binding's set_param.
   void set_param(const std::string& name, double value);
 
   Status poison();

@@ -120,7 +120,7 @@ DType dtype_of_param(const plan::Program& program, const std::string& name) {
   return found->dtype;
 }
 
-// Of a kernel: a tensor, or what is left of it in the last turn, or a param.
+// A kernel operand: a param, or a tensor from its offset in the last turn on.
 Operand operand_of(const plan::Program& program, const OperandSource& source, Role role,
                    std::int64_t turns = 1) {
   const auto* named = std::get_if<TensorOperand>(&source);
@@ -146,7 +146,7 @@ Work work_of(const plan::Program& program, const plan::DeriveStep& step, std::ui
   return work;
 }
 
-// The word stays as it is: nothing is found.
+// The kernel does not write the result word: the check passes.
 std::string check_image(const plan::Program& program, const plan::IndexCheck& check) {
   Work work{0, 0, {{Role::untouched, 0, sizeof(std::uint64_t)}}};
   for (const OperandSource& source : check.inputs) {
@@ -163,7 +163,7 @@ std::vector<OperandSource> table_and_params(const PlanOptions& options) {
   return inputs;
 }
 
-// Adds an internal tensor and the step that makes it.
+// Adds an internal tensor and the step that computes it.
 void add_derived(plan::Program& program, const std::string& name, bool once,
                  std::vector<OperandSource> inputs) {
   program.internals.push_back(tensor(name, plan::TensorRole::internal, DType::f32, kMadeDims));
@@ -212,7 +212,7 @@ plan::Program make_program(const PlanOptions& options) {
   return program;
 }
 
-// Host memory for the operands of a program, as the stand-ins have device memory.
+// Host memory for the operands of a program.
 class HostMemory {
  public:
   HostMemory(const plan::Program& program, const Bytes& inputs, const Params& params)
@@ -230,7 +230,7 @@ class HostMemory {
     std::iota(counting_.begin(), counting_.end(), 0);
   }
 
-  // Of the loop that the operands are in from now on.
+  // Sets the loop iteration for the operands of the following steps.
   void set_turn(std::int64_t turn) { turn_ = turn; }
 
   void* operator()(const TensorOperand& operand) {
@@ -249,7 +249,7 @@ class HostMemory {
 
  private:
   Bytes tensors_;
-  std::map<std::string, std::int64_t> widths_;  // bytes of an element
+  std::map<std::string, std::int64_t> widths_;  // element size in bytes
   std::int64_t turn_ = 0;
   std::map<std::string, Value> params_;
   std::deque<Value> constants_;
@@ -271,7 +271,7 @@ std::vector<void*> places_of(const plan::DeriveStep& step, HostMemory& memory) {
   return places;
 }
 
-// Of each step.
+// The work of each step.
 std::vector<Work> works_of(const plan::Plan& plan) {
   std::vector<Work> works;
   auto compiled = plan.compiled.begin();

@@ -1,4 +1,4 @@
-// Plans that the stand-ins execute, and what they make of their inputs.
+// Plans for the stand-ins, and their expected outputs.
 #pragma once
 
 #include <cstddef>
@@ -11,28 +11,28 @@
 namespace attn::standin {
 
 struct PlanOptions {
-  int number = 0;  // plans of other numbers have other signatures, and compute otherwise
-  int steps = 1;   // of cuDNN's; each reads what the one before it made
-  int params = 1;  // "p0", "p1", ..: f32
+  int number = 0;                // plans with different numbers differ in signature and results
+  int steps = 1;                 // cuDNN steps; each reads the output of the one before
+  int params = 1;                // "p0", "p1", ..: f32
   std::int64_t workspace = 512;  // of each cuDNN step
-  bool derives_once = false;     // an internal tensor that is made when the plan is loaded
-  bool derives_each = false;     // one that is made at every execute, of "table" and the params
-  bool checks = false;           // an index check, which finds nothing
+  bool derives_once = false;     // an internal tensor that is computed at load
+  bool derives_each = false;     // one computed at every execute, from "table" and the params
+  bool checks = false;           // an index check that always passes
   std::int64_t sm = 90;
   std::int64_t version = 91900;
 };
 
-// A valid plan: tensors q bf16 [1,2,4,8], o of the same form, and with derives_each or checks table
+// A valid plan with tensors q and o, bf16 [1,2,4,8], and with derives_each or checks also table,
 // f32 [16].
 plan::Plan make_plan(const PlanOptions& options = {});
 
-// A plan of any valid program; of the options number, workspace, sm and version are used.
+// A plan of any valid program; uses the options number, workspace, sm and version.
 plan::Plan plan_of(const plan::Program& program, const PlanOptions& options = {});
 
-using Bytes = std::map<std::string, std::vector<std::byte>>;  // by tensor
+using Bytes = std::map<std::string, std::vector<std::byte>>;  // by tensor name
 using Params = std::map<std::string, double>;
 
-// The bytes of every output of such a plan, computed on the host.
+// The bytes of every output of the plan, computed on the host.
 Bytes expected_outputs(const plan::Plan& plan, const Bytes& inputs, const Params& params);
 
 }  // namespace attn::standin

@@ -1,8 +1,8 @@
-// What both stand-ins do at every call: count, follow the script, remember what was wrong. Each
-// library has a recorder of its own.
+// Per-call bookkeeping of the stand-ins: counts calls, applies the script, records violations. Each
+// library has its own recorder.
 //
-// No call takes a lock unless a script, the log or a violation makes it: locks here would order the
-// threads of whoever is tested, and hide from ThreadSanitizer what they do not order themselves.
+// Calls take no lock unless there is a script, a log or a violation: a lock would synchronize the
+// tested threads and hide their data races from ThreadSanitizer.
 #pragma once
 
 #include <array>
@@ -20,8 +20,8 @@
 namespace attn::standin {
 
 enum class Care : std::uint8_t {
-  checked,  // the caller must look at what it returns
-  ignored,  // destroys and the like, and what cannot fail
+  checked,  // the caller must check the result
+  ignored,  // destroy functions, and functions that cannot fail
 };
 
 // An entry point. Lives as long as the library.
@@ -32,22 +32,23 @@ class Site {
   static constexpr int kKinds = 64;
   const char* const name;
   const Care care;
-  std::array<std::atomic<std::int64_t>, kKinds + 1> calls{};  // by kind; the last: of no kind
+  std::array<std::atomic<std::int64_t>, kKinds + 1>
+      calls{};  // by kind; the last is for calls without kind
   Site* next = nullptr;
 };
 
 struct Verdict {
-  int status = 0;     // 0: go on
-  std::string words;  // for a status of cuDNN's
+  int status = 0;     // 0: continue
+  std::string words;  // error text for a cuDNN status
 };
 
 class Recorder {
  public:
-  // Counts the call and does what the script says; `kind` is STANDIN_ANY where there is none.
+  // Counts the call and applies the script. `kind` is STANDIN_ANY if there is none.
   Verdict enter(Site& site, int kind = STANDIN_ANY);
   void violation(std::string text);
 
-  // As StandinControl has them.
+  // As in StandinControl.
   void reset();
   void script(const StandinRule& rule);
   void release();
@@ -58,21 +59,21 @@ class Recorder {
   std::string log() const;
 
   void add(Site& site);
-  // How the log names a kind.
+  // Sets the function that names kinds in the log.
   void name_kinds(std::string (*name_of)(int)) { name_of_kind_ = name_of; }
 
  private:
   struct Rule {
-    std::string function;  // empty: any that must be checked
+    std::string function;  // empty: any whose result must be checked
     int kind;
     bool always;
-    long left;  // calls until it acts, which it does once; unless always
+    long left;  // calls until it acts (once), unless always
     Verdict verdict;
     int delay_ms;
     bool blocks;
-    std::int64_t since;  // how often there was a release() when it acted
+    std::int64_t since;  // number of release() calls when it acted
   };
-  // The rule that acts on this call, if any. Requires the lock.
+  // The rule that acts on this call, if any. The caller must hold the lock.
   std::optional<Rule> rule_for(const Site& site, int kind);
   void wait(const Rule& rule);
 
@@ -91,13 +92,13 @@ class Recorder {
 
 Recorder& recorder();
 
-// A violation that reads "<function>: <what>".
+// Records the violation "<function>: <what>".
 void violate(const char* function, const std::string& what);
 
-// Fills in what every table has in common; `reset_more` is called by reset().
+// Creates the control table of a library. reset() also calls `reset_more`.
 StandinControl make_control(void (*reset_more)(), std::int64_t (*live)(const char*));
 
-// As snprintf.
+// Copies text with the semantics of snprintf.
 std::size_t copy_text(const std::string& from, char* text, std::size_t size);
 
 #define ATTN_STANDIN_EXPORT extern "C" __attribute__((visibility("default")))

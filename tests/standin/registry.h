@@ -1,5 +1,5 @@
-// What is alive, by the handles that callers hold. A handle is a number that is never used again,
-// so that one of something destroyed is known as such.
+// Registry of live objects by handle. Handles are never reused, so that handles of destroyed
+// objects are detected.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,12 @@
 
 namespace attn::standin {
 
-// Any thread. Those who look up do not order one another (ThreadSanitizer knows shared locks).
+// Thread-safe. Lookups do not synchronize with each other (ThreadSanitizer understands shared
+// locks).
 template <typename T>
 class Registry {
  public:
-  // Handles of registries with another tag are others.
+  // Registries with different tags have disjoint handles.
   explicit Registry(std::uintptr_t tag) : last_(tag << 40) {}
 
   void* add(std::unique_ptr<T> value) {
@@ -26,7 +27,7 @@ class Registry {
     return handle;
   }
 
-  // Null for what is not alive. Valid until it is removed.
+  // Null if the object is not alive. Valid until the object is removed.
   T* find(const void* handle) const {
     const std::shared_lock lock(mutex_);
     const auto found = values_.find(handle);
@@ -42,7 +43,7 @@ class Registry {
     return value;
   }
 
-  // Keeps what was removed although somebody still uses it.
+  // Keeps a removed object that is still in use.
   void bury(std::unique_ptr<T> value) {
     const std::unique_lock lock(mutex_);
     buried_.push_back(std::move(value));

@@ -9,7 +9,7 @@
 namespace attn::standin {
 namespace {
 
-// The function of the library of that name.
+// Loads a library of the folder, and returns its function.
 template <typename Function>
 Function load(const char* file, const char* function) {
   void* library = dlopen((folder() + '/' + file).c_str(), RTLD_NOW);
@@ -69,7 +69,7 @@ void PrintTo(const Live& live, std::ostream* out) {
 void StandinTest::SetUp() {
   cuda().control.reset();
   cudnn().control.reset();
-  ASSERT_EQ(live(), Live()) << "of a test before";
+  ASSERT_EQ(live(), Live()) << "left by an earlier test";
 }
 
 void StandinTest::TearDown() {

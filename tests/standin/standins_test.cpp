@@ -1,4 +1,4 @@
-// That the stand-ins see what they are there to see.
+// Tests that the stand-ins detect violations.
 #include "tests/standin/standins.h"
 
 #include <gmock/gmock.h>
@@ -21,7 +21,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// What a test breached on purpose.
+// Tests that violate contracts on purpose.
 class StandinsTest : public StandinTest {
  protected:
   void expect_violation(const std::string& words) {
@@ -76,7 +76,7 @@ TEST_F(StandinsTest, WritingBesideAnAllocationIsSeen) {
     const auto buffer = attn::cuda::DeviceBuffer::allocate(*device, 100);
     static_cast<std::byte*>(buffer->data())[100] = std::byte{1};
   }
-  expect_violation("written before or behind an allocation");
+  expect_violation("written before or after an allocation");
 }
 
 TEST_F(StandinsTest, WhatIsLeftInAContextIsSeen) {
@@ -89,7 +89,7 @@ TEST_F(StandinsTest, WhatIsLeftInAContextIsSeen) {
     stream = made;
   }
   EXPECT_EQ((*attn::cuda::driver())->stream_destroy(static_cast<CUstream>(stream)), CUDA_SUCCESS);
-  expect_violation("leaves something behind");
+  expect_violation("leaves objects in the context");
 }
 
 TEST_F(StandinsTest, ScriptsCountCalls) {
@@ -102,7 +102,7 @@ TEST_F(StandinsTest, ScriptsCountCalls) {
   EXPECT_EQ(cuda().control.calls("cuStreamCreate", STANDIN_ANY), 3);
 }
 
-// A device with its context current, and cuDNN.
+// Opens a device, makes its context current, and loads cuDNN.
 class StandinCudnnTest : public StandinsTest {
  protected:
   void SetUp() override {
@@ -139,7 +139,7 @@ TEST_F(StandinCudnnTest, AttributesHaveTypes) {
   EXPECT_EQ(
       api().cudnnBackendSetAttribute(raw, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_FLOAT, 1, &wrong),
       CUDNN_STATUS_BAD_PARAM);
-  expect_violation("another type or number of elements");
+  expect_violation("wrong type or number of elements");
   EXPECT_EQ(api().cudnnBackendSetAttribute(raw, CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE,
                                            1, &wrong),
             CUDNN_STATUS_BAD_PARAM);
@@ -158,7 +158,7 @@ TEST_F(StandinCudnnTest, AHandleMustOutliveItsPlans) {
   expect_violation("plans that were loaded with it are alive");
 }
 
-// The rest of a pack, for plans of one step and no param.
+// Prepares a pack for plans of one step without params.
 class StandinExecuteTest : public StandinCudnnTest {
  protected:
   void SetUp() override {
@@ -171,7 +171,7 @@ class StandinExecuteTest : public StandinCudnnTest {
     memory_ = {};
     StandinCudnnTest::TearDown();
   }
-  // q and o of 128 bytes, and the workspace, lie one behind the other.
+  // Memory holds q and o of 128 bytes, at 0 and 256, and the workspace at 512.
   attn::cudnn::VariantPack pack(void* constant) const {
     auto* base = static_cast<std::byte*>(memory_.data());
     const std::vector<graph::Uid> uids = {1, 2, 3};
@@ -217,7 +217,7 @@ TEST_F(StandinExecuteTest, OperandsAreLookedAt) {
   expect_violation("memory that is not the device's");
 }
 
-// Runs `meanwhile` while an execute of this thread's handle waits in its midst.
+// Breaks contracts while an execute in another thread is blocked.
 TEST_F(StandinExecuteTest, WhatHappensDuringAnExecuteIsSeen) {
   attn::cudnn::Session handle = session();
   const auto plan = *attn::cudnn::LoadedPlan::load(handle, plan_.compiled[0].cudnn_plan);
@@ -237,8 +237,8 @@ TEST_F(StandinExecuteTest, WhatHappensDuringAnExecuteIsSeen) {
   constant_.value = 2;
   cudnn().control.release();
   other.join();
-  EXPECT_THAT(violations(), HasSubstr("a scalar that changed meanwhile"));
-  bound.reset();  // the second time
+  EXPECT_THAT(violations(), HasSubstr("a scalar that changed during the call"));
+  bound.reset();  // destroys the descriptor a second time
   expect_violation("no such descriptor");
 }
 

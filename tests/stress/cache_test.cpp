@@ -1,4 +1,4 @@
-// A cache of loaded executables, asked by many threads.
+// Many threads use a cache of loaded executables.
 #include <cudnn_graph.h>
 
 #include <atomic>
@@ -26,7 +26,7 @@ class Cache : public execute::OnStandins {
     return standin::cudnn().control.calls("cudnnBackendFinalize",
                                           CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
   }
-  // Every load waits in cuDNN until release().
+  // Blocks every load in cuDNN until release().
   static void block_loads() {
     script_cudnn(
         {"cudnnBackendFinalize", CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, 0, 0, nullptr, 0, 1});
@@ -55,7 +55,7 @@ TEST_F(Cache, ThreadsThatAskForOnePlanLoadItOnce) {
   EXPECT_EQ(cache->counts()[cache::Counter::load], 1U);
 }
 
-// Nothing is locked while cuDNN loads: others load, find and execute meanwhile.
+// No lock is held while cuDNN loads a plan: other threads load, look up and execute.
 TEST_F(Cache, LoadsDoNotWaitForEachOther) {
   const auto cache = cache_of(16);
   const plan::Plan there = make_plan({.number = 100});
@@ -75,7 +75,7 @@ TEST_F(Cache, LoadsDoNotWaitForEachOther) {
   EXPECT_EQ(cache->size(), 5U);
 }
 
-// What is bound stays while it executes, however many others pass through the cache.
+// A bound executable stays alive while it executes, even if others replace it in the cache.
 TEST_F(Cache, WhatExecutesIsNotEvicted) {
   const auto cache = cache_of(1);
   const plan::Plan plan = make_plan();
@@ -95,7 +95,7 @@ TEST_F(Cache, WhatExecutesIsNotEvicted) {
   EXPECT_TRUE(must(on.is_right()));
 }
 
-// Of ten thousand plans a hundred are kept at a time: memory is flat, and every descriptor goes.
+// Ten thousand plans in a cache of a hundred: memory stays flat, and all descriptors are destroyed.
 TEST_F(Cache, TenThousandPlansThroughAHundredPlaces) {
   constexpr int kPlans = 10000, kPlaces = 100;
   const auto cache = cache_of(kPlaces);
@@ -111,7 +111,7 @@ TEST_F(Cache, TenThousandPlansThroughAHundredPlaces) {
       Binding binding = must(executable.bind(on.arguments()));
       ASSERT_TRUE(binding.execute(nullptr).ok());
       ASSERT_TRUE(must(on.is_right()));
-      // A plan for each place, and for each thread one that it has and two packs.
+      // One plan per cache entry, and per thread its plan and two packs.
       ASSERT_LE(standin::live().descriptors, kPlaces + 4 * 3);
     }
   });

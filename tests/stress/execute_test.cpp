@@ -1,4 +1,4 @@
-// Many threads execute: every result is compared, and at the end nothing is alive.
+// Many threads execute. Every result is checked, and nothing may be alive at the end.
 #include <cuda.h>
 #include <cudnn_graph.h>
 
@@ -66,7 +66,7 @@ class Worker {
     graph_.reset();
     binding_ = must(executable_.bind(on().arguments(), workspace_of(random_.below(2))));
   }
-  // In both sets of tensors, and in all that is bound to one.
+  // Sets the params in both cases, the binding and the graph.
   void set_to(double value) {
     for (const char* name : {"p0", "p1"}) {
       for (Case& each : cases_) each.set_param(name, value);
@@ -131,7 +131,7 @@ TEST_F(Execute, ManyThreadsOnTwoDevices) {
   });
 }
 
-// Executables that others use are replaced by new ones all the time, and runtimes with them.
+// Executables and runtimes are replaced while other threads use them.
 TEST_F(Execute, ExecutablesGoWhileOthersExecute) {
   std::mutex mutex;
   std::array<std::optional<Executable>, 3> shared;
@@ -158,7 +158,7 @@ TEST_F(Execute, ExecutablesGoWhileOthersExecute) {
   });
 }
 
-// cuDNN and the driver fail every now and then, in whatever thread.
+// cuDNN and the driver fail now and then, in any thread.
 TEST_F(Execute, FailuresStayWhereTheyAre) {
   const plan::Plan plan = whole_plan();
   const auto runtime = must(standin::open_runtime());

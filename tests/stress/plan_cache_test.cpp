@@ -1,4 +1,4 @@
-// The cache of plans, asked by many threads, whose builds are cuDNN's.
+// Many threads use a plan cache whose plans are built by cuDNN.
 #include "runtime/cache/plan_cache.h"
 
 #include <cudnn_graph.h>
@@ -48,7 +48,7 @@ TEST_F(PlanCache, BuildsDoNotWaitForEachOther) {
   script_cudnn(
       {"cudnnBackendFinalize", CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, 0, 0, nullptr, 0, 1});
   std::thread meanwhile([&] {
-    wait_until_blocked(kThreads);  // all of them are in cuDNN at once
+    wait_until_blocked(kThreads);  // all are in cuDNN at the same time
     standin::cudnn().control.release();
   });
   in_threads(kThreads, [&](int thread) {
@@ -80,7 +80,7 @@ TEST_F(PlanCache, ThreadsThatAskForOnePlanGetTheSame) {
             1);
 }
 
-// Memory, a folder and cuDNN, which refuses now and then.
+// A cache with memory and folder tiers, and a cuDNN that sometimes fails.
 TEST_F(PlanCache, ManyThreadsOverMemoryAndAFolder) {
   cache::PlanCacheOptions options;
   options.memory.values.entries = 5;
@@ -119,7 +119,7 @@ TEST_F(PlanCache, ManyThreadsOverMemoryAndAFolder) {
   EXPECT_EQ(standin::live().descriptors, 0);
 }
 
-// What was built is executed: from the graph to the result.
+// Executes a built plan.
 TEST_F(PlanCache, PlansThatWereBuiltRun) {
   const plan::Plan wanted = make_plan({.steps = 3, .params = 2, .derives_each = true});
   const plan::Plan built = must(build(wanted));

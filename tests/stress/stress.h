@@ -1,4 +1,4 @@
-// What the stress tests share.
+// Helpers of the stress tests.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -14,26 +14,25 @@ using execute::must;
 
 inline constexpr int kThreads = 8;
 
-// `rounds`, as many times as $ATTN_STRESS says.
+// `rounds` times $ATTN_STRESS (default 1).
 int times(int rounds);
 
-// body(0), body(1), .. each in a thread of its own; returns when all have. A test that failed says
-// so afterwards.
+// Runs body(0), body(1), .. in one thread each, and waits for all. Exceptions are test failures.
 void in_threads(int count, const std::function<void(int thread)>& body);
 
-// Waits until that many calls of cuDNN's wait for release().
+// Waits until `calls` calls of cuDNN are blocked until release().
 void wait_until_blocked(std::int64_t calls);
 
-// Of this process, in bytes.
+// Resident memory of this process, in bytes.
 std::int64_t resident_bytes();
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-inline constexpr bool kSanitized = true;  // memory is kept for the sanitizer's own use
+inline constexpr bool kSanitized = true;  // the sanitizer holds back memory
 #else
 inline constexpr bool kSanitized = false;
 #endif
 
-// Numbers that are the same in every run.
+// Deterministic random numbers.
 class Random {
  public:
   explicit Random(int seed) : engine_(static_cast<std::uint32_t>(seed)) {}

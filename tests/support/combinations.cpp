@@ -42,14 +42,14 @@ std::string words(const BackendGraph& graph, const Pointwise& node) {
   return text;
 }
 
-// No forward turns a value.
+// Only a backward transposes values.
 bool is_backward(const BackendGraph& graph) {
   return std::ranges::any_of(graph.nodes, [](const graph::Node& node) {
     return std::holds_alternative<graph::Reshape>(node);
   });
 }
 
-// What a graph makes in its order.
+// The position in a graph, as its nodes are visited in order.
 class Place {
  public:
   explicit Place(const BackendGraph& graph) : backward_(is_backward(graph)) {}

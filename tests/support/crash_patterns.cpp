@@ -38,7 +38,7 @@ bool is_readable(DType dtype) {
   return std::ranges::find(types, dtype) != std::end(types);
 }
 
-// What is wrong with an operand of scores with these rows.
+// Describes the problem of an operand of scores with `rows` rows; "" if there is none.
 std::string operand_pattern(const Tensor& operand, std::int64_t rows) {
   const auto& dims = operand.dims;
   if (!is_readable(operand.dtype)) return "an element type that kernels cannot read";
@@ -54,7 +54,7 @@ std::string operand_pattern(const Tensor& operand, std::int64_t rows) {
 std::string pointwise_pattern(const BackendGraph& graph, const Pointwise& node,
                               const std::set<Uid>& sizes, const std::set<Uid>& padding) {
   const Tensor& x = *graph.find(node.x);
-  const bool of_rows = graph.find(node.y)->dims[3] == 1;  // a sink is the first of two
+  const bool of_rows = graph.find(node.y)->dims[3] == 1;  // a sink may be the first input
   if (x.storage != Storage::virtual_value && !of_rows) return "a first input that is not virtual";
   if (is_logic(node.mode) && node.compute != DType::f32 && !padding.contains(node.x)) {
     return "logic that is not in FLOAT";
@@ -76,7 +76,7 @@ std::string pointwise_pattern(const BackendGraph& graph, const Pointwise& node,
 
 std::string crash_pattern(const BackendGraph& graph) {
   const std::set<Uid> sizes = sizes_of_products(graph);
-  std::set<Uid> padding;  // comparisons with sizes
+  std::set<Uid> padding;  // comparisons with sizes of products
   for (const graph::Node& node : graph.nodes) {
     const auto* pointwise = std::get_if<Pointwise>(&node);
     if (pointwise == nullptr) continue;

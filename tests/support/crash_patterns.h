@@ -1,5 +1,5 @@
-// Graphs that cuDNN 9.19 dies of, computes wrongly in silence, or refuses: what lowering must not
-// emit (docs/cudnn.md).
+// Finds patterns that lowering must not emit: graphs that crash cuDNN 9.19, that it silently
+// computes wrongly, or that it refuses (docs/cudnn.md).
 #pragma once
 
 #include <string>
@@ -8,15 +8,14 @@
 
 namespace attn::testing {
 
-// The first of these patterns in the graph, in words; empty when there is none:
+// Describes the first of these patterns in the graph; "" if there is none:
 // - a pointwise operation on scores whose first input, or condition, is not virtual;
 // - device tensors of types that its kernels cannot read;
 // - an operand that varies with the batch, or batch and head, but with neither rows nor columns
-//   (lengths that are sizes of a product too are read by another path);
+//   (except lengths that are also sizes of a product, which are read differently);
 // - an operand of rows and columns whose columns are not adjacent in memory;
-// - a logical operation computed in anything but FLOAT, but for that of a padding mask; a
-// comparison of two reals in BOOLEAN (that
-//   of a real with an index is the shape of a band).
+// - a logical operation not computed in FLOAT, except in a padding mask;
+// - a comparison of two reals computed in BOOLEAN (a real with an index is allowed, as in a band).
 std::string crash_pattern(const graph::BackendGraph& graph);
 
 }  // namespace attn::testing

@@ -1,2 +1,2 @@
-// What attn_test_headers is compiled from: the headers are all of it.
+// Empty source of attn_test_headers, which only precompiles headers.
 int main() { return 0; }

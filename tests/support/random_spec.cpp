@@ -33,7 +33,7 @@ class RandomSpec {
     return all.begin()[pick(static_cast<std::int64_t>(all.size()))];
   }
 
-  // Multiples of what masks divide by more often than others.
+  // Prefers multiples of the divisors in masks.
   std::int64_t size() {
     if (pick(2) == 0) return between(1, longest_);
     return std::min(longest_, one_of<std::int64_t>({16, 24, 32, 48, 60, 64, 96, 120, 128, 192}));

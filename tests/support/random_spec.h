@@ -1,6 +1,5 @@
-// Texts of specs with masks of the kinds that have parts, and of others: chunks, residues, windows,
-// prefixes, bounds of one side, their unions and what they hide; with changes of the score that go
-// with them or do not.
+// Generates specs with random masks that can be split into parts, and others: chunks, residues,
+// windows, prefixes, one-sided bounds, and their unions and complements. Scores may be modified.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +7,8 @@
 
 namespace attn::testing {
 
-// In f16, with grad q, k, v. The same text for the same seed and `longest`, the most rows or
-// columns, where the compiler is the same.
+// Returns a spec in f16 with grad q, k, v, with at most `longest` rows and columns. The text is the
+// same for the same seed and `longest`, if compiled by the same C++ compiler.
 std::string random_spec(std::uint64_t seed, std::int64_t longest = 200);
 
 }  // namespace attn::testing

@@ -27,7 +27,7 @@ Status check_bound(const ir::Attention& attention) {
   return {};
 }
 
-// So that no stride or offset can leave 64 bits.
+// Ensures that strides and offsets fit in 64 bits.
 Status check_sizes(const ir::Attention& attention) {
   constexpr double kMost = 0x1p58;  // elements
   const ir::Dims& d = attention.dims;
@@ -48,20 +48,20 @@ Status check_sizes(const ir::Attention& attention) {
                      "at most 2^58 can be addressed");
 }
 
-// Kernels take one value for each head, and its gradient is made for that.
+// Kernels take one value per head, and so does the sink's gradient.
 Status check_sink(const ir::Attention& attention) {
   if (!attention.sink || attention.dims[Dim::B] == 1) return {};
   if (!passes::Dependence(attention.dag)[*attention.sink].batch) return {};
   return unsupported(attention.dag[*attention.sink].pos,
-                     "the sink depends on the batch, and kernels take one value for each head",
-                     "a sink of `h`, tensors over the heads, params and constants is served");
+                     "the sink depends on the batch, but kernels take one value per head",
+                     "a sink may use `h`, tensors over the heads, params and constants");
 }
 
 Status check_extents(const ir::Attention& attention, const plan::Program& program) {
   for (const plan::TensorInfo& tensor : program.tensors) {
     if (fits_memory(tensor.dims, tensor.strides, size_of(tensor.dtype))) continue;
     return unsupported(attention.pos,
-                       fmt::format("tensor `{}` is too large to be addressed", tensor.name));
+                       fmt::format("tensor `{}` is too large to address", tensor.name));
   }
   return {};
 }
@@ -69,13 +69,13 @@ Status check_extents(const ir::Attention& attention, const plan::Program& progra
 Status check_gradient(const ir::Attention& attention, const std::string& name) {
   if (layout_of(attention, name).kind == ir::LayoutKind::paged) {
     return unsupported(attention.pos,
-                       fmt::format("`{}` is paged, and a pool of pages has no gradient", name),
-                       "train with another layout: pages are for inference");
+                       fmt::format("`{}` is paged, and paged tensors have no gradient", name),
+                       "use another layout for training: pages are for inference");
   }
   if (!overlaps(logical_dims(attention, name), stored_strides(attention, name))) return {};
   return unsupported(
       attention.pos,
-      fmt::format("two elements of `{0}` share one place, and so would those of d{0}", name));
+      fmt::format("elements of `{0}` overlap in memory, and so would those of d{0}", name));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What every lowering asks of an attention and of the program that it made.
+// Checks that every lowering makes on an attention and on the program it produces.
 #pragma once
 
 #include "compiler/ir/attention.h"
@@ -7,19 +7,19 @@
 
 namespace attn::lowering {
 
-// Errors: invalid_argument for an open dimension; unsupported where sizes leave 64 bits, and for a
+// Errors: invalid_argument for an open dimension; unsupported if sizes overflow 64 bits, and for a
 // sink that varies with the batch.
 Status check_attention(const ir::Attention& attention);
 
-// The same, of a forward, which must have o among its outputs (internal_o.h).
+// The same for a forward, whose outputs must include o (internal_o.h).
 Status check_forward(const ir::Attention& attention);
 
-// Errors: unsupported where q, k or v has a gradient whose elements would share places: paged
-// tensors, and strides by which elements overlap. Requires bound dimensions.
+// Errors: unsupported if elements of a gradient of q, k or v would overlap: for paged tensors and
+// overlapping strides. Requires bound dimensions.
 Status check_gradients(const ir::Attention& attention);
 
-// Errors: unsupported for tensors that cannot be addressed. A program that is not valid is a fault
-// of ours (ATTN_CHECK).
+// Errors: unsupported for tensors that are too large to address. An invalid program is a bug
+// (ATTN_CHECK).
 Status check_program(const ir::Attention& attention, const plan::Program& program);
 
 }  // namespace attn::lowering

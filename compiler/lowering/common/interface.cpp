@@ -93,7 +93,7 @@ class Interface {
                         addressed_by(attention_, name)});
   }
 
-  // Lengths may follow from other tensors: then they are not bound.
+  // Lengths derived from other tensors are not bound.
   bool is_internal(const std::string& name) const {
     return std::ranges::find(controls_.internals, name, &plan::TensorInfo::name) !=
            controls_.internals.end();

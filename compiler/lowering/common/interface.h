@@ -11,20 +11,20 @@
 
 namespace attn::lowering {
 
-// Of all that an attention knows, those that are `used`: q, k, v, then captured tensors in the
-// order of declaration, then what layouts and dropout are controlled by, then outputs.
+// The tensors of a forward: q, k, v, then captured tensors that are `used`, in order of
+// declaration, then controls, then outputs.
 std::vector<plan::TensorInfo> bound_tensors(const ir::Attention& attention,
                                             const std::set<std::string>& used,
                                             const Controls& controls);
 
-// Those of a backward: q, k and v, captured tensors that are used, controls, what the forward made
-// and do, then `gradients` in that order: "dq", "dk", "dv" or "d_" and a captured tensor's name.
+// The tensors of a backward: q, k, v, captured tensors that are used, controls, the forward's o and
+// lse, do, then `gradients` in that order: "dq", "dk", "dv" or "d_" and a captured tensor's name.
 std::vector<plan::TensorInfo> backward_tensors(const ir::Attention& attention,
                                                const std::set<std::string>& used,
                                                const Controls& controls,
                                                const std::vector<std::string>& gradients);
 
-// What gradient::wanted_gradients are called, in its order.
+// The names of the gradients of gradient::wanted_gradients, in its order.
 std::vector<std::string> gradient_names(const ir::Attention& attention);
 
 // The names of the tensors and params that a step is bound to.

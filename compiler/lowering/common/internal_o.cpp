@@ -33,7 +33,7 @@ bool uses_o(const plan::Step& step) {
          (graph != nullptr && std::ranges::any_of(graph->operands, is_o, &plan::Operand::source));
 }
 
-// Where nothing else is made of o, or amends it.
+// Removes copies of o, unless another step reads or amends it.
 void leave_out_copies(std::vector<plan::Step>& steps) {
   const auto needs_it = [](const plan::Step& step) {
     return derives_with_o(step) && !makes_o_alone(step);

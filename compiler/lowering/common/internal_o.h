@@ -1,5 +1,5 @@
-// Attentions that do not ask for o. cuDNN's kernels always write it: it becomes an internal tensor
-// of the program, in the workspace.
+// Support for attentions without the output o. cuDNN's kernels always write it, so it becomes an
+// internal tensor of the program, in the workspace.
 #pragma once
 
 #include "compiler/ir/attention.h"
@@ -7,11 +7,10 @@
 
 namespace attn::lowering {
 
-// The same attention with o among its outputs, without gaps in memory.
+// The attention with o added to its outputs, without gaps in memory.
 ir::Attention with_o(ir::Attention attention);
 
-// Makes the output `o` of a forward of with_o() internal, and leaves out the steps that only copy
-// it.
+// Makes the output `o` of a forward of with_o() internal, and removes the steps that only copy it.
 void make_o_internal(plan::Program& program);
 
 }  // namespace attn::lowering

@@ -1,4 +1,4 @@
-// A derive step written piece by piece: kernels that need no expression of the IR.
+// Builds derive steps from text, for kernels without IR expressions.
 #pragma once
 
 #include <map>
@@ -9,23 +9,24 @@
 
 namespace attn::lowering {
 
-// The C type that holds an element: of 16-bit floats their bits.
+// The C type of an element; 16-bit floats are held as bits.
 std::string c_type(DType dtype);
 
 class KernelText {
  public:
-  // A tensor that the kernel reads; the name by which its text does.
+  // Adds a tensor that the kernel reads; returns its name in the text.
   std::string read(const std::string& tensor, DType dtype);
   std::string read(const plan::TensorOperand& tensor, DType dtype);
 
-  // One that it writes, likewise.
+  // Adds a tensor that the kernel writes; returns its name in the text. `meaning` is for listings.
   std::string write(const std::string& tensor, DType dtype, std::string meaning);
 
-  // A tensor that it makes: `statement` is run for each `i` below `count`, `out` is the tensor.
+  // Adds a tensor that the kernel fills: `statement` runs for each `i` below `count`; `out` is the
+  // tensor.
   void make(const std::string& tensor, DType dtype, std::int64_t count, std::string meaning,
             const std::string& statement);
 
-  // Statements about thread `i`, after those for what is made. `before` is text before the kernel.
+  // Adds statements for thread `i` after those so far, or text before the kernel.
   void add(const std::string& statements) { body_ += statements; }
   void include(const std::string& before) { before_ += before; }
 

@@ -20,7 +20,7 @@ using ir::Dim;
 
 constexpr const char* kHidden = "__int_as_float(0xff800000)";  // -inf
 
-// Finds `i` of a packed tensor of these dims among the elements of one with those strides.
+// Maps element `i` of a packed tensor of these dims to its place in one with those strides.
 std::string element_place(const Dims4& dims, const Dims4& strides) {
   return fmt::format(
       "const long long d = i % {3}, s = i / {3} % {2}, h = i / {3} / {2} % {1}, "
@@ -40,12 +40,12 @@ class NoKeys {
   plan::Program make() && {
     fill("o");
     if (attention_.wants_lse)
-      fill_rows("lse", attention_.sink ? "the sink of its head" : "-inf", lse());
+      fill_rows("lse", attention_.sink ? "the sink of the head" : "-inf", lse());
     if (attention_.wants_max) fill_rows("max", "-inf", kHidden);
     if (attention_.wants_sum_exp) fill_rows("sum_exp", "0", "0");
-    if (attention_.wants_max_with_sink) fill_rows("max_with_sink", "the sink of its head", lse());
+    if (attention_.wants_max_with_sink) fill_rows("max_with_sink", "the sink of the head", lse());
     if (attention_.wants_sum_exp_with_sink) {
-      fill_rows("sum_exp_with_sink", "of the sink alone",
+      fill_rows("sum_exp_with_sink", "the sink alone",
                 fmt::format("({}) == {} ? 0 : 1", lse(), kHidden));
     }
     return finish(bound_tensors(attention_, used_, given()));
@@ -58,7 +58,7 @@ class NoKeys {
       if (tensor.role == plan::TensorRole::gradient && has_elements(tensor)) fill_gradient(tensor);
     }
     if (kernel_.empty()) {
-      return unsupported(attention_.pos, "without keys none of the gradients has an element");
+      return unsupported(attention_.pos, "without keys, all gradients are empty");
     }
     return finish(tensors);
   }
@@ -91,7 +91,7 @@ class NoKeys {
     return kernel_.read(name, dtype);
   }
 
-  // Where the rows of thd tensors begin; nothing else of what layouts are controlled by is read.
+  // The starts of thd rows; no other control is read.
   Controls given() const {
     Controls controls;
     if (ragged_) {
@@ -103,7 +103,7 @@ class NoKeys {
 
   bool is_ragged(const char* name) const { return !addressed_by(attention_, name).empty(); }
 
-  // Of thd tensors there are only the rows of the sequences.
+  // thd tensors have only the rows of their sequences.
   std::string behind_the_last(const char* name, std::int64_t elements_of_a_row) const {
     if (!is_ragged(name)) return "";
     return fmt::format("if (i >= {}[{}] * {}LL) return;\n    ", starts_, size(Dim::B),
@@ -125,7 +125,7 @@ class NoKeys {
                  behind_the_last("o", size(Dim::Hq)) + fmt::format("out[i] = {};", value));
   }
 
-  // The sink, but for rows that lengths leave out.
+  // The sink, or -inf for rows past the lengths.
   std::string lse() {
     if (!attention_.sink) return kHidden;
     const std::string sink = read(attention_.dag.symbol_of(*attention_.sink), DType::f32);

@@ -1,4 +1,4 @@
-// Without keys (Skv 0) no row sees anything, and what comes out is known.
+// Programs for attentions without keys (Skv 0), where all rows are empty and outputs are known.
 #pragma once
 
 #include "compiler/ir/attention.h"
@@ -7,12 +7,12 @@
 
 namespace attn::lowering {
 
-// One kernel, and no step of cuDNN's: o is 0, lse the sink or -inf, max -inf, sum_exp 0. A tensor
-// without elements is no tensor of the program: k, v and captured ones along the keys are not
-// bound. Requires bound dimensions, and a sink as hoisting leaves it.
+// One kernel, without cuDNN: o is 0, lse the sink or -inf, max -inf, sum_exp 0. Tensors without
+// elements (k, v and captured ones along the keys) are not bound. Requires bound dimensions and a
+// hoisted sink.
 plan::Program no_keys(const ir::Attention& attention);
 
-// The same for the backward: all gradients are zeros. Errors: unsupported when no gradient has an
+// The same for the backward: all gradients are 0. Errors: unsupported if no gradient has an
 // element.
 Result<plan::Program> no_keys_backward(const ir::Attention& attention);
 

@@ -1,4 +1,4 @@
-// Where elements of packed copies lie in the tensors that the caller binds.
+// Maps elements of packed copies to the tensors that the caller binds.
 #pragma once
 
 #include <string>
@@ -9,15 +9,15 @@
 
 namespace attn::lowering {
 
-// Statements for a kernel, about element `i` of a packed tensor of `dims`, at least those of "q",
-// "k", "v" or "o": its indices `b`, `h`, `s` and `d`; whether the tensor has that element,
-// `present`; if so, the element's `place` in it. Elements past a batch's length are not present
-// where only lengths tell (thd and paged tensors, and o where they are ignored: lengths.h).
+// Kernel statements for element `i` of a packed tensor of `dims`, at least those of "q", "k", "v"
+// or "o". They define its indices `b`, `h`, `s` and `d`; `present`, whether the tensor has that
+// element; and, if so, its `place` there. Elements past a batch's length are absent from thd and
+// paged tensors, and from o where the engine ignores lengths (lengths.h).
 std::string place_text(const ir::Attention& attention, const std::string& name, const Dims4& dims,
                        KernelText& kernel);
 
-// Statements that write element `i` of such a tensor, packed, from `copy`, which is packed too and
-// has the dims `copied`: 0 where it is not present, or nothing where the tensor has no such row.
+// Kernel statements that write element `i` of such a tensor from `copy`, packed with dims `copied`:
+// 0 if it is not present, or nothing if the tensor has no such row.
 std::string copy_out_text(const ir::Attention& attention, const std::string& name,
                           const std::string& copy, const Dims4& copied, KernelText& kernel);
 

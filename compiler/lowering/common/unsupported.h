@@ -1,4 +1,4 @@
-// Errors of lowering: what the spec asks for, why it is not served, what would work, and where.
+// Errors of lowering: what is unsupported and why, what works instead, and the position.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace attn::lowering {
 
-// Error `unsupported` whose payload {"line", "column"} places it in the spec; `help` becomes a
-// note.
+// Error `unsupported`, whose payload {"line", "column"} is the position in the spec; `help` becomes
+// a note.
 Error unsupported(ir::SourcePos pos, std::string message, std::string help = "");
 
-// Error `invalid_spec`, placed likewise: what only sizes show to be wrong.
+// Error `invalid_spec` with the same payload, for errors that only sizes reveal.
 Error spec_error(ir::SourcePos pos, std::string message);
 
 }  // namespace attn::lowering

@@ -19,7 +19,7 @@ namespace {
 
 using ir::Dim;
 
-constexpr std::int64_t kTile = 128;  // rows and columns of the largest
+constexpr std::int64_t kTile = 128;  // rows and columns of the largest tile
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 class Backward {
@@ -65,8 +65,8 @@ class Backward {
 
   bool drops_at_random() const { return attention_.dropout && !attention_.dropout->keep; }
 
-  // delta; with random dropout times 1 - probability, by which what it is subtracted from is
-  // divided later. The engine knows that form alone: beside a mask of what is kept it ignores the
+  // delta. With random dropout it is scaled by 1 - probability, since the difference that it enters
+  // is divided by that later. The engine matches only this form; with a keep mask it ignores the
   // factor.
   Uid row_products() {
     const Dims4 dims = staged_dims(attention_, "o");
@@ -111,12 +111,12 @@ class Backward {
     return scores[2] % kTile != 0 || scores[3] % kTile != 0;
   }
 
-  // What lies past the ends in the last tile has scores of -inf before they are modified; but 64
-  // columns past the end, and rows, are left at 0 by cuDNN (9.19, sm_90; to 9.26 by pytorch issue
-  // 196678 and cudnn-frontend issue 1072), whose weights are infinite where lse is below -88.7.
+  // cuDNN sets scores past the ends of the last tile to -inf before the score modification, but
+  // leaves 64 columns past the end, and rows, at 0 (9.19, sm_90; to 9.26 by pytorch issue 196678
+  // and cudnn-frontend issue 1072). Their weights are infinite where lse is below -88.7.
   Value mask_tile(Value score) {
     const bool is_changed = !attention_.dag[attention_.score].is(ir::Op::score_);
-    if (!is_changed && has_lengths(attention_)) return score;  // masked by these
+    if (!is_changed && has_lengths(attention_)) return score;  // the padding mask covers it
     return mask_end(mask_end(score, 3), 2);
   }
 
@@ -148,8 +148,8 @@ class Backward {
     return times_scale(attention_, builder_, slope);
   }
 
-  // Where there is no weight the derivative may be infinite or NaN, and counts for nothing. (To
-  // compare the weights themselves spoils dv.)
+  // Where the weight is 0 the derivative may be infinite or NaN, and must not count. (Comparing the
+  // weights themselves corrupts dv.)
   Result<Value> times_derivative(Value slope, ExpressionLowering& expressions) {
     const ir::Node& node = attention_.dag[parts_.derivative];
     if (node.is(ir::Op::const_real_) && attention_.dag.real_of(parts_.derivative) == 1) {
@@ -166,14 +166,14 @@ class Backward {
     return builder_.select(weighs, whole, zero, node.pos);
   }
 
-  // Of the gradient itself, or its copy.
+  // The gradient's tensor, or its internal copy if it is not wanted.
   Uid gradient(const std::string& name) {
     if (parts_.wanted.contains(name)) return add_stored(attention_, builder_, name);
     const Dims4 dims = staged_dims(attention_, name);
     return builder_.add_tensor(staged_name(name), attention_.dtype, dims, packed_strides(dims));
   }
 
-  // columns x rows: where heads share keys, made for each head and then summed.
+  // columns x rows. Where heads share keys, computed per head and then summed.
   void reduced_product(Uid turned, Uid rows, const std::string& name) {
     const Overrides sizes{.m = lengths_.kv, .k = lengths_.q};
     const Uid sum = gradient(name);

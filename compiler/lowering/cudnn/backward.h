@@ -1,4 +1,4 @@
-// The graph of one backward pass in the shape that cuDNN's fused backward engines match.
+// Builds the graph of one backward pass in a form that cuDNN's fused backward engines match.
 #pragma once
 
 #include <set>
@@ -11,9 +11,9 @@
 namespace attn::lowering {
 
 struct BackwardParts {
-  const ir::Attention& attention;  // whose derivative is in its dag
+  const ir::Attention& attention;  // its dag contains the derivative
   ir::ExprId derivative = 0;       // real: d score / d scaled product
-  std::set<std::string> wanted;    // of "dq", "dk", "dv"; the others are written to their copies
+  std::set<std::string> wanted;    // of "dq", "dk", "dv"; others go to internal copies
 };
 
 // From q, k, v, o, lse and do to dq, dk and dv (gradient/differentiate.h has the formulas):
@@ -22,19 +22,18 @@ struct BackwardParts {
 //   dv = (dropped P)^T do                        dS = P (dropped (do v^T) - delta) derivative scale
 //   dk = dS^T q                                  dq = dS k
 //
-// Masks are applied behind the difference to lse, so that a row that sees nothing (lse -inf) gets
-// weights of 0. Two results between the engine's kernels are memory of ours: internal tensors
-// kDelta, and kQuerySum, which is not there in the deterministic form: there cuDNN's own workspace
-// holds a value for each score.
+// Masks are applied after lse is subtracted, so that empty rows (lse -inf) get weights of 0. The
+// engine's kernels exchange two results through internal tensors: kDelta, and kQuerySum, which the
+// deterministic form does not have: there cuDNN's own workspace holds a value per score.
 //
-// Requires bound dimensions. Errors: unsupported, with the place; those of ExpressionLowering.
+// Requires bound dimensions. Errors: unsupported, with the position; those of ExpressionLowering.
 Result<plan::CudnnStep> backward(const BackwardParts& parts);
 
 inline constexpr const char* kDelta = "fused.delta";  // f32 [B,Hq,Sq]
-inline constexpr const char* kQuerySum = "dq.sum";    // f32 [B,Hq,Sq,Dqk], rounded up as copies are
+inline constexpr const char* kQuerySum = "dq.sum";    // f32 [B,Hq,Sq,Dqk], padded as copies are
 
-// f32 [B,Hq,Sq]: lse, but inf in rows that have no weights. Read instead of lse where the
-// difference to it could be NaN, or lse is not a plain tensor.
+// f32 [B,Hq,Sq]: lse, but inf in rows without weights. Read instead of lse if score - lse could be
+// NaN or lse is not a plain tensor.
 inline constexpr const char* kLse = "lse.read";
 bool reads_own_lse(const ir::Attention& attention);
 

@@ -41,7 +41,7 @@ class BandMasks {
     return builder_.select(visible, score, hidden, pos);
   }
 
-  // row + right >= column; bottom-right alignment spells its part as + Skv - Sq.
+  // row + right >= column; bottom-right alignment is written as + Skv - Sq.
   Value right(Value score, std::int64_t bound, SourcePos pos) {
     Value row = builder_.index(2, score.uid, pos);
     const Value column = builder_.index(3, score.uid, pos);

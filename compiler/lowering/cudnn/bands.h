@@ -1,4 +1,4 @@
-// Masks around the diagonal, in the exact shapes that cuDNN recognises and skips the blocks of.
+// Band masks in the exact forms that cuDNN recognises and skips blocks for.
 #pragma once
 
 #include "compiler/ir/attention.h"
@@ -8,8 +8,8 @@
 
 namespace attn::lowering {
 
-// `score` within the bands of `form`, else -inf; right bounds first, those from the first diagonal
-// before those from the last. `lengths` are what `form.from_end` counts by.
+// `score` within the bands of `form`, else -inf; `form.band` comes before `form.from_end`, which
+// counts by `lengths`, and in each the right bound before the left.
 Value mask_bands(const ir::Attention& attention, GraphBuilder& builder,
                  const passes::MaskForm& form, const Lengths& lengths, Value score);
 

@@ -33,7 +33,7 @@ Status check_dtype(const ir::CapturedTensor& tensor, ir::SourcePos pos) {
                       to_string(tensor.dtype)),
           tensor.dtype == DType::boolean
               ? fmt::format("declare `{0}` as i32 and write `{0}[..] != 0`", tensor.name)
-              : "f16, bf16, f32 and i32 work");
+              : "supported: f16, bf16, f32 and i32");
   }
 }
 
@@ -45,7 +45,7 @@ std::vector<std::int64_t> declared_strides(const std::vector<std::int64_t>& exte
 }
 
 struct Axes {
-  std::array<int, 4> index{-1, -1, -1, -1};  // declared axis that each score axis walks
+  std::array<int, 4> index{-1, -1, -1, -1};  // declared axis that each score axis indexes
 };
 
 Result<Axes> match_axes(const ir::Attention& attention, const ir::Node& load,
@@ -59,7 +59,7 @@ Result<Axes> match_axes(const ir::Attention& attention, const ir::Node& load,
     if (axis < 0) {
       if (extents[i] == 1 && ir::fold_integer(attention.dag, index) == 0) continue;
       return unsupported(node.pos,
-                         fmt::format("index `{}` of `{}` is not served by cuDNN",
+                         fmt::format("cuDNN does not support index `{}` of `{}`",
                                      ir::to_source(attention.dag, index), name),
                          "each index must be b, h, kv_idx or the row number (q_idx under "
                          "`align top_left`, else q_raw)");
@@ -69,9 +69,9 @@ Result<Axes> match_axes(const ir::Attention& attention, const ir::Node& load,
       return unsupported(node.pos, fmt::format("`{}` is indexed twice by `{}`", name,
                                                ir::to_source(attention.dag, index)));
     }
-    if (extents[i] < scores[slot]) {  // behind a guard, or the spec would have been refused
-      return unsupported(load.pos, fmt::format("`{}` has extent {} where it is indexed up to {}",
-                                               name, extents[i], scores[slot] - 1));
+    if (extents[i] < scores[slot]) {  // guarded, or the spec would have been refused
+      return unsupported(load.pos, fmt::format("`{}` has extent {} but is indexed up to {}", name,
+                                               extents[i], scores[slot] - 1));
     }
     axes.index[slot] = static_cast<int>(i);
   }
@@ -93,17 +93,16 @@ Status check_shape(const ir::Node& load, const Axes& axes, const Dims4& scores,
   if (view.dims[0] > 1 && view.dims[1] > 1 && view.dims[2] == 1 && view.dims[3] == 1) {
     return unsupported(load.pos,
                        fmt::format("`{}` varies with the batch and the head but not with columns, "
-                                   "and there is a single row: cuDNN computes wrong values with "
-                                   "such an operand",
+                                   "and Sq is 1: cuDNN computes wrong values for such an operand",
                                    name),
-                       fmt::format("give `{}` one more dimension, [.., Skv]", name));
+                       fmt::format("give `{}` another dimension: [.., Skv]", name));
   }
   return {};
 }
 
-// cuDNN 9.19 computes wrong values, in silence, with an operand that varies with the batch but
-// neither with rows nor with columns. Reading the same element for every row is right. (The engine
-// for a single row is right as long as the operand does not vary with the head too.)
+// cuDNN 9.19 silently computes wrong values for an operand that varies with the batch but with
+// neither rows nor columns. Repeating the element for every row is correct. (The engine for a
+// single row is correct unless the operand also varies with the head.)
 void repeat_batch_values(const Dims4& scores, CapturedView& view) {
   if (view.dims[0] == 1 || view.dims[2] > 1 || view.dims[3] > 1) return;
   view.dims[2] = scores[2];

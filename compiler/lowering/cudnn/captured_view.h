@@ -1,4 +1,4 @@
-// A captured tensor, indexed directly, as an operand that broadcasts over the scores.
+// A directly indexed captured tensor as an operand that broadcasts over the scores.
 #pragma once
 
 #include "compiler/ir/attention.h"
@@ -13,19 +13,21 @@ struct CapturedView {
   Dims4 strides;
 };
 
-// The view that `load` (an ir::Op::load_) reads. cuDNN 9.19 computes wrong values, in silence, with
-// an operand that varies with the batch but neither with rows nor with columns; such a tensor is
-// read again for each row of the scores, at stride 0, which it computes rightly.
+// The view that `load` (an ir::Op::load_) reads. A tensor that varies with the batch but with
+// neither rows nor columns is repeated for each row at stride 0: cuDNN 9.19 silently computes wrong
+// values otherwise.
 //
-// Errors: unsupported, with the place, for an index that is not simply b, h, the row or kv_idx, or
-// names one twice; for element types that cuDNN cannot read; for tensors whose columns are not
-// adjacent in memory beside rows or where there is a single row, which its kernels fail on; and for
-// those that vary with batch and head alone where there is a single row; for tensors that have
-// fewer elements than the dimension that indexes them, of which only some are read.
+// Errors: unsupported, with the position, for
+//   - an index other than b, h, the row and kv_idx, or one of these twice
+//   - element types that cuDNN cannot read
+//   - columns that are not contiguous, beside rows or with a single row: cuDNN's kernels fail
+//   - tensors that vary with batch and head alone, with a single row
+//   - tensors smaller than the dimension that indexes them
 Result<CapturedView> captured_view(const ir::Attention& attention, ir::ExprId load);
 
-// The same, but what varies with columns and not with rows is read again for each row, at stride 0:
-// cuDNN's backward engine computes wrong values with a vector over the columns (9.19, sm_90).
+// The same view, except that values that vary with columns and not with rows are repeated for each
+// row at stride 0: cuDNN's backward engine computes wrong values with a vector over columns (9.19,
+// sm_90).
 CapturedView read_by_rows(CapturedView view, const Dims4& scores);
 
 }  // namespace attn::lowering

@@ -1,4 +1,4 @@
-// Dropout: which of the softmax's weights are kept.
+// Dropout of the softmax weights.
 #pragma once
 
 #include "compiler/ir/attention.h"
@@ -7,22 +7,22 @@
 
 namespace attn::lowering {
 
-// Device tensors i64 [1] that the random numbers of dropout are made from.
+// Device tensors i64 [1]: the state of dropout's random numbers.
 inline constexpr const char* kSeed = "seed";
 inline constexpr const char* kOffset = "offset";
 
-// One of them.
+// Adds one of them to the graph.
 Uid add_random_control(GraphBuilder& builder, const char* name);
 
-// What the dropout clause, which there must be, keeps of one attention: decided once, used for the
-// weights and, in the backward, for their gradient.
+// Which weights the attention's dropout clause (required) keeps: decided once, applied to the
+// weights and, in the backward, to their gradient.
 class Dropout {
  public:
   // `like` has the shape of the scores. Errors: those of ExpressionLowering.
   static Result<Dropout> make(const ir::Attention& attention, GraphBuilder& builder, Value like);
 
   Value kept(Value x) const;  // x or 0
-  // x / (1 - probability), as a virtual tensor of that type.
+  // x / (1 - probability), as a virtual tensor of type `dtype`.
   Value rescaled(Value x, DType dtype) const;
 
  private:

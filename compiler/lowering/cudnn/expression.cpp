@@ -127,12 +127,12 @@ Result<Value> ExpressionLowering::lower_new(ExprId id) {
     case ir::Rule::selection: return selection(id);
     case ir::Rule::bits:
       return unsupported(node.pos, "cuDNN has no bit operations on integers",
-                         "`x // 2` and `x % 2` reach single bits of values that are not negative");
+                         "for non-negative values, `x // 2` and `x % 2` extract bits");
     case ir::Rule::to_real:
     case ir::Rule::to_int: return conversion(id);
     case ir::Rule::truncate:
-      return unsupported(node.pos, "cuDNN cannot make an integer of a real inside its kernel",
-                         "`floor` and `ceil` stay real");
+      return unsupported(node.pos, "cuDNN cannot convert a real to an integer inside its kernel",
+                         "`floor` and `ceil` return reals");
   }
   ATTN_CHECK(false, "every rule is handled");
   return Value{};
@@ -141,7 +141,7 @@ Result<Value> ExpressionLowering::lower_new(ExprId id) {
 Result<Value> ExpressionLowering::real_constant(ExprId id) {
   const double value = attention_.dag.real_of(id);
   const SourcePos pos = attention_.dag[id].pos;
-  if (std::isnan(value)) return spec_error(pos, "this is not a number, whatever the inputs are");
+  if (std::isnan(value)) return spec_error(pos, "this expression is NaN for all inputs");
   if (std::isfinite(value) && !std::isfinite(static_cast<float>(value))) {
     return unsupported(pos, fmt::format("{} is too large for f32, in which cuDNN computes", value));
   }
@@ -184,7 +184,7 @@ Result<Value> ExpressionLowering::load(ExprId id) {
   const Uid uid = builder_.add_tensor(name, view.dtype, view.dims, view.strides,
                                       {.alignment = captured_alignment(name)});
   const Value value{uid, view.dtype == DType::i32 ? DType::i32 : DType::f32, Place::tensor};
-  // The backward engine counts uses of vectors over the rows, and takes few.
+  // The backward engine limits the number of uses of vectors over rows.
   const bool over_rows = view.dims[2] > 1 && view.dims[3] == 1;
   if (builder_.pass() == Pass::forward || !over_rows) return value;
   return element(value, attention_.dag[id].pos);
@@ -251,7 +251,7 @@ Result<Value> ExpressionLowering::arithmetic(ExprId id) {
   }
   ATTN_ASSIGN(Value y, lower(node.operands[1]));
   if (type == DType::f32) {
-    // An index may stay i32 beside a tensor or scalar: that is the recorded shape of ALiBi.
+    // An index may stay i32 beside a tensor or scalar: the recorded form of ALiBi.
     const bool keep_x = x.place == Place::element && y.place != Place::element;
     const bool keep_y = y.place == Place::element && x.place != Place::element;
     const bool commutes = !node.is(Op::sub_);
@@ -272,15 +272,15 @@ Result<Value> ExpressionLowering::integer_quotient(ExprId id) {
   const ir::Node& node = attention_.dag[id];
   if (passes::may_round_up(attention_, node)) {
     return unsupported(node.pos,
-                       fmt::format("`{}` rounds down, and cuDNN's integer division only agrees "
-                                   "where the left side cannot be negative and the right side is "
-                                   "positive",
+                       fmt::format("`{}` rounds down, but cuDNN's integer division truncates: the "
+                                   "dividend must be known to be non-negative and the divisor to "
+                                   "be positive",
                                    ir::to_source(attention_.dag, id)),
-                       "add a multiple of the divisor to the left side that makes it positive");
+                       "add a multiple of the divisor that makes the dividend positive");
   }
   if (!passes::is_exact_in_kernel(attention_, node)) {
     return unsupported(node.pos,
-                       fmt::format("`{}` may divide numbers of {} and more, for which cuDNN's "
+                       fmt::format("`{}` may divide numbers of {} or more, for which cuDNN's "
                                    "integer division is not exact",
                                    ir::to_source(attention_.dag, id), passes::kWholeInReals),
                        "divide smaller numbers, or by a power of two");
@@ -295,7 +295,7 @@ Result<Value> ExpressionLowering::integer_quotient(ExprId id) {
   return builder_.element(PointwiseMode::sub, DType::i32, DType::i32, x, multiple, node.pos);
 }
 
-// passes/division.h says why.
+// See passes/analysis/division.h.
 Result<Value> ExpressionLowering::exact_quotient(const ir::Node& node, const Value& x) {
   const auto apply = [&](PointwiseMode mode, const Value& left, const Value& right) {
     return builder_.element(mode, DType::i32, DType::i32, left, right, node.pos);
@@ -370,7 +370,7 @@ Result<Value> ExpressionLowering::comparison(ExprId id, bool negated) {
   const ir::Node& node = attention_.dag[id];
   ATTN_ASSIGN(Value x, lower(node.operands[0]));
   ATTN_ASSIGN(Value y, lower(node.operands[1]));
-  // Reals compared in BOOLEAN are refused (their inputs would be read as integers).
+  // cuDNN refuses to compare reals in BOOLEAN (it would read them as integers).
   const bool reals = attention_.dag[node.operands[0]].type == ir::Type::real;
   if (reals) {
     x = real(x, node.pos);
@@ -400,8 +400,8 @@ Value ExpressionLowering::boolean_as_real(Value condition, SourcePos pos) {
   return builder_.select(condition, one, builder_.constant(DType::f32, 0), pos);
 }
 
-// not `id`. A comparison of integers is swapped; of reals it is not, since both sides of a swap
-// are false for NaN.
+// not `id`. Comparisons of integers are inverted. Those of reals are not: with NaN, a comparison
+// and its opposite are both false.
 Result<Value> ExpressionLowering::negation(ExprId id) {
   const ir::Node& node = attention_.dag[id];
   const bool compares = ir::info(node.op).rule == ir::Rule::comparison;
@@ -446,7 +446,7 @@ Result<Value> ExpressionLowering::selection(ExprId id) {
 
 namespace {
 
-// Of rows and columns.
+// The score axis of a row or column index.
 std::optional<std::int64_t> axis_of(Op op) {
   if (op == Op::row_) return 2;
   return op == Op::column_ ? std::optional<std::int64_t>(3) : std::nullopt;
@@ -464,12 +464,12 @@ Result<Value> ExpressionLowering::conversion(ExprId id) {
   }
   ATTN_ASSIGN(const Value value, lower(inner));
   if (attention_.dag[inner].type == ir::Type::integer) {
-    // Users read an i32 element as a real; a scalar or tensor becomes an element first.
+    // Consumers read an i32 element as a real; a scalar or tensor becomes an element first.
     return element(value, node.pos);
   }
   if (node.is(Op::to_int_)) {
-    return unsupported(node.pos, "cuDNN cannot count a boolean as an integer",
-                       "use where(condition, 1.0, 0.0), a real");
+    return unsupported(node.pos, "cuDNN cannot convert a boolean to an integer",
+                       "use where(condition, 1.0, 0.0), which is real");
   }
   return boolean_as_real(value, node.pos);
 }

@@ -1,17 +1,17 @@
-// Expressions of the IR as pointwise nodes in the score position, in the forms that cuDNN's fused
-// engines accept and compute rightly. What is emitted:
+// Lowers IR expressions to pointwise nodes on scores, in forms that cuDNN's fused engines accept
+// and compute correctly:
 //
-// - the first input of every node is virtual (a captured tensor or scalar is first added to an
-//   index less itself where nothing virtual can be first), since others are refused;
-// - the score side stays first in selects: a by-value first input kills the process;
-// - `and`, `or` compute in FLOAT with BOOLEAN results: in BOOLEAN or INT32 they are refused;
-// - `not` swaps the comparison, never LOGICAL_NOT, which is ignored in silence;
-// - indices are GEN_INDEX, but where there is a single row they are read from memory: the engine
-//   for a single row splits the keys and numbers the columns of each split anew;
-// - in the backward what depends on the score is the first input of sums, products and comparisons:
-//   as the second beside a value made of a tensor it spoils dq and dk in silence;
-// - // and % on integers only where both sides are known not to be negative, where truncation and
-//   floor agree.
+// - The first input of every node is virtual; others are refused. Where no input is virtual, the
+//   first (a captured tensor or scalar) is added to an index minus itself.
+// - The score side comes first in selects: a by-value first input crashes the process.
+// - `and` and `or` compute in FLOAT with BOOLEAN results: BOOLEAN and INT32 are refused.
+// - `not` inverts the comparison or compares with 0. LOGICAL_NOT is silently ignored.
+// - Indices are GEN_INDEX, except with a single row, where they are read from memory: that engine
+//   splits the keys and restarts the column numbers in each split.
+// - In the backward, the operand that depends on the score is the first input of sums, products and
+//   comparisons. As the second, beside a value made from a tensor, it silently corrupts dq and dk.
+// - // and % on integers require operands known to be non-negative: there truncation and floor
+//   agree.
 #pragma once
 
 #include <map>
@@ -26,15 +26,15 @@ namespace attn::lowering {
 
 class ExpressionLowering {
  public:
-  // `score` is what ir::Op::score_ stands for. Every dimension must be bound.
+  // `score` is the value of ir::Op::score_. Every dimension must be bound.
   ExpressionLowering(const ir::Attention& attention, GraphBuilder& builder, Value score)
       : attention_(attention), builder_(builder), score_(score) {}
 
-  // Errors: unsupported, placed at the sub-expression that is not served.
+  // Errors: unsupported, with the position of the unsupported sub-expression.
   Result<Value> lower(ir::ExprId id);
-  // The same as a factor of an f32: a virtual value is f32 too.
+  // The same as a factor of an f32: virtual values are converted to f32.
   Result<Value> lower_factor(ir::ExprId id);
-  // The same as a virtual f32 (real expressions) or boolean (masks) with one value a score.
+  // The same as a virtual tensor with one value per score: f32 (reals) or boolean (masks).
   Result<Value> lower_real_element(ir::ExprId id);
 
  private:
@@ -57,7 +57,7 @@ class ExpressionLowering {
   Result<Value> conversion(ir::ExprId id);
 
   bool depends_on_score(ir::ExprId id) const;
-  // Whether the second operand is to come first.
+  // Whether the second operand must come first.
   bool score_comes_second(const ir::Node& node) const;
   Value binary(PointwiseMode mode, DType type, Value x, Value y, SourcePos pos);
   Value difference(DType type, Value x, Value y, SourcePos pos);

@@ -1,4 +1,4 @@
-// Which pointwise forms lowering may emit: forms.def, proven on a device.
+// Pointwise forms that lowering may emit: those of forms.def, proven on a device.
 #pragma once
 
 #include <compare>

@@ -1,4 +1,4 @@
-// The graph of one forward pass as products, pointwise operations and reductions.
+// Builds the graph of one forward pass from products, pointwise operations and reductions.
 #pragma once
 
 #include "compiler/ir/attention.h"

@@ -20,9 +20,9 @@ using Dims4 = std::array<std::int64_t, 4>;
 // Row-major strides.
 Dims4 packed_strides(const Dims4& dims);
 
-// Where a node's operand comes from decides what cuDNN accepts it as.
+// Where an operand comes from, which decides where cuDNN accepts it.
 enum class Place : std::uint8_t {
-  element,  // virtual, one value a score: fits anywhere
+  element,  // virtual, one value per score: accepted anywhere
   tensor,   // device memory, broadcast over the scores: never the first input
   scalar,   // one value from the host: never the first input
 };
@@ -39,12 +39,12 @@ struct TensorTraits {
   std::optional<Uid> ragged{};
 };
 
-// Each batch's own sizes of a product, i32 [B,1,1,1].
+// Per-batch sizes of a product, i32 [B,1,1,1].
 struct Overrides {
   std::optional<Uid> m{}, n{}, k{};
 };
 
-// Whose engines the graph is for: they do not read operands alike.
+// Which engines the graph is for: forward and backward engines read operands differently.
 enum class Pass : std::uint8_t { forward, backward };
 
 class GraphBuilder {
@@ -56,16 +56,16 @@ class GraphBuilder {
   const Dims4& score_dims() const { return scores_; }
   Pass pass() const { return pass_; }
 
-  // Virtual tensors: one value a score, or one a row; or of any other shape.
+  // Virtual tensors: one value per score, one per row, or any other shape.
   Uid add_scores(DType dtype, std::string name = "");
   Uid add_rows(std::string name = "");
   Uid add_virtual(DType dtype, const Dims4& dims, const Dims4& strides, std::string name = "");
   // A device tensor bound by name. The same name may be bound more than once.
   Uid add_tensor(const std::string& name, DType dtype, const Dims4& dims, const Dims4& strides,
                  const TensorTraits& traits = {});
-  // The index along `axis` of the scores as device memory: 0, 1, .. made by the runtime.
+  // The index along `axis` of the scores in device memory: an iota filled by the runtime.
   Value counting(std::size_t axis);
-  // By-value scalars; one tensor for equal constants.
+  // By-value scalars; equal constants share a tensor.
   Value constant(DType dtype, double value);
   Value param(const std::string& name, DType dtype);
 
@@ -73,19 +73,19 @@ class GraphBuilder {
   void paged_load(Uid container, Uid table, Uid lengths, Uid y, SourcePos pos);
   // 1 with probability `keep`, else 0, for each score.
   Value rng(double keep, Uid seed, Uid offset, SourcePos pos);
-  // x with its last two dimensions exchanged, of that type.
+  // x with its last two dimensions swapped, as `dtype`.
   Uid transposed(Uid x, DType dtype, SourcePos pos);
   void reduce(graph::ReduceOp op, Uid x, Uid y, SourcePos pos);
   void pointwise(PointwiseMode mode, DType compute, Uid x, std::optional<Uid> b, Uid y,
                  SourcePos pos, std::optional<Uid> t = {});
-  // y = mode(x[, b]) with a new virtual tensor of one value a score.
+  // y = mode(x[, b]), a new virtual tensor with one value per score.
   Value element(PointwiseMode mode, DType compute, DType result, Value x, std::optional<Value> b,
                 SourcePos pos);
   // A new GEN_INDEX over `axis` (0 batch .. 3 column), i32. `like` gives the shape.
   Value index(std::int64_t axis, Uid like, SourcePos pos, DType compute = DType::f32);
-  // The same as f32, which users need not convert.
+  // The same as f32; needs no conversion.
   Value real_index(std::int64_t axis, Uid like, SourcePos pos);
-  // `mask` with a new y. In a graph whose last node is an sdpa_forward alone.
+  // `mask` with a new y. Only in a graph whose last node is an sdpa_forward.
   Value band_mask(graph::BandMask mask);
   void sdpa_forward(const graph::SdpaForward& node);
   // condition ? x : y. `x` must be an element; `y` an element or a scalar.

@@ -60,7 +60,7 @@ class Maker {
 
   void write(const std::string& tensor, const std::string& type) {
     step_.outputs.push_back(tensor);
-    step_.expressions.emplace_back("without keys");
+    step_.expressions.emplace_back("value for batches without keys");
     parameters_.push_back(fmt::format("{}* {}", type, tensor));
   }
 
@@ -93,7 +93,7 @@ class Maker {
   plan::DeriveStep step_;
 };
 
-// Of one thread for each row of each gradient.
+// One thread per row of each gradient.
 class ZeroMaker {
  public:
   explicit ZeroMaker(const ir::Attention& attention) : attention_(attention) {}
@@ -126,7 +126,7 @@ class ZeroMaker {
     const std::int64_t count = dims[0] * dims[1] * dims[2];
     step_.amends += count;
     step_.outputs.push_back(name);
-    step_.expressions.emplace_back("of batches without rows or keys");
+    step_.expressions.emplace_back("0 for batches without rows or keys");
     parameters_.push_back(fmt::format("{}* {}", c_type(attention_.dtype), name));
     std::string begin = fmt::format("b * {}LL + s * {}LL", strides[0], strides[2]);
     std::string present = "true";

@@ -1,4 +1,4 @@
-// Batches without keys or without rows, where only lengths tell.
+// Steps that fill the outputs of batches without keys or rows, according to lengths.
 #pragma once
 
 #include <optional>
@@ -10,14 +10,14 @@
 
 namespace attn::lowering {
 
-// Of a batch whose length of keys is 0 cuDNN's engine for several rows makes NaN (9.19, H200): the
-// step after it that makes o 0, lse and max -inf and sum_exp 0 instead. Nothing where no batch can
-// be without keys, or another engine serves: with one row, or with a sink.
+// For a batch with 0 keys, cuDNN's engine for several rows returns NaN (9.19, H200). Returns a step
+// that runs after it and sets o to 0, lse and max to -inf and sum_exp to 0. Nothing if every batch
+// has keys, or another engine is used (a single row, or a sink).
 std::optional<plan::DeriveStep> keyless(const ir::Attention& attention);
 
-// The backward leaves gradients of such batches unwritten (9.19, H200; mla with padding): the step
-// after it that makes those of `gradients` 0 ("dq", "dk", "dv", as they are bound). Nothing where
-// no batch can be without either.
+// The backward does not write gradients of batches without keys or rows (9.19, H200; mla with
+// padding). Returns a step that runs after it and sets those of `gradients` ("dq", "dk", "dv", as
+// bound) to 0. Nothing if every batch has both.
 std::optional<plan::DeriveStep> keyless_backward(const ir::Attention& attention,
                                                  const std::vector<std::string>& gradients);
 

@@ -1,4 +1,4 @@
-// Per-batch lengths: what hides the rest of a batch's rows and columns.
+// Per-batch lengths, which hide the remaining rows and columns of a batch.
 #pragma once
 
 #include <optional>
@@ -8,32 +8,30 @@
 
 namespace attn::lowering {
 
-// Device tensors i32 [B,1,1,1] that a graph reads; absent: every batch has all of them.
+// Device tensors i32 [B,1,1,1] that a graph reads; if absent, every batch has all rows or columns.
 struct Lengths {
   std::optional<Uid> q{};
   std::optional<Uid> kv{};
 };
 
-// What the address of a captured tensor is a multiple of, in bytes. Lengths are often a slice of
-// something longer.
+// Alignment of a captured tensor, in bytes. Lengths are often a slice of a longer tensor.
 std::int64_t captured_alignment(std::string_view name);
 
 // Whether the graph needs lengths: a `lengths` clause, or a layout that only works with them.
 bool has_lengths(const ir::Attention& attention);
 
-// Whether the rows, or the columns, of each batch end where its own length says: by a `lengths`
-// clause or a thd tensor.
+// Whether each batch has its own number of rows, or columns: by a `lengths` clause or a thd tensor.
 bool has_row_lengths(const ir::Attention& attention);
 bool has_column_lengths(const ir::Attention& attention);
 
-// Whether the engine will compute rows that lie past the lengths of q: that for a single row never
-// looks at them. Then q is read and the results are written through copies, which know better.
+// Whether the engine computes rows past the lengths of q: the engine for a single row ignores
+// these. Then q is read and results are written through copies that respect the lengths.
 bool ignores_row_lengths(const ir::Attention& attention);
 
 Lengths add_lengths(const ir::Attention& attention, GraphBuilder& builder);
 
-// `score` where row and column lie within the lengths, else -inf: the recorded shape of cuDNN's
-// padding mask. cuDNN reads it together with the sizes that the products are given.
+// `score` where row and column are within the lengths, else -inf: the recorded form of cuDNN's
+// padding mask. cuDNN reads it together with the sizes passed to the products.
 Value mask_padding(GraphBuilder& builder, const Lengths& lengths, Value score, SourcePos pos);
 
 }  // namespace attn::lowering

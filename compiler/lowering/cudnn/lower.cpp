@@ -22,26 +22,26 @@ namespace {
 using ir::Dim;
 using planning::Capability;
 
-// What no form of ours has. (What cuDNN computes wrongly in some version: runtime/cudnn/known_bad.)
+// Outputs that no lowering here can express. (What some cuDNN versions compute wrong:
+// runtime/cudnn/known_bad.)
 Status check_statistics(const ir::Attention& attention, const planning::Context& context) {
   if (can(Capability::max_and_sum_beside_sink, context)) return {};
   if (!attention.sink || !attention.wants_max_or_sum()) return {};
-  return unsupported(attention.statistics_pos,
-                     "cuDNN's engines store no maximum and no sum of a row beside a sink",
-                     "`lse`, which has the sink in it, is served; --allow-unfused serves `max` and "
-                     "`sum_exp`, and `max_with_sink` and `sum_exp_with_sink`");
+  return unsupported(
+      attention.statistics_pos, "cuDNN's engines cannot output max or sum_exp beside a sink",
+      "`lse`, which includes the sink, is supported; --allow-unfused supports `max`, "
+      "`sum_exp`, `max_with_sink` and `sum_exp_with_sink`");
 }
 
-// The engine for a single row splits the keys, and adds in whatever order they come.
+// The engine for a single row splits the keys and adds partial results in any order.
 Status check_determinism(const ir::Attention& attention, const planning::Context& context) {
   if (can(Capability::deterministic_lse_of_one_row, context)) return {};
   if (!attention.deterministic || attention.dims[Dim::Sq] > 1 || !attention.wants_lse) return {};
-  return unsupported(attention.pos,
-                     "the last bit of lse varies between runs where there is a single row",
-                     "o does not: leave `deterministic` out, or lse, which training needs");
+  return unsupported(attention.pos, "with a single row, the last bit of lse varies between runs",
+                     "o does not vary: remove `deterministic`, or lse, which training needs");
 }
 
-// cuDNN's own rule, which it states when the operation is made.
+// cuDNN's own rule, reported when the operation is created.
 Status check_pages(const ir::Attention& attention, const planning::Context& context) {
   if (can(Capability::pages_of_any_size, context)) return {};
   for (const char* name : {"k", "v"}) {
@@ -49,8 +49,8 @@ Status check_pages(const ir::Attention& attention, const planning::Context& cont
     if (layout.kind != ir::LayoutKind::paged) continue;
     if (std::has_single_bit(static_cast<std::uint64_t>(layout.page))) continue;
     return unsupported(attention.pos,
-                       fmt::format("cuDNN reads pages of a power of two rows, and those of `{}` "
-                                   "have {}",
+                       fmt::format("cuDNN requires a page size that is a power of two; pages of "
+                                   "`{}` have {} rows",
                                    name, layout.page));
   }
   return {};

@@ -1,4 +1,4 @@
-// IR -> program.
+// Lowers an attention to a program with one cuDNN plan.
 #pragma once
 
 #include "compiler/ir/attention.h"
@@ -9,17 +9,16 @@
 
 namespace attn::lowering {
 
-// What puts the attention itself to cuDNN: composite() in forward.h, as products, pointwise
-// operations and reductions, or unified() in unified.h, as one node. Dimensions are bound.
+// Builds the cuDNN graph of the attention, whose dimensions are bound: composite() (forward.h),
+// from products, pointwise operations and reductions, or unified() (unified.h), with a single node.
 using Core = Result<plan::CudnnStep> (*)(const ir::Attention& attention);
 
-// One cuDNN plan: Q K^T, scale, score, residual masks, band masks in the exact shapes whose blocks
-// cuDNN skips, softmax with statistics, P V; and what makes the tensors that it needs. Masks must
-// have been simplified. Without keys (Skv 0) there is nothing to ask cuDNN: a kernel fills the
-// outputs.
+// One cuDNN plan: Q K^T, scale, score, residual masks, band masks in the exact forms whose blocks
+// cuDNN skips, softmax with statistics, P V; plus the steps that produce the tensors it needs.
+// Masks must have been simplified. Without keys (Skv 0) a kernel fills the outputs, without cuDNN.
 //
-// Errors: invalid_argument for an open dimension; unsupported, with the place and what would work;
-// invalid_spec for what only sizes show to be wrong, with the place.
+// Errors: invalid_argument for an open dimension; unsupported, with the position and a workaround;
+// invalid_spec, with the position, for errors that only sizes reveal.
 Result<plan::Program> lower(const ir::Attention& attention, const planning::Context& context = {},
                             Core core = composite);
 

@@ -26,8 +26,9 @@ Status check_layouts(const ir::Attention& attention, const planning::Context& co
   if (can(planning::Capability::backward_of_pages, context)) return {};
   for (const char* name : {"k", "v"}) {
     if (layout_of(attention, name).kind != ir::LayoutKind::paged) continue;
-    return unsupported(attention.pos,
-                       fmt::format("cuDNN's backward reads no pages, and `{}` is paged", name));
+    return unsupported(
+        attention.pos,
+        fmt::format("cuDNN's backward does not support pages, and `{}` is paged", name));
   }
   return {};
 }
@@ -97,7 +98,7 @@ class Maker {
     add_internal(kQuerySum, {sum.begin(), sum.end()});
   }
 
-  // [B,Hq,Sq], inf where the row is not there or has no weights.
+  // [B,Hq,Sq], inf where the row is past the lengths or has no weights.
   plan::DeriveStep read_lse() const {
     KernelText kernel;
     const std::int64_t heads = dims_[Dim::Hq], rows = dims_[Dim::Sq];

@@ -1,4 +1,4 @@
-// IR -> the program that makes gradients.
+// Lowers an attention to a program that computes gradients.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@
 
 namespace attn::lowering {
 
-// One cuDNN plan for dq, dk and dv, what makes the tensors that it needs, and the steps of
-// `learned` behind it. `gradients` are the program's outputs, in order. Masks must have been
-// simplified, and dimensions be bound, and there must be keys.
+// One cuDNN plan for dq, dk and dv, the steps that produce the tensors it needs, and the steps of
+// `learned` after it. `gradients` are the program's outputs, in order. Requires simplified masks,
+// bound dimensions, and keys.
 //
-// Errors: unsupported, with the place and what would work; those of lower().
+// Errors: unsupported, with the position and a workaround; those of lower().
 Result<plan::Program> lower_backward(const BackwardParts& parts,
                                      const std::vector<std::string>& gradients,
                                      LearnedGradients learned,

@@ -9,12 +9,12 @@
 namespace attn::lowering {
 namespace {
 
-// Hoisting leaves none (passes/hoist.h).
+// Hoisting removes these (passes/rewrite/hoist.h).
 Status check_not_like_padding(const ir::Attention& attention) {
   const std::set<ir::ExprId> found = passes::like_padding(attention);
   if (found.empty()) return {};
   return unsupported(attention.dag[*found.begin()].pos,
-                     "row and column are both compared with tensors that vary with neither, of "
+                     "row and column are both compared with tensors that vary with neither, for "
                      "which cuDNN's kernel computes a wrong mask");
 }
 

@@ -1,5 +1,5 @@
-// What an attention does to its scores between the scaled products and the softmax, but for bands
-// and padding: those have shapes of their own.
+// The score modification and the residual masks, between the scaled products and the softmax. Bands
+// and padding have their own forms (bands.h, lengths.h).
 #pragma once
 
 #include "compiler/ir/attention.h"
@@ -13,7 +13,7 @@ namespace attn::lowering {
 // x * scale
 Result<Value> times_scale(const ir::Attention& attention, GraphBuilder& builder, Value x);
 
-// `x` where the residual masks show it, else -inf. `expressions` know the score.
+// `x` where the residual masks show it, else -inf. `expressions` must know the score.
 Result<Value> mask_residual(const ir::Attention& attention, GraphBuilder& builder,
                             const passes::MaskForm& form, ExpressionLowering& expressions, Value x);
 

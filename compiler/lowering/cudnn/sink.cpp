@@ -11,7 +11,7 @@ Result<std::optional<Uid>> sink_operand(const ir::Attention& attention, GraphBui
   const bool by_head = node.is(ir::Op::load_) && node.operands.size() == 1 &&
                        attention.dag[node.operands[0]].is(ir::Op::head_);
   if (!by_head) {
-    return unsupported(node.pos, "cuDNN takes a sink from a tensor with one value a head",
+    return unsupported(node.pos, "cuDNN requires the sink to be a tensor with one value per head",
                        "declare `tensor sinks: f32[Hq];` and write `sink sinks[h];`");
   }
   ATTN_ASSIGN(const CapturedView view, captured_view(attention, *attention.sink));

@@ -1,4 +1,4 @@
-// The sink: a score of each head that takes part in the softmax and shows nothing.
+// The sink: a score per head that takes part in the softmax without a key.
 #pragma once
 
 #include <optional>
@@ -9,8 +9,8 @@
 
 namespace attn::lowering {
 
-// The sink as a device tensor f32 [1,Hq,1,1]; nothing when the attention has none. Errors:
-// unsupported, with the place, for one that is not simply `tensor[h]`.
+// The sink as a device tensor f32 [1,Hq,1,1]; nothing if the attention has none. Errors:
+// unsupported, with the position, unless it is exactly `tensor[h]`.
 Result<std::optional<Uid>> sink_operand(const ir::Attention& attention, GraphBuilder& builder);
 
 }  // namespace attn::lowering

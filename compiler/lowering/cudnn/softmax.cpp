@@ -56,7 +56,7 @@ class Softmax {
     return sum;
   }
 
-  // Emitted whether it is stored or not, but never beside stored reductions: those would not be
+  // Emitted even if not stored, but never beside stored reductions, which would then not be
   // written.
   void lse(Uid max, Uid sum) {
     if (stores_reductions(attention_)) return;

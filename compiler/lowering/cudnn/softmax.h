@@ -1,4 +1,4 @@
-// The softmax in the shapes that cuDNN's fused engines match, with its statistics.
+// The softmax in forms that cuDNN's fused engines match, with its statistics.
 #pragma once
 
 #include <optional>
@@ -8,10 +8,9 @@
 
 namespace attn::lowering {
 
-// p = exp(score - max) / (sum(exp(score - max)) + exp(sink - max)), and what statistics are stored
-// (statistics.h). With a sink (f32 [1,Hq,1,1]) the exponentials are of scores less the larger of it
-// and the largest score. The weights come as f32, or as `dtype` when nothing but the product with v
-// reads them.
+// p = exp(score - max) / (sum(exp(score - max)) + exp(sink - max)), plus the stored statistics
+// (statistics.h). With a sink (f32 [1,Hq,1,1]), max is the larger of it and the largest score. The
+// weights have type `dtype`: f32, or the attention's if only the product with v reads them.
 Value softmax(const ir::Attention& attention, GraphBuilder& builder, Value score,
               std::optional<Uid> sink, DType dtype);
 

@@ -41,9 +41,9 @@ class Maker {
     if (layout_of(attention_, name).kind == LayoutKind::paged) {
       return unsupported(
           attention_.pos,
-          fmt::format("cuDNN wants head dimensions that are multiples of {}, and `{}` has {}",
+          fmt::format("cuDNN requires head dimensions that are multiples of {}, and `{}` has {}",
                       kMultiple, name, logical_dims(attention_, name)[3]),
-          "paged tensors must have such a dimension in memory, padded with zeros");
+          "pad paged tensors with zeros in memory to such a dimension");
     }
     staging_.internals.push_back(staged_info(attention_, name));
     const Dims4 dims = staged_dims(attention_, name);
@@ -58,7 +58,7 @@ class Maker {
     staging_.internals.push_back(staged_info(attention_, name));
     const Dims4 dims = logical_dims(attention_, name);
     const std::string input = kernel.read(staged_name(name), attention_.dtype);
-    kernel.make(name, attention_.dtype, count_of(dims), "what is not padding",
+    kernel.make(name, attention_.dtype, count_of(dims), "without padding",
                 copy_out_text(attention_, name, input, staged_dims(attention_, name), kernel));
   }
 

@@ -1,11 +1,11 @@
-// Tensors that cuDNN's kernels cannot read or write where they are: its kernel works on copies, and
-// those of outputs are copied back. These are
-//   - head dimensions that are no multiple of 8, which it refuses: padded with zeros, which change
-//     no score
-//   - rows whose elements are not adjacent, which kill the process (SIGSEGV, 9.19), and other
-//     strides that are no multiple of 16 bytes
-//   - q (when thd) and o where the engine does not look at the lengths of q (lengths.h)
-// and do, dq, dk and dv where o, q, k and v are such.
+// Copies of tensors that cuDNN's kernels cannot read or write in place. Copies of outputs are
+// copied back. Tensors that need a copy:
+//   - head dimensions that are not multiples of 8, which cuDNN refuses: padded with zeros, which
+//     change no score
+//   - rows whose elements are not contiguous, which crash the process (SIGSEGV, 9.19), and other
+//     strides that are not multiples of 16 bytes
+//   - q (if thd) and o where the engine ignores the lengths of q (lengths.h)
+// and do, dq, dk and dv where o, q, k and v do.
 #pragma once
 
 #include <string>
@@ -20,7 +20,7 @@ namespace attn::lowering {
 
 // Whether "q", "k", "v", "o" or a gradient is read or written through a copy.
 bool is_staged(const ir::Attention& attention, std::string_view name);
-// The copy: an internal tensor [B,H,S,D], packed, with zeros where the tensor has nothing.
+// The copy: a packed internal tensor [B,H,S,D], 0 where the tensor has no element.
 std::string staged_name(std::string_view name);
 Dims4 staged_dims(const ir::Attention& attention, std::string_view name);
 
@@ -28,10 +28,11 @@ plan::TensorInfo staged_info(const ir::Attention& attention, std::string_view na
 
 struct Staging {
   std::vector<plan::TensorInfo> internals;
-  std::vector<plan::DeriveStep> before, after;  // the graph
+  std::vector<plan::DeriveStep> before, after;  // relative to the graph
 };
 
-// Of a graph that reads `inputs` and writes `outputs`. Errors: unsupported for a paged tensor.
+// For a graph that reads `inputs` and writes `outputs`. Errors: unsupported if a paged tensor needs
+// a copy.
 Result<Staging> staging(const ir::Attention& attention, const std::vector<std::string>& inputs,
                         const std::vector<std::string>& outputs);
 

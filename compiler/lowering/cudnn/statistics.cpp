@@ -16,7 +16,7 @@ using ir::Dim;
 
 bool is_ragged(const ir::Attention& attention) { return !addressed_by(attention, "lse").empty(); }
 
-// The sum of a row past the lengths is infinite, and must be 0: it is always made anew.
+// sum_exp is always recomputed: past the lengths the graph's is infinite, and it must be 0.
 std::string max_name(const ir::Attention& attention) {
   return attention.wants_max && !ignores_row_lengths(attention) ? "max" : "max.computed";
 }
@@ -57,7 +57,7 @@ class Maker {
   }
 
  private:
-  // The graph's tensor, of rows where they lie: [B,Hq,Sq] or [T,Hq].
+  // The graph's tensor, in the layout of the rows: [B,Hq,Sq] or [T,Hq].
   std::string read(const std::string& name) {
     const bool bound = name == "max";
     if (!bound && made_internals_.insert(name).second) {
@@ -73,7 +73,7 @@ class Maker {
 
   void copy(const char* output, bool wanted, const std::string& from) {
     if (wanted)
-      make(output, true, "of the rows that there are", "(-1.0 / 0.0)", read(from) + "[i]");
+      make(output, true, "of the rows within lengths_q", "(-1.0 / 0.0)", read(from) + "[i]");
   }
 
   void make(const char* output, bool wanted, const char* meaning, std::string_view missing,

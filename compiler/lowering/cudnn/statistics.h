@@ -1,7 +1,7 @@
-// What is known of each row beside o: lse, max and sum_exp. cuDNN writes either lse alone, or the
-// results of softmax's two reductions (lse together with one of them, or a sink, and they are never
-// written). So where max or sum_exp is wanted the graph stores both, and a kernel makes of them
-// what is wanted. It also leaves out rows that cuDNN should not have computed (lengths.h).
+// Row statistics: lse, max and sum_exp. cuDNN writes either lse alone or the results of softmax's
+// two reductions; beside lse or a sink, it never writes a reduction. So if max or sum_exp is
+// wanted, the graph stores both reductions and a kernel computes the outputs from them. That kernel
+// also skips rows that cuDNN should not have computed (lengths.h).
 #pragma once
 
 #include <string>
@@ -16,8 +16,8 @@ namespace attn::lowering {
 // Whether the graph stores the reductions' results.
 bool stores_reductions(const ir::Attention& attention);
 
-// What the graph stores them and lse in, f32 [B,Hq,Sq,1]: the output of that name, or an internal
-// tensor where the kernel makes the output.
+// The graph tensors of these and lse, f32 [B,Hq,Sq,1]: the output of that name, or an internal
+// tensor if the kernel writes the output.
 Uid stored_max(const ir::Attention& attention, GraphBuilder& builder);
 Uid stored_sum(const ir::Attention& attention, GraphBuilder& builder);
 Uid stored_lse(const ir::Attention& attention, GraphBuilder& builder);

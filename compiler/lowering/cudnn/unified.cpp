@@ -52,10 +52,10 @@ class Unified {
   Status check() const {
     if (attention_.wants_max_or_sum()) {
       return unsupported(attention_.statistics_pos,
-                         "the unified node is not known to write max and sum_exp");
+                         "the unified node is not known to support max and sum_exp");
     }
     if (attention_.dropout && attention_.dropout->keep) {
-      return unsupported(attention_.dropout->pos, "the unified node drops at random alone");
+      return unsupported(attention_.dropout->pos, "the unified node supports random dropout only");
     }
     return {};
   }
@@ -64,7 +64,7 @@ class Unified {
     return attention_.layouts.find(name)->second.kind == LayoutKind::paged;
   }
 
-  // The node has a place for a scale that is one value; any other is a part of the modification.
+  // The node takes a scalar scale; any other becomes part of the score modification.
   Status set_score() {
     const ir::Node& scale = attention_.dag[attention_.scale];
     const bool by_node =

@@ -1,4 +1,4 @@
-// The graph of one forward pass in which attention is one node, which cuDNN knows as SDPA_FWD.
+// Builds the graph of one forward pass as a single attention node, cuDNN's SDPA_FWD.
 #pragma once
 
 #include "compiler/ir/attention.h"
@@ -7,8 +7,8 @@
 
 namespace attn::lowering {
 
-// Requires bound dimensions. What a cuDNN version takes of it is for cuDNN to say. Errors: those of
-// lower(); unsupported for what the node has no place for: max, sum_exp, dropout by a mask.
+// Requires bound dimensions. Whether a cuDNN version supports the node is left to cuDNN. Errors:
+// those of lower(); unsupported for what the node cannot express: max, sum_exp, dropout by a mask.
 Result<plan::CudnnStep> unified(const ir::Attention& attention);
 
 }  // namespace attn::lowering

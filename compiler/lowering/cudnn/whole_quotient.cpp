@@ -14,7 +14,7 @@ using ir::Op;
 
 constexpr auto kExact = static_cast<double>(passes::kWholeInReals);
 
-// The largest that a real can be, of either sign, where it holds an integer.
+// The largest magnitude of a real that holds an integer; nothing for other reals.
 std::optional<double> most(const ir::Attention& attention, ExprId id) {
   const ir::Node& node = attention.dag[id];
   if (node.is(Op::const_real_)) {
@@ -32,7 +32,7 @@ std::optional<double> most(const ir::Attention& attention, ExprId id) {
   return x && y ? std::optional(*x + *y) : std::nullopt;
 }
 
-// The whole number that one divided by is this.
+// The integer n of a constant 1 / n.
 std::optional<double> inverse(const ir::Attention& attention, ExprId id) {
   if (!attention.dag[id].is(Op::const_real_)) return {};
   const double value = attention.dag.real_of(id);

@@ -35,11 +35,11 @@ using passes::BlockLists;
 
 constexpr const char* kRows = "pages.rows";
 constexpr const char* kSeen = "pages.seen";
-constexpr std::int64_t kMostElements = std::int64_t{1} << 28;  // of what is listed
+constexpr std::int64_t kMostElements = std::int64_t{1} << 28;  // of the page lists
 
 std::string copy_name(const std::string& name) { return "pages." + name; }
 
-// Where an operand of the whole attention lies.
+// The dims and strides of an operand of the whole attention.
 struct Place {
   Dims4 dims, strides;  // [B,H,S,D]
 };
@@ -47,14 +47,14 @@ Place place_of(const ir::Attention& whole, const std::string& name) {
   return {logical_dims(whole, name), stored_strides(whole, name)};
 }
 
-// Packed, so that tiles of all entries are at one distance.
+// Packed, so that the tiles of all entries are evenly spaced.
 Place copy_of(const ir::Attention& whole, const std::string& name, bool by_head) {
   const Dims4 dims = logical_dims(whole, name);
   const auto [b, h, s, d] = dims;
   return {dims, by_head ? Dims4{h * s * d, s * d, d, 1} : Dims4{s * h * d, d, h * d, 1}};
 }
 
-// The distance between the rows of one entry and those of the next.
+// The distance between consecutive entries' rows; nothing if it varies.
 std::optional<std::int64_t> entry_stride(const Place& place, const BlockLists& lists,
                                          bool by_head) {
   std::optional<std::int64_t> stride;
@@ -73,8 +73,8 @@ std::optional<std::int64_t> entry_stride(const Place& place, const BlockLists& l
   return stride.value_or(lists.tile * place.strides[2]);
 }
 
-// How the pages of k or v are numbered: every one begins at a multiple of `unit`, so that they may
-// overlap. Number batch * b + head * (key head) + page * p is page p.
+// How the pages of k or v are numbered: every page begins at a multiple of `unit`, so pages may
+// overlap. Page p has number batch * b + head * (key head) + page * p.
 struct Numbers {
   std::int64_t unit = 0;
   std::int64_t batch = 0, head = 0, page = 0;
@@ -99,21 +99,23 @@ Numbers numbers_of(const Place& place, const BlockLists& lists, bool by_head) {
 Status check_layout(const ir::Attention& whole, const std::string& name) {
   const LayoutKind kind = layout_of(whole, name).kind;
   if (kind == LayoutKind::paged || kind == LayoutKind::thd) {
-    return unsupported(whole.pos, "the rows of paged and thd tensors are no stretches of memory");
+    return unsupported(whole.pos, "the rows of paged and thd tensors are not contiguous");
   }
   const Place place = place_of(whole, name);
   if (moves_in_vectors(place.dims, place.strides) && place.strides[2] > 0) return {};
   return unsupported(
       whole.pos,
-      fmt::format("pages are of rows of 16 bytes or multiples, and `{}` has others", name));
+      fmt::format("pages need contiguous rows in multiples of 16 bytes, and `{}` has others",
+                  name));
 }
 
 Status check_whole(const ir::Attention& whole) {
   if (whole.lengths_q || whole.lengths_kv) {
-    return unsupported(whole.pos, "with lengths rows and columns end in each batch elsewhere");
+    return unsupported(whole.pos,
+                       "with lengths, rows and columns end at a different place in each batch");
   }
   if (whole.dropout && !whole.dropout->keep) {
-    return unsupported(whole.dropout->pos, "tiles would each draw their own random numbers");
+    return unsupported(whole.dropout->pos, "each tile would draw different random numbers");
   }
   for (const char* name : {"q", "k", "v", "o"}) {
     ATTN_RETURN_IF_ERROR(check_layout(whole, name));
@@ -144,10 +146,12 @@ class Tiler {
   }
 
  private:
-  // With as few copies as possible.
+  // Chooses `by_head` for as few copies as possible.
   Status choose_entries() {
     if (whole_.sink && lists().axes.head) {
-      return unsupported(whole_.pos, "lists of pages by head are batches, and a sink has none");
+      return unsupported(
+          whole_.pos,
+          "with page lists per head, heads become batches, and a sink cannot vary by batch");
     }
     int least = 3;
     for (const bool by_head : {false, true}) {
@@ -164,7 +168,7 @@ class Tiler {
     return {};
   }
 
-  // With the masks that are left, of what the rows and columns of entries are in the whole.
+  // The attention with the residual masks, in terms of the whole's rows and columns.
   ir::Attention with_positions() const {
     ir::Attention rest = whole_;
     rest.masks = lists().residual;
@@ -217,7 +221,8 @@ class Tiler {
     const Place place = place_of(whole_, name);
     const Numbers numbers = numbers_of(place, lists(), out_.by_head);
     if (numbers.count > std::numeric_limits<std::int32_t>::max()) {
-      return unsupported(whole_.pos, fmt::format("`{}` has more pages than 32 bits number", name));
+      return unsupported(whole_.pos,
+                         fmt::format("`{}` has more pages than 32 bits can number", name));
     }
     ir::Layout& layout = out_.attention.layouts[name];
     layout = {};
@@ -253,7 +258,7 @@ class Tiler {
     if (d[Dim::B] > limit(planning::Capability::most_batches, context)) {
       return unsupported(
           whole_.pos,
-          fmt::format("{} tiles of rows are more batches than a launch has", d[Dim::B]));
+          fmt::format("{} tiles of rows exceed the batch limit of a launch", d[Dim::B]));
     }
     const std::int64_t of_lists = (lists().axes.batch ? whole_.dims[Dim::B] : 1) *
                                   (lists().axes.head ? whole_.dims[Dim::Hq] : 1);
@@ -262,7 +267,7 @@ class Tiler {
         std::max({d[Dim::B] * lists().longest, out_.columns.empty() ? 0 : d[Dim::B] * d[Dim::Skv],
                   of_lists * lists().pages * (by_row ? whole_.dims[Dim::Sq] : lists().tiles)});
     if (largest <= kMostElements) return {};
-    return unsupported(whole_.pos, "the lists of pages would take more than a GB");
+    return unsupported(whole_.pos, "the page lists would take more than 1 GB");
   }
 
   const BlockLists& lists() const { return out_.lists; }
@@ -310,7 +315,7 @@ class Maker {
   }
   void add(KernelText kernel) { add(std::move(kernel).finish(lists_.once)); }
 
-  // Row by row first, where rows differ and there is no time.
+  // By row first, then by tile, if rows differ and the step runs at every execute.
   void add_seen() {
     if (lists_.same_rows || lists_.once) return add_looks(kSeen, lists_.tile, lists_.tiles);
     add_looks(kRows, 1, whole_.dims[Dim::Sq]);
@@ -318,7 +323,7 @@ class Maker {
     KernelText kernel;
     const std::string rows = kernel.read(kRows, DType::i32);
     kernel.make(kSeen, DType::i32, list_count_ * lists_.pages * lists_.tiles,
-                "which pages each tile sees",
+                "the pages that each tile sees",
                 fmt::format("int any = 0;\n"
                             "    for (int r = 0; r < {0}; ++r) any |= {1}[i * {0} + r];\n"
                             "    out[i] = any;",
@@ -326,13 +331,14 @@ class Maker {
     add(std::move(kernel));
   }
 
-  // [lists, pages, groups] of so many rows.
+  // [lists, pages, groups], each of `group` rows.
   void add_looks(const char* name, std::int64_t group, std::int64_t groups) {
     add_internal(name, DType::i32, {list_count_, lists_.pages, groups});
     plan::DeriveStep step;
     step.once = lists_.once;
     step.outputs = {name};
-    step.expressions = {fmt::format("which pages {} sees", group == 1 ? "each row" : "each tile")};
+    step.expressions = {
+        fmt::format("the pages that {} sees", group == 1 ? "each row" : "each tile")};
     derive::KernelInputs inputs = derive::inputs_of(whole_, whole_.masks);
     inputs.parameters.insert(inputs.parameters.begin(), "int* out");
     step.inputs = std::move(inputs.operands);
@@ -342,7 +348,7 @@ class Maker {
     add(std::move(step));
   }
 
-  // What all scores of a block have in common is looked at once.
+  // Masks that are uniform over a block are evaluated once per block.
   std::string look_text(std::int64_t group, std::int64_t groups) const {
     std::vector<ExprId> common = whole_.masks;
     std::erase_if(common, [this](ExprId mask) {
@@ -370,8 +376,7 @@ class Maker {
     return text + "  out[i] = any;\n";
   }
 
-  // Statements that look at one score: any is 0 where it is hidden by what its block has in common,
-  // and 1 where it is shown by the rest.
+  // Statements that set `any` to whether `masks` show one score; `common` are the uniform masks.
   std::string looked_at(const std::vector<ExprId>& masks, bool common) const {
     if (masks.empty()) return "";
     derive::ExpressionWriter writer(whole_);
@@ -403,7 +408,7 @@ class Maker {
                        heads_);
   }
 
-  // .. the number of its page 0.
+  // C++ text: the number of its page 0.
   std::string first_page(const Numbers& numbers) const {
     const std::int64_t group = whole_.dims[Dim::Hq] / whole_.dims[Dim::Hkv];
     return fmt::format("(b * {} + h / {} * {})", numbers.batch, group, numbers.head);
@@ -415,7 +420,7 @@ class Maker {
     std::string found, rest;
     for (const std::string& table : tables()) {
       add_internal(table, DType::i32, {entries_, lists_.longest});
-      const std::string out = kernel.write(table, DType::i32, "the pages that a tile sees");
+      const std::string out = kernel.write(table, DType::i32, "the page list of each tile");
       const Numbers of = numbers(table);
       const std::string at = fmt::format("{}[n * {} + count]", out, lists_.longest);
       found += fmt::format("    {} = {} + p * {};\n", at, first_page(of), of.page);
@@ -423,7 +428,7 @@ class Maker {
     }
     const std::string lengths(ir::kLengthsKv);
     add_internal(lengths, DType::i32, {entries_});
-    const std::string length = kernel.write(lengths, DType::i32, "the columns of these");
+    const std::string length = kernel.write(lengths, DType::i32, "the columns in each page list");
     kernel.add(
         fmt::format("  if (i >= {0}) return;\n"
                     "  const int n = i;\n  {1}\n"
@@ -443,7 +448,7 @@ class Maker {
   void add_rows() {
     add_internal(tiled_.rows, DType::i32, {entries_, lists_.tile});
     KernelText kernel;
-    kernel.make(tiled_.rows, DType::i32, entries_ * lists_.tile, "which rows these are",
+    kernel.make(tiled_.rows, DType::i32, entries_ * lists_.tile, "row indices",
                 fmt::format("out[i] = i % {};", whole_.dims[Dim::Sq]));
     add(std::move(kernel).finish(true));
   }
@@ -455,7 +460,7 @@ class Maker {
     KernelText kernel;
     const std::string pages = kernel.read(table, DType::i32);
     const Numbers of = numbers(table);
-    kernel.make(tiled_.columns, DType::i32, entries_ * width, "which columns these are",
+    kernel.make(tiled_.columns, DType::i32, entries_ * width, "column indices",
                 fmt::format("const int n = i / {0}, c = i % {0};\n    {1}\n"
                             "    const int page = ({2}[(i - c) / {3} + c / {3}] - {4}) / {5};\n"
                             "    out[i] = page * {3} + c % {3};",
@@ -463,7 +468,7 @@ class Maker {
     add(std::move(kernel));
   }
 
-  // Between a tensor of the whole and its copy, 16 bytes a thread.
+  // Copies between a tensor of the whole and its copy, 16 bytes per thread.
   void add_copy(const std::string& name, const Place& copy, bool in) {
     const Place whole = place_of(whole_, name);
     const auto [b, h, s, d] = whole.dims;
@@ -471,7 +476,7 @@ class Maker {
     KernelText kernel;
     const std::string from = kernel.read(in ? name : copy_name(name), whole_.dtype);
     const std::string to =
-        kernel.write(in ? copy_name(name) : name, whole_.dtype, "rows in the order of tiles");
+        kernel.write(in ? copy_name(name) : name, whole_.dtype, "rows in tile order");
     const auto place = [](const Dims4& strides) {
       return fmt::format("b * {}LL + h * {}LL + s * {}LL + d * {}LL", strides[0], strides[1],
                          strides[2], kVector);
@@ -487,7 +492,7 @@ class Maker {
     add(std::move(kernel).finish(false));
   }
 
-  // What the entries' program calls `name`.
+  // The tensor here that the entries' program calls `name`.
   std::string mapped(const std::string& name) const {
     const auto* output = std::ranges::find(ir::kOutputs, name, &ir::Output::name);
     const bool is_bound_statistic = output != std::end(ir::kOutputs) && name != "o";
@@ -533,7 +538,7 @@ class Maker {
     add(std::move(step));
   }
 
-  // From [entries, Hq, tile]; with entries by head these are in order.
+  // Reorders statistics from [entries, Hq, tile]; entries by head are already in order.
   void add_statistics() {
     const ir::Dims& d = whole_.dims;
     const std::int64_t count = d[Dim::B] * d[Dim::Hq] * d[Dim::Sq];
@@ -542,7 +547,7 @@ class Maker {
       if (!wanted || tiled_.by_head) return;
       add_internal(copy_name(name), DType::f32, {entries_, d[Dim::Hq], lists_.tile});
       const std::string from = kernel.read(copy_name(name), DType::f32);
-      kernel.make(name, DType::f32, count, "of each row",
+      kernel.make(name, DType::f32, count, "in row order",
                   fmt::format("const long long r = i % {0}, t = i / {0} % {1}, h = i / {0} / {1} % "
                               "{2}, b = i / {0} / {1} / {2};\n"
                               "    out[i] = {3}[((b * {1} + t) * {2} + h) * {0} + r];",
@@ -571,9 +576,9 @@ class Maker {
   const BlockLists& lists_;
   plan::Program inner_, program_;
   std::int64_t entries_;
-  std::int64_t heads_;                    // that entries are of
-  std::int64_t list_heads_, list_count_;  // that lists are of; of lists
-  std::set<std::string> once_;            // what is made when the plan is loaded
+  std::int64_t heads_;                    // that index entries
+  std::int64_t list_heads_, list_count_;  // that index lists; lists
+  std::set<std::string> once_;            // tensors made when the plan is loaded
 };
 
 }  // namespace

@@ -57,7 +57,7 @@ class Placer {
     return true;
   }
 
-  // Nothing when the classes do not lie as the fold wants them.
+  // Nothing if the classes are not laid out as the fold requires.
   std::optional<Dims4> strides(const passes::View& view, Fold fold, const char* operand) const {
     const Dims4 dims = stored_dims(whole_, operand);
     Dims4 strides = stored_strides(whole_, operand);
@@ -121,13 +121,14 @@ class Placer {
   const passes::Part& part_;
 };
 
-// Strides that are no multiple of 16 bytes are read through copies, but a single row has none.
+// Strides that are not multiples of 16 bytes are read through copies, but a single row has none.
 Status check_alignment(const Launch& launch) {
   for (const char* operand : kOperands) {
     if (is_staged(launch.attention, operand)) continue;
     if (launch.offsets.find(operand)->second % kVector == 0) continue;
-    return unsupported(launch.attention.pos,
-                       fmt::format("a part of `{}` begins at no multiple of 16 bytes", operand));
+    return unsupported(
+        launch.attention.pos,
+        fmt::format("a part of `{}` does not begin at a multiple of 16 bytes", operand));
   }
   return {};
 }
@@ -139,7 +140,7 @@ Result<std::vector<Launch>> launches(const ir::Attention& whole,
   for (const char* operand : kOperands) {
     const ir::LayoutKind kind = layout_of(whole, operand).kind;
     if (kind != ir::LayoutKind::paged && kind != ir::LayoutKind::thd) continue;
-    return unsupported(whole.pos, "the rows of paged and thd tensors are no stretches of memory");
+    return unsupported(whole.pos, "the rows of paged and thd tensors are not contiguous");
   }
   std::vector<Launch> all;
   for (const passes::Part& part : parts) {
@@ -149,7 +150,7 @@ Result<std::vector<Launch>> launches(const ir::Attention& whole,
     }
   }
   if (all.size() > kMostLaunches) {
-    return unsupported(whole.pos, "the layouts would need too many kernels, one for each class");
+    return unsupported(whole.pos, "the layouts would need too many kernels, one per class");
   }
   return all;
 }

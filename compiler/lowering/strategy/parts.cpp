@@ -41,8 +41,8 @@ Stretch View::*stretch_of(std::string_view name) {
   return owner == "q" || owner == "o" ? &View::rows : &View::columns;
 }
 
-// C++ text about the unsigned index `x` of a row: whether it is one of the stretch, its class and
-// its number. What lies before the stretch wraps around, and so lies behind it.
+// C++ text for the unsigned index `x` of a row: whether it is in the stretch, its class and its
+// number. Indices before the stretch wrap around, and so compare as after it.
 struct Inverse {
   std::string present, c, i;
 };
@@ -54,7 +54,7 @@ std::string over(const std::string& x, const char* operation, std::int64_t by) {
 
 Inverse inverse(const Stretch& s, std::int64_t classes, const std::string& x) {
   const std::string from = s.begin == 0 ? x : fmt::format("({} - {})", x, s.begin);
-  // The larger of step and shift is what lies between two groups; the other is inside of them.
+  // The larger of step and shift separates groups; the other separates elements of a group.
   const bool by_class = classes > 1 && s.shift >= s.step * s.count;
   const std::int64_t outer = by_class ? s.shift : s.step, inner = by_class ? s.step : s.shift;
   if (classes == 1) {
@@ -71,7 +71,7 @@ Inverse inverse(const Stretch& s, std::int64_t classes, const std::string& x) {
   return {std::move(present), fmt::format("({})", c), fmt::format("({})", i)};
 }
 
-// The element of a part's packed statistics that is row i of class c, batch b and head h.
+// The index of row i of class c, batch b and head h in a part's packed statistics.
 std::string statistics_place(const ir::Attention& whole, const Launch& launch, const Inverse& of) {
   const std::int64_t heads = whole.dims[Dim::Hq], classes = launch.view.classes;
   std::string b = "b", h = "h";
@@ -82,8 +82,8 @@ std::string statistics_place(const ir::Attention& whole, const Launch& launch, c
                      launch.view.rows.count, of.i);
 }
 
-// Where a row of [B,H,S] is: statements that make r, h and b of thread `i`, each of which makes one
-// of `chunks` of it. 32-bit divisions are several times as fast as others.
+// Statements that compute the row r, head h and batch b of thread `i` of [B,H,S], with `chunks`
+// threads per row. 32-bit divisions are several times as fast as 64-bit ones.
 std::string row_text(const std::vector<std::int64_t>& dims, std::int64_t chunks = 1) {
   const std::int64_t threads = dims[0] * dims[1] * dims[2] * chunks;
   const char* type = threads <= UINT32_MAX ? "unsigned" : "unsigned long long";
@@ -121,10 +121,10 @@ class Joiner {
   }
 
  private:
-  // Which parts write an output where it is; the others write to the workspace.
+  // Which parts write an output in place; the others write to the workspace.
   struct Output {
     std::vector<bool> in_place;
-    bool whole = false;  // those in place write all of it, and others add to that
+    bool whole = false;  // parts in place write all of it; the others add to it
 
     bool is_tiled() const { return whole && std::ranges::all_of(in_place, std::identity()); }
   };
@@ -145,14 +145,14 @@ class Joiner {
     outputs_[name] = std::move(output);
   }
 
-  // What a part's tensor of this name reaches, from its first element on.
+  // Adds an internal tensor for a part's view of `name`, from its first element to its last.
   void add_view(std::size_t part, const std::string& name) {
     const ir::Attention& attention = parts_[part].launch.attention;
     const Dims4 dims = logical_dims(attention, name), strides = stored_strides(attention, name);
     add_internal(internal_name(part, name), whole_.dtype, {*last_offset(dims, strides) + 1});
   }
 
-  // Its packed statistics; how many they are.
+  // Adds a part's packed lse; returns its number of elements.
   std::int64_t add_lse_of(std::size_t part) {
     const ir::Dims& d = parts_[part].launch.attention.dims;
     add_internal(internal_name(part, "lse"), DType::f32, {d[Dim::B], d[Dim::Hq], d[Dim::Sq]});
@@ -167,7 +167,7 @@ class Joiner {
     return parts_[part].launch.offsets.find(layout_owner(name))->second;
   }
 
-  // What a part's program calls `name`.
+  // The tensor here that a part's program calls `name`.
   plan::TensorOperand mapped(std::size_t part, const std::string& name) const {
     const plan::Program& program = parts_[part].program;
     if (std::ranges::find(program.internals, name, &plan::TensorInfo::name) !=
@@ -192,7 +192,8 @@ class Joiner {
     for (std::size_t p = 0; p < parts_.size(); ++p) {
       plan::Program& program = parts_[p].program;
       if (program.check) {
-        return unsupported(whole_.pos, "what is gathered is checked over all scores, not in parts");
+        return unsupported(whole_.pos,
+                           "gathered indices are checked over all scores, not per part");
       }
       for (plan::TensorInfo internal : program.internals) {
         internal.name = internal_name(p, internal.name);
@@ -213,7 +214,7 @@ class Joiner {
   void rename(std::size_t part, plan::DeriveStep& step) const {
     for (std::string& output : step.outputs) {
       const plan::TensorOperand to = mapped(part, output);
-      ATTN_CHECK(to.offset == 0, "kernels write views in the workspace alone");
+      ATTN_CHECK(to.offset == 0, "kernels write views only in the workspace");
       output = to.name;
     }
     for (plan::OperandSource& input : step.inputs) input = mapped(part, input);
@@ -229,7 +230,7 @@ class Joiner {
     return whole_.wants_lse ? bound : internal;
   }
 
-  // The log of the sum of what the parts of a row have summed.
+  // Combines the parts' lse of each row.
   void add_lse() {
     const ir::Dims& d = whole_.dims;
     KernelText kernel;
@@ -250,17 +251,18 @@ class Joiner {
     if (outputs_["o"].is_tiled()) {
       text += fmt::format("\n    out[i] = {};", only);
     } else {
-      // Where nothing is the largest, some may still be NaN, and then the sum of all is.
+      // If the largest is -inf, some may still be NaN; then so is the sum of all.
       text +=
           fmt::format("\n    const float m = {};\n    out[i] = m == nothing ? {} : m + logf({});",
                       largest, all, sum);
     }
     if (lse_name() == kLse) add_internal(kLse, DType::f32, {d[Dim::B], d[Dim::Hq], d[Dim::Sq]});
-    kernel.make(lse_name(), DType::f32, d[Dim::B] * d[Dim::Hq] * d[Dim::Sq], "of all parts", text);
+    kernel.make(lse_name(), DType::f32, d[Dim::B] * d[Dim::Hq] * d[Dim::Sq],
+                "merged over all parts", text);
     program_.steps.emplace_back(std::move(kernel).finish(false));
   }
 
-  // Of the rows of each part; inf where a row has no weights.
+  // The lse of each part's rows; inf where a row has no weights.
   void add_lse_of_parts() {
     KernelText kernel;
     const std::string lse = kernel.read("lse", DType::f32);
@@ -268,7 +270,7 @@ class Joiner {
       const Launch& launch = parts_[p].launch;
       const ir::Dims& d = launch.attention.dims;
       kernel.make(
-          internal_name(p, "lse"), DType::f32, add_lse_of(p), "of its rows",
+          internal_name(p, "lse"), DType::f32, add_lse_of(p), "lse of the part's rows, or inf",
           fmt::format("{}\n    const float x = {}[{}];\n"
                       "    out[i] = isinf(x) && x < 0 ? -x : x;",
                       row_text({d[Dim::B], d[Dim::Hq], d[Dim::Sq]}), lse, place_of_row(launch)));
@@ -276,7 +278,7 @@ class Joiner {
     program_.steps.emplace_back(std::move(kernel).finish(false));
   }
 
-  // The element of the statistics of the whole that is row r of a launch's batch b and head h.
+  // The index in the whole's statistics of row r of a launch's batch b and head h.
   std::string place_of_row(const Launch& launch) const {
     const std::int64_t heads = whole_.dims[Dim::Hq], classes = launch.view.classes;
     std::string b = "b", h = "h", c = "0";
@@ -293,7 +295,7 @@ class Joiner {
                        whole_.dims[Dim::Sq], rows.begin, rows.shift, c, rows.step);
   }
 
-  // An output of what the parts have made of it: of a forward the weighted sum.
+  // Sums the parts of an output, weighted in a forward.
   void add_sum(const std::string& name, bool weighted) {
     const Output& output = outputs_[name];
     KernelText kernel;
@@ -332,7 +334,7 @@ class Joiner {
     program_.steps.emplace_back(std::move(step));
   }
 
-  // Text: whether row r is made by a part that does not write in place.
+  // C++ text: whether row r is written by a part that does not write in place.
   std::string shared(const std::string& name) const {
     std::string text;
     for (std::size_t p = 0; p < parts_.size(); ++p) {
@@ -392,7 +394,7 @@ class Joiner {
   plan::Program program_;
 };
 
-// The first of the parts that share rows keeps the sink.
+// Of parts that share rows, only the one that writes in place keeps the sink.
 Status share_rows(const ir::Attention& whole, std::vector<Launch>& launches) {
   std::vector<View> views;
   for (const Launch& launch : launches) views.push_back(launch.view);
@@ -412,19 +414,21 @@ Status share_rows(const ir::Attention& whole, std::vector<Launch>& launches) {
 
 Status check_parts(const ir::Attention& whole, bool backward) {
   if (whole.lengths_q || whole.lengths_kv) {
-    return unsupported(whole.pos, "with lengths rows and columns end in each batch elsewhere");
+    return unsupported(whole.pos,
+                       "with lengths, rows and columns end at a different place in each batch");
   }
   if (whole.dropout && !whole.dropout->keep) {
-    return unsupported(whole.dropout->pos, "parts would each draw their own random numbers");
+    return unsupported(whole.dropout->pos, "each part would draw different random numbers");
   }
   if (!backward && whole.wants_max_or_sum()) {
-    return unsupported(whole.statistics_pos,
-                       "parts are merged by lse, and have no max and sum_exp in common");
+    return unsupported(
+        whole.statistics_pos,
+        "parts are merged by lse, which does not give max and sum_exp of whole rows");
   }
   if (!backward) return {};
   for (const std::string& of : gradient::wanted_gradients(whole)) {
     if (of == "q" || of == "k" || of == "v") continue;
-    return unsupported(whole.pos, "gradients of learned tensors are sums over all scores at once");
+    return unsupported(whole.pos, "gradients of learned tensors need all scores at once");
   }
   return {};
 }

@@ -10,25 +10,25 @@
 
 namespace attn::lowering {
 
-// Errors: unsupported for what parts cannot make: lengths, random dropout, max and sum_exp,
+// Errors: unsupported for what parts cannot compute: lengths, random dropout, max and sum_exp,
 // gradients of learned tensors.
 Status check_parts(const ir::Attention& whole, bool backward);
 
-// The launches as a program wants them: those of a forward that share rows have an lse, and the
-// sink is in one of them alone. The attention must have passed check_parts. Errors: those of
-// launches(), and unsupported for a sink of rows that belong to no part.
+// The launches as a program needs them: in a forward, those that share rows have an lse, and only
+// one of these has the sink. The attention must have passed check_parts. Errors: those of
+// launches(), and unsupported for a sink if some rows belong to no part.
 Result<std::vector<Launch>> prepared(const ir::Attention& whole,
                                      const std::vector<passes::Part>& parts, bool backward);
 
-// Of each launch the program that lowering makes of its attention.
+// A launch and the program that lowering made from its attention.
 struct PartProgram {
   Launch launch;
   plan::Program program;
 };
 
-// One program. Where parts share rows of o, each but one writes to the workspace, and a kernel
-// merges them, weighted by exp(lse of the part - lse of the row). Gradients that parts share are
-// added. Errors: unsupported where a part checks what is gathered.
+// Joins the parts into one program. Where parts share rows of o, all but one write to the
+// workspace, and a kernel merges them, weighted by exp(lse of the part - lse of the row). Shared
+// gradients are added. Errors: unsupported if a part checks gathered indices.
 Result<plan::Program> joined_forward(const ir::Attention& whole, std::vector<PartProgram> parts);
 Result<plan::Program> joined_backward(const ir::Attention& whole, std::vector<PartProgram> parts);
 

@@ -32,16 +32,15 @@ constexpr double kMostSumBytes = 4.3e9;
 
 Status check_whole(const ir::Attention& whole, bool backward) {
   if (whole.dims[Dim::B] * whole.dims[Dim::Sq] > std::numeric_limits<std::int32_t>::max()) {
-    return unsupported(whole.pos, "where segments begin is said in 32 bits, and rows need more");
+    return unsupported(whole.pos, "segment starts are 32-bit, and there are too many rows");
   }
   if (!backward && whole.wants_max_or_sum()) {
-    return unsupported(whole.statistics_pos,
-                       "max and sum_exp of segments are not put where rows are");
+    return unsupported(whole.statistics_pos, "max and sum_exp are not supported with segments");
   }
   if (!backward) return {};
   for (const std::string& of : gradient::wanted_gradients(whole)) {
     if (of == "q" || of == "k" || of == "v") continue;
-    return unsupported(whole.pos, "gradients of learned tensors are sums over all scores at once");
+    return unsupported(whole.pos, "gradients of learned tensors need all scores at once");
   }
   return {};
 }
@@ -57,11 +56,10 @@ Status check_sums(const ir::Attention& ragged) {
       fmt::format("the backward of {} segments of up to {} rows would take {:.0f} GB "
                   "of workspace",
                   d[Dim::B], d[Dim::Sq], bytes / 1e9),
-      "declare how long a run is at most: `runs(64, 2048)`");
+      "declare the longest run: `runs(64, 2048)`");
 }
 
-// A piece of a batch is about as long as there are pieces: a segment is found by going through
-// both.
+// Pieces are about as long as there are pieces: finding a segment scans the pieces, then one piece.
 std::int64_t piece_of(std::int64_t rows) {
   std::int64_t piece = 16;
   while (piece * piece < rows) piece *= 2;
@@ -108,7 +106,7 @@ class Maker {
  private:
   Status check_inner() const {
     if (!inner_.check) return {};
-    return unsupported(whole_.pos, "what is gathered is checked over all scores, not by segment");
+    return unsupported(whole_.pos, "gathered indices are checked over all scores, not per segment");
   }
 
   void add_internal(const char* name, DType dtype, std::vector<std::int64_t> dims) {
@@ -205,7 +203,7 @@ class Maker {
       tensor->name = mapped(tensor->name);
   }
 
-  // What amends looks for sequences that have rows and no keys, or keys and no rows.
+  // Amending steps are left out: they handle sequences with rows and no keys, or keys and no rows.
   void append() {
     for (const plan::TensorInfo& internal : inner_.internals) {
       program_.internals.push_back(internal);
@@ -222,8 +220,7 @@ class Maker {
     program_.params = inner_.params;
   }
 
-  // A kernel that writes outputs has a thread for each element that sequences of full length would
-  // have.
+  // A kernel that writes outputs has a thread for each element of full-length sequences.
   void append(plan::DeriveStep step) {
     const auto is_bound = [this](const std::string& output) {
       return std::ranges::find(inner_.tensors, output, &plan::TensorInfo::name) !=
@@ -255,7 +252,7 @@ class Maker {
     add(std::move(kernel));
   }
 
-  // Of what becomes of a tensor of the ragged program.
+  // The number of elements of what a tensor of the ragged program becomes here.
   std::int64_t elements(const plan::TensorInfo& tensor) const {
     if (tensor.name == "lse") return statistics();
     if (!tensor.is_output()) return product(tensor.dims);
@@ -277,16 +274,16 @@ class Maker {
                                 : bound_tensors(whole_, used, {});
   }
 
-  // The facts that the ragged sequences rest on.
+  // Checks the declared facts that the ragged sequences rely on.
   plan::IndexCheck check() const {
     plan::IndexCheck check;
     const auto add_fault = [&](std::string what) {
       check.faults.push_back({tensor_.name, std::move(what)});
     };
-    add_fault("declared monotone, it decreases");
-    add_fault(fmt::format("declared to have at most {} runs, it has another", segments_.most));
-    add_fault(
-        fmt::format("declared to have runs of at most {}, it has a longer one", segments_.longest));
+    add_fault("declared monotone, but decreases");
+    add_fault(fmt::format("declared to have at most {} runs, but has more", segments_.most));
+    add_fault(fmt::format("declared to have runs of at most {}, but has a longer one",
+                          segments_.longest));
     check.inputs = {plan::TensorOperand{tensor_.name}};
     check.quick = lists() * rows_;
     check.scores = {lists(), 1, rows_, 1};
@@ -297,8 +294,8 @@ class Maker {
     return check;
   }
 
-  // Which fault there is at element s of a list. A list's segments are counted where its last
-  // element is, or where that which is one too many may begin.
+  // The fault at element s of a list, or 0. A list's segments are counted at its last element or,
+  // in the exact check, where one too many may begin.
   std::string fault_text(const std::string& type) const {
     return fmt::format(
         "__device__ int fault_at(const {0}* list, int s, bool exact) {{\n"
@@ -343,15 +340,15 @@ Result<ir::Attention> ragged(const ir::Attention& whole, const passes::Segments&
     const bool in_place = layout.kind != LayoutKind::paged && layout.kind != LayoutKind::thd;
     if (!in_place || (whole.dims[Dim::B] > 1 && strides[0] != whole.dims[Dim::Sq] * strides[2])) {
       return unsupported(whole.pos,
-                         fmt::format("the rows of all batches of `{}` are no single list", name),
-                         "`layout bshd` has them one behind the other");
+                         fmt::format("the rows of all batches of `{}` are not evenly spaced", name),
+                         "`layout bshd` stores them consecutively");
     }
     if (stored_dims(whole, name)[1] > 1 && strides[1] > strides[2]) {
       return unsupported(whole.pos,
-                         fmt::format("the heads of `{}` lie one behind the other, and ragged "
-                                     "sequences of such rows have not been shown to be right",
+                         fmt::format("the heads of `{}` are stored one after the other, and ragged "
+                                     "sequences with such rows have not been verified",
                                      name),
-                         "`layout bshd` has the heads of a row beside one another");
+                         "`layout bshd` stores the heads of a row together");
     }
     layout = {};
     layout.kind = LayoutKind::thd;

@@ -47,7 +47,7 @@ constexpr const char* kDeltaOfRow = R"(
   }}
 )";
 
-// The statistics of a row, by its first lane.
+// The first lane writes a row's statistics.
 std::string rows_text(const std::string& lse, const std::string& deltas, KernelText& kernel) {
   std::string text;
   if (!lse.empty()) {

@@ -1,4 +1,4 @@
-// The backward of softmax as a kernel of attnc's own.
+// The backward of softmax as a generated kernel.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,7 @@
 
 namespace attn::lowering {
 
-// Names of tensors; an empty one is not there. "lse" is read as it is bound. Where there is a tile,
-// [n,T] stands in place of [B,Hq,Sq].
+// Names of tensors; empty if absent. "lse" is read as bound. With a tile, [n,T] replaces [B,Hq,Sq].
 struct RowGradientTensors {
   std::string scores;      // read: f32 [B,Hq,Sq,Skv]
   std::string sinks;       // read: f32 [Hq]
@@ -20,23 +19,23 @@ struct RowGradientTensors {
   std::string cotangents;  // read: f32 [B,Hq,Sq,columns], do v^T
   std::string modified;    // made: f32 [B,Hq,Sq,columns], dS', 0 where hidden and past Skv
   std::string weights;     // made: [B,Hq,Sq,columns] of the attention's dtype, P keep, 0 likewise
-  std::string lse;         // made: f32 [B,Hq,Sq], -inf in rows that there are not
+  std::string lse;         // made: f32 [B,Hq,Sq], -inf in rows past the lengths
   std::string deltas;      // made: f32 [B,Hq,Sq], 0 in empty rows
   std::int64_t columns = 0;
   std::optional<derive::RowTile> tile{};
 };
 
-// One step; a warp, or 8 threads where columns are few, makes a row. Scores past the lengths count
-// as hidden, rows past them as empty. Two things are nearer the truth than what is bound:
-//   - the weights are divided by their sum, a sink's included, which is 1 but for the rounding of
-//   lse
-//     to f32: near 16 that is 1e-6, which all weights of a row would share, and sums over it show
-//   - delta is the sum of P keep dP over the row, in double: the sum of do o would be the same, but
-//     of an o that has been rounded to 8 or 11 bits
+// One step; a warp, or 8 threads if there are few columns, computes a row. Scores past the lengths
+// count as hidden, rows past them as empty. Two values are more accurate than what is bound:
+//   - the weights are divided by their sum, including the sink's. It is 1 except for the rounding
+//     of lse to f32: for lse near 16 an error of 1e-6, which all weights of a row share and sums
+//     over it show
+//   - delta is the sum of P keep dP over the row, in double. The sum of do o would be the same, but
+//     with an o rounded to 8 or 11 bits
 plan::DeriveStep row_gradients(const ir::Attention& attention, const RowGradientTensors& tensors);
 
-// One step that makes `lse` and `deltas`, as above, of the packed copies of o and do, whose rows
-// are `stride` elements apart: where there is no dP.
+// One step that computes `lse` and `deltas`, as above, from the packed copies of o and do, whose
+// rows are `stride` elements apart. For programs without dP.
 struct RowDeltaTensors {
   std::string o, d_o, lse, deltas;
   std::int64_t stride = 0;

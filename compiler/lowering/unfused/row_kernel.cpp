@@ -100,7 +100,7 @@ class Emitter {
     add("max_with_sink", attention_.wants_max_with_sink, "the larger of max and the sink",
         "present ? top : nothing");
     add("sum_exp_with_sink", attention_.wants_sum_exp_with_sink,
-        "sum of exp(score - max_with_sink), the sink's too",
+        "sum of exp(score - max_with_sink), including the sink",
         "present && top != nothing ? total : 0");
     if (text.empty()) return;
     if (!addressed_by(attention_, "lse").empty()) kernel_.add("  if (!present) return;\n");

@@ -1,4 +1,4 @@
-// Softmax as a kernel of attnc's own.
+// Softmax as a generated kernel.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace attn::lowering {
 
-// Names of tensors; an empty one is not there.
+// Names of tensors; empty if absent.
 struct RowTensors {
   std::string scores;   // read: f32 [B,Hq,Sq,Skv]
   std::string sinks;    // read: f32 [Hq]
@@ -18,8 +18,8 @@ struct RowTensors {
   std::int64_t columns = 0;
 };
 
-// One step: the weights, and of "lse", "max" and "sum_exp", and of those with the sink, what the
-// attention wants, where they belong. A warp, or 8 threads where columns are few, makes a row:
+// One step that writes the weights and the statistics that the attention wants: "lse", "max",
+// "sum_exp" and those with the sink. A warp, or 8 threads if there are few columns, computes a row:
 // exponentials in f32, sums in f64. Scores past the lengths count as hidden, rows past them as
 // empty.
 plan::DeriveStep row_kernel(const ir::Attention& attention, const RowTensors& tensors);

@@ -5,8 +5,7 @@
 namespace attn::lowering {
 namespace {
 
-// The largest divisor from `least` to `most`, which is a multiple of 8 where there is such a one; 0
-// when there is none.
+// The largest divisor from `least` to `most`, if possible a multiple of 8; 0 if there is none.
 std::int64_t divisor(std::int64_t rows, std::int64_t least, std::int64_t most) {
   for (const std::int64_t step : {std::int64_t{8}, std::int64_t{1}}) {
     for (std::int64_t d = most / step * step; d >= least && d > 0; d -= step) {

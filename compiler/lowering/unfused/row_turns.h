@@ -1,4 +1,4 @@
-// Rows in tiles.
+// Splits rows into tiles.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 namespace attn::lowering {
 
-// `turns` tiles of `rows` adjacent rows, one behind the other from row `first` on.
+// `turns` consecutive tiles of `rows` rows each, from row `first` on.
 struct RowTurns {
   std::int64_t first = 0;
   std::int64_t rows = 0;
@@ -14,9 +14,8 @@ struct RowTurns {
   bool operator==(const RowTurns&) const = default;
 };
 
-// All of `rows` rows, in tiles of at most `most` (below `rows`) and at least one: tiles that are
-// all the same where that takes no more than twice as many, else the last one is smaller than the
-// others. A loop, and what it leaves.
+// Splits `rows` rows into tiles of at most `most` (below `rows`) and at least one row: equal tiles
+// if that takes at most twice as many, else a loop of equal tiles and a smaller last one.
 std::vector<RowTurns> in_turns(std::int64_t rows, std::int64_t most);
 
 }  // namespace attn::lowering

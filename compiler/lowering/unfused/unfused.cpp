@@ -67,12 +67,12 @@ class Unfused {
 Result<plan::Program> lower_unfused(const ir::Attention& attention) {
   ATTN_RETURN_IF_ERROR(check_forward(attention));
   if (attention.dims[ir::Dim::Skv] == 0) {
-    return unsupported(attention.pos, "without keys there are no products to split");
+    return unsupported(attention.pos, "without keys there are no products to compute");
   }
   if (attention.dropout && !attention.dropout->keep) {
     return unsupported(attention.dropout->pos,
-                       "only cuDNN's fused kernels know what their dropout keeps",
-                       "give the mask: `dropout p, keep[b, h, q_idx, kv_idx]`");
+                       "only cuDNN's fused kernels know which weights their dropout keeps",
+                       "use a mask: `dropout p, keep[b, h, q_idx, kv_idx]`");
   }
   ATTN_ASSIGN(plan::Program program, Unfused(attention).make());
   ATTN_RETURN_IF_ERROR(check_program(attention, program));

@@ -1,4 +1,4 @@
-// IR -> a program without a fused kernel: for what no fused kernel of cuDNN's computes.
+// Lowers an attention to an unfused program, for what no fused cuDNN kernel supports.
 #pragma once
 
 #include "compiler/ir/attention.h"
@@ -7,13 +7,13 @@
 
 namespace attn::lowering {
 
-// cuDNN multiplies q by k; kernels of attnc's make the scores of the products, and of these the
-// weights and the statistics; cuDNN multiplies the weights by v. Products, scores and weights lie
-// in the workspace: 10 bytes for every score, with bf16 or f16. q, k and v are read, and o is
-// written, through packed copies, so that every layout works. Nothing is skipped by blocks.
+// cuDNN multiplies q by k; generated kernels compute the scores from the products, and the weights
+// and statistics from the scores; cuDNN multiplies the weights by v. Products, scores and weights
+// are in the workspace: 10 bytes per score for bf16 and f16. q, k, v and o go through packed
+// copies, so every layout works. No blocks are skipped.
 //
 // Errors: those of lower(); unsupported for random dropout, whose numbers only cuDNN's fused
-// kernels know, and where the scores take too much memory.
+// kernels know, and if the scores take too much memory.
 Result<plan::Program> lower_unfused(const ir::Attention& attention);
 
 }  // namespace attn::lowering

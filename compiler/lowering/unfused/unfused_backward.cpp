@@ -21,7 +21,7 @@ namespace {
 
 using ir::Dim;
 
-// Where rows are done in tiles, [n,T] of derive::RowTile stands in place of [B,Hq,Sq].
+// With tiles, [n,T] of derive::RowTile replaces [B,Hq,Sq].
 constexpr const char* kProducts = "scores.products";      // q k^T, f32 [B,Hq,Sq,columns]
 constexpr const char* kScores = "scores.modified";        // f32 [B,Hq,Sq,Skv]
 constexpr const char* kSinks = "scores.sinks";            // f32 [Hq]
@@ -34,7 +34,7 @@ constexpr const char* kFirst = "scores.first";            // i64, the first row 
 constexpr const char* kLse = "rows.lse";                  // f32 [B,Hq,Sq]
 constexpr const char* kDeltas = "rows.deltas";            // f32 [B,Hq,Sq]
 
-// Of a loop, or twice as many (in_turns): every run of a step takes host memory and time, too.
+// Of a loop, or twice as many (in_turns): every run of a step also takes host memory and time.
 constexpr std::int64_t kMostTurns = 1024;
 
 bool any_gathers(const gradient::Derivatives& derivatives,
@@ -58,18 +58,17 @@ Status check_dropout(const gradient::Derivatives& derivatives) {
   const std::optional<std::string> learned = learned_by_score(derivatives);
   return unsupported(
       dropout->pos,
-      learned
-          ? fmt::format("the gradient of `{}` needs to know what random dropout keeps, and only "
-                        "cuDNN's fused kernels know it",
-                        *learned)
-          : "only cuDNN's fused kernels know what their dropout keeps",
-      learned ? fmt::format("give the mask, `dropout p, keep[b, h, q_idx, kv_idx]`, or leave `{}` "
-                            "out of `grad`",
+      learned ? fmt::format("the gradient of `{}` depends on what random dropout keeps, which only "
+                            "cuDNN's fused kernels know",
                             *learned)
-              : "give the mask: `dropout p, keep[b, h, q_idx, kv_idx]`");
+              : "only cuDNN's fused kernels know which weights their dropout keeps",
+      learned ? fmt::format("use a mask, `dropout p, keep[b, h, q_idx, kv_idx]`, or remove `{}` "
+                            "from `grad`",
+                            *learned)
+              : "use a mask: `dropout p, keep[b, h, q_idx, kv_idx]`");
 }
 
-// `rows` rows of each of `groups` groups, in the first turn from row `first` of [B,Hq,Sq] on.
+// `rows` rows of each of `groups` groups; the first turn begins at row `first` of [B,Hq,Sq].
 struct Tile {
   std::int64_t groups = 0;
   std::int64_t rows = 0;
@@ -87,7 +86,7 @@ class Backward {
         by_score_(any_gathers(derivatives, &gradient::TensorGradient::score)),
         by_sink_(any_gathers(derivatives, &gradient::TensorGradient::sink)) {}
 
-  // Of q, k and v, as far as they are wanted, and what is learned.
+  // The gradients of q, k and v that are wanted, and of learned tensors.
   Result<plan::Program> program() && {
     const auto wanted = gradient::wanted_gradients(attention_);
     for (const char* name : {"q", "k", "v"}) {
@@ -101,7 +100,7 @@ class Backward {
     return program;
   }
 
-  // Of what is learned.
+  // The gradients of learned tensors.
   Result<LearnedGradients> learned() && {
     ATTN_RETURN_IF_ERROR(add_all());
     return LearnedGradients{parts_.internals(), parts_.steps()};
@@ -116,7 +115,7 @@ class Backward {
 
   std::string if_any(bool there, const char* name) const { return there ? name : ""; }
 
-  // Only sinks are read by rows alone.
+  // Only sinks need rows without scores.
   Status add_all() {
     if (!wanted_.empty() || by_score_) {
       ATTN_RETURN_IF_ERROR(check_dropout(derivatives_));
@@ -133,7 +132,7 @@ class Backward {
   std::int64_t groups() const { return attention_.dims[Dim::B] * attention_.dims[Dim::Hkv]; }
   std::int64_t group_rows() const { return parts_.scores("", DType::f32).dims[1]; }
 
-  // Of all tensors of scores, for one row.
+  // The bytes of all score tensors, for one row.
   double bytes_of_row() const {
     const auto narrow = static_cast<std::int64_t>(size_of(attention_.dtype));
     const std::int64_t of_column = 12 + (wants("v") ? narrow : 0) + (wants_products() ? narrow : 0);
@@ -141,7 +140,7 @@ class Backward {
     return static_cast<double>(parts_.columns() * of_column + attention_.dims[Dim::Skv] * of_key);
   }
 
-  // Or more.
+  // An upper bound.
   std::int64_t steps_of_tile() const {
     std::size_t steps = 16;
     for (const gradient::TensorGradient& tensor : derivatives_.tensors) {
@@ -150,8 +149,8 @@ class Backward {
     return static_cast<std::int64_t>(steps);
   }
 
-  // Every tile goes through all sums of learned tensors: where these are large, tiles are too. Rows
-  // of all groups read all keys in every tile, so that whole groups are better.
+  // Every tile updates all sums of learned tensors: where these are large, tiles are too. With rows
+  // of all groups, every tile reads all keys, so tiles of whole groups are better.
   void choose_tiles() {
     const auto most = static_cast<double>(
         std::max(score_bytes_, by_score_ ? derive::learned_bytes(derivatives_) : 0));
@@ -171,12 +170,12 @@ class Backward {
     }
   }
 
-  // From the first row of a tile to that of the next.
+  // The distance between the first rows of consecutive tiles.
   std::int64_t step_of(const Tile& tile) const {
     return by_groups_ ? tile.groups * tile.rows : tile.rows;
   }
 
-  // What a kernel knows of a tile; nothing when there are none.
+  // The tile as kernels receive it; nothing without tiles.
   std::optional<derive::RowTile> row_tile(const Tile& tile) const {
     if (!is_tiled()) return std::nullopt;
     const bool again = tile.first != 0;
@@ -187,7 +186,7 @@ class Backward {
                            again};
   }
 
-  // A copy's rows of a tile.
+  // A tile's rows of a copy.
   Matrix rows_of(Matrix copy, const Tile& tile) const {
     if (!is_tiled()) return copy;
     copy.rows_held = copy.dims[1];
@@ -198,7 +197,7 @@ class Backward {
     return copy;
   }
 
-  // A copy's keys that the rows of a tile see.
+  // The keys of a copy that the rows of a tile see.
   Matrix keys_of(Matrix copy, const Tile& tile) const {
     if (!by_groups_) return copy;
     const std::int64_t keys = copy.dims[1];
@@ -279,7 +278,7 @@ class Backward {
     }
   }
 
-  // Tiles of rows have a part each of a key's gradient.
+  // Whether tiles give partial gradients that must be summed: tiles of rows, for k and v.
   bool is_summed(const std::string& name) const { return is_tiled() && !by_groups_ && name != "q"; }
   static std::string of_tile(const std::string& name) { return "scores.d" + name; }
   static std::string sum_of(const std::string& name) { return of_tile(name) + ".sum"; }
@@ -295,7 +294,7 @@ class Backward {
     add_sums([](const std::string& /*of_tile*/) { return "0"; }, false);
   }
 
-  // dS', and the weights if they are wanted.
+  // dS', and the weights if wanted.
   void add_scores(const Tile& tile) {
     parts_.add_product(rows_of(parts_.copy("q"), tile), turned(keys_of(parts_.copy("k"), tile)),
                        scores(kProducts, DType::f32, tile));
@@ -346,7 +345,7 @@ class Backward {
     return dims[0] * dims[1] * dims[2];
   }
 
-  // The sums over tiles: element i of each is what `value` says, given the tensor of the tile.
+  // The sums over tiles: element i of each becomes `value` of the tile's tensor.
   template <typename Value>
   void add_sums(const Value& value, bool amends) {
     KernelText kernel;
@@ -355,7 +354,7 @@ class Backward {
       if (!is_summed(name)) continue;
       const std::string part = amends ? kernel.read(of_tile(name), DType::f32) : "";
       kernel.make(sum_of(name), DType::f32, elements_of_copy(name),
-                  fmt::format("{}, so far", gradient::gradient_name(name)),
+                  fmt::format("partial sum of {}", gradient::gradient_name(name)),
                   fmt::format("out[i] = {};", value(part)));
       threads += elements_of_copy(name);
     }
@@ -365,7 +364,7 @@ class Backward {
     parts_.add_step(std::move(step));
   }
 
-  // Where they belong.
+  // Copies the gradients to the outputs.
   void add_outputs() {
     if (wanted_.empty()) return;
     add_whole_sums();

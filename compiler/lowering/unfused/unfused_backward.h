@@ -1,4 +1,4 @@
-// IR -> a backward program without a fused kernel: for what no fused kernel of cuDNN's
+// Lowers an attention to an unfused backward program, for what no fused cuDNN kernel
 // differentiates.
 #pragma once
 
@@ -11,36 +11,36 @@
 
 namespace attn::lowering {
 
-// cuDNN multiplies q by k and do by v; kernels of attnc's make the scores anew of the first
-// product, of these and lse the weights, and of the second product the gradients by the products,
-// as gradient/differentiate.h has them; cuDNN multiplies these by k and q, and the weights by do.
-// All lies in the workspace: 20 bytes for every score, with bf16 or f16. What is bound is read and
-// written through packed copies, so that every layout works. o is not read. Nothing is skipped by
-// blocks.
+// cuDNN multiplies q by k and do by v. Generated kernels recompute the scores from the first
+// product, the weights from these and lse, and the gradients by the products
+// (gradient/differentiate.h) from the second product. cuDNN multiplies these by k and q, and the
+// weights by do. All of it is in the workspace: 20 bytes per score for bf16 and f16. Bound tensors
+// are read and written through packed copies, so every layout works. o is not read. No blocks are
+// skipped.
 //
-// Where scores would take more than `score_bytes`, or than what sums into learned tensors take if
-// that is more, they are made, used and overwritten in tiles of half as much: some groups of heads
-// that share keys, one at least; or where one group takes more than all may, some rows of each
-// group, one at least, and dk and dv are then summed over the tiles in f32. There are no more than
-// about a thousand tiles, whatever they take.
+// If scores would take more than `score_bytes`, or than the sums of learned tensors if those take
+// more, they are computed in tiles of half as much, each overwriting the last: at least one group
+// of heads that share keys or, if one group exceeds the limit, at least one row of each group; dk
+// and dv are then summed over the tiles in f32. There are at most about a thousand tiles, whatever
+// they take.
 //
-// Without keys gradients are zeros (no_keys.h).
+// Without keys, gradients are 0 (no_keys.h).
 //
 // Errors: those of lower(); unsupported for random dropout, whose numbers only cuDNN's fused
-// kernels know, for the gradient of a paged tensor, and where all of it takes too much memory.
+// kernels know, for the gradient of a paged tensor, and if this takes too much memory.
 Result<plan::Program> lower_unfused_backward(const ir::Attention& attention,
                                              std::int64_t score_bytes = planning::kMostScoreBytes);
 
-// The steps that make the outputs d_NAME of Derivatives::tensors, for any backward program, of what
-// is bound: q, k, v, lse and do, where a score reads a learned tensor; o, do and lse, where a sink
+// The steps that compute the outputs d_NAME of Derivatives::tensors, for any backward program. They
+// read the bound q, k, v, lse and do if a score reads a learned tensor; o, do and lse if a sink
 // does. Names of internal tensors end in ".packed", or begin with "scores.", "rows." or "d_".
 struct LearnedGradients {
   std::vector<plan::TensorInfo> internals;
   std::vector<plan::Step> steps;
 };
 
-// In tiles as above. Errors: unsupported for random dropout where a score reads a learned tensor,
-// and where all of it takes too much memory. Requires keys.
+// In tiles as above. Errors: unsupported for random dropout if a score reads a learned tensor, and
+// if this takes too much memory. Requires keys.
 Result<LearnedGradients> learned_gradients(const gradient::Derivatives& derivatives,
                                            std::int64_t score_bytes = planning::kMostScoreBytes);
 

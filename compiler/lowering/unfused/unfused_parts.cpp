@@ -15,8 +15,8 @@ namespace {
 
 using ir::Dim;
 
-constexpr std::int64_t kMultiple = 8;  // elements: what cuDNN's products load by
-constexpr double kMostBytes = 0x1p36;  // of everything between the steps
+constexpr std::int64_t kMultiple = 8;  // elements that cuDNN's products load at once
+constexpr double kMostBytes = 0x1p36;  // of all internal tensors
 
 std::int64_t rounded(std::int64_t extent) {
   return (extent + kMultiple - 1) / kMultiple * kMultiple;
@@ -102,8 +102,8 @@ void UnfusedParts::add_copies_out(const std::vector<std::string>& names) {
   KernelText kernel;
   for (const std::string& name : names) {
     const std::string copy = kernel.read(copy_name(name), attention_.dtype);
-    kernel.make(name, attention_.dtype, count_of(logical_dims(attention_, name)),
-                "where it belongs", copy_out_text(attention_, name, copy, copy_dims(name), kernel));
+    kernel.make(name, attention_.dtype, count_of(logical_dims(attention_, name)), "unpacked",
+                copy_out_text(attention_, name, copy, copy_dims(name), kernel));
   }
   add_step(std::move(kernel).finish(false));
 }
@@ -148,11 +148,12 @@ Status UnfusedParts::check_bytes() const {
   }
   if (bytes <= kMostBytes) return {};
   const support::Excess words = support::excess(bytes, kMostBytes);
-  return unsupported(attention_.pos,
-                     fmt::format("the scores of `{}` and what is made of them take {} in memory, "
-                                 "and the most is {}",
-                                 attention_.name, words.amount, words.most),
-                     "fewer batches, heads or rows in one call need less in proportion");
+  return unsupported(
+      attention_.pos,
+      fmt::format("the scores of `{}` and tensors computed from them take {} of memory, "
+                  "and the limit is {}",
+                  attention_.name, words.amount, words.most),
+      "use fewer batches, heads or rows in one call");
 }
 
 plan::Program UnfusedParts::program(const List& bound) const {
@@ -177,7 +178,7 @@ Dims4 UnfusedParts::copy_dims(const std::string& name) const {
   return dims;
 }
 
-// thd and paged tensors have no other rows.
+// thd and paged tensors have no rows past the lengths.
 std::string UnfusedParts::within_lengths(const std::string& name, KernelText& kernel) const {
   if (!addressed_by(attention_, name).empty()) return "";
   const bool keys = is_of_keys(name);

@@ -1,5 +1,5 @@
-// What programs without a fused kernel are made of: packed copies of what is bound, and products
-// of cuDNN's between them.
+// Building blocks of unfused programs: packed copies of bound tensors, and cuDNN's products of
+// them.
 #pragma once
 
 #include <array>
@@ -22,17 +22,17 @@ struct Matrix {
   DType dtype = DType::f32;
   std::array<std::int64_t, 3> dims{};
   bool turned = false;  // read as [N, columns, rows]
-  // Where the tensor has more rows: how many, and which are meant.
+  // If the tensor has more rows: how many, and which are used.
   std::int64_t rows_held = 0;
   std::int64_t first_row = 0;
-  std::int64_t advance = 0;  // in rows, with each turn of the loop
+  std::int64_t advance = 0;  // in rows, per turn of the loop
 };
 Matrix turned(Matrix matrix);
 
-// Internal tensors and steps, in order. What is named "q", "k", "v", "o", "do", "dq", "dk" or "dv"
-// is bound, has the dims and the layout of q, k, v or o, and has a packed copy: [B,H,S,D], where D
-// is a multiple of 8 and the rows of keys are `columns`. Heads that share keys are rows of one
-// product: N is B Hkv, and q has Hq / Hkv Sq rows, so that a product over rows sums over a group.
+// Internal tensors and steps, in order. The tensors "q", "k", "v", "o", "do", "dq", "dk" and "dv"
+// are bound with the dims and layout of q, k, v or o, and have packed copies [B,H,S,D], where D is
+// a multiple of 8 and keys have `columns` rows. Heads that share keys are rows of one product: N is
+// B Hkv, and q has Hq / Hkv Sq rows, so that a product over rows sums over a group.
 class UnfusedParts {
  public:
   // The attention must outlive it.
@@ -43,13 +43,13 @@ class UnfusedParts {
 
   void add_internal(std::string name, DType dtype, const std::vector<std::int64_t>& dims);
   void add_step(plan::Step step);
-  // Of the steps that are added from now on.
+  // For the steps added from now on.
   void set_turns(std::int64_t turns) { turns_ = turns; }
 
-  // One step that makes the copies. What a tensor has not, and rows and keys past the lengths, are
-  // zeros, whatever memory holds there.
+  // Adds one step that fills the copies. Elements that a tensor does not have, and rows and keys
+  // past the lengths, are 0, whatever memory holds there.
   void add_copies_in(const std::vector<std::string>& names);
-  // Of an output: a product writes the copy, which add_copies_out brings to where it belongs.
+  // Adds the copy of an output: a product writes it, and add_copies_out copies it to the output.
   void add_copy(const std::string& name);
   void add_copies_out(const std::vector<std::string>& names);
 
@@ -60,10 +60,10 @@ class UnfusedParts {
   const std::vector<plan::TensorInfo>& internals() const { return internals_; }
   const std::vector<plan::Step>& steps() const { return steps_; }
 
-  // Errors: unsupported, when internal tensors take too much memory.
+  // Errors: unsupported if internal tensors take too much memory.
   Status check_bytes() const;
 
-  // The program of these steps, and of those that make what they are controlled by.
+  // The program of these steps and of those that compute their control tensors.
   using List = std::function<std::vector<plan::TensorInfo>(const std::set<std::string>& used,
                                                            const Controls& controls)>;
   plan::Program program(const List& bound) const;

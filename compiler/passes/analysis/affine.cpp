@@ -9,8 +9,7 @@ using ir::Op;
 
 bool is_constant(const Affine& x) { return x == Affine{0, 0, x.constant}; }
 
-// Every coefficient is that of an expression that fits 32 bits, so no product or sum of two of them
-// leaves 64.
+// Coefficients come from expressions that fit 32 bits, so products and sums of two fit 64 bits.
 Affine scaled(const Affine& x, std::int64_t factor) {
   return {x.row * factor, x.column * factor, x.constant * factor, x.length_q * factor,
           x.length_kv * factor};
@@ -27,7 +26,7 @@ std::optional<Affine> product(const Affine& x, const Affine& y) {
   return std::nullopt;
 }
 
-// factor * x for an x of 0 .. largest.
+// factor * x, for 0 <= x <= largest.
 struct Term {
   std::int64_t factor;
   std::int64_t largest;
@@ -63,7 +62,7 @@ std::optional<Affine> combine(const ir::Attention& attention, const ir::Node& no
   return sum(*x, node.is(Op::sub_) ? scaled(*y, -1) : *y);
 }
 
-// An element of lengths_q or lengths_kv, of the score's own batch.
+// A load of lengths_q or lengths_kv at the batch of the score.
 std::optional<Affine> length_of(const ir::Attention& attention, ir::ExprId id) {
   const ir::Node& node = attention.dag[id];
   if (node.operands.size() != 1 || !attention.dag[node.operands[0]].is(Op::batch_)) {

@@ -19,9 +19,9 @@ struct Affine {
   bool operator==(const Affine&) const = default;
 };
 
-// Nothing when the expression depends on anything else, or in any other way, or when it or a part
-// of it could leave 32 bits for some row and column: integers of a spec wrap around there. An open
-// dimension may be as large as 32 bits allow.
+// nullopt if the expression is not affine in these, or if it or a part of it could leave 32 bits
+// for some row and column (integers of a spec wrap). An open dimension may be as large as 32 bits
+// allow.
 std::optional<Affine> affine_of(const ir::Attention& attention, ir::ExprId id);
 
 }  // namespace attn::passes

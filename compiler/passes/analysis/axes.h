@@ -19,11 +19,11 @@ struct Axes {
 
 Axes operator|(Axes x, Axes y);
 
-// Without those of extent 1; an open dimension may be larger.
+// `axes` without those of extent 1. Open dimensions count as larger.
 Axes varying(Axes axes, const ir::Dims& dims);
 
-// By what is written, whatever the extents are. Nodes may be added to the DAG, which must outlive
-// this.
+// Axes that each expression mentions, whatever the extents are. The DAG must outlive this; nodes
+// may be added to it.
 class Dependence {
  public:
   explicit Dependence(const ir::Dag& dag) : dag_(dag) {}

@@ -32,7 +32,7 @@ Affine minus(const Affine& x, const Affine& y) {
           x.length_kv - y.length_kv};
 }
 
-// What g * (KV - Q) is, or nothing when it depends on a dimension that is open.
+// g * (KV - Q), or nullopt if it depends on an open dimension.
 std::optional<Affine> diagonal(const ir::Attention& attention, std::int64_t g) {
   const auto rows = attention.dims.get(ir::Dim::Sq), columns = attention.dims.get(ir::Dim::Skv);
   Affine part;
@@ -53,7 +53,7 @@ std::optional<Affine> diagonal(const ir::Attention& attention, std::int64_t g) {
   return part;
 }
 
-// Adds the bound that `difference` >= 0 means; false when it is none.
+// Adds the bound `difference` >= 0. Returns false if it is not a bound of a band.
 bool add_nonnegative(const ir::Attention& attention, Bands& bands, Affine difference,
                      ir::SourcePos pos) {
   const std::int64_t g = difference.row;
@@ -74,7 +74,8 @@ bool add_nonnegative(const ir::Attention& attention, Bands& bands, Affine differ
   return true;
 }
 
-// `small` <= `large`, both affine or `small` the abs of an affine expression.
+// Adds `small` <= `large` + `slack`. Both must be affine, or `small` the abs of an affine
+// expression.
 bool add_at_most(const ir::Attention& attention, Bands& band, ExprId small, ExprId large,
                  std::int64_t slack, ir::SourcePos pos) {
   const auto limit = affine_of(attention, large);
@@ -99,7 +100,7 @@ bool add_equal(const ir::Attention& attention, Bands& band, ExprId x, ExprId y, 
   Bands both = band;
   if (!add_at_most(attention, both, x, y, 0, pos) || !add_at_most(attention, both, y, x, 0, pos))
     return false;
-  // g (row - column) = c has solutions only where g divides c; a band cannot say "nowhere".
+  // g (row - column) = c has solutions only where g divides c; a band cannot express "nowhere".
   const Affine difference = minus(*affine_of(attention, x), *affine_of(attention, y));
   if (difference.constant % difference.row != 0) return false;
   band = both;
@@ -123,8 +124,8 @@ bool add_conjunct(const ir::Attention& attention, Bands& band, ExprId id) {
   }
 }
 
-// A bound that the extreme corner of the score matrix meets is met everywhere; one below the other
-// corner hides everything, however far below it is.
+// Drops a bound that the extreme corner of the score matrix meets: it is met everywhere. Clamps one
+// below the other corner, which hides everything.
 void fit_to_sizes(const ir::Dims& dims, Band& band) {
   const auto rows = dims.get(ir::Dim::Sq), columns = dims.get(ir::Dim::Skv);
   if (columns && band.right && *band.right >= *columns - 1) band.right.reset();
@@ -133,8 +134,8 @@ void fit_to_sizes(const ir::Dims& dims, Band& band) {
   if (columns && band.left) band.left = std::max(*band.left, -*columns);
 }
 
-// From the last diagonal rows and columns have changed their parts: the first column of the last
-// row is as far from it as the number of columns.
+// Around the last diagonal rows and columns swap roles: the first column of the last row is Skv - 1
+// away from it.
 void fit_from_end(const ir::Dims& dims, Band& band) {
   ir::Dims turned;
   turned.set(ir::Dim::Sq, dims.get(ir::Dim::Skv));
@@ -173,7 +174,7 @@ double band_share(const ir::Dims& dims, const Band& band) {
     const std::int64_t first = band.left ? std::max<std::int64_t>(0, row - *band.left) : 0;
     return static_cast<double>(std::max<std::int64_t>(0, last - first + 1));
   };
-  // Between these rows what is shown grows, shrinks or stays by the same from row to row.
+  // Between these rows the number of visible columns changes linearly.
   std::set<std::int64_t> ends = {0, rows};
   const auto add_end = [&](std::int64_t row) {
     ends.insert(std::clamp<std::int64_t>(row, 0, rows));

@@ -21,16 +21,16 @@ using ir::Node;
 using ir::Op;
 
 constexpr std::int64_t kSizes[] = {128, kSmallestBlock};  // of tiles and pages
-constexpr std::int64_t kKernelRows = 128;                 // a tile of fewer takes as long
+constexpr std::int64_t kKernelRows = 128;                 // smaller tiles take as long
 constexpr double kKernelColumns = 128;
 constexpr std::int64_t kMostLooked = std::int64_t{1} << 18;  // boxes
-constexpr std::int64_t kMostLists = 128;                     // looked at apart
-constexpr int kHalvings = 4;         // of a block that is not decided as a whole
-constexpr double kOperation = 0.04;  // for every score, of what the products of a score take
-constexpr double kSlowdown = 1.22;   // against a kernel that reads what lies side by side
+constexpr std::int64_t kMostLists = 128;  // batches and heads analyzed one by one
+constexpr int kHalvings = 4;              // of a block that is undecided as a whole
+constexpr double kOperation = 0.04;       // per score, relative to its dot products
+constexpr double kSlowdown = 1.22;        // against a kernel with contiguous reads
 
-constexpr int kSmallKernels = 4;   // that make the lists, and vectors of their columns
-constexpr double kLook = 0.35e-9;  // ms: whether a score is shown, about ten instructions
+constexpr int kSmallKernels = 4;   // that build the lists and vectors of their columns
+constexpr double kLook = 0.35e-9;  // ms to decide one score, about ten instructions
 
 bool reads_input(const ir::Dag& dag, ExprId id) {
   const ExprId roots[] = {id};
@@ -68,7 +68,7 @@ class OnBlocks {
   }
 
  private:
-  // An index by a number that blocks divide.
+  // Whether `node` is an affine index // a constant with the same value in all of a block.
   bool is_of_blocks(const Node& node) const {
     if (node.type != ir::Type::integer || !attention_.dag[node.operands[1]].is(Op::const_int_)) {
       return false;
@@ -90,11 +90,11 @@ class OnBlocks {
   std::int64_t tile_, page_;
 };
 
-// Which blocks may show anything, as far as indices tell: what tensors and params say may be
-// anything.
+// Finds blocks that may be visible, by indices alone: tensors and params may hold anything.
 class Visible {
  public:
-  // In the batches and heads of the box; blocks that are not decided after so many looks are shown.
+  // For the batches and heads of the box. After `most` evaluated boxes, undecided blocks are
+  // visible.
   Visible(const ir::Attention& attention, const std::vector<ExprId>& masks, const Box& box,
           std::int64_t tile, std::int64_t page, std::int64_t most)
       : masks_(masks),
@@ -107,12 +107,12 @@ class Visible {
     look({0, attention.dims[Dim::Sq] / tile - 1}, {0, attention.dims[Dim::Skv] / page - 1});
   }
 
-  const std::vector<std::int64_t>& counts() const { return counts_; }  // of pages, by tile
+  const std::vector<std::int64_t>& counts() const { return counts_; }  // visible pages, by tile
 
  private:
   enum class Answer : std::uint8_t { hidden, shown, unknown };
 
-  // Blocks of rows and columns, halved until they are decided.
+  // Halves the blocks until they are decided.
   void look(Range tiles, Range pages) {
     const Box box = scores_of(tiles, pages);
     const bool single = tiles.low == tiles.high && pages.low == pages.high;
@@ -172,13 +172,13 @@ class Visible {
   std::vector<std::int64_t> counts_;
 };
 
-// What a tile sees, and all tiles of a batch and head together, on average.
+// Most pages of a tile, and pages of all tiles of a batch and head on average.
 struct Count {
   std::int64_t longest = 0;
   double listed = 0;
 };
 
-// Each batch and head alone where the indices of the masks say so, if these are not many.
+// One box for each batch and head that the masks depend on; one for all if there are too many.
 std::vector<Box> boxes_of(const ir::Attention& attention, const std::vector<ExprId>& masks) {
   Dependence dependence(attention.dag);
   Axes axes;
@@ -197,7 +197,7 @@ std::vector<Box> boxes_of(const ir::Attention& attention, const std::vector<Expr
   return boxes;
 }
 
-// Of masks that indices tell.
+// For masks that depend on indices alone.
 Count count(const ir::Attention& attention, const std::vector<ExprId>& masks, std::int64_t tile,
             std::int64_t page) {
   Count count;
@@ -214,7 +214,7 @@ Count count(const ir::Attention& attention, const std::vector<ExprId>& masks, st
   return count;
 }
 
-// As if no captured boolean of a row or a column were true.
+// The attention with captured booleans of a row or a column taken to be false.
 ir::Attention without_flags(const ir::Attention& attention) {
   Dependence dependence(attention.dag);
   return rebuilt(attention,
@@ -309,7 +309,8 @@ class Finder {
     return a.row != a.column && b.row != b.column && a.row == b.column;
   }
 
-  // In scores whose products alone are computed. What is of one side is read from a vector.
+  // In units of the dot products of one score. Operands that depend on one side are read from
+  // vectors.
   double work_of(const BlockLists& lists) {
     double operations = 0;
     std::set<ExprId> vectors;
@@ -369,7 +370,7 @@ std::string to_text(const BlockLists& lists) {
   const auto all = static_cast<double>(lists.tiles * lists.pages);
   return fmt::format("tiles of {} rows see up to {} of {} pages of {} columns, {:.0f} % of all{}",
                      lists.tile, lists.longest, lists.pages, lists.page, 100 * lists.listed / all,
-                     lists.assumed ? ", which is assumed" : "");
+                     lists.assumed ? " (assumed)" : "");
 }
 
 }  // namespace attn::passes

@@ -1,10 +1,10 @@
-// Masks as lists of pages: which blocks of columns each tile of rows sees, for masks that are
-// sparse by blocks but not by bands, whether that is known before the call or not.
+// Masks as lists of pages: the blocks of columns that each tile of rows sees. For masks that are
+// block-sparse but not bands, known at compile time or not.
 //
-//   blocks[h, q_idx // 64, kv_idx // 64]   tiles of 64 rows, pages of 64 columns; nothing is left
-//                                          to be computed for each score
-//   abs(q_idx - kv_idx) % 64 <= 6 && ..    tiles and pages of 128; the mask is left for the scores
-//                                          of the pages that are listed
+//   blocks[h, q_idx // 64, kv_idx // 64]   tiles of 64 rows, pages of 64 columns; no mask is left
+//                                          to be evaluated per score
+//   abs(q_idx - kv_idx) % 64 <= 6 && ..    tiles and pages of 128; the mask is evaluated for the
+//                                          scores of the listed pages
 #pragma once
 
 #include <cstdint>
@@ -18,44 +18,45 @@
 
 namespace attn::passes {
 
-// Which part of the blocks is taken to be seen where only the call tells, by a table of blocks, by
-// elements of a tensor that are equal at row and column, or, of those that are not seen anyway, by
-// booleans of rows and columns.
+// The assumed fraction of visible blocks where it depends on inputs: on a table of blocks, on
+// elements of a tensor that are equal at row and column, or on booleans of rows or columns (there,
+// of the blocks that are not visible otherwise).
 inline constexpr double kAssumedShare = 0.25;
 
 inline constexpr std::int64_t kSmallestBlock = 64;  // rows, and columns
 
 struct BlockLists {
-  std::int64_t tile = 0;     // rows; Sq is so many times
-  std::int64_t tiles = 0;    // .. that
-  std::int64_t page = 0;     // columns; Skv is so many times
-  std::int64_t pages = 0;    // .. that
-  std::int64_t longest = 0;  // pages that a tile may see
-  double listed = 0;         // pages that the tiles of a batch and head see, together: a prediction
-  bool assumed = false;      // with kAssumedShare in it
-  Axes axes;                 // the batch and the head, where lists depend on them
-  bool once = false;         // lists depend on no tensor and no param
-  bool same_rows = false;    // the masks say the same of all rows of a tile
-  bool same_columns = false;         // .. of all columns of a page
-  std::vector<ir::ExprId> residual;  // the masks that do not say the same of a whole block
+  std::int64_t tile = 0;             // rows of a tile
+  std::int64_t tiles = 0;            // Sq / tile
+  std::int64_t page = 0;             // columns of a page
+  std::int64_t pages = 0;            // Skv / page
+  std::int64_t longest = 0;          // most pages that a tile may see
+  double listed = 0;                 // predicted pages of all tiles of a batch and head
+  bool assumed = false;              // `listed` depends on kAssumedShare
+  Axes axes;                         // batch and head, if lists depend on them
+  bool once = false;                 // lists do not depend on tensors or params
+  bool same_rows = false;            // masks are the same for all rows of a tile
+  bool same_columns = false;         // masks are the same for all columns of a page
+  std::vector<ir::ExprId> residual;  // masks that vary within a block
 };
 
-// Those that are predicted to take the least, of tiles and pages of 64 and 128. Nothing without a
-// mask, where every tile is known to see some of every page, where a page would be all there is,
-// and where Sq or Skv is no multiple of kSmallestBlock. Dimensions must be bound.
+// The lists of tiles and pages of 64 and 128 that are predicted to be fastest. nullopt without a
+// mask, if every tile is known to see some of every page, if there would be only one page, or if Sq
+// or Skv is not a multiple of kSmallestBlock. Dimensions must be bound.
 std::optional<BlockLists> block_lists(const ir::Attention& attention);
 
-// Milliseconds of the kernel that goes through the lists: `tiles` is the attention of the tiles
-// (lowering/pages.h) in the form that the kernel computes, the score and masks that it reads as
-// tensors being tensors.
+// Predicted milliseconds of the kernel that follows the lists. `tiles` is the attention of the
+// tiles (lowering/strategy/block_sparse.h) in the form that the kernel computes: score and masks
+// that it reads as tensors are tensors.
+// Predicted milliseconds of the kernels that build the lists at every execute. `dims` are those of
+// the whole attention.
 double predicted_ms(const BlockLists& lists, const ir::Attention& tiles,
                     const planning::Context& context);
 
-// Of the kernels that make them at every execute, for the dimensions of the whole attention.
 double predicted_ms_of_making(const BlockLists& lists, const ir::Dims& dims,
                               const planning::Gpu& gpu);
 
-// "tiles of 128 rows see up to 5 of 32 pages of 128 columns, 12 % of all", for people.
+// "tiles of 128 rows see up to 5 of 32 pages of 128 columns, 12 % of all", for display.
 std::string to_text(const BlockLists& lists);
 
 }  // namespace attn::passes

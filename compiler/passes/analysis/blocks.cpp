@@ -9,7 +9,7 @@ namespace {
 
 std::int64_t blocks_in(std::int64_t size, std::int64_t block) { return (size + block - 1) / block; }
 
-// The blocks of one row of blocks, and how many of its rows reach into each, and fill it.
+// One row of blocks: how many of its rows reach into each block, and how many fill it.
 class BlockRow {
  public:
   BlockRow(std::int64_t size, std::int64_t block)
@@ -42,7 +42,7 @@ class BlockRow {
   }
 
  private:
-  // Changes from one block to the next, so that a span takes two steps however long it is.
+  // Counts changes from one block to the next, so that a span of any length takes two steps.
   static void count(std::vector<std::int64_t>& changes, std::int64_t begin, std::int64_t end) {
     if (begin >= end) return;
     ++changes[static_cast<std::size_t>(begin)];

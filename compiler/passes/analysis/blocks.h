@@ -1,4 +1,4 @@
-// Which blocks of the score matrix a mask shows: what a kernel that skips blocks has to compute.
+// Which blocks of the score matrix a mask shows: what a block-skipping kernel has to compute.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 namespace attn::passes {
 
 enum class Block : std::uint8_t {
-  empty,   // nothing is visible
-  full,    // every score is
-  partial  // or it is not known
+  empty,   // no score is visible
+  full,    // every score is visible
+  partial  // anything else, or unknown
 };
 
 // Blocks of `rows` x `columns` scores; the last ones may be smaller.
@@ -32,9 +32,8 @@ struct BlockMap {
 
 inline constexpr std::int64_t kBlock = 128;
 
-// Of one batch and head. The intervals must be static (spans.h). Takes the rows' spans one by one,
-// so that it needs no more memory than the map. Where the intervals are exact, a partial block has
-// scores of both kinds.
+// The map of one batch and head. The intervals must be static (spans.h). Takes no more memory than
+// the map. If the intervals are exact, a partial block has both visible and hidden scores.
 BlockMap block_map(const VisibleColumns& columns, std::int64_t batch = 0, std::int64_t head = 0,
                    std::int64_t block_rows = kBlock, std::int64_t block_columns = kBlock);
 

@@ -106,7 +106,7 @@ void BoxValues::set_shows(ExprId id) {
   shows_[id] = sure == Sure::maybe && (agrees || doubt_shows_) ? Sure::yes : sure;
 }
 
-// Again where reals are compared somewhere below.
+// Recomputed, because operands may compare reals.
 void BoxValues::set_boolean(ExprId id) {
   const ir::Node& node = dag_[id];
   const auto operand = [&](std::size_t i) { return values_[node.operands[i]]; };
@@ -161,8 +161,7 @@ RealRange BoxValues::selected(const ir::Node& node) const {
 
 void BoxValues::count(ExprId id, Sure sure) { counts_[id] = std::max(counts_[id], sure); }
 
-// From the roots down: users stand behind their operands. Of rows that are hidden there are scales
-// and sinks too.
+// From the roots down: users come after their operands. Scale and sink count in hidden rows too.
 void BoxValues::set_counts() {
   std::ranges::fill(counts_, Sure::no);
   const Sure shown = count_masks();
@@ -177,9 +176,9 @@ void BoxValues::set_counts() {
   }
 }
 
-// A mask counts where the others hold; returns whether all of them do.
+// A mask counts where the others hold. Returns whether all masks hold.
 Sure BoxValues::count_masks() {
-  std::vector<Sure> behind(masks_.size() + 1, Sure::yes);  // those from here on
+  std::vector<Sure> behind(masks_.size() + 1, Sure::yes);  // minimum from here on
   for (std::size_t i = masks_.size(); i-- > 0;) {
     behind[i] = std::min(behind[i + 1], shows_[masks_[i]]);
   }

@@ -1,4 +1,5 @@
-// What the expressions of an attention can be in a box of scores, and which of them count there.
+// Ranges of the expressions of an attention in a box of scores, and which of them count there
+// (happens.h).
 #pragma once
 
 #include <optional>
@@ -13,27 +14,27 @@ namespace attn::passes {
 
 enum class Sure : std::uint8_t { no, maybe, yes };
 
-// What is taken for granted of what is not known.
+// Assumptions about unknown values.
 struct Assumed {
   RealRange score;
   RealRange inputs;  // real tensors and params
-  // Conjuncts of masks that read tensors or params hold, where they vary with none of these axes.
+  // Mask conjuncts that read tensors or params hold if they vary with none of these axes.
   std::optional<Axes> agree_beside{};
-  bool doubt_shows = false;  // masks of a single score hold where it is not known
+  bool doubt_shows = false;  // unknown masks of a single score hold
 };
 
 class BoxValues {
  public:
-  // Of what score, scale, masks, sink and kept elements stand on.
+  // Covers the nodes that score, scale, masks, sink and kept elements depend on.
   explicit BoxValues(const ir::Attention& attention);
 
   void look_at(const Box& box, const Assumed& assumed);
 
-  // Of the box looked at last.
-  const RealRange& real(ir::ExprId id) const { return reals_[id]; }  // of a real node
-  Range range(ir::ExprId id) const { return values_[id]; }           // of any other
+  // Of the last box.
+  const RealRange& real(ir::ExprId id) const { return reals_[id]; }  // of real nodes
+  Range range(ir::ExprId id) const { return values_[id]; }           // of other nodes
   Sure counts(ir::ExprId id) const { return counts_[id]; }
-  // Whether an operand of `user` counts since `user` does. Others may make it count too.
+  // Whether an operand of `user` counts through `user`. Other users may make it count too.
   Sure counts_by(ir::ExprId user, std::size_t operand) const;
 
   const std::vector<ir::ExprId>& order() const { return order_; }  // ascending
@@ -53,14 +54,14 @@ class BoxValues {
 
   const ir::Attention& attention_;
   const ir::Dag& dag_;
-  std::vector<ir::ExprId> masks_;  // each once: one that is written twice is no guard of itself
+  std::vector<ir::ExprId> masks_;  // without duplicates: a mask does not guard itself
   std::vector<ir::ExprId> roots_;
   std::vector<ir::ExprId> order_;
   Ranges integers_;
   std::vector<Range> values_;     // by id
   std::vector<RealRange> reals_;  // by id
   std::vector<Sure> counts_;      // by id
-  std::vector<Sure> shows_;       // by id: whether a mask of it would hold; of a boolean
+  std::vector<Sure> shows_;       // by id, of booleans: whether it would hold as a mask
   std::vector<bool> reads_;       // by id: tensors or params
   std::vector<bool> conjoins_;    // by id: an `and` of conjuncts of a mask
   std::vector<Axes> axes_;        // by id

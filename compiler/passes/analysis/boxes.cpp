@@ -27,7 +27,7 @@ struct Candidate {
   std::int64_t distance = 0;
   std::int64_t scores = 0;
 
-  // The furthest comes first, and of those the smallest.
+  // Orders by distance, the furthest first; ties by size, the smallest first.
   bool operator<(const Candidate& other) const {
     return distance != other.distance ? distance < other.distance : scores > other.scores;
   }
@@ -39,7 +39,7 @@ std::vector<ExprId> joined(std::span<const ExprId> x, std::span<const ExprId> y)
   return all;
 }
 
-// What it takes to begin a search.
+// The cost of starting a search.
 std::int64_t dag_size(const ir::Attention& attention) {
   return static_cast<std::int64_t>(attention.dag.size());
 }

@@ -1,4 +1,4 @@
-// Searches over boxes of scores, halved until interval arithmetic (range.h) decides.
+// Searches that halve boxes of scores until interval arithmetic (range.h) decides.
 #pragma once
 
 #include <optional>
@@ -10,31 +10,30 @@
 
 namespace attn::passes {
 
-// Whether it was shown that no score has all of `hold` true and all of `fail` false. Not shown
-// where there is such a score, where a captured tensor or param has a say, and where more boxes
-// than kMostProofBoxes would have to be looked at, or the effort ends. Dimensions must be bound.
+// True if proven that no score has all of `hold` true and all of `fail` false. False if there is
+// such a score, if the answer depends on a captured tensor or param, or if the proof exceeds
+// kMostProofBoxes boxes or the effort. Dimensions must be bound.
 inline constexpr int kMostProofBoxes = 1 << 16;
 bool never(const ir::Attention& attention, std::span<const ir::ExprId> hold,
            std::span<const ir::ExprId> fail, Effort& effort);
 
-// The largest distance of a box that may show a score, where distance(box) is the largest of the
-// scores in it: exact when it is that of one score, unless more than kMostSearchedBoxes would have
-// to be looked at, or the effort ends; then it is larger. Nothing when no score is shown.
-// Dimensions must be bound.
+// The largest distance of a score that may be visible, where distance(box) is the largest distance
+// in a box. An upper bound if the search exceeds kMostSearchedBoxes boxes or the effort. nullopt if
+// no score is visible. Dimensions must be bound.
 inline constexpr int kMostSearchedBoxes = 1 << 15;
 using Distance = std::int64_t (*)(const Box& box);
 std::optional<std::int64_t> furthest(const ir::Attention& attention, Distance distance,
                                      Effort& effort);
 
-// Rows and columns outside of which no score is shown; not always the narrowest.
+// Rows and columns that contain all visible scores; not always the narrowest.
 struct Bounds {
   Range rows, columns;
   bool operator==(const Bounds&) const = default;
 };
-// Nothing: no score is shown.
+// nullopt if no score is visible.
 std::optional<Bounds> bounds_of(const ir::Attention& attention, Effort& effort);
 
-// With an effort of their own.
+// With a new Effort.
 inline bool never(const ir::Attention& attention, std::span<const ir::ExprId> hold,
                   std::span<const ir::ExprId> fail) {
   Effort effort;

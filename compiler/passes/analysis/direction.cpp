@@ -19,13 +19,13 @@ Direction opposite(Direction x) {
   }
 }
 
-// Of something that rises with both.
+// The direction of a value that rises with both.
 Direction both(Direction x, Direction y) {
   if (x == Direction::constant || x == y) return y;
   return y == Direction::constant ? x : Direction::unknown;
 }
 
-// Of something that rises with x and falls with y.
+// The direction of a value that rises with x and falls with y.
 Direction between(Direction x, Direction y) { return both(x, opposite(y)); }
 
 }  // namespace
@@ -66,7 +66,7 @@ Direction Directions::of(ExprId id) {
   }
 }
 
-// range.h says of what may wrap that it may be anything.
+// An expression that may wrap has the full range (range.h).
 bool Directions::may_wrap(ExprId id) { return ranges_[id] == Range{}; }
 
 Direction Directions::of_sum(ExprId id) {

@@ -1,4 +1,4 @@
-// How expressions change from one column to the next.
+// Whether expressions rise or fall from one column to the next.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@ namespace attn::passes {
 
 enum class Direction : std::uint8_t {
   constant,  // does not depend on the column
-  rising,    // never smaller in a later column; of a boolean: once true, true
+  rising,    // never smaller in a later column; booleans stay true
   falling,   // never larger
   unknown
 };
 
-// Of integers and booleans, for every batch, head and row. A captured tensor rises along its last
-// axis where the spec says that it is `monotone`. Sound, not tight. Nodes may be added to the
-// attention's DAG; it must outlive this.
+// Directions of integers and booleans, for every batch, head and row. A captured tensor rises along
+// its last axis if the spec declares it `monotone`. Sound, not tight. The attention must outlive
+// this; nodes may be added to its DAG.
 class Directions {
  public:
   explicit Directions(const ir::Attention& attention)

@@ -1,4 +1,4 @@
-// How much work searches may do.
+// The work budget of searches.
 #pragma once
 
 #include <algorithm>
@@ -6,17 +6,16 @@
 
 namespace attn::passes {
 
-// Operations that the searches of one analysis may still evaluate, about 10 ns each. They are
-// counted, not timed, so that the same attention gives the same answer on every machine. A search
-// that may not go on answers with what it knows: bounds that contain what is shown, masks that are
-// kept, parts that are not found. Not thread-safe.
+// Operations that the searches of one analysis may still evaluate, about 10 ns each. Counted, not
+// timed, so that the same attention gives the same result on every machine. A search that runs out
+// gives a conservative answer: wider bounds, masks kept, parts not found. Not thread-safe.
 class Effort {
  public:
   static constexpr std::int64_t kMost = std::int64_t{1} << 26;
 
   explicit Effort(std::int64_t operations = kMost) : left_(operations) {}
 
-  // Takes them; false when fewer were left.
+  // Consumes `operations`; false if fewer were left.
   bool spend(std::int64_t operations) {
     left_ = operations <= left_ ? left_ - operations : -1;
     return left_ >= 0;

@@ -13,7 +13,7 @@ namespace {
 using ir::ExprId;
 using ir::Op;
 
-// In this order: the worst operand counts.
+// Ordered: the worst operand decides.
 enum class Kind : std::uint8_t { finite, infinite, anything };
 
 class Analysis {
@@ -51,8 +51,8 @@ class Analysis {
     return range.low > 0 || range.high < 0;
   }
 
-  // Of a sum or product one of whose operands may be infinite: with anything but a number that
-  // cannot be 0 it may be NaN (inf - inf, 0 inf).
+  // A sum or product with an infinite operand may be NaN (inf - inf, 0 inf), unless the other
+  // operand is a number that cannot be 0.
   Kind kind_of_product(const ir::Node& node) const {
     const Kind kind = worst(node);
     const bool harmless = is_not_zero(node.operands[0]) || is_not_zero(node.operands[1]);

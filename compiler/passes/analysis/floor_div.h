@@ -1,4 +1,4 @@
-// The integer division of the language.
+// Integer division as the language defines it.
 #pragma once
 
 #include <cstdint>

@@ -19,25 +19,25 @@ using ir::Type;
 
 constexpr std::int64_t kSmallest32 = INT32_MIN, kLargest32 = INT32_MAX;
 constexpr int kMostShift = 31;
-constexpr std::int64_t kMostSearches = 16;   // that use up what each may
-constexpr std::int64_t kMostWidening = 256;  // boxes, for a value that lies further outside
+constexpr std::int64_t kMostSearches = 16;   // searches that may use their full share
+constexpr std::int64_t kMostWidening = 256;  // boxes searched for a value further outside
 
 const Assumed kUnknown{};
 const Assumed kAgreed{{}, {}, Axes{}, true};
 Assumed example(double score) { return {RealRange::of(score), RealRange::of(0.75), Axes{}, true}; }
 
-// What may happen, and is looked for.
+// An event to look for.
 struct Question {
   Event event;
   ExprId at;
   std::size_t operand = 0;
-  std::optional<Affine> along{};  // what the operand is, if it depends on row - column alone
+  std::optional<Affine> along{};  // the operand, if it depends on row - column alone
 };
 
 struct Answer {
   Sure sure = Sure::no;
   std::int64_t value = 0;
-  Excess excess{};  // of what was asked about
+  Excess excess{};  // of the value in question
 };
 
 Answer outside(const Range& x, std::int64_t low, std::int64_t high) {
@@ -49,26 +49,26 @@ Answer outside(const Range& x, std::int64_t low, std::int64_t high) {
   return {Sure::maybe, 0, excess};
 }
 
-// Where it is certain.
+// A box where the event is certain.
 struct Found {
   Box box;
   Answer answer;
 
-  // On the same side.
+  // Whether it is as far outside as `other`, on its own side.
   bool reaches(const Excess& other) const {
     return answer.excess.above > 0 ? answer.excess.above >= other.above
                                    : answer.excess.below >= other.below;
   }
 };
 
-// What may happen somewhere in the whole, and where it was seen to.
+// An event that may happen in the whole box, and where it was found.
 struct Open {
   Question question;
   Answer whole;
   std::optional<Found> found{};
 };
 
-// The exact result, which may be more than 32 bits hold. Every operand has at most 32.
+// The exact result, which may exceed 32 bits. Operands have at most 32 bits.
 std::optional<Range> exact(Op op, const Range& x, const Range& y) {
   switch (op) {
     case Op::add_: return Range{x.low + y.low, x.high + y.high};
@@ -108,7 +108,7 @@ bool is_single(const Box& box) {
   return longest.low == longest.high;
 }
 
-// Single scores.
+// The corner scores of a box.
 std::vector<Box> corners(const Box& box) {
   std::vector<Box> corners = {box};
   for (Range Box::*axis : kAxes) {
@@ -133,7 +133,7 @@ void add_conjuncts(const ir::Dag& dag, ExprId mask, std::vector<ExprId>& conjunc
   for (const ExprId operand : dag[mask].operands) add_conjuncts(dag, operand, conjuncts);
 }
 
-// row - column of the scores that count; empty when there are none.
+// The range of row - column over the scores that count; empty if there are none.
 Range shown_distances(const ir::Attention& attention) {
   ir::Attention split = attention;
   split.masks.clear();
@@ -166,7 +166,7 @@ class Search {
   }
 
  private:
-  // Which axes anything varies with, and what bits are taken of.
+  // Marks the axes that any node varies with, and the operands of bit operations.
   void mark() {
     const Box whole = whole_box(attention_);
     Axes axes;
@@ -202,7 +202,7 @@ class Search {
     values_.look_at(box, assumed);
   }
 
-  // Whether another box may be looked at.
+  // Takes one evaluation from the budget. False if it is used up.
   bool spend() {
     const bool is_left = evaluations_ + cost() <= kMostEvaluations;
     evaluations_ += is_left ? cost() : 0;
@@ -211,7 +211,7 @@ class Search {
   }
   std::int64_t cost() const { return static_cast<std::int64_t>(values_.order().size()); }
 
-  // Questions whose answers take the same for granted: each box that is looked at serves all.
+  // Answers questions with the same assumptions: each evaluated box serves all of them.
   void ask_all(const std::vector<Question>& questions, const Assumed& assumed, double score) {
     if (questions.empty() || !spend()) return;
     look_at(box_, assumed);
@@ -230,7 +230,7 @@ class Search {
     }
   }
 
-  // Where what is linear lies furthest outside.
+  // Linear expressions are furthest outside at a corner.
   void look_at_corners(std::vector<Open>& open, const Assumed& assumed) {
     const auto is_sure = [](const Open& each) { return each.found.has_value(); };
     if (is_single(box_) || std::ranges::all_of(open, is_sure)) return;
@@ -241,14 +241,14 @@ class Search {
     }
   }
 
-  // Keeps what lies further outside.
+  // Keeps the answer that lies further outside.
   static void note(std::optional<Found>& found, const Box& box, const Answer& answer) {
     if (answer.sure != Sure::yes || (found && found->reaches(answer.excess))) return;
     found = {box, answer};
   }
 
-  // A mask that varies with nothing that the operand varies with hides all of what happens or
-  // nothing: it is no guard.
+  // A mask that shares no axis with the operand hides all of the faults or none, so it is not a
+  // guard.
   void ask_faults() {
     if (!spend()) return;
     look_at(box_, kUnknown);
@@ -267,7 +267,7 @@ class Search {
     return values_.axes(dag_[question.at].operands[question.operand]);
   }
 
-  // Of what has no value.
+  // Events without a value.
   std::vector<Question> faults() const {
     std::vector<Question> questions;
     for (const ExprId id : values_.order()) {
@@ -311,7 +311,7 @@ class Search {
     return questions;
   }
 
-  // Whether a fault happens where the operand is so.
+  // Whether a fault happens with an operand in this range.
   Answer fault(const Question& question, const Range& operand) const {
     if (operand.low > operand.high) return {Sure::no};
     switch (question.event) {
@@ -333,8 +333,8 @@ class Search {
     return affine->length_q || affine->length_kv ? std::nullopt : affine;
   }
 
-  // In the box looked at last, where masks do not hide it for its distance from the diagonal; empty
-  // when all is hidden.
+  // The range of the operand in the last box, at the distances from the diagonal that masks show;
+  // empty if all is hidden.
   Range operand_range(const Question& question) const {
     const Range range = values_.range(dag_[question.at].operands[question.operand]);
     if (!question.along) return range;
@@ -347,7 +347,7 @@ class Search {
             std::min(range.high, question.along->constant + high)};
   }
 
-  // In the box looked at last, whether it counts or not.
+  // The answer in the last box, whether the operation counts or not.
   Answer answer(const Question& question) const {
     const Node& node = dag_[question.at];
     const auto operand = [&](std::size_t i) { return values_.range(node.operands[i]); };
@@ -383,7 +383,7 @@ class Search {
     return found;
   }
 
-  // Boxes that hold what is not known are not made smaller: tensors say it.
+  // If so, boxes are not halved: only tensors decide.
   bool depends_on_tensors(const Question& question) const {
     if (question.event == Event::not_finite) return false;
     const std::vector<ExprId>& operands = dag_[question.at].operands;
@@ -397,7 +397,7 @@ class Search {
                                [&](const Happening& other) { return other.at == question.at; });
   }
 
-  // Whether more of its kind are reported.
+  // Whether another one of its kind may be reported.
   bool has_room(const Question& question) {
     if (is_known(question)) return false;
     const auto kind = [](Event event) {
@@ -410,7 +410,7 @@ class Search {
     return has_room;
   }
 
-  // What stands on an operation that overflows.
+  // Marks what depends on an operation that overflows.
   void mark_overflow(ExprId at) {
     overflows_[at] = true;
     for (const ExprId id : values_.order()) {
@@ -429,8 +429,8 @@ class Search {
     add(asked.question, *found, score);
   }
 
-  // Halves the whole box until it is certain somewhere, then goes on for a while where it may lie
-  // further outside.
+  // Halves the whole box until the event is certain somewhere, then spends kMostWidening boxes on
+  // values further outside.
   std::optional<Found> furthest(const Open& asked, const Assumed& assumed) {
     std::optional<Found> found = asked.found;
     if (is_single(box_) || (found && found->reaches(asked.whole.excess))) return found;
@@ -457,7 +457,7 @@ class Search {
     return found;
   }
 
-  // Its box is the one looked at last.
+  // `seen.box` must be the last box.
   void add(const Question& question, const Found& seen, double score) {
     Happening happening{question.event, question.at, question.operand, seen.answer.value, seen.box,
                         score,          {}};
@@ -470,7 +470,7 @@ class Search {
     if (happening.event == Event::overflow) mark_overflow(happening.at);
   }
 
-  // Those through which it counts in the box looked at last.
+  // Users through which `at` counts in the last box.
   std::vector<ExprId> users_of(ExprId at) const {
     std::vector<ExprId> users;
     for (const ExprId id : values_.order()) {
@@ -484,7 +484,7 @@ class Search {
     return users;
   }
 
-  // The operation that first makes what the whole is, in the box looked at last.
+  // The innermost operation with the value +inf in the last box.
   ExprId cause(ExprId id) const {
     const auto is_cause = [&](ExprId operand) {
       return dag_[operand].type == Type::real && !dag_[operand].operands.empty() &&
@@ -502,11 +502,11 @@ class Search {
   const ir::Attention& attention_;
   const ir::Dag& dag_;
   BoxValues values_;
-  Range distances_;  // of rows from columns, where scores count
+  Range distances_;  // row - column of the scores that count
   Box box_;
-  Box looked_;                   // the one looked at last
+  Box looked_;                   // the last one evaluated
   std::vector<bool> bits_;       // by id: operands of bit operations
-  std::vector<bool> overflows_;  // by id: an overflow that was found, and what stands on one
+  std::vector<bool> overflows_;  // by id: overflows that were found, and what depends on them
   std::int64_t evaluations_ = 0;
   bool stopped_ = false;
   std::vector<Happening> found_;

@@ -17,11 +17,11 @@ using ir::ExprId;
 using ir::Node;
 using ir::Op;
 
-// An expression with shared parts has exponentially many paths.
+// Limits the walk: an expression with shared parts has exponentially many paths.
 constexpr int kMostSteps = 4096;
 
-constexpr int kMostRemainders = 3;                    // of one condition, taken apart by periods
-constexpr std::int64_t kFar = std::int64_t{1} << 40;  // from all that fits
+constexpr int kMostRemainders = 3;                    // of one condition, split into periods
+constexpr std::int64_t kFar = std::int64_t{1} << 40;  // from everything that fits
 
 class Analysis {
  public:
@@ -39,7 +39,7 @@ class Analysis {
   }
 
  private:
-  // Where the boolean is `wanted`.
+  // Columns where the boolean is `wanted`.
   Pieces of(ExprId id, bool wanted) {
     if (++steps_ > kMostSteps) return unknown();
     const Node node = dag_[id];
@@ -85,7 +85,7 @@ class Analysis {
     return all;
   }
 
-  // What is known exactly bounds the periods of the rest.
+  // Conditions that are known exactly bound the periods of the others.
   Pieces conjoined(const std::vector<ExprId>& conditions) {
     Pieces pieces = all();
     std::vector<ExprId> others;
@@ -110,8 +110,7 @@ class Analysis {
 
   static bool is_exact(const Pieces& pieces) { return std::ranges::all_of(pieces, &Piece::exact); }
 
-  // The part of the pieces where the condition holds, exactly as far as they are exact; nothing
-  // when that is not known.
+  // The part of the pieces where the condition holds, as exact as they are; nullopt if unknown.
   std::optional<Pieces> by_periods(const Pieces& pieces, ExprId condition, int remainders) {
     Pieces all;
     for (const Piece& piece : pieces) {
@@ -169,7 +168,7 @@ class Analysis {
     return unite(not_negative(difference, false), not_negative(opposite, false));
   }
 
-  // Where sum >= 0 is `wanted`.
+  // Columns where (sum >= 0) is `wanted`.
   Pieces not_negative(const Linear& sum, bool wanted) {
     if (++steps_ > kMostSteps) return unknown();
     const std::optional<Range> range = forms_.range_of(sum);
@@ -189,7 +188,7 @@ class Analysis {
                       : bounded(id, -factor, rest + linear_constant(-factor), !wanted);
   }
 
-  // Where a sum of the row >= 0 is `wanted`.
+  // The same for a sum that does not depend on the column.
   Pieces decided(const Linear& sum, bool wanted) {
     for (const auto& [id, factor] : sum.terms) {
       const Linear rest = sum - linear_term(id, factor);
@@ -200,18 +199,18 @@ class Analysis {
                             : unknown();
   }
 
-  // Whether solved() knows better than to search.
+  // Whether solved() handles the operation without a search.
   static bool is_solvable(Op op) {
     return op == Op::column_ || op == Op::min_ || op == Op::max_ || op == Op::abs_ ||
            op == Op::select_ || op == Op::to_int_ || op == Op::floordiv_;
   }
 
-  // sign * id + rest >= 0, or its opposite.
+  // sign * id + rest >= 0, or its negation.
   ExprId compare(ExprId id, std::int64_t sign, const Linear& rest, bool wanted) {
     return compare(id, forms_.expression(rest * -sign), sign > 0, wanted);
   }
 
-  // x >= y, or x <= y, or their opposites.
+  // x >= y, or x <= y, or their negations.
   ExprId compare(ExprId x, ExprId y, bool at_least, bool wanted) {
     const Op op = at_least ? (wanted ? Op::ge_ : Op::lt_) : (wanted ? Op::le_ : Op::gt_);
     const Node node = dag_[x];
@@ -222,7 +221,7 @@ class Analysis {
                           node.pos);
   }
 
-  // Where the sum of several terms, `moving` >= value, is `wanted`.
+  // Columns where (moving >= value) is `wanted`, for several moving terms.
   Pieces compared(const Linear& moving, const Linear& value, bool wanted) {
     const std::int64_t sign = moving.terms.begin()->second < 0 ? -1 : 1;
     const Linear x = moving * sign, y = value * sign;
@@ -231,7 +230,7 @@ class Analysis {
     return changes_once(condition) ? search(condition) : relaxed(moving, value, wanted);
   }
 
-  // The terms of `moving` one by one, whatever the others are.
+  // Bounds the terms of `moving` one by one, whatever the others are.
   Pieces relaxed(const Linear& moving, const Linear& value, bool wanted) {
     Pieces pieces = unknown();
     for (const auto& [id, factor] : moving.terms) {
@@ -245,7 +244,7 @@ class Analysis {
 
   bool changes_once(ExprId condition) { return directions_[condition] != Direction::unknown; }
 
-  // Where a condition holds that is false and then true, or true and then false.
+  // Columns where a condition holds that changes at most once.
   Pieces search(ExprId condition) {
     Pieces pieces = all();
     switch (directions_[condition]) {
@@ -258,7 +257,7 @@ class Analysis {
     }
   }
 
-  // Where id >= floor(value / divisor) is `wanted`.
+  // Columns where (id >= floor(value / divisor)) is `wanted`.
   Pieces bounded(ExprId id, std::int64_t divisor, const Linear& value, bool wanted) {
     const Range range = *forms_.range_of(linear_term(id));
     const auto bound = quotient(value, divisor, {range.low * divisor, (range.high + 1) * divisor});
@@ -269,7 +268,7 @@ class Analysis {
     return solved(id, forms_.rejoined(*bound), wanted);
   }
 
-  // Of the sum, or of one that is on the same side of the limits.
+  // The quotient of the sum, or of one on the same side of the limits.
   std::optional<Linear> quotient(const Linear& sum, std::int64_t divisor, const Range& limits) {
     if (forms_.fits(sum)) {
       if (auto exact = forms_.quotient(sum, divisor)) return exact;
@@ -283,8 +282,8 @@ class Analysis {
     return std::nullopt;
   }
 
-  // A sum that fits 32 bits and is the same, or on the same side of the limits; `range` is that of
-  // the sum. Nothing when more than one term is too wide.
+  // A sum that fits 32 bits and equals `sum` or is on the same side of the limits; `range` is that
+  // of `sum`. nullopt if more than one term is too wide.
   std::optional<Linear> within(const Linear& sum, const Range& range, const Range& limits) {
     const bool is_low = range.low < INT32_MIN;
     const bool is_high = range.high > INT32_MAX;
@@ -315,7 +314,7 @@ class Analysis {
     return forms_.of(id);
   }
 
-  // Where id >= bound is `wanted`.
+  // Columns where (id >= bound) is `wanted`.
   Pieces solved(ExprId id, const Linear& bound, bool wanted) {
     const Node node = dag_[id];
     const auto side = [&](const Linear& x) { return not_negative(x - bound, wanted); };
@@ -328,7 +327,7 @@ class Analysis {
         return node.is(Op::min_) == wanted ? intersect(x, y) : unite(x, y);
       }
       case Op::abs_: {
-        if (forms_.range_of(id) == Range{}) return unknown();  // that of the lowest integer wraps
+        if (forms_.range_of(id) == Range{}) return unknown();  // abs of the lowest integer wraps
         const Pieces x = side(operand(0)), y = side(operand(0) * -1);
         return wanted ? unite(x, y) : intersect(x, y);
       }
@@ -340,7 +339,7 @@ class Analysis {
     }
   }
 
-  // Where the boolean as an integer, 0 or 1, is at least the bound.
+  // Columns where (boolean >= bound) is `wanted`, the boolean being 0 or 1.
   Pieces of_integer(ExprId boolean, const Linear& bound, bool wanted) {
     const auto value_is_at_least = [&](std::int64_t value) {
       return not_negative(linear_constant(value) - bound, wanted);

@@ -1,4 +1,4 @@
-// Masks as intervals of columns: what every row sees, as expressions of the row.
+// Masks as intervals of the columns that each row sees, as expressions of the row.
 //
 //   q_idx >= kv_idx && q_idx - kv_idx < 256     [max(0, q_idx - 255), q_idx + 1)
 //   q_idx // 64 == kv_idx // 64                 [q_idx // 64 * 64, q_idx // 64 * 64 + 64)
@@ -20,15 +20,15 @@ namespace attn::passes {
 // One side of an interval: a column, 0 .. Skv.
 struct Edge {
   ir::ExprId value = 0;  // integer; does not depend on the column
-  // Conditions that do depend on it and, once true, stay true in all later columns. Each stands for
-  // the first column where it holds, Skv when it holds in none: a search of log2(Skv) steps.
+  // Conditions that depend on the column and, once true, stay true in all later columns. Each means
+  // the first column where it holds, or Skv if there is none: a binary search of log2(Skv) steps.
   std::vector<ir::ExprId> firsts{};
 
   bool operator==(const Edge&) const = default;
 };
 
-// The columns low <= column < high: none where low >= high, or where the condition is false. Either
-// value may lie outside of 0 .. Skv in rows whose interval is empty, but not elsewhere.
+// The columns low <= column < high: none if low >= high or if the condition is false. Values may
+// lie outside of 0 .. Skv only in rows whose interval is empty.
 struct Interval {
   Edge low;                               // the largest of its value and its firsts
   Edge high;                              // the smallest of its value and its firsts
@@ -38,43 +38,43 @@ struct Interval {
   bool operator==(const Interval&) const = default;
 };
 
-// Of every batch, head and row, what a mask shows lies within the union of the intervals. They may
-// overlap, and are in no order.
+// For every batch, head and row, the visible columns lie within the union of the intervals.
+// Intervals may overlap and are unordered.
 struct VisibleColumns {
-  // The one that was asked about, with the expressions of the intervals in its DAG.
+  // The analyzed attention; its DAG also has the expressions of the intervals.
   ir::Attention attention;
   std::vector<Interval> intervals;
   bool exact = true;     // all of them: the union is what the mask shows
-  bool stopped = false;  // the mask takes more work than is done: some intervals are too wide
+  bool stopped = false;  // the analysis reached its limit: some intervals are too wide
 };
 
 inline constexpr std::size_t kMostIntervals = 64;
 
-// Of the conjunction of the masks, or of one condition that does not depend on the score; lengths
-// are not looked at. The attention must be simplified; its dimensions may be open.
+// Intervals of the conjunction of the masks, or of one condition that does not depend on the score.
+// Lengths are ignored. The attention must be simplified; its dimensions may be open.
 //
-// Exact are
-// - what does not depend on the column;
+// Exact for
+// - conditions that do not depend on the column;
 // - orderings, == and != of integers whose difference is a multiple of one expression of the column
-//   and a rest that does not depend on it (linear.h), for the column itself, //, abs, min, max and
-//   select of such expressions, and // and % whose quotient is the same in all columns;
+//   plus a rest that does not depend on it (linear.h). The expression may be the column itself, //,
+//   abs, min, max and select of such expressions, and // and % whose quotient is the same in all
+//   columns;
 // - orderings of integers, and captured booleans, that change at most once from the first column to
 //   the last (direction.h);
-// - x % c of the column and a constant, where the rest of the conjunction leaves at most
-//   kMostPeriods (periods.h) of it;
+// - x % c of the column and a constant, if the rest of the conjunction leaves at most kMostPeriods
+//   periods (periods.h);
 // - && || ! and select of these.
 //
-// Anything else may show all columns. Nothing in an interval can leave 32 bits, and what may leave
-// them in the mask is anything else. More than kMostIntervals become one that contains them, and so
-// do those of a mask that takes more work than is done (effort.h). A
-// bound or a condition may be without a value (a gather out of range, a division by 0) where the
-// mask itself does not depend on it: there the interval says nothing, and all columns may be
-// visible.
+// Anything else may show all columns, including expressions in the mask that may leave 32 bits.
+// Expressions in an interval never do. More than kMostIntervals are merged into one that contains
+// them, and so are those of a mask that exceeds the effort (effort.h). A bound or condition may
+// have no value (a gather out of range, a division by 0) where the mask itself does not depend on
+// it: there the interval says nothing, and all columns may be visible.
 VisibleColumns visible_columns(const ir::Attention& attention);
 VisibleColumns visible_columns(const ir::Attention& attention, ir::ExprId condition);
 
-// "[max(0, q_idx - 255), q_idx + 1)", "[0, q_idx + 1) where b < 2", in the language's own syntax.
-// Without an upper or a lower bound of its own an edge is 0 or Skv.
+// "[max(0, q_idx - 255), q_idx + 1)", "[0, q_idx + 1) where b < 2", in the syntax of the language.
+// A missing bound is 0 or Skv.
 std::string to_source(const VisibleColumns& columns, const Interval& interval);
 
 }  // namespace attn::passes

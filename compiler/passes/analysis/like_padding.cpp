@@ -38,7 +38,7 @@ class Search {
     }
   }
 
-  // Such kernels compare both row and column with lengths themselves.
+  // Whether the kernel compares row and column with lengths itself.
   bool is_padded() const {
     if (attention_.lengths_q || attention_.lengths_kv) return true;
     return std::ranges::any_of(attention_.layouts, [](const auto& layout) {
@@ -47,13 +47,13 @@ class Search {
     });
   }
 
-  // An index that is compared with a real is made one by GEN_INDEX itself.
+  // GEN_INDEX produces an index as a real if it is compared with a real.
   const ir::Node& unconverted(ExprId id) const {
     const ir::Node& node = attention_.dag[id];
     return node.is(Op::to_real_) ? attention_.dag[node.operands[0]] : node;
   }
 
-  // Of no row, no column, and no constant.
+  // Depends on neither row nor column, and is not a constant.
   bool is_of_neither(ExprId id) {
     const Axes axes = dependence_[id];
     return !axes.row && !axes.column && !attention_.dag.is_constant(id);

@@ -13,10 +13,10 @@ using ir::ExprId;
 using ir::Node;
 using ir::Op;
 
-// So that no product or sum of two of them leaves 64 bits.
+// Limits within which products and sums of two fit 64 bits.
 constexpr std::int64_t kMostFactor = std::int64_t{1} << 30;
 constexpr std::int64_t kMostConstant = std::int64_t{1} << 31;
-constexpr std::int64_t kMostTerm = std::int64_t{1} << 50;  // of a range: some sums fit 64 bits
+constexpr std::int64_t kMostTerm = std::int64_t{1} << 50;  // of a range: kMostTerms fit 64 bits
 constexpr std::size_t kMostTerms = 1024;
 
 bool is_small(const Linear& sum) {
@@ -34,7 +34,7 @@ bool is_narrow(const Range& range) { return range.low >= -kMostTerm && range.hig
 
 Range sum_of(const Range& x, const Range& y) { return {x.low + y.low, x.high + y.high}; }
 
-// What index * factor + size * size_factor can be, for 0 <= index < size.
+// The range of index * factor + size * size_factor, for 0 <= index < size.
 Range below_open_size(std::int64_t factor, std::int64_t size_factor) {
   const std::int64_t largest = INT32_MAX;
   const auto [low, high] =
@@ -43,7 +43,7 @@ Range below_open_size(std::int64_t factor, std::int64_t size_factor) {
   return {low, high};
 }
 
-// Whether the terms are among those of the sum.
+// Whether the terms of `part` are among those of `sum`.
 bool is_part(const Linear& part, const Linear& sum) {
   return std::ranges::all_of(part.terms, [&](const auto& term) {
     const auto own = sum.terms.find(term.first);
@@ -107,7 +107,7 @@ Linear LinearForms::product(ExprId id) {
   return linear_term(id);
 }
 
-// x // y and x % y where y is a constant, and x // y the same for all x.
+// x // y and x % y for a constant y, if x // y is the same for all x.
 Linear LinearForms::division(ExprId id) {
   const Node node = attention_.dag[id];
   Linear own = linear_term(id);
@@ -126,13 +126,13 @@ std::optional<Range> LinearForms::range_of(const Linear& sum) {
   for (const auto& term : sum.terms) {
     const std::optional<Range> other = range_of_remainder(sum, term.first);
     if (!other) continue;
-    if (!range) return other;  // of the first only: the rest of it may have others
+    if (!range) return other;  // of the first only: the recursion finds others
     return Range{std::max(range->low, other->low), std::min(range->high, other->high)};
   }
   return range;
 }
 
-// Of x // n and x % n for a constant n > 0.
+// Whether it is x // n or x % n, as `op` says, for a constant n > 0.
 bool LinearForms::is_by_constant(Op op, ExprId id) const {
   const Node& node = attention_.dag[id];
   if (!node.is(op) || node.type != ir::Type::integer) return false;
@@ -140,7 +140,7 @@ bool LinearForms::is_by_constant(Op op, ExprId id) const {
   return divisor.is(Op::const_int_) && std::get<std::int64_t>(divisor.attribute) > 0;
 }
 
-// Of a sum with factor * (x // n * n - x): that is the remainder of x, -factor times.
+// The range of a sum with factor * (x // n * n - x), which is -factor * (x % n).
 std::optional<Range> LinearForms::range_of_remainder(const Linear& sum, ExprId quotient) {
   if (!is_by_constant(Op::floordiv_, quotient)) return std::nullopt;
   const Node node = attention_.dag[quotient];

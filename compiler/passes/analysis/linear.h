@@ -11,7 +11,7 @@
 
 namespace attn::passes {
 
-// constant + the sum of factor * expression. No factor is 0.
+// constant + the sum of factor * expression; factors are not 0.
 struct Linear {
   std::map<ir::ExprId, std::int64_t> terms;
   std::int64_t constant = 0;
@@ -25,39 +25,37 @@ Linear operator+(const Linear& x, const Linear& y);
 Linear operator-(const Linear& x, const Linear& y);
 Linear operator*(const Linear& x, std::int64_t factor);
 
-// Reads and writes sums of one attention, whose DAG it adds to and which must outlive it. The
-// attention must be simplified.
+// Converts expressions of one attention to sums and back. The attention must be simplified and
+// outlive this; nodes are added to its DAG.
 //
-// A sum is one of true integers, without wrapping. An expression is the same modulo 2^32, so that
-// the two are equal where the sum cannot leave 32 bits.
+// Sums are exact, expressions wrap modulo 2^32: the two are equal if the sum cannot leave 32 bits.
 class LinearForms {
  public:
   explicit LinearForms(ir::Attention& attention)
       : attention_(attention), builder_(attention.dag), ranges_(attention) {}
 
-  // Through + - * neg, // and % whose quotient is the same for every score, and constants. Anything
-  // else is a term of its own, as are sums with factors beyond 32 bits.
+  // Sees through + - * neg, constants, and // and % whose quotient is the same for every score.
+  // Anything else is a single term, and so is a sum with too large factors.
   const Linear& of(ir::ExprId id);
 
-  // What the sum can be, wider than 32 bits too; nothing when that is not known. Knows that a row
-  // is smaller than Sq and a column than Skv, also where these are open, and what x - x // n * n
-  // is.
+  // The range of the sum, which may exceed 32 bits; nullopt if unknown. Knows that row < Sq and
+  // column < Skv even if these are open, and the range of x - x // n * n.
   std::optional<Range> range_of(const Linear& sum);
-  bool fits(const Linear& sum);  // within 32 bits, whatever the score
+  bool fits(const Linear& sum);  // within 32 bits for every score
   Range range_of(ir::ExprId id) { return ranges_[id]; }
 
-  // A sum that is equal to the expression: the expression itself where it may wrap.
+  // A sum that equals the expression: the expression itself if it may wrap.
   Linear value_of(ir::ExprId id);
 
-  // The same with x for x // n * n + x % n.
+  // The sum with x in place of x // n * n + x % n.
   Linear rejoined(const Linear& sum);
 
-  // An expression that is equal to the sum where the sum fits 32 bits.
+  // An expression that equals the sum if the sum fits 32 bits.
   ir::ExprId expression(const Linear& sum);
 
   Linear size(ir::Dim dim);
 
-  // floor(sum / divisor), divisor > 0; nothing when that needs an expression that may wrap.
+  // floor(sum / divisor), divisor > 0; nullopt if it needs an expression that may wrap.
   std::optional<Linear> quotient(const Linear& sum, std::int64_t divisor);
 
   SimplifyingBuilder& builder() { return builder_; }

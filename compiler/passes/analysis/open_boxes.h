@@ -1,4 +1,4 @@
-// The boxes that a search for a fault still has to halve, and which of them comes next.
+// The boxes that a search for faults still has to halve, and their order.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,14 @@
 
 namespace attn::passes {
 
-// By how much something leaves its range within a box, at most; 0 where it does not.
+// How far a value leaves its range within a box, at most; 0 if it does not.
 struct Excess {
   std::int64_t below = 0, above = 0;
 };
 
-// Three orders take turns: the box that was pushed last (depth first, so that faults along a
-// diagonal are found), the one with the largest excess above, and the one with the largest excess
-// below (so that a fault in one corner is found however large the whole is). Of equal ones the last
-// is taken. Not thread-safe.
+// Three orders alternate: last pushed (depth first, to find faults along a diagonal), largest
+// excess above, and largest excess below (to find a fault in one corner of a whole of any size).
+// Ties go to the last pushed. Not thread-safe.
 class OpenBoxes {
  public:
   void push(const Box& box, const Excess& excess) {
@@ -31,7 +30,7 @@ class OpenBoxes {
     below_.emplace(excess.below, at);
   }
 
-  // Nothing when all were taken.
+  // nullopt if all were taken.
   std::optional<Box> pop() {
     turn_ = (turn_ + 1) % 3;
     if (turn_ != 0) return take_beyond(turn_ == 1 ? above_ : below_, -1);
@@ -43,7 +42,7 @@ class OpenBoxes {
     return std::nullopt;
   }
 
-  // The one with the largest excess on the side where `found` has one, if it is larger there.
+  // The box with the largest excess on the side where `found` has one, if larger than that.
   std::optional<Box> pop_beyond(const Excess& found) {
     return found.above > 0 ? take_beyond(above_, found.above) : take_beyond(below_, found.below);
   }

@@ -29,7 +29,7 @@ class Finder {
 
   std::optional<Padding> run() && {
     if (!from_.dims.bound() || from_.dims[Dim::Skv] == 0) return std::nullopt;
-    // A band from the ends of both is one for the lengths that there are.
+    // A band around the last diagonal refers to the existing lengths.
     const Band from_end = mask_form(from_).from_end;
     if (from_end.left || from_end.right) return std::nullopt;
     found_.attention.masks.clear();
@@ -86,7 +86,7 @@ class Finder {
     });
   }
 
-  // end - before is taken of what was moved to where it cannot leave 32 bits.
+  // Clamps `end` first, so that end - before cannot leave 32 bits.
   void add(const Bound& bound, ir::SourcePos pos) {
     const bool is_row = bound.index == Op::row_;
     const std::int64_t size = from_.dims[is_row ? Dim::Sq : Dim::Skv];

@@ -9,7 +9,7 @@ using ir::ExprId;
 using ir::Node;
 using ir::Op;
 
-// The quotients of the first period and of those behind it.
+// The quotient of the first period, and how many periods there are.
 struct Reach {
   ExprId remainder = 0;  // x % length
   Linear first;
@@ -21,7 +21,7 @@ class Unroller {
   Unroller(ir::Attention& attention, LinearForms& forms, Directions& directions)
       : dag_(attention.dag), forms_(forms), directions_(directions) {}
 
-  // Of the remainder that has the fewest periods.
+  // The remainder with the fewest periods.
   std::optional<Reach> reach(ExprId condition, const Piece& piece) {
     const ExprId roots[] = {condition};
     std::optional<Reach> best;
@@ -37,7 +37,7 @@ class Unroller {
     return best && best->count <= kMostPeriods ? best : std::nullopt;
   }
 
-  // Nothing where it could leave 32 bits, or a tensor is read at it.
+  // nullopt if it could leave 32 bits, or if a tensor is read at it.
   std::optional<Period> period(ExprId condition, const Reach& reach, std::int64_t index) {
     const Node node = dag_[reach.remainder];
     Period period;
@@ -81,7 +81,7 @@ class Unroller {
     return x ? forms_.quotient(*x, length_of(node)) : std::nullopt;
   }
 
-  // The value of an expression at a column that is a sum of the row.
+  // The value of an expression at a column given as a sum of the row.
   std::optional<Linear> at(ExprId id, const Linear& column) {
     if (directions_.is_free(id)) return forms_.value_of(id);
     const Node node = dag_[id];
@@ -113,7 +113,7 @@ class Unroller {
     return x->terms.empty() ? std::optional(*y * x->constant) : std::nullopt;
   }
 
-  // Nothing where it is an index of a load.
+  // nullopt if it is in an index of a load.
   std::optional<ExprId> replaced(ExprId root, ExprId from, ExprId to) {
     const ExprId roots[] = {root};
     std::map<ExprId, ExprId> made;

@@ -70,7 +70,7 @@ Pieces PieceAlgebra::unite(Pieces xs, const Pieces& ys) {
 }
 
 bool PieceAlgebra::is_at_most(const Linear& x, const Linear& y) {
-  constexpr std::size_t kTerm = 64;  // operations that looking at one takes
+  constexpr std::size_t kTerm = 64;  // operations per term
   const std::size_t terms = 1 + x.terms.size() + y.terms.size();
   if (!effort_.spend(static_cast<std::int64_t>(kTerm * terms))) return false;
   const std::optional<Range> range = forms_.range_of(y - x);
@@ -149,7 +149,7 @@ void PieceAlgebra::merge(std::vector<Interval>& intervals) {
   }
 }
 
-// Two of the same low, or high, are one.
+// Merges two intervals with the same low or high.
 bool PieceAlgebra::absorb(Interval& x, const Interval& y) {
   if (x.condition != y.condition || x.exact != y.exact) return false;
   if (x.low == y.low && x.high.firsts.empty() && y.high.firsts.empty()) {

@@ -1,4 +1,4 @@
-// Unions of intervals of columns, before they are written down as expressions (intervals.h).
+// Unions of intervals of columns, before they become expressions (intervals.h).
 #pragma once
 
 #include <vector>
@@ -11,8 +11,8 @@ namespace attn::passes {
 
 // From the largest of the lows to the smallest of the highs. Every sum fits 32 bits.
 struct Piece {
-  std::vector<Linear> lows;   // none is surely below another
-  std::vector<Linear> highs;  // none is surely above another
+  std::vector<Linear> lows;   // none is provably below another
+  std::vector<Linear> highs;  // none is provably above another
   std::vector<ir::ExprId> low_firsts{};
   std::vector<ir::ExprId> high_firsts{};
   std::vector<ir::ExprId> conditions{};  // all must hold
@@ -21,21 +21,21 @@ struct Piece {
   bool operator==(const Piece&) const = default;
 };
 
-// A union; none is surely empty.
+// A union; no piece is provably empty.
 using Pieces = std::vector<Piece>;
 
-// What can be done with the unions of one attention. The forms and the effort must outlive this;
-// once the effort has ended, unions become one piece that contains them.
+// Operations on unions of one attention. `forms` and `effort` must outlive this; once the effort is
+// spent, unions become one piece that contains them.
 class PieceAlgebra {
  public:
   PieceAlgebra(const ir::Attention& attention, LinearForms& forms, Effort& effort);
 
-  Pieces all() const;       // columns
-  Pieces anything() const;  // of them, it is not known which
+  Pieces all() const;       // all columns
+  Pieces anything() const;  // unknown: may be any of the columns
   Pieces from(const Linear& low);
   Pieces below(const Linear& high);
 
-  // Of more than kMostIntervals one that contains them.
+  // More than kMostIntervals become one that contains them.
   Pieces intersect(const Pieces& xs, const Pieces& ys);
   Pieces unite(Pieces xs, const Pieces& ys);
 

@@ -14,7 +14,7 @@ using ir::Op;
 constexpr Range kAny{};
 
 Range clip(std::int64_t low, std::int64_t high) {
-  // A value outside 32 bits would wrap, so nothing is known of it.
+  // A value outside 32 bits would wrap, so it may be anything.
   if (low < kAny.low || high > kAny.high) return kAny;
   return {low, high};
 }
@@ -58,7 +58,7 @@ bool is_boolean(const ir::Node& node) { return node.type == ir::Type::boolean; }
 
 Range boolean(bool can_be_true, bool can_be_false) { return {can_be_false ? 0 : 1, can_be_true}; }
 
-// x < y, when `slack` is 0, or x <= y, when it is 1.
+// x < y if `slack` is 0, x <= y if it is 1.
 Range ordered(Range x, Range y, std::int64_t slack) {
   return boolean(x.low < y.high + slack, x.high >= y.low + slack);
 }
@@ -74,7 +74,7 @@ Range opposite(Range x) { return {1 - x.high, 1 - x.low}; }
 Range smaller(Range x, Range y) { return {std::min(x.low, y.low), std::min(x.high, y.high)}; }
 Range larger(Range x, Range y) { return {std::max(x.low, y.low), std::max(x.high, y.high)}; }
 
-// Of single numbers alone.
+// Only of single numbers.
 Range bits(Op op, Range x, Range y) {
   if (x.low != x.high || y.low != y.high) return kAny;
   const ir::Constant operands[] = {x.low, y.low};

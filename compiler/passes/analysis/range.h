@@ -1,4 +1,4 @@
-// Which integers an expression can be.
+// Ranges of integer and boolean expressions.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace attn::passes {
 
-// Inclusive; the widest is all 32-bit integers. Of a boolean: within 0 .. 1.
+// Inclusive. The widest is all 32-bit integers. Booleans are within 0 .. 1.
 struct Range {
   std::int64_t low = INT32_MIN;
   std::int64_t high = INT32_MAX;
@@ -19,27 +19,27 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-// The scores that are looked at.
+// A box of scores.
 struct Box {
   Range batch, head, row, column;
 
   bool operator==(const Box&) const = default;
 };
 
-// All of them; an open dimension is only known to be positive.
+// All scores. An open dimension is only known to be positive.
 Box whole_box(const ir::Attention& attention);
 
-// Sound, not tight: every value that an integer or boolean expression takes in the box lies inside.
-// A captured element or a param is only known to be a 32-bit integer, or a boolean; a length lies
-// within 0 .. S. A boolean can be neither: then it is 0 .. 1.
+// Sound, not tight: contains every value that an integer or boolean expression takes in the box.
+// Captured elements and params may be any 32-bit integer or boolean; a length lies within 0 .. S.
+// An undecided boolean is 0 .. 1.
 class Ranges {
  public:
-  // Of what the roots stand on.
+  // Covers the nodes that the roots depend on.
   Ranges(const ir::Attention& attention, std::span<const ir::ExprId> roots);
 
   void look_at(const Box& box);
   std::int64_t operations() const { return static_cast<std::int64_t>(order_.size()); }
-  Range operator[](ir::ExprId id) const { return ranges_[id]; }  // in the box looked at last
+  Range operator[](ir::ExprId id) const { return ranges_[id]; }  // in the last box
 
  private:
   friend class WholeRanges;
@@ -55,8 +55,7 @@ class Ranges {
   std::vector<Range> ranges_;  // by id
 };
 
-// In the whole box, of an attention whose DAG may grow. Each node is looked at once, however often
-// it is asked about.
+// Ranges in the whole box, of an attention whose DAG may grow. Each node is evaluated once.
 class WholeRanges {
  public:
   explicit WholeRanges(const ir::Attention& attention);
@@ -67,7 +66,7 @@ class WholeRanges {
   Box box_;
 };
 
-// In the whole box.
+// The range in the whole box.
 Range range_of(const ir::Attention& attention, ir::ExprId id);
 
 }  // namespace attn::passes

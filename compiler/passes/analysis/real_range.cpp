@@ -31,10 +31,10 @@ RealRange nothing(bool nan) { return {kInfinity, -kInfinity, nan}; }
 
 bool is_infinite(const RealRange& x) { return x.low == -kInfinity || x.high == kInfinity; }
 
-// Not infinities alone: corners of 0 and infinity, NaN, say nothing of those.
+// Whether it has finite numbers: corners of 0 and infinity are NaN and do not cover these.
 bool has_numbers(const RealRange& x) { return x.low < kInfinity && x.high > -kInfinity; }
 
-// Of a function that is monotone in each operand.
+// The range of a function that is monotone in each operand.
 template <typename Function>
 RealRange corners(const RealRange& x, const RealRange& y, const Function& function) {
   RealRange range = nothing(x.nan || y.nan);
@@ -51,7 +51,7 @@ RealRange monotone(const RealRange& x, const Function& function) {
   return including(including(nothing(x.nan), function(x.low)), function(x.high));
 }
 
-// The same of what has no value below 0.
+// The same for a function without values below 0.
 template <typename Function>
 RealRange above_zero(const RealRange& x, const Function& function) {
   if (x.is_none() || x.high < 0) return RealRange::only_nan();

@@ -1,5 +1,4 @@
-// Which reals an operation can give, as f32 has them: kernels compute in f32, so what exceeds it is
-// infinite.
+// Ranges of real operations in f32, as kernels compute them: values that exceed it are infinite.
 #pragma once
 
 #include <limits>
@@ -9,7 +8,7 @@
 
 namespace attn::passes {
 
-// Numbers and infinities from low to high, none of them where low > high; NaN too where `nan`.
+// Numbers and infinities from low to high, none if low > high; also NaN if `nan`.
 struct RealRange {
   static constexpr double kInfinity = std::numeric_limits<double>::infinity();
   double low = -kInfinity;
@@ -24,13 +23,13 @@ struct RealRange {
   bool operator==(const RealRange&) const = default;
 };
 
-// Of the operation `op` on reals; `y` is not looked at when it has one operand. Sound, not tight: a
-// single number where the operands are single numbers, but for operations that no case is made of.
+// The range of `op`; `y` is ignored if it has one operand. Sound, not tight: a single number if the
+// operands are single numbers, except for operations without a rule.
 RealRange real_range(ir::Op op, const RealRange& x, const RealRange& y);
 
-RealRange joined(const RealRange& x, const RealRange& y);  // either
+RealRange joined(const RealRange& x, const RealRange& y);  // of either
 
-// Of the comparison `op`, as booleans have it (range.h).
+// The range of the comparison `op`, as for booleans in range.h.
 Range compared(ir::Op op, const RealRange& x, const RealRange& y);
 
 }  // namespace attn::passes

@@ -16,9 +16,9 @@ using ir::ExprId;
 using ir::Node;
 using ir::Op;
 
-constexpr std::int64_t kMostSequences = 65535;  // as many as a launch has in one direction
+constexpr std::int64_t kMostSequences = 65535;  // the limit of a grid dimension
 constexpr std::int64_t kTile = 128;
-// ms of the whole GPU for 128 rows that are not there
+// ms of the whole GPU for a tile of 128 rows without work
 constexpr double kEmptyTile = 2.5e-6, kEmptyTileBackward = 5e-6;
 constexpr std::size_t kSmallKernels = 4;  // that find the segments and move their statistics
 
@@ -46,7 +46,7 @@ class Finder {
     return attention_.lengths_q || attention_.lengths_kv || drops_at_random;
   }
 
-  // Facts about the tensor, where the mask compares its elements at row and column.
+  // Facts about the tensor, if the mask compares its elements at row and column.
   std::optional<Segments> told_by(ExprId mask) const {
     const Node& node = dag_[mask];
     if (!node.is(Op::eq_)) return std::nullopt;

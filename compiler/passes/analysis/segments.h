@@ -1,5 +1,5 @@
-// Masks by which a row sees only its own segment: the rows for which a captured tensor holds the
-// same number, where these lie one behind the other.
+// Masks by which a row sees only its own segment: adjacent rows for which a captured tensor holds
+// the same number (packed sequences).
 #pragma once
 
 #include <cstdint>
@@ -13,27 +13,26 @@ namespace attn::passes {
 
 struct Segments {
   std::string tensor;        // [B, S], or [S] for all batches; monotone, i32 or i64
-  bool by_batch = false;     // the former
-  std::int64_t most = 1;     // segments in a batch, at most
-  std::int64_t longest = 1;  // rows of a segment, at most
-  // Each segment as a batch: B is so many times `most`, segment n of batch b being number b *
-  // most + n, or an empty one; Sq and Skv are `longest`; without the mask that tells segments
-  // apart.
+  bool by_batch = false;     // [B, S]
+  std::int64_t most = 1;     // most segments in a batch
+  std::int64_t longest = 1;  // most rows of a segment
+  // Each segment as a batch: B times `most`, where segment n of batch b is number b * most + n
+  // (empty if there is none); Sq and Skv are `longest`; without the mask that separates segments.
   ir::Attention attention;
-  // Where as many segments as there may be, each as long as it may be, fill a batch: then they are
-  // blocks of `longest` rows, and this is the whole attention with a mask that says so.
+  // Set if `most` segments of `longest` rows fill a batch exactly. Then they are blocks of
+  // `longest` rows, and this is the whole attention with a mask of these blocks.
   std::optional<ir::Attention> blocks{};
 };
 
-// Those of a mask T[b, q_idx] == T[b, kv_idx], or T without b, where
-//   - T is declared monotone, and how many runs it has (its `runs` are these segments)
-//   - score and the other masks, and what dropout keeps, are the same for indices that are both
-//     shifted by the same, so that positions within a segment can stand for those within the batch
-// Nothing for anything else, for open dimensions, with lengths and random dropout.
+// The segments of a mask T[b, q_idx] == T[b, kv_idx], or T without b, if
+//   - T is declared monotone, with a number of `runs`, which are the segments
+//   - score, the other masks and what dropout keeps do not change if both indices are shifted
+//     by the same amount, so that positions within a segment can replace those within the batch
+// nullopt otherwise, for open dimensions, and with lengths or random dropout.
 std::optional<Segments> segments(const ir::Attention& attention);
 
-// Milliseconds where batches of so many rows have segments of equal length, as many as they may:
-// a kernel that also looks at the rows which longer ones would have.
+// Predicted milliseconds for batches of `rows` rows with `most` segments of equal length, in a
+// kernel that also visits the rows that longer segments would have.
 double predicted_ms(const Segments& segments, std::int64_t rows, const planning::Context& context);
 
 }  // namespace attn::passes

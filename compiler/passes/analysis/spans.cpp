@@ -25,7 +25,7 @@ std::vector<ExprId> roots_of(const VisibleColumns& columns) {
 
 bool is_before(const Span& x, const Span& y) { return x.low < y.low; }
 
-// Sorted, those that meet as one. All are exact, or none is.
+// Sorts the spans and merges those that touch. All must be exact, or none.
 Spans joined(Spans spans) {
   std::ranges::sort(spans, is_before);
   Spans out;
@@ -39,7 +39,7 @@ Spans joined(Spans spans) {
   return out;
 }
 
-// What is left of `spans` outside of `holes`; both are joined.
+// The parts of `spans` outside of `holes`; both must be joined.
 Spans outside(const Spans& spans, const Spans& holes) {
   Spans out;
   for (const Span& span : spans) {
@@ -81,7 +81,7 @@ RowSpans::RowSpans(const VisibleColumns& columns)
       dag_(columns.attention.dag),
       width_(columns.attention.dims[ir::Dim::Skv]),
       values_(dag_.size()) {
-  ATTN_CHECK(is_static(columns), "the intervals depend on what is not known");
+  ATTN_CHECK(is_static(columns), "the intervals are not static");
   Dependence dependence(dag_);
   for (const ExprId id : ir::reachable(dag_, roots_of(columns))) {
     const Axes axes = dependence[id];

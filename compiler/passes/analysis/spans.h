@@ -1,4 +1,4 @@
-// The intervals of a mask (intervals.h) as numbers, row by row.
+// The intervals of a mask (intervals.h) as numbers, for each row.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace attn::passes {
 
-// Columns low <= column < high; never none.
+// Columns low <= column < high; never empty.
 struct Span {
   std::int64_t low = 0;
   std::int64_t high = 0;
@@ -21,23 +21,23 @@ struct Span {
   bool operator==(const Span&) const = default;
 };
 
-// In order, none overlapping another, and none that could be part of the one before it.
+// Sorted and disjoint; spans that can be merged are.
 using Spans = std::vector<Span>;
 
-// Whether the intervals can be told before the call: Sq and Skv are bound, and no captured tensor
-// or param is in them.
+// Whether the intervals are known at compile time: Sq and Skv are bound, and they read no captured
+// tensor or param.
 bool is_static(const VisibleColumns& columns);
 
-// The rows of static intervals, which must outlive this. Not thread-safe.
+// Spans of rows. The intervals must be static and outlive this. Not thread-safe.
 class RowSpans {
  public:
   explicit RowSpans(const VisibleColumns& columns);
 
-  Axes axes() const { return axes_; }  // which the spans depend on; the column is none of them
+  Axes axes() const { return axes_; }  // which the spans depend on; never the column
   void look_at(std::int64_t batch, std::int64_t head);  // 0 and 0 before the first call
 
-  // Of one row, in about as many steps as the intervals have operations. All columns, not exact,
-  // where a bound has no value or may have wrapped.
+  // The spans of a row, in about as many steps as the intervals have operations. All columns,
+  // inexact, if a bound has no value or may have wrapped.
   Spans of(std::int64_t row);
 
  private:
@@ -57,11 +57,11 @@ class RowSpans {
   Axes axes_;
   std::vector<ir::ExprId> shared_;                          // of all rows
   std::vector<ir::ExprId> by_row_;                          // of one row
-  std::map<ir::ExprId, std::vector<ir::ExprId>> searches_;  // what each stands on, of one column
+  std::map<ir::ExprId, std::vector<ir::ExprId>> searches_;  // nodes to evaluate for each column
   std::vector<Value> values_;                               // by id
 };
 
-// Of every row.
+// The spans of every row.
 std::vector<Spans> spans_of_rows(const VisibleColumns& columns, std::int64_t batch = 0,
                                  std::int64_t head = 0);
 

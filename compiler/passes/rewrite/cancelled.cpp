@@ -19,7 +19,7 @@ using ir::ExprId;
 using ir::Node;
 using ir::Op;
 
-// The value of an expression of the head and constants.
+// The value of an expression of the head and constants at `head`.
 std::optional<ir::Constant> value_for_head(const ir::Dag& dag, ExprId id, std::int64_t head) {
   if (dag[id].is(Op::head_)) return head;
   if (const auto constant = ir::constant_of(dag, id)) return constant;
@@ -32,7 +32,7 @@ std::optional<ir::Constant> value_for_head(const ir::Dag& dag, ExprId id, std::i
   return operands.empty() ? std::nullopt : ir::fold(dag[id].op, operands);
 }
 
-// The largest of all heads.
+// The largest magnitude over all heads; nullopt if unknown or not finite.
 std::optional<double> largest(const ir::Attention& attention, ExprId factor) {
   double largest = 0;
   for (std::int64_t head = 0; head < attention.dims[Dim::Hq]; ++head) {
@@ -45,8 +45,8 @@ std::optional<double> largest(const ir::Attention& attention, ExprId factor) {
   return largest;
 }
 
-// Whether by * index + constant is an integer of 32 bits, whatever is computed first: the sum of
-// both parts may be one where they are not.
+// Whether by * index + constant fits 32 bits in any order of evaluation: the sum may fit where its
+// parts do not.
 bool fits(std::int64_t by, std::int64_t extent, std::int64_t constant) {
   constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
   return std::abs(by) <= kMost && std::abs(constant) <= kMost &&
@@ -66,7 +66,7 @@ class Search {
  private:
   ir::Dag& dag() { return out_.dag; }
 
-  // A sum without what cancels; `negative` when it is subtracted.
+  // The sum without what cancels; `negative` if it is subtracted.
   ExprId without(ExprId id, bool negative) {
     const Node node = dag()[id];
     if (node.is(Op::add_) || node.is(Op::sub_)) {
@@ -85,7 +85,7 @@ class Search {
     return id;
   }
 
-  // factor * index as its part of the column; the other part is put to the term.
+  // The part of factor * index that depends on the column; the other part is added to the term.
   std::optional<ExprId> split(ExprId factor, ExprId index, bool negative, ir::SourcePos pos) {
     if (dag()[index].type != ir::Type::integer) return std::nullopt;
     const std::optional<Affine> affine = affine_of(attention_, index);

@@ -23,7 +23,7 @@ using ir::Node;
 using ir::Op;
 
 constexpr double kReadingIntegers = 200;
-constexpr double kCostliest = 1e9;  // shared parts are counted at each use: not without end
+constexpr double kCostliest = 1e9;  // a cap: shared parts are counted at each use
 
 double bytes_of(const std::vector<std::int64_t>& dims, double size = 4) {
   double bytes = size;
@@ -31,16 +31,16 @@ double bytes_of(const std::vector<std::int64_t>& dims, double size = 4) {
   return bytes;
 }
 
-// What the analysis knows of a node.
+// Analysis results of a node.
 struct Facts {
-  Axes axes;            // none of extent 1
+  Axes axes;            // without those of extent 1
   Axes table;           // of the parts that must become a table
   bool tabled = false;  // whether there are such parts
   bool score = false;   // depends on the score
   bool input = false;   // depends on a tensor or param
   bool served = true;   // the kernel can compute all of it
-  bool vector = false;  // reads a tensor over rows or the batch that the kernel cannot
-  double cost = 0;      // for every score
+  bool vector = false;  // reads a tensor over rows or the batch that the kernel cannot read
+  double cost = 0;      // per score
 };
 
 }  // namespace
@@ -108,12 +108,12 @@ class Analysis {
     return varies && facts.cost >= worth(facts.axes);
   }
 
-  // Whether a table may be as large.
+  // Whether a table over these axes is small enough.
   bool fits(const Axes& axes) const {
     return bytes_of(extents_of(axes)) <= static_cast<double>(options_.most_table_bytes);
   }
 
-  // Whether a table of them takes a kernel less than computing them.
+  // Whether reading a table of them takes a kernel less than computing them.
   bool pays_as_table(std::span<const ExprId> conditions, const Axes& axes) const {
     return fits(axes) &&
            cost_in_kernel(conditions) >= kWorthReading * options_.reading.narrow_table;
@@ -135,7 +135,7 @@ class Analysis {
       facts.tabled |= other.tabled;
       facts.score |= other.score;
       facts.input |= other.input;
-      // What a load that is read plainly has for indices is read by nobody.
+      // The indices of a load that is read plainly are not computed.
       const bool read = node.is(Op::load_) && facts.served;
       if (read) continue;
       facts.served &= other.served;
@@ -150,7 +150,7 @@ class Analysis {
     return facts;
   }
 
-  // Whether the value is one that the kernel would read from a tensor that it cannot read.
+  // Whether the kernel would have to read the value from a tensor that it cannot read.
   bool is_vector(const Facts& facts) const {
     if (options_.vectors || facts.score || facts.axes.column) return false;
     if (!facts.axes.row && !facts.axes.batch) return false;
@@ -169,13 +169,13 @@ class Analysis {
            cost_in_kernel(std::span(&id, 1)) >= kWorthReading * options_.reading.table;
   }
 
-  // A vector over the rows, or the columns.
+  // The cost of reading a vector over the rows or columns.
   double reading(const Axes& axes) const {
     if (!axes.row && !axes.column) return kReadingOne;
     return axes.column ? options_.reading.column : options_.reading.row;
   }
 
-  // What is shared is computed once.
+  // Shared parts count once.
   double cost_in_kernel(std::span<const ExprId> roots) const {
     std::set<ExprId> seen(roots.begin(), roots.end());
     std::vector<ExprId> left(roots.begin(), roots.end());
@@ -211,7 +211,7 @@ class Analysis {
     return divides && node.type == ir::Type::integer && !facts.axes.batch && fits(facts.axes);
   }
 
-  // Whether the kernel can compute the operation itself (lowering/expression.h).
+  // Whether the kernel can compute the operation itself (lowering/cudnn/expression.h).
   bool is_served(ExprId id) const {
     if (like_padding_.contains(id)) return false;
     const Node& node = attention_.dag[id];
@@ -231,7 +231,7 @@ class Analysis {
     return status.ok() || status.error().code != ErrorCode::unsupported;
   }
 
-  // Integer // and % that round otherwise than the kernel's.
+  // Integer // and % that the kernel does not compute exactly.
   bool divides_unevenly(const Node& node) const {
     if (node.type != ir::Type::integer || (!node.is(Op::floordiv_) && !node.is(Op::mod_))) {
       return false;
@@ -268,7 +268,7 @@ class Hoister {
   }
 
  private:
-  // Of those that are derived as a whole, one for each set of axes, where the first of them stood.
+  // Masks that are derived as a whole become one per set of axes, in the place of the first.
   void rewrite_masks() {
     const std::vector<ExprId> residual = mask_form(original_).residual;
     const std::set<ExprId> may_change(residual.begin(), residual.end());
@@ -290,8 +290,8 @@ class Hoister {
     }
   }
 
-  // Those that one table serves: all that vary with no more than it does, where there has to be
-  // one, or where it pays to have one of all.
+  // The masks that one table serves: all that vary with no more than it does, if a table is needed,
+  // or if one table of all of them pays.
   std::vector<ExprId> masks_of_table(const std::vector<ExprId>& masks) const {
     Axes must, may;
     std::vector<ExprId> free;
@@ -332,7 +332,7 @@ class Hoister {
     return read_derived(all, axes, !input);
   }
 
-  // The kernel takes one f32 value a head, from a tensor.
+  // The kernel reads one f32 value per head from a tensor.
   ExprId rewritten_sink(ExprId id) {
     const Node& node = original_.dag[id];
     const bool by_head = node.is(Op::load_) && analysis_[id].served && node.operands.size() == 1 &&
@@ -390,8 +390,8 @@ class Hoister {
     return type == ir::Type::boolean && axes.both_sides() ? original_.dtype : DType::i32;
   }
 
-  // An operand of a single element, or of one for each batch entry and head where there is a single
-  // row, is none that the kernel computes rightly with.
+  // The kernel computes wrong values with an operand of a single element, or of one element per
+  // batch entry and head if there is a single row.
   Axes readable_axes(Axes axes) const {
     if (!options_.vectors && (axes.row || axes.batch)) axes.row = axes.column = true;
     if (axes.row || axes.column) return axes;
@@ -440,10 +440,9 @@ class Hoister {
           support::excess(bytes, static_cast<double>(options_.most_bytes));
       return Error{
           ErrorCode::unsupported,
-          fmt::format("`{}` is no operand of cuDNN's kernels, and as a tensor of its own it "
-                      "takes {:.1f} GB",
+          fmt::format("cuDNN's kernels cannot evaluate `{}`, and materializing it takes {:.1f} GB",
                       ir::to_source(out_.attention, tensor.expression), own / 1e9),
-          {fmt::format("with it such tensors take {}, and the most is {}", words.amount,
+          {fmt::format("with it, derived tensors take {}; the limit is {}", words.amount,
                        words.most)},
           fmt::format(R"({{"line": {}, "column": {}}})", pos.line, pos.column)};
     }

@@ -1,20 +1,19 @@
-// What the fused kernel cannot compute, or could only at a great cost, becomes a tensor that is
-// derived before it.
+// Replaces what the fused kernel cannot compute, or only at great cost, by tensors that are derived
+// before it runs.
 //
 // What is derived, by how an expression varies over the scores (b, h, row, column):
 //
-// - An expression that varies with the row or with the column but not with both, when it costs at
-//   least HoistOptions::worth_vector for every score (one that varies with neither:
-//   kWorthDeriving), or cannot be computed in the kernel at all: the outermost such expression, as
-//   a vector.
-// - Comparisons that cuDNN would take for padding (like_padding.h), as vectors.
-// - An expression that varies with both when a part that does so cannot be computed in the kernel
-//   (a gather whose indices are not plain ones, bit operations, int()), or is a division or modulo
-//   of integers that does not vary with the batch (its cost for every score is ruinous, and the
-//   table serves all of the batch): the outermost expression that varies with no more than such
-//   parts do, as a table. So does the outermost that costs more than reading a table.
-// - Masks that become tensors of the same axes become one; all that a table can hold become one
-//   where there has to be a table, or where that pays for all of them together.
+// - As a vector: the outermost expression that varies with the row or the column, not both, if it
+//   cannot be computed in the kernel, or costs at least HoistOptions::worth_vector per score
+//   (kWorthDeriving if it varies with neither).
+// - As vectors: comparisons that cuDNN would mistake for padding (like_padding.h).
+// - As a table: an expression with a part that varies with both and cannot be computed in the
+//   kernel (a gather whose indices are not plain ones, bit operations, int()), or is a division or
+//   modulo of integers that does not vary with the batch (its cost per score is ruinous, and one
+//   table serves the whole batch). The outermost expression that varies with no more than such
+//   parts do is derived. So is the outermost that costs more than reading a table.
+// - Masks that become tensors of the same axes are merged. All that a table can hold become one if
+//   a table is needed anyway, or if that pays for all of them together.
 // - A sink that is not read plainly from an f32 tensor by head becomes such a tensor.
 //
 // What stays: bounds of the band (band.h), which the kernel skips blocks by; everything that
@@ -64,17 +63,17 @@ inline constexpr double kWorthReading = 1.2;  // so many times as much is comput
 double cost_for_each_score(const ir::Node& node);
 
 struct DerivedTensor {
-  std::string name;           // of a tensor of Hoisted::attention, unlike any of the spec's
-  ir::ExprId expression = 0;  // in Hoisted::attention.dag; of the spec's own tensors and params
-  DType dtype = DType::f32;   // f32, i32, or of conditions f16 or bf16
+  std::string name;           // in Hoisted::attention, where it is unique
+  ir::ExprId expression = 0;  // in Hoisted::attention.dag; reads only the spec's tensors and params
+  DType dtype = DType::f32;   // f32, i32, or f16 or bf16 for conditions
   Axes axes;                  // of the tensor
   std::vector<std::int64_t> dims;
-  bool once = false;  // depends on no tensor and no param
+  bool once = false;  // does not depend on tensors or params
 };
 
 struct Hoisted {
   ir::Attention attention;  // reads the derived tensors; the spec's tensors are still declared
-  std::vector<ir::ExprId> extra;  // what HoistOptions::extra has become
+  std::vector<ir::ExprId> extra;  // HoistOptions::extra, rewritten
   std::vector<DerivedTensor> derived;
 };
 
@@ -82,20 +81,19 @@ struct HoistOptions {
   // Whether the kernel can read this load as it is. An error `unsupported` means that it cannot;
   // other errors are left to lowering, which reports them.
   std::function<Status(const ir::Attention&, ir::ExprId)> readable;
-  // Whether the kernel can read tensors over rows alone, or over the batch. If not, what reads one
-  // becomes a table over rows and columns, at whatever cost: the outermost such expression without
-  // the score.
+  // Whether the kernel can read tensors over rows alone, or over the batch. If not, the outermost
+  // expression without the score that reads one becomes a table over rows and columns, at any cost.
   bool vectors = true;
   double worth_vector = kWorthVector;
   Reading reading = kReadingForward;
-  // Expressions of the attention's dag beside its own that a kernel computes for each score.
+  // More expressions of the attention's dag that a kernel computes per score.
   std::vector<ir::ExprId> extra{};
   std::int64_t most_bytes = std::int64_t{16} << 30;       // of all derived tensors
-  std::int64_t most_table_bytes = std::int64_t{1} << 30;  // of one that the kernel could do without
+  std::int64_t most_table_bytes = std::int64_t{1} << 30;  // of one that is not required
 };
 
-// Every dimension must be bound, and the attention simplified. Errors: unsupported, with the place,
-// when the derived tensors need more than most_bytes.
+// Dimensions must be bound and the attention simplified. Errors: unsupported, with the position, if
+// the derived tensors need more than most_bytes.
 Result<Hoisted> hoist(const ir::Attention& attention, const HoistOptions& options);
 
 }  // namespace attn::passes

@@ -1,4 +1,4 @@
-// The form of an attention that a fused kernel computes at the least cost.
+// The form of an attention that a fused kernel computes at the lowest cost.
 #pragma once
 
 #include "compiler/ir/attention.h"
@@ -7,9 +7,9 @@
 
 namespace attn::passes {
 
-// Shows and computes the same: the band that contains the masks among them (bounding_band.h), what
-// then follows from the others left out (ranged.h), and index arithmetic in reals (reals.h), each
-// where `made` has it. For an open dimension nothing changes.
+// An equivalent attention with the band that contains its masks added to them (bounding_band.h),
+// masks that the others imply removed (ranged.h), and index arithmetic in reals (reals.h), each if
+// `made` enables it. Unchanged if a dimension is open.
 ir::Attention kernel_form(const ir::Attention& attention, const planning::Context& context,
                           Effort& effort);
 inline ir::Attention kernel_form(const ir::Attention& attention,

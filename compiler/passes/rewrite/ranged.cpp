@@ -19,7 +19,7 @@ using ir::Node;
 using ir::Op;
 using Made = std::optional<ExprId>;
 
-constexpr int kMostRounds = 4;  // each may make more known
+constexpr int kMostRounds = 4;  // each may enable more rewrites
 
 class Round {
  public:
@@ -136,7 +136,7 @@ class Round {
   Ranges ranges_;
 };
 
-// The operands of `op` that an expression is made of: a || b || c.
+// The operands of a chain of `op`: a || b || c.
 void add_operands(const ir::Dag& dag, ExprId id, Op op, std::vector<ExprId>& operands) {
   if (!dag[id].is(op)) return operands.push_back(id);
   for (const ExprId operand : dag[id].operands) add_operands(dag, operand, op, operands);

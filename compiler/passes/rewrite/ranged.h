@@ -1,4 +1,4 @@
-// What follows from the sizes: rows and columns have ends, and so have the integers made of them.
+// Rewrites that follow from sizes: rows, columns and the integers computed from them are bounded.
 #pragma once
 
 #include "compiler/ir/attention.h"
@@ -6,18 +6,18 @@
 
 namespace attn::passes {
 
-// The same attention, simplified, with
-//   - integers and booleans that can only have one value as that constant
-//   - x // n, x % n, n a positive constant, of what is affine in row and column by multiples of n
-//     and of an x that stays between two multiples of n, without the division
-//   - abs(x) % n where x is known modulo n and that says it: where n divides x, or n is 2
-//   - abs, min, max of what has a known sign or order, without them
+// The simplified attention, in which
+//   - integers and booleans with a single possible value are constants
+//   - x // n and x % n, n a positive constant, do not divide if x is affine in row and column with
+//     multiples of n as factors, or stays between two multiples of n
+//   - abs(x) % n is a constant if x is known modulo n, and n divides x or is 2
+//   - abs, min and max of operands with a known sign or order are replaced by the result
 // Dimensions must be bound; otherwise it is only simplified.
 ir::Attention with_ranges(const ir::Attention& attention);
 
-// Without masks that the others imply, as far as that can be shown with boxes of scores (range.h):
-// what is no bound of the band is tried, and each side of an `||` likewise. Takes some
-// milliseconds; keeps what is left when the effort ends.
+// Removes masks that the others imply, as far as boxes of scores (range.h) can prove it. Tries
+// every mask that is not a band bound, and each side of an `||`. Takes some milliseconds; when the
+// effort ends, the remaining masks are kept.
 ir::Attention without_redundant(const ir::Attention& attention, Effort& effort);
 inline ir::Attention without_redundant(const ir::Attention& attention) {
   Effort effort;

@@ -14,11 +14,11 @@ using ir::ExprId;
 using ir::Node;
 using ir::Op;
 
-// What an integer expression takes in reals.
+// The cost of an integer expression in reals.
 struct Cost {
   int operations = 0;
   bool divides = false;
-  bool signs = false;  // a real 0 may have a sign, which an integer has not
+  bool signs = false;  // may give -0.0, which integers do not have
 
   void operator+=(const Cost& other) {
     operations += other.operations;
@@ -62,7 +62,7 @@ class RealIndices {
     return dag().add(node.op, operands, node.attribute, node.pos);
   }
 
-  // Whether integers end here, and are better computed in reals.
+  // Whether integers end here and are cheaper in reals.
   bool crosses(ExprId id) const {
     const Node& node = original_.dag[id];
     const bool compares = ir::info(node.op).rule == ir::Rule::comparison;
@@ -77,7 +77,7 @@ class RealIndices {
     return pays && all.operations <= kMostOperations;
   }
 
-  // Nothing when it cannot be computed in reals.
+  // nullopt if it cannot be computed in reals.
   std::optional<Cost> cost_of(ExprId id) const {
     const Node& node = original_.dag[id];
     const Range range = ranges_[id];

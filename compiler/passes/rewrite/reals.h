@@ -8,17 +8,16 @@
 
 namespace attn::passes {
 
-// Comparisons of integers in which something is divided by a positive constant, and integers made
-// real, computed in reals from the indices on (an index as a real costs a kernel less than one that
-// is converted):
+// Computes comparisons of integers in which something is divided by a positive constant, and
+// integers converted to reals, in reals from the indices on (an index as a real costs a kernel less
+// than a converted one):
 //
 //   x // c  ->  floor((x + 0.5) * (1 / c))        x % c  ->  x - c * (x // c)
 //
-// or floor(x * (1 / c)) where c is a power of two.
-// Exact in f32 as in double: every integer in them is below kWholeInReals, so that x + 0.5 is a
-// float, and the product, whose distance from an integer is at least 1 / (2 c), is off by less than
-// half of that. What reads a tensor or param stays, and what would take more than kMostOperations
-// for every score. Dimensions must be bound; otherwise nothing changes.
+// or floor(x * (1 / c)) if c is a power of two. Exact in f32 and double: every integer is below
+// kWholeInReals, so that x + 0.5 is a float, and the product, whose distance from an integer is at
+// least 1 / (2 c), is off by less than half of that. Keeps what reads a tensor or param, and what
+// would take more than kMostOperations per score. Unchanged if a dimension is open.
 inline constexpr int kMostOperations = 40;
 inline constexpr std::int64_t kWholeInReals = std::int64_t{1} << 21;
 ir::Attention with_real_indices(const ir::Attention& attention);

@@ -1,4 +1,4 @@
-// An attention whose expressions are made anew, operands before what uses them.
+// Rebuilds the expressions of an attention, operands before their users.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 
 namespace attn::passes {
 
-// `make(builder, id, operands)` gives the new expression of node `id` of `from`, whose operands
-// have become `operands`, or nothing to have it made as it is, in simplified form.
+// `make(builder, dag, id, operands)` returns the new expression of node `id` of `from`, whose
+// rebuilt operands are `operands`, or nullopt to rebuild it as it is, in simplified form.
 template <typename Make>
 ir::Attention rebuilt(const ir::Attention& from, Make&& make) {
   ir::Attention to = from;

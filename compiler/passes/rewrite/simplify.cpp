@@ -62,7 +62,7 @@ class Simplifier {
     if (!is_true && !is_known) out_.masks.push_back(mask);
   }
 
-  // The score without what hides it; that becomes masks.
+  // The score without selects of -inf; their conditions become masks.
   ExprId unmasked(ExprId score) {
     const Node node = out_.dag[score];
     if (!node.is(Op::select_)) return score;
@@ -77,7 +77,7 @@ class Simplifier {
     return out_.dag[id].is(Op::const_real_) && out_.dag.real_of(id) == kHidden;
   }
 
-  // A mask may not: the kernel's masks know positions only.
+  // Masks must not: a kernel's masks know positions only.
   bool depends_on_score(ExprId id) const {
     const ExprId roots[] = {id};
     return std::ranges::any_of(ir::reachable(out_.dag, roots),

@@ -16,12 +16,12 @@ class SimplifyingBuilder {
   explicit SimplifyingBuilder(ir::Dag& dag) : dag_(dag) {}
 
   ir::ExprId make(ir::Op op, const std::vector<ir::ExprId>& operands, ir::SourcePos pos);
-  // The opposite of a boolean, with `not` as far inwards as it goes.
+  // The negation of a boolean, with `not` moved inwards as far as possible.
   ir::ExprId negate(ir::ExprId id);
 
  private:
   using Operands = std::vector<ir::ExprId>;
-  using Rewritten = std::optional<ir::ExprId>;  // nothing: no rule applies
+  using Rewritten = std::optional<ir::ExprId>;  // nullopt: no rule applies
 
   Rewritten folded(ir::Op op, const Operands& operands, ir::SourcePos pos);
   Rewritten rewritten(ir::Op op, const Operands& operands, ir::SourcePos pos);
@@ -40,13 +40,13 @@ class SimplifyingBuilder {
   ir::ExprId negated_comparison(ir::ExprId id);
 
   bool is_integer(ir::ExprId id, std::int64_t value) const;
-  bool is_real(ir::ExprId id, double value) const;  // same sign of zero
+  bool is_real(ir::ExprId id, double value) const;  // zeros with the same sign
   bool is_boolean(ir::ExprId id, bool value) const;
   bool is_integer_made_real(ir::ExprId id) const;
   bool never_nan(ir::ExprId id);
 
   ir::Dag& dag_;
-  // Kept, because an expression with shared parts has exponentially many paths.
+  // Cached, because an expression with shared parts has exponentially many paths.
   std::map<ir::ExprId, ir::ExprId> opposites_;
   std::map<ir::ExprId, bool> never_nan_;
 };

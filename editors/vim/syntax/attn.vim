@@ -5,7 +5,7 @@ endif
 
 syntax case match
 
-" Clauses stand first in a statement; elsewhere their words are ordinary names.
+" Clause words are keywords only at the start of a statement.
 syntax keyword attnClause attention fn import dims dtype layout tensor learn param let scale score
 syntax keyword attnClause mask sink dropout lengths align outputs grad deterministic normalize
 syntax keyword attnClause return in monotone runs

@@ -1,7 +1,7 @@
-// Wrong specs and what is said about them: cases/NAME.attn -> NAME.expected, and the same as JSON,
-// cases/NAME.attn.json -> NAME.json.expected. With ATTN_UPDATE_GOLDEN=1 the expectations are
-// rewritten instead of compared. Comment lines in a case: `# bind: NAME=VALUE` is a --bind,
-// `# pad: N` fills the text with spaces to N bytes.
+// Diagnostics of wrong specs: cases/NAME.attn -> NAME.expected, and as JSON cases/NAME.attn.json ->
+// NAME.json.expected. ATTN_UPDATE_GOLDEN=1 rewrites the expectations instead. Comment lines in a
+// case:
+// `# bind: NAME=VALUE` is a --bind, `# pad: N` pads the text with spaces to N bytes.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -66,7 +66,7 @@ Case load(const fs::path& path) {
 
 std::string diagnose(const fs::path& path) {
   const Case wrong = load(path);
-  fs::current_path(kCases);  // imports begin there
+  fs::current_path(kCases);  // base of relative imports
   const support::Source source(path.filename().string(), wrong.text);
   diag::Sink sink(source);
   const auto attention = driver::front_end(source, wrong.bindings, sink);
@@ -79,13 +79,14 @@ class Diagnostics : public testing::TestWithParam<fs::path> {};
 
 TEST_P(Diagnostics, AreAsExpected) {
   const std::string actual = diagnose(GetParam());
-  EXPECT_NE(actual, "") << "nothing is wrong with it";
+  EXPECT_NE(actual, "") << "there are no diagnostics";
   const fs::path expected = expectation(GetParam());
   if (std::getenv("ATTN_UPDATE_GOLDEN")) {
     std::ofstream(expected, std::ios::binary) << actual;
     return;
   }
-  EXPECT_EQ(actual, read(expected)) << "if this is right, run again with ATTN_UPDATE_GOLDEN=1";
+  EXPECT_EQ(actual, read(expected))
+      << "if the change is intended, run again with ATTN_UPDATE_GOLDEN=1";
 }
 
 std::string test_name(const testing::TestParamInfo<fs::path>& info) {
@@ -97,7 +98,7 @@ std::string test_name(const testing::TestParamInfo<fs::path>& info) {
 INSTANTIATE_TEST_SUITE_P(Cases, Diagnostics, testing::ValuesIn(cases()), test_name);
 
 TEST(DiagnosticsTable, EveryCodeOccursInAGoldenFile) {
-  if (std::getenv("ATTN_UPDATE_GOLDEN")) return;  // the files are being written
+  if (std::getenv("ATTN_UPDATE_GOLDEN")) return;  // the files may be incomplete
   std::string all;
   for (const fs::path& path : cases()) all += read(expectation(path));
   for (const diag::Code code : diag::all_codes()) {

@@ -1,4 +1,4 @@
-// Each NAME.attn here, and its derivatives in the language's own syntax, NAME.expected.
+// The derivatives of each NAME.attn in this folder, in the syntax of specs: NAME.expected.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Each NAME.attn here, and what hoist derives and leaves of it, NAME.expected.
+// The tensors that hoist derives from each NAME.attn in this folder, and the rest: NAME.expected.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
@@ -57,7 +57,7 @@ TEST_P(HoistGolden, DerivedAndLeft) {
   ASSERT_TRUE(ir::verify(hoisted->attention).ok());
   attn::testing::expect_golden(path + ".expected",
                                derived_text(*hoisted) + "\n" + ir::to_text(hoisted->attention));
-  // What it leaves, it leaves again.
+  // Hoisting again derives nothing.
   EXPECT_TRUE(hoist(hoisted->attention, options())->derived.empty());
 }
 

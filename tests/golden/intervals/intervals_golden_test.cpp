@@ -1,4 +1,4 @@
-// What every spec of the library shows, as intervals of columns: specs.expected.
+// The visible columns of every spec of the library, as intervals: specs.expected.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

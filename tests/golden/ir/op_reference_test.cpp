@@ -1,4 +1,4 @@
-// The table in docs/ir.md is the one that ops.def gives.
+// The table in docs/ir.md must match ops.def.
 #include <gtest/gtest.h>
 
 #include "compiler/ir/attention.h"

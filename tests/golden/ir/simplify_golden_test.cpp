@@ -1,4 +1,4 @@
-// Each NAME.ir here and what simplify makes of it, NAME.simplified.
+// The simplified form of each NAME.ir in this folder: NAME.simplified.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// A form that lowering may emit must occur in a spec that is compared with the reference on a
-// device: tests/gpu/forms.
+// Every form that lowering may emit must occur in a spec of tests/gpu/forms, which are compared
+// with the reference on a GPU.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -27,7 +27,7 @@ TEST(FormsCoverage, EveryFormHasASpecThatIsRunOnADevice) {
   std::set<lowering::Form> covered;
   for (const auto& file : spec_files("tests/gpu/forms")) {
     covered.merge(forms_of(lowered_spec(file)));
-    // Some that a forward reads from tables.
+    // Forms that a forward reads from tables instead.
     const auto backward = try_lower(file, planner::kAnyLowering, plan::Direction::backward);
     if (backward.ok()) covered.merge(forms_of(*backward));
   }

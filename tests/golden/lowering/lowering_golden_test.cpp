@@ -1,4 +1,4 @@
-// Every spec that ships, as the program it lowers to.
+// The program of every shipped spec.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 
 class LoweringGolden : public ::testing::TestWithParam<std::filesystem::path> {};
 
-// Those that tests/conformance/not_lowered.txt lists have no program.
+// The specs that lower to a program, or those that do not (tests/conformance/not_lowered.txt).
 std::vector<std::filesystem::path> specs(bool lowered) {
   const std::set<std::string> refused = not_lowered();
   std::vector<std::filesystem::path> files = spec_files("specs");
@@ -38,7 +38,7 @@ TEST_P(LoweringGolden, LoweringAgainGivesTheSameProgram) {
 INSTANTIATE_TEST_SUITE_P(Specs, LoweringGolden, ::testing::ValuesIn(specs(true)),
                          [](const auto& spec) { return spec.param.stem().string(); });
 
-// Every layout, length, output, sink and dropout, alone and together; those that are refused too.
+// Layouts, lengths, outputs, sinks and dropout, alone and combined, including refused specs.
 class SurfaceLowering : public ::testing::TestWithParam<std::filesystem::path> {};
 
 TEST_P(SurfaceLowering, Program) {
@@ -51,8 +51,8 @@ INSTANTIATE_TEST_SUITE_P(Specs, SurfaceLowering,
                          ::testing::ValuesIn(spec_files("tests/gpu/surface")),
                          [](const auto& spec) { return spec.param.stem().string(); });
 
-// The backward by one fused kernel: masks, shared keys, derivatives, lengths, dropout, learned
-// tensors, copies, vectors, the ends of the last tiles, and the form that needs no order.
+// The backward with one fused kernel: masks, shared keys, derivatives, lengths, dropout, learned
+// tensors, copies, vectors, partial last tiles, and the deterministic form.
 class BackwardLowering : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(BackwardLowering, Program) {
@@ -75,8 +75,8 @@ INSTANTIATE_TEST_SUITE_P(
                       "tests/golden/lowering/backward/deterministic.attn"),
     [](const auto& spec) { return std::filesystem::path(spec.param).stem().string(); });
 
-// Documents as ragged sequences, forward and backward: of what is said of their number, and with a
-// length too.
+// Segments as ragged sequences, forward and backward: with a bounded number of segments, and also
+// with bounded lengths.
 class DocumentsLowering : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(DocumentsLowering, Programs) {
@@ -95,7 +95,7 @@ INSTANTIATE_TEST_SUITE_P(
                       "specs/document_padded.attn", "tests/gpu/segments/bounded.attn"),
     [](const auto& spec) { return std::filesystem::path(spec.param).stem().string(); });
 
-// Lists of pages: found once and at every execute, with copies, and with a mask that is left.
+// Lists of pages: static or computed at every execute, with copies, and with a remaining mask.
 class PagesLowering : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(PagesLowering, Program) {
@@ -134,7 +134,8 @@ INSTANTIATE_TEST_SUITE_P(Specs, LengthsLowering,
                            return std::filesystem::path(spec.param).stem().string();
                          });
 
-// Without a fused kernel: what none takes, and every kind of layout and tensor.
+// Without a fused kernel: features that no fused kernel supports, and all kinds of layouts and
+// tensors.
 class SplitLowering : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(SplitLowering, Program) {
@@ -150,7 +151,8 @@ INSTANTIATE_TEST_SUITE_P(Surface, SplitLowering,
                                            "sink_all_outputs", "thd_gather", "thd_head_dim_100"),
                          [](const auto& name) { return std::string(name.param); });
 
-// Its backward: what is learned by scores and by a sink, and what is not wanted.
+// The unfused backward: tensors learned through scores and sinks, and gradients that are not asked
+// for.
 class SplitBackward : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(SplitBackward, Program) {
@@ -178,8 +180,8 @@ TEST(SplitLoweringOfAll, RefusesNoGradientButThoseOfPagesToo) {
       const auto program = try_lower(file, "unfused", plan::Direction::backward);
       if (program.ok()) continue;
       EXPECT_THAT(program.error().message,
-                  AnyOf(HasSubstr("dropout"), HasSubstr("in memory, and the most is"),
-                        HasSubstr("is paged"), HasSubstr("share one place")))
+                  AnyOf(HasSubstr("dropout"), HasSubstr("of memory, and the limit is"),
+                        HasSubstr("is paged"), HasSubstr("overlap in memory")))
           << file;
     }
   }
@@ -192,7 +194,7 @@ TEST(SplitLoweringOfAll, RefusesNothingButRandomDropoutSizeAndNoKeys) {
       const auto program = try_lower(file, "unfused");
       if (program.ok()) continue;
       EXPECT_THAT(program.error().message,
-                  AnyOf(HasSubstr("dropout"), HasSubstr("in memory, and the most is"),
+                  AnyOf(HasSubstr("dropout"), HasSubstr("of memory, and the limit is"),
                         HasSubstr("without keys")))
           << file;
     }
@@ -202,7 +204,8 @@ TEST(SplitLoweringOfAll, RefusesNothingButRandomDropoutSizeAndNoKeys) {
 TEST(NotLowered, IsRefusedInWords) {
   for (const auto& file : specs(false)) {
     const auto program = try_lower(file);
-    ASSERT_FALSE(program.ok()) << file << " lowers: take it from tests/conformance/not_lowered.txt";
+    ASSERT_FALSE(program.ok()) << file
+                               << " lowers: remove it from tests/conformance/not_lowered.txt";
     EXPECT_EQ(program.error().code, ErrorCode::unsupported) << program.error().to_text();
   }
 }

@@ -1,5 +1,5 @@
-// Lowering emits no operation with operands that were not compared with the reference on a device:
-// tests/gpu/proven.txt has those that were.
+// Lowering only emits combinations of operations and operands that were compared with the reference
+// on a GPU (tests/gpu/proven.txt).
 #include <gtest/gtest.h>
 
 #include <set>
@@ -26,14 +26,14 @@ std::set<std::string> proven() {
 
 class Proven : public ::testing::TestWithParam<const char*> {};
 
-// How many graphs a folder's specs have; those with operands that were not compared fail.
+// Checks the graphs of a folder's specs. Returns their number.
 std::size_t check(const std::string& folder, plan::Direction direction) {
   const std::set<std::string> right = proven();
   EXPECT_GT(right.size(), 100U);
   std::size_t graphs = 0;
   for (const auto& path : spec_files(folder)) {
     const auto program = try_lower(path, planner::kAnyLowering, direction);
-    if (!program.ok()) continue;  // dimensions are open, or it is refused
+    if (!program.ok()) continue;  // dimensions are not bound, or it is refused
     for (const plan::CudnnStep* step : plan::steps_of<plan::CudnnStep>(*program)) {
       ++graphs;
       for (const std::string& combination : combinations(step->graph)) {

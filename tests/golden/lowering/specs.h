@@ -1,4 +1,4 @@
-// The specs of a folder, lowered.
+// Lowers the specs of a folder.
 #pragma once
 
 #include <filesystem>
@@ -12,18 +12,18 @@
 
 namespace attn::testing {
 
-// The .attn files of a folder relative to the source root, by name.
+// The .attn files of a folder (relative to the source root), sorted by name.
 std::vector<std::filesystem::path> spec_files(const std::string& folder);
 
-// The specs that tests/conformance/not_lowered.txt says are refused before cuDNN is asked.
+// The specs that lowering refuses, by tests/conformance/not_lowered.txt.
 std::set<std::string> not_lowered();
 
-// By driver::lower's `lowering`. A spec with errors is `invalid_spec`.
+// Lowers with driver::lower. Errors: invalid_spec for a spec with errors.
 Result<plan::Program> try_lower(const std::filesystem::path& path,
                                 std::string_view lowering = "auto",
                                 plan::Direction direction = plan::Direction::forward);
 
-// Reports a GoogleTest failure and returns an empty program when the spec does not lower.
+// Reports a GoogleTest failure and returns an empty program if the spec does not lower.
 plan::Program lowered_spec(const std::filesystem::path& path);
 
 }  // namespace attn::testing

@@ -1,4 +1,4 @@
-// Specs of every layout, band, output, sink and dropout, as graphs in which attention is one node.
+// Graphs with attention as one node, for specs with every layout, band, output, sink and dropout.
 #include <gtest/gtest.h>
 
 #include "compiler/planner/candidates.h"

@@ -1,5 +1,5 @@
-// How the masks of some specs are cut into parts, at the sizes of the specs: specs.expected. What
-// each part computes is below its view.
+// The partition of some specs' masks into parts, at the sizes of the specs: specs.expected. The
+// score and masks of each part are below its view.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
-// What cuDNN says to every spec of tests/gpu/surface, and to the backward of every spec that ships,
-// for every target, without a GPU: the engine that serves it, or who refuses it. A change shows as
-// a difference of tests/golden/surface.
+// Support of every spec of tests/gpu/surface, and of the backward of every shipped spec, on every
+// target, found without a GPU: the engine that serves it, or the reason of the refusal. The
+// expected results are in tests/golden/surface.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ std::string verdict(const Result<driver::Compiled>& compiled) {
   for (const plan::CompiledStep& step : plan.compiled) {
     text += fmt::format("{}engine {} of {}", text.empty() ? "" : ", ", step.engine, step.heuristic);
   }
-  if (text.empty()) text = "no step of cuDNN's";
+  if (text.empty()) text = "no cuDNN step";
   if (!plan.kernels.empty()) text += fmt::format(", kernels {}", plan.kernels.size());
   return text;
 }
@@ -33,7 +33,7 @@ std::string verdict(const driver::Verdict& judged) {
   return fmt::format("engine {}", judged.engine);
 }
 
-// What `say` has to the attention of each spec of a folder, a line for each.
+// A line for each spec of a folder, with the result of `say` for its attention.
 template <typename Say>
 std::string table_of(const std::string& folder, const Say& say) {
   std::string table;
@@ -64,7 +64,7 @@ TEST_P(SurfaceGolden, EverySpecIsServedAsBefore) {
                 }));
 }
 
-// Built for one target, asked of heuristics for the others, which takes a fraction of the time.
+// Builds for one target; only queries heuristics for the others, which is much faster.
 TEST_P(SurfaceGolden, EveryBackwardIsServedAsBefore) {
   driver::CompileOptions options = options_for(GetParam());
   options.direction = plan::Direction::backward;
@@ -75,7 +75,7 @@ TEST_P(SurfaceGolden, EveryBackwardIsServedAsBefore) {
                 }));
 }
 
-// An H100 has the engines of an H200: it differs in its memory alone.
+// All targets but the H100, which has the engines of an H200 and differs only in its memory.
 std::vector<std::string> targets_that_differ() {
   std::vector<std::string> names = targets::target_names();
   std::erase(names, "h100");

@@ -1,4 +1,4 @@
-/* Calls what needs the runtime, so that all of it is linked. */
+/* Opens a runtime, so that all of the library is linked. */
 #include <attn.h>
 #include <stdio.h>
 

@@ -18,12 +18,12 @@ TEST(Shown, ControlCharactersAreEscaped) {
   EXPECT_EQ(shown_lines("a\n\tb\r"), "a\n\tb\\x0d");
   EXPECT_EQ(shown("\u009b"
                   "31m"),
-            "\\xc2\\x9b31m");                         // the same in eight bits
-  EXPECT_EQ(shown("a\u202eb"), "a\\xe2\\x80\\xaeb");  // turns the direction of writing
+            "\\xc2\\x9b31m");                         // an 8-bit control character
+  EXPECT_EQ(shown("a\u202eb"), "a\\xe2\\x80\\xaeb");  // bidirectional control
   EXPECT_EQ(shown("\xff"), "\\xff");
 }
 
-// Every text of a plan, one at a time.
+// Changes the texts of a plan, one at a time.
 TEST(Inspection, NamesOfThePlanAreEscaped) {
   constexpr const char* kEvil = "\x1b[2J\n  cuDNN  1.2.3";
   const auto shows = [&](const std::function<void(plan::Plan&)>& change) {

@@ -8,8 +8,8 @@
 namespace attn::tools {
 namespace {
 
-// The reference with the tensor is the reference with the random numbers that the tensor was made
-// of: seen where the weights of v's single rows are not 0.
+// The reference gives the same results with the tensor `kept` as with the random numbers it was
+// made from, where the weights of v's single rows are not 0.
 TEST(Kept, TheTensorStandsForTheRandomNumbers) {
   const Spec spec = spec_of(
       "attention t { dims B = 2, Hq = 4, Hkv = 2, Sq = 5, Skv = 8, D = 8; dtype f16;"

@@ -10,7 +10,7 @@
 namespace attn::tools {
 namespace {
 
-// Where no row lies.
+// Fill value of memory without rows.
 const double kUnused = std::bit_cast<float>(0x43434343U);
 
 using plan::TensorRole;
@@ -88,7 +88,7 @@ TEST_F(ThdPlacement, OfABackward) {
 
 class PagedPlacement : public ::testing::Test {
  protected:
-  // Pages of two rows, and of these `pages`.
+  // A pool of `pages` pages of two rows.
   void use(std::int64_t pages, std::vector<double> columns) {
     inputs_ = lengths("lengths_kv", std::move(columns));
     inputs_.tensors["k"] = rows();

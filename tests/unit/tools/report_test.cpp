@@ -45,7 +45,7 @@ TEST(Report, EngineConfigsAreATable) {
                         "knobs": {}, "status": "S", "reason": "r"}]})"};
   EXPECT_EQ(error_text(error, nullptr),
             "error[unsupported]: no plan\n"
-            "engine configs that were tried:\n"
+            "engine configs tried:\n"
             "  heuristic  engine  knobs  status         reason\n"
             "  A               5  24=3   NOT_SUPPORTED  why\n"
             "  FALLBACK       12         S              r\n");

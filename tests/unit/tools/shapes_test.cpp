@@ -39,7 +39,7 @@ TEST(Shapes, SmallSizesStay) {
   EXPECT_EQ(at(shape, "Hkv"), "3");
   EXPECT_EQ(at(shape, "Sq"), "1");
   EXPECT_EQ(at(shape, "Skv"), "100");
-  EXPECT_EQ(at(shape, "window"), "");  // it was larger than Skv before
+  EXPECT_EQ(at(shape, "window"), "");  // already larger than the old Skv
 }
 
 TEST(Shapes, TheOrderOfLengthsStays) {

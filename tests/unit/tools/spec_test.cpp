@@ -22,7 +22,7 @@ TEST(Spec, WhatHasNoSpecHasItsError) {
   EXPECT_EQ(missing.error->code, ErrorCode::io);
 }
 
-// Or it would be read on the machine of whoever looks at the plan, and its first line quoted.
+// Otherwise opening a plan would read a local file and print its first line.
 TEST(Spec, ThePlansTextImportsNothing) {
   plan::Plan plan;
   plan.spec_text = "import \"/etc/passwd\";\nattention a { dims B = 1, Hq = 1, Sq = 4, D = 8; }\n";
@@ -30,8 +30,9 @@ TEST(Spec, ThePlansTextImportsNothing) {
   EXPECT_FALSE(outcome.spec.has_value());
   ASSERT_TRUE(outcome.error.has_value());
   EXPECT_EQ(outcome.error->code, ErrorCode::plan_damaged);
-  EXPECT_EQ(outcome.error->message,
-            "the spec in the plan file imports `/etc/passwd`, and a plan's text stands alone");
+  EXPECT_EQ(
+      outcome.error->message,
+      "the spec in the plan file imports `/etc/passwd`, but plan files must not have imports");
   plan.spec_text = plan.spec_text.substr(plan.spec_text.find('\n'));
   EXPECT_TRUE(spec_of_plan("x.attnplan", plan, Format::text).spec.has_value());
 }

@@ -1,4 +1,4 @@
-// A spec from its text, for tests.
+// Creates a spec from text, for tests.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -53,7 +53,7 @@ TEST(Work, ShownScoresCount) {
 }
 
 TEST(Work, ABackwardHasFiveProductsOfTwo) {
-  const Spec spec = spec_with("", 8, 8);  // of widths 16 and 8
+  const Spec spec = spec_with("", 8, 8);  // Dqk 16, Dv 8
   const reference::Shown shown{100, 1};
   EXPECT_DOUBLE_EQ(shown_flops(spec.attention, shown, plan::Direction::backward),
                    shown_flops(spec.attention, shown) * (3 * 16 + 2 * 8) / (16 + 8));
@@ -72,7 +72,7 @@ TEST(Work, PeakIsThatOfTheTensorCores) {
 TEST(Work, MoreThanThePeakIsNoCount) {
   EXPECT_EQ(possible_flops(1.0e12, 1, target_of(90)), 1.0e12);
   EXPECT_EQ(possible_flops(1.462e12, 1, target_of(90)), std::nullopt);
-  EXPECT_EQ(possible_flops(1e20, 1, target_of(70)), 1e20);  // nothing is known of it
+  EXPECT_EQ(possible_flops(1e20, 1, target_of(70)), 1e20);  // unknown architecture
 }
 
 }  // namespace

@@ -241,7 +241,7 @@ TEST(SyntaxErrors, AtTheTop) {
 TEST(SyntaxErrors, AListOfLayoutsNeedsTensors) {
   const Parsed parsed = parse_text("attention f { layout bshd, q: bhsd; }");
   EXPECT_FALSE(parsed.spec);
-  EXPECT_NE(parsed.text.find("in a list of layouts each one needs a tensor"), std::string::npos);
+  EXPECT_NE(parsed.text.find("every layout in a list needs a tensor"), std::string::npos);
 }
 
 }  // namespace

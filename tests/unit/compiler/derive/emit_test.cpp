@@ -53,7 +53,7 @@ TEST(Emit, ReadsNothingOutsideATensor) {
   const auto text = [&](ExprId load) {
     return emit_kernel(example.attention, {example.derived("out", load, {.row = true})}).text;
   };
-  // i32[64], of 64 rows: plainly inside; elements of it may be anything.
+  // i32[64] indexed by 64 rows: in range; its elements may have any value.
   EXPECT_THAT(text(word), Not(HasSubstr("_out =")));
   EXPECT_THAT(text(example.load("word", {word})), HasSubstr("_out = v1 < 0 || v1 > 63;"));
   const ExprId after = dag.add(Op::add_, {row, dag.integer(1)});

@@ -1,5 +1,5 @@
-// Expressions to derive, the same in the program that writes their kernels and in the test that
-// runs them: random ones over awkward numbers.
+// Random expressions over edge-case numbers, identical in the program that writes their kernels and
+// in the test that runs them.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace attn::derive::testing {
 
 inline constexpr unsigned kCases = 120;
-inline constexpr unsigned kCheckSeeds = 2500;  // of which some have a check
+inline constexpr unsigned kCheckSeeds = 2500;  // some of these have a check
 inline constexpr std::int64_t kColumns = 10;
 
 struct Case {
@@ -29,7 +29,7 @@ inline bool depends_on_score(const ir::Dag& dag, ir::ExprId id) {
                              [&](ir::ExprId node) { return dag[node].is(ir::Op::score_); });
 }
 
-// The last of what does not depend on the score.
+// The last expressions, up to three, that do not depend on the score.
 inline Case random_case(unsigned seed) {
   Case made{ir::testing::RandomAttention(seed, kColumns).make(), {}};
   const ir::Dag& dag = made.attention.dag;
@@ -46,7 +46,7 @@ inline Case random_case(unsigned seed) {
   return made;
 }
 
-// A whole attention, what is hoisted from it, and the check of it if there is one.
+// An attention, what is hoisted from it, and its check if there is one.
 struct CheckCase {
   ir::Attention attention;
   std::optional<plan::IndexCheck> check;

@@ -32,7 +32,7 @@ reference::Bindings bindings(double param) {
   return bindings;
 }
 
-// The bindings' values in the memory that a kernel reads, and room for what it writes.
+// The bindings' values in the memory that a kernel reads, and memory for its outputs.
 class Memory {
  public:
   Memory(std::size_t outputs, const std::vector<plan::OperandSource>& inputs,
@@ -40,7 +40,7 @@ class Memory {
     for (std::size_t i = 0; i < outputs; ++i) add(outputs_[i].data());
     read(inputs, values);
   }
-  // Of a check.
+  // For a check.
   Memory(const std::vector<plan::OperandSource>& inputs, const reference::Bindings& values) {
     add(&word_);
     read(inputs, values);
@@ -103,7 +103,7 @@ bool same(float actual, double expected) {
   return actual == rounded || (std::isnan(actual) && std::isnan(rounded));
 }
 
-// Elements compared; those without a value are left out.
+// Returns how many elements were compared; those without a value are skipped.
 int compare(const Case& what, std::size_t output, const Memory& memory,
             const reference::Bindings& values) {
   const ir::ExprId roots[] = {what.outputs[output].expression};
@@ -146,7 +146,7 @@ TEST(DeriveSemantics, AreTheReferencesOnRandomExpressions) {
   EXPECT_GT(compared, 100000);
 }
 
-// What the exact kernel must find: the first score that depends on what has no value.
+// What the exact kernel must find: the first score that depends on an element without a value.
 std::uint64_t first_fault(const CheckCase& what, const reference::Bindings& values) {
   const ir::Attention& attention = what.attention;
   std::vector<ir::ExprId> roots = attention.masks;
@@ -169,14 +169,14 @@ std::uint64_t first_fault(const CheckCase& what, const reference::Bindings& valu
       const std::string text = ir::to_source(attention, *fault);
       const auto& faults = what.check->faults;
       const auto found = std::ranges::find(faults, text, &plan::IndexCheck::Fault::expression);
-      if (found == faults.end()) continue;  // int() of what fits no integer
+      if (found == faults.end()) continue;  // int() out of range is not checked
       return i << 16 | static_cast<std::uint64_t>(found - faults.begin() + 1);
     }
   }
   return ~std::uint64_t{0};
 }
 
-// Conditions that depend on the score are beyond a check.
+// Checks are exact only for conditions that do not depend on the score.
 bool has_plain_conditions(const ir::Attention& attention) {
   const auto& dag = attention.dag;
   const auto ids = ir::reachable(dag, attention.roots());

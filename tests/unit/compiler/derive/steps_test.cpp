@@ -88,7 +88,7 @@ TEST(DeriveSteps, AStepTakesSixteenTensors) {
   EXPECT_EQ(std::get<plan::DeriveStep>(program.steps[1]).outputs.size(), 4U);
 }
 
-// Lengths of ragged tensors are made by a step of lowering's, from what is bound in their place.
+// Lengths of ragged tensors are computed by a step of lowering, from what is bound instead.
 TEST(DeriveSteps, ReadWhatLoweringMakesAfterItIsMade) {
   testing::Example example;
   ir::Attention& attention = example.attention;
@@ -109,11 +109,11 @@ TEST(DeriveSteps, ReadWhatLoweringMakesAfterItIsMade) {
   EXPECT_THAT(std::get<plan::DeriveStep>(program.steps[1]).outputs, ElementsAre("derived_0"));
   EXPECT_THAT(names(program.tensors), Contains("word"));
   EXPECT_THAT(names(program.tensors), Not(Contains("lengths_kv")));
-  EXPECT_FALSE(program.check.has_value());  // it would read what is not bound
+  EXPECT_FALSE(program.check.has_value());  // it would read tensors that are not bound
   for (const char* name : {"q", "k", "v", "o"}) attention.layouts[name].kind = ir::LayoutKind::bshd;
   const plan::Program dense = program_of(attention);
   ASSERT_TRUE(dense.check.has_value());
-  EXPECT_THAT(dense.check->source, HasSubstr("t_lengths_q"));  // hides what is beyond
+  EXPECT_THAT(dense.check->source, HasSubstr("t_lengths_q"));  // hides scores past the lengths
 }
 
 TEST(DeriveSteps, NothingDerivedIsTheProgramItself) {

@@ -1,4 +1,4 @@
-// write_kernels FOLDER: writes the random cases' kernels as C++ for the host, kernels.cpp, and what
+// write_kernels FOLDER: writes the random cases' kernels as C++ for the host (kernels.cpp) and what
 // they include.
 #include <fmt/format.h>
 
@@ -15,7 +15,7 @@ std::string type_of(DType dtype) {
   switch (dtype) {
     case DType::f32: return "float";
     case DType::i32: return "int";
-    default: return "unsigned char";  // the random attentions have booleans besides
+    default: return "unsigned char";  // the random attentions also have booleans
   }
 }
 

@@ -50,12 +50,12 @@ TEST_P(RefusedByRules, InWords) {
 INSTANTIATE_TEST_SUITE_P(
     Backward, RefusedByRules,
     ::testing::Values(Refused{"GradientOfPages", kSizes, "layout paged(page = 16); lengths kv;",
-                              "a pool of pages has no gradient"},
+                              "paged tensors have no gradient"},
                       Refused{"Pages", kSizes, "layout paged(page = 16); lengths kv; grad q;",
-                              "cuDNN's backward reads no pages, and `k` is paged"},
+                              "cuDNN's backward does not support pages, and `k` is paged"},
                       Refused{"ElementsThatShareAPlace", kSizes,
                               "layout q: bshd, k: strides(D, D, D, 1), v: bshd, o: bshd;",
-                              "two elements of `k` share one place, and so would those of dk"},
+                              "elements of `k` overlap in memory, and so would those of dk"},
                       Refused{"AnOpenDimension", "B = 2, Hq = 4, Sq, D = 64", "",
                               "--bind Sq=", ErrorCode::invalid_argument}),
     [](const auto& test) { return std::string(test.param.name); });

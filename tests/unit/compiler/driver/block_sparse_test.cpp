@@ -97,9 +97,8 @@ TEST(Pages, AreCountedWhereIndicesTell) {
       "mask m[q_idx // 128, kv_idx // 128];");
   ASSERT_TRUE(both);
   EXPECT_EQ(both->longest, 2);
-  EXPECT_EQ(
-      passes::to_text(*both),
-      "tiles of 128 rows see up to 2 of 8 pages of 128 columns, 6 % of all, which is assumed");
+  EXPECT_EQ(passes::to_text(*both),
+            "tiles of 128 rows see up to 2 of 8 pages of 128 columns, 6 % of all (assumed)");
 }
 
 TEST(Pages, AreNotListedWhereAllAreSeen) {
@@ -175,7 +174,7 @@ TEST(Pages, AreRefusedInWords) {
   EXPECT_THAT(refusal(blocks + "dropout 0.1;"), HasSubstr("random numbers"));
   EXPECT_EQ(refusal(blocks + "dropout 0.1, kv_idx % 3 != q_idx % 3;"), "");
   EXPECT_THAT(refusal(blocks + "layout k: paged(page = 16), v: paged(page = 16);"),
-              HasSubstr("no stretches"));
+              HasSubstr("not contiguous"));
   EXPECT_THAT(refusal(std::string(kBlocksByHead) + "sink 1.5;"), HasSubstr("sink"));
   const auto backward = lower(attention_of(blocks), "block_sparse", plan::Direction::backward);
   ASSERT_FALSE(backward.ok());

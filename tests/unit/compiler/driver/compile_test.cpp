@@ -289,7 +289,7 @@ TEST(Compile, GoesOnWhenAWorkerFails) {
   const auto& choice = compiled->plan.choice;
   const auto failed = std::ranges::find(choice, first, &plan::Alternative::lowering);
   ASSERT_NE(failed, choice.end());
-  EXPECT_THAT(failed->refused, HasSubstr("ended without an answer"));
+  EXPECT_THAT(failed->refused, HasSubstr("exited without an answer"));
   EXPECT_EQ(choice.front().lowering, compiled->lowering);
   std::filesystem::remove_all(folder);
 }

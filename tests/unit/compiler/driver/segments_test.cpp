@@ -103,11 +103,11 @@ std::string refusal(const std::string& clauses, bool backward = false,
 TEST(Documents, WantRowsOfAllBatchesInOneList) {
   EXPECT_EQ(refusal("layout bshd;"), "");
   EXPECT_EQ(refusal("layout packed_qkv;"), "");
-  EXPECT_THAT(refusal("layout bhsd;", false, kOneBatch), HasSubstr("one behind the other"));
-  EXPECT_THAT(refusal("layout bhsd;"), HasSubstr("no single list"));
-  EXPECT_THAT(refusal("layout sbhd;"), HasSubstr("no single list"));
+  EXPECT_THAT(refusal("layout bhsd;", false, kOneBatch), HasSubstr("one after the other"));
+  EXPECT_THAT(refusal("layout bhsd;"), HasSubstr("not evenly spaced"));
+  EXPECT_THAT(refusal("layout sbhd;"), HasSubstr("not evenly spaced"));
   EXPECT_THAT(refusal("layout k: paged(page = 16), v: paged(page = 16);"),
-              HasSubstr("no single list"));
+              HasSubstr("not evenly spaced"));
 }
 
 TEST(Documents, HaveNoMaxAndNoLearnedGradients) {

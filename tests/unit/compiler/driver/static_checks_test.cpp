@@ -195,7 +195,7 @@ TEST(StaticFaults, OfOpenDimensionsAreFoundOnceTheyAreBound) {
 
 TEST(StaticFaults, PointAtTheIndex) {
   EXPECT_THAT(check_text(spec_of("tensor t: f32[Skv]; score score + t[kv_idx + 1];")).text,
-              HasSubstr("`kv_idx + 1` reaches 12, and `t` has size 12 along this axis"));
+              HasSubstr("`kv_idx + 1` reaches 12, but `t` has size 12 along this axis"));
   EXPECT_THAT(
       check_text("attention x {\n tensor t: f32[Hq, 4]; dims Hq = 4, Sq = 8;\n"
                  " score score + t[h, kv_idx - 1];\n}")
@@ -327,10 +327,11 @@ TEST(StaticWarnings, BlameTheMaskThatHidesTheRest) {
                                .text;
   EXPECT_THAT(text, HasSubstr("x.attn:4:6"));
   EXPECT_THAT(text, HasSubstr("contradicts"));
-  EXPECT_THAT(text, ::testing::ContainsRegex("3 \\| mask q_idx < kv_idx;\n.*beside this"));
+  EXPECT_THAT(text, ::testing::ContainsRegex("3 \\| mask q_idx < kv_idx;\n.*together with this"));
   EXPECT_THAT(text, Not(HasSubstr("2 | mask"))) << "which has no part in it";
-  EXPECT_THAT(text, Not(HasSubstr("a window of 1")));
-  EXPECT_THAT(check_text(spec_of("mask window(0);")).text, HasSubstr("a window of 1"));
+  EXPECT_THAT(text, Not(HasSubstr("the smallest useful window is 1")));
+  EXPECT_THAT(check_text(spec_of("mask window(0);")).text,
+              HasSubstr("the smallest useful window is 1"));
 }
 
 std::string with_masks(int count) {

@@ -1,5 +1,5 @@
-// What derivatives are at corners, where functions have none, and in branches that are not taken;
-// and what has one. (The expressions themselves are in tests/golden/gradient.)
+// Derivatives at corners, where functions have none, and in branches that are not taken; and which
+// inputs have one. (The expressions are in tests/golden/gradient.)
 #include "compiler/gradient/differentiate.h"
 
 #include <gmock/gmock.h>
@@ -27,8 +27,8 @@ ir::Attention attention_of(const std::string& clauses) {
   return analyzed.attention ? passes::simplify(*analyzed.attention) : ir::Attention{};
 }
 
-// The derivative of a score by the product, where that is `at`: as an expression, after checking
-// that reverse mode says the same.
+// The derivative of a score by the product, where the product is `at`. Evaluates the expression and
+// checks that reverse mode agrees.
 double slope(const std::string& score, double at) {
   const Derivatives derivatives = differentiate(attention_of("score " + score + ";"));
   const ir::Attention& attention = derivatives.attention;
@@ -70,7 +70,7 @@ TEST(Differentiate, BranchesNotTakenSayNothing) {
   EXPECT_EQ(slope("where(score > 0, sqrt(score) * score, 0)", 0), 0);
   EXPECT_EQ(slope("2 * exp(where(score < 700, score, 0)) * 0 + score", 1000), 1);
   EXPECT_EQ(slope("min(max(sqrt(score), 1), 4)", 0), 0);
-  // Nor where the outer function is steep: 0 * inf.
+  // Nor if the outer function is steep: 0 * inf.
   EXPECT_EQ(slope("sqrt(where(score > 0, score, 0))", -1), 0);
   EXPECT_EQ(slope("sqrt(max(score, 0) + max(score - 1, 0)) / 2", -1), 0);
   EXPECT_EQ(slope("sqrt(abs(score))", 0), 0);

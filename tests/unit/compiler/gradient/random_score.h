@@ -1,4 +1,4 @@
-// Random scores over every operation that has a derivative, inside the domain of each.
+// Random scores over every operation with a derivative, inside the domain of each.
 #pragma once
 
 #include <random>
@@ -88,7 +88,7 @@ class RandomScore {
     }
   }
 
-  // Of reals, or of positions.
+  // On reals, or on positions.
   ExprId condition(ExprId x) {
     if (pick(2) == 0) return dag_.add(Op::gt_, {x, constant()});
     return dag_.add(Op::ge_, {dag_.leaf(Op::row_), dag_.leaf(Op::column_)});

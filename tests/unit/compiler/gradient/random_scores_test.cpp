@@ -1,5 +1,5 @@
-// Derivatives as expressions, the reference's reverse mode and finite differences agree on random
-// scores. ATTN_RANDOM_SCORES=N takes N of them.
+// Derivatives as expressions, the reverse mode of the reference and finite differences agree on
+// random scores. ATTN_RANDOM_SCORES=N sets their number.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -54,9 +54,8 @@ std::vector<double> moved(const ir::Attention& attention, std::string_view what,
   return values;
 }
 
-// By Richardson's extrapolation of central differences; NaN where steps differ so much that
-// there is a corner or a jump between them. The tiny step is for jumps that come at equal
-// distances.
+// Richardson extrapolation of central differences; NaN if steps differ so much that there is a
+// corner or a jump between them. The tiny step detects jumps at equal distances.
 std::vector<double> by_differences(const ir::Attention& attention, std::string_view what) {
   const auto slopes = [&](double step) {
     std::vector<double> up = moved(attention, what, step), down = moved(attention, what, -step);
@@ -92,7 +91,8 @@ struct Tally {
   }
 };
 
-// The locals of a tensor at a column, summed up: what moving all of it does.
+// The sum of the local derivatives of a tensor at a column: the derivative by a shift of all its
+// elements.
 double sum_of_locals(const Derivatives& derivatives, const RowEvaluator& evaluator,
                      std::string_view tensor, std::size_t column) {
   double sum = 0;

@@ -11,7 +11,7 @@
 
 namespace attn::lowering::testing {
 
-// B 2, Hq 8, Hkv 2, Sq 128, Skv 256, D 64, f16, bshd; no mask, score as it is.
+// B 2, Hq 8, Hkv 2, Sq 128, Skv 256, D 64, f16, bshd; no mask, unmodified score.
 inline ir::Attention example() {
   ir::Attention attention;
   attention.name = "example";

@@ -1,4 +1,4 @@
-// Expressions of rows, columns and constants, evaluated at one score after the other.
+// Evaluates expressions of rows, columns and constants score by score.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace attn::passes::testing {
 
-// Values of all expressions at one score; nothing of what reads a tensor, a param or the score.
+// Values of all expressions at one score; none for what reads a tensor, a param or the score.
 class Dense {
  public:
   Dense(const ir::Attention& attention, std::int64_t row, std::int64_t column)

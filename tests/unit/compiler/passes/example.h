@@ -1,11 +1,11 @@
-// Small attentions for the tests of this folder.
+// Small attentions for the tests of this directory.
 #pragma once
 
 #include "compiler/ir/attention.h"
 
 namespace attn::passes::testing {
 
-// B 2, Hq 4, Hkv 2, D 8; no mask, score as it is.
+// B 2, Hq 4, Hkv 2, D 8; no mask, the score unmodified.
 inline ir::Attention example(std::int64_t rows, std::int64_t columns) {
   ir::Attention attention;
   attention.name = "example";

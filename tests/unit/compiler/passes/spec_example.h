@@ -1,4 +1,4 @@
-// Attentions written as specs, for the tests of passes that look at whole masks.
+// Attentions written as specs, for tests of passes on whole masks.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace attn::passes::testing {
 
-// Of a whole spec, which must have no errors.
+// The attention of a whole spec, which must have no errors.
 inline ir::Attention of_spec(const std::string& text) {
   const support::Source source("example", text);
   diag::Sink sink(source);
@@ -17,7 +17,7 @@ inline ir::Attention of_spec(const std::string& text) {
   return *attention;
 }
 
-// B 2, Hq 4, Hkv 2, D 8 and these clauses.
+// An attention with B 2, Hq 4, Hkv 2, D 8 and these clauses.
 inline ir::Attention of_clauses(std::int64_t rows, std::int64_t columns,
                                 const std::string& clauses) {
   return of_spec("attention example { dims B = 2, Hq = 4, Hkv = 2, Sq = " + std::to_string(rows) +
@@ -25,7 +25,7 @@ inline ir::Attention of_clauses(std::int64_t rows, std::int64_t columns,
                  " outputs o, lse; }");
 }
 
-// The masks of an attention in the language's syntax, joined by " && "; "true" when there is none.
+// The masks of an attention in the syntax of the language, joined by " && "; "true" without any.
 inline std::string masks_of(const ir::Attention& attention) {
   std::string text;
   for (const ir::ExprId mask : attention.masks) {

@@ -190,9 +190,9 @@ TEST(Strategies, PartsBeginAtMultiplesOf16Bytes) {
   const std::string keys = "layout q: bshd, k: " + strided + ", v: " + strided + ", o: bshd; ";
   const std::string rows = "layout q: " + strided + ", k: bshd, v: bshd, o: bshd; ";
   EXPECT_THAT(said(dims + keys + window + "kv_idx == 7;", false)["parts"],
-              HasSubstr("no multiple of 16 bytes"));
+              HasSubstr("not begin at a multiple of 16 bytes"));
   EXPECT_THAT(said(dims + rows + window + "q_idx == 7;", false)["parts"],
-              HasSubstr("no multiple of 16 bytes"));
+              HasSubstr("not begin at a multiple of 16 bytes"));
   EXPECT_EQ(said(dims + window + "kv_idx == 7;", false)["parts"], "");
   EXPECT_EQ(said(dims + keys + window + "kv_idx == 7;", false)["composite"], "");
 }

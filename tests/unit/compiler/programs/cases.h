@@ -1,4 +1,4 @@
-// Attentions small enough to be executed on the host, the same in the program that writes their
+// Attentions small enough to execute on the host, identical in the program that writes their
 // kernels and in the test that runs them.
 #pragma once
 
@@ -92,7 +92,7 @@ inline constexpr Case kCases[] = {
      "dropout 0.5, keep[q_idx, kv_idx];"},
 };
 
-// After these, as many random scores of learned tensors.
+// Followed by this many random scores of learned tensors.
 inline constexpr std::size_t kRandom = 40;
 inline constexpr std::size_t kAll = std::size(kCases) + kRandom;
 
@@ -118,7 +118,7 @@ inline ir::Attention attention_of(std::size_t number) {
   return *attention;
 }
 
-// Documents as ragged sequences, as the lowering of that name has them, but without a fused kernel.
+// Packed sequences as ragged ones, as the lowering of that name has them, but unfused.
 inline Result<plan::Program> lowered(const ir::Attention& attention, std::string_view name,
                                      plan::Direction direction) {
   const std::optional<passes::Segments> documents = passes::segments(attention);
@@ -129,11 +129,11 @@ inline Result<plan::Program> lowered(const ir::Attention& attention, std::string
   return lowering::of_segments(attention, *documents, std::move(program));
 }
 
-// The forward and the backward; the kernels of both are numbered through.
+// The forward and the backward; their kernels are numbered consecutively.
 inline std::vector<plan::Program> programs_of(const ir::Attention& attention) {
   std::vector<plan::Program> programs;
   for (const auto direction : {plan::Direction::forward, plan::Direction::backward}) {
-    // Without keys a kernel of attnc's is the whole forward.
+    // Without keys, one generated kernel is the whole forward.
     const bool filled = attention.dims[ir::Dim::Skv] == 0 && programs.empty();
     auto program = lowered(attention, filled ? "auto" : "unfused", direction);
     ATTN_CHECK(program.ok(), program.error().to_text());

@@ -1,5 +1,5 @@
-// Programs of the lowering without a fused kernel, executed on the host: kernels as compiled for
-// it, products by loops. What they compute is the reference's, forward and backward.
+// Unfused programs executed on the host (kernels compiled for it, products by loops) and compared
+// with the reference, forward and backward.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -24,7 +24,7 @@ using ir::Dim;
 
 constexpr double kParam = 0.5;
 
-// Where each element of a bound tensor lies, -1 for those that it has not: rows of ragged tensors.
+// The place of each element of a bound tensor; -1 for rows that a ragged tensor does not have.
 template <typename Visit>
 void for_each_place(const plan::TensorInfo& info, const std::map<std::string, Bytes>& memory,
                     const Visit& visit) {
@@ -47,7 +47,7 @@ void for_each_place(const plan::TensorInfo& info, const std::map<std::string, By
   }
 }
 
-// The memory of one program, all NaN at first, and its steps.
+// The memory of one program, initially all NaN, and its steps.
 class Machine {
  public:
   Machine(const plan::Program& program, const HostKernel* kernels, double param)
@@ -66,7 +66,7 @@ class Machine {
   const Bytes& bytes(const std::string& name) const { return memory_.find(name)->second; }
   void set_bytes(const std::string& name, const Bytes& bytes) { memory_[name] = bytes; }
 
-  // But for rows from `rows` of each batch on, which stay NaN.
+  // Except rows from `rows` of each batch on, which stay NaN.
   void set(const std::string& name, const io::HostTensor& values,
            const std::vector<double>& rows = {}) {
     const plan::TensorInfo& info = infos_.at(name);
@@ -169,7 +169,7 @@ io::HostTensor random_tensor(const std::string& name, DType dtype,
   return tensor;
 }
 
-// One case with inputs, ready to be run.
+// One case with inputs, ready to run.
 class Trial {
  public:
   explicit Trial(std::size_t number)
@@ -187,7 +187,7 @@ class Trial {
   const ir::Attention& attention() const { return attention_; }
   io::HostTensor& input(const std::string& name) { return inputs_.tensors.at(name); }
 
-  // The memory after the backward, with o and lse of the forward, which it also compares.
+  // Returns the memory after the backward, with o and lse of the forward, which it also compares.
   Machine run(bool backwards) {
     Machine forward(programs_[0], kernels_[0], kParam);
     bind(forward);
@@ -268,8 +268,8 @@ class Trial {
   std::map<std::string, std::vector<double>> forward_;
 };
 
-// Of the difference, relative to the expected numbers, or to 0.1 each where they are smaller: they
-// are sums of larger parts. Infinite where one of them is not finite.
+// The error relative to the expected numbers, or to 0.1 each where they are smaller, since they are
+// sums of larger parts. Infinite if a number is not finite.
 double error_of(const std::vector<double>& actual, const std::vector<double>& expected) {
   double difference = 0, norm = 0;
   EXPECT_EQ(actual.size(), expected.size());
@@ -284,8 +284,8 @@ double error_of(const std::vector<double>& actual, const std::vector<double>& ex
 
 class Programs : public ::testing::TestWithParam<std::size_t> {};
 
-// What rounding to a type costs, with what the weights are rounded to for the products; and o, of
-// which the gradient of a sink is made where there are no products.
+// The error from rounding to a type, including the weights, rounded for the products, and o, from
+// which the gradient of a sink is computed where there are no products.
 double tolerance(const ir::Attention& attention, const std::string& name) {
   const ir::CapturedTensor* tensor = attention.find_tensor(name);
   if (attention.gradients == std::vector<std::string>{"sinks"}) return 6e-3;

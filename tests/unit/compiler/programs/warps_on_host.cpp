@@ -10,8 +10,9 @@ namespace {
 constexpr std::size_t kLanes = 32;
 constexpr std::size_t kStack = std::size_t{1} << 16;
 
-// One warp, a context a lane. Lanes take turns: each writes what it gives before it waits, so when
-// it goes on all have written; two slots, as the first may give again before the last has taken.
+// One warp, with one context per lane. Lanes take turns: each writes its value before it waits, so
+// all have written when it continues. There are two slots because the first lane may write again
+// before the last has read.
 class Warp {
  public:
   Warp() : stacks_(kLanes * kStack) {}

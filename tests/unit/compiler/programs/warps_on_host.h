@@ -1,4 +1,4 @@
-// CUDA C++ kernels on the host: threads one after the other, warps in step where they shuffle.
+// Runs CUDA C++ kernels on the host: threads one after another, warps in step where they shuffle.
 #pragma once
 
 #include <utility>
@@ -6,8 +6,8 @@
 #include "runtime/base/dtype.h"
 #include "tests/unit/compiler/derive/cuda_on_host.h"
 
-// What kernels call beside the functions of cuda_on_host.h. Lanes of a warp run until they shuffle,
-// and go on when all have; no lane may end before another's last shuffle.
+// Functions that kernels call besides those of cuda_on_host.h. Lanes of a warp run until they
+// shuffle, and continue when all have; no lane may end before another's last shuffle.
 unsigned long long exchange_lanes(unsigned long long bits, int lane_mask);
 
 template <typename T>
@@ -35,8 +35,7 @@ inline unsigned long long __double_as_longlong(double value) {
   return bits;
 }
 
-// The only instructions that kernels write themselves: cvt.rn.bf16.f32, cvt.rn.f16.f32 and
-// cvt.f32.f16.
+// The only inline assembly in kernels: cvt.rn.bf16.f32, cvt.rn.f16.f32 and cvt.f32.f16.
 inline void convert(const char* instruction, unsigned short& bits, float& x) {
   if (std::strstr(instruction, "cvt.f32.f16")) {
     x = static_cast<float>(attn::from_f16_bits(bits));
@@ -46,11 +45,11 @@ inline void convert(const char* instruction, unsigned short& bits, float& x) {
 }
 #define ATTN_ASM_ON_HOST(...) convert(#__VA_ARGS__, bits, x)
 
-// A kernel, called with arguments as cuLaunchKernel takes them.
+// A kernel, called with arguments as for cuLaunchKernel.
 using HostKernel = void (*)(void* const*);
 void launch_on_host(HostKernel kernel, std::size_t threads, void* const* arguments, bool backwards);
 
-// Those that do not shuffle, quicker.
+// A faster version for kernels that do not shuffle.
 inline void for_each_thread(HostKernel kernel, std::size_t threads, void* const* arguments) {
   for (std::size_t i = 0; i < threads; ++i) {
     blockIdx.x = static_cast<unsigned>(i / blockDim.x);

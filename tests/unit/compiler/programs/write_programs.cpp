@@ -1,5 +1,5 @@
-// write_programs FOLDER: writes the kernels of the cases' programs as C++ for the host,
-// programs.cpp, and what they include.
+// write_programs FOLDER: writes the kernels of the cases' programs as C++ for the host
+// (programs.cpp) and what they include.
 #include <fmt/format.h>
 
 #include <fstream>
@@ -10,7 +10,7 @@
 namespace attn::programs::testing {
 namespace {
 
-// The kernel in a namespace of its own, and a function that calls it.
+// The kernel in a separate namespace, and a function that calls it.
 std::string kernel(std::size_t number, const plan::DeriveStep& step) {
   return fmt::format(
       "#define attn_derive attn_derive_{0}\nnamespace kernel_{0} {{\n{1}\n"

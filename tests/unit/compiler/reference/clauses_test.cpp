@@ -1,4 +1,4 @@
-// Lengths, sinks, dropout, further outputs: each against the softmax written out.
+// Lengths, sinks, dropout and further outputs, each compared with an explicit softmax.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -138,10 +138,10 @@ TEST(Dropout, TakesASeed) {
   inputs.params = {{"seed", 8}, {"offset", 1}};
   EXPECT_NE(evaluated(dims, body, inputs).o.values, once.o.values);
   inputs.params["seed"] = 0.5;
-  EXPECT_EQ(refusal(dims, body, inputs), "seed: 0.5 is no integer from 0 to 2^53");
+  EXPECT_EQ(refusal(dims, body, inputs), "seed: 0.5 is not an integer from 0 to 2^53");
 }
 
-// The known answers of the paper's own library (Random123, kat_vectors, philox4x32 10).
+// The known answers of the paper's library (Random123, kat_vectors, philox4x32 10).
 TEST(Philox, KnownAnswers) {
   EXPECT_THAT(philox({0, 0, 0, 0}, {0, 0}),
               ElementsAre(0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8));
@@ -159,7 +159,7 @@ TEST(Facts, MonotoneIsChecked) {
   inputs.tensors["n"] = testing::tensor({2}, {1, 1});
   EXPECT_EQ(refusal(kTwoKeys, body, inputs), "");
   inputs.tensors["n"] = testing::tensor({2}, {1, 0});
-  EXPECT_EQ(refusal(kTwoKeys, body, inputs), "n is declared monotone, and element 1 is 0, after 1");
+  EXPECT_EQ(refusal(kTwoKeys, body, inputs), "n is declared monotone, but element 1 is 0, after 1");
 }
 
 TEST(Facts, RunsAreChecked) {
@@ -185,9 +185,9 @@ TEST(Facts, RunsAreChecked) {
   };
   EXPECT_EQ(refused({5, 5, 5, 5, 1, 1, 1, 1, 2, 2, 2, 2}), "");
   EXPECT_EQ(refused({5, 5, 5, 1, 1, 1, 1, 1, 2, 2, 2, 1}),
-            "n is declared to have at most 2 runs, and at element 11 there begins another");
+            "n is declared to have at most 2 runs, but element 11 begins another");
   EXPECT_EQ(refused({5, 5, 5, 1, 1, 1, 1, 2, 2, 2, 2, 2}),
-            "n is declared to have runs of at most 4, and element 11 is one more");
+            "n is declared to have runs of at most 4, but the run at element 11 is longer");
 }
 
 TEST(Defaults, AreOfTheElementsOwnIndexes) {

@@ -247,9 +247,9 @@ TEST(Evaluate, InputsAreChecked) {
   EXPECT_EQ(error([](Inputs& i) {
               i.tensors["v"].dims = {1, 1, 3, 4};
             }),
-            "v has dims [1, 1, 3, 4], the attention wants [1, 1, 4, 3]");
+            "v has dims [1, 1, 3, 4], but the attention expects [1, 1, 4, 3]");
   EXPECT_EQ(error([](Inputs& i) { i.tensors["v"].values.pop_back(); }),
-            "v has dims [1, 1, 4, 3], the attention wants [1, 1, 4, 3]");
+            "v has dims [1, 1, 4, 3], but the attention expects [1, 1, 4, 3]");
   EXPECT_EQ(error([](Inputs& i) { i.tensors["doc"].values[1] = 0.5; }),
             "doc: 0.5 is not a value of i32");
   EXPECT_EQ(error([](Inputs& i) { i.tensors["doc"].values[1] = 2147483648.0; }),

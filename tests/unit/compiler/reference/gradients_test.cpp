@@ -1,4 +1,4 @@
-// Gradients against central differences of the forward, for every clause that takes part.
+// Gradients against central differences of the forward, for every clause that affects them.
 #include "compiler/reference/gradients.h"
 
 #include <gmock/gmock.h>
@@ -177,8 +177,8 @@ TEST(Gradients, OfRowsThatSeeNothingAreZero) {
 }
 
 TEST(Gradients, OfHiddenScoresAreNeverLookedAt) {
-  // log(score - 100), which is NaN, but hidden in all columns except the first, where it is
-  // select-ed away.
+  // log(score - 100), which is NaN, but hidden in all columns except the first, where a select does
+  // not take it.
   const auto attention = testing::attention("B=1 Hq=1 Hkv=1 Sq=1 Skv=3 Dqk=2 Dv=2", R"(
   %0: real = const_real 0.5
   %1: real = score
@@ -260,8 +260,8 @@ TEST(Gradients, SizesAreThoseOfTheTerms) {
   inputs.tensors["c"] = inputs.tensors["s"] = testing::tensor({1}, {2});
   const io::HostTensor d_o = testing::tensor({1, 1, 1, 1}, {2});
   const Gradients result = computed(attention, inputs, d_o, {.unrounded = true, .sizes = true});
-  // A constant for the whole row changes nothing, but is not measured by that: dP is 2 and 8, delta
-  // and its only product are 5.
+  // A constant for the whole row changes nothing, but has a size: dP is 2 and 8, delta and its only
+  // product are 5.
   EXPECT_THAT(result.of.at("c").values, Each(0.0));
   EXPECT_DOUBLE_EQ(result.sizes.at("c").values[0],
                    std::sqrt(0.25 * (2 * 2 + 2 * 25) + 0.25 * (8 * 8 + 2 * 25)));

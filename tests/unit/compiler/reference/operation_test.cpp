@@ -76,8 +76,7 @@ std::vector<double> samples(Type type) {
           1e300, -1e300, kInfinity, -kInfinity, std::numeric_limits<double>::quiet_NaN()};
 }
 
-// The folder of constants is another implementation of the same meaning: they agree wherever
-// folding gives a value.
+// Constant folding is an independent implementation: both agree wherever folding gives a value.
 int compare_with_folding(Op op, Type type) {
   int folded = 0;
   for (double x : samples(type)) {

@@ -33,7 +33,7 @@ TEST(Shown, CountsOneByOne) {
   EXPECT_EQ(counted("mask h == 1 || b == 0;"), (3 + 1) * 64);
 }
 
-// Two documents of 3 and 5 in one batch, one of 8 in the other.
+// Two segments of 3 and 5 in one batch, one of 8 in the other.
 TEST(Shown, CountsDocumentsByTheirValues) {
   Inputs inputs;
   inputs.tensors["doc"] = {DType::i32, {2, 8}, {0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2}};
@@ -64,7 +64,7 @@ TEST(Shown, WhatIsMissingOrHasNoValueIsAnError) {
   Inputs inputs;
   inputs.tensors["t"] = {DType::i32, {4}, {0, 1, 0, 1}};
   const auto hidden = shown_scores(attention, inputs);
-  ASSERT_TRUE(hidden.ok()) << "what another mask hides is not missed";
+  ASSERT_TRUE(hidden.ok()) << "hidden by another mask";
   EXPECT_EQ(hidden->scores, 2 * 3 * 8 * 2);
   const ir::Attention nested =
       attention_of("tensor at: i32[8]; tensor t: i32[4]; mask t[at[kv_idx]] == 0;");

@@ -88,7 +88,7 @@ TEST(Source, FifosAndDevicesAreRefused) {
   std::filesystem::remove(path);
   ASSERT_FALSE(fifo.ok());
   EXPECT_NE(fifo.error().message.find("it is a FIFO"), std::string::npos);
-  EXPECT_EQ(fifo.error().notes.front(), "`-` in place of a file reads standard input");
+  EXPECT_EQ(fifo.error().notes.front(), "use `-` as the file name to read standard input");
   EXPECT_FALSE(Source::read("/dev/zero").ok());
 }
 

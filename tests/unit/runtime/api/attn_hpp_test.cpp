@@ -1,4 +1,4 @@
-// attn.hpp on the stand-ins. Nothing of the house is included here: see plan_file.h.
+// Tests attn.hpp on the stand-ins. Includes no internal headers: see plan_file.h.
 #include <dlpack/dlpack.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -141,7 +141,7 @@ TEST_F(AttnHpp, AnEmptyHandleFailsAndDoesNotCrash) {
   EXPECT_EQ(memory.upload(&invalid, 1).error().code, invalid);
   EXPECT_EQ(stream.synchronize().error().code, invalid);
   EXPECT_EQ(attn::Executable::load_file(runtime, "x").error().message,
-            "a runtime is needed, not NULL");
+            "the runtime must not be NULL");
 }
 
 TEST_F(AttnHpp, WhatWasMovedFromIsEmpty) {
@@ -159,7 +159,7 @@ TEST_F(AttnHpp, WhatWasMovedFromIsEmpty) {
   EXPECT_TRUE(executable.tensors().empty());
   expect_empty(binding);
   EXPECT_FALSE(arguments);
-  EXPECT_EQ(binding.execute(nullptr).error().message, "a binding is needed, not NULL");
+  EXPECT_EQ(binding.execute(nullptr).error().message, "the binding must not be NULL");
   arguments.param("p0", 1.0);
   ASSERT_TRUE(arguments.error());
   EXPECT_EQ(arguments.error()->code, attn::Code::invalid_argument);

@@ -1,4 +1,4 @@
-// attn_picker on the stand-ins, in C and C++, with a script for attnc.
+// Tests attn_picker on the stand-ins, in C and C++, with a script as attnc.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -74,7 +74,7 @@ class AttnPicker : public attn::standin::StandinTest {
     picked_.size = sizeof picked_;
     return attn_picker_pick(picker_, wanted.data(), wanted.size(), &policy, &picked_, error_);
   }
-  // Picks what must be there, and gives it back at once.
+  // Picks sizes that must be served, and releases the result at once.
   attn_fit fit_of(const std::vector<attn_dim_size>& wanted, attn_pick_policy policy = {}) {
     expect_ok(pick(wanted, policy));
     attn_executable_release(picked_.forward);
@@ -91,7 +91,7 @@ class AttnPicker : public attn::standin::StandinTest {
     std::ifstream file(folder_ / name);
     return {std::istreambuf_iterator<char>(file), {}};
   }
-  // An attnc that writes this plan, and notes what it was called with.
+  // An attnc that writes this plan and records its arguments.
   std::string attnc_for(const ShapedPlan& plan, const std::string& before = "") {
     const std::string ready = write("ready.attnplan", contents_of_shapes({plan}));
     return script(before + "\necho \"$@\" >> " + folder_.string() + "/calls\ncp " + ready +
@@ -195,7 +195,7 @@ TEST_F(AttnPicker, RefusesWhatHasNoMeaning) {
   attn_picker* none = nullptr;
   EXPECT_EQ(attn_picker_create(runtime_, &spec, nullptr, &none, error_),
             ATTN_STATUS_INVALID_ARGUMENT);
-  EXPECT_EQ(message(), "without plans a picker needs attnc, to build them");
+  EXPECT_EQ(message(), "a picker without plans needs attnc to build them");
   EXPECT_EQ(attn_picker_load_file(runtime_, "/no/such.attnplan", nullptr, &none, error_),
             ATTN_STATUS_IO);
   EXPECT_EQ(none, nullptr);
@@ -203,7 +203,7 @@ TEST_F(AttnPicker, RefusesWhatHasNoMeaning) {
   EXPECT_STREQ(attn_dim_name(ATTN_DIM_COUNT), "unknown");
 }
 
-// As programs are that were built with the first attn.h: what is behind their sizes is not read.
+// Like programs built with the first attn.h: nothing beyond their structure sizes is read.
 TEST_F(AttnPicker, StructuresOfTheFirstHeaderStillWork) {
   const std::string file = contents_of_shapes({{4}});
   const std::string attnc = attnc_for({9});
@@ -233,7 +233,7 @@ TEST_F(AttnPicker, StructuresOfTheFirstHeaderStillWork) {
   attn_picker_destroy(created);
 }
 
-// As programs will be that are built with a later attn.h.
+// Like programs built with a later attn.h.
 struct LargerSize {
   attn_dim_size known;
   std::int64_t later;

@@ -1,4 +1,4 @@
-// attn.h on the stand-ins for cuDNN and the driver: the whole way, and what fails on it.
+// Tests attn.h on the stand-ins for cuDNN and the driver: complete runs and their failures.
 #include <attn.h>
 #include <dlpack/dlpack.h>
 #include <gmock/gmock.h>
@@ -71,7 +71,7 @@ class AttnOnStandins : public attn::standin::StandinTest {
                                        error_);
   }
 
-  // Device memory with these bytes, ended with the test.
+  // Device memory with these bytes, freed at the end of the test.
   void* allocate(attn_runtime* runtime, const std::string& bytes) {
     attn_memory* memory = nullptr;
     expect_ok(attn_memory_allocate(runtime, bytes.size(), &memory, error_));
@@ -99,7 +99,7 @@ class AttnOnStandins : public attn::standin::StandinTest {
     tensor.dims = dims;
     expect_ok(attn_arguments_tensor(arguments, &tensor, error_));
   }
-  // In the order in which the plan has them.
+  // In the order of the plan.
   std::vector<void*> make_tensors(attn_runtime* runtime, char fill) {
     return {allocate(runtime, std::string(kBytes, fill)), allocate(runtime, std::string(kBytes, 0)),
             allocate(runtime, std::string(kTableBytes, fill))};
@@ -345,10 +345,10 @@ TEST_F(AttnOnStandins, ACallerWithAnOlderHeaderIsUnderstood) {
   EXPECT_EQ(c99_open_as_older_caller(folder_.c_str(), 7, error_), ATTN_STATUS_INVALID_ARGUMENT);
 }
 
-// The size that a structure had when it ended before its field `first`.
+// The size of a structure that ended before its field `first`.
 #define ATTN_SIZE_BEFORE(structure, first) offsetof(structure, first)
 
-// What is behind the size that a caller says is neither read nor written.
+// Nothing beyond the size that a caller gives is read or written.
 TEST_F(AttnOnStandins, StructuresOfTheFirstHeaderStillWork) {
   attn_runtime_options opening = {};
   opening.size = ATTN_SIZE_BEFORE(attn_runtime_options, allocate_memory);
@@ -585,7 +585,7 @@ TEST_F(AttnOnStandins, MemoryComesFromTheApplication) {
   options.size = sizeof options;
   attn_runtime* runtime = nullptr;
   EXPECT_EQ(attn_runtime_open(&options, &runtime, error_), ATTN_STATUS_INVALID_ARGUMENT);
-  EXPECT_EQ(message(), "allocate_memory and free_memory go together");
+  EXPECT_EQ(message(), "allocate_memory and free_memory must be set together");
   EXPECT_EQ(ledger.ends, 1);
 
   options.free_memory = take_back;
@@ -689,7 +689,7 @@ TEST_F(DlpackOnStandins, TensorsAreBoundWhereTheySayTheyAre) {
   attn_binding_destroy(binding);
 
   EXPECT_EQ(bind_dlpack(executable, tensors, 1, &binding), ATTN_STATUS_BINDING);
-  EXPECT_EQ(message(), "tensor 'o' is on CUDA device 1 but the plan is loaded on device 0");
+  EXPECT_EQ(message(), "tensor 'o' is on CUDA device 1, but the plan is loaded on device 0");
   attn_executable_release(executable);
   attn_runtime_release(runtime);
 }

@@ -87,7 +87,7 @@ TEST_F(Attn, NullIsAnErrorAndNoCrash) {
       attn_elements_to_f32(ATTN_DTYPE_F32, &value, 1, nullptr, error()),
   };
   EXPECT_THAT(all, ::testing::Each(ATTN_STATUS_INVALID_ARGUMENT));
-  EXPECT_THAT(message(), HasSubstr("is needed, not NULL"));
+  EXPECT_THAT(message(), HasSubstr("must not be NULL"));
   EXPECT_EQ(attn_runtime_cache_clear(nullptr, nullptr), ATTN_STATUS_INVALID_ARGUMENT);
 
   attn_error_destroy(nullptr);
@@ -123,7 +123,7 @@ TEST_F(Attn, ArgumentsNameWhatIsWrong) {
   EXPECT_THAT(message(), HasSubstr("'bias'"));
   tensor.dims = dims;
   EXPECT_EQ(attn_arguments_tensor(arguments, &tensor, error()), ATTN_STATUS_BINDING);
-  EXPECT_THAT(message(), HasSubstr("'bias' is given as 0, which is not an attn_dtype"));
+  EXPECT_THAT(message(), HasSubstr("the dtype of 'bias' is 0, which is not an attn_dtype"));
   tensor.dtype = ATTN_DTYPE_BF16;
   EXPECT_EQ(attn_arguments_tensor(arguments, &tensor, error()), ATTN_STATUS_OK);
   tensor.rank = -1;
@@ -135,7 +135,7 @@ TEST_F(Attn, ArgumentsNameWhatIsWrong) {
   attn_arguments_destroy(arguments);
 }
 
-// The kind of what is missing can be asked for without text.
+// The kind of failure is available without parsing text.
 TEST_F(Attn, AMachineWithoutADriverSaysSo) {
   attn_runtime* runtime = nullptr;
   const attn_status status = attn_runtime_open(nullptr, &runtime, error());
@@ -163,7 +163,7 @@ TEST_F(Attn, ElementsAreConvertedBothWays) {
   EXPECT_EQ(whole[1], 1);
   EXPECT_EQ(attn_elements_from_f32(ATTN_DTYPE_I32, values.data(), 4, whole, error()),
             ATTN_STATUS_INVALID_ARGUMENT);
-  EXPECT_EQ(message(), "value 2 is -2.5, which is not of type i32");
+  EXPECT_EQ(message(), "value 2 is -2.5, which i32 cannot represent");
   EXPECT_EQ(attn_elements_from_f32(0, values.data(), 1, whole, error()),
             ATTN_STATUS_INVALID_ARGUMENT);
 }

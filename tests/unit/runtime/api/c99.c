@@ -1,10 +1,10 @@
-/* What a program in C sees, compiled as strictly as it can be. */
+/* attn.h as seen by a C program, compiled with strict options. */
 #include "c99.h"
 
 #include <attn.h>
 #include <string.h>
 
-/* The options as they were when only these were known. */
+/* The options structure with its first fields only. */
 typedef struct {
   size_t size;
   const char* cudnn_folder;

@@ -82,14 +82,14 @@ TEST_F(Dlpack, EveryDtypeOfTheHouseIsKnown) {
 
 TEST_F(Dlpack, MemoryOfTheHostIsRefused) {
   tensor_.device = {kDLCPU, 0};
-  expect_error("not in CUDA's memory");
+  expect_error("not in CUDA memory");
   tensor_.device = {kDLCUDAHost, 0};
-  expect_error("not in CUDA's memory");
+  expect_error("not in CUDA memory");
 }
 
 TEST_F(Dlpack, ForeignElementsAreRefused) {
   tensor_.dtype = {kDLBfloat, 16, 4};
-  expect_error("vectors of 4 elements");
+  expect_error("vector elements of 4 lanes");
   tensor_.dtype = {kDLComplex, 64, 1};
   expect_error("type code 5 and 64 bits");
 }

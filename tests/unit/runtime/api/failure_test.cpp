@@ -39,8 +39,8 @@ TEST(Failure, NothingThatIsThrownLeaves) {
   attn_error error;
   const auto no_memory = [&]() -> Status { throw std::bad_alloc(); };
   EXPECT_EQ(guarded(&error, no_memory), ATTN_STATUS_OUT_OF_MEMORY);
-  EXPECT_STREQ(attn_error_message(&error), "the host has no memory left");
-  EXPECT_STREQ(attn_error_text(&error), "the host has no memory left");
+  EXPECT_STREQ(attn_error_message(&error), "the host is out of memory");
+  EXPECT_STREQ(attn_error_text(&error), "the host is out of memory");
 
   const auto bug = [&]() -> Status { throw std::out_of_range("position 3"); };
   EXPECT_EQ(guarded(&error, bug), ATTN_STATUS_INTERNAL);

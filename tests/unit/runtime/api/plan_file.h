@@ -1,4 +1,4 @@
-// Plans for the stand-ins, for tests that include attn.hpp and so nothing of the house.
+// Plans for the stand-ins, for tests that include attn.hpp and therefore no internal headers.
 #pragma once
 
 #include <cstdint>
@@ -8,26 +8,26 @@
 namespace attn::standin {
 
 struct PlanFile {
-  int number = 0;  // other numbers compute otherwise
+  int number = 0;  // plans with different numbers compute different results
   int params = 1;  // "p0", ..
   bool has_table = true;
   int sm = 90;
   int cudnn_version = 91900;
 };
 
-// What such a plan file has in it: q bf16 [1,2,4,8], o of the same form, table f32 [16].
+// The contents of such a plan file: q bf16 [1,2,4,8], o of the same shape, table f32 [16].
 std::string contents_of(const PlanFile& file);
 
-// One of a file of several shapes: what it computes has the form above, whatever its sizes are.
+// A plan of a file with several shapes; it computes the shapes above, whatever its sizes.
 struct ShapedPlan {
-  std::int64_t keys = 1;  // Skv; the others are those of q, and Hkv = 2 and Dv = 8
-  bool pads = true;       // B, Sq and Skv
+  std::int64_t keys = 1;  // Skv; the others are those of q, Hkv = 2 and Dv = 8
+  bool pads = true;       // pads B, Sq and Skv
   int sm = 90;
   int cudnn_version = 91900;
 };
 std::string contents_of_shapes(const std::vector<ShapedPlan>& plans);
 
-// The bytes that o must have; q and table are those given, all params `value`.
+// The expected bytes of o, for this q and table and all params equal to `value`.
 std::string expected_o(const PlanFile& file, const std::string& q, const std::string& table,
                        float value);
 

@@ -13,7 +13,7 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// A 16-bit format by its field widths alone, and its conversions to check.
+// A 16-bit format described by its field widths, and the conversions to check.
 struct Format {
   const char* name;
   int exponent_bits;
@@ -34,7 +34,7 @@ struct Format {
   unsigned infinity_bits() const { return static_cast<unsigned>(exponent_mask()) << fraction_bits; }
 };
 
-// The double that a pattern means, put together from its bits.
+// The double that a bit pattern represents, computed from its fields.
 double widened(const Format& format, unsigned bits) {
   std::uint64_t sign = (bits >> 15) & 1;
   std::int64_t exponent = format.exponent(bits);
@@ -88,8 +88,8 @@ TEST_P(SixteenBits, EveryPatternSurvivesTheWayBack) {
   }
 }
 
-// Between two neighbours: nearer to the lower, nearer to the upper, and the tie, which goes to the
-// even one. Every other double lies between two such points and rounding is monotone.
+// Between two neighbours: nearer to the lower, nearer to the upper, and the tie, which rounds to
+// even. Every other double lies between two such points and rounding is monotone.
 TEST_P(SixteenBits, RoundsToNearestEvenBetweenAllNeighbours) {
   const Format& format = GetParam();
   for (unsigned low = 0; low + 1 < format.infinity_bits(); ++low) {

@@ -7,7 +7,7 @@
 namespace attn {
 namespace {
 
-// Stored in plan files: these values may never change.
+// Stored in plan files, so these values must never change.
 TEST(Hash, HasTheKnownValues) {
   EXPECT_EQ(hash128("").to_hex(), "99aa06d3014798d86001c324468d497f");
   EXPECT_EQ(hash128("attnc").to_hex(), "ddb6b83916e524f7e509e24bbde32228");

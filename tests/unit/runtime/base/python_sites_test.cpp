@@ -29,7 +29,7 @@ class PythonSites : public testing::Test {
     return site;
   }
 
-  // Tests run side by side.
+  // Tests may run in parallel.
   fs::path folder_ =
       fs::path(testing::TempDir()) / testing::UnitTest::GetInstance()->current_test_info()->name();
   std::string path_ = std::getenv("PATH");

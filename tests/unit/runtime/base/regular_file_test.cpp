@@ -39,14 +39,13 @@ TEST_F(RegularFile, IsReadUpToTheLimit) {
   EXPECT_EQ(read_regular_file(path("link"), 1 << 20)->size(), 200000U);
 }
 
-// A FIFO without a writer would be waited for, and /dev/zero has no end.
+// Opening a FIFO without a writer would block, and /dev/zero has no end.
 TEST_F(RegularFile, WhatIsNoFileIsRefusedAtOnce) {
   ASSERT_EQ(::mkfifo(path("fifo").c_str(), 0600), 0);
   fs::create_symlink(path("fifo"), path("link"));
   EXPECT_THAT(error_of(path("fifo")), HasSubstr("it is a FIFO"));
   EXPECT_THAT(error_of(path("link")), HasSubstr("it is a FIFO"));
-  EXPECT_EQ(error_of("/dev/zero"),
-            "cannot read /dev/zero: it is a device, and only regular files are read");
+  EXPECT_EQ(error_of("/dev/zero"), "cannot read /dev/zero: it is a device, not a regular file");
   EXPECT_THAT(error_of(path("")), HasSubstr("Is a directory"));
   EXPECT_THAT(error_of(path("none")), HasSubstr("No such file"));
 }

@@ -5,7 +5,7 @@
 namespace attn {
 namespace {
 
-// The vectors of FIPS 180-4's examples, and lengths around the end of a block.
+// The test vectors of FIPS 180-4, and lengths around the block size.
 TEST(Sha256, IsWhatTheStandardSays) {
   EXPECT_EQ(sha256_hex(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   EXPECT_EQ(sha256_hex("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");

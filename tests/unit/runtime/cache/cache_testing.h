@@ -1,4 +1,4 @@
-// Keys, plans and folders for the tests of the cache.
+// Keys, plans and folders for cache tests.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,14 +16,14 @@ inline Key key(const std::string& text) { return Key(plan::Signature{text, hash1
 
 inline Key key(const plan::Plan& plan) { return Key(plan.signature); }
 
-// The sample for another GPU each: as many signatures as are wanted.
+// The sample plan for a numbered GPU, so that each number has its own signature.
 inline plan::Plan numbered_plan(int number) {
   plan::Plan plan = plan::testing::sample_plan();
   plan.target.name = "gpu" + std::to_string(number);
   return plan::testing::signed_again(std::move(plan));
 }
 
-// A folder for each test, which is not there yet.
+// A folder for each test; it does not exist yet.
 class FolderTest : public ::testing::Test {
  protected:
   void SetUp() override {

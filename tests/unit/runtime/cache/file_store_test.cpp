@@ -30,7 +30,7 @@ class FileStoreTest : public testing::FolderTest {
   bool has(const plan::Plan& plan) const {
     return fs::exists(store_->path_of(plan.signature.hash));
   }
-  // As if the last use had been that long ago.
+  // Makes the last use that much older.
   void age(const plan::Plan& plan, std::chrono::seconds by) const {
     fs::last_write_time(store_->path_of(plan.signature.hash),
                         fs::file_time_type::clock::now() - by);
@@ -85,7 +85,7 @@ TEST_F(FileStoreTest, ListsWhatWasUsedLastFirst) {
     save(numbered_plan(i));
     age(numbered_plan(i), 100s * (i + 1));
   }
-  ASSERT_TRUE(store_->load(key(numbered_plan(2)))->has_value());  // a use
+  ASSERT_TRUE(store_->load(key(numbered_plan(2)))->has_value());  // counts as a use
   const std::vector<StoredFile> files = *store_->list();
   ASSERT_EQ(files.size(), 3U);
   EXPECT_EQ(files[0].hash, numbered_plan(2).signature.hash);
@@ -152,7 +152,7 @@ TEST_F(FileStoreTest, LeavesFilesOfOthersAlone) {
   EXPECT_EQ(file_count(), others.size() + 1);
 }
 
-// Plans are code: who may write to the folder or a file decides what is executed.
+// Plans are code: whoever may write to the folder or a file controls what is executed.
 TEST_F(FileStoreTest, WhatOthersMayWriteToIsNotUsed) {
   const plan::Plan plan = numbered_plan(1);
   save(plan);
@@ -182,7 +182,7 @@ TEST_F(FileStoreTest, WhatBelongsToAnotherUserIsNotUsed) {
     ASSERT_EQ(::chown(path.c_str(), 65534, 65534), 0);
     const auto loaded = store_->load(key(plan));
     ASSERT_FALSE(loaded.ok()) << path;
-    EXPECT_THAT(loaded.error().message, HasSubstr("it belongs to another user, 65534"));
+    EXPECT_THAT(loaded.error().message, HasSubstr("it is owned by another user, 65534"));
     EXPECT_THAT(loaded.error().notes, ::testing::Contains(HasSubstr("plans are code")));
     ASSERT_EQ(::chown(path.c_str(), 0, 0), 0);
   }

@@ -9,7 +9,7 @@
 namespace attn::cache {
 namespace {
 
-// Sets the variables, and puts them back as they were.
+// Sets the variables, and restores them at the end.
 class Environment {
  public:
   explicit Environment(const std::map<std::string, std::string>& values) {

@@ -1,4 +1,4 @@
-// Processes that write to one folder and are killed at random moments: whatever is served is right.
+// Kills processes that write to one folder at random moments; every plan served must be right.
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -22,10 +22,10 @@ using testing::key;
 constexpr int kPlans = 12;
 constexpr int kWriters = 4;
 constexpr int kKills = 200;
-constexpr int kMostKills = 800;  // where few die while they write: under a sanitizer, say
+constexpr int kMostKills = 800;  // for slow builds (sanitizers), where few die while writing
 constexpr std::int64_t kWanted = 6;
 
-// Of 40 or 400 kB, which do not pack: quick to make, so that most of a writer's time is writing.
+// Incompressible plans of 40 or 400 kB: quick to make, so that writers spend most time writing.
 plan::Plan large_plan(int number) {
   plan::Plan plan = testing::numbered_plan(number);
   plan.spec_text.assign(number % 4 == 0 ? 400'000 : 0, ' ');
@@ -49,11 +49,11 @@ PlanCacheOptions small_cache(const std::string& folder) {
   PlanCacheOptions options;
   options.folder = folder;
   options.memory.values.entries = 1;
-  options.files.bytes = 1'200'000;  // not all of them: prunes and writes all the time
+  options.files.bytes = 1'200'000;  // too small for all, so it prunes and writes constantly
   return options;
 }
 
-// Asks for one plan after the other, for ever; ends with 1 when it is given a wrong one.
+// Requests one plan after another, forever; exits with 1 if it gets a wrong one.
 [[noreturn]] void write_for_ever(const std::string& folder, const std::vector<plan::Plan>& plans,
                                  unsigned seed) {
   std::mt19937 random(seed);
@@ -82,13 +82,13 @@ class Kill : public testing::FolderTest {
     const pid_t child = ::fork();
     EXPECT_GE(child, 0);
     if (child == 0) {
-      ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // when the test itself is killed
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // in case the test itself is killed
       write_for_ever(folder(), plans_, seed);
     }
     return child;
   }
 
-  // It must have been alive: one that found something wrong has ended by itself.
+  // Kills a writer, which must still be running: one that found a wrong plan has exited.
   static void end(pid_t& writer) {
     if (writer <= 0) return;
     const pid_t ended = std::exchange(writer, 0);
@@ -99,7 +99,7 @@ class Kill : public testing::FolderTest {
         << "exit of a writer: " << status;
   }
 
-  // Files that writers were killed over.
+  // Temporary files left by killed writers.
   std::int64_t temporaries() const {
     return std::ranges::count_if(
         std::filesystem::directory_iterator(folder()),

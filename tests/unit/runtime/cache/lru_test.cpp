@@ -88,12 +88,12 @@ TEST(Lru, ClearHandsBackAll) {
   EXPECT_EQ(*lru.find(key("a")), 3);
 }
 
-// Against a list that is kept in order.
+// Compares with a sorted list.
 TEST(Lru, AgreesWithAPlainList) {
   constexpr std::size_t kLimit = 20;
   std::mt19937 random(7);
   Lru<int> lru(MemoryLimits{kLimit});
-  std::list<int> order;  // the most recently used first
+  std::list<int> order;  // most recently used first
   for (int round = 0; round < 20000; ++round) {
     const int number = static_cast<int>(random() % 40);
     const Key k = key(std::to_string(number));

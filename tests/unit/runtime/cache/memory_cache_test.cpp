@@ -14,7 +14,7 @@ namespace {
 
 using testing::key;
 
-// Counts how many of it there are, as descriptors would be.
+// Counts its live instances, like descriptors.
 struct Live {
   explicit Live(int its_number) : number(its_number) { ++count; }
   ~Live() { --count; }
@@ -88,7 +88,7 @@ TEST_F(MemoryCacheTest, WhatIsInUseIsNotEvictedAndFoundAgain) {
   for (int i = 0; i < 10; ++i) ASSERT_TRUE(cache.get(key(std::to_string(i)), make(i)).ok());
   EXPECT_EQ(*cache.get(key("used"), make(8)), used);
   cache.clear();
-  EXPECT_EQ(used->number, 7);  // the user's from now on
+  EXPECT_EQ(used->number, 7);  // now only the user's
   EXPECT_EQ(Live::count, 1);
 }
 
@@ -109,7 +109,7 @@ TEST_F(MemoryCacheTest, RefusalsHaveALimitOfTheirOwn) {
   ASSERT_TRUE(cache.get(key("value"), make(1)).ok());
   const auto refuse = []() -> Made { return error(ErrorCode::unsupported); };
   for (int i = 0; i < 10; ++i) ASSERT_FALSE(cache.get(key(std::to_string(i)), refuse).ok());
-  EXPECT_TRUE(cache.get(key("0"), make(1)).ok());   // forgotten
+  EXPECT_TRUE(cache.get(key("0"), make(1)).ok());   // evicted
   EXPECT_FALSE(cache.get(key("9"), make(1)).ok());  // kept
   EXPECT_EQ(count(Counter::evict), 1U);             // "value" for "0"
 }
@@ -125,12 +125,12 @@ TEST_F(MemoryCacheTest, AFailureIsTriedAgain) {
   EXPECT_EQ(count(Counter::negative), 0U);
 }
 
-// Every thread asks for "a" before its making ends: it waits until all others have asked.
+// Every thread requests "a" before it is made: making waits until all others have requested it.
 class Together {
  public:
   Together(Cache& cache, const Counters& counters) : cache_(cache), counters_(counters) {}
 
-  // What each of eight threads is given when `made` is what the first makes.
+  // What each of eight threads gets if the first makes `made`.
   std::vector<Made> ask(const std::function<Made()>& made) {
     std::vector<std::optional<Made>> answers(8);
     std::vector<std::thread> threads;
@@ -199,7 +199,7 @@ TEST_F(MemoryCacheTest, ThoseWhoWaitAreAnsweredWhenTheMakingThrows) {
   EXPECT_TRUE(cache.get(key("a"), make(1)).ok());
 }
 
-// Would never end if the lock were held while something is made.
+// Would deadlock if the lock were held while a value is made.
 TEST_F(MemoryCacheTest, DifferentKeysAreMadeAtOnce) {
   Cache cache(limits(8), &bytes_of, counters_);
   std::latch all(8);
@@ -244,7 +244,7 @@ TEST_F(MemoryCacheTest, ManyThreadsOnFewPlaces) {
   EXPECT_EQ(counts[Counter::hit] + counts[Counter::miss] + counts[Counter::wait] +
                 counts[Counter::negative],
             8U * 3000U);
-  EXPECT_LE(cache.size(), 5U + 8U);  // as many more as were in use at the last insert
+  EXPECT_LE(cache.size(), 5U + 8U);  // plus those in use at the last insert
   cache.clear();
   EXPECT_EQ(Live::count, 0);
 }

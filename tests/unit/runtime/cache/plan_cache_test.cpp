@@ -19,7 +19,7 @@ using testing::numbered_plan;
 
 class PlanCacheTest : public testing::FolderTest {
  protected:
-  // Another one over the same folder, as another process would have.
+  // Opens another cache on the same folder, like another process.
   void open(const std::string& folder) {
     PlanCacheOptions options;
     options.folder = folder;
@@ -27,7 +27,7 @@ class PlanCacheTest : public testing::FolderTest {
     cache_.emplace(std::move(options));
   }
 
-  // The plan of that number, from wherever the cache has it.
+  // Gets plan `number`, from wherever the cache has it.
   void expect_plan(int number) {
     const plan::Plan plan = numbered_plan(number);
     const auto found = cache_->get(key(plan), [&]() -> Result<plan::Plan> { return plan; });
@@ -93,7 +93,7 @@ TEST_F(PlanCacheTest, DamagedFilesAreReplaced) {
   EXPECT_TRUE(warnings_.empty());
 }
 
-// A plan that says it is another's, as if its file had been renamed.
+// A plan file whose name does not match its plan, as if renamed.
 TEST_F(PlanCacheTest, AFileOfAnotherNameIsNotServed) {
   open(folder());
   expect_plan(1);
@@ -109,7 +109,7 @@ TEST_F(PlanCacheTest, EnginesKnownToBeWrongAreNotServed) {
   plan::Plan plan = plan::testing::sample_plan();
   plan.target.sm = 100;
   EXPECT_FALSE(is_known_bad(plan::testing::signed_again(plan)));
-  plan.cudnn_version = 91000;  // of which no plan is taken (known_bad.def)
+  plan.cudnn_version = 91000;  // a version whose plans are rejected (known_bad.def)
   plan = plan::testing::signed_again(plan);
   EXPECT_TRUE(is_known_bad(plan));
   open(folder());
@@ -156,7 +156,7 @@ TEST_F(PlanCacheTest, AnImpossibleFolderIsWarnedOfOnce) {
   EXPECT_EQ(count(Counter::hit), 1U);
 }
 
-// Somebody to whom modes of files mean something.
+// Runs as a user to whom file modes apply (not root).
 class Unprivileged {
  public:
   Unprivileged() : was_(::geteuid()) { change(was_ == 0 ? kNobody : was_); }
@@ -205,7 +205,7 @@ TEST_F(PlanCacheTest, AFolderThatMayNotBeReadIsWarnedOfOnce) {
   EXPECT_EQ(warnings_.size(), 1U);
 }
 
-// No file may become larger than so many bytes: writes fail in their midst, as on a full disk.
+// Limits the file size so that writes fail halfway, as on a full disk.
 class FullDisk {
  public:
   explicit FullDisk(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
@@ -262,7 +262,7 @@ TEST_F(PlanCacheTest, ManyThreadsAndCachesOverOneFolder) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_GE(builds, 10);
-  EXPECT_LE(builds, 40);  // once a cache: the folder has it then
+  EXPECT_LE(builds, 40);  // once per cache; then the folder has it
   EXPECT_EQ(file_count(), 10U);
 }
 

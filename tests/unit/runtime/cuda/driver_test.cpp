@@ -1,5 +1,5 @@
-// How the driver is loaded, on its stand-in. A process keeps the driver, so these tests depend on
-// their order in one process and are one test.
+// Tests loading the stand-in driver. A process keeps the driver, so the steps depend on their order
+// and are one test.
 #include "runtime/cuda/driver.h"
 
 #include <gtest/gtest.h>

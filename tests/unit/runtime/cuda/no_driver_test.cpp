@@ -1,4 +1,4 @@
-// What this room says on a machine without a driver; tests/gpu has the rest.
+// Tests runtime/cuda on a machine without a driver; the rest is in tests/gpu.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
-// Compiling on the stand-in for cuDNN, which looks at every attribute that it is given: types,
-// failures of every call, what becomes of statuses. Each test ends with no descriptor alive and no
-// contract breached (StandinTest).
+// Compiles on the cuDNN stand-in, which checks every attribute: types, failures of every call,
+// handling of statuses. Each test must end without live descriptors and contract violations
+// (StandinTest).
 #include <gmock/gmock.h>
 
 #include <map>
@@ -49,7 +49,7 @@ class CompileOnStandins : public standin::StandinTest {
   static Json config(int engine, int status, const std::string& words = "") {
     return {{"engine", engine}, {"status", status}, {"words", words}};
   }
-  // How often each function was called since the reset, but for those that cannot fail.
+  // Number of calls of each function since the reset, except functions that cannot fail.
   static std::map<std::string, std::int64_t> calls() {
     std::map<std::string, std::int64_t> calls;
     for (const char* function : {"cudnnBackendCreateDescriptor", "cudnnBackendSetAttribute",
@@ -62,7 +62,7 @@ class CompileOnStandins : public standin::StandinTest {
   std::shared_ptr<const Library> library_;
 };
 
-// The operands of a graph as the descriptors say them.
+// Checks the operands of a graph against the descriptors.
 void expect_operands(const graph::BackendGraph& graph, const plan::CompiledStep& step) {
   std::map<graph::Uid, Storage> wanted, found;
   for (const graph::Tensor& tensor : graph.tensors) {
@@ -108,7 +108,7 @@ TEST_F(CompileOnStandins, EveryCallMayFail) {
   }
 }
 
-// Whatever a config answers, the next is tried; only where all refuse is it a refusal.
+// Whatever a config returns, the next is tried; the result is unsupported only if all are.
 TEST_F(CompileOnStandins, WhatTheStatusesOfConfigsBecome) {
   const std::map<int, bool> refusals = {
       {CUDNN_STATUS_NOT_SUPPORTED, true},
@@ -133,12 +133,12 @@ TEST_F(CompileOnStandins, WhatTheStatusesOfConfigsBecome) {
       EXPECT_EQ(failed.error().code, refused ? ErrorCode::unsupported : ErrorCode::cudnn)
           << first << " and " << second;
       EXPECT_EQ(failed.error().message,
-                "cuDNN made no plan of this graph: 2 engine configs failed");
+                "cuDNN could not build a plan for this graph: 2 engine configs failed");
     }
   }
 }
 
-// The reasons of a mode are not told of the next; what has none is told without.
+// Reasons of one mode are not reported for the next; configs without a reason are reported too.
 TEST_F(CompileOnStandins, EveryAttemptIsToldWithItsReason) {
   offer("A", offer_of({config(4, CUDNN_STATUS_NOT_SUPPORTED,
                               "Warning: CUDNN_STATUS_NOT_SUPPORTED_SHAPE; Reason: head dim 100\n"),
@@ -175,7 +175,7 @@ TEST_F(CompileOnStandins, NoOfferIsToldApartFromOffersThatFail) {
             0);
 }
 
-// What was announced and not filled is not kept while plans are made.
+// Announced but unfilled descriptors are not kept while plans are made.
 TEST_F(CompileOnStandins, TheSurplusGoesAtOnce) {
   standin::cudnn().control.record(1);
   offer("A", offer_of({config(5, 0)}, 4));
@@ -190,7 +190,7 @@ TEST_F(CompileOnStandins, TheSurplusGoesAtOnce) {
   EXPECT_EQ(gone, 4U);
 }
 
-// A single row whose score has an index in it: engine 1 is known to compute it wrongly.
+// A single row whose score contains an index: engine 1 is known to compute it wrongly.
 graph::BackendGraph graph_for_another_engine() {
   graph::BackendGraph graph;
   const std::vector<std::int64_t> q = {1, 1, 1, 8}, k = {1, 1, 8, 8}, scores = {1, 1, 1, 8};

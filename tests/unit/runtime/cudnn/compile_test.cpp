@@ -151,7 +151,8 @@ TEST_F(CompileGraph, EveryConfigFailed) {
   const auto step = compile();
   ASSERT_FALSE(step.ok());
   EXPECT_EQ(step.error().code, ErrorCode::unsupported);
-  EXPECT_EQ(step.error().message, "cuDNN made no plan of this graph: 2 engine configs failed");
+  EXPECT_EQ(step.error().message,
+            "cuDNN could not build a plan for this graph: 2 engine configs failed");
   EXPECT_THAT(step.error().notes,
               ElementsAre("engines 4, 5: NOT_SUPPORTED_GRAPH_PATTERN: no such pattern"));
   const Json payload = Json::parse(step.error().payload);

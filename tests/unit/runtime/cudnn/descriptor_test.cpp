@@ -12,7 +12,7 @@ namespace {
 using testing::FakeCudnn;
 using ::testing::HasSubstr;
 
-// What the attribute table refuses does not compile.
+// What the attribute table rejects must not compile.
 template <typename A, typename V>
 concept Settable = requires(DescriptorBuilder& builder, const A& attribute, V value) {
   builder.set(attribute, value);

@@ -1,5 +1,5 @@
-// A cuDNN of our own making, as a table of entry points: counts, remembers and fails as told. One
-// at a time (the C API has no context argument).
+// A fake cuDNN as a table of entry points: counts calls, records arguments and fails on request.
+// Only one at a time, since the C API has no context argument.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@ namespace attn::cudnn::testing {
 struct FakeConfig {
   std::int64_t engine = 0;
   cudnnStatus_t plan_status = CUDNN_STATUS_SUCCESS;
-  std::string words;  // the last error text when the plan fails
+  std::string words;  // last error text if the plan fails
 };
 
 struct FakeOffer {
   std::vector<FakeConfig> configs;
   std::int64_t surplus = 0;  // announced beyond `configs`
-  std::string words;         // the last error text after the query
+  std::string words;         // last error text after the query
   cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
 };
 
@@ -33,17 +33,17 @@ class FakeCudnn {
 
   const Api& api() const { return api_; }
 
-  // What to do.
+  // Behavior to simulate.
   std::map<cudnnBackendHeurMode_t, FakeOffer> offers;
   std::map<cudnnBackendDescriptorType_t, cudnnStatus_t> fail_finalize;
   std::string last_words;
 
-  // What was seen.
+  // Recorded calls.
   std::int64_t live = 0;
   std::int64_t most_live = 0;
   std::int64_t set_calls = 0;
   std::int64_t executions = 0;
-  std::vector<std::int64_t> planned_engines;  // of each plan that was finalized or failed
+  std::vector<std::int64_t> planned_engines;                    // of each plan, finalized or failed
   std::map<cudnnBackendAttributeName_t, std::string> last_set;  // bytes of the last value
 
  private:

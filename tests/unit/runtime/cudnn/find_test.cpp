@@ -1,5 +1,5 @@
-// Which of several cuDNNs is taken, among folders that a test makes. Their libraries have nothing
-// but a version (versioned_cudnn.cpp).
+// Tests which of several cuDNN copies is chosen, among folders that the test creates. Their
+// libraries only have a version (versioned_cudnn.cpp).
 #include "runtime/cudnn/find.h"
 
 #include <dlfcn.h>
@@ -31,7 +31,7 @@ class FindCudnn : public ::testing::Test {
     fs::remove_all(root_);
   }
 
-  // A prefix as Python's packages have it: a header beside the library says the version.
+  // A prefix like that of a Python package: the header next to the library gives the version.
   fs::path package(const std::string& name, int version) {
     const fs::path folder = root_ / name;
     fs::create_directories(folder / "lib");
@@ -42,7 +42,7 @@ class FindCudnn : public ::testing::Test {
         << version / 100 % 100 << "\n#define CUDNN_PATCHLEVEL " << version % 100 << "\n";
     return folder;
   }
-  // A folder as a system has it: the name of the file does.
+  // A system folder: the file name gives the version.
   fs::path system(const std::string& name, int version) {
     const fs::path folder = root_ / name;
     fs::create_directories(folder);
@@ -51,7 +51,7 @@ class FindCudnn : public ::testing::Test {
     fs::create_symlink(file, folder / "libcudnn.so.9");
     return folder;
   }
-  // One of which nothing says the version.
+  // A copy of unknown version.
   fs::path unknown(const std::string& name, int version) {
     const fs::path folder = package(name, version);
     fs::remove_all(folder / "include");
@@ -96,9 +96,9 @@ TEST_F(FindCudnn, OlderOnesAreRefusedWithTheirPaths) {
   const Error error = find({one, two}).error();
   EXPECT_EQ(error.code, ErrorCode::cudnn);
   EXPECT_EQ(error.message, (one / "libcudnn.so.9").string() + " is cuDNN 9.14.0, which is too old");
-  EXPECT_THAT(error.notes, ElementsAre("attnc needs cuDNN 9.19.0 or newer",
-                                       "there is also " + (two / "lib/libcudnn.so.9").string() +
-                                           ": cuDNN 9.12.0"));
+  EXPECT_THAT(error.notes,
+              ElementsAre("attnc needs cuDNN 9.19.0 or newer",
+                          "also found " + (two / "lib/libcudnn.so.9").string() + ": cuDNN 9.12.0"));
 }
 
 TEST_F(FindCudnn, OneOfUnknownVersionIsAskedAndComesLast) {
@@ -120,11 +120,12 @@ TEST_F(FindCudnn, OneThatIsLoadedAndTooOldIsRefusedWithBothPaths) {
   const fs::path loaded = package("loaded", 91400), newer = package("newer", 92400);
   load(loaded);
   const Error error = find({newer}, true).error();
-  EXPECT_EQ(error.message, (loaded / "lib/libcudnn.so.9").string() +
-                               " is cuDNN 9.14.0, which is too old, and this process has loaded it "
-                               "already");
-  EXPECT_THAT(error.notes, Contains("there is also " + (newer / "lib/libcudnn.so.9").string() +
-                                    ": cuDNN 9.24.0"));
+  EXPECT_EQ(error.message,
+            (loaded / "lib/libcudnn.so.9").string() +
+                " is cuDNN 9.14.0, which is too old, and this process has already loaded "
+                "it");
+  EXPECT_THAT(error.notes,
+              Contains("also found " + (newer / "lib/libcudnn.so.9").string() + ": cuDNN 9.24.0"));
 }
 
 TEST_F(FindCudnn, WithoutAnyThePlacesAreNamed) {

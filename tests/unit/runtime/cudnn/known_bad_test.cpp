@@ -15,7 +15,7 @@ using graph::Pointwise;
 using graph::PointwiseMode;
 using graph::Storage;
 
-// Score-shaped values 1.. and the scalar 100.
+// Tensors 1.. of score shape, and the scalar 100.
 class KnownBadTest : public ::testing::Test {
  protected:
   KnownBadTest() {
@@ -135,7 +135,8 @@ std::string_view found(std::int64_t version, std::int64_t sm, Features features,
   return row == nullptr ? "" : row->name;
 }
 
-// Every row holds at its edges, not beside them, and not for a graph that lacks a feature of it.
+// Every row holds at the ends of its ranges, not beyond them, and only for graphs with its
+// features.
 TEST(KnownBadRows, HoldWhereTheySay) {
   for (const KnownBad& row : known_bad()) {
     SCOPED_TRACE(row.name);
@@ -190,7 +191,7 @@ TEST(KnownBadRows, AreInTheManual) {
   }
 }
 
-// Both graphs of one attention have the same features.
+// Both graphs of the same attention have the same features.
 class FeaturesTest : public KnownBadTest {
  protected:
   FeaturesTest() {

@@ -1,5 +1,4 @@
-// Device memory from the application: what is asked for, when it is given back, and what a failure
-// says.
+// Tests device memory from the application's allocator: requests, releases and failures.
 #include <cuda.h>
 
 #include <map>
@@ -15,7 +14,7 @@ using standin::Case;
 using standin::make_plan;
 using ::testing::HasSubstr;
 
-// Memory of the driver's, and who has asked for it.
+// Driver memory, with a record of the requests.
 struct Pool {
   struct Block {
     cuda::DeviceBuffer buffer;
@@ -23,8 +22,8 @@ struct Pool {
   };
   std::map<void*, Block> blocks;
   std::optional<cuda::Device> device;
-  std::size_t most = SIZE_MAX;  // of all
-  std::size_t shift = 0;        // of each address
+  std::size_t most = SIZE_MAX;  // limit in total
+  std::size_t shift = 0;        // added to each address
   int mistakes = 0;
 
   std::size_t bytes() const {
@@ -83,7 +82,7 @@ class Allocators : public OnStandins {
   }
 
   Pool pool_;
-  std::vector<void*> asked_;  // the streams
+  std::vector<void*> asked_;  // streams of the requests
   plan::Plan plan_;
   std::shared_ptr<Runtime> runtime_;
   std::optional<Case> on_;
@@ -114,7 +113,7 @@ TEST_F(Allocators, AWorkspaceIsTakenForABindingOrAnExecute) {
   EXPECT_EQ(cuda_calls("cuMemAllocAsync"), 0);
 }
 
-// Its address would be in the graph, and somebody else's by the time of a launch.
+// The graph would keep its address, which may belong to another allocation at launch.
 TEST_F(Allocators, AWorkspaceOfAnExecuteCannotBeCaptured) {
   const Executable executable = must(Executable::load(runtime_, plan_));
   const cuda::Stream stream = must(cuda::Stream::create(runtime_->device()));
@@ -128,7 +127,7 @@ TEST_F(Allocators, AWorkspaceOfAnExecuteCannotBeCaptured) {
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::invalid_argument);
   EXPECT_THAT(refused.error().to_text(), HasSubstr("cannot be captured"));
-  EXPECT_THAT(refused.error().to_text(), HasSubstr("a workspace of the binding's own"));
+  EXPECT_THAT(refused.error().to_text(), HasSubstr("a workspace owned by the binding"));
   EXPECT_TRUE(asked_.empty());
   EXPECT_OK(captured(owned).status());
   expect_right(*on_, ordered, stream.handle());
@@ -149,7 +148,7 @@ TEST_F(Allocators, NoMemoryIsSaidAsTheDriverWouldSayIt) {
   ASSERT_FALSE(bound.ok());
   EXPECT_EQ(bound.error().code, ErrorCode::cuda);
   EXPECT_THAT(bound.error().message,
-              HasSubstr("the application's allocator has no 512 bytes left"));
+              HasSubstr("the application's allocator could not allocate 512 bytes"));
   EXPECT_EQ(cuda::failure_of(bound.error()), cuda::failure_for(CUDA_ERROR_OUT_OF_MEMORY));
 }
 

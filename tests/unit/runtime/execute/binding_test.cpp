@@ -1,5 +1,5 @@
-// Bindings on the stand-ins: what bind refuses, what changes of addresses, params and workspaces
-// cost and do, and what a failure leaves behind.
+// Tests bindings on the stand-ins: errors of bind, cost and effect of changed addresses, params and
+// workspaces, and the state after failures.
 #include <cuda.h>
 #include <cudnn_graph.h>
 
@@ -23,7 +23,7 @@ class BindingTest : public WithCase {
     load(make_plan({.steps = 2, .params = 1, .derives_each = true}));
   }
 
-  // The arguments with another address for q.
+  // The arguments with a different address for q.
   Arguments with_q(void* address) const {
     const Arguments all = on_->arguments();
     Arguments changed;
@@ -104,7 +104,7 @@ TEST_F(BindingTest, ParamsAreReadAtEveryExecute) {
   EXPECT_EQ(binding.set_param("p1", 1).error().code, ErrorCode::binding);
 }
 
-// Eight sets of addresses in turns cost nothing once each was there; a ninth costs a pack a step.
+// Reusing eight sets of addresses is free once each was used; a ninth costs a pack per step.
 TEST_F(BindingTest, PacksAreKeptForTheAddressesOfLate) {
   std::vector<Case> cases;
   for (int seed = 0; seed < 9; ++seed) {
@@ -157,10 +157,10 @@ TEST_F(BindingTest, AddressesThatWereTakenUncheckedAreCheckedWhenAsked) {
   expect_right(*on_, binding);
 }
 
-// The pack that could not be made takes the place of the one that was used least recently.
+// A pack that cannot be created evicts the least recently used one.
 TEST_F(BindingTest, APackThatCannotBeMadeChangesNothing) {
   Binding binding = must(executable_->bind(on_->arguments()));
-  std::vector<Case> cases;  // all there, so that none has the addresses of another
+  std::vector<Case> cases;  // all alive, so that addresses differ
   for (int seed = 2; seed < 12; ++seed) {
     Case& other = cases.emplace_back(must(Case::make(executable_->device(), plan_, seed)));
     other.set_param("p0", 1.25);
@@ -201,7 +201,7 @@ TEST_F(BindingTest, AStreamOfAnotherDeviceIsAnError) {
   expect_right(*on_, binding);
 }
 
-// The first execute of all, within a capture of the caller's.
+// The very first execute, captured by the caller.
 TEST_F(BindingTest, TheFirstExecuteMayBeCaptured) {
   Binding binding = must(executable_->bind(on_->arguments()));
   const auto graph = must(cuda::Graph::capture(
@@ -244,7 +244,7 @@ TEST_F(CudaGraphTest, AWorkspaceOfThePoolBecomesOneOfItsOwn) {
   EXPECT_EQ(cuda_calls("cuMemAllocAsync"), 0);
 }
 
-// What could not be brought up to date is not launched as it was.
+// A graph that could not be updated must not be launched in its old state.
 TEST_F(CudaGraphTest, AFailedUpdateIsTriedAgain) {
   CudaGraph graph = must(CudaGraph::capture(must(executable_->bind(on_->arguments()))));
   EXPECT_OK(graph.set_param("p0", 4));

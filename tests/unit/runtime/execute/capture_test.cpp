@@ -1,4 +1,4 @@
-// An execute as a CUDA graph for others, captures that fail, and faults that are behind failures.
+// Tests executes as child graphs, failing captures, and faults reported after other failures.
 #include <cuda.h>
 #include <cudnn_graph.h>
 
@@ -21,7 +21,7 @@ class Captures : public WithCase {
     load(make_plan({.steps = 2, .derives_each = true}));
   }
 
-  // As a parent graph would.
+  // Launches like a parent graph.
   void launch(void* graph) const {
     const cuda::Driver& driver = *must(cuda::driver());
     ASSERT_TRUE(runtime_->device().make_current().ok());
@@ -125,7 +125,7 @@ TEST_F(Captures, AFaultOfTheDeviceIsBehindAFailureOfCudnn) {
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().code, ErrorCode::cuda);
   EXPECT_EQ(cuda::failure_of(status.error()), cuda::failure_for(CUDA_ERROR_LAUNCH_FAILED));
-  EXPECT_THAT(status.error().to_text(), HasSubstr("cuDNN said: "));
+  EXPECT_THAT(status.error().to_text(), HasSubstr("cuDNN reported: "));
 }
 
 TEST_F(Captures, AsManySetsOfAddressesAreKeptAsWasAsked) {

@@ -32,7 +32,7 @@ class BindingChecks : public ::testing::Test {
       {.batch = 1, .heads_q = 4, .heads_kv = 2, .seq_q = 32, .seq_kv = 64, .head_dim = 16},
       testing::Mask::causal);
 
-  // Arguments that fit, but for the tensor `changed`, to which `change` is applied.
+  // Arguments that fit, with `change` applied to the tensor `changed`.
   template <typename Change>
   Arguments with(const std::string& changed, Change change) const {
     Arguments arguments;
@@ -151,7 +151,7 @@ TEST_F(BindingChecks, WrongDevice) {
             "tensor 'q' is in memory of CUDA device 1 but the plan is loaded on device 0");
 }
 
-// Device memory in allocations of 4 kB, of which those from 0x20000000 on follow one another.
+// Device memory in allocations of 4 kB; those from 0x20000000 on are adjacent.
 Result<cuda::PointerInfo> classify_allocations(const void* pointer) {
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
   cuda::PointerInfo info = *classify(pointer);
@@ -193,7 +193,7 @@ TEST_F(BindingChecks, AParamIsWithinTheRangeOfItsType) {
   EXPECT_TRUE(check_scalar("c", DType::f32, 3.4e38).ok());
   EXPECT_TRUE(check_scalar("c", DType::f32, -INFINITY).ok());
   EXPECT_EQ(check_scalar("c", DType::f32, 1e300).error().message,
-            "param 'c' is 1e+300, which is not of type f32");
+            "param 'c' is 1e+300, which f32 cannot represent");
 }
 
 TEST_F(BindingChecks, AFailingClassifierIsReported) {
@@ -225,11 +225,11 @@ TEST_F(BindingChecks, ParamsOfAnotherType) {
   };
   EXPECT_EQ(message_of(fitting().scalar("window", 3)), "accepted");
   EXPECT_EQ(message_of(fitting().scalar("window", 3.0)),
-            "param 'window' is given as f32 but is i32");
+            "param 'window' is f32 but the plan needs i32");
   EXPECT_EQ(message_of(fitting().scalar("window", DType::i32, 2.5)),
-            "param 'window' is 2.5, which is not of type i32");
+            "param 'window' is 2.5, which i32 cannot represent");
   EXPECT_EQ(message_of(fitting().scalar("window", DType::i32, 3e9)),
-            "param 'window' is 3000000000, which is not of type i32");
+            "param 'window' is 3000000000, which i32 cannot represent");
 }
 
 TEST_F(BindingChecks, NamesOfAPlanAreEscaped) {

@@ -1,5 +1,5 @@
-// What lives how long, on the stand-ins: every test ends with nothing alive and no contract of
-// cuDNN's or the driver's breached (StandinTest).
+// Tests lifetimes on the stand-ins: every test must end with no live object and no violated
+// contract of cuDNN or the driver (StandinTest).
 #include <cuda.h>
 #include <cudnn_graph.h>
 
@@ -22,7 +22,7 @@ using standin::fail_nth;
 using standin::make_plan;
 using ::testing::HasSubstr;
 
-// All that a plan can have.
+// A plan with every feature.
 plan::Plan whole_plan(int number = 0) {
   return make_plan({.number = number,
                     .steps = 2,
@@ -32,7 +32,7 @@ plan::Plan whole_plan(int number = 0) {
                     .checks = true});
 }
 
-// All that an application does with it, on both kinds of workspaces that are ours.
+// The complete life cycle of a plan in an application, with both kinds of owned workspaces.
 Status whole_life(const plan::Plan& plan) {
   ATTN_ASSIGN(auto runtime, standin::open_runtime());
   ATTN_ASSIGN(Executable executable, Executable::load(runtime, plan));
@@ -51,8 +51,8 @@ Status whole_life(const plan::Plan& plan) {
   return {};
 }
 
-// How often each function was called in a life without failures, but for those that undo. The first
-// life of a process calls some that no other calls.
+// Number of calls of each function in a life cycle without failures, except functions that release.
+// The first life cycle of a process makes some calls that later ones do not.
 std::map<std::string, long> calls_of_a_life(const StandinControl& control, const plan::Plan& plan) {
   EXPECT_OK(whole_life(plan));
   control.record(1);
@@ -84,8 +84,8 @@ TEST_F(Lifetime, EveryCallOfCudnnMayFail) {
   }
 }
 
-// Without cuCtxGetCurrent, which fails when the driver is gone, and with it all that lived there.
-// An update of a graph that fails is made good by a new graph.
+// Without cuCtxGetCurrent, which fails only if the driver and all its objects are gone. A graph
+// update that fails is replaced by a new graph.
 TEST_F(Lifetime, EveryCallOfTheDriverMayFail) {
   const plan::Plan plan = whole_plan();
   for (const auto& [function, count] : calls_of_a_life(standin::cuda().control, plan)) {
@@ -104,7 +104,7 @@ TEST_F(Lifetime, EveryCallOfTheDriverMayFail) {
   }
 }
 
-// Whoever goes first: what is left keeps what it needs.
+// In any order: the remaining objects keep what they need.
 TEST_F(Lifetime, AnyOrderOfDestruction) {
   std::array<int, 4> order = {0, 1, 2, 3};
   const plan::Plan plan = whole_plan();
@@ -129,7 +129,7 @@ TEST_F(Lifetime, AnyOrderOfDestruction) {
   } while (std::ranges::next_permutation(order).found);
 }
 
-// No thread but those of the library's making has a context.
+// Only threads created by the library have a context.
 TEST_F(Lifetime, EveryThreadWillDo) {
   const plan::Plan plan = whole_plan();
   std::shared_ptr<Runtime> runtime;
@@ -154,7 +154,7 @@ TEST_F(Lifetime, EveryThreadWillDo) {
   elsewhere([&] { executable.reset(); });
 }
 
-// Nothing that cuDNN or the driver would make.
+// Creates no cuDNN or driver object.
 TEST_F(Lifetime, AThousandExecutesMakeNothing) {
   const plan::Plan plan = whole_plan();
   const auto runtime = must(standin::open_runtime());
@@ -174,8 +174,8 @@ TEST_F(Lifetime, AThousandExecutesMakeNothing) {
   EXPECT_EQ(standin::cuda().control.calls(nullptr, STANDIN_ANY), 2000);
 }
 
-// An execute that waits in the midst of cuDNN holds nothing that the destruction of others needs,
-// and what it executes lives as long.
+// An execute that blocks inside cuDNN holds no lock that destroying other objects needs, and keeps
+// what it executes alive.
 TEST_F(Lifetime, OthersAreDestroyedDuringAnExecute) {
   const auto runtime = must(standin::open_runtime());
   const plan::Plan plan = whole_plan(), other_plan = whole_plan(1);

@@ -1,4 +1,4 @@
-// Loading on the stand-ins: what errors become, several devices, caches, handles and logs.
+// Tests loading on the stand-ins: errors, several devices, caches, handles and logs.
 #include <cudnn_graph.h>
 
 #include <functional>
@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 
 class LoadTest : public OnStandins {
  protected:
-  // What loading says when cuDNN answers so to the finalizing of a plan.
+  // The error of loading if cuDNN fails to finalize a plan with this status.
   static Error error_for(int status, const char* words) {
     const auto runtime = must(standin::open_runtime());
     script_cudnn(
@@ -97,7 +97,7 @@ TEST_F(LoadTest, KernelsWithOtherParametersThanAreListedAreRefused) {
             ErrorCode::plan_damaged);
   EXPECT_THAT(load([](auto& p) { p.check->inputs.pop_back(); }).message,
               HasSubstr("attn_check_quickly has 4 parameters"));
-  // One that is made when the plan is loaded, and would have been launched then.
+  // A step that runs at load would be launched here.
   const std::int64_t launched = cuda_calls("cuLaunchKernel");
   const Error once = load([](auto& p) {
     auto& step = std::get<plan::DeriveStep>(p.steps[0]);
@@ -110,7 +110,7 @@ TEST_F(LoadTest, KernelsWithOtherParametersThanAreListedAreRefused) {
   EXPECT_EQ(cuda_calls("cuLaunchKernel"), launched);
 }
 
-// As one that cannot say would answer, in its way.
+// Simulates a driver that cannot report parameters.
 TEST_F(LoadTest, WithoutTheDriversWordOnParametersNoKernelIsLoaded) {
   const auto runtime = must(standin::open_runtime());
   script_cuda(fail_nth("cuFuncGetParamInfo", 1, CUDA_ERROR_NOT_SUPPORTED));
@@ -119,7 +119,7 @@ TEST_F(LoadTest, WithoutTheDriversWordOnParametersNoKernelIsLoaded) {
   EXPECT_TRUE(Executable::load(runtime, make_plan()).ok()) << "without kernels of ours";
 }
 
-// Numbers that a step counts with are made in pieces: the host holds a few of them at a time.
+// An iota is uploaded in pieces, so that the host holds only a few elements at a time.
 TEST_F(LoadTest, CountingNumbersAreAllMade) {
   const auto runtime = must(standin::open_runtime());
   constexpr std::int64_t kCount = (std::int64_t{1} << 20) + 5;
@@ -139,7 +139,7 @@ CUcontext current_context() {
   return context;
 }
 
-// A plan belongs to the device that it was loaded on; one thread may work on several.
+// A plan belongs to the device it was loaded on; one thread may use several devices.
 TEST_F(LoadTest, DevicesKnowNothingOfEachOther) {
   const plan::Plan plan = make_plan({.steps = 2, .derives_once = true, .derives_each = true});
   const cuda::Device third = must(cuda::Device::open(0));
@@ -182,7 +182,7 @@ TEST_F(LoadTest, HandlesAreMadeAsBindingsAre) {
   EXPECT_EQ(standin::live().handles, 0);
   const Executable executable = must(Executable::load(runtime, plan));
   Case on = must(Case::make(executable.device(), plan));
-  EXPECT_EQ(standin::live().handles, 1);  // of loads
+  EXPECT_EQ(standin::live().handles, 1);  // for loads
   std::vector<Binding> bindings;
   for (const std::int64_t handles : {2, 3, 3, 3}) {
     bindings.push_back(must(executable.bind(on.arguments())));
@@ -215,8 +215,8 @@ TEST_F(LoadTest, ACacheForgetsWithAllThatWasMade) {
   EXPECT_EQ(standin::live().descriptors, 0);
 }
 
-// Signatures do not say what was compiled: a file that is trusted must not be answered with what
-// was made of another.
+// Signatures do not cover compiled code: a trusted file must not be answered with an executable of
+// another file.
 TEST_F(LoadTest, ACacheTellsPlansApartByTheirKernels) {
   ExecutableCache cache(must(standin::open_runtime()));
   const plan::Plan one = make_plan({.derives_once = true});

@@ -1,4 +1,4 @@
-// What the tests of this room on the stand-ins for cuDNN and the driver start from.
+// Fixtures for tests of runtime/execute on the stand-ins for cuDNN and the driver.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -14,7 +14,7 @@
 
 namespace attn::execute {
 
-// A value that the test cannot go on without.
+// The value of a Result; the test fails without one.
 template <typename T>
 T must(Result<T> result) {
   if (!result.ok()) throw std::runtime_error(result.error().to_text());
@@ -29,7 +29,7 @@ T must(Result<T> result) {
 
 class OnStandins : public standin::StandinTest {
  protected:
-  // Calls since the stand-ins were reset, or the last forget_calls().
+  // Calls since the stand-ins were reset, or since the last forget_calls().
   static std::int64_t cudnn_calls(const char* function) {
     return standin::cudnn().control.calls(function, STANDIN_ANY);
   }
@@ -47,7 +47,7 @@ class OnStandins : public standin::StandinTest {
   }
 };
 
-// One plan, loaded, with tensors and a reference of what it computes.
+// One loaded plan, with tensors and a reference of its results.
 class WithCase : public OnStandins {
  protected:
   void load(plan::Plan plan) {

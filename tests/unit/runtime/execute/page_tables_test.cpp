@@ -1,5 +1,5 @@
-// Pools and page tables as engines have them: of another number of pages, and rows that lie further
-// apart than the plan's.
+// Tests pools and page tables as inference engines have them: another number of pages, and rows
+// further apart than the plan's.
 #include "tests/unit/runtime/execute/on_standins.h"
 #include "tests/unit/runtime/plan/sample_plans.h"
 
@@ -11,7 +11,7 @@ using ::testing::HasSubstr;
 
 class PageTables : public WithCase {
  protected:
-  static constexpr std::size_t kTable = 5;  // its place among the tensors
+  static constexpr std::size_t kTable = 5;  // index of the table
   static constexpr std::int64_t kRows = 2, kColumns = 2, kStride = 5;
   static constexpr std::size_t kRowBytes = kColumns * sizeof(std::int32_t);
 
@@ -20,7 +20,7 @@ class PageTables : public WithCase {
     load(standin::plan_of(plan::testing::controlled_program()));
   }
 
-  // The table of a case, with room behind each row.
+  // The table of a case, with a gap after each row.
   cuda::DeviceBuffer wide_table_of(const Case& on) const {
     const std::size_t pitch = kStride * sizeof(std::int32_t);
     auto wide = must(cuda::DeviceBuffer::allocate(runtime_->device(), kRows * pitch));

@@ -1,4 +1,4 @@
-// Programs of every kind on the stand-ins: each operand is where its step looks for it.
+// Tests programs of every kind on the stand-ins: each step finds its operands.
 #include "tests/unit/runtime/execute/on_standins.h"
 #include "tests/unit/runtime/plan/sample_plans.h"
 
@@ -18,7 +18,7 @@ class Programs : public OnStandins {
     OnStandins::TearDown();
   }
 
-  // Executed with two sets of tensors.
+  // Executes with two sets of tensors.
   void expect_right_results(const plan::Program& program) {
     const plan::Plan plan = standin::plan_of(program);
     const Executable executable = must(Executable::load(runtime_, plan));

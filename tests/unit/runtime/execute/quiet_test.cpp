@@ -1,4 +1,4 @@
-// An execute allocates nothing and locks nothing besides what cuDNN does: this program counts.
+// Tests that an execute allocates and locks nothing beyond what cuDNN does, by counting.
 #include <dlfcn.h>
 #include <pthread.h>
 
@@ -54,7 +54,7 @@ namespace {
 using standin::Case;
 using standin::make_plan;
 
-// What `body` does on this thread, once it has been done.
+// Counts what `body` does on this thread, after a first run.
 template <typename Body>
 Counts counts_of(const Body& body) {
   body();
@@ -77,7 +77,7 @@ class Quiet : public OnStandins {
     OnStandins::TearDown();
   }
 
-  // What cuDNN does by itself when it executes the plan's only step.
+  // What cuDNN itself does when it executes the plan's only step.
   Counts bare_execute() {
     const cudnn::Api& api = runtime_->library().api();
     const cudnn::Session session = must(cudnn::Session::create(

@@ -123,7 +123,7 @@ TEST(Addresses, AKernelTakesPointersByAddressAndParamsInPlace) {
   std::array<std::byte, 1024> memory_bytes{};
   Memory memory(program, scalars);
   memory.add_internals({{{"early", 0}}, 512}, memory_bytes.data());
-  memory.add_internals({{{"out", 256}}, 512}, std::int64_t{256});  // behind what cuDNN needs
+  memory.add_internals({{{"out", 256}}, 512}, std::int64_t{256});  // after cuDNN's part
   const std::vector<void*> tensors = addresses_of(program, arguments);
   KernelArguments made(KernelOperands(step, memory), {tensors, memory_bytes.data()});
   const KernelArguments moved = std::move(made);

@@ -35,8 +35,8 @@ TEST(Canonical, NumbersCorrespond) {
   }
 }
 
-// Every variant of a sample with one thing changed, and what was changed.
-// Who adds a field cannot compile this: it wants variants below, and then its name here.
+// All variants of a sample with one change each, and the name of the change. Adding a field breaks
+// the build here: add variants below, and then the field's name here.
 template <typename T>
 void name_fields(const T& of) {
   if constexpr (std::is_same_v<T, BackendGraph>) {

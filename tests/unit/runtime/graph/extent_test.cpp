@@ -41,7 +41,7 @@ TEST(ElementCount, IsTheProductWhereItFits) {
   EXPECT_EQ(element_count(Dims{kTwoTo40, 1 << 19}), std::int64_t{1} << 59);
 }
 
-// Also where strides of 0 make many elements share a place.
+// Also if strides of 0 make many elements share an address.
 TEST(FitsMemory, CountsEveryElementAndTheLastPlace) {
   EXPECT_TRUE(fits_memory(Dims{kTwoTo40, 1 << 17}, Dims{1 << 17, 1}, 8));
   EXPECT_FALSE(fits_memory(Dims{kTwoTo40, 1 << 18}, Dims{1 << 18, 1}, 8));

@@ -64,26 +64,25 @@ class GraphJsonErrors : public ::testing::TestWithParam<Wrong> {};
 INSTANTIATE_TEST_SUITE_P(
     Texts, GraphJsonErrors,
     ::testing::Values(
-        Wrong{"", "not the JSON that was expected: byte 1"}, Wrong{"[]", "$: expected an object"},
+        Wrong{"", "invalid JSON: byte 1"}, Wrong{"[]", "$: expected an object"},
         Wrong{"{}", "$: \"tensors\" is missing"},
-        Wrong{R"({"tensors":[],"nodes":[],"more":1})", "$: \"more\" is not known here"},
+        Wrong{R"({"tensors":[],"nodes":[],"more":1})", "$: \"more\" is not a known member"},
         Wrong{R"({"tensors":7,"nodes":[]})", "$.tensors: expected an array"},
         Wrong{R"({"tensors":[],"nodes":[{}]})", "$.nodes[0]: \"op\" is missing"},
-        Wrong{R"({"tensors":[],"nodes":[{"op":"conv"}]})",
-              "$.nodes[0].op: is not one of the known names"},
+        Wrong{R"({"tensors":[],"nodes":[{"op":"conv"}]})", "$.nodes[0].op: is not a known name"},
         Wrong{R"({"tensors":[],"nodes":[{"op":"matmul","a":1.0,"b":2,"c":3,"compute":"f32"}]})",
               "$.nodes[0].a: expected an integer"},
         Wrong{R"({"tensors":[],"nodes":[{"op":"matmul","a":9223372036854775808,"b":2,"c":3,)"
               R"("compute":"f32"}]})",
               "$.nodes[0].a: is out of range"},
         Wrong{R"({"tensors":[],"nodes":[{"op":"matmul","a":1,"b":2,"c":3,"compute":"f33"}]})",
-              "$.nodes[0].compute: is not one of the known names"},
+              "$.nodes[0].compute: is not a known name"},
         Wrong{R"({"tensors":[],"nodes":[{"op":"matmul","a":1,"b":2,"c":3,"compute":"f32",)"
               R"("pos":[1]}]})",
               "$.nodes[0].pos: expected a line and a column"},
         Wrong{R"({"tensors":[],"nodes":[{"op":"reduction","mode":"mul","compute":"f32","x":1,)"
               R"("y":2}]})",
-              "$.nodes[0].mode: is not one of the known names"},
+              "$.nodes[0].mode: is not a known name"},
         Wrong{R"({"tensors":[{"uid":1,"name":{"hex":"f"},"dtype":"f32","dims":[],"strides":[],)"
               R"("storage":"device","alignment":1}],"nodes":[]})",
               "$.tensors[0].name: expected a string"}));
@@ -102,7 +101,7 @@ TEST(GraphJson, EveryTruncationIsRefused) {
   }
 }
 
-// Leaving out, or doubling, any member of any object.
+// Drops or duplicates each member of each object.
 TEST(GraphJson, EveryMemberIsNeededOrOptionalByDesign) {
   const auto document = nlohmann::json::parse(to_json(testing::sample_graph()));
   for (const char* list : {"tensors", "nodes"}) {

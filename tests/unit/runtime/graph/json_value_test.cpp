@@ -29,7 +29,7 @@ TEST(JsonParse, RefusesWhatIsNotStrictJson) {
 }
 
 TEST(JsonParse, BoundsSizeDepthMembersAndValues) {
-  EXPECT_THAT(refusal("      1", {.bytes = 6}), HasSubstr("more than the 6"));
+  EXPECT_THAT(refusal("      1", {.bytes = 6}), HasSubstr("longer than the allowed 6"));
   EXPECT_EQ(refusal("[[[]]]", {.depth = 3}), "accepted");
   EXPECT_THAT(refusal("[[[[]]]]", {.depth = 3}), HasSubstr("too deeply"));
   EXPECT_THAT(refusal(R"({"a":1,"b":1,"c":1})", {.members = 2}), HasSubstr("too many members"));
@@ -78,7 +78,7 @@ TEST(JsonValue, KeepsTheFirstFailureAndGivesDefaultsAfterIt) {
   const auto document = parse(R"({"a": {"b": [1, "x", 2]}, "c": 5})");
   Failure failure;
   const Value value(*document, failure);
-  EXPECT_EQ(value["a"]["b"].integers().size(), 2U);  // stops at the wrong one
+  EXPECT_EQ(value["a"]["b"].integers().size(), 2U);  // stops at the error
   EXPECT_EQ(value["c"].integer(0, 4), 0);
   EXPECT_EQ(value["d"].text(), "");
   const Status status = failure.status();
@@ -98,7 +98,7 @@ TEST(JsonValue, ChecksRangesAndMembers) {
   EXPECT_EQ(message([](const Value& v) { (void)v["a"].integer(6); }), "$.a: is out of range");
   EXPECT_EQ(message([](const Value& v) { (void)v["b"].number(); }), "$.b: is out of range");
   EXPECT_EQ(message([](const Value& v) { v.only({"a", "b"}); }), "ok");
-  EXPECT_EQ(message([](const Value& v) { v.only({"a"}); }), "$: \"b\" is not known here");
+  EXPECT_EQ(message([](const Value& v) { v.only({"a"}); }), "$: \"b\" is not a known member");
   EXPECT_EQ(message([](const Value& v) { (void)v["a"]["b"]; }), "$.a: expected an object");
 }
 

@@ -128,7 +128,7 @@ class RandomBuilder : public Builder {
     return random_.pick(kNames);
   }
 
-  // A second operand: another score, a scalar, or a device tensor that is broadcast.
+  // A second operand: another score, a scalar, or a broadcast device tensor.
   Uid operand() {
     if (random_.chance(3)) return random_.pick(scores_);
     if (random_.chance(2)) return scalar(name(), DType::f32);
@@ -152,7 +152,7 @@ class RandomBuilder : public Builder {
     return add(name(), DType::i32, {batch, 1, 1, 1}, Storage::device);
   }
 
-  // Of the product that was added last.
+  // Overrides sizes of the last product.
   void override_sizes() {
     for (std::optional<Uid> Matmul::*size : {&Matmul::m, &Matmul::n, &Matmul::k}) {
       if (!random_.chance(3)) continue;

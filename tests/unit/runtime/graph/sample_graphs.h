@@ -1,4 +1,4 @@
-// Graphs to test with: one attention that never changes, and any number of random valid ones.
+// Test graphs: one attention that never changes, and any number of random valid graphs.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@
 namespace attn::graph::testing {
 
 // Causal attention with softcap, stats and GQA: B 2, Hq 4, Hkv 2, Sq 3, Skv 5, D 8, bf16. Uids are
-// consecutive from 1; the plan file of format version 1 that the tests keep was made from it.
+// consecutive from 1. The plan file of format version 1 in the tests was made from it.
 BackendGraph sample_graph();
 
-// Attention with lengths, k by pages, ragged q and o, and dropout: B 2, H 2, Sq 3, Skv 5, D 8, f16.
+// Attention with lengths, paged k, ragged q and o, and dropout: B 2, H 2, Sq 3, Skv 5, D 8, f16.
 BackendGraph controlled_graph();
 
-// Attention as one node with everything that it may have, and a bias, a softcap's division and two
-// bands in its score: B 2, H 2, Sq 3, Skv 8 in pages of 4, D 8, f16. Its nodes: 0 div, 1 add, 2 and
-// 3 band masks, 4 sdpa_forward.
+// Attention as one node with every optional input, and with a bias, a softcap's division and two
+// bands in its score: B 2, H 2, Sq 3, Skv 8 in pages of 4, D 8, f16. Nodes: 0 div, 1 add, 2 and 3
+// band masks, 4 sdpa_forward.
 BackendGraph unified_graph();
 
 // The same sequence on every machine (no standard distribution is used).
@@ -40,11 +40,10 @@ class Random {
 // A valid graph with random shapes, score operations, names and positions.
 BackendGraph random_graph(Random& random);
 
-// The same graph with other uids, other names and other positions.
+// The same graph with different uids, names and positions.
 BackendGraph disguised(const BackendGraph& graph, Random& random);
 
-// The number that disguised() gives to a uid is only known from the graphs: the uid of `other` that
-// stands where `uid` stands in `graph`.
+// The uid of `other` that corresponds to `uid` in `graph`, for graphs renumbered by disguised().
 Uid counterpart(const BackendGraph& graph, const BackendGraph& other, Uid uid);
 
 }  // namespace attn::graph::testing

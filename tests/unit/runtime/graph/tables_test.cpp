@@ -20,7 +20,7 @@ TEST(Tables, EveryPointwiseModeReadsBackAndSaysItsInputs) {
 #define ATTN_POINTWISE(name, cudnn_mode, inputs) check(PointwiseMode::name, #name, inputs);
 #include "runtime/graph/pointwise.def"
 #undef ATTN_POINTWISE
-  EXPECT_EQ(parse_pointwise_mode("logical_not"), std::nullopt);  // wrong in silence, see the .def
+  EXPECT_EQ(parse_pointwise_mode("logical_not"), std::nullopt);  // silently wrong, see the .def
 }
 
 TEST(Tables, EveryReduceOpAndStorageReadsBack) {

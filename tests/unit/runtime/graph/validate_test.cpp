@@ -58,7 +58,7 @@ Tensor on_device(Uid uid, const std::vector<std::int64_t>& dims) {
   return tensor;
 }
 
-// A product that is a graph by itself.
+// A graph of a single product.
 BackendGraph plain_product() {
   BackendGraph graph;
   graph.tensors = {on_device(1, {4, 16, 8}), on_device(2, {4, 8, 32}), on_device(3, {4, 16, 32})};
@@ -80,14 +80,14 @@ TEST(ValidatePlainProduct, HasRankThree) {
   EXPECT_THAT(validate(graph).error().message, HasSubstr("does not give"));
   graph = plain_product();
   std::get<Matmul>(graph.nodes[0]).m = 1;
-  EXPECT_THAT(validate(graph).error().message, HasSubstr("sizes of batches"));
+  EXPECT_THAT(validate(graph).error().message, HasSubstr("batch sizes but rank 3"));
   graph = plain_product();
   graph.tensors[0].dims = {4, 1, 16, 8};
   graph.tensors[0].strides = {128, 128, 8, 1};
   EXPECT_THAT(validate(graph).error().message, HasSubstr("has rank 3"));
 }
 
-// A reduction that is a graph by itself: [2,4,3,8], summed to other dims.
+// A graph of a single reduction: [2,4,3,8], summed to other dims.
 BackendGraph plain_sum(const std::vector<std::int64_t>& dims) {
   BackendGraph graph;
   graph.tensors = {on_device(1, {2, 4, 3, 8}), on_device(2, dims)};
@@ -135,7 +135,7 @@ INSTANTIATE_TEST_SUITE_P(
                   g.tensors.push_back(g.tensors[0]);
                   g.tensors.back().uid = 99;
                 },
-                "%99 is used by no node", R"({"uid": 99})"},
+                "%99 is not used by any node", R"({"uid": 99})"},
         Refusal{"UnknownInput", [](auto& g) { pointwise(g, 1).x = 77; }, "node 1 (mul): reads %77",
                 R"({"node": 1})"},
         Refusal{"UnknownOutput", [](auto& g) { pointwise(g, 1).y = 77; }, "node 1 (mul): writes %77",
@@ -177,13 +177,13 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"ResultTooLarge",
                 [](auto& g) { pointwise(g, 1) = {PointwiseMode::identity, DType::f32, 3, {}, {}, 7,
                                                  {}, {}}; },
-                "larger than the inputs make it", R"({"node": 1})"},
+                "larger than the broadcast inputs", R"({"node": 1})"},
         Refusal{"CompareGivesANumber", [](auto& g) { g.tensors[12].dtype = DType::f32; },
-                "gives a truth value", R"({"node": 7})"},
+                "gives a boolean", R"({"node": 7})"},
         Refusal{"ChoiceByANumber", [](auto& g) { pointwise(g, 8).t = 10; }, "not boolean",
                 R"({"node": 8})"},
         Refusal{"LogicOnNumbers", [](auto& g) { pointwise(g, 7).mode = PointwiseMode::logical_and; },
-                "wants truth values", R"({"node": 7})"},
+                "needs boolean inputs", R"({"node": 7})"},
         Refusal{"ReductionShape", [](auto& g) { g.tensors[14].dims[2] = 2; }, "does not reduce to",
                 R"({"node": 9})"}),
     [](const auto& test) { return std::string(test.param.name); });
@@ -207,22 +207,22 @@ TEST_P(ValidateRefusesControls, AndNamesThePlace) {
 INSTANTIATE_TEST_SUITE_P(
     Graphs, ValidateRefusesControls,
     ::testing::Values(
-        Refusal{"UnknownOffsets", [](auto& g) { tensor(g, "q").ragged = 99; },
-                "offsets that are not defined", R"({"uid": 2})"},
+        Refusal{"UnknownOffsets", [](auto& g) { tensor(g, "q").ragged = 99; }, "undefined offsets",
+                R"({"uid": 2})"},
         Refusal{"OffsetsOfAVirtualTensor", [](auto& g) { tensor(g, "score").ragged = 1; },
                 "not in device memory", R"({"uid": 8})"},
         Refusal{"FewOffsets", [](auto& g) { tensor(g, "offsets_q").dims[0] = 2; },
-                "not one more integer than batches", R"({"uid": 2})"},
+                "not batches + 1 integers", R"({"uid": 2})"},
         Refusal{"RealOffsets", [](auto& g) { tensor(g, "offsets_q").dtype = DType::f32; },
-                "not one more integer than batches", R"({"uid": 2})"},
+                "not batches + 1 integers", R"({"uid": 2})"},
         Refusal{"FewLengths", [](auto& g) { tensor(g, "lengths_q").dims[0] = 1; },
                 "not i32 sizes of 2 batches", R"({"node": 1})"},
         Refusal{"RealLengths", [](auto& g) { tensor(g, "lengths_q").dtype = DType::f32; },
                 "not i32 sizes of 2 batches", R"({"node": 1})"},
         Refusal{"PagesOfOtherHeads", [](auto& g) { tensor(g, "k").dims[1] = 3; },
-                "does not hold rows of", R"({"node": 0})"},
+                "does not have the heads and depth of", R"({"node": 0})"},
         Refusal{"ShortTable", [](auto& g) { tensor(g, "page_table").dims[2] = 1; },
-                "no table of the pages of", R"({"node": 0})"},
+                "not a page table for", R"({"node": 0})"},
         Refusal{"RealPagedLengths", [](auto& g) { tensor(g, "lengths_kv").dtype = DType::i64; },
                 "not lengths of 2 batches", R"({"node": 0})"},
         Refusal{"ReshapeToFewerElements", [](auto& g) { g.tensors.back().dims[3] = 2; },
@@ -232,9 +232,9 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"ReshapeOfNothing", [](auto& g) { std::get<Reshape>(g.nodes[10]).x = 99; },
                 "reads %99", R"({"node": 10})"},
         Refusal{"KeepsNothing", [](auto& g) { std::get<Rng>(g.nodes[7]).keep = 0; },
-                "keeps with probability 0", R"({"node": 7})"},
+                "has keep probability 0", R"({"node": 7})"},
         Refusal{"ShortSeed", [](auto& g) { tensor(g, "seed").dtype = DType::i32; },
-                "is not one i64", R"({"node": 7})"}),
+                "is not a single i64", R"({"node": 7})"}),
     [](const auto& test) { return std::string(test.param.name); });
 
 SdpaForward& sdpa(BackendGraph& graph) { return std::get<SdpaForward>(graph.nodes.back()); }
@@ -268,30 +268,30 @@ INSTANTIATE_TEST_SUITE_P(
                                 const auto& add = std::get<Pointwise>(g.nodes[1]);
                                 g.nodes[1] = Reduction{ReduceOp::max, DType::f32, add.x, add.y, {}};
                               },
-                              "changes no score", R"({"node": 1})"},
+                              "does not modify the score", R"({"node": 1})"},
                       Refusal{"BoundOfReals", [](auto& g) { band(g, 3).bound = band(g, 3).fill; },
-                              "is no i32 scalar", R"({"node": 3})"},
+                              "is not an i32 scalar", R"({"node": 3})"},
                       Refusal{"LeftWithoutBound", [](auto& g) { band(g, 3).bound.reset(); },
                               "has no bound", R"({"node": 3})"},
                       Refusal{"LengthsOfOneSide", [](auto& g) { band(g, 2).lengths_q.reset(); },
-                              "lengths of one side alone", R"({"node": 2})"},
+                              "only one of the two lengths", R"({"node": 2})"},
                       Refusal{"OtherHeads", [](auto& g) { tensor(g, "v").dims[1] = 1; },
                               "do not give", R"({"node": 4})"},
                       Refusal{"OtherDepth", [](auto& g) { tensor(g, "k").dims[3] = 16; },
                               "do not give", R"({"node": 4})"},
                       Refusal{"RealTable",
                               [](auto& g) { tensor(g, "page_table").dtype = DType::f32; },
-                              "is no table of pages", R"({"node": 4})"},
+                              "is not a page table", R"({"node": 4})"},
                       Refusal{"FlatStatistics", [](auto& g) { tensor(g, "lse").dims[2] = 1; },
-                              "does not hold a value for each row", R"({"node": 4})"},
+                              "does not have one value per row", R"({"node": 4})"},
                       Refusal{"SinkOfBatches", [](auto& g) { tensor(g, "sinks").dims[0] = 2; },
-                              "does not hold a sink for each head", R"({"node": 4})"},
+                              "does not have one sink per head", R"({"node": 4})"},
                       Refusal{"NoDropout", [](auto& g) { sdpa(g).dropout = 0; },
                               "has a seed without dropout", R"({"node": 4})"},
                       Refusal{"AllDropped", [](auto& g) { sdpa(g).dropout = 1; },
-                              "drops with probability 1", R"({"node": 4})"},
+                              "has dropout probability 1", R"({"node": 4})"},
                       Refusal{"ShortSeed", [](auto& g) { tensor(g, "seed").dtype = DType::i32; },
-                              "is not one i64", R"({"node": 4})"}),
+                              "is not a single i64", R"({"node": 4})"}),
     [](const auto& test) { return std::string(test.param.name); });
 
 TEST(Validate, ABandMaskStandsBesideAttentionAsOneNode) {

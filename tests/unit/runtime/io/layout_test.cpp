@@ -53,7 +53,7 @@ TEST(Layout, PackFollowsStridesAndMarksGaps) {
   EXPECT_THAT(as_bytes(*bytes), ElementsAre(1, 3, 255, 2, 4));
 }
 
-// Every order of storage of a [B, H, S, D] tensor, dense and padded.
+// Every storage order of a [B, H, S, D] tensor, dense and padded.
 TEST(Layout, UnpackUndoesPackForEveryPermutation) {
   const Dims dims = {2, 3, 5, 4};
   for (std::int64_t padding : {0, 3}) {
@@ -88,7 +88,7 @@ TEST(Layout, StridesOfSizeOneDimsDoNotMatter) {
 TEST(Layout, PackRefusesElementsThatShareAPlace) {
   Result<std::vector<std::byte>> shared = pack(counting(6), {2, 3}, {1, 1}, DType::u8);
   ASSERT_FALSE(shared.ok());
-  EXPECT_THAT(shared.error().message, HasSubstr("two elements of a tensor [2, 3] in one place"));
+  EXPECT_THAT(shared.error().message, HasSubstr("two elements of a tensor [2, 3] to one address"));
   EXPECT_FALSE(pack(counting(4), {2, 2}, {0, 1}, DType::u8).ok());
 }
 
@@ -112,8 +112,7 @@ TEST(Layout, PackSaysWhichValueDoesNotFit) {
   const std::vector<double> values = {0, 1, 2, 1.5};
   Result<std::vector<std::byte>> fraction = pack(values, {2, 2}, {2, 1}, DType::i32);
   ASSERT_FALSE(fraction.ok());
-  EXPECT_EQ(fraction.error().message,
-            "value 1.5 at [1, 1] is not a whole number, as needed for i32");
+  EXPECT_EQ(fraction.error().message, "value 1.5 at [1, 1] is not an integer, as required for i32");
   Result<std::vector<std::byte>> large = pack(values, {2, 2}, {2, 1}, DType::boolean);
   ASSERT_FALSE(large.ok());
   EXPECT_EQ(large.error().message, "value 2 at [1, 0] is out of range for bool");

@@ -100,7 +100,7 @@ TEST(Npy, EveryTruncationIsRefused) {
   }
 }
 
-// Whatever one byte becomes, the file is either refused or a tensor whose parts agree.
+// Whatever one byte becomes, the file is either rejected or gives a consistent tensor.
 TEST(Npy, EveryDamagedByteIsHandled) {
   const std::vector<std::byte> whole = *format_npy({DType::i32, {2, 3}, {1, 2, 3, 4, 5, 6}});
   for (std::size_t at = 0; at < whole.size(); ++at) {
@@ -119,7 +119,7 @@ TEST(Npy, EveryDamagedByteIsHandled) {
 
 TEST(Npy, TrailingBytesAreRefused) {
   EXPECT_EQ(message_of(file(kHeader, "abcde")),
-            "5 bytes of data where (2, 2) elements of '|u1' need 4");
+            "the file has 5 bytes of data, but (2, 2) elements of '|u1' need 4");
 }
 
 TEST(Npy, ForeignFilesAndVersionsAreRefused) {
@@ -157,14 +157,14 @@ TEST(Npy, DamagedHeadersAreRefused) {
            "{'descr': '|u1' 'fortran_order': False, 'shape': (4,)}",
            "{'descr': '|u1', 'fortran_order': False, 'shape': (4,), 'extra': 1}",
        }) {
-    EXPECT_THAT(message_of_header(header), HasSubstr("header does not parse")) << header;
+    EXPECT_THAT(message_of_header(header), HasSubstr("cannot parse the .npy header")) << header;
   }
 }
 
 TEST(Npy, ShapesThatNoMemoryHoldsAreRefused) {
   EXPECT_THAT(message_of_header("{'descr': '<f8', 'fortran_order': False, "
                                 "'shape': (4611686018427387904, 4611686018427387904)}"),
-              HasSubstr("no memory could hold"));
+              HasSubstr("do not fit in memory"));
 }
 
 TEST(Npy, IntegersBeyondDoublesAreRefused) {
@@ -187,7 +187,7 @@ TEST(Npy, FilesAndTheirErrors) {
   std::filesystem::remove(path);
 }
 
-// More than memory holds, and without one byte on the disk: its start is enough.
+// A sparse file larger than memory: reading its start is enough.
 TEST(Npy, AForeignFileIsKnownByItsStart) {
   const std::string path = (std::filesystem::path(::testing::TempDir()) / "attn_npy.bin").string();
   std::ofstream(path) << "no tensor";

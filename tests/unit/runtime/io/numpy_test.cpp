@@ -1,5 +1,5 @@
-// Files that NumPy itself wrote, and our files as NumPy reads them. The interpreter is the
-// system's, for which the package python3-numpy is installed; the test fails when it is missing.
+// Reads files that NumPy wrote, and lets NumPy read files of this library. Uses the system's
+// interpreter with the package python3-numpy; fails if it is missing.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -87,7 +87,7 @@ TEST(Bundle, ADirectionThatIsNotThereOrTwiceIsAnError) {
   EXPECT_THAT(error.notes, ElementsAre("it has: forward, forward, backward"));
 }
 
-// The shaped plan for other lengths: only what says so is another.
+// The shaped plan for another length; only its shape differs.
 Plan plan_of_length(std::int64_t length) {
   Plan plan = testing::shaped_plan();
   plan.shape->sizes.set(Dim::Sq, length);
@@ -158,7 +158,7 @@ TEST(Bundle, IsSavedAndLoaded) {
   std::filesystem::remove(path);
 }
 
-// A file of these plans, to be put together otherwise than serialize does.
+// The sections of these plans' file, to be combined in other ways than serialize does.
 struct Parts {
   Plan forward = testing::sample_plan();
   Plan backward = testing::backward_plan();
@@ -175,7 +175,7 @@ TEST(Bundle, PartsBelongToManifestsByTheirOrder) {
   const Result<Bundle> bundle = deserialize_bundle(write_container(3, {p.f, p.b, p.of_f, p.of_b}));
   ASSERT_TRUE(bundle.ok()) << bundle.error().to_text();
   EXPECT_EQ(*bundle, (Bundle{{p.forward, p.backward}}));
-  expect_damaged(write_container(3, {p.f, p.b, p.of_b, p.of_f}), "not the one");
+  expect_damaged(write_container(3, {p.f, p.b, p.of_b, p.of_f}), "does not match the manifest");
   expect_damaged(write_container(3, {p.f, p.b, p.of_f}), "1 cuDNN plans for 2 steps");
   expect_damaged(write_container(3, {p.f, p.b, p.of_f, p.of_b, p.of_b}),
                  "3 cuDNN plans for 2 steps");
@@ -184,8 +184,10 @@ TEST(Bundle, PartsBelongToManifestsByTheirOrder) {
 TEST(Bundle, TheVersionIsTheLowestThatHoldsTheFile) {
   const Parts p;
   expect_damaged(write_container(3, {}), "0 manifests");
-  expect_damaged(write_container(3, {p.f, p.of_f}), "differ in their version");
-  expect_damaged(write_container(2, {p.b, p.of_b}), "differ in their version");
+  expect_damaged(write_container(3, {p.f, p.of_f}),
+                 "versions of the plan file's header and manifest differ");
+  expect_damaged(write_container(2, {p.b, p.of_b}),
+                 "versions of the plan file's header and manifest differ");
   expect_damaged(write_container(2, {p.f, p.b, p.of_f, p.of_b}), "2 manifests");
 }
 

@@ -1,5 +1,5 @@
-// Plan files of every format version that was ever released must still load. tests/compat holds one
-// of each; they are never written again.
+// Plan files of every released format version must still load. tests/compat has one of each; they
+// are never rewritten.
 #include <gtest/gtest.h>
 
 #include "tests/unit/runtime/plan/sample_plans.h"

@@ -37,27 +37,29 @@ TEST(Container, NewerVersionsAreSaidToBeNewer) {
 }
 
 TEST(Container, TheVersionIsTheLowestThatHoldsThePlan) {
-  expect_error(with_number(sample(), 8, 4, 2), ErrorCode::plan_damaged, "differ in their version");
+  expect_error(with_number(sample(), 8, 4, 2), ErrorCode::plan_damaged,
+               "versions of the plan file's header and manifest differ");
   const std::string derived = serialize(testing::derived_plan());
   EXPECT_EQ(derived[8], 2);
   EXPECT_EQ(sample()[8], 1);
-  expect_error(with_number(derived, 8, 4, 1), ErrorCode::plan_damaged, "differ in their version");
+  expect_error(with_number(derived, 8, 4, 1), ErrorCode::plan_damaged,
+               "versions of the plan file's header and manifest differ");
 }
 
 TEST(Container, LengthsAndCountsAreCheckedBeforeUse) {
   const auto damaged = ErrorCode::plan_damaged;
   constexpr std::uint64_t kHuge = ~std::uint64_t{0};
-  expect_error(with_number(sample(), 12, 4, 0xFFFFFFFF), damaged, "claims 4294967295 sections");
-  expect_error(with_number(sample(), 12, 4, 0), damaged, "no section holds");
-  expect_error(with_number(sample(), 12, 4, 1), damaged, "lies where it must not");
+  expect_error(with_number(sample(), 12, 4, 0xFFFFFFFF), damaged, "gives 4294967295 sections");
+  expect_error(with_number(sample(), 12, 4, 0), damaged, "bytes outside all sections");
+  expect_error(with_number(sample(), 12, 4, 1), damaged, "an invalid offset or length");
   expect_error(with_number(sample(), 16, 8, kHuge), ErrorCode::plan_truncated, "ends after");
   expect_error(with_number(sample(), 16, 8, 64), damaged, "after its end");
-  expect_error(with_number(sample(), 24, 8, 1), damaged, "stray value");
-  expect_error(with_number(sample(), 64 + 8, 8, kHuge), damaged, "lies where it must not");
-  expect_error(with_number(sample(), 64 + 16, 8, kHuge), damaged, "lies where it must not");
-  expect_error(with_number(sample(), 64 + 24, 8, kHuge), damaged, "contradicts itself");
-  expect_error(with_number(sample(), 64 + 32, 8, 1), damaged, "contradicts itself");
-  expect_error(with_number(sample(), 64 + 40, 8, 1), damaged, "contradicts itself");
+  expect_error(with_number(sample(), 24, 8, 1), damaged, "reserved field");
+  expect_error(with_number(sample(), 64 + 8, 8, kHuge), damaged, "an invalid offset or length");
+  expect_error(with_number(sample(), 64 + 16, 8, kHuge), damaged, "an invalid offset or length");
+  expect_error(with_number(sample(), 64 + 24, 8, kHuge), damaged, "inconsistent fields");
+  expect_error(with_number(sample(), 64 + 32, 8, 1), damaged, "inconsistent fields");
+  expect_error(with_number(sample(), 64 + 40, 8, 1), damaged, "inconsistent fields");
   expect_error(with_number(sample(), 128 + 24, 8, kHuge), damaged, "wrong size");
   expect_error(sample() + "x", damaged, "1 bytes after its end");
 }
@@ -70,7 +72,7 @@ TEST(Container, UnknownFlagsAndKindsAreNewer) {
   expect_error(with_number(sample(), 128, 4, 1), ErrorCode::plan_damaged, "wrong flags");
 }
 
-// The sections that serialize writes, and one more.
+// The sections that serialize writes, plus one.
 std::string with_section(const SectionSource& section, bool in_front) {
   const Plan plan = testing::sample_plan();
   const std::string manifest = manifest_json(plan);
@@ -110,7 +112,8 @@ TEST(Container, MissingAndSurplusSectionsAreDamage) {
   expect_error(write_container(1, {m, m, p}), ErrorCode::plan_damaged, "2 manifests");
   expect_error(write_container(1, {m}), ErrorCode::plan_damaged, "0 cuDNN plans for 1 steps");
   expect_error(write_container(1, {m, p, p}), ErrorCode::plan_damaged, "2 cuDNN plans for 1 steps");
-  expect_error(write_container(1, {m, other}), ErrorCode::plan_damaged, "not the one");
+  expect_error(write_container(1, {m, other}), ErrorCode::plan_damaged,
+               "does not match the manifest");
   EXPECT_TRUE(deserialize(write_container(1, {p, m})).ok());
 }
 
@@ -131,7 +134,7 @@ TEST(Container, UnpackingIsBoundedByTheLimitAndTheClaim) {
   EXPECT_EQ(unpack(section, zeros.size()).error().code, ErrorCode::plan_damaged);
 }
 
-// Each section keeps its limit, and all together take much for what the file has.
+// Each section is within its limit, but together they are too much for the file's size.
 TEST(Container, ASmallFileDoesNotUnpackToMuch) {
   Plan plan = testing::derived_plan();
   plan.kernels = {std::string(std::size_t{20} << 20, 'a'), std::string(std::size_t{20} << 20, 'b'),

@@ -1,4 +1,4 @@
-// What became of a plan file on its way: cut off, changed in one place, not a plan at all.
+// Damaged plan files: truncated, changed in one place, or not a plan at all.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -8,7 +8,7 @@
 namespace attn::plan {
 namespace {
 
-// Of a plan, and of a training pair.
+// Files of a plan and of a training pair.
 const std::vector<std::string>& samples() {
   static const std::vector<std::string> all = {
       serialize(testing::sample_plan()),
@@ -16,7 +16,7 @@ const std::vector<std::string>& samples() {
   return all;
 }
 
-// On a heap block of its own, so that reading past the end shows under a sanitizer.
+// Copies to a separate heap block, so that sanitizers detect reads past the end.
 Result<Bundle> read_exactly(std::string_view bytes) {
   const std::vector<char> copy(bytes.begin(), bytes.end());
   return deserialize_bundle({copy.data(), copy.size()});
@@ -43,7 +43,7 @@ TEST_P(PlanDamage, EveryFlipOfEveryBitIsSeen) {
       bytes[i] = static_cast<char>(bytes[i] ^ mask);
       const auto bundle = read_exactly(bytes);
       ASSERT_FALSE(bundle.ok()) << i;
-      // The magic is what makes a file ours; all else is under a checksum.
+      // The magic identifies a plan file; everything else has a checksum.
       ASSERT_EQ(bundle.error().code, i < 8 ? ErrorCode::plan_foreign : ErrorCode::plan_damaged)
           << i;
       bytes[i] = static_cast<char>(bytes[i] ^ mask);
@@ -62,7 +62,7 @@ TEST_P(PlanDamage, EveryLostOrDoubledByteIsSeen) {
   }
 }
 
-// Only what no signature covers differs: texts for people and what cuDNN said about its plan.
+// Only fields not covered by a signature differ: informational text and cuDNN's plan details.
 void expect_same_meaning(const Bundle& bundle, const Bundle& original, std::size_t place) {
   ASSERT_EQ(bundle.plans.size(), original.plans.size()) << place;
   for (std::size_t i = 0; i < bundle.plans.size(); ++i) {
@@ -75,13 +75,13 @@ void expect_same_meaning(const Bundle& bundle, const Bundle& original, std::size
   }
 }
 
-// Checksums that fit say that the file is as it was written, not that what was written is right.
+// Matching checksums show that the file is as written, not that its contents are right.
 TEST_P(PlanDamage, EveryFlipUnderFittingChecksumsIsSeenOrHarmless) {
   const Bundle original = deserialize_bundle(sample_bytes()).value();
   std::size_t accepted = 0;
   for (std::size_t i = 8; i < sample_bytes().size(); ++i) {
     for (int mask : {1, 8, 64}) {
-      if (original.plans.size() > 1 && mask != 8) continue;  // once is slow enough
+      if (original.plans.size() > 1 && mask != 8) continue;  // it is slow
       std::string bytes = sample_bytes();
       bytes[i] = static_cast<char>(bytes[i] ^ mask);
       const auto bundle = read_exactly(testing::resealed(bytes));
@@ -102,7 +102,7 @@ TEST(ForeignFiles, AreNoPlans) {
       "{\"format\": 1}",
       std::string(1000, '\0'),
       std::string("\x89PNG\r\n\x1a\n", 8),
-      // Ours after a transfer that rewrote its line ends.
+      // The magic after a transfer that rewrote its line endings.
       std::string("\x89"
                   "ATN\n\x1a\n",
                   7) +

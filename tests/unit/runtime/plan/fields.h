@@ -1,6 +1,6 @@
-// Every field of a plan, one at a time. The structured bindings name all of a struct's fields: who
-// adds one cannot compile this file without saying here how it is reached, and so whether a plan's
-// signature sees it.
+// Visits every field of a plan. The structured bindings name all fields of a struct, so adding one
+// breaks the build until it is listed here, which also decides whether a plan's signature covers
+// it.
 #pragma once
 
 #include <functional>
@@ -13,8 +13,8 @@
 namespace attn::plan::testing {
 
 // Changes each field of `plan` in turn, calls `look` with its path ("program.tensors.name", the
-// same for every tensor), and puts it back. Vectors also lose their last element. Of a graph no
-// field is changed: see Canonical.SeesEveryField.
+// same for every tensor), and restores it. Vectors also lose their last element. Graphs are not
+// changed: see Canonical.SeesEveryField.
 class FieldWalk {
  public:
   FieldWalk(Plan& plan, std::function<void(const std::string& path)> look)

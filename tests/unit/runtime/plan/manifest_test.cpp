@@ -38,7 +38,8 @@ TEST(Manifest, SaysWhatIsWrongAndWhere) {
   EXPECT_EQ(refusal([](auto&) {}), "accepted");
   EXPECT_THAT(refusal([](auto& j) { j["format"] = 7; }), HasSubstr("$.format: is out of range"));
   EXPECT_THAT(refusal([](auto& j) { j["format"] = 2; }), HasSubstr("$.format: is not the lowest"));
-  EXPECT_THAT(refusal([](auto& j) { j["extra"] = 2; }), HasSubstr("\"extra\" is not known"));
+  EXPECT_THAT(refusal([](auto& j) { j["extra"] = 2; }),
+              HasSubstr("\"extra\" is not a known member"));
   EXPECT_THAT(refusal([](auto& j) { j["bindings"].push_back(j["bindings"][0]); }),
               HasSubstr("$.bindings[2].name: occurs twice"));
   EXPECT_THAT(refusal([](auto& j) { j["workspace_bytes"] = 1; }),
@@ -47,14 +48,15 @@ TEST(Manifest, SaysWhatIsWrongAndWhere) {
               HasSubstr("$.compiled[0].workspace_bytes: is out of range"));
   EXPECT_THAT(refusal([](auto& j) { j["compiled"][0]["workspace_bytes"] = std::int64_t{1} << 61; }),
               HasSubstr("$.compiled[0].workspace_bytes: is out of range"));
-  EXPECT_THAT(refusal([](auto& j) { j["\x1b[31m"] = 2; }), HasSubstr("\"\\x1b[31m\" is not known"));
+  EXPECT_THAT(refusal([](auto& j) { j["\x1b[31m"] = 2; }),
+              HasSubstr("\"\\x1b[31m\" is not a known member"));
   EXPECT_THAT(refusal([](auto& j) { j["compiled"][0]["plan_bytes"] = std::int64_t{1} << 40; }),
               HasSubstr("$.compiled[0].plan_bytes: is out of range"));
   EXPECT_THAT(refusal([](auto& j) { j["compiled"].push_back(j["compiled"][0]); }),
               HasSubstr("1 steps, 2 of them compiled"));
 }
 
-// 12 s once: what operands write was looked for among all nodes before the program was looked at.
+// This took 12 s when all nodes were searched for written operands before the program was checked.
 TEST(Manifest, ALargeOneIsRefusedQuickly) {
   json document = json::parse(manifest_json(testing::sample_plan()));
   json& step = document["program"]["steps"][0];
@@ -70,7 +72,7 @@ TEST(Manifest, ALargeOneIsRefusedQuickly) {
 }
 
 TEST(Manifest, TheSignatureMustBelongToTheContent) {
-  const char* const message = "$.signature: does not belong to the content";
+  const char* const message = "$.signature: does not match the content";
   EXPECT_THAT(refusal([](auto& j) { j["target"]["sm"] = 80; }), HasSubstr(message));
   EXPECT_THAT(refusal([](auto& j) { j["cudnn_version"] = 92800; }), HasSubstr(message));
   EXPECT_THAT(refusal([](auto& j) { j["program"]["tensors"][0]["alignment"] = 32; }),
@@ -82,14 +84,14 @@ TEST(Manifest, TheSignatureMustBelongToTheContent) {
 
 TEST(Manifest, AnInvalidProgramIsRefusedWhateverItsSignature) {
   Plan plan = testing::sample_plan();
-  plan.program.tensors[1].dims[0] = 1;  // the graph reads beyond it
+  plan.program.tensors[1].dims[0] = 1;  // the graph reads past its end
   const Result<Manifest> manifest = read_manifest(manifest_json(testing::signed_again(plan)));
   ASSERT_FALSE(manifest.ok());
   EXPECT_EQ(manifest.error().code, ErrorCode::plan_damaged);
   EXPECT_THAT(manifest.error().message, HasSubstr("bound to \"k\", which is smaller"));
 }
 
-// Leaving out any member of any object, at any depth, is seen.
+// Dropping any member of any object, at any depth, is detected.
 void expect_members_needed(const json& document, const json::json_pointer& place) {
   const json& value = document.at(place);
   for (const auto& [key, member] : value.items()) {

@@ -95,7 +95,7 @@ TEST(PlanFile, ControlsNeedTheSecondFormat) {
 TEST(PlanFile, InternalTensorsOutliveTheirStepInTheWorkspace) {
   Plan plan = testing::derived_plan();
   EXPECT_EQ(plan.compiled[0].workspace_bytes, 4096);
-  EXPECT_EQ(plan.workspace_bytes(), 4096 + 256);  // bias; places is made once, elsewhere
+  EXPECT_EQ(plan.workspace_bytes(), 4096 + 256);  // bias; places is computed at load, elsewhere
   plan.compiled[0].workspace_bytes = 1;
   EXPECT_EQ(plan.workspace_bytes(), 256 + 256);
   const InternalPlaces once = internal_places(plan.program, true);

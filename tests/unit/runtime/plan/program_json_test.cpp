@@ -39,15 +39,15 @@ std::string refusal(const std::function<void(nlohmann::json&)>& change) {
 TEST(ProgramJson, ErrorsNameThePlace) {
   EXPECT_EQ(refusal([](auto&) {}), "accepted");
   EXPECT_EQ(refusal([](auto& j) { j["tensors"][2]["role"] = "friend"; }),
-            "$.tensors[2].role: is not one of the known names");
+            "$.tensors[2].role: is not a known name");
   EXPECT_EQ(refusal([](auto& j) { j["params"][0]["more"] = 1; }),
-            "$.params[0]: \"more\" is not known here");
+            "$.params[0]: \"more\" is not a known member");
   EXPECT_EQ(refusal([](auto& j) { j["steps"][0]["step"] = "merge"; }),
-            "$.steps[0].step: is not one of the known names");
+            "$.steps[0].step: is not a known name");
   EXPECT_EQ(refusal([](auto& j) { j["steps"][0]["operands"][2]["constant"] = nullptr; }),
             "$.steps[0].operands[2].constant: expected a number");
   EXPECT_EQ(refusal([](auto& j) { j["steps"][0]["operands"][0]["param"] = "cap"; }),
-            "$.steps[0].operands[0]: \"tensor\" is not known here");
+            "$.steps[0].operands[0]: \"tensor\" is not a known member");
   EXPECT_EQ(refusal([](auto& j) { j["steps"][0]["graph"]["nodes"][1]["x"] = "q"; }),
             "$.steps[0].graph.nodes[1].x: expected an integer");
 }
@@ -66,17 +66,17 @@ TEST(ProgramJson, DeriveStepsAreReadStrictly) {
   EXPECT_EQ(refused([](auto& j) { j["steps"][0]["once"] = 1; }),
             "$.steps[0].once: expected true or false");
   EXPECT_EQ(refused([](auto& j) { j["steps"][1]["inputs"][0]["uid"] = 1; }),
-            "$.steps[1].inputs[0]: \"uid\" is not known here");
+            "$.steps[1].inputs[0]: \"uid\" is not allowed here");
   EXPECT_EQ(refused([](auto& j) { j["steps"][1]["outputs"][0].erase("expression"); }),
             "$.steps[1].outputs[0]: \"expression\" is missing");
   EXPECT_EQ(refused([](auto& j) { j["steps"][1]["graph"] = 1; }),
-            "$.steps[1]: \"graph\" is not known here");
+            "$.steps[1]: \"graph\" is not a known member");
   EXPECT_EQ(refused([](auto& j) { j["check"]["faults"][0].erase("what"); }),
             "$.check.faults[0]: \"what\" is missing");
   EXPECT_EQ(refused([](auto& j) { j["check"]["inputs"][0]["uid"] = 1; }),
-            "$.check.inputs[0]: \"uid\" is not known here");
+            "$.check.inputs[0]: \"uid\" is not allowed here");
   EXPECT_EQ(refused([](auto& j) { j["internals"][1]["role"] = "x"; }),
-            "$.internals[1].role: is not one of the known names");
+            "$.internals[1].role: is not a known name");
 }
 
 TEST(ProgramJson, InfinitiesAreSpelledOut) {

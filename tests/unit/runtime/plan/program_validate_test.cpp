@@ -46,7 +46,7 @@ std::string derived_refusal(const std::function<void(Program&)>& change) {
   return status.ok() ? "accepted" : status.error().message;
 }
 
-// Sums and products of sizes do not wrap around: each tensor is bounded, and all together.
+// Sums and products of sizes do not overflow: each tensor and the total are bounded.
 TEST(ValidateProgram, InternalTensorsAreBoundedTogether) {
   const auto refusal_of = [](int count, std::vector<std::int64_t> dims,
                              std::vector<std::int64_t> strides) {
@@ -61,12 +61,12 @@ TEST(ValidateProgram, InternalTensorsAreBoundedTogether) {
   EXPECT_THAT(refusal_of(1, {side, side}, {side, 1}), HasSubstr("is too large"));
   EXPECT_THAT(refusal_of(1, {side, side}, {0, 0}), HasSubstr("is too large"));
   EXPECT_EQ(refusal_of(1, {side, side / 8}, {side / 8, 1}),
-            "internal tensor \"large0\" is written by no step");
+            "internal tensor \"large0\" is not completely written");
   EXPECT_EQ(refusal_of(3, {side, side / 8}, {side / 8, 1}),
-            "tensor \"large1\" is too large together with those before it");
+            "tensor \"large1\" makes the internal tensors too large");
 }
 
-// The counting numbers are made in device memory when the plan is loaded.
+// The iota is stored in device memory when the plan is loaded.
 TEST(ValidateProgram, NoMoreCountingNumbersThanAreRead) {
   const auto refusal_of = [](std::int64_t count) {
     Program program = testing::sample_program();
@@ -79,9 +79,9 @@ TEST(ValidateProgram, NoMoreCountingNumbersThanAreRead) {
     return status.ok() ? "accepted" : status.error().message;
   };
   EXPECT_EQ(refusal_of(160), "accepted");
-  EXPECT_THAT(refusal_of(159), HasSubstr("reaches beyond its counting numbers"));
+  EXPECT_THAT(refusal_of(159), HasSubstr("reads past the end of its iota"));
   EXPECT_THAT(refusal_of(1 << 29),
-              HasSubstr("is bound to 536870912 counting numbers but reads 160"));
+              HasSubstr("is bound to an iota of 536870912 elements but reads 160"));
 }
 
 TEST(ValidateProgram, NamesInMessagesAreEscaped) {
@@ -98,55 +98,61 @@ TEST(ValidateProgram, DeriveStepsMakeInternalTensorsInOrder) {
   EXPECT_EQ(derived_refusal([](auto& p) { std::swap(p.steps[0], p.steps[1]); }),
             "step 0: reads \"places\" before it is written");
   EXPECT_EQ(derived_refusal([](auto& p) { p.steps.erase(p.steps.begin() + 1); }),
-            "internal tensor \"bias\" is written by no step");
+            "internal tensor \"bias\" is not completely written");
   EXPECT_EQ(derived_refusal([](auto& p) { derive(p, 1).once = true; }),
-            "step 1: is made once but reads \"table\"");
+            "step 1: runs once but reads \"table\"");
   EXPECT_EQ(derived_refusal([](auto& p) {
               derive(p, 1).once = true;
               derive(p, 1).inputs = {ParamOperand{"cap"}};
             }),
-            "step 1: is made once but reads a param");
+            "step 1: runs once but reads a param");
   EXPECT_EQ(derived_refusal([](auto& p) { derive(p, 1).inputs = {ParamOperand{"x"}}; }),
             "step 1: reads an unknown param");
   EXPECT_EQ(derived_refusal([](auto& p) { derive(p, 1).inputs = {TensorOperand{"x"}}; }),
-            "step 1: reads \"x\", which is unknown");
+            "step 1: reads unknown tensor \"x\"");
   EXPECT_EQ(derived_refusal([](auto& p) { derive(p, 1).inputs = {CountingOperand{3}}; }),
-            "step 1: reads what is neither a tensor nor a param");
+            "step 1: reads an input that is neither a tensor nor a param");
   EXPECT_EQ(derived_refusal([](auto& p) { derive(p, 1).outputs = {"table"}; }),
             "step 1: derives \"table\", which is neither an output nor internal");
   EXPECT_EQ(derived_refusal([](auto& p) { derive(p, 1).outputs = {"places"}; }),
             "step 1: writes \"places\" a second time");
   EXPECT_EQ(derived_refusal([](auto& p) { derive(p, 1).expressions.clear(); }),
-            "step 1: does not say what it derives");
+            "step 1: does not have one expression per output");
   EXPECT_EQ(derived_refusal([](auto& p) { derive(p, 1).source.clear(); }), "step 1: has no source");
   EXPECT_EQ(derived_refusal([](auto& p) {
               p.internals[1].dims = {1 << 20, 1 << 20};
             }),
-            "tensor \"bias\" is internal but not packed");
+            "tensor \"bias\" is internal but not dense row-major");
   EXPECT_EQ(derived_refusal([](auto& p) {
               p.internals[1].dims = {1 << 20, 1 << 20};
               p.internals[1].strides = {1 << 20, 1};
             }),
             "step 1: derives \"bias\", which is too large");
   EXPECT_EQ(derived_refusal([](auto& p) { p.internals[1].dtype = DType::u8; }),
-            "tensor \"bias\" is internal but neither a float nor i32 nor i64");
+            "tensor \"bias\" is internal but is neither a float, i32 nor i64");
   EXPECT_EQ(derived_refusal([](auto& p) { p.internals[0].role = TensorRole::captured; }),
             "tensor \"places\" is internal but has another role");
   EXPECT_EQ(derived_refusal([](auto& p) { p.tensors[5].role = TensorRole::internal; }),
-            "tensor \"table\" is internal but to be bound");
+            "tensor \"table\" is internal but listed as bound");
   EXPECT_EQ(derived_refusal([](auto& p) { p.internals[1].name = "places"; }),
             "tensor \"places\" is declared twice");
 }
 
 TEST(ValidateProgram, AChecksInputsAreBound) {
-  EXPECT_EQ(derived_refusal([](auto& p) { p.check->faults.clear(); }), "check: looks for nothing");
-  EXPECT_EQ(derived_refusal([](auto& p) { p.check->quick = 0; }), "check: has no elements");
+  EXPECT_EQ(derived_refusal([](auto& p) { p.check->faults.clear(); }),
+            "check: has no faults or too many");
+  EXPECT_EQ(derived_refusal([](auto& p) { p.check->quick = 0; }),
+            "check: has an invalid thread count");
   EXPECT_EQ(derived_refusal([](auto& p) { p.check->quick = kMostChecked + 1; }),
-            "check: has no elements");
-  EXPECT_EQ(derived_refusal([](auto& p) { p.check->scores = {3, 5}; }), "check: has no scores");
-  EXPECT_EQ(derived_refusal([](auto& p) { p.check->scores[1] = 0; }), "check: has no scores");
+            "check: has an invalid thread count");
+  EXPECT_EQ(derived_refusal([](auto& p) {
+              p.check->scores = {3, 5};
+            }),
+            "check: has invalid score dims");
+  EXPECT_EQ(derived_refusal([](auto& p) { p.check->scores[1] = 0; }),
+            "check: has invalid score dims");
   EXPECT_EQ(derived_refusal([](auto& p) { p.check->scores[1] = kMostChecked; }),
-            "check: has no scores");
+            "check: has invalid score dims");
   EXPECT_EQ(derived_refusal([](auto& p) { p.check->source.clear(); }), "check: has no source");
   EXPECT_EQ(derived_refusal([](auto& p) { p.check->inputs[1] = ParamOperand{"x"}; }),
             "check: reads an unknown param");
@@ -155,16 +161,16 @@ TEST(ValidateProgram, AChecksInputsAreBound) {
               std::string("check: reads \"") + name + "\", which is not bound");
   }
   EXPECT_EQ(derived_refusal([](auto& p) { p.check->inputs[0] = CountingOperand{1}; }),
-            "check: reads what is neither a tensor nor a param");
+            "check: reads an input that is neither a tensor nor a param");
 }
 
 TEST(ValidateProgram, ControlTensorsAddressOthers) {
   Program program = testing::controlled_program();
   ASSERT_TRUE(validate(program).ok()) << validate(program).error().message;
   program.tensors[0].addressed_by = "lengths_kv";
-  EXPECT_EQ(validate(program).error().message, "tensor \"q\" is addressed by no control tensor");
+  EXPECT_EQ(validate(program).error().message, "tensor \"q\" is not addressed by a control tensor");
   program.tensors[0].addressed_by = "x";
-  EXPECT_EQ(validate(program).error().message, "tensor \"q\" is addressed by no control tensor");
+  EXPECT_EQ(validate(program).error().message, "tensor \"q\" is not addressed by a control tensor");
 }
 
 TEST(ValidateProgram, KernelsMayMakeOutputsAndCudnnInternalTensors) {
@@ -176,7 +182,7 @@ TEST(ValidateProgram, KernelsMayMakeOutputsAndCudnnInternalTensors) {
                         {96, 24, 8, 1},
                         kInternalAlignment}};
   std::get<CudnnStep>(program.steps[0]).operands[7].source = TensorOperand{"o.padded"};
-  EXPECT_EQ(validate(program).error().message, "output \"o\" is written by no step");
+  EXPECT_EQ(validate(program).error().message, "output \"o\" is not completely written");
   program.steps.emplace_back(
       DeriveStep{false, {"o"}, {"a part"}, {TensorOperand{"o.padded"}}, "source"});
   EXPECT_TRUE(validate(program).ok());
@@ -185,7 +191,7 @@ TEST(ValidateProgram, KernelsMayMakeOutputsAndCudnnInternalTensors) {
   EXPECT_EQ(internal_places(program, true).bytes, 0);
   std::get<DeriveStep>(program.steps[1]).once = true;
   std::get<DeriveStep>(program.steps[1]).inputs.clear();
-  EXPECT_EQ(validate(program).error().message, "step 1: is made once but derives \"o\"");
+  EXPECT_EQ(validate(program).error().message, "step 1: runs once but derives \"o\"");
 }
 
 TEST(ValidateProgram, WhatIsAmendedHasBeenMade) {
@@ -198,7 +204,7 @@ TEST(ValidateProgram, WhatIsAmendedHasBeenMade) {
   EXPECT_EQ(validate(program).error().message, "step 0: amends \"o\" before it is written");
   amend.amends = -1;
   program.steps = {program.steps[1], amend};
-  EXPECT_EQ(validate(program).error().message, "step 1: amends by no threads");
+  EXPECT_EQ(validate(program).error().message, "step 1: amends with an invalid thread count");
 }
 
 TEST(ValidateProgram, LoopsRunInTurns) {
@@ -212,7 +218,7 @@ TEST(ValidateProgram, LoopsRunInTurns) {
       (Order{{0, 0}, {1, 0}, {2, 0}, {3, 0}, {4, 0}, {3, 1}, {4, 1}, {3, 2}, {4, 2}, {5, 0}}));
 }
 
-// The last product writes over what the loop has left.
+// The last product overwrites the loop's result.
 TEST(ValidateProgram, InternalTensorsMayBeWrittenAgain) {
   Program program = testing::looping_program();
   CudnnStep again = std::get<CudnnStep>(program.steps[3]);
@@ -243,10 +249,10 @@ TEST(ValidateProgram, OperandsOfLoopsStayInside) {
   EXPECT_EQ(product({"rows", 64, -64}), smaller);
   EXPECT_EQ(product({"rows", 0, std::int64_t{1} << 62}), smaller);
   EXPECT_EQ(product({"rows", 0, 4}),
-            "step 3: tensor %1 is bound to \"rows\", which promises less alignment");
+            "step 3: tensor %1 is bound to \"rows\", which guarantees less alignment");
   EXPECT_EQ(kernel({"first", 0, 1}), "accepted");
-  EXPECT_EQ(kernel({"first", 1, 1}), "step 4: reads beyond \"first\"");
-  EXPECT_EQ(kernel({"first", 0, -1}), "step 4: reads beyond \"first\"");
+  EXPECT_EQ(kernel({"first", 1, 1}), "step 4: reads past the end of \"first\"");
+  EXPECT_EQ(kernel({"first", 0, -1}), "step 4: reads past the end of \"first\"");
 }
 
 TEST(ValidateProgram, RefusesLoopsThatMakeNoSense) {
@@ -256,12 +262,12 @@ TEST(ValidateProgram, RefusesLoopsThatMakeNoSense) {
       second.turns = kernel;
     });
   };
-  EXPECT_EQ(turns(0, 3), "step 3: has no turns");
-  EXPECT_EQ(turns(-1, 3), "step 3: has no turns");
+  EXPECT_EQ(turns(0, 3), "step 3: has fewer than 1 turn");
+  EXPECT_EQ(turns(-1, 3), "step 3: has fewer than 1 turn");
   EXPECT_EQ(turns(3, kMostRuns), "step 4: has too many turns");
   EXPECT_EQ(turns(1, 3), "step 3: tensor %1 is bound to \"rows\", which is smaller");
   EXPECT_EQ(loop_refusal([](CudnnStep&, DeriveStep& step) { step.once = true; }),
-            "step 4: is made once but in a loop");
+            "step 4: runs once but is in a loop");
   EXPECT_EQ(loop_refusal([](CudnnStep& step, DeriveStep&) {
               step.operands[2].source = TensorOperand{"tile", 0, 8};
             }),
@@ -354,7 +360,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "neither f32 nor i32"},
         Refusal{"UnknownUid", [](auto& p) { operand(p, 0).uid = 77; }, "%77 is not in the graph"},
         Refusal{"BoundTwice", [](auto& p) { operand(p, 1).uid = 1; }, "%1 is bound twice"},
-        Refusal{"Unbound", [](auto& p) { step(p).operands.pop_back(); }, "%23 is bound to nothing"},
+        Refusal{"Unbound", [](auto& p) { step(p).operands.pop_back(); }, "%23 has no operand"},
         Refusal{"VirtualBound",
                 [](auto& p) {
                   step(p).operands.push_back({6, TensorOperand{"q"}});
@@ -373,17 +379,17 @@ INSTANTIATE_TEST_SUITE_P(
                 },
                 "%1 is no scalar"},
         Refusal{"UnknownTensor", [](auto& p) { operand(p, 0).source = TensorOperand{"x"}; },
-                "bound to \"x\", which is unknown"},
+                "bound to unknown tensor \"x\""},
         Refusal{"CountingInAScalar", [](auto& p) { operand(p, 3).source = CountingOperand{8}; },
                 "is not in device memory"},
         Refusal{"UnknownParam", [](auto& p) { operand(p, 3).source = ParamOperand{"x"}; },
                 "unknown param"},
         Refusal{"TensorType", [](auto& p) { p.tensors[0].dtype = DType::f16; },
-                "bound to \"q\", which has another type"},
+                "bound to \"q\", which has a different type"},
         Refusal{"TensorSize", [](auto& p) { p.tensors[1].dims[0] = 1; },
                 "bound to \"k\", which is smaller"},
         Refusal{"TensorAlignment", [](auto& p) { p.tensors[0].alignment = 8; },
-                "bound to \"q\", which promises less alignment"},
+                "bound to \"q\", which guarantees less alignment"},
         Refusal{"ConstantType",
                 [](auto& p) {
                   operand(p, 2).source = ConstantOperand{DType::i32, 1};
@@ -393,19 +399,19 @@ INSTANTIATE_TEST_SUITE_P(
                 [](auto& p) {
                   operand(p, 2).source = ConstantOperand{DType::f32, std::nan("")};
                 },
-                "not a number"},
+                "NaN constant"},
         Refusal{"ConstantFraction",
                 [](auto& p) {
                   step(p).graph.tensors[2].dtype = DType::i32;
                   operand(p, 2).source = ConstantOperand{DType::i32, 0.5};
                 },
-                "i32 constant of 0.5"},
+                "i32 constant with value 0.5"},
         Refusal{"ConstantRange",
                 [](auto& p) {
                   step(p).graph.tensors[2].dtype = DType::i32;
                   operand(p, 2).source = ConstantOperand{DType::i32, 2147483648.0};
                 },
-                "i32 constant of 2147483648"},
+                "i32 constant with value 2147483648"},
         Refusal{"ConstantWide",
                 [](auto& p) {
                   step(p).graph.tensors[2].dtype = DType::f64;
@@ -425,7 +431,7 @@ INSTANTIATE_TEST_SUITE_P(
                   p.tensors.push_back(p.tensors[4]);
                   p.tensors.back().name = "max";
                 },
-                "output \"max\" is written by no step"}),
+                "output \"max\" is not completely written"}),
     [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace

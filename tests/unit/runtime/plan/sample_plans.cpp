@@ -63,7 +63,7 @@ void add_derive_step(Program& program, Random& random) {
 
 std::string random_bytes(Random& random, std::size_t limit) {
   std::string bytes;
-  // Runs, so that there is something to pack.
+  // Runs of equal bytes, so that compression has an effect.
   for (std::size_t i = random.below(limit); i > 0; --i) {
     bytes.append(1 + random.below(9), static_cast<char>(random.bits()));
   }
@@ -189,8 +189,8 @@ Plan looping_plan() {
   return signed_again(plan);
 }
 
-// The graph has no place for one more operand, so the cuDNN step reads them nowhere: steps need not
-// read all that is made.
+// The graph cannot take another operand, so the cuDNN step does not read them: steps need not read
+// everything that is computed.
 Program derived_program() {
   Program program = sample_program();
   const auto internal = TensorRole::internal;
@@ -260,7 +260,7 @@ Plan controlled_plan() {
   return signed_again(plan);
 }
 
-// The steps are those of the sample: what they compute is no gradient.
+// The steps are those of the sample, so they compute no real gradient.
 Program backward_program() {
   Program program = sample_program();
   TensorInfo lse = program.tensors[4], o = program.tensors[3], rows = lse;

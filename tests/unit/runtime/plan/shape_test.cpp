@@ -63,13 +63,14 @@ TEST(Shape, ComesBackWithThePlan) {
 
 TEST(Shape, IsWholeAndThatOfTheProgram) {
   EXPECT_THAT(refusal([](auto& j) { j["shape"]["sizes"].erase("Hkv"); }), HasSubstr("Hkv"));
-  EXPECT_THAT(refusal([](auto& j) { j["shape"]["sizes"]["S"] = 1; }), HasSubstr("not known"));
+  EXPECT_THAT(refusal([](auto& j) { j["shape"]["sizes"]["S"] = 1; }),
+              HasSubstr("not a known member"));
   EXPECT_THAT(refusal([](auto& j) { j["shape"]["sizes"]["Sq"] = 4; }),
-              HasSubstr("$.shape.sizes: are not those of q"));
+              HasSubstr("$.shape.sizes: do not match q"));
   EXPECT_THAT(refusal([](auto& j) { j["shape"]["sizes"]["Dv"] = 0; }), HasSubstr("out of range"));
   EXPECT_EQ(refusal([](auto& j) { j["shape"]["sizes"]["Skv"] = 0; }), "accepted");
   EXPECT_THAT(refusal([](auto& j) { j["shape"]["padded"] = {"Dv"}; }),
-              HasSubstr("$.shape.padded: is not of B, Sq, Skv"));
+              HasSubstr("$.shape.padded: is not one of B, Sq, Skv in this order"));
   EXPECT_THAT(refusal([](auto& j) {
                 j["shape"]["padded"] = {"Skv", "Sq"};
               }),

@@ -20,7 +20,7 @@ std::string text_after(const Change& change) {
   return testing::signed_again(plan).signature.text;
 }
 
-// Every field of the program, the target and the version, one at a time. (Every field of a graph:
+// Every field of the program, the target and the version, one at a time. (For the fields of graphs
 // see Canonical.SeesEveryField.)
 std::vector<Change> changes() {
   std::vector<Change> all = {
@@ -62,7 +62,7 @@ std::vector<Change> changes() {
   return all;
 }
 
-// What runs the same: words for people, and what follows from the rest.
+// Fields that do not affect execution: informational text, and what follows from other fields.
 const std::set<std::string> kUnseen = {
     "spec_name",
     "spec_text",
@@ -207,7 +207,7 @@ TEST(Signature, ANameCannotPoseAsMoreThanAName) {
   EXPECT_EQ(std::ranges::count(posing, '\n'), std::ranges::count(plain, '\n'));
 }
 
-// Stored in plan files and cache keys: it may only change with the signature's version.
+// Stored in plan files and cache keys, so it may only change with the signature's version.
 TEST(Signature, OfTheSampleIsKnown) {
   EXPECT_EQ(testing::sample_plan().signature.hash.to_hex(), "949fe96bc82e88432f52f2024e349d9a");
 }

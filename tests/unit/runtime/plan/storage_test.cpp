@@ -61,7 +61,7 @@ TEST_F(PlanStorage, AFailedSaveLeavesNothingBehind) {
   EXPECT_EQ(file_count(), 1U);
 }
 
-// Names of temporary files come again with process ids.
+// Process ids are reused, and so are names of temporary files.
 TEST_F(PlanStorage, WhatKilledWritersLeftIsNotInTheWay) {
   for (int i = 0; i < 200; ++i) {
     std::ofstream(
@@ -82,7 +82,7 @@ TEST_F(PlanStorage, ErrorsNameTheFile) {
   EXPECT_THAT(plan.error().message, HasSubstr(path("p")));
 }
 
-// Far larger than any plan, and without one byte on the disk: its start is enough.
+// A sparse file far larger than any plan: reading its start is enough.
 TEST_F(PlanStorage, AForeignFileIsKnownByItsStart) {
   std::ofstream(path("p")) << "#!/bin/sh\n" << std::string(100, ' ');
   fs::resize_file(path("p"), std::uintmax_t{1} << 36);
@@ -97,7 +97,7 @@ TEST_F(PlanStorage, NoMoreIsReadThanTheHeaderSays) {
   EXPECT_THAT(load(path("p")).error().message, HasSubstr("has 1 bytes after its end"));
 }
 
-// Also what has no header, and what is behind the end that a header says.
+// Also files without a header, and bytes past the end that a header gives.
 TEST_F(PlanStorage, ACheckIsGivenTheWholeFile) {
   std::string seen;
   const auto look = [&](bool accepts) {
@@ -118,7 +118,7 @@ TEST_F(PlanStorage, ACheckIsGivenTheWholeFile) {
   EXPECT_EQ(seen, longer);
 }
 
-// A reader takes kernels that unpack to so much more than the file for damage.
+// Readers reject kernels that unpack to so much more than the file as damage.
 TEST_F(PlanStorage, WhatCouldNotBeReadIsNotWritten) {
   Plan plan = testing::sample_plan();
   plan.compiled[0].cudnn_plan.assign(kMaxPlanBytes, ' ');
@@ -130,7 +130,7 @@ TEST_F(PlanStorage, WhatCouldNotBeReadIsNotWritten) {
   EXPECT_EQ(file_count(), 0U);
 }
 
-// Without waiting for somebody who writes.
+// Without waiting for a writer.
 TEST_F(PlanStorage, FifosAndDevicesAreRefused) {
   ASSERT_EQ(::mkfifo(path("p").c_str(), 0600), 0);
   EXPECT_EQ(load(path("p")).error().code, ErrorCode::io);

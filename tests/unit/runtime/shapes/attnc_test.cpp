@@ -1,4 +1,4 @@
-// attnc as the builder of plans; needs cuDNN, but no GPU.
+// Tests attnc as the builder of plans; needs cuDNN, but no GPU.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -51,7 +51,7 @@ TEST(AttncBuilder, SaysWhatIsWrongWithASpec) {
   EXPECT_THAT(wrong.error().payload, HasSubstr("\"diagnostics\""));
 }
 
-// The plans are what is picked.
+// Picks the plans that attnc builds.
 TEST(AttncBuilder, ServesAPickerWithSizesThatChange) {
   PickerOptions options;
   options.origin = {kSpec, {{"w", "16"}}};

@@ -1,5 +1,5 @@
-// Builds in a child process, which is a script that behaves in every way. With attnc itself:
-// attnc_test.cpp.
+// Tests builds in a child process, a script that simulates every behavior. attnc_test.cpp tests
+// attnc itself.
 #include "runtime/shapes/builder.h"
 
 #include <fcntl.h>
@@ -31,7 +31,7 @@ using ::testing::HasSubstr;
 
 constexpr const char* kSpec = "attention x(w = 32) { dims Sq; }\n";
 
-// Temporary files of a test lie in a folder of its own, which must be empty in the end.
+// A test's temporary files are in a separate folder, which must be empty at the end.
 class BuilderTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -49,7 +49,7 @@ class BuilderTest : public ::testing::Test {
     fs::remove_all(folder_);
   }
 
-  // "attnc" is this script; $OUT is where the plan is to be written.
+  // This script replaces attnc; $OUT is the path of the plan to write.
   AttncOptions scripted(const std::string& script) {
     const std::string path = (folder_ / "attnc.sh").string();
     std::ofstream(path) << "#!/bin/sh\nOUT=; for a in \"$@\"; do [ \"$last\" = --output ] && "
@@ -109,24 +109,25 @@ TEST_F(BuilderTest, AChildThatFailsOtherwiseIsAnError) {
     EXPECT_EQ(built.error().code, ErrorCode::worker) << script;
     EXPECT_EQ(built.error().message, message);
   };
-  expect("kill -SEGV $$", "attnc died of SIGSEGV");
-  expect("exit 0", "attnc ended without writing a plan");
-  expect("echo nonsense; echo why >&2; exit 9", "attnc ended with exit code 9");
-  expect("echo '{\"error\": 3}'; exit 4", "attnc ended with exit code 4");
-  EXPECT_THAT(run(scripted("echo why >&2; exit 9")).error().notes, Contains("it said: why\n"));
+  expect("kill -SEGV $$", "attnc was killed by SIGSEGV");
+  expect("exit 0", "attnc exited without writing a plan");
+  expect("echo nonsense; echo why >&2; exit 9", "attnc exited with code 9");
+  expect("echo '{\"error\": 3}'; exit 4", "attnc exited with code 4");
+  EXPECT_THAT(run(scripted("echo why >&2; exit 9")).error().notes,
+              Contains("its error output: why\n"));
   EXPECT_EQ(run(scripted("echo no > $OUT")).error().code, ErrorCode::plan_foreign);
   AttncOptions missing;
   missing.command = {"/no/such/attnc"};
   EXPECT_EQ(run(missing).error().code, ErrorCode::worker);
 }
 
-// More than a pipe holds, on both.
+// More output than a pipe holds, on both streams.
 TEST_F(BuilderTest, ATalkativeChildIsReadToItsEnd) {
   const auto built =
       run(scripted("head -c 3000000 /dev/zero | tr '\\0' x; echo; "
                    "head -c 3000000 /dev/zero >&2; exit 7"));
   ASSERT_FALSE(built.ok());
-  EXPECT_EQ(built.error().message, "attnc ended with exit code 7");
+  EXPECT_EQ(built.error().message, "attnc exited with code 7");
 }
 
 TEST_F(BuilderTest, AChildThatTakesTooLongIsEnded) {
@@ -135,11 +136,11 @@ TEST_F(BuilderTest, AChildThatTakesTooLongIsEnded) {
   const auto start = std::chrono::steady_clock::now();
   const auto built = run(options);
   ASSERT_FALSE(built.ok());
-  EXPECT_EQ(built.error().message, "attnc took longer than 1 s and was ended");
+  EXPECT_EQ(built.error().message, "attnc took longer than 1 s and was killed");
   EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(20));
 }
 
-// What killed applications left, and nothing else.
+// Removes what killed applications left, and nothing else.
 TEST_F(BuilderTest, FoldersOfTheDeadAreRemoved) {
   const fs::path tmp = folder_ / "tmp";
   const auto named = [&](const std::string& end) { return tmp / ("attn-picker-build-" + end); };
@@ -166,7 +167,7 @@ TEST_F(BuilderTest, FoldersOfTheDeadAreRemoved) {
   ::close(lock);
 }
 
-// One that cannot be locked would look like one of the dead.
+// A folder that cannot be locked would look like that of a killed process.
 TEST_F(BuilderTest, WithoutDescriptorsThereIsNoFolder) {
   rlimit before = {};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);

@@ -50,7 +50,7 @@ TEST(Builds, OfThreadsThatAskAtOnceOneBuilds) {
 TEST(Builds, ThreadsThatAskForOthersBuildAtOnce) {
   std::latch both(2);
   Builds builds([&](const Sizes&, const std::stop_token&) {
-    both.arrive_and_wait();  // would wait for ever, one after the other
+    both.arrive_and_wait();  // deadlocks if builds run one after another
     return Status();
   });
   std::jthread other([&] { EXPECT_TRUE(builds.now(sizes(1, 1, 1), false).ok()); });
@@ -147,7 +147,7 @@ TEST(Builds, ABuilderThatThrowsIsAnError) {
   });
   const Status status = builds.now(sizes(1, 1, 1), false);
   EXPECT_EQ(status.error().code, ErrorCode::internal);
-  EXPECT_EQ(status.error().message, "building a plan threw: out of paper");
+  EXPECT_EQ(status.error().message, "building a plan threw an exception: out of paper");
   EXPECT_TRUE(builds.later(sizes(2, 1, 1), false).ok());
   wait_for(count, 2);
 }

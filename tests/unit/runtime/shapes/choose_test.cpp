@@ -62,7 +62,7 @@ TEST(Choose, OnlyWhatIsPaddedMayBeSmaller) {
   EXPECT_FALSE(serves({Dim::B}, heads));
 }
 
-// A spec may let Skv follow from Sq, so a plan says nothing of a size that is not named.
+// A spec may derive Skv from Sq, so a plan says nothing about a size that is not given.
 TEST(Choose, ABucketNeedsAllThreeSizes) {
   const std::vector shapes = {shape_of(8, 64, 64)};
   EXPECT_EQ(choice(shapes, {{Dim::B, 7}, {Dim::Sq, 64}}), "none");
@@ -94,8 +94,9 @@ TEST(Choose, WhatThereIsAndWhatWouldWorkIsSaid) {
   EXPECT_THAT(
       error.notes,
       ElementsAre("there are plans for: B=8 Sq=64 Skv=64; B=8 Sq=64 Skv=128",
-                  "the plan for B=8 Sq=64 Skv=64 is large enough, but serves no smaller Sq, "
-                  "Skv: that needs `lengths q, kv`, and a spec that does not read the size"));
+                  "the plan for B=8 Sq=64 Skv=64 is large enough, but does not serve a "
+                  "smaller Sq, Skv: that needs `lengths q, kv`, and a spec that does not depend on "
+                  "the size"));
   error = no_plan_for(shapes, sizes(3, 65, 60));
   EXPECT_EQ(error.notes.size(), 1U) << "none is large enough";
   EXPECT_THAT(no_plan_for({}, sizes(1, 1, 1)).notes, ElementsAre("there are no plans"));

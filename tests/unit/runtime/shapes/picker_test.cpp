@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 
 using Build = Policy::Build;
 
-// What the plans are loaded to. `live` counts those that there are.
+// What plans are loaded as. `live` counts the instances.
 struct Loaded {
   std::string text;
   std::shared_ptr<int> alive;
@@ -32,7 +32,7 @@ std::int64_t bound(const BuildRequest& request, const char* name) {
   return std::stoll(request.bindings.at(name));
 }
 
-// A picker whose loads and builds are counted, and whose builds take as long as a test wants.
+// A picker that counts loads and builds; the test controls how long builds take.
 class PickerTest : public ::testing::Test {
  protected:
   std::unique_ptr<TestPicker> make(std::vector<plan::Plan> plans, bool builds = true) {
@@ -70,7 +70,7 @@ class PickerTest : public ::testing::Test {
         {plan_of(shape_of(bound(request, "B"), bound(request, "Sq"), bound(request, "Skv")))}};
   }
 
-  // Picks until a plan of these sizes is there.
+  // Picks until a plan of these sizes exists.
   static Picked<Loaded> wait_for(TestPicker& picker, const Sizes& wanted) {
     for (;;) {
       const auto picked = picker.pick(wanted);
@@ -112,7 +112,7 @@ TEST_F(PickerTest, APairIsPickedAsOne) {
   EXPECT_EQ(loads_, 2);
   const auto built = picker->pick(sizes(5, 8, 8), {.build = Build::now});
   ASSERT_FALSE(built.ok()) << "the builder makes no backward";
-  EXPECT_THAT(built.error().message, HasSubstr("one has a direction that the other has not"));
+  EXPECT_THAT(built.error().message, HasSubstr("do not have the same directions"));
 }
 
 TEST_F(PickerTest, ABucketServesUnlessThePolicyWantsBetter) {
@@ -326,7 +326,7 @@ TEST_F(PickerTest, KnownSizesDoNotWaitForABuild) {
   held_ = true;
   std::jthread builder([&] { (void)picker->pick(sizes(9, 8, 8), {.build = Build::now}); });
   while (builds_ == 0) std::this_thread::sleep_for(milliseconds(1));
-  EXPECT_EQ(picker->pick(sizes(4, 8, 8))->fit, Fit::exact);  // would hang
+  EXPECT_EQ(picker->pick(sizes(4, 8, 8))->fit, Fit::exact);  // hangs on failure
   EXPECT_FALSE(picker->pick(sizes(3, 8, 8)).ok());
   held_ = false;
 }

@@ -36,9 +36,9 @@ TEST(Plans, ThatCannotBeToldApartAreRefused) {
   };
   const plan::Plan plan = plan_of(shape_of(4, 8, 8));
   EXPECT_THAT(refusal({{plan, plan}}), HasSubstr("two forward plans for B=4"));
-  EXPECT_THAT(refusal({{plan, plan::testing::sample_plan()}}), HasSubstr("does not say its sizes"));
+  EXPECT_THAT(refusal({{plan, plan::testing::sample_plan()}}), HasSubstr("has no sizes"));
   EXPECT_THAT(refusal({{plan, plan_of(shape_of(8, 8, 8)), plan_of(shape_of(8, 8, 8), true)}}),
-              HasSubstr("one has a direction that the other has not"));
+              HasSubstr("do not have the same directions"));
 }
 
 TEST(Plans, SizesOfARequestReplaceThoseOfThePlans) {
@@ -66,13 +66,14 @@ TEST(Plans, ThatWereBuiltAreOfTheSizesThatWereWanted) {
   const auto others = built_plans(bundle, sizes(4, 8, 9));
   ASSERT_FALSE(others.ok());
   EXPECT_EQ(others.error().code, ErrorCode::plan_shape);
-  EXPECT_THAT(others.error().message, HasSubstr("asked for B=4 Sq=8 Skv=9 and made plans for B=4"));
+  EXPECT_THAT(others.error().message,
+              HasSubstr("asked for B=4 Sq=8 Skv=9, but built plans for B=4"));
   EXPECT_FALSE(built_plans({}, {{Dim::B, 4}}).ok());
   EXPECT_FALSE(
       built_plans({{plan_of(shape_of(4, 8, 8)), plan_of(shape_of(4, 9, 8))}}, {{Dim::B, 4}}).ok());
 }
 
-// A pair of which one plan is of this machine is none.
+// A pair with only one plan for this machine is dropped.
 TEST(Plans, APairFitsAsAWhole) {
   for (const bool backward : {false, true}) {
     plan::Bundle bundle{{plan_of(shape_of(4, 8, 8)), plan_of(shape_of(8, 8, 8)),

@@ -1,4 +1,4 @@
-// Plans of many sizes that nobody could execute.
+// Plans of many sizes that cannot be executed.
 #pragma once
 
 #include <utility>

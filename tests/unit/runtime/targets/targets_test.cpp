@@ -15,7 +15,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
-// A file of this process that is removed at the end of the test.
+// A file of this process, removed at the end of the test.
 class JsonFile {
  public:
   explicit JsonFile(const std::string& text)
@@ -56,9 +56,9 @@ TEST(Targets, EachNameHasItsArchitectureAndProvenance) {
     EXPECT_EQ(target->sm, sm);
     EXPECT_FALSE(provenance(name).empty());
   }
-  EXPECT_THAT(std::string(provenance("h200")), HasSubstr("real"));
+  EXPECT_THAT(std::string(provenance("h200")), HasSubstr("read from an NVIDIA"));
   EXPECT_THAT(std::string(provenance("b200")), HasSubstr("data sheet"));
-  EXPECT_THAT(std::string(provenance("h100")), HasSubstr("real"));
+  EXPECT_THAT(std::string(provenance("h100")), HasSubstr("read from an NVIDIA"));
   EXPECT_TRUE(provenance("v100").empty());
 }
 
@@ -73,8 +73,8 @@ TEST(Targets, UnknownNameListsTheKnownOnes) {
   ASSERT_FALSE(target.ok());
   EXPECT_EQ(target.error().code, ErrorCode::invalid_argument);
   EXPECT_EQ(target.error().message,
-            "no target is named \"v100\"; there are h200, h100, a100, l40s, b200, rtx5090, their "
-            "other names h800, h20, gh200, a800, l40, b100, gb200, sm_80, sm_89, sm_90, sm_100, "
+            "unknown target \"v100\"; targets are h200, h100, a100, l40s, b200, rtx5090, aliases "
+            "are h800, h20, gh200, a800, l40, b100, gb200, sm_80, sm_89, sm_90, sm_100, "
             "sm_120, or give a .json file");
 }
 
@@ -97,7 +97,7 @@ TEST(Targets, AliasesAreTargetsOfTheSameCapability) {
   }
 }
 
-// A key that a newer cuDNN compares must be there, or it refuses the properties.
+// A key that a newer cuDNN compares must be present, or it rejects the properties.
 TEST(Targets, AllHaveTheSameKeys) {
   const auto keys = [](const std::string& name) {
     const Json device = Json::parse(find_target(name)->device_json);

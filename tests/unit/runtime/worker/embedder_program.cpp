@@ -1,6 +1,6 @@
-// A program that compiles whatever its arguments are, and so is no compile worker, though its
-// options say that it is its own. Works in the current folder: a line of the file "starts" for each
-// process that began, and in "words" what the last one to end was told.
+// A program that compiles whatever its arguments, and so is not a compile worker, although its
+// options name it as one. Works in the current folder: writes a line to "starts" for each process
+// that began, and to "words" the error that the last one to exit received.
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -12,7 +12,7 @@
 
 namespace {
 
-constexpr std::uintmax_t kMostStarts = 5;  // should the processes not end by themselves
+constexpr std::uintmax_t kMostStarts = 5;  // in case the processes do not exit
 
 }  // namespace
 

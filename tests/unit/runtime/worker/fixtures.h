@@ -1,4 +1,4 @@
-// What the tests of this room share: worker options and folders.
+// Fixtures of the worker tests: worker options and folders.
 #pragma once
 
 #include <filesystem>
@@ -22,10 +22,10 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-// Options that start this room's worker program and report into `folder`.
+// Options that start the tests' worker program, with reports in `folder`.
 worker::Options worker_options(const TemporaryFolder& folder);
 
-// DEVICEPROP JSON of a named target; the test ends when there is none.
+// DEVICEPROP JSON of a named target; exits the test if there is none.
 std::string device_json(const std::string& target);
 
 std::size_t open_descriptors();

@@ -1,4 +1,4 @@
-// cuDNN in this process, against the driver library without a device.
+// Runs cuDNN in this process, on the stub driver library without a device.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 
@@ -16,7 +16,7 @@ using ::testing::Ge;
 
 class InProcess : public ::testing::Test {
  protected:
-  // Once a process: a library that is loaded stays.
+  // Once per process, since a loaded library stays loaded.
   static void SetUpTestSuite() {
     static const Status loaded = worker::load_nodriver();
     ASSERT_TRUE(loaded.ok()) << loaded.error().to_text();

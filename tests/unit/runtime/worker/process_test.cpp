@@ -33,7 +33,7 @@ Result<Ending> shell(const std::string& script, std::string_view input, millisec
 
 bool ignore(std::string_view) { return false; }
 
-// Gone, or a zombie that its new parent has not buried yet.
+// Whether the process is gone, or a zombie that its new parent has not reaped yet.
 bool ends_soon(const std::string& pid) {
   const auto gone = shell("for i in 1 2 3 4 5 6 7 8 9 10; do grep -q '^State:.[^ZX]' /proc/" + pid +
                               "/status 2>/dev/null || exit 0; sleep 0.2; done; exit 1",
@@ -52,7 +52,7 @@ TEST(Process, LinesAndExitCode) {
   EXPECT_EQ(ending->how, Ending::How::exited);
   EXPECT_EQ(ending->code, 7);
   EXPECT_EQ(ending->error_output, "oops\n");
-  EXPECT_THAT(lines, ElementsAre("one", "two"));  // "three" is no complete line
+  EXPECT_THAT(lines, ElementsAre("one", "two"));  // "three" is not a complete line
 }
 
 TEST(Process, AWorkerIsMarkedOnceAndKeepsTheEnvironment) {
@@ -80,7 +80,7 @@ TEST(Process, AWorkerIsMarkedOnceAndKeepsTheEnvironment) {
 TEST(Process, LargeInputAndOutputDoNotWaitForEachOther) {
   const std::string input(std::size_t{32} << 20, 'x');
   std::size_t received = 0;
-  // Writes as much as it reads, and an error stream beside it, before it looks at its input.
+  // Writes as much as it reads, also to its error stream, before it reads its input.
   const auto ending = shell(
       "head -c 8000000 /dev/zero | tr '\\0' 'y'; echo; head -c 300000 /dev/zero >&2; tr x z; echo",
       input, seconds(60), [&](std::string_view line) {
@@ -121,7 +121,7 @@ TEST(Process, TimeoutKillsWhatTheChildStarted) {
   EXPECT_TRUE(ends_soon(grandchild));
 }
 
-// The child leads a group of its own, so that killing the application's does not reach it.
+// The child leads its own group, so killing the application's group does not reach it.
 TEST(Process, AChildEndsWhenItsCallerIsKilled) {
   std::string child;
   const auto ending =
@@ -142,7 +142,7 @@ TEST(Process, AChildWhoseCallerIsDeadAlreadyEndsAtOnce) {
   EXPECT_EQ(ending->signal, SIGKILL);
 }
 
-// So that what a child starts is not bound to its caller.
+// So that the child's own children are not bound to its caller.
 TEST(Process, TheCallerIsReadOnce) {
   setenv(kCallerMark, fmt::format("{} 300", getppid()).c_str(), 1);
   end_with_caller();
@@ -151,7 +151,7 @@ TEST(Process, TheCallerIsReadOnce) {
   EXPECT_EQ(std::getenv(kCallerMark), nullptr);
 }
 
-// Also one that a script started, which is not killed with its caller.
+// Also a child started by a script, which is not killed with its caller.
 TEST(Process, AChildEndsByItselfAfterItsTime) {
   const auto ending =
       shell("ATTN_CALLER=\"$$ 1\"; export ATTN_CALLER; " ATTN_WORKER_PROGRAM " sleep", "",
@@ -178,7 +178,7 @@ TEST(Process, StoppedByTheSink) {
   EXPECT_EQ(errno, ECHILD);
 }
 
-// Wherever it is at that time: reading, waiting for a silent child, or not started yet.
+// At any time: while reading, waiting for a silent child, or before it starts.
 TEST(Process, CancelledByTheCaller) {
   for (const char* script : {"echo first; sleep 300", "exec >&- 2>&-; sleep 300"}) {
     for (const milliseconds delay : {milliseconds(0), milliseconds(200)}) {
@@ -220,7 +220,7 @@ TEST(Process, NoCommand) {
   EXPECT_EQ(ending.error().code, ErrorCode::worker);
 }
 
-// A timer that interrupts every system call again and again.
+// A timer interrupts every system call repeatedly.
 TEST(Process, SurvivesSignalsOfTheCaller) {
   struct sigaction action {};
   action.sa_handler = [](int) {};

@@ -1,6 +1,5 @@
-// A program whose whole purpose is to be a compile worker: what `attnc worker` is in the product.
-// Also `sleep`, a child that ends with its caller, and `call`, an application that runs one; the
-// child's process id is printed.
+// A program that is only a compile worker, like `attnc worker`. Also `sleep`, a child that exits
+// with its caller, and `call`, an application that runs one and prints the child's process id.
 #include <unistd.h>
 
 #include <chrono>

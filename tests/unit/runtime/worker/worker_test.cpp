@@ -1,4 +1,4 @@
-// The worker as a process, with the real cuDNN and no driver.
+// Tests the worker as a process, with the real cuDNN and no driver.
 #include "runtime/worker/worker.h"
 
 #include <gmock/gmock.h>
@@ -213,7 +213,7 @@ TEST_F(Worker, TimeoutIsReported) {
   EXPECT_EQ(reports(), 1U);
 }
 
-// As cuDNN's own deaths, whatever its version.
+// Like a crash of cuDNN, whatever its version.
 TEST_F(Worker, DeathAtANodeThatTheWorkerNamed) {
   options_.command = {"/bin/sh", "-c",
                       R"(echo '{"progress":{"stage":"operation","node":5}}'; kill -FPE $$)"};
@@ -221,7 +221,7 @@ TEST_F(Worker, DeathAtANodeThatTheWorkerNamed) {
   const auto compiled = worker::compile(graph, device_json("h200"), options_);
   ASSERT_FALSE(compiled.ok());
   EXPECT_EQ(compiled.error().message,
-            "the compile worker died of SIGFPE, in stage \"operation\", at node 5 "
+            "the compile worker was killed by SIGFPE, in stage \"operation\", at node 5 "
             "(binary_select), line 6, column 3");
   const Json payload = Json::parse(compiled.error().payload);
   EXPECT_EQ(payload.at("node"), 5);
@@ -231,7 +231,7 @@ TEST_F(Worker, DeathAtANodeThatTheWorkerNamed) {
   EXPECT_EQ(graph::from_json(request.at("graph").dump()).value(), graph);
 }
 
-// The first request dies at once, and what looks for its place takes for ever.
+// The first request crashes at once, and the search for its node never ends.
 TEST_F(Worker, TimeoutCoversTheSearchForTheNode) {
   const std::string seen = (folder_.path() / "seen").string();
   options_.command = {"/bin/sh", "-c",
@@ -241,7 +241,7 @@ TEST_F(Worker, TimeoutCoversTheSearchForTheNode) {
   const auto compiled = compile({}, Mask::causal);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(4));
   ASSERT_FALSE(compiled.ok());
-  EXPECT_EQ(compiled.error().message, "the compile worker died of SIGFPE");
+  EXPECT_EQ(compiled.error().message, "the compile worker was killed by SIGFPE");
   const Json payload = Json::parse(compiled.error().payload);
   EXPECT_EQ(payload.at("signal"), "SIGFPE");
   EXPECT_EQ(payload.at("node"), -1);
@@ -254,9 +254,9 @@ TEST_F(Worker, ProgramThatIsNoWorkerDoesNotStartItselfWithoutEnd) {
   EXPECT_EQ(WEXITSTATUS(status), 3);
   EXPECT_EQ(text_of(folder_.path() / "starts"), "one\none\n");
   EXPECT_THAT(text_of(folder_.path() / "words"),
-              HasSubstr("ended without an answer (exit code 3)"));
+              HasSubstr("exited without an answer (exit code 3)"));
   EXPECT_THAT(text_of(folder_.path() / "words"),
-              HasSubstr("give Options::command a program that calls worker::serve"));
+              HasSubstr("set Options::command to a program that calls worker::serve"));
 }
 
 class WorkerMark : public Worker {
@@ -270,7 +270,7 @@ TEST_F(WorkerMark, RefusesToStartAWorker) {
   ASSERT_FALSE(compiled.ok());
   EXPECT_EQ(compiled.error().code, ErrorCode::worker);
   EXPECT_THAT(compiled.error().message,
-              HasSubstr("give Options::command a program that calls worker::serve"));
+              HasSubstr("set Options::command to a program that calls worker::serve"));
   const auto version = worker::cudnn_version(options_);
   ASSERT_FALSE(version.ok());
   EXPECT_EQ(version.error().code, ErrorCode::worker);

@@ -58,7 +58,7 @@ TEST_F(CapturedViewTest, ALargerTensorIsReadByItsOwnStrides) {
   EXPECT_EQ(vector->strides[0], 8192);
 }
 
-// A guard keeps the reads inside; the kernel reads all that a dimension counts.
+// A guard keeps the reads inside the tensor; the kernel would read the whole dimension.
 TEST_F(CapturedViewTest, TooSmallIsNotReadInTheKernel) {
   const auto vector = view(DType::i32, {100}, {column_});
   ASSERT_FALSE(vector.ok());
@@ -115,7 +115,7 @@ TEST_F(CapturedViewTest, ABackwardReadsColumnsByRows) {
   const CapturedView columns = by_rows(view(DType::i32, {2, 256}, {b_, column_}));
   EXPECT_THAT(columns.dims, ElementsAre(2, 1, 128, 256));
   EXPECT_THAT(columns.strides, ElementsAre(256, ::testing::_, 0, 1));
-  // What varies with rows, or with neither, stays as it is.
+  // Tensors that vary with rows, or with neither, do not change.
   for (const auto& kept :
        {view(DType::f32, {8}, {h_}), view(DType::f32, {128}, {row_}), view(DType::f32, {2}, {b_}),
         view(DType::f32, {128, 256}, {row_, column_})}) {

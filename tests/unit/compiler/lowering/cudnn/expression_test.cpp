@@ -145,7 +145,7 @@ TEST_F(ExpressionTest, IntegerDivisionNeedsOperandsThatAreNotNegative) {
   EXPECT_THAT(refusal(dag_.add(Op::add_, {score_, bad})), HasSubstr("rounds down"));
 }
 
-// cuDNN's 300 / 300 is 0 (passes/division.h): (2 x + 1) / (2 y) is asked for.
+// cuDNN computes 300 / 300 as 0 (passes/analysis/division.h), so lowering emits (2 x + 1) / (2 y).
 TEST_F(ExpressionTest, IntegerQuotientsLieAwayFromIntegers) {
   const auto tile_of = [&](Op op, ExprId divisor) {
     return mask(dag_.add(Op::eq_, {dag_.add(op, {column_, divisor}), row_}));

@@ -12,7 +12,7 @@ namespace {
 using ir::ExprId;
 using ir::Op;
 
-// As the kernel computes it, with and without the product rounded for itself.
+// As the kernel computes it, with and without rounding the product separately.
 float nearest(float x, float divisor) {
   const float shift = static_cast<float>(nearest_shift(divisor));
   const volatile float wholes = kWholes;

@@ -84,7 +84,7 @@ TEST(Launches, ResiduesAreHeads) {
   EXPECT_THAT(made[0].attention.layouts.at("q").strides, ElementsAre(64 * 32, 8, 4 * 32, 1));
 }
 
-// Query heads that share keys would not be beside each other.
+// Query heads that share keys would not be adjacent.
 TEST(Launches, ClassesThatDoNotFitAreLaunchesOfTheirOwn) {
   const auto made = launched(whole(2, 2, 2, "layout bhsd;"), kChunks);
   ASSERT_EQ(made.size(), 4U);

@@ -22,7 +22,7 @@ ir::Attention small(const std::string& clauses) {
   return of_spec("attention a { dims B = 2, Hq = 4, Hkv = 4, Sq = 64, Skv = 64, D = 8; " + clauses +
                  " }");
 }
-// At a size where parts pay.
+// At a size where parts are faster.
 ir::Attention large(const std::string& clauses) {
   return of_spec("attention a { dims B = 4, Hq = 32, Hkv = 8, Sq = 4096, Skv = 4096, D = 128; " +
                  clauses + " grad q, k, v; }");
@@ -34,7 +34,7 @@ std::vector<Part> parts_of(const ir::Attention& attention, const std::vector<Vie
   return parts;
 }
 
-// All columns of the first rows and of the rest, and the columns of one half and of the other.
+// All columns of the first rows, all columns of the other rows, and each half of the columns.
 const std::vector<View> kRows = {{{.count = 48}, {.count = 64}},
                                  {{.begin = 48, .count = 16}, {.count = 64}}};
 const std::vector<View> kColumns = {{{.count = 64}, {.count = 32}},
@@ -80,7 +80,8 @@ TEST(Prepared, TheSinkIsCountedOnce) {
   EXPECT_THAT(made.error().message, HasSubstr("nothing but the sink"));
 }
 
-// "cudnn" or "kernel of NAME, .." for each step; what kernels derive of expressions is left out.
+// "cudnn" or "kernel of NAME, .." for each step, without kernels that derive tensors from
+// expressions.
 std::vector<std::string> steps(const std::string& clauses, Direction direction) {
   const auto program = driver::lower(large(clauses), "parts", direction);
   if (!program.ok()) return {program.error().message};
@@ -97,7 +98,7 @@ TEST(JoinedForward, OfClassesIsOneKernelInPlace) {
   const std::string chunks = "mask q_idx // 256 == kv_idx // 256 && q_idx >= kv_idx;";
   EXPECT_THAT(steps(chunks, Direction::forward), ElementsAre("cudnn"));
   EXPECT_THAT(steps(chunks + " outputs o, lse;", Direction::forward),
-              ElementsAre("cudnn", "kernel of lse"));  // whose rows lie elsewhere
+              ElementsAre("cudnn", "kernel of lse"));  // its rows have another layout
 }
 
 TEST(JoinedForward, OfRowsWritesInPlace) {

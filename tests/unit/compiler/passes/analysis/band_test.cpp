@@ -106,7 +106,7 @@ TEST_F(BandTest, AnEqualityWithoutSolutionsIsResidual) {
   EXPECT_EQ(form({dag_.add(Op::eq_, {twice, integer(7)})}).residual.size(), 1u);
 }
 
-// Random conjunctions of affine comparisons, each evaluated on its own beside the IR.
+// Random conjunctions of affine comparisons, each also evaluated directly, without the IR.
 class RandomMask {
  public:
   explicit RandomMask(std::uint32_t seed) : random_(seed) {}
@@ -180,7 +180,7 @@ TEST(BandProperty, BandAndResidualShowWhatTheMaskShows) {
   EXPECT_GT(bands, 500);
 }
 
-// Masks that count from the last diagonal of each batch, evaluated on their own for every pair of
+// Masks relative to the last diagonal of each batch, also evaluated directly for every pair of
 // lengths.
 class FromEndTest : public ::testing::TestWithParam<std::pair<bool, bool>> {
  protected:

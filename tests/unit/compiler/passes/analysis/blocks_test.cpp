@@ -15,7 +15,7 @@
 namespace attn::passes {
 namespace {
 
-// ' ' empty, '#' full, '+' partial; a line for each row of blocks.
+// ' ' empty, '#' full, '+' partial; one line per row of blocks.
 std::string picture(const BlockMap& map) {
   std::string text;
   for (std::int64_t row = 0; row < map.height; ++row) {
@@ -69,7 +69,7 @@ TEST(Blocks, AreCounted) {
   EXPECT_EQ(map.count(Block::empty), 64 * 64 - 64 - 60 - 63 - 62 - 61);
 }
 
-// What is counted score by score.
+// Counts score by score.
 class Counted {
  public:
   Counted(const ir::Attention& attention, std::int64_t rows, std::int64_t columns)
@@ -78,7 +78,7 @@ class Counted {
         rows_(rows),
         columns_(columns) {}
 
-  // Visible and hidden scores of a block.
+  // The number of visible and hidden scores in a block.
   std::pair<int, int> of(std::int64_t row, std::int64_t column) {
     const std::int64_t height = attention_.dims[ir::Dim::Sq];
     const std::int64_t width = attention_.dims[ir::Dim::Skv];

@@ -17,7 +17,7 @@ using ir::ExprId;
 using testing::Dense;
 using testing::of_clauses;
 
-// Whether it is shown that the first mask never holds where the second does not.
+// Whether it is proven that the second mask holds wherever the first does.
 bool implies(const std::string& holds, const std::string& fails, std::int64_t size = 64) {
   const ir::Attention attention =
       of_clauses(size, size, "tensor t: i32[Skv]; mask " + holds + "; mask " + fails + ";");
@@ -48,7 +48,7 @@ TEST(Boxes, AreLookedAtAsLongAsTheEffortLasts) {
   EXPECT_EQ(furthest(attention, right, enough), 7);
   EXPECT_FALSE(enough.is_spent());
   EXPECT_GT(furthest(attention, right, little),
-            7);  // may be further than what is shown, not nearer
+            7);  // an upper bound
   EXPECT_TRUE(little.is_spent());
   EXPECT_EQ(furthest(attention, right, none), 63);
   const ExprId hold[] = {attention.masks.at(0)};
@@ -71,7 +71,7 @@ TEST(BoundsOf, AreTheNarrowest) {
   EXPECT_EQ(bounds_of(of_clauses(64, 64, "mask q_idx + kv_idx < 0;")), std::nullopt);
 }
 
-// What is found by boxes is what is counted.
+// Searches over boxes give the same result as counting.
 TEST(Boxes, OfRandomMasks) {
   std::mt19937_64 random(13);
   const auto size = [&] { return static_cast<std::int64_t>(random() % 12 + 1); };

@@ -14,7 +14,7 @@ using ir::Op;
 
 class FiniteTest : public ::testing::Test {
  protected:
-  // Where scores are finite; where they may be infinite too.
+  // If scores are finite; if they may be infinite too.
   bool often(ExprId id) { return is_finite(attention_, id); }
   bool always(ExprId id) { return is_finite(attention_, id, Score::infinite); }
 
@@ -84,7 +84,7 @@ TEST_F(FiniteTest, QuotientsNeedADivisorThatIsNeverZero) {
   }
 }
 
-// inf / 2 is inf, but inf % 2 NaN.
+// inf / 2 is inf, but inf % 2 is NaN.
 TEST_F(FiniteTest, ARemainderOfInfinityIsNaN) {
   EXPECT_TRUE(always(tanh(of(Op::div_, score_, real(2)))));
   EXPECT_TRUE(always(tanh(of(Op::floordiv_, score_, real(2)))));
@@ -101,7 +101,7 @@ TEST_F(FiniteTest, OtherFunctionsTensorsAndParamsAreUnknown) {
   EXPECT_FALSE(often(of(Op::add_, score_, load)));
   EXPECT_FALSE(often(tanh(load)));
   EXPECT_FALSE(often(dag_.add_symbol(Op::param_, "p", ir::Type::real)));
-  // What only chooses does not reach the value.
+  // A condition does not reach the value.
   EXPECT_TRUE(often(where(of(Op::lt_, load, score_), score_, real(0))));
 }
 

@@ -51,7 +51,7 @@ TEST(Happens, UsersLeadFromTheOperationToARoot) {
   EXPECT_EQ(users[1], attention.score);
 }
 
-// A product that is a prime too large for either index: only single scores show that.
+// The product is a prime too large for either index: only single scores show that it never occurs.
 TEST(Happens, SearchesThatAreStoppedSaySo) {
   const auto hidden =
       happenings(written(10240, "score where(q_idx * kv_idx == 10000019, inf, score);"));

@@ -16,7 +16,7 @@ constexpr char kTensors[] =
     "tensor doc: i32[B, Skv] monotone; tensor ids: i32[B, Skv]; tensor n: i32[B]; "
     "tensor flag: bool[Skv]; tensor late: bool[Skv] monotone; param p: i32; ";
 
-// One line for each interval; those that the mask does not show all of begin with "in".
+// One line per interval; inexact ones begin with "in".
 std::string columns(const std::string& mask, const std::string& sizes = kSizes) {
   const sema::Analyzed analyzed = sema::analyze_body(sizes + kTensors + "mask " + mask + ";");
   EXPECT_TRUE(analyzed.attention.has_value()) << analyzed.text;
@@ -119,7 +119,7 @@ TEST(Intervals, WhatIsNotKnownMayBeAnything) {
   EXPECT_EQ(columns("kv_idx * 1.0 <= q_idx / 3"), "in [0, 128)");
 }
 
-// Of several parts that change with the column each is bounded by what the others can be.
+// Of several parts that depend on the column, each is bounded by the range of the others.
 TEST(Intervals, PartsAreBoundedByOthers) {
   EXPECT_EQ(columns("kv_idx - kv_idx % 2 >= q_idx"), "in [q_idx, 128)");
   EXPECT_EQ(columns("kv_idx + kv_idx % 2 < 20"), "in [0, 20)");

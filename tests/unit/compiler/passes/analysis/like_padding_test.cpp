@@ -9,7 +9,7 @@
 namespace attn::passes {
 namespace {
 
-// How many comparisons of these clauses cuDNN would take for padding.
+// The number of comparisons in these clauses that cuDNN would mistake for padding.
 std::size_t found(const std::string& clauses) {
   return like_padding(
              testing::of_clauses(64, 96,

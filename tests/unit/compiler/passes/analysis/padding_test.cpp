@@ -58,7 +58,7 @@ TEST(Padding, LeavesTheOtherMasks) {
   EXPECT_TRUE(ir::verify(keys->attention).ok());
 }
 
-// Each is as it should be but for one thing.
+// Each differs from padding in one respect.
 TEST(Padding, IsNothingElse) {
   EXPECT_FALSE(found(""));
   EXPECT_FALSE(found("mask kv_idx < 40;"));

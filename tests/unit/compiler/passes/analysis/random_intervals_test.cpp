@@ -1,4 +1,4 @@
-// What random masks show, score by score, is what their intervals say.
+// The intervals of random masks agree with evaluating the masks score by score.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ using reference::RowEvaluator;
 
 constexpr int kMasks = 10000;  // of each kind
 
-// Conditions with the column on one side, as people write them.
+// Conditions with the column on one side, as users write them.
 class TidyMask {
  public:
   TidyMask(ir::Dag& dag, std::mt19937_64& random, std::vector<ExprId> moving,
@@ -237,7 +237,7 @@ std::string text_of(const VisibleColumns& columns) {
   return text;
 }
 
-// Both ends of 32 bits are among the values. How many of the masks have an exact form.
+// The number of masks with exact intervals. Values include both ends of 32 bits.
 int count_exact(std::uint64_t seed, Kind kind) {
   std::mt19937_64 random(seed);
   int exact = 0;
@@ -263,12 +263,12 @@ int count_exact(std::uint64_t seed, Kind kind) {
 }
 
 TEST(Intervals, OfRandomMasksAreWhatTheyShow) {
-  EXPECT_GT(count_exact(5, Kind::wild), kMasks / 5);  // 23 %: most have ids of no order, or wrap
+  EXPECT_GT(count_exact(5, Kind::wild), kMasks / 5);  // 23 %: most have unordered ids, or wrap
 }
 
 TEST(Intervals, OfTidyMasksAreExact) {
   EXPECT_GT(count_exact(6, Kind::tidy),
-            kMasks * 99 / 100);  // 99.96 %: others have too many
+            kMasks * 99 / 100);  // 99.96 %: others have too many intervals
 }
 
 void expect_normal(const Spans& spans) {

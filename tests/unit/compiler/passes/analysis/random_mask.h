@@ -1,5 +1,4 @@
-// Random masks of rows, columns, constants and what else they are given, for the tests of this
-// folder.
+// Random masks of rows, columns, constants and given expressions, for the tests of this directory.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +13,7 @@ class RandomMask {
  public:
   RandomMask(ir::Attention& attention, std::mt19937_64& random)
       : dag_(attention.dag), random_(random) {}
-  // Every third integer that is not made of others is one of `integers`, and every fourth condition
-  // one of `booleans`.
+  // Every third leaf integer is one of `integers`, and every fourth condition one of `booleans`.
   RandomMask(ir::Attention& attention, std::mt19937_64& random, std::vector<ir::ExprId> integers,
              std::vector<ir::ExprId> booleans)
       : dag_(attention.dag),

@@ -37,7 +37,7 @@ TEST_F(RangeTest, LengthsLieWithinTheirSizes) {
   const ir::ExprId batch[] = {dag_.leaf(Op::batch_)};
   const auto length =
       dag_.add_symbol(Op::load_, std::string(ir::kLengthsKv), ir::Type::integer, batch);
-  EXPECT_EQ(range(length), Range{});  // a tensor of that name
+  EXPECT_EQ(range(length), Range{});  // just a tensor of that name
   attention_.lengths_kv = true;
   EXPECT_EQ(range(length), (Range{0, 32}));
   attention_.dims.set(ir::Dim::Skv, std::nullopt);

@@ -40,7 +40,7 @@ double inside(const RealRange& range, std::mt19937& random) {
   }
 }
 
-// An operation on numbers is one on ranges of a single number each.
+// Operations on numbers are operations on ranges of a single number.
 TEST(RealRange, HoldsWhatNumbersInItGive) {
   std::mt19937 random(7);
   for (int i = 0; i < 200000; ++i) {

@@ -69,7 +69,7 @@ TEST(Spans, OfTensorsAndParamsAreNotKnown) {
   EXPECT_TRUE(is_static(columns_of("mask q_idx >= kv_idx;")));
   EXPECT_FALSE(is_static(columns_of("tensor n: i32[B]; mask kv_idx < n[b];")));
   EXPECT_FALSE(is_static(columns_of("param p: i32; mask kv_idx < p;")));
-  // What is not known of a tensor is in no interval.
+  // Unknown tensor elements are not part of any interval.
   EXPECT_TRUE(is_static(columns_of("tensor ids: i32[Skv]; mask ids[kv_idx] == ids[q_idx];")));
 }
 

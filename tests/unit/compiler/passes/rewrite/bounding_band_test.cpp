@@ -19,7 +19,7 @@ using ir::ExprId;
 using ir::Op;
 using testing::Dense;
 
-// Both distances from the diagonal that are visible, counted.
+// The largest visible distances from the diagonal on both sides, by counting.
 Band counted(const ir::Attention& attention) {
   const std::int64_t rows = attention.dims[ir::Dim::Sq], columns = attention.dims[ir::Dim::Skv];
   std::optional<std::int64_t> right, left;
@@ -108,7 +108,7 @@ TEST_F(CoverTest, IsAddedWhereItMakesLessWork) {
   EXPECT_EQ(with_bounding_band(attention_).masks.size(), 1U);  // all but one score are inside
 }
 
-// From the third row on the product may wrap: there anything may be visible.
+// From the third row on the product may wrap, so that anything may be visible.
 TEST_F(CoverTest, WhatWrapsMayBeAnything) {
   const ExprId far = dag_.add(Op::mul_, {row_, integer(1 << 30)});
   EXPECT_EQ(cover({dag_.add(Op::ge_, {far, column_})}), (Band{254, std::nullopt, {}, {}}));
@@ -127,8 +127,8 @@ TEST_F(CoverTest, AnExactBandIsLeftAsItIs) {
   EXPECT_EQ(with_bounding_band(attention_).masks.size(), 1U);
 }
 
-// Rows 1 .. 24 and columns 1 .. 24, with values of all expressions inside their ranges, in random
-// boxes too.
+// With 1 to 24 rows and columns. Values of all expressions are within their ranges, in random boxes
+// too.
 TEST(Cover, OfRandomMasksIsWhatIsCounted) {
   std::mt19937_64 random(7);
   const auto size = [&] { return static_cast<std::int64_t>(random() % 24 + 1); };

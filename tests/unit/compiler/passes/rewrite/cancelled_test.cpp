@@ -45,7 +45,7 @@ TEST(Cancelled, FactorsOfTheHeadAreKnown) {
   EXPECT_FALSE(without_cancelled(with_distance(of_row, 1, -1)));
 }
 
-// The index is one of 32 bits, its parts are not: 96 * 40000000, and what lies behind -2^31.
+// The index fits 32 bits, its parts do not: 96 * 40000000, and values below -2^31.
 TEST(Cancelled, NothingWhereAPartWouldWrapAround) {
   const auto tiny = [](ir::Dag& dag) { return dag.real(1e-9); };
   EXPECT_TRUE(without_cancelled(with_distance(tiny, 20000000, -1, -950000000)));

@@ -1,4 +1,4 @@
-// What hoist refuses and leaves alone; what it derives of each shape is in tests/golden/hoist.
+// What hoist refuses and leaves unchanged; what it derives is in tests/golden/hoist.
 #include "compiler/passes/rewrite/hoist.h"
 
 #include <gmock/gmock.h>
@@ -46,7 +46,7 @@ TEST(Hoist, RefusesWhatTakesTooMuchMemory) {
   const Result<Hoisted> refused = hoist(with_load(6, 11), options);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::unsupported);
-  EXPECT_THAT(refused.error().message, HasSubstr("`t[q_idx, kv_idx]` is no operand"));
+  EXPECT_THAT(refused.error().message, HasSubstr("cannot evaluate `t[q_idx, kv_idx]`"));
   EXPECT_EQ(refused.error().payload, R"({"line": 3, "column": 9})");
   // Sizes whose product leaves 64 bits.
   const Result<Hoisted> huge = hoist(with_load(2147483647, 2147483647), options);
@@ -63,7 +63,7 @@ TEST(Hoist, ATableThatTheKernelCouldDoWithoutIsOfModestSize) {
   EXPECT_EQ(hoist(attention, options)->derived.size(), 1U);
   options.most_table_bytes -= 1;
   EXPECT_EQ(hoist(attention, options)->derived.size(), 0U);
-  // What rounds otherwise than the kernel's division has no choice.
+  // Divisions that round differently from the kernel's must become a table.
   const ExprId less = dag.add(Op::sub_, {dag.leaf(Op::row_), dag.leaf(Op::column_)});
   attention.masks = {dag.add(Op::ne_, {dag.add(Op::mod_, {less, dag.integer(3)}), dag.integer(0)})};
   EXPECT_EQ(hoist(attention, options)->derived.size(), 1U);
@@ -91,7 +91,7 @@ TEST(Hoist, AnExpressionThatIsReadTwiceIsDerivedOnce) {
   EXPECT_EQ(hoist(attention, options_with(ErrorCode::unsupported))->derived.size(), 1U);
 }
 
-// The derivative of a backward reads what the score reads.
+// The derivative in a backward reads what the score reads.
 TEST(Hoist, WhatIsComputedBesideTheAttentionIsDerivedToo) {
   ir::Attention attention = with_load(6, 10);
   ir::Dag& dag = attention.dag;

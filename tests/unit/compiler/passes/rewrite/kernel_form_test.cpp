@@ -71,7 +71,7 @@ TEST(KernelForm, OfRandomSpecsShowsTheSame) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     const std::string text = attn::testing::random_spec(seed, 24);
     ir::Attention attention = testing::of_spec(text);
-    if (text.find("h %") != std::string::npos) continue;  // dense.h knows of no heads
+    if (text.find("h %") != std::string::npos) continue;  // dense.h does not support heads
     const std::vector<bool> wanted = testing::shown(attention);
     for (const bool backward : {false, true}) {
       const ir::Attention form = kernel_form(attention, testing::in(backward));

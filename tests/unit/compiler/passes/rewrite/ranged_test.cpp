@@ -82,7 +82,7 @@ TEST(WithoutRedundant, WhatTensorsSayStays) {
   EXPECT_EQ(without_redundant(attention).masks.size(), 2U);
 }
 
-// Both leave what is shown as it is.
+// Neither changes which scores are visible.
 TEST(Ranged, RandomMasksShowTheSame) {
   std::mt19937_64 random(5);
   const auto size = [&] { return static_cast<std::int64_t>(random() % 12 + 1); };

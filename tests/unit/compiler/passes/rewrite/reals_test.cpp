@@ -16,7 +16,7 @@ namespace {
 
 using ir::ExprId;
 using ir::Op;
-using Value = std::variant<bool, std::int64_t, float>;  // reals as a kernel has them
+using Value = std::variant<bool, std::int64_t, float>;  // reals in f32, as in a kernel
 
 float real_of(Op op, float x, float y) {
   switch (op) {
@@ -103,7 +103,7 @@ TEST(RealIndices, OfRandomMasksGiveTheSameInFloats) {
   EXPECT_GT(changed, 100);
 }
 
-// The quotient next to every integer, for every kind of divisor, up to the last row that is taken.
+// The quotient next to every integer, for every kind of divisor, up to the last supported row.
 TEST(RealIndices, QuotientsAreExactUpToTheLastRow) {
   for (const std::int64_t divisor :
        {1, 2, 3, 7, 10, 49, 97, 255, 256, 1000, 4099, 65521, 1048577}) {

@@ -1,6 +1,5 @@
-// simplify keeps the value of random expressions over awkward numbers: NaN, infinities, -0.0, the
-// ends of 32 bits, gathers that may be out of range. (What it makes of each shape is in
-// tests/golden/ir.)
+// simplify keeps the value of random expressions over edge cases: NaN, infinities, -0.0, the ends
+// of 32 bits, gathers that may be out of range. (The results are in tests/golden/ir.)
 #include "compiler/passes/rewrite/simplify.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +34,7 @@ reference::Bindings bindings() {
   return bindings;
 }
 
-// The score with the masks applied; a hidden one is -inf and misses nothing.
+// The score with the masks applied; a hidden one is -inf, even if it has no value.
 std::vector<reference::Cell> visible_scores(const ir::Attention& attention,
                                             const reference::Bindings& bindings,
                                             const reference::RowPlace& place) {
@@ -78,7 +77,7 @@ TEST(Simplify, KeepsTheValueOfRandomExpressions) {
     const auto expected = visible_scores(before, inputs, place);
     const auto actual = visible_scores(after, inputs, place);
     for (std::size_t column = 0; column < expected.size(); ++column) {
-      if (expected[column].fault) continue;  // an error may get lost, a value may not
+      if (expected[column].fault) continue;  // errors may be lost, values may not
       ++compared;
       ASSERT_FALSE(actual[column].fault) << ir::to_text(before) << ir::to_text(after);
       ASSERT_TRUE(same(expected[column].value, actual[column].value))
