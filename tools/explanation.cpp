@@ -6,12 +6,10 @@
 #include <algorithm>
 
 #include "compiler/ast/parse.h"
-#include "compiler/passes/analysis/block_lists.h"
 #include "compiler/passes/analysis/intervals.h"
 #include "compiler/passes/analysis/spans.h"
 #include "compiler/passes/rewrite/bounding_band.h"
 #include "compiler/passes/rewrite/ranged.h"
-#include "compiler/passes/strategy/partition.h"
 #include "runtime/base/check.h"
 #include "runtime/cudnn/library.h"
 #include "runtime/io/host_tensor.h"
@@ -383,23 +381,6 @@ void explain_columns(const ir::Attention& attention, Explanation& explanation) {
   explanation.blocks = passes::block_map(columns);
 }
 
-// A plan file does not say them.
-std::vector<std::string> parts_of_plan(const Spec& spec, const plan::Plan& plan) {
-  const std::string lowering = plan.choice.empty() ? "" : plan.choice.front().lowering;
-  if (lowering == "block_sparse") {
-    const auto lists = passes::block_lists(spec.attention);
-    return lists ? std::vector{passes::to_text(*lists)} : std::vector<std::string>();
-  }
-  if (lowering != "parts") return {};
-  std::vector<std::string> lines;
-  const auto partition = passes::best_partition(
-      spec.attention, planning::Context{.direction = plan::direction_of(plan.program)});
-  for (const passes::Part& part : partition ? partition->parts : std::vector<passes::Part>()) {
-    lines.push_back(passes::to_text(part));
-  }
-  return lines;
-}
-
 }  // namespace
 
 ExplainedProgram explain_program(const Spec& spec, const plan::Program& program) {
@@ -426,7 +407,7 @@ ExplainedProgram explain_refused(const Spec& spec, plan::Direction direction, Er
 
 ExplainedProgram explain_compiled(const Spec& spec, driver::Compiled compiled) {
   ExplainedProgram explained = explain_program(spec, compiled.plan.program);
-  explained.parts = compiled.lowering.empty() ? parts_of_plan(spec, compiled.plan) : compiled.parts;
+  explained.parts = compiled.plan.parts;
   explained.compiled = std::move(compiled);
   return explained;
 }

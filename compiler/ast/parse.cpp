@@ -20,8 +20,23 @@ bool is_readable(const support::Source& source, diag::Sink& sink) {
   return false;
 }
 
+namespace {
+
+struct Parsed {
+  explicit Parsed(const support::Source& source)
+      : sink(source), spec(source.is_json() ? parse_json(source, sink) : parse_dsl(source, sink)) {}
+
+  diag::Sink sink;
+  std::optional<Spec> spec;
+};
+
+}  // namespace
+
 std::optional<Spec> parse(const support::Source& source, diag::Sink& sink) {
-  return source.is_json() ? parse_json(source, sink) : parse_dsl(source, sink);
+  const auto& kept = source.once([&source] { return std::make_shared<const Parsed>(source); });
+  const auto& parsed = *static_cast<const Parsed*>(kept.get());
+  sink.adopt(parsed.sink, 0);
+  return parsed.spec;
 }
 
 }  // namespace attn::ast

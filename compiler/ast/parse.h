@@ -13,7 +13,8 @@ namespace attn::ast {
 inline constexpr std::size_t kMaxSyntaxErrors = 20;
 inline constexpr std::size_t kMaxBrackets = 100;
 
-// Parses JSON or DSL, according to Source::is_json.
+// Parses JSON or DSL, according to Source::is_json. A text is parsed once: later calls for the same
+// source, or a copy of it, report and return the same again.
 std::optional<Spec> parse(const support::Source& source, diag::Sink& sink);
 
 // Reports a source that is larger than support::kMaxSourceBytes or not text, and returns false.

@@ -18,14 +18,6 @@ using planner::may_try_another;
 using planner::Refusal;
 using planner::Strategy;
 
-Error two_versions(std::int64_t first, std::int64_t second) {
-  return {ErrorCode::worker,
-          fmt::format("cuDNN changed from version {} to {} while the program was being compiled",
-                      first, second),
-          {},
-          {}};
-}
-
 // Of the kernels, in the order in which a plan has them.
 std::vector<const std::string*> sources_of(const plan::Program& program) {
   std::vector<const std::string*> sources;
@@ -36,21 +28,30 @@ std::vector<const std::string*> sources_of(const plan::Program& program) {
   return sources;
 }
 
+// All cuDNN steps, in one worker; equal graphs once.
+Status compile_graphs(plan::Plan& plan, const CompileOptions& options) {
+  std::vector<graph::BackendGraph> graphs;
+  std::vector<std::size_t> graph_of_step;
+  for (const plan::CudnnStep* step : plan::steps_of<plan::CudnnStep>(plan.program)) {
+    const auto found = std::ranges::find(graphs, step->graph);
+    graph_of_step.push_back(static_cast<std::size_t>(found - graphs.begin()));
+    if (found == graphs.end()) graphs.push_back(step->graph);
+  }
+  if (graphs.empty()) return {};
+  ATTN_ASSIGN(const std::vector<worker::Compiled> compiled,
+              worker::compile(graphs, options.target.device_json, options.worker));
+  for (const std::size_t graph : graph_of_step) plan.compiled.push_back(compiled[graph].step);
+  plan.cudnn_version = compiled.front().cudnn_version;
+  return {};
+}
+
 // Fills in what depends on the target: compiled steps, cuDNN's version, signature.
 Status compile_steps(plan::Plan& plan, const CompileOptions& options) {
   plan.target = options.target;
   plan.compiled.clear();
   plan.kernels.clear();
   plan.cudnn_version = 0;
-  for (const plan::CudnnStep* step : plan::steps_of<plan::CudnnStep>(plan.program)) {
-    ATTN_ASSIGN(worker::Compiled compiled,
-                worker::compile(step->graph, options.target.device_json, options.worker));
-    if (plan.cudnn_version != 0 && plan.cudnn_version != compiled.cudnn_version) {
-      return two_versions(plan.cudnn_version, compiled.cudnn_version);
-    }
-    plan.cudnn_version = compiled.cudnn_version;
-    plan.compiled.push_back(std::move(compiled.step));
-  }
+  ATTN_RETURN_IF_ERROR(compile_graphs(plan, options));
   // Last, since they are never refused.
   for (const std::string* source : sources_of(plan.program)) {
     ATTN_ASSIGN(std::string image,
@@ -78,6 +79,7 @@ plan::Plan worded(const plan::Plan& words, plan::Plan plan) {
   plan.spec_text = words.spec_text;
   plan.bindings = words.bindings;
   plan.shape = words.shape;
+  plan.parts = words.parts;
   if (!was_tried(plan.choice)) plan.choice = words.choice;
   return plan;
 }
@@ -102,6 +104,13 @@ Status take_or_compile_steps(plan::Plan& plan, const CompileOptions& options) {
   return {};
 }
 
+// Of a candidate that was not taken. Those with a lower bound were lowered; of the others the bound
+// counts, so that it does not matter whether they were.
+double predicted(const Candidate& candidate, const Candidate& taken) {
+  const bool may_win = candidate.bound < taken.lowered->predicted_ms;
+  return may_win && candidate.lowered ? candidate.lowered->predicted_ms : candidate.bound;
+}
+
 // Nothing where all were predicted to take as long and none failed. `failed`: those that were tried
 // before the one that was taken.
 std::vector<plan::Alternative> choice(const Candidate& taken, const Candidates& candidates,
@@ -112,14 +121,17 @@ std::vector<plan::Alternative> choice(const Candidate& taken, const Candidates& 
   for (const Candidate& candidate : candidates.all()) {
     if (candidate.strategy == taken.strategy) continue;
     if (candidate.strategy->kind == Strategy::Kind::slow) continue;
-    plan::Alternative other{std::string(candidate.strategy->name), candidate.bound};
-    differ |= candidate.bound != taken.lowered->predicted_ms;
+    plan::Alternative other{std::string(candidate.strategy->name), predicted(candidate, taken)};
+    const bool same = other.predicted_ms == taken.lowered->predicted_ms;
+    differ |= !same;
     const auto failure = std::ranges::find(failed, other.lowering, &Refusal::lowering);
     if (failure != failed.end()) {
       other.refused = failure->error.message;
       differ |= failure->error.code != ErrorCode::unsupported;
     }
-    all.push_back(std::move(other));
+    // Another form of the same kernel, which may not even apply, is no alternative to list.
+    const bool is_form = same && candidate.strategy->kind == Strategy::Kind::alternative;
+    if (!is_form || !other.refused.empty()) all.push_back(std::move(other));
   }
   return differ ? all : std::vector<plan::Alternative>();
 }
@@ -291,6 +303,7 @@ Result<Compiled> compile(const ir::Attention& attention, const support::Source& 
     plan.program = candidate.lowered->program;
     plan.shape = shape_of(source, bindings, attention, plan.program);
     plan.choice = choice(candidate, candidates, failed);
+    plan.parts = candidate.lowered->parts;
     ATTN_RETURN_IF_ERROR(take_or_compile_steps(plan, options));
     return plan;
   };
@@ -299,8 +312,7 @@ Result<Compiled> compile(const ir::Attention& attention, const support::Source& 
                                : first_built(tried, candidates, failed, build));
   const Strategy& strategy = *taken.candidate->strategy;
   return Compiled{std::move(taken.plan), std::string(strategy.name),
-                  reported(candidates.refused(), failed, strategy),
-                  taken.candidate->lowered->parts};
+                  reported(candidates.refused(), failed, strategy)};
 }
 
 // From the spec, not from the stored program: what is emitted may have changed since.

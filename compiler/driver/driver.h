@@ -93,7 +93,6 @@ struct Compiled {
   plan::Plan plan;
   std::string lowering;                   // that became the plan
   std::vector<planner::Refusal> refused;  // those asked before it
-  std::vector<std::string> parts{};       // as Lowered has them
 };
 
 // What planning decides by with these options.

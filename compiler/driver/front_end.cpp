@@ -3,8 +3,7 @@
 #include "compiler/ast/parse.h"
 #include "compiler/driver/driver.h"
 #include "compiler/driver/static_checks.h"
-#include "compiler/passes/rewrite/simplify.h"
-#include "compiler/passes/rewrite/without_keys.h"
+#include "compiler/passes/rewrite/pass.h"
 #include "compiler/sema/library.h"
 #include "runtime/base/check.h"
 
@@ -39,8 +38,8 @@ std::optional<ir::Attention> analyze(const Parsed& parsed, const sema::Bindings&
       sema::analyze(parsed.spec, parsed.library, bindings, sink, &spans);
   if (!written || sink.has_errors()) return std::nullopt;
   check_verified(*written);
-  ir::Attention attention = passes::simplify(passes::without_keys(*written));
-  check_verified(attention);
+  ir::Attention attention =
+      passes::run_pass("simplify", passes::run_pass("without_keys", *written));
   check_statically({*written, attention, spans, parsed.spec.name.span}, sink);
   if (sink.has_errors()) return std::nullopt;
   return attention;

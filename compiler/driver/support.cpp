@@ -35,12 +35,15 @@ Result<Verdict> by_heuristics(const ir::Attention& attention, const CompileOptio
   return first_served(attention, options, [&](const plan::Program& program) -> Result<Verdict> {
     Verdict verdict;
     verdict.steps = program.steps.size();
+    std::vector<graph::BackendGraph> graphs;
     for (const plan::CudnnStep* step : plan::steps_of<plan::CudnnStep>(program)) {
-      ATTN_ASSIGN(const worker::Compiled offered,
-                  worker::offer(step->graph, options.target.device_json, options.worker));
-      verdict.cudnn_version = offered.cudnn_version;
-      if (verdict.engine < 0) verdict.engine = offered.step.engine;
+      if (std::ranges::find(graphs, step->graph) == graphs.end()) graphs.push_back(step->graph);
     }
+    if (graphs.empty()) return verdict;
+    ATTN_ASSIGN(const std::vector<worker::Compiled> offered,
+                worker::offer(graphs, options.target.device_json, options.worker));
+    verdict.cudnn_version = offered.front().cudnn_version;
+    verdict.engine = offered.front().step.engine;
     return verdict;
   });
 }

@@ -11,6 +11,7 @@
 #include "compiler/lowering/cudnn/lower.h"
 #include "compiler/lowering/cudnn/lower_backward.h"
 #include "compiler/lowering/cudnn/unified.h"
+#include "compiler/passes/rewrite/pass.h"
 #include "compiler/planner/hoisting.h"
 #include "compiler/planning/capabilities.h"
 
@@ -54,7 +55,8 @@ Result<Lowered> forward(Subject& subject, lowering::Core core, Hoist hoist) {
   if (const passes::Cancelled* cancelled = subject.cancelled()) {
     program = derive::with_cancelled(*cancelled, std::move(program));
   }
-  return Lowered{std::move(program), subject.predicted_ms_of_form()};
+  return Lowered{std::move(program), subject.predicted_ms_of_form() +
+                                         predicted_ms_of_deriving(parts, subject.context().gpu)};
 }
 
 // Those of the fused kernel.
@@ -66,20 +68,23 @@ std::set<std::string> operand_gradients(const std::vector<std::string>& gradient
   return names;
 }
 
-Result<plan::Program> fused_backward(Subject& subject, Hoist hoist) {
+// Gets the predicted time of the form, and adds that of deriving its tensors.
+Result<plan::Program> fused_backward(Subject& subject, Hoist hoist, double& predicted_ms) {
   const ir::Attention& attention = subject.attention();
   const std::int64_t score_bytes = subject.context().rewrites.score_bytes;
   if (attention.dims[ir::Dim::Skv] == 0) return lowering::no_keys_backward(attention);
   const std::vector<std::string> gradients = lowering::gradient_names(attention);
   const std::set<std::string> wanted = operand_gradients(gradients);
   if (wanted.empty()) return lowering::lower_unfused_backward(attention, score_bytes);
-  const gradient::Derivatives derivatives = gradient::differentiate(subject.form());
+  const gradient::Derivatives derivatives = passes::run_pass(
+      "differentiate", subject.context(), [&] { return gradient::differentiate(subject.form()); });
   lowering::LearnedGradients learned;
   if (!derivatives.tensors.empty()) {
     ATTN_ASSIGN(learned, lowering::learned_gradients(derivatives, score_bytes));
   }
   ATTN_ASSIGN(const passes::Hoisted parts,
               hoist(derivatives.attention, {derivatives.score}, subject.context()));
+  predicted_ms += predicted_ms_of_deriving(parts, subject.context().gpu);
   const lowering::BackwardParts backward{parts.attention, parts.extra.front(), wanted};
   ATTN_ASSIGN(plan::Program program,
               lowering::lower_backward(backward, gradients, std::move(learned), subject.context()));
@@ -98,8 +103,9 @@ Result<double> bound_of_fused(Subject& subject) {
 Result<Lowered> lower(Subject& subject, lowering::Core core, Hoist hoist) {
   ATTN_RETURN_IF_ERROR(bound_of_fused(subject).status());
   if (!subject.context().backward()) return forward(subject, core, hoist);
-  ATTN_ASSIGN(plan::Program program, fused_backward(subject, hoist));
-  return Lowered{std::move(program), subject.predicted_ms_of_form()};
+  double predicted_ms = subject.predicted_ms_of_form();
+  ATTN_ASSIGN(plan::Program program, fused_backward(subject, hoist, predicted_ms));
+  return Lowered{std::move(program), predicted_ms};
 }
 
 }  // namespace
@@ -108,9 +114,12 @@ Result<Lowered> fused(Subject& subject) {
   return lower(subject, lowering::composite, with_vectors);
 }
 
-Result<Lowered> fused(const ir::Attention& attention, const planning::Context& context) {
+Result<Lowered> fused(const ir::Attention& attention, const planning::Context& context,
+                      double& deriving_ms) {
   Subject subject(attention, context);
-  return fused(subject);
+  ATTN_ASSIGN(Lowered lowered, fused(subject));
+  deriving_ms += lowered.predicted_ms - subject.predicted_ms_of_form();
+  return lowered;
 }
 
 namespace strategy {
@@ -131,10 +140,7 @@ Result<Lowered> unified::lower(Subject& subject) {
   return planner::lower(subject, lowering::unified, with_vectors);
 }
 
-Result<double> tables::bound(Subject& subject) {
-  if (subject.attention().tensors.empty()) return without_vectors(subject.attention());
-  return bound_of_fused(subject);
-}
+Result<double> tables::bound(Subject& subject) { return bound_of_fused(subject); }
 Result<Lowered> tables::lower(Subject& subject) {
   return planner::lower(subject, lowering::composite, with_tables);
 }

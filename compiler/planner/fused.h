@@ -9,7 +9,9 @@ namespace attn::planner {
 // By `composite`, in the subject's direction. Errors: those of Strategy::lower.
 Result<Lowered> fused(Subject& subject);
 
-// The same for an attention of which this one is a part.
-Result<Lowered> fused(const ir::Attention& attention, const planning::Context& context);
+// The same for an attention that is part of another. Adds to `deriving_ms` what is predicted for
+// the kernels that derive its tensors.
+Result<Lowered> fused(const ir::Attention& attention, const planning::Context& context,
+                      double& deriving_ms);
 
 }  // namespace attn::planner

@@ -23,15 +23,16 @@ Result<Lowered> in_parts(Subject& subject) {
   ATTN_ASSIGN(const std::vector<lowering::Launch> launches,
               lowering::prepared(attention, partition.parts, backward));
   std::vector<lowering::PartProgram> programs;
+  double predicted_ms = partition.predicted_ms;
   for (const lowering::Launch& launch : launches) {
-    ATTN_ASSIGN(Lowered lowered, fused(launch.attention, subject.context()));
+    ATTN_ASSIGN(Lowered lowered, fused(launch.attention, subject.context(), predicted_ms));
     programs.push_back({launch, std::move(lowered.program)});
   }
   Result<plan::Program> joined = backward
                                      ? lowering::joined_backward(attention, std::move(programs))
                                      : lowering::joined_forward(attention, std::move(programs));
   ATTN_RETURN_IF_ERROR(joined.status());
-  Lowered lowered{std::move(*joined), partition.predicted_ms};
+  Lowered lowered{std::move(*joined), predicted_ms};
   for (const passes::Part& part : partition.parts) lowered.parts.push_back(to_text(part));
   return lowered;
 }

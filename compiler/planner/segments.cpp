@@ -25,11 +25,11 @@ Result<Lowered> as_ragged(Subject& subject, const passes::Segments& segments) {
   const planning::Context& context = subject.context();
   ATTN_ASSIGN(const ir::Attention ragged,
               lowering::ragged(attention, segments, context.backward()));
-  ATTN_ASSIGN(Lowered lowered, fused(ragged, context));
+  double predicted_ms = passes::predicted_ms(segments, attention.dims[ir::Dim::Sq], context);
+  ATTN_ASSIGN(Lowered lowered, fused(ragged, context, predicted_ms));
   ATTN_ASSIGN(plan::Program joined,
               lowering::of_segments(attention, segments, std::move(lowered.program)));
-  return Lowered{std::move(joined),
-                 passes::predicted_ms(segments, attention.dims[ir::Dim::Sq], context)};
+  return Lowered{std::move(joined), predicted_ms};
 }
 
 // Where segments of equal length fill a batch.

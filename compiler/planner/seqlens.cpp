@@ -27,7 +27,8 @@ Result<Lowered> seqlens::lower(Subject& subject) {
   ATTN_RETURN_IF_ERROR(bound(subject).status());
   const ir::Attention& attention = subject.attention();
   const passes::Padding& padding = *subject.padding();
-  ATTN_ASSIGN(Lowered lowered, fused(padding.attention, subject.context()));
+  Subject padded(padding.attention, subject.context());
+  ATTN_ASSIGN(Lowered lowered, fused(padded));
   if (lowered.program.check) {
     return lowering::unsupported(attention.pos,
                                  "what is gathered is checked with lengths that are bound");

@@ -1,6 +1,7 @@
 #include "compiler/planner/subject.h"
 
 #include "compiler/passes/rewrite/kernel_form.h"
+#include "compiler/passes/rewrite/pass.h"
 #include "compiler/passes/strategy/cost.h"
 
 namespace attn::planner {
@@ -18,7 +19,9 @@ Value& once(std::optional<Value>& kept, const Compute& compute) {
 const passes::Cancelled* Subject::cancelled() {
   const std::optional<passes::Cancelled>& found = once(cancelled_, [this] {
     const bool wanted = context_.rewrites.cancelled && !context_.backward();
-    return wanted ? passes::without_cancelled(attention_) : std::optional<passes::Cancelled>();
+    if (!wanted) return std::optional<passes::Cancelled>();
+    return passes::run_pass("cancelled", context_,
+                            [this] { return passes::without_cancelled(attention_); });
   });
   return found ? &*found : nullptr;
 }

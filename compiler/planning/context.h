@@ -2,18 +2,33 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <string_view>
 
 #include "compiler/planning/gpu.h"
 #include "compiler/planning/rewrites.h"
 #include "runtime/plan/program.h"
 
+namespace attn::ir {
+struct Attention;
+}
+
 namespace attn::planning {
+
+// A rewrite of the IR that was made (passes/rewrite/pass.h).
+struct PassRun {
+  std::string_view pass;
+  double milliseconds = 0;
+  const ir::Attention& after;
+};
+using PassObserver = std::function<void(const PassRun& run)>;
 
 struct Context {
   Gpu gpu{};                       // what predictions are of
   std::int64_t cudnn_version = 0;  // cudnnGetVersion(), e.g. 91900; 0: not known yet
   plan::Direction direction = plan::Direction::forward;
   Rewrites rewrites{};
+  const PassObserver* observer = nullptr;  // called after every rewrite; outlives the context
 
   bool backward() const { return direction == plan::Direction::backward; }
 };

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,11 +39,25 @@ class Source {
   // Whether the text is JSON (attn::is_json_spec) or the name ends in .json.
   bool is_json() const;
 
+  // A result computed from the text at the first call of `compute`, which returns a shared_ptr, and
+  // shared by copies. One type per program: the parser's (ast::parse). Thread-safe.
+  template <typename Compute>
+  const std::shared_ptr<const void>& once(const Compute& compute) const {
+    std::call_once(kept_->once, [&] { kept_->result = compute(); });
+    return kept_->result;
+  }
+
  private:
+  struct Kept {
+    std::once_flag once;
+    std::shared_ptr<const void> result;
+  };
+
   std::string name_;
   std::string text_;
   std::vector<std::uint32_t> line_starts_;
   std::vector<std::uint32_t> ascii_ends_;  // per line: its first non-ASCII byte, or its end
+  std::shared_ptr<Kept> kept_ = std::make_shared<Kept>();
 };
 
 }  // namespace attn::support

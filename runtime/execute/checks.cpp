@@ -305,7 +305,8 @@ Status check_device(const plan::Plan& plan, const std::string& device_name, std:
 }
 
 Status check_version(const plan::Plan& plan, std::int64_t cudnn_version) {
-  if (plan.cudnn_version == cudnn_version) return {};
+  const bool runs_cudnn = !plan::steps_of<plan::CudnnStep>(plan.program).empty();
+  if (!runs_cudnn || plan.cudnn_version == cudnn_version) return {};
   return Error{
       ErrorCode::plan_version,
       fmt::format("the plan was compiled with cuDNN {} but cuDNN {} is loaded",

@@ -143,6 +143,7 @@ Json json_of(const Plan& plan) {
   json["bindings"] = json_of(plan.bindings);
   if (plan.shape) json["shape"] = json_of(*plan.shape);
   for (const Alternative& way : plan.choice) json["choice"].push_back(json_of(way));
+  for (const std::string& part : plan.parts) json["parts"].push_back(json::of_text(part));
   json["target"] = json_of(plan.target);
   json["cudnn_version"] = plan.cudnn_version;
   json["workspace_bytes"] = plan.workspace_bytes();
@@ -157,7 +158,7 @@ Json json_of(const Plan& plan) {
 
 // Checks only the form: nothing is looked up or computed until the program is known to be valid.
 Manifest read(const json::Value& value) {
-  value.only({"format", "spec", "bindings", "shape", "choice", "target", "cudnn_version",
+  value.only({"format", "spec", "bindings", "shape", "choice", "parts", "target", "cudnn_version",
               "workspace_bytes", "program", "compiled", "kernels", "signature"});
   Manifest manifest;
   Plan& plan = manifest.plan;
@@ -167,6 +168,9 @@ Manifest read(const json::Value& value) {
   plan.bindings = read_bindings(value["bindings"]);
   if (value.has("shape")) plan.shape = read_shape(value["shape"]);
   if (value.has("choice")) plan.choice = value["choice"].list(read_alternative);
+  if (value.has("parts")) {
+    plan.parts = value["parts"].list([](const json::Value& part) { return part.text(); });
+  }
   plan.target = read_target(value["target"]);
   plan.cudnn_version = value["cudnn_version"].integer();
   plan.program = read_program(value["program"]);
@@ -259,6 +263,7 @@ std::uint32_t format_version_of(std::span<const Plan> plans) {
 }
 
 std::uint32_t format_version_of(const Plan& plan) {
+  if (!plan.parts.empty()) return 7;
   if (has_loops(plan.program)) return 6;
   if (has_views(plan.program) || !plan.choice.empty()) return 5;
   if (plan.shape) return 4;

@@ -70,6 +70,9 @@ struct Plan {
   std::optional<Shape> shape;
   // The lowerings considered, the chosen one first. Informational, not part of the signature.
   std::vector<Alternative> choice;
+  // How the strategy divides the attention, one line each, to be printed: parts of the mask, lists of
+  // blocks. Not part of the signature.
+  std::vector<std::string> parts;
   Target target;
   std::int64_t cudnn_version = 0;  // cudnnGetVersion(), e.g. 91900
   Program program;

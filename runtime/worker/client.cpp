@@ -36,18 +36,27 @@ std::vector<std::string> command_of(const Options& options) {
 
 // The outcome of one conversation with a worker.
 struct Talk {
-  std::optional<Result<Message>> answer;  // nullopt: it exited without one
+  std::vector<Compiled> compiled;  // answers for the graphs so far
+  std::optional<Result<Message>>
+      answer;  // the last one, or the only one; nullopt: it exited without
   cudnn::Progress last;
   Ending ending;
 };
 
-Result<Talk> talk(const std::string& request, const Options& options, milliseconds timeout) {
+// `graphs`: how many answers a request to compile has.
+Result<Talk> talk(const std::string& request, const Options& options, milliseconds timeout,
+                  std::size_t graphs = 1) {
   Talk talk;
-  const LineSink sink = [&talk](std::string_view line) {
+  const LineSink sink = [&talk, graphs](std::string_view line) {
     Result<Message> message = message_from_line(line);
     if (message.ok() && std::holds_alternative<cudnn::Progress>(*message)) {
       talk.last = std::get<cudnn::Progress>(std::move(*message));
       return false;
+    }
+    if (message.ok() && std::holds_alternative<Compiled>(*message)) {
+      talk.compiled.push_back(std::get<Compiled>(*message));
+      talk.last = {};
+      if (talk.compiled.size() < graphs) return false;
     }
     talk.answer = std::move(message);
     return true;
@@ -76,36 +85,61 @@ std::optional<int> node_of_death(const Talk& talk, const CompileRequest& request
   const auto dies = [&](const graph::BackendGraph& graph) -> std::optional<bool> {
     const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
     if (left.count() <= 0) return std::nullopt;
-    const CompileRequest probe{request.cudnn_folder, request.device_json, graph,
-                               request.only_offer};
+    const CompileRequest probe{
+        request.cudnn_folder, request.device_json, {graph}, request.only_offer};
     const auto outcome = worker::talk(to_json(probe), options, std::min(left, kProbeTimeout));
     if (!outcome.ok() || Clock::now() >= deadline) return std::nullopt;
     return died(*outcome);
   };
-  return locate_death(request.graph, dies);
+  return locate_death(request.graphs.front(), dies);
 }
 
-Result<Compiled> ask(const CompileRequest& request, const Options& options) {
+Result<std::vector<Compiled>> ask(const CompileRequest& request, const Options& options) {
   ATTN_RETURN_IF_ERROR(check_not_a_worker());
-  const Clock::time_point deadline = Clock::now() + options.timeout;
-  const std::string text = to_json(request);
-  ATTN_ASSIGN(const Talk outcome, talk(text, options, options.timeout));
-  if (outcome.answer) return unpack<Compiled>(*outcome.answer);
-  const Death death{outcome.ending, outcome.last,
-                    node_of_death(outcome, request, options, deadline), options.timeout};
-  return report_death(death, request.graph, text, options.report_folder);
+  const std::chrono::seconds timeout = options.timeout * request.graphs.size();
+  const Clock::time_point deadline = Clock::now() + timeout;
+  ATTN_ASSIGN(Talk outcome, talk(to_json(request), options, timeout, request.graphs.size()));
+  if (outcome.answer) {
+    ATTN_RETURN_IF_ERROR(unpack<Compiled>(*outcome.answer).status());
+    return std::move(outcome.compiled);
+  }
+  // The repro has only the graph that it died of.
+  const CompileRequest fatal{request.cudnn_folder,
+                             request.device_json,
+                             {request.graphs[outcome.compiled.size()]},
+                             request.only_offer};
+  const Death death{outcome.ending, outcome.last, node_of_death(outcome, fatal, options, deadline),
+                    options.timeout};
+  return report_death(death, fatal.graphs.front(), to_json(fatal), options.report_folder);
+}
+
+Result<Compiled> ask_one(const graph::BackendGraph& graph, const std::string& device_json,
+                         bool only_offer, const Options& options) {
+  ATTN_ASSIGN(std::vector<Compiled> all,
+              ask({options.cudnn_folder, device_json, {graph}, only_offer}, options));
+  return std::move(all.front());
 }
 
 }  // namespace
 
 Result<Compiled> compile(const graph::BackendGraph& graph, const std::string& device_json,
                          const Options& options) {
-  return ask({options.cudnn_folder, device_json, graph, false}, options);
+  return ask_one(graph, device_json, false, options);
+}
+
+Result<std::vector<Compiled>> compile(std::span<const graph::BackendGraph> graphs,
+                                      const std::string& device_json, const Options& options) {
+  return ask({options.cudnn_folder, device_json, {graphs.begin(), graphs.end()}, false}, options);
 }
 
 Result<Compiled> offer(const graph::BackendGraph& graph, const std::string& device_json,
                        const Options& options) {
-  return ask({options.cudnn_folder, device_json, graph, true}, options);
+  return ask_one(graph, device_json, true, options);
+}
+
+Result<std::vector<Compiled>> offer(std::span<const graph::BackendGraph> graphs,
+                                    const std::string& device_json, const Options& options) {
+  return ask({options.cudnn_folder, device_json, {graphs.begin(), graphs.end()}, true}, options);
 }
 
 Result<std::int64_t> cudnn_version(const Options& options) {

@@ -84,9 +84,14 @@ Result<Request> request_from(const Json& value) {
   if (kind != "compile" && kind != "offer") {
     return Result<Request>(ErrorCode::invalid_argument, "unknown request: " + kind);
   }
-  ATTN_ASSIGN(graph::BackendGraph graph, graph::from_json(value.at("graph").dump()));
-  return Request(CompileRequest{std::move(folder), value.at("device").get<std::string>(),
-                                std::move(graph), kind == "offer"});
+  CompileRequest request{
+      std::move(folder), value.at("device").get<std::string>(), {}, kind == "offer"};
+  for (const Json& each : value.at("graphs")) {
+    ATTN_ASSIGN(graph::BackendGraph graph, graph::from_json(each.dump()));
+    request.graphs.push_back(std::move(graph));
+  }
+  if (!request.graphs.empty()) return Request(std::move(request));
+  return Result<Request>(ErrorCode::invalid_argument, "the request has no graph");
 }
 
 }  // namespace
@@ -97,7 +102,10 @@ std::string to_json(const Request& request) {
     value = {{"request", compile->only_offer ? "offer" : "compile"},
              {"cudnn_folder", compile->cudnn_folder},
              {"device", compile->device_json},
-             {"graph", Json::parse(graph::to_json(compile->graph))}};
+             {"graphs", Json::array()}};
+    for (const graph::BackendGraph& graph : compile->graphs) {
+      value["graphs"].push_back(Json::parse(graph::to_json(graph)));
+    }
   } else {
     value = {{"request", "version"},
              {"cudnn_folder", std::get<VersionRequest>(request).cudnn_folder}};

@@ -1,10 +1,11 @@
 // The messages between client and worker, as JSON text.
 //
 // Request (one document, then end of file):
-//   {"request": "compile", "cudnn_folder": "", "device": "{..}", "graph": {..}}
+//   {"request": "compile", "cudnn_folder": "", "device": "{..}", "graphs": [{..}, ..]}
 //   {"request": "offer", ..}  the same, but only for the engine config that would be tried first
 //   {"request": "version", "cudnn_folder": ""}
-// Answer: lines. Any number of {"progress": {"stage": "plan", "node": -1}}, then one of
+// Answer: lines. For each graph, in order, any number of {"progress": {"stage": "plan", "node":
+// -1}} and one of the lines below; an error ends the answer.
 //   {"compiled": {"cudnn_version": 91900, "heuristic": "A", "engine": 2, "knobs": [[24, 7]],
 //                 "workspace_bytes": 256, "cudnn_plan": ".."}}
 //   {"version": 91900}
@@ -15,6 +16,7 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "runtime/base/status.h"
 #include "runtime/cudnn/compile.h"
@@ -26,7 +28,7 @@ namespace attn::worker {
 struct CompileRequest {
   std::string cudnn_folder;
   std::string device_json;
-  graph::BackendGraph graph;
+  std::vector<graph::BackendGraph> graphs;  // one or more
   bool only_offer = false;
 };
 struct VersionRequest {

@@ -71,11 +71,16 @@ class Server {
     const auto library = load(request.cudnn_folder);
     if (!library.ok()) return library.error();
     const auto ask = request.only_offer ? cudnn::offer : cudnn::compile;
-    Result<plan::CompiledStep> step =
-        ask(**library, request.graph, request.device_json,
-            [this](const cudnn::Progress& progress) { say(progress); });
-    if (!step.ok()) return step.error();
-    return Compiled{std::move(step).value(), (*library)->version()};
+    std::optional<Compiled> last;
+    for (const graph::BackendGraph& graph : request.graphs) {
+      if (last) say(Message(*last));
+      Result<plan::CompiledStep> step =
+          ask(**library, graph, request.device_json,
+              [this](const cudnn::Progress& progress) { say(progress); });
+      if (!step.ok()) return step.error();
+      last = Compiled{std::move(step).value(), (*library)->version()};
+    }
+    return std::move(*last);
   }
 
   int output_;

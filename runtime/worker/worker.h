@@ -2,9 +2,9 @@
 //
 // The client starts a worker (`attnc worker`, or any program that calls serve()), sends one request
 // as JSON on its standard input, and reads JSON lines from its standard output: progress before
-// each step, then one answer. The worker compiles against a stub driver library that reports no
-// device (runtime/nodriver, embedded in the binary), so the result does not depend on whether the
-// host has a GPU or a driver.
+// each step, and an answer for each graph. The worker compiles against a stub driver library that
+// reports no device (runtime/nodriver, embedded in the binary), so the result does not depend on
+// whether the host has a GPU or a driver.
 //
 // A worker has ATTN_WORKER=1 in its environment, where compile() and cudnn_version() do not start
 // another one: otherwise a program that is started as a worker but does not call serve() would
@@ -12,6 +12,7 @@
 #pragma once
 
 #include <chrono>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -44,10 +45,17 @@ struct Compiled {
 Result<Compiled> compile(const graph::BackendGraph& graph, const std::string& device_json,
                          const Options& options);
 
+// Several graphs (one or more) in one worker, in order; the timeout is that of each. Errors: those
+// of the first that fails.
+Result<std::vector<Compiled>> compile(std::span<const graph::BackendGraph> graphs,
+                                      const std::string& device_json, const Options& options);
+
 // The engine config that cuDNN would try first, without a plan: see cudnn::offer. Errors: those of
 // compile().
 Result<Compiled> offer(const graph::BackendGraph& graph, const std::string& device_json,
                        const Options& options);
+Result<std::vector<Compiled>> offer(std::span<const graph::BackendGraph> graphs,
+                                    const std::string& device_json, const Options& options);
 
 // The version of the worker's cuDNN. Starts a worker to ask. Errors: cudnn, worker.
 Result<std::int64_t> cudnn_version(const Options& options);

@@ -47,7 +47,7 @@ class Explain(attnc.Case):
 }
 """)
         process = self.attnc("explain", spec, "--target", "h200")
-        self.assertIn("warning[W0480]: the backward takes ", process.stderr)
+        self.assertIn("warning[W0480]: the backward needs ", process.stderr)
         self.assertIn("learned.attn:3:9", process.stderr)
         self.assertRegex(process.stdout, r"workspace in all 2\.[0-9] GB \(cuDNN .*intermediates")
         self.assertRegex(process.stdout, r"a kernel of attnc's derives scores.modified, 64 times")

@@ -3,9 +3,9 @@ import re
 
 import attnc
 
-COMMANDS = ["check", "compile", "explain", "run", "verify", "bench", "inspect", "fmt", "convert",
+COMMANDS = ["check", "compile", "explain", "run", "verify", "bench", "inspect", "fmt", "opt", "convert",
             "explain-code", "support", "target", "cache", "version", "help"]
-PRINT_NO_DATA = ["fmt", "convert", "target", "cache", "help"]
+PRINT_NO_DATA = ["fmt", "opt", "convert", "target", "cache", "help"]
 CACHE_COMMANDS = ["path", "list", "info", "verify", "prune", "clear"]
 
 

@@ -195,6 +195,7 @@ void fit(Json& json, plan::Plan plan) {
   plan.shape.reset();
   if (json.contains("shape")) plan.shape.emplace();
   plan.choice.resize(json.contains("choice") ? json["choice"].size() : 0);
+  plan.parts.resize(json.contains("parts") ? json["parts"].size() : 0);
   plan.kernels.resize(json.contains("kernels") ? json["kernels"].size() : 0);
   plan.signature = plan::signature_of(plan.program, plan.target, plan.cudnn_version);
   json["format"] = plan::format_version_of(plan);

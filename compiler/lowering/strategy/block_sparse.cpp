@@ -23,6 +23,7 @@
 #include "compiler/passes/rewrite/rebuild.h"
 #include "compiler/planning/capabilities.h"
 #include "runtime/plan/internal_tensor.h"
+#include "compiler/passes/rewrite/pass.h"
 
 namespace attn::lowering {
 namespace {
@@ -140,7 +141,7 @@ class Tiler {
     out_.attention.lengths_kv = true;
     declare_if_read(out_.rows, Dim::Sq);
     declare_if_read(out_.columns, Dim::Skv);
-    out_.attention = passes::with_ranges(out_.attention);
+    out_.attention = passes::run_pass("ranges", out_.attention, context);
     ATTN_RETURN_IF_ERROR(check_sizes(context));
     return std::move(out_);
   }

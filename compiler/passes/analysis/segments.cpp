@@ -7,6 +7,7 @@
 #include "compiler/passes/rewrite/rebuild.h"
 #include "compiler/passes/strategy/cost.h"
 #include "compiler/passes/strategy/view.h"
+#include "compiler/passes/rewrite/pass.h"
 
 namespace attn::passes {
 namespace {
@@ -120,7 +121,7 @@ class Finder {
     each.dims.set(Dim::Sq, found.longest);
     each.dims.set(Dim::Skv, found.longest);
     each.align = ir::Align::top_left;
-    found.attention = with_ranges(each);
+    found.attention = run_pass("ranges", each);
     return found;
   }
 

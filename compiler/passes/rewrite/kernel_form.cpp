@@ -1,8 +1,6 @@
 #include "compiler/passes/rewrite/kernel_form.h"
 
-#include "compiler/passes/rewrite/bounding_band.h"
-#include "compiler/passes/rewrite/ranged.h"
-#include "compiler/passes/rewrite/reals.h"
+#include "compiler/passes/rewrite/pass.h"
 
 namespace attn::passes {
 
@@ -10,9 +8,9 @@ ir::Attention kernel_form(const ir::Attention& attention, const planning::Contex
                           Effort& effort) {
   const planning::Rewrites& made = context.rewrites;
   ir::Attention form = attention;
-  if (made.bounding_band) form = with_bounding_band(form, context, effort);
-  if (made.redundant) form = without_redundant(form, effort);
-  if (made.reals) form = with_real_indices(form);
+  if (made.bounding_band) form = run_pass("bounding_band", form, context, effort);
+  if (made.redundant) form = run_pass("redundant", form, context, effort);
+  if (made.reals) form = run_pass("reals", form, context, effort);
   return form;
 }
 

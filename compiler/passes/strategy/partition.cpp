@@ -9,10 +9,8 @@
 #include "compiler/passes/analysis/band.h"
 #include "compiler/passes/analysis/boxes.h"
 #include "compiler/passes/analysis/floor_div.h"
-#include "compiler/passes/rewrite/bounding_band.h"
 #include "compiler/passes/rewrite/kernel_form.h"
-#include "compiler/passes/rewrite/ranged.h"
-#include "compiler/passes/rewrite/simplify.h"
+#include "compiler/passes/rewrite/pass.h"
 #include "compiler/passes/strategy/cost.h"
 
 namespace attn::passes {
@@ -274,7 +272,8 @@ class Search {
   }
 
   ir::Attention simpler(const ir::Attention& attention) const {
-    return context_.rewrites.redundant ? without_redundant(attention, effort_) : attention;
+    return context_.rewrites.redundant ? run_pass("redundant", attention, context_, effort_)
+                                       : attention;
   }
 
   Part cell(const Window& window) const {
@@ -298,13 +297,13 @@ class Search {
   void add_union(std::size_t mask, ExprId first, ExprId second) {
     Part main = whole();
     main.attention.masks[mask] = first;
-    main.attention = simplify(main.attention);
+    main.attention = run_pass("simplify", main.attention, context_, effort_);
     if (mask_form(main.attention).band == Band{}) return;
     Part rest = whole();
     ir::Dag& dag = rest.attention.dag;
     rest.attention.masks[mask] = second;
     rest.attention.masks.push_back(dag.add(Op::not_, {first}, dag[first].pos));
-    rest.attention = with_ranges(rest.attention);
+    rest.attention = run_pass("ranges", rest.attention, context_, effort_);
     if (shows_nothing(rest.attention)) return;
     std::optional<Part> narrow = narrowed(rest, effort_);
     if (narrow) add("union", {std::move(main), std::move(*narrow)});
@@ -342,9 +341,10 @@ class Search {
   std::vector<Part> shifted(std::vector<Part> parts) const {
     std::vector<Part> all;
     for (Part& part : parts) {
-      const ir::Attention form = simpler(context_.rewrites.bounding_band
-                                             ? with_bounding_band(part.attention, forward_, effort_)
-                                             : part.attention);
+      const ir::Attention form =
+          simpler(context_.rewrites.bounding_band
+                      ? run_pass("bounding_band", part.attention, forward_, effort_)
+                      : part.attention);
       const Band band = full_band(mask_form(form), form.dims);
       const std::int64_t rows = part.view.rows.count, columns = part.view.columns.count;
       if (!band.right || *band.right <= 0 || *band.right >= columns) {
@@ -353,9 +353,11 @@ class Search {
       }
       const std::int64_t right = *band.right;
       const std::int64_t strip = band.left ? std::min(rows, right + *band.left) : rows;
-      std::vector<Part> two = {cut_out({part.view, form}, {0, rows, right, columns - right}),
-                               cut_out(part, {0, strip, 0, right})};
-      if (cost_of(two[0]) + cost_of(two[1]) < cost_of(part)) {
+      std::vector<Part> two = {cut_out({part.view, form}, {0, rows, right, columns - right})};
+      if (strip > 0) two.push_back(cut_out(part, {0, strip, 0, right}));
+      double ms = 0;
+      for (const Part& each : two) ms += cost_of(each);
+      if (ms < cost_of(part)) {
         for (Part& each : two) all.push_back(std::move(each));
       } else {
         all.push_back(std::move(part));

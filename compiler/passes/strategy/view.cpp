@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "compiler/passes/analysis/range.h"
+#include "compiler/passes/rewrite/pass.h"
 #include "compiler/passes/rewrite/ranged.h"
 #include "compiler/passes/rewrite/rebuild.h"
 #include "compiler/passes/rewrite/simplify.h"
@@ -191,7 +192,7 @@ std::optional<std::int64_t> change_of(const ir::Attention& attention, ExprId id,
 std::optional<ir::Attention> seen_through(const View& view, const ir::Attention& attention) {
   if (view == whole_view(attention)) return attention;
   if (!is_same_in_all_classes(view, attention)) return std::nullopt;
-  return with_ranges(first_class(view, attention));
+  return run_pass("ranges", first_class(view, attention));
 }
 
 }  // namespace attn::passes

@@ -31,7 +31,7 @@ std::string text_of(const Part& part, bool backward) {
   std::string text = fmt::format("    rows {}; columns {}", text_of(view.rows, view.classes),
                                  text_of(view.columns, view.classes));
   text += view.classes > 1 ? fmt::format("; {} classes\n", view.classes) : "\n";
-  const ir::Attention form = kernel_form(part.attention, testing::in(backward));
+  const ir::Attention form = kernel_form(part.attention, attn::testing::in(backward));
   text += fmt::format("      score {}\n", ir::to_source(form, form.score));
   for (const ir::ExprId mask : form.masks) {
     text += fmt::format("      mask  {}\n", ir::to_source(form, mask));
@@ -41,7 +41,7 @@ std::string text_of(const Part& part, bool backward) {
 
 std::string text_of(const ir::Attention& attention, bool backward) {
   std::string text = backward ? "  backward: " : "  forward: ";
-  const auto partition = best_partition(attention, testing::in(backward));
+  const auto partition = best_partition(attention, attn::testing::in(backward));
   if (!partition) return text + "no parts\n";
   text += fmt::format("{}\n", partition->name);
   for (const Part& part : partition->parts) text += text_of(part, backward);

@@ -166,10 +166,10 @@ std::string refusal(const std::string& clauses, const char* dims = kDims) {
 TEST(Pages, AreRefusedInWords) {
   const std::string blocks = kBlocks;
   EXPECT_EQ(refusal(blocks), "");
-  EXPECT_THAT(refusal("mask kv_idx != 3;"), HasSubstr("less than all pages"));
+  EXPECT_THAT(refusal("mask kv_idx != 3;"), HasSubstr("less than all blocks"));
   EXPECT_THAT(
       refusal("mask kv_idx < 3;", "dims B = 1, Hq = 1, Hkv = 1, Sq = 100, Skv = 128, D = 8;"),
-      HasSubstr("no multiples of 64"));
+      HasSubstr("not multiples of 64"));
   EXPECT_THAT(refusal(blocks + "lengths kv;"), HasSubstr("lengths"));
   EXPECT_THAT(refusal(blocks + "dropout 0.1;"), HasSubstr("random numbers"));
   EXPECT_EQ(refusal(blocks + "dropout 0.1, kv_idx % 3 != q_idx % 3;"), "");

@@ -158,9 +158,9 @@ TEST(FirstTaken, GoesOnAfterARefusalOrAFailureOfOneStrategy) {
 // What each lowering says of a spec of these dims; "" where it serves it.
 std::map<std::string, std::string> said(const std::string& clauses, bool backward) {
   const ir::Attention attention = attention_of(clauses);
-  const planning::Context context = testing::in(backward);
+  const planning::Context context = attn::testing::in(backward);
   std::map<std::string, std::string> said;
-  for (const Lowering& way : strategies(kAnyOrSlow)) {
+  for (const Strategy& strategy : strategies(kAnyOrSlow)) {
     Subject subject(attention, context);
     const auto lowered = strategy.lower(subject);
     said[std::string(strategy.name)] = lowered.ok() ? "" : lowered.error().message;

@@ -25,7 +25,7 @@ constexpr const char* kSizes = "dims B = 2, Hq = 4, Hkv = 2, Sq = 128, Skv = 192
 
 // The strategy's refusal; empty where it serves.
 std::string refusal(const std::string& clauses, const char* strategy, bool backward = false) {
-  const auto program = driver::lower(attention_of(clauses), strategy, testing::in(backward));
+  const auto program = driver::lower(attention_of(clauses), strategy, attn::testing::in(backward));
   return program.ok() ? "" : program.error().message;
 }
 
@@ -66,7 +66,7 @@ void show_backward_skips_right_of_diagonal() {
   const ir::Attention blocks =
       attention_of("dims B = 1, Hq = 1, Sq = 4096, D = 64; mask q_idx // 64 == kv_idx // 64;");
   const auto band = [&blocks](bool backward) {
-    return passes::mask_form(passes::with_bounding_band(blocks, testing::in(backward))).band;
+    return passes::mask_form(passes::with_bounding_band(blocks, attn::testing::in(backward))).band;
   };
   EXPECT_EQ(band(false).right, 63);
   EXPECT_EQ(band(true).right, std::nullopt);
@@ -78,7 +78,7 @@ void show_most_batches() {
            "mask m[q_idx // 128, kv_idx // 128];";
   };
   EXPECT_EQ(refusal(tiles(2047), "block_sparse"), "");
-  EXPECT_THAT(refusal(tiles(2048), "block_sparse"), HasSubstr("more batches than a launch has"));
+  EXPECT_THAT(refusal(tiles(2048), "block_sparse"), HasSubstr("exceed the batch limit"));
 }
 
 #define ATTN_CAPABILITY(name, ...) \

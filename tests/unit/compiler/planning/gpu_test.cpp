@@ -10,7 +10,10 @@ namespace {
 Gpu of(const std::string& target) { return gpu_of(targets::find_target(target).value()); }
 
 TEST(Gpu, TheH200IsTheReference) {
-  EXPECT_EQ(of("h200"), Gpu());
+  Gpu gpu = of("h200");
+  EXPECT_EQ(gpu.source, "NVIDIA H200 data sheet (SXM)");
+  gpu.source = Gpu().source;
+  EXPECT_EQ(gpu, Gpu());
   EXPECT_EQ(gpu_of({}), Gpu());
 }
 

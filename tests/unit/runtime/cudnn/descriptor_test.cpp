@@ -52,7 +52,7 @@ TEST(Descriptor, WrongCountIsRefusedBeforeTheCall) {
                             .finalize();
     ASSERT_FALSE(tensor.ok());
     EXPECT_EQ(tensor.error().code, ErrorCode::internal);
-    EXPECT_THAT(tensor.error().message, HasSubstr("TENSOR_DIMENSIONS of TENSOR takes 1 to 8"));
+    EXPECT_THAT(tensor.error().message, HasSubstr("TENSOR_DIMENSIONS of TENSOR must have 1 to 8"));
   }
   EXPECT_EQ(fake.set_calls, 0);
   EXPECT_EQ(fake.live, 0);

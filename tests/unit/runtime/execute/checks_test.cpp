@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "tests/gpu/plain_attention.h"
+#include "tests/unit/runtime/plan/sample_plans.h"
 
 namespace attn::execute {
 namespace {
@@ -281,7 +282,7 @@ TEST(Compatibility, AnotherArchitectureIsRefused) {
 }
 
 TEST(Compatibility, AnotherCudnnIsRefused) {
-  plan::Plan plan;
+  plan::Plan plan = plan::testing::sample_plan();
   plan.cudnn_version = 91900;
   EXPECT_TRUE(check_version(plan, 91900).ok());
   const Status status = check_version(plan, 92800);
@@ -290,6 +291,14 @@ TEST(Compatibility, AnotherCudnnIsRefused) {
   EXPECT_EQ(status.error().message,
             "the plan was compiled with cuDNN 9.19.0 but cuDNN 9.28.0 is loaded");
   EXPECT_THAT(status.error().notes, ElementsAre(HasSubstr("--recompile")));
+}
+
+TEST(Compatibility, ThatOfAPlanWithoutACudnnStepIsNotCompared) {
+  plan::Plan plan = plan::testing::sample_plan();
+  std::erase_if(plan.program.steps, [](const plan::Step& step) {
+    return std::holds_alternative<plan::CudnnStep>(step);
+  });
+  EXPECT_TRUE(check_version(plan, plan.cudnn_version + 100).ok());
 }
 
 }  // namespace

@@ -25,6 +25,12 @@ TEST(Compatibility, Version5StillLoads) {
   EXPECT_EQ(*plan, testing::chosen_plan());
 }
 
+TEST(Compatibility, Version7StillLoads) {
+  const Result<Plan> plan = load(ATTN_SOURCE_DIR "/tests/compat/v7.plan");
+  ASSERT_TRUE(plan.ok()) << plan.error().to_text();
+  EXPECT_EQ(*plan, testing::divided_plan());
+}
+
 TEST(Compatibility, Version6StillLoads) {
   const Result<Plan> plan = load(ATTN_SOURCE_DIR "/tests/compat/v6.plan");
   ASSERT_TRUE(plan.ok()) << plan.error().to_text();

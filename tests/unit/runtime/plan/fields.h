@@ -24,13 +24,14 @@ class FieldWalk {
 
  private:
   void visit(const std::string& at, Plan& plan) {
-    auto& [spec_name, spec_text, bindings, shape, choice, target, cudnn_version, program, compiled,
-           kernels, signature] = plan;
+    auto& [spec_name, spec_text, bindings, shape, choice, parts, target, cudnn_version, program,
+           compiled, kernels, signature] = plan;
     visit(at + "spec_name", spec_name);
     visit(at + "spec_text", spec_text);
     change(at + "bindings", bindings, {{"changed", "1"}});
     change(at + "shape", shape, {{{{Dim::B, 9}}, {Dim::Sq}}});
     change(at + "choice", choice, {{"parts", 0.5}});
+    visit(at + "parts.", parts);
     visit(at + "target.", target);
     visit(at + "cudnn_version", cudnn_version);
     visit(at + "program.", program);

@@ -370,14 +370,14 @@ INSTANTIATE_TEST_SUITE_P(
                 [](auto& p) {
                   step(p).operands.push_back({6, ConstantOperand{DType::f32, 1}});
                 },
-                "%6 is no scalar"},
+                "%6 is bound to a scalar but is not one"},
         Refusal{"ScalarBoundToTensor", [](auto& p) { operand(p, 2).source = TensorOperand{"q"}; },
                 "%3 is not in device memory"},
         Refusal{"TensorBoundToScalar",
                 [](auto& p) {
                   operand(p, 0).source = ConstantOperand{DType::bf16, 1};
                 },
-                "%1 is no scalar"},
+                "%1 is bound to a scalar but is not one"},
         Refusal{"UnknownTensor", [](auto& p) { operand(p, 0).source = TensorOperand{"x"}; },
                 "bound to unknown tensor \"x\""},
         Refusal{"CountingInAScalar", [](auto& p) { operand(p, 3).source = CountingOperand{8}; },

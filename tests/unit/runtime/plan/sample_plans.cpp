@@ -141,6 +141,12 @@ Plan chosen_plan() {
   return plan;
 }
 
+Plan divided_plan() {
+  Plan plan = chosen_plan();
+  plan.parts = {"rows [0, 2), columns [0, 5): everything", "rows [2, 3), columns [0, 4): \x1b"};
+  return plan;
+}
+
 Program looping_program() {
   Program program = sample_program();
   const auto internal = [&](const char* name, DType dtype, std::vector<std::int64_t> dims) {

@@ -19,6 +19,8 @@ Plan sample_plan();
 Plan shaped_plan();
 // The shaped plan with its alternatives.
 Plan chosen_plan();
+// The same with parts.
+Plan divided_plan();
 
 // The sample with two internal tensors: "places" i32[3], computed at load, and "bias" f32[2,5],
 // recomputed by each execute from "places", the captured tensor "table" f32[7] and the param "cap";

@@ -69,6 +69,8 @@ const std::set<std::string> kUnseen = {
     "bindings",
     "shape",
     "choice",
+    "parts.",
+    "parts.size",
     "compiled.heuristic",
     "compiled.engine",
     "compiled.knobs.type",
@@ -87,7 +89,8 @@ const std::set<std::string> kUnseen = {
 
 TEST(Signature, SeesEveryFieldThatIsNotListed) {
   std::set<std::string> paths;
-  for (Plan plan : {testing::sample_plan(), testing::derived_plan(), testing::controlled_plan()}) {
+  for (Plan plan : {testing::sample_plan(), testing::divided_plan(), testing::derived_plan(),
+                    testing::controlled_plan()}) {
     const auto text = [&plan] {
       return signature_of(plan.program, plan.target, plan.cudnn_version).text;
     };

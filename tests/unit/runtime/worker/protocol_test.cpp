@@ -11,15 +11,17 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 TEST(Protocol, RequestsComeBackAsTheyWere) {
-  const CompileRequest compile{"/some/folder", "{\"deviceVer\": 900}",
-                               testing::attention_graph({}, testing::Mask::causal)};
+  const CompileRequest compile{"/some/folder",
+                               "{\"deviceVer\": 900}",
+                               {testing::attention_graph({}, testing::Mask::causal),
+                                testing::attention_graph({}, testing::Mask::none)}};
   const auto read = request_from_json(to_json(compile));
   ASSERT_TRUE(read.ok()) << read.error().to_text();
   const auto& back = std::get<CompileRequest>(*read);
   EXPECT_EQ(back.cudnn_folder, compile.cudnn_folder);
   EXPECT_EQ(back.device_json, compile.device_json);
-  EXPECT_EQ(back.graph, compile.graph);
-  EXPECT_EQ(graph::position_of(back.graph.nodes[5]).line, 6U);
+  EXPECT_EQ(back.graphs, compile.graphs);
+  EXPECT_EQ(graph::position_of(back.graphs.front().nodes[5]).line, 6U);
 
   const auto version = request_from_json(to_json(VersionRequest{"x"}));
   ASSERT_TRUE(version.ok());
@@ -27,10 +29,12 @@ TEST(Protocol, RequestsComeBackAsTheyWere) {
 }
 
 TEST(Protocol, RequestsThatAreNone) {
-  for (const char* text : {"", "{", "[]", "{}", "{\"request\": 3}", "{\"request\": \"compile\"}",
-                           "{\"request\": \"dance\", \"cudnn_folder\": \"\"}",
-                           "{\"request\": \"compile\", \"cudnn_folder\": \"\", \"device\": \"\", "
-                           "\"graph\": {\"tensors\": 1}}"}) {
+  for (const char* text :
+       {"", "{", "[]", "{}", "{\"request\": 3}", "{\"request\": \"compile\"}",
+        "{\"request\": \"dance\", \"cudnn_folder\": \"\"}",
+        "{\"request\": \"compile\", \"cudnn_folder\": \"\", \"device\": \"\", "
+        "\"graphs\": [{\"tensors\": 1}]}",
+        "{\"request\": \"compile\", \"cudnn_folder\": \"\", \"device\": \"\", \"graphs\": []}"}) {
     EXPECT_FALSE(request_from_json(text).ok()) << text;
   }
 }

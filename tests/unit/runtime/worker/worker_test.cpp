@@ -113,6 +113,35 @@ TEST_F(Worker, WrongDevicePropertiesAreTheCallersMistake) {
   EXPECT_THAT(compiled.error().notes, Contains(HasSubstr("maxGridSize")));
 }
 
+TEST_F(Worker, SeveralGraphsAreCompiledInOrder) {
+  AttentionShape other;
+  other.head_dim = 128;
+  const std::vector<graph::BackendGraph> graphs = {attention_graph({}, Mask::causal),
+                                                   attention_graph(other, Mask::none)};
+  const auto all = worker::compile(graphs, device_json("h200"), options_);
+  ASSERT_TRUE(all.ok()) << all.error().to_text();
+  ASSERT_EQ(all->size(), 2U);
+  for (std::size_t i = 0; i < graphs.size(); ++i) {
+    const auto alone = worker::compile(graphs[i], device_json("h200"), options_);
+    ASSERT_TRUE(alone.ok());
+    EXPECT_EQ((*all)[i].step.engine, alone->step.engine);
+    EXPECT_EQ((*all)[i].step.knobs, alone->step.knobs);
+    EXPECT_EQ((*all)[i].cudnn_version, alone->cudnn_version);
+  }
+}
+
+TEST_F(Worker, OfSeveralGraphsTheFirstRefusalIsTheError) {
+  AttentionShape refused;
+  refused.head_dim = 100;
+  const std::vector<graph::BackendGraph> graphs = {attention_graph({}, Mask::causal),
+                                                   attention_graph(refused, Mask::none),
+                                                   attention_graph({}, Mask::none)};
+  const auto all = worker::compile(graphs, device_json("h200"), options_);
+  ASSERT_FALSE(all.ok());
+  EXPECT_EQ(all.error().code, ErrorCode::unsupported);
+  EXPECT_THAT(all.error().notes, Contains(HasSubstr("not a multiple of 8")));
+}
+
 struct Killer {
   const char* name;
   Mask mask;
@@ -228,7 +257,7 @@ TEST_F(Worker, DeathAtANodeThatTheWorkerNamed) {
   std::ifstream repro(payload.at("repro").get<std::string>());
   const Json request = Json::parse(repro);
   EXPECT_EQ(request.at("request"), "compile");
-  EXPECT_EQ(graph::from_json(request.at("graph").dump()).value(), graph);
+  EXPECT_EQ(graph::from_json(request.at("graphs").at(0).dump()).value(), graph);
 }
 
 // The first request crashes at once, and the search for its node never ends.

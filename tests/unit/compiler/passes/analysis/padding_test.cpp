@@ -84,8 +84,8 @@ TEST(Padding, OfRowsIsAMaskWhereThereIsASink) {
 TEST(Padding, IsPredictedToTakeLessThanItsMask) {
   const ir::Attention masked = of_clauses(4096, 4096, "tensor n: i32[B]; mask kv_idx < n[b];");
   for (const bool backward : {false, true}) {
-    const double as_mask = predicted_ms(masked, testing::in(backward));
-    EXPECT_LT(predicted_ms(padding(masked)->attention, testing::in(backward)), 0.7 * as_mask);
+    const double as_mask = predicted_ms(masked, attn::testing::in(backward));
+    EXPECT_LT(predicted_ms(padding(masked)->attention, attn::testing::in(backward)), 0.7 * as_mask);
   }
 }
 

@@ -97,11 +97,11 @@ TEST_F(CoverTest, IsAddedWhereItMakesLessWork) {
   EXPECT_EQ(form.band.right, 31);
   EXPECT_EQ(form.band.left, 31);
   EXPECT_EQ(form.residual, std::vector{same});
-  EXPECT_EQ(with_bounding_band(attention_, testing::in(true)).masks.size(),
+  EXPECT_EQ(with_bounding_band(attention_, attn::testing::in(true)).masks.size(),
             1U);  // a backward would skip nothing
 
   attention_.masks = {same, dag_.add(Op::ge_, {row_, column_})};
-  EXPECT_EQ(mask_form(with_bounding_band(attention_, testing::in(true))).band.left, 31);
+  EXPECT_EQ(mask_form(with_bounding_band(attention_, attn::testing::in(true))).band.left, 31);
 
   attention_.masks = {dag_.add(Op::ne_, {dag_.add(Op::sub_, {row_, column_}), integer(255)})};
   EXPECT_EQ(cover_of(attention_).left, 254);

@@ -19,7 +19,7 @@ using testing::of_clauses;
 TEST(KernelForm, ABandIsAddedAndWhatItImpliesGoes) {
   const ir::Attention chunks =
       of_clauses(256, 256, "mask q_idx // 32 == kv_idx // 32 && q_idx >= kv_idx;");
-  const ir::Attention form = kernel_form(chunks, testing::in(false));
+  const ir::Attention form = kernel_form(chunks, attn::testing::in(false));
   EXPECT_EQ(mask_form(form).band.right, 0);
   EXPECT_EQ(mask_form(form).band.left, 31);
   EXPECT_EQ(masks_of(form).find("//"), std::string::npos) << masks_of(form);
@@ -27,31 +27,31 @@ TEST(KernelForm, ABandIsAddedAndWhatItImpliesGoes) {
 
 TEST(KernelForm, ABackwardHasNoBandThatItCannotSkipBy) {
   const ir::Attention chunks = of_clauses(256, 256, "mask q_idx // 32 == kv_idx // 32;");
-  EXPECT_EQ(mask_form(kernel_form(chunks, testing::in(true))).band, Band{});
-  EXPECT_NE(mask_form(kernel_form(chunks, testing::in(false))).band, Band{});
+  EXPECT_EQ(mask_form(kernel_form(chunks, attn::testing::in(true))).band, Band{});
+  EXPECT_NE(mask_form(kernel_form(chunks, attn::testing::in(false))).band, Band{});
 }
 
 TEST(KernelForm, WhatNeedsNoChangeStays) {
   const ir::Attention causal = of_clauses(64, 64, "mask q_idx >= kv_idx;");
-  EXPECT_EQ(ir::to_text(kernel_form(causal, testing::in(false))), ir::to_text(causal));
+  EXPECT_EQ(ir::to_text(kernel_form(causal, attn::testing::in(false))), ir::to_text(causal));
   const ir::Attention open = testing::of_spec(
       "attention a { dims B = 1, Hq = 1, Hkv = 1, D = 8; mask q_idx // 8 == kv_idx // 8; }");
-  EXPECT_EQ(ir::to_text(kernel_form(open, testing::in(false))), ir::to_text(open));
+  EXPECT_EQ(ir::to_text(kernel_form(open, attn::testing::in(false))), ir::to_text(open));
 }
 
 TEST(KernelForm, EachRewriteIsMadeOrNot) {
   const ir::Attention chunks =
       of_clauses(256, 256, "mask q_idx // 32 == kv_idx // 32 && q_idx // 64 == kv_idx // 64;");
-  const std::string all = ir::to_text(kernel_form(chunks, testing::in(false)));
+  const std::string all = ir::to_text(kernel_form(chunks, attn::testing::in(false)));
   for (const char* name : {"bounding_band", "redundant", "reals"}) {
-    EXPECT_NE(ir::to_text(kernel_form(chunks, testing::in(false, planning::without(name)))), all)
+    EXPECT_NE(ir::to_text(kernel_form(chunks, attn::testing::in(false, planning::without(name)))), all)
         << name;
   }
   EXPECT_EQ(
-      mask_form(kernel_form(chunks, testing::in(false, planning::without("bounding_band")))).band,
+      mask_form(kernel_form(chunks, attn::testing::in(false, planning::without("bounding_band")))).band,
       Band{});
   const ir::Attention bare = kernel_form(
-      chunks, testing::in(false, planning::without(
+      chunks, attn::testing::in(false, planning::without(
                                      "bounding_band",
                                      planning::without("redundant", planning::without("reals")))));
   EXPECT_EQ(ir::to_text(bare), ir::to_text(chunks));
@@ -74,7 +74,7 @@ TEST(KernelForm, OfRandomSpecsShowsTheSame) {
     if (text.find("h %") != std::string::npos) continue;  // dense.h does not support heads
     const std::vector<bool> wanted = testing::shown(attention);
     for (const bool backward : {false, true}) {
-      const ir::Attention form = kernel_form(attention, testing::in(backward));
+      const ir::Attention form = kernel_form(attention, attn::testing::in(backward));
       ASSERT_TRUE(ir::verify(form).ok());
       ASSERT_EQ(testing::shown(form), wanted) << text;
     }

@@ -12,7 +12,7 @@ namespace {
 
 double ms(const std::string& clauses, bool backward = false, std::int64_t classes = 1,
           const planning::Gpu& gpu = {}) {
-  planning::Context context = testing::in(backward);
+  planning::Context context = attn::testing::in(backward);
   context.gpu = gpu;
   return predicted_ms(
       testing::of_spec(
@@ -73,7 +73,7 @@ TEST(Cost, NothingExceedsTheGpusOwnRates) {
     EXPECT_GE(predicted_ms_of_moving(1e9, gpu), 1e9 / (gpu.bandwidth * 1e6)) << name;
     for (const std::int64_t d : {32, 64, 128, 256, 512}) {
       for (const bool backward : {false, true}) {
-        planning::Context context = testing::in(backward);
+        planning::Context context = attn::testing::in(backward);
         context.gpu = gpu;
         const double flop = (backward ? 10.0 : 4.0) * 4 * 32 * 4096 * 4096 * static_cast<double>(d);
         const double ms = predicted_ms(

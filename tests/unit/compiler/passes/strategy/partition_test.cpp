@@ -45,7 +45,7 @@ ir::Attention large(const std::string& clauses) {
       " }");
 }
 std::string name(const std::string& clauses, bool backward = false) {
-  const auto found = best_partition(large(clauses), testing::in(backward));
+  const auto found = best_partition(large(clauses), attn::testing::in(backward));
   return found ? std::string(found->name) : "none";
 }
 
@@ -67,7 +67,7 @@ TEST(BestPartition, OfMasksThatHaveNone) {
 TEST(BestPartition, MayBeAllThatIsShown) {
   const ir::Attention attention = large("mask abs(kv_idx - 1000) < 500 && q_idx // 1024 == 2;");
   for (const bool backward : {false, true}) {
-    const auto found = best_partition(attention, testing::in(backward));
+    const auto found = best_partition(attention, attn::testing::in(backward));
     ASSERT_TRUE(found);
     ASSERT_EQ(found->parts.size(), 1U) << found->name;
     EXPECT_EQ(found->parts[0].view, (View{{2048, 1, 1024, 0}, {501, 1, 999, 0}, 1}));
@@ -77,12 +77,12 @@ TEST(BestPartition, MayBeAllThatIsShown) {
 
 TEST(BestPartition, OfChunksIsOneKernel) {
   const ir::Attention attention = large("mask q_idx // 256 == kv_idx // 256 && q_idx >= kv_idx;");
-  const auto found = best_partition(attention, testing::in(false));
+  const auto found = best_partition(attention, attn::testing::in(false));
   ASSERT_EQ(found->parts.size(), 1U);
   const Stretch chunk{0, 1, 256, 256};
   EXPECT_EQ(found->parts[0].view, (View{chunk, chunk, 16}));
   EXPECT_EQ(testing::masks_of(found->parts[0].attention), "q_idx >= kv_idx");
-  EXPECT_LT(found->predicted_ms, predicted_ms(kernel_form(attention), testing::in(false)));
+  EXPECT_LT(found->predicted_ms, predicted_ms(kernel_form(attention), attn::testing::in(false)));
 }
 
 TEST(BestPartition, TheLastChunkMayBeSmaller) {
@@ -124,7 +124,7 @@ TEST(BestPartition, OfRandomSpecsShowsEachScoreOnce) {
     const ir::Attention attention = testing::of_spec(text);
     std::vector<int> wanted;
     for (const bool shown : testing::shown(attention)) wanted.push_back(shown ? 1 : 0);
-    const auto partition = best_partition(attention, testing::in(seed % 2 != 0));
+    const auto partition = best_partition(attention, attn::testing::in(seed % 2 != 0));
     if (!partition) continue;
     ++found[partition->name];
     ASSERT_EQ(parts_that_show(attention, *partition), wanted) << partition->name << ": " << text;
@@ -143,7 +143,7 @@ TEST(BestPartition, OfWindowsToBothSidesShowsEachScoreOnce) {
                     mask));
     std::vector<int> wanted;
     for (const bool shown : testing::shown(attention)) wanted.push_back(shown ? 1 : 0);
-    const auto partition = best_partition(attention, testing::in(true));
+    const auto partition = best_partition(attention, attn::testing::in(true));
     ASSERT_TRUE(partition.has_value()) << mask;
     EXPECT_EQ(partition->name, "shifted") << mask;
     EXPECT_TRUE(parts_that_show(attention, *partition) == wanted) << mask;

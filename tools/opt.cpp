@@ -1,0 +1,95 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "compiler/passes/rewrite/pass.h"
+#include "runtime/targets/targets.h"
+#include "tools/command.h"
+#include "tools/report.h"
+#include "tools/spec.h"
+
+namespace attn::tools {
+namespace {
+
+struct Options {
+  std::string path;
+  sema::Bindings bindings;
+  std::vector<std::string> passes;
+  std::string target = "h200";
+  bool backward = false;
+  bool each = false;
+  bool time = false;
+};
+
+constexpr std::string_view kIrSuffix = ".ir";
+
+Result<ir::Attention> read_ir(const std::string& path) {
+  ATTN_ASSIGN(const support::Source source, support::Source::read(path));
+  return ir::parse(source.text());
+}
+
+// Prints the IR after each pass, or how long each took.
+planning::PassObserver observer_of(const Options& options) {
+  return [&options](const planning::PassRun& run) {
+    if (options.time) fmt::print(stderr, "{:<14} {:.3f} ms\n", run.pass, run.milliseconds);
+    if (options.each) fmt::print("// after {}\n{}", run.pass, ir::to_text(run.after));
+  };
+}
+
+int optimise(const Options& options, ir::Attention attention) {
+  const auto target = targets::find_target(options.target);
+  if (!target.ok()) return report(target.error(), Format::text);
+  const planning::PassObserver observer = observer_of(options);
+  planning::Context context{planning::gpu_of(*target)};
+  context.observer = &observer;
+  if (options.backward) context.direction = plan::Direction::backward;
+  for (const std::string& name : options.passes) {
+    passes::Effort effort;
+    attention = passes::run_pass(name, attention, context, effort);
+  }
+  if (!options.each || options.passes.empty()) fmt::print("{}", ir::to_text(attention));
+  return kOk;
+}
+
+int run(const Options& options) {
+  if (options.path.ends_with(kIrSuffix)) {
+    Result<ir::Attention> attention = read_ir(options.path);
+    if (!attention.ok()) return report(attention.error(), Format::text);
+    const Status verified = ir::verify(*attention);
+    if (!verified.ok()) return report(verified.error(), Format::text);
+    return optimise(options, std::move(*attention));
+  }
+  SpecOutcome outcome = read_spec(options.path, options.bindings, Format::text);
+  if (!outcome.spec) return outcome.exit_code;
+  return optimise(options, std::move(outcome.spec->attention));
+}
+
+}  // namespace
+
+void add_opt(CLI::App& app, Action& action) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("opt", "Run passes on the IR, and print it");
+  command
+      ->add_option("file", options->path,
+                   "IR text (.ir), or a spec (.attn, .attn.json, or - for standard input)")
+      ->type_name("FILE.ir|SPEC")
+      ->required();
+  std::vector<std::string> names;
+  for (const passes::Pass& pass : passes::all_passes()) names.emplace_back(pass.name);
+  command
+      ->add_option("--pass", options->passes,
+                   fmt::format("Passes to run, in this order ({})", fmt::join(names, ", ")))
+      ->type_name("NAME[,NAME]")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(CLI::IsMember(names));
+  command->add_flag("--each", options->each, "Print the IR after each pass");
+  command->add_flag("--time", options->time, "Print the time of each pass to standard error");
+  command->add_flag("--backward", options->backward, "Run passes as for the backward");
+  command->add_option("--target", options->target, "GPU that passes decide for (h200)")
+      ->type_name("NAME|FILE.json");
+  add_bind(*command, options->bindings);
+  set_action(*command, action, options, run);
+}
+
+}  // namespace attn::tools
