@@ -1,13 +1,14 @@
 #include "compiler/derive/expression_writer.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 
+#include "compiler/ir/real_function.h"
 #include "compiler/ir/text.h"
 #include "compiler/passes/analysis/range.h"
+#include "runtime/base/check.h"
 
 namespace attn::derive {
 namespace {
@@ -65,11 +66,12 @@ std::string_view integer_pattern(Op op) {
     case Op::bit_not_: return "~{0}";
     case Op::shift_left_: return "attn_shl({0}, {1})";
     case Op::shift_right_: return "attn_shr({0}, {1})";
-    default: return {};
+    default: check_failed(__FILE__, __LINE__, "CUDA text", ir::info(op).name);
   }
 }
 
 std::string_view real_pattern(Op op) {
+  if (const ir::RealFunction* function = ir::find_real_function(op)) return function->cuda;
   switch (op) {
     case Op::add_: return "{0} + {1}";
     case Op::sub_: return "{0} - {1}";
@@ -81,9 +83,10 @@ std::string_view real_pattern(Op op) {
     case Op::max_: return "attn_max({0}, {1})";
     case Op::neg_: return "-{0}";
     case Op::abs_: return "fabs({0})";
-    case Op::rsqrt_: return "1.0 / sqrt({0})";
-    case Op::sigmoid_: return "1.0 / (1.0 + exp(-{0}))";
-    default: return {};
+    case Op::pow_: return "pow({0}, {1})";
+    case Op::floor_: return "floor({0})";
+    case Op::ceil_: return "ceil({0})";
+    default: check_failed(__FILE__, __LINE__, "CUDA text", ir::info(op).name);
   }
 }
 
@@ -274,13 +277,11 @@ std::string ExpressionWriter::operation(ExprId id) const {
   if (node.is(Op::param_)) return fmt::format("({})p_{}", c_type(node.type), dag_.symbol_of(id));
   std::string_view pattern = other_pattern(node.op);
   const ir::Type type = dag_[node.operands[0]].type;
-  if (pattern.empty() && type == ir::Type::integer) pattern = integer_pattern(node.op);
-  if (pattern.empty() && type == ir::Type::real) pattern = real_pattern(node.op);
+  if (pattern.empty()) {
+    pattern = type == ir::Type::integer ? integer_pattern(node.op) : real_pattern(node.op);
+  }
   std::vector<std::string> operands;
   for (const ExprId operand : node.operands) operands.push_back(held(operand));
-  if (pattern.empty()) {  // a CUDA function of the same name
-    return fmt::format("{}({})", ir::info(node.op).name, fmt::join(operands, ", "));
-  }
   operands.resize(3);
   return fmt::format(fmt::runtime(pattern), operands[0], operands[1], operands[2]);
 }

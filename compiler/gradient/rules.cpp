@@ -2,6 +2,7 @@
 
 #include <numbers>
 
+#include "compiler/gradient/formula.h"
 #include "runtime/base/check.h"
 
 namespace attn::gradient {
@@ -34,19 +35,10 @@ class NodeRules {
       case Op::abs_: return magnitude();
       case Op::pow_: return power();
       case Op::select_: return build_.where(operand(0), d(1), d(2));
-      case Op::exp_: return times(d(0), y_);
-      case Op::exp2_: return build_.scaled(times(d(0), y_), std::numbers::ln2);
-      case Op::log_: return build_.over(d(0), operand(0));
-      case Op::log2_: return build_.divided(build_.over(d(0), operand(0)), std::numbers::ln2);
-      case Op::sqrt_: return build_.divided(build_.over(d(0), y_), 2);
-      case Op::rsqrt_: return build_.divided(negative(times(d(0), cube(y_))), 2);
-      case Op::tanh_: return times(d(0), make(Op::sub_, {one(), square(y_)}));
-      case Op::sigmoid_: return times(d(0), make(Op::mul_, {y_, make(Op::sub_, {one(), y_})}));
-      case Op::erf_: return error_function();
-      case Op::sin_: return times(d(0), make(Op::cos_, {operand(0)}));
-      case Op::cos_: return negative(times(d(0), make(Op::sin_, {operand(0)})));
-      case Op::tan_: return times(d(0), make(Op::add_, {one(), square(y_)}));
-      default: return without_derivative();
+      case Op::floordiv_:
+      case Op::floor_:
+      case Op::ceil_: return std::nullopt;
+      default: return real_function();
     }
   }
 
@@ -55,16 +47,23 @@ class NodeRules {
   ExprId operand(std::size_t index) const { return node_.operands[index]; }
   ExprId make(Op op, const std::vector<ExprId>& operands) { return build_.make(op, operands); }
   ExprId one() { return build_.real(1); }
-  ExprId square(ExprId x) { return make(Op::mul_, {x, x}); }
-  ExprId cube(ExprId x) { return make(Op::mul_, {square(x), x}); }
   MaybeTangent times(const MaybeTangent& x, ExprId factor) { return build_.times(x, factor); }
   MaybeTangent negative(const MaybeTangent& x) { return build_.scaled(x, -1); }
 
-  // Step functions have the derivative 0; other operations that get here lack a rule.
-  MaybeTangent without_derivative() const {
-    const bool steps = node_.is(Op::floor_) || node_.is(Op::ceil_) || node_.is(Op::floordiv_);
-    ATTN_CHECK(steps, ir::info(node_.op).name);
-    return std::nullopt;
+  // As real_functions.def says, of the operands x and y and the value f.
+  MaybeTangent real_function() {
+    [[maybe_unused]] const Formula x = Formula::of(node_.operands.front());
+    [[maybe_unused]] const Formula y = Formula::of(node_.operands.back()), f = Formula::of(y_);
+    const Derivative dx = Derivative::of(tangents_[node_.operands.front()]);
+    const Derivative dy = Derivative::of(tangents_[node_.operands.back()]);
+    switch (node_.op) {
+#define ATTN_REAL_FUNCTION(name, id, operands, doc, value, derivative, ...) \
+  case Op::name##_:                                                         \
+    return (derivative)(build_);
+#include "compiler/ir/real_functions.def"
+#undef ATTN_REAL_FUNCTION
+      default: check_failed(__FILE__, __LINE__, "derivative", ir::info(node_.op).name);
+    }
   }
 
   MaybeTangent product() {
@@ -114,11 +113,6 @@ class NodeRules {
     const MaybeTangent result = times(times(d(1), y_), make(Op::log_, {x}));
     const ExprId flat = make(Op::and_, {make(Op::eq_, {x, zero}), make(Op::ge_, {n, zero})});
     return build_.where(flat, std::nullopt, result);
-  }
-
-  MaybeTangent error_function() {
-    const ExprId bell = make(Op::exp_, {make(Op::neg_, {square(operand(0))})});
-    return build_.scaled(times(d(0), bell), 2 * std::numbers::inv_sqrtpi);
   }
 
   bool is_constant(ExprId id, double value) const {

@@ -1,10 +1,9 @@
 #include "compiler/ir/fold.h"
 
-#include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "compiler/ir/attention.h"
+#include "compiler/ir/value.h"
 
 namespace attn::ir {
 namespace {
@@ -19,91 +18,24 @@ Folded checked(std::int64_t value) {
   return value;
 }
 
-std::int64_t floor_quotient(std::int64_t x, std::int64_t y) {
-  const std::int64_t quotient = x / y;
-  return x % y != 0 && (x < 0) != (y < 0) ? quotient - 1 : quotient;
+Folded checked(const std::optional<std::int64_t>& value) {
+  return value ? checked(*value) : std::nullopt;
 }
 
-Folded shifted(Op op, std::int64_t x, std::int64_t y) {
-  if (y < 0 || y > 31) return std::nullopt;
-  if (op == Op::shift_right_) return x >> y;
-  return checked(x * (std::int64_t{1} << y));
-}
-
-// Operands are within 32 bits, so nothing here overflows 64.
 Folded fold_integers(Op op, std::int64_t x, std::int64_t y) {
-  switch (op) {
-    case Op::add_: return checked(x + y);
-    case Op::sub_: return checked(x - y);
-    case Op::mul_: return checked(x * y);
-    case Op::floordiv_: return y == 0 ? Folded() : checked(floor_quotient(x, y));
-    case Op::mod_: return y == 0 ? Folded() : checked(x - y * floor_quotient(x, y));
-    case Op::min_: return std::min(x, y);
-    case Op::max_: return std::max(x, y);
-    case Op::neg_: return checked(-x);
-    case Op::abs_: return checked(x < 0 ? -x : x);
-    case Op::lt_: return x < y;
-    case Op::le_: return x <= y;
-    case Op::gt_: return x > y;
-    case Op::ge_: return x >= y;
-    case Op::eq_: return x == y;
-    case Op::ne_: return x != y;
-    case Op::bit_and_: return x & y;
-    case Op::bit_or_: return x | y;
-    case Op::bit_xor_: return x ^ y;
-    case Op::bit_not_: return ~x;
-    case Op::shift_left_:
-    case Op::shift_right_: return shifted(op, x, y);
-    case Op::to_real_: return static_cast<double>(x);
-    default: return std::nullopt;
+  switch (info(op).rule) {
+    case Rule::comparison:
+      return value_of_comparison(op, static_cast<double>(x), static_cast<double>(y));
+    case Rule::to_real: return static_cast<double>(x);
+    default: return checked(value_of_integers(op, x, y));
   }
 }
 
-// min and max propagate NaN, as torch and the NaN-propagating GPU instructions do.
-double smaller(double x, double y) { return std::isnan(x) || x < y ? x : y; }
-double larger(double x, double y) { return std::isnan(x) || x > y ? x : y; }
-
-Folded truncated(double x) {
-  const double whole = std::trunc(x);  // NaN fails the comparison
-  if (!(whole >= -0x1p31 && whole < 0x1p31)) return std::nullopt;
-  return static_cast<std::int64_t>(whole);
-}
-
 Folded fold_reals(Op op, double x, double y) {
-  switch (op) {
-    case Op::add_: return x + y;
-    case Op::sub_: return x - y;
-    case Op::mul_: return x * y;
-    case Op::div_: return x / y;
-    case Op::floordiv_: return std::floor(x / y);
-    case Op::mod_: return x - y * std::floor(x / y);
-    case Op::min_: return smaller(x, y);
-    case Op::max_: return larger(x, y);
-    case Op::neg_: return -x;
-    case Op::abs_: return std::fabs(x);
-    case Op::pow_: return std::pow(x, y);
-    case Op::floor_: return std::floor(x);
-    case Op::ceil_: return std::ceil(x);
-    case Op::exp_: return std::exp(x);
-    case Op::exp2_: return std::exp2(x);
-    case Op::log_: return std::log(x);
-    case Op::log2_: return std::log2(x);
-    case Op::sqrt_: return std::sqrt(x);
-    case Op::rsqrt_: return 1.0 / std::sqrt(x);
-    case Op::tanh_: return std::tanh(x);
-    case Op::sigmoid_: return 1.0 / (1.0 + std::exp(-x));
-    case Op::erf_: return std::erf(x);
-    case Op::sin_: return std::sin(x);
-    case Op::cos_: return std::cos(x);
-    case Op::tan_: return std::tan(x);
-    case Op::lt_: return x < y;
-    case Op::le_: return x <= y;
-    case Op::gt_: return x > y;
-    case Op::ge_: return x >= y;
-    case Op::eq_: return x == y;
-    case Op::ne_: return x != y;
-    case Op::truncate_: return truncated(x);
-    default: return std::nullopt;
+  switch (info(op).rule) {
+    case Rule::comparison: return value_of_comparison(op, x, y);
+    case Rule::truncate: return checked(truncated(x));
+    default: return value_of_reals(op, x, y);
   }
 }
 

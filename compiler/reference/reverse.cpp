@@ -1,6 +1,7 @@
 #include "compiler/reference/reverse.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numbers>
 
@@ -15,24 +16,16 @@ using ir::Op;
 
 double sign_of(double x) { return x < 0 ? -1 : 1; }
 
-// f'(x) with y = f(x).
-double slope(Op op, double x, double y) {
+// The derivatives of f(x, y) by x and by y.
+std::array<double, 2> slopes_of(Op op, double x, [[maybe_unused]] double y, double f) {
+  const auto slopes = [](double by_x, double by_y = 0) { return std::array{by_x, by_y}; };
   switch (op) {
-    case Op::neg_: return -1;
-    case Op::abs_: return sign_of(x);
-    case Op::exp_: return y;
-    case Op::exp2_: return y * std::numbers::ln2;
-    case Op::log_: return 1 / x;
-    case Op::log2_: return std::numbers::log2e / x;
-    case Op::sqrt_: return 0.5 / y;
-    case Op::rsqrt_: return -0.5 * y / x;
-    case Op::tanh_: return 1 / (std::cosh(x) * std::cosh(x));
-    case Op::sigmoid_: return y / (1 + std::exp(x));
-    case Op::erf_: return 2 * std::numbers::inv_sqrtpi * std::exp(-x * x);
-    case Op::sin_: return std::cos(x);
-    case Op::cos_: return -std::sin(x);
-    case Op::tan_: return 1 / (std::cos(x) * std::cos(x));
-    default: check_failed(__FILE__, __LINE__, "slope", ir::info(op).name);
+#define ATTN_REAL_FUNCTION(name, id, operands, doc, value, derivative, slopes, ...) \
+  case Op::name##_:                                                                 \
+    return slopes;
+#include "compiler/ir/real_functions.def"
+#undef ATTN_REAL_FUNCTION
+    default: check_failed(__FILE__, __LINE__, "slopes", ir::info(op).name);
   }
 }
 
@@ -94,9 +87,18 @@ void ReverseMode::spread(ExprId id) {
     case Op::select_: return add(node.operands[value(first) != 0 ? 1 : 2], c);
     case Op::min_:
     case Op::max_: return spread_extremum(node, c);
+    case Op::neg_: return add(first, -c);
+    case Op::abs_: return add(first, c * sign_of(value(first)));
     case Op::pow_: return spread_power(node, y, c);
-    default: return add(first, c * slope(node.op, value(first), y));
+    default: return spread_function(node, y, c);
   }
+}
+
+void ReverseMode::spread_function(const Node& node, double f, double cotangent) {
+  const ExprId x = node.operands.front(), y = node.operands.back();
+  const auto [by_x, by_y] = slopes_of(node.op, value(x), value(y), f);
+  add(x, cotangent * by_x);
+  if (node.operands.size() == 2) add(y, cotangent * by_y);
 }
 
 // Equal operands share the cotangent.

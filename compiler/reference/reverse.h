@@ -32,6 +32,7 @@ class ReverseMode {
  private:
   void spread(ir::ExprId id);
   void spread_extremum(const ir::Node& node, double cotangent);
+  void spread_function(const ir::Node& node, double f, double cotangent);
   void spread_power(const ir::Node& node, double y, double cotangent);
   void add(ir::ExprId operand, double cotangent);
   double value(ir::ExprId id) const { return evaluator_.cells(id)[column_].value; }

@@ -60,6 +60,10 @@ std::span<const Operations::Function> Operations::functions() {
   {#name, fewest, most, &Operations::handler, Op::op},
 #include "compiler/sema/functions.def"
 #undef ATTN_FUNCTION
+#define ATTN_REAL_FUNCTION(name, id, operands, ...) \
+  {#name, operands, operands, &Operations::real_function, Op::name##_},
+#include "compiler/ir/real_functions.def"
+#undef ATTN_REAL_FUNCTION
   };
   return kFunctions;
 }

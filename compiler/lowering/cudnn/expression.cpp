@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "compiler/ir/real_function.h"
 #include "compiler/lowering/common/unsupported.h"
 #include "compiler/lowering/cudnn/captured_view.h"
 #include "compiler/lowering/cudnn/lengths.h"
@@ -63,22 +64,13 @@ PointwiseMode opposite(PointwiseMode mode) {
   }
 }
 
-std::optional<PointwiseMode> unary_mode(Op op) {
-  switch (op) {
-    case Op::floor_: return PointwiseMode::floor;
-    case Op::ceil_: return PointwiseMode::ceil;
-    case Op::exp_: return PointwiseMode::exp;
-    case Op::log_: return PointwiseMode::log;
-    case Op::sqrt_: return PointwiseMode::sqrt;
-    case Op::rsqrt_: return PointwiseMode::rsqrt;
-    case Op::tanh_: return PointwiseMode::tanh;
-    case Op::sigmoid_: return PointwiseMode::sigmoid;
-    case Op::erf_: return PointwiseMode::erf;
-    case Op::sin_: return PointwiseMode::sin;
-    case Op::cos_: return PointwiseMode::cos;
-    case Op::tan_: return PointwiseMode::tan;
-    default: return std::nullopt;
-  }
+// Of a function that is one node.
+PointwiseMode function_mode(Op op) {
+  const ir::RealFunction* function = ir::find_real_function(op);
+  const auto mode =
+      graph::parse_pointwise_mode(function != nullptr ? function->cudnn : ir::info(op).name);
+  ATTN_CHECK(mode.has_value(), ir::info(op).name);
+  return *mode;
 }
 
 PointwiseMode arithmetic_mode(Op op) {
@@ -348,22 +340,36 @@ Result<Value> ExpressionLowering::real_function(ExprId id) {
       return floor_of(*quotient, node.pos);
     }
   }
-  const auto apply = [&](PointwiseMode mode, Value x, std::optional<Value> y = {}) {
-    return builder_.element(mode, DType::f32, DType::f32, x, y, node.pos);
-  };
+  const ir::RealFunction* function = ir::find_real_function(node.op);
+  if (function != nullptr && !function->is_in_cudnn()) {
+    return unsupported(node.pos, fmt::format("`{}` has no form that is proven in cuDNN's kernels",
+                                             ir::info(node.op).name));
+  }
   ATTN_ASSIGN(Value x, lower(node.operands[0]));
   x = real(element(x, node.pos), node.pos);
-  if (const auto mode = unary_mode(node.op)) return apply(*mode, x);
-  if (node.is(Op::exp2_)) {
-    const Value factor = builder_.constant(DType::f32, std::numbers::ln2);
-    return apply(PointwiseMode::exp, apply(PointwiseMode::mul, x, factor));
+  if (function != nullptr && function->cudnn == "composed") return composed(node.op, x, node.pos);
+  std::optional<Value> y;
+  if (node.operands.size() == 2) {
+    ATTN_ASSIGN(const Value second, lower(node.operands[1]));
+    y = real(second, node.pos);
   }
-  if (node.is(Op::log2_)) {
-    const Value factor = builder_.constant(DType::f32, std::numbers::log2e);
-    return apply(PointwiseMode::mul, apply(PointwiseMode::log, x), factor);
+  return builder_.element(function_mode(node.op), DType::f32, DType::f32, x, y, node.pos);
+}
+
+Value ExpressionLowering::composed(Op op, Value x, SourcePos pos) {
+  const auto apply = [&](PointwiseMode mode, Value a, std::optional<Value> b = {}) {
+    return builder_.element(mode, DType::f32, DType::f32, a, b, pos);
+  };
+  const auto constant = [&](double value) { return builder_.constant(DType::f32, value); };
+  switch (op) {
+    case Op::exp2_:
+      return apply(PointwiseMode::exp, apply(PointwiseMode::mul, x, constant(std::numbers::ln2)));
+    case Op::log2_: {
+      const Value factor = constant(std::numbers::log2e);
+      return apply(PointwiseMode::mul, apply(PointwiseMode::log, x), factor);
+    }
+    default: check_failed(__FILE__, __LINE__, "composed", ir::info(op).name);
   }
-  ATTN_ASSIGN(Value y, lower(node.operands[1]));
-  return apply(node.is(Op::pow_) ? PointwiseMode::pow : PointwiseMode::div, x, real(y, node.pos));
 }
 
 Result<Value> ExpressionLowering::comparison(ExprId id, bool negated) {

@@ -48,6 +48,7 @@ class ExpressionLowering {
   Result<Value> exact_quotient(const ir::Node& node, const Value& x);
   Result<Value> real_quotient(ir::ExprId id);
   Result<Value> real_function(ir::ExprId id);
+  Value composed(ir::Op op, Value x, SourcePos pos);
   Result<Value> floor_of(const WholeQuotient& quotient, SourcePos pos);
   Result<Value> comparison(ir::ExprId id, bool negated);
   Result<Value> logic(ir::ExprId id);

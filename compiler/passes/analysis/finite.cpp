@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <vector>
 
+#include "compiler/ir/real_function.h"
 #include "compiler/passes/analysis/range.h"
+#include "compiler/passes/analysis/real_range.h"
 
 namespace attn::passes {
 namespace {
@@ -67,9 +70,6 @@ class Analysis {
         return std::isfinite(attention_.dag.real_of(id)) ? Kind::finite : Kind::infinite;
       case Op::score_: return score_ == Score::finite ? Kind::finite : Kind::infinite;
       case Op::to_real_: return Kind::finite;
-      case Op::tanh_:
-      case Op::sigmoid_:
-      case Op::erf_: return operands == Kind::anything ? operands : Kind::finite;
       case Op::min_:
       case Op::max_:
       case Op::neg_:
@@ -80,15 +80,23 @@ class Analysis {
       case Op::add_:
       case Op::sub_:
       case Op::mul_: return kind_of_product(node);
-      case Op::sin_:
-      case Op::cos_: return operands == Kind::finite ? operands : Kind::anything;
       case Op::div_:
       case Op::floordiv_: return is_not_zero(node.operands[1]) ? operands : Kind::anything;
       case Op::mod_:
         return operands == Kind::finite && is_not_zero(node.operands[1]) ? operands
                                                                          : Kind::anything;
-      default: return Kind::anything;
+      default: return kind_of_function(node.op, operands);
     }
+  }
+
+  // Functions are finite if they are bounded and have no NaN.
+  static Kind kind_of_function(Op op, Kind operands) {
+    constexpr double kLargest = std::numeric_limits<float>::max();
+    const double most = operands == Kind::finite ? kLargest : RealRange::kInfinity;
+    const RealRange all{-most, most, operands == Kind::anything};
+    const RealRange range = real_range(op, all, all);
+    const bool bounded = range.low >= -kLargest && range.high <= kLargest && !range.nan;
+    return ir::find_real_function(op) != nullptr && bounded ? Kind::finite : Kind::anything;
   }
 
   const ir::Attention& attention_;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compiler/ir/value.h"
+
 namespace attn::passes {
 namespace {
 
@@ -51,13 +53,6 @@ RealRange monotone(const RealRange& x, const Function& function) {
   return including(including(nothing(x.nan), function(x.low)), function(x.high));
 }
 
-// The same for a function without values below 0.
-template <typename Function>
-RealRange above_zero(const RealRange& x, const Function& function) {
-  if (x.is_none() || x.high < 0) return RealRange::only_nan();
-  return monotone(RealRange{std::max(x.low, 0.0), x.high, x.nan || x.low < 0}, function);
-}
-
 RealRange product(const RealRange& x, const RealRange& y) {
   RealRange range = corners(x, y, [](double a, double b) { return a * b; });
   range.nan |= (x.holds(0) && is_infinite(y)) || (y.holds(0) && is_infinite(x));
@@ -85,17 +80,33 @@ RealRange remainder(const RealRange& x, const RealRange& y) {
   return RealRange::of(x.low - y.low * std::floor(x.low / y.low));
 }
 
-template <typename Function>
-RealRange wave(const RealRange& x, const Function& function) {
-  if (x.is_none()) return RealRange::only_nan();
-  if (x.is_point()) return RealRange::of(function(x.low));
-  return {-1, 1, x.nan || is_infinite(x)};
-}
-
 RealRange magnitude(const RealRange& x) {
   RealRange range = monotone(x, [](double a) { return std::abs(a); });
   if (x.holds(0)) range.low = 0;
   return range;
+}
+
+// The ranges that real_functions.def names.
+
+RealRange monotone(Op op, const RealRange& x, const RealRange&) {
+  return monotone(x, [op](double a) { return ir::value_of_reals(op, a, a); });
+}
+
+// Without values below `low`.
+template <int low>
+RealRange monotone_from(Op op, const RealRange& x, const RealRange& y) {
+  if (x.is_none() || x.high < low) return RealRange::only_nan();
+  return monotone(op, {std::max<double>(x.low, low), x.high, x.nan || x.low < low}, y);
+}
+
+// Known for single numbers only.
+RealRange anywhere(Op op, const RealRange& x, const RealRange&) {
+  return x.is_point() ? RealRange::of(ir::value_of_reals(op, x.low, x.low)) : RealRange{};
+}
+
+RealRange wave(Op op, const RealRange& x, const RealRange& y) {
+  if (x.is_none()) return RealRange::only_nan();
+  return x.is_point() ? anywhere(op, x, y) : RealRange{-1, 1, x.nan || is_infinite(x)};
 }
 
 }  // namespace
@@ -117,22 +128,15 @@ RealRange real_range(Op op, const RealRange& x, const RealRange& y) {
     case Op::pow_: return power(x, y);
     case Op::min_: return corners(x, y, [](double a, double b) { return std::min(a, b); });
     case Op::max_: return corners(x, y, [](double a, double b) { return std::max(a, b); });
-    case Op::neg_: return monotone(x, [](double a) { return -a; });
+    case Op::neg_:
+    case Op::floor_:
+    case Op::ceil_: return monotone(op, x, y);
     case Op::abs_: return magnitude(x);
-    case Op::floor_: return monotone(x, [](double a) { return std::floor(a); });
-    case Op::ceil_: return monotone(x, [](double a) { return std::ceil(a); });
-    case Op::exp_: return monotone(x, [](double a) { return std::exp(a); });
-    case Op::exp2_: return monotone(x, [](double a) { return std::exp2(a); });
-    case Op::tanh_: return monotone(x, [](double a) { return std::tanh(a); });
-    case Op::erf_: return monotone(x, [](double a) { return std::erf(a); });
-    case Op::sigmoid_: return monotone(x, [](double a) { return 1 / (1 + std::exp(-a)); });
-    case Op::log_: return above_zero(x, [](double a) { return std::log(a); });
-    case Op::log2_: return above_zero(x, [](double a) { return std::log2(a); });
-    case Op::sqrt_: return above_zero(x, [](double a) { return std::sqrt(a); });
-    case Op::rsqrt_: return above_zero(x, [](double a) { return 1 / std::sqrt(a); });
-    case Op::sin_: return wave(x, [](double a) { return std::sin(a); });
-    case Op::cos_: return wave(x, [](double a) { return std::cos(a); });
-    case Op::tan_: return x.is_point() ? RealRange::of(std::tan(x.low)) : RealRange{};
+#define ATTN_REAL_FUNCTION(name, id, operands, doc, value, derivative, slopes, range, ...) \
+  case Op::name##_:                                                                        \
+    return range(op, x, y);
+#include "compiler/ir/real_functions.def"
+#undef ATTN_REAL_FUNCTION
     default: return {};
   }
 }

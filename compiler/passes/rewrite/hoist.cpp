@@ -8,6 +8,7 @@
 #include <set>
 #include <span>
 
+#include "compiler/ir/real_function.h"
 #include "compiler/passes/analysis/band.h"
 #include "compiler/passes/analysis/division.h"
 #include "compiler/passes/analysis/like_padding.h"
@@ -56,16 +57,14 @@ double cost_for_each_score(const Node& node) {
     case Op::to_real_: return 0;
     case Op::load_:
     case Op::select_: return 2;
-    case Op::div_:
-    case Op::sqrt_:
-    case Op::rsqrt_: return 6;
+    case Op::div_: return 6;
     case Op::pow_: return 16;
     case Op::floordiv_:
     case Op::mod_: return node.type == ir::Type::integer ? 40 : 10;
-    case Op::floor_:
-    case Op::ceil_: return 1;
-    default: return ir::info(node.op).rule == ir::Rule::real_function ? 8 : 1;
+    default: break;
   }
+  const ir::RealFunction* function = ir::find_real_function(node.op);
+  return function != nullptr ? function->cost : 1;
 }
 
 namespace {
@@ -222,8 +221,14 @@ class Analysis {
       case ir::Rule::selection: return node.type == ir::Type::real;
       case ir::Rule::symbol_type: return !node.is(Op::load_) || is_readable(id);
       case ir::Rule::arithmetic: return !divides_unevenly(node);
+      case ir::Rule::real_function: return is_in_cudnn(node.op);
       default: return true;
     }
+  }
+
+  static bool is_in_cudnn(Op op) {
+    const ir::RealFunction* function = ir::find_real_function(op);
+    return function == nullptr || function->is_in_cudnn();
   }
 
   bool is_readable(ExprId load) const {

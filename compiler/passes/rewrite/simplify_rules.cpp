@@ -1,7 +1,11 @@
 #include "compiler/passes/rewrite/simplify_rules.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+
+#include "compiler/ir/real_function.h"
+#include "compiler/passes/analysis/real_range.h"
 
 namespace attn::passes {
 namespace {
@@ -36,6 +40,12 @@ Op mirrored(Op op) {
     case Op::ge_: return Op::le_;
     default: return op;
   }
+}
+
+// Whether a function of numbers and infinities is never NaN.
+bool is_function_without_nan(Op op) {
+  const RealRange all{-kInfinity, kInfinity, false};
+  return ir::find_real_function(op) != nullptr && !real_range(op, all, all).nan;
 }
 
 }  // namespace
@@ -258,6 +268,10 @@ bool SimplifyingBuilder::is_integer_made_real(ExprId id) const {
   return dag_[id].is(Op::to_real_) && dag_[dag_[id].operands[0]].type == ir::Type::integer;
 }
 
+bool SimplifyingBuilder::operands_never_nan(const Node& node) {
+  return std::ranges::all_of(node.operands, [this](ExprId id) { return never_nan(id); });
+}
+
 bool SimplifyingBuilder::never_nan(ExprId id) {
   const auto known = never_nan_.find(id);
   if (known != never_nan_.end()) return known->second;
@@ -272,13 +286,8 @@ bool SimplifyingBuilder::never_nan(ExprId id) {
     case Op::neg_:
     case Op::abs_:
     case Op::floor_:
-    case Op::ceil_:
-    case Op::tanh_:
-    case Op::sigmoid_:
-    case Op::erf_:
-    case Op::exp_:
-    case Op::exp2_: result = never_nan(node.operands[0]); break;
-    default: break;
+    case Op::ceil_: result = never_nan(node.operands[0]); break;
+    default: result = is_function_without_nan(node.op) && operands_never_nan(node); break;
   }
   return never_nan_.emplace(id, result).first->second;
 }

@@ -44,6 +44,7 @@ class SimplifyingBuilder {
   bool is_boolean(ir::ExprId id, bool value) const;
   bool is_integer_made_real(ir::ExprId id) const;
   bool never_nan(ir::ExprId id);
+  bool operands_never_nan(const ir::Node& node);
 
   ir::Dag& dag_;
   // Cached, because an expression with shared parts has exponentially many paths.

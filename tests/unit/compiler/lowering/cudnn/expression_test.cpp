@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compiler/ir/real_function.h"
 #include "tests/unit/compiler/lowering/example.h"
 
 namespace attn::lowering {
@@ -19,6 +20,7 @@ using ::testing::HasSubstr;
 using testing::lowered;
 using ::testing::Not;
 using testing::score_operations;
+using ::testing::SizeIs;
 
 class ExpressionTest : public ::testing::Test {
  protected:
@@ -67,6 +69,20 @@ TEST_F(ExpressionTest, SoftcapIsTheRecordedSequence) {
       dag_.add(Op::mul_, {cap, dag_.add(Op::tanh_, {dag_.add(Op::div_, {score_, cap})})});
   EXPECT_THAT(score(id), ElementsAre("div.f32", "tanh.f32", "mul.f32"));
   expect_virtual_first_inputs(lowered(attention_));
+}
+
+TEST_F(ExpressionTest, FunctionsOfRealsAreLoweredAsTheirRowSays) {
+  for (const ir::RealFunction& function : ir::real_functions()) {
+    const auto count = static_cast<std::size_t>(ir::info(function.op).operands);
+    const ExprId id = dag_.add(function.op, std::vector<ExprId>(count, score_));
+    if (!function.is_in_cudnn()) {
+      EXPECT_THAT(refusal(id), HasSubstr("no form that is proven"));
+    } else if (function.cudnn == "composed") {
+      EXPECT_THAT(score(id), SizeIs(2)) << ir::info(function.op).name;
+    } else {
+      EXPECT_THAT(score(id), ElementsAre(std::string(function.cudnn) + ".f32"));
+    }
+  }
 }
 
 TEST_F(ExpressionTest, AlibiIsTheRecordedSequence) {

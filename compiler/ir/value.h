@@ -1,0 +1,26 @@
+// The values of operations on numbers: folding and the reference compute with these, and
+// tests/oracle compares them with numpy.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "compiler/ir/op.h"
+
+namespace attn::ir {
+
+// Of rules arithmetic and bits, for operands within 32 bits: exact, so the result may need 64.
+// nullopt for a division or modulo by 0 and a shift outside 0..31. `y` is ignored if the operation
+// has one operand.
+std::optional<std::int64_t> value_of_integers(Op op, std::int64_t x, std::int64_t y);
+
+// Of rules arithmetic and real_function. min and max are NaN if either operand is.
+double value_of_reals(Op op, double x, double y);
+
+// Of rule comparison, for two reals or two integers (which are exact doubles).
+bool value_of_comparison(Op op, double x, double y);
+
+// Rounded toward zero. nullopt for NaN and what 32 bits do not hold.
+std::optional<std::int64_t> truncated(double x);
+
+}  // namespace attn::ir
