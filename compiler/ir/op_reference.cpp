@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "compiler/ir/attention.h"
+#include "compiler/ir/real_function.h"
 
 namespace attn::ir {
 namespace {
@@ -35,6 +36,11 @@ std::string_view attribute_text(AttributeKind kind) {
   return {};
 }
 
+std::string_view support_text(const RealFunction& function) {
+  if (!function.is_in_cudnn()) return "not proven";
+  return function.cudnn == "composed" ? "composed of others" : "";
+}
+
 }  // namespace
 
 std::string op_reference() {
@@ -45,6 +51,16 @@ std::string op_reference() {
     table += fmt::format("| {} | `{}` | {} | {} | {} | {} |\n", row.id, row.name,
                          row.operands < 0 ? "any" : std::to_string(row.operands),
                          rule_text(row.rule), attribute_text(row.attribute), row.doc);
+  }
+  return table;
+}
+
+std::string function_reference() {
+  std::string table = "| functions of reals | | in cuDNN's kernels |\n|---|---|---|\n";
+  for (const RealFunction& function : real_functions()) {
+    const OpInfo& row = info(function.op);
+    table += fmt::format("| `{}({})` | {} | {} |\n", row.name, row.operands == 1 ? "x" : "x, y",
+                         row.doc, support_text(function));
   }
   return table;
 }

@@ -2,12 +2,16 @@
 """The words that editors highlight are those of the grammar and of the compiler's tables.
 
     editors_test.py SOURCE_FOLDER
+
+With ATTN_UPDATE_GOLDEN=1 in the environment, rewrites the functions.
 """
 
 import json
+import os
 import pathlib
 import re
 import sys
+import textwrap
 import unittest
 
 SOURCE = pathlib.Path(sys.argv.pop(1))
@@ -25,17 +29,37 @@ def listed(path, name):
     return set(re.findall(r'"(\w+)"', words))
 
 
+def functions():
+    tables = text("compiler/sema/functions.def") + text("compiler/ir/real_functions.def")
+    calls = re.findall(r"^ATTN_(?:REAL_)?FUNCTION\((\w+),", tables, re.MULTILINE)
+    return sorted(set(calls) | listed("compiler/sema/calls.cpp", "kReductions"))
+
+
+def update():
+    """Rewrites the functions of both editors."""
+    prefix = "syntax keyword attnFunction "
+    lines = textwrap.wrap(" ".join(functions()), 100, initial_indent=prefix, subsequent_indent=prefix)
+    replace(VIM, rf"(?:^{prefix}.*\n)+", "".join(line + "\n" for line in lines))
+    pattern = r'(?<="name": "support.function.attn",\n      "match": "\\\\b\()[\w|]+'
+    replace(TEXTMATE, pattern, "|".join(functions()))
+
+
+def replace(path, pattern, words):
+    changed, count = re.subn(pattern, words, path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert count == 1, f"{path}: {pattern} occurs {count} times"
+    path.write_text(changed, encoding="utf-8")
+
+
 def language():
     """{kind: words}, from the grammar and the compiler's tables."""
     rule = r"^[A-Z_]+ : ('[A-Za-z]+'(?: \| '[A-Za-z]+')*) ;$"
     rules = re.findall(rule, text("grammar/AttnSpec.g4"), re.MULTILINE)
     keywords = {word for found in rules for word in re.findall(r"\w+", found)}
-    functions = re.findall(r"^ATTN_FUNCTION\((\w+),", text("compiler/sema/functions.def"), re.MULTILINE)
     names = "compiler/sema/names.cpp"
     dtypes = set(re.findall(r"^ATTN_DTYPE\((\w+),", text("runtime/base/dtype.def"), re.MULTILINE))
     return {
         "keyword": keywords | {"monotone", "runs", "inf"},
-        "function": set(functions) | listed("compiler/sema/calls.cpp", "kReductions"),
+        "function": set(functions()),
         "bound": listed(names, "kBound") - {"inf"},
         "dimension": listed(names, "kDimensions"),
         "type": dtypes - {"boolean"} | {"bool"},
@@ -121,4 +145,6 @@ class Editors(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    if os.environ.get("ATTN_UPDATE_GOLDEN") == "1":
+        update()
     unittest.main()

@@ -7,7 +7,9 @@
 #include <cstdlib>
 #include <vector>
 
+#include "compiler/passes/analysis/real_range.h"
 #include "tests/fuzz/decisions.h"
+#include "tests/fuzz/functions.h"
 #include "tests/unit/runtime/graph/sample_graphs.h"
 
 namespace attn::fuzz {
@@ -475,7 +477,7 @@ class TypedSpec : Decisions {
     const auto call = [&](std::string_view name, const std::string& argument, double most) {
       return rounded(fmt::format("{}({})", name, argument), most, of.scored);
     };
-    switch (below(11)) {
+    switch (below(13)) {
       case 0: return call(pick({"tanh", "sigmoid", "erf"}), of.text, 1);
       case 1: return call(pick({"sin", "cos"}), limited(of, 6).text, 1);
       case 2: return call("tan", limited(of, 1).text, 2);
@@ -486,8 +488,21 @@ class TypedSpec : Decisions {
       case 7: return call("rsqrt", fmt::format("0.25 + abs({})", of.text), 2);
       case 8: return call(pick({"gelu", "silu", "softplus"}), limited(of, 12).text, 13);
       case 9: return call("relu", of.text, of.most);
+      case 10:
+      case 11: return any_function(limited(of, 0.5));
       default: return held(fmt::format("abs({})", of.text), of.most, of.fraction, of.scored);
     }
+  }
+
+  // Of numbers from 0.5 to 1, for which every function has values.
+  Real any_function(const Real& of) {
+    const ir::RealFunction& function =
+        ir::real_functions()[Decisions::index(ir::real_functions().size())];
+    const std::string x = fmt::format("0.5 + abs({})", of.text);
+    const passes::RealRange small{0.5, 1, false};
+    const passes::RealRange range = passes::real_range(function.op, small, small);
+    const double most = std::max(std::abs(range.low), std::abs(range.high));
+    return rounded(call_of(function, x, "0.75"), std::min(most, kLargest), of.scored);
   }
 
   Real real_extremum(const Real& x, const Real& y) {

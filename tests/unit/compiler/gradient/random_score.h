@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "compiler/ir/attention.h"
+#include "compiler/ir/real_function.h"
 #include "tests/unit/compiler/passes/example.h"
 
 namespace attn::gradient::testing {
@@ -60,7 +61,7 @@ class RandomScore {
   ExprId real(int depth) {
     if (depth == 0) return leaf();
     const ExprId x = real(depth - 1);
-    switch (pick(14)) {
+    switch (pick(16)) {
       case 0: return one_of({Op::exp_, Op::exp2_}, bounded(x));
       case 1: return one_of({Op::log_, Op::log2_, Op::sqrt_, Op::rsqrt_}, positive(x));
       case 2: return one_of({Op::tanh_, Op::sigmoid_, Op::erf_}, x);
@@ -71,8 +72,21 @@ class RandomScore {
       case 7: return dag_.add(Op::mod_, {x, positive(real(depth - 1))});
       case 8: return dag_.add(Op::add_, {one_of({Op::floor_, Op::ceil_}, x), x});
       case 9: return softplus(x);
+      case 10:
+      case 11: return any_function(x, depth);
       default: return binary(x, real(depth - 1));
     }
+  }
+
+  // Of numbers around 1, for which every function has derivatives.
+  ExprId any_function(ExprId x, int depth) {
+    const std::span<const ir::RealFunction> all = ir::real_functions();
+    const Op op = all[static_cast<std::size_t>(pick(static_cast<int>(all.size())))].op;
+    const auto near_one = [this](ExprId id) {
+      return sum(dag_.add(Op::mul_, {dag_.real(0.2), bounded(id)}), 1);
+    };
+    if (ir::info(op).operands == 1) return dag_.add(op, {near_one(x)});
+    return dag_.add(op, {near_one(x), near_one(real(depth - 1))});
   }
 
   ExprId binary(ExprId x, ExprId y) {
