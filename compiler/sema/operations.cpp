@@ -338,6 +338,12 @@ std::optional<Value> Operations::softplus(Op op, Operands operands) {
   return build(Op::add_, {build(Op::max_, {x, real(0)}), tail});
 }
 
+// NaN alone differs from itself.
+std::optional<Value> Operations::is_nan(Op op, Operands operands) {
+  const Value x = to_real(operands[0]);
+  return build(op, {x, x});
+}
+
 bool Operations::need_booleans(Operands operands) {
   for (std::size_t i = 0; i < operands.size(); ++i) {
     if (operands[i].type == Type::boolean) continue;

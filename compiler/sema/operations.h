@@ -103,6 +103,7 @@ class Operations {
   Outcome silu(ir::Op op, Operands operands);
   Outcome relu(ir::Op op, Operands operands);
   Outcome softplus(ir::Op op, Operands operands);
+  Outcome is_nan(ir::Op op, Operands operands);
   Outcome logic(ir::Op op, Operands operands);
   Outcome bits(ir::Op op, Operands operands);
   Outcome complement(ir::Op op, Operands operands);

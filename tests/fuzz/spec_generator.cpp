@@ -111,7 +111,7 @@ class Generator : Decisions {
 
   std::string boolean(unsigned depth) {
     if (depth == 0) return pick({"true", "q_idx >= kv_idx", "false", "x2", "x2", "b == 0"});
-    switch (below(7)) {
+    switch (below(8)) {
       case 0:
         return fmt::format("({} {} {})", integer(depth - 1),
                            pick({"<", "<=", ">", ">=", "==", "!="}), integer(depth - 1));
@@ -122,6 +122,7 @@ class Generator : Decisions {
       case 3: return fmt::format("any(j in 0..{}: {} == j)", number(), integer(depth - 1));
       case 4: return fmt::format("(0 <= {} < {})", integer(depth - 1), integer(depth - 1));
       case 5: return fmt::format("({} > {})", real(depth - 1), real(depth - 1));
+      case 6: return fmt::format("isnan({})", real(depth - 1));
       default: return fmt::format("({} & ~{})", boolean(depth - 1), boolean(depth - 1));
     }
   }

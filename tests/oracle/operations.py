@@ -94,6 +94,8 @@ VALUES = {
         "sin": numpy.sin,
         "cos": numpy.cos,
         "tan": numpy.tan,
+        "log1p": numpy.log1p,
+        "expm1": numpy.expm1,
     },
 }
 
@@ -115,4 +117,6 @@ SLOPES = {
     "sin": (numpy.cos,),
     "cos": (lambda x: -numpy.sin(x),),
     "tan": (lambda x: 1 / numpy.cos(x) ** 2,),
+    "log1p": (lambda x: 1 / (1 + x),),
+    "expm1": (numpy.exp,),
 }

@@ -356,6 +356,7 @@ Result<Value> ExpressionLowering::real_function(ExprId id) {
   return builder_.element(function_mode(node.op), DType::f32, DType::f32, x, y, node.pos);
 }
 
+// log1p and expm1 are as exact as a sum in f32, whose error is that of a score near 1.
 Value ExpressionLowering::composed(Op op, Value x, SourcePos pos) {
   const auto apply = [&](PointwiseMode mode, Value a, std::optional<Value> b = {}) {
     return builder_.element(mode, DType::f32, DType::f32, a, b, pos);
@@ -367,6 +368,11 @@ Value ExpressionLowering::composed(Op op, Value x, SourcePos pos) {
     case Op::log2_: {
       const Value factor = constant(std::numbers::log2e);
       return apply(PointwiseMode::mul, apply(PointwiseMode::log, x), factor);
+    }
+    case Op::log1p_: return apply(PointwiseMode::log, apply(PointwiseMode::add, x, constant(1)));
+    case Op::expm1_: {
+      const Value one = constant(1);
+      return apply(PointwiseMode::sub, apply(PointwiseMode::exp, x), one);
     }
     default: check_failed(__FILE__, __LINE__, "composed", ir::info(op).name);
   }

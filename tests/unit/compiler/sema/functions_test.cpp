@@ -113,6 +113,8 @@ TEST(Functions, MadeOfOthers) {
   EXPECT_EQ(score("silu(score)"), "score * sigmoid(score)");
   EXPECT_EQ(score("gelu(score)"), "0.5 * score * (1.0 + erf(score * 0.7071067811865476))");
   EXPECT_EQ(score("softplus(score)"), "max(score, 0.0) + log(1.0 + exp(-abs(score)))");
+  EXPECT_EQ(score("where(isnan(score), 0, score)"), "where(score != score, 0.0, score)");
+  EXPECT_EQ(mask("isnan(kv_idx)"), "kv_idx * 1.0 != kv_idx * 1.0");
 }
 
 TEST(Where, PicksOfOneType) {

@@ -85,6 +85,12 @@ TEST_F(ExpressionTest, FunctionsOfRealsAreLoweredAsTheirRowSays) {
   }
 }
 
+TEST_F(ExpressionTest, ComposedFunctionsKeepTheScoreFirst) {
+  EXPECT_THAT(score(dag_.add(Op::log1p_, {score_})), ElementsAre("add.f32", "log.f32"));
+  EXPECT_THAT(score(dag_.add(Op::expm1_, {score_})), ElementsAre("exp.f32", "sub.f32"));
+  expect_virtual_first_inputs(lowered(attention_));
+}
+
 TEST_F(ExpressionTest, AlibiIsTheRecordedSequence) {
   const ExprId distance = dag_.add(Op::to_real_, {dag_.add(Op::sub_, {column_, row_})});
   const ExprId bias = dag_.add(Op::mul_, {vector("slopes", DType::f32, 8, head_), distance});
