@@ -96,6 +96,7 @@ VALUES = {
         "tan": numpy.tan,
         "log1p": numpy.log1p,
         "expm1": numpy.expm1,
+        "atan2": numpy.arctan2,
     },
 }
 
@@ -119,4 +120,5 @@ SLOPES = {
     "tan": (lambda x: 1 / numpy.cos(x) ** 2,),
     "log1p": (lambda x: 1 / (1 + x),),
     "expm1": (numpy.exp,),
+    "atan2": (lambda x, y: y / numpy.hypot(x, y) ** 2, lambda x, y: -x / numpy.hypot(x, y) ** 2),
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "compiler/ir/value.h"
 
@@ -107,6 +108,13 @@ RealRange anywhere(Op op, const RealRange& x, const RealRange&) {
 RealRange wave(Op op, const RealRange& x, const RealRange& y) {
   if (x.is_none()) return RealRange::only_nan();
   return x.is_point() ? anywhere(op, x, y) : RealRange{-1, 1, x.nan || is_infinite(x)};
+}
+
+RealRange angle(Op op, const RealRange& x, const RealRange& y) {
+  if (x.is_none() || y.is_none()) return RealRange::only_nan();
+  if (x.is_point() && y.is_point()) return RealRange::of(ir::value_of_reals(op, x.low, y.low));
+  const double half = rounded(std::numbers::pi);
+  return {-half, half, x.nan || y.nan};
 }
 
 }  // namespace

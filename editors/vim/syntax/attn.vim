@@ -11,9 +11,9 @@ syntax keyword attnClause mask sink dropout lengths align outputs grad determini
 syntax keyword attnClause return in monotone runs
 syntax keyword attnConstant true false True False inf
 
-syntax keyword attnFunction abs all any band bnot bor bxor ceil clamp cos erf exp exp2 expm1 float
-syntax keyword attnFunction floor gelu int isnan log log1p log2 max maximum min minimum pow relu
-syntax keyword attnFunction rsqrt shl shr sigmoid silu sin softplus sqrt sum tan tanh where
+syntax keyword attnFunction abs all any atan2 band bnot bor bxor ceil clamp cos erf exp exp2 expm1
+syntax keyword attnFunction float floor gelu int isnan log log1p log2 max maximum min minimum pow
+syntax keyword attnFunction relu rsqrt shl shr sigmoid silu sin softplus sqrt sum tan tanh where
 
 syntax keyword attnBound b h q_idx kv_idx q_raw
 syntax keyword attnDimension B Hq Hkv Sq Skv D Dqk Dv
