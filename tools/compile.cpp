@@ -179,6 +179,7 @@ int finish(const Options& options, const std::vector<driver::Compiled>& plans,
 
 Result<std::vector<driver::Compiled>> compile_plans(const Options& options, const Spec& spec,
                                                     driver::CompileOptions how) {
+  how.analyses = spec.analyses.get();
   const bool trains = options.direction.empty() && !spec.attention.gradients.empty();
   if (trains || options.direction == "both") {
     auto pair = driver::compile_pair(spec.attention, *spec.source, spec.bindings, how);

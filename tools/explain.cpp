@@ -37,6 +37,10 @@ Result<plan::Target> target_of(const Options& options) {
   return find_target(kDefaultTarget, options.cudnn_folder);
 }
 
+planning::Context context_of(const Options& options, const Spec& spec, plan::Direction direction) {
+  return {.direction = direction, .rewrites = options.rewrites, .analyses = spec.analyses.get()};
+}
+
 // The program, compiled when `how` is given. A refusal by cuDNN is the answer when `may_refuse`.
 Result<ExplainedProgram> compiled_program(const Spec& spec, const ir::Attention& attention,
                                           const plan::Program& program,
@@ -58,7 +62,8 @@ Result<ExplainedProgram> compiled_program(const Spec& spec, const ir::Attention&
 Result<ExplainedProgram> explain_backward(const Options& options, const Spec& spec,
                                           std::optional<driver::CompileOptions> how) {
   constexpr auto kBackward = plan::Direction::backward;
-  const auto program = driver::lower(spec.attention, options.lowering, kBackward, options.rewrites);
+  const auto program =
+      driver::lower(spec.attention, options.lowering, context_of(options, spec, kBackward));
   if (!program.ok() && program.error().code != ErrorCode::unsupported) return program.error();
   if (!program.ok()) return explain_refused(spec, kBackward, program.error());
   if (how) how->direction = kBackward;
@@ -98,12 +103,14 @@ Result<Explanation> explain_attention(const Options& options, const Spec& spec) 
   const ir::Attention attention =
       gradients ? driver::training_forward(spec.attention) : spec.attention;
   constexpr auto kForward = plan::Direction::forward;
-  const auto program = driver::lower(attention, options.lowering, kForward, options.rewrites);
+  const auto program =
+      driver::lower(attention, options.lowering, context_of(options, spec, kForward));
   const bool explains = options.why_not && !program.ok() && attention.dims.bound() &&
                         program.error().code == ErrorCode::unsupported;
   if (!program.ok() && !explains) return program.error();
   Explanation explanation = explain(spec, gradients, options.rewrites);
-  ATTN_ASSIGN(const auto how, compile_options(options, explanation));
+  ATTN_ASSIGN(auto how, compile_options(options, explanation));
+  if (how) how->analyses = spec.analyses.get();
   if (explains) {
     explanation.forward = explain_refused(spec, kForward, program.error());
   } else {

@@ -6,8 +6,7 @@
 #include <algorithm>
 
 #include "compiler/ast/parse.h"
-#include "compiler/passes/analysis/intervals.h"
-#include "compiler/passes/analysis/spans.h"
+#include "compiler/passes/analysis/mask_analysis.h"
 #include "compiler/passes/rewrite/bounding_band.h"
 #include "compiler/passes/rewrite/ranged.h"
 #include "runtime/base/check.h"
@@ -121,8 +120,9 @@ constexpr std::size_t kMostColumns = 4;  // lines
 
 std::string blocks_text(const passes::BlockMap& map) {
   using passes::Block;
-  return fmt::format("  blocks    of {} x {}: {} full, {} partial, {} empty\n", map.rows,
+  return fmt::format("  blocks    of {} x {}: {} full, {} partial{}, {} empty\n", map.rows,
                      map.columns, map.count(Block::full), map.count(Block::partial),
+                     map.exactness == passes::Exactness::exact ? "" : " or unknown",
                      map.count(Block::empty));
 }
 
@@ -132,6 +132,7 @@ Json blocks_json(const passes::BlockMap& map) {
           {"columns", map.columns},
           {"full", map.count(Block::full)},
           {"partial", map.count(Block::partial)},
+          {"exact", map.exactness == passes::Exactness::exact},
           {"empty", map.count(Block::empty)}};
 }
 
@@ -367,18 +368,13 @@ Json backward_json(const Explanation& explanation, const ExplainedProgram& progr
           {"engine", engine_json(explanation, program)}};
 }
 
-void explain_columns(const ir::Attention& attention, Explanation& explanation) {
-  if (attention.masks.empty()) return;
-  const passes::VisibleColumns columns = passes::visible_columns(attention);
+void explain_columns(const passes::MaskAnalysis& mask, Explanation& explanation) {
+  const passes::VisibleColumns& columns = mask.columns();
   for (const passes::Interval& interval : columns.intervals) {
     explanation.visible.push_back({passes::to_source(columns, interval), interval.exact});
   }
   explanation.stopped |= columns.stopped;
-  constexpr std::int64_t kMostBlocks = std::int64_t{1} << 24;
-  const auto blocks = [](std::int64_t size) { return size / passes::kBlock + 1; };
-  if (!passes::is_static(columns)) return;
-  if (blocks(explanation.rows) > kMostBlocks / blocks(explanation.columns)) return;
-  explanation.blocks = passes::block_map(columns);
+  explanation.blocks = mask.blocks();
 }
 
 }  // namespace
@@ -417,21 +413,25 @@ Explanation explain(const Spec& spec, bool gradients, planning::Rewrites made) {
   explanation.file = spec.source->name();
   explanation.name = spec.attention.name;
   passes::Effort effort;
-  const ir::Attention covered =
-      made.bounding_band ? passes::with_bounding_band(spec.attention, {}, effort) : spec.attention;
-  if (made.redundant) (void)passes::without_redundant(covered, effort);
+  const planning::Context context{.rewrites = made, .analyses = spec.analyses.get()};
+  const ir::Attention covered = made.bounding_band
+                                    ? passes::with_bounding_band(spec.attention, context, effort)
+                                    : spec.attention;
+  if (made.redundant) (void)passes::without_redundant(covered, context, effort);
   explanation.stopped = effort.is_spent();
-  explanation.mask = passes::mask_form(covered);
+  const passes::Analyzed mask = passes::analyzed(covered, context);
+  explanation.mask = mask->form();
   explanation.lengths = spec.attention.lengths_q || spec.attention.lengths_kv;
   explanation.rows = spec.attention.dims[ir::Dim::Sq];
   explanation.columns = spec.attention.dims[ir::Dim::Skv];
   for (const ir::ExprId id : explanation.mask.residual) {
     explanation.residual.push_back(ir::to_source(covered, id));
   }
-  explain_columns(spec.attention, explanation);
+  if (!spec.attention.masks.empty()) {
+    explain_columns(*passes::analyzed(spec.attention, context), explanation);
+  }
   if (gradients) explanation.derivatives = explain_derivatives(spec.attention);
-  explanation.share =
-      passes::band_share(covered.dims, passes::full_band(explanation.mask, covered.dims));
+  explanation.share = passes::band_share(covered.dims, mask->band());
   return explanation;
 }
 

@@ -54,7 +54,7 @@ struct Explanation {
   std::int64_t columns = 0;  // of scores
   bool lengths = false;      // whether batches have lengths of their own
   double share = 1;          // of the scores that lie inside the band
-  // Of the first batch and head, where no tensor or param says what is visible.
+  // Of the first batch and head.
   std::optional<passes::BlockMap> blocks;
   bool stopped = false;                   // the mask takes more work than is done (effort.h)
   std::vector<std::string> residual;      // in the language's own syntax

@@ -37,7 +37,8 @@ Result<plan::Sizes> sizes_of(const sema::Bindings& bindings) {
 
 }  // namespace
 
-Result<Plans> compile_plans(const Spec& spec, const driver::CompileOptions& how, bool gradients) {
+Result<Plans> compile_plans(const Spec& spec, driver::CompileOptions how, bool gradients) {
+  how.analyses = spec.analyses.get();
   if (!gradients) {
     ATTN_ASSIGN(driver::Compiled forward,
                 driver::compile(spec.attention, *spec.source, spec.bindings, how));

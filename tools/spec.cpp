@@ -66,22 +66,26 @@ bool denies_warnings() { return denied(); }
 SpecOutcome analyze_spec(std::shared_ptr<const support::Source> source,
                          const sema::Bindings& bindings, Format format) {
   diag::Sink sink(*source);
-  std::optional<ir::Attention> attention = driver::front_end(*source, bindings, sink);
+  auto analyses = std::make_shared<passes::MaskAnalyses>();
+  std::optional<ir::Attention> attention =
+      driver::front_end(*source, bindings, sink, analyses.get());
   print_diagnostics(diag::to_text(sink));
   std::optional<Error> error = refusal(sink, format);
   if (error) return {std::nullopt, kSpecHasErrors, std::move(error)};
-  return {Spec{std::move(source), bindings, std::move(*attention)}, kOk, {}};
+  return {Spec{std::move(source), bindings, std::move(*attention), std::move(analyses)}, kOk, {}};
 }
 
 std::vector<Spec> analyze_all_sizes(const std::shared_ptr<const support::Source>& source,
                                     const sema::Bindings& bindings, Format format) {
   diag::Sink sink(*source);
-  std::vector<driver::Variant> variants = driver::front_end_of_all_sizes(*source, bindings, sink);
+  const auto analyses = std::make_shared<passes::MaskAnalyses>();
+  std::vector<driver::Variant> variants =
+      driver::front_end_of_all_sizes(*source, bindings, sink, analyses.get());
   print_diagnostics(diag::to_text(sink));
   if (refusal(sink, format)) return {};
   std::vector<Spec> specs;
   for (driver::Variant& variant : variants) {
-    specs.push_back({source, std::move(variant.bindings), std::move(variant.attention)});
+    specs.push_back({source, std::move(variant.bindings), std::move(variant.attention), analyses});
   }
   return specs;
 }

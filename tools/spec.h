@@ -12,6 +12,10 @@
 #include "tools/command.h"
 #include "tools/report.h"
 
+namespace attn::passes {
+class MaskAnalyses;
+}
+
 namespace attn::tools {
 
 // A spec without errors, and the source that its positions refer to.
@@ -19,6 +23,8 @@ struct Spec {
   std::shared_ptr<const support::Source> source;
   sema::Bindings bindings;
   ir::Attention attention;
+  // Of masks, made by the front end and kept for the compiler.
+  std::shared_ptr<passes::MaskAnalyses> analyses{};
 };
 
 // A spec, or the error that was reported and its exit code.

@@ -285,8 +285,11 @@ Result<plan::Program> lower(const ir::Attention& attention, std::string_view low
 }
 
 planning::Context context_of(const CompileOptions& options) {
-  return {planning::gpu_of(options.target), options.cached.cudnn_version, options.direction,
-          options.rewrites};
+  return {.gpu = planning::gpu_of(options.target),
+          .cudnn_version = options.cached.cudnn_version,
+          .direction = options.direction,
+          .rewrites = options.rewrites,
+          .analyses = options.analyses};
 }
 
 Result<Compiled> compile(const ir::Attention& attention, const support::Source& source,

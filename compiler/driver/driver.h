@@ -21,9 +21,10 @@ class PlanCache;
 namespace attn::driver {
 
 // Source text (DSL or JSON: Source::is_json) -> simplified, verified IR. Nothing when the
-// sink has errors.
+// sink has errors. What it has to know of masks is kept in `analyses`, if given, for compile().
 std::optional<ir::Attention> front_end(const support::Source& source,
-                                       const sema::Bindings& bindings, diag::Sink& sink);
+                                       const sema::Bindings& bindings, diag::Sink& sink,
+                                       passes::MaskAnalyses* analyses = nullptr);
 
 // The front end for every plan that a spec asks for (sema::variants), which is parsed once, up to
 // the first with errors.
@@ -32,7 +33,8 @@ struct Variant {
   ir::Attention attention;
 };
 std::vector<Variant> front_end_of_all_sizes(const support::Source& source,
-                                            const sema::Bindings& bindings, diag::Sink& sink);
+                                            const sema::Bindings& bindings, diag::Sink& sink,
+                                            passes::MaskAnalyses* analyses = nullptr);
 
 // "Sq=1024 B=2": what a variant adds to the bindings; empty when it is the only one.
 std::string words_of(const sema::Bindings& variant, const sema::Bindings& bindings);
@@ -82,6 +84,7 @@ struct CompileOptions {
   CachedPlans cached{};
   std::string lowering{planner::kAnyLowering};  // or the one that must do
   plan::Direction direction = plan::Direction::forward;
+  passes::MaskAnalyses* analyses = nullptr;  // made so far, as in planning::Context
   planning::Rewrites rewrites{};  // those to make; when one is not, `cached` is left alone
   // When there is one, every way is compiled, and the one that takes least becomes the plan, kept
   // in `cached` too: the milliseconds of one execute on the device that the target is. It is given

@@ -32,7 +32,7 @@ std::optional<Parsed> parse(const support::Source& source, diag::Sink& sink) {
 }
 
 std::optional<ir::Attention> analyze(const Parsed& parsed, const sema::Bindings& bindings,
-                                     diag::Sink& sink) {
+                                     diag::Sink& sink, passes::MaskAnalyses* analyses) {
   sema::Spans spans;
   const std::optional<ir::Attention> written =
       sema::analyze(parsed.spec, parsed.library, bindings, sink, &spans);
@@ -40,7 +40,9 @@ std::optional<ir::Attention> analyze(const Parsed& parsed, const sema::Bindings&
   check_verified(*written);
   ir::Attention attention =
       passes::run_pass("simplify", passes::run_pass("without_keys", *written));
-  check_statically({*written, attention, spans, parsed.spec.name.span}, sink);
+  planning::Context context;
+  context.analyses = analyses;
+  check_statically({*written, attention, spans, parsed.spec.name.span}, context, sink);
   if (sink.has_errors()) return std::nullopt;
   return attention;
 }
@@ -49,7 +51,8 @@ std::optional<ir::Attention> analyze(const Parsed& parsed, const sema::Bindings&
 // the number of variants.
 template <class Take>
 std::size_t analyze_all(const support::Source& source, const sema::Bindings& bindings,
-                        std::uint64_t most_work, diag::Sink& sink, Take take) {
+                        std::uint64_t most_work, diag::Sink& sink, passes::MaskAnalyses* analyses,
+                        Take take) {
   const std::optional<Parsed> parsed = parse(source, sink);
   if (!parsed) return 1;
   const std::vector<sema::Bindings> all = sema::variants(parsed->spec, bindings);
@@ -59,7 +62,7 @@ std::size_t analyze_all(const support::Source& source, const sema::Bindings& bin
       break;
     }
     if (all.size() > 1) sink.begin_sizes(words_of(variant, bindings));
-    std::optional<ir::Attention> attention = analyze(*parsed, variant, sink);
+    std::optional<ir::Attention> attention = analyze(*parsed, variant, sink, analyses);
     if (!attention) break;
     take(variant, std::move(*attention));
   }
@@ -69,9 +72,10 @@ std::size_t analyze_all(const support::Source& source, const sema::Bindings& bin
 }  // namespace
 
 std::optional<ir::Attention> front_end(const support::Source& source,
-                                       const sema::Bindings& bindings, diag::Sink& sink) {
+                                       const sema::Bindings& bindings, diag::Sink& sink,
+                                       passes::MaskAnalyses* analyses) {
   const std::optional<Parsed> parsed = parse(source, sink);
-  return parsed ? analyze(*parsed, bindings, sink) : std::nullopt;
+  return parsed ? analyze(*parsed, bindings, sink, analyses) : std::nullopt;
 }
 
 std::string words_of(const sema::Bindings& variant, const sema::Bindings& bindings) {
@@ -85,9 +89,10 @@ std::string words_of(const sema::Bindings& variant, const sema::Bindings& bindin
 }
 
 std::vector<Variant> front_end_of_all_sizes(const support::Source& source,
-                                            const sema::Bindings& bindings, diag::Sink& sink) {
+                                            const sema::Bindings& bindings, diag::Sink& sink,
+                                            passes::MaskAnalyses* analyses) {
   std::vector<Variant> variants;
-  analyze_all(source, bindings, std::numeric_limits<std::uint64_t>::max(), sink,
+  analyze_all(source, bindings, std::numeric_limits<std::uint64_t>::max(), sink, analyses,
               [&](const sema::Bindings& variant, ir::Attention attention) {
                 variants.push_back({variant, std::move(attention)});
               });
@@ -100,7 +105,7 @@ CheckedSizes check_all_sizes(const support::Source& source, const sema::Bindings
   const auto take = [&](const sema::Bindings&, ir::Attention attention) {
     if (++checked.looked_at == 1) checked.first = std::move(attention);
   };
-  checked.plans = analyze_all(source, bindings, kMostWork, sink, take);
+  checked.plans = analyze_all(source, bindings, kMostWork, sink, nullptr, take);
   if (sink.has_errors()) checked.first.reset();
   return checked;
 }

@@ -24,9 +24,11 @@ Result<std::vector<Compiled>> compile_pair(const ir::Attention& attention,
                                            const sema::Bindings& bindings,
                                            const CompileOptions& options) {
   const ir::Attention trained = training_forward(attention);
+  passes::MaskAnalyses analyses;
   std::vector<Compiled> pair;
   for (const plan::Direction direction : {plan::Direction::forward, plan::Direction::backward}) {
     CompileOptions how = options;
+    if (how.analyses == nullptr) how.analyses = &analyses;
     how.direction = direction;
     ATTN_ASSIGN(Compiled compiled,
                 in_direction(direction, compile(trained, source, bindings, how)));

@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
-#include "compiler/passes/analysis/band.h"
 #include "compiler/passes/analysis/happens.h"
+#include "compiler/passes/analysis/mask_analysis.h"
 #include "compiler/passes/rewrite/simplify.h"
 
 namespace attn::driver {
@@ -30,11 +30,15 @@ constexpr std::uint64_t kEvaluationsOfWork = 200;  // cost as much as one expres
 
 class Checker {
  public:
-  Checker(const StaticSubject& subject, diag::Sink& sink)
-      : subject_(subject), written_(subject.written), sink_(sink) {}
+  Checker(const StaticSubject& subject, const planning::Context& context, diag::Sink& sink)
+      : subject_(subject),
+        written_(subject.written),
+        mask_(passes::analyzed(subject.simplified, context)),
+        context_(context),
+        sink_(sink) {}
 
   void run() {
-    const passes::Happenings happenings = passes::happenings(written_);
+    const passes::Happenings happenings = passes::happenings(written_, mask_->form().band);
     report(happenings);
     if (happenings.stopped || effort_.is_spent()) sink_.set_stopped();
     sink_.add_work(
@@ -228,26 +232,17 @@ class Checker {
         "one";
   }
 
-  // Whether the masks of a simplified attention hide everything. Lengths are unknown.
-  bool hides_all(const ir::Attention& attention) {
-    const auto empty = [](const passes::Band& band) {
-      return band.left && band.right && *band.right < -*band.left;
-    };
-    const passes::MaskForm form = passes::mask_form(attention);
-    return empty(form.band) || empty(form.from_end) || passes::hides_all(attention, effort_);
-  }
-
-  // The same for a subset of the written masks.
+  // Whether a subset of the written masks hides everything. Lengths are unknown.
   bool hide_all(std::span<const ExprId> masks) {
     ir::Attention some = written_;
     some.masks.assign(masks.begin(), masks.end());
     some.score = some.dag.leaf(ir::Op::score_);
-    return hides_all(passes::simplify(some));
+    return passes::analyzed(passes::simplify(some), context_)->hides_all(effort_);
   }
 
   void check_masks() {
     const std::vector<ExprId>& masks = written_.masks;
-    if (written_.dims.get(ir::Dim::Skv) == 0 || !hides_all(subject_.simplified)) return;
+    if (written_.dims.get(ir::Dim::Skv) == 0 || !mask_->hides_all(effort_)) return;
     if (!hide_all(masks)) {
       sink_.report(Code::nothing_visible, span_of(written_.score),
                    "no query sees any key: every score is -inf where the masks are true");
@@ -308,14 +303,17 @@ class Checker {
 
   const StaticSubject& subject_;
   const ir::Attention& written_;
+  passes::Analyzed mask_;  // of the simplified attention
+  const planning::Context& context_;
   diag::Sink& sink_;
   passes::Effort effort_{kMostOperations};
 };
 
 }  // namespace
 
-void check_statically(const StaticSubject& subject, diag::Sink& sink) {
-  Checker(subject, sink).run();
+void check_statically(const StaticSubject& subject, const planning::Context& context,
+                      diag::Sink& sink) {
+  Checker(subject, context, sink).run();
 }
 
 }  // namespace attn::driver

@@ -3,6 +3,7 @@
 
 #include "compiler/diag/diagnostics.h"
 #include "compiler/ir/attention.h"
+#include "compiler/planning/context.h"
 #include "compiler/sema/analyze.h"
 
 namespace attn::driver {
@@ -18,6 +19,7 @@ struct StaticSubject {
 // (passes/analysis/happens.h defines when they count), and constants that are NaN. Warnings, unless
 // there are errors: scores that are not finite, divisions of reals by 0, integers that wrap around,
 // and masks that hide everything.
-void check_statically(const StaticSubject& subject, diag::Sink& sink);
+void check_statically(const StaticSubject& subject, const planning::Context& context,
+                      diag::Sink& sink);
 
 }  // namespace attn::driver

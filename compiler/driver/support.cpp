@@ -94,9 +94,11 @@ Verdict judge(const ir::Attention& attention, const support::Source& source,
 Verdict judge_pair(const ir::Attention& attention, const support::Source& source,
                    const sema::Bindings& bindings, const CompileOptions& options, Tier tier) {
   const ir::Attention trained = training_forward(attention);
+  passes::MaskAnalyses analyses;
   Verdict verdict;
   for (const plan::Direction direction : {plan::Direction::forward, plan::Direction::backward}) {
     CompileOptions how = options;
+    if (how.analyses == nullptr) how.analyses = &analyses;
     how.direction = direction;
     verdict = judge(trained, source, bindings, how, tier);
     verdict.direction = direction;

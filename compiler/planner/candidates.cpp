@@ -36,6 +36,11 @@ bool lacks_o(const ir::Attention& attention, const planning::Context& context) {
   return !context.backward() && !attention.wants_o;
 }
 
+planning::Context with_analyses(planning::Context context, passes::MaskAnalyses& analyses) {
+  context.analyses = &analyses;
+  return context;
+}
+
 }  // namespace
 
 Error error_of(const std::vector<Refusal>& refusals) {
@@ -73,7 +78,7 @@ Candidates::Candidates(const ir::Attention& attention, std::string_view name,
     : only_one_(strategies(name).size() == 1),
       makes_o_internal_(lacks_o(attention, context)),
       attention_(makes_o_internal_ ? lowering::with_o(attention) : attention),
-      context_(context),
+      context_(context.analyses == nullptr ? with_analyses(context, analyses_) : context),
       subject_(std::make_unique<Subject>(attention_, context_)) {
   for (const Strategy& strategy : strategies(name)) {
     const Result<double> bound = strategy.bound(*subject_);

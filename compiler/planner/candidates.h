@@ -67,6 +67,7 @@ class Candidates {
   bool only_one_;
   bool makes_o_internal_;  // kernels write o though the attention does not output it
   ir::Attention attention_;
+  passes::MaskAnalyses analyses_;  // when the context has none
   planning::Context context_;
   std::unique_ptr<Subject> subject_;
   std::list<Candidate> all_;

@@ -18,7 +18,8 @@ Result<passes::Hoisted> hoisted(const ir::Attention& attention, std::vector<ir::
   options.readable = [](const ir::Attention& of, ir::ExprId load) {
     return lowering::captured_view(of, load).status();
   };
-  return passes::run_pass("hoist", context, [&] { return passes::hoist(attention, options); });
+  return passes::run_pass("hoist", context,
+                          [&] { return passes::hoist(attention, options, context); });
 }
 
 double predicted_ms_of_deriving(const passes::Hoisted& hoisted, const planning::Gpu& gpu) {

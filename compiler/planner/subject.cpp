@@ -46,11 +46,7 @@ const std::optional<passes::Segments>& Subject::segments() {
 }
 
 const std::optional<passes::Padding>& Subject::padding() {
-  return once(padding_, [this] { return passes::padding(attention_); });
-}
-
-const std::optional<passes::BlockLists>& Subject::block_lists() {
-  return once(block_lists_, [this] { return passes::block_lists(attention_); });
+  return once(padding_, [this] { return passes::padding(attention_, context_); });
 }
 
 }  // namespace attn::planner

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "compiler/ir/attention.h"
-#include "compiler/passes/analysis/block_lists.h"
+#include "compiler/passes/analysis/mask_analysis.h"
 #include "compiler/passes/analysis/padding.h"
 #include "compiler/passes/analysis/segments.h"
 #include "compiler/passes/rewrite/cancelled.h"
@@ -13,17 +13,18 @@
 
 namespace attn::planner {
 
-// Dimensions must be bound for everything but attention() and context(). Not thread-safe.
+// Dimensions must be bound for everything but attention(), context() and mask(). Not thread-safe.
 class Subject {
  public:
   // Both must outlive it.
   Subject(const ir::Attention& attention, const planning::Context& context)
-      : attention_(attention), context_(context) {}
+      : attention_(attention), context_(context), mask_(passes::analyzed(attention, context)) {}
   Subject(const Subject&) = delete;
   Subject& operator=(const Subject&) = delete;
 
   const ir::Attention& attention() const { return attention_; }
   const planning::Context& context() const { return context_; }
+  const passes::MaskAnalysis& mask() const { return *mask_; }
 
   // Terms that softmax cancels, taken out of the score; null for a backward, and without the
   // rewrite `cancelled`.
@@ -35,18 +36,17 @@ class Subject {
   const std::optional<passes::Partition>& partition();
   const std::optional<passes::Segments>& segments();
   const std::optional<passes::Padding>& padding();
-  const std::optional<passes::BlockLists>& block_lists();
 
  private:
   const ir::Attention& attention_;
   const planning::Context& context_;
+  passes::Analyzed mask_;
   std::optional<std::optional<passes::Cancelled>> cancelled_;
   std::optional<ir::Attention> form_;
   std::optional<double> predicted_ms_of_form_;
   std::optional<std::optional<passes::Partition>> partition_;
   std::optional<std::optional<passes::Segments>> segments_;
   std::optional<std::optional<passes::Padding>> padding_;
-  std::optional<std::optional<passes::BlockLists>> block_lists_;
 };
 
 }  // namespace attn::planner

@@ -12,6 +12,9 @@
 namespace attn::ir {
 struct Attention;
 }
+namespace attn::passes {
+class MaskAnalyses;
+}
 
 namespace attn::planning {
 
@@ -23,12 +26,23 @@ struct PassRun {
 };
 using PassObserver = std::function<void(const PassRun& run)>;
 
+// A part of the analysis of masks that was computed (passes/analysis/mask_analysis.h).
+struct AnalysisRun {
+  std::string_view part;
+  double milliseconds = 0;
+  const ir::Attention& of;
+};
+using AnalysisObserver = std::function<void(const AnalysisRun& run)>;
+
 struct Context {
   Gpu gpu{};                       // what predictions are of
   std::int64_t cudnn_version = 0;  // cudnnGetVersion(), e.g. 91900; 0: not known yet
   plan::Direction direction = plan::Direction::forward;
   Rewrites rewrites{};
   const PassObserver* observer = nullptr;  // called after every rewrite; outlives the context
+  // The analyses of masks made so far, shared by all who have the context; outlives it. Null: each
+  // is made where it is needed.
+  passes::MaskAnalyses* analyses = nullptr;
 
   bool backward() const { return direction == plan::Direction::backward; }
 };

@@ -24,15 +24,15 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 class Backward {
  public:
-  explicit Backward(const BackwardParts& parts)
+  Backward(const BackwardParts& parts, const passes::MaskForm& form)
       : parts_(parts),
         attention_(parts.attention),
         builder_(attention_.dims[Dim::B], attention_.dims[Dim::Hq], attention_.dims[Dim::Sq],
                  attention_.dims[Dim::Skv], Pass::backward),
-        pos_(attention_.pos) {}
+        pos_(attention_.pos),
+        form_(form) {}
 
   Result<plan::CudnnStep> build() && {
-    form_ = passes::mask_form(attention_);
     lengths_ = add_lengths(attention_, builder_);
     q_ = add_stored(attention_, builder_, "q");
     do_ = add_stored(attention_, builder_, "do");
@@ -92,7 +92,7 @@ class Backward {
   Uid lse() {
     const Dims4& s = builder_.score_dims();
     const Dims4 rows{s[0], s[1], s[2], 1};
-    return builder_.add_tensor(reads_own_lse(attention_) ? kLse : "lse", DType::f32, rows,
+    return builder_.add_tensor(reads_own_lse(attention_, form_) ? kLse : "lse", DType::f32, rows,
                                packed_strides(rows));
   }
 
@@ -210,7 +210,7 @@ class Backward {
   const ir::Attention& attention_;
   GraphBuilder builder_;
   SourcePos pos_;
-  passes::MaskForm form_;
+  const passes::MaskForm& form_;
   Lengths lengths_;
   std::optional<Dropout> dropout_;
   Uid q_ = 0, do_ = 0;
@@ -218,10 +218,12 @@ class Backward {
 
 }  // namespace
 
-Result<plan::CudnnStep> backward(const BackwardParts& parts) { return Backward(parts).build(); }
+Result<plan::CudnnStep> backward(const BackwardParts& parts, const passes::MaskForm& form) {
+  return Backward(parts, form).build();
+}
 
-bool reads_own_lse(const ir::Attention& attention) {
-  return has_lengths(attention) || !passes::mask_form(attention).residual.empty() ||
+bool reads_own_lse(const ir::Attention& attention, const passes::MaskForm& form) {
+  return has_lengths(attention) || !form.residual.empty() ||
          !passes::is_finite(attention, attention.score);
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "compiler/ir/attention.h"
+#include "compiler/passes/analysis/band.h"
 #include "runtime/base/status.h"
 #include "runtime/plan/program.h"
 
@@ -27,7 +28,7 @@ struct BackwardParts {
 // deterministic form does not have: there cuDNN's own workspace holds a value per score.
 //
 // Requires bound dimensions. Errors: unsupported, with the position; those of ExpressionLowering.
-Result<plan::CudnnStep> backward(const BackwardParts& parts);
+Result<plan::CudnnStep> backward(const BackwardParts& parts, const passes::MaskForm& form);
 
 inline constexpr const char* kDelta = "fused.delta";  // f32 [B,Hq,Sq]
 inline constexpr const char* kQuerySum = "dq.sum";    // f32 [B,Hq,Sq,Dqk], padded as copies are
@@ -35,6 +36,6 @@ inline constexpr const char* kQuerySum = "dq.sum";    // f32 [B,Hq,Sq,Dqk], padd
 // f32 [B,Hq,Sq]: lse, but inf in rows without weights. Read instead of lse if score - lse could be
 // NaN or lse is not a plain tensor.
 inline constexpr const char* kLse = "lse.read";
-bool reads_own_lse(const ir::Attention& attention);
+bool reads_own_lse(const ir::Attention& attention, const passes::MaskForm& form);
 
 }  // namespace attn::lowering

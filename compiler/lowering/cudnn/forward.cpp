@@ -16,13 +16,13 @@ using ir::Dim;
 
 class Forward {
  public:
-  explicit Forward(const ir::Attention& attention)
+  Forward(const ir::Attention& attention, const passes::MaskForm& form)
       : attention_(attention),
         builder_(attention.dims[Dim::B], attention.dims[Dim::Hq], attention.dims[Dim::Sq],
-                 attention.dims[Dim::Skv]) {}
+                 attention.dims[Dim::Skv]),
+        form_(form) {}
 
   Result<plan::CudnnStep> build() && {
-    form_ = passes::mask_form(attention_);
     lengths_ = add_lengths(attention_, builder_);
     const Value product = query_times_key();
     ATTN_ASSIGN(const Value scaled, times_scale(attention_, builder_, product));
@@ -60,14 +60,14 @@ class Forward {
 
   const ir::Attention& attention_;
   GraphBuilder builder_;
-  passes::MaskForm form_;
+  const passes::MaskForm& form_;
   Lengths lengths_;
 };
 
 }  // namespace
 
-Result<plan::CudnnStep> composite(const ir::Attention& attention) {
-  return Forward(attention).build();
+Result<plan::CudnnStep> composite(const ir::Attention& attention, const passes::MaskForm& form) {
+  return Forward(attention, form).build();
 }
 
 }  // namespace attn::lowering

@@ -2,12 +2,13 @@
 #pragma once
 
 #include "compiler/ir/attention.h"
+#include "compiler/passes/analysis/band.h"
 #include "runtime/base/status.h"
 #include "runtime/plan/program.h"
 
 namespace attn::lowering {
 
 // Requires bound dimensions. Errors: those of lower().
-Result<plan::CudnnStep> composite(const ir::Attention& attention);
+Result<plan::CudnnStep> composite(const ir::Attention& attention, const passes::MaskForm& form);
 
 }  // namespace attn::lowering

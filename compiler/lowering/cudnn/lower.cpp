@@ -14,6 +14,7 @@
 #include "compiler/lowering/cudnn/keyless.h"
 #include "compiler/lowering/cudnn/staging.h"
 #include "compiler/lowering/cudnn/statistics.h"
+#include "compiler/passes/analysis/mask_analysis.h"
 #include "compiler/planning/capabilities.h"
 
 namespace attn::lowering {
@@ -65,7 +66,7 @@ Result<plan::Program> lower(const ir::Attention& attention, const planning::Cont
   ATTN_RETURN_IF_ERROR(check_statistics(attention, context));
   ATTN_RETURN_IF_ERROR(check_pages(attention, context));
   ATTN_RETURN_IF_ERROR(check_determinism(attention, context));
-  ATTN_ASSIGN(plan::CudnnStep step, core(attention));
+  ATTN_ASSIGN(plan::CudnnStep step, core(attention, passes::analyzed(attention, context)->form()));
   const std::set<std::string> used = names_of(step);
   plan::Program program;
   Controls made = controls(attention, used);

@@ -11,7 +11,8 @@ namespace attn::lowering {
 
 // Builds the cuDNN graph of the attention, whose dimensions are bound: composite() (forward.h),
 // from products, pointwise operations and reductions, or unified() (unified.h), with a single node.
-using Core = Result<plan::CudnnStep> (*)(const ir::Attention& attention);
+using Core = Result<plan::CudnnStep> (*)(const ir::Attention& attention,
+                                         const passes::MaskForm& form);
 
 // One cuDNN plan: Q K^T, scale, score, residual masks, band masks in the exact forms whose blocks
 // cuDNN skips, softmax with statistics, P V; plus the steps that produce the tensors it needs.

@@ -14,6 +14,7 @@
 #include "compiler/lowering/cudnn/operands.h"
 #include "compiler/lowering/cudnn/staging.h"
 #include "compiler/lowering/unfused/unfused_parts.h"
+#include "compiler/passes/analysis/mask_analysis.h"
 #include "compiler/planning/capabilities.h"
 #include "runtime/plan/internal_tensor.h"
 
@@ -35,19 +36,19 @@ Status check_layouts(const ir::Attention& attention, const planning::Context& co
 
 class Maker {
  public:
-  explicit Maker(const BackwardParts& parts)
-      : parts_(parts), attention_(parts.attention), dims_(attention_.dims) {}
+  Maker(const BackwardParts& parts, const passes::MaskForm& form)
+      : parts_(parts), attention_(parts.attention), form_(form), dims_(attention_.dims) {}
 
   Result<plan::Program> make(const std::vector<std::string>& gradients,
                              LearnedGradients learned) && {
-    ATTN_ASSIGN(plan::CudnnStep core, backward(parts_));
+    ATTN_ASSIGN(plan::CudnnStep core, backward(parts_, form_));
     add_unwanted();
     const std::vector<std::string> outputs(parts_.wanted.begin(), parts_.wanted.end());
     ATTN_ASSIGN(Staging staged, staging(attention_, {"q", "k", "v", "o", "do"}, outputs));
     add_internals();
     std::vector<plan::Step> steps;
     move_to(steps, staged.before);
-    if (reads_own_lse(attention_)) steps.emplace_back(read_lse());
+    if (reads_own_lse(attention_, form_)) steps.emplace_back(read_lse());
     std::set<std::string> used = names_of(core);
     steps.emplace_back(std::move(core));
     move_to(steps, staged.after);
@@ -92,7 +93,7 @@ class Maker {
   void add_internals() {
     const std::vector<std::int64_t> rows = {dims_[Dim::B], dims_[Dim::Hq], dims_[Dim::Sq]};
     add_internal(kDelta, rows);
-    if (reads_own_lse(attention_)) add_internal(kLse, rows);
+    if (reads_own_lse(attention_, form_)) add_internal(kLse, rows);
     if (attention_.deterministic) return;
     const Dims4 sum = staged_dims(attention_, "dq");
     add_internal(kQuerySum, {sum.begin(), sum.end()});
@@ -123,6 +124,7 @@ class Maker {
 
   const BackwardParts& parts_;
   const ir::Attention& attention_;
+  const passes::MaskForm& form_;
   const ir::Dims& dims_;
   plan::Program program_;
 };
@@ -133,7 +135,9 @@ Result<plan::Program> lower_backward(const BackwardParts& parts,
                                      const std::vector<std::string>& gradients,
                                      LearnedGradients learned, const planning::Context& context) {
   ATTN_RETURN_IF_ERROR(check_layouts(parts.attention, context));
-  ATTN_ASSIGN(plan::Program program, Maker(parts).make(gradients, std::move(learned)));
+  const passes::Analyzed mask = passes::analyzed(parts.attention, context);
+  ATTN_ASSIGN(plan::Program program,
+              Maker(parts, mask->form()).make(gradients, std::move(learned)));
   ATTN_RETURN_IF_ERROR(check_program(parts.attention, program));
   return program;
 }

@@ -11,7 +11,6 @@
 #include "compiler/lowering/cudnn/score.h"
 #include "compiler/lowering/cudnn/sink.h"
 #include "compiler/lowering/cudnn/statistics.h"
-#include "compiler/passes/analysis/band.h"
 
 namespace attn::lowering {
 namespace {
@@ -22,11 +21,11 @@ using ir::LayoutKind;
 
 class Unified {
  public:
-  explicit Unified(const ir::Attention& attention)
+  Unified(const ir::Attention& attention, const passes::MaskForm& form)
       : attention_(attention),
         builder_(attention.dims[Dim::B], attention.dims[Dim::Hq], attention.dims[Dim::Sq],
                  attention.dims[Dim::Skv]),
-        form_(passes::mask_form(attention)) {}
+        form_(form) {}
 
   Result<plan::CudnnStep> build() && {
     ATTN_RETURN_IF_ERROR(check());
@@ -130,15 +129,15 @@ class Unified {
 
   const ir::Attention& attention_;
   GraphBuilder builder_;
-  passes::MaskForm form_;
+  const passes::MaskForm& form_;
   Lengths lengths_;
   graph::SdpaForward node_;
 };
 
 }  // namespace
 
-Result<plan::CudnnStep> unified(const ir::Attention& attention) {
-  return Unified(attention).build();
+Result<plan::CudnnStep> unified(const ir::Attention& attention, const passes::MaskForm& form) {
+  return Unified(attention, form).build();
 }
 
 }  // namespace attn::lowering

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compiler/ir/attention.h"
+#include "compiler/passes/analysis/band.h"
 #include "runtime/base/status.h"
 #include "runtime/plan/program.h"
 
@@ -9,6 +10,6 @@ namespace attn::lowering {
 
 // Requires bound dimensions. Whether a cuDNN version supports the node is left to cuDNN. Errors:
 // those of lower(); unsupported for what the node cannot express: max, sum_exp, dropout by a mask.
-Result<plan::CudnnStep> unified(const ir::Attention& attention);
+Result<plan::CudnnStep> unified(const ir::Attention& attention, const passes::MaskForm& form);
 
 }  // namespace attn::lowering

@@ -8,6 +8,7 @@
 
 #include "compiler/passes/analysis/affine.h"
 #include "compiler/passes/analysis/floor_div.h"
+#include "compiler/passes/analysis/mask_analysis.h"
 
 namespace attn::passes {
 namespace {
@@ -145,16 +146,16 @@ void fit_from_end(const ir::Dims& dims, Band& band) {
 
 }  // namespace
 
-MaskForm mask_form(const ir::Attention& attention) {
+MaskForm MaskAnalysis::find_form() const {
   MaskForm form;
   Bands bands;
-  for (const ExprId mask : attention.masks) {
-    if (!add_conjunct(attention, bands, mask)) form.residual.push_back(mask);
+  for (const ExprId mask : attention_.masks) {
+    if (!add_conjunct(attention_, bands, mask)) form.residual.push_back(mask);
   }
   form.band = bands.from_start;
   form.from_end = bands.from_end;
-  fit_to_sizes(attention.dims, form.band);
-  fit_from_end(attention.dims, form.from_end);
+  fit_to_sizes(attention_.dims, form.band);
+  fit_from_end(attention_.dims, form.from_end);
   return form;
 }
 

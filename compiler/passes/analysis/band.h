@@ -22,6 +22,14 @@ struct Band {
   bool operator==(const Band&) const = default;
 };
 
+// The conjunction of the masks, split exactly (MaskAnalysis::form): bands and residual together
+// show what the masks show.
+//
+// A conjunct becomes a bound when it compares integers whose difference is g * (row - column) + c
+// or g * (row - column + KV - Q) + c (also through abs on one side), g != 0, and nothing in it can
+// leave 32 bits (affine.h). If dimensions are bound, a bound that every score meets is dropped, and
+// one that no score meets becomes the largest such bound. Conjuncts must have been split
+// (passes::simplify).
 struct MaskForm {
   Band band;
   // Bounds of the distance to the last diagonal: column - row - (KV - Q), where KV and Q are the
@@ -31,16 +39,6 @@ struct MaskForm {
 
   bool operator==(const MaskForm&) const = default;
 };
-
-// Splits the conjunction of the masks exactly: bands and residual together show what the masks
-// show.
-//
-// A conjunct becomes a bound when it compares integers whose difference is g * (row - column) + c
-// or g * (row - column + KV - Q) + c (also through abs on one side), g != 0, and nothing in it can
-// leave 32 bits (affine.h). If dimensions are bound, a bound that every score meets is dropped, and
-// one that no score meets becomes the largest such bound. Conjuncts must have been split
-// (passes::simplify).
-MaskForm mask_form(const ir::Attention& attention);
 
 // Both bands as one around the first diagonal, for a batch of full lengths. Sq and Skv must be
 // bound.

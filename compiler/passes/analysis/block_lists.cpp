@@ -7,7 +7,7 @@
 
 #include "compiler/passes/analysis/affine.h"
 #include "compiler/passes/analysis/floor_div.h"
-#include "compiler/passes/analysis/range.h"
+#include "compiler/passes/analysis/mask_analysis.h"
 #include "compiler/passes/rewrite/hoist.h"
 #include "compiler/passes/rewrite/rebuild.h"
 #include "compiler/passes/strategy/cost.h"
@@ -90,88 +90,6 @@ class OnBlocks {
   std::int64_t tile_, page_;
 };
 
-// Finds blocks that may be visible, by indices alone: tensors and params may hold anything.
-class Visible {
- public:
-  // For the batches and heads of the box. After `most` evaluated boxes, undecided blocks are
-  // visible.
-  Visible(const ir::Attention& attention, const std::vector<ExprId>& masks, const Box& box,
-          std::int64_t tile, std::int64_t page, std::int64_t most)
-      : masks_(masks),
-        ranges_(attention, masks_),
-        box_(box),
-        tile_(tile),
-        page_(page),
-        most_(most),
-        counts_(static_cast<std::size_t>(attention.dims[Dim::Sq] / tile)) {
-    look({0, attention.dims[Dim::Sq] / tile - 1}, {0, attention.dims[Dim::Skv] / page - 1});
-  }
-
-  const std::vector<std::int64_t>& counts() const { return counts_; }  // visible pages, by tile
-
- private:
-  enum class Answer : std::uint8_t { hidden, shown, unknown };
-
-  // Halves the blocks until they are decided.
-  void look(Range tiles, Range pages) {
-    const Box box = scores_of(tiles, pages);
-    const bool single = tiles.low == tiles.high && pages.low == pages.high;
-    const Answer answer = looked_at(box);
-    if (answer == Answer::hidden) return;
-    if (answer == Answer::shown || single || looked_ >= most_) {
-      if (single && answer == Answer::unknown && looked_ < most_ && is_hidden(box, kHalvings))
-        return;
-      for (std::int64_t t = tiles.low; t <= tiles.high; ++t) {
-        counts_[static_cast<std::size_t>(t)] += pages.high - pages.low + 1;
-      }
-      return;
-    }
-    const bool by_rows = tiles.high - tiles.low >= pages.high - pages.low;
-    Range& split = by_rows ? tiles : pages;
-    const Range whole = split;
-    split.high = (whole.low + whole.high) / 2;
-    look(tiles, pages);
-    split = {split.high + 1, whole.high};
-    look(tiles, pages);
-  }
-
-  bool is_hidden(Box box, int halvings) {
-    const Answer answer = looked_at(box);
-    if (answer != Answer::unknown || halvings == 0) return answer == Answer::hidden;
-    Range& split = halvings % 2 == 0 ? box.row : box.column;
-    const Range whole = split;
-    split.high = (whole.low + whole.high) / 2;
-    if (!is_hidden(box, halvings - 1)) return false;
-    split = {split.high + 1, whole.high};
-    return is_hidden(box, halvings - 1);
-  }
-
-  Box scores_of(Range tiles, Range pages) const {
-    Box box = box_;
-    box.row = {tiles.low * tile_, (tiles.high + 1) * tile_ - 1};
-    box.column = {pages.low * page_, (pages.high + 1) * page_ - 1};
-    return box;
-  }
-
-  Answer looked_at(const Box& box) {
-    ++looked_;
-    ranges_.look_at(box);
-    Answer answer = Answer::shown;
-    for (const ExprId mask : masks_) {
-      if (ranges_[mask].is_false()) return Answer::hidden;
-      if (!ranges_[mask].is_true()) answer = Answer::unknown;
-    }
-    return answer;
-  }
-
-  const std::vector<ExprId>& masks_;
-  Ranges ranges_;
-  Box box_;
-  std::int64_t tile_, page_, most_;
-  std::int64_t looked_ = 0;
-  std::vector<std::int64_t> counts_;
-};
-
 // Most pages of a tile, and pages of all tiles of a batch and head on average.
 struct Count {
   std::int64_t longest = 0;
@@ -197,15 +115,22 @@ std::vector<Box> boxes_of(const ir::Attention& attention, const std::vector<Expr
   return boxes;
 }
 
-// For masks that depend on indices alone.
+// By indices alone: tensors and params may hold anything.
 Count count(const ir::Attention& attention, const std::vector<ExprId>& masks, std::int64_t tile,
             std::int64_t page) {
   Count count;
   const std::vector<Box> boxes = boxes_of(attention, masks);
   const std::int64_t most = kMostLooked / static_cast<std::int64_t>(boxes.size());
   for (const Box& box : boxes) {
-    const Visible visible(attention, masks, box, tile, page, most);
-    for (const std::int64_t pages : visible.counts()) {
+    std::vector<std::int64_t> counts(static_cast<std::size_t>(attention.dims[Dim::Sq] / tile));
+    find_blocks(attention, masks, {box, tile, page, most, kHalvings},
+                [&](const Range& tiles, const Range& pages, Block block) {
+                  if (block == Block::empty) return;
+                  for (std::int64_t t = tiles.low; t <= tiles.high; ++t) {
+                    counts[static_cast<std::size_t>(t)] += pages.high - pages.low + 1;
+                  }
+                });
+    for (const std::int64_t pages : counts) {
       count.longest = std::max(count.longest, pages);
       count.listed += static_cast<double>(pages);
     }
@@ -230,8 +155,10 @@ ir::Attention without_flags(const ir::Attention& attention) {
 
 class Finder {
  public:
-  explicit Finder(const ir::Attention& attention)
+  // `axes`: those that the masks depend on.
+  Finder(const ir::Attention& attention, const Axes& axes)
       : attention_(attention),
+        axes_(axes),
         without_flags_(without_flags(attention)),
         dag_(attention.dag),
         dependence_(attention.dag) {
@@ -277,6 +204,7 @@ class Finder {
 
   void describe(BlockLists& lists) {
     const OnBlocks on_blocks(attention_, lists.tile, lists.page);
+    lists.axes = {.batch = axes_.batch, .head = axes_.head};
     lists.once = unknown_.empty();
     lists.same_rows = lists.same_columns = true;
     for (const ExprId mask : attention_.masks) {
@@ -284,11 +212,9 @@ class Finder {
       lists.same_rows &= same.rows;
       lists.same_columns &= same.columns;
       if (!same.both()) lists.residual.push_back(mask);
-      lists.axes = lists.axes | varying(dependence_[mask], attention_.dims);
       const bool tells = reads_input(dag_, mask) && (same.both() || is_equality(mask));
       lists.assumed |= tells;
     }
-    lists.axes.row = lists.axes.column = false;
     if (lists.assumed) lists.listed *= kAssumedShare;
     if (!lists.assumed && known_without_flags_.size() > known_.size()) assume_few_flags(lists);
   }
@@ -330,6 +256,7 @@ class Finder {
   }
 
   const ir::Attention& attention_;
+  Axes axes_;
   const ir::Attention without_flags_;
   const ir::Dag& dag_;
   Dependence dependence_;
@@ -338,9 +265,9 @@ class Finder {
 
 }  // namespace
 
-std::optional<BlockLists> block_lists(const ir::Attention& attention) {
-  if (attention.masks.empty()) return std::nullopt;
-  return Finder(attention).run();
+std::optional<BlockLists> MaskAnalysis::find_block_lists() const {
+  if (attention_.masks.empty()) return std::nullopt;
+  return Finder(attention_, axes()).run();
 }
 
 double predicted_ms(const BlockLists& lists, const ir::Attention& tiles,

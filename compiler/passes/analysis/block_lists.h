@@ -25,6 +25,9 @@ inline constexpr double kAssumedShare = 0.25;
 
 inline constexpr std::int64_t kSmallestBlock = 64;  // rows, and columns
 
+// The lists of tiles and pages of 64 and 128 that are predicted to be fastest
+// (MaskAnalysis::block_lists). There are none without a mask, if every tile is known to see some of
+// every page, if there would be only one page, or if Sq or Skv is not a multiple of kSmallestBlock.
 struct BlockLists {
   std::int64_t tile = 0;             // rows of a tile
   std::int64_t tiles = 0;            // Sq / tile
@@ -40,19 +43,14 @@ struct BlockLists {
   std::vector<ir::ExprId> residual;  // masks that vary within a block
 };
 
-// The lists of tiles and pages of 64 and 128 that are predicted to be fastest. nullopt without a
-// mask, if every tile is known to see some of every page, if there would be only one page, or if Sq
-// or Skv is not a multiple of kSmallestBlock. Dimensions must be bound.
-std::optional<BlockLists> block_lists(const ir::Attention& attention);
-
 // Predicted milliseconds of the kernel that follows the lists. `tiles` is the attention of the
 // tiles (lowering/strategy/block_sparse.h) in the form that the kernel computes: score and masks
 // that it reads as tensors are tensors.
-// Predicted milliseconds of the kernels that build the lists at every execute. `dims` are those of
-// the whole attention.
 double predicted_ms(const BlockLists& lists, const ir::Attention& tiles,
                     const planning::Context& context);
 
+// Predicted milliseconds of the kernels that build the lists at every execute. `dims` are those of
+// the whole attention.
 double predicted_ms_of_making(const BlockLists& lists, const ir::Dims& dims,
                               const planning::Gpu& gpu);
 

@@ -2,80 +2,120 @@
 
 #include <algorithm>
 
-#include "compiler/passes/analysis/spans.h"
-
 namespace attn::passes {
 namespace {
 
+constexpr int kToScores = 128;  // halvings, enough for blocks of any size
+
 std::int64_t blocks_in(std::int64_t size, std::int64_t block) { return (size + block - 1) / block; }
+bool is_single(const Range& range) { return range.low == range.high; }
 
-// One row of blocks: how many of its rows reach into each block, and how many fill it.
-class BlockRow {
+class Search {
  public:
-  BlockRow(std::int64_t size, std::int64_t block)
-      : size_(size), block_(block), width_(blocks_in(size, block)) {}
+  Search(const ir::Attention& attention, std::span<const ir::ExprId> masks,
+         const BlockSearch& search, const BlockSink& sink)
+      : dims_(attention.dims), boxes_(attention, masks), search_(search), sink_(sink) {}
 
-  void clear() {
-    rows_ = 0;
-    reached_.assign(static_cast<std::size_t>(width_ + 1), 0);
-    filled_.assign(static_cast<std::size_t>(width_ + 1), 0);
-  }
-
-  void add(const Spans& spans) {
-    ++rows_;
-    for (const Span& span : spans) {
-      count(reached_, span.low / block_, blocks_in(span.high, block_));
-      const std::int64_t end = span.high == size_ ? width_ : span.high / block_;
-      if (span.exact) count(filled_, blocks_in(span.low, block_), end);
-    }
-  }
-
-  void write(std::vector<Block>& blocks) const {
-    std::int64_t reached = 0, filled = 0;
-    for (std::size_t i = 0; i < static_cast<std::size_t>(width_); ++i) {
-      reached += reached_[i];
-      filled += filled_[i];
-      blocks.push_back(reached == 0      ? Block::empty
-                       : filled == rows_ ? Block::full
-                                         : Block::partial);
-    }
+  Exactness run() {
+    look({0, blocks_in(dims_[ir::Dim::Sq], search_.rows) - 1},
+         {0, blocks_in(dims_[ir::Dim::Skv], search_.columns) - 1});
+    return exactness_;
   }
 
  private:
-  // Counts changes from one block to the next, so that a span of any length takes two steps.
-  static void count(std::vector<std::int64_t>& changes, std::int64_t begin, std::int64_t end) {
-    if (begin >= end) return;
-    ++changes[static_cast<std::size_t>(begin)];
-    --changes[static_cast<std::size_t>(end)];
+  // Halves the rectangle of blocks until all are decided.
+  void look(Range rows, Range columns) {
+    const Box box = scores_of(rows, columns);
+    Block block = looked_at(box);
+    const bool single = is_single(rows) && is_single(columns);
+    if (block == Block::partial && single) block = decided(box, search_.halvings);
+    if (block != Block::partial || single || is_over()) return sink_(rows, columns, block);
+    const bool by_rows = rows.high - rows.low >= columns.high - columns.low;
+    Range& split = by_rows ? rows : columns;
+    const Range whole = split;
+    split.high = (whole.low + whole.high) / 2;
+    look(rows, columns);
+    split = {split.high + 1, whole.high};
+    look(rows, columns);
   }
 
-  std::int64_t size_, block_, width_;
-  std::int64_t rows_ = 0;
-  std::vector<std::int64_t> reached_, filled_;
+  // Of a block, or a part of one.
+  Block decided(const Box& box, int halvings) {
+    const bool one_score = is_single(box.row) && is_single(box.column);
+    if (is_over()) return Block::partial;
+    const Block block = looked_at(box);
+    if (block != Block::partial) return block;
+    if (one_score || halvings == 0) {
+      exactness_ = Exactness::bound;
+      return block;
+    }
+    const bool by_rows = is_single(box.column) || (halvings % 2 == 0 && !is_single(box.row));
+    const auto [first, second] = halves(box, by_rows ? &Box::row : &Box::column);
+    const Block half = decided(first, halvings - 1);
+    if (half == Block::partial || (half == Block::full && !search_.tells_full)) {
+      return Block::partial;
+    }
+    return decided(second, halvings - 1) == half ? half : Block::partial;
+  }
+
+  Box scores_of(const Range& rows, const Range& columns) const {
+    const auto scores = [](const Range& blocks, std::int64_t block, std::int64_t size) {
+      return Range{blocks.low * block, std::min(size, (blocks.high + 1) * block) - 1};
+    };
+    Box box = search_.box;
+    box.row = scores(rows, search_.rows, dims_[ir::Dim::Sq]);
+    box.column = scores(columns, search_.columns, dims_[ir::Dim::Skv]);
+    return box;
+  }
+
+  Block looked_at(const Box& box) {
+    ++looked_;
+    return boxes_.of(box);
+  }
+
+  bool is_over() {
+    if (looked_ < search_.most) return false;
+    exactness_ = Exactness::bound;
+    return true;
+  }
+
+  const ir::Dims& dims_;
+  MaskBoxes boxes_;
+  const BlockSearch& search_;
+  const BlockSink& sink_;
+  std::int64_t looked_ = 0;
+  Exactness exactness_ = Exactness::exact;
 };
 
 }  // namespace
 
 std::int64_t BlockMap::count(Block block) const { return std::ranges::count(blocks, block); }
 
-BlockMap block_map(const VisibleColumns& columns, std::int64_t batch, std::int64_t head,
-                   std::int64_t block_rows, std::int64_t block_columns) {
-  const ir::Dims& dims = columns.attention.dims;
-  const std::int64_t rows = dims[ir::Dim::Sq];
-  BlockMap map{block_rows,
-               block_columns,
-               blocks_in(rows, block_rows),
-               blocks_in(dims[ir::Dim::Skv], block_columns),
+Exactness find_blocks(const ir::Attention& attention, std::span<const ir::ExprId> masks,
+                      const BlockSearch& search, const BlockSink& sink) {
+  return Search(attention, masks, search, sink).run();
+}
+
+BlockMap block_map(const ir::Attention& attention, std::int64_t rows, std::int64_t columns) {
+  BlockMap map{rows,
+               columns,
+               blocks_in(attention.dims[ir::Dim::Sq], rows),
+               blocks_in(attention.dims[ir::Dim::Skv], columns),
                {}};
-  RowSpans spans(columns);
-  spans.look_at(batch, head);
-  BlockRow blocks(dims[ir::Dim::Skv], block_columns);
-  for (std::int64_t begin = 0; begin < rows; begin += block_rows) {
-    blocks.clear();
-    const std::int64_t end = std::min(rows, begin + block_rows);
-    for (std::int64_t row = begin; row < end; ++row) blocks.add(spans.of(row));
-    blocks.write(map.blocks);
-  }
+  map.blocks.resize(static_cast<std::size_t>(map.height * map.width));
+  BlockSearch search{whole_box(attention), rows, columns};
+  search.box.batch = search.box.head = {0, 0};
+  const MaskBoxes boxes(attention, attention.masks);
+  search.most = Effort::kMost / std::max<std::int64_t>(1, boxes.operations());
+  search.halvings = kToScores;
+  search.tells_full = true;
+  map.exactness = find_blocks(attention, attention.masks, search,
+                              [&](const Range& down, const Range& across, Block block) {
+                                for (std::int64_t row = down.low; row <= down.high; ++row) {
+                                  const auto begin = map.blocks.begin() + row * map.width;
+                                  std::fill(begin + across.low, begin + across.high + 1, block);
+                                }
+                              });
   return map;
 }
 

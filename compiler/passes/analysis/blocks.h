@@ -2,17 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <vector>
 
-#include "compiler/passes/analysis/intervals.h"
+#include "compiler/passes/analysis/boxes.h"
+#include "compiler/passes/analysis/effort.h"
 
 namespace attn::passes {
-
-enum class Block : std::uint8_t {
-  empty,   // no score is visible
-  full,    // every score is visible
-  partial  // anything else, or unknown
-};
 
 // Blocks of `rows` x `columns` scores; the last ones may be smaller.
 struct BlockMap {
@@ -21,6 +18,8 @@ struct BlockMap {
   std::int64_t height = 0;    // blocks
   std::int64_t width = 0;     // blocks
   std::vector<Block> blocks;  // row-major
+  // If exact, a partial block has both visible and hidden scores.
+  Exactness exactness = Exactness::exact;
 
   Block at(std::int64_t row, std::int64_t column) const {
     return blocks[static_cast<std::size_t>(row * width + column)];
@@ -32,9 +31,22 @@ struct BlockMap {
 
 inline constexpr std::int64_t kBlock = 128;
 
-// The map of one batch and head. The intervals must be static (spans.h). Takes no more memory than
-// the map. If the intervals are exact, a partial block has both visible and hidden scores.
-BlockMap block_map(const VisibleColumns& columns, std::int64_t batch = 0, std::int64_t head = 0,
-                   std::int64_t block_rows = kBlock, std::int64_t block_columns = kBlock);
+// A search for the blocks of the batches and heads of a box, by halving.
+struct BlockSearch {
+  Box box;
+  std::int64_t rows = kBlock, columns = kBlock;  // of a block
+  std::int64_t most = 0;                         // boxes; blocks that are left are partial
+  int halvings = 0;         // of a block that is undecided as a whole; then it is partial
+  bool tells_full = false;  // otherwise, halves of a block that are full make it partial
+};
+// Receives each block once, in rectangles of equal blocks: the ranges are of blocks.
+using BlockSink = std::function<void(const Range& rows, const Range& columns, Block block)>;
+Exactness find_blocks(const ir::Attention& attention, std::span<const ir::ExprId> masks,
+                      const BlockSearch& search, const BlockSink& sink);
+
+// The map of the first batch and head. Dimensions must be bound. Takes at most Effort::kMost
+// operations.
+BlockMap block_map(const ir::Attention& attention, std::int64_t rows = kBlock,
+                   std::int64_t columns = kBlock);
 
 }  // namespace attn::passes

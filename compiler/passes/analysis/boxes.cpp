@@ -13,14 +13,11 @@ std::int64_t length(const Range& range) { return range.high - range.low + 1; }
 std::int64_t scores(const Box& box) { return length(box.row) * length(box.column); }
 
 std::pair<Box, Box> halves(const Box& box) {
-  std::pair<Box, Box> parts(box, box);
-  const bool by_rows = length(box.row) > length(box.column);
-  const Range& whole = by_rows ? box.row : box.column;
-  const std::int64_t middle = whole.low + length(whole) / 2;
-  (by_rows ? parts.first.row : parts.first.column).high = middle - 1;
-  (by_rows ? parts.second.row : parts.second.column).low = middle;
-  return parts;
+  return halves(box, length(box.row) > length(box.column) ? &Box::row : &Box::column);
 }
+
+std::int64_t to_the_right(const Box& box) { return box.column.high - box.row.low; }
+std::int64_t to_the_left(const Box& box) { return box.row.high - box.column.low; }
 
 struct Candidate {
   Box box;
@@ -50,6 +47,25 @@ bool is_empty(const ir::Attention& attention) {
 
 }  // namespace
 
+std::pair<Box, Box> halves(const Box& box, Range Box::*axis) {
+  std::pair<Box, Box> parts(box, box);
+  const Range& whole = box.*axis;
+  const std::int64_t middle = whole.low + (whole.high - whole.low) / 2;
+  (parts.first.*axis).high = middle;
+  (parts.second.*axis).low = middle + 1;
+  return parts;
+}
+
+Block MaskBoxes::of(const Box& box) {
+  ranges_.look_at(box);
+  Block block = Block::full;
+  for (const ExprId mask : masks_) {
+    if (ranges_[mask].is_false()) return Block::empty;
+    if (!ranges_[mask].is_true()) block = Block::partial;
+  }
+  return block;
+}
+
 bool never(const ir::Attention& attention, std::span<const ExprId> hold,
            std::span<const ExprId> fail, Effort& effort) {
   if (is_empty(attention)) return true;
@@ -77,24 +93,33 @@ std::optional<std::int64_t> furthest(const ir::Attention& attention, Distance di
                                      Effort& effort) {
   if (is_empty(attention)) return std::nullopt;
   if (!effort.spend(dag_size(attention))) return distance(whole_box(attention));
-  Ranges ranges(attention, attention.masks);
-  const auto hidden = [&](ExprId mask) { return ranges[mask].is_false(); };
-  const auto shown = [&](ExprId mask) { return ranges[mask].is_true(); };
+  MaskBoxes boxes(attention, attention.masks);
   const auto candidate = [&](const Box& box) { return Candidate{box, distance(box), scores(box)}; };
   std::priority_queue<Candidate> queue;
   queue.push(candidate(whole_box(attention)));
   for (int looked = 0; !queue.empty(); ++looked) {
     const Candidate next = queue.top();
     queue.pop();
-    if (looked == kMostSearchedBoxes || !effort.spend(ranges.operations())) return next.distance;
-    ranges.look_at(next.box);
-    if (std::ranges::any_of(attention.masks, hidden)) continue;
-    if (next.scores == 1 || std::ranges::all_of(attention.masks, shown)) return next.distance;
+    if (looked == kMostSearchedBoxes || !effort.spend(boxes.operations())) return next.distance;
+    const Block block = boxes.of(next.box);
+    if (block == Block::empty) continue;
+    if (next.scores == 1 || block == Block::full) return next.distance;
     const auto [first, second] = halves(next.box);
     queue.push(candidate(first));
     queue.push(candidate(second));
   }
   return std::nullopt;
+}
+
+Band cover_of(const ir::Attention& attention, Effort& effort) {
+  Band cover;
+  const ir::Dims& dims = attention.dims;
+  if (!dims.bound() || attention.masks.empty()) return cover;
+  const auto right = furthest(attention, to_the_right, effort);
+  const auto left = furthest(attention, to_the_left, effort);
+  if (right && *right < dims[ir::Dim::Skv] - 1) cover.right = right;
+  if (left && *left < dims[ir::Dim::Sq] - 1) cover.left = left;
+  return cover;
 }
 
 std::optional<Bounds> bounds_of(const ir::Attention& attention, Effort& effort) {

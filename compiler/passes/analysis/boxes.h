@@ -3,8 +3,11 @@
 
 #include <optional>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "compiler/ir/attention.h"
+#include "compiler/passes/analysis/band.h"
 #include "compiler/passes/analysis/effort.h"
 #include "compiler/passes/analysis/range.h"
 
@@ -25,6 +28,40 @@ using Distance = std::int64_t (*)(const Box& box);
 std::optional<std::int64_t> furthest(const ir::Attention& attention, Distance distance,
                                      Effort& effort);
 
+// What the masks show of a box of scores.
+enum class Block : std::uint8_t {
+  empty,   // no score is visible
+  full,    // every score is visible
+  partial  // anything else, or unknown
+};
+
+// Decides it by ranges: partial means unknown, also for a single score that inputs decide.
+class MaskBoxes {
+ public:
+  // The attention must outlive this.
+  MaskBoxes(const ir::Attention& attention, std::span<const ir::ExprId> masks)
+      : masks_(masks.begin(), masks.end()), ranges_(attention, masks_) {}
+
+  Block of(const Box& box);
+  std::int64_t operations() const { return ranges_.operations(); }  // of one box
+
+ private:
+  std::vector<ir::ExprId> masks_;
+  Ranges ranges_;
+};
+
+// The box cut in two along an axis of more than one index.
+std::pair<Box, Box> halves(const Box& box, Range Box::*axis);
+
+// The largest distance of a visible score from the diagonal, on either side. No bound on a side
+// whose corner of the score matrix may be visible, and none if nothing is visible or a dimension is
+// open.
+//
+// Found by halving boxes of scores that are not provably hidden, the furthest from the diagonal
+// first. Exact for masks of indices and constants, unless that takes too many boxes. Captured
+// tensors are unknown: scores that only they decide may be visible.
+Band cover_of(const ir::Attention& attention, Effort& effort);
+
 // Rows and columns that contain all visible scores; not always the narrowest.
 struct Bounds {
   Range rows, columns;
@@ -42,6 +79,10 @@ inline bool never(const ir::Attention& attention, std::span<const ir::ExprId> ho
 inline std::optional<std::int64_t> furthest(const ir::Attention& attention, Distance distance) {
   Effort effort;
   return furthest(attention, distance, effort);
+}
+inline Band cover_of(const ir::Attention& attention) {
+  Effort effort;
+  return cover_of(attention, effort);
 }
 inline std::optional<Bounds> bounds_of(const ir::Attention& attention) {
   Effort effort;

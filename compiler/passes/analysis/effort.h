@@ -1,10 +1,15 @@
-// The work budget of searches.
+// The work budget of searches, and how far their results can be trusted.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 
 namespace attn::passes {
+
+enum class Exactness : std::uint8_t {
+  exact,
+  bound  // more may be hidden: tensors or params decide, or the search reached its limit
+};
 
 // Operations that the searches of one analysis may still evaluate, about 10 ns each. Counted, not
 // timed, so that the same attention gives the same result on every machine. A search that runs out

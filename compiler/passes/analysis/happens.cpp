@@ -5,8 +5,8 @@
 
 #include "compiler/passes/analysis/affine.h"
 #include "compiler/passes/analysis/axes.h"
-#include "compiler/passes/analysis/band.h"
 #include "compiler/passes/analysis/box_values.h"
+#include "compiler/passes/analysis/boxes.h"
 #include "compiler/passes/analysis/open_boxes.h"
 
 namespace attn::passes {
@@ -87,15 +87,6 @@ std::optional<Range> exact(Op op, const Range& x, const Range& y) {
   }
 }
 
-std::pair<Box, Box> halves(const Box& box, Range Box::*axis) {
-  std::pair<Box, Box> parts(box, box);
-  const Range& whole = box.*axis;
-  const std::int64_t middle = whole.low + (whole.high - whole.low) / 2;
-  (parts.first.*axis).high = middle;
-  (parts.second.*axis).low = middle + 1;
-  return parts;
-}
-
 constexpr Range Box::*kAxes[] = {&Box::batch, &Box::head, &Box::row, &Box::column};
 
 Range Box::*longest_axis(const Box& box) {
@@ -128,17 +119,8 @@ bool has_scores(const ir::Attention& attention) {
   return std::ranges::none_of(ir::kDims, [&](ir::Dim dim) { return attention.dims.get(dim) == 0; });
 }
 
-void add_conjuncts(const ir::Dag& dag, ExprId mask, std::vector<ExprId>& conjuncts) {
-  if (!dag[mask].is(Op::and_)) return conjuncts.push_back(mask);
-  for (const ExprId operand : dag[mask].operands) add_conjuncts(dag, operand, conjuncts);
-}
-
-// The range of row - column over the scores that count; empty if there are none.
-Range shown_distances(const ir::Attention& attention) {
-  ir::Attention split = attention;
-  split.masks.clear();
-  for (const ExprId mask : attention.masks) add_conjuncts(attention.dag, mask, split.masks);
-  const Band band = mask_form(split).band;
+// The range of row - column within the band; empty if there are none.
+Range shown_distances(const ir::Attention& attention, const Band& band) {
   const Box whole = whole_box(attention);
   return {std::max(whole.row.low - whole.column.high, band.right ? -*band.right : INT32_MIN),
           std::min(whole.row.high - whole.column.low, band.left ? *band.left : INT32_MAX)};
@@ -146,11 +128,11 @@ Range shown_distances(const ir::Attention& attention) {
 
 class Search {
  public:
-  explicit Search(const ir::Attention& attention)
+  Search(const ir::Attention& attention, const Band& band)
       : attention_(attention),
         dag_(attention.dag),
         values_(attention),
-        distances_(shown_distances(attention)) {
+        distances_(shown_distances(attention, band)) {
     mark();
   }
 
@@ -536,9 +518,9 @@ bool hides_all(const ir::Attention& attention, Effort& effort) {
   return true;
 }
 
-Happenings happenings(const ir::Attention& attention) {
+Happenings happenings(const ir::Attention& attention, const Band& band) {
   if (!has_scores(attention)) return {};
-  return Search(attention).run();
+  return Search(attention, band).run();
 }
 
 }  // namespace attn::passes

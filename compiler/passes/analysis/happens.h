@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "compiler/ir/attention.h"
+#include "compiler/passes/analysis/band.h"
 #include "compiler/passes/analysis/effort.h"
 #include "compiler/passes/analysis/range.h"
 
@@ -48,10 +49,11 @@ struct Happenings {
 // unknown masks are assumed to hold, reals in tensors and params to be 0.75, and the score to be
 // 1.5 or -1.5. With lengths, the first row and key are assumed to exist. Whatever is not found
 // within kMostEvaluations is omitted; `value` is the one found that lies furthest outside. An open
-// dimension is represented by its first index.
+// dimension is represented by its first index. All visible scores are in the band, which is that of
+// the simplified attention (MaskAnalysis::form).
 inline constexpr std::int64_t kMostEvaluations = 1 << 20;  // of nodes, in all
 inline constexpr std::ptrdiff_t kMostHappenings = 20;
-Happenings happenings(const ir::Attention& attention);
+Happenings happenings(const ir::Attention& attention, const Band& band);
 
 // True if proven that the masks hide every score, whatever tensors and params hold, for any size of
 // open dimensions. Lengths are unknown. False if the effort runs out or there are no scores.

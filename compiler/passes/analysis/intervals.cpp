@@ -384,15 +384,6 @@ class Analysis {
   int steps_ = 0;
 };
 
-VisibleColumns columns_of(const ir::Attention& attention, const std::vector<ExprId>& conditions) {
-  VisibleColumns columns{attention, {}};
-  Analysis analysis(columns.attention);
-  columns.intervals = analysis.conjunction(conditions);
-  columns.stopped = analysis.was_stopped();
-  columns.exact = std::ranges::all_of(columns.intervals, &Interval::exact);
-  return columns;
-}
-
 std::string edge_text(const VisibleColumns& columns, const Edge& edge, Op op) {
   const ir::Dag& dag = columns.attention.dag;
   const auto dims = columns.attention.dims.get(ir::Dim::Skv);
@@ -412,11 +403,14 @@ std::string edge_text(const VisibleColumns& columns, const Edge& edge, Op op) {
 }  // namespace
 
 VisibleColumns visible_columns(const ir::Attention& attention) {
-  return columns_of(attention, attention.masks);
-}
-
-VisibleColumns visible_columns(const ir::Attention& attention, ExprId condition) {
-  return columns_of(attention, {condition});
+  VisibleColumns columns{attention, {}};
+  Analysis analysis(columns.attention);
+  columns.intervals = analysis.conjunction(attention.masks);
+  columns.stopped = analysis.was_stopped();
+  if (!std::ranges::all_of(columns.intervals, &Interval::exact)) {
+    columns.exactness = Exactness::bound;
+  }
+  return columns;
 }
 
 std::string to_source(const VisibleColumns& columns, const Interval& interval) {

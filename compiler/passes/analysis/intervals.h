@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "compiler/ir/attention.h"
+#include "compiler/passes/analysis/effort.h"
 
 namespace attn::passes {
 
@@ -44,14 +45,14 @@ struct VisibleColumns {
   // The analyzed attention; its DAG also has the expressions of the intervals.
   ir::Attention attention;
   std::vector<Interval> intervals;
-  bool exact = true;     // all of them: the union is what the mask shows
+  Exactness exactness = Exactness::exact;  // of their union
   bool stopped = false;  // the analysis reached its limit: some intervals are too wide
 };
 
 inline constexpr std::size_t kMostIntervals = 64;
 
-// Intervals of the conjunction of the masks, or of one condition that does not depend on the score.
-// Lengths are ignored. The attention must be simplified; its dimensions may be open.
+// Intervals of the conjunction of the masks (MaskAnalysis::columns). Lengths are ignored. The
+// attention must be simplified; its dimensions may be open.
 //
 // Exact for
 // - conditions that do not depend on the column;
@@ -71,7 +72,6 @@ inline constexpr std::size_t kMostIntervals = 64;
 // have no value (a gather out of range, a division by 0) where the mask itself does not depend on
 // it: there the interval says nothing, and all columns may be visible.
 VisibleColumns visible_columns(const ir::Attention& attention);
-VisibleColumns visible_columns(const ir::Attention& attention, ir::ExprId condition);
 
 // "[max(0, q_idx - 255), q_idx + 1)", "[0, q_idx + 1) where b < 2", in the syntax of the language.
 // A missing bound is 0 or Skv.

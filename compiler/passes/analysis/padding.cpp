@@ -6,7 +6,7 @@
 
 #include "compiler/passes/analysis/affine.h"
 #include "compiler/passes/analysis/axes.h"
-#include "compiler/passes/analysis/band.h"
+#include "compiler/passes/analysis/mask_analysis.h"
 
 namespace attn::passes {
 namespace {
@@ -25,12 +25,13 @@ struct Bound {
 
 class Finder {
  public:
-  explicit Finder(const ir::Attention& attention) : from_(attention), found_{attention} {}
+  Finder(const ir::Attention& attention, const planning::Context& context)
+      : from_(attention), context_(context), found_{attention} {}
 
   std::optional<Padding> run() && {
     if (!from_.dims.bound() || from_.dims[Dim::Skv] == 0) return std::nullopt;
     // A band around the last diagonal refers to the existing lengths.
-    const Band from_end = mask_form(from_).from_end;
+    const Band from_end = analyzed(from_, context_)->form().from_end;
     if (from_end.left || from_end.right) return std::nullopt;
     found_.attention.masks.clear();
     for (const ExprId mask : from_.masks) {
@@ -109,11 +110,14 @@ class Finder {
   }
 
   const ir::Attention& from_;
+  const planning::Context& context_;
   Padding found_;
 };
 
 }  // namespace
 
-std::optional<Padding> padding(const ir::Attention& attention) { return Finder(attention).run(); }
+std::optional<Padding> padding(const ir::Attention& attention, const planning::Context& context) {
+  return Finder(attention, context).run();
+}
 
 }  // namespace attn::passes

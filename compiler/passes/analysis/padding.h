@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "compiler/ir/attention.h"
+#include "compiler/planning/context.h"
 
 namespace attn::passes {
 
@@ -22,6 +23,6 @@ struct Padding {
 //
 // nullopt for open dimensions, without such masks, and if they are only on a side that has lengths
 // already. An e that reads lengths does not count.
-std::optional<Padding> padding(const ir::Attention& attention);
+std::optional<Padding> padding(const ir::Attention& attention, const planning::Context& context);
 
 }  // namespace attn::passes

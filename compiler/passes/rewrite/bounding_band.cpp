@@ -1,6 +1,6 @@
 #include "compiler/passes/rewrite/bounding_band.h"
 
-#include "compiler/passes/analysis/boxes.h"
+#include "compiler/passes/analysis/mask_analysis.h"
 #include "compiler/planning/capabilities.h"
 
 namespace attn::passes {
@@ -11,9 +11,6 @@ using ir::ExprId;
 using ir::Op;
 
 constexpr double kWorthwhile = 7.0 / 8;
-
-std::int64_t to_the_right(const Box& box) { return box.column.high - box.row.low; }
-std::int64_t to_the_left(const Box& box) { return box.row.high - box.column.low; }
 
 bool is_tighter(const std::optional<std::int64_t>& bound, const std::optional<std::int64_t>& than) {
   return bound && (!than || *bound < *than);
@@ -47,30 +44,19 @@ void add_bound(ir::Attention& attention, Op from, Op to, std::int64_t bound, ir:
 
 }  // namespace
 
-Band cover_of(const ir::Attention& attention, Effort& effort) {
-  Band cover;
-  const ir::Dims& dims = attention.dims;
-  if (!dims.bound() || attention.masks.empty()) return cover;
-  const auto right = furthest(attention, to_the_right, effort);
-  const auto left = furthest(attention, to_the_left, effort);
-  if (right && *right < dims[Dim::Skv] - 1) cover.right = right;
-  if (left && *left < dims[Dim::Sq] - 1) cover.left = left;
-  return cover;
-}
-
 ir::Attention with_bounding_band(const ir::Attention& attention, const planning::Context& context,
                                  Effort& effort) {
   if (!attention.dims.bound()) return attention;
-  const MaskForm form = mask_form(attention);
-  if (form.residual.empty()) return attention;
-  const Band band = full_band(form, attention.dims);
-  const Band added = additions(band, cover_of(attention, effort), context);
+  const Analyzed mask = analyzed(attention, context);
+  if (mask->form().residual.empty()) return attention;
+  const Band band = mask->band();
+  const Band added = additions(band, mask->cover(effort), context);
   if (band_share(attention.dims, both(band, added)) >
       kWorthwhile * band_share(attention.dims, band)) {
     return attention;
   }
   ir::Attention covered = attention;
-  const ir::SourcePos pos = attention.dag[form.residual.front()].pos;
+  const ir::SourcePos pos = attention.dag[mask->form().residual.front()].pos;
   if (added.right) add_bound(covered, Op::row_, Op::column_, *added.right, pos);
   if (added.left) add_bound(covered, Op::column_, Op::row_, *added.left, pos);
   return covered;

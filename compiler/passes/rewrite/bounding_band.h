@@ -9,27 +9,15 @@
 
 namespace attn::passes {
 
-// The largest distance of a visible score from the diagonal, on either side. No bound on a side
-// whose corner of the score matrix may be visible, and none if nothing is visible or a dimension is
-// open.
-//
-// Found by halving boxes of scores (Ranges) that are not provably hidden, the furthest from the
-// diagonal first. Exact for masks of indices and constants, unless that takes too many boxes.
-// Captured tensors are unknown: scores that only they decide may be visible.
-Band cover_of(const ir::Attention& attention, Effort& effort);
-
-// Adds the cover to the masks if that pays: if at most 7/8 of the scores within the existing bands
-// remain. Shows the same scores. A left bound is only added beside a right one: alone it was not
-// measured, and old versions of cuDNN get it wrong. For a `backward`, where cuDNN skips nothing to
-// the right of the diagonal (docs/cudnn.md), only a left bound of a causal mask is added.
+// Adds the cover (MaskAnalysis::cover) to the masks if that pays: if at most 7/8 of the scores
+// within the existing bands remain. Shows the same scores. A left bound is only added beside a
+// right one: alone it was not measured, and old versions of cuDNN get it wrong. For a `backward`,
+// where cuDNN skips nothing to the right of the diagonal (docs/cudnn.md), only a left bound of a
+// causal mask is added.
 ir::Attention with_bounding_band(const ir::Attention& attention, const planning::Context& context,
                                  Effort& effort);
 
 // With a new Effort.
-inline Band cover_of(const ir::Attention& attention) {
-  Effort effort;
-  return cover_of(attention, effort);
-}
 inline ir::Attention with_bounding_band(const ir::Attention& attention,
                                         const planning::Context& context = {}) {
   Effort effort;

@@ -9,9 +9,9 @@
 #include <span>
 
 #include "compiler/ir/real_function.h"
-#include "compiler/passes/analysis/band.h"
 #include "compiler/passes/analysis/division.h"
 #include "compiler/passes/analysis/like_padding.h"
+#include "compiler/passes/analysis/mask_analysis.h"
 #include "compiler/passes/analysis/range.h"
 #include "compiler/support/gigabytes.h"
 
@@ -253,8 +253,12 @@ class Analysis {
 
 class Hoister {
  public:
-  Hoister(const ir::Attention& attention, const HoistOptions& options)
-      : original_(attention), options_(options), analysis_(attention, options) {
+  Hoister(const ir::Attention& attention, const HoistOptions& options,
+          const planning::Context& context)
+      : original_(attention),
+        options_(options),
+        analysis_(attention, options),
+        mask_(passes::analyzed(attention, context)) {
     out_.attention = attention;
     for (const auto& tensor : attention.tensors) taken_.insert(tensor.name);
     for (const auto& param : attention.params) taken_.insert(param.name);
@@ -275,7 +279,7 @@ class Hoister {
  private:
   // Masks that are derived as a whole become one per set of axes, in the place of the first.
   void rewrite_masks() {
-    const std::vector<ExprId> residual = mask_form(original_).residual;
+    const std::vector<ExprId>& residual = mask_->form().residual;
     const std::set<ExprId> may_change(residual.begin(), residual.end());
     const std::vector<ExprId> table = masks_of_table(residual);
     std::vector<ExprId>& masks = out_.attention.masks;
@@ -459,6 +463,7 @@ class Hoister {
   const ir::Attention& original_;
   const HoistOptions& options_;
   Analysis analysis_;
+  Analyzed mask_;
   Hoisted out_;
   std::map<ExprId, ExprId> rewritten_;
   std::set<std::string> taken_;
@@ -467,8 +472,9 @@ class Hoister {
 
 }  // namespace
 
-Result<Hoisted> hoist(const ir::Attention& attention, const HoistOptions& options) {
-  return Hoister(attention, options).run();
+Result<Hoisted> hoist(const ir::Attention& attention, const HoistOptions& options,
+                      const planning::Context& context) {
+  return Hoister(attention, options, context).run();
 }
 
 }  // namespace attn::passes

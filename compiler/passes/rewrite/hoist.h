@@ -42,6 +42,7 @@
 
 #include "compiler/ir/attention.h"
 #include "compiler/passes/analysis/axes.h"
+#include "compiler/planning/context.h"
 
 namespace attn::passes {
 
@@ -94,6 +95,7 @@ struct HoistOptions {
 
 // Dimensions must be bound and the attention simplified. Errors: unsupported, with the position, if
 // the derived tensors need more than most_bytes.
-Result<Hoisted> hoist(const ir::Attention& attention, const HoistOptions& options);
+Result<Hoisted> hoist(const ir::Attention& attention, const HoistOptions& options,
+                      const planning::Context& context = {});
 
 }  // namespace attn::passes

@@ -37,8 +37,8 @@ ir::Attention bounding_band(const ir::Attention& attention, const Context& conte
                             Effort& effort) {
   return with_bounding_band(attention, context, effort);
 }
-ir::Attention redundant(const ir::Attention& attention, const Context&, Effort& effort) {
-  return without_redundant(attention, effort);
+ir::Attention redundant(const ir::Attention& attention, const Context& context, Effort& effort) {
+  return without_redundant(attention, context, effort);
 }
 ir::Attention reals(const ir::Attention& attention, const Context&, Effort&) {
   return with_real_indices(attention);

@@ -4,9 +4,8 @@
 #include <vector>
 
 #include "compiler/passes/analysis/affine.h"
-#include "compiler/passes/analysis/band.h"
-#include "compiler/passes/analysis/boxes.h"
 #include "compiler/passes/analysis/floor_div.h"
+#include "compiler/passes/analysis/mask_analysis.h"
 #include "compiler/passes/analysis/range.h"
 #include "compiler/passes/rewrite/rebuild.h"
 #include "compiler/passes/rewrite/simplify.h"
@@ -180,10 +179,12 @@ ir::Attention with_ranges(const ir::Attention& attention) {
   return result;
 }
 
-ir::Attention without_redundant(const ir::Attention& attention, Effort& effort) {
+ir::Attention without_redundant(const ir::Attention& attention, const planning::Context& context,
+                                Effort& effort) {
   if (!attention.dims.bound()) return attention;
   ir::Attention result = attention;
-  for (const ExprId mask : mask_form(attention).residual) {
+  const Analyzed analysis = analyzed(attention, context);
+  for (const ExprId mask : analysis->form().residual) {
     if (effort.is_spent()) break;
     const auto place = std::ranges::find(result.masks, mask);
     const auto at = static_cast<std::size_t>(place - result.masks.begin());

@@ -3,6 +3,7 @@
 
 #include "compiler/ir/attention.h"
 #include "compiler/passes/analysis/effort.h"
+#include "compiler/planning/context.h"
 
 namespace attn::passes {
 
@@ -18,10 +19,12 @@ ir::Attention with_ranges(const ir::Attention& attention);
 // Removes masks that the others imply, as far as boxes of scores (range.h) can prove it. Tries
 // every mask that is not a band bound, and each side of an `||`. Takes some milliseconds; when the
 // effort ends, the remaining masks are kept.
-ir::Attention without_redundant(const ir::Attention& attention, Effort& effort);
-inline ir::Attention without_redundant(const ir::Attention& attention) {
+ir::Attention without_redundant(const ir::Attention& attention, const planning::Context& context,
+                                Effort& effort);
+inline ir::Attention without_redundant(const ir::Attention& attention,
+                                       const planning::Context& context = {}) {
   Effort effort;
-  return without_redundant(attention, effort);
+  return without_redundant(attention, context, effort);
 }
 
 }  // namespace attn::passes

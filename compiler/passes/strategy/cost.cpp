@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "compiler/passes/analysis/axes.h"
-#include "compiler/passes/analysis/band.h"
+#include "compiler/passes/analysis/mask_analysis.h"
 #include "compiler/passes/rewrite/hoist.h"
 #include "compiler/planning/capabilities.h"
 
@@ -54,8 +54,8 @@ class Operations {
   Operations(const ir::Attention& attention, const Reading& reading)
       : attention_(attention), reading_(reading), dependence_(attention.dag) {}
 
-  double of_attention() {
-    const double masks = sum(mask_form(attention_).residual);
+  double of_attention(const MaskAnalysis& mask) {
+    const double masks = sum(mask.form().residual);
     return std::min(masks, reading_.narrow_table) + sum({attention_.score});
   }
 
@@ -115,16 +115,15 @@ double for_a_score(const ir::Attention& attention, const planning::Context& cont
   const double products =
       std::max(rates.score * (rates.fixed_part + (1 - rates.fixed_part) * width),
                least_for_a_score(d, context));
-  return products +
-         rates.operation *
-             Operations(attention, backward ? kReadingBackward : kReadingForward).of_attention();
+  Operations operations(attention, backward ? kReadingBackward : kReadingForward);
+  return products + rates.operation * operations.of_attention(*analyzed(attention, context));
 }
 
 // What the kernel skips by.
 Band skipping(const ir::Attention& attention, const planning::Context& context) {
   const bool backward =
       context.backward() && !can(planning::Capability::backward_skips_right_of_diagonal, context);
-  const Band band = full_band(mask_form(attention), attention.dims);
+  const Band band = analyzed(attention, context)->band();
   const bool causal = band.right && *band.right <= 0;
   if (backward ? causal : band.right || band.left) return band;
   return {};

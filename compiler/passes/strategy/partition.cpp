@@ -6,9 +6,8 @@
 #include <set>
 
 #include "compiler/passes/analysis/affine.h"
-#include "compiler/passes/analysis/band.h"
-#include "compiler/passes/analysis/boxes.h"
 #include "compiler/passes/analysis/floor_div.h"
+#include "compiler/passes/analysis/mask_analysis.h"
 #include "compiler/passes/rewrite/kernel_form.h"
 #include "compiler/passes/rewrite/pass.h"
 #include "compiler/passes/strategy/cost.h"
@@ -48,9 +47,9 @@ Part cut_out(const Part& part, const Window& window) {
 }
 
 // Without the rows and columns around what the part shows. Nothing when it shows nothing.
-std::optional<Part> narrowed(const Part& part, Effort& effort) {
+std::optional<Part> narrowed(const Part& part, const planning::Context& context, Effort& effort) {
   if (part.attention.masks.empty()) return part;
-  const std::optional<Bounds> bounds = bounds_of(part.attention, effort);
+  const std::optional<Bounds> bounds = analyzed(part.attention, context)->bounds(effort);
   if (!bounds) return std::nullopt;
   return cut_out(part, {bounds->rows.low, bounds->rows.high - bounds->rows.low + 1,
                         bounds->columns.low, bounds->columns.high - bounds->columns.low + 1});
@@ -264,7 +263,7 @@ class Search {
         if (!goes_on()) return;
         const Part part = cell({row, row_end - row, column, column_end - column});
         if (shows_nothing(part.attention)) continue;
-        if (std::optional<Part> narrow = narrowed(part, effort_))
+        if (std::optional<Part> narrow = narrowed(part, context_, effort_))
           parts.push_back(std::move(*narrow));
       }
     }
@@ -298,14 +297,14 @@ class Search {
     Part main = whole();
     main.attention.masks[mask] = first;
     main.attention = run_pass("simplify", main.attention, context_, effort_);
-    if (mask_form(main.attention).band == Band{}) return;
+    if (analyzed(main.attention, context_)->form().band == Band{}) return;
     Part rest = whole();
     ir::Dag& dag = rest.attention.dag;
     rest.attention.masks[mask] = second;
     rest.attention.masks.push_back(dag.add(Op::not_, {first}, dag[first].pos));
     rest.attention = run_pass("ranges", rest.attention, context_, effort_);
     if (shows_nothing(rest.attention)) return;
-    std::optional<Part> narrow = narrowed(rest, effort_);
+    std::optional<Part> narrow = narrowed(rest, context_, effort_);
     if (narrow) add("union", {std::move(main), std::move(*narrow)});
   }
 
@@ -313,7 +312,7 @@ class Search {
   // it where the band has a right side.
   void add_whole() {
     if (backward_) add("shifted", {whole()});
-    if (std::optional<Part> narrow = narrowed(whole(), effort_))
+    if (std::optional<Part> narrow = narrowed(whole(), context_, effort_))
       add("narrowed", {std::move(*narrow)});
   }
 
@@ -345,7 +344,7 @@ class Search {
           simpler(context_.rewrites.bounding_band
                       ? run_pass("bounding_band", part.attention, forward_, effort_)
                       : part.attention);
-      const Band band = full_band(mask_form(form), form.dims);
+      const Band band = analyzed(form, context_)->band();
       const std::int64_t rows = part.view.rows.count, columns = part.view.columns.count;
       if (!band.right || *band.right <= 0 || *band.right >= columns) {
         all.push_back(std::move(part));

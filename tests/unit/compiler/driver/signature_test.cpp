@@ -188,9 +188,9 @@ TEST(SpecSignature, TheTablesAboveKnowEveryField) {
   [[maybe_unused]] const auto& [kind, strides, page, pages, tables] = ir::Layout();
   [[maybe_unused]] const auto& [probability, keep, place_of_dropout] = ir::Dropout();
   // How the worker is started is no part of a plan, nor where it is kept, nor which ways of
-  // lowering and which rewrites are tried.
-  [[maybe_unused]] const auto& [target, worker, cached, lowering, direction, rewrites, measure] =
-      CompileOptions();
+  // lowering and which rewrites are tried, nor the analyses of masks made so far.
+  [[maybe_unused]] const auto& [target, worker, cached, lowering, direction, analyses, rewrites,
+                                measure] = CompileOptions();
   EXPECT_EQ(layouts.size(), 0U);
 }
 

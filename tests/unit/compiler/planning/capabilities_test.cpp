@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "compiler/driver/driver.h"
-#include "compiler/passes/analysis/band.h"
+#include "compiler/passes/analysis/mask_analysis.h"
 #include "compiler/passes/rewrite/bounding_band.h"
 #include "tests/support/contexts.h"
 
@@ -66,7 +66,8 @@ void show_backward_skips_right_of_diagonal() {
   const ir::Attention blocks =
       attention_of("dims B = 1, Hq = 1, Sq = 4096, D = 64; mask q_idx // 64 == kv_idx // 64;");
   const auto band = [&blocks](bool backward) {
-    return passes::mask_form(passes::with_bounding_band(blocks, attn::testing::in(backward))).band;
+    const planning::Context context = attn::testing::in(backward);
+    return passes::analyzed(passes::with_bounding_band(blocks, context), context)->form().band;
   };
   EXPECT_EQ(band(false).right, 63);
   EXPECT_EQ(band(true).right, std::nullopt);

@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "compiler/passes/analysis/mask_analysis.h"
 #include "tests/unit/compiler/passes/example.h"
 
 namespace attn::passes {
@@ -12,11 +13,13 @@ namespace {
 using ir::ExprId;
 using ir::Op;
 
+MaskForm form_of(const ir::Attention& attention) { return analyzed(attention, {})->form(); }
+
 class BandTest : public ::testing::Test {
  protected:
   MaskForm form(std::initializer_list<ExprId> masks) {
     attention_.masks = masks;
-    return mask_form(attention_);
+    return form_of(attention_);
   }
   ExprId integer(std::int64_t value) { return dag_.integer(value); }
 
@@ -165,7 +168,7 @@ TEST(BandProperty, BandAndResidualShowWhatTheMaskShows) {
     const Op op = kOps[random.pick(0, 5)];
     const ExprId mask = attention.dag.add(op, {build(attention.dag, x), build(attention.dag, y)});
     attention.masks = {mask};
-    const MaskForm form = mask_form(attention);
+    const MaskForm form = form_of(attention);
     bands += form.residual.empty() ? 1 : 0;
     for (std::int64_t r = 0; r < kRows; ++r) {
       for (std::int64_t c = 0; c < kColumns; ++c) {
@@ -229,7 +232,7 @@ TEST_P(FromEndTest, EveryBand) {
     for (std::int64_t to = -9; to <= 9; ++to) {
       attention_.masks = {dag.add(Op::le_, {distance, dag.integer(to)}),
                           dag.add(Op::ge_, {distance, dag.integer(from)})};
-      const MaskForm form = mask_form(attention_);
+      const MaskForm form = form_of(attention_);
       EXPECT_FALSE(form.band.left || form.band.right);
       expect_shows(form, from, to);
     }

@@ -32,7 +32,7 @@ std::string picture(const std::string& clauses) {
   const sema::Analyzed analyzed = sema::analyze_body("dims B = 1, Hq = 1, D = 8; " + clauses);
   EXPECT_TRUE(analyzed.attention.has_value()) << analyzed.text;
   if (!analyzed.attention) return "";
-  return picture(block_map(visible_columns(simplify(*analyzed.attention))));
+  return picture(block_map(simplify(*analyzed.attention)));
 }
 
 TEST(Blocks, OfACausalMask) {
@@ -63,7 +63,7 @@ TEST(Blocks, OfChunksAndGlobalTokens) {
 TEST(Blocks, AreCounted) {
   const sema::Analyzed analyzed =
       sema::analyze_body("dims B = 1, Hq = 1, Sq = 8192, D = 8; mask 0 <= q_idx - kv_idx < 512;");
-  const BlockMap map = block_map(visible_columns(simplify(*analyzed.attention)));
+  const BlockMap map = block_map(simplify(*analyzed.attention));
   EXPECT_EQ(map.count(Block::partial), 64 + 60);
   EXPECT_EQ(map.count(Block::full), 63 + 62 + 61);
   EXPECT_EQ(map.count(Block::empty), 64 * 64 - 64 - 60 - 63 - 62 - 61);
@@ -116,16 +116,16 @@ TEST(Blocks, OfRandomMasksAreWhatTheyShow) {
     ir::Attention attention = testing::example(upto(40), upto(40));
     testing::RandomMask mask(attention, random);
     attention.masks = {mask.boolean(2), mask.boolean(1)};
-    const VisibleColumns columns = visible_columns(simplify(attention));
-    const BlockMap map = block_map(columns, 0, 0, upto(16), upto(16));
-    Counted counted(columns.attention, map.rows, map.columns);
+    const BlockMap map = block_map(attention, upto(16), upto(16));
+    EXPECT_EQ(map.exactness, Exactness::exact);
+    Counted counted(attention, map.rows, map.columns);
     for (std::int64_t row = 0; row < map.height; ++row) {
       for (std::int64_t column = 0; column < map.width; ++column) {
         const auto [visible, hidden] = counted.of(row, column);
         const Block block = map.at(row, column);
         ASSERT_TRUE(block != Block::empty || visible == 0);
         ASSERT_TRUE(block != Block::full || hidden == 0);
-        ASSERT_TRUE(block != Block::partial || !columns.exact || (visible > 0 && hidden > 0));
+        ASSERT_TRUE(block != Block::partial || (visible > 0 && hidden > 0));
         told += block == Block::partial ? 0 : 1;
       }
     }

@@ -79,7 +79,7 @@ TEST(Intervals, OfTooMuchWorkAreWide) {
   };
   const VisibleColumns wide = found("any(n in 2..2000: kv_idx // n == q_idx // n)");
   EXPECT_TRUE(wide.stopped);
-  EXPECT_FALSE(wide.exact);
+  EXPECT_EQ(wide.exactness, Exactness::bound);
   EXPECT_FALSE(found("kv_idx // 64 == q_idx // 64").stopped);
 }
 
@@ -182,18 +182,7 @@ TEST(Intervals, OfSharedPartsEndInTime) {
     smallest = dag.add(ir::Op::min_, {smallest, other});
   }
   attention.masks = {dag.add(ir::Op::lt_, {smallest, dag.integer(7)})};
-  EXPECT_FALSE(visible_columns(attention).exact);
-}
-
-TEST(Intervals, OfOneCondition) {
-  const sema::Analyzed analyzed =
-      sema::analyze_body(std::string(kSizes) + "mask kv_idx < 9; mask q_idx >= kv_idx;");
-  ASSERT_TRUE(analyzed.attention.has_value()) << analyzed.text;
-  const ir::Attention attention = simplify(*analyzed.attention);
-  const VisibleColumns one = visible_columns(attention, attention.masks[1]);
-  ASSERT_EQ(one.intervals.size(), 1U);
-  EXPECT_EQ(to_source(one, one.intervals[0]), "[0, q_idx + 1)");
-  EXPECT_TRUE(one.exact);
+  EXPECT_EQ(visible_columns(attention).exactness, Exactness::bound);
 }
 
 TEST(Intervals, WithoutMasksAreAllColumns) {

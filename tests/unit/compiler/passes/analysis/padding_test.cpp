@@ -17,7 +17,7 @@ using testing::of_clauses;
 constexpr const char* kTensors = "tensor n: i32[B]; tensor by_head: i32[B, Hq]; ";
 
 std::optional<Padding> found(const std::string& clauses) {
-  return padding(of_clauses(64, 96, kTensors + clauses));
+  return padding(of_clauses(64, 96, kTensors + clauses), {});
 }
 
 std::string columns(const std::string& clauses) {
@@ -85,7 +85,8 @@ TEST(Padding, IsPredictedToTakeLessThanItsMask) {
   const ir::Attention masked = of_clauses(4096, 4096, "tensor n: i32[B]; mask kv_idx < n[b];");
   for (const bool backward : {false, true}) {
     const double as_mask = predicted_ms(masked, attn::testing::in(backward));
-    EXPECT_LT(predicted_ms(padding(masked)->attention, attn::testing::in(backward)), 0.7 * as_mask);
+    EXPECT_LT(predicted_ms(padding(masked, {})->attention, attn::testing::in(backward)),
+              0.7 * as_mask);
   }
 }
 

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "compiler/passes/analysis/intervals.h"
-#include "compiler/passes/analysis/spans.h"
 #include "compiler/passes/rewrite/simplify.h"
 #include "compiler/reference/row_evaluator.h"
 #include "tests/unit/compiler/passes/analysis/random_mask.h"
@@ -80,11 +79,7 @@ class TidyMask {
   std::vector<ExprId> still_;
 };
 
-enum class Kind {
-  wild,
-  tidy,
-  indices  // wild, without captured tensors and params
-};
+enum class Kind { wild, tidy };
 
 // A mask, and the values of the tensors.
 class Case {
@@ -112,9 +107,6 @@ class Case {
     if (kind == Kind::tidy) {
       TidyMask mask(dag(), random, {column, column, column, dag().add(Op::sub_, {row, column})},
                     {doc}, {row, row, row, batch, n, p, own_doc, of_row});
-      attention_.masks = {mask.boolean(2), mask.boolean(1)};
-    } else if (kind == Kind::indices) {
-      testing::RandomMask mask(attention_, random, {batch}, {});
       attention_.masks = {mask.boolean(2), mask.boolean(1)};
     } else {
       testing::RandomMask mask(
@@ -245,7 +237,7 @@ int count_exact(std::uint64_t seed, Kind kind) {
     const Case test(random, kind);
     const VisibleColumns columns = visible_columns(test.attention());
     EXPECT_TRUE(ir::verify(columns.attention).ok());
-    exact += columns.exact ? 1 : 0;
+    exact += columns.exactness == Exactness::exact ? 1 : 0;
     const std::vector<ExprId> roots = roots_of(columns);
     RowEvaluator evaluator(columns.attention, test.bindings(), roots);
     const std::vector<double> scores(static_cast<std::size_t>(test.attention().dims[ir::Dim::Skv]));
@@ -269,49 +261,6 @@ TEST(Intervals, OfRandomMasksAreWhatTheyShow) {
 TEST(Intervals, OfTidyMasksAreExact) {
   EXPECT_GT(count_exact(6, Kind::tidy),
             kMasks * 99 / 100);  // 99.96 %: others have too many intervals
-}
-
-void expect_normal(const Spans& spans) {
-  for (std::size_t i = 0; i < spans.size(); ++i) {
-    ASSERT_LT(spans[i].low, spans[i].high);
-    if (i == 0) continue;
-    ASSERT_LE(spans[i - 1].high, spans[i].low);
-    const bool meet = spans[i - 1].high == spans[i].low;
-    ASSERT_TRUE(!meet || spans[i - 1].exact != spans[i].exact);
-  }
-}
-
-void expect_same(const Spans& spans, const RowEvaluator& evaluator,
-                 const std::vector<ExprId>& masks, std::int64_t columns) {
-  for (std::int64_t column = 0; column < columns; ++column) {
-    const bool visible = std::ranges::all_of(masks, [&](ExprId mask) {
-      return value_of(evaluator, mask, static_cast<std::size_t>(column)) != 0;
-    });
-    const auto span = std::ranges::find_if(
-        spans, [&](const Span& x) { return x.low <= column && column < x.high; });
-    ASSERT_TRUE(!visible || span != spans.end()) << "column " << column;
-    ASSERT_TRUE(visible || span == spans.end() || !span->exact) << "column " << column;
-  }
-}
-
-TEST(Spans, OfRandomMasksAreWhatTheyShow) {
-  std::mt19937_64 random(7);
-  for (int i = 0; i < 5000 && !::testing::Test::HasFailure(); ++i) {
-    const Case test(random, Kind::indices);
-    const VisibleColumns columns = visible_columns(test.attention());
-    ASSERT_TRUE(is_static(columns));
-    const std::vector<ExprId>& masks = columns.attention.masks;
-    RowEvaluator evaluator(columns.attention, test.bindings(), masks);
-    const std::int64_t width = test.attention().dims[ir::Dim::Skv];
-    const std::vector<double> scores(static_cast<std::size_t>(width));
-    const std::vector<Spans> rows = spans_of_rows(columns, i % 2, 0);
-    for (std::size_t row = 0; row < rows.size(); ++row) {
-      evaluator.run({i % 2, 0, static_cast<std::int64_t>(row)}, scores);
-      expect_normal(rows[row]);
-      expect_same(rows[row], evaluator, masks, width);
-    }
-    ASSERT_FALSE(::testing::Test::HasFailure()) << text_of(columns);
-  }
 }
 
 }  // namespace

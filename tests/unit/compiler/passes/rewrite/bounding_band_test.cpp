@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "compiler/passes/analysis/range.h"
+#include "compiler/passes/analysis/mask_analysis.h"
 #include "tests/support/contexts.h"
 #include "tests/unit/compiler/passes/analysis/random_mask.h"
 #include "tests/unit/compiler/passes/dense.h"
@@ -18,6 +18,8 @@ namespace {
 using ir::ExprId;
 using ir::Op;
 using testing::Dense;
+
+MaskForm form_of(const ir::Attention& attention) { return analyzed(attention, {})->form(); }
 
 // The largest visible distances from the diagonal on both sides, by counting.
 Band counted(const ir::Attention& attention) {
@@ -93,7 +95,7 @@ TEST_F(CoverTest, IsAddedWhereItMakesLessWork) {
   const ExprId same =
       dag_.add(Op::eq_, {binary(Op::floordiv_, row_, 32), binary(Op::floordiv_, column_, 32)});
   attention_.masks = {same};
-  const MaskForm form = mask_form(with_bounding_band(attention_));
+  const MaskForm form = form_of(with_bounding_band(attention_));
   EXPECT_EQ(form.band.right, 31);
   EXPECT_EQ(form.band.left, 31);
   EXPECT_EQ(form.residual, std::vector{same});
@@ -101,7 +103,7 @@ TEST_F(CoverTest, IsAddedWhereItMakesLessWork) {
             1U);  // a backward would skip nothing
 
   attention_.masks = {same, dag_.add(Op::ge_, {row_, column_})};
-  EXPECT_EQ(mask_form(with_bounding_band(attention_, attn::testing::in(true))).band.left, 31);
+  EXPECT_EQ(form_of(with_bounding_band(attention_, attn::testing::in(true))).band.left, 31);
 
   attention_.masks = {dag_.add(Op::ne_, {dag_.add(Op::sub_, {row_, column_}), integer(255)})};
   EXPECT_EQ(cover_of(attention_).left, 254);

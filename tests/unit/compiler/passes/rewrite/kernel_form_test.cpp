@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "compiler/passes/analysis/band.h"
+#include "compiler/passes/analysis/mask_analysis.h"
 #include "tests/support/contexts.h"
 #include "tests/support/random_spec.h"
 #include "tests/unit/compiler/passes/dense.h"
@@ -13,6 +13,8 @@
 namespace attn::passes {
 namespace {
 
+MaskForm form_of(const ir::Attention& attention) { return analyzed(attention, {})->form(); }
+
 using testing::masks_of;
 using testing::of_clauses;
 
@@ -20,15 +22,15 @@ TEST(KernelForm, ABandIsAddedAndWhatItImpliesGoes) {
   const ir::Attention chunks =
       of_clauses(256, 256, "mask q_idx // 32 == kv_idx // 32 && q_idx >= kv_idx;");
   const ir::Attention form = kernel_form(chunks, attn::testing::in(false));
-  EXPECT_EQ(mask_form(form).band.right, 0);
-  EXPECT_EQ(mask_form(form).band.left, 31);
+  EXPECT_EQ(form_of(form).band.right, 0);
+  EXPECT_EQ(form_of(form).band.left, 31);
   EXPECT_EQ(masks_of(form).find("//"), std::string::npos) << masks_of(form);
 }
 
 TEST(KernelForm, ABackwardHasNoBandThatItCannotSkipBy) {
   const ir::Attention chunks = of_clauses(256, 256, "mask q_idx // 32 == kv_idx // 32;");
-  EXPECT_EQ(mask_form(kernel_form(chunks, attn::testing::in(true))).band, Band{});
-  EXPECT_NE(mask_form(kernel_form(chunks, attn::testing::in(false))).band, Band{});
+  EXPECT_EQ(form_of(kernel_form(chunks, attn::testing::in(true))).band, Band{});
+  EXPECT_NE(form_of(kernel_form(chunks, attn::testing::in(false))).band, Band{});
 }
 
 TEST(KernelForm, WhatNeedsNoChangeStays) {
@@ -44,16 +46,19 @@ TEST(KernelForm, EachRewriteIsMadeOrNot) {
       of_clauses(256, 256, "mask q_idx // 32 == kv_idx // 32 && q_idx // 64 == kv_idx // 64;");
   const std::string all = ir::to_text(kernel_form(chunks, attn::testing::in(false)));
   for (const char* name : {"bounding_band", "redundant", "reals"}) {
-    EXPECT_NE(ir::to_text(kernel_form(chunks, attn::testing::in(false, planning::without(name)))), all)
+    EXPECT_NE(ir::to_text(kernel_form(chunks, attn::testing::in(false, planning::without(name)))),
+              all)
         << name;
   }
   EXPECT_EQ(
-      mask_form(kernel_form(chunks, attn::testing::in(false, planning::without("bounding_band")))).band,
+      form_of(kernel_form(chunks, attn::testing::in(false, planning::without("bounding_band"))))
+          .band,
       Band{});
   const ir::Attention bare = kernel_form(
-      chunks, attn::testing::in(false, planning::without(
-                                     "bounding_band",
-                                     planning::without("redundant", planning::without("reals")))));
+      chunks,
+      attn::testing::in(
+          false, planning::without("bounding_band",
+                                   planning::without("redundant", planning::without("reals")))));
   EXPECT_EQ(ir::to_text(bare), ir::to_text(chunks));
 }
 

@@ -1,0 +1,115 @@
+// What the masks of an attention show. Every decision about a mask reads it here: cost, rewrites,
+// strategies, lowering and `explain`.
+//
+// It is found in three ways, one for each kind of question:
+//   - bands (band.h): comparisons of row and column, split off exactly. What cuDNN skips by.
+//   - boxes of scores (range.h), halved until ranges decide: the band or the rows and columns that
+//     hold all visible scores, which blocks are empty, full or partial, and block lists. Numbers,
+//     for bound dimensions.
+//   - intervals (intervals.h): the columns of a row, as expressions. Also for open dimensions, and
+//     where tensors decide.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "compiler/ir/attention.h"
+#include "compiler/passes/analysis/band.h"
+#include "compiler/passes/analysis/block_lists.h"
+#include "compiler/passes/analysis/blocks.h"
+#include "compiler/passes/analysis/boxes.h"
+#include "compiler/passes/analysis/intervals.h"
+#include "compiler/planning/context.h"
+
+namespace attn::passes {
+
+// The analysis of the masks of one attention, of which it keeps a copy. Each part is computed at
+// the first call, reported to the observer, and kept. It depends on the masks, the dimensions, the
+// alignment, lengths, and the tensors that masks read; not on the score or the outputs. Not
+// thread-safe.
+class MaskAnalysis {
+ public:
+  // The observer, which may be null, must outlive this.
+  MaskAnalysis(ir::Attention attention, const planning::AnalysisObserver* observer)
+      : attention_(std::move(attention)), observer_(observer) {}
+  MaskAnalysis(const MaskAnalysis&) = delete;
+  MaskAnalysis& operator=(const MaskAnalysis&) = delete;
+
+  // Bands and residual masks. Exact.
+  const MaskForm& form() const;
+
+  // The bands of form() as one around the first diagonal. Exact for full lengths. Dimensions must
+  // be bound.
+  Band band() const { return full_band(form(), attention_.dims); }
+
+  // The batch, head, row and column, if the masks depend on them. An upper bound.
+  Axes axes() const;
+
+  // The columns of each row. Tells itself which of the intervals are exact.
+  const VisibleColumns& columns() const;
+
+  // The narrowest band that holds all visible scores (boxes.h), whatever form() says. An upper
+  // bound where tensors or params decide, and if the effort ends, in which case it is not kept.
+  Band cover(Effort& effort) const;
+
+  // The rows and columns that hold all visible scores (boxes.h); nullopt if there are none. Like
+  // cover().
+  std::optional<Bounds> bounds(Effort& effort) const;
+
+  // True if proven that no score is visible, for any size of open dimensions. Kept unless the
+  // effort ends.
+  bool hides_all(Effort& effort) const;
+
+  // The blocks of kBlock rows and columns of the first batch and head; tells itself whether they
+  // are exact. nullopt without masks, for open dimensions, and for more than kMostBlocks.
+  const std::optional<BlockMap>& blocks() const;
+
+  // Which blocks of columns each tile of rows sees, of all batches and heads. Dimensions must be
+  // bound.
+  const std::optional<BlockLists>& block_lists() const;
+
+ private:
+  MaskForm find_form() const;                          // band.cpp
+  std::optional<BlockLists> find_block_lists() const;  // block_lists.cpp
+
+  template <typename Value, typename Compute>
+  const Value& once(std::string_view part, std::optional<Value>& kept,
+                    const Compute& compute) const;
+  template <typename Value, typename Compute>
+  Value within(std::string_view part, std::optional<Value>& kept, Effort& effort,
+               const Compute& compute) const;
+
+  ir::Attention attention_;
+  const planning::AnalysisObserver* observer_;
+  mutable std::optional<MaskForm> form_;
+  mutable std::optional<VisibleColumns> columns_;
+  mutable std::optional<Band> cover_;
+  mutable std::optional<std::optional<Bounds>> bounds_;
+  mutable std::optional<bool> hides_all_;
+  mutable std::optional<std::optional<BlockMap>> blocks_;
+  mutable std::optional<std::optional<BlockLists>> block_lists_;
+};
+
+using Analyzed = std::shared_ptr<const MaskAnalysis>;
+
+// The analyses of one compilation: attentions with the same masks share one. Not thread-safe.
+class MaskAnalyses {
+ public:
+  // The observer must outlive this and the analyses.
+  explicit MaskAnalyses(const planning::AnalysisObserver* observer = nullptr)
+      : observer_(observer) {}
+
+  // Ids of expressions in the analysis are those of the attention.
+  Analyzed of(const ir::Attention& attention);
+
+ private:
+  const planning::AnalysisObserver* observer_;
+  std::map<std::string, Analyzed> kept_;  // by all that it depends on, as text
+};
+
+// The analysis kept in context.analyses, if that is not null.
+Analyzed analyzed(const ir::Attention& attention, const planning::Context& context);
+
+}  // namespace attn::passes

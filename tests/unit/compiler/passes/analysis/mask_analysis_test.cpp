@@ -1,0 +1,91 @@
+#include "compiler/passes/analysis/mask_analysis.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/unit/compiler/passes/spec_example.h"
+
+namespace attn::passes {
+namespace {
+
+class MaskAnalysisTest : public ::testing::Test {
+ protected:
+  planning::Context context() {
+    planning::Context context;
+    context.analyses = &analyses_;
+    return context;
+  }
+
+  std::vector<std::string> computed_;
+  planning::AnalysisObserver observer_ = [this](const planning::AnalysisRun& run) {
+    computed_.emplace_back(run.part);
+  };
+  MaskAnalyses analyses_{&observer_};
+};
+
+TEST_F(MaskAnalysisTest, ComputesAPartAtItsFirstCallAndKeepsIt) {
+  const ir::Attention blocks = testing::of_clauses(256, 256, "mask q_idx // 64 == kv_idx // 64;");
+  const Analyzed mask = analyzed(blocks, context());
+  EXPECT_TRUE(computed_.empty());
+  Effort effort;
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(mask->form().residual.size(), 1U);
+    EXPECT_EQ(mask->cover(effort).left, 63);
+    EXPECT_EQ(mask->bounds(effort)->rows, (Range{0, 255}));
+    EXPECT_EQ(mask->blocks()->count(Block::empty), 2);
+    EXPECT_EQ(mask->columns().intervals.size(), 1U);
+    EXPECT_TRUE(mask->block_lists().has_value());
+    EXPECT_FALSE(mask->hides_all(effort));
+  }
+  EXPECT_EQ(computed_, (std::vector<std::string>{"form", "cover", "bounds", "blocks", "columns",
+                                                 "block_lists", "hides_all"}));
+}
+
+TEST_F(MaskAnalysisTest, IsSharedByAttentionsWithTheSameMasks) {
+  const ir::Attention causal = testing::of_clauses(64, 64, "mask q_idx >= kv_idx;");
+  const Analyzed mask = analyzed(causal, context());
+  ir::Attention other = causal;
+  other.wants_max = true;
+  other.score = other.dag.add(ir::Op::neg_, {other.score});
+  EXPECT_EQ(analyzed(other, context()), mask);
+  other.dims.set(ir::Dim::Sq, 32);
+  EXPECT_NE(analyzed(other, context()), mask);
+  other = causal;
+  other.masks.clear();
+  EXPECT_NE(analyzed(other, context()), mask);
+  EXPECT_NE(analyzed(causal, {}), mask);
+}
+
+TEST_F(MaskAnalysisTest, DependsOnWhatIsDeclaredOfTheTensorsThatMasksRead) {
+  const auto doc = [](const std::string& more) {
+    return testing::of_clauses(
+        64, 64, "tensor doc: i32[Skv] " + more + "; mask doc[q_idx] == doc[kv_idx];");
+  };
+  EXPECT_NE(analyzed(doc("monotone"), context()), analyzed(doc(""), context()));
+}
+
+TEST_F(MaskAnalysisTest, WhatTheEffortCutsShortIsNotKept) {
+  const Analyzed mask =
+      analyzed(testing::of_clauses(256, 256, "mask q_idx // 64 == kv_idx // 64;"), context());
+  Effort none(0), enough;
+  EXPECT_EQ(mask->cover(none), Band{});
+  EXPECT_EQ(mask->cover(enough).right, 63);
+}
+
+TEST_F(MaskAnalysisTest, TellsWhatItDependsOnAndWhatItKnows) {
+  const Analyzed exact =
+      analyzed(testing::of_clauses(256, 256, "mask kv_idx < 100 + h;"), context());
+  EXPECT_EQ(exact->axes(), (Axes{.head = true, .column = true}));
+  EXPECT_EQ(exact->blocks()->exactness, Exactness::exact);
+  const Analyzed bound = analyzed(
+      testing::of_clauses(256, 256, "tensor n: i32[B]; mask kv_idx < n[b]; mask kv_idx < 128;"),
+      context());
+  EXPECT_EQ(bound->blocks()->exactness, Exactness::bound);
+  EXPECT_EQ(bound->blocks()->count(Block::empty), 2);
+  EXPECT_FALSE(analyzed(testing::of_clauses(256, 256, ""), context())->blocks().has_value());
+}
+
+}  // namespace
+}  // namespace attn::passes
