@@ -1,4 +1,6 @@
 # attn_library(NAME SOURCES a.cpp ... DEPS x y): a static library with the project's warnings.
+# attn_embed(VARIABLE NAMESPACE FUNCTION FILES...): VARIABLE becomes a source file that defines FUNCTION,
+# which returns the texts of FILES. It is written again when one of them changes.
 # attn_test(NAME SOURCES ... DEPS ... [LABELS ...] [COST seconds]): a GoogleTest program with one ctest
 # entry per case. Tests with the highest COST start first.
 include(GoogleTest)
@@ -23,6 +25,19 @@ function(attn_library target)
   add_library(${target} STATIC ${ARG_SOURCES})
   attn_house_rules(${target})
   target_link_libraries(${target} PUBLIC ${ARG_DEPS})
+endfunction()
+
+function(attn_embed variable namespace function)
+  set(output ${CMAKE_CURRENT_BINARY_DIR}/embedded_${function}.cpp)
+  set(script ${PROJECT_SOURCE_DIR}/cmake/EmbedFiles.cmake)
+  add_custom_command(
+    OUTPUT ${output}
+    COMMAND ${CMAKE_COMMAND} -DOUTPUT=${output} -DNAMESPACE=${namespace} -DFUNCTION=${function}
+      "-DFILES=${ARGN}" -P ${script}
+    DEPENDS ${ARGN} ${script}
+    COMMENT "Embedding ${function}"
+    VERBATIM)
+  set(${variable} ${output} PARENT_SCOPE)
 endfunction()
 
 function(attn_test target)

@@ -6,8 +6,9 @@
 #include <functional>
 #include <numeric>
 
-#include "compiler/derive/emit.h"
 #include "compiler/derive/expression_writer.h"
+#include "compiler/kernels/kernel_text.h"
+#include "compiler/kernels/sources.h"
 
 namespace attn::derive {
 namespace {
@@ -83,9 +84,9 @@ class CheckEmitter {
     parameters_.insert(parameters_.end(), inputs.parameters.begin(), inputs.parameters.end());
     check.scores = scores.scores;
     check.inputs = std::move(inputs.operands);
-    check.source = kernel_text(plan::kQuickCheckKernel, parameters_, quick) +
-                   kernel_text(plan::kExactCheckKernel, parameters_, exact_kernel(scores));
-    check.source = include_text() + check.source;
+    check.source = kernels::include_text("values.cuh") +
+                   kernels::kernel_text(plan::kQuickCheckKernel, parameters_, quick) +
+                   kernels::kernel_text(plan::kExactCheckKernel, parameters_, exact_kernel(scores));
     for (const ExprId id : faults_) {
       check.faults.push_back({ir::to_source(attention_, id), std::string(what_of(dag()[id].op))});
     }

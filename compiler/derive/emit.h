@@ -4,37 +4,28 @@
 #include <string>
 #include <vector>
 
+#include "compiler/derive/expression_writer.h"
 #include "compiler/ir/attention.h"
+#include "compiler/kernels/kernel_text.h"
 #include "compiler/passes/rewrite/hoist.h"
 #include "runtime/plan/program.h"
 
 namespace attn::derive {
 
-struct KernelSource {
-  std::string text;
-  std::vector<plan::OperandSource> inputs;  // the kernel's arguments after the outputs, in order
-};
-
-// A kernel as plan::DeriveStep describes it. Values are those of the reference evaluator: integers
-// are 32 bits and wrap, reals are computed in double and rounded to f32 at the end. Where an
-// expression has no value (a gather outside its tensor, an integer division by 0, a shift outside
-// 0..31, int() of what fits no integer) the result is arbitrary, and nothing outside a tensor is
-// read.
+// The step that computes these tensors, which are all made once or all at every execute. Values are
+// those of the reference evaluator: integers are 32 bits and wrap, reals are computed in double and
+// rounded to f32 at the end. Where an expression has no value (a gather outside its tensor, an
+// integer division by 0, a shift outside 0..31, int() of what fits no integer) the result is
+// arbitrary, and nothing outside a tensor is read.
 //
-// The text includes prelude.h as kPreludeName. The expressions are in the dag of `attention`.
-KernelSource emit_kernel(const ir::Attention& attention,
-                         const std::vector<passes::DerivedTensor>& outputs);
+// The expressions are in the dag of `attention`.
+plan::DeriveStep emit_step(const ir::Attention& attention,
+                           const std::vector<passes::DerivedTensor>& outputs);
 
-// The parts of a source: its include line, and one kernel, whose body has the thread's number in
-// `i`.
-std::string include_text();
-std::string kernel_text(const char* name, const std::vector<std::string>& parameters,
-                        const std::string& body);
+// For KernelText::make: the writer's statements, then the last one.
+std::string with_statements(const ExpressionWriter& writer, const std::string& last);
 
-// Text of attn_widen(unsigned short), which converts bits of `dtype`, f16 or bf16, to float.
-std::string widening_text(DType dtype);
-
-// Text of attn_narrow(float), which rounds to `dtype`, f16 or bf16, and returns the bits.
-std::string narrowing_text(DType dtype);
+// Adds the inputs to a kernel.
+void read_inputs(kernels::KernelText& kernel, const KernelInputs& inputs);
 
 }  // namespace attn::derive

@@ -7,6 +7,7 @@
 
 #include "compiler/ir/real_function.h"
 #include "compiler/ir/text.h"
+#include "compiler/kernels/kernel_text.h"
 #include "compiler/passes/analysis/range.h"
 #include "runtime/base/check.h"
 
@@ -139,21 +140,6 @@ bool may_fail(const ir::Attention& attention, ExprId id) {
 
 }  // namespace
 
-std::string_view element_type(DType dtype) {
-  switch (dtype) {
-    case DType::f16:
-    case DType::bf16: return "unsigned short";
-    case DType::f32: return "float";
-    case DType::f64: return "double";
-    case DType::i8: return "signed char";
-    case DType::u8:
-    case DType::boolean: return "unsigned char";
-    case DType::i32: return "int";
-    case DType::i64: return "long long";
-  }
-  return {};
-}
-
 KernelInputs inputs_of(const ir::Attention& attention, const std::vector<ExprId>& expressions) {
   std::set<std::string> used;
   for (const ExprId id : ir::reachable(attention.dag, expressions)) {
@@ -166,12 +152,13 @@ KernelInputs inputs_of(const ir::Attention& attention, const std::vector<ExprId>
     if (!used.contains(tensor.name)) continue;
     inputs.operands.emplace_back(plan::TensorOperand{tensor.name});
     inputs.parameters.push_back(
-        fmt::format("const {}* t_{}", element_type(tensor.dtype), tensor.name));
+        fmt::format("const {}* t_{}", kernels::element_type(tensor.dtype), tensor.name));
   }
   for (const ir::Param& param : attention.params) {
     if (!used.contains(param.name)) continue;
     inputs.operands.emplace_back(plan::ParamOperand{param.name});
-    inputs.parameters.push_back(fmt::format("{} p_{}", element_type(param.dtype), param.name));
+    inputs.parameters.push_back(
+        fmt::format("{} p_{}", kernels::element_type(param.dtype), param.name));
   }
   return inputs;
 }

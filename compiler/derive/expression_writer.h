@@ -13,8 +13,6 @@
 
 namespace attn::derive {
 
-std::string_view element_type(DType dtype);  // in memory
-
 // The tensors and params that the expressions read, in the order of their declarations, and the
 // parameters of a kernel that takes them: "const int* t_doc", "float p_c".
 struct KernelInputs {

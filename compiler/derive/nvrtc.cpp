@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "compiler/derive/prelude.h"
+#include "compiler/kernels/sources.h"
 #include "runtime/base/python_sites.h"
 #include "runtime/base/wheels.h"
 
@@ -134,9 +134,7 @@ class Compilation {
   Compilation& operator=(const Compilation&) = delete;
 
   Result<std::string> run(const std::string& source, std::int64_t sm) {
-    ATTN_RETURN_IF_ERROR(
-        check(nvrtc_.create(&program_, source.c_str(), "derive.cu", 1, &kPrelude, &kPreludeName),
-              "create"));
+    ATTN_RETURN_IF_ERROR(create(source));
     const std::string architecture = fmt::format("--gpu-architecture=sm_{}", sm);
     // No contraction to FMA: results are those of the operations as written.
     const std::array<const char*, 3> options = {architecture.c_str(), "--std=c++17",
@@ -156,6 +154,21 @@ class Compilation {
   }
 
  private:
+  // With the files that it may include.
+  Status create(const std::string& source) {
+    std::vector<std::string> texts, names;
+    for (const support::EmbeddedFile& file : kernels::sources()) {
+      texts.emplace_back(file.text);
+      names.push_back(fmt::format("attn/{}", file.name));
+    }
+    std::vector<const char*> headers, includes;
+    for (const std::string& text : texts) headers.push_back(text.c_str());
+    for (const std::string& name : names) includes.push_back(name.c_str());
+    return check(nvrtc_.create(&program_, source.c_str(), "derive.cu",
+                               static_cast<int>(headers.size()), headers.data(), includes.data()),
+                 "create");
+  }
+
   Status check(int result, const char* action) const {
     if (result == kSuccess) return {};
     Error error{

@@ -20,10 +20,9 @@ struct RowTile {
 
   std::int64_t all_rows() const { return groups * rows; }
 
-  // C++ text: the row of [B,Hq,Sq] of the tile's row `local` (a name). The kernel has the parameter
-  // kFirstParameter.
+  // C++ text: the row of [B,Hq,Sq] of the tile's row `local` (a name). The kernel reads the tensor
+  // `first` with this name.
   std::string row_text(const std::string& local) const;
 };
-inline constexpr const char* kFirstParameter = "const long long* first";
 
 }  // namespace attn::derive

@@ -38,57 +38,31 @@ class Emitter {
               attention.dims[Dim::Skv]} {}
 
   plan::DeriveStep step() && {
-    KernelInputs inputs = inputs_of(attention_, roots_of(attention_));
-    inputs.operands.insert(inputs.operands.begin(), plan::TensorOperand{tensors_.products});
-    inputs.parameters.insert(inputs.parameters.begin(), "const float* products");
-    if (tensors_.tile) {
-      inputs.operands.emplace_back(tensors_.tile->first);
-      inputs.parameters.emplace_back(kFirstParameter);
-    }
     add_scores();
     if (attention_.dropout && attention_.dropout->keep) add_kept(*attention_.dropout->keep);
     if (attention_.sink) add_sinks(*attention_.sink);
-    parameters_.insert(parameters_.end(), inputs.parameters.begin(), inputs.parameters.end());
-    step_.inputs = std::move(inputs.operands);
-    step_.source = include_text() + kernel_text(plan::kDeriveKernel, parameters_, body_);
-    if (tensors_.tile && tensors_.tile->again) step_.amends = threads_;
-    return std::move(step_);
+    kernel_.read(tensors_.products, DType::f32, "products");
+    read_inputs(kernel_, inputs_of(attention_, roots_of(attention_)));
+    if (tensors_.tile) kernel_.read(tensors_.tile->first, DType::i64, "first");
+    plan::DeriveStep step = std::move(kernel_).finish(false);
+    if (tensors_.tile && tensors_.tile->again) step.amends = threads_;
+    return step;
   }
 
  private:
-  void add(const std::string& tensor, const char* type, std::string meaning,
-           const std::vector<std::int64_t>& dims, const std::string& value) {
-    std::int64_t count = 1;
-    for (const std::int64_t dim : dims) count *= dim;
-    const std::string name = begin_output(tensor, type, std::move(meaning), count);
-    body_ += fmt::format(
-        "  if (i < {0}) {{\n{1}    {2}[i] = ({3})({4});\n    return;\n  }}\n  i -= {0};\n", count,
-        writer_.statements(4), name, type, value);
-  }
-
-  // Adds an output; returns its name in the kernel.
-  std::string begin_output(const std::string& tensor, const char* type, std::string meaning,
-                           std::int64_t count) {
-    std::string name = fmt::format("out{}", step_.outputs.size());
-    parameters_.push_back(fmt::format("{}* {}", type, name));
-    step_.outputs.push_back(tensor);
-    step_.expressions.push_back(std::move(meaning));
+  void make(const std::string& tensor, DType dtype, std::int64_t count, std::string meaning,
+            const std::string& text) {
     threads_ += count;
-    return name;
+    kernel_.make(tensor, dtype, count, std::move(meaning), text);
   }
 
   // Adds an output with one element per score.
-  void add_of_scores(const std::string& tensor, const char* type, std::string meaning,
+  void add_of_scores(const std::string& tensor, DType dtype, std::string meaning,
                      const std::string& value) {
-    if (!tensors_.tile) return add(tensor, type, std::move(meaning), dims_, value);
-    const std::int64_t columns = dims_[3], count = tensors_.tile->all_rows() * columns;
-    const std::string name = begin_output(tensor, type, std::move(meaning), count);
-    body_ += fmt::format(
-        "  if (i < {0}) {{\n    const long long n = i, local = i / {1};\n    {{\n"
-        "      const long long whole = {2};\n"
-        "      const long long i = whole * {1} + n % {1};\n{3}"
-        "      {4}[n] = ({5})({6});\n    }}\n    return;\n  }}\n  i -= {0};\n",
-        count, columns, tensors_.tile->row_text("local"), writer_.statements(6), name, type, value);
+    const std::int64_t rows =
+        tensors_.tile ? tensors_.tile->all_rows() : dims_[0] * dims_[1] * dims_[2];
+    make(tensor, dtype, rows * dims_[3], std::move(meaning),
+         of_score(writer_, tensors_.tile, dims_[3], kernels::element_text(dtype, value)));
   }
 
   void begin() {
@@ -108,29 +82,28 @@ class Emitter {
       meaning +=
           fmt::format(", where {}", fmt::join(sources_of(attention_, attention_.masks), ", "));
     }
-    add_of_scores(tensors_.scores, "float", std::move(meaning), value);
+    add_of_scores(tensors_.scores, DType::f32, std::move(meaning), value);
   }
 
   void add_kept(ExprId keep) {
     begin();
     const std::string value = writer_.value(keep);
-    add_of_scores(tensors_.kept, "int", ir::to_source(attention_, keep), value);
+    add_of_scores(tensors_.kept, DType::i32, ir::to_source(attention_, keep), value);
   }
 
   void add_sinks(ExprId sink) {
     writer_.begin({.head = true}, {dims_[1]});
     const std::string value = writer_.value(sink);
-    add(tensors_.sinks, "float", ir::to_source(attention_, sink), {dims_[1]}, value);
+    make(tensors_.sinks, DType::f32, dims_[1], ir::to_source(attention_, sink),
+         with_statements(writer_, fmt::format("out[i] = (float)({});", value)));
   }
 
   const ir::Attention& attention_;
   const ScoreTensors& tensors_;
   ExpressionWriter writer_;
   std::vector<std::int64_t> dims_;
-  std::vector<std::string> parameters_;
-  std::string body_;
+  kernels::KernelText kernel_;
   std::int64_t threads_ = 0;
-  plan::DeriveStep step_;
 };
 
 }  // namespace
@@ -145,6 +118,16 @@ void begin_scores(ExpressionWriter& writer, const ir::Attention& attention, std:
                   : row;
   writer.set_score(fmt::format("{} * products[{} * {} + column]", writer.value(attention.scale),
                                place, columns));
+}
+
+std::string of_score(const ExpressionWriter& writer, const std::optional<RowTile>& tile,
+                     std::int64_t columns, const std::string& value) {
+  if (!tile) return with_statements(writer, fmt::format("out[i] = {};", value));
+  return fmt::format(
+      "const long long n = i, local = i / {0};\n    {{\n"
+      "      const long long whole = {1};\n      const long long i = whole * {0} + n % {0};\n"
+      "{2}      out[n] = {3};\n    }}",
+      columns, tile->row_text("local"), writer.statements(6), value);
 }
 
 plan::DeriveStep scores_step(const ir::Attention& attention, const ScoreTensors& tensors) {

@@ -15,20 +15,6 @@
 namespace attn::derive {
 namespace {
 
-plan::DeriveStep step_of(const ir::Attention& attention,
-                         const std::vector<passes::DerivedTensor>& outputs) {
-  plan::DeriveStep step;
-  step.once = outputs.front().once;
-  for (const passes::DerivedTensor& output : outputs) {
-    step.outputs.push_back(output.name);
-    step.expressions.push_back(ir::to_source(attention, output.expression));
-  }
-  KernelSource source = emit_kernel(attention, outputs);
-  step.inputs = std::move(source.inputs);
-  step.source = std::move(source.text);
-  return step;
-}
-
 // One step for the tensors made once and one for the others, or more if a step cannot hold them.
 std::vector<plan::Step> derive_steps(const passes::Hoisted& hoisted) {
   std::vector<plan::Step> steps;
@@ -37,10 +23,10 @@ std::vector<plan::Step> derive_steps(const passes::Hoisted& hoisted) {
     for (const passes::DerivedTensor& tensor : hoisted.derived) {
       if (tensor.once == once) outputs.push_back(tensor);
       if (outputs.size() < plan::kMostOutputs) continue;
-      steps.emplace_back(step_of(hoisted.attention, outputs));
+      steps.emplace_back(emit_step(hoisted.attention, outputs));
       outputs.clear();
     }
-    if (!outputs.empty()) steps.emplace_back(step_of(hoisted.attention, outputs));
+    if (!outputs.empty()) steps.emplace_back(emit_step(hoisted.attention, outputs));
   }
   return steps;
 }
@@ -196,16 +182,14 @@ plan::Program with_cancelled(const passes::Cancelled& cancelled, plan::Program p
   program.internals.push_back(plan::internal_tensor(name, DType::f32, {heads, rows}));
   program.internals.push_back(
       plan::internal_tensor(made, DType::f32, {dims[ir::Dim::B], heads, rows}));
-  program.steps.insert(program.steps.begin(), step_of(attention, {term}));
-  plan::DeriveStep sum;
-  sum.outputs = {"lse"};
-  sum.expressions = {"lse plus the term that is constant per row"};
-  sum.inputs = {plan::TensorOperand{made}, plan::TensorOperand{name}};
-  sum.source =
-      kernel_text(plan::kDeriveKernel, {"float* lse", "const float* made", "const float* term"},
-                  fmt::format("  if (i >= {}LL) return;\n  lse[i] = made[i] + term[i % {}LL];\n",
-                              dims[ir::Dim::B] * heads * rows, heads * rows));
-  program.steps.emplace_back(std::move(sum));
+  program.steps.insert(program.steps.begin(), emit_step(attention, {term}));
+  kernels::KernelText sum;
+  sum.read(made, DType::f32, "made");
+  sum.read(name, DType::f32, "term");
+  sum.make("lse", DType::f32, dims[ir::Dim::B] * heads * rows,
+           "lse plus the term that is constant per row",
+           fmt::format("out[i] = made[i] + term[i % {}LL];", heads * rows));
+  program.steps.emplace_back(std::move(sum).finish(false));
   return program;
 }
 

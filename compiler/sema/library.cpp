@@ -117,7 +117,7 @@ class Loader {
   // Looks next to the importer, then in the standard library; reports a file that is in neither.
   // Does not reveal whether a file outside the folders exists.
   std::optional<support::Source> find(const ast::Name& path, const std::string& importer) {
-    const std::string_view text = standard_library(path.text);
+    const std::string_view text = support::text_of(standard_library(), path.text);
     std::error_code error;
     const fs::path beside = fs::path(importer).parent_path() / path.text;
     const bool is_standard =
@@ -135,8 +135,8 @@ class Loader {
     }
     if (!text.empty())
       return support::Source(fmt::format("{}{}", kStandard, path.text), std::string(text));
-    std::vector<std::string_view> names(standard_library_names().begin(),
-                                        standard_library_names().end());
+    std::vector<std::string_view> names;
+    for (const support::EmbeddedFile& file : standard_library()) names.push_back(file.name);
     const std::string_view close = support::nearest(path.text, names);
     sink_
         .report(Code::import_not_found, path.span,

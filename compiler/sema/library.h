@@ -10,6 +10,7 @@
 
 #include "compiler/ast/ast.h"
 #include "compiler/diag/diagnostics.h"
+#include "compiler/support/embedded.h"
 
 namespace attn::sema {
 
@@ -39,9 +40,7 @@ void check_function(const ast::FunctionClause& function, const Library& library,
 // Checks all functions of a library file, and returns their number.
 std::size_t check_library(const ast::Spec& spec, const Library& library, diag::Sink& sink);
 
-// The text of a file of the standard library ("masks.attn"), which is embedded in the program;
-// empty if there is no such file.
-std::string_view standard_library(std::string_view name);
-std::span<const std::string_view> standard_library_names();
+// The files of the standard library ("masks.attn"), which are embedded in the program.
+std::span<const support::EmbeddedFile> standard_library();
 
 }  // namespace attn::sema

@@ -31,10 +31,10 @@ std::string declaration_of(const Expr& index) {
 
 // Help for a function of this name in the standard library, or "".
 std::string standard_import(std::string_view name) {
-  for (const std::string_view file : standard_library_names()) {
-    const std::string_view text = standard_library(file);
-    if (text.find(fmt::format("fn {}(", name)) == std::string_view::npos) continue;
-    return fmt::format("the standard library has it: `import \"{}\";` above the attention", file);
+  for (const support::EmbeddedFile& file : standard_library()) {
+    if (file.text.find(fmt::format("fn {}(", name)) == std::string_view::npos) continue;
+    return fmt::format("the standard library has it: `import \"{}\";` above the attention",
+                       file.name);
   }
   return "";
 }

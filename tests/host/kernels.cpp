@@ -9,25 +9,26 @@
 #include <fstream>
 #include <sstream>
 
-#include "compiler/derive/prelude.h"
 #include "runtime/base/check.h"
-#include "tests/unit/compiler/programs/warps_on_host.h"
+#include "tests/support/host_kernels.h"
 
 namespace attn::host {
 namespace {
 
 using Launcher = void (*)(void* const* arguments, std::size_t threads);
 
-// Kernels with warp shuffles run in warps; the others run in a loop, which is faster.
+// Kernels whose rows have several lanes run in warps; the others run in a loop, which is faster.
 std::string text_of(const std::string& source, std::size_t number) {
-  const bool in_warps = source.find("__shfl") != std::string::npos;
-  return fmt::format(
-      "#define attn_derive attn_derive_{0}\nnamespace kernel_{0} {{\n{1}\n"
-      "void run(void* const* a) {{ call_with(attn_derive, a); }}\n}}\n#undef attn_derive\n"
-      "extern \"C\" void launch_{0}(void* const* arguments, std::size_t threads) {{\n  {2}\n}}\n",
-      number, source,
-      in_warps ? fmt::format("launch_on_host(kernel_{}::run, threads, arguments, false);", number)
-               : fmt::format("for_each_thread(kernel_{}::run, threads, arguments);", number));
+  const bool in_warps = source.find(".lanes = ") != std::string::npos;
+  return testing::host_kernel(number, source) +
+         fmt::format(
+             "extern \"C\" void launch_{0}(void* const* arguments, std::size_t threads) {{\n"
+             "  {1};\n}}\n",
+             number,
+             fmt::format(
+                 fmt::runtime(in_warps ? "launch_on_host(kernel_{}::run, threads, arguments, false)"
+                                       : "for_each_thread(kernel_{}::run, threads, arguments)"),
+                 number));
 }
 
 // A temporary folder, removed by the destructor.
@@ -61,10 +62,8 @@ std::string text_of_file(const std::string& path) {
 
 Result<Kernels> Kernels::compile(const std::vector<const plan::Program*>& programs) {
   const Folder folder;
-  std::ofstream(folder.file(derive::kPreludeName)) << derive::kPrelude;
   std::ofstream file(folder.file("kernels.cpp"));
-  file << "#include \"tests/unit/compiler/programs/warps_on_host.h\"\n"
-          "#define asm ATTN_ASM_ON_HOST\n";
+  file << testing::host_includes();
   Numbers numbers;
   for (const plan::Program* program : programs) {
     for (const plan::DeriveStep* step : plan::steps_of<plan::DeriveStep>(*program)) {
@@ -75,10 +74,10 @@ Result<Kernels> Kernels::compile(const std::vector<const plan::Program*>& progra
   file.close();
   if (numbers.empty()) return Kernels({}, nullptr);
   const std::string command = fmt::format(
-      "{} -std=c++20 -O0 -w -fPIC -fno-gnu-unique -shared -Wl,-Bsymbolic -I{} -I{} -o {} {} {} 2> "
-      "{}",
-      ATTN_CXX, ATTN_SOURCE_DIR, folder.file(""), folder.file("kernels.so"),
-      folder.file("kernels.cpp"), ATTN_KERNEL_LIBRARIES, folder.file("errors"));
+      "{0} -std=c++20 -O0 -w -fPIC -fno-gnu-unique -shared -Wl,-Bsymbolic -I{1} "
+      "-I{1}/compiler/kernels -o {2} {3} {4} 2> {5}",
+      ATTN_CXX, ATTN_SOURCE_DIR, folder.file("kernels.so"), folder.file("kernels.cpp"),
+      ATTN_KERNEL_LIBRARIES, folder.file("errors"));
   if (std::system(command.c_str()) != 0) {
     return {ErrorCode::internal, "kernels do not compile: " + text_of_file(folder.file("errors"))};
   }

@@ -7,8 +7,9 @@
 namespace attn::testing {
 
 // Reports a GoogleTest failure if `actual` differs from the file or the file is missing. `path` is
-// relative to the source root.
-void expect_golden(const std::string& path, const std::string& actual);
+// relative to the source root. Hashes of included
+// kernel files are left out.
+void expect_golden(const std::string& path, const std::string& text);
 
 // Reads a file. Reports a failure and returns "" if it cannot be read.
 std::string read_source_file(const std::string& path);

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "compiler/lowering/common/kernel_text.h"
+#include "compiler/kernels/kernel_text.h"
 #include "compiler/lowering/cudnn/dropout.h"
 #include "compiler/lowering/cudnn/lengths.h"
 #include "compiler/lowering/cudnn/operands.h"
@@ -71,7 +71,7 @@ class Maker {
   }
 
   void missing_lengths() {
-    KernelText kernel;
+    kernels::KernelText kernel;
     const auto fill = [&](std::string_view name, bool given, Dim dim) {
       const std::string tensor(name), size = fmt::format("{}", attention_.dims[dim]);
       if (given || !used_.contains(tensor)) return;
@@ -84,7 +84,7 @@ class Maker {
   }
 
   void from_starts() {
-    KernelText kernel;
+    kernels::KernelText kernel;
     if (has_row_starts(attention_)) {
       add_starts(kernel, kRowStarts, ir::kLengthsQ, {"q", "o", "lse"}, Dim::Sq);
     }
@@ -94,7 +94,7 @@ class Maker {
     if (!kernel.empty()) controls_.steps.push_back(std::move(kernel).finish(false));
   }
 
-  void add_starts(KernelText& kernel, const char* given, std::string_view lengths,
+  void add_starts(kernels::KernelText& kernel, const char* given, std::string_view lengths,
                   const std::vector<const char*>& tensors, Dim rows) {
     give(given, DType::i32, {batches_ + 1}, 4);
     const std::string starts = kernel.read(given, DType::i32);
@@ -113,7 +113,8 @@ class Maker {
       const DType dtype = offsets_dtype(attention_);
       internal(name, dtype, batches_ + 1);
       kernel.make(name, dtype, batches_ + 1, fmt::format("{}[b] * {}", given, row),
-                  fmt::format("out[i] = {}[i] * static_cast<{}>({});", starts, c_type(dtype), row));
+                  fmt::format("out[i] = {}[i] * static_cast<{}>({});", starts,
+                              kernels::element_type(dtype), row));
     }
   }
 

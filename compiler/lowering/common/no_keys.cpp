@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <set>
 
+#include "compiler/kernels/kernel_text.h"
 #include "compiler/lowering/common/controls.h"
 #include "compiler/lowering/common/interface.h"
-#include "compiler/lowering/common/kernel_text.h"
 #include "compiler/lowering/common/unsupported.h"
 #include "compiler/lowering/cudnn/lengths.h"
 #include "compiler/lowering/cudnn/operands.h"
@@ -141,7 +141,7 @@ class NoKeys {
   const bool ragged_;  // q or o
   std::string starts_;
   std::set<std::string> used_;
-  KernelText kernel_;
+  kernels::KernelText kernel_;
 };
 
 }  // namespace

@@ -15,7 +15,8 @@ struct Located {
   std::string present;
 };
 
-Located place_of(const ir::Attention& attention, const std::string& name, KernelText& kernel) {
+Located place_of(const ir::Attention& attention, const std::string& name,
+                 kernels::KernelText& kernel) {
   const ir::Layout& layout = layout_of(attention, name);
   const Dims4 strides = stored_strides(attention, name);
   switch (layout.kind) {
@@ -43,7 +44,7 @@ Located place_of(const ir::Attention& attention, const std::string& name, Kernel
 }  // namespace
 
 std::string place_text(const ir::Attention& attention, const std::string& name, const Dims4& dims,
-                       KernelText& kernel) {
+                       kernels::KernelText& kernel) {
   const Dims4 own = logical_dims(attention, name), strides = stored_strides(attention, name);
   Located place = place_of(attention, name, kernel);
   if (dims[2] > own[2]) place.present += fmt::format(" && s < {}", own[2]);
@@ -58,7 +59,8 @@ std::string place_text(const ir::Attention& attention, const std::string& name, 
 }
 
 std::string copy_out_text(const ir::Attention& attention, const std::string& name,
-                          const std::string& copy, const Dims4& copied, KernelText& kernel) {
+                          const std::string& copy, const Dims4& copied,
+                          kernels::KernelText& kernel) {
   const Dims4 dims = logical_dims(attention, name);
   const std::string text = place_text(attention, name, dims, kernel);
   const bool ragged = layout_of(attention, name).kind == ir::LayoutKind::thd;

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "compiler/ir/attention.h"
-#include "compiler/lowering/common/kernel_text.h"
+#include "compiler/kernels/kernel_text.h"
 #include "compiler/lowering/cudnn/graph_builder.h"
 
 namespace attn::lowering {
@@ -14,11 +14,12 @@ namespace attn::lowering {
 // element; and, if so, its `place` there. Elements past a batch's length are absent from thd and
 // paged tensors, and from o where the engine ignores lengths (lengths.h).
 std::string place_text(const ir::Attention& attention, const std::string& name, const Dims4& dims,
-                       KernelText& kernel);
+                       kernels::KernelText& kernel);
 
 // Kernel statements that write element `i` of such a tensor from `copy`, packed with dims `copied`:
 // 0 if it is not present, or nothing if the tensor has no such row.
 std::string copy_out_text(const ir::Attention& attention, const std::string& name,
-                          const std::string& copy, const Dims4& copied, KernelText& kernel);
+                          const std::string& copy, const Dims4& copied,
+                          kernels::KernelText& kernel);
 
 }  // namespace attn::lowering

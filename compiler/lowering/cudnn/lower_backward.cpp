@@ -4,10 +4,10 @@
 
 #include <utility>
 
+#include "compiler/kernels/kernel_text.h"
 #include "compiler/lowering/common/checks.h"
 #include "compiler/lowering/common/controls.h"
 #include "compiler/lowering/common/interface.h"
-#include "compiler/lowering/common/kernel_text.h"
 #include "compiler/lowering/common/unsupported.h"
 #include "compiler/lowering/cudnn/keyless.h"
 #include "compiler/lowering/cudnn/lengths.h"
@@ -101,7 +101,7 @@ class Maker {
 
   // [B,Hq,Sq], inf where the row is past the lengths or has no weights.
   plan::DeriveStep read_lse() const {
-    KernelText kernel;
+    kernels::KernelText kernel;
     const std::int64_t heads = dims_[Dim::Hq], rows = dims_[Dim::Sq];
     const Dims4 strides = statistics_strides(attention_);
     const std::string lse = kernel.read("lse", DType::f32);

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "compiler/kernels/kernel_text.h"
 #include "compiler/lowering/common/controls.h"
-#include "compiler/lowering/common/kernel_text.h"
 #include "compiler/lowering/common/place.h"
 #include "compiler/lowering/common/unsupported.h"
 #include "compiler/lowering/cudnn/lengths.h"
@@ -24,7 +24,7 @@ class Maker {
 
   Result<Staging> make(const std::vector<std::string>& inputs,
                        const std::vector<std::string>& outputs) && {
-    KernelText before, after;
+    kernels::KernelText before, after;
     for (const std::string& name : inputs) {
       if (is_staged(attention_, name)) ATTN_RETURN_IF_ERROR(pad(name, before));
     }
@@ -37,7 +37,7 @@ class Maker {
   }
 
  private:
-  Status pad(const std::string& name, KernelText& kernel) {
+  Status pad(const std::string& name, kernels::KernelText& kernel) {
     if (layout_of(attention_, name).kind == LayoutKind::paged) {
       return unsupported(
           attention_.pos,
@@ -54,7 +54,7 @@ class Maker {
     return {};
   }
 
-  void cut(const std::string& name, KernelText& kernel) {
+  void cut(const std::string& name, kernels::KernelText& kernel) {
     staging_.internals.push_back(staged_info(attention_, name));
     const Dims4 dims = logical_dims(attention_, name);
     const std::string input = kernel.read(staged_name(name), attention_.dtype);

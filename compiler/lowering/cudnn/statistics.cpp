@@ -4,8 +4,8 @@
 
 #include <set>
 
+#include "compiler/kernels/kernel_text.h"
 #include "compiler/lowering/common/controls.h"
-#include "compiler/lowering/common/kernel_text.h"
 #include "compiler/lowering/cudnn/lengths.h"
 #include "compiler/lowering/cudnn/operands.h"
 
@@ -111,7 +111,7 @@ class Maker {
   const ir::Attention& attention_;
   std::vector<std::int64_t> rows_;
   std::set<std::string> made_internals_;
-  KernelText kernel_;
+  kernels::KernelText kernel_;
   Statistics made_;
 };
 

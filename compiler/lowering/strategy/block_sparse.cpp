@@ -11,19 +11,19 @@
 #include "compiler/derive/emit.h"
 #include "compiler/derive/expression_writer.h"
 #include "compiler/derive/scores.h"
+#include "compiler/kernels/kernel_text.h"
 #include "compiler/lowering/common/checks.h"
 #include "compiler/lowering/common/controls.h"
 #include "compiler/lowering/common/interface.h"
-#include "compiler/lowering/common/kernel_text.h"
 #include "compiler/lowering/common/unsupported.h"
 #include "compiler/lowering/cudnn/operands.h"
 #include "compiler/lowering/cudnn/vectors.h"
 #include "compiler/lowering/unfused/unfused_parts.h"
+#include "compiler/passes/rewrite/pass.h"
 #include "compiler/passes/rewrite/ranged.h"
 #include "compiler/passes/rewrite/rebuild.h"
 #include "compiler/planning/capabilities.h"
 #include "runtime/plan/internal_tensor.h"
-#include "compiler/passes/rewrite/pass.h"
 
 namespace attn::lowering {
 namespace {
@@ -314,14 +314,14 @@ class Maker {
     if (step.once) once_.insert(step.outputs.begin(), step.outputs.end());
     program_.steps.emplace_back(std::move(step));
   }
-  void add(KernelText kernel) { add(std::move(kernel).finish(lists_.once)); }
+  void add(kernels::KernelText kernel) { add(std::move(kernel).finish(lists_.once)); }
 
   // By row first, then by tile, if rows differ and the step runs at every execute.
   void add_seen() {
     if (lists_.same_rows || lists_.once) return add_looks(kSeen, lists_.tile, lists_.tiles);
     add_looks(kRows, 1, whole_.dims[Dim::Sq]);
     add_internal(kSeen, DType::i32, {list_count_, lists_.pages, lists_.tiles});
-    KernelText kernel;
+    kernels::KernelText kernel;
     const std::string rows = kernel.read(kRows, DType::i32);
     kernel.make(kSeen, DType::i32, list_count_ * lists_.pages * lists_.tiles,
                 "the pages that each tile sees",
@@ -332,63 +332,45 @@ class Maker {
     add(std::move(kernel));
   }
 
-  // [lists, pages, groups], each of `group` rows.
+  // [lists, pages, groups], each of `group` rows. Masks that are uniform over a block are evaluated
+  // once per block.
   void add_looks(const char* name, std::int64_t group, std::int64_t groups) {
     add_internal(name, DType::i32, {list_count_, lists_.pages, groups});
-    plan::DeriveStep step;
-    step.once = lists_.once;
-    step.outputs = {name};
-    step.expressions = {
-        fmt::format("the pages that {} sees", group == 1 ? "each row" : "each tile")};
-    derive::KernelInputs inputs = derive::inputs_of(whole_, whole_.masks);
-    inputs.parameters.insert(inputs.parameters.begin(), "int* out");
-    step.inputs = std::move(inputs.operands);
-    step.source =
-        derive::include_text() +
-        derive::kernel_text(plan::kDeriveKernel, inputs.parameters, look_text(group, groups));
-    add(std::move(step));
-  }
-
-  // Masks that are uniform over a block are evaluated once per block.
-  std::string look_text(std::int64_t group, std::int64_t groups) const {
+    const std::int64_t count = list_count_ * lists_.pages * groups;
+    kernels::KernelText kernel;
+    const std::string out =
+        kernel.write(name, DType::i32,
+                     fmt::format("the pages that {} sees", group == 1 ? "each row" : "each tile"));
+    std::vector<kernels::Field> fields = {{"blocks", count},     {"groups", groups},
+                                          {"group", group},      {"pages", lists_.pages},
+                                          {"page", lists_.page}, {"list_heads", list_heads_},
+                                          {"out", out}};
+    if (!lists_.residual.empty()) {
+      fields.emplace_back("rows", lists_.same_rows ? 1 : group);
+      fields.emplace_back("columns", lists_.same_columns ? 1 : lists_.page);
+    }
     std::vector<ExprId> common = whole_.masks;
     std::erase_if(common, [this](ExprId mask) {
       return std::ranges::find(lists_.residual, mask) != lists_.residual.end();
     });
-    const std::int64_t count = list_count_ * lists_.pages * groups;
-    std::string text = fmt::format(
-        "  if (i >= {0}LL) return;\n"
-        "  const {1} n = i, list = n / {2} / {3};\n"
-        "  const int b = list / {4}, h = list % {4};\n"
-        "  const int first = n % {2} * {5}, from = n / {2} % {3} * {6};\n",
-        count, count <= UINT32_MAX ? "unsigned" : "unsigned long long", groups, lists_.pages,
-        list_heads_, group, lists_.page);
-    text += "  int any = 1;\n  {\n    const int row = first, column = from;\n" +
-            looked_at(common, true) + "  }\n";
-    if (!lists_.residual.empty()) {
-      text += fmt::format(
-          "  if (any != 0) {{\n    any = 0;\n"
-          "    for (int row = first; row < first + {} && any == 0; ++row) {{\n"
-          "      for (int column = from; column < from + {} && any == 0; ++column) {{\n"
-          "{}      }}\n    }}\n  }}\n",
-          lists_.same_rows ? 1 : group, lists_.same_columns ? 1 : lists_.page,
-          looked_at(lists_.residual, false));
-    }
-    return text + "  out[i] = any;\n";
+    kernel.run("block_lists.cuh",
+               fmt::format("Looks<{}>", count <= UINT32_MAX ? "unsigned" : "unsigned long long"),
+               fields, shown_text(common) + ", " + shown_text(lists_.residual));
+    derive::read_inputs(kernel, derive::inputs_of(whole_, whole_.masks));
+    add(std::move(kernel));
   }
 
-  // Statements that set `any` to whether `masks` show one score; `common` are the uniform masks.
-  std::string looked_at(const std::vector<ExprId>& masks, bool common) const {
-    if (masks.empty()) return "";
+  // C++ text: a function of b, h, row and column that returns whether all masks show a score.
+  std::string shown_text(const std::vector<ExprId>& masks) const {
+    if (masks.empty()) return "kernels::Always()";
     derive::ExpressionWriter writer(whole_);
     passes::Axes axes = lists_.axes;
     axes.row = axes.column = true;
     writer.begin(axes);
     std::vector<std::string> shown;
     for (const ExprId mask : masks) shown.push_back(writer.value(mask));
-    const std::size_t indent = common ? 4 : 8;
-    return fmt::format("{0}{1:{2}}any = {3};\n", writer.statements(indent), "", indent,
-                       fmt::join(shown, " && "));
+    return fmt::format("[&](int b, int h, int row, int column) {{\n{}    return {};\n  }}",
+                       writer.statements(4), fmt::join(shown, " && "));
   }
 
   std::vector<std::string> tables() const {
@@ -416,39 +398,34 @@ class Maker {
   }
 
   void add_lists() {
-    KernelText kernel;
-    const std::string seen = kernel.read(kSeen, DType::i32);
-    std::string found, rest;
+    kernels::KernelText kernel;
+    std::string put = "[&](int b, int h, int place, int p) {\n";
     for (const std::string& table : tables()) {
       add_internal(table, DType::i32, {entries_, lists_.longest});
       const std::string out = kernel.write(table, DType::i32, "the page list of each tile");
       const Numbers of = numbers(table);
-      const std::string at = fmt::format("{}[n * {} + count]", out, lists_.longest);
-      found += fmt::format("    {} = {} + p * {};\n", at, first_page(of), of.page);
-      rest += fmt::format(" {} = {};", at, first_page(of));
+      put += fmt::format("    {}[place] = {} + p * {};\n", out, first_page(of), of.page);
     }
     const std::string lengths(ir::kLengthsKv);
     add_internal(lengths, DType::i32, {entries_});
-    const std::string length = kernel.write(lengths, DType::i32, "the columns in each page list");
-    kernel.add(
-        fmt::format("  if (i >= {0}) return;\n"
-                    "  const int n = i;\n  {1}\n"
-                    "  const int list = {2} * {3} + {4};\n"
-                    "  const int* seen = {5} + (long long)list * {6} + t;\n"
-                    "  int count = 0;\n"
-                    "  for (int p = 0; p < {7} && count < {8}; ++p) {{\n"
-                    "    if (seen[(long long)p * {9}] == 0) continue;\n{10}    ++count;\n  }}\n"
-                    "  {11}[n] = count * {12};\n"
-                    "  for (; count < {8}; ++count) {{{13} }}\n",
-                    entries_, entry_text(), lists_.axes.batch ? "b" : "0", list_heads_,
-                    lists_.axes.head ? "h" : "0", seen, lists_.pages * lists_.tiles, lists_.pages,
-                    lists_.longest, lists_.tiles, found, length, lists_.page, rest));
+    kernel.run("block_lists.cuh", "Lists",
+               {{"entries", entries_},
+                {"heads", heads_},
+                {"tiles", lists_.tiles},
+                {"pages", lists_.pages},
+                {"page", lists_.page},
+                {"longest", lists_.longest},
+                {"by_batch", lists_.axes.batch ? "true" : ""},
+                {"list_heads", list_heads_},
+                {"seen", kernel.read(kSeen, DType::i32)},
+                {"lengths", kernel.write(lengths, DType::i32, "the columns in each page list")}},
+               put + "  }");
     add(std::move(kernel));
   }
 
   void add_rows() {
     add_internal(tiled_.rows, DType::i32, {entries_, lists_.tile});
-    KernelText kernel;
+    kernels::KernelText kernel;
     kernel.make(tiled_.rows, DType::i32, entries_ * lists_.tile, "row indices",
                 fmt::format("out[i] = i % {};", whole_.dims[Dim::Sq]));
     add(std::move(kernel).finish(true));
@@ -458,7 +435,7 @@ class Maker {
     const std::string table = page_table_name(tiled_.attention, "k");
     const std::int64_t width = lists_.longest * lists_.page;
     add_internal(tiled_.columns, DType::i32, {entries_, width});
-    KernelText kernel;
+    kernels::KernelText kernel;
     const std::string pages = kernel.read(table, DType::i32);
     const Numbers of = numbers(table);
     kernel.make(tiled_.columns, DType::i32, entries_ * width, "column indices",
@@ -474,7 +451,7 @@ class Maker {
     const Place whole = place_of(whole_, name);
     const auto [b, h, s, d] = whole.dims;
     const std::int64_t threads = b * h * s * (d / kVector);
-    KernelText kernel;
+    kernels::KernelText kernel;
     const std::string from = kernel.read(in ? name : copy_name(name), whole_.dtype);
     const std::string to =
         kernel.write(in ? copy_name(name) : name, whole_.dtype, "rows in tile order");
@@ -543,7 +520,7 @@ class Maker {
   void add_statistics() {
     const ir::Dims& d = whole_.dims;
     const std::int64_t count = d[Dim::B] * d[Dim::Hq] * d[Dim::Sq];
-    KernelText kernel;
+    kernels::KernelText kernel;
     const auto put = [&](const std::string& name, bool wanted) {
       if (!wanted || tiled_.by_head) return;
       add_internal(copy_name(name), DType::f32, {entries_, d[Dim::Hq], lists_.tile});

@@ -8,12 +8,11 @@
 #include <set>
 #include <tuple>
 
-#include "compiler/derive/emit.h"
 #include "compiler/gradient/differentiate.h"
+#include "compiler/kernels/kernel_text.h"
 #include "compiler/lowering/common/checks.h"
 #include "compiler/lowering/common/controls.h"
 #include "compiler/lowering/common/interface.h"
-#include "compiler/lowering/common/kernel_text.h"
 #include "compiler/lowering/common/unsupported.h"
 #include "compiler/lowering/cudnn/operands.h"
 #include "compiler/lowering/cudnn/staging.h"
@@ -233,7 +232,7 @@ class Joiner {
   // Combines the parts' lse of each row.
   void add_lse() {
     const ir::Dims& d = whole_.dims;
-    KernelText kernel;
+    kernels::KernelText kernel;
     std::string text = row_text({d[Dim::B], d[Dim::Hq], d[Dim::Sq]});
     std::string largest = "nothing", all, sum, only = "nothing";
     text += "\n    const float nothing = -1.0 / 0.0;";
@@ -264,7 +263,7 @@ class Joiner {
 
   // The lse of each part's rows; inf where a row has no weights.
   void add_lse_of_parts() {
-    KernelText kernel;
+    kernels::KernelText kernel;
     const std::string lse = kernel.read("lse", DType::f32);
     for (std::size_t p = 0; p < parts_.size(); ++p) {
       const Launch& launch = parts_[p].launch;
@@ -298,8 +297,8 @@ class Joiner {
   // Sums the parts of an output, weighted in a forward.
   void add_sum(const std::string& name, bool weighted) {
     const Output& output = outputs_[name];
-    KernelText kernel;
-    kernel.include(derive::widening_text(whole_.dtype) + derive::narrowing_text(whole_.dtype));
+    kernels::KernelText kernel;
+    kernel.include("parts.cuh");
     const std::string made = kernel.write(name, whole_.dtype, "the sum of all parts");
     const Dims4 dims = logical_dims(whole_, name), strides = stored_strides(whole_, name);
     const std::int64_t width = moves_in_vectors(dims, strides) ? kVector : 1,
@@ -311,23 +310,15 @@ class Joiner {
         threads, row_text({dims[0], dims[1], dims[2]}, chunks), strides[0], strides[1], strides[2],
         chunks, width * strides[3]);
     if (output.whole) text += fmt::format("  if (!({})) return;\n", shared(name));
-    text += fmt::format("  float sum[{}] = {{}};\n", width);
+    text += fmt::format("  kernels::Sum<{}, {}> sum;\n", kernels::float_class(whole_.dtype), width);
     if (weighted) {
       text += fmt::format("  const float all = {}[(b * {}LL + h) * {} + r];\n",
                           kernel.read(lse_name(), DType::f32), dims[1], dims[2]);
     }
     for (std::size_t p = 0; p < parts_.size(); ++p) {
-      text += addition(p, name, weighted, width, made, kernel);
+      text += addition(p, name, weighted, made, kernel);
     }
-    text += fmt::format(
-        "  unsigned short bits[{0}];\n"
-        "  for (int j = 0; j < {0}; ++j) bits[j] = attn_narrow(sum[j]);\n",
-        width);
-    text += width == 8 ? fmt::format(
-                             "  uint4 both;\n  memcpy(&both, bits, 16);\n"
-                             "  *reinterpret_cast<uint4*>({} + place) = both;\n",
-                             made)
-                       : fmt::format("  {}[place] = bits[0];\n", made);
+    text += fmt::format("  sum.store({} + place);\n", made);
     kernel.add(text);
     plan::DeriveStep step = std::move(kernel).finish(false);
     if (output.whole) step.amends = threads;
@@ -349,12 +340,12 @@ class Joiner {
     return inverse(view.*stretch_of(name), view.classes, "r").present;
   }
 
-  std::string addition(std::size_t part, const std::string& name, bool weighted, std::int64_t width,
-                       const std::string& made, KernelText& kernel) const {
-    std::string from = made, place = "place", weight = "1.0f";
+  std::string addition(std::size_t part, const std::string& name, bool weighted,
+                       const std::string& made, kernels::KernelText& kernel) const {
+    std::string from = made + " + place", weight = "1.0f";
     if (!outputs_.find(name)->second.in_place[part]) {
-      from = kernel.read(internal_name(part, name), whole_.dtype);
-      place = fmt::format("place - {}", offset(part, name));
+      const std::string tensor = kernel.read(internal_name(part, name), whole_.dtype);
+      from = fmt::format("{} + (place - {})", tensor, offset(part, name));
     }
     if (weighted) {
       const Inverse row = rows_of(part, "r");
@@ -362,16 +353,7 @@ class Joiner {
       weight = fmt::format("isinf(all) && all < 0 ? 0 : expf({}[{}] - all)", lse,
                            statistics_place(whole_, parts_[part].launch, row));
     }
-    const std::string load =
-        width == 8 ? fmt::format(
-                         "const uint4 both = *reinterpret_cast<const uint4*>({} + {});\n"
-                         "    unsigned short bits[8];\n    memcpy(bits, &both, 16);",
-                         from, place)
-                   : fmt::format("const unsigned short bits[1] = {{{}[{}]}};", from, place);
-    return fmt::format(
-        "  if ({}) {{\n    {}\n    const float weight = {};\n"
-        "    for (int j = 0; j < {}; ++j) sum[j] += weight * attn_widen(bits[j]);\n  }}\n",
-        present(part, name), load, weight, width);
+    return fmt::format("  if ({}) sum.add({}, {});\n", present(part, name), from, weight);
   }
 
   Result<plan::Program> finish(const std::vector<std::string>& gradients) {

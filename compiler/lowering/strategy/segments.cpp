@@ -9,10 +9,11 @@
 #include <set>
 
 #include "compiler/gradient/differentiate.h"
+#include "compiler/kernels/kernel_text.h"
+#include "compiler/kernels/sources.h"
 #include "compiler/lowering/common/checks.h"
 #include "compiler/lowering/common/controls.h"
 #include "compiler/lowering/common/interface.h"
-#include "compiler/lowering/common/kernel_text.h"
 #include "compiler/lowering/common/place.h"
 #include "compiler/lowering/common/unsupported.h"
 #include "compiler/lowering/cudnn/operands.h"
@@ -113,55 +114,49 @@ class Maker {
     program_.internals.push_back(plan::internal_tensor(name, dtype, std::move(dims)));
   }
 
-  void add(KernelText kernel) { program_.steps.emplace_back(std::move(kernel).finish(false)); }
+  void add(kernels::KernelText kernel) {
+    program_.steps.emplace_back(std::move(kernel).finish(false));
+  }
 
   std::int64_t lists() const { return segments_.by_batch ? batches_ : 1; }
 
-  // C++ text: whether a segment begins at element `at` of the list that begins at `base`.
-  static std::string begins(const std::string& list, const char* base, const char* at) {
-    return fmt::format("({2} == 0 || {0}[{1} + {2}] != {0}[{1} + {2} - 1])", list, base, at);
+  // Statements that declare `segments`, with the list in `list`.
+  std::string segments_text(const std::string& list) const {
+    return kernels::object_text(segments_class(), "segments",
+                                {{"list", list},
+                                 {"rows", rows_},
+                                 {"batches", batches_},
+                                 {"by_batch", segments_.by_batch ? "true" : ""},
+                                 {"piece", piece_},
+                                 {"most", segments_.most},
+                                 {"longest", segments_.longest}});
+  }
+
+  std::string segments_class() const {
+    return fmt::format("Segments<{}>", kernels::element_type(tensor_.dtype));
+  }
+
+  void add_of_list(const char* name, std::vector<std::int64_t> dims, const std::string& meaning,
+                   const std::string& value, kernels::KernelText kernel) {
+    kernel.include("segments.cuh");
+    kernel.add(segments_text(kernel.read(tensor_.name, tensor_.dtype)));
+    kernel.make(name, DType::i32, product(dims), meaning, fmt::format("out[i] = {};", value));
+    add_internal(name, DType::i32, std::move(dims));
+    add(std::move(kernel));
   }
 
   void add_changes() {
-    add_internal(kChanges, DType::i32, {lists(), pieces_});
-    KernelText kernel;
-    const std::string list = kernel.read(tensor_.name, tensor_.dtype);
-    kernel.make(kChanges, DType::i32, lists() * pieces_,
+    add_of_list(kChanges, {lists(), pieces_},
                 fmt::format("how many runs of {} begin in each {}", tensor_.name, piece_),
-                fmt::format("const long long base = i / {0} * {1};\n"
-                            "    const int from = i % {0} * {2};\n"
-                            "    const int to = from + {2} < {1} ? from + {2} : {1};\n"
-                            "    int count = 0;\n"
-                            "    for (int s = from; s < to; ++s) count += {3};\n"
-                            "    out[i] = count;",
-                            pieces_, rows_, piece_, begins(list, "base", "s")));
-    add(std::move(kernel));
+                "segments.changes(i)", {});
   }
 
   void add_starts() {
-    const std::int64_t most = segments_.most;
-    add_internal(kStarts, DType::i32, {batches_ * most + 1});
-    KernelText kernel;
-    const std::string list = kernel.read(tensor_.name, tensor_.dtype);
+    kernels::KernelText kernel;
     const std::string changes = kernel.read(kChanges, DType::i32);
-    kernel.make(
-        kStarts, DType::i32, batches_ * most + 1,
-        fmt::format("where each run of {} begins among all rows", tensor_.name),
-        fmt::format(
-            "const int b = i / {0};\n"
-            "    if (b == {7}) {{ out[i] = b * {4}; return; }}\n"
-            "    int before = i % {0}, piece = 0;\n"
-            "    const int* counts = {1} + (long long)({2}) * {3};\n"
-            "    while (piece < {3} && before >= counts[piece]) before -= counts[piece++];\n"
-            "    const long long base = (long long)({2}) * {4};\n"
-            "    int s = piece * {5} < {4} ? piece * {5} : {4};\n"
-            "    for (; s < {4}; ++s) {{\n"
-            "      if ({6} && before-- == 0) break;\n"
-            "    }}\n"
-            "    out[i] = b * {4} + s;",
-            most, changes, segments_.by_batch ? "b" : "0", pieces_, rows_, piece_,
-            begins(list, "base", "s"), batches_));
-    add(std::move(kernel));
+    add_of_list(kStarts, {batches_ * segments_.most + 1},
+                fmt::format("where each run of {} begins among all rows", tensor_.name),
+                fmt::format("segments.start(i, {})", changes), std::move(kernel));
   }
 
   // [B,Hq,S] <-> [all rows, Hq]
@@ -173,7 +168,7 @@ class Maker {
   std::int64_t statistics() const { return batches_ * rows_ * whole_.dims[Dim::Hq]; }
 
   void gather_lse() {
-    KernelText kernel;
+    kernels::KernelText kernel;
     const std::string lse = kernel.read("lse", DType::f32);
     kernel.make(kLseOfRows, DType::f32, statistics(), "lse of each row",
                 place_in_whole() + fmt::format("out[i] = {}[(b * {} + h) * {} + s];", lse,
@@ -183,7 +178,7 @@ class Maker {
   }
 
   void scatter_lse() {
-    KernelText kernel;
+    kernels::KernelText kernel;
     const std::string lse = kernel.read(kLseOfRows, DType::f32);
     kernel.make("lse", DType::f32, statistics(), "lse of each row",
                 fmt::format("const long long s = i % {0}, h = i / {0} % {1}, b = i / {0} / {1};\n"
@@ -236,7 +231,7 @@ class Maker {
   }
 
   void add_zeros(const std::vector<std::string>& names) {
-    KernelText kernel;
+    kernels::KernelText kernel;
     for (const auto* tensors : {&inner_.tensors, &inner_.internals}) {
       for (const plan::TensorInfo& tensor : *tensors) {
         if (std::ranges::find(names, tensor.name) == names.end()) continue;
@@ -287,36 +282,21 @@ class Maker {
     check.inputs = {plan::TensorOperand{tensor_.name}};
     check.quick = lists() * rows_;
     check.scores = {lists(), 1, rows_, 1};
-    const std::string type = c_type(tensor_.dtype);
-    check.source = fault_text(type) + kernel(plan::kQuickCheckKernel, type, "*first = 0;") +
-                   kernel(plan::kExactCheckKernel, type,
-                          "atomicMin(first, (unsigned long long)i << 16 | fault);");
+    check.source = kernels::include_text("segments.cuh") +
+                   check_kernel(plan::kQuickCheckKernel, "false", "*first = 0;") +
+                   check_kernel(plan::kExactCheckKernel, "true",
+                                "atomicMin(first, (unsigned long long)i << 16 | fault);");
     return check;
   }
 
-  // The fault at element s of a list, or 0. A list's segments are counted at its last element or,
-  // in the exact check, where one too many may begin.
-  std::string fault_text(const std::string& type) const {
-    return fmt::format(
-        "__device__ int fault_at(const {0}* list, int s, bool exact) {{\n"
-        "  if (s > 0 && list[s] < list[s - 1]) return 1;\n"
-        "  const bool counts = exact ? s > 0 && list[s] != list[s - 1] : s == {1} - 1;\n"
-        "  int count = 1;\n"
-        "  for (int at = 1; counts && at <= s; ++at) count += list[at] != list[at - 1];\n"
-        "  if (exact ? counts && count == {2} + 1 : count > {2}) return 2;\n"
-        "  return s >= {3} && list[s - {3}] == list[s] ? 3 : 0;\n}}\n",
-        type, rows_, segments_.most, segments_.longest);
-  }
-
-  std::string kernel(const char* name, const std::string& type, const char* report) const {
-    return fmt::format(
-        "extern \"C\" __global__ void {}(unsigned long long* first, const {}* in0) {{\n"
-        "  const long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;\n"
-        "  if (i >= {}LL) return;\n"
-        "  const int fault = fault_at(in0 + i / {} * {}, i % {}, {});\n"
-        "  if (fault != 0) {}\n}}\n",
-        name, type, lists() * rows_, rows_, rows_, rows_,
-        name == std::string_view(plan::kExactCheckKernel) ? "true" : "false", report);
+  std::string check_kernel(const char* name, const char* exact, const char* report) const {
+    return kernels::kernel_text(
+        name,
+        {"unsigned long long* first",
+         fmt::format("const {}* list", kernels::element_type(tensor_.dtype))},
+        fmt::format("  if (i >= {}) return;\n{}  const int fault = segments.fault(i, {});\n"
+                    "  if (fault != 0) {}\n",
+                    lists() * rows_, segments_text("list"), exact, report));
   }
 
   const ir::Attention& whole_;

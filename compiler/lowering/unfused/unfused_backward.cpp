@@ -287,7 +287,7 @@ class Backward {
     std::int64_t count = 0;
     for (const Tile& tile : tiles_) count += tile.turns;
     parts_.add_internal(kFirst, DType::i64, {count});
-    KernelText kernel;
+    kernels::KernelText kernel;
     kernel.make(kFirst, DType::i64, count, "the first row of each tile",
                 fmt::format("out[i] = i * {};", step_of(tiles_.front())));
     parts_.add_step(std::move(kernel).finish(true));
@@ -348,7 +348,7 @@ class Backward {
   // The sums over tiles: element i of each becomes `value` of the tile's tensor.
   template <typename Value>
   void add_sums(const Value& value, bool amends) {
-    KernelText kernel;
+    kernels::KernelText kernel;
     std::int64_t threads = 0;
     for (const std::string& name : wanted_) {
       if (!is_summed(name)) continue;
@@ -374,15 +374,15 @@ class Backward {
   }
 
   void add_whole_sums() {
-    KernelText kernel;
-    kernel.include(derive::narrowing_text(attention_.dtype));
+    kernels::KernelText kernel;
     for (const std::string& name : wanted_) {
       if (!is_summed(name)) continue;
       const std::string gradient = gradient::gradient_name(name);
-      kernel.make(
-          parts_.copy(gradient).tensor, attention_.dtype, elements_of_copy(name),
-          fmt::format("{}, packed", gradient),
-          fmt::format("out[i] = attn_narrow({}[i]);", kernel.read(sum_of(name), DType::f32)));
+      kernel.make(parts_.copy(gradient).tensor, attention_.dtype, elements_of_copy(name),
+                  fmt::format("{}, packed", gradient),
+                  fmt::format("out[i] = {};", kernels::element_text(
+                                                  attention_.dtype,
+                                                  kernel.read(sum_of(name), DType::f32) + "[i]")));
     }
     if (!kernel.empty()) parts_.add_step(std::move(kernel).finish(false));
   }

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "compiler/lowering/common/kernel_text.h"
+#include "compiler/kernels/kernel_text.h"
 #include "compiler/lowering/common/place.h"
 #include "compiler/lowering/common/unsupported.h"
 #include "compiler/lowering/cudnn/lengths.h"
@@ -80,7 +80,7 @@ void UnfusedParts::add_step(plan::Step step) {
 }
 
 void UnfusedParts::add_copies_in(const std::vector<std::string>& names) {
-  KernelText kernel;
+  kernels::KernelText kernel;
   for (const std::string& name : names) {
     add_copy(name);
     const Dims4 dims = copy_dims(name);
@@ -99,7 +99,7 @@ void UnfusedParts::add_copy(const std::string& name) {
 }
 
 void UnfusedParts::add_copies_out(const std::vector<std::string>& names) {
-  KernelText kernel;
+  kernels::KernelText kernel;
   for (const std::string& name : names) {
     const std::string copy = kernel.read(copy_name(name), attention_.dtype);
     kernel.make(name, attention_.dtype, count_of(logical_dims(attention_, name)), "unpacked",
@@ -179,7 +179,8 @@ Dims4 UnfusedParts::copy_dims(const std::string& name) const {
 }
 
 // thd and paged tensors have no rows past the lengths.
-std::string UnfusedParts::within_lengths(const std::string& name, KernelText& kernel) const {
+std::string UnfusedParts::within_lengths(const std::string& name,
+                                         kernels::KernelText& kernel) const {
   if (!addressed_by(attention_, name).empty()) return "";
   const bool keys = is_of_keys(name);
   if (keys ? !has_column_lengths(attention_) : !has_row_lengths(attention_)) return "";

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "compiler/ir/attention.h"
+#include "compiler/kernels/kernel_text.h"
 #include "compiler/lowering/common/controls.h"
-#include "compiler/lowering/common/kernel_text.h"
 #include "compiler/lowering/cudnn/graph_builder.h"
 #include "runtime/plan/program.h"
 
@@ -70,7 +70,7 @@ class UnfusedParts {
 
  private:
   Dims4 copy_dims(const std::string& name) const;
-  std::string within_lengths(const std::string& name, KernelText& kernel) const;
+  std::string within_lengths(const std::string& name, kernels::KernelText& kernel) const;
 
   const ir::Attention& attention_;
   std::int64_t columns_;

@@ -27,9 +27,9 @@ TEST(Emit, EveryTypeOfElementIndexAndParam) {
   }
   const ExprId flag = example.load("flag", {dag.leaf(Op::batch_), dag.leaf(Op::head_)});
   const ExprId chosen = dag.add(Op::select_, {flag, sum, dag.real(-0.5)});
-  const KernelSource source =
-      emit_kernel(example.attention, {example.derived("all", chosen, {true, true, true, true})});
-  attn::testing::expect_golden("tests/unit/compiler/derive/golden/elements.cu", source.text);
+  const plan::DeriveStep step =
+      emit_step(example.attention, {example.derived("all", chosen, {true, true, true, true})});
+  attn::testing::expect_golden("tests/unit/compiler/derive/golden/elements.cu", step.source);
 }
 
 TEST(Emit, OutputsOfAStepShareItsThreads) {
@@ -38,11 +38,11 @@ TEST(Emit, OutputsOfAStepShareItsThreads) {
   const ExprId row = dag.add(Op::floordiv_, {dag.leaf(Op::row_), dag.integer(16)});
   const ExprId both = dag.add(Op::bit_and_, {dag.leaf(Op::column_), dag.leaf(Op::head_)});
   const ExprId odd = dag.add(Op::ne_, {both, dag.integer(-3)});
-  const KernelSource source =
-      emit_kernel(example.attention, {example.derived("rows", row, {.row = true}),
-                                      example.derived("odd", odd, {.head = true, .column = true})});
-  EXPECT_TRUE(source.inputs.empty());
-  attn::testing::expect_golden("tests/unit/compiler/derive/golden/two_outputs.cu", source.text);
+  const plan::DeriveStep step =
+      emit_step(example.attention, {example.derived("rows", row, {.row = true}),
+                                    example.derived("odd", odd, {.head = true, .column = true})});
+  EXPECT_TRUE(step.inputs.empty());
+  attn::testing::expect_golden("tests/unit/compiler/derive/golden/two_outputs.cu", step.source);
 }
 
 TEST(Emit, ReadsNothingOutsideATensor) {
@@ -51,7 +51,7 @@ TEST(Emit, ReadsNothingOutsideATensor) {
   const ExprId row = dag.leaf(Op::row_);
   const ExprId word = example.load("word", {row});
   const auto text = [&](ExprId load) {
-    return emit_kernel(example.attention, {example.derived("out", load, {.row = true})}).text;
+    return emit_step(example.attention, {example.derived("out", load, {.row = true})}).source;
   };
   // i32[64] indexed by 64 rows: in range; its elements may have any value.
   EXPECT_THAT(text(word), Not(HasSubstr("_out =")));
@@ -77,7 +77,7 @@ TEST(Emit, NumbersThatHaveNoPlainLiteral) {
   const ExprId most = dag.add(Op::min_, {least, dag.real(1.0 / 0.0)});
   const ExprId neither = dag.add(Op::add_, {most, dag.real(0.0 / 0.0)});
   const std::string text =
-      emit_kernel(example.attention, {example.derived("out", neither, {.row = true})}).text;
+      emit_step(example.attention, {example.derived("out", neither, {.row = true})}).source;
   EXPECT_THAT(text, HasSubstr("attn_wrap((long long)row - (-2147483647 - 1))"));
   EXPECT_THAT(text, HasSubstr(" - (-1))"));
   EXPECT_THAT(text, HasSubstr("(-1.0 / 0.0)"));

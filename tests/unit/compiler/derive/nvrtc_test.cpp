@@ -44,7 +44,7 @@ TEST(Nvrtc, SaysWhatItRefuses) {
 TEST(Nvrtc, AcceptsWhatIsEmitted) {
   for (unsigned seed = 0; seed < 12; ++seed) {
     const testing::Case what = testing::random_case(seed);
-    const std::string source = emit_kernel(what.attention, what.outputs).text;
+    const std::string source = emit_step(what.attention, what.outputs).source;
     const Result<std::string> image = compile_kernel(source, 90, "");
     ASSERT_TRUE(image.ok()) << image.error().to_text() << source;
   }

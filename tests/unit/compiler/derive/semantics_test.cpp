@@ -133,7 +133,7 @@ TEST(DeriveSemantics, AreTheReferencesOnRandomExpressions) {
   int compared = 0;
   for (unsigned seed = 0; seed < kCases && !HasFailure(); ++seed) {
     const Case what = random_case(seed);
-    const KernelSource source = emit_kernel(what.attention, what.outputs);
+    const plan::DeriveStep source = emit_step(what.attention, what.outputs);
     for (const double param : {0.75, -kInfinity}) {
       const reference::Bindings values = bindings(param);
       Memory memory(what.outputs.size(), source.inputs, values);

@@ -141,7 +141,8 @@ TEST(CheckAllSizes, ReadsImportsOnce) {
   diag::Sink sink(source);
   const CheckedSizes checked = check_all_sizes(source, {}, sink);
   EXPECT_EQ(checked.looked_at, 6U);
-  const std::size_t once = source.text().size() + sema::standard_library("masks.attn").size() + 1;
+  const std::size_t once =
+      source.text().size() + support::text_of(sema::standard_library(), "masks.attn").size() + 1;
   EXPECT_EQ(sink.size(), once);
   const auto found = sink.sorted();
   ASSERT_EQ(found.size(), 1U) << diag::to_text(sink);

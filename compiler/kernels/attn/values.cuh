@@ -1,37 +1,45 @@
-// The prelude that every derive kernel includes. Its name must change whenever the meaning of a
-// function does: it is part of a kernel's source, and so of a plan's signature.
+// What every kernel has: the thread's number, and the operations of expressions. Integers are 32
+// bits and wrap, reals are computed in double. What has no value is 0.
 #pragma once
 
-namespace attn::derive {
+static __device__ long long attn_thread() {
+  return (long long)blockIdx.x * blockDim.x + threadIdx.x;
+}
 
-inline constexpr const char* kPreludeName = "attn_derive_1.h";
-inline constexpr const char* kPrelude =
-    R"(// Integers are 32 bits and wrap, reals are computed in double. What has no value is 0.
 static __device__ int attn_wrap(long long x) { return (int)(unsigned)x; }
+
 static __device__ int attn_floordiv(int x, int y) {
   if (y == 0) return 0;
   if (y == -1) return attn_wrap(-(long long)x);
   const int q = x / y;
   return x % y != 0 && (x < 0) != (y < 0) ? q - 1 : q;
 }
+
 static __device__ int attn_mod(int x, int y) {
   if (y == 0 || y == -1) return 0;
   const int r = x % y;
   return r != 0 && (r < 0) != (y < 0) ? r + y : r;
 }
+
 static __device__ int attn_shl(int x, int y) {
   return y < 0 || y > 31 ? 0 : (int)((unsigned)x << y);
 }
+
 static __device__ int attn_shr(int x, int y) { return y < 0 || y > 31 ? 0 : x >> y; }
+
 static __device__ int attn_truncate(double x) {
   const double whole = trunc(x);
   return whole >= -2147483648.0 && whole < 2147483648.0 ? (int)whole : 0;
 }
+
 static __device__ double attn_min(double x, double y) { return x != x || x < y ? x : y; }
 static __device__ double attn_max(double x, double y) { return x != x || x > y ? x : y; }
+
+// 16-bit floats, which tensors hold as bits.
 static __device__ double attn_bf16(unsigned short bits) {
   return __uint_as_float((unsigned)bits << 16);
 }
+
 static __device__ double attn_f16(unsigned short bits) {
   const unsigned sign = (unsigned)(bits & 0x8000) << 16, exponent = bits >> 10 & 31;
   const unsigned fraction = bits & 1023;
@@ -39,6 +47,36 @@ static __device__ double attn_f16(unsigned short bits) {
   const unsigned scaled = exponent == 31 ? 255 : exponent + 112;
   return __uint_as_float(sign | scaled << 23 | fraction << 13);
 }
-)";
 
-}  // namespace attn::derive
+namespace kernels {
+
+static __device__ float nothing() { return __uint_as_float(0xff800000u); }  // -inf
+
+// The elements of a 16-bit tensor: `value` in double; `widen` and `narrow` with one instruction.
+struct F16 {
+  static __device__ double value(unsigned short bits) { return attn_f16(bits); }
+  static __device__ float widen(unsigned short bits) {
+    float x;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
+    return x;
+  }
+  static __device__ unsigned short narrow(float x) {
+    unsigned short bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+    return bits;
+  }
+};
+
+struct BF16 {
+  static __device__ double value(unsigned short bits) { return attn_bf16(bits); }
+  static __device__ float widen(unsigned short bits) {
+    return __uint_as_float((unsigned)bits << 16);
+  }
+  static __device__ unsigned short narrow(float x) {
+    unsigned short bits;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+    return bits;
+  }
+};
+
+}  // namespace kernels

@@ -1,0 +1,31 @@
+// Text that compiles kernels for the host. The folder compiler/kernels must be an include folder.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+
+#include "compiler/kernels/sources.h"
+
+namespace attn::testing {
+
+// For the beginning of a file.
+inline std::string host_includes() {
+  std::string text =
+      "#include \"tests/unit/compiler/programs/warps_on_host.h\"\n"
+      "#define asm ATTN_ASM_ON_HOST\n";
+  for (const auto& file : kernels::sources()) {
+    text += fmt::format("#include \"attn/{}\"\n", file.name);
+  }
+  return text;
+}
+
+// A step's kernel, and kernel_NUMBER::run, a HostKernel.
+inline std::string host_kernel(std::size_t number, const std::string& source) {
+  return fmt::format(
+      "#define attn_derive attn_derive_{0}\nnamespace kernel_{0} {{\n{1}\n"
+      "void run(void* const* a) {{ call_with(attn_derive, a); }}\n}}\n#undef attn_derive\n",
+      number, source);
+}
+
+}  // namespace attn::testing
