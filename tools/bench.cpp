@@ -18,7 +18,7 @@
 #include "tools/work.h"
 
 namespace attn::tools {
-namespace {
+namespace bench_command {
 
 struct Options {
   std::vector<std::string> specs;
@@ -275,9 +275,10 @@ int run(const Options& options) {
   return run_all(options, *paths, *target);
 }
 
-}  // namespace
+}  // namespace bench_command
 
 void add_bench(CLI::App& app, Action& action) {
+  using namespace bench_command;
   auto options = std::make_shared<Options>();
   CLI::App* command =
       app.add_subcommand("bench", "Measure device and host time of specs on the local GPU");

@@ -14,7 +14,7 @@
 #include "tools/words.h"
 
 namespace attn::tools {
-namespace {
+namespace cache_command {
 
 using Days = std::chrono::duration<double, std::ratio<86400>>;
 
@@ -265,9 +265,10 @@ CLI::App* add_work(CLI::App& command, Action& action, const std::shared_ptr<Opti
   return added;
 }
 
-}  // namespace
+}  // namespace cache_command
 
 void add_cache(CLI::App& app, Action& action) {
+  using namespace cache_command;
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("cache", "Show and clean the plan cache");
   command->require_subcommand(1);

@@ -8,7 +8,7 @@
 #include "tools/spec.h"
 
 namespace attn::tools {
-namespace {
+namespace check_command {
 
 struct Options {
   std::vector<std::string> specs;
@@ -146,9 +146,10 @@ void add_formats(CLI::App& command, std::string& format) {
       ->type_name("text|json|sarif");
 }
 
-}  // namespace
+}  // namespace check_command
 
 void add_check(CLI::App& app, Action& action) {
+  using namespace check_command;
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("check", "Check specs and report all errors");
   command->add_option("specs", options->specs, "Files (.attn, .attn.json), or - for standard input")

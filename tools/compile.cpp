@@ -17,7 +17,7 @@
 #include "tools/words.h"
 
 namespace attn::tools {
-namespace {
+namespace compile_command {
 
 struct Options {
   std::string spec;
@@ -93,7 +93,7 @@ Result<driver::CompileOptions> compile_options(const Options& options) {
 }
 
 Json plan_json(const driver::Compiled& compiled) {
-  return {{"lowering", compiled.lowering},
+  return {{"lowering", compiled.plan.lowering},
           {"refused", refusals_json(compiled.refused)},
           {"manifest", manifest_of(compiled.plan)}};
 }
@@ -321,9 +321,10 @@ int run(const Options& options) {
   return options.plan.empty() ? compile_spec(options) : recompile(options);
 }
 
-}  // namespace
+}  // namespace compile_command
 
 void add_compile(CLI::App& app, Action& action) {
+  using namespace compile_command;
   auto options = std::make_shared<Options>();
   CLI::App* command =
       app.add_subcommand("compile", "Compile a spec into a plan file; needs cuDNN but no GPU");

@@ -6,7 +6,7 @@
 #include "tools/tree.h"
 
 namespace attn::tools {
-namespace {
+namespace convert_command {
 
 struct Options {
   std::string path;
@@ -36,9 +36,10 @@ int run(const Options& options) {
   return written.ok() ? kOk : report(written.error(), Format::text);
 }
 
-}  // namespace
+}  // namespace convert_command
 
 void add_convert(CLI::App& app, Action& action) {
+  using namespace convert_command;
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("convert", "Convert a spec to JSON, or JSON to a spec");
   command->add_option("spec", options->path, "File (.attn, .attn.json), or - for standard input")

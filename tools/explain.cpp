@@ -11,7 +11,7 @@
 #include "tools/target_option.h"
 
 namespace attn::tools {
-namespace {
+namespace explain_command {
 
 constexpr const char* kDefaultTarget = "h200";
 
@@ -157,11 +157,12 @@ int explain_plan(const Options& options) {
   const Spec& spec = *outcome.spec;
   const bool gradients = options.gradients || !spec.attention.gradients.empty() ||
                          bundle->find(plan::Direction::backward) != nullptr;
-  Explanation explanation = explain(spec, gradients, options.rewrites);
+  Explanation explanation =
+      explain(spec, gradients, planning::all_but(bundle->plans.front().without));
   for (const plan::Plan& plan : bundle->plans) {
     const bool backward = plan::direction_of(plan.program) == plan::Direction::backward;
     auto& explained = backward ? explanation.backward : explanation.forward;
-    explained = explain_compiled(spec, driver::Compiled{plan, {}, {}});
+    explained = explain_compiled(spec, driver::Compiled{plan, {}});
   }
   return print(options, explanation);
 }
@@ -176,9 +177,10 @@ int run(const Options& options) {
   return explain_plan(options);
 }
 
-}  // namespace
+}  // namespace explain_command
 
 void add_explain(CLI::App& app, Action& action) {
+  using namespace explain_command;
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
       "explain", "Show what becomes of each clause: graph nodes, mask, engine, work");

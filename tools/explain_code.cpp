@@ -9,7 +9,7 @@
 #include "tools/report.h"
 
 namespace attn::tools {
-namespace {
+namespace explain_code_command {
 
 struct Options {
   std::string code;
@@ -79,9 +79,10 @@ int run(const Options& options) {
                 options.format);
 }
 
-}  // namespace
+}  // namespace explain_code_command
 
 void add_explain_code(CLI::App& app, Action& action) {
+  using namespace explain_code_command;
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
       "explain-code", "Explain a diagnostic code, with a wrong and a right example");

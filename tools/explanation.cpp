@@ -150,10 +150,11 @@ std::string columns_text(const Explanation& explanation) {
   return text;
 }
 
-// A plan file has it among what was chosen, if there was a choice.
+// Files before version 7 have it only if there was a choice.
 std::string lowering_of(const driver::Compiled& compiled) {
-  if (!compiled.lowering.empty() || compiled.plan.choice.empty()) return compiled.lowering;
-  return compiled.plan.choice.front().lowering;
+  const plan::Plan& plan = compiled.plan;
+  if (!plan.lowering.empty() || plan.choice.empty()) return plan.lowering;
+  return plan.choice.front().lowering;
 }
 
 // Whether the forward computes the mask as it is: not parts, documents, lists of pages or lengths.
@@ -250,6 +251,11 @@ std::string engine_text(const Explanation& explanation, const ExplainedProgram& 
                           fmt::join(derive->outputs, ", "), when_text(plan.program.steps[i]));
       continue;
     }
+    if (const auto* kernels = std::get_if<plan::KernelStep>(&plan.program.steps[i])) {
+      text += fmt::format("  step {}: kernels of attnc's write {}{}\n", i,
+                          fmt::join(kernels->outputs, ", "), when_text(plan.program.steps[i]));
+      continue;
+    }
     text += fmt::format("  step {}: engine {} of heuristic {}, knobs {}, workspace {}{}\n", i,
                         compiled->engine, compiled->heuristic, knobs_text(compiled->knobs),
                         bytes_text(compiled->workspace_bytes), when_text(plan.program.steps[i]));
@@ -294,8 +300,8 @@ Json engine_json(const Explanation& explanation, const ExplainedProgram& program
                {"cudnn", cudnn::version_text(plan.cudnn_version)},
                {"workspace_bytes", plan::memory_of(plan).total()},
                {"steps", Json::array()}};
-  if (!program.compiled->lowering.empty()) {
-    json["lowering"] = program.compiled->lowering;
+  if (const std::string lowering = lowering_of(*program.compiled); !lowering.empty()) {
+    json["lowering"] = lowering;
     json["refused"] = refusals_json(program.compiled->refused);
   }
   if (!plan.choice.empty()) json["choice"] = choice_json(plan);

@@ -7,7 +7,7 @@
 #include "tools/tree.h"
 
 namespace attn::tools {
-namespace {
+namespace fmt_command {
 
 struct Options {
   std::vector<std::string> files;
@@ -46,9 +46,10 @@ int run(const Options& options) {
   return worst;
 }
 
-}  // namespace
+}  // namespace fmt_command
 
 void add_fmt(CLI::App& app, Action& action) {
+  using namespace fmt_command;
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("fmt", "Format specs in place");
   command

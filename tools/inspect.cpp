@@ -9,7 +9,7 @@
 #include "tools/report.h"
 
 namespace attn::tools {
-namespace {
+namespace inspect_command {
 
 struct Options {
   std::string plan;
@@ -43,9 +43,10 @@ int run(const Options& options) {
   return kOk;
 }
 
-}  // namespace
+}  // namespace inspect_command
 
 void add_inspect(CLI::App& app, Action& action) {
+  using namespace inspect_command;
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
       "inspect", "Show the contents of a plan file; needs neither CUDA nor cuDNN");

@@ -27,6 +27,14 @@ std::string shape_text(const plan::Plan& plan) {
                      padded.empty() ? "" : "; also serves smaller " + padded);
 }
 
+std::string decisions_text(const plan::Plan& plan) {
+  if (plan.lowering.empty()) return "";
+  std::string without;
+  for (const std::string& name : plan.without) without += fmt::format(" {}", shown(name));
+  return fmt::format("  lowering    {}{}{}\n", shown(plan.lowering),
+                     without.empty() ? "" : ", without", without);
+}
+
 std::string header_text(const std::string& path, const std::string& kind, const plan::Plan& plan) {
   std::string bindings;
   for (const auto& [name, value] : plan.bindings)
@@ -38,16 +46,18 @@ std::string header_text(const std::string& path, const std::string& kind, const 
       "  target      {} (sm_{})\n"
       "  cuDNN       {}\n"
       "  workspace   {}\n"
-      "  signature   {}\n",
+      "  signature   {}\n"
+      "{}",
       shown(path), kind, shown(plan.spec_name), bindings.empty() ? "none" : bindings.substr(1),
       shape_text(plan), shown(plan.target.name), plan.target.sm,
       cudnn::version_text(plan.cudnn_version), memory_text(plan::memory_of(plan)),
-      plan.signature.hash.to_hex());
+      plan.signature.hash.to_hex(), decisions_text(plan));
 }
 
 std::string kind_of(const plan::Step& step) {
   const auto* derive = std::get_if<plan::DeriveStep>(&step);
-  const char* kind = derive == nullptr ? "cudnn" : derive->once ? "derive once" : "derive";
+  const char* kind = std::holds_alternative<plan::CudnnStep>(step) ? "cudnn" : "kernels";
+  if (derive != nullptr) kind = derive->once ? "derive once" : "derive";
   const std::int64_t turns = plan::turns_of(step);
   return turns == 1 ? kind : fmt::format("{}, {} turns", kind, turns);
 }
@@ -65,7 +75,7 @@ std::string steps_text(const plan::Plan& plan) {
   auto image = plan.kernels.begin();
   for (std::size_t i = 0; i < plan.program.steps.size(); ++i) {
     const std::string number = fmt::format("{}", i);
-    if (std::holds_alternative<plan::DeriveStep>(plan.program.steps[i])) {
+    if (!std::holds_alternative<plan::CudnnStep>(plan.program.steps[i])) {
       table.add({number, kind_of(plan.program.steps[i]), "", "", "", "", "",
                  bytes_text(static_cast<std::int64_t>((image++)->size()))});
       continue;

@@ -9,7 +9,7 @@
 #include "tools/spec.h"
 
 namespace attn::tools {
-namespace {
+namespace opt_command {
 
 struct Options {
   std::string path;
@@ -64,9 +64,10 @@ int run(const Options& options) {
   return optimise(options, std::move(outcome.spec->attention));
 }
 
-}  // namespace
+}  // namespace opt_command
 
 void add_opt(CLI::App& app, Action& action) {
+  using namespace opt_command;
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("opt", "Run passes on the IR, and print it");
   command

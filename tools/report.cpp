@@ -115,8 +115,8 @@ std::vector<std::string> refusal_lines(const driver::Compiled& compiled) {
   std::vector<std::string> lines;
   for (const planner::Refusal& refusal : compiled.refused) {
     const bool failed = refusal.error.code != ErrorCode::unsupported;
-    lines.push_back(fmt::format("lowering {}, since {} {}: {}", compiled.lowering, refusal.lowering,
-                                failed ? "failed" : "was refused",
+    lines.push_back(fmt::format("lowering {}, since {} {}: {}", compiled.plan.lowering,
+                                refusal.lowering, failed ? "failed" : "was refused",
                                 driver::reason_of(refusal.error)));
   }
   return lines;

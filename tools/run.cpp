@@ -19,7 +19,7 @@
 #include "tools/target_option.h"
 
 namespace attn::tools {
-namespace {
+namespace run_command {
 
 struct Options {
   std::string path;
@@ -216,9 +216,10 @@ int run(const Options& options) {
   return report(status.error(), options.format, outcome.subject->spec.source.get());
 }
 
-}  // namespace
+}  // namespace run_command
 
 void add_run(CLI::App& app, Action& action) {
+  using namespace run_command;
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
       "run", "Run a spec or plan on given or random inputs, with cuDNN or the CPU reference");

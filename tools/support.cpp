@@ -16,7 +16,7 @@
 #include "tools/words.h"
 
 namespace attn::tools {
-namespace {
+namespace support_command {
 
 using driver::Verdict;
 
@@ -272,9 +272,10 @@ int run(const Options& options) {
   return exit_code_of(*rows);
 }
 
-}  // namespace
+}  // namespace support_command
 
 void add_support(CLI::App& app, Action& action) {
+  using namespace support_command;
   auto options = std::make_shared<Options>();
   CLI::App* command =
       app.add_subcommand("support", "Show which GPUs (and cuDNN versions) can run which specs");

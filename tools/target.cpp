@@ -8,7 +8,7 @@
 #include "tools/target_option.h"
 
 namespace attn::tools {
-namespace {
+namespace target_command {
 
 struct Options {
   std::string name = "native";
@@ -68,9 +68,10 @@ int print_properties(const Options& options) {
   return written.ok() ? kOk : report(written.error(), options.format);
 }
 
-}  // namespace
+}  // namespace target_command
 
 void add_target(CLI::App& app, Action& action) {
+  using namespace target_command;
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("target", "List and show the GPUs to compile for");
   command->require_subcommand(0, 1);

@@ -17,7 +17,7 @@
 #include "tools/words.h"
 
 namespace attn::tools {
-namespace {
+namespace verify_command {
 
 struct Options {
   std::vector<std::string> specs;
@@ -283,9 +283,10 @@ int run(const Options& options) {
   return print_totals(options, *target, verification);
 }
 
-}  // namespace
+}  // namespace verify_command
 
 void add_verify(CLI::App& app, Action& action) {
+  using namespace verify_command;
   auto options = std::make_shared<Options>();
   CLI::App* command =
       app.add_subcommand("verify", "Compare cuDNN on the local GPU with the CPU reference");

@@ -6,7 +6,7 @@
 #include "tools/report.h"
 
 namespace attn::tools {
-namespace {
+namespace version_command {
 
 struct Options {
   std::string cudnn_folder;
@@ -52,9 +52,10 @@ int run(const Options& options) {
   return kOk;
 }
 
-}  // namespace
+}  // namespace version_command
 
 void add_version(CLI::App& app, Action& action) {
+  using namespace version_command;
   auto options = std::make_shared<Options>();
   CLI::App* command =
       app.add_subcommand("version", "Print the versions of attnc and cuDNN, and the local GPU");

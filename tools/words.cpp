@@ -133,6 +133,15 @@ class DerivedTable {
     }
   }
 
+  void add(const plan::KernelStep& step, std::size_t number) {
+    for (const std::string& output : step.outputs) {
+      add(output, "at every execute", fmt::format("written by the kernels of step {}", number));
+    }
+    for (const std::string& zeroed : step.zeroed) {
+      add(zeroed, "at every execute", fmt::format("zeroed before step {}", number));
+    }
+  }
+
   void add(const plan::CudnnStep& step, std::size_t number) {
     const std::set<graph::Uid> writes = graph::written_by(step.graph);
     for (const plan::Operand& operand : step.operands) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "compiler/ast/ast.h"
+#include "compiler/ast/number.h"
 #include "compiler/support/text.h"
 
 namespace attn::ast {
@@ -13,8 +14,6 @@ namespace {
 using diag::Code;
 
 constexpr std::size_t kMaxNesting = 2 * kMaxDepth + 16;  // an operation is an object and an array
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 std::size_t digits(std::string_view text, std::size_t at) {
   while (at < text.size() && is_digit(text[at])) ++at;

@@ -7,13 +7,19 @@
 namespace attn::ast {
 namespace {
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_hexadecimal(std::string_view text) {
+  return text.starts_with("0x") || text.starts_with("0X");
+}
 
-// Removes underscores; nullopt if one is not between two other characters.
+// Removes underscores; nullopt if one is not between two digits.
 std::optional<std::string> without_underscores(std::string_view text) {
+  const auto is_digit_here = [hexadecimal = is_hexadecimal(text)](char c) {
+    return is_digit(c) || (hexadecimal && c != '_' && c != 'x' && c != 'X');
+  };
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
-    const bool between = i > 0 && i + 1 < text.size() && text[i - 1] != '_' && text[i + 1] != '_';
+    const bool between =
+        i > 0 && i + 1 < text.size() && is_digit_here(text[i - 1]) && is_digit_here(text[i + 1]);
     if (text[i] != '_') out.push_back(text[i]);
     if (text[i] == '_' && !between) return std::nullopt;
   }
@@ -34,7 +40,7 @@ std::optional<Number> convert(std::string_view text, Format... format) {
 std::optional<Number> parse_number(std::string_view spelling) {
   const std::optional<std::string> text = without_underscores(spelling);
   if (!text || text->empty() || !(is_digit((*text)[0]) || (*text)[0] == '.')) return std::nullopt;
-  if (text->starts_with("0x") || text->starts_with("0X")) {
+  if (is_hexadecimal(*text)) {
     const std::string_view digits = std::string_view(*text).substr(2);
     if (digits.starts_with('-')) return std::nullopt;
     return convert<std::int64_t>(digits, 16);

@@ -8,6 +8,8 @@
 
 namespace attn::ast {
 
+inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
 using Number = std::variant<std::int64_t, double>;
 
 // Returns an integer if the literal has no point and no exponent, else a real. Returns nullopt if

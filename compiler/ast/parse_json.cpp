@@ -23,9 +23,9 @@ bool is_identifier(std::string_view text) {
   return !text.empty() && letter(text[0]) && std::ranges::all_of(text, more);
 }
 
-class Builder {
+class JsonBuilder {
  public:
-  explicit Builder(diag::Sink& sink) : sink_(sink) {}
+  explicit JsonBuilder(diag::Sink& sink) : sink_(sink) {}
 
   std::optional<Spec> spec(const JsonValue& json) {
     Spec spec;
@@ -557,7 +557,7 @@ std::optional<Spec> parse_json(const support::Source& source, diag::Sink& sink) 
   if (!is_readable(source, sink)) return std::nullopt;
   const std::optional<JsonValue> json = read_json(source, sink);
   if (!json) return std::nullopt;
-  return Builder(sink).spec(*json);
+  return JsonBuilder(sink).spec(*json);
 }
 
 }  // namespace attn::ast

@@ -102,7 +102,7 @@ std::string optional_member(std::string_view key, const std::optional<Expr>& val
 }
 
 // What follows the clause keyword: its value and other members.
-struct BodyPrinter {
+struct JsonBodyPrinter {
   std::string operator()(const DimsClause& clause) const {
     return "{" + joined(clause.entries, dim) + "}";
   }
@@ -175,7 +175,7 @@ std::string further(const Comments& comments) {
 
 std::string clause_object(const Clause& clause) {
   return fmt::format("    {{{}: {}{}}}", text(clause.keyword.text),
-                     std::visit(BodyPrinter(), clause.body), further(clause.comments));
+                     std::visit(JsonBodyPrinter(), clause.body), further(clause.comments));
 }
 
 std::string clauses(const std::vector<Clause>& list) {

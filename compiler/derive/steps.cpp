@@ -11,6 +11,7 @@
 #include "runtime/base/check.h"
 #include "runtime/graph/extent.h"
 #include "runtime/plan/internal_tensor.h"
+#include "runtime/plan/step_tensors.h"
 
 namespace attn::derive {
 namespace {
@@ -41,20 +42,6 @@ std::set<std::string> inputs_of(const std::vector<plan::Step>& steps) {
     }
   }
   return names;
-}
-
-void rename(plan::OperandSource& source, const std::string& from, const std::string& to) {
-  auto* tensor = std::get_if<plan::TensorOperand>(&source);
-  if (tensor != nullptr && tensor->name == from) tensor->name = to;
-}
-
-void rename(plan::CudnnStep& step, const std::string& from, const std::string& to) {
-  for (plan::Operand& operand : step.operands) rename(operand.source, from, to);
-}
-
-void rename(plan::DeriveStep& step, const std::string& from, const std::string& to) {
-  std::ranges::replace(step.outputs, from, to);
-  for (plan::OperandSource& input : step.inputs) rename(input, from, to);
 }
 
 plan::TensorInfo captured_info(const ir::Attention& attention, const ir::CapturedTensor& tensor) {
@@ -173,7 +160,9 @@ plan::Program with_cancelled(const passes::Cancelled& cancelled, plan::Program p
   const std::string made = attention.unused_name("lse_made");       // f32 [B,Hq,Sq], by the kernel
   const std::string name = attention.unused_name("lse_cancelled");  // f32 [Hq,Sq]
   for (plan::Step& step : program.steps) {
-    std::visit([&](auto& each) { rename(each, "lse", made); }, step);
+    plan::change_tensors(step, [&made](plan::TensorOperand& tensor) {
+      if (tensor.name == "lse") tensor.name = made;
+    });
   }
   const ir::Dims& dims = attention.dims;
   const std::int64_t heads = dims[ir::Dim::Hq], rows = dims[ir::Dim::Sq];

@@ -18,16 +18,6 @@ using planner::may_try_another;
 using planner::Refusal;
 using planner::Strategy;
 
-// Of the kernels, in the order in which a plan has them.
-std::vector<const std::string*> sources_of(const plan::Program& program) {
-  std::vector<const std::string*> sources;
-  for (const plan::DeriveStep* step : plan::steps_of<plan::DeriveStep>(program)) {
-    sources.push_back(&step->source);
-  }
-  if (program.check) sources.push_back(&program.check->source);
-  return sources;
-}
-
 // All cuDNN steps, in one worker; equal graphs once.
 Status compile_graphs(plan::Plan& plan, const CompileOptions& options) {
   std::vector<graph::BackendGraph> graphs;
@@ -53,7 +43,7 @@ Status compile_steps(plan::Plan& plan, const CompileOptions& options) {
   plan.cudnn_version = 0;
   ATTN_RETURN_IF_ERROR(compile_graphs(plan, options));
   // Last, since they are never refused.
-  for (const std::string* source : sources_of(plan.program)) {
+  for (const std::string* source : plan::sources_of(plan.program)) {
     ATTN_ASSIGN(std::string image,
                 derive::compile_kernel(*source, options.target.sm, options.worker.cudnn_folder));
     plan.kernels.push_back(std::move(image));
@@ -79,6 +69,8 @@ plan::Plan worded(const plan::Plan& words, plan::Plan plan) {
   plan.spec_text = words.spec_text;
   plan.bindings = words.bindings;
   plan.shape = words.shape;
+  plan.lowering = words.lowering;
+  plan.without = words.without;
   plan.parts = words.parts;
   if (!was_tried(plan.choice)) plan.choice = words.choice;
   return plan;
@@ -298,6 +290,7 @@ Result<Compiled> compile(const ir::Attention& attention, const support::Source& 
   words.spec_name = attention.name;
   words.spec_text = standing_alone(source);
   words.bindings = bindings;
+  words.without = planning::without(options.rewrites);
   Candidates candidates(attention, options.lowering, context_of(options));
   Tried tried(candidates, options);
   std::vector<Refusal> failed;
@@ -306,6 +299,7 @@ Result<Compiled> compile(const ir::Attention& attention, const support::Source& 
     plan.program = candidate.lowered->program;
     plan.shape = shape_of(source, bindings, attention, plan.program);
     plan.choice = choice(candidate, candidates, failed);
+    plan.lowering = candidate.strategy->name;
     plan.parts = candidate.lowered->parts;
     ATTN_RETURN_IF_ERROR(take_or_compile_steps(plan, options));
     return plan;
@@ -314,8 +308,7 @@ Result<Compiled> compile(const ir::Attention& attention, const support::Source& 
                                ? fastest(attention, tried, candidates, options, failed, build)
                                : first_built(tried, candidates, failed, build));
   const Strategy& strategy = *taken.candidate->strategy;
-  return Compiled{std::move(taken.plan), std::string(strategy.name),
-                  reported(candidates.refused(), failed, strategy)};
+  return Compiled{std::move(taken.plan), reported(candidates.refused(), failed, strategy)};
 }
 
 // From the spec, not from the stored program: what is emitted may have changed since.

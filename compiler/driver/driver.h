@@ -94,7 +94,6 @@ struct CompileOptions {
 
 struct Compiled {
   plan::Plan plan;
-  std::string lowering;                   // that became the plan
   std::vector<planner::Refusal> refused;  // those asked before it
 };
 

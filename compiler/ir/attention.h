@@ -197,9 +197,6 @@ Status verify(const Attention& attention);
 std::string to_text(const Attention& attention);
 Result<Attention> parse(std::string_view text);
 
-// The same as JSON, with positions.
-std::string to_json(const Attention& attention);
-
 // A Markdown table of every op (docs/ir.md).
 std::string op_reference();
 

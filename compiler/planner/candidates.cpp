@@ -26,7 +26,7 @@ Json to_json(const Refusal& refusal) {
           {"detail", payload_of(refusal.error)}};
 }
 
-// Equal ones stay in the order of strategies.def.
+// Equal ones stay in the order of the engines.
 auto order_of(const Candidate* candidate) {
   const double ms = candidate->lowered ? candidate->lowered->predicted_ms : candidate->bound;
   return std::tuple(candidate->strategy->kind == Strategy::Kind::slow, ms, candidate->strategy);

@@ -8,9 +8,17 @@
 #include <string_view>
 #include <vector>
 
-#include "compiler/planner/strategies.h"
+#include "compiler/engines/engine.h"
 
 namespace attn::planner {
+
+using engines::kAnyLowering;
+using engines::kAnyOrSlow;
+using engines::Lowered;
+using engines::lowering_names;
+using engines::strategies;
+using engines::Strategy;
+using engines::Subject;
 
 // A strategy that did not become the plan, and why.
 struct Refusal {
@@ -24,7 +32,7 @@ struct Refusal {
 //   "lowerings": [{"lowering": "composite", "message": .., "notes": [..], "detail": {payload}}]
 Error error_of(const std::vector<Refusal>& refusals);
 
-// In the order of strategies.def.
+// In the order of the engines.
 std::vector<Refusal> in_order(std::vector<Refusal> refusals);
 
 // Whether another strategy may serve after this error: a refusal, an error of cuDNN's, or a worker
@@ -52,7 +60,7 @@ class Candidates {
   // Null: none left.
   Result<const Candidate*> next();
 
-  // Each candidate, lowered or not, in the order of strategies.def.
+  // Each candidate, lowered or not, in the order of the engines.
   const std::list<Candidate>& all() const { return all_; }
 
   // Those that cannot express the attention. An alternative is reported only when asked for by

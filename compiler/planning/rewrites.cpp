@@ -17,6 +17,22 @@ constexpr Rewrite kRewrites[] = {
 
 std::span<const Rewrite> rewrites() { return kRewrites; }
 
+std::vector<std::string> without(const Rewrites& rewrites) {
+  std::vector<std::string> names;
+  for (const Rewrite& rewrite : kRewrites) {
+    if (!(rewrites.*rewrite.made)) names.emplace_back(rewrite.name);
+  }
+  return names;
+}
+
+Rewrites all_but(const std::vector<std::string>& names) {
+  Rewrites rewrites;
+  for (const Rewrite& rewrite : kRewrites) {
+    rewrites.*rewrite.made = std::ranges::find(names, rewrite.name) == names.end();
+  }
+  return rewrites;
+}
+
 Rewrites without(std::string_view name, Rewrites others) {
   const auto* found = std::ranges::find(kRewrites, name, &Rewrite::name);
   ATTN_CHECK(found != std::end(kRewrites), "unknown rewrite");

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace attn::planning {
 
@@ -29,6 +31,11 @@ struct Rewrite {
 
 // All rewrites, in order. Static lifetime.
 std::span<const Rewrite> rewrites();
+
+// The names of those that are disabled, and all but those of these names; unknown names are
+// ignored.
+std::vector<std::string> without(const Rewrites& rewrites);
+Rewrites all_but(const std::vector<std::string>& names);
 
 // `others` without the rewrite of this name, which must exist.
 Rewrites without(std::string_view name, Rewrites others = {});

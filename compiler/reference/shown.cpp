@@ -34,8 +34,8 @@ Varying varying(const ir::Attention& attention) {
   return varying;
 }
 
-Result<std::vector<std::int64_t>> dims_of(const ir::Attention& attention,
-                                          const ir::CapturedTensor& tensor) {
+Result<std::vector<std::int64_t>> bound_dims_of(const ir::Attention& attention,
+                                                const ir::CapturedTensor& tensor) {
   std::vector<std::int64_t> dims;
   for (const ExprId extent : tensor.extents) {
     const auto size = ir::fold_integer(attention.dag, extent, attention.dims);
@@ -49,7 +49,7 @@ Result<Bindings> bind_those(const ir::Attention& attention, const Inputs& inputs
   Bindings bindings;
   for (const std::string& name : tensors_that_hide(attention)) {
     const auto given = inputs.tensors.find(name);
-    ATTN_ASSIGN(const auto dims, dims_of(attention, *attention.find_tensor(name)));
+    ATTN_ASSIGN(const auto dims, bound_dims_of(attention, *attention.find_tensor(name)));
     if (given == inputs.tensors.end() || given->second.dims != dims) {
       return {ErrorCode::binding, fmt::format("{} is missing or has wrong dims", name)};
     }

@@ -30,9 +30,6 @@ constexpr Site kMaskSite{"a mask", kIndexes | kTensors | kParams,
                          "a mask cannot read scores; for a threshold use "
                          "`score where(condition, score, -inf);`"};
 constexpr Site kRuns{"a number of runs", kConstants};
-constexpr Site kDefaultSite{"the default of a tensor", kConstants,
-                            "a default may use only numbers, dimensions, spec parameters and the "
-                            "element's indexes `i0`, `i1`, ..."};
 constexpr Site kLetSite{"a let", kScore | kIndexes | kTensors | kLearned | kParams};
 
 // A factor that cannot be a scale, as a score clause: "score score * t[h];".
@@ -193,8 +190,8 @@ class Analyzer {
     ir::CapturedTensor tensor{declared->name.text, DType::f32, {}, place(declared->name.span)};
     tensor.learned = is_learned(clause);
     if (!rank_fits(*declared)) return;
-    for (const ast::Fact& fact : declared->facts) add_fact(fact, scope, tensor);
     tensor.dtype = parse_dtype(declared->dtype.text).value_or(DType::f32);
+    for (const ast::Fact& fact : declared->facts) add_fact(fact, scope, tensor);
     for (const ast::Expr& extent : declared->extents) {
       const auto value = scope.check_as(extent, kExtent, Type::integer, "divide with `//`");
       if (!value) continue;
@@ -231,7 +228,7 @@ class Analyzer {
 
   void add_fact(const ast::Fact& fact, Scope& scope, ir::CapturedTensor& tensor) {
     const std::size_t arguments = fact.arguments.size();
-    if (fact.name.text == "monotone" && arguments == 0 && tensor.dtype != DType::boolean) {
+    if (fact.name.text == "monotone" && arguments == 0) {
       tensor.monotone = true;
     } else if (fact.name.text == "runs" && (arguments == 1 || arguments == 2)) {
       tensor.runs = run_size(fact.arguments[0], scope);

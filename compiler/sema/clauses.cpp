@@ -20,10 +20,6 @@ constexpr Site kSinkSite{
     "a sink is one number for each batch and head: it may depend on `b`, `h`, params, "
     "constants, and tensors indexed by these"};
 constexpr Site kKeepSite{"the keep condition of dropout", kIndexes | kTensors | kParams};
-constexpr Site kDefaultSite{"the default of a tensor", kConstants,
-                            "a default may use only numbers, dimensions, spec parameters and the "
-                            "element's indexes `i0`, `i1`, ..."};
-
 void add_length(std::string_view name, const ast::Name& at, ir::Attention& attention,
                 Scope& scope) {
   if (attention.find_tensor(name)) return;

@@ -20,7 +20,6 @@ using ir::Dim;
 using support::quoted;
 using support::Span;
 
-constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max();
 constexpr std::string_view kSizes = "a size is a positive 32-bit integer (only Skv may be 0)";
 
 // Only Skv may be 0.

@@ -57,20 +57,20 @@ constexpr Elsewhere kElsewhere[] = {
     {"S", "the dimensions are `Sq` and `Skv`"}, {"s", "the score is `score`"},
     {"infinity", "it is written `inf`"},
 };
-constexpr std::string_view kHeads = "the query heads are `Hq`, the key heads `Hkv`";
+constexpr std::string_view kHeadNames = "the query heads are `Hq`, the key heads `Hkv`";
 constexpr std::string_view kLengths = "the number of queries is `Sq`, the number of keys `Skv`";
 constexpr Elsewhere kElsewhereDimensions[] = {
     {"b", "the batch dimension is `B`"},
     {"batch", "the batch dimension is `B`"},
     {"batch_size", "the batch dimension is `B`"},
     {"bs", "the batch dimension is `B`"},
-    {"h", kHeads},
-    {"H", kHeads},
-    {"head", kHeads},
-    {"heads", kHeads},
-    {"num_heads", kHeads},
-    {"n_heads", kHeads},
-    {"nheads", kHeads},
+    {"h", kHeadNames},
+    {"H", kHeadNames},
+    {"head", kHeadNames},
+    {"heads", kHeadNames},
+    {"num_heads", kHeadNames},
+    {"n_heads", kHeadNames},
+    {"nheads", kHeadNames},
     {"q_heads", "the query heads are `Hq`"},
     {"num_q_heads", "the query heads are `Hq`"},
     {"kv_heads", "the key heads are `Hkv`"},

@@ -16,7 +16,6 @@ using ir::Op;
 using ir::Type;
 using support::quoted;
 
-constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max();
 constexpr std::uint64_t kUncounted = std::uint64_t{1} << 40;
 
 Op comparison_op(Operator op) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,6 +16,8 @@
 #include "compiler/ir/dag.h"
 
 namespace attn::sema {
+
+inline constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max();
 
 // What an expression reads, as a bit set.
 enum Uses : std::uint8_t {

@@ -19,7 +19,6 @@ using ir::Type;
 using support::quoted;
 using support::Span;
 
-constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max();
 // Limits of an expression after its lets and earlier scores are expanded.
 constexpr std::uint32_t kMaxDepth = 2000;
 constexpr std::uint64_t kMaxSize = 100'000;

@@ -43,6 +43,11 @@ struct Site {
   std::string_view help = "";  // help for a name that cannot be used there
 };
 
+inline constexpr Site kDefaultSite{
+    "the default of a tensor", kConstants,
+    "a default may use only numbers, dimensions, spec parameters and the "
+    "element's indexes `i0`, `i1`, ..."};
+
 class Scope {
  public:
   // The references must outlive the scope.

@@ -28,7 +28,7 @@ Error wrong(const std::string& name, std::string_view what) {
   return Error{ErrorCode::binding, fmt::format("tensor '{}' {}", name, what), {}, {}};
 }
 
-Result<DType> dtype_of(const std::string& name, DLDataType given) {
+Result<DType> dlpack_dtype(const std::string& name, DLDataType given) {
   if (given.lanes != 1) {
     return wrong(name,
                  fmt::format("has vector elements of {} lanes (DLPack), not scalars", given.lanes));
@@ -66,7 +66,7 @@ Result<DlTensor> read_dlpack(const std::string& name, const void* dl_tensor) {
   DlTensor tensor;
   ATTN_ASSIGN(tensor.device, device_of(name, given.device));
   execute::TensorView& view = tensor.view;
-  ATTN_ASSIGN(view.dtype, dtype_of(name, given.dtype));
+  ATTN_ASSIGN(view.dtype, dlpack_dtype(name, given.dtype));
   if (given.data != nullptr) view.data = static_cast<std::byte*>(given.data) + given.byte_offset;
   view.dims.assign(given.shape, given.shape + given.ndim);
   if (given.strides != nullptr) view.strides.assign(given.strides, given.strides + given.ndim);

@@ -9,52 +9,47 @@
 #include "runtime/cuda/failure.h"
 
 namespace attn::cuda {
-namespace {
 
-constexpr std::int64_t kBlock = 256;
+class ModuleHandle {
+ public:
+  explicit ModuleHandle(std::shared_ptr<const Context> of) : context(std::move(of)) {}
+  ModuleHandle(const ModuleHandle&) = delete;
+  ModuleHandle& operator=(const ModuleHandle&) = delete;
+  ~ModuleHandle() {
+    if (module == nullptr) return;
+    Scope scope;
+    if (scope.enter(*context).ok()) context->driver().module_unload(module);
+  }
 
-}  // namespace
-
-Result<Kernel> Kernel::load(const Device& device, std::string_view image, const char* name) {
-  Kernel kernel;
-  kernel.context_ = device.context();
-  Scope scope;
-  ATTN_RETURN_IF_ERROR(scope.enter(*kernel.context_));
-  const Driver& driver = kernel.context_->driver();
-  const std::string copy(image);  // NUL-terminated, in case the driver takes it for PTX
+  std::shared_ptr<const Context> context;
   CUmodule module = nullptr;
-  ATTN_RETURN_IF_ERROR(kernel.context_->check(driver.module_load_data(&module, copy.data()),
-                                              fmt::format("loading the kernel {}", name)));
-  kernel.module_ = module;
-  CUfunction function = nullptr;
-  ATTN_RETURN_IF_ERROR(kernel.context_->check(driver.module_get_function(&function, module, name),
-                                              fmt::format("finding the kernel {}", name)));
-  kernel.function_ = function;
-  return kernel;
-}
+};
 
-Kernel::Kernel(Kernel&& other) noexcept
-    : context_(std::move(other.context_)),
-      module_(std::exchange(other.module_, nullptr)),
-      function_(std::exchange(other.function_, nullptr)) {}
-
-Kernel& Kernel::operator=(Kernel&& other) noexcept {
-  std::swap(context_, other.context_);
-  std::swap(module_, other.module_);
-  std::swap(function_, other.function_);
-  return *this;
-}
-
-Kernel::~Kernel() {
-  if (module_ == nullptr) return;
+Result<Module> Module::load(const Device& device, std::string_view image) {
+  auto handle = std::make_shared<ModuleHandle>(device.context());
   Scope scope;
-  if (!scope.enter(*context_).ok()) return;
-  context_->driver().module_unload(static_cast<CUmodule>(module_));
+  ATTN_RETURN_IF_ERROR(scope.enter(device));
+  const std::string copy(image);  // NUL-terminated, in case the driver takes it for PTX
+  ATTN_RETURN_IF_ERROR(handle->context->check(
+      handle->context->driver().module_load_data(&handle->module, copy.data()),
+      "loading a plan's kernels"));
+  return Module(std::move(handle));
+}
+
+Result<Kernel> Module::kernel(const char* name) const {
+  const Context& context = *handle_->context;
+  Scope scope;
+  ATTN_RETURN_IF_ERROR(scope.enter(context));
+  CUfunction function = nullptr;
+  ATTN_RETURN_IF_ERROR(
+      context.check(context.driver().module_get_function(&function, handle_->module, name),
+                    fmt::format("finding the kernel {}", name)));
+  return Kernel(handle_, function);
 }
 
 Result<std::vector<std::size_t>> Kernel::parameter_sizes() const {
-  const Driver& driver = context_->driver();
-  if (driver.function_get_param_info == nullptr) {
+  const Context& context = *module_->context;
+  if (context.driver().function_get_param_info == nullptr) {
     return Error{ErrorCode::cuda,
                  "the CUDA driver is too old to report kernel parameters",
                  {"they are needed to check a plan's kernels against its manifest; drivers "
@@ -62,25 +57,52 @@ Result<std::vector<std::size_t>> Kernel::parameter_sizes() const {
                  to_payload({FailureKind::no_driver, 0})};
   }
   Scope scope;
-  ATTN_RETURN_IF_ERROR(scope.enter(*context_));
+  ATTN_RETURN_IF_ERROR(scope.enter(context));
   std::vector<std::size_t> sizes;
   for (;;) {
     std::size_t offset = 0, size = 0;
-    const CUresult result = driver.function_get_param_info(static_cast<CUfunction>(function_),
-                                                           sizes.size(), &offset, &size);
+    const CUresult result = context.driver().function_get_param_info(
+        static_cast<CUfunction>(function_), sizes.size(), &offset, &size);
     if (result == CUDA_ERROR_INVALID_VALUE) return sizes;  // past the last parameter
-    ATTN_RETURN_IF_ERROR(context_->check(result, "querying a kernel's parameters"));
+    ATTN_RETURN_IF_ERROR(context.check(result, "querying a kernel's parameters"));
     sizes.push_back(size);
   }
 }
 
-Status Kernel::launch(void* stream, std::int64_t threads, void* const* arguments) const {
-  if (threads == 0) return {};
-  const auto blocks = static_cast<unsigned>((threads + kBlock - 1) / kBlock);
-  return context_->check(context_->driver().launch_kernel(
-                             static_cast<CUfunction>(function_), blocks, 1, 1, kBlock, 1, 1, 0,
-                             static_cast<CUstream>(stream), const_cast<void**>(arguments), nullptr),
-                         "launching a kernel");
+Status Kernel::allow_shared_bytes(std::int64_t bytes) {
+  constexpr std::int64_t kAlways = 48 << 10;
+  if (bytes <= kAlways) return {};
+  const Context& context = *module_->context;
+  Scope scope;
+  ATTN_RETURN_IF_ERROR(scope.enter(context));
+  return context.check(
+      context.driver().function_set_attribute(static_cast<CUfunction>(function_),
+                                              CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                              static_cast<int>(bytes)),
+      fmt::format("allowing a kernel {} bytes of shared memory", bytes));
+}
+
+Status Kernel::launch(void* stream, const LaunchShape& shape, void* const* arguments) const {
+  const auto number = [](std::int64_t value) { return static_cast<unsigned>(value); };
+  CUlaunchAttribute cluster{};
+  cluster.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+  cluster.value.clusterDim = {number(shape.cluster[0]), number(shape.cluster[1]),
+                              number(shape.cluster[2])};
+  CUlaunchConfig config{};
+  config.gridDimX = number(shape.grid[0]);
+  config.gridDimY = number(shape.grid[1]);
+  config.gridDimZ = number(shape.grid[2]);
+  config.blockDimX = number(shape.block[0]);
+  config.blockDimY = number(shape.block[1]);
+  config.blockDimZ = number(shape.block[2]);
+  config.sharedMemBytes = number(shape.shared_bytes);
+  config.hStream = static_cast<CUstream>(stream);
+  config.attrs = &cluster;
+  config.numAttrs = shape.cluster[0] * shape.cluster[1] * shape.cluster[2] > 1 ? 1 : 0;
+  const Context& context = *module_->context;
+  return context.check(context.driver().launch_kernel(&config, static_cast<CUfunction>(function_),
+                                                      const_cast<void**>(arguments), nullptr),
+                       "launching a kernel");
 }
 
 }  // namespace attn::cuda

@@ -1,6 +1,7 @@
-// Loads a kernel from a compiled image and launches it.
+// Loads kernels from compiled images and launches them.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -12,29 +13,52 @@
 
 namespace attn::cuda {
 
-// For one thread at a time.
+// How a kernel is launched: x, y, z.
+struct LaunchShape {
+  std::array<std::int64_t, 3> grid = {1, 1, 1};   // in blocks
+  std::array<std::int64_t, 3> block = {1, 1, 1};  // in threads
+  std::array<std::int64_t, 3> cluster = {1, 1, 1};
+  std::int64_t shared_bytes = 0;  // dynamic shared memory per block
+};
+
+class ModuleHandle;  // kernel.cpp
+
+// A function of a module, which it keeps loaded. Thread-safe.
 class Kernel {
  public:
-  // Loads a cubin for the device's architecture. Errors: cuda, with the driver's text.
-  static Result<Kernel> load(const Device& device, std::string_view image, const char* name);
-  Kernel(Kernel&& other) noexcept;
-  Kernel& operator=(Kernel&& other) noexcept;
-  ~Kernel();
-
   // Sizes of the kernel's parameters in bytes, as the driver reports them. Errors: cuda, also from
   // drivers before CUDA 12.4, which cannot report them.
   Result<std::vector<std::size_t>> parameter_sizes() const;
 
-  // Enqueues at least `threads` threads, in blocks of 256 along x; nothing for 0. `arguments`
-  // points to the arguments' values, which are read before this returns. Neither waits nor
-  // allocates, so it can be captured into a CUDA graph. Errors: cuda.
-  Status launch(void* stream, std::int64_t threads, void* const* arguments) const;
+  // Lets launches take this much dynamic shared memory; needed above 48 KiB. Errors: cuda.
+  Status allow_shared_bytes(std::int64_t bytes);
+
+  // `arguments` points to the arguments' values, which are read before this returns. Neither waits
+  // nor allocates, so it can be captured into a CUDA graph. Errors: cuda.
+  Status launch(void* stream, const LaunchShape& shape, void* const* arguments) const;
 
  private:
-  Kernel() = default;
-  std::shared_ptr<const Context> context_;
-  void* module_ = nullptr;    // CUmodule
+  friend class Module;
+  Kernel(std::shared_ptr<const ModuleHandle> module, void* function)
+      : module_(std::move(module)), function_(function) {}
+
+  std::shared_ptr<const ModuleHandle> module_;
   void* function_ = nullptr;  // CUfunction
+};
+
+// A compiled image on a device.
+class Module {
+ public:
+  // Loads a cubin for the device's architecture. Errors: cuda, with the driver's text.
+  static Result<Module> load(const Device& device, std::string_view image);
+
+  // Errors: cuda, if it has no such kernel.
+  Result<Kernel> kernel(const char* name) const;
+
+ private:
+  explicit Module(std::shared_ptr<const ModuleHandle> handle) : handle_(std::move(handle)) {}
+
+  std::shared_ptr<const ModuleHandle> handle_;
 };
 
 }  // namespace attn::cuda

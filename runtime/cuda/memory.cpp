@@ -202,6 +202,13 @@ Status copy_rows(const Device& device, void* stream, void* to, const void* from,
                        "copying rows");
 }
 
+Status zero(const Device& device, void* stream, void* address, std::size_t bytes) {
+  const Context& context = *device.context();
+  return context.check(context.driver().memset_bytes_async(to_address(address), 0, bytes,
+                                                           static_cast<CUstream>(stream)),
+                       "zeroing device memory");
+}
+
 // cuPointerGetAttributes returns zeros for addresses unknown to the driver; cuPointerGetAttribute
 // fails for them.
 Result<PointerInfo> classify(const void* pointer) {

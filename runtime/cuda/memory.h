@@ -101,6 +101,9 @@ struct PointerInfo {
 Status copy_rows(const Device& device, void* stream, void* to, const void* from,
                  std::size_t row_bytes, std::size_t pitch, std::size_t rows);
 
+// Enqueues a fill with zero bytes. The device's context must be current. Errors: cuda.
+Status zero(const Device& device, void* stream, void* address, std::size_t bytes);
+
 // Classifies any address. Needs a current context. Errors: cuda.
 Result<PointerInfo> classify(const void* pointer);
 

@@ -3,9 +3,10 @@
 #pragma once
 
 #include <chrono>
-#include <memory>
+#include <utility>
 
 #include "runtime/base/status.h"
+#include "runtime/cuda/kernel.h"
 #include "runtime/cuda/memory.h"
 
 namespace attn::cuda {
@@ -14,18 +15,13 @@ namespace attn::cuda {
 class Pause {
  public:
   static Result<Pause> create(const Device& device);
-  Pause(Pause&& other) noexcept;
-  Pause& operator=(Pause&& other) noexcept;
-  ~Pause();
 
   // Later work on `stream` starts at least `duration` after the device reaches this point.
   Status enqueue(void* stream, std::chrono::nanoseconds duration) const;
 
  private:
-  Pause() = default;
-  std::shared_ptr<const Context> context_;
-  void* module_ = nullptr;    // CUmodule
-  void* function_ = nullptr;  // CUfunction
+  explicit Pause(Kernel kernel) : kernel_(std::move(kernel)) {}
+  Kernel kernel_;
 };
 
 // Overwrites a buffer four times as large as the L2 cache. For one thread at a time.
@@ -35,8 +31,9 @@ class L2Flush {
   Status enqueue(void* stream) const;
 
  private:
-  L2Flush(std::shared_ptr<const Context> context, DeviceBuffer buffer);
-  std::shared_ptr<const Context> context_;
+  L2Flush(Device device, DeviceBuffer buffer)
+      : device_(std::move(device)), buffer_(std::move(buffer)) {}
+  Device device_;
   DeviceBuffer buffer_;
 };
 

@@ -1,6 +1,7 @@
 #include "runtime/execute/addresses.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <vector>
 
@@ -22,7 +23,7 @@ Memory::Memory(const plan::Program& program, Scalars& scalars, void* counting)
     tensors_[program.tensors[i].name] = Place::of_tensor(i);
   }
   for (const auto* tensors : {&program.tensors, &program.internals}) {
-    for (const plan::TensorInfo& tensor : *tensors) widths_[tensor.name] = size_of(tensor.dtype);
+    for (const plan::TensorInfo& tensor : *tensors) infos_[tensor.name] = &tensor;
   }
 }
 
@@ -45,7 +46,7 @@ struct Memory::Find {
   Place operator()(const plan::TensorOperand& operand) const {
     const auto found = memory.tensors_.find(operand.name);
     ATTN_CHECK(found != memory.tensors_.end(), "a valid program must name known tensors");
-    const std::size_t width = memory.widths_.find(operand.name)->second;
+    const std::size_t width = size_of(memory.tensor(operand.name).dtype);
     const std::int64_t before = operand.offset + turn * operand.advance;
     return found->second.plus(static_cast<std::size_t>(before) * width);
   }
@@ -78,35 +79,79 @@ std::vector<void*> CudnnOperands::addresses(const Bases& bases) const {
   return result;
 }
 
-KernelOperands::KernelOperands(const plan::DeriveStep& step, const Memory& memory,
-                               std::int64_t turn) {
-  for (const std::string& output : step.outputs) add(plan::TensorOperand{output}, memory);
-  for (const plan::OperandSource& input : step.inputs) add(input, memory, turn);
-}
+namespace {
 
-KernelOperands::KernelOperands(void* output, const std::vector<plan::OperandSource>& inputs,
-                               const Memory& memory) {
-  operands.push_back({Place::at(output)});
-  for (const plan::OperandSource& input : inputs) add(input, memory);
-}
+struct MakeOperand {
+  const Memory& memory;
+  std::int64_t turn = 0;
 
-void KernelOperands::add(const plan::OperandSource& source, const Memory& memory,
-                         std::int64_t turn) {
-  operands.push_back(
-      {memory.place_of(source, turn), std::holds_alternative<plan::ParamOperand>(source)});
-}
-
-KernelArguments::KernelArguments(const KernelOperands& operands, const Bases& bases) {
-  tensors_.reserve(operands.operands.size());
-  arguments_.reserve(operands.operands.size());
-  for (const KernelOperands::Operand& operand : operands.operands) {
-    void* address = operand.place.address(bases);
-    if (!operand.by_value) {
-      tensors_.push_back(address);
-      address = &tensors_.back();
-    }
-    arguments_.push_back(address);
+  LaunchOperands::Operand operator()(const plan::TensorOperand& tensor) const {
+    return {.place = memory.place_of(tensor, turn)};
   }
+  LaunchOperands::Operand operator()(const plan::TensorMapArgument& map) const {
+    const DType dtype = memory.tensor(map.tensor.name).dtype;
+    return {memory.place_of(map.tensor, turn), false, map, dtype};
+  }
+  LaunchOperands::Operand operator()(const auto& scalar) const {
+    return {.place = memory.place_of(scalar), .by_value = true};
+  }
+};
+
+std::size_t bytes_of(const plan::TensorInfo& dense) {
+  const auto elements =
+      std::accumulate(dense.dims.begin(), dense.dims.end(), std::int64_t{1}, std::multiplies<>());
+  return static_cast<std::size_t>(elements) * size_of(dense.dtype);
+}
+
+}  // namespace
+
+LaunchOperands::LaunchOperands(const plan::Launch& launch, const Memory& memory,
+                               std::int64_t turn) {
+  for (const plan::KernelArgument& argument : launch.arguments) {
+    operands.push_back(std::visit(MakeOperand{memory, turn}, argument));
+  }
+}
+
+Result<LaunchArguments> LaunchArguments::make(const LaunchOperands& operands, const Bases& bases,
+                                              const cuda::Device& device) {
+  LaunchArguments made;
+  made.addresses_.reserve(operands.operands.size());
+  made.maps_.reserve(operands.operands.size());
+  for (const LaunchOperands::Operand& operand : operands.operands) {
+    void* argument = operand.place.address(bases);
+    if (const auto& map = operand.map) {
+      ATTN_ASSIGN(
+          const cuda::TensorMap encoded,
+          cuda::encode_tensor_map(
+              device, argument, {operand.dtype, map->dims, map->strides, map->box, map->swizzle}));
+      argument = &made.maps_.emplace_back(encoded);
+    } else if (!operand.by_value) {
+      argument = &made.addresses_.emplace_back(argument);
+    }
+    made.arguments_.push_back(argument);
+  }
+  return made;
+}
+
+KernelOperands::KernelOperands(const plan::KernelStep& step, const Memory& memory,
+                               std::int64_t turn) {
+  for (const std::string& name : step.zeroed) {
+    zeroed.push_back({memory.place_of(plan::TensorOperand{name}), bytes_of(memory.tensor(name))});
+  }
+  for (const plan::Launch& launch : step.launches) launches.emplace_back(launch, memory, turn);
+}
+
+Result<KernelArguments> KernelArguments::make(const KernelOperands& operands, const Bases& bases,
+                                              const cuda::Device& device) {
+  KernelArguments made;
+  for (const auto& [place, bytes] : operands.zeroed) {
+    made.zeroed.push_back({place.address(bases), bytes});
+  }
+  for (const LaunchOperands& launch : operands.launches) {
+    ATTN_ASSIGN(LaunchArguments arguments, LaunchArguments::make(launch, bases, device));
+    made.launches.push_back(std::move(arguments));
+  }
+  return made;
 }
 
 Result<cuda::DeviceBuffer> counting_numbers(const plan::Program& program,

@@ -6,12 +6,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "runtime/cuda/memory.h"
+#include "runtime/cuda/tensor_map.h"
 #include "runtime/execute/arguments.h"
 #include "runtime/execute/scalars.h"
 #include "runtime/plan/plan.h"
@@ -60,13 +62,15 @@ class Memory {
 
   // In iteration `turn` of the step's loop. The source must belong to the program.
   Place place_of(const plan::OperandSource& source, std::int64_t turn = 0) const;
+  // The tensor must be the program's.
+  const plan::TensorInfo& tensor(const std::string& name) const { return *infos_.at(name); }
 
  private:
   struct Find;
   Scalars& scalars_;
   void* counting_;
-  std::map<std::string, Place> tensors_;       // including internal ones
-  std::map<std::string, std::size_t> widths_;  // bytes per element
+  std::map<std::string, Place> tensors_;  // including internal ones
+  std::map<std::string, const plan::TensorInfo*> infos_;
 };
 
 // The operands of a cuDNN step, relative to the bases.
@@ -79,35 +83,58 @@ struct CudnnOperands {
   std::vector<Place> places;     // of the tensor or scalar; same order
 };
 
-struct KernelOperands {
+// The operands of one launch, relative to the bases.
+struct LaunchOperands {
   struct Operand {
     Place place;
-    bool by_value = false;  // a param: the argument is the value there, not its address
+    bool by_value = false;                         // the argument is the value there, a scalar
+    std::optional<plan::TensorMapArgument> map{};  // the argument is this map of the address
+    DType dtype = DType::f32;                      // of the map's elements
   };
-  KernelOperands(const plan::DeriveStep& step, const Memory& memory, std::int64_t turn = 0);
-  // For a kernel that writes to `output` and reads `inputs`.
-  KernelOperands(void* output, const std::vector<plan::OperandSource>& inputs,
-                 const Memory& memory);
+  LaunchOperands(const plan::Launch& launch, const Memory& memory, std::int64_t turn = 0);
 
   std::vector<Operand> operands;
-
- private:
-  void add(const plan::OperandSource& source, const Memory& memory, std::int64_t turn = 0);
 };
 
-// The argument list of cuLaunchKernel: the address of each argument's value. Params point to the
-// scalars, so later values are used. Stays valid when moved.
-class KernelArguments {
+// The argument list of a launch: the address of each argument's value. Params point to the scalars,
+// so later values are used. Stays valid when moved.
+class LaunchArguments {
  public:
-  KernelArguments(const KernelOperands& operands, const Bases& bases);
-  KernelArguments(KernelArguments&&) noexcept = default;
-  KernelArguments& operator=(KernelArguments&&) noexcept = default;
-
+  // Errors: cuda, if a tensor map cannot be made for an address.
+  static Result<LaunchArguments> make(const LaunchOperands& operands, const Bases& bases,
+                                      const cuda::Device& device);
   void* const* data() const { return arguments_.data(); }
 
  private:
-  std::vector<void*> tensors_;  // arguments point here: never resized once filled
+  // Arguments point into these, which are never resized once filled.
+  std::vector<void*> addresses_;
+  std::vector<cuda::TensorMap> maps_;
   std::vector<void*> arguments_;
+};
+
+// The operands of a kernel step.
+struct KernelOperands {
+  struct Zeroed {
+    Place place;
+    std::size_t bytes = 0;
+  };
+  KernelOperands(const plan::KernelStep& step, const Memory& memory, std::int64_t turn = 0);
+
+  std::vector<Zeroed> zeroed;
+  std::vector<LaunchOperands> launches;
+};
+
+// The same for some addresses.
+struct KernelArguments {
+  struct Zeroed {
+    void* address = nullptr;
+    std::size_t bytes = 0;
+  };
+  static Result<KernelArguments> make(const KernelOperands& operands, const Bases& bases,
+                                      const cuda::Device& device);
+
+  std::vector<Zeroed> zeroed;
+  std::vector<LaunchArguments> launches;
 };
 
 // Device memory with the i32 iota that the program reads; null if it reads none. Errors: cuda.

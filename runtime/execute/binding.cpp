@@ -63,7 +63,8 @@ void Binding::State::own(cuda::DeviceBuffer buffer) {
 Status Binding::State::select(const Bases& bases) {
   Pack* found = packs.find(bases);
   if (found == nullptr) {
-    ATTN_ASSIGN(auto steps, bind_steps(operands, bases, owner->runtime->library()));
+    ATTN_ASSIGN(auto steps,
+                bind_steps(operands, bases, owner->runtime->library(), owner->runtime->device()));
     found = &packs.slot();
     found->tensors.assign(bases.tensors.begin(), bases.tensors.end());
     found->workspace = bases.workspace;
@@ -86,9 +87,9 @@ Status Binding::State::run(void* stream) {
   const cudnn::Handles::Lease handle = seat.lease();
   ATTN_RETURN_IF_ERROR(handle.session().set_stream(stream));
   ATTN_RETURN_IF_ERROR(copies.enqueue(owner->runtime->device(), current->tensors, stream));
+  const Queue queue{owner->runtime->device(), handle.session(), stream};
   for (std::size_t i = 0; i < owner->order.size(); ++i) {
-    ATTN_RETURN_IF_ERROR(
-        execute_step(owner->steps[owner->order[i]], current->steps[i], handle.session(), stream));
+    ATTN_RETURN_IF_ERROR(execute_step(owner->steps[owner->order[i]], current->steps[i], queue));
   }
   return {};
 }

@@ -70,6 +70,9 @@ bool is_copied(const plan::Program& program, const plan::TensorInfo& pool) {
       if (names(input, pool.name)) return true;
     }
   }
+  for (const plan::KernelStep* step : plan::steps_of<plan::KernelStep>(program)) {
+    if (plan::reads(*step, pool.name)) return true;
+  }
   return false;
 }
 

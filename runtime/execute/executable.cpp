@@ -31,7 +31,7 @@ Status check_plan(const plan::Plan& plan) {
   }
   const std::size_t compiled = plan.compiled.size() + plan.kernels.size();
   if (plan.compiled.size() == plan::steps_of<plan::CudnnStep>(plan.program).size() &&
-      plan.kernels.size() == plan::kernel_count(plan.program)) {
+      plan.kernels.size() == plan::sources_of(plan.program).size()) {
     return {};
   }
   return Status(ErrorCode::plan_damaged, fmt::format("the plan has {} steps but kernels for {}",

@@ -16,14 +16,10 @@ namespace {
 
 constexpr std::uint64_t kNothing = ~std::uint64_t{0};
 
-std::int64_t elements_of(const std::vector<std::int64_t>& dims) {
-  return std::accumulate(dims.begin(), dims.end(), std::int64_t{1}, std::multiplies<>());
-}
-
 }  // namespace
 
-IndexChecker::IndexChecker(plan::IndexCheck check, cuda::Device device, cuda::Kernel quick,
-                           cuda::Kernel exact, std::unique_ptr<Word> word)
+IndexChecker::IndexChecker(plan::IndexCheck check, cuda::Device device, LoadedLaunch quick,
+                           LoadedLaunch exact, std::unique_ptr<Word> word)
     : check_(std::move(check)),
       device_(std::move(device)),
       quick_(std::move(quick)),
@@ -33,22 +29,23 @@ IndexChecker::IndexChecker(plan::IndexCheck check, cuda::Device device, cuda::Ke
 Result<IndexChecker> IndexChecker::load(const plan::IndexCheck& check, const std::string& image,
                                         const cuda::Device& device,
                                         const cuda::AllocatorPointer& allocator) {
-  ATTN_ASSIGN(cuda::Kernel quick,
-              load_plan_kernel(device, image, plan::kQuickCheckKernel, 1, check.inputs));
-  ATTN_ASSIGN(cuda::Kernel exact,
-              load_plan_kernel(device, image, plan::kExactCheckKernel, 1, check.inputs));
+  ATTN_ASSIGN(const cuda::Module module, cuda::Module::load(device, image));
+  ATTN_ASSIGN(LoadedLaunch quick, load_launch(module, plan::quick_launch(check), 1));
+  ATTN_ASSIGN(LoadedLaunch exact, load_launch(module, plan::exact_launch(check), 1));
   auto word = std::make_unique<Word>();
   ATTN_ASSIGN(word->buffer, cuda::DeviceBuffer::allocate(device, kBytes, allocator));
   return IndexChecker(check, device, std::move(quick), std::move(exact), std::move(word));
 }
 
-Result<std::uint64_t> IndexChecker::word_after(const cuda::Kernel& kernel, std::int64_t threads,
-                                               const Memory& memory, const Bases& bases) const {
+Result<std::uint64_t> IndexChecker::word_after(const LoadedLaunch& loaded,
+                                               const plan::Launch& launch, const Memory& memory,
+                                               const Bases& bases) const {
   ATTN_RETURN_IF_ERROR(word_->buffer.fill(0xff));
-  const KernelOperands operands(word_->buffer.data(), check_.inputs, memory);
-  const KernelArguments arguments(operands, bases);
+  LaunchOperands operands(launch, memory);
+  operands.operands.insert(operands.operands.begin(), {.place = Place::at(word_->buffer.data())});
+  ATTN_ASSIGN(const LaunchArguments arguments, LaunchArguments::make(operands, bases, device_));
   ATTN_ASSIGN(const cuda::Stream stream, cuda::Stream::create(device_));
-  ATTN_RETURN_IF_ERROR(kernel.launch(stream.handle(), threads, arguments.data()));
+  ATTN_RETURN_IF_ERROR(loaded.kernel.launch(stream.handle(), loaded.shape, arguments.data()));
   ATTN_RETURN_IF_ERROR(stream.synchronize());
   std::uint64_t word = 0;
   ATTN_RETURN_IF_ERROR(word_->buffer.download(std::as_writable_bytes(std::span(&word, 1))));
@@ -57,10 +54,11 @@ Result<std::uint64_t> IndexChecker::word_after(const cuda::Kernel& kernel, std::
 
 Status IndexChecker::run(const Memory& memory, const Bases& bases) const {
   const std::lock_guard lock(word_->mutex);
-  ATTN_ASSIGN(const std::uint64_t anything, word_after(quick_, check_.quick, memory, bases));
+  ATTN_ASSIGN(const std::uint64_t anything,
+              word_after(quick_, plan::quick_launch(check_), memory, bases));
   if (anything == kNothing) return {};
   ATTN_ASSIGN(const std::uint64_t found,
-              word_after(exact_, elements_of(check_.scores), memory, bases));
+              word_after(exact_, plan::exact_launch(check_), memory, bases));
   return found == kNothing ? Status() : describe_fault(check_, found);
 }
 

@@ -4,9 +4,9 @@
 #include <memory>
 #include <mutex>
 
-#include "runtime/cuda/kernel.h"
 #include "runtime/cuda/memory.h"
 #include "runtime/execute/addresses.h"
+#include "runtime/execute/plan_kernel.h"
 #include "runtime/plan/plan.h"
 
 namespace attn::execute {
@@ -30,16 +30,16 @@ class IndexChecker {
     std::mutex mutex;  // guards the word
     cuda::DeviceBuffer buffer;
   };
-  IndexChecker(plan::IndexCheck check, cuda::Device device, cuda::Kernel quick, cuda::Kernel exact,
+  IndexChecker(plan::IndexCheck check, cuda::Device device, LoadedLaunch quick, LoadedLaunch exact,
                std::unique_ptr<Word> word);
   // Runs the kernel on a word with all bits set, and returns the word.
-  Result<std::uint64_t> word_after(const cuda::Kernel& kernel, std::int64_t threads,
+  Result<std::uint64_t> word_after(const LoadedLaunch& loaded, const plan::Launch& launch,
                                    const Memory& memory, const Bases& bases) const;
 
   plan::IndexCheck check_;
   cuda::Device device_;
-  cuda::Kernel quick_;
-  cuda::Kernel exact_;
+  LoadedLaunch quick_;
+  LoadedLaunch exact_;
   std::unique_ptr<Word> word_;
 };
 

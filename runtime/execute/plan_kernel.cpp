@@ -3,18 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 namespace attn::execute {
 namespace {
 
-constexpr std::size_t kParamBytes = 4;  // f32 or i32
-
-std::vector<std::size_t> listed_sizes(std::size_t outputs,
-                                      const std::vector<plan::OperandSource>& inputs) {
-  std::vector<std::size_t> sizes(outputs, sizeof(void*));
-  for (const plan::OperandSource& input : inputs) {
-    const bool by_value = std::holds_alternative<plan::ParamOperand>(input);
-    sizes.push_back(by_value ? kParamBytes : sizeof(void*));
+std::vector<std::size_t> listed_sizes(const plan::Launch& launch, std::size_t pointers) {
+  std::vector<std::size_t> sizes(pointers, sizeof(void*));
+  for (const plan::KernelArgument& argument : launch.arguments) {
+    sizes.push_back(static_cast<std::size_t>(plan::bytes_of(argument)));
   }
   return sizes;
 }
@@ -33,15 +31,20 @@ std::string difference(const std::vector<std::size_t>& sizes,
 
 }  // namespace
 
-Result<cuda::Kernel> load_plan_kernel(const cuda::Device& device, const std::string& image,
-                                      const char* name, std::size_t outputs,
-                                      const std::vector<plan::OperandSource>& inputs) {
-  ATTN_ASSIGN(cuda::Kernel kernel, cuda::Kernel::load(device, image, name));
+Result<LoadedLaunch> load_launch(const cuda::Module& module, const plan::Launch& launch,
+                                 std::size_t pointers) {
+  ATTN_ASSIGN(cuda::Kernel kernel, module.kernel(launch.kernel.c_str()));
   ATTN_ASSIGN(const std::vector<std::size_t> sizes, kernel.parameter_sizes());
-  const std::vector<std::size_t> listed = listed_sizes(outputs, inputs);
-  const std::string what = difference(sizes, listed);
-  if (what.empty()) return kernel;
-  return Error{ErrorCode::plan_damaged, fmt::format("the plan's kernel {} {}", name, what), {}, {}};
+  const std::string what = difference(sizes, listed_sizes(launch, pointers));
+  if (!what.empty()) {
+    return Error{ErrorCode::plan_damaged,
+                 fmt::format("the plan's kernel {} {}", launch.kernel, what),
+                 {},
+                 {}};
+  }
+  ATTN_RETURN_IF_ERROR(kernel.allow_shared_bytes(launch.shared_bytes));
+  return LoadedLaunch{std::move(kernel),
+                      {launch.grid, launch.block, launch.cluster, launch.shared_bytes}};
 }
 
 }  // namespace attn::execute

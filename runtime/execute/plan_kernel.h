@@ -1,20 +1,24 @@
 // Loads the kernels of a plan. Internal to runtime/execute.
 #pragma once
 
-#include <string>
-#include <vector>
+#include <cstddef>
 
 #include "runtime/cuda/kernel.h"
 #include "runtime/plan/program.h"
 
 namespace attn::execute {
 
-// Loads the kernel `name` of an image and checks its parameters against the program: `outputs`
-// pointers, then the inputs: pointers to tensors, params by value. A launch reads as many arguments
-// as the kernel has parameters, so one with more would read out of bounds. Errors: plan_damaged if
-// the parameters differ; cuda, also if the driver cannot report them.
-Result<cuda::Kernel> load_plan_kernel(const cuda::Device& device, const std::string& image,
-                                      const char* name, std::size_t outputs,
-                                      const std::vector<plan::OperandSource>& inputs);
+// A kernel and the way to launch it.
+struct LoadedLaunch {
+  cuda::Kernel kernel;
+  cuda::LaunchShape shape;
+};
+
+// Finds the launch's kernel and checks its parameters against the arguments, which follow
+// `pointers` others. A launch reads as many arguments as the kernel has parameters, so one with
+// more would read out of bounds. Errors: plan_damaged if the parameters differ; cuda, also if the
+// driver cannot report them.
+Result<LoadedLaunch> load_launch(const cuda::Module& module, const plan::Launch& launch,
+                                 std::size_t pointers = 0);
 
 }  // namespace attn::execute

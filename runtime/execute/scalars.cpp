@@ -1,5 +1,6 @@
 #include "runtime/execute/scalars.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "runtime/base/check.h"
@@ -13,6 +14,14 @@ std::size_t constants_in(const plan::Program& program) {
   for (const plan::CudnnStep* step : plan::steps_of<plan::CudnnStep>(program)) {
     for (const plan::Operand& operand : step->operands) {
       if (std::holds_alternative<plan::ConstantOperand>(operand.source)) ++count;
+    }
+  }
+  for (const plan::KernelStep* step : plan::steps_of<plan::KernelStep>(program)) {
+    for (const plan::Launch& launch : step->launches) {
+      count += static_cast<std::size_t>(
+          std::ranges::count_if(launch.arguments, [](const plan::KernelArgument& argument) {
+            return std::holds_alternative<plan::ConstantOperand>(argument);
+          }));
     }
   }
   return count;

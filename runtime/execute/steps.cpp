@@ -41,11 +41,35 @@ Result<LoadedStep> load_cudnn(const plan::CompiledStep& compiled, const cudnn::S
   return LoadedStep(std::move(loaded));
 }
 
-Result<LoadedKernel> load_kernel(const plan::Program& program, const plan::DeriveStep& step,
-                                 const std::string& image, const cuda::Device& device) {
-  ATTN_ASSIGN(cuda::Kernel kernel, load_plan_kernel(device, image, plan::kDeriveKernel,
-                                                    step.outputs.size(), step.inputs));
-  return LoadedKernel{std::move(kernel), plan::derived_elements(program, step)};
+// What runs for a step that is not cuDNN's.
+plan::KernelStep kernels_of(const plan::Program& program, const plan::Step& step) {
+  if (const auto* derive = std::get_if<plan::DeriveStep>(&step)) {
+    return plan::launched(program, *derive);
+  }
+  return std::get<plan::KernelStep>(step);
+}
+
+Result<LoadedKernels> load_kernels(const plan::KernelStep& step, const std::string& image,
+                                   const cuda::Device& device) {
+  ATTN_ASSIGN(const cuda::Module module, cuda::Module::load(device, image));
+  LoadedKernels loaded;
+  for (const plan::Launch& launch : step.launches) {
+    ATTN_ASSIGN(LoadedLaunch each, load_launch(module, launch));
+    loaded.push_back(std::move(each));
+  }
+  return loaded;
+}
+
+Status launch(const LoadedKernels& loaded, const KernelArguments& arguments,
+              const cuda::Device& device, void* stream) {
+  for (const auto& [address, bytes] : arguments.zeroed) {
+    ATTN_RETURN_IF_ERROR(cuda::zero(device, stream, address, bytes));
+  }
+  for (std::size_t i = 0; i < loaded.size(); ++i) {
+    ATTN_RETURN_IF_ERROR(
+        loaded[i].kernel.launch(stream, loaded[i].shape, arguments.launches[i].data()));
+  }
+  return {};
 }
 
 }  // namespace
@@ -72,9 +96,8 @@ Result<std::vector<LoadedStep>> load_steps(const plan::Plan& plan, const cudnn::
     }
     const std::string& bytes = *image++;
     if (is_made_once(step)) continue;
-    ATTN_ASSIGN(LoadedKernel made,
-                load_kernel(plan.program, std::get<plan::DeriveStep>(step), bytes, device));
-    loaded.emplace_back(std::move(made));
+    ATTN_ASSIGN(LoadedKernels kernels, load_kernels(kernels_of(plan.program, step), bytes, device));
+    loaded.emplace_back(std::move(kernels));
   }
   return loaded;
 }
@@ -103,46 +126,50 @@ Result<cuda::DeviceBuffer> derive_once(const plan::Plan& plan, const cuda::Devic
   memory.add_internals(places, buffer.data());
   ATTN_ASSIGN(const cuda::Stream stream, cuda::Stream::create(device));
   auto image = plan.kernels.begin();
-  for (const plan::DeriveStep* step : plan::steps_of<plan::DeriveStep>(plan.program)) {
+  for (const plan::Step& step : plan.program.steps) {
+    if (std::holds_alternative<plan::CudnnStep>(step)) continue;
     const std::string& bytes = *image++;
-    if (!step->once) continue;
-    ATTN_ASSIGN(const LoadedKernel made, load_kernel(plan.program, *step, bytes, device));
-    const KernelArguments arguments(KernelOperands(*step, memory), {});
-    ATTN_RETURN_IF_ERROR(made.kernel.launch(stream.handle(), made.threads, arguments.data()));
+    if (!is_made_once(step)) continue;
+    const plan::KernelStep kernels = kernels_of(plan.program, step);
+    ATTN_ASSIGN(const LoadedKernels loaded, load_kernels(kernels, bytes, device));
+    ATTN_ASSIGN(const KernelArguments arguments,
+                KernelArguments::make(KernelOperands(kernels, memory), {}, device));
+    ATTN_RETURN_IF_ERROR(launch(loaded, arguments, device, stream.handle()));
     ATTN_RETURN_IF_ERROR(stream.synchronize());
   }
   return buffer;
 }
 
-Status execute_step(const LoadedStep& step, const BoundStep& bound, const cudnn::Session& session,
-                    void* stream) {
+Status execute_step(const LoadedStep& step, const BoundStep& bound, const Queue& queue) {
   if (const auto* plan = std::get_if<cudnn::LoadedPlan>(&step)) {
-    return plan->execute(session, *std::get_if<cudnn::VariantPack>(&bound));
+    return plan->execute(queue.session, *std::get_if<cudnn::VariantPack>(&bound));
   }
-  const auto& kernel = *std::get_if<LoadedKernel>(&step);
-  return kernel.kernel.launch(stream, kernel.threads, std::get_if<KernelArguments>(&bound)->data());
+  return launch(*std::get_if<LoadedKernels>(&step), *std::get_if<KernelArguments>(&bound),
+                queue.device, queue.stream);
 }
 
 std::vector<StepOperands> operands_of(const plan::Program& program, const Memory& memory) {
   std::vector<StepOperands> operands;
   for (const auto& [number, turn] : repeated_runs(program)) {
     const plan::Step& step = program.steps[number];
-    if (const auto* derive = std::get_if<plan::DeriveStep>(&step)) {
-      operands.emplace_back(KernelOperands(*derive, memory, turn));
+    if (const auto* cudnn = std::get_if<plan::CudnnStep>(&step)) {
+      operands.emplace_back(CudnnOperands(*cudnn, memory, turn));
     } else {
-      operands.emplace_back(CudnnOperands(std::get<plan::CudnnStep>(step), memory, turn));
+      operands.emplace_back(KernelOperands(kernels_of(program, step), memory, turn));
     }
   }
   return operands;
 }
 
 Result<std::vector<BoundStep>> bind_steps(const std::vector<StepOperands>& operands,
-                                          const Bases& bases, const cudnn::Library& library) {
+                                          const Bases& bases, const cudnn::Library& library,
+                                          const cuda::Device& device) {
   std::vector<BoundStep> bound;
   bound.reserve(operands.size());
   for (const StepOperands& step : operands) {
     if (const auto* kernel = std::get_if<KernelOperands>(&step)) {
-      bound.emplace_back(KernelArguments(*kernel, bases));
+      ATTN_ASSIGN(KernelArguments arguments, KernelArguments::make(*kernel, bases, device));
+      bound.emplace_back(std::move(arguments));
       continue;
     }
     const auto& cudnn = std::get<CudnnOperands>(step);

@@ -5,19 +5,16 @@
 #include <variant>
 #include <vector>
 
-#include "runtime/cuda/kernel.h"
 #include "runtime/cuda/memory.h"
 #include "runtime/cudnn/execution.h"
 #include "runtime/execute/addresses.h"
+#include "runtime/execute/plan_kernel.h"
 #include "runtime/plan/plan.h"
 
 namespace attn::execute {
 
-struct LoadedKernel {
-  cuda::Kernel kernel;
-  std::int64_t threads = 0;
-};
-using LoadedStep = std::variant<cudnn::LoadedPlan, LoadedKernel>;
+using LoadedKernels = std::vector<LoadedLaunch>;
+using LoadedStep = std::variant<cudnn::LoadedPlan, LoadedKernels>;
 
 // A loaded step's arguments, of the same kind.
 using BoundStep = std::variant<cudnn::VariantPack, KernelArguments>;
@@ -37,16 +34,23 @@ std::vector<std::size_t> order_of(const plan::Program& program);
 Result<cuda::DeviceBuffer> derive_once(const plan::Plan& plan, const cuda::Device& device,
                                        const cuda::AllocatorPointer& allocator = nullptr);
 
-// Enqueues on `stream`, which must be the session's. Errors: cuda, cudnn.
-Status execute_step(const LoadedStep& step, const BoundStep& bound, const cudnn::Session& session,
-                    void* stream);
+// Where steps are enqueued. `stream` must be the session's.
+struct Queue {
+  const cuda::Device& device;
+  const cudnn::Session& session;
+  void* stream = nullptr;
+};
+
+// Errors: cuda, cudnn.
+Status execute_step(const LoadedStep& step, const BoundStep& bound, const Queue& queue);
 
 // The operands of each entry of order_of.
 using StepOperands = std::variant<CudnnOperands, KernelOperands>;
 std::vector<StepOperands> operands_of(const plan::Program& program, const Memory& memory);
 
-// Binds each of them to these addresses. Errors: cudnn.
+// Binds each of them to these addresses. Errors: cudnn, cuda.
 Result<std::vector<BoundStep>> bind_steps(const std::vector<StepOperands>& operands,
-                                          const Bases& bases, const cudnn::Library& library);
+                                          const Bases& bases, const cudnn::Library& library,
+                                          const cuda::Device& device);
 
 }  // namespace attn::execute

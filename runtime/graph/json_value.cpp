@@ -11,34 +11,34 @@
 namespace attn::json {
 namespace {
 
-using Json = nlohmann::json;
+using Node = nlohmann::json;
 
 // Builds the value, and stops at the first error.
 class Builder {
  public:
   explicit Builder(const Limits& limits) : limits_(limits) {}
 
-  bool null() { return add(Json()); }
-  bool boolean(bool value) { return add(Json(value)); }
-  bool number_integer(Json::number_integer_t value) { return add(Json(value)); }
-  bool number_unsigned(Json::number_unsigned_t value) { return add(Json(value)); }
-  bool number_float(Json::number_float_t value, const std::string&) { return add(Json(value)); }
-  bool string(std::string& value) { return add(Json(std::move(value))); }
-  bool binary(Json::binary_t&) { return stop("binary values are not JSON"); }
-  bool start_object(std::size_t) { return open(Json::object()); }
-  bool start_array(std::size_t) { return open(Json::array()); }
+  bool null() { return add(Node()); }
+  bool boolean(bool value) { return add(Node(value)); }
+  bool number_integer(Node::number_integer_t value) { return add(Node(value)); }
+  bool number_unsigned(Node::number_unsigned_t value) { return add(Node(value)); }
+  bool number_float(Node::number_float_t value, const std::string&) { return add(Node(value)); }
+  bool string(std::string& value) { return add(Node(std::move(value))); }
+  bool binary(Node::binary_t&) { return stop("binary values are not JSON"); }
+  bool start_object(std::size_t) { return open(Node::object()); }
+  bool start_array(std::size_t) { return open(Node::array()); }
   bool end_object() { return close(); }
   bool end_array() { return close(); }
 
   bool key(std::string& name) {
-    Json& object = *open_.back();
+    Node& object = *open_.back();
     if (object.size() >= limits_.members) return stop("an object has too many members");
     if (object.contains(name)) return stop("a key occurs twice");
     key_ = std::move(name);
     return true;
   }
 
-  bool parse_error(std::size_t position, const std::string&, const Json::exception& why) {
+  bool parse_error(std::size_t position, const std::string&, const Node::exception& why) {
     const std::string_view text = why.what();
     // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error ..."
     const std::size_t start = text.find("] ");
@@ -47,7 +47,7 @@ class Builder {
   }
 
   const std::string& error() const { return error_; }
-  Json take() { return std::move(root_); }
+  Node take() { return std::move(root_); }
 
  private:
   bool stop(std::string what) {
@@ -55,12 +55,12 @@ class Builder {
     return false;
   }
 
-  Json* place(Json value) {
+  Node* place(Node value) {
     if (open_.empty()) {
       root_ = std::move(value);
       return &root_;
     }
-    Json& parent = *open_.back();
+    Node& parent = *open_.back();
     if (parent.is_array()) {
       parent.push_back(std::move(value));
       return &parent.back();
@@ -68,14 +68,14 @@ class Builder {
     return &(parent[key_] = std::move(value));
   }
 
-  bool add(Json value) {
+  bool add(Node value) {
     if (++values_ > limits_.values) return stop("there are too many values");
     place(std::move(value));
     return true;
   }
 
   // Pointers to open containers stay valid: the parent gets no further element until they close.
-  bool open(Json value) {
+  bool open(Node value) {
     if (++values_ > limits_.values) return stop("there are too many values");
     if (open_.size() >= limits_.depth) return stop("it is nested too deeply");
     open_.push_back(place(std::move(value)));
@@ -88,15 +88,15 @@ class Builder {
   }
 
   Limits limits_;
-  Json root_;
-  std::vector<Json*> open_;
+  Node root_;
+  std::vector<Node*> open_;
   std::string key_;
   std::size_t values_ = 0;
   std::string error_;
 };
 
-const Json& nothing() {
-  static const Json null;
+const Node& nothing() {
+  static const Node null;
   return null;
 }
 
@@ -127,16 +127,16 @@ std::optional<std::string> bytes_of(std::string_view hex) {
 bool is_utf8(std::string_view bytes) {
   // Only the library can tell whether it accepts the bytes, and only by dump().
   try {
-    (void)Json(bytes).dump();
+    (void)Node(bytes).dump();
     return true;
-  } catch (const Json::type_error&) {
+  } catch (const Node::type_error&) {
     return false;
   }
 }
 
 }  // namespace
 
-Result<Json> parse(std::string_view text, const Limits& limits) {
+Result<Node> parse(std::string_view text, const Limits& limits) {
   if (text.size() > limits.bytes) {
     return {ErrorCode::invalid_argument,
             fmt::format("JSON text of {} bytes is longer than the allowed "
@@ -144,7 +144,7 @@ Result<Json> parse(std::string_view text, const Limits& limits) {
                         text.size(), limits.bytes)};
   }
   Builder builder(limits);
-  if (Json::sax_parse(text.begin(), text.end(), &builder)) return builder.take();
+  if (Node::sax_parse(text.begin(), text.end(), &builder)) return builder.take();
   return {ErrorCode::invalid_argument, "invalid JSON: " + builder.error()};
 }
 

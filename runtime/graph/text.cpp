@@ -24,7 +24,7 @@ std::string declaration(const Tensor& tensor) {
 }
 
 // The text after the inputs.
-struct Suffix {
+struct NodeSuffix {
   std::string operator()(const Matmul&) const { return ""; }
   std::string operator()(const Pointwise& node) const {
     return node.axis ? fmt::format(" axis {}", *node.axis) : std::string();
@@ -56,7 +56,7 @@ std::string line_of(const Tensor* result, const Node& node) {
   for (const NamedInput& input : named_inputs_of(node)) {
     line += fmt::format(" {} %{}", input.name, input.uid);
   }
-  line += std::visit(Suffix{}, node);
+  line += std::visit(NodeSuffix{}, node);
   return result == nullptr ? line : line + name_suffix(result->name);
 }
 

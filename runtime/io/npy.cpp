@@ -21,10 +21,10 @@ namespace attn::io {
 namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
-constexpr std::size_t kPrefix = 8;               // magic and version
-constexpr std::size_t kMaxHeader = 1024 * 1024;  // far more than any rank needs
-constexpr std::size_t kAlign = 64;               // of the data in written files
-constexpr double kExact = 9007199254740992.0;    // 2^53
+constexpr std::size_t kPrefix = 8;                     // magic and version
+constexpr std::size_t kMaxHeader = 1024 * 1024;        // far more than any rank needs
+constexpr std::size_t kAlign = 64;                     // of the data in written files
+constexpr double kExactInDouble = 9007199254740992.0;  // 2^53
 
 // An element type of the format. i2 has no DType, so it is widened when read.
 struct Element {
@@ -146,7 +146,7 @@ Result<HostTensor> parse_npy(std::span<const std::byte> bytes) {
   for (std::size_t i = 0; i < tensor.values.size(); ++i) {
     tensor.values[i] = load_element(element, bytes.data() + i * element.bytes);
     // 2^53 itself is rejected too: 2^53 + 1 reads as the same double.
-    if (element.dtype == DType::i64 && std::abs(tensor.values[i]) >= kExact) {
+    if (element.dtype == DType::i64 && std::abs(tensor.values[i]) >= kExactInDouble) {
       return bad(fmt::format("the integer at position {} is beyond 2^53", i));
     }
   }

@@ -56,8 +56,6 @@ std::string pack(std::string_view bytes) {
   return packed;
 }
 
-Error damaged(std::string message) { return {ErrorCode::plan_damaged, std::move(message), {}, {}}; }
-
 Error newer(std::string message) {
   return {ErrorCode::plan_newer, std::move(message), {"a newer attnc can read it"}, {}};
 }
@@ -149,6 +147,8 @@ Result<Section> read_entry(std::string_view bytes, std::string_view entry, std::
 }
 
 }  // namespace
+
+Error damaged(std::string message) { return {ErrorCode::plan_damaged, std::move(message), {}, {}}; }
 
 std::string write_container(std::uint32_t version, const std::vector<SectionSource>& sections) {
   std::string table;

@@ -72,4 +72,7 @@ Result<Container> read_container(std::string_view bytes);
 // Unpacks a section of at most `limit` bytes. Errors: plan_damaged.
 Result<std::string> unpack(const Section& section, std::size_t limit);
 
+// An error plan_damaged.
+Error damaged(std::string message);
+
 }  // namespace attn::plan

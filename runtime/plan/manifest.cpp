@@ -112,7 +112,7 @@ Json json_of_kernel(const std::string& image) {
   return {{"bytes", image.size()}, {"hash", hash128(image).to_hex()}};
 }
 
-PlanPart read_kernel(const json::Value& value) {
+PlanPart read_image(const json::Value& value) {
   value.only({"bytes", "hash"});
   return {static_cast<std::uint64_t>(
               value["bytes"].integer(0, static_cast<std::int64_t>(kMaxPlanBytes))),
@@ -143,6 +143,8 @@ Json json_of(const Plan& plan) {
   json["bindings"] = json_of(plan.bindings);
   if (plan.shape) json["shape"] = json_of(*plan.shape);
   for (const Alternative& way : plan.choice) json["choice"].push_back(json_of(way));
+  if (!plan.lowering.empty()) json["lowering"] = json::of_text(plan.lowering);
+  for (const std::string& name : plan.without) json["without"].push_back(json::of_text(name));
   for (const std::string& part : plan.parts) json["parts"].push_back(json::of_text(part));
   json["target"] = json_of(plan.target);
   json["cudnn_version"] = plan.cudnn_version;
@@ -158,8 +160,9 @@ Json json_of(const Plan& plan) {
 
 // Checks only the form: nothing is looked up or computed until the program is known to be valid.
 Manifest read(const json::Value& value) {
-  value.only({"format", "spec", "bindings", "shape", "choice", "parts", "target", "cudnn_version",
-              "workspace_bytes", "program", "compiled", "kernels", "signature"});
+  value.only({"format", "spec", "bindings", "shape", "choice", "lowering", "without", "parts",
+              "target", "cudnn_version", "workspace_bytes", "program", "compiled", "kernels",
+              "signature"});
   Manifest manifest;
   Plan& plan = manifest.plan;
   value["spec"].only({"name", "text"});
@@ -168,15 +171,16 @@ Manifest read(const json::Value& value) {
   plan.bindings = read_bindings(value["bindings"]);
   if (value.has("shape")) plan.shape = read_shape(value["shape"]);
   if (value.has("choice")) plan.choice = value["choice"].list(read_alternative);
-  if (value.has("parts")) {
-    plan.parts = value["parts"].list([](const json::Value& part) { return part.text(); });
-  }
+  const auto text = [](const json::Value& line) { return line.text(); };
+  if (value.has("lowering")) plan.lowering = value["lowering"].text();
+  if (value.has("without")) plan.without = value["without"].list(text);
+  if (value.has("parts")) plan.parts = value["parts"].list(text);
   plan.target = read_target(value["target"]);
   plan.cudnn_version = value["cudnn_version"].integer();
   plan.program = read_program(value["program"]);
   plan.compiled = value["compiled"].list(read_compiled);
   manifest.parts = value["compiled"].list(read_part);
-  if (value.has("kernels")) manifest.kernels = value["kernels"].list(read_kernel);
+  if (value.has("kernels")) manifest.kernels = value["kernels"].list(read_image);
   plan.kernels.resize(manifest.kernels.size());
   if (plan.program.steps.size() > kMaxSections) value["program"].fail("has too many steps");
   return manifest;
@@ -233,7 +237,7 @@ Status check_compiled(const Manifest& manifest) {
   const Plan& plan = manifest.plan;
   const std::size_t compiled = plan.compiled.size() + plan.kernels.size();
   if (plan.compiled.size() == steps_of<CudnnStep>(plan.program).size() &&
-      plan.kernels.size() == kernel_count(plan.program)) {
+      plan.kernels.size() == sources_of(plan.program).size()) {
     return {};
   }
   return {ErrorCode::plan_damaged,
@@ -248,7 +252,7 @@ std::size_t count_values(const Json& json) {
   return count;
 }
 
-Error damaged(const Error& error) {
+Error manifest_damaged(const Error& error) {
   return {ErrorCode::plan_damaged, "the plan file's manifest: " + error.message, error.notes,
           error.payload};
 }
@@ -263,7 +267,8 @@ std::uint32_t format_version_of(std::span<const Plan> plans) {
 }
 
 std::uint32_t format_version_of(const Plan& plan) {
-  if (!plan.parts.empty()) return 7;
+  const bool decisions = !plan.lowering.empty() || !plan.without.empty() || !plan.parts.empty();
+  if (decisions || !steps_of<KernelStep>(plan.program).empty()) return 7;
   if (has_loops(plan.program)) return 6;
   if (has_views(plan.program) || !plan.choice.empty()) return 5;
   if (plan.shape) return 4;
@@ -278,8 +283,8 @@ std::uint32_t format_version_of(const Plan& plan) {
            tensor.role == TensorRole::gradient;
   });
   if (new_graphs || trains) return 3;
-  const bool derives =
-      !plan.kernels.empty() || !plan.program.internals.empty() || kernel_count(plan.program) > 0;
+  const bool derives = !plan.kernels.empty() || !plan.program.internals.empty() ||
+                       sources_of(plan.program).size() > 0;
   const bool controls = std::ranges::any_of(plan.program.tensors, [](const TensorInfo& tensor) {
     return tensor.role == TensorRole::control || !tensor.addressed_by.empty();
   });
@@ -296,16 +301,19 @@ std::size_t manifest_values(const Plan& plan) { return count_values(json_of(plan
 Result<Manifest> read_manifest(std::string_view text) {
   const auto document =
       json::parse(text, {.bytes = kMaxManifestBytes, .values = kMaxManifestValues});
-  if (!document.ok()) return damaged(document.error());
+  if (!document.ok()) return manifest_damaged(document.error());
   json::Failure failure;
   const json::Value value(*document, failure);
   Manifest manifest = read(value);
-  if (Status status = failure.status(); !status.ok()) return damaged(status.error());
-  if (Status status = check_compiled(manifest); !status.ok()) return damaged(status.error());
-  if (Status status = validate(manifest.plan.program); !status.ok()) return damaged(status.error());
-  if (Status status = check_shape(manifest.plan); !status.ok()) return damaged(status.error());
+  if (Status status = failure.status(); !status.ok()) return manifest_damaged(status.error());
+  if (Status status = check_compiled(manifest); !status.ok())
+    return manifest_damaged(status.error());
+  if (Status status = validate(manifest.plan.program); !status.ok())
+    return manifest_damaged(status.error());
+  if (Status status = check_shape(manifest.plan); !status.ok())
+    return manifest_damaged(status.error());
   check_computed(value, manifest.plan);
-  if (Status status = failure.status(); !status.ok()) return damaged(status.error());
+  if (Status status = failure.status(); !status.ok()) return manifest_damaged(status.error());
   return manifest;
 }
 

@@ -70,15 +70,17 @@ struct Plan {
   std::optional<Shape> shape;
   // The lowerings considered, the chosen one first. Informational, not part of the signature.
   std::vector<Alternative> choice;
-  // How the strategy divides the attention, one line each, to be printed: parts of the mask, lists of
-  // blocks. Not part of the signature.
-  std::vector<std::string> parts;
+  // What was decided, to be printed; not part of the signature, and absent in files before
+  // version 7.
+  std::string lowering;              // the strategy that was taken
+  std::vector<std::string> without;  // the rewrites that were disabled
+  std::vector<std::string> parts;    // of the mask, or lists of blocks, one line each
   Target target;
   std::int64_t cudnn_version = 0;  // cudnnGetVersion(), e.g. 91900
   Program program;
   std::vector<CompiledStep> compiled;  // one for each cuDNN step of the program, in order
   std::vector<std::string>
-      kernels;  // a cubin for each derive step, in order, then those of the check
+      kernels;  // a cubin for each other step, in order, then that of the check
   Signature signature;
 
   // The largest cuDNN step's workspace, as steps run one after another, plus the internal tensors
@@ -86,9 +88,6 @@ struct Plan {
   std::int64_t workspace_bytes() const;
   bool operator==(const Plan&) const = default;
 };
-
-// Number of kernels in a plan of this program.
-std::size_t kernel_count(const Program& program);
 
 // Canonical text of program + target device + cuDNN version, and its hash.
 Signature signature_of(const Program& program, const Target& target, std::int64_t cudnn_version);

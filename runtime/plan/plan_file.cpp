@@ -13,8 +13,6 @@
 namespace attn::plan {
 namespace {
 
-Error damaged(std::string message) { return {ErrorCode::plan_damaged, std::move(message), {}, {}}; }
-
 struct Sections {
   std::vector<Section> manifests;
   std::vector<Section> plans;
@@ -147,7 +145,7 @@ std::string serialize_all(std::span<const Plan> plans) {
   std::size_t manifest_bytes = 0;
   for (const Plan& plan : plans) {
     ATTN_CHECK(plan.compiled.size() == steps_of<CudnnStep>(plan.program).size() &&
-                   plan.kernels.size() == kernel_count(plan.program),
+                   plan.kernels.size() == sources_of(plan.program).size(),
                "every step of a plan must be compiled");
     manifest_bytes += manifests.emplace_back(manifest_json(plan)).size();
   }

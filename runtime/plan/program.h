@@ -2,6 +2,7 @@
 // single cuDNN plan; kernels generated from the IR compute what cuDNN cannot.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -123,10 +124,55 @@ struct DeriveStep {
 inline constexpr const char* kDeriveKernel = "attn_derive";
 inline constexpr std::size_t kMostOutputs = 16;  // of one derive step
 
+// A CUtensorMap of a tensor, for copies by the tensor memory accelerator; passed by value, made
+// when addresses are bound. Elements past `dims` read as zero.
+struct TensorMapArgument {
+  TensorOperand tensor;               // its base address, a multiple of 16 bytes
+  std::vector<std::int64_t> dims;     // 1 to 5, innermost first, in elements
+  std::vector<std::int64_t> strides;  // of all dims but the innermost, which is contiguous
+  std::vector<std::int64_t> box;      // what one copy moves: 1 to 256 elements of each dim
+  std::int64_t swizzle = 0;           // bytes: 0, 32, 64 or 128
+  bool operator==(const TensorMapArgument&) const = default;
+};
+
+// A tensor's address, a scalar by value (float or int), or a tensor map.
+using KernelArgument =
+    std::variant<TensorOperand, ParamOperand, ConstantOperand, TensorMapArgument>;
+
+using Extents = std::array<std::int64_t, 3>;  // x, y, z
+
+struct Launch {
+  std::string kernel;         // its extern "C" name in the image
+  Extents grid = {1, 1, 1};   // in blocks
+  Extents block = {1, 1, 1};  // in threads
+  Extents cluster = {1, 1, 1};
+  std::int64_t shared_bytes = 0;  // dynamic shared memory per block
+  std::vector<KernelArgument> arguments{};
+  bool operator==(const Launch&) const = default;
+};
+
+// Launches of kernels of one image, in order. Each execute first fills `zeroed` with zero bytes.
+struct KernelStep {
+  std::vector<std::string> outputs;  // internal tensors or outputs that it writes completely
+  std::vector<std::string> zeroed;   // internal tensors: counters, sums
+  std::vector<Launch> launches;
+  std::string source;      // CUDA C++
+  std::int64_t turns = 1;  // loop iterations; 1: not in a loop
+  bool operator==(const KernelStep&) const = default;
+};
+inline constexpr std::size_t kMostLaunches = 64;         // of one kernel step
+inline constexpr std::size_t kMostArgumentBytes = 4096;  // of one launch
+inline constexpr std::int64_t kTensorMapBytes = 128;
+std::int64_t bytes_of(const KernelArgument& argument);  // as a kernel parameter
+// Whether any argument is that tensor; it may also be written.
+bool reads(const KernelStep& step, const std::string& tensor);
+// The tensor of an argument, or null.
+const TensorOperand* tensor_of(const KernelArgument& argument);
+
 // Adjacent steps with the same `turns`, above 1, form a loop of that many iterations, each running
 // the steps in order. Operands advance after each iteration. A loop may write only internal
 // tensors, and overwrites in each iteration what does not advance.
-using Step = std::variant<CudnnStep, DeriveStep>;
+using Step = std::variant<CudnnStep, DeriveStep, KernelStep>;
 std::int64_t turns_of(const Step& step);
 
 // Two kernels that run at binding and check for elements of derived tensors without a value (a
@@ -153,6 +199,11 @@ inline constexpr const char* kQuickCheckKernel = "attn_check_quickly";
 inline constexpr const char* kExactCheckKernel = "attn_check_exactly";
 inline constexpr std::int64_t kMostChecked = std::int64_t{1} << 38;  // threads of either kernel
 inline constexpr std::size_t kMostFaults = 65535;
+
+// The launches of a check. The pointer to the word, which is not the program's, comes before their
+// arguments.
+Launch quick_launch(const IndexCheck& check);
+Launch exact_launch(const IndexCheck& check);
 
 struct Program {
   std::vector<TensorInfo> tensors;
@@ -200,6 +251,12 @@ std::vector<const Kind*> steps_of(const Program& program) {
 
 // Threads that a derive step's kernel needs: the elements of all outputs, or `amends`.
 std::int64_t derived_elements(const Program& program, const DeriveStep& step);
+
+// The sources of a plan's kernels, in the order of Plan::kernels. They live as long as the program.
+std::vector<const std::string*> sources_of(const Program& program);
+
+// What runs for a derive step: one launch with a thread per element. `program` has its outputs.
+KernelStep launched(const Program& program, const DeriveStep& step);
 
 // Human-readable text: tensors, params, then each step's graph.
 std::string to_text(const Program& program);

@@ -112,12 +112,12 @@ Json json_of(const DeriveStep& step) {
 }
 
 // Inputs of kernels have no uid.
-std::vector<OperandSource> read_inputs(const json::Value& value) {
-  return value.list([](const json::Value& input) {
-    if (input.has("uid")) input.fail("\"uid\" is not allowed here");
-    return read_source(input);
-  });
+OperandSource read_input(const json::Value& value) {
+  if (value.has("uid")) value.fail("\"uid\" is not allowed here");
+  return read_source(value);
 }
+
+std::vector<OperandSource> read_inputs(const json::Value& value) { return value.list(read_input); }
 
 DeriveStep read_derive(const json::Value& value) {
   value.only({"step", "once", "outputs", "inputs", "source", "amends", "turns"});
@@ -132,6 +132,102 @@ DeriveStep read_derive(const json::Value& value) {
   step.inputs = read_inputs(value["inputs"]);
   step.source = value["source"].text();
   if (value.has("amends")) step.amends = value["amends"].integer();
+  if (value.has("turns")) step.turns = value["turns"].integer();
+  return step;
+}
+
+Json json_of(const TensorMapArgument& map) {
+  return {{"map", json_of(OperandSource(map.tensor))},
+          {"dims", map.dims},
+          {"strides", map.strides},
+          {"box", map.box},
+          {"swizzle", map.swizzle}};
+}
+
+struct ArgumentWriter {
+  Json operator()(const TensorMapArgument& map) const { return json_of(map); }
+  Json operator()(const auto& source) const { return json_of(OperandSource(source)); }
+};
+
+KernelArgument read_argument(const json::Value& value) {
+  if (value.has("map")) {
+    value.only({"map", "dims", "strides", "box", "swizzle"});
+    TensorMapArgument map;
+    if (const auto source = read_input(value["map"]);
+        !std::holds_alternative<TensorOperand>(source)) {
+      value["map"].fail("is not a tensor");
+    } else {
+      map.tensor = std::get<TensorOperand>(source);
+    }
+    map.dims = value["dims"].integers();
+    map.strides = value["strides"].integers();
+    map.box = value["box"].integers();
+    map.swizzle = value["swizzle"].integer();
+    return map;
+  }
+  const OperandSource source = read_input(value);
+  if (const auto* tensor = std::get_if<TensorOperand>(&source)) return *tensor;
+  if (const auto* param = std::get_if<ParamOperand>(&source)) return *param;
+  if (const auto* constant = std::get_if<ConstantOperand>(&source)) return *constant;
+  value.fail("is not an argument of a kernel");
+  return {};
+}
+
+Json json_of(const Launch& launch) {
+  Json arguments = Json::array();
+  for (const KernelArgument& argument : launch.arguments) {
+    arguments.push_back(std::visit(ArgumentWriter{}, argument));
+  }
+  return {{"kernel", json::of_text(launch.kernel)},
+          {"grid", launch.grid},
+          {"block", launch.block},
+          {"cluster", launch.cluster},
+          {"shared_bytes", launch.shared_bytes},
+          {"arguments", arguments}};
+}
+
+Extents read_extents(const json::Value& value) {
+  const std::vector<std::int64_t> extents = value.integers();
+  if (extents.size() != 3) {
+    value.fail("does not have three numbers");
+    return {};
+  }
+  return {extents[0], extents[1], extents[2]};
+}
+
+Launch read_launch(const json::Value& value) {
+  value.only({"kernel", "grid", "block", "cluster", "shared_bytes", "arguments"});
+  return {value["kernel"].text(),          read_extents(value["grid"]),
+          read_extents(value["block"]),    read_extents(value["cluster"]),
+          value["shared_bytes"].integer(), value["arguments"].list(read_argument)};
+}
+
+Json texts(const std::vector<std::string>& names) {
+  Json json = Json::array();
+  for (const std::string& name : names) json.push_back(json::of_text(name));
+  return json;
+}
+
+Json json_of(const KernelStep& step) {
+  Json launches = Json::array();
+  for (const Launch& launch : step.launches) launches.push_back(json_of(launch));
+  Json value = {{"step", "kernel"},
+                {"outputs", texts(step.outputs)},
+                {"zeroed", texts(step.zeroed)},
+                {"launches", launches},
+                {"source", json::of_text(step.source)}};
+  if (step.turns != 1) value["turns"] = step.turns;
+  return value;
+}
+
+KernelStep read_kernel(const json::Value& value) {
+  value.only({"step", "outputs", "zeroed", "launches", "source", "turns"});
+  const auto text = [](const json::Value& each) { return each.text(); };
+  KernelStep step;
+  step.outputs = value["outputs"].list(text);
+  step.zeroed = value["zeroed"].list(text);
+  step.launches = value["launches"].list(read_launch);
+  step.source = value["source"].text();
   if (value.has("turns")) step.turns = value["turns"].integer();
   return step;
 }
@@ -166,6 +262,7 @@ IndexCheck read_check(const json::Value& value) {
 
 Step read_step(const json::Value& value) {
   if (value["step"].text() == "derive") return read_derive(value);
+  if (value["step"].text() == "kernel") return read_kernel(value);
   value.only({"step", "operands", "graph", "turns"});
   if (value["step"].text() != "cudnn") value["step"].fail("is not a known name");
   CudnnStep step;

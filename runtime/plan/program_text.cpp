@@ -109,6 +109,43 @@ std::string canonical(const DeriveStep& step) {
   return text + fmt::format("source {}\n", quoted(step.source));
 }
 
+struct ArgumentText {
+  std::string operator()(const TensorMapArgument& map) const {
+    return fmt::format("map of {} [{}] strides [{}] box [{}] swizzle {}", SourceText{}(map.tensor),
+                       fmt::join(map.dims, ","), fmt::join(map.strides, ","),
+                       fmt::join(map.box, ","), map.swizzle);
+  }
+  std::string operator()(const auto& source) const { return SourceText{}(source); }
+};
+
+std::string text_of(const Launch& launch) {
+  std::string text =
+      fmt::format("{} grid {} block {} cluster {} shared {}\n", quoted(launch.kernel),
+                  fmt::join(launch.grid, "x"), fmt::join(launch.block, "x"),
+                  fmt::join(launch.cluster, "x"), launch.shared_bytes);
+  for (const KernelArgument& argument : launch.arguments) {
+    text += fmt::format("  {}\n", std::visit(ArgumentText{}, argument));
+  }
+  return text;
+}
+
+// All but the source.
+std::string lines_of(const KernelStep& step) {
+  std::string text = fmt::format("kernel{}\n", turns_text(step.turns));
+  for (const std::string& output : step.outputs)
+    text += fmt::format("  writes {}\n", quoted(output));
+  for (const std::string& zeroed : step.zeroed)
+    text += fmt::format("  zeroes {}\n", quoted(zeroed));
+  for (const Launch& launch : step.launches) text += indented(text_of(launch));
+  return text;
+}
+
+std::string text_of(const KernelStep& step) { return lines_of(step) + indented(step.source); }
+
+std::string canonical(const KernelStep& step) {
+  return lines_of(step) + fmt::format("source {}\n", quoted(step.source));
+}
+
 std::string text_of(const IndexCheck& check) {
   std::string text =
       fmt::format("check: {} quickly, [{}] exactly\n", check.quick, fmt::join(check.scores, ","));

@@ -12,6 +12,7 @@
 #include "runtime/graph/extent.h"
 #include "runtime/graph/listing.h"
 #include "runtime/graph/operands.h"
+#include "runtime/plan/kernel_step_validate.h"
 #include "runtime/plan/program.h"
 
 namespace attn::plan {
@@ -272,6 +273,71 @@ class Validator {
     }
     const bool first = written_.emplace(output, elements(found->second->dims)).second;
     return first ? "" : fmt::format("writes {} a second time", quoted(output));
+  }
+
+  Status check_step(std::size_t index, const KernelStep& step) {
+    turns_ = step.turns;
+    std::string what = check_launches(step);
+    for (const std::string& name : step.zeroed) {
+      if (what.empty()) what = check_zeroed(name);
+    }
+    for (const Launch& launch : step.launches) {
+      for (const KernelArgument& argument : launch.arguments) {
+        if (what.empty()) what = check_argument(step, argument);
+      }
+    }
+    for (const std::string& name : step.outputs) {
+      if (what.empty()) what = check_written(name);
+    }
+    if (what.empty()) return {};
+    return {ErrorCode::invalid_argument, fmt::format("step {}: {}", index, what)};
+  }
+
+  std::string check_zeroed(const std::string& name) {
+    const auto found = tensors_.find(name);
+    if (found == tensors_.end() || found->second->role != TensorRole::internal) {
+      return fmt::format("zeroes {}, which is not internal", quoted(name));
+    }
+    written_[name] = elements(found->second->dims);
+    return "";
+  }
+
+  std::string check_written(const std::string& name) {
+    const auto found = tensors_.find(name);
+    if (found == tensors_.end() || !is_made(*found->second)) {
+      return fmt::format("writes {}, which is neither an output nor internal", quoted(name));
+    }
+    const TensorInfo& tensor = *found->second;
+    if (is_output_of_loop(tensor))
+      return fmt::format("writes the output {} in a loop", quoted(name));
+    if (written_before(tensor) != 0) return fmt::format("writes {} a second time", quoted(name));
+    written_[name] = elements(tensor.dims);
+    return "";
+  }
+
+  std::string check_argument(const KernelStep& step, const KernelArgument& argument) const {
+    if (const auto* constant = std::get_if<ConstantOperand>(&argument)) {
+      return check_constant(*constant);
+    }
+    if (const auto* param = std::get_if<ParamOperand>(&argument)) {
+      return params_.contains(param->name) ? "" : "reads an unknown param";
+    }
+    const TensorOperand& named = *tensor_of(argument);
+    const auto found = tensors_.find(named.name);
+    if (found == tensors_.end()) return fmt::format("reads unknown tensor {}", quoted(named.name));
+    const TensorInfo& tensor = *found->second;
+    const bool writes = std::ranges::find(step.outputs, named.name) != step.outputs.end();
+    if (is_made(tensor) && !writes && !is_whole(tensor)) {
+      return fmt::format("reads {} before it is written", quoted(named.name));
+    }
+    std::optional<std::int64_t> reach = 0;
+    if (const auto* map = std::get_if<TensorMapArgument>(&argument)) {
+      if (std::string what = check_map(*map, tensor); !what.empty()) return what;
+      reach = last_mapped(*map);
+    }
+    const auto held = last_offset(tensor.dims, tensor.strides);
+    const bool fits = reach && *reach <= *held && stays_within(named, *held - *reach);
+    return fits ? "" : fmt::format("reads past the end of {}", quoted(named.name));
   }
 
   Status check_step(std::size_t index, const CudnnStep& step) {

@@ -47,10 +47,6 @@ InternalPlaces internal_places(const Program& program, bool once) {
   return places;
 }
 
-std::size_t kernel_count(const Program& program) {
-  return steps_of<DeriveStep>(program).size() + (program.check ? 1 : 0);
-}
-
 // Without internal tensors, exactly what the largest step needs.
 std::int64_t Plan::workspace_bytes() const {
   std::int64_t largest = 0;

@@ -30,7 +30,7 @@ namespace {
 
 constexpr const char* kDriver = "libcuda.so.1";
 
-Status failed(const std::string& what) {
+Status cannot_load(const std::string& what) {
   return Status(ErrorCode::worker, "cannot load the stub driver library: " + what);
 }
 
@@ -43,18 +43,18 @@ std::string linker_words() {
 
 Status load_nodriver() {
   if (dlopen(kDriver, RTLD_NOW | RTLD_NOLOAD) != nullptr) {
-    return failed(fmt::format("another {} is already loaded in this process", kDriver));
+    return cannot_load(fmt::format("another {} is already loaded in this process", kDriver));
   }
   const FileDescriptor file(memfd_create(kDriver, MFD_CLOEXEC));
-  if (!file.valid()) return failed(errno_text("memfd_create"));
+  if (!file.valid()) return cannot_load(errno_text("memfd_create"));
   const std::string_view image(attn_nodriver_begin, attn_nodriver_end);
-  if (!write_all(file.get(), image)) return failed(errno_text("write"));
+  if (!write_all(file.get(), image)) return cannot_load(errno_text("write"));
   // The library is never unloaded. Its mapping stays valid after the memory file is closed.
   if (dlopen(fmt::format("/proc/self/fd/{}", file.get()).c_str(), RTLD_NOW | RTLD_GLOBAL) ==
       nullptr) {
-    return failed(linker_words());
+    return cannot_load(linker_words());
   }
-  if (dlopen(kDriver, RTLD_NOW | RTLD_NOLOAD) == nullptr) return failed(linker_words());
+  if (dlopen(kDriver, RTLD_NOW | RTLD_NOLOAD) == nullptr) return cannot_load(linker_words());
   return Status();
 }
 

@@ -198,6 +198,35 @@ class Explain(attnc.Case):
         self.assertEqual(explained["program"], manifest["program"])
         self.attnc("explain", plan, "--target", "h200", code=2)
 
+    def test_plans_of_unusual_options(self):
+        """Explain prints what the plan has, not what it would decide again."""
+        cases = {
+            "prefix_lm": ["--without", "bounding_band,redundant,reals"],
+            "longformer": ["--lowering", "composite"],
+            "gemma2_local": ["--lowering", "unified", "--without", "reals"],
+            "natten_2d": ["--lowering", "block_sparse"],
+            "chunked": ["--lowering", "parts", "--bind", "Sq=768"],
+            "document": ["--lowering", "unfused", "--bind", "S=256"],
+        }
+        for name, options in cases.items():
+            with self.subTest(name):
+                plan = self.compile(SPECS / f"{name}.attn", "--direction", "fwd", *options)
+                manifest = self.attnc_json("inspect", plan)
+                explained = self.attnc_json("explain", plan)
+                engine = explained["engine"]
+                self.assertEqual(explained["program"], manifest["program"])
+                self.assertEqual(engine["lowering"], manifest["lowering"])
+                if "--lowering" in options:
+                    self.assertEqual(manifest["lowering"], options[options.index("--lowering") + 1])
+                self.assertEqual(engine.get("parts", []), manifest.get("parts", []))
+                self.assertEqual(engine.get("choice"), manifest.get("choice"))
+                self.assertEqual([step["engine"] for step in engine["steps"] if "engine" in step],
+                                 [step["engine"] for step in manifest["compiled"]])
+                without = options[options.index("--without") + 1] if "--without" in options else ""
+                self.assertEqual(",".join(manifest.get("without", [])), without)
+                if "bounding_band" in without:
+                    self.assertIsNone(explained["mask"]["right"])
+
     def test_without_cudnn_the_engine_is_not_known(self):
         empty = self.folder / "empty"
         empty.mkdir()

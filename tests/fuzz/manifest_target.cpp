@@ -11,7 +11,7 @@ namespace {
 
 std::vector<plan::Bundle> make_bundles() {
   std::vector<plan::Bundle> bundles = {
-      {{plan::testing::sample_plan()}},   {{plan::testing::divided_plan()}},
+      {{plan::testing::sample_plan()}},   {{plan::testing::decided_plan()}},
       {{plan::testing::derived_plan()}},  {{plan::testing::controlled_plan()}},
       {{plan::testing::backward_plan()}}, plan::testing::sample_pair()};
   for (int i = 0; i < 16; ++i) {

@@ -129,13 +129,11 @@ Status Compiler::compile_steps(const plan::Program& program) const {
         ask(*library_, step->graph, options_.target.device_json, [](const auto&) {}).status());
   }
   if (options_.only_offer || options_.only_cudnn) return {};
-  for (const plan::DeriveStep* step : plan::steps_of<plan::DeriveStep>(program)) {
+  for (const std::string* source : plan::sources_of(program)) {
     ATTN_RETURN_IF_ERROR(
-        derive::compile_kernel(step->source, options_.target.sm, options_.cudnn_folder).status());
+        derive::compile_kernel(*source, options_.target.sm, options_.cudnn_folder).status());
   }
-  if (!program.check) return {};
-  return derive::compile_kernel(program.check->source, options_.target.sm, options_.cudnn_folder)
-      .status();
+  return {};
 }
 
 Outcome Compiler::in_this_process(const std::string& spec, int report) const {

@@ -69,6 +69,10 @@ Status Machine::run(const plan::CudnnStep& step, std::int64_t turn) {
   return host::run(step.graph, operands);
 }
 
+Status Machine::run(const plan::KernelStep& /*step*/, std::int64_t /*turn*/) {
+  return {ErrorCode::unsupported, "launches with shared memory do not run on the host"};
+}
+
 Status Machine::run(const plan::DeriveStep& step, std::int64_t turn) {
   // Pointers and params, each with the largest alignment.
   std::vector<std::uint64_t> values;

@@ -30,6 +30,7 @@ class Machine {
  private:
   Status run(const plan::CudnnStep& step, std::int64_t turn);
   Status run(const plan::DeriveStep& step, std::int64_t turn);
+  static Status run(const plan::KernelStep& step, std::int64_t turn);
   std::byte* address(const plan::TensorOperand& operand, std::int64_t turn);
   double param(const std::string& name) const { return params_.at(name); }
 

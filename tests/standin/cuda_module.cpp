@@ -43,8 +43,10 @@ std::vector<std::size_t> parameters_of(const Module& module, const std::string& 
   }
   std::vector<std::size_t> sizes;
   for (const Operand& operand : module.works.at(name).operands) {
-    const bool scalar = operand.role == Role::scalar;
-    sizes.push_back(scalar ? static_cast<std::size_t>(operand.bytes) : sizeof(void*));
+    std::size_t size = sizeof(void*);
+    if (operand.role == Role::scalar) size = static_cast<std::size_t>(operand.bytes);
+    if (operand.role == Role::mapped) size = kMapBytes;
+    sizes.push_back(size);
   }
   return sizes;
 }
@@ -58,8 +60,17 @@ bool check_address(const Operand& operand, const Value& value) {
       describe_memory(address, &found) && static_cast<std::byte*>(address) + operand.bytes <=
                                               static_cast<std::byte*>(found.start) + found.bytes;
   if (!whole)
-    violate("cuLaunchKernel", "an argument that is not device memory of the required size");
+    violate("cuLaunchKernelEx", "an argument that is not device memory of the required size");
   return whole;
+}
+
+// Whether a launch is within the limits of the device and of the kernel.
+bool fits(const CUlaunchConfig& config, const Kernel& kernel) {
+  constexpr unsigned kMostThreads = 1024;
+  const bool some = config.gridDimX > 0 && config.gridDimY > 0 && config.gridDimZ > 0 &&
+                    config.blockDimX > 0 && config.blockDimY > 0 && config.blockDimZ > 0;
+  return some && config.blockDimX * config.blockDimY * config.blockDimZ <= kMostThreads &&
+         config.sharedMemBytes <= kernel.shared_bytes;
 }
 
 }  // namespace
@@ -129,17 +140,17 @@ ATTN_STANDIN_EXPORT CUresult cuFuncGetParamInfo(CUfunction function, std::size_t
   return CUDA_SUCCESS;
 }
 
-ATTN_STANDIN_EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned int, unsigned int,
-                                            unsigned int, unsigned int, unsigned int, unsigned int,
-                                            unsigned int, CUstream stream, void** arguments,
-                                            void**) {
-  ATTN_STANDIN_CUDA(cuLaunchKernel, checked)
+// Checks what the real driver checks of a launch's sizes.
+ATTN_STANDIN_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function,
+                                              void** arguments, void**) {
+  ATTN_STANDIN_CUDA(cuLaunchKernelEx, checked)
   if (const CUresult result = check_context(); result != CUDA_SUCCESS) return result;
   const Kernel* kernel = kernels().find(function);
   if (kernel == nullptr) {
-    violate("cuLaunchKernel", "no such kernel");
+    violate("cuLaunchKernelEx", "no such kernel");
     return CUDA_ERROR_INVALID_HANDLE;
   }
+  if (!fits(*config, *kernel)) return CUDA_ERROR_INVALID_VALUE;
   auto launch = std::make_shared<Launch>(Launch{kernel->work, {}});
   for (std::size_t i = 0; i < kernel->work.operands.size(); ++i) {
     const Operand& operand = kernel->work.operands[i];
@@ -150,5 +161,33 @@ ATTN_STANDIN_EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned int, u
     if (!scalar && !check_address(operand, value)) return CUDA_ERROR_ILLEGAL_ADDRESS;
     launch->values.push_back(value);
   }
-  return enqueue(stream, {kernel->name, [launch] { launch->run(); }});
+  return enqueue(config->hStream, {kernel->name, [launch] { launch->run(); }});
+}
+
+ATTN_STANDIN_EXPORT CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute,
+                                                int value) {
+  ATTN_STANDIN_CUDA(cuFuncSetAttribute, checked)
+  if (const CUresult result = check_context(); result != CUDA_SUCCESS) return result;
+  Kernel* kernel = kernels().find(function);
+  if (kernel == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) return CUDA_ERROR_NOT_SUPPORTED;
+  kernel->shared_bytes = static_cast<unsigned>(value);
+  return CUDA_SUCCESS;
+}
+
+// The map holds the address and the size of the tensor's innermost dimension in bytes.
+ATTN_STANDIN_EXPORT CUresult cuTensorMapEncodeTiled(
+    CUtensorMap* map, CUtensorMapDataType, cuuint32_t rank, void* address, const cuuint64_t* dims,
+    const cuuint64_t* strides, const cuuint32_t* box, const cuuint32_t*, CUtensorMapInterleave,
+    CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
+  ATTN_STANDIN_CUDA(cuTensorMapEncodeTiled, checked)
+  constexpr std::uintptr_t kAlignment = 16;
+  bool fits = rank >= 1 && rank <= 5 && reinterpret_cast<std::uintptr_t>(address) % kAlignment == 0;
+  for (cuuint32_t i = 0; fits && i < rank; ++i) {
+    fits = dims[i] > 0 && box[i] > 0 && (i == 0 || strides[i - 1] % kAlignment == 0);
+  }
+  if (!fits) return CUDA_ERROR_INVALID_VALUE;
+  std::memset(map, 0, sizeof(*map));
+  std::memcpy(map, &address, sizeof(address));
+  return CUDA_SUCCESS;
 }

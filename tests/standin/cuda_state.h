@@ -73,6 +73,7 @@ struct Kernel {
   std::string name;
   Work work;
   std::vector<std::size_t> parameters;  // size of each in bytes
+  unsigned shared_bytes = 48 << 10;     // dynamic shared memory that a launch may take
 };
 struct Module {
   int device = 0;

@@ -18,6 +18,7 @@ namespace {
 
 using graph::Storage;
 using graph::Uid;
+using plan::KernelArgument;
 using plan::OperandSource;
 using plan::ParamOperand;
 using plan::TensorOperand;
@@ -120,37 +121,43 @@ DType dtype_of_param(const plan::Program& program, const std::string& name) {
   return found->dtype;
 }
 
-// A kernel operand: a param, or a tensor from its offset in the last turn on.
-Operand operand_of(const plan::Program& program, const OperandSource& source, Role role,
+// A kernel operand: a scalar, or a tensor from its offset in the last turn on.
+Operand operand_of(const plan::Program& program, const KernelArgument& argument, Role role,
                    std::int64_t turns = 1) {
-  const auto* named = std::get_if<TensorOperand>(&source);
-  if (named == nullptr) {
-    const DType dtype = dtype_of_param(program, std::get<ParamOperand>(source).name);
-    return {Role::scalar, 0, static_cast<std::int64_t>(size_of(dtype))};
-  }
+  const TensorOperand* named = plan::tensor_of(argument);
+  if (named == nullptr) return {Role::scalar, 0, plan::bytes_of(argument)};
+  const bool is_map = std::holds_alternative<plan::TensorMapArgument>(argument);
   const plan::TensorInfo& info = find_tensor(program, named->name);
   const std::int64_t before = named->offset + named->advance * (turns - 1);
-  return {role, 0,
+  return {is_map ? Role::mapped : role, 0,
           bytes_of(info.dims, info.strides, info.dtype) -
               before * static_cast<std::int64_t>(size_of(info.dtype))};
 }
 
-Work work_of(const plan::Program& program, const plan::DeriveStep& step, std::uint64_t salt) {
+Work work_of(const plan::Program& program, const plan::KernelStep& step, const plan::Launch& launch,
+             std::uint64_t salt) {
   Work work{salt, 0, {}};
-  for (const std::string& name : step.outputs) {
-    work.operands.push_back(operand_of(program, TensorOperand{name}, Role::output));
-  }
-  for (const OperandSource& source : step.inputs) {
-    work.operands.push_back(operand_of(program, source, Role::input, step.turns));
+  for (const KernelArgument& argument : launch.arguments) {
+    const TensorOperand* named = plan::tensor_of(argument);
+    const bool writes =
+        named != nullptr && std::ranges::find(step.outputs, named->name) != step.outputs.end();
+    work.operands.push_back(
+        operand_of(program, argument, writes ? Role::output : Role::input, step.turns));
   }
   return work;
+}
+
+// What runs for a step that is not cuDNN's.
+plan::KernelStep kernels_of(const plan::Program& program, const plan::Step& step) {
+  const auto* derive = std::get_if<plan::DeriveStep>(&step);
+  return derive == nullptr ? std::get<plan::KernelStep>(step) : plan::launched(program, *derive);
 }
 
 // The kernel does not write the result word: the check passes.
 std::string check_image(const plan::Program& program, const plan::IndexCheck& check) {
   Work work{0, 0, {{Role::untouched, 0, sizeof(std::uint64_t)}}};
-  for (const OperandSource& source : check.inputs) {
-    work.operands.push_back(operand_of(program, source, Role::untouched));
+  for (const KernelArgument& argument : plan::quick_launch(check).arguments) {
+    work.operands.push_back(operand_of(program, argument, Role::untouched));
   }
   return to_json(Kernels{{plan::kQuickCheckKernel, work}, {plan::kExactCheckKernel, work}});
 }
@@ -244,6 +251,9 @@ class HostMemory {
     return value.data();
   }
   void* operator()(const plan::CountingOperand&) { return counting_.data(); }
+  void* operator()(const plan::TensorMapArgument& map) { return (*this)(map.tensor); }
+
+  void zero(const std::string& name) { std::ranges::fill(tensors_.at(name), std::byte{}); }
 
   const std::vector<std::byte>& tensor(const std::string& name) const { return tensors_.at(name); }
 
@@ -264,24 +274,40 @@ std::vector<void*> places_of(const plan::CudnnStep& step, HostMemory& memory) {
   return places;
 }
 
-std::vector<void*> places_of(const plan::DeriveStep& step, HostMemory& memory) {
+std::vector<void*> places_of(const plan::Launch& launch, HostMemory& memory) {
   std::vector<void*> places;
-  for (const std::string& name : step.outputs) places.push_back(memory(TensorOperand{name}));
-  for (const OperandSource& source : step.inputs) places.push_back(std::visit(memory, source));
+  for (const KernelArgument& argument : launch.arguments) {
+    places.push_back(std::visit(memory, argument));
+  }
   return places;
 }
 
-// The work of each step.
-std::vector<Work> works_of(const plan::Plan& plan) {
-  std::vector<Work> works;
-  auto compiled = plan.compiled.begin();
+// The kernels of each step; empty for cuDNN's.
+std::vector<Kernels> kernels_of(const plan::Plan& plan) {
+  std::vector<Kernels> kernels;
   auto image = plan.kernels.begin();
   for (const plan::Step& step : plan.program.steps) {
-    works.push_back(std::holds_alternative<plan::DeriveStep>(step)
-                        ? parse_kernels(*image++)->at(plan::kDeriveKernel)
-                        : parse_plan((compiled++)->cudnn_plan)->work);
+    const bool cudnn = std::holds_alternative<plan::CudnnStep>(step);
+    kernels.push_back(cudnn ? Kernels() : *parse_kernels(*image++));
+  }
+  return kernels;
+}
+
+std::vector<Work> cudnn_works_of(const plan::Plan& plan) {
+  std::vector<Work> works;
+  auto compiled = plan.compiled.begin();
+  for (const plan::Step& step : plan.program.steps) {
+    const bool cudnn = std::holds_alternative<plan::CudnnStep>(step);
+    works.push_back(cudnn ? parse_plan((compiled++)->cudnn_plan)->work : Work());
   }
   return works;
+}
+
+void run_kernels(const plan::KernelStep& step, const Kernels& kernels, HostMemory& memory) {
+  for (const std::string& name : step.zeroed) memory.zero(name);
+  for (const plan::Launch& launch : step.launches) {
+    run(kernels.at(launch.kernel), places_of(launch, memory));
+  }
 }
 
 }  // namespace
@@ -296,14 +322,18 @@ plan::Plan plan_of(const plan::Program& program, const PlanOptions& options) {
   plan.program = program;
   auto salt = static_cast<std::uint64_t>(options.number) << 8;
   for (const plan::Step& step : plan.program.steps) {
-    if (const auto* derive = std::get_if<plan::DeriveStep>(&step)) {
-      plan.kernels.push_back(
-          to_json(Kernels{{plan::kDeriveKernel, work_of(plan.program, *derive, ++salt)}}));
+    if (const auto* cudnn = std::get_if<plan::CudnnStep>(&step)) {
+      const Work work = work_of(*cudnn, ++salt, options.workspace);
+      plan.compiled.push_back(
+          {"A", 5, {}, options.workspace, to_json(PlanText{work, options.version, options.sm})});
       continue;
     }
-    const Work work = work_of(std::get<plan::CudnnStep>(step), ++salt, options.workspace);
-    plan.compiled.push_back(
-        {"A", 5, {}, options.workspace, to_json(PlanText{work, options.version, options.sm})});
+    const plan::KernelStep launched = kernels_of(program, step);
+    Kernels kernels;
+    for (const plan::Launch& launch : launched.launches) {
+      kernels.emplace(launch.kernel, work_of(program, launched, launch, ++salt));
+    }
+    plan.kernels.push_back(to_json(kernels));
   }
   if (plan.program.check) {
     plan.kernels.push_back(check_image(plan.program, *plan.program.check));
@@ -314,11 +344,16 @@ plan::Plan plan_of(const plan::Program& program, const PlanOptions& options) {
 
 Bytes expected_outputs(const plan::Plan& plan, const Bytes& inputs, const Params& params) {
   HostMemory memory(plan.program, inputs, params);
-  const std::vector<Work> works = works_of(plan);
+  const std::vector<Work> works = cudnn_works_of(plan);
+  const std::vector<Kernels> kernels = kernels_of(plan);
   for (const plan::Run& each : plan::runs_of(plan.program)) {
     memory.set_turn(each.turn);
-    std::visit([&](const auto& step) { run(works[each.step], places_of(step, memory)); },
-               plan.program.steps[each.step]);
+    const plan::Step& step = plan.program.steps[each.step];
+    if (const auto* cudnn = std::get_if<plan::CudnnStep>(&step)) {
+      run(works[each.step], places_of(*cudnn, memory));
+    } else {
+      run_kernels(kernels_of(plan.program, step), kernels[each.step], memory);
+    }
   }
   Bytes outputs;
   for (const plan::TensorInfo& info : plan.program.tensors) {

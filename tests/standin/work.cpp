@@ -9,7 +9,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr const char* kRoles[] = {"input", "output", "scalar", "untouched"};
+constexpr const char* kRoles[] = {"input", "output", "scalar", "untouched", "mapped"};
 
 std::uint64_t mixed(std::uint64_t state) {  // the finalizer of splitmix64
   state += 0x9e3779b97f4a7c15;
@@ -70,7 +70,7 @@ void run(const Work& work, std::span<void* const> places) {
   std::uint64_t digest = work.salt;
   for (std::size_t i = 0; i < work.operands.size(); ++i) {
     const Operand& operand = work.operands[i];
-    if (operand.role != Role::input && operand.role != Role::scalar) continue;
+    if (operand.role == Role::output || operand.role == Role::untouched) continue;
     digest = mixed(digest, {static_cast<const std::byte*>(places[i]), bytes_read(operand)});
   }
   for (std::size_t i = 0; i < work.operands.size(); ++i) {

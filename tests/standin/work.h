@@ -19,6 +19,7 @@ enum class Role : std::uint8_t {
   output,     // device memory; all of it is written
   scalar,     // a value, not an address
   untouched,  // device memory, neither read nor written
+  mapped,     // device memory behind a tensor map; the first bytes are read
 };
 
 struct Operand {
@@ -33,6 +34,7 @@ struct Work {
   std::vector<Operand> operands;
 };
 
+inline constexpr std::size_t kMapBytes = 128;    // size of a tensor map
 inline constexpr std::size_t kReadBytes = 64;    // maximum read of an input
 inline constexpr std::size_t kScalarBytes = 16;  // maximum size of a scalar
 using Value = std::array<std::byte, kScalarBytes>;

@@ -170,7 +170,7 @@ TEST_F(Execute, FailuresStayWhereTheyAre) {
       script_cudnn(
           standin::fail_nth(function, 1 + random.below(2000), CUDNN_STATUS_INTERNAL_ERROR));
     }
-    for (const char* function : {"cuLaunchKernel", "cuMemAlloc", "cuMemAllocAsync",
+    for (const char* function : {"cuLaunchKernelEx", "cuMemAlloc", "cuMemAllocAsync",
                                  "cuModuleLoadData", "cuPointerGetAttributes"}) {
       script_cuda(standin::fail_nth(function, 1 + random.below(500), CUDA_ERROR_OUT_OF_MEMORY));
     }

@@ -35,9 +35,9 @@ plan::TensorInfo info(std::string name, plan::TensorRole role, DType dtype,
   return {std::move(name), role, dtype, std::move(dims), std::move(strides), alignment};
 }
 
-class Maker {
+class ControlsMaker {
  public:
-  Maker(const ir::Attention& attention, const std::set<std::string>& used)
+  ControlsMaker(const ir::Attention& attention, const std::set<std::string>& used)
       : attention_(attention), used_(used), batches_(attention.dims[Dim::B]) {}
 
   Controls make() && {
@@ -155,7 +155,7 @@ std::string page_table_name(const ir::Attention& attention, std::string_view nam
 }
 
 Controls controls(const ir::Attention& attention, const std::set<std::string>& used) {
-  return Maker(attention, used).make();
+  return ControlsMaker(attention, used).make();
 }
 
 }  // namespace attn::lowering

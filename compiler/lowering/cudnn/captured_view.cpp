@@ -10,7 +10,7 @@ namespace {
 using ir::Op;
 
 // The score axis that an index expression names, or -1.
-int axis_of(Op op) {
+int dimension_of(Op op) {
   switch (op) {
     case Op::batch_: return 0;
     case Op::head_: return 1;
@@ -55,7 +55,7 @@ Result<Axes> match_axes(const ir::Attention& attention, const ir::Node& load,
   for (std::size_t i = 0; i < load.operands.size(); ++i) {
     const ir::ExprId index = load.operands[i];
     const ir::Node& node = attention.dag[index];
-    const int axis = axis_of(node.op);
+    const int axis = dimension_of(node.op);
     if (axis < 0) {
       if (extents[i] == 1 && ir::fold_integer(attention.dag, index) == 0) continue;
       return unsupported(node.pos,

@@ -34,9 +34,9 @@ Status check_layouts(const ir::Attention& attention, const planning::Context& co
   return {};
 }
 
-class Maker {
+class BackwardMaker {
  public:
-  Maker(const BackwardParts& parts, const passes::MaskForm& form)
+  BackwardMaker(const BackwardParts& parts, const passes::MaskForm& form)
       : parts_(parts), attention_(parts.attention), form_(form), dims_(attention_.dims) {}
 
   Result<plan::Program> make(const std::vector<std::string>& gradients,
@@ -137,7 +137,7 @@ Result<plan::Program> lower_backward(const BackwardParts& parts,
   ATTN_RETURN_IF_ERROR(check_layouts(parts.attention, context));
   const passes::Analyzed mask = passes::analyzed(parts.attention, context);
   ATTN_ASSIGN(plan::Program program,
-              Maker(parts, mask->form()).make(gradients, std::move(learned)));
+              BackwardMaker(parts, mask->form()).make(gradients, std::move(learned)));
   ATTN_RETURN_IF_ERROR(check_program(parts.attention, program));
   return program;
 }

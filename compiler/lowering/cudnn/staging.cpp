@@ -18,9 +18,9 @@ constexpr std::int64_t kMultiple = 8;  // elements: 16 bytes
 
 std::int64_t count_of(const Dims4& dims) { return dims[0] * dims[1] * dims[2] * dims[3]; }
 
-class Maker {
+class StagingMaker {
  public:
-  explicit Maker(const ir::Attention& attention) : attention_(attention) {}
+  explicit StagingMaker(const ir::Attention& attention) : attention_(attention) {}
 
   Result<Staging> make(const std::vector<std::string>& inputs,
                        const std::vector<std::string>& outputs) && {
@@ -99,7 +99,7 @@ plan::TensorInfo staged_info(const ir::Attention& attention, std::string_view na
 
 Result<Staging> staging(const ir::Attention& attention, const std::vector<std::string>& inputs,
                         const std::vector<std::string>& outputs) {
-  return Maker(attention).make(inputs, outputs);
+  return StagingMaker(attention).make(inputs, outputs);
 }
 
 }  // namespace attn::lowering

@@ -35,9 +35,9 @@ Uid add(const ir::Attention& attention, GraphBuilder& builder, const std::string
                             ragged ? statistics_strides(attention) : packed_strides(dims), traits);
 }
 
-class Maker {
+class StatisticsMaker {
  public:
-  explicit Maker(const ir::Attention& attention)
+  explicit StatisticsMaker(const ir::Attention& attention)
       : attention_(attention),
         rows_{attention.dims[Dim::B], attention.dims[Dim::Hq], attention.dims[Dim::Sq]} {}
 
@@ -133,6 +133,6 @@ Uid stored_lse(const ir::Attention& attention, GraphBuilder& builder) {
   return add(attention, builder, lse_name(attention));
 }
 
-Statistics statistics(const ir::Attention& attention) { return Maker(attention).make(); }
+Statistics statistics(const ir::Attention& attention) { return StatisticsMaker(attention).make(); }
 
 }  // namespace attn::lowering

@@ -24,6 +24,7 @@
 #include "compiler/passes/rewrite/rebuild.h"
 #include "compiler/planning/capabilities.h"
 #include "runtime/plan/internal_tensor.h"
+#include "runtime/plan/step_tensors.h"
 
 namespace attn::lowering {
 namespace {
@@ -278,9 +279,9 @@ class Tiler {
   Tiled out_;
 };
 
-class Maker {
+class BlockSparseMaker {
  public:
-  Maker(const ir::Attention& whole, const Tiled& tiled, plan::Program inner)
+  BlockSparseMaker(const ir::Attention& whole, const Tiled& tiled, plan::Program inner)
       : whole_(whole),
         tiled_(tiled),
         lists_(tiled.lists),
@@ -479,11 +480,6 @@ class Maker {
     return apart ? copy_name(name) : name;
   }
 
-  void rename(plan::OperandSource& source) const {
-    auto* tensor = std::get_if<plan::TensorOperand>(&source);
-    if (tensor != nullptr) tensor->name = mapped(tensor->name);
-  }
-
   void append() {
     if (tiled_.copies_o) {
       const Dims4 dims = logical_dims(whole_, "o");
@@ -493,27 +489,25 @@ class Maker {
       program_.internals.push_back(internal);
     }
     for (plan::Step& step : inner_.steps) {
-      if (auto* derive = std::get_if<plan::DeriveStep>(&step)) {
-        append(std::move(*derive));
-        continue;
+      plan::change_tensors(
+          step, [this](plan::TensorOperand& tensor) { tensor.name = mapped(tensor.name); });
+      auto* derive = std::get_if<plan::DeriveStep>(&step);
+      if (derive == nullptr) {
+        program_.steps.push_back(std::move(step));
+      } else {
+        derive->once |= reads_only_what_is_made_once(*derive);
+        add(std::move(*derive));
       }
-      for (plan::Operand& operand : std::get<plan::CudnnStep>(step).operands) {
-        rename(operand.source);
-      }
-      program_.steps.push_back(std::move(step));
     }
     program_.params = inner_.params;
   }
 
-  void append(plan::DeriveStep step) {
-    for (std::string& output : step.outputs) output = mapped(output);
-    for (plan::OperandSource& input : step.inputs) rename(input);
-    step.once |= step.amends == 0 && !step.inputs.empty() &&
-                 std::ranges::all_of(step.inputs, [this](const plan::OperandSource& input) {
-                   const auto* tensor = std::get_if<plan::TensorOperand>(&input);
-                   return tensor != nullptr && once_.contains(tensor->name);
-                 });
-    add(std::move(step));
+  bool reads_only_what_is_made_once(const plan::DeriveStep& step) const {
+    return step.amends == 0 && !step.inputs.empty() &&
+           std::ranges::all_of(step.inputs, [this](const plan::OperandSource& input) {
+             const auto* tensor = std::get_if<plan::TensorOperand>(&input);
+             return tensor != nullptr && once_.contains(tensor->name);
+           });
   }
 
   // Reorders statistics from [entries, Hq, tile]; entries by head are already in order.
@@ -578,7 +572,7 @@ double bytes_moved(const ir::Attention& whole, const Tiled& tiled) {
 
 Result<plan::Program> of_block_lists(const ir::Attention& whole, const Tiled& tiled,
                                      plan::Program program) {
-  return Maker(whole, tiled, std::move(program)).make();
+  return BlockSparseMaker(whole, tiled, std::move(program)).make();
 }
 
 }  // namespace attn::lowering

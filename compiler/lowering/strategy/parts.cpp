@@ -21,6 +21,7 @@
 #include "runtime/base/check.h"
 #include "runtime/graph/extent.h"
 #include "runtime/plan/internal_tensor.h"
+#include "runtime/plan/step_tensors.h"
 
 namespace attn::lowering {
 namespace {
@@ -29,7 +30,7 @@ using ir::Dim;
 using passes::Stretch;
 using passes::View;
 
-constexpr const char* kLse = "parts.lse";  // f32 [B,Hq,Sq]: of whole rows
+constexpr const char* kLseOfWhole = "parts.lse";  // f32 [B,Hq,Sq]: of whole rows
 
 std::string internal_name(std::size_t part, std::string_view name) {
   return fmt::format("part{}.{}", part, name);
@@ -182,11 +183,6 @@ class Joiner {
     return {name, offset(part, name)};
   }
 
-  plan::OperandSource mapped(std::size_t part, const plan::OperandSource& source) const {
-    const auto* tensor = std::get_if<plan::TensorOperand>(&source);
-    return tensor == nullptr ? source : mapped(part, tensor->name);
-  }
-
   Status append() {
     for (std::size_t p = 0; p < parts_.size(); ++p) {
       plan::Program& program = parts_[p].program;
@@ -199,24 +195,11 @@ class Joiner {
         program_.internals.push_back(std::move(internal));
       }
       for (plan::Step& step : program.steps) {
-        std::visit([&](auto& each) { rename(p, each); }, step);
+        plan::change_tensors(step, [&](plan::TensorOperand& t) { t = mapped(p, t.name); });
         program_.steps.push_back(std::move(step));
       }
     }
     return {};
-  }
-
-  void rename(std::size_t part, plan::CudnnStep& step) const {
-    for (plan::Operand& operand : step.operands) operand.source = mapped(part, operand.source);
-  }
-
-  void rename(std::size_t part, plan::DeriveStep& step) const {
-    for (std::string& output : step.outputs) {
-      const plan::TensorOperand to = mapped(part, output);
-      ATTN_CHECK(to.offset == 0, "kernels write views only in the workspace");
-      output = to.name;
-    }
-    for (plan::OperandSource& input : step.inputs) input = mapped(part, input);
   }
 
   Inverse rows_of(std::size_t part, const std::string& row) const {
@@ -225,7 +208,7 @@ class Joiner {
   }
 
   const std::string& lse_name() const {
-    static const std::string bound = "lse", internal = kLse;
+    static const std::string bound = "lse", internal = kLseOfWhole;
     return whole_.wants_lse ? bound : internal;
   }
 
@@ -255,7 +238,8 @@ class Joiner {
           fmt::format("\n    const float m = {};\n    out[i] = m == nothing ? {} : m + logf({});",
                       largest, all, sum);
     }
-    if (lse_name() == kLse) add_internal(kLse, DType::f32, {d[Dim::B], d[Dim::Hq], d[Dim::Sq]});
+    if (lse_name() == kLseOfWhole)
+      add_internal(kLseOfWhole, DType::f32, {d[Dim::B], d[Dim::Hq], d[Dim::Sq]});
     kernel.make(lse_name(), DType::f32, d[Dim::B] * d[Dim::Hq] * d[Dim::Sq],
                 "merged over all parts", text);
     program_.steps.emplace_back(std::move(kernel).finish(false));

@@ -19,6 +19,7 @@
 #include "compiler/lowering/cudnn/operands.h"
 #include "compiler/lowering/unfused/unfused_parts.h"
 #include "runtime/plan/internal_tensor.h"
+#include "runtime/plan/step_tensors.h"
 
 namespace attn::lowering {
 namespace {
@@ -67,9 +68,9 @@ std::int64_t piece_of(std::int64_t rows) {
   return piece;
 }
 
-class Maker {
+class SegmentsMaker {
  public:
-  Maker(const ir::Attention& whole, const passes::Segments& segments, plan::Program inner)
+  SegmentsMaker(const ir::Attention& whole, const passes::Segments& segments, plan::Program inner)
       : whole_(whole),
         segments_(segments),
         inner_(std::move(inner)),
@@ -193,30 +194,24 @@ class Maker {
     return name == "lse" ? kLseOfRows : name;
   }
 
-  static void rename(plan::OperandSource& source) {
-    if (auto* tensor = std::get_if<plan::TensorOperand>(&source))
-      tensor->name = mapped(tensor->name);
-  }
-
   // Amending steps are left out: they handle sequences with rows and no keys, or keys and no rows.
   void append() {
     for (const plan::TensorInfo& internal : inner_.internals) {
       program_.internals.push_back(internal);
     }
-    for (const plan::Step& step : inner_.steps) {
-      if (const auto* derive = std::get_if<plan::DeriveStep>(&step)) {
-        if (derive->amends == 0) append(*derive);
-      } else {
-        plan::CudnnStep renamed = std::get<plan::CudnnStep>(step);
-        for (plan::Operand& operand : renamed.operands) rename(operand.source);
-        program_.steps.emplace_back(std::move(renamed));
-      }
+    for (plan::Step step : inner_.steps) {
+      auto* derive = std::get_if<plan::DeriveStep>(&step);
+      if (derive != nullptr && derive->amends != 0) continue;
+      if (derive != nullptr) make_whole(*derive);
+      plan::change_tensors(step,
+                           [](plan::TensorOperand& tensor) { tensor.name = mapped(tensor.name); });
+      program_.steps.push_back(std::move(step));
     }
     program_.params = inner_.params;
   }
 
   // A kernel that writes outputs has a thread for each element of full-length sequences.
-  void append(plan::DeriveStep step) {
+  void make_whole(plan::DeriveStep& step) {
     const auto is_bound = [this](const std::string& output) {
       return std::ranges::find(inner_.tensors, output, &plan::TensorInfo::name) !=
              inner_.tensors.end();
@@ -225,9 +220,6 @@ class Maker {
       step.amends = plan::derived_elements(inner_, step);
       add_zeros(step.outputs);
     }
-    for (std::string& output : step.outputs) output = mapped(output);
-    for (plan::OperandSource& input : step.inputs) rename(input);
-    program_.steps.emplace_back(std::move(step));
   }
 
   void add_zeros(const std::vector<std::string>& names) {
@@ -339,12 +331,12 @@ Result<ir::Attention> ragged(const ir::Attention& whole, const passes::Segments&
 
 Result<plan::Program> with_declared(const ir::Attention& whole, const passes::Segments& segments,
                                     plan::Program program) {
-  return Maker(whole, segments, std::move(program)).declared();
+  return SegmentsMaker(whole, segments, std::move(program)).declared();
 }
 
 Result<plan::Program> of_segments(const ir::Attention& whole, const passes::Segments& segments,
                                   plan::Program program) {
-  return Maker(whole, segments, std::move(program)).make();
+  return SegmentsMaker(whole, segments, std::move(program)).make();
 }
 
 }  // namespace attn::lowering

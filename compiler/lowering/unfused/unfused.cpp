@@ -14,12 +14,6 @@ namespace {
 
 using ir::Dim;
 
-constexpr const char* kProducts = "scores.products";  // f32 [B,Hq,Sq,columns]
-constexpr const char* kScores = "scores.modified";    // f32 [B,Hq,Sq,Skv]
-constexpr const char* kKept = "scores.kept";          // i32 [B,Hq,Sq,Skv]
-constexpr const char* kSinks = "scores.sinks";        // f32 [Hq]
-constexpr const char* kWeights = "scores.weights";    // [B,Hq,Sq,columns]
-
 class Unfused {
  public:
   explicit Unfused(const ir::Attention& attention) : attention_(attention), parts_(attention) {}

@@ -22,14 +22,9 @@ namespace {
 using ir::Dim;
 
 // With tiles, [n,T] of derive::RowTile replaces [B,Hq,Sq].
-constexpr const char* kProducts = "scores.products";      // q k^T, f32 [B,Hq,Sq,columns]
-constexpr const char* kScores = "scores.modified";        // f32 [B,Hq,Sq,Skv]
-constexpr const char* kSinks = "scores.sinks";            // f32 [Hq]
-constexpr const char* kKept = "scores.kept";              // i32 [B,Hq,Sq,Skv]
 constexpr const char* kCotangents = "scores.cotangents";  // do v^T, f32 [B,Hq,Sq,columns]
 constexpr const char* kModified = "scores.d_modified";    // dS', f32 [B,Hq,Sq,columns]
 constexpr const char* kGradients = "scores.d_products";   // dS scale, [B,Hq,Sq,columns]
-constexpr const char* kWeights = "scores.weights";        // P keep, [B,Hq,Sq,columns]
 constexpr const char* kFirst = "scores.first";            // i64, the first row of each tile
 constexpr const char* kLse = "rows.lse";                  // f32 [B,Hq,Sq]
 constexpr const char* kDeltas = "rows.deltas";            // f32 [B,Hq,Sq]
@@ -76,9 +71,9 @@ struct Tile {
   std::int64_t turns = 1;
 };
 
-class Backward {
+class UnfusedBackward {
  public:
-  Backward(const gradient::Derivatives& derivatives, std::int64_t score_bytes)
+  UnfusedBackward(const gradient::Derivatives& derivatives, std::int64_t score_bytes)
       : derivatives_(derivatives),
         attention_(derivatives.attention),
         score_bytes_(score_bytes),
@@ -422,14 +417,14 @@ Result<plan::Program> lower_unfused_backward(const ir::Attention& attention,
   ATTN_RETURN_IF_ERROR(check_gradients(attention));
   if (attention.dims[Dim::Skv] == 0) return no_keys_backward(attention);
   const gradient::Derivatives derivatives = gradient::differentiate(attention);
-  ATTN_ASSIGN(plan::Program program, Backward(derivatives, score_bytes).program());
+  ATTN_ASSIGN(plan::Program program, UnfusedBackward(derivatives, score_bytes).program());
   ATTN_RETURN_IF_ERROR(check_program(attention, program));
   return program;
 }
 
 Result<LearnedGradients> learned_gradients(const gradient::Derivatives& derivatives,
                                            std::int64_t score_bytes) {
-  return Backward(derivatives, score_bytes).learned();
+  return UnfusedBackward(derivatives, score_bytes).learned();
 }
 
 }  // namespace attn::lowering

@@ -15,14 +15,14 @@ namespace {
 
 using ir::Dim;
 
-constexpr std::int64_t kMultiple = 8;  // elements that cuDNN's products load at once
-constexpr double kMostBytes = 0x1p36;  // of all internal tensors
+constexpr std::int64_t kVectorElements = 8;  // elements that cuDNN's products load at once
+constexpr double kMostBytes = 0x1p36;        // of all internal tensors
 
 std::int64_t rounded(std::int64_t extent) {
-  return (extent + kMultiple - 1) / kMultiple * kMultiple;
+  return (extent + kVectorElements - 1) / kVectorElements * kVectorElements;
 }
 
-std::string copy_name(const std::string& name) { return name + ".packed"; }
+std::string packed_name(const std::string& name) { return name + ".packed"; }
 
 bool is_of_keys(const std::string& name) {
   return layout_owner(name) == "k" || layout_owner(name) == "v";
@@ -86,7 +86,8 @@ void UnfusedParts::add_copies_in(const std::vector<std::string>& names) {
     const Dims4 dims = copy_dims(name);
     const std::string input = kernel.read(name, attention_.dtype);
     const std::string place = place_text(attention_, name, dims, kernel);
-    kernel.make(copy_name(name), attention_.dtype, count_of(dims), fmt::format("{}, packed", name),
+    kernel.make(packed_name(name), attention_.dtype, count_of(dims),
+                fmt::format("{}, packed", name),
                 fmt::format("{}\n    out[i] = present{} ? {}[place] : 0;", place,
                             within_lengths(name, kernel), input));
   }
@@ -95,13 +96,13 @@ void UnfusedParts::add_copies_in(const std::vector<std::string>& names) {
 
 void UnfusedParts::add_copy(const std::string& name) {
   const Dims4 dims = copy_dims(name);
-  add_internal(copy_name(name), attention_.dtype, {dims.begin(), dims.end()});
+  add_internal(packed_name(name), attention_.dtype, {dims.begin(), dims.end()});
 }
 
 void UnfusedParts::add_copies_out(const std::vector<std::string>& names) {
   kernels::KernelText kernel;
   for (const std::string& name : names) {
-    const std::string copy = kernel.read(copy_name(name), attention_.dtype);
+    const std::string copy = kernel.read(packed_name(name), attention_.dtype);
     kernel.make(name, attention_.dtype, count_of(logical_dims(attention_, name)), "unpacked",
                 copy_out_text(attention_, name, copy, copy_dims(name), kernel));
   }
@@ -113,7 +114,7 @@ Matrix UnfusedParts::copy(const std::string& name) const {
   const ir::Dims& d = attention_.dims;
   const std::int64_t groups = d[Dim::B] * d[Dim::Hkv];
   return {
-      copy_name(name), attention_.dtype, {groups, dims[0] * dims[1] * dims[2] / groups, dims[3]}};
+      packed_name(name), attention_.dtype, {groups, dims[0] * dims[1] * dims[2] / groups, dims[3]}};
 }
 
 Matrix UnfusedParts::scores(std::string tensor, DType dtype) const {

@@ -16,6 +16,13 @@
 
 namespace attn::lowering {
 
+// Internal tensors of forward and backward.
+inline constexpr const char* kProducts = "scores.products";  // q k^T, f32 [B,Hq,Sq,columns]
+inline constexpr const char* kScores = "scores.modified";    // f32 [B,Hq,Sq,Skv]
+inline constexpr const char* kSinks = "scores.sinks";        // f32 [Hq]
+inline constexpr const char* kKept = "scores.kept";          // i32 [B,Hq,Sq,Skv]
+inline constexpr const char* kWeights = "scores.weights";    // P keep, [B,Hq,Sq,columns]
+
 // A packed tensor as factor or result of a product: [N, rows, columns].
 struct Matrix {
   std::string tensor;

@@ -153,10 +153,10 @@ ir::Attention without_flags(const ir::Attention& attention) {
                  });
 }
 
-class Finder {
+class BlockListFinder {
  public:
   // `axes`: those that the masks depend on.
-  Finder(const ir::Attention& attention, const Axes& axes)
+  BlockListFinder(const ir::Attention& attention, const Axes& axes)
       : attention_(attention),
         axes_(axes),
         without_flags_(without_flags(attention)),
@@ -267,7 +267,7 @@ class Finder {
 
 std::optional<BlockLists> MaskAnalysis::find_block_lists() const {
   if (attention_.masks.empty()) return std::nullopt;
-  return Finder(attention_, axes()).run();
+  return BlockListFinder(attention_, axes()).run();
 }
 
 double predicted_ms(const BlockLists& lists, const ir::Attention& tiles,

@@ -10,10 +10,10 @@ constexpr int kToScores = 128;  // halvings, enough for blocks of any size
 std::int64_t blocks_in(std::int64_t size, std::int64_t block) { return (size + block - 1) / block; }
 bool is_single(const Range& range) { return range.low == range.high; }
 
-class Search {
+class Halving {
  public:
-  Search(const ir::Attention& attention, std::span<const ir::ExprId> masks,
-         const BlockSearch& search, const BlockSink& sink)
+  Halving(const ir::Attention& attention, std::span<const ir::ExprId> masks,
+          const BlockSearch& search, const BlockSink& sink)
       : dims_(attention.dims), boxes_(attention, masks), search_(search), sink_(sink) {}
 
   Exactness run() {
@@ -93,7 +93,7 @@ std::int64_t BlockMap::count(Block block) const { return std::ranges::count(bloc
 
 Exactness find_blocks(const ir::Attention& attention, std::span<const ir::ExprId> masks,
                       const BlockSearch& search, const BlockSink& sink) {
-  return Search(attention, masks, search, sink).run();
+  return Halving(attention, masks, search, sink).run();
 }
 
 BlockMap block_map(const ir::Attention& attention, std::int64_t rows, std::int64_t columns) {

@@ -28,11 +28,6 @@ bool overlap(const Axes& x, const Axes& y) {
   return (x.batch && y.batch) || (x.head && y.head) || (x.row && y.row) || (x.column && y.column);
 }
 
-bool is_single(const Box& box) {
-  const Range axes[] = {box.batch, box.head, box.row, box.column};
-  return std::ranges::all_of(axes, [](const Range& axis) { return axis.low == axis.high; });
-}
-
 Sure opposite(Sure sure) {
   return sure == Sure::maybe ? sure : sure == Sure::yes ? Sure::no : Sure::yes;
 }

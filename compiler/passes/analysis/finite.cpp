@@ -19,9 +19,10 @@ using ir::Op;
 // Ordered: the worst operand decides.
 enum class Kind : std::uint8_t { finite, infinite, anything };
 
-class Analysis {
+class FiniteAnalysis {
  public:
-  Analysis(const ir::Attention& attention, Score score) : attention_(attention), score_(score) {}
+  FiniteAnalysis(const ir::Attention& attention, Score score)
+      : attention_(attention), score_(score) {}
 
   Kind kind_of(ExprId root) {
     const ExprId roots[] = {root};
@@ -92,7 +93,7 @@ class Analysis {
   // Functions are finite if they are bounded and have no NaN.
   static Kind kind_of_function(Op op, Kind operands) {
     constexpr double kLargest = std::numeric_limits<float>::max();
-    const double most = operands == Kind::finite ? kLargest : RealRange::kInfinity;
+    const double most = operands == Kind::finite ? kLargest : kInfinity;
     const RealRange all{-most, most, operands == Kind::anything};
     const RealRange range = real_range(op, all, all);
     const bool bounded = range.low >= -kLargest && range.high <= kLargest && !range.nan;
@@ -107,7 +108,7 @@ class Analysis {
 }  // namespace
 
 bool is_finite(const ir::Attention& attention, ExprId id, Score score) {
-  return Analysis(attention, score).kind_of(id) == Kind::finite;
+  return FiniteAnalysis(attention, score).kind_of(id) == Kind::finite;
 }
 
 }  // namespace attn::passes

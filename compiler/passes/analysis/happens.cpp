@@ -94,11 +94,6 @@ Range Box::*longest_axis(const Box& box) {
   return *std::ranges::max_element(kAxes, {}, length);
 }
 
-bool is_single(const Box& box) {
-  const Range& longest = box.*longest_axis(box);
-  return longest.low == longest.high;
-}
-
 // The corner scores of a box.
 std::vector<Box> corners(const Box& box) {
   std::vector<Box> corners = {box};
@@ -126,9 +121,9 @@ Range shown_distances(const ir::Attention& attention, const Band& band) {
           std::min(whole.row.high - whole.column.low, band.left ? *band.left : INT32_MAX)};
 }
 
-class Search {
+class HappensSearch {
  public:
-  Search(const ir::Attention& attention, const Band& band)
+  HappensSearch(const ir::Attention& attention, const Band& band)
       : attention_(attention),
         dag_(attention.dag),
         values_(attention),
@@ -349,9 +344,9 @@ class Search {
       case Event::not_finite: {
         const RealRange& value = values_.real(question.at);
         const bool scales = question.at == attention_.scale;
-        if (value.low == RealRange::kInfinity) return {Sure::yes};
-        if (scales && value.high == -RealRange::kInfinity) return {Sure::yes};
-        return {value.high < RealRange::kInfinity && !value.nan ? Sure::no : Sure::maybe};
+        if (value.low == kInfinity) return {Sure::yes};
+        if (scales && value.high == -kInfinity) return {Sure::yes};
+        return {value.high < kInfinity && !value.nan ? Sure::no : Sure::maybe};
       }
     }
     return {};
@@ -470,8 +465,7 @@ class Search {
   ExprId cause(ExprId id) const {
     const auto is_cause = [&](ExprId operand) {
       return dag_[operand].type == Type::real && !dag_[operand].operands.empty() &&
-             values_.counts(operand) == Sure::yes &&
-             values_.real(operand).low == RealRange::kInfinity;
+             values_.counts(operand) == Sure::yes && values_.real(operand).low == kInfinity;
     };
     for (;;) {
       const std::vector<ExprId>& operands = dag_[id].operands;
@@ -520,7 +514,7 @@ bool hides_all(const ir::Attention& attention, Effort& effort) {
 
 Happenings happenings(const ir::Attention& attention, const Band& band) {
   if (!has_scores(attention)) return {};
-  return Search(attention, band).run();
+  return HappensSearch(attention, band).run();
 }
 
 }  // namespace attn::passes

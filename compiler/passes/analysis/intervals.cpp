@@ -23,9 +23,9 @@ constexpr int kMostSteps = 4096;
 constexpr int kMostRemainders = 3;                    // of one condition, split into periods
 constexpr std::int64_t kFar = std::int64_t{1} << 40;  // from everything that fits
 
-class Analysis {
+class IntervalAnalysis {
  public:
-  explicit Analysis(ir::Attention& attention)
+  explicit IntervalAnalysis(ir::Attention& attention)
       : attention_(attention),
         dag_(attention.dag),
         forms_(attention),
@@ -404,7 +404,7 @@ std::string edge_text(const VisibleColumns& columns, const Edge& edge, Op op) {
 
 VisibleColumns visible_columns(const ir::Attention& attention) {
   VisibleColumns columns{attention, {}};
-  Analysis analysis(columns.attention);
+  IntervalAnalysis analysis(columns.attention);
   columns.intervals = analysis.conjunction(attention.masks);
   columns.stopped = analysis.was_stopped();
   if (!std::ranges::all_of(columns.intervals, &Interval::exact)) {

@@ -11,9 +11,9 @@ namespace {
 using ir::ExprId;
 using ir::Op;
 
-class Search {
+class LikePaddingSearch {
  public:
-  explicit Search(const ir::Attention& attention)
+  explicit LikePaddingSearch(const ir::Attention& attention)
       : attention_(attention), dependence_(attention.dag) {}
 
   std::set<ExprId> run() {
@@ -67,7 +67,7 @@ class Search {
 }  // namespace
 
 std::set<ir::ExprId> like_padding(const ir::Attention& attention) {
-  return Search(attention).run();
+  return LikePaddingSearch(attention).run();
 }
 
 }  // namespace attn::passes

@@ -23,9 +23,9 @@ struct Bound {
   std::int64_t before = 0;
 };
 
-class Finder {
+class PaddingFinder {
  public:
-  Finder(const ir::Attention& attention, const planning::Context& context)
+  PaddingFinder(const ir::Attention& attention, const planning::Context& context)
       : from_(attention), context_(context), found_{attention} {}
 
   std::optional<Padding> run() && {
@@ -117,7 +117,7 @@ class Finder {
 }  // namespace
 
 std::optional<Padding> padding(const ir::Attention& attention, const planning::Context& context) {
-  return Finder(attention, context).run();
+  return PaddingFinder(attention, context).run();
 }
 
 }  // namespace attn::passes

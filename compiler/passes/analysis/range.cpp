@@ -98,6 +98,11 @@ Range comparison(Op op, Range x, Range y) {
 
 }  // namespace
 
+bool is_single(const Box& box) {
+  const Range axes[] = {box.batch, box.head, box.row, box.column};
+  return std::ranges::all_of(axes, [](const Range& axis) { return axis.low == axis.high; });
+}
+
 Box whole_box(const ir::Attention& attention) {
   const ir::Dims& dims = attention.dims;
   return {index_below(dims.get(ir::Dim::B)), index_below(dims.get(ir::Dim::Hq)),

@@ -26,6 +26,9 @@ struct Box {
   bool operator==(const Box&) const = default;
 };
 
+// Whether it holds one score.
+bool is_single(const Box& box);
+
 // All scores. An open dimension is only known to be positive.
 Box whole_box(const ir::Attention& attention);
 

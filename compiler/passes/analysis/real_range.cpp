@@ -12,7 +12,6 @@ namespace {
 using ir::Op;
 
 constexpr double kLargest = std::numeric_limits<float>::max();
-constexpr double kInfinity = RealRange::kInfinity;
 
 double rounded(double value) {
   if (std::isnan(value) || std::isinf(value)) return value;

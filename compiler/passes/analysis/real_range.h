@@ -8,9 +8,10 @@
 
 namespace attn::passes {
 
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
 // Numbers and infinities from low to high, none if low > high; also NaN if `nan`.
 struct RealRange {
-  static constexpr double kInfinity = std::numeric_limits<double>::infinity();
   double low = -kInfinity;
   double high = kInfinity;
   bool nan = true;

@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "compiler/passes/rewrite/kernel_form.h"
+#include "compiler/passes/rewrite/pass.h"
 #include "compiler/passes/rewrite/ranged.h"
 #include "compiler/passes/rewrite/rebuild.h"
 #include "compiler/passes/strategy/cost.h"
 #include "compiler/passes/strategy/view.h"
-#include "compiler/passes/rewrite/pass.h"
 
 namespace attn::passes {
 namespace {
@@ -18,14 +18,15 @@ using ir::Node;
 using ir::Op;
 
 constexpr std::int64_t kMostSequences = 65535;  // the limit of a grid dimension
-constexpr std::int64_t kTile = 128;
+constexpr std::int64_t kSegmentTile = 128;
 // ms of the whole GPU for a tile of 128 rows without work
 constexpr double kEmptyTile = 2.5e-6, kEmptyTileBackward = 5e-6;
-constexpr std::size_t kSmallKernels = 4;  // that find the segments and move their statistics
+constexpr std::size_t kSmallKernelSegments = 4;  // that find the segments and move their statistics
 
-class Finder {
+class SegmentFinder {
  public:
-  explicit Finder(const ir::Attention& attention) : attention_(attention), dag_(attention.dag) {}
+  explicit SegmentFinder(const ir::Attention& attention)
+      : attention_(attention), dag_(attention.dag) {}
 
   std::optional<Segments> run() const {
     const ir::Dims& d = attention_.dims;
@@ -129,11 +130,13 @@ class Finder {
   const ir::Dag& dag_;
 };
 
-std::int64_t tiles(std::int64_t rows) { return (rows + kTile - 1) / kTile; }
+std::int64_t tiles(std::int64_t rows) { return (rows + kSegmentTile - 1) / kSegmentTile; }
 
 }  // namespace
 
-std::optional<Segments> segments(const ir::Attention& attention) { return Finder(attention).run(); }
+std::optional<Segments> segments(const ir::Attention& attention) {
+  return SegmentFinder(attention).run();
+}
 
 double predicted_ms(const Segments& segments, std::int64_t rows, const planning::Context& context) {
   const std::int64_t equal = std::min((rows + segments.most - 1) / segments.most, segments.longest);
@@ -146,7 +149,7 @@ double predicted_ms(const Segments& segments, std::int64_t rows, const planning:
   return predicted_ms(kernel_form(each, context), context) +
          empty * (context.backward() ? kEmptyTileBackward : kEmptyTile) *
              scalar_slowdown(context.gpu) +
-         kSmallKernels * predicted_ms_of_moving(0, context.gpu);
+         kSmallKernelSegments * predicted_ms_of_moving(0, context.gpu);
 }
 
 }  // namespace attn::passes

@@ -53,9 +53,10 @@ bool fits(std::int64_t by, std::int64_t extent, std::int64_t constant) {
          std::abs(by) * (extent - 1) + std::abs(constant) <= kMost;
 }
 
-class Search {
+class CancelledSearch {
  public:
-  explicit Search(const ir::Attention& attention) : attention_(attention), out_(attention) {}
+  explicit CancelledSearch(const ir::Attention& attention)
+      : attention_(attention), out_(attention) {}
 
   std::optional<Cancelled> run() && {
     out_.score = without(attention_.score, false);
@@ -132,7 +133,7 @@ std::optional<Cancelled> without_cancelled(const ir::Attention& attention) {
   const bool ragged = attention.layouts.find("o")->second.kind == ir::LayoutKind::thd;
   const bool lengths = attention.lengths_q || attention.lengths_kv || ragged;
   if (attention.sink || more_is_known || lengths || attention.dims[Dim::Sq] <= 1) return {};
-  return Search(attention).run();
+  return CancelledSearch(attention).run();
 }
 
 }  // namespace attn::passes

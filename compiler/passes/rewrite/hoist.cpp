@@ -32,7 +32,7 @@ double bytes_of(const std::vector<std::int64_t>& dims, double size = 4) {
   return bytes;
 }
 
-// Analysis results of a node.
+// HoistAnalysis results of a node.
 struct Facts {
   Axes axes;            // without those of extent 1
   Axes table;           // of the parts that must become a table
@@ -69,9 +69,9 @@ double cost_for_each_score(const Node& node) {
 
 namespace {
 
-class Analysis {
+class HoistAnalysis {
  public:
-  Analysis(const ir::Attention& attention, const HoistOptions& options)
+  HoistAnalysis(const ir::Attention& attention, const HoistOptions& options)
       : attention_(attention),
         options_(options),
         dependence_(attention.dag),
@@ -462,7 +462,7 @@ class Hoister {
 
   const ir::Attention& original_;
   const HoistOptions& options_;
-  Analysis analysis_;
+  HoistAnalysis analysis_;
   Analyzed mask_;
   Hoisted out_;
   std::map<ExprId, ExprId> rewritten_;

@@ -15,8 +15,6 @@ using ir::Node;
 using ir::Op;
 using ir::SourcePos;
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 bool is_comparison(Op op) { return ir::info(op).rule == ir::Rule::comparison; }
 
 // not (x op y) is x opposite(op) y, unless op is an ordering and a side is NaN.

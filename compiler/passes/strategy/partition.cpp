@@ -55,9 +55,9 @@ std::optional<Part> narrowed(const Part& part, const planning::Context& context,
                         bounds->columns.low, bounds->columns.high - bounds->columns.low + 1});
 }
 
-class Search {
+class PartitionSearch {
  public:
-  Search(const ir::Attention& attention, const planning::Context& context, Effort& effort)
+  PartitionSearch(const ir::Attention& attention, const planning::Context& context, Effort& effort)
       : attention_(attention),
         effort_(effort),
         rows_(attention.dims[Dim::Sq]),
@@ -458,7 +458,7 @@ std::optional<Partition> best_partition(const ir::Attention& attention,
     (void)effort.spend(Effort::kMost + 1);
     return std::nullopt;
   }
-  return Search(attention, context, effort).best();
+  return PartitionSearch(attention, context, effort).best();
 }
 
 }  // namespace attn::passes

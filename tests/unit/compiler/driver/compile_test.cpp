@@ -45,7 +45,7 @@ TEST(Compile, FillsThePlan) {
   const Read spec;
   const auto compiled = compile(spec.attention, spec.source, spec.bindings, options_for("h200"));
   ASSERT_TRUE(compiled.ok()) << compiled.error().to_text();
-  EXPECT_EQ(compiled->lowering, "composite");
+  EXPECT_EQ(compiled->plan.lowering, "composite");
   EXPECT_TRUE(compiled->refused.empty());
   const plan::Plan* plan = &compiled->plan;
   EXPECT_EQ(plan->spec_name, "window");
@@ -79,7 +79,7 @@ TEST(Compile, WhatIsCachedIsNotCompiledAgain) {
   options.worker.report_folder = ::testing::TempDir();
   const auto second = compile(other.attention, other.source, other.bindings, options);
   ASSERT_TRUE(second.ok()) << second.error().to_text();
-  EXPECT_EQ(second->lowering, "composite");
+  EXPECT_EQ(second->plan.lowering, "composite");
   EXPECT_EQ(second->plan.spec_name, "other");
   EXPECT_EQ(second->plan.spec_text, renamed);
   EXPECT_EQ(second->plan.compiled, first->plan.compiled);
@@ -285,12 +285,12 @@ TEST(Compile, GoesOnWhenAWorkerFails) {
   options.worker.report_folder = folder.string();
   const auto compiled = compile(spec.attention, spec.source, spec.bindings, options);
   ASSERT_TRUE(compiled.ok()) << compiled.error().to_text();
-  EXPECT_NE(compiled->lowering, first);
+  EXPECT_NE(compiled->plan.lowering, first);
   const auto& choice = compiled->plan.choice;
   const auto failed = std::ranges::find(choice, first, &plan::Alternative::lowering);
   ASSERT_NE(failed, choice.end());
   EXPECT_THAT(failed->refused, HasSubstr("exited without an answer"));
-  EXPECT_EQ(choice.front().lowering, compiled->lowering);
+  EXPECT_EQ(choice.front().lowering, compiled->plan.lowering);
   std::filesystem::remove_all(folder);
 }
 

@@ -104,22 +104,5 @@ TEST(Text, ErrorsNameTheLine) {
   expect_error("", "closing '}' is missing", 0);
 }
 
-TEST(Json, HoldsEverything) {
-  Result<Attention> parsed = parse(kSample);
-  ASSERT_TRUE(parsed.ok());
-  parsed->pos = {3, 4};
-  const auto json = nlohmann::json::parse(to_json(*parsed));
-  EXPECT_EQ(json["name"], "sample");
-  EXPECT_EQ(json["pos"], nlohmann::json({3, 4}));
-  EXPECT_TRUE(json["dims"]["Sq"].is_null());
-  EXPECT_EQ(json["dims"]["Dv"], 128);
-  EXPECT_EQ(json["layouts"]["v"], nlohmann::json({4096, 128, 512, 1}));
-  EXPECT_EQ(json["tensors"][0]["extents"], nlohmann::json({0, 1}));
-  EXPECT_EQ(json["nodes"][9]["value"], "-inf");
-  EXPECT_EQ(json["nodes"][14]["operands"], nlohmann::json({2, 5}));
-  EXPECT_EQ(json["masks"], nlohmann::json({17, 18}));
-  EXPECT_EQ(json["outputs"], nlohmann::json({"o", "lse"}));
-}
-
 }  // namespace
 }  // namespace attn::ir

@@ -32,6 +32,19 @@ TEST(Strategies, AreFoundByName) {
   EXPECT_TRUE(strategies("compound").empty());
 }
 
+TEST(Engines, HaveTheStrategiesInOrder) {
+  std::vector<std::string_view> names, engines;
+  for (const engines::Engine& engine : engines::engines()) {
+    engines.push_back(engine.name);
+    for (const Strategy& strategy : engine.strategies) names.push_back(strategy.name);
+  }
+  EXPECT_THAT(engines, ElementsAre("cudnn", "unfused"));
+  ASSERT_EQ(names.size(), strategies(kAnyOrSlow).size());
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    EXPECT_EQ(strategies(kAnyOrSlow)[i].name, names[i]);
+  }
+}
+
 TEST(Strategies, SlowOnesAreTakenOnlyWhenAllowed) {
   for (const Strategy& lowering : strategies())
     EXPECT_FALSE(lowering.kind == Strategy::Kind::slow) << lowering.name;

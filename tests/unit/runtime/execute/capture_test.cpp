@@ -53,7 +53,7 @@ TEST_F(Captures, AGraphForAChildNodeDoesWhatAnExecuteDoes) {
 TEST_F(Captures, ACaptureThatFailsLeavesTheBindingAsItWas) {
   for (const Workspace& workspace : {Workspace::owned(), Workspace::stream_ordered()}) {
     for (const char* function : {"cuStreamCreate", "cuStreamBeginCapture", "cuStreamEndCapture",
-                                 "cuGraphInstantiateWithFlags", "cuLaunchKernel"}) {
+                                 "cuGraphInstantiateWithFlags", "cuLaunchKernelEx"}) {
       SCOPED_TRACE(function);
       Binding binding = must(executable_->bind(on_->arguments(), workspace));
       const std::int64_t bytes = standin::live().bytes;

@@ -169,7 +169,7 @@ TEST_F(Lifetime, AThousandExecutesMakeNothing) {
   for (int i = 0; i < 1000; ++i) ASSERT_TRUE(binding.execute(stream.handle()).ok());
   EXPECT_EQ(cudnn_calls("cudnnBackendExecute"), 2000);
   EXPECT_EQ(standin::cudnn().control.calls(nullptr, STANDIN_ANY), 2000);
-  EXPECT_EQ(cuda_calls("cuLaunchKernel"), 1000);
+  EXPECT_EQ(cuda_calls("cuLaunchKernelEx"), 1000);
   EXPECT_EQ(cuda_calls("cuCtxGetCurrent"), 1000);
   EXPECT_EQ(standin::cuda().control.calls(nullptr, STANDIN_ANY), 2000);
 }

@@ -10,6 +10,7 @@
 #include "runtime/execute/addresses.h"
 #include "runtime/execute/executable_cache.h"
 #include "tests/unit/runtime/execute/on_standins.h"
+#include "tests/unit/runtime/plan/sample_plans.h"
 
 namespace attn::execute {
 namespace {
@@ -98,7 +99,7 @@ TEST_F(LoadTest, KernelsWithOtherParametersThanAreListedAreRefused) {
   EXPECT_THAT(load([](auto& p) { p.check->inputs.pop_back(); }).message,
               HasSubstr("attn_check_quickly has 4 parameters"));
   // A step that runs at load would be launched here.
-  const std::int64_t launched = cuda_calls("cuLaunchKernel");
+  const std::int64_t launched = cuda_calls("cuLaunchKernelEx");
   const Error once = load([](auto& p) {
     auto& step = std::get<plan::DeriveStep>(p.steps[0]);
     p.internals.push_back(p.internals[0]);
@@ -107,7 +108,22 @@ TEST_F(LoadTest, KernelsWithOtherParametersThanAreListedAreRefused) {
     step.expressions.push_back("more");
   });
   EXPECT_THAT(once.message, HasSubstr("has 1 parameters, but the plan lists 2"));
-  EXPECT_EQ(cuda_calls("cuLaunchKernel"), launched);
+  EXPECT_EQ(cuda_calls("cuLaunchKernelEx"), launched);
+}
+
+TEST_F(LoadTest, KernelsOfAStepHaveTheListedParameters) {
+  const auto runtime = must(standin::open_runtime());
+  plan::Plan plan = standin::plan_of(plan::testing::kernel_program());
+  auto& step = std::get<plan::KernelStep>(plan.program.steps[0]);
+  const plan::KernelArgument map = step.launches[0].arguments[0];
+  step.launches[0].arguments[0] = plan::TensorOperand{"q"};
+  EXPECT_EQ(Executable::load(runtime, plan).error().message,
+            "the plan's kernel first has 128 bytes in parameter 0, but the plan lists 8");
+  step.launches[0].arguments[0] = map;
+  EXPECT_OK(Executable::load(runtime, plan).status());
+  step.launches[1].kernel = "third";
+  EXPECT_THAT(Executable::load(runtime, plan).error().message,
+              HasSubstr("finding the kernel third"));
 }
 
 // Simulates a driver that cannot report parameters.

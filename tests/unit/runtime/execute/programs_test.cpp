@@ -42,6 +42,26 @@ TEST_F(Programs, WhatIsDerived) { expect_right_results(plan::testing::derived_pr
 TEST_F(Programs, WhatIsControlled) { expect_right_results(plan::testing::controlled_program()); }
 TEST_F(Programs, ABackward) { expect_right_results(plan::testing::backward_program()); }
 
+TEST_F(Programs, LaunchesOfKernels) { expect_right_results(plan::testing::kernel_program()); }
+
+// Counters are zeroed by every execute; more shared memory than the default is asked for.
+TEST_F(Programs, KernelStepsPrepareTheirLaunches) {
+  const plan::Plan plan = standin::plan_of(plan::testing::kernel_program());
+  const std::int64_t attributes = cuda_calls("cuFuncSetAttribute");
+  const Executable executable = must(Executable::load(runtime_, plan));
+  EXPECT_EQ(cuda_calls("cuFuncSetAttribute"), attributes + 1);
+  const Case on = must(Case::make(executable.device(), plan));
+  const std::int64_t maps = cuda_calls("cuTensorMapEncodeTiled");
+  Binding binding = must(executable.bind(on.arguments()));
+  EXPECT_EQ(cuda_calls("cuTensorMapEncodeTiled"), maps + 1);
+  const std::int64_t zeroed = cuda_calls("cuMemsetD8Async");
+  for (int i = 1; i <= 3; ++i) {
+    ASSERT_TRUE(binding.execute(nullptr).ok());
+    EXPECT_EQ(cuda_calls("cuMemsetD8Async"), zeroed + i);
+  }
+  EXPECT_EQ(cuda_calls("cuTensorMapEncodeTiled"), maps + 1);
+}
+
 TEST_F(Programs, ALoop) { expect_right_results(plan::testing::looping_program()); }
 
 TEST_F(Programs, AtRandom) {

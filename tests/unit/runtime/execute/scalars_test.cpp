@@ -109,29 +109,5 @@ TEST(Scalars, EqualConstantsShareAPlaceSoThatStepsCanBeBoundAgain) {
   EXPECT_EQ(CudnnOperands(step, memory).addresses({}), first);
 }
 
-TEST(Addresses, AKernelTakesPointersByAddressAndParamsInPlace) {
-  plan::DeriveStep step;
-  step.outputs = {"out"};
-  step.inputs = {plan::ParamOperand{"cap"}, plan::TensorOperand{"table"},
-                 plan::TensorOperand{"early"}};
-  plan::Program program;
-  program.tensors.push_back({"table", plan::TensorRole::captured, DType::i32, {}, {}});
-  int table = 0;
-  const Arguments arguments =
-      Arguments().tensor("table", {&table, DType::i32, {}, {}}).scalar("cap", 2.0);
-  Scalars scalars(program, arguments);
-  std::array<std::byte, 1024> memory_bytes{};
-  Memory memory(program, scalars);
-  memory.add_internals({{{"early", 0}}, 512}, memory_bytes.data());
-  memory.add_internals({{{"out", 256}}, 512}, std::int64_t{256});  // after cuDNN's part
-  const std::vector<void*> tensors = addresses_of(program, arguments);
-  KernelArguments made(KernelOperands(step, memory), {tensors, memory_bytes.data()});
-  const KernelArguments moved = std::move(made);
-  EXPECT_EQ(*static_cast<void**>(moved.data()[0]), &memory_bytes[512]);
-  EXPECT_EQ(moved.data()[1], scalars.param("cap"));
-  EXPECT_EQ(*static_cast<void**>(moved.data()[2]), &table);
-  EXPECT_EQ(*static_cast<void**>(moved.data()[3]), &memory_bytes[0]);
-}
-
 }  // namespace
 }  // namespace attn::execute

@@ -24,13 +24,15 @@ class FieldWalk {
 
  private:
   void visit(const std::string& at, Plan& plan) {
-    auto& [spec_name, spec_text, bindings, shape, choice, parts, target, cudnn_version, program,
-           compiled, kernels, signature] = plan;
+    auto& [spec_name, spec_text, bindings, shape, choice, lowering, without, parts, target,
+           cudnn_version, program, compiled, kernels, signature] = plan;
     visit(at + "spec_name", spec_name);
     visit(at + "spec_text", spec_text);
     change(at + "bindings", bindings, {{"changed", "1"}});
     change(at + "shape", shape, {{{{Dim::B, 9}}, {Dim::Sq}}});
     change(at + "choice", choice, {{"parts", 0.5}});
+    visit(at + "lowering", lowering);
+    visit(at + "without.", without);
     visit(at + "parts.", parts);
     visit(at + "target.", target);
     visit(at + "cudnn_version", cudnn_version);
@@ -130,6 +132,33 @@ class FieldWalk {
     for (std::string& expression : expressions) visit(at + "expressions.", expression);
     visit(at + "inputs.", inputs);
     visit(at + "source", source);
+  }
+  void visit(const std::string& at, KernelStep& step) {
+    auto& [outputs, zeroed, launches, source, turns] = step;
+    visit(at + "turns", turns);
+    visit(at + "outputs.", outputs);
+    visit(at + "zeroed.", zeroed);
+    visit(at + "launches.", launches);
+    visit(at + "source", source);
+  }
+  void visit(const std::string& at, Launch& launch) {
+    auto& [kernel, grid, block, cluster, shared_bytes, arguments] = launch;
+    visit(at + "kernel", kernel);
+    for (Extents* extents : {&grid, &block, &cluster}) visit(at + "extents", (*extents)[1]);
+    visit(at + "shared_bytes", shared_bytes);
+    visit(at + "arguments.", arguments);
+  }
+  void visit(const std::string& at, KernelArgument& argument) {
+    std::visit([&](auto& alternative) { visit(at, alternative); }, argument);
+    change(at + "kind", argument, KernelArgument(ConstantOperand{DType::i32, 77}));
+  }
+  void visit(const std::string& at, TensorMapArgument& map) {
+    auto& [tensor, dims, strides, box, swizzle] = map;
+    visit(at + "map.", tensor);
+    visit(at + "dims.", dims);
+    visit(at + "strides.", strides);
+    visit(at + "box.", box);
+    visit(at + "swizzle", swizzle);
   }
   void visit(const std::string& at, IndexCheck& check) {
     auto& [faults, inputs, quick, scores, source] = check;

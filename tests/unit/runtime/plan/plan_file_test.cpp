@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -64,6 +65,14 @@ TEST(PlanFile, PacksTheKernels) {
 TEST(PlanFile, TheManifestCanBeReadInTheFile) {
   const Plan plan = testing::sample_plan();
   EXPECT_NE(serialize(plan).find(manifest_json(plan)), std::string::npos);
+}
+
+TEST(PlanFile, KernelStepsComeBack) {
+  const Plan plan = testing::kernel_plan();
+  const Result<Plan> back = deserialize(serialize(plan));
+  ASSERT_TRUE(back.ok()) << back.error().message;
+  EXPECT_EQ(*back, plan);
+  EXPECT_THAT(manifest_json(plan), ::testing::HasSubstr("\"format\":7"));
 }
 
 TEST(PlanFile, KernelsOfDeriveStepsComeBack) {

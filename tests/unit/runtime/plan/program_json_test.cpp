@@ -52,6 +52,30 @@ TEST(ProgramJson, ErrorsNameThePlace) {
             "$.steps[0].graph.nodes[1].x: expected an integer");
 }
 
+TEST(ProgramJson, KernelStepsAreReadStrictly) {
+  const auto refused = [](const std::function<void(nlohmann::json&)>& change) {
+    auto document = nlohmann::json::parse(to_json(testing::kernel_program()));
+    change(document["steps"][0]["launches"][0]);
+    const Result<Program> program = program_from_json(document.dump());
+    return program.ok() ? "accepted" : program.error().message;
+  };
+  EXPECT_EQ(*program_from_json(to_json(testing::kernel_program())), testing::kernel_program());
+  EXPECT_EQ(refused([](auto& j) {
+              j["grid"] = {1, 2};
+            }),
+            "$.steps[0].launches[0].grid: does not have three numbers");
+  EXPECT_EQ(refused([](auto& j) {
+              j["arguments"][0]["map"] = {{"param", "cap"}};
+            }),
+            "$.steps[0].launches[0].arguments[0].map: is not a tensor");
+  EXPECT_EQ(refused([](auto& j) {
+              j["arguments"][1] = {{"counting", 4}};
+            }),
+            "$.steps[0].launches[0].arguments[1]: is not an argument of a kernel");
+  EXPECT_EQ(refused([](auto& j) { j["x"] = 1; }),
+            "$.steps[0].launches[0]: \"x\" is not a known member");
+}
+
 TEST(ProgramJson, DeriveStepsAreReadStrictly) {
   const auto refused = [](const std::function<void(nlohmann::json&)>& change) {
     auto document = nlohmann::json::parse(to_json(testing::derived_program()));

@@ -207,6 +207,102 @@ TEST(ValidateProgram, WhatIsAmendedHasBeenMade) {
   EXPECT_EQ(validate(program).error().message, "step 1: amends with an invalid thread count");
 }
 
+std::string kernel_refusal(const std::function<void(KernelStep&)>& change) {
+  Program program = testing::kernel_program();
+  change(std::get<KernelStep>(program.steps[0]));
+  const Status status = validate(program);
+  return status.ok() ? "accepted" : status.error().message;
+}
+
+TEST(ValidateProgram, LaunchesAreWithinTheLimitsOfAGpu) {
+  EXPECT_EQ(kernel_refusal([](auto&) {}), "accepted");
+  EXPECT_EQ(kernel_refusal([](auto& s) { s.launches[0].kernel = "f(int)"; }),
+            "step 0: launches a kernel without a valid name");
+  for (const std::int64_t extent : {std::int64_t{0}, std::int64_t{65536}}) {
+    EXPECT_EQ(kernel_refusal([extent](auto& s) { s.launches[1].grid[1] = extent; }),
+              "step 0: has an invalid grid");
+  }
+  EXPECT_EQ(kernel_refusal([](auto& s) {
+              s.launches[0].block = {128, 16, 1};
+            }),
+            "step 0: has an invalid block");
+  EXPECT_EQ(kernel_refusal([](auto& s) {
+              s.launches[0].cluster = {4, 1, 1};
+            }),
+            "step 0: has an invalid cluster");  // does not divide the grid
+  EXPECT_EQ(kernel_refusal([](auto& s) {
+              s.launches[0].cluster = {6, 2, 1};
+            }),
+            "step 0: has an invalid cluster");  // more than 8 blocks
+  EXPECT_EQ(kernel_refusal([](auto& s) { s.launches[0].shared_bytes = (227 << 10) + 1; }),
+            "step 0: takes 232449 bytes of shared memory");
+  EXPECT_EQ(kernel_refusal([](auto& s) {
+              s.launches[1].arguments.resize(513, KernelArgument(TensorOperand{"o"}));
+            }),
+            "step 0: has too many arguments");
+  EXPECT_EQ(kernel_refusal([](auto& s) { s.launches.clear(); }),
+            "step 0: has no launches or too many");
+  EXPECT_EQ(kernel_refusal([](auto& s) { s.launches.resize(65, s.launches[0]); }),
+            "step 0: has no launches or too many");
+  EXPECT_EQ(kernel_refusal([](auto& s) { s.source.clear(); }), "step 0: has no source");
+}
+
+TEST(ValidateProgram, KernelStepsWriteWholeTensorsOnce) {
+  EXPECT_EQ(kernel_refusal([](auto& s) { s.outputs.pop_back(); }),
+            "step 0: reads \"lse\" before it is written");
+  EXPECT_EQ(kernel_refusal([](auto& s) { s.outputs.emplace_back("o"); }),
+            "step 0: writes \"o\" a second time");
+  EXPECT_EQ(kernel_refusal([](auto& s) { s.outputs[0] = "q"; }),
+            "step 0: reads \"partial\" before it is written");
+  EXPECT_EQ(kernel_refusal([](auto& s) { s.outputs.emplace_back("q"); }),
+            "step 0: writes \"q\", which is neither an output nor internal");
+  EXPECT_EQ(kernel_refusal([](auto& s) { s.zeroed = {"o"}; }),
+            "step 0: zeroes \"o\", which is not internal");
+  EXPECT_EQ(kernel_refusal([](auto& s) { s.zeroed.clear(); }),
+            "step 0: reads \"counter\" before it is written");
+  EXPECT_EQ(kernel_refusal([](auto& s) { s.turns = 2; }),
+            "step 0: writes the output \"o\" in a loop");
+}
+
+TEST(ValidateProgram, ArgumentsOfKernelsStayInsideTheirTensors) {
+  const auto argument = [](const KernelArgument& changed) {
+    return kernel_refusal([&](auto& s) { s.launches[0].arguments[1] = changed; });
+  };
+  EXPECT_EQ(argument(TensorOperand{"x"}), "step 0: reads unknown tensor \"x\"");
+  EXPECT_EQ(argument(TensorOperand{"q", 191}), "accepted");
+  EXPECT_EQ(argument(TensorOperand{"q", 192}), "step 0: reads past the end of \"q\"");
+  EXPECT_EQ(argument(TensorOperand{"q", 0, 1}), "step 0: reads past the end of \"q\"");
+  EXPECT_EQ(argument(ParamOperand{"x"}), "step 0: reads an unknown param");
+  EXPECT_EQ(argument(ConstantOperand{DType::i32, 0.5}),
+            "step 0: is an i32 constant with value 0.5");
+}
+
+TEST(ValidateProgram, TensorMapsFitTheirTensors) {
+  const auto map = [](const std::function<void(TensorMapArgument&)>& change) {
+    return kernel_refusal(
+        [&](auto& s) { change(std::get<TensorMapArgument>(s.launches[0].arguments[0])); });
+  };
+  const char* size = "step 0: has a tensor map of invalid size";
+  const char* alignment = "step 0: has a tensor map that is not aligned to 16 bytes";
+  const char* swizzle = "step 0: has a tensor map of invalid swizzle";
+  EXPECT_EQ(map([](auto& m) { m.dims.pop_back(); }), "step 0: has a tensor map of invalid rank");
+  EXPECT_EQ(map([](auto& m) { m.dims[1] = 0; }), size);
+  EXPECT_EQ(map([](auto& m) { m.box[1] = 257; }), size);
+  EXPECT_EQ(map([](auto& m) { m.strides[0] = std::int64_t{1} << 40; }), size);
+  EXPECT_EQ(map([](auto& m) { m.strides[0] = 36; }), alignment);
+  EXPECT_EQ(map([](auto& m) { m.box[0] = 4; }), alignment);
+  EXPECT_EQ(map([](auto& m) { m.tensor.offset = 4; }), alignment);
+  EXPECT_EQ(map([](auto& m) { m.swizzle = 16; }), swizzle);
+  EXPECT_EQ(map([](auto& m) { m.swizzle = 32; }), "accepted");
+  EXPECT_EQ(map([](auto& m) {
+              m.box[0] = 32;
+              m.swizzle = 32;
+            }),
+            swizzle);
+  EXPECT_EQ(map([](auto& m) { m.tensor.offset = 8; }), "step 0: reads past the end of \"q\"");
+  EXPECT_EQ(map([](auto& m) { m.dims[3] = 3; }), "step 0: reads past the end of \"q\"");
+}
+
 TEST(ValidateProgram, LoopsRunInTurns) {
   const Program program = testing::looping_program();
   ASSERT_TRUE(validate(program).ok()) << validate(program).error().message;

@@ -147,6 +147,47 @@ Plan divided_plan() {
   return plan;
 }
 
+Plan decided_plan() {
+  Plan plan = divided_plan();
+  plan.lowering = "parts";
+  plan.without = {"reals"};
+  return plan;
+}
+
+Program kernel_program() {
+  Program program = sample_program();
+  const TensorMapArgument q{
+      .tensor = {"q"}, .dims = {8, 3, 4, 2}, .strides = {32, 8, 96}, .box = {8, 3, 1, 1}};
+  program.internals = {
+      {"counter", TensorRole::internal, DType::i32, {1}, {1}, kInternalAlignment},
+      {"partial", TensorRole::internal, DType::f32, {3, 8}, {8, 1}, kInternalAlignment}};
+  KernelStep step;
+  step.outputs = {"partial", "o", "lse"};
+  step.zeroed = {"counter"};
+  step.source = "// first\n// second\n";
+  step.launches = {{.kernel = "first",
+                    .grid = {6, 4, 1},
+                    .block = {128, 1, 1},
+                    .cluster = {2, 1, 1},
+                    .shared_bytes = 65536,
+                    .arguments = {q, TensorOperand{"counter"}, TensorOperand{"partial"},
+                                  ConstantOperand{DType::i32, 3}}},
+                   {.kernel = "second",
+                    .grid = {1, 2, 3},
+                    .arguments = {TensorOperand{"partial"}, TensorOperand{"o"},
+                                  TensorOperand{"lse"}, ParamOperand{"cap"}}}};
+  program.steps = {step};
+  return program;
+}
+
+Plan kernel_plan() {
+  Plan plan = sample_plan();
+  plan.program = kernel_program();
+  plan.compiled.clear();
+  plan.kernels = {"cubin of first and second"};
+  return signed_again(plan);
+}
+
 Program looping_program() {
   Program program = sample_program();
   const auto internal = [&](const char* name, DType dtype, std::vector<std::int64_t> dims) {

@@ -21,6 +21,8 @@ Plan shaped_plan();
 Plan chosen_plan();
 // The same with parts.
 Plan divided_plan();
+// The same with the lowering that was taken, and a rewrite that was disabled.
+Plan decided_plan();
 
 // The sample with two internal tensors: "places" i32[3], computed at load, and "bias" f32[2,5],
 // recomputed by each execute from "places", the captured tensor "table" f32[7] and the param "cap";
@@ -31,6 +33,9 @@ Plan derived_plan();
 // that adds it to a sum, which amends o.
 Program looping_program();
 Plan looping_plan();
+// Two launches of a kernel step, with a tensor map, a cluster, shared memory and a counter.
+Program kernel_program();
+Plan kernel_plan();
 // One cuDNN step with tensors addressed by a page table and by cu_seqlens converted to offsets.
 Program controlled_program();
 Plan controlled_plan();

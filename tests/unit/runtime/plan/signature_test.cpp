@@ -69,6 +69,9 @@ const std::set<std::string> kUnseen = {
     "bindings",
     "shape",
     "choice",
+    "lowering",
+    "without.",
+    "without.size",
     "parts.",
     "parts.size",
     "compiled.heuristic",
@@ -89,8 +92,8 @@ const std::set<std::string> kUnseen = {
 
 TEST(Signature, SeesEveryFieldThatIsNotListed) {
   std::set<std::string> paths;
-  for (Plan plan : {testing::sample_plan(), testing::divided_plan(), testing::derived_plan(),
-                    testing::controlled_plan()}) {
+  for (Plan plan : {testing::sample_plan(), testing::decided_plan(), testing::derived_plan(),
+                    testing::kernel_plan(), testing::controlled_plan()}) {
     const auto text = [&plan] {
       return signature_of(plan.program, plan.target, plan.cudnn_version).text;
     };
@@ -104,7 +107,8 @@ TEST(Signature, SeesEveryFieldThatIsNotListed) {
   EXPECT_TRUE(std::ranges::includes(paths, kUnseen));
   // One of each alternative of a step and of an operand's source.
   for (const char* path : {"graph", "operands.uid", "operands.source.tensor",
-                           "operands.source.value", "operands.source.param", "outputs.", "once"}) {
+                           "operands.source.value", "operands.source.param", "outputs.", "once",
+                           "launches.shared_bytes", "launches.arguments.map.tensor"}) {
     EXPECT_TRUE(paths.contains(std::string("program.steps.") + path)) << path;
   }
 }

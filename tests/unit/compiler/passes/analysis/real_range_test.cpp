@@ -11,7 +11,6 @@ namespace {
 
 using ir::Op;
 
-constexpr double kInfinity = RealRange::kInfinity;
 // Those with a real value.
 std::vector<Op> real_ops() {
   std::vector<Op> ops;

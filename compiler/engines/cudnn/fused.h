@@ -2,9 +2,9 @@
 // strategies that divide an attention are made of.
 #pragma once
 
-#include "compiler/planner/strategies.h"
+#include "compiler/engines/engine.h"
 
-namespace attn::planner {
+namespace attn::engines {
 
 // By `composite`, in the subject's direction. Errors: those of Strategy::lower.
 Result<Lowered> fused(Subject& subject);
@@ -14,4 +14,4 @@ Result<Lowered> fused(Subject& subject);
 Result<Lowered> fused(const ir::Attention& attention, const planning::Context& context,
                       double& deriving_ms);
 
-}  // namespace attn::planner
+}  // namespace attn::engines

@@ -1,13 +1,14 @@
 #include "compiler/lowering/unfused/unfused.h"
 
+#include "compiler/engines/engine.h"
 #include "compiler/lowering/unfused/unfused_backward.h"
 #include "compiler/passes/strategy/cost.h"
-#include "compiler/planner/strategies.h"
 
-namespace attn::planner::strategy {
+namespace attn::engines {
+namespace {
 
-// Everything that is made for each score goes through memory.
-Result<double> unfused::bound(Subject& subject) {
+// Everything that is computed for each score goes through memory.
+Result<double> bound(Subject& subject) {
   const ir::Dims& d = subject.attention().dims;
   if (!d.bound()) return 0.0;  // lowering says which is open
   const double bytes_a_score = subject.context().backward() ? 40 : 20;
@@ -17,7 +18,7 @@ Result<double> unfused::bound(Subject& subject) {
       subject.context().gpu);
 }
 
-Result<Lowered> unfused::lower(Subject& subject) {
+Result<Lowered> lower(Subject& subject) {
   const planning::Context& context = subject.context();
   Result<plan::Program> program =
       context.backward()
@@ -28,4 +29,13 @@ Result<Lowered> unfused::lower(Subject& subject) {
   return Lowered{std::move(*program), predicted_ms};
 }
 
-}  // namespace attn::planner::strategy
+}  // namespace
+
+std::span<const Strategy> engine::unfused() {
+  static constexpr Strategy kStrategies[] = {
+      {"unfused", "two products; attnc's kernels compute scores, softmax and weights, in memory",
+       Strategy::Kind::slow, bound, lower}};
+  return kStrategies;
+}
+
+}  // namespace attn::engines

@@ -7,7 +7,7 @@
 #include "compiler/planning/context.h"
 #include "runtime/base/status.h"
 
-namespace attn::planner {
+namespace attn::engines {
 
 // `extra` as in passes::HoistOptions: the derivative of a backward. Without `vectors` what reads a
 // tensor over the rows becomes a table. Errors: those of passes::hoist.
@@ -18,4 +18,4 @@ Result<passes::Hoisted> hoisted(const ir::Attention& attention, std::vector<ir::
 // compute for each element, and what they write. Tensors that are materialized once cost nothing.
 double predicted_ms_of_deriving(const passes::Hoisted& hoisted, const planning::Gpu& gpu);
 
-}  // namespace attn::planner
+}  // namespace attn::engines

@@ -1,11 +1,12 @@
 #include "compiler/derive/steps.h"
+#include "compiler/engines/cudnn/fused.h"
+#include "compiler/engines/cudnn/strategies.h"
 #include "compiler/lowering/common/checks.h"
 #include "compiler/lowering/common/unsupported.h"
 #include "compiler/passes/rewrite/kernel_form.h"
 #include "compiler/passes/strategy/cost.h"
-#include "compiler/planner/fused.h"
 
-namespace attn::planner::strategy {
+namespace attn::engines::strategy {
 
 Result<double> seqlens::bound(Subject& subject) {
   const ir::Attention& attention = subject.attention();
@@ -37,4 +38,4 @@ Result<Lowered> seqlens::lower(Subject& subject) {
   return lowered;
 }
 
-}  // namespace attn::planner::strategy
+}  // namespace attn::engines::strategy

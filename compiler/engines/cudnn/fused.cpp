@@ -1,8 +1,10 @@
-#include "compiler/planner/fused.h"
+#include "compiler/engines/cudnn/fused.h"
 
 #include <set>
 
 #include "compiler/derive/steps.h"
+#include "compiler/engines/cudnn/hoisting.h"
+#include "compiler/engines/cudnn/strategies.h"
 #include "compiler/gradient/differentiate.h"
 #include "compiler/lowering/common/checks.h"
 #include "compiler/lowering/common/interface.h"
@@ -12,10 +14,9 @@
 #include "compiler/lowering/cudnn/lower_backward.h"
 #include "compiler/lowering/cudnn/unified.h"
 #include "compiler/passes/rewrite/pass.h"
-#include "compiler/planner/hoisting.h"
 #include "compiler/planning/capabilities.h"
 
-namespace attn::planner {
+namespace attn::engines {
 namespace {
 
 using Hoist = Result<passes::Hoisted> (*)(const ir::Attention& attention,
@@ -137,13 +138,13 @@ Result<double> unified::bound(Subject& subject) {
 }
 Result<Lowered> unified::lower(Subject& subject) {
   ATTN_RETURN_IF_ERROR(bound(subject).status());
-  return planner::lower(subject, lowering::unified, with_vectors);
+  return engines::lower(subject, lowering::unified, with_vectors);
 }
 
 Result<double> tables::bound(Subject& subject) { return bound_of_fused(subject); }
 Result<Lowered> tables::lower(Subject& subject) {
-  return planner::lower(subject, lowering::composite, with_tables);
+  return engines::lower(subject, lowering::composite, with_tables);
 }
 
 }  // namespace strategy
-}  // namespace attn::planner
+}  // namespace attn::engines

@@ -1,10 +1,10 @@
-#include "compiler/planner/hoisting.h"
+#include "compiler/engines/cudnn/hoisting.h"
 
 #include "compiler/lowering/cudnn/captured_view.h"
 #include "compiler/passes/rewrite/pass.h"
 #include "compiler/passes/strategy/cost.h"
 
-namespace attn::planner {
+namespace attn::engines {
 
 Result<passes::Hoisted> hoisted(const ir::Attention& attention, std::vector<ir::ExprId> extra,
                                 const planning::Context& context, bool vectors) {
@@ -41,4 +41,4 @@ double predicted_ms_of_deriving(const passes::Hoisted& hoisted, const planning::
          operations * kOperation * passes::scalar_slowdown(gpu);
 }
 
-}  // namespace attn::planner
+}  // namespace attn::engines

@@ -11,7 +11,7 @@
 #include "compiler/passes/strategy/partition.h"
 #include "compiler/planning/context.h"
 
-namespace attn::planner {
+namespace attn::engines {
 
 // Dimensions must be bound for everything but attention(), context() and mask(). Not thread-safe.
 class Subject {
@@ -49,4 +49,4 @@ class Subject {
   std::optional<std::optional<passes::Padding>> padding_;
 };
 
-}  // namespace attn::planner
+}  // namespace attn::engines

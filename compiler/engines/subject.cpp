@@ -1,10 +1,10 @@
-#include "compiler/planner/subject.h"
+#include "compiler/engines/subject.h"
 
 #include "compiler/passes/rewrite/kernel_form.h"
 #include "compiler/passes/rewrite/pass.h"
 #include "compiler/passes/strategy/cost.h"
 
-namespace attn::planner {
+namespace attn::engines {
 namespace {
 
 // The value, computed at the first call.
@@ -49,4 +49,4 @@ const std::optional<passes::Padding>& Subject::padding() {
   return once(padding_, [this] { return passes::padding(attention_, context_); });
 }
 
-}  // namespace attn::planner
+}  // namespace attn::engines

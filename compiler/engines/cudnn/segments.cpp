@@ -1,11 +1,12 @@
 #include "compiler/lowering/strategy/segments.h"
 
+#include "compiler/engines/cudnn/fused.h"
+#include "compiler/engines/cudnn/parts.h"
+#include "compiler/engines/cudnn/strategies.h"
 #include "compiler/lowering/common/checks.h"
 #include "compiler/lowering/common/unsupported.h"
-#include "compiler/planner/fused.h"
-#include "compiler/planner/parts.h"
 
-namespace attn::planner {
+namespace attn::engines {
 namespace {
 
 // What passes::segments does not check.
@@ -76,4 +77,4 @@ Result<Lowered> segments::lower(Subject& subject) {
 }
 
 }  // namespace strategy
-}  // namespace attn::planner
+}  // namespace attn::engines

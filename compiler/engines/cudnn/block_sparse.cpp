@@ -3,16 +3,16 @@
 #include <fmt/format.h>
 
 #include "compiler/derive/steps.h"
+#include "compiler/engines/cudnn/hoisting.h"
+#include "compiler/engines/cudnn/strategies.h"
 #include "compiler/lowering/common/checks.h"
 #include "compiler/lowering/common/unsupported.h"
 #include "compiler/lowering/cudnn/lower.h"
 #include "compiler/passes/rewrite/kernel_form.h"
 #include "compiler/passes/strategy/cost.h"
-#include "compiler/planner/hoisting.h"
-#include "compiler/planner/strategies.h"
 #include "compiler/planning/capabilities.h"
 
-namespace attn::planner {
+namespace attn::engines {
 namespace {
 
 // Of the tensors that kernels derive, each written and read.
@@ -86,4 +86,4 @@ Result<Lowered> block_sparse::lower(Subject& subject) {
 }
 
 }  // namespace strategy
-}  // namespace attn::planner
+}  // namespace attn::engines

@@ -1,11 +1,12 @@
 #include "compiler/lowering/strategy/parts.h"
 
+#include "compiler/engines/cudnn/fused.h"
+#include "compiler/engines/cudnn/parts.h"
+#include "compiler/engines/cudnn/strategies.h"
 #include "compiler/lowering/common/checks.h"
 #include "compiler/lowering/common/unsupported.h"
-#include "compiler/planner/fused.h"
-#include "compiler/planner/parts.h"
 
-namespace attn::planner {
+namespace attn::engines {
 
 Result<double> bound_of_parts(Subject& subject) {
   const ir::Attention& attention = subject.attention();
@@ -51,4 +52,4 @@ Result<Lowered> parts::lower(Subject& subject) {
 }
 
 }  // namespace strategy
-}  // namespace attn::planner
+}  // namespace attn::engines

@@ -1,0 +1,69 @@
+// Engines and their strategies: how an attention may be computed. No strategy is right for every
+// attention, cuDNN version and GPU: the one with the lowest predicted time (passes/strategy/cost.h)
+// that can be built is taken (compiler/planner).
+//
+// An engine plans and lowers. Its programs are made of cuDNN plans and kernels (runtime/plan/
+// program.h), which are compiled, stored, loaded and executed alike for every engine.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler/engines/subject.h"
+#include "runtime/base/status.h"
+#include "runtime/plan/program.h"
+
+namespace attn::engines {
+
+struct Lowered {
+  plan::Program program;
+  double predicted_ms = 0;
+  std::vector<std::string> parts{};  // of the mask (passes/strategy/partition.h), to be printed
+};
+
+struct Strategy {
+  enum class Kind : std::uint8_t {
+    primary,      // reported in the error when it cannot serve
+    alternative,  // another form of a primary one: reported only when asked for by name
+    slow,         // taken last, and only when allowed (--allow-unfused) or named
+  };
+
+  std::string_view name;  // as in --lowering NAME
+  std::string_view what;  // one line, to be printed
+  Kind kind = Kind::primary;
+
+  // Milliseconds that it takes at least, without lowering. Errors: `unsupported`, with the place
+  // and what would work, when the strategy cannot express the attention; any other error holds for
+  // every strategy.
+  Result<double> (*bound)(Subject& subject) = nullptr;
+  // Errors: the same. The predicted time is not below the bound.
+  Result<Lowered> (*lower)(Subject& subject) = nullptr;
+};
+
+struct Engine {
+  std::string_view name;
+  std::string_view what;                 // one line, to be printed
+  std::span<const Strategy> strategies;  // first those to take where predicted times are equal
+};
+
+// In the order of engines.def; they live as long as the program.
+std::span<const Engine> engines();
+
+inline constexpr std::string_view kAnyLowering = "auto";
+inline constexpr std::string_view kAnyOrSlow = "auto or slow";
+
+// Of all engines, in order: those that are not slow for kAnyLowering, all for kAnyOrSlow, the one
+// of this name, or none. They live as long as the program.
+std::span<const Strategy> strategies(std::string_view name = kAnyLowering);
+
+// What `strategies` takes: "auto", then each name.
+std::vector<std::string> lowering_names();
+
+namespace engine {
+#define ATTN_ENGINE(name, what) std::span<const Strategy> name();
+#include "compiler/engines/engines.def"
+}  // namespace engine
+
+}  // namespace attn::engines

@@ -1,0 +1,86 @@
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+#include "runtime/plan/program.h"
+
+namespace attn::plan {
+namespace {
+
+constexpr std::int64_t kBlock = 256;  // threads of an element-wise kernel
+
+struct Bytes {
+  std::int64_t operator()(const TensorOperand&) const { return sizeof(void*); }
+  std::int64_t operator()(const ParamOperand&) const { return 4; }
+  std::int64_t operator()(const ConstantOperand&) const { return 4; }
+  std::int64_t operator()(const TensorMapArgument&) const { return kTensorMapBytes; }
+};
+
+KernelArgument argument_of(const OperandSource& source) {
+  if (const auto* param = std::get_if<ParamOperand>(&source)) return *param;
+  return std::get<TensorOperand>(source);  // validate allows nothing else
+}
+
+Launch element_wise(const char* kernel, std::int64_t threads) {
+  return {
+      .kernel = kernel, .grid = {(threads + kBlock - 1) / kBlock, 1, 1}, .block = {kBlock, 1, 1}};
+}
+
+Launch check_launch(const IndexCheck& check, const char* kernel, std::int64_t threads) {
+  Launch launch = element_wise(kernel, threads);
+  for (const OperandSource& input : check.inputs) launch.arguments.push_back(argument_of(input));
+  return launch;
+}
+
+}  // namespace
+
+std::int64_t bytes_of(const KernelArgument& argument) { return std::visit(Bytes{}, argument); }
+
+const TensorOperand* tensor_of(const KernelArgument& argument) {
+  if (const auto* map = std::get_if<TensorMapArgument>(&argument)) return &map->tensor;
+  return std::get_if<TensorOperand>(&argument);
+}
+
+bool reads(const KernelStep& step, const std::string& tensor) {
+  return std::ranges::any_of(step.launches, [&tensor](const Launch& launch) {
+    return std::ranges::any_of(launch.arguments, [&tensor](const KernelArgument& argument) {
+      const TensorOperand* operand = tensor_of(argument);
+      return operand != nullptr && operand->name == tensor;
+    });
+  });
+}
+
+KernelStep launched(const Program& program, const DeriveStep& step) {
+  Launch launch = element_wise(kDeriveKernel, derived_elements(program, step));
+  for (const std::string& output : step.outputs) {
+    launch.arguments.emplace_back(TensorOperand{output});
+  }
+  for (const OperandSource& input : step.inputs) launch.arguments.push_back(argument_of(input));
+  return {.outputs = step.outputs,
+          .zeroed = {},
+          .launches = {std::move(launch)},
+          .source = step.source,
+          .turns = step.turns};
+}
+
+Launch quick_launch(const IndexCheck& check) {
+  return check_launch(check, kQuickCheckKernel, check.quick);
+}
+
+Launch exact_launch(const IndexCheck& check) {
+  const auto scores = std::accumulate(check.scores.begin(), check.scores.end(), std::int64_t{1},
+                                      std::multiplies<>());
+  return check_launch(check, kExactCheckKernel, scores);
+}
+
+std::vector<const std::string*> sources_of(const Program& program) {
+  std::vector<const std::string*> sources;
+  for (const Step& step : program.steps) {
+    if (const auto* derive = std::get_if<DeriveStep>(&step)) sources.push_back(&derive->source);
+    if (const auto* kernel = std::get_if<KernelStep>(&step)) sources.push_back(&kernel->source);
+  }
+  if (program.check) sources.push_back(&program.check->source);
+  return sources;
+}
+
+}  // namespace attn::plan

@@ -1,0 +1,114 @@
+#include "runtime/plan/kernel_step_validate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "runtime/graph/extent.h"
+
+namespace attn::plan {
+namespace {
+
+// CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+constexpr Extents kMostBlocks = {(std::int64_t{1} << 31) - 1, 65535, 65535};
+constexpr Extents kMostBlockThreads = {1024, 1024, 64};
+constexpr std::int64_t kMostThreads = 1024;  // of a block
+constexpr std::int64_t kMostCluster = 8;     // blocks of a cluster, on every GPU that has clusters
+constexpr std::int64_t kMostShared = 227 << 10;
+// CUDA driver API, cuTensorMapEncodeTiled.
+constexpr std::size_t kMostMapDims = 5;
+constexpr std::int64_t kMostMapDim = std::int64_t{1} << 32;
+constexpr std::int64_t kMostMapStride = std::int64_t{1} << 40;  // bytes
+constexpr std::int64_t kMostBox = 256;
+constexpr std::int64_t kMapAlignment = 16;  // of addresses, strides and the box's rows, in bytes
+
+bool is_identifier(const std::string& name) {
+  const auto is_part = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; };
+  return !name.empty() && name.size() <= 256 && std::ranges::all_of(name, is_part);
+}
+
+bool within(const Extents& extents, const Extents& most) {
+  for (std::size_t i = 0; i < extents.size(); ++i) {
+    if (extents[i] < 1 || extents[i] > most[i]) return false;
+  }
+  return true;
+}
+
+std::int64_t volume(const Extents& extents) { return extents[0] * extents[1] * extents[2]; }
+
+bool divides(const Extents& cluster, const Extents& grid) {
+  return grid[0] % cluster[0] == 0 && grid[1] % cluster[1] == 0 && grid[2] % cluster[2] == 0;
+}
+
+std::string check_launch(const Launch& launch) {
+  constexpr Extents kCluster = {kMostCluster, kMostCluster, kMostCluster};
+  if (!is_identifier(launch.kernel)) return "launches a kernel without a valid name";
+  if (!within(launch.grid, kMostBlocks)) return "has an invalid grid";
+  if (!within(launch.block, kMostBlockThreads) || volume(launch.block) > kMostThreads) {
+    return "has an invalid block";
+  }
+  if (!within(launch.cluster, kCluster) || volume(launch.cluster) > kMostCluster ||
+      !divides(launch.cluster, launch.grid)) {
+    return "has an invalid cluster";
+  }
+  if (launch.shared_bytes < 0 || launch.shared_bytes > kMostShared) {
+    return fmt::format("takes {} bytes of shared memory", launch.shared_bytes);
+  }
+  std::int64_t bytes = 0;
+  for (const KernelArgument& argument : launch.arguments) bytes += bytes_of(argument);
+  return bytes > static_cast<std::int64_t>(kMostArgumentBytes) ? "has too many arguments" : "";
+}
+
+bool all_within(const std::vector<std::int64_t>& values, std::int64_t most) {
+  return std::ranges::all_of(values, [most](std::int64_t v) { return v >= 1 && v <= most; });
+}
+
+}  // namespace
+
+std::string check_launches(const KernelStep& step) {
+  if (step.source.empty()) return "has no source";
+  if (step.outputs.empty()) return "writes nothing";
+  if (step.outputs.size() + step.zeroed.size() > kMostOutputs) return "writes too many tensors";
+  if (step.launches.empty() || step.launches.size() > kMostLaunches) {
+    return "has no launches or too many";
+  }
+  for (const Launch& launch : step.launches) {
+    if (std::string what = check_launch(launch); !what.empty()) return what;
+  }
+  return "";
+}
+
+std::string check_map(const TensorMapArgument& map, const TensorInfo& tensor) {
+  const std::size_t rank = map.dims.size();
+  const auto width = static_cast<std::int64_t>(size_of(tensor.dtype));
+  if (rank < 1 || rank > kMostMapDims || map.box.size() != rank || map.strides.size() + 1 != rank) {
+    return "has a tensor map of invalid rank";
+  }
+  if (!all_within(map.dims, kMostMapDim) || !all_within(map.box, kMostBox) ||
+      !all_within(map.strides, kMostMapStride / width)) {
+    return "has a tensor map of invalid size";
+  }
+  const auto is_aligned = [width](std::int64_t elements) {
+    return elements * width % kMapAlignment == 0;
+  };
+  if (!std::ranges::all_of(map.strides, is_aligned) || !is_aligned(map.box[0]) ||
+      !is_aligned(map.tensor.offset) || !is_aligned(map.tensor.advance) ||
+      tensor.alignment < kMapAlignment) {
+    return "has a tensor map that is not aligned to 16 bytes";
+  }
+  const bool known =
+      map.swizzle == 0 || map.swizzle == 32 || map.swizzle == 64 || map.swizzle == 128;
+  if (!known || (map.swizzle != 0 && map.box[0] * width > map.swizzle)) {
+    return "has a tensor map of invalid swizzle";
+  }
+  return "";
+}
+
+std::optional<std::int64_t> last_mapped(const TensorMapArgument& map) {
+  std::vector<std::int64_t> strides = {1};
+  strides.insert(strides.end(), map.strides.begin(), map.strides.end());
+  return last_offset(map.dims, strides);
+}
+
+}  // namespace attn::plan

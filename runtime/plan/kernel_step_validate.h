@@ -1,0 +1,22 @@
+// Checks the form of kernel steps. Internal to runtime/plan.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "runtime/plan/program.h"
+
+namespace attn::plan {
+
+// Checks everything but which tensors exist: the limits of a launch (compute capability 9.0, the
+// largest), of arguments, and of tensor maps. Returns an error text, or an empty string.
+std::string check_launches(const KernelStep& step);
+
+// The same for a map of this tensor: its rank, sizes, swizzle and alignment.
+std::string check_map(const TensorMapArgument& map, const TensorInfo& tensor);
+
+// The largest element offset in the map; nullopt as for last_offset.
+std::optional<std::int64_t> last_mapped(const TensorMapArgument& map);
+
+}  // namespace attn::plan

@@ -1,0 +1,51 @@
+#include "runtime/plan/step_tensors.h"
+
+#include "runtime/base/check.h"
+
+namespace attn::plan {
+namespace {
+
+using Change = std::function<void(TensorOperand&)>;
+
+void change_names(std::vector<std::string>& names, const Change& change) {
+  for (std::string& name : names) {
+    TensorOperand operand{name};
+    change(operand);
+    ATTN_CHECK(operand.offset == 0, "kernels write whole tensors");
+    name = operand.name;
+  }
+}
+
+void change_source(OperandSource& source, const Change& change) {
+  if (auto* tensor = std::get_if<TensorOperand>(&source)) change(*tensor);
+}
+
+void change_argument(KernelArgument& argument, const Change& change) {
+  if (auto* tensor = std::get_if<TensorOperand>(&argument)) change(*tensor);
+  if (auto* map = std::get_if<TensorMapArgument>(&argument)) change(map->tensor);
+}
+
+struct Changer {
+  const Change& change;
+
+  void operator()(CudnnStep& step) const {
+    for (Operand& operand : step.operands) change_source(operand.source, change);
+  }
+  void operator()(DeriveStep& step) const {
+    change_names(step.outputs, change);
+    for (OperandSource& input : step.inputs) change_source(input, change);
+  }
+  void operator()(KernelStep& step) const {
+    change_names(step.outputs, change);
+    change_names(step.zeroed, change);
+    for (Launch& launch : step.launches) {
+      for (KernelArgument& argument : launch.arguments) change_argument(argument, change);
+    }
+  }
+};
+
+}  // namespace
+
+void change_tensors(Step& step, const Change& change) { std::visit(Changer{change}, step); }
+
+}  // namespace attn::plan

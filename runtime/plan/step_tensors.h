@@ -1,0 +1,14 @@
+// The tensors that the steps of a program name.
+#pragma once
+
+#include <functional>
+
+#include "runtime/plan/program.h"
+
+namespace attn::plan {
+
+// Lets `change` edit every tensor operand of a step. What a kernel writes is named without an
+// offset, and must stay so.
+void change_tensors(Step& step, const std::function<void(TensorOperand&)>& change);
+
+}  // namespace attn::plan
