@@ -11,7 +11,7 @@ Json manifest_of(const plan::Plan& plan) {
   manifest["memory"] = {{"cudnn", memory.cudnn},
                         {"between", memory.between},
                         {"once", memory.once},
-                        {"counting", memory.counting}};
+                        {"counting", memory.iota}};
   return manifest;
 }
 

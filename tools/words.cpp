@@ -57,7 +57,7 @@ std::string memory_text(const plan::Memory& memory) {
   const std::pair<const char*, std::int64_t> all[] = {
       {"cuDNN", memory.cudnn},
       {"intermediates", memory.between},
-      {"materialized once", memory.once + memory.counting}};
+      {"materialized once", memory.once + memory.iota}};
   std::vector<std::string> parts;
   for (const auto& [name, bytes] : all) {
     if (bytes > 0) parts.push_back(fmt::format("{} {}", name, bytes_text(bytes)));

@@ -33,9 +33,9 @@ namespace attn::api {
 namespace {
 
 std::int64_t device_bytes_of(const plan::Program& program) {
-  const auto counting = plan::counting_elements(program) * std::int64_t{sizeof(std::int32_t)};
+  const auto iota = plan::iota_elements(program) * std::int64_t{sizeof(std::int32_t)};
   const std::size_t check = program.check ? execute::IndexChecker::kBytes : 0;
-  return counting + plan::internal_places(program, true).bytes + static_cast<std::int64_t>(check);
+  return iota + plan::internal_places(program, true).bytes + static_cast<std::int64_t>(check);
 }
 
 Result<const plan::Plan*> plan_at(const attn_plan& plan, std::size_t index) {

@@ -17,8 +17,8 @@ Place Place::plus(std::size_t bytes) const {
   return place;
 }
 
-Memory::Memory(const plan::Program& program, Scalars& scalars, void* counting)
-    : scalars_(scalars), counting_(counting) {
+Memory::Memory(const plan::Program& program, Scalars& scalars, void* iota)
+    : scalars_(scalars), iota_(iota) {
   for (std::size_t i = 0; i < program.tensors.size(); ++i) {
     tensors_[program.tensors[i].name] = Place::of_tensor(i);
   }
@@ -58,7 +58,7 @@ struct Memory::Find {
     ATTN_CHECK(place != nullptr, "checked arguments must have every param");
     return Place::at(place);
   }
-  Place operator()(const plan::CountingOperand&) const { return Place::at(memory.counting_); }
+  Place operator()(const plan::IotaOperand&) const { return Place::at(memory.iota_); }
 };
 
 Place Memory::place_of(const plan::OperandSource& source, std::int64_t turn) const {
@@ -154,11 +154,10 @@ Result<KernelArguments> KernelArguments::make(const KernelOperands& operands, co
   return made;
 }
 
-Result<cuda::DeviceBuffer> counting_numbers(const plan::Program& program,
-                                            const cuda::Device& device,
-                                            const cuda::AllocatorPointer& allocator) {
+Result<cuda::DeviceBuffer> make_iota(const plan::Program& program, const cuda::Device& device,
+                                     const cuda::AllocatorPointer& allocator) {
   constexpr std::size_t kPiece = std::size_t{1} << 20;  // elements per upload
-  const auto count = static_cast<std::size_t>(plan::counting_elements(program));
+  const auto count = static_cast<std::size_t>(plan::iota_elements(program));
   ATTN_ASSIGN(cuda::DeviceBuffer buffer,
               cuda::DeviceBuffer::allocate(device, count * sizeof(std::int32_t), allocator));
   std::vector<std::int32_t> numbers;

@@ -50,8 +50,8 @@ struct Place {
 // The addresses of a program's operands. `program` and `scalars` must outlive it.
 class Memory {
  public:
-  // `counting`: an iota of at least plan::counting_elements() elements, or null.
-  Memory(const plan::Program& program, Scalars& scalars, void* counting = nullptr);
+  // `iota`: an iota of at least plan::iota_elements() elements, or null.
+  Memory(const plan::Program& program, Scalars& scalars, void* iota = nullptr);
 
   // Adds internal tensors at `base`, or at `offset` bytes into the workspace.
   void add_internals(const plan::InternalPlaces& places, void* base);
@@ -68,7 +68,7 @@ class Memory {
  private:
   struct Find;
   Scalars& scalars_;
-  void* counting_;
+  void* iota_;
   std::map<std::string, Place> tensors_;  // including internal ones
   std::map<std::string, const plan::TensorInfo*> infos_;
 };
@@ -138,8 +138,7 @@ struct KernelArguments {
 };
 
 // Device memory with the i32 iota that the program reads; null if it reads none. Errors: cuda.
-Result<cuda::DeviceBuffer> counting_numbers(const plan::Program& program,
-                                            const cuda::Device& device,
-                                            const cuda::AllocatorPointer& allocator = nullptr);
+Result<cuda::DeviceBuffer> make_iota(const plan::Program& program, const cuda::Device& device,
+                                     const cuda::AllocatorPointer& allocator = nullptr);
 
 }  // namespace attn::execute

@@ -27,7 +27,7 @@ Binding::State::State(std::shared_ptr<const ExecutableState> executable,
       packs(kept_addresses) {}
 
 Memory Binding::State::memory() {
-  Memory memory(owner->program, scalars, owner->counting.data());
+  Memory memory(owner->program, scalars, owner->iota.data());
   memory.add_internals(owner->made_once, owner->once.data());
   memory.add_internals(owner->internals, owner->cudnn_bytes);
   copies.place(memory);

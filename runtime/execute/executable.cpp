@@ -98,7 +98,7 @@ Result<std::shared_ptr<const ExecutableState>> load_state(const std::shared_ptr<
   ATTN_ASSIGN(cudnn::Handles::Seat seat, runtime->loading().take_seat());
   ATTN_ASSIGN(state->steps, load_steps(plan, seat.lease().session(), device));
   state->order = order_of(plan.program);
-  ATTN_ASSIGN(state->counting, counting_numbers(plan.program, device, runtime->allocator()));
+  ATTN_ASSIGN(state->iota, make_iota(plan.program, device, runtime->allocator()));
   ATTN_ASSIGN(state->once, derive_once(plan, device, runtime->allocator()));
   ATTN_ASSIGN(state->checker, load_checker(plan, *runtime, options.check_values));
   state->internals = plan::internal_places(plan.program, false);

@@ -17,7 +17,7 @@ struct ExecutableState {
 
   // Device memory that it holds, besides cuDNN's and the kernels'.
   std::size_t device_bytes() const {
-    return counting.size() + once.size() + (checker ? IndexChecker::kBytes : 0);
+    return iota.size() + once.size() + (checker ? IndexChecker::kBytes : 0);
   }
 
   std::shared_ptr<Runtime> runtime;
@@ -29,9 +29,9 @@ struct ExecutableState {
   plan::InternalPlaces internals;  // after that
   plan::InternalPlaces made_once;
   std::int64_t workspace_bytes = 0;
-  std::size_t plan_bytes = 0;   // of the kernels and cuDNN's plan texts
-  cuda::DeviceBuffer counting;  // iota for counting operands
-  cuda::DeviceBuffer once;      // internal tensors that are computed at load
+  std::size_t plan_bytes = 0;  // of the kernels and cuDNN's plan texts
+  cuda::DeviceBuffer iota;     // iota for iota operands
+  cuda::DeviceBuffer once;     // internal tensors that are computed at load
   std::optional<IndexChecker> checker;
 };
 

@@ -7,14 +7,14 @@ namespace attn::plan {
 std::int64_t Memory::total() const {
   const std::int64_t aligned =
       (cudnn + kInternalAlignment - 1) / kInternalAlignment * kInternalAlignment;
-  return (between == 0 ? cudnn : aligned + between) + once + counting;
+  return (between == 0 ? cudnn : aligned + between) + once + iota;
 }
 
 Memory memory_of(const Program& program) {
   Memory memory;
   memory.between = internal_places(program, false).bytes;
   memory.once = internal_places(program, true).bytes;
-  memory.counting = counting_elements(program) * static_cast<std::int64_t>(size_of(DType::i32));
+  memory.iota = iota_elements(program) * static_cast<std::int64_t>(size_of(DType::i32));
   return memory;
 }
 

@@ -9,10 +9,10 @@ namespace attn::plan {
 
 // In bytes.
 struct Memory {
-  std::int64_t cudnn = 0;     // cuDNN workspace of the largest step
-  std::int64_t between = 0;   // internal tensors that each execute recomputes
-  std::int64_t once = 0;      // internal tensors computed when the plan is loaded
-  std::int64_t counting = 0;  // iota, filled when the plan is loaded
+  std::int64_t cudnn = 0;    // cuDNN workspace of the largest step
+  std::int64_t between = 0;  // internal tensors that each execute recomputes
+  std::int64_t once = 0;     // internal tensors computed when the plan is loaded
+  std::int64_t iota = 0;     // iota, filled when the plan is loaded
 
   std::int64_t total() const;  // workspace (Plan::workspace_bytes) and load-time memory
 };

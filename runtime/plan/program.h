@@ -82,11 +82,11 @@ struct ParamOperand {
   bool operator==(const ParamOperand&) const = default;
 };
 // An iota: i32 device memory with 0, 1, .. count - 1, filled by the runtime when it loads the plan.
-struct CountingOperand {
+struct IotaOperand {
   std::int64_t count = 1;  // 1 .. 2^31
-  bool operator==(const CountingOperand&) const = default;
+  bool operator==(const IotaOperand&) const = default;
 };
-using OperandSource = std::variant<TensorOperand, ConstantOperand, ParamOperand, CountingOperand>;
+using OperandSource = std::variant<TensorOperand, ConstantOperand, ParamOperand, IotaOperand>;
 
 struct Operand {
   graph::Uid uid = 0;
@@ -237,7 +237,7 @@ std::vector<Run> runs_of(const Program& program);
 Status validate(const Program& program);
 
 // The largest count of the program's CountingOperands; 0 if there are none.
-std::int64_t counting_elements(const Program& program);
+std::int64_t iota_elements(const Program& program);
 
 // All steps of one kind, in order.
 template <typename Kind>

@@ -50,7 +50,7 @@ struct SourceWriter {
   Json operator()(const ParamOperand& source) const {
     return {{"param", json::of_text(source.name)}};
   }
-  Json operator()(const CountingOperand& source) const { return {{"counting", source.count}}; }
+  Json operator()(const IotaOperand& source) const { return {{"counting", source.count}}; }
 };
 
 Json json_of(const OperandSource& source) { return std::visit(SourceWriter{}, source); }
@@ -73,7 +73,7 @@ OperandSource read_source(const json::Value& value) {
   }
   if (value.has("counting")) {
     value.only({"uid", "counting"});
-    return CountingOperand{value["counting"].integer()};
+    return IotaOperand{value["counting"].integer()};
   }
   value.only({"uid", "tensor", "offset", "advance"});
   TensorOperand operand{value["tensor"].text()};

@@ -29,7 +29,7 @@ struct SourceText {
   std::string operator()(const ParamOperand& source) const {
     return "param " + quoted(source.name);
   }
-  std::string operator()(const CountingOperand& source) const {
+  std::string operator()(const IotaOperand& source) const {
     return fmt::format("counting {}", source.count);
   }
 };

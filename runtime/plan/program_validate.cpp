@@ -382,8 +382,8 @@ class Validator {
     if (const auto* named = std::get_if<TensorOperand>(&source)) {
       return check_bound_tensor(tensor, *named, writes);
     }
-    if (const auto* counting = std::get_if<CountingOperand>(&source)) {
-      return check_counting(tensor, *counting);
+    if (const auto* iota = std::get_if<IotaOperand>(&source)) {
+      return check_iota(tensor, *iota);
     }
     if (tensor.storage != graph::Storage::host_scalar) return "is bound to a scalar but is not one";
     if (const auto* constant = std::get_if<ConstantOperand>(&source)) {
@@ -396,17 +396,16 @@ class Validator {
   }
 
   // The iota must not be larger than what the graph reads, since it takes memory.
-  std::string check_counting(const graph::Tensor& tensor, const CountingOperand& counting) const {
+  std::string check_iota(const graph::Tensor& tensor, const IotaOperand& iota) const {
     if (tensor.storage != graph::Storage::device) return "is not in device memory";
     if (tensor.dtype != DType::i32) return "is bound to an iota but is not i32";
-    if (counting.count < 1 || counting.count > kMaxCount) {
-      return fmt::format("is bound to an iota of {} elements", counting.count);
+    if (iota.count < 1 || iota.count > kMaxCount) {
+      return fmt::format("is bound to an iota of {} elements", iota.count);
     }
     const auto reach = last_offset(tensor.dims, tensor.strides);
-    if (!reach || *reach >= counting.count) return "reads past the end of its iota";
-    if (*reach + 1 < counting.count) {
-      return fmt::format("is bound to an iota of {} elements but reads {}", counting.count,
-                         *reach + 1);
+    if (!reach || *reach >= iota.count) return "reads past the end of its iota";
+    if (*reach + 1 < iota.count) {
+      return fmt::format("is bound to an iota of {} elements but reads {}", iota.count, *reach + 1);
     }
     return step_writes_.contains(tensor.uid) ? "writes its iota" : "";
   }
@@ -490,12 +489,12 @@ class Validator {
 
 }  // namespace
 
-std::int64_t counting_elements(const Program& program) {
+std::int64_t iota_elements(const Program& program) {
   std::int64_t largest = 0;
   for (const CudnnStep* step : steps_of<CudnnStep>(program)) {
     for (const Operand& operand : step->operands) {
-      const auto* counting = std::get_if<CountingOperand>(&operand.source);
-      if (counting != nullptr) largest = std::max(largest, counting->count);
+      const auto* iota = std::get_if<IotaOperand>(&operand.source);
+      if (iota != nullptr) largest = std::max(largest, iota->count);
     }
   }
   return largest;

@@ -203,10 +203,10 @@ class Explain(attnc.Case):
         cases = {
             "prefix_lm": ["--without", "bounding_band,redundant,reals"],
             "longformer": ["--lowering", "composite"],
-            "gemma2_local": ["--lowering", "unified", "--without", "reals"],
+            "gemma2_local": ["--without", "reals"],
             "natten_2d": ["--lowering", "block_sparse"],
-            "chunked": ["--lowering", "parts", "--bind", "Sq=768"],
-            "document": ["--lowering", "unfused", "--bind", "S=256"],
+            "dilated_window": ["--lowering", "parts"],
+            "document": ["--lowering", "unfused", "--bind", "Sq=256"],
         }
         for name, options in cases.items():
             with self.subTest(name):

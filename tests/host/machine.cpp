@@ -58,7 +58,7 @@ Status Machine::run(const plan::CudnnStep& step, std::int64_t turn) {
       std::byte* begin = address(*tensor, turn);
       std::vector<std::byte>& all = memory(tensor->name);
       operands[operand.uid] = std::span(begin, all.data() + all.size());
-    } else if (const auto* count = std::get_if<plan::CountingOperand>(&operand.source)) {
+    } else if (const auto* count = std::get_if<plan::IotaOperand>(&operand.source)) {
       operands[operand.uid] = std::span(counts.emplace_back(counted(count->count)));
     } else if (const auto* constant = std::get_if<plan::ConstantOperand>(&operand.source)) {
       operands[operand.uid] = constant->value;

@@ -223,7 +223,7 @@ plan::Program make_program(const PlanOptions& options) {
 class HostMemory {
  public:
   HostMemory(const plan::Program& program, const Bytes& inputs, const Params& params)
-      : tensors_(inputs), counting_(static_cast<std::size_t>(plan::counting_elements(program))) {
+      : tensors_(inputs), iota_(static_cast<std::size_t>(plan::iota_elements(program))) {
     for (const auto* tensors : {&program.tensors, &program.internals}) {
       for (const plan::TensorInfo& info : *tensors) {
         tensors_[info.name].resize(
@@ -234,7 +234,7 @@ class HostMemory {
     for (const auto& [name, value] : params) {
       io::store(dtype_of_param(program, name), value, params_[name].data());
     }
-    std::iota(counting_.begin(), counting_.end(), 0);
+    std::iota(iota_.begin(), iota_.end(), 0);
   }
 
   // Sets the loop iteration for the operands of the following steps.
@@ -250,7 +250,7 @@ class HostMemory {
     io::store(operand.dtype, operand.value, value.data());
     return value.data();
   }
-  void* operator()(const plan::CountingOperand&) { return counting_.data(); }
+  void* operator()(const plan::IotaOperand&) { return iota_.data(); }
   void* operator()(const plan::TensorMapArgument& map) { return (*this)(map.tensor); }
 
   void zero(const std::string& name) { std::ranges::fill(tensors_.at(name), std::byte{}); }
@@ -263,7 +263,7 @@ class HostMemory {
   std::int64_t turn_ = 0;
   std::map<std::string, Value> params_;
   std::deque<Value> constants_;
-  std::vector<std::int32_t> counting_;
+  std::vector<std::int32_t> iota_;
 };
 
 std::vector<void*> places_of(const plan::CudnnStep& step, HostMemory& memory) {

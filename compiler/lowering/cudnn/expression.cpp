@@ -166,7 +166,7 @@ Value ExpressionLowering::index(std::size_t axis, SourcePos pos) {
   const Dims4& scores = builder_.score_dims();
   if (scores[2] > 1) return builder_.index(static_cast<std::int64_t>(axis), score_.uid, pos);
   if (scores[axis] == 1) return builder_.constant(DType::i32, 0);
-  return builder_.counting(axis);
+  return builder_.iota(axis);
 }
 
 Result<Value> ExpressionLowering::load(ExprId id) {

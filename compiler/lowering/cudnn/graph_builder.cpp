@@ -72,7 +72,7 @@ Uid GraphBuilder::add_tensor(const std::string& name, DType dtype, const Dims4& 
   return uid;
 }
 
-Value GraphBuilder::counting(std::size_t axis) {
+Value GraphBuilder::iota(std::size_t axis) {
   Dims4 dims{1, 1, 1, 1};
   dims[axis] = scores_[axis];
   const Uid uid = add({.name = "index",
@@ -80,7 +80,7 @@ Value GraphBuilder::counting(std::size_t axis) {
                        .dims = to_vector(dims),
                        .strides = to_vector(packed_strides(dims)),
                        .storage = graph::Storage::device});
-  step_.operands.push_back({uid, plan::CountingOperand{scores_[axis]}});
+  step_.operands.push_back({uid, plan::IotaOperand{scores_[axis]}});
   return {uid, DType::i32, Place::tensor};
 }
 

@@ -64,7 +64,7 @@ class GraphBuilder {
   Uid add_tensor(const std::string& name, DType dtype, const Dims4& dims, const Dims4& strides,
                  const TensorTraits& traits = {});
   // The index along `axis` of the scores in device memory: an iota filled by the runtime.
-  Value counting(std::size_t axis);
+  Value iota(std::size_t axis);
   // By-value scalars; equal constants share a tensor.
   Value constant(DType dtype, double value);
   Value param(const std::string& name, DType dtype);

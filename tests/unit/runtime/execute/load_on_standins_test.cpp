@@ -141,9 +141,9 @@ TEST_F(LoadTest, CountingNumbersAreAllMade) {
   constexpr std::int64_t kCount = (std::int64_t{1} << 20) + 5;
   plan::Program program;
   plan::CudnnStep step;
-  step.operands.push_back({1, plan::CountingOperand{kCount}});
+  step.operands.push_back({1, plan::IotaOperand{kCount}});
   program.steps.emplace_back(step);
-  const auto buffer = must(counting_numbers(program, runtime->device()));
+  const auto buffer = must(make_iota(program, runtime->device()));
   std::vector<std::int32_t> numbers(kCount);
   EXPECT_OK(buffer.download(std::as_writable_bytes(std::span(numbers))));
   for (std::int32_t i = 0; i < kCount; ++i) ASSERT_EQ(numbers[static_cast<std::size_t>(i)], i);

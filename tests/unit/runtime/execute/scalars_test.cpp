@@ -87,7 +87,7 @@ TEST(Addresses, EveryOperandHasOneInOrder) {
 
 TEST(Addresses, CountingOperandsShareOneBuffer) {
   plan::CudnnStep step;
-  step.operands = {{1, plan::CountingOperand{8}}, {2, plan::CountingOperand{3}}};
+  step.operands = {{1, plan::IotaOperand{8}}, {2, plan::IotaOperand{3}}};
   const plan::Program program;
   Scalars scalars(program, {});
   int buffer = 0;

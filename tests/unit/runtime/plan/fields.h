@@ -102,7 +102,7 @@ class FieldWalk {
   }
   void visit(const std::string& at, OperandSource& source) {
     std::visit([&](auto& alternative) { visit(at, alternative); }, source);
-    change(at + "kind", source, OperandSource(CountingOperand{77}));
+    change(at + "kind", source, OperandSource(IotaOperand{77}));
   }
   void visit(const std::string& at, TensorOperand& operand) {
     auto& [name, offset, advance] = operand;
@@ -119,7 +119,7 @@ class FieldWalk {
     auto& [name] = operand;
     visit(at + "param", name);
   }
-  void visit(const std::string& at, CountingOperand& operand) {
+  void visit(const std::string& at, IotaOperand& operand) {
     auto& [count] = operand;
     visit(at + "count", count);
   }

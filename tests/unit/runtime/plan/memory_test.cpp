@@ -13,7 +13,7 @@ TEST(Memory, IsTheWorkspaceAndWhatIsMadeOnLoad) {
   EXPECT_EQ(memory.cudnn, 4096);
   EXPECT_EQ(memory.between, 256);  // bias
   EXPECT_EQ(memory.once, 256);     // places
-  EXPECT_EQ(memory.counting, 0);
+  EXPECT_EQ(memory.iota, 0);
   EXPECT_EQ(memory.total(), plan.workspace_bytes() + 256);
   EXPECT_EQ(memory_of(plan.program).total(), 256 + 256);
 }

@@ -73,7 +73,7 @@ TEST(ValidateProgram, NoMoreCountingNumbersThanAreRead) {
     CudnnStep& step = std::get<CudnnStep>(program.steps[0]);
     graph::Tensor& k = step.graph.tensors[1];
     k.dtype = DType::i32;
-    step.operands[1].source = CountingOperand{count};
+    step.operands[1].source = IotaOperand{count};
     EXPECT_EQ(*last_offset(k.dims, k.strides), 159);
     const Status status = validate(program);
     return status.ok() ? "accepted" : status.error().message;
@@ -110,7 +110,7 @@ TEST(ValidateProgram, DeriveStepsMakeInternalTensorsInOrder) {
             "step 1: reads an unknown param");
   EXPECT_EQ(derived_refusal([](auto& p) { derive(p, 1).inputs = {TensorOperand{"x"}}; }),
             "step 1: reads unknown tensor \"x\"");
-  EXPECT_EQ(derived_refusal([](auto& p) { derive(p, 1).inputs = {CountingOperand{3}}; }),
+  EXPECT_EQ(derived_refusal([](auto& p) { derive(p, 1).inputs = {IotaOperand{3}}; }),
             "step 1: reads an input that is neither a tensor nor a param");
   EXPECT_EQ(derived_refusal([](auto& p) { derive(p, 1).outputs = {"table"}; }),
             "step 1: derives \"table\", which is neither an output nor internal");
@@ -160,7 +160,7 @@ TEST(ValidateProgram, AChecksInputsAreBound) {
     EXPECT_EQ(derived_refusal([name](auto& p) { p.check->inputs[0] = TensorOperand{name}; }),
               std::string("check: reads \"") + name + "\", which is not bound");
   }
-  EXPECT_EQ(derived_refusal([](auto& p) { p.check->inputs[0] = CountingOperand{1}; }),
+  EXPECT_EQ(derived_refusal([](auto& p) { p.check->inputs[0] = IotaOperand{1}; }),
             "check: reads an input that is neither a tensor nor a param");
 }
 
@@ -476,7 +476,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "%1 is bound to a scalar but is not one"},
         Refusal{"UnknownTensor", [](auto& p) { operand(p, 0).source = TensorOperand{"x"}; },
                 "bound to unknown tensor \"x\""},
-        Refusal{"CountingInAScalar", [](auto& p) { operand(p, 3).source = CountingOperand{8}; },
+        Refusal{"CountingInAScalar", [](auto& p) { operand(p, 3).source = IotaOperand{8}; },
                 "is not in device memory"},
         Refusal{"UnknownParam", [](auto& p) { operand(p, 3).source = ParamOperand{"x"}; },
                 "unknown param"},

@@ -223,12 +223,12 @@ TEST_F(ExpressionTest, ASingleRowReadsItsIndicesFromMemory) {
   attention_.masks = {odd};
   const auto program = lower(attention_);
   ASSERT_TRUE(program.ok()) << program.error().to_text();
-  EXPECT_EQ(plan::counting_elements(*program), 256);
+  EXPECT_EQ(plan::iota_elements(*program), 256);
   const auto& step = std::get<plan::CudnnStep>(program->steps[0]);
   std::vector<std::int64_t> counts;
   for (const plan::Operand& operand : step.operands) {
-    const auto* counting = std::get_if<plan::CountingOperand>(&operand.source);
-    if (counting != nullptr) counts.push_back(counting->count);
+    const auto* iota = std::get_if<plan::IotaOperand>(&operand.source);
+    if (iota != nullptr) counts.push_back(iota->count);
   }
   EXPECT_THAT(counts, ElementsAre(256, 8));
   expect_virtual_first_inputs(step.graph);
