@@ -7,11 +7,11 @@
 
 namespace attn::bench {
 
-BareExecute::BareExecute(cuda::DeviceBuffer workspace, cuda::DeviceBuffer counting,
+BareExecute::BareExecute(cuda::DeviceBuffer workspace, cuda::DeviceBuffer iota,
                          cuda::DeviceBuffer internals, execute::Scalars scalars,
                          cudnn::Session session, std::vector<Step> steps)
     : workspace_(std::move(workspace)),
-      counting_(std::move(counting)),
+      iota_(std::move(iota)),
       internals_(std::move(internals)),
       scalars_(std::move(scalars)),
       session_(std::move(session)),
@@ -32,7 +32,7 @@ Result<BareExecute> BareExecute::create(const plan::Plan& plan, const execute::L
   }
   ATTN_ASSIGN(cuda::DeviceBuffer workspace,
               cuda::DeviceBuffer::allocate(device, static_cast<std::size_t>(bytes)));
-  ATTN_ASSIGN(cuda::DeviceBuffer counting, execute::counting_numbers(plan.program, device));
+  ATTN_ASSIGN(cuda::DeviceBuffer iota, execute::make_iota(plan.program, device));
   const plan::InternalPlaces once = plan::internal_places(plan.program, true);
   const plan::InternalPlaces each = plan::internal_places(plan.program, false);
   ATTN_ASSIGN(
@@ -40,7 +40,7 @@ Result<BareExecute> BareExecute::create(const plan::Plan& plan, const execute::L
       cuda::DeviceBuffer::allocate(device, static_cast<std::size_t>(once.bytes + each.bytes)));
   ATTN_RETURN_IF_ERROR(internals.fill(0));
   execute::Scalars scalars(plan.program, arguments);
-  execute::Memory memory(plan.program, scalars, counting.data());
+  execute::Memory memory(plan.program, scalars, iota.data());
   memory.add_internals(once, internals.data());
   memory.add_internals(each, static_cast<std::byte*>(internals.data()) + once.bytes);
   const std::vector<void*> tensors = execute::addresses_of(plan.program, arguments);
@@ -53,7 +53,7 @@ Result<BareExecute> BareExecute::create(const plan::Plan& plan, const execute::L
                                            operands.addresses({tensors}), workspace.data()));
     steps.push_back({std::move(plans[i]), std::move(pack)});
   }
-  return BareExecute(std::move(workspace), std::move(counting), std::move(internals),
+  return BareExecute(std::move(workspace), std::move(iota), std::move(internals),
                      std::move(scalars), std::move(session), std::move(steps));
 }
 

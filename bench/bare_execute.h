@@ -28,12 +28,12 @@ class BareExecute {
     cudnn::VariantPack pack;
   };
 
-  BareExecute(cuda::DeviceBuffer workspace, cuda::DeviceBuffer counting,
+  BareExecute(cuda::DeviceBuffer workspace, cuda::DeviceBuffer iota,
               cuda::DeviceBuffer internals, execute::Scalars scalars, cudnn::Session session,
               std::vector<Step> steps);
 
   cuda::DeviceBuffer workspace_;
-  cuda::DeviceBuffer counting_;
+  cuda::DeviceBuffer iota_;
   cuda::DeviceBuffer internals_;
   execute::Scalars scalars_;
   cudnn::Session session_;

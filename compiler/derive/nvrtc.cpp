@@ -113,10 +113,8 @@ Result<Nvrtc> load(const std::string& cudnn_folder) {
     if (library == nullptr) library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
   }
   if (library == nullptr) {
-    return Error{ErrorCode::cuda,
-                 "NVRTC, which compiles derived tensors, was not found",
-                 std::move(tried),
-                 {}};
+    return Error{
+        ErrorCode::cuda, "NVRTC, which compiles kernels, was not found", std::move(tried), {}};
   }
   const auto nvrtc = entry_points(library);
   if (!nvrtc) return {ErrorCode::cuda, "the NVRTC library lacks a required function"};
@@ -133,12 +131,14 @@ class Compilation {
   Compilation(const Compilation&) = delete;
   Compilation& operator=(const Compilation&) = delete;
 
-  Result<std::string> run(const std::string& source, std::int64_t sm) {
+  Result<std::string> run(const std::string& source, std::int64_t sm, KernelKind kind) {
+    constexpr std::int64_t kFirstSpecific = 90;  // sm_90a
     ATTN_RETURN_IF_ERROR(create(source));
-    const std::string architecture = fmt::format("--gpu-architecture=sm_{}", sm);
-    // No contraction to FMA: results are those of the operations as written.
+    const bool general = kind == KernelKind::general;
+    const std::string architecture =
+        fmt::format("--gpu-architecture=sm_{}{}", sm, general && sm >= kFirstSpecific ? "a" : "");
     const std::array<const char*, 3> options = {architecture.c_str(), "--std=c++17",
-                                                "--fmad=false"};
+                                                general ? "--fmad=true" : "--fmad=false"};
     const int result = nvrtc_.compile(program_, static_cast<int>(options.size()), options.data());
     if (result == kInvalidOption) {
       return {ErrorCode::cuda, fmt::format("NVRTC cannot compile for sm_{}: it is too old or too "
@@ -164,18 +164,17 @@ class Compilation {
     std::vector<const char*> headers, includes;
     for (const std::string& text : texts) headers.push_back(text.c_str());
     for (const std::string& name : names) includes.push_back(name.c_str());
-    return check(nvrtc_.create(&program_, source.c_str(), "derive.cu",
+    return check(nvrtc_.create(&program_, source.c_str(), "kernel.cu",
                                static_cast<int>(headers.size()), headers.data(), includes.data()),
                  "create");
   }
 
   Status check(int result, const char* action) const {
     if (result == kSuccess) return {};
-    Error error{
-        ErrorCode::internal,
-        fmt::format("NVRTC failed to {} a derive kernel: {}", action, nvrtc_.error_string(result)),
-        {},
-        {}};
+    Error error{ErrorCode::internal,
+                fmt::format("NVRTC failed to {} a kernel: {}", action, nvrtc_.error_string(result)),
+                {},
+                {}};
     std::size_t size = 0;
     if (program_ != nullptr && nvrtc_.log_size(program_, &size) == kSuccess && size > 1) {
       std::string log(size, '\0');
@@ -192,9 +191,9 @@ class Compilation {
 }  // namespace
 
 Result<std::string> compile_kernel(const std::string& source, std::int64_t sm,
-                                   const std::string& cudnn_folder) {
+                                   const std::string& cudnn_folder, KernelKind kind) {
   ATTN_ASSIGN(const Nvrtc nvrtc, load(cudnn_folder));
-  return Compilation(nvrtc).run(source, sm);
+  return Compilation(nvrtc).run(source, sm, kind);
 }
 
 }  // namespace attn::derive

@@ -43,9 +43,10 @@ Status compile_steps(plan::Plan& plan, const CompileOptions& options) {
   plan.cudnn_version = 0;
   ATTN_RETURN_IF_ERROR(compile_graphs(plan, options));
   // Last, since they are never refused.
-  for (const std::string* source : plan::sources_of(plan.program)) {
-    ATTN_ASSIGN(std::string image,
-                derive::compile_kernel(*source, options.target.sm, options.worker.cudnn_folder));
+  for (const auto& [source, general] : plan::sources_of(plan.program)) {
+    const auto kind = general ? derive::KernelKind::general : derive::KernelKind::element_wise;
+    ATTN_ASSIGN(std::string image, derive::compile_kernel(*source, options.target.sm,
+                                                          options.worker.cudnn_folder, kind));
     plan.kernels.push_back(std::move(image));
   }
   if (plan.cudnn_version == 0) {  // no step of cuDNN's
@@ -326,6 +327,7 @@ Result<Compiled> recompile(const plan::Plan& plan, const CompileOptions& options
   }
   CompileOptions how = options;
   how.direction = plan::direction_of(plan.program);
+  how.rewrites = planning::all_but(plan.without, options.rewrites);
   const bool pair = how.direction == plan::Direction::forward && makes_o_and_lse(plan);
   return compile(pair ? training_forward(*attention) : *attention, source, plan.bindings, how);
 }

@@ -25,10 +25,9 @@ std::vector<std::string> without(const Rewrites& rewrites) {
   return names;
 }
 
-Rewrites all_but(const std::vector<std::string>& names) {
-  Rewrites rewrites;
+Rewrites all_but(const std::vector<std::string>& names, Rewrites rewrites) {
   for (const Rewrite& rewrite : kRewrites) {
-    rewrites.*rewrite.made = std::ranges::find(names, rewrite.name) == names.end();
+    if (std::ranges::find(names, rewrite.name) != names.end()) rewrites.*rewrite.made = false;
   }
   return rewrites;
 }

@@ -32,10 +32,10 @@ struct Rewrite {
 // All rewrites, in order. Static lifetime.
 std::span<const Rewrite> rewrites();
 
-// The names of those that are disabled, and all but those of these names; unknown names are
-// ignored.
+// The names of those that are disabled; and `rewrites` without those of these names (unknown names
+// are ignored).
 std::vector<std::string> without(const Rewrites& rewrites);
-Rewrites all_but(const std::vector<std::string>& names);
+Rewrites all_but(const std::vector<std::string>& names, Rewrites rewrites = {});
 
 // `others` without the rewrite of this name, which must exist.
 Rewrites without(std::string_view name, Rewrites others = {});

@@ -31,8 +31,7 @@ Result<Module> Module::load(const Device& device, std::string_view image) {
   ATTN_RETURN_IF_ERROR(scope.enter(device));
   const std::string copy(image);  // NUL-terminated, in case the driver takes it for PTX
   ATTN_RETURN_IF_ERROR(handle->context->check(
-      handle->context->driver().module_load_data(&handle->module, copy.data()),
-      "loading a plan's kernels"));
+      handle->context->driver().module_load_data(&handle->module, copy.data()), "loading kernels"));
   return Module(std::move(handle));
 }
 
@@ -70,8 +69,7 @@ Result<std::vector<std::size_t>> Kernel::parameter_sizes() const {
 }
 
 Status Kernel::allow_shared_bytes(std::int64_t bytes) {
-  constexpr std::int64_t kAlways = 48 << 10;
-  if (bytes <= kAlways) return {};
+  if (bytes == 0) return {};
   const Context& context = *module_->context;
   Scope scope;
   ATTN_RETURN_IF_ERROR(scope.enter(context));

@@ -23,14 +23,16 @@ struct LaunchShape {
 
 class ModuleHandle;  // kernel.cpp
 
-// A function of a module, which it keeps loaded. Thread-safe.
+// A function of a module, which it keeps loaded. Launches are thread-safe.
 class Kernel {
  public:
   // Sizes of the kernel's parameters in bytes, as the driver reports them. Errors: cuda, also from
   // drivers before CUDA 12.4, which cannot report them.
   Result<std::vector<std::size_t>> parameter_sizes() const;
 
-  // Lets launches take this much dynamic shared memory; needed above 48 KiB. Errors: cuda.
+  // Lets launches of this function, by anyone who found it in the module, take up to this much
+  // dynamic shared memory. Needed where it exceeds 48 KiB with the kernel's static memory. Call it
+  // before launches, once. Errors: cuda.
   Status allow_shared_bytes(std::int64_t bytes);
 
   // `arguments` points to the arguments' values, which are read before this returns. Neither waits

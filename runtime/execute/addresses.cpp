@@ -90,7 +90,8 @@ struct MakeOperand {
   }
   LaunchOperands::Operand operator()(const plan::TensorMapArgument& map) const {
     const DType dtype = memory.tensor(map.tensor.name).dtype;
-    return {memory.place_of(map.tensor, turn), false, map, dtype};
+    return {memory.place_of(map.tensor, turn), false,
+            std::make_shared<const plan::TensorMapArgument>(map), dtype};
   }
   LaunchOperands::Operand operator()(const auto& scalar) const {
     return {.place = memory.place_of(scalar), .by_value = true};
@@ -116,10 +117,11 @@ Result<LaunchArguments> LaunchArguments::make(const LaunchOperands& operands, co
                                               const cuda::Device& device) {
   LaunchArguments made;
   made.addresses_.reserve(operands.operands.size());
-  made.maps_.reserve(operands.operands.size());
+  made.maps_.reserve(static_cast<std::size_t>(std::ranges::count_if(
+      operands.operands, [](const LaunchOperands::Operand& each) { return each.map != nullptr; })));
   for (const LaunchOperands::Operand& operand : operands.operands) {
     void* argument = operand.place.address(bases);
-    if (const auto& map = operand.map) {
+    if (const plan::TensorMapArgument* map = operand.map.get()) {
       ATTN_ASSIGN(
           const cuda::TensorMap encoded,
           cuda::encode_tensor_map(

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <optional>
+#include <memory>
 #include <span>
 #include <string>
 #include <variant>
@@ -87,9 +87,10 @@ struct CudnnOperands {
 struct LaunchOperands {
   struct Operand {
     Place place;
-    bool by_value = false;                         // the argument is the value there, a scalar
-    std::optional<plan::TensorMapArgument> map{};  // the argument is this map of the address
-    DType dtype = DType::f32;                      // of the map's elements
+    bool by_value = false;  // the argument is the value there, a scalar
+    std::shared_ptr<const plan::TensorMapArgument>
+        map{};                 // the argument is this map of the address
+    DType dtype = DType::f32;  // of the map's elements
   };
   LaunchOperands(const plan::Launch& launch, const Memory& memory, std::int64_t turn = 0);
 
@@ -103,9 +104,14 @@ class LaunchArguments {
   // Errors: cuda, if a tensor map cannot be made for an address.
   static Result<LaunchArguments> make(const LaunchOperands& operands, const Bases& bases,
                                       const cuda::Device& device);
+  LaunchArguments(LaunchArguments&&) noexcept = default;
+  LaunchArguments& operator=(LaunchArguments&&) noexcept = default;
+
   void* const* data() const { return arguments_.data(); }
 
  private:
+  LaunchArguments() = default;
+
   // Arguments point into these, which are never resized once filled.
   std::vector<void*> addresses_;
   std::vector<cuda::TensorMap> maps_;

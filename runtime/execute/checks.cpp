@@ -71,7 +71,7 @@ bool is_copied(const plan::Program& program, const plan::TensorInfo& pool) {
     }
   }
   for (const plan::KernelStep* step : plan::steps_of<plan::KernelStep>(program)) {
-    if (plan::reads(*step, pool.name)) return true;
+    if (plan::names(*step, pool.name)) return true;
   }
   return false;
 }

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <cstring>
-#include <functional>
-#include <numeric>
 #include <utility>
 
 #include "runtime/cuda/stream.h"

@@ -42,7 +42,6 @@ Result<LoadedLaunch> load_launch(const cuda::Module& module, const plan::Launch&
                  {},
                  {}};
   }
-  ATTN_RETURN_IF_ERROR(kernel.allow_shared_bytes(launch.shared_bytes));
   return LoadedLaunch{std::move(kernel),
                       {launch.grid, launch.block, launch.cluster, launch.shared_bytes}};
 }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "runtime/cuda/stream.h"
 #include "runtime/cudnn/known_bad.h"
 #include "runtime/execute/plan_kernel.h"
@@ -49,12 +51,22 @@ plan::KernelStep kernels_of(const plan::Program& program, const plan::Step& step
   return std::get<plan::KernelStep>(step);
 }
 
+// The most that launches of a kernel take; the limit belongs to the kernel, not to a launch.
+std::int64_t most_shared_bytes(const plan::KernelStep& step, const std::string& kernel) {
+  std::int64_t most = 0;
+  for (const plan::Launch& launch : step.launches) {
+    if (launch.kernel == kernel) most = std::max(most, launch.shared_bytes);
+  }
+  return most;
+}
+
 Result<LoadedKernels> load_kernels(const plan::KernelStep& step, const std::string& image,
                                    const cuda::Device& device) {
   ATTN_ASSIGN(const cuda::Module module, cuda::Module::load(device, image));
   LoadedKernels loaded;
   for (const plan::Launch& launch : step.launches) {
     ATTN_ASSIGN(LoadedLaunch each, load_launch(module, launch));
+    ATTN_RETURN_IF_ERROR(each.kernel.allow_shared_bytes(most_shared_bytes(step, launch.kernel)));
     loaded.push_back(std::move(each));
   }
   return loaded;
@@ -149,13 +161,17 @@ Status execute_step(const LoadedStep& step, const BoundStep& bound, const Queue&
 }
 
 std::vector<StepOperands> operands_of(const plan::Program& program, const Memory& memory) {
+  std::vector<plan::KernelStep> kernels(program.steps.size());  // empty for cuDNN's
+  for (std::size_t i = 0; i < program.steps.size(); ++i) {
+    const bool cudnn = std::holds_alternative<plan::CudnnStep>(program.steps[i]);
+    if (!cudnn) kernels[i] = kernels_of(program, program.steps[i]);
+  }
   std::vector<StepOperands> operands;
   for (const auto& [number, turn] : repeated_runs(program)) {
-    const plan::Step& step = program.steps[number];
-    if (const auto* cudnn = std::get_if<plan::CudnnStep>(&step)) {
+    if (const auto* cudnn = std::get_if<plan::CudnnStep>(&program.steps[number])) {
       operands.emplace_back(CudnnOperands(*cudnn, memory, turn));
     } else {
-      operands.emplace_back(KernelOperands(kernels_of(program, step), memory, turn));
+      operands.emplace_back(KernelOperands(kernels[number], memory, turn));
     }
   }
   return operands;

@@ -32,7 +32,7 @@ inline constexpr std::uint32_t kManifestSection = 1;  // JSON text, one for each
 inline constexpr std::uint32_t kCudnnPlanSection =
     2;  // one for each cuDNN step of each plan, in order
 inline constexpr std::uint32_t kKernelSection =
-    3;  // one for each derive step of each plan, in order
+    3;  // one for each other step of each plan, in order, then the check's
 
 struct Section {
   std::uint32_t kind = 0;

@@ -41,7 +41,7 @@ const TensorOperand* tensor_of(const KernelArgument& argument) {
   return std::get_if<TensorOperand>(&argument);
 }
 
-bool reads(const KernelStep& step, const std::string& tensor) {
+bool names(const KernelStep& step, const std::string& tensor) {
   return std::ranges::any_of(step.launches, [&tensor](const Launch& launch) {
     return std::ranges::any_of(launch.arguments, [&tensor](const KernelArgument& argument) {
       const TensorOperand* operand = tensor_of(argument);
@@ -73,13 +73,15 @@ Launch exact_launch(const IndexCheck& check) {
   return check_launch(check, kExactCheckKernel, scores);
 }
 
-std::vector<const std::string*> sources_of(const Program& program) {
-  std::vector<const std::string*> sources;
+std::vector<KernelSource> sources_of(const Program& program) {
+  std::vector<KernelSource> sources;
   for (const Step& step : program.steps) {
-    if (const auto* derive = std::get_if<DeriveStep>(&step)) sources.push_back(&derive->source);
-    if (const auto* kernel = std::get_if<KernelStep>(&step)) sources.push_back(&kernel->source);
+    if (const auto* derive = std::get_if<DeriveStep>(&step)) sources.push_back({&derive->source});
+    if (const auto* kernel = std::get_if<KernelStep>(&step)) {
+      sources.push_back({&kernel->source, true});
+    }
   }
-  if (program.check) sources.push_back(&program.check->source);
+  if (program.check) sources.push_back({&program.check->source});
   return sources;
 }
 

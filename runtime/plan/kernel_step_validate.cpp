@@ -86,11 +86,12 @@ std::string check_map(const TensorMapArgument& map, const TensorInfo& tensor) {
     return "has a tensor map of invalid rank";
   }
   if (!all_within(map.dims, kMostMapDim) || !all_within(map.box, kMostBox) ||
-      !all_within(map.strides, kMostMapStride / width)) {
+      !all_within(map.strides, (kMostMapStride - 1) / width)) {
     return "has a tensor map of invalid size";
   }
+  // Without a product, which could overflow: every width divides the alignment.
   const auto is_aligned = [width](std::int64_t elements) {
-    return elements * width % kMapAlignment == 0;
+    return elements % (kMapAlignment / width) == 0;
   };
   if (!std::ranges::all_of(map.strides, is_aligned) || !is_aligned(map.box[0]) ||
       !is_aligned(map.tensor.offset) || !is_aligned(map.tensor.advance) ||

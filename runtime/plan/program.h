@@ -122,7 +122,8 @@ struct DeriveStep {
   bool operator==(const DeriveStep&) const = default;
 };
 inline constexpr const char* kDeriveKernel = "attn_derive";
-inline constexpr std::size_t kMostOutputs = 16;  // of one derive step
+inline constexpr std::size_t kMostOutputs =
+    16;  // of one derive step; also outputs and zeroed of a kernel step
 
 // A CUtensorMap of a tensor, for copies by the tensor memory accelerator; passed by value, made
 // when addresses are bound. Elements past `dims` read as zero.
@@ -151,7 +152,8 @@ struct Launch {
   bool operator==(const Launch&) const = default;
 };
 
-// Launches of kernels of one image, in order. Each execute first fills `zeroed` with zero bytes.
+// Launches of kernels of one image, in order. Each run of the step, also each iteration of a loop,
+// first fills `zeroed` with zero bytes.
 struct KernelStep {
   std::vector<std::string> outputs;  // internal tensors or outputs that it writes completely
   std::vector<std::string> zeroed;   // internal tensors: counters, sums
@@ -164,8 +166,8 @@ inline constexpr std::size_t kMostLaunches = 64;         // of one kernel step
 inline constexpr std::size_t kMostArgumentBytes = 4096;  // of one launch
 inline constexpr std::int64_t kTensorMapBytes = 128;
 std::int64_t bytes_of(const KernelArgument& argument);  // as a kernel parameter
-// Whether any argument is that tensor; it may also be written.
-bool reads(const KernelStep& step, const std::string& tensor);
+// Whether a launch has that tensor as an argument.
+bool names(const KernelStep& step, const std::string& tensor);
 // The tensor of an argument, or null.
 const TensorOperand* tensor_of(const KernelArgument& argument);
 
@@ -236,7 +238,7 @@ std::vector<Run> runs_of(const Program& program);
 // part of a tensor. Errors: invalid_argument, naming the step or tensor.
 Status validate(const Program& program);
 
-// The largest count of the program's CountingOperands; 0 if there are none.
+// The largest count of the program's IotaOperands; 0 if there are none.
 std::int64_t iota_elements(const Program& program);
 
 // All steps of one kind, in order.
@@ -252,8 +254,12 @@ std::vector<const Kind*> steps_of(const Program& program) {
 // Threads that a derive step's kernel needs: the elements of all outputs, or `amends`.
 std::int64_t derived_elements(const Program& program, const DeriveStep& step);
 
-// The sources of a plan's kernels, in the order of Plan::kernels. They live as long as the program.
-std::vector<const std::string*> sources_of(const Program& program);
+// The sources of a plan's kernels, in the order of Plan::kernels. The text is the program's.
+struct KernelSource {
+  const std::string* text = nullptr;
+  bool general = false;  // of a kernel step: it may use what only this architecture has
+};
+std::vector<KernelSource> sources_of(const Program& program);
 
 // What runs for a derive step: one launch with a thread per element. `program` has its outputs.
 KernelStep launched(const Program& program, const DeriveStep& step);

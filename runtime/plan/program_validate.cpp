@@ -162,17 +162,25 @@ class Validator {
     return {};
   }
 
+  // At least 1, also for invalid steps.
+  static std::int64_t launches_of(const Step& step) {
+    const auto* kernel = std::get_if<KernelStep>(&step);
+    if (kernel == nullptr || kernel->launches.size() > kMostLaunches) return 1;
+    return std::max<std::int64_t>(1, static_cast<std::int64_t>(kernel->launches.size()));
+  }
+
   Status check_turns() const {
     std::int64_t runs = 0;
     for (std::size_t i = 0; i < program_.steps.size(); ++i) {
       const std::int64_t turns = turns_of(program_.steps[i]);
       std::string_view what;
       if (turns < 1) what = "has fewer than 1 turn";
-      if (turns > kMostRuns - runs) what = "has too many turns";
+      const std::int64_t launches = launches_of(program_.steps[i]);
+      if (turns > (kMostRuns - runs) / launches) what = "has too many turns";
       if (!what.empty()) {
         return {ErrorCode::invalid_argument, fmt::format("step {}: {}", i, what)};
       }
-      runs += turns;
+      runs += turns * launches;
     }
     return {};
   }
@@ -258,6 +266,9 @@ class Validator {
     if (step.once && found->second->role != TensorRole::internal) {
       return fmt::format("runs once but derives {}", quoted(output));
     }
+    if (!step.once && once_.contains(output)) {
+      return fmt::format("writes {}, which is made at load", quoted(output));
+    }
     if (step.amends != 0) {
       if (step.once || step.amends < 0 || step.amends > kMostChecked)
         return "amends with an invalid thread count";
@@ -279,7 +290,7 @@ class Validator {
     turns_ = step.turns;
     std::string what = check_launches(step);
     for (const std::string& name : step.zeroed) {
-      if (what.empty()) what = check_zeroed(name);
+      if (what.empty()) what = check_zeroed(step, name);
     }
     for (const Launch& launch : step.launches) {
       for (const KernelArgument& argument : launch.arguments) {
@@ -287,23 +298,27 @@ class Validator {
       }
     }
     for (const std::string& name : step.outputs) {
-      if (what.empty()) what = check_written(name);
+      if (what.empty()) what = check_written(step, name);
     }
     if (what.empty()) return {};
     return {ErrorCode::invalid_argument, fmt::format("step {}: {}", index, what)};
   }
 
-  std::string check_zeroed(const std::string& name) {
+  std::string check_zeroed(const KernelStep& step, const std::string& name) {
     const auto found = tensors_.find(name);
     if (found == tensors_.end() || found->second->role != TensorRole::internal) {
       return fmt::format("zeroes {}, which is not internal", quoted(name));
     }
+    if (once_.contains(name)) return fmt::format("zeroes {}, which is made at load", quoted(name));
+    if (!names(step, name)) return fmt::format("zeroes {}, which no launch has", quoted(name));
     written_[name] = elements(found->second->dims);
     return "";
   }
 
-  std::string check_written(const std::string& name) {
+  std::string check_written(const KernelStep& step, const std::string& name) {
     const auto found = tensors_.find(name);
+    if (once_.contains(name)) return fmt::format("writes {}, which is made at load", quoted(name));
+    if (!names(step, name)) return fmt::format("writes {}, which no launch has", quoted(name));
     if (found == tensors_.end() || !is_made(*found->second)) {
       return fmt::format("writes {}, which is neither an output nor internal", quoted(name));
     }
@@ -332,6 +347,10 @@ class Validator {
     }
     std::optional<std::int64_t> reach = 0;
     if (const auto* map = std::get_if<TensorMapArgument>(&argument)) {
+      if (!tensor.addressed_by.empty()) {
+        return fmt::format("maps {}, whose extent is not known before the call",
+                           quoted(named.name));
+      }
       if (std::string what = check_map(*map, tensor); !what.empty()) return what;
       reach = last_mapped(*map);
     }
@@ -433,6 +452,9 @@ class Validator {
   // How many elements of a ragged tensor are written is unknown, so it counts as all.
   std::string check_write(const graph::Tensor& tensor, const TensorInfo& info, std::int64_t parts,
                           std::map<std::string, std::int64_t>& step_writes) const {
+    if (once_.contains(info.name)) {
+      return fmt::format("writes {}, which is made at load", quoted(info.name));
+    }
     const std::int64_t whole = elements(info.dims);
     const std::int64_t part = tensor.ragged ? whole : elements(tensor.dims);
     const std::int64_t rest = whole - written_before(info);

@@ -1,5 +1,7 @@
 #include "runtime/plan/step_tensors.h"
 
+#include <algorithm>
+
 #include "runtime/base/check.h"
 
 namespace attn::plan {
@@ -44,7 +46,34 @@ struct Changer {
   }
 };
 
+bool contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+struct Uses {
+  const std::string& tensor;
+
+  bool is(const OperandSource& source) const {
+    const auto* named = std::get_if<TensorOperand>(&source);
+    return named != nullptr && named->name == tensor;
+  }
+  bool operator()(const CudnnStep& step) const {
+    return std::ranges::any_of(step.operands,
+                               [this](const Operand& operand) { return is(operand.source); });
+  }
+  bool operator()(const DeriveStep& step) const {
+    return contains(step.outputs, tensor) ||
+           std::ranges::any_of(step.inputs,
+                               [this](const OperandSource& source) { return is(source); });
+  }
+  bool operator()(const KernelStep& step) const {
+    return contains(step.outputs, tensor) || contains(step.zeroed, tensor) || names(step, tensor);
+  }
+};
+
 }  // namespace
+
+bool uses(const Step& step, const std::string& tensor) { return std::visit(Uses{tensor}, step); }
 
 void change_tensors(Step& step, const Change& change) { std::visit(Changer{change}, step); }
 

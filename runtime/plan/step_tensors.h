@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 #include "runtime/plan/program.h"
 
@@ -10,5 +11,8 @@ namespace attn::plan {
 // Lets `change` edit every tensor operand of a step. What a kernel writes is named without an
 // offset, and must stay so.
 void change_tensors(Step& step, const std::function<void(TensorOperand&)>& change);
+
+// Whether it reads or writes that tensor.
+bool uses(const Step& step, const std::string& tensor);
 
 }  // namespace attn::plan

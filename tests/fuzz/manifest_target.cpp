@@ -10,10 +10,13 @@ namespace attn::fuzz {
 namespace {
 
 std::vector<plan::Bundle> make_bundles() {
-  std::vector<plan::Bundle> bundles = {
-      {{plan::testing::sample_plan()}},   {{plan::testing::decided_plan()}},
-      {{plan::testing::derived_plan()}},  {{plan::testing::controlled_plan()}},
-      {{plan::testing::backward_plan()}}, plan::testing::sample_pair()};
+  std::vector<plan::Bundle> bundles = {{{plan::testing::sample_plan()}},
+                                       {{plan::testing::decided_plan()}},
+                                       {{plan::testing::derived_plan()}},
+                                       {{plan::testing::controlled_plan()}},
+                                       {{plan::testing::backward_plan()}},
+                                       plan::testing::sample_pair(),
+                                       {{standin::plan_of(plan::testing::kernel_program())}}};
   for (int i = 0; i < 16; ++i) {
     standin::PlanOptions options;
     options.number = i;

@@ -9,9 +9,12 @@ namespace attn::fuzz {
 std::vector<std::string> seeds() {
   plan::testing::Random random(31);
   std::vector<std::string> all = {
-      plan::serialize(plan::testing::sample_plan()), plan::serialize(plan::testing::decided_plan()),
+      plan::serialize(plan::testing::sample_plan()),
+      plan::serialize(plan::testing::decided_plan()),
       plan::serialize(plan::testing::controlled_plan()),
-      plan::serialize(plan::testing::sample_pair()), plan::serialize(standin::make_plan())};
+      plan::serialize(plan::testing::sample_pair()),
+      plan::serialize(standin::make_plan()),
+      plan::serialize(standin::plan_of(plan::testing::kernel_program()))};
   for (int i = 0; i < 8; ++i) all.push_back(plan::serialize(plan::testing::random_plan(random)));
   return all;
 }

@@ -129,9 +129,10 @@ Status Compiler::compile_steps(const plan::Program& program) const {
         ask(*library_, step->graph, options_.target.device_json, [](const auto&) {}).status());
   }
   if (options_.only_offer || options_.only_cudnn) return {};
-  for (const std::string* source : plan::sources_of(program)) {
+  for (const auto& [source, general] : plan::sources_of(program)) {
+    const auto kind = general ? derive::KernelKind::general : derive::KernelKind::element_wise;
     ATTN_RETURN_IF_ERROR(
-        derive::compile_kernel(*source, options_.target.sm, options_.cudnn_folder).status());
+        derive::compile_kernel(*source, options_.target.sm, options_.cudnn_folder, kind).status());
   }
   return {};
 }

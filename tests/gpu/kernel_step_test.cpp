@@ -74,7 +74,8 @@ plan::Plan make_plan(const cuda::Device& device, std::int64_t cudnn_version) {
                                   plan::TensorOperand{"counter"}, plan::ParamOperand{"scale"},
                                   plan::ConstantOperand{DType::i32, kRows}}}};
   plan.program.steps = {step};
-  plan.kernels = {derive::compile_kernel(kSource, device.sm(), "").value()};
+  plan.kernels = {
+      derive::compile_kernel(kSource, device.sm(), "", derive::KernelKind::general).value()};
   plan.signature = plan::signature_of(plan.program, plan.target, plan.cudnn_version);
   return plan;
 }

@@ -118,6 +118,11 @@ ATTN_STANDIN_EXPORT CUresult cuModuleGetFunction(CUfunction* function, CUmodule 
   if (found->is_real) found->works.try_emplace(name);
   const auto work = found->works.find(name);
   if (work == found->works.end()) return CUDA_ERROR_NOT_FOUND;
+  for (void* known : found->kernels) {
+    if (kernels().find(known)->name != name) continue;
+    *function = static_cast<CUfunction>(known);
+    return CUDA_SUCCESS;
+  }
   found->kernels.push_back(kernels().add(
       std::make_unique<Kernel>(Kernel{name, work->second, parameters_of(*found, name)})));
   *function = static_cast<CUfunction>(found->kernels.back());
@@ -140,7 +145,7 @@ ATTN_STANDIN_EXPORT CUresult cuFuncGetParamInfo(CUfunction function, std::size_t
   return CUDA_SUCCESS;
 }
 
-// Checks what the real driver checks of a launch's sizes.
+// Checks the sizes of a launch; it has no cluster limits.
 ATTN_STANDIN_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function,
                                               void** arguments, void**) {
   ATTN_STANDIN_CUDA(cuLaunchKernelEx, checked)
@@ -175,7 +180,7 @@ ATTN_STANDIN_EXPORT CUresult cuFuncSetAttribute(CUfunction function, CUfunction_
   return CUDA_SUCCESS;
 }
 
-// The map holds the address and the size of the tensor's innermost dimension in bytes.
+// The map holds the address, and zeros.
 ATTN_STANDIN_EXPORT CUresult cuTensorMapEncodeTiled(
     CUtensorMap* map, CUtensorMapDataType, cuuint32_t rank, void* address, const cuuint64_t* dims,
     const cuuint64_t* strides, const cuuint32_t* box, const cuuint32_t*, CUtensorMapInterleave,

@@ -134,13 +134,19 @@ Operand operand_of(const plan::Program& program, const KernelArgument& argument,
               before * static_cast<std::int64_t>(size_of(info.dtype))};
 }
 
+// The first launch that has an output writes it; later ones read it.
 Work work_of(const plan::Program& program, const plan::KernelStep& step, const plan::Launch& launch,
              std::uint64_t salt) {
+  const auto is_named_before = [&](const std::string& name) {
+    return std::any_of(step.launches.data(), &launch, [&name](const plan::Launch& before) {
+      return plan::names({.outputs = {}, .zeroed = {}, .launches = {before}, .source = ""}, name);
+    });
+  };
   Work work{salt, 0, {}};
   for (const KernelArgument& argument : launch.arguments) {
     const TensorOperand* named = plan::tensor_of(argument);
-    const bool writes =
-        named != nullptr && std::ranges::find(step.outputs, named->name) != step.outputs.end();
+    const bool writes = named != nullptr && !is_named_before(named->name) &&
+                        std::ranges::find(step.outputs, named->name) != step.outputs.end();
     work.operands.push_back(
         operand_of(program, argument, writes ? Role::output : Role::input, step.turns));
   }

@@ -5,6 +5,7 @@
 #include "runtime/base/check.h"
 #include "runtime/graph/extent.h"
 #include "runtime/plan/internal_tensor.h"
+#include "runtime/plan/step_tensors.h"
 
 namespace attn::lowering {
 namespace {
@@ -16,27 +17,14 @@ bool makes_o_alone(const plan::Step& step) {
   return derive != nullptr && derive->outputs == std::vector<std::string>{kO};
 }
 
-bool is_o(const plan::OperandSource& source) {
-  const auto* tensor = std::get_if<plan::TensorOperand>(&source);
-  return tensor != nullptr && tensor->name == kO;
-}
-
-bool derives_with_o(const plan::Step& step) {
-  const auto* derive = std::get_if<plan::DeriveStep>(&step);
-  return derive != nullptr && (std::ranges::find(derive->outputs, kO) != derive->outputs.end() ||
-                               std::ranges::any_of(derive->inputs, is_o));
-}
-
-bool uses_o(const plan::Step& step) {
-  const auto* graph = std::get_if<plan::CudnnStep>(&step);
-  return derives_with_o(step) ||
-         (graph != nullptr && std::ranges::any_of(graph->operands, is_o, &plan::Operand::source));
+bool runs_kernels_on_o(const plan::Step& step) {
+  return !std::holds_alternative<plan::CudnnStep>(step) && plan::uses(step, kO);
 }
 
 // Removes copies of o, unless another step reads or amends it.
 void leave_out_copies(std::vector<plan::Step>& steps) {
   const auto needs_it = [](const plan::Step& step) {
-    return derives_with_o(step) && !makes_o_alone(step);
+    return runs_kernels_on_o(step) && !makes_o_alone(step);
   };
   if (std::ranges::none_of(steps, needs_it)) std::erase_if(steps, makes_o_alone);
 }
@@ -58,6 +46,7 @@ void make_o_internal(plan::Program& program) {
   plan::TensorInfo internal = plan::internal_tensor(kO, found->dtype, {*last + 1});
   program.tensors.erase(found);
   leave_out_copies(program.steps);
+  const auto uses_o = [](const plan::Step& step) { return plan::uses(step, kO); };
   if (std::ranges::any_of(program.steps, uses_o)) program.internals.push_back(std::move(internal));
   const Status status = plan::validate(program);
   ATTN_CHECK(status.ok(), status.error().message);

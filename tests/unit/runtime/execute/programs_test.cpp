@@ -1,4 +1,7 @@
 // Tests programs of every kind on the stand-ins: each step finds its operands.
+#include <array>
+
+#include "runtime/execute/addresses.h"
 #include "tests/unit/runtime/execute/on_standins.h"
 #include "tests/unit/runtime/plan/sample_plans.h"
 
@@ -60,6 +63,36 @@ TEST_F(Programs, KernelStepsPrepareTheirLaunches) {
     EXPECT_EQ(cuda_calls("cuMemsetD8Async"), zeroed + i);
   }
   EXPECT_EQ(cuda_calls("cuTensorMapEncodeTiled"), maps + 1);
+}
+
+// The limit belongs to the kernel: the largest of all its launches.
+TEST_F(Programs, LaunchesOfOneKernelShareItsMemoryLimit) {
+  plan::Program program = plan::testing::kernel_program();
+  auto& step = std::get<plan::KernelStep>(program.steps[0]);
+  plan::Launch again = step.launches[0];
+  again.shared_bytes = 1024;
+  step.launches.insert(step.launches.begin() + 1, again);
+  expect_right_results(program);
+}
+
+TEST_F(Programs, LaunchArgumentsStayWhereTheyAreWhenMoved) {
+  const plan::Program program = plan::testing::kernel_program();
+  const plan::Plan plan = standin::plan_of(program);
+  const Executable executable = must(Executable::load(runtime_, plan));
+  const Case on = must(Case::make(executable.device(), plan));
+  Scalars scalars(program, on.arguments());
+  Memory memory(program, scalars);
+  memory.add_internals(plan::internal_places(program, false), std::int64_t{256});
+  const std::vector<void*> tensors = on.addresses();
+  alignas(256) std::array<std::byte, 4096> workspace{};
+  const auto& step = std::get<plan::KernelStep>(program.steps[0]);
+  KernelArguments made = must(KernelArguments::make(
+      KernelOperands(step, memory), {tensors, workspace.data()}, executable.device()));
+  const LaunchArguments first = std::move(made.launches[0]), second = std::move(made.launches[1]);
+  EXPECT_EQ(*static_cast<void**>(first.data()[0]), tensors[0]);  // of the map
+  EXPECT_EQ(*static_cast<void**>(first.data()[1]), workspace.data() + 256);
+  EXPECT_EQ(*static_cast<std::int32_t*>(first.data()[3]), 3);
+  EXPECT_EQ(second.data()[3], scalars.param("cap"));
 }
 
 TEST_F(Programs, ALoop) { expect_right_results(plan::testing::looping_program()); }

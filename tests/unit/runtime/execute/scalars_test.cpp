@@ -85,7 +85,7 @@ TEST(Addresses, EveryOperandHasOneInOrder) {
   EXPECT_EQ(read<float>(addresses[6]), -std::numeric_limits<float>::infinity());
 }
 
-TEST(Addresses, CountingOperandsShareOneBuffer) {
+TEST(Addresses, IotaOperandsShareOneBuffer) {
   plan::CudnnStep step;
   step.operands = {{1, plan::IotaOperand{8}}, {2, plan::IotaOperand{3}}};
   const plan::Program program;

@@ -115,7 +115,7 @@ TEST(ValidateProgram, DeriveStepsMakeInternalTensorsInOrder) {
   EXPECT_EQ(derived_refusal([](auto& p) { derive(p, 1).outputs = {"table"}; }),
             "step 1: derives \"table\", which is neither an output nor internal");
   EXPECT_EQ(derived_refusal([](auto& p) { derive(p, 1).outputs = {"places"}; }),
-            "step 1: writes \"places\" a second time");
+            "step 1: writes \"places\", which is made at load");
   EXPECT_EQ(derived_refusal([](auto& p) { derive(p, 1).expressions.clear(); }),
             "step 1: does not have one expression per output");
   EXPECT_EQ(derived_refusal([](auto& p) { derive(p, 1).source.clear(); }), "step 1: has no source");
@@ -252,6 +252,14 @@ TEST(ValidateProgram, KernelStepsWriteWholeTensorsOnce) {
             "step 0: reads \"lse\" before it is written");
   EXPECT_EQ(kernel_refusal([](auto& s) { s.outputs.emplace_back("o"); }),
             "step 0: writes \"o\" a second time");
+  EXPECT_EQ(kernel_refusal([](auto& s) {
+              s.launches[1].arguments.erase(s.launches[1].arguments.begin() + 1);
+            }),
+            "step 0: writes \"o\", which no launch has");
+  EXPECT_EQ(kernel_refusal([](auto& s) {
+              s.launches[0].arguments.erase(s.launches[0].arguments.begin() + 1);
+            }),
+            "step 0: zeroes \"counter\", which no launch has");
   EXPECT_EQ(kernel_refusal([](auto& s) { s.outputs[0] = "q"; }),
             "step 0: reads \"partial\" before it is written");
   EXPECT_EQ(kernel_refusal([](auto& s) { s.outputs.emplace_back("q"); }),
@@ -266,7 +274,7 @@ TEST(ValidateProgram, KernelStepsWriteWholeTensorsOnce) {
 
 TEST(ValidateProgram, ArgumentsOfKernelsStayInsideTheirTensors) {
   const auto argument = [](const KernelArgument& changed) {
-    return kernel_refusal([&](auto& s) { s.launches[0].arguments[1] = changed; });
+    return kernel_refusal([&](auto& s) { s.launches[0].arguments.push_back(changed); });
   };
   EXPECT_EQ(argument(TensorOperand{"x"}), "step 0: reads unknown tensor \"x\"");
   EXPECT_EQ(argument(TensorOperand{"q", 191}), "accepted");
@@ -292,6 +300,8 @@ TEST(ValidateProgram, TensorMapsFitTheirTensors) {
   EXPECT_EQ(map([](auto& m) { m.strides[0] = 36; }), alignment);
   EXPECT_EQ(map([](auto& m) { m.box[0] = 4; }), alignment);
   EXPECT_EQ(map([](auto& m) { m.tensor.offset = 4; }), alignment);
+  EXPECT_EQ(map([](auto& m) { m.tensor.offset = std::int64_t{1} << 62; }),
+            "step 0: reads past the end of \"q\"");
   EXPECT_EQ(map([](auto& m) { m.swizzle = 16; }), swizzle);
   EXPECT_EQ(map([](auto& m) { m.swizzle = 32; }), "accepted");
   EXPECT_EQ(map([](auto& m) {
@@ -301,6 +311,43 @@ TEST(ValidateProgram, TensorMapsFitTheirTensors) {
             swizzle);
   EXPECT_EQ(map([](auto& m) { m.tensor.offset = 8; }), "step 0: reads past the end of \"q\"");
   EXPECT_EQ(map([](auto& m) { m.dims[3] = 3; }), "step 0: reads past the end of \"q\"");
+}
+
+TEST(ValidateProgram, WhatIsMadeAtLoadIsNotWrittenAgain) {
+  const auto refusal = [](const std::function<void(Program&)>& change) {
+    Program program = testing::derived_program();
+    change(program);
+    return validate(program).error().message;
+  };
+  const auto kernel = [](const std::string& output, const std::string& zeroed) {
+    KernelStep step;
+    if (!output.empty()) step.outputs = {output};
+    if (!zeroed.empty()) step.zeroed = {zeroed};
+    step.source = "//";
+    step.launches = {
+        {.kernel = "k", .arguments = {TensorOperand{"places"}, TensorOperand{"bias"}}}};
+    return step;
+  };
+  EXPECT_EQ(refusal([&](auto& p) { p.steps[1] = kernel("bias", "places"); }),
+            "step 1: zeroes \"places\", which is made at load");
+  EXPECT_EQ(refusal([&](auto& p) {
+              p.steps[1] = kernel("bias", "");
+              std::get<KernelStep>(p.steps[1]).outputs.emplace_back("places");
+            }),
+            "step 1: writes \"places\", which is made at load");
+  EXPECT_EQ(refusal([](auto& p) {
+              derive(p, 1).outputs = {"places"};
+              derive(p, 1).amends = 3;
+            }),
+            "step 1: writes \"places\", which is made at load");
+}
+
+// A loop of launches counts each of them.
+TEST(ValidateProgram, LaunchesCountAsRuns) {
+  Program program = testing::kernel_program();
+  auto& step = std::get<KernelStep>(program.steps[0]);
+  step.turns = kMostRuns / 2 + 1;
+  EXPECT_EQ(validate(program).error().message, "step 0: has too many turns");
 }
 
 TEST(ValidateProgram, LoopsRunInTurns) {

@@ -27,6 +27,15 @@ TEST(StepTensors, AreFoundInEveryKindOfStep) {
                                    "partial", "o", "lse"));
 }
 
+TEST(StepTensors, AreUsedByEveryKindOfStep) {
+  const Step steps[] = {testing::sample_program().steps[0], testing::derived_program().steps[1],
+                        testing::kernel_program().steps[0]};
+  for (const Step& step : steps) {
+    for (const std::string& name : names_in(step)) EXPECT_TRUE(uses(step, name)) << name;
+    EXPECT_FALSE(uses(step, "x"));
+  }
+}
+
 TEST(StepTensors, ChangedNamesStay) {
   Program program = testing::kernel_program();
   for (auto* tensors : {&program.tensors, &program.internals}) {
