@@ -32,7 +32,7 @@ double bytes_of(const std::vector<std::int64_t>& dims, double size = 4) {
   return bytes;
 }
 
-// HoistAnalysis results of a node.
+// What is known of a node.
 struct Facts {
   Axes axes;            // without those of extent 1
   Axes table;           // of the parts that must become a table
