@@ -31,6 +31,7 @@ RealRange including(RealRange range, double value) {
 
 RealRange nothing(bool nan) { return {kInfinity, -kInfinity, nan}; }
 
+bool is_zero(const RealRange& x) { return x.low == 0 && x.high == 0; }
 bool is_infinite(const RealRange& x) { return x.low == -kInfinity || x.high == kInfinity; }
 
 // Whether it has finite numbers: corners of 0 and infinity are NaN and do not cover these.
@@ -61,18 +62,18 @@ RealRange product(const RealRange& x, const RealRange& y) {
 }
 
 RealRange quotient(const RealRange& x, const RealRange& y) {
-  if (!y.holds(0) || y.is_point()) {
-    RealRange range = corners(x, y, [](double a, double b) { return a / b; });
-    range.nan |= x.holds(0) && y.holds(0);
-    return has_numbers(x) && is_infinite(y) ? including(range, 0) : range;
-  }
-  return {-kInfinity, kInfinity, x.nan || y.nan || x.holds(0) || is_infinite(x)};
+  const bool nothing = x.is_none() || y.is_none();
+  if (nothing || (is_zero(x) && is_zero(y))) return RealRange::only_nan();
+  if (y.holds(0)) return {-kInfinity, kInfinity, true};
+  const RealRange range = corners(x, y, [](double a, double b) { return a / b; });
+  return has_numbers(x) && is_infinite(y) ? including(range, 0) : range;
 }
 
 RealRange power(const RealRange& x, const RealRange& y) {
   const bool points = x.is_point() && y.is_point();
   if (!points && !(x.low >= 0)) return {};
-  return corners(x, y, [](double a, double b) { return std::pow(a, b); });
+  const RealRange range = corners(x, y, [](double a, double b) { return std::pow(a, b); });
+  return x.holds(0) && y.low < 0 ? including(range, -kInfinity) : range;
 }
 
 RealRange remainder(const RealRange& x, const RealRange& y) {
@@ -96,7 +97,9 @@ RealRange monotone(Op op, const RealRange& x, const RealRange&) {
 template <int low>
 RealRange monotone_from(Op op, const RealRange& x, const RealRange& y) {
   if (x.is_none() || x.high < low) return RealRange::only_nan();
-  return monotone(op, {std::max<double>(x.low, low), x.high, x.nan || x.low < low}, y);
+  const RealRange range =
+      monotone(op, {std::max<double>(x.low, low), x.high, x.nan || x.low < low}, y);
+  return x.holds(0) ? including(range, ir::value_of_reals(op, -0.0, -0.0)) : range;
 }
 
 // Known for single numbers only.
@@ -111,7 +114,9 @@ RealRange wave(Op op, const RealRange& x, const RealRange& y) {
 
 RealRange angle(Op op, const RealRange& x, const RealRange& y) {
   if (x.is_none() || y.is_none()) return RealRange::only_nan();
-  if (x.is_point() && y.is_point()) return RealRange::of(ir::value_of_reals(op, x.low, y.low));
+  if (x.is_point() && y.is_point() && x.low != 0) {
+    return RealRange::of(ir::value_of_reals(op, x.low, y.low));
+  }
   const double half = rounded(std::numbers::pi);
   return {-half, half, x.nan || y.nan};
 }

@@ -10,7 +10,8 @@ namespace attn::passes {
 
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Numbers and infinities from low to high, none if low > high; also NaN if `nan`.
+// Numbers and infinities from low to high, none if low > high; also NaN if `nan`. A range with 0 has
+// zeros of both signs, whose quotients differ.
 struct RealRange {
   double low = -kInfinity;
   double high = kInfinity;
@@ -25,7 +26,8 @@ struct RealRange {
 };
 
 // The range of `op`; `y` is ignored if it has one operand. Sound, not tight: a single number if the
-// operands are single numbers, except for operations without a rule.
+// operands are single numbers, except for operations without a rule and for functions of 0 that
+// depend on its sign.
 RealRange real_range(ir::Op op, const RealRange& x, const RealRange& y);
 
 RealRange joined(const RealRange& x, const RealRange& y);  // of either

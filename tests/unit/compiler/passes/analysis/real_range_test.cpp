@@ -27,7 +27,7 @@ bool contains(const RealRange& range, const RealRange& point) {
 }
 
 double any_number(std::mt19937& random) {
-  constexpr double kNumbers[] = {-kInfinity, -0x1p126, -7.5, -2, -1, -0.25,   0,
+  constexpr double kNumbers[] = {-kInfinity, -0x1p126, -7.5, -2, -1, -0.25,   -0.0,     0,
                                  0.25,       1,        2,    3,  7,  0x1p126, kInfinity};
   return kNumbers[random() % std::size(kNumbers)];
 }
@@ -78,6 +78,20 @@ TEST(RealRange, KnowsWhatIsNoNumber) {
   EXPECT_TRUE(real_range(Op::log_, RealRange::of(-1), {}).is_none());
   EXPECT_TRUE(real_range(Op::sqrt_, RealRange{-3, 4, false}, {}).nan);
   EXPECT_FALSE(real_range(Op::sqrt_, RealRange{0, 4, false}, {}).nan);
+}
+
+TEST(RealRange, OfZeroHoldsThoseOfBothItsSigns) {
+  const RealRange zero = RealRange::of(0), one = RealRange::of(1), minus_one = RealRange::of(-1);
+  const auto expect_both = [](const RealRange& range, double of_plus, double of_minus) {
+    EXPECT_TRUE(contains(range, RealRange::of(of_plus))) << of_plus;
+    EXPECT_TRUE(contains(range, RealRange::of(of_minus))) << of_minus;
+  };
+  expect_both(real_range(Op::div_, one, zero), kInfinity, -kInfinity);
+  expect_both(real_range(Op::floordiv_, one, zero), kInfinity, -kInfinity);
+  expect_both(real_range(Op::rsqrt_, zero, {}), kInfinity, -kInfinity);
+  expect_both(real_range(Op::pow_, zero, minus_one), kInfinity, -kInfinity);
+  expect_both(real_range(Op::pow_, {0, 2, false}, {-1, 1, false}), kInfinity, -kInfinity);
+  expect_both(real_range(Op::atan2_, zero, minus_one), std::atan2(0.0, -1), std::atan2(-0.0, -1));
 }
 
 TEST(RealRange, ComparesWhatIsKnown) {
