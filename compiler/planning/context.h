@@ -29,7 +29,6 @@ using PassObserver = std::function<void(const PassRun& run)>;
 // A part of the analysis of masks that was computed (passes/analysis/mask_analysis.h).
 struct AnalysisRun {
   std::string_view part;
-  double milliseconds = 0;
   const ir::Attention& of;
 };
 using AnalysisObserver = std::function<void(const AnalysisRun& run)>;

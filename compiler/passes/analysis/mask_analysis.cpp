@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <chrono>
 
 #include "compiler/passes/analysis/happens.h"
 
@@ -65,24 +64,30 @@ bool is_empty(const Band& band) { return band.left && band.right && *band.right 
 
 }  // namespace
 
+void MaskAnalysis::report(std::string_view part) const {
+  if (observer_ != nullptr) (*observer_)({part, attention_});
+}
+
 template <typename Value, typename Compute>
 const Value& MaskAnalysis::once(std::string_view part, std::optional<Value>& kept,
                                 const Compute& compute) const {
   if (kept) return *kept;
-  const auto start = std::chrono::steady_clock::now();
   kept.emplace(compute());
-  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-  if (observer_ != nullptr) (*observer_)({part, took.count(), attention_});
+  report(part);
   return *kept;
 }
 
-// As once(), but what was cut short is not kept.
 template <typename Value, typename Compute>
-Value MaskAnalysis::within(std::string_view part, std::optional<Value>& kept, Effort& effort,
-                           const Compute& compute) const {
-  if (kept) return *kept;
-  const Value value = once(part, kept, compute);
-  if (effort.is_spent()) kept.reset();
+Value MaskAnalysis::within(std::string_view part, std::optional<Searched<Value>>& kept,
+                           Effort& effort, const Compute& compute) const {
+  if (kept && effort.left() >= kept->effort) {
+    effort.spend(kept->effort);
+    return kept->value;
+  }
+  const std::int64_t before = effort.left();
+  Value value = compute();
+  report(part);
+  if (!effort.is_spent()) kept = Searched<Value>{value, before - effort.left()};
   return value;
 }
 

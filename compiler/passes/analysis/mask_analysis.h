@@ -50,16 +50,18 @@ class MaskAnalysis {
   // The columns of each row. Tells itself which of the intervals are exact.
   const VisibleColumns& columns() const;
 
+  // Three parts spend effort: the same amount at each call, so that what else an effort is enough
+  // for does not depend on the calls before. What was cut short is not kept.
+
   // The narrowest band that holds all visible scores (boxes.h), whatever form() says. An upper
-  // bound where tensors or params decide, and if the effort ends, in which case it is not kept.
+  // bound where tensors or params decide, and if the effort ends.
   Band cover(Effort& effort) const;
 
   // The rows and columns that hold all visible scores (boxes.h); nullopt if there are none. Like
   // cover().
   std::optional<Bounds> bounds(Effort& effort) const;
 
-  // True if proven that no score is visible, for any size of open dimensions. Kept unless the
-  // effort ends.
+  // True if proven that no score is visible, for any size of open dimensions.
   bool hides_all(Effort& effort) const;
 
   // The blocks of kBlock rows and columns of the first batch and head; tells itself whether they
@@ -74,20 +76,27 @@ class MaskAnalysis {
   MaskForm find_form() const;                          // band.cpp
   std::optional<BlockLists> find_block_lists() const;  // block_lists.cpp
 
+  template <typename Value>
+  struct Searched {
+    Value value;
+    std::int64_t effort = 0;  // that it took
+  };
+
   template <typename Value, typename Compute>
   const Value& once(std::string_view part, std::optional<Value>& kept,
                     const Compute& compute) const;
   template <typename Value, typename Compute>
-  Value within(std::string_view part, std::optional<Value>& kept, Effort& effort,
+  Value within(std::string_view part, std::optional<Searched<Value>>& kept, Effort& effort,
                const Compute& compute) const;
+  void report(std::string_view part) const;
 
   ir::Attention attention_;
   const planning::AnalysisObserver* observer_;
   mutable std::optional<MaskForm> form_;
   mutable std::optional<VisibleColumns> columns_;
-  mutable std::optional<Band> cover_;
-  mutable std::optional<std::optional<Bounds>> bounds_;
-  mutable std::optional<bool> hides_all_;
+  mutable std::optional<Searched<Band>> cover_;
+  mutable std::optional<Searched<std::optional<Bounds>>> bounds_;
+  mutable std::optional<Searched<bool>> hides_all_;
   mutable std::optional<std::optional<BlockMap>> blocks_;
   mutable std::optional<std::optional<BlockLists>> block_lists_;
 };

@@ -74,6 +74,18 @@ TEST_F(MaskAnalysisTest, WhatTheEffortCutsShortIsNotKept) {
   EXPECT_EQ(mask->cover(enough).right, 63);
 }
 
+TEST_F(MaskAnalysisTest, KeptPartsSpendTheEffortThatTheyTook) {
+  const Analyzed mask =
+      analyzed(testing::of_clauses(256, 256, "mask q_idx // 64 == kv_idx // 64;"), context());
+  Effort first, second;
+  EXPECT_EQ(mask->cover(first), mask->cover(second));
+  EXPECT_LT(first.left(), Effort::kMost);
+  EXPECT_EQ(first.left(), second.left());
+  Effort too_little(Effort::kMost - first.left() - 1);
+  EXPECT_EQ(mask->cover(too_little), Band{});
+  EXPECT_TRUE(too_little.is_spent());
+}
+
 TEST_F(MaskAnalysisTest, TellsWhatItDependsOnAndWhatItKnows) {
   const Analyzed exact =
       analyzed(testing::of_clauses(256, 256, "mask kv_idx < 100 + h;"), context());
