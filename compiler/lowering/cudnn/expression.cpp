@@ -356,7 +356,6 @@ Result<Value> ExpressionLowering::real_function(ExprId id) {
   return builder_.element(function_mode(node.op), DType::f32, DType::f32, x, y, node.pos);
 }
 
-// log1p and expm1 are as exact as a sum in f32, whose error is that of a score near 1.
 Value ExpressionLowering::composed(Op op, Value x, SourcePos pos) {
   const auto apply = [&](PointwiseMode mode, Value a, std::optional<Value> b = {}) {
     return builder_.element(mode, DType::f32, DType::f32, a, b, pos);
@@ -369,13 +368,57 @@ Value ExpressionLowering::composed(Op op, Value x, SourcePos pos) {
       const Value factor = constant(std::numbers::log2e);
       return apply(PointwiseMode::mul, apply(PointwiseMode::log, x), factor);
     }
-    case Op::log1p_: return apply(PointwiseMode::log, apply(PointwiseMode::add, x, constant(1)));
+    case Op::log1p_: {
+      const Value sum = apply(PointwiseMode::add, x, constant(1));
+      return near_zero(x, log1p_series(x, pos), apply(PointwiseMode::log, sum), pos);
+    }
     case Op::expm1_: {
-      const Value one = constant(1);
-      return apply(PointwiseMode::sub, apply(PointwiseMode::exp, x), one);
+      const Value power = apply(PointwiseMode::exp, x);
+      const Value difference = apply(PointwiseMode::sub, power, constant(1));
+      return near_zero(x, expm1_series(x, pos), difference, pos);
     }
     default: check_failed(__FILE__, __LINE__, "composed", ir::info(op).name);
   }
+}
+
+// `series` where |x| < 1/4, otherwise `direct`.
+Value ExpressionLowering::near_zero(Value x, Value series, Value direct, SourcePos pos) {
+  const Value size = builder_.element(PointwiseMode::abs, DType::f32, DType::f32, x, {}, pos);
+  const Value is_near = builder_.element(PointwiseMode::cmp_lt, DType::f32, DType::boolean, size,
+                                         builder_.constant(DType::f32, 0.25), pos);
+  return builder_.select(is_near, series, direct, pos);
+}
+
+// x (1 + x/2! + x^2/3! + ...). The first omitted term is below 5e-8 for |x| < 1/4.
+Value ExpressionLowering::expm1_series(Value x, SourcePos pos) {
+  const double terms[] = {1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 1.0 / 2, 1};
+  return builder_.element(PointwiseMode::mul, DType::f32, DType::f32, polynomial(x, terms, pos), x,
+                          pos);
+}
+
+// 2 atanh(s) = 2 s (1 + s^2/3 + s^4/5 + ...), where s = x / (x + 2). The first omitted term is
+// below 4e-10 for |x| < 1/4.
+Value ExpressionLowering::log1p_series(Value x, SourcePos pos) {
+  const auto apply = [&](PointwiseMode mode, Value a, Value b) {
+    return builder_.element(mode, DType::f32, DType::f32, a, b, pos);
+  };
+  const double terms[] = {2.0 / 9, 2.0 / 7, 2.0 / 5, 2.0 / 3, 2};
+  const Value sum = apply(PointwiseMode::add, x, builder_.constant(DType::f32, 2));
+  const Value s = apply(PointwiseMode::div, x, sum);
+  return apply(PointwiseMode::mul, polynomial(apply(PointwiseMode::mul, s, s), terms, pos), s);
+}
+
+// The coefficients begin with that of the highest power.
+Value ExpressionLowering::polynomial(Value x, std::span<const double> coefficients, SourcePos pos) {
+  const auto apply = [&](PointwiseMode mode, Value a, Value b) {
+    return builder_.element(mode, DType::f32, DType::f32, a, b, pos);
+  };
+  Value value = apply(PointwiseMode::mul, x, builder_.constant(DType::f32, coefficients[0]));
+  for (std::size_t i = 1; i < coefficients.size(); ++i) {
+    if (i > 1) value = apply(PointwiseMode::mul, value, x);
+    value = apply(PointwiseMode::add, value, builder_.constant(DType::f32, coefficients[i]));
+  }
+  return value;
 }
 
 Result<Value> ExpressionLowering::comparison(ExprId id, bool negated) {

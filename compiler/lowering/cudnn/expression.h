@@ -16,6 +16,7 @@
 
 #include <map>
 #include <optional>
+#include <span>
 
 #include "compiler/ir/attention.h"
 #include "compiler/lowering/cudnn/graph_builder.h"
@@ -49,6 +50,10 @@ class ExpressionLowering {
   Result<Value> real_quotient(ir::ExprId id);
   Result<Value> real_function(ir::ExprId id);
   Value composed(ir::Op op, Value x, SourcePos pos);
+  Value near_zero(Value x, Value series, Value direct, SourcePos pos);
+  Value log1p_series(Value x, SourcePos pos);
+  Value expm1_series(Value x, SourcePos pos);
+  Value polynomial(Value x, std::span<const double> coefficients, SourcePos pos);
   Result<Value> floor_of(const WholeQuotient& quotient, SourcePos pos);
   Result<Value> comparison(ir::ExprId id, bool negated);
   Result<Value> logic(ir::ExprId id);
