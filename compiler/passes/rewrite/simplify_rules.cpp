@@ -128,7 +128,7 @@ SimplifyingBuilder::Rewritten SimplifyingBuilder::unary(Op op, ExprId x, SourceP
 
 SimplifyingBuilder::Rewritten SimplifyingBuilder::comparison(Op op, ExprId x, ExprId y,
                                                              SourcePos pos) {
-  if (x == y && dag_[x].type == ir::Type::integer) {
+  if (x == y && (dag_[x].type != ir::Type::real || never_nan(x))) {
     return dag_.boolean(op == Op::le_ || op == Op::ge_ || op == Op::eq_, pos);
   }
   if (const Rewritten id = comparison_of_boolean(op, x, y, pos)) return id;
