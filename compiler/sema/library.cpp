@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <mutex>
 #include <set>
 #include <sstream>
 
@@ -26,6 +27,15 @@ constexpr std::size_t kMostFiles = 64;
 constexpr std::size_t kMostBytes = std::size_t{1} << 18;  // total of all files
 constexpr char kFurtherFolders[] = "ATTN_IMPORT_PATH";
 constexpr std::string_view kStandard = "std:";  // prefix of names of the standard library
+
+// A file of the standard library; the same Source at each call, which is parsed once.
+support::Source standard_source(const std::string& path, std::string_view text) {
+  static std::map<std::string, support::Source> sources;
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  return sources.try_emplace(path, fmt::format("{}{}", kStandard, path), std::string(text))
+      .first->second;
+}
 
 class Loader {
  public:
@@ -133,8 +143,7 @@ class Loader {
       }
       if (fs::is_regular_file(*real, error)) return read(path, beside.lexically_normal(), *real);
     }
-    if (!text.empty())
-      return support::Source(fmt::format("{}{}", kStandard, path.text), std::string(text));
+    if (!text.empty()) return standard_source(path.text, text);
     std::vector<std::string_view> names;
     for (const support::EmbeddedFile& file : standard_library()) names.push_back(file.name);
     const std::string_view close = support::nearest(path.text, names);
