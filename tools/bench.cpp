@@ -19,6 +19,7 @@
 
 namespace attn::tools {
 namespace bench_command {
+namespace {
 
 struct Options {
   std::vector<std::string> specs;
@@ -275,6 +276,7 @@ int run(const Options& options) {
   return run_all(options, *paths, *target);
 }
 
+}  // namespace
 }  // namespace bench_command
 
 void add_bench(CLI::App& app, Action& action) {

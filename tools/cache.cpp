@@ -15,6 +15,7 @@
 
 namespace attn::tools {
 namespace cache_command {
+namespace {
 
 using Days = std::chrono::duration<double, std::ratio<86400>>;
 
@@ -265,6 +266,7 @@ CLI::App* add_work(CLI::App& command, Action& action, const std::shared_ptr<Opti
   return added;
 }
 
+}  // namespace
 }  // namespace cache_command
 
 void add_cache(CLI::App& app, Action& action) {

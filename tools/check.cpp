@@ -9,6 +9,7 @@
 
 namespace attn::tools {
 namespace check_command {
+namespace {
 
 struct Options {
   std::vector<std::string> specs;
@@ -146,6 +147,7 @@ void add_formats(CLI::App& command, std::string& format) {
       ->type_name("text|json|sarif");
 }
 
+}  // namespace
 }  // namespace check_command
 
 void add_check(CLI::App& app, Action& action) {

@@ -18,6 +18,7 @@
 
 namespace attn::tools {
 namespace compile_command {
+namespace {
 
 struct Options {
   std::string spec;
@@ -321,6 +322,7 @@ int run(const Options& options) {
   return options.plan.empty() ? compile_spec(options) : recompile(options);
 }
 
+}  // namespace
 }  // namespace compile_command
 
 void add_compile(CLI::App& app, Action& action) {

@@ -7,6 +7,7 @@
 
 namespace attn::tools {
 namespace convert_command {
+namespace {
 
 struct Options {
   std::string path;
@@ -36,6 +37,7 @@ int run(const Options& options) {
   return written.ok() ? kOk : report(written.error(), Format::text);
 }
 
+}  // namespace
 }  // namespace convert_command
 
 void add_convert(CLI::App& app, Action& action) {

@@ -12,6 +12,7 @@
 
 namespace attn::tools {
 namespace explain_command {
+namespace {
 
 constexpr const char* kDefaultTarget = "h200";
 
@@ -177,6 +178,7 @@ int run(const Options& options) {
   return explain_plan(options);
 }
 
+}  // namespace
 }  // namespace explain_command
 
 void add_explain(CLI::App& app, Action& action) {

@@ -10,6 +10,7 @@
 
 namespace attn::tools {
 namespace explain_code_command {
+namespace {
 
 struct Options {
   std::string code;
@@ -79,6 +80,7 @@ int run(const Options& options) {
                 options.format);
 }
 
+}  // namespace
 }  // namespace explain_code_command
 
 void add_explain_code(CLI::App& app, Action& action) {

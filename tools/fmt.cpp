@@ -8,6 +8,7 @@
 
 namespace attn::tools {
 namespace fmt_command {
+namespace {
 
 struct Options {
   std::vector<std::string> files;
@@ -46,6 +47,7 @@ int run(const Options& options) {
   return worst;
 }
 
+}  // namespace
 }  // namespace fmt_command
 
 void add_fmt(CLI::App& app, Action& action) {

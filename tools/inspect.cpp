@@ -10,6 +10,7 @@
 
 namespace attn::tools {
 namespace inspect_command {
+namespace {
 
 struct Options {
   std::string plan;
@@ -43,6 +44,7 @@ int run(const Options& options) {
   return kOk;
 }
 
+}  // namespace
 }  // namespace inspect_command
 
 void add_inspect(CLI::App& app, Action& action) {

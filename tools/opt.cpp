@@ -10,6 +10,7 @@
 
 namespace attn::tools {
 namespace opt_command {
+namespace {
 
 struct Options {
   std::string path;
@@ -64,6 +65,7 @@ int run(const Options& options) {
   return optimise(options, std::move(outcome.spec->attention));
 }
 
+}  // namespace
 }  // namespace opt_command
 
 void add_opt(CLI::App& app, Action& action) {

@@ -20,6 +20,7 @@
 
 namespace attn::tools {
 namespace run_command {
+namespace {
 
 struct Options {
   std::string path;
@@ -216,6 +217,7 @@ int run(const Options& options) {
   return report(status.error(), options.format, outcome.subject->spec.source.get());
 }
 
+}  // namespace
 }  // namespace run_command
 
 void add_run(CLI::App& app, Action& action) {

@@ -17,6 +17,7 @@
 
 namespace attn::tools {
 namespace support_command {
+namespace {
 
 using driver::Verdict;
 
@@ -272,6 +273,7 @@ int run(const Options& options) {
   return exit_code_of(*rows);
 }
 
+}  // namespace
 }  // namespace support_command
 
 void add_support(CLI::App& app, Action& action) {

@@ -9,6 +9,7 @@
 
 namespace attn::tools {
 namespace target_command {
+namespace {
 
 struct Options {
   std::string name = "native";
@@ -68,6 +69,7 @@ int print_properties(const Options& options) {
   return written.ok() ? kOk : report(written.error(), options.format);
 }
 
+}  // namespace
 }  // namespace target_command
 
 void add_target(CLI::App& app, Action& action) {

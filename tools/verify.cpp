@@ -18,6 +18,7 @@
 
 namespace attn::tools {
 namespace verify_command {
+namespace {
 
 struct Options {
   std::vector<std::string> specs;
@@ -283,6 +284,7 @@ int run(const Options& options) {
   return print_totals(options, *target, verification);
 }
 
+}  // namespace
 }  // namespace verify_command
 
 void add_verify(CLI::App& app, Action& action) {

@@ -7,6 +7,7 @@
 
 namespace attn::tools {
 namespace version_command {
+namespace {
 
 struct Options {
   std::string cudnn_folder;
@@ -52,6 +53,7 @@ int run(const Options& options) {
   return kOk;
 }
 
+}  // namespace
 }  // namespace version_command
 
 void add_version(CLI::App& app, Action& action) {

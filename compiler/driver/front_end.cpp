@@ -38,10 +38,9 @@ std::optional<ir::Attention> analyze(const Parsed& parsed, const sema::Bindings&
       sema::analyze(parsed.spec, parsed.library, bindings, sink, &spans);
   if (!written || sink.has_errors()) return std::nullopt;
   check_verified(*written);
+  const planning::Context context{.analyses = analyses};
   ir::Attention attention =
-      passes::run_pass("simplify", passes::run_pass("without_keys", *written));
-  planning::Context context;
-  context.analyses = analyses;
+      passes::run_pass("simplify", passes::run_pass("without_keys", *written, context), context);
   check_statically({*written, attention, spans, parsed.spec.name.span}, context, sink);
   if (sink.has_errors()) return std::nullopt;
   return attention;

@@ -38,7 +38,7 @@ std::string_view attribute_text(AttributeKind kind) {
 
 std::string_view support_text(const RealFunction& function) {
   if (!function.is_in_cudnn()) return "not proven";
-  return function.cudnn == "composed" ? "composed of others" : "";
+  return function.is_composed() ? "composed of others" : "";
 }
 
 }  // namespace

@@ -16,6 +16,7 @@ struct RealFunction {
   double cost;             // of one value in a kernel, where a sum costs 1
 
   bool is_in_cudnn() const { return cudnn != "none"; }
+  bool is_composed() const { return cudnn == "composed"; }
 };
 
 std::span<const RealFunction> real_functions();

@@ -13,12 +13,11 @@ constexpr std::int64_t kLastSm = std::numeric_limits<std::int64_t>::max();
 
 struct Row {
   Capability capability;
-  std::string_view name;
   std::int64_t value, first_version, last_version, first_sm, last_sm;
 };
 constexpr Row kRows[] = {
 #define ATTN_CAPABILITY(name, value, first_version, last_version, first_sm, last_sm, source) \
-  {Capability::name, #name, value, first_version, last_version, first_sm, last_sm},
+  {Capability::name, value, first_version, last_version, first_sm, last_sm},
 #include "compiler/planning/capabilities.def"
 };
 
@@ -27,13 +26,6 @@ bool contains(std::int64_t first, std::int64_t last, std::int64_t value) {
 }
 
 }  // namespace
-
-std::string_view to_string(Capability capability) {
-  for (const Row& row : kRows) {
-    if (row.capability == capability) return row.name;
-  }
-  return "";
-}
 
 std::int64_t limit(Capability capability, const Context& context) {
   const std::int64_t version = context.cudnn_version == 0 ? kLastVersion : context.cudnn_version;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 
 #include "compiler/planning/context.h"
 
@@ -12,8 +11,6 @@ enum class Capability : std::uint8_t {
 #define ATTN_CAPABILITY(name, ...) name,
 #include "compiler/planning/capabilities.def"
 };
-
-std::string_view to_string(Capability capability);
 
 // The value for the context's GPU and cuDNN version; for an unknown version, that of the newest.
 std::int64_t limit(Capability capability, const Context& context);

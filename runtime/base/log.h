@@ -8,7 +8,6 @@
 namespace attn::log {
 
 enum class Level : std::uint8_t { debug, info, warning, error };
-std::string_view to_string(Level level);
 
 // Called on the thread where the event occurs, possibly from several threads at once; never with a
 // lock held, and never from a successful execute. `message` is one sentence, valid during the call.

@@ -73,12 +73,6 @@ Result<Device> Device::open(int ordinal) {
 
 Status Device::make_current() const { return context_->make_current(); }
 
-Status Device::synchronize() const {
-  Scope scope;
-  ATTN_RETURN_IF_ERROR(scope.enter(*this));
-  return context_->check(context_->driver().context_synchronize(), "waiting for the device");
-}
-
 Status Scope::enter(const Context& context) {
   CUcontext current = nullptr;
   ATTN_RETURN_IF_ERROR(context.check(context.driver().context_get_current(&current),

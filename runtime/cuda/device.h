@@ -30,9 +30,6 @@ class Device {
   // do so: its functions use Scope.
   Status make_current() const;
 
-  // Waits for everything enqueued on the device by this process.
-  Status synchronize() const;
-
   // Free device memory in bytes. Errors: cuda.
   Result<std::size_t> free_bytes() const;
 

@@ -13,12 +13,6 @@ using graph::Pointwise;
 using graph::PointwiseMode;
 using graph::Uid;
 
-constexpr std::string_view kWhat[] = {
-#define ATTN_GRAPH_FEATURE(name, what) what,
-#include "runtime/cudnn/graph_features.def"
-#undef ATTN_GRAPH_FEATURE
-};
-
 // Calls `visit` for every node of a kind.
 template <typename Kind, typename Visit>
 void for_each(const BackendGraph& graph, const Visit& visit) {
@@ -162,8 +156,6 @@ bool random_dropout(const BackendGraph& graph) {
 }
 
 }  // namespace
-
-std::string_view to_string(Feature feature) { return kWhat[static_cast<std::size_t>(feature)]; }
 
 Features features_of(const BackendGraph& graph) {
   Features features;

@@ -3,7 +3,6 @@
 
 #include <bitset>
 #include <cstdint>
-#include <string_view>
 
 #include "runtime/graph/backend_graph.h"
 
@@ -16,9 +15,6 @@ enum class Feature : std::uint8_t {
   kCount
 };
 using Features = std::bitset<static_cast<std::size_t>(Feature::kCount)>;
-
-// "a single query row"
-std::string_view to_string(Feature feature);
 
 // Features of a valid graph, whether attention is many nodes in it or one. A graph of a single
 // product has none.

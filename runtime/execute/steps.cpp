@@ -43,14 +43,6 @@ Result<LoadedStep> load_cudnn(const plan::CompiledStep& compiled, const cudnn::S
   return LoadedStep(std::move(loaded));
 }
 
-// What runs for a step that is not cuDNN's.
-plan::KernelStep kernels_of(const plan::Program& program, const plan::Step& step) {
-  if (const auto* derive = std::get_if<plan::DeriveStep>(&step)) {
-    return plan::launched(program, *derive);
-  }
-  return std::get<plan::KernelStep>(step);
-}
-
 // The most that launches of a kernel take; the limit belongs to the kernel, not to a launch.
 std::int64_t most_shared_bytes(const plan::KernelStep& step, const std::string& kernel) {
   std::int64_t most = 0;
@@ -108,7 +100,8 @@ Result<std::vector<LoadedStep>> load_steps(const plan::Plan& plan, const cudnn::
     }
     const std::string& bytes = *image++;
     if (is_made_once(step)) continue;
-    ATTN_ASSIGN(LoadedKernels kernels, load_kernels(kernels_of(plan.program, step), bytes, device));
+    ATTN_ASSIGN(LoadedKernels kernels,
+                load_kernels(plan::launched(plan.program, step), bytes, device));
     loaded.emplace_back(std::move(kernels));
   }
   return loaded;
@@ -142,7 +135,7 @@ Result<cuda::DeviceBuffer> derive_once(const plan::Plan& plan, const cuda::Devic
     if (std::holds_alternative<plan::CudnnStep>(step)) continue;
     const std::string& bytes = *image++;
     if (!is_made_once(step)) continue;
-    const plan::KernelStep kernels = kernels_of(plan.program, step);
+    const plan::KernelStep kernels = plan::launched(plan.program, step);
     ATTN_ASSIGN(const LoadedKernels loaded, load_kernels(kernels, bytes, device));
     ATTN_ASSIGN(const KernelArguments arguments,
                 KernelArguments::make(KernelOperands(kernels, memory), {}, device));
@@ -164,7 +157,7 @@ std::vector<StepOperands> operands_of(const plan::Program& program, const Memory
   std::vector<plan::KernelStep> kernels(program.steps.size());  // empty for cuDNN's
   for (std::size_t i = 0; i < program.steps.size(); ++i) {
     const bool cudnn = std::holds_alternative<plan::CudnnStep>(program.steps[i]);
-    if (!cudnn) kernels[i] = kernels_of(program, program.steps[i]);
+    if (!cudnn) kernels[i] = plan::launched(program, program.steps[i]);
   }
   std::vector<StepOperands> operands;
   for (const auto& [number, turn] : repeated_runs(program)) {

@@ -32,6 +32,19 @@ Launch check_launch(const IndexCheck& check, const char* kernel, std::int64_t th
   return launch;
 }
 
+KernelStep launch_of(const Program& program, const DeriveStep& step) {
+  Launch launch = element_wise(kDeriveKernel, derived_elements(program, step));
+  for (const std::string& output : step.outputs) {
+    launch.arguments.emplace_back(TensorOperand{output});
+  }
+  for (const OperandSource& input : step.inputs) launch.arguments.push_back(argument_of(input));
+  return {.outputs = step.outputs,
+          .zeroed = {},
+          .launches = {std::move(launch)},
+          .source = step.source,
+          .turns = step.turns};
+}
+
 }  // namespace
 
 std::int64_t bytes_of(const KernelArgument& argument) { return std::visit(Bytes{}, argument); }
@@ -50,17 +63,9 @@ bool names(const KernelStep& step, const std::string& tensor) {
   });
 }
 
-KernelStep launched(const Program& program, const DeriveStep& step) {
-  Launch launch = element_wise(kDeriveKernel, derived_elements(program, step));
-  for (const std::string& output : step.outputs) {
-    launch.arguments.emplace_back(TensorOperand{output});
-  }
-  for (const OperandSource& input : step.inputs) launch.arguments.push_back(argument_of(input));
-  return {.outputs = step.outputs,
-          .zeroed = {},
-          .launches = {std::move(launch)},
-          .source = step.source,
-          .turns = step.turns};
+KernelStep launched(const Program& program, const Step& step) {
+  const auto* derive = std::get_if<DeriveStep>(&step);
+  return derive == nullptr ? std::get<KernelStep>(step) : launch_of(program, *derive);
 }
 
 Launch quick_launch(const IndexCheck& check) {

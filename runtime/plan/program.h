@@ -261,8 +261,9 @@ struct KernelSource {
 };
 std::vector<KernelSource> sources_of(const Program& program);
 
-// What runs for a derive step: one launch with a thread per element. `program` has its outputs.
-KernelStep launched(const Program& program, const DeriveStep& step);
+// What runs for a step that is not cuDNN's. For a derive step it is one launch with a thread per
+// element. `program` has its outputs.
+KernelStep launched(const Program& program, const Step& step);
 
 // Human-readable text: tensors, params, then each step's graph.
 std::string to_text(const Program& program);

@@ -44,11 +44,6 @@ class Folder {
   std::string file(const char* name) const { return (path_ / name).string(); }
 
  private:
-  static std::string name() {
-    static int count = 0;
-    return fmt::format("attn_host_{}_{}", getpid(), count++);
-  }
-
   std::filesystem::path path_;
 };
 

@@ -153,12 +153,6 @@ Work work_of(const plan::Program& program, const plan::KernelStep& step, const p
   return work;
 }
 
-// What runs for a step that is not cuDNN's.
-plan::KernelStep kernels_of(const plan::Program& program, const plan::Step& step) {
-  const auto* derive = std::get_if<plan::DeriveStep>(&step);
-  return derive == nullptr ? std::get<plan::KernelStep>(step) : plan::launched(program, *derive);
-}
-
 // The kernel does not write the result word: the check passes.
 std::string check_image(const plan::Program& program, const plan::IndexCheck& check) {
   Work work{0, 0, {{Role::untouched, 0, sizeof(std::uint64_t)}}};
@@ -334,7 +328,7 @@ plan::Plan plan_of(const plan::Program& program, const PlanOptions& options) {
           {"A", 5, {}, options.workspace, to_json(PlanText{work, options.version, options.sm})});
       continue;
     }
-    const plan::KernelStep launched = kernels_of(program, step);
+    const plan::KernelStep launched = plan::launched(program, step);
     Kernels kernels;
     for (const plan::Launch& launch : launched.launches) {
       kernels.emplace(launch.kernel, work_of(program, launched, launch, ++salt));
@@ -358,7 +352,7 @@ Bytes expected_outputs(const plan::Plan& plan, const Bytes& inputs, const Params
     if (const auto* cudnn = std::get_if<plan::CudnnStep>(&step)) {
       run(works[each.step], places_of(*cudnn, memory));
     } else {
-      run_kernels(kernels_of(plan.program, step), kernels[each.step], memory);
+      run_kernels(plan::launched(plan.program, step), kernels[each.step], memory);
     }
   }
   Bytes outputs;

@@ -95,7 +95,7 @@ Result<plan::Program> fused_backward(Subject& subject, Hoist hoist, double& pred
 Result<double> bound_of_fused(Subject& subject) {
   // What lowering says about open dimensions is the error.
   if (!subject.attention().dims.bound() && !subject.context().backward()) {
-    return lowering::lower(subject.attention()).error();
+    return lowering::lower(subject.attention(), subject.context()).error();
   }
   ATTN_RETURN_IF_ERROR(check(subject.attention(), subject.context()));
   return subject.predicted_ms_of_form();

@@ -347,7 +347,7 @@ Result<Value> ExpressionLowering::real_function(ExprId id) {
   }
   ATTN_ASSIGN(Value x, lower(node.operands[0]));
   x = real(element(x, node.pos), node.pos);
-  if (function != nullptr && function->cudnn == "composed") return composed(node.op, x, node.pos);
+  if (function != nullptr && function->is_composed()) return composed(node.op, x, node.pos);
   std::optional<Value> y;
   if (node.operands.size() == 2) {
     ATTN_ASSIGN(const Value second, lower(node.operands[1]));

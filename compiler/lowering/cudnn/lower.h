@@ -20,7 +20,7 @@ using Core = Result<plan::CudnnStep> (*)(const ir::Attention& attention,
 //
 // Errors: invalid_argument for an open dimension; unsupported, with the position and a workaround;
 // invalid_spec, with the position, for errors that only sizes reveal.
-Result<plan::Program> lower(const ir::Attention& attention, const planning::Context& context = {},
+Result<plan::Program> lower(const ir::Attention& attention, const planning::Context& context,
                             Core core = composite);
 
 }  // namespace attn::lowering

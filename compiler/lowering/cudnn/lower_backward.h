@@ -17,7 +17,6 @@ namespace attn::lowering {
 // Errors: unsupported, with the position and a workaround; those of lower().
 Result<plan::Program> lower_backward(const BackwardParts& parts,
                                      const std::vector<std::string>& gradients,
-                                     LearnedGradients learned,
-                                     const planning::Context& context = {});
+                                     LearnedGradients learned, const planning::Context& context);
 
 }  // namespace attn::lowering

@@ -19,7 +19,7 @@ ir::Attention with_bounding_band(const ir::Attention& attention, const planning:
 
 // With a new Effort.
 inline ir::Attention with_bounding_band(const ir::Attention& attention,
-                                        const planning::Context& context = {}) {
+                                        const planning::Context& context) {
   Effort effort;
   return with_bounding_band(attention, context, effort);
 }

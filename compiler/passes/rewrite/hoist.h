@@ -96,6 +96,6 @@ struct HoistOptions {
 // Dimensions must be bound and the attention simplified. Errors: unsupported, with the position, if
 // the derived tensors need more than most_bytes.
 Result<Hoisted> hoist(const ir::Attention& attention, const HoistOptions& options,
-                      const planning::Context& context = {});
+                      const planning::Context& context);
 
 }  // namespace attn::passes

@@ -12,8 +12,7 @@ namespace attn::passes {
 // `made` enables it. Unchanged if a dimension is open.
 ir::Attention kernel_form(const ir::Attention& attention, const planning::Context& context,
                           Effort& effort);
-inline ir::Attention kernel_form(const ir::Attention& attention,
-                                 const planning::Context& context = {}) {
+inline ir::Attention kernel_form(const ir::Attention& attention, const planning::Context& context) {
   Effort effort;
   return kernel_form(attention, context, effort);
 }

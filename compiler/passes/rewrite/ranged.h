@@ -22,7 +22,7 @@ ir::Attention with_ranges(const ir::Attention& attention);
 ir::Attention without_redundant(const ir::Attention& attention, const planning::Context& context,
                                 Effort& effort);
 inline ir::Attention without_redundant(const ir::Attention& attention,
-                                       const planning::Context& context = {}) {
+                                       const planning::Context& context) {
   Effort effort;
   return without_redundant(attention, context, effort);
 }

@@ -53,7 +53,7 @@ inline constexpr std::int64_t kMostPartitioned = std::int64_t{1} << 24;
 std::optional<Partition> best_partition(const ir::Attention& attention,
                                         const planning::Context& context, Effort& effort);
 inline std::optional<Partition> best_partition(const ir::Attention& attention,
-                                               const planning::Context& context = {}) {
+                                               const planning::Context& context) {
   Effort effort;
   return best_partition(attention, context, effort);
 }

@@ -52,13 +52,13 @@ TEST_P(HoistGolden, DerivedAndLeft) {
   diag::Sink sink(source);
   const auto attention = driver::front_end(source, {}, sink);
   ASSERT_TRUE(attention.has_value()) << diag::to_text(sink);
-  const Result<Hoisted> hoisted = hoist(*attention, options());
+  const Result<Hoisted> hoisted = hoist(*attention, options(), {});
   ASSERT_TRUE(hoisted.ok()) << hoisted.error().to_text();
   ASSERT_TRUE(ir::verify(hoisted->attention).ok());
   attn::testing::expect_golden(path + ".expected",
                                derived_text(*hoisted) + "\n" + ir::to_text(hoisted->attention));
   // Hoisting again derives nothing.
-  EXPECT_TRUE(hoist(hoisted->attention, options())->derived.empty());
+  EXPECT_TRUE(hoist(hoisted->attention, options(), {})->derived.empty());
 }
 
 INSTANTIATE_TEST_SUITE_P(Files, HoistGolden, ::testing::ValuesIn(case_names()),

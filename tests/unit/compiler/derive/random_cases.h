@@ -58,7 +58,7 @@ inline CheckCase random_check(unsigned seed) {
   options.readable = [](const ir::Attention& of, ir::ExprId load) {
     return lowering::captured_view(of, load).status();
   };
-  const passes::Hoisted hoisted = passes::hoist(made.attention, options).value();
+  const passes::Hoisted hoisted = passes::hoist(made.attention, options, {}).value();
   if (!hoisted.derived.empty()) made.check = index_check(made.attention, hoisted);
   return made;
 }

@@ -28,8 +28,8 @@ plan::Program program_of(const ir::Attention& attention) {
   options.readable = [](const ir::Attention& of, ExprId load) {
     return lowering::captured_view(of, load).status();
   };
-  const passes::Hoisted hoisted = passes::hoist(attention, options).value();
-  return with_derived(attention, hoisted, lowering::lower(hoisted.attention).value());
+  const passes::Hoisted hoisted = passes::hoist(attention, options, {}).value();
+  return with_derived(attention, hoisted, lowering::lower(hoisted.attention, {}).value());
 }
 
 TEST(DeriveSteps, OnceBeforeTheOthersAndWhatTheyReadIsBound) {
@@ -118,7 +118,7 @@ TEST(DeriveSteps, ReadWhatLoweringMakesAfterItIsMade) {
 
 TEST(DeriveSteps, NothingDerivedIsTheProgramItself) {
   const testing::Example example;
-  const plan::Program lowered = lowering::lower(example.attention).value();
+  const plan::Program lowered = lowering::lower(example.attention, {}).value();
   EXPECT_EQ(with_derived(example.attention, {example.attention, {}, {}}, lowered), lowered);
 }
 

@@ -25,7 +25,7 @@ inline ir::Attention example() {
 }
 
 inline graph::BackendGraph lowered(const ir::Attention& attention) {
-  const auto program = lower(attention);
+  const auto program = lower(attention, {});
   if (!program.ok()) {
     ADD_FAILURE() << program.error().to_text();
     return {};

@@ -40,7 +40,7 @@ class ExpressionTest : public ::testing::Test {
   }
   std::string refusal(ExprId id) {
     attention_.score = id;
-    const auto program = lower(attention_);
+    const auto program = lower(attention_, {});
     if (program.ok()) return "lowered";
     EXPECT_EQ(program.error().code, ErrorCode::unsupported);
     return program.error().to_text();
@@ -77,7 +77,7 @@ TEST_F(ExpressionTest, FunctionsOfRealsAreLoweredAsTheirRowSays) {
     const ExprId id = dag_.add(function.op, std::vector<ExprId>(count, score_));
     if (!function.is_in_cudnn()) {
       EXPECT_THAT(refusal(id), HasSubstr("no form that is proven"));
-    } else if (function.cudnn == "composed") {
+    } else if (function.is_composed()) {
       EXPECT_THAT(score(id), SizeIs(::testing::Ge(2U))) << ir::info(function.op).name;
     } else {
       EXPECT_THAT(score(id), ElementsAre(std::string(function.cudnn) + ".f32"));
@@ -191,7 +191,7 @@ TEST_F(ExpressionTest, IntegerQuotientsLieAwayFromIntegers) {
   EXPECT_THAT(tile_of(Op::mod_, dag_.integer(3)), Not(Contains("mod.i32")));
   std::vector<double> divisors;
   for (const plan::Operand& operand :
-       std::get<plan::CudnnStep>(lower(attention_)->steps[0]).operands) {
+       std::get<plan::CudnnStep>(lower(attention_, {})->steps[0]).operands) {
     const auto* constant = std::get_if<plan::ConstantOperand>(&operand.source);
     if (constant != nullptr) divisors.push_back(constant->value);
   }
@@ -211,7 +211,7 @@ TEST_F(ExpressionTest, ConstantsThatCuDnnCannotHoldAreRefused) {
   EXPECT_THAT(refusal(dag_.add(Op::add_, {score_, dag_.real(1e300)})),
               HasSubstr("too large for f32"));
   attention_.score = dag_.add(Op::add_, {score_, dag_.real(std::nan(""))});
-  const auto program = lower(attention_);
+  const auto program = lower(attention_, {});
   ASSERT_FALSE(program.ok());
   EXPECT_EQ(program.error().code, ErrorCode::invalid_spec);
 }
@@ -231,7 +231,7 @@ TEST_F(ExpressionTest, ASingleRowReadsItsIndicesFromMemory) {
   const ExprId odd = dag_.add(Op::eq_, {dag_.add(Op::mod_, {column_, dag_.integer(2)}),
                                         dag_.add(Op::mod_, {head_, dag_.integer(2)})});
   attention_.masks = {odd};
-  const auto program = lower(attention_);
+  const auto program = lower(attention_, {});
   ASSERT_TRUE(program.ok()) << program.error().to_text();
   EXPECT_EQ(plan::iota_elements(*program), 256);
   const auto& step = std::get<plan::CudnnStep>(program->steps[0]);

@@ -94,7 +94,7 @@ TEST_F(BandShapes, TheResidualComesBeforeTheBand) {
 TEST(Lower, AnOpenDimensionIsNamed) {
   auto attention = example();
   attention.dims.set(ir::Dim::Sq, std::nullopt);
-  const auto program = lower(attention);
+  const auto program = lower(attention, {});
   ASSERT_FALSE(program.ok());
   EXPECT_EQ(program.error().code, ErrorCode::invalid_argument);
   EXPECT_THAT(program.error().to_text(), ::testing::HasSubstr("--bind Sq="));
@@ -105,7 +105,7 @@ TEST(Lower, SizesBeyondAddressesAreRefused) {
   for (const ir::Dim dim : {ir::Dim::B, ir::Dim::Hq, ir::Dim::Hkv, ir::Dim::Sq, ir::Dim::Skv}) {
     attention.dims.set(dim, 2'000'000'000);
   }
-  const auto program = lower(attention);
+  const auto program = lower(attention, {});
   ASSERT_FALSE(program.ok());
   EXPECT_EQ(program.error().code, ErrorCode::unsupported);
 }
@@ -116,13 +116,13 @@ TEST(Lower, ABandThatNothingMeetsFitsItsConstants) {
   ir::Dag& dag = attention.dag;
   const auto distance = dag.add(Op::sub_, {dag.leaf(Op::column_), dag.leaf(Op::row_)});
   attention.masks = {dag.add(Op::le_, {distance, dag.integer(-2147483000)})};
-  EXPECT_TRUE(lower(attention).ok());
+  EXPECT_TRUE(lower(attention, {}).ok());
 }
 
 TEST(Lower, PagesAreOfAPowerOfTwo) {
   auto attention = example();
   for (const char* name : {"k", "v"}) attention.layouts[name] = {ir::LayoutKind::paged, {}, 48, 0};
-  const auto program = lower(attention);
+  const auto program = lower(attention, {});
   ASSERT_FALSE(program.ok());
   EXPECT_EQ(program.error().code, ErrorCode::unsupported);
   EXPECT_THAT(program.error().message, ::testing::HasSubstr("power of two"));
@@ -135,7 +135,7 @@ TEST(Lower, PagesOfKAndVMayHaveATableEach) {
       attention.layouts[name] = {ir::LayoutKind::paged, {}, 64, 0, tables};
     }
     std::vector<std::string> names;
-    const auto program = lower(attention);
+    const auto program = lower(attention, {});
     for (const plan::TensorInfo& tensor : program.value().tensors) {
       if (!tensor.addressed_by.empty()) names.push_back(tensor.name + " " + tensor.addressed_by);
     }
@@ -148,20 +148,20 @@ TEST(Lower, PagesOfKAndVMayHaveATableEach) {
 TEST(Lower, StridesThatKillCudnnAreCopied) {
   auto attention = example();
   attention.layouts["q"] = {ir::LayoutKind::strided, {65536, 8192, 1, 128}};
-  const auto program = lower(attention);
+  const auto program = lower(attention, {});
   ASSERT_TRUE(program.ok());
   ASSERT_EQ(program->internals.size(), 1u);
   EXPECT_EQ(program->internals[0].name, "q.padded");
   EXPECT_THAT(program->internals[0].strides, ElementsAre(65536, 8192, 64, 1));
   attention.layouts["q"].strides = {65536, 8192, 64, 1};
-  EXPECT_TRUE(lower(attention)->internals.empty());
+  EXPECT_TRUE(lower(attention, {})->internals.empty());
 }
 
 TEST(Lower, OnlyWhatIsReadIsBound) {
   auto attention = example();
   attention.tensors.push_back({"unused", DType::f32, {attention.dag.integer(8)}, {}});
   attention.params.push_back({"never", DType::f32, {}});
-  const auto program = lower(attention);
+  const auto program = lower(attention, {});
   ASSERT_TRUE(program.ok());
   std::vector<std::string> names;
   for (const auto& tensor : program->tensors) names.push_back(tensor.name);
@@ -175,7 +175,7 @@ TEST(Lower, AParamIsAScalarOperand) {
   const auto temperature = attention.dag.add_symbol(Op::param_, "temperature", ir::Type::real);
   attention.score = attention.dag.add(Op::div_, {attention.score, temperature});
   EXPECT_THAT(score_operations(attention), ElementsAre("div.f32"));
-  const auto program = lower(attention);
+  const auto program = lower(attention, {});
   ASSERT_EQ(program->params.size(), 1u);
   EXPECT_EQ(program->params[0].name, "temperature");
 }

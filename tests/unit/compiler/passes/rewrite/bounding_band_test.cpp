@@ -95,7 +95,7 @@ TEST_F(CoverTest, IsAddedWhereItMakesLessWork) {
   const ExprId same =
       dag_.add(Op::eq_, {binary(Op::floordiv_, row_, 32), binary(Op::floordiv_, column_, 32)});
   attention_.masks = {same};
-  const MaskForm form = form_of(with_bounding_band(attention_));
+  const MaskForm form = form_of(with_bounding_band(attention_, {}));
   EXPECT_EQ(form.band.right, 31);
   EXPECT_EQ(form.band.left, 31);
   EXPECT_EQ(form.residual, std::vector{same});
@@ -107,7 +107,7 @@ TEST_F(CoverTest, IsAddedWhereItMakesLessWork) {
 
   attention_.masks = {dag_.add(Op::ne_, {dag_.add(Op::sub_, {row_, column_}), integer(255)})};
   EXPECT_EQ(cover_of(attention_).left, 254);
-  EXPECT_EQ(with_bounding_band(attention_).masks.size(), 1U);  // all but one score are inside
+  EXPECT_EQ(with_bounding_band(attention_, {}).masks.size(), 1U);  // all but one score are inside
 }
 
 // From the third row on the product may wrap, so that anything may be visible.
@@ -121,12 +121,12 @@ TEST_F(CoverTest, ALeftBoundAloneIsNotAdded) {
       dag_.add(Op::sub_, {binary(Op::floordiv_, row_, 16), binary(Op::floordiv_, column_, 16)});
   attention_.masks = {binary(Op::le_, behind, 2)};
   EXPECT_EQ(cover_of(attention_).left, 47);
-  EXPECT_EQ(with_bounding_band(attention_).masks.size(), 1U);
+  EXPECT_EQ(with_bounding_band(attention_, {}).masks.size(), 1U);
 }
 
 TEST_F(CoverTest, AnExactBandIsLeftAsItIs) {
   attention_.masks = {dag_.add(Op::ge_, {row_, column_})};
-  EXPECT_EQ(with_bounding_band(attention_).masks.size(), 1U);
+  EXPECT_EQ(with_bounding_band(attention_, {}).masks.size(), 1U);
 }
 
 // With 1 to 24 rows and columns. Values of all expressions are within their ranges, in random boxes

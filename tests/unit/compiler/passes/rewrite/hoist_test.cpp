@@ -33,7 +33,7 @@ ir::Attention with_load(std::int64_t rows, std::int64_t columns) {
 TEST(Hoist, DerivesWhatCannotBeReadAndLeavesErrorsToLowering) {
   const ir::Attention attention = with_load(6, 10);
   const auto derived = [&](ErrorCode code) {
-    return hoist(attention, options_with(code))->derived.size();
+    return hoist(attention, options_with(code), {})->derived.size();
   };
   EXPECT_EQ(derived(ErrorCode::unsupported), 1U);
   EXPECT_EQ(derived(ErrorCode::invalid_spec), 0U);
@@ -42,14 +42,14 @@ TEST(Hoist, DerivesWhatCannotBeReadAndLeavesErrorsToLowering) {
 TEST(Hoist, RefusesWhatTakesTooMuchMemory) {
   HoistOptions options = options_with(ErrorCode::unsupported);
   options.most_bytes = 4 * 6 * 10;
-  EXPECT_TRUE(hoist(with_load(6, 10), options).ok());
-  const Result<Hoisted> refused = hoist(with_load(6, 11), options);
+  EXPECT_TRUE(hoist(with_load(6, 10), options, {}).ok());
+  const Result<Hoisted> refused = hoist(with_load(6, 11), options, {});
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::unsupported);
   EXPECT_THAT(refused.error().message, HasSubstr("cannot evaluate `t[q_idx, kv_idx]`"));
   EXPECT_EQ(refused.error().payload, R"({"line": 3, "column": 9})");
   // Sizes whose product leaves 64 bits.
-  const Result<Hoisted> huge = hoist(with_load(2147483647, 2147483647), options);
+  const Result<Hoisted> huge = hoist(with_load(2147483647, 2147483647), options, {});
   ASSERT_FALSE(huge.ok());
 }
 
@@ -60,13 +60,13 @@ TEST(Hoist, ATableThatTheKernelCouldDoWithoutIsOfModestSize) {
   attention.masks = {dag.add(Op::ne_, {dag.add(Op::mod_, {sum, dag.integer(3)}), dag.integer(0)})};
   HoistOptions options = options_with(ErrorCode::unsupported);
   options.most_table_bytes = 4 * 6 * 10;
-  EXPECT_EQ(hoist(attention, options)->derived.size(), 1U);
+  EXPECT_EQ(hoist(attention, options, {})->derived.size(), 1U);
   options.most_table_bytes -= 1;
-  EXPECT_EQ(hoist(attention, options)->derived.size(), 0U);
+  EXPECT_EQ(hoist(attention, options, {})->derived.size(), 0U);
   // Divisions that round differently from the kernel's must become a table.
   const ExprId less = dag.add(Op::sub_, {dag.leaf(Op::row_), dag.leaf(Op::column_)});
   attention.masks = {dag.add(Op::ne_, {dag.add(Op::mod_, {less, dag.integer(3)}), dag.integer(0)})};
-  EXPECT_EQ(hoist(attention, options)->derived.size(), 1U);
+  EXPECT_EQ(hoist(attention, options, {})->derived.size(), 1U);
 }
 
 TEST(Hoist, AxesOfOneElementAreLeftOut) {
@@ -77,7 +77,7 @@ TEST(Hoist, AxesOfOneElementAreLeftOut) {
   sum = dag.add(Op::add_, {sum, dag.leaf(Op::row_)});
   const ExprId bits = dag.add(Op::bit_and_, {sum, dag.leaf(Op::column_)});
   attention.masks = {dag.add(Op::ne_, {bits, dag.integer(0)})};
-  const Result<Hoisted> hoisted = hoist(attention, options_with(ErrorCode::unsupported));
+  const Result<Hoisted> hoisted = hoist(attention, options_with(ErrorCode::unsupported), {});
   ASSERT_EQ(hoisted->derived.size(), 1U);
   EXPECT_THAT(hoisted->derived[0].dims, ElementsAre(4, 10));
 }
@@ -88,7 +88,7 @@ TEST(Hoist, AnExpressionThatIsReadTwiceIsDerivedOnce) {
   const ExprId fold = dag.add(Op::floordiv_, {dag.leaf(Op::row_), dag.integer(2)});
   attention.masks = {dag.add(Op::lt_, {dag.leaf(Op::column_), fold}),
                      dag.add(Op::ne_, {fold, dag.leaf(Op::column_)})};
-  EXPECT_EQ(hoist(attention, options_with(ErrorCode::unsupported))->derived.size(), 1U);
+  EXPECT_EQ(hoist(attention, options_with(ErrorCode::unsupported), {})->derived.size(), 1U);
 }
 
 // The derivative in a backward reads what the score reads.
@@ -99,7 +99,7 @@ TEST(Hoist, WhatIsComputedBesideTheAttentionIsDerivedToo) {
   const ExprId beside = dag.add(Op::mul_, {dag.leaf(Op::score_), load});
   HoistOptions options = options_with(ErrorCode::unsupported);
   options.extra = {beside, attention.score, dag.real(1)};
-  const Result<Hoisted> both = hoist(attention, options);
+  const Result<Hoisted> both = hoist(attention, options, {});
   ASSERT_TRUE(both.ok()) << both.error().to_text();
   ASSERT_EQ(both->derived.size(), 1U) << "one tensor for both";
   ASSERT_EQ(both->extra.size(), 3U);
@@ -111,9 +111,9 @@ TEST(Hoist, WhatIsComputedBesideTheAttentionIsDerivedToo) {
   // When nothing else reads it.
   attention.score = dag.leaf(Op::score_);
   options.extra.clear();
-  EXPECT_EQ(hoist(attention, options)->derived.size(), 0U);
+  EXPECT_EQ(hoist(attention, options, {})->derived.size(), 0U);
   options.extra = {beside};
-  EXPECT_EQ(hoist(attention, options)->derived.size(), 1U);
+  EXPECT_EQ(hoist(attention, options, {})->derived.size(), 1U);
 }
 
 }  // namespace

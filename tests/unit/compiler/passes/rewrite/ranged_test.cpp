@@ -60,7 +60,7 @@ TEST(WithRanges, OpenDimensionsHaveNoEnds) {
 }
 
 std::string fewer(const std::string& mask) {
-  return masks_of(without_redundant(of_clauses(64, 64, "mask " + mask + ";")));
+  return masks_of(without_redundant(of_clauses(64, 64, "mask " + mask + ";"), {}));
 }
 
 TEST(WithoutRedundant, WhatTheOthersImplyGoes) {
@@ -79,7 +79,7 @@ TEST(WithoutRedundant, SidesThatSayNothingGo) {
 TEST(WithoutRedundant, WhatTensorsSayStays) {
   const ir::Attention attention =
       of_clauses(64, 64, "tensor doc: i32[Sq]; mask q_idx >= kv_idx && doc[q_idx] == doc[kv_idx];");
-  EXPECT_EQ(without_redundant(attention).masks.size(), 2U);
+  EXPECT_EQ(without_redundant(attention, {}).masks.size(), 2U);
 }
 
 // Neither changes which scores are visible.
@@ -95,7 +95,7 @@ TEST(Ranged, RandomMasksShowTheSame) {
     const ir::Attention by_range = with_ranges(attention);
     ASSERT_TRUE(ir::verify(by_range).ok());
     ASSERT_EQ(testing::shown(by_range), wanted) << masks_of(attention);
-    const ir::Attention least = without_redundant(by_range);
+    const ir::Attention least = without_redundant(by_range, {});
     ASSERT_TRUE(ir::verify(least).ok());
     ASSERT_EQ(testing::shown(least), wanted) << masks_of(by_range);
     smaller += ir::to_text(by_range).size() < ir::to_text(attention).size() ? 1 : 0;

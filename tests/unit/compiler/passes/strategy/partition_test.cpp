@@ -82,13 +82,15 @@ TEST(BestPartition, OfChunksIsOneKernel) {
   const Stretch chunk{0, 1, 256, 256};
   EXPECT_EQ(found->parts[0].view, (View{chunk, chunk, 16}));
   EXPECT_EQ(testing::masks_of(found->parts[0].attention), "q_idx >= kv_idx");
-  EXPECT_LT(found->predicted_ms, predicted_ms(kernel_form(attention), attn::testing::in(false)));
+  EXPECT_LT(found->predicted_ms,
+            predicted_ms(kernel_form(attention, {}), attn::testing::in(false)));
 }
 
 TEST(BestPartition, TheLastChunkMayBeSmaller) {
   const auto found = best_partition(
       testing::of_spec("attention a { dims B = 4, Hq = 8, Hkv = 8, Sq = 1000, Skv = 1000, D = 128; "
-                       "mask q_idx // 256 == kv_idx // 256; }"));
+                       "mask q_idx // 256 == kv_idx // 256; }"),
+      {});
   ASSERT_EQ(found->parts.size(), 2U);
   EXPECT_EQ(found->parts[0].view.classes, 3);
   EXPECT_EQ(found->parts[1].view.rows, (Stretch{768, 1, 232, 0}));
