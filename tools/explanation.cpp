@@ -184,7 +184,7 @@ std::string mask_text(const Explanation& explanation) {
   if (explanation.stopped) {
     text +=
         "  stopped   analysing the whole mask takes too much work: some bounds are wider than "
-        "they need to be\n";
+        "they need to be, or blocks unknown\n";
   }
   const char* who = is_of_one_kernel(explanation) ? "" : "one kernel for all would have it ";
   for (const std::string& residual : explanation.residual) {
@@ -379,8 +379,10 @@ void explain_columns(const passes::MaskAnalysis& mask, Explanation& explanation)
   for (const passes::Interval& interval : columns.intervals) {
     explanation.visible.push_back({passes::to_source(columns, interval), interval.exact});
   }
+  const std::optional<passes::BlockMap>& blocks = mask.blocks();
+  explanation.blocks = blocks;
   explanation.stopped |= columns.stopped;
-  explanation.blocks = mask.blocks();
+  explanation.stopped |= blocks && blocks->exactness == passes::Exactness::stopped;
 }
 
 }  // namespace

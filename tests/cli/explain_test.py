@@ -103,6 +103,18 @@ class Explain(attnc.Case):
         self.assertIn("  columns   [0, 1): all of them\n  columns   [2, 3): all of them\n", text)
         self.assertIn("  columns   of 2 more intervals\n", text)
 
+    def test_a_block_map_that_is_cut_short(self):
+        # A sum of two squares never leaves 3 of 4, which is found score by score.
+        mask = "mask kv_idx < 4096 && (q_idx * q_idx + kv_idx * kv_idx) % 4 != 3;"
+        path = self.write("costly.attn", NOOP.replace("Sq = 16, Skv = 24", "Sq = Skv, Skv")
+                          .replace("outputs", f"{mask} outputs"))
+        explain = ("explain", path, "--target", "h200", "--bind")
+        for keys, stopped in (8192, True), (256, False):
+            result = self.attnc_json(*explain, f"Skv={keys}")["mask"]
+            self.assertEqual((result["stopped"], result["blocks"]["exact"]), (stopped, not stopped))
+        text = self.attnc(*explain, "Skv=8192").stdout
+        self.assertIn(" partial or unknown, 2048 empty\n  stopped   ", text)
+
     def test_derivatives(self):
         result = self.explain("softcap", "--bind", "Sq=64", "--grad")["gradients"]
         self.assertEqual(result["wanted"], ["q", "k", "v"])

@@ -1,11 +1,15 @@
 #include "compiler/passes/analysis/blocks.h"
 
 #include <algorithm>
+#include <deque>
+#include <optional>
+#include <utility>
 
 namespace attn::passes {
 namespace {
 
 constexpr int kToScores = 128;  // halvings, enough for blocks of any size
+constexpr int kTurn = 1024;     // parts of a block looked at in one turn
 
 std::int64_t blocks_in(std::int64_t size, std::int64_t block) { return (size + block - 1) / block; }
 bool is_single(const Range& range) { return range.low == range.high; }
@@ -17,54 +21,99 @@ class Halving {
       : dims_(attention.dims), boxes_(attention, masks), search_(search), sink_(sink) {}
 
   Exactness run() {
-    look({0, blocks_in(dims_[ir::Dim::Sq], search_.rows) - 1},
-         {0, blocks_in(dims_[ir::Dim::Skv], search_.columns) - 1});
+    rectangles_.push_back({{0, blocks_in(dims_[ir::Dim::Sq], search_.rows) - 1},
+                           {0, blocks_in(dims_[ir::Dim::Skv], search_.columns) - 1}});
+    for (; !rectangles_.empty(); rectangles_.pop_front()) look(rectangles_.front());
+    for (; !undecided_.empty(); undecided_.pop_front()) take_turn(undecided_.front());
     return exactness_;
   }
 
  private:
-  // Halves the rectangle of blocks until all are decided.
-  void look(Range rows, Range columns) {
-    const Box box = scores_of(rows, columns);
-    Block block = looked_at(box);
-    const bool single = is_single(rows) && is_single(columns);
-    if (block == Block::partial && single) block = decided(box, search_.halvings);
-    if (block != Block::partial || single || is_over()) return sink_(rows, columns, block);
-    const bool by_rows = rows.high - rows.low >= columns.high - columns.low;
-    Range& split = by_rows ? rows : columns;
-    const Range whole = split;
-    split.high = (whole.low + whole.high) / 2;
-    look(rows, columns);
-    split = {split.high + 1, whole.high};
-    look(rows, columns);
+  struct Rectangle {
+    Range rows, columns;  // of blocks
+  };
+
+  struct Part {
+    Box box;
+    int halvings = 0;  // left
+  };
+
+  // A block that is undecided as a whole.
+  struct Undecided {
+    Rectangle block;
+    std::vector<Part> parts{};     // to look at, the next one last; none before the first turn
+    std::optional<Block> known{};  // what all decided parts are
+  };
+
+  void look(const Rectangle& rectangle) {
+    const auto& [rows, columns] = rectangle;
+    if (is_over()) return sink_(rows, columns, Block::partial);
+    const Block block = looked_at(scores_of(rectangle));
+    if (block != Block::partial) return sink_(rows, columns, block);
+    if (is_single(rows) && is_single(columns)) {
+      undecided_.push_back({rectangle});
+    } else {
+      const bool by_rows = rows.high - rows.low >= columns.high - columns.low;
+      halve(rectangle, by_rows ? &Rectangle::rows : &Rectangle::columns);
+    }
   }
 
-  // Of a block, or a part of one.
-  Block decided(const Box& box, int halvings) {
-    const bool one_score = is_single(box.row) && is_single(box.column);
-    if (is_over()) return Block::partial;
-    const Block block = looked_at(box);
-    if (block != Block::partial) return block;
-    if (one_score || halvings == 0) {
-      exactness_ = Exactness::bound;
-      return block;
+  void halve(Rectangle half, Range Rectangle::*axis) {
+    const Range whole = half.*axis;
+    const std::int64_t middle = (whole.low + whole.high) / 2;
+    half.*axis = {whole.low, middle};
+    rectangles_.push_back(half);
+    half.*axis = {middle + 1, whole.high};
+    rectangles_.push_back(half);
+  }
+
+  void take_turn(Undecided& undecided) {
+    const auto& [rows, columns] = undecided.block;
+    if (undecided.parts.empty()) {
+      undecided.parts.push_back({scores_of(undecided.block), search_.halvings});
     }
-    const bool by_rows = is_single(box.column) || (halvings % 2 == 0 && !is_single(box.row));
-    const auto [first, second] = halves(box, by_rows ? &Box::row : &Box::column);
-    const Block half = decided(first, halvings - 1);
-    if (half == Block::partial || (half == Block::full && !search_.tells_full)) {
+    for (int i = 0; i < kTurn; ++i) {
+      const std::optional<Block> block = look_at_part(undecided);
+      if (block) return sink_(rows, columns, *block);
+    }
+    undecided_.push_back(std::move(undecided));
+  }
+
+  // Returns the block if its next part decides it.
+  std::optional<Block> look_at_part(Undecided& undecided) {
+    if (is_over()) return Block::partial;
+    const Part part = undecided.parts.back();
+    undecided.parts.pop_back();
+    const Block found = looked_at(part.box);
+    if (found == Block::partial) return halve(part, undecided.parts);
+    const bool is_mixed = undecided.known.value_or(found) != found;
+    if (is_mixed || (found == Block::full && !search_.tells_full)) return Block::partial;
+    undecided.known = found;
+    return undecided.parts.empty() ? undecided.known : std::nullopt;
+  }
+
+  // Returns the block if the part cannot be halved.
+  std::optional<Block> halve(const Part& part, std::vector<Part>& parts) {
+    const auto& [box, halvings] = part;
+    const bool is_row = is_single(box.row), is_column = is_single(box.column);
+    if (halvings == 0 || (is_row && is_column)) {
+      exactness_ = std::max(exactness_, Exactness::bound);
       return Block::partial;
     }
-    return decided(second, halvings - 1) == half ? half : Block::partial;
+    const bool by_rows = is_column || (halvings % 2 == 0 && !is_row);
+    const auto [first, second] = halves(box, by_rows ? &Box::row : &Box::column);
+    parts.push_back({second, halvings - 1});
+    parts.push_back({first, halvings - 1});
+    return std::nullopt;
   }
 
-  Box scores_of(const Range& rows, const Range& columns) const {
+  Box scores_of(const Rectangle& rectangle) const {
     const auto scores = [](const Range& blocks, std::int64_t block, std::int64_t size) {
       return Range{blocks.low * block, std::min(size, (blocks.high + 1) * block) - 1};
     };
     Box box = search_.box;
-    box.row = scores(rows, search_.rows, dims_[ir::Dim::Sq]);
-    box.column = scores(columns, search_.columns, dims_[ir::Dim::Skv]);
+    box.row = scores(rectangle.rows, search_.rows, dims_[ir::Dim::Sq]);
+    box.column = scores(rectangle.columns, search_.columns, dims_[ir::Dim::Skv]);
     return box;
   }
 
@@ -75,7 +124,7 @@ class Halving {
 
   bool is_over() {
     if (looked_ < search_.most) return false;
-    exactness_ = Exactness::bound;
+    exactness_ = Exactness::stopped;
     return true;
   }
 
@@ -83,6 +132,8 @@ class Halving {
   MaskBoxes boxes_;
   const BlockSearch& search_;
   const BlockSink& sink_;
+  std::deque<Rectangle> rectangles_;
+  std::deque<Undecided> undecided_;
   std::int64_t looked_ = 0;
   Exactness exactness_ = Exactness::exact;
 };
@@ -96,7 +147,8 @@ Exactness find_blocks(const ir::Attention& attention, std::span<const ir::ExprId
   return Halving(attention, masks, search, sink).run();
 }
 
-BlockMap block_map(const ir::Attention& attention, std::int64_t rows, std::int64_t columns) {
+BlockMap block_map(const ir::Attention& attention, std::int64_t rows, std::int64_t columns,
+                   std::int64_t operations) {
   BlockMap map{rows,
                columns,
                blocks_in(attention.dims[ir::Dim::Sq], rows),
@@ -106,7 +158,7 @@ BlockMap block_map(const ir::Attention& attention, std::int64_t rows, std::int64
   BlockSearch search{whole_box(attention), rows, columns};
   search.box.batch = search.box.head = {0, 0};
   const MaskBoxes boxes(attention, attention.masks);
-  search.most = Effort::kMost / std::max<std::int64_t>(1, boxes.operations());
+  search.most = operations / std::max<std::int64_t>(1, boxes.operations());
   search.halvings = kToScores;
   search.tells_full = true;
   map.exactness = find_blocks(attention, attention.masks, search,

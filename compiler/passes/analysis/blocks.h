@@ -31,7 +31,8 @@ struct BlockMap {
 
 inline constexpr std::int64_t kBlock = 128;
 
-// A search for the blocks of the batches and heads of a box, by halving.
+// A search for the blocks of the batches and heads of a box, by halving: of rectangles of blocks
+// first, then of the blocks that are undecided as a whole, in turns.
 struct BlockSearch {
   Box box;
   std::int64_t rows = kBlock, columns = kBlock;  // of a block
@@ -44,9 +45,8 @@ using BlockSink = std::function<void(const Range& rows, const Range& columns, Bl
 Exactness find_blocks(const ir::Attention& attention, std::span<const ir::ExprId> masks,
                       const BlockSearch& search, const BlockSink& sink);
 
-// The map of the first batch and head. Dimensions must be bound. Takes at most Effort::kMost
-// operations.
+// The map of the first batch and head, by at most so many operations. Dimensions must be bound.
 BlockMap block_map(const ir::Attention& attention, std::int64_t rows = kBlock,
-                   std::int64_t columns = kBlock);
+                   std::int64_t columns = kBlock, std::int64_t operations = Effort::kMost);
 
 }  // namespace attn::passes

@@ -8,7 +8,8 @@ namespace attn::passes {
 
 enum class Exactness : std::uint8_t {
   exact,
-  bound  // more may be hidden: tensors or params decide, or the search reached its limit
+  bound,   // more may be hidden, where tensors, params or comparisons of reals decide
+  stopped  // more may be hidden, because the search reached its limit
 };
 
 // Operations that the searches of one analysis may still evaluate, about 10 ns each. Counted, not

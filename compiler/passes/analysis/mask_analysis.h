@@ -1,5 +1,6 @@
-// What the masks of an attention show. Every decision about a mask reads it here: cost, rewrites,
-// strategies, lowering and `explain`.
+// What the masks of an attention show, as cost, rewrites, strategies, lowering, static checks and
+// `explain` share it. Other facts about masks are found beside it: segments.h, padding.h,
+// like_padding.h, happens.h.
 //
 // It is found in three ways, one for each kind of question:
 //   - bands (band.h): comparisons of row and column, split off exactly. What cuDNN skips by.
@@ -26,9 +27,9 @@
 namespace attn::passes {
 
 // The analysis of the masks of one attention, of which it keeps a copy. Each part is computed at
-// the first call, reported to the observer, and kept. It depends on the masks, the dimensions, the
-// alignment, lengths, and the tensors that masks read; not on the score or the outputs. Not
-// thread-safe.
+// the first call, reported to the observer, and kept; band() and axes(), which are cheap, are
+// computed at each call. It depends on the masks, the dimensions, the alignment, lengths, and the
+// tensors that masks read; not on the score or the outputs. Not thread-safe.
 class MaskAnalysis {
  public:
   // The observer, which may be null, must outlive this.
@@ -54,7 +55,7 @@ class MaskAnalysis {
   // for does not depend on the calls before. What was cut short is not kept.
 
   // The narrowest band that holds all visible scores (boxes.h), whatever form() says. An upper
-  // bound where tensors or params decide, and if the effort ends.
+  // bound where tensors, params or reals decide, and if the effort ends.
   Band cover(Effort& effort) const;
 
   // The rows and columns that hold all visible scores (boxes.h); nullopt if there are none. Like

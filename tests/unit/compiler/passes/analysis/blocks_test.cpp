@@ -28,12 +28,14 @@ std::string picture(const BlockMap& map) {
   return text;
 }
 
-std::string picture(const std::string& clauses) {
+BlockMap map_of(const std::string& clauses, std::int64_t operations = Effort::kMost) {
   const sema::Analyzed analyzed = sema::analyze_body("dims B = 1, Hq = 1, D = 8; " + clauses);
   EXPECT_TRUE(analyzed.attention.has_value()) << analyzed.text;
-  if (!analyzed.attention) return "";
-  return picture(block_map(simplify(*analyzed.attention)));
+  if (!analyzed.attention) return {};
+  return block_map(simplify(*analyzed.attention), kBlock, kBlock, operations);
 }
+
+std::string picture(const std::string& clauses) { return picture(map_of(clauses)); }
 
 TEST(Blocks, OfACausalMask) {
   EXPECT_EQ(picture("dims Sq = 512; mask q_idx >= kv_idx;"),
@@ -61,12 +63,38 @@ TEST(Blocks, OfChunksAndGlobalTokens) {
 }
 
 TEST(Blocks, AreCounted) {
-  const sema::Analyzed analyzed =
-      sema::analyze_body("dims B = 1, Hq = 1, Sq = 8192, D = 8; mask 0 <= q_idx - kv_idx < 512;");
-  const BlockMap map = block_map(simplify(*analyzed.attention));
+  const BlockMap map = map_of("dims Sq = 8192; mask 0 <= q_idx - kv_idx < 512;");
   EXPECT_EQ(map.count(Block::partial), 64 + 60);
   EXPECT_EQ(map.count(Block::full), 63 + 62 + 61);
   EXPECT_EQ(map.count(Block::empty), 64 * 64 - 64 - 60 - 63 - 62 - 61);
+}
+
+// Always true, which is found score by score: a sum of two squares never leaves 3 of 4.
+const std::string kCostly = "(q_idx * q_idx + kv_idx * kv_idx) % 4 != 3";
+
+TEST(Blocks, CostlyOnesLeaveTheSearchToRectanglesFirst) {
+  const std::string clauses = "dims Sq = 512; mask kv_idx < 256 && " + kCostly + ";";
+  const BlockMap stopped = map_of(clauses, 1 << 15);
+  EXPECT_EQ(picture(stopped), "++  \n++  \n++  \n++  \n");
+  EXPECT_EQ(stopped.exactness, Exactness::stopped);
+  const BlockMap whole = map_of(clauses);
+  EXPECT_EQ(picture(whole), "##  \n##  \n##  \n##  \n");
+  EXPECT_EQ(whole.exactness, Exactness::exact);
+}
+
+TEST(Blocks, CostlyOnesAreRefinedInTurns) {
+  const std::string cheap = "q_idx % 128 < 64 && q_idx % 128 >= 64";
+  const BlockMap map =
+      map_of("dims Sq = 256; mask where(kv_idx < 128, " + kCostly + ", " + cheap + ");", 1 << 18);
+  EXPECT_EQ(picture(map), "+ \n+ \n");
+  EXPECT_EQ(map.exactness, Exactness::stopped);
+}
+
+TEST(Blocks, TellWhetherTheSearchOrTheMaskLeavesThemUnknown) {
+  const std::string unknown = "dims Sq = 256; param n: i32; mask q_idx < n;";
+  EXPECT_EQ(map_of(unknown).exactness, Exactness::bound);
+  EXPECT_EQ(map_of(unknown, 0).exactness, Exactness::stopped);
+  EXPECT_EQ(map_of("dims Sq = 256; mask exp(q_idx) < 1e9;").exactness, Exactness::bound);
 }
 
 // Counts score by score.
