@@ -26,7 +26,8 @@
 //   - floor, ceil, comparisons and the quotient of `//`: 0
 //   - x % y: 1 by x and -floor(x / y) by y
 //   - x ** 0.0: 0 by x; 0.0 ** y: 0 by y where y >= 0
-//   - sqrt at 0: inf
+//   - sqrt at 0, log1p at -1: inf
+//   - atan2 of 0 and 0: NaN by both (0 in newer PyTorch)
 #pragma once
 
 #include <string>

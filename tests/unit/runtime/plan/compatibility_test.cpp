@@ -1,5 +1,5 @@
-// Plan files of every released format version must still load. tests/compat has one of each; they
-// are never rewritten.
+// Plan files of released format versions must still load. Those in tests/compat are never
+// rewritten.
 #include <gtest/gtest.h>
 
 #include "tests/unit/runtime/plan/sample_plans.h"
@@ -7,35 +7,28 @@
 namespace attn::plan {
 namespace {
 
-TEST(Compatibility, Version1StillLoads) {
-  const Result<Plan> plan = load(ATTN_SOURCE_DIR "/tests/compat/v1.plan");
+struct Kept {
+  const char* name;  // of the file
+  Plan (*plan)();
+};
+
+class Compatibility : public ::testing::TestWithParam<Kept> {};
+
+TEST_P(Compatibility, StillLoads) {
+  const Kept& kept = GetParam();
+  const Result<Plan> plan =
+      load(std::string(ATTN_SOURCE_DIR "/tests/compat/") + kept.name + ".plan");
   ASSERT_TRUE(plan.ok()) << plan.error().to_text();
-  EXPECT_EQ(*plan, testing::sample_plan());
+  EXPECT_EQ(*plan, kept.plan());
 }
 
-TEST(Compatibility, Version4StillLoads) {
-  const Result<Plan> plan = load(ATTN_SOURCE_DIR "/tests/compat/v4.plan");
-  ASSERT_TRUE(plan.ok()) << plan.error().to_text();
-  EXPECT_EQ(*plan, testing::shaped_plan());
-}
-
-TEST(Compatibility, Version5StillLoads) {
-  const Result<Plan> plan = load(ATTN_SOURCE_DIR "/tests/compat/v5.plan");
-  ASSERT_TRUE(plan.ok()) << plan.error().to_text();
-  EXPECT_EQ(*plan, testing::chosen_plan());
-}
-
-TEST(Compatibility, Version7StillLoads) {
-  const Result<Plan> plan = load(ATTN_SOURCE_DIR "/tests/compat/v7.plan");
-  ASSERT_TRUE(plan.ok()) << plan.error().to_text();
-  EXPECT_EQ(*plan, testing::divided_plan());
-}
-
-TEST(Compatibility, Version6StillLoads) {
-  const Result<Plan> plan = load(ATTN_SOURCE_DIR "/tests/compat/v6.plan");
-  ASSERT_TRUE(plan.ok()) << plan.error().to_text();
-  EXPECT_EQ(*plan, testing::looping_plan());
-}
+INSTANTIATE_TEST_SUITE_P(
+    Files, Compatibility,
+    ::testing::Values(Kept{"v1", testing::sample_plan}, Kept{"v4", testing::shaped_plan},
+                      Kept{"v5", testing::chosen_plan}, Kept{"v6", testing::looping_plan},
+                      Kept{"v7", testing::divided_plan}, Kept{"v7_decided", testing::decided_plan},
+                      Kept{"v7_kernel", testing::kernel_plan}),
+    [](const auto& file) { return std::string(file.param.name); });
 
 }  // namespace
 }  // namespace attn::plan

@@ -13,7 +13,8 @@ using graph::testing::Random;
 // One step: the sample graph with its tensors, constants and a param.
 Program sample_program();
 
-// The plan in tests/compat/v1.plan. Must not change, or that file no longer matches it.
+// The plan in tests/compat/v1.plan. Plans in that folder must not change, or the files no longer
+// match them.
 Plan sample_plan();
 // The same with its sizes, of which Sq may be smaller.
 Plan shaped_plan();
