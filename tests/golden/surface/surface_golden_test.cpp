@@ -12,67 +12,46 @@
 namespace attn::testing {
 namespace {
 
-std::string verdict(const Result<driver::Compiled>& compiled) {
-  if (!compiled.ok()) {
-    return fmt::format("{}: {}", to_string(compiled.error().code), compiled.error().message);
-  }
-  const plan::Plan& plan = compiled->plan;
-  std::string text;
-  for (const plan::CompiledStep& step : plan.compiled) {
-    text += fmt::format("{}engine {} of {}", text.empty() ? "" : ", ", step.engine, step.heuristic);
-  }
-  if (text.empty()) text = "no cuDNN step";
-  if (!plan.kernels.empty()) text += fmt::format(", kernels {}", plan.kernels.size());
-  return text;
-}
-
 std::string verdict(const driver::Verdict& judged) {
   if (judged.error) {
     return fmt::format("{}: {}", to_string(judged.error->code), driver::reason_of(*judged.error));
   }
-  return fmt::format("engine {}", judged.engine);
+  std::string text = judged.engine < 0 ? "no cuDNN step" : fmt::format("engine {}", judged.engine);
+  if (judged.steps > 1) text += fmt::format(", {} steps", judged.steps);
+  return text;
 }
 
-// A line for each spec of a folder, with the result of `say` for its attention.
-template <typename Say>
-std::string table_of(const std::string& folder, const Say& say) {
+// A line for each spec of a folder. Builds for one target; only queries heuristics for the others,
+// which is much faster.
+std::string table_of(const std::string& folder, const std::string& target,
+                     plan::Direction direction) {
+  driver::CompileOptions options;
+  options.target = targets::find_target(target).value();
+  options.worker.command = {ATTN_WORKER_PROGRAM, "worker"};
+  options.direction = direction;
+  const auto tier = target == "h200" ? driver::Tier::build : driver::Tier::heuristics;
   std::string table;
   for (const auto& path : spec_files(folder)) {
     const support::Source source = support::Source::read(path.string()).value();
     diag::Sink sink(source);
     const auto attention = driver::front_end(source, {}, sink);
     table += fmt::format("{:<30} {}\n", path.stem().string(),
-                         attention ? say(*attention, source) : diag::to_text(sink));
+                         attention ? verdict(driver::judge(*attention, source, {}, options, tier))
+                                   : diag::to_text(sink));
   }
   return table;
-}
-
-driver::CompileOptions options_for(const std::string& target) {
-  driver::CompileOptions options;
-  options.target = targets::find_target(target).value();
-  options.worker.command = {ATTN_WORKER_PROGRAM, "worker"};
-  return options;
 }
 
 class SurfaceGolden : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(SurfaceGolden, EverySpecIsServedAsBefore) {
-  const driver::CompileOptions options = options_for(GetParam());
   expect_golden(fmt::format("tests/golden/surface/{}.expected", GetParam()),
-                table_of("tests/gpu/surface", [&](const auto& attention, const auto& source) {
-                  return verdict(driver::compile(attention, source, {}, options));
-                }));
+                table_of("tests/gpu/surface", GetParam(), plan::Direction::forward));
 }
 
-// Builds for one target; only queries heuristics for the others, which is much faster.
 TEST_P(SurfaceGolden, EveryBackwardIsServedAsBefore) {
-  driver::CompileOptions options = options_for(GetParam());
-  options.direction = plan::Direction::backward;
-  const auto tier = GetParam() == "h200" ? driver::Tier::build : driver::Tier::heuristics;
   expect_golden(fmt::format("tests/golden/surface/backward_{}.expected", GetParam()),
-                table_of("specs", [&](const auto& attention, const auto& source) {
-                  return verdict(driver::judge(attention, source, {}, options, tier));
-                }));
+                table_of("specs", GetParam(), plan::Direction::backward));
 }
 
 // All targets but the H100, which has the engines of an H200 and differs only in its memory.
