@@ -73,7 +73,8 @@ RealRange power(const RealRange& x, const RealRange& y) {
   const bool points = x.is_point() && y.is_point();
   if (!points && !(x.low >= 0)) return {};
   const RealRange range = corners(x, y, [](double a, double b) { return std::pow(a, b); });
-  return x.holds(0) && y.low < 0 ? including(range, -kInfinity) : range;
+  const bool divides_by_zero = x.holds(0) && y.low < 0;
+  return divides_by_zero ? including(including(range, kInfinity), -kInfinity) : range;
 }
 
 RealRange remainder(const RealRange& x, const RealRange& y) {
@@ -99,7 +100,9 @@ RealRange monotone_from(Op op, const RealRange& x, const RealRange& y) {
   if (x.is_none() || x.high < low) return RealRange::only_nan();
   const RealRange range =
       monotone(op, {std::max<double>(x.low, low), x.high, x.nan || x.low < low}, y);
-  return x.holds(0) ? including(range, ir::value_of_reals(op, -0.0, -0.0)) : range;
+  if (!x.holds(0)) return range;
+  return including(including(range, ir::value_of_reals(op, 0.0, 0.0)),
+                   ir::value_of_reals(op, -0.0, -0.0));
 }
 
 // Known for single numbers only.
