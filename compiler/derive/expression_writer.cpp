@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <regex>
 
 #include "compiler/ir/real_function.h"
 #include "compiler/ir/text.h"
@@ -17,15 +19,6 @@ namespace {
 using ir::ExprId;
 using ir::Node;
 using ir::Op;
-
-std::string_view c_type(ir::Type type) {
-  switch (type) {
-    case ir::Type::boolean: return "bool";
-    case ir::Type::integer: return "int";
-    case ir::Type::real: return "double";
-  }
-  return {};
-}
 
 // An element, converted to its type in expressions.
 std::string converted(DType dtype, const std::string& element) {
@@ -116,6 +109,15 @@ std::int64_t extent_of(const ir::Attention& attention, const ir::CapturedTensor&
   return *ir::fold_integer(attention.dag, tensor.extents[axis], attention.dims);
 }
 
+// Whether 32 bits hold the number of each element: fused kernels have no registers to waste.
+bool has_short_offsets(const ir::Attention& attention, const ir::CapturedTensor& tensor) {
+  double elements = 1;
+  for (std::size_t i = 0; i < tensor.extents.size(); ++i) {
+    elements *= static_cast<double>(extent_of(attention, tensor, i));
+  }
+  return elements < 0x1p31;
+}
+
 bool is_within(const ir::Attention& attention, ExprId id, std::int64_t low, std::int64_t high) {
   const passes::Range range = passes::range_of(attention, id);
   return range.low >= low && range.high <= high;
@@ -181,8 +183,9 @@ std::vector<ExprId> unproven_indices(const ir::Attention& attention, ExprId load
   return unproven;
 }
 
-ExpressionWriter::ExpressionWriter(const ir::Attention& attention, std::vector<ExprId> faults)
-    : attention_(attention), dag_(attention.dag) {
+ExpressionWriter::ExpressionWriter(const ir::Attention& attention, std::vector<ExprId> faults,
+                                   Precision precision)
+    : attention_(attention), dag_(attention.dag), precision_(precision) {
   for (std::size_t i = 0; i < faults.size(); ++i) numbers_[faults[i]] = static_cast<int>(i) + 1;
 }
 
@@ -214,16 +217,26 @@ void ExpressionWriter::begin(const passes::Axes& axes, const std::vector<std::in
 }
 
 void ExpressionWriter::set_score(const std::string& value) {
-  lines_.push_back(fmt::format("const double score = {};", value));
+  lines_.push_back(fmt::format("const {} score = {};", c_type(ir::Type::real), value));
   score_ = "score";
 }
 
 std::string ExpressionWriter::value(ExprId id) {
-  const ExprId roots[] = {id};
-  for (const ExprId node : ir::reachable(dag_, roots)) {
-    if (!names_.contains(node)) names_[node] = named(node);
-  }
+  for (const ExprId node : without_names(id)) names_[node] = named(node);
   return names_[id];
+}
+
+// What the root needs besides what has names, operands first.
+std::vector<ExprId> ExpressionWriter::without_names(ExprId root) const {
+  std::set<ExprId> needed;
+  std::vector<ExprId> open = {root};
+  while (!open.empty()) {
+    const ExprId id = open.back();
+    open.pop_back();
+    if (names_.contains(id) || !needed.insert(id).second) continue;
+    open.insert(open.end(), dag_[id].operands.begin(), dag_[id].operands.end());
+  }
+  return {needed.begin(), needed.end()};
 }
 
 std::string ExpressionWriter::fault(ExprId id) const {
@@ -243,7 +256,7 @@ std::string ExpressionWriter::named(ExprId id) {
   switch (node.op) {
     case Op::const_bool_: return dag_.boolean_of(id) ? "true" : "false";
     case Op::const_int_: return integer_text(dag_.integer_of(id));
-    case Op::const_real_: return number_text(dag_.real_of(id));
+    case Op::const_real_: return in_precision(number_text(dag_.real_of(id)));
     case Op::score_: return score_;
     case Op::batch_: return varying_.batch ? "b" : "0";
     case Op::head_: return varying_.head ? "h" : "0";
@@ -267,10 +280,52 @@ std::string ExpressionWriter::operation(ExprId id) const {
   if (pattern.empty()) {
     pattern = type == ir::Type::integer ? integer_pattern(node.op) : real_pattern(node.op);
   }
+  std::string text = in_precision(std::string(pattern));
+  if (precision_ == Precision::in_single) text = faster_pattern(node).value_or(text);
   std::vector<std::string> operands;
   for (const ExprId operand : node.operands) operands.push_back(held(operand));
   operands.resize(3);
-  return fmt::format(fmt::runtime(pattern), operands[0], operands[1], operands[2]);
+  return fmt::format(fmt::runtime(text), operands[0], operands[1], operands[2]);
+}
+
+// Of operations that take long for each score. Quotients of reals are not rounded correctly there,
+// but those that are rounded to integers must be.
+std::optional<std::string> ExpressionWriter::faster_pattern(const Node& node) const {
+  if (node.type == ir::Type::real) {
+    if (node.is(Op::floordiv_)) return "floorf(__fdiv_rn({0}, {1}))";
+    if (node.is(Op::mod_)) return "{0} - {1} * floorf(__fdiv_rn({0}, {1}))";
+    if (!node.is(Op::div_) || !dag_[node.operands[1]].is(Op::const_real_)) return std::nullopt;
+    return "{0} * " + in_precision(number_text(1 / dag_.real_of(node.operands[1])));
+  }
+  const bool divides = node.is(Op::floordiv_), rests = node.is(Op::mod_);
+  if ((!divides && !rests) || !dag_[node.operands[1]].is(Op::const_int_)) return std::nullopt;
+  const std::int64_t by = dag_.integer_of(node.operands[1]);
+  if (by < 1) return std::nullopt;
+  if (std::has_single_bit(static_cast<std::uint64_t>(by))) {
+    const int bits = std::countr_zero(static_cast<std::uint64_t>(by));
+    return divides ? fmt::format("{{0}} >> {}", bits) : fmt::format("{{0}} & {}", by - 1);
+  }
+  if (passes::range_of(attention_, node.operands[0]).low < 0) return std::nullopt;
+  return fmt::format("(int)((unsigned){{0}} {} {}u)", divides ? '/' : '%', by);
+}
+
+std::string_view ExpressionWriter::c_type(ir::Type type) const {
+  switch (type) {
+    case ir::Type::boolean: return "bool";
+    case ir::Type::integer: return "int";
+    case ir::Type::real: return precision_ == Precision::in_single ? "float" : "double";
+  }
+  return {};
+}
+
+// Literals and conversions in float: one of double would make all of an expression double.
+std::string ExpressionWriter::in_precision(std::string text) const {
+  if (precision_ == Precision::in_double) return text;
+  for (std::size_t at = 0; (at = text.find("(double)", at)) != text.npos;) {
+    text.replace(at, 8, "(float)");
+  }
+  static const std::regex kLiteral(R"(\b\d+(\.\d+(e[-+]?\d+)?|e[-+]?\d+))");
+  return std::regex_replace(text, kLiteral, "$&f");
 }
 
 // Puts negative numbers in parentheses.
@@ -283,7 +338,7 @@ std::string ExpressionWriter::load(ExprId id, const std::string& name) {
   const Node& node = dag_[id];
   const ir::CapturedTensor& tensor = *attention_.find_tensor(dag_.symbol_of(id));
   const std::string read =
-      converted(tensor.dtype, fmt::format("t_{}[{}]", tensor.name, element(id)));
+      in_precision(converted(tensor.dtype, fmt::format("t_{}[{}]", tensor.name, element(id))));
   if (!may_fail(attention_, id)) return read;
   lines_.push_back(fmt::format("const bool {}_out = {};", name, failure(id)));
   return fmt::format("{}_out ? {} : {}", name, node.type == ir::Type::boolean ? "false" : "0",
@@ -293,11 +348,12 @@ std::string ExpressionWriter::load(ExprId id, const std::string& name) {
 std::string ExpressionWriter::element(ExprId load) const {
   const Node& node = dag_[load];
   const ir::CapturedTensor& tensor = *attention_.find_tensor(dag_.symbol_of(load));
+  const bool is_short = precision_ == Precision::in_single && has_short_offsets(attention_, tensor);
   std::string offset = "0";
   for (std::size_t i = 0; i < node.operands.size(); ++i) {
     const std::string index = held(node.operands[i]);
     offset = i == 0
-                 ? fmt::format("(long long){}", index)
+                 ? fmt::format("{}{}", is_short ? "" : "(long long)", index)
                  : fmt::format("({}) * {} + {}", offset, extent_of(attention_, tensor, i), index);
   }
   return offset;

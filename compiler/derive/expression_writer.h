@@ -1,7 +1,9 @@
 // Writes IR expressions as CUDA C++ statements, one variable per node.
 #pragma once
 
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -29,13 +31,17 @@ std::vector<ir::ExprId> faults_of(const ir::Attention& attention,
 // The indices of a load that are not known to be in range.
 std::vector<ir::ExprId> unproven_indices(const ir::Attention& attention, ir::ExprId load);
 
+// How reals are computed: as the reference does, or as fused kernels do.
+enum class Precision : std::uint8_t { in_double, in_single };
+
 class ExpressionWriter {
  public:
   // With `faults`, their numbers (from 1, in this order) are tracked beside the values, as the
   // reference evaluator does: not those in the branch that a select does not take, nor beside
   // `false && x`. If a condition depends on the score, which is 0 here, only faults of both sides
   // count.
-  explicit ExpressionWriter(const ir::Attention& attention, std::vector<ir::ExprId> faults = {});
+  explicit ExpressionWriter(const ir::Attention& attention, std::vector<ir::ExprId> faults = {},
+                            Precision precision = Precision::in_double);
 
   // Starts a new block of statements, with the indices of `axes` computed from the row-major
   // element number i of `dims`; other indices are 0.
@@ -44,10 +50,13 @@ class ExpressionWriter {
   // The same if the kernel already has those indices in b, h, row and column.
   void begin(const passes::Axes& axes);
 
-  // Sets the score of this block, of type double; it is 0 by default.
+  // Sets the score of this block, a real; it is 0 by default.
   void set_score(const std::string& value);
 
-  // The expression's value: a name or a literal, of type bool, int or double.
+  // Makes this the text of a value, which is then not computed.
+  void set_value(ir::ExprId id, const std::string& text) { names_[id] = text; }
+
+  // The expression's value: a name or a literal, of type bool, int, or double (float in single).
   std::string value(ir::ExprId id);
   // The number of its fault, an int: 0 if it has a value. The text is "0" if it always has one.
   // Call after value().
@@ -62,8 +71,12 @@ class ExpressionWriter {
   std::string statements(std::size_t indent) const;
 
  private:
+  std::vector<ir::ExprId> without_names(ir::ExprId root) const;
   std::string named(ir::ExprId id);
   std::string operation(ir::ExprId id) const;
+  std::optional<std::string> faster_pattern(const ir::Node& node) const;
+  std::string_view c_type(ir::Type type) const;
+  std::string in_precision(std::string text) const;
   std::string load(ir::ExprId id, const std::string& name);
   std::string held(ir::ExprId id) const;
   std::string out_of_range(ir::ExprId index, std::int64_t low, std::int64_t high) const;
@@ -76,6 +89,7 @@ class ExpressionWriter {
   const ir::Attention& attention_;
   const ir::Dag& dag_;
   std::map<ir::ExprId, int> numbers_;  // of faults
+  Precision precision_;
   passes::Axes varying_;
   std::string score_ = "0.0";
   std::vector<std::string> lines_;

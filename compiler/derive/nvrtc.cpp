@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
-#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
@@ -131,14 +130,19 @@ class Compilation {
   Compilation(const Compilation&) = delete;
   Compilation& operator=(const Compilation&) = delete;
 
-  Result<std::string> run(const std::string& source, std::int64_t sm, KernelKind kind) {
+  Result<std::string> run(const std::string& source, std::int64_t sm, KernelKind kind,
+                          std::string* report) {
     constexpr std::int64_t kFirstSpecific = 90;  // sm_90a
     ATTN_RETURN_IF_ERROR(create(source));
     const bool general = kind == KernelKind::general;
     const std::string architecture =
         fmt::format("--gpu-architecture=sm_{}{}", sm, general && sm >= kFirstSpecific ? "a" : "");
-    const std::array<const char*, 3> options = {architecture.c_str(), "--std=c++17",
-                                                general ? "--fmad=true" : "--fmad=false"};
+    std::vector<const char*> options = {architecture.c_str(), "--std=c++17",
+                                        general ? "--fmad=true" : "--fmad=false"};
+    if (general) {
+      options.insert(options.end(), {"--ftz=true", "--prec-div=false", "--prec-sqrt=false"});
+    }
+    if (report != nullptr) options.push_back("--ptxas-options=-v");
     const int result = nvrtc_.compile(program_, static_cast<int>(options.size()), options.data());
     if (result == kInvalidOption) {
       return {ErrorCode::cuda, fmt::format("NVRTC cannot compile for sm_{}: it is too old or too "
@@ -146,6 +150,7 @@ class Compilation {
                                            sm)};
     }
     ATTN_RETURN_IF_ERROR(check(result, "compile"));
+    if (report != nullptr) *report = log();
     std::size_t size = 0;
     ATTN_RETURN_IF_ERROR(check(nvrtc_.cubin_size(program_, &size), "return"));
     std::string image(size, '\0');
@@ -175,13 +180,16 @@ class Compilation {
                 fmt::format("NVRTC failed to {} a kernel: {}", action, nvrtc_.error_string(result)),
                 {},
                 {}};
-    std::size_t size = 0;
-    if (program_ != nullptr && nvrtc_.log_size(program_, &size) == kSuccess && size > 1) {
-      std::string log(size, '\0');
-      nvrtc_.log(program_, log.data());
-      error.notes.emplace_back(log.c_str());
-    }
+    if (std::string text = log(); !text.empty()) error.notes.push_back(std::move(text));
     return error;
+  }
+
+  std::string log() const {
+    std::size_t size = 0;
+    if (program_ == nullptr || nvrtc_.log_size(program_, &size) != kSuccess || size < 2) return "";
+    std::string text(size, '\0');
+    nvrtc_.log(program_, text.data());
+    return text.c_str();  // up to the 0
   }
 
   const Nvrtc& nvrtc_;
@@ -191,9 +199,10 @@ class Compilation {
 }  // namespace
 
 Result<std::string> compile_kernel(const std::string& source, std::int64_t sm,
-                                   const std::string& cudnn_folder, KernelKind kind) {
+                                   const std::string& cudnn_folder, KernelKind kind,
+                                   std::string* report) {
   ATTN_ASSIGN(const Nvrtc nvrtc, load(cudnn_folder));
-  return Compilation(nvrtc).run(source, sm, kind);
+  return Compilation(nvrtc).run(source, sm, kind, report);
 }
 
 }  // namespace attn::derive

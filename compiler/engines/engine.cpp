@@ -5,15 +5,33 @@
 namespace attn::engines {
 namespace {
 
-bool is_slow(const Strategy& strategy) { return strategy.kind == Strategy::Kind::slow; }
+using Kind = Strategy::Kind;
+
+// Those that are tried together have equal ranks.
+int rank_of(const Strategy& strategy) {
+  if (strategy.kind == Kind::on_request) return 2;
+  return strategy.kind == Kind::slow ? 1 : 0;
+}
 
 std::vector<Strategy> strategies_of_all() {
   std::vector<Strategy> all;
   for (const Engine& engine : engines()) {
     all.insert(all.end(), engine.strategies.begin(), engine.strategies.end());
   }
-  std::ranges::stable_sort(all, {}, is_slow);
+  std::ranges::stable_sort(all, {}, rank_of);
   return all;
+}
+
+// In order of rank.
+std::span<const Strategy> all_strategies() {
+  static const std::vector<Strategy> kAll = strategies_of_all();
+  return kAll;
+}
+
+std::span<const Strategy> up_to(int rank) {
+  const std::span<const Strategy> all = all_strategies();
+  return all.first(static_cast<std::size_t>(
+      std::ranges::count_if(all, [rank](const Strategy& each) { return rank_of(each) <= rank; })));
 }
 
 }  // namespace
@@ -27,10 +45,9 @@ std::span<const Engine> engines() {
 }
 
 std::span<const Strategy> strategies(std::string_view name) {
-  static const std::vector<Strategy> kAll = strategies_of_all();
-  const std::span<const Strategy> all = kAll;
-  if (name == kAnyOrSlow) return all;
-  if (name == kAnyLowering) return all.first(std::ranges::count(all, false, is_slow));
+  if (name == kAnyLowering) return up_to(0);
+  if (name == kAnyOrSlow) return up_to(1);
+  const std::span<const Strategy> all = all_strategies();
   const auto found = std::ranges::find(all, name, &Strategy::name);
   if (found == all.end()) return {};
   return {found, 1};
@@ -38,7 +55,7 @@ std::span<const Strategy> strategies(std::string_view name) {
 
 std::vector<std::string> lowering_names() {
   std::vector<std::string> names = {std::string(kAnyLowering)};
-  for (const Strategy& strategy : strategies(kAnyOrSlow)) names.emplace_back(strategy.name);
+  for (const Strategy& strategy : all_strategies()) names.emplace_back(strategy.name);
   return names;
 }
 

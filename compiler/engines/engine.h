@@ -28,6 +28,7 @@ struct Strategy {
     primary,      // reported in the error when it cannot serve
     alternative,  // another form of a primary one: reported only when asked for by name
     slow,         // taken last, and only when allowed (--allow-unfused) or named
+    on_request,   // taken only when named
   };
 
   std::string_view name;  // as in --lowering NAME
@@ -54,8 +55,8 @@ std::span<const Engine> engines();
 inline constexpr std::string_view kAnyLowering = "auto";
 inline constexpr std::string_view kAnyOrSlow = "auto or slow";
 
-// Of all engines, in order: those that are not slow for kAnyLowering, all for kAnyOrSlow, the one
-// of this name, or none. They live as long as the program.
+// Of all engines, in order: primary ones and alternatives for kAnyLowering, slow ones too for
+// kAnyOrSlow, the one of this name, or none. They live as long as the program.
 std::span<const Strategy> strategies(std::string_view name = kAnyLowering);
 
 // What `strategies` takes: "auto", then each name.

@@ -175,6 +175,12 @@ double scalar_slowdown(const planning::Gpu& gpu) {
   return scale_of(gpu).lanes * (kH200.multiprocessors / gpu.multiprocessors);
 }
 
+double predicted_ms_of_products(double scores, const ir::Dims& dims, const planning::Gpu& gpu) {
+  constexpr double kReached = 0.73;  // of the matrix rate, on the H200
+  const auto depth = static_cast<double>(dims[Dim::Dqk] + dims[Dim::Dv]);
+  return kLaunch + scores * 2 * depth / (kReached * gpu.matrix_rate) * 1e-9;
+}
+
 double predicted_ms_of_moving(double bytes, const planning::Gpu& gpu) {
   return kLaunch + bytes / (kBytesInAMillisecond * (gpu.bandwidth / kH200.bandwidth));
 }

@@ -31,6 +31,9 @@ double predicted_ms_of_tiles(const ir::Attention& attention, const TileWork& wor
 // Of a kernel that moves so many bytes, reads and writes together.
 double predicted_ms_of_moving(double bytes, const planning::Gpu& gpu);
 
+// Of attnc's own kernel, which computes so many scores, by the products alone.
+double predicted_ms_of_products(double scores, const ir::Dims& dims, const planning::Gpu& gpu);
+
 // How many times as long as the H200 the whole GPU takes for f32 and integer operations.
 double scalar_slowdown(const planning::Gpu& gpu);
 

@@ -17,8 +17,9 @@ using ::testing::MatchesRegex;
 constexpr const char* kFolder = ATTN_SOURCE_DIR "/compiler/kernels";
 
 class Kernels : public ::testing::TestWithParam<std::string> {};
+class HostKernels : public Kernels {};
 
-TEST_P(Kernels, CompilesOnTheHost) {
+TEST_P(HostKernels, CompileOnTheHost) {
   const std::string command = fmt::format(
       "{0} -std=c++20 -fsyntax-only -w -x c++ -I{1} -I{2} -include "
       "{1}/tests/unit/compiler/programs/warps_on_host.h -Dasm=ATTN_ASM_ON_HOST {2}/attn/{3}",
@@ -26,7 +27,7 @@ TEST_P(Kernels, CompilesOnTheHost) {
   EXPECT_EQ(std::system(command.c_str()), 0) << command;
 }
 
-TEST_P(Kernels, CompilesForGpus) {
+TEST_P(Kernels, CompileForGpus) {
   const std::string source = include_text(GetParam()) + kernel_text("attn_derive", {}, "");
   for (const std::int64_t sm : {80, 90, 100}) {
     const Result<std::string> image = derive::compile_kernel(source, sm, "");
@@ -40,9 +41,18 @@ std::vector<std::string> names() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Files, Kernels, ::testing::ValuesIn(names()), [](const auto& name) {
+std::vector<std::string> names_for_host() {
+  std::vector<std::string> all = names();
+  std::erase_if(all, [](const std::string& name) { return !attn::testing::is_for_host(name); });
+  return all;
+}
+
+std::string stem(const ::testing::TestParamInfo<std::string>& name) {
   return name.param.substr(0, name.param.find('.'));
-});
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, Kernels, ::testing::ValuesIn(names()), stem);
+INSTANTIATE_TEST_SUITE_P(Files, HostKernels, ::testing::ValuesIn(names_for_host()), stem);
 
 // Every member of the class templates, which are compiled only where they are used.
 TEST(KernelClasses, CompileForGpus) {

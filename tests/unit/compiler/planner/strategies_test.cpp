@@ -24,7 +24,7 @@ TEST(Strategies, AreFoundByName) {
   ASSERT_FALSE(all.empty());
   EXPECT_EQ(all.front().name, "composite");
   EXPECT_EQ(lowering_names().front(), kAnyLowering);
-  EXPECT_THAT(lowering_names(), SizeIs(strategies(kAnyOrSlow).size() + 1));
+  EXPECT_THAT(lowering_names(), SizeIs(strategies(kAnyOrSlow).size() + 2));
   for (const Strategy& lowering : all) {
     ASSERT_THAT(strategies(lowering.name), SizeIs(1));
     EXPECT_EQ(&strategies(lowering.name).front(), &lowering);
@@ -38,11 +38,20 @@ TEST(Engines, HaveTheStrategiesInOrder) {
     engines.push_back(engine.name);
     for (const Strategy& strategy : engine.strategies) names.push_back(strategy.name);
   }
-  EXPECT_THAT(engines, ElementsAre("cudnn", "unfused"));
-  ASSERT_EQ(names.size(), strategies(kAnyOrSlow).size());
-  for (std::size_t i = 0; i < names.size(); ++i) {
+  EXPECT_THAT(engines, ElementsAre("cudnn", "unfused", "native"));
+  ASSERT_EQ(names.size(), strategies(kAnyOrSlow).size() + 1);
+  for (std::size_t i = 0; i + 1 < names.size(); ++i) {
     EXPECT_EQ(strategies(kAnyOrSlow)[i].name, names[i]);
   }
+}
+
+TEST(Strategies, ThoseOnRequestAreTakenOnlyWhenNamed) {
+  for (const Strategy& strategy : strategies(kAnyOrSlow)) {
+    EXPECT_FALSE(strategy.kind == Strategy::Kind::on_request) << strategy.name;
+  }
+  ASSERT_THAT(strategies("native"), SizeIs(1));
+  EXPECT_TRUE(strategies("native").front().kind == Strategy::Kind::on_request);
+  EXPECT_EQ(lowering_names().back(), "native");
 }
 
 TEST(Strategies, SlowOnesAreTakenOnlyWhenAllowed) {
@@ -56,7 +65,9 @@ TEST(Strategies, AreInTheManual) {
   std::ifstream file(ATTN_SOURCE_DIR "/docs/cli.md");
   std::stringstream text;
   text << file.rdbuf();
-  for (const Strategy& lowering : strategies(kAnyOrSlow)) {
+  for (const std::string& name : lowering_names()) {
+    if (name == kAnyLowering) continue;
+    const Strategy& lowering = strategies(name).front();
     EXPECT_THAT(text.str(),
                 HasSubstr(fmt::format("\n| `{}` | {} |\n", lowering.name, lowering.what)));
   }

@@ -1,0 +1,592 @@
+// Forward attention over lists of key blocks, for compute capability 9.0.
+//
+// A block of threads has one warp that copies (Producer) and kGroups warp groups that compute
+// (Consumer), each 64 rows of a tile of queries. Blocks of threads stay and take tiles until none is
+// left; the tiles of one follow each other as one stream of key blocks:
+//
+//   producer    Q  K0   K1 V0   K2 V1   ..   Q' K0' Vn  ..        into stages, as they become empty
+//   consumer    S0 | S1 while O += P0 V0 | S2 while O += P1 V1 | ..
+//
+// The scores of a block are issued before the product with the values of the block before, so that
+// the tensor cores work under its softmax. Exponentials are to base 2. The maximum of a row, which
+// they are relative to, moves only when it has grown by 8 (kLazy): o is seldom scaled. Scores that
+// are bounded need none (kBounded).
+//
+// A tile has kRowsOfTile queries of kPack heads that share keys: row r is query r / kPack of the
+// tile and head r % kPack of the unit of heads.
+//
+// A generated kernel gives three classes:
+//   C  constants: sizes, tile, stages, strides
+//   E  expressions, inlined: weight(), score(..), mask(..), keep(..), sink(..), keys(b), queries(b)
+//   L  lists: which key blocks a tile sees (Tile, Run)
+#pragma once
+
+#include "attn/reals.cuh"
+#include "attn/wgmma.cuh"
+
+namespace kernels {
+
+// The runs of key blocks of a tile of queries: `runs` from `first` on, ascending, with `blocks`
+// blocks in all.
+struct alignas(16) Tile {
+  int tile, first, runs, blocks;
+};
+// Adjacent blocks from `key` on; it is a multiple of 16, and its lowest bit tells whether masks
+// hide a part of them.
+struct alignas(8) Run {
+  int key, blocks;
+};
+
+// Where q, k, v are read, and what is written; pointers may be null.
+struct ForwardTensors {
+  const TensorMap *q, *k, *v;
+  unsigned short* o;
+  float *lse, *max, *sum_exp, *max_with_sink, *sum_exp_with_sink;
+  int* counter;  // 0 at first
+};
+
+// A block in the stream: its first key, and these bits.
+constexpr unsigned kMasked = 1;  // masks hide a part of it
+constexpr unsigned kFirstOfTile = 2;
+constexpr unsigned kLastOfTile = 4;
+constexpr unsigned kPastKeys = 8;  // it reaches past the last key
+constexpr unsigned kKeyBits = ~15u;
+constexpr unsigned kEndOfStream = ~0u;
+
+// Addresses in shared memory. Each stage has a barrier that it is full and one that it is empty.
+template <class C>
+struct Stages {
+  static constexpr int kTileRows = 64 * C::kGroups;
+  static constexpr int kQueryBytes = kTileRows * C::kDepth * 2;
+  static constexpr int kKeyBytes = C::kKeys * C::kDepth * 2, kValueBytes = C::kKeys * C::kWidth * 2;
+  static constexpr int kBarriers =
+      C::kQueries * kQueryBytes + C::kStages * (kKeyBytes + kValueBytes);
+  static constexpr int kWords = kBarriers + 16 * (C::kQueries + 2 * C::kStages);
+  static constexpr int kBytes = kWords + 8 * C::kQueries + 4 * C::kStages;
+
+  unsigned base;
+
+  __device__ unsigned query(int n) const { return base + n * kQueryBytes; }
+  __device__ unsigned key(int n) const {
+    return base + C::kQueries * kQueryBytes + n * kKeyBytes;
+  }
+  __device__ unsigned value(int n) const { return key(C::kStages) + n * kValueBytes; }
+  __device__ unsigned query_full(int n) const { return base + kBarriers + 16 * n; }
+  __device__ unsigned key_full(int n) const { return query_full(C::kQueries) + 16 * n; }
+  __device__ unsigned value_full(int n) const { return key_full(C::kStages) + 16 * n; }
+  __device__ unsigned query_word(int n) const { return base + kWords + 8 * n; }
+  __device__ unsigned key_word(int n) const { return query_word(C::kQueries) + 4 * n; }
+
+  __device__ void init() const {
+    for (int n = 0; n < C::kQueries + 2 * C::kStages; ++n) {
+      init_barrier(query_full(n), 1);
+      init_barrier(query_full(n) + 8, 4 * C::kGroups);  // a warp each
+    }
+    publish_barriers();
+  }
+};
+ATTN_INLINE unsigned empty_of(unsigned full) { return full + 8; }
+
+// A stage after another, with the parity of its phase.
+template <int kCount>
+struct Turn {
+  int stage = 0;
+  unsigned parity = 0;
+
+  __device__ void next() {
+    if (++stage == kCount) stage = 0, parity ^= 1;
+  }
+};
+
+// One thread.
+template <class C, class E, class L>
+struct Producer {
+  using S = Stages<C>;
+  const S stages;
+  const ForwardTensors& tensors;
+  const E& expressions;
+  const L& lists;
+  Turn<C::kQueries> query{0, 1};
+  Turn<C::kStages> key{0, 1}, value{0, 1};
+  int value_key = -1, value_head = 0, value_batch = 0;  // values that are still to come
+
+  // A tile of queries of a unit of heads.
+  struct Item {
+    int b, unit;
+    Tile tile;
+  };
+
+  __device__ void run() {
+    int n = blockIdx.x;
+    Item item = item_of(n);
+    while (n < C::kItems) {
+      const int taken = atomicAdd(tensors.counter, 1);
+      copy_queries(item);
+      Blocks blocks = blocks_of(item);
+      copy_block(item, blocks);
+      n = gridDim.x + taken;  // known by now, and so is the next item when it is needed
+      const Item next = item_of(n);
+      while (blocks.left > 0) copy_block(item, blocks);
+      item = next;
+    }
+    wait(empty_of(stages.key_full(key.stage)), key.parity);
+    store_shared(stages.key_word(key.stage), kEndOfStream);
+    arrive(stages.key_full(key.stage));
+    copy_values();
+  }
+
+  // Items are in sections of units, in each of which the longest tiles come first.
+  __device__ Item item_of(int n) const {
+    if (n >= C::kItems) return {};
+    const int section = n / (C::kSection * C::kTiles);
+    const int left = C::kUnits * C::kBatches - section * C::kSection;
+    const int units = left < C::kSection ? left : C::kSection;
+    const int within = n - section * C::kSection * C::kTiles;
+    const int unit = section * C::kSection + within % units;
+    const int b = unit / C::kUnits, u = unit % C::kUnits;
+    const int list = b * C::kListsOfBatch + u * C::kListsOfUnit;
+    return {b, u, lists.tile(list * C::kTiles + within / units)};
+  }
+
+  __device__ void copy_queries(const Item& item) {
+    const unsigned full = stages.query_full(query.stage);
+    wait(empty_of(full), query.parity);
+    store_shared(stages.query_word(query.stage), item.b * C::kUnits + item.unit);
+    store_shared(stages.query_word(query.stage) + 4, item.tile.tile);
+    arrive_expecting(full, S::kQueryBytes);
+    for (int panel = 0; panel < C::kDepth / 64; ++panel) {
+      copy_box(stages.query(query.stage) + panel * S::kTileRows * 128, *tensors.q, full, panel * 64,
+               0, item.tile.tile * C::kRowsOfTile, item.unit, item.b);
+    }
+    query.next();
+  }
+
+  // What is left of an item's blocks, of which there is at least one: the epilogue needs it.
+  struct Blocks {
+    int left, keys;
+    int run;     // in the lists
+    int of_run;  // blocks of it that are left
+    int key;     // of the next block
+    unsigned flags;
+  };
+
+  __device__ Blocks blocks_of(const Item& item) const {
+    const int keys = expressions.keys(item.b);
+    const int count = C::kLengths ? blocks_below(keys, item.tile) : item.tile.blocks;
+    Blocks blocks{count, keys, item.tile.first, 0, 0, kFirstOfTile};
+    if (count > 0) begin_run(blocks);
+    else blocks.left = 1, blocks.of_run = 2, blocks.flags |= kMasked | kPastKeys;
+    return blocks;
+  }
+
+  __device__ void begin_run(Blocks& blocks) const {
+    const Run run = lists.run(blocks.run++);
+    blocks.key = run.key & (int)kKeyBits;
+    blocks.of_run = run.blocks;
+    blocks.flags = (blocks.flags & kFirstOfTile) | (run.key & kMasked);
+  }
+
+  // The values of a block come after the keys of the next.
+  __device__ void copy_block(const Item& item, Blocks& blocks) {
+    const int at = blocks.key, head = item.unit * C::kPack / C::kHeadsOfKey;
+    unsigned flags = blocks.flags | (at + C::kKeys > blocks.keys ? kPastKeys : 0);
+    if (--blocks.left == 0) flags |= kLastOfTile;
+    const unsigned full = stages.key_full(key.stage);
+    wait(empty_of(full), key.parity);
+    store_shared(stages.key_word(key.stage), at | flags);
+    arrive_expecting(full, S::kKeyBytes);
+    for (int panel = 0; panel < C::kDepth / 64; ++panel) {
+      copy_box(stages.key(key.stage) + panel * C::kKeys * 128, *tensors.k, full, panel * 64, at,
+               head, item.b);
+    }
+    key.next();
+    copy_values();
+    value_key = at, value_head = head, value_batch = item.b;
+    blocks.flags &= ~kFirstOfTile, blocks.key += C::kKeys;
+    if (--blocks.of_run == 0 && blocks.left > 0) begin_run(blocks);
+  }
+
+  __device__ int blocks_below(int keys, const Tile& tile) const {
+    int blocks = 0;
+    for (int i = 0; i < tile.runs; ++i) {
+      const Run run = lists.run(tile.first + i);
+      const int left = keys - (run.key & (int)kKeyBits);
+      if (left <= 0) break;
+      const int most = (left + C::kKeys - 1) / C::kKeys;
+      blocks += most < run.blocks ? most : run.blocks;
+    }
+    return blocks;
+  }
+
+  __device__ void copy_values() {
+    if (value_key < 0) return;
+    const unsigned full = stages.value_full(value.stage);
+    wait(empty_of(full), value.parity);
+    arrive_expecting(full, S::kValueBytes);
+    for (int panel = 0; panel < C::kWidth / 64; ++panel) {
+      copy_box(stages.value(value.stage) + panel * C::kKeys * 128, *tensors.v, full, panel * 64,
+               value_key, value_head, value_batch);
+    }
+    value.next();
+  }
+};
+
+// A thread's two rows of a tile, 8 apart.
+template <class C>
+struct TileRows {
+  int b = 0, h[2] = {0, 0}, q[2] = {0, 0};
+
+  __device__ void set(int unit, int tile, int row) {
+    b = unit / C::kUnits;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int r = row + 8 * i;
+      h[i] = unit % C::kUnits * C::kPack + r % C::kPack;
+      q[i] = tile * C::kRowsOfTile + r / C::kPack;
+    }
+  }
+  // A row of the attention, for those past its end too.
+  __device__ int row(int i) const {
+    if (C::kRows % C::kRowsOfTile == 0) return q[i];
+    return q[i] < C::kRows ? q[i] : C::kRows - 1;
+  }
+};
+
+// Exchanges pairs of columns among four lanes that have 4 pairs of 2 columns of 4 groups of 8, so
+// that each has the 8 columns of one group.
+ATTN_INLINE void exchange(unsigned (&pairs)[4], int lane) {
+  const bool odd = lane & 1, high = lane & 2;
+#pragma unroll
+  for (int i = 0; i < 4; i += 2) {
+    const unsigned got = __shfl_xor_sync(~0u, odd ? pairs[i] : pairs[i + 1], 1);
+    if (odd) pairs[i] = got;
+    else pairs[i + 1] = got;
+  }
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const unsigned got = __shfl_xor_sync(~0u, high ? pairs[i] : pairs[i + 2], 2);
+    if (high) pairs[i] = got;
+    else pairs[i + 2] = got;
+  }
+}
+
+// A thread of a warp group.
+template <class C, class E>
+struct Consumer {
+  using Float = typename C::Float;
+  static constexpr int kScores = C::kKeys / 2, kOutputs = C::kWidth / 2;
+
+  const Stages<C> stages;
+  const ForwardTensors& tensors;
+  const E& expressions;
+  const int group, lane;
+  const int first_row;     // of the tile; the other is 8 below
+  const int first_column;  // of a block
+  const float exponent;    // what makes powers of 2 of scores
+  Turn<C::kQueries> query{};
+  Turn<C::kStages> key{}, value{};
+  TileRows<C> rows{};
+  unsigned block = 0;
+  int adds = 0;  // whether o holds a sum
+  float maximum[2], sum[2];
+  float o[kOutputs], s[kScores];
+  unsigned p[kScores / 2];
+
+  __device__ __forceinline__ Consumer(const Stages<C>& stages_, const ForwardTensors& tensors_,
+                                      const E& expressions_, int group_)
+      : stages(stages_),
+        tensors(tensors_),
+        expressions(expressions_),
+        group(group_),
+        lane(threadIdx.x & 31),
+        first_row(group_ * 64 + (threadIdx.x / 32 & 3) * 16 + (threadIdx.x & 31) / 4),
+        first_column((threadIdx.x & 3) * 2),
+        exponent(expressions_.weight() * kLog2E) {}
+
+  __device__ __forceinline__ void run() {
+#pragma unroll
+    for (int i = 0; i < kOutputs; ++i) o[i] = 0;
+    if (C::kTurns && group == C::kGroups - 1) arrive_named(1, 256);
+    fetch(0);
+    if (block == kEndOfStream) return;
+    step<false>();
+    while (block != kEndOfStream) step<true>();
+    wait(stages.value_full(value.stage), value.parity);
+    weigh_values();
+    wait_for_products<0>();
+    pin(o);
+    store(rows, maximum, sum);
+  }
+
+ private:
+  // Waits for the next block's keys. `offset`, which is 0, keeps the compiler from waiting earlier.
+  __device__ __forceinline__ void fetch(unsigned offset) {
+    wait(stages.key_full(key.stage) + offset, key.parity);
+    block = __shfl_sync(~0u, load_shared(stages.key_word(key.stage)), 0);
+  }
+
+  __device__ __forceinline__ void release(unsigned full) {
+    if (lane == 0) arrive(empty_of(full));
+  }
+
+  // The scores of a block, while the values of the one before are weighed.
+  template <bool kWeighs>
+  __device__ __forceinline__ void step() {
+    const bool first = block & kFirstOfTile;
+    const TileRows<C> rows_before = rows;
+    const float maximum_before[2] = {maximum[0], maximum[1]}, sum_before[2] = {sum[0], sum[1]};
+    if (first) begin_tile();
+    if (C::kTurns) sync_named(1 + group, 256);
+    multiply_keys();
+    if (kWeighs) {
+      wait(stages.value_full(value.stage), value.parity);
+      weigh_values();
+    }
+    if (C::kTurns) arrive_named(1 + (group + 1) % C::kGroups, 256);
+    wait_for_products<kWeighs ? 1 : 0>();
+    pin(s);
+    release(stages.key_full(key.stage));
+    if (block & kLastOfTile) {
+      release(stages.query_full(query.stage));
+      query.next();
+    }
+    float factor[2];
+    const bool moved = softmax(factor);
+    key.next();
+    pin(s);
+    fetch(sum[0] + sum[1] < 0 ? 8 : 0);
+    if (kWeighs) {
+      wait_for_products<0>();
+      pin(o);
+      release(stages.value_full(value.stage));
+      value.next();
+      if (first) {
+        store(rows_before, maximum_before, sum_before);
+      } else if (!E::kBounded && (!C::kLazy || __any_sync(~0u, moved))) {
+#pragma unroll
+        for (int i = 0; i < kOutputs; ++i) o[i] *= factor[i / 2 & 1];
+      }
+    }
+    adds = !first;
+    pack();
+  }
+
+  __device__ __forceinline__ void begin_tile() {
+    wait(stages.query_full(query.stage), query.parity);
+    const unsigned word = stages.query_word(query.stage);
+    rows.set(load_shared(word), load_shared(word + 4), first_row);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) maximum[i] = E::kBounded ? 0.0f : nothing(), sum[i] = 0;
+  }
+
+  __device__ __forceinline__ void multiply_keys() {
+    constexpr int kQueryPanel = Stages<C>::kTileRows * 128 / 16, kKeyPanel = C::kKeys * 128 / 16;
+    const auto a = matrix(stages.query(query.stage) + group * 64 * 128, 1024, 16);
+    const auto b = matrix(stages.key(key.stage), 1024, 16);
+    pin(s);
+    begin_products();
+#pragma unroll
+    for (int i = 0; i < C::kDepth / 16; ++i) {
+      Scores<C::kKeys>::add(Float{}, s, a + i / 4 * kQueryPanel + i % 4 * 2,
+                            b + i / 4 * kKeyPanel + i % 4 * 2, i > 0);
+    }
+    commit_products();
+  }
+
+  __device__ __forceinline__ void weigh_values() {
+    const auto b = matrix(stages.value(value.stage), 1024, C::kKeys * 128);
+    pin(o);
+    pin(p);
+    begin_products();
+#pragma unroll
+    for (int i = 0; i < C::kKeys / 16; ++i) {
+      Weighted<C::kWidth>::add(Float{}, o, p[4 * i], p[4 * i + 1], p[4 * i + 2], p[4 * i + 3],
+                               b + i * (16 * 128 / 16), i > 0 ? 1 : adds);
+    }
+    commit_products();
+  }
+
+  __device__ __forceinline__ void pack() {
+#pragma unroll
+    for (int i = 0; i < kScores / 2; ++i) p[i] = pair(Float{}, s[2 * i], s[2 * i + 1]);
+  }
+
+  // Column of score i: a multiple of 16, and low bits that the compiler sees.
+  __device__ __forceinline__ int column(int i) const {
+    return ((int)(block & kKeyBits) + i / 8 * 16) | first_column | (i / 4 & 1) * 8 | (i & 1);
+  }
+  // One that tensors have.
+  __device__ __forceinline__ int held_column(int i) const {
+    if (!E::kReadsColumns || C::kColumns % C::kKeys == 0) return column(i);
+    return min(column(i), C::kColumns - 1);
+  }
+
+  __device__ __forceinline__ void modify() {
+    const auto lines_of = [this](int r) {
+      return expressions.lines(rows.b, rows.h[r], rows.row(r), column(0));
+    };
+    const typename E::Lines lines[2] = {lines_of(0), lines_of(1)};
+#pragma unroll
+    for (int i = 0; i < kScores; ++i) {
+      const int r = i / 2 & 1, offset = i / 4 * 8 + (i & 1);
+      s[i] = expressions.score(rows.b, rows.h[r], rows.row(r), held_column(i), (float)offset,
+                               lines[r], s[i]);
+    }
+  }
+
+  __device__ __forceinline__ void hide_masked() {
+#pragma unroll
+    for (int i = 0; i < kScores; ++i) {
+      const int r = i / 2 & 1;
+      const bool shown = expressions.mask(rows.b, rows.h[r], rows.row(r), held_column(i));
+      s[i] = shown ? s[i] : nothing();
+    }
+  }
+
+  __device__ __forceinline__ void hide() {
+    if constexpr (E::kMask) {
+      if (block & kMasked) hide_masked();
+    }
+    if (block & kPastKeys) {
+      const int keys = expressions.keys(rows.b);
+#pragma unroll
+      for (int i = 0; i < kScores; ++i) s[i] = column(i) < keys ? s[i] : nothing();
+    }
+  }
+
+  __device__ __forceinline__ void drop() {
+#pragma unroll
+    for (int i = 0; i < kScores; ++i) {
+      const int r = i / 2 & 1;
+      s[i] = expressions.keep(rows.b, rows.h[r], rows.row(r), held_column(i)) ? s[i] : 0.0f;
+    }
+  }
+
+  // Makes weights of the scores. Gets the factor of what was summed so far; true if it is not 1.
+  __device__ __forceinline__ bool softmax(float (&factor)[2]) {
+    if constexpr (E::kScore) modify();
+    hide();
+    bool moved = false;
+    float reference[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      if constexpr (E::kBounded) {
+        reference[r] = 0, factor[r] = 1;
+        continue;
+      }
+      const float before = maximum[r];
+      float largest = fmaxf(before, largest_of_row(r));
+      // -inf - -inf is NaN, and stays.
+      if (C::kLazy) largest = (largest - before) * exponent > 8.0f ? largest : before;
+      maximum[r] = largest;
+      reference[r] = largest == nothing() ? 0.0f : largest * exponent;
+      factor[r] = power_of_two(before * exponent - reference[r]);
+      moved |= largest != before;
+    }
+    float part[2][2] = {{0, 0}, {0, 0}};
+#pragma unroll
+    for (int i = 0; i < kScores; ++i) {
+      const int r = i / 2 & 1;
+      s[i] = power_of_two(fmaf(s[i], exponent, -reference[r]));
+      part[r][i & 1] += s[i];
+    }
+#pragma unroll
+    for (int r = 0; r < 2; ++r) sum[r] = fmaf(sum[r], factor[r], part[r][0] + part[r][1]);
+    if constexpr (E::kKeep) drop();
+    return moved;
+  }
+
+  __device__ __forceinline__ float largest_of_row(int r) const {
+    float x = s[2 * r], y = s[2 * r + 1];
+#pragma unroll
+    for (int i = 4 + 2 * r; i < kScores; i += 4) x = fmaxf(x, s[i]), y = fmaxf(y, s[i + 1]);
+    x = fmaxf(x, y);
+    x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
+    return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
+  }
+
+  // Stores a finished tile.
+  __device__ __forceinline__ void store(const TileRows<C>& at, const float (&maxima)[2],
+                                        const float (&sums)[2]) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      float total = sums[r];
+      total += __shfl_xor_sync(~0u, total, 1);
+      total += __shfl_xor_sync(~0u, total, 2);
+      const bool exists = at.q[r] < C::kRows;
+      const bool present = at.q[r] < expressions.queries(at.b);
+      const float inverse = store_statistics(at.b, at.h[r], at.q[r], maxima[r], total,
+                                             exists && lane % 4 == 0, present);
+      store_row(at.b * C::kOutputBatch + at.h[r] * C::kOutputHead + at.q[r] * C::kOutputRow, r,
+                present ? inverse * E::kKeptScale : 0.0f, exists);
+    }
+  }
+
+  // Returns what o is to be multiplied by.
+  __device__ __forceinline__ float store_statistics(int b, int h, int q, float largest, float total,
+                                                    bool stores, bool present) {
+    const long long at = b * C::kStatisticsBatch + h * C::kStatisticsHead + q * C::kStatisticsRow;
+    const bool empty = !(total > 0) || !present;
+    float top = empty ? nothing() : largest * exponent;  // powers of 2
+    const auto put = [&](float* to, float value) {
+      if (to != nullptr && stores) to[at] = value;
+    };
+    put(tensors.max, top * kLn2);
+    put(tensors.sum_exp, empty ? 0.0f : total);
+    if constexpr (E::kSink) {
+      const float sink = present ? expressions.sink(h) * kLog2E : nothing();
+      const float higher = fmaxf(top, sink);
+      const float part = empty ? 0.0f : total * power_of_two(top - higher);
+      total = present ? part + power_of_two(sink - higher) : 0.0f;
+      put(tensors.max_with_sink, higher * kLn2);
+      put(tensors.sum_exp_with_sink, total);
+      put(tensors.lse, present ? (higher + __log2f(total)) * kLn2 : nothing());
+      return empty ? 0.0f : power_of_two(top - higher) / total;
+    }
+    put(tensors.lse, empty ? nothing() : (top + __log2f(total)) * kLn2);
+    return empty ? 0.0f : 1.0f / total;
+  }
+
+  __device__ __forceinline__ void store_row(long long at, int r, float factor, bool exists) {
+#pragma unroll
+    for (int part = 0; part < C::kWidth / 32; ++part) {
+      unsigned pairs[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int from = (4 * part + i) * 4 + 2 * r;
+        pairs[i] = pair(Float{}, o[from] * factor, o[from + 1] * factor);
+      }
+      exchange(pairs, lane);
+      const int to = (4 * part + (lane & 3)) * 8;
+      if (exists && to < C::kStored) store_columns(tensors.o + at + to, pairs);
+    }
+  }
+
+  __device__ __forceinline__ void store_columns(unsigned short* to, const unsigned (&pairs)[4]) {
+    if constexpr (C::kAligned) {
+      *reinterpret_cast<uint4*>(to) = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+    } else {
+#pragma unroll
+      for (int i = 0; i < 8; ++i) to[i * C::kOutputColumn] = pairs[i / 2] >> (i & 1) * 16;
+    }
+  }
+};
+
+// The kernel, for 128 (kGroups + 1) threads.
+template <class C, class E, class L>
+ATTN_INLINE void forward(const ForwardTensors& tensors, const E& expressions, const L& lists) {
+  extern __shared__ unsigned char shared[];
+  const Stages<C> stages{(shared_address(shared) + 1023) & ~1023u};
+  if (threadIdx.x == 0) stages.init();
+  __syncthreads();
+  const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);
+  if (group == 0) {
+    give_registers<C::kGroups == 2 ? 40 : 32>();
+    if (threadIdx.x == 0) Producer<C, E, L>{stages, tensors, expressions, lists}.run();
+  } else {
+    take_registers<C::kGroups == 2 ? 232 : 160>();
+    Consumer<C, E>(stages, tensors, expressions, group - 1).run();
+  }
+}
+
+}  // namespace kernels

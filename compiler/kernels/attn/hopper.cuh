@@ -1,0 +1,137 @@
+// What compute capability 9.0 adds: barriers in shared memory that count bytes, copies by the tensor
+// memory accelerator (TMA), and products of warp groups (wgmma.cuh).
+//
+// Addresses in shared memory are 32 bits. Source: PTX ISA, "mbarrier", "cp.async.bulk.tensor",
+// "wgmma.mma_async" and "Shared Memory Matrix Layout".
+#pragma once
+
+#include "attn/values.cuh"
+
+namespace kernels {
+
+#define ATTN_INLINE static __device__ __forceinline__
+
+struct alignas(64) TensorMap {  // CUtensorMap
+  unsigned long long words[16];
+};
+
+ATTN_INLINE unsigned shared_address(const void* pointer) {
+  return (unsigned)__cvta_generic_to_shared(pointer);
+}
+
+// Barriers: 8 bytes each. A phase ends when all arrivals and all announced bytes have come.
+
+ATTN_INLINE void init_barrier(unsigned barrier, unsigned arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+
+ATTN_INLINE void publish_barriers() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+ATTN_INLINE void arrive(unsigned barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+// Arrives, and announces bytes that a copy will bring.
+ATTN_INLINE void arrive_expecting(unsigned barrier, unsigned bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
+}
+
+ATTN_INLINE bool is_done(unsigned barrier, unsigned parity) {
+  unsigned done;
+  asm volatile(
+      "{\n.reg .pred p;\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, p;\n}"
+      : "=r"(done)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return done != 0;
+}
+
+// Waits for the end of the phase of that parity. With ATTN_WATCH, a wait of more than about a second
+// ends the kernel with an error instead of hanging the GPU.
+ATTN_INLINE void wait(unsigned barrier, unsigned parity) {
+#ifdef ATTN_WATCH
+  const long long start = clock64();
+  while (!is_done(barrier, parity)) {
+    if (clock64() - start > 2000000000ll) {
+      printf("attnc: block %d, thread %d waits for barrier %u, phase %u\n", blockIdx.x, threadIdx.x,
+             barrier & 1023, parity);
+      __trap();
+    }
+  }
+#else
+  while (!is_done(barrier, parity)) {
+  }
+#endif
+}
+
+// Named barriers: `threads` threads sync or arrive.
+ATTN_INLINE void sync_named(int name, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(name), "r"(threads) : "memory");
+}
+ATTN_INLINE void arrive_named(int name, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(name), "r"(threads) : "memory");
+}
+
+// Copies the box at these coordinates, innermost first, to shared memory; its bytes arrive at the
+// barrier.
+ATTN_INLINE void copy_box(unsigned to, const TensorMap& map, unsigned barrier, int x0, int x1,
+                          int x2, int x3) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(to),
+      "l"(&map), "r"(barrier), "r"(x0), "r"(x1), "r"(x2), "r"(x3)
+      : "memory");
+}
+ATTN_INLINE void copy_box(unsigned to, const TensorMap& map, unsigned barrier, int x0, int x1,
+                          int x2, int x3, int x4) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(to),
+      "l"(&map), "r"(barrier), "r"(x0), "r"(x1), "r"(x2), "r"(x3), "r"(x4)
+      : "memory");
+}
+
+ATTN_INLINE void store_shared(unsigned address, unsigned value) {
+  asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
+}
+ATTN_INLINE unsigned load_shared(unsigned address) {
+  unsigned value;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(address) : "memory");
+  return value;
+}
+
+// Moves registers of a block from one warp group to others.
+template <int kRegisters>
+ATTN_INLINE void give_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+template <int kRegisters>
+ATTN_INLINE void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+
+// 2^x, 0 for -inf; relative error below 2^-22.
+ATTN_INLINE float power_of_two(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// Of two 16-bit floats.
+ATTN_INLINE unsigned pair(BF16, float low, float high) {
+  unsigned bits;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+  return bits;
+}
+ATTN_INLINE unsigned pair(F16, float low, float high) {
+  unsigned bits;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+  return bits;
+}
+
+}  // namespace kernels

@@ -1,0 +1,102 @@
+// Lists of key blocks (forward.cuh) for masks that read tensors, made by the GPU before the kernel
+// that walks them. Constants are those of forward.cuh, and kLists, kCells and kMostRuns.
+#pragma once
+
+#include "attn/forward.cuh"
+
+namespace kernels {
+
+constexpr int kCellKeys = 16;
+enum CellKind : unsigned char { kEmptyCell, kPartialCell, kFullCell };
+
+// A warp for each of [kLists,kTiles,kCells]: what masks show of the rows of a tile and 16 keys.
+template <class C, class E>
+ATTN_INLINE void look_at_cells(const E& expressions, unsigned char* cells) {
+  const int n = (int)(attn_thread() / 32), lane = threadIdx.x % 32;
+  if (n >= C::kLists * C::kTiles * C::kCells) return;
+  const int tile = n / C::kCells % C::kTiles, list = n / C::kCells / C::kTiles;
+  const int heads = C::kListsOfUnit ? C::kUnits : 1;
+  const int column = n % C::kCells * kCellKeys + lane % kCellKeys;
+  const int first = tile * C::kRowsOfTile, end = min(first + C::kRowsOfTile, C::kRows);
+  bool any = false, all = true;
+  for (int row = first; row < end; row += 2) {
+    const int own = row + lane / kCellKeys;
+    if (own < end && column < C::kColumns) {
+      const bool shown = expressions.mask(list / heads, list % heads, own, column);
+      any |= shown, all &= shown;
+    }
+    if (__any_sync(~0u, any) && __any_sync(~0u, !all)) break;
+  }
+  const bool empty = !__any_sync(~0u, any), full = __all_sync(~0u, all);
+  if (lane == 0) cells[n] = empty ? kEmptyCell : full ? kFullCell : kPartialCell;
+}
+
+// Runs of blocks, appended to those of a tile. All lanes of a warp have the same.
+template <class C>
+struct RunWriter {
+  Tile tile;
+  Run* runs;
+  Run run{0, 0};
+
+  __device__ void add(int key, bool masked) {
+    if (run.blocks == 0 || run.key + run.blocks * C::kKeys != (key | (int)masked)) {
+      finish();
+      run = {key | (int)masked, 0};
+    }
+    ++run.blocks, ++tile.blocks;
+  }
+  __device__ void finish() {
+    if (run.blocks == 0) return;
+    if (threadIdx.x % 32 == 0) runs[tile.first + tile.runs] = run;
+    ++tile.runs;
+  }
+};
+
+// A warp for each of [kLists,kTiles]: the runs of a tile, of which there are at most kMostRuns.
+template <class C>
+ATTN_INLINE void list_blocks(const unsigned char* cells, Tile* tiles, Run* runs) {
+  using Bits = unsigned long long;
+  constexpr int kPerBlock = C::kKeys / kCellKeys, kLanes = 32;
+  const int n = (int)(attn_thread() / kLanes), lane = threadIdx.x % kLanes;
+  if (n >= C::kLists * C::kTiles) return;
+  const unsigned char* own = cells + (long long)n * C::kCells;
+  RunWriter<C> writer{{n % C::kTiles, n * C::kMostRuns, 0, 0}, runs};
+  Bits seen = 0, masked = 0;  // of the 64 cells from `base` on
+  const auto read = [&](int from) {
+    const int kind = from + lane < C::kCells ? own[from + lane] : kEmptyCell;
+    seen |= (Bits)__ballot_sync(~0u, kind != kEmptyCell) << kLanes;
+    masked |= (Bits)__ballot_sync(~0u, kind != kFullCell && from + lane < C::kCells) << kLanes;
+  };
+  read(0);
+  for (int base = 0, at = 0; base < C::kCells; base += kLanes) {
+    seen >>= kLanes, masked >>= kLanes;
+    read(base + kLanes);
+    while (at < base + kLanes) {
+      const Bits ahead = seen >> (at - base);
+      at = ahead == 0 ? base + kLanes : at + __ffsll((long long)ahead) - 1;
+      if (at >= base + kLanes) break;
+      const Bits block = ((Bits)1 << kPerBlock) - 1;
+      writer.add(at * kCellKeys, (masked >> (at - base) & block) != 0);
+      at += kPerBlock;
+    }
+  }
+  writer.finish();
+  if (lane == 0) tiles[n] = writer.tile;
+}
+
+// A thread for each of [kLists,kTiles]: sorts the tiles of each list, the longest first.
+template <class C>
+ATTN_INLINE void sort_tiles(const Tile* tiles, Tile* sorted) {
+  const int n = (int)attn_thread();
+  if (n >= C::kLists * C::kTiles) return;
+  const int first = n / C::kTiles * C::kTiles;
+  const Tile own = tiles[n];
+  int rank = 0;
+  for (int i = first; i < first + C::kTiles; ++i) {
+    const int blocks = tiles[i].blocks;
+    rank += blocks > own.blocks || (blocks == own.blocks && i < n);
+  }
+  sorted[first + rank] = own;
+}
+
+}  // namespace kernels

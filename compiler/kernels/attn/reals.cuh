@@ -1,0 +1,44 @@
+// Operations of expressions in f32, for kernels that compute them for each score. A class of
+// expressions inherits them: its unqualified calls find these before those of values.cuh and CUDA.
+#pragma once
+
+#include "attn/hopper.cuh"
+
+namespace kernels {
+
+constexpr float kLog2E = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
+
+// A bound tensor, whose alignment lets the compiler read neighbours together.
+template <typename T>
+ATTN_INLINE const T* aligned(const T* tensor) {
+  return static_cast<const T*>(__builtin_assume_aligned(tensor, 16));
+}
+
+struct Reals {
+  ATTN_INLINE float attn_bf16(unsigned short bits) { return BF16::widen(bits); }
+  ATTN_INLINE float attn_f16(unsigned short bits) { return F16::widen(bits); }
+  ATTN_INLINE float attn_min(float x, float y) { return x != x || x < y ? x : y; }
+  ATTN_INLINE float attn_max(float x, float y) { return x != x || x > y ? x : y; }
+
+  // Of few instructions; relative errors: tanh 2^-11, others about 2^-21. Sine and cosine have
+  // absolute errors of 2^-21, for |x| up to 2^15.
+  ATTN_INLINE float exp2(float x) { return power_of_two(x); }
+  ATTN_INLINE float exp(float x) { return power_of_two(x * kLog2E); }
+  ATTN_INLINE float tanh(float x) {
+    float y;
+    asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+  }
+  ATTN_INLINE float sin(float x) { return __sinf(within_pi(x)); }
+  ATTN_INLINE float cos(float x) { return __cosf(within_pi(x)); }
+  ATTN_INLINE float tan(float x) { return sin(x) / cos(x); }
+
+ private:
+  // x without multiples of 2 pi, which is the sum of two constants.
+  ATTN_INLINE float within_pi(float x) {
+    const float turns = rintf(x * 0.15915494f);
+    return fmaf(turns, 1.7484556e-7f, fmaf(turns, -6.2831855f, x));
+  }
+};
+
+}  // namespace kernels

@@ -1,0 +1,222 @@
+#include "compiler/lowering/native/expressions.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "compiler/ir/text.h"
+#include "compiler/lowering/native/lines.h"
+#include "compiler/passes/analysis/axes.h"
+#include "compiler/passes/rewrite/hoist.h"
+
+namespace attn::lowering::native {
+namespace {
+
+constexpr double kMostBound = 40;  // e^40 and its sums are far from the ends of f32 and bf16
+
+using derive::ExpressionWriter;
+using ir::Dim;
+using ir::ExprId;
+using ir::Op;
+
+std::vector<ExprId> roots_of(const ir::Attention& attention, bool masks) {
+  std::vector<ExprId> roots = {attention.scale, attention.score};
+  if (masks) roots.insert(roots.end(), attention.masks.begin(), attention.masks.end());
+  if (attention.sink) roots.push_back(*attention.sink);
+  if (attention.dropout) roots.push_back(*attention.dropout->keep);
+  return roots;
+}
+
+bool reads_by_column(const ir::Attention& attention, const std::vector<ExprId>& roots) {
+  passes::Dependence dependence(attention.dag);
+  return std::ranges::any_of(ir::reachable(attention.dag, roots), [&](ExprId id) {
+    return attention.dag[id].is(Op::load_) && dependence[id].column;
+  });
+}
+
+bool are_plain(const ir::Attention& attention, const std::vector<ExprId>& masks) {
+  constexpr double kMostOperations = 24;
+  double cost = 0;
+  for (const ExprId id : ir::reachable(attention.dag, masks)) {
+    if (attention.dag[id].is(Op::load_)) return false;
+    cost += passes::cost_for_each_score(attention.dag[id]);
+  }
+  return cost <= kMostOperations;
+}
+
+void add_lengths(const ir::Attention& attention, std::string_view name,
+                 derive::KernelInputs& inputs) {
+  const auto is_it = [&](const plan::OperandSource& source) {
+    const auto* tensor = std::get_if<plan::TensorOperand>(&source);
+    return tensor != nullptr && tensor->name == name;
+  };
+  if (!attention.find_tensor(name) || std::ranges::any_of(inputs.operands, is_it)) return;
+  inputs.operands.emplace_back(plan::TensorOperand{std::string(name)});
+  inputs.parameters.push_back(fmt::format("const int* t_{}", name));
+}
+
+// A method whose body is the writer's statements.
+std::string method(const char* head, const ExpressionWriter& writer, const std::string& value) {
+  return fmt::format("  __device__ {} const {{\n{}    return {};\n  }}\n", head,
+                     writer.statements(4), value);
+}
+
+// A size, or the length where it is shorter.
+std::string length_method(const char* name, std::string_view lengths, bool has, std::int64_t size) {
+  const std::string value =
+      has ? fmt::format("::min(t_{}[b], {})", lengths, size) : std::to_string(size);
+  return fmt::format("  __device__ int {}(int b) const {{ return {}; }}\n", name, value);
+}
+
+class Text {
+ public:
+  Text(const ir::Attention& attention, const Expressions& expressions)
+      : attention_(attention),
+        expressions_(expressions),
+        lines_(expressions.modifies ? lines_of(attention_, expressions.scoring.root)
+                                    : std::vector<Line>()),
+        writer_(attention_, {}, derive::Precision::in_single) {}
+
+  std::string make() && {
+    std::string text = "struct Expressions : kernels::Reals {\n" + constants();
+    for (const std::string& field : expressions_.inputs.parameters) text += "  " + field + ";\n";
+    text += weight();
+    if (expressions_.modifies) text += lines() + score();
+    if (expressions_.masks) text += mask();
+    if (attention_.dropout) text += keep(*attention_.dropout->keep);
+    if (attention_.sink) text += sink();
+    const ir::Dims& d = attention_.dims;
+    text += length_method("keys", ir::kLengthsKv, attention_.lengths_kv, d[Dim::Skv]);
+    text += length_method("queries", ir::kLengthsQ, attention_.lengths_q, d[Dim::Sq]);
+    return text + "};\n";
+  }
+
+ private:
+  std::string constants() const {
+    const double kept = attention_.dropout ? 1 / (1 - attention_.dropout->probability) : 1;
+    return fmt::format(
+        "  static constexpr bool kScore = {}, kBounded = {}, kMask = {}, kKeep = {}, kSink = {};\n"
+        "  static constexpr bool kReadsColumns = {};\n"
+        "  static constexpr float kKeptScale = {};\n",
+        expressions_.modifies, expressions_.bounded, expressions_.masks,
+        attention_.dropout.has_value(), attention_.sink.has_value(), expressions_.reads_columns,
+        kept);
+  }
+
+  // What scores have to be multiplied by.
+  std::string weight() {
+    writer_.begin({});
+    const std::string value = expressions_.modifies ? literal(expressions_.scoring.weight)
+                                                    : writer_.value(attention_.scale);
+    return method("float weight()", writer_, value);
+  }
+
+  static std::string literal(double value) { return ir::real_text(value) + "f"; }
+
+  // The values of lines at a column, and their slopes.
+  std::string lines() {
+    std::vector<std::string> values;
+    writer_.begin({true, true, true, true});
+    for (const Line& line : lines_) {
+      values.push_back(writer_.value(line.expression));
+      values.push_back(writer_.value(line.slope));
+    }
+    const std::string fields =
+        lines_.empty() ? "" : fmt::format("    float at[{}];\n", values.size());
+    return fmt::format("  struct Lines {{\n{}  }};\n", fields) +
+           method("Lines lines(int b, int h, int row, int column)", writer_,
+                  fmt::format("Lines{{{}}}", fmt::join(values, ", ")));
+  }
+
+  // `offset`: of the column from that of the lines.
+  std::string score() {
+    writer_.begin({true, true, true, true});
+    for (std::size_t i = 0; i < lines_.size(); ++i) {
+      writer_.set_value(lines_[i].expression,
+                        fmt::format("fmaf(lines.at[{}], offset, lines.at[{}])", 2 * i + 1, 2 * i));
+    }
+    set_score();
+    const std::string value = writer_.value(expressions_.scoring.root);
+    return method(
+        "float score(int b, int h, int row, int column, float offset, const Lines& lines,\n"
+        "                         float product)",
+        writer_, value);
+  }
+
+  // Constant factors of the score and the scale are one.
+  void set_score() {
+    if (!expressions_.scoring.scaled) return writer_.set_score("product");
+    writer_.set_score("product * " + writer_.value(attention_.scale));
+    const auto scale = positive_scale(attention_);
+    if (!scale) return;
+    const ir::Dag& dag = attention_.dag;
+    const ExprId roots[] = {expressions_.scoring.root};
+    for (const ExprId id : ir::reachable(dag, roots)) {
+      const ir::Node& node = dag[id];
+      if (!node.is(Op::mul_) && !node.is(Op::div_)) continue;
+      const ExprId x = node.operands[0], y = node.operands[1];
+      if (!dag[x].is(Op::score_) || !dag[y].is(Op::const_real_)) continue;
+      const double factor = node.is(Op::mul_) ? dag.real_of(y) : 1 / dag.real_of(y);
+      writer_.set_value(id, fmt::format("(product * {})", literal(*scale * factor)));
+    }
+  }
+
+  std::string mask() {
+    writer_.begin({true, true, true, true});
+    std::string value;
+    for (const ExprId mask : attention_.masks) {
+      value += (value.empty() ? "" : " && ") + writer_.value(mask);
+    }
+    return method("bool mask(int b, int h, int row, int column)", writer_,
+                  value.empty() ? "true" : value);
+  }
+
+  std::string keep(ExprId id) {
+    writer_.begin({true, true, true, true});
+    const std::string value = writer_.value(id);
+    return method("bool keep(int b, int h, int row, int column)", writer_, value);
+  }
+
+  std::string sink() {
+    writer_.begin({.head = true});
+    const std::string value = writer_.value(*attention_.sink);
+    return method("float sink(int h)", writer_, value);
+  }
+
+  ir::Attention attention_;  // a copy: slopes are added to its dag
+  const Expressions& expressions_;
+  std::vector<Line> lines_;
+  ExpressionWriter writer_;
+};
+
+}  // namespace
+
+Expressions expressions_of(const ir::Attention& attention, bool masks) {
+  const std::vector<ExprId> roots = roots_of(attention, masks);
+  Expressions made;
+  made.modifies = !attention.dag[attention.score].is(Op::score_) || !positive_scale(attention);
+  if (made.modifies) made.scoring = scoring_of(attention);
+  made.bounded = made.scoring.bound && *made.scoring.bound <= kMostBound &&
+                 attention.dtype == DType::bf16 && !attention.wants_max_or_sum();
+  made.masks = masks;
+  made.reads_columns = reads_by_column(attention, roots);
+  made.plain = !made.modifies && !attention.sink && !attention.dropout &&
+               (!masks || are_plain(attention, attention.masks));
+  made.inputs = derive::inputs_of(attention, roots);
+  if (attention.lengths_q) add_lengths(attention, ir::kLengthsQ, made.inputs);
+  if (attention.lengths_kv) add_lengths(attention, ir::kLengthsKv, made.inputs);
+  return made;
+}
+
+bool masks_read_inputs(const ir::Attention& attention) {
+  return std::ranges::any_of(ir::reachable(attention.dag, attention.masks), [&](ExprId id) {
+    return attention.dag[id].is(Op::load_) || attention.dag[id].is(Op::param_);
+  });
+}
+
+std::string expressions_text(const ir::Attention& attention, const Expressions& expressions) {
+  return Text(attention, expressions).make();
+}
+
+}  // namespace attn::lowering::native

@@ -1,0 +1,233 @@
+#include "compiler/lowering/native/kernel.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "compiler/kernels/kernel_text.h"
+#include "compiler/kernels/sources.h"
+#include "compiler/lowering/cudnn/lengths.h"
+#include "compiler/lowering/cudnn/operands.h"
+#include "compiler/lowering/cudnn/vectors.h"
+
+namespace attn::lowering::native {
+namespace {
+
+using ir::Dim;
+
+constexpr std::int64_t kHeadsOfSection = 32;  // whose keys stay in the L2 cache
+
+// In a debug build, waits give up after a second and name the barrier (attn/hopper.cuh).
+#ifdef NDEBUG
+constexpr const char* kWatch = "";
+#else
+constexpr const char* kWatch = "#define ATTN_WATCH\n";
+#endif
+
+constexpr const char* kListsInTheText =
+    "struct Lists {\n"
+    "  __device__ kernels::Tile tile(int i) const { return kTiles[i]; }\n"
+    "  __device__ kernels::Run run(int i) const { return kRuns[i]; }\n"
+    "};\n";
+constexpr const char* kListsInMemory =
+    "struct Lists {\n"
+    "  const kernels::Tile* tiles;\n"
+    "  const kernels::Run* runs;\n"
+    "  __device__ kernels::Tile tile(int i) const { return tiles[i]; }\n"
+    "  __device__ kernels::Run run(int i) const { return runs[i]; }\n"
+    "};\n";
+
+std::string array_text(const char* what, const std::vector<std::string>& elements) {
+  constexpr std::size_t kOfLine = 6;
+  std::string text = fmt::format("static __device__ const kernels::{}[] = {{", what);
+  for (std::size_t i = 0; i < elements.size(); ++i) {
+    text += i % kOfLine == 0 ? "\n    " : " ";
+    text += elements[i] + ",";
+  }
+  return text + "\n};\n";
+}
+
+class Source {
+ public:
+  Source(const ir::Attention& attention, const Kernel& kernel)
+      : attention_(attention), dims_(attention.dims), kernel_(kernel) {}
+
+  std::string make() const {
+    std::string text =
+        kWatch + kernels::include_text(kernel_.makes_lists ? "key_lists.cuh" : "forward.cuh");
+    text += kernel_.makes_lists ? kListsInMemory : lists_text() + kListsInTheText;
+    text += constants_text() + expressions_text(attention_, kernel_.expressions);
+    if (kernel_.makes_lists) text += makers_text();
+    return text + forward_text();
+  }
+
+ private:
+  std::string lists_text() const {
+    std::vector<std::string> tiles, runs;
+    for (const TileList& list : kernel_.blocks.lists) {
+      tiles.push_back(
+          fmt::format("{{{}, {}, {}, {}}}", list.tile, list.first, list.runs, list.blocks));
+    }
+    for (const KeyRun& run : kernel_.blocks.runs) {
+      runs.push_back(fmt::format("{{{}, {}}}", run.key | (run.masked ? 1 : 0), run.blocks));
+    }
+    if (runs.empty()) runs.emplace_back("{0, 0}");  // an array has an element
+    return array_text("Tile kTiles", tiles) + array_text("Run kRuns", runs);
+  }
+
+  std::string constants_text() const {
+    std::string text = fmt::format("struct Constants {{\n  using Float = {};\n",
+                                   kernels::float_class(attention_.dtype));
+    const auto add = [&text](const char* type, const auto& table) {
+      for (const auto& [name, value] : table) {
+        text += fmt::format("  static constexpr {} {} = {};\n", type, name, value);
+      }
+    };
+    add("int", tile_constants());
+    add("int", list_constants());
+    add("bool", flags());
+    add("long long", strides());
+    return text + "};\n";
+  }
+
+  using Integers = std::vector<std::pair<const char*, std::int64_t>>;
+
+  Integers tile_constants() const {
+    const Tile& tile = kernel_.tile;
+    return {{"kGroups", tile.groups},
+            {"kKeys", tile.keys},
+            {"kDepth", tile.depth},
+            {"kWidth", tile.width},
+            {"kStored", dims_[Dim::Dv]},
+            {"kStages", tile.stages},
+            {"kQueries", tile.queries},
+            {"kPack", tile.pack},
+            {"kRowsOfTile", tile.rows_of_head()},
+            {"kBatches", dims_[Dim::B]},
+            {"kUnits", kernel_.units(dims_)},
+            {"kHeadsOfKey", dims_[Dim::Hq] / dims_[Dim::Hkv]},
+            {"kRows", dims_[Dim::Sq]},
+            {"kColumns", dims_[Dim::Skv]}};
+  }
+
+  Integers list_constants() const {
+    const passes::Axes& axes = kernel_.blocks.axes;
+    const bool sorted = kernel_.blocks.sorted || kernel_.makes_lists;
+    Integers all = {
+        {"kTiles", kernel_.blocks.tiles},
+        {"kItems", kernel_.items(dims_)},
+        {"kSection", sorted ? std::max<std::int64_t>(1, kHeadsOfSection / kernel_.tile.pack) : 1},
+        {"kListsOfBatch", !axes.batch ? 0
+                          : axes.head ? dims_[Dim::Hq]
+                                      : 1},
+        {"kListsOfUnit", axes.head ? 1 : 0}};
+    if (!kernel_.makes_lists) return all;
+    all.emplace_back("kLists", kernel_.lists(dims_));
+    all.emplace_back("kCells", kernel_.cells(dims_));
+    all.emplace_back("kMostRuns", kernel_.most_runs(dims_));
+    return all;
+  }
+
+  std::vector<std::pair<const char*, bool>> flags() const {
+    return {{"kTurns", true},
+            {"kLazy", !attention_.wants_max_or_sum()},
+            {"kLengths", attention_.lengths_kv},
+            {"kAligned",
+             moves_in_vectors(logical_dims(attention_, "o"), stored_strides(attention_, "o"))}};
+  }
+
+  Integers strides() const {
+    const auto [batch, head, row, column] = stored_strides(attention_, "o");
+    const Dims4 statistics = statistics_strides(attention_);
+    return {{"kOutputBatch", batch},
+            {"kOutputHead", head},
+            {"kOutputRow", row},
+            {"kOutputColumn", column},
+            {"kStatisticsBatch", statistics[0]},
+            {"kStatisticsHead", statistics[1]},
+            {"kStatisticsRow", statistics[2]}};
+  }
+
+  // The parameters of captured tensors and params, each after a comma.
+  std::string inputs() const {
+    std::string text;
+    for (const std::string& input : kernel_.expressions.inputs.parameters) text += ", " + input;
+    return text;
+  }
+
+  std::string expressions() const {
+    const derive::KernelInputs& inputs = kernel_.expressions.inputs;
+    std::string fields;
+    for (std::size_t i = 0; i < inputs.operands.size(); ++i) {
+      const std::string& parameter = inputs.parameters[i];
+      const std::string name = parameter.substr(parameter.rfind(' ') + 1);
+      const auto* tensor = std::get_if<plan::TensorOperand>(&inputs.operands[i]);
+      const bool aligned = tensor != nullptr && captured_alignment(tensor->name) == 16;
+      fields += ", " + (aligned ? fmt::format("kernels::aligned({})", name) : name);
+    }
+    return fmt::format("const Expressions expressions{{{{}}{}}};", fields);
+  }
+
+  std::string makers_text() const {
+    return fmt::format(
+        "extern \"C\" __global__ void {0}(unsigned char* cells{3}) {{\n  {4}\n"
+        "  kernels::look_at_cells<Constants>(expressions, cells);\n}}\n"
+        "extern \"C\" __global__ void {1}(const unsigned char* cells, kernels::Tile* tiles,\n"
+        "                                 kernels::Run* runs) {{\n"
+        "  kernels::list_blocks<Constants>(cells, tiles, runs);\n}}\n"
+        "extern \"C\" __global__ void {2}(const kernels::Tile* tiles, kernels::Tile* sorted) {{\n"
+        "  kernels::sort_tiles<Constants>(tiles, sorted);\n}}\n",
+        kCellsKernel, kListsKernel, kSortKernel, inputs(), expressions());
+  }
+
+  std::string forward_text() const {
+    std::vector<std::string> parameters, fields;
+    for (const char* name : {"q", "k", "v"}) {
+      parameters.push_back(fmt::format("const __grid_constant__ kernels::TensorMap {}", name));
+      fields.push_back(fmt::format("&{}", name));
+    }
+    for (const std::string& name : kernel_.outputs) {
+      parameters.push_back(fmt::format("{}* {}", name == "o" ? "unsigned short" : "float", name));
+    }
+    for (const ir::Output& output : ir::kOutputs) {
+      fields.emplace_back(attention_.*output.wanted ? output.name : "nullptr");
+    }
+    parameters.emplace_back("int* counter");
+    fields.emplace_back("counter");
+    if (kernel_.makes_lists) {
+      parameters.emplace_back("const kernels::Tile* tiles, const kernels::Run* runs");
+    }
+    const std::string check =
+        fmt::format("static_assert(kernels::Stages<Constants>::kBytes + 1024 == {}, \"\");\n",
+                    kernel_.tile.shared_bytes());
+    return check +
+           fmt::format(
+               "extern \"C\" __global__ void __launch_bounds__({}, 1) {}(\n    {}{}) {{\n  {}\n"
+               "  const kernels::ForwardTensors tensors{{{}}};\n"
+               "  kernels::forward<Constants>(tensors, expressions, Lists{{{}}});\n}}\n",
+               kernel_.tile.threads(), kForwardKernel, fmt::join(parameters, ",\n    "), inputs(),
+               expressions(), fmt::join(fields, ", "), kernel_.makes_lists ? "tiles, runs" : "");
+  }
+
+  const ir::Attention& attention_;
+  const ir::Dims& dims_;
+  const Kernel& kernel_;
+};
+
+}  // namespace
+
+std::int64_t Kernel::lists(const ir::Dims& dims) const {
+  return (blocks.axes.batch ? dims[Dim::B] : 1) * (blocks.axes.head ? dims[Dim::Hq] : 1);
+}
+
+std::int64_t Kernel::most_runs(const ir::Dims& dims) const {
+  const std::int64_t per_block = tile.keys / kCell;
+  return (cells(dims) + per_block - 1) / per_block;
+}
+
+std::string source_of(const ir::Attention& attention, const Kernel& kernel) {
+  return Source(attention, kernel).make();
+}
+
+}  // namespace attn::lowering::native

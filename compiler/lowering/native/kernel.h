@@ -1,0 +1,43 @@
+// What attnc's forward kernel is generated from, and its text.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "compiler/ir/attention.h"
+#include "compiler/lowering/native/expressions.h"
+#include "compiler/lowering/native/key_blocks.h"
+#include "compiler/lowering/native/tiles.h"
+
+namespace attn::lowering::native {
+
+inline constexpr const char* kForwardKernel = "attn_forward";
+// Of lists that the GPU makes (attn/key_lists.cuh), in this order.
+inline constexpr const char* kCellsKernel = "attn_cells";
+inline constexpr const char* kListsKernel = "attn_lists";
+inline constexpr const char* kSortKernel = "attn_sort";
+
+struct Kernel {
+  Tile tile;
+  KeyBlocks blocks;
+  Expressions expressions;
+  std::vector<std::string> outputs;  // names
+  // The GPU makes the lists, at every execute: masks read tensors or params. `blocks` is an upper
+  // bound then.
+  bool makes_lists = false;
+
+  std::int64_t units(const ir::Dims& dims) const { return dims[ir::Dim::Hq] / tile.pack; }
+  std::int64_t items(const ir::Dims& dims) const {
+    return blocks.tiles * units(dims) * dims[ir::Dim::B];
+  }
+  // Lists that differ: of batches and heads, as far as masks depend on them.
+  std::int64_t lists(const ir::Dims& dims) const;
+  std::int64_t cells(const ir::Dims& dims) const { return cells_of(dims[ir::Dim::Skv]); }
+  std::int64_t most_runs(const ir::Dims& dims) const;  // of a tile
+};
+
+// CUDA C++.
+std::string source_of(const ir::Attention& attention, const Kernel& kernel);
+
+}  // namespace attn::lowering::native

@@ -1,0 +1,287 @@
+#include "compiler/lowering/native/native.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+#include "compiler/derive/scores.h"
+#include "compiler/lowering/common/checks.h"
+#include "compiler/lowering/common/controls.h"
+#include "compiler/lowering/common/interface.h"
+#include "compiler/lowering/common/unsupported.h"
+#include "compiler/lowering/cudnn/operands.h"
+#include "compiler/lowering/cudnn/vectors.h"
+#include "compiler/lowering/native/kernel.h"
+#include "runtime/plan/internal_tensor.h"
+
+namespace attn::lowering {
+namespace native {
+namespace {
+
+using ir::Dim;
+using ir::LayoutKind;
+using plan::TensorMapArgument;
+
+constexpr const char* kCounter = "native.counter";
+constexpr const char* kCells = "native.cells";
+constexpr const char* kTiles = "native.tiles";
+constexpr const char* kSorted = "native.sorted";
+constexpr const char* kRuns = "native.runs";
+constexpr std::int64_t kMostLength = std::int64_t{1} << 24;  // rows and keys
+constexpr std::int64_t kMostListed = std::int64_t{1} << 28;  // cells and runs
+constexpr std::int64_t kMakerThreads = 128;
+
+Status check_layout(const ir::Attention& attention, const std::string& name) {
+  const LayoutKind kind = layout_of(attention, name).kind;
+  if (kind == LayoutKind::thd || kind == LayoutKind::paged) {
+    return unsupported(
+        attention.pos,
+        fmt::format("attnc's kernel reads no {} layout, which `{}` has", to_string(kind), name),
+        "bshd, bhsd, sbhd, packed and strided layouts work");
+  }
+  if (name == "o") return {};
+  const Dims4 dims = logical_dims(attention, name), strides = stored_strides(attention, name);
+  bool fits = strides[3] == 1;
+  for (std::size_t i = 0; i < 3; ++i) {
+    fits &= dims[i] == 1 || (strides[i] > 0 && strides[i] % kVector == 0);
+  }
+  if (fits) return {};
+  return unsupported(
+      attention.pos,
+      fmt::format("the rows of `{}` are not contiguous, or not at multiples of 16 bytes", name),
+      "the tensor memory accelerator needs both");
+}
+
+Status check_depth(const ir::Attention& attention, Dim dim) {
+  const std::int64_t depth = attention.dims[dim];
+  if (depth % kVector == 0 && depth <= kMostDepth) return {};
+  return unsupported(
+      attention.pos,
+      fmt::format("{} = {}, which attnc's kernel cannot compute", to_string(dim), depth),
+      fmt::format("multiples of {} up to {} work", kVector, kMostDepth));
+}
+
+Status check_clauses(const ir::Attention& attention) {
+  if (attention.dropout && !attention.dropout->keep) {
+    return unsupported(attention.dropout->pos, "attnc's kernel draws no random numbers",
+                       "use a mask: `dropout p, keep[b, h, q_idx, kv_idx]`");
+  }
+  const ir::Dims& d = attention.dims;
+  if (d[Dim::Skv] == 0 || d[Dim::Sq] == 0) {
+    return unsupported(attention.pos, "without rows or keys there is nothing to compute");
+  }
+  if (d[Dim::Skv] > kMostLength || d[Dim::Sq] > kMostLength) {
+    return unsupported(attention.pos,
+                       fmt::format("attnc's kernel takes up to {} rows and keys", kMostLength));
+  }
+  return {};
+}
+
+class Native {
+ public:
+  Native(const ir::Attention& attention, const passes::Axes& mask_axes,
+         const planning::Context& context)
+      : attention_(attention), dims_(attention.dims), mask_axes_(mask_axes), context_(context) {}
+
+  Result<NativeProgram> make() && {
+    ATTN_RETURN_IF_ERROR(choose());
+    kernel_.expressions = expressions_of(attention_, kernel_.blocks.masked);
+    for (const ir::Output& output : ir::kOutputs) {
+      if (attention_.*output.wanted) kernel_.outputs.emplace_back(output.name);
+    }
+    NativeProgram made{program(), 0, kernel_.tile.rate};
+    made.scores =
+        kernel_.blocks.blocks * static_cast<double>(kernel_.tile.rows() * kernel_.tile.keys);
+    derive::check_scores(attention_, made.program);
+    ATTN_RETURN_IF_ERROR(check_program(attention_, made.program));
+    return made;
+  }
+
+ private:
+  // The tile whose blocks take least, by the scores that it computes.
+  Status choose() {
+    const bool plain = expressions_of(attention_, true).plain;
+    double least = std::numeric_limits<double>::infinity();
+    Status refused = unsupported(attention_.pos, "no tile of attnc's kernel fits these sizes");
+    for (const Tile& tile : tiles_for(attention_, plain, mask_axes_.head)) {
+      Result<Kernel> kernel = listed(tile);
+      if (!kernel.ok()) {
+        refused = kernel.error();
+        continue;
+      }
+      const double work =
+          kernel->blocks.blocks * static_cast<double>(tile.rows() * tile.keys) / tile.rate;
+      if (work < least) least = work, kernel_ = std::move(*kernel);
+    }
+    return least < std::numeric_limits<double>::infinity() ? Status() : refused;
+  }
+
+  // With lists that the GPU makes where inputs decide what masks show, unless these take too much
+  // memory: then with those that are known now.
+  Result<Kernel> listed(const Tile& tile) const {
+    Kernel kernel;
+    kernel.tile = tile;
+    if (masks_read_inputs(attention_)) {
+      ATTN_ASSIGN(kernel.blocks, key_blocks(attention_, {}, tile));
+      kernel.blocks.axes = mask_axes_;
+      kernel.makes_lists = kernel.blocks.masked && listed_elements(kernel) <= kMostListed;
+      if (kernel.makes_lists) return kernel;
+    }
+    ATTN_ASSIGN(kernel.blocks, key_blocks(attention_, mask_axes_, tile));
+    return kernel;
+  }
+
+  std::int64_t listed_elements(const Kernel& kernel) const {
+    const std::int64_t of_tile = kernel.cells(dims_) + 2 * kernel.most_runs(dims_) + 8;
+    return kernel.lists(dims_) * kernel.blocks.tiles * of_tile;
+  }
+
+  plan::Program program() const {
+    std::set<std::string> used = {"q", "k", "v"};
+    for (const plan::KernelArgument& input : inputs()) {
+      if (const auto* param = std::get_if<plan::ParamOperand>(&input))
+        used.insert(param->name);
+      else
+        used.insert(std::get<plan::TensorOperand>(input).name);
+    }
+    plan::Program program;
+    program.tensors = bound_tensors(attention_, used, {});
+    program.internals = {plan::internal_tensor(kCounter, DType::i32, {1})};
+    for (const ir::Param& param : attention_.params) {
+      if (used.contains(param.name)) program.params.push_back({param.name, param.dtype});
+    }
+    plan::KernelStep step{.outputs = kernel_.outputs,
+                          .zeroed = {kCounter},
+                          .launches = {},
+                          .source = source_of(attention_, kernel_)};
+    if (kernel_.makes_lists) add_makers(program, step);
+    step.launches.push_back(forward());
+    program.steps = {std::move(step)};
+    return program;
+  }
+
+  std::vector<plan::KernelArgument> inputs() const {
+    std::vector<plan::KernelArgument> all;
+    for (const plan::OperandSource& source : kernel_.expressions.inputs.operands) {
+      if (const auto* param = std::get_if<plan::ParamOperand>(&source))
+        all.emplace_back(*param);
+      else
+        all.emplace_back(std::get<plan::TensorOperand>(source));
+    }
+    return all;
+  }
+
+  // The kernels that make the lists, and what they write.
+  void add_makers(plan::Program& program, plan::KernelStep& step) const {
+    const std::int64_t tiles = kernel_.lists(dims_) * kernel_.blocks.tiles;
+    const std::int64_t cells = tiles * kernel_.cells(dims_);
+    const auto add = [&](const char* name, DType dtype, std::int64_t elements) {
+      program.internals.push_back(plan::internal_tensor(name, dtype, {elements}));
+      step.outputs.emplace_back(name);
+    };
+    add(kCells, DType::i32, (cells + 3) / 4);  // of bytes
+    add(kTiles, DType::i32, 4 * tiles);
+    add(kSorted, DType::i32, 4 * tiles);
+    add(kRuns, DType::i32, 2 * tiles * kernel_.most_runs(dims_));
+    const auto launch = [&](const char* kernel, std::int64_t threads,
+                            std::vector<plan::KernelArgument> arguments) {
+      step.launches.push_back({.kernel = kernel,
+                               .grid = {(threads + kMakerThreads - 1) / kMakerThreads, 1, 1},
+                               .block = {kMakerThreads, 1, 1},
+                               .arguments = std::move(arguments)});
+    };
+    using Tensor = plan::TensorOperand;
+    std::vector<plan::KernelArgument> looked_at = inputs();
+    looked_at.insert(looked_at.begin(), Tensor{kCells});
+    launch(kCellsKernel, 32 * cells, std::move(looked_at));
+    launch(kListsKernel, 32 * tiles, {Tensor{kCells}, Tensor{kTiles}, Tensor{kRuns}});
+    launch(kSortKernel, tiles, {Tensor{kTiles}, Tensor{kSorted}});
+  }
+
+  plan::Launch forward() const {
+    const auto blocks =
+        std::min(static_cast<std::int64_t>(context_.gpu.multiprocessors), kernel_.items(dims_));
+    std::vector<plan::KernelArgument> arguments = {queries(), keys("k"), keys("v")};
+    for (const std::string& output : kernel_.outputs) {
+      arguments.emplace_back(plan::TensorOperand{output});
+    }
+    arguments.emplace_back(plan::TensorOperand{kCounter});
+    if (kernel_.makes_lists) {
+      arguments.emplace_back(plan::TensorOperand{kSorted});
+      arguments.emplace_back(plan::TensorOperand{kRuns});
+    }
+    std::ranges::copy(inputs(), std::back_inserter(arguments));
+    return {.kernel = kForwardKernel,
+            .grid = {blocks, 1, 1},
+            .block = {kernel_.tile.threads(), 1, 1},
+            .shared_bytes = kernel_.tile.shared_bytes(),
+            .arguments = std::move(arguments)};
+  }
+
+  // A dimension of one element has no stride that matters.
+  static TensorMapArgument map(const std::string& name, std::vector<std::int64_t> dims,
+                               std::vector<std::int64_t> strides, std::vector<std::int64_t> box) {
+    for (std::size_t i = 0; i < strides.size(); ++i) {
+      if (dims[i + 1] == 1) strides[i] = kVector;
+    }
+    return {.tensor = {name},
+            .dims = std::move(dims),
+            .strides = std::move(strides),
+            .box = std::move(box),
+            .swizzle = 128};
+  }
+
+  // Columns, heads of a unit, rows, units, batches.
+  TensorMapArgument queries() const {
+    const Tile& tile = kernel_.tile;
+    const auto [b, h, s, d] = stored_strides(attention_, "q");
+    return map("q",
+               {dims_[Dim::Dqk], tile.pack, dims_[Dim::Sq], kernel_.units(dims_), dims_[Dim::B]},
+               {h, s, h * tile.pack, b}, {kPanel, tile.pack, tile.rows_of_head(), 1, 1});
+  }
+
+  // Columns, keys, heads, batches.
+  TensorMapArgument keys(const std::string& name) const {
+    const auto [b, h, s, d] = stored_strides(attention_, name);
+    const std::int64_t columns = dims_[name == "k" ? Dim::Dqk : Dim::Dv];
+    return map(name, {columns, dims_[Dim::Skv], dims_[Dim::Hkv], dims_[Dim::B]}, {s, h, b},
+               {kPanel, kernel_.tile.keys, 1, 1});
+  }
+
+  const ir::Attention& attention_;
+  const ir::Dims& dims_;
+  const passes::Axes mask_axes_;
+  const planning::Context& context_;
+  Kernel kernel_;
+};
+
+}  // namespace
+}  // namespace native
+
+Status check_native(const ir::Attention& attention, const planning::Context& context) {
+  if (context.gpu.sm != 90) {
+    return unsupported(attention.pos,
+                       fmt::format("attnc's kernels are for compute capability 9.0, not {}.{}",
+                                   context.gpu.sm / 10, context.gpu.sm % 10));
+  }
+  if (context.backward()) return unsupported(attention.pos, "attnc's kernels have no backward");
+  ATTN_RETURN_IF_ERROR(check_forward(attention));
+  ATTN_RETURN_IF_ERROR(native::check_clauses(attention));
+  for (const Dim dim : {Dim::Dqk, Dim::Dv}) {
+    ATTN_RETURN_IF_ERROR(native::check_depth(attention, dim));
+  }
+  for (const char* name : {"q", "k", "v", "o"}) {
+    ATTN_RETURN_IF_ERROR(native::check_layout(attention, name));
+  }
+  return {};
+}
+
+Result<NativeProgram> lower_native(const ir::Attention& attention, const passes::Axes& mask_axes,
+                                   const planning::Context& context) {
+  ATTN_RETURN_IF_ERROR(check_native(attention, context));
+  return native::Native(attention, mask_axes, context).make();
+}
+
+}  // namespace attn::lowering

@@ -1,0 +1,38 @@
+// The forward as one kernel of attnc's own, for compute capability 9.0 (attn/forward.cuh): text
+// generated from the IR, with the lists of key blocks that masks show.
+//
+//   native.counter  i32 [1]: the number of tiles that were taken beyond the first of each block of
+//                   threads, zeroed before each run
+//
+// Where inputs decide what masks show, kernels of the same step make the lists first
+// (attn/key_lists.cuh):
+//
+//   native.cells    bytes [lists, tiles, cells]: what masks show of the rows of a tile and 16 keys
+//   native.runs     i32 [lists, tiles, most, 2]: runs of blocks of keys
+//   native.tiles    i32 [lists, tiles, 4]: where the runs of a tile are
+//   native.sorted   the same, the longest first
+#pragma once
+
+#include "compiler/ir/attention.h"
+#include "compiler/passes/analysis/axes.h"
+#include "compiler/planning/context.h"
+#include "runtime/base/status.h"
+#include "runtime/plan/program.h"
+
+namespace attn::lowering {
+
+// Errors: unsupported for a GPU without the instructions, thd and paged layouts, random dropout, no
+// keys, head dimensions that are not multiples of 8 up to 256, q, k and v that TMA cannot address,
+// and lists of blocks that are too long.
+Status check_native(const ir::Attention& attention, const planning::Context& context);
+
+struct NativeProgram {
+  plan::Program program;
+  double scores = 0;  // that are computed, hidden ones of partial blocks included
+  double rate = 1;    // of the tile that was chosen, compared with the best of this depth
+};
+// `mask_axes`: what the masks depend on. Errors: those of check_native, and of check_forward.
+Result<NativeProgram> lower_native(const ir::Attention& attention, const passes::Axes& mask_axes,
+                                   const planning::Context& context);
+
+}  // namespace attn::lowering

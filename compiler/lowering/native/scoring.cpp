@@ -1,0 +1,146 @@
+#include "compiler/lowering/native/scoring.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "compiler/passes/analysis/range.h"
+#include "compiler/passes/analysis/real_range.h"
+
+namespace attn::lowering::native {
+namespace {
+
+using ir::ExprId;
+using ir::Node;
+using ir::Op;
+using ir::Type;
+using passes::RealRange;
+
+constexpr double kMostWeight = 1e30;
+
+bool is_weight(double value) { return value > 1 / kMostWeight && value < kMostWeight; }
+
+// A number d for which f(c * score) = c^d f(score), for any c > 0; nullopt if there is none. Of an
+// expression without the score it is 0.
+class Degrees {
+ public:
+  explicit Degrees(const ir::Dag& dag) : dag_(dag) {}
+
+  std::optional<int> of(ExprId root) {
+    const ExprId roots[] = {root};
+    for (const ExprId id : ir::reachable(dag_, roots)) degrees_[id] = of_node(dag_[id]);
+    return degrees_[root];
+  }
+
+ private:
+  std::optional<int> of_node(const Node& node) const {
+    const auto operand = [&](std::size_t i) { return degrees_.find(node.operands[i])->second; };
+    const auto common = [&](std::size_t i, std::size_t j) {
+      return operand(i) == operand(j) ? operand(i) : std::nullopt;
+    };
+    switch (node.op) {
+      case Op::score_: return 1;
+      case Op::mul_: {
+        if (!operand(0) || !operand(1)) return std::nullopt;
+        return *operand(0) + *operand(1);
+      }
+      case Op::div_: return operand(1) == 0 ? operand(0) : std::nullopt;
+      case Op::neg_:
+      case Op::abs_: return operand(0);
+      case Op::add_:
+      case Op::sub_:
+      case Op::min_:
+      case Op::max_: return common(0, 1);
+      case Op::select_: return operand(0) == 0 ? common(1, 2) : std::nullopt;
+      default: break;
+    }
+    const bool scored =
+        std::ranges::any_of(node.operands, [this](ExprId id) { return degrees_.at(id) != 0; });
+    return scored ? std::nullopt : std::optional(0);
+  }
+
+  const ir::Dag& dag_;
+  std::map<ExprId, std::optional<int>> degrees_;
+};
+
+class Bounds {
+ public:
+  explicit Bounds(const ir::Attention& attention) : attention_(attention) {}
+
+  RealRange of(ExprId root) {
+    const ExprId roots[] = {root};
+    for (const ExprId id : ir::reachable(attention_.dag, roots)) {
+      if (attention_.dag[id].type == Type::real) ranges_[id] = of_node(id);
+    }
+    return ranges_[root];
+  }
+
+ private:
+  RealRange of_node(ExprId id) const {
+    const Node& node = attention_.dag[id];
+    const auto operand = [&](std::size_t i) {
+      const auto found = ranges_.find(node.operands[std::min(i, node.operands.size() - 1)]);
+      return found == ranges_.end() ? RealRange() : found->second;
+    };
+    switch (node.op) {
+      case Op::const_real_: return RealRange::of(attention_.dag.real_of(id));
+      case Op::score_:
+      case Op::load_:
+      case Op::param_: return {};
+      case Op::to_real_: return of_conversion(node);
+      case Op::select_: return passes::joined(operand(1), operand(2));
+      default: return passes::real_range(node.op, operand(0), operand(1));
+    }
+  }
+
+  RealRange of_conversion(const Node& node) const {
+    if (attention_.dag[node.operands[0]].type == Type::boolean) return {0, 1, false};
+    const passes::Range range = passes::range_of(attention_, node.operands[0]);
+    return {static_cast<double>(range.low), static_cast<double>(range.high), false};
+  }
+
+  const ir::Attention& attention_;
+  std::map<ExprId, RealRange> ranges_;
+};
+
+// Takes a constant factor off the root; false if it has none.
+bool take_factor(const ir::Dag& dag, Scoring& scoring) {
+  const Node& node = dag[scoring.root];
+  if (!node.is(Op::mul_)) return false;
+  for (std::size_t i = 0; i < 2; ++i) {
+    const ExprId factor = node.operands[i];
+    if (!dag[factor].is(Op::const_real_)) continue;
+    const double weight = scoring.weight * dag.real_of(factor);
+    if (!is_weight(weight)) return false;
+    scoring.weight = weight;
+    scoring.root = node.operands[1 - i];
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::optional<double> positive_scale(const ir::Attention& attention) {
+  const auto scale = ir::fold_real(attention.dag, attention.scale);
+  return scale && is_weight(*scale) ? scale : std::nullopt;
+}
+
+Scoring scoring_of(const ir::Attention& attention) {
+  Scoring scoring{.root = attention.score};
+  const RealRange range = Bounds(attention).of(attention.score);
+  const double bound = std::max(std::abs(range.low), std::abs(range.high));
+  if (std::isfinite(bound)) scoring.bound = bound;
+  while (take_factor(attention.dag, scoring)) {
+  }
+  const auto scale = positive_scale(attention);
+  const auto degree = Degrees(attention.dag).of(scoring.root);
+  if (!scale || !degree || *degree < 1) return scoring;
+  const double weight = scoring.weight * std::pow(*scale, *degree);
+  if (!is_weight(weight)) return scoring;
+  scoring.weight = weight;
+  scoring.scaled = false;
+  return scoring;
+}
+
+}  // namespace attn::lowering::native

@@ -1,0 +1,64 @@
+#include "compiler/lowering/native/tiles.h"
+
+#include <algorithm>
+
+namespace attn::lowering::native {
+namespace {
+
+using ir::Dim;
+
+constexpr std::int64_t kMostPack = 8;
+constexpr std::int64_t kMostShared = 227 << 10;
+
+// Measured on an H200. Those that are `tight` have registers for plain expressions only.
+struct Row {
+  std::int64_t most_depth, most_width;
+  std::int64_t groups, keys, stages, queries;
+  double rate;
+  bool tight;
+};
+constexpr Row kTable[] = {
+    {64, 64, 3, 112, 2, 2, 1.0, true},    //
+    {64, 64, 2, 128, 2, 2, 0.96, false},  //
+    {128, 128, 3, 80, 3, 1, 1.0, true},   //
+    {128, 128, 2, 128, 2, 2, 0.96, false}, {192, 128, 2, 112, 2, 1, 1.0, false},
+    {192, 192, 2, 96, 2, 1, 1.0, false},   {256, 256, 2, 80, 2, 1, 1.0, true},
+    {256, 256, 2, 64, 2, 1, 0.97, false},
+};
+
+std::int64_t panels(std::int64_t columns) { return (columns + kPanel - 1) / kPanel * kPanel; }
+
+// The most heads of a group whose rows fill a tile.
+std::int64_t pack_of(const Tile& tile, std::int64_t group) {
+  for (std::int64_t pack = std::min(group, kMostPack); pack > 1; --pack) {
+    if (group % pack == 0 && tile.rows() % pack == 0) return pack;
+  }
+  return 1;
+}
+
+}  // namespace
+
+// As Stages of attn/forward.cuh, aligned to 1024 bytes.
+std::int64_t Tile::shared_bytes() const {
+  const std::int64_t elements = queries * rows() * depth + stages * keys * (depth + width);
+  return 1024 + 2 * elements + 16 * (queries + 2 * stages) + 8 * queries + 4 * stages;
+}
+
+std::vector<Tile> tiles_for(const ir::Attention& attention, bool plain, bool by_head) {
+  const ir::Dims& d = attention.dims;
+  const std::int64_t depth = panels(d[Dim::Dqk]), width = panels(d[Dim::Dv]);
+  std::vector<Tile> tiles;
+  std::int64_t most_depth = 0, most_width = 0;
+  for (const Row& row : kTable) {
+    if (row.most_depth < depth || row.most_width < width) continue;
+    if (!tiles.empty() && (row.most_depth != most_depth || row.most_width != most_width)) break;
+    most_depth = row.most_depth, most_width = row.most_width;
+    if (row.tight && !plain) continue;
+    Tile tile{row.groups, row.keys, row.stages, row.queries, depth, width, 1, row.rate};
+    if (!by_head) tile.pack = pack_of(tile, d[Dim::Hq] / d[Dim::Hkv]);
+    if (tile.shared_bytes() <= kMostShared) tiles.push_back(tile);
+  }
+  return tiles;
+}
+
+}  // namespace attn::lowering::native

@@ -1,0 +1,38 @@
+// Tiles of attnc's forward kernel: how much of q, k and v a block of threads holds.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "compiler/ir/attention.h"
+
+namespace attn::lowering::native {
+
+inline constexpr std::int64_t kPanel = 64;  // columns that a swizzled copy moves
+inline constexpr std::int64_t kCell = 16;   // keys; blocks begin at multiples of it
+inline constexpr std::int64_t kGroup = 64;  // rows of a warp group
+inline constexpr std::int64_t kMostDepth = 256;
+
+// The classes of attn/forward.cuh have these as constants.
+struct Tile {
+  std::int64_t groups = 2;   // warp groups
+  std::int64_t keys = 128;   // of a block
+  std::int64_t stages = 2;   // of keys and values
+  std::int64_t queries = 1;  // stages of queries
+  std::int64_t depth = 128;  // of q and k, a multiple of kPanel
+  std::int64_t width = 128;  // of v
+  std::int64_t pack = 1;     // heads that share a tile
+  double rate = 1;           // scores in the same time, compared with other tiles of this depth
+
+  std::int64_t rows() const { return kGroup * groups; }
+  std::int64_t rows_of_head() const { return rows() / pack; }
+  std::int64_t threads() const { return 128 * (groups + 1); }
+  std::int64_t shared_bytes() const;
+};
+
+// Those that fit the attention's head dimensions, which are at most kMostDepth. `plain`: a score
+// takes few registers, so that the largest tiles do not spill. `by_head`: masks differ by head, so
+// that heads cannot share a tile.
+std::vector<Tile> tiles_for(const ir::Attention& attention, bool plain, bool by_head);
+
+}  // namespace attn::lowering::native

@@ -1,0 +1,115 @@
+#include "attn/key_lists.cuh"
+struct Lists {
+  const kernels::Tile* tiles;
+  const kernels::Run* runs;
+  __device__ kernels::Tile tile(int i) const { return tiles[i]; }
+  __device__ kernels::Run run(int i) const { return runs[i]; }
+};
+struct Constants {
+  using Float = kernels::F16;
+  static constexpr int kGroups = 2;
+  static constexpr int kKeys = 128;
+  static constexpr int kDepth = 64;
+  static constexpr int kWidth = 64;
+  static constexpr int kStored = 64;
+  static constexpr int kStages = 2;
+  static constexpr int kQueries = 2;
+  static constexpr int kPack = 1;
+  static constexpr int kRowsOfTile = 128;
+  static constexpr int kBatches = 1;
+  static constexpr int kUnits = 2;
+  static constexpr int kHeadsOfKey = 1;
+  static constexpr int kRows = 100;
+  static constexpr int kColumns = 200;
+  static constexpr int kTiles = 1;
+  static constexpr int kItems = 2;
+  static constexpr int kSection = 32;
+  static constexpr int kListsOfBatch = 0;
+  static constexpr int kListsOfUnit = 0;
+  static constexpr int kLists = 1;
+  static constexpr int kCells = 13;
+  static constexpr int kMostRuns = 2;
+  static constexpr bool kTurns = true;
+  static constexpr bool kLazy = false;
+  static constexpr bool kLengths = false;
+  static constexpr bool kAligned = true;
+  static constexpr long long kOutputBatch = 12800;
+  static constexpr long long kOutputHead = 64;
+  static constexpr long long kOutputRow = 128;
+  static constexpr long long kOutputColumn = 1;
+  static constexpr long long kStatisticsBatch = 200;
+  static constexpr long long kStatisticsHead = 100;
+  static constexpr long long kStatisticsRow = 1;
+};
+struct Expressions : kernels::Reals {
+  static constexpr bool kScore = true, kBounded = false, kMask = true, kKeep = false, kSink = true;
+  static constexpr bool kReadsColumns = false;
+  static constexpr float kKeptScale = 1;
+  const float* t_t;
+  const int* t_d;
+  const float* t_s;
+  float p_c;
+  __device__ float weight() const {
+    return 1.0f;
+  }
+  struct Lines {
+    float at[2];
+  };
+  __device__ Lines lines(int b, int h, int row, int column) const {
+    const float v1 = (float)t_t[h];
+    const int v4 = attn_wrap((long long)column - row);
+    const float v5 = (float)v4;
+    const float v6 = v1 * v5;
+    const int v9 = attn_wrap((long long)1 - 0);
+    const float v10 = (float)v9;
+    const float v11 = v1 * v10;
+    return Lines{v6, v11};
+  }
+  __device__ float score(int b, int h, int row, int column, float offset, const Lines& lines,
+                         float product) const {
+    const float score = product * 0.125f;
+    const float v3 = (float)p_c;
+    const float v4 = score + fmaf(lines.at[1], offset, lines.at[0]);
+    const float v5 = tanh(v4);
+    const float v6 = v3 * v5;
+    return v6;
+  }
+  __device__ bool mask(int b, int h, int row, int column) const {
+    const int v2 = (int)t_d[row];
+    const int v4 = (int)((unsigned)column / 3u);
+    const bool v5 = v2 <= v4;
+    return v5;
+  }
+  __device__ float sink(int h) const {
+    const float v1 = (float)t_s[h];
+    return v1;
+  }
+  __device__ int keys(int b) const { return 200; }
+  __device__ int queries(int b) const { return 100; }
+};
+extern "C" __global__ void attn_cells(unsigned char* cells, const float* t_t, const int* t_d, const float* t_s, float p_c) {
+  const Expressions expressions{{}, kernels::aligned(t_t), kernels::aligned(t_d), kernels::aligned(t_s), p_c};
+  kernels::look_at_cells<Constants>(expressions, cells);
+}
+extern "C" __global__ void attn_lists(const unsigned char* cells, kernels::Tile* tiles,
+                                 kernels::Run* runs) {
+  kernels::list_blocks<Constants>(cells, tiles, runs);
+}
+extern "C" __global__ void attn_sort(const kernels::Tile* tiles, kernels::Tile* sorted) {
+  kernels::sort_tiles<Constants>(tiles, sorted);
+}
+static_assert(kernels::Stages<Constants>::kBytes + 1024 == 99448, "");
+extern "C" __global__ void __launch_bounds__(384, 1) attn_forward(
+    const __grid_constant__ kernels::TensorMap q,
+    const __grid_constant__ kernels::TensorMap k,
+    const __grid_constant__ kernels::TensorMap v,
+    unsigned short* o,
+    float* lse,
+    float* max,
+    float* sum_exp,
+    int* counter,
+    const kernels::Tile* tiles, const kernels::Run* runs, const float* t_t, const int* t_d, const float* t_s, float p_c) {
+  const Expressions expressions{{}, kernels::aligned(t_t), kernels::aligned(t_d), kernels::aligned(t_s), p_c};
+  const kernels::ForwardTensors tensors{&q, &k, &v, o, lse, max, sum_exp, nullptr, nullptr, counter};
+  kernels::forward<Constants>(tensors, expressions, Lists{tiles, runs});
+}

@@ -1,0 +1,130 @@
+#include "compiler/lowering/native/native.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "compiler/derive/nvrtc.h"
+#include "compiler/lowering/native/tiles.h"
+#include "compiler/passes/analysis/mask_analysis.h"
+#include "tests/support/contexts.h"
+#include "tests/support/golden.h"
+#include "tests/unit/compiler/passes/spec_example.h"
+
+namespace attn::lowering {
+namespace {
+
+using passes::testing::of_spec;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr const char* kSizes = "dims B = 2, Hq = 8, Hkv = 2, Sq = 300, Skv = 400, D = 128; ";
+
+ir::Attention of(const std::string& clauses) { return of_spec("attention a { " + clauses + " }"); }
+
+Result<NativeProgram> lowered(const std::string& clauses) {
+  const ir::Attention attention = of(clauses);
+  const passes::MaskAnalysis mask(attention, nullptr);
+  return lower_native(attention, passes::varying(mask.axes(), attention.dims),
+                      attn::testing::in(false));
+}
+
+const plan::KernelStep& step_of(const NativeProgram& made) {
+  return std::get<plan::KernelStep>(made.program.steps.front());
+}
+
+std::string source_of(const std::string& clauses) {
+  const Result<NativeProgram> made = lowered(clauses);
+  if (!made.ok()) return made.error().to_text();
+  return step_of(*made).source;
+}
+
+std::string refusal(const std::string& clauses) {
+  const Result<NativeProgram> made = lowered(clauses);
+  if (made.ok()) return "";
+  EXPECT_EQ(made.error().code, ErrorCode::unsupported);
+  return made.error().message;
+}
+
+TEST(Native, IsOneKernelStep) {
+  const NativeProgram made = lowered(std::string(kSizes) + "outputs o, lse;").value();
+  ASSERT_EQ(made.program.steps.size(), 1U);
+  const plan::KernelStep& step = step_of(made);
+  EXPECT_THAT(step.outputs, ::testing::ElementsAre("o", "lse"));
+  ASSERT_EQ(step.launches.size(), 1U);
+  EXPECT_EQ(step.launches[0].block[0], 512);
+  EXPECT_LE(step.launches[0].shared_bytes, 227 << 10);
+  EXPECT_EQ(step.launches[0].grid[0], 2 * 2 * 7);  // units of 4 heads, tiles of 48 rows
+}
+
+TEST(Native, ListsAreMadeByTheGpuWhereTensorsDecide) {
+  const NativeProgram made =
+      lowered(std::string(kSizes) +
+              "tensor d: i32[B, Skv]; mask d[b, kv_idx] == d[b, q_idx] && q_idx >= kv_idx;")
+          .value();
+  const plan::KernelStep& step = step_of(made);
+  ASSERT_EQ(step.launches.size(), 4U);
+  EXPECT_EQ(step.launches[0].kernel, "attn_cells");
+  // 2 lists, 10 tiles of 32 rows, 25 cells of 16 keys; 4 warps in a block of threads
+  EXPECT_EQ(step.launches[0].grid[0], 2 * 10 * 25 / 4);
+  EXPECT_EQ(step.launches[3].kernel, "attn_forward");
+  EXPECT_EQ(step_of(*lowered(std::string(kSizes) + "tensor t: f32[Hq]; score score * t[h]; "
+                                                   "mask q_idx >= kv_idx;"))
+                .launches.size(),
+            1U);
+}
+
+TEST(Native, TextOfACausalMask) {
+  attn::testing::expect_golden("tests/golden/native/causal.cu",
+                               source_of(std::string(kSizes) + "mask q_idx >= kv_idx;"));
+}
+
+TEST(Native, TextOfExpressionsThatReadTensors) {
+  attn::testing::expect_golden(
+      "tests/golden/native/expressions.cu",
+      source_of(
+          "dims B = 1, Hq = 2, Hkv = 2, Sq = 100, Skv = 200, D = 64; dtype f16; param c: f32; "
+          "tensor t: f32[Hq]; tensor d: i32[Sq]; tensor s: f32[Hq]; "
+          "score c * tanh(score + t[h] * (kv_idx - q_idx)); "
+          "mask d[q_idx] <= kv_idx // 3; sink s[h]; outputs o, lse, max, sum_exp;"));
+}
+
+TEST(Native, RefusesWhatItCannotCompute) {
+  const std::string dims = "dims B = 2, Hq = 4, Hkv = 2, Sq = 64, Skv = 64, ";
+  EXPECT_EQ(refusal(dims + "D = 64;"), "");
+  EXPECT_THAT(refusal(dims + "D = 60;"), HasSubstr("Dqk = 60"));
+  EXPECT_THAT(refusal(dims + "D = 512;"), HasSubstr("Dqk = 512"));
+  EXPECT_THAT(refusal(dims + "D = 64; dropout 0.1;"), HasSubstr("random numbers"));
+  EXPECT_THAT(refusal(dims + "D = 64; layout thd;"), HasSubstr("thd"));
+  EXPECT_THAT(refusal(dims + "D = 64; layout paged(page = 16);"), HasSubstr("paged"));
+}
+
+TEST(Native, IsForOneArchitectureAndDirection) {
+  const ir::Attention attention = of(kSizes);
+  planning::Context other = attn::testing::in(false);
+  other.gpu.sm = 100;
+  EXPECT_THAT(check_native(attention, other).error().message, HasSubstr("9.0, not 10.0"));
+  EXPECT_THAT(check_native(attention, attn::testing::in(true)).error().message,
+              HasSubstr("backward"));
+}
+
+// Each tile, in both types, with what takes registers where it may.
+TEST(Native, KernelsDoNotSpill) {
+  for (const char* clauses :
+       {"D = 64; mask q_idx >= kv_idx;", "D = 128; dtype f16; mask q_idx >= kv_idx;",
+        "Dqk = 192, Dv = 128; lengths q, kv;", "D = 256; outputs o, lse;",
+        "D = 128; score 30.0 * tanh(score / 30.0); outputs o, max, sum_exp;",
+        "D = 128; tensor t: bf16[Sq, Skv]; score score + t[q_idx, kv_idx];"}) {
+    const std::string source =
+        source_of("dims B = 2, Hq = 8, Hkv = 2, Sq = 1000, Skv = 1000, " + std::string(clauses));
+    std::string report;
+    const auto image = derive::compile_kernel(source, 90, "", derive::KernelKind::general, &report);
+    ASSERT_TRUE(image.ok()) << clauses << image.error().to_text();
+    EXPECT_THAT(report, AllOf(HasSubstr(" 0 bytes spill stores, 0 bytes spill loads"),
+                              Not(HasSubstr("C75"))))
+        << clauses;
+  }
+}
+
+}  // namespace
+}  // namespace attn::lowering

@@ -1,0 +1,91 @@
+#include "compiler/lowering/native/scoring.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "compiler/lowering/native/lines.h"
+#include "tests/unit/compiler/passes/spec_example.h"
+
+namespace attn::lowering::native {
+namespace {
+
+using passes::testing::of_clauses;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr double kScale = 0.35355339059327373;  // 1 / sqrt(8)
+
+ir::Attention scored(const std::string& score) {
+  return of_clauses(64, 64,
+                    "tensor t: f32[Hq]; tensor c_of: f32[Skv]; param c: f32; score " + score + ";");
+}
+
+struct Found {
+  std::string root;
+  double weight;
+  bool scaled;
+};
+Found found(const std::string& score) {
+  const ir::Attention attention = scored(score);
+  const Scoring scoring = scoring_of(attention);
+  return {ir::to_source(attention, scoring.root), scoring.weight, scoring.scaled};
+}
+
+void expect(const std::string& score, const std::string& root, double weight, bool scaled) {
+  const Found is = found(score);
+  EXPECT_EQ(is.root, root);
+  EXPECT_NEAR(is.weight, weight, 1e-12) << score;
+  EXPECT_EQ(is.scaled, scaled) << score;
+}
+
+TEST(Scoring, TheScaleIsAFactorOfHomogeneousScores) {
+  expect("score * score", "score * score", kScale * kScale, false);
+  expect("score * t[h]", "score * t[h]", kScale, false);
+  expect("where(q_idx > kv_idx, abs(score), -score)", "where(q_idx > kv_idx, abs(score), -score)",
+         kScale, false);
+}
+
+TEST(Scoring, OtherScoresAreScaledFirst) {
+  expect("score + t[h]", "score + t[h]", 1, true);
+  expect("where(q_idx > kv_idx, score, score * score)",
+         "where(q_idx > kv_idx, score, score * score)", 1, true);
+  expect("score / (1.0 + abs(score))", "score / (1.0 + abs(score))", 1, true);
+}
+
+TEST(Scoring, ConstantFactorsAreTakenOff) {
+  expect("30.0 * tanh(score / 30.0)", "tanh(score / 30.0)", 30, true);
+  expect("-30.0 * tanh(score)", "-30.0 * tanh(score)", 1, true);
+}
+
+TEST(Scoring, BoundsFollowFromFunctionsThatHaveThem) {
+  EXPECT_EQ(scoring_of(scored("30.0 * tanh(score / 30.0)")).bound, 30);
+  EXPECT_EQ(scoring_of(scored("score * score")).bound, std::nullopt);
+  EXPECT_EQ(scoring_of(scored("tanh(score) + t[h]")).bound, std::nullopt);
+}
+
+std::vector<std::string> lines(const std::string& score) {
+  ir::Attention attention = scored(score);
+  std::vector<std::string> texts;
+  for (const Line& line : lines_of(attention, attention.score)) {
+    texts.push_back(ir::to_source(attention, line.expression) + ": " +
+                    ir::to_source(attention, line.slope));
+  }
+  return texts;
+}
+
+TEST(Lines, AreTheLargestLinearParts) {
+  EXPECT_THAT(lines("score + c * (kv_idx - q_idx) + 1.0"),
+              ElementsAre(::testing::StartsWith("c * ")));
+  EXPECT_EQ(lines("score * kv_idx").size(), 1U);
+  EXPECT_EQ(lines("score + t[h] * kv_idx - kv_idx / 2.0").size(), 2U);
+}
+
+TEST(Lines, NothingElseIs) {
+  EXPECT_THAT(lines("score + t[h]"), IsEmpty());
+  EXPECT_THAT(lines("score + c_of[kv_idx]"), IsEmpty());
+  EXPECT_THAT(lines("score + abs(kv_idx - q_idx)"), IsEmpty());
+  EXPECT_THAT(lines("score + kv_idx // 2"), IsEmpty());
+}
+
+}  // namespace
+}  // namespace attn::lowering::native
