@@ -78,11 +78,20 @@ void add_lowering(CLI::App& command, std::string& lowering, planning::Rewrites& 
                       fmt::join(names, ", ")))
       ->type_name("NAME")
       ->check(CLI::IsMember(names));
+  const std::vector<std::string> engines = planner::engine_names();
+  command
+      .add_option(
+          "--engine", lowering,
+          fmt::format("Use only the lowerings of this engine ({})", fmt::join(engines, ", ")))
+      ->type_name("NAME")
+      ->check(CLI::IsMember(engines))
+      ->excludes("--lowering");
   const auto allow = [&lowering](std::int64_t) { lowering = planner::kAnyOrSlow; };
   command
       .add_flag_function("--allow-unfused", allow,
                          "Without a fused kernel, run unfused: slow, with the scores in memory")
-      ->excludes("--lowering");
+      ->excludes("--lowering")
+      ->excludes("--engine");
   add_rewrites(command, rewrites);
   command
       .add_option(

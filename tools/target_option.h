@@ -37,7 +37,8 @@ worker::Options worker_options(const std::string& cudnn_folder, int timeout = kB
 // sheets.
 std::string doubt_of(const plan::Target& target, std::int64_t cudnn_version);
 
-// --lowering NAME or --allow-unfused, and --without NAME[,NAME]
+// --engine NAME, --lowering NAME or --allow-unfused, and --without NAME[,NAME]. `lowering` becomes
+// what planner::strategies() takes.
 void add_lowering(CLI::App& command, std::string& lowering, planning::Rewrites& rewrites);
 
 }  // namespace attn::tools

@@ -49,8 +49,15 @@ std::span<const Strategy> strategies(std::string_view name) {
   if (name == kAnyOrSlow) return up_to(1);
   const std::span<const Strategy> all = all_strategies();
   const auto found = std::ranges::find(all, name, &Strategy::name);
-  if (found == all.end()) return {};
-  return {found, 1};
+  if (found != all.end()) return {found, 1};
+  const auto engine = std::ranges::find(engines(), name, &Engine::name);
+  return engine != engines().end() ? engine->strategies : std::span<const Strategy>();
+}
+
+std::vector<std::string> engine_names() {
+  std::vector<std::string> names = {std::string(kAnyLowering)};
+  for (const Engine& engine : engines()) names.emplace_back(engine.name);
+  return names;
 }
 
 std::vector<std::string> lowering_names() {

@@ -56,11 +56,13 @@ inline constexpr std::string_view kAnyLowering = "auto";
 inline constexpr std::string_view kAnyOrSlow = "auto or slow";
 
 // Of all engines, in order: primary ones and alternatives for kAnyLowering, slow ones too for
-// kAnyOrSlow, the one of this name, or none. They live as long as the program.
+// kAnyOrSlow, the one of this name, all of the engine of this name, or none. They live as long as
+// the program.
 std::span<const Strategy> strategies(std::string_view name = kAnyLowering);
 
-// What `strategies` takes: "auto", then each name.
+// What `strategies` takes: "auto", then the name of each strategy or of each engine.
 std::vector<std::string> lowering_names();
+std::vector<std::string> engine_names();
 
 namespace engine {
 #define ATTN_ENGINE(name, what) std::span<const Strategy> name();

@@ -12,6 +12,7 @@
 
 namespace attn::planner {
 
+using engines::engine_names;
 using engines::kAnyLowering;
 using engines::kAnyOrSlow;
 using engines::Lowered;

@@ -316,6 +316,19 @@ class Compile(attnc.Case):
         self.assertIn(f"--> {spec}:6:", process.stderr)
         self.assertIn("^", process.stderr)
 
+    def test_engine(self):
+        spec, plan = SPECS / "causal.attn", self.folder / "engine.attnplan"
+        compile = ["compile", spec, "--target", "h200", "-o", plan]
+        for engine, lowering in [("auto", "composite"), ("cudnn", "composite"),
+                                 ("native", "native")]:
+            self.assertEqual(self.attnc_json(*compile, "--engine", engine)["lowering"], lowering)
+        process = self.attnc("compile", spec, "--target", "a100", "-o", plan, "--engine", "native",
+                             code=3)
+        self.assertIn("attnc's kernels are for compute capability 9.0, not 8.0", process.stderr)
+        self.attnc(*compile, "--engine", "cutlass", code=2)
+        for other in [["--lowering", "composite"], ["--allow-unfused"]]:
+            self.attnc(*compile, "--engine", "cudnn", *other, code=2)
+
     def test_timeout(self):
         spec, plan = self.write("noop.attn", NOOP), self.folder / "x.attnplan"
         self.attnc("compile", spec, "--target", "h200", "-o", plan, "--timeout", "0", code=2)

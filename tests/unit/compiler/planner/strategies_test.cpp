@@ -45,6 +45,17 @@ TEST(Engines, HaveTheStrategiesInOrder) {
   }
 }
 
+TEST(Engines, AreFoundByName) {
+  EXPECT_THAT(engine_names(), ElementsAre("auto", "cudnn", "unfused", "native"));
+  for (const engines::Engine& engine : engines::engines()) {
+    const auto found = strategies(engine.name);
+    ASSERT_THAT(found, SizeIs(engine.strategies.size()));
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      EXPECT_EQ(found[i].name, engine.strategies[i].name);
+    }
+  }
+}
+
 TEST(Strategies, ThoseOnRequestAreTakenOnlyWhenNamed) {
   for (const Strategy& strategy : strategies(kAnyOrSlow)) {
     EXPECT_FALSE(strategy.kind == Strategy::Kind::on_request) << strategy.name;
