@@ -288,14 +288,14 @@ std::string ExpressionWriter::operation(ExprId id) const {
   return fmt::format(fmt::runtime(text), operands[0], operands[1], operands[2]);
 }
 
-// Of operations that take long for each score. Quotients of reals are not rounded correctly there,
-// but those that are rounded to integers must be.
+// Of operations that take long for each score. Quotients of reals are rounded correctly, because
+// masks compare them, or round them to integers.
 std::optional<std::string> ExpressionWriter::faster_pattern(const Node& node) const {
   if (node.type == ir::Type::real) {
     if (node.is(Op::floordiv_)) return "floorf(__fdiv_rn({0}, {1}))";
     if (node.is(Op::mod_)) return "{0} - {1} * floorf(__fdiv_rn({0}, {1}))";
-    if (!node.is(Op::div_) || !dag_[node.operands[1]].is(Op::const_real_)) return std::nullopt;
-    return "{0} * " + in_precision(number_text(1 / dag_.real_of(node.operands[1])));
+    if (node.is(Op::div_)) return "__fdiv_rn({0}, {1})";
+    return std::nullopt;
   }
   const bool divides = node.is(Op::floordiv_), rests = node.is(Op::mod_);
   if ((!divides && !rests) || !dag_[node.operands[1]].is(Op::const_int_)) return std::nullopt;

@@ -140,7 +140,7 @@ class Compilation {
     std::vector<const char*> options = {architecture.c_str(), "--std=c++17",
                                         general ? "--fmad=true" : "--fmad=false"};
     if (general) {
-      options.insert(options.end(), {"--ftz=true", "--prec-div=false", "--prec-sqrt=false"});
+      options.insert(options.end(), {"--ftz=true", "--prec-div=false"});
     }
     if (report != nullptr) options.push_back("--ptxas-options=-v");
     const int result = nvrtc_.compile(program_, static_cast<int>(options.size()), options.data());

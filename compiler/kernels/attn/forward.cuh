@@ -53,6 +53,8 @@ constexpr unsigned kPastKeys = 8;  // it reaches past the last key
 constexpr unsigned kKeyBits = ~15u;
 constexpr unsigned kEndOfStream = ~0u;
 
+constexpr float kLowest = -3.402823466e38f;  // finite; scores near it count as -inf
+
 // Addresses in shared memory. Each stage has a barrier that it is full and one that it is empty.
 template <class C>
 struct Stages {
@@ -479,8 +481,8 @@ struct Consumer {
       // -inf - -inf is NaN, and stays.
       if (C::kLazy) largest = (largest - before) * exponent > 8.0f ? largest : before;
       maximum[r] = largest;
-      reference[r] = largest == nothing() ? 0.0f : largest * exponent;
-      factor[r] = power_of_two(before * exponent - reference[r]);
+      reference[r] = largest == nothing() ? 0.0f : fmaxf(largest * exponent, kLowest);
+      factor[r] = largest == before ? 1.0f : power_of_two(before * exponent - reference[r]);
       moved |= largest != before;
     }
     float part[2][2] = {{0, 0}, {0, 0}};
@@ -526,7 +528,7 @@ struct Consumer {
   __device__ __forceinline__ float store_statistics(int b, int h, int q, float largest, float total,
                                                     bool stores, bool present) {
     const long long at = b * C::kStatisticsBatch + h * C::kStatisticsHead + q * C::kStatisticsRow;
-    const bool empty = !(total > 0) || !present;
+    const bool empty = total == 0 || !present;  // not if it is NaN
     float top = empty ? nothing() : largest * exponent;  // powers of 2
     const auto put = [&](float* to, float value) {
       if (to != nullptr && stores) to[at] = value;
@@ -537,7 +539,7 @@ struct Consumer {
       const float sink = present ? expressions.sink(h) * kLog2E : nothing();
       const float higher = fmaxf(top, sink);
       const float part = empty ? 0.0f : total * power_of_two(top - higher);
-      total = present ? part + power_of_two(sink - higher) : 0.0f;
+      total = sink == nothing() ? part : part + power_of_two(sink - higher);
       put(tensors.max_with_sink, higher * kLn2);
       put(tensors.sum_exp_with_sink, total);
       put(tensors.lse, present ? (higher + __log2f(total)) * kLn2 : nothing());
@@ -554,7 +556,8 @@ struct Consumer {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int from = (4 * part + i) * 4 + 2 * r;
-        pairs[i] = pair(Float{}, o[from] * factor, o[from + 1] * factor);
+        const unsigned scaled = pair(Float{}, o[from] * factor, o[from + 1] * factor);
+        pairs[i] = factor == 0 ? 0 : scaled;  // whatever hidden values are
       }
       exchange(pairs, lane);
       const int to = (4 * part + (lane & 3)) * 8;

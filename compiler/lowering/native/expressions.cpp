@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "compiler/ir/text.h"
 #include "compiler/lowering/native/lines.h"
@@ -158,6 +159,7 @@ class Text {
       const ExprId x = node.operands[0], y = node.operands[1];
       if (!dag[x].is(Op::score_) || !dag[y].is(Op::const_real_)) continue;
       const double factor = node.is(Op::mul_) ? dag.real_of(y) : 1 / dag.real_of(y);
+      if (!std::isfinite(static_cast<float>(*scale * factor))) continue;
       writer_.set_value(id, fmt::format("(product * {})", literal(*scale * factor)));
     }
   }

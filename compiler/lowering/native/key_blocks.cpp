@@ -112,6 +112,8 @@ class Lister {
   }
 
   void finish() {
+    // Lengths may leave a tile without blocks: it computes one, whose scores masks may hide.
+    made_.masked |= attention_.lengths_kv && !attention_.masks.empty();
     std::int64_t longest = 0;
     double all = 0;
     for (const TileList& list : made_.lists) {

@@ -17,6 +17,7 @@ using ir::Type;
 using passes::RealRange;
 
 constexpr double kMostWeight = 1e30;
+constexpr double kMostDegree = 3;  // powers of unscaled products stay far from the ends of f32
 
 bool is_weight(double value) { return value > 1 / kMostWeight && value < kMostWeight; }
 
@@ -135,7 +136,7 @@ Scoring scoring_of(const ir::Attention& attention) {
   }
   const auto scale = positive_scale(attention);
   const auto degree = Degrees(attention.dag).of(scoring.root);
-  if (!scale || !degree || *degree < 1) return scoring;
+  if (!scale || !degree || *degree < 1 || *degree > kMostDegree) return scoring;
   const double weight = scoring.weight * std::pow(*scale, *degree);
   if (!is_weight(weight)) return scoring;
   scoring.weight = weight;

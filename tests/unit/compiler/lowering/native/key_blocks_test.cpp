@@ -137,6 +137,16 @@ TEST(KeyBlocks, WhatTensorsDecideIsMasked) {
   EXPECT_THAT(made.runs, ElementsAre(KeyRun{0, 1, true}, KeyRun{0, 2, true}));
 }
 
+// A tile whose blocks lengths cut off computes one block, in which masks must be evaluated.
+TEST(KeyBlocks, MasksAreEvaluatedBesideLengths) {
+  const auto masked = [](const std::string& clauses) {
+    return blocks_of(of_clauses(256, 256, clauses), Tile{.groups = 2, .keys = 128})->masked;
+  };
+  EXPECT_FALSE(masked("mask kv_idx >= 128;"));
+  EXPECT_TRUE(masked("lengths kv; mask kv_idx >= 128;"));
+  EXPECT_FALSE(masked("lengths kv;"));
+}
+
 TEST(KeyBlocks, TooManyAreRefused) {
   const Result<KeyBlocks> made =
       blocks_of(of_clauses(1 << 22, 64, "mask q_idx >= kv_idx;"), Tile{.groups = 2, .keys = 128});
