@@ -61,7 +61,7 @@ std::optional<std::size_t> check_library(const support::Source& source, diag::Si
 std::string standing_alone(const support::Source& source);
 
 // IR -> the program with the lowest predicted time, without asking cuDNN. `lowering` is "auto" or
-// one of planner::lowering_names(). Errors: unsupported (with the reason and what would work),
+// one of planner::lowering_names() or engine_names(). Errors: unsupported (with the reason and what would work),
 // invalid_argument when a dimension is still open (the message names it and the --bind that closes
 // it).
 Result<plan::Program> lower(const ir::Attention& attention, std::string_view lowering,

@@ -38,7 +38,7 @@ Status check_layout(const ir::Attention& attention, const std::string& name) {
   if (kind == LayoutKind::thd || kind == LayoutKind::paged) {
     return unsupported(
         attention.pos,
-        fmt::format("attnc's kernel reads no {} layout, which `{}` has", to_string(kind), name),
+        fmt::format("attnc's kernel does not support the {} layout of `{}`", to_string(kind), name),
         "bshd, bhsd, sbhd, packed and strided layouts work");
   }
   if (name == "o") return {};
@@ -65,7 +65,7 @@ Status check_depth(const ir::Attention& attention, Dim dim) {
 
 Status check_clauses(const ir::Attention& attention) {
   if (attention.dropout && !attention.dropout->keep) {
-    return unsupported(attention.dropout->pos, "attnc's kernel draws no random numbers",
+    return unsupported(attention.dropout->pos, "attnc's kernel does not generate random numbers",
                        "use a mask: `dropout p, keep[b, h, q_idx, kv_idx]`");
   }
   const ir::Dims& d = attention.dims;

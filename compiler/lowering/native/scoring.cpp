@@ -4,8 +4,7 @@
 #include <cmath>
 #include <map>
 
-#include "compiler/passes/analysis/range.h"
-#include "compiler/passes/analysis/real_range.h"
+#include "compiler/passes/analysis/box_values.h"
 
 namespace attn::lowering::native {
 namespace {
@@ -13,11 +12,9 @@ namespace {
 using ir::ExprId;
 using ir::Node;
 using ir::Op;
-using ir::Type;
-using passes::RealRange;
 
 constexpr double kMostWeight = 1e30;
-constexpr double kMostDegree = 3;  // powers of unscaled products stay far from the ends of f32
+constexpr int kMostDegree = 3;  // powers of unscaled products stay far from the ends of f32
 
 bool is_weight(double value) { return value > 1 / kMostWeight && value < kMostWeight; }
 
@@ -64,46 +61,6 @@ class Degrees {
   std::map<ExprId, std::optional<int>> degrees_;
 };
 
-class Bounds {
- public:
-  explicit Bounds(const ir::Attention& attention) : attention_(attention) {}
-
-  RealRange of(ExprId root) {
-    const ExprId roots[] = {root};
-    for (const ExprId id : ir::reachable(attention_.dag, roots)) {
-      if (attention_.dag[id].type == Type::real) ranges_[id] = of_node(id);
-    }
-    return ranges_[root];
-  }
-
- private:
-  RealRange of_node(ExprId id) const {
-    const Node& node = attention_.dag[id];
-    const auto operand = [&](std::size_t i) {
-      const auto found = ranges_.find(node.operands[std::min(i, node.operands.size() - 1)]);
-      return found == ranges_.end() ? RealRange() : found->second;
-    };
-    switch (node.op) {
-      case Op::const_real_: return RealRange::of(attention_.dag.real_of(id));
-      case Op::score_:
-      case Op::load_:
-      case Op::param_: return {};
-      case Op::to_real_: return of_conversion(node);
-      case Op::select_: return passes::joined(operand(1), operand(2));
-      default: return passes::real_range(node.op, operand(0), operand(1));
-    }
-  }
-
-  RealRange of_conversion(const Node& node) const {
-    if (attention_.dag[node.operands[0]].type == Type::boolean) return {0, 1, false};
-    const passes::Range range = passes::range_of(attention_, node.operands[0]);
-    return {static_cast<double>(range.low), static_cast<double>(range.high), false};
-  }
-
-  const ir::Attention& attention_;
-  std::map<ExprId, RealRange> ranges_;
-};
-
 // Takes a constant factor off the root; false if it has none.
 bool take_factor(const ir::Dag& dag, Scoring& scoring) {
   const Node& node = dag[scoring.root];
@@ -129,7 +86,9 @@ std::optional<double> positive_scale(const ir::Attention& attention) {
 
 Scoring scoring_of(const ir::Attention& attention) {
   Scoring scoring{.root = attention.score};
-  const RealRange range = Bounds(attention).of(attention.score);
+  passes::BoxValues values(attention);
+  values.look_at(passes::whole_box(attention), {});
+  const passes::RealRange& range = values.real(attention.score);
   const double bound = std::max(std::abs(range.low), std::abs(range.high));
   if (std::isfinite(bound)) scoring.bound = bound;
   while (take_factor(attention.dag, scoring)) {

@@ -1,6 +1,7 @@
 // Support of every spec of tests/gpu/surface, and of the backward of every shipped spec, on every
-// target, found without a GPU: the engine that serves it, or the reason of the refusal. The
-// expected results are in tests/golden/surface.
+// target, found without a GPU: the engine that serves it, or the reason of the refusal. (cli.offline
+// builds the forward of every shipped spec for every target.) The expected results are in
+// tests/golden/surface.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

@@ -92,6 +92,11 @@ TEST_F(ExpressionTest, ComposedFunctionsKeepTheScoreFirst) {
   }
 }
 
+TEST_F(ExpressionTest, ExponentialsToBase2AreAProductMore) {
+  EXPECT_THAT(score(dag_.add(Op::exp2_, {score_})), ElementsAre("mul.f32", "exp.f32"));
+  EXPECT_THAT(score(dag_.add(Op::log2_, {score_})), ElementsAre("log.f32", "mul.f32"));
+}
+
 TEST_F(ExpressionTest, FunctionsNearZeroSelectAPolynomialThere) {
   for (const Op op : {Op::log1p_, Op::expm1_}) {
     const std::vector<std::string> nodes = score(dag_.add(op, {score_}));

@@ -108,13 +108,14 @@ TEST(Native, IsForOneArchitectureAndDirection) {
               HasSubstr("backward"));
 }
 
-// Each tile, in both types, with what takes registers where it may.
+// Also the kernels that make lists.
 TEST(Native, KernelsDoNotSpill) {
   for (const char* clauses :
        {"D = 64; mask q_idx >= kv_idx;", "D = 128; dtype f16; mask q_idx >= kv_idx;",
         "Dqk = 192, Dv = 128; lengths q, kv;", "D = 256; outputs o, lse;",
         "D = 128; score 30.0 * tanh(score / 30.0); outputs o, max, sum_exp;",
-        "D = 128; tensor t: bf16[Sq, Skv]; score score + t[q_idx, kv_idx];"}) {
+        "D = 128; tensor t: bf16[Sq, Skv]; score score + t[q_idx, kv_idx];",
+        "D = 128; tensor d: i32[Skv]; mask d[q_idx] == d[kv_idx] && q_idx >= kv_idx;"}) {
     const std::string source =
         source_of("dims B = 2, Hq = 8, Hkv = 2, Sq = 1000, Skv = 1000, " + std::string(clauses));
     std::string report;
