@@ -17,7 +17,8 @@
 //
 // A generated kernel gives three classes:
 //   C  constants: sizes, tile, stages, strides
-//   E  expressions, inlined: weight(), score(..), mask(..), keep(..), sink(..), keys(b), queries(b)
+//   E  expressions, inlined: weight(), lines(..), score(..), mask(..), keep(..), sink(..), keys(b),
+//      queries(b)
 //   L  lists: which key blocks a tile sees (Tile, Run)
 #pragma once
 
@@ -39,7 +40,7 @@ struct alignas(8) Run {
 
 // Where q, k, v are read, and what is written; pointers may be null.
 struct ForwardTensors {
-  const TensorMap *q, *k, *v;
+  const TensorMap *q, *k, *v, *table;
   unsigned short* o;
   float *lse, *max, *sum_exp, *max_with_sink, *sum_exp_with_sink;
   int* counter;  // 0 at first
@@ -61,9 +62,14 @@ struct Stages {
   static constexpr int kTileRows = 64 * C::kGroups;
   static constexpr int kQueryBytes = kTileRows * C::kDepth * 2;
   static constexpr int kKeyBytes = C::kKeys * C::kDepth * 2, kValueBytes = C::kKeys * C::kWidth * 2;
-  static constexpr int kBarriers =
-      C::kQueries * kQueryBytes + C::kStages * (kKeyBytes + kValueBytes);
-  static constexpr int kWords = kBarriers + 16 * (C::kQueries + 2 * C::kStages);
+  static constexpr int kTableRows = C::kRowsOfTile * C::kTablePack;
+  static constexpr int kTablePanels = (C::kKeys + 63) / 64;
+  static constexpr int kTableBytes = kTablePanels * kTableRows * 128;
+  static constexpr int kBarriers = C::kQueries * kQueryBytes +
+                                   C::kStages * (kKeyBytes + kValueBytes) +
+                                   C::kTables * kTableBytes;
+  static constexpr int kCount = C::kQueries + 2 * C::kStages + C::kTables;  // of pairs of barriers
+  static constexpr int kWords = kBarriers + 16 * kCount;
   static constexpr int kBytes = kWords + 8 * C::kQueries + 4 * C::kStages;
 
   unsigned base;
@@ -73,14 +79,16 @@ struct Stages {
     return base + C::kQueries * kQueryBytes + n * kKeyBytes;
   }
   __device__ unsigned value(int n) const { return key(C::kStages) + n * kValueBytes; }
+  __device__ unsigned table(int n) const { return value(C::kStages) + n * kTableBytes; }
   __device__ unsigned query_full(int n) const { return base + kBarriers + 16 * n; }
   __device__ unsigned key_full(int n) const { return query_full(C::kQueries) + 16 * n; }
   __device__ unsigned value_full(int n) const { return key_full(C::kStages) + 16 * n; }
+  __device__ unsigned table_full(int n) const { return value_full(C::kStages) + 16 * n; }
   __device__ unsigned query_word(int n) const { return base + kWords + 8 * n; }
   __device__ unsigned key_word(int n) const { return query_word(C::kQueries) + 4 * n; }
 
   __device__ void init() const {
-    for (int n = 0; n < C::kQueries + 2 * C::kStages; ++n) {
+    for (int n = 0; n < kCount; ++n) {
       init_barrier(query_full(n), 1);
       init_barrier(query_full(n) + 8, 4 * C::kGroups);  // a warp each
     }
@@ -110,6 +118,7 @@ struct Producer {
   const L& lists;
   Turn<C::kQueries> query{0, 1};
   Turn<C::kStages> key{0, 1}, value{0, 1};
+  Turn<C::kTables> table{0, 1};
   int value_key = -1, value_head = 0, value_batch = 0;  // values that are still to come
 
   // A tile of queries of a unit of heads.
@@ -202,10 +211,23 @@ struct Producer {
                head, item.b);
     }
     key.next();
+    if constexpr (C::kTables > 0) copy_table(item, at);
     copy_values();
     value_key = at, value_head = head, value_batch = item.b;
     blocks.flags &= ~kFirstOfTile, blocks.key += C::kKeys;
     if (--blocks.of_run == 0 && blocks.left > 0) begin_run(blocks);
+  }
+
+  __device__ void copy_table(const Item& item, int at) {
+    const unsigned full = stages.table_full(table.stage);
+    wait(empty_of(full), table.parity);
+    arrive_expecting(full, S::kTableBytes);
+    for (int panel = 0; panel < S::kTablePanels; ++panel) {
+      copy_box(stages.table(table.stage) + panel * S::kTableRows * 128, *tensors.table, full,
+               at + panel * 64, 0, item.tile.tile * C::kRowsOfTile, item.unit * C::kTableOfUnit,
+               item.b * C::kTableOfBatch);
+    }
+    table.next();
   }
 
   __device__ int blocks_below(int keys, const Tile& tile) const {
@@ -276,6 +298,7 @@ ATTN_INLINE void exchange(unsigned (&pairs)[4], int lane) {
 template <class C, class E>
 struct Consumer {
   using Float = typename C::Float;
+  using S = Stages<C>;
   static constexpr int kScores = C::kKeys / 2, kOutputs = C::kWidth / 2;
 
   const Stages<C> stages;
@@ -287,6 +310,7 @@ struct Consumer {
   const float exponent;    // what makes powers of 2 of scores
   Turn<C::kQueries> query{};
   Turn<C::kStages> key{}, value{};
+  Turn<C::kTables> table{};
   TileRows<C> rows{};
   unsigned block = 0;
   int adds = 0;  // whether o holds a sum
@@ -423,17 +447,41 @@ struct Consumer {
     return min(column(i), C::kColumns - 1);
   }
 
-  __device__ __forceinline__ void modify() {
+  // `shift`: what is to be added to all scores of a row, besides.
+  __device__ __forceinline__ void modify(float (&shift)[2]) {
     const auto lines_of = [this](int r) {
       return expressions.lines(rows.b, rows.h[r], rows.row(r), column(0));
     };
     const typename E::Lines lines[2] = {lines_of(0), lines_of(1)};
+    if constexpr (C::kTables > 0) wait(stages.table_full(table.stage), table.parity);
 #pragma unroll
-    for (int i = 0; i < kScores; ++i) {
-      const int r = i / 2 & 1, offset = i / 4 * 8 + (i & 1);
-      s[i] = expressions.score(rows.b, rows.h[r], rows.row(r), held_column(i), (float)offset,
-                               lines[r], s[i]);
+    for (int part = 0; part < kScores / 8; ++part) {
+      unsigned entries[4] = {0, 0, 0, 0};
+      if constexpr (C::kTables > 0) read_table(part, entries);
+#pragma unroll
+      for (int j = 0; j < 8; ++j) {
+        const int i = 8 * part + j, r = i / 2 & 1, offset = i / 4 * 8 + (i & 1);
+        const float entry = C::Entry::widen((unsigned short)(entries[j / 2] >> (j & 1) * 16));
+        s[i] = expressions.score(rows.b, rows.h[r], rows.row(r), held_column(i), (float)offset,
+                                 lines[r], entry, s[i]);
+      }
     }
+    if constexpr (C::kTables > 0) {
+      release(stages.table_full(table.stage));
+      table.next();
+    }
+#pragma unroll
+    for (int r = 0; r < 2; ++r) shift[r] = lines[r].shift;
+  }
+
+  // The table's elements of 16 columns: pairs for this thread's two rows and 8 columns, then the
+  // next 8. Each lane gives the address of a row of one of four matrices of 8 x 8.
+  __device__ __forceinline__ void read_table(int part, unsigned (&entries)[4]) const {
+    const int of_tile = first_row - lane / 4 + (lane & 15);
+    const int row = of_tile / (C::kPack / C::kTablePack);
+    const int vector = (lane >> 4 ^ row & 7) * 16 ^ part % 4 * 32;
+    load_matrices(entries, stages.table(table.stage) + row * 128 + vector +
+                               part / 4 * (S::kTableRows * 128));
   }
 
   __device__ __forceinline__ void hide_masked() {
@@ -466,30 +514,32 @@ struct Consumer {
 
   // Makes weights of the scores. Gets the factor of what was summed so far; true if it is not 1.
   __device__ __forceinline__ bool softmax(float (&factor)[2]) {
-    if constexpr (E::kScore) modify();
+    float shift[2] = {0, 0};
+    if constexpr (E::kScore) modify(shift);
     hide();
     bool moved = false;
-    float reference[2];
+    float added[2];  // to exponents
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       if constexpr (E::kBounded) {
-        reference[r] = 0, factor[r] = 1;
+        added[r] = shift[r] * exponent, factor[r] = 1;
         continue;
       }
       const float before = maximum[r];
-      float largest = fmaxf(before, largest_of_row(r));
+      float largest = fmaxf(before, largest_of_row(r, shift[r]));
       // -inf - -inf is NaN, and stays.
       if (C::kLazy) largest = (largest - before) * exponent > 8.0f ? largest : before;
       maximum[r] = largest;
-      reference[r] = largest == nothing() ? 0.0f : fmaxf(largest * exponent, kLowest);
-      factor[r] = largest == before ? 1.0f : power_of_two(before * exponent - reference[r]);
+      const float reference = largest == nothing() ? 0.0f : fmaxf(largest * exponent, kLowest);
+      factor[r] = largest == before ? 1.0f : power_of_two(before * exponent - reference);
+      added[r] = E::kScore ? fmaf(shift[r], exponent, -reference) : -reference;
       moved |= largest != before;
     }
     float part[2][2] = {{0, 0}, {0, 0}};
 #pragma unroll
     for (int i = 0; i < kScores; ++i) {
       const int r = i / 2 & 1;
-      s[i] = power_of_two(fmaf(s[i], exponent, -reference[r]));
+      s[i] = power_of_two(fmaf(s[i], exponent, added[r]));
       part[r][i & 1] += s[i];
     }
 #pragma unroll
@@ -498,11 +548,11 @@ struct Consumer {
     return moved;
   }
 
-  __device__ __forceinline__ float largest_of_row(int r) const {
+  __device__ __forceinline__ float largest_of_row(int r, float shift) const {
     float x = s[2 * r], y = s[2 * r + 1];
 #pragma unroll
     for (int i = 4 + 2 * r; i < kScores; i += 4) x = fmaxf(x, s[i]), y = fmaxf(y, s[i + 1]);
-    x = fmaxf(x, y);
+    x = fmaxf(x, y) + shift;
     x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
     return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
   }

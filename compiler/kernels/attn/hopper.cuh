@@ -105,6 +105,15 @@ ATTN_INLINE unsigned load_shared(unsigned address) {
   return value;
 }
 
+// Four matrices of 8 x 8 16-bit elements: lane l gives the address of row l % 8 of matrix l / 8, and
+// gets elements 2 (l % 4) and the next of row l / 4 of each.
+ATTN_INLINE void load_matrices(unsigned (&pairs)[4], unsigned address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(pairs[0]), "=r"(pairs[1]), "=r"(pairs[2]), "=r"(pairs[3])
+               : "r"(address)
+               : "memory");
+}
+
 // Moves registers of a block from one warp group to others.
 template <int kRegisters>
 ATTN_INLINE void give_registers() {

@@ -29,10 +29,12 @@ std::vector<ExprId> roots_of(const ir::Attention& attention, bool masks) {
   return roots;
 }
 
-bool reads_by_column(const ir::Attention& attention, const std::vector<ExprId>& roots) {
+bool reads_by_column(const ir::Attention& attention, const std::vector<ExprId>& roots,
+                     const std::optional<Table>& table) {
   passes::Dependence dependence(attention.dag);
   return std::ranges::any_of(ir::reachable(attention.dag, roots), [&](ExprId id) {
-    return attention.dag[id].is(Op::load_) && dependence[id].column;
+    const bool copied = table && table->load == id;
+    return attention.dag[id].is(Op::load_) && dependence[id].column && !copied;
   });
 }
 
@@ -55,6 +57,10 @@ void add_lengths(const ir::Attention& attention, std::string_view name,
   if (!attention.find_tensor(name) || std::ranges::any_of(inputs.operands, is_it)) return;
   inputs.operands.emplace_back(plan::TensorOperand{std::string(name)});
   inputs.parameters.push_back(fmt::format("const int* t_{}", name));
+}
+
+bool is_zero(const ir::Dag& dag, ExprId id) {
+  return dag[id].is(Op::const_real_) && dag.real_of(id) == 0;
 }
 
 // A method whose body is the writer's statements.
@@ -115,33 +121,52 @@ class Text {
 
   static std::string literal(double value) { return ir::real_text(value) + "f"; }
 
-  // The values of lines at a column, and their slopes.
+  // The sum of addends at a column and its slope, then the values of lines and their slopes.
   std::string lines() {
+    std::string shift, slope;
     std::vector<std::string> values;
     writer_.begin({true, true, true, true});
+    for (const Addend& addend : expressions_.scoring.addends) {
+      const ExprId of = *slope_of(attention_, addend.expression);
+      shift += signed_value(addend, addend.expression);
+      if (!is_zero(attention_.dag, of)) slope += signed_value(addend, of);
+    }
+    slopes_ = !slope.empty();
     for (const Line& line : lines_) {
       values.push_back(writer_.value(line.expression));
       values.push_back(writer_.value(line.slope));
     }
     const std::string fields =
         lines_.empty() ? "" : fmt::format("    float at[{}];\n", values.size());
-    return fmt::format("  struct Lines {{\n{}  }};\n", fields) +
+    const std::string at = lines_.empty() ? "" : fmt::format(", {{{}}}", fmt::join(values, ", "));
+    return fmt::format("  struct Lines {{\n    float shift, slope;\n{}  }};\n", fields) +
            method("Lines lines(int b, int h, int row, int column)", writer_,
-                  fmt::format("Lines{{{}}}", fmt::join(values, ", ")));
+                  fmt::format("Lines{{{}, {}{}}}", sum_of(shift), sum_of(slope), at));
   }
 
-  // `offset`: of the column from that of the lines.
+  std::string signed_value(const Addend& addend, ExprId id) {
+    return (addend.negative ? " - " : " + ") + writer_.value(id);
+  }
+
+  std::string sum_of(const std::string& terms) const {
+    if (terms.empty()) return "0.0f";
+    return fmt::format("(0.0f{}) * {}", terms, literal(expressions_.scoring.addend_factor));
+  }
+
+  // `offset`: of the column from that of the lines; `entry`: the table's element.
   std::string score() {
     writer_.begin({true, true, true, true});
     for (std::size_t i = 0; i < lines_.size(); ++i) {
       writer_.set_value(lines_[i].expression,
                         fmt::format("fmaf(lines.at[{}], offset, lines.at[{}])", 2 * i + 1, 2 * i));
     }
+    if (expressions_.table) writer_.set_value(expressions_.table->load, "entry");
     set_score();
-    const std::string value = writer_.value(expressions_.scoring.root);
+    std::string value = writer_.value(expressions_.scoring.root);
+    if (slopes_) value = fmt::format("fmaf(lines.slope, offset, {})", value);
     return method(
         "float score(int b, int h, int row, int column, float offset, const Lines& lines,\n"
-        "                         float product)",
+        "                         float entry, float product)",
         writer_, value);
   }
 
@@ -189,12 +214,13 @@ class Text {
   ir::Attention attention_;  // a copy: slopes are added to its dag
   const Expressions& expressions_;
   std::vector<Line> lines_;
+  bool slopes_ = false;  // addends have one
   ExpressionWriter writer_;
 };
 
 }  // namespace
 
-Expressions expressions_of(const ir::Attention& attention, bool masks) {
+Expressions expressions_of(const ir::Attention& attention, bool masks, bool table) {
   const std::vector<ExprId> roots = roots_of(attention, masks);
   Expressions made;
   made.modifies = !attention.dag[attention.score].is(Op::score_) || !positive_scale(attention);
@@ -202,8 +228,10 @@ Expressions expressions_of(const ir::Attention& attention, bool masks) {
   made.bounded = made.scoring.bound && *made.scoring.bound <= kMostBound &&
                  attention.dtype == DType::bf16 && !attention.wants_max_or_sum();
   made.masks = masks;
-  made.reads_columns = reads_by_column(attention, roots);
-  made.plain = !made.modifies && !attention.sink && !attention.dropout &&
+  if (table && made.modifies) made.table = table_of(attention, made.scoring.root);
+  made.reads_columns = reads_by_column(attention, roots, made.table);
+  const bool adds = made.modifies && attention.dag[made.scoring.root].is(Op::score_);
+  made.plain = (!made.modifies || adds) && !attention.sink && !attention.dropout &&
                (!masks || are_plain(attention, attention.masks));
   made.inputs = derive::inputs_of(attention, roots);
   if (attention.lengths_q) add_lengths(attention, ir::kLengthsQ, made.inputs);

@@ -1,12 +1,14 @@
 // The text of the expressions that attnc's forward kernel computes: class E of attn/forward.cuh.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "compiler/derive/expression_writer.h"
 #include "compiler/ir/attention.h"
 #include "compiler/lowering/native/scoring.h"
+#include "compiler/lowering/native/tables.h"
 #include "runtime/plan/program.h"
 
 namespace attn::lowering::native {
@@ -16,19 +18,22 @@ struct Expressions {
   // Scores are modified, not only scaled. A scale that is not known to be positive is a
   // modification: the maximum of scores would not be that of scaled ones.
   bool modifies = false;
-  Scoring scoring{};            // if they are
-  bool bounded = false;         // exponentials need no maximum to be relative to
-  bool masks = false;           // some block needs the masks
-  bool reads_columns = false;   // tensors are read by column
-  bool plain = true;            // takes few registers: nothing but masks that are quickly computed
+  Scoring scoring{};             // if they are
+  bool bounded = false;          // exponentials need no maximum to be relative to
+  std::optional<Table> table{};  // that is copied to shared memory
+  bool masks = false;            // some block needs the masks
+  bool reads_columns = false;    // tensors are read by column
+  // Takes few registers: nothing but linear addends, and masks that are quickly computed.
+  bool plain = true;
   derive::KernelInputs inputs;  // tensors and params, lengths among them
 };
-Expressions expressions_of(const ir::Attention& attention, bool masks);
+// `masks`: they are evaluated; `table`: one is copied, if there is one.
+Expressions expressions_of(const ir::Attention& attention, bool masks, bool table);
 
 // Whether tensors or params decide what masks show.
 bool masks_read_inputs(const ir::Attention& attention);
 
-// A class `Expressions`, whose fields are the inputs.
+// A class `Expressions` (attn/forward.cuh), whose fields are the inputs.
 std::string expressions_text(const ir::Attention& attention, const Expressions& expressions);
 
 }  // namespace attn::lowering::native

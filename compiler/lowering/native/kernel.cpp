@@ -79,12 +79,14 @@ class Source {
   std::string constants_text() const {
     std::string text = fmt::format("struct Constants {{\n  using Float = {};\n",
                                    kernels::float_class(attention_.dtype));
+    text += fmt::format("  using Entry = {};\n", kernels::float_class(entry_type()));
     const auto add = [&text](const char* type, const auto& table) {
       for (const auto& [name, value] : table) {
         text += fmt::format("  static constexpr {} {} = {};\n", type, name, value);
       }
     };
     add("int", tile_constants());
+    add("int", table_constants());
     add("int", list_constants());
     add("bool", flags());
     add("long long", strides());
@@ -109,6 +111,20 @@ class Source {
             {"kHeadsOfKey", dims_[Dim::Hq] / dims_[Dim::Hkv]},
             {"kRows", dims_[Dim::Sq]},
             {"kColumns", dims_[Dim::Skv]}};
+  }
+
+  // The type of the table's elements.
+  DType entry_type() const {
+    const std::optional<Table>& table = kernel_.expressions.table;
+    return table ? attention_.find_tensor(table->tensor)->dtype : attention_.dtype;
+  }
+
+  Integers table_constants() const {
+    const Table table = kernel_.expressions.table.value_or(Table());
+    return {{"kTables", kernel_.tile.tables},
+            {"kTablePack", kernel_.tile.table_pack},
+            {"kTableOfBatch", table.batches > 1 ? 1 : 0},
+            {"kTableOfUnit", table.heads > 1 ? 1 : 0}};
   }
 
   Integers list_constants() const {
@@ -183,10 +199,15 @@ class Source {
 
   std::string forward_text() const {
     std::vector<std::string> parameters, fields;
-    for (const char* name : {"q", "k", "v"}) {
+    const auto add_map = [&](const char* name) {
       parameters.push_back(fmt::format("const __grid_constant__ kernels::TensorMap {}", name));
       fields.push_back(fmt::format("&{}", name));
-    }
+    };
+    for (const char* name : {"q", "k", "v"}) add_map(name);
+    if (kernel_.expressions.table)
+      add_map("table");
+    else
+      fields.emplace_back("nullptr");
     for (const std::string& name : kernel_.outputs) {
       parameters.push_back(fmt::format("{}* {}", name == "o" ? "unsigned short" : "float", name));
     }

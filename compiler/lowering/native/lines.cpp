@@ -1,6 +1,5 @@
 #include "compiler/lowering/native/lines.h"
 
-#include <optional>
 #include <set>
 
 #include "compiler/passes/analysis/axes.h"
@@ -20,6 +19,12 @@ class Finder {
  public:
   explicit Finder(ir::Attention& attention)
       : attention_(attention), dag_(attention.dag), dependence_(attention.dag) {}
+
+  std::optional<ExprId> slope(ExprId id) && {
+    find_scored(id);
+    if (scored_.contains(id) || dag_[id].type != Type::real) return std::nullopt;
+    return slope_of(id);
+  }
 
   std::vector<Line> run(ExprId root) && {
     find_scored(root);
@@ -112,6 +117,10 @@ class Finder {
 
 std::vector<Line> lines_of(ir::Attention& attention, ExprId root) {
   return Finder(attention).run(root);
+}
+
+std::optional<ExprId> slope_of(ir::Attention& attention, ExprId id) {
+  return Finder(attention).slope(id);
 }
 
 }  // namespace attn::lowering::native

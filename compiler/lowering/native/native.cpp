@@ -87,7 +87,8 @@ class Native {
 
   Result<NativeProgram> make() && {
     ATTN_RETURN_IF_ERROR(choose());
-    kernel_.expressions = expressions_of(attention_, kernel_.blocks.masked);
+    kernel_.expressions =
+        expressions_of(attention_, kernel_.blocks.masked, kernel_.tile.tables > 0);
     for (const ir::Output& output : ir::kOutputs) {
       if (attention_.*output.wanted) kernel_.outputs.emplace_back(output.name);
     }
@@ -102,10 +103,11 @@ class Native {
  private:
   // The tile whose blocks take least, by the scores that it computes.
   Status choose() {
-    const bool plain = expressions_of(attention_, true).plain;
+    const Expressions expressions = expressions_of(attention_, true, true);
     double least = std::numeric_limits<double>::infinity();
     Status refused = unsupported(attention_.pos, "no tile of attnc's kernel fits these sizes");
-    for (const Tile& tile : tiles_for(attention_, plain, mask_axes_.head)) {
+    for (const Tile& tile :
+         tiles_for(attention_, expressions.plain, mask_axes_.head, expressions.table)) {
       Result<Kernel> kernel = listed(tile);
       if (!kernel.ok()) {
         refused = kernel.error();
@@ -204,6 +206,9 @@ class Native {
     const auto blocks =
         std::min(static_cast<std::int64_t>(context_.gpu.multiprocessors), kernel_.items(dims_));
     std::vector<plan::KernelArgument> arguments = {queries(), keys("k"), keys("v")};
+    if (kernel_.expressions.table) {
+      arguments.emplace_back(map_of(*kernel_.expressions.table, kernel_.tile));
+    }
     for (const std::string& output : kernel_.outputs) {
       arguments.emplace_back(plan::TensorOperand{output});
     }
@@ -269,7 +274,7 @@ Status check_native(const ir::Attention& attention, const planning::Context& con
   if (context.backward()) return unsupported(attention.pos, "attnc's kernels have no backward");
   ATTN_RETURN_IF_ERROR(check_forward(attention));
   ATTN_RETURN_IF_ERROR(native::check_clauses(attention));
-  for (const Dim dim : {Dim::Dqk, Dim::Dv}) {
+  for (const ir::Dim dim : {ir::Dim::Dqk, ir::Dim::Dv}) {
     ATTN_RETURN_IF_ERROR(native::check_depth(attention, dim));
   }
   for (const char* name : {"q", "k", "v", "o"}) {

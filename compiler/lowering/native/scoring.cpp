@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "compiler/lowering/native/lines.h"
 #include "compiler/passes/analysis/box_values.h"
 
 namespace attn::lowering::native {
@@ -77,6 +78,25 @@ bool take_factor(const ir::Dag& dag, Scoring& scoring) {
   return false;
 }
 
+// Takes addends off the root, which is a sum; it keeps the product.
+void take_addends(const ir::Attention& attention, Scoring& scoring) {
+  ir::Attention scratch = attention;  // slopes are added to its dag
+  const auto is_addend = [&](ExprId id) { return slope_of(scratch, id).has_value(); };
+  for (;;) {
+    const Node node = scratch.dag[scoring.root];
+    if (!node.is(Op::add_) && !node.is(Op::sub_)) return;
+    if (is_addend(node.operands[1])) {
+      scoring.addends.push_back({node.operands[1], node.is(Op::sub_)});
+      scoring.root = node.operands[0];
+    } else if (node.is(Op::add_) && is_addend(node.operands[0])) {
+      scoring.addends.push_back({node.operands[0]});
+      scoring.root = node.operands[1];
+    } else {
+      return;
+    }
+  }
+}
+
 }  // namespace
 
 std::optional<double> positive_scale(const ir::Attention& attention) {
@@ -93,12 +113,14 @@ Scoring scoring_of(const ir::Attention& attention) {
   if (std::isfinite(bound)) scoring.bound = bound;
   while (take_factor(attention.dag, scoring)) {
   }
+  take_addends(attention, scoring);
   const auto scale = positive_scale(attention);
   const auto degree = Degrees(attention.dag).of(scoring.root);
   if (!scale || !degree || *degree < 1 || *degree > kMostDegree) return scoring;
-  const double weight = scoring.weight * std::pow(*scale, *degree);
-  if (!is_weight(weight)) return scoring;
+  const double factor = std::pow(*scale, *degree), weight = scoring.weight * factor;
+  if (!is_weight(weight) || !is_weight(factor)) return scoring;
   scoring.weight = weight;
+  scoring.addend_factor = 1 / factor;
   scoring.scaled = false;
   return scoring;
 }

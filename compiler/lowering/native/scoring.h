@@ -2,17 +2,27 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "compiler/ir/attention.h"
 
 namespace attn::lowering::native {
 
-// The score is `weight` times the expression `root`. Constant factors that the root does not have
-// cost nothing: exponentials have a factor anyway.
+// What is added to a score: without the product, and linear in the column.
+struct Addend {
+  ir::ExprId expression = 0;
+  bool negative = false;
+};
+
+// The score is `weight` times the sum of the expression `root` and `addend_factor` times the
+// addends. Constant factors that the root does not have cost nothing: exponentials have a factor
+// anyway.
 struct Scoring {
   ir::ExprId root = 0;
-  double weight = 1;              // positive
-  bool scaled = true;             // the root is of the scaled product; else of the product itself
+  double weight = 1;   // positive
+  bool scaled = true;  // the root is of the scaled product; else of the product itself
+  std::vector<Addend> addends{};
+  double addend_factor = 1;       // positive
   std::optional<double> bound{};  // of the score's absolute value
 };
 Scoring scoring_of(const ir::Attention& attention);

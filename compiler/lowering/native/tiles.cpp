@@ -36,15 +36,31 @@ std::int64_t pack_of(const Tile& tile, std::int64_t group) {
   return 1;
 }
 
+// With as many stages of a table as fit, rather than queries of the next tile.
+void add_table(Tile& tile, const Table& table) {
+  constexpr std::int64_t kStagesAndQueries[][2] = {{2, 2}, {1, 2}, {2, 1}, {1, 1}};
+  const std::int64_t queries = tile.queries;
+  tile.table_pack = table.pack(tile.pack);
+  for (const auto [stages, most] : kStagesAndQueries) {
+    tile.tables = stages, tile.queries = std::min(queries, most);
+    if (tile.shared_bytes() <= kMostShared) return;
+  }
+  tile.tables = 0, tile.table_pack = 1, tile.queries = queries;
+}
+
 }  // namespace
 
 // As Stages of attn/forward.cuh, aligned to 1024 bytes.
 std::int64_t Tile::shared_bytes() const {
   const std::int64_t elements = queries * rows() * depth + stages * keys * (depth + width);
-  return 1024 + 2 * elements + 16 * (queries + 2 * stages) + 8 * queries + 4 * stages;
+  return 1024 + 2 * elements + tables * table_bytes() + 16 * (queries + 2 * stages + tables) +
+         8 * queries + 4 * stages;
 }
 
-std::vector<Tile> tiles_for(const ir::Attention& attention, bool plain, bool by_head) {
+std::int64_t Tile::table_bytes() const { return 2 * panels(keys) * rows_of_head() * table_pack; }
+
+std::vector<Tile> tiles_for(const ir::Attention& attention, bool plain, bool by_head,
+                            const std::optional<Table>& table) {
   const ir::Dims& d = attention.dims;
   const std::int64_t depth = panels(d[Dim::Dqk]), width = panels(d[Dim::Dv]);
   std::vector<Tile> tiles;
@@ -54,8 +70,10 @@ std::vector<Tile> tiles_for(const ir::Attention& attention, bool plain, bool by_
     if (!tiles.empty() && (row.most_depth != most_depth || row.most_width != most_width)) break;
     most_depth = row.most_depth, most_width = row.most_width;
     if (row.tight && !plain) continue;
-    Tile tile{row.groups, row.keys, row.stages, row.queries, depth, width, 1, row.rate};
+    Tile tile{row.groups, row.keys, row.stages, row.queries, depth, width};
+    tile.rate = row.rate;
     if (!by_head) tile.pack = pack_of(tile, d[Dim::Hq] / d[Dim::Hkv]);
+    if (table) add_table(tile, *table);
     if (tile.shared_bytes() <= kMostShared) tiles.push_back(tile);
   }
   return tiles;

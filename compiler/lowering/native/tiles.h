@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "compiler/ir/attention.h"
+#include "compiler/lowering/native/tables.h"
 
 namespace attn::lowering::native {
 
@@ -15,24 +17,29 @@ inline constexpr std::int64_t kMostDepth = 256;
 
 // The classes of attn/forward.cuh have these as constants.
 struct Tile {
-  std::int64_t groups = 2;   // warp groups
-  std::int64_t keys = 128;   // of a block
-  std::int64_t stages = 2;   // of keys and values
-  std::int64_t queries = 1;  // stages of queries
-  std::int64_t depth = 128;  // of q and k, a multiple of kPanel
-  std::int64_t width = 128;  // of v
-  std::int64_t pack = 1;     // heads that share a tile
-  double rate = 1;           // scores in the same time, compared with other tiles of this depth
+  std::int64_t groups = 2;      // warp groups
+  std::int64_t keys = 128;      // of a block
+  std::int64_t stages = 2;      // of keys and values
+  std::int64_t queries = 1;     // stages of queries
+  std::int64_t depth = 128;     // of q and k, a multiple of kPanel
+  std::int64_t width = 128;     // of v
+  std::int64_t pack = 1;        // heads that share a tile
+  std::int64_t tables = 0;      // stages of a captured table
+  std::int64_t table_pack = 1;  // heads of a tile whose rows of the table differ
+  double rate = 1;              // scores in the same time, compared with other tiles of this depth
 
   std::int64_t rows() const { return kGroup * groups; }
   std::int64_t rows_of_head() const { return rows() / pack; }
+  std::int64_t table_bytes() const;  // of a stage
   std::int64_t threads() const { return 128 * (groups + 1); }
   std::int64_t shared_bytes() const;
 };
 
 // Those that fit the attention's head dimensions, which are at most kMostDepth. `plain`: a score
 // takes few registers, so that the largest tiles do not spill. `by_head`: masks differ by head, so
-// that heads cannot share a tile.
-std::vector<Tile> tiles_for(const ir::Attention& attention, bool plain, bool by_head);
+// that heads cannot share a tile. `table`: captured, to be copied too; tiles without room for it
+// have no stage of it.
+std::vector<Tile> tiles_for(const ir::Attention& attention, bool plain, bool by_head,
+                            const std::optional<Table>& table);
 
 }  // namespace attn::lowering::native

@@ -13,6 +13,7 @@ struct Lists {
 };
 struct Constants {
   using Float = kernels::BF16;
+  using Entry = kernels::BF16;
   static constexpr int kGroups = 3;
   static constexpr int kKeys = 80;
   static constexpr int kDepth = 128;
@@ -27,6 +28,10 @@ struct Constants {
   static constexpr int kHeadsOfKey = 4;
   static constexpr int kRows = 300;
   static constexpr int kColumns = 400;
+  static constexpr int kTables = 0;
+  static constexpr int kTablePack = 1;
+  static constexpr int kTableOfBatch = 0;
+  static constexpr int kTableOfUnit = 0;
   static constexpr int kTiles = 7;
   static constexpr int kItems = 28;
   static constexpr int kSection = 8;
@@ -66,6 +71,6 @@ extern "C" __global__ void __launch_bounds__(512, 1) attn_forward(
     unsigned short* o,
     int* counter) {
   const Expressions expressions{{}};
-  const kernels::ForwardTensors tensors{&q, &k, &v, o, nullptr, nullptr, nullptr, nullptr, nullptr, counter};
+  const kernels::ForwardTensors tensors{&q, &k, &v, nullptr, o, nullptr, nullptr, nullptr, nullptr, nullptr, counter};
   kernels::forward<Constants>(tensors, expressions, Lists{});
 }

@@ -7,6 +7,7 @@ struct Lists {
 };
 struct Constants {
   using Float = kernels::F16;
+  using Entry = kernels::F16;
   static constexpr int kGroups = 2;
   static constexpr int kKeys = 128;
   static constexpr int kDepth = 64;
@@ -21,6 +22,10 @@ struct Constants {
   static constexpr int kHeadsOfKey = 1;
   static constexpr int kRows = 100;
   static constexpr int kColumns = 200;
+  static constexpr int kTables = 0;
+  static constexpr int kTablePack = 1;
+  static constexpr int kTableOfBatch = 0;
+  static constexpr int kTableOfUnit = 0;
   static constexpr int kTiles = 1;
   static constexpr int kItems = 2;
   static constexpr int kSection = 32;
@@ -53,6 +58,7 @@ struct Expressions : kernels::Reals {
     return 1.0f;
   }
   struct Lines {
+    float shift, slope;
     float at[2];
   };
   __device__ Lines lines(int b, int h, int row, int column) const {
@@ -63,10 +69,10 @@ struct Expressions : kernels::Reals {
     const int v9 = attn_wrap((long long)1 - 0);
     const float v10 = (float)v9;
     const float v11 = v1 * v10;
-    return Lines{v6, v11};
+    return Lines{0.0f, 0.0f, {v6, v11}};
   }
   __device__ float score(int b, int h, int row, int column, float offset, const Lines& lines,
-                         float product) const {
+                         float entry, float product) const {
     const float score = product * 0.125f;
     const float v3 = (float)p_c;
     const float v4 = score + fmaf(lines.at[1], offset, lines.at[0]);
@@ -110,6 +116,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) attn_forward(
     int* counter,
     const kernels::Tile* tiles, const kernels::Run* runs, const float* t_t, const int* t_d, const float* t_s, float p_c) {
   const Expressions expressions{{}, kernels::aligned(t_t), kernels::aligned(t_d), kernels::aligned(t_s), p_c};
-  const kernels::ForwardTensors tensors{&q, &k, &v, o, lse, max, sum_exp, nullptr, nullptr, counter};
+  const kernels::ForwardTensors tensors{&q, &k, &v, nullptr, o, lse, max, sum_exp, nullptr, nullptr, counter};
   kernels::forward<Constants>(tensors, expressions, Lists{tiles, runs});
 }

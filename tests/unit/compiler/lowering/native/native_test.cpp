@@ -108,6 +108,38 @@ TEST(Native, IsForOneArchitectureAndDirection) {
               HasSubstr("backward"));
 }
 
+// The tensor map of the table that is copied beside the keys, which follows those of q, k and v.
+std::optional<plan::TensorMapArgument> table_map(const std::string& clauses) {
+  const NativeProgram made = lowered(std::string(kSizes) + clauses).value();
+  const auto& arguments = step_of(made).launches.back().arguments;
+  const auto* map = std::get_if<plan::TensorMapArgument>(&arguments[3]);
+  return map == nullptr ? std::nullopt : std::optional(*map);
+}
+
+TEST(Native, TablesAreCopiedBesideTheKeys) {
+  using ::testing::ElementsAre;
+  const auto shared = table_map("tensor t: bf16[Sq, Skv]; score score + t[q_idx, kv_idx];");
+  ASSERT_TRUE(shared);
+  EXPECT_EQ(shared->tensor.name, "t");
+  EXPECT_THAT(shared->dims, ElementsAre(400, 1, 300, 1, 1));
+  EXPECT_EQ(shared->strides[1], 400);
+  EXPECT_THAT(shared->box, ElementsAre(64, 1, 32, 1, 1));  // 4 heads share 32 rows
+  const auto of_heads =
+      table_map("tensor t: f16[B, Hq, Sq, Skv]; score tanh(score) * t[b, h, q_idx, kv_idx];");
+  ASSERT_TRUE(of_heads);
+  EXPECT_THAT(of_heads->dims, ElementsAre(400, 4, 300, 2, 2));
+  EXPECT_THAT(of_heads->strides, ElementsAre(120000, 400, 480000, 960000));
+  EXPECT_THAT(of_heads->box, ElementsAre(64, 4, 32, 1, 1));
+}
+
+TEST(Native, OtherTensorsAreReadByPlainLoads) {
+  EXPECT_FALSE(table_map("tensor t: f32[Sq, Skv]; score score + t[q_idx, kv_idx];"));
+  EXPECT_FALSE(table_map("tensor t: bf16[Skv, Sq]; score score + t[kv_idx, q_idx];"));
+  EXPECT_FALSE(table_map("tensor t: bf16[Sq, Skv + 4]; score score + t[q_idx, kv_idx];"));
+  EXPECT_FALSE(table_map("tensor t: bf16[Hkv, Sq, Skv]; score score + t[h // 4, q_idx, kv_idx];"));
+  EXPECT_FALSE(table_map("tensor t: bf16[Skv]; score score + t[kv_idx];"));
+}
+
 // Also the kernels that make lists.
 TEST(Native, KernelsDoNotSpill) {
   for (const char* clauses :
@@ -115,6 +147,9 @@ TEST(Native, KernelsDoNotSpill) {
         "Dqk = 192, Dv = 128; lengths q, kv;", "D = 256; outputs o, lse;",
         "D = 128; score 30.0 * tanh(score / 30.0); outputs o, max, sum_exp;",
         "D = 128; tensor t: bf16[Sq, Skv]; score score + t[q_idx, kv_idx];",
+        "D = 128; tensor t: bf16[Hq, Sq, Skv]; score score + t[h, q_idx, kv_idx];",
+        "D = 64; tensor t: f16[Hq, Sq, Skv]; score score + t[h, q_idx, kv_idx];",
+        "D = 128; score score + (q_idx - kv_idx) * 0.01;",
         "D = 128; tensor d: i32[Skv]; mask d[q_idx] == d[kv_idx] && q_idx >= kv_idx;"}) {
     const std::string source =
         source_of("dims B = 2, Hq = 8, Hkv = 2, Sq = 1000, Skv = 1000, " + std::string(clauses));

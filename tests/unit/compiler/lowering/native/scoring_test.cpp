@@ -46,7 +46,7 @@ TEST(Scoring, TheScaleIsAFactorOfHomogeneousScores) {
 }
 
 TEST(Scoring, OtherScoresAreScaledFirst) {
-  expect("score + t[h]", "score + t[h]", 1, true);
+  expect("tanh(score) + c_of[kv_idx]", "tanh(score) + c_of[kv_idx]", 1, true);
   expect("where(q_idx > kv_idx, score, score * score)",
          "where(q_idx > kv_idx, score, score * score)", 1, true);
   expect("score / (1.0 + abs(score))", "score / (1.0 + abs(score))", 1, true);
@@ -55,6 +55,28 @@ TEST(Scoring, OtherScoresAreScaledFirst) {
 TEST(Scoring, ConstantFactorsAreTakenOff) {
   expect("30.0 * tanh(score / 30.0)", "tanh(score / 30.0)", 30, true);
   expect("-30.0 * tanh(score)", "-30.0 * tanh(score)", 1, true);
+}
+
+// The addends of a score with their signs, each divided by what the root is to be multiplied by.
+std::vector<std::string> addends(const std::string& score) {
+  const ir::Attention attention = scored(score);
+  std::vector<std::string> texts;
+  for (const Addend& addend : scoring_of(attention).addends) {
+    texts.push_back((addend.negative ? "-" : "+") + ir::to_source(attention, addend.expression));
+  }
+  return texts;
+}
+
+TEST(Scoring, LinearAddendsAreTakenOff) {
+  expect("score + t[h]", "score", kScale, false);
+  EXPECT_THAT(addends("score + t[h]"), ElementsAre("+t[h]"));
+  EXPECT_NEAR(scoring_of(scored("score + t[h]")).addend_factor, 1 / kScale, 1e-12);
+  expect("c * q_idx + tanh(score) - t[h] * kv_idx", "tanh(score)", 1, true);
+  EXPECT_THAT(addends("c * q_idx + tanh(score) - t[h] * kv_idx"),
+              ElementsAre("-t[h] * kv_idx", "+c * q_idx"));
+  EXPECT_THAT(addends("t[h] - score"), IsEmpty());
+  EXPECT_THAT(addends("score + c_of[kv_idx]"), IsEmpty());
+  EXPECT_THAT(addends("score + abs(kv_idx - q_idx)"), IsEmpty());
 }
 
 TEST(Scoring, BoundsFollowFromFunctionsThatHaveThem) {
