@@ -3,32 +3,88 @@
 #pragma once
 
 #include "attn/forward.cuh"
+#include "attn/intervals.cuh"
 
 namespace kernels {
 
 constexpr int kCellKeys = 16;
 enum CellKind : unsigned char { kEmptyCell, kPartialCell, kFullCell };
 
-// A warp for each of [kLists,kTiles,kCells]: what masks show of the rows of a tile and 16 keys.
+// The cells of a tile, of which a warp looks at 32.
+template <class C, class E>
+struct CellsOfTile {
+  const E& expressions;
+  int b, h;        // for which masks differ
+  int first, end;  // rows
+  int lane = threadIdx.x % 32;
+
+  // What masks show of a cell: all lanes look until they have seen a visible and a hidden score.
+  __device__ int look(int cell) const {
+    const int column = cell * kCellKeys + lane % kCellKeys;
+    bool any = false, all = true;
+    for (int row = first; row < end; row += 2) {
+      const int own = row + lane / kCellKeys;
+      if (own < end && column < C::kColumns) {
+        const bool shown = expressions.mask(b, h, own, column);
+        any |= shown, all &= shown;
+      }
+      if (__any_sync(~0u, any) && __any_sync(~0u, !all)) break;
+    }
+    const bool empty = !__any_sync(~0u, any), full = __all_sync(~0u, all);
+    return empty ? kEmptyCell : full ? kFullCell : kPartialCell;
+  }
+
+  // Whether masks show any or all scores of this lane's cell, as far as intervals tell.
+  __device__ Interval visible(int cell) const {
+    constexpr int kRowValues = E::kRowValues, kColumnValues = E::kColumnValues;
+    Interval rows[kRowValues + 1], columns[kColumnValues + 1];  // an array has an element
+    int values[(kRowValues > kColumnValues ? kRowValues : kColumnValues) + 1];
+    for (Interval& x : rows) x = {kHighestInt, kLowestInt};
+    for (Interval& x : columns) x = {kHighestInt, kLowestInt};
+    const auto add = [&values](Interval* to, int count) {
+      for (int i = 0; i < count; ++i) {
+        to[i] = around(to[i], point(values[i]));
+      }
+    };
+    for (int row = first + lane; row < end; row += 32) {
+      expressions.row_values(b, h, row, values);
+      add(rows, kRowValues);
+    }
+    for (int i = 0; i < kRowValues; ++i) {
+      rows[i].low = __reduce_min_sync(~0u, (int)rows[i].low);
+      rows[i].high = __reduce_max_sync(~0u, (int)rows[i].high);
+    }
+    for (int i = 0; i < kCellKeys; ++i) {
+      expressions.column_values(b, h, ::min(cell * kCellKeys + i, C::kColumns - 1), values);
+      add(columns, kColumnValues);
+    }
+    return expressions.visible(b, h, rows, columns);
+  }
+};
+
+// A warp for 32 cells of each of [kLists,kTiles]. Intervals decide what they can.
 template <class C, class E>
 ATTN_INLINE void look_at_cells(const E& expressions, unsigned char* cells) {
+  constexpr int kParts = (C::kCells + 31) / 32;
   const int n = (int)(attn_thread() / 32), lane = threadIdx.x % 32;
-  if (n >= C::kLists * C::kTiles * C::kCells) return;
-  const int tile = n / C::kCells % C::kTiles, list = n / C::kCells / C::kTiles;
-  const int heads = C::kListsOfUnit ? C::kUnits : 1;
-  const int column = n % C::kCells * kCellKeys + lane % kCellKeys;
-  const int first = tile * C::kRowsOfTile, end = min(first + C::kRowsOfTile, C::kRows);
-  bool any = false, all = true;
-  for (int row = first; row < end; row += 2) {
-    const int own = row + lane / kCellKeys;
-    if (own < end && column < C::kColumns) {
-      const bool shown = expressions.mask(list / heads, list % heads, own, column);
-      any |= shown, all &= shown;
-    }
-    if (__any_sync(~0u, any) && __any_sync(~0u, !all)) break;
+  if (n >= C::kLists * C::kTiles * kParts) return;
+  const int of_list = n / kParts % C::kTiles, list = n / kParts / C::kTiles;
+  const int heads = C::kListsOfUnit ? C::kUnits : 1, first = of_list * C::kRowsOfTile;
+  const CellsOfTile<C, E> tile{expressions, list / heads, list % heads, first,
+                               ::min(first + C::kRowsOfTile, C::kRows)};
+  const int base = n % kParts * 32, cell = base + lane;
+  int kind = kPartialCell;
+  bool decided = cell >= C::kCells;
+  if constexpr (E::kIntervals) {
+    const Interval visible = tile.visible(cell);
+    kind = visible.high == 0 ? kEmptyCell : kFullCell;
+    decided |= is_point(visible);
   }
-  const bool empty = !__any_sync(~0u, any), full = __all_sync(~0u, all);
-  if (lane == 0) cells[n] = empty ? kEmptyCell : full ? kFullCell : kPartialCell;
+  for (unsigned open = __ballot_sync(~0u, !decided); open != 0; open &= open - 1) {
+    const int at = __ffs(open) - 1, found = tile.look(base + at);
+    if (lane == at) kind = found;
+  }
+  if (cell < C::kCells) cells[(long long)(n / kParts) * C::kCells + cell] = (unsigned char)kind;
 }
 
 // Runs of blocks, appended to those of a tile. All lanes of a warp have the same.

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "compiler/ir/text.h"
+#include "compiler/lowering/native/intervals.h"
 #include "compiler/lowering/native/lines.h"
 #include "compiler/passes/analysis/axes.h"
 #include "compiler/passes/rewrite/hoist.h"
@@ -85,7 +86,7 @@ class Text {
                                     : std::vector<Line>()),
         writer_(attention_, {}, derive::Precision::in_single) {}
 
-  std::string make() && {
+  std::string make(bool intervals) && {
     std::string text = "struct Expressions : kernels::Reals {\n" + constants();
     for (const std::string& field : expressions_.inputs.parameters) text += "  " + field + ";\n";
     text += weight();
@@ -96,6 +97,7 @@ class Text {
     const ir::Dims& d = attention_.dims;
     text += length_method("keys", ir::kLengthsKv, attention_.lengths_kv, d[Dim::Skv]);
     text += length_method("queries", ir::kLengthsQ, attention_.lengths_q, d[Dim::Sq]);
+    if (intervals) text += intervals_text(attention_);
     return text + "};\n";
   }
 
@@ -245,8 +247,9 @@ bool masks_read_inputs(const ir::Attention& attention) {
   });
 }
 
-std::string expressions_text(const ir::Attention& attention, const Expressions& expressions) {
-  return Text(attention, expressions).make();
+std::string expressions_text(const ir::Attention& attention, const Expressions& expressions,
+                             bool intervals) {
+  return Text(attention, expressions).make(intervals);
 }
 
 }  // namespace attn::lowering::native

@@ -33,7 +33,9 @@ Expressions expressions_of(const ir::Attention& attention, bool masks, bool tabl
 // Whether tensors or params decide what masks show.
 bool masks_read_inputs(const ir::Attention& attention);
 
-// A class `Expressions` (attn/forward.cuh), whose fields are the inputs.
-std::string expressions_text(const ir::Attention& attention, const Expressions& expressions);
+// A class `Expressions` (attn/forward.cuh), whose fields are the inputs. `intervals`: with what
+// lists of blocks are made from (intervals.h).
+std::string expressions_text(const ir::Attention& attention, const Expressions& expressions,
+                             bool intervals);
 
 }  // namespace attn::lowering::native

@@ -57,7 +57,8 @@ class Source {
     std::string text =
         kWatch + kernels::include_text(kernel_.makes_lists ? "key_lists.cuh" : "forward.cuh");
     text += kernel_.makes_lists ? kListsInMemory : lists_text() + kListsInTheText;
-    text += constants_text() + expressions_text(attention_, kernel_.expressions);
+    text +=
+        constants_text() + expressions_text(attention_, kernel_.expressions, kernel_.makes_lists);
     if (kernel_.makes_lists) text += makers_text();
     return text + forward_text();
   }

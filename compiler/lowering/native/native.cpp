@@ -197,7 +197,7 @@ class Native {
     using Tensor = plan::TensorOperand;
     std::vector<plan::KernelArgument> looked_at = inputs();
     looked_at.insert(looked_at.begin(), Tensor{kCells});
-    launch(kCellsKernel, 32 * cells, std::move(looked_at));
+    launch(kCellsKernel, tiles * ((kernel_.cells(dims_) + 31) / 32) * 32, std::move(looked_at));
     launch(kListsKernel, 32 * tiles, {Tensor{kCells}, Tensor{kTiles}, Tensor{kRuns}});
     launch(kSortKernel, tiles, {Tensor{kTiles}, Tensor{kSorted}});
   }

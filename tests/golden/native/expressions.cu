@@ -92,6 +92,21 @@ struct Expressions : kernels::Reals {
   }
   __device__ int keys(int b) const { return 200; }
   __device__ int queries(int b) const { return 100; }
+  static constexpr bool kIntervals = true;
+  static constexpr int kRowValues = 1, kColumnValues = 1;
+  __device__ void row_values(int b, int h, int row, int* values) const {
+    const int v1 = (int)t_d[row];
+    values[0] = v1;
+  }
+  __device__ void column_values(int b, int h, int column, int* values) const {
+    const int v2 = (int)((unsigned)column / 3u);
+    values[0] = v2;
+  }
+  __device__ kernels::Interval visible(int b, int h, const kernels::Interval* rows,
+                                       const kernels::Interval* columns) const {
+    const kernels::Interval i0 = kernels::less_equal(rows[0], columns[0]);
+    return i0;
+  }
 };
 extern "C" __global__ void attn_cells(unsigned char* cells, const float* t_t, const int* t_d, const float* t_s, float p_c) {
   const Expressions expressions{{}, kernels::aligned(t_t), kernels::aligned(t_d), kernels::aligned(t_s), p_c};

@@ -65,8 +65,8 @@ TEST(Native, ListsAreMadeByTheGpuWhereTensorsDecide) {
   const plan::KernelStep& step = step_of(made);
   ASSERT_EQ(step.launches.size(), 4U);
   EXPECT_EQ(step.launches[0].kernel, "attn_cells");
-  // 2 lists, 10 tiles of 32 rows, 25 cells of 16 keys; 4 warps in a block of threads
-  EXPECT_EQ(step.launches[0].grid[0], 2 * 10 * 25 / 4);
+  // 2 lists, 10 tiles of 32 rows, a warp for up to 32 cells; 4 warps in a block of threads
+  EXPECT_EQ(step.launches[0].grid[0], 2 * 10 / 4);
   EXPECT_EQ(step.launches[3].kernel, "attn_forward");
   EXPECT_EQ(step_of(*lowered(std::string(kSizes) + "tensor t: f32[Hq]; score score * t[h]; "
                                                    "mask q_idx >= kv_idx;"))

@@ -1,0 +1,187 @@
+#include "compiler/lowering/native/intervals.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "compiler/derive/expression_writer.h"
+#include "compiler/passes/analysis/axes.h"
+
+namespace attn::lowering::native {
+namespace {
+
+using derive::ExpressionWriter;
+using ir::ExprId;
+using ir::Node;
+using ir::Op;
+using ir::Type;
+
+class IntervalWriter {
+ public:
+  explicit IntervalWriter(const ir::Attention& attention)
+      : attention_(attention),
+        dag_(attention.dag),
+        dependence_(attention.dag),
+        writer_(attention, {}, derive::Precision::in_single) {
+    writer_.begin({.batch = true, .head = true});
+  }
+
+  std::string make() && {
+    std::optional<std::string> all;
+    bool first = true;
+    for (const ExprId mask : attention_.masks) {
+      const auto shown = interval(mask);
+      all = first ? shown : both(all, shown);
+      first = false;
+    }
+    if (!all) return "  static constexpr bool kIntervals = false;\n";
+    return fmt::format(
+               "  static constexpr bool kIntervals = true;\n"
+               "  static constexpr int kRowValues = {}, kColumnValues = {};\n",
+               rows_.size(), columns_.size()) +
+           values("row", {.batch = true, .head = true, .row = true}, rows_) +
+           values("column", {.batch = true, .head = true, .column = true}, columns_) +
+           fmt::format(
+               "  __device__ kernels::Interval visible(int b, int h, const kernels::Interval* "
+               "rows,\n"
+               "                                       const kernels::Interval* columns) const {{\n"
+               "{}    return {};\n  }}\n",
+               statements(), *all);
+  }
+
+ private:
+  using Interval = std::optional<std::string>;  // text; nullopt: it may be anything
+
+  std::string values(const char* axis, const passes::Axes& axes,
+                     const std::vector<ExprId>& parts) const {
+    ExpressionWriter writer(attention_, {}, derive::Precision::in_single);
+    writer.begin(axes);
+    std::string stores;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      stores += fmt::format("    values[{}] = {};\n", i, writer.value(parts[i]));
+    }
+    return fmt::format(
+        "  __device__ void {0}_values(int b, int h, int {0}, int* values) const {{\n{1}{2}  }}\n",
+        axis, writer.statements(4), stores);
+  }
+
+  std::string statements() const {
+    std::string text = writer_.statements(4);
+    for (std::size_t i = 0; i < lines_.size(); ++i) {
+      text += fmt::format("    const kernels::Interval i{} = {};\n", i, lines_[i]);
+    }
+    return text;
+  }
+
+  Interval interval(ExprId id) {
+    const auto [found, is_new] = known_.try_emplace(id);
+    if (is_new) found->second = of(id);
+    return found->second;
+  }
+
+  Interval of(ExprId id) {
+    if (dag_[id].type == Type::real) return std::nullopt;
+    const passes::Axes axes = dependence_[id];
+    if (axes.both_sides()) return named(of_both(id));
+    if (axes.row) return part(id, "rows", rows_);
+    if (axes.column) return part(id, "columns", columns_);
+    return fmt::format("kernels::point({})", writer_.value(id));
+  }
+
+  Interval named(const Interval& text) {
+    if (!text) return text;
+    lines_.push_back(*text);
+    return fmt::format("i{}", lines_.size() - 1);
+  }
+
+  static std::string part(ExprId id, const char* side, std::vector<ExprId>& parts) {
+    parts.push_back(id);
+    return fmt::format("{}[{}]", side, parts.size() - 1);
+  }
+
+  // Of what depends on the row and the column.
+  Interval of_both(ExprId id) {
+    const Node& node = dag_[id];
+    const auto operand = [&](std::size_t i) { return interval(node.operands[i]); };
+    switch (node.op) {
+      case Op::load_: return of_load(id);
+      case Op::and_: return both(operand(0), operand(1));
+      case Op::or_: return either(operand(0), operand(1));
+      case Op::select_: return call("chosen", {operand(0), operand(1), operand(2)});
+      case Op::not_: return call("inverse", {operand(0)});
+      case Op::neg_: return call("opposite", {operand(0)});
+      case Op::abs_: return call("magnitude", {operand(0)});
+      case Op::to_int_: return operand(0);
+      case Op::add_: return call("sum", {operand(0), operand(1)});
+      case Op::sub_: return call("difference", {operand(0), operand(1)});
+      case Op::mul_: return call("product", {operand(0), operand(1)});
+      case Op::min_: return call("smaller", {operand(0), operand(1)});
+      case Op::max_: return call("larger", {operand(0), operand(1)});
+      case Op::floordiv_: return call("quotient", {operand(0), operand(1)});
+      case Op::mod_: return call("remainder", {operand(0), operand(1)});
+      case Op::lt_: return call("less", {operand(0), operand(1)});
+      case Op::gt_: return call("less", {operand(1), operand(0)});
+      case Op::le_: return call("less_equal", {operand(0), operand(1)});
+      case Op::ge_: return call("less_equal", {operand(1), operand(0)});
+      case Op::eq_: return call("equal", {operand(0), operand(1)});
+      case Op::ne_: {
+        const Interval equal = call("equal", {operand(0), operand(1)});
+        return call("inverse", {equal});
+      }
+      default: return std::nullopt;
+    }
+  }
+
+  static Interval call(const char* function, const std::vector<Interval>& operands) {
+    std::string text;
+    for (const Interval& operand : operands) {
+      if (!operand) return std::nullopt;
+      text += (text.empty() ? "" : ", ") + *operand;
+    }
+    return fmt::format("kernels::{}({})", function, text);
+  }
+
+  static Interval both(const Interval& x, const Interval& y) { return logic("both", x, y); }
+  static Interval either(const Interval& x, const Interval& y) { return logic("either", x, y); }
+
+  // An operand that may be anything leaves the other's influence.
+  static Interval logic(const char* function, const Interval& x, const Interval& y) {
+    if (!x && !y) return std::nullopt;
+    constexpr const char* kAnything = "kernels::Interval{0, 1}";
+    return call(function, {x.value_or(kAnything), y.value_or(kAnything)});
+  }
+
+  // One element, if rows and columns have one value of each index.
+  Interval of_load(ExprId id) {
+    if (dag_[id].type == Type::real) return std::nullopt;
+    std::string one;
+    for (const ExprId index : dag_[id].operands) {
+      const passes::Axes axes = dependence_[index];
+      if (axes.both_sides()) return std::nullopt;
+      if (!axes.row && !axes.column) continue;
+      const std::string values = *interval(index);
+      one += fmt::format("{}kernels::is_point({})", one.empty() ? "" : " && ", values);
+      writer_.set_value(index, fmt::format("(int){}.low", values));
+    }
+    const std::string all =
+        dag_[id].type == Type::boolean ? "kernels::Interval{0, 1}" : "kernels::any_integer()";
+    return fmt::format("({} ? kernels::point({}) : {})", one, writer_.value(id), all);
+  }
+
+  const ir::Attention& attention_;
+  const ir::Dag& dag_;
+  passes::Dependence dependence_;
+  ExpressionWriter writer_;  // of what depends on neither rows nor columns
+  std::vector<ExprId> rows_, columns_;
+  std::vector<std::string> lines_;  // the values of i0, i1, ..
+  std::map<ExprId, Interval> known_;
+};
+
+}  // namespace
+
+std::string intervals_text(const ir::Attention& attention) { return IntervalWriter(attention).make(); }
+
+}  // namespace attn::lowering::native

@@ -1,0 +1,18 @@
+// What masks show of a block of scores, from the intervals of what its rows and its columns have:
+// text for a kernel that lists blocks (attn/key_lists.cuh).
+#pragma once
+
+#include <string>
+
+#include "compiler/ir/attention.h"
+
+namespace attn::lowering::native {
+
+// Members of a class of expressions: kIntervals and, if it is true,
+//   row_values(b, h, row, int*)        the largest parts of masks that depend on no column
+//   column_values(b, h, column, int*)  those that depend on no row
+//   visible(b, h, rows, columns)       whether masks show a score, from the intervals of both
+// It is false if intervals decide no block. Parts are integers and booleans.
+std::string intervals_text(const ir::Attention& attention);
+
+}  // namespace attn::lowering::native
