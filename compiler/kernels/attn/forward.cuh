@@ -146,7 +146,8 @@ struct Producer {
     copy_values();
   }
 
-  // Items are in sections of units, in each of which the longest tiles come first.
+  // Items are in sections of units, in each of which the longest tiles come first. With
+  // kBatchesFirst, blocks of threads that run together share a table, which batches have in common.
   __device__ Item item_of(int n) const {
     if (n >= C::kItems) return {};
     const int section = n / (C::kSection * C::kTiles);
@@ -154,7 +155,8 @@ struct Producer {
     const int units = left < C::kSection ? left : C::kSection;
     const int within = n - section * C::kSection * C::kTiles;
     const int unit = section * C::kSection + within % units;
-    const int b = unit / C::kUnits, u = unit % C::kUnits;
+    const int b = C::kBatchesFirst ? unit % C::kBatches : unit / C::kUnits;
+    const int u = C::kBatchesFirst ? unit / C::kBatches : unit % C::kUnits;
     const int list = b * C::kListsOfBatch + u * C::kListsOfUnit;
     return {b, u, lists.tile(list * C::kTiles + within / units)};
   }

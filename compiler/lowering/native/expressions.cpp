@@ -39,14 +39,15 @@ bool reads_by_column(const ir::Attention& attention, const std::vector<ExprId>& 
   });
 }
 
-bool are_plain(const ir::Attention& attention, const std::vector<ExprId>& masks) {
-  constexpr double kMostOperations = 24;
+constexpr double kMostOfScore = 1.5, kMostOfMasks = 24;  // operations of plain ones
+
+bool are_plain(const ir::Attention& attention, const std::vector<ExprId>& roots, double most) {
   double cost = 0;
-  for (const ExprId id : ir::reachable(attention.dag, masks)) {
+  for (const ExprId id : ir::reachable(attention.dag, roots)) {
     if (attention.dag[id].is(Op::load_)) return false;
     cost += passes::cost_for_each_score(attention.dag[id]);
   }
-  return cost <= kMostOperations;
+  return cost <= most;
 }
 
 void add_lengths(const ir::Attention& attention, std::string_view name,
@@ -90,7 +91,10 @@ class Text {
     std::string text = "struct Expressions : kernels::Reals {\n" + constants();
     for (const std::string& field : expressions_.inputs.parameters) text += "  " + field + ";\n";
     text += weight();
-    if (expressions_.modifies) text += lines() + score();
+    if (expressions_.modifies) {
+      text += lines();
+      text += score();
+    }
     if (expressions_.masks) text += mask();
     if (attention_.dropout) text += keep(*attention_.dropout->keep);
     if (attention_.sink) text += sink();
@@ -232,9 +236,9 @@ Expressions expressions_of(const ir::Attention& attention, bool masks, bool tabl
   made.masks = masks;
   if (table && made.modifies) made.table = table_of(attention, made.scoring.root);
   made.reads_columns = reads_by_column(attention, roots, made.table);
-  const bool adds = made.modifies && attention.dag[made.scoring.root].is(Op::score_);
-  made.plain = (!made.modifies || adds) && !attention.sink && !attention.dropout &&
-               (!masks || are_plain(attention, attention.masks));
+  made.plain = (!made.modifies || are_plain(attention, {made.scoring.root}, kMostOfScore)) &&
+               !attention.sink && !attention.dropout &&
+               (!masks || are_plain(attention, attention.masks, kMostOfMasks));
   made.inputs = derive::inputs_of(attention, roots);
   if (attention.lengths_q) add_lengths(attention, ir::kLengthsQ, made.inputs);
   if (attention.lengths_kv) add_lengths(attention, ir::kLengthsKv, made.inputs);

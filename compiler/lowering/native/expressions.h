@@ -23,7 +23,7 @@ struct Expressions {
   std::optional<Table> table{};  // that is copied to shared memory
   bool masks = false;            // some block needs the masks
   bool reads_columns = false;    // tensors are read by column
-  // Takes few registers: nothing but linear addends, and masks that are quickly computed.
+  // Takes few registers: scores of one operation besides linear addends, and masks of a few.
   bool plain = true;
   derive::KernelInputs inputs;  // tensors and params, lengths among them
 };

@@ -120,6 +120,12 @@ class Source {
     return table ? attention_.find_tensor(table->tensor)->dtype : attention_.dtype;
   }
 
+  // A table that heads do not share is read from memory once for all batches.
+  bool batches_first() const {
+    const std::optional<Table>& table = kernel_.expressions.table;
+    return table && table->heads > 1 && table->batches == 1;
+  }
+
   Integers table_constants() const {
     const Table table = kernel_.expressions.table.value_or(Table());
     return {{"kTables", kernel_.tile.tables},
@@ -134,7 +140,9 @@ class Source {
     Integers all = {
         {"kTiles", kernel_.blocks.tiles},
         {"kItems", kernel_.items(dims_)},
-        {"kSection", sorted ? std::max<std::int64_t>(1, kHeadsOfSection / kernel_.tile.pack) : 1},
+        {"kSection", sorted ? std::max<std::int64_t>(1, kHeadsOfSection / kernel_.tile.pack)
+                     : batches_first() ? dims_[Dim::B]
+                                       : 1},
         {"kListsOfBatch", !axes.batch ? 0
                           : axes.head ? dims_[Dim::Hq]
                                       : 1},
@@ -148,6 +156,7 @@ class Source {
 
   std::vector<std::pair<const char*, bool>> flags() const {
     return {{"kTurns", true},
+            {"kBatchesFirst", batches_first()},
             {"kLazy", !attention_.wants_max_or_sum()},
             {"kLengths", attention_.lengths_kv},
             {"kAligned",

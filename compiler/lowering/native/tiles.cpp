@@ -38,7 +38,7 @@ std::int64_t pack_of(const Tile& tile, std::int64_t group) {
 
 // With as many stages of a table as fit, rather than queries of the next tile.
 void add_table(Tile& tile, const Table& table) {
-  constexpr std::int64_t kStagesAndQueries[][2] = {{2, 2}, {1, 2}, {2, 1}, {1, 1}};
+  constexpr std::int64_t kStagesAndQueries[][2] = {{2, 2}, {2, 1}, {1, 2}, {1, 1}};
   const std::int64_t queries = tile.queries;
   tile.table_pack = table.pack(tile.pack);
   for (const auto [stages, most] : kStagesAndQueries) {

@@ -38,6 +38,7 @@ struct Constants {
   static constexpr int kListsOfBatch = 0;
   static constexpr int kListsOfUnit = 0;
   static constexpr bool kTurns = true;
+  static constexpr bool kBatchesFirst = false;
   static constexpr bool kLazy = true;
   static constexpr bool kLengths = false;
   static constexpr bool kAligned = true;

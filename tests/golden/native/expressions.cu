@@ -35,6 +35,7 @@ struct Constants {
   static constexpr int kCells = 13;
   static constexpr int kMostRuns = 2;
   static constexpr bool kTurns = true;
+  static constexpr bool kBatchesFirst = false;
   static constexpr bool kLazy = false;
   static constexpr bool kLengths = false;
   static constexpr bool kAligned = true;

@@ -132,6 +132,17 @@ TEST(Native, TablesAreCopiedBesideTheKeys) {
   EXPECT_THAT(of_heads->box, ElementsAre(64, 4, 32, 1, 1));
 }
 
+TEST(Native, AddendsCostAMultiplyAddByAConstant) {
+  const std::string text =
+      source_of("dims B = 1, Hq = 2, Sq = 100, Skv = 200, D = 64; score score - 0.5 * kv_idx;");
+  EXPECT_THAT(text, HasSubstr("return Lines{(0.0f - v3) * 8.0f, (0.0f - v6) * 8.0f};"));
+  EXPECT_THAT(text, HasSubstr("return fmaf(lines.slope, offset, score);"));
+  EXPECT_THAT(
+      source_of("dims B = 1, Hq = 2, Sq = 100, Skv = 200, D = 64; tensor t: f32[Sq]; score score + "
+                "t[q_idx];"),
+      AllOf(HasSubstr("return Lines{(0.0f + v1) * 8.0f, 0.0f};"), HasSubstr("return score;")));
+}
+
 TEST(Native, OtherTensorsAreReadByPlainLoads) {
   EXPECT_FALSE(table_map("tensor t: f32[Sq, Skv]; score score + t[q_idx, kv_idx];"));
   EXPECT_FALSE(table_map("tensor t: bf16[Skv, Sq]; score score + t[kv_idx, q_idx];"));
@@ -149,7 +160,7 @@ TEST(Native, KernelsDoNotSpill) {
         "D = 128; tensor t: bf16[Sq, Skv]; score score + t[q_idx, kv_idx];",
         "D = 128; tensor t: bf16[Hq, Sq, Skv]; score score + t[h, q_idx, kv_idx];",
         "D = 64; tensor t: f16[Hq, Sq, Skv]; score score + t[h, q_idx, kv_idx];",
-        "D = 128; score score + (q_idx - kv_idx) * 0.01;",
+        "D = 128; score score + (q_idx - kv_idx) * 0.01;", "D = 128; score score * score;",
         "D = 128; tensor d: i32[Skv]; mask d[q_idx] == d[kv_idx] && q_idx >= kv_idx;"}) {
     const std::string source =
         source_of("dims B = 2, Hq = 8, Hkv = 2, Sq = 1000, Skv = 1000, " + std::string(clauses));
