@@ -63,7 +63,13 @@ bool names(const plan::OperandSource& source, const std::string& tensor) {
   return named != nullptr && named->name == tensor;
 }
 
-// Whether a kernel copies the pool, and so reads all of its pages.
+bool is_pointer_to(const plan::KernelArgument& argument, const std::string& tensor) {
+  const auto* named = std::get_if<plan::TensorOperand>(&argument);
+  return named != nullptr && named->name == tensor;
+}
+
+// Whether a kernel copies the pool, and so reads all of its pages. One that has a map of it reads
+// those that the table lists.
 bool is_copied(const plan::Program& program, const plan::TensorInfo& pool) {
   for (const plan::DeriveStep* step : plan::steps_of<plan::DeriveStep>(program)) {
     for (const plan::OperandSource& input : step->inputs) {
@@ -71,15 +77,34 @@ bool is_copied(const plan::Program& program, const plan::TensorInfo& pool) {
     }
   }
   for (const plan::KernelStep* step : plan::steps_of<plan::KernelStep>(program)) {
-    if (plan::names(*step, pool.name)) return true;
+    for (const plan::Launch& launch : step->launches) {
+      for (const plan::KernelArgument& argument : launch.arguments) {
+        if (is_pointer_to(argument, pool.name)) return true;
+      }
+    }
   }
   return false;
 }
 
-// Pages that page tables may list. Some kernels read zeros from pages beyond those that cuDNN's
-// graph was built for.
-std::int64_t most_pages(const plan::Program& program, const plan::TensorInfo& pool) {
+// Pages of the pool that kernels' tensor maps have.
+std::int64_t mapped_pages(const plan::Program& program, const plan::TensorInfo& pool) {
   std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  for (const plan::KernelStep* step : plan::steps_of<plan::KernelStep>(program)) {
+    for (const plan::Launch& launch : step->launches) {
+      for (const plan::KernelArgument& argument : launch.arguments) {
+        const auto* map = std::get_if<plan::TensorMapArgument>(&argument);
+        if (map != nullptr && map->tensor.name == pool.name)
+          most = std::min(most, map->dims.back());
+      }
+    }
+  }
+  return most;
+}
+
+// Pages that page tables may list. Some kernels read zeros from pages beyond those that cuDNN's
+// graph was built for, and tensor maps always do.
+std::int64_t most_pages(const plan::Program& program, const plan::TensorInfo& pool) {
+  std::int64_t most = mapped_pages(program, pool);
   for (const plan::CudnnStep* step : plan::steps_of<plan::CudnnStep>(program)) {
     for (const plan::Operand& operand : step->operands) {
       if (!names(operand.source, pool.name)) continue;

@@ -126,7 +126,8 @@ inline constexpr std::size_t kMostOutputs =
     16;  // of one derive step; also outputs and zeroed of a kernel step
 
 // A CUtensorMap of a tensor, for copies by the tensor memory accelerator; passed by value, made
-// when addresses are bound. Elements past `dims` read as zero.
+// when addresses are bound. Elements past `dims` read as zero. Memory of a tensor that a control
+// tensor locates may hold fewer rows or pages than `dims`: the kernel copies only those in use.
 struct TensorMapArgument {
   TensorOperand tensor;               // its base address, a multiple of 16 bytes
   std::vector<std::int64_t> dims;     // 1 to 5, innermost first, in elements

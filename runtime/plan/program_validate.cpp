@@ -347,10 +347,6 @@ class Validator {
     }
     std::optional<std::int64_t> reach = 0;
     if (const auto* map = std::get_if<TensorMapArgument>(&argument)) {
-      if (!tensor.addressed_by.empty()) {
-        return fmt::format("maps {}, whose extent is not known before the call",
-                           quoted(named.name));
-      }
       if (std::string what = check_map(*map, tensor); !what.empty()) return what;
       reach = last_mapped(*map);
     }

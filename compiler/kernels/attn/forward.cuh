@@ -38,12 +38,17 @@ struct alignas(8) Run {
   int key, blocks;
 };
 
-// Where q, k, v are read, and what is written; pointers may be null.
+// Where q, k, v are read, and what is written; pointers may be null. A packed tensor (kThdQ, ..) has a
+// map for each batch (sequence_maps.cuh).
 struct ForwardTensors {
   const TensorMap *q, *k, *v, *table;
   unsigned short* o;
   float *lse, *max, *sum_exp, *max_with_sink, *sum_exp_with_sink;
   int* counter;  // 0 at first
+  // The pages of each batch, [kBatches, kKeyPages] and [kBatches, kValuePages], if keys or values are
+  // in pages.
+  const int *key_table, *value_table;
+  const int* row_starts;  // the first row of each batch, if o is packed
 };
 
 // A block in the stream: its first key, and these bits.
@@ -108,10 +113,53 @@ struct Turn {
   }
 };
 
-// One thread.
+// Where the keys or values of a block are: those of a batch are adjacent (kPage is 0), or in pages of
+// kPage rows. One copy moves kPiece rows, which are of one page. Each lane copies some of the pieces.
+template <int kRows, int kPage, int kPiece, int kLanes>
+struct BlockRows {
+  static constexpr int kPieces = kRows / kPiece, kOfLane = (kPieces + kLanes - 1) / kLanes;
+  int places[kOfLane];  // the batch, or the page of each piece
+
+  static __device__ int row_of(int i) { return (i * kLanes + (int)threadIdx.x) * kPiece; }
+
+  // Of the block at row `at` of batch `b` of a map, which has `keys` rows and whose pages `table`
+  // lists. TMA reads zeros from page -1: entries past the rows are not read.
+  __device__ void find(const int* table, int b, int at, int keys) {
+#pragma unroll
+    for (int i = 0; i < kOfLane; ++i) {
+      if constexpr (kPage == 0) {
+        places[i] = b;
+      } else {
+        const int row = at + row_of(i);
+        places[i] = row < keys ? table[row / kPage] : -1;
+      }
+    }
+  }
+
+  template <int kPanels>
+  __device__ void copy(unsigned to, const TensorMap& map, unsigned full, int at, int head) const {
+#pragma unroll
+    for (int i = 0; i < kOfLane; ++i) {
+      const int of_block = row_of(i), row = at + of_block;
+      if (of_block >= kRows) continue;
+      for (int panel = 0; panel < kPanels; ++panel) {
+        copy_box(to + (panel * kRows + of_block) * 128, map, full, panel * 64,
+                 kPage == 0 ? row : row % (kPage == 0 ? 1 : kPage), head, places[i]);
+      }
+    }
+    // So that no lane waits for a phase that has passed for the others.
+    if (kLanes > 1) __syncwarp();
+  }
+};
+
+// One thread, or a warp if keys or values are in pages. Then all lanes know the same, and the first
+// does what is done once.
 template <class C, class E, class L>
 struct Producer {
+  static constexpr int kLanes = C::kKeyPage > 0 || C::kValuePage > 0 ? 32 : 1;
   using S = Stages<C>;
+  using KeyRows = BlockRows<C::kKeys, C::kKeyPage, C::kKeyPiece, kLanes>;
+  using ValueRows = BlockRows<C::kKeys, C::kValuePage, C::kValuePiece, kLanes>;
   const S stages;
   const ForwardTensors& tensors;
   const E& expressions;
@@ -119,7 +167,9 @@ struct Producer {
   Turn<C::kQueries> query{0, 1};
   Turn<C::kStages> key{0, 1}, value{0, 1};
   Turn<C::kTables> table{0, 1};
-  int value_key = -1, value_head = 0, value_batch = 0;  // values that are still to come
+  // Values that are still to come, of a batch with value_keys of them.
+  int value_key = -1, value_head = 0, value_batch = 0, value_keys = 0;
+  int mapped = -1;  // the batch whose maps were acquired
 
   // A tile of queries of a unit of heads.
   struct Item {
@@ -131,20 +181,25 @@ struct Producer {
     int n = blockIdx.x;
     Item item = item_of(n);
     while (n < C::kItems) {
-      const int taken = atomicAdd(tensors.counter, 1);
+      const int taken = is_first() ? atomicAdd(tensors.counter, 1) : 0;
       copy_queries(item);
       Blocks blocks = blocks_of(item);
       copy_block(item, blocks);
-      n = gridDim.x + taken;  // known by now, and so is the next item when it is needed
+      n = gridDim.x + of_first(taken);  // known by now, and so is the next item when it is needed
       const Item next = item_of(n);
       while (blocks.left > 0) copy_block(item, blocks);
       item = next;
     }
     wait(empty_of(stages.key_full(key.stage)), key.parity);
-    store_shared(stages.key_word(key.stage), kEndOfStream);
-    arrive(stages.key_full(key.stage));
+    if (is_first()) {
+      store_shared(stages.key_word(key.stage), kEndOfStream);
+      arrive(stages.key_full(key.stage));
+    }
     copy_values();
   }
+
+  static __device__ bool is_first() { return kLanes == 1 || threadIdx.x == 0; }
+  static __device__ int of_first(int x) { return kLanes == 1 ? x : __shfl_sync(~0u, x, 0); }
 
   // Items are in sections of units, in each of which the longest tiles come first. With
   // kBatchesFirst, blocks of threads that run together share a table, which batches have in common.
@@ -161,15 +216,27 @@ struct Producer {
     return {b, u, lists.tile(list * C::kTiles + within / units)};
   }
 
+  __device__ void acquire_maps(int b) {
+    if (b == mapped) return;
+    mapped = b;
+    if constexpr (C::kThdQ) acquire_map(tensors.q + b);
+    if constexpr (C::kThdK) acquire_map(tensors.k + b);
+    if constexpr (C::kThdV) acquire_map(tensors.v + b);
+  }
+
   __device__ void copy_queries(const Item& item) {
+    acquire_maps(item.b);
     const unsigned full = stages.query_full(query.stage);
     wait(empty_of(full), query.parity);
-    store_shared(stages.query_word(query.stage), item.b * C::kUnits + item.unit);
-    store_shared(stages.query_word(query.stage) + 4, item.tile.tile);
-    arrive_expecting(full, S::kQueryBytes);
-    for (int panel = 0; panel < C::kDepth / 64; ++panel) {
-      copy_box(stages.query(query.stage) + panel * S::kTileRows * 128, *tensors.q, full, panel * 64,
-               0, item.tile.tile * C::kRowsOfTile, item.unit, item.b);
+    if (is_first()) {
+      store_shared(stages.query_word(query.stage), item.b * C::kUnits + item.unit);
+      store_shared(stages.query_word(query.stage) + 4, item.tile.tile);
+      arrive_expecting(full, S::kQueryBytes);
+      for (int panel = 0; panel < C::kDepth / 64; ++panel) {
+        copy_box(stages.query(query.stage) + panel * S::kTileRows * 128,
+                 tensors.q[C::kThdQ ? item.b : 0], full, panel * 64, 0,
+                 item.tile.tile * C::kRowsOfTile, item.unit, C::kThdQ ? 0 : item.b);
+      }
     }
     query.next();
   }
@@ -185,7 +252,10 @@ struct Producer {
 
   __device__ Blocks blocks_of(const Item& item) const {
     const int keys = expressions.keys(item.b);
-    const int count = C::kLengths ? blocks_below(keys, item.tile) : item.tile.blocks;
+    const bool rows = item.tile.tile * C::kRowsOfTile < expressions.queries(item.b);
+    const int count = !rows         ? 0
+                      : C::kLengths ? blocks_below(keys, item.tile)
+                                    : item.tile.blocks;
     Blocks blocks{count, keys, item.tile.first, 0, 0, kFirstOfTile};
     if (count > 0) begin_run(blocks);
     else blocks.left = 1, blocks.of_run = 2, blocks.flags |= kMasked | kPastKeys;
@@ -205,17 +275,19 @@ struct Producer {
     unsigned flags = blocks.flags | (at + C::kKeys > blocks.keys ? kPastKeys : 0);
     if (--blocks.left == 0) flags |= kLastOfTile;
     const unsigned full = stages.key_full(key.stage);
+    KeyRows rows;
+    rows.find(tensors.key_table + item.b * C::kKeyPages, C::kThdK ? 0 : item.b, at, blocks.keys);
     wait(empty_of(full), key.parity);
-    store_shared(stages.key_word(key.stage), at | flags);
-    arrive_expecting(full, S::kKeyBytes);
-    for (int panel = 0; panel < C::kDepth / 64; ++panel) {
-      copy_box(stages.key(key.stage) + panel * C::kKeys * 128, *tensors.k, full, panel * 64, at,
-               head, item.b);
+    if (is_first()) {
+      store_shared(stages.key_word(key.stage), at | flags);
+      arrive_expecting(full, S::kKeyBytes);
     }
+    rows.template copy<C::kDepth / 64>(stages.key(key.stage), tensors.k[C::kThdK ? item.b : 0], full,
+                                       at, head);
     key.next();
     if constexpr (C::kTables > 0) copy_table(item, at);
     copy_values();
-    value_key = at, value_head = head, value_batch = item.b;
+    value_key = at, value_head = head, value_batch = item.b, value_keys = blocks.keys;
     blocks.flags &= ~kFirstOfTile, blocks.key += C::kKeys;
     if (--blocks.of_run == 0 && blocks.left > 0) begin_run(blocks);
   }
@@ -223,12 +295,13 @@ struct Producer {
   __device__ void copy_table(const Item& item, int at) {
     const unsigned full = stages.table_full(table.stage);
     wait(empty_of(full), table.parity);
-    arrive_expecting(full, S::kTableBytes);
-    for (int panel = 0; panel < S::kTablePanels; ++panel) {
+    if (is_first()) arrive_expecting(full, S::kTableBytes);
+    for (int panel = 0; is_first() && panel < S::kTablePanels; ++panel) {
       copy_box(stages.table(table.stage) + panel * S::kTableRows * 128, *tensors.table, full,
                at + panel * 64, 0, item.tile.tile * C::kRowsOfTile, item.unit * C::kTableOfUnit,
                item.b * C::kTableOfBatch);
     }
+    if (kLanes > 1) __syncwarp();  // as BlockRows::copy
     table.next();
   }
 
@@ -247,12 +320,14 @@ struct Producer {
   __device__ void copy_values() {
     if (value_key < 0) return;
     const unsigned full = stages.value_full(value.stage);
+    ValueRows rows;
+    rows.find(tensors.value_table + value_batch * C::kValuePages, C::kThdV ? 0 : value_batch,
+              value_key, value_keys);
     wait(empty_of(full), value.parity);
-    arrive_expecting(full, S::kValueBytes);
-    for (int panel = 0; panel < C::kWidth / 64; ++panel) {
-      copy_box(stages.value(value.stage) + panel * C::kKeys * 128, *tensors.v, full, panel * 64,
-               value_key, value_head, value_batch);
-    }
+    if (is_first()) arrive_expecting(full, S::kValueBytes);
+    rows.template copy<C::kWidth / 64>(stages.value(value.stage),
+                                       tensors.v[C::kThdV ? value_batch : 0], full, value_key,
+                                       value_head);
     value.next();
   }
 };
@@ -567,19 +642,26 @@ struct Consumer {
       float total = sums[r];
       total += __shfl_xor_sync(~0u, total, 1);
       total += __shfl_xor_sync(~0u, total, 2);
-      const bool exists = at.q[r] < C::kRows;
       const bool present = at.q[r] < expressions.queries(at.b);
+      const bool exists = C::kThdO ? present : at.q[r] < C::kRows;
       const float inverse = store_statistics(at.b, at.h[r], at.q[r], maxima[r], total,
                                              exists && lane % 4 == 0, present);
-      store_row(at.b * C::kOutputBatch + at.h[r] * C::kOutputHead + at.q[r] * C::kOutputRow, r,
-                present ? inverse * E::kKeptScale : 0.0f, exists);
+      store_row(first_of(at.b, C::kOutputBatch, C::kOutputRow) + at.h[r] * C::kOutputHead +
+                    at.q[r] * C::kOutputRow,
+                r, present ? inverse * E::kKeptScale : 0.0f, exists);
     }
+  }
+
+  // Where a batch begins in memory, whose batches and rows are this far apart.
+  __device__ __forceinline__ long long first_of(int b, long long batch, long long row) const {
+    return C::kThdO ? tensors.row_starts[b] * row : b * batch;
   }
 
   // Returns what o is to be multiplied by.
   __device__ __forceinline__ float store_statistics(int b, int h, int q, float largest, float total,
                                                     bool stores, bool present) {
-    const long long at = b * C::kStatisticsBatch + h * C::kStatisticsHead + q * C::kStatisticsRow;
+    const long long at = first_of(b, C::kStatisticsBatch, C::kStatisticsRow) +
+                         h * C::kStatisticsHead + q * C::kStatisticsRow;
     const bool empty = total == 0 || !present;  // not if it is NaN
     float top = empty ? nothing() : largest * exponent;  // powers of 2
     const auto put = [&](float* to, float value) {
@@ -636,10 +718,11 @@ ATTN_INLINE void forward(const ForwardTensors& tensors, const E& expressions, co
   __syncthreads();
   const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);
   if (group == 0) {
-    give_registers<C::kGroups == 2 ? 40 : 32>();
-    if (threadIdx.x == 0) Producer<C, E, L>{stages, tensors, expressions, lists}.run();
+    if constexpr (C::kGroups > 1) give_registers<C::kGroups == 2 ? 40 : 32>();
+    using Copies = Producer<C, E, L>;
+    if (threadIdx.x < Copies::kLanes) Copies{stages, tensors, expressions, lists}.run();
   } else {
-    take_registers<C::kGroups == 2 ? 232 : 160>();
+    if constexpr (C::kGroups > 1) take_registers<C::kGroups == 2 ? 232 : 160>();
     Consumer<C, E>(stages, tensors, expressions, group - 1).run();
   }
 }

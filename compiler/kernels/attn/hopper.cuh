@@ -77,6 +77,11 @@ ATTN_INLINE void arrive_named(int name, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(name), "r"(threads) : "memory");
 }
 
+// Before copies through a map in memory that another kernel wrote.
+ATTN_INLINE void acquire_map(const TensorMap* map) {
+  asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(map) : "memory");
+}
+
 // Copies the box at these coordinates, innermost first, to shared memory; its bytes arrive at the
 // barrier.
 ATTN_INLINE void copy_box(unsigned to, const TensorMap& map, unsigned barrier, int x0, int x1,

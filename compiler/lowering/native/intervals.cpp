@@ -182,6 +182,8 @@ class IntervalWriter {
 
 }  // namespace
 
-std::string intervals_text(const ir::Attention& attention) { return IntervalWriter(attention).make(); }
+std::string intervals_text(const ir::Attention& attention) {
+  return IntervalWriter(attention).make();
+}
 
 }  // namespace attn::lowering::native

@@ -4,9 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "compiler/kernels/kernel_text.h"
 #include "compiler/kernels/sources.h"
+#include "compiler/lowering/common/controls.h"
 #include "compiler/lowering/cudnn/lengths.h"
 #include "compiler/lowering/cudnn/operands.h"
 #include "compiler/lowering/cudnn/vectors.h"
@@ -56,10 +58,12 @@ class Source {
   std::string make() const {
     std::string text =
         kWatch + kernels::include_text(kernel_.makes_lists ? "key_lists.cuh" : "forward.cuh");
+    if (!thd_inputs(attention_).empty()) text += kernels::include_text("sequence_maps.cuh");
     text += kernel_.makes_lists ? kListsInMemory : lists_text() + kListsInTheText;
     text +=
         constants_text() + expressions_text(attention_, kernel_.expressions, kernel_.makes_lists);
     if (kernel_.makes_lists) text += makers_text();
+    if (!thd_inputs(attention_).empty()) text += maps_text();
     return text + forward_text();
   }
 
@@ -88,6 +92,7 @@ class Source {
     };
     add("int", tile_constants());
     add("int", table_constants());
+    add("int", page_constants());
     add("int", list_constants());
     add("bool", flags());
     add("long long", strides());
@@ -134,6 +139,15 @@ class Source {
             {"kTableOfUnit", table.heads > 1 ? 1 : 0}};
   }
 
+  Integers page_constants() const {
+    const std::int64_t k = page_of(attention_, "k"), v = page_of(attention_, "v");
+    const auto pages = [&](const char* name, std::int64_t page) {
+      return page == 0 ? 0 : page_table_dims(attention_, name)[2];
+    };
+    return {{"kKeyPage", k},   {"kKeyPiece", kernel_.piece(k)},   {"kKeyPages", pages("k", k)},
+            {"kValuePage", v}, {"kValuePiece", kernel_.piece(v)}, {"kValuePages", pages("v", v)}};
+  }
+
   Integers list_constants() const {
     const passes::Axes& axes = kernel_.blocks.axes;
     const bool sorted = kernel_.blocks.sorted || kernel_.makes_lists;
@@ -155,10 +169,14 @@ class Source {
   }
 
   std::vector<std::pair<const char*, bool>> flags() const {
-    return {{"kTurns", true},
+    return {{"kTurns", kernel_.tile.groups > 1},
             {"kBatchesFirst", batches_first()},
             {"kLazy", !attention_.wants_max_or_sum()},
             {"kLengths", attention_.lengths_kv},
+            {"kThdQ", is_thd("q")},
+            {"kThdK", is_thd("k")},
+            {"kThdV", is_thd("v")},
+            {"kThdO", is_thd("o")},
             {"kAligned",
              moves_in_vectors(logical_dims(attention_, "o"), stored_strides(attention_, "o"))}};
   }
@@ -207,13 +225,50 @@ class Source {
         kCellsKernel, kListsKernel, kSortKernel, inputs(), expressions());
   }
 
+  bool is_thd(const char* name) const {
+    return layout_of(attention_, name).kind == ir::LayoutKind::thd;
+  }
+
+  // The parameters are those that native.cpp lists.
+  std::string maps_text() const {
+    std::vector<std::string> parameters;
+    std::string statements;
+    std::int64_t place = 0;
+    for (const std::string& name : thd_inputs(attention_)) {
+      const bool of_q = name == "q";
+      parameters.push_back(
+          fmt::format("const __grid_constant__ kernels::TensorMap {0}, const unsigned short* "
+                      "{0}_rows, const int* {0}_starts, const int* {0}_lengths",
+                      name));
+      statements += fmt::format(
+          "  kernels::map_sequence<{}>({}, {}_rows + {}_starts[b] * {}ll, {}_lengths[b], "
+          "maps + {} + b);\n",
+          of_q ? 2 : 1, name, name, name, stored_strides(attention_, name)[2], name,
+          dims_[Dim::B] * place++);
+    }
+    return fmt::format(
+        "extern \"C\" __global__ void {}(\n    {},\n    kernels::TensorMap* maps) {{\n"
+        "  const int b = (int)attn_thread();\n  if (b >= {}) return;\n{}"
+        "  kernels::publish_maps();\n}}\n",
+        kMapsKernel, fmt::join(parameters, ",\n    "), dims_[Dim::B], statements);
+  }
+
   std::string forward_text() const {
     std::vector<std::string> parameters, fields;
     const auto add_map = [&](const char* name) {
       parameters.push_back(fmt::format("const __grid_constant__ kernels::TensorMap {}", name));
       fields.push_back(fmt::format("&{}", name));
     };
-    for (const char* name : {"q", "k", "v"}) add_map(name);
+    const std::vector<std::string> thd = thd_inputs(attention_);
+    for (const char* name : {"q", "k", "v"}) {
+      const auto found = std::ranges::find(thd, name);
+      if (found != thd.end()) {
+        fields.push_back(fmt::format("maps + {}", dims_[Dim::B] * (found - thd.begin())));
+        continue;
+      }
+      add_map(name);
+    }
+    if (!thd.empty()) parameters.emplace_back("const kernels::TensorMap* maps");
     if (kernel_.expressions.table)
       add_map("table");
     else
@@ -226,6 +281,15 @@ class Source {
     }
     parameters.emplace_back("int* counter");
     fields.emplace_back("counter");
+    for (const std::string& table : page_tables(attention_)) {
+      parameters.push_back("const int* " + table);
+    }
+    for (const char* name : {"k", "v"}) {
+      fields.push_back(page_of(attention_, name) > 0 ? page_table_name(attention_, name)
+                                                     : "nullptr");
+    }
+    if (is_thd("o")) parameters.push_back(fmt::format("const int* {}", kRowStarts));
+    fields.emplace_back(is_thd("o") ? kRowStarts : "nullptr");
     if (kernel_.makes_lists) {
       parameters.emplace_back("const kernels::Tile* tiles, const kernels::Run* runs");
     }
@@ -255,6 +319,37 @@ std::int64_t Kernel::lists(const ir::Dims& dims) const {
 std::int64_t Kernel::most_runs(const ir::Dims& dims) const {
   const std::int64_t per_block = tile.keys / kCell;
   return (cells(dims) + per_block - 1) / per_block;
+}
+
+std::int64_t Kernel::piece(std::int64_t page) const {
+  if (page == 0) return tile.keys;
+  std::int64_t rows = std::gcd(page, tile.keys);
+  if (makes_lists) return std::gcd(rows, kCell);
+  for (const KeyRun& run : blocks.runs) rows = std::gcd(rows, run.key);
+  return rows;
+}
+
+std::int64_t page_of(const ir::Attention& attention, const std::string& name) {
+  const ir::Layout& layout = layout_of(attention, name);
+  return layout.kind == ir::LayoutKind::paged ? layout.page : 0;
+}
+
+std::vector<std::string> thd_inputs(const ir::Attention& attention) {
+  std::vector<std::string> names;
+  for (const char* name : {"q", "k", "v"}) {
+    if (layout_of(attention, name).kind == ir::LayoutKind::thd) names.emplace_back(name);
+  }
+  return names;
+}
+
+std::vector<std::string> page_tables(const ir::Attention& attention) {
+  std::vector<std::string> tables;
+  for (const char* name : {"k", "v"}) {
+    if (page_of(attention, name) == 0) continue;
+    std::string table = page_table_name(attention, name);
+    if (tables.empty() || tables.back() != table) tables.push_back(std::move(table));
+  }
+  return tables;
 }
 
 std::string source_of(const ir::Attention& attention, const Kernel& kernel) {

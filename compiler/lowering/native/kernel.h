@@ -17,6 +17,8 @@ inline constexpr const char* kForwardKernel = "attn_forward";
 inline constexpr const char* kCellsKernel = "attn_cells";
 inline constexpr const char* kListsKernel = "attn_lists";
 inline constexpr const char* kSortKernel = "attn_sort";
+// Makes tensor maps of sequences (attn/sequence_maps.cuh), with a thread for each batch.
+inline constexpr const char* kMapsKernel = "attn_maps";
 
 struct Kernel {
   Tile tile;
@@ -35,7 +37,17 @@ struct Kernel {
   std::int64_t lists(const ir::Dims& dims) const;
   std::int64_t cells(const ir::Dims& dims) const { return cells_of(dims[ir::Dim::Skv]); }
   std::int64_t most_runs(const ir::Dims& dims) const;  // of a tile
+  // Rows of "k" or "v" that one copy moves: those of a block, or, in pages of `page` rows, as many
+  // as are of one page wherever a block begins.
+  std::int64_t piece(std::int64_t page) const;
 };
+
+// Rows of a page of "k" or "v"; 0 if it is not paged.
+std::int64_t page_of(const ir::Attention& attention, const std::string& name);
+// Those of "q", "k", "v" that are thd.
+std::vector<std::string> thd_inputs(const ir::Attention& attention);
+// Page tables, without repetition.
+std::vector<std::string> page_tables(const ir::Attention& attention);
 
 // CUDA C++.
 std::string source_of(const ir::Attention& attention, const Kernel& kernel);

@@ -21,7 +21,6 @@ namespace native {
 namespace {
 
 using ir::Dim;
-using ir::LayoutKind;
 using plan::TensorMapArgument;
 
 constexpr const char* kCounter = "native.counter";
@@ -29,23 +28,19 @@ constexpr const char* kCells = "native.cells";
 constexpr const char* kTiles = "native.tiles";
 constexpr const char* kSorted = "native.sorted";
 constexpr const char* kRuns = "native.runs";
+constexpr const char* kMaps = "native.maps";
 constexpr std::int64_t kMostLength = std::int64_t{1} << 24;  // rows and keys
 constexpr std::int64_t kMostListed = std::int64_t{1} << 28;  // cells and runs
 constexpr std::int64_t kMakerThreads = 128;
 
 Status check_layout(const ir::Attention& attention, const std::string& name) {
-  const LayoutKind kind = layout_of(attention, name).kind;
-  if (kind == LayoutKind::thd || kind == LayoutKind::paged) {
-    return unsupported(
-        attention.pos,
-        fmt::format("attnc's kernel does not support the {} layout of `{}`", to_string(kind), name),
-        "bshd, bhsd, sbhd, packed and strided layouts work");
-  }
   if (name == "o") return {};
-  const Dims4 dims = logical_dims(attention, name), strides = stored_strides(attention, name);
+  const Dims4 dims = stored_dims(attention, name), strides = stored_strides(attention, name);
+  const bool thd = layout_of(attention, name).kind == ir::LayoutKind::thd;
   bool fits = strides[3] == 1;
   for (std::size_t i = 0; i < 3; ++i) {
-    fits &= dims[i] == 1 || (strides[i] > 0 && strides[i] % kVector == 0);
+    const bool moves = dims[i] > 1 || (thd && i == 2);  // sequences begin at any row
+    fits &= !moves || (strides[i] > 0 && strides[i] % kVector == 0);
   }
   if (fits) return {};
   return unsupported(
@@ -148,9 +143,11 @@ class Native {
       else
         used.insert(std::get<plan::TensorOperand>(input).name);
     }
+    const Controls control = controls(attention_, used);
     plan::Program program;
-    program.tensors = bound_tensors(attention_, used, {});
-    program.internals = {plan::internal_tensor(kCounter, DType::i32, {1})};
+    program.tensors = bound_tensors(attention_, used, control);
+    program.internals = control.internals;
+    program.internals.push_back(plan::internal_tensor(kCounter, DType::i32, {1}));
     for (const ir::Param& param : attention_.params) {
       if (used.contains(param.name)) program.params.push_back({param.name, param.dtype});
     }
@@ -159,8 +156,10 @@ class Native {
                           .launches = {},
                           .source = source_of(attention_, kernel_)};
     if (kernel_.makes_lists) add_makers(program, step);
+    if (!thd_inputs(attention_).empty()) add_maps(program, step);
     step.launches.push_back(forward());
-    program.steps = {std::move(step)};
+    for (const plan::DeriveStep& each : control.steps) program.steps.emplace_back(each);
+    program.steps.emplace_back(std::move(step));
     return program;
   }
 
@@ -202,17 +201,51 @@ class Native {
     launch(kSortKernel, tiles, {Tensor{kTiles}, Tensor{kSorted}});
   }
 
+  // The kernel that makes the maps of sequences.
+  void add_maps(plan::Program& program, plan::KernelStep& step) const {
+    using Tensor = plan::TensorOperand;
+    const std::vector<std::string> names = thd_inputs(attention_);
+    const auto count = static_cast<std::int64_t>(names.size());
+    program.internals.push_back(plan::internal_tensor(
+        kMaps, DType::i32, {dims_[Dim::B] * count, plan::kTensorMapBytes / 4}));
+    step.outputs.emplace_back(kMaps);
+    std::vector<plan::KernelArgument> arguments;
+    for (const std::string& name : names) {
+      const bool of_q = name == "q";
+      arguments.emplace_back(map_of(name));
+      arguments.emplace_back(Tensor{name});
+      arguments.emplace_back(Tensor{of_q ? kRowStarts : kColumnStarts});
+      arguments.emplace_back(Tensor{std::string(of_q ? ir::kLengthsQ : ir::kLengthsKv)});
+    }
+    arguments.emplace_back(Tensor{kMaps});
+    step.launches.push_back({.kernel = kMapsKernel,
+                             .grid = {(dims_[Dim::B] + kMakerThreads - 1) / kMakerThreads, 1, 1},
+                             .block = {kMakerThreads, 1, 1},
+                             .arguments = std::move(arguments)});
+  }
+
   plan::Launch forward() const {
     const auto blocks =
         std::min(static_cast<std::int64_t>(context_.gpu.multiprocessors), kernel_.items(dims_));
-    std::vector<plan::KernelArgument> arguments = {queries(), keys("k"), keys("v")};
+    std::vector<plan::KernelArgument> arguments;
+    for (const char* name : {"q", "k", "v"}) {
+      if (layout_of(attention_, name).kind != ir::LayoutKind::thd)
+        arguments.emplace_back(map_of(name));
+    }
+    if (!thd_inputs(attention_).empty()) arguments.emplace_back(plan::TensorOperand{kMaps});
     if (kernel_.expressions.table) {
-      arguments.emplace_back(map_of(*kernel_.expressions.table, kernel_.tile));
+      arguments.emplace_back(native::map_of(*kernel_.expressions.table, kernel_.tile));
     }
     for (const std::string& output : kernel_.outputs) {
       arguments.emplace_back(plan::TensorOperand{output});
     }
     arguments.emplace_back(plan::TensorOperand{kCounter});
+    for (std::string& table : page_tables(attention_)) {
+      arguments.emplace_back(plan::TensorOperand{std::move(table)});
+    }
+    if (layout_of(attention_, "o").kind == ir::LayoutKind::thd) {
+      arguments.emplace_back(plan::TensorOperand{kRowStarts});
+    }
     if (kernel_.makes_lists) {
       arguments.emplace_back(plan::TensorOperand{kSorted});
       arguments.emplace_back(plan::TensorOperand{kRuns});
@@ -238,21 +271,28 @@ class Native {
             .swizzle = 128};
   }
 
+  // Of thd tensors: the map of one sequence, which the GPU completes.
+  TensorMapArgument map_of(const std::string& name) const {
+    const std::int64_t batches = layout_of(attention_, name).kind == ir::LayoutKind::thd
+                                     ? 1
+                                     : stored_dims(attention_, name)[0];
+    return name == "q" ? queries(batches) : keys(name, batches);
+  }
+
   // Columns, heads of a unit, rows, units, batches.
-  TensorMapArgument queries() const {
+  TensorMapArgument queries(std::int64_t batches) const {
     const Tile& tile = kernel_.tile;
     const auto [b, h, s, d] = stored_strides(attention_, "q");
-    return map("q",
-               {dims_[Dim::Dqk], tile.pack, dims_[Dim::Sq], kernel_.units(dims_), dims_[Dim::B]},
+    return map("q", {dims_[Dim::Dqk], tile.pack, dims_[Dim::Sq], kernel_.units(dims_), batches},
                {h, s, h * tile.pack, b}, {kPanel, tile.pack, tile.rows_of_head(), 1, 1});
   }
 
-  // Columns, keys, heads, batches.
-  TensorMapArgument keys(const std::string& name) const {
+  // Columns, keys, heads, batches; or columns, rows of a page, heads, pages.
+  TensorMapArgument keys(const std::string& name, std::int64_t batches) const {
+    const Dims4 dims = stored_dims(attention_, name);
     const auto [b, h, s, d] = stored_strides(attention_, name);
-    const std::int64_t columns = dims_[name == "k" ? Dim::Dqk : Dim::Dv];
-    return map(name, {columns, dims_[Dim::Skv], dims_[Dim::Hkv], dims_[Dim::B]}, {s, h, b},
-               {kPanel, kernel_.tile.keys, 1, 1});
+    return map(name, {dims[3], dims[2], dims[1], batches}, {s, h, b},
+               {kPanel, kernel_.piece(page_of(attention_, name)), 1, 1});
   }
 
   const ir::Attention& attention_;

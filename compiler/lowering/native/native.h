@@ -11,6 +11,11 @@
 //   native.runs     i32 [lists, tiles, most, 2]: runs of blocks of keys
 //   native.tiles    i32 [lists, tiles, 4]: where the runs of a tile are
 //   native.sorted   the same, the longest first
+//
+// Where q, k or v are packed (thd), a kernel of the same step makes tensor maps of their sequences
+// (attn/sequence_maps.cuh):
+//
+//   native.maps     i32 [tensors times batches, 32]
 #pragma once
 
 #include "compiler/ir/attention.h"
@@ -21,9 +26,9 @@
 
 namespace attn::lowering {
 
-// Errors: unsupported for a GPU without the instructions, thd and paged layouts, random dropout, no
-// keys, head dimensions that are not multiples of 8 up to 256, q, k and v that TMA cannot address,
-// and lists of blocks that are too long.
+// Errors: unsupported for a GPU without the instructions, random dropout, no keys, head dimensions
+// that are not multiples of 8 up to 256, q, k and v that TMA cannot address, and lists of blocks
+// that are too long.
 Status check_native(const ir::Attention& attention, const planning::Context& context);
 
 struct NativeProgram {

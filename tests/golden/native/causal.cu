@@ -32,6 +32,12 @@ struct Constants {
   static constexpr int kTablePack = 1;
   static constexpr int kTableOfBatch = 0;
   static constexpr int kTableOfUnit = 0;
+  static constexpr int kKeyPage = 0;
+  static constexpr int kKeyPiece = 80;
+  static constexpr int kKeyPages = 0;
+  static constexpr int kValuePage = 0;
+  static constexpr int kValuePiece = 80;
+  static constexpr int kValuePages = 0;
   static constexpr int kTiles = 7;
   static constexpr int kItems = 28;
   static constexpr int kSection = 8;
@@ -41,6 +47,10 @@ struct Constants {
   static constexpr bool kBatchesFirst = false;
   static constexpr bool kLazy = true;
   static constexpr bool kLengths = false;
+  static constexpr bool kThdQ = false;
+  static constexpr bool kThdK = false;
+  static constexpr bool kThdV = false;
+  static constexpr bool kThdO = false;
   static constexpr bool kAligned = true;
   static constexpr long long kOutputBatch = 307200;
   static constexpr long long kOutputHead = 128;
@@ -72,6 +82,6 @@ extern "C" __global__ void __launch_bounds__(512, 1) attn_forward(
     unsigned short* o,
     int* counter) {
   const Expressions expressions{{}};
-  const kernels::ForwardTensors tensors{&q, &k, &v, nullptr, o, nullptr, nullptr, nullptr, nullptr, nullptr, counter};
+  const kernels::ForwardTensors tensors{&q, &k, &v, nullptr, o, nullptr, nullptr, nullptr, nullptr, nullptr, counter, nullptr, nullptr, nullptr};
   kernels::forward<Constants>(tensors, expressions, Lists{});
 }

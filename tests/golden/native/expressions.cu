@@ -26,6 +26,12 @@ struct Constants {
   static constexpr int kTablePack = 1;
   static constexpr int kTableOfBatch = 0;
   static constexpr int kTableOfUnit = 0;
+  static constexpr int kKeyPage = 0;
+  static constexpr int kKeyPiece = 128;
+  static constexpr int kKeyPages = 0;
+  static constexpr int kValuePage = 0;
+  static constexpr int kValuePiece = 128;
+  static constexpr int kValuePages = 0;
   static constexpr int kTiles = 1;
   static constexpr int kItems = 2;
   static constexpr int kSection = 32;
@@ -38,6 +44,10 @@ struct Constants {
   static constexpr bool kBatchesFirst = false;
   static constexpr bool kLazy = false;
   static constexpr bool kLengths = false;
+  static constexpr bool kThdQ = false;
+  static constexpr bool kThdK = false;
+  static constexpr bool kThdV = false;
+  static constexpr bool kThdO = false;
   static constexpr bool kAligned = true;
   static constexpr long long kOutputBatch = 12800;
   static constexpr long long kOutputHead = 64;
@@ -132,6 +142,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) attn_forward(
     int* counter,
     const kernels::Tile* tiles, const kernels::Run* runs, const float* t_t, const int* t_d, const float* t_s, float p_c) {
   const Expressions expressions{{}, kernels::aligned(t_t), kernels::aligned(t_d), kernels::aligned(t_s), p_c};
-  const kernels::ForwardTensors tensors{&q, &k, &v, nullptr, o, lse, max, sum_exp, nullptr, nullptr, counter};
+  const kernels::ForwardTensors tensors{&q, &k, &v, nullptr, o, lse, max, sum_exp, nullptr, nullptr, counter, nullptr, nullptr, nullptr};
   kernels::forward<Constants>(tensors, expressions, Lists{tiles, runs});
 }

@@ -1,5 +1,7 @@
 // Tests pools and page tables as inference engines have them: another number of pages, and rows
 // further apart than the plan's.
+#include "runtime/execute/checks.h"
+#include "runtime/plan/internal_tensor.h"
 #include "tests/unit/runtime/execute/on_standins.h"
 #include "tests/unit/runtime/plan/sample_plans.h"
 
@@ -99,6 +101,33 @@ TEST_F(PageTables, APoolThatIsCopiedHasThePlansPages) {
       copying.bind(with("k", {on_->addresses()[1], DType::f16, {3, 2, 4, 8}, {64, 32, 8, 1}}));
   ASSERT_FALSE(bound.ok());
   EXPECT_EQ(bound.error().message, "tensor 'k' has 3 pages but the plan copies all of its 4");
+}
+
+// As many as it lists, in pages that the map has.
+TEST_F(PageTables, APoolThatAKernelMapsMayHaveFewerPagesAndNotMore) {
+  plan::Program program = plan::testing::controlled_program();
+  program.internals.push_back(plan::internal_tensor("sum", DType::f32, {1}));
+  const plan::TensorMapArgument map{.tensor = {"k"},
+                                    .dims = {8, 4, 2, 3},
+                                    .strides = {8, 32, 64},
+                                    .box = {8, 4, 1, 1},
+                                    .swizzle = 0};
+  plan::KernelStep step;
+  step.outputs = {"sum"};
+  step.source = "//";
+  step.launches = {{.kernel = "mapping", .arguments = {map, plan::TensorOperand{"sum"}}}};
+  program.steps.emplace_back(std::move(step));
+  const auto pages = [&](std::int64_t count) {
+    const Arguments given =
+        with("k", {on_->addresses()[1], DType::f16, {count, 2, 4, 8}, {64, 32, 8, 1}});
+    const Status status = check_arguments(program, given, 0, [](const void*) {
+      return Result<cuda::PointerInfo>(cuda::PointerInfo{cuda::MemoryKind::managed, 0, 0});
+    });
+    return status.ok() ? "accepted" : status.error().message;
+  };
+  EXPECT_EQ(pages(2), "accepted");
+  EXPECT_EQ(pages(4),
+            "tensor 'k' has 4 pages but the plan reads at most 3; its layout needs `pages = 4`");
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <stdexcept>
+
 #include "compiler/derive/nvrtc.h"
 #include "compiler/lowering/native/tiles.h"
 #include "compiler/passes/analysis/mask_analysis.h"
@@ -30,7 +32,7 @@ Result<NativeProgram> lowered(const std::string& clauses) {
 }
 
 const plan::KernelStep& step_of(const NativeProgram& made) {
-  return std::get<plan::KernelStep>(made.program.steps.front());
+  return std::get<plan::KernelStep>(made.program.steps.back());
 }
 
 std::string source_of(const std::string& clauses) {
@@ -74,6 +76,86 @@ TEST(Native, ListsAreMadeByTheGpuWhereTensorsDecide) {
             1U);
 }
 
+const plan::TensorMapArgument& map_of(const NativeProgram& made, const std::string& name) {
+  for (const plan::KernelArgument& argument : step_of(made).launches.back().arguments) {
+    const auto* map = std::get_if<plan::TensorMapArgument>(&argument);
+    if (map != nullptr && map->tensor.name == name) return *map;
+  }
+  throw std::runtime_error("no map of " + name);
+}
+
+// The rows that one copy of k moves.
+std::int64_t copied_rows(const std::string& clauses) {
+  return map_of(lowered(kSizes + clauses).value(), "k").box[1];
+}
+
+TEST(Native, CopiesPiecesThatAreOfOnePage) {
+  const NativeProgram made =
+      lowered(std::string(kSizes) + "layout k: paged(page = 64), v: paged(page = 48);").value();
+  const plan::TensorMapArgument &k = map_of(made, "k"), &v = map_of(made, "v");
+  EXPECT_THAT(k.dims, ::testing::ElementsAre(128, 64, 2, 2 * 7));
+  EXPECT_THAT(k.strides, ::testing::ElementsAre(128, 64 * 128, 2 * 64 * 128));
+  EXPECT_THAT(k.box, ::testing::ElementsAre(64, 16, 1, 1));  // of blocks of 80 keys
+  EXPECT_THAT(v.dims, ::testing::ElementsAre(128, 48, 2, 2 * 9));
+  EXPECT_THAT(v.box, ::testing::ElementsAre(64, 16, 1, 1));
+  EXPECT_THAT(step_of(made).source,
+              AllOf(HasSubstr("kKeyPages = 7;"), HasSubstr("const int* page_table_k,"),
+                    HasSubstr("const int* page_table_v)")));
+  EXPECT_EQ(copied_rows(""), 80);
+  EXPECT_EQ(copied_rows("layout paged(page = 160);"), 80);
+  EXPECT_EQ(copied_rows("layout paged(page = 160); mask q_idx - kv_idx < 40;"), 16);
+  EXPECT_EQ(copied_rows("layout paged(page = 128); tensor d: i32[Skv]; mask d[kv_idx] > q_idx;"),
+            16);
+  EXPECT_EQ(copied_rows("layout paged(page = 24);"), 8);
+  EXPECT_EQ(copied_rows("layout paged(page = 1);"), 1);
+}
+
+std::vector<std::string> kernels_of(const NativeProgram& made) {
+  std::vector<std::string> names;
+  for (const plan::Launch& launch : step_of(made).launches) names.push_back(launch.kernel);
+  return names;
+}
+
+TEST(Native, SequencesGetMapsOfTheirOwn) {
+  const NativeProgram made =
+      lowered(std::string(kSizes) + "layout thd; mask q_idx >= kv_idx; outputs o, lse;").value();
+  ASSERT_EQ(made.program.steps.size(), 2U);
+  const auto& lengths = std::get<plan::DeriveStep>(made.program.steps[0]);
+  EXPECT_THAT(lengths.outputs, ::testing::ElementsAre("lengths_q", "lengths_kv"));
+  EXPECT_THAT(kernels_of(made), ::testing::ElementsAre("attn_maps", "attn_forward"));
+  const plan::KernelStep& step = step_of(made);
+  EXPECT_EQ(step.launches[0].arguments.size(), 3 * 4 + 1U);
+  // A sequence begins at a multiple of the distance of two rows; maps of k follow those of q.
+  EXPECT_THAT(step.source,
+              AllOf(HasSubstr("map_sequence<2>(q, q_rows + q_starts[b] * 1024ll, q_lengths[b]"),
+                    HasSubstr("map_sequence<1>(k, k_rows + k_starts[b] * 256ll, k_lengths[b], "
+                              "maps + 2 + b)"),
+                    HasSubstr("kThdO = true;")));
+}
+
+TEST(Native, EachTensorHasItsLayout) {
+  const NativeProgram made = lowered(std::string(kSizes) +
+                                     "layout q: thd, o: thd, k: paged(page = 16), v: bhsd; "
+                                     "lengths kv;")
+                                 .value();
+  EXPECT_THAT(kernels_of(made), ::testing::ElementsAre("attn_maps", "attn_forward"));
+  EXPECT_THAT(step_of(made).source,
+              AllOf(HasSubstr("tensors{maps + 0, &k, &v, nullptr, o, "),
+                    HasSubstr("counter, page_table_k, nullptr, cu_seqlens_q}")));
+}
+
+TEST(Native, FewRowsTakeOneWarpGroup) {
+  const auto threads = [](const std::string& rows) {
+    const NativeProgram made =
+        lowered("dims B = 4, Hq = 32, Hkv = 8, Skv = 8192, D = 128, Sq = " + rows + ";").value();
+    return step_of(made).launches[0].block[0];
+  };
+  EXPECT_EQ(threads("1"), 128 + 128);
+  EXPECT_EQ(threads("16"), 128 + 128);
+  EXPECT_EQ(threads("32"), 128 + 256);
+  EXPECT_EQ(threads("4096"), 128 + 384);
+}
+
 TEST(Native, TextOfACausalMask) {
   attn::testing::expect_golden("tests/golden/native/causal.cu",
                                source_of(std::string(kSizes) + "mask q_idx >= kv_idx;"));
@@ -95,8 +177,8 @@ TEST(Native, RefusesWhatItCannotCompute) {
   EXPECT_THAT(refusal(dims + "D = 60;"), HasSubstr("Dqk = 60"));
   EXPECT_THAT(refusal(dims + "D = 512;"), HasSubstr("Dqk = 512"));
   EXPECT_THAT(refusal(dims + "D = 64; dropout 0.1;"), HasSubstr("random numbers"));
-  EXPECT_THAT(refusal(dims + "D = 64; layout thd;"), HasSubstr("thd"));
-  EXPECT_THAT(refusal(dims + "D = 64; layout paged(page = 16);"), HasSubstr("paged"));
+  EXPECT_THAT(refusal(dims + "D = 64; layout k: strides(Skv * D * Hkv, D, Hkv * D + 4, 1);"),
+              HasSubstr("multiples of 16 bytes"));
 }
 
 TEST(Native, IsForOneArchitectureAndDirection) {
@@ -154,16 +236,31 @@ TEST(Native, OtherTensorsAreReadByPlainLoads) {
 // Also the kernels that make lists.
 TEST(Native, KernelsDoNotSpill) {
   for (const char* clauses :
-       {"D = 64; mask q_idx >= kv_idx;", "D = 128; dtype f16; mask q_idx >= kv_idx;",
-        "Dqk = 192, Dv = 128; lengths q, kv;", "D = 256; outputs o, lse;",
-        "D = 128; score 30.0 * tanh(score / 30.0); outputs o, max, sum_exp;",
-        "D = 128; tensor t: bf16[Sq, Skv]; score score + t[q_idx, kv_idx];",
-        "D = 128; tensor t: bf16[Hq, Sq, Skv]; score score + t[h, q_idx, kv_idx];",
-        "D = 64; tensor t: f16[Hq, Sq, Skv]; score score + t[h, q_idx, kv_idx];",
-        "D = 128; score score + (q_idx - kv_idx) * 0.01;", "D = 128; score score * score;",
-        "D = 128; tensor d: i32[Skv]; mask d[q_idx] == d[kv_idx] && q_idx >= kv_idx;"}) {
+       {"Sq = 1000, D = 64; mask q_idx >= kv_idx;",
+        "Sq = 1000, D = 128; dtype f16; mask q_idx >= kv_idx;",
+        "Sq = 1000, D = 128; tensor t: bf16[Hq, Sq, Skv]; score score + t[h, q_idx, kv_idx];",
+        "Sq = 1000, D = 64; tensor t: f16[Hq, Sq, Skv]; score score + t[h, q_idx, kv_idx];",
+        "Sq = 1, D = 128; tensor t: bf16[Hq, Sq, Skv]; score score + t[h, q_idx, kv_idx];",
+        "Sq = 1000, D = 128; score score + (q_idx - kv_idx) * 0.01;",
+        "Sq = 1000, D = 128; score score * score;",
+        "Sq = 1000, Dqk = 192, Dv = 128; lengths q, kv;",
+        "Sq = 1000, D = 256; outputs o, lse;",
+        "Sq = 1000, D = 128; layout paged(page = 16); lengths kv; mask q_idx >= kv_idx;",
+        "Sq = 1, D = 64;",
+        "Sq = 1, D = 128; score 30.0 * tanh(score / 30.0); outputs o, max, sum_exp;",
+        "Sq = 1, D = 128; layout paged(page = 64); lengths kv; mask q_idx >= kv_idx;",
+        "Sq = 1, Dqk = 192, Dv = 128;",
+        "Sq = 1, D = 192;",
+        "Sq = 1, D = 256; lengths kv;",
+        "Sq = 1000, D = 64; layout paged(page = 1, tables = 2);",
+        "Sq = 1000, D = 128; layout thd; mask q_idx >= kv_idx;",
+        "Sq = 1000, D = 64; layout q: thd, o: thd, k: paged(page = 64), v: paged(page = 64); "
+        "lengths kv;",
+        "Sq = 1000, D = 128; score 30.0 * tanh(score / 30.0); outputs o, max, sum_exp;",
+        "Sq = 1000, D = 128; tensor t: bf16[Sq, Skv]; score score + t[q_idx, kv_idx];",
+        "Sq = 1000, D = 128; tensor d: i32[Skv]; mask d[q_idx] == d[kv_idx] && q_idx >= kv_idx;"}) {
     const std::string source =
-        source_of("dims B = 2, Hq = 8, Hkv = 2, Sq = 1000, Skv = 1000, " + std::string(clauses));
+        source_of("dims B = 2, Hq = 8, Hkv = 2, Skv = 1000, " + std::string(clauses));
     std::string report;
     const auto image = derive::compile_kernel(source, 90, "", derive::KernelKind::general, &report);
     ASSERT_TRUE(image.ok()) << clauses << image.error().to_text();
