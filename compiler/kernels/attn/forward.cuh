@@ -15,6 +15,10 @@
 // A tile has kRowsOfTile queries of kPack heads that share keys: row r is query r / kPack of the
 // tile and head r % kPack of the unit of heads.
 //
+// With kParts above 1, the key blocks of a tile are computed in as many parts, by different blocks of
+// threads, for GPUs that would have too few tiles otherwise. Each warp stores what it has of a part;
+// the last one to do so merges its rows of all parts, in their order.
+//
 // A generated kernel gives three classes:
 //   C  constants: sizes, tile, stages, strides
 //   E  expressions, inlined: weight(), lines(..), score(..), mask(..), keep(..), sink(..), keys(b),
@@ -44,11 +48,12 @@ struct ForwardTensors {
   const TensorMap *q, *k, *v, *table;
   unsigned short* o;
   float *lse, *max, *sum_exp, *max_with_sink, *sum_exp_with_sink;
-  int* counter;  // 0 at first
+  int* counter;  // 0 at first, and so are those of parts behind it
   // The pages of each batch, [kBatches, kKeyPages] and [kBatches, kValuePages], if keys or values are
   // in pages.
   const int *key_table, *value_table;
   const int* row_starts;  // the first row of each batch, if o is packed
+  float* parts;           // what warps have of each, if there are parts
 };
 
 // A block in the stream: its first key, and these bits.
@@ -157,6 +162,7 @@ struct BlockRows {
 template <class C, class E, class L>
 struct Producer {
   static constexpr int kLanes = C::kKeyPage > 0 || C::kValuePage > 0 ? 32 : 1;
+  static constexpr int kPastAllKeys = (C::kColumns + 15) / 16 * 16;
   using S = Stages<C>;
   using KeyRows = BlockRows<C::kKeys, C::kKeyPage, C::kKeyPiece, kLanes>;
   using ValueRows = BlockRows<C::kKeys, C::kValuePage, C::kValuePiece, kLanes>;
@@ -171,9 +177,9 @@ struct Producer {
   int value_key = -1, value_head = 0, value_batch = 0, value_keys = 0;
   int mapped = -1;  // the batch whose maps were acquired
 
-  // A tile of queries of a unit of heads.
+  // A tile of queries of a unit of heads, and which part of its keys.
   struct Item {
-    int b, unit;
+    int b, unit, part;
     Tile tile;
   };
 
@@ -203,8 +209,9 @@ struct Producer {
 
   // Items are in sections of units, in each of which the longest tiles come first. With
   // kBatchesFirst, blocks of threads that run together share a table, which batches have in common.
-  __device__ Item item_of(int n) const {
-    if (n >= C::kItems) return {};
+  __device__ Item item_of(int number) const {
+    if (number >= C::kItems) return {};
+    const int n = number / C::kParts;
     const int section = n / (C::kSection * C::kTiles);
     const int left = C::kUnits * C::kBatches - section * C::kSection;
     const int units = left < C::kSection ? left : C::kSection;
@@ -213,7 +220,7 @@ struct Producer {
     const int b = C::kBatchesFirst ? unit % C::kBatches : unit / C::kUnits;
     const int u = C::kBatchesFirst ? unit / C::kBatches : unit % C::kUnits;
     const int list = b * C::kListsOfBatch + u * C::kListsOfUnit;
-    return {b, u, lists.tile(list * C::kTiles + within / units)};
+    return {b, u, number % C::kParts, lists.tile(list * C::kTiles + within / units)};
   }
 
   __device__ void acquire_maps(int b) {
@@ -230,7 +237,7 @@ struct Producer {
     wait(empty_of(full), query.parity);
     if (is_first()) {
       store_shared(stages.query_word(query.stage), item.b * C::kUnits + item.unit);
-      store_shared(stages.query_word(query.stage) + 4, item.tile.tile);
+      store_shared(stages.query_word(query.stage) + 4, item.tile.tile * C::kParts + item.part);
       arrive_expecting(full, S::kQueryBytes);
       for (int panel = 0; panel < C::kDepth / 64; ++panel) {
         copy_box(stages.query(query.stage) + panel * S::kTileRows * 128,
@@ -257,8 +264,23 @@ struct Producer {
                       : C::kLengths ? blocks_below(keys, item.tile)
                                     : item.tile.blocks;
     Blocks blocks{count, keys, item.tile.first, 0, 0, kFirstOfTile};
+    if (C::kParts > 1) return part_of(blocks, item.part);
     if (count > 0) begin_run(blocks);
     else blocks.left = 1, blocks.of_run = 2, blocks.flags |= kMasked | kPastKeys;
+    return blocks;
+  }
+
+  // The blocks of a part; one past all keys if there are none.
+  __device__ Blocks part_of(Blocks blocks, int part) const {
+    const int first = blocks.left * part / C::kParts;
+    blocks.left = blocks.left * (part + 1) / C::kParts - first;
+    if (blocks.left == 0) {
+      blocks.left = 1, blocks.of_run = 2, blocks.key = kPastAllKeys, blocks.flags |= kPastKeys;
+      return blocks;
+    }
+    int skipped = first;
+    for (begin_run(blocks); skipped >= blocks.of_run; begin_run(blocks)) skipped -= blocks.of_run;
+    blocks.of_run -= skipped, blocks.key += skipped * C::kKeys;
     return blocks;
   }
 
@@ -336,9 +358,12 @@ struct Producer {
 template <class C>
 struct TileRows {
   int b = 0, h[2] = {0, 0}, q[2] = {0, 0};
+  int item = 0;  // of the tiles of all units; with parts, these are counted
 
+  // `tile` counts parts.
   __device__ void set(int unit, int tile, int row) {
     b = unit / C::kUnits;
+    if (C::kParts > 1) item = unit * (C::kTiles * C::kParts) + tile, tile /= C::kParts;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int r = row + 8 * i;
@@ -418,7 +443,7 @@ struct Consumer {
     weigh_values();
     wait_for_products<0>();
     pin(o);
-    store(rows, maximum, sum);
+    finish(rows, maximum, sum);
   }
 
  private:
@@ -464,7 +489,7 @@ struct Consumer {
       release(stages.value_full(value.stage));
       value.next();
       if (first) {
-        store(rows_before, maximum_before, sum_before);
+        finish(rows_before, maximum_before, sum_before);
       } else if (!E::kBounded && (!C::kLazy || __any_sync(~0u, moved))) {
 #pragma unroll
         for (int i = 0; i < kOutputs; ++i) o[i] *= factor[i / 2 & 1];
@@ -520,7 +545,8 @@ struct Consumer {
   }
   // One that tensors have.
   __device__ __forceinline__ int held_column(int i) const {
-    if (!E::kReadsColumns || C::kColumns % C::kKeys == 0) return column(i);
+    constexpr bool kPastColumns = C::kColumns % C::kKeys != 0 || C::kParts > 1;
+    if (!E::kReadsColumns || !kPastColumns) return column(i);
     return min(column(i), C::kColumns - 1);
   }
 
@@ -607,7 +633,7 @@ struct Consumer {
       // -inf - -inf is NaN, and stays.
       if (C::kLazy) largest = (largest - before) * exponent > 8.0f ? largest : before;
       maximum[r] = largest;
-      const float reference = largest == nothing() ? 0.0f : fmaxf(largest * exponent, kLowest);
+      const float reference = reference_of(largest);
       factor[r] = largest == before ? 1.0f : power_of_two(before * exponent - reference);
       added[r] = E::kScore ? fmaf(shift[r], exponent, -reference) : -reference;
       moved |= largest != before;
@@ -634,7 +660,92 @@ struct Consumer {
     return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
   }
 
-  // Stores a finished tile.
+  // Stores a finished tile, if no part of it is missing.
+  __device__ __forceinline__ void finish(const TileRows<C>& at, const float (&maxima)[2],
+                                         const float (&sums)[2]) {
+    if constexpr (C::kParts == 1) {
+      store(at, maxima, sums);
+    } else {
+      const bool any = __any_sync(~0u, at.q[0] < C::kRows);  // of the warp's rows: the first
+      if (!any || !store_part(at, maxima, sums)) return;
+      float merged_maxima[2], merged_sums[2];
+      merge_parts(at, merged_maxima, merged_sums);
+      store(at, merged_maxima, merged_sums);
+    }
+  }
+
+  // Where register i of this thread is, of part `part` of the item: the two maxima and sums, then o.
+  static constexpr int kPartRegisters = 4 + kOutputs;
+  __device__ __forceinline__ float* part_at(const TileRows<C>& at, int part) const {
+    const int first = at.item / C::kParts * C::kParts, warp = group * 4 + (threadIdx.x / 32 & 3);
+    return tensors.parts +
+           ((long long)(first + part) * (4 * C::kGroups) + warp) * (kPartRegisters * 32) + lane;
+  }
+
+  // True for the last part of the warp's rows.
+  __device__ __forceinline__ bool store_part(const TileRows<C>& at, const float (&maxima)[2],
+                                             const float (&sums)[2]) {
+    float* to = part_at(at, at.item % C::kParts);
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      to[32 * r] = maxima[r], to[32 * (2 + r)] = sums[r];
+      if (at.q[r] >= C::kRows) continue;
+#pragma unroll
+      for (int i = 2 * r; i < kOutputs; i += 4) {
+        to[32 * (4 + i)] = o[i], to[32 * (5 + i)] = o[i + 1];
+      }
+    }
+    __threadfence();
+    __syncwarp();
+    int arrived = 0;
+    if (lane == 0) {
+      arrived = atomicAdd(tensors.counter + 1 + at.item / C::kParts * (4 * C::kGroups) + group * 4 +
+                              (threadIdx.x / 32 & 3),
+                          1);
+    }
+    __threadfence();
+    return __shfl_sync(~0u, arrived, 0) == C::kParts - 1;
+  }
+
+  // Makes o, maxima and sums those of all parts.
+  __device__ __forceinline__ void merge_parts(const TileRows<C>& at, float (&maxima)[2],
+                                              float (&sums)[2]) {
+#pragma unroll
+    for (int i = 0; i < kOutputs; ++i) o[i] = 0;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      maxima[r] = nothing(), sums[r] = 0;
+      for (int part = 0; part < C::kParts; ++part) {
+        maxima[r] = fmaxf(maxima[r], __ldcg(part_at(at, part) + 32 * r));
+      }
+    }
+#pragma unroll 1
+    for (int part = 0; part < C::kParts; ++part) {
+      const float* from = part_at(at, part);
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const float factor = factor_of(__ldcg(from + 32 * r), maxima[r]);
+        sums[r] = fmaf(__ldcg(from + 32 * (2 + r)), factor, sums[r]);
+        if (at.q[r] >= C::kRows) continue;
+#pragma unroll
+        for (int i = 2 * r; i < kOutputs; i += 4) {
+          o[i] = fmaf(__ldcg(from + 32 * (4 + i)), factor, o[i]);
+          o[i + 1] = fmaf(__ldcg(from + 32 * (5 + i)), factor, o[i + 1]);
+        }
+      }
+    }
+  }
+
+  // What sums relative to one maximum are relative to another.
+  __device__ __forceinline__ float factor_of(float from, float to) const {
+    if (E::kBounded || from == to) return 1;
+    return power_of_two(from * exponent - reference_of(to));
+  }
+  __device__ __forceinline__ float reference_of(float largest) const {
+    return largest == nothing() ? 0.0f : fmaxf(largest * exponent, kLowest);
+  }
+
+  // Stores rows that are complete.
   __device__ __forceinline__ void store(const TileRows<C>& at, const float (&maxima)[2],
                                         const float (&sums)[2]) {
 #pragma unroll

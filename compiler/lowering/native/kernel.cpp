@@ -153,7 +153,8 @@ class Source {
     const bool sorted = kernel_.blocks.sorted || kernel_.makes_lists;
     Integers all = {
         {"kTiles", kernel_.blocks.tiles},
-        {"kItems", kernel_.items(dims_)},
+        {"kParts", kernel_.parts},
+        {"kItems", kernel_.items(dims_) * kernel_.parts},
         {"kSection", sorted ? std::max<std::int64_t>(1, kHeadsOfSection / kernel_.tile.pack)
                      : batches_first() ? dims_[Dim::B]
                                        : 1},
@@ -290,6 +291,8 @@ class Source {
     }
     if (is_thd("o")) parameters.push_back(fmt::format("const int* {}", kRowStarts));
     fields.emplace_back(is_thd("o") ? kRowStarts : "nullptr");
+    if (kernel_.parts > 1) parameters.emplace_back("float* parts");
+    fields.emplace_back(kernel_.parts > 1 ? "parts" : "nullptr");
     if (kernel_.makes_lists) {
       parameters.emplace_back("const kernels::Tile* tiles, const kernels::Run* runs");
     }

@@ -28,10 +28,21 @@ struct Kernel {
   // The GPU makes the lists, at every execute: masks read tensors or params. `blocks` is an upper
   // bound then.
   bool makes_lists = false;
+  // A tile's blocks of keys are divided among so many blocks of threads.
+  std::int64_t parts = 1;
 
   std::int64_t units(const ir::Dims& dims) const { return dims[ir::Dim::Hq] / tile.pack; }
+  // Tiles of all units.
   std::int64_t items(const ir::Dims& dims) const {
     return blocks.tiles * units(dims) * dims[ir::Dim::B];
+  }
+  // What warps store of parts, in f32 elements.
+  std::int64_t part_elements(const ir::Dims& dims) const {
+    return items(dims) * parts * tile.warps() * 32 * (4 + tile.width / 2);
+  }
+  // The counter of tiles, and with parts one for each warp of each tile.
+  std::int64_t counters(const ir::Dims& dims) const {
+    return 1 + (parts > 1 ? items(dims) * tile.warps() : 0);
   }
   // Lists that differ: of batches and heads, as far as masks depend on them.
   std::int64_t lists(const ir::Dims& dims) const;

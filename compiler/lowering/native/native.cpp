@@ -29,9 +29,15 @@ constexpr const char* kTiles = "native.tiles";
 constexpr const char* kSorted = "native.sorted";
 constexpr const char* kRuns = "native.runs";
 constexpr const char* kMaps = "native.maps";
+constexpr const char* kParts = "native.parts";
 constexpr std::int64_t kMostLength = std::int64_t{1} << 24;  // rows and keys
 constexpr std::int64_t kMostListed = std::int64_t{1} << 28;  // cells and runs
 constexpr std::int64_t kMakerThreads = 128;
+constexpr std::int64_t kMostParts = 32;
+// Blocks of a part, for few rows and for many, whose results take longer to store and merge.
+constexpr std::int64_t kLeastOfFew = 4, kLeastOfMany = 16;
+constexpr double kWorthwhile = 0.95;       // of the time with fewer parts
+constexpr std::int64_t kWidestPart = 192;  // columns of v; registers spill beyond
 
 Status check_layout(const ir::Attention& attention, const std::string& name) {
   if (name == "o") return {};
@@ -82,6 +88,7 @@ class Native {
 
   Result<NativeProgram> make() && {
     ATTN_RETURN_IF_ERROR(choose());
+    kernel_.parts = parts();
     kernel_.expressions =
         expressions_of(attention_, kernel_.blocks.masked, kernel_.tile.tables > 0);
     for (const ir::Output& output : ir::kOutputs) {
@@ -113,6 +120,23 @@ class Native {
       if (work < least) least = work, kernel_ = std::move(*kernel);
     }
     return least < std::numeric_limits<double>::infinity() ? Status() : refused;
+  }
+
+  // Blocks of threads take turns; with few items, the last turn leaves many multiprocessors idle,
+  // or the only one does.
+  std::int64_t parts() const {
+    const auto all = static_cast<std::int64_t>(context_.gpu.multiprocessors);
+    const std::int64_t items = kernel_.items(dims_);
+    if (items >= 2 * all || kernel_.tile.width > kWidestPart) return 1;
+    const std::int64_t least = kernel_.tile.groups == 1 ? kLeastOfFew : kLeastOfMany;
+    const auto turns = [&](std::int64_t count) { return (items * count + all - 1) / all; };
+    std::int64_t best = 1;
+    for (std::int64_t count = 2; count <= kMostParts; ++count) {
+      if (kernel_.blocks.blocks < static_cast<double>(items * count * least)) break;
+      const double time = static_cast<double>(turns(count) * best) / static_cast<double>(count);
+      if (time < kWorthwhile * static_cast<double>(turns(best))) best = count;
+    }
+    return best;
   }
 
   // With lists that the GPU makes where inputs decide what masks show, unless these take too much
@@ -147,7 +171,8 @@ class Native {
     plan::Program program;
     program.tensors = bound_tensors(attention_, used, control);
     program.internals = control.internals;
-    program.internals.push_back(plan::internal_tensor(kCounter, DType::i32, {1}));
+    program.internals.push_back(
+        plan::internal_tensor(kCounter, DType::i32, {kernel_.counters(dims_)}));
     for (const ir::Param& param : attention_.params) {
       if (used.contains(param.name)) program.params.push_back({param.name, param.dtype});
     }
@@ -155,6 +180,11 @@ class Native {
                           .zeroed = {kCounter},
                           .launches = {},
                           .source = source_of(attention_, kernel_)};
+    if (kernel_.parts > 1) {
+      program.internals.push_back(
+          plan::internal_tensor(kParts, DType::f32, {kernel_.part_elements(dims_)}));
+      step.outputs.emplace_back(kParts);
+    }
     if (kernel_.makes_lists) add_makers(program, step);
     if (!thd_inputs(attention_).empty()) add_maps(program, step);
     step.launches.push_back(forward());
@@ -225,8 +255,8 @@ class Native {
   }
 
   plan::Launch forward() const {
-    const auto blocks =
-        std::min(static_cast<std::int64_t>(context_.gpu.multiprocessors), kernel_.items(dims_));
+    const auto blocks = std::min(static_cast<std::int64_t>(context_.gpu.multiprocessors),
+                                 kernel_.items(dims_) * kernel_.parts);
     std::vector<plan::KernelArgument> arguments;
     for (const char* name : {"q", "k", "v"}) {
       if (layout_of(attention_, name).kind != ir::LayoutKind::thd)
@@ -246,6 +276,7 @@ class Native {
     if (layout_of(attention_, "o").kind == ir::LayoutKind::thd) {
       arguments.emplace_back(plan::TensorOperand{kRowStarts});
     }
+    if (kernel_.parts > 1) arguments.emplace_back(plan::TensorOperand{kParts});
     if (kernel_.makes_lists) {
       arguments.emplace_back(plan::TensorOperand{kSorted});
       arguments.emplace_back(plan::TensorOperand{kRuns});

@@ -2,7 +2,9 @@
 // generated from the IR, with the lists of key blocks that masks show.
 //
 //   native.counter  i32 [1]: the number of tiles that were taken beyond the first of each block of
-//                   threads, zeroed before each run
+//                   threads, zeroed before each run. If keys are computed in parts, behind it: how
+//                   many parts of its rows a warp has stored, [tiles, warps]
+//   native.parts    f32: what warps have of each part (Consumer::store_part)
 //
 // Where inputs decide what masks show, kernels of the same step make the lists first
 // (attn/key_lists.cuh):

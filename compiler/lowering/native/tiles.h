@@ -32,6 +32,7 @@ struct Tile {
   std::int64_t rows_of_head() const { return rows() / pack; }
   std::int64_t table_bytes() const;  // of a stage
   std::int64_t threads() const { return 128 * (groups + 1); }
+  std::int64_t warps() const { return 4 * groups; }  // that compute
   std::int64_t shared_bytes() const;
 };
 

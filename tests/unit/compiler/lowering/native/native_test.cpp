@@ -141,7 +141,7 @@ TEST(Native, EachTensorHasItsLayout) {
   EXPECT_THAT(kernels_of(made), ::testing::ElementsAre("attn_maps", "attn_forward"));
   EXPECT_THAT(step_of(made).source,
               AllOf(HasSubstr("tensors{maps + 0, &k, &v, nullptr, o, "),
-                    HasSubstr("counter, page_table_k, nullptr, cu_seqlens_q}")));
+                    HasSubstr("counter, page_table_k, nullptr, cu_seqlens_q, nullptr}")));
 }
 
 TEST(Native, FewRowsTakeOneWarpGroup) {
@@ -154,6 +154,26 @@ TEST(Native, FewRowsTakeOneWarpGroup) {
   EXPECT_EQ(threads("16"), 128 + 128);
   EXPECT_EQ(threads("32"), 128 + 256);
   EXPECT_EQ(threads("4096"), 128 + 384);
+}
+
+// On 132 multiprocessors.
+TEST(Native, FewTilesAreComputedInParts) {
+  const auto grid = [](const std::string& clauses) {
+    const NativeProgram made =
+        lowered("dims Hq = 32, Hkv = 8, Sq = 1, D = 128; dims " + clauses).value();
+    return step_of(made).launches[0].grid[0];
+  };
+  EXPECT_EQ(grid("B = 4, Skv = 8192;"), 4 * 8 * 4);
+  EXPECT_EQ(grid("B = 1, Skv = 8192;"), 1 * 8 * 16);
+  EXPECT_EQ(grid("B = 1, Skv = 2048;"), 1 * 8 * 4);  // of 4 blocks of 128 keys
+  EXPECT_EQ(grid("B = 1, Skv = 700;"), 8);
+  EXPECT_EQ(grid("B = 64, Skv = 8192;"), 132);
+  const NativeProgram made =
+      lowered("dims B = 4, Hq = 32, Hkv = 8, Sq = 1, Skv = 8192, D = 128;").value();
+  const plan::TensorInfo& counter = made.program.internals.front();
+  EXPECT_EQ(counter.name, "native.counter");
+  EXPECT_THAT(counter.dims, ::testing::ElementsAre(1 + 4 * 8 * 4));
+  EXPECT_EQ(made.program.internals.back().dims[0], 4 * 8 * 4 * 4 * 32 * (4 + 64));
 }
 
 TEST(Native, TextOfACausalMask) {
