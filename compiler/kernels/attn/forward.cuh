@@ -539,9 +539,14 @@ struct Consumer {
     for (int i = 0; i < kScores / 2; ++i) p[i] = pair(Float{}, s[2 * i], s[2 * i + 1]);
   }
 
-  // Column of score i: a multiple of 16, and low bits that the compiler sees.
+  // Column of score i: a multiple of 16, and low bits that the compiler sees. The bits below the
+  // period are a value of their own, the same for all columns that are multiples of it apart: so
+  // the compiler sees that they share what follows from the remainder.
   __device__ __forceinline__ int column(int i) const {
-    return ((int)(block & kKeyBits) + i / 8 * 16) | first_column | (i / 4 & 1) * 8 | (i & 1);
+    constexpr int kLow = E::kColumnPeriod - 1;
+    const int key = (int)(block & kKeyBits), offset = i / 8 * 16;
+    const int high = (key + offset) & ~kLow, low = ((key & kLow) + (offset & kLow)) & kLow;
+    return high | low | first_column | (i / 4 & 1) * 8 | (i & 1);
   }
   // One that tensors have.
   __device__ __forceinline__ int held_column(int i) const {

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "compiler/ir/text.h"
@@ -37,6 +38,25 @@ bool reads_by_column(const ir::Attention& attention, const std::vector<ExprId>& 
     const bool copied = table && table->load == id;
     return attention.dag[id].is(Op::load_) && dependence[id].column && !copied;
   });
+}
+
+// What the node divides the column by, or 1.
+std::int64_t divisor_of_column(const ir::Dag& dag, const ir::Node& node) {
+  if (!node.is(Op::floordiv_) && !node.is(Op::mod_)) return 1;
+  const ExprId by = node.operands[1];
+  const bool found = dag[node.operands[0]].is(Op::column_) && dag[by].is(Op::const_int_);
+  return found ? dag.integer_of(by) : 1;
+}
+
+std::int64_t column_period(const ir::Attention& attention) {
+  constexpr std::int64_t kMost = 64;  // half of the keys of a block
+  std::int64_t period = kCell;
+  for (const ExprId id : ir::reachable(attention.dag, attention.masks)) {
+    const std::int64_t by = divisor_of_column(attention.dag, attention.dag[id]);
+    if (by <= period || by > kMost) continue;
+    if (std::has_single_bit(static_cast<std::uint64_t>(by))) period = by;
+  }
+  return period;
 }
 
 constexpr double kMostOfScore = 1.5, kMostOfMasks = 24;  // operations of plain ones
@@ -111,10 +131,11 @@ class Text {
     return fmt::format(
         "  static constexpr bool kScore = {}, kBounded = {}, kMask = {}, kKeep = {}, kSink = {};\n"
         "  static constexpr bool kReadsColumns = {};\n"
+        "  static constexpr int kColumnPeriod = {};\n"
         "  static constexpr float kKeptScale = {};\n",
         expressions_.modifies, expressions_.bounded, expressions_.masks,
         attention_.dropout.has_value(), attention_.sink.has_value(), expressions_.reads_columns,
-        kept);
+        expressions_.column_period, kept);
   }
 
   // What scores have to be multiplied by.
@@ -234,6 +255,7 @@ Expressions expressions_of(const ir::Attention& attention, bool masks, bool tabl
   made.bounded = made.scoring.bound && *made.scoring.bound <= kMostBound &&
                  attention.dtype == DType::bf16 && !attention.wants_max_or_sum();
   made.masks = masks;
+  if (masks) made.column_period = column_period(attention);
   if (table && made.modifies) made.table = table_of(attention, made.scoring.root);
   made.reads_columns = reads_by_column(attention, roots, made.table);
   made.plain = (!made.modifies || are_plain(attention, {made.scoring.root}, kMostOfScore)) &&

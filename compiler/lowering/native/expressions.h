@@ -1,6 +1,7 @@
 // The text of the expressions that attnc's forward kernel computes: class E of attn/forward.cuh.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "compiler/ir/attention.h"
 #include "compiler/lowering/native/scoring.h"
 #include "compiler/lowering/native/tables.h"
+#include "compiler/lowering/native/tiles.h"
 #include "runtime/plan/program.h"
 
 namespace attn::lowering::native {
@@ -23,6 +25,9 @@ struct Expressions {
   std::optional<Table> table{};  // that is copied to shared memory
   bool masks = false;            // some block needs the masks
   bool reads_columns = false;    // tensors are read by column
+  // What columns are divided by, in masks: a power of 2, of which a block of keys has several. If
+  // there is none, kCell.
+  std::int64_t column_period = kCell;
   // Takes few registers: scores of one operation besides linear addends, and masks of a few.
   bool plain = true;
   derive::KernelInputs inputs;  // tensors and params, lengths among them

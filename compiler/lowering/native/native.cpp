@@ -14,6 +14,7 @@
 #include "compiler/lowering/cudnn/operands.h"
 #include "compiler/lowering/cudnn/vectors.h"
 #include "compiler/lowering/native/kernel.h"
+#include "compiler/lowering/native/strength_reduction.h"
 #include "runtime/plan/internal_tensor.h"
 
 namespace attn::lowering {
@@ -357,7 +358,8 @@ Status check_native(const ir::Attention& attention, const planning::Context& con
 Result<NativeProgram> lower_native(const ir::Attention& attention, const passes::Axes& mask_axes,
                                    const planning::Context& context) {
   ATTN_RETURN_IF_ERROR(check_native(attention, context));
-  return native::Native(attention, mask_axes, context).make();
+  const ir::Attention reduced = native::with_reduced_strength(attention);
+  return native::Native(reduced, mask_axes, context).make();
 }
 
 }  // namespace attn::lowering

@@ -263,6 +263,9 @@ TEST(Native, KernelsDoNotSpill) {
         "Sq = 1, D = 128; tensor t: bf16[Hq, Sq, Skv]; score score + t[h, q_idx, kv_idx];",
         "Sq = 1000, D = 128; score score + (q_idx - kv_idx) * 0.01;",
         "Sq = 1000, D = 128; score score * score;",
+        "Sq = 1000, D = 128; score where(abs(kv_idx - q_idx) % 2 == 1, score * 0.5, score * 2);",
+        "Sq = 1000, D = 128; "
+        "mask (q_idx // 32 + kv_idx // 32) % 3 < 2 && abs(q_idx % 32 - kv_idx % 32) <= 6;",
         "Sq = 1000, Dqk = 192, Dv = 128; lengths q, kv;",
         "Sq = 1000, D = 256; outputs o, lse;",
         "Sq = 1000, D = 128; layout paged(page = 16); lengths kv; mask q_idx >= kv_idx;",
