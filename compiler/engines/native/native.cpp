@@ -31,8 +31,8 @@ Result<Lowered> lower_to_native(Subject& subject) {
   const passes::Axes axes = passes::varying(subject.mask().axes(), attention.dims);
   ATTN_ASSIGN(lowering::NativeProgram made, lowering::lower_native(attention, axes, context));
   const double products =
-      passes::predicted_ms_of_products(made.scores / made.rate, attention.dims, context.gpu);
-  return Lowered{std::move(made.program), std::max(least, products)};
+      passes::predicted_ms_of_products(made.work(), attention.dims, context.gpu);
+  return Lowered{std::move(made.program), std::max(least, products), std::move(made.parts)};
 }
 
 }  // namespace

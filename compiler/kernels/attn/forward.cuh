@@ -773,11 +773,19 @@ struct Consumer {
     return C::kThdO ? tensors.row_starts[b] * row : b * batch;
   }
 
+  // Heads may be those of several classes of rows.
+  __device__ __forceinline__ long long place_of_statistics(int b, int h, int q) const {
+    const long long at =
+        first_of(b, C::kStatisticsBatch, C::kStatisticsRow) + q * C::kStatisticsRow;
+    if (C::kStatisticsClass == 0) return at + h * C::kStatisticsHead;
+    return at + h % C::kHeadsOfClass * C::kStatisticsHead +
+           h / C::kHeadsOfClass * C::kStatisticsClass;
+  }
+
   // Returns what o is to be multiplied by.
   __device__ __forceinline__ float store_statistics(int b, int h, int q, float largest, float total,
                                                     bool stores, bool present) {
-    const long long at = first_of(b, C::kStatisticsBatch, C::kStatisticsRow) +
-                         h * C::kStatisticsHead + q * C::kStatisticsRow;
+    const long long at = place_of_statistics(b, h, q);
     const bool empty = total == 0 || !present;  // not if it is NaN
     float top = empty ? nothing() : largest * exponent;  // powers of 2
     const auto put = [&](float* to, float value) {

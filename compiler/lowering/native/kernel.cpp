@@ -114,6 +114,7 @@ class Source {
             {"kRowsOfTile", tile.rows_of_head()},
             {"kBatches", dims_[Dim::B]},
             {"kUnits", kernel_.units(dims_)},
+            {"kHeadsOfClass", kernel_.statistics.heads},
             {"kHeadsOfKey", dims_[Dim::Hq] / dims_[Dim::Hkv]},
             {"kRows", dims_[Dim::Sq]},
             {"kColumns", dims_[Dim::Skv]}};
@@ -184,14 +185,15 @@ class Source {
 
   Integers strides() const {
     const auto [batch, head, row, column] = stored_strides(attention_, "o");
-    const Dims4 statistics = statistics_strides(attention_);
+    const StatisticsPlaces& statistics = kernel_.statistics;
     return {{"kOutputBatch", batch},
             {"kOutputHead", head},
             {"kOutputRow", row},
             {"kOutputColumn", column},
-            {"kStatisticsBatch", statistics[0]},
-            {"kStatisticsHead", statistics[1]},
-            {"kStatisticsRow", statistics[2]}};
+            {"kStatisticsBatch", statistics.batch},
+            {"kStatisticsHead", statistics.head},
+            {"kStatisticsClass", statistics.of_class},
+            {"kStatisticsRow", statistics.row}};
   }
 
   // The parameters of captured tensors and params, each after a comma.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "compiler/ir/attention.h"
+#include "compiler/lowering/native/classes.h"
 #include "compiler/lowering/native/expressions.h"
 #include "compiler/lowering/native/key_blocks.h"
 #include "compiler/lowering/native/tiles.h"
@@ -25,6 +26,7 @@ struct Kernel {
   KeyBlocks blocks;
   Expressions expressions;
   std::vector<std::string> outputs;  // names
+  StatisticsPlaces statistics;
   // The GPU makes the lists, at every execute: masks read tensors or params. `blocks` is an upper
   // bound then.
   bool makes_lists = false;

@@ -13,8 +13,10 @@
 #include "compiler/lowering/common/unsupported.h"
 #include "compiler/lowering/cudnn/operands.h"
 #include "compiler/lowering/cudnn/vectors.h"
+#include "compiler/lowering/native/classes.h"
 #include "compiler/lowering/native/kernel.h"
 #include "compiler/lowering/native/strength_reduction.h"
+#include "compiler/passes/analysis/mask_analysis.h"
 #include "runtime/plan/internal_tensor.h"
 
 namespace attn::lowering {
@@ -83,23 +85,29 @@ Status check_clauses(const ir::Attention& attention) {
 
 class Native {
  public:
-  Native(const ir::Attention& attention, const passes::Axes& mask_axes,
+  Native(const ir::Attention& whole, const Form& form, const passes::Axes& mask_axes,
          const planning::Context& context)
-      : attention_(attention), dims_(attention.dims), mask_axes_(mask_axes), context_(context) {}
+      : whole_(whole),
+        form_(form),
+        attention_(form.attention),
+        dims_(attention_.dims),
+        mask_axes_(mask_axes),
+        context_(context) {}
 
   Result<NativeProgram> make() && {
     ATTN_RETURN_IF_ERROR(choose());
+    kernel_.statistics = form_.statistics;
     kernel_.parts = parts();
     kernel_.expressions =
         expressions_of(attention_, kernel_.blocks.masked, kernel_.tile.tables > 0);
     for (const ir::Output& output : ir::kOutputs) {
       if (attention_.*output.wanted) kernel_.outputs.emplace_back(output.name);
     }
-    NativeProgram made{program(), 0, kernel_.tile.rate};
+    NativeProgram made{program(), 0, kernel_.tile.rate, {}};
     made.scores =
         kernel_.blocks.blocks * static_cast<double>(kernel_.tile.rows() * kernel_.tile.keys);
-    derive::check_scores(attention_, made.program);
-    ATTN_RETURN_IF_ERROR(check_program(attention_, made.program));
+    derive::check_scores(whole_, made.program);
+    ATTN_RETURN_IF_ERROR(check_program(whole_, made.program));
     return made;
   }
 
@@ -170,11 +178,11 @@ class Native {
     }
     const Controls control = controls(attention_, used);
     plan::Program program;
-    program.tensors = bound_tensors(attention_, used, control);
+    program.tensors = bound_tensors(whole_, used, control);
     program.internals = control.internals;
     program.internals.push_back(
         plan::internal_tensor(kCounter, DType::i32, {kernel_.counters(dims_)}));
-    for (const ir::Param& param : attention_.params) {
+    for (const ir::Param& param : whole_.params) {
       if (used.contains(param.name)) program.params.push_back({param.name, param.dtype});
     }
     plan::KernelStep step{.outputs = kernel_.outputs,
@@ -327,12 +335,30 @@ class Native {
                {kPanel, kernel_.piece(page_of(attention_, name)), 1, 1});
   }
 
-  const ir::Attention& attention_;
+  const ir::Attention& whole_;  // whose tensors are bound
+  const Form& form_;
+  const ir::Attention& attention_;  // that the kernel computes
   const ir::Dims& dims_;
   const passes::Axes mask_axes_;
   const planning::Context& context_;
   Kernel kernel_;
 };
+
+// Classes of a modulus, without the scores between them. Errors: unsupported if there are none, and
+// where their strides are not those that the kernel can have.
+Result<NativeProgram> lower_classes(const ir::Attention& whole, const planning::Context& context) {
+  const std::optional<passes::Part> classes = classes_of(whole, context);
+  const std::optional<Form> form = classes ? form_of_classes(whole, *classes) : std::nullopt;
+  if (!form) return unsupported(whole.pos, "the mask has no classes that are heads or batches");
+  for (const char* name : {"q", "k", "v"}) {
+    ATTN_RETURN_IF_ERROR(check_layout(form->attention, name));
+  }
+  const passes::Axes axes = passes::analyzed(form->attention, context)->axes();
+  ATTN_ASSIGN(NativeProgram made,
+              Native(whole, *form, passes::varying(axes, form->attention.dims), context).make());
+  made.parts = {to_text(*classes)};
+  return made;
+}
 
 }  // namespace
 }  // namespace native
@@ -358,8 +384,11 @@ Status check_native(const ir::Attention& attention, const planning::Context& con
 Result<NativeProgram> lower_native(const ir::Attention& attention, const passes::Axes& mask_axes,
                                    const planning::Context& context) {
   ATTN_RETURN_IF_ERROR(check_native(attention, context));
-  const ir::Attention reduced = native::with_reduced_strength(attention);
-  return native::Native(reduced, mask_axes, context).make();
+  const native::Form form = native::whole_form(native::with_reduced_strength(attention));
+  Result<NativeProgram> whole = native::Native(attention, form, mask_axes, context).make();
+  Result<NativeProgram> classes = native::lower_classes(form.attention, context);
+  const bool fewer = classes.ok() && (!whole.ok() || classes->work() < whole->work());
+  return fewer ? classes : whole;
 }
 
 }  // namespace attn::lowering

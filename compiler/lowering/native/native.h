@@ -20,6 +20,9 @@
 //   native.maps     i32 [tensors times batches, 32]
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "compiler/ir/attention.h"
 #include "compiler/passes/analysis/axes.h"
 #include "compiler/planning/context.h"
@@ -37,8 +40,12 @@ struct NativeProgram {
   plan::Program program;
   double scores = 0;  // that are computed, hidden ones of partial blocks included
   double rate = 1;    // of the tile that was chosen, compared with the best of this depth
+  std::vector<std::string> parts{};  // if it computes classes (passes/strategy/partition.h): which
+
+  double work() const { return scores / rate; }
 };
-// `mask_axes`: what the masks depend on. Errors: those of check_native, and of check_forward.
+// Of the whole attention, or of its classes (classes.h): what computes fewer scores. `mask_axes`:
+// what the masks depend on. Errors: those of check_native, and of check_forward.
 Result<NativeProgram> lower_native(const ir::Attention& attention, const passes::Axes& mask_axes,
                                    const planning::Context& context);
 

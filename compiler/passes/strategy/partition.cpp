@@ -79,6 +79,17 @@ class PartitionSearch {
     return *found;
   }
 
+  std::optional<Part> residue_classes() && {
+    const std::set<std::int64_t> found = divisors();
+    for (auto n = found.rbegin(); n != found.rend(); ++n) {
+      std::vector<Part> parts;
+      if (!are_alike(*n) || !add_diagonal_residues(parts, *n) || parts.empty()) continue;
+      parts.front().attention = simpler(parts.front().attention);
+      return std::move(parts.front());
+    }
+    return std::nullopt;
+  }
+
  private:
   // False when the effort has ended; takes what making one more part of the attention does.
   bool goes_on() const {
@@ -138,7 +149,7 @@ class PartitionSearch {
   void add_residues(std::int64_t n) {
     if (n > kLargestModulus || n > rows_ || n > columns_) return;
     std::vector<Part> parts;
-    if (rows_ % n == 0 && columns_ % n == 0 && add_diagonal_residues(parts, n)) {
+    if (are_alike(n) && add_diagonal_residues(parts, n)) {
       return add("residues", std::move(parts));
     }
     parts.clear();
@@ -148,6 +159,11 @@ class PartitionSearch {
       }
     }
     add("residues", std::move(parts));
+  }
+
+  // Whether all classes of the modulus have as many rows, and as many columns.
+  bool are_alike(std::int64_t n) const {
+    return n <= kLargestModulus && rows_ % n == 0 && columns_ % n == 0;
   }
 
   static Stretch residues(std::int64_t begin, std::int64_t n, std::int64_t size) {
@@ -408,6 +424,13 @@ class PartitionSearch {
   std::vector<Partition> found_;
 };
 
+// Then the effort has ended.
+bool is_too_long(const ir::Attention& attention, Effort& effort) {
+  if (std::max(attention.dims[Dim::Sq], attention.dims[Dim::Skv]) <= kMostPartitioned) return false;
+  (void)effort.spend(Effort::kMost + 1);
+  return true;
+}
+
 }  // namespace
 
 Writers writers(const std::vector<View>& parts, Stretch View::*stretch, std::int64_t size) {
@@ -453,12 +476,14 @@ std::string to_text(const Part& part) {
 
 std::optional<Partition> best_partition(const ir::Attention& attention,
                                         const planning::Context& context, Effort& effort) {
-  const ir::Dims& dims = attention.dims;
-  if (std::max(dims[Dim::Sq], dims[Dim::Skv]) > kMostPartitioned) {
-    (void)effort.spend(Effort::kMost + 1);
-    return std::nullopt;
-  }
+  if (is_too_long(attention, effort)) return std::nullopt;
   return PartitionSearch(attention, context, effort).best();
+}
+
+std::optional<Part> residue_classes(const ir::Attention& attention,
+                                    const planning::Context& context, Effort& effort) {
+  if (is_too_long(attention, effort)) return std::nullopt;
+  return PartitionSearch(attention, context, effort).residue_classes();
 }
 
 }  // namespace attn::passes

@@ -58,4 +58,14 @@ inline std::optional<Partition> best_partition(const ir::Attention& attention,
   return best_partition(attention, context, effort);
 }
 
+// All rows and columns as classes of a modulus, the largest for which rows see columns of their own
+// class alone; nothing when there is none. Requirements and effort as above.
+std::optional<Part> residue_classes(const ir::Attention& attention,
+                                    const planning::Context& context, Effort& effort);
+inline std::optional<Part> residue_classes(const ir::Attention& attention,
+                                           const planning::Context& context) {
+  Effort effort;
+  return residue_classes(attention, context, effort);
+}
+
 }  // namespace attn::passes

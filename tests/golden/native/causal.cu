@@ -25,6 +25,7 @@ struct Constants {
   static constexpr int kRowsOfTile = 48;
   static constexpr int kBatches = 2;
   static constexpr int kUnits = 2;
+  static constexpr int kHeadsOfClass = 8;
   static constexpr int kHeadsOfKey = 4;
   static constexpr int kRows = 300;
   static constexpr int kColumns = 400;
@@ -59,6 +60,7 @@ struct Constants {
   static constexpr long long kOutputColumn = 1;
   static constexpr long long kStatisticsBatch = 2400;
   static constexpr long long kStatisticsHead = 300;
+  static constexpr long long kStatisticsClass = 0;
   static constexpr long long kStatisticsRow = 1;
 };
 struct Expressions : kernels::Reals {

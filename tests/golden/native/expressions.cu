@@ -19,6 +19,7 @@ struct Constants {
   static constexpr int kRowsOfTile = 128;
   static constexpr int kBatches = 1;
   static constexpr int kUnits = 2;
+  static constexpr int kHeadsOfClass = 2;
   static constexpr int kHeadsOfKey = 1;
   static constexpr int kRows = 100;
   static constexpr int kColumns = 200;
@@ -56,6 +57,7 @@ struct Constants {
   static constexpr long long kOutputColumn = 1;
   static constexpr long long kStatisticsBatch = 200;
   static constexpr long long kStatisticsHead = 100;
+  static constexpr long long kStatisticsClass = 0;
   static constexpr long long kStatisticsRow = 1;
 };
 struct Expressions : kernels::Reals {

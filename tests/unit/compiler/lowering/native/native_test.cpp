@@ -191,6 +191,31 @@ TEST(Native, TextOfExpressionsThatReadTensors) {
           "mask d[q_idx] <= kv_idx // 3; sink s[h]; outputs o, lse, max, sum_exp;"));
 }
 
+TEST(Native, TextOfClassesOfADilatedWindow) {
+  attn::testing::expect_golden(
+      "tests/golden/native/dilated.cu",
+      source_of("dims B = 2, Hq = 8, Hkv = 2, Sq = 1024, Skv = 1024, D = 64; layout bshd; "
+                "tensor s: f32[Hq]; sink s[h]; outputs o, lse; "
+                "mask abs(q_idx - kv_idx) <= 256 && abs(q_idx - kv_idx) % 4 == 0;"));
+}
+
+// Tensors of the program are those of the whole attention.
+TEST(Native, ClassesAreComputedWhereTheyHaveFewerScores) {
+  const std::string dilated = "mask (q_idx - kv_idx) % 4 == 0; ";
+  const std::string sizes = "dims B = 2, Hq = 8, Hkv = 2, Sq = 1024, Skv = 1024, D = 64; ";
+  const NativeProgram classes = lowered(sizes + dilated + "layout bshd;").value();
+  ASSERT_EQ(classes.parts.size(), 1U);
+  EXPECT_THAT(classes.parts[0], HasSubstr("c < 4: everything"));
+  const NativeProgram dense = lowered(sizes + dilated + "layout bhsd;").value();
+  EXPECT_TRUE(dense.parts.empty());
+  EXPECT_EQ(classes.scores * 4, dense.scores);
+  const auto dims = [](const NativeProgram& made) { return made.program.tensors[0].dims; };
+  EXPECT_EQ(dims(classes), dims(dense));
+  EXPECT_TRUE(lowered("dims B = 2, Hq = 8, Hkv = 2, Sq = 16, Skv = 16, D = 64; " + dilated)
+                  .value()
+                  .parts.empty());
+}
+
 TEST(Native, RefusesWhatItCannotCompute) {
   const std::string dims = "dims B = 2, Hq = 4, Hkv = 2, Sq = 64, Skv = 64, ";
   EXPECT_EQ(refusal(dims + "D = 64;"), "");
@@ -266,6 +291,7 @@ TEST(Native, KernelsDoNotSpill) {
         "Sq = 1000, D = 128; score where(abs(kv_idx - q_idx) % 2 == 1, score * 0.5, score * 2);",
         "Sq = 1000, D = 128; "
         "mask (q_idx // 32 + kv_idx // 32) % 3 < 2 && abs(q_idx % 32 - kv_idx % 32) <= 6;",
+        "Sq = 1000, D = 128; layout bshd; mask (q_idx - kv_idx) % 4 == 0; outputs o, lse;",
         "Sq = 1000, Dqk = 192, Dv = 128; lengths q, kv;",
         "Sq = 1000, D = 256; outputs o, lse;",
         "Sq = 1000, D = 128; layout paged(page = 16); lengths kv; mask q_idx >= kv_idx;",
