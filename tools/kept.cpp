@@ -25,6 +25,10 @@ io::HostTensor single_rows(const ir::Attention& attention, std::int64_t first) {
 
 }  // namespace
 
+bool has_unknown_numbers(const plan::Plan& plan, const ir::Attention& attention) {
+  return attention.is_random() && !plan::steps_of<plan::CudnnStep>(plan.program).empty();
+}
+
 Result<io::HostTensor> kept_on_device(const plan::Plan& plan, const ir::Attention& attention,
                                       const reference::Inputs& inputs,
                                       const std::string& cudnn_folder) {

@@ -1,5 +1,5 @@
-// Finds which weights random dropout keeps on the device, whose random numbers differ from those of
-// the reference.
+// Finds which weights random dropout keeps on the device, where cuDNN's random numbers differ from
+// those of the reference.
 #pragma once
 
 #include <string>
@@ -13,6 +13,9 @@ namespace attn::tools {
 
 // Name of the tensor of kept weights.
 inline constexpr const char* kKept = "kept";
+
+// Whether the plan has random dropout by cuDNN's numbers. attnc's own kernels have the reference's.
+bool has_unknown_numbers(const plan::Plan& plan, const ir::Attention& attention);
 
 // The weights that the plan keeps with these inputs, bool [B,Hq,Sq,Skv]. Found by running the plan
 // with v that is 1 in a single row, for Dv rows at a time. A weight that rounds to 0 counts as not

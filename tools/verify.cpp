@@ -211,7 +211,8 @@ class Verification {
   }
 
   // Adds lse unless there are other statistics: it depends on every score, whatever v is. (lse of a
-  // single row is not deterministic.) Random dropout also needs o, to find the kept weights.
+  // single row is not deterministic.) Random dropout also needs o, to find the kept weights or to
+  // compare them.
   ir::Attention compared(ir::Attention attention) const {
     if (options_.gradients) return driver::training_forward(std::move(attention));
     const bool varies = attention.deterministic && attention.dims[ir::Dim::Sq] == 1;
@@ -231,7 +232,7 @@ class Verification {
 
   Result<ReferenceGradients> expected(const ir::Attention& attention, const plan::Plan& forward,
                                       const reference::Inputs& inputs) const {
-    if (!attention.dropout || attention.dropout->keep) return by_reference(attention, inputs);
+    if (!has_unknown_numbers(forward, attention)) return by_reference(attention, inputs);
     ATTN_ASSIGN(io::HostTensor kept,
                 kept_on_device(forward, attention, inputs, options_.cudnn_folder));
     return by_reference(with_kept(attention), with_kept(inputs, std::move(kept)));

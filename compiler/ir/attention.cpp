@@ -1,6 +1,7 @@
 #include "compiler/ir/attention.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace attn::ir {
 namespace {
@@ -82,6 +83,16 @@ std::string_view to_string(Align align) { return kAlignNames[static_cast<std::si
 
 const CapturedTensor* Attention::find_tensor(std::string_view tensor) const {
   return find_named(tensors, tensor);
+}
+
+std::int64_t Dropout::dropped() const {
+  const double numbers = std::round(probability * static_cast<double>(kRandomNumbers));
+  return std::min(static_cast<std::int64_t>(numbers), kRandomNumbers - 1);
+}
+
+double Dropout::exact_probability() const {
+  if (keep) return probability;
+  return static_cast<double>(dropped()) / static_cast<double>(kRandomNumbers);
 }
 
 std::string Attention::unused_name(std::string wanted) const {

@@ -113,6 +113,11 @@ struct Dropout {
   double probability = 0;        // in [0, 1)
   std::optional<ExprId> keep{};  // boolean: which elements to keep; absent: random, by seed, offset
   SourcePos pos;
+
+  // attnc's own random numbers are of 15 bits: those below dropped() drop an element.
+  static constexpr std::int64_t kRandomNumbers = std::int64_t{1} << 15;
+  std::int64_t dropped() const;      // below kRandomNumbers
+  double exact_probability() const;  // with `keep`: probability; else what it is rounded to
 };
 
 // Names of the i32[B] tensors in `tensors` of an attention with lengths.
@@ -153,6 +158,8 @@ struct Attention {
   const Param* find_param(std::string_view param) const;
   // `wanted`, with `_` appended until no tensor or param has the name.
   std::string unused_name(std::string wanted) const;
+  // Whether it has random dropout.
+  bool is_random() const { return dropout && !dropout->keep; }
   // Scale, score, masks, sink, dropout keep, extents, fallbacks, runs.
   std::vector<ExprId> roots() const;
   // The same roots in the same order, writable for a pass that builds a new dag.

@@ -37,7 +37,7 @@ struct Outputs {
 
 // Outputs are f32 (o rounded to the attention's dtype, the others not), or f64 when unrounded.
 //
-// Random dropout takes its bits from reference::is_kept (philox.h).
+// Random dropout takes its bits from reference::Random (philox.h).
 //
 // Integers are exact and wrap to 32 bits, as in a kernel. A gather out of range, an integer
 // division by 0 and a shift outside 0..31 are errors where the result depends on them: not in the

@@ -17,19 +17,27 @@ Counter round(const Counter& counter, const Key& key) {
 
 }  // namespace
 
-Counter philox(Counter counter, Key key) {
-  for (int i = 0; i < 10; ++i) {
+Counter philox(Counter counter, Key key, int rounds) {
+  for (int i = 0; i < rounds; ++i) {
     counter = round(counter, key);
     key = {key[0] + 0x9E3779B9, key[1] + 0xBB67AE85};
   }
   return counter;
 }
 
-bool is_kept(std::uint64_t seed, std::uint64_t offset, std::uint64_t index, double probability) {
-  const std::uint64_t block = index / 4;
-  const Counter bits =
-      philox({low(block), high(block), low(offset), high(offset)}, {low(seed), high(seed)});
-  return static_cast<double>(bits[index % 4]) >= probability * 0x1p32;
+Random::Random(std::uint64_t seed, std::uint64_t offset) {
+  const Counter words = philox({low(offset), high(offset), 0, 0}, {low(seed), high(seed)});
+  key_ = {words[0], words[1]};
+}
+
+std::int64_t Random::number(const Weight& weight) const {
+  const auto [b, h, q, kv] = weight;
+  const Counter words = philox({kv / 32 * 4 + kv % 8 / 2, q, h, b}, key_);
+  return words[kv / 8 % 4] >> (kv % 2 * 16) & 0x7fff;
+}
+
+bool Random::keeps(const Weight& weight, const ir::Dropout& dropout) const {
+  return number(weight) >= dropout.dropped();
 }
 
 }  // namespace attn::reference

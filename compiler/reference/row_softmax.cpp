@@ -2,9 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
-
-#include "compiler/reference/philox.h"
 
 namespace attn::reference {
 namespace {
@@ -23,7 +20,10 @@ std::vector<ir::ExprId> roots_of_rows(const ir::Attention& attention) {
 
 RowSoftmax::RowSoftmax(const Problem& problem)
     : problem_(problem),
-      evaluator_(problem.attention, problem.bindings, roots_of_rows(problem.attention)) {}
+      evaluator_(problem.attention, problem.bindings, roots_of_rows(problem.attention)) {
+  if (problem.attention.is_random())
+    random_.emplace(problem.param("seed"), problem.param("offset"));
+}
 
 Status RowSoftmax::run(std::int64_t index) {
   place_ = problem_.place(index);
@@ -36,7 +36,7 @@ Status RowSoftmax::run(std::int64_t index) {
   constexpr double kNoScore[] = {0};
   evaluator_.run(place_, scores_.empty() ? std::span<const double>(kNoScore) : scores_);
   ATTN_RETURN_IF_ERROR(hide());
-  return weigh(index);
+  return weigh();
 }
 
 // The length of the batch if lengths are given, else the whole dimension.
@@ -83,7 +83,7 @@ Result<double> RowSoftmax::final_score(std::size_t column) const {
   return score.value;
 }
 
-Status RowSoftmax::weigh(std::int64_t index) {
+Status RowSoftmax::weigh() {
   ATTN_ASSIGN(const double sink, sink_of_row());
   max_ = largest_score();
   lse_ = max_with_sink_ = sink;
@@ -98,7 +98,7 @@ Status RowSoftmax::weigh(std::int64_t index) {
     weights_[column] = std::exp(scores_[column] - largest);
     sum_ += weights_[column];
     sum_exp_ += std::exp(scores_[column] - max_);
-    ATTN_ASSIGN(kept_[column], kept_part(index, column));
+    ATTN_ASSIGN(kept_[column], kept_part(column));
   }
   sink_weight_ = sink == kHidden ? 0 : std::exp(sink - largest);
   sum_ += sink_weight_;
@@ -116,7 +116,7 @@ Result<double> RowSoftmax::sink_of_row() const {
   return cell.value;
 }
 
-Result<double> RowSoftmax::kept_part(std::int64_t row, std::size_t column) const {
+Result<double> RowSoftmax::kept_part(std::size_t column) const {
   const auto& dropout = problem_.attention.dropout;
   if (!dropout) return 1.0;
   bool kept = false;
@@ -125,10 +125,11 @@ Result<double> RowSoftmax::kept_part(std::int64_t row, std::size_t column) const
     if (cell.fault) return evaluator_.describe(*cell.fault, column);
     kept = cell.value != 0;
   } else {
-    const std::uint64_t index = static_cast<std::uint64_t>(row) * scores_.size() + column;
-    kept = is_kept(problem_.param("seed"), problem_.param("offset"), index, dropout->probability);
+    const auto index = [](auto value) { return static_cast<std::uint32_t>(value); };
+    kept = random_->keeps(
+        {index(place_.batch), index(place_.head), index(place_.row), index(column)}, *dropout);
   }
-  return kept ? 1 / (1 - dropout->probability) : 0;
+  return kept ? 1 / (1 - dropout->exact_probability()) : 0;
 }
 
 // NaN if any score is NaN.

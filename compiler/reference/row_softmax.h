@@ -3,8 +3,10 @@
 #pragma once
 
 #include <limits>
+#include <optional>
 #include <vector>
 
+#include "compiler/reference/philox.h"
 #include "compiler/reference/problem.h"
 
 namespace attn::reference {
@@ -27,7 +29,7 @@ class RowSoftmax {
   bool is_visible(std::size_t column) const { return scores_[column] != kHidden; }
   // Not divided by sum().
   const std::vector<double>& weights() const { return weights_; }
-  // The factor that dropout gives a weight: 0 or 1 / (1 - probability); 1 without dropout.
+  // The factor that dropout gives a weight: 0 or 1 / (1 - exact_probability()); 1 without dropout.
   const std::vector<double>& kept() const { return kept_; }
   double sum() const { return sum_; }                  // of the weights and the sink's
   double sink_weight() const { return sink_weight_; }  // 0 without a sink
@@ -43,13 +45,14 @@ class RowSoftmax {
   void products();
   Status hide();
   Result<double> final_score(std::size_t column) const;
-  Status weigh(std::int64_t index);
+  Status weigh();
   Result<double> sink_of_row() const;
-  Result<double> kept_part(std::int64_t row, std::size_t column) const;
+  Result<double> kept_part(std::size_t column) const;
   double largest_score() const;
 
   const Problem& problem_;
   RowEvaluator evaluator_;
+  std::optional<Random> random_;  // of random dropout
   RowPlace place_;
   std::vector<double> scores_;
   std::vector<double> weights_;

@@ -36,4 +36,5 @@ part lengths.txt stdbuf -oL "$attnc" verify --all tests/gpu/seqlens --lowering s
 part cuts.txt stdbuf -oL "$attnc" verify --all tests/gpu/cuts --lowering parts --grad
 part like_padding.txt stdbuf -oL "$attnc" verify --all tests/gpu/like_padding --lowering composite --grad
 part dropout.txt python3 tests/gpu/dropout_stream.py "$attnc" ${out:+"$out"}
+part dropout_native.txt python3 tests/gpu/dropout_stream.py "$attnc" --engine native
 exit $worst

@@ -22,10 +22,11 @@
 // A generated kernel gives three classes:
 //   C  constants: sizes, tile, stages, strides
 //   E  expressions, inlined: weight(), lines(..), score(..), mask(..), keep(..), sink(..), keys(b),
-//      queries(b)
+//      queries(b), and of random dropout seed(), offset()
 //   L  lists: which key blocks a tile sees (Tile, Run)
 #pragma once
 
+#include "attn/philox.cuh"
 #include "attn/reals.cuh"
 #include "attn/wgmma.cuh"
 
@@ -396,6 +397,13 @@ ATTN_INLINE void exchange(unsigned (&pairs)[4], int lane) {
   }
 }
 
+// The value, which the compiler takes for another each time: what is computed of it is not kept in
+// registers.
+ATTN_INLINE int unknown(int value) {
+  asm volatile("" : "+r"(value));
+  return value;
+}
+
 // A thread of a warp group.
 template <class C, class E>
 struct Consumer {
@@ -410,6 +418,7 @@ struct Consumer {
   const int first_row;     // of the tile; the other is 8 below
   const int first_column;  // of a block
   const float exponent;    // what makes powers of 2 of scores
+  const uint2 random_key;  // of random dropout
   Turn<C::kQueries> query{};
   Turn<C::kStages> key{}, value{};
   Turn<C::kTables> table{};
@@ -419,6 +428,7 @@ struct Consumer {
   float maximum[2], sum[2];
   float o[kOutputs], s[kScores];
   unsigned p[kScores / 2];
+  unsigned kept[E::kRandom ? kScores / 2 : 1];  // bits of the p of this block that dropout keeps
 
   __device__ __forceinline__ Consumer(const Stages<C>& stages_, const ForwardTensors& tensors_,
                                       const E& expressions_, int group_)
@@ -429,7 +439,8 @@ struct Consumer {
         lane(threadIdx.x & 31),
         first_row(group_ * 64 + (threadIdx.x / 32 & 3) * 16 + (threadIdx.x & 31) / 4),
         first_column((threadIdx.x & 3) * 2),
-        exponent(expressions_.weight() * kLog2E) {}
+        exponent(expressions_.weight() * kLog2E),
+        random_key(key_of(expressions_)) {}
 
   __device__ __forceinline__ void run() {
 #pragma unroll
@@ -447,6 +458,11 @@ struct Consumer {
   }
 
  private:
+  static __device__ __forceinline__ uint2 key_of(const E& expressions) {
+    if constexpr (E::kRandom) return dropout_key(*expressions.seed(), *expressions.offset());
+    return make_uint2(0, 0);
+  }
+
   // Waits for the next block's keys. `offset`, which is 0, keeps the compiler from waiting earlier.
   __device__ __forceinline__ void fetch(unsigned offset) {
     wait(stages.key_full(key.stage) + offset, key.parity);
@@ -471,6 +487,7 @@ struct Consumer {
       weigh_values();
     }
     if (C::kTurns) arrive_named(1 + (group + 1) % C::kGroups, 256);
+    if constexpr (E::kRandom) draw();
     wait_for_products<kWeighs ? 1 : 0>();
     pin(s);
     release(stages.key_full(key.stage));
@@ -502,7 +519,8 @@ struct Consumer {
   __device__ __forceinline__ void begin_tile() {
     wait(stages.query_full(query.stage), query.parity);
     const unsigned word = stages.query_word(query.stage);
-    rows.set(load_shared(word), load_shared(word + 4), first_row);
+    rows.set(load_shared(word), load_shared(word + 4),
+             E::kRandom ? unknown(first_row) : first_row);
 #pragma unroll
     for (int i = 0; i < 2; ++i) maximum[i] = E::kBounded ? 0.0f : nothing(), sum[i] = 0;
   }
@@ -536,7 +554,39 @@ struct Consumer {
 
   __device__ __forceinline__ void pack() {
 #pragma unroll
-    for (int i = 0; i < kScores / 2; ++i) p[i] = pair(Float{}, s[2 * i], s[2 * i + 1]);
+    for (int i = 0; i < kScores / 2; ++i) {
+      p[i] = pair(Float{}, s[2 * i], s[2 * i + 1]);
+      if constexpr (E::kRandom) p[i] &= kept[i];
+    }
+  }
+
+  // Random dropout of a block, for whole calls of the generator: a thread has pairs of columns of
+  // four groups of 8. It depends on no score, so it is computed while the tensor cores work. To
+  // keep it there it begins with a load, which comes after the products, and ends in a branch,
+  // which comes before the wait for them: the keys are there already.
+  __device__ __forceinline__ void draw() {
+    static_assert(C::kKeys % 32 == 0, "a block has whole calls of the generator");
+    unsigned round_key[2] = {random_key.x, random_key.y};
+    pin(round_key);  // the keys of all rounds are not kept
+    unsigned counter = (load_shared(stages.key_word(key.stage)) & kKeyBits) / 8 + (lane & 3);
+    unsigned some = 0;
+#pragma unroll
+    for (int i = 0; i < kScores / 2; i += 8) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const uint4 words =
+            philox<kDropoutRounds>(make_uint4(counter, rows.q[r], rows.h[r], rows.b),
+                                   make_uint2(round_key[0], round_key[1]));
+        kept[i + r] = kept_halves<E::kDropped>(words.x);
+        kept[i + r + 2] = kept_halves<E::kDropped>(words.y);
+        kept[i + r + 4] = kept_halves<E::kDropped>(words.z);
+        kept[i + r + 6] = kept_halves<E::kDropped>(words.w);
+        some |= kept[i + r] | kept[i + r + 2] | kept[i + r + 4] | kept[i + r + 6];
+      }
+      counter += some == 1 ? 5 : 4;  // it never is: all calls at once would take more registers
+    }
+    pin(kept);
+    wait(stages.key_full(key.stage) + (some == 1 ? 8 : 0), key.parity);
   }
 
   // Column of score i: a multiple of 16, and low bits that the compiler sees. The bits below the

@@ -1,5 +1,5 @@
 // Lists of key blocks (forward.cuh) for masks that read tensors, made by the GPU before the kernel
-// that walks them. Constants are those of forward.cuh, and kLists, kCells and kMostRuns.
+// that walks them. Constants are those of forward.cuh, and kLists, kCellKeys, kCells and kMostRuns.
 #pragma once
 
 #include "attn/forward.cuh"
@@ -7,7 +7,6 @@
 
 namespace kernels {
 
-constexpr int kCellKeys = 16;
 enum CellKind : unsigned char { kEmptyCell, kPartialCell, kFullCell };
 
 // The cells of a tile, of which a warp looks at 32.
@@ -20,10 +19,10 @@ struct CellsOfTile {
 
   // What masks show of a cell: all lanes look until they have seen a visible and a hidden score.
   __device__ int look(int cell) const {
-    const int column = cell * kCellKeys + lane % kCellKeys;
+    const int column = cell * C::kCellKeys + lane % C::kCellKeys;
     bool any = false, all = true;
-    for (int row = first; row < end; row += 2) {
-      const int own = row + lane / kCellKeys;
+    for (int row = first; row < end; row += 32 / C::kCellKeys) {
+      const int own = row + lane / C::kCellKeys;
       if (own < end && column < C::kColumns) {
         const bool shown = expressions.mask(b, h, own, column);
         any |= shown, all &= shown;
@@ -54,8 +53,8 @@ struct CellsOfTile {
       rows[i].low = __reduce_min_sync(~0u, (int)rows[i].low);
       rows[i].high = __reduce_max_sync(~0u, (int)rows[i].high);
     }
-    for (int i = 0; i < kCellKeys; ++i) {
-      expressions.column_values(b, h, ::min(cell * kCellKeys + i, C::kColumns - 1), values);
+    for (int i = 0; i < C::kCellKeys; ++i) {
+      expressions.column_values(b, h, ::min(cell * C::kCellKeys + i, C::kColumns - 1), values);
       add(columns, kColumnValues);
     }
     return expressions.visible(b, h, rows, columns);
@@ -112,7 +111,7 @@ struct RunWriter {
 template <class C>
 ATTN_INLINE void list_blocks(const unsigned char* cells, Tile* tiles, Run* runs) {
   using Bits = unsigned long long;
-  constexpr int kPerBlock = C::kKeys / kCellKeys, kLanes = 32;
+  constexpr int kPerBlock = C::kKeys / C::kCellKeys, kLanes = 32;
   const int n = (int)(attn_thread() / kLanes), lane = threadIdx.x % kLanes;
   if (n >= C::kLists * C::kTiles) return;
   const unsigned char* own = cells + (long long)n * C::kCells;
@@ -132,7 +131,7 @@ ATTN_INLINE void list_blocks(const unsigned char* cells, Tile* tiles, Run* runs)
       at = ahead == 0 ? base + kLanes : at + __ffsll((long long)ahead) - 1;
       if (at >= base + kLanes) break;
       const Bits block = ((Bits)1 << kPerBlock) - 1;
-      writer.add(at * kCellKeys, (masked >> (at - base) & block) != 0);
+      writer.add(at * C::kCellKeys, (masked >> (at - base) & block) != 0);
       at += kPerBlock;
     }
   }

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "compiler/ir/text.h"
+#include "compiler/lowering/cudnn/dropout.h"
 #include "compiler/lowering/native/intervals.h"
 #include "compiler/lowering/native/lines.h"
 #include "compiler/passes/analysis/axes.h"
@@ -27,7 +28,7 @@ std::vector<ExprId> roots_of(const ir::Attention& attention, bool masks) {
   std::vector<ExprId> roots = {attention.scale, attention.score};
   if (masks) roots.insert(roots.end(), attention.masks.begin(), attention.masks.end());
   if (attention.sink) roots.push_back(*attention.sink);
-  if (attention.dropout) roots.push_back(*attention.dropout->keep);
+  if (attention.dropout && attention.dropout->keep) roots.push_back(*attention.dropout->keep);
   return roots;
 }
 
@@ -85,6 +86,13 @@ bool is_zero(const ir::Dag& dag, ExprId id) {
   return dag[id].is(Op::const_real_) && dag.real_of(id) == 0;
 }
 
+void add_random_controls(derive::KernelInputs& inputs) {
+  for (const char* name : {kSeed, kOffset}) {
+    inputs.operands.emplace_back(plan::TensorOperand{name});
+    inputs.parameters.push_back(fmt::format("const long long* t_{}", name));
+  }
+}
+
 // A method whose body is the writer's statements.
 std::string method(const char* head, const ExpressionWriter& writer, const std::string& value) {
   return fmt::format("  __device__ {} const {{\n{}    return {};\n  }}\n", head,
@@ -116,7 +124,10 @@ class Text {
       text += score();
     }
     if (expressions_.masks) text += mask();
-    if (attention_.dropout) text += keep(*attention_.dropout->keep);
+    if (attention_.is_random())
+      text += random();
+    else if (attention_.dropout)
+      text += keep(*attention_.dropout->keep);
     if (attention_.sink) text += sink();
     const ir::Dims& d = attention_.dims;
     text += length_method("keys", ir::kLengthsKv, attention_.lengths_kv, d[Dim::Skv]);
@@ -127,14 +138,15 @@ class Text {
 
  private:
   std::string constants() const {
-    const double kept = attention_.dropout ? 1 / (1 - attention_.dropout->probability) : 1;
+    const auto& dropout = attention_.dropout;
+    const double kept = dropout ? 1 / (1 - dropout->exact_probability()) : 1;
     return fmt::format(
         "  static constexpr bool kScore = {}, kBounded = {}, kMask = {}, kKeep = {}, kSink = {};\n"
-        "  static constexpr bool kReadsColumns = {};\n"
+        "  static constexpr bool kReadsColumns = {}, kRandom = {};\n"
         "  static constexpr int kColumnPeriod = {};\n"
         "  static constexpr float kKeptScale = {};\n",
-        expressions_.modifies, expressions_.bounded, expressions_.masks,
-        attention_.dropout.has_value(), attention_.sink.has_value(), expressions_.reads_columns,
+        expressions_.modifies, expressions_.bounded, expressions_.masks, dropout && dropout->keep,
+        attention_.sink.has_value(), expressions_.reads_columns, attention_.is_random(),
         expressions_.column_period, kept);
   }
 
@@ -232,6 +244,14 @@ class Text {
     return method("bool keep(int b, int h, int row, int column)", writer_, value);
   }
 
+  std::string random() const {
+    return fmt::format(
+        "  static constexpr int kDropped = {};\n"
+        "  __device__ const long long* seed() const {{ return t_{}; }}\n"
+        "  __device__ const long long* offset() const {{ return t_{}; }}\n",
+        attention_.dropout->dropped(), kSeed, kOffset);
+  }
+
   std::string sink() {
     writer_.begin({.head = true});
     const std::string value = writer_.value(*attention_.sink);
@@ -259,11 +279,13 @@ Expressions expressions_of(const ir::Attention& attention, bool masks, bool tabl
   if (table && made.modifies) made.table = table_of(attention, made.scoring.root);
   made.reads_columns = reads_by_column(attention, roots, made.table);
   made.plain = (!made.modifies || are_plain(attention, {made.scoring.root}, kMostOfScore)) &&
-               !attention.sink && !attention.dropout &&
+               !attention.sink &&
+               (!attention.dropout || (attention.is_random() && !made.modifies)) &&
                (!masks || are_plain(attention, attention.masks, kMostOfMasks));
   made.inputs = derive::inputs_of(attention, roots);
   if (attention.lengths_q) add_lengths(attention, ir::kLengthsQ, made.inputs);
   if (attention.lengths_kv) add_lengths(attention, ir::kLengthsKv, made.inputs);
+  if (attention.is_random()) add_random_controls(made.inputs);
   return made;
 }
 

@@ -165,6 +165,7 @@ class Source {
         {"kListsOfUnit", axes.head ? 1 : 0}};
     if (!kernel_.makes_lists) return all;
     all.emplace_back("kLists", kernel_.lists(dims_));
+    all.emplace_back("kCellKeys", kernel_.tile.cell);
     all.emplace_back("kCells", kernel_.cells(dims_));
     all.emplace_back("kMostRuns", kernel_.most_runs(dims_));
     return all;
@@ -210,7 +211,8 @@ class Source {
       const std::string& parameter = inputs.parameters[i];
       const std::string name = parameter.substr(parameter.rfind(' ') + 1);
       const auto* tensor = std::get_if<plan::TensorOperand>(&inputs.operands[i]);
-      const bool aligned = tensor != nullptr && captured_alignment(tensor->name) == 16;
+      const bool captured = tensor != nullptr && attention_.find_tensor(tensor->name) != nullptr;
+      const bool aligned = captured && captured_alignment(tensor->name) == 16;
       fields += ", " + (aligned ? fmt::format("kernels::aligned({})", name) : name);
     }
     return fmt::format("const Expressions expressions{{{{}}{}}};", fields);
@@ -322,14 +324,14 @@ std::int64_t Kernel::lists(const ir::Dims& dims) const {
 }
 
 std::int64_t Kernel::most_runs(const ir::Dims& dims) const {
-  const std::int64_t per_block = tile.keys / kCell;
+  const std::int64_t per_block = tile.keys / tile.cell;
   return (cells(dims) + per_block - 1) / per_block;
 }
 
 std::int64_t Kernel::piece(std::int64_t page) const {
   if (page == 0) return tile.keys;
   std::int64_t rows = std::gcd(page, tile.keys);
-  if (makes_lists) return std::gcd(rows, kCell);
+  if (makes_lists) return std::gcd(rows, tile.cell);
   for (const KeyRun& run : blocks.runs) rows = std::gcd(rows, run.key);
   return rows;
 }

@@ -48,7 +48,7 @@ struct Kernel {
   }
   // Lists that differ: of batches and heads, as far as masks depend on them.
   std::int64_t lists(const ir::Dims& dims) const;
-  std::int64_t cells(const ir::Dims& dims) const { return cells_of(dims[ir::Dim::Skv]); }
+  std::int64_t cells(const ir::Dims& dims) const { return tile.cells_of(dims[ir::Dim::Skv]); }
   std::int64_t most_runs(const ir::Dims& dims) const;  // of a tile
   // Rows of "k" or "v" that one copy moves: those of a block, or, in pages of `page` rows, as many
   // as are of one page wherever a block begins.

@@ -63,19 +63,19 @@ class Lister {
 
   void add_list(std::int64_t b, std::int64_t h) {
     const std::vector<std::vector<Stretch>> stretches = visible(b, h);
-    const std::int64_t width = cells_of(attention_.dims[Dim::Skv]);
+    const std::int64_t width = tile_.cells_of(attention_.dims[Dim::Skv]);
     std::vector<Block> cells(static_cast<std::size_t>(width));
     for (std::int64_t t = 0; t < made_.tiles; ++t) {
       std::ranges::fill(cells, Block::empty);
       for (const Stretch& stretch : stretches[static_cast<std::size_t>(t)]) {
         std::fill(cells.begin() + stretch.first, cells.begin() + stretch.last + 1, stretch.block);
       }
-      if (entries() <= kMostEntries) add_tile(t, runs_of(cells, tile_.keys / kCell));
+      if (entries() <= kMostEntries) add_tile(t, runs_of(cells, tile_));
     }
   }
 
   std::vector<std::vector<Stretch>> visible(std::int64_t b, std::int64_t h) const {
-    passes::BlockSearch search{passes::whole_box(attention_), tile_.rows_of_head(), kCell};
+    passes::BlockSearch search{passes::whole_box(attention_), tile_.rows_of_head(), tile_.cell};
     if (made_.axes.batch) search.box.batch = {b, b};
     if (made_.axes.head) search.box.head = {h, h};
     const passes::MaskBoxes boxes(attention_, attention_.masks);
@@ -141,7 +141,8 @@ class Lister {
 
 }  // namespace
 
-std::vector<KeyRun> runs_of(const std::vector<Block>& cells, std::int64_t per_block) {
+std::vector<KeyRun> runs_of(const std::vector<Block>& cells, const Tile& tile) {
+  const std::int64_t per_block = tile.keys / tile.cell;
   const auto count = static_cast<std::int64_t>(cells.size());
   const auto cell = [&](std::int64_t i) { return cells[static_cast<std::size_t>(i)]; };
   std::vector<KeyRun> runs;
@@ -154,9 +155,9 @@ std::vector<KeyRun> runs_of(const std::vector<Block>& cells, std::int64_t per_bl
     for (std::int64_t i = at; i < std::min(count, at + per_block); ++i) {
       masked |= cell(i) != Block::full;
     }
-    const std::int64_t key = at * kCell;
+    const std::int64_t key = at * tile.cell;
     const bool adjacent = !runs.empty() && runs.back().masked == masked &&
-                          runs.back().key + runs.back().blocks * per_block * kCell == key;
+                          runs.back().key + runs.back().blocks * tile.keys == key;
     if (!adjacent) runs.push_back({key, 0, masked});
     ++runs.back().blocks;
     at += per_block;

@@ -14,7 +14,7 @@ namespace attn::lowering::native {
 
 // Adjacent blocks of keys.
 struct KeyRun {
-  std::int64_t key = 0;  // the first, a multiple of kCell
+  std::int64_t key = 0;  // the first, a multiple of the tile's cell
   std::int64_t blocks = 0;
   bool masked = false;  // masks hide a part of each, or may
   bool operator==(const KeyRun&) const = default;
@@ -46,10 +46,7 @@ inline constexpr std::int64_t kMostEntries = std::int64_t{1} << 14;
 Result<KeyBlocks> key_blocks(const ir::Attention& attention, const passes::Axes& mask_axes,
                              const Tile& tile);
 
-inline std::int64_t cells_of(std::int64_t keys) { return (keys + kCell - 1) / kCell; }
-
-// The runs of a row of cells, of which the last may be cut off by the end of the keys. `per_block`:
-// cells of a block.
-std::vector<KeyRun> runs_of(const std::vector<passes::Block>& cells, std::int64_t per_block);
+// The runs of a row of the tile's cells, of which the last may be cut off by the end of the keys.
+std::vector<KeyRun> runs_of(const std::vector<passes::Block>& cells, const Tile& tile);
 
 }  // namespace attn::lowering::native

@@ -68,10 +68,6 @@ Status check_depth(const ir::Attention& attention, Dim dim) {
 }
 
 Status check_clauses(const ir::Attention& attention) {
-  if (attention.dropout && !attention.dropout->keep) {
-    return unsupported(attention.dropout->pos, "attnc's kernel does not generate random numbers",
-                       "use a mask: `dropout p, keep[b, h, q_idx, kv_idx]`");
-  }
   const ir::Dims& d = attention.dims;
   if (d[Dim::Skv] == 0 || d[Dim::Sq] == 0) {
     return unsupported(attention.pos, "without rows or keys there is nothing to compute");

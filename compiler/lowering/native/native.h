@@ -9,7 +9,8 @@
 // Where inputs decide what masks show, kernels of the same step make the lists first
 // (attn/key_lists.cuh):
 //
-//   native.cells    bytes [lists, tiles, cells]: what masks show of the rows of a tile and 16 keys
+//   native.cells    bytes [lists, tiles, cells]: what masks show of the rows of a tile and the keys
+//                   of a cell
 //   native.runs     i32 [lists, tiles, most, 2]: runs of blocks of keys
 //   native.tiles    i32 [lists, tiles, 4]: where the runs of a tile are
 //   native.sorted   the same, the longest first
@@ -31,8 +32,8 @@
 
 namespace attn::lowering {
 
-// Errors: unsupported for a GPU without the instructions, random dropout, no keys, head dimensions
-// that are not multiples of 8 up to 256, q, k and v that TMA cannot address, and lists of blocks
+// Errors: unsupported for a GPU without the instructions, no keys, head dimensions that are not
+// multiples of 8 up to 256, q, k and v that TMA cannot address, and lists of blocks
 // that are too long.
 Status check_native(const ir::Attention& attention, const planning::Context& context);
 

@@ -8,6 +8,7 @@ namespace {
 using ir::Dim;
 
 constexpr std::int64_t kMostPack = 8;
+constexpr std::int64_t kRandomCell = 32;  // keys that the generator of dropout numbers together
 constexpr std::int64_t kMostShared = 227 << 10;
 
 // Measured on an H200. Those that are `tight` have registers for plain expressions only. Those with
@@ -80,6 +81,10 @@ std::vector<Tile> tiles_for(const ir::Attention& attention, bool plain, bool by_
     if (row.tight && !plain) continue;
     Tile tile{row.groups, row.keys, row.stages, row.queries, depth, width};
     tile.rate = row.rate;
+    if (attention.is_random()) {
+      tile.cell = kRandomCell;
+      tile.keys -= tile.keys % kRandomCell;
+    }
     if (!by_head) tile.pack = pack_of(tile, d[Dim::Hq] / d[Dim::Hkv]);
     if (table) add_table(tile, *table);
     if (tile.shared_bytes() <= kMostShared) tiles.push_back(tile);

@@ -11,7 +11,7 @@
 namespace attn::lowering::native {
 
 inline constexpr std::int64_t kPanel = 64;  // columns that a swizzled copy moves
-inline constexpr std::int64_t kCell = 16;   // keys; blocks begin at multiples of it
+inline constexpr std::int64_t kCell = 16;   // keys, of which blocks begin at multiples
 inline constexpr std::int64_t kGroup = 64;  // rows of a warp group
 inline constexpr std::int64_t kMostDepth = 256;
 
@@ -27,12 +27,14 @@ struct Tile {
   std::int64_t tables = 0;      // stages of a captured table
   std::int64_t table_pack = 1;  // heads of a tile whose rows of the table differ
   double rate = 1;              // scores in the same time, compared with other tiles of this depth
+  std::int64_t cell = kCell;    // the same of this tile, a multiple of it
 
   std::int64_t rows() const { return kGroup * groups; }
   std::int64_t rows_of_head() const { return rows() / pack; }
   std::int64_t table_bytes() const;  // of a stage
   std::int64_t threads() const { return 128 * (groups + 1); }
   std::int64_t warps() const { return 4 * groups; }  // that compute
+  std::int64_t cells_of(std::int64_t columns) const { return (columns + cell - 1) / cell; }
   std::int64_t shared_bytes() const;
 };
 

@@ -40,6 +40,7 @@ struct Constants {
   static constexpr int kListsOfBatch = 0;
   static constexpr int kListsOfUnit = 0;
   static constexpr int kLists = 1;
+  static constexpr int kCellKeys = 16;
   static constexpr int kCells = 13;
   static constexpr int kMostRuns = 2;
   static constexpr bool kTurns = true;

@@ -9,11 +9,11 @@ namespace attn::tools {
 namespace {
 
 // The reference gives the same results with the tensor `kept` as with the random numbers it was
-// made from, where the weights of v's single rows are not 0.
+// made from, where the weights of v's single rows are not 0. (The probability needs no rounding.)
 TEST(Kept, TheTensorStandsForTheRandomNumbers) {
   const Spec spec = spec_of(
       "attention t { dims B = 2, Hq = 4, Hkv = 2, Sq = 5, Skv = 8, D = 8; dtype f16;"
-      " mask q_idx + 3 >= kv_idx; dropout 0.4; outputs o, lse; }");
+      " mask q_idx + 3 >= kv_idx; dropout 0.375; outputs o, lse; }");
   const ir::Attention& attention = spec.attention;
   const auto inputs = make_inputs(attention, {{"seed", "7"}}, Missing::refuse);
   ASSERT_TRUE(inputs.ok());
@@ -33,6 +33,17 @@ TEST(Kept, TheTensorStandsForTheRandomNumbers) {
   ASSERT_TRUE(actual.ok()) << actual.error().message;
   EXPECT_EQ(actual->o.values, expected->o.values);
   EXPECT_EQ(actual->lse.values, expected->lse.values);
+}
+
+TEST(Kept, OnlyTheNumbersOfCudnnAreUnknown) {
+  const Spec spec =
+      spec_of("attention t { dims B = 2, Hq = 4, Hkv = 2, Sq = 5, Skv = 8, D = 8; dropout 0.4; }");
+  plan::Plan plan;
+  plan.program.steps = {plan::KernelStep{}};
+  EXPECT_FALSE(has_unknown_numbers(plan, spec.attention));
+  plan.program.steps = {plan::CudnnStep{}};
+  EXPECT_TRUE(has_unknown_numbers(plan, spec.attention));
+  EXPECT_FALSE(has_unknown_numbers(plan, with_kept(spec.attention)));
 }
 
 }  // namespace

@@ -63,5 +63,18 @@ TEST(ValueType, FollowsTheDtype) {
   EXPECT_EQ(value_type(DType::bf16), Type::real);
 }
 
+TEST(Dropout, RandomNumbersRoundTheProbability) {
+  Dropout dropout;
+  dropout.probability = 0.1;
+  EXPECT_EQ(dropout.dropped(), 3277);
+  EXPECT_EQ(dropout.exact_probability(), 3277.0 / 32768);
+  dropout.probability = 0;
+  EXPECT_EQ(dropout.dropped(), 0);
+  dropout.probability = 0.999999;
+  EXPECT_EQ(dropout.dropped(), 32767) << "something is kept";
+  dropout.keep = ExprId{0};
+  EXPECT_EQ(dropout.exact_probability(), 0.999999);
+}
+
 }  // namespace
 }  // namespace attn::ir

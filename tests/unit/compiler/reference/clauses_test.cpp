@@ -6,7 +6,6 @@
 #include <limits>
 
 #include "compiler/reference/defaults.h"
-#include "compiler/reference/philox.h"
 #include "tests/unit/compiler/reference/problem.h"
 
 namespace attn::reference {
@@ -119,6 +118,15 @@ TEST(Dropout, ScalesWhatItKeeps) {
   EXPECT_NEAR(out.lse.values[0], 1 + std::log(1 + std::exp(-0.5)), 1e-14) << "before dropout";
 }
 
+// The probability of random dropout is a multiple of 2^-15, also in the scale.
+TEST(Dropout, ScalesByTheRoundedProbability) {
+  Inputs inputs = two_keys();
+  inputs.tensors["v"] = testing::tensor({1, 1, 2, 1}, {1, 1});
+  inputs.params = {{"seed", 0}, {"offset", 0}};
+  const std::string body = std::string(kPlain) + "  dropout 1.0e-05\n  outputs o\n";
+  EXPECT_EQ(evaluated(kTwoKeys, body, inputs).o.values[0], 1) << "nothing is dropped";
+}
+
 TEST(Dropout, TakesASeed) {
   const std::string dims = "B=2 Hq=2 Hkv=1 Sq=33 Skv=65 Dqk=1 Dv=1";
   const std::string body = std::string(kPlain) + "  dropout 0.25\n  outputs o\n";
@@ -139,14 +147,6 @@ TEST(Dropout, TakesASeed) {
   EXPECT_NE(evaluated(dims, body, inputs).o.values, once.o.values);
   inputs.params["seed"] = 0.5;
   EXPECT_EQ(refusal(dims, body, inputs), "seed: 0.5 is not an integer from 0 to 2^53");
-}
-
-// The known answers of the paper's library (Random123, kat_vectors, philox4x32 10).
-TEST(Philox, KnownAnswers) {
-  EXPECT_THAT(philox({0, 0, 0, 0}, {0, 0}),
-              ElementsAre(0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8));
-  EXPECT_THAT(philox({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, {0xffffffff, 0xffffffff}),
-              ElementsAre(0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd));
 }
 
 TEST(Facts, MonotoneIsChecked) {

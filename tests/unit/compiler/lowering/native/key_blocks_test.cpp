@@ -23,7 +23,9 @@ std::vector<KeyRun> runs(const std::string& text, std::int64_t per_block) {
   for (const char c : text) {
     cells.push_back(c == '.' ? Block::empty : c == '#' ? Block::full : Block::partial);
   }
-  return runs_of(cells, per_block);
+  Tile tile;
+  tile.keys = per_block * tile.cell;
+  return runs_of(cells, tile);
 }
 
 TEST(RunsOf, AdjacentBlocksOfOneKindAreARun) {
@@ -153,6 +155,17 @@ TEST(KeyBlocks, TooManyAreRefused) {
   ASSERT_FALSE(made.ok());
   EXPECT_EQ(made.error().code, ErrorCode::unsupported);
   EXPECT_THAT(made.error().message, HasSubstr("lists of key blocks"));
+}
+
+TEST(KeyBlocks, OfRandomDropoutBeginWhereItsNumbersDo) {
+  const ir::Attention attention =
+      of_clauses(500, 700, "mask abs(q_idx - kv_idx) < 50; dropout 0.1;");
+  for (const Tile& tile : tiles_for(attention, true, false)) {
+    EXPECT_EQ(tile.keys % 32, 0);
+    const KeyBlocks made = blocks_of(attention, tile).value();
+    for (const KeyRun& run : made.runs) EXPECT_EQ(run.key % 32, 0);
+    expect_right(attention, tile);
+  }
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "compiler/derive/nvrtc.h"
@@ -216,12 +217,25 @@ TEST(Native, ClassesAreComputedWhereTheyHaveFewerScores) {
                   .parts.empty());
 }
 
+TEST(Native, TextOfRandomDropout) {
+  const std::string clauses = std::string(kSizes) +
+                              "tensor d: i32[Skv]; mask d[q_idx] == d[kv_idx]; dropout 0.1; "
+                              "outputs o, lse;";
+  attn::testing::expect_golden("tests/golden/native/dropout.cu", source_of(clauses));
+  const plan::Program program = lowered(clauses)->program;
+  for (const char* name : {"seed", "offset"}) {
+    const auto found = std::ranges::find(program.tensors, name, &plan::TensorInfo::name);
+    ASSERT_NE(found, program.tensors.end());
+    EXPECT_EQ(found->role, plan::TensorRole::control);
+    EXPECT_EQ(found->dtype, DType::i64);
+  }
+}
+
 TEST(Native, RefusesWhatItCannotCompute) {
   const std::string dims = "dims B = 2, Hq = 4, Hkv = 2, Sq = 64, Skv = 64, ";
   EXPECT_EQ(refusal(dims + "D = 64;"), "");
   EXPECT_THAT(refusal(dims + "D = 60;"), HasSubstr("Dqk = 60"));
   EXPECT_THAT(refusal(dims + "D = 512;"), HasSubstr("Dqk = 512"));
-  EXPECT_THAT(refusal(dims + "D = 64; dropout 0.1;"), HasSubstr("random numbers"));
   EXPECT_THAT(refusal(dims + "D = 64; layout k: strides(Skv * D * Hkv, D, Hkv * D + 4, 1);"),
               HasSubstr("multiples of 16 bytes"));
 }
@@ -292,6 +306,13 @@ TEST(Native, KernelsDoNotSpill) {
         "Sq = 1000, D = 128; "
         "mask (q_idx // 32 + kv_idx // 32) % 3 < 2 && abs(q_idx % 32 - kv_idx % 32) <= 6;",
         "Sq = 1000, D = 128; layout bshd; mask (q_idx - kv_idx) % 4 == 0; outputs o, lse;",
+        "Sq = 1000, D = 64; dropout 0.1;",
+        "Sq = 1000, D = 128; dropout 0.1; mask q_idx >= kv_idx;",
+        "Sq = 1000, D = 256; dropout 0.1; mask q_idx >= kv_idx;",
+        "Sq = 1, D = 128; dropout 0.1; lengths kv;",
+        "Sq = 1000, Dqk = 192, Dv = 128; dropout 0.1;",
+        "Sq = 1000, D = 128; dropout 0.99; score 30.0 * tanh(score / 30.0); lengths q, kv; "
+        "outputs o, lse;",
         "Sq = 1000, Dqk = 192, Dv = 128; lengths q, kv;",
         "Sq = 1000, D = 256; outputs o, lse;",
         "Sq = 1000, D = 128; layout paged(page = 16); lengths kv; mask q_idx >= kv_idx;",

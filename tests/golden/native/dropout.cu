@@ -1,0 +1,90 @@
+#include "attn/key_lists.cuh"
+struct Lists {
+  const kernels::Tile* tiles;
+  const kernels::Run* runs;
+  __device__ kernels::Tile tile(int i) const { return tiles[i]; }
+  __device__ kernels::Run run(int i) const { return runs[i]; }
+};
+struct Constants {
+  using Float = kernels::BF16;
+  static constexpr int kGroups = 2;
+  static constexpr int kKeys = 128;
+  static constexpr int kDepth = 128;
+  static constexpr int kWidth = 128;
+  static constexpr int kStored = 128;
+  static constexpr int kStages = 2;
+  static constexpr int kQueries = 2;
+  static constexpr int kPack = 4;
+  static constexpr int kRowsOfTile = 32;
+  static constexpr int kBatches = 2;
+  static constexpr int kUnits = 2;
+  static constexpr int kHeadsOfKey = 4;
+  static constexpr int kRows = 300;
+  static constexpr int kColumns = 400;
+  static constexpr int kTiles = 10;
+  static constexpr int kItems = 40;
+  static constexpr int kSection = 8;
+  static constexpr int kListsOfBatch = 0;
+  static constexpr int kListsOfUnit = 0;
+  static constexpr int kLists = 1;
+  static constexpr int kCellKeys = 32;
+  static constexpr int kCells = 13;
+  static constexpr int kMostRuns = 4;
+  static constexpr bool kTurns = true;
+  static constexpr bool kLazy = true;
+  static constexpr bool kLengths = false;
+  static constexpr bool kAligned = true;
+  static constexpr long long kOutputBatch = 307200;
+  static constexpr long long kOutputHead = 128;
+  static constexpr long long kOutputRow = 1024;
+  static constexpr long long kOutputColumn = 1;
+  static constexpr long long kStatisticsBatch = 2400;
+  static constexpr long long kStatisticsHead = 300;
+  static constexpr long long kStatisticsRow = 1;
+};
+struct Expressions : kernels::Reals {
+  static constexpr bool kScore = false, kBounded = false, kMask = true, kKeep = false, kSink = false;
+  static constexpr bool kReadsColumns = true, kRandom = true;
+  static constexpr float kKeptScale = 1.1111186463666882;
+  const int* t_d;
+  const long long* t_seed;
+  const long long* t_offset;
+  __device__ float weight() const {
+    return 0.08838834764831843f;
+  }
+  __device__ bool mask(int b, int h, int row, int column) const {
+    const int v1 = (int)t_d[row];
+    const int v3 = (int)t_d[column];
+    const bool v4 = v1 == v3;
+    return v4;
+  }
+  static constexpr int kDropped = 3277;
+  __device__ const long long* seed() const { return t_seed; }
+  __device__ const long long* offset() const { return t_offset; }
+  __device__ int keys(int b) const { return 400; }
+  __device__ int queries(int b) const { return 300; }
+};
+extern "C" __global__ void attn_cells(unsigned char* cells, const int* t_d, const long long* t_seed, const long long* t_offset) {
+  const Expressions expressions{{}, kernels::aligned(t_d), t_seed, t_offset};
+  kernels::look_at_cells<Constants>(expressions, cells);
+}
+extern "C" __global__ void attn_lists(const unsigned char* cells, kernels::Tile* tiles,
+                                 kernels::Run* runs) {
+  kernels::list_blocks<Constants>(cells, tiles, runs);
+}
+extern "C" __global__ void attn_sort(const kernels::Tile* tiles, kernels::Tile* sorted) {
+  kernels::sort_tiles<Constants>(tiles, sorted);
+}
+static_assert(kernels::Stages<Constants>::kBytes + 1024 == 197752, "");
+extern "C" __global__ void __launch_bounds__(384, 1) attn_forward(
+    const __grid_constant__ kernels::TensorMap q,
+    const __grid_constant__ kernels::TensorMap k,
+    const __grid_constant__ kernels::TensorMap v,
+    unsigned short* o,
+    float* lse,
+    int* counter,
+    const kernels::Tile* tiles, const kernels::Run* runs, const int* t_d, const long long* t_seed, const long long* t_offset) {
+  const Expressions expressions{{}, kernels::aligned(t_d), t_seed, t_offset};
+  const kernels::ForwardTensors tensors{&q, &k, &v, o, lse, nullptr, nullptr, nullptr, nullptr, counter};
+  kernels::forward<Constants>(tensors, expressions, Lists{tiles, runs});
+}
