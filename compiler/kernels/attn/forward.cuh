@@ -19,6 +19,9 @@
 // threads, for GPUs that would have too few tiles otherwise. Each warp stores what it has of a part;
 // the last one to do so merges its rows of all parts, in their order.
 //
+// Where masks are of neighbourhoods of a grid (kPatches), tiles and blocks are rectangles of it:
+// kPatchWidth x kPatchHeight queries, and 8 x 16 keys. Rows and columns of scores are places then.
+//
 // A generated kernel gives three classes:
 //   C  constants: sizes, tile, stages, strides
 //   E  expressions, inlined: weight(), lines(..), score(..), mask(..), keep(..), sink(..), keys(b),
@@ -38,7 +41,7 @@ struct alignas(16) Tile {
   int tile, first, runs, blocks;
 };
 // Adjacent blocks from `key` on; it is a multiple of 16, and its lowest bit tells whether masks
-// hide a part of them.
+// hide a part of them. Of a patch it is 16 times the number of the first 8 keys, counted row by row.
 struct alignas(8) Run {
   int key, blocks;
 };
@@ -66,6 +69,27 @@ constexpr unsigned kKeyBits = ~15u;
 constexpr unsigned kEndOfStream = ~0u;
 
 constexpr float kLowest = -3.402823466e38f;  // finite; scores near it count as -inf
+
+// In a grid of C::kGrid columns.
+struct Place {
+  int y, x, index;
+};
+template <class C>
+ATTN_INLINE Place place(int y, int x) {
+  return {y, x, y * C::kGrid + x};
+}
+// The first of a tile's queries, and of a block's keys.
+template <class C>
+ATTN_INLINE Place patch_of_queries(int tile) {
+  constexpr unsigned kAcross = C::kGrid / C::kPatchWidth;
+  return place<C>((unsigned)tile / kAcross * C::kPatchHeight,
+                  (unsigned)tile % kAcross * C::kPatchWidth);
+}
+template <class C>
+ATTN_INLINE Place patch_of_keys(unsigned block) {
+  constexpr unsigned kAcross = C::kGrid / 8;
+  return place<C>(block / 16 / kAcross, block / 16 % kAcross * 8);
+}
 
 // Addresses in shared memory. Each stage has a barrier that it is full and one that it is empty.
 template <class C>
@@ -241,12 +265,28 @@ struct Producer {
       store_shared(stages.query_word(query.stage) + 4, item.tile.tile * C::kParts + item.part);
       arrive_expecting(full, S::kQueryBytes);
       for (int panel = 0; panel < C::kDepth / 64; ++panel) {
-        copy_box(stages.query(query.stage) + panel * S::kTileRows * 128,
-                 tensors.q[C::kThdQ ? item.b : 0], full, panel * 64, 0,
-                 item.tile.tile * C::kRowsOfTile, item.unit, C::kThdQ ? 0 : item.b);
+        const unsigned to = stages.query(query.stage) + panel * S::kTileRows * 128;
+        if constexpr (C::kPatches) {
+          const Place first = patch_of_queries<C>(item.tile.tile);
+          copy_box(to, *tensors.q, full, panel * 64, 0, first.x,
+                   first.y + item.b * C::kRowsOfBatch, item.unit + item.b * C::kUnitsOfBatch);
+        } else {
+          copy_box(to, tensors.q[C::kThdQ ? item.b : 0], full, panel * 64, 0,
+                   item.tile.tile * C::kRowsOfTile, item.unit, C::kThdQ ? 0 : item.b);
+        }
       }
     }
     query.next();
+  }
+
+  // A block of keys or values that is a patch.
+  template <int kPanels>
+  __device__ void copy_patch(unsigned to, const TensorMap& map, unsigned full, int at, int head,
+                             int b) const {
+    const Place first = patch_of_keys<C>(at);
+    for (int panel = 0; panel < kPanels; ++panel) {
+      copy_box(to + panel * C::kKeys * 128, map, full, panel * 64, first.x, first.y, head, b);
+    }
   }
 
   // What is left of an item's blocks, of which there is at least one: the epilogue needs it.
@@ -295,7 +335,8 @@ struct Producer {
   // The values of a block come after the keys of the next.
   __device__ void copy_block(const Item& item, Blocks& blocks) {
     const int at = blocks.key, head = item.unit * C::kPack / C::kHeadsOfKey;
-    unsigned flags = blocks.flags | (at + C::kKeys > blocks.keys ? kPastKeys : 0);
+    const bool past = !C::kPatches && at + C::kKeys > blocks.keys;
+    unsigned flags = blocks.flags | (past ? kPastKeys : 0);
     if (--blocks.left == 0) flags |= kLastOfTile;
     const unsigned full = stages.key_full(key.stage);
     KeyRows rows;
@@ -305,8 +346,12 @@ struct Producer {
       store_shared(stages.key_word(key.stage), at | flags);
       arrive_expecting(full, S::kKeyBytes);
     }
-    rows.template copy<C::kDepth / 64>(stages.key(key.stage), tensors.k[C::kThdK ? item.b : 0], full,
-                                       at, head);
+    if constexpr (C::kPatches) {
+      copy_patch<C::kDepth / 64>(stages.key(key.stage), *tensors.k, full, at, head, item.b);
+    } else {
+      rows.template copy<C::kDepth / 64>(stages.key(key.stage), tensors.k[C::kThdK ? item.b : 0],
+                                         full, at, head);
+    }
     key.next();
     if constexpr (C::kTables > 0) copy_table(item, at);
     copy_values();
@@ -348,9 +393,14 @@ struct Producer {
               value_key, value_keys);
     wait(empty_of(full), value.parity);
     if (is_first()) arrive_expecting(full, S::kValueBytes);
-    rows.template copy<C::kWidth / 64>(stages.value(value.stage),
-                                       tensors.v[C::kThdV ? value_batch : 0], full, value_key,
-                                       value_head);
+    if constexpr (C::kPatches) {
+      copy_patch<C::kWidth / 64>(stages.value(value.stage), *tensors.v, full, value_key, value_head,
+                                 value_batch);
+    } else {
+      rows.template copy<C::kWidth / 64>(stages.value(value.stage),
+                                         tensors.v[C::kThdV ? value_batch : 0], full, value_key,
+                                         value_head);
+    }
     value.next();
   }
 };
@@ -369,13 +419,26 @@ struct TileRows {
     for (int i = 0; i < 2; ++i) {
       const int r = row + 8 * i;
       h[i] = unit % C::kUnits * C::kPack + r % C::kPack;
-      q[i] = tile * C::kRowsOfTile + r / C::kPack;
+      q[i] = query(tile, r / C::kPack);
+    }
+  }
+  __device__ static int query(int tile, int n) {
+    if constexpr (C::kPatches) {
+      const Place first = patch_of_queries<C>(tile);
+      return place<C>(first.y + n / C::kPatchWidth, first.x + n % C::kPatchWidth).index;
+    } else {
+      return tile * C::kRowsOfTile + n;
     }
   }
   // A row of the attention, for those past its end too.
-  __device__ int row(int i) const {
-    if (C::kRows % C::kRowsOfTile == 0) return q[i];
-    return q[i] < C::kRows ? q[i] : C::kRows - 1;
+  __device__ auto row(int i) const {
+    if constexpr (C::kPatches) {
+      constexpr bool kShareY = C::kPack * C::kPatchWidth % 16 == 0;  // which the compiler sees
+      return Place{(int)((unsigned)q[kShareY ? 0 : i] / C::kGrid), (int)((unsigned)q[i] % C::kGrid),
+                   q[i]};
+    } else {
+      return C::kRows % C::kRowsOfTile == 0 || q[i] < C::kRows ? q[i] : C::kRows - 1;
+    }
   }
 };
 
@@ -592,17 +655,27 @@ struct Consumer {
   // Column of score i: a multiple of 16, and low bits that the compiler sees. The bits below the
   // period are a value of their own, the same for all columns that are multiples of it apart: so
   // the compiler sees that they share what follows from the remainder.
-  __device__ __forceinline__ int column(int i) const {
-    constexpr int kLow = E::kColumnPeriod - 1;
-    const int key = (int)(block & kKeyBits), offset = i / 8 * 16;
-    const int high = (key + offset) & ~kLow, low = ((key & kLow) + (offset & kLow)) & kLow;
-    return high | low | first_column | (i / 4 & 1) * 8 | (i & 1);
+  __device__ __forceinline__ auto column(int i) const {
+    if constexpr (C::kPatches) {
+      const Place first = patch_of_keys<C>(block);
+      return place<C>(first.y + i / 4, (first.x | first_column) + (i & 1));
+    } else {
+      constexpr int kLow = E::kColumnPeriod - 1;
+      const int key = (int)(block & kKeyBits), offset = i / 8 * 16;
+      const int high = (key + offset) & ~kLow, low = ((key & kLow) + (offset & kLow)) & kLow;
+      return high | low | first_column | (i / 4 & 1) * 8 | (i & 1);
+    }
   }
   // One that tensors have.
-  __device__ __forceinline__ int held_column(int i) const {
+  __device__ __forceinline__ auto held_column(int i) const {
     constexpr bool kPastColumns = C::kColumns % C::kKeys != 0 || C::kParts > 1;
-    if (!E::kReadsColumns || !kPastColumns) return column(i);
-    return min(column(i), C::kColumns - 1);
+    if constexpr (C::kPatches || !E::kReadsColumns || !kPastColumns) return column(i);
+    else return min(column(i), C::kColumns - 1);
+  }
+  // From score 0 to score i.
+  __device__ __forceinline__ static int columns_to(int i) {
+    if constexpr (C::kPatches) return i / 4 * C::kGrid + (i & 1);
+    else return i / 4 * 8 + (i & 1);
   }
 
   // `shift`: what is to be added to all scores of a row, besides.
@@ -618,7 +691,7 @@ struct Consumer {
       if constexpr (C::kTables > 0) read_table(part, entries);
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
-        const int i = 8 * part + j, r = i / 2 & 1, offset = i / 4 * 8 + (i & 1);
+        const int i = 8 * part + j, r = i / 2 & 1, offset = columns_to(i);
         const float entry = C::Entry::widen((unsigned short)(entries[j / 2] >> (j & 1) * 16));
         s[i] = expressions.score(rows.b, rows.h[r], rows.row(r), held_column(i), (float)offset,
                                  lines[r], entry, s[i]);
@@ -651,14 +724,18 @@ struct Consumer {
     }
   }
 
+  __device__ __forceinline__ void hide_past_keys() {
+    const int keys = expressions.keys(rows.b);
+#pragma unroll
+    for (int i = 0; i < kScores; ++i) s[i] = column(i) < keys ? s[i] : nothing();
+  }
+
   __device__ __forceinline__ void hide() {
     if constexpr (E::kMask) {
       if (block & kMasked) hide_masked();
     }
-    if (block & kPastKeys) {
-      const int keys = expressions.keys(rows.b);
-#pragma unroll
-      for (int i = 0; i < kScores; ++i) s[i] = column(i) < keys ? s[i] : nothing();
+    if constexpr (!C::kPatches) {
+      if (block & kPastKeys) hide_past_keys();
     }
   }
 

@@ -94,7 +94,8 @@ void add_random_controls(derive::KernelInputs& inputs) {
 }
 
 // A method whose body is the writer's statements.
-std::string method(const char* head, const ExpressionWriter& writer, const std::string& value) {
+std::string method(const std::string& head, const ExpressionWriter& writer,
+                   const std::string& value) {
   return fmt::format("  __device__ {} const {{\n{}    return {};\n  }}\n", head,
                      writer.statements(4), value);
 }
@@ -150,6 +151,20 @@ class Text {
         expressions_.column_period, kept);
   }
 
+  // The indices of a score. In a grid, rows and columns are places.
+  std::string parameters() const {
+    const char* index = expressions_.grid ? "kernels::Place" : "int";
+    return fmt::format("int b, int h, {0} row, {0} column", index);
+  }
+
+  void begin() {
+    writer_.begin({true, true, true, true});
+    if (!expressions_.grid) return;
+    for (const GridValue& value : expressions_.grid->values) {
+      writer_.set_value(value.expression, value.text);
+    }
+  }
+
   // What scores have to be multiplied by.
   std::string weight() {
     writer_.begin({});
@@ -164,7 +179,7 @@ class Text {
   std::string lines() {
     std::string shift, slope;
     std::vector<std::string> values;
-    writer_.begin({true, true, true, true});
+    begin();
     for (const Addend& addend : expressions_.scoring.addends) {
       const ExprId of = *slope_of(attention_, addend.expression);
       shift += signed_value(addend, addend.expression);
@@ -179,7 +194,7 @@ class Text {
         lines_.empty() ? "" : fmt::format("    float at[{}];\n", values.size());
     const std::string at = lines_.empty() ? "" : fmt::format(", {{{}}}", fmt::join(values, ", "));
     return fmt::format("  struct Lines {{\n    float shift, slope;\n{}  }};\n", fields) +
-           method("Lines lines(int b, int h, int row, int column)", writer_,
+           method("Lines lines(" + parameters() + ")", writer_,
                   fmt::format("Lines{{{}, {}{}}}", sum_of(shift), sum_of(slope), at));
   }
 
@@ -194,7 +209,7 @@ class Text {
 
   // `offset`: of the column from that of the lines; `entry`: the table's element.
   std::string score() {
-    writer_.begin({true, true, true, true});
+    begin();
     for (std::size_t i = 0; i < lines_.size(); ++i) {
       writer_.set_value(lines_[i].expression,
                         fmt::format("fmaf(lines.at[{}], offset, lines.at[{}])", 2 * i + 1, 2 * i));
@@ -203,10 +218,10 @@ class Text {
     set_score();
     std::string value = writer_.value(expressions_.scoring.root);
     if (slopes_) value = fmt::format("fmaf(lines.slope, offset, {})", value);
-    return method(
-        "float score(int b, int h, int row, int column, float offset, const Lines& lines,\n"
-        "                         float entry, float product)",
-        writer_, value);
+    return method("float score(" + parameters() +
+                      ", float offset, const Lines& lines,\n"
+                      "                         float entry, float product)",
+                  writer_, value);
   }
 
   // Constant factors of the score and the scale are one.
@@ -229,19 +244,18 @@ class Text {
   }
 
   std::string mask() {
-    writer_.begin({true, true, true, true});
+    begin();
     std::string value;
     for (const ExprId mask : attention_.masks) {
       value += (value.empty() ? "" : " && ") + writer_.value(mask);
     }
-    return method("bool mask(int b, int h, int row, int column)", writer_,
-                  value.empty() ? "true" : value);
+    return method("bool mask(" + parameters() + ")", writer_, value.empty() ? "true" : value);
   }
 
   std::string keep(ExprId id) {
-    writer_.begin({true, true, true, true});
+    begin();
     const std::string value = writer_.value(id);
-    return method("bool keep(int b, int h, int row, int column)", writer_, value);
+    return method("bool keep(" + parameters() + ")", writer_, value);
   }
 
   std::string random() const {

@@ -8,6 +8,7 @@
 
 #include "compiler/derive/expression_writer.h"
 #include "compiler/ir/attention.h"
+#include "compiler/lowering/native/patches.h"
 #include "compiler/lowering/native/scoring.h"
 #include "compiler/lowering/native/tables.h"
 #include "compiler/lowering/native/tiles.h"
@@ -23,6 +24,7 @@ struct Expressions {
   Scoring scoring{};             // if they are
   bool bounded = false;          // exponentials need no maximum to be relative to
   std::optional<Table> table{};  // that is copied to shared memory
+  std::optional<Grid> grid{};    // whose patches are tiles
   bool masks = false;            // some block needs the masks
   bool reads_columns = false;    // tensors are read by column
   // What columns are divided by, in masks: a power of 2, of which a block of keys has several. If
@@ -32,7 +34,7 @@ struct Expressions {
   bool plain = true;
   derive::KernelInputs inputs;  // tensors and params, lengths among them
 };
-// `masks`: they are evaluated; `table`: one is copied, if there is one.
+// Without a grid. `masks`: they are evaluated; `table`: one is copied, if there is one.
 Expressions expressions_of(const ir::Attention& attention, bool masks, bool table);
 
 // Whether tensors or params decide what masks show.

@@ -12,6 +12,7 @@
 #include "compiler/lowering/cudnn/lengths.h"
 #include "compiler/lowering/cudnn/operands.h"
 #include "compiler/lowering/cudnn/vectors.h"
+#include "compiler/lowering/native/maps.h"
 
 namespace attn::lowering::native {
 namespace {
@@ -94,6 +95,7 @@ class Source {
     add("int", table_constants());
     add("int", page_constants());
     add("int", list_constants());
+    if (kernel_.tile.patch) add("int", patch_constants());
     add("bool", flags());
     add("long long", strides());
     return text + "};\n";
@@ -171,8 +173,19 @@ class Source {
     return all;
   }
 
+  Integers patch_constants() const {
+    const Patch& patch = *kernel_.tile.patch;
+    const bool as_rows = batches_as(attention_, kernel_.tile) == BatchesAs::rows;
+    return {{"kGrid", patch.grid},
+            {"kPatchWidth", patch.width},
+            {"kPatchHeight", patch.height},
+            {"kRowsOfBatch", as_rows ? dims_[Dim::Sq] / patch.grid : 0},
+            {"kUnitsOfBatch", as_rows ? 0 : kernel_.units(dims_)}};
+  }
+
   std::vector<std::pair<const char*, bool>> flags() const {
     return {{"kTurns", kernel_.tile.groups > 1},
+            {"kPatches", kernel_.tile.patch.has_value()},
             {"kBatchesFirst", batches_first()},
             {"kLazy", !attention_.wants_max_or_sum()},
             {"kLengths", attention_.lengths_kv},

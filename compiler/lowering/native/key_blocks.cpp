@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "compiler/lowering/common/unsupported.h"
+#include "compiler/lowering/native/patches.h"
 
 namespace attn::lowering::native {
 namespace {
@@ -29,7 +30,7 @@ std::int64_t ceil_div(std::int64_t x, std::int64_t y) { return (x + y - 1) / y; 
 class Lister {
  public:
   Lister(const ir::Attention& attention, const passes::Axes& axes, const Tile& tile)
-      : attention_(attention), tile_(tile) {
+      : attention_(attention), tile_(tile), cell_(tile.patch ? kPatchWidth : tile.cell) {
     made_.axes = axes;
     made_.tiles = ceil_div(attention.dims[Dim::Sq], tile.rows_of_head());
   }
@@ -63,35 +64,55 @@ class Lister {
 
   void add_list(std::int64_t b, std::int64_t h) {
     const std::vector<std::vector<Stretch>> stretches = visible(b, h);
-    const std::int64_t width = tile_.cells_of(attention_.dims[Dim::Skv]);
-    std::vector<Block> cells(static_cast<std::size_t>(width));
-    for (std::int64_t t = 0; t < made_.tiles; ++t) {
-      std::ranges::fill(cells, Block::empty);
-      for (const Stretch& stretch : stretches[static_cast<std::size_t>(t)]) {
-        std::fill(cells.begin() + stretch.first, cells.begin() + stretch.last + 1, stretch.block);
-      }
-      if (entries() <= kMostEntries) add_tile(t, runs_of(cells, tile_));
+    for (std::int64_t t = 0; t < made_.tiles && entries() <= kMostEntries; ++t) {
+      const std::vector<Block> cells = cells_of_tile(stretches, t);
+      add_tile(t, tile_.patch ? patches_of(cells, tile_.patch->grid) : runs_of(cells, tile_));
     }
   }
 
+  // What a tile sees: of a patch, what all rows of the grid see together.
+  std::vector<Block> cells_of_tile(const std::vector<std::vector<Stretch>>& stretches,
+                                   std::int64_t tile) const {
+    const std::int64_t rows = tile_.patch ? tile_.patch->height : 1;
+    const std::int64_t across = tile_.patch ? tile_.patch->grid / tile_.patch->width : 1;
+    const std::int64_t first = tile / across * rows * across + tile % across;
+    const auto count = ceil_div(attention_.dims[Dim::Skv], cell_);
+    std::vector<Block> cells(static_cast<std::size_t>(count));
+    std::vector<std::int64_t> full(cells.size());  // rows
+    for (std::int64_t row = 0; row < rows; ++row) {
+      for (const Stretch& stretch : stretches[static_cast<std::size_t>(first + row * across)]) {
+        for (auto i = static_cast<std::size_t>(stretch.first);
+             i <= static_cast<std::size_t>(stretch.last); ++i) {
+          full[i] += stretch.block == Block::full ? 1 : 0;
+          cells[i] = full[i] == rows ? Block::full : Block::partial;
+        }
+      }
+    }
+    return cells;
+  }
+
+  // Of each row of cells, those that are not empty. Patches have rows of queries next to each other
+  // and cells of keys next to each other in the grid.
   std::vector<std::vector<Stretch>> visible(std::int64_t b, std::int64_t h) const {
-    passes::BlockSearch search{passes::whole_box(attention_), tile_.rows_of_head(), tile_.cell};
+    const std::int64_t rows = tile_.patch ? tile_.patch->width : tile_.rows_of_head();
+    passes::BlockSearch search{passes::whole_box(attention_), rows, cell_};
     if (made_.axes.batch) search.box.batch = {b, b};
     if (made_.axes.head) search.box.head = {h, h};
     const passes::MaskBoxes boxes(attention_, attention_.masks);
     search.most = kMostWork / std::max<std::int64_t>(1, boxes.operations() * lists_);
     search.halvings = kHalvings;
     search.tells_full = true;
-    std::vector<std::vector<Stretch>> tiles(static_cast<std::size_t>(made_.tiles));
+    const std::int64_t height = ceil_div(attention_.dims[Dim::Sq], rows);
+    std::vector<std::vector<Stretch>> stretches(static_cast<std::size_t>(height));
     passes::find_blocks(
         attention_, attention_.masks, search,
-        [&](const passes::Range& rows, const passes::Range& columns, Block block) {
+        [&](const passes::Range& down, const passes::Range& columns, Block block) {
           if (block == Block::empty) return;
-          for (std::int64_t row = rows.low; row <= rows.high; ++row) {
-            tiles[static_cast<std::size_t>(row)].push_back({columns.low, columns.high, block});
+          for (std::int64_t row = down.low; row <= down.high; ++row) {
+            stretches[static_cast<std::size_t>(row)].push_back({columns.low, columns.high, block});
           }
         });
-    return tiles;
+    return stretches;
   }
 
   // Tiles with the same runs share them.
@@ -134,6 +155,7 @@ class Lister {
 
   const ir::Attention& attention_;
   const Tile& tile_;
+  const std::int64_t cell_;  // keys
   KeyBlocks made_;
   std::int64_t lists_ = 1;
   std::map<std::vector<std::tuple<std::int64_t, std::int64_t, bool>>, std::int64_t> known_;

@@ -14,7 +14,8 @@ namespace attn::lowering::native {
 
 // Adjacent blocks of keys.
 struct KeyRun {
-  std::int64_t key = 0;  // the first, a multiple of the tile's cell
+  // The first, a multiple of the tile's cell; of a patch see patches_of.
+  std::int64_t key = 0;
   std::int64_t blocks = 0;
   bool masked = false;  // masks hide a part of each, or may
   bool operator==(const KeyRun&) const = default;

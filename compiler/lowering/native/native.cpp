@@ -15,6 +15,8 @@
 #include "compiler/lowering/cudnn/vectors.h"
 #include "compiler/lowering/native/classes.h"
 #include "compiler/lowering/native/kernel.h"
+#include "compiler/lowering/native/maps.h"
+#include "compiler/lowering/native/patches.h"
 #include "compiler/lowering/native/strength_reduction.h"
 #include "compiler/passes/analysis/mask_analysis.h"
 #include "runtime/plan/internal_tensor.h"
@@ -24,7 +26,6 @@ namespace native {
 namespace {
 
 using ir::Dim;
-using plan::TensorMapArgument;
 
 constexpr const char* kCounter = "native.counter";
 constexpr const char* kCells = "native.cells";
@@ -96,6 +97,7 @@ class Native {
     kernel_.parts = parts();
     kernel_.expressions =
         expressions_of(attention_, kernel_.blocks.masked, kernel_.tile.tables > 0);
+    if (kernel_.tile.patch) kernel_.expressions.grid = grid_of(attention_);
     for (const ir::Output& output : ir::kOutputs) {
       if (attention_.*output.wanted) kernel_.outputs.emplace_back(output.name);
     }
@@ -113,8 +115,7 @@ class Native {
     const Expressions expressions = expressions_of(attention_, true, true);
     double least = std::numeric_limits<double>::infinity();
     Status refused = unsupported(attention_.pos, "no tile of attnc's kernel fits these sizes");
-    for (const Tile& tile :
-         tiles_for(attention_, expressions.plain, mask_axes_.head, expressions.table)) {
+    for (const Tile& tile : tiles(expressions)) {
       Result<Kernel> kernel = listed(tile);
       if (!kernel.ok()) {
         refused = kernel.error();
@@ -142,6 +143,17 @@ class Native {
       if (time < kWorthwhile * static_cast<double>(turns(best))) best = count;
     }
     return best;
+  }
+
+  std::vector<Tile> tiles(const Expressions& expressions) const {
+    std::vector<Tile> all =
+        tiles_for(attention_, expressions.plain, mask_axes_.head, expressions.table);
+    const auto grid = grid_of(attention_);
+    if (!grid || expressions.table) return all;
+    for (std::size_t i = 0, plain = all.size(); i < plain; ++i) {
+      std::ranges::copy(patch_tiles(attention_, *grid, all[i]), std::back_inserter(all));
+    }
+    return all;
   }
 
   // With lists that the GPU makes where inputs decide what masks show, unless these take too much
@@ -294,41 +306,10 @@ class Native {
             .arguments = std::move(arguments)};
   }
 
-  // A dimension of one element has no stride that matters.
-  static TensorMapArgument map(const std::string& name, std::vector<std::int64_t> dims,
-                               std::vector<std::int64_t> strides, std::vector<std::int64_t> box) {
-    for (std::size_t i = 0; i < strides.size(); ++i) {
-      if (dims[i + 1] == 1) strides[i] = kVector;
-    }
-    return {.tensor = {name},
-            .dims = std::move(dims),
-            .strides = std::move(strides),
-            .box = std::move(box),
-            .swizzle = 128};
-  }
-
-  // Of thd tensors: the map of one sequence, which the GPU completes.
-  TensorMapArgument map_of(const std::string& name) const {
-    const std::int64_t batches = layout_of(attention_, name).kind == ir::LayoutKind::thd
-                                     ? 1
-                                     : stored_dims(attention_, name)[0];
-    return name == "q" ? queries(batches) : keys(name, batches);
-  }
-
-  // Columns, heads of a unit, rows, units, batches.
-  TensorMapArgument queries(std::int64_t batches) const {
+  plan::TensorMapArgument map_of(const std::string& name) const {
     const Tile& tile = kernel_.tile;
-    const auto [b, h, s, d] = stored_strides(attention_, "q");
-    return map("q", {dims_[Dim::Dqk], tile.pack, dims_[Dim::Sq], kernel_.units(dims_), batches},
-               {h, s, h * tile.pack, b}, {kPanel, tile.pack, tile.rows_of_head(), 1, 1});
-  }
-
-  // Columns, keys, heads, batches; or columns, rows of a page, heads, pages.
-  TensorMapArgument keys(const std::string& name, std::int64_t batches) const {
-    const Dims4 dims = stored_dims(attention_, name);
-    const auto [b, h, s, d] = stored_strides(attention_, name);
-    return map(name, {dims[3], dims[2], dims[1], batches}, {s, h, b},
-               {kPanel, kernel_.piece(page_of(attention_, name)), 1, 1});
+    if (name == "q") return map_of_queries(attention_, tile);
+    return map_of_keys(attention_, name, tile, kernel_.piece(page_of(attention_, name)));
   }
 
   const ir::Attention& whole_;  // whose tensors are bound

@@ -8,6 +8,8 @@ namespace {
 using ir::Dim;
 
 constexpr std::int64_t kMostPack = 8;
+// Of tiles for random dropout of modified scores, which otherwise spill.
+constexpr std::int64_t kMostWithRandom = 128, kKeysWithRandom = 96;
 constexpr std::int64_t kRandomCell = 32;  // keys that the generator of dropout numbers together
 constexpr std::int64_t kMostShared = 227 << 10;
 
@@ -83,7 +85,8 @@ std::vector<Tile> tiles_for(const ir::Attention& attention, bool plain, bool by_
     tile.rate = row.rate;
     if (attention.is_random()) {
       tile.cell = kRandomCell;
-      tile.keys -= tile.keys % kRandomCell;
+      const bool full = !plain && tile.width == kMostWithRandom;
+      tile.keys = (full ? kKeysWithRandom : tile.keys) / kRandomCell * kRandomCell;
     }
     if (!by_head) tile.pack = pack_of(tile, d[Dim::Hq] / d[Dim::Hkv]);
     if (table) add_table(tile, *table);

@@ -15,6 +15,15 @@ inline constexpr std::int64_t kCell = 16;   // keys, of which blocks begin at mu
 inline constexpr std::int64_t kGroup = 64;  // rows of a warp group
 inline constexpr std::int64_t kMostDepth = 256;
 
+// A block's keys in tiles of patches. Adjacent x are adjacent columns of a thread's scores.
+inline constexpr std::int64_t kPatchWidth = 8, kPatchHeight = 16;
+
+// The queries of a tile that are a rectangle of a grid, row by row (patches.h).
+struct Patch {
+  std::int64_t grid = 0;  // the grid's width
+  std::int64_t width = 0, height = 0;
+};
+
 // The classes of attn/forward.cuh have these as constants.
 struct Tile {
   std::int64_t groups = 2;      // warp groups
@@ -28,6 +37,7 @@ struct Tile {
   std::int64_t table_pack = 1;  // heads of a tile whose rows of the table differ
   double rate = 1;              // scores in the same time, compared with other tiles of this depth
   std::int64_t cell = kCell;    // the same of this tile, a multiple of it
+  std::optional<Patch> patch{};
 
   std::int64_t rows() const { return kGroup * groups; }
   std::int64_t rows_of_head() const { return rows() / pack; }

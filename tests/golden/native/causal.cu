@@ -46,6 +46,7 @@ struct Constants {
   static constexpr int kListsOfBatch = 0;
   static constexpr int kListsOfUnit = 0;
   static constexpr bool kTurns = true;
+  static constexpr bool kPatches = false;
   static constexpr bool kBatchesFirst = false;
   static constexpr bool kLazy = true;
   static constexpr bool kLengths = false;
@@ -65,7 +66,7 @@ struct Constants {
 };
 struct Expressions : kernels::Reals {
   static constexpr bool kScore = false, kBounded = false, kMask = true, kKeep = false, kSink = false;
-  static constexpr bool kReadsColumns = false;
+  static constexpr bool kReadsColumns = false, kRandom = false;
   static constexpr int kColumnPeriod = 16;
   static constexpr float kKeptScale = 1;
   __device__ float weight() const {
@@ -86,6 +87,6 @@ extern "C" __global__ void __launch_bounds__(512, 1) attn_forward(
     unsigned short* o,
     int* counter) {
   const Expressions expressions{{}};
-  const kernels::ForwardTensors tensors{&q, &k, &v, nullptr, o, nullptr, nullptr, nullptr, nullptr, nullptr, counter, nullptr, nullptr, nullptr};
+  const kernels::ForwardTensors tensors{&q, &k, &v, nullptr, o, nullptr, nullptr, nullptr, nullptr, nullptr, counter, nullptr, nullptr, nullptr, nullptr};
   kernels::forward<Constants>(tensors, expressions, Lists{});
 }

@@ -13,6 +13,7 @@ struct Lists {
 };
 struct Constants {
   using Float = kernels::BF16;
+  using Entry = kernels::BF16;
   static constexpr int kGroups = 2;
   static constexpr int kKeys = 128;
   static constexpr int kDepth = 64;
@@ -28,14 +29,31 @@ struct Constants {
   static constexpr int kHeadsOfKey = 4;
   static constexpr int kRows = 256;
   static constexpr int kColumns = 256;
+  static constexpr int kTables = 0;
+  static constexpr int kTablePack = 1;
+  static constexpr int kTableOfBatch = 0;
+  static constexpr int kTableOfUnit = 0;
+  static constexpr int kKeyPage = 0;
+  static constexpr int kKeyPiece = 128;
+  static constexpr int kKeyPages = 0;
+  static constexpr int kValuePage = 0;
+  static constexpr int kValuePiece = 128;
+  static constexpr int kValuePages = 0;
   static constexpr int kTiles = 8;
+  static constexpr int kParts = 1;
   static constexpr int kItems = 128;
   static constexpr int kSection = 8;
   static constexpr int kListsOfBatch = 0;
   static constexpr int kListsOfUnit = 0;
   static constexpr bool kTurns = true;
+  static constexpr bool kPatches = false;
+  static constexpr bool kBatchesFirst = false;
   static constexpr bool kLazy = true;
   static constexpr bool kLengths = false;
+  static constexpr bool kThdQ = false;
+  static constexpr bool kThdK = false;
+  static constexpr bool kThdV = false;
+  static constexpr bool kThdO = false;
   static constexpr bool kAligned = true;
   static constexpr long long kOutputBatch = 524288;
   static constexpr long long kOutputHead = 64;
@@ -48,7 +66,7 @@ struct Constants {
 };
 struct Expressions : kernels::Reals {
   static constexpr bool kScore = false, kBounded = false, kMask = true, kKeep = false, kSink = true;
-  static constexpr bool kReadsColumns = false;
+  static constexpr bool kReadsColumns = false, kRandom = false;
   static constexpr int kColumnPeriod = 16;
   static constexpr float kKeptScale = 1;
   const float* t_s;
@@ -80,6 +98,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) attn_forward(
     float* lse,
     int* counter, const float* t_s) {
   const Expressions expressions{{}, kernels::aligned(t_s)};
-  const kernels::ForwardTensors tensors{&q, &k, &v, o, lse, nullptr, nullptr, nullptr, nullptr, counter};
+  const kernels::ForwardTensors tensors{&q, &k, &v, nullptr, o, lse, nullptr, nullptr, nullptr, nullptr, counter, nullptr, nullptr, nullptr, nullptr};
   kernels::forward<Constants>(tensors, expressions, Lists{});
 }

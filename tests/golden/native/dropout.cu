@@ -7,8 +7,9 @@ struct Lists {
 };
 struct Constants {
   using Float = kernels::BF16;
+  using Entry = kernels::BF16;
   static constexpr int kGroups = 2;
-  static constexpr int kKeys = 128;
+  static constexpr int kKeys = 96;
   static constexpr int kDepth = 128;
   static constexpr int kWidth = 128;
   static constexpr int kStored = 128;
@@ -18,10 +19,22 @@ struct Constants {
   static constexpr int kRowsOfTile = 32;
   static constexpr int kBatches = 2;
   static constexpr int kUnits = 2;
+  static constexpr int kHeadsOfClass = 8;
   static constexpr int kHeadsOfKey = 4;
   static constexpr int kRows = 300;
   static constexpr int kColumns = 400;
+  static constexpr int kTables = 0;
+  static constexpr int kTablePack = 1;
+  static constexpr int kTableOfBatch = 0;
+  static constexpr int kTableOfUnit = 0;
+  static constexpr int kKeyPage = 0;
+  static constexpr int kKeyPiece = 96;
+  static constexpr int kKeyPages = 0;
+  static constexpr int kValuePage = 0;
+  static constexpr int kValuePiece = 96;
+  static constexpr int kValuePages = 0;
   static constexpr int kTiles = 10;
+  static constexpr int kParts = 1;
   static constexpr int kItems = 40;
   static constexpr int kSection = 8;
   static constexpr int kListsOfBatch = 0;
@@ -29,10 +42,16 @@ struct Constants {
   static constexpr int kLists = 1;
   static constexpr int kCellKeys = 32;
   static constexpr int kCells = 13;
-  static constexpr int kMostRuns = 4;
+  static constexpr int kMostRuns = 5;
   static constexpr bool kTurns = true;
+  static constexpr bool kPatches = false;
+  static constexpr bool kBatchesFirst = false;
   static constexpr bool kLazy = true;
   static constexpr bool kLengths = false;
+  static constexpr bool kThdQ = false;
+  static constexpr bool kThdK = false;
+  static constexpr bool kThdV = false;
+  static constexpr bool kThdO = false;
   static constexpr bool kAligned = true;
   static constexpr long long kOutputBatch = 307200;
   static constexpr long long kOutputHead = 128;
@@ -40,11 +59,13 @@ struct Constants {
   static constexpr long long kOutputColumn = 1;
   static constexpr long long kStatisticsBatch = 2400;
   static constexpr long long kStatisticsHead = 300;
+  static constexpr long long kStatisticsClass = 0;
   static constexpr long long kStatisticsRow = 1;
 };
 struct Expressions : kernels::Reals {
   static constexpr bool kScore = false, kBounded = false, kMask = true, kKeep = false, kSink = false;
   static constexpr bool kReadsColumns = true, kRandom = true;
+  static constexpr int kColumnPeriod = 16;
   static constexpr float kKeptScale = 1.1111186463666882;
   const int* t_d;
   const long long* t_seed;
@@ -63,6 +84,21 @@ struct Expressions : kernels::Reals {
   __device__ const long long* offset() const { return t_offset; }
   __device__ int keys(int b) const { return 400; }
   __device__ int queries(int b) const { return 300; }
+  static constexpr bool kIntervals = true;
+  static constexpr int kRowValues = 1, kColumnValues = 1;
+  __device__ void row_values(int b, int h, int row, int* values) const {
+    const int v1 = (int)t_d[row];
+    values[0] = v1;
+  }
+  __device__ void column_values(int b, int h, int column, int* values) const {
+    const int v1 = (int)t_d[column];
+    values[0] = v1;
+  }
+  __device__ kernels::Interval visible(int b, int h, const kernels::Interval* rows,
+                                       const kernels::Interval* columns) const {
+    const kernels::Interval i0 = kernels::equal(rows[0], columns[0]);
+    return i0;
+  }
 };
 extern "C" __global__ void attn_cells(unsigned char* cells, const int* t_d, const long long* t_seed, const long long* t_offset) {
   const Expressions expressions{{}, kernels::aligned(t_d), t_seed, t_offset};
@@ -75,7 +111,7 @@ extern "C" __global__ void attn_lists(const unsigned char* cells, kernels::Tile*
 extern "C" __global__ void attn_sort(const kernels::Tile* tiles, kernels::Tile* sorted) {
   kernels::sort_tiles<Constants>(tiles, sorted);
 }
-static_assert(kernels::Stages<Constants>::kBytes + 1024 == 197752, "");
+static_assert(kernels::Stages<Constants>::kBytes + 1024 == 164984, "");
 extern "C" __global__ void __launch_bounds__(384, 1) attn_forward(
     const __grid_constant__ kernels::TensorMap q,
     const __grid_constant__ kernels::TensorMap k,
@@ -85,6 +121,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) attn_forward(
     int* counter,
     const kernels::Tile* tiles, const kernels::Run* runs, const int* t_d, const long long* t_seed, const long long* t_offset) {
   const Expressions expressions{{}, kernels::aligned(t_d), t_seed, t_offset};
-  const kernels::ForwardTensors tensors{&q, &k, &v, o, lse, nullptr, nullptr, nullptr, nullptr, counter};
+  const kernels::ForwardTensors tensors{&q, &k, &v, nullptr, o, lse, nullptr, nullptr, nullptr, nullptr, counter, nullptr, nullptr, nullptr, nullptr};
   kernels::forward<Constants>(tensors, expressions, Lists{tiles, runs});
 }

@@ -44,6 +44,7 @@ struct Constants {
   static constexpr int kCells = 13;
   static constexpr int kMostRuns = 2;
   static constexpr bool kTurns = true;
+  static constexpr bool kPatches = false;
   static constexpr bool kBatchesFirst = false;
   static constexpr bool kLazy = false;
   static constexpr bool kLengths = false;
@@ -63,7 +64,7 @@ struct Constants {
 };
 struct Expressions : kernels::Reals {
   static constexpr bool kScore = true, kBounded = false, kMask = true, kKeep = false, kSink = true;
-  static constexpr bool kReadsColumns = false;
+  static constexpr bool kReadsColumns = false, kRandom = false;
   static constexpr int kColumnPeriod = 16;
   static constexpr float kKeptScale = 1;
   const float* t_t;
@@ -147,6 +148,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) attn_forward(
     int* counter,
     const kernels::Tile* tiles, const kernels::Run* runs, const float* t_t, const int* t_d, const float* t_s, float p_c) {
   const Expressions expressions{{}, kernels::aligned(t_t), kernels::aligned(t_d), kernels::aligned(t_s), p_c};
-  const kernels::ForwardTensors tensors{&q, &k, &v, nullptr, o, lse, max, sum_exp, nullptr, nullptr, counter, nullptr, nullptr, nullptr};
+  const kernels::ForwardTensors tensors{&q, &k, &v, nullptr, o, lse, max, sum_exp, nullptr, nullptr, counter, nullptr, nullptr, nullptr, nullptr};
   kernels::forward<Constants>(tensors, expressions, Lists{tiles, runs});
 }

@@ -292,6 +292,48 @@ TEST(Native, OtherTensorsAreReadByPlainLoads) {
   EXPECT_FALSE(table_map("tensor t: bf16[Skv]; score score + t[kv_idx];"));
 }
 
+// Masks of a neighbourhood, 7 x 7, of a grid of 64 columns.
+constexpr const char* kNeighbourhood =
+    "mask abs(q_idx // 64 - kv_idx // 64) <= 3 && abs(q_idx % 64 - kv_idx % 64) <= 3; ";
+
+TEST(Native, TilesAreRectanglesOfAGrid) {
+  using ::testing::ElementsAre;
+  const std::string dims = "dims B = 2, Hq = 8, Hkv = 2, Sq = 4096, Skv = 4096, D = 128; ";
+  const auto keys = [&](const std::string& clauses) {
+    const NativeProgram made = lowered(dims + clauses).value();
+    return std::get<plan::TensorMapArgument>(step_of(made).launches.back().arguments[1]);
+  };
+  EXPECT_THAT(keys(kNeighbourhood).box, ElementsAre(64, 8, 16, 1, 1));
+  EXPECT_EQ(
+      keys(std::string("layout q: strides(8388608, 128, 1024, 1); ") + kNeighbourhood).box.size(),
+      4U)
+      << "batches at any distance";
+  EXPECT_EQ(keys("mask abs(q_idx % 64 - kv_idx % 64) <= 63 && q_idx >= kv_idx;").box.size(), 4U)
+      << "blocks of adjacent keys have fewer scores";
+}
+
+TEST(Native, MasksOfAGridDivideNothing) {
+  const std::string text = source_of(
+      "dims B = 1, Hq = 2, Sq = 4096, Skv = 4096, D = 64; score "
+      "score + 0.5 * (kv_idx - q_idx) + 0.25 * (kv_idx // 64); " +
+      std::string(kNeighbourhood));
+  EXPECT_THAT(
+      text,
+      AllOf(HasSubstr("mask(int b, int h, kernels::Place row, kernels::Place column)"),
+            HasSubstr("(long long)row.y - column.y"), HasSubstr("(long long)row.x - column.x"),
+            HasSubstr("(float)column.y"), Not(HasSubstr(">> 6"))));
+}
+
+void expect_no_spills(const std::string& clauses) {
+  std::string report;
+  const auto image =
+      derive::compile_kernel(source_of(clauses), 90, "", derive::KernelKind::general, &report);
+  ASSERT_TRUE(image.ok()) << clauses << image.error().to_text();
+  EXPECT_THAT(report,
+              AllOf(HasSubstr(" 0 bytes spill stores, 0 bytes spill loads"), Not(HasSubstr("C75"))))
+      << clauses;
+}
+
 // Also the kernels that make lists.
 TEST(Native, KernelsDoNotSpill) {
   for (const char* clauses :
@@ -329,14 +371,17 @@ TEST(Native, KernelsDoNotSpill) {
         "Sq = 1000, D = 128; score 30.0 * tanh(score / 30.0); outputs o, max, sum_exp;",
         "Sq = 1000, D = 128; tensor t: bf16[Sq, Skv]; score score + t[q_idx, kv_idx];",
         "Sq = 1000, D = 128; tensor d: i32[Skv]; mask d[q_idx] == d[kv_idx] && q_idx >= kv_idx;"}) {
-    const std::string source =
-        source_of("dims B = 2, Hq = 8, Hkv = 2, Skv = 1000, " + std::string(clauses));
-    std::string report;
-    const auto image = derive::compile_kernel(source, 90, "", derive::KernelKind::general, &report);
-    ASSERT_TRUE(image.ok()) << clauses << image.error().to_text();
-    EXPECT_THAT(report, AllOf(HasSubstr(" 0 bytes spill stores, 0 bytes spill loads"),
-                              Not(HasSubstr("C75"))))
-        << clauses;
+    expect_no_spills("dims B = 2, Hq = 8, Hkv = 2, Skv = 1000, " + std::string(clauses));
+  }
+}
+
+TEST(Native, KernelsOfGridsDoNotSpill) {
+  for (const char* clauses :
+       {"D = 64; ", "D = 128; outputs o, lse, max, sum_exp; ",
+        "D = 128; score 30.0 * tanh((score + 0.5 * kv_idx) / 30.0); ",
+        "D = 128; tensor t: f32[Hq]; sink t[h]; score score - t[h] * abs(q_idx - kv_idx); "}) {
+    expect_no_spills("dims B = 2, Hq = 8, Hkv = 2, Sq = 4096, Skv = 4096, " + std::string(clauses) +
+                     kNeighbourhood);
   }
 }
 
