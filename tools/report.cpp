@@ -138,7 +138,8 @@ Json refusals_json(const std::vector<planner::Refusal>& refusals) {
 }
 
 std::vector<std::string> choice_lines(const plan::Plan& plan) {
-  if (plan.choice.empty()) return {};
+  const bool alone = plan.choice.size() == 1 && !plan.choice.front().measured_ms;
+  if (plan.choice.empty() || alone) return {};
   std::vector<std::string> ways;
   for (const plan::Alternative& way : plan.choice) {
     std::string text =

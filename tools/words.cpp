@@ -9,6 +9,7 @@
 #include <set>
 
 #include "compiler/support/text.h"
+#include "runtime/cudnn/library.h"
 #include "runtime/graph/operands.h"
 #include "runtime/io/host_tensor.h"
 #include "tools/table.h"
@@ -64,6 +65,10 @@ std::string memory_text(const plan::Memory& memory) {
   }
   const std::string total = bytes_text(memory.total());
   return parts.size() < 2 ? total : fmt::format("{} ({})", total, fmt::join(parts, ", "));
+}
+
+std::string cudnn_text(std::int64_t version) {
+  return version == 0 ? "none" : cudnn::version_text(version);
 }
 
 std::string flops_text(double flops) {

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
@@ -130,19 +131,14 @@ class Compilation {
   Compilation(const Compilation&) = delete;
   Compilation& operator=(const Compilation&) = delete;
 
-  Result<std::string> run(const std::string& source, std::int64_t sm, KernelKind kind,
-                          std::string* report) {
+  Result<std::string> run(const std::string& source, std::int64_t sm, KernelKind kind) {
     constexpr std::int64_t kFirstSpecific = 90;  // sm_90a
     ATTN_RETURN_IF_ERROR(create(source));
-    const bool general = kind == KernelKind::general;
+    const bool specific = kind == KernelKind::general && sm >= kFirstSpecific;
     const std::string architecture =
-        fmt::format("--gpu-architecture=sm_{}{}", sm, general && sm >= kFirstSpecific ? "a" : "");
-    std::vector<const char*> options = {architecture.c_str(), "--std=c++17",
-                                        general ? "--fmad=true" : "--fmad=false"};
-    if (general) {
-      options.insert(options.end(), {"--ftz=true", "--prec-div=false"});
-    }
-    if (report != nullptr) options.push_back("--ptxas-options=-v");
+        fmt::format("--gpu-architecture=sm_{}{}", sm, specific ? "a" : "");
+    std::vector<const char*> options = {architecture.c_str()};
+    std::ranges::copy(kernels::options_of(kind), std::back_inserter(options));
     const int result = nvrtc_.compile(program_, static_cast<int>(options.size()), options.data());
     if (result == kInvalidOption) {
       return {ErrorCode::cuda, fmt::format("NVRTC cannot compile for sm_{}: it is too old or too "
@@ -150,12 +146,19 @@ class Compilation {
                                            sm)};
     }
     ATTN_RETURN_IF_ERROR(check(result, "compile"));
-    if (report != nullptr) *report = log();
     std::size_t size = 0;
     ATTN_RETURN_IF_ERROR(check(nvrtc_.cubin_size(program_, &size), "return"));
     std::string image(size, '\0');
     ATTN_RETURN_IF_ERROR(check(nvrtc_.cubin(program_, image.data()), "return"));
     return image;
+  }
+
+  std::string log() const {
+    std::size_t size = 0;
+    if (program_ == nullptr || nvrtc_.log_size(program_, &size) != kSuccess || size < 2) return "";
+    std::string text(size, '\0');
+    nvrtc_.log(program_, text.data());
+    return text.c_str();  // up to the 0
   }
 
  private:
@@ -184,14 +187,6 @@ class Compilation {
     return error;
   }
 
-  std::string log() const {
-    std::size_t size = 0;
-    if (program_ == nullptr || nvrtc_.log_size(program_, &size) != kSuccess || size < 2) return "";
-    std::string text(size, '\0');
-    nvrtc_.log(program_, text.data());
-    return text.c_str();  // up to the 0
-  }
-
   const Nvrtc& nvrtc_;
   Program program_ = nullptr;
 };
@@ -200,9 +195,12 @@ class Compilation {
 
 Result<std::string> compile_kernel(const std::string& source, std::int64_t sm,
                                    const std::string& cudnn_folder, KernelKind kind,
-                                   std::string* report) {
+                                   std::string* log) {
   ATTN_ASSIGN(const Nvrtc nvrtc, load(cudnn_folder));
-  return Compilation(nvrtc).run(source, sm, kind, report);
+  Compilation compilation(nvrtc);
+  ATTN_ASSIGN(std::string image, compilation.run(source, sm, kind));
+  if (log != nullptr) *log = compilation.log();
+  return image;
 }
 
 }  // namespace attn::derive

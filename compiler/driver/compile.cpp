@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "compiler/derive/nvrtc.h"
 #include "compiler/driver/driver.h"
@@ -14,9 +15,11 @@ namespace {
 
 using planner::Candidate;
 using planner::Candidates;
+using planner::Lowered;
 using planner::may_try_another;
 using planner::Refusal;
 using planner::Strategy;
+using Limits = std::optional<derive::KernelLimits>;
 
 // All cuDNN steps, in one worker; equal graphs once.
 Status compile_graphs(plan::Plan& plan, const CompileOptions& options) {
@@ -35,23 +38,30 @@ Status compile_graphs(plan::Plan& plan, const CompileOptions& options) {
   return {};
 }
 
-// Fills in what depends on the target: compiled steps, cuDNN's version, signature.
-Status compile_steps(plan::Plan& plan, const CompileOptions& options) {
+// Element-wise kernels have no limits.
+Status compile_kernels(plan::Plan& plan, const CompileOptions& options, const Limits& limits) {
+  for (const auto& [source, general] : plan::sources_of(plan.program)) {
+    const auto kind = general ? derive::KernelKind::general : derive::KernelKind::element_wise;
+    std::string log;
+    ATTN_ASSIGN(std::string image, derive::compile_kernel(*source, options.target.sm,
+                                                          options.worker.cudnn_folder, kind, &log));
+    if (general && limits) {
+      ATTN_RETURN_IF_ERROR(derive::check_assembly(derive::read_assembly(log), *limits));
+    }
+    plan.kernels.push_back(std::move(image));
+  }
+  return {};
+}
+
+// Fills in what depends on the target: compiled steps, cuDNN's version (0 without steps of its),
+// signature.
+Status compile_steps(plan::Plan& plan, const CompileOptions& options, const Limits& limits) {
   plan.target = options.target;
   plan.compiled.clear();
   plan.kernels.clear();
   plan.cudnn_version = 0;
   ATTN_RETURN_IF_ERROR(compile_graphs(plan, options));
-  // Last, since they are never refused.
-  for (const auto& [source, general] : plan::sources_of(plan.program)) {
-    const auto kind = general ? derive::KernelKind::general : derive::KernelKind::element_wise;
-    ATTN_ASSIGN(std::string image, derive::compile_kernel(*source, options.target.sm,
-                                                          options.worker.cudnn_folder, kind));
-    plan.kernels.push_back(std::move(image));
-  }
-  if (plan.cudnn_version == 0) {  // no step of cuDNN's
-    ATTN_ASSIGN(plan.cudnn_version, worker::cudnn_version(options.worker));
-  }
+  ATTN_RETURN_IF_ERROR(compile_kernels(plan, options, limits));  // seldom refused: last
   plan.signature = plan::signature_of(plan.program, plan.target, plan.cudnn_version);
   return {};
 }
@@ -83,14 +93,22 @@ CachedPlans cached_plans(const CompileOptions& options) {
   return options.rewrites == planning::Rewrites{} ? options.cached : CachedPlans{};
 }
 
-Status take_or_compile_steps(plan::Plan& plan, const CompileOptions& options) {
+// A plan without steps of cuDNN's is for every version.
+cache::Key key_of(const plan::Program& program, const CompileOptions& options) {
+  const bool asks = !plan::steps_of<plan::CudnnStep>(program).empty();
+  return cache::Key(
+      plan::signature_of(program, options.target, asks ? options.cached.cudnn_version : 0));
+}
+
+Status take_or_compile_steps(plan::Plan& plan, const CompileOptions& options,
+                             const Limits& limits) {
   const CachedPlans cached = cached_plans(options);
-  if (cached.cache == nullptr) return compile_steps(plan, options);
-  const cache::Key key(plan::signature_of(plan.program, options.target, cached.cudnn_version));
+  if (cached.cache == nullptr) return compile_steps(plan, options, limits);
+  const cache::Key key = key_of(plan.program, options);
   ATTN_ASSIGN(const cache::PlanCache::Pointer found,
               cached.cache->get(key, [&]() -> Result<plan::Plan> {
                 plan::Plan compiled = plan;
-                ATTN_RETURN_IF_ERROR(compile_steps(compiled, options));
+                ATTN_RETURN_IF_ERROR(compile_steps(compiled, options, limits));
                 return compiled;
               }));
   plan = worded(plan, *found);
@@ -104,12 +122,17 @@ double predicted(const Candidate& candidate, const Candidate& taken) {
   return may_win && candidate.lowered ? candidate.lowered->predicted_ms : candidate.bound;
 }
 
-// Nothing where all were predicted to take as long and none failed. `failed`: those that were tried
-// before the one that was taken.
-std::vector<plan::Alternative> choice(const Candidate& taken, const Candidates& candidates,
+// The one that was taken alone where all were predicted to take as long and none failed. `failed`:
+// those that were tried before it, other programs of its strategy too; `predicted_ms`: of the
+// program.
+std::vector<plan::Alternative> choice(const Candidate& taken, double predicted_ms,
+                                      const Candidates& candidates,
                                       const std::vector<Refusal>& failed) {
-  std::vector<plan::Alternative> all = {
-      {std::string(taken.strategy->name), taken.lowered->predicted_ms}};
+  std::vector<plan::Alternative> all = {{std::string(taken.strategy->name), predicted_ms}};
+  for (const Refusal& failure : failed) {
+    if (failure.lowering != taken.strategy->name) continue;
+    all.push_back({failure.lowering, taken.lowered->predicted_ms, {}, failure.error.message});
+  }
   bool differ = false;
   for (const Candidate& candidate : candidates.all()) {
     if (candidate.strategy == taken.strategy) continue;
@@ -126,7 +149,11 @@ std::vector<plan::Alternative> choice(const Candidate& taken, const Candidates& 
     const bool is_form = same && candidate.strategy->kind == Strategy::Kind::alternative;
     if (!is_form || !other.refused.empty()) all.push_back(std::move(other));
   }
-  return differ ? all : std::vector<plan::Alternative>();
+  const auto is_other = [&taken](const plan::Alternative& way) {
+    return way.lowering != taken.strategy->name;
+  };
+  if (!differ) std::erase_if(all, is_other);
+  return all;
 }
 
 // A primary strategy that cannot express the attention is reported where a later one was taken.
@@ -139,15 +166,15 @@ std::vector<Refusal> reported(const std::vector<Refusal>& refused,
       reported.push_back(refusal);
     }
   }
-  reported.insert(reported.end(), failed.begin(), failed.end());
+  std::ranges::copy_if(failed, std::back_inserter(reported), [&taken](const Refusal& refusal) {
+    return refusal.lowering != taken.name;  // its other programs are in the plan's choice
+  });
   return reported;
 }
 
 std::optional<plan::Plan> cached_plan(const Candidate& candidate, const CompileOptions& options) {
   const CachedPlans cached = cached_plans(options);
-  const cache::Key key(
-      plan::signature_of(candidate.lowered->program, options.target, cached.cudnn_version));
-  auto plan = cached.cache->files()->load(key);
+  auto plan = cached.cache->files()->load(key_of(candidate.lowered->program, options));
   return plan.ok() && *plan ? std::optional(**plan) : std::nullopt;
 }
 
@@ -253,6 +280,10 @@ Result<Taken> fastest(const ir::Attention& attention, Tried& tried, const Candid
   return std::move(*best);
 }
 
+bool is_refused(const Result<plan::Plan>& plan) {
+  return !plan.ok() && plan.error().code == ErrorCode::unsupported;
+}
+
 // What a forward of a training pair has.
 bool makes_o_and_lse(const plan::Plan& plan) {
   const auto makes = [&plan](std::string_view name) {
@@ -295,14 +326,26 @@ Result<Compiled> compile(const ir::Attention& attention, const support::Source& 
   Candidates candidates(attention, options.lowering, context_of(options));
   Tried tried(candidates, options);
   std::vector<Refusal> failed;
-  const auto build = [&](const Candidate& candidate) -> Result<plan::Plan> {
+  const auto compiled = [&](const Candidate& candidate,
+                            const Lowered& lowered) -> Result<plan::Plan> {
     plan::Plan plan = words;
-    plan.program = candidate.lowered->program;
+    plan.program = lowered.program;
     plan.shape = shape_of(source, bindings, attention, plan.program);
-    plan.choice = choice(candidate, candidates, failed);
+    plan.choice = choice(candidate, lowered.predicted_ms, candidates, failed);
     plan.lowering = candidate.strategy->name;
-    plan.parts = candidate.lowered->parts;
-    ATTN_RETURN_IF_ERROR(take_or_compile_steps(plan, options));
+    plan.parts = lowered.parts;
+    ATTN_RETURN_IF_ERROR(take_or_compile_steps(plan, options, candidate.strategy->limits));
+    return plan;
+  };
+  // The first of its programs that is not refused.
+  const auto build = [&](const Candidate& candidate) -> Result<plan::Plan> {
+    Result<plan::Plan> plan = compiled(candidate, *candidate.lowered);
+    for (std::size_t refused = 1; is_refused(plan); ++refused) {
+      const Result<Lowered> other = candidates.lower_again(candidate, refused);
+      if (!other.ok()) break;
+      failed.push_back({std::string(candidate.strategy->name), plan.error()});
+      plan = compiled(candidate, *other);
+    }
     return plan;
   };
   ATTN_ASSIGN(Taken taken, options.measure

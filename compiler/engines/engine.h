@@ -6,11 +6,13 @@
 // program.h), which are compiled, stored, loaded and executed alike for every engine.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "compiler/derive/assembly.h"
 #include "compiler/engines/subject.h"
 #include "runtime/base/status.h"
 #include "runtime/plan/program.h"
@@ -41,6 +43,12 @@ struct Strategy {
   Result<double> (*bound)(Subject& subject) = nullptr;
   // Errors: the same. The predicted time is not below the bound.
   Result<Lowered> (*lower)(Subject& subject) = nullptr;
+  // What is lowered to where kernels of the `refused` programs before it broke the limits: that of
+  // `lower`, and those of calls with a smaller number. Null: nothing else. Errors: unsupported,
+  // when there is nothing else.
+  Result<Lowered> (*lower_again)(Subject& subject, std::size_t refused) = nullptr;
+  // Of the kernels of kernel steps; without a value, the assembler may do what it likes.
+  std::optional<derive::KernelLimits> limits{};
 };
 
 struct Engine {

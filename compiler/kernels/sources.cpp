@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "compiler/kernels/options.h"
 #include "runtime/base/check.h"
 #include "runtime/base/hash.h"
 
@@ -24,7 +25,7 @@ std::string whole_text(std::string_view name) {
 }  // namespace
 
 std::string include_text(std::string_view name) {
-  const std::string hash = hash128(whole_text(name)).to_hex();
+  const std::string hash = hash128(options_text() + whole_text(name)).to_hex();
   return fmt::format("#include \"attn/{}\"  // {}\n", name, hash.substr(0, 16));
 }
 

@@ -12,8 +12,9 @@ namespace attn::kernels {
 // All of them; NVRTC receives each as "attn/NAME".
 std::span<const support::EmbeddedFile> sources();
 
-// A line that includes a file ("softmax.cuh"), with a hash of its text and of those that it
-// includes: a kernel's text determines all that is compiled, and so does a plan's signature.
+// A line that includes a file ("softmax.cuh"), with a hash of its text, of those that it includes,
+// and of the options of compilation: a kernel's text determines all that is compiled, and so does a
+// plan's signature.
 std::string include_text(std::string_view name);
 
 }  // namespace attn::kernels

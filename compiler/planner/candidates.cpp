@@ -102,10 +102,15 @@ bool Candidates::refuse(const Strategy& strategy, const Error& error) {
   return !holds_for_all;
 }
 
-Result<Lowered> Candidates::lower(const Strategy& strategy) {
-  ATTN_ASSIGN(Lowered lowered, strategy.lower(*subject_));
-  if (makes_o_internal_) lowering::make_o_internal(lowered.program);
+Result<Lowered> Candidates::finished(Result<Lowered> lowered) const {
+  if (lowered.ok() && makes_o_internal_) lowering::make_o_internal(lowered->program);
   return lowered;
+}
+
+Result<Lowered> Candidates::lower_again(const Candidate& candidate, std::size_t refused) {
+  const auto lower = candidate.strategy->lower_again;
+  if (lower == nullptr) return {ErrorCode::unsupported, "there is no other program"};
+  return finished(lower(*subject_, refused));
 }
 
 Result<const Candidate*> Candidates::next() {
@@ -117,7 +122,7 @@ Result<const Candidate*> Candidates::next() {
       returned_ = true;
       return &candidate;
     }
-    Result<Lowered> lowered = lower(*candidate.strategy);
+    Result<Lowered> lowered = finished(candidate.strategy->lower(*subject_));
     if (lowered.ok()) {
       candidate.lowered = std::move(*lowered);
       continue;

@@ -61,6 +61,10 @@ class Candidates {
   // Null: none left.
   Result<const Candidate*> next();
 
+  // Strategy::lower_again of a candidate. Errors: the same, and unsupported if the strategy has
+  // nothing else.
+  Result<Lowered> lower_again(const Candidate& candidate, std::size_t refused);
+
   // Each candidate, lowered or not, in the order of the engines.
   const std::list<Candidate>& all() const { return all_; }
 
@@ -71,7 +75,7 @@ class Candidates {
  private:
   // False: an error that holds for every strategy.
   bool refuse(const Strategy& strategy, const Error& error);
-  Result<Lowered> lower(const Strategy& strategy);
+  Result<Lowered> finished(Result<Lowered> lowered) const;
 
   bool only_one_;
   bool makes_o_internal_;  // kernels write o though the attention does not output it

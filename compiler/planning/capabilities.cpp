@@ -18,6 +18,7 @@ struct Row {
 constexpr Row kRows[] = {
 #define ATTN_CAPABILITY(name, value, first_version, last_version, first_sm, last_sm, source) \
   {Capability::name, value, first_version, last_version, first_sm, last_sm},
+#define ATTN_CAPABILITY_AGAIN ATTN_CAPABILITY
 #include "compiler/planning/capabilities.def"
 };
 

@@ -24,23 +24,40 @@ Result<double> bound_of_native(Subject& subject) {
   return passes::predicted_ms_of_moving(2 * moved, subject.context().gpu);
 }
 
-Result<Lowered> lower_to_native(Subject& subject) {
+// The kernels that make lists run before the one that reads them: three launches.
+double predicted_ms_of_lists(const lowering::ListWork& work, const planning::Gpu& gpu) {
+  constexpr double kOperations = 20, kOtherLaunches = 2;  // of a score
+  const double operations_in_a_ms = gpu.multiprocessors * gpu.lanes * gpu.clock * 1e6;
+  return kOtherLaunches * passes::predicted_ms_of_moving(0, gpu) +
+         passes::predicted_ms_of_moving(work.bytes, gpu) +
+         kOperations * work.scores / operations_in_a_ms;
+}
+
+Result<Lowered> lower_again_to_native(Subject& subject, std::size_t refused) {
   const planning::Context& context = subject.context();
   const ir::Attention attention = passes::run_pass("ranges", subject.attention(), context);
   ATTN_ASSIGN(const double least, bound_of_native(subject));
   const passes::Axes axes = passes::varying(subject.mask().axes(), attention.dims);
-  ATTN_ASSIGN(lowering::NativeProgram made, lowering::lower_native(attention, axes, context));
+  ATTN_ASSIGN(lowering::NativeProgram made,
+              lowering::lower_native(attention, axes, context, refused));
   const double products =
       passes::predicted_ms_of_products(made.work(), attention.dims, context.gpu);
-  return Lowered{std::move(made.program), std::max(least, products), std::move(made.parts)};
+  const double lists = made.lists ? predicted_ms_of_lists(*made.lists, context.gpu) : 0;
+  return Lowered{std::move(made.program), std::max(least, products) + lists, std::move(made.parts)};
 }
+
+Result<Lowered> lower_to_native(Subject& subject) { return lower_again_to_native(subject, 0); }
+
+// A kernel that spills is slower than the next tile's.
+constexpr derive::KernelLimits kLimits{.spilled_bytes = 0};
 
 }  // namespace
 
 std::span<const Strategy> engine::native() {
   static constexpr Strategy kStrategies[] = {
       {"native", "one kernel of attnc's own over the key blocks that masks show, on sm_90",
-       Strategy::Kind::on_request, bound_of_native, lower_to_native}};
+       Strategy::Kind::on_request, bound_of_native, lower_to_native, lower_again_to_native,
+       kLimits}};
   return kStrategies;
 }
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <set>
 
 #include "compiler/derive/scores.h"
@@ -19,6 +18,7 @@
 #include "compiler/lowering/native/patches.h"
 #include "compiler/lowering/native/strength_reduction.h"
 #include "compiler/passes/analysis/mask_analysis.h"
+#include "compiler/planning/capabilities.h"
 #include "runtime/plan/internal_tensor.h"
 
 namespace attn::lowering {
@@ -83,13 +83,14 @@ Status check_clauses(const ir::Attention& attention) {
 class Native {
  public:
   Native(const ir::Attention& whole, const Form& form, const passes::Axes& mask_axes,
-         const planning::Context& context)
+         const planning::Context& context, std::size_t refused)
       : whole_(whole),
         form_(form),
         attention_(form.attention),
         dims_(attention_.dims),
         mask_axes_(mask_axes),
-        context_(context) {}
+        context_(context),
+        refused_(refused) {}
 
   Result<NativeProgram> make() && {
     ATTN_RETURN_IF_ERROR(choose());
@@ -101,7 +102,8 @@ class Native {
     for (const ir::Output& output : ir::kOutputs) {
       if (attention_.*output.wanted) kernel_.outputs.emplace_back(output.name);
     }
-    NativeProgram made{program(), 0, kernel_.tile.rate, {}};
+    NativeProgram made{program(), 0, kernel_.tile.rate, {}, {}};
+    if (kernel_.makes_lists) made.lists = list_work();
     made.scores =
         kernel_.blocks.blocks * static_cast<double>(kernel_.tile.rows() * kernel_.tile.keys);
     derive::check_scores(whole_, made.program);
@@ -110,12 +112,20 @@ class Native {
   }
 
  private:
-  // The tile whose blocks take least, by the scores that it computes.
+  struct Choice {
+    bool spare;
+    double work;
+    Kernel kernel;
+  };
+
+  // The tile whose blocks take least, by the scores that it computes; not the `refused_` best. The
+  // first is not a spare one, unless there is no other.
   Status choose() {
     const Expressions expressions = expressions_of(attention_, true, true);
-    double least = std::numeric_limits<double>::infinity();
+    std::vector<Choice> choices;
     Status refused = unsupported(attention_.pos, "no tile of attnc's kernel fits these sizes");
     for (const Tile& tile : tiles(expressions)) {
+      if (tile.spare && refused_ == 0 && !choices.empty()) continue;
       Result<Kernel> kernel = listed(tile);
       if (!kernel.ok()) {
         refused = kernel.error();
@@ -123,9 +133,14 @@ class Native {
       }
       const double work =
           kernel->blocks.blocks * static_cast<double>(tile.rows() * tile.keys) / tile.rate;
-      if (work < least) least = work, kernel_ = std::move(*kernel);
+      choices.push_back({tile.spare, work, std::move(*kernel)});
     }
-    return least < std::numeric_limits<double>::infinity() ? Status() : refused;
+    if (choices.size() <= refused_) return refused;
+    std::ranges::stable_sort(choices, {}, &Choice::work);
+    const auto best = std::ranges::find(choices, false, &Choice::spare);
+    if (best != choices.end()) std::rotate(choices.begin(), best, best + 1);
+    kernel_ = std::move(choices[refused_].kernel);
+    return {};
   }
 
   // Blocks of threads take turns; with few items, the last turn leaves many multiprocessors idle,
@@ -169,6 +184,16 @@ class Native {
     }
     ATTN_ASSIGN(kernel.blocks, key_blocks(attention_, mask_axes_, tile));
     return kernel;
+  }
+
+  // Cells are written and read; each list of runs and tiles is written and read at least once.
+  ListWork list_work() const {
+    const auto lists = static_cast<double>(kernel_.lists(dims_));
+    const auto tiles = lists * static_cast<double>(kernel_.blocks.tiles);
+    const auto cells = static_cast<double>(kernel_.cells(dims_));
+    const auto runs = static_cast<double>(kernel_.most_runs(dims_));
+    return {lists * static_cast<double>(dims_[Dim::Sq] * dims_[Dim::Skv]),
+            2 * tiles * (cells + 8 * runs + 32)};
   }
 
   std::int64_t listed_elements(const Kernel& kernel) const {
@@ -318,12 +343,14 @@ class Native {
   const ir::Dims& dims_;
   const passes::Axes mask_axes_;
   const planning::Context& context_;
+  const std::size_t refused_;
   Kernel kernel_;
 };
 
 // Classes of a modulus, without the scores between them. Errors: unsupported if there are none, and
 // where their strides are not those that the kernel can have.
-Result<NativeProgram> lower_classes(const ir::Attention& whole, const planning::Context& context) {
+Result<NativeProgram> lower_classes(const ir::Attention& whole, const planning::Context& context,
+                                    std::size_t refused) {
   const std::optional<passes::Part> classes = classes_of(whole, context);
   const std::optional<Form> form = classes ? form_of_classes(whole, *classes) : std::nullopt;
   if (!form) return unsupported(whole.pos, "the mask has no classes that are heads or batches");
@@ -331,8 +358,9 @@ Result<NativeProgram> lower_classes(const ir::Attention& whole, const planning::
     ATTN_RETURN_IF_ERROR(check_layout(form->attention, name));
   }
   const passes::Axes axes = passes::analyzed(form->attention, context)->axes();
-  ATTN_ASSIGN(NativeProgram made,
-              Native(whole, *form, passes::varying(axes, form->attention.dims), context).make());
+  ATTN_ASSIGN(
+      NativeProgram made,
+      Native(whole, *form, passes::varying(axes, form->attention.dims), context, refused).make());
   made.parts = {to_text(*classes)};
   return made;
 }
@@ -341,7 +369,7 @@ Result<NativeProgram> lower_classes(const ir::Attention& whole, const planning::
 }  // namespace native
 
 Status check_native(const ir::Attention& attention, const planning::Context& context) {
-  if (context.gpu.sm != 90) {
+  if (!can(planning::Capability::warp_group_products, context)) {
     return unsupported(attention.pos,
                        fmt::format("attnc's kernels are for compute capability 9.0, not {}.{}",
                                    context.gpu.sm / 10, context.gpu.sm % 10));
@@ -359,11 +387,11 @@ Status check_native(const ir::Attention& attention, const planning::Context& con
 }
 
 Result<NativeProgram> lower_native(const ir::Attention& attention, const passes::Axes& mask_axes,
-                                   const planning::Context& context) {
+                                   const planning::Context& context, std::size_t refused) {
   ATTN_RETURN_IF_ERROR(check_native(attention, context));
   const native::Form form = native::whole_form(native::with_reduced_strength(attention));
-  Result<NativeProgram> whole = native::Native(attention, form, mask_axes, context).make();
-  Result<NativeProgram> classes = native::lower_classes(form.attention, context);
+  Result<NativeProgram> whole = native::Native(attention, form, mask_axes, context, refused).make();
+  Result<NativeProgram> classes = native::lower_classes(form.attention, context, refused);
   const bool fewer = classes.ok() && (!whole.ok() || classes->work() < whole->work());
   return fewer ? classes : whole;
 }

@@ -21,6 +21,7 @@
 //   native.maps     i32 [tensors times batches, 32]
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,17 +38,25 @@ namespace attn::lowering {
 // that are too long.
 Status check_native(const ir::Attention& attention, const planning::Context& context);
 
+// Of the kernels that make lists of key blocks at every execute.
+struct ListWork {
+  double scores = 0;  // whose masks they look at, at most
+  double bytes = 0;   // that they and the kernel behind them move
+};
+
 struct NativeProgram {
   plan::Program program;
   double scores = 0;  // that are computed, hidden ones of partial blocks included
   double rate = 1;    // of the tile that was chosen, compared with the best of this depth
   std::vector<std::string> parts{};  // if it computes classes (passes/strategy/partition.h): which
+  std::optional<ListWork> lists{};
 
   double work() const { return scores / rate; }
 };
 // Of the whole attention, or of its classes (classes.h): what computes fewer scores. `mask_axes`:
-// what the masks depend on. Errors: those of check_native, and of check_forward.
+// what the masks depend on. `refused`: how many of the best tiles not to take. Errors: those of
+// check_native, and of check_forward; unsupported when no tile is left.
 Result<NativeProgram> lower_native(const ir::Attention& attention, const passes::Axes& mask_axes,
-                                   const planning::Context& context);
+                                   const planning::Context& context, std::size_t refused = 0);
 
 }  // namespace attn::lowering

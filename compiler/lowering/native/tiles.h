@@ -38,6 +38,8 @@ struct Tile {
   double rate = 1;              // scores in the same time, compared with other tiles of this depth
   std::int64_t cell = kCell;    // the same of this tile, a multiple of it
   std::optional<Patch> patch{};
+  // Only for expressions that need so many registers that the other tiles' kernels spill.
+  bool spare = false;
 
   std::int64_t rows() const { return kGroup * groups; }
   std::int64_t rows_of_head() const { return rows() / pack; }

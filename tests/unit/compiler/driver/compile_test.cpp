@@ -125,13 +125,70 @@ TEST(Compile, WithoutKeysNothingIsAskedOfCuDnn) {
   const plan::Plan& plan = compiled->plan;
   EXPECT_TRUE(plan.compiled.empty());
   EXPECT_EQ(plan.kernels.size(), 1U);
-  EXPECT_GE(plan.cudnn_version, 91900) << "the version that may load it";
+  EXPECT_EQ(plan.cudnn_version, 0) << "any version may load it";
   std::vector<std::string> names;
   for (const auto& tensor : plan.program.tensors) names.push_back(tensor.name);
   EXPECT_EQ(names, (std::vector<std::string>{"q", "o", "lse"})) << "no tensor without elements";
   const auto again = plan::deserialize(plan::serialize(plan));
   ASSERT_TRUE(again.ok()) << again.error().to_text();
   EXPECT_EQ(*again, plan);
+}
+
+CompileOptions options_for_native() {
+  CompileOptions options = options_for("h200");
+  options.worker.command = {"/bin/false"};  // cuDNN is not asked
+  options.lowering = "native";
+  return options;
+}
+
+TEST(Compile, KernelsAloneNeedNoWorker) {
+  const Read spec;
+  CompileOptions options = options_for_native();
+  options.cached = {std::make_shared<cache::PlanCache>(), 91900};
+  const auto compiled = compile(spec.attention, spec.source, spec.bindings, options);
+  ASSERT_TRUE(compiled.ok()) << compiled.error().to_text();
+  EXPECT_EQ(compiled->plan.cudnn_version, 0);
+  ASSERT_EQ(compiled->plan.choice.size(), 1U);
+  EXPECT_EQ(compiled->plan.choice[0].lowering, "native");
+  EXPECT_GT(compiled->plan.choice[0].predicted_ms, 0);
+  options.cached.cudnn_version = 92800;  // another, which does not matter
+  EXPECT_TRUE(compile(spec.attention, spec.source, spec.bindings, options).ok());
+  EXPECT_EQ(options.cached.cache->counts()[cache::Counter::hit], 1U);
+}
+
+// The tile with the fewest scores for its rate has no registers for this.
+TEST(Compile, KernelsThatSpillAreFollowedByTheNextTile) {
+  const Read spec(
+      "attention a { dims B = 2, Hq = 4, Hkv = 2, Sq = 160, Skv = 288, D = 64; dtype f16; "
+      "tensor table: f32[8]; tensor bias: f32[Hq, Skv]; "
+      "score 20.0 * tanh((score + bias[h, kv_idx]) / 20.0); "
+      "score score + table[(q_idx - kv_idx) // 64 % 8]; "
+      "mask q_idx >= kv_idx && q_idx - kv_idx < 100; outputs o, lse; }",
+      {});
+  const auto compiled = compile(spec.attention, spec.source, spec.bindings, options_for_native());
+  ASSERT_TRUE(compiled.ok()) << compiled.error().to_text();
+  EXPECT_TRUE(compiled->refused.empty());
+  const auto& choice = compiled->plan.choice;
+  ASSERT_EQ(choice.size(), 2U);
+  EXPECT_EQ(choice[0].refused, "");
+  EXPECT_EQ(choice[1].lowering, "native");
+  EXPECT_THAT(choice[1].refused, HasSubstr("are spilled to memory"));
+}
+
+// As many captured tensors as a thread has no registers for: with every tile.
+TEST(Compile, KernelsThatSpillAreRefused) {
+  std::string tensors, score = "score";
+  for (int i = 0; i < 60; ++i) {
+    tensors += fmt::format("tensor t{0}: f32[Sq, Skv]; ", i);
+    score += fmt::format(" + t{0}[q_idx, kv_idx] * sin(t{0}[q_idx, kv_idx] * score)", i);
+  }
+  const std::string text = "attention a { dims B = 1, Hq = 2, Sq = 512, D = 128; " + tensors +
+                           "score " + score + "; mask q_idx >= kv_idx; }";
+  const Read spec(text.c_str(), {});
+  const auto compiled = compile(spec.attention, spec.source, spec.bindings, options_for_native());
+  ASSERT_FALSE(compiled.ok());
+  EXPECT_EQ(compiled.error().code, ErrorCode::unsupported);
+  EXPECT_THAT(compiled.error().message, HasSubstr("needs more registers than there are"));
 }
 
 // Products of cuDNN's with every factor read both ways, and every kernel of attnc's.

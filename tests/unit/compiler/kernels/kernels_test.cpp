@@ -6,12 +6,15 @@
 
 #include "compiler/derive/nvrtc.h"
 #include "compiler/kernels/kernel_text.h"
+#include "compiler/kernels/options.h"
 #include "compiler/kernels/sources.h"
+#include "runtime/base/hash.h"
 #include "tests/support/host_kernels.h"
 
 namespace attn::kernels {
 namespace {
 
+using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 
 constexpr const char* kFolder = ATTN_SOURCE_DIR "/compiler/kernels";
@@ -74,6 +77,16 @@ TEST(KernelText, IncludesNameTheTextThatTheyInclude) {
   EXPECT_THAT(include_text("rows.cuh"),
               MatchesRegex("#include \"attn/rows.cuh\"  // [0-9a-f]{16}\n"));
   EXPECT_NE(include_text("rows.cuh").substr(24), include_text("values.cuh").substr(26));
+}
+
+// Other options make another kernel, and so another plan.
+TEST(KernelText, IncludesNameTheOptions) {
+  for (const KernelKind kind : {KernelKind::element_wise, KernelKind::general}) {
+    for (const char* option : options_of(kind)) EXPECT_THAT(options_text(), HasSubstr(option));
+  }
+  const std::string hash =
+      hash128(options_text() + std::string(support::text_of(sources(), "values.cuh"))).to_hex();
+  EXPECT_THAT(include_text("values.cuh"), HasSubstr("// " + hash.substr(0, 16)));
 }
 
 TEST(KernelText, OneOutput) {

@@ -81,6 +81,14 @@ void show_most_batches() {
   EXPECT_EQ(refusal(tiles(2047), "block_sparse"), "");
   EXPECT_THAT(refusal(tiles(2048), "block_sparse"), HasSubstr("exceed the batch limit"));
 }
+void show_warp_group_products() {
+  for (const std::int64_t sm : {80, 90, 100, 120}) {
+    planning::Context context = attn::testing::in(false);
+    context.gpu.sm = sm;
+    const auto program = driver::lower(attention_of(kSizes), "native", context);
+    EXPECT_EQ(program.ok(), sm == 90) << sm;
+  }
+}
 
 #define ATTN_CAPABILITY(name, ...) \
   TEST(Capabilities, name) { show_##name(); }

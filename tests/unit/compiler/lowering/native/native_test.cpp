@@ -25,11 +25,11 @@ constexpr const char* kSizes = "dims B = 2, Hq = 8, Hkv = 2, Sq = 300, Skv = 400
 
 ir::Attention of(const std::string& clauses) { return of_spec("attention a { " + clauses + " }"); }
 
-Result<NativeProgram> lowered(const std::string& clauses) {
+Result<NativeProgram> lowered(const std::string& clauses, std::size_t refused = 0) {
   const ir::Attention attention = of(clauses);
   const passes::MaskAnalysis mask(attention, nullptr);
   return lower_native(attention, passes::varying(mask.axes(), attention.dims),
-                      attn::testing::in(false));
+                      attn::testing::in(false), refused);
 }
 
 const plan::KernelStep& step_of(const NativeProgram& made) {
@@ -175,6 +175,29 @@ TEST(Native, FewTilesAreComputedInParts) {
   EXPECT_EQ(counter.name, "native.counter");
   EXPECT_THAT(counter.dims, ::testing::ElementsAre(1 + 4 * 8 * 4));
   EXPECT_EQ(made.program.internals.back().dims[0], 4 * 8 * 4 * 4 * 32 * (4 + 64));
+}
+
+// A mask that reads nothing costs nothing at an execute.
+TEST(Native, ListsThatTheGpuMakesAreWork) {
+  EXPECT_FALSE(lowered(std::string(kSizes) + "mask q_idx >= kv_idx;")->lists.has_value());
+  const auto made =
+      lowered(std::string(kSizes) + "tensor d: i32[B, Skv]; mask d[b, kv_idx] == d[b, q_idx];");
+  ASSERT_TRUE(made->lists.has_value());
+  EXPECT_EQ(made->lists->scores, 2 * 300 * 400);
+  EXPECT_GE(made->lists->bytes, 2 * 2 * 10 * 25);  // cells, written and read
+}
+
+TEST(Native, TakesTheNextTileWhereKernelsWereRefused) {
+  const std::int64_t best = step_of(*lowered(kSizes)).launches[0].block[0];
+  const std::int64_t next = step_of(*lowered(kSizes, 1)).launches[0].block[0];
+  EXPECT_EQ(best, 512);
+  EXPECT_EQ(next, 384);
+  EXPECT_THAT(step_of(*lowered(kSizes, 1)).source, HasSubstr("kKeys = 128;"));
+  EXPECT_THAT(step_of(*lowered(kSizes, 2)).source, HasSubstr("kKeys = 64;"));
+  const auto none = lowered(kSizes, 3);
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.error().code, ErrorCode::unsupported);
+  EXPECT_THAT(none.error().message, HasSubstr("no tile"));
 }
 
 TEST(Native, TextOfACausalMask) {
