@@ -90,7 +90,7 @@ std::string entries_text(const std::vector<Entry>& entries) {
     std::vector<std::string> cells = {file.hash.to_hex(), "unreadable", "", "", ""};
     if (plan.ok()) {
       cells = {file.hash.to_hex(), escaped(plan->spec_name), std::string(direction_of(*plan)),
-               escaped(plan->target.name), cudnn::version_text(plan->cudnn_version)};
+               escaped(plan->target.name), cudnn_text(plan->cudnn_version)};
     }
     cells.push_back(bytes_text(static_cast<std::int64_t>(file.bytes)));
     cells.push_back(time_text(file.used));
@@ -174,8 +174,8 @@ std::string info_text(const cache::FileStore& store, const Totals& totals) {
       totals.all.to_text(), bytes_text(static_cast<std::int64_t>(store.limits().bytes)),
       Days(store.limits().age).count());
   for (const auto& [key, total] : totals.of) {
-    text += fmt::format("  {} with cuDNN {}: {}\n", shown(key.first),
-                        cudnn::version_text(key.second), total.to_text());
+    text += fmt::format("  {} with cuDNN {}: {}\n", shown(key.first), cudnn_text(key.second),
+                        total.to_text());
   }
   if (totals.unreadable.plans > 0) {
     text += fmt::format("  unreadable: {}\n", totals.unreadable.to_text());

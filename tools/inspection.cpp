@@ -49,9 +49,8 @@ std::string header_text(const std::string& path, const std::string& kind, const 
       "  signature   {}\n"
       "{}",
       shown(path), kind, shown(plan.spec_name), bindings.empty() ? "none" : bindings.substr(1),
-      shape_text(plan), shown(plan.target.name), plan.target.sm,
-      cudnn::version_text(plan.cudnn_version), memory_text(plan::memory_of(plan)),
-      plan.signature.hash.to_hex(), decisions_text(plan));
+      shape_text(plan), shown(plan.target.name), plan.target.sm, cudnn_text(plan.cudnn_version),
+      memory_text(plan::memory_of(plan)), plan.signature.hash.to_hex(), decisions_text(plan));
 }
 
 std::string kind_of(const plan::Step& step) {

@@ -195,8 +195,9 @@ typedef struct attn_runtime_options {
   void (*allocator_release)(void* user);
 } attn_runtime_options;
 
-/* Opens a device with its primary context (the one that the CUDA runtime uses) and loads cuDNN.
- * `options` may be NULL. `*runtime` has one reference, owned by the caller. Errors: cuda, cudnn. */
+/* Opens a device with its primary context (the one that the CUDA runtime uses). cuDNN is loaded by
+ * the first plan that has steps of its, or by attn_runtime_describe. `options` may be NULL.
+ * `*runtime` has one reference, owned by the caller. Errors: cuda. */
 ATTN_API attn_status attn_runtime_open(const attn_runtime_options* options, attn_runtime** runtime,
                                        attn_error* error);
 ATTN_API void attn_runtime_retain(attn_runtime* runtime);
@@ -208,8 +209,8 @@ typedef struct attn_runtime_info {
   const char* device_name;   /* "NVIDIA H200" */
   int32_t device;            /* CUDA ordinal */
   int32_t sm;                /* compute capability * 10: 90 for Hopper */
-  int64_t cudnn_version;     /* 91900 for 9.19.0 */
-  const char* cudnn_library; /* path of the loaded library */
+  int64_t cudnn_version;     /* 91900 for 9.19.0; 0 if cuDNN is not found */
+  const char* cudnn_library; /* path of the library, or "" */
 } attn_runtime_info;
 
 ATTN_API attn_status attn_runtime_describe(const attn_runtime* runtime, attn_runtime_info* info,
@@ -371,7 +372,7 @@ typedef struct attn_plan_info {
   const char* spec;      /* source text */
   int32_t sm;            /* required compute capability * 10 */
   attn_direction direction;
-  int64_t cudnn_version;   /* required version: 91900 for 9.19.0 */
+  int64_t cudnn_version;   /* required version: 91900 for 9.19.0; 0: none */
   int64_t workspace_bytes; /* as in attn_executable_info */
   int64_t device_bytes;
   size_t tensor_count;

@@ -75,10 +75,10 @@ std::optional<plan::Target> target_here(const plan::Bundle& plans, std::int64_t 
 
 Result<shapes::AttncOptions> attnc_options(const attn_picker_options& options,
                                            const attn_runtime& runtime, const plan::Bundle& plans) {
+  ATTN_ASSIGN(const execute::Runtime::Cudnn* cudnn, runtime.runtime->cudnn());
   shapes::AttncOptions attnc;
   attnc.command = {options.attnc};
-  attnc.cudnn_folder =
-      std::filesystem::path(runtime.runtime->library().path()).parent_path().string();
+  attnc.cudnn_folder = std::filesystem::path(cudnn->library->path()).parent_path().string();
   if (options.target != nullptr) {
     ATTN_ASSIGN(attnc.target, targets::find_target(options.target));
   } else {

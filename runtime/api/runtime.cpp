@@ -165,13 +165,16 @@ ATTN_API attn_status attn_runtime_describe(const attn_runtime* runtime, attn_run
     ATTN_RETURN_IF_ERROR(
         check_given({{runtime, "the runtime"}, {info, "the output pointer for the info"}}));
     const cuda::Device& device = runtime->runtime->device();
-    const cudnn::Library& library = runtime->runtime->library();
+    const Result<execute::Runtime::Cudnn*> cudnn = runtime->runtime->cudnn();
     attn_runtime_info about = {};
     about.device_name = device.name().c_str();
     about.device = device.ordinal();
     about.sm = static_cast<std::int32_t>(device.sm());
-    about.cudnn_version = library.version();
-    about.cudnn_library = library.path().c_str();
+    about.cudnn_library = "";
+    if (cudnn.ok()) {
+      about.cudnn_version = (*cudnn)->library->version();
+      about.cudnn_library = (*cudnn)->library->path().c_str();
+    }
     return write_sized(info, about);
   });
 }

@@ -16,7 +16,7 @@ Binding& Binding::operator=(Binding&&) noexcept = default;
 Binding::~Binding() = default;
 
 Binding::State::State(std::shared_ptr<const ExecutableState> executable,
-                      cudnn::Handles::Seat its_seat, const Arguments& arguments,
+                      std::optional<cudnn::Handles::Seat> its_seat, const Arguments& arguments,
                       RowCopies its_copies, std::size_t kept_addresses)
     : owner(std::move(executable)),
       seat(std::move(its_seat)),
@@ -63,8 +63,8 @@ void Binding::State::own(cuda::DeviceBuffer buffer) {
 Status Binding::State::select(const Bases& bases) {
   Pack* found = packs.find(bases);
   if (found == nullptr) {
-    ATTN_ASSIGN(auto steps,
-                bind_steps(operands, bases, owner->runtime->library(), owner->runtime->device()));
+    const cudnn::Library* library = owner->cudnn == nullptr ? nullptr : owner->cudnn->library.get();
+    ATTN_ASSIGN(auto steps, bind_steps(operands, bases, library, owner->runtime->device()));
     found = &packs.slot();
     found->tensors.assign(bases.tensors.begin(), bases.tensors.end());
     found->workspace = bases.workspace;
@@ -84,10 +84,15 @@ bool Binding::State::is_pooled() const {
 }
 
 Status Binding::State::run(void* stream) {
-  const cudnn::Handles::Lease handle = seat.lease();
+  if (!seat) return run_with(nullptr, stream);
+  const cudnn::Handles::Lease handle = seat->lease();
   ATTN_RETURN_IF_ERROR(handle.session().set_stream(stream));
+  return run_with(&handle.session(), stream);
+}
+
+Status Binding::State::run_with(const cudnn::Session* session, void* stream) {
   ATTN_RETURN_IF_ERROR(copies.enqueue(owner->runtime->device(), current->tensors, stream));
-  const Queue queue{owner->runtime->device(), handle.session(), stream};
+  const Queue queue{owner->runtime->device(), session, stream};
   for (std::size_t i = 0; i < owner->order.size(); ++i) {
     ATTN_RETURN_IF_ERROR(execute_step(owner->steps[owner->order[i]], current->steps[i], queue));
   }

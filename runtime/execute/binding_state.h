@@ -15,8 +15,9 @@ namespace attn::execute {
 
 struct Binding::State {
   // The arguments must have been checked, and `its_copies` made from them.
-  State(std::shared_ptr<const ExecutableState> executable, cudnn::Handles::Seat its_seat,
-        const Arguments& arguments, RowCopies its_copies, std::size_t kept_addresses);
+  State(std::shared_ptr<const ExecutableState> executable,
+        std::optional<cudnn::Handles::Seat> its_seat, const Arguments& arguments,
+        RowCopies its_copies, std::size_t kept_addresses);
 
   Memory memory();
   Status give_workspace(const Workspace& wanted);
@@ -32,10 +33,11 @@ struct Binding::State {
   Error explained(Error error) const;
   // Enqueues with the current pack, or with one for a workspace from the device's pool.
   Status run(void* stream);
+  Status run_with(const cudnn::Session* session, void* stream);
   Status run_in_pool(void* stream);
 
   std::shared_ptr<const ExecutableState> owner;
-  cudnn::Handles::Seat seat;
+  std::optional<cudnn::Handles::Seat> seat;  // if there are steps of cuDNN's
   Scalars scalars;
   RowCopies copies;
   std::vector<void*> tensors;  // in the program's order

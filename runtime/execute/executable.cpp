@@ -83,6 +83,15 @@ std::size_t plan_bytes(const plan::Plan& plan) {
   return bytes;
 }
 
+// Loads cuDNN only for a plan that has steps of its.
+Result<std::vector<LoadedStep>> load_with_cudnn(ExecutableState& state, const plan::Plan& plan) {
+  const cuda::Device& device = state.runtime->device();
+  if (plan.compiled.empty()) return load_steps(plan, nullptr, device);
+  ATTN_ASSIGN(state.cudnn, state.runtime->cudnn());
+  ATTN_ASSIGN(cudnn::Handles::Seat seat, state.cudnn->loading.take_seat());
+  return load_steps(plan, &seat.lease().session(), device);
+}
+
 // `plan` must have been checked.
 Result<std::shared_ptr<const ExecutableState>> load_state(const std::shared_ptr<Runtime>& runtime,
                                                           const plan::Plan& plan,
@@ -95,8 +104,7 @@ Result<std::shared_ptr<const ExecutableState>> load_state(const std::shared_ptr<
   state->runtime = runtime;
   state->program = plan.program;
   state->signature = plan.signature;
-  ATTN_ASSIGN(cudnn::Handles::Seat seat, runtime->loading().take_seat());
-  ATTN_ASSIGN(state->steps, load_steps(plan, seat.lease().session(), device));
+  ATTN_ASSIGN(state->steps, load_with_cudnn(*state, plan));
   state->order = order_of(plan.program);
   ATTN_ASSIGN(state->iota, make_iota(plan.program, device, runtime->allocator()));
   ATTN_ASSIGN(state->once, derive_once(plan, device, runtime->allocator()));
@@ -112,10 +120,12 @@ Result<std::shared_ptr<const ExecutableState>> load_state(const std::shared_ptr<
 
 }  // namespace
 
-Status Executable::check_fits(const Runtime& runtime, const plan::Plan& plan) {
+Status Executable::check_fits(Runtime& runtime, const plan::Plan& plan) {
   const cuda::Device& device = runtime.device();
   ATTN_RETURN_IF_ERROR(check_device(plan, device.name(), device.sm()));
-  ATTN_RETURN_IF_ERROR(check_version(plan, runtime.library().version()));
+  if (plan::steps_of<plan::CudnnStep>(plan.program).empty()) return {};
+  ATTN_ASSIGN(const Runtime::Cudnn* cudnn, runtime.cudnn());
+  ATTN_RETURN_IF_ERROR(check_version(plan, cudnn->library->version()));
   return check_engines(plan);
 }
 
@@ -145,7 +155,6 @@ const plan::Program& Executable::program() const { return state_->program; }
 const plan::Signature& Executable::signature() const { return state_->signature; }
 const Runtime& Executable::runtime() const { return *state_->runtime; }
 const cuda::Device& Executable::device() const { return state_->runtime->device(); }
-std::int64_t Executable::cudnn_version() const { return state_->runtime->library().version(); }
 std::int64_t Executable::workspace_bytes() const { return state_->workspace_bytes; }
 std::int64_t Executable::device_bytes() const {
   return static_cast<std::int64_t>(state_->device_bytes());
@@ -162,7 +171,11 @@ Result<Binding> Executable::bind(const Arguments& arguments, Workspace workspace
   ATTN_RETURN_IF_ERROR(scope.enter(device));
   ATTN_RETURN_IF_ERROR(
       check_arguments(state_->program, arguments, device.ordinal(), cuda::classify));
-  ATTN_ASSIGN(cudnn::Handles::Seat seat, state_->runtime->executing().take_seat());
+  std::optional<cudnn::Handles::Seat> seat;
+  if (state_->cudnn != nullptr) {
+    ATTN_ASSIGN(cudnn::Handles::Seat taken, state_->cudnn->executing.take_seat());
+    seat.emplace(std::move(taken));
+  }
   ATTN_ASSIGN(RowCopies copies,
               RowCopies::make(state_->program, arguments, device, state_->runtime->allocator()));
   auto state = std::make_unique<Binding::State>(state_, std::move(seat), arguments,

@@ -44,15 +44,15 @@ class Executable {
   static Result<Executable> load(const plan::Plan& plan, const LoadOptions& options = {});
   static Result<Executable> load_file(const std::string& path, const LoadOptions& options = {});
 
-  // Whether the plan is for this GPU and this cuDNN. Errors: plan_device, plan_version.
-  static Status check_fits(const Runtime& runtime, const plan::Plan& plan);
+  // Whether the plan is for this GPU and, if it has steps of cuDNN's, this cuDNN. Errors:
+  // plan_device, plan_version; those of Runtime::cudnn.
+  static Status check_fits(Runtime& runtime, const plan::Plan& plan);
 
   // Tensors and params to bind, and the steps.
   const plan::Program& program() const;
   const plan::Signature& signature() const;
   const Runtime& runtime() const;
   const cuda::Device& device() const;
-  std::int64_t cudnn_version() const;
 
   // Device memory in bytes that an execute needs besides the tensors; its address must be 256-byte
   // aligned. It holds nothing between executes. The executable also holds device_bytes(), shared by

@@ -27,7 +27,7 @@ class ExecutableCache {
   using Find = std::function<Result<std::shared_ptr<const plan::Plan>>()>;
   Result<Executable> get(const cache::Key& key, const Find& find);
 
-  const Runtime& runtime() const { return *runtime_; }
+  Runtime& runtime() const { return *runtime_; }
   cache::Counts counts() const { return counters_.read(); }
   cache::Counts reset_counts() { return counters_.reset(); }
   std::size_t size() const { return loaded_.size(); }

@@ -21,6 +21,7 @@ struct ExecutableState {
   }
 
   std::shared_ptr<Runtime> runtime;
+  Runtime::Cudnn* cudnn = nullptr;  // the runtime's, if there are steps of cuDNN's
   plan::Program program;
   plan::Signature signature;
   std::vector<LoadedStep> steps;   // the steps of an execute

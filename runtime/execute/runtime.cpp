@@ -18,34 +18,51 @@ Status check_handles(int most) {
 
 }  // namespace
 
-Runtime::Runtime(cuda::Device device, std::shared_ptr<const cudnn::Library> library,
-                 const RuntimeOptions& options)
+Runtime::Cudnn::Cudnn(std::shared_ptr<const cudnn::Library> its_library, int most_handles)
+    : library(std::move(its_library)),
+      executing(library, most_handles),
+      loading(library, kMostLoads) {}
+
+Runtime::Runtime(cuda::Device device, const RuntimeOptions& options)
     : device_(std::move(device)),
-      library_(std::move(library)),
+      cudnn_folder_(options.cudnn_folder),
+      most_handles_(options.most_handles),
       log_(options.log),
-      allocator_(options.allocator),
-      executing_(library_, options.most_handles),
-      loading_(library_, kMostLoads) {}
+      allocator_(options.allocator) {}
 
 Result<std::shared_ptr<Runtime>> Runtime::open(const RuntimeOptions& options) {
   ATTN_RETURN_IF_ERROR(check_handles(options.most_handles));
   ATTN_ASSIGN(cuda::Device device, cuda::Device::open(options.device));
-  ATTN_ASSIGN(auto library, cudnn::Library::load(options.cudnn_folder));
-  std::shared_ptr<Runtime> runtime(new Runtime(std::move(device), std::move(library), options));
-  runtime->log(
-      log::Level::info,
-      fmt::format("CUDA device {}: {} (sm_{}), cuDNN {} of {}", options.device,
-                  runtime->device_.name(), runtime->device_.sm(),
-                  cudnn::version_text(runtime->library_->version()), runtime->library_->path()));
+  std::shared_ptr<Runtime> runtime(new Runtime(std::move(device), options));
+  runtime->log(log::Level::info, fmt::format("CUDA device {}: {} (sm_{})", options.device,
+                                             runtime->device_.name(), runtime->device_.sm()));
   return runtime;
+}
+
+Result<Runtime::Cudnn*> Runtime::cudnn() {
+  const std::lock_guard lock(mutex_);
+  if (cudnn_ == nullptr) {
+    ATTN_ASSIGN(auto library, cudnn::Library::load(cudnn_folder_));
+    cudnn_ = std::make_unique<Cudnn>(std::move(library), most_handles_);
+    log(log::Level::info,
+        fmt::format("cuDNN {} of {}", cudnn::version_text(cudnn_->library->version()),
+                    cudnn_->library->path()));
+  }
+  return cudnn_.get();
+}
+
+bool Runtime::has_loaded_cudnn() const {
+  const std::lock_guard lock(mutex_);
+  return cudnn_ != nullptr;
 }
 
 // cuDNN's handles must be destroyed with their context current.
 Runtime::~Runtime() {
   cuda::Scope scope;
   if (!scope.enter(device_).ok()) return;
-  executing_.clear();
-  loading_.clear();
+  if (cudnn_ == nullptr) return;
+  cudnn_->executing.clear();
+  cudnn_->loading.clear();
 }
 
 void Runtime::log(log::Level level, const std::string& message) const {

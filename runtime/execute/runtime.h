@@ -1,7 +1,9 @@
-// What the executables of one device share: its context, its cuDNN, and cuDNN handles.
+// What the executables of one device share: its context, its cuDNN, and cuDNN handles. cuDNN is
+// loaded when something needs it first: executables without steps of cuDNN's need the driver alone.
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "runtime/base/log.h"
@@ -28,29 +30,36 @@ struct RuntimeOptions {
 // independent.
 class Runtime {
  public:
-  // Errors: cuda, cudnn, invalid_argument.
+  // Errors: cuda, invalid_argument.
   static Result<std::shared_ptr<Runtime>> open(const RuntimeOptions& options = {});
   ~Runtime();
 
   const cuda::Device& device() const { return device_; }
-  const cudnn::Library& library() const { return *library_; }
   const cuda::AllocatorPointer& allocator() const { return allocator_; }
   void log(log::Level level, const std::string& message) const;
 
-  // Separate handles for executing and loading threads: an execute never waits for a load.
-  cudnn::Handles& executing() { return executing_; }
-  cudnn::Handles& loading() { return loading_; }
+  struct Cudnn {
+    Cudnn(std::shared_ptr<const cudnn::Library> its_library, int most_handles);
+    std::shared_ptr<const cudnn::Library> library;
+    // Separate handles for executing and loading threads: an execute never waits for a load.
+    cudnn::Handles executing;
+    cudnn::Handles loading;
+  };
+  // Loads it if nothing did; it lives as long as the runtime. Errors: those of
+  // cudnn::Library::load; the next call tries again.
+  Result<Cudnn*> cudnn();
+  bool has_loaded_cudnn() const;
 
  private:
-  Runtime(cuda::Device device, std::shared_ptr<const cudnn::Library> library,
-          const RuntimeOptions& options);
+  Runtime(cuda::Device device, const RuntimeOptions& options);
 
   cuda::Device device_;
-  std::shared_ptr<const cudnn::Library> library_;
+  std::string cudnn_folder_;
+  int most_handles_;
   log::Sink log_;
   cuda::AllocatorPointer allocator_;
-  cudnn::Handles executing_;
-  cudnn::Handles loading_;
+  mutable std::mutex mutex_;  // guards cudnn_
+  std::unique_ptr<Cudnn> cudnn_;
 };
 
 }  // namespace attn::execute

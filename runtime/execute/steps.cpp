@@ -87,14 +87,14 @@ Status check_engines(const plan::Plan& plan) {
   return {};
 }
 
-Result<std::vector<LoadedStep>> load_steps(const plan::Plan& plan, const cudnn::Session& session,
+Result<std::vector<LoadedStep>> load_steps(const plan::Plan& plan, const cudnn::Session* session,
                                            const cuda::Device& device) {
   std::vector<LoadedStep> loaded;
   auto compiled = plan.compiled.begin();
   auto image = plan.kernels.begin();
   for (const plan::Step& step : plan.program.steps) {
     if (std::holds_alternative<plan::CudnnStep>(step)) {
-      ATTN_ASSIGN(LoadedStep made, load_cudnn(*compiled++, session));
+      ATTN_ASSIGN(LoadedStep made, load_cudnn(*compiled++, *session));
       loaded.push_back(std::move(made));
       continue;
     }
@@ -147,7 +147,7 @@ Result<cuda::DeviceBuffer> derive_once(const plan::Plan& plan, const cuda::Devic
 
 Status execute_step(const LoadedStep& step, const BoundStep& bound, const Queue& queue) {
   if (const auto* plan = std::get_if<cudnn::LoadedPlan>(&step)) {
-    return plan->execute(queue.session, *std::get_if<cudnn::VariantPack>(&bound));
+    return plan->execute(*queue.session, *std::get_if<cudnn::VariantPack>(&bound));
   }
   return launch(*std::get_if<LoadedKernels>(&step), *std::get_if<KernelArguments>(&bound),
                 queue.device, queue.stream);
@@ -171,7 +171,7 @@ std::vector<StepOperands> operands_of(const plan::Program& program, const Memory
 }
 
 Result<std::vector<BoundStep>> bind_steps(const std::vector<StepOperands>& operands,
-                                          const Bases& bases, const cudnn::Library& library,
+                                          const Bases& bases, const cudnn::Library* library,
                                           const cuda::Device& device) {
   std::vector<BoundStep> bound;
   bound.reserve(operands.size());
@@ -184,7 +184,7 @@ Result<std::vector<BoundStep>> bind_steps(const std::vector<StepOperands>& opera
     const auto& cudnn = std::get<CudnnOperands>(step);
     ATTN_ASSIGN(
         cudnn::VariantPack pack,
-        cudnn::VariantPack::create(library, cudnn.uids, cudnn.addresses(bases), bases.workspace));
+        cudnn::VariantPack::create(*library, cudnn.uids, cudnn.addresses(bases), bases.workspace));
     bound.emplace_back(std::move(pack));
   }
   return bound;

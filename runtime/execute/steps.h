@@ -24,7 +24,8 @@ Status check_engines(const plan::Plan& plan);
 
 // The steps of an execute, in order. `plan` must have a kernel for each step. Errors: cuda, cudnn;
 // plan_damaged for a kernel whose parameters differ from the program's.
-Result<std::vector<LoadedStep>> load_steps(const plan::Plan& plan, const cudnn::Session& session,
+// `session` may be null for a plan without steps of cuDNN's.
+Result<std::vector<LoadedStep>> load_steps(const plan::Plan& plan, const cudnn::Session* session,
                                            const cuda::Device& device);
 
 // The indices of those steps in execution order, loops unrolled.
@@ -34,10 +35,10 @@ std::vector<std::size_t> order_of(const plan::Program& program);
 Result<cuda::DeviceBuffer> derive_once(const plan::Plan& plan, const cuda::Device& device,
                                        const cuda::AllocatorPointer& allocator = nullptr);
 
-// Where steps are enqueued. `stream` must be the session's.
+// Where steps are enqueued. `stream` must be the session's, which steps of cuDNN's need.
 struct Queue {
   const cuda::Device& device;
-  const cudnn::Session& session;
+  const cudnn::Session* session = nullptr;
   void* stream = nullptr;
 };
 
@@ -48,9 +49,10 @@ Status execute_step(const LoadedStep& step, const BoundStep& bound, const Queue&
 using StepOperands = std::variant<CudnnOperands, KernelOperands>;
 std::vector<StepOperands> operands_of(const plan::Program& program, const Memory& memory);
 
-// Binds each of them to these addresses. Errors: cudnn, cuda.
+// Binds each of them to these addresses. `library` may be null where none is cuDNN's. Errors:
+// cudnn, cuda.
 Result<std::vector<BoundStep>> bind_steps(const std::vector<StepOperands>& operands,
-                                          const Bases& bases, const cudnn::Library& library,
+                                          const Bases& bases, const cudnn::Library* library,
                                           const cuda::Device& device);
 
 }  // namespace attn::execute

@@ -49,10 +49,9 @@ extern "C" __global__ void sum_rows(const __grid_constant__ Map map, float* o, f
 }
 )";
 
-plan::Plan make_plan(const cuda::Device& device, std::int64_t cudnn_version) {
+plan::Plan make_plan(const cuda::Device& device) {
   plan::Plan plan;
   plan.target = {device.name(), device.sm(), ""};
-  plan.cudnn_version = cudnn_version;
   plan.program.tensors = {
       {"q", plan::TensorRole::query, DType::f32, {1, 1, kRows, kColumns}, {1376, 1376, 32, 1}},
       {"o", plan::TensorRole::output, DType::f32, {1, 1, kRows, 1}, {43, 43, 1, 1}},
@@ -108,7 +107,7 @@ class KernelStepOnDevice : public testing::GpuTest {
 
 TEST_F(KernelStepOnDevice, RunsAgainAndInGraphs) {
   auto runtime = Runtime::open({}).value();
-  const plan::Plan plan = make_plan(device(), runtime->library().version());
+  const plan::Plan plan = make_plan(device());
   ASSERT_TRUE(plan::validate(plan.program).ok()) << plan::validate(plan.program).error().message;
   const Executable executable = Executable::load(runtime, plan).value();
   DeviceTensors tensors = DeviceTensors::allocate(device(), plan.program).value();

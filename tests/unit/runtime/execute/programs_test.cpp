@@ -47,6 +47,20 @@ TEST_F(Programs, ABackward) { expect_right_results(plan::testing::backward_progr
 
 TEST_F(Programs, LaunchesOfKernels) { expect_right_results(plan::testing::kernel_program()); }
 
+// There is none where the runtime would look for it.
+TEST_F(Programs, KernelsAloneNeedNoCudnn) {
+  RuntimeOptions options;
+  options.cudnn_folder = "/no/such/folder";
+  runtime_ = must(Runtime::open(options));
+  expect_right_results(plan::testing::kernel_program());
+  EXPECT_OK(Executable::check_fits(*runtime_, standin::plan_of(plan::testing::kernel_program())));
+  EXPECT_FALSE(runtime_->has_loaded_cudnn());
+  const auto refused =
+      Executable::load(runtime_, standin::plan_of(plan::testing::sample_program()));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::cudnn);
+}
+
 // Counters are zeroed by every execute; more shared memory than the default is asked for.
 TEST_F(Programs, KernelStepsPrepareTheirLaunches) {
   const plan::Plan plan = standin::plan_of(plan::testing::kernel_program());

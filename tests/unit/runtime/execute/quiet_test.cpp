@@ -79,9 +79,9 @@ class Quiet : public OnStandins {
 
   // What cuDNN itself does when it executes the plan's only step.
   Counts bare_execute() {
-    const cudnn::Api& api = runtime_->library().api();
-    const cudnn::Session session = must(cudnn::Session::create(
-        std::shared_ptr<const cudnn::Library>(runtime_, &runtime_->library())));
+    const std::shared_ptr<const cudnn::Library> library = must(runtime_->cudnn())->library;
+    const cudnn::Api& api = library->api();
+    const cudnn::Session session = must(cudnn::Session::create(library));
     const auto handle = static_cast<cudnnHandle_t>(session.handle());
     const std::string& text = plan_.compiled[0].cudnn_plan;
     const cudnn::Descriptor plan =
@@ -94,8 +94,7 @@ class Quiet : public OnStandins {
     const std::vector<void*> tensors = on_->addresses();
     const std::vector<graph::Uid> uids = {1, 2, 3};
     const auto pack = must(cudnn::VariantPack::create(
-        runtime_->library(), uids, std::vector<void*>{tensors[0], &constant, tensors[1]},
-        workspace.data()));
+        *library, uids, std::vector<void*>{tensors[0], &constant, tensors[1]}, workspace.data()));
     const Counts bare = counts_of([&] {
       ASSERT_EQ(api.cudnnBackendExecute(handle, plan.raw(), pack.descriptor()),
                 CUDNN_STATUS_SUCCESS);
