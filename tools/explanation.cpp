@@ -150,18 +150,11 @@ std::string columns_text(const Explanation& explanation) {
   return text;
 }
 
-// Files before version 7 have it only if there was a choice.
-std::string lowering_of(const driver::Compiled& compiled) {
-  const plan::Plan& plan = compiled.plan;
-  if (!plan.lowering.empty() || plan.choice.empty()) return plan.lowering;
-  return plan.choice.front().lowering;
-}
-
 // Whether the forward computes the mask as it is: not parts, documents, lists of pages or lengths.
 bool is_of_one_kernel(const Explanation& explanation) {
   const auto& program = explanation.forward;
   if (!program || !program->compiled) return true;
-  const std::string lowering = lowering_of(*program->compiled);
+  const std::string lowering = lowering_of(program->compiled->plan);
   constexpr std::string_view kOthers[] = {"parts", "segments", "block_sparse", "seqlens"};
   return std::ranges::find(kOthers, lowering) == std::end(kOthers);
 }
@@ -238,7 +231,7 @@ std::string engine_text(const Explanation& explanation, const ExplainedProgram& 
   }
   const plan::Plan& plan = program.compiled->plan;
   std::string text = fmt::format("  for {} (sm_{}) by cuDNN {}\n", plan.target.name, plan.target.sm,
-                                 cudnn::version_text(plan.cudnn_version));
+                                 cudnn_text(plan.cudnn_version));
   text += fmt::format("  workspace in all {}\n", memory_text(plan::memory_of(plan)));
   for (const std::string& line : choice_lines(plan)) text += fmt::format("  {}\n", line);
   for (const std::string& line : refusal_lines(*program.compiled)) {
@@ -297,10 +290,10 @@ Json engine_json(const Explanation& explanation, const ExplainedProgram& program
   Json json = {{"known", true},
                {"target", plan.target.name},
                {"sm", plan.target.sm},
-               {"cudnn", cudnn::version_text(plan.cudnn_version)},
+               {"cudnn", cudnn_text(plan.cudnn_version)},
                {"workspace_bytes", plan::memory_of(plan).total()},
                {"steps", Json::array()}};
-  if (const std::string lowering = lowering_of(*program.compiled); !lowering.empty()) {
+  if (const std::string lowering = lowering_of(plan); !lowering.empty()) {
     json["lowering"] = lowering;
     json["refused"] = refusals_json(program.compiled->refused);
   }
@@ -365,13 +358,23 @@ Json clauses_json(const ExplainedProgram& program) {
   return clauses;
 }
 
+// What `inspect` says of a plan too.
+void add_decision(Json& json, const ExplainedProgram& program) {
+  if (!program.compiled) return;
+  const plan::Plan& plan = program.compiled->plan;
+  json.update(decision_json(plan));
+  json["workspace_bytes"] = plan::memory_of(plan).total();
+}
+
 Json backward_json(const Explanation& explanation, const ExplainedProgram& program) {
   if (!is_lowered(program)) return {{"error", error_json(*program.refusal, nullptr)}};
-  return {{"clauses", clauses_json(program)},
-          {"flop", program.flops},
-          {"bytes", program.bytes},
-          {"program", Json::parse(plan::to_json(program.program))},
-          {"engine", engine_json(explanation, program)}};
+  Json json = {{"clauses", clauses_json(program)},
+               {"flop", program.flops},
+               {"bytes", program.bytes},
+               {"program", Json::parse(plan::to_json(program.program))},
+               {"engine", engine_json(explanation, program)}};
+  add_decision(json, program);
+  return json;
 }
 
 void explain_columns(const passes::MaskAnalysis& mask, Explanation& explanation) {
@@ -463,6 +466,7 @@ Json to_json(const Explanation& explanation) {
     json["bytes"] = forward->bytes;
     json["program"] = Json::parse(plan::to_json(forward->program));
     json["engine"] = engine_json(explanation, *forward);
+    add_decision(json, *forward);
   }
   if (explanation.derivatives) json["gradients"] = to_json(*explanation.derivatives);
   if (explanation.backward) json["backward"] = backward_json(explanation, *explanation.backward);

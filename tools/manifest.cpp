@@ -12,6 +12,7 @@ Json manifest_of(const plan::Plan& plan) {
                         {"between", memory.between},
                         {"once", memory.once},
                         {"counting", memory.iota}};
+  manifest.update(decision_json(plan));
   return manifest;
 }
 

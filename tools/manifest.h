@@ -7,7 +7,7 @@
 namespace attn::tools {
 
 // plan::manifest_json, where `workspace_bytes` is all memory that an execute needs besides its
-// tensors, including tensors computed at load, and `memory` lists its parts.
+// tensors, including tensors computed at load, and `memory` lists its parts; and decision_json.
 Json manifest_of(const plan::Plan& plan);
 
 }  // namespace attn::tools

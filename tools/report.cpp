@@ -151,6 +151,24 @@ std::vector<std::string> choice_lines(const plan::Plan& plan) {
   return {fmt::format("chosen: {}", fmt::join(ways, "; "))};
 }
 
+std::string lowering_of(const plan::Plan& plan) {
+  if (!plan.lowering.empty() || plan.choice.empty()) return plan.lowering;
+  return plan.choice.front().lowering;
+}
+
+Json decision_json(const plan::Plan& plan) {
+  const bool known = !plan.choice.empty();
+  const std::string strategy = lowering_of(plan);
+  Json json = {{"strategy", strategy.empty() ? Json(nullptr) : Json(strategy)},
+               {"predicted_ms", known ? Json(plan.choice.front().predicted_ms) : Json(nullptr)},
+               {"steps", Json::array()}};
+  for (const plan::Step& step : plan.program.steps) {
+    const bool cudnn = std::holds_alternative<plan::CudnnStep>(step);
+    json["steps"].push_back({{"engine", cudnn ? "cudnn" : "native"}});
+  }
+  return json;
+}
+
 Json choice_json(const plan::Plan& plan) {
   Json list = Json::array();
   for (const plan::Alternative& way : plan.choice) {

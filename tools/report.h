@@ -34,6 +34,15 @@ void tell_refusals(const driver::Compiled& compiled);
 // [{"lowering": "composite", "error": {..}}]
 Json refusals_json(const std::vector<planner::Refusal>& refusals);
 
+// Files before version 7 have it only if there was a choice.
+std::string lowering_of(const plan::Plan& plan);
+
+// What was taken, and what runs each step:
+// {"strategy": "native", "predicted_ms": 0.83, "steps": [{"engine": "native"}]}
+// Null where a plan of an older file does not say it. A step is cuDNN's, or kernels that attnc
+// generated: "native".
+Json decision_json(const plan::Plan& plan);
+
 // "chosen: parts, 0.135 ms predicted, 0.142 ms measured; composite, 0.246 ms predicted": one line,
 // or none if there was only one lowering. Predictions are for an H200.
 std::vector<std::string> choice_lines(const plan::Plan& plan);

@@ -232,12 +232,32 @@ class Explain(attnc.Case):
                     self.assertEqual(manifest["lowering"], options[options.index("--lowering") + 1])
                 self.assertEqual(engine.get("parts", []), manifest.get("parts", []))
                 self.assertEqual(engine.get("choice"), manifest.get("choice"))
+                for key in ("strategy", "predicted_ms", "workspace_bytes", "steps"):
+                    self.assertEqual(explained[key], manifest[key])
+                self.assertEqual(explained["strategy"], manifest["lowering"])
+                self.assertGreater(explained["predicted_ms"], 0)
+                self.assertEqual(len(explained["steps"]), len(manifest["program"]["steps"]))
+                self.assertEqual([step["engine"] for step in explained["steps"]].count("cudnn"),
+                                 len(manifest["compiled"]))
                 self.assertEqual([step["engine"] for step in engine["steps"] if "engine" in step],
                                  [step["engine"] for step in manifest["compiled"]])
                 without = options[options.index("--without") + 1] if "--without" in options else ""
                 self.assertEqual(",".join(manifest.get("without", [])), without)
                 if "bounding_band" in without:
                     self.assertIsNone(explained["mask"]["right"])
+
+    def test_plans_of_kernels_alone(self):
+        plan = self.compile(SPECS / "causal.attn", "--engine", "native", "--direction", "fwd")
+        manifest = self.attnc_json("inspect", plan)
+        explained = self.attnc_json("explain", plan)
+        for json in (manifest, explained):
+            self.assertEqual(json["strategy"], "native")
+            self.assertEqual(json["steps"], [{"engine": "native"}])
+            self.assertGreater(json["predicted_ms"], 0)
+            self.assertEqual(json["workspace_bytes"], 256)  # a counter
+        self.assertEqual(manifest["cudnn_version"], 0)
+        self.assertIn("cuDNN       none", self.attnc("inspect", plan).stdout)
+        self.assertNotIn("chosen:", self.attnc("explain", plan).stdout)
 
     def test_without_cudnn_the_engine_is_not_known(self):
         empty = self.folder / "empty"
