@@ -1,7 +1,7 @@
 // Compiles random specs, without a GPU, and counts the outcomes:
 //
 //   random_specs COUNT FIRST OUT [--jobs N] [--seconds S] [--sample N] [--target h200]
-//                [--offer] [--only-cudnn]
+//                [--engine NAME] [--offer] [--only-cudnn]
 //
 // Compiles specs FIRST .. FIRST + COUNT - 1 with N processes. Writes to OUT: `summary.txt`;
 // `outcomes.txt`, one line per spec (number, outcome, reason); `cases/`, the specs that were
@@ -27,6 +27,7 @@
 #include <set>
 #include <thread>
 
+#include "compiler/planner/candidates.h"
 #include "runtime/targets/targets.h"
 #include "runtime/worker/report.h"
 #include "tests/fuzz/trial.h"
@@ -151,13 +152,15 @@ void write_spec(const std::string& folder, std::uint64_t number, const std::stri
 }
 
 // Selects specs with new combinations of operations and operands first, then evenly spaced ones.
-std::vector<std::uint64_t> sample_of(const std::vector<std::uint64_t>& served, std::size_t wanted) {
+std::vector<std::uint64_t> sample_of(const std::vector<std::uint64_t>& served,
+                                     const Options& options) {
+  const std::size_t wanted = options.sample;
   std::vector<std::uint64_t> sample, others;
   std::set<std::string> seen;
   for (const std::uint64_t number : served) {
     if (sample.size() == wanted) return sample;
     const std::size_t before = seen.size();
-    seen.merge(combinations_of(typed_spec(number)));
+    seen.merge(combinations_of(typed_spec(number), options.trial.lowering));
     (seen.size() > before ? sample : others).push_back(number);
   }
   const std::size_t more = std::min(wanted - sample.size(), others.size());
@@ -173,7 +176,7 @@ void write_specs(const Options& options, const std::vector<Found>& all) {
     write_spec(options.out + "/cases", found.number,
                fmt::format("# {}: {}\n", to_string(found.outcome.ending), found.outcome.reason));
   }
-  for (const std::uint64_t number : sample_of(served, options.sample)) {
+  for (const std::uint64_t number : sample_of(served, options)) {
     write_spec(options.out + "/random", number, "");
   }
 }
@@ -235,10 +238,11 @@ int main(int argc, char** argv) {
   app.add_option("--sample", options.sample, "Number of served specs to keep");
   app.add_option("--target", options.target, "GPU to compile for");
   app.add_option("--cudnn", options.trial.cudnn_folder, "Folder of cuDNN's libraries");
+  app.add_option("--engine", options.trial.lowering, "Engine whose lowerings are used")
+      ->check(CLI::IsMember(planner::engine_names()));
   app.add_flag("--offer", options.trial.only_offer,
                "Only query cuDNN's heuristics, do not compile");
-  app.add_flag("--only-cudnn", options.trial.only_cudnn,
-               "Do not compile kernels of derived tensors");
+  app.add_flag("--only-cudnn", options.trial.only_cudnn, "Do not compile attnc's kernels");
   CLI11_PARSE(app, argc, argv);
   const Result<plan::Target> target = targets::find_target(options.target);
   if (!target.ok()) {

@@ -96,11 +96,12 @@ Outcome outcome_of(std::string_view said, int status) {
 
 }  // namespace
 
-std::set<std::string> combinations_of(const std::string& spec) {
+std::set<std::string> combinations_of(const std::string& spec, const std::string& lowering) {
   std::set<std::string> all;
   const support::Source source("random.attn", spec);
   diag::Sink sink(source);
-  const Result<plan::Program> program = driver::lower(*driver::front_end(source, {}, sink));
+  const Result<plan::Program> program =
+      driver::lower(*driver::front_end(source, {}, sink), lowering);
   for (const plan::CudnnStep* step : plan::steps_of<plan::CudnnStep>(*program)) {
     all.merge(testing::combinations(step->graph));
   }
@@ -142,7 +143,7 @@ Outcome Compiler::in_this_process(const std::string& spec, int report) const {
   diag::Sink sink(source);
   const auto attention = driver::front_end(source, {}, sink);
   if (!attention) return {Ending::invalid, common_words(sink.sorted().at(0).message)};
-  const Result<plan::Program> program = driver::lower(*attention);
+  const Result<plan::Program> program = driver::lower(*attention, options_.lowering);
   if (!program.ok()) return outcome_of(program.error(), Ending::refused_by_rule);
   (void)write_all(report, std::string_view(&kAsksCudnn, 1));
   const Status compiled = compile_steps(*program);

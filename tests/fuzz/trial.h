@@ -35,8 +35,9 @@ struct Outcome {
 struct TrialOptions {
   plan::Target target;
   std::string cudnn_folder;
-  bool only_offer = false;  // only query cuDNN's heuristics, do not compile
-  bool only_cudnn = false;  // do not compile attnc's kernels
+  std::string lowering{"auto"};  // or that of planner::lowering_names() or engine_names()
+  bool only_offer = false;       // only query cuDNN's heuristics, do not compile
+  bool only_cudnn = false;       // do not compile attnc's kernels
   std::chrono::seconds timeout{120};
 };
 
@@ -61,7 +62,8 @@ class Compiler {
   TrialOptions options_;
 };
 
-// The combinations in the graphs of a served spec (tests/support/combinations.h).
-std::set<std::string> combinations_of(const std::string& spec);
+// The combinations in the graphs of a spec that was served with this lowering
+// (tests/support/combinations.h).
+std::set<std::string> combinations_of(const std::string& spec, const std::string& lowering);
 
 }  // namespace attn::fuzz
