@@ -129,6 +129,10 @@ std::optional<Bounds> bounds_of(const ir::Attention& attention, Effort& effort) 
   const auto first_row = found([](const Box& box) { return -box.row.low; });
   const auto last_column = found([](const Box& box) { return box.column.high; });
   const auto first_column = found([](const Box& box) { return -box.column.low; });
+  if (!first_row || !last_column || !first_column) return std::nullopt;
+  // A search that ends early gives a bound that need not be reached. Two of them may leave nothing
+  // in between.
+  if (-*first_row > *last_row || -*first_column > *last_column) return std::nullopt;
   return Bounds{{-*first_row, *last_row}, {-*first_column, *last_column}};
 }
 

@@ -71,6 +71,21 @@ TEST(BoundsOf, AreTheNarrowest) {
   EXPECT_EQ(bounds_of(of_clauses(64, 64, "mask q_idx + kv_idx < 0;")), std::nullopt);
 }
 
+// The bound on each side may be wider than it need be, but they do not pass each other.
+TEST(BoundsOf, AreNeverEmptyHoweverSoonTheEffortEnds) {
+  const ir::Attention attention =
+      of_clauses(256, 320,
+                 "tensor t: i32[B]; mask t[b] // max(1, h) <= h < q_idx * h; "
+                 "mask all(j in 0..3: q_idx % 9 == j);");
+  for (std::int64_t work = 250; work < 20'000'000; work += work / 4) {
+    Effort effort(work);
+    const auto bounds = bounds_of(attention, effort);
+    if (!bounds) continue;
+    EXPECT_LE(bounds->rows.low, bounds->rows.high) << work;
+    EXPECT_LE(bounds->columns.low, bounds->columns.high) << work;
+  }
+}
+
 // Searches over boxes give the same result as counting.
 TEST(Boxes, OfRandomMasks) {
   std::mt19937_64 random(13);
