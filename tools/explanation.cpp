@@ -230,8 +230,9 @@ std::string engine_text(const Explanation& explanation, const ExplainedProgram& 
                        explanation.why_not_compiled);
   }
   const plan::Plan& plan = program.compiled->plan;
-  std::string text = fmt::format("  for {} (sm_{}) by cuDNN {}\n", plan.target.name, plan.target.sm,
-                                 cudnn_text(plan.cudnn_version));
+  std::string text = fmt::format("  for {} (sm_{})", plan.target.name, plan.target.sm);
+  if (plan.cudnn_version != 0) text += " by cuDNN " + cudnn_text(plan.cudnn_version);
+  text += "\n";
   text += fmt::format("  workspace in all {}\n", memory_text(plan::memory_of(plan)));
   for (const std::string& line : choice_lines(plan)) text += fmt::format("  {}\n", line);
   for (const std::string& line : refusal_lines(*program.compiled)) {

@@ -18,7 +18,7 @@ std::optional<std::string_view> after(std::string_view line, std::string_view wo
 // The number that ends where `word` begins.
 std::optional<std::int64_t> number_before(std::string_view line, std::string_view word) {
   const std::size_t end = line.find(word);
-  if (end == std::string_view::npos) return std::nullopt;
+  if (end == std::string_view::npos || end == 0) return std::nullopt;
   const std::size_t begin = line.find_last_not_of("0123456789", end - 1) + 1;
   std::int64_t number = 0;
   const auto read = std::from_chars(line.data() + begin, line.data() + end, number);

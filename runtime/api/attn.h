@@ -209,7 +209,7 @@ typedef struct attn_runtime_info {
   const char* device_name;   /* "NVIDIA H200" */
   int32_t device;            /* CUDA ordinal */
   int32_t sm;                /* compute capability * 10: 90 for Hopper */
-  int64_t cudnn_version;     /* 91900 for 9.19.0; 0 if cuDNN is not found */
+  int64_t cudnn_version;     /* 91900 for 9.19.0; 0 if cuDNN cannot be loaded: the log says why */
   const char* cudnn_library; /* path of the library, or "" */
 } attn_runtime_info;
 

@@ -174,6 +174,8 @@ ATTN_API attn_status attn_runtime_describe(const attn_runtime* runtime, attn_run
     if (cudnn.ok()) {
       about.cudnn_version = (*cudnn)->library->version();
       about.cudnn_library = (*cudnn)->library->path().c_str();
+    } else {
+      runtime->runtime->log(log::Level::warning, cudnn.error().message);
     }
     return write_sized(info, about);
   });

@@ -40,14 +40,14 @@ Result<std::shared_ptr<Runtime>> Runtime::open(const RuntimeOptions& options) {
 }
 
 Result<Runtime::Cudnn*> Runtime::cudnn() {
-  const std::lock_guard lock(mutex_);
-  if (cudnn_ == nullptr) {
-    ATTN_ASSIGN(auto library, cudnn::Library::load(cudnn_folder_));
-    cudnn_ = std::make_unique<Cudnn>(std::move(library), most_handles_);
-    log(log::Level::info,
-        fmt::format("cuDNN {} of {}", cudnn::version_text(cudnn_->library->version()),
-                    cudnn_->library->path()));
-  }
+  std::unique_lock lock(mutex_);
+  if (cudnn_ != nullptr) return cudnn_.get();
+  ATTN_ASSIGN(auto library, cudnn::Library::load(cudnn_folder_));
+  cudnn_ = std::make_unique<Cudnn>(std::move(library), most_handles_);
+  lock.unlock();  // a log may ask for the runtime's description
+  log(log::Level::info,
+      fmt::format("cuDNN {} of {}", cudnn::version_text(cudnn_->library->version()),
+                  cudnn_->library->path()));
   return cudnn_.get();
 }
 

@@ -284,10 +284,11 @@ Status run(const Options& options) {
   for (std::thread& thread : threads) thread.join();
   for (const Site& site : sites) {
     const cache::Counts counts = site.cache->counts();
+    const auto cudnn = site.runtime->cudnn();
     fmt::print("device {}: {} hits, {} loads, {} evictions, {} waits, {} handles\n",
                site.runtime->device().ordinal(), counts[cache::Counter::hit],
                counts[cache::Counter::load], counts[cache::Counter::evict],
-               counts[cache::Counter::wait], site.runtime->executing().size());
+               counts[cache::Counter::wait], cudnn.ok() ? (*cudnn)->executing.size() : 0);
   }
   ATTN_RETURN_IF_ERROR(shared.failure);
   return watched;

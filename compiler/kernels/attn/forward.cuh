@@ -60,7 +60,8 @@ struct ForwardTensors {
   float* parts;           // what warps have of each, if there are parts
 };
 
-// A block in the stream: its first key, and these bits.
+// A block in the stream: its first key (of a patch 16 times the number of its first 8 keys), and these
+// bits.
 constexpr unsigned kMasked = 1;  // masks hide a part of it
 constexpr unsigned kFirstOfTile = 2;
 constexpr unsigned kLastOfTile = 4;
@@ -668,8 +669,7 @@ struct Consumer {
   }
   // One that tensors have.
   __device__ __forceinline__ auto held_column(int i) const {
-    constexpr bool kPastColumns = C::kColumns % C::kKeys != 0 || C::kParts > 1;
-    if constexpr (C::kPatches || !E::kReadsColumns || !kPastColumns) return column(i);
+    if constexpr (C::kPatches || !E::kReadsColumns) return column(i);
     else return min(column(i), C::kColumns - 1);
   }
   // From score 0 to score i.
@@ -783,11 +783,14 @@ struct Consumer {
     return moved;
   }
 
-  __device__ __forceinline__ float largest_of_row(int r, float shift) const {
+  // No shift makes NaN of rows that are hidden.
+  __device__ __forceinline__ float largest_of_row(int r, float& shift) const {
     float x = s[2 * r], y = s[2 * r + 1];
 #pragma unroll
     for (int i = 4 + 2 * r; i < kScores; i += 4) x = fmaxf(x, s[i]), y = fmaxf(y, s[i + 1]);
-    x = fmaxf(x, y) + shift;
+    x = fmaxf(x, y);
+    if (x == nothing()) shift = 0;
+    x += shift;
     x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
     return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
   }
@@ -835,8 +838,10 @@ struct Consumer {
                               (threadIdx.x / 32 & 3),
                           1);
     }
+    arrived = __shfl_sync(~0u, arrived, 0);
+    __syncwarp();
     __threadfence();
-    return __shfl_sync(~0u, arrived, 0) == C::kParts - 1;
+    return arrived == C::kParts - 1;
   }
 
   // Makes o, maxima and sums those of all parts.

@@ -148,7 +148,7 @@ class Native {
   std::int64_t parts() const {
     const auto all = static_cast<std::int64_t>(context_.gpu.multiprocessors);
     const std::int64_t items = kernel_.items(dims_);
-    if (items >= 2 * all || kernel_.tile.width > kWidestPart) return 1;
+    if (items >= 2 * all || kernel_.tile.width > kWidestPart || kernel_.tile.patch) return 1;
     const std::int64_t least = kernel_.tile.groups == 1 ? kLeastOfFew : kLeastOfMany;
     const auto turns = [&](std::int64_t count) { return (items * count + all - 1) / all; };
     std::int64_t best = 1;
@@ -390,10 +390,16 @@ Result<NativeProgram> lower_native(const ir::Attention& attention, const passes:
                                    const planning::Context& context, std::size_t refused) {
   ATTN_RETURN_IF_ERROR(check_native(attention, context));
   const native::Form form = native::whole_form(native::with_reduced_strength(attention));
-  Result<NativeProgram> whole = native::Native(attention, form, mask_axes, context, refused).make();
-  Result<NativeProgram> classes = native::lower_classes(form.attention, context, refused);
-  const bool fewer = classes.ok() && (!whole.ok() || classes->work() < whole->work());
-  return fewer ? classes : whole;
+  std::size_t of_whole = 0, of_classes = 0;  // refused
+  while (true) {
+    Result<NativeProgram> whole =
+        native::Native(attention, form, mask_axes, context, of_whole).make();
+    Result<NativeProgram> classes = native::lower_classes(form.attention, context, of_classes);
+    const bool fewer = classes.ok() && (!whole.ok() || classes->work() < whole->work());
+    if (of_whole + of_classes == refused) return fewer ? classes : whole;
+    if (!fewer && !whole.ok()) return whole;
+    ++(fewer ? of_classes : of_whole);
+  }
 }
 
 }  // namespace attn::lowering

@@ -15,7 +15,8 @@ using ir::Node;
 using ir::Op;
 
 constexpr double kMostWeight = 1e30;
-constexpr int kMostDegree = 3;  // powers of unscaled products stay far from the ends of f32
+constexpr double kLeastFactor = 1e-6;  // addends are divided by it
+constexpr int kMostDegree = 3;         // powers of unscaled products stay far from the ends of f32
 
 bool is_weight(double value) { return value > 1 / kMostWeight && value < kMostWeight; }
 
@@ -118,7 +119,9 @@ Scoring scoring_of(const ir::Attention& attention) {
   const auto degree = Degrees(attention.dag).of(scoring.root);
   if (!scale || !degree || *degree < 1 || *degree > kMostDegree) return scoring;
   const double factor = std::pow(*scale, *degree), weight = scoring.weight * factor;
-  if (!is_weight(weight) || !is_weight(factor)) return scoring;
+  if (!is_weight(weight)) return scoring;
+  if (!scoring.addends.empty() && (factor < kLeastFactor || factor > 1 / kLeastFactor))
+    return scoring;
   scoring.weight = weight;
   scoring.addend_factor = 1 / factor;
   scoring.scaled = false;

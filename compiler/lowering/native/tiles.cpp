@@ -9,7 +9,7 @@ using ir::Dim;
 
 constexpr std::int64_t kMostPack = 8;
 // Of tiles for random dropout of modified scores, which otherwise spill.
-constexpr std::int64_t kMostWithRandom = 128, kKeysWithRandom = 96;
+constexpr std::int64_t kWidthWithRandom = 128, kKeysWithRandom = 96;
 constexpr std::int64_t kRandomCell = 32;  // keys that the generator of dropout numbers together
 constexpr std::int64_t kMostShared = 227 << 10;
 
@@ -49,6 +49,8 @@ std::int64_t pack_of(const Tile& tile, std::int64_t group) {
   return 1;
 }
 
+constexpr double kRateOfPlainLoads = 0.6;  // measured with a bias [S, S]
+
 // With as many stages of a table as fit, rather than queries of the next tile.
 void add_table(Tile& tile, const Table& table) {
   constexpr std::int64_t kStagesAndQueries[][2] = {{2, 2}, {2, 1}, {1, 2}, {1, 1}};
@@ -59,6 +61,7 @@ void add_table(Tile& tile, const Table& table) {
     if (tile.shared_bytes() <= kMostShared) return;
   }
   tile.tables = 0, tile.table_pack = 1, tile.queries = queries;
+  tile.rate *= kRateOfPlainLoads;
 }
 
 }  // namespace
@@ -87,8 +90,9 @@ std::vector<Tile> tiles_for(const ir::Attention& attention, bool plain, bool by_
     tile.rate = row.rate, tile.spare = row.spare;
     if (attention.is_random()) {
       tile.cell = kRandomCell;
-      const bool full = !plain && tile.width == kMostWithRandom;
-      tile.keys = (full ? kKeysWithRandom : tile.keys) / kRandomCell * kRandomCell;
+      const bool full = !plain && tile.width == kWidthWithRandom;
+      tile.keys =
+          (full ? std::min(tile.keys, kKeysWithRandom) : tile.keys) / kRandomCell * kRandomCell;
     }
     if (!by_head) tile.pack = pack_of(tile, d[Dim::Hq] / d[Dim::Hkv]);
     if (table) add_table(tile, *table);

@@ -177,6 +177,21 @@ TEST(Native, FewTilesAreComputedInParts) {
   EXPECT_EQ(made.program.internals.back().dims[0], 4 * 8 * 4 * 4 * 32 * (4 + 64));
 }
 
+TEST(Native, PatchesAreNotDividedIntoParts) {
+  const std::string text = source_of(
+      "dims B = 1, Hq = 1, Sq = 4096, Skv = 32768, D = 128; "
+      "mask abs(q_idx % 64 - kv_idx % 64) <= 8 && kv_idx // 64 < (q_idx // 64 - 8) * 8;");
+  EXPECT_THAT(text, AllOf(HasSubstr("kPatches = true;"), HasSubstr("kParts = 1;")));
+}
+
+TEST(Native, TilesOfRandomDropoutAreNoLargerThanOthers) {
+  const ir::Attention attention =
+      of("dims B = 1, Hq = 2, Sq = 1, Skv = 512, Dqk = 192, Dv = 128; dropout 0.1;");
+  const std::vector<native::Tile> tiles = native::tiles_for(attention, false, false, {});
+  EXPECT_EQ(tiles.size(), 3U);
+  for (const native::Tile& tile : tiles) EXPECT_LE(tile.keys, 96);
+}
+
 // A mask that reads nothing costs nothing at an execute.
 TEST(Native, ListsThatTheGpuMakesAreWork) {
   EXPECT_FALSE(lowered(std::string(kSizes) + "mask q_idx >= kv_idx;")->lists.has_value());
@@ -194,7 +209,8 @@ TEST(Native, TakesTheNextTileWhereKernelsWereRefused) {
   EXPECT_EQ(next, 384);
   EXPECT_THAT(step_of(*lowered(kSizes, 1)).source, HasSubstr("kKeys = 128;"));
   EXPECT_THAT(step_of(*lowered(kSizes, 2)).source, HasSubstr("kKeys = 64;"));
-  const auto none = lowered(kSizes, 3);
+  EXPECT_EQ(step_of(*lowered(kSizes, 3)).launches[0].block[0], 256);
+  const auto none = lowered(kSizes, 4);
   ASSERT_FALSE(none.ok());
   EXPECT_EQ(none.error().code, ErrorCode::unsupported);
   EXPECT_THAT(none.error().message, HasSubstr("no tile"));
