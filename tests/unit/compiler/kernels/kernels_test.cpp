@@ -31,7 +31,8 @@ TEST_P(HostKernels, CompileOnTheHost) {
 }
 
 TEST_P(Kernels, CompileForGpus) {
-  const std::string source = include_text(GetParam()) + kernel_text("attn_derive", {}, "");
+  const std::string source =
+      include_text("values.cuh") + include_text(GetParam()) + kernel_text("attn_derive", {}, "");
   for (const std::int64_t sm : {80, 90, 100}) {
     const Result<std::string> image = derive::compile_kernel(source, sm, "");
     EXPECT_TRUE(image.ok()) << image.error().to_text();
