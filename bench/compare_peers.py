@@ -96,14 +96,16 @@ class Peers:
         self.subjects = {}
         if self.names:
             self.inputs = peers.Inputs(shape)
-            self.mods = flex_mods.mods(flex_mods.captured(shape, "cuda"))
+            self.tensors = flex_mods.captured(shape, "cuda")
+            self.mods = flex_mods.mods(self.tensors)
 
     def begin(self, variant):
         """Creates the variant's attentions. Returns {peer: why it failed}."""
         self.subjects, errors = {}, {}
+        case = peers.Case(variant, *self.mods[variant], self.shape, self.tensors) if self.names else None
         for name in self.names:
             try:
-                attention = peers.PEERS[name][1](*self.mods[variant], self.shape)
+                attention = peers.PEERS[name][1](case)
                 if attention:
                     self.subjects[name] = peers.Subject(attention, self.inputs)
             except Exception as error:  # a peer's failure is a result

@@ -1,10 +1,11 @@
 """Attention of other libraries on the variants of bench/variants, and how to time it.
 
-A peer is a function (score_mod, mask_mod, shape) that returns an attention (a function of q, k, v
-[B, H, S, D]), or None if it cannot express the mods. Peers are imported on first use.
+A peer is a function of a Case that returns an attention (a function of q, k, v [B, H, S, D]), or None if it
+cannot express the case. Peers are imported on first use.
 """
 import importlib
 import statistics
+from typing import NamedTuple
 
 CLOCK = 1_980_000_000  # maximum, in Hz
 PAUSE = int(0.002 * CLOCK)
@@ -12,40 +13,68 @@ WARMUP = 3
 TOLERANCE = 2e-2  # of bf16 outputs and gradients, relative L2
 
 
-def by_flex(score, mask, shape, **options):
+class Case(NamedTuple):
+    """A variant as FlexAttention mods (possibly None), of a shape (B, Hq, Hkv, S, D)."""
+
+    variant: str
+    score: object
+    mask: object
+    shape: tuple
+    tensors: dict  # that the mods read, by name
+
+
+def by_flex(case, **options):
     import torch
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-    _, heads, heads_kv, size, _ = shape
+    _, heads, heads_kv, size, _ = case.shape
     compiled = torch.compile(flex_attention, dynamic=False)
-    blocks = create_block_mask(mask, None, None, size, size, device="cuda") if mask else None
-    return lambda q, k, v: compiled(q, k, v, score_mod=score, block_mask=blocks,
+    blocks = create_block_mask(case.mask, None, None, size, size, device="cuda") if case.mask else None
+    return lambda q, k, v: compiled(q, k, v, score_mod=case.score, block_mask=blocks,
                                     enable_gqa=heads_kv != heads, **options)
 
 
-def by_flash_4(score, mask, shape):
+def by_flash_4(case):
     """FlashAttention-4 with block masks, through FlexAttention's FLASH backend."""
-    return by_flex(score, mask, shape, kernel_options={"BACKEND": "FLASH"})
+    return by_flex(case, kernel_options={"BACKEND": "FLASH"})
 
 
-def is_causal_of(score, mask):
-    """SDPA's is_causal, or None if it cannot express the mods."""
-    if score is not None:
+def by_flash_4_options(case):
+    """FlashAttention-4 by its own interface: its masks, softcap and score modifiers in CuTe DSL."""
+    import flash_mods
+    from flash_attn.cute import flash_attn_func
+
+    arguments = flash_mods.arguments(case)
+    if arguments is None:
         return None
-    if mask is None:
+
+    def attention(q, k, v):
+        q, k, v = (tensor.transpose(1, 2) for tensor in (q, k, v))
+        result = flash_attn_func(q, k, v, **arguments)
+        o = result[0] if isinstance(result, tuple) else result
+        return o.transpose(1, 2)
+
+    return attention
+
+
+def is_causal_of(case):
+    """SDPA's is_causal, or None if it cannot express the case."""
+    if case.score is not None:
+        return None
+    if case.mask is None:
         return False
-    return True if mask.__name__ == "causal" else None
+    return True if case.mask.__name__ == "causal" else None
 
 
 def by_sdpa(backend):
-    def make(score, mask, shape):
+    def make(case):
         import torch.nn.functional as F
         from torch.nn.attention import SDPBackend, sdpa_kernel
 
-        is_causal = is_causal_of(score, mask)
+        is_causal = is_causal_of(case)
         if is_causal is None:
             return None
-        _, heads, heads_kv, _, _ = shape
+        _, heads, heads_kv, _, _ = case.shape
 
         def attention(q, k, v):
             with sdpa_kernel(getattr(SDPBackend, backend)):
@@ -71,17 +100,17 @@ def endpoints(visible):
     return places.topk(count, dim=1, largest=False, sorted=True).values.T.contiguous()
 
 
-def by_cudnn_flex(score, mask, shape):
+def by_cudnn_flex(case):
     import torch
     from cudnn.flex_attention import create_mask_plan, flex_attn_func
 
-    if score is not None:
+    if case.score is not None:
         return None
-    batches, _, _, size, _ = shape
+    batches, _, _, size, _ = case.shape
     at = torch.arange(size, device="cuda")
     visible = torch.ones(size, size, dtype=torch.bool, device="cuda")
-    if mask is not None:
-        visible = mask(0, 0, at[:, None], at[None, :])
+    if case.mask is not None:
+        visible = case.mask(0, 0, at[:, None], at[None, :])
     of_rows = endpoints(visible).repeat(1, batches)[None].contiguous()
     plans = []
 
@@ -101,6 +130,7 @@ PEERS = {
     "sdpa_cudnn": ("torch.nn.attention", by_sdpa("CUDNN_ATTENTION")),
     "sdpa_flash": ("torch.nn.attention", by_sdpa("FLASH_ATTENTION")),
     "flash_attn_4": ("flash_attn.cute", by_flash_4),
+    "flash_attn_4_options": ("flash_attn.cute", by_flash_4_options),
     "cudnn_flex": ("cudnn.flex_attention", by_cudnn_flex),
 }
 REFERENCE = "flexattention"
