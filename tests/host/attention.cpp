@@ -9,9 +9,9 @@ namespace attn::host {
 namespace {
 
 Result<tools::Outputs> run(const plan::Program& program, const Kernels& kernels,
-                           const reference::Inputs& inputs) {
+                           const reference::Inputs& inputs, gpu::Order order) {
   ATTN_ASSIGN(const tools::Placement placement, tools::Placement::create(program, inputs));
-  Machine machine(program, kernels);
+  Machine machine(program, kernels, order);
   for (const plan::TensorInfo& info : program.tensors) {
     if (info.is_output()) continue;
     ATTN_ASSIGN(machine.memory(info.name), placement.bytes_of(info));
@@ -27,12 +27,12 @@ Result<tools::Outputs> run(const plan::Program& program, const Kernels& kernels,
 }
 
 Result<tools::Outputs> run(const Pair& pair, const Kernels& kernels, reference::Inputs inputs) {
-  ATTN_ASSIGN(tools::Outputs outputs, run(pair.forward, kernels, inputs));
+  ATTN_ASSIGN(tools::Outputs outputs, run(pair.forward, kernels, inputs, pair.order));
   if (!pair.backward) return outputs;
   for (const plan::TensorInfo& info : pair.backward->tensors) {
     if (info.role == plan::TensorRole::saved) inputs.tensors[info.name] = outputs.at(info.name);
   }
-  ATTN_ASSIGN(tools::Outputs gradients, run(*pair.backward, kernels, inputs));
+  ATTN_ASSIGN(tools::Outputs gradients, run(*pair.backward, kernels, inputs, pair.order));
   outputs.merge(gradients);
   return outputs;
 }

@@ -17,6 +17,7 @@ struct Pair {
   std::string lowering;
   plan::Program forward;
   std::optional<plan::Program> backward;
+  gpu::Order order = gpu::Order::early_copies;
 };
 
 // An attention and the programs to compare.

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include "runtime/base/check.h"
@@ -16,9 +17,13 @@ namespace attn::host {
 namespace {
 
 using Launcher = void (*)(void* const* arguments, std::size_t threads);
+using Kernel = void (*)(void* const* arguments);
+using GpuLauncher = void (*)(Kernel kernel, void* const* arguments, const gpu::Launch& launch,
+                             gpu::Order order, std::string& error);
 
 // Kernels whose rows have several lanes run in warps; the others run in a loop, which is faster.
-std::string text_of(const std::string& source, std::size_t number) {
+std::string text_of(const plan::DeriveStep& step, std::size_t number) {
+  const std::string& source = step.source;
   const bool in_warps = source.find(".lanes = ") != std::string::npos;
   return testing::host_kernel(number, source) +
          fmt::format(
@@ -29,6 +34,28 @@ std::string text_of(const std::string& source, std::size_t number) {
                  fmt::runtime(in_warps ? "launch_on_host(kernel_{}::run, threads, arguments, false)"
                                        : "for_each_thread(kernel_{}::run, threads, arguments)"),
                  number));
+}
+
+std::set<std::string> names_of(const plan::KernelStep& step) {
+  std::set<std::string> names;
+  for (const plan::Launch& launch : step.launches) names.insert(launch.kernel);
+  return names;
+}
+
+std::string name_of(const std::string& kernel, std::size_t number) {
+  return fmt::format("run_{}_{}", number, kernel);
+}
+
+std::string text_of(const plan::KernelStep& step, std::size_t number) {
+  std::string before, functions, after;
+  for (const std::string& kernel : names_of(step)) {
+    before += fmt::format("#define {0} {0}_{1}\n", kernel, number);
+    functions += fmt::format("extern \"C\" void {}(void* const* a) {{ call_with({}, a); }}\n",
+                             name_of(kernel, number), kernel);
+    after += fmt::format("#undef {}\n", kernel);
+  }
+  return fmt::format("{}namespace kernel_{} {{\n{}\n{}}}\n{}", before, number, step.source,
+                     functions, after);
 }
 
 // A temporary folder, removed by the destructor.
@@ -56,20 +83,23 @@ std::string text_of_file(const std::string& path) {
 }  // namespace
 
 Result<Kernels> Kernels::compile(const std::vector<const plan::Program*>& programs) {
-  const Folder folder;
-  std::ofstream file(folder.file("kernels.cpp"));
-  file << testing::host_includes();
   Numbers numbers;
+  std::string texts;
+  bool gpu = false;
+  const auto add = [&](const auto& step) {
+    const auto [kernel, is_new] = numbers.emplace(step.source, numbers.size());
+    if (is_new) texts += text_of(step, kernel->second);
+  };
   for (const plan::Program* program : programs) {
-    for (const plan::DeriveStep* step : plan::steps_of<plan::DeriveStep>(*program)) {
-      const auto [kernel, is_new] = numbers.emplace(step->source, numbers.size());
-      if (is_new) file << text_of(step->source, kernel->second);
-    }
+    for (const auto* step : plan::steps_of<plan::DeriveStep>(*program)) add(*step);
+    for (const auto* step : plan::steps_of<plan::KernelStep>(*program)) add(*step), gpu = true;
   }
-  file.close();
   if (numbers.empty()) return Kernels({}, nullptr);
+  const Folder folder;
+  std::ofstream(folder.file("kernels.cpp")) << testing::host_includes(gpu) << texts;
   const std::string command = fmt::format(
       "{0} -std=c++20 -O0 -w -fPIC -fno-gnu-unique -shared -Wl,-Bsymbolic -I{1} "
+      "-I{1}/tests/host/gpu "
       "-I{1}/compiler/kernels -o {2} {3} {4} 2> {5}",
       ATTN_CXX, ATTN_SOURCE_DIR, folder.file("kernels.so"), folder.file("kernels.cpp"),
       ATTN_KERNEL_LIBRARIES, folder.file("errors"));
@@ -81,12 +111,29 @@ Result<Kernels> Kernels::compile(const std::vector<const plan::Program*>& progra
   return Kernels(std::move(numbers), std::shared_ptr<void>(library, dlclose));
 }
 
+void* Kernels::find(const std::string& name) const {
+  void* found = dlsym(library_.get(), name.c_str());
+  ATTN_CHECK(found != nullptr, name);
+  return found;
+}
+
 void Kernels::launch(const plan::DeriveStep& step, std::int64_t threads,
                      void* const* arguments) const {
   const std::string name = fmt::format("launch_{}", numbers_.find(step.source)->second);
-  void* found = dlsym(library_.get(), name.c_str());
-  ATTN_CHECK(found != nullptr, name);
-  reinterpret_cast<Launcher>(found)(arguments, static_cast<std::size_t>(threads));
+  reinterpret_cast<Launcher>(find(name))(arguments, static_cast<std::size_t>(threads));
+}
+
+Status Kernels::launch(const plan::KernelStep& step, const plan::Launch& launch,
+                       void* const* arguments, gpu::Order order) const {
+  const std::string name = name_of(launch.kernel, numbers_.find(step.source)->second);
+  const gpu::Launch shape{static_cast<unsigned>(launch.grid[0]),
+                          static_cast<unsigned>(launch.block[0]),
+                          static_cast<std::size_t>(launch.shared_bytes)};
+  std::string error;
+  reinterpret_cast<GpuLauncher>(find("attn_run_on_gpu"))(reinterpret_cast<Kernel>(find(name)),
+                                                         arguments, shape, order, error);
+  if (!error.empty()) return {ErrorCode::internal, fmt::format("{}: {}", launch.kernel, error)};
+  return {};
 }
 
 }  // namespace attn::host

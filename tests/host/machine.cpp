@@ -1,6 +1,7 @@
 #include "tests/host/machine.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "runtime/io/element.h"
@@ -22,8 +23,8 @@ std::vector<std::byte> counted(std::int64_t count) {
 
 }  // namespace
 
-Machine::Machine(const plan::Program& program, const Kernels& kernels)
-    : program_(program), kernels_(kernels) {
+Machine::Machine(const plan::Program& program, const Kernels& kernels, gpu::Order order)
+    : program_(program), kernels_(kernels), order_(order) {
   for (const auto* tensors : {&program.tensors, &program.internals}) {
     for (const plan::TensorInfo& info : *tensors) {
       const auto elements =
@@ -69,8 +70,51 @@ Status Machine::run(const plan::CudnnStep& step, std::int64_t turn) {
   return host::run(step.graph, operands);
 }
 
-Status Machine::run(const plan::KernelStep& /*step*/, std::int64_t /*turn*/) {
-  return {ErrorCode::unsupported, "launches with shared memory do not run on the host"};
+Status Machine::run(const plan::KernelStep& step, std::int64_t turn) {
+  for (const std::string& name : step.zeroed) std::ranges::fill(memory(name), std::byte{0});
+  for (const plan::Launch& launch : step.launches) ATTN_RETURN_IF_ERROR(run(step, launch, turn));
+  return {};
+}
+
+gpu::TensorMap Machine::map_of(const plan::TensorMapArgument& argument, std::int64_t turn) {
+  gpu::TensorMap map;
+  const auto element = static_cast<std::int64_t>(size_of(dtypes_.at(argument.tensor.name)));
+  map.base = reinterpret_cast<unsigned char*>(address(argument.tensor, turn));
+  map.rank = static_cast<std::uint8_t>(argument.dims.size());
+  map.element_bytes = static_cast<std::uint8_t>(element);
+  map.swizzle = static_cast<std::uint8_t>(argument.swizzle);
+  for (std::size_t i = 0; i < argument.dims.size(); ++i) {
+    map.dims[i] = static_cast<std::uint32_t>(argument.dims[i]);
+    map.box[i] = static_cast<std::uint16_t>(argument.box[i]);
+    if (i > 0) map.strides[i - 1] = argument.strides[i - 1] * element;
+  }
+  return map;
+}
+
+Status Machine::run(const plan::KernelStep& step, const plan::Launch& launch, std::int64_t turn) {
+  std::vector<std::array<std::byte, plan::kTensorMapBytes>> values(launch.arguments.size());
+  std::vector<void*> arguments;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    std::byte* const value = values[i].data();
+    if (const auto* tensor = std::get_if<plan::TensorOperand>(&launch.arguments[i])) {
+      std::byte* const pointer = address(*tensor, turn);
+      std::memcpy(value, &pointer, sizeof pointer);
+    } else if (const auto* map = std::get_if<plan::TensorMapArgument>(&launch.arguments[i])) {
+      const gpu::TensorMap made = map_of(*map, turn);
+      std::memcpy(value, &made, sizeof made);
+    } else if (const auto* constant = std::get_if<plan::ConstantOperand>(&launch.arguments[i])) {
+      io::store(constant->dtype, constant->value, value);
+    } else {
+      store_param(std::get<plan::ParamOperand>(launch.arguments[i]).name, value);
+    }
+    arguments.push_back(value);
+  }
+  return kernels_.launch(step, launch, arguments.data(), order_);
+}
+
+void Machine::store_param(const std::string& name, std::byte* value) const {
+  const auto info = std::ranges::find(program_.params, name, &plan::ParamInfo::name);
+  io::store(info->dtype, param(name), value);
 }
 
 Status Machine::run(const plan::DeriveStep& step, std::int64_t turn) {
@@ -89,11 +133,9 @@ Status Machine::run(const plan::DeriveStep& step, std::int64_t turn) {
       add_address(*tensor);
       continue;
     }
-    const std::string& name = std::get<plan::ParamOperand>(input).name;
-    const auto info = std::ranges::find(program_.params, name, &plan::ParamInfo::name);
-    std::byte bytes[sizeof(std::int64_t)];
-    io::store(info->dtype, param(name), bytes);
-    add(bytes, size_of(info->dtype));
+    std::byte bytes[sizeof(std::int64_t)] = {};
+    store_param(std::get<plan::ParamOperand>(input).name, bytes);
+    add(bytes, sizeof bytes);
   }
   std::vector<void*> arguments;
   for (std::uint64_t& value : values) arguments.push_back(&value);

@@ -9,6 +9,7 @@
 
 #include "runtime/base/status.h"
 #include "runtime/plan/program.h"
+#include "tests/host/gpu/tensor_map.h"
 #include "tests/host/kernels.h"
 
 namespace attn::host {
@@ -17,8 +18,9 @@ namespace attn::host {
 // written.
 class Machine {
  public:
-  // Both must outlive the machine.
-  Machine(const plan::Program& program, const Kernels& kernels);
+  // Program and kernels must outlive the machine.
+  Machine(const plan::Program& program, const Kernels& kernels,
+          gpu::Order order = gpu::Order::early_copies);
 
   // Memory of a tensor or an internal tensor. It may be assigned, but not resized.
   std::vector<std::byte>& memory(const std::string& name) { return memory_.at(name); }
@@ -30,12 +32,16 @@ class Machine {
  private:
   Status run(const plan::CudnnStep& step, std::int64_t turn);
   Status run(const plan::DeriveStep& step, std::int64_t turn);
-  static Status run(const plan::KernelStep& step, std::int64_t turn);
+  Status run(const plan::KernelStep& step, std::int64_t turn);
+  Status run(const plan::KernelStep& step, const plan::Launch& launch, std::int64_t turn);
   std::byte* address(const plan::TensorOperand& operand, std::int64_t turn);
+  gpu::TensorMap map_of(const plan::TensorMapArgument& argument, std::int64_t turn);
+  void store_param(const std::string& name, std::byte* value) const;
   double param(const std::string& name) const { return params_.at(name); }
 
   const plan::Program& program_;
   const Kernels& kernels_;
+  gpu::Order order_;
   std::map<std::string, std::vector<std::byte>> memory_;
   std::map<std::string, DType> dtypes_;
   std::map<std::string, double> params_;

@@ -11,8 +11,8 @@
 
 namespace attn::testing {
 
-// Whether the host can compile a file of compiler/kernels/attn: hopper.cuh, and what includes it,
-// has instructions of one GPU.
+// Whether the host can compile a file of compiler/kernels/attn as it is: hopper.cuh, and what
+// includes it, has instructions of one GPU (tests/host/gpu emulates them).
 inline bool is_for_host(std::string_view name) {
   if (name == "hopper.cuh") return false;
   const std::string_view text = support::text_of(kernels::sources(), name);
@@ -22,13 +22,15 @@ inline bool is_for_host(std::string_view name) {
   });
 }
 
-// For the beginning of a file.
-inline std::string host_includes() {
+// For the beginning of a file. With `gpu`, the folder tests/host/gpu must come before that of the
+// kernels.
+inline std::string host_includes(bool gpu = false) {
   std::string text =
       "#include \"tests/unit/compiler/programs/warps_on_host.h\"\n"
       "#define asm ATTN_ASM_ON_HOST\n";
+  if (gpu) text += "#include \"tests/host/gpu/cuda.h\"\n";
   for (const auto& file : kernels::sources()) {
-    if (is_for_host(file.name)) text += fmt::format("#include \"attn/{}\"\n", file.name);
+    if (gpu || is_for_host(file.name)) text += fmt::format("#include \"attn/{}\"\n", file.name);
   }
   return text;
 }

@@ -461,13 +461,6 @@ ATTN_INLINE void exchange(unsigned (&pairs)[4], int lane) {
   }
 }
 
-// The value, which the compiler takes for another each time: what is computed of it is not kept in
-// registers.
-ATTN_INLINE int unknown(int value) {
-  asm volatile("" : "+r"(value));
-  return value;
-}
-
 // A thread of a warp group.
 template <class C, class E>
 struct Consumer {
@@ -968,8 +961,7 @@ struct Consumer {
 // The kernel, for 128 (kGroups + 1) threads.
 template <class C, class E, class L>
 ATTN_INLINE void forward(const ForwardTensors& tensors, const E& expressions, const L& lists) {
-  extern __shared__ unsigned char shared[];
-  const Stages<C> stages{(shared_address(shared) + 1023) & ~1023u};
+  const Stages<C> stages{(shared_address(shared_memory()) + 1023) & ~1023u};
   if (threadIdx.x == 0) stages.init();
   __syncthreads();
   const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);

@@ -15,6 +15,11 @@ struct alignas(64) TensorMap {  // CUtensorMap
   unsigned long long words[16];
 };
 
+// Dynamic shared memory.
+ATTN_INLINE unsigned char* shared_memory() {
+  extern __shared__ unsigned char shared[];
+  return shared;
+}
 ATTN_INLINE unsigned shared_address(const void* pointer) {
   return (unsigned)__cvta_generic_to_shared(pointer);
 }
@@ -77,6 +82,24 @@ ATTN_INLINE void arrive_named(int name, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(name), "r"(threads) : "memory");
 }
 
+// Changes to a map in global memory. `kDim` counts from the innermost dimension.
+ATTN_INLINE void set_address(TensorMap* map, const void* address) {
+  asm volatile("tensormap.replace.tile.global_address.global.b1024.b64 [%0], %1;" ::"l"(map),
+               "l"(address)
+               : "memory");
+}
+template <int kDim>
+ATTN_INLINE void set_dimension(TensorMap* map, int size) {
+  asm volatile("tensormap.replace.tile.global_dim.global.b1024.b32 [%0], %1, %2;" ::"l"(map),
+               "n"(kDim), "r"(size)
+               : "memory");
+}
+// They are read by another proxy of memory than that which writes them. Source: PTX ISA,
+// "tensormap.replace" and "membar / fence".
+ATTN_INLINE void publish_maps() {
+  asm volatile("fence.proxy.tensormap::generic.release.gpu;" ::: "memory");
+}
+
 // Before copies through a map in memory that another kernel wrote.
 ATTN_INLINE void acquire_map(const TensorMap* map) {
   asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(map) : "memory");
@@ -119,6 +142,13 @@ ATTN_INLINE void load_matrices(unsigned (&pairs)[4], unsigned address) {
                : "memory");
 }
 
+// The value, which the compiler takes for another each time: what is computed of it is not kept in
+// registers.
+ATTN_INLINE int unknown(int value) {
+  asm volatile("" : "+r"(value));
+  return value;
+}
+
 // Moves registers of a block from one warp group to others.
 template <int kRegisters>
 ATTN_INLINE void give_registers() {
@@ -134,6 +164,30 @@ ATTN_INLINE float power_of_two(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
+}
+
+// Relative error below 2^-11.
+ATTN_INLINE float fast_tanh(float x) {
+  float y;
+  asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// All ones in each half of a word whose lower 15 bits are at least, or below, those of the bound,
+// which is at most 0x7c00. The comparison is that of positive f16, where larger ones are NaN.
+ATTN_INLINE unsigned halves_at_least(unsigned word, unsigned bound) {
+  unsigned result;
+  asm("{\n.reg .b32 x;\nabs.f16x2 x, %1;\nset.geu.u32.f16x2 %0, x, %2;\n}"
+      : "=r"(result)
+      : "r"(word), "r"(bound));
+  return result;
+}
+ATTN_INLINE unsigned halves_below(unsigned word, unsigned bound) {
+  unsigned result;
+  asm("{\n.reg .b32 x;\nabs.f16x2 x, %1;\nset.lt.u32.f16x2 %0, x, %2;\n}"
+      : "=r"(result)
+      : "r"(word), "r"(bound));
+  return result;
 }
 
 // Of two 16-bit floats.

@@ -29,21 +29,11 @@ ATTN_INLINE uint2 dropout_key(unsigned long long seed, unsigned long long offset
   return make_uint2(words.x, words.y);
 }
 
-// All ones in each half of a word whose lower 15 bits are at least kDropped. The comparison is that
-// of positive f16, where numbers above 0x7c00 are NaN.
+// All ones in each half of a word whose lower 15 bits are at least kDropped.
 template <int kDropped>
 ATTN_INLINE unsigned kept_halves(unsigned word) {
-  unsigned kept;
-  if constexpr (kDropped <= 0x7c00) {
-    asm("{\n.reg .b32 x;\nabs.f16x2 x, %1;\nset.geu.u32.f16x2 %0, x, %2;\n}"
-        : "=r"(kept)
-        : "r"(word), "r"(kDropped * 0x10001));
-  } else {
-    asm("{\n.reg .b32 x;\nabs.f16x2 x, %1;\nset.lt.u32.f16x2 %0, x, %2;\n}"
-        : "=r"(kept)
-        : "r"(~word), "r"((0x8000 - kDropped) * 0x10001));
-  }
-  return kept;
+  if constexpr (kDropped <= 0x7c00) return halves_at_least(word, kDropped * 0x10001);
+  else return halves_below(~word, (0x8000 - kDropped) * 0x10001);
 }
 
 }  // namespace kernels

@@ -24,11 +24,7 @@ struct Reals {
   // absolute errors of 2^-21, for |x| up to 2^15.
   ATTN_INLINE float exp2(float x) { return power_of_two(x); }
   ATTN_INLINE float exp(float x) { return power_of_two(x * kLog2E); }
-  ATTN_INLINE float tanh(float x) {
-    float y;
-    asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-  }
+  ATTN_INLINE float tanh(float x) { return fast_tanh(x); }
   ATTN_INLINE float sin(float x) { return __sinf(within_pi(x)); }
   ATTN_INLINE float cos(float x) { return __cosf(within_pi(x)); }
   ATTN_INLINE float tan(float x) { return sin(x) / cos(x); }

@@ -13,10 +13,10 @@ struct uint4 {
   unsigned x, y, z, w;
 };
 struct Extent {
-  unsigned x = 0;
+  unsigned x = 0, y = 0, z = 0;
 };
-inline Extent blockIdx, threadIdx;
-inline Extent blockDim{256};
+inline Extent blockIdx, threadIdx, gridDim;
+inline Extent blockDim{256, 1, 1};
 
 inline float __uint_as_float(unsigned bits) {
   float value;

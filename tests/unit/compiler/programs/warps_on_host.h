@@ -9,12 +9,13 @@
 // Functions that kernels call besides those of cuda_on_host.h. Lanes of a warp run until they
 // shuffle, and continue when all have; no lane may end before another's last shuffle.
 unsigned long long exchange_lanes(unsigned long long bits, int lane_mask);
+inline unsigned long long (*exchange)(unsigned long long, int) = exchange_lanes;  // what runs them
 
 template <typename T>
 T __shfl_xor_sync(unsigned, T value, int lane_mask) {
   unsigned long long bits = 0;
   std::memcpy(&bits, &value, sizeof value);
-  bits = exchange_lanes(bits, lane_mask);
+  bits = exchange(bits, lane_mask);
   std::memcpy(&value, &bits, sizeof value);
   return value;
 }

@@ -1,0 +1,109 @@
+// Takes the place of compiler/kernels/attn/hopper.cuh on the host; see tests/host/gpu/gpu.h.
+#pragma once
+
+#include "attn/values.cuh"
+#include "tests/host/gpu/cuda.h"
+
+namespace kernels {
+
+#define ATTN_INLINE static __device__ __forceinline__
+
+struct alignas(64) TensorMap {
+  unsigned long long words[16];
+};
+
+ATTN_INLINE attn::gpu::TensorMap& described(TensorMap* map) {
+  return *reinterpret_cast<attn::gpu::TensorMap*>(map->words);
+}
+ATTN_INLINE const attn::gpu::TensorMap& described(const TensorMap& map) {
+  return *reinterpret_cast<const attn::gpu::TensorMap*>(map.words);
+}
+
+ATTN_INLINE unsigned char* shared_memory() { return attn::gpu::shared_memory(); }
+ATTN_INLINE unsigned shared_address(const void* pointer) {
+  return (unsigned)((const unsigned char*)pointer - shared_memory());
+}
+
+ATTN_INLINE void init_barrier(unsigned barrier, unsigned arrivals) {
+  attn::gpu::init_barrier(barrier, arrivals);
+}
+ATTN_INLINE void publish_barriers() {}
+ATTN_INLINE void arrive(unsigned barrier) { attn::gpu::arrive(barrier); }
+ATTN_INLINE void arrive_expecting(unsigned barrier, unsigned bytes) {
+  attn::gpu::expect_bytes(barrier, bytes);
+  attn::gpu::arrive(barrier);
+}
+ATTN_INLINE bool is_done(unsigned barrier, unsigned parity) {
+  return attn::gpu::is_done(barrier, parity);
+}
+ATTN_INLINE void wait(unsigned barrier, unsigned parity) { attn::gpu::wait(barrier, parity); }
+ATTN_INLINE void sync_named(int name, int threads) { attn::gpu::sync_named(name, threads); }
+ATTN_INLINE void arrive_named(int name, int threads) { attn::gpu::arrive_named(name, threads); }
+
+ATTN_INLINE void acquire_map(const TensorMap*) {}
+ATTN_INLINE void publish_maps() {}
+ATTN_INLINE void set_address(TensorMap* map, const void* address) {
+  described(map).base = (unsigned char*)address;
+}
+template <int kDim>
+ATTN_INLINE void set_dimension(TensorMap* map, int size) {
+  described(map).dims[kDim] = (unsigned)size;
+}
+
+template <typename... Coordinates>
+ATTN_INLINE void copy_box(unsigned to, const TensorMap& map, unsigned barrier, Coordinates... x) {
+  const int coordinates[] = {(int)x...};
+  attn::gpu::copy_box(to, described(map), barrier, coordinates, sizeof...(x));
+}
+
+ATTN_INLINE void store_shared(unsigned address, unsigned value) {
+  memcpy(attn::gpu::shared_at(address, 4), &value, 4);
+}
+ATTN_INLINE unsigned load_shared(unsigned address) {
+  unsigned value;
+  memcpy(&value, attn::gpu::shared_at(address, 4), 4);
+  return value;
+}
+
+ATTN_INLINE void load_matrices(unsigned (&pairs)[4], unsigned address) {
+  const unsigned long long* const rows = attn::gpu::gather(address);
+  const unsigned lane = threadIdx.x % 32;
+  for (int i = 0; i < 4; ++i) {
+    pairs[i] = load_shared((unsigned)rows[8 * i + lane / 4] + lane % 4 * 4);
+  }
+}
+
+ATTN_INLINE int unknown(int value) { return value; }
+
+template <int kRegisters>
+ATTN_INLINE void give_registers() {}
+template <int kRegisters>
+ATTN_INLINE void take_registers() {}
+
+ATTN_INLINE float power_of_two(float x) { return exp2f(x); }
+ATTN_INLINE float fast_tanh(float x) { return tanhf(x); }
+
+ATTN_INLINE unsigned pair(BF16, float low, float high) {
+  return attn::to_bf16_bits(low) | (unsigned)attn::to_bf16_bits(high) << 16;
+}
+ATTN_INLINE unsigned pair(F16, float low, float high) {
+  return attn::to_f16_bits(low) | (unsigned)attn::to_f16_bits(high) << 16;
+}
+
+// All ones in each half whose lower 15 bits are at least, or below, those of the bound.
+ATTN_INLINE unsigned halves(unsigned word, unsigned bound, bool at_least) {
+  unsigned result = 0;
+  for (int shift = 0; shift < 32; shift += 16) {
+    const bool greater = (word >> shift & 0x7fff) >= (bound >> shift & 0x7fff);
+    if (greater == at_least) result |= 0xffffu << shift;
+  }
+  return result;
+}
+ATTN_INLINE unsigned halves_at_least(unsigned word, unsigned bound) {
+  return halves(word, bound, true);
+}
+ATTN_INLINE unsigned halves_below(unsigned word, unsigned bound) {
+  return halves(word, bound, false);
+}
+
+}  // namespace kernels

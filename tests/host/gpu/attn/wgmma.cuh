@@ -1,0 +1,47 @@
+// Takes the place of compiler/kernels/attn/wgmma.cuh on the host; see tests/host/gpu/gpu.h.
+#pragma once
+
+#include "attn/hopper.cuh"
+
+namespace kernels {
+
+ATTN_INLINE void begin_products() {}
+ATTN_INLINE void commit_products() { attn::gpu::commit_products(); }
+template <int kLeft>
+ATTN_INLINE void wait_for_products() {
+  attn::gpu::wait_for_products(kLeft);
+}
+
+template <typename T, int kCount>
+ATTN_INLINE void pin(T (&)[kCount]) {}
+
+ATTN_INLINE unsigned long long matrix(unsigned address, unsigned rows, unsigned panels) {
+  return (unsigned long long)(address >> 4) | (unsigned long long)(panels >> 4) << 16 |
+         (unsigned long long)(rows >> 4) << 32 | 1ull << 62;
+}
+
+ATTN_INLINE bool is_bf16(BF16) { return true; }
+ATTN_INLINE bool is_bf16(F16) { return false; }
+
+template <int kColumns>
+struct Scores {
+  template <typename Float>
+  static void add(Float type, float (&c)[kColumns / 2], unsigned long long a, unsigned long long b,
+                  int adds) {
+    attn::gpu::multiply({.c = c, .columns = kColumns, .adds = adds != 0, .is_bf16 = is_bf16(type),
+                         .a = a, .b = b});
+  }
+};
+
+template <int kColumns>
+struct Weighted {
+  template <typename Float>
+  static void add(Float type, float (&c)[kColumns / 2], unsigned a0, unsigned a1, unsigned a2,
+                  unsigned a3, unsigned long long b, int adds) {
+    attn::gpu::multiply({.c = c, .columns = kColumns, .adds = adds != 0, .is_bf16 = is_bf16(type),
+                         .has_fragments = true, .transposes_b = true,
+                         .fragments = {a0, a1, a2, a3}, .b = b});
+  }
+};
+
+}  // namespace kernels

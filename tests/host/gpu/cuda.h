@@ -1,0 +1,88 @@
+// What kernels with shared memory and warps call of CUDA, besides warps_on_host.h.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "tests/host/gpu/gpu.h"
+
+#define __forceinline__ inline
+#define __shared__ static
+#define __launch_bounds__(...)
+#define __grid_constant__
+
+using std::max;
+using std::min;
+
+struct uint2 {
+  unsigned x, y;
+};
+struct float2 {
+  float x, y;
+};
+inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
+inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+
+inline float __log2f(float x) { return log2f(x); }
+inline float __sinf(float x) { return sinf(x); }
+inline float __cosf(float x) { return cosf(x); }
+template <typename T>
+T __ldcg(const T* from) {
+  return *from;
+}
+inline int __ffs(unsigned bits) { return __builtin_ffs((int)bits); }
+inline int __ffsll(long long bits) { return __builtin_ffsll(bits); }
+
+inline int atomicAdd(int* place, int value) {
+  const int before = *place;
+  *place += value;
+  return before;
+}
+inline void __threadfence() {}
+inline void __syncthreads() { attn::gpu::sync_block(); }
+inline void __trap() { attn::gpu::trap(); }
+
+// Of warps; all lanes take part.
+inline void __syncwarp() { attn::gpu::gather(0); }
+template <typename T>
+T of_lane(const unsigned long long* bits, int lane) {
+  T value;
+  memcpy(&value, bits + lane, sizeof value);
+  return value;
+}
+template <typename T>
+const unsigned long long* gather_values(T value) {
+  unsigned long long bits = 0;
+  memcpy(&bits, &value, sizeof value);
+  return attn::gpu::gather(bits);
+}
+template <typename T>
+T __shfl_sync(unsigned, T value, int lane) {
+  return of_lane<T>(gather_values(value), lane & 31);
+}
+template <typename Combine>
+int combined(int value, Combine combine) {
+  const unsigned long long* values = gather_values(value);
+  int result = of_lane<int>(values, 0);
+  for (int lane = 1; lane < 32; ++lane) result = combine(result, of_lane<int>(values, lane));
+  return result;
+}
+inline int __reduce_min_sync(unsigned, int value) {
+  return combined(value, [](int x, int y) { return x < y ? x : y; });
+}
+inline int __reduce_max_sync(unsigned, int value) {
+  return combined(value, [](int x, int y) { return x > y ? x : y; });
+}
+inline bool __any_sync(unsigned, bool value) {
+  return combined(value, [](int x, int y) { return x | y; }) != 0;
+}
+inline bool __all_sync(unsigned, bool value) {
+  return combined(value, [](int x, int y) { return x & y; }) != 0;
+}
+inline unsigned __ballot_sync(unsigned, bool value) {
+  const unsigned long long* values = gather_values((int)value);
+  unsigned bits = 0;
+  for (int lane = 0; lane < 32; ++lane) bits |= (unsigned)of_lane<int>(values, lane) << lane;
+  return bits;
+}

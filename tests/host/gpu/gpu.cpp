@@ -1,0 +1,475 @@
+#include "tests/host/gpu/gpu.h"
+
+#include <fmt/format.h>
+#include <ucontext.h>
+
+#include <array>
+#include <functional>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "runtime/base/dtype.h"
+#include "tests/host/gpu/cuda.h"
+
+namespace attn::gpu {
+namespace {
+
+constexpr std::size_t kLanes = 32;
+constexpr std::size_t kStack = std::size_t{1} << 17;
+constexpr std::size_t kSharedBytes = 227 * 1024;
+constexpr std::size_t kNames = 16;       // of named barriers
+constexpr std::size_t kFragments = 256;  // that are kept of each lane
+
+// Of which the threads that wait know how often it was complete.
+struct Meeting {
+  unsigned arrived = 0;
+  std::uint64_t rounds = 0;
+
+  void arrive(unsigned of) {
+    if (++arrived == of) arrived = 0, ++rounds;
+  }
+};
+
+struct Barrier {
+  unsigned arrivals = 0, arrived = 0;
+  std::int64_t bytes = 0;  // that are still to come
+  std::uint64_t phases = 0;
+
+  void end_phase_if_complete() {
+    if (arrived == arrivals && bytes == 0) arrived = 0, ++phases;
+  }
+};
+
+using Fragments = std::array<unsigned, 4>;
+
+struct Warp {
+  Meeting meeting;
+  std::array<std::array<unsigned long long, kLanes>, 2> slots{};
+  std::vector<std::array<Fragments, kLanes>> fragments;  // kFragments, if there are any
+};
+
+struct Issued {
+  Product product;
+  std::size_t fragments = 0;  // its place in Warp::fragments
+};
+
+struct Fiber {
+  ucontext_t context{};
+  bool ended = false;
+  const std::uint64_t* counter = nullptr;  // it waits until this is `until`
+  std::uint64_t until = 0;
+  std::string waits_for;
+  std::uint64_t gathered = 0;
+  std::size_t multiplied = 0;
+  std::vector<Issued> issued;               // and not committed
+  std::vector<std::vector<Issued>> groups;  // committed
+  std::vector<std::function<void()>> sums;
+
+  bool can_run() const { return !ended && (counter == nullptr || *counter >= until); }
+};
+
+float widened(unsigned short bits, bool is_bf16) {
+  static const std::vector<float> halves = [] {
+    std::vector<float> table(65536);
+    for (std::size_t i = 0; i < table.size(); ++i) {
+      table[i] = static_cast<float>(from_f16_bits(static_cast<std::uint16_t>(i)));
+    }
+    return table;
+  }();
+  if (!is_bf16) return halves[bits];
+  const unsigned word = static_cast<unsigned>(bits) << 16;
+  float value = 0;
+  std::memcpy(&value, &word, sizeof value);
+  return value;
+}
+
+// A pattern of `bytes` (0, 32, 64 or 128) exchanges the 16-byte vectors of its lines.
+unsigned swizzled(unsigned address, unsigned bytes) {
+  return bytes == 0 ? address : address ^ (address >> 3 & (bytes - 16) & 0x70);
+}
+
+class Block {
+ public:
+  Block(HostKernel kernel, void* const* arguments, unsigned number, std::size_t threads,
+        Order order)
+      : kernel_(kernel), arguments_(arguments), number_(number), order_(order) {
+    fibers_.resize(threads);
+    warps_.resize((threads + kLanes - 1) / kLanes);
+    if (stacks().size() < threads * kStack) stacks().resize(threads * kStack);
+  }
+
+  std::string run() {
+    current = this;
+    blockIdx.x = number_;
+    std::memset(shared, 0xff, sizeof shared);
+    for (std::size_t i = 0; i < fibers_.size(); ++i) prepare(i);
+    while (live_ > 0 && error_.empty()) {
+      bool ran = false;
+      for (running_ = 0; running_ < fibers_.size() && error_.empty(); ++running_) {
+        Fiber& next = fibers_[running_];
+        if (!next.can_run()) continue;
+        ran = true;
+        next.counter = nullptr;
+        threadIdx.x = static_cast<unsigned>(running_);
+        swapcontext(&main_, &next.context);
+      }
+      if (!ran && !copy_late()) fail(deadlock());
+    }
+    current = nullptr;
+    return error_;
+  }
+
+  void fail(std::string why) {
+    if (error_.empty()) error_ = std::move(why);
+  }
+
+  [[noreturn]] void end_with(std::string why) {
+    fail(std::move(why));
+    fibers_[running_].ended = true;
+    leave();
+    std::abort();
+  }
+
+  void wait_until(const std::uint64_t& counter, std::uint64_t until, std::string what) {
+    if (counter >= until) return;
+    Fiber& own = fibers_[running_];
+    own.counter = &counter, own.until = until, own.waits_for = std::move(what);
+    leave();
+  }
+
+  const unsigned long long* gather(unsigned long long value) {
+    Fiber& own = fibers_[running_];
+    Warp& warp = warps_[running_ / kLanes];
+    auto& slot = warp.slots[own.gathered++ % 2];
+    slot[running_ % kLanes] = value;
+    warp.meeting.arrive(
+        static_cast<unsigned>(std::min(kLanes, fibers_.size() - running_ / kLanes * kLanes)));
+    wait_until(warp.meeting.rounds, own.gathered, "its warp");
+    return slot.data();
+  }
+
+  void sync(std::size_t name, unsigned threads) {
+    Meeting& meeting = meetings_[name];
+    const std::uint64_t round = meeting.rounds + 1;
+    meeting.arrive(threads);
+    wait_until(meeting.rounds, round, fmt::format("named barrier {}", name));
+  }
+  void arrive(std::size_t name, unsigned threads) { meetings_[name].arrive(threads); }
+
+  unsigned threads() const { return static_cast<unsigned>(fibers_.size()); }
+
+  Barrier& barrier(unsigned address) {
+    if (address % 8 != 0 || address >= kSharedBytes) {
+      end_with(fmt::format("there is no barrier at {}", address));
+    }
+    return barriers_[address];
+  }
+
+  void copy(std::function<void()> copy) {
+    if (order_ == Order::early_copies)
+      copy();
+    else
+      copies_.push_back(std::move(copy));
+  }
+
+  void add(std::function<void()> sum) {
+    if (order_ == Order::early_copies)
+      fibers_[running_].sums.push_back(std::move(sum));
+    else
+      sum();
+  }
+  void finish_sums() {
+    for (const auto& sum : fibers_[running_].sums) sum();
+    fibers_[running_].sums.clear();
+  }
+
+  void issue(const Product& product) {
+    Fiber& own = fibers_[running_];
+    Issued issued{product, own.multiplied};
+    if (product.has_fragments) {
+      auto& fragments = warps_[running_ / kLanes].fragments;
+      fragments.resize(kFragments);
+      Fragments& kept = fragments[own.multiplied++ % kFragments][running_ % kLanes];
+      std::copy(product.fragments, product.fragments + 4, kept.begin());
+    }
+    own.issued.push_back(issued);
+  }
+  void commit() {
+    Fiber& own = fibers_[running_];
+    own.groups.push_back(std::move(own.issued));
+    own.issued.clear();
+    if (order_ == Order::late_copies) finish_products(0);
+  }
+  void finish_products(std::size_t left) {
+    Fiber& own = fibers_[running_];
+    gather(0);  // all lanes have given their fragments
+    while (own.groups.size() > left) {
+      for (const Issued& each : own.groups.front()) compute(each);
+      own.groups.erase(own.groups.begin());
+    }
+  }
+
+  static Block* current;
+  alignas(1024) static unsigned char shared[kSharedBytes];
+
+ private:
+  static std::vector<char>& stacks() {
+    static std::vector<char> stacks;
+    return stacks;
+  }
+
+  static void enter() {
+    Block& block = *current;
+    block.kernel_(block.arguments_);
+    block.fibers_[block.running_].ended = true;
+    --block.live_;
+    block.leave();
+  }
+
+  void leave() { swapcontext(&fibers_[running_].context, &main_); }
+
+  void prepare(std::size_t i) {
+    ucontext_t& context = fibers_[i].context;
+    getcontext(&context);
+    context.uc_stack.ss_sp = stacks().data() + i * kStack;
+    context.uc_stack.ss_size = kStack;
+    context.uc_link = &main_;
+    makecontext(&context, enter, 0);
+    ++live_;
+  }
+
+  bool copy_late() {
+    if (copies_.empty()) return false;
+    const auto copy = std::move(copies_.back());
+    copies_.pop_back();
+    copy();
+    return true;
+  }
+
+  std::string deadlock() const {
+    std::string text = "all threads wait:";
+    std::string last;
+    for (std::size_t i = 0; i < fibers_.size(); ++i) {
+      if (fibers_[i].ended || fibers_[i].waits_for == last) continue;
+      last = fibers_[i].waits_for;
+      text += fmt::format(" thread {} for {};", i, last);
+    }
+    return text;
+  }
+
+  // Element (i, k) of 64 or more rows (or columns) by 16.
+  float element(std::uint64_t matrix, bool transposes, unsigned i, unsigned k, bool is_bf16) {
+    const auto begin = static_cast<unsigned>(matrix & 0x3fff) << 4;
+    const auto panels = static_cast<unsigned>(matrix >> 16 & 0x3fff) << 4;
+    const auto rows = static_cast<unsigned>(matrix >> 32 & 0x3fff) << 4;
+    const unsigned swizzle = matrix >> 62 == 0 ? 0 : 256U >> (matrix >> 62);
+    const unsigned line = swizzle == 0 ? 16 : swizzle;
+    const unsigned at = transposes
+                            ? i * 2 / line * panels + k / 8 * rows + k % 8 * line + i * 2 % line
+                            : i / 8 * rows + i % 8 * line + k * 2;
+    unsigned short bits = 0;
+    std::memcpy(&bits, shared_at(swizzled(begin + at, swizzle), 2), 2);
+    return widened(bits, is_bf16);
+  }
+
+  // The thread's elements of a product.
+  void compute(const Issued& issued) {
+    constexpr unsigned kDepth = 16;
+    const Product& product = issued.product;
+    const auto lane = static_cast<unsigned>(running_ % kLanes);
+    const auto warp = static_cast<unsigned>(running_ / kLanes % 4);
+    float a[2][kDepth];
+    for (unsigned r = 0; r < 2; ++r) {
+      for (unsigned k = 0; k < kDepth; ++k) {
+        if (product.has_fragments) {
+          const Fragments& kept =
+              warps_[running_ / kLanes]
+                  .fragments[issued.fragments % kFragments][lane / 4 * 4 + k % 8 / 2];
+          a[r][k] = widened(static_cast<unsigned short>(kept[r + k / 8 * 2] >> k % 2 * 16),
+                            product.is_bf16);
+        } else {
+          a[r][k] = element(product.a, product.transposes_a, 16 * warp + lane / 4 + 8 * r, k,
+                            product.is_bf16);
+        }
+      }
+    }
+    for (unsigned j = 0; j < static_cast<unsigned>(product.columns) / 8; ++j) {
+      for (unsigned e = 0; e < 2; ++e) {
+        float sums[2] = {0, 0};
+        for (unsigned k = 0; k < kDepth; ++k) {
+          const float b = element(product.b, product.transposes_b, 8 * j + 2 * (lane % 4) + e, k,
+                                  product.is_bf16);
+          for (unsigned r = 0; r < 2; ++r) sums[r] += a[r][k] * b;
+        }
+        for (unsigned r = 0; r < 2; ++r) {
+          float& c = product.c[4 * j + 2 * r + e];
+          c = product.adds ? c + sums[r] : sums[r];
+        }
+      }
+    }
+  }
+
+  HostKernel kernel_;
+  void* const* arguments_;
+  unsigned number_;
+  Order order_;
+  std::vector<Fiber> fibers_;
+  std::vector<Warp> warps_;
+  std::map<unsigned, Barrier> barriers_;  // keyed by address
+  std::array<Meeting, kNames> meetings_;
+  std::vector<std::function<void()>> copies_;
+  ucontext_t main_{};
+  std::size_t running_ = 0, live_ = 0;
+  std::string error_;
+};
+
+Block* Block::current = nullptr;
+alignas(1024) unsigned char Block::shared[kSharedBytes];
+
+Block& block() { return *Block::current; }
+
+void complete_bytes(Barrier& barrier, std::int64_t bytes) {
+  barrier.bytes -= bytes;
+  barrier.end_phase_if_complete();
+}
+
+// A line of a box: adjacent elements of the innermost dimension. `from` is null past the tensor.
+void copy_line(unsigned to, const TensorMap& map, const unsigned char* from, std::int64_t first) {
+  for (unsigned i = 0; i < map.box[0]; ++i) {
+    const std::int64_t x = first + i;
+    unsigned char* const place =
+        shared_at(swizzled(to + i * map.element_bytes, map.swizzle), map.element_bytes);
+    if (from != nullptr && x >= 0 && x < map.dims[0]) {
+      std::memcpy(place, from + x * map.element_bytes, map.element_bytes);
+    } else {
+      std::memset(place, 0, map.element_bytes);
+    }
+  }
+}
+
+void copy_box(unsigned to, const TensorMap& map, const std::array<int, 5>& first) {
+  std::array<unsigned, 5> at{};
+  const unsigned line = map.box[0] * map.element_bytes;
+  while (true) {
+    const unsigned char* from = map.base;
+    for (unsigned i = 1; i < map.rank; ++i) {
+      const std::int64_t x = first[i] + static_cast<std::int64_t>(at[i]);
+      if (x < 0 || x >= map.dims[i]) from = nullptr;
+      if (from != nullptr) from += x * map.strides[i - 1];
+    }
+    copy_line(to, map, from, first[0]);
+    to += line;
+    unsigned i = 1;
+    while (i < map.rank && ++at[i] == map.box[i]) at[i++] = 0;
+    if (i >= map.rank) return;
+  }
+}
+
+unsigned long long exchange_of_block(unsigned long long bits, int lane_mask) {
+  return block().gather(bits)[threadIdx.x % kLanes ^ static_cast<unsigned>(lane_mask)];
+}
+
+std::int64_t bytes_of_box(const TensorMap& map) {
+  std::int64_t bytes = map.element_bytes;
+  for (unsigned i = 0; i < map.rank; ++i) bytes *= map.box[i];
+  return bytes;
+}
+
+}  // namespace
+
+std::string run(HostKernel kernel, void* const* arguments, const Launch& launch, Order order) {
+  if (launch.shared_bytes > kSharedBytes) return "it needs more shared memory than there is";
+  const Extent before = blockDim;
+  blockDim.x = launch.threads, gridDim.x = launch.blocks;
+  const auto lanes_before = std::exchange(exchange, exchange_of_block);
+  std::string error;
+  for (unsigned i = 0; i < launch.blocks && error.empty(); ++i) {
+    Block block(kernel, arguments, i, launch.threads, order);
+    error = block.run();
+    if (!error.empty()) error = fmt::format("block {}: {}", i, error);
+  }
+  blockDim = before, exchange = lanes_before;
+  return error;
+}
+
+const unsigned long long* gather(unsigned long long own) { return block().gather(own); }
+void sync_named(int name, int threads) {
+  block().sync(static_cast<std::size_t>(name), static_cast<unsigned>(threads));
+}
+void arrive_named(int name, int threads) {
+  block().arrive(static_cast<std::size_t>(name), static_cast<unsigned>(threads));
+}
+void sync_block() { block().sync(0, block().threads()); }
+void trap() { block().end_with("a trap"); }
+
+unsigned char* shared_memory() { return Block::shared; }
+unsigned char* shared_at(unsigned address, std::size_t bytes) {
+  if (address + bytes > kSharedBytes) {
+    block().end_with(fmt::format("there is no shared memory at {}", address));
+  }
+  return Block::shared + address;
+}
+
+void init_barrier(unsigned barrier, unsigned arrivals) {
+  block().barrier(barrier) = {.arrivals = arrivals};
+}
+void arrive(unsigned barrier) {
+  Barrier& at = block().barrier(barrier);
+  ++at.arrived;
+  at.end_phase_if_complete();
+}
+void expect_bytes(unsigned barrier, unsigned bytes) { block().barrier(barrier).bytes += bytes; }
+bool is_done(unsigned barrier, unsigned parity) {
+  return (block().barrier(barrier).phases & 1) != parity;
+}
+void wait(unsigned barrier, unsigned parity) {
+  const Barrier& at = block().barrier(barrier);
+  if (is_done(barrier, parity)) return;
+  block().wait_until(at.phases, at.phases + 1,
+                     fmt::format("barrier {}, parity {}", barrier, parity));
+}
+
+void copy_box(unsigned to, const TensorMap& map, unsigned barrier, const int* coordinates,
+              int count) {
+  if (count != map.rank) block().end_with("a box has another rank than its tensor");
+  std::array<int, 5> first{};
+  std::copy(coordinates, coordinates + count, first.begin());
+  Barrier& at = block().barrier(barrier);
+  block().copy([=, &at] {
+    copy_box(to, map, first);
+    complete_bytes(at, bytes_of_box(map));
+  });
+}
+
+void copy_bytes(unsigned to, const void* from, unsigned bytes, unsigned barrier) {
+  Barrier& at = block().barrier(barrier);
+  block().copy([=, &at] {
+    std::memcpy(shared_at(to, bytes), from, bytes);
+    complete_bytes(at, bytes);
+  });
+}
+
+void add_floats(float* to, unsigned from, unsigned bytes) {
+  block().add([=] {
+    const unsigned char* const values = shared_at(from, bytes);
+    for (unsigned i = 0; i < bytes / sizeof(float); ++i) {
+      float value = 0;
+      std::memcpy(&value, values + i * sizeof value, sizeof value);
+      to[i] += value;
+    }
+  });
+}
+void wait_for_sums() { block().finish_sums(); }
+
+void multiply(const Product& product) { block().issue(product); }
+void commit_products() { block().commit(); }
+void wait_for_products(int left) { block().finish_products(static_cast<std::size_t>(left)); }
+
+}  // namespace attn::gpu
+
+extern "C" void attn_run_on_gpu(HostKernel kernel, void* const* arguments,
+                                const attn::gpu::Launch& launch, attn::gpu::Order order,
+                                std::string& error) {
+  error = attn::gpu::run(kernel, arguments, launch, order);
+}
