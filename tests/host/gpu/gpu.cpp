@@ -1,6 +1,5 @@
 #include "tests/host/gpu/gpu.h"
 
-#include <fmt/format.h>
 #include <ucontext.h>
 
 #include <array>
@@ -153,7 +152,7 @@ class Block {
     Meeting& meeting = meetings_[name];
     const std::uint64_t round = meeting.rounds + 1;
     meeting.arrive(threads);
-    wait_until(meeting.rounds, round, fmt::format("named barrier {}", name));
+    wait_until(meeting.rounds, round, "named barrier " + std::to_string(name));
   }
   void arrive(std::size_t name, unsigned threads) { meetings_[name].arrive(threads); }
 
@@ -161,7 +160,7 @@ class Block {
 
   Barrier& barrier(unsigned address) {
     if (address % 8 != 0 || address >= kSharedBytes) {
-      end_with(fmt::format("there is no barrier at {}", address));
+      end_with("there is no barrier at " + std::to_string(address));
     }
     return barriers_[address];
   }
@@ -253,7 +252,7 @@ class Block {
     for (std::size_t i = 0; i < fibers_.size(); ++i) {
       if (fibers_[i].ended || fibers_[i].waits_for == last) continue;
       last = fibers_[i].waits_for;
-      text += fmt::format(" thread {} for {};", i, last);
+      text += " thread " + std::to_string(i) + " for " + last + ";";
     }
     return text;
   }
@@ -387,7 +386,7 @@ std::string run(HostKernel kernel, void* const* arguments, const Launch& launch,
   for (unsigned i = 0; i < launch.blocks && error.empty(); ++i) {
     Block block(kernel, arguments, i, launch.threads, order);
     error = block.run();
-    if (!error.empty()) error = fmt::format("block {}: {}", i, error);
+    if (!error.empty()) error = "block " + std::to_string(i) + ": " + error;
   }
   blockDim = before, exchange = lanes_before;
   return error;
@@ -406,7 +405,7 @@ void trap() { block().end_with("a trap"); }
 unsigned char* shared_memory() { return Block::shared; }
 unsigned char* shared_at(unsigned address, std::size_t bytes) {
   if (address + bytes > kSharedBytes) {
-    block().end_with(fmt::format("there is no shared memory at {}", address));
+    block().end_with("there is no shared memory at " + std::to_string(address));
   }
   return Block::shared + address;
 }
@@ -427,7 +426,7 @@ void wait(unsigned barrier, unsigned parity) {
   const Barrier& at = block().barrier(barrier);
   if (is_done(barrier, parity)) return;
   block().wait_until(at.phases, at.phases + 1,
-                     fmt::format("barrier {}, parity {}", barrier, parity));
+                     "barrier " + std::to_string(barrier) + ", parity " + std::to_string(parity));
 }
 
 void copy_box(unsigned to, const TensorMap& map, unsigned barrier, const int* coordinates,
