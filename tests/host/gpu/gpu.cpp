@@ -19,6 +19,8 @@ constexpr std::size_t kStack = std::size_t{1} << 17;
 constexpr std::size_t kSharedBytes = 227 * 1024;
 constexpr std::size_t kNames = 16;       // of named barriers
 constexpr std::size_t kFragments = 256;  // that are kept of each lane
+constexpr unsigned kDepth = 16;          // of products
+constexpr unsigned kVector = 16;         // bytes that a swizzle keeps together
 
 // Of which the threads that wait know how often it was complete.
 struct Meeting {
@@ -68,7 +70,7 @@ struct Fiber {
   bool can_run() const { return !ended && (counter == nullptr || *counter >= until); }
 };
 
-float widened(unsigned short bits, bool is_bf16) {
+void widen(const unsigned short (&bits)[kDepth], bool is_bf16, float (&values)[kDepth]) {
   static const std::vector<float> halves = [] {
     std::vector<float> table(65536);
     for (std::size_t i = 0; i < table.size(); ++i) {
@@ -76,11 +78,22 @@ float widened(unsigned short bits, bool is_bf16) {
     }
     return table;
   }();
-  if (!is_bf16) return halves[bits];
-  const unsigned word = static_cast<unsigned>(bits) << 16;
-  float value = 0;
-  std::memcpy(&value, &word, sizeof value);
-  return value;
+  for (std::size_t k = 0; k < kDepth; ++k) {
+    const unsigned word = static_cast<unsigned>(bits[k]) << 16;
+    if (is_bf16)
+      std::memcpy(values + k, &word, sizeof word);
+    else
+      values[k] = halves[bits[k]];
+  }
+}
+
+// In a tree, as vector instructions do it.
+float dot(const float (&x)[kDepth], const float (&y)[kDepth]) {
+  float sums[kDepth];
+  for (unsigned k = 0; k < kDepth; ++k) sums[k] = x[k] * y[k];
+  for (unsigned k = 0; k < 8; ++k) sums[k] += sums[k + 8];
+  for (unsigned k = 0; k < 4; ++k) sums[k] += sums[k + 4];
+  return sums[0] + sums[2] + (sums[1] + sums[3]);
 }
 
 // A pattern of `bytes` (0, 32, 64 or 128) exchanges the 16-byte vectors of its lines.
@@ -257,53 +270,60 @@ class Block {
     return text;
   }
 
-  // Element (i, k) of 64 or more rows (or columns) by 16.
-  float element(std::uint64_t matrix, bool transposes, unsigned i, unsigned k, bool is_bf16) {
+  // Row i of a, or column i of b: 16 elements of a matrix in shared memory.
+  static void read(std::uint64_t matrix, bool transposes, unsigned i, bool is_bf16,
+                   float (&line)[kDepth]) {
     const auto begin = static_cast<unsigned>(matrix & 0x3fff) << 4;
     const auto panels = static_cast<unsigned>(matrix >> 16 & 0x3fff) << 4;
     const auto rows = static_cast<unsigned>(matrix >> 32 & 0x3fff) << 4;
     const unsigned swizzle = matrix >> 62 == 0 ? 0 : 256U >> (matrix >> 62);
-    const unsigned line = swizzle == 0 ? 16 : swizzle;
-    const unsigned at = transposes
-                            ? i * 2 / line * panels + k / 8 * rows + k % 8 * line + i * 2 % line
-                            : i / 8 * rows + i % 8 * line + k * 2;
-    unsigned short bits = 0;
-    std::memcpy(&bits, shared_at(swizzled(begin + at, swizzle), 2), 2);
-    return widened(bits, is_bf16);
+    const unsigned width = swizzle == 0 ? kVector : swizzle;
+    unsigned short bits[kDepth];
+    if (transposes) {
+      const unsigned first = begin + i * 2 / width * panels + i * 2 % width;
+      for (unsigned k = 0; k < kDepth; ++k) {
+        const unsigned at = swizzled(first + k / 8 * rows + k % 8 * width, swizzle);
+        std::memcpy(bits + k, shared_at(at, 2), 2);
+      }
+    } else {
+      const unsigned first = begin + i / 8 * rows + i % 8 * width;
+      for (unsigned k = 0; k < kDepth; k += 8) {
+        const unsigned at = swizzled(first + k * 2, swizzle);
+        std::memcpy(bits + k, shared_at(at, kVector), kVector);
+      }
+    }
+    widen(bits, is_bf16, line);
+  }
+
+  // Row r of the two that the lane and its neighbours have in registers.
+  void read_fragments(const Issued& issued, unsigned r, float (&line)[kDepth]) const {
+    const auto& kept = warps_[running_ / kLanes].fragments[issued.fragments % kFragments];
+    unsigned short bits[kDepth];
+    for (unsigned k = 0; k < kDepth; k += 2) {
+      const unsigned lane = static_cast<unsigned>(running_ % kLanes) / 4 * 4 + k % 8 / 2;
+      std::memcpy(bits + k, &kept[lane][r + k / 8 * 2], 4);
+    }
+    widen(bits, issued.product.is_bf16, line);
   }
 
   // The thread's elements of a product.
   void compute(const Issued& issued) {
-    constexpr unsigned kDepth = 16;
     const Product& product = issued.product;
     const auto lane = static_cast<unsigned>(running_ % kLanes);
     const auto warp = static_cast<unsigned>(running_ / kLanes % 4);
-    float a[2][kDepth];
+    float a[2][kDepth], b[kDepth];
     for (unsigned r = 0; r < 2; ++r) {
-      for (unsigned k = 0; k < kDepth; ++k) {
-        if (product.has_fragments) {
-          const Fragments& kept =
-              warps_[running_ / kLanes]
-                  .fragments[issued.fragments % kFragments][lane / 4 * 4 + k % 8 / 2];
-          a[r][k] = widened(static_cast<unsigned short>(kept[r + k / 8 * 2] >> k % 2 * 16),
-                            product.is_bf16);
-        } else {
-          a[r][k] = element(product.a, product.transposes_a, 16 * warp + lane / 4 + 8 * r, k,
-                            product.is_bf16);
-        }
-      }
+      if (product.has_fragments)
+        read_fragments(issued, r, a[r]);
+      else
+        read(product.a, product.transposes_a, 16 * warp + lane / 4 + 8 * r, product.is_bf16, a[r]);
     }
     for (unsigned j = 0; j < static_cast<unsigned>(product.columns) / 8; ++j) {
       for (unsigned e = 0; e < 2; ++e) {
-        float sums[2] = {0, 0};
-        for (unsigned k = 0; k < kDepth; ++k) {
-          const float b = element(product.b, product.transposes_b, 8 * j + 2 * (lane % 4) + e, k,
-                                  product.is_bf16);
-          for (unsigned r = 0; r < 2; ++r) sums[r] += a[r][k] * b;
-        }
+        read(product.b, product.transposes_b, 8 * j + 2 * (lane % 4) + e, product.is_bf16, b);
         for (unsigned r = 0; r < 2; ++r) {
           float& c = product.c[4 * j + 2 * r + e];
-          c = product.adds ? c + sums[r] : sums[r];
+          c = (product.adds ? c : 0) + dot(a[r], b);
         }
       }
     }
