@@ -15,7 +15,8 @@ Result<Compiled> in_direction(plan::Direction direction, Result<Compiled> compil
 }  // namespace
 
 ir::Attention training_forward(ir::Attention attention) {
-  attention.wants_o = attention.wants_lse = true;
+  attention.wants_o = true;
+  attention.wants_lse = !attention.is_sigmoid();
   return attention;
 }
 

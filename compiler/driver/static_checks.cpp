@@ -227,9 +227,10 @@ class Checker {
         .report(Code::not_finite, span,
                 fmt::format("{} is infinite or NaN{}", text(happening.at),
                             by_score ? fmt::format(" where the score is {}", happening.score) : ""))
-        .help =
-        "softmax turns it into NaN; use `-inf` to hide a score, or add a large number to prefer "
-        "one";
+        .help = written_.is_sigmoid()
+                    ? "its weight is 1 or NaN; use `-inf` to hide a score"
+                    : "softmax turns it into NaN; use `-inf` to hide a score, or add a large "
+                      "number to prefer one";
   }
 
   // Whether a subset of the written masks hides everything. Lengths are unknown.

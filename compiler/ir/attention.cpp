@@ -10,6 +10,7 @@ constexpr std::string_view kDimNames[] = {"B", "Hq", "Hkv", "Sq", "Skv", "Dqk", 
 constexpr std::string_view kLayoutNames[] = {"bshd", "bhsd",  "sbhd",       "strided",
                                              "thd",  "paged", "packed_qkv", "packed_kv"};
 constexpr std::string_view kAlignNames[] = {"top_left", "bottom_right"};
+constexpr std::string_view kNormalizeNames[] = {"softmax", "sigmoid"};
 
 template <typename Named>
 const Named* find_named(const std::vector<Named>& list, std::string_view name) {
@@ -80,6 +81,10 @@ std::array<std::int64_t, 4> strides_of(const Layout& layout,
 }
 
 std::string_view to_string(Align align) { return kAlignNames[static_cast<std::size_t>(align)]; }
+
+std::string_view to_string(Normalize normalize) {
+  return kNormalizeNames[static_cast<std::size_t>(normalize)];
+}
 
 const CapturedTensor* Attention::find_tensor(std::string_view tensor) const {
   return find_named(tensors, tensor);

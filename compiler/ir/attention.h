@@ -9,6 +9,9 @@
 // With lengths, keys from lengths_kv[b] on are hidden, and rows from lengths_q[b] on have o = 0,
 // lse = -inf, max_with_sink = -inf and sum_exp_with_sink = 0, with or without a sink.
 //
+// With Normalize::sigmoid, p = 1 / (1 + exp(-s)) instead, each weight by itself, and 0 where s is
+// hidden: such an attention has no sink, and o is its only output.
+//
 // `row` is the row number. If the spec aligns bottom right, its q_idx has become row + (Skv - Sq),
 // with lengths instead of sizes where there are lengths.
 #pragma once
@@ -86,6 +89,10 @@ std::array<std::int64_t, 4> strides_of(const Layout& layout,
 enum class Align : std::uint8_t { top_left, bottom_right };
 std::string_view to_string(Align align);
 
+// What makes weights of the scores.
+enum class Normalize : std::uint8_t { softmax, sigmoid };
+std::string_view to_string(Normalize normalize);
+
 // A row-major tensor that is passed at run time and read by expressions. Extents are integer
 // expressions of dimensions and constants.
 struct CapturedTensor {
@@ -133,9 +140,11 @@ struct Attention {
   std::vector<CapturedTensor> tensors;
   std::vector<Param> params;
   Dag dag;
-  ExprId scale = 0;              // real; of dimensions, constants and params
-  ExprId score = 0;              // real; the modified score, `score` itself if there is none
-  std::vector<ExprId> masks;     // boolean; all must hold
+  ExprId scale = 0;           // real; of dimensions, constants and params
+  ExprId score = 0;           // real; the modified score, `score` itself if there is none
+  std::vector<ExprId> masks;  // boolean; all must hold
+  Normalize normalize = Normalize::softmax;
+  SourcePos normalize_pos{};
   std::optional<ExprId> sink{};  // real; of the head, tensors, params and constants
   std::optional<Dropout> dropout{};
   bool lengths_q = false;   // then `tensors` has kLengthsQ
@@ -158,6 +167,7 @@ struct Attention {
   const Param* find_param(std::string_view param) const;
   // `wanted`, with `_` appended until no tensor or param has the name.
   std::string unused_name(std::string wanted) const;
+  bool is_sigmoid() const { return normalize == Normalize::sigmoid; }
   // Whether it has random dropout.
   bool is_random() const { return dropout && !dropout->keep; }
   // Scale, score, masks, sink, dropout keep, extents, fallbacks, runs.

@@ -56,6 +56,7 @@ class TextParser {
     if (line.accept("dropout")) return dropout(line);
     if (line.accept("lengths")) return lengths(line);
     if (line.accept("grad")) return gradients(line);
+    if (line.accept("normalize")) return normalize(line);
     if (line.accept("deterministic")) return deterministic();
     return line.error(fmt::format("'{}' does not start a statement", line.next()));
   }
@@ -215,6 +216,11 @@ class TextParser {
       out_.gradients.emplace_back(name);
     }
     return {};
+  }
+
+  Status normalize(Scanner& line) {
+    out_.normalize = Normalize::sigmoid;  // softmax is not printed
+    return line.expect(to_string(out_.normalize));
   }
 
   Status deterministic() {

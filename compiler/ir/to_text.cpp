@@ -108,6 +108,7 @@ class TextWriter {
     if (attention_.lengths_q || attention_.lengths_kv) {
       line("lengths{}{}", attention_.lengths_q ? " q" : "", attention_.lengths_kv ? " kv" : "");
     }
+    if (attention_.is_sigmoid()) line("normalize {}", to_string(attention_.normalize));
     line("outputs{}", outputs());
     if (!attention_.gradients.empty()) line("grad {}", fmt::join(attention_.gradients, " "));
     if (attention_.deterministic) line("deterministic");

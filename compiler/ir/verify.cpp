@@ -75,7 +75,12 @@ class Verifier {
 
   Status outputs() {
     const bool with_sink = attention_.wants_max_with_sink || attention_.wants_sum_exp_with_sink;
-    return with_sink && !attention_.sink ? bug("an output with the sink, but no sink") : Status();
+    if (with_sink && !attention_.sink) return bug("an output with the sink, but no sink");
+    if (!attention_.is_sigmoid()) return {};
+    if (attention_.sink) return bug("a sink without softmax");
+    return attention_.wants_lse || attention_.wants_max_or_sum()
+               ? bug("a statistic of softmax without softmax")
+               : Status();
   }
 
   Status names() {

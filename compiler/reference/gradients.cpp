@@ -78,27 +78,41 @@ class RowGradients {
     const std::int64_t of_row = index * problem_.size(Dim::Dv);
     const double* d_o = d_o_.values.data() + of_row;
     const double delta = weigh(d_o);
+    if (problem_.attention.is_sigmoid()) {
+      add_sigmoid_terms(d_o, learned);
+      return {};
+    }
     add_terms(target(result_.of, learned.of, add_scaled), d_o, delta,
-              [&](double d_weight) { return d_weight - delta; });
+              [&](std::size_t column) { return d_weights_[column] - delta; });
     if (result_.sizes.empty()) return {};
     const double size = std::hypot(delta, products_size(d_o, of_row));
     add_terms(target(result_.sizes, learned.sizes, add_squares), d_o, size,
-              [&](double d_weight) { return std::hypot(d_weight, size); });
+              [&](std::size_t column) { return std::hypot(d_weights_[column], size); });
     return {};
   }
 
  private:
+  // Each weight depends on its own score alone: there is no delta.
+  void add_sigmoid_terms(const double* d_o, HeadSums& learned) {
+    const auto d_score = [&](std::size_t column) {
+      return d_weights_[column] * (1 - weight(column));
+    };
+    add_terms(target(result_.of, learned.of, add_scaled), d_o, 0, d_score);
+    if (result_.sizes.empty()) return;
+    add_terms(target(result_.sizes, learned.sizes, add_squares), d_o, 0, d_score);
+  }
+
   static Target target(Sums& sums, Sums& learned, Add add) {
     return {sums.find("q")->second, sums.find("k")->second, sums.find("v")->second, learned, add};
   }
 
-  // `d_score` maps the cotangent of a weight to that of its score, divided by the weight.
+  // `d_score`: the cotangent of the score of a column, divided by its weight.
   template <typename DScore>
   void add_terms(const Target& to, const double* d_o, double delta, const DScore& d_score) {
     for (std::size_t column = 0; column < row_.weights().size(); ++column) {
       if (!row_.is_visible(column)) continue;
       if (row_.kept()[column] != 0) to_value(to, column, d_o);
-      score_.run(column, weight(column) * d_score(d_weights_[column]));
+      score_.run(column, weight(column) * d_score(column));
       gather(to, score_, column);
       if (score_leaf_) to_product(to, column, score_.cotangent(*score_leaf_));
     }
@@ -125,7 +139,7 @@ class RowGradients {
   }
 
   // Computes the cotangents of the weights, dO V^T where dropout keeps them. Returns the sum of
-  // weight times cotangent, which all scores of the row share.
+  // weight times cotangent, which all scores of the row share through softmax.
   double weigh(const double* d_o) {
     d_weights_.assign(row_.weights().size(), 0.0);
     double shared = 0;

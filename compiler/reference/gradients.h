@@ -15,7 +15,8 @@ struct Gradients {
   // With Options::sizes, of the same dims: the root of the sum of squares of the terms of each
   // element. Rounding errors are relative to this, even where the terms cancel. A term is measured
   // before delta (differentiate.h) is subtracted from dP: in place of dP - delta, the root of dP^2
-  // + delta^2 + the squares of the products dO O that delta is the sum of. Not rounded.
+  // + delta^2 + the squares of the products dO O that delta is the sum of. Not rounded. (With
+  // sigmoid there is no delta.)
   GradientSums sizes;
 };
 

@@ -36,7 +36,7 @@ Status RowSoftmax::run(std::int64_t index) {
   constexpr double kNoScore[] = {0};
   evaluator_.run(place_, scores_.empty() ? std::span<const double>(kNoScore) : scores_);
   ATTN_RETURN_IF_ERROR(hide());
-  return weigh();
+  return problem_.attention.is_sigmoid() ? weigh_by_sigmoid() : weigh();
 }
 
 // The length of the batch if lengths are given, else the whole dimension.
@@ -105,6 +105,19 @@ Status RowSoftmax::weigh() {
   max_with_sink_ = largest;
   sum_exp_with_sink_ = sum_;
   lse_ = largest + std::log(sum_);
+  return {};
+}
+
+Status RowSoftmax::weigh_by_sigmoid() {
+  if (largest_score() == kHidden) return {};
+  weights_.assign(scores_.size(), 0.0);
+  kept_.assign(scores_.size(), 1.0);
+  sum_ = 1;
+  for (std::size_t column = 0; column < scores_.size(); ++column) {
+    if (!is_visible(column)) continue;
+    weights_[column] = 1 / (1 + std::exp(-scores_[column]));
+    ATTN_ASSIGN(kept_[column], kept_part(column));
+  }
   return {};
 }
 

@@ -27,7 +27,7 @@ class RowSoftmax {
   const RowPlace& place() const { return place_; }
   std::int64_t kv_head() const { return place_.head / problem_.group(); }
   bool is_visible(std::size_t column) const { return scores_[column] != kHidden; }
-  // Not divided by sum().
+  // Not divided by sum(), which is 1 without softmax.
   const std::vector<double>& weights() const { return weights_; }
   // The factor that dropout gives a weight: 0 or 1 / (1 - exact_probability()); 1 without dropout.
   const std::vector<double>& kept() const { return kept_; }
@@ -46,6 +46,7 @@ class RowSoftmax {
   Status hide();
   Result<double> final_score(std::size_t column) const;
   Status weigh();
+  Status weigh_by_sigmoid();
   Result<double> sink_of_row() const;
   Result<double> kept_part(std::size_t column) const;
   double largest_score() const;

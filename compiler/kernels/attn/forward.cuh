@@ -15,6 +15,8 @@
 // A tile has kRowsOfTile queries of kPack heads that share keys: row r is query r / kPack of the
 // tile and head r % kPack of the unit of heads.
 //
+// With kSigmoid, a weight is the sigmoid of its score: rows have no maximum and no sum.
+//
 // With kParts above 1, the key blocks of a tile are computed in as many parts, by different blocks of
 // threads, for GPUs that would have too few tiles otherwise. Each warp stores what it has of a part;
 // the last one to do so merges its rows of all parts, in their order.
@@ -467,6 +469,7 @@ struct Consumer {
   using Float = typename C::Float;
   using S = Stages<C>;
   static constexpr int kScores = C::kKeys / 2, kOutputs = C::kWidth / 2;
+  static constexpr float kWeightScale = 32768;  // of kSigmoid
 
   const Stages<C> stages;
   const ForwardTensors& tensors;
@@ -553,7 +556,7 @@ struct Consumer {
       query.next();
     }
     float factor[2];
-    const bool moved = softmax(factor);
+    const bool moved = weigh_scores(factor);
     key.next();
     pin(s);
     fetch(sum[0] + sum[1] < 0 ? 8 : 0);
@@ -741,10 +744,60 @@ struct Consumer {
   }
 
   // Makes weights of the scores. Gets the factor of what was summed so far; true if it is not 1.
-  __device__ __forceinline__ bool softmax(float (&factor)[2]) {
+  __device__ __forceinline__ bool weigh_scores(float (&factor)[2]) {
     float shift[2] = {0, 0};
     if constexpr (E::kScore) modify(shift);
     hide();
+    bool moved = false;
+    if constexpr (E::kSigmoid) sigmoid(shift);
+    else moved = softmax(shift, factor);
+    if constexpr (E::kKeep) drop();
+    return moved;
+  }
+
+  // The sigmoid of each score, times kWeightScale: small weights would lose bits in f16. One
+  // reciprocal, of a product, serves four scores of a row. It is 0 where the product overflows:
+  // there each score has its own, which is 0 for -inf.
+  __device__ __forceinline__ void sigmoid(const float (&shift)[2]) {
+    constexpr float kInverseScale = 1 / kWeightScale;
+    float added[2];  // to exponents; if infinite, a hidden score stays hidden
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const float x = shift[r] * -exponent;
+      added[r] = x < kLowest ? kLowest : x > -kLowest ? -kLowest : x;
+    }
+    sum[0] = 0;
+#pragma unroll
+    for (int i = 0; i < kScores; i += 8) {
+      float pairs[2][2], inverse[2];  // products, for each row
+#pragma unroll
+      for (int j = i; j < i + 8; ++j) {
+        const float e = power_of_two(fmaf(s[j], -exponent, added[j / 2 & 1]));
+        s[j] = fmaf(e, kInverseScale, kInverseScale);
+      }
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const int j = i + 2 * r;
+        pairs[r][0] = s[j] * s[j + 1], pairs[r][1] = s[j + 4] * s[j + 5];
+        inverse[r] = reciprocal(pairs[r][0] * pairs[r][1]);
+      }
+      sum[0] += inverse[0] + inverse[1];  // so that the next keys are not waited for earlier
+      if (__builtin_expect(inverse[0] == 0 || inverse[1] == 0, false)) {
+#pragma unroll
+        for (int j = i; j < i + 8; ++j) s[j] = reciprocal(s[j]);
+        continue;
+      }
+#pragma unroll
+      for (int j = i; j < i + 8; j += 2) {
+        const int r = j / 2 & 1, half = j / 4 & 1;
+        const float of_pair = inverse[r] * pairs[r][1 - half], x = s[j];
+        s[j] = of_pair * s[j + 1], s[j + 1] = of_pair * x;
+      }
+    }
+  }
+
+  // Relative to the maximum of the row, and the sum of the weights.
+  __device__ __forceinline__ bool softmax(float (&shift)[2], float (&factor)[2]) {
     bool moved = false;
     float added[2];  // to exponents
 #pragma unroll
@@ -772,7 +825,6 @@ struct Consumer {
     }
 #pragma unroll
     for (int r = 0; r < 2; ++r) sum[r] = fmaf(sum[r], factor[r], part[r][0] + part[r][1]);
-    if constexpr (E::kKeep) drop();
     return moved;
   }
 
@@ -885,11 +937,14 @@ struct Consumer {
       total += __shfl_xor_sync(~0u, total, 2);
       const bool present = at.q[r] < expressions.queries(at.b);
       const bool exists = C::kThdO ? present : at.q[r] < C::kRows;
-      const float inverse = store_statistics(at.b, at.h[r], at.q[r], maxima[r], total,
-                                             exists && lane % 4 == 0, present);
+      float factor = 1 / kWeightScale;
+      if constexpr (!E::kSigmoid) {
+        factor = store_statistics(at.b, at.h[r], at.q[r], maxima[r], total,
+                                  exists && lane % 4 == 0, present);
+      }
       store_row(first_of(at.b, C::kOutputBatch, C::kOutputRow) + at.h[r] * C::kOutputHead +
                     at.q[r] * C::kOutputRow,
-                r, present ? inverse * E::kKeptScale : 0.0f, exists);
+                r, present ? factor * E::kKeptScale : 0.0f, exists);
     }
   }
 

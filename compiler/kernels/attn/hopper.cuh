@@ -165,6 +165,12 @@ ATTN_INLINE float power_of_two(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
+// 1 / x, 0 where it is below the normal numbers; relative error below 2^-22.
+ATTN_INLINE float reciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
 
 // Relative error below 2^-11.
 ATTN_INLINE float fast_tanh(float x) {

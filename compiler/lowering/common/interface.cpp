@@ -31,8 +31,10 @@ class Interface {
 
   std::vector<plan::TensorInfo> backward(const std::vector<std::string>& gradients) && {
     add_inputs();
-    add_io("o", Role::saved);
-    add_statistics("lse", Role::saved);
+    if (!attention_.is_sigmoid()) {
+      add_io("o", Role::saved);
+      add_statistics("lse", Role::saved);
+    }
     add_io("do", Role::cotangent);
     for (const std::string& name : gradients) add_gradient(name);
     return std::move(tensors_);

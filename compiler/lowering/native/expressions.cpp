@@ -143,12 +143,12 @@ class Text {
     const double kept = dropout ? 1 / (1 - dropout->exact_probability()) : 1;
     return fmt::format(
         "  static constexpr bool kScore = {}, kBounded = {}, kMask = {}, kKeep = {}, kSink = {};\n"
-        "  static constexpr bool kReadsColumns = {}, kRandom = {};\n"
+        "  static constexpr bool kReadsColumns = {}, kRandom = {}, kSigmoid = {};\n"
         "  static constexpr int kColumnPeriod = {};\n"
         "  static constexpr float kKeptScale = {};\n",
         expressions_.modifies, expressions_.bounded, expressions_.masks, dropout && dropout->keep,
         attention_.sink.has_value(), expressions_.reads_columns, attention_.is_random(),
-        expressions_.column_period, kept);
+        attention_.is_sigmoid(), expressions_.column_period, kept);
   }
 
   // The indices of a score. In a grid, rows and columns are places.
@@ -286,8 +286,9 @@ Expressions expressions_of(const ir::Attention& attention, bool masks, bool tabl
   Expressions made;
   made.modifies = !attention.dag[attention.score].is(Op::score_) || !positive_scale(attention);
   if (made.modifies) made.scoring = scoring_of(attention);
-  made.bounded = made.scoring.bound && *made.scoring.bound <= kMostBound &&
-                 attention.dtype == DType::bf16 && !attention.wants_max_or_sum();
+  made.bounded =
+      attention.is_sigmoid() || (made.scoring.bound && *made.scoring.bound <= kMostBound &&
+                                 attention.dtype == DType::bf16 && !attention.wants_max_or_sum());
   made.masks = masks;
   if (masks) made.column_period = column_period(attention);
   if (table && made.modifies) made.table = table_of(attention, made.scoring.root);

@@ -10,6 +10,7 @@ namespace {
 using kernels::Field;
 
 constexpr const char* kFile = "softmax_gradients.cuh";
+constexpr const char* kSigmoidFile = "sigmoid.cuh";
 
 std::string class_of(const char* name, const ir::Attention& attention) {
   return fmt::format("{}<{}>", name, kernels::float_class(attention.dtype));
@@ -38,14 +39,19 @@ plan::DeriveStep row_gradients(const ir::Attention& attention, const RowGradient
   if (!tensors.sinks.empty()) add("sinks", kernel.read(tensors.sinks, DType::f32));
   for (Field& field : kept_fields(attention, tensors.kept, kernel)) fields.push_back(field);
   add("cotangents", kernel.read(tensors.cotangents, DType::f32));
-  add("lse", kernel.read("lse", DType::f32));
+  const bool sigmoid = attention.is_sigmoid();
+  if (!sigmoid) add("lse", kernel.read("lse", DType::f32));
   fields.emplace_back("columns", tensors.columns);
-  add("modified", kernel.write(tensors.modified, DType::f32, "weight * (do v^T - delta)"));
+  add("modified",
+      kernel.write(tensors.modified, DType::f32,
+                   sigmoid ? "weight * (1 - weight) * do v^T" : "weight * (do v^T - delta)"));
   if (!tensors.weights.empty()) {
-    add("weights", kernel.write(tensors.weights, attention.dtype, "exp(score - lse)"));
+    add("weights", kernel.write(tensors.weights, attention.dtype,
+                                sigmoid ? "sigmoid of the scores" : "exp(score - lse)"));
   }
   add_statistics(tensors.lse, tensors.deltas, fields, kernel);
-  kernel.run(kFile, class_of("SoftmaxGradients", attention), fields);
+  kernel.run(sigmoid ? kSigmoidFile : kFile,
+             class_of(sigmoid ? "SigmoidGradients" : "SoftmaxGradients", attention), fields);
   plan::DeriveStep step = std::move(kernel).finish(false);
   if (tensors.tile && tensors.tile->again) step.amends = tensors.tile->all_rows() * lanes;
   return step;

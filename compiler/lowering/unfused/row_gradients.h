@@ -1,4 +1,4 @@
-// The backward of softmax as a generated kernel.
+// The backward of softmax, or of sigmoid, as a generated kernel.
 #pragma once
 
 #include <cstdint>

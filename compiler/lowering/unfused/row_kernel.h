@@ -1,4 +1,4 @@
-// Softmax as a generated kernel.
+// Softmax, or sigmoid, as a generated kernel.
 #pragma once
 
 #include <cstdint>

@@ -27,7 +27,8 @@ std::vector<Field> row_fields(const ir::Attention& attention, std::int64_t lanes
   };
   read("lengths_q", std::string(ir::kLengthsQ), has_row_lengths(attention));
   read("lengths_kv", std::string(ir::kLengthsKv), has_column_lengths(attention));
-  read("row_starts", kRowStarts, !addressed_by(attention, "lse").empty());
+  read("row_starts", kRowStarts,
+       !attention.is_sigmoid() && !addressed_by(attention, "lse").empty());
   if (!tile) return fields;
   fields.emplace_back("first", kernel.read(tile->first, DType::i64));
   fields.emplace_back("tile_rows", tile->rows);

@@ -5,6 +5,7 @@
 #include "compiler/derive/scores.h"
 #include "compiler/lowering/common/checks.h"
 #include "compiler/lowering/common/interface.h"
+#include "compiler/lowering/common/no_keys.h"
 #include "compiler/lowering/common/unsupported.h"
 #include "compiler/lowering/unfused/row_kernel.h"
 #include "compiler/lowering/unfused/unfused_parts.h"
@@ -60,8 +61,13 @@ class Unfused {
 
 Result<plan::Program> lower_unfused(const ir::Attention& attention) {
   ATTN_RETURN_IF_ERROR(check_forward(attention));
+  if (attention.dims[ir::Dim::Skv] == 0 && attention.is_sigmoid()) return no_keys(attention);
   if (attention.dims[ir::Dim::Skv] == 0) {
     return unsupported(attention.pos, "without keys there are no products to compute");
+  }
+  if (attention.is_random() && attention.is_sigmoid()) {
+    return unsupported(attention.dropout->pos, "the unfused steps draw no random numbers",
+                       "use `--engine native`, or a mask: `dropout p, keep[b, h, q_idx, kv_idx]`");
   }
   if (attention.dropout && !attention.dropout->keep) {
     return unsupported(attention.dropout->pos,

@@ -50,6 +50,10 @@ std::optional<std::string> learned_by_score(const gradient::Derivatives& derivat
 Status check_dropout(const gradient::Derivatives& derivatives) {
   const auto& dropout = derivatives.attention.dropout;
   if (!dropout || dropout->keep) return {};
+  if (derivatives.attention.is_sigmoid()) {
+    return unsupported(dropout->pos, "the unfused steps draw no random numbers",
+                       "use a mask: `dropout p, keep[b, h, q_idx, kv_idx]`");
+  }
   const std::optional<std::string> learned = learned_by_score(derivatives);
   return unsupported(
       dropout->pos,

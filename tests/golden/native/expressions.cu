@@ -64,7 +64,7 @@ struct Constants {
 };
 struct Expressions : kernels::Reals {
   static constexpr bool kScore = true, kBounded = false, kMask = true, kKeep = false, kSink = true;
-  static constexpr bool kReadsColumns = false, kRandom = false;
+  static constexpr bool kReadsColumns = false, kRandom = false, kSigmoid = false;
   static constexpr int kColumnPeriod = 16;
   static constexpr float kKeptScale = 1;
   const float* t_t;

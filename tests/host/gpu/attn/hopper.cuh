@@ -81,6 +81,10 @@ template <int kRegisters>
 ATTN_INLINE void take_registers() {}
 
 ATTN_INLINE float power_of_two(float x) { return exp2f(x); }
+ATTN_INLINE float reciprocal(float x) {
+  const float y = 1 / x;
+  return fabsf(y) < 0x1p-126f ? 0.0f : y;  // as the GPU flushes it
+}
 ATTN_INLINE float fast_tanh(float x) { return tanhf(x); }
 
 ATTN_INLINE unsigned pair(BF16, float low, float high) {

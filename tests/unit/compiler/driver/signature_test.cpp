@@ -179,10 +179,10 @@ TEST(SpecSignature, OfAForwardIsWithoutWhatOnlyABackwardHas) {
 TEST(SpecSignature, TheTablesAboveKnowEveryField) {
   const ir::Attention attention;
   [[maybe_unused]] const auto& [name, dims, dtype, layouts, align, tensors, params, dag, scale,
-                                score, masks, sink, dropout, lengths_q, lengths_kv, wants_o,
-                                wants_lse, wants_max, wants_sum_exp, wants_max_with_sink,
-                                wants_sum_exp_with_sink, place_of_statistics, gradients,
-                                deterministic, pos] = attention;
+                                score, masks, normalize, normalize_pos, sink, dropout, lengths_q,
+                                lengths_kv, wants_o, wants_lse, wants_max, wants_sum_exp,
+                                wants_max_with_sink, wants_sum_exp_with_sink, place_of_statistics,
+                                gradients, deterministic, pos] = attention;
   [[maybe_unused]] const auto& [of, dtype_of_tensor, extents, place, learned, monotone, fallback,
                                 runs, longest] = ir::CapturedTensor();
   [[maybe_unused]] const auto& [kind, strides, page, pages, tables] = ir::Layout();

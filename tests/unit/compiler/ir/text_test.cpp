@@ -39,6 +39,16 @@ TEST(Text, RoundTrips) {
   EXPECT_TRUE(parsed->wants_lse);
 }
 
+TEST(Text, SigmoidRoundTripsAndSoftmaxIsNotPrinted) {
+  const std::string text = replaced("  outputs o lse\n", "  normalize sigmoid\n  outputs o\n");
+  const Result<Attention> parsed = parse(text);
+  ASSERT_TRUE(parsed.ok()) << parsed.error().message;
+  EXPECT_TRUE(parsed->is_sigmoid());
+  EXPECT_EQ(to_text(*parsed), text);
+  EXPECT_TRUE(verify(*parsed).ok()) << verify(*parsed).error().message;
+  expect_error(replaced("  outputs", "  normalize relu\n  outputs"), "sigmoid", 32);
+}
+
 TEST(Text, UnreachableNodesAreNotPrinted) {
   Result<Attention> parsed = parse(kSample);
   ASSERT_TRUE(parsed.ok());

@@ -67,6 +67,21 @@ TEST(Verify, Roots) {
             "an extent of keep is not positive");
 }
 
+TEST(Verify, SigmoidHasNoStatisticsAndNoSink) {
+  const auto sigmoid = [](void (*change)(Attention&)) {
+    return complaint([&](Attention& a) {
+      a.normalize = Normalize::sigmoid;
+      a.wants_lse = false;
+      change(a);
+    });
+  };
+  EXPECT_EQ(sigmoid([](Attention&) {}), "");
+  const char* const kStatistic = "a statistic of softmax without softmax";
+  EXPECT_EQ(sigmoid([](Attention& a) { a.wants_lse = true; }), kStatistic);
+  EXPECT_EQ(sigmoid([](Attention& a) { a.wants_sum_exp = true; }), kStatistic);
+  EXPECT_EQ(sigmoid([](Attention& a) { a.sink = a.scale; }), "a sink without softmax");
+}
+
 TEST(Verify, Nodes) {
   EXPECT_EQ(complaint([](Attention& a) { a.tensors[1].extents[0] = a.dag.dim("D"); }),
             "D is not a dimension");

@@ -46,6 +46,36 @@ TEST(Outputs, MaxAndSumOfExponentials) {
   EXPECT_DOUBLE_EQ(out.lse.values[0], 1 + std::log(1 + std::exp(-0.5)));
 }
 
+TEST(Sigmoid, EachWeightIsThatOfItsScore) {
+  const auto weight = [](double score) { return 1 / (1 + std::exp(-score)); };
+  const std::string sigmoid = std::string(kPlain) + "  normalize sigmoid\n  outputs o\n";
+  EXPECT_NEAR(evaluated(kTwoKeys, sigmoid, two_keys()).o.values[0],
+              10 * weight(0.5) + 20 * weight(1), 1e-14);
+  const std::string second =
+      "  %0: real = const_real 0.5\n  %1: real = score\n  %2: int = column\n"
+      "  %3: int = const_int 1\n  %4: bool = eq %2, %3\n"
+      "  scale %0\n  score %1\n  mask %4\n  normalize sigmoid\n  outputs o\n";
+  EXPECT_NEAR(evaluated(kTwoKeys, second, two_keys()).o.values[0], 20 * weight(1), 1e-14);
+}
+
+TEST(Sigmoid, OfARowThatSeesNothingIsZero) {
+  const std::string body =
+      "  %0: real = const_real 0.5\n  %1: real = score\n  %2: bool = const_bool false\n"
+      "  scale %0\n  score %1\n  mask %2\n  normalize sigmoid\n  outputs o\n";
+  EXPECT_EQ(evaluated(kTwoKeys, body, two_keys()).o.values[0], 0);
+}
+
+TEST(Sigmoid, IsOneForInfinityAndZeroForMinusInfinity) {
+  const auto at_infinity = [](const char* value) {
+    const std::string body = std::string("  %0: real = const_real 0.5\n  %1: real = const_real ") +
+                             value + "\n  scale %0\n  score %1\n  normalize sigmoid\n  outputs o\n";
+    return evaluated(kTwoKeys, body, two_keys()).o.values[0];
+  };
+  EXPECT_EQ(at_infinity("inf"), 30);
+  EXPECT_EQ(at_infinity("-inf"), 0);
+  EXPECT_TRUE(std::isnan(at_infinity("nan")));
+}
+
 TEST(Sink, IsInTheDenominatorAlone) {
   const std::string body =
       "  %0: real = const_real 0.5\n  %1: real = score\n  %2: real = const_real 3\n"

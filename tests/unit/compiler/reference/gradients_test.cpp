@@ -142,6 +142,33 @@ TEST(Gradients, OfWhatDropoutKeeps) {
   expect_differences(attention, inputs);
 }
 
+// The attention with sigmoid in place of softmax.
+std::string with_sigmoid(std::string body) {
+  const std::string outputs = "  outputs o\n";
+  return body.replace(body.find(outputs), outputs.size(), "  normalize sigmoid\n" + outputs);
+}
+
+TEST(Gradients, OfSigmoid) {
+  const auto plain =
+      testing::attention("B=2 Hq=4 Hkv=2 Sq=3 Skv=5 Dqk=3 Dv=4", with_sigmoid(kPlain));
+  expect_differences(plain, testing::random_inputs(plain));
+  const auto dropped =
+      testing::attention("B=1 Hq=2 Hkv=2 Sq=4 Skv=6 Dqk=3 Dv=3", with_sigmoid(kRandomDropout));
+  Inputs inputs = testing::random_inputs(dropped);
+  inputs.params = {{"seed", 3}, {"offset", 4}};
+  expect_differences(dropped, inputs);
+}
+
+TEST(Gradients, OfSigmoidByLearnedTensors) {
+  std::string body = with_sigmoid(kLearned);
+  body.erase(body.find("  sink %15\n"), std::string_view("  sink %15\n").size());
+  const auto attention = testing::attention("B=2 Hq=4 Hkv=1 Sq=4 Skv=5 Dqk=3 Dv=2", body);
+  Inputs inputs = testing::random_inputs(attention);
+  inputs.tensors["t"] = testing::random_tensor({4}, 5);
+  inputs.tensors["u"] = testing::random_tensor({3}, 6);
+  expect_differences(attention, inputs);
+}
+
 TEST(Gradients, OfLengths) {
   const auto attention = testing::attention("B=3 Hq=2 Hkv=1 Sq=4 Skv=5 Dqk=2 Dv=2", kLengths);
   Inputs inputs = testing::random_inputs(attention);

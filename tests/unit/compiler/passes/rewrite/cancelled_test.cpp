@@ -40,6 +40,12 @@ TEST(Cancelled, TheRowsPartOfADistanceGoes) {
   EXPECT_EQ(ir::to_source(cancelled->attention, cancelled->term), "0.01 * (q_idx * -1 + 3)");
 }
 
+TEST(Cancelled, NothingWithoutSoftmax) {
+  ir::Attention attention = with_distance(hundredth, 1, -1, 3);
+  attention.normalize = ir::Normalize::sigmoid;
+  EXPECT_FALSE(without_cancelled(attention));
+}
+
 TEST(Cancelled, FactorsOfTheHeadAreKnown) {
   EXPECT_TRUE(without_cancelled(with_distance(slope, 1, -1)));
   EXPECT_FALSE(without_cancelled(with_distance(of_row, 1, -1)));
