@@ -1,7 +1,7 @@
 // The attention specification language. Precedence follows Python (compiler/ast/operators.def lists
 // it); every decision is LL(1), and only brackets recurse.
 //
-// Clauses that are unknown or not implemented are parsed as loose tokens, so that they get a
+// Clauses that are unknown are parsed as loose tokens, so that they get a
 // specific diagnostic instead of a syntax error.
 grammar AttnSpec;
 
@@ -32,6 +32,7 @@ clause
   | lengthsClause
   | gradClause
   | deterministicClause
+  | normalizeClause
   | functionClause
   | otherClause
   ;
@@ -64,6 +65,7 @@ lengthsClause : LENGTHS lengthsEntry (',' lengthsEntry)* ';' ;
 lengthsEntry : name ('=' fallback)? ;
 gradClause : GRAD name (',' name)* ';' ;
 deterministicClause : DETERMINISTIC ';' ;
+normalizeClause : NORMALIZE name ';' ;
 // An expression, or the unchanged body of a Python function.
 functionClause
   : FN name '(' (functionParameter (',' functionParameter)*)? ')' ('->' annotation)?
@@ -72,7 +74,7 @@ functionClause
 functionParameter : name (':' annotation)? ;
 annotation : name ('[' annotation (',' annotation)* ']')? ;
 binding : name '=' expr ';'? ;
-otherClause : (NORMALIZE | IMPORT | IDENT) loose* ';' ;
+otherClause : (IMPORT | IDENT) loose* ';' ;
 loose : ~(';' | '{' | '}') | '{' loose* '}' ;
 
 expr : andExpr ('||' andExpr)* ;

@@ -56,14 +56,18 @@ class ClauseMap {
     diag::Sink sink(source);
     const std::optional<ast::Spec> spec = ast::parse(source, sink);
     ATTN_CHECK(spec.has_value(), "the spec was read before");
+    std::string weights = "softmax";
     for (const ast::Clause& clause : spec->clauses) {
       const std::string_view text =
           source.text().substr(clause.span.begin, clause.span.end - clause.span.begin);
       const support::Place begin = source.place(clause.span.begin);
       spans_.push_back({begin, source.place(clause.span.end)});
       clauses_.push_back({clause.keyword.text, begin.line, squeezed(text), {}});
+      const auto* normalize = std::get_if<ast::NormalizeClause>(&clause.body);
+      if (normalize != nullptr) weights = normalize->by.text;
     }
-    clauses_.push_back({"attention", source.place(spec->span.begin).line, "softmax(scores) V", {}});
+    clauses_.push_back(
+        {"attention", source.place(spec->span.begin).line, weights + "(scores) V", {}});
   }
 
   void add(const graph::BackendGraph& graph) {

@@ -152,7 +152,10 @@ struct OutputsClause {
 struct AlignClause {
   Name align;
 };
-// A clause that is unknown or not implemented. Its words are kept, so that names it may define are
+struct NormalizeClause {
+  Name by;
+};
+// A clause that is unknown. Its words are kept, so that names it may define are
 // not reported as unknown.
 struct OtherClause {
   std::vector<std::string> words;
@@ -171,8 +174,8 @@ struct Clause {
   Name keyword;
   std::variant<DimsClause, DtypeClause, LayoutClause, TensorClause, ParamClause, LetClause,
                ScaleClause, ScoreClause, MaskClause, OutputsClause, AlignClause, SinkClause,
-               DropoutClause, LengthsClause, GradClause, DeterministicClause, FunctionClause,
-               ImportClause, OtherClause>
+               DropoutClause, LengthsClause, GradClause, DeterministicClause, NormalizeClause,
+               FunctionClause, ImportClause, OtherClause>
       body;
   Comments comments{};
 };

@@ -343,6 +343,9 @@ class Builder {
         clause.body = GradClause{names(context->gradClause()->name())};
         break;
       case Grammar::RuleDeterministicClause: clause.body = DeterministicClause{}; break;
+      case Grammar::RuleNormalizeClause:
+        clause.body = NormalizeClause{name(context->normalizeClause()->name())};
+        break;
       case Grammar::RuleFunctionClause: clause.body = function(context->functionClause()); break;
       default: return other(inner);
     }

@@ -146,6 +146,7 @@ struct JsonBodyPrinter {
   }
   std::string operator()(const GradClause& clause) const { return names(clause.tensors); }
   std::string operator()(const DeterministicClause&) const { return "true"; }
+  std::string operator()(const NormalizeClause& clause) const { return text(clause.by.text); }
   std::string operator()(const FunctionClause& clause) const {
     const auto let = [](const LetClause& l) {
       return fmt::format("{{\"let\": {}, \"value\": {}}}", text(l.name.text), json(l.value));

@@ -213,9 +213,9 @@ class SyntaxError {
 
   // `dropout p = 0.1;` and `scale = 0.5;`
   bool report_clause_with_equals() {
-    static constexpr std::string_view kClauses[] = {"dtype",   "layout", "scale",  "score",
-                                                    "mask",    "sink",   "align",  "dropout",
-                                                    "outputs", "grad",   "lengths"};
+    static constexpr std::string_view kClauses[] = {"dtype",   "layout", "scale",   "score",
+                                                    "mask",    "sink",   "align",   "dropout",
+                                                    "outputs", "grad",   "lengths", "normalize"};
     if (text(at_) != "=" || at_ < 2) return false;
     const auto opens = [&](std::size_t at) {
       return std::ranges::find(kClauses, text(at)) != std::end(kClauses) && opens_clause(at);

@@ -56,6 +56,7 @@ class Walk {
   void operator()(LengthsClause& clause) const { (*this)(clause.entries); }
   void operator()(GradClause& clause) const { (*this)(clause.tensors); }
   void operator()(DeterministicClause&) const {}
+  void operator()(NormalizeClause& clause) const { (*this)(clause.by); }
   void operator()(FunctionClause& clause) const {
     all(clause.name, clause.parameters, clause.lets, clause.value);
   }

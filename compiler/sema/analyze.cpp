@@ -65,6 +65,9 @@ class Analyzer {
     for (const std::string& name : environment_.unknown) scope.poison(name);
     check_repeats();
     for (const ast::Clause& clause : spec_.clauses) settings(clause);
+    if (attention_.is_sigmoid()) {
+      for (const ast::Clause& clause : spec_.clauses) check_softmax_clause(clause, sink_);
+    }
     attention_.layouts = make_layouts(layout_, environment_, sink_);
     add_lengths(lengths_, spec_.name, attention_, scope, sink_);
     for (const ast::Clause& clause : spec_.clauses) add_tensor(clause, scope);
@@ -151,8 +154,9 @@ class Analyzer {
     std::map<std::string, support::Span, std::less<>> seen;
     for (const ast::Clause& clause : spec_.clauses) {
       const std::string& word = clause.keyword.text;
-      const std::string_view once[] = {"dtype", "layout",  "scale", "outputs", "align",
-                                       "sink",  "dropout", "grad",  "lengths", "deterministic"};
+      const std::string_view once[] = {"dtype",   "layout",        "scale",    "outputs",
+                                       "align",   "sink",          "dropout",  "grad",
+                                       "lengths", "deterministic", "normalize"};
       if (!contains(once, word)) continue;
       const auto [first, added] = seen.emplace(word, clause.keyword.span);
       if (added) continue;
@@ -167,6 +171,8 @@ class Analyzer {
       attention_.dtype = dtype(type->dtype, {DType::f16, DType::bf16}, DType::bf16);
     } else if (const auto* align = std::get_if<ast::AlignClause>(&clause.body)) {
       set_align(*align, attention_, sink_);
+    } else if (const auto* normalize = std::get_if<ast::NormalizeClause>(&clause.body)) {
+      set_normalize(*normalize, attention_, sink_);
     } else if (const auto* outputs = std::get_if<ast::OutputsClause>(&clause.body)) {
       set_outputs(*outputs, has_sink(), attention_, sink_);
     } else if (const auto* layout = std::get_if<ast::LayoutClause>(&clause.body)) {

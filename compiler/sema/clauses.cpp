@@ -95,6 +95,37 @@ void set_align(const ast::AlignClause& clause, ir::Attention& attention, diag::S
   if (align.text == words[1]) attention.align = ir::Align::bottom_right;
 }
 
+void set_normalize(const ast::NormalizeClause& clause, ir::Attention& attention, diag::Sink& sink) {
+  const std::string_view words[] = {to_string(ir::Normalize::softmax),
+                                    to_string(ir::Normalize::sigmoid)};
+  if (!contains(words, clause.by.text)) {
+    sink.report(Code::bad_choice, clause.by.span,
+                fmt::format("{} does not make weights of scores", quoted(clause.by.text)))
+        .help = "expected " + support::one_of(words);
+  }
+  if (clause.by.text == words[1]) attention.normalize = ir::Normalize::sigmoid;
+  attention.normalize_pos = place(sink, clause.by.span);
+}
+
+void check_softmax_clause(const ast::Clause& clause, diag::Sink& sink) {
+  if (std::holds_alternative<ast::SinkClause>(clause.body)) {
+    sink.report(Code::not_available_here, clause.keyword.span,
+                "`normalize sigmoid` has no sink: each weight depends on its own score alone")
+        .help = "remove the sink, or `normalize sigmoid`";
+  }
+  const auto* outputs = std::get_if<ast::OutputsClause>(&clause.body);
+  if (outputs == nullptr) return;
+  for (const ast::Name& name : outputs->outputs) {
+    const auto* output = std::ranges::find(ir::kOutputs, name.text, &ir::Output::name);
+    if (output == std::end(ir::kOutputs) || output->wanted == &ir::Attention::wants_o) continue;
+    sink.report(Code::not_available_here, name.span,
+                fmt::format("{} is a statistic of softmax, and there is none beside "
+                            "`normalize sigmoid`",
+                            quoted(name.text)))
+        .help = "the only output is `o`";
+  }
+}
+
 namespace {
 
 // Whether the output may be listed here.

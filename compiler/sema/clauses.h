@@ -19,6 +19,9 @@ void set_align(const ast::AlignClause& clause, ir::Attention& attention, diag::S
 // `has_sink`: the spec has a sink clause, before or after this one.
 void set_outputs(const ast::OutputsClause& clause, bool has_sink, ir::Attention& attention,
                  diag::Sink& sink);
+void set_normalize(const ast::NormalizeClause& clause, ir::Attention& attention, diag::Sink& sink);
+// Reports a sink, and outputs other than o, beside `normalize sigmoid`.
+void check_softmax_clause(const ast::Clause& clause, diag::Sink& sink);
 
 // Call these after the tensors are declared.
 void set_gradients(const ast::GradClause& clause, ir::Attention& attention, diag::Sink& sink);

@@ -37,9 +37,9 @@ constexpr std::string_view kRunTime[] = {"q",
                                          "qkv"};
 constexpr std::string_view kInputs[] = {"q", "k", "v"};
 constexpr std::string_view kBuilt[] = {
-    "dims",  "dtype", "layout", "tensor",  "learn",   "param",   "let",   "fn",   "scale",
-    "score", "mask",  "sink",   "dropout", "lengths", "outputs", "align", "grad", "deterministic"};
-constexpr std::string_view kUnbuilt[] = {"normalize"};
+    "dims",    "dtype", "layout", "tensor",        "learn",    "param",   "let",
+    "fn",      "scale", "score",  "mask",          "sink",     "dropout", "lengths",
+    "outputs", "align", "grad",   "deterministic", "normalize"};
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
@@ -139,7 +139,6 @@ std::span<const std::string_view> bound_names() { return kBound; }
 std::span<const std::string_view> dimension_names() { return kDimensions; }
 std::span<const std::string_view> run_time_names() { return kRunTime; }
 std::span<const std::string_view> input_names() { return kInputs; }
-std::span<const std::string_view> unbuilt_clauses() { return kUnbuilt; }
 std::span<const std::string_view> built_clauses() { return kBuilt; }
 
 bool contains(std::span<const std::string_view> names, std::string_view name) {

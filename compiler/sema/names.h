@@ -16,8 +16,7 @@ std::span<const std::string_view> dimension_names();
 std::span<const std::string_view> run_time_names();
 // q, k and v: the tensors that may have a gradient, besides learned ones.
 std::span<const std::string_view> input_names();
-// Clauses of the language that are not implemented yet.
-std::span<const std::string_view> unbuilt_clauses();
+// The words that begin a clause of an attention.
 std::span<const std::string_view> built_clauses();
 
 bool is_bound_name(std::string_view name);

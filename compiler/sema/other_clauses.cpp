@@ -15,12 +15,6 @@ using support::quoted;
 
 void report_other_clause(const ast::Clause& clause, diag::Sink& sink) {
   const std::string& word = clause.keyword.text;
-  if (contains(unbuilt_clauses(), word)) {
-    sink.report(Code::not_built_yet, clause.keyword.span,
-                fmt::format("{} is not implemented yet", quoted(word)))
-        .help = "the weights are always the softmax of the scores; no clause is needed";
-    return;
-  }
   if (word == "import") {
     sink.report(Code::unknown_clause, clause.keyword.span, "an import goes above the attention")
         .help = "move it to the top of the file";
@@ -32,9 +26,7 @@ void report_other_clause(const ast::Clause& clause, diag::Sink& sink) {
         .help = help;
     return;
   }
-  std::vector<std::string_view> known(built_clauses().begin(), built_clauses().end());
-  known.insert(known.end(), unbuilt_clauses().begin(), unbuilt_clauses().end());
-  const std::string_view close = support::nearest(word, known);
+  const std::string_view close = support::nearest(word, built_clauses());
   sink.report(Code::unknown_clause, clause.keyword.span,
               fmt::format("unknown clause {}", quoted(word)))
       .help = close.empty() ? "expected " + support::one_of(built_clauses())

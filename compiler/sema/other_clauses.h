@@ -1,4 +1,4 @@
-// Clauses that are unknown or not implemented yet.
+// Clauses that are unknown.
 #pragma once
 
 #include "compiler/ast/ast.h"
@@ -6,7 +6,7 @@
 
 namespace attn::sema {
 
-// Reports a clause whose body is an OtherClause: E0901 or E0204.
+// Reports a clause whose body is an OtherClause: E0204.
 void report_other_clause(const ast::Clause& clause, diag::Sink& sink);
 
 // Reports every such clause of the spec; false if there are any. Their content is not in the tree,

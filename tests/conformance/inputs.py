@@ -167,6 +167,8 @@ EXTRAS = {
     ),
     "score_select": Extras(bind=dict(slope=0.25)),
     "shared_prefix": Extras(tensors=dict(branch=ids()), square=True),
+    "sigmoid": Extras(outputs=("o",)),
+    "sigmoid_causal": Extras(outputs=("o",)),
     "sink_global": Extras(tensors=dict(sinks=reals("Hq"))),
     "sliding_tile_2d": Extras(bind=dict(kernel=3, tile=4), image=TILES),
     "sliding_window": Extras(bind=dict(window=20), empty=True),

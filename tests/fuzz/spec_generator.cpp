@@ -47,7 +47,7 @@ class Generator : Decisions {
   }
 
   std::string clause() {
-    switch (below(9)) {
+    switch (below(10)) {
       case 0: return "score " + real(4) + ";\n";
       case 1: return "mask " + boolean(4) + ";\n";
       case 2: return fmt::format("let y{} = {};\n", below(8), expression(3));
@@ -60,6 +60,7 @@ class Generator : Decisions {
                      "q: bhsd, k: strides(1, 2, 3, 4)"}) +
                ";\n";
       case 7: return "outputs " + pick({"o, lse", "o, max, sum_exp", "lse", "o, o"}) + ";\n";
+      case 8: return "normalize " + pick({"sigmoid", "softmax", "none"}) + ";\n";
       default: return "grad q, " + pick({"k, v", "s", "t"}) + "; deterministic;\n";
     }
   }

@@ -113,13 +113,11 @@ class TypedSpec : Decisions {
   }
 
   std::string other_clauses() {
-    std::string text = "  outputs o, lse;\n";
-    if (one_in(10)) {
-      sink_ = true;
-      text += "  sink sinks[h];\n";
-    }
+    sink_ = one_in(10);
+    std::string text = sink_ ? "  sink sinks[h];\n  tensor sinks: f32[Hq];\n" : "";
     if (one_in(8)) text += "  lengths kv = Skv - i0 * 3;\n";
-    return text + (sink_ ? "  tensor sinks: f32[Hq];\n" : "");
+    const bool sigmoid = !sink_ && one_in(12);
+    return text + (sigmoid ? "  normalize sigmoid;\n  outputs o;\n" : "  outputs o, lse;\n");
   }
 
   std::string declared() const {

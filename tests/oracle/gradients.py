@@ -37,6 +37,7 @@ def learned(*names):
 
 
 @slope(*"alibi alibi_symmetric alibi_slopes bloom_positions relative_bias".split())
+@slope("sigmoid", "sigmoid_causal")
 @slope(*"t5_bias t5_bias_causal bias_full bias_head bias_batch learned_bias_qk".split())
 def something_is_added(s, at, p, t):
     return 1.0
@@ -142,14 +143,17 @@ def gradients(name, dims, params, tensors, d_o):
     """The gradients dq, dk, dv and d_NAME (learned tensors) of sum(o * d_o). Arguments as in
     oracle.attention."""
     values, sinks_of_rows = oracle.scores(name, dims, params, tensors)
-    weights, rows = oracle.softmax(values, sinks_of_rows)
+    weights, rows = oracle.weights_of(name, values, sinks_of_rows)
     kept = oracle.kept(name, tensors)
     v, k = oracle.repeated("v", dims, tensors), oracle.repeated("k", dims, tensors)
     d_weights = numpy.einsum("bhqd,bhkd->bhqk", d_o, v) * kept
-    delta = (weights * d_weights).sum(axis=-1)
-    d_scores = weights * (d_weights - delta[..., None])
-    lse = numpy.where(numpy.isneginf(rows["lse"]), 0, rows["lse"])
-    d_sinks = -numpy.exp(sinks_of_rows - lse) * delta
+    if SPECS[name].sigmoid:
+        d_scores, d_sinks = weights * (1 - weights) * d_weights, None
+    else:
+        delta = (weights * d_weights).sum(axis=-1)
+        d_scores = weights * (d_weights - delta[..., None])
+        lse = numpy.where(numpy.isneginf(rows["lse"]), 0, rows["lse"])
+        d_sinks = -numpy.exp(sinks_of_rows - lse) * delta
     scaled = oracle.products(name, dims, tensors)
     spaces = types.SimpleNamespace(**dims), types.SimpleNamespace(**params)
     at = Place(spaces[0], tensors)

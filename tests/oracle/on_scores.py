@@ -39,6 +39,17 @@ def alibi(s, at, p, t):
     return s - slopes(at.dims.Hq)[at.h] * (at.q - at.k), at.k <= at.q
 
 
+@spec(name="sigmoid", sigmoid=True)
+def sigmoid_with_bias(s, at, p, t):
+    return s - math.log(at.dims.Skv), True
+
+
+@spec(sigmoid=True)
+def sigmoid_causal(s, at, p, t):
+    with_alibi = s - slopes(at.dims.Hq)[at.h] * (at.q - at.k)
+    return with_alibi - numpy.log(at.q + 1), at.k <= at.q
+
+
 @spec
 def alibi_symmetric(s, at, p, t):
     return s - slopes(at.dims.Hq)[at.h] * abs(at.q - at.k), True

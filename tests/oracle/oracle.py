@@ -37,6 +37,18 @@ def softmax(values, sinks):
     return weights, {"lse": lse, "max": largest, "sum_exp": sums}
 
 
+def sigmoid(values):
+    """Sigmoid weights: 0 for a hidden score, -inf."""
+    return numpy.where(numpy.isneginf(values), 0, 1 / (1 + numpy.exp(-numpy.maximum(values, -700))))
+
+
+def weights_of(name, values, sinks):
+    """The weights, and statistics of each row: of sigmoid attention only max."""
+    if SPECS[name].sigmoid:
+        return sigmoid(values), {"max": values.max(axis=-1)}
+    return softmax(values, sinks)
+
+
 def scale_of(name, dims):
     scale = SPECS[name].scale
     return 1 / math.sqrt(dims["Dqk"]) if scale is None else scale
@@ -73,12 +85,12 @@ def kept(name, tensors):
 
 
 def attention(name, dims, params, tensors):
-    """o [B, Hq, Sq, Dv]; lse, max and sum_exp [B, Hq, Sq].
+    """o [B, Hq, Sq, Dv]; lse, max and sum_exp [B, Hq, Sq], of sigmoid attention only max.
 
     Heads of q share heads of k and v in groups. The optional tensors lengths_q and lengths_kv [B] give
     the rows and keys of each batch; rows beyond have o 0 and lse -inf, even with a sink.
     """
-    weights, outputs = softmax(*scores(name, dims, params, tensors))
+    weights, outputs = weights_of(name, *scores(name, dims, params, tensors))
     v = repeated("v", dims, tensors)
     weights = weights * kept(name, tensors)
     return {"o": numpy.einsum("bhqk,bhkd->bhqd", weights, v), **outputs}

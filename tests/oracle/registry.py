@@ -15,13 +15,14 @@ class Meaning(typing.NamedTuple):
     modify: typing.Callable
     scale: float | None  # 1 / sqrt(Dqk) when None
     dropout: float  # probability of dropping a weight; tensor `keep` marks the kept weights
+    sigmoid: bool  # weights are sigmoids of the scores, instead of their softmax
 
 
-def spec(function=None, *, name=None, scale=None, dropout=0.0):
+def spec(function=None, *, name=None, scale=None, dropout=0.0, sigmoid=False):
     """Registers a function for the spec `name` (default: the function's name)."""
 
     def register(modify):
-        SPECS[name or modify.__name__] = Meaning(modify, scale, dropout)
+        SPECS[name or modify.__name__] = Meaning(modify, scale, dropout, sigmoid)
         return modify
 
     return register(function) if function else register

@@ -148,7 +148,8 @@ TEST_P(SplitLowering, Program) {
 
 INSTANTIATE_TEST_SUITE_P(Surface, SplitLowering,
                          ::testing::Values("dropout", "dropout_keep_padding", "paged_two_tables",
-                                           "sink_all_outputs", "thd_gather", "thd_head_dim_100"),
+                                           "sigmoid", "sink_all_outputs", "thd_gather",
+                                           "thd_head_dim_100"),
                          [](const auto& name) { return std::string(name.param); });
 
 // The unfused backward: tensors learned through scores and sinks, and gradients that are not asked
@@ -163,15 +164,13 @@ TEST_P(SplitBackward, Program) {
                 program.ok() ? plan::to_text(*program) : program.error().to_text() + "\n");
 }
 
-INSTANTIATE_TEST_SUITE_P(Specs, SplitBackward,
-                         ::testing::Values("specs/t5_bias.attn", "specs/learned_bias_qk.attn",
-                                           "tests/gpu/surface/dropout_keep_padding.attn",
-                                           "tests/gpu/surface/no_keys_sink.attn",
-                                           "tests/gpu/surface/paged_odd.attn",
-                                           "tests/gpu/surface/thd_head_dim_100.attn"),
-                         [](const auto& spec) {
-                           return std::filesystem::path(spec.param).stem().string();
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Specs, SplitBackward,
+    ::testing::Values("specs/t5_bias.attn", "specs/learned_bias_qk.attn",
+                      "tests/gpu/surface/dropout_keep_padding.attn",
+                      "tests/gpu/surface/no_keys_sink.attn", "tests/gpu/surface/paged_odd.attn",
+                      "tests/gpu/surface/sigmoid.attn", "tests/gpu/surface/thd_head_dim_100.attn"),
+    [](const auto& spec) { return std::filesystem::path(spec.param).stem().string(); });
 
 TEST(SplitLoweringOfAll, RefusesNoGradientButThoseOfPagesToo) {
   for (const char* folder :

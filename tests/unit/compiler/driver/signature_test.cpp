@@ -45,14 +45,14 @@ std::string text_of(const Clauses& clauses) {
   return text + "}\n";
 }
 
-std::string signature(const std::string& text,
-                      plan::Direction direction = plan::Direction::forward) {
+std::string signature(const std::string& text, plan::Direction direction = plan::Direction::forward,
+                      std::string_view lowering = planner::kAnyLowering) {
   const support::Source source("x.attn", text);
   diag::Sink sink(source);
   const auto attention = front_end(source, {}, sink);
   EXPECT_TRUE(attention) << diag::to_text(sink) << text;
   if (!attention) return text;
-  const auto program = lower(*attention, planner::kAnyLowering, direction);
+  const auto program = lower(*attention, lowering, direction);
   EXPECT_TRUE(program.ok()) << program.error().to_text() << text;
   if (!program.ok()) return text;
   return plan::signature_of(*program, targets::find_target("h200").value(), 91900).text;
@@ -120,6 +120,14 @@ TEST(SpecSignature, SpecsThatDifferInOneFieldDiffer) {
   for (const auto& [clause, value] : kDifferent) {
     const auto [at, is_new] = specs.emplace(signature(with(clause, value)), value);
     EXPECT_TRUE(is_new) << value << " has the signature of " << at->second;
+  }
+}
+
+TEST(SpecSignature, SigmoidIsNotSoftmax) {
+  for (const auto direction : {plan::Direction::forward, plan::Direction::backward}) {
+    const std::string softmax = signature(text_of(base()), direction, "unfused");
+    EXPECT_FALSE(signature(with("more", "normalize sigmoid;"), direction, "unfused") == softmax);
+    EXPECT_TRUE(signature(with("more", "normalize softmax;"), direction, "unfused") == softmax);
   }
 }
 

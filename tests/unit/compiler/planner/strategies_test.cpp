@@ -218,6 +218,21 @@ TEST(Strategies, ASinkThatDependsOnTheBatchIsServedByNone) {
   }
 }
 
+TEST(Strategies, SigmoidIsNotServedByCudnn) {
+  const std::string clauses =
+      "dims B = 2, Hq = 4, Hkv = 2, Sq = 128, Skv = 128, D = 64; normalize sigmoid;";
+  for (const bool backward : {false, true}) {
+    for (const auto& [way, message] : said(clauses, backward)) {
+      EXPECT_EQ(message == "", way == "unfused") << way << ": " << message;
+      if (way == "composite" || way == "parts") {
+        EXPECT_THAT(message, HasSubstr("softmax, not sigmoid"));
+      }
+    }
+    EXPECT_THAT(said(clauses + " dropout 0.1;", backward)["unfused"],
+                HasSubstr("no random numbers"));
+  }
+}
+
 TEST(Strategies, PartsBeginAtMultiplesOf16Bytes) {
   const std::string dims = "dims B = 1, Hq = 1, Sq = 512, Skv = 512, D = 64; ";
   const std::string window = "mask (q_idx >= kv_idx && q_idx - kv_idx < 64) || ";

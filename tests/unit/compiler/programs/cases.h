@@ -90,6 +90,15 @@ inline constexpr Case kCases[] = {
     {"learned_and_dropped",
      "learn u: f32[Skv]; tensor keep: bool[Sq, Skv]; score score * u[kv_idx];"
      "dropout 0.5, keep[q_idx, kv_idx];"},
+    {"sigmoid", "normalize sigmoid; score score - log(Skv);"},
+    {"sigmoid_f16", "normalize sigmoid; dtype f16; scale 3.0; mask kv_idx < q_idx - 2;"},
+    {"sigmoid_thd", "normalize sigmoid; layout thd; mask q_idx >= kv_idx;"},
+    {"sigmoid_lengths", "normalize sigmoid; lengths q, kv; score where(kv_idx == 2, -inf, score);"},
+    {"sigmoid_learned_and_dropped",
+     "normalize sigmoid; learn u: f32[Skv]; tensor keep: bool[Sq, Skv];"
+     "score score * u[kv_idx] - u[h]; dropout 0.5, keep[q_idx, kv_idx];"},
+    {"sigmoid_no_keys",
+     "dims B = 2, Hq = 2, Hkv = 1, Sq = 5, Skv = 0, D = 8; layout thd; normalize sigmoid;"},
 };
 
 // Followed by this many random scores of learned tensors.
@@ -111,7 +120,9 @@ inline ir::Attention attention_of(std::size_t number) {
   const Case& one = kCases[number];
   std::string clauses = one.clauses;
   if (clauses.find("dims") == std::string::npos) clauses = kDims + clauses;
-  const support::Source source(one.name, "attention f { outputs o, lse; " + clauses + " }");
+  const bool sigmoid = clauses.find("normalize sigmoid") != std::string::npos;
+  const char* outputs = sigmoid ? "outputs o; " : "outputs o, lse; ";
+  const support::Source source(one.name, "attention f { " + (outputs + clauses) + " }");
   diag::Sink sink(source);
   const auto attention = driver::front_end(source, {}, sink);
   ATTN_CHECK(attention.has_value(), diag::to_text(sink));
@@ -134,7 +145,8 @@ inline std::vector<plan::Program> programs_of(const ir::Attention& attention) {
   std::vector<plan::Program> programs;
   for (const auto direction : {plan::Direction::forward, plan::Direction::backward}) {
     // Without keys, one generated kernel is the whole forward.
-    const bool filled = attention.dims[ir::Dim::Skv] == 0 && programs.empty();
+    const bool filled =
+        attention.dims[ir::Dim::Skv] == 0 && programs.empty() && !attention.is_sigmoid();
     auto program = lowered(attention, filled ? "auto" : "unfused", direction);
     ATTN_CHECK(program.ok(), program.error().to_text());
     programs.push_back(std::move(program).value());

@@ -312,10 +312,20 @@ TEST(Sets, HaveOneVariantForEachCombination) {
   EXPECT_EQ(good("dims B = {4, 2};").dims.get(ir::Dim::B), 4);
 }
 
-TEST(Unbuilt, ClausesAreNamed) {
-  const Analyzed analyzed = analyze_body("normalize none;");
-  EXPECT_EQ(analyzed.codes, Codes{"E0901"});
-  EXPECT_NE(analyzed.text.find("`normalize` is not implemented yet"), std::string::npos);
+TEST(Normalize, IsSoftmaxOrSigmoid) {
+  EXPECT_EQ(good("").normalize, ir::Normalize::softmax);
+  EXPECT_EQ(good("normalize softmax;").normalize, ir::Normalize::softmax);
+  EXPECT_EQ(good("normalize sigmoid;").normalize, ir::Normalize::sigmoid);
+  EXPECT_EQ(good("normalize sigmoid;").normalize_pos.column, 11U);
+  EXPECT_EQ(analyze_body("normalize none;").codes, Codes{"E0502"});
+  EXPECT_EQ(analyze_body("normalize sigmoid; normalize sigmoid;").codes, Codes{"E0501"});
+}
+
+TEST(Normalize, SigmoidHasNoSinkAndNoStatistics) {
+  EXPECT_EQ(analyze_body("normalize sigmoid; sink 0.5;").codes, Codes{"E0207"});
+  EXPECT_EQ(analyze_body("outputs lse, o, max; normalize sigmoid;").codes,
+            (Codes{"E0207", "E0207"}));
+  EXPECT_EQ(analyze_body("sink 0.5; outputs o, lse; normalize softmax;").codes, Codes{});
 }
 
 }  // namespace

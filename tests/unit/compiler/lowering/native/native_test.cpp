@@ -323,6 +323,16 @@ TEST(Native, AddendsCostAMultiplyAddByAConstant) {
       AllOf(HasSubstr("return Lines{(0.0f + v1) * 8.0f, 0.0f};"), HasSubstr("return score;")));
 }
 
+// Its addends are added to the exponents, where softmax might leave out those of a whole row.
+TEST(Native, SigmoidKeepsWhatIsConstantAlongARow) {
+  const std::string text = source_of(
+      "dims B = 1, Hq = 2, Sq = 100, Skv = 200, D = 64; normalize sigmoid; "
+      "score score - log(q_idx + 1);");
+  EXPECT_THAT(text, AllOf(HasSubstr("kSigmoid = true"), HasSubstr("kBounded = true"),
+                          HasSubstr("return Lines{(0.0f - v4) * 8.0f, 0.0f};")));
+  EXPECT_THAT(source_of(kSizes), HasSubstr("kSigmoid = false"));
+}
+
 TEST(Native, OtherTensorsAreReadByPlainLoads) {
   EXPECT_FALSE(table_map("tensor t: f32[Sq, Skv]; score score + t[q_idx, kv_idx];"));
   EXPECT_FALSE(table_map("tensor t: bf16[Skv, Sq]; score score + t[kv_idx, q_idx];"));
@@ -409,7 +419,9 @@ TEST(Native, KernelsDoNotSpill) {
         "lengths kv;",
         "Sq = 1000, D = 128; score 30.0 * tanh(score / 30.0); outputs o, max, sum_exp;",
         "Sq = 1000, D = 128; tensor t: bf16[Sq, Skv]; score score + t[q_idx, kv_idx];",
-        "Sq = 1000, D = 128; tensor d: i32[Skv]; mask d[q_idx] == d[kv_idx] && q_idx >= kv_idx;"}) {
+        "Sq = 1000, D = 128; tensor d: i32[Skv]; mask d[q_idx] == d[kv_idx] && q_idx >= kv_idx;",
+        "Sq = 1000, D = 128; normalize sigmoid;",
+        "Sq = 1000, D = 128; normalize sigmoid; score score - 8; mask q_idx >= kv_idx;"}) {
     expect_no_spills("dims B = 2, Hq = 8, Hkv = 2, Skv = 1000, " + std::string(clauses));
   }
 }
