@@ -109,7 +109,8 @@ planning::Context context_of(const CompileOptions& options);
 Result<Compiled> compile(const ir::Attention& attention, const support::Source& source,
                          const sema::Bindings& bindings, const CompileOptions& options);
 
-// The forward of a training pair: o and lse, which the backward reads, are among its outputs.
+// The forward of a training pair: o and, with softmax, lse are among its outputs. The backward of
+// softmax reads both.
 ir::Attention training_forward(ir::Attention attention);
 
 // The two plans of a training pair: that of training_forward, and the backward; options.direction
