@@ -32,6 +32,13 @@ const Case kCases[] = {
     {"softcap_and_statistics",
      "dims B = 1, Hq = 4, Sq = 150, Skv = 250, D = 128; score 30.0 * tanh(score / 30.0); "
      "mask q_idx - kv_idx < 40 && kv_idx - q_idx < 90; outputs o, lse, max, sum_exp;"},
+    {"width_80", "dims B = 2, Hq = 4, Hkv = 2, Sq = 300, Skv = 300, D = 80; mask q_idx >= kv_idx;"},
+    {"width_512", "dims B = 1, Hq = 2, Sq = 70, Skv = 300, D = 512; outputs o, lse;"},
+    {"latent",
+     "dims B = 1, Hq = 128, Hkv = 1, Sq = 1, Skv = 1500, Dqk = 576, Dv = 512; outputs o, lse;"},
+    {"table_f32",
+     "dims B = 1, Hq = 4, Sq = 100, Skv = 200, D = 128; tensor t: f32[Hq, Sq, Skv]; "
+     "score score + t[h, q_idx, kv_idx];"},
     {"documents",
      "dims B = 2, Hq = 4, Hkv = 2, Sq = 400, Skv = 400, D = 64; tensor d: i32[B, Skv]; "
      "mask d[b, kv_idx] == d[b, q_idx] && q_idx >= kv_idx;",

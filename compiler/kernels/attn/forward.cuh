@@ -21,8 +21,16 @@
 // threads, for GPUs that would have too few tiles otherwise. Each warp stores what it has of a part;
 // the last one to do so merges its rows of all parts, in their order.
 //
+// Where o has more columns than the registers of a warp group hold (kShares is 2), a second warp
+// group has those from kShare on. It computes no scores: the first hands it the weights of each
+// block, and what the last tile is finished with, through shared memory.
+//
 // Where masks are of neighbourhoods of a grid (kPatches), tiles and blocks are rectangles of it:
 // kPatchWidth x kPatchHeight queries, and 8 x 16 keys. Rows and columns of scores are places then.
+//
+// kDepth is Dqk rounded up to 16, the steps of products, and kWidth is Dv rounded up to 32. In shared
+// memory matrices are in panels of kDepthPanel and kWidthPanel columns, 64 or 32, so that the last one
+// has few columns that are not used. Copies by TMA bring zeros for what the tensors do not have.
 //
 // A generated kernel gives three classes:
 //   C  constants: sizes, tile, stages, strides
@@ -60,6 +68,8 @@ struct ForwardTensors {
   const int *key_table, *value_table;
   const int* row_starts;  // the first row of each batch, if o is packed
   float* parts;           // what warps have of each, if there are parts
+  // Keys and values that are read row by row (kGatherKeys, kGatherValues).
+  const unsigned short *key_rows, *value_rows;
 };
 
 // A block in the stream: its first key (of a patch 16 times the number of its first 8 keys), and these
@@ -94,21 +104,39 @@ ATTN_INLINE Place patch_of_keys(unsigned block) {
   return place<C>(block / 16 / kAcross, block / 16 % kAcross * 8);
 }
 
+ATTN_INLINE unsigned empty_of(unsigned full) { return full + 8; }
+
+constexpr int kGatherThreads = 128;  // that copy rows: a warp group
+constexpr int kHandedWords = 7;      // besides the weights: Consumer::hand_over
+
 // Addresses in shared memory. Each stage has a barrier that it is full and one that it is empty.
 template <class C>
 struct Stages {
   static constexpr int kTileRows = 64 * C::kGroups;
-  static constexpr int kQueryBytes = kTileRows * C::kDepth * 2;
-  static constexpr int kKeyBytes = C::kKeys * C::kDepth * 2, kValueBytes = C::kKeys * C::kWidth * 2;
+  static constexpr int kDepthPanels = (C::kDepth + C::kDepthPanel - 1) / C::kDepthPanel;
+  static constexpr int kWidthPanels = C::kWidth / C::kWidthPanel;
+  static constexpr int kKeyRow = 2 * C::kDepthPanel, kValueRow = 2 * C::kWidthPanel;  // of a panel
+  static constexpr int kQueryPanel = kTileRows * kKeyRow, kQueryBytes = kDepthPanels * kQueryPanel;
+  static constexpr int kKeyPanel = C::kKeys * kKeyRow, kKeyBytes = kDepthPanels * kKeyPanel;
+  static constexpr int kValuePanel = C::kKeys * kValueRow, kValueBytes = kWidthPanels * kValuePanel;
+  // A table of 16-bit floats is in swizzled panels of 64 columns, each of whole groups of 8 rows. One
+  // of f32 has rows that begin 8 or 24 banks after each other.
+  static constexpr bool kWideTable = C::kTableElement == 4;
   static constexpr int kTableRows = C::kRowsOfTile * C::kTablePack;
-  static constexpr int kTablePanels = (C::kKeys + 63) / 64;
-  static constexpr int kTableBytes = kTablePanels * kTableRows * 128;
+  static constexpr int kTablePanels = kWideTable ? 1 : (C::kKeys + 63) / 64;
+  static constexpr int kTablePitch = kWideTable ? 4 * (C::kKeys + 8) : 128;  // bytes
+  static constexpr int kTablePanel = (kTableRows + 7) / 8 * 8 * kTablePitch;
+  static constexpr int kTableBytes = kTablePanels * kTablePanel;
+  // What a warp group hands over of each block, in words of a thread: the weights, kHandedWords more.
+  static constexpr int kHandedBytes = (C::kKeys / 4 + kHandedWords) * 128 * 4;
+  static constexpr int kHanded = C::kShares > 1 ? 2 : 0;
   static constexpr int kBarriers = C::kQueries * kQueryBytes +
                                    C::kStages * (kKeyBytes + kValueBytes) +
-                                   C::kTables * kTableBytes;
-  static constexpr int kCount = C::kQueries + 2 * C::kStages + C::kTables;  // of pairs of barriers
+                                   C::kTables * kTableBytes + kHanded * kHandedBytes;
+  static constexpr int kCount =
+      C::kQueries + 2 * C::kStages + C::kTables + kHanded;  // of pairs of barriers
   static constexpr int kWords = kBarriers + 16 * kCount;
-  static constexpr int kBytes = kWords + 8 * C::kQueries + 4 * C::kStages;
+  static constexpr int kBytes = kWords + 8 * C::kQueries + 4 * C::kStages + 8;
 
   unsigned base;
 
@@ -118,22 +146,31 @@ struct Stages {
   }
   __device__ unsigned value(int n) const { return key(C::kStages) + n * kValueBytes; }
   __device__ unsigned table(int n) const { return value(C::kStages) + n * kTableBytes; }
+  __device__ unsigned handed(int n) const { return table(C::kTables) + n * kHandedBytes; }
   __device__ unsigned query_full(int n) const { return base + kBarriers + 16 * n; }
   __device__ unsigned key_full(int n) const { return query_full(C::kQueries) + 16 * n; }
   __device__ unsigned value_full(int n) const { return key_full(C::kStages) + 16 * n; }
   __device__ unsigned table_full(int n) const { return value_full(C::kStages) + 16 * n; }
+  __device__ unsigned handed_full(int n) const { return table_full(C::kTables) + 16 * n; }
   __device__ unsigned query_word(int n) const { return base + kWords + 8 * n; }
   __device__ unsigned key_word(int n) const { return query_word(C::kQueries) + 4 * n; }
+  __device__ unsigned item_word(int n) const { return key_word(C::kStages) + 4 * n; }
 
   __device__ void init() const {
+    constexpr int kWarps = 4 * C::kGroups;
     for (int n = 0; n < kCount; ++n) {
-      init_barrier(query_full(n), 1);
-      init_barrier(query_full(n) + 8, 4 * C::kGroups);  // a warp each
+      const unsigned full = query_full(n);
+      const bool is_key = full >= key_full(0) && full < value_full(0);
+      const bool is_value = full >= value_full(0) && full < table_full(0);
+      const bool gathered = (C::kGatherKeys && is_key) || (C::kGatherValues && is_value);
+      init_barrier(full, gathered                 ? 1 + kGatherThreads
+                         : full < handed_full(0) ? 1
+                                                 : kWarps);
+      init_barrier(empty_of(full), is_value ? kWarps * C::kShares : kWarps);
     }
     publish_barriers();
   }
 };
-ATTN_INLINE unsigned empty_of(unsigned full) { return full + 8; }
 
 // A stage after another, with the parity of its phase.
 template <int kCount>
@@ -169,14 +206,14 @@ struct BlockRows {
     }
   }
 
-  template <int kPanels>
+  template <int kPanels, int kColumns>
   __device__ void copy(unsigned to, const TensorMap& map, unsigned full, int at, int head) const {
 #pragma unroll
     for (int i = 0; i < kOfLane; ++i) {
       const int of_block = row_of(i), row = at + of_block;
       if (of_block >= kRows) continue;
       for (int panel = 0; panel < kPanels; ++panel) {
-        copy_box(to + (panel * kRows + of_block) * 128, map, full, panel * 64,
+        copy_box(to + (panel * kRows + of_block) * (2 * kColumns), map, full, panel * kColumns,
                  kPage == 0 ? row : row % (kPage == 0 ? 1 : kPage), head, places[i]);
       }
     }
@@ -185,15 +222,72 @@ struct BlockRows {
   }
 };
 
-// One thread, or a warp if keys or values are in pages. Then all lanes know the same, and the first
-// does what is done once.
+template <bool kFirst, class A, class B>
+struct Which {
+  using Type = A;
+};
+template <class A, class B>
+struct Which<false, A, B> {
+  using Type = B;
+};
+
+// The same, copied row by row by a warp group, for pages that TMA would copy in many small boxes: 8
+// threads copy 128 bytes of a row. `kColumns` are stored of the `kDepth` that a product reads, in
+// panels of kPanel columns.
+template <int kRows, int kPage, int kColumns, int kDepth, int kPanel>
+struct GatheredRows {
+  static_assert(kRows <= 128, "a lane looks up a row");
+  static constexpr int kVectors = kPanel / 8;  // of a row of a panel
+  int page;  // of row n of the warp, for lane n; -1 for rows past the end
+
+  // The row of the block that is row n of the warp's: of each 16 it has 4.
+  static __device__ int row_of(int n) { return n / 4 * 16 + threadIdx.x / 32 * 4 + n % 4; }
+
+  __device__ void find(const int* table, int at, int keys) {
+    const int of_block = row_of(threadIdx.x % 32), row = at + of_block;
+    page = of_block < kRows && row < keys ? table[row / kPage] : -1;
+  }
+
+  // Of a tensor whose pages and rows are so far apart, in elements.
+  __device__ void copy(unsigned to, const unsigned short* rows, unsigned full, int at,
+                       long long page_stride, long long row_stride) const {
+    const int vector = threadIdx.x % 8, of_four = threadIdx.x % 32 / 8;
+#pragma unroll 2
+    for (int n = of_four; n < kRows / 4; n += 4) {
+      const int of = __shfl_sync(~0u, page, n), row = row_of(n);
+      const bool present = of >= 0;
+      const unsigned short* from =
+          rows + (present ? of * page_stride + (at + row) % kPage * row_stride : 0);
+      const unsigned place = to + row * (2 * kPanel) + vector / kVectors * (kRows * 2 * kPanel) +
+                             (vector ^ row / (64 / kPanel)) % kVectors * 16;
+#pragma unroll
+      for (int first = 0; first < kDepth; first += 64) {
+        const int column = first + vector * 8;
+        const bool has = present && column < kColumns;
+        if (column < kDepth)
+          copy_vector(place + first * (kRows * 2), from + (has ? column : 0), has);
+      }
+    }
+    arrive_with_copies(full);
+  }
+};
+
+// One thread, or a warp if keys or values are in pages, or a warp group if it copies rows. Then all
+// threads know the same, and the first does what is done once. Warps but the first take part in what is
+// copied by rows alone: a wait for another stage might miss a phase.
 template <class C, class E, class L>
 struct Producer {
   static constexpr int kLanes = C::kKeyPage > 0 || C::kValuePage > 0 ? 32 : 1;
+  static constexpr bool kGathers = C::kGatherKeys || C::kGatherValues;
+  static constexpr int kThreads = kGathers ? kGatherThreads : kLanes;
   static constexpr int kPastAllKeys = (C::kColumns + 15) / 16 * 16;
   using S = Stages<C>;
-  using KeyRows = BlockRows<C::kKeys, C::kKeyPage, C::kKeyPiece, kLanes>;
-  using ValueRows = BlockRows<C::kKeys, C::kValuePage, C::kValuePiece, kLanes>;
+  using KeyRows = typename Which<
+      C::kGatherKeys, GatheredRows<C::kKeys, C::kKeyPage, C::kTaken, C::kDepth, C::kDepthPanel>,
+      BlockRows<C::kKeys, C::kKeyPage, C::kKeyPiece, kLanes>>::Type;
+  using ValueRows = typename Which<
+      C::kGatherValues, GatheredRows<C::kKeys, C::kValuePage, C::kStored, C::kWidth, C::kWidthPanel>,
+      BlockRows<C::kKeys, C::kValuePage, C::kValuePiece, kLanes>>::Type;
   const S stages;
   const ForwardTensors& tensors;
   const E& expressions;
@@ -201,6 +295,7 @@ struct Producer {
   Turn<C::kQueries> query{0, 1};
   Turn<C::kStages> key{0, 1}, value{0, 1};
   Turn<C::kTables> table{0, 1};
+  Turn<2> item_word{};
   // Values that are still to come, of a batch with value_keys of them.
   int value_key = -1, value_head = 0, value_batch = 0, value_keys = 0;
   int mapped = -1;  // the batch whose maps were acquired
@@ -219,21 +314,37 @@ struct Producer {
       copy_queries(item);
       Blocks blocks = blocks_of(item);
       copy_block(item, blocks);
-      n = gridDim.x + of_first(taken);  // known by now, and so is the next item when it is needed
+      n = gridDim.x + known_to_all(taken);  // known by now, and so is the next item when it is needed
       const Item next = item_of(n);
       while (blocks.left > 0) copy_block(item, blocks);
       item = next;
     }
-    wait(empty_of(stages.key_full(key.stage)), key.parity);
+    if (takes_part(C::kGatherKeys)) wait(empty_of(stages.key_full(key.stage)), key.parity);
     if (is_first()) {
       store_shared(stages.key_word(key.stage), kEndOfStream);
       arrive(stages.key_full(key.stage));
     }
+    if (C::kGatherKeys) arrive_with_copies(stages.key_full(key.stage));
     copy_values();
   }
 
-  static __device__ bool is_first() { return kLanes == 1 || threadIdx.x == 0; }
-  static __device__ int of_first(int x) { return kLanes == 1 ? x : __shfl_sync(~0u, x, 0); }
+  static __device__ bool is_first() { return kThreads == 1 || threadIdx.x == 0; }
+  static __device__ bool takes_part(bool gathers) {
+    return !kGathers || gathers || threadIdx.x < 32;
+  }
+
+  // What the first thread knows.
+  __device__ int known_to_all(int x) {
+    if constexpr (!kGathers) {
+      return kLanes == 1 ? x : __shfl_sync(~0u, x, 0);
+    } else {
+      const unsigned word = stages.item_word(item_word.stage);
+      if (is_first()) store_shared(word, x);
+      sync_named(15, kGatherThreads);
+      item_word.next();
+      return (int)load_shared(word);
+    }
+  }
 
   // Items are in sections of units, in each of which the longest tiles come first. With
   // kBatchesFirst, blocks of threads that run together share a table, which batches have in common.
@@ -261,20 +372,22 @@ struct Producer {
 
   __device__ void copy_queries(const Item& item) {
     acquire_maps(item.b);
+    if (!takes_part(false)) return;
     const unsigned full = stages.query_full(query.stage);
     wait(empty_of(full), query.parity);
     if (is_first()) {
       store_shared(stages.query_word(query.stage), item.b * C::kUnits + item.unit);
       store_shared(stages.query_word(query.stage) + 4, item.tile.tile * C::kParts + item.part);
       arrive_expecting(full, S::kQueryBytes);
-      for (int panel = 0; panel < C::kDepth / 64; ++panel) {
-        const unsigned to = stages.query(query.stage) + panel * S::kTileRows * 128;
+      for (int panel = 0; panel < S::kDepthPanels; ++panel) {
+        const unsigned to = stages.query(query.stage) + panel * S::kQueryPanel;
+        const int column = panel * C::kDepthPanel;
         if constexpr (C::kPatches) {
           const Place first = patch_of_queries<C>(item.tile.tile);
-          copy_box(to, *tensors.q, full, panel * 64, 0, first.x,
+          copy_box(to, *tensors.q, full, column, 0, first.x,
                    first.y + item.b * C::kRowsOfBatch, item.unit + item.b * C::kUnitsOfBatch);
         } else {
-          copy_box(to, tensors.q[C::kThdQ ? item.b : 0], full, panel * 64, 0,
+          copy_box(to, tensors.q[C::kThdQ ? item.b : 0], full, column, 0,
                    item.tile.tile * C::kRowsOfTile, item.unit, C::kThdQ ? 0 : item.b);
         }
       }
@@ -283,12 +396,13 @@ struct Producer {
   }
 
   // A block of keys or values that is a patch.
-  template <int kPanels>
+  template <int kPanels, int kColumns>
   __device__ void copy_patch(unsigned to, const TensorMap& map, unsigned full, int at, int head,
                              int b) const {
     const Place first = patch_of_keys<C>(at);
     for (int panel = 0; panel < kPanels; ++panel) {
-      copy_box(to + panel * C::kKeys * 128, map, full, panel * 64, first.x, first.y, head, b);
+      copy_box(to + panel * C::kKeys * (2 * kColumns), map, full, panel * kColumns, first.x,
+               first.y, head, b);
     }
   }
 
@@ -341,34 +455,48 @@ struct Producer {
     const bool past = !C::kPatches && at + C::kKeys > blocks.keys;
     unsigned flags = blocks.flags | (past ? kPastKeys : 0);
     if (--blocks.left == 0) flags |= kLastOfTile;
-    const unsigned full = stages.key_full(key.stage);
-    KeyRows rows;
-    rows.find(tensors.key_table + item.b * C::kKeyPages, C::kThdK ? 0 : item.b, at, blocks.keys);
-    wait(empty_of(full), key.parity);
-    if (is_first()) {
-      store_shared(stages.key_word(key.stage), at | flags);
-      arrive_expecting(full, S::kKeyBytes);
-    }
-    if constexpr (C::kPatches) {
-      copy_patch<C::kDepth / 64>(stages.key(key.stage), *tensors.k, full, at, head, item.b);
-    } else {
-      rows.template copy<C::kDepth / 64>(stages.key(key.stage), tensors.k[C::kThdK ? item.b : 0],
-                                         full, at, head);
-    }
+    if (takes_part(C::kGatherKeys)) copy_keys(item.b, at, head, at | flags, blocks.keys);
     key.next();
-    if constexpr (C::kTables > 0) copy_table(item, at);
+    if constexpr (C::kTables > 0) {
+      if (takes_part(false)) copy_table(item, at);
+    }
     copy_values();
     value_key = at, value_head = head, value_batch = item.b, value_keys = blocks.keys;
     blocks.flags &= ~kFirstOfTile, blocks.key += C::kKeys;
     if (--blocks.of_run == 0 && blocks.left > 0) begin_run(blocks);
   }
 
+  // The block from key `at` on, of which `word` tells the consumers.
+  __device__ void copy_keys(int b, int at, int head, unsigned word, int keys) {
+    const unsigned full = stages.key_full(key.stage);
+    KeyRows rows;
+    if constexpr (C::kGatherKeys) rows.find(tensors.key_table + b * C::kKeyPages, at, keys);
+    else rows.find(tensors.key_table + b * C::kKeyPages, C::kThdK ? 0 : b, at, keys);
+    wait(empty_of(full), key.parity);
+    if (is_first()) {
+      store_shared(stages.key_word(key.stage), word);
+      if (C::kGatherKeys) arrive(full);
+      else arrive_expecting(full, S::kKeyBytes);
+    }
+    if constexpr (C::kPatches) {
+      copy_patch<S::kDepthPanels, C::kDepthPanel>(stages.key(key.stage), *tensors.k, full, at, head,
+                                                  b);
+    } else if constexpr (C::kGatherKeys) {
+      rows.copy(stages.key(key.stage), tensors.key_rows + head * C::kKeyHeadStride, full, at,
+                C::kKeyPageStride, C::kKeyRowStride);
+    } else {
+      rows.template copy<S::kDepthPanels, C::kDepthPanel>(
+          stages.key(key.stage), tensors.k[C::kThdK ? b : 0], full, at, head);
+    }
+  }
+
   __device__ void copy_table(const Item& item, int at) {
     const unsigned full = stages.table_full(table.stage);
     wait(empty_of(full), table.parity);
-    if (is_first()) arrive_expecting(full, S::kTableBytes);
+    constexpr int kCopied = S::kTablePanels * S::kTableRows * S::kTablePitch;
+    if (is_first()) arrive_expecting(full, kCopied);
     for (int panel = 0; is_first() && panel < S::kTablePanels; ++panel) {
-      copy_box(stages.table(table.stage) + panel * S::kTableRows * 128, *tensors.table, full,
+      copy_box(stages.table(table.stage) + panel * S::kTablePanel, *tensors.table, full,
                at + panel * 64, 0, item.tile.tile * C::kRowsOfTile, item.unit * C::kTableOfUnit,
                item.b * C::kTableOfBatch);
     }
@@ -389,20 +517,27 @@ struct Producer {
   }
 
   __device__ void copy_values() {
-    if (value_key < 0) return;
+    if (value_key < 0 || !takes_part(C::kGatherValues)) return;
     const unsigned full = stages.value_full(value.stage);
+    const int* pages = tensors.value_table + value_batch * C::kValuePages;
     ValueRows rows;
-    rows.find(tensors.value_table + value_batch * C::kValuePages, C::kThdV ? 0 : value_batch,
-              value_key, value_keys);
+    if constexpr (C::kGatherValues) rows.find(pages, value_key, value_keys);
+    else rows.find(pages, C::kThdV ? 0 : value_batch, value_key, value_keys);
     wait(empty_of(full), value.parity);
-    if (is_first()) arrive_expecting(full, S::kValueBytes);
+    if (is_first()) {
+      if (C::kGatherValues) arrive(full);
+      else arrive_expecting(full, S::kValueBytes);
+    }
     if constexpr (C::kPatches) {
-      copy_patch<C::kWidth / 64>(stages.value(value.stage), *tensors.v, full, value_key, value_head,
-                                 value_batch);
+      copy_patch<S::kWidthPanels, C::kWidthPanel>(stages.value(value.stage), *tensors.v, full,
+                                                  value_key, value_head, value_batch);
+    } else if constexpr (C::kGatherValues) {
+      rows.copy(stages.value(value.stage), tensors.value_rows + value_head * C::kValueHeadStride,
+                full, value_key, C::kValuePageStride, C::kValueRowStride);
     } else {
-      rows.template copy<C::kWidth / 64>(stages.value(value.stage),
-                                         tensors.v[C::kThdV ? value_batch : 0], full, value_key,
-                                         value_head);
+      rows.template copy<S::kWidthPanels, C::kWidthPanel>(
+          stages.value(value.stage), tensors.v[C::kThdV ? value_batch : 0], full, value_key,
+          value_head);
     }
     value.next();
   }
@@ -463,12 +598,14 @@ ATTN_INLINE void exchange(unsigned (&pairs)[4], int lane) {
   }
 }
 
-// A thread of a warp group.
-template <class C, class E>
+// A thread of a warp group. kSecond: it has the columns of o from kShare on, and no scores.
+template <class C, class E, bool kSecond = false>
 struct Consumer {
   using Float = typename C::Float;
   using S = Stages<C>;
-  static constexpr int kScores = C::kKeys / 2, kOutputs = C::kWidth / 2;
+  static constexpr int kFirstOfWidth = kSecond ? C::kShare : 0;
+  static constexpr int kWidth = kSecond ? C::kWidth - C::kShare : C::kShare;
+  static constexpr int kScores = C::kKeys / 2, kOutputs = kWidth / 2;
   static constexpr float kWeightScale = 32768;  // of kSigmoid
 
   const Stages<C> stages;
@@ -482,7 +619,9 @@ struct Consumer {
   Turn<C::kQueries> query{};
   Turn<C::kStages> key{}, value{};
   Turn<C::kTables> table{};
+  Turn<2> handed{};
   TileRows<C> rows{};
+  unsigned tile_words[2] = {0, 0};  // of the tile, for the second warp group
   unsigned block = 0;
   int adds = 0;  // whether o holds a sum
   float maximum[2], sum[2];
@@ -510,14 +649,93 @@ struct Consumer {
     if (block == kEndOfStream) return;
     step<false>();
     while (block != kEndOfStream) step<true>();
-    wait(stages.value_full(value.stage), value.parity);
+    wait_for_values();
     weigh_values();
     wait_for_products<0>();
     pin(o);
+    if constexpr (C::kShares > 1) hand_over(kEndOfStream, maximum, sum, maximum);
     finish(rows, maximum, sum);
   }
 
+  // Of the second warp group: what the first hands over, block after block.
+  __device__ __forceinline__ void weigh() {
+#pragma unroll
+    for (int i = 0; i < kOutputs; ++i) o[i] = 0;
+    for (bool some = false;; some = true) {
+      float factor[2];
+      take_over(factor);
+      if (block & kFirstOfTile) {
+        if (some) finish(rows, maximum, sum);
+        if (block == kEndOfStream) return;
+        rows.set(tile_words[0], tile_words[1], first_row);
+      } else if (__any_sync(~0u, factor[0] != 1 || factor[1] != 1)) {
+#pragma unroll
+        for (int i = 0; i < kOutputs; ++i) o[i] *= factor[i / 2 & 1];
+      }
+      adds = !(block & kFirstOfTile);
+      wait_for_values();
+      weigh_values();
+      wait_for_products<0>();
+      pin(o);
+      release(stages.value_full(value.stage));
+      value.next();
+    }
+  }
+
  private:
+  // Words of a thread: the block, the weights, then factors of o, or of a tile's first block the two
+  // words of the tile, and maxima and sums of the tile before.
+  __device__ __forceinline__ unsigned handed_word(int n) const {
+    return stages.handed(handed.stage) + (n * 128 + threadIdx.x % 128) * 4;
+  }
+
+  __device__ __forceinline__ void hand_over(unsigned word, const float (&maxima)[2],
+                                            const float (&sums)[2], const float (&factor)[2]) {
+    const unsigned full = stages.handed_full(handed.stage);
+    wait(empty_of(full), handed.parity ^ 1);
+    store_shared(handed_word(0), word);
+#pragma unroll
+    for (int i = 0; i < kScores / 2; ++i) store_shared(handed_word(1 + i), p[i]);
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const unsigned at = handed_word(1 + kScores / 2 + r);
+      store_shared(at, word & kFirstOfTile ? tile_words[r] : __float_as_uint(factor[r]));
+      if (word & kFirstOfTile) {
+        store_shared(at + 2 * 512, __float_as_uint(maxima[r]));
+        store_shared(at + 4 * 512, __float_as_uint(sums[r]));
+      }
+    }
+    __syncwarp();
+    if (lane == 0) arrive(full);
+    handed.next();
+  }
+
+  __device__ __forceinline__ void take_over(float (&factor)[2]) {
+    const unsigned full = stages.handed_full(handed.stage);
+    wait(full, handed.parity);
+    block = __shfl_sync(~0u, load_shared(handed_word(0)), 0);
+#pragma unroll
+    for (int i = 0; i < kScores / 2; ++i) p[i] = load_shared(handed_word(1 + i));
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const unsigned at = handed_word(1 + kScores / 2 + r), word = load_shared(at);
+      factor[r] = __uint_as_float(word);
+      if (block & kFirstOfTile) {
+        tile_words[r] = word;
+        maximum[r] = __uint_as_float(load_shared(at + 2 * 512));
+        sum[r] = __uint_as_float(load_shared(at + 4 * 512));
+      }
+    }
+    __syncwarp();
+    release(full);
+    handed.next();
+  }
+
+  __device__ __forceinline__ void wait_for_values() {
+    wait(stages.value_full(value.stage), value.parity);
+    if constexpr (C::kGatherValues) publish_writes();
+  }
+
   static __device__ __forceinline__ uint2 key_of(const E& expressions) {
     if constexpr (E::kRandom) return dropout_key(*expressions.seed(), *expressions.offset());
     return make_uint2(0, 0);
@@ -526,6 +744,7 @@ struct Consumer {
   // Waits for the next block's keys. `offset`, which is 0, keeps the compiler from waiting earlier.
   __device__ __forceinline__ void fetch(unsigned offset) {
     wait(stages.key_full(key.stage) + offset, key.parity);
+    if constexpr (C::kGatherKeys) publish_writes();
     block = __shfl_sync(~0u, load_shared(stages.key_word(key.stage)), 0);
   }
 
@@ -543,7 +762,7 @@ struct Consumer {
     if (C::kTurns) sync_named(1 + group, 256);
     multiply_keys();
     if (kWeighs) {
-      wait(stages.value_full(value.stage), value.parity);
+      wait_for_values();
       weigh_values();
     }
     if (C::kTurns) arrive_named(1 + (group + 1) % C::kGroups, 256);
@@ -574,40 +793,50 @@ struct Consumer {
     }
     adds = !first;
     pack();
+    if constexpr (C::kShares > 1) {
+      hand_over(first ? kFirstOfTile : 0, maximum_before, sum_before, factor);
+    }
   }
 
   __device__ __forceinline__ void begin_tile() {
     wait(stages.query_full(query.stage), query.parity);
     const unsigned word = stages.query_word(query.stage);
-    rows.set(load_shared(word), load_shared(word + 4),
-             E::kRandom ? unknown(first_row) : first_row);
+    tile_words[0] = load_shared(word), tile_words[1] = load_shared(word + 4);
+    rows.set(tile_words[0], tile_words[1], E::kRandom ? unknown(first_row) : first_row);
 #pragma unroll
     for (int i = 0; i < 2; ++i) maximum[i] = E::kBounded ? 0.0f : nothing(), sum[i] = 0;
   }
 
   __device__ __forceinline__ void multiply_keys() {
-    constexpr int kQueryPanel = Stages<C>::kTileRows * 128 / 16, kKeyPanel = C::kKeys * 128 / 16;
-    const auto a = matrix(stages.query(query.stage) + group * 64 * 128, 1024, 16);
-    const auto b = matrix(stages.key(key.stage), 1024, 16);
+    constexpr int kSteps = C::kDepthPanel / 16;  // of a panel
+    int rows_of_group = group * 64 * S::kKeyRow;
+    // So that what describes each of many steps is not kept in registers.
+    if constexpr (C::kDepth > 256) rows_of_group = unknown(rows_of_group);
+    const auto a =
+        matrix<C::kDepthPanel>(stages.query(query.stage) + rows_of_group, 8 * S::kKeyRow, 16);
+    const auto b = matrix<C::kDepthPanel>(stages.key(key.stage), 8 * S::kKeyRow, 16);
     pin(s);
     begin_products();
 #pragma unroll
     for (int i = 0; i < C::kDepth / 16; ++i) {
-      Scores<C::kKeys>::add(Float{}, s, a + i / 4 * kQueryPanel + i % 4 * 2,
-                            b + i / 4 * kKeyPanel + i % 4 * 2, i > 0);
+      Scores<C::kKeys>::add(Float{}, s, a + i / kSteps * (S::kQueryPanel / 16) + i % kSteps * 2,
+                            b + i / kSteps * (S::kKeyPanel / 16) + i % kSteps * 2, i > 0);
     }
     commit_products();
   }
 
   __device__ __forceinline__ void weigh_values() {
-    const auto b = matrix(stages.value(value.stage), 1024, C::kKeys * 128);
+    constexpr int kFirstPanel = kFirstOfWidth / C::kWidthPanel;
+    const auto b =
+        matrix<C::kWidthPanel>(stages.value(value.stage) + kFirstPanel * S::kValuePanel,
+                               8 * S::kValueRow, S::kValuePanel);
     pin(o);
     pin(p);
     begin_products();
 #pragma unroll
     for (int i = 0; i < C::kKeys / 16; ++i) {
-      Weighted<C::kWidth>::add(Float{}, o, p[4 * i], p[4 * i + 1], p[4 * i + 2], p[4 * i + 3],
-                               b + i * (16 * 128 / 16), i > 0 ? 1 : adds);
+      Weighted<kWidth>::add(Float{}, o, p[4 * i], p[4 * i + 1], p[4 * i + 2], p[4 * i + 3],
+                               b + i * S::kValueRow, i > 0 ? 1 : adds);
     }
     commit_products();
   }
@@ -683,12 +912,13 @@ struct Consumer {
     if constexpr (C::kTables > 0) wait(stages.table_full(table.stage), table.parity);
 #pragma unroll
     for (int part = 0; part < kScores / 8; ++part) {
-      unsigned entries[4] = {0, 0, 0, 0};
-      if constexpr (C::kTables > 0) read_table(part, entries);
+      float entries[8] = {};
+      if constexpr (S::kWideTable && C::kTables > 0) read_wide_table(part, entries);
+      else if constexpr (C::kTables > 0) read_table(part, entries);
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
         const int i = 8 * part + j, r = i / 2 & 1, offset = columns_to(i);
-        const float entry = C::Entry::widen((unsigned short)(entries[j / 2] >> (j & 1) * 16));
+        const float entry = entries[j];
         s[i] = expressions.score(rows.b, rows.h[r], rows.row(r), held_column(i), (float)offset,
                                  lines[r], entry, s[i]);
       }
@@ -703,12 +933,26 @@ struct Consumer {
 
   // The table's elements of 16 columns: pairs for this thread's two rows and 8 columns, then the
   // next 8. Each lane gives the address of a row of one of four matrices of 8 x 8.
-  __device__ __forceinline__ void read_table(int part, unsigned (&entries)[4]) const {
+  __device__ __forceinline__ void read_table(int part, float (&entries)[8]) const {
     const int of_tile = first_row - lane / 4 + (lane & 15);
     const int row = of_tile / (C::kPack / C::kTablePack);
     const int vector = (lane >> 4 ^ row & 7) * 16 ^ part % 4 * 32;
-    load_matrices(entries, stages.table(table.stage) + row * 128 + vector +
-                               part / 4 * (S::kTableRows * 128));
+    unsigned pairs[4];
+    load_matrices(pairs, stages.table(table.stage) + row * 128 + vector +
+                             part / 4 * S::kTablePanel);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      entries[j] = C::Entry::widen((unsigned short)(pairs[j / 2] >> (j & 1) * 16));
+    }
+  }
+  __device__ __forceinline__ void read_wide_table(int part, float (&entries)[8]) const {
+#pragma unroll
+    for (int j = 0; j < 8; j += 2) {
+      const int row = (first_row + (j & 2) * 4) / (C::kPack / C::kTablePack);
+      const int column = 16 * part + j / 4 * 8 + first_column;
+      const float2 two = load_two(stages.table(table.stage) + row * S::kTablePitch + column * 4);
+      entries[j] = two.x, entries[j + 1] = two.y;
+    }
   }
 
   __device__ __forceinline__ void hide_masked() {
@@ -855,11 +1099,15 @@ struct Consumer {
   }
 
   // Where register i of this thread is, of part `part` of the item: the two maxima and sums, then o.
-  static constexpr int kPartRegisters = 4 + kOutputs;
+  static constexpr int kPartRegisters = 4 + C::kShare / 2;
+  static constexpr int kWarps = 4 * C::kGroups * C::kShares;  // that store parts
+  __device__ __forceinline__ int warp() const {
+    return ((kSecond ? C::kGroups : 0) + group) * 4 + (threadIdx.x / 32 & 3);
+  }
   __device__ __forceinline__ float* part_at(const TileRows<C>& at, int part) const {
-    const int first = at.item / C::kParts * C::kParts, warp = group * 4 + (threadIdx.x / 32 & 3);
+    const int first = at.item / C::kParts * C::kParts;
     return tensors.parts +
-           ((long long)(first + part) * (4 * C::kGroups) + warp) * (kPartRegisters * 32) + lane;
+           ((long long)(first + part) * kWarps + warp()) * (kPartRegisters * 32) + lane;
   }
 
   // True for the last part of the warp's rows.
@@ -879,9 +1127,7 @@ struct Consumer {
     __syncwarp();
     int arrived = 0;
     if (lane == 0) {
-      arrived = atomicAdd(tensors.counter + 1 + at.item / C::kParts * (4 * C::kGroups) + group * 4 +
-                              (threadIdx.x / 32 & 3),
-                          1);
+      arrived = atomicAdd(tensors.counter + 1 + at.item / C::kParts * kWarps + warp(), 1);
     }
     arrived = __shfl_sync(~0u, arrived, 0);
     __syncwarp();
@@ -940,7 +1186,7 @@ struct Consumer {
       float factor = 1 / kWeightScale;
       if constexpr (!E::kSigmoid) {
         factor = store_statistics(at.b, at.h[r], at.q[r], maxima[r], total,
-                                  exists && lane % 4 == 0, present);
+                                  !kSecond && exists && lane % 4 == 0, present);
       }
       store_row(first_of(at.b, C::kOutputBatch, C::kOutputRow) + at.h[r] * C::kOutputHead +
                     at.q[r] * C::kOutputRow,
@@ -989,7 +1235,7 @@ struct Consumer {
 
   __device__ __forceinline__ void store_row(long long at, int r, float factor, bool exists) {
 #pragma unroll
-    for (int part = 0; part < C::kWidth / 32; ++part) {
+    for (int part = 0; part < kWidth / 32; ++part) {
       unsigned pairs[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
@@ -998,7 +1244,7 @@ struct Consumer {
         pairs[i] = factor == 0 ? 0 : scaled;  // whatever hidden values are
       }
       exchange(pairs, lane);
-      const int to = (4 * part + (lane & 3)) * 8;
+      const int to = kFirstOfWidth + (4 * part + (lane & 3)) * 8;
       if (exists && to < C::kStored) store_columns(tensors.o + at + to, pairs);
     }
   }
@@ -1013,20 +1259,27 @@ struct Consumer {
   }
 };
 
-// The kernel, for 128 (kGroups + 1) threads.
+// The kernel, for 128 (kGroups kShares + 1) threads.
 template <class C, class E, class L>
 ATTN_INLINE void forward(const ForwardTensors& tensors, const E& expressions, const L& lists) {
   const Stages<C> stages{(shared_address(shared_memory()) + 1023) & ~1023u};
   if (threadIdx.x == 0) stages.init();
   __syncthreads();
   const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);
+  using Copies = Producer<C, E, L>;
+  constexpr int kOthers = C::kGroups * C::kShares;
+  // Of a thread; those that copy rows take more than those that let TMA do it.
+  constexpr int kOfCopies = Copies::kGathers ? (kOthers == 2 ? 80 : 56) : kOthers == 2 ? 40 : 32;
   if (group == 0) {
-    if constexpr (C::kGroups > 1) give_registers<C::kGroups == 2 ? 40 : 32>();
-    using Copies = Producer<C, E, L>;
-    if (threadIdx.x < Copies::kLanes) Copies{stages, tensors, expressions, lists}.run();
+    if constexpr (kOthers > 1) give_registers<kOfCopies>();
+    if (threadIdx.x < Copies::kThreads) Copies{stages, tensors, expressions, lists}.run();
   } else {
-    if constexpr (C::kGroups > 1) take_registers<C::kGroups == 2 ? 232 : 160>();
-    Consumer<C, E>(stages, tensors, expressions, group - 1).run();
+    if constexpr (kOthers > 1) take_registers<(512 - kOfCopies) / kOthers / 8 * 8>();
+    if (group <= C::kGroups) {
+      Consumer<C, E>(stages, tensors, expressions, group - 1).run();
+    } else if constexpr (C::kShares > 1) {
+      Consumer<C, E, true>(stages, tensors, expressions, group - 1 - C::kGroups).weigh();
+    }
   }
 }
 

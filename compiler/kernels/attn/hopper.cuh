@@ -124,6 +124,18 @@ ATTN_INLINE void copy_box(unsigned to, const TensorMap& map, unsigned barrier, i
       : "memory");
 }
 
+// Copies 16 bytes, or zeros, without the tensor memory accelerator: as writes of this thread are.
+ATTN_INLINE void copy_vector(unsigned to, const void* from, bool has) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(has ? 16 : 0)
+               : "memory");
+}
+// Arrives when the copies of this thread have.
+ATTN_INLINE void arrive_with_copies(unsigned barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
+}
+// What threads wrote, and this one waited for, is read by products.
+ATTN_INLINE void publish_writes() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
 ATTN_INLINE void store_shared(unsigned address, unsigned value) {
   asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
 }
@@ -131,6 +143,12 @@ ATTN_INLINE unsigned load_shared(unsigned address) {
   unsigned value;
   asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(address) : "memory");
   return value;
+}
+
+ATTN_INLINE float2 load_two(unsigned address) {
+  float2 two;
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(two.x), "=f"(two.y) : "r"(address) : "memory");
+  return two;
 }
 
 // Four matrices of 8 x 8 16-bit elements: lane l gives the address of row l % 8 of matrix l / 8, and

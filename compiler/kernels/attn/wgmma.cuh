@@ -1,8 +1,8 @@
 // Products of a warp group: 64 rows by N columns by 16, in f32.
 //
 // An accumulator has N / 2 registers: register 4 j + 2 r + e of lane l of warp w is row 16 w + l / 4
-// + 8 r and column 8 j + 2 (l % 4) + e. Matrices in shared memory are in panels of 128 bytes, which
-// TMA's swizzle of 128 bytes wrote. Source: PTX ISA, "Asynchronous Warpgroup Level Matrix
+// + 8 r and column 8 j + 2 (l % 4) + e. Matrices in shared memory are in panels of 128 or 64 bytes,
+// which TMA's swizzle of so many bytes wrote. Source: PTX ISA, "Asynchronous Warpgroup Level Matrix
 // Instructions".
 #pragma once
 
@@ -30,12 +30,14 @@ ATTN_INLINE void pin(unsigned (&registers)[kCount]) {
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+r"(registers[i])::"memory");
 }
 
-// Describes a matrix in shared memory. `rows`: bytes between groups of 8 rows; `panels`: between
+// Describes a matrix in shared memory, in panels of 64 or 32 columns. `rows`: bytes between groups of 8 rows; `panels`: between
 // panels, of a matrix whose columns are contiguous where the product wants its rows to be.
+template <int kPanel = 64>
 ATTN_INLINE unsigned long long matrix(unsigned address, unsigned rows, unsigned panels) {
-  constexpr unsigned long long kSwizzle128 = 1ull << 62;
+  static_assert(kPanel == 64 || kPanel == 32, "swizzles of 128 and 64 bytes");
+  constexpr unsigned long long kSwizzle = (kPanel == 64 ? 1ull : 2ull) << 62;
   return (unsigned long long)(address >> 4) | (unsigned long long)(panels >> 4) << 16 |
-         (unsigned long long)(rows >> 4) << 32 | kSwizzle128;
+         (unsigned long long)(rows >> 4) << 32 | kSwizzle;
 }
 
 // c (+)= a b^T with both in shared memory, 16 columns of each; c += only if `adds`.
@@ -116,14 +118,21 @@ struct Weighted;
     ATTN_WEIGHTED("f16", F16, columns, registers, r0, r1, r2, r3, r4, r5)            \
   };
 
+ATTN_PRODUCTS(16, 8, "8", "9", "10", "11", "12", "13")
+ATTN_PRODUCTS(32, 16, "16", "17", "18", "19", "20", "21")
+ATTN_PRODUCTS(48, 24, "24", "25", "26", "27", "28", "29")
 ATTN_PRODUCTS(64, 32, "32", "33", "34", "35", "36", "37")
 ATTN_PRODUCTS(80, 40, "40", "41", "42", "43", "44", "45")
 ATTN_PRODUCTS(96, 48, "48", "49", "50", "51", "52", "53")
 ATTN_PRODUCTS(112, 56, "56", "57", "58", "59", "60", "61")
 ATTN_PRODUCTS(128, 64, "64", "65", "66", "67", "68", "69")
+ATTN_PRODUCTS(144, 72, "72", "73", "74", "75", "76", "77")
 ATTN_PRODUCTS(160, 80, "80", "81", "82", "83", "84", "85")
 ATTN_PRODUCTS(176, 88, "88", "89", "90", "91", "92", "93")
 ATTN_PRODUCTS(192, 96, "96", "97", "98", "99", "100", "101")
+ATTN_PRODUCTS(208, 104, "104", "105", "106", "107", "108", "109")
+ATTN_PRODUCTS(224, 112, "112", "113", "114", "115", "116", "117")
+ATTN_PRODUCTS(240, 120, "120", "121", "122", "123", "124", "125")
 ATTN_PRODUCTS(256, 128, "128", "129", "130", "131", "132", "133")
 #undef ATTN_PRODUCTS
 #undef ATTN_WEIGHTED

@@ -85,7 +85,8 @@ class Source {
   std::string constants_text() const {
     std::string text = fmt::format("struct Constants {{\n  using Float = {};\n",
                                    kernels::float_class(attention_.dtype));
-    text += fmt::format("  using Entry = {};\n", kernels::float_class(entry_type()));
+    if (kernel_.tile.table_element == 2)
+      text += fmt::format("  using Entry = {};\n", kernels::float_class(entry_type()));
     const auto add = [&text](const char* type, const auto& table) {
       for (const auto& [name, value] : table) {
         text += fmt::format("  static constexpr {} {} = {};\n", type, name, value);
@@ -98,6 +99,7 @@ class Source {
     if (kernel_.tile.patch) add("int", patch_constants());
     add("bool", flags());
     add("long long", strides());
+    add("long long", gathered_strides());
     return text + "};\n";
   }
 
@@ -109,7 +111,12 @@ class Source {
             {"kKeys", tile.keys},
             {"kDepth", tile.depth},
             {"kWidth", tile.width},
+            {"kTaken", dims_[Dim::Dqk]},
             {"kStored", dims_[Dim::Dv]},
+            {"kDepthPanel", tile.depth_panel()},
+            {"kWidthPanel", tile.width_panel()},
+            {"kShares", tile.shares},
+            {"kShare", tile.share()},
             {"kStages", tile.stages},
             {"kQueries", tile.queries},
             {"kPack", tile.pack},
@@ -138,6 +145,7 @@ class Source {
     const Table table = kernel_.expressions.table.value_or(Table());
     return {{"kTables", kernel_.tile.tables},
             {"kTablePack", kernel_.tile.table_pack},
+            {"kTableElement", kernel_.tile.table_element},
             {"kTableOfBatch", table.batches > 1 ? 1 : 0},
             {"kTableOfUnit", table.heads > 1 ? 1 : 0}};
   }
@@ -193,6 +201,8 @@ class Source {
             {"kThdK", is_thd("k")},
             {"kThdV", is_thd("v")},
             {"kThdO", is_thd("o")},
+            {"kGatherKeys", gathers("k")},
+            {"kGatherValues", gathers("v")},
             {"kAligned",
              moves_in_vectors(logical_dims(attention_, "o"), stored_strides(attention_, "o"))}};
   }
@@ -208,6 +218,14 @@ class Source {
             {"kStatisticsHead", statistics.head},
             {"kStatisticsClass", statistics.of_class},
             {"kStatisticsRow", statistics.row}};
+  }
+
+  // Of pages, heads and rows of keys and values that are copied by rows.
+  Integers gathered_strides() const {
+    const auto [key_page, key_head, key_row, key_column] = stored_strides(attention_, "k");
+    const auto [page, head, row, column] = stored_strides(attention_, "v");
+    return {{"kKeyPageStride", key_page}, {"kKeyHeadStride", key_head}, {"kKeyRowStride", key_row},
+            {"kValuePageStride", page},   {"kValueHeadStride", head},   {"kValueRowStride", row}};
   }
 
   // The parameters of captured tensors and params, each after a comma.
@@ -247,6 +265,8 @@ class Source {
     return layout_of(attention_, name).kind == ir::LayoutKind::thd;
   }
 
+  bool gathers(const char* name) const { return kernel_.gathers(page_of(attention_, name)); }
+
   // The parameters are those that native.cpp lists.
   std::string maps_text() const {
     std::vector<std::string> parameters;
@@ -284,6 +304,11 @@ class Source {
         fields.push_back(fmt::format("maps + {}", dims_[Dim::B] * (found - thd.begin())));
         continue;
       }
+      if (gathers(name)) {
+        parameters.push_back(fmt::format("const unsigned short* {}", name));
+        fields.emplace_back("nullptr");
+        continue;
+      }
       add_map(name);
     }
     if (!thd.empty()) parameters.emplace_back("const kernels::TensorMap* maps");
@@ -310,6 +335,7 @@ class Source {
     fields.emplace_back(is_thd("o") ? kRowStarts : "nullptr");
     if (kernel_.parts > 1) parameters.emplace_back("float* parts");
     fields.emplace_back(kernel_.parts > 1 ? "parts" : "nullptr");
+    for (const char* name : {"k", "v"}) fields.emplace_back(gathers(name) ? name : "nullptr");
     if (kernel_.makes_lists) {
       parameters.emplace_back("const kernels::Tile* tiles, const kernels::Run* runs");
     }

@@ -40,7 +40,7 @@ struct Kernel {
   }
   // What warps store of parts, in f32 elements.
   std::int64_t part_elements(const ir::Dims& dims) const {
-    return items(dims) * parts * tile.warps() * 32 * (4 + tile.width / 2);
+    return items(dims) * parts * tile.warps() * 32 * (4 + tile.share() / 2);
   }
   // The counter of tiles, and with parts one for each warp of each tile.
   std::int64_t counters(const ir::Dims& dims) const {
@@ -53,6 +53,8 @@ struct Kernel {
   // Rows of "k" or "v" that one copy moves: those of a block, or, in pages of `page` rows, as many
   // as are of one page wherever a block begins.
   std::int64_t piece(std::int64_t page) const;
+  // Whether rows of such pages are copied one by one, by a warp group: pieces would be many.
+  bool gathers(std::int64_t page) const { return piece(page) < kCell; }
 };
 
 // Rows of a page of "k" or "v"; 0 if it is not paged.

@@ -13,8 +13,10 @@ using ir::Dim;
 using plan::TensorMapArgument;
 
 // A dimension of one element has no stride that matters.
+// The first of `box` is a panel.
 TensorMapArgument map(const std::string& name, std::vector<std::int64_t> dims,
                       std::vector<std::int64_t> strides, std::vector<std::int64_t> box) {
+  const std::int64_t swizzle = 2 * box[0];
   for (std::size_t i = 0; i < strides.size(); ++i) {
     if (dims[i + 1] == 1) strides[i] = kVector;
   }
@@ -22,7 +24,7 @@ TensorMapArgument map(const std::string& name, std::vector<std::int64_t> dims,
           .dims = std::move(dims),
           .strides = std::move(strides),
           .box = std::move(box),
-          .swizzle = 128};
+          .swizzle = swizzle};
 }
 
 TensorMapArgument map_of_patches(const ir::Attention& attention, const Tile& tile) {
@@ -34,7 +36,7 @@ TensorMapArgument map_of_patches(const ir::Attention& attention, const Tile& til
              {d[Dim::Dqk], tile.pack, width, d[Dim::Sq] / width * (as_units ? 1 : d[Dim::B]),
               units * (as_units ? d[Dim::B] : 1)},
              {head, row, row * width, units == 1 ? batch : head * tile.pack},
-             {kPanel, tile.pack, tile.patch->width, tile.patch->height, 1});
+             {tile.depth_panel(), tile.pack, tile.patch->width, tile.patch->height, 1});
 }
 
 // Of thd tensors the map is that of one sequence, which the GPU completes.
@@ -51,7 +53,8 @@ TensorMapArgument map_of_queries(const ir::Attention& attention, const Tile& til
   const auto [batch, head, row, column] = stored_strides(attention, "q");
   return map(
       "q", {d[Dim::Dqk], tile.pack, d[Dim::Sq], d[Dim::Hq] / tile.pack, batches_of(attention, "q")},
-      {head, row, head * tile.pack, batch}, {kPanel, tile.pack, tile.rows_of_head(), 1, 1});
+      {head, row, head * tile.pack, batch},
+      {tile.depth_panel(), tile.pack, tile.rows_of_head(), 1, 1});
 }
 
 TensorMapArgument map_of_keys(const ir::Attention& attention, const std::string& name,
@@ -59,12 +62,13 @@ TensorMapArgument map_of_keys(const ir::Attention& attention, const std::string&
   const auto [batch, head, row, column] = stored_strides(attention, name);
   const Dims4 dims = stored_dims(attention, name);
   const std::int64_t batches = batches_of(attention, name);
+  const std::int64_t panel = name == "k" ? tile.depth_panel() : tile.width_panel();
   if (tile.patch) {
     const std::int64_t width = tile.patch->grid;
     return map(name, {dims[3], width, dims[2] / width, dims[1], batches},
-               {row, row * width, head, batch}, {kPanel, kPatchWidth, kPatchHeight, 1, 1});
+               {row, row * width, head, batch}, {panel, kPatchWidth, kPatchHeight, 1, 1});
   }
-  return map(name, {dims[3], dims[2], dims[1], batches}, {row, head, batch}, {kPanel, rows, 1, 1});
+  return map(name, {dims[3], dims[2], dims[1], batches}, {row, head, batch}, {panel, rows, 1, 1});
 }
 
 std::optional<BatchesAs> batches_as(const ir::Attention& attention, const Tile& tile) {

@@ -38,10 +38,11 @@ constexpr std::int64_t kMostLength = std::int64_t{1} << 24;  // rows and keys
 constexpr std::int64_t kMostListed = std::int64_t{1} << 28;  // cells and runs
 constexpr std::int64_t kMakerThreads = 128;
 constexpr std::int64_t kMostParts = 32;
-// Blocks of a part, for few rows and for many, whose results take longer to store and merge.
+// Blocks of a part, for one warp group and for more, whose results take longer to store and merge.
 constexpr std::int64_t kLeastOfFew = 4, kLeastOfMany = 16;
-constexpr double kWorthwhile = 0.95;       // of the time with fewer parts
-constexpr std::int64_t kWidestPart = 192;  // columns of v; registers spill beyond
+constexpr double kWorthwhile = 0.95;  // of the time with fewer parts
+// Columns of o of a warp group; registers spill beyond, unless blocks have few keys.
+constexpr std::int64_t kWidestPart = 192, kKeysOfWiderParts = 48;
 
 Status check_layout(const ir::Attention& attention, const std::string& name) {
   if (name == "o") return {};
@@ -59,13 +60,13 @@ Status check_layout(const ir::Attention& attention, const std::string& name) {
       "the tensor memory accelerator needs both");
 }
 
-Status check_depth(const ir::Attention& attention, Dim dim) {
+Status check_depth(const ir::Attention& attention, Dim dim, std::int64_t most) {
   const std::int64_t depth = attention.dims[dim];
-  if (depth % kVector == 0 && depth <= kMostDepth) return {};
+  if (depth % kVector == 0 && depth <= most) return {};
   return unsupported(
       attention.pos,
       fmt::format("{} = {}, which attnc's kernel cannot compute", to_string(dim), depth),
-      fmt::format("multiples of {} up to {} work", kVector, kMostDepth));
+      fmt::format("multiples of {} up to {} work", kVector, most));
 }
 
 Status check_clauses(const ir::Attention& attention) {
@@ -148,8 +149,8 @@ class Native {
   std::int64_t parts() const {
     const auto all = static_cast<std::int64_t>(context_.gpu.multiprocessors);
     const std::int64_t items = kernel_.items(dims_);
-    if (items >= 2 * all || kernel_.tile.width > kWidestPart || kernel_.tile.patch) return 1;
-    const std::int64_t least = kernel_.tile.groups == 1 ? kLeastOfFew : kLeastOfMany;
+    if (items >= 2 * all || kernel_.tile.share() > widest_part() || kernel_.tile.patch) return 1;
+    const std::int64_t least = kernel_.tile.warps() == 4 ? kLeastOfFew : kLeastOfMany;
     const auto turns = [&](std::int64_t count) { return (items * count + all - 1) / all; };
     std::int64_t best = 1;
     for (std::int64_t count = 2; count <= kMostParts; ++count) {
@@ -158,6 +159,10 @@ class Native {
       if (time < kWorthwhile * static_cast<double>(turns(best))) best = count;
     }
     return best;
+  }
+
+  std::int64_t widest_part() const {
+    return kernel_.tile.keys <= kKeysOfWiderParts ? kMostWidth : kWidestPart;
   }
 
   std::vector<Tile> tiles(const Expressions& expressions) const {
@@ -301,7 +306,10 @@ class Native {
                                  kernel_.items(dims_) * kernel_.parts);
     std::vector<plan::KernelArgument> arguments;
     for (const char* name : {"q", "k", "v"}) {
-      if (layout_of(attention_, name).kind != ir::LayoutKind::thd)
+      if (layout_of(attention_, name).kind == ir::LayoutKind::thd) continue;
+      if (kernel_.gathers(page_of(attention_, name)))
+        arguments.emplace_back(plan::TensorOperand{name});
+      else
         arguments.emplace_back(map_of(name));
     }
     if (!thd_inputs(attention_).empty()) arguments.emplace_back(plan::TensorOperand{kMaps});
@@ -377,9 +385,8 @@ Status check_native(const ir::Attention& attention, const planning::Context& con
   if (context.backward()) return unsupported(attention.pos, "attnc's kernels have no backward");
   ATTN_RETURN_IF_ERROR(check_forward(attention));
   ATTN_RETURN_IF_ERROR(native::check_clauses(attention));
-  for (const ir::Dim dim : {ir::Dim::Dqk, ir::Dim::Dv}) {
-    ATTN_RETURN_IF_ERROR(native::check_depth(attention, dim));
-  }
+  ATTN_RETURN_IF_ERROR(native::check_depth(attention, ir::Dim::Dqk, native::kMostDepth));
+  ATTN_RETURN_IF_ERROR(native::check_depth(attention, ir::Dim::Dv, native::kMostWidth));
   for (const char* name : {"q", "k", "v", "o"}) {
     ATTN_RETURN_IF_ERROR(native::check_layout(attention, name));
   }

@@ -34,8 +34,8 @@
 namespace attn::lowering {
 
 // Errors: unsupported for a GPU without the instructions, no keys, head dimensions that are not
-// multiples of 8 up to 256, q, k and v that TMA cannot address, and lists of blocks
-// that are too long.
+// multiples of 8 or are above 576 (Dqk) or 512 (Dv), q, k and v that TMA cannot address, and lists
+// of blocks that are too long.
 Status check_native(const ir::Attention& attention, const planning::Context& context);
 
 // Of the kernels that make lists of key blocks at every execute.

@@ -9,22 +9,28 @@ namespace {
 using ir::ExprId;
 using ir::Op;
 
-constexpr std::int64_t kVector = 8;  // 16 bytes
+constexpr std::int64_t kVectorBytes = 16;
 
 std::optional<Table> read_by(const ir::Attention& attention, ExprId load) {
   const ir::Dag& dag = attention.dag;
   const ir::CapturedTensor& tensor = *attention.find_tensor(dag.symbol_of(load));
-  if (tensor.dtype != DType::bf16 && tensor.dtype != DType::f16) return std::nullopt;
+  const bool narrow = tensor.dtype == DType::bf16 || tensor.dtype == DType::f16;
+  if (!narrow && tensor.dtype != DType::f32) return std::nullopt;
   if (!derive::unproven_indices(attention, load).empty()) return std::nullopt;
   const std::vector<ExprId>& indices = dag[load].operands;
   const std::size_t rank = indices.size();
-  if (rank < 2 || !dag[indices[rank - 1]].is(Op::column_) || !dag[indices[rank - 2]].is(Op::row_))
-    return std::nullopt;
+  if (rank < 2 || !dag[indices[rank - 1]].is(Op::column_)) return std::nullopt;
+  const bool only_row =
+      attention.dims[ir::Dim::Sq] == 1 && ir::fold_integer(dag, indices[rank - 2]) == 0;
+  if (!only_row && !dag[indices[rank - 2]].is(Op::row_)) return std::nullopt;
   const auto extent = [&](std::size_t axis) {
     return *ir::fold_integer(dag, tensor.extents[axis], attention.dims);
   };
-  Table table{
-      .load = load, .tensor = tensor.name, .rows = extent(rank - 2), .columns = extent(rank - 1)};
+  Table table{.load = load,
+              .tensor = tensor.name,
+              .element = narrow ? 2 : 4,
+              .rows = extent(rank - 2),
+              .columns = extent(rank - 1)};
   table.row_stride = table.columns;
   std::int64_t stride = table.rows * table.columns;
   for (std::size_t axis = rank - 2; axis-- > 0; stride *= extent(axis)) {
@@ -37,7 +43,7 @@ std::optional<Table> read_by(const ir::Attention& attention, ExprId load) {
       return std::nullopt;
     }
   }
-  return table.row_stride % kVector == 0 ? std::optional(table) : std::nullopt;
+  return table.row_stride * table.element % kVectorBytes == 0 ? std::optional(table) : std::nullopt;
 }
 
 }  // namespace
@@ -53,17 +59,18 @@ std::optional<Table> table_of(const ir::Attention& attention, ExprId root) {
 
 plan::TensorMapArgument map_of(const Table& table, const Tile& tile) {
   const std::int64_t pack = table.pack(tile.pack);
-  const auto stride = [](std::int64_t size, std::int64_t elements) {
-    return size == 1 ? kVector : elements;  // which does not matter
+  const auto stride = [&](std::int64_t size, std::int64_t elements) {
+    return size == 1 ? kVectorBytes / table.element : elements;  // which does not matter
   };
+  const bool wide = table.element == 4;
   const std::int64_t units = table.heads / pack;
   return {.tensor = {table.tensor},
           .dims = {table.columns, pack, table.rows, units, table.batches},
           .strides = {stride(pack, table.head_stride), stride(table.rows, table.row_stride),
                       stride(units, table.head_stride * pack),
                       stride(table.batches, table.batch_stride)},
-          .box = {kPanel, pack, tile.rows_of_head(), 1, 1},
-          .swizzle = 128};
+          .box = {wide ? tile.table_columns() : kPanel, pack, tile.rows_of_head(), 1, 1},
+          .swizzle = wide ? 0 : 128};
 }
 
 }  // namespace attn::lowering::native

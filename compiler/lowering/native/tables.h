@@ -15,7 +15,8 @@ struct Tile;
 
 struct Table {
   ir::ExprId load = 0;
-  std::string tensor;  // 16-bit floats
+  std::string tensor;
+  std::int64_t element = 2;  // bytes: 16-bit floats, or f32
   // Sizes and strides in elements; a size is 1 if the tensor is the same for all of the axis.
   std::int64_t batches = 1, heads = 1, rows = 1, columns = 1;
   std::int64_t batch_stride = 0, head_stride = 0, row_stride = 0;
@@ -25,7 +26,7 @@ struct Table {
 };
 
 // The first tensor that `root` reads at [.., q_idx, kv_idx], where other indices are b, h or 0, and
-// which TMA can read: 16-bit floats, rows at multiples of 16 bytes.
+// which TMA can read: floats of 16 or 32 bits, rows at multiples of 16 bytes.
 std::optional<Table> table_of(const ir::Attention& attention, ir::ExprId root);
 
 // What TMA copies for a tile: columns, heads of a unit, rows, units, batches.

@@ -7,9 +7,8 @@ namespace {
 
 using ir::Dim;
 
-constexpr std::int64_t kMostPack = 8;
-// Of tiles for random dropout of modified scores, which otherwise spill.
-constexpr std::int64_t kWidthWithRandom = 128, kKeysWithRandom = 96;
+constexpr std::int64_t kMostPack = 8, kMostPackOfFewRows = 64;
+constexpr std::int64_t kKeysWithRandom = 96;
 constexpr std::int64_t kRandomCell = 32;  // keys that the generator of dropout numbers together
 constexpr std::int64_t kMostShared = 227 << 10;
 
@@ -22,28 +21,71 @@ struct Row {
   double rate;
   bool tight;
   bool spare = false;
+  std::int64_t shares = 1;
 };
 constexpr Row kTable[] = {
-    {64, 64, 3, 112, 2, 2, 1.0, true},                                              //
-    {64, 64, 2, 128, 2, 2, 0.96, false},                                            //
-    {64, 64, 2, 64, 2, 2, 0.8, false, true},   {64, 64, 1, 128, 6, 2, 0.6, false},  //
-    {128, 128, 3, 80, 3, 1, 1.0, true},                                             //
-    {128, 128, 2, 128, 2, 2, 0.96, false},     {128, 128, 2, 64, 3, 2, 0.8, false, true},
-    {128, 128, 1, 128, 3, 2, 0.6, false},                                            //
-    {192, 128, 2, 112, 2, 1, 1.0, false},                                            //
-    {192, 128, 2, 64, 2, 1, 0.8, false, true}, {192, 128, 1, 64, 4, 2, 0.6, false},  //
-    {192, 192, 2, 96, 2, 1, 1.0, false},                                             //
-    {192, 192, 2, 64, 2, 1, 0.8, false, true}, {192, 192, 1, 64, 4, 1, 0.6, false},  //
-    {256, 256, 2, 80, 2, 1, 1.0, true},                                              //
-    {256, 256, 2, 64, 2, 1, 0.97, false},                                            //
+    {64, 64, 3, 112, 2, 2, 1.0, true},
+    {64, 64, 2, 128, 2, 2, 0.96, false},
+    {64, 64, 2, 64, 2, 2, 0.8, false, true},
+    {64, 64, 1, 128, 6, 2, 0.6, false},
+
+    {96, 96, 3, 96, 3, 2, 1.0, true},
+    {96, 96, 2, 128, 3, 2, 0.96, false},
+    {96, 96, 2, 64, 3, 2, 0.8, false, true},
+    {96, 96, 1, 128, 4, 1, 0.6, false},
+
+    {128, 128, 3, 80, 3, 1, 1.0, true},
+    {128, 128, 2, 128, 2, 2, 0.96, false},
+    {128, 128, 2, 64, 3, 2, 0.8, false, true},
+    {128, 128, 1, 128, 3, 2, 0.6, false},
+
+    {160, 160, 2, 128, 2, 1, 1.0, false},
+    {160, 160, 2, 64, 3, 1, 0.8, false, true},
+    {160, 160, 1, 64, 4, 2, 0.6, false},
+
+    {192, 128, 2, 112, 2, 1, 1.0, false},
+    {192, 128, 2, 64, 2, 1, 0.8, false, true},
+    {192, 128, 1, 64, 4, 2, 0.6, false},
+
+    {192, 192, 2, 96, 2, 1, 1.0, false},
+    {192, 192, 2, 64, 2, 1, 0.8, false, true},
+    {192, 192, 1, 64, 4, 1, 0.6, false},
+
+    {224, 224, 2, 96, 2, 1, 1.0, true},
+    {224, 224, 2, 80, 2, 1, 0.98, false},
+    {224, 224, 2, 64, 2, 1, 0.8, false, true},
+    {224, 224, 1, 64, 3, 1, 0.6, false},
+
+    {256, 256, 2, 80, 2, 1, 1.0, true},
+    {256, 256, 2, 64, 2, 1, 0.97, false},
     {256, 256, 1, 64, 3, 1, 0.6, false},
+
+    {576, 256, 1, 48, 2, 1, 1.0, false},
+    {320, 320, 1, 64, 2, 1, 1.0, false, false, 2},
+    {384, 384, 1, 48, 2, 1, 1.0, false, false, 2},
+    {576, 512, 1, 32, 2, 1, 1.0, false, false, 2},
 };
 
-std::int64_t panels(std::int64_t columns) { return (columns + kPanel - 1) / kPanel * kPanel; }
+std::int64_t rounded(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
 
-// The most heads of a group whose rows fill a tile.
-std::int64_t pack_of(const Tile& tile, std::int64_t group) {
-  for (std::int64_t pack = std::min(group, kMostPack); pack > 1; --pack) {
+// Whether random dropout of blocks of more than kKeysWithRandom keys takes more registers than
+// there are.
+bool full_with_random(std::int64_t width, bool plain) {
+  return width > 128 || (width == 128 && !plain);
+}
+
+// So that few columns are not used.
+std::int64_t panel_of(std::int64_t columns) {
+  const std::int64_t rest = columns % kPanel;
+  return rest == 0 || rest > kSmallPanel ? kPanel : kSmallPanel;
+}
+
+// The most heads of a group whose rows fill a tile. More share one where rows are few.
+std::int64_t pack_of(const Tile& tile, std::int64_t group, std::int64_t rows) {
+  const std::int64_t most = rows * kMostPack <= tile.rows()
+                                ? std::min(kMostPackOfFewRows, tile.rows() / rows)
+                                : kMostPack;
+  for (std::int64_t pack = std::min(group, most); pack > 1; --pack) {
     if (group % pack == 0 && tile.rows() % pack == 0) return pack;
   }
   return 1;
@@ -52,33 +94,60 @@ std::int64_t pack_of(const Tile& tile, std::int64_t group) {
 constexpr double kRateOfPlainLoads = 0.6;  // measured with a bias [S, S]
 
 // With as many stages of a table as fit, rather than queries of the next tile.
-void add_table(Tile& tile, const Table& table) {
+bool has_room(Tile& tile) {
   constexpr std::int64_t kStagesAndQueries[][2] = {{2, 2}, {2, 1}, {1, 2}, {1, 1}};
   const std::int64_t queries = tile.queries;
-  tile.table_pack = table.pack(tile.pack);
   for (const auto [stages, most] : kStagesAndQueries) {
     tile.tables = stages, tile.queries = std::min(queries, most);
-    if (tile.shared_bytes() <= kMostShared) return;
+    if (tile.shared_bytes() <= kMostShared) return true;
   }
-  tile.tables = 0, tile.table_pack = 1, tile.queries = queries;
-  tile.rate *= kRateOfPlainLoads;
+  tile.queries = queries;
+  return false;
+}
+
+// A table of f32, which is large, may take keys from a block.
+void add_table(Tile& tile, const Table& table) {
+  constexpr std::int64_t kLeastKeys = 96;
+  const Tile without = tile;
+  tile.table_pack = table.pack(tile.pack), tile.table_element = table.element;
+  while (!has_room(tile)) {
+    tile.keys -= tile.cell;
+    if (table.element == 4 && tile.keys >= kLeastKeys) continue;
+    tile = without;
+    tile.rate *= kRateOfPlainLoads;
+    return;
+  }
 }
 
 }  // namespace
 
 // As Stages of attn/forward.cuh, aligned to 1024 bytes.
 std::int64_t Tile::shared_bytes() const {
-  const std::int64_t elements = queries * rows() * depth + stages * keys * (depth + width);
-  return 1024 + 2 * elements + tables * table_bytes() + 16 * (queries + 2 * stages + tables) +
-         8 * queries + 4 * stages;
+  const std::int64_t elements =
+      (queries * rows() + stages * keys) * rounded(depth, depth_panel()) + stages * keys * width;
+  const std::int64_t handed = shares > 1 ? 2 : 0;
+  return 1024 + 2 * elements + tables * table_bytes() + handed * handed_bytes() +
+         16 * (queries + 2 * stages + tables + handed) + 8 * queries + 4 * stages + 8;
 }
 
-std::int64_t Tile::table_bytes() const { return 2 * panels(keys) * rows_of_head() * table_pack; }
+std::int64_t Tile::table_bytes() const {
+  const std::int64_t rows = rounded(rows_of_head() * table_pack, 8);
+  return rows * (table_element == 4 ? 4 * table_columns() : 2 * rounded(keys, kPanel));
+}
+
+std::int64_t Tile::handed_bytes() const { return (keys / 4 + 7) * 128 * 4; }
+
+std::int64_t Tile::depth_panel() const { return panel_of(depth); }
+
+std::int64_t Tile::width_panel() const { return panel_of(width); }
+
+std::int64_t Tile::share() const { return shares == 1 ? width : rounded(width / 2, kPanel); }
 
 std::vector<Tile> tiles_for(const ir::Attention& attention, bool plain, bool by_head,
                             const std::optional<Table>& table) {
   const ir::Dims& d = attention.dims;
-  const std::int64_t depth = panels(d[Dim::Dqk]), width = panels(d[Dim::Dv]);
+  const std::int64_t depth = rounded(d[Dim::Dqk], kStep);
+  const std::int64_t width = rounded(d[Dim::Dv], kSmallPanel);
   std::vector<Tile> tiles;
   std::int64_t most_depth = 0, most_width = 0;
   for (const Row& row : kTable) {
@@ -87,14 +156,13 @@ std::vector<Tile> tiles_for(const ir::Attention& attention, bool plain, bool by_
     most_depth = row.most_depth, most_width = row.most_width;
     if (row.tight && !plain) continue;
     Tile tile{row.groups, row.keys, row.stages, row.queries, depth, width};
-    tile.rate = row.rate, tile.spare = row.spare;
+    tile.rate = row.rate, tile.spare = row.spare, tile.shares = row.shares;
     if (attention.is_random()) {
       tile.cell = kRandomCell;
-      const bool full = !plain && tile.width == kWidthWithRandom;
-      tile.keys =
-          (full ? std::min(tile.keys, kKeysWithRandom) : tile.keys) / kRandomCell * kRandomCell;
+      const std::int64_t most = full_with_random(tile.width, plain) ? kKeysWithRandom : tile.keys;
+      tile.keys = std::min(tile.keys, most) / kRandomCell * kRandomCell;
     }
-    if (!by_head) tile.pack = pack_of(tile, d[Dim::Hq] / d[Dim::Hkv]);
+    if (!by_head) tile.pack = pack_of(tile, d[Dim::Hq] / d[Dim::Hkv], d[Dim::Sq]);
     if (table) add_table(tile, *table);
     if (tile.shared_bytes() <= kMostShared) tiles.push_back(tile);
   }

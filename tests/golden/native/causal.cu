@@ -18,7 +18,12 @@ struct Constants {
   static constexpr int kKeys = 80;
   static constexpr int kDepth = 128;
   static constexpr int kWidth = 128;
+  static constexpr int kTaken = 128;
   static constexpr int kStored = 128;
+  static constexpr int kDepthPanel = 64;
+  static constexpr int kWidthPanel = 64;
+  static constexpr int kShares = 1;
+  static constexpr int kShare = 128;
   static constexpr int kStages = 3;
   static constexpr int kQueries = 1;
   static constexpr int kPack = 4;
@@ -31,6 +36,7 @@ struct Constants {
   static constexpr int kColumns = 400;
   static constexpr int kTables = 0;
   static constexpr int kTablePack = 1;
+  static constexpr int kTableElement = 2;
   static constexpr int kTableOfBatch = 0;
   static constexpr int kTableOfUnit = 0;
   static constexpr int kKeyPage = 0;
@@ -54,6 +60,8 @@ struct Constants {
   static constexpr bool kThdK = false;
   static constexpr bool kThdV = false;
   static constexpr bool kThdO = false;
+  static constexpr bool kGatherKeys = false;
+  static constexpr bool kGatherValues = false;
   static constexpr bool kAligned = true;
   static constexpr long long kOutputBatch = 307200;
   static constexpr long long kOutputHead = 128;
@@ -63,6 +71,12 @@ struct Constants {
   static constexpr long long kStatisticsHead = 300;
   static constexpr long long kStatisticsClass = 0;
   static constexpr long long kStatisticsRow = 1;
+  static constexpr long long kKeyPageStride = 102400;
+  static constexpr long long kKeyHeadStride = 128;
+  static constexpr long long kKeyRowStride = 256;
+  static constexpr long long kValuePageStride = 102400;
+  static constexpr long long kValueHeadStride = 128;
+  static constexpr long long kValueRowStride = 256;
 };
 struct Expressions : kernels::Reals {
   static constexpr bool kScore = false, kBounded = false, kMask = true, kKeep = false, kSink = false;
@@ -79,7 +93,7 @@ struct Expressions : kernels::Reals {
   __device__ int keys(int b) const { return 400; }
   __device__ int queries(int b) const { return 300; }
 };
-static_assert(kernels::Stages<Constants>::kBytes + 1024 == 173188, "");
+static_assert(kernels::Stages<Constants>::kBytes + 1024 == 173196, "");
 extern "C" __global__ void __launch_bounds__(512, 1) attn_forward(
     const __grid_constant__ kernels::TensorMap q,
     const __grid_constant__ kernels::TensorMap k,
@@ -87,6 +101,6 @@ extern "C" __global__ void __launch_bounds__(512, 1) attn_forward(
     unsigned short* o,
     int* counter) {
   const Expressions expressions{{}};
-  const kernels::ForwardTensors tensors{&q, &k, &v, nullptr, o, nullptr, nullptr, nullptr, nullptr, nullptr, counter, nullptr, nullptr, nullptr, nullptr};
+  const kernels::ForwardTensors tensors{&q, &k, &v, nullptr, o, nullptr, nullptr, nullptr, nullptr, nullptr, counter, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr};
   kernels::forward<Constants>(tensors, expressions, Lists{});
 }

@@ -18,7 +18,12 @@ struct Constants {
   static constexpr int kKeys = 128;
   static constexpr int kDepth = 64;
   static constexpr int kWidth = 64;
+  static constexpr int kTaken = 64;
   static constexpr int kStored = 64;
+  static constexpr int kDepthPanel = 64;
+  static constexpr int kWidthPanel = 64;
+  static constexpr int kShares = 1;
+  static constexpr int kShare = 64;
   static constexpr int kStages = 2;
   static constexpr int kQueries = 2;
   static constexpr int kPack = 4;
@@ -31,6 +36,7 @@ struct Constants {
   static constexpr int kColumns = 256;
   static constexpr int kTables = 0;
   static constexpr int kTablePack = 1;
+  static constexpr int kTableElement = 2;
   static constexpr int kTableOfBatch = 0;
   static constexpr int kTableOfUnit = 0;
   static constexpr int kKeyPage = 0;
@@ -54,6 +60,8 @@ struct Constants {
   static constexpr bool kThdK = false;
   static constexpr bool kThdV = false;
   static constexpr bool kThdO = false;
+  static constexpr bool kGatherKeys = false;
+  static constexpr bool kGatherValues = false;
   static constexpr bool kAligned = true;
   static constexpr long long kOutputBatch = 524288;
   static constexpr long long kOutputHead = 64;
@@ -63,6 +71,12 @@ struct Constants {
   static constexpr long long kStatisticsHead = 1024;
   static constexpr long long kStatisticsClass = 1;
   static constexpr long long kStatisticsRow = 4;
+  static constexpr long long kKeyPageStride = 131072;
+  static constexpr long long kKeyHeadStride = 64;
+  static constexpr long long kKeyRowStride = 512;
+  static constexpr long long kValuePageStride = 131072;
+  static constexpr long long kValueHeadStride = 64;
+  static constexpr long long kValueRowStride = 512;
 };
 struct Expressions : kernels::Reals {
   static constexpr bool kScore = false, kBounded = false, kMask = true, kKeep = false, kSink = true;
@@ -89,7 +103,7 @@ struct Expressions : kernels::Reals {
   __device__ int keys(int b) const { return 256; }
   __device__ int queries(int b) const { return 256; }
 };
-static_assert(kernels::Stages<Constants>::kBytes + 1024 == 99448, "");
+static_assert(kernels::Stages<Constants>::kBytes + 1024 == 99456, "");
 extern "C" __global__ void __launch_bounds__(384, 1) attn_forward(
     const __grid_constant__ kernels::TensorMap q,
     const __grid_constant__ kernels::TensorMap k,
@@ -98,6 +112,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) attn_forward(
     float* lse,
     int* counter, const float* t_s) {
   const Expressions expressions{{}, kernels::aligned(t_s)};
-  const kernels::ForwardTensors tensors{&q, &k, &v, nullptr, o, lse, nullptr, nullptr, nullptr, nullptr, counter, nullptr, nullptr, nullptr, nullptr};
+  const kernels::ForwardTensors tensors{&q, &k, &v, nullptr, o, lse, nullptr, nullptr, nullptr, nullptr, counter, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr};
   kernels::forward<Constants>(tensors, expressions, Lists{});
 }

@@ -12,7 +12,12 @@ struct Constants {
   static constexpr int kKeys = 96;
   static constexpr int kDepth = 128;
   static constexpr int kWidth = 128;
+  static constexpr int kTaken = 128;
   static constexpr int kStored = 128;
+  static constexpr int kDepthPanel = 64;
+  static constexpr int kWidthPanel = 64;
+  static constexpr int kShares = 1;
+  static constexpr int kShare = 128;
   static constexpr int kStages = 2;
   static constexpr int kQueries = 2;
   static constexpr int kPack = 4;
@@ -25,6 +30,7 @@ struct Constants {
   static constexpr int kColumns = 400;
   static constexpr int kTables = 0;
   static constexpr int kTablePack = 1;
+  static constexpr int kTableElement = 2;
   static constexpr int kTableOfBatch = 0;
   static constexpr int kTableOfUnit = 0;
   static constexpr int kKeyPage = 0;
@@ -52,6 +58,8 @@ struct Constants {
   static constexpr bool kThdK = false;
   static constexpr bool kThdV = false;
   static constexpr bool kThdO = false;
+  static constexpr bool kGatherKeys = false;
+  static constexpr bool kGatherValues = false;
   static constexpr bool kAligned = true;
   static constexpr long long kOutputBatch = 307200;
   static constexpr long long kOutputHead = 128;
@@ -61,6 +69,12 @@ struct Constants {
   static constexpr long long kStatisticsHead = 300;
   static constexpr long long kStatisticsClass = 0;
   static constexpr long long kStatisticsRow = 1;
+  static constexpr long long kKeyPageStride = 102400;
+  static constexpr long long kKeyHeadStride = 128;
+  static constexpr long long kKeyRowStride = 256;
+  static constexpr long long kValuePageStride = 102400;
+  static constexpr long long kValueHeadStride = 128;
+  static constexpr long long kValueRowStride = 256;
 };
 struct Expressions : kernels::Reals {
   static constexpr bool kScore = false, kBounded = false, kMask = true, kKeep = false, kSink = false;
@@ -111,7 +125,7 @@ extern "C" __global__ void attn_lists(const unsigned char* cells, kernels::Tile*
 extern "C" __global__ void attn_sort(const kernels::Tile* tiles, kernels::Tile* sorted) {
   kernels::sort_tiles<Constants>(tiles, sorted);
 }
-static_assert(kernels::Stages<Constants>::kBytes + 1024 == 164984, "");
+static_assert(kernels::Stages<Constants>::kBytes + 1024 == 164992, "");
 extern "C" __global__ void __launch_bounds__(384, 1) attn_forward(
     const __grid_constant__ kernels::TensorMap q,
     const __grid_constant__ kernels::TensorMap k,
@@ -121,6 +135,6 @@ extern "C" __global__ void __launch_bounds__(384, 1) attn_forward(
     int* counter,
     const kernels::Tile* tiles, const kernels::Run* runs, const int* t_d, const long long* t_seed, const long long* t_offset) {
   const Expressions expressions{{}, kernels::aligned(t_d), t_seed, t_offset};
-  const kernels::ForwardTensors tensors{&q, &k, &v, nullptr, o, lse, nullptr, nullptr, nullptr, nullptr, counter, nullptr, nullptr, nullptr, nullptr};
+  const kernels::ForwardTensors tensors{&q, &k, &v, nullptr, o, lse, nullptr, nullptr, nullptr, nullptr, counter, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr};
   kernels::forward<Constants>(tensors, expressions, Lists{tiles, runs});
 }

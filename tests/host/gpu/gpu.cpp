@@ -66,6 +66,7 @@ struct Fiber {
   std::vector<Issued> issued;               // and not committed
   std::vector<std::vector<Issued>> groups;  // committed
   std::vector<std::function<void()>> sums;
+  std::vector<std::function<void()>> vectors;  // copies that no arrival followed yet
 
   bool can_run() const { return !ended && (counter == nullptr || *counter >= until); }
 };
@@ -131,6 +132,8 @@ class Block {
     current = nullptr;
     return error_;
   }
+
+  Fiber& running() { return fibers_[running_]; }
 
   void fail(std::string why) {
     if (error_.empty()) error_ = std::move(why);
@@ -466,6 +469,25 @@ void copy_bytes(unsigned to, const void* from, unsigned bytes, unsigned barrier)
   block().copy([=, &at] {
     std::memcpy(shared_at(to, bytes), from, bytes);
     complete_bytes(at, bytes);
+  });
+}
+
+void copy_vector(unsigned to, const void* from) {
+  constexpr std::size_t kBytes = 16;
+  unsigned char* const place = shared_at(to, kBytes);
+  block().running().vectors.push_back([=] {
+    if (from == nullptr)
+      std::memset(place, 0, kBytes);
+    else
+      std::memcpy(place, from, kBytes);
+  });
+}
+void arrive_with_copies(unsigned barrier) {
+  Barrier& at = block().barrier(barrier);
+  block().copy([vectors = std::exchange(block().running().vectors, {}), &at] {
+    for (const auto& vector : vectors) vector();
+    ++at.arrived;
+    at.end_phase_if_complete();
   });
 }
 

@@ -50,6 +50,9 @@ void wait(unsigned barrier, unsigned parity);
 void copy_box(unsigned to, const TensorMap& map, unsigned barrier, const int* coordinates,
               int count);
 void copy_bytes(unsigned to, const void* from, unsigned bytes, unsigned barrier);
+// 16 bytes, or zeros if `from` is null; the thread arrives when those before have been copied.
+void copy_vector(unsigned to, const void* from);
+void arrive_with_copies(unsigned barrier);
 // Sums of floats in shared memory to global memory, which the thread waits for.
 void add_floats(float* to, unsigned from, unsigned bytes);
 void wait_for_sums();

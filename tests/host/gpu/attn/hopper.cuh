@@ -65,6 +65,17 @@ ATTN_INLINE unsigned load_shared(unsigned address) {
   return value;
 }
 
+ATTN_INLINE float2 load_two(unsigned address) {
+  float2 two;
+  memcpy(&two, attn::gpu::shared_at(address, 8), 8);
+  return two;
+}
+ATTN_INLINE void copy_vector(unsigned to, const void* from, bool has) {
+  attn::gpu::copy_vector(to, has ? from : nullptr);
+}
+ATTN_INLINE void arrive_with_copies(unsigned barrier) { attn::gpu::arrive_with_copies(barrier); }
+ATTN_INLINE void publish_writes() {}
+
 ATTN_INLINE void load_matrices(unsigned (&pairs)[4], unsigned address) {
   const unsigned long long* const rows = attn::gpu::gather(address);
   const unsigned lane = threadIdx.x % 32;

@@ -15,9 +15,10 @@ ATTN_INLINE void wait_for_products() {
 template <typename T, int kCount>
 ATTN_INLINE void pin(T (&)[kCount]) {}
 
+template <int kPanel = 64>
 ATTN_INLINE unsigned long long matrix(unsigned address, unsigned rows, unsigned panels) {
   return (unsigned long long)(address >> 4) | (unsigned long long)(panels >> 4) << 16 |
-         (unsigned long long)(rows >> 4) << 32 | 1ull << 62;
+         (unsigned long long)(rows >> 4) << 32 | (kPanel == 64 ? 1ull : 2ull) << 62;
 }
 
 ATTN_INLINE bool is_bf16(BF16) { return true; }

@@ -107,8 +107,23 @@ TEST(Native, CopiesPiecesThatAreOfOnePage) {
   EXPECT_EQ(copied_rows("layout paged(page = 160); mask q_idx - kv_idx < 40;"), 16);
   EXPECT_EQ(copied_rows("layout paged(page = 128); tensor d: i32[Skv]; mask d[kv_idx] > q_idx;"),
             16);
-  EXPECT_EQ(copied_rows("layout paged(page = 24);"), 8);
-  EXPECT_EQ(copied_rows("layout paged(page = 1);"), 1);
+}
+
+// Pieces of less than 16 rows would be many copies.
+TEST(Native, RowsOfOtherPagesAreCopiedByThreads) {
+  const NativeProgram made =
+      lowered(std::string(kSizes) + "layout k: paged(page = 24), v: paged(page = 32); lengths kv;")
+          .value();
+  const auto& arguments = step_of(made).launches.back().arguments;
+  EXPECT_EQ(std::get<plan::TensorOperand>(arguments[1]).name, "k");
+  EXPECT_EQ(std::get<plan::TensorMapArgument>(arguments[2]).tensor.name, "v");
+  EXPECT_THAT(step_of(made).source,
+              AllOf(HasSubstr("const unsigned short* k,"), HasSubstr("nullptr, k, nullptr}"),
+                    HasSubstr("kGatherKeys = true;"), HasSubstr("kGatherValues = false;"),
+                    HasSubstr("kKeyPageStride = 6144;"), HasSubstr("kKeyHeadStride = 3072;"),
+                    HasSubstr("kKeyRowStride = 128;")));
+  EXPECT_THAT(source_of(std::string(kSizes) + "layout paged(page = 1);"),
+              HasSubstr("kGatherValues = true;"));
 }
 
 std::vector<std::string> kernels_of(const NativeProgram& made) {
@@ -142,7 +157,8 @@ TEST(Native, EachTensorHasItsLayout) {
   EXPECT_THAT(kernels_of(made), ::testing::ElementsAre("attn_maps", "attn_forward"));
   EXPECT_THAT(step_of(made).source,
               AllOf(HasSubstr("tensors{maps + 0, &k, &v, nullptr, o, "),
-                    HasSubstr("counter, page_table_k, nullptr, cu_seqlens_q, nullptr}")));
+                    HasSubstr("counter, page_table_k, nullptr, cu_seqlens_q, nullptr, nullptr, "
+                              "nullptr}")));
 }
 
 TEST(Native, FewRowsTakeOneWarpGroup) {
@@ -182,6 +198,49 @@ TEST(Native, PatchesAreNotDividedIntoParts) {
       "dims B = 1, Hq = 1, Sq = 4096, Skv = 32768, D = 128; "
       "mask abs(q_idx % 64 - kv_idx % 64) <= 8 && kv_idx // 64 < (q_idx // 64 - 8) * 8;");
   EXPECT_THAT(text, AllOf(HasSubstr("kPatches = true;"), HasSubstr("kParts = 1;")));
+}
+
+std::string lowered_text(const std::string& sizes) {
+  return source_of("dims B = 4, Hq = 32, Hkv = 8, Sq = 4096, Skv = 4096, " + sizes);
+}
+
+// Panels of 32 columns leave few that are not used.
+TEST(Native, MatricesAreAsWideAsHeadDimensions) {
+  EXPECT_THAT(lowered_text("D = 72;"),
+              AllOf(HasSubstr("kDepth = 80;"), HasSubstr("kWidth = 96;"), HasSubstr("kTaken = 72;"),
+                    HasSubstr("kKeys = 96;"), HasSubstr("kDepthPanel = 32;")));
+  EXPECT_THAT(lowered_text("Dqk = 40, Dv = 24;"),
+              AllOf(HasSubstr("kDepth = 48;"), HasSubstr("kWidth = 32;"),
+                    HasSubstr("kDepthPanel = 64;"), HasSubstr("kWidthPanel = 32;")));
+  const NativeProgram made =
+      lowered("dims B = 1, Hq = 2, Sq = 400, Skv = 400, Dqk = 160, Dv = 128;").value();
+  EXPECT_EQ(map_of(made, "q").box[0], 32);
+  EXPECT_EQ(map_of(made, "k").swizzle, 64);
+  EXPECT_EQ(map_of(made, "v").box[0], 64);
+  EXPECT_EQ(map_of(made, "v").swizzle, 128);
+}
+
+TEST(Native, WarpGroupsDivideWideOutputs) {
+  EXPECT_THAT(lowered_text("D = 512;"), AllOf(HasSubstr("kShares = 2;"), HasSubstr("kGroups = 1;"),
+                                              HasSubstr("kShare = 256;")));
+  EXPECT_THAT(lowered_text("D = 328;"),
+              AllOf(HasSubstr("kWidth = 352;"), HasSubstr("kShare = 192;")));
+  EXPECT_THAT(lowered_text("D = 256;"), HasSubstr("kShares = 1;"));
+  EXPECT_EQ(
+      step_of(*lowered("dims B = 1, Hq = 128, Hkv = 1, Sq = 1, Skv = 512, Dqk = 576, Dv = 512;"))
+          .launches[0]
+          .block[0],
+      3 * 128);
+}
+
+// Multi-head latent attention: one head of keys, which few tiles read.
+TEST(Native, FewRowsPackMoreHeads) {
+  EXPECT_THAT(source_of("dims B = 1, Hq = 128, Hkv = 1, Sq = 1, Skv = 512, D = 512;"),
+              HasSubstr("kPack = 64;"));
+  EXPECT_THAT(source_of("dims B = 1, Hq = 16, Hkv = 1, Sq = 2, Skv = 512, D = 128;"),
+              HasSubstr("kPack = 16;"));
+  EXPECT_THAT(source_of("dims B = 1, Hq = 16, Hkv = 1, Sq = 100, Skv = 512, D = 128;"),
+              HasSubstr("kPack = 8;"));
 }
 
 TEST(Native, TilesOfRandomDropoutAreNoLargerThanOthers) {
@@ -274,7 +333,9 @@ TEST(Native, RefusesWhatItCannotCompute) {
   const std::string dims = "dims B = 2, Hq = 4, Hkv = 2, Sq = 64, Skv = 64, ";
   EXPECT_EQ(refusal(dims + "D = 64;"), "");
   EXPECT_THAT(refusal(dims + "D = 60;"), HasSubstr("Dqk = 60"));
-  EXPECT_THAT(refusal(dims + "D = 512;"), HasSubstr("Dqk = 512"));
+  EXPECT_EQ(refusal(dims + "Dqk = 576, Dv = 512;"), "");
+  EXPECT_THAT(refusal(dims + "Dqk = 584, Dv = 512;"), HasSubstr("Dqk = 584"));
+  EXPECT_THAT(refusal(dims + "Dqk = 512, Dv = 520;"), HasSubstr("Dv = 520"));
   EXPECT_THAT(refusal(dims + "D = 64; layout k: strides(Skv * D * Hkv, D, Hkv * D + 4, 1);"),
               HasSubstr("multiples of 16 bytes"));
 }
@@ -333,8 +394,22 @@ TEST(Native, SigmoidKeepsWhatIsConstantAlongARow) {
   EXPECT_THAT(source_of(kSizes), HasSubstr("kSigmoid = false"));
 }
 
+// Rows of f32 are copied as they are, 8 columns longer than the block, so that they begin in other
+// banks. A table of its own for each head takes more than the tile of 128 keys has room for.
+TEST(Native, TablesOfSingleFloatsAreCopiedBesideTheKeys) {
+  using ::testing::ElementsAre;
+  const auto map = table_map("tensor t: f32[Hq, Sq, Skv]; score score + t[h, q_idx, kv_idx];");
+  ASSERT_TRUE(map);
+  EXPECT_THAT(map->dims, ElementsAre(400, 4, 300, 2, 1));
+  EXPECT_THAT(map->box, ElementsAre(112 + 8, 4, 32, 1, 1));
+  EXPECT_EQ(map->swizzle, 0);
+  const auto shared = table_map("tensor t: f32[Sq, Skv]; score score + t[q_idx, kv_idx];");
+  ASSERT_TRUE(shared);
+  EXPECT_THAT(shared->box, ElementsAre(128 + 8, 1, 32, 1, 1));
+}
+
 TEST(Native, OtherTensorsAreReadByPlainLoads) {
-  EXPECT_FALSE(table_map("tensor t: f32[Sq, Skv]; score score + t[q_idx, kv_idx];"));
+  EXPECT_FALSE(table_map("tensor t: f32[Sq, Skv + 2]; score score + t[q_idx, kv_idx];"));
   EXPECT_FALSE(table_map("tensor t: bf16[Skv, Sq]; score score + t[kv_idx, q_idx];"));
   EXPECT_FALSE(table_map("tensor t: bf16[Sq, Skv + 4]; score score + t[q_idx, kv_idx];"));
   EXPECT_FALSE(table_map("tensor t: bf16[Hkv, Sq, Skv]; score score + t[h // 4, q_idx, kv_idx];"));
@@ -413,6 +488,12 @@ TEST(Native, KernelsDoNotSpill) {
         "Sq = 1, Dqk = 192, Dv = 128;",
         "Sq = 1, D = 192;",
         "Sq = 1, D = 256; lengths kv;",
+        "Sq = 1000, D = 80; mask q_idx >= kv_idx;",
+        "Sq = 1000, D = 96;",
+        "Sq = 1000, D = 160; mask q_idx >= kv_idx;",
+        "Sq = 1000, D = 512; mask q_idx >= kv_idx; outputs o, max, sum_exp;",
+        "Sq = 1, Dqk = 576, Dv = 512; layout paged(page = 1); lengths kv;",
+        "Sq = 1000, D = 128; tensor t: f32[Hq, Sq, Skv]; score score + t[h, q_idx, kv_idx];",
         "Sq = 1000, D = 64; layout paged(page = 1, tables = 2);",
         "Sq = 1000, D = 128; layout thd; mask q_idx >= kv_idx;",
         "Sq = 1000, D = 64; layout q: thd, o: thd, k: paged(page = 64), v: paged(page = 64); "
