@@ -158,17 +158,20 @@ struct Stages {
 
   __device__ void init() const {
     constexpr int kWarps = 4 * C::kGroups;
-    for (int n = 0; n < kCount; ++n) {
-      const unsigned full = query_full(n);
-      const bool is_key = full >= key_full(0) && full < value_full(0);
-      const bool is_value = full >= value_full(0) && full < table_full(0);
-      const bool gathered = (C::kGatherKeys && is_key) || (C::kGatherValues && is_value);
-      init_barrier(full, gathered                 ? 1 + kGatherThreads
-                         : full < handed_full(0) ? 1
-                                                 : kWarps);
-      init_barrier(empty_of(full), is_value ? kWarps * C::kShares : kWarps);
-    }
+    init_pairs(query_full(0), C::kQueries, 1, kWarps);
+    init_pairs(key_full(0), C::kStages, C::kGatherKeys ? 1 + kGatherThreads : 1, kWarps);
+    init_pairs(value_full(0), C::kStages, C::kGatherValues ? 1 + kGatherThreads : 1,
+               kWarps * C::kShares);
+    init_pairs(table_full(0), C::kTables, 1, kWarps);
+    init_pairs(handed_full(0), kHanded, kWarps, kWarps);
     publish_barriers();
+  }
+  // Arrivals that fill stages and that empty them: of warps, or of those that copy.
+  static __device__ void init_pairs(unsigned full, int count, unsigned filling, unsigned emptying) {
+    for (int n = 0; n < count; ++n, full += 16) {
+      init_barrier(full, filling);
+      init_barrier(empty_of(full), emptying);
+    }
   }
 };
 
@@ -1275,7 +1278,7 @@ ATTN_INLINE void forward(const ForwardTensors& tensors, const E& expressions, co
     if (threadIdx.x < Copies::kThreads) Copies{stages, tensors, expressions, lists}.run();
   } else {
     if constexpr (kOthers > 1) take_registers<(512 - kOfCopies) / kOthers / 8 * 8>();
-    if (group <= C::kGroups) {
+    if (C::kShares == 1 || group <= C::kGroups) {
       Consumer<C, E>(stages, tensors, expressions, group - 1).run();
     } else if constexpr (C::kShares > 1) {
       Consumer<C, E, true>(stages, tensors, expressions, group - 1 - C::kGroups).weigh();
