@@ -147,7 +147,10 @@ ATTN_INLINE unsigned load_shared(unsigned address) {
 
 ATTN_INLINE float2 load_two(unsigned address) {
   float2 two;
-  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(two.x), "=f"(two.y) : "r"(address) : "memory");
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
+               : "=f"(two.x), "=f"(two.y)
+               : "r"(address)
+               : "memory");
   return two;
 }
 
