@@ -814,7 +814,7 @@ struct Consumer {
     constexpr int kSteps = C::kDepthPanel / 16;  // of a panel
     int rows_of_group = group * 64 * S::kKeyRow;
     // So that what describes each of many steps is not kept in registers.
-    if constexpr (C::kDepth > 256) rows_of_group = unknown(rows_of_group);
+    if constexpr (C::kDepth > (C::kParts > 1 ? 192 : 256)) rows_of_group = unknown(rows_of_group);
     const auto a =
         matrix<C::kDepthPanel>(stages.query(query.stage) + rows_of_group, 8 * S::kKeyRow, 16);
     const auto b = matrix<C::kDepthPanel>(stages.key(key.stage), 8 * S::kKeyRow, 16);
