@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "compiler/ir/random_dropout.h"
 #include "runtime/io/element.h"
 
 namespace attn::reference {
@@ -195,6 +196,7 @@ Status all_bound(const ir::Dims& dims) {
 
 Result<Bindings> bind(const ir::Attention& attention, const Inputs& inputs, bool unrounded) {
   ATTN_RETURN_IF_ERROR(all_bound(attention.dims));
+  ATTN_RETURN_IF_ERROR(ir::check_random_dropout(attention));
   Bindings bindings;
   ATTN_RETURN_IF_ERROR(bind_tensors(attention, inputs, unrounded, bindings));
   ATTN_RETURN_IF_ERROR(check_facts(attention, bindings));

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "compiler/derive/scores.h"
+#include "compiler/ir/random_dropout.h"
 #include "compiler/lowering/common/checks.h"
 #include "compiler/lowering/common/controls.h"
 #include "compiler/lowering/common/interface.h"
@@ -77,6 +78,9 @@ Status check_clauses(const ir::Attention& attention) {
   if (d[Dim::Skv] > kMostLength || d[Dim::Sq] > kMostLength) {
     return unsupported(attention.pos,
                        fmt::format("attnc's kernel takes up to {} rows and keys", kMostLength));
+  }
+  if (const Status drawn = ir::check_random_dropout(attention); !drawn.ok()) {
+    return unsupported(attention.dropout->pos, drawn.error().message, drawn.error().notes.front());
   }
   return {};
 }

@@ -12,6 +12,7 @@ namespace attn::reference {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
@@ -153,8 +154,11 @@ TEST(Dropout, ScalesByTheRoundedProbability) {
   Inputs inputs = two_keys();
   inputs.tensors["v"] = testing::tensor({1, 1, 2, 1}, {1, 1});
   inputs.params = {{"seed", 0}, {"offset", 0}};
-  const std::string body = std::string(kPlain) + "  dropout 1.0e-05\n  outputs o\n";
-  EXPECT_EQ(evaluated(kTwoKeys, body, inputs).o.values[0], 1) << "nothing is dropped";
+  const auto body = [](const std::string& p) {
+    return std::string(kPlain) + "  dropout " + p + "\n  outputs o\n";
+  };
+  EXPECT_EQ(evaluated(kTwoKeys, body("2.0e-05"), inputs).o.values[0], 32768.0 / 32767);
+  EXPECT_THAT(refusal(kTwoKeys, body("1.0e-05"), inputs), HasSubstr("is 0 for random numbers"));
 }
 
 TEST(Dropout, TakesASeed) {
