@@ -49,7 +49,8 @@ Result<Lowered> lower_again_to_native(Subject& subject, std::size_t refused) {
 Result<Lowered> lower_to_native(Subject& subject) { return lower_again_to_native(subject, 0); }
 
 // A kernel that spills is slower than the next tile's.
-constexpr derive::KernelLimits kLimits{.spilled_bytes = 0};
+constexpr std::optional<derive::KernelLimits> kLimits =
+    lowering::kWatched ? std::nullopt : std::optional(derive::KernelLimits{.spilled_bytes = 0});
 
 }  // namespace
 

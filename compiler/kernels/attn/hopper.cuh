@@ -56,17 +56,25 @@ ATTN_INLINE bool is_done(unsigned barrier, unsigned parity) {
   return done != 0;
 }
 
-// Waits for the end of the phase of that parity. With ATTN_WATCH, a wait of more than about a second
-// ends the kernel with an error instead of hanging the GPU.
+#ifdef ATTN_BARRIERS
+// Ends the kernel with an error that names the barrier. ATTN_BARRIERS are names of pairs of barriers
+// from a multiple of 1024 bytes on: that something is full, and that it is empty.
+ATTN_INLINE void give_up(unsigned barrier, unsigned parity) {
+  static const char* const kNames[] = {ATTN_BARRIERS};
+  const unsigned pair = barrier % 1024 / 16;
+  printf("attnc: block %d, thread %d waits until %s is %s (barrier %u, phase %u)\n", blockIdx.x,
+         threadIdx.x, pair < sizeof(kNames) / sizeof(*kNames) ? kNames[pair] : "something",
+         barrier / 8 % 2 ? "empty" : "full", barrier % 1024, parity);
+  __trap();
+}
+#endif
+
+// Waits for the end of the phase of that parity. With ATTN_BARRIERS, for about a second.
 ATTN_INLINE void wait(unsigned barrier, unsigned parity) {
-#ifdef ATTN_WATCH
+#ifdef ATTN_BARRIERS
   const long long start = clock64();
   while (!is_done(barrier, parity)) {
-    if (clock64() - start > 2000000000ll) {
-      printf("attnc: block %d, thread %d waits for barrier %u, phase %u\n", blockIdx.x, threadIdx.x,
-             barrier & 1023, parity);
-      __trap();
-    }
+    if (clock64() - start > 2000000000ll) give_up(barrier, parity);
   }
 #else
   while (!is_done(barrier, parity)) {

@@ -13,6 +13,7 @@
 #include "compiler/lowering/cudnn/operands.h"
 #include "compiler/lowering/cudnn/vectors.h"
 #include "compiler/lowering/native/maps.h"
+#include "compiler/lowering/native/native.h"
 
 namespace attn::lowering::native {
 namespace {
@@ -20,13 +21,6 @@ namespace {
 using ir::Dim;
 
 constexpr std::int64_t kHeadsOfSection = 32;  // whose keys stay in the L2 cache
-
-// In a debug build, waits give up after a second and name the barrier (attn/hopper.cuh).
-#ifdef NDEBUG
-constexpr const char* kWatch = "";
-#else
-constexpr const char* kWatch = "#define ATTN_WATCH\n";
-#endif
 
 constexpr const char* kListsInTheText =
     "struct Lists {\n"
@@ -57,8 +51,8 @@ class Source {
       : attention_(attention), dims_(attention.dims), kernel_(kernel) {}
 
   std::string make() const {
-    std::string text =
-        kWatch + kernels::include_text(kernel_.makes_lists ? "key_lists.cuh" : "forward.cuh");
+    std::string text = kWatched ? watch_text(kernel_.tile) : "";
+    text += kernels::include_text(kernel_.makes_lists ? "key_lists.cuh" : "forward.cuh");
     if (!thd_inputs(attention_).empty()) text += kernels::include_text("sequence_maps.cuh");
     text += kernel_.makes_lists ? kListsInMemory : lists_text() + kListsInTheText;
     text +=
@@ -396,6 +390,18 @@ std::vector<std::string> page_tables(const ir::Attention& attention) {
     if (tables.empty() || tables.back() != table) tables.push_back(std::move(table));
   }
   return tables;
+}
+
+std::string watch_text(const Tile& tile) {
+  std::vector<std::string> names;
+  const auto add = [&names](const char* what, std::int64_t stages) {
+    for (std::int64_t i = 0; i < stages; ++i) names.push_back(fmt::format("\"{} {}\"", what, i));
+  };
+  add("queries", tile.queries);
+  add("keys", tile.stages);
+  add("values", tile.stages);
+  add("table", tile.tables);
+  return fmt::format("#define ATTN_BARRIERS {}\n", fmt::join(names, ", "));
 }
 
 std::string source_of(const ir::Attention& attention, const Kernel& kernel) {

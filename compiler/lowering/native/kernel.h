@@ -64,6 +64,10 @@ std::vector<std::string> thd_inputs(const ir::Attention& attention);
 // Page tables, without repetition.
 std::vector<std::string> page_tables(const ir::Attention& attention);
 
+// Before the text of a kernel: its waits end after about a second, with an error that names the
+// barrier (attn/hopper.cuh). In debug builds all kernels have it.
+std::string watch_text(const Tile& tile);
+
 // CUDA C++.
 std::string source_of(const ir::Attention& attention, const Kernel& kernel);
 

@@ -33,6 +33,14 @@
 
 namespace attn::lowering {
 
+// In debug builds, waits of kernels end after about a second. What prints makes the assembler
+// serialize products and spill: such kernels are slow, but right.
+#ifdef NDEBUG
+inline constexpr bool kWatched = false;
+#else
+inline constexpr bool kWatched = true;
+#endif
+
 // Errors: unsupported for a GPU without the instructions, no keys, head dimensions that are not
 // multiples of 8 or are above 576 (Dqk) or 512 (Dv), q, k and v that TMA cannot address, and lists
 // of blocks that are too long.

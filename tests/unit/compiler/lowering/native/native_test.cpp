@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "compiler/derive/nvrtc.h"
+#include "compiler/lowering/native/kernel.h"
 #include "compiler/lowering/native/tiles.h"
 #include "compiler/passes/analysis/mask_analysis.h"
 #include "tests/support/contexts.h"
@@ -342,6 +343,8 @@ TEST(Native, RefusesWhatItCannotCompute) {
   EXPECT_THAT(refusal(dims + "Dqk = 512, Dv = 520;"), HasSubstr("Dv = 520"));
   EXPECT_THAT(refusal(dims + "D = 64; layout k: strides(Skv * D * Hkv, D, Hkv * D + 4, 1);"),
               HasSubstr("multiples of 16 bytes"));
+  EXPECT_THAT(refusal(dims + "D = 64; dropout 0.00001;"), HasSubstr("is 0 for random numbers"));
+  EXPECT_EQ(refusal(dims + "D = 64; tensor t: bool[Skv]; dropout 0.00001, t[kv_idx];"), "");
 }
 
 TEST(Native, IsForOneArchitectureAndDirection) {
@@ -464,6 +467,7 @@ void expect_no_spills(const std::string& clauses) {
 
 // Also the kernels that make lists.
 TEST(Native, KernelsDoNotSpill) {
+  if (kWatched) GTEST_SKIP() << "kernels of debug builds spill";
   for (const char* clauses :
        {"Sq = 1000, D = 64; mask q_idx >= kv_idx;",
         "Sq = 1000, D = 128; dtype f16; mask q_idx >= kv_idx;",
@@ -512,6 +516,7 @@ TEST(Native, KernelsDoNotSpill) {
 }
 
 TEST(Native, KernelsOfGridsDoNotSpill) {
+  if (kWatched) GTEST_SKIP() << "kernels of debug builds spill";
   for (const char* clauses :
        {"D = 64; ", "D = 128; outputs o, lse, max, sum_exp; ",
         "D = 128; score 30.0 * tanh((score + 0.5 * kv_idx) / 30.0); ",
@@ -519,6 +524,19 @@ TEST(Native, KernelsOfGridsDoNotSpill) {
     expect_no_spills("dims B = 2, Hq = 8, Hkv = 2, Sq = 4096, Skv = 4096, " + std::string(clauses) +
                      kNeighbourhood);
   }
+}
+
+TEST(Native, WaitsOfDebugBuildsNameBarriers) {
+  const std::string watch = native::watch_text({.stages = 2, .queries = 1, .tables = 1});
+  EXPECT_EQ(watch,
+            "#define ATTN_BARRIERS \"queries 0\", \"keys 0\", \"keys 1\", \"values 0\", "
+            "\"values 1\", \"table 0\"\n");
+  const std::string source =
+      source_of("dims B = 2, Hq = 8, Hkv = 2, Sq = 1000, Skv = 1000, D = 64;");
+  const auto image = derive::compile_kernel(watch + source, 90, "", derive::KernelKind::general);
+  ASSERT_TRUE(image.ok()) << image.error().to_text();
+  EXPECT_THAT(*image, HasSubstr("waits until %s is %s"));
+  EXPECT_EQ(source.starts_with("#define ATTN_BARRIERS"), kWatched);
 }
 
 }  // namespace
