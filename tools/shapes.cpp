@@ -97,6 +97,11 @@ Shape make_shape(std::string name, const support::Source& source, const ir::Atte
   return shape;
 }
 
+Sizes own_sizes(const ir::Attention& attention, Sizes sizes) {
+  for (auto& [dim, size] : sizes) size = size_or(attention, dim, size);
+  return sizes;
+}
+
 }  // namespace
 
 std::vector<Shape> shapes_of(const support::Source& source, const ir::Attention& attention,
@@ -105,6 +110,9 @@ std::vector<Shape> shapes_of(const support::Source& source, const ir::Attention&
   const std::int64_t odd_rows = longest / 4 + 1, odd_columns = longest + longest / 2 + 9;
   Sizes scaled = scaled_sizes(attention, longest);
   if (one_length) scaled[Dim::Skv] = scaled[Dim::Sq];
+  if (set == ShapeSet::own) {
+    return {make_shape("own", source, attention, given, own_sizes(attention, scaled))};
+  }
   std::vector<Shape> shapes = {make_shape("scaled", source, attention, given, scaled)};
   if (set == ShapeSet::scaled) return shapes;
   Sizes odd = scaled;

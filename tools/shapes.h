@@ -12,17 +12,20 @@
 namespace attn::tools {
 
 enum class ShapeSet : std::uint8_t {
-  scaled,  // the spec's sizes scaled down
-  all,     // also odd sizes (B 2, Sq 129, Skv 777) and one row (Sq 1, Skv 777)
+  own,     // the spec's sizes
+  scaled,  // scaled down
+  all,     // scaled, odd sizes (B 2, Sq 129, Skv 777) and one row (Sq 1, Skv 777)
 };
 
 inline constexpr std::int64_t kLongestScaled = 512;  // rows or columns
 
 struct Shape {
-  std::string name;         // "scaled", "odd", "one row"
+  std::string name;         // "own", "scaled", "odd", "one row"
   sema::Bindings bindings;  // the caller's and those of the shape
 };
 
+// Own sizes: unbound ones become those of scaled sizes.
+//
 // Scaled sizes: B is at most 2; there are at most 8 query heads, in the same ratio to the key heads
 // (one group if a group has more); Sq and Skv are scaled by a common factor that makes the larger
 // at most `longest` (odd sizes in proportion) and the smaller at least 1; head dimensions are

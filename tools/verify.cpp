@@ -20,6 +20,11 @@ namespace attn::tools {
 namespace verify_command {
 namespace {
 
+ShapeSet shape_set(std::string_view name) {
+  if (name == "own") return ShapeSet::own;
+  return name == "all" ? ShapeSet::all : ShapeSet::scaled;
+}
+
 struct Options {
   std::vector<std::string> specs;
   std::string folder;
@@ -158,9 +163,8 @@ class Verification {
   void add_spec(const std::string& path) {
     const SpecOutcome outcome = read_spec(path, options_.bindings, Format::text);
     if (!outcome.spec) return keep({path, "", options_.bindings, {}, {}, {}, outcome.error});
-    const ShapeSet set = options_.shapes == "all" ? ShapeSet::all : ShapeSet::scaled;
-    for (const Shape& shape :
-         shapes_of(*outcome.spec->source, outcome.spec->attention, options_.bindings, set)) {
+    for (const Shape& shape : shapes_of(*outcome.spec->source, outcome.spec->attention,
+                                        options_.bindings, shape_set(options_.shapes))) {
       add_case(path, outcome.spec->source, shape);
     }
   }
@@ -296,10 +300,12 @@ void add_verify(CLI::App& app, Action& action) {
   command->add_option("specs", options->specs, "Files (.attn, .attn.json)")->type_name("SPEC...");
   command->add_option("--all", options->folder, "Every spec in this folder")->type_name("DIR");
   command
-      ->add_option("--shapes", options->shapes,
-                   "Sizes to test: the spec's, scaled down; all adds odd sizes and a single row")
-      ->type_name("scaled|all")
-      ->check(CLI::IsMember({"scaled", "all"}));
+      ->add_option(
+          "--shapes", options->shapes,
+          "Sizes to test: the spec's, scaled down (scaled) or as they are (own); all: scaled "
+          "ones, odd ones and a single row")
+      ->type_name("NAME")
+      ->check(CLI::IsMember({"scaled", "own", "all"}));
   add_bind(*command, options->bindings);
   add_in(*command, options->inputs);
   command->add_flag("--grad", options->gradients, "Also verify the gradients of sum(o * do)");

@@ -88,8 +88,13 @@ class Case(unittest.TestCase):
         self.assertEqual(path.read_text(encoding="utf-8"), actual, f"differs from {path}")
 
 
+def device():
+    """The local GPU: `found`, and if so `name` and `sm`."""
+    return json.loads(run("version", "--format", "json").stdout)["device"]
+
+
 def has_gpu():
-    return json.loads(run("version", "--format", "json").stdout)["device"]["found"]
+    return device()["found"]
 
 
 def main():

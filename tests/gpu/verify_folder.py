@@ -1,6 +1,6 @@
-"""verify_folder.py ATTNC SPECS CASES JSON: runs `attnc verify` on each spec in a folder, in parallel, and
-prints the errors of each output, the worst last. Specs that do not agree are copied to CASES; the output
-of verify is written to JSON. The exit code is 1 if a spec does not agree."""
+"""verify_folder.py ATTNC SPECS CASES JSON [OPTION...]: runs `attnc verify OPTION...` on each spec in a
+folder, in parallel, and prints the errors of each output, the worst last. Specs that do not agree are
+copied to CASES; the output of verify is written to JSON. The exit code is 1 if a spec does not agree."""
 import concurrent.futures
 import json
 import pathlib
@@ -11,9 +11,9 @@ import sys
 AT_ONCE = 12  # processes on one GPU; each needs 2 GB of memory
 
 
-def verify(attnc, spec):
+def verify(attnc, spec, options):
     """(error relative to its bound, summary line, output of verify)."""
-    command = [attnc, "verify", spec, "--format", "json"]
+    command = [attnc, "verify", spec, "--format", "json", *options]
     process = subprocess.run(command, capture_output=True, text=True, timeout=300)
     if not process.stdout.startswith("{"):
         why = f"{spec.name} exit code {process.returncode}: {process.stderr[-300:]}"
@@ -32,10 +32,11 @@ def verify(attnc, spec):
 
 
 def main():
-    attnc, (folder, cases, everything) = sys.argv[1], map(pathlib.Path, sys.argv[2:])
+    attnc, options = sys.argv[1], sys.argv[5:]
+    folder, cases, everything = map(pathlib.Path, sys.argv[2:5])
     specs = sorted(folder.glob("*.attn"))
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-        results = list(pool.map(lambda spec: verify(attnc, spec), specs))
+        results = list(pool.map(lambda spec: verify(attnc, spec, options), specs))
     wrong = 0
     for (worst, line, _), spec in sorted(zip(results, specs), key=lambda result: result[0][0]):
         print(f"{worst:8.3f} {line}")

@@ -32,6 +32,15 @@ TEST(Shapes, LargeSizesAreScaledDown) {
   EXPECT_EQ(at(shape, "one"), "");
 }
 
+TEST(Shapes, OwnSizesStay) {
+  const std::vector<Shape> all =
+      shapes("B = 5, Hq = 32, Hkv = 8, Sq = 8192, Skv, D = 128", {{"Hq", "16"}}, ShapeSet::own);
+  ASSERT_EQ(all.size(), 1U);
+  const sema::Bindings expected = {{"B", "5"},     {"Hq", "16"},   {"Hkv", "8"}, {"Sq", "8192"},
+                                   {"Skv", "256"}, {"Dqk", "128"}, {"Dv", "128"}};
+  EXPECT_EQ(all[0].bindings, expected);
+}
+
 TEST(Shapes, SmallSizesStay) {
   const Shape shape = shapes("B = 1, Hq = 3, Hkv = 3, Sq = 1, Skv = 100, D = 64")[0];
   EXPECT_EQ(at(shape, "B"), "1");
