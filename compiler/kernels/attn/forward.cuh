@@ -390,8 +390,11 @@ struct Producer {
           copy_box(to, *tensors.q, full, column, 0, first.x,
                    first.y + item.b * C::kRowsOfBatch, item.unit + item.b * C::kUnitsOfBatch);
         } else {
+          // Of a sequence without rows, which has a map of one, nothing is read.
+          const bool none = C::kThdQ && expressions.queries(item.b) == 0;
           copy_box(to, tensors.q[C::kThdQ ? item.b : 0], full, column, 0,
-                   item.tile.tile * C::kRowsOfTile, item.unit, C::kThdQ ? 0 : item.b);
+                   none ? C::kRows : item.tile.tile * C::kRowsOfTile, item.unit,
+                   C::kThdQ ? 0 : item.b);
         }
       }
     }
@@ -427,18 +430,22 @@ struct Producer {
     Blocks blocks{count, keys, item.tile.first, 0, 0, kFirstOfTile};
     if (C::kParts > 1) return part_of(blocks, item.part);
     if (count > 0) begin_run(blocks);
-    else blocks.left = 1, blocks.of_run = 2, blocks.flags |= kMasked | kPastKeys;
+    else blocks = nothing_of(blocks);
     return blocks;
   }
 
-  // The blocks of a part; one past all keys if there are none.
+  // A block past all keys, of which nothing is read.
+  static __device__ Blocks nothing_of(Blocks blocks) {
+    blocks.left = 1, blocks.of_run = 2, blocks.key = C::kPatches ? 0 : kPastAllKeys;
+    blocks.flags |= C::kPatches ? kMasked : kPastKeys;
+    return blocks;
+  }
+
+  // The blocks of a part.
   __device__ Blocks part_of(Blocks blocks, int part) const {
     const int first = blocks.left * part / C::kParts;
     blocks.left = blocks.left * (part + 1) / C::kParts - first;
-    if (blocks.left == 0) {
-      blocks.left = 1, blocks.of_run = 2, blocks.key = kPastAllKeys, blocks.flags |= kPastKeys;
-      return blocks;
-    }
+    if (blocks.left == 0) return nothing_of(blocks);
     int skipped = first;
     for (begin_run(blocks); skipped >= blocks.of_run; begin_run(blocks)) skipped -= blocks.of_run;
     blocks.of_run -= skipped, blocks.key += skipped * C::kKeys;

@@ -8,8 +8,7 @@
 namespace kernels {
 
 // `whole` with dimension kRowDim and the address those of one sequence: `count` rows from `rows` on.
-// A dimension has an element at least: a sequence without rows is the first row of the tensor, which
-// lengths hide.
+// A dimension has an element at least: that of a sequence without rows is never read.
 template <int kRowDim>
 ATTN_INLINE void map_sequence(const TensorMap& whole, const unsigned short* rows, int count,
                               TensorMap* map) {

@@ -70,9 +70,8 @@ Result<plan::Program> lower_unfused(const ir::Attention& attention) {
                        "use `--engine native`, or a mask: `dropout p, keep[b, h, q_idx, kv_idx]`");
   }
   if (attention.dropout && !attention.dropout->keep) {
-    return unsupported(attention.dropout->pos,
-                       "only cuDNN's fused kernels know which weights their dropout keeps",
-                       "use a mask: `dropout p, keep[b, h, q_idx, kv_idx]`");
+    return unsupported(attention.dropout->pos, "kernels that are not fused have no random dropout",
+                       "use another lowering or a mask: `dropout p, keep[b, h, q_idx, kv_idx]`");
   }
   ATTN_ASSIGN(plan::Program program, Unfused(attention).make());
   ATTN_RETURN_IF_ERROR(check_program(attention, program));

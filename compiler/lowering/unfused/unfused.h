@@ -12,8 +12,8 @@ namespace attn::lowering {
 // are in the workspace: 10 bytes per score for bf16 and f16. q, k, v and o go through packed
 // copies, so every layout works. No blocks are skipped.
 //
-// Errors: those of lower(); unsupported for random dropout, whose numbers only cuDNN's fused
-// kernels know, and if the scores take too much memory.
+// Errors: those of lower(); unsupported for random dropout, and if the scores take too
+// much memory.
 Result<plan::Program> lower_unfused(const ir::Attention& attention);
 
 }  // namespace attn::lowering

@@ -58,13 +58,13 @@ Status check_dropout(const gradient::Derivatives& derivatives) {
   return unsupported(
       dropout->pos,
       learned ? fmt::format("the gradient of `{}` depends on what random dropout keeps, which only "
-                            "cuDNN's fused kernels know",
+                            "the fused kernels know",
                             *learned)
-              : "only cuDNN's fused kernels know which weights their dropout keeps",
+              : "kernels that are not fused have no random dropout",
       learned ? fmt::format("use a mask, `dropout p, keep[b, h, q_idx, kv_idx]`, or remove `{}` "
                             "from `grad`",
                             *learned)
-              : "use a mask: `dropout p, keep[b, h, q_idx, kv_idx]`");
+              : "use another lowering or a mask: `dropout p, keep[b, h, q_idx, kv_idx]`");
 }
 
 // `rows` rows of each of `groups` groups; the first turn begins at row `first` of [B,Hq,Sq].

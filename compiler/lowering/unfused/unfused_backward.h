@@ -26,8 +26,8 @@ namespace attn::lowering {
 //
 // Without keys, gradients are 0 (no_keys.h).
 //
-// Errors: those of lower(); unsupported for random dropout, whose numbers only cuDNN's fused
-// kernels know, for the gradient of a paged tensor, and if this takes too much memory.
+// Errors: those of lower(); unsupported for random dropout, for the gradient of a paged
+// tensor, and if this takes too much memory.
 Result<plan::Program> lower_unfused_backward(const ir::Attention& attention,
                                              std::int64_t score_bytes = planning::kMostScoreBytes);
 
