@@ -34,8 +34,6 @@ void read_line(std::string_view line, Assembly& assembly) {
     return;
   } else if (const auto bytes = number_before(line, " bytes spill stores")) {
     assembly.kernels.back().spilled_bytes = *bytes;
-  } else if (const auto registers = number_before(line, " registers")) {
-    assembly.kernels.back().registers = *registers;
   }
 }
 

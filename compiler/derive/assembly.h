@@ -12,7 +12,6 @@ namespace attn::derive {
 
 struct AssembledKernel {
   std::string name;
-  std::int64_t registers = 0;      // of a thread, when it starts
   std::int64_t spilled_bytes = 0;  // of a thread: the sizes of all stores that save registers
 };
 

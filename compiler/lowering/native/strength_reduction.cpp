@@ -7,6 +7,7 @@
 
 #include "compiler/passes/analysis/range.h"
 #include "compiler/passes/rewrite/rebuild.h"
+#include "compiler/passes/rewrite/simplify_rules.h"
 
 namespace attn::lowering::native {
 namespace {
@@ -16,17 +17,6 @@ using ir::Node;
 using ir::Op;
 using ir::Type;
 using Rewritten = std::optional<ExprId>;  // nullopt: no rule applies
-
-// An ordering with its sides exchanged: x < y is y > x.
-Op exchanged(Op op) {
-  switch (op) {
-    case Op::lt_: return Op::gt_;
-    case Op::le_: return Op::ge_;
-    case Op::gt_: return Op::lt_;
-    case Op::ge_: return Op::le_;
-    default: return op;
-  }
-}
 
 // Makes one expression of `dag`, whose operands are there already.
 class Reducer {
@@ -52,15 +42,15 @@ class Reducer {
 
   // abs(x) ordered with a constant, the sides in any order.
   Rewritten between(Op op, ExprId x, ExprId y) {
-    if (is_abs(y)) std::swap(x, y), op = exchanged(op);
+    if (is_abs(y)) std::swap(x, y), op = passes::mirrored(op);
     const std::optional<std::int64_t> bound = constant(y);
     if (!bound || *bound < 0 || *bound >= INT32_MAX || !is_abs(x)) return std::nullopt;
     const Op both = op == Op::lt_ || op == Op::le_ ? Op::and_ : Op::or_;
     const ExprId value = inside(x), low = builder_.make(Op::neg_, {y}, pos_);
-    return builder_.make(
-        both,
-        {builder_.make(exchanged(op), {value, low}, pos_), builder_.make(op, {value, y}, pos_)},
-        pos_);
+    return builder_.make(both,
+                         {builder_.make(passes::mirrored(op), {value, low}, pos_),
+                          builder_.make(op, {value, y}, pos_)},
+                         pos_);
   }
 
  private:

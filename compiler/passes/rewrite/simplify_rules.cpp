@@ -29,7 +29,14 @@ Op opposite(Op op) {
   }
 }
 
-// x op y is y mirrored(op) x.
+// Whether a function of numbers and infinities is never NaN.
+bool is_function_without_nan(Op op) {
+  const RealRange all{-kInfinity, kInfinity, false};
+  return ir::find_real_function(op) != nullptr && !real_range(op, all, all).nan;
+}
+
+}  // namespace
+
 Op mirrored(Op op) {
   switch (op) {
     case Op::lt_: return Op::gt_;
@@ -39,14 +46,6 @@ Op mirrored(Op op) {
     default: return op;
   }
 }
-
-// Whether a function of numbers and infinities is never NaN.
-bool is_function_without_nan(Op op) {
-  const RealRange all{-kInfinity, kInfinity, false};
-  return ir::find_real_function(op) != nullptr && !real_range(op, all, all).nan;
-}
-
-}  // namespace
 
 ExprId SimplifyingBuilder::make(Op op, const Operands& operands, SourcePos pos) {
   if (const Rewritten id = folded(op, operands, pos)) return *id;

@@ -10,6 +10,9 @@
 
 namespace attn::passes {
 
+// x op y is y mirrored(op) x, for a comparison.
+ir::Op mirrored(ir::Op op);
+
 // Adds nodes to a DAG in simplified form. Operands must have been made by the same builder.
 class SimplifyingBuilder {
  public:
