@@ -18,9 +18,10 @@ double elements(const ir::Dims& d, Dim heads, Dim rows, Dim depth) {
 Result<double> bound_of_native(Subject& subject) {
   ATTN_RETURN_IF_ERROR(lowering::check_native(subject.attention(), subject.context()));
   const ir::Dims& d = subject.attention().dims;
-  const double moved =
+  const double once =
       elements(d, Dim::Hq, Dim::Sq, Dim::Dqk) + elements(d, Dim::Hq, Dim::Sq, Dim::Dv) +
       elements(d, Dim::Hkv, Dim::Skv, Dim::Dqk) + elements(d, Dim::Hkv, Dim::Skv, Dim::Dv);
+  const double moved = subject.context().backward() ? 2 * once : once;  // gradients, too
   return passes::predicted_ms_of_moving(2 * moved, subject.context().gpu);
 }
 
@@ -56,7 +57,7 @@ constexpr std::optional<derive::KernelLimits> kLimits =
 
 std::span<const Strategy> engine::native() {
   static constexpr Strategy kStrategies[] = {
-      {"native", "one kernel of attnc's own over the key blocks that masks show, on sm_90",
+      {"native", "kernels of attnc's own over the blocks that masks show, on sm_90",
        Strategy::Kind::on_request, bound_of_native, lower_to_native, lower_again_to_native,
        kLimits}};
   return kStrategies;

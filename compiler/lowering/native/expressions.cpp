@@ -12,6 +12,7 @@
 #include "compiler/lowering/native/intervals.h"
 #include "compiler/lowering/native/lines.h"
 #include "compiler/passes/analysis/axes.h"
+#include "compiler/passes/analysis/finite.h"
 #include "compiler/passes/rewrite/hoist.h"
 
 namespace attn::lowering::native {
@@ -38,6 +39,13 @@ bool reads_by_column(const ir::Attention& attention, const std::vector<ExprId>& 
   return std::ranges::any_of(ir::reachable(attention.dag, roots), [&](ExprId id) {
     const bool copied = table && table->load == id;
     return attention.dag[id].is(Op::load_) && dependence[id].column && !copied;
+  });
+}
+
+bool reads_by_index(const ir::Attention& attention, const std::vector<ExprId>& roots) {
+  passes::Dependence dependence(attention.dag);
+  return std::ranges::any_of(ir::reachable(attention.dag, roots), [&](ExprId id) {
+    return attention.dag[id].is(Op::load_) && (dependence[id].row || dependence[id].column);
   });
 }
 
@@ -98,6 +106,19 @@ std::string method(const std::string& head, const ExpressionWriter& writer,
                    const std::string& value) {
   return fmt::format("  __device__ {} const {{\n{}    return {};\n  }}\n", head,
                      writer.statements(4), value);
+}
+
+std::string float_literal(double value) { return ir::real_text(value) + "f"; }
+
+constexpr const char* kIndices = "int b, int h, int row, int column";
+
+std::string mask_method(const ir::Attention& attention, const std::string& parameters,
+                        ExpressionWriter& writer) {
+  std::string value;
+  for (const ExprId mask : attention.masks) {
+    value += (value.empty() ? "" : " && ") + writer.value(mask);
+  }
+  return method("bool mask(" + parameters + ")", writer, value.empty() ? "true" : value);
 }
 
 // A size, or the length where it is shorter.
@@ -173,7 +194,7 @@ class Text {
     return method("float weight()", writer_, value);
   }
 
-  static std::string literal(double value) { return ir::real_text(value) + "f"; }
+  static std::string literal(double value) { return float_literal(value); }
 
   // The sum of addends at a column and its slope, then the values of lines and their slopes.
   std::string lines() {
@@ -245,11 +266,7 @@ class Text {
 
   std::string mask() {
     begin();
-    std::string value;
-    for (const ExprId mask : attention_.masks) {
-      value += (value.empty() ? "" : " && ") + writer_.value(mask);
-    }
-    return method("bool mask(" + parameters() + ")", writer_, value.empty() ? "true" : value);
+    return mask_method(attention_, parameters(), writer_);
   }
 
   std::string keep(ExprId id) {
@@ -279,7 +296,78 @@ class Text {
   ExpressionWriter writer_;
 };
 
+class GradientText {
+ public:
+  GradientText(const gradient::Derivatives& derivatives, const GradientExpressions& expressions)
+      : attention_(derivatives.attention),
+        slope_(derivatives.score),
+        expressions_(expressions),
+        writer_(attention_, {}, derive::Precision::in_single) {}
+
+  std::string make() && {
+    std::string text = fmt::format(
+        "struct Expressions : kernels::Reals {{\n"
+        "  static constexpr bool kScore = {}, kMask = {}, kReadsTensors = {}, kFiniteSlope = {};\n",
+        expressions_.modifies, expressions_.masks, expressions_.reads_tensors,
+        expressions_.finite_slope);
+    for (const std::string& field : expressions_.inputs.parameters) text += "  " + field + ";\n";
+    text += scale();
+    text += expressions_.modifies ? evaluate() : "";
+    text += expressions_.masks ? mask() : "";
+    return text + "};\n";
+  }
+
+ private:
+  // What products, and gradients of q and k, are multiplied by. Modified scores contain it.
+  std::string scale() {
+    writer_.begin({});
+    const std::string scale = writer_.value(attention_.scale);
+    return method("float scale()", writer_, scale) +
+           fmt::format("  __device__ float weight() const {{ return {}; }}\n",
+                       expressions_.modifies ? "1.0f" : "scale()");
+  }
+
+  std::string evaluate() {
+    begin();
+    writer_.set_score("product * " + writer_.value(attention_.scale));
+    const std::string score = writer_.value(attention_.score), slope = writer_.value(slope_);
+    return method(fmt::format("kernels::Scored evaluate({}, float product)", kIndices), writer_,
+                  fmt::format("kernels::Scored{{(float)({}), (float)({})}}", score, slope));
+  }
+
+  std::string mask() {
+    begin();
+    return mask_method(attention_, kIndices, writer_);
+  }
+
+  void begin() { writer_.begin({true, true, true, true}); }
+
+  const ir::Attention& attention_;
+  const ExprId slope_;
+  const GradientExpressions& expressions_;
+  ExpressionWriter writer_;
+};
+
 }  // namespace
+
+GradientExpressions gradient_expressions_of(const gradient::Derivatives& derivatives, bool masks) {
+  const ir::Attention& attention = derivatives.attention;
+  GradientExpressions made;
+  made.modifies = !attention.dag[attention.score].is(Op::score_) || !positive_scale(attention);
+  made.masks = masks;
+  std::vector<ExprId> roots = {attention.scale};
+  if (made.modifies) roots.insert(roots.end(), {attention.score, derivatives.score});
+  if (masks) roots.insert(roots.end(), attention.masks.begin(), attention.masks.end());
+  made.reads_tensors = reads_by_index(attention, roots);
+  made.finite_slope = passes::is_finite(attention, derivatives.score, passes::Score::infinite);
+  made.inputs = derive::inputs_of(attention, roots);
+  return made;
+}
+
+std::string gradient_expressions_text(const gradient::Derivatives& derivatives,
+                                      const GradientExpressions& expressions) {
+  return GradientText(derivatives, expressions).make();
+}
 
 Expressions expressions_of(const ir::Attention& attention, bool masks, bool table) {
   const std::vector<ExprId> roots = roots_of(attention, masks);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "compiler/derive/expression_writer.h"
+#include "compiler/gradient/differentiate.h"
 #include "compiler/ir/attention.h"
 #include "compiler/lowering/native/patches.h"
 #include "compiler/lowering/native/scoring.h"
@@ -36,6 +37,20 @@ struct Expressions {
 };
 // Without a grid. `masks`: they are evaluated; `table`: one is copied, if there is one.
 Expressions expressions_of(const ir::Attention& attention, bool masks, bool table);
+
+// What the backward kernel computes.
+struct GradientExpressions {
+  bool modifies = false;  // as above
+  bool masks = false;
+  bool reads_tensors = false;  // by row or column
+  bool finite_slope = false;   // the score's derivative is finite wherever it is computed
+  derive::KernelInputs inputs;
+};
+GradientExpressions gradient_expressions_of(const gradient::Derivatives& derivatives, bool masks);
+
+// A class `Expressions` (attn/backward.cuh).
+std::string gradient_expressions_text(const gradient::Derivatives& derivatives,
+                                      const GradientExpressions& expressions);
 
 // Whether tensors or params decide what masks show.
 bool masks_read_inputs(const ir::Attention& attention);

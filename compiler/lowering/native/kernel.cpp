@@ -54,7 +54,7 @@ class Source {
     std::string text = kWatched ? watch_text(kernel_.tile) : "";
     text += kernels::include_text(kernel_.makes_lists ? "key_lists.cuh" : "forward.cuh");
     if (!thd_inputs(attention_).empty()) text += kernels::include_text("sequence_maps.cuh");
-    text += kernel_.makes_lists ? kListsInMemory : lists_text() + kListsInTheText;
+    text += kernel_.makes_lists ? kListsInMemory : lists_text(kernel_.blocks);
     text +=
         constants_text() + expressions_text(attention_, kernel_.expressions, kernel_.makes_lists);
     if (kernel_.makes_lists) text += makers_text();
@@ -63,19 +63,6 @@ class Source {
   }
 
  private:
-  std::string lists_text() const {
-    std::vector<std::string> tiles, runs;
-    for (const TileList& list : kernel_.blocks.lists) {
-      tiles.push_back(
-          fmt::format("{{{}, {}, {}, {}}}", list.tile, list.first, list.runs, list.blocks));
-    }
-    for (const KeyRun& run : kernel_.blocks.runs) {
-      runs.push_back(fmt::format("{{{}, {}}}", run.key | (run.masked ? 1 : 0), run.blocks));
-    }
-    if (runs.empty()) runs.emplace_back("{0, 0}");  // an array has an element
-    return array_text("Tile kTiles", tiles) + array_text("Run kRuns", runs);
-  }
-
   std::string constants_text() const {
     std::string text = fmt::format("struct Constants {{\n  using Float = {};\n",
                                    kernels::float_class(attention_.dtype));
@@ -222,25 +209,9 @@ class Source {
             {"kValuePageStride", page},   {"kValueHeadStride", head},   {"kValueRowStride", row}};
   }
 
-  // The parameters of captured tensors and params, each after a comma.
-  std::string inputs() const {
-    std::string text;
-    for (const std::string& input : kernel_.expressions.inputs.parameters) text += ", " + input;
-    return text;
-  }
-
+  std::string inputs() const { return parameters_text(kernel_.expressions.inputs); }
   std::string expressions() const {
-    const derive::KernelInputs& inputs = kernel_.expressions.inputs;
-    std::string fields;
-    for (std::size_t i = 0; i < inputs.operands.size(); ++i) {
-      const std::string& parameter = inputs.parameters[i];
-      const std::string name = parameter.substr(parameter.rfind(' ') + 1);
-      const auto* tensor = std::get_if<plan::TensorOperand>(&inputs.operands[i]);
-      const bool captured = tensor != nullptr && attention_.find_tensor(tensor->name) != nullptr;
-      const bool aligned = captured && captured_alignment(tensor->name) == 16;
-      fields += ", " + (aligned ? fmt::format("kernels::aligned({})", name) : name);
-    }
-    return fmt::format("const Expressions expressions{{{{}}{}}};", fields);
+    return expressions_object(attention_, kernel_.expressions.inputs);
   }
 
   std::string makers_text() const {
@@ -392,16 +363,52 @@ std::vector<std::string> page_tables(const ir::Attention& attention) {
   return tables;
 }
 
+std::string watch_text(const std::vector<std::string>& names) {
+  return fmt::format("#define ATTN_BARRIERS \"{}\"\n", fmt::join(names, "\", \""));
+}
+
 std::string watch_text(const Tile& tile) {
   std::vector<std::string> names;
   const auto add = [&names](const char* what, std::int64_t stages) {
-    for (std::int64_t i = 0; i < stages; ++i) names.push_back(fmt::format("\"{} {}\"", what, i));
+    for (std::int64_t i = 0; i < stages; ++i) names.push_back(fmt::format("{} {}", what, i));
   };
   add("queries", tile.queries);
   add("keys", tile.stages);
   add("values", tile.stages);
   add("table", tile.tables);
-  return fmt::format("#define ATTN_BARRIERS {}\n", fmt::join(names, ", "));
+  return watch_text(names);
+}
+
+std::string lists_text(const KeyBlocks& blocks) {
+  std::vector<std::string> tiles, runs;
+  for (const TileList& list : blocks.lists) {
+    tiles.push_back(
+        fmt::format("{{{}, {}, {}, {}}}", list.tile, list.first, list.runs, list.blocks));
+  }
+  for (const KeyRun& run : blocks.runs) {
+    runs.push_back(fmt::format("{{{}, {}}}", run.key | (run.masked ? 1 : 0), run.blocks));
+  }
+  if (runs.empty()) runs.emplace_back("{0, 0}");  // an array has an element
+  return array_text("Tile kTiles", tiles) + array_text("Run kRuns", runs) + kListsInTheText;
+}
+
+std::string parameters_text(const derive::KernelInputs& inputs) {
+  std::string text;
+  for (const std::string& input : inputs.parameters) text += ", " + input;
+  return text;
+}
+
+std::string expressions_object(const ir::Attention& attention, const derive::KernelInputs& inputs) {
+  std::string fields;
+  for (std::size_t i = 0; i < inputs.operands.size(); ++i) {
+    const std::string& parameter = inputs.parameters[i];
+    const std::string name = parameter.substr(parameter.rfind(' ') + 1);
+    const auto* tensor = std::get_if<plan::TensorOperand>(&inputs.operands[i]);
+    const bool captured = tensor != nullptr && attention.find_tensor(tensor->name) != nullptr;
+    const bool aligned = captured && captured_alignment(tensor->name) == 16;
+    fields += ", " + (aligned ? fmt::format("kernels::aligned({})", name) : name);
+  }
+  return fmt::format("const Expressions expressions{{{{}}{}}};", fields);
 }
 
 std::string source_of(const ir::Attention& attention, const Kernel& kernel) {

@@ -66,7 +66,15 @@ std::vector<std::string> page_tables(const ir::Attention& attention);
 
 // Before the text of a kernel: its waits end after about a second, with an error that names the
 // barrier (attn/hopper.cuh). In debug builds all kernels have it.
+std::string watch_text(const std::vector<std::string>& names);  // of pairs of barriers
 std::string watch_text(const Tile& tile);
+// Parts of the text of kernels: the arrays of lists, and a class `Lists` of them
+// (attn/forward.cuh).
+std::string lists_text(const KeyBlocks& blocks);
+// Parameters of tensors and params, each after a comma; and a statement that makes the object
+// `expressions` of them.
+std::string parameters_text(const derive::KernelInputs& inputs);
+std::string expressions_object(const ir::Attention& attention, const derive::KernelInputs& inputs);
 
 // CUDA C++.
 std::string source_of(const ir::Attention& attention, const Kernel& kernel);

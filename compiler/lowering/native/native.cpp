@@ -13,6 +13,8 @@
 #include "compiler/lowering/common/unsupported.h"
 #include "compiler/lowering/cudnn/operands.h"
 #include "compiler/lowering/cudnn/vectors.h"
+#include "compiler/lowering/native/backward.h"
+#include "compiler/lowering/native/checks.h"
 #include "compiler/lowering/native/classes.h"
 #include "compiler/lowering/native/kernel.h"
 #include "compiler/lowering/native/maps.h"
@@ -35,7 +37,6 @@ constexpr const char* kSorted = "native.sorted";
 constexpr const char* kRuns = "native.runs";
 constexpr const char* kMaps = "native.maps";
 constexpr const char* kParts = "native.parts";
-constexpr std::int64_t kMostLength = std::int64_t{1} << 24;  // rows and keys
 constexpr std::int64_t kMostListed = std::int64_t{1} << 28;  // cells and runs
 constexpr std::int64_t kMakerThreads = 128;
 constexpr std::int64_t kMostParts = 32;
@@ -44,46 +45,6 @@ constexpr std::int64_t kLeastOfFew = 4, kLeastOfMany = 16;
 constexpr double kWorthwhile = 0.95;  // of the time with fewer parts
 // Columns of o of a warp group; registers spill beyond, unless blocks have few keys.
 constexpr std::int64_t kWidestPart = 192, kKeysOfWiderParts = 48;
-
-Status check_layout(const ir::Attention& attention, const std::string& name) {
-  if (name == "o") return {};
-  const Dims4 dims = stored_dims(attention, name), strides = stored_strides(attention, name);
-  const bool thd = layout_of(attention, name).kind == ir::LayoutKind::thd;
-  bool fits = strides[3] == 1;
-  for (std::size_t i = 0; i < 3; ++i) {
-    const bool moves = dims[i] > 1 || (thd && i == 2);  // sequences begin at any row
-    fits &= !moves || (strides[i] > 0 && strides[i] % kVector == 0);
-  }
-  if (fits) return {};
-  return unsupported(
-      attention.pos,
-      fmt::format("the rows of `{}` are not contiguous, or not at multiples of 16 bytes", name),
-      "the tensor memory accelerator needs both");
-}
-
-Status check_depth(const ir::Attention& attention, Dim dim, std::int64_t most) {
-  const std::int64_t depth = attention.dims[dim];
-  if (depth % kVector == 0 && depth <= most) return {};
-  return unsupported(
-      attention.pos,
-      fmt::format("{} = {}, which attnc's kernel cannot compute", to_string(dim), depth),
-      fmt::format("multiples of {} up to {} work", kVector, most));
-}
-
-Status check_clauses(const ir::Attention& attention) {
-  const ir::Dims& d = attention.dims;
-  if (d[Dim::Skv] == 0 || d[Dim::Sq] == 0) {
-    return unsupported(attention.pos, "without rows or keys there is nothing to compute");
-  }
-  if (d[Dim::Skv] > kMostLength || d[Dim::Sq] > kMostLength) {
-    return unsupported(attention.pos,
-                       fmt::format("attnc's kernel takes up to {} rows and keys", kMostLength));
-  }
-  if (const Status drawn = ir::check_random_dropout(attention); !drawn.ok()) {
-    return unsupported(attention.dropout->pos, drawn.error().message, drawn.error().notes.front());
-  }
-  return {};
-}
 
 class Native {
  public:
@@ -386,7 +347,7 @@ Status check_native(const ir::Attention& attention, const planning::Context& con
                        fmt::format("attnc's kernels are for compute capability 9.0, not {}.{}",
                                    context.gpu.sm / 10, context.gpu.sm % 10));
   }
-  if (context.backward()) return unsupported(attention.pos, "attnc's kernels have no backward");
+  if (context.backward()) return native::check_backward(attention);
   ATTN_RETURN_IF_ERROR(check_forward(attention));
   ATTN_RETURN_IF_ERROR(native::check_clauses(attention));
   ATTN_RETURN_IF_ERROR(native::check_depth(attention, ir::Dim::Dqk, native::kMostDepth));
@@ -400,6 +361,7 @@ Status check_native(const ir::Attention& attention, const planning::Context& con
 Result<NativeProgram> lower_native(const ir::Attention& attention, const passes::Axes& mask_axes,
                                    const planning::Context& context, std::size_t refused) {
   ATTN_RETURN_IF_ERROR(check_native(attention, context));
+  if (context.backward()) return native::lower_backward(attention, mask_axes, context, refused);
   const native::Form form = native::whole_form(native::with_reduced_strength(attention));
   std::size_t of_whole = 0, of_classes = 0;  // refused
   while (true) {

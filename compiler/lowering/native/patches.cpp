@@ -21,9 +21,10 @@ bool is_division(const Node& node) {
   return node.type == ir::Type::integer && (node.is(Op::floordiv_) || node.is(Op::mod_));
 }
 
-class Finder {
+class GridFinder {
  public:
-  explicit Finder(const ir::Attention& attention) : attention_(attention), dag_(attention.dag) {}
+  explicit GridFinder(const ir::Attention& attention)
+      : attention_(attention), dag_(attention.dag) {}
 
   std::optional<Grid> run() && {
     for (const ExprId id : ir::reachable(dag_, attention_.masks)) {
@@ -93,7 +94,7 @@ std::optional<Grid> grid_of(const ir::Attention& attention) {
       masks_read_inputs(attention) || has_unequal_places(attention)) {
     return std::nullopt;
   }
-  auto grid = Finder(attention).run();
+  auto grid = GridFinder(attention).run();
   if (!grid || grid->width % kPatchWidth != 0 || d[Dim::Sq] % grid->width != 0 ||
       d[Dim::Skv] % (grid->width * kPatchHeight) != 0) {
     return std::nullopt;

@@ -1,0 +1,678 @@
+// Backward attention over lists of row blocks, for compute capability 9.0.
+//
+// Keys stay. A block of threads takes 128 keys of one head, 64 for each of its two warp groups
+// (Gradients), and the rows of all heads that share them stream by, kBlockRows at a time, which one
+// thread copies (RowProducer). Scores are transposed, so that weights stay in registers: rows of an
+// accumulator are keys, its columns are rows of q.
+//
+//   S^T = K Q^T       P^T = exp(S^T - lse)         dV += P^T dO
+//   dP^T = V dO^T     dS^T = P^T (dP^T - delta) d  dK += dS^T Q      d: the score's derivative
+//                                                  dQ^T += K^T dS^T
+//
+// The products of step i, in the order in which a warp group issues them:
+//
+//   dP(i) | dV(i) | dK(i)  dQ(i-1)  S(i+1)
+//     P(i)    dS(i)                               what is computed meanwhile
+//
+// dK and dV are complete when the last row is, and have the same bits in every run. dS goes through
+// shared memory, because dQ takes the keys of both warp groups. dQ is summed in global memory, in
+// f32 and in any order, in the order of registers; convert() makes dq of it. Before all this,
+// prepare() computes delta, the sums of dO O over each row.
+//
+// An item has at least two steps: where fewer rows see its keys, its list has blocks of rows past the
+// last one, whose weights are 0.
+//
+// A generated kernel gives three classes:
+//   C  constants: sizes, strides
+//   E  expressions, inlined: weight(), scale(), evaluate(..), mask(..)
+//   L  lists: which row blocks a block of keys sees (Tile, Run), rows in the place of keys
+#pragma once
+
+#include "attn/forward.cuh"
+#include "attn/transposed.cuh"
+
+namespace kernels {
+
+// A score and its derivative by the scaled product.
+struct Scored {
+  float score, slope;
+};
+
+// Where the elements of a tensor are, which has kColumns columns. kAligned: its rows are contiguous,
+// at multiples of 16 bytes.
+template <long long kBatch, long long kHead, long long kRow, long long kColumn_, int kColumns_,
+          bool kAligned>
+struct Places {
+  static constexpr long long kColumn = kColumn_;
+  static constexpr int kColumns = kColumns_;
+
+  static __device__ long long place(int b, int h, int row) {
+    return b * kBatch + h * kHead + row * kRow;
+  }
+  // Eight adjacent columns.
+  static __device__ __forceinline__ void load(const unsigned short* from, unsigned (&pairs)[4]) {
+    if constexpr (kAligned) {
+      const uint4 all = *reinterpret_cast<const uint4*>(from);
+      pairs[0] = all.x, pairs[1] = all.y, pairs[2] = all.z, pairs[3] = all.w;
+    } else {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        pairs[i] = from[2 * i * kColumn] | (unsigned)from[(2 * i + 1) * kColumn] << 16;
+      }
+    }
+  }
+  static __device__ __forceinline__ void store(unsigned short* to, const unsigned (&pairs)[4]) {
+    if constexpr (kAligned) {
+      *reinterpret_cast<uint4*>(to) = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+    } else {
+#pragma unroll
+      for (int i = 0; i < 8; ++i) to[i * kColumn] = pairs[i / 2] >> (i & 1) * 16;
+    }
+  }
+};
+
+// What the kernel reads and writes; gradients that are not wanted are null.
+struct BackwardTensors {
+  const TensorMap *q, *k, *v, *d_o;
+  const float *exponents, *deltas;  // [B, Hq, kPaddedRows]: -lse log2(e), -inf in empty rows; delta
+  float* query_sums;  // [B, Hq, kDepth / 16, kPaddedRows / 8, 32, 4], see Gradients::add_queries
+  unsigned short *dk, *dv;
+  int* counter;  // 0 at first
+};
+
+// Addresses in shared memory.
+template <class C>
+struct BackwardStages {
+  static constexpr int kKeys = 128, kStages = 2;
+  static constexpr int kStepWords = 4;  // those of the step before are read, too
+  static constexpr int kKeyBytes = kKeys * C::kDepth * 2, kValueBytes = kKeys * C::kWidth * 2;
+  static constexpr int kQueryBytes = C::kBlockRows * C::kDepth * 2;
+  static constexpr int kGradientBytes = C::kBlockRows * C::kWidth * 2;
+  static constexpr int kSlopeBytes = C::kBlockRows * kKeys * 2;
+  static constexpr int kSumBytes = C::kBlockRows * C::kDepth * 4;
+  static constexpr int kRowBytes = C::kBlockRows * 4;
+  static constexpr int kQueries = kKeyBytes + kValueBytes;
+  static constexpr int kGradients = kQueries + kStages * kQueryBytes;
+  static constexpr int kSlopes = kGradients + kStages * kGradientBytes;
+  static constexpr int kSums = kSlopes + kStages * kSlopeBytes;
+  static constexpr int kRowValues = kSums + kSumBytes;
+  static constexpr int kBarriers = kRowValues + 2 * kStages * kRowBytes;
+  static constexpr int kWords = kBarriers + 16 * (2 + 3 * kStages);
+  static constexpr int kBytes = kWords + 16 + 8 * kStepWords;
+
+  unsigned base;
+
+  __device__ unsigned keys() const { return base; }
+  __device__ unsigned values() const { return base + kKeyBytes; }
+  __device__ unsigned query(int n) const { return base + kQueries + n * kQueryBytes; }
+  __device__ unsigned gradient(int n) const { return base + kGradients + n * kGradientBytes; }
+  __device__ unsigned slope(int n) const { return base + kSlopes + n * kSlopeBytes; }
+  __device__ unsigned sums(int warp) const { return base + kSums + warp * (kSumBytes / 8); }
+  __device__ unsigned exponents(int n) const { return base + kRowValues + n * kRowBytes; }
+  __device__ unsigned deltas(int n) const { return exponents(kStages + n); }
+  // Barriers: those of keys are empty when values are, too.
+  __device__ unsigned keys_full() const { return base + kBarriers; }
+  __device__ unsigned values_full() const { return keys_full() + 16; }
+  __device__ unsigned query_full(int n) const { return keys_full() + 16 * (2 + n); }
+  __device__ unsigned gradient_full(int n) const { return query_full(kStages + n); }
+  __device__ unsigned slope_full(int n) const { return gradient_full(kStages + n); }
+  // Of the item: its unit, block of keys, and number of steps. Of a step: its rows and head.
+  __device__ unsigned item_words() const { return base + kWords; }
+  __device__ unsigned next_block() const { return item_words() + 12; }  // the producer's own
+  __device__ unsigned step_words(unsigned step) const {
+    return item_words() + 16 + step % kStepWords * 8;
+  }
+
+  __device__ void init() const {
+    constexpr int kWarps = 8;
+    for (int n = 0; n < 2 + 3 * kStages; ++n) {
+      const bool of_slopes = n >= 2 + 2 * kStages;
+      init_barrier(keys_full() + 16 * n, of_slopes ? kWarps : 1);
+      init_barrier(keys_full() + 16 * n + 8, kWarps);
+    }
+    publish_barriers();
+  }
+};
+
+// One thread. It has few registers: the warp groups need them.
+template <class C, class L>
+struct RowProducer {
+  using S = BackwardStages<C>;
+  const S stages;
+  const BackwardTensors& tensors;
+  const L& lists;
+  // Steps so far: the next is in stage `steps` % 2. The highest bit changes with each item, and the
+  // next tells that an item has begun.
+  static constexpr unsigned kFirstStep = 1u << 30;
+  unsigned steps = 0;
+
+  __device__ void run() {
+    static_assert(S::kStages == 2, "steps % 2");
+    int n = blockIdx.x;
+    while (n < C::kItems) {
+      copy_item(n);
+      n = gridDim.x + atomicAdd(tensors.counter, 1);
+    }
+    wait(empty_of(stages.keys_full()), steps >> 31 ^ 1);
+    store_shared(stages.item_words(), kEndOfStream);
+    arrive(stages.keys_full());
+  }
+
+  // Items are in sections of units (heads of keys), in each of which the longest come first.
+  __device__ void copy_item(int n) {
+    const int section = n / (C::kSection * C::kKeyBlocks);
+    const int units_left = C::kKeyHeads * C::kBatches - section * C::kSection;
+    const int units = units_left < C::kSection ? units_left : C::kSection;
+    const int within = n - section * C::kSection * C::kKeyBlocks;
+    const int unit = section * C::kSection + within % units;
+    const int list =
+        unit / C::kKeyHeads * C::kListsOfBatch + unit % C::kKeyHeads * C::kListsOfHead;
+    const Tile tile = lists.tile(list * C::kKeyBlocks + within / units);
+    int run = tile.first, of_run = 0, left = tile.blocks * C::kHeadsOfKey;
+    int head = unit * C::kHeadsOfKey;
+    unsigned rows = 0;
+    store_shared(stages.next_block(), tile.tile);
+    steps |= kFirstStep;
+    next_rows(run, of_run, rows);
+#pragma unroll 1
+    for (;;) {
+      copy_rows(unknown(head), unknown(rows));
+      // The stages of the first step are empty before those of the keys.
+      if (steps & kFirstStep) copy_keys(unknown(head) / C::kHeadsOfKey, left);
+      if (--left == 0) break;
+      if (++head % C::kHeadsOfKey == 0) {
+        head -= C::kHeadsOfKey;
+        next_rows(run, of_run, rows);
+      }
+    }
+    steps ^= 1u << 31;
+  }
+
+  __device__ void next_rows(int& run, int& of_run, unsigned& rows) const {
+    rows += C::kBlockRows;
+    if (--of_run < 0) {
+      const Run next = lists.run(run++);
+      of_run = next.blocks - 1, rows = next.key;
+    }
+  }
+
+  // Of head `unit` of all batches.
+  __device__ void copy_rows(int unit, unsigned rows) {
+    const unsigned n = steps & 1, parity = (steps >> 1 & 1) ^ 1, full = stages.query_full(n);
+    wait(empty_of(full), parity);
+    store_shared(stages.step_words(steps), rows);
+    store_shared(stages.step_words(steps) + 4, unit);
+    copy_panels<C::kDepth, C::kBlockRows, C::kHeads>(stages.query(n), *tensors.q, full, unit,
+                                                     rows & kKeyBits, S::kRowBytes);
+    copy_row_values(stages.exponents(n), tensors.exponents, full, unit, rows);
+    const unsigned other = stages.gradient_full(n);
+    wait(empty_of(other), parity);
+    copy_panels<C::kWidth, C::kBlockRows, C::kHeads>(stages.gradient(n), *tensors.d_o, other, unit,
+                                                     rows & kKeyBits, S::kRowBytes);
+    copy_row_values(stages.deltas(n), tensors.deltas, other, unit, rows);
+    ++steps;
+  }
+
+  static __device__ void copy_row_values(unsigned to, const float* values, unsigned full, int unit,
+                                         unsigned rows) {
+    copy_bytes(to, values + (unsigned)(unit * C::kPaddedRows + (rows & kKeyBits)), S::kRowBytes,
+               full);
+  }
+
+  // Of head `unit` of keys of all batches, for `left` steps.
+  __device__ void copy_keys(int unit, int left) {
+    const int block = load_shared(stages.next_block());
+    steps &= ~kFirstStep;
+    wait(empty_of(stages.keys_full()), steps >> 31 ^ 1);
+    store_shared(stages.item_words(), unit);
+    store_shared(stages.item_words() + 4, block);
+    store_shared(stages.item_words() + 8, left);
+    copy_panels<C::kDepth, S::kKeys, C::kKeyHeads>(stages.keys(), *tensors.k, stages.keys_full(),
+                                                   unit, block * S::kKeys, 0);
+    copy_panels<C::kWidth, S::kKeys, C::kKeyHeads>(stages.values(), *tensors.v,
+                                                   stages.values_full(), unit, block * S::kKeys, 0);
+  }
+
+  // Announces so many bytes more.
+  template <int kColumns, int kRows, int kHeads>
+  static __device__ void copy_panels(unsigned to, const TensorMap& map, unsigned full, int unit,
+                                     int at, int more) {
+    arrive_expecting(full, kColumns * kRows * 2 + more);
+    for (int panel = 0; panel < kColumns / 64; ++panel) {
+      copy_box(to + panel * kRows * 128, map, full, panel * 64, at, unit % kHeads, unit / kHeads);
+    }
+  }
+};
+
+// A thread of a warp group.
+template <class C, class E>
+struct Gradients {
+  using Float = typename C::Float;
+  using S = BackwardStages<C>;
+  static constexpr int kScores = C::kBlockRows / 2;
+  // A warp group computes dQ of 64 columns, and, where there are no more, of a half of the rows.
+  static constexpr int kPanels = C::kDepth / 64;
+  static constexpr int kSumRows = kPanels == 1 ? C::kBlockRows / 2 : C::kBlockRows;
+  static_assert(kPanels <= 2, "two warp groups, 64 columns each");
+
+  const S stages;
+  const BackwardTensors& tensors;
+  const E& expressions;
+  const int group;
+  const float exponent;  // what makes powers of 2 of products, or of modified scores
+  unsigned steps = 0;    // as those of the producer
+  int key = 0;           // the first of this thread's two; the other is 8 further
+  float dk[C::kDepth / 2], dv[C::kWidth / 2], s[kScores], dp[kScores], dq[kSumRows / 2];
+  unsigned p[kScores / 2], ds[kScores / 2];
+
+  __device__ __forceinline__ Gradients(const S& stages_, const BackwardTensors& tensors_,
+                                       const E& expressions_, int group_)
+      : stages(stages_),
+        tensors(tensors_),
+        expressions(expressions_),
+        group(group_),
+        exponent(expressions_.weight() * kLog2E) {}
+
+  __device__ __forceinline__ void run() {
+#pragma unroll
+    for (int i = 0; i < C::kDepth / 2; ++i) dk[i] = 0;
+#pragma unroll
+    for (int i = 0; i < C::kWidth / 2; ++i) dv[i] = 0;
+    while (begin_item()) {
+      int left = (int)shared_word(stages.item_words() + 8) - 2;
+      multiply_keys();
+      wait(stages.values_full(), steps >> 31);
+      step<false, true>();
+#pragma unroll 1
+      for (; left > 0; --left) step<true, true>();
+      step<true, false>();
+      finish_item();
+    }
+    if (lane() == 0) wait_for_sums();
+  }
+
+ private:
+  // Read again each time: all registers are taken.
+  __device__ __forceinline__ static unsigned lane() { return thread_read_again() % 32; }
+  __device__ __forceinline__ static unsigned warp() {  // of the group
+    return thread_read_again() / 32 & 3;
+  }
+  __device__ __forceinline__ static unsigned shared_word(unsigned address) {
+    return __shfl_sync(~0u, load_shared(address), 0);
+  }
+  __device__ __forceinline__ void release(unsigned full) {
+    __syncwarp();
+    if (lane() == 0) arrive(empty_of(full));
+  }
+
+  __device__ __forceinline__ static unsigned parity_of(unsigned step) { return step >> 1 & 1; }
+
+  // False at the end of the stream.
+  __device__ __forceinline__ bool begin_item() {
+    wait(stages.keys_full(), steps >> 31);
+    if (shared_word(stages.item_words()) == kEndOfStream) return false;
+    key = shared_word(stages.item_words() + 4) * S::kKeys + group * 64 + warp() * 16 + lane() / 4;
+    return true;
+  }
+
+  __device__ __forceinline__ void finish_item() {
+    const unsigned last = steps - 1;
+    wait(stages.slope_full(last & 1), parity_of(last));
+    multiply_slopes(last & 1);
+    wait_for_products<0>();
+    pin(dq), pin(dk), pin(dv);
+    const int unit = shared_word(stages.item_words());
+    release(stages.slope_full(last & 1));
+    release(stages.keys_full());
+    add_queries(last);
+    store<typename C::Values>(tensors.dv, unit, dv, 1.0f);
+    store<typename C::Keys>(tensors.dk, unit, dk, expressions.scale());
+    steps ^= 1u << 31;
+  }
+
+  template <bool kPrevious, bool kNext>
+  __device__ __forceinline__ void step() {
+    const unsigned n = steps & 1, before = n ^ 1;
+    wait(stages.gradient_full(n), parity_of(steps));
+    wait_for_products<0>();
+    pin(s);
+    multiply_gradients(n);
+    weigh(n);
+    add_product(dv, p, stages.gradient(n), kPrevious);
+    wait(empty_of(stages.slope_full(n)), parity_of(steps) ^ 1);
+    wait_for_products<1>();
+    pin(dp);
+    differentiate(n);
+    publish_shared();
+    __syncwarp();
+    if (lane() == 0) arrive(stages.slope_full(n));
+    add_product(dk, ds, stages.query(n), kPrevious);
+    wait_for_products<1>();
+    pin(dv);
+    release(stages.gradient_full(n));
+    if constexpr (kPrevious) {
+      wait(stages.slope_full(before), parity_of(steps - 1));
+      multiply_slopes(before);
+    }
+    ++steps;
+    if constexpr (kNext) {
+      multiply_keys();
+    }
+    wait_for_products<kPrevious + kNext>();
+    pin(dk);
+    release(stages.query_full(n));
+    if constexpr (kPrevious) {
+      wait_for_products<kNext>();
+      pin(dq);
+      release(stages.slope_full(before));
+      add_queries(steps - 2);
+    }
+  }
+
+  // S^T of the current step, once it is there.
+  __device__ __forceinline__ void multiply_keys() {
+    wait(stages.query_full(steps & 1), parity_of(steps));
+    multiply<C::kDepth>(s, stages.keys(), stages.query(steps & 1));
+  }
+  // dP^T
+  __device__ __forceinline__ void multiply_gradients(int n) {
+    multiply<C::kWidth>(dp, stages.values(), stages.gradient(n));
+  }
+  template <int kColumns>
+  __device__ __forceinline__ void multiply(float (&c)[kScores], unsigned of_keys,
+                                           unsigned of_rows) const {
+    const auto x = matrix(unknown(of_keys + group * 64 * 128), 1024, 16);
+    const auto y = matrix(unknown(of_rows), 1024, 16);
+    begin_products();
+    Products<C::kBlockRows, false>::first(Float{}, c, x, y);
+#pragma unroll
+    for (int i = 1; i < kColumns / 16; ++i) {
+      Products<C::kBlockRows, false>::add(Float{}, c, x + i / 4 * (S::kKeys * 128 / 16) + i % 4 * 2,
+                                          y + i / 4 * (C::kBlockRows * 128 / 16) + i % 4 * 2);
+    }
+    commit_products();
+  }
+
+  // dV += P^T dO, dK += dS^T Q
+  template <int kOutputs>
+  __device__ __forceinline__ void add_product(float (&c)[kOutputs], unsigned (&x)[kScores / 2],
+                                              unsigned of_rows, bool adds) const {
+    const auto y = matrix(unknown(of_rows), 1024, C::kBlockRows * 128);
+    pin(c), pin(x);
+    begin_products();
+#pragma unroll
+    for (int i = 0; i < C::kBlockRows / 16; ++i) {
+      Weighted<2 * kOutputs>::add(Float{}, c, x[4 * i], x[4 * i + 1], x[4 * i + 2], x[4 * i + 3],
+                                  y + i * 128, i > 0 || adds);
+    }
+    commit_products();
+  }
+
+  // dQ^T = K^T dS^T, of all 128 keys.
+  __device__ __forceinline__ void multiply_slopes(int n) {
+    const int panel = kPanels == 1 ? 0 : group, half = kPanels == 1 ? group : 0;
+    const auto x = matrix(unknown(stages.keys() + panel * (S::kKeys * 128)), 1024, S::kKeys * 128);
+    const auto y = matrix(unknown(stages.slope(n) + half * (kSumRows * 128)), 1024, 16);
+    begin_products();
+    Products<kSumRows, true>::first(Float{}, dq, x, y);
+#pragma unroll
+    for (int i = 1; i < S::kKeys / 16; ++i) {
+      Products<kSumRows, true>::add(Float{}, dq, x + i * 128,
+                                    y + i / 4 * (C::kBlockRows * 128 / 16) + i % 4 * 2);
+    }
+    commit_products();
+  }
+
+  // Of a step.
+  struct RowBlock {
+    unsigned rows;            // the first, a multiple of 16, and kMasked
+    int head;                 // of all batches
+    unsigned first_row = 0;   // of this thread's scores, in the block
+
+    __device__ int b() const { return head / C::kHeads; }
+    __device__ int h() const { return head % C::kHeads; }
+    __device__ int first() const { return (int)(rows & kKeyBits); }
+  };
+  __device__ __forceinline__ RowBlock rows_of(unsigned step) const {
+    return {shared_word(stages.step_words(step)), (int)shared_word(stages.step_words(step) + 4),
+            (lane() & 3) * 2};
+  }
+  // The same for one lane.
+  __device__ __forceinline__ RowBlock rows_of_lane(unsigned step) const {
+    return {load_shared(stages.step_words(step)), (int)load_shared(stages.step_words(step) + 4)};
+  }
+
+  // Of score i: register 4 j + 2 r + e is row 8 j + 2 (lane % 4) + e and key `key` + 8 r. The
+  // compiler sees the low bits of the row.
+  __device__ __forceinline__ int row_of(const RowBlock& block, int i) const {
+    const int first = block.first() + i / 8 * 16;
+    return first | (i / 4 & 1) * 8 | block.first_row | (i & 1);
+  }
+  __device__ __forceinline__ int key_of(int i) const { return key + (i / 2 & 1) * 8; }
+  // Those that tensors have.
+  __device__ __forceinline__ int held_row(const RowBlock& block, int i) const {
+    return E::kReadsTensors ? min(row_of(block, i), C::kRows - 1) : row_of(block, i);
+  }
+  __device__ __forceinline__ int held_key(int i) const {
+    return E::kReadsTensors ? min(key_of(i), C::kColumns - 1) : key_of(i);
+  }
+
+  // Hidden products become -inf.
+  __device__ __forceinline__ void hide(const RowBlock& block) {
+    if constexpr (E::kMask) {
+      if (block.rows & kMasked) {
+#pragma unroll
+        for (int i = 0; i < kScores; ++i) {
+          const bool shown =
+              expressions.mask(block.b(), block.h(), held_row(block, i), held_key(i));
+          s[i] = shown ? s[i] : nothing();
+        }
+      }
+    }
+    if (C::kColumns % S::kKeys != 0 && (key | S::kKeys - 1) >= C::kColumns) {
+#pragma unroll
+      for (int i = 0; i < kScores; ++i) s[i] = key_of(i) < C::kColumns ? s[i] : nothing();
+    }
+    // The exponents of rows past the last are -inf, but a modified score may be inf.
+    if constexpr (E::kScore) {
+      if (block.first() + C::kBlockRows > C::kRows) {
+#pragma unroll
+        for (int i = 0; i < kScores; ++i) s[i] = row_of(block, i) < C::kRows ? s[i] : nothing();
+      }
+    }
+  }
+
+  // Makes weights of the products, and keeps in `s` weights times slopes.
+  __device__ __forceinline__ void weigh(unsigned n) {
+    const RowBlock block = rows_of(steps);
+    hide(block);
+    const unsigned exponents = stages.exponents(n) + (lane() & 3) * 8;
+#pragma unroll
+    for (int j = 0; j < kScores / 4; ++j) {
+      const float2 added = load_shared_pair(exponents + j * 32);
+      float weights[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        weights[i] = weight_of(block, 4 * j + i, i & 1 ? added.y : added.x);
+      }
+      p[2 * j] = pair(Float{}, weights[0], weights[1]);
+      p[2 * j + 1] = pair(Float{}, weights[2], weights[3]);
+    }
+  }
+
+  __device__ __forceinline__ float weight_of(const RowBlock& block, int i, float added) {
+    if constexpr (!E::kScore) {
+      s[i] = power_of_two(fmaf(s[i], exponent, added));
+      return s[i];
+    } else {
+      const float product = s[i];
+      const Scored scored = expressions.evaluate(block.b(), block.h(), held_row(block, i),
+                                                 held_key(i), product);
+      const float power = power_of_two(fmaf(scored.score, exponent, added));
+      const float weight = product == nothing() ? 0.0f : power;
+      s[i] = E::kFiniteSlope || weight != 0 ? weight * scored.slope : 0.0f;
+      return weight;
+    }
+  }
+
+  // Makes dS^T, in registers and transposed in shared memory: panels of 64 keys, a row of 128 bytes
+  // for each row of q, swizzled as TMA does.
+  __device__ __forceinline__ void differentiate(int n) {
+    const unsigned deltas = stages.deltas(n) + (lane() & 3) * 8;
+    const unsigned to = stages.slope(n) + group * (C::kBlockRows * 128) + (lane() & 7) * 128 +
+                        (lane() >> 4) * 1024 + ((warp() * 2 + (lane() >> 3 & 1) ^ lane() & 7) << 4);
+#pragma unroll
+    for (int j = 0; j < kScores / 4; ++j) {
+      const float2 delta = load_shared_pair(deltas + j * 32);
+      float slopes[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        slopes[i] = s[4 * j + i] * (dp[4 * j + i] - (i & 1 ? delta.y : delta.x));
+      }
+      ds[2 * j] = pair(Float{}, slopes[0], slopes[1]);
+      ds[2 * j + 1] = pair(Float{}, slopes[2], slopes[3]);
+      if (j % 2 == 1) {
+        store_transposed(to + j / 2 * 2048, ds[2 * j - 2], ds[2 * j - 1], ds[2 * j],
+                         ds[2 * j + 1]);
+      }
+    }
+  }
+
+  // Adds dQ of a step to the sums. 16 columns of 8 rows are registers of a warp: float4 `lane` has
+  // columns lane / 4 and 8 further, each of rows 2 (lane % 4) and the next.
+  __device__ __forceinline__ void add_queries(unsigned step) {
+    if (tensors.query_sums == nullptr) return;
+    const unsigned from = stages.sums(group * 4 + warp());
+    if (lane() == 0) wait_for_reads();
+    __syncwarp();
+#pragma unroll
+    for (int j = 0; j < kSumRows / 8; ++j) {
+      store_shared(from + lane() * 16 + j * 512, dq[4 * j], dq[4 * j + 1], dq[4 * j + 2],
+                   dq[4 * j + 3]);
+    }
+    publish_shared();
+    __syncwarp();
+    if (lane() != 0) return;
+    const RowBlock block = rows_of_lane(step);
+    const int columns = (kPanels == 1 ? 0 : group * 4) + warp();
+    const int first = block.first() + (kPanels == 1 ? group * kSumRows : 0);
+    const long long place =
+        ((long long)block.head * (C::kDepth / 16) + columns) * C::kPaddedRows + first;
+    add_floats(tensors.query_sums + place * 16, from, kSumRows * 64);
+  }
+
+  // Stores dK or dV of this thread's keys.
+  template <class P, int kOutputs>
+  __device__ __forceinline__ void store(unsigned short* to, int unit, const float (&c)[kOutputs],
+                                        float factor) const {
+    if (to == nullptr) return;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int k = key + 8 * r;
+      unsigned short* of_key = to + P::place(unit / C::kKeyHeads, unit % C::kKeyHeads, k);
+#pragma unroll
+      for (int part = 0; part < kOutputs / 16; ++part) {
+        unsigned pairs[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int from = (4 * part + i) * 4 + 2 * r;
+          pairs[i] = pair(Float{}, c[from] * factor, c[from + 1] * factor);
+        }
+        exchange(pairs, lane());
+        const int column = (4 * part + (lane() & 3)) * 8;
+        if (k < C::kColumns && column < P::kColumns) P::store(of_key + column * P::kColumn, pairs);
+      }
+    }
+  }
+};
+
+// The kernel, for 384 threads.
+template <class C, class E, class L>
+ATTN_INLINE void backward(const BackwardTensors& tensors, const E& expressions, const L& lists) {
+  extern __shared__ unsigned char shared[];
+  const BackwardStages<C> stages{(shared_address(shared) + 1023) & ~1023u};
+  if (threadIdx.x == 0) stages.init();
+  __syncthreads();
+  const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);
+  if (group == 0) {
+    give_registers<24>();
+    if (threadIdx.x == 0) RowProducer<C, L>{stages, tensors, lists}.run();
+  } else {
+    take_registers<240>();
+    Gradients<C, E>(stages, tensors, expressions, group - 1).run();
+  }
+}
+
+// Exponents and deltas of kPaddedRows rows of each head, 16 threads a row. Rows that are empty, or
+// past the last one, get the exponent -inf and the delta 0.
+template <class C>
+ATTN_INLINE void prepare(const unsigned short* o, const unsigned short* d_o, const float* lse,
+                         float* exponents, float* deltas) {
+  using P = typename C::Outputs;
+  const long long i = attn_thread(), row = i / 16;
+  const int q = (int)(row % C::kPaddedRows), h = (int)(row / C::kPaddedRows % C::kHeads);
+  const int b = (int)(row / C::kPaddedRows / C::kHeads), lane = (int)(i % 16);
+  const bool exists = b < C::kBatches && q < C::kRows;
+  const float of_row = exists ? lse[b * C::kStatisticsBatch + h * C::kStatisticsHead +
+                                    q * C::kStatisticsRow]
+                              : nothing();
+  const bool empty = of_row == nothing();
+  float sum = 0;
+  for (int column = lane * 8; !empty && column < P::kColumns; column += 128) {
+    const long long at = P::place(b, h, q) + column * P::kColumn;
+    unsigned x[4], y[4];
+    P::load(o + at, x);
+    P::load(d_o + at, y);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      const auto element = [j](const unsigned(&pairs)[4]) {
+        return C::Float::widen((unsigned short)(pairs[j / 2] >> (j & 1) * 16));
+      };
+      sum = fmaf(element(x), element(y), sum);
+    }
+  }
+#pragma unroll
+  for (int step = 8; step > 0; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
+  if (lane != 0 || b >= C::kBatches) return;
+  exponents[row] = empty ? nothing() : -of_row * kLog2E;
+  deltas[row] = sum;
+}
+
+// Rows that a block of threads converts.
+constexpr int kConvertedRows = 32;
+
+// Makes dq of its sums, which are in the order of registers (Gradients::add_queries).
+template <class C, class E>
+ATTN_INLINE void convert(const float* sums, const E& expressions, unsigned short* dq) {
+  using P = typename C::Queries;
+  __shared__ float tile[kConvertedRows][C::kDepth + 1];
+  constexpr int kTiles = (C::kRows + kConvertedRows - 1) / kConvertedRows;
+  const int head_of_all = blockIdx.x / kTiles, first = blockIdx.x % kTiles * kConvertedRows;
+  const float scale = expressions.scale();
+  for (int i = threadIdx.x; i < kConvertedRows / 8 * C::kDepth * 2; i += blockDim.x) {
+    const int lane = i % 32, eight = i / 32 % (kConvertedRows / 8);
+    const int columns = i / 32 / (kConvertedRows / 8);
+    const long long row =
+        ((long long)head_of_all * (C::kDepth / 16) + columns) * C::kPaddedRows + first + eight * 8;
+    const float4 four = reinterpret_cast<const float4*>(sums)[row * 4 + lane];
+    const int column = columns * 16 + lane / 4, to = eight * 8 + lane % 4 * 2;
+    tile[to][column] = four.x, tile[to + 1][column] = four.y;
+    tile[to][column + 8] = four.z, tile[to + 1][column + 8] = four.w;
+  }
+  __syncthreads();
+  for (int i = threadIdx.x; i < kConvertedRows * C::kDepth / 8; i += blockDim.x) {
+    const int row = i / (C::kDepth / 8), column = i % (C::kDepth / 8) * 8;
+    if (first + row >= C::kRows || column >= P::kColumns) continue;
+    unsigned pairs[4];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const float* from = &tile[row][column + 2 * j];
+      pairs[j] = pair(typename C::Float{}, from[0] * scale, from[1] * scale);
+    }
+    P::store(dq + P::place(head_of_all / C::kHeads, head_of_all % C::kHeads, first + row) +
+                 column * P::kColumn,
+             pairs);
+  }
+}
+
+}  // namespace kernels

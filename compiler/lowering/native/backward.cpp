@@ -1,0 +1,324 @@
+#include "compiler/lowering/native/backward.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+#include "compiler/derive/scores.h"
+#include "compiler/kernels/kernel_text.h"
+#include "compiler/kernels/sources.h"
+#include "compiler/lowering/common/checks.h"
+#include "compiler/lowering/common/controls.h"
+#include "compiler/lowering/common/interface.h"
+#include "compiler/lowering/common/unsupported.h"
+#include "compiler/lowering/cudnn/operands.h"
+#include "compiler/lowering/cudnn/vectors.h"
+#include "compiler/lowering/native/checks.h"
+#include "compiler/lowering/native/kernel.h"
+#include "compiler/lowering/native/maps.h"
+#include "compiler/lowering/native/row_blocks.h"
+#include "compiler/lowering/native/strength_reduction.h"
+#include "runtime/plan/internal_tensor.h"
+
+namespace attn::lowering::native {
+namespace {
+
+using ir::Dim;
+
+class NativeBackward {
+ public:
+  static constexpr std::size_t kTiles = 2;
+
+  NativeBackward(const ir::Attention& whole, const passes::Axes& mask_axes, std::size_t tile)
+      : whole_(whole),
+        derivatives_(gradient::differentiate(with_reduced_strength(whole))),
+        attention_(derivatives_.attention),
+        dims_(whole.dims),
+        mask_axes_(mask_axes),
+        rows_(kBlockRows[tile]),
+        rate_(kRates[tile]),
+        gradients_(gradient_names(whole)) {}
+
+  Result<NativeProgram> make(const planning::Gpu& gpu) && {
+    ATTN_ASSIGN(blocks_, row_blocks(attention_, mask_axes_, rows_));
+    expressions_ = gradient_expressions_of(derivatives_, blocks_.masked);
+    blocks_of_threads_ = std::min(static_cast<std::int64_t>(gpu.multiprocessors), items());
+    NativeProgram made{program(), 0, rate_, {}, {}};
+    made.scores = kProducts * blocks_.blocks * static_cast<double>(rows_ * kKeysOfBlock);
+    derive::check_scores(whole_, made.program);
+    ATTN_RETURN_IF_ERROR(check_program(whole_, made.program));
+    return made;
+  }
+
+ private:
+  static constexpr const char* kCounter = "native.counter";
+  static constexpr const char* kExponents = "native.exponents";
+  static constexpr const char* kDeltas = "native.deltas";
+  static constexpr const char* kSums = "native.sums";
+  static constexpr const char* kPrepareKernel = "attn_prepare";
+  static constexpr const char* kBackwardKernel = "attn_backward";
+  static constexpr const char* kConvertKernel = "attn_convert";
+
+  static constexpr std::int64_t kBlockRows[kTiles] = {
+      64, 32};  // the second for expressions that spill otherwise
+  static constexpr double kRates[kTiles] = {1, 0.7};  // not measured
+  static constexpr std::int64_t kHeadsOfSection = 4;  // of keys; their queries stay in the L2 cache
+  static constexpr std::int64_t kThreads = 256;       // of prepare and convert
+  static constexpr std::int64_t kThreadsOfRow = 16, kConvertedRows = 32;  // as in attn/backward.cuh
+  // A backward has five products where a forward has two.
+  static constexpr double kProducts = 2.5;
+
+  static std::int64_t panels(std::int64_t columns) {
+    return (columns + kPanel - 1) / kPanel * kPanel;
+  }
+  static std::int64_t ceil_div(std::int64_t x, std::int64_t y) { return (x + y - 1) / y; }
+
+  bool wants(const char* gradient) const {
+    return std::ranges::find(gradients_, gradient) != gradients_.end();
+  }
+  std::int64_t heads() const { return dims_[Dim::B] * dims_[Dim::Hq]; }
+  std::int64_t items() const { return blocks_.tiles * dims_[Dim::B] * dims_[Dim::Hkv]; }
+  std::int64_t padded_rows() const { return past_all_rows(dims_) + rows_; }
+  std::int64_t depth() const { return panels(dims_[Dim::Dqk]); }
+  std::int64_t width() const { return panels(dims_[Dim::Dv]); }
+
+  // As BackwardStages of attn/backward.cuh, aligned to 1024 bytes.
+  std::int64_t shared_bytes() const {
+    const std::int64_t of_keys = 2 * kKeysOfBlock * (depth() + width());
+    const std::int64_t of_rows = 2 * rows_ * (depth() + width() + kKeysOfBlock) + 8 * rows_;
+    return 1024 + of_keys + 2 * of_rows + 4 * rows_ * depth() + 16 * 8 + 16 + 8 * 4;
+  }
+
+  plan::Program program() const {
+    std::set<std::string> used = {"q", "k", "v", "o", "do", "lse"};
+    for (const plan::OperandSource& source : expressions_.inputs.operands) {
+      if (const auto* param = std::get_if<plan::ParamOperand>(&source))
+        used.insert(param->name);
+      else
+        used.insert(std::get<plan::TensorOperand>(source).name);
+    }
+    plan::Program program;
+    program.tensors = backward_tensors(whole_, used, controls(whole_, used), gradients_);
+    for (const ir::Param& param : whole_.params) {
+      if (used.contains(param.name)) program.params.push_back({param.name, param.dtype});
+    }
+    plan::KernelStep step{
+        .outputs = gradients_, .zeroed = {kCounter}, .launches = launches(), .source = source()};
+    const auto add = [&](const char* name, std::int64_t elements) {
+      program.internals.push_back(plan::internal_tensor(name, DType::f32, {elements}));
+    };
+    program.internals.push_back(plan::internal_tensor(kCounter, DType::i32, {1}));
+    for (const char* name : {kExponents, kDeltas}) {
+      add(name, heads() * padded_rows());
+      step.outputs.emplace_back(name);
+    }
+    if (wants("dq")) {
+      add(kSums, heads() * padded_rows() * depth());
+      step.zeroed.emplace_back(kSums);
+    }
+    program.steps.emplace_back(std::move(step));
+    return program;
+  }
+
+  std::vector<plan::Launch> launches() const {
+    using Tensor = plan::TensorOperand;
+    const std::int64_t prepared = heads() * padded_rows() * kThreadsOfRow;
+    std::vector<plan::Launch> all;
+    all.push_back({.kernel = kPrepareKernel,
+                   .grid = {ceil_div(prepared, kThreads), 1, 1},
+                   .block = {kThreads, 1, 1},
+                   .arguments = {Tensor{"o"}, Tensor{"do"}, Tensor{"lse"}, Tensor{kExponents},
+                                 Tensor{kDeltas}}});
+    std::vector<plan::KernelArgument> arguments;
+    for (const char* name : {"q", "k", "v", "do"}) arguments.emplace_back(map_of(name));
+    for (const std::string& name : operands()) arguments.emplace_back(Tensor{name});
+    add_inputs(arguments);
+    all.push_back({.kernel = kBackwardKernel,
+                   .grid = {blocks_of_threads_, 1, 1},
+                   .block = {384, 1, 1},
+                   .shared_bytes = shared_bytes(),
+                   .arguments = std::move(arguments)});
+    if (!wants("dq")) return all;
+    arguments = {Tensor{kSums}, Tensor{"dq"}};
+    add_inputs(arguments);
+    all.push_back({.kernel = kConvertKernel,
+                   .grid = {heads() * ceil_div(dims_[Dim::Sq], kConvertedRows), 1, 1},
+                   .block = {kThreads, 1, 1},
+                   .arguments = std::move(arguments)});
+    return all;
+  }
+
+  // Of the backward kernel, in the order of its parameters.
+  std::vector<std::string> operands() const {
+    std::vector<std::string> names = {kExponents, kDeltas};
+    if (wants("dq")) names.emplace_back(kSums);
+    for (const char* gradient : {"dk", "dv"}) {
+      if (wants(gradient)) names.emplace_back(gradient);
+    }
+    names.emplace_back(kCounter);
+    return names;
+  }
+
+  void add_inputs(std::vector<plan::KernelArgument>& arguments) const {
+    for (const plan::OperandSource& source : expressions_.inputs.operands) {
+      if (const auto* param = std::get_if<plan::ParamOperand>(&source))
+        arguments.emplace_back(*param);
+      else
+        arguments.emplace_back(std::get<plan::TensorOperand>(source));
+    }
+  }
+
+  plan::TensorMapArgument map_of(const std::string& name) const {
+    const bool of_keys = name == "k" || name == "v";
+    return map_of_keys(whole_, name, {}, of_keys ? kKeysOfBlock : rows_);
+  }
+
+  std::string source() const {
+    return (kWatched ? watch_text({"keys", "values", "queries 0", "queries 1", "gradients 0",
+                                   "gradients 1", "slopes 0", "slopes 1"})
+                     : "") +
+           kernels::include_text("backward.cuh") + lists_text(blocks_) + constants_text() +
+           gradient_expressions_text(derivatives_, expressions_) + kernels_text();
+  }
+
+  std::string constants_text() const {
+    std::string text = fmt::format("struct Constants {{\n  using Float = {};\n",
+                                   kernels::float_class(whole_.dtype));
+    const bool by_batch = blocks_.axes.batch, by_head = blocks_.axes.head;
+    const std::pair<const char*, std::int64_t> integers[] = {
+        {"kBlockRows", rows_},
+        {"kDepth", depth()},
+        {"kWidth", width()},
+        {"kBatches", dims_[Dim::B]},
+        {"kHeads", dims_[Dim::Hq]},
+        {"kKeyHeads", dims_[Dim::Hkv]},
+        {"kHeadsOfKey", dims_[Dim::Hq] / dims_[Dim::Hkv]},
+        {"kRows", dims_[Dim::Sq]},
+        {"kColumns", dims_[Dim::Skv]},
+        {"kPaddedRows", padded_rows()},
+        {"kKeyBlocks", blocks_.tiles},
+        {"kItems", items()},
+        {"kSection", blocks_.sorted ? kHeadsOfSection : 1},
+        {"kListsOfBatch", !by_batch ? 0
+                          : by_head ? dims_[Dim::Hkv]
+                                    : 1},
+        {"kListsOfHead", by_head ? 1 : 0}};
+    for (const auto& [name, value] : integers) {
+      text += fmt::format("  static constexpr int {} = {};\n", name, value);
+    }
+    const Dims4 statistics = statistics_strides(whole_);
+    text += fmt::format(
+        "  static constexpr long long kStatisticsBatch = {}, kStatisticsHead = {}, "
+        "kStatisticsRow = {};\n",
+        statistics[0], statistics[1], statistics[2]);
+    const std::pair<const char*, const char*> tensors[] = {
+        {"Queries", "q"}, {"Keys", "k"}, {"Values", "v"}, {"Outputs", "o"}};
+    for (const auto& [type, name] : tensors) text += places_text(type, name);
+    return text + "};\n";
+  }
+
+  // Gradients have the layouts of their tensors.
+  std::string places_text(const char* type, const char* name) const {
+    const Dims4 dims = logical_dims(whole_, name), strides = stored_strides(whole_, name);
+    return fmt::format("  using {} = kernels::Places<{}, {}, {}, {}, {}, {}>;\n", type, strides[0],
+                       strides[1], strides[2], strides[3], dims[3],
+                       moves_in_vectors(dims, strides));
+  }
+
+  std::string kernels_text() const {
+    const std::string inputs = parameters_text(expressions_.inputs);
+    const std::string object = expressions_object(whole_, expressions_.inputs);
+    std::vector<std::string> parameters, fields = {"&q", "&k", "&v", "&d_o"};
+    for (const char* map : {"q", "k", "v", "d_o"}) {
+      parameters.push_back(fmt::format("const __grid_constant__ kernels::TensorMap {}", map));
+    }
+    const auto add = [&](bool there, const char* type, const char* name) {
+      if (there) parameters.push_back(fmt::format("{} {}", type, name));
+      fields.emplace_back(there ? name : "nullptr");
+    };
+    add(true, "const float*", "exponents");
+    add(true, "const float*", "deltas");
+    add(wants("dq"), "float*", "sums");
+    add(wants("dk"), "unsigned short*", "dk");
+    add(wants("dv"), "unsigned short*", "dv");
+    add(true, "int*", "counter");
+    std::string text = fmt::format(
+        "static_assert(kernels::BackwardStages<Constants>::kBytes + 1024 == {}, \"\");\n"
+        "extern \"C\" __global__ void {}(const unsigned short* o, const unsigned short* d_o,\n"
+        "                                        const float* lse, float* exponents,\n"
+        "                                        float* deltas) {{\n"
+        "  kernels::prepare<Constants>(o, d_o, lse, exponents, deltas);\n}}\n"
+        "extern \"C\" __global__ void __launch_bounds__(384, 1) {}(\n    {}{}) {{\n  {}\n"
+        "  const kernels::BackwardTensors tensors{{{}}};\n"
+        "  kernels::backward<Constants>(tensors, expressions, Lists{{}});\n}}\n",
+        shared_bytes(), kPrepareKernel, kBackwardKernel, fmt::join(parameters, ",\n    "), inputs,
+        object, fmt::join(fields, ", "));
+    if (!wants("dq")) return text;
+    return text + fmt::format(
+                      "extern \"C\" __global__ void {}(const float* sums, unsigned short* dq{}) "
+                      "{{\n  {}\n  kernels::convert<Constants>(sums, expressions, dq);\n}}\n",
+                      kConvertKernel, inputs, object);
+  }
+
+  const ir::Attention& whole_;
+  const gradient::Derivatives derivatives_;
+  const ir::Attention& attention_;
+  const ir::Dims& dims_;
+  const passes::Axes mask_axes_;
+  const std::int64_t rows_;  // of a block
+  const double rate_;
+  const std::vector<std::string> gradients_;
+  KeyBlocks blocks_;
+  GradientExpressions expressions_;
+  std::int64_t blocks_of_threads_ = 1;
+};
+
+// The first that the kernels do not compute.
+std::string missing(const ir::Attention& attention) {
+  if (attention.deterministic) return "sum dq in a fixed order (`deterministic`)";
+  if (attention.lengths_q || attention.lengths_kv) return "take lengths";
+  if (attention.dropout) return "compute dropout";
+  for (const char* name : {"q", "k", "v", "o"}) {
+    const ir::LayoutKind kind = layout_of(attention, name).kind;
+    if (kind == ir::LayoutKind::thd) return "take packed sequences (thd)";
+  }
+  for (const std::string& name : gradient::wanted_gradients(attention)) {
+    if (attention.find_tensor(name)) return fmt::format("compute the gradient of `{}`", name);
+  }
+  return "";
+}
+
+}  // namespace
+
+Status check_backward(const ir::Attention& attention) {
+  ATTN_RETURN_IF_ERROR(check_attention(attention));
+  ATTN_RETURN_IF_ERROR(check_gradients(attention));
+  ATTN_RETURN_IF_ERROR(check_clauses(attention));
+  const ir::Dims& d = attention.dims;
+  if (static_cast<double>(d[Dim::B] * d[Dim::Hq]) * static_cast<double>(d[Dim::Sq] + kCell + 64) >
+      0x1p31) {
+    return unsupported(attention.pos, "attnc's backward kernels number up to 2^31 rows of heads");
+  }
+  if (const std::string what = missing(attention); !what.empty()) {
+    return unsupported(attention.pos, "attnc's backward kernels do not " + what);
+  }
+  for (const Dim dim : {Dim::Dqk, Dim::Dv}) {
+    ATTN_RETURN_IF_ERROR(check_depth(attention, dim, 128));
+  }
+  for (const char* name : {"q", "k", "v", "do"}) {
+    ATTN_RETURN_IF_ERROR(check_layout(attention, name));
+  }
+  return {};
+}
+
+Result<NativeProgram> lower_backward(const ir::Attention& attention, const passes::Axes& mask_axes,
+                                     const planning::Context& context, std::size_t refused) {
+  if (refused >= NativeBackward::kTiles) {
+    return unsupported(attention.pos, "no tile of attnc's backward kernel fits this score");
+  }
+  return NativeBackward(attention, mask_axes, refused).make(context.gpu);
+}
+
+}  // namespace attn::lowering::native

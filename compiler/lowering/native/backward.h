@@ -1,0 +1,25 @@
+// The backward as kernels of attnc's own, for compute capability 9.0 (attn/backward.cuh): text
+// generated from the IR and its derivative, with the lists of row blocks that masks show.
+//
+//   native.counter    i32 [1]: the number of items that were taken beyond the first of each block
+//   of
+//                     threads, zeroed before each run
+//   native.exponents  f32 [B, Hq, rows]: -lse log2(e), -inf in empty rows, of some rows more than
+//   Sq native.deltas     f32, the same: delta native.sums       f32: sums of dq, zeroed before each
+//   run (Gradients::add_queries)
+#pragma once
+
+#include "compiler/ir/attention.h"
+#include "compiler/lowering/native/native.h"
+
+namespace attn::lowering::native {
+
+// Errors: unsupported, for what the kernels do not compute yet.
+Status check_backward(const ir::Attention& attention);
+
+// Three launches. `refused`: how many of the best tiles not to take. The attention must have passed
+// check_native. Errors: unsupported for lists that are too long, and when no tile is left.
+Result<NativeProgram> lower_backward(const ir::Attention& attention, const passes::Axes& mask_axes,
+                                     const planning::Context& context, std::size_t refused);
+
+}  // namespace attn::lowering::native

@@ -1,0 +1,59 @@
+#include "compiler/lowering/native/checks.h"
+
+#include <fmt/format.h>
+
+#include "compiler/ir/random_dropout.h"
+#include "compiler/lowering/common/unsupported.h"
+#include "compiler/lowering/cudnn/operands.h"
+#include "compiler/lowering/cudnn/vectors.h"
+
+namespace attn::lowering::native {
+namespace {
+
+using ir::Dim;
+
+constexpr std::int64_t kMostLength = std::int64_t{1} << 24;  // rows and keys
+
+}  // namespace
+
+Status check_layout(const ir::Attention& attention, const std::string& name) {
+  if (name == "o") return {};
+  const Dims4 dims = stored_dims(attention, name), strides = stored_strides(attention, name);
+  const bool thd = layout_of(attention, name).kind == ir::LayoutKind::thd;
+  bool fits = strides[3] == 1;
+  for (std::size_t i = 0; i < 3; ++i) {
+    const bool moves = dims[i] > 1 || (thd && i == 2);  // sequences begin at any row
+    fits &= !moves || (strides[i] > 0 && strides[i] % kVector == 0);
+  }
+  if (fits) return {};
+  return unsupported(
+      attention.pos,
+      fmt::format("the rows of `{}` are not contiguous, or not at multiples of 16 bytes", name),
+      "the tensor memory accelerator needs both");
+}
+
+Status check_depth(const ir::Attention& attention, ir::Dim dim, std::int64_t most) {
+  const std::int64_t depth = attention.dims[dim];
+  if (depth % kVector == 0 && depth <= most) return {};
+  return unsupported(
+      attention.pos,
+      fmt::format("{} = {}, which attnc's kernel cannot compute", to_string(dim), depth),
+      fmt::format("multiples of {} up to {} work", kVector, most));
+}
+
+Status check_clauses(const ir::Attention& attention) {
+  const ir::Dims& d = attention.dims;
+  if (d[Dim::Skv] == 0 || d[Dim::Sq] == 0) {
+    return unsupported(attention.pos, "without rows or keys there is nothing to compute");
+  }
+  if (d[Dim::Skv] > kMostLength || d[Dim::Sq] > kMostLength) {
+    return unsupported(attention.pos,
+                       fmt::format("attnc's kernel takes up to {} rows and keys", kMostLength));
+  }
+  if (const Status drawn = ir::check_random_dropout(attention); !drawn.ok()) {
+    return unsupported(attention.dropout->pos, drawn.error().message, drawn.error().notes.front());
+  }
+  return {};
+}
+
+}  // namespace attn::lowering::native

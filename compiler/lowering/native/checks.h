@@ -1,0 +1,21 @@
+// Checks that all of attnc's own kernels make. Errors: unsupported.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "compiler/ir/attention.h"
+#include "runtime/base/status.h"
+
+namespace attn::lowering::native {
+
+// Of "q", "k", "v" or "do": rows that the tensor memory accelerator can read.
+Status check_layout(const ir::Attention& attention, const std::string& name);
+
+// Dqk or Dv: a multiple of 8, `most` at most.
+Status check_depth(const ir::Attention& attention, ir::Dim dim, std::int64_t most);
+
+// Some rows and keys, and not too many.
+Status check_clauses(const ir::Attention& attention);
+
+}  // namespace attn::lowering::native

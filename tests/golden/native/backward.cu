@@ -1,0 +1,70 @@
+#include "attn/backward.cuh"
+static __device__ const kernels::Tile kTiles[] = {
+    {0, 0, 2, 5}, {1, 2, 2, 3}, {2, 4, 1, 1}, {3, 5, 1, 1},
+};
+static __device__ const kernels::Run kRuns[] = {
+    {1, 2}, {128, 3}, {129, 2}, {256, 1}, {257, 1}, {304, 1},
+};
+struct Lists {
+  __device__ kernels::Tile tile(int i) const { return kTiles[i]; }
+  __device__ kernels::Run run(int i) const { return kRuns[i]; }
+};
+struct Constants {
+  using Float = kernels::BF16;
+  static constexpr int kBlockRows = 64;
+  static constexpr int kDepth = 128;
+  static constexpr int kWidth = 128;
+  static constexpr int kBatches = 2;
+  static constexpr int kHeads = 8;
+  static constexpr int kKeyHeads = 2;
+  static constexpr int kHeadsOfKey = 4;
+  static constexpr int kRows = 300;
+  static constexpr int kColumns = 400;
+  static constexpr int kPaddedRows = 368;
+  static constexpr int kKeyBlocks = 4;
+  static constexpr int kItems = 16;
+  static constexpr int kSection = 4;
+  static constexpr int kListsOfBatch = 0;
+  static constexpr int kListsOfHead = 0;
+  static constexpr long long kStatisticsBatch = 2400, kStatisticsHead = 300, kStatisticsRow = 1;
+  using Queries = kernels::Places<307200, 128, 1024, 1, 128, true>;
+  using Keys = kernels::Places<102400, 128, 256, 1, 128, true>;
+  using Values = kernels::Places<102400, 128, 256, 1, 128, true>;
+  using Outputs = kernels::Places<307200, 128, 1024, 1, 128, true>;
+};
+struct Expressions : kernels::Reals {
+  static constexpr bool kScore = false, kMask = true, kReadsTensors = false, kFiniteSlope = true;
+  __device__ float scale() const {
+    return 0.08838834764831843f;
+  }
+  __device__ float weight() const { return scale(); }
+  __device__ bool mask(int b, int h, int row, int column) const {
+    const bool v2 = row >= column;
+    return v2;
+  }
+};
+static_assert(kernels::BackwardStages<Constants>::kBytes + 1024 == 198832, "");
+extern "C" __global__ void attn_prepare(const unsigned short* o, const unsigned short* d_o,
+                                        const float* lse, float* exponents,
+                                        float* deltas) {
+  kernels::prepare<Constants>(o, d_o, lse, exponents, deltas);
+}
+extern "C" __global__ void __launch_bounds__(384, 1) attn_backward(
+    const __grid_constant__ kernels::TensorMap q,
+    const __grid_constant__ kernels::TensorMap k,
+    const __grid_constant__ kernels::TensorMap v,
+    const __grid_constant__ kernels::TensorMap d_o,
+    const float* exponents,
+    const float* deltas,
+    float* sums,
+    unsigned short* dk,
+    unsigned short* dv,
+    int* counter) {
+  const Expressions expressions{{}};
+  const kernels::BackwardTensors tensors{&q, &k, &v, &d_o, exponents, deltas, sums, dk, dv, counter};
+  kernels::backward<Constants>(tensors, expressions, Lists{});
+}
+extern "C" __global__ void attn_convert(const float* sums, unsigned short* dq) {
+  const Expressions expressions{{}};
+  kernels::convert<Constants>(sums, expressions, dq);
+}

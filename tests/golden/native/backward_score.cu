@@ -1,0 +1,88 @@
+#include "attn/backward.cuh"
+static __device__ const kernels::Tile kTiles[] = {
+    {0, 0, 2, 2}, {1, 2, 2, 2},
+};
+static __device__ const kernels::Run kRuns[] = {
+    {1, 1}, {64, 1}, {33, 1}, {96, 1},
+};
+struct Lists {
+  __device__ kernels::Tile tile(int i) const { return kTiles[i]; }
+  __device__ kernels::Run run(int i) const { return kRuns[i]; }
+};
+struct Constants {
+  using Float = kernels::F16;
+  static constexpr int kBlockRows = 64;
+  static constexpr int kDepth = 64;
+  static constexpr int kWidth = 64;
+  static constexpr int kBatches = 1;
+  static constexpr int kHeads = 2;
+  static constexpr int kKeyHeads = 2;
+  static constexpr int kHeadsOfKey = 1;
+  static constexpr int kRows = 100;
+  static constexpr int kColumns = 200;
+  static constexpr int kPaddedRows = 176;
+  static constexpr int kKeyBlocks = 2;
+  static constexpr int kItems = 4;
+  static constexpr int kSection = 1;
+  static constexpr int kListsOfBatch = 0;
+  static constexpr int kListsOfHead = 0;
+  static constexpr long long kStatisticsBatch = 200, kStatisticsHead = 100, kStatisticsRow = 1;
+  using Queries = kernels::Places<12800, 6400, 64, 1, 64, true>;
+  using Keys = kernels::Places<25600, 12800, 64, 1, 64, true>;
+  using Values = kernels::Places<25600, 12800, 64, 1, 64, true>;
+  using Outputs = kernels::Places<12800, 6400, 64, 1, 64, true>;
+};
+struct Expressions : kernels::Reals {
+  static constexpr bool kScore = true, kMask = true, kReadsTensors = false, kFiniteSlope = false;
+  const float* t_t;
+  float p_c;
+  __device__ float scale() const {
+    return 0.125f;
+  }
+  __device__ float weight() const { return 1.0f; }
+  __device__ kernels::Scored evaluate(int b, int h, int row, int column, float product) const {
+    const float score = product * 0.125f;
+    const float v2 = (float)p_c;
+    const float v4 = (float)t_t[h];
+    const int v7 = attn_wrap((long long)column - row);
+    const float v8 = (float)v7;
+    const float v9 = v4 * v8;
+    const float v10 = score + v9;
+    const float v11 = tanh(v10);
+    const float v12 = v2 * v11;
+    const float v14 = v11 * v11;
+    const float v15 = 1.0f - v14;
+    const float v16 = v15 * v2;
+    return kernels::Scored{(float)(v12), (float)(v16)};
+  }
+  __device__ bool mask(int b, int h, int row, int column) const {
+    const int v3 = (int)((unsigned)column / 3u);
+    const bool v4 = v3 <= row;
+    return v4;
+  }
+};
+static_assert(kernels::BackwardStages<Constants>::kBytes + 1024 == 116912, "");
+extern "C" __global__ void attn_prepare(const unsigned short* o, const unsigned short* d_o,
+                                        const float* lse, float* exponents,
+                                        float* deltas) {
+  kernels::prepare<Constants>(o, d_o, lse, exponents, deltas);
+}
+extern "C" __global__ void __launch_bounds__(384, 1) attn_backward(
+    const __grid_constant__ kernels::TensorMap q,
+    const __grid_constant__ kernels::TensorMap k,
+    const __grid_constant__ kernels::TensorMap v,
+    const __grid_constant__ kernels::TensorMap d_o,
+    const float* exponents,
+    const float* deltas,
+    float* sums,
+    unsigned short* dk,
+    unsigned short* dv,
+    int* counter, const float* t_t, float p_c) {
+  const Expressions expressions{{}, kernels::aligned(t_t), p_c};
+  const kernels::BackwardTensors tensors{&q, &k, &v, &d_o, exponents, deltas, sums, dk, dv, counter};
+  kernels::backward<Constants>(tensors, expressions, Lists{});
+}
+extern "C" __global__ void attn_convert(const float* sums, unsigned short* dq, const float* t_t, float p_c) {
+  const Expressions expressions{{}, kernels::aligned(t_t), p_c};
+  kernels::convert<Constants>(sums, expressions, dq);
+}

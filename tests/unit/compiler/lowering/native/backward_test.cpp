@@ -1,0 +1,182 @@
+#include "compiler/lowering/native/backward.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "compiler/derive/nvrtc.h"
+#include "compiler/passes/analysis/mask_analysis.h"
+#include "tests/support/contexts.h"
+#include "tests/support/golden.h"
+#include "tests/unit/compiler/passes/spec_example.h"
+
+namespace attn::lowering {
+namespace {
+
+using passes::testing::of_spec;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr const char* kSizes = "dims B = 2, Hq = 8, Hkv = 2, Sq = 300, Skv = 400, D = 128; ";
+
+ir::Attention of(const std::string& clauses) { return of_spec("attention a { " + clauses + " }"); }
+
+Result<NativeProgram> lowered(const std::string& clauses, std::size_t refused = 0) {
+  const ir::Attention attention = of(clauses);
+  const passes::MaskAnalysis mask(attention, nullptr);
+  return lower_native(attention, passes::varying(mask.axes(), attention.dims),
+                      attn::testing::in(true), refused);
+}
+
+const plan::KernelStep& step_of(const NativeProgram& made) {
+  return std::get<plan::KernelStep>(made.program.steps.back());
+}
+
+std::string source_of(const std::string& clauses) {
+  const Result<NativeProgram> made = lowered(clauses);
+  return made.ok() ? step_of(*made).source : made.error().to_text();
+}
+
+std::string refusal(const std::string& clauses) {
+  const Result<NativeProgram> made = lowered(clauses);
+  if (made.ok()) return "";
+  EXPECT_EQ(made.error().code, ErrorCode::unsupported);
+  return made.error().message;
+}
+
+std::vector<std::string> kernels_of(const NativeProgram& made) {
+  std::vector<std::string> names;
+  for (const plan::Launch& launch : step_of(made).launches) names.push_back(launch.kernel);
+  return names;
+}
+
+std::int64_t elements_of(const NativeProgram& made, const std::string& name) {
+  const auto found = std::ranges::find(made.program.internals, name, &plan::TensorInfo::name);
+  return found == made.program.internals.end() ? 0 : found->dims[0];
+}
+
+TEST(NativeBackward, IsThreeLaunches) {
+  const NativeProgram made = lowered(kSizes).value();
+  ASSERT_EQ(made.program.steps.size(), 1U);
+  const plan::KernelStep& step = step_of(made);
+  EXPECT_THAT(kernels_of(made), ElementsAre("attn_prepare", "attn_backward", "attn_convert"));
+  EXPECT_THAT(step.outputs, ElementsAre("dq", "dk", "dv", "native.exponents", "native.deltas"));
+  EXPECT_THAT(step.zeroed, ElementsAre("native.counter", "native.sums"));
+  const plan::Launch& backward = step.launches[1];
+  EXPECT_EQ(backward.grid[0], 2 * 2 * 4);  // heads of keys, blocks of keys
+  EXPECT_EQ(backward.block[0], 384);
+  EXPECT_LE(backward.shared_bytes, 227 << 10);
+  // 304 rows are a multiple of 16; 64 more do not exist.
+  EXPECT_EQ(elements_of(made, "native.deltas"), 2 * 8 * 368);
+  EXPECT_EQ(elements_of(made, "native.sums"), 2 * 8 * 368 * 128);
+  EXPECT_EQ(step.launches[0].grid[0], 2 * 8 * 368 * 16 / 256);
+  EXPECT_EQ(step.launches[2].grid[0], 2 * 8 * 10);
+}
+
+TEST(NativeBackward, TensorsAreThoseOfABackward) {
+  const NativeProgram made =
+      lowered(std::string(kSizes) + "tensor t: f32[Hq]; score score * t[h]; grad q, k, v;").value();
+  std::vector<std::string> names;
+  for (const plan::TensorInfo& tensor : made.program.tensors) names.push_back(tensor.name);
+  EXPECT_THAT(names, ElementsAre("q", "k", "v", "t", "o", "lse", "do", "dq", "dk", "dv"));
+  const auto map = std::get<plan::TensorMapArgument>(step_of(made).launches[1].arguments[3]);
+  EXPECT_EQ(map.tensor.name, "do");
+  EXPECT_THAT(map.dims, ElementsAre(128, 300, 8, 2));
+  EXPECT_THAT(map.box, ElementsAre(64, 64, 1, 1));
+}
+
+TEST(NativeBackward, ComputesTheGradientsThatAreWanted) {
+  const NativeProgram keys = lowered(std::string(kSizes) + "grad k, v;").value();
+  EXPECT_THAT(kernels_of(keys), ElementsAre("attn_prepare", "attn_backward"));
+  EXPECT_EQ(elements_of(keys, "native.sums"), 0);
+  EXPECT_THAT(step_of(keys).source, HasSubstr("exponents, deltas, nullptr, dk, dv, counter}"));
+  const NativeProgram queries = lowered(std::string(kSizes) + "grad q;").value();
+  EXPECT_THAT(step_of(queries).source,
+              HasSubstr("exponents, deltas, sums, nullptr, nullptr, counter}"));
+}
+
+TEST(NativeBackward, HeadDimensionsAreRoundedUp) {
+  EXPECT_THAT(source_of("dims B = 1, Hq = 2, Sq = 64, Skv = 64, Dqk = 72, Dv = 40;"),
+              AllOf(HasSubstr("kDepth = 128;"), HasSubstr("kWidth = 64;"),
+                    HasSubstr("Keys = kernels::Places<9216, 72, 144, 1, 72, true>;"),
+                    HasSubstr("Outputs = kernels::Places<5120, 40, 80, 1, 40, true>;")));
+}
+
+// Its sums of products and derivatives may be infinite where the score is.
+TEST(NativeBackward, SlopesAreInlined) {
+  const std::string squared = source_of(std::string(kSizes) + "score score * score;");
+  EXPECT_THAT(squared, AllOf(HasSubstr("kScore = true, kMask = false"),
+                             HasSubstr("kFiniteSlope = false"), HasSubstr("kernels::Scored{")));
+  const std::string capped = source_of(std::string(kSizes) + "score 30.0 * tanh(score / 30.0);");
+  EXPECT_THAT(capped, HasSubstr("kFiniteSlope = true"));
+  EXPECT_THAT(source_of(kSizes), AllOf(HasSubstr("kScore = false"), Not(HasSubstr("evaluate("))));
+}
+
+TEST(NativeBackward, OtherTensorsAreReadWithinTheirEnds) {
+  EXPECT_THAT(source_of(std::string(kSizes) +
+                        "tensor t: f32[Sq, Skv]; score score + t[q_idx, kv_idx]; grad q, k, v;"),
+              HasSubstr("kReadsTensors = true"));
+  EXPECT_THAT(source_of(std::string(kSizes) + "mask q_idx >= kv_idx;"),
+              HasSubstr("kReadsTensors = false"));
+}
+
+TEST(NativeBackward, TextOfACausalMask) {
+  attn::testing::expect_golden("tests/golden/native/backward.cu",
+                               source_of(std::string(kSizes) + "mask q_idx >= kv_idx;"));
+}
+
+TEST(NativeBackward, TextOfAScoreThatReadsATensor) {
+  attn::testing::expect_golden(
+      "tests/golden/native/backward_score.cu",
+      source_of("dims B = 1, Hq = 2, Hkv = 2, Sq = 100, Skv = 200, D = 64; dtype f16; "
+                "param c: f32; tensor t: f32[Hq]; grad q, k, v; layout bhsd; "
+                "score c * tanh(score + t[h] * (kv_idx - q_idx)); mask kv_idx // 3 <= q_idx;"));
+}
+
+TEST(NativeBackward, TakesSmallerBlocksWhereKernelsWereRefused) {
+  EXPECT_THAT(step_of(*lowered(kSizes)).source, HasSubstr("kBlockRows = 64;"));
+  EXPECT_THAT(step_of(*lowered(kSizes, 1)).source, HasSubstr("kBlockRows = 32;"));
+  const auto none = lowered(kSizes, 2);
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.error().code, ErrorCode::unsupported);
+}
+
+TEST(NativeBackward, RefusesWhatItCannotCompute) {
+  const std::string dims = "dims B = 2, Hq = 4, Hkv = 2, Sq = 64, Skv = 64, ";
+  EXPECT_EQ(refusal(dims + "D = 64;"), "");
+  EXPECT_THAT(refusal(dims + "D = 60;"), HasSubstr("Dqk = 60"));
+  EXPECT_THAT(refusal(dims + "D = 192;"), HasSubstr("Dqk = 192"));
+  EXPECT_THAT(refusal(dims + "D = 64; lengths kv;"), HasSubstr("lengths"));
+  EXPECT_THAT(refusal(dims + "D = 64; layout thd;"), HasSubstr("lengths"));
+  EXPECT_THAT(refusal(dims + "D = 64; dropout 0.1;"), HasSubstr("dropout"));
+  EXPECT_THAT(refusal(dims + "D = 64; deterministic;"), HasSubstr("fixed order"));
+  EXPECT_THAT(refusal(dims + "D = 64; layout paged(page = 16);"), HasSubstr("paged"));
+  EXPECT_THAT(refusal(dims + "D = 64; learn t: f32[Hq]; score score * t[h];"),
+              HasSubstr("the gradient of `t`"));
+}
+
+// The tile that is taken: with blocks of 64 rows where nothing spills.
+void expect_no_spills(const std::string& clauses, std::size_t refused = 0) {
+  const Result<NativeProgram> made = lowered(clauses, refused);
+  ASSERT_TRUE(made.ok()) << clauses << made.error().to_text();
+  std::string report;
+  const auto image =
+      derive::compile_kernel(step_of(*made).source, 90, "", derive::KernelKind::general, &report);
+  ASSERT_TRUE(image.ok()) << clauses << image.error().to_text();
+  EXPECT_THAT(report, AllOf(Not(::testing::ContainsRegex("[1-9][0-9]* bytes spill")),
+                            Not(HasSubstr("C75"))))
+      << clauses;
+}
+
+TEST(NativeBackward, KernelsDoNotSpill) {
+  const std::string sizes = "dims B = 2, Hq = 8, Hkv = 2, Sq = 1000, Skv = 1000, ";
+  expect_no_spills(sizes + "D = 128; mask q_idx >= kv_idx;");
+  expect_no_spills(sizes + "D = 128; dtype f16; score 30.0 * tanh(score / 30.0);");
+  expect_no_spills(sizes + "D = 64; tensor t: f32[Sq]; score score * score * t[q_idx]; grad k;", 1);
+}
+
+}  // namespace
+}  // namespace attn::lowering
