@@ -24,11 +24,13 @@
 //
 // A generated kernel gives three classes:
 //   C  constants: sizes, strides
-//   E  expressions, inlined: weight(), scale(), evaluate(..), mask(..)
+//   E  expressions, inlined: weight(), scale(), evaluate(..), mask(..), keep(..), keys(b),
+//      queries(b), and of random dropout seed(), offset()
 //   L  lists: which row blocks a block of keys sees (Tile, Run), rows in the place of keys
 #pragma once
 
 #include "attn/forward.cuh"
+#include "attn/philox.cuh"
 #include "attn/transposed.cuh"
 
 namespace kernels {
@@ -135,11 +137,13 @@ struct BackwardStages {
 };
 
 // One thread. It has few registers: the warp groups need them.
-template <class C, class L>
+template <class C, class E, class L>
 struct RowProducer {
   using S = BackwardStages<C>;
+  static constexpr int kLeastSteps = 2;
   const S stages;
   const BackwardTensors& tensors;
+  const E& expressions;
   const L& lists;
   // Steps so far: the next is in stage `steps` % 2. The highest bit changes with each item, and the
   // next tells that an item has begun.
@@ -168,7 +172,9 @@ struct RowProducer {
     const int list =
         unit / C::kKeyHeads * C::kListsOfBatch + unit % C::kKeyHeads * C::kListsOfHead;
     const Tile tile = lists.tile(list * C::kKeyBlocks + within / units);
-    int run = tile.first, of_run = 0, left = tile.blocks * C::kHeadsOfKey;
+    int run = tile.first, of_run = 0;
+    int left = blocks_of(tile, unit / C::kKeyHeads) * C::kHeadsOfKey;
+    if (C::kLengths && left < kLeastSteps) left = kLeastSteps;  // which lists have
     int head = unit * C::kHeadsOfKey;
     unsigned rows = 0;
     store_shared(stages.next_block(), tile.tile);
@@ -186,6 +192,22 @@ struct RowProducer {
       }
     }
     steps ^= 1u << 31;
+  }
+
+  // Those within the lengths of the batch.
+  __device__ int blocks_of(const Tile& tile, int b) const {
+    if (!C::kLengths) return tile.blocks;
+    if (tile.tile * S::kKeys >= expressions.keys(b)) return 0;
+    const int rows = expressions.queries(b);
+    int blocks = 0;
+    for (int i = 0; i < tile.runs; ++i) {
+      const Run run = lists.run(tile.first + i);
+      const int left = rows - (run.key & (int)kKeyBits);
+      if (left <= 0) break;
+      const int most = (left + C::kBlockRows - 1) / C::kBlockRows;
+      blocks += most < run.blocks ? most : run.blocks;
+    }
+    return blocks;
   }
 
   __device__ void next_rows(int& run, int& of_run, unsigned& rows) const {
@@ -264,6 +286,8 @@ struct Gradients {
   int key = 0;           // the first of this thread's two; the other is 8 further
   float dk[C::kDepth / 2], dv[C::kWidth / 2], s[kScores], dp[kScores], dq[kSumRows / 2];
   unsigned p[kScores / 2], ds[kScores / 2];
+  static constexpr bool kDrops = E::kKeep || E::kRandom;
+  unsigned kept = 0;  // bit i: dropout keeps score i
 
   __device__ __forceinline__ Gradients(const S& stages_, const BackwardTensors& tensors_,
                                        const E& expressions_, int group_)
@@ -325,7 +349,7 @@ struct Gradients {
     release(stages.slope_full(last & 1));
     release(stages.keys_full());
     add_queries(last);
-    store<typename C::Values>(tensors.dv, unit, dv, 1.0f);
+    store<typename C::Values>(tensors.dv, unit, dv, E::kKeptScale);
     store<typename C::Keys>(tensors.dk, unit, dk, expressions.scale());
     steps ^= 1u << 31;
   }
@@ -334,6 +358,7 @@ struct Gradients {
   __device__ __forceinline__ void step() {
     const unsigned n = steps & 1, before = n ^ 1;
     wait(stages.gradient_full(n), parity_of(steps));
+    if constexpr (E::kRandom) draw();
     wait_for_products<0>();
     pin(s);
     multiply_gradients(n);
@@ -469,15 +494,16 @@ struct Gradients {
         }
       }
     }
-    if (C::kColumns % S::kKeys != 0 && (key | S::kKeys - 1) >= C::kColumns) {
+    const int keys = expressions.keys(block.b()), rows = expressions.queries(block.b());
+    if ((C::kLengths || C::kColumns % S::kKeys != 0) && (key | S::kKeys - 1) >= keys) {
 #pragma unroll
-      for (int i = 0; i < kScores; ++i) s[i] = key_of(i) < C::kColumns ? s[i] : nothing();
+      for (int i = 0; i < kScores; ++i) s[i] = key_of(i) < keys ? s[i] : nothing();
     }
     // The exponents of rows past the last are -inf, but a modified score may be inf.
     if constexpr (E::kScore) {
-      if (block.first() + C::kBlockRows > C::kRows) {
+      if (block.first() + C::kBlockRows > rows) {
 #pragma unroll
-        for (int i = 0; i < kScores; ++i) s[i] = row_of(block, i) < C::kRows ? s[i] : nothing();
+        for (int i = 0; i < kScores; ++i) s[i] = row_of(block, i) < rows ? s[i] : nothing();
       }
     }
   }
@@ -486,6 +512,7 @@ struct Gradients {
   __device__ __forceinline__ void weigh(unsigned n) {
     const RowBlock block = rows_of(steps);
     hide(block);
+    if constexpr (E::kKeep) keep(block);
     const unsigned exponents = stages.exponents(n) + (lane() & 3) * 8;
 #pragma unroll
     for (int j = 0; j < kScores / 4; ++j) {
@@ -494,10 +521,42 @@ struct Gradients {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         weights[i] = weight_of(block, 4 * j + i, i & 1 ? added.y : added.x);
+        if (kDrops && !is_kept(4 * j + i)) weights[i] = 0;
       }
       p[2 * j] = pair(Float{}, weights[0], weights[1]);
       p[2 * j + 1] = pair(Float{}, weights[2], weights[3]);
     }
+  }
+
+  __device__ __forceinline__ bool is_kept(int i) const { return kept >> i & 1; }
+
+  __device__ __forceinline__ void keep(const RowBlock& block) {
+    kept = 0;
+#pragma unroll
+    for (int i = 0; i < kScores; ++i) {
+      const bool keeps = expressions.keep(block.b(), block.h(), held_row(block, i), held_key(i));
+      kept |= (unsigned)keeps << i;
+    }
+  }
+
+  // The same for random dropout, in the numbering of Consumer::draw: the words of a call are of
+  // groups of 8 keys of 32, two of which are those of this thread's warp.
+  __device__ __forceinline__ void draw() {
+    const RowBlock block = rows_of(steps);
+    const uint2 random_key = dropout_key(*expressions.seed(), *expressions.offset());
+    const unsigned counter = key / 32 * 4 + lane() / 8, half = (lane() / 4 & 1) * 16;
+    const bool upper = warp() & 1;
+    kept = 0;
+#pragma unroll
+    for (int n = 0; n < kScores / 2; ++n) {
+      const int i = n / 2 * 4 + n % 2;
+      const uint4 words = philox<kDropoutRounds>(
+          make_uint4(counter, row_of(block, i), block.h(), block.b()), random_key);
+      const unsigned first = kept_halves<E::kDropped>(upper ? words.z : words.x);
+      const unsigned second = kept_halves<E::kDropped>(upper ? words.w : words.y);
+      kept |= (first >> half & 1) << i | (second >> half & 1) << (i + 2);
+    }
+    kept = unknown(kept);
   }
 
   __device__ __forceinline__ float weight_of(const RowBlock& block, int i, float added) {
@@ -527,7 +586,9 @@ struct Gradients {
       float slopes[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        slopes[i] = s[4 * j + i] * (dp[4 * j + i] - (i & 1 ? delta.y : delta.x));
+        float of_weight = dp[4 * j + i];
+        if (kDrops) of_weight = is_kept(4 * j + i) ? of_weight * E::kKeptScale : 0.0f;
+        slopes[i] = s[4 * j + i] * (of_weight - (i & 1 ? delta.y : delta.x));
       }
       ds[2 * j] = pair(Float{}, slopes[0], slopes[1]);
       ds[2 * j + 1] = pair(Float{}, slopes[2], slopes[3]);
@@ -596,7 +657,7 @@ ATTN_INLINE void backward(const BackwardTensors& tensors, const E& expressions, 
   const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);
   if (group == 0) {
     give_registers<24>();
-    if (threadIdx.x == 0) RowProducer<C, L>{stages, tensors, lists}.run();
+    if (threadIdx.x == 0) RowProducer<C, E, L>{stages, tensors, expressions, lists}.run();
   } else {
     take_registers<240>();
     Gradients<C, E>(stages, tensors, expressions, group - 1).run();
@@ -604,15 +665,15 @@ ATTN_INLINE void backward(const BackwardTensors& tensors, const E& expressions, 
 }
 
 // Exponents and deltas of kPaddedRows rows of each head, 16 threads a row. Rows that are empty, or
-// past the last one, get the exponent -inf and the delta 0.
-template <class C>
+// past the length, get the exponent -inf and the delta 0.
+template <class C, class E>
 ATTN_INLINE void prepare(const unsigned short* o, const unsigned short* d_o, const float* lse,
-                         float* exponents, float* deltas) {
+                         const E& expressions, float* exponents, float* deltas) {
   using P = typename C::Outputs;
   const long long i = attn_thread(), row = i / 16;
   const int q = (int)(row % C::kPaddedRows), h = (int)(row / C::kPaddedRows % C::kHeads);
   const int b = (int)(row / C::kPaddedRows / C::kHeads), lane = (int)(i % 16);
-  const bool exists = b < C::kBatches && q < C::kRows;
+  const bool exists = b < C::kBatches && q < expressions.queries(b);
   const float of_row = exists ? lse[b * C::kStatisticsBatch + h * C::kStatisticsHead +
                                     q * C::kStatisticsRow]
                               : nothing();

@@ -20,6 +20,8 @@
 #include "compiler/lowering/native/maps.h"
 #include "compiler/lowering/native/row_blocks.h"
 #include "compiler/lowering/native/strength_reduction.h"
+#include "compiler/lowering/unfused/unfused_backward.h"
+#include "compiler/lowering/unfused/unfused_parts.h"
 #include "runtime/plan/internal_tensor.h"
 
 namespace attn::lowering::native {
@@ -45,7 +47,11 @@ class NativeBackward {
     ATTN_ASSIGN(blocks_, row_blocks(attention_, mask_axes_, rows_));
     expressions_ = gradient_expressions_of(derivatives_, blocks_.masked);
     blocks_of_threads_ = std::min(static_cast<std::int64_t>(gpu.multiprocessors), items());
-    NativeProgram made{program(), 0, rate_, {}, {}};
+    LearnedGradients learned;
+    if (!derivatives_.tensors.empty()) {
+      ATTN_ASSIGN(learned, learned_gradients(derivatives_));
+    }
+    NativeProgram made{program(learned), 0, rate_, {}, {}};
     made.scores = kProducts * blocks_.blocks * static_cast<double>(rows_ * kKeysOfBlock);
     derive::check_scores(whole_, made.program);
     ATTN_RETURN_IF_ERROR(check_program(whole_, made.program));
@@ -78,6 +84,14 @@ class NativeBackward {
   bool wants(const char* gradient) const {
     return std::ranges::find(gradients_, gradient) != gradients_.end();
   }
+  // Those that the kernels make.
+  std::vector<std::string> own_gradients() const {
+    std::vector<std::string> own;
+    for (const char* gradient : {"dq", "dk", "dv"}) {
+      if (wants(gradient)) own.emplace_back(gradient);
+    }
+    return own;
+  }
   std::int64_t heads() const { return dims_[Dim::B] * dims_[Dim::Hq]; }
   std::int64_t items() const { return blocks_.tiles * dims_[Dim::B] * dims_[Dim::Hkv]; }
   std::int64_t padded_rows() const { return past_all_rows(dims_) + rows_; }
@@ -91,21 +105,31 @@ class NativeBackward {
     return 1024 + of_keys + 2 * of_rows + 4 * rows_ * depth() + 16 * 8 + 16 + 8 * 4;
   }
 
-  plan::Program program() const {
-    std::set<std::string> used = {"q", "k", "v", "o", "do", "lse"};
+  // With the steps of learned sinks, which read nothing per score.
+  plan::Program program(const LearnedGradients& learned) const {
+    std::set<std::string> used = names_read(learned.steps);
+    used.insert({"q", "k", "v", "o", "do", "lse"});
     for (const plan::OperandSource& source : expressions_.inputs.operands) {
       if (const auto* param = std::get_if<plan::ParamOperand>(&source))
         used.insert(param->name);
       else
         used.insert(std::get<plan::TensorOperand>(source).name);
     }
+    const Controls control = controls(whole_, used);
     plan::Program program;
-    program.tensors = backward_tensors(whole_, used, controls(whole_, used), gradients_);
+    program.tensors = backward_tensors(whole_, used, control, gradients_);
+    program.internals = control.internals;
+    program.steps.assign(control.steps.begin(), control.steps.end());
+    std::ranges::copy(learned.internals, std::back_inserter(program.internals));
+    std::ranges::copy(learned.steps, std::back_inserter(program.steps));
     for (const ir::Param& param : whole_.params) {
       if (used.contains(param.name)) program.params.push_back({param.name, param.dtype});
     }
-    plan::KernelStep step{
-        .outputs = gradients_, .zeroed = {kCounter}, .launches = launches(), .source = source()};
+    if (own_gradients().empty()) return program;
+    plan::KernelStep step{.outputs = own_gradients(),
+                          .zeroed = {kCounter},
+                          .launches = launches(),
+                          .source = source()};
     const auto add = [&](const char* name, std::int64_t elements) {
       program.internals.push_back(plan::internal_tensor(name, DType::f32, {elements}));
     };
@@ -125,13 +149,15 @@ class NativeBackward {
   std::vector<plan::Launch> launches() const {
     using Tensor = plan::TensorOperand;
     const std::int64_t prepared = heads() * padded_rows() * kThreadsOfRow;
+    std::vector<plan::KernelArgument> arguments = {Tensor{"o"}, Tensor{"do"}, Tensor{"lse"},
+                                                   Tensor{kExponents}, Tensor{kDeltas}};
+    add_inputs(arguments);
     std::vector<plan::Launch> all;
     all.push_back({.kernel = kPrepareKernel,
                    .grid = {ceil_div(prepared, kThreads), 1, 1},
                    .block = {kThreads, 1, 1},
-                   .arguments = {Tensor{"o"}, Tensor{"do"}, Tensor{"lse"}, Tensor{kExponents},
-                                 Tensor{kDeltas}}});
-    std::vector<plan::KernelArgument> arguments;
+                   .arguments = std::move(arguments)});
+    arguments.clear();
     for (const char* name : {"q", "k", "v", "do"}) arguments.emplace_back(map_of(name));
     for (const std::string& name : operands()) arguments.emplace_back(Tensor{name});
     add_inputs(arguments);
@@ -213,6 +239,8 @@ class NativeBackward {
         "  static constexpr long long kStatisticsBatch = {}, kStatisticsHead = {}, "
         "kStatisticsRow = {};\n",
         statistics[0], statistics[1], statistics[2]);
+    text += fmt::format("  static constexpr bool kLengths = {};\n",
+                        whole_.lengths_q || whole_.lengths_kv);
     const std::pair<const char*, const char*> tensors[] = {
         {"Queries", "q"}, {"Keys", "k"}, {"Values", "v"}, {"Outputs", "o"}};
     for (const auto& [type, name] : tensors) text += places_text(type, name);
@@ -248,13 +276,13 @@ class NativeBackward {
         "static_assert(kernels::BackwardStages<Constants>::kBytes + 1024 == {}, \"\");\n"
         "extern \"C\" __global__ void {}(const unsigned short* o, const unsigned short* d_o,\n"
         "                                        const float* lse, float* exponents,\n"
-        "                                        float* deltas) {{\n"
-        "  kernels::prepare<Constants>(o, d_o, lse, exponents, deltas);\n}}\n"
+        "                                        float* deltas{}) {{\n  {}\n"
+        "  kernels::prepare<Constants>(o, d_o, lse, expressions, exponents, deltas);\n}}\n"
         "extern \"C\" __global__ void __launch_bounds__(384, 1) {}(\n    {}{}) {{\n  {}\n"
         "  const kernels::BackwardTensors tensors{{{}}};\n"
         "  kernels::backward<Constants>(tensors, expressions, Lists{{}});\n}}\n",
-        shared_bytes(), kPrepareKernel, kBackwardKernel, fmt::join(parameters, ",\n    "), inputs,
-        object, fmt::join(fields, ", "));
+        shared_bytes(), kPrepareKernel, inputs, object, kBackwardKernel,
+        fmt::join(parameters, ",\n    "), inputs, object, fmt::join(fields, ", "));
     if (!wants("dq")) return text;
     return text + fmt::format(
                       "extern \"C\" __global__ void {}(const float* sums, unsigned short* dq{}) "
@@ -278,14 +306,12 @@ class NativeBackward {
 // The first that the kernels do not compute.
 std::string missing(const ir::Attention& attention) {
   if (attention.deterministic) return "sum dq in a fixed order (`deterministic`)";
-  if (attention.lengths_q || attention.lengths_kv) return "take lengths";
-  if (attention.dropout) return "compute dropout";
   for (const char* name : {"q", "k", "v", "o"}) {
     const ir::LayoutKind kind = layout_of(attention, name).kind;
     if (kind == ir::LayoutKind::thd) return "take packed sequences (thd)";
   }
-  for (const std::string& name : gradient::wanted_gradients(attention)) {
-    if (attention.find_tensor(name)) return fmt::format("compute the gradient of `{}`", name);
+  for (const gradient::TensorGradient& learned : gradient::differentiate(attention).tensors) {
+    if (!learned.score.empty()) return fmt::format("compute the gradient of `{}`", learned.tensor);
   }
   return "";
 }

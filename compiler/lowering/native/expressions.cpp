@@ -128,6 +128,56 @@ std::string length_method(const char* name, std::string_view lengths, bool has, 
   return fmt::format("  __device__ int {}(int b) const {{ return {}; }}\n", name, value);
 }
 
+std::string lengths_text(const ir::Attention& attention) {
+  const ir::Dims& d = attention.dims;
+  return length_method("keys", ir::kLengthsKv, attention.lengths_kv, d[Dim::Skv]) +
+         length_method("queries", ir::kLengthsQ, attention.lengths_q, d[Dim::Sq]);
+}
+
+double kept_scale(const ir::Attention& attention) {
+  return attention.dropout ? 1 / (1 - attention.dropout->exact_probability()) : 1;
+}
+
+std::string keep_method(const ir::Attention& attention, const std::string& parameters,
+                        ExpressionWriter& writer) {
+  const std::string value = writer.value(*attention.dropout->keep);
+  return method("bool keep(" + parameters + ")", writer, value);
+}
+
+// Of random dropout.
+std::string random_text(const ir::Attention& attention) {
+  return fmt::format(
+      "  static constexpr int kDropped = {};\n"
+      "  __device__ const long long* seed() const {{ return t_{}; }}\n"
+      "  __device__ const long long* offset() const {{ return t_{}; }}\n",
+      attention.dropout->dropped(), kSeed, kOffset);
+}
+
+void add_controls(const ir::Attention& attention, derive::KernelInputs& inputs) {
+  if (attention.lengths_q) add_lengths(attention, ir::kLengthsQ, inputs);
+  if (attention.lengths_kv) add_lengths(attention, ir::kLengthsKv, inputs);
+  if (attention.is_random()) add_random_controls(inputs);
+}
+
+// The score of a block of statements is `product` times the scale. Constant factors of the score
+// and the scale are one.
+void set_scaled_score(const ir::Attention& attention, ExprId root, ExpressionWriter& writer) {
+  writer.set_score("product * " + writer.value(attention.scale));
+  const auto scale = positive_scale(attention);
+  if (!scale) return;
+  const ir::Dag& dag = attention.dag;
+  const ExprId roots[] = {root};
+  for (const ExprId id : ir::reachable(dag, roots)) {
+    const ir::Node& node = dag[id];
+    if (!node.is(Op::mul_) && !node.is(Op::div_)) continue;
+    const ExprId x = node.operands[0], y = node.operands[1];
+    if (!dag[x].is(Op::score_) || !dag[y].is(Op::const_real_)) continue;
+    const double factor = node.is(Op::mul_) ? dag.real_of(y) : 1 / dag.real_of(y);
+    if (!std::isfinite(static_cast<float>(*scale * factor))) continue;
+    writer.set_value(id, fmt::format("(product * {})", float_literal(*scale * factor)));
+  }
+}
+
 class Text {
  public:
   Text(const ir::Attention& attention, const Expressions& expressions)
@@ -147,13 +197,11 @@ class Text {
     }
     if (expressions_.masks) text += mask();
     if (attention_.is_random())
-      text += random();
+      text += random_text(attention_);
     else if (attention_.dropout)
-      text += keep(*attention_.dropout->keep);
+      text += keep();
     if (attention_.sink) text += sink();
-    const ir::Dims& d = attention_.dims;
-    text += length_method("keys", ir::kLengthsKv, attention_.lengths_kv, d[Dim::Skv]);
-    text += length_method("queries", ir::kLengthsQ, attention_.lengths_q, d[Dim::Sq]);
+    text += lengths_text(attention_);
     if (intervals) text += intervals_text(attention_);
     return text + "};\n";
   }
@@ -161,7 +209,6 @@ class Text {
  private:
   std::string constants() const {
     const auto& dropout = attention_.dropout;
-    const double kept = dropout ? 1 / (1 - dropout->exact_probability()) : 1;
     return fmt::format(
         "  static constexpr bool kScore = {}, kBounded = {}, kMask = {}, kKeep = {}, kSink = {};\n"
         "  static constexpr bool kReadsColumns = {}, kRandom = {}, kSigmoid = {};\n"
@@ -169,7 +216,7 @@ class Text {
         "  static constexpr float kKeptScale = {};\n",
         expressions_.modifies, expressions_.bounded, expressions_.masks, dropout && dropout->keep,
         attention_.sink.has_value(), expressions_.reads_columns, attention_.is_random(),
-        attention_.is_sigmoid(), expressions_.column_period, kept);
+        attention_.is_sigmoid(), expressions_.column_period, kept_scale(attention_));
   }
 
   // The indices of a score. In a grid, rows and columns are places.
@@ -245,23 +292,9 @@ class Text {
                   writer_, value);
   }
 
-  // Constant factors of the score and the scale are one.
   void set_score() {
     if (!expressions_.scoring.scaled) return writer_.set_score("product");
-    writer_.set_score("product * " + writer_.value(attention_.scale));
-    const auto scale = positive_scale(attention_);
-    if (!scale) return;
-    const ir::Dag& dag = attention_.dag;
-    const ExprId roots[] = {expressions_.scoring.root};
-    for (const ExprId id : ir::reachable(dag, roots)) {
-      const ir::Node& node = dag[id];
-      if (!node.is(Op::mul_) && !node.is(Op::div_)) continue;
-      const ExprId x = node.operands[0], y = node.operands[1];
-      if (!dag[x].is(Op::score_) || !dag[y].is(Op::const_real_)) continue;
-      const double factor = node.is(Op::mul_) ? dag.real_of(y) : 1 / dag.real_of(y);
-      if (!std::isfinite(static_cast<float>(*scale * factor))) continue;
-      writer_.set_value(id, fmt::format("(product * {})", literal(*scale * factor)));
-    }
+    set_scaled_score(attention_, expressions_.scoring.root, writer_);
   }
 
   std::string mask() {
@@ -269,18 +302,9 @@ class Text {
     return mask_method(attention_, parameters(), writer_);
   }
 
-  std::string keep(ExprId id) {
+  std::string keep() {
     begin();
-    const std::string value = writer_.value(id);
-    return method("bool keep(" + parameters() + ")", writer_, value);
-  }
-
-  std::string random() const {
-    return fmt::format(
-        "  static constexpr int kDropped = {};\n"
-        "  __device__ const long long* seed() const {{ return t_{}; }}\n"
-        "  __device__ const long long* offset() const {{ return t_{}; }}\n",
-        attention_.dropout->dropped(), kSeed, kOffset);
+    return keep_method(attention_, parameters(), writer_);
   }
 
   std::string sink() {
@@ -307,14 +331,21 @@ class GradientText {
   std::string make() && {
     std::string text = fmt::format(
         "struct Expressions : kernels::Reals {{\n"
-        "  static constexpr bool kScore = {}, kMask = {}, kReadsTensors = {}, kFiniteSlope = {};\n",
+        "  static constexpr bool kScore = {}, kMask = {}, kReadsTensors = {}, kFiniteSlope = {};\n"
+        "  static constexpr bool kKeep = {}, kRandom = {};\n"
+        "  static constexpr float kKeptScale = {};\n",
         expressions_.modifies, expressions_.masks, expressions_.reads_tensors,
-        expressions_.finite_slope);
+        expressions_.finite_slope, attention_.dropout && attention_.dropout->keep,
+        attention_.is_random(), kept_scale(attention_));
     for (const std::string& field : expressions_.inputs.parameters) text += "  " + field + ";\n";
     text += scale();
     text += expressions_.modifies ? evaluate() : "";
     text += expressions_.masks ? mask() : "";
-    return text + "};\n";
+    if (attention_.is_random())
+      text += random_text(attention_);
+    else if (attention_.dropout)
+      text += keep();
+    return text + lengths_text(attention_) + "};\n";
   }
 
  private:
@@ -329,7 +360,7 @@ class GradientText {
 
   std::string evaluate() {
     begin();
-    writer_.set_score("product * " + writer_.value(attention_.scale));
+    set_scaled_score(attention_, attention_.score, writer_);
     const std::string score = writer_.value(attention_.score), slope = writer_.value(slope_);
     return method(fmt::format("kernels::Scored evaluate({}, float product)", kIndices), writer_,
                   fmt::format("kernels::Scored{{(float)({}), (float)({})}}", score, slope));
@@ -338,6 +369,11 @@ class GradientText {
   std::string mask() {
     begin();
     return mask_method(attention_, kIndices, writer_);
+  }
+
+  std::string keep() {
+    begin();
+    return keep_method(attention_, kIndices, writer_);
   }
 
   void begin() { writer_.begin({true, true, true, true}); }
@@ -358,9 +394,11 @@ GradientExpressions gradient_expressions_of(const gradient::Derivatives& derivat
   std::vector<ExprId> roots = {attention.scale};
   if (made.modifies) roots.insert(roots.end(), {attention.score, derivatives.score});
   if (masks) roots.insert(roots.end(), attention.masks.begin(), attention.masks.end());
+  if (attention.dropout && attention.dropout->keep) roots.push_back(*attention.dropout->keep);
   made.reads_tensors = reads_by_index(attention, roots);
   made.finite_slope = passes::is_finite(attention, derivatives.score, passes::Score::infinite);
   made.inputs = derive::inputs_of(attention, roots);
+  add_controls(attention, made.inputs);
   return made;
 }
 
@@ -386,9 +424,7 @@ Expressions expressions_of(const ir::Attention& attention, bool masks, bool tabl
                (!attention.dropout || (attention.is_random() && !made.modifies)) &&
                (!masks || are_plain(attention, attention.masks, kMostOfMasks));
   made.inputs = derive::inputs_of(attention, roots);
-  if (attention.lengths_q) add_lengths(attention, ir::kLengthsQ, made.inputs);
-  if (attention.lengths_kv) add_lengths(attention, ir::kLengthsKv, made.inputs);
-  if (attention.is_random()) add_random_controls(made.inputs);
+  add_controls(attention, made.inputs);
   return made;
 }
 

@@ -123,6 +123,37 @@ TEST(NativeBackward, OtherTensorsAreReadWithinTheirEnds) {
               HasSubstr("kReadsTensors = false"));
 }
 
+TEST(NativeBackward, LengthsCutLists) {
+  const std::string text = source_of(std::string(kSizes) + "lengths q, kv;");
+  EXPECT_THAT(text, AllOf(HasSubstr("kLengths = true;"),
+                          HasSubstr("int keys(int b) const { return ::min(t_lengths_kv[b], 400)"),
+                          HasSubstr("float* deltas, const int* t_lengths_q")));
+  EXPECT_THAT(source_of(kSizes), HasSubstr("int queries(int b) const { return 300; }"));
+}
+
+TEST(NativeBackward, DropoutIsThatOfTheForward) {
+  const std::string random = source_of(std::string(kSizes) + "dropout 0.25;");
+  EXPECT_THAT(random,
+              AllOf(HasSubstr("kKeep = false, kRandom = true;"), HasSubstr("kKeptScale = 1.3333"),
+                    HasSubstr("kDropped = 8192;"), HasSubstr("const long long* t_seed")));
+  EXPECT_THAT(source_of(std::string(kSizes) + "dropout 0.5, (q_idx + kv_idx) % 2 == 0;"),
+              AllOf(HasSubstr("kKeep = true, kRandom = false;"), HasSubstr("bool keep(int b")));
+}
+
+// The gradient of a sink needs a value for each row alone.
+TEST(NativeBackward, SinksHaveGradients) {
+  const NativeProgram made =
+      lowered(std::string(kSizes) + "learn t: f32[Hq]; sink t[h] * 2.0;").value();
+  EXPECT_THAT(step_of(made).outputs,
+              ElementsAre("dq", "dk", "dv", "native.exponents", "native.deltas"));
+  EXPECT_GT(made.program.steps.size(), 1U);
+  EXPECT_TRUE(plan::steps_of<plan::CudnnStep>(made.program).empty());
+  EXPECT_EQ(made.program.tensors.back().name, "d_t");
+  const NativeProgram alone =
+      lowered(std::string(kSizes) + "learn t: f32[Hq]; sink t[h]; grad t;").value();
+  EXPECT_TRUE(plan::steps_of<plan::KernelStep>(alone.program).empty());
+}
+
 TEST(NativeBackward, TextOfACausalMask) {
   attn::testing::expect_golden("tests/golden/native/backward.cu",
                                source_of(std::string(kSizes) + "mask q_idx >= kv_idx;"));
@@ -149,9 +180,8 @@ TEST(NativeBackward, RefusesWhatItCannotCompute) {
   EXPECT_EQ(refusal(dims + "D = 64;"), "");
   EXPECT_THAT(refusal(dims + "D = 60;"), HasSubstr("Dqk = 60"));
   EXPECT_THAT(refusal(dims + "D = 192;"), HasSubstr("Dqk = 192"));
-  EXPECT_THAT(refusal(dims + "D = 64; lengths kv;"), HasSubstr("lengths"));
-  EXPECT_THAT(refusal(dims + "D = 64; layout thd;"), HasSubstr("lengths"));
-  EXPECT_THAT(refusal(dims + "D = 64; dropout 0.1;"), HasSubstr("dropout"));
+  EXPECT_EQ(refusal(dims + "D = 64; lengths q, kv; dropout 0.1;"), "");
+  EXPECT_THAT(refusal(dims + "D = 64; layout thd;"), HasSubstr("packed sequences"));
   EXPECT_THAT(refusal(dims + "D = 64; deterministic;"), HasSubstr("fixed order"));
   EXPECT_THAT(refusal(dims + "D = 64; layout paged(page = 16);"), HasSubstr("paged"));
   EXPECT_THAT(refusal(dims + "D = 64; learn t: f32[Hq]; score score * t[h];"),
