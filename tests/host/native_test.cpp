@@ -15,6 +15,15 @@ namespace {
 
 constexpr std::int64_t kLongest = 300;  // rows and columns: several tiles and blocks
 
+// Specs whose gradients are compared, too; each takes many seconds.
+constexpr std::string_view kTrained[] = {"specs/causal.attn",       "specs/dropout_causal.attn",
+                                         "specs/dropout_mask.attn", "specs/gqa_5to1.attn",
+                                         "specs/padding.attn",      "specs/softcap.attn"};
+
+const char* text_of(gpu::Order order) {
+  return order == gpu::Order::early_copies ? "early copies" : "late copies";
+}
+
 std::vector<std::string> specs_of(const char* folder) {
   std::vector<std::string> files;
   for (const auto& entry :
@@ -32,7 +41,21 @@ tools::ShapeSet shapes_for(const std::string& spec) {
   return spec.starts_with("tests/gpu/native") ? tools::ShapeSet::own : tools::ShapeSet::all;
 }
 
-class HostNative : public ::testing::TestWithParam<std::string> {};
+class HostNative : public ::testing::TestWithParam<std::string> {
+ protected:
+  // The pair of programs that a training runs, if the engine has a backward of it.
+  static void add_gradients(std::vector<Subject>& subjects, const std::string& shape,
+                            const ir::Attention& attention) {
+    Subject subject{GetParam() + ", gradients, " + shape, driver::training_forward(attention), {}};
+    const auto forward = driver::lower(subject.attention, "native", plan::Direction::forward);
+    const auto backward = driver::lower(subject.attention, "native", plan::Direction::backward);
+    if (!forward.ok() || !backward.ok()) return;
+    for (const gpu::Order order : {gpu::Order::early_copies, gpu::Order::late_copies}) {
+      subject.pairs.push_back({text_of(order), *forward, *backward, order});
+    }
+    subjects.push_back(std::move(subject));
+  }
+};
 
 TEST_P(HostNative, IsTheReference) {
   const tools::SpecOutcome spec =
@@ -43,14 +66,15 @@ TEST_P(HostNative, IsTheReference) {
                                                     shapes_for(GetParam()), kLongest)) {
     const auto bound = tools::analyze_spec(spec.spec->source, shape.bindings, tools::Format::text);
     if (!bound.spec) continue;  // the spec does not support these sizes
+    const bool trained = std::ranges::find(kTrained, GetParam()) != std::end(kTrained);
+    if (trained && shape.name != "scaled") {
+      add_gradients(subjects, shape.name, bound.spec->attention);
+    }
     Subject subject{GetParam() + ", " + shape.name, bound.spec->attention, {}};
     const auto forward = driver::lower(subject.attention, "native", plan::Direction::forward);
     if (!forward.ok()) continue;
     for (const gpu::Order order : {gpu::Order::early_copies, gpu::Order::late_copies}) {
-      subject.pairs.push_back({order == gpu::Order::early_copies ? "early copies" : "late copies",
-                               *forward,
-                               {},
-                               order});
+      subject.pairs.push_back({text_of(order), *forward, {}, order});
     }
     subjects.push_back(std::move(subject));
   }

@@ -650,8 +650,7 @@ struct Gradients {
 // The kernel, for 384 threads.
 template <class C, class E, class L>
 ATTN_INLINE void backward(const BackwardTensors& tensors, const E& expressions, const L& lists) {
-  extern __shared__ unsigned char shared[];
-  const BackwardStages<C> stages{(shared_address(shared) + 1023) & ~1023u};
+  const BackwardStages<C> stages{(shared_address(shared_memory()) + 1023) & ~1023u};
   if (threadIdx.x == 0) stages.init();
   __syncthreads();
   const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);
@@ -699,14 +698,15 @@ ATTN_INLINE void prepare(const unsigned short* o, const unsigned short* d_o, con
   deltas[row] = sum;
 }
 
-// Rows that a block of threads converts.
+// Rows that a block of threads converts, through shared memory: kConvertedRows (kDepth + 1) floats.
 constexpr int kConvertedRows = 32;
 
 // Makes dq of its sums, which are in the order of registers (Gradients::add_queries).
 template <class C, class E>
 ATTN_INLINE void convert(const float* sums, const E& expressions, unsigned short* dq) {
   using P = typename C::Queries;
-  __shared__ float tile[kConvertedRows][C::kDepth + 1];
+  float* const tile = reinterpret_cast<float*>(shared_memory());
+  constexpr int kStride = C::kDepth + 1;  // of its rows
   constexpr int kTiles = (C::kRows + kConvertedRows - 1) / kConvertedRows;
   const int head_of_all = blockIdx.x / kTiles, first = blockIdx.x % kTiles * kConvertedRows;
   const float scale = expressions.scale();
@@ -716,9 +716,8 @@ ATTN_INLINE void convert(const float* sums, const E& expressions, unsigned short
     const long long row =
         ((long long)head_of_all * (C::kDepth / 16) + columns) * C::kPaddedRows + first + eight * 8;
     const float4 four = reinterpret_cast<const float4*>(sums)[row * 4 + lane];
-    const int column = columns * 16 + lane / 4, to = eight * 8 + lane % 4 * 2;
-    tile[to][column] = four.x, tile[to + 1][column] = four.y;
-    tile[to][column + 8] = four.z, tile[to + 1][column + 8] = four.w;
+    float* const to = tile + (eight * 8 + lane % 4 * 2) * kStride + columns * 16 + lane / 4;
+    to[0] = four.x, to[kStride] = four.y, to[8] = four.z, to[kStride + 8] = four.w;
   }
   __syncthreads();
   for (int i = threadIdx.x; i < kConvertedRows * C::kDepth / 8; i += blockDim.x) {
@@ -727,7 +726,7 @@ ATTN_INLINE void convert(const float* sums, const E& expressions, unsigned short
     unsigned pairs[4];
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      const float* from = &tile[row][column + 2 * j];
+      const float* from = tile + row * kStride + column + 2 * j;
       pairs[j] = pair(typename C::Float{}, from[0] * scale, from[1] * scale);
     }
     P::store(dq + P::place(head_of_all / C::kHeads, head_of_all % C::kHeads, first + row) +

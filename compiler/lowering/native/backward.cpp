@@ -172,6 +172,7 @@ class NativeBackward {
     all.push_back({.kernel = kConvertKernel,
                    .grid = {heads() * ceil_div(dims_[Dim::Sq], kConvertedRows), 1, 1},
                    .block = {kThreads, 1, 1},
+                   .shared_bytes = kConvertedRows * (depth() + 1) * 4,
                    .arguments = std::move(arguments)});
     return all;
   }

@@ -27,6 +27,7 @@ struct Constants {
   static constexpr int kListsOfBatch = 0;
   static constexpr int kListsOfHead = 0;
   static constexpr long long kStatisticsBatch = 200, kStatisticsHead = 100, kStatisticsRow = 1;
+  static constexpr bool kLengths = false;
   using Queries = kernels::Places<12800, 6400, 64, 1, 64, true>;
   using Keys = kernels::Places<25600, 12800, 64, 1, 64, true>;
   using Values = kernels::Places<25600, 12800, 64, 1, 64, true>;
@@ -34,6 +35,8 @@ struct Constants {
 };
 struct Expressions : kernels::Reals {
   static constexpr bool kScore = true, kMask = true, kReadsTensors = false, kFiniteSlope = false;
+  static constexpr bool kKeep = false, kRandom = false;
+  static constexpr float kKeptScale = 1;
   const float* t_t;
   float p_c;
   __device__ float scale() const {
@@ -60,12 +63,15 @@ struct Expressions : kernels::Reals {
     const bool v4 = v3 <= row;
     return v4;
   }
+  __device__ int keys(int b) const { return 200; }
+  __device__ int queries(int b) const { return 100; }
 };
 static_assert(kernels::BackwardStages<Constants>::kBytes + 1024 == 116912, "");
 extern "C" __global__ void attn_prepare(const unsigned short* o, const unsigned short* d_o,
                                         const float* lse, float* exponents,
-                                        float* deltas) {
-  kernels::prepare<Constants>(o, d_o, lse, exponents, deltas);
+                                        float* deltas, const float* t_t, float p_c) {
+  const Expressions expressions{{}, kernels::aligned(t_t), p_c};
+  kernels::prepare<Constants>(o, d_o, lse, expressions, exponents, deltas);
 }
 extern "C" __global__ void __launch_bounds__(384, 1) attn_backward(
     const __grid_constant__ kernels::TensorMap q,

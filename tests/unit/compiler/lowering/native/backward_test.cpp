@@ -204,7 +204,8 @@ void expect_no_spills(const std::string& clauses, std::size_t refused = 0) {
 TEST(NativeBackward, KernelsDoNotSpill) {
   const std::string sizes = "dims B = 2, Hq = 8, Hkv = 2, Sq = 1000, Skv = 1000, ";
   expect_no_spills(sizes + "D = 128; mask q_idx >= kv_idx;");
-  expect_no_spills(sizes + "D = 128; dtype f16; score 30.0 * tanh(score / 30.0);");
+  expect_no_spills(sizes + "D = 128; dtype f16; score score + (q_idx - kv_idx) * 0.01;");
+  expect_no_spills(sizes + "D = 128; score 30.0 * tanh(score / 30.0); dropout 0.1;", 1);
   expect_no_spills(sizes + "D = 64; tensor t: f32[Sq]; score score * score * t[q_idx]; grad k;", 1);
 }
 
