@@ -45,11 +45,11 @@ struct Outputs {
 // mask hides. NaN is a value: it reaches o and lse of every row that sees it. Keys that are not
 // visible (a false mask, a score of -inf) contribute nothing, whatever their v holds.
 //
-// Errors: invalid_argument (an open dimension); unsupported (ir::check_random_dropout); binding (a tensor or param that is missing,
-// unknown, has wrong dims, or has a value that its dtype cannot hold; a length outside 0..S; a
-// tensor that violates its declaration, monotone or a number of runs; a missing value as above,
-// with expression, index and place). Of several, the error of the first row. Throws std::bad_alloc
-// if any thread runs out of memory.
+// Errors: invalid_argument (an open dimension); unsupported (ir::check_random_dropout); binding (a
+// tensor or param that is missing, unknown, has wrong dims, or has a value that its dtype cannot
+// hold; a length outside 0..S; a tensor that violates its declaration, monotone or a number of
+// runs; a missing value as above, with expression, index and place). Of several, the error of the
+// first row. Throws std::bad_alloc if any thread runs out of memory.
 Result<Outputs> evaluate(const ir::Attention& attention, const Inputs& inputs,
                          const Options& options);
 
