@@ -36,7 +36,7 @@ Result<plan::Program> lowered(const Json& one, plan::Direction direction) {
   diag::Sink sink(source);
   const auto attention = driver::front_end(source, one["bindings"].get<sema::Bindings>(), sink);
   if (!attention) return {ErrorCode::invalid_spec, diag::to_text(sink)};
-  return driver::lower(*attention, planner::kAnyLowering, direction);
+  return driver::lower(*attention, "cudnn", direction);
 }
 
 // Whether verify compared all outputs of the program. Gradients are compared only with --grad.

@@ -30,7 +30,7 @@ part() {
   [ $code -gt $worst ] && worst=$code
 }
 
-part surface.txt stdbuf -oL "$attnc" verify --all tests/gpu/surface --shapes "$shapes" --bind B=4
+part surface.txt stdbuf -oL "$attnc" verify --all tests/gpu/surface --engine cudnn --shapes "$shapes" --bind B=4
 part documents.txt stdbuf -oL "$attnc" verify --all tests/gpu/segments --lowering segments --grad
 part pages.txt stdbuf -oL "$attnc" verify --all tests/gpu/block_sparse --lowering block_sparse
 part lengths.txt stdbuf -oL "$attnc" verify --all tests/gpu/seqlens --lowering seqlens --grad
