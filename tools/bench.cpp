@@ -45,6 +45,7 @@ struct Row {
   std::string spec;
   plan::Direction direction = plan::Direction::forward;
   std::string dims;
+  Json decision;                  // strategy and prediction of the plan
   std::optional<double> flops;    // of the visible scores, if known
   std::int64_t counted_rows = 1;  // every n-th row was counted
   std::string unknown;            // why flops is not known
@@ -133,6 +134,7 @@ Status add_row(const std::string& path, const ir::Attention& attention, TimedPla
   row.spec = path;
   row.direction = plan::direction_of(loaded.plan.program);
   row.dims = dims_of(attention);
+  row.decision = decision_json(loaded.plan);
   count_flops(attention, loaded, row);
   ATTN_RETURN_IF_ERROR(time_plan(loaded, options, row));
   check_peak(target, row);
@@ -149,7 +151,7 @@ Result<Plans> plans_for(const Subject& subject, const plan::Target& target,
   how.lowering = options.lowering;
   how.rewrites = options.rewrites;
   if (options.use_cache) {
-    ATTN_ASSIGN(how.cached, open_cache(options.cudnn_folder));
+    how.cached = open_cache(options.cudnn_folder);
   }
   return compile_plans(subject.spec, how, options.wants_backward());
 }
@@ -179,6 +181,7 @@ Json row_json(const Row& row) {
     return json;
   }
   json["direction"] = word_of(row.direction);
+  for (const char* key : {"strategy", "predicted_ms"}) json[key] = row.decision[key];
   json["device"] = Json::parse(bench::to_json(row.device));
   if (row.flops) {
     json["flop"] = *row.flops;

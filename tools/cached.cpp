@@ -13,15 +13,17 @@ void add_cache_option(CLI::App& command, bool& use_cache) {
                    "Read plans from the cache (`attnc cache`) and store new ones in it");
 }
 
-Result<driver::CachedPlans> open_cache(const std::string& cudnn_folder) {
-  ATTN_ASSIGN(const auto library, cudnn::Library::load(cudnn_folder));
+driver::CachedPlans open_cache(const std::string& cudnn_folder) {
   cache::PlanCacheOptions options;
   options.folder = cache::default_folder();
   options.warn = [](const Error& error) {
     fmt::print(stderr, "warning: plans are not cached: {}\n", error.message);
   };
-  return driver::CachedPlans{std::make_shared<cache::PlanCache>(std::move(options)),
-                             library->version()};
+  const auto version = [cudnn_folder]() -> Result<std::int64_t> {
+    ATTN_ASSIGN(const auto library, cudnn::Library::load(cudnn_folder));
+    return library->version();
+  };
+  return {std::make_shared<cache::PlanCache>(std::move(options)), version};
 }
 
 }  // namespace attn::tools

@@ -82,7 +82,7 @@ Result<driver::CompileOptions> compile_options(const Options& options) {
   result.lowering = options.lowering;
   result.rewrites = options.rewrites;
   if (options.use_cache) {
-    ATTN_ASSIGN(result.cached, open_cache(options.cudnn_folder));
+    result.cached = open_cache(options.cudnn_folder);
   }
   if (options.autotune) {
     result.measure = [folder = options.cudnn_folder](const ir::Attention& attention,
@@ -139,6 +139,11 @@ void print_plan(const driver::Compiled& compiled, const std::string& output,
                output, backward ? "backward of " : "", plan.spec_name, sizes, plan.target.name,
                plan.target.sm, cudnn::version_text(plan.cudnn_version), step.engine, step.heuristic,
                bytes_text(step.workspace_bytes));
+  }
+  if (plan.compiled.empty()) {
+    fmt::print("{}: {}`{}`{} for {} (sm_{}): kernels of attnc's\n", output,
+               backward ? "backward of " : "", plan.spec_name, sizes, plan.target.name,
+               plan.target.sm);
   }
   fmt::print("{}: {}total workspace {}\n", output, backward ? "backward: " : "",
              memory_text(plan::memory_of(plan)));
@@ -352,8 +357,8 @@ void add_compile(CLI::App& app, Action& action) {
       ->type_name("PLAN");
   command->add_flag(
       "--autotune", options->autotune,
-      "Compile every possible lowering, measure each on the local GPU and take the fastest; the "
-      "plan file records the measurements");
+      "Compile every program of every lowering, measure each on the local GPU and take the "
+      "fastest; the plan file records the measurements");
   add_lowering(*command, options->lowering, options->rewrites);
   add_timeout(*command, options->timeout);
   add_cache_option(*command, options->use_cache);

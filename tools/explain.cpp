@@ -38,8 +38,12 @@ Result<plan::Target> target_of(const Options& options) {
   return find_target(kDefaultTarget, options.cudnn_folder);
 }
 
-planning::Context context_of(const Options& options, const Spec& spec, plan::Direction direction) {
-  return {.direction = direction, .rewrites = options.rewrites, .analyses = spec.analyses.get()};
+planning::Context context_of(const Options& options, const Spec& spec, const plan::Target& target,
+                             plan::Direction direction) {
+  return {.gpu = planning::gpu_of(target),
+          .direction = direction,
+          .rewrites = options.rewrites,
+          .analyses = spec.analyses.get()};
 }
 
 // The program, compiled when `how` is given. A refusal by cuDNN is the answer when `may_refuse`.
@@ -59,34 +63,46 @@ Result<ExplainedProgram> compiled_program(const Spec& spec, const ir::Attention&
   return explained;
 }
 
-// Of what nobody need have asked for: a refusal, whoever refuses, is part of the explanation.
-Result<ExplainedProgram> explain_backward(const Options& options, const Spec& spec,
-                                          std::optional<driver::CompileOptions> how) {
-  constexpr auto kBackward = plan::Direction::backward;
-  const auto program =
-      driver::lower(spec.attention, options.lowering, context_of(options, spec, kBackward));
-  if (!program.ok() && program.error().code != ErrorCode::unsupported) return program.error();
-  if (!program.ok()) return explain_refused(spec, kBackward, program.error());
-  if (how) how->direction = kBackward;
-  return compiled_program(spec, spec.attention, *program, how, true);
+bool needs_cudnn(const plan::Program& program) {
+  return !plan::steps_of<plan::CudnnStep>(program).empty();
 }
 
-// Nothing, and why in the explanation, when there is no cuDNN.
+// Nothing, and why in the explanation, when there is no cuDNN but it is needed.
 Result<std::optional<driver::CompileOptions>> compile_options(const Options& options,
+                                                              const Spec& spec,
+                                                              const plan::Target& target,
+                                                              bool needs_cudnn,
                                                               Explanation& explanation) {
-  const Result<std::int64_t> version =
-      worker::cudnn_version(worker_options(options.cudnn_folder, options.timeout));
-  if (!version.ok()) {
-    if (version.error().code != ErrorCode::cudnn) return version.error();
-    explanation.why_not_compiled = version.error().message;
-    return std::optional<driver::CompileOptions>();
+  if (needs_cudnn && explanation.why_not_compiled.empty()) {
+    const Result<std::int64_t> version =
+        worker::cudnn_version(worker_options(options.cudnn_folder, options.timeout));
+    if (!version.ok() && version.error().code != ErrorCode::cudnn) return version.error();
+    if (!version.ok()) explanation.why_not_compiled = version.error().message;
   }
+  if (!explanation.why_not_compiled.empty()) return std::optional<driver::CompileOptions>();
   driver::CompileOptions how;
-  ATTN_ASSIGN(how.target, target_of(options));
+  how.target = target;
   how.worker = worker_options(options.cudnn_folder, options.timeout);
   how.lowering = options.lowering;
   how.rewrites = options.rewrites;
+  how.analyses = spec.analyses.get();
   return std::optional(std::move(how));
+}
+
+// Of what nobody need have asked for: a refusal, whoever refuses, is part of the explanation.
+Result<ExplainedProgram> explain_backward(const Options& options, const Spec& spec,
+                                          const plan::Target& target, Explanation& explanation) {
+  constexpr auto kBackward = plan::Direction::backward;
+  const auto program =
+      driver::lower(spec.attention, options.lowering, context_of(options, spec, target, kBackward));
+  if (!program.ok() && program.error().code != ErrorCode::unsupported) return program.error();
+  if (!program.ok()) return explain_refused(spec, kBackward, program.error());
+  ATTN_ASSIGN(auto how, compile_options(options, spec, target, needs_cudnn(*program), explanation));
+  if (how) {
+    how->paired = true;
+    how->direction = kBackward;
+  }
+  return compiled_program(spec, spec.attention, *program, how, true);
 }
 
 int print(const Options& options, const Explanation& explanation) {
@@ -103,23 +119,35 @@ Result<Explanation> explain_attention(const Options& options, const Spec& spec) 
   const bool gradients = options.gradients || !spec.attention.gradients.empty();
   const ir::Attention attention =
       gradients ? driver::training_forward(spec.attention) : spec.attention;
+  Result<plan::Target> target = target_of(options);
+  std::string why_no_target;
+  if (!target.ok()) {
+    if (target.error().code != ErrorCode::cudnn) return target.error();
+    why_no_target = target.error().message;
+    target = find_target(kDefaultTarget, options.cudnn_folder);
+  }
   constexpr auto kForward = plan::Direction::forward;
-  const auto program =
-      driver::lower(attention, options.lowering, context_of(options, spec, kForward));
+  const planning::Context context = context_of(options, spec, *target, kForward);
+  Result<std::string> lowering = options.lowering;
+  if (gradients) lowering = planner::lowering_of_pair(attention, options.lowering, context);
+  ATTN_RETURN_IF_ERROR(lowering.status());
+  const auto program = driver::lower(attention, *lowering, context);
   const bool explains = options.why_not && !program.ok() && attention.dims.bound() &&
                         program.error().code == ErrorCode::unsupported;
   if (!program.ok() && !explains) return program.error();
   Explanation explanation = explain(spec, gradients, options.rewrites);
-  ATTN_ASSIGN(auto how, compile_options(options, explanation));
-  if (how) how->analyses = spec.analyses.get();
+  explanation.why_not_compiled = why_no_target;
   if (explains) {
     explanation.forward = explain_refused(spec, kForward, program.error());
   } else {
+    ATTN_ASSIGN(auto how,
+                compile_options(options, spec, *target, needs_cudnn(*program), explanation));
+    if (how) how->paired = gradients;
     ATTN_ASSIGN(explanation.forward,
                 compiled_program(spec, attention, *program, how, options.why_not));
   }
   if (!gradients) return explanation;
-  ATTN_ASSIGN(explanation.backward, explain_backward(options, spec, how));
+  ATTN_ASSIGN(explanation.backward, explain_backward(options, spec, *target, explanation));
   return explanation;
 }
 

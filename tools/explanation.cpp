@@ -163,13 +163,32 @@ bool is_of_one_kernel(const Explanation& explanation) {
   return std::ranges::find(kOthers, lowering) == std::end(kOthers);
 }
 
+// Kernels of attnc's own walk lists of blocks, whatever the mask's band is.
+bool is_of_lists(const Explanation& explanation) {
+  const auto& program = explanation.forward;
+  return program && program->compiled && lowering_of(program->compiled->plan) == "native";
+}
+
+std::string band_text(const Explanation& explanation) {
+  if (is_of_lists(explanation)) return ": blocks outside are skipped";
+  return skips_blocks(explanation) ? ": cuDNN skips the blocks outside" : "";
+}
+
+// For which scores a residual condition is computed.
+std::string residual_text(const Explanation& explanation, bool band) {
+  if (is_of_lists(explanation)) return "computed for the scores of partial blocks";
+  return fmt::format("{}computed for every score{}",
+                     is_of_one_kernel(explanation) ? "" : "one kernel for all would have it ",
+                     band ? " in the band" : "");
+}
+
 std::string mask_text(const Explanation& explanation) {
   const passes::Band& from_end = explanation.mask.from_end;
   bool band = explanation.mask.band.left || explanation.mask.band.right;
   std::string text;
   if (band) {
     text += fmt::format("  band      {}{}\n", passes::to_text(explanation.mask.band),
-                        skips_blocks(explanation) ? ": cuDNN skips the blocks outside" : "");
+                        band_text(explanation));
   }
   if (from_end.left || from_end.right) {
     band = true;
@@ -183,10 +202,8 @@ std::string mask_text(const Explanation& explanation) {
         "  stopped   analysing the whole mask takes too much work: some bounds are wider than "
         "they need to be, or blocks unknown\n";
   }
-  const char* who = is_of_one_kernel(explanation) ? "" : "one kernel for all would have it ";
   for (const std::string& residual : explanation.residual) {
-    text += fmt::format("  residual  {}: {}computed for every score{}\n", residual, who,
-                        band ? " in the band" : "");
+    text += fmt::format("  residual  {}: {}\n", residual, residual_text(explanation, band));
   }
   if (text.empty()) {
     text = explanation.columns == 0 ? "  there are no keys\n" : "  everything is visible\n";

@@ -13,6 +13,7 @@ Json manifest_of(const plan::Plan& plan) {
                         {"once", memory.once},
                         {"counting", memory.iota}};
   manifest.update(decision_json(plan));
+  if (!plan.choice.empty()) manifest["choice"] = choice_json(plan);
   return manifest;
 }
 

@@ -137,15 +137,31 @@ Json refusals_json(const std::vector<planner::Refusal>& refusals) {
   return list;
 }
 
+namespace {
+
+std::string engine_name_of(const std::string& lowering) {
+  const engines::Engine* engine = planner::engine_of(lowering);
+  return engine == nullptr ? "" : std::string(engine->name);
+}
+
+// "composite (cudnn)"; only the name where both are the same.
+std::string words_of(const std::string& lowering) {
+  const std::string engine = engine_name_of(lowering);
+  return engine.empty() || engine == lowering ? shown(lowering)
+                                              : fmt::format("{} ({})", shown(lowering), engine);
+}
+
+}  // namespace
+
 std::vector<std::string> choice_lines(const plan::Plan& plan) {
   const bool alone = plan.choice.size() == 1 && !plan.choice.front().measured_ms;
   if (plan.choice.empty() || alone) return {};
   std::vector<std::string> ways;
   for (const plan::Alternative& way : plan.choice) {
-    std::string text =
-        fmt::format("{}, {:.3f} ms predicted", shown(way.lowering), way.predicted_ms);
+    std::string text = words_of(way.lowering);
+    if (way.predicted_ms > 0) text += fmt::format(", {:.3f} ms predicted", way.predicted_ms);
     if (way.measured_ms) text += fmt::format(", {:.3f} ms measured", *way.measured_ms);
-    if (!way.refused.empty()) text += fmt::format(", not taken ({})", way.refused);
+    if (!way.refused.empty()) text += fmt::format(", not taken ({})", shown(way.refused));
     ways.push_back(std::move(text));
   }
   return {fmt::format("chosen: {}", fmt::join(ways, "; "))};
@@ -162,9 +178,10 @@ Json decision_json(const plan::Plan& plan) {
   Json json = {{"strategy", strategy.empty() ? Json(nullptr) : Json(strategy)},
                {"predicted_ms", known ? Json(plan.choice.front().predicted_ms) : Json(nullptr)},
                {"steps", Json::array()}};
+  const bool native = engine_name_of(strategy) == "native";
   for (const plan::Step& step : plan.program.steps) {
     const bool cudnn = std::holds_alternative<plan::CudnnStep>(step);
-    json["steps"].push_back({{"engine", cudnn ? "cudnn" : "native"}});
+    json["steps"].push_back({{"engine", cudnn ? "cudnn" : native ? "native" : "kernels"}});
   }
   return json;
 }
@@ -172,7 +189,10 @@ Json decision_json(const plan::Plan& plan) {
 Json choice_json(const plan::Plan& plan) {
   Json list = Json::array();
   for (const plan::Alternative& way : plan.choice) {
-    Json json = {{"lowering", way.lowering}, {"predicted_ms", way.predicted_ms}};
+    Json json = {{"lowering", way.lowering}, {"predicted_ms", nullptr}};
+    if (way.predicted_ms > 0) json["predicted_ms"] = way.predicted_ms;
+    const std::string engine = engine_name_of(way.lowering);
+    if (!engine.empty()) json["engine"] = engine;
     if (way.measured_ms) json["measured_ms"] = *way.measured_ms;
     if (!way.refused.empty()) json["refused"] = way.refused;
     list.push_back(std::move(json));

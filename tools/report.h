@@ -39,14 +39,15 @@ std::string lowering_of(const plan::Plan& plan);
 
 // What was taken, and what runs each step:
 // {"strategy": "native", "predicted_ms": 0.83, "steps": [{"engine": "native"}]}
-// Null where a plan of an older file does not say it. A step is cuDNN's, or kernels that attnc
-// generated: "native".
+// Null where a plan of an older file does not say it. A step is of "cudnn", of "native", or
+// "kernels", which attnc generated for another engine's strategy.
 Json decision_json(const plan::Plan& plan);
 
-// "chosen: parts, 0.135 ms predicted, 0.142 ms measured; composite, 0.246 ms predicted": one line,
-// or none if there was only one lowering. Predictions are for an H200.
+// "chosen: parts (cudnn), 0.135 ms predicted, 0.142 ms measured; native, 0.246 ms predicted": one
+// line, or none if there was only one lowering.
 std::vector<std::string> choice_lines(const plan::Plan& plan);
-// [{"lowering": "parts", "predicted_ms": .., "measured_ms": .., "refused": ".."}]
+// [{"lowering": "parts", "engine": "cudnn", "predicted_ms": .., "measured_ms": .., "refused":
+// ".."}] predicted_ms is null for what could not be expressed.
 Json choice_json(const plan::Plan& plan);
 
 // Prints JSON to standard output, indented by two spaces; bytes that are not UTF-8 are replaced.

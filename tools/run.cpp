@@ -108,7 +108,7 @@ Result<Plans> plans_for_device(const Subject& subject, const Options& options) {
   how.lowering = options.lowering;
   how.rewrites = options.rewrites;
   if (options.use_cache) {
-    ATTN_ASSIGN(how.cached, open_cache(options.cudnn_folder));
+    how.cached = open_cache(options.cudnn_folder);
   }
   return compile_plans(subject.spec, how, options.wants_gradients());
 }

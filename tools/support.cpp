@@ -72,13 +72,13 @@ Result<std::vector<Place>> places_of(const Options& options) {
   std::vector<Place> places;
   for (const std::string& folder : folders) {
     std::string version;
-    if (options.tier != "rules") {
+    if (options.tier != "rules" && folders.size() > 1) {
       ATTN_ASSIGN(const std::int64_t number,
                   worker::cudnn_version(worker_options(folder, options.timeout)));
       version = " cuDNN " + cudnn::version_text(number);
     }
     for (const plan::Target& target : targets) {
-      places.push_back({target, folder, target.name + (folders.size() > 1 ? version : "")});
+      places.push_back({target, folder, target.name + version});
     }
   }
   return places;
@@ -132,17 +132,30 @@ void fill(std::vector<Row>& rows, const std::vector<Place>& places, const Option
   work();
 }
 
+// ", or cudnn": engines that can express it too.
+std::string others(const Verdict& verdict) {
+  std::string text;
+  for (const std::string& engine : verdict.other_engines) text += ", or " + engine;
+  return text;
+}
+
+// Of a program without steps of cuDNN's: "native", or "kernels" of another engine.
+std::string kernels_of(const Verdict& verdict) {
+  const engines::Engine* engine = planner::engine_of(verdict.lowering);
+  return engine != nullptr && engine->name == verdict.lowering ? verdict.lowering : "kernels";
+}
+
 std::string cell(const Verdict& verdict) {
   switch (verdict.outcome) {
     case Verdict::Outcome::refused: return "no";
     case Verdict::Outcome::failed: return "failed";
     case Verdict::Outcome::served: break;
   }
-  if (verdict.tier == driver::Tier::rules) return "maybe";
-  if (verdict.engine < 0) return "kernels";
+  if (verdict.tier == driver::Tier::rules) return "maybe" + others(verdict);
+  if (verdict.engine < 0) return kernels_of(verdict) + others(verdict);
   const bool usual = verdict.lowering == planner::strategies().front().name;
-  return fmt::format("engine {}{}{}", verdict.engine, verdict.steps > 1 ? " + kernels" : "",
-                     usual ? "" : fmt::format(" ({})", verdict.lowering));
+  return fmt::format("engine {}{}{}{}", verdict.engine, verdict.steps > 1 ? " + kernels" : "",
+                     usual ? "" : fmt::format(" ({})", verdict.lowering), others(verdict));
 }
 
 // The distinct reasons of one row, each with the titles of its columns.
@@ -223,6 +236,7 @@ Json to_json(const Row& row, const std::vector<Place>& places) {
     if (verdict.direction) json["direction"] = plan::to_string(*verdict.direction);
     if (verdict.cudnn_version != 0) json["cudnn"] = cudnn::version_text(verdict.cudnn_version);
     if (!verdict.lowering.empty()) json["lowering"] = verdict.lowering;
+    if (!verdict.error) json["other_engines"] = verdict.other_engines;
     if (verdict.engine >= 0) json["engine"] = verdict.engine;
     if (verdict.tier == driver::Tier::build && !verdict.error) {
       json["workspace_bytes"] = verdict.workspace_bytes;

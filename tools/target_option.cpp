@@ -74,7 +74,7 @@ void add_lowering(CLI::App& command, std::string& lowering, planning::Rewrites& 
       .add_option(
           "--lowering", lowering,
           fmt::format("Lowering to use ({}); auto takes the one predicted to be fastest that "
-                      "cuDNN accepts",
+                      "can be built",
                       fmt::join(names, ", ")))
       ->type_name("NAME")
       ->check(CLI::IsMember(names));

@@ -27,6 +27,7 @@ constexpr int kInvalidOption = 5;
 
 struct Nvrtc {
   const char* (*error_string)(int) = nullptr;
+  int (*version)(int*, int*) = nullptr;
   int (*create)(Program*, const char*, const char*, int, const char* const*,
                 const char* const*) = nullptr;
   int (*destroy)(Program*) = nullptr;
@@ -46,6 +47,7 @@ bool look_up(void* library, const char* name, Function& function) {
 std::optional<Nvrtc> entry_points(void* library) {
   Nvrtc nvrtc;
   const bool found = look_up(library, "nvrtcGetErrorString", nvrtc.error_string) &&
+                     look_up(library, "nvrtcVersion", nvrtc.version) &&
                      look_up(library, "nvrtcCreateProgram", nvrtc.create) &&
                      look_up(library, "nvrtcDestroyProgram", nvrtc.destroy) &&
                      look_up(library, "nvrtcCompileProgram", nvrtc.compile) &&
@@ -201,6 +203,15 @@ Result<std::string> compile_kernel(const std::string& source, std::int64_t sm,
   ATTN_ASSIGN(std::string image, compilation.run(source, sm, kind));
   if (log != nullptr) *log = compilation.log();
   return image;
+}
+
+Result<std::string> nvrtc_version(const std::string& cudnn_folder) {
+  ATTN_ASSIGN(const Nvrtc nvrtc, load(cudnn_folder));
+  int major = 0, minor = 0;
+  if (nvrtc.version(&major, &minor) != kSuccess) {
+    return {ErrorCode::cuda, "NVRTC does not say its version"};
+  }
+  return fmt::format("{}.{}", major, minor);
 }
 
 }  // namespace attn::derive

@@ -21,4 +21,7 @@ Result<std::string> compile_kernel(const std::string& source, std::int64_t sm,
                                    KernelKind kind = KernelKind::element_wise,
                                    std::string* log = nullptr);
 
+// "13.0": the version of the NVRTC that compile_kernel would use. Errors: cuda if it is not found.
+Result<std::string> nvrtc_version(const std::string& cudnn_folder);
+
 }  // namespace attn::derive

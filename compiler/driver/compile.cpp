@@ -67,9 +67,10 @@ Status compile_steps(plan::Plan& plan, const CompileOptions& options, const Limi
 }
 
 // Whether more is known of it than what was predicted: times, or that some could not be built.
+// (What could not be expressed has no prediction.)
 bool was_tried(const std::vector<plan::Alternative>& choice) {
   return std::ranges::any_of(choice, [](const plan::Alternative& way) {
-    return way.measured_ms.has_value() || !way.refused.empty();
+    return way.measured_ms.has_value() || (!way.refused.empty() && way.predicted_ms > 0);
   });
 }
 
@@ -94,17 +95,37 @@ CachedPlans cached_plans(const CompileOptions& options) {
 }
 
 // A plan without steps of cuDNN's is for every version.
-cache::Key key_of(const plan::Program& program, const CompileOptions& options) {
-  const bool asks = !plan::steps_of<plan::CudnnStep>(program).empty();
-  return cache::Key(
-      plan::signature_of(program, options.target, asks ? options.cached.cudnn_version : 0));
+Result<cache::Key> key_of(const plan::Program& program, const CompileOptions& options) {
+  std::int64_t version = 0;
+  if (!plan::steps_of<plan::CudnnStep>(program).empty() && options.cached.cudnn_version) {
+    ATTN_ASSIGN(version, options.cached.cudnn_version());
+  }
+  return cache::Key(plan::signature_of(program, options.target, version));
+}
+
+// The text of each kernel names the NVRTC that compiles it, so that the signature does.
+void name_compiler(plan::Program& program, const std::string& version) {
+  const std::string line = fmt::format("// NVRTC {}\n", version);
+  const auto name = [&line](std::string& source) { source.insert(0, line); };
+  for (plan::Step& step : program.steps) {
+    if (auto* derive = std::get_if<plan::DeriveStep>(&step)) name(derive->source);
+    if (auto* kernel = std::get_if<plan::KernelStep>(&step)) name(kernel->source);
+  }
+  if (program.check) name(program.check->source);
+}
+
+Result<plan::Program> with_compiler(plan::Program program, const CompileOptions& options) {
+  if (plan::sources_of(program).empty()) return program;
+  ATTN_ASSIGN(const std::string version, derive::nvrtc_version(options.worker.cudnn_folder));
+  name_compiler(program, version);
+  return program;
 }
 
 Status take_or_compile_steps(plan::Plan& plan, const CompileOptions& options,
                              const Limits& limits) {
   const CachedPlans cached = cached_plans(options);
   if (cached.cache == nullptr) return compile_steps(plan, options, limits);
-  const cache::Key key = key_of(plan.program, options);
+  ATTN_ASSIGN(const cache::Key key, key_of(plan.program, options));
   ATTN_ASSIGN(const cache::PlanCache::Pointer found,
               cached.cache->get(key, [&]() -> Result<plan::Plan> {
                 plan::Plan compiled = plan;
@@ -115,6 +136,18 @@ Status take_or_compile_steps(plan::Plan& plan, const CompileOptions& options,
   return {};
 }
 
+// A program that could not be built, and its prediction.
+struct Failure {
+  Refusal refusal;
+  double predicted_ms = 0;
+};
+
+std::vector<Refusal> refusals_of(const std::vector<Failure>& failed) {
+  std::vector<Refusal> refusals;
+  for (const Failure& failure : failed) refusals.push_back(failure.refusal);
+  return refusals;
+}
+
 // Of a candidate that was not taken. Those with a lower bound were lowered; of the others the bound
 // counts, so that it does not matter whether they were.
 double predicted(const Candidate& candidate, const Candidate& taken) {
@@ -122,16 +155,35 @@ double predicted(const Candidate& candidate, const Candidate& taken) {
   return may_win && candidate.lowered ? candidate.lowered->predicted_ms : candidate.bound;
 }
 
-// The one that was taken alone where all were predicted to take as long and none failed. `failed`:
-// those that were tried before it, other programs of its strategy too; `predicted_ms`: of the
-// program.
+// One for each engine of which no strategy can express the attention, with its first reason. Slow
+// ones are not expected to compete.
+void add_refused_engines(const Candidates& candidates, std::vector<plan::Alternative>& all) {
+  for (const engines::Engine& engine : engines::engines()) {
+    const auto is_of_engine = [&engine](std::string_view strategy) {
+      return planner::engine_of(strategy) == &engine;
+    };
+    if (engine.strategies.front().kind == Strategy::Kind::slow ||
+        std::ranges::any_of(candidates.all(), is_of_engine,
+                            [](const Candidate& candidate) { return candidate.strategy->name; })) {
+      continue;
+    }
+    const auto refused =
+        std::ranges::find_if(candidates.all_refused(), is_of_engine, &Refusal::lowering);
+    if (refused == candidates.all_refused().end()) continue;
+    all.push_back({refused->lowering, 0, {}, refused->error.message});
+  }
+}
+
+// The one that was taken, and what else was considered: alone of its engine where all were
+// predicted to take as long and none failed. `failed`: those that were tried before it, other
+// programs of its strategy too; `predicted_ms`: of the program.
 std::vector<plan::Alternative> choice(const Candidate& taken, double predicted_ms,
                                       const Candidates& candidates,
-                                      const std::vector<Refusal>& failed) {
+                                      const std::vector<Failure>& failed) {
   std::vector<plan::Alternative> all = {{std::string(taken.strategy->name), predicted_ms}};
-  for (const Refusal& failure : failed) {
-    if (failure.lowering != taken.strategy->name) continue;
-    all.push_back({failure.lowering, taken.lowered->predicted_ms, {}, failure.error.message});
+  for (const auto& [refusal, of_program] : failed) {
+    if (refusal.lowering != taken.strategy->name) continue;
+    all.push_back({refusal.lowering, of_program, {}, refusal.error.message});
   }
   bool differ = false;
   for (const Candidate& candidate : candidates.all()) {
@@ -140,10 +192,12 @@ std::vector<plan::Alternative> choice(const Candidate& taken, double predicted_m
     plan::Alternative other{std::string(candidate.strategy->name), predicted(candidate, taken)};
     const bool same = other.predicted_ms == taken.lowered->predicted_ms;
     differ |= !same;
-    const auto failure = std::ranges::find(failed, other.lowering, &Refusal::lowering);
+    const auto failure = std::ranges::find(
+        failed, other.lowering, [](const Failure& each) { return each.refusal.lowering; });
     if (failure != failed.end()) {
-      other.refused = failure->error.message;
-      differ |= failure->error.code != ErrorCode::unsupported;
+      other.predicted_ms = failure->predicted_ms;
+      other.refused = failure->refusal.error.message;
+      differ |= failure->refusal.error.code != ErrorCode::unsupported;
     }
     // Another form of the same kernel, which may not even apply, is no alternative to list.
     const bool is_form = same && candidate.strategy->kind == Strategy::Kind::alternative;
@@ -153,47 +207,65 @@ std::vector<plan::Alternative> choice(const Candidate& taken, double predicted_m
     return way.lowering != taken.strategy->name;
   };
   if (!differ) std::erase_if(all, is_other);
+  add_refused_engines(candidates, all);
   return all;
+}
+
+// In the order of the engines.
+std::ptrdiff_t place_of(std::string_view strategy) {
+  const std::span<const Strategy> all = planner::strategies(planner::kAnyOrSlow);
+  return std::ranges::find(all, strategy, &Strategy::name) - all.begin();
 }
 
 // A primary strategy that cannot express the attention is reported where a later one was taken.
 std::vector<Refusal> reported(const std::vector<Refusal>& refused,
-                              const std::vector<Refusal>& failed, const Strategy& taken) {
+                              const std::vector<Failure>& failed, const Strategy& taken) {
   std::vector<Refusal> reported;
   for (const Refusal& refusal : refused) {
-    const Strategy& strategy = planner::strategies(refusal.lowering).front();
-    if (taken.kind != Strategy::Kind::alternative && &strategy < &taken) {
+    if (taken.kind != Strategy::Kind::alternative &&
+        place_of(refusal.lowering) < place_of(taken.name)) {
       reported.push_back(refusal);
     }
   }
-  std::ranges::copy_if(failed, std::back_inserter(reported), [&taken](const Refusal& refusal) {
-    return refusal.lowering != taken.name;  // its other programs are in the plan's choice
-  });
+  for (const Failure& failure : failed) {  // its other programs are in the plan's choice
+    if (failure.refusal.lowering != taken.name) reported.push_back(failure.refusal);
+  }
   return reported;
 }
 
-std::optional<plan::Plan> cached_plan(const Candidate& candidate, const CompileOptions& options) {
-  const CachedPlans cached = cached_plans(options);
-  auto plan = cached.cache->files()->load(key_of(candidate.lowered->program, options));
+std::optional<plan::Plan> cached_plan(const plan::Program& program, const CompileOptions& options) {
+  const Result<plan::Program> named = with_compiler(program, options);
+  if (!named.ok()) return std::nullopt;
+  const Result<cache::Key> key = key_of(*named, options);
+  if (!key.ok()) return std::nullopt;
+  auto plan = cached_plans(options).cache->files()->load(*key);
   return plan.ok() && *plan ? std::optional(**plan) : std::nullopt;
 }
 
+// A candidate to be tried, from this program of its strategy on (Strategy::lower_again).
+struct Attempt {
+  const Candidate* candidate = nullptr;
+  std::size_t program = 0;
+};
+
 // In the order in which they are tried. The one that the cache remembers as the fastest of all that
-// were measured, or as the first that could be built, is first.
+// were measured, or as the first that could be built, is first: what was refused before it is not
+// compiled again.
 class Tried {
  public:
   Tried(Candidates& candidates, const CompileOptions& options)
       : candidates_(candidates), options_(options) {}
 
   // Null: none left. Errors: those of Candidates::next.
-  Result<const Candidate*> next() {
+  Result<Attempt> next() {
     if (!looked_) ATTN_RETURN_IF_ERROR(look_for_winner());
     if (!ahead_.empty()) {
-      const Candidate* candidate = ahead_.front();
+      const Attempt attempt = ahead_.front();
       ahead_.erase(ahead_.begin());
-      return candidate;
+      return attempt;
     }
-    return candidates_.next();
+    ATTN_ASSIGN(const Candidate* candidate, candidates_.next());
+    return Attempt{candidate};
   }
 
  private:
@@ -201,22 +273,45 @@ class Tried {
     looked_ = true;
     const CachedPlans cached = cached_plans(options_);
     if (options_.measure || cached.cache == nullptr || !cached.cache->files()) return {};
-    while (true) {
+    while (known_ != Known::fastest) {
       ATTN_ASSIGN(const Candidate* candidate, candidates_.next());
-      if (candidate == nullptr) return {};
-      ahead_.push_back(candidate);
-      const std::optional<plan::Plan> plan = cached_plan(*candidate, options_);
-      const bool won = plan && was_tried(plan->choice) &&
-                       plan->choice.front().lowering == candidate->strategy->name;
-      if (!won) continue;
-      std::rotate(ahead_.begin(), ahead_.end() - 1, ahead_.end());
-      return {};
+      if (candidate == nullptr) break;
+      look_at(*candidate);
+    }
+    const auto winner = ahead_.begin() + static_cast<std::ptrdiff_t>(winner_);
+    if (known_ != Known::nothing) std::rotate(ahead_.begin(), winner, winner + 1);
+    return {};
+  }
+
+  void look_at(const Candidate& candidate) {
+    ahead_.push_back({&candidate});
+    consider(candidate, candidate.lowered->program, 0);
+    for (std::size_t program = 1; known_ != Known::fastest; ++program) {
+      const Result<Lowered> lowered = candidates_.lower_again(candidate, program);
+      if (!lowered.ok()) return;
+      consider(candidate, lowered->program, program);
     }
   }
 
+  void consider(const Candidate& candidate, const plan::Program& program, std::size_t number) {
+    const std::optional<plan::Plan> plan = cached_plan(program, options_);
+    if (!plan || !was_tried(plan->choice)) return;
+    const plan::Alternative& first = plan->choice.front();
+    const Known known = first.measured_ms ? Known::fastest : Known::built;
+    if (first.lowering != candidate.strategy->name || known <= known_) return;
+    known_ = known;
+    winner_ = ahead_.size() - 1;
+    ahead_.back().program = number;
+  }
+
+  // Of the plan that is to be first.
+  enum class Known : std::uint8_t { nothing, built, fastest };
+
   Candidates& candidates_;
   const CompileOptions& options_;
-  std::vector<const Candidate*> ahead_;
+  std::vector<Attempt> ahead_;
+  std::size_t winner_ = 0;  // in ahead_
+  Known known_ = Known::nothing;
   bool looked_ = false;
 };
 
@@ -225,60 +320,81 @@ struct Taken {
   const Candidate* candidate = nullptr;
 };
 
-// The first that `build` can build; `failed` gets those before it.
-template <typename Build>
-Result<Taken> first_built(Tried& tried, const Candidates& candidates, std::vector<Refusal>& failed,
-                          const Build& build) {
-  while (true) {
-    ATTN_ASSIGN(const Candidate* candidate, tried.next());
-    if (candidate == nullptr) break;
-    Result<plan::Plan> plan = build(*candidate);
-    if (plan.ok()) return Taken{std::move(*plan), candidate};
-    failed.push_back({std::string(candidate->strategy->name), plan.error()});
-    if (!may_try_another(plan.error())) break;
-  }
+Error error_of_all(const Candidates& candidates, const std::vector<Failure>& failed) {
   std::vector<Refusal> all = candidates.refused();
-  all.insert(all.end(), failed.begin(), failed.end());
+  std::ranges::copy(refusals_of(failed), std::back_inserter(all));
   return planner::error_of(planner::in_order(std::move(all)));
 }
 
-// The plan that takes least when it is measured.
+// The first that `build` can build; `failed` gets those before it.
 template <typename Build>
-Result<Taken> fastest(const ir::Attention& attention, Tried& tried, const Candidates& candidates,
-                      const CompileOptions& options, std::vector<Refusal>& failed,
-                      const Build& build) {
-  std::optional<Taken> best;
-  std::vector<plan::Alternative> all;
+Result<Taken> first_built(Tried& tried, const Candidates& candidates, std::vector<Failure>& failed,
+                          const Build& build) {
   while (true) {
-    ATTN_ASSIGN(const Candidate* candidate, tried.next());
-    if (candidate == nullptr) break;
-    plan::Alternative each{std::string(candidate->strategy->name),
-                           candidate->lowered->predicted_ms};
-    Result<plan::Plan> plan = build(*candidate);
+    ATTN_ASSIGN(const Attempt attempt, tried.next());
+    if (attempt.candidate == nullptr) break;
+    Result<plan::Plan> plan = build(attempt);
+    if (plan.ok()) return Taken{std::move(*plan), attempt.candidate};
+    if (!may_try_another(plan.error())) break;
+  }
+  return error_of_all(candidates, failed);
+}
+
+// Each program of each strategy, measured; the plan that takes least.
+template <typename Build>
+class Race {
+ public:
+  Race(const ir::Attention& attention, const CompileOptions& options, std::vector<Failure>& failed,
+       const Build& build)
+      : attention_(attention), options_(options), failed_(failed), build_(build) {}
+
+  Result<Taken> run(Tried& tried, Candidates& candidates) {
+    while (true) {
+      ATTN_ASSIGN(const Attempt attempt, tried.next());
+      if (attempt.candidate == nullptr) break;
+      const Candidate& candidate = *attempt.candidate;
+      ATTN_RETURN_IF_ERROR(enter(candidate, *candidate.lowered));
+      for (std::size_t program = 1;; ++program) {
+        const Result<Lowered> other = candidates.lower_again(candidate, program);
+        if (!other.ok()) break;
+        ATTN_RETURN_IF_ERROR(enter(candidate, *other));
+      }
+    }
+    if (!best_) return error_of_all(candidates, failed_);
+    best_->plan.choice = std::move(all_);
+    const CachedPlans cached = cached_plans(options_);
+    if (cached.cache != nullptr && cached.cache->files()) {
+      ATTN_RETURN_IF_ERROR(cached.cache->files()->save(best_->plan));
+    }
+    return std::move(*best_);
+  }
+
+ private:
+  // Errors: those after which no other may be tried, and of the measurement.
+  Status enter(const Candidate& candidate, const Lowered& lowered) {
+    plan::Alternative each{std::string(candidate.strategy->name), lowered.predicted_ms};
+    Result<plan::Plan> plan = build_(candidate, lowered);
     if (!plan.ok()) {
       if (!may_try_another(plan.error())) return plan.error();
-      failed.push_back({each.lowering, plan.error()});
+      failed_.push_back({{each.lowering, plan.error()}, each.predicted_ms});
       each.refused = plan.error().message;
-      all.push_back(std::move(each));
-      continue;
+      all_.push_back(std::move(each));
+      return {};
     }
-    ATTN_ASSIGN(each.measured_ms, options.measure(attention, *plan));
-    const bool first = !best || *each.measured_ms < *all.front().measured_ms;
-    all.insert(first ? all.begin() : all.end(), std::move(each));
-    if (first) best = Taken{std::move(*plan), candidate};
+    ATTN_ASSIGN(each.measured_ms, options_.measure(attention_, *plan));
+    const bool first = !best_ || *each.measured_ms < *all_.front().measured_ms;
+    all_.insert(first ? all_.begin() : all_.end(), std::move(each));
+    if (first) best_ = Taken{std::move(*plan), &candidate};
+    return {};
   }
-  if (!best) {
-    std::vector<Refusal> refused = candidates.refused();
-    refused.insert(refused.end(), failed.begin(), failed.end());
-    return planner::error_of(planner::in_order(std::move(refused)));
-  }
-  best->plan.choice = std::move(all);
-  const CachedPlans cached = cached_plans(options);
-  if (cached.cache != nullptr && cached.cache->files()) {
-    ATTN_RETURN_IF_ERROR(cached.cache->files()->save(best->plan));
-  }
-  return std::move(*best);
-}
+
+  const ir::Attention& attention_;
+  const CompileOptions& options_;
+  std::vector<Failure>& failed_;
+  const Build& build_;
+  std::optional<Taken> best_;
+  std::vector<plan::Alternative> all_;
+};
 
 bool is_refused(const Result<plan::Plan>& plan) {
   return !plan.ok() && plan.error().code == ErrorCode::unsupported;
@@ -310,10 +426,16 @@ Result<plan::Program> lower(const ir::Attention& attention, std::string_view low
 
 planning::Context context_of(const CompileOptions& options) {
   return {.gpu = planning::gpu_of(options.target),
-          .cudnn_version = options.cached.cudnn_version,
           .direction = options.direction,
           .rewrites = options.rewrites,
           .analyses = options.analyses};
+}
+
+Result<std::string> lowering_of(const ir::Attention& attention, const CompileOptions& options) {
+  const bool trained = options.paired || options.direction == plan::Direction::backward ||
+                       !attention.gradients.empty();
+  if (!trained) return options.lowering;
+  return planner::lowering_of_pair(attention, options.lowering, context_of(options));
 }
 
 Result<Compiled> compile(const ir::Attention& attention, const support::Source& source,
@@ -323,33 +445,38 @@ Result<Compiled> compile(const ir::Attention& attention, const support::Source& 
   words.spec_text = standing_alone(source);
   words.bindings = bindings;
   words.without = planning::without(options.rewrites);
-  Candidates candidates(attention, options.lowering, context_of(options));
+  ATTN_ASSIGN(const std::string lowering, lowering_of(attention, options));
+  Candidates candidates(attention, lowering, context_of(options));
   Tried tried(candidates, options);
-  std::vector<Refusal> failed;
+  std::vector<Failure> failed;
   const auto compiled = [&](const Candidate& candidate,
                             const Lowered& lowered) -> Result<plan::Plan> {
     plan::Plan plan = words;
-    plan.program = lowered.program;
-    plan.shape = shape_of(source, bindings, attention, plan.program);
+    plan.shape = shape_of(source, bindings, attention, lowered.program);
     plan.choice = choice(candidate, lowered.predicted_ms, candidates, failed);
     plan.lowering = candidate.strategy->name;
     plan.parts = lowered.parts;
+    ATTN_ASSIGN(plan.program, with_compiler(lowered.program, options));
     ATTN_RETURN_IF_ERROR(take_or_compile_steps(plan, options, candidate.strategy->limits));
     return plan;
   };
   // The first of its programs that is not refused.
-  const auto build = [&](const Candidate& candidate) -> Result<plan::Plan> {
-    Result<plan::Plan> plan = compiled(candidate, *candidate.lowered);
-    for (std::size_t refused = 1; is_refused(plan); ++refused) {
-      const Result<Lowered> other = candidates.lower_again(candidate, refused);
-      if (!other.ok()) break;
-      failed.push_back({std::string(candidate.strategy->name), plan.error()});
-      plan = compiled(candidate, *other);
+  const auto build = [&](const Attempt& attempt) -> Result<plan::Plan> {
+    const Candidate& candidate = *attempt.candidate;
+    Result<Lowered> lowered = *candidate.lowered;
+    if (attempt.program > 0) lowered = candidates.lower_again(candidate, attempt.program);
+    for (std::size_t next = attempt.program + 1; lowered.ok(); ++next) {
+      Result<plan::Plan> plan = compiled(candidate, *lowered);
+      if (plan.ok()) return plan;
+      failed.push_back(
+          {{std::string(candidate.strategy->name), plan.error()}, lowered->predicted_ms});
+      if (!is_refused(plan)) return plan;
+      lowered = candidates.lower_again(candidate, next);
     }
-    return plan;
+    return failed.back().refusal.error;
   };
   ATTN_ASSIGN(Taken taken, options.measure
-                               ? fastest(attention, tried, candidates, options, failed, build)
+                               ? Race(attention, options, failed, compiled).run(tried, candidates)
                                : first_built(tried, candidates, failed, build));
   const Strategy& strategy = *taken.candidate->strategy;
   return Compiled{std::move(taken.plan), reported(candidates.refused(), failed, strategy)};

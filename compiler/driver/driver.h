@@ -61,9 +61,9 @@ std::optional<std::size_t> check_library(const support::Source& source, diag::Si
 std::string standing_alone(const support::Source& source);
 
 // IR -> the program with the lowest predicted time, without asking cuDNN. `lowering` is "auto" or
-// one of planner::lowering_names() or engine_names(). Errors: unsupported (with the reason and what would work),
-// invalid_argument when a dimension is still open (the message names it and the --bind that closes
-// it).
+// one of planner::lowering_names() or engine_names(). Errors: unsupported (with the reason and what
+// would work), invalid_argument when a dimension is still open (the message names it and the --bind
+// that closes it).
 Result<plan::Program> lower(const ir::Attention& attention, std::string_view lowering,
                             const planning::Context& context);
 // For an H200.
@@ -75,7 +75,8 @@ Result<plan::Program> lower(const ir::Attention& attention,
 // Where compiled plans are looked for, and kept.
 struct CachedPlans {
   std::shared_ptr<cache::PlanCache> cache;  // null: nowhere
-  std::int64_t cudnn_version = 0;           // of the cuDNN that the worker uses
+  // Of the cuDNN that the worker uses; asked for a plan that has steps of its.
+  std::function<Result<std::int64_t>()> cudnn_version{};
 };
 
 struct CompileOptions {
@@ -86,9 +87,10 @@ struct CompileOptions {
   plan::Direction direction = plan::Direction::forward;
   passes::MaskAnalyses* analyses = nullptr;  // made so far, as in planning::Context
   planning::Rewrites rewrites{};  // those to make; when one is not, `cached` is left alone
-  // When there is one, every way is compiled, and the one that takes least becomes the plan, kept
-  // in `cached` too: the milliseconds of one execute on the device that the target is. It is given
-  // the attention that the plan computes.
+  bool paired = false;            // half of a training pair, whatever the spec's gradients say
+  // When there is one, every program of every strategy is compiled, and the one that takes least
+  // becomes the plan, kept in `cached` too: the milliseconds of one execute on the device that the
+  // target is. It is given the attention that the plan computes.
   std::function<Result<double>(const ir::Attention&, const plan::Plan&)> measure{};
 };
 
@@ -100,8 +102,12 @@ struct Compiled {
 // What planning decides by with these options.
 planning::Context context_of(const CompileOptions& options);
 
+// options.lowering, or the engine of both directions where they must draw the same random numbers
+// (planner::lowering_of_pair): of a backward, of a spec with gradients, and of what is `paired`.
+Result<std::string> lowering_of(const ir::Attention& attention, const CompileOptions& options);
+
 // IR -> programs -> plan, in worker processes: lowerings are asked in their order, and the first
-// that cuDNN takes is the plan; one whose worker dies or takes too long is passed over as one that
+// that can be built is the plan; one whose worker dies or takes too long is passed over as one that
 // is refused. It keeps the spec's text, with what it imports written into it.
 // What options.cached has is not asked of cuDNN again, and what was measured there decides which
 // way is asked first. Errors: unsupported, with every lowering's reason, when none is taken; others
@@ -114,7 +120,8 @@ Result<Compiled> compile(const ir::Attention& attention, const support::Source& 
 ir::Attention training_forward(ir::Attention attention);
 
 // The two plans of a training pair: that of training_forward, and the backward; options.direction
-// is ignored. Errors: those of compile, with "forward: " or "backward: " before the message.
+// is ignored. With random dropout, both are of one engine (lowering_of). Errors: those of compile,
+// with "forward: " or "backward: " before the message.
 Result<std::vector<Compiled>> compile_pair(const ir::Attention& attention,
                                            const support::Source& source,
                                            const sema::Bindings& bindings,

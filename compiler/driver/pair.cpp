@@ -26,10 +26,11 @@ Result<std::vector<Compiled>> compile_pair(const ir::Attention& attention,
                                            const CompileOptions& options) {
   const ir::Attention trained = training_forward(attention);
   passes::MaskAnalyses analyses;
+  CompileOptions how = options;
+  if (how.analyses == nullptr) how.analyses = &analyses;
+  how.paired = true;
   std::vector<Compiled> pair;
   for (const plan::Direction direction : {plan::Direction::forward, plan::Direction::backward}) {
-    CompileOptions how = options;
-    if (how.analyses == nullptr) how.analyses = &analyses;
     how.direction = direction;
     ATTN_ASSIGN(Compiled compiled,
                 in_direction(direction, compile(trained, source, bindings, how)));
@@ -39,9 +40,11 @@ Result<std::vector<Compiled>> compile_pair(const ir::Attention& attention,
 }
 
 Result<std::vector<Compiled>> recompile(const plan::Bundle& bundle, const CompileOptions& options) {
+  CompileOptions how = options;
+  how.paired = bundle.find(plan::Direction::backward) != nullptr;
   std::vector<Compiled> all;
   for (const plan::Plan& plan : bundle.plans) {
-    Result<Compiled> compiled = recompile(plan, options);
+    Result<Compiled> compiled = recompile(plan, how);
     if (bundle.plans.size() > 1) {
       compiled = in_direction(plan::direction_of(plan.program), std::move(compiled));
     }

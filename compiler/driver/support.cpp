@@ -14,7 +14,8 @@ constexpr std::string_view kTiers[] = {"rules", "heuristics", "build"};
 template <typename Judgement>
 Result<Verdict> first_served(const ir::Attention& attention, const CompileOptions& options,
                              const Judgement& judgement) {
-  planner::Candidates candidates(attention, options.lowering, context_of(options));
+  ATTN_ASSIGN(const std::string lowering, lowering_of(attention, options));
+  planner::Candidates candidates(attention, lowering, context_of(options));
   return planner::first_taken(candidates, [&](const planner::Candidate& candidate) {
     Result<Verdict> verdict = judgement(candidate.lowered->program);
     if (verdict.ok()) verdict->lowering = candidate.strategy->name;
@@ -22,12 +23,28 @@ Result<Verdict> first_served(const ir::Attention& attention, const CompileOption
   });
 }
 
+// Those of options.lowering of which a strategy gives a bound, except slow ones.
+std::vector<std::string> engines_of(const ir::Attention& attention, const CompileOptions& options) {
+  std::vector<std::string> names;
+  const Result<std::string> lowering = lowering_of(attention, options);
+  if (!lowering.ok() || *lowering != planner::kAnyLowering) return names;
+  for (const engines::Engine& engine : engines::engines()) {
+    if (engine.strategies.front().kind == planner::Strategy::Kind::slow) continue;
+    const planner::Candidates candidates(attention, engine.name, context_of(options));
+    if (!candidates.all().empty()) names.emplace_back(engine.name);
+  }
+  return names;
+}
+
 Result<Verdict> by_rules(const ir::Attention& attention, const CompileOptions& options) {
-  return first_served(attention, options, [&](const plan::Program& program) -> Result<Verdict> {
-    Verdict verdict;
-    verdict.steps = program.steps.size();
-    return verdict;
-  });
+  Result<Verdict> found =
+      first_served(attention, options, [&](const plan::Program& program) -> Result<Verdict> {
+        Verdict verdict;
+        verdict.steps = program.steps.size();
+        return verdict;
+      });
+  if (found.ok()) found->other_engines = engines_of(attention, options);
+  return found;
 }
 
 // Asks cuDNN's heuristics about each cuDNN step.
@@ -84,9 +101,13 @@ Verdict judge(const ir::Attention& attention, const support::Source& source,
               const sema::Bindings& bindings, const CompileOptions& options, Tier tier) {
   Result<Verdict> found = by_rules(attention, options);
   if (!found.ok()) return refusal(found.error());
+  std::vector<std::string> others = std::move(found->other_engines);
   if (tier == Tier::heuristics) found = by_heuristics(attention, options);
   if (tier == Tier::build) found = by_build(attention, source, bindings, options);
   Verdict verdict = found.ok() ? std::move(found).value() : refusal(found.error());
+  verdict.other_engines = std::move(others);
+  const engines::Engine* own = planner::engine_of(verdict.lowering);
+  if (own != nullptr) std::erase(verdict.other_engines, own->name);
   verdict.tier = tier;
   return verdict;
 }
@@ -100,6 +121,7 @@ Verdict judge_pair(const ir::Attention& attention, const support::Source& source
     CompileOptions how = options;
     if (how.analyses == nullptr) how.analyses = &analyses;
     how.direction = direction;
+    how.paired = true;
     verdict = judge(trained, source, bindings, how, tier);
     verdict.direction = direction;
     if (verdict.error) break;

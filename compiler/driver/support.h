@@ -19,13 +19,14 @@ std::optional<Tier> parse_tier(std::string_view text);
 struct Verdict {
   enum class Outcome : std::uint8_t { served, refused, failed };
   Outcome outcome = Outcome::served;
-  Tier tier = Tier::rules;           // the tier that decided
-  std::string lowering;              // the lowering that serves it; with rules, one that may
-  std::size_t steps = 0;             // of the program, if there is one
-  std::int64_t engine = -1;          // of the first cuDNN step, from heuristics on
-  std::int64_t workspace_bytes = 0;  // besides the tensors; after a build
-  std::int64_t cudnn_version = 0;    // from heuristics on
-  std::optional<Error> error{};      // of a refusal (unsupported) or failure
+  Tier tier = Tier::rules;  // the tier that decided
+  std::string lowering;     // the lowering that serves it; with rules, one that may
+  std::vector<std::string> other_engines{};  // that can express it too, by rules alone
+  std::size_t steps = 0;                     // of the program, if there is one
+  std::int64_t engine = -1;                  // of the first cuDNN step, from heuristics on
+  std::int64_t workspace_bytes = 0;          // besides the tensors; after a build
+  std::int64_t cudnn_version = 0;            // from heuristics on
+  std::optional<Error> error{};              // of a refusal (unsupported) or failure
   // For a training pair: the direction of this verdict.
   std::optional<plan::Direction> direction{};
 };

@@ -5,33 +5,26 @@
 namespace attn::engines {
 namespace {
 
-using Kind = Strategy::Kind;
-
-// Those that are tried together have equal ranks.
-int rank_of(const Strategy& strategy) {
-  if (strategy.kind == Kind::on_request) return 2;
-  return strategy.kind == Kind::slow ? 1 : 0;
-}
+bool is_slow(const Strategy& strategy) { return strategy.kind == Strategy::Kind::slow; }
 
 std::vector<Strategy> strategies_of_all() {
   std::vector<Strategy> all;
   for (const Engine& engine : engines()) {
     all.insert(all.end(), engine.strategies.begin(), engine.strategies.end());
   }
-  std::ranges::stable_sort(all, {}, rank_of);
+  std::ranges::stable_sort(all, {}, is_slow);
   return all;
 }
 
-// In order of rank.
+// Slow ones last.
 std::span<const Strategy> all_strategies() {
   static const std::vector<Strategy> kAll = strategies_of_all();
   return kAll;
 }
 
-std::span<const Strategy> up_to(int rank) {
+std::span<const Strategy> without_slow() {
   const std::span<const Strategy> all = all_strategies();
-  return all.first(static_cast<std::size_t>(
-      std::ranges::count_if(all, [rank](const Strategy& each) { return rank_of(each) <= rank; })));
+  return all.first(static_cast<std::size_t>(std::ranges::find_if(all, is_slow) - all.begin()));
 }
 
 }  // namespace
@@ -45,13 +38,21 @@ std::span<const Engine> engines() {
 }
 
 std::span<const Strategy> strategies(std::string_view name) {
-  if (name == kAnyLowering) return up_to(0);
-  if (name == kAnyOrSlow) return up_to(1);
+  if (name == kAnyLowering) return without_slow();
+  if (name == kAnyOrSlow) return all_strategies();
+  const auto engine = std::ranges::find(engines(), name, &Engine::name);
+  if (engine != engines().end()) return engine->strategies;
   const std::span<const Strategy> all = all_strategies();
   const auto found = std::ranges::find(all, name, &Strategy::name);
-  if (found != all.end()) return {found, 1};
-  const auto engine = std::ranges::find(engines(), name, &Engine::name);
-  return engine != engines().end() ? engine->strategies : std::span<const Strategy>();
+  return found != all.end() ? std::span(found, 1) : std::span<const Strategy>();
+}
+
+const Engine* engine_of(std::string_view strategy) {
+  const auto found = std::ranges::find_if(engines(), [strategy](const Engine& engine) {
+    return std::ranges::find(engine.strategies, strategy, &Strategy::name) !=
+           engine.strategies.end();
+  });
+  return found != engines().end() ? &*found : nullptr;
 }
 
 std::vector<std::string> engine_names() {

@@ -30,7 +30,6 @@ struct Strategy {
     primary,      // reported in the error when it cannot serve
     alternative,  // another form of a primary one: reported only when asked for by name
     slow,         // taken last, and only when allowed (--allow-unfused) or named
-    on_request,   // taken only when named
   };
 
   std::string_view name;  // as in --lowering NAME
@@ -49,6 +48,8 @@ struct Strategy {
   Result<Lowered> (*lower_again)(Subject& subject, std::size_t refused) = nullptr;
   // Of the kernels of kernel steps; without a value, the assembler may do what it likes.
   std::optional<derive::KernelLimits> limits{};
+  // Its backward was not measured: kAnyLowering and kAnyOrSlow do not take it.
+  bool backward_when_named = false;
 };
 
 struct Engine {
@@ -64,9 +65,12 @@ inline constexpr std::string_view kAnyLowering = "auto";
 inline constexpr std::string_view kAnyOrSlow = "auto or slow";
 
 // Of all engines, in order: primary ones and alternatives for kAnyLowering, slow ones too for
-// kAnyOrSlow, the one of this name, all of the engine of this name, or none. They live as long as
-// the program.
+// kAnyOrSlow, all of the engine of this name, the one of this name, or none. Only an engine with a
+// single strategy has the name of one. They live as long as the program.
 std::span<const Strategy> strategies(std::string_view name = kAnyLowering);
+
+// The engine that has the strategy of this name, or null.
+const Engine* engine_of(std::string_view strategy);
 
 // What `strategies` takes: "auto", then the name of each strategy or of each engine.
 std::vector<std::string> lowering_names();

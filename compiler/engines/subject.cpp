@@ -1,5 +1,6 @@
 #include "compiler/engines/subject.h"
 
+#include "compiler/lowering/native/native.h"
 #include "compiler/passes/rewrite/kernel_form.h"
 #include "compiler/passes/rewrite/pass.h"
 #include "compiler/passes/strategy/cost.h"
@@ -15,6 +16,11 @@ Value& once(std::optional<Value>& kept, const Compute& compute) {
 }
 
 }  // namespace
+
+Subject::Subject(const ir::Attention& attention, const planning::Context& context)
+    : attention_(attention), context_(context), mask_(passes::analyzed(attention, context)) {}
+
+Subject::~Subject() = default;
 
 const passes::Cancelled* Subject::cancelled() {
   const std::optional<passes::Cancelled>& found = once(cancelled_, [this] {
@@ -47,6 +53,15 @@ const std::optional<passes::Segments>& Subject::segments() {
 
 const std::optional<passes::Padding>& Subject::padding() {
   return once(padding_, [this] { return passes::padding(attention_, context_); });
+}
+
+lowering::NativePrograms& Subject::native() {
+  if (!native_) {
+    native_ = std::make_unique<lowering::NativePrograms>(
+        passes::run_pass("ranges", attention_, context_),
+        passes::varying(mask_->axes(), attention_.dims), context_);
+  }
+  return *native_;
 }
 
 }  // namespace attn::engines

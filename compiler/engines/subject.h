@@ -1,6 +1,7 @@
-// The attention that is being planned, with what several strategies ask of it, computed once.
+// The attention that is being planned, with what strategies ask of it several times, computed once.
 #pragma once
 
+#include <memory>
 #include <optional>
 
 #include "compiler/ir/attention.h"
@@ -11,14 +12,18 @@
 #include "compiler/passes/strategy/partition.h"
 #include "compiler/planning/context.h"
 
+namespace attn::lowering {
+class NativePrograms;
+}
+
 namespace attn::engines {
 
 // Dimensions must be bound for everything but attention(), context() and mask(). Not thread-safe.
 class Subject {
  public:
   // Both must outlive it.
-  Subject(const ir::Attention& attention, const planning::Context& context)
-      : attention_(attention), context_(context), mask_(passes::analyzed(attention, context)) {}
+  Subject(const ir::Attention& attention, const planning::Context& context);
+  ~Subject();
   Subject(const Subject&) = delete;
   Subject& operator=(const Subject&) = delete;
 
@@ -37,6 +42,9 @@ class Subject {
   const std::optional<passes::Segments>& segments();
   const std::optional<passes::Padding>& padding();
 
+  // Those of the engine `native`.
+  lowering::NativePrograms& native();
+
  private:
   const ir::Attention& attention_;
   const planning::Context& context_;
@@ -47,6 +55,7 @@ class Subject {
   std::optional<std::optional<passes::Partition>> partition_;
   std::optional<std::optional<passes::Segments>> segments_;
   std::optional<std::optional<passes::Padding>> padding_;
+  std::unique_ptr<lowering::NativePrograms> native_;
 };
 
 }  // namespace attn::engines

@@ -62,7 +62,7 @@ Error error_of(const std::vector<Refusal>& refusals) {
 
 bool may_try_another(const Error& error) {
   return error.code == ErrorCode::unsupported || error.code == ErrorCode::worker ||
-         error.code == ErrorCode::cudnn;
+         error.code == ErrorCode::cudnn || error.code == ErrorCode::cuda;
 }
 
 std::vector<Refusal> in_order(std::vector<Refusal> refusals) {
@@ -73,6 +73,19 @@ std::vector<Refusal> in_order(std::vector<Refusal> refusals) {
   return refusals;
 }
 
+namespace {
+
+Error only_when_named(const Strategy& strategy) {
+  return {ErrorCode::unsupported,
+          "its backward is used only when it is named",
+          {fmt::format("--engine {} takes it", strategy.name)},
+          {}};
+}
+
+bool takes_any(std::string_view name) { return name == kAnyLowering || name == kAnyOrSlow; }
+
+}  // namespace
+
 Candidates::Candidates(const ir::Attention& attention, std::string_view name,
                        const planning::Context& context)
     : only_one_(strategies(name).size() == 1),
@@ -81,7 +94,10 @@ Candidates::Candidates(const ir::Attention& attention, std::string_view name,
       context_(context.analyses == nullptr ? with_analyses(context, analyses_) : context),
       subject_(std::make_unique<Subject>(attention_, context_)) {
   for (const Strategy& strategy : strategies(name)) {
-    const Result<double> bound = strategy.bound(*subject_);
+    const Result<double> bound =
+        takes_any(name) && strategy.backward_when_named && context.backward()
+            ? only_when_named(strategy)
+            : strategy.bound(*subject_);
     if (bound.ok()) {
       all_.push_back({&strategy, *bound});
     } else if (!refuse(strategy, bound.error())) {
@@ -95,6 +111,7 @@ Candidates::~Candidates() = default;
 
 bool Candidates::refuse(const Strategy& strategy, const Error& error) {
   const bool holds_for_all = error.code != ErrorCode::unsupported;
+  all_refused_.push_back({std::string(strategy.name), error});
   if (holds_for_all || strategy.kind != Strategy::Kind::alternative || only_one_) {
     refused_.push_back({std::string(strategy.name), error});
   }
@@ -135,6 +152,40 @@ Result<const Candidate*> Candidates::next() {
   if (failure_) return *failure_;
   if (!returned_) return error_of(in_order(refused_));
   return nullptr;
+}
+
+namespace {
+
+// Of the best strategies of both directions.
+Result<double> predicted_ms_of_pair(const ir::Attention& attention, std::string_view engine,
+                                    const planning::Context& context) {
+  double sum = 0;
+  for (const plan::Direction direction : {plan::Direction::forward, plan::Direction::backward}) {
+    Candidates candidates(attention, engine, planning::in_direction(context, direction));
+    ATTN_ASSIGN(const Candidate* best, candidates.next());
+    sum += best->lowered->predicted_ms;
+  }
+  return sum;
+}
+
+}  // namespace
+
+Result<std::string> lowering_of_pair(const ir::Attention& attention, std::string_view name,
+                                     const planning::Context& context) {
+  if (!attention.is_random() || !takes_any(name)) return std::string(name);
+  std::string best;
+  double least = 0;
+  for (const engines::Engine& engine : engines::engines()) {
+    const Strategy& first = engine.strategies.front();
+    if (first.kind == Strategy::Kind::slow) continue;  // it draws no numbers
+    if (first.backward_when_named) continue;
+    const Result<double> ms = predicted_ms_of_pair(attention, engine.name, context);
+    if (!ms.ok() && ms.error().code != ErrorCode::unsupported) return ms.error();
+    if (!ms.ok()) continue;
+    if (!best.empty() && *ms >= least) continue;
+    best = engine.name, least = *ms;
+  }
+  return best.empty() ? std::string(name) : best;
 }
 
 }  // namespace attn::planner

@@ -13,6 +13,7 @@
 namespace attn::planner {
 
 using engines::engine_names;
+using engines::engine_of;
 using engines::kAnyLowering;
 using engines::kAnyOrSlow;
 using engines::Lowered;
@@ -36,8 +37,8 @@ Error error_of(const std::vector<Refusal>& refusals);
 // In the order of the engines.
 std::vector<Refusal> in_order(std::vector<Refusal> refusals);
 
-// Whether another strategy may serve after this error: a refusal, an error of cuDNN's, or a worker
-// that died or ran out of time. Any other error holds for every strategy.
+// Whether another strategy may serve after this error: a refusal, an error of cuDNN's or NVRTC's,
+// or a worker that died or ran out of time. Any other error holds for every strategy.
 bool may_try_another(const Error& error);
 
 struct Candidate {
@@ -71,6 +72,8 @@ class Candidates {
   // Those that cannot express the attention. An alternative is reported only when asked for by
   // name.
   const std::vector<Refusal>& refused() const { return refused_; }
+  // The same with all alternatives, in the order in which they were asked.
+  const std::vector<Refusal>& all_refused() const { return all_refused_; }
 
  private:
   // False: an error that holds for every strategy.
@@ -85,10 +88,17 @@ class Candidates {
   std::unique_ptr<Subject> subject_;
   std::list<Candidate> all_;
   std::vector<const Candidate*> left_;  // not returned yet
-  std::vector<Refusal> refused_;
+  std::vector<Refusal> refused_, all_refused_;
   std::optional<Error> failure_;
   bool returned_ = false;
 };
+
+// What is to be used of `name` for both directions of a training pair. Engines draw different
+// numbers for random dropout, so where `name` allows several, this is the engine that is predicted
+// to take least for both; `name` itself without random dropout, and if no engine has both
+// directions. Errors: those of Candidates::next, but for unsupported.
+Result<std::string> lowering_of_pair(const ir::Attention& attention, std::string_view name,
+                                     const planning::Context& context);
 
 // The first value that `attempt(const Candidate&)`, which returns a Result, has. Errors: error_of
 // all refusals and failures when none serves, or of those up to the first error after which no

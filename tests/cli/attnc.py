@@ -73,10 +73,13 @@ class Case(unittest.TestCase):
         return json.loads(self.attnc(*arguments, "--format", "json", **how).stdout)
 
     def compile(self, spec, *arguments, target="h200"):
-        """Compiles a spec, given as text or path. Returns the plan file."""
+        """Compiles a spec, given as text or path, by cuDNN's engine unless the arguments name another.
+        Returns the plan file."""
         if not isinstance(spec, pathlib.Path):
             spec = self.write("spec.attn", spec)
         plan = self.folder / "spec.attnplan"
+        if not {"--engine", "--lowering", "--allow-unfused"} & set(arguments):
+            arguments += ("--engine", "cudnn")
         self.attnc("compile", spec, "--target", target, "-o", plan, *arguments)
         return plan
 

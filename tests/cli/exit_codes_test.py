@@ -53,8 +53,8 @@ class ExitCodes(attnc.Case):
         empty = self.folder / "empty"
         empty.mkdir()
         self.attnc("verify", "--all", empty, code=4)
-        process = self.attnc("compile", SPECS / "noop.attn", "--target", "h200", "-o",
-                             self.folder / "x", "--cudnn", empty, code=4)
+        process = self.attnc("compile", SPECS / "noop.attn", "--target", "h200", "--engine", "cudnn",
+                             "-o", self.folder / "x", "--cudnn", empty, code=4)
         self.assertIn("error[cudnn]", process.stderr)
         process = self.attnc("compile", SPECS / "noop.attn", "--target", "h200", "-o",
                              empty / "none" / "x.attnplan", code=4)

@@ -4,16 +4,18 @@ import re
 import attnc
 from attnc import NOOP, SPECS
 
+# What cuDNN's graphs look like.
+H200 = ("--target", "h200", "--engine", "cudnn")
 SMALL = ["--bind", "B=1", "--bind", "Hq=2", "--bind", "Hkv=1", "--bind", "D=64"]
 
 
 class Explain(attnc.Case):
     def explain(self, name, *arguments):
-        return self.attnc_json("explain", SPECS / f"{name}.attn", "--target", "h200", *SMALL,
+        return self.attnc_json("explain", SPECS / f"{name}.attn", *H200, *SMALL,
                                *arguments)
 
     def test_text(self):
-        text = self.attnc("explain", SPECS / "gemma2_local.attn", "--target", "h200", *SMALL,
+        text = self.attnc("explain", SPECS / "gemma2_local.attn", *H200, *SMALL,
                           "--bind", "Sq=512", "--bind", "window=100").stdout
         # Engine and workspace depend on the version of cuDNN.
         text = re.sub(r"\nengine\n.*", "\n", text.replace(str(SPECS), "specs"), flags=re.DOTALL)
@@ -29,9 +31,9 @@ class Explain(attnc.Case):
 
     def test_why_not_of_what_no_lowering_takes(self):
         spec = attnc.SOURCE / "tests/gpu/surface/sink_all_outputs.attn"
-        refused = self.attnc("explain", spec, "--target", "h200", code=3)
+        refused = self.attnc("explain", spec, *H200, code=3)
         self.assertEqual(refused.stdout, "")
-        process = self.attnc("explain", spec, "--target", "h200", "--why-not", code=3)
+        process = self.attnc("explain", spec, *H200, "--why-not", code=3)
         for heading in ("\nclauses\n", "\nmask\n", "\nwork\n", "\nengine\n  none\n"):
             self.assertIn(heading, process.stdout)
         self.assertIn("band      kv - row <= 0", process.stdout)
@@ -46,26 +48,26 @@ class Explain(attnc.Case):
   grad q, k, v, slope;
 }
 """)
-        process = self.attnc("explain", spec, "--target", "h200")
+        process = self.attnc("explain", spec, *H200)
         self.assertIn("warning[W0480]: the backward needs ", process.stderr)
         self.assertIn("learned.attn:3:9", process.stderr)
         self.assertRegex(process.stdout, r"workspace in all 2\.[0-9] GB \(cuDNN .*intermediates")
         self.assertRegex(process.stdout, r"a kernel of attnc's derives scores.modified, 64 times")
         plan = self.folder / "much.attnplan"
         for command in (["explain", spec], ["compile", spec, "-o", plan]):
-            denied = self.attnc(*command, "--target", "h200", "--deny", "warnings", code=1)
+            denied = self.attnc(*command, *H200, "--deny", "warnings", code=1)
             self.assertIn("W0480", denied.stderr)
             self.assertIn("warnings are treated as errors", denied.stderr)
             self.assertEqual(denied.stdout, "")
         self.assertFalse(plan.exists())
-        small = self.attnc("explain", spec, "--target", "h200", "--bind", "Sq=256", "--deny",
+        small = self.attnc("explain", spec, *H200, "--bind", "Sq=256", "--deny",
                            "warnings")
         self.assertNotIn("W0480", small.stderr)
-        result = self.attnc_json("explain", spec, "--target", "h200", "--bind", "Sq=256")
+        result = self.attnc_json("explain", spec, *H200, "--bind", "Sq=256")
         engine = result["backward"]["engine"]
         self.assertGreater(engine["workspace_bytes"], 16 * 32 * 16 * 256 * 256)
         plan = self.folder / "x.attnplan"
-        self.attnc("compile", spec, "--target", "h200", "--bind", "Sq=256", "-o", plan)
+        self.attnc("compile", spec, *H200, "--bind", "Sq=256", "-o", plan)
         backward = self.attnc_json("inspect", plan)["plans"][1]["manifest"]
         self.assertEqual(backward["workspace_bytes"], engine["workspace_bytes"])
 
@@ -99,7 +101,7 @@ class Explain(attnc.Case):
     def test_columns(self):
         several = " || ".join(f"kv_idx == {2 * i}" for i in range(6))
         path = self.write("columns.attn", NOOP.replace("outputs", f"mask {several}; outputs"))
-        text = self.attnc("explain", path, "--target", "h200", "--bind", "Sq=16").stdout
+        text = self.attnc("explain", path, *H200, "--bind", "Sq=16").stdout
         self.assertIn("  columns   [0, 1): all of them\n  columns   [2, 3): all of them\n", text)
         self.assertIn("  columns   of 2 more intervals\n", text)
 
@@ -108,7 +110,7 @@ class Explain(attnc.Case):
         mask = "mask kv_idx < 4096 && (q_idx * q_idx + kv_idx * kv_idx) % 4 != 3;"
         path = self.write("costly.attn", NOOP.replace("Sq = 16, Skv = 24", "Sq = Skv, Skv")
                           .replace("outputs", f"{mask} outputs"))
-        explain = ("explain", path, "--target", "h200", "--bind")
+        explain = ("explain", path, *H200, "--bind")
         for keys, stopped in (8192, True), (256, False):
             result = self.attnc_json(*explain, f"Skv={keys}")["mask"]
             self.assertEqual((result["stopped"], result["blocks"]["exact"]), (stopped, not stopped))
@@ -123,7 +125,7 @@ class Explain(attnc.Case):
         self.assertNotIn("gradients", self.explain("softcap", "--bind", "Sq=64"))
         result = self.explain("sink_global", "--bind", "Sq=64", "--grad")["gradients"]
         self.assertEqual(result["derivatives"][1], {"of": "sink", "by": "sinks[h]", "value": "1.0"})
-        text = self.attnc("explain", SPECS / "learned_bias_qk.attn", "--target", "h200", *SMALL,
+        text = self.attnc("explain", SPECS / "learned_bias_qk.attn", *H200, *SMALL,
                           "--bind", "Sq=64").stdout
         self.assertIn("\ngradients\n  wanted    q, k, v, bias\n  score     by score: 1.0\n"
                       "  score     by bias[q_idx, kv_idx]: 1.0\n", text)
@@ -137,7 +139,7 @@ class Explain(attnc.Case):
         self.assertEqual(backward["flop"], result["flop"] * 5 / 2)
         nodes = [node for clause in backward["clauses"] for node in clause["nodes"]]
         self.assertEqual(sum("matmul" in node for node in nodes), 5)
-        text = self.attnc("explain", SPECS / "softcap.attn", "--target", "h200", *SMALL, "--bind",
+        text = self.attnc("explain", SPECS / "softcap.attn", *H200, *SMALL, "--bind",
                           "Sq=128", "--grad").stdout
         headings = ("\ngradients\n", "\nwork\n", "\nengine\n", "\nbackward: tensors\n",
                     "\nbackward: clauses and the graph nodes they became\n", "\nbackward: work\n",
@@ -149,10 +151,10 @@ class Explain(attnc.Case):
     def test_why_there_is_no_backward(self):
         text = NOOP.replace("bshd", "paged(page = 16)")
         path = self.write("paged.attn", text)
-        backward = self.attnc_json("explain", path, "--target", "h200", "--grad")["backward"]
+        backward = self.attnc_json("explain", path, *H200, "--grad")["backward"]
         self.assertEqual(list(backward), ["error"])
         self.assertEqual(backward["error"]["code"], "unsupported")
-        out = self.attnc("explain", path, "--target", "h200", "--grad").stdout
+        out = self.attnc("explain", path, *H200, "--grad").stdout
         self.assertIn("\nbackward\n  none\nerror[unsupported]: ", out)
 
     def test_a_pair(self):
@@ -176,25 +178,25 @@ class Explain(attnc.Case):
                 ("mask q_idx + 2 >= kv_idx; outputs", 16, True)):
             path = self.write("band.attn", NOOP.replace("outputs", masks))
             with self.subTest(masks, rows=rows):
-                arguments = ["explain", path, "--target", "h200", "--bind", f"Sq={rows}"]
+                arguments = ["explain", path, *H200, "--bind", f"Sq={rows}"]
                 text = self.attnc(*arguments).stdout
                 self.assertIn("  band      ", text)
                 self.assertEqual(words in text, skips)
                 self.assertEqual(self.attnc_json(*arguments)["mask"]["skips_blocks"], skips)
 
     def test_pages(self):
-        arguments = ["explain", SPECS / "sliding_tile_2d.attn", "--target", "h200"]
+        arguments = ["explain", SPECS / "sliding_tile_2d.attn", *H200]
         line = "tiles of 64 rows see up to 9 of 64 pages of 64 columns, 14 % of all"
         self.assertIn(f"\nparts\n  {line}\n", self.attnc(*arguments).stdout)
         self.assertEqual(self.attnc_json(*arguments)["engine"]["parts"], [line])
-        lists = self.attnc_json("explain", SPECS / "bigbird.attn", "--target", "h200")
+        lists = self.attnc_json("explain", SPECS / "bigbird.attn", *H200)
         self.assertIn("(assumed)", lists["engine"]["parts"][0])
 
     def test_the_target_that_nobody_named(self):
         path = self.write("noop.attn", NOOP)
         process = self.attnc("explain", path)
         self.assertEqual("target: h200, because " in process.stderr, not attnc.has_gpu())
-        self.assertEqual(self.attnc("explain", path, "--target", "h200").stderr, "")
+        self.assertEqual(self.attnc("explain", path, *H200).stderr, "")
 
     def test_engine(self):
         engine = self.explain("causal", "--bind", "Sq=256")["engine"]
@@ -263,15 +265,39 @@ class Explain(attnc.Case):
         empty = self.folder / "empty"
         empty.mkdir()
         path = self.write("noop.attn", NOOP)
-        text = self.attnc("explain", path, "--target", "h200", "--cudnn", empty).stdout
+        text = self.attnc("explain", path, *H200, "--cudnn", empty).stdout
         self.assertIn("not known: cuDNN could not be loaded", text)
         self.assertIn("matmul", text)
-        engine = self.attnc_json("explain", path, "--cudnn", empty)["engine"]
+        engine = self.attnc_json("explain", path, "--engine", "cudnn", "--cudnn", empty)["engine"]
         self.assertFalse(engine["known"])
+
+    def test_both_engines(self):
+        path, text = SPECS / "causal.attn", "chosen: native, "
+        empty = self.folder / "empty"  # kernels of attnc's own need no cuDNN
+        empty.mkdir()
+        explain = ("explain", path, "--bind", "Sq=4096", "--cudnn", empty, "--target", "h200")
+        process = self.attnc(*explain)
+        self.assertIn(text, process.stdout)
+        self.assertIn("; composite (cudnn), ", process.stdout)
+        self.assertIn("blocks outside are skipped", process.stdout)
+        result = self.attnc_json(*explain)
+        self.assertEqual(result["steps"], [{"engine": "native"}])
+        choice = result["engine"]["choice"]
+        self.assertEqual([way["lowering"] for way in choice][:2], ["native", "composite"])
+        self.assertEqual([way["engine"] for way in choice][:2], ["native", "cudnn"])
+        self.assertLess(choice[0]["predicted_ms"], choice[1]["predicted_ms"])
+
+    def test_why_an_engine_was_not_taken(self):
+        explain = ("explain", SPECS / "causal.attn", "--target", "a100", "--bind", "Sq=64")
+        last = self.attnc_json(*explain)["engine"]["choice"][-1]
+        self.assertEqual((last["lowering"], last["engine"], last["predicted_ms"]),
+                         ("native", "native", None))
+        self.assertIn("compute capability 9.0", last["refused"])
+        self.assertRegex(self.attnc(*explain).stdout, "chosen: .*; native, not taken ")
 
     def test_a_padded_head_dimension(self):
         path = self.write("d100.attn", NOOP.replace("D = 64", "D = 100"))
-        self.assertIn("q.padded", self.attnc("explain", path, "--target", "h200").stdout)
+        self.assertIn("q.padded", self.attnc("explain", path, *H200).stdout)
 
     def test_why_not(self):
         path, target = self.write("noop.attn", NOOP), self.refusing_target()

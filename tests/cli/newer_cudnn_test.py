@@ -23,6 +23,8 @@ ONE_NODE = [SPECS / f"{name}.attn" for name in (
 
 class NewerCudnn(attnc.Case):
     def compile_json(self, spec, target, *arguments):
+        if "--lowering" not in arguments:
+            arguments += ("--engine", "cudnn")
         return self.attnc_json("compile", spec, "--target", target, "--cudnn", NEWER, "-o",
                                self.folder / "x.attnplan", *arguments)
 

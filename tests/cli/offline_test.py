@@ -1,5 +1,6 @@
 """Every shipped spec compiles at its default sizes for the target $ATTN_TARGET; those listed in
 tests/conformance/not_lowered.txt are refused. Needs no GPU and no driver."""
+import json
 import os
 
 import attnc
@@ -25,6 +26,15 @@ class Offline(attnc.Case):
                 self.assertEqual(manifest["spec"]["name"], spec.stem)
                 self.assertEqual(manifest["target"]["sm"], SMS[target])
                 self.assertGreater(manifest["compiled"][0]["plan_bytes"], 1000)
+
+    def test_every_spec_by_kernels_of_attncs_own(self):
+        if os.environ["ATTN_TARGET"] != "h200":
+            self.skipTest("there are none for other GPUs")
+        process = attnc.run("support", "--all", SPECS, "--target", "h200", "--engine", "native",
+                            "--format", "json")
+        cells = {spec["spec"]: spec["targets"][0] for spec in json.loads(process.stdout)["specs"]}
+        not_served = {name: cell for name, cell in cells.items() if cell["outcome"] != "served"}
+        self.assertLessEqual(set(not_served), {"head_dim_100"}, not_served)
 
     def test_everything_that_is_derived(self):
         target = os.environ["ATTN_TARGET"]

@@ -31,8 +31,17 @@ class Support(attnc.Case):
 
     def test_markdown(self):
         text = self.attnc("support", SPECS / "noop.attn", "--target", "h200", "--tier",
-                          "heuristics", "--format", "markdown").stdout
+                          "heuristics", "--format", "markdown", "--engine", "cudnn").stdout
         self.assertEqual(text, "| spec | h200 |\n|---|---|\n| noop | engine 2 |\n")
+
+    def test_both_engines(self):
+        support = ("support", SPECS / "noop.attn", "--target", "h200,a100", "--tier")
+        spec, = self.attnc_json(*support, "heuristics")["specs"]
+        ours, other = spec["targets"]
+        self.assertEqual((ours["lowering"], ours["other_engines"]), ("native", ["cudnn"]))
+        self.assertEqual((other["lowering"], other["other_engines"]), ("composite", []))
+        self.assertIn(" native, or cudnn ", self.attnc(*support, "heuristics").stdout)
+        self.assertIn(" maybe, or cudnn ", self.attnc(*support, "rules").stdout)
 
     def test_gradients_need_both_directions(self):
         scored = self.write("sum.attn", NOOP)

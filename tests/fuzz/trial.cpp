@@ -118,7 +118,7 @@ Result<Compiler> Compiler::load(TrialOptions options) {
   diag::Sink sink(source);
   const auto attention = driver::front_end(source, {}, sink);
   if (!attention) return {ErrorCode::internal, diag::to_text(sink)};
-  ATTN_ASSIGN(const plan::Program program, driver::lower(*attention));
+  ATTN_ASSIGN(const plan::Program program, driver::lower(*attention, "cudnn"));
   ATTN_RETURN_IF_ERROR(compiler.compile_steps(program));
   return compiler;
 }

@@ -35,9 +35,9 @@ struct Outcome {
 struct TrialOptions {
   plan::Target target;
   std::string cudnn_folder;
-  std::string lowering{"auto"};  // or that of planner::lowering_names() or engine_names()
-  bool only_offer = false;       // only query cuDNN's heuristics, do not compile
-  bool only_cudnn = false;       // do not compile attnc's kernels
+  std::string lowering{"cudnn"};  // or that of planner::lowering_names() or engine_names()
+  bool only_offer = false;        // only query cuDNN's heuristics, do not compile
+  bool only_cudnn = false;        // do not compile attnc's kernels
   std::chrono::seconds timeout{120};
 };
 

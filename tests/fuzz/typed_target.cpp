@@ -24,7 +24,7 @@ void try_typed(const std::string& text) {
   diag::Sink sink(source);
   const auto attention = driver::front_end(source, {}, sink);
   if (!attention) return require(std::ranges::all_of(sink.sorted(), is_static));
-  const Result<plan::Program> program = driver::lower(*attention);
+  const Result<plan::Program> program = driver::lower(*attention, "cudnn");
   if (!program.ok()) {
     require(program.error().code == ErrorCode::unsupported);
     return require(!program.error().payload.empty());

@@ -36,7 +36,7 @@ part compiled --only-cudnn --seconds "$seconds" --sample "$sample"
 root=$(pwd)
 out=$(cd "$out" && pwd)
 cd "$work/compiled" || exit 2
-python3 "$root/tests/gpu/verify_folder.py" "$root/build/attnc" random cases "$work/verified.json" \
+python3 "$root/tests/gpu/verify_folder.py" "$root/build/attnc" random cases "$work/verified.json" --engine cudnn \
   >"$out/verified.txt" || code=1
 "$root/build/proven_table" "$work/verified.json" >"$out/proven_random.txt"
 tail -n 1 "$out/verified.txt"

@@ -50,7 +50,7 @@ def runs_of(spec, empty):
     yield attnc("fmt", "--check", spec), (0, 1)
     if spec in LIBRARIES:
         return
-    yield attnc("explain", spec, "--target", "h200", "--cudnn", empty), (0, 3, 4)
+    yield attnc("explain", spec, "--target", "h200", "--engine", "cudnn", "--cudnn", empty), (0, 3, 4)
     yield attnc("support", spec, "--tier", "rules", "--target", "h200"), (0, 3)
     yield attnc("support", spec, "--tier", "rules", "--target", "h200", "--grad"), (0, 3)
     yield attnc("run", spec, "--backend", "reference", "--grad",

@@ -51,8 +51,13 @@ class NativeBackward {
     if (!derivatives_.tensors.empty()) {
       ATTN_ASSIGN(learned, learned_gradients(derivatives_));
     }
-    NativeProgram made{program(learned), 0, rate_, {}, {}};
-    made.scores = kProducts * blocks_.blocks * static_cast<double>(rows_ * kKeysOfBlock);
+    NativeProgram made{program(learned), {}, {}};
+    made.work.scores = kProducts * blocks_.blocks * static_cast<double>(rows_ * kKeysOfBlock);
+    made.work.rate = rate_;
+    made.work.rows = kKeysOfBlock;
+    made.work.width = static_cast<double>(depth() + width());
+    made.work.tiles = static_cast<double>(items());
+    made.work.launches = 3;
     derive::check_scores(whole_, made.program);
     ATTN_RETURN_IF_ERROR(check_program(whole_, made.program));
     return made;

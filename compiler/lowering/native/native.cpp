@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "compiler/derive/scores.h"
 #include "compiler/ir/random_dropout.h"
@@ -46,20 +47,29 @@ constexpr double kWorthwhile = 0.95;  // of the time with fewer parts
 // Columns of o of a warp group; registers spill beyond, unless blocks have few keys.
 constexpr std::int64_t kWidestPart = 192, kKeysOfWiderParts = 48;
 
+}  // namespace
+
 class Native {
  public:
   Native(const ir::Attention& whole, const Form& form, const passes::Axes& mask_axes,
-         const planning::Context& context, std::size_t refused)
+         const planning::Context& context)
       : whole_(whole),
         form_(form),
         attention_(form.attention),
         dims_(attention_.dims),
         mask_axes_(mask_axes),
-        context_(context),
-        refused_(refused) {}
+        context_(context) {}
 
-  Result<NativeProgram> make() && {
-    ATTN_RETURN_IF_ERROR(choose());
+  // What the program of `make` computes: scores, by the rate of its tile. Errors: those of `make`.
+  Result<double> work(std::size_t refused) {
+    ATTN_ASSIGN(const Choice* choice, chosen(refused));
+    return choice->work;
+  }
+
+  // With the tile that is best after the `refused` best ones.
+  Result<NativeProgram> make(std::size_t refused) {
+    ATTN_ASSIGN(const Choice* choice, chosen(refused));
+    kernel_ = choice->kernel;
     kernel_.statistics = form_.statistics;
     kernel_.parts = parts();
     kernel_.expressions =
@@ -68,10 +78,9 @@ class Native {
     for (const ir::Output& output : ir::kOutputs) {
       if (attention_.*output.wanted) kernel_.outputs.emplace_back(output.name);
     }
-    NativeProgram made{program(), 0, kernel_.tile.rate, {}, {}};
-    if (kernel_.makes_lists) made.lists = list_work();
-    made.scores =
-        kernel_.blocks.blocks * static_cast<double>(kernel_.tile.rows() * kernel_.tile.keys);
+    NativeProgram made{program(), work_of_kernel(), {}};
+    made.work.launches =
+        static_cast<double>(std::get<plan::KernelStep>(made.program.steps.back()).launches.size());
     derive::check_scores(whole_, made.program);
     ATTN_RETURN_IF_ERROR(check_program(whole_, made.program));
     return made;
@@ -84,29 +93,45 @@ class Native {
     Kernel kernel;
   };
 
-  // The tile whose blocks take least, by the scores that it computes; not the `refused_` best. The
+  // The tile whose blocks take least, by the scores that it computes; not the `refused` best. The
   // first is not a spare one, unless there is no other.
-  Status choose() {
-    const Expressions expressions = expressions_of(attention_, true, true);
-    std::vector<Choice> choices;
-    Status refused = unsupported(attention_.pos, "no tile of attnc's kernel fits these sizes");
-    for (const Tile& tile : tiles(expressions)) {
-      if (tile.spare && refused_ == 0 && !choices.empty()) continue;
-      Result<Kernel> kernel = listed(tile);
-      if (!kernel.ok()) {
-        refused = kernel.error();
-        continue;
-      }
-      const double work =
-          kernel->blocks.blocks * static_cast<double>(tile.rows() * tile.keys) / tile.rate;
-      choices.push_back({tile.spare, work, std::move(*kernel)});
+  Result<const Choice*> chosen(std::size_t refused) {
+    if (choices_.empty()) add_tiles();
+    if (refused > 0 && !spares_.empty()) add_spares();
+    if (choices_.size() <= refused) return refusal_.error();
+    return &choices_[refused];
+  }
+
+  void add_tiles() {
+    for (const Tile& tile : tiles(expressions_of(attention_, true, true))) {
+      if (tile.spare && !choices_.empty())
+        spares_.push_back(tile);
+      else
+        add(tile);
     }
-    if (choices.size() <= refused_) return refused;
-    std::ranges::stable_sort(choices, {}, &Choice::work);
-    const auto best = std::ranges::find(choices, false, &Choice::spare);
-    if (best != choices.end()) std::rotate(choices.begin(), best, best + 1);
-    kernel_ = std::move(choices[refused_].kernel);
-    return {};
+    sort_choices();
+  }
+
+  void add_spares() {
+    for (const Tile& tile : std::exchange(spares_, {})) add(tile);
+    sort_choices();
+  }
+
+  void add(const Tile& tile) {
+    Result<Kernel> kernel = listed(tile);
+    if (!kernel.ok()) {
+      refusal_ = kernel.error();
+      return;
+    }
+    const double work =
+        kernel->blocks.blocks * static_cast<double>(tile.rows() * tile.keys) / tile.rate;
+    choices_.push_back({tile.spare, work, std::move(*kernel)});
+  }
+
+  void sort_choices() {
+    std::ranges::stable_sort(choices_, {}, &Choice::work);
+    const auto best = std::ranges::find(choices_, false, &Choice::spare);
+    if (best != choices_.end()) std::rotate(choices_.begin(), best, best + 1);
   }
 
   // Blocks of threads take turns; with few items, the last turn leaves many multiprocessors idle,
@@ -154,6 +179,36 @@ class Native {
     }
     ATTN_ASSIGN(kernel.blocks, key_blocks(attention_, mask_axes_, tile));
     return kernel;
+  }
+
+  NativeWork work_of_kernel() const {
+    const KeyBlocks& blocks = kernel_.blocks;
+    double listed = 0, masked = 0, most = 0;
+    for (const TileList& list : blocks.lists) {
+      listed += static_cast<double>(list.blocks);
+      most = std::max(most, static_cast<double>(list.blocks));
+      for (std::int64_t i = list.first; i < list.first + list.runs; ++i) {
+        const KeyRun& run = blocks.runs[static_cast<std::size_t>(i)];
+        if (run.masked) masked += static_cast<double>(run.blocks);
+      }
+    }
+    const auto of_block = static_cast<double>(kernel_.tile.rows() * kernel_.tile.keys);
+    NativeWork work{.scores = blocks.blocks * of_block, .rate = kernel_.tile.rate};
+    work.masked = listed > 0 ? work.scores * masked / listed : 0;
+    work.rows = static_cast<double>(kernel_.tile.rows());
+    work.queries = static_cast<double>(kernel_.tile.rows_of_head());
+    work.keys = static_cast<double>(kernel_.tile.keys);
+    work.width = static_cast<double>(kernel_.tile.depth + kernel_.tile.width);
+    work.tiles = static_cast<double>(kernel_.items(dims_));
+    work.most = most * of_block;
+    work.splits = static_cast<double>(kernel_.parts);
+    for (const char* name : {"k", "v"}) {
+      const std::int64_t page = page_of(attention_, name);
+      if (page == 0) continue;
+      work.pieces += blocks.blocks * static_cast<double>(kernel_.tile.keys / kernel_.piece(page));
+    }
+    if (kernel_.makes_lists) work.lists = list_work();
+    return work;
   }
 
   // Cells are written and read; each list of runs and tiles is written and read at least once.
@@ -316,26 +371,24 @@ class Native {
   const ir::Dims& dims_;
   const passes::Axes mask_axes_;
   const planning::Context& context_;
-  const std::size_t refused_;
+  std::vector<Choice> choices_;  // the best first
+  std::vector<Tile> spares_;     // that were not listed
+  Status refusal_ = unsupported(attention_.pos, "no tile of attnc's kernel fits these sizes");
   Kernel kernel_;
 };
 
-// Classes of a modulus, without the scores between them. Errors: unsupported if there are none, and
-// where their strides are not those that the kernel can have.
-Result<NativeProgram> lower_classes(const ir::Attention& whole, const planning::Context& context,
-                                    std::size_t refused) {
-  const std::optional<passes::Part> classes = classes_of(whole, context);
-  const std::optional<Form> form = classes ? form_of_classes(whole, *classes) : std::nullopt;
-  if (!form) return unsupported(whole.pos, "the mask has no classes that are heads or batches");
+namespace {
+
+// Classes of a modulus, without the scores between them. nullopt if there are none, and where their
+// strides are not those that the kernel can have.
+std::optional<Form> readable_classes(const ir::Attention& whole,
+                                     const std::optional<passes::Part>& classes) {
+  std::optional<Form> form = classes ? form_of_classes(whole, *classes) : std::nullopt;
+  if (!form) return std::nullopt;
   for (const char* name : {"q", "k", "v"}) {
-    ATTN_RETURN_IF_ERROR(check_layout(form->attention, name));
+    if (!check_layout(form->attention, name).ok()) return std::nullopt;
   }
-  const passes::Axes axes = passes::analyzed(form->attention, context)->axes();
-  ATTN_ASSIGN(
-      NativeProgram made,
-      Native(whole, *form, passes::varying(axes, form->attention.dims), context, refused).make());
-  made.parts = {to_text(*classes)};
-  return made;
+  return form;
 }
 
 }  // namespace
@@ -358,20 +411,52 @@ Status check_native(const ir::Attention& attention, const planning::Context& con
   return {};
 }
 
-Result<NativeProgram> lower_native(const ir::Attention& attention, const passes::Axes& mask_axes,
-                                   const planning::Context& context, std::size_t refused) {
-  ATTN_RETURN_IF_ERROR(check_native(attention, context));
-  if (context.backward()) return native::lower_backward(attention, mask_axes, context, refused);
-  const native::Form form = native::whole_form(native::with_reduced_strength(attention));
+struct NativePrograms::Forms {
+  Forms(const ir::Attention& attention, const passes::Axes& mask_axes,
+        const planning::Context& context)
+      : whole(native::whole_form(native::with_reduced_strength(attention))),
+        part(native::classes_of(whole.attention, context)),
+        classes(native::readable_classes(whole.attention, part)),
+        of_whole(attention, whole, mask_axes, context) {
+    if (!classes) return;
+    const passes::Axes axes = passes::analyzed(classes->attention, context)->axes();
+    of_classes.emplace(whole.attention, *classes, passes::varying(axes, classes->attention.dims),
+                       context);
+  }
+
+  const native::Form whole;
+  const std::optional<passes::Part> part;
+  const std::optional<native::Form> classes;
+  native::Native of_whole;
+  std::optional<native::Native> of_classes{};
+};
+
+NativePrograms::NativePrograms(ir::Attention attention, const passes::Axes& mask_axes,
+                               const planning::Context& context)
+    : attention_(std::move(attention)), mask_axes_(mask_axes), context_(context) {}
+
+NativePrograms::~NativePrograms() = default;
+
+Result<NativeProgram> NativePrograms::make(std::size_t refused) {
+  ATTN_RETURN_IF_ERROR(check_native(attention_, context_));
+  if (context_.backward()) {
+    return native::lower_backward(attention_, mask_axes_, context_, refused);
+  }
+  if (!forms_) forms_ = std::make_unique<Forms>(attention_, mask_axes_, context_);
   std::size_t of_whole = 0, of_classes = 0;  // refused
   while (true) {
-    Result<NativeProgram> whole =
-        native::Native(attention, form, mask_axes, context, of_whole).make();
-    Result<NativeProgram> classes = native::lower_classes(form.attention, context, of_classes);
-    const bool fewer = classes.ok() && (!whole.ok() || classes->work() < whole->work());
-    if (of_whole + of_classes == refused) return fewer ? classes : whole;
-    if (!fewer && !whole.ok()) return whole;
-    ++(fewer ? of_classes : of_whole);
+    const Result<double> whole = forms_->of_whole.work(of_whole);
+    const auto classes = forms_->of_classes ? forms_->of_classes->work(of_classes) : whole;
+    const bool fewer = forms_->of_classes && classes.ok() && (!whole.ok() || *classes < *whole);
+    if (!fewer && !whole.ok()) return whole.error();
+    if (of_whole + of_classes < refused) {
+      ++(fewer ? of_classes : of_whole);
+      continue;
+    }
+    if (!fewer) return forms_->of_whole.make(of_whole);
+    Result<NativeProgram> made = forms_->of_classes->make(of_classes);
+    if (made.ok()) made->parts = {to_text(*forms_->part)};
+    return made;
   }
 }
 

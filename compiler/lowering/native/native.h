@@ -21,6 +21,7 @@
 //   native.maps     i32 [tensors times batches, 32]
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -52,19 +53,52 @@ struct ListWork {
   double bytes = 0;   // that they and the kernel behind them move
 };
 
+// What a program computes, for a prediction of its time.
+struct NativeWork {
+  double scores = 0;   // that are computed, hidden ones of partial blocks included
+  double masked = 0;   // of these, for which masks are evaluated
+  double rate = 1;     // of the tile that was chosen, compared with the best of this depth
+  double rows = 0;     // of a tile, of all heads that share it
+  double queries = 0;  // of a tile
+  double keys = 0;     // of a block
+  double width = 0;    // of q and v, in shared memory
+  double tiles = 0;    // of queries, of all heads and batches
+  double most = 0;     // scores of one tile
+  double splits = 1;   // in which the keys of a tile are computed
+  double pieces = 0;   // in which keys and values in pages are copied
+  double launches = 1;
+  std::optional<ListWork> lists{};
+};
+
 struct NativeProgram {
   plan::Program program;
-  double scores = 0;  // that are computed, hidden ones of partial blocks included
-  double rate = 1;    // of the tile that was chosen, compared with the best of this depth
+  NativeWork work;
   std::vector<std::string> parts{};  // if it computes classes (passes/strategy/partition.h): which
-  std::optional<ListWork> lists{};
-
-  double work() const { return scores / rate; }
 };
-// Of the whole attention, or of its classes (classes.h): what computes fewer scores. `mask_axes`:
-// what the masks depend on. `refused`: how many of the best tiles not to take. Errors: those of
-// check_native, and of check_forward; unsupported when no tile is left.
-Result<NativeProgram> lower_native(const ir::Attention& attention, const passes::Axes& mask_axes,
-                                   const planning::Context& context, std::size_t refused = 0);
+
+// The programs of an attention, the best first: of the whole attention, or of its classes
+// (classes.h), by the scores that are computed. Lists of blocks are made once for each tile. Not
+// thread-safe.
+class NativePrograms {
+ public:
+  // `mask_axes`: what the masks depend on. The context must outlive this.
+  NativePrograms(ir::Attention attention, const passes::Axes& mask_axes,
+                 const planning::Context& context);
+  ~NativePrograms();
+  NativePrograms(const NativePrograms&) = delete;
+  NativePrograms& operator=(const NativePrograms&) = delete;
+
+  // The one after the `refused` best. Errors: those of check_native, and of check_forward;
+  // unsupported when no tile is left.
+  Result<NativeProgram> make(std::size_t refused = 0);
+
+ private:
+  struct Forms;
+
+  const ir::Attention attention_;
+  const passes::Axes mask_axes_;
+  const planning::Context& context_;
+  std::unique_ptr<Forms> forms_;
+};
 
 }  // namespace attn::lowering

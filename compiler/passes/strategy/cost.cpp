@@ -19,11 +19,17 @@ constexpr double kLaunch = 0.004;             // ms
 constexpr double kBytesInAMillisecond = 3e9;  // read and written, on the H200
 const planning::Gpu kH200;                    // where the constants were measured
 
+// Of a single row, whose keys and values are read as fast as memory allows.
+constexpr double kStartOfRow = 0.018;                // ms
+constexpr double kBytesOfRowInAMillisecond = 4.6e9;  // on the H200
+constexpr double kRandomOperations = 31;             // of random dropout, for a score
+
 // In ms, of one SM: for a score with both head dimensions 128, of which a part does not depend on
 // them, for an operation (hoist.h) on a score, and for 128 rows.
 struct Rates {
   double score, fixed_part, operation, rows;
 };
+constexpr double kOfWider = 0.77;    // of the part above 128, forward
 constexpr double kProcessors = 132;  // of the H200
 constexpr double kPico = 1e-9 * kProcessors;
 constexpr Rates kForward = {0.745 * kPico, 0.35, 0.03 * kPico, 13.6e-6 * kProcessors};
@@ -51,11 +57,24 @@ Rates rates_of(const planning::Context& context) {
 // What a kernel does for each score, once what costs more than reading it is hoisted (hoist.h).
 class Operations {
  public:
-  Operations(const ir::Attention& attention, const Reading& reading)
-      : attention_(attention), reading_(reading), dependence_(attention.dag) {}
+  // `scored`: whether operations on the score count, which a backward hides in part.
+  Operations(const ir::Attention& attention, const Reading& reading, bool scored)
+      : attention_(attention),
+        reading_(reading),
+        dependence_(attention.dag),
+        scored_(scored),
+        of_score_(attention.dag.size()) {
+    if (!scored) return;
+    for (const ir::ExprId id : ir::reachable(attention.dag, attention.roots())) {
+      const ir::Node& node = attention.dag[id];
+      of_score_[id] = node.is(ir::Op::score_);
+      for (const ir::ExprId each : node.operands) of_score_[id] = of_score_[id] || of_score_[each];
+    }
+  }
 
   double of_attention(const MaskAnalysis& mask) {
     const double masks = sum(mask.form().residual);
+    in_score_ = scored_;
     return std::min(masks, reading_.narrow_table) + sum({attention_.score});
   }
 
@@ -72,16 +91,24 @@ class Operations {
     const ir::Node& node = attention_.dag[id];
     const double read = reading(id);
     if (node.is(ir::Op::load_)) return read;
-    const double computed = cost_for_each_score(node) + sum(node.operands);
-    const bool whole = varying(dependence_[id], attention_.dims).both_sides();
+    const double computed = cost_of(node) + sum(node.operands);
+    const bool whole = of_score_[id] || varying(dependence_[id], attention_.dims).both_sides();
     return whole ? computed : std::min(computed, read);
+  }
+
+  // Reals are divided by a constant as they are multiplied.
+  double cost_of(const ir::Node& node) const {
+    const bool by_constant =
+        node.is(ir::Op::div_) && attention_.dag[node.operands[1]].is(ir::Op::const_real_);
+    return by_constant ? 1 : cost_for_each_score(node);
   }
 
   // Of a tensor that holds it.
   double reading(ir::ExprId id) {
     const Axes axes = varying(dependence_[id], attention_.dims);
     if (axes.both_sides()) return is_wide(id) ? reading_.table : reading_.narrow_table;
-    if (axes.row || axes.column) return axes.column ? reading_.column : reading_.row;
+    if (axes.column) return reading_.column;
+    if (axes.row && !in_score_) return reading_.row;  // beside the score it is read once a row
     return kReadingOne;
   }
 
@@ -96,6 +123,9 @@ class Operations {
   const ir::Attention& attention_;
   const Reading& reading_;
   Dependence dependence_;
+  const bool scored_;
+  bool in_score_ = false;
+  std::vector<bool> of_score_;  // by id
   std::set<ir::ExprId> seen_;
 };
 
@@ -106,17 +136,22 @@ double least_for_a_score(const ir::Dims& d, const planning::Context& context) {
   return flop / (context.gpu.matrix_rate / context.gpu.multiprocessors) * 1e-9;
 }
 
+// Head dimensions above 128, relative to 128, leave less room for blocks.
+double wide(double width) { return width + kOfWider * std::max(0.0, width - 1); }
+
 double for_a_score(const ir::Attention& attention, const planning::Context& context) {
   const bool backward = context.backward();
   const Rates rates = rates_of(context);
   const ir::Dims& d = attention.dims;
   const auto qk = static_cast<double>(d[Dim::Dqk]), v = static_cast<double>(d[Dim::Dv]);
-  const double width = backward ? (3 * qk + 2 * v) / 640 : (qk + v) / 256;
+  const double width = backward ? (3 * qk + 2 * v) / 640 : wide((qk + v) / 256);
   const double products =
       std::max(rates.score * (rates.fixed_part + (1 - rates.fixed_part) * width),
                least_for_a_score(d, context));
-  Operations operations(attention, backward ? kReadingBackward : kReadingForward);
-  return products + rates.operation * operations.of_attention(*analyzed(attention, context));
+  Operations operations(attention, backward ? kReadingBackward : kReadingForward, !backward);
+  const double random = attention.is_random() ? kRandomOperations : 0;
+  return products +
+         rates.operation * (random + operations.of_attention(*analyzed(attention, context)));
 }
 
 // What the kernel skips by.
@@ -152,6 +187,25 @@ Tiles tiles(const ir::Attention& attention, const Band& band) {
   return tiles;
 }
 
+// Columns of the band, or half of all where lengths are not known.
+double columns_of_row(const ir::Attention& attention, const Band& band) {
+  const std::int64_t columns = attention.dims[Dim::Skv] >> attention.lengths_kv;
+  const std::int64_t last = band.right ? std::min(columns - 1, *band.right) : columns - 1;
+  const std::int64_t first = band.left ? std::max<std::int64_t>(0, -*band.left) : 0;
+  return static_cast<double>(std::max<std::int64_t>(0, last - first + 1));
+}
+
+// cuDNN has a kernel for a single row, which is limited by memory alone.
+double predicted_ms_of_row(const ir::Attention& attention, const planning::Context& context,
+                           std::int64_t classes) {
+  const ir::Dims& d = attention.dims;
+  const double keys = columns_of_row(attention, skipping(attention, context)) *
+                      static_cast<double>(d[Dim::B] * d[Dim::Hkv] * classes);
+  const double bytes = 2 * keys * static_cast<double>(d[Dim::Dqk] + d[Dim::Dv]);
+  return kStartOfRow +
+         bytes / (kBytesOfRowInAMillisecond * (context.gpu.bandwidth / kH200.bandwidth));
+}
+
 }  // namespace
 
 double predicted_ms_of_tiles(const ir::Attention& attention, const TileWork& work,
@@ -164,6 +218,9 @@ double predicted_ms_of_tiles(const ir::Attention& attention, const TileWork& wor
 
 double predicted_ms(const ir::Attention& attention, const planning::Context& context,
                     std::int64_t classes) {
+  if (attention.dims[Dim::Sq] == 1 && !context.backward()) {
+    return predicted_ms_of_row(attention, context, classes);
+  }
   const Tiles work = tiles(attention, skipping(attention, context));
   const auto times =
       static_cast<double>(attention.dims[Dim::B] * attention.dims[Dim::Hq] * classes);
@@ -175,10 +232,9 @@ double scalar_slowdown(const planning::Gpu& gpu) {
   return scale_of(gpu).lanes * (kH200.multiprocessors / gpu.multiprocessors);
 }
 
-double predicted_ms_of_products(double scores, const ir::Dims& dims, const planning::Gpu& gpu) {
-  constexpr double kReached = 0.73;  // of the matrix rate, on the H200
-  const auto depth = static_cast<double>(dims[Dim::Dqk] + dims[Dim::Dv]);
-  return kLaunch + scores * 2 * depth / (kReached * gpu.matrix_rate) * 1e-9;
+double matrix_slowdown(const planning::Gpu& gpu) {
+  const Scale scale = scale_of(gpu);
+  return std::max(scale.matrix, scale.lanes) * (kH200.multiprocessors / gpu.multiprocessors);
 }
 
 double predicted_ms_of_moving(double bytes, const planning::Gpu& gpu) {

@@ -3,8 +3,9 @@
 // A kernel processes tiles of 128 rows and 128 columns, and skips those outside of its band. Each
 // tile costs its products and the operations on each score; every 128 rows have a fixed cost; the
 // tiles of one row run one after another. The constants were measured on an H200 with cuDNN 9.19,
-// head dimensions 64 and 128. For other GPUs they are scaled by matrix rate, SM count, clock and
-// bandwidth (planning::Gpu): no prediction exceeds the GPU's own matrix rate or bandwidth.
+// head dimensions 64 and 128. A single row takes as long as its keys and values are read. For other
+// GPUs they are scaled by matrix rate, SM count, clock and bandwidth (planning::Gpu): no prediction
+// exceeds the GPU's own matrix rate or bandwidth.
 #pragma once
 
 #include "compiler/ir/attention.h"
@@ -31,10 +32,9 @@ double predicted_ms_of_tiles(const ir::Attention& attention, const TileWork& wor
 // Of a kernel that moves so many bytes, reads and writes together.
 double predicted_ms_of_moving(double bytes, const planning::Gpu& gpu);
 
-// Of attnc's own kernel, which computes so many scores, by the products alone.
-double predicted_ms_of_products(double scores, const ir::Dims& dims, const planning::Gpu& gpu);
-
-// How many times as long as the H200 the whole GPU takes for f32 and integer operations.
+// How many times as long as the H200 the whole GPU takes for f32 and integer operations, and for
+// matrix products with what accompanies them.
 double scalar_slowdown(const planning::Gpu& gpu);
+double matrix_slowdown(const planning::Gpu& gpu);
 
 }  // namespace attn::passes

@@ -32,7 +32,7 @@ std::size_t check(const std::string& folder, plan::Direction direction) {
   EXPECT_GT(right.size(), 100U);
   std::size_t graphs = 0;
   for (const auto& path : spec_files(folder)) {
-    const auto program = try_lower(path, planner::kAnyLowering, direction);
+    const auto program = try_lower(path, "cudnn", direction);
     if (!program.ok()) continue;  // dimensions are not bound, or it is refused
     for (const plan::CudnnStep* step : plan::steps_of<plan::CudnnStep>(*program)) {
       ++graphs;

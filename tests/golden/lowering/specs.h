@@ -20,7 +20,7 @@ std::set<std::string> not_lowered();
 
 // Lowers with driver::lower. Errors: invalid_spec for a spec with errors.
 Result<plan::Program> try_lower(const std::filesystem::path& path,
-                                std::string_view lowering = "auto",
+                                std::string_view lowering = "cudnn",
                                 plan::Direction direction = plan::Direction::forward);
 
 // Reports a GoogleTest failure and returns an empty program if the spec does not lower.

@@ -1,7 +1,7 @@
 // Support of every spec of tests/gpu/surface, and of the backward of every shipped spec, on every
-// target, found without a GPU: the engine that serves it, or the reason of the refusal. (cli.offline
-// builds the forward of every shipped spec for every target.) The expected results are in
-// tests/golden/surface.
+// target, found without a GPU: the engine that serves it, or the reason of the refusal.
+// (cli.offline builds the forward of every shipped spec for every target.) The expected results are
+// in tests/golden/surface.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -30,6 +30,7 @@ std::string table_of(const std::string& folder, const std::string& target,
   options.target = targets::find_target(target).value();
   options.worker.command = {ATTN_WORKER_PROGRAM, "worker"};
   options.direction = direction;
+  options.lowering = "cudnn";
   const auto tier = target == "h200" ? driver::Tier::build : driver::Tier::heuristics;
   std::string table;
   for (const auto& path : spec_files(folder)) {

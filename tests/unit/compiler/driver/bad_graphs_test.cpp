@@ -104,7 +104,7 @@ class BadGraphs : public ::testing::TestWithParam<BadGraph> {
     diag::Sink sink(source);
     const auto attention = front_end(source, {}, sink);
     if (!attention) throw std::logic_error(diag::to_text(sink));
-    const plan::Program program = lower(*attention).value();
+    const plan::Program program = lower(*attention, "cudnn").value();
     return plan::steps_of<plan::CudnnStep>(program).at(0)->graph;
   }
 

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <set>
 
+#include "compiler/derive/nvrtc.h"
 #include "compiler/driver/driver.h"
 #include "runtime/cache/plan_cache.h"
 #include "runtime/targets/targets.h"
@@ -34,11 +36,17 @@ struct Read {
   }
 };
 
+// By cuDNN.
 CompileOptions options_for(const std::string& target) {
   CompileOptions options;
+  options.lowering = "cudnn";
   options.target = targets::find_target(target).value();
   options.worker.command = {ATTN_WORKER_PROGRAM, "worker"};
   return options;
+}
+
+std::function<Result<std::int64_t>()> version(std::int64_t number) {
+  return [number] { return number; };
 }
 
 TEST(Compile, FillsThePlan) {
@@ -53,7 +61,7 @@ TEST(Compile, FillsThePlan) {
   EXPECT_EQ(plan->bindings, spec.bindings);
   EXPECT_EQ(plan->target.name, "h200");
   EXPECT_GE(plan->cudnn_version, 91900);
-  EXPECT_EQ(plan->program, lower(spec.attention).value());
+  EXPECT_EQ(plan->program, lower(spec.attention, "cudnn").value());
   ASSERT_EQ(plan->compiled.size(), 1U);
   EXPECT_FALSE(plan->compiled[0].cudnn_plan.empty());
   EXPECT_EQ(plan->signature, plan::signature_of(plan->program, plan->target, plan->cudnn_version));
@@ -71,7 +79,7 @@ TEST(Compile, WhatIsCachedIsNotCompiledAgain) {
   CompileOptions options = options_for("h200");
   const auto plain = compile(spec.attention, spec.source, spec.bindings, options);
   ASSERT_TRUE(plain.ok()) << plain.error().to_text();
-  options.cached = {std::make_shared<cache::PlanCache>(), plain->plan.cudnn_version};
+  options.cached = {std::make_shared<cache::PlanCache>(), version(plain->plan.cudnn_version)};
   const auto first = compile(spec.attention, spec.source, spec.bindings, options);
   ASSERT_TRUE(first.ok()) << first.error().to_text();
   EXPECT_EQ(first->plan.signature, plain->plan.signature);
@@ -99,7 +107,7 @@ TEST(Compile, WhatIsCachedServesTheSizesOfItsSpec) {
   const std::string constant = text("kv_idx < 48"), half = text("kv_idx < Skv // 2");
   CompileOptions options = options_for("h200");
   options.cached.cache = std::make_shared<cache::PlanCache>();
-  options.cached.cudnn_version = worker::cudnn_version(options.worker).value();
+  options.cached.cudnn_version = version(worker::cudnn_version(options.worker).value());
   std::vector<plan::Plan> plans;
   for (const std::string* spec : {&constant, &half}) {
     const Read read(spec->c_str(), {});
@@ -144,16 +152,31 @@ CompileOptions options_for_native() {
 TEST(Compile, KernelsAloneNeedNoWorker) {
   const Read spec;
   CompileOptions options = options_for_native();
-  options.cached = {std::make_shared<cache::PlanCache>(), 91900};
+  options.cached = {std::make_shared<cache::PlanCache>(), []() -> Result<std::int64_t> {
+                      return {ErrorCode::cudnn, "nobody should ask"};
+                    }};
   const auto compiled = compile(spec.attention, spec.source, spec.bindings, options);
   ASSERT_TRUE(compiled.ok()) << compiled.error().to_text();
   EXPECT_EQ(compiled->plan.cudnn_version, 0);
   ASSERT_EQ(compiled->plan.choice.size(), 1U);
   EXPECT_EQ(compiled->plan.choice[0].lowering, "native");
   EXPECT_GT(compiled->plan.choice[0].predicted_ms, 0);
-  options.cached.cudnn_version = 92800;  // another, which does not matter
+  const auto& step = std::get<plan::KernelStep>(compiled->plan.program.steps[0]);
+  const std::string nvrtc = derive::nvrtc_version("").value();
+  EXPECT_THAT(step.source, ::testing::StartsWith("// NVRTC " + nvrtc + "\n"));
   EXPECT_TRUE(compile(spec.attention, spec.source, spec.bindings, options).ok());
   EXPECT_EQ(options.cached.cache->counts()[cache::Counter::hit], 1U);
+}
+
+// A cache in an empty folder.
+CachedPlans cached_in(const std::filesystem::path& folder) {
+  cache::PlanCacheOptions options;
+  options.folder = folder.string();
+  return {std::make_shared<cache::PlanCache>(std::move(options)), version(91900)};
+}
+
+std::uint64_t builds(const CompileOptions& options) {
+  return options.cached.cache->counts()[cache::Counter::build];
 }
 
 // The tile with the fewest scores for its rate has no registers for this.
@@ -165,7 +188,11 @@ TEST(Compile, KernelsThatSpillAreFollowedByTheNextTile) {
       "score score + table[(q_idx - kv_idx) // 64 % 8]; "
       "mask q_idx >= kv_idx && q_idx - kv_idx < 100; outputs o, lse; }",
       {});
-  const auto compiled = compile(spec.attention, spec.source, spec.bindings, options_for_native());
+  const auto folder = std::filesystem::path(::testing::TempDir()) / "attn_spilling";
+  std::filesystem::remove_all(folder);
+  CompileOptions options = options_for_native();
+  options.cached = cached_in(folder);
+  const auto compiled = compile(spec.attention, spec.source, spec.bindings, options);
   ASSERT_TRUE(compiled.ok()) << compiled.error().to_text();
   EXPECT_TRUE(compiled->refused.empty());
   const auto& choice = compiled->plan.choice;
@@ -173,6 +200,59 @@ TEST(Compile, KernelsThatSpillAreFollowedByTheNextTile) {
   EXPECT_EQ(choice[0].refused, "");
   EXPECT_EQ(choice[1].lowering, "native");
   EXPECT_THAT(choice[1].refused, HasSubstr("are spilled to memory"));
+  EXPECT_NE(choice[0].predicted_ms, choice[1].predicted_ms);
+  // The cache remembers the first that could be built, also in another process.
+  options.cached = cached_in(folder);
+  const auto again = compile(spec.attention, spec.source, spec.bindings, options);
+  ASSERT_TRUE(again.ok()) << again.error().to_text();
+  EXPECT_EQ(again->plan, compiled->plan);
+  EXPECT_EQ(builds(options), 0U);
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Compile, TheFastestTileThatWasMeasuredIsKept) {
+  const Read spec("attention a { dims B = 1, Hq = 2, Sq = 128, D = 256; }", {});
+  const auto folder = std::filesystem::path(::testing::TempDir()) / "attn_tiles";
+  std::filesystem::remove_all(folder);
+  CompileOptions options = options_for_native();
+  options.cached = cached_in(folder);
+  double ms = 9;  // of the last, which is the fastest
+  options.measure = [&ms](const ir::Attention&, const plan::Plan&) { return ms -= 1; };
+  const auto fastest = compile(spec.attention, spec.source, spec.bindings, options);
+  ASSERT_TRUE(fastest.ok()) << fastest.error().to_text();
+  const auto& choice = fastest->plan.choice;
+  ASSERT_EQ(choice.size(), 3U);  // tiles
+  EXPECT_EQ(choice[0].measured_ms, ms);
+  EXPECT_GT(choice[0].predicted_ms, choice[1].predicted_ms);
+  options.cached = cached_in(folder);
+  options.measure = nullptr;
+  const auto kept = compile(spec.attention, spec.source, spec.bindings, options);
+  ASSERT_TRUE(kept.ok()) << kept.error().to_text();
+  EXPECT_EQ(kept->plan.program, fastest->plan.program);
+  EXPECT_EQ(builds(options), 0U);
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Compile, BothEnginesAreInTheChoice) {
+  const Read spec;
+  CompileOptions options = options_for("h200");
+  options.lowering = planner::kAnyLowering;
+  const auto compiled = compile(spec.attention, spec.source, spec.bindings, options);
+  ASSERT_TRUE(compiled.ok()) << compiled.error().to_text();
+  std::set<std::string> engines;
+  for (const plan::Alternative& way : compiled->plan.choice) {
+    EXPECT_GT(way.predicted_ms, 0);
+    engines.emplace(planner::engine_of(way.lowering)->name);
+  }
+  EXPECT_EQ(engines, (std::set<std::string>{"cudnn", "native"}));
+  options.target = targets::find_target("a100").value();
+  const auto other = compile(spec.attention, spec.source, spec.bindings, options);
+  ASSERT_TRUE(other.ok()) << other.error().to_text();
+  EXPECT_TRUE(other->refused.empty());
+  const plan::Alternative& refused = other->plan.choice.back();
+  EXPECT_EQ(refused.lowering, "native");
+  EXPECT_EQ(refused.predicted_ms, 0);
+  EXPECT_THAT(refused.refused, HasSubstr("compute capability 9.0"));
 }
 
 // As many captured tensors as a thread has no registers for: with every tile.
@@ -207,7 +287,9 @@ TEST_P(SplitBackward, Compiles) {
   options.direction = plan::Direction::backward;
   const auto compiled = compile(*attention, source, {}, options);
   ASSERT_TRUE(compiled.ok()) << compiled.error().to_text();
-  EXPECT_EQ(compiled->plan.program, lower(*attention, "unfused", options.direction).value());
+  const plan::Program lowered = lower(*attention, "unfused", options.direction).value();
+  EXPECT_EQ(compiled->plan.program.steps.size(), lowered.steps.size());
+  EXPECT_EQ(compiled->plan.program.internals, lowered.internals);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -335,7 +417,7 @@ TEST(Compile, GoesOnWhenAWorkerFails) {
   std::filesystem::create_directories(folder);
   CompileOptions options = options_for("h200");
   const std::string first = [&] {
-    planner::Candidates candidates(spec.attention, planner::kAnyLowering, context_of(options));
+    planner::Candidates candidates(spec.attention, options.lowering, context_of(options));
     return std::string(candidates.next().value()->strategy->name);
   }();
   options.worker.command = failing_once(folder / "mark");

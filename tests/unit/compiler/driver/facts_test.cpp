@@ -114,6 +114,7 @@ TEST_P(Facts, BecomesALegalGraphOrADiagnostic) {
   CompileOptions options;
   options.target = targets::find_target("h200").value();
   options.worker.command = {ATTN_WORKER_PROGRAM, "worker"};
+  options.lowering = "cudnn";
   const auto compiled = compile(*attention, source, {}, options);
   if (!compiled.ok()) {
     EXPECT_EQ(compiled.error().code, ErrorCode::unsupported);

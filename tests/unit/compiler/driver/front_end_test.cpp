@@ -107,7 +107,7 @@ TEST(Lower, NamesTheOpenDimensionAndTheBindingThatClosesIt) {
   std::string diagnostics;
   const auto attention = read("causal.attn", kCausal, {}, diagnostics);
   ASSERT_TRUE(attention) << diagnostics;
-  const auto program = lower(*attention);
+  const auto program = lower(*attention, "cudnn");
   ASSERT_FALSE(program.ok());
   EXPECT_EQ(program.error().code, ErrorCode::invalid_argument);
   EXPECT_THAT(program.error().message, HasSubstr("Sq"));

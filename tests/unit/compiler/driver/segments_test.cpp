@@ -126,7 +126,7 @@ TEST(Documents, AreTakenWhereTheyTakeLess) {
         "dims B = 4, Hq = 32, Hkv = 8, Sq = 4096, Skv = Sq, D = 128;"
         "tensor doc: i32[Skv] monotone " +
         runs + "; mask doc[q_idx] == doc[kv_idx]; outputs o, lse;");
-    planner::Candidates candidates(attention, planner::kAnyLowering, {});
+    planner::Candidates candidates(attention, "cudnn", {});
     return std::string(candidates.next().value()->strategy->name);
   };
   EXPECT_EQ(first("runs(8, 512)"), "segments");

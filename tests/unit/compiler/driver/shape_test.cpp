@@ -17,7 +17,7 @@ plan::Shape shape_of_text(const std::string& text, const sema::Bindings& binding
   diag::Sink sink(source);
   const auto attention = front_end(source, bindings, sink);
   EXPECT_TRUE(attention.has_value()) << diag::to_text(sink);
-  const auto program = lower(*attention);
+  const auto program = lower(*attention, "cudnn");
   EXPECT_TRUE(program.ok()) << program.error().to_text();
   return shape_of(source, bindings, *attention, *program);
 }

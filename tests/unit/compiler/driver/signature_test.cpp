@@ -46,7 +46,7 @@ std::string text_of(const Clauses& clauses) {
 }
 
 std::string signature(const std::string& text, plan::Direction direction = plan::Direction::forward,
-                      std::string_view lowering = planner::kAnyLowering) {
+                      std::string_view lowering = "cudnn") {
   const support::Source source("x.attn", text);
   diag::Sink sink(source);
   const auto attention = front_end(source, {}, sink);
@@ -198,7 +198,7 @@ TEST(SpecSignature, TheTablesAboveKnowEveryField) {
   // How the worker is started is no part of a plan, nor where it is kept, nor which ways of
   // lowering and which rewrites are tried, nor the analyses of masks made so far.
   [[maybe_unused]] const auto& [target, worker, cached, lowering, direction, analyses, rewrites,
-                                measure] = CompileOptions();
+                                paired, measure] = CompileOptions();
   EXPECT_EQ(layouts.size(), 0U);
 }
 

@@ -147,7 +147,7 @@ inline std::vector<plan::Program> programs_of(const ir::Attention& attention) {
     // Without keys, one generated kernel is the whole forward.
     const bool filled =
         attention.dims[ir::Dim::Skv] == 0 && programs.empty() && !attention.is_sigmoid();
-    auto program = lowered(attention, filled ? "auto" : "unfused", direction);
+    auto program = lowered(attention, filled ? "cudnn" : "unfused", direction);
     ATTN_CHECK(program.ok(), program.error().to_text());
     programs.push_back(std::move(program).value());
   }

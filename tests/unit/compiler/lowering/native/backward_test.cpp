@@ -27,8 +27,9 @@ ir::Attention of(const std::string& clauses) { return of_spec("attention a { " +
 Result<NativeProgram> lowered(const std::string& clauses, std::size_t refused = 0) {
   const ir::Attention attention = of(clauses);
   const passes::MaskAnalysis mask(attention, nullptr);
-  return lower_native(attention, passes::varying(mask.axes(), attention.dims),
-                      attn::testing::in(true), refused);
+  const planning::Context context = attn::testing::in(true);
+  return NativePrograms(attention, passes::varying(mask.axes(), attention.dims), context)
+      .make(refused);
 }
 
 const plan::KernelStep& step_of(const NativeProgram& made) {

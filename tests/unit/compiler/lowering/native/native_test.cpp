@@ -29,8 +29,9 @@ ir::Attention of(const std::string& clauses) { return of_spec("attention a { " +
 Result<NativeProgram> lowered(const std::string& clauses, std::size_t refused = 0) {
   const ir::Attention attention = of(clauses);
   const passes::MaskAnalysis mask(attention, nullptr);
-  return lower_native(attention, passes::varying(mask.axes(), attention.dims),
-                      attn::testing::in(false), refused);
+  const planning::Context context = attn::testing::in(false);
+  return NativePrograms(attention, passes::varying(mask.axes(), attention.dims), context)
+      .make(refused);
 }
 
 const plan::KernelStep& step_of(const NativeProgram& made) {
@@ -258,12 +259,12 @@ TEST(Native, TilesOfRandomDropoutAreNoLargerThanOthers) {
 
 // A mask that reads nothing costs nothing at an execute.
 TEST(Native, ListsThatTheGpuMakesAreWork) {
-  EXPECT_FALSE(lowered(std::string(kSizes) + "mask q_idx >= kv_idx;")->lists.has_value());
+  EXPECT_FALSE(lowered(std::string(kSizes) + "mask q_idx >= kv_idx;")->work.lists.has_value());
   const auto made =
       lowered(std::string(kSizes) + "tensor d: i32[B, Skv]; mask d[b, kv_idx] == d[b, q_idx];");
-  ASSERT_TRUE(made->lists.has_value());
-  EXPECT_EQ(made->lists->scores, 2 * 300 * 400);
-  EXPECT_GE(made->lists->bytes, 2 * 2 * 10 * 25);  // cells, written and read
+  ASSERT_TRUE(made->work.lists.has_value());
+  EXPECT_EQ(made->work.lists->scores, 2 * 300 * 400);
+  EXPECT_GE(made->work.lists->bytes, 2 * 2 * 10 * 25);  // cells, written and read
 }
 
 TEST(Native, TakesTheNextTileWhereKernelsWereRefused) {
@@ -312,7 +313,7 @@ TEST(Native, ClassesAreComputedWhereTheyHaveFewerScores) {
   EXPECT_THAT(classes.parts[0], HasSubstr("c < 4: everything"));
   const NativeProgram dense = lowered(sizes + dilated + "layout bhsd;").value();
   EXPECT_TRUE(dense.parts.empty());
-  EXPECT_EQ(classes.scores * 4, dense.scores);
+  EXPECT_EQ(classes.work.scores * 4, dense.work.scores);
   const auto dims = [](const NativeProgram& made) { return made.program.tensors[0].dims; };
   EXPECT_EQ(dims(classes), dims(dense));
   EXPECT_TRUE(lowered("dims B = 2, Hq = 8, Hkv = 2, Sq = 16, Skv = 16, D = 64; " + dilated)

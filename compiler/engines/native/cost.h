@@ -1,0 +1,19 @@
+// What the kernels of the engine `native` take, predicted: to choose between them and cuDNN's.
+//
+// A block of threads computes its tiles one after another. A score costs its products, and the
+// operations that its modification and its masks take; a tile has a fixed cost, and the last one
+// leaves multiprocessors idle. Where keys and values take longer to be read, their bytes count, and
+// where pages are small, the copies. The constants were measured on an H200, with head dimensions
+// from 64 to 256 (tests/unit/compiler/planner/choice_test.cpp), and are scaled to other GPUs.
+#pragma once
+
+#include "compiler/engines/subject.h"
+#include "compiler/lowering/native/native.h"
+
+namespace attn::engines {
+
+// Milliseconds of one execute. Lists that the GPU makes are taken to show what cuDNN's strategies
+// assume of the same masks: segments of equal length, and kAssumedShare of blocks.
+double predicted_ms_of_native(Subject& subject, const lowering::NativeWork& work);
+
+}  // namespace attn::engines

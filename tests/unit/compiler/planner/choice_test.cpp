@@ -1,0 +1,196 @@
+// `auto` takes the engine that was measured to be faster.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "compiler/driver/driver.h"
+#include "compiler/planner/candidates.h"
+#include "runtime/base/check.h"
+#include "runtime/targets/targets.h"
+#include "tests/support/contexts.h"
+
+namespace attn::planner {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Milliseconds on an H200 with cuDNN 9.19, of one run of `attnc bench --device-only` with each
+// engine (docs/engine.md). The spec is bench/variants/NAME.attn, or clauses.
+struct Measured {
+  const char* spec;
+  sema::Bindings bindings;
+  double native, cudnn;
+};
+
+const sema::Bindings kNarrow = {{"Dqk", "64"}, {"Dv", "64"}};
+const sema::Bindings kWide = {{"Dqk", "256"}, {"Dv", "256"}, {"Hq", "8"}};
+
+#define ATTN_TRAINING "dims B = 4, Hq = 32, Hkv = 8, Sq = 4096, Skv = 4096, D = 128; layout bshd; "
+#define ATTN_PREFILL "dims B = 8, Hq = 32, Hkv = 8, Sq = 2048, Skv = 2048, D = 128; "
+#define ATTN_DECODE "dims B = 64, Hq = 32, Hkv = 8, Sq = 1, Skv = 8192, D = 128; "
+const Measured kMeasured[] = {
+    {"alibi_causal", {}, 0.973, 0.992},
+    {"bias_full", {}, 1.855, 2.995},
+    {"bias_head", {}, 1.901, 3.105},
+    {"causal", {}, 0.805, 0.897},
+    {"checkerboard", {}, 1.807, 1.920},
+    {"chunked_256", {}, 0.133, 0.141},
+    {"dilated_window", {}, 0.184, 0.279},
+    {"document", {}, 0.261, 0.255},
+    {"document_causal", {}, 0.217, 0.196},
+    {"longformer", {}, 0.349, 0.673},
+    {"natten_13", {}, 0.193, 0.443},
+    {"noop", {}, 1.524, 1.607},
+    {"prefix_lm_128", {}, 0.805, 0.912},
+    {"relative_bias", {}, 1.660, 1.814},
+    {"sliding_window_1024", {}, 0.422, 0.486},
+    {"sliding_window_256", {}, 0.185, 0.231},
+    {"softcap", {}, 1.917, 2.146},
+    {"softcap_causal", {}, 1.002, 1.196},
+    {"softcap_window_256", {}, 0.232, 0.269},
+    {"squared", {}, 1.653, 1.747},
+    {"noop", kNarrow, 1.070, 1.163},
+    {"causal", kNarrow, 0.580, 0.640},
+    {"noop", kWide, 0.690, 0.758},
+    {"causal", kWide, 0.395, 0.458},
+    {"dims B = 2, Hq = 32, Hkv = 32, Sq = 4096, Skv = 4096, Dqk = 192, Dv = 128; layout bshd; "
+     "mask q_idx >= kv_idx;",
+     {},
+     0.546,
+     0.596},
+    {"dims B = 1, Hq = 32, Hkv = 8, Sq = 32768, Skv = Sq, D = 128; layout bshd; "
+     "mask q_idx >= kv_idx;",
+     {},
+     12.94,
+     13.97},
+    {"dims B = 1, Hq = 8, Hkv = 8, Sq = 131072, Skv = Sq, D = 128; layout bshd; "
+     "mask q_idx >= kv_idx;",
+     {},
+     53.4,
+     62.2},
+    {ATTN_TRAINING "tensor shown: bool[32, 32] = (i1 - i0 * 5) % 32 < 5; "
+                   "mask shown[q_idx // 128, kv_idx // 128];",
+     {},
+     0.314,
+     0.391},
+    {ATTN_TRAINING "dropout 0.1;", {}, 3.13, 3.64},
+    {ATTN_TRAINING "mask q_idx >= kv_idx; dropout 0.1;", {}, 1.63, 1.91},
+    {ATTN_DECODE, {}, 0.529, 0.481},
+    {"dims B = 1, Hq = 32, Hkv = 8, Sq = 1, Skv = 32768, D = 128;", {}, 0.0548, 0.0489},
+    {ATTN_DECODE "layout paged(page = 64); lengths kv = Skv;", {}, 0.519, 0.496},
+    {ATTN_DECODE "layout paged(page = 16); lengths kv = Skv;", {}, 0.531, 0.496},
+    {ATTN_DECODE "layout paged(page = 1); lengths kv = Skv;", {}, 3.81, 0.496},
+    {ATTN_DECODE "align bottom_right; mask q_idx - kv_idx < 4096;", {}, 0.270, 0.259},
+    {ATTN_DECODE "score 30 * tanh(score / 30);", {}, 0.526, 0.484},
+    {"dims B = 64, Hq = 32, Hkv = 8, Sq = 16, Skv = 8192, D = 128; align bottom_right; "
+     "mask q_idx >= kv_idx;",
+     {},
+     0.533,
+     1.587},
+    {"dims B = 8, Hq = 32, Hkv = 8, Sq = 4096, Skv = 4096, D = 128; layout thd; "
+     "lengths q = 2048, kv = 2048; mask q_idx >= kv_idx;",
+     {},
+     1.72,
+     1.86},
+    {ATTN_PREFILL "layout paged(page = 64); mask q_idx >= kv_idx;", {}, 0.490, 0.530},
+    {ATTN_PREFILL "layout paged(page = 16); mask q_idx >= kv_idx;", {}, 0.495, 0.654},
+};
+
+ir::Attention attention_of(const std::string& spec, const sema::Bindings& bindings = {}) {
+  const bool is_file = spec.find(' ') == spec.npos;
+  const auto source =
+      is_file
+          ? support::Source::read(fmt::format("{}/bench/variants/{}.attn", ATTN_SOURCE_DIR, spec))
+          : support::Source("spec.attn", "attention a { " + spec + " outputs o, lse; }");
+  ATTN_CHECK(source.ok(), spec);
+  diag::Sink sink(*source);
+  auto attention = driver::front_end(*source, bindings, sink);
+  ATTN_CHECK(attention.has_value(), diag::to_text(sink));
+  return std::move(*attention);
+}
+
+// The engine's best.
+double predicted_ms(const ir::Attention& attention, std::string_view engine) {
+  const planning::Context context;
+  Candidates candidates(attention, engine, context);
+  const auto best = candidates.next();
+  ATTN_CHECK(best.ok(), best.error().to_text());
+  return (*best)->lowered->predicted_ms;
+}
+
+std::string engine_taken(const ir::Attention& attention, const planning::Context& context) {
+  Candidates candidates(attention, kAnyLowering, context);
+  const auto best = candidates.next();
+  ATTN_CHECK(best.ok(), best.error().to_text());
+  return std::string(engine_of((*best)->strategy->name)->name);
+}
+
+TEST(Choice, IsTheFasterOneOfWhatWasMeasured) {
+  for (const Measured& row : kMeasured) {
+    const ir::Attention attention = attention_of(row.spec, row.bindings);
+    const double native = predicted_ms(attention, "native");
+    const double cudnn = predicted_ms(attention, "cudnn");
+    const std::string faster = row.native < row.cudnn ? "native" : "cudnn";
+    EXPECT_EQ(engine_taken(attention, {}), faster)
+        << row.spec << ": native " << native << ", cudnn " << cudnn;
+    // The ratio counts, not the time: how many scores are visible is not known of every row.
+    EXPECT_NEAR(native / cudnn * (row.cudnn / row.native), 1, 0.4) << row.spec;
+  }
+}
+
+TEST(Choice, IsCudnnWhereThereAreNoNativeKernels) {
+  planning::Context context;
+  context.gpu = planning::gpu_of(targets::find_target("a100").value());
+  EXPECT_EQ(engine_taken(attention_of("causal"), context), "cudnn");
+  EXPECT_EQ(engine_taken(attention_of("causal"), attn::testing::in(true)), "cudnn");
+  context.gpu = planning::gpu_of(targets::find_target("h100").value());
+  EXPECT_EQ(engine_taken(attention_of("causal"), context), "native");
+}
+
+TEST(Choice, RefusalsOfAlternativesAreKept) {
+  const planning::Context context = attn::testing::in(true);
+  Candidates candidates(attention_of("causal"), kAnyLowering, context);
+  EXPECT_TRUE(candidates.next().ok());
+  const auto& told = candidates.refused();
+  EXPECT_EQ(std::ranges::find(told, "native", &Refusal::lowering), told.end());
+  const auto& all = candidates.all_refused();
+  const auto native = std::ranges::find(all, "native", &Refusal::lowering);
+  ASSERT_NE(native, all.end());
+  EXPECT_THAT(native->error.message, HasSubstr("no backward"));
+}
+
+constexpr const char* kRandom =
+    "dims B = 1, Hq = 4, Sq = 512, Skv = 512, D = 128; dropout 0.1; mask q_idx >= kv_idx;";
+
+TEST(Choice, OfAPairWithRandomDropoutIsOneEngine) {
+  const ir::Attention random = attention_of(kRandom);
+  EXPECT_EQ(engine_taken(random, {}), "native");
+  EXPECT_EQ(lowering_of_pair(random, kAnyLowering, {}).value(), "cudnn");
+  EXPECT_EQ(lowering_of_pair(random, kAnyOrSlow, {}).value(), "cudnn");
+  EXPECT_EQ(lowering_of_pair(random, "composite", {}).value(), "composite");
+  EXPECT_EQ(lowering_of_pair(attention_of("causal"), kAnyLowering, {}).value(), kAnyLowering);
+  const ir::Attention paged = attention_of(std::string(kRandom) + "layout paged(page = 64);");
+  EXPECT_EQ(lowering_of_pair(paged, kAnyLowering, {}).value(), kAnyLowering);  // has no backward
+}
+
+// In every call that may compile a half of a pair.
+TEST(Choice, OfHalfAPairIsThatOfThePair) {
+  const ir::Attention random = attention_of(kRandom);
+  const auto lowering = [](const ir::Attention& attention, bool paired, plan::Direction direction) {
+    driver::CompileOptions options;
+    options.target = targets::find_target("h200").value();
+    options.paired = paired;
+    options.direction = direction;
+    return driver::lowering_of(attention, options).value();
+  };
+  constexpr auto kForward = plan::Direction::forward;
+  EXPECT_EQ(lowering(random, false, kForward), kAnyLowering);
+  EXPECT_EQ(lowering(random, true, kForward), "cudnn");
+  EXPECT_EQ(lowering(random, false, plan::Direction::backward), "cudnn");
+  EXPECT_EQ(lowering(attention_of(std::string(kRandom) + "grad q;"), false, kForward), "cudnn");
+}
+
+}  // namespace
+}  // namespace attn::planner
