@@ -101,12 +101,12 @@ const Case kCases[] = {
      "kPatches = true"},
     {"splits_of_one_row",
      "dims B = 1, Hq = 8, Hkv = 2, Sq = 1, Skv = 5000, D = 128; outputs o, lse, max, sum_exp;",
-     "kParts = [2-9]"},
+     "kSplits = [2-9]"},
     {"splits_of_many_rows",
      "dims B = 2, Hq = 8, Hkv = 2, Sq = 70, Skv = 4000, D = 64; dtype f16; "
      "align bottom_right; mask q_idx >= kv_idx; lengths kv = [4000, 1037]; tensor s: f32[Hq]; "
      "sink s[h]; outputs o, lse;",
-     "kParts = [2-9]"},
+     "kSplits = [2-9]"},
 };
 
 ir::Attention attention_of(const std::string& clauses) {

@@ -17,7 +17,7 @@
 //
 // With kSigmoid, a weight is the sigmoid of its score: rows have no maximum and no sum.
 //
-// With kParts above 1, the key blocks of a tile are computed in as many parts, by different blocks of
+// With kSplits above 1, the key blocks of a tile are computed in as many parts, by different blocks of
 // threads, for GPUs that would have too few tiles otherwise. Each warp stores what it has of a part;
 // the last one to do so merges its rows of all parts, in their order.
 //
@@ -353,7 +353,7 @@ struct Producer {
   // kBatchesFirst, blocks of threads that run together share a table, which batches have in common.
   __device__ Item item_of(int number) const {
     if (number >= C::kItems) return {};
-    const int n = number / C::kParts;
+    const int n = number / C::kSplits;
     const int section = n / (C::kSection * C::kTiles);
     const int left = C::kUnits * C::kBatches - section * C::kSection;
     const int units = left < C::kSection ? left : C::kSection;
@@ -362,7 +362,7 @@ struct Producer {
     const int b = C::kBatchesFirst ? unit % C::kBatches : unit / C::kUnits;
     const int u = C::kBatchesFirst ? unit / C::kBatches : unit % C::kUnits;
     const int list = b * C::kListsOfBatch + u * C::kListsOfUnit;
-    return {b, u, number % C::kParts, lists.tile(list * C::kTiles + within / units)};
+    return {b, u, number % C::kSplits, lists.tile(list * C::kTiles + within / units)};
   }
 
   __device__ void acquire_maps(int b) {
@@ -380,7 +380,7 @@ struct Producer {
     wait(empty_of(full), query.parity);
     if (is_first()) {
       store_shared(stages.query_word(query.stage), item.b * C::kUnits + item.unit);
-      store_shared(stages.query_word(query.stage) + 4, item.tile.tile * C::kParts + item.part);
+      store_shared(stages.query_word(query.stage) + 4, item.tile.tile * C::kSplits + item.part);
       arrive_expecting(full, S::kQueryBytes);
       for (int panel = 0; panel < S::kDepthPanels; ++panel) {
         const unsigned to = stages.query(query.stage) + panel * S::kQueryPanel;
@@ -428,7 +428,7 @@ struct Producer {
                       : C::kLengths ? blocks_below(keys, item.tile)
                                     : item.tile.blocks;
     Blocks blocks{count, keys, item.tile.first, 0, 0, kFirstOfTile};
-    if (C::kParts > 1) return part_of(blocks, item.part);
+    if (C::kSplits > 1) return part_of(blocks, item.part);
     if (count > 0) begin_run(blocks);
     else blocks = nothing_of(blocks);
     return blocks;
@@ -443,8 +443,8 @@ struct Producer {
 
   // The blocks of a part.
   __device__ Blocks part_of(Blocks blocks, int part) const {
-    const int first = blocks.left * part / C::kParts;
-    blocks.left = blocks.left * (part + 1) / C::kParts - first;
+    const int first = blocks.left * part / C::kSplits;
+    blocks.left = blocks.left * (part + 1) / C::kSplits - first;
     if (blocks.left == 0) return nothing_of(blocks);
     int skipped = first;
     for (begin_run(blocks); skipped >= blocks.of_run; begin_run(blocks)) skipped -= blocks.of_run;
@@ -562,7 +562,7 @@ struct TileRows {
   // `tile` counts parts.
   __device__ void set(int unit, int tile, int row) {
     b = unit / C::kUnits;
-    if (C::kParts > 1) item = unit * (C::kTiles * C::kParts) + tile, tile /= C::kParts;
+    if (C::kSplits > 1) item = unit * (C::kTiles * C::kSplits) + tile, tile /= C::kSplits;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int r = row + 8 * i;
@@ -821,7 +821,7 @@ struct Consumer {
     constexpr int kSteps = C::kDepthPanel / 16;  // of a panel
     int rows_of_group = group * 64 * S::kKeyRow;
     // So that what describes each of many steps is not kept in registers.
-    if constexpr (C::kDepth > (C::kParts > 1 ? 192 : 256)) rows_of_group = unknown(rows_of_group);
+    if constexpr (C::kDepth > (C::kSplits > 1 ? 192 : 256)) rows_of_group = unknown(rows_of_group);
     const auto a =
         matrix<C::kDepthPanel>(stages.query(query.stage) + rows_of_group, 8 * S::kKeyRow, 16);
     const auto b = matrix<C::kDepthPanel>(stages.key(key.stage), 8 * S::kKeyRow, 16);
@@ -1097,7 +1097,7 @@ struct Consumer {
   // Stores a finished tile, if no part of it is missing.
   __device__ __forceinline__ void finish(const TileRows<C>& at, const float (&maxima)[2],
                                          const float (&sums)[2]) {
-    if constexpr (C::kParts == 1) {
+    if constexpr (C::kSplits == 1) {
       store(at, maxima, sums);
     } else {
       const bool any = __any_sync(~0u, at.q[0] < C::kRows);  // of the warp's rows: the first
@@ -1115,7 +1115,7 @@ struct Consumer {
     return ((kSecond ? C::kGroups : 0) + group) * 4 + (threadIdx.x / 32 & 3);
   }
   __device__ __forceinline__ float* part_at(const TileRows<C>& at, int part) const {
-    const int first = at.item / C::kParts * C::kParts;
+    const int first = at.item / C::kSplits * C::kSplits;
     return tensors.parts +
            ((long long)(first + part) * kWarps + warp()) * (kPartRegisters * 32) + lane;
   }
@@ -1123,7 +1123,7 @@ struct Consumer {
   // True for the last part of the warp's rows.
   __device__ __forceinline__ bool store_part(const TileRows<C>& at, const float (&maxima)[2],
                                              const float (&sums)[2]) {
-    float* to = part_at(at, at.item % C::kParts);
+    float* to = part_at(at, at.item % C::kSplits);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       to[32 * r] = maxima[r], to[32 * (2 + r)] = sums[r];
@@ -1137,12 +1137,12 @@ struct Consumer {
     __syncwarp();
     int arrived = 0;
     if (lane == 0) {
-      arrived = atomicAdd(tensors.counter + 1 + at.item / C::kParts * kWarps + warp(), 1);
+      arrived = atomicAdd(tensors.counter + 1 + at.item / C::kSplits * kWarps + warp(), 1);
     }
     arrived = __shfl_sync(~0u, arrived, 0);
     __syncwarp();
     __threadfence();
-    return arrived == C::kParts - 1;
+    return arrived == C::kSplits - 1;
   }
 
   // Makes o, maxima and sums those of all parts.
@@ -1153,12 +1153,12 @@ struct Consumer {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       maxima[r] = nothing(), sums[r] = 0;
-      for (int part = 0; part < C::kParts; ++part) {
+      for (int part = 0; part < C::kSplits; ++part) {
         maxima[r] = fmaxf(maxima[r], __ldcg(part_at(at, part) + 32 * r));
       }
     }
 #pragma unroll 1
-    for (int part = 0; part < C::kParts; ++part) {
+    for (int part = 0; part < C::kSplits; ++part) {
       const float* from = part_at(at, part);
 #pragma unroll
       for (int r = 0; r < 2; ++r) {

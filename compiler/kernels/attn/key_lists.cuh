@@ -64,14 +64,14 @@ struct CellsOfTile {
 // A warp for 32 cells of each of [kLists,kTiles]. Intervals decide what they can.
 template <class C, class E>
 ATTN_INLINE void look_at_cells(const E& expressions, unsigned char* cells) {
-  constexpr int kParts = (C::kCells + 31) / 32;
+  constexpr int kSplits = (C::kCells + 31) / 32;
   const int n = (int)(attn_thread() / 32), lane = threadIdx.x % 32;
-  if (n >= C::kLists * C::kTiles * kParts) return;
-  const int of_list = n / kParts % C::kTiles, list = n / kParts / C::kTiles;
+  if (n >= C::kLists * C::kTiles * kSplits) return;
+  const int of_list = n / kSplits % C::kTiles, list = n / kSplits / C::kTiles;
   const int heads = C::kListsOfUnit ? C::kUnits : 1, first = of_list * C::kRowsOfTile;
   const CellsOfTile<C, E> tile{expressions, list / heads, list % heads, first,
                                ::min(first + C::kRowsOfTile, C::kRows)};
-  const int base = n % kParts * 32, cell = base + lane;
+  const int base = n % kSplits * 32, cell = base + lane;
   int kind = kPartialCell;
   bool decided = cell >= C::kCells;
   if constexpr (E::kIntervals) {
@@ -83,7 +83,7 @@ ATTN_INLINE void look_at_cells(const E& expressions, unsigned char* cells) {
     const int at = __ffs(open) - 1, found = tile.look(base + at);
     if (lane == at) kind = found;
   }
-  if (cell < C::kCells) cells[(long long)(n / kParts) * C::kCells + cell] = (unsigned char)kind;
+  if (cell < C::kCells) cells[(long long)(n / kSplits) * C::kCells + cell] = (unsigned char)kind;
 }
 
 // Runs of blocks, appended to those of a tile. All lanes of a warp have the same.

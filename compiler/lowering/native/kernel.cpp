@@ -145,7 +145,7 @@ class Source {
     const bool sorted = kernel_.blocks.sorted || kernel_.makes_lists;
     Integers all = {
         {"kTiles", kernel_.blocks.tiles},
-        {"kParts", kernel_.parts},
+        {"kSplits", kernel_.parts},
         {"kItems", kernel_.items(dims_) * kernel_.parts},
         {"kSection", sorted ? std::max<std::int64_t>(1, kHeadsOfSection / kernel_.tile.pack)
                      : batches_first() ? dims_[Dim::B]

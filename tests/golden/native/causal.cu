@@ -46,7 +46,7 @@ struct Constants {
   static constexpr int kValuePiece = 80;
   static constexpr int kValuePages = 0;
   static constexpr int kTiles = 7;
-  static constexpr int kParts = 1;
+  static constexpr int kSplits = 1;
   static constexpr int kItems = 28;
   static constexpr int kSection = 8;
   static constexpr int kListsOfBatch = 0;

@@ -46,7 +46,7 @@ struct Constants {
   static constexpr int kValuePiece = 128;
   static constexpr int kValuePages = 0;
   static constexpr int kTiles = 8;
-  static constexpr int kParts = 1;
+  static constexpr int kSplits = 1;
   static constexpr int kItems = 128;
   static constexpr int kSection = 8;
   static constexpr int kListsOfBatch = 0;

@@ -40,7 +40,7 @@ struct Constants {
   static constexpr int kValuePiece = 96;
   static constexpr int kValuePages = 0;
   static constexpr int kTiles = 10;
-  static constexpr int kParts = 1;
+  static constexpr int kSplits = 1;
   static constexpr int kItems = 40;
   static constexpr int kSection = 8;
   static constexpr int kListsOfBatch = 0;

@@ -40,7 +40,7 @@ struct Constants {
   static constexpr int kValuePiece = 128;
   static constexpr int kValuePages = 0;
   static constexpr int kTiles = 1;
-  static constexpr int kParts = 1;
+  static constexpr int kSplits = 1;
   static constexpr int kItems = 2;
   static constexpr int kSection = 32;
   static constexpr int kListsOfBatch = 0;

@@ -203,7 +203,7 @@ TEST(Native, PatchesAreNotDividedIntoParts) {
   const std::string text = source_of(
       "dims B = 1, Hq = 1, Sq = 4096, Skv = 32768, D = 128; "
       "mask abs(q_idx % 64 - kv_idx % 64) <= 8 && kv_idx // 64 < (q_idx // 64 - 8) * 8;");
-  EXPECT_THAT(text, AllOf(HasSubstr("kPatches = true;"), HasSubstr("kParts = 1;")));
+  EXPECT_THAT(text, AllOf(HasSubstr("kPatches = true;"), HasSubstr("kSplits = 1;")));
 }
 
 std::string lowered_text(const std::string& sizes) {
