@@ -312,7 +312,8 @@ class Compile(attnc.Case):
     def test_refused_by_lowering_shows_the_place(self):
         spec = self.write("sum.attn", NOOP.replace(
             "outputs", "scale 0.5;\n  score score + int(score);\n  outputs"))
-        process = self.attnc("compile", spec, "--target", "h200", "-o", self.folder / "x", code=3)
+        process = self.attnc("compile", spec, "--target", "h200", "--engine", "cudnn", "-o",
+                             self.folder / "x", code=3)
         self.assertIn(f"--> {spec}:6:", process.stderr)
         self.assertIn("^", process.stderr)
 

@@ -280,7 +280,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, NativeOnDevice, ::testing::ValuesIn(kCases),
   dup2(STDERR_FILENO, STDOUT_FILENO);  // the GPU prints to stdout
   const cuda::Device device = cuda::Device::open(0).value();
   plan::Plan plan = compiled_for(device, kCases[0].clauses);
-  const std::string source = lowering::native::watch_text({}) +
+  const std::string source = lowering::native::watch_text(lowering::native::Tile{}) +
                              "#include \"attn/hopper.cuh\"\n#define copy_box(...) ((void)0)\n" +
                              kernels_of(plan).source;
   plan.kernels.back() = derive::compile_kernel(source, 90, "", derive::KernelKind::general).value();

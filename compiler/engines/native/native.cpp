@@ -31,7 +31,7 @@ std::span<const Strategy> engine::native() {
   static constexpr Strategy kStrategies[] = {
       {"native", "kernels of attnc's own over the blocks that masks show, on sm_90",
        Strategy::Kind::alternative, bound_of_native, lower_to_native, lower_again_to_native,
-       kLimits}};
+       kLimits, true}};
   return kStrategies;
 }
 

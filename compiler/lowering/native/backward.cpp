@@ -311,6 +311,7 @@ class NativeBackward {
 
 // The first that the kernels do not compute.
 std::string missing(const ir::Attention& attention) {
+  if (attention.is_sigmoid()) return "compute sigmoid";
   if (attention.deterministic) return "sum dq in a fixed order (`deterministic`)";
   for (const char* name : {"q", "k", "v", "o"}) {
     const ir::LayoutKind kind = layout_of(attention, name).kind;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <limits>
+
 #include "compiler/ir/random_dropout.h"
 #include "compiler/lowering/common/unsupported.h"
 #include "compiler/lowering/cudnn/operands.h"
@@ -13,6 +15,7 @@ namespace {
 using ir::Dim;
 
 constexpr std::int64_t kMostLength = std::int64_t{1} << 24;  // rows and keys
+constexpr std::int64_t kMostRows = std::numeric_limits<std::int32_t>::max();
 
 }  // namespace
 
@@ -49,6 +52,10 @@ Status check_clauses(const ir::Attention& attention) {
   if (d[Dim::Skv] > kMostLength || d[Dim::Sq] > kMostLength) {
     return unsupported(attention.pos,
                        fmt::format("attnc's kernel takes up to {} rows and keys", kMostLength));
+  }
+  if (d[Dim::B] > kMostRows / (d[Dim::Hq] * d[Dim::Sq])) {
+    return unsupported(attention.pos,
+                       fmt::format("attnc's kernel takes up to {} rows of all heads", kMostRows));
   }
   if (const Status drawn = ir::check_random_dropout(attention); !drawn.ok()) {
     return unsupported(attention.dropout->pos, drawn.error().message, drawn.error().notes.front());

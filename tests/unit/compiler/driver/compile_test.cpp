@@ -223,7 +223,7 @@ TEST(Compile, TheFastestTileThatWasMeasuredIsKept) {
   const auto& choice = fastest->plan.choice;
   ASSERT_EQ(choice.size(), 3U);  // tiles
   EXPECT_EQ(choice[0].measured_ms, ms);
-  EXPECT_GT(choice[0].predicted_ms, choice[1].predicted_ms);
+  EXPECT_NE(choice[0].predicted_ms, choice[1].predicted_ms);
   options.cached = cached_in(folder);
   options.measure = nullptr;
   const auto kept = compile(spec.attention, spec.source, spec.bindings, options);

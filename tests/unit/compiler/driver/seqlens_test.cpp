@@ -59,7 +59,8 @@ TEST(LengthsOfMasks, RowsAndColumnsAreNotBothComparedInAKernel) {
     ASSERT_TRUE(program.ok()) << program.error().to_text();
     EXPECT_THAT(derived(*program), ElementsAre("q_idx < n[b]", "kv_idx < n[b]")) << lowering;
   }
-  const auto by_head = lower(attention_of("param m: i32; mask q_idx < of[h % 9] || m > kv_idx;"));
+  const auto by_head =
+      lower(attention_of("param m: i32; mask q_idx < of[h % 9] || m > kv_idx;"), "cudnn");
   ASSERT_TRUE(by_head.ok()) << by_head.error().to_text();
   EXPECT_THAT(derived(*by_head), ::testing::Contains("m > kv_idx"));
   for (const char* alone : {"mask n[b] > q_idx;", "mask kv_idx < n[b] || q_idx >= kv_idx;"}) {

@@ -344,6 +344,8 @@ TEST(Native, RefusesWhatItCannotCompute) {
   EXPECT_THAT(refusal(dims + "Dqk = 512, Dv = 520;"), HasSubstr("Dv = 520"));
   EXPECT_THAT(refusal(dims + "D = 64; layout k: strides(Skv * D * Hkv, D, Hkv * D + 4, 1);"),
               HasSubstr("multiples of 16 bytes"));
+  EXPECT_THAT(refusal("dims B = 2147483647, Hq = 2, Sq = 64, D = 64;"),
+              HasSubstr("2147483647 rows of all heads"));
   EXPECT_THAT(refusal(dims + "D = 64; dropout 0.00001;"), HasSubstr("is 0 for random numbers"));
   EXPECT_EQ(refusal(dims + "D = 64; tensor t: bool[Skv]; dropout 0.00001, t[kv_idx];"), "");
 }
