@@ -158,7 +158,7 @@ TEST(Choice, RefusalsOfAlternativesAreKept) {
   const auto& all = candidates.all_refused();
   const auto native = std::ranges::find(all, "native", &Refusal::lowering);
   ASSERT_NE(native, all.end());
-  EXPECT_THAT(native->error.message, HasSubstr("no backward"));
+  EXPECT_THAT(native->error.message, HasSubstr("only when it is named"));
 }
 
 constexpr const char* kRandom =
