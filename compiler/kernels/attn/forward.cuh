@@ -784,7 +784,7 @@ struct Consumer {
       release(stages.query_full(query.stage));
       query.next();
     }
-    float factor[2];
+    float factor[2] = {1, 1};
     const bool moved = weigh_scores(factor);
     key.next();
     pin(s);
