@@ -334,7 +334,7 @@ void add_compile(CLI::App& app, Action& action) {
   using namespace compile_command;
   auto options = std::make_shared<Options>();
   CLI::App* command =
-      app.add_subcommand("compile", "Compile a spec into a plan file; needs cuDNN but no GPU");
+      app.add_subcommand("compile", "Compile a spec into a plan file; needs no GPU");
   command->add_option("spec", options->spec, "File (.attn, .attn.json), or - for standard input")
       ->type_name("SPEC");
   command
