@@ -121,14 +121,16 @@ Result<plan::Program> with_compiler(plan::Program program, const CompileOptions&
   return program;
 }
 
-Status take_or_compile_steps(plan::Plan& plan, const CompileOptions& options,
-                             const Limits& limits) {
+// `keeps_choice`: whether what was tried before it is remembered with the plan.
+Status take_or_compile_steps(plan::Plan& plan, const CompileOptions& options, const Limits& limits,
+                             bool keeps_choice) {
   const CachedPlans cached = cached_plans(options);
   if (cached.cache == nullptr) return compile_steps(plan, options, limits);
   ATTN_ASSIGN(const cache::Key key, key_of(plan.program, options));
   ATTN_ASSIGN(const cache::PlanCache::Pointer found,
               cached.cache->get(key, [&]() -> Result<plan::Plan> {
                 plan::Plan compiled = plan;
+                if (!keeps_choice) compiled.choice.clear();
                 ATTN_RETURN_IF_ERROR(compile_steps(compiled, options, limits));
                 return compiled;
               }));
@@ -295,13 +297,24 @@ class Tried {
 
   void consider(const Candidate& candidate, const plan::Program& program, std::size_t number) {
     const std::optional<plan::Plan> plan = cached_plan(program, options_);
-    if (!plan || !was_tried(plan->choice)) return;
+    if (!plan || !was_tried(plan->choice) || !compared_engines(plan->choice)) return;
     const plan::Alternative& first = plan->choice.front();
     const Known known = first.measured_ms ? Known::fastest : Known::built;
     if (first.lowering != candidate.strategy->name || known <= known_) return;
     known_ = known;
     winner_ = ahead_.size() - 1;
     ahead_.back().program = number;
+  }
+
+  // Whether all engines that can serve now took part, and not only one that was named then.
+  bool compared_engines(const std::vector<plan::Alternative>& choice) const {
+    return std::ranges::all_of(candidates_.all(), [&choice](const Candidate& candidate) {
+      const engines::Engine* const engine = planner::engine_of(candidate.strategy->name);
+      return candidate.strategy->kind == Strategy::Kind::slow ||
+             std::ranges::find(choice, engine, [](const plan::Alternative& way) {
+               return planner::engine_of(way.lowering);
+             }) != choice.end();
+    });
   }
 
   // Of the plan that is to be first.
@@ -433,7 +446,7 @@ planning::Context context_of(const CompileOptions& options) {
 
 Result<std::string> lowering_of(const ir::Attention& attention, const CompileOptions& options) {
   const bool trained = options.paired || options.direction == plan::Direction::backward ||
-                       !attention.gradients.empty();
+                       !attention.gradients.empty() || attention.wants_lse;
   if (!trained) return options.lowering;
   return planner::lowering_of_pair(attention, options.lowering, context_of(options));
 }
@@ -457,7 +470,11 @@ Result<Compiled> compile(const ir::Attention& attention, const support::Source& 
     plan.lowering = candidate.strategy->name;
     plan.parts = lowered.parts;
     ATTN_ASSIGN(plan.program, with_compiler(lowered.program, options));
-    ATTN_RETURN_IF_ERROR(take_or_compile_steps(plan, options, candidate.strategy->limits));
+    // What may not fail the next time, such as a worker that ran out of time, is tried again.
+    const bool lasting = std::ranges::all_of(failed, [](const Failure& each) {
+      return each.refusal.error.code == ErrorCode::unsupported;
+    });
+    ATTN_RETURN_IF_ERROR(take_or_compile_steps(plan, options, candidate.strategy->limits, lasting));
     return plan;
   };
   // The first of its programs that is not refused.

@@ -156,16 +156,15 @@ Result<const Candidate*> Candidates::next() {
 
 namespace {
 
-// Of the best strategies of both directions.
-Result<double> predicted_ms_of_pair(const ir::Attention& attention, std::string_view engine,
-                                    const planning::Context& context) {
-  double sum = 0;
-  for (const plan::Direction direction : {plan::Direction::forward, plan::Direction::backward}) {
-    Candidates candidates(attention, engine, planning::in_direction(context, direction));
-    ATTN_ASSIGN(const Candidate* best, candidates.next());
-    sum += best->lowered->predicted_ms;
-  }
-  return sum;
+// Of the best strategy of an engine; nothing if it cannot serve.
+Result<std::optional<double>> predicted_ms(const ir::Attention& attention, std::string_view engine,
+                                           const planning::Context& context,
+                                           plan::Direction direction) {
+  Candidates candidates(attention, engine, planning::in_direction(context, direction));
+  const Result<const Candidate*> best = candidates.next();
+  if (best.ok()) return std::optional((*best)->lowered->predicted_ms);
+  if (best.error().code == ErrorCode::unsupported) return std::optional<double>();
+  return best.error();
 }
 
 }  // namespace
@@ -173,19 +172,23 @@ Result<double> predicted_ms_of_pair(const ir::Attention& attention, std::string_
 Result<std::string> lowering_of_pair(const ir::Attention& attention, std::string_view name,
                                      const planning::Context& context) {
   if (!attention.is_random() || !takes_any(name)) return std::string(name);
-  std::string best;
+  std::string best, of_backward;
   double least = 0;
   for (const engines::Engine& engine : engines::engines()) {
     const Strategy& first = engine.strategies.front();
     if (first.kind == Strategy::Kind::slow) continue;  // it draws no numbers
     if (first.backward_when_named) continue;
-    const Result<double> ms = predicted_ms_of_pair(attention, engine.name, context);
-    if (!ms.ok() && ms.error().code != ErrorCode::unsupported) return ms.error();
-    if (!ms.ok()) continue;
-    if (!best.empty() && *ms >= least) continue;
-    best = engine.name, least = *ms;
+    ATTN_ASSIGN(const std::optional<double> backward,
+                predicted_ms(attention, engine.name, context, plan::Direction::backward));
+    if (!backward) continue;
+    of_backward = engine.name;
+    ATTN_ASSIGN(const std::optional<double> forward,
+                predicted_ms(attention, engine.name, context, plan::Direction::forward));
+    if (!forward || (!best.empty() && *forward + *backward >= least)) continue;
+    best = engine.name, least = *forward + *backward;
   }
-  return best.empty() ? std::string(name) : best;
+  if (!best.empty()) return best;
+  return of_backward.empty() ? std::string(name) : of_backward;
 }
 
 }  // namespace attn::planner

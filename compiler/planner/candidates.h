@@ -95,8 +95,8 @@ class Candidates {
 
 // What is to be used of `name` for both directions of a training pair. Engines draw different
 // numbers for random dropout, so where `name` allows several, this is the engine that is predicted
-// to take least for both; `name` itself without random dropout, and if no engine has both
-// directions. Errors: those of Candidates::next, but for unsupported.
+// to take least for both; that of the backward, if none has both; `name` itself without random
+// dropout or a backward. Errors: those of Candidates::next, but for unsupported.
 Result<std::string> lowering_of_pair(const ir::Attention& attention, std::string_view name,
                                      const planning::Context& context);
 

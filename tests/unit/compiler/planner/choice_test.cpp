@@ -100,10 +100,11 @@ const Measured kMeasured[] = {
 
 ir::Attention attention_of(const std::string& spec, const sema::Bindings& bindings = {}) {
   const bool is_file = spec.find(' ') == spec.npos;
+  const char* const outputs = spec.find("outputs") == spec.npos ? " outputs o, lse; }" : " }";
   const auto source =
       is_file
           ? support::Source::read(fmt::format("{}/bench/variants/{}.attn", ATTN_SOURCE_DIR, spec))
-          : support::Source("spec.attn", "attention a { " + spec + " outputs o, lse; }");
+          : support::Source("spec.attn", "attention a { " + spec + outputs);
   ATTN_CHECK(source.ok(), spec);
   diag::Sink sink(*source);
   auto attention = driver::front_end(*source, bindings, sink);
@@ -173,6 +174,11 @@ TEST(Choice, OfAPairWithRandomDropoutIsOneEngine) {
   EXPECT_EQ(lowering_of_pair(attention_of("causal"), kAnyLowering, {}).value(), kAnyLowering);
   const ir::Attention paged = attention_of(std::string(kRandom) + "layout paged(page = 64);");
   EXPECT_EQ(lowering_of_pair(paged, kAnyLowering, {}).value(), kAnyLowering);  // has no backward
+  // cuDNN has no forward of this, but a backward: native's forward would drop other weights.
+  const ir::Attention half = attention_of(
+      std::string(kRandom) + "tensor s: f32[Hq]; sink s[h]; outputs o, max; grad q, k, v;");
+  EXPECT_EQ(engine_taken(half, {}), "native");
+  EXPECT_EQ(lowering_of_pair(half, kAnyLowering, {}).value(), "cudnn");
 }
 
 // In every call that may compile a half of a pair.
@@ -186,10 +192,13 @@ TEST(Choice, OfHalfAPairIsThatOfThePair) {
     return driver::lowering_of(attention, options).value();
   };
   constexpr auto kForward = plan::Direction::forward;
-  EXPECT_EQ(lowering(random, false, kForward), kAnyLowering);
+  const ir::Attention alone = attention_of(std::string(kRandom) + "outputs o;");
+  EXPECT_EQ(lowering(alone, false, kForward), kAnyLowering);
+  EXPECT_EQ(lowering(random, false, kForward), "cudnn");  // a backward may take its lse
   EXPECT_EQ(lowering(random, true, kForward), "cudnn");
   EXPECT_EQ(lowering(random, false, plan::Direction::backward), "cudnn");
-  EXPECT_EQ(lowering(attention_of(std::string(kRandom) + "grad q;"), false, kForward), "cudnn");
+  EXPECT_EQ(lowering(attention_of(std::string(kRandom) + "outputs o; grad q;"), false, kForward),
+            "cudnn");
 }
 
 }  // namespace
