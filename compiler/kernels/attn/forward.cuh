@@ -329,6 +329,7 @@ struct Producer {
     }
     if (C::kGatherKeys) arrive_with_copies(stages.key_full(key.stage));
     copy_values();
+    if (kGathers) finish_copies();
   }
 
   static __device__ bool is_first() { return kThreads == 1 || threadIdx.x == 0; }
@@ -934,6 +935,7 @@ struct Consumer {
       }
     }
     if constexpr (C::kTables > 0) {
+      if (S::kWideTable) __syncwarp();  // loads of other lanes may still read it
       release(stages.table_full(table.stage));
       table.next();
     }
@@ -1279,12 +1281,16 @@ ATTN_INLINE void forward(const ForwardTensors& tensors, const E& expressions, co
   using Copies = Producer<C, E, L>;
   constexpr int kOthers = C::kGroups * C::kShares;
   // Of a thread; those that copy rows take more than those that let TMA do it.
-  constexpr int kOfCopies = Copies::kGathers ? (kOthers == 2 ? 80 : 56) : kOthers == 2 ? 40 : 32;
+  constexpr int kOfCopies = Copies::kGathers ? (kOthers == 2 ? 72 : 56) : kOthers == 2 ? 40 : 32;
+  constexpr int kOfOthers = (512 - kOfCopies) / kOthers / 8 * 8;
+  // No more than the block has from its launch: a group would wait for them for ever.
+  constexpr int kOfAll = 65536 / (128 * (kOthers + 1)) / 8 * 8 * (kOthers + 1);
+  static_assert(kOthers == 1 || kOfCopies + kOthers * kOfOthers <= kOfAll, "");
   if (group == 0) {
     if constexpr (kOthers > 1) give_registers<kOfCopies>();
     if (threadIdx.x < Copies::kThreads) Copies{stages, tensors, expressions, lists}.run();
   } else {
-    if constexpr (kOthers > 1) take_registers<(512 - kOfCopies) / kOthers / 8 * 8>();
+    if constexpr (kOthers > 1) take_registers<kOfOthers>();
     if (C::kShares == 1 || group <= C::kGroups) {
       Consumer<C, E>(stages, tensors, expressions, group - 1).run();
     } else if constexpr (C::kShares > 1) {

@@ -141,6 +141,8 @@ ATTN_INLINE void copy_vector(unsigned to, const void* from, bool has) {
 ATTN_INLINE void arrive_with_copies(unsigned barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
 }
+// Waits for the copies of this thread, which must not end before.
+ATTN_INLINE void finish_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 // What threads wrote, and this one waited for, is read by products.
 ATTN_INLINE void publish_writes() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 

@@ -74,6 +74,7 @@ ATTN_INLINE void copy_vector(unsigned to, const void* from, bool has) {
   attn::gpu::copy_vector(to, has ? from : nullptr);
 }
 ATTN_INLINE void arrive_with_copies(unsigned barrier) { attn::gpu::arrive_with_copies(barrier); }
+ATTN_INLINE void finish_copies() {}
 ATTN_INLINE void publish_writes() {}
 
 ATTN_INLINE void load_matrices(unsigned (&pairs)[4], unsigned address) {
