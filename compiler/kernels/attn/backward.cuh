@@ -368,7 +368,7 @@ struct Gradients {
     wait_for_products<1>();
     pin(dp);
     differentiate(n);
-    publish_shared();
+    publish_writes();
     __syncwarp();
     if (lane() == 0) arrive(stages.slope_full(n));
     add_product(dk, ds, stages.query(n), kPrevious);
@@ -516,7 +516,7 @@ struct Gradients {
     const unsigned exponents = stages.exponents(n) + (lane() & 3) * 8;
 #pragma unroll
     for (int j = 0; j < kScores / 4; ++j) {
-      const float2 added = load_shared_pair(exponents + j * 32);
+      const float2 added = load_two(exponents + j * 32);
       float weights[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
@@ -582,7 +582,7 @@ struct Gradients {
                         (lane() >> 4) * 1024 + ((warp() * 2 + (lane() >> 3 & 1) ^ lane() & 7) << 4);
 #pragma unroll
     for (int j = 0; j < kScores / 4; ++j) {
-      const float2 delta = load_shared_pair(deltas + j * 32);
+      const float2 delta = load_two(deltas + j * 32);
       float slopes[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
@@ -611,7 +611,7 @@ struct Gradients {
       store_shared(from + lane() * 16 + j * 512, dq[4 * j], dq[4 * j + 1], dq[4 * j + 2],
                    dq[4 * j + 3]);
     }
-    publish_shared();
+    publish_writes();
     __syncwarp();
     if (lane() != 0) return;
     const RowBlock block = rows_of_lane(step);

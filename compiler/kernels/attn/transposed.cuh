@@ -68,25 +68,11 @@ ATTN_INLINE void store_transposed(unsigned address, unsigned m0, unsigned m1, un
                : "memory");
 }
 
-// Before products and copies read what this thread stored.
-ATTN_INLINE void publish_shared() {
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
-
 ATTN_INLINE void store_shared(unsigned address, float x, float y, float z, float w) {
   asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(x), "f"(y), "f"(z),
                "f"(w)
                : "memory");
 }
-ATTN_INLINE float2 load_shared_pair(unsigned address) {
-  float2 pair;
-  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
-               : "=f"(pair.x), "=f"(pair.y)
-               : "r"(address)
-               : "memory");
-  return pair;
-}
-
 // Adjacent bytes, a multiple of 16, that arrive at the barrier.
 ATTN_INLINE void copy_bytes(unsigned to, const void* from, unsigned bytes, unsigned barrier) {
   asm volatile(

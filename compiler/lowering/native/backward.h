@@ -2,11 +2,10 @@
 // generated from the IR and its derivative, with the lists of row blocks that masks show.
 //
 //   native.counter    i32 [1]: the number of items that were taken beyond the first of each block
-//   of
-//                     threads, zeroed before each run
-//   native.exponents  f32 [B, Hq, rows]: -lse log2(e), -inf in empty rows, of some rows more than
-//   Sq native.deltas     f32, the same: delta native.sums       f32: sums of dq, zeroed before each
-//   run (Gradients::add_queries)
+//                     of threads, zeroed before each run
+//   native.exponents  f32 [B, Hq, rows]: -lse log2(e), -inf in empty rows; some rows more than Sq
+//   native.deltas     f32, the same: delta
+//   native.sums       f32: sums of dq, zeroed before each run (Gradients::add_queries)
 #pragma once
 
 #include "compiler/ir/attention.h"

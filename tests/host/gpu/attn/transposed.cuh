@@ -42,18 +42,10 @@ ATTN_INLINE void store_transposed(unsigned address, unsigned m0, unsigned m1, un
     }
   }
 }
-ATTN_INLINE void publish_shared() {}
-
 ATTN_INLINE void store_shared(unsigned address, float x, float y, float z, float w) {
   const float all[] = {x, y, z, w};
   memcpy(attn::gpu::shared_at(address, sizeof all), all, sizeof all);
 }
-ATTN_INLINE float2 load_shared_pair(unsigned address) {
-  float2 pair;
-  memcpy(&pair, attn::gpu::shared_at(address, sizeof pair), sizeof pair);
-  return pair;
-}
-
 ATTN_INLINE void copy_bytes(unsigned to, const void* from, unsigned bytes, unsigned barrier) {
   attn::gpu::copy_bytes(to, from, bytes, barrier);
 }
