@@ -273,7 +273,7 @@ int run(const Options& options) {
   const Result<plan::Target> target = native_target(options.cudnn_folder);
   if (!target.ok()) {
     const Error& why = target.error();
-    return report({why.code, "bench needs a GPU and cuDNN: " + why.message, {}, {}},
+    return report({why.code, "bench needs a GPU: " + why.message, {}, {}},
                   options.format);
   }
   return run_all(options, *paths, *target);

@@ -7,7 +7,6 @@
 #include "compiler/gradient/differentiate.h"
 #include "runtime/cuda/device.h"
 #include "runtime/cuda/stream.h"
-#include "runtime/cudnn/library.h"
 #include "runtime/execute/device_tensors.h"
 #include "runtime/execute/executable.h"
 #include "tools/inputs.h"
@@ -174,12 +173,6 @@ Result<Repeated> repeat_on_device(const Plans& plans, const reference::Inputs& i
   all.outputs.merge(gradients.outputs);
   all.deviations.merge(gradients.deviations);
   return all;
-}
-
-Status device_status(const std::string& cudnn_folder) {
-  ATTN_RETURN_IF_ERROR(cuda::Device::open(0));
-  ATTN_RETURN_IF_ERROR(cudnn::Library::load(cudnn_folder));
-  return {};
 }
 
 }  // namespace attn::tools

@@ -47,7 +47,4 @@ struct Repeated {
 Result<Repeated> repeat_on_device(const Plans& plans, const reference::Inputs& inputs,
                                   const std::string& cudnn_folder, int count);
 
-// Ok if plans can run on a local GPU, otherwise the reason. Loads the driver and cuDNN.
-Status device_status(const std::string& cudnn_folder);
-
 }  // namespace attn::tools

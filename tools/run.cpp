@@ -58,16 +58,17 @@ Status check_options(const Options& options) {
   return {};
 }
 
-// "cudnn" or "reference". Prints to standard error what `auto` chose, and why.
+// "cudnn", which stands for the GPU, or "reference". Prints to standard error what `auto` chose,
+// and why.
 std::string choose_backend(const Options& options) {
   if (options.backend != "auto") return options.backend;
   if (options.unrounded) {
     fmt::print(stderr, "backend: reference, because of --unrounded\n");
     return "reference";
   }
-  const Status device = device_status(options.cudnn_folder);
+  const Result<plan::Target> device = native_target(options.cudnn_folder);
   if (device.ok()) {
-    fmt::print(stderr, "backend: cudnn, because a GPU and cuDNN are available\n");
+    fmt::print(stderr, "backend: cudnn, because there is a GPU, {}\n", device->name);
     return "cudnn";
   }
   fmt::print(stderr, "backend: reference, because {}\n", device.error().message);
@@ -113,20 +114,41 @@ Result<Plans> plans_for_device(const Subject& subject, const Options& options) {
   return compile_plans(subject.spec, how, options.wants_gradients());
 }
 
-Result<Outputs> execute(const Subject& subject, const Options& options, const std::string& backend,
-                        const reference::Inputs& inputs) {
+// What ran, in words.
+std::string kernels_of(const Plans& plans) {
+  bool cudnn = false, own = false;
+  const auto add = [&](const plan::Plan& plan) {
+    cudnn |= !plan::steps_of<plan::CudnnStep>(plan.program).empty();
+    own |= !plan::steps_of<plan::KernelStep>(plan.program).empty();
+  };
+  add(plans.forward);
+  if (plans.backward) add(*plans.backward);
+  if (!own) return "cuDNN's kernels";
+  return cudnn ? "cuDNN's and attnc's kernels" : "attnc's kernels";
+}
+
+struct Executed {
+  Outputs outputs;
+  std::string by;
+};
+
+Result<Executed> execute(const Subject& subject, const Options& options, const std::string& backend,
+                         const reference::Inputs& inputs) {
   const ir::Attention& attention = subject.spec.attention;
   if (backend == "cudnn") {
     ATTN_ASSIGN(const Plans plans, plans_for_device(subject, options));
     ATTN_ASSIGN(Repeated once, repeat_on_device(plans, inputs, options.cudnn_folder, 1));
-    return std::move(once.outputs);
+    return Executed{std::move(once.outputs), kernels_of(plans)};
   }
-  if (!options.wants_gradients()) return run_reference(attention, inputs, options.unrounded);
+  if (!options.wants_gradients()) {
+    ATTN_ASSIGN(Outputs outputs, run_reference(attention, inputs, options.unrounded));
+    return Executed{std::move(outputs), backend};
+  }
   reference::Options how;
   how.unrounded = options.unrounded;
   ATTN_ASSIGN(ReferenceGradients gradients,
               run_reference_gradients(attention, inputs, options.wants_forward(), how));
-  return std::move(gradients.outputs);
+  return Executed{std::move(gradients.outputs), backend};
 }
 
 std::vector<std::string> output_names(const ir::Attention& attention, const Options& options) {
@@ -173,20 +195,21 @@ Status write_files(const Outputs& outputs, const Options& options) {
 }
 
 void print(const Subject& subject, const Options& options, const std::string& backend,
-           const Inputs& inputs, const Outputs& outputs) {
+           const Inputs& inputs, const Executed& executed) {
   if (options.format == Format::json) {
     Json origins = Json::object();
     for (const auto& [name, origin] : inputs.origins) origins[name] = origin;
     print_json({{"name", subject.spec.attention.name},
                 {"backend", backend},
+                {"by", executed.by},
                 {"inputs", origins},
-                {"outputs", summary_json(outputs)}});
+                {"outputs", summary_json(executed.outputs)}});
     return;
   }
   std::string origins;
   for (const auto& [name, origin] : inputs.origins) origins += fmt::format(" {}={}", name, origin);
-  fmt::print("{} by {}, inputs{}\n{}", subject.spec.attention.name, backend, origins,
-             summary_text(outputs));
+  fmt::print("{} by {}, inputs{}\n{}", subject.spec.attention.name, executed.by, origins,
+             summary_text(executed.outputs));
 }
 
 Status run_subject(const Subject& subject, const Options& options) {
@@ -199,10 +222,10 @@ Status run_subject(const Subject& subject, const Options& options) {
     for (const std::string& text : inputs.warnings) fmt::print(stderr, "warning: {}\n", text);
   }
   const std::string backend = choose_backend(options);
-  ATTN_ASSIGN(Outputs outputs, execute(subject, options, backend, inputs.values));
-  keep(output_names(attention, options), outputs);
-  ATTN_RETURN_IF_ERROR(write_files(outputs, options));
-  print(subject, options, backend, inputs, outputs);
+  ATTN_ASSIGN(Executed executed, execute(subject, options, backend, inputs.values));
+  keep(output_names(attention, options), executed.outputs);
+  ATTN_RETURN_IF_ERROR(write_files(executed.outputs, options));
+  print(subject, options, backend, inputs, executed);
   return {};
 }
 
@@ -224,15 +247,17 @@ void add_run(CLI::App& app, Action& action) {
   using namespace run_command;
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
-      "run", "Run a spec or plan on given or random inputs, with cuDNN or the CPU reference");
+      "run", "Run a spec or plan on given or random inputs, on the GPU or by the CPU reference");
   command
       ->add_option("subject", options->path,
                    "Spec (.attn, .attn.json, - for standard input) or plan file")
       ->type_name("SPEC|PLAN")
       ->required();
   command
-      ->add_option("--backend", options->backend,
-                   "Backend to use; auto is cudnn if a GPU and cuDNN are available, else reference")
+      ->add_option(
+          "--backend", options->backend,
+          "Backend to use: cudnn (the GPU, by cuDNN's or attnc's kernels), or reference; auto "
+          "is cudnn if it can be used")
       ->type_name("auto|cudnn|reference")
       ->check(CLI::IsMember({"auto", "cudnn", "reference"}));
   add_bind(*command, options->bindings);

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "compiler/planner/candidates.h"
+#include "compiler/planning/capabilities.h"
 #include "runtime/cache/folder.h"
 #include "runtime/cuda/device.h"
 #include "runtime/cudnn/compile.h"
@@ -19,6 +20,18 @@ void add_target_option(CLI::App& command, std::string& target) {
       ->type_name("NAME|FILE.json|native");
 }
 
+namespace {
+
+// attnc's own kernels run on every GPU of their compute capability.
+Result<plan::Target> target_without_cudnn(const cuda::Device& device, const Error& why) {
+  Result<plan::Target> alike = targets::find_target(fmt::format("sm_{}", device.sm()));
+  const bool runs = alike.ok() && planning::can(planning::Capability::warp_group_products,
+                                                {.gpu = planning::gpu_of(*alike)});
+  return runs ? std::move(alike) : Result<plan::Target>(why);
+}
+
+}  // namespace
+
 Result<plan::Target> native_target(const std::string& cudnn_folder) {
   Result<cuda::Device> device = cuda::Device::open(0);
   if (!device.ok()) {
@@ -29,8 +42,9 @@ Result<plan::Target> native_target(const std::string& cudnn_folder) {
   }
   cuda::Scope scope;
   ATTN_RETURN_IF_ERROR(scope.enter(*device));
-  ATTN_ASSIGN(const auto library, cudnn::Library::load(cudnn_folder));
-  ATTN_ASSIGN(const std::string json, cudnn::device_json_of_current_device(*library));
+  const auto library = cudnn::Library::load(cudnn_folder);
+  if (!library.ok()) return target_without_cudnn(*device, library.error());
+  ATTN_ASSIGN(const std::string json, cudnn::device_json_of_current_device(**library));
   return targets::make_target(device->name(), json);
 }
 

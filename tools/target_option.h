@@ -16,10 +16,11 @@ void add_target_option(CLI::App& command, std::string& target);
 
 // Finds a target by built-in name, by a file of device properties (ends in .json), or "native": the
 // local GPU, queried through cuDNN. Errors: invalid_argument for an unknown name (the notes list
-// the names); io; cuda or cudnn for native without a GPU or cuDNN.
+// the names); io; those of native_target.
 Result<plan::Target> find_target(const std::string& text, const std::string& cudnn_folder);
 
-// The local GPU as a target.
+// The local GPU as a target. Without cuDNN, the built-in target of its compute capability, if attnc's
+// own kernels run on it. Errors: cuda without a GPU; cudnn.
 Result<plan::Target> native_target(const std::string& cudnn_folder);
 
 // Default time limit of a worker for building a plan, in seconds.

@@ -281,7 +281,7 @@ int run(const Options& options) {
   const Result<plan::Target> target = native_target(options.cudnn_folder);
   if (!target.ok()) {
     Error error{
-        target.error().code, "verify needs a GPU and cuDNN: " + target.error().message, {}, {}};
+        target.error().code, "verify needs a GPU: " + target.error().message, {}, {}};
     return report(error, options.format);
   }
   Verification verification(options, *target);
@@ -296,7 +296,7 @@ void add_verify(CLI::App& app, Action& action) {
   using namespace verify_command;
   auto options = std::make_shared<Options>();
   CLI::App* command =
-      app.add_subcommand("verify", "Compare cuDNN on the local GPU with the CPU reference");
+      app.add_subcommand("verify", "Compare plans on the local GPU with the CPU reference");
   command->add_option("specs", options->specs, "Files (.attn, .attn.json)")->type_name("SPEC...");
   command->add_option("--all", options->folder, "Every spec in this folder")->type_name("DIR");
   command

@@ -1,21 +1,25 @@
 #include "compiler/engines/cudnn/strategies.h"
 #include "compiler/lowering/common/unsupported.h"
+#include "compiler/planning/capabilities.h"
 
 namespace attn::engines {
 namespace {
 
-Status check_softmax(const ir::Attention& attention) {
+Status check_softmax(const Subject& subject) {
+  const ir::Attention& attention = subject.attention();
   if (!attention.is_sigmoid()) return {};
+  const bool own = planning::can(planning::Capability::warp_group_products, subject.context());
   return lowering::unsupported(attention.normalize_pos,
                                "cuDNN's fused kernels compute softmax, not sigmoid",
-                               "`--engine native` computes a forward, `--allow-unfused` both "
-                               "directions");
+                               own ? "`--engine native` computes a forward, `--allow-unfused` both "
+                                     "directions"
+                                   : "`--allow-unfused` computes both directions");
 }
 
 // `kOf`, a strategy's bound or lower, for attentions that cuDNN knows.
 template <auto kOf>
 auto checked(Subject& subject) -> decltype(kOf(subject)) {
-  ATTN_RETURN_IF_ERROR(check_softmax(subject.attention()));
+  ATTN_RETURN_IF_ERROR(check_softmax(subject));
   return kOf(subject);
 }
 

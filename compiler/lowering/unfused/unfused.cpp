@@ -65,12 +65,8 @@ Result<plan::Program> lower_unfused(const ir::Attention& attention) {
   if (attention.dims[ir::Dim::Skv] == 0) {
     return unsupported(attention.pos, "without keys there are no products to compute");
   }
-  if (attention.is_random() && attention.is_sigmoid()) {
-    return unsupported(attention.dropout->pos, "the unfused steps draw no random numbers",
-                       "use `--engine native`, or a mask: `dropout p, keep[b, h, q_idx, kv_idx]`");
-  }
-  if (attention.dropout && !attention.dropout->keep) {
-    return unsupported(attention.dropout->pos, "kernels that are not fused have no random dropout",
+  if (attention.is_random()) {
+    return unsupported(attention.dropout->pos, "kernels that are not fused draw no random numbers",
                        "use another lowering or a mask: `dropout p, keep[b, h, q_idx, kv_idx]`");
   }
   ATTN_ASSIGN(plan::Program program, Unfused(attention).make());

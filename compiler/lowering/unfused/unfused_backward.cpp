@@ -48,19 +48,15 @@ std::optional<std::string> learned_by_score(const gradient::Derivatives& derivat
 
 // The rule of docs/cudnn.md, "Learned tensors beside random dropout".
 Status check_dropout(const gradient::Derivatives& derivatives) {
-  const auto& dropout = derivatives.attention.dropout;
-  if (!dropout || dropout->keep) return {};
-  if (derivatives.attention.is_sigmoid()) {
-    return unsupported(dropout->pos, "the unfused steps draw no random numbers",
-                       "use a mask: `dropout p, keep[b, h, q_idx, kv_idx]`");
-  }
+  if (!derivatives.attention.is_random()) return {};
+  const ir::SourcePos pos = derivatives.attention.dropout->pos;
   const std::optional<std::string> learned = learned_by_score(derivatives);
   return unsupported(
-      dropout->pos,
+      pos,
       learned ? fmt::format("the gradient of `{}` depends on what random dropout keeps, which only "
                             "the fused kernels know",
                             *learned)
-              : "kernels that are not fused have no random dropout",
+              : "kernels that are not fused draw no random numbers",
       learned ? fmt::format("use a mask, `dropout p, keep[b, h, q_idx, kv_idx]`, or remove `{}` "
                             "from `grad`",
                             *learned)
