@@ -2,30 +2,35 @@
 """Times the plans of bench/variants and other libraries' attentions in one run, on the same shapes.
 
     python3 bench/compare_peers.py [--shape 4,32,8,4096,128 ...] [--rows NAME ...] [--plans FOLDER]
-        [--attnc build/attnc] [--runs 15] [--no-backward] [--out FOLDER|FILE.json] [--resume]
+        [--attnc build/attnc] [--jobs N] [--runs 15] [--no-backward] [--out FOLDER|FILE.json] [--resume]
 
-Needs a GPU. Uses the plans compiled by plans.py, or compiles them first. A variant is measured without
-interruption, so that all of its times are taken at the same clocks: ours forward, peers forward, ours
-backward, peers backward. Peers that cannot be imported are reported as absent; a peer whose tensors
-differ from FlexAttention's is an error and has no time. Results are written after each row, to
+Needs a GPU. Uses the plans compiled by plans.py, or compiles them first. The peers of a row are in a process
+of their own, so that they compile at the same time as those of --jobs rows. Then nothing else runs while a
+direction of a row is timed, ours and the peers one after another, so that all of its times are taken at the
+same clocks. Peers that cannot be imported are reported as absent; a peer whose tensors differ from
+FlexAttention's is an error and has no time. Results are written after each row, to
 FOLDER/GPU-cudnnVERSION-SHAPE.json; --resume skips the rows that the file has from a run with the same
-versions, for example after a peer broke the GPU's context.
+versions.
 """
 import argparse
+import concurrent.futures
 import datetime
+import importlib.util
 import json
+import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 import time
 
-import flex_mods
 import peers
 import plans
+import remote
 import results
 
 SHORT = {"forward": "fwd", "backward": "bwd"}
+FIRST_CALL = 300  # seconds that one call of a peer may take, with its compilation
 
 
 def attnc_json(options, *arguments):
@@ -66,6 +71,7 @@ class Ours:
 
     def __init__(self, options, shape, folder):
         self.options = options
+        self.shape = shape
         self.folder = folder
         if not (folder / plans.LIST).exists():
             raise SystemExit(f"{folder} has no {plans.LIST}: run plans.py first")
@@ -86,56 +92,80 @@ class Ours:
             row["errors"]["ours"] = first_line(error)
 
 
-class Peers:
-    """The available peers, on the tensors of one shape."""
+def take(idle):
+    """One of the idle processes for peers, or a new one. Threads call this at the same time."""
+    try:
+        return idle.pop()
+    except IndexError:
+        return remote.Remote(peers.Attentions)
 
-    def __init__(self, options, shape, missing):
-        self.options = options
-        self.shape = shape
-        self.names = [name for name in peers.PEERS if name not in missing]
-        self.subjects = {}
-        if self.names:
-            self.inputs = peers.Inputs(shape)
-            self.tensors = flex_mods.captured(shape, "cuda")
-            self.mods = flex_mods.mods(self.tensors)
 
-    def begin(self, variant):
-        """Creates the variant's attentions. Returns {peer: why it failed}."""
-        self.subjects, errors = {}, {}
-        case = peers.Case(variant, *self.mods[variant], self.shape, self.tensors) if self.names else None
+class Row:
+    """The peers of a variant, in a process of their own, and our plan."""
+
+    def __init__(self, variant, names, ours, idle):
+        self.variant = variant
+        self.names = list(names)  # the peers that are left
+        self.errors = {}  # of those that are not
+        self.ours = ours
+        self.idle = idle
+        self.process = None
+        self.prepared = 0.0  # seconds that prepare() took
+
+    def prepare(self, direction):
+        """Makes the first calls, in which peers compile. A peer that breaks the process or its GPU context
+        is left out of the next process."""
+        begin = time.monotonic()
+        while self.names and not self.first_calls(direction):
+            self.process.stop()
+            self.process = None
+        self.prepared = time.monotonic() - begin
+
+    def first_calls(self, direction):
+        """Returns whether the process can go on."""
+        if not self.process:
+            self.process = take(self.idle)
+        row = (self.variant, self.ours.shape, self.ours.options.runs)
+        for name in list(self.names):
+            try:
+                if not self.process.call("prepare", row, name, direction, limit=FIRST_CALL):
+                    self.names.remove(name)
+            except RuntimeError as error:  # a peer's failure is a result
+                self.names.remove(name)
+                self.errors[name] = first_line(error)
+                if not self.works():
+                    return False
+        return True
+
+    def works(self):
+        try:
+            self.process.call("synchronize", limit=FIRST_CALL)
+        except RuntimeError:
+            return False
+        return True
+
+    def time(self, direction):
+        """The row of the results file."""
+        begin = time.monotonic()
+        row = {"variant": self.variant, "direction": direction, "form": None, "peers": {},
+               "errors": dict(self.errors)}
+        self.ours.time(self.variant, direction, row)
         for name in self.names:
             try:
-                attention = peers.PEERS[name][1](case)
-                if attention:
-                    self.subjects[name] = peers.Subject(attention, self.inputs)
-            except Exception as error:  # a peer's failure is a result
-                errors[name] = first_line(error)
-        return errors
-
-    def time(self, direction, row):
-        expected = None
-        for name, subject in list(self.subjects.items()):
-            try:
-                call = subject.call(direction)
-                actual = call()
-                if name == peers.REFERENCE:
-                    expected = actual
-                self.check(actual, expected)
-                row["peers"][name] = round(peers.milliseconds(call, self.options.runs), 5)
-            except Exception as error:
+                ms = self.process.call("milliseconds", name, limit=FIRST_CALL)
+                row["peers"][name] = round(ms, 5)
+            except RuntimeError as error:
                 row["errors"][name] = first_line(error)
-
-    def check(self, actual, expected):
-        if expected is None:
-            raise RuntimeError(f"there are no tensors of {peers.REFERENCE} to compare with")
-        difference = peers.largest_difference(actual, expected)
-        if not difference <= peers.TOLERANCE:
-            raise RuntimeError(f"wrong: differs by {difference:.1e} from {peers.REFERENCE}")
+        row["seconds"] = round(self.prepared + time.monotonic() - begin, 1)
+        say(row)
+        return row
 
     def end(self):
-        self.subjects = {}
-        if self.names:
-            peers.forget_compiled()
+        """Leaves the process to another row."""
+        if self.process and self.works():
+            self.idle.append(self.process)
+        elif self.process:
+            self.process.stop()
 
 
 def say(row):
@@ -146,20 +176,19 @@ def say(row):
           flush=True)
 
 
-def time_variant(variant, directions, ours, others):
-    """Yields the rows of a variant, each as soon as it is measured."""
-    begin = time.monotonic()
-    errors = others.begin(variant)
-    for direction in directions:
-        row = {"variant": variant, "direction": direction, "form": None, "peers": {},
-               "errors": dict(errors)}
-        ours.time(variant, direction, row)
-        others.time(direction, row)
-        row["seconds"] = round(time.monotonic() - begin, 1)
-        begin = time.monotonic()
-        say(row)
-        yield row
-    others.end()
+def time_rows(rows, directions):
+    """Yields the rows of the results file, each as soon as it is measured. All first calls are made at the
+    same time; then nothing runs beside what is timed."""
+    try:
+        for direction in results.DIRECTIONS:
+            due = [row for row in rows if direction in directions[row.variant]]
+            with concurrent.futures.ThreadPoolExecutor(len(rows)) as pool:
+                list(pool.map(lambda row: row.prepare(direction), due))
+            for row in due:
+                yield row.time(direction)
+    finally:
+        for row in rows:
+            row.end()
 
 
 def rows_before(path, found):
@@ -178,22 +207,22 @@ def out_path(options, found):
     return options.out if options.out.suffix == ".json" else options.out / results.file_name(found)
 
 
-def compare(options, found, shape, folder):
+def compare(options, found, shape, folder, idle):
     found = found | {"shape": shape, "rows": []}
-    ours, others = Ours(options, shape, folder), Peers(options, shape, found["absent"])
-    directions = results.DIRECTIONS[: 1 if options.no_backward else 2]
     path = out_path(options, found)
     if options.resume:
         found["rows"] = rows_before(path, found)
     measured = set(map(results.key, found["rows"]))
-    for variant in options.rows:
-        left = [direction for direction in directions if (variant, direction) not in measured]
-        for row in time_variant(variant, left, ours, others) if left else ():
+    directions = {variant: [direction for direction in results.DIRECTIONS[: 1 if options.no_backward else 2]
+                            if (variant, direction) not in measured] for variant in options.rows}
+    left = [variant for variant in options.rows if directions[variant]]
+    names = [name for name in peers.PEERS if name not in found["absent"]]
+    ours = Ours(options, shape, folder)
+    for first in range(0, len(left), options.jobs):
+        rows = [Row(variant, names, ours, idle) for variant in left[first : first + options.jobs]]
+        for row in time_rows(rows, directions):
             found["rows"].append(row)
             results.save(path, found)
-            if any("CUDA error" in why for why in row["errors"].values()):
-                raise SystemExit(f"{variant}: a peer broke this process's GPU context; run the same "
-                                 "command with --resume to measure the remaining rows")
     print(path)
 
 
@@ -211,10 +240,19 @@ def parse():
     return options
 
 
+def start_processes(options):
+    """Starts processes for peers, which import PyTorch, if it is here, while this one does."""
+    if not importlib.util.find_spec("torch"):
+        return []
+    return [remote.Remote(peers.Attentions) for _ in options.rows[: options.jobs]]
+
+
 def main():
     options = parse()
     options.attnc = options.attnc.resolve()
     options.target = "native"
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # --jobs processes compile already
+    idle = start_processes(options)
     found = surroundings(options)
     for name, reason in found["absent"].items():
         print(f"absent: {name} ({first_line(reason)})")
@@ -223,7 +261,9 @@ def main():
             folder = (options.plans or pathlib.Path(temporary)) / results.shape_name(shape)
             if not options.plans:
                 plans.compile_shape(options, shape, folder)
-            compare(options, found, shape, folder)
+            compare(options, found, shape, folder, idle)
+    for process in idle:
+        process.stop()
     return 0
 
 

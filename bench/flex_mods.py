@@ -6,24 +6,33 @@ tests/flexattention/variants_test.py compares them with the specs.
 WIDTH, REACH = 32, 6  # of natten_13
 TOKENS = 64  # global tokens of longformer
 DOCUMENTS = 8
+TENSORS = ("doc", "slopes", "bias_head", "bias_full")
+READ = {  # variant: names of the tensors that it reads
+    "document": ["doc"],
+    "document_causal": ["doc"],
+    "alibi_causal": ["slopes"],
+    "bias_head": ["bias_head"],
+    "bias_full": ["bias_full"],
+}
 
 
-def captured(shape, device):
-    """The tensors that the mods read; shape is (B, Hq, Hkv, S, D)."""
+def captured(shape, device, names=TENSORS):
+    """The named tensors that the mods read; shape is (B, Hq, Hkv, S, D)."""
     import torch
 
     _, heads, _, size, _ = shape
     bf16 = dict(device=device, dtype=torch.bfloat16)
-    return {
-        "doc": DOCUMENTS * torch.arange(size, device=device) // size,
-        "slopes": torch.exp2(-(torch.arange(heads, device=device) + 1.0) * 8 / heads),
-        "bias_head": torch.randn(heads, size, size, **bf16),
-        "bias_full": torch.randn(size, size, **bf16),
+    make = {
+        "doc": lambda: DOCUMENTS * torch.arange(size, device=device) // size,
+        "slopes": lambda: torch.exp2(-(torch.arange(heads, device=device) + 1.0) * 8 / heads),
+        "bias_head": lambda: torch.randn(heads, size, size, **bf16),
+        "bias_full": lambda: torch.randn(size, size, **bf16),
     }
+    return {name: make[name]() for name in names}
 
 
 def masks(tensors):
-    doc = tensors["doc"]
+    doc = tensors.get("doc")
 
     def causal(_b, _h, q, k):
         return q >= k
@@ -56,7 +65,7 @@ def masks(tensors):
 def scores(tensors):
     import torch
 
-    slopes, by_head, full = (tensors[name] for name in ("slopes", "bias_head", "bias_full"))
+    slopes, by_head, full = (tensors.get(name) for name in TENSORS[1:])
 
     def softcap(score, _b, _h, _q, _k):
         return 30 * torch.tanh(score / 30)
@@ -78,6 +87,7 @@ def scores(tensors):
 
 
 def mods(tensors):
-    """{variant: (score_mod, mask_mod)}, reading the tensors of captured()."""
+    """{variant: (score_mod, mask_mod)}, reading the tensors of captured(), which has those of the variants
+    that are used."""
     by_mask, by_score = masks(tensors), scores(tensors)
     return {name: (by_score.get(name), by_mask.get(name)) for name in by_mask | by_score}

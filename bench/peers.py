@@ -3,9 +3,12 @@
 A peer is a function of a Case that returns an attention (a function of q, k, v [B, H, S, D]), or None if it
 cannot express the case. Peers are imported on first use.
 """
+import gc
 import importlib
 import statistics
 from typing import NamedTuple
+
+import flex_mods
 
 CLOCK = 1_980_000_000  # maximum, in Hz
 PAUSE = int(0.002 * CLOCK)
@@ -223,9 +226,62 @@ def largest_difference(actual, expected):
     return max(error if error == error else float("inf") for error in errors)
 
 
-def forget_compiled():
-    """Clears the caches of torch.compile and frees memory."""
-    import torch._dynamo
+class Attentions:
+    """All peers on one row at a time. Lives in a process of its own: an illegal memory access ends what is in
+    its process. A row is (variant, shape, samples per time)."""
 
-    torch._dynamo.reset()
-    torch.cuda.empty_cache()
+    def __init__(self):
+        absent()  # imports the peers while other processes do, too
+        self.row = None
+
+    def begin(self, row):
+        """Forgets the row before, and frees its memory."""
+        import torch
+
+        self.row = self.case = self.inputs = None
+        self.subjects, self.calls, self.expected = {}, {}, {}
+        gc.collect()
+        torch._dynamo.reset()
+        torch.cuda.empty_cache()
+        variant, shape, self.runs = row
+        tensors = flex_mods.captured(shape, "cuda", flex_mods.READ.get(variant, ()))
+        self.case = Case(variant, *flex_mods.mods(tensors)[variant], shape, tensors)
+        self.inputs = Inputs(shape)
+        self.row = row
+
+    def subject(self, name):
+        if name not in self.subjects:
+            attention = PEERS[name][1](self.case)
+            self.subjects[name] = attention and Subject(attention, self.inputs)
+        return self.subjects[name]
+
+    def prepare(self, row, name, direction):
+        """Makes a peer's first call in a direction. Returns whether it can express the variant; raises if its
+        tensors are not those of the reference."""
+        import torch
+
+        if row != self.row:
+            self.begin(row)
+        subject = self.subject(name)
+        if not subject:
+            return False
+        self.calls[name] = subject.call(direction)
+        actual = self.calls[name]()
+        if name == REFERENCE:
+            self.expected[direction] = actual
+        if direction not in self.expected:
+            raise RuntimeError(f"there are no tensors of {REFERENCE} to compare with")
+        difference = largest_difference(actual, self.expected[direction])
+        if not difference <= TOLERANCE:
+            raise RuntimeError(f"wrong: differs by {difference:.1e} from {REFERENCE}")
+        torch.cuda.empty_cache()
+        return True
+
+    def milliseconds(self, name):
+        return milliseconds(self.calls[name], self.runs)
+
+    def synchronize(self):
+        """Raises if the process's GPU context is broken."""
+        import torch
+
+        torch.cuda.synchronize()

@@ -1,14 +1,22 @@
 """bench/: the variant specs, their plans, and the tables of the report. Nothing is measured here."""
 import json
+import os
 import re
 import subprocess
 import sys
+import time
+import types
+from unittest import mock
 from xml.etree import ElementTree
 
 import attnc
 from attnc import SOURCE
 
 BENCH = SOURCE / "bench"
+sys.path.insert(0, str(BENCH))
+import compare_peers  # noqa: E402
+import remote  # noqa: E402
+
 VARIANTS = sorted((BENCH / "variants").glob("*.attn"))
 CLAUSE = re.compile(r"^  (layout|dtype|outputs|grad|dims) +(.*);$", re.MULTILINE)
 SHAPE = "4,32,8,4096,128"
@@ -47,6 +55,54 @@ PUBLISHED = results(
     row("noop", "forward", None, {"flexattention": 1.1, "flash_attn_4": 1.5}),
     row("causal", "backward", None, {"flash_attn_4": 2.5}),
 )
+
+
+class Process:
+    """What the tests of remote.py have in a process."""
+
+    def twice(self, number):
+        return 2 * number
+
+    def fail(self):
+        raise ValueError("no such thing")
+
+    def end(self):
+        os._exit(3)
+
+    def sleep(self):
+        time.sleep(60)
+
+
+class Attentions:
+    """Takes the place of peers.Attentions."""
+
+    broken = False
+
+    def prepare(self, row, name, direction):
+        assert row[1:] == ((1, 2, 1, 64, 64), 2)
+        if name == "sdpa_flash" and direction == "forward":
+            raise RuntimeError("wrong: differs by 1.0e+00 from flexattention")
+        if name == "flash_attn_4" and row[0] == "causal":
+            self.broken = True
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+        if name == "flash_attn_4_options":
+            os._exit(3)
+        return name != "sdpa_cudnn"
+
+    def milliseconds(self, name):
+        return {"flexattention": 2.0, "flash_attn_4": 1.0, "cudnn_flex": 3.0}[name]
+
+    def synchronize(self):
+        if self.broken:
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+
+class Ours:
+    shape = (1, 2, 1, 64, 64)
+    options = types.SimpleNamespace(runs=2)
+
+    def time(self, variant, direction, row):
+        row["ours_ms"] = 0.5
 
 
 class Benchmark(attnc.Case):
@@ -117,6 +173,43 @@ class Benchmark(attnc.Case):
         self.python("report.py", "--compare", old, old)
         self.assertIn("No longer served: causal backward.",
                       self.python("report.py", "--compare", new, old, code=1).stdout)
+
+    def test_an_object_in_a_process_of_its_own(self):
+        process = remote.Remote(Process)
+        self.assertEqual(process.call("twice", 21), 42)
+        with self.assertRaisesRegex(RuntimeError, "^no such thing$"):
+            process.call("fail")
+        self.assertEqual(process.call("twice", 1), 2)
+        with self.assertRaisesRegex(remote.Ended, "no answer within 0.1 s"):
+            process.call("sleep", limit=0.1)
+        process.stop()
+        process = remote.Remote(Process)
+        with self.assertRaisesRegex(remote.Ended, "exit code 3"):
+            process.call("end")
+        with self.assertRaises(remote.Ended):
+            process.call("twice", 1)
+        process.stop()
+
+    def test_peers_that_break_their_process(self):
+        """They are left out of the next one; the others are timed."""
+        directions = {"noop": ["forward", "backward"], "causal": ["forward"]}
+        idle = []
+        with mock.patch.object(compare_peers.peers, "Attentions", Attentions):
+            rows = [compare_peers.Row(variant, compare_peers.peers.PEERS, Ours(), idle)
+                    for variant in directions]
+            found = list(compare_peers.time_rows(rows, directions))
+        self.assertEqual([process.process.is_alive() for process in idle], [True, True])
+        for process in idle:
+            process.stop()
+        self.assertEqual([(row["variant"], row["direction"]) for row in found],
+                         [("noop", "forward"), ("causal", "forward"), ("noop", "backward")])
+        noop, causal, backward = found
+        self.assertEqual(noop["peers"], {"flexattention": 2.0, "flash_attn_4": 1.0, "cudnn_flex": 3.0})
+        self.assertEqual(set(noop["errors"]), {"sdpa_flash", "flash_attn_4_options"})
+        self.assertEqual(causal["peers"], {"flexattention": 2.0, "cudnn_flex": 3.0})
+        self.assertIn("illegal memory access", causal["errors"]["flash_attn_4"])
+        self.assertIn("exit code 3", causal["errors"]["flash_attn_4_options"])
+        self.assertEqual((backward["peers"], backward["errors"]), (noop["peers"], noop["errors"]))
 
     def test_usage(self):
         self.python("report.py", code=2)
