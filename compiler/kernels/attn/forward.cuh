@@ -1103,23 +1103,19 @@ struct Consumer {
       store(at, maxima, sums);
     } else {
       const bool any = __any_sync(~0u, at.q[0] < C::kRows);  // of the warp's rows: the first
-      if (!any || !store_part(at, maxima, sums)) return;
-      float merged_maxima[2], merged_sums[2];
-      merge_parts(at, merged_maxima, merged_sums);
-      store(at, merged_maxima, merged_sums);
+      if (any && store_part(at, maxima, sums)) store_merged(at);
     }
   }
 
-  // Where register i of this thread is, of part `part` of the item: the two maxima and sums, then o.
-  static constexpr int kPartRegisters = 4 + C::kShare / 2;
+  // What a warp stores of a part: for each lane two maxima and two sums, then o, row by row.
+  static constexpr int kPartStatistics = 4 * 32, kPartSize = kPartStatistics + 16 * C::kShare;
   static constexpr int kWarps = 4 * C::kGroups * C::kShares;  // that store parts
   __device__ __forceinline__ int warp() const {
     return ((kSecond ? C::kGroups : 0) + group) * 4 + (threadIdx.x / 32 & 3);
   }
   __device__ __forceinline__ float* part_at(const TileRows<C>& at, int part) const {
     const int first = at.item / C::kSplits * C::kSplits;
-    return tensors.parts +
-           ((long long)(first + part) * kWarps + warp()) * (kPartRegisters * 32) + lane;
+    return tensors.parts + ((long long)(first + part) * kWarps + warp()) * kPartSize;
   }
 
   // True for the last part of the warp's rows.
@@ -1128,11 +1124,12 @@ struct Consumer {
     float* to = part_at(at, at.item % C::kSplits);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      to[32 * r] = maxima[r], to[32 * (2 + r)] = sums[r];
+      to[32 * r + lane] = maxima[r], to[32 * (2 + r) + lane] = sums[r];
       if (at.q[r] >= C::kRows) continue;
+      float* row = to + kPartStatistics + (lane / 4 + 8 * r) * C::kShare + first_column;
 #pragma unroll
       for (int i = 2 * r; i < kOutputs; i += 4) {
-        to[32 * (4 + i)] = o[i], to[32 * (5 + i)] = o[i + 1];
+        *reinterpret_cast<float2*>(row + i / 4 * 8) = float2{o[i], o[i + 1]};
       }
     }
     __threadfence();
@@ -1147,33 +1144,98 @@ struct Consumer {
     return arrived == C::kSplits - 1;
   }
 
-  // Makes o, maxima and sums those of all parts.
-  __device__ __forceinline__ void merge_parts(const TileRows<C>& at, float (&maxima)[2],
-                                              float (&sums)[2]) {
+  // Merges the parts of the warp's rows and stores them: four rows at a time, so that many loads are on
+  // their way together.
+  __device__ __forceinline__ void store_merged(const TileRows<C>& at) {
+    // In no register meanwhile; but ptxas has fewer for random dropout if they are cleared.
+    if constexpr (!E::kRandom) {
 #pragma unroll
-    for (int i = 0; i < kOutputs; ++i) o[i] = 0;
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      maxima[r] = nothing(), sums[r] = 0;
-      for (int part = 0; part < C::kSplits; ++part) {
-        maxima[r] = fmaxf(maxima[r], __ldcg(part_at(at, part) + 32 * r));
-      }
+      for (int i = 0; i < kOutputs; ++i) o[i] = 0;
     }
 #pragma unroll 1
-    for (int part = 0; part < C::kSplits; ++part) {
-      const float* from = part_at(at, part);
+    for (int first = 0; first < 16; first += 4) {
+      const int row = first + lane / 8, r = first / 8, from = row % 8 * 4;
+      const int q = __shfl_sync(~0u, r == 0 ? at.q[0] : at.q[1], from);
+      const int h = __shfl_sync(~0u, r == 0 ? at.h[0] : at.h[1], from);
+      if (__any_sync(~0u, q < C::kRows)) store_merged_row(at, row, h, q);
+    }
+  }
+
+  // Eight lanes have a row: each has every eighth part of its statistics, and 8 of 64 columns.
+  __device__ __forceinline__ void store_merged_row(const TileRows<C>& at, int row, int h, int q) {
+    float factors[(C::kSplits + 7) / 8], total, merged[(kWidth + 63) / 64][8] = {};
+    const float largest = merge_statistics(at, row, factors, total);
+    const float factor = finish_row(at.b, h, q, largest, total, lane % 8 == 0);
+    const int columns = q < C::kRows ? kWidth - lane % 8 * 8 : 0;  // from the lane's first on
+    merge_rows(part_at(at, 0) + kPartStatistics + row * C::kShare + lane % 8 * 8, columns, factors,
+               merged);
+    unsigned short* to = tensors.o + place_of_row(at.b, h, q);
 #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        const float factor = factor_of(__ldcg(from + 32 * r), maxima[r]);
-        sums[r] = fmaf(__ldcg(from + 32 * (2 + r)), factor, sums[r]);
-        if (at.q[r] >= C::kRows) continue;
+    for (int i = 0; i < kWidth; i += 64) {
+      const float(&x)[8] = merged[i / 64];
+      const unsigned pairs[4] = {scaled(x[0], x[1], factor), scaled(x[2], x[3], factor),
+                                 scaled(x[4], x[5], factor), scaled(x[6], x[7], factor)};
+      const int column = kFirstOfWidth + i + lane % 8 * 8;
+      if (exists(at.b, q) && i < columns && column < C::kStored) store_columns(to + column, pairs);
+    }
+  }
+
+  // Adds the lane's columns of all parts, the first of which is at `from`.
+  template <int kOfLane, int kVectors>
+  __device__ __forceinline__ void merge_rows(const float* from, int columns,
+                                             const float (&factors)[kOfLane],
+                                             float (&merged)[kVectors][8]) const {
 #pragma unroll
-        for (int i = 2 * r; i < kOutputs; i += 4) {
-          o[i] = fmaf(__ldcg(from + 32 * (4 + i)), factor, o[i]);
-          o[i + 1] = fmaf(__ldcg(from + 32 * (5 + i)), factor, o[i + 1]);
+    for (int i = 0; i < kOfLane; ++i) {
+#pragma unroll 4
+      for (int n = 0; n < 8; ++n, from += kWarps * kPartSize) {
+        if (8 * i + n >= C::kSplits) break;
+        const float factor = __shfl_sync(~0u, factors[i], (lane & 24) | n);
+#pragma unroll
+        for (int v = 0; v < kVectors; ++v) {
+          if (64 * v < columns) add_eight(merged[v], from + 64 * v, factor);
         }
       }
     }
+  }
+
+  static __device__ __forceinline__ void add_eight(float (&to)[8], const float* from,
+                                                   float factor) {
+#pragma unroll
+    for (int i = 0; i < 8; i += 4) {
+      const float4 four = __ldcg(reinterpret_cast<const float4*>(from + i));
+      to[i] = fmaf(four.x, factor, to[i]), to[i + 1] = fmaf(four.y, factor, to[i + 1]);
+      to[i + 2] = fmaf(four.z, factor, to[i + 2]), to[i + 3] = fmaf(four.w, factor, to[i + 3]);
+    }
+  }
+
+  // Of a row: the factors of the parts that a lane has, and the sum and the maximum of all.
+  template <int kOfLane>
+  __device__ __forceinline__ float merge_statistics(const TileRows<C>& at, int row,
+                                                    float (&factors)[kOfLane], float& total) const {
+    const int from = row / 8 * 32 + row % 8 * 4;  // the four lanes that had the row
+    float largest = nothing();
+    float4 sums[kOfLane];
+#pragma unroll
+    for (int i = 0; i < kOfLane; ++i) {
+      const int part = 8 * i + lane % 8;
+      const bool is_part = part < C::kSplits;
+      const float* of = part_at(at, part) + from;
+      factors[i] = is_part ? __ldcg(of) : nothing();
+      sums[i] = is_part ? __ldcg(reinterpret_cast<const float4*>(of + 64)) : float4{0, 0, 0, 0};
+      largest = fmaxf(largest, factors[i]);
+    }
+    for (int away = 1; away < 8; away *= 2) {
+      largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, away));
+    }
+    total = 0;
+#pragma unroll
+    for (int i = 0; i < kOfLane; ++i) {
+      factors[i] = factor_of(factors[i], largest);
+      total = fmaf((sums[i].x + sums[i].y) + (sums[i].z + sums[i].w), factors[i], total);
+    }
+    for (int away = 1; away < 8; away *= 2) total += __shfl_xor_sync(~0u, total, away);
+    return largest;
   }
 
   // What sums relative to one maximum are relative to another.
@@ -1193,17 +1255,27 @@ struct Consumer {
       float total = sums[r];
       total += __shfl_xor_sync(~0u, total, 1);
       total += __shfl_xor_sync(~0u, total, 2);
-      const bool present = at.q[r] < expressions.queries(at.b);
-      const bool exists = C::kThdO ? present : at.q[r] < C::kRows;
-      float factor = 1 / kWeightScale;
-      if constexpr (!E::kSigmoid) {
-        factor = store_statistics(at.b, at.h[r], at.q[r], maxima[r], total,
-                                  !kSecond && exists && lane % 4 == 0, present);
-      }
-      store_row(first_of(at.b, C::kOutputBatch, C::kOutputRow) + at.h[r] * C::kOutputHead +
-                    at.q[r] * C::kOutputRow,
-                r, present ? factor * E::kKeptScale : 0.0f, exists);
+      const float factor = finish_row(at.b, at.h[r], at.q[r], maxima[r], total, lane % 4 == 0);
+      store_row(place_of_row(at.b, at.h[r], at.q[r]), r, factor, exists(at.b, at.q[r]));
     }
+  }
+
+  // Stores the statistics of a row, by one of its lanes. Returns what its o is to be multiplied by.
+  __device__ __forceinline__ float finish_row(int b, int h, int q, float largest, float total,
+                                              bool stores) {
+    const bool present = q < expressions.queries(b);
+    float factor = 1 / kWeightScale;
+    if constexpr (!E::kSigmoid) {
+      factor = store_statistics(b, h, q, largest, total, !kSecond && stores && exists(b, q), present);
+    }
+    return present ? factor * E::kKeptScale : 0.0f;
+  }
+
+  __device__ __forceinline__ bool exists(int b, int q) const {
+    return q < (C::kThdO ? expressions.queries(b) : C::kRows);
+  }
+  __device__ __forceinline__ long long place_of_row(int b, int h, int q) const {
+    return first_of(b, C::kOutputBatch, C::kOutputRow) + h * C::kOutputHead + q * C::kOutputRow;
   }
 
   // Where a batch begins in memory, whose batches and rows are this far apart.
@@ -1245,6 +1317,12 @@ struct Consumer {
     return empty ? 0.0f : 1.0f / total;
   }
 
+  // 0 for a factor of 0, whatever hidden values are.
+  static __device__ __forceinline__ unsigned scaled(float x, float y, float factor) {
+    const unsigned both = pair(Float{}, x * factor, y * factor);
+    return factor == 0 ? 0 : both;
+  }
+
   __device__ __forceinline__ void store_row(long long at, int r, float factor, bool exists) {
 #pragma unroll
     for (int part = 0; part < kWidth / 32; ++part) {
@@ -1252,8 +1330,7 @@ struct Consumer {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int from = (4 * part + i) * 4 + 2 * r;
-        const unsigned scaled = pair(Float{}, o[from] * factor, o[from + 1] * factor);
-        pairs[i] = factor == 0 ? 0 : scaled;  // whatever hidden values are
+        pairs[i] = scaled(o[from], o[from + 1], factor);
       }
       exchange(pairs, lane);
       const int to = kFirstOfWidth + (4 * part + (lane & 3)) * 8;

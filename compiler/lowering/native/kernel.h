@@ -40,7 +40,7 @@ struct Kernel {
   }
   // What warps store of parts, in f32 elements.
   std::int64_t part_elements(const ir::Dims& dims) const {
-    return items(dims) * parts * tile.warps() * 32 * (4 + tile.share() / 2);
+    return items(dims) * parts * tile.warps() * (4 * 32 + 16 * tile.share());
   }
   // The counter of tiles, and with parts one for each warp of each tile.
   std::int64_t counters(const ir::Dims& dims) const {
