@@ -33,6 +33,10 @@ CUtensorMapSwizzle swizzle_of(std::int64_t bytes) {
   }
 }
 
+CUtensorMapL2promotion promotion_of(std::int64_t bytes) {
+  return bytes == 128 ? CU_TENSOR_MAP_L2_PROMOTION_L2_128B : CU_TENSOR_MAP_L2_PROMOTION_L2_256B;
+}
+
 }  // namespace
 
 Result<TensorMap> encode_tensor_map(const Device& device, void* address,
@@ -53,13 +57,13 @@ Result<TensorMap> encode_tensor_map(const Device& device, void* address,
   }
   alignas(64) CUtensorMap map{};
   const Context& context = *device.context();
-  ATTN_RETURN_IF_ERROR(
-      context.check(context.driver().tensor_map_encode(
-                        &map, type_of(shape.dtype), static_cast<cuuint32_t>(rank), address,
-                        dims.data(), strides.data(), box.data(), steps.data(),
-                        CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(shape.swizzle),
-                        CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
-                    "describing a tensor for copies by the tensor memory accelerator"));
+  ATTN_RETURN_IF_ERROR(context.check(
+      context.driver().tensor_map_encode(&map, type_of(shape.dtype), static_cast<cuuint32_t>(rank),
+                                         address, dims.data(), strides.data(), box.data(),
+                                         steps.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
+                                         swizzle_of(shape.swizzle), promotion_of(shape.promotion),
+                                         CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+      "describing a tensor for copies by the tensor memory accelerator"));
   TensorMap result;
   std::memcpy(result.bytes.data(), &map, sizeof(map));
   return result;

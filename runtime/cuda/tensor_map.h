@@ -23,7 +23,8 @@ struct TensorMapShape {
   std::span<const std::int64_t> dims;     // 1 to 5
   std::span<const std::int64_t> strides;  // of all dims but the innermost
   std::span<const std::int64_t> box;
-  std::int64_t swizzle = 0;  // bytes
+  std::int64_t swizzle = 0;      // bytes
+  std::int64_t promotion = 256;  // bytes
 };
 
 // Elements outside `dims` read as zero. Neither waits nor touches the device. Errors: cuda, if the

@@ -122,10 +122,10 @@ Result<LaunchArguments> LaunchArguments::make(const LaunchOperands& operands, co
   for (const LaunchOperands::Operand& operand : operands.operands) {
     void* argument = operand.place.address(bases);
     if (const plan::TensorMapArgument* map = operand.map.get()) {
-      ATTN_ASSIGN(
-          const cuda::TensorMap encoded,
-          cuda::encode_tensor_map(
-              device, argument, {operand.dtype, map->dims, map->strides, map->box, map->swizzle}));
+      ATTN_ASSIGN(const cuda::TensorMap encoded,
+                  cuda::encode_tensor_map(device, argument,
+                                          {operand.dtype, map->dims, map->strides, map->box,
+                                           map->swizzle, map->promotion}));
       argument = &made.maps_.emplace_back(encoded);
     } else if (!operand.by_value) {
       argument = &made.addresses_.emplace_back(argument);

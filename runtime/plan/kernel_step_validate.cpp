@@ -103,6 +103,9 @@ std::string check_map(const TensorMapArgument& map, const TensorInfo& tensor) {
   if (!known || (map.swizzle != 0 && map.box[0] * width > map.swizzle)) {
     return "has a tensor map of invalid swizzle";
   }
+  if (map.promotion != 128 && map.promotion != 256) {
+    return "has a tensor map of invalid promotion";
+  }
   return "";
 }
 

@@ -134,6 +134,7 @@ struct TensorMapArgument {
   std::vector<std::int64_t> strides;  // of all dims but the innermost, which is contiguous
   std::vector<std::int64_t> box;      // what one copy moves: 1 to 256 elements of each dim
   std::int64_t swizzle = 0;           // bytes: 0, 32, 64 or 128
+  std::int64_t promotion = 256;       // bytes that a read brings to the L2 cache: 128 or 256
   bool operator==(const TensorMapArgument&) const = default;
 };
 

@@ -137,11 +137,13 @@ DeriveStep read_derive(const json::Value& value) {
 }
 
 Json json_of(const TensorMapArgument& map) {
-  return {{"map", json_of(OperandSource(map.tensor))},
-          {"dims", map.dims},
-          {"strides", map.strides},
-          {"box", map.box},
-          {"swizzle", map.swizzle}};
+  Json value = {{"map", json_of(OperandSource(map.tensor))},
+                {"dims", map.dims},
+                {"strides", map.strides},
+                {"box", map.box},
+                {"swizzle", map.swizzle}};
+  if (map.promotion != TensorMapArgument().promotion) value["promotion"] = map.promotion;
+  return value;
 }
 
 struct ArgumentWriter {
@@ -151,7 +153,7 @@ struct ArgumentWriter {
 
 KernelArgument read_argument(const json::Value& value) {
   if (value.has("map")) {
-    value.only({"map", "dims", "strides", "box", "swizzle"});
+    value.only({"map", "dims", "strides", "box", "swizzle", "promotion"});
     TensorMapArgument map;
     if (const auto source = read_input(value["map"]);
         !std::holds_alternative<TensorOperand>(source)) {
@@ -163,6 +165,7 @@ KernelArgument read_argument(const json::Value& value) {
     map.strides = value["strides"].integers();
     map.box = value["box"].integers();
     map.swizzle = value["swizzle"].integer();
+    if (value.has("promotion")) map.promotion = value["promotion"].integer();
     return map;
   }
   const OperandSource source = read_input(value);

@@ -111,9 +111,13 @@ std::string canonical(const DeriveStep& step) {
 
 struct ArgumentText {
   std::string operator()(const TensorMapArgument& map) const {
-    return fmt::format("map of {} [{}] strides [{}] box [{}] swizzle {}", SourceText{}(map.tensor),
-                       fmt::join(map.dims, ","), fmt::join(map.strides, ","),
-                       fmt::join(map.box, ","), map.swizzle);
+    const std::string promotion = map.promotion == TensorMapArgument().promotion
+                                      ? ""
+                                      : fmt::format(" promotion {}", map.promotion);
+    return fmt::format("map of {} [{}] strides [{}] box [{}] swizzle {}{}",
+                       SourceText{}(map.tensor), fmt::join(map.dims, ","),
+                       fmt::join(map.strides, ","), fmt::join(map.box, ","), map.swizzle,
+                       promotion);
   }
   std::string operator()(const auto& source) const { return SourceText{}(source); }
 };

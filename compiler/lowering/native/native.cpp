@@ -40,6 +40,10 @@ constexpr const char* kMaps = "native.maps";
 constexpr const char* kParts = "native.parts";
 constexpr std::int64_t kMostListed = std::int64_t{1} << 28;  // cells and runs
 constexpr std::int64_t kMakerThreads = 128;
+// Bytes, of keys and values that only one tile reads. An H200 reads those of a decode at 4.45 TB/s
+// so, and at 4.07 with promotion to 256; where tiles find keys in the L2 cache, that is up to 3 %
+// faster.
+constexpr std::int64_t kPromotionOfOneTile = 128;
 constexpr std::int64_t kMostParts = 32;
 // Blocks of a part, for one warp group and for more, whose results take longer to store and merge.
 constexpr std::int64_t kLeastOfFew = 4, kLeastOfMany = 16;
@@ -362,7 +366,10 @@ class Native {
   plan::TensorMapArgument map_of(const std::string& name) const {
     const Tile& tile = kernel_.tile;
     if (name == "q") return map_of_queries(attention_, tile);
-    return map_of_keys(attention_, name, tile, kernel_.piece(page_of(attention_, name)));
+    plan::TensorMapArgument map =
+        map_of_keys(attention_, name, tile, kernel_.piece(page_of(attention_, name)));
+    if (kernel_.blocks.tiles == 1) map.promotion = kPromotionOfOneTile;
+    return map;
   }
 
   const ir::Attention& whole_;  // whose tensors are bound

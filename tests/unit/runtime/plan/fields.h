@@ -153,12 +153,13 @@ class FieldWalk {
     change(at + "kind", argument, KernelArgument(ConstantOperand{DType::i32, 77}));
   }
   void visit(const std::string& at, TensorMapArgument& map) {
-    auto& [tensor, dims, strides, box, swizzle] = map;
+    auto& [tensor, dims, strides, box, swizzle, promotion] = map;
     visit(at + "map.", tensor);
     visit(at + "dims.", dims);
     visit(at + "strides.", strides);
     visit(at + "box.", box);
     visit(at + "swizzle", swizzle);
+    visit(at + "promotion", promotion);
   }
   void visit(const std::string& at, IndexCheck& check) {
     auto& [faults, inputs, quick, scores, source] = check;

@@ -309,6 +309,9 @@ TEST(ValidateProgram, TensorMapsFitTheirTensors) {
               m.swizzle = 32;
             }),
             swizzle);
+  EXPECT_EQ(map([](auto& m) { m.promotion = 128; }), "accepted");
+  EXPECT_EQ(map([](auto& m) { m.promotion = 192; }),
+            "step 0: has a tensor map of invalid promotion");
   EXPECT_EQ(map([](auto& m) { m.tensor.offset = 8; }), "step 0: reads past the end of \"q\"");
   EXPECT_EQ(map([](auto& m) { m.dims[3] = 3; }), "step 0: reads past the end of \"q\"");
 }

@@ -226,6 +226,17 @@ TEST(Native, MatricesAreAsWideAsHeadDimensions) {
   EXPECT_EQ(map_of(made, "v").swizzle, 128);
 }
 
+TEST(Native, KeysThatOneTileReadsAreNotPromotedToPairsOfLines) {
+  const auto promotion = [](const std::string& rows, const char* name) {
+    const std::string dims = "dims B = 2, Hq = 8, Hkv = 2, Skv = 4096, D = 128, Sq = ";
+    return map_of(lowered(dims + rows + ";").value(), name).promotion;
+  };
+  EXPECT_EQ(promotion("1", "k"), 128);
+  EXPECT_EQ(promotion("16", "v"), 128);
+  EXPECT_EQ(promotion("1", "q"), 256);
+  EXPECT_EQ(promotion("4096", "k"), 256);
+}
+
 TEST(Native, WarpGroupsDivideWideOutputs) {
   EXPECT_THAT(lowered_text("D = 512;"), AllOf(HasSubstr("kShares = 2;"), HasSubstr("kGroups = 1;"),
                                               HasSubstr("kShare = 256;")));
