@@ -25,8 +25,9 @@ constexpr double kTable = 0.065e-9;          // a score, by a tensor over rows a
 constexpr double kRandom = 0.74e-9;          // a score, by random dropout
 constexpr double kRow = 14e-6 / 132;         // of a tile
 constexpr double kPiece = 60e-6 / 132;       // copied for itself
-constexpr double kStart = 0.018;             // of a single row, which memory limits
-constexpr double kBytesInAMillisecond = 4.2e9;
+constexpr double kPieceOfMemory = 4.5e-8;    // the same, where memory is the limit
+constexpr double kStart = 0.019;             // of a single row, which memory limits
+constexpr double kBytesInAMillisecond = 4.64e9;
 
 constexpr double kLookedAt = 5;          // operations on a score that lists are made from
 constexpr double kDivision = 2;          // operations of `//` and `%` by constants
@@ -168,7 +169,8 @@ double predicted_ms_of_native(Subject& subject, const NativeWork& work) {
   const double bytes = std::min(2 * scores / work.rows * work.width, operand_bytes(attention.dims));
   const double launches = work.launches * passes::predicted_ms_of_moving(0, gpu);
   const double memory = (attention.dims[Dim::Sq] == 1 ? kStart : launches) +
-                        bytes / (kBytesInAMillisecond * gpu.bandwidth / planning::Gpu().bandwidth);
+                        bytes / (kBytesInAMillisecond * gpu.bandwidth / planning::Gpu().bandwidth) +
+                        kPieceOfMemory * share * work.pieces;
   return std::max({launches + computing, memory, launches + kPiece * share * work.pieces}) +
          lists_ms(work, gpu);
 }
