@@ -566,9 +566,11 @@ struct TileRows {
     if (C::kSplits > 1) item = unit * (C::kTiles * C::kSplits) + tile, tile /= C::kSplits;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      const int r = row + 8 * i;
+      // Of the first row, if the other's head is the same: what is computed of both stays in registers.
+      constexpr bool kShareHead = 8 % C::kPack == 0;
+      const unsigned r = row + (kShareHead ? 0 : 8 * i), further = kShareHead ? 8 * i / C::kPack : 0;
       h[i] = unit % C::kUnits * C::kPack + r % C::kPack;
-      q[i] = query(tile, r / C::kPack);
+      q[i] = query(tile, r / C::kPack + further);
     }
   }
   __device__ static int query(int tile, int n) {
@@ -631,8 +633,7 @@ struct Consumer {
   Turn<C::kStages> key{}, value{};
   Turn<C::kTables> table{};
   Turn<2> handed{};
-  TileRows<C> rows{};
-  unsigned tile_words[2] = {0, 0};  // of the tile, for the second warp group
+  unsigned tile_words[2] = {0, 0};  // of the tile: its rows take more registers (rows_of)
   unsigned block = 0;
   int adds = 0;  // whether o holds a sum
   float maximum[2], sum[2];
@@ -665,7 +666,7 @@ struct Consumer {
     wait_for_products<0>();
     pin(o);
     if constexpr (C::kShares > 1) hand_over(kEndOfStream, maximum, sum, maximum);
-    finish(rows, maximum, sum);
+    finish(rows_of(tile_words), maximum, sum);
   }
 
   // Of the second warp group: what the first hands over, block after block.
@@ -673,12 +674,12 @@ struct Consumer {
 #pragma unroll
     for (int i = 0; i < kOutputs; ++i) o[i] = 0;
     for (bool some = false;; some = true) {
+      const unsigned words_before[2] = {tile_words[0], tile_words[1]};
       float factor[2];
       take_over(factor);
       if (block & kFirstOfTile) {
-        if (some) finish(rows, maximum, sum);
+        if (some) finish(rows_of(words_before), maximum, sum);
         if (block == kEndOfStream) return;
-        rows.set(tile_words[0], tile_words[1], first_row);
       } else if (__any_sync(~0u, factor[0] != 1 || factor[1] != 1)) {
 #pragma unroll
         for (int i = 0; i < kOutputs; ++i) o[i] *= factor[i / 2 & 1];
@@ -767,7 +768,7 @@ struct Consumer {
   template <bool kWeighs>
   __device__ __forceinline__ void step() {
     const bool first = block & kFirstOfTile;
-    const TileRows<C> rows_before = rows;
+    const unsigned words_before[2] = {tile_words[0], tile_words[1]};
     const float maximum_before[2] = {maximum[0], maximum[1]}, sum_before[2] = {sum[0], sum[1]};
     if (first) begin_tile();
     if (C::kTurns) sync_named(1 + group, 256);
@@ -796,7 +797,7 @@ struct Consumer {
       release(stages.value_full(value.stage));
       value.next();
       if (first) {
-        finish(rows_before, maximum_before, sum_before);
+        finish(rows_of(words_before), maximum_before, sum_before);
       } else if (!E::kBounded && (!C::kLazy || __any_sync(~0u, moved))) {
 #pragma unroll
         for (int i = 0; i < kOutputs; ++i) o[i] *= factor[i / 2 & 1];
@@ -813,9 +814,14 @@ struct Consumer {
     wait(stages.query_full(query.stage), query.parity);
     const unsigned word = stages.query_word(query.stage);
     tile_words[0] = load_shared(word), tile_words[1] = load_shared(word + 4);
-    rows.set(tile_words[0], tile_words[1], E::kRandom ? unknown(first_row) : first_row);
 #pragma unroll
     for (int i = 0; i < 2; ++i) maximum[i] = E::kBounded ? 0.0f : nothing(), sum[i] = 0;
+  }
+
+  __device__ __forceinline__ TileRows<C> rows_of(const unsigned (&words)[2]) const {
+    TileRows<C> rows;
+    rows.set(words[0], words[1], first_row);
+    return rows;
   }
 
   __device__ __forceinline__ void multiply_keys() {
@@ -868,6 +874,7 @@ struct Consumer {
     static_assert(C::kKeys % 32 == 0, "a block has whole calls of the generator");
     unsigned round_key[2] = {random_key.x, random_key.y};
     pin(round_key);  // the keys of all rounds are not kept
+    const TileRows<C> rows = rows_of(tile_words);
     unsigned counter = (load_shared(stages.key_word(key.stage)) & kKeyBits) / 8 + (lane & 3);
     unsigned some = 0;
 #pragma unroll
@@ -916,7 +923,8 @@ struct Consumer {
 
   // `shift`: what is to be added to all scores of a row, besides.
   __device__ __forceinline__ void modify(float (&shift)[2]) {
-    const auto lines_of = [this](int r) {
+    const TileRows<C> rows = rows_of(tile_words);
+    const auto lines_of = [&](int r) {
       return expressions.lines(rows.b, rows.h[r], rows.row(r), column(0));
     };
     const typename E::Lines lines[2] = {lines_of(0), lines_of(1)};
@@ -968,6 +976,7 @@ struct Consumer {
   }
 
   __device__ __forceinline__ void hide_masked() {
+    const TileRows<C> rows = rows_of(tile_words);
 #pragma unroll
     for (int i = 0; i < kScores; ++i) {
       const int r = i / 2 & 1;
@@ -977,7 +986,7 @@ struct Consumer {
   }
 
   __device__ __forceinline__ void hide_past_keys() {
-    const int keys = expressions.keys(rows.b);
+    const int keys = expressions.keys(rows_of(tile_words).b);
 #pragma unroll
     for (int i = 0; i < kScores; ++i) s[i] = column(i) < keys ? s[i] : nothing();
   }
@@ -992,6 +1001,7 @@ struct Consumer {
   }
 
   __device__ __forceinline__ void drop() {
+    const TileRows<C> rows = rows_of(tile_words);
 #pragma unroll
     for (int i = 0; i < kScores; ++i) {
       const int r = i / 2 & 1;
