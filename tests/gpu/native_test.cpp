@@ -57,7 +57,7 @@ const Case kCases[] = {
     {"documents",
      "dims B = 2, Hq = 4, Hkv = 2, Sq = 400, Skv = 400, D = 64; tensor d: i32[Skv] = i0 // 37; "
      "mask d[kv_idx] == d[q_idx] && q_idx >= kv_idx; outputs o, lse;",
-     "attn_cells"},
+     "attn_lists"},
     {"lengths",
      "dims B = 5, Hq = 2, Sq = 100, Skv = 300, D = 64; "
      "lengths q = [100, 0, 37, 1, 100], kv = [300, 128, 1, 299, 0]; outputs o, lse;"},

@@ -17,7 +17,7 @@ struct alignas(64) TensorMap {  // CUtensorMap
 
 // Dynamic shared memory.
 ATTN_INLINE unsigned char* shared_memory() {
-  extern __shared__ unsigned char shared[];
+  extern __shared__ __align__(16) unsigned char shared[];
   return shared;
 }
 ATTN_INLINE unsigned shared_address(const void* pointer) {

@@ -37,7 +37,10 @@ class IntervalWriter {
       all = first ? shown : both(all, shown);
       first = false;
     }
-    if (!all) return "  static constexpr bool kIntervals = false;\n";
+    if (!all) {
+      return "  static constexpr bool kIntervals = false;\n"
+             "  static constexpr int kRowValues = 0, kColumnValues = 0;\n";
+    }
     return fmt::format(
                "  static constexpr bool kIntervals = true;\n"
                "  static constexpr int kRowValues = {}, kColumnValues = {};\n",

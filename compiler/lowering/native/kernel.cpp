@@ -57,7 +57,7 @@ class Source {
     text += kernel_.makes_lists ? kListsInMemory : lists_text(kernel_.blocks);
     text +=
         constants_text() + expressions_text(attention_, kernel_.expressions, kernel_.makes_lists);
-    if (kernel_.makes_lists) text += makers_text();
+    if (kernel_.makes_lists) text += lister_text();
     if (!thd_inputs(attention_).empty()) text += maps_text();
     return text + forward_text();
   }
@@ -159,6 +159,8 @@ class Source {
     all.emplace_back("kCellKeys", kernel_.tile.cell);
     all.emplace_back("kCells", kernel_.cells(dims_));
     all.emplace_back("kMostRuns", kernel_.most_runs(dims_));
+    all.emplace_back("kTilesOfBlock", kernel_.tiles_of_block);
+    all.emplace_back("kListsDone", kernel_.first_counter_of_lists(dims_));
     return all;
   }
 
@@ -214,16 +216,15 @@ class Source {
     return expressions_object(attention_, kernel_.expressions.inputs);
   }
 
-  std::string makers_text() const {
+  std::string lister_text() const {
     return fmt::format(
-        "extern \"C\" __global__ void {0}(unsigned char* cells{3}) {{\n  {4}\n"
-        "  kernels::look_at_cells<Constants>(expressions, cells);\n}}\n"
-        "extern \"C\" __global__ void {1}(const unsigned char* cells, kernels::Tile* tiles,\n"
-        "                                 kernels::Run* runs) {{\n"
-        "  kernels::list_blocks<Constants>(cells, tiles, runs);\n}}\n"
-        "extern \"C\" __global__ void {2}(const kernels::Tile* tiles, kernels::Tile* sorted) {{\n"
-        "  kernels::sort_tiles<Constants>(tiles, sorted);\n}}\n",
-        kCellsKernel, kListsKernel, kSortKernel, inputs(), expressions());
+        "extern \"C\" __global__ void __launch_bounds__({}, 1) {}(\n"
+        "    kernels::CellBits* cells, kernels::Tile* tiles, kernels::Tile* sorted,\n"
+        "    kernels::Run* runs, int* counter{}) {{\n  {}\n"
+        "  kernels::list_keys<Constants>(\n"
+        "      expressions, {{cells, tiles, sorted, runs, counter + "
+        "Constants::kListsDone}});\n}}\n",
+        kListThreads, kListsKernel, inputs(), expressions());
   }
 
   bool is_thd(const char* name) const {

@@ -14,10 +14,9 @@
 namespace attn::lowering::native {
 
 inline constexpr const char* kForwardKernel = "attn_forward";
-// Of lists that the GPU makes (attn/key_lists.cuh), in this order.
-inline constexpr const char* kCellsKernel = "attn_cells";
+// Makes lists (attn/key_lists.cuh).
 inline constexpr const char* kListsKernel = "attn_lists";
-inline constexpr const char* kSortKernel = "attn_sort";
+inline constexpr std::int64_t kListThreads = 512;
 // Makes tensor maps of sequences (attn/sequence_maps.cuh), with a thread for each batch.
 inline constexpr const char* kMapsKernel = "attn_maps";
 
@@ -30,6 +29,7 @@ struct Kernel {
   // The GPU makes the lists, at every execute: masks read tensors or params. `blocks` is an upper
   // bound then.
   bool makes_lists = false;
+  std::int64_t tiles_of_block = 1;  // that a block of threads lists
   // A tile's blocks of keys are divided among so many blocks of threads.
   std::int64_t parts = 1;
 
@@ -42,14 +42,20 @@ struct Kernel {
   std::int64_t part_elements(const ir::Dims& dims) const {
     return items(dims) * parts * tile.warps() * (4 * 32 + 16 * tile.share());
   }
-  // The counter of tiles, and with parts one for each warp of each tile.
+  // The counter of tiles, and with parts one for each warp of each tile; then one for each list
+  // that the GPU makes.
   std::int64_t counters(const ir::Dims& dims) const {
+    return first_counter_of_lists(dims) + (makes_lists ? lists(dims) : 0);
+  }
+  std::int64_t first_counter_of_lists(const ir::Dims& dims) const {
     return 1 + (parts > 1 ? items(dims) * tile.warps() : 0);
   }
   // Lists that differ: of batches and heads, as far as masks depend on them.
   std::int64_t lists(const ir::Dims& dims) const;
   std::int64_t cells(const ir::Dims& dims) const { return tile.cells_of(dims[ir::Dim::Skv]); }
   std::int64_t most_runs(const ir::Dims& dims) const;  // of a tile
+  // 32 cells of a tile are a word each of which are seen and which masked.
+  std::int64_t cell_words(const ir::Dims& dims) const { return 2 * ((cells(dims) + 31) / 32); }
   // Rows of "k" or "v" that one copy moves: those of a block, or, in pages of `page` rows, as many
   // as are of one page wherever a block begins.
   std::int64_t piece(std::int64_t page) const;

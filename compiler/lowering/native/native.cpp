@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -38,12 +40,14 @@ constexpr const char* kSorted = "native.sorted";
 constexpr const char* kRuns = "native.runs";
 constexpr const char* kMaps = "native.maps";
 constexpr const char* kParts = "native.parts";
-constexpr std::int64_t kMostListed = std::int64_t{1} << 28;  // cells and runs
-constexpr std::int64_t kMakerThreads = 128;
+constexpr std::int64_t kMostListed = std::int64_t{1} << 28;  // words of cells, and runs
+constexpr std::int64_t kMapThreads = 128;
 // Bytes, of keys and values that only one tile reads. An H200 reads those of a decode at 4.45 TB/s
 // so, and at 4.07 with promotion to 256; where tiles find keys in the L2 cache, that is up to 3 %
 // faster.
 constexpr std::int64_t kPromotionOfOneTile = 128;
+// Tiles that a block of threads lists, at most; and blocks for each multiprocessor.
+constexpr std::int64_t kMostTilesOfBlock = 8, kListBlocks = 2;
 constexpr std::int64_t kMostParts = 32;
 // Blocks of a part, for one warp group and for more, whose results take longer to store and merge.
 constexpr std::int64_t kLeastOfFew = 4, kLeastOfMany = 16;
@@ -76,6 +80,7 @@ class Native {
     kernel_ = choice->kernel;
     kernel_.statistics = form_.statistics;
     kernel_.parts = parts();
+    kernel_.tiles_of_block = tiles_of_block();
     kernel_.expressions =
         expressions_of(attention_, kernel_.blocks.masked, kernel_.tile.tables > 0);
     if (kernel_.tile.patch) kernel_.expressions.grid = grid_of(attention_);
@@ -219,14 +224,14 @@ class Native {
   ListWork list_work() const {
     const auto lists = static_cast<double>(kernel_.lists(dims_));
     const auto tiles = lists * static_cast<double>(kernel_.blocks.tiles);
-    const auto cells = static_cast<double>(kernel_.cells(dims_));
+    const auto cells = static_cast<double>(kernel_.cell_words(dims_));
     const auto runs = static_cast<double>(kernel_.most_runs(dims_));
     return {lists * static_cast<double>(dims_[Dim::Sq] * dims_[Dim::Skv]),
-            2 * tiles * (cells + 8 * runs + 32)};
+            2 * tiles * (4 * cells + 8 * runs + 32)};
   }
 
   std::int64_t listed_elements(const Kernel& kernel) const {
-    const std::int64_t of_tile = kernel.cells(dims_) + 2 * kernel.most_runs(dims_) + 8;
+    const std::int64_t of_tile = kernel.cell_words(dims_) + 2 * kernel.most_runs(dims_) + 8;
     return kernel.lists(dims_) * kernel.blocks.tiles * of_tile;
   }
 
@@ -256,7 +261,7 @@ class Native {
           plan::internal_tensor(kParts, DType::f32, {kernel_.part_elements(dims_)}));
       step.outputs.emplace_back(kParts);
     }
-    if (kernel_.makes_lists) add_makers(program, step);
+    if (kernel_.makes_lists) add_lister(program, step);
     if (!thd_inputs(attention_).empty()) add_maps(program, step);
     step.launches.push_back(forward());
     for (const plan::DeriveStep& each : control.steps) program.steps.emplace_back(each);
@@ -275,31 +280,38 @@ class Native {
     return all;
   }
 
-  // The kernels that make the lists, and what they write.
-  void add_makers(plan::Program& program, plan::KernelStep& step) const {
+  // The kernel that makes the lists, and what it writes.
+  void add_lister(plan::Program& program, plan::KernelStep& step) const {
     const std::int64_t tiles = kernel_.lists(dims_) * kernel_.blocks.tiles;
-    const std::int64_t cells = tiles * kernel_.cells(dims_);
     const auto add = [&](const char* name, DType dtype, std::int64_t elements) {
       program.internals.push_back(plan::internal_tensor(name, dtype, {elements}));
       step.outputs.emplace_back(name);
     };
-    add(kCells, DType::i32, (cells + 3) / 4);  // of bytes
+    add(kCells, DType::i32, tiles * kernel_.cell_words(dims_));
     add(kTiles, DType::i32, 4 * tiles);
     add(kSorted, DType::i32, 4 * tiles);
     add(kRuns, DType::i32, 2 * tiles * kernel_.most_runs(dims_));
-    const auto launch = [&](const char* kernel, std::int64_t threads,
-                            std::vector<plan::KernelArgument> arguments) {
-      step.launches.push_back({.kernel = kernel,
-                               .grid = {(threads + kMakerThreads - 1) / kMakerThreads, 1, 1},
-                               .block = {kMakerThreads, 1, 1},
-                               .arguments = std::move(arguments)});
-    };
-    using Tensor = plan::TensorOperand;
-    std::vector<plan::KernelArgument> looked_at = inputs();
-    looked_at.insert(looked_at.begin(), Tensor{kCells});
-    launch(kCellsKernel, tiles * ((kernel_.cells(dims_) + 31) / 32) * 32, std::move(looked_at));
-    launch(kListsKernel, 32 * tiles, {Tensor{kCells}, Tensor{kTiles}, Tensor{kRuns}});
-    launch(kSortKernel, tiles, {Tensor{kTiles}, Tensor{kSorted}});
+    std::vector<plan::KernelArgument> arguments;
+    for (const char* name : {kCells, kTiles, kSorted, kRuns, kCounter}) {
+      arguments.emplace_back(plan::TensorOperand{name});
+    }
+    std::ranges::copy(inputs(), std::back_inserter(arguments));
+    const std::int64_t of_list =
+        (kernel_.blocks.tiles + kernel_.tiles_of_block - 1) / kernel_.tiles_of_block;
+    const std::size_t sorted =
+        std::bit_ceil(std::max<std::size_t>(2, static_cast<std::size_t>(kernel_.blocks.tiles)));
+    step.launches.push_back({.kernel = kListsKernel,
+                             .grid = {kernel_.lists(dims_) * of_list, 1, 1},
+                             .block = {kListThreads, 1, 1},
+                             .shared_bytes = static_cast<std::int64_t>(8 * sorted),
+                             .arguments = std::move(arguments)});
+  }
+
+  // Where tiles are many, blocks of threads list several and read the columns once for them.
+  std::int64_t tiles_of_block() const {
+    const auto blocks = kListBlocks * static_cast<std::int64_t>(context_.gpu.multiprocessors);
+    const std::int64_t tiles = kernel_.lists(dims_) * kernel_.blocks.tiles;
+    return std::clamp<std::int64_t>((tiles + blocks - 1) / blocks, 1, kMostTilesOfBlock);
   }
 
   // The kernel that makes the maps of sequences.
@@ -320,8 +332,8 @@ class Native {
     }
     arguments.emplace_back(Tensor{kMaps});
     step.launches.push_back({.kernel = kMapsKernel,
-                             .grid = {(dims_[Dim::B] + kMakerThreads - 1) / kMakerThreads, 1, 1},
-                             .block = {kMakerThreads, 1, 1},
+                             .grid = {(dims_[Dim::B] + kMapThreads - 1) / kMapThreads, 1, 1},
+                             .block = {kMapThreads, 1, 1},
                              .arguments = std::move(arguments)});
   }
 

@@ -3,14 +3,16 @@
 //
 //   native.counter  i32 [1]: the number of tiles that were taken beyond the first of each block of
 //                   threads, zeroed before each run. If keys are computed in parts, behind it: how
-//                   many parts of its rows a warp has stored, [tiles, warps]
+//                   many parts of its rows a warp has stored, [tiles, warps]; if the GPU makes the
+//                   lists, last: how many blocks of threads are done with each, [lists]
 //   native.parts    f32: what warps have of each part (Consumer::store_part)
 //
-// Where inputs decide what masks show, kernels of the same step make the lists first
+// Where inputs decide what masks show, a kernel of the same step makes the lists first
 // (attn/key_lists.cuh):
 //
-//   native.cells    bytes [lists, tiles, cells]: what masks show of the rows of a tile and the keys
-//                   of a cell
+//   native.cells    i32 [lists, tiles, cells / 32, 2]: what masks show of the rows of a tile and
+//   the
+//                   keys of a cell, a bit of each word
 //   native.runs     i32 [lists, tiles, most, 2]: runs of blocks of keys
 //   native.tiles    i32 [lists, tiles, 4]: where the runs of a tile are
 //   native.sorted   the same, the longest first
@@ -47,7 +49,7 @@ inline constexpr bool kWatched = true;
 // of blocks that are too long.
 Status check_native(const ir::Attention& attention, const planning::Context& context);
 
-// Of the kernels that make lists of key blocks at every execute.
+// Of the kernel that makes lists of key blocks at every execute.
 struct ListWork {
   double scores = 0;  // whose masks they look at, at most
   double bytes = 0;   // that they and the kernel behind them move

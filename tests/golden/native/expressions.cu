@@ -49,6 +49,8 @@ struct Constants {
   static constexpr int kCellKeys = 16;
   static constexpr int kCells = 13;
   static constexpr int kMostRuns = 2;
+  static constexpr int kTilesOfBlock = 1;
+  static constexpr int kListsDone = 1;
   static constexpr bool kTurns = true;
   static constexpr bool kPatches = false;
   static constexpr bool kBatchesFirst = false;
@@ -139,16 +141,12 @@ struct Expressions : kernels::Reals {
     return i0;
   }
 };
-extern "C" __global__ void attn_cells(unsigned char* cells, const float* t_t, const int* t_d, const float* t_s, float p_c) {
+extern "C" __global__ void __launch_bounds__(512, 1) attn_lists(
+    kernels::CellBits* cells, kernels::Tile* tiles, kernels::Tile* sorted,
+    kernels::Run* runs, int* counter, const float* t_t, const int* t_d, const float* t_s, float p_c) {
   const Expressions expressions{{}, kernels::aligned(t_t), kernels::aligned(t_d), kernels::aligned(t_s), p_c};
-  kernels::look_at_cells<Constants>(expressions, cells);
-}
-extern "C" __global__ void attn_lists(const unsigned char* cells, kernels::Tile* tiles,
-                                 kernels::Run* runs) {
-  kernels::list_blocks<Constants>(cells, tiles, runs);
-}
-extern "C" __global__ void attn_sort(const kernels::Tile* tiles, kernels::Tile* sorted) {
-  kernels::sort_tiles<Constants>(tiles, sorted);
+  kernels::list_keys<Constants>(
+      expressions, {cells, tiles, sorted, runs, counter + Constants::kListsDone});
 }
 static_assert(kernels::Stages<Constants>::kBytes + 1024 == 99456, "");
 extern "C" __global__ void __launch_bounds__(384, 1) attn_forward(

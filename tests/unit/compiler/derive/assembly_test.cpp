@@ -15,8 +15,8 @@ constexpr const char* kLog =
     "ptxas info    : (C7511) Potential Performance Loss: wgmma.mma_async instructions are "
     "serialized due to ill formed pipeline stage in the function 'attn_forward'\n"
     "ptxas info    : 0 bytes gmem\n"
-    "ptxas info    : Compiling entry function 'attn_cells' for 'sm_90a'\n"
-    "ptxas info    : Function properties for attn_cells\n"
+    "ptxas info    : Compiling entry function 'attn_lists' for 'sm_90a'\n"
+    "ptxas info    : Function properties for attn_lists\n"
     "ptxas         .     0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n"
     "ptxas info    : Used 24 registers, used 0 barriers\n"
     "ptxas info    : Compiling entry function 'attn_forward' for 'sm_90a'\n"
@@ -69,7 +69,7 @@ Assembly assembled(const std::string& source) {
 TEST(Assembly, IsReadFromTheLog) {
   const Assembly assembly = read_assembly(kLog);
   ASSERT_EQ(assembly.kernels.size(), 2U);
-  EXPECT_EQ(assembly.kernels[0].name, "attn_cells");
+  EXPECT_EQ(assembly.kernels[0].name, "attn_lists");
   EXPECT_EQ(assembly.kernels[0].spilled_bytes, 0);
   EXPECT_EQ(assembly.kernels[1].name, "attn_forward");
   EXPECT_EQ(assembly.kernels[1].spilled_bytes, 92);

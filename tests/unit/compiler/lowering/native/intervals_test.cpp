@@ -47,7 +47,9 @@ TEST(IntervalsText, WhatIsUnknownLeavesTheOtherOperand) {
 }
 
 TEST(IntervalsText, IsEmptyWhereIntervalsDecideNothing) {
-  constexpr const char* kNone = "  static constexpr bool kIntervals = false;\n";
+  constexpr const char* kNone =
+      "  static constexpr bool kIntervals = false;\n"
+      "  static constexpr int kRowValues = 0, kColumnValues = 0;\n";
   EXPECT_EQ(text_of("tensor x: f32[Skv]; mask x[kv_idx] > 0.5 * q_idx;"), kNone);
   EXPECT_EQ(text_of("tensor t: i32[Sq + Skv]; mask t[q_idx + kv_idx] == 1;"), kNone);
 }

@@ -68,11 +68,11 @@ TEST(Native, ListsAreMadeByTheGpuWhereTensorsDecide) {
               "tensor d: i32[B, Skv]; mask d[b, kv_idx] == d[b, q_idx] && q_idx >= kv_idx;")
           .value();
   const plan::KernelStep& step = step_of(made);
-  ASSERT_EQ(step.launches.size(), 4U);
-  EXPECT_EQ(step.launches[0].kernel, "attn_cells");
-  // 2 lists, 10 tiles of 32 rows, a warp for up to 32 cells; 4 warps in a block of threads
-  EXPECT_EQ(step.launches[0].grid[0], 2 * 10 / 4);
-  EXPECT_EQ(step.launches[3].kernel, "attn_forward");
+  ASSERT_EQ(step.launches.size(), 2U);
+  EXPECT_EQ(step.launches[0].kernel, "attn_lists");
+  EXPECT_EQ(step.launches[0].grid[0], 2 * 10);  // lists, tiles of 32 rows
+  EXPECT_EQ(step.launches[0].shared_bytes, 8 * 16);
+  EXPECT_EQ(step.launches[1].kernel, "attn_forward");
   EXPECT_EQ(step_of(*lowered(std::string(kSizes) + "tensor t: f32[Hq]; score score * t[h]; "
                                                    "mask q_idx >= kv_idx;"))
                 .launches.size(),
