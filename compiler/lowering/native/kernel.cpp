@@ -20,8 +20,6 @@ namespace {
 
 using ir::Dim;
 
-constexpr std::int64_t kHeadsOfSection = 32;  // whose keys stay in the L2 cache
-
 constexpr const char* kListsInTheText =
     "struct Lists {\n"
     "  __device__ kernels::Tile tile(int i) const { return kTiles[i]; }\n"
@@ -143,17 +141,16 @@ class Source {
   Integers list_constants() const {
     const passes::Axes& axes = kernel_.blocks.axes;
     const bool sorted = kernel_.blocks.sorted || kernel_.makes_lists;
-    Integers all = {
-        {"kTiles", kernel_.blocks.tiles},
-        {"kSplits", kernel_.parts},
-        {"kItems", kernel_.items(dims_) * kernel_.parts},
-        {"kSection", sorted ? std::max<std::int64_t>(1, kHeadsOfSection / kernel_.tile.pack)
-                     : batches_first() ? dims_[Dim::B]
-                                       : 1},
-        {"kListsOfBatch", !axes.batch ? 0
-                          : axes.head ? dims_[Dim::Hq]
-                                      : 1},
-        {"kListsOfUnit", axes.head ? 1 : 0}};
+    Integers all = {{"kTiles", kernel_.blocks.tiles},
+                    {"kSplits", kernel_.parts},
+                    {"kItems", kernel_.items(dims_) * kernel_.parts},
+                    {"kSection", sorted            ? kernel_.section
+                                 : batches_first() ? dims_[Dim::B]
+                                                   : 1},
+                    {"kListsOfBatch", !axes.batch ? 0
+                                      : axes.head ? dims_[Dim::Hq]
+                                                  : 1},
+                    {"kListsOfUnit", axes.head ? 1 : 0}};
     if (!kernel_.makes_lists) return all;
     all.emplace_back("kLists", kernel_.lists(dims_));
     all.emplace_back("kCellKeys", kernel_.tile.cell);

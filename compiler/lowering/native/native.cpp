@@ -46,8 +46,11 @@ constexpr std::int64_t kMapThreads = 128;
 // so, and at 4.07 with promotion to 256; where tiles find keys in the L2 cache, that is up to 3 %
 // faster.
 constexpr std::int64_t kPromotionOfOneTile = 128;
+constexpr std::int64_t kMostGathered = 128;  // rows of a block, if each lane looks up one
 // Tiles that a block of threads lists, at most; and blocks for each multiprocessor.
 constexpr std::int64_t kMostTilesOfBlock = 8, kListBlocks = 2;
+constexpr std::int64_t kHeadsOfSection = 32;  // whose keys stay in the L2 cache
+constexpr double kLongestOfSection = 2;  // times the longest tile, which a section takes at least
 constexpr std::int64_t kMostParts = 32;
 // Blocks of a part, for one warp group and for more, whose results take longer to store and merge.
 constexpr std::int64_t kLeastOfFew = 4, kLeastOfMany = 16;
@@ -81,6 +84,7 @@ class Native {
     kernel_.statistics = form_.statistics;
     kernel_.parts = parts();
     kernel_.tiles_of_block = tiles_of_block();
+    kernel_.section = section();
     kernel_.expressions =
         expressions_of(attention_, kernel_.blocks.masked, kernel_.tile.tables > 0);
     if (kernel_.tile.patch) kernel_.expressions.grid = grid_of(attention_);
@@ -160,6 +164,19 @@ class Native {
     return best;
   }
 
+  // In the last section, other tiles are to take longer than its longest.
+  std::int64_t section() const {
+    const std::int64_t all = kernel_.units(dims_) * dims_[Dim::B];
+    std::int64_t longest = 0;
+    for (const TileList& list : kernel_.blocks.lists) longest = std::max(longest, list.blocks);
+    const double least = kLongestOfSection * static_cast<double>(longest) *
+                         static_cast<double>(context_.gpu.multiprocessors);
+    const double of_unit = kernel_.blocks.blocks / static_cast<double>(all);
+    std::int64_t units = std::max<std::int64_t>(1, kHeadsOfSection / kernel_.tile.pack);
+    while (units < all && static_cast<double>(units) * of_unit < least) units *= 2;
+    return units;
+  }
+
   std::int64_t widest_part() const {
     return kernel_.tile.keys <= kKeysOfWiderParts ? kMostWidth : kWidestPart;
   }
@@ -167,12 +184,18 @@ class Native {
   std::vector<Tile> tiles(const Expressions& expressions) const {
     std::vector<Tile> all =
         tiles_for(attention_, expressions.plain, mask_axes_.head, expressions.table);
+    std::erase_if(all, [this](const Tile& tile) { return tile.keys > kMostGathered && gathers(); });
     const auto grid = grid_of(attention_);
     if (!grid || expressions.table) return all;
     for (std::size_t i = 0, plain = all.size(); i < plain; ++i) {
       std::ranges::copy(patch_tiles(attention_, *grid, all[i]), std::back_inserter(all));
     }
     return all;
+  }
+
+  // Whether keys or values are copied row by row.
+  bool gathers() const {
+    return page_of(attention_, "k") % kCell != 0 || page_of(attention_, "v") % kCell != 0;
   }
 
   // With lists that the GPU makes where inputs decide what masks show, unless these take too much

@@ -70,8 +70,8 @@ TEST(Native, ListsAreMadeByTheGpuWhereTensorsDecide) {
   const plan::KernelStep& step = step_of(made);
   ASSERT_EQ(step.launches.size(), 2U);
   EXPECT_EQ(step.launches[0].kernel, "attn_lists");
-  EXPECT_EQ(step.launches[0].grid[0], 2 * 10);  // lists, tiles of 32 rows
-  EXPECT_EQ(step.launches[0].shared_bytes, 8 * 16);
+  EXPECT_EQ(step.launches[0].grid[0], 2 * 7);  // lists, tiles of 48 rows
+  EXPECT_EQ(step.launches[0].shared_bytes, 8 * 8);
   EXPECT_EQ(step.launches[1].kernel, "attn_forward");
   EXPECT_EQ(step_of(*lowered(std::string(kSizes) + "tensor t: f32[Hq]; score score * t[h]; "
                                                    "mask q_idx >= kv_idx;"))
@@ -283,13 +283,21 @@ TEST(Native, TakesTheNextTileWhereKernelsWereRefused) {
   const std::int64_t next = step_of(*lowered(kSizes, 1)).launches[0].block[0];
   EXPECT_EQ(best, 512);
   EXPECT_EQ(next, 384);
-  EXPECT_THAT(step_of(*lowered(kSizes, 1)).source, HasSubstr("kKeys = 128;"));
-  EXPECT_THAT(step_of(*lowered(kSizes, 2)).source, HasSubstr("kKeys = 64;"));
-  EXPECT_EQ(step_of(*lowered(kSizes, 3)).launches[0].block[0], 256);
-  const auto none = lowered(kSizes, 4);
+  EXPECT_THAT(step_of(*lowered(kSizes, 1)).source, HasSubstr("kKeys = 144;"));
+  EXPECT_THAT(step_of(*lowered(kSizes, 2)).source, HasSubstr("kKeys = 128;"));
+  EXPECT_THAT(step_of(*lowered(kSizes, 3)).source, HasSubstr("kKeys = 64;"));
+  EXPECT_EQ(step_of(*lowered(kSizes, 4)).launches[0].block[0], 256);
+  const auto none = lowered(kSizes, 5);
   ASSERT_FALSE(none.ok());
   EXPECT_EQ(none.error().code, ErrorCode::unsupported);
   EXPECT_THAT(none.error().message, HasSubstr("no tile"));
+}
+
+TEST(Native, SectionsOutlastTheirLongestTile) {
+  const std::string dims = "dims B = 4, Hq = 32, Hkv = 8, Sq = 4096, Skv = 4096, D = 128; ";
+  EXPECT_THAT(source_of(dims + "mask q_idx >= kv_idx;"), HasSubstr("kSection = 8;"));
+  EXPECT_THAT(source_of(dims + "mask abs(q_idx - kv_idx) <= 256 || q_idx < 64;"),
+              HasSubstr("kSection = 32;"));
 }
 
 TEST(Native, TextOfACausalMask) {
@@ -424,7 +432,7 @@ TEST(Native, TablesOfSingleFloatsAreCopiedBesideTheKeys) {
   EXPECT_EQ(map->swizzle, 0);
   const auto shared = table_map("tensor t: f32[Sq, Skv]; score score + t[q_idx, kv_idx];");
   ASSERT_TRUE(shared);
-  EXPECT_THAT(shared->box, ElementsAre(128 + 8, 1, 32, 1, 1));
+  EXPECT_THAT(shared->box, ElementsAre(144 + 8, 1, 32, 1, 1));
 }
 
 TEST(Native, OtherTensorsAreReadByPlainLoads) {
