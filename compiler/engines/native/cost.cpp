@@ -27,9 +27,11 @@ constexpr double kRow = 14e-6 / 132;         // of a tile
 constexpr double kPiece = 60e-6 / 132;       // copied for itself
 constexpr double kPieceOfMemory = 4.5e-8;    // the same, where memory is the limit
 constexpr double kStart = 0.019;             // of a single row, which memory limits
+constexpr double kListing = 0.006;  // of lists: waits that follow each other, besides a launch
 constexpr double kBytesInAMillisecond = 4.64e9;
 
 constexpr double kLookedAt = 5;          // operations on a score that lists are made from
+constexpr double kOfCell = 100;          // the same, of a cell whose intervals decide
 constexpr double kDivision = 2;          // operations of `//` and `%` by constants
 constexpr double kMaskedOfLists = 0.25;  // of the blocks of lists that the GPU makes
 constexpr double kLastTurn = 0.5;        // of a turn, by which the last one delays
@@ -97,7 +99,8 @@ class Operations {
 };
 
 // The share of the scores in lists whose visible part is known at an execute alone. Segments are
-// taken to have equal lengths; a tile sees its own, whole blocks of it.
+// taken to have equal lengths; a tile sees its own, whole blocks of it, and one whose rows are of
+// two sees both.
 double share_of_lists(Subject& subject, const NativeWork& work) {
   const ir::Dims& d = subject.attention().dims;
   if (const auto& segments = subject.segments()) {
@@ -109,7 +112,7 @@ double share_of_lists(Subject& subject, const NativeWork& work) {
     each.set(Dim::Skv, std::llround(length));
     const double share =
         passes::band_share(each, passes::analyzed(segments->attention, subject.context())->band());
-    const double columns = std::min(length, length * share + (work.queries + work.keys) / 2);
+    const double columns = length * share + work.queries + work.keys / 2;
     return std::min(1.0, work.tiles * work.rows * columns / work.scores);
   }
   const auto& lists = subject.mask().block_lists();
@@ -145,9 +148,9 @@ double last_turn(const NativeWork& work, const planning::Gpu& gpu) {
 double lists_ms(const NativeWork& work, const planning::Gpu& gpu) {
   if (!work.lists) return 0;
   const double operations_in_a_ms = gpu.multiprocessors * gpu.lanes * gpu.clock * 1e6;
-  return passes::predicted_ms_of_moving(work.lists->bytes, gpu) -
+  return kListing + passes::predicted_ms_of_moving(work.lists->bytes, gpu) -
          passes::predicted_ms_of_moving(0, gpu) +
-         kLookedAt * work.lists->scores / operations_in_a_ms;
+         (kLookedAt * work.lists->scores + kOfCell * work.lists->cells) / operations_in_a_ms;
 }
 
 }  // namespace

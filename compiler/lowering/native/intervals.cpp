@@ -29,14 +29,20 @@ class IntervalWriter {
     writer_.begin({.batch = true, .head = true});
   }
 
-  std::string make() && {
+  // Of all masks together.
+  std::optional<std::string> shown() {
     std::optional<std::string> all;
     bool first = true;
     for (const ExprId mask : attention_.masks) {
-      const auto shown = interval(mask);
-      all = first ? shown : both(all, shown);
+      const auto of_mask = interval(mask);
+      all = first ? of_mask : both(all, of_mask);
       first = false;
     }
+    return all;
+  }
+
+  std::string make() && {
+    const std::optional<std::string> all = shown();
     if (!all) {
       return "  static constexpr bool kIntervals = false;\n"
              "  static constexpr int kRowValues = 0, kColumnValues = 0;\n";
@@ -184,6 +190,10 @@ class IntervalWriter {
 };
 
 }  // namespace
+
+bool intervals_decide(const ir::Attention& attention) {
+  return IntervalWriter(attention).shown().has_value();
+}
 
 std::string intervals_text(const ir::Attention& attention) {
   return IntervalWriter(attention).make();

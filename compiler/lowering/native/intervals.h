@@ -8,12 +8,15 @@
 
 namespace attn::lowering::native {
 
+// Whether intervals may decide what masks show of a block.
+bool intervals_decide(const ir::Attention& attention);
+
 // Members of a class of expressions: kIntervals, kRowValues, kColumnValues and, if the first is
 // true,
 //   row_values(b, h, row, int*)        the largest parts of masks that depend on no column
 //   column_values(b, h, column, int*)  those that depend on no row
 //   visible(b, h, rows, columns)       whether masks show a score, from the intervals of both
-// It is false if intervals decide no block. Parts are integers and booleans; their numbers are
+// It is false if they do not. Parts are integers and booleans; their numbers are
 // kRowValues and kColumnValues.
 std::string intervals_text(const ir::Attention& attention);
 

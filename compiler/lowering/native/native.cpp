@@ -19,6 +19,7 @@
 #include "compiler/lowering/native/backward.h"
 #include "compiler/lowering/native/checks.h"
 #include "compiler/lowering/native/classes.h"
+#include "compiler/lowering/native/intervals.h"
 #include "compiler/lowering/native/kernel.h"
 #include "compiler/lowering/native/maps.h"
 #include "compiler/lowering/native/patches.h"
@@ -247,10 +248,12 @@ class Native {
   ListWork list_work() const {
     const auto lists = static_cast<double>(kernel_.lists(dims_));
     const auto tiles = lists * static_cast<double>(kernel_.blocks.tiles);
-    const auto cells = static_cast<double>(kernel_.cell_words(dims_));
+    const auto words = static_cast<double>(kernel_.cell_words(dims_));
     const auto runs = static_cast<double>(kernel_.most_runs(dims_));
-    return {lists * static_cast<double>(dims_[Dim::Sq] * dims_[Dim::Skv]),
-            2 * tiles * (4 * cells + 8 * runs + 32)};
+    const bool decide = intervals_decide(attention_);
+    return {.scores = decide ? 0 : lists * static_cast<double>(dims_[Dim::Sq] * dims_[Dim::Skv]),
+            .cells = decide ? tiles * static_cast<double>(kernel_.cells(dims_)) : 0,
+            .bytes = 2 * tiles * (4 * words + 8 * runs + 32)};
   }
 
   std::int64_t listed_elements(const Kernel& kernel) const {

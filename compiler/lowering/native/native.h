@@ -51,8 +51,9 @@ Status check_native(const ir::Attention& attention, const planning::Context& con
 
 // Of the kernel that makes lists of key blocks at every execute.
 struct ListWork {
-  double scores = 0;  // whose masks they look at, at most
-  double bytes = 0;   // that they and the kernel behind them move
+  double scores = 0;  // whose masks it looks at, at most, where intervals decide nothing
+  double cells = 0;   // of all tiles, where they do
+  double bytes = 0;   // that it and the kernel behind it move
 };
 
 // What a program computes, for a prediction of its time.

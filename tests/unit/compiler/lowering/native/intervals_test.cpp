@@ -52,6 +52,12 @@ TEST(IntervalsText, IsEmptyWhereIntervalsDecideNothing) {
       "  static constexpr int kRowValues = 0, kColumnValues = 0;\n";
   EXPECT_EQ(text_of("tensor x: f32[Skv]; mask x[kv_idx] > 0.5 * q_idx;"), kNone);
   EXPECT_EQ(text_of("tensor t: i32[Sq + Skv]; mask t[q_idx + kv_idx] == 1;"), kNone);
+  const auto decide = [](const char* clauses) {
+    return intervals_decide(passes::testing::of_clauses(64, 64, clauses));
+  };
+  EXPECT_FALSE(decide("tensor t: i32[Sq + Skv]; mask t[q_idx + kv_idx] == 1;"));
+  EXPECT_TRUE(
+      decide("tensor t: i32[Sq + Skv]; mask t[q_idx + kv_idx] == 1; mask q_idx >= kv_idx;"));
 }
 
 // Intervals of random ends, and what functions of them give for values within.

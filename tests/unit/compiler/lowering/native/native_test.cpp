@@ -274,8 +274,12 @@ TEST(Native, ListsThatTheGpuMakesAreWork) {
   const auto made =
       lowered(std::string(kSizes) + "tensor d: i32[B, Skv]; mask d[b, kv_idx] == d[b, q_idx];");
   ASSERT_TRUE(made->work.lists.has_value());
-  EXPECT_EQ(made->work.lists->scores, 2 * 300 * 400);
-  EXPECT_GE(made->work.lists->bytes, 2 * 2 * 10 * 25);  // cells, written and read
+  EXPECT_EQ(made->work.lists->scores, 0);
+  EXPECT_EQ(made->work.lists->cells, 2 * 7 * 25);
+  EXPECT_GE(made->work.lists->bytes, 2 * 2 * 7 * 8);  // bits of cells, written and read
+  const auto looks =
+      lowered(std::string(kSizes) + "tensor d: i32[B, Sq + Skv]; mask d[b, kv_idx + q_idx] == 1;");
+  EXPECT_EQ(looks->work.lists->scores, 2 * 300 * 400);
 }
 
 TEST(Native, TakesTheNextTileWhereKernelsWereRefused) {
