@@ -16,9 +16,13 @@ namespace {
 constexpr std::int64_t kLongest = 300;  // rows and columns: several tiles and blocks
 
 // Specs whose gradients are compared, too; each takes many seconds.
-constexpr std::string_view kTrained[] = {"specs/causal.attn",       "specs/dropout_causal.attn",
-                                         "specs/dropout_mask.attn", "specs/gqa_5to1.attn",
-                                         "specs/padding.attn",      "specs/softcap.attn"};
+constexpr std::string_view kTrained[] = {"specs/causal.attn",
+                                         "specs/dropout_causal.attn",
+                                         "specs/dropout_mask.attn",
+                                         "specs/gqa_5to1.attn",
+                                         "specs/padding.attn",
+                                         "specs/softcap.attn",
+                                         "tests/gpu/native/deterministic.attn"};
 
 const char* text_of(gpu::Order order) {
   return order == gpu::Order::early_copies ? "early copies" : "late copies";

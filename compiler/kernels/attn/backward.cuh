@@ -16,17 +16,24 @@
 //
 // dK and dV are complete when the last row is, and have the same bits in every run. dS goes through
 // shared memory, because dQ takes the keys of both warp groups. dQ is summed in global memory, in
-// f32 and in any order, in the order of registers; convert() makes dq of it. Before all this,
-// prepare() computes delta, the sums of dO O over each row.
+// f32, in the order of registers; one thread adds it (QueryAdder), and convert() makes dq of it.
+// Before all this, prepare() computes delta, the sums of dO O over each row.
 //
-// An item has at least two steps: where fewer rows see its keys, its list has blocks of rows past the
-// last one, whose weights are 0.
+// Rows are taken from the last to the first. An item has at least two steps: where fewer rows see its
+// keys, it takes rows past the last one, whose weights are 0.
+//
+// If sums are ordered (C::kOrdered), each block of rows of a head has a turn: blocks of keys add to
+// its dQ one after another, in ascending order, and each stores its successor. They are taken in
+// that order, too, and only by blocks of threads that run. So the first that is not complete waits
+// for none.
 //
 // A generated kernel gives three classes:
 //   C  constants: sizes, strides
 //   E  expressions, inlined: weight(), scale(), evaluate(..), mask(..), keep(..), keys(b),
 //      queries(b), and of random dropout seed(), offset()
-//   L  lists: which row blocks a block of keys sees (Tile, Run), rows in the place of keys
+//   L  lists: which row blocks a block of keys sees (Tile, Run), rows in the place of keys; before(i):
+//      if sums are ordered, how far before that of run i the last block of keys is that sees the same
+//      rows; 0: there is none
 #pragma once
 
 #include "attn/forward.cuh"
@@ -77,7 +84,8 @@ struct Places {
 struct BackwardTensors {
   const TensorMap *q, *k, *v, *d_o;
   const float *exponents, *deltas;  // [B, Hq, kPaddedRows]: -lse log2(e), -inf in empty rows; delta
-  float* query_sums;  // [B, Hq, kDepth / 16, kPaddedRows / 8, 32, 4], see Gradients::add_queries
+  float* query_sums;  // [B, Hq, kDepth / 16, kPaddedRows / 8, 32, 4], see Gradients::hand_over
+  int* turns;         // [B, Hq, kRowBlocks], 0 at first: the block of keys that adds next
   unsigned short *dk, *dv;
   int* counter;  // 0 at first
 };
@@ -86,7 +94,8 @@ struct BackwardTensors {
 template <class C>
 struct BackwardStages {
   static constexpr int kKeys = 128, kStages = 2;
-  static constexpr int kStepWords = 4;  // those of the step before are read, too
+  // Of steps whose words are kept: the thread that adds dQ is some steps behind.
+  static constexpr int kStepWords = 8;
   static constexpr int kKeyBytes = kKeys * C::kDepth * 2, kValueBytes = kKeys * C::kWidth * 2;
   static constexpr int kQueryBytes = C::kBlockRows * C::kDepth * 2;
   static constexpr int kGradientBytes = C::kBlockRows * C::kWidth * 2;
@@ -99,8 +108,8 @@ struct BackwardStages {
   static constexpr int kSums = kSlopes + kStages * kSlopeBytes;
   static constexpr int kRowValues = kSums + kSumBytes;
   static constexpr int kBarriers = kRowValues + 2 * kStages * kRowBytes;
-  static constexpr int kWords = kBarriers + 16 * (2 + 3 * kStages);
-  static constexpr int kBytes = kWords + 16 + 8 * kStepWords;
+  static constexpr int kWords = kBarriers + 16 * (3 + 3 * kStages);
+  static constexpr int kBytes = kWords + 32 + 16 * kStepWords;
 
   unsigned base;
 
@@ -109,7 +118,10 @@ struct BackwardStages {
   __device__ unsigned query(int n) const { return base + kQueries + n * kQueryBytes; }
   __device__ unsigned gradient(int n) const { return base + kGradients + n * kGradientBytes; }
   __device__ unsigned slope(int n) const { return base + kSlopes + n * kSlopeBytes; }
-  __device__ unsigned sums(int warp) const { return base + kSums + warp * (kSumBytes / 8); }
+  // Of 16 columns.
+  __device__ unsigned sums(int columns) const {
+    return base + kSums + columns * (C::kBlockRows * 64);
+  }
   __device__ unsigned exponents(int n) const { return base + kRowValues + n * kRowBytes; }
   __device__ unsigned deltas(int n) const { return exponents(kStages + n); }
   // Barriers: those of keys are empty when values are, too.
@@ -118,11 +130,16 @@ struct BackwardStages {
   __device__ unsigned query_full(int n) const { return keys_full() + 16 * (2 + n); }
   __device__ unsigned gradient_full(int n) const { return query_full(kStages + n); }
   __device__ unsigned slope_full(int n) const { return gradient_full(kStages + n); }
-  // Of the item: its unit, block of keys, and number of steps. Of a step: its rows and head.
+  __device__ unsigned sums_full() const { return slope_full(kStages); }
+  // Of the item: its unit, block of keys, and number of steps. Of a step: its rows and head, whose
+  // turn to wait for, and the next one.
   __device__ unsigned item_words() const { return base + kWords; }
-  __device__ unsigned next_block() const { return item_words() + 12; }  // the producer's own
+  // The producer's own.
+  __device__ unsigned next_block() const { return item_words() + 12; }
+  __device__ unsigned next_turn() const { return item_words() + 16; }
+  __device__ unsigned last_run() const { return item_words() + 20; }
   __device__ unsigned step_words(unsigned step) const {
-    return item_words() + 16 + step % kStepWords * 8;
+    return item_words() + 32 + step % kStepWords * 16;
   }
 
   __device__ void init() const {
@@ -132,6 +149,8 @@ struct BackwardStages {
       init_barrier(keys_full() + 16 * n, of_slopes ? kWarps : 1);
       init_barrier(keys_full() + 16 * n + 8, kWarps);
     }
+    init_barrier(sums_full(), kWarps);
+    init_barrier(sums_full() + 8, 1);
     publish_barriers();
   }
 };
@@ -152,13 +171,14 @@ struct RowProducer {
 
   __device__ void run() {
     static_assert(S::kStages == 2, "steps % 2");
-    int n = blockIdx.x;
+    int n = atomicAdd(tensors.counter, 1);
     while (n < C::kItems) {
       copy_item(n);
-      n = gridDim.x + atomicAdd(tensors.counter, 1);
+      n = atomicAdd(tensors.counter, 1);
     }
     wait(empty_of(stages.keys_full()), steps >> 31 ^ 1);
     store_shared(stages.item_words(), kEndOfStream);
+    store_shared(stages.step_words(steps), kEndOfStream);
     arrive(stages.keys_full());
   }
 
@@ -172,14 +192,16 @@ struct RowProducer {
     const int list =
         unit / C::kKeyHeads * C::kListsOfBatch + unit % C::kKeyHeads * C::kListsOfHead;
     const Tile tile = lists.tile(list * C::kKeyBlocks + within / units);
-    int run = tile.first, of_run = 0;
-    int left = blocks_of(tile, unit / C::kKeyHeads) * C::kHeadsOfKey;
-    if (C::kLengths && left < kLeastSteps) left = kLeastSteps;  // which lists have
+    store_shared(stages.next_block(), tile.tile);
+    store_shared(stages.last_run(), tile.first + tile.runs);
+    int of_run = 0;
+    int blocks = blocks_of(tile, unit / C::kKeyHeads);
+    constexpr int kLeastBlocks = (kLeastSteps + C::kHeadsOfKey - 1) / C::kHeadsOfKey;
+    int left = (blocks < kLeastBlocks ? kLeastBlocks : blocks) * C::kHeadsOfKey;
     int head = unit * C::kHeadsOfKey;
     unsigned rows = 0;
-    store_shared(stages.next_block(), tile.tile);
     steps |= kFirstStep;
-    next_rows(run, of_run, rows);
+    next_rows(head, blocks, of_run, rows);
 #pragma unroll 1
     for (;;) {
       copy_rows(unknown(head), unknown(rows));
@@ -188,7 +210,7 @@ struct RowProducer {
       if (--left == 0) break;
       if (++head % C::kHeadsOfKey == 0) {
         head -= C::kHeadsOfKey;
-        next_rows(run, of_run, rows);
+        next_rows(head, blocks, of_run, rows);
       }
     }
     steps ^= 1u << 31;
@@ -198,24 +220,38 @@ struct RowProducer {
   __device__ int blocks_of(const Tile& tile, int b) const {
     if (!C::kLengths) return tile.blocks;
     if (tile.tile * S::kKeys >= expressions.keys(b)) return 0;
-    const int rows = expressions.queries(b);
     int blocks = 0;
-    for (int i = 0; i < tile.runs; ++i) {
-      const Run run = lists.run(tile.first + i);
-      const int left = rows - (run.key & (int)kKeyBits);
-      if (left <= 0) break;
-      const int most = (left + C::kBlockRows - 1) / C::kBlockRows;
-      blocks += most < run.blocks ? most : run.blocks;
-    }
+    for (int i = 0; i < tile.runs; ++i) blocks += blocks_of(lists.run(tile.first + i), b);
     return blocks;
   }
+  __device__ int blocks_of(const Run& run, int b) const {
+    if (!C::kLengths) return run.blocks;
+    const int left = expressions.queries(b) - (run.key & (int)kKeyBits);
+    const int most = left <= 0 ? 0 : (left + C::kBlockRows - 1) / C::kBlockRows;
+    return most < run.blocks ? most : run.blocks;
+  }
 
-  __device__ void next_rows(int& run, int& of_run, unsigned& rows) const {
-    rows += C::kBlockRows;
-    if (--of_run < 0) {
-      const Run next = lists.run(run++);
-      of_run = next.blocks - 1, rows = next.key;
+  // The block before, of `blocks` that are left, or one that no row is in. Of the last run, `of_run`
+  // are left.
+  __device__ void next_rows(int head, int& blocks, int& of_run, unsigned& rows) const {
+    if (--blocks < 0) {
+      rows = C::kPaddedRows - C::kBlockRows;
+      return;
     }
+    while (of_run == 0) {
+      const int run = (int)load_shared(stages.last_run()) - 1;
+      const Run next = lists.run(run);
+      store_shared(stages.last_run(), run);
+      of_run = blocks_of(next, head / C::kHeads);
+      rows = next.key + of_run * C::kBlockRows;
+      if constexpr (C::kOrdered) store_shared(stages.next_turn(), turn_of(lists.before(run)));
+    }
+    --of_run;
+    rows -= C::kBlockRows;
+  }
+  // What the block of keys waits for.
+  __device__ int turn_of(int before) const {
+    return before == 0 ? 0 : (int)load_shared(stages.next_block()) - before + 1;
   }
 
   // Of head `unit` of all batches.
@@ -224,6 +260,10 @@ struct RowProducer {
     wait(empty_of(full), parity);
     store_shared(stages.step_words(steps), rows);
     store_shared(stages.step_words(steps) + 4, unit);
+    if constexpr (C::kOrdered) {
+      store_shared(stages.step_words(steps) + 8, load_shared(stages.next_turn()));
+      store_shared(stages.step_words(steps) + 12, load_shared(stages.next_block()) + 1);
+    }
     copy_panels<C::kDepth, C::kBlockRows, C::kHeads>(stages.query(n), *tensors.q, full, unit,
                                                      rows & kKeyBits, S::kRowBytes);
     copy_row_values(stages.exponents(n), tensors.exponents, full, unit, rows);
@@ -262,6 +302,49 @@ struct RowProducer {
     arrive_expecting(full, kColumns * kRows * 2 + more);
     for (int panel = 0; panel < kColumns / 64; ++panel) {
       copy_box(to + panel * kRows * 128, map, full, panel * 64, at, unit % kHeads, unit / kHeads);
+    }
+  }
+};
+
+// One thread. It adds the sums of dQ of each step, which the warp groups hand over.
+template <class C>
+struct QueryAdder {
+  using S = BackwardStages<C>;
+  const S stages;
+  const BackwardTensors& tensors;
+
+  __device__ void run() const {
+#pragma unroll 1
+    for (unsigned step = 0;; ++step) {
+      wait(stages.sums_full(), step & 1);
+      const unsigned rows = load_shared(stages.step_words(step));
+      if (rows == kEndOfStream) break;
+      const int first = (int)(rows & kKeyBits);
+      if (first < C::kRows)
+        add(step, load_shared(stages.step_words(step) + 4), first);
+      else
+        arrive(empty_of(stages.sums_full()));
+    }
+    wait_for_sums();
+  }
+
+ private:
+  __device__ void add(unsigned step, int head, int first) const {
+    int* const turn = tensors.turns + head * C::kRowBlocks + first / C::kBlockRows;
+    if constexpr (C::kOrdered) wait_for_turn(turn, load_shared(stages.step_words(step) + 8));
+    float* to = tensors.query_sums +
+                ((long long)head * (C::kDepth / 16) * C::kPaddedRows + first) * 16;
+#pragma unroll 1
+    for (int columns = 0; columns < C::kDepth / 16; ++columns) {
+      add_floats(to, stages.sums(columns), C::kBlockRows * 64);
+      to += C::kPaddedRows * 16;
+    }
+    const int next = load_shared(stages.step_words(step) + 12);
+    wait_for_reads();
+    arrive(empty_of(stages.sums_full()));
+    if constexpr (C::kOrdered) {
+      wait_for_sums();
+      pass_turn(turn, next);
     }
   }
 };
@@ -312,7 +395,9 @@ struct Gradients {
       step<true, false>();
       finish_item();
     }
-    if (lane() == 0) wait_for_sums();
+    if (tensors.query_sums == nullptr) return;
+    wait(empty_of(stages.sums_full()), steps & 1 ^ 1);
+    if (lane() == 0) arrive(stages.sums_full());
   }
 
  private:
@@ -348,7 +433,7 @@ struct Gradients {
     const int unit = shared_word(stages.item_words());
     release(stages.slope_full(last & 1));
     release(stages.keys_full());
-    add_queries(last);
+    hand_over(last);
     store<typename C::Values>(tensors.dv, unit, dv, E::kKeptScale);
     store<typename C::Keys>(tensors.dk, unit, dk, expressions.scale());
     steps ^= 1u << 31;
@@ -390,7 +475,7 @@ struct Gradients {
       wait_for_products<kNext>();
       pin(dq);
       release(stages.slope_full(before));
-      add_queries(steps - 2);
+      hand_over(steps - 2);
     }
   }
 
@@ -461,10 +546,6 @@ struct Gradients {
   __device__ __forceinline__ RowBlock rows_of(unsigned step) const {
     return {shared_word(stages.step_words(step)), (int)shared_word(stages.step_words(step) + 4),
             (lane() & 3) * 2};
-  }
-  // The same for one lane.
-  __device__ __forceinline__ RowBlock rows_of_lane(unsigned step) const {
-    return {load_shared(stages.step_words(step)), (int)load_shared(stages.step_words(step) + 4)};
   }
 
   // Of score i: register 4 j + 2 r + e is row 8 j + 2 (lane % 4) + e and key `key` + 8 r. The
@@ -599,27 +680,21 @@ struct Gradients {
     }
   }
 
-  // Adds dQ of a step to the sums. 16 columns of 8 rows are registers of a warp: float4 `lane` has
-  // columns lane / 4 and 8 further, each of rows 2 (lane % 4) and the next.
-  __device__ __forceinline__ void add_queries(unsigned step) {
+  // Hands dQ of a step over. 16 columns of 8 rows are registers of a warp: float4 `lane` has columns
+  // lane / 4 and 8 further, each of rows 2 (lane % 4) and the next.
+  __device__ __forceinline__ void hand_over(unsigned step) {
     if (tensors.query_sums == nullptr) return;
-    const unsigned from = stages.sums(group * 4 + warp());
-    if (lane() == 0) wait_for_reads();
-    __syncwarp();
+    const int columns = (kPanels == 1 ? 0 : group * 4) + warp();
+    const int first = kPanels == 1 ? group * kSumRows : 0;
+    const unsigned to = stages.sums(columns) + first * 64 + lane() * 16;
+    wait(empty_of(stages.sums_full()), step & 1 ^ 1);
 #pragma unroll
     for (int j = 0; j < kSumRows / 8; ++j) {
-      store_shared(from + lane() * 16 + j * 512, dq[4 * j], dq[4 * j + 1], dq[4 * j + 2],
-                   dq[4 * j + 3]);
+      store_shared(to + j * 512, dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
     }
     publish_writes();
     __syncwarp();
-    if (lane() != 0) return;
-    const RowBlock block = rows_of_lane(step);
-    const int columns = (kPanels == 1 ? 0 : group * 4) + warp();
-    const int first = block.first() + (kPanels == 1 ? group * kSumRows : 0);
-    const long long place =
-        ((long long)block.head * (C::kDepth / 16) + columns) * C::kPaddedRows + first;
-    add_floats(tensors.query_sums + place * 16, from, kSumRows * 64);
+    if (lane() == 0) arrive(stages.sums_full());
   }
 
   // Stores dK or dV of this thread's keys.
@@ -657,6 +732,7 @@ ATTN_INLINE void backward(const BackwardTensors& tensors, const E& expressions, 
   if (group == 0) {
     give_registers<24>();
     if (threadIdx.x == 0) RowProducer<C, E, L>{stages, tensors, expressions, lists}.run();
+    if (threadIdx.x == 32 && tensors.query_sums != nullptr) QueryAdder<C>{stages, tensors}.run();
   } else {
     take_registers<240>();
     Gradients<C, E>(stages, tensors, expressions, group - 1).run();
@@ -701,7 +777,7 @@ ATTN_INLINE void prepare(const unsigned short* o, const unsigned short* d_o, con
 // Rows that a block of threads converts, through shared memory: kConvertedRows (kDepth + 1) floats.
 constexpr int kConvertedRows = 32;
 
-// Makes dq of its sums, which are in the order of registers (Gradients::add_queries).
+// Makes dq of its sums, which are in the order of registers (Gradients::hand_over).
 template <class C, class E>
 ATTN_INLINE void convert(const float* sums, const E& expressions, unsigned short* dq) {
   using P = typename C::Queries;

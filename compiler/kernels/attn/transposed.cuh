@@ -1,5 +1,5 @@
 // What the backward needs besides wgmma.cuh and hopper.cuh: products that begin a sum, products of
-// a transposed matrix, matrices that are stored transposed, and sums in global memory.
+// a transposed matrix, matrices that are stored transposed, and sums in global memory, in turns.
 #pragma once
 
 #include "attn/wgmma.cuh"
@@ -93,5 +93,20 @@ ATTN_INLINE void add_floats(float* to, unsigned from, unsigned bytes) {
 // Waits until this thread's sums have been read from shared memory, or are done.
 ATTN_INLINE void wait_for_reads() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 ATTN_INLINE void wait_for_sums() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+
+// Turns of blocks of threads, in global memory. Sums that a thread has waited for before it passes the
+// turn come before those of the thread that waited for this turn.
+ATTN_INLINE void wait_for_turn(const int* turn, int number) {
+  int found;
+  do {
+    asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(found) : "l"(turn) : "memory");
+  } while (found != number);
+  asm volatile("fence.proxy.async.global;" ::: "memory");
+}
+ATTN_INLINE void pass_turn(int* turn, int number) {
+  asm volatile("fence.proxy.async.global;\nst.release.gpu.global.s32 [%0], %1;" ::"l"(turn),
+               "r"(number)
+               : "memory");
+}
 
 }  // namespace kernels

@@ -44,7 +44,7 @@ class NativeBackward {
         gradients_(gradient_names(whole)) {}
 
   Result<NativeProgram> make(const planning::Gpu& gpu) && {
-    ATTN_ASSIGN(blocks_, row_blocks(attention_, mask_axes_, rows_));
+    ATTN_ASSIGN(blocks_, row_blocks(attention_, mask_axes_, rows_, whole_.deterministic));
     expressions_ = gradient_expressions_of(derivatives_, blocks_.masked);
     blocks_of_threads_ = std::min(static_cast<std::int64_t>(gpu.multiprocessors), items());
     LearnedGradients learned;
@@ -68,6 +68,7 @@ class NativeBackward {
   static constexpr const char* kExponents = "native.exponents";
   static constexpr const char* kDeltas = "native.deltas";
   static constexpr const char* kSums = "native.sums";
+  static constexpr const char* kTurns = "native.turns";
   static constexpr const char* kPrepareKernel = "attn_prepare";
   static constexpr const char* kBackwardKernel = "attn_backward";
   static constexpr const char* kConvertKernel = "attn_convert";
@@ -99,6 +100,9 @@ class NativeBackward {
   }
   std::int64_t heads() const { return dims_[Dim::B] * dims_[Dim::Hq]; }
   std::int64_t items() const { return blocks_.tiles * dims_[Dim::B] * dims_[Dim::Hkv]; }
+  // Whether sums of dq are added in a fixed order.
+  bool ordered() const { return whole_.deterministic && wants("dq"); }
+  std::int64_t row_blocks_of_head() const { return ceil_div(dims_[Dim::Sq], rows_); }
   std::int64_t padded_rows() const { return past_all_rows(dims_) + rows_; }
   std::int64_t depth() const { return panels(dims_[Dim::Dqk]); }
   std::int64_t width() const { return panels(dims_[Dim::Dv]); }
@@ -107,7 +111,7 @@ class NativeBackward {
   std::int64_t shared_bytes() const {
     const std::int64_t of_keys = 2 * kKeysOfBlock * (depth() + width());
     const std::int64_t of_rows = 2 * rows_ * (depth() + width() + kKeysOfBlock) + 8 * rows_;
-    return 1024 + of_keys + 2 * of_rows + 4 * rows_ * depth() + 16 * 8 + 16 + 8 * 4;
+    return 1024 + of_keys + 2 * of_rows + 4 * rows_ * depth() + 16 * 9 + 32 + 16 * 8;
   }
 
   // With the steps of learned sinks, which read nothing per score.
@@ -146,6 +150,11 @@ class NativeBackward {
     if (wants("dq")) {
       add(kSums, heads() * padded_rows() * depth());
       step.zeroed.emplace_back(kSums);
+    }
+    if (ordered()) {
+      program.internals.push_back(
+          plan::internal_tensor(kTurns, DType::i32, {heads() * row_blocks_of_head()}));
+      step.zeroed.emplace_back(kTurns);
     }
     program.steps.emplace_back(std::move(step));
     return program;
@@ -186,6 +195,7 @@ class NativeBackward {
   std::vector<std::string> operands() const {
     std::vector<std::string> names = {kExponents, kDeltas};
     if (wants("dq")) names.emplace_back(kSums);
+    if (ordered()) names.emplace_back(kTurns);
     for (const char* gradient : {"dk", "dv"}) {
       if (wants(gradient)) names.emplace_back(gradient);
     }
@@ -209,10 +219,24 @@ class NativeBackward {
 
   std::string source() const {
     return (kWatched ? watch_text({"keys", "values", "queries 0", "queries 1", "gradients 0",
-                                   "gradients 1", "slopes 0", "slopes 1"})
+                                   "gradients 1", "slopes 0", "slopes 1", "sums"})
                      : "") +
-           kernels::include_text("backward.cuh") + lists_text(blocks_) + constants_text() +
-           gradient_expressions_text(derivatives_, expressions_) + kernels_text();
+           kernels::include_text("backward.cuh") + lists_text(blocks_) + order_text() +
+           constants_text() + gradient_expressions_text(derivatives_, expressions_) +
+           kernels_text();
+  }
+
+  // What lists of ordered sums have besides.
+  std::string order_text() const {
+    if (!ordered()) return "";
+    std::vector<std::int64_t> before;
+    for (const KeyRun& run : blocks_.runs) before.push_back(run.before);
+    if (before.empty()) before.push_back(0);
+    return fmt::format(
+        "static __device__ const int kBefore[] = {{{}}};\n"
+        "struct OrderedLists : Lists {{\n"
+        "  __device__ int before(int i) const {{ return kBefore[i]; }}\n}};\n",
+        fmt::join(before, ", "));
   }
 
   std::string constants_text() const {
@@ -230,6 +254,7 @@ class NativeBackward {
         {"kRows", dims_[Dim::Sq]},
         {"kColumns", dims_[Dim::Skv]},
         {"kPaddedRows", padded_rows()},
+        {"kRowBlocks", row_blocks_of_head()},
         {"kKeyBlocks", blocks_.tiles},
         {"kItems", items()},
         {"kSection", blocks_.sorted ? kHeadsOfSection : 1},
@@ -245,8 +270,8 @@ class NativeBackward {
         "  static constexpr long long kStatisticsBatch = {}, kStatisticsHead = {}, "
         "kStatisticsRow = {};\n",
         statistics[0], statistics[1], statistics[2]);
-    text += fmt::format("  static constexpr bool kLengths = {};\n",
-                        whole_.lengths_q || whole_.lengths_kv);
+    text += fmt::format("  static constexpr bool kLengths = {}, kOrdered = {};\n",
+                        whole_.lengths_q || whole_.lengths_kv, ordered());
     const std::pair<const char*, const char*> tensors[] = {
         {"Queries", "q"}, {"Keys", "k"}, {"Values", "v"}, {"Outputs", "o"}};
     for (const auto& [type, name] : tensors) text += places_text(type, name);
@@ -275,6 +300,7 @@ class NativeBackward {
     add(true, "const float*", "exponents");
     add(true, "const float*", "deltas");
     add(wants("dq"), "float*", "sums");
+    add(ordered(), "int*", "turns");
     add(wants("dk"), "unsigned short*", "dk");
     add(wants("dv"), "unsigned short*", "dv");
     add(true, "int*", "counter");
@@ -286,9 +312,10 @@ class NativeBackward {
         "  kernels::prepare<Constants>(o, d_o, lse, expressions, exponents, deltas);\n}}\n"
         "extern \"C\" __global__ void __launch_bounds__(384, 1) {}(\n    {}{}) {{\n  {}\n"
         "  const kernels::BackwardTensors tensors{{{}}};\n"
-        "  kernels::backward<Constants>(tensors, expressions, Lists{{}});\n}}\n",
+        "  kernels::backward<Constants>(tensors, expressions, {}{{}});\n}}\n",
         shared_bytes(), kPrepareKernel, inputs, object, kBackwardKernel,
-        fmt::join(parameters, ",\n    "), inputs, object, fmt::join(fields, ", "));
+        fmt::join(parameters, ",\n    "), inputs, object, fmt::join(fields, ", "),
+        ordered() ? "OrderedLists" : "Lists");
     if (!wants("dq")) return text;
     return text + fmt::format(
                       "extern \"C\" __global__ void {}(const float* sums, unsigned short* dq{}) "
@@ -312,7 +339,6 @@ class NativeBackward {
 // The first that the kernels do not compute.
 std::string missing(const ir::Attention& attention) {
   if (attention.is_sigmoid()) return "compute sigmoid";
-  if (attention.deterministic) return "sum dq in a fixed order (`deterministic`)";
   for (const char* name : {"q", "k", "v", "o"}) {
     const ir::LayoutKind kind = layout_of(attention, name).kind;
     if (kind == ir::LayoutKind::thd) return "take packed sequences (thd)";

@@ -1,11 +1,12 @@
 // The backward as kernels of attnc's own, for compute capability 9.0 (attn/backward.cuh): text
 // generated from the IR and its derivative, with the lists of row blocks that masks show.
 //
-//   native.counter    i32 [1]: the number of items that were taken beyond the first of each block
-//                     of threads, zeroed before each run
+//   native.counter    i32 [1]: the number of items that were taken, zeroed before each run
 //   native.exponents  f32 [B, Hq, rows]: -lse log2(e), -inf in empty rows; some rows more than Sq
 //   native.deltas     f32, the same: delta
-//   native.sums       f32: sums of dq, zeroed before each run (Gradients::add_queries)
+//   native.sums       f32: sums of dq, zeroed before each run (Gradients::hand_over)
+//   native.turns      i32 [B, Hq, blocks of rows]: of sums in a fixed order, the block of keys that
+//                     adds next (QueryAdder), zeroed before each run
 #pragma once
 
 #include "compiler/ir/attention.h"

@@ -18,6 +18,9 @@ struct KeyRun {
   std::int64_t key = 0;
   std::int64_t blocks = 0;
   bool masked = false;  // masks hide a part of each, or may
+  // Of ordered lists of rows (row_blocks.h): how far before this tile the last one is that sees the
+  // same rows; 0: there is none.
+  std::int64_t before = 0;
   bool operator==(const KeyRun&) const = default;
 };
 

@@ -15,9 +15,14 @@ using passes::Block;
 
 class RowLister {
  public:
-  RowLister(const ir::Attention& attention, const passes::Axes& axes, std::int64_t rows)
-      : attention_(attention), dims_(attention.dims), group_(dims_[Dim::Hq] / dims_[Dim::Hkv]) {
+  RowLister(const ir::Attention& attention, const passes::Axes& axes, std::int64_t rows,
+            bool ordered)
+      : attention_(attention),
+        dims_(attention.dims),
+        group_(dims_[Dim::Hq] / dims_[Dim::Hkv]),
+        ordered_(ordered) {
     as_keys_.keys = rows;
+    if (ordered) as_keys_.cell = rows;
     made_.axes = axes;
     made_.tiles = (dims_[Dim::Skv] + kKeysOfBlock - 1) / kKeysOfBlock;
   }
@@ -38,7 +43,6 @@ class RowLister {
  private:
   static constexpr int kHalvings = 12;  // of a cell that its ranges do not decide
   static constexpr std::int64_t kMostWork = passes::Effort::kMost / 4;
-  static constexpr std::int64_t kLeastSteps = 2;
   static constexpr double kUneven = 1.3;  // times the mean: from here on, order matters
 
   std::int64_t entries() const {
@@ -56,9 +60,31 @@ class RowLister {
 
   void add_list(std::int64_t b, std::int64_t h) {
     const std::vector<std::vector<Block>> cells = visible(b, h);
+    std::vector<std::int64_t> last(static_cast<std::size_t>(as_keys_.cells_of(dims_[Dim::Sq])), -1);
     for (std::int64_t t = 0; t < made_.tiles && entries() <= kMostEntries; ++t) {
-      add_tile(t, runs_of(cells[static_cast<std::size_t>(t)], as_keys_));
+      const std::vector<KeyRun> runs = runs_of(cells[static_cast<std::size_t>(t)], as_keys_);
+      add_tile(t, ordered_ ? ordered(runs, t, last) : runs);
     }
+  }
+
+  // The same blocks, in runs that have one KeyRun::before each. `last`: of each block of rows, the
+  // last tile that sees it.
+  std::vector<KeyRun> ordered(const std::vector<KeyRun>& runs, std::int64_t tile,
+                              std::vector<std::int64_t>& last) const {
+    std::vector<KeyRun> divided;
+    for (const KeyRun& run : runs) {
+      for (std::int64_t i = 0; i < run.blocks; ++i) {
+        const std::int64_t row = run.key + i * as_keys_.keys;
+        auto& last_tile = last[static_cast<std::size_t>(row / as_keys_.keys)];
+        const std::int64_t before = last_tile < 0 ? 0 : tile - last_tile;
+        last_tile = tile;
+        if (i == 0 || divided.back().before != before) {
+          divided.push_back({row, 0, run.masked, before});
+        }
+        ++divided.back().blocks;
+      }
+    }
+    return divided;
   }
 
   // Of each block of keys, the cells of rows.
@@ -85,17 +111,13 @@ class RowLister {
   }
 
   // Blocks of keys with the same runs share them, if they are those of the block before.
-  void add_tile(std::int64_t tile, std::vector<KeyRun> runs) {
-    TileList list{.tile = tile};
+  void add_tile(std::int64_t tile, const std::vector<KeyRun>& runs) {
+    TileList list{.tile = tile, .runs = static_cast<std::int64_t>(runs.size())};
     for (const KeyRun& run : runs) {
       list.blocks += run.blocks;
       made_.masked |= run.masked;
     }
     shown_ += static_cast<double>(list.blocks);
-    for (; list.blocks * group_ < kLeastSteps; ++list.blocks) {
-      runs.push_back({past_all_rows(dims_), 1, false});
-    }
-    list.runs = static_cast<std::int64_t>(runs.size());
     const auto before =
         made_.runs.end() - std::min(list.runs, static_cast<std::int64_t>(made_.runs.size()));
     if (!std::equal(before, made_.runs.end(), runs.begin(), runs.end())) {
@@ -116,7 +138,7 @@ class RowLister {
         shown_ * static_cast<double>(dims_[Dim::B] * dims_[Dim::Hq]) / static_cast<double>(lists_);
     made_.sorted =
         static_cast<double>(longest) * static_cast<double>(made_.lists.size()) > kUneven * all;
-    if (!made_.sorted) return;
+    if (!made_.sorted || ordered_) return;
     for (auto begin = made_.lists.begin(); begin != made_.lists.end(); begin += made_.tiles) {
       std::stable_sort(begin, begin + made_.tiles,
                        [](const TileList& x, const TileList& y) { return x.blocks > y.blocks; });
@@ -126,6 +148,7 @@ class RowLister {
   const ir::Attention& attention_;
   const ir::Dims& dims_;
   const std::int64_t group_;
+  const bool ordered_;
   Tile as_keys_{};  // whose keys are the rows of a block: runs of rows are found like those of keys
   KeyBlocks made_;
   std::int64_t lists_ = 1;
@@ -139,8 +162,8 @@ std::int64_t past_all_rows(const ir::Dims& dims) {
 }
 
 Result<KeyBlocks> row_blocks(const ir::Attention& attention, const passes::Axes& mask_axes,
-                             std::int64_t rows) {
-  return RowLister(attention, mask_axes, rows).run();
+                             std::int64_t rows, bool ordered) {
+  return RowLister(attention, mask_axes, rows, ordered).run();
 }
 
 }  // namespace attn::lowering::native

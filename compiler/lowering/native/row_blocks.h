@@ -15,9 +15,9 @@ std::int64_t past_all_rows(const ir::Dims& dims);
 
 // Lists of blocks of `rows` rows for blocks of kKeysOfBlock keys, in the form of key_blocks: tiles
 // are blocks of keys, and runs are of rows. Heads that share keys share a list, which has what any
-// of them shows. Each list has at least two blocks, counted for each head: past_all_rows() fills
-// those up. Errors: as for key_blocks.
+// of them shows. `ordered`: blocks begin at multiples of `rows`, runs have KeyRun::before, and
+// tiles are in ascending order. Errors: as for key_blocks.
 Result<KeyBlocks> row_blocks(const ir::Attention& attention, const passes::Axes& mask_axes,
-                             std::int64_t rows);
+                             std::int64_t rows, bool ordered);
 
 }  // namespace attn::lowering::native

@@ -1,9 +1,9 @@
 #include "attn/backward.cuh"
 static __device__ const kernels::Tile kTiles[] = {
-    {0, 0, 2, 5}, {1, 2, 2, 3}, {2, 4, 1, 1}, {3, 5, 1, 1},
+    {0, 0, 2, 5}, {1, 2, 2, 3}, {2, 4, 1, 1}, {3, 5, 0, 0},
 };
 static __device__ const kernels::Run kRuns[] = {
-    {1, 2}, {128, 3}, {129, 2}, {256, 1}, {257, 1}, {304, 1},
+    {1, 2}, {128, 3}, {129, 2}, {256, 1}, {257, 1},
 };
 struct Lists {
   __device__ kernels::Tile tile(int i) const { return kTiles[i]; }
@@ -21,13 +21,14 @@ struct Constants {
   static constexpr int kRows = 300;
   static constexpr int kColumns = 400;
   static constexpr int kPaddedRows = 368;
+  static constexpr int kRowBlocks = 5;
   static constexpr int kKeyBlocks = 4;
   static constexpr int kItems = 16;
   static constexpr int kSection = 4;
   static constexpr int kListsOfBatch = 0;
   static constexpr int kListsOfHead = 0;
   static constexpr long long kStatisticsBatch = 2400, kStatisticsHead = 300, kStatisticsRow = 1;
-  static constexpr bool kLengths = false;
+  static constexpr bool kLengths = false, kOrdered = false;
   using Queries = kernels::Places<307200, 128, 1024, 1, 128, true>;
   using Keys = kernels::Places<102400, 128, 256, 1, 128, true>;
   using Values = kernels::Places<102400, 128, 256, 1, 128, true>;
@@ -48,7 +49,7 @@ struct Expressions : kernels::Reals {
   __device__ int keys(int b) const { return 400; }
   __device__ int queries(int b) const { return 300; }
 };
-static_assert(kernels::BackwardStages<Constants>::kBytes + 1024 == 198832, "");
+static_assert(kernels::BackwardStages<Constants>::kBytes + 1024 == 198960, "");
 extern "C" __global__ void attn_prepare(const unsigned short* o, const unsigned short* d_o,
                                         const float* lse, float* exponents,
                                         float* deltas) {
@@ -67,7 +68,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attn_backward(
     unsigned short* dv,
     int* counter) {
   const Expressions expressions{{}};
-  const kernels::BackwardTensors tensors{&q, &k, &v, &d_o, exponents, deltas, sums, dk, dv, counter};
+  const kernels::BackwardTensors tensors{&q, &k, &v, &d_o, exponents, deltas, sums, nullptr, dk, dv, counter};
   kernels::backward<Constants>(tensors, expressions, Lists{});
 }
 extern "C" __global__ void attn_convert(const float* sums, unsigned short* dq) {

@@ -21,13 +21,14 @@ struct Constants {
   static constexpr int kRows = 100;
   static constexpr int kColumns = 200;
   static constexpr int kPaddedRows = 176;
+  static constexpr int kRowBlocks = 2;
   static constexpr int kKeyBlocks = 2;
   static constexpr int kItems = 4;
   static constexpr int kSection = 1;
   static constexpr int kListsOfBatch = 0;
   static constexpr int kListsOfHead = 0;
   static constexpr long long kStatisticsBatch = 200, kStatisticsHead = 100, kStatisticsRow = 1;
-  static constexpr bool kLengths = false;
+  static constexpr bool kLengths = false, kOrdered = false;
   using Queries = kernels::Places<12800, 6400, 64, 1, 64, true>;
   using Keys = kernels::Places<25600, 12800, 64, 1, 64, true>;
   using Values = kernels::Places<25600, 12800, 64, 1, 64, true>;
@@ -66,7 +67,7 @@ struct Expressions : kernels::Reals {
   __device__ int keys(int b) const { return 200; }
   __device__ int queries(int b) const { return 100; }
 };
-static_assert(kernels::BackwardStages<Constants>::kBytes + 1024 == 116912, "");
+static_assert(kernels::BackwardStages<Constants>::kBytes + 1024 == 117040, "");
 extern "C" __global__ void attn_prepare(const unsigned short* o, const unsigned short* d_o,
                                         const float* lse, float* exponents,
                                         float* deltas, const float* t_t, float p_c) {
@@ -85,7 +86,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attn_backward(
     unsigned short* dv,
     int* counter, const float* t_t, float p_c) {
   const Expressions expressions{{}, kernels::aligned(t_t), p_c};
-  const kernels::BackwardTensors tensors{&q, &k, &v, &d_o, exponents, deltas, sums, dk, dv, counter};
+  const kernels::BackwardTensors tensors{&q, &k, &v, &d_o, exponents, deltas, sums, nullptr, dk, dv, counter};
   kernels::backward<Constants>(tensors, expressions, Lists{});
 }
 extern "C" __global__ void attn_convert(const float* sums, unsigned short* dq, const float* t_t, float p_c) {

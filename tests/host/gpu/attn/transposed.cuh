@@ -55,4 +55,10 @@ ATTN_INLINE void add_floats(float* to, unsigned from, unsigned bytes) {
 ATTN_INLINE void wait_for_reads() { attn::gpu::wait_for_sums(); }
 ATTN_INLINE void wait_for_sums() { attn::gpu::wait_for_sums(); }
 
+// Blocks of threads run one after another: a turn that has not come will not.
+ATTN_INLINE void wait_for_turn(const int* turn, int number) {
+  if (*turn != number) __trap();
+}
+ATTN_INLINE void pass_turn(int* turn, int number) { *turn = number; }
+
 }  // namespace kernels

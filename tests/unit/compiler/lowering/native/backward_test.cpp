@@ -93,10 +93,23 @@ TEST(NativeBackward, ComputesTheGradientsThatAreWanted) {
   const NativeProgram keys = lowered(std::string(kSizes) + "grad k, v;").value();
   EXPECT_THAT(kernels_of(keys), ElementsAre("attn_prepare", "attn_backward"));
   EXPECT_EQ(elements_of(keys, "native.sums"), 0);
-  EXPECT_THAT(step_of(keys).source, HasSubstr("exponents, deltas, nullptr, dk, dv, counter}"));
+  EXPECT_THAT(step_of(keys).source,
+              HasSubstr("exponents, deltas, nullptr, nullptr, dk, dv, counter}"));
   const NativeProgram queries = lowered(std::string(kSizes) + "grad q;").value();
   EXPECT_THAT(step_of(queries).source,
-              HasSubstr("exponents, deltas, sums, nullptr, nullptr, counter}"));
+              HasSubstr("exponents, deltas, sums, nullptr, nullptr, nullptr, counter}"));
+}
+
+// Each block of rows of a head has a turn.
+TEST(NativeBackward, SumsAreOrderedIfTheyMustBeDeterministic) {
+  const NativeProgram made =
+      lowered(std::string(kSizes) + "deterministic; mask q_idx >= kv_idx;").value();
+  EXPECT_EQ(elements_of(made, "native.turns"), 2 * 8 * 5);
+  EXPECT_THAT(step_of(made).zeroed, ElementsAre("native.counter", "native.sums", "native.turns"));
+  EXPECT_THAT(step_of(made).source, AllOf(HasSubstr("kOrdered = true"), HasSubstr("OrderedLists")));
+  EXPECT_THAT(source_of(std::string(kSizes) + "deterministic; grad k;"),
+              HasSubstr("kOrdered = false"));
+  EXPECT_THAT(source_of(kSizes), HasSubstr("kOrdered = false"));
 }
 
 TEST(NativeBackward, HeadDimensionsAreRoundedUp) {
@@ -126,7 +139,7 @@ TEST(NativeBackward, OtherTensorsAreReadWithinTheirEnds) {
 
 TEST(NativeBackward, LengthsCutLists) {
   const std::string text = source_of(std::string(kSizes) + "lengths q, kv;");
-  EXPECT_THAT(text, AllOf(HasSubstr("kLengths = true;"),
+  EXPECT_THAT(text, AllOf(HasSubstr("kLengths = true"),
                           HasSubstr("int keys(int b) const { return ::min(t_lengths_kv[b], 400)"),
                           HasSubstr("float* deltas, const int* t_lengths_q")));
   EXPECT_THAT(source_of(kSizes), HasSubstr("int queries(int b) const { return 300; }"));
@@ -183,7 +196,6 @@ TEST(NativeBackward, RefusesWhatItCannotCompute) {
   EXPECT_THAT(refusal(dims + "D = 192;"), HasSubstr("Dqk = 192"));
   EXPECT_EQ(refusal(dims + "D = 64; lengths q, kv; dropout 0.1;"), "");
   EXPECT_THAT(refusal(dims + "D = 64; layout thd;"), HasSubstr("packed sequences"));
-  EXPECT_THAT(refusal(dims + "D = 64; deterministic;"), HasSubstr("fixed order"));
   EXPECT_THAT(refusal(dims + "D = 64; layout paged(page = 16);"), HasSubstr("paged"));
   EXPECT_THAT(refusal(dims + "D = 64; learn t: f32[Hq]; score score * t[h];"),
               HasSubstr("the gradient of `t`"));
@@ -205,6 +217,7 @@ void expect_no_spills(const std::string& clauses, std::size_t refused = 0) {
 TEST(NativeBackward, KernelsDoNotSpill) {
   const std::string sizes = "dims B = 2, Hq = 8, Hkv = 2, Sq = 1000, Skv = 1000, ";
   expect_no_spills(sizes + "D = 128; mask q_idx >= kv_idx;");
+  expect_no_spills(sizes + "D = 128; mask q_idx >= kv_idx; deterministic; lengths q, kv;");
   expect_no_spills(sizes + "D = 128; dtype f16; score score + (q_idx - kv_idx) * 0.01;");
   expect_no_spills(sizes + "D = 128; score 30.0 * tanh(score / 30.0); dropout 0.1;", 1);
   expect_no_spills(sizes + "D = 64; tensor t: f32[Sq]; score score * score * t[q_idx]; grad k;", 1);

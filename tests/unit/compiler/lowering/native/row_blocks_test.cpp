@@ -12,9 +12,10 @@ using passes::testing::of_spec;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-KeyBlocks listed(const std::string& clauses, const passes::Axes& axes = {},
-                 std::int64_t rows = 64) {
-  return row_blocks(of_spec("attention a { dims B = 2, D = 64; dims " + clauses + " }"), axes, rows)
+KeyBlocks listed(const std::string& clauses, const passes::Axes& axes = {}, std::int64_t rows = 64,
+                 bool ordered = false) {
+  return row_blocks(of_spec("attention a { dims B = 2, D = 64; dims " + clauses + " }"), axes, rows,
+                    ordered)
       .value();
 }
 
@@ -54,16 +55,33 @@ TEST(RowBlocks, BlocksBeginAtMultiplesOf16) {
   EXPECT_EQ(runs_of_tile(made, 1).front().key, 144);
 }
 
-TEST(RowBlocks, ListsHaveTwoBlocksAtLeast) {
+TEST(RowBlocks, KeysThatNoRowSeesHaveNone) {
   const KeyBlocks made = listed("Hq = 1, Hkv = 1, Sq = 40, Skv = 256; mask kv_idx < 100;");
   EXPECT_EQ(
       past_all_rows(of_spec("attention a { dims B = 1, Hq = 1, Sq = 40, Skv = 8, D = 64; }").dims),
       48);
-  EXPECT_THAT(runs_of_tile(made, 0), ElementsAre(KeyRun{0, 1, true}, KeyRun{48, 1, false}));
-  EXPECT_THAT(runs_of_tile(made, 1), ElementsAre(KeyRun{48, 1, false}, KeyRun{48, 1, false}));
-  EXPECT_EQ(made.blocks, 2) << "those that are seen";
-  const KeyBlocks shared = listed("Hq = 2, Hkv = 1, Sq = 40, Skv = 100;");
-  EXPECT_THAT(runs_of_tile(shared, 0), ElementsAre(KeyRun{0, 1, false})) << "a step for each head";
+  EXPECT_THAT(runs_of_tile(made, 0), ElementsAre(KeyRun{0, 1, true}));
+  EXPECT_THAT(runs_of_tile(made, 1), ElementsAre());
+  EXPECT_EQ(made.blocks, 2) << "of all batches";
+}
+
+TEST(RowBlocks, OrderedBlocksBeginAtMultiplesOfTheirRows) {
+  const KeyBlocks made =
+      listed("Hq = 1, Hkv = 1, Sq = 256, Skv = 256; mask q_idx >= kv_idx + 24;", {}, 64, true);
+  EXPECT_THAT(runs_of_tile(made, 0), ElementsAre(KeyRun{0, 3, true, 0}, KeyRun{192, 1, false, 0}));
+  EXPECT_THAT(runs_of_tile(made, 1), ElementsAre(KeyRun{128, 2, true, 1}));
+}
+
+// Key blocks 0 and 2 see the second half of the rows, block 1 all of them.
+TEST(RowBlocks, OrderedRunsTellWhoAddsBefore) {
+  const KeyBlocks made =
+      listed("Hq = 1, Hkv = 1, Sq = 256, Skv = 384; mask kv_idx // 128 == 1 || q_idx >= 128;", {},
+             64, true);
+  EXPECT_THAT(runs_of_tile(made, 0), ElementsAre(KeyRun{128, 2, false, 0}));
+  EXPECT_THAT(runs_of_tile(made, 1), ElementsAre(KeyRun{0, 2, false, 0}, KeyRun{128, 2, false, 1}));
+  EXPECT_THAT(runs_of_tile(made, 2), ElementsAre(KeyRun{128, 2, false, 1}));
+  ASSERT_TRUE(made.sorted);
+  EXPECT_EQ(made.lists[0].tile, 0) << "tiles ascend";
 }
 
 // Heads 0 and 1 share keys: what either shows is listed, and is full only where both show it.
@@ -80,7 +98,7 @@ TEST(RowBlocks, LongListsAreRefused) {
   const auto made = row_blocks(
       of_spec(
           "attention a { dims B = 1, Hq = 1, Sq = 16, Skv = 2200000, D = 64; mask q_idx > 3; }"),
-      {}, 64);
+      {}, 64, false);
   ASSERT_FALSE(made.ok());
   EXPECT_THAT(made.error().message, HasSubstr("entries"));
 }
