@@ -22,6 +22,9 @@ constexpr std::string_view kTrained[] = {"specs/causal.attn",
                                          "specs/gqa_5to1.attn",
                                          "specs/padding.attn",
                                          "specs/softcap.attn",
+                                         "tests/gpu/native/backward_depth_256.attn",
+                                         "tests/gpu/native/backward_widths.attn",
+                                         "tests/gpu/native/backward_widths_24_200.attn",
                                          "tests/gpu/native/deterministic.attn"};
 
 const char* text_of(gpu::Order order) {

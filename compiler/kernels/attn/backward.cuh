@@ -1,7 +1,7 @@
 // Backward attention over lists of row blocks, for compute capability 9.0.
 //
 // Keys stay. A block of threads takes 128 keys of one head, 64 for each of its two warp groups
-// (Gradients), and the rows of all heads that share them stream by, kBlockRows at a time, which one
+// (Gradients), or 64 where columns are many (below), and the rows of all heads that share them stream by, kBlockRows at a time, which one
 // thread copies (RowProducer). Scores are transposed, so that weights stay in registers: rows of an
 // accumulator are keys, its columns are rows of q.
 //
@@ -13,6 +13,12 @@
 //
 //   dP(i) | dV(i) | dK(i)  dQ(i-1)  S(i+1)
 //     P(i)    dS(i)                               what is computed meanwhile
+//
+// With more than 128 columns, registers of a warp group do not hold dK and dV of 64 keys. Then the warp
+// groups have the same 64 keys, and both compute S. One makes dK, and dS, of which the other makes dQ:
+//
+//   keys    S(i)   dP(i)   dK(i)
+//   values  S(i)   dQ(i-1) dV(i)
 //
 // dK and dV are complete when the last row is, and have the same bits in every run. dS goes through
 // shared memory, because dQ takes the keys of both warp groups. dQ is summed in global memory, in
@@ -93,7 +99,8 @@ struct BackwardTensors {
 // Addresses in shared memory.
 template <class C>
 struct BackwardStages {
-  static constexpr int kKeys = 128, kStages = 2;
+  static constexpr int kKeys = C::kKeys, kStages = 2;
+  static constexpr bool kShared = kKeys == 64;  // both warp groups have the same keys
   // Of steps whose words are kept: the thread that adds dQ is some steps behind.
   static constexpr int kStepWords = 8;
   static constexpr int kKeyBytes = kKeys * C::kDepth * 2, kValueBytes = kKeys * C::kWidth * 2;
@@ -143,13 +150,13 @@ struct BackwardStages {
   }
 
   __device__ void init() const {
-    constexpr int kWarps = 8;
+    constexpr int kWarps = 8, kWarpsOfRole = kShared ? 4 : kWarps;
     for (int n = 0; n < 2 + 3 * kStages; ++n) {
       const bool of_slopes = n >= 2 + 2 * kStages;
-      init_barrier(keys_full() + 16 * n, of_slopes ? kWarps : 1);
-      init_barrier(keys_full() + 16 * n + 8, kWarps);
+      init_barrier(keys_full() + 16 * n, of_slopes ? kWarpsOfRole : 1);
+      init_barrier(keys_full() + 16 * n + 8, of_slopes ? kWarpsOfRole : kWarps);
     }
-    init_barrier(sums_full(), kWarps);
+    init_barrier(sums_full(), kWarpsOfRole);
     init_barrier(sums_full() + 8, 1);
     publish_barriers();
   }
@@ -354,11 +361,15 @@ template <class C, class E>
 struct Gradients {
   using Float = typename C::Float;
   using S = BackwardStages<C>;
+  static constexpr bool kShared = S::kShared;
   static constexpr int kScores = C::kBlockRows / 2;
-  // A warp group computes dQ of 64 columns, and, where there are no more, of a half of the rows.
-  static constexpr int kPanels = C::kDepth / 64;
-  static constexpr int kSumRows = kPanels == 1 ? C::kBlockRows / 2 : C::kBlockRows;
-  static_assert(kPanels <= 2, "two warp groups, 64 columns each");
+  // A warp group computes dQ of so many times 64 columns, in one or two parts, and, where there are
+  // 64 in all and two compute it, of a half of the rows.
+  static constexpr int kPanels = kShared ? C::kDepth / 64 : 1;
+  static constexpr int kParts = kPanels > 1 ? 2 : 1, kPanelsOfPart = (kPanels + kParts - 1) / kParts;
+  static constexpr bool kHalves = !kShared && C::kDepth == 64;
+  static constexpr int kSumRows = kHalves ? C::kBlockRows / 2 : C::kBlockRows;
+  static_assert(kShared || C::kDepth <= 128, "two warp groups, 64 columns each");
 
   const S stages;
   const BackwardTensors& tensors;
@@ -367,7 +378,7 @@ struct Gradients {
   const float exponent;  // what makes powers of 2 of products, or of modified scores
   unsigned steps = 0;    // as those of the producer
   int key = 0;           // the first of this thread's two; the other is 8 further
-  float dk[C::kDepth / 2], dv[C::kWidth / 2], s[kScores], dp[kScores], dq[kSumRows / 2];
+  float dk[C::kDepth / 2], dv[C::kWidth / 2], s[kScores], dp[kScores], dq[kPanelsOfPart][kSumRows / 2];
   unsigned p[kScores / 2], ds[kScores / 2];
   static constexpr bool kDrops = E::kKeep || E::kRandom;
   unsigned kept = 0;  // bit i: dropout keeps score i
@@ -385,22 +396,35 @@ struct Gradients {
     for (int i = 0; i < C::kDepth / 2; ++i) dk[i] = 0;
 #pragma unroll
     for (int i = 0; i < C::kWidth / 2; ++i) dv[i] = 0;
+    if constexpr (!kShared)
+      run_as<Role::both>();
+    else if (group == 0)
+      run_as<Role::keys>();
+    else
+      run_as<Role::values>();
+  }
+
+ private:
+  // What a warp group makes: dK and dS, dV and dQ, or all of them.
+  enum class Role { both, keys, values };
+
+  template <Role kRole>
+  __device__ __forceinline__ void run_as() {
     while (begin_item()) {
       int left = (int)shared_word(stages.item_words() + 8) - 2;
       multiply_keys();
       wait(stages.values_full(), steps >> 31);
-      step<false, true>();
+      step<kRole, false, true>();
 #pragma unroll 1
-      for (; left > 0; --left) step<true, true>();
-      step<true, false>();
-      finish_item();
+      for (; left > 0; --left) step<kRole, true, true>();
+      step<kRole, true, false>();
+      finish_item<kRole>();
     }
-    if (tensors.query_sums == nullptr) return;
+    if (tensors.query_sums == nullptr || kRole == Role::keys) return;
     wait(empty_of(stages.sums_full()), steps & 1 ^ 1);
     if (lane() == 0) arrive(stages.sums_full());
   }
 
- private:
   // Read again each time: all registers are taken.
   __device__ __forceinline__ static unsigned lane() { return thread_read_again() % 32; }
   __device__ __forceinline__ static unsigned warp() {  // of the group
@@ -420,27 +444,92 @@ struct Gradients {
   __device__ __forceinline__ bool begin_item() {
     wait(stages.keys_full(), steps >> 31);
     if (shared_word(stages.item_words()) == kEndOfStream) return false;
-    key = shared_word(stages.item_words() + 4) * S::kKeys + group * 64 + warp() * 16 + lane() / 4;
+    key = shared_word(stages.item_words() + 4) * S::kKeys + warp() * 16 + lane() / 4;
+    if (!kShared) key += group * 64;
     return true;
   }
 
+  template <Role kRole>
   __device__ __forceinline__ void finish_item() {
     const unsigned last = steps - 1;
-    wait(stages.slope_full(last & 1), parity_of(last));
-    multiply_slopes(last & 1);
+    if constexpr (kRole != Role::keys) {
+      wait(stages.slope_full(last & 1), parity_of(last));
+      multiply_slopes<0>(last & 1);
+      if constexpr (kParts > 1) begin_part<1>(last);
+    }
     wait_for_products<0>();
-    pin(dq), pin(dk), pin(dv);
+    if constexpr (kRole != Role::keys) pin_queries(), pin(dv);
+    if constexpr (kRole != Role::values) pin(dk);
     const int unit = shared_word(stages.item_words());
-    release(stages.slope_full(last & 1));
+    if constexpr (kRole != Role::keys) release(stages.slope_full(last & 1));
     release(stages.keys_full());
-    hand_over(last);
-    store<typename C::Values>(tensors.dv, unit, dv, E::kKeptScale);
-    store<typename C::Keys>(tensors.dk, unit, dk, expressions.scale());
+    if constexpr (kRole != Role::keys) {
+      hand_over<kParts - 1>(last);
+      store<typename C::Values>(tensors.dv, unit, dv, E::kKeptScale);
+    }
+    if constexpr (kRole != Role::values) {
+      store<typename C::Keys>(tensors.dk, unit, dk, expressions.scale());
+    }
     steps ^= 1u << 31;
   }
 
-  template <bool kPrevious, bool kNext>
+  template <Role kRole, bool kPrevious, bool kNext>
   __device__ __forceinline__ void step() {
+    if constexpr (kRole == Role::both) step_of_both<kPrevious, kNext>();
+    if constexpr (kRole == Role::keys) step_of_keys<kPrevious, kNext>();
+    if constexpr (kRole == Role::values) step_of_values<kPrevious, kNext>();
+  }
+
+  template <bool kPrevious, bool kNext>
+  __device__ __forceinline__ void step_of_keys() {
+    const unsigned n = steps & 1;
+    wait(stages.gradient_full(n), parity_of(steps));
+    if constexpr (E::kRandom) draw();
+    wait_for_products<0>();
+    pin(s);
+    multiply_gradients(n);
+    weigh(n);
+    wait(empty_of(stages.slope_full(n)), parity_of(steps) ^ 1);
+    wait_for_products<0>();
+    pin(dp);
+    make_slopes(n);
+    release(stages.gradient_full(n));
+    add_product(dk, ds, stages.query(n), kPrevious);
+    ++steps;
+    if constexpr (kNext) multiply_keys();
+    wait_for_products<kNext>();
+    pin(dk);
+    release(stages.query_full(n));
+  }
+
+  template <bool kPrevious, bool kNext>
+  __device__ __forceinline__ void step_of_values() {
+    const unsigned n = steps & 1, before = n ^ 1;
+    if constexpr (E::kRandom) draw();
+    wait_for_products<0>();
+    pin(s);
+    if constexpr (kPrevious) {
+      wait(stages.slope_full(before), parity_of(steps - 1));
+      multiply_slopes<0>(before);
+    }
+    weigh(n);
+    release(stages.query_full(n));
+    if constexpr (kPrevious && kParts > 1) begin_part<1>(steps - 1);
+    wait(stages.gradient_full(n), parity_of(steps));
+    add_product(dv, p, stages.gradient(n), kPrevious);
+    ++steps;
+    if constexpr (kNext) multiply_keys();
+    wait_for_products<kNext>();
+    pin_queries(), pin(dv);
+    release(stages.gradient_full(n));
+    if constexpr (kPrevious) {
+      release(stages.slope_full(before));
+      hand_over<kParts - 1>(steps - 2);
+    }
+  }
+
+  template <bool kPrevious, bool kNext>
+  __device__ __forceinline__ void step_of_both() {
     const unsigned n = steps & 1, before = n ^ 1;
     wait(stages.gradient_full(n), parity_of(steps));
     if constexpr (E::kRandom) draw();
@@ -452,17 +541,14 @@ struct Gradients {
     wait(empty_of(stages.slope_full(n)), parity_of(steps) ^ 1);
     wait_for_products<1>();
     pin(dp);
-    differentiate(n);
-    publish_writes();
-    __syncwarp();
-    if (lane() == 0) arrive(stages.slope_full(n));
+    make_slopes(n);
     add_product(dk, ds, stages.query(n), kPrevious);
     wait_for_products<1>();
     pin(dv);
     release(stages.gradient_full(n));
     if constexpr (kPrevious) {
       wait(stages.slope_full(before), parity_of(steps - 1));
-      multiply_slopes(before);
+      multiply_slopes<0>(before);
     }
     ++steps;
     if constexpr (kNext) {
@@ -473,10 +559,24 @@ struct Gradients {
     release(stages.query_full(n));
     if constexpr (kPrevious) {
       wait_for_products<kNext>();
-      pin(dq);
+      pin_queries();
       release(stages.slope_full(before));
-      hand_over(steps - 2);
+      hand_over<0>(steps - 2);
     }
+  }
+
+  __device__ __forceinline__ void pin_queries() {
+#pragma unroll
+    for (int panel = 0; panel < kPanelsOfPart; ++panel) pin(dq[panel]);
+  }
+
+  // Of dQ, after the part before.
+  template <int kPart>
+  __device__ __forceinline__ void begin_part(unsigned step) {
+    wait_for_products<0>();
+    pin_queries();
+    hand_over<kPart - 1>(step);
+    multiply_slopes<kPart>(step & 1);
   }
 
   // S^T of the current step, once it is there.
@@ -491,7 +591,7 @@ struct Gradients {
   template <int kColumns>
   __device__ __forceinline__ void multiply(float (&c)[kScores], unsigned of_keys,
                                            unsigned of_rows) const {
-    const auto x = matrix(unknown(of_keys + group * 64 * 128), 1024, 16);
+    const auto x = matrix(unknown(of_keys + (kShared ? 0 : group * 64 * 128)), 1024, 16);
     const auto y = matrix(unknown(of_rows), 1024, 16);
     begin_products();
     Products<C::kBlockRows, false>::first(Float{}, c, x, y);
@@ -518,17 +618,30 @@ struct Gradients {
     commit_products();
   }
 
-  // dQ^T = K^T dS^T, of all 128 keys.
+  static __device__ constexpr int panels_of(int part) {
+    return part < kParts - 1 ? kPanelsOfPart : kPanels - part * kPanelsOfPart;
+  }
+  // The first of a part.
+  __device__ __forceinline__ int first_panel(int part) const {
+    return kShared ? part * kPanelsOfPart : kHalves ? 0 : group;
+  }
+
+  // dQ^T = K^T dS^T, of all keys.
+  template <int kPart>
   __device__ __forceinline__ void multiply_slopes(int n) {
-    const int panel = kPanels == 1 ? 0 : group, half = kPanels == 1 ? group : 0;
-    const auto x = matrix(unknown(stages.keys() + panel * (S::kKeys * 128)), 1024, S::kKeys * 128);
-    const auto y = matrix(unknown(stages.slope(n) + half * (kSumRows * 128)), 1024, 16);
+    const unsigned from = stages.keys() + first_panel(kPart) * (S::kKeys * 128);
+    const unsigned rows = kHalves ? group * (kSumRows * 128) : 0;
+    const auto y = matrix(unknown(stages.slope(n) + rows), 1024, 16);
     begin_products();
-    Products<kSumRows, true>::first(Float{}, dq, x, y);
 #pragma unroll
-    for (int i = 1; i < S::kKeys / 16; ++i) {
-      Products<kSumRows, true>::add(Float{}, dq, x + i * 128,
-                                    y + i / 4 * (C::kBlockRows * 128 / 16) + i % 4 * 2);
+    for (int panel = 0; panel < panels_of(kPart); ++panel) {
+      const auto x = matrix(unknown(from + panel * (S::kKeys * 128)), 1024, S::kKeys * 128);
+      Products<kSumRows, true>::first(Float{}, dq[panel], x, y);
+#pragma unroll
+      for (int i = 1; i < S::kKeys / 16; ++i) {
+        Products<kSumRows, true>::add(Float{}, dq[panel], x + i * 128,
+                                      y + i / 4 * (C::kBlockRows * 128 / 16) + i % 4 * 2);
+      }
     }
     commit_products();
   }
@@ -655,6 +768,14 @@ struct Gradients {
     }
   }
 
+  // dS^T of a step, for this warp group and for those that make dQ.
+  __device__ __forceinline__ void make_slopes(int n) {
+    differentiate(n);
+    publish_writes();
+    __syncwarp();
+    if (lane() == 0) arrive(stages.slope_full(n));
+  }
+
   // Makes dS^T, in registers and transposed in shared memory: panels of 64 keys, a row of 128 bytes
   // for each row of q, swizzled as TMA does.
   __device__ __forceinline__ void differentiate(int n) {
@@ -680,18 +801,24 @@ struct Gradients {
     }
   }
 
-  // Hands dQ of a step over. 16 columns of 8 rows are registers of a warp: float4 `lane` has columns
+  // Hands a part of dQ of a step over. 16 columns of 8 rows are registers of a warp: float4 `lane` has columns
   // lane / 4 and 8 further, each of rows 2 (lane % 4) and the next.
+  template <int kPart>
   __device__ __forceinline__ void hand_over(unsigned step) {
     if (tensors.query_sums == nullptr) return;
-    const int columns = (kPanels == 1 ? 0 : group * 4) + warp();
-    const int first = kPanels == 1 ? group * kSumRows : 0;
-    const unsigned to = stages.sums(columns) + first * 64 + lane() * 16;
-    wait(empty_of(stages.sums_full()), step & 1 ^ 1);
+    const int columns = first_panel(kPart) * 4 + warp();
+    const int first = kHalves ? group * kSumRows : 0;
+    if constexpr (kPart == 0) wait(empty_of(stages.sums_full()), step & 1 ^ 1);
 #pragma unroll
-    for (int j = 0; j < kSumRows / 8; ++j) {
-      store_shared(to + j * 512, dq[4 * j], dq[4 * j + 1], dq[4 * j + 2], dq[4 * j + 3]);
+    for (int panel = 0; panel < panels_of(kPart); ++panel) {
+      const unsigned to = stages.sums(columns + panel * 4) + first * 64 + lane() * 16;
+      const auto& c = dq[panel];
+#pragma unroll
+      for (int j = 0; j < kSumRows / 8; ++j) {
+        store_shared(to + j * 512, c[4 * j], c[4 * j + 1], c[4 * j + 2], c[4 * j + 3]);
+      }
     }
+    if constexpr (kPart < kParts - 1) return;
     publish_writes();
     __syncwarp();
     if (lane() == 0) arrive(stages.sums_full());

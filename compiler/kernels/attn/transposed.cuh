@@ -16,7 +16,8 @@ struct Products;
       "=f"(c[i + 6]), "=f"(c[i + 7])
 #define ATTN_NEW_8 ATTN_NEW(0)
 #define ATTN_NEW_16 ATTN_NEW_8, ATTN_NEW(8)
-#define ATTN_NEW_32 ATTN_NEW_16, ATTN_NEW(16), ATTN_NEW(24)
+#define ATTN_NEW_24 ATTN_NEW_16, ATTN_NEW(16)
+#define ATTN_NEW_32 ATTN_NEW_24, ATTN_NEW(24)
 #define ATTN_PRODUCT(method, type, name, columns, registers, a, b, adds, operands, transposed) \
   static __device__ __forceinline__ void method(name, float (&c)[registers],                   \
                                                 unsigned long long x, unsigned long long y) {  \
@@ -40,15 +41,18 @@ struct Products;
                  transposed)                                                                    \
   };
 ATTN_PRODUCTS(32, 16, "16", "17", false, "0")
+ATTN_PRODUCTS(48, 24, "24", "25", false, "0")
 ATTN_PRODUCTS(64, 32, "32", "33", false, "0")
 ATTN_PRODUCTS(16, 8, "8", "9", true, "1")
 ATTN_PRODUCTS(32, 16, "16", "17", true, "1")
+ATTN_PRODUCTS(48, 24, "24", "25", true, "1")
 ATTN_PRODUCTS(64, 32, "32", "33", true, "1")
 #undef ATTN_PRODUCTS
 #undef ATTN_PRODUCT
 #undef ATTN_NEW
 #undef ATTN_NEW_8
 #undef ATTN_NEW_16
+#undef ATTN_NEW_24
 #undef ATTN_NEW_32
 
 // threadIdx.x, which the compiler does not keep in a register.

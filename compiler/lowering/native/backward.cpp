@@ -29,22 +29,42 @@ namespace {
 
 using ir::Dim;
 
+constexpr std::int64_t kMostColumns = 256;        // Dqk, Dv
+constexpr std::int64_t kMostShared = 227 * 1024;  // bytes of a block of threads
+
+std::int64_t panels(std::int64_t columns) { return (columns + kPanel - 1) / kPanel * kPanel; }
+
+// As BackwardStages of attn/backward.cuh, aligned to 1024 bytes.
+std::int64_t shared_bytes(const ir::Dims& dims, const RowTile& tile) {
+  const std::int64_t depth = panels(dims[Dim::Dqk]), width = panels(dims[Dim::Dv]);
+  const std::int64_t of_keys = 2 * tile.keys * (depth + width);
+  const std::int64_t of_rows = 2 * tile.rows * (depth + width + tile.keys) + 8 * tile.rows;
+  return 1024 + of_keys + 2 * of_rows + 4 * tile.rows * depth + 16 * 9 + 32 + 16 * 8;
+}
+
+// Those that fit in shared memory, the best first: fewer rows for expressions that spill otherwise.
+// Up to 128 columns, registers hold the sums of 128 keys. The rates are not measured.
+std::vector<RowTile> tiles_of(const ir::Dims& dims) {
+  const bool wide = std::max(dims[Dim::Dqk], dims[Dim::Dv]) > 128;
+  std::vector<RowTile> tiles = {{64, 128, 1}, {32, 128, 0.7}};
+  if (wide) tiles = {{64, 64, 1}, {48, 64, 0.9}, {32, 64, 0.7}};
+  std::erase_if(tiles, [&](const RowTile& tile) { return shared_bytes(dims, tile) > kMostShared; });
+  return tiles;
+}
+
 class NativeBackward {
  public:
-  static constexpr std::size_t kTiles = 2;
-
-  NativeBackward(const ir::Attention& whole, const passes::Axes& mask_axes, std::size_t tile)
+  NativeBackward(const ir::Attention& whole, const passes::Axes& mask_axes, const RowTile& tile)
       : whole_(whole),
         derivatives_(gradient::differentiate(with_reduced_strength(whole))),
         attention_(derivatives_.attention),
         dims_(whole.dims),
         mask_axes_(mask_axes),
-        rows_(kBlockRows[tile]),
-        rate_(kRates[tile]),
+        tile_(tile),
         gradients_(gradient_names(whole)) {}
 
   Result<NativeProgram> make(const planning::Gpu& gpu) && {
-    ATTN_ASSIGN(blocks_, row_blocks(attention_, mask_axes_, rows_, whole_.deterministic));
+    ATTN_ASSIGN(blocks_, row_blocks(attention_, mask_axes_, tile_, whole_.deterministic));
     expressions_ = gradient_expressions_of(derivatives_, blocks_.masked);
     blocks_of_threads_ = std::min(static_cast<std::int64_t>(gpu.multiprocessors), items());
     LearnedGradients learned;
@@ -52,9 +72,9 @@ class NativeBackward {
       ATTN_ASSIGN(learned, learned_gradients(derivatives_));
     }
     NativeProgram made{program(learned), {}, {}};
-    made.work.scores = kProducts * blocks_.blocks * static_cast<double>(rows_ * kKeysOfBlock);
-    made.work.rate = rate_;
-    made.work.rows = kKeysOfBlock;
+    made.work.scores = kProducts * blocks_.blocks * static_cast<double>(tile_.rows * tile_.keys);
+    made.work.rate = tile_.rate;
+    made.work.rows = static_cast<double>(tile_.keys);
     made.work.width = static_cast<double>(depth() + width());
     made.work.tiles = static_cast<double>(items());
     made.work.launches = 3;
@@ -73,18 +93,12 @@ class NativeBackward {
   static constexpr const char* kBackwardKernel = "attn_backward";
   static constexpr const char* kConvertKernel = "attn_convert";
 
-  static constexpr std::int64_t kBlockRows[kTiles] = {
-      64, 32};  // the second for expressions that spill otherwise
-  static constexpr double kRates[kTiles] = {1, 0.7};  // not measured
   static constexpr std::int64_t kHeadsOfSection = 4;  // of keys; their queries stay in the L2 cache
   static constexpr std::int64_t kThreads = 256;       // of prepare and convert
   static constexpr std::int64_t kThreadsOfRow = 16, kConvertedRows = 32;  // as in attn/backward.cuh
   // A backward has five products where a forward has two.
   static constexpr double kProducts = 2.5;
 
-  static std::int64_t panels(std::int64_t columns) {
-    return (columns + kPanel - 1) / kPanel * kPanel;
-  }
   static std::int64_t ceil_div(std::int64_t x, std::int64_t y) { return (x + y - 1) / y; }
 
   bool wants(const char* gradient) const {
@@ -102,17 +116,10 @@ class NativeBackward {
   std::int64_t items() const { return blocks_.tiles * dims_[Dim::B] * dims_[Dim::Hkv]; }
   // Whether sums of dq are added in a fixed order.
   bool ordered() const { return whole_.deterministic && wants("dq"); }
-  std::int64_t row_blocks_of_head() const { return ceil_div(dims_[Dim::Sq], rows_); }
-  std::int64_t padded_rows() const { return past_all_rows(dims_) + rows_; }
+  std::int64_t row_blocks_of_head() const { return ceil_div(dims_[Dim::Sq], tile_.rows); }
+  std::int64_t padded_rows() const { return past_all_rows(dims_) + tile_.rows; }
   std::int64_t depth() const { return panels(dims_[Dim::Dqk]); }
   std::int64_t width() const { return panels(dims_[Dim::Dv]); }
-
-  // As BackwardStages of attn/backward.cuh, aligned to 1024 bytes.
-  std::int64_t shared_bytes() const {
-    const std::int64_t of_keys = 2 * kKeysOfBlock * (depth() + width());
-    const std::int64_t of_rows = 2 * rows_ * (depth() + width() + kKeysOfBlock) + 8 * rows_;
-    return 1024 + of_keys + 2 * of_rows + 4 * rows_ * depth() + 16 * 9 + 32 + 16 * 8;
-  }
 
   // With the steps of learned sinks, which read nothing per score.
   plan::Program program(const LearnedGradients& learned) const {
@@ -178,7 +185,7 @@ class NativeBackward {
     all.push_back({.kernel = kBackwardKernel,
                    .grid = {blocks_of_threads_, 1, 1},
                    .block = {384, 1, 1},
-                   .shared_bytes = shared_bytes(),
+                   .shared_bytes = shared_bytes(dims_, tile_),
                    .arguments = std::move(arguments)});
     if (!wants("dq")) return all;
     arguments = {Tensor{kSums}, Tensor{"dq"}};
@@ -214,7 +221,7 @@ class NativeBackward {
 
   plan::TensorMapArgument map_of(const std::string& name) const {
     const bool of_keys = name == "k" || name == "v";
-    return map_of_keys(whole_, name, {}, of_keys ? kKeysOfBlock : rows_);
+    return map_of_keys(whole_, name, {}, of_keys ? tile_.keys : tile_.rows);
   }
 
   std::string source() const {
@@ -244,7 +251,8 @@ class NativeBackward {
                                    kernels::float_class(whole_.dtype));
     const bool by_batch = blocks_.axes.batch, by_head = blocks_.axes.head;
     const std::pair<const char*, std::int64_t> integers[] = {
-        {"kBlockRows", rows_},
+        {"kBlockRows", tile_.rows},
+        {"kKeys", tile_.keys},
         {"kDepth", depth()},
         {"kWidth", width()},
         {"kBatches", dims_[Dim::B]},
@@ -313,7 +321,7 @@ class NativeBackward {
         "extern \"C\" __global__ void __launch_bounds__(384, 1) {}(\n    {}{}) {{\n  {}\n"
         "  const kernels::BackwardTensors tensors{{{}}};\n"
         "  kernels::backward<Constants>(tensors, expressions, {}{{}});\n}}\n",
-        shared_bytes(), kPrepareKernel, inputs, object, kBackwardKernel,
+        shared_bytes(dims_, tile_), kPrepareKernel, inputs, object, kBackwardKernel,
         fmt::join(parameters, ",\n    "), inputs, object, fmt::join(fields, ", "),
         ordered() ? "OrderedLists" : "Lists");
     if (!wants("dq")) return text;
@@ -328,8 +336,7 @@ class NativeBackward {
   const ir::Attention& attention_;
   const ir::Dims& dims_;
   const passes::Axes mask_axes_;
-  const std::int64_t rows_;  // of a block
-  const double rate_;
+  const RowTile tile_;
   const std::vector<std::string> gradients_;
   KeyBlocks blocks_;
   GradientExpressions expressions_;
@@ -364,7 +371,7 @@ Status check_backward(const ir::Attention& attention) {
     return unsupported(attention.pos, "attnc's backward kernels do not " + what);
   }
   for (const Dim dim : {Dim::Dqk, Dim::Dv}) {
-    ATTN_RETURN_IF_ERROR(check_depth(attention, dim, 128));
+    ATTN_RETURN_IF_ERROR(check_depth(attention, dim, kMostColumns));
   }
   for (const char* name : {"q", "k", "v", "do"}) {
     ATTN_RETURN_IF_ERROR(check_layout(attention, name));
@@ -374,10 +381,11 @@ Status check_backward(const ir::Attention& attention) {
 
 Result<NativeProgram> lower_backward(const ir::Attention& attention, const passes::Axes& mask_axes,
                                      const planning::Context& context, std::size_t refused) {
-  if (refused >= NativeBackward::kTiles) {
+  const std::vector<RowTile> tiles = tiles_of(attention.dims);
+  if (refused >= tiles.size()) {
     return unsupported(attention.pos, "no tile of attnc's backward kernel fits this score");
   }
-  return NativeBackward(attention, mask_axes, refused).make(context.gpu);
+  return NativeBackward(attention, mask_axes, tiles[refused]).make(context.gpu);
 }
 
 }  // namespace attn::lowering::native

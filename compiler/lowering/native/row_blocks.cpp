@@ -15,16 +15,17 @@ using passes::Block;
 
 class RowLister {
  public:
-  RowLister(const ir::Attention& attention, const passes::Axes& axes, std::int64_t rows,
+  RowLister(const ir::Attention& attention, const passes::Axes& axes, const RowTile& tile,
             bool ordered)
       : attention_(attention),
         dims_(attention.dims),
         group_(dims_[Dim::Hq] / dims_[Dim::Hkv]),
+        keys_(tile.keys),
         ordered_(ordered) {
-    as_keys_.keys = rows;
-    if (ordered) as_keys_.cell = rows;
+    as_keys_.keys = tile.rows;
+    if (ordered) as_keys_.cell = tile.rows;
     made_.axes = axes;
-    made_.tiles = (dims_[Dim::Skv] + kKeysOfBlock - 1) / kKeysOfBlock;
+    made_.tiles = (dims_[Dim::Skv] + keys_ - 1) / keys_;
   }
 
   Result<KeyBlocks> run() && {
@@ -89,7 +90,7 @@ class RowLister {
 
   // Of each block of keys, the cells of rows.
   std::vector<std::vector<Block>> visible(std::int64_t b, std::int64_t h) const {
-    passes::BlockSearch search{passes::whole_box(attention_), as_keys_.cell, kKeysOfBlock};
+    passes::BlockSearch search{passes::whole_box(attention_), as_keys_.cell, keys_};
     if (made_.axes.batch) search.box.batch = {b, b};
     if (made_.axes.head) search.box.head = {h * group_, (h + 1) * group_ - 1};
     const passes::MaskBoxes boxes(attention_, attention_.masks);
@@ -148,6 +149,7 @@ class RowLister {
   const ir::Attention& attention_;
   const ir::Dims& dims_;
   const std::int64_t group_;
+  const std::int64_t keys_;  // of a block
   const bool ordered_;
   Tile as_keys_{};  // whose keys are the rows of a block: runs of rows are found like those of keys
   KeyBlocks made_;
@@ -162,8 +164,8 @@ std::int64_t past_all_rows(const ir::Dims& dims) {
 }
 
 Result<KeyBlocks> row_blocks(const ir::Attention& attention, const passes::Axes& mask_axes,
-                             std::int64_t rows, bool ordered) {
-  return RowLister(attention, mask_axes, rows, ordered).run();
+                             const RowTile& tile, bool ordered) {
+  return RowLister(attention, mask_axes, tile, ordered).run();
 }
 
 }  // namespace attn::lowering::native

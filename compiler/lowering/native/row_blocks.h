@@ -8,16 +8,21 @@
 
 namespace attn::lowering::native {
 
-inline constexpr std::int64_t kKeysOfBlock = 128;
+// Of attnc's backward kernel: what a block of threads holds, and streams by.
+struct RowTile {
+  std::int64_t rows = 64;  // of a block
+  std::int64_t keys = 128;
+  double rate = 1;  // scores in the same time, compared with the best of these head dimensions
+};
 
 // The first row, a multiple of kCell, of blocks that no row is in.
 std::int64_t past_all_rows(const ir::Dims& dims);
 
-// Lists of blocks of `rows` rows for blocks of kKeysOfBlock keys, in the form of key_blocks: tiles
-// are blocks of keys, and runs are of rows. Heads that share keys share a list, which has what any
-// of them shows. `ordered`: blocks begin at multiples of `rows`, runs have KeyRun::before, and
-// tiles are in ascending order. Errors: as for key_blocks.
+// Lists of blocks of rows for blocks of keys, in the form of key_blocks: tiles are blocks of keys,
+// and runs are of rows. Heads that share keys share a list, which has what any of them shows.
+// `ordered`: blocks begin at multiples of their rows, runs have KeyRun::before, and tiles are in
+// ascending order. Errors: as for key_blocks.
 Result<KeyBlocks> row_blocks(const ir::Attention& attention, const passes::Axes& mask_axes,
-                             std::int64_t rows, bool ordered);
+                             const RowTile& tile, bool ordered);
 
 }  // namespace attn::lowering::native

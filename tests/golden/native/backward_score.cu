@@ -12,6 +12,7 @@ struct Lists {
 struct Constants {
   using Float = kernels::F16;
   static constexpr int kBlockRows = 64;
+  static constexpr int kKeys = 128;
   static constexpr int kDepth = 64;
   static constexpr int kWidth = 64;
   static constexpr int kBatches = 1;

@@ -119,6 +119,20 @@ TEST(NativeBackward, HeadDimensionsAreRoundedUp) {
                     HasSubstr("Outputs = kernels::Places<5120, 40, 80, 1, 40, true>;")));
 }
 
+// With more than 128 columns, a block of threads has 64 keys.
+TEST(NativeBackward, WideHeadsTakeFewerKeysAndRows) {
+  const std::string dims = "dims B = 1, Hq = 2, Sq = 640, Skv = 640, ";
+  const NativeProgram latent = lowered(dims + "Dqk = 192, Dv = 128;").value();
+  EXPECT_THAT(step_of(latent).source,
+              AllOf(HasSubstr("kBlockRows = 64;"), HasSubstr("kKeys = 64;")));
+  EXPECT_EQ(step_of(latent).launches[1].grid[0], 2 * 10);
+  const NativeProgram wide = lowered(dims + "D = 256;").value();
+  EXPECT_THAT(step_of(wide).source, HasSubstr("kBlockRows = 48;")) << "64 do not fit";
+  EXPECT_LE(step_of(wide).launches[1].shared_bytes, 227 << 10);
+  EXPECT_THAT(step_of(*lowered(dims + "D = 256;", 1)).source, HasSubstr("kBlockRows = 32;"));
+  EXPECT_FALSE(lowered(dims + "D = 256;", 2).ok());
+}
+
 // Its sums of products and derivatives may be infinite where the score is.
 TEST(NativeBackward, SlopesAreInlined) {
   const std::string squared = source_of(std::string(kSizes) + "score score * score;");
@@ -193,7 +207,8 @@ TEST(NativeBackward, RefusesWhatItCannotCompute) {
   const std::string dims = "dims B = 2, Hq = 4, Hkv = 2, Sq = 64, Skv = 64, ";
   EXPECT_EQ(refusal(dims + "D = 64;"), "");
   EXPECT_THAT(refusal(dims + "D = 60;"), HasSubstr("Dqk = 60"));
-  EXPECT_THAT(refusal(dims + "D = 192;"), HasSubstr("Dqk = 192"));
+  EXPECT_EQ(refusal(dims + "D = 256;"), "");
+  EXPECT_THAT(refusal(dims + "D = 264;"), HasSubstr("Dqk = 264"));
   EXPECT_EQ(refusal(dims + "D = 64; lengths q, kv; dropout 0.1;"), "");
   EXPECT_THAT(refusal(dims + "D = 64; layout thd;"), HasSubstr("packed sequences"));
   EXPECT_THAT(refusal(dims + "D = 64; layout paged(page = 16);"), HasSubstr("paged"));
@@ -218,6 +233,9 @@ TEST(NativeBackward, KernelsDoNotSpill) {
   const std::string sizes = "dims B = 2, Hq = 8, Hkv = 2, Sq = 1000, Skv = 1000, ";
   expect_no_spills(sizes + "D = 128; mask q_idx >= kv_idx;");
   expect_no_spills(sizes + "D = 128; mask q_idx >= kv_idx; deterministic; lengths q, kv;");
+  expect_no_spills(sizes + "D = 256; mask q_idx >= kv_idx;");
+  expect_no_spills(sizes + "Dqk = 192, Dv = 128; mask q_idx >= kv_idx; deterministic;");
+  expect_no_spills(sizes + "Dqk = 72, Dv = 136; score 30.0 * tanh(score / 30.0);");
   expect_no_spills(sizes + "D = 128; dtype f16; score score + (q_idx - kv_idx) * 0.01;");
   expect_no_spills(sizes + "D = 128; score 30.0 * tanh(score / 30.0); dropout 0.1;", 1);
   expect_no_spills(sizes + "D = 64; tensor t: f32[Sq]; score score * score * t[q_idx]; grad k;", 1);

@@ -14,8 +14,8 @@ using ::testing::HasSubstr;
 
 KeyBlocks listed(const std::string& clauses, const passes::Axes& axes = {}, std::int64_t rows = 64,
                  bool ordered = false) {
-  return row_blocks(of_spec("attention a { dims B = 2, D = 64; dims " + clauses + " }"), axes, rows,
-                    ordered)
+  return row_blocks(of_spec("attention a { dims B = 2, D = 64; dims " + clauses + " }"), axes,
+                    {.rows = rows}, ordered)
       .value();
 }
 
@@ -98,7 +98,7 @@ TEST(RowBlocks, LongListsAreRefused) {
   const auto made = row_blocks(
       of_spec(
           "attention a { dims B = 1, Hq = 1, Sq = 16, Skv = 2200000, D = 64; mask q_idx > 3; }"),
-      {}, 64, false);
+      {}, {}, false);
   ASSERT_FALSE(made.ok());
   EXPECT_THAT(made.error().message, HasSubstr("entries"));
 }
