@@ -23,6 +23,8 @@ constexpr std::string_view kTrained[] = {"specs/causal.attn",
                                          "specs/padding.attn",
                                          "specs/softcap.attn",
                                          "tests/gpu/native/backward_depth_256.attn",
+                                         "tests/gpu/native/backward_thd.attn",
+                                         "tests/gpu/native/backward_thd_of_keys.attn",
                                          "tests/gpu/native/backward_widths.attn",
                                          "tests/gpu/native/backward_widths_24_200.attn",
                                          "tests/gpu/native/deterministic.attn"};

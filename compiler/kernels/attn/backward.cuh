@@ -1,9 +1,9 @@
 // Backward attention over lists of row blocks, for compute capability 9.0.
 //
 // Keys stay. A block of threads takes 128 keys of one head, 64 for each of its two warp groups
-// (Gradients), or 64 where columns are many (below), and the rows of all heads that share them stream by, kBlockRows at a time, which one
-// thread copies (RowProducer). Scores are transposed, so that weights stay in registers: rows of an
-// accumulator are keys, its columns are rows of q.
+// (Gradients), or 64 where columns are many (below), and the rows of all heads that share them stream
+// by, kBlockRows at a time, which one thread copies (RowProducer). Scores are transposed, so that
+// weights stay in registers: rows of an accumulator are keys, its columns are rows of q.
 //
 //   S^T = K Q^T       P^T = exp(S^T - lse)         dV += P^T dO
 //   dP^T = V dO^T     dS^T = P^T (dP^T - delta) d  dK += dS^T Q      d: the score's derivative
@@ -54,15 +54,17 @@ struct Scored {
 };
 
 // Where the elements of a tensor are, which has kColumns columns. kAligned: its rows are contiguous,
-// at multiples of 16 bytes.
+// at multiples of 16 bytes. kPacked: a batch begins at row starts[b] of all (thd), and has no rows past
+// its length.
 template <long long kBatch, long long kHead, long long kRow, long long kColumn_, int kColumns_,
-          bool kAligned>
+          bool kAligned, bool kPacked_>
 struct Places {
   static constexpr long long kColumn = kColumn_;
   static constexpr int kColumns = kColumns_;
+  static constexpr bool kPacked = kPacked_;
 
-  static __device__ long long place(int b, int h, int row) {
-    return b * kBatch + h * kHead + row * kRow;
+  static __device__ long long place(const int* starts, int b, int h, int row) {
+    return (kPacked ? starts[b] * kRow : b * kBatch) + h * kHead + row * kRow;
   }
   // Eight adjacent columns.
   static __device__ __forceinline__ void load(const unsigned short* from, unsigned (&pairs)[4]) {
@@ -88,7 +90,8 @@ struct Places {
 
 // What the kernel reads and writes; gradients that are not wanted are null.
 struct BackwardTensors {
-  const TensorMap *q, *k, *v, *d_o;
+  const TensorMap *q, *k, *v, *d_o;  // of packed tensors one for each batch (sequence_maps.cuh)
+  const int* column_starts;          // the first key of each batch, if keys or values are packed
   const float *exponents, *deltas;  // [B, Hq, kPaddedRows]: -lse log2(e), -inf in empty rows; delta
   float* query_sums;  // [B, Hq, kDepth / 16, kPaddedRows / 8, 32, 4], see Gradients::hand_over
   int* turns;         // [B, Hq, kRowBlocks], 0 at first: the block of keys that adds next
@@ -116,7 +119,7 @@ struct BackwardStages {
   static constexpr int kRowValues = kSums + kSumBytes;
   static constexpr int kBarriers = kRowValues + 2 * kStages * kRowBytes;
   static constexpr int kWords = kBarriers + 16 * (3 + 3 * kStages);
-  static constexpr int kBytes = kWords + 32 + 16 * kStepWords;
+  static constexpr int kBytes = kWords + 48 + 16 * kStepWords;
 
   unsigned base;
 
@@ -141,12 +144,16 @@ struct BackwardStages {
   // Of the item: its unit, block of keys, and number of steps. Of a step: its rows and head, whose
   // turn to wait for, and the next one.
   __device__ unsigned item_words() const { return base + kWords; }
-  // The producer's own.
+  // The producer's own, which has few registers: of the next item, and where it is in a list.
   __device__ unsigned next_block() const { return item_words() + 12; }
-  __device__ unsigned next_turn() const { return item_words() + 16; }
-  __device__ unsigned last_run() const { return item_words() + 20; }
+  __device__ unsigned next_keys() const { return item_words() + 16; }
+  __device__ unsigned next_turn() const { return item_words() + 20; }
+  __device__ unsigned blocks_left() const { return item_words() + 24; }
+  __device__ unsigned last_run() const { return item_words() + 28; }
+  __device__ unsigned left_of_run() const { return item_words() + 32; }
+  __device__ unsigned steps_left() const { return item_words() + 36; }
   __device__ unsigned step_words(unsigned step) const {
-    return item_words() + 32 + step % kStepWords * 16;
+    return item_words() + 48 + step % kStepWords * 16;
   }
 
   __device__ void init() const {
@@ -162,7 +169,8 @@ struct BackwardStages {
   }
 };
 
-// One thread. It has few registers: the warp groups need them.
+// One thread. It has few registers, because the warp groups need them: what it has to remember is in
+// shared memory.
 template <class C, class E, class L>
 struct RowProducer {
   using S = BackwardStages<C>;
@@ -178,6 +186,7 @@ struct RowProducer {
 
   __device__ void run() {
     static_assert(S::kStages == 2, "steps % 2");
+    acquire_maps();
     int n = atomicAdd(tensors.counter, 1);
     while (n < C::kItems) {
       copy_item(n);
@@ -187,6 +196,16 @@ struct RowProducer {
     store_shared(stages.item_words(), kEndOfStream);
     store_shared(stages.step_words(steps), kEndOfStream);
     arrive(stages.keys_full());
+  }
+
+  __device__ void acquire_maps() const {
+#pragma unroll 1
+    for (int b = 0; b < C::kBatches; ++b) {
+      if constexpr (C::Queries::kPacked) acquire_map(tensors.q + b);
+      if constexpr (C::Keys::kPacked) acquire_map(tensors.k + b);
+      if constexpr (C::Values::kPacked) acquire_map(tensors.v + b);
+      if constexpr (C::Outputs::kPacked) acquire_map(tensors.d_o + b);
+    }
   }
 
   // Items are in sections of units (heads of keys), in each of which the longest come first.
@@ -200,27 +219,41 @@ struct RowProducer {
         unit / C::kKeyHeads * C::kListsOfBatch + unit % C::kKeyHeads * C::kListsOfHead;
     const Tile tile = lists.tile(list * C::kKeyBlocks + within / units);
     store_shared(stages.next_block(), tile.tile);
+    store_shared(stages.next_keys(), first_key(tile, unit / C::kKeyHeads));
     store_shared(stages.last_run(), tile.first + tile.runs);
-    int of_run = 0;
-    int blocks = blocks_of(tile, unit / C::kKeyHeads);
+    store_shared(stages.left_of_run(), 0);
+    const int blocks = blocks_of(tile, unit / C::kKeyHeads);
+    store_shared(stages.blocks_left(), blocks);
     constexpr int kLeastBlocks = (kLeastSteps + C::kHeadsOfKey - 1) / C::kHeadsOfKey;
-    int left = (blocks < kLeastBlocks ? kLeastBlocks : blocks) * C::kHeadsOfKey;
+    store_shared(stages.steps_left(),
+                 (blocks < kLeastBlocks ? kLeastBlocks : blocks) * C::kHeadsOfKey);
     int head = unit * C::kHeadsOfKey;
-    unsigned rows = 0;
+    unsigned rows = next_rows(head, 0);
     steps |= kFirstStep;
-    next_rows(head, blocks, of_run, rows);
 #pragma unroll 1
     for (;;) {
-      copy_rows(unknown(head), unknown(rows));
+      copy_queries(head, rows);
+      copy_gradients();
       // The stages of the first step are empty before those of the keys.
-      if (steps & kFirstStep) copy_keys(unknown(head) / C::kHeadsOfKey, left);
-      if (--left == 0) break;
-      if (++head % C::kHeadsOfKey == 0) {
-        head -= C::kHeadsOfKey;
-        next_rows(head, blocks, of_run, rows);
-      }
+      if (steps & kFirstStep) copy_keys();
+      const int left = (int)load_shared(stages.steps_left()) - 1;
+      if (left == 0) break;
+      store_shared(stages.steps_left(), left);
+      rows = load_shared(stages.step_words(steps)), head = last_head() + 1;
+      ++steps;
+      if (head % C::kHeadsOfKey != 0) continue;
+      head -= C::kHeadsOfKey;
+      rows = next_rows(head, rows);
     }
+    ++steps;
     steps ^= 1u << 31;
+  }
+  __device__ int last_head() const { return (int)load_shared(stages.step_words(steps) + 4); }
+
+  // Of a sequence without keys, which has a map of one, nothing is read.
+  __device__ int first_key(const Tile& tile, int b) const {
+    constexpr bool kPacked = C::Keys::kPacked || C::Values::kPacked;
+    return kPacked && expressions.keys(b) == 0 ? C::kColumns : tile.tile * S::kKeys;
   }
 
   // Those within the lengths of the batch.
@@ -238,48 +271,51 @@ struct RowProducer {
     return most < run.blocks ? most : run.blocks;
   }
 
-  // The block before, of `blocks` that are left, or one that no row is in. Of the last run, `of_run`
-  // are left.
-  __device__ void next_rows(int head, int& blocks, int& of_run, unsigned& rows) const {
-    if (--blocks < 0) {
-      rows = C::kPaddedRows - C::kBlockRows;
-      return;
-    }
-    while (of_run == 0) {
+  // The block before, or, if none is left, one that no row is in.
+  __device__ unsigned next_rows(int head, unsigned rows) const {
+    const int blocks = (int)load_shared(stages.blocks_left()) - 1;
+    if (blocks < 0) return C::kPaddedRows - C::kBlockRows;
+    store_shared(stages.blocks_left(), blocks);
+    int left = (int)load_shared(stages.left_of_run());
+    while (left == 0) {
       const int run = (int)load_shared(stages.last_run()) - 1;
       const Run next = lists.run(run);
       store_shared(stages.last_run(), run);
-      of_run = blocks_of(next, head / C::kHeads);
-      rows = next.key + of_run * C::kBlockRows;
+      left = blocks_of(next, head / C::kHeads);
+      rows = next.key + left * C::kBlockRows;
       if constexpr (C::kOrdered) store_shared(stages.next_turn(), turn_of(lists.before(run)));
     }
-    --of_run;
-    rows -= C::kBlockRows;
+    store_shared(stages.left_of_run(), left - 1);
+    return rows - C::kBlockRows;
   }
   // What the block of keys waits for.
   __device__ int turn_of(int before) const {
     return before == 0 ? 0 : (int)load_shared(stages.next_block()) - before + 1;
   }
 
-  // Of head `unit` of all batches.
-  __device__ void copy_rows(int unit, unsigned rows) {
-    const unsigned n = steps & 1, parity = (steps >> 1 & 1) ^ 1, full = stages.query_full(n);
-    wait(empty_of(full), parity);
+  // Of a head of all batches.
+  __device__ void copy_queries(int head, unsigned rows) const {
+    const unsigned n = steps & 1, full = stages.query_full(n);
+    wait(empty_of(full), (steps >> 1 & 1) ^ 1);
     store_shared(stages.step_words(steps), rows);
-    store_shared(stages.step_words(steps) + 4, unit);
+    store_shared(stages.step_words(steps) + 4, head);
     if constexpr (C::kOrdered) {
       store_shared(stages.step_words(steps) + 8, load_shared(stages.next_turn()));
       store_shared(stages.step_words(steps) + 12, load_shared(stages.next_block()) + 1);
     }
-    copy_panels<C::kDepth, C::kBlockRows, C::kHeads>(stages.query(n), *tensors.q, full, unit,
-                                                     rows & kKeyBits, S::kRowBytes);
-    copy_row_values(stages.exponents(n), tensors.exponents, full, unit, rows);
-    const unsigned other = stages.gradient_full(n);
-    wait(empty_of(other), parity);
-    copy_panels<C::kWidth, C::kBlockRows, C::kHeads>(stages.gradient(n), *tensors.d_o, other, unit,
-                                                     rows & kKeyBits, S::kRowBytes);
-    copy_row_values(stages.deltas(n), tensors.deltas, other, unit, rows);
-    ++steps;
+    copy_panels<typename C::Queries, C::kDepth, C::kBlockRows, C::kHeads>(
+        stages.query(n), tensors.q, full, head, rows & kKeyBits, S::kRowBytes);
+    copy_row_values(stages.exponents(n), tensors.exponents, full, head, rows);
+  }
+  // Of the same.
+  __device__ void copy_gradients() const {
+    const int head = last_head();
+    const unsigned rows = load_shared(stages.step_words(steps));
+    const unsigned n = steps & 1, full = stages.gradient_full(n);
+    wait(empty_of(full), (steps >> 1 & 1) ^ 1);
+    copy_panels<typename C::Outputs, C::kWidth, C::kBlockRows, C::kHeads>(
+        stages.gradient(n), tensors.d_o, full, head, rows & kKeyBits, S::kRowBytes);
+    copy_row_values(stages.deltas(n), tensors.deltas, full, head, rows);
   }
 
   static __device__ void copy_row_values(unsigned to, const float* values, unsigned full, int unit,
@@ -288,27 +324,29 @@ struct RowProducer {
                full);
   }
 
-  // Of head `unit` of keys of all batches, for `left` steps.
-  __device__ void copy_keys(int unit, int left) {
-    const int block = load_shared(stages.next_block());
+  __device__ void copy_keys() {
+    const int unit = last_head() / C::kHeadsOfKey;  // a head of keys of all batches
     steps &= ~kFirstStep;
     wait(empty_of(stages.keys_full()), steps >> 31 ^ 1);
     store_shared(stages.item_words(), unit);
-    store_shared(stages.item_words() + 4, block);
-    store_shared(stages.item_words() + 8, left);
-    copy_panels<C::kDepth, S::kKeys, C::kKeyHeads>(stages.keys(), *tensors.k, stages.keys_full(),
-                                                   unit, block * S::kKeys, 0);
-    copy_panels<C::kWidth, S::kKeys, C::kKeyHeads>(stages.values(), *tensors.v,
-                                                   stages.values_full(), unit, block * S::kKeys, 0);
+    store_shared(stages.item_words() + 4, load_shared(stages.next_block()));
+    store_shared(stages.item_words() + 8, load_shared(stages.steps_left()));
+    const int at = load_shared(stages.next_keys());
+    copy_panels<typename C::Keys, C::kDepth, S::kKeys, C::kKeyHeads>(
+        stages.keys(), tensors.k, stages.keys_full(), unit, at, 0);
+    copy_panels<typename C::Values, C::kWidth, S::kKeys, C::kKeyHeads>(
+        stages.values(), tensors.v, stages.values_full(), unit, at, 0);
   }
 
   // Announces so many bytes more.
-  template <int kColumns, int kRows, int kHeads>
-  static __device__ void copy_panels(unsigned to, const TensorMap& map, unsigned full, int unit,
+  template <class P, int kColumns, int kRows, int kHeads>
+  static __device__ void copy_panels(unsigned to, const TensorMap* maps, unsigned full, int unit,
                                      int at, int more) {
     arrive_expecting(full, kColumns * kRows * 2 + more);
+    const int b = unit / kHeads;
     for (int panel = 0; panel < kColumns / 64; ++panel) {
-      copy_box(to + panel * kRows * 128, map, full, panel * 64, at, unit % kHeads, unit / kHeads);
+      copy_box(to + panel * kRows * 128, maps[P::kPacked ? b : 0], full, panel * 64, at,
+               unit % kHeads, P::kPacked ? 0 : b);
     }
   }
 };
@@ -801,8 +839,8 @@ struct Gradients {
     }
   }
 
-  // Hands a part of dQ of a step over. 16 columns of 8 rows are registers of a warp: float4 `lane` has columns
-  // lane / 4 and 8 further, each of rows 2 (lane % 4) and the next.
+  // Hands a part of dQ of a step over. 16 columns of 8 rows are registers of a warp: float4 `lane`
+  // has columns lane / 4 and 8 further, each of rows 2 (lane % 4) and the next.
   template <int kPart>
   __device__ __forceinline__ void hand_over(unsigned step) {
     if (tensors.query_sums == nullptr) return;
@@ -829,10 +867,12 @@ struct Gradients {
   __device__ __forceinline__ void store(unsigned short* to, int unit, const float (&c)[kOutputs],
                                         float factor) const {
     if (to == nullptr) return;
+    const int b = unit / C::kKeyHeads, keys = P::kPacked ? expressions.keys(b) : C::kColumns;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const int k = key + 8 * r;
-      unsigned short* of_key = to + P::place(unit / C::kKeyHeads, unit % C::kKeyHeads, k);
+      unsigned short* of_key =
+          to + P::place(tensors.column_starts, b, unit % C::kKeyHeads, k);
 #pragma unroll
       for (int part = 0; part < kOutputs / 16; ++part) {
         unsigned pairs[4];
@@ -843,7 +883,7 @@ struct Gradients {
         }
         exchange(pairs, lane());
         const int column = (4 * part + (lane() & 3)) * 8;
-        if (k < C::kColumns && column < P::kColumns) P::store(of_key + column * P::kColumn, pairs);
+        if (k < keys && column < P::kColumns) P::store(of_key + column * P::kColumn, pairs);
       }
     }
   }
@@ -870,19 +910,19 @@ ATTN_INLINE void backward(const BackwardTensors& tensors, const E& expressions, 
 // past the length, get the exponent -inf and the delta 0.
 template <class C, class E>
 ATTN_INLINE void prepare(const unsigned short* o, const unsigned short* d_o, const float* lse,
-                         const E& expressions, float* exponents, float* deltas) {
+                         const int* row_starts, const E& expressions, float* exponents,
+                         float* deltas) {
   using P = typename C::Outputs;
   const long long i = attn_thread(), row = i / 16;
   const int q = (int)(row % C::kPaddedRows), h = (int)(row / C::kPaddedRows % C::kHeads);
   const int b = (int)(row / C::kPaddedRows / C::kHeads), lane = (int)(i % 16);
   const bool exists = b < C::kBatches && q < expressions.queries(b);
-  const float of_row = exists ? lse[b * C::kStatisticsBatch + h * C::kStatisticsHead +
-                                    q * C::kStatisticsRow]
-                              : nothing();
+  const float of_row =
+      exists ? lse[C::Statistics::place(row_starts, b, h, q)] : nothing();
   const bool empty = of_row == nothing();
   float sum = 0;
   for (int column = lane * 8; !empty && column < P::kColumns; column += 128) {
-    const long long at = P::place(b, h, q) + column * P::kColumn;
+    const long long at = P::place(row_starts, b, h, q) + column * P::kColumn;
     unsigned x[4], y[4];
     P::load(o + at, x);
     P::load(d_o + at, y);
@@ -906,12 +946,16 @@ constexpr int kConvertedRows = 32;
 
 // Makes dq of its sums, which are in the order of registers (Gradients::hand_over).
 template <class C, class E>
-ATTN_INLINE void convert(const float* sums, const E& expressions, unsigned short* dq) {
+ATTN_INLINE void convert(const float* sums, const int* row_starts, const E& expressions,
+                         unsigned short* dq) {
   using P = typename C::Queries;
   float* const tile = reinterpret_cast<float*>(shared_memory());
   constexpr int kStride = C::kDepth + 1;  // of its rows
   constexpr int kTiles = (C::kRows + kConvertedRows - 1) / kConvertedRows;
   const int head_of_all = blockIdx.x / kTiles, first = blockIdx.x % kTiles * kConvertedRows;
+  const int b = head_of_all / C::kHeads, h = head_of_all % C::kHeads;
+  const int rows = P::kPacked ? expressions.queries(b) : C::kRows;
+  if (first >= rows) return;
   const float scale = expressions.scale();
   for (int i = threadIdx.x; i < kConvertedRows / 8 * C::kDepth * 2; i += blockDim.x) {
     const int lane = i % 32, eight = i / 32 % (kConvertedRows / 8);
@@ -925,16 +969,14 @@ ATTN_INLINE void convert(const float* sums, const E& expressions, unsigned short
   __syncthreads();
   for (int i = threadIdx.x; i < kConvertedRows * C::kDepth / 8; i += blockDim.x) {
     const int row = i / (C::kDepth / 8), column = i % (C::kDepth / 8) * 8;
-    if (first + row >= C::kRows || column >= P::kColumns) continue;
+    if (first + row >= rows || column >= P::kColumns) continue;
     unsigned pairs[4];
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       const float* from = tile + row * kStride + column + 2 * j;
       pairs[j] = pair(typename C::Float{}, from[0] * scale, from[1] * scale);
     }
-    P::store(dq + P::place(head_of_all / C::kHeads, head_of_all % C::kHeads, first + row) +
-                 column * P::kColumn,
-             pairs);
+    P::store(dq + P::place(row_starts, b, h, first + row) + column * P::kColumn, pairs);
   }
 }
 

@@ -39,7 +39,7 @@ std::int64_t shared_bytes(const ir::Dims& dims, const RowTile& tile) {
   const std::int64_t depth = panels(dims[Dim::Dqk]), width = panels(dims[Dim::Dv]);
   const std::int64_t of_keys = 2 * tile.keys * (depth + width);
   const std::int64_t of_rows = 2 * tile.rows * (depth + width + tile.keys) + 8 * tile.rows;
-  return 1024 + of_keys + 2 * of_rows + 4 * tile.rows * depth + 16 * 9 + 32 + 16 * 8;
+  return 1024 + of_keys + 2 * of_rows + 4 * tile.rows * depth + 16 * 9 + 48 + 16 * 8;
 }
 
 // Those that fit in shared memory, the best first: fewer rows for expressions that spill otherwise.
@@ -84,6 +84,7 @@ class NativeBackward {
   }
 
  private:
+  static constexpr const char* kCopied[] = {"q", "k", "v", "do"};
   static constexpr const char* kCounter = "native.counter";
   static constexpr const char* kExponents = "native.exponents";
   static constexpr const char* kDeltas = "native.deltas";
@@ -142,10 +143,10 @@ class NativeBackward {
       if (used.contains(param.name)) program.params.push_back({param.name, param.dtype});
     }
     if (own_gradients().empty()) return program;
-    plan::KernelStep step{.outputs = own_gradients(),
-                          .zeroed = {kCounter},
-                          .launches = launches(),
-                          .source = source()};
+    plan::KernelStep step{
+        .outputs = own_gradients(), .zeroed = {kCounter}, .launches = {}, .source = source()};
+    if (!packed_maps().empty()) add_sequence_maps(whole_, packed_maps(), program, step);
+    std::ranges::move(launches(), std::back_inserter(step.launches));
     const auto add = [&](const char* name, std::int64_t elements) {
       program.internals.push_back(plan::internal_tensor(name, DType::f32, {elements}));
     };
@@ -172,6 +173,7 @@ class NativeBackward {
     const std::int64_t prepared = heads() * padded_rows() * kThreadsOfRow;
     std::vector<plan::KernelArgument> arguments = {Tensor{"o"}, Tensor{"do"}, Tensor{"lse"},
                                                    Tensor{kExponents}, Tensor{kDeltas}};
+    add_starts(arguments, has_row_starts(), kRowStarts);
     add_inputs(arguments);
     std::vector<plan::Launch> all;
     all.push_back({.kernel = kPrepareKernel,
@@ -179,7 +181,11 @@ class NativeBackward {
                    .block = {kThreads, 1, 1},
                    .arguments = std::move(arguments)});
     arguments.clear();
-    for (const char* name : {"q", "k", "v", "do"}) arguments.emplace_back(map_of(name));
+    for (const char* name : kCopied) {
+      if (!is_packed(name)) arguments.emplace_back(map_of(name));
+    }
+    if (!packed_maps().empty()) arguments.emplace_back(Tensor{kMaps});
+    add_starts(arguments, has_column_starts(), kColumnStarts);
     for (const std::string& name : operands()) arguments.emplace_back(Tensor{name});
     add_inputs(arguments);
     all.push_back({.kernel = kBackwardKernel,
@@ -189,6 +195,7 @@ class NativeBackward {
                    .arguments = std::move(arguments)});
     if (!wants("dq")) return all;
     arguments = {Tensor{kSums}, Tensor{"dq"}};
+    add_starts(arguments, has_row_starts(), kRowStarts);
     add_inputs(arguments);
     all.push_back({.kernel = kConvertKernel,
                    .grid = {heads() * ceil_div(dims_[Dim::Sq], kConvertedRows), 1, 1},
@@ -210,6 +217,12 @@ class NativeBackward {
     return names;
   }
 
+  bool has_row_starts() const { return is_packed("q") || is_packed("o"); }
+  bool has_column_starts() const { return is_packed("k") || is_packed("v"); }
+  static void add_starts(std::vector<plan::KernelArgument>& arguments, bool has, const char* name) {
+    if (has) arguments.emplace_back(plan::TensorOperand{name});
+  }
+
   void add_inputs(std::vector<plan::KernelArgument>& arguments) const {
     for (const plan::OperandSource& source : expressions_.inputs.operands) {
       if (const auto* param = std::get_if<plan::ParamOperand>(&source))
@@ -224,12 +237,27 @@ class NativeBackward {
     return map_of_keys(whole_, name, {}, of_keys ? tile_.keys : tile_.rows);
   }
 
+  bool is_packed(const std::string& name) const {
+    return layout_of(whole_, name).kind == ir::LayoutKind::thd;
+  }
+  // Of the tensors that are read by TMA and packed.
+  std::vector<plan::TensorMapArgument> packed_maps() const {
+    std::vector<plan::TensorMapArgument> maps;
+    for (const char* name : kCopied) {
+      if (is_packed(name)) maps.push_back(map_of(name));
+    }
+    return maps;
+  }
+
   std::string source() const {
     return (kWatched ? watch_text({"keys", "values", "queries 0", "queries 1", "gradients 0",
                                    "gradients 1", "slopes 0", "slopes 1", "sums"})
                      : "") +
-           kernels::include_text("backward.cuh") + lists_text(blocks_) + order_text() +
-           constants_text() + gradient_expressions_text(derivatives_, expressions_) +
+           kernels::include_text("backward.cuh") +
+           (packed_maps().empty() ? "" : kernels::include_text("sequence_maps.cuh")) +
+           lists_text(blocks_) + order_text() + constants_text() +
+           gradient_expressions_text(derivatives_, expressions_) +
+           (packed_maps().empty() ? "" : sequence_maps_text(whole_, packed_maps())) +
            kernels_text();
   }
 
@@ -273,38 +301,46 @@ class NativeBackward {
     for (const auto& [name, value] : integers) {
       text += fmt::format("  static constexpr int {} = {};\n", name, value);
     }
-    const Dims4 statistics = statistics_strides(whole_);
-    text += fmt::format(
-        "  static constexpr long long kStatisticsBatch = {}, kStatisticsHead = {}, "
-        "kStatisticsRow = {};\n",
-        statistics[0], statistics[1], statistics[2]);
     text += fmt::format("  static constexpr bool kLengths = {}, kOrdered = {};\n",
                         whole_.lengths_q || whole_.lengths_kv, ordered());
     const std::pair<const char*, const char*> tensors[] = {
         {"Queries", "q"}, {"Keys", "k"}, {"Values", "v"}, {"Outputs", "o"}};
-    for (const auto& [type, name] : tensors) text += places_text(type, name);
-    return text + "};\n";
+    for (const auto& [type, name] : tensors) {
+      const Dims4 dims = logical_dims(whole_, name), strides = stored_strides(whole_, name);
+      text += places_text(type, dims, strides, moves_in_vectors(dims, strides), is_packed(name));
+    }
+    return text + places_text("Statistics", {}, statistics_strides(whole_), false, is_packed("o")) +
+           "};\n";
   }
 
   // Gradients have the layouts of their tensors.
-  std::string places_text(const char* type, const char* name) const {
-    const Dims4 dims = logical_dims(whole_, name), strides = stored_strides(whole_, name);
-    return fmt::format("  using {} = kernels::Places<{}, {}, {}, {}, {}, {}>;\n", type, strides[0],
-                       strides[1], strides[2], strides[3], dims[3],
-                       moves_in_vectors(dims, strides));
+  static std::string places_text(const char* type, const Dims4& dims, const Dims4& strides,
+                                 bool aligned, bool packed) {
+    return fmt::format("  using {} = kernels::Places<{}, {}, {}, {}, {}, {}, {}>;\n", type,
+                       strides[0], strides[1], strides[2], strides[3], dims[3], aligned, packed);
   }
 
   std::string kernels_text() const {
     const std::string inputs = parameters_text(expressions_.inputs);
     const std::string object = expressions_object(whole_, expressions_.inputs);
-    std::vector<std::string> parameters, fields = {"&q", "&k", "&v", "&d_o"};
-    for (const char* map : {"q", "k", "v", "d_o"}) {
-      parameters.push_back(fmt::format("const __grid_constant__ kernels::TensorMap {}", map));
-    }
+    std::vector<std::string> parameters, fields;
     const auto add = [&](bool there, const char* type, const char* name) {
       if (there) parameters.push_back(fmt::format("{} {}", type, name));
       fields.emplace_back(there ? name : "nullptr");
     };
+    std::int64_t packed = 0;
+    for (const std::string name : kCopied) {
+      const std::string parameter = name == "do" ? "d_o" : name;
+      fields.push_back(is_packed(name) ? fmt::format("maps + {}", dims_[Dim::B] * packed++)
+                                       : "&" + parameter);
+      if (is_packed(name)) continue;
+      parameters.push_back("const __grid_constant__ kernels::TensorMap " + parameter);
+    }
+    if (packed > 0) parameters.emplace_back("const kernels::TensorMap* maps");
+    add(has_column_starts(), "const int*", kColumnStarts);
+    const char* row_starts = has_row_starts() ? kRowStarts : "nullptr";
+    const std::string of_row_starts =
+        has_row_starts() ? fmt::format(", const int* {}", kRowStarts) : "";
     add(true, "const float*", "exponents");
     add(true, "const float*", "deltas");
     add(wants("dq"), "float*", "sums");
@@ -316,19 +352,19 @@ class NativeBackward {
         "static_assert(kernels::BackwardStages<Constants>::kBytes + 1024 == {}, \"\");\n"
         "extern \"C\" __global__ void {}(const unsigned short* o, const unsigned short* d_o,\n"
         "                                        const float* lse, float* exponents,\n"
-        "                                        float* deltas{}) {{\n  {}\n"
-        "  kernels::prepare<Constants>(o, d_o, lse, expressions, exponents, deltas);\n}}\n"
+        "                                        float* deltas{}{}) {{\n  {}\n"
+        "  kernels::prepare<Constants>(o, d_o, lse, {}, expressions, exponents, deltas);\n}}\n"
         "extern \"C\" __global__ void __launch_bounds__(384, 1) {}(\n    {}{}) {{\n  {}\n"
         "  const kernels::BackwardTensors tensors{{{}}};\n"
         "  kernels::backward<Constants>(tensors, expressions, {}{{}});\n}}\n",
-        shared_bytes(dims_, tile_), kPrepareKernel, inputs, object, kBackwardKernel,
-        fmt::join(parameters, ",\n    "), inputs, object, fmt::join(fields, ", "),
+        shared_bytes(dims_, tile_), kPrepareKernel, of_row_starts, inputs, object, row_starts,
+        kBackwardKernel, fmt::join(parameters, ",\n    "), inputs, object, fmt::join(fields, ", "),
         ordered() ? "OrderedLists" : "Lists");
     if (!wants("dq")) return text;
     return text + fmt::format(
-                      "extern \"C\" __global__ void {}(const float* sums, unsigned short* dq{}) "
-                      "{{\n  {}\n  kernels::convert<Constants>(sums, expressions, dq);\n}}\n",
-                      kConvertKernel, inputs, object);
+                      "extern \"C\" __global__ void {}(const float* sums, unsigned short* dq{}{}) "
+                      "{{\n  {}\n  kernels::convert<Constants>(sums, {}, expressions, dq);\n}}\n",
+                      kConvertKernel, of_row_starts, inputs, object, row_starts);
   }
 
   const ir::Attention& whole_;
@@ -346,10 +382,6 @@ class NativeBackward {
 // The first that the kernels do not compute.
 std::string missing(const ir::Attention& attention) {
   if (attention.is_sigmoid()) return "compute sigmoid";
-  for (const char* name : {"q", "k", "v", "o"}) {
-    const ir::LayoutKind kind = layout_of(attention, name).kind;
-    if (kind == ir::LayoutKind::thd) return "take packed sequences (thd)";
-  }
   for (const gradient::TensorGradient& learned : gradient::differentiate(attention).tensors) {
     if (!learned.score.empty()) return fmt::format("compute the gradient of `{}`", learned.tensor);
   }

@@ -56,7 +56,9 @@ class Source {
     text +=
         constants_text() + expressions_text(attention_, kernel_.expressions, kernel_.makes_lists);
     if (kernel_.makes_lists) text += lister_text();
-    if (!thd_inputs(attention_).empty()) text += maps_text();
+    if (!thd_inputs(attention_).empty()) {
+      text += sequence_maps_text(attention_, maps_of_packed(attention_, kernel_));
+    }
     return text + forward_text();
   }
 
@@ -230,30 +232,6 @@ class Source {
 
   bool gathers(const char* name) const { return kernel_.gathers(page_of(attention_, name)); }
 
-  // The parameters are those that native.cpp lists.
-  std::string maps_text() const {
-    std::vector<std::string> parameters;
-    std::string statements;
-    std::int64_t place = 0;
-    for (const std::string& name : thd_inputs(attention_)) {
-      const bool of_q = name == "q";
-      parameters.push_back(
-          fmt::format("const __grid_constant__ kernels::TensorMap {0}, const unsigned short* "
-                      "{0}_rows, const int* {0}_starts, const int* {0}_lengths",
-                      name));
-      statements += fmt::format(
-          "  kernels::map_sequence<{}>({}, {}_rows + {}_starts[b] * {}ll, {}_lengths[b], "
-          "maps + {} + b);\n",
-          of_q ? 2 : 1, name, name, name, stored_strides(attention_, name)[2], name,
-          dims_[Dim::B] * place++);
-    }
-    return fmt::format(
-        "extern \"C\" __global__ void {}(\n    {},\n    kernels::TensorMap* maps) {{\n"
-        "  const int b = (int)attn_thread();\n  if (b >= {}) return;\n{}"
-        "  kernels::publish_maps();\n}}\n",
-        kMapsKernel, fmt::join(parameters, ",\n    "), dims_[Dim::B], statements);
-  }
-
   std::string forward_text() const {
     std::vector<std::string> parameters, fields;
     const auto add_map = [&](const char* name) {
@@ -349,6 +327,16 @@ std::vector<std::string> thd_inputs(const ir::Attention& attention) {
     if (layout_of(attention, name).kind == ir::LayoutKind::thd) names.emplace_back(name);
   }
   return names;
+}
+
+std::vector<plan::TensorMapArgument> maps_of_packed(const ir::Attention& attention,
+                                                    const Kernel& kernel) {
+  std::vector<plan::TensorMapArgument> maps;
+  for (const std::string& name : thd_inputs(attention)) {
+    maps.push_back(name == "q" ? map_of_queries(attention, kernel.tile)
+                               : map_of_keys(attention, name, kernel.tile, kernel.piece(0)));
+  }
+  return maps;
 }
 
 std::vector<std::string> page_tables(const ir::Attention& attention) {

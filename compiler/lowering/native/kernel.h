@@ -17,8 +17,6 @@ inline constexpr const char* kForwardKernel = "attn_forward";
 // Makes lists (attn/key_lists.cuh).
 inline constexpr const char* kListsKernel = "attn_lists";
 inline constexpr std::int64_t kListThreads = 512;
-// Makes tensor maps of sequences (attn/sequence_maps.cuh), with a thread for each batch.
-inline constexpr const char* kMapsKernel = "attn_maps";
 
 struct Kernel {
   Tile tile;
@@ -68,6 +66,9 @@ struct Kernel {
 std::int64_t page_of(const ir::Attention& attention, const std::string& name);
 // Those of "q", "k", "v" that are thd.
 std::vector<std::string> thd_inputs(const ir::Attention& attention);
+// The maps of those, of all sequences as one.
+std::vector<plan::TensorMapArgument> maps_of_packed(const ir::Attention& attention,
+                                                    const Kernel& kernel);
 // Page tables, without repetition.
 std::vector<std::string> page_tables(const ir::Attention& attention);
 

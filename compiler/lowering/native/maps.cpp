@@ -1,10 +1,14 @@
 #include "compiler/lowering/native/maps.h"
 
-#include <utility>
-#include <vector>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <utility>
+
+#include "compiler/lowering/common/controls.h"
 #include "compiler/lowering/cudnn/operands.h"
 #include "compiler/lowering/cudnn/vectors.h"
+#include "runtime/plan/internal_tensor.h"
 
 namespace attn::lowering::native {
 namespace {
@@ -45,6 +49,19 @@ std::int64_t batches_of(const ir::Attention& attention, const std::string& name)
   return packed ? 1 : stored_dims(attention, name)[0];
 }
 
+constexpr const char* kMapsKernel = "attn_maps";  // with a thread for each batch
+constexpr std::int64_t kMapsThreads = 128;
+
+bool of_rows(const TensorMapArgument& map) {
+  return map.tensor.name == "q" || map.tensor.name == "do";
+}
+// Behind it are heads and batches.
+std::size_t row_dimension(const TensorMapArgument& map) { return map.dims.size() - 3; }
+// In the text of a kernel.
+std::string parameter(const TensorMapArgument& map) {
+  return map.tensor.name == "do" ? "d_o" : map.tensor.name;
+}
+
 }  // namespace
 
 TensorMapArgument map_of_queries(const ir::Attention& attention, const Tile& tile) {
@@ -78,6 +95,53 @@ std::optional<BatchesAs> batches_as(const ir::Attention& attention, const Tile& 
     return BatchesAs::units;
   }
   return batch == row * d[Dim::Sq] ? std::optional(BatchesAs::rows) : std::nullopt;
+}
+
+std::string sequence_maps_text(const ir::Attention& attention,
+                               const std::vector<TensorMapArgument>& maps) {
+  const std::int64_t batches = attention.dims[Dim::B];
+  std::vector<std::string> parameters;
+  std::string statements;
+  std::int64_t place = 0;
+  for (const TensorMapArgument& map : maps) {
+    const std::string name = parameter(map);
+    parameters.push_back(
+        fmt::format("const __grid_constant__ kernels::TensorMap {0}, const unsigned short* "
+                    "{0}_rows, const int* {0}_starts, const int* {0}_lengths",
+                    name));
+    statements += fmt::format(
+        "  kernels::map_sequence<{}>({}, {}_rows + {}_starts[b] * {}ll, {}_lengths[b], "
+        "maps + {} + b);\n",
+        row_dimension(map), name, name, name, stored_strides(attention, map.tensor.name)[2], name,
+        batches * place++);
+  }
+  return fmt::format(
+      "extern \"C\" __global__ void {}(\n    {},\n    kernels::TensorMap* maps) {{\n"
+      "  const int b = (int)attn_thread();\n  if (b >= {}) return;\n{}"
+      "  kernels::publish_maps();\n}}\n",
+      kMapsKernel, fmt::join(parameters, ",\n    "), batches, statements);
+}
+
+void add_sequence_maps(const ir::Attention& attention, const std::vector<TensorMapArgument>& maps,
+                       plan::Program& program, plan::KernelStep& step) {
+  using Tensor = plan::TensorOperand;
+  const std::int64_t batches = attention.dims[Dim::B];
+  const auto count = static_cast<std::int64_t>(maps.size());
+  program.internals.push_back(
+      plan::internal_tensor(kMaps, DType::i32, {batches * count, plan::kTensorMapBytes / 4}));
+  step.outputs.emplace_back(kMaps);
+  std::vector<plan::KernelArgument> arguments;
+  for (const TensorMapArgument& map : maps) {
+    arguments.emplace_back(map);
+    arguments.emplace_back(Tensor{map.tensor.name});
+    arguments.emplace_back(Tensor{of_rows(map) ? kRowStarts : kColumnStarts});
+    arguments.emplace_back(Tensor{std::string(of_rows(map) ? ir::kLengthsQ : ir::kLengthsKv)});
+  }
+  arguments.emplace_back(Tensor{kMaps});
+  step.launches.push_back({.kernel = kMapsKernel,
+                           .grid = {(batches + kMapsThreads - 1) / kMapsThreads, 1, 1},
+                           .block = {kMapsThreads, 1, 1},
+                           .arguments = std::move(arguments)});
 }
 
 }  // namespace attn::lowering::native

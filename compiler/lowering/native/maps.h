@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "compiler/ir/attention.h"
 #include "compiler/lowering/native/tiles.h"
@@ -24,5 +25,15 @@ plan::TensorMapArgument map_of_keys(const ir::Attention& attention, const std::s
 // before, at a unit's or at a grid row's distance. nullopt if their strides fit neither.
 enum class BatchesAs : std::uint8_t { units, rows };
 std::optional<BatchesAs> batches_as(const ir::Attention& attention, const Tile& tile);
+
+// Packed tensors (thd) have a map for each sequence: a kernel makes them of `maps`, those of the
+// whole tensors (attn/sequence_maps.cuh). Of the sequences of maps[i], the first is i * B.
+inline constexpr const char* kMaps = "native.maps";  // i32 [maps, B, 32]
+std::string sequence_maps_text(const ir::Attention& attention,
+                               const std::vector<plan::TensorMapArgument>& maps);
+// Adds the launch, and the tensor of maps.
+void add_sequence_maps(const ir::Attention& attention,
+                       const std::vector<plan::TensorMapArgument>& maps, plan::Program& program,
+                       plan::KernelStep& step);
 
 }  // namespace attn::lowering::native

@@ -39,10 +39,8 @@ constexpr const char* kCells = "native.cells";
 constexpr const char* kTiles = "native.tiles";
 constexpr const char* kSorted = "native.sorted";
 constexpr const char* kRuns = "native.runs";
-constexpr const char* kMaps = "native.maps";
 constexpr const char* kParts = "native.parts";
 constexpr std::int64_t kMostListed = std::int64_t{1} << 28;  // words of cells, and runs
-constexpr std::int64_t kMapThreads = 128;
 // Bytes, of keys and values that only one tile reads. An H200 reads those of a decode at 4.45 TB/s
 // so, and at 4.07 with promotion to 256; where tiles find keys in the L2 cache, that is up to 3 %
 // faster.
@@ -288,7 +286,9 @@ class Native {
       step.outputs.emplace_back(kParts);
     }
     if (kernel_.makes_lists) add_lister(program, step);
-    if (!thd_inputs(attention_).empty()) add_maps(program, step);
+    if (!thd_inputs(attention_).empty()) {
+      add_sequence_maps(attention_, maps_of_packed(attention_, kernel_), program, step);
+    }
     step.launches.push_back(forward());
     for (const plan::DeriveStep& each : control.steps) program.steps.emplace_back(each);
     program.steps.emplace_back(std::move(step));
@@ -338,29 +338,6 @@ class Native {
     const auto blocks = kListBlocks * static_cast<std::int64_t>(context_.gpu.multiprocessors);
     const std::int64_t tiles = kernel_.lists(dims_) * kernel_.blocks.tiles;
     return std::clamp<std::int64_t>((tiles + blocks - 1) / blocks, 1, kMostTilesOfBlock);
-  }
-
-  // The kernel that makes the maps of sequences.
-  void add_maps(plan::Program& program, plan::KernelStep& step) const {
-    using Tensor = plan::TensorOperand;
-    const std::vector<std::string> names = thd_inputs(attention_);
-    const auto count = static_cast<std::int64_t>(names.size());
-    program.internals.push_back(plan::internal_tensor(
-        kMaps, DType::i32, {dims_[Dim::B] * count, plan::kTensorMapBytes / 4}));
-    step.outputs.emplace_back(kMaps);
-    std::vector<plan::KernelArgument> arguments;
-    for (const std::string& name : names) {
-      const bool of_q = name == "q";
-      arguments.emplace_back(map_of(name));
-      arguments.emplace_back(Tensor{name});
-      arguments.emplace_back(Tensor{of_q ? kRowStarts : kColumnStarts});
-      arguments.emplace_back(Tensor{std::string(of_q ? ir::kLengthsQ : ir::kLengthsKv)});
-    }
-    arguments.emplace_back(Tensor{kMaps});
-    step.launches.push_back({.kernel = kMapsKernel,
-                             .grid = {(dims_[Dim::B] + kMapThreads - 1) / kMapThreads, 1, 1},
-                             .block = {kMapThreads, 1, 1},
-                             .arguments = std::move(arguments)});
   }
 
   plan::Launch forward() const {

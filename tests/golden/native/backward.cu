@@ -28,12 +28,12 @@ struct Constants {
   static constexpr int kSection = 4;
   static constexpr int kListsOfBatch = 0;
   static constexpr int kListsOfHead = 0;
-  static constexpr long long kStatisticsBatch = 2400, kStatisticsHead = 300, kStatisticsRow = 1;
   static constexpr bool kLengths = false, kOrdered = false;
-  using Queries = kernels::Places<307200, 128, 1024, 1, 128, true>;
-  using Keys = kernels::Places<102400, 128, 256, 1, 128, true>;
-  using Values = kernels::Places<102400, 128, 256, 1, 128, true>;
-  using Outputs = kernels::Places<307200, 128, 1024, 1, 128, true>;
+  using Queries = kernels::Places<307200, 128, 1024, 1, 128, true, false>;
+  using Keys = kernels::Places<102400, 128, 256, 1, 128, true, false>;
+  using Values = kernels::Places<102400, 128, 256, 1, 128, true, false>;
+  using Outputs = kernels::Places<307200, 128, 1024, 1, 128, true, false>;
+  using Statistics = kernels::Places<2400, 300, 1, 1, 0, false, false>;
 };
 struct Expressions : kernels::Reals {
   static constexpr bool kScore = false, kMask = true, kReadsTensors = false, kFiniteSlope = true;
@@ -50,12 +50,12 @@ struct Expressions : kernels::Reals {
   __device__ int keys(int b) const { return 400; }
   __device__ int queries(int b) const { return 300; }
 };
-static_assert(kernels::BackwardStages<Constants>::kBytes + 1024 == 198960, "");
+static_assert(kernels::BackwardStages<Constants>::kBytes + 1024 == 198976, "");
 extern "C" __global__ void attn_prepare(const unsigned short* o, const unsigned short* d_o,
                                         const float* lse, float* exponents,
                                         float* deltas) {
   const Expressions expressions{{}};
-  kernels::prepare<Constants>(o, d_o, lse, expressions, exponents, deltas);
+  kernels::prepare<Constants>(o, d_o, lse, nullptr, expressions, exponents, deltas);
 }
 extern "C" __global__ void __launch_bounds__(384, 1) attn_backward(
     const __grid_constant__ kernels::TensorMap q,
@@ -69,10 +69,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) attn_backward(
     unsigned short* dv,
     int* counter) {
   const Expressions expressions{{}};
-  const kernels::BackwardTensors tensors{&q, &k, &v, &d_o, exponents, deltas, sums, nullptr, dk, dv, counter};
+  const kernels::BackwardTensors tensors{&q, &k, &v, &d_o, nullptr, exponents, deltas, sums, nullptr, dk, dv, counter};
   kernels::backward<Constants>(tensors, expressions, Lists{});
 }
 extern "C" __global__ void attn_convert(const float* sums, unsigned short* dq) {
   const Expressions expressions{{}};
-  kernels::convert<Constants>(sums, expressions, dq);
+  kernels::convert<Constants>(sums, nullptr, expressions, dq);
 }

@@ -28,12 +28,12 @@ struct Constants {
   static constexpr int kSection = 1;
   static constexpr int kListsOfBatch = 0;
   static constexpr int kListsOfHead = 0;
-  static constexpr long long kStatisticsBatch = 200, kStatisticsHead = 100, kStatisticsRow = 1;
   static constexpr bool kLengths = false, kOrdered = false;
-  using Queries = kernels::Places<12800, 6400, 64, 1, 64, true>;
-  using Keys = kernels::Places<25600, 12800, 64, 1, 64, true>;
-  using Values = kernels::Places<25600, 12800, 64, 1, 64, true>;
-  using Outputs = kernels::Places<12800, 6400, 64, 1, 64, true>;
+  using Queries = kernels::Places<12800, 6400, 64, 1, 64, true, false>;
+  using Keys = kernels::Places<25600, 12800, 64, 1, 64, true, false>;
+  using Values = kernels::Places<25600, 12800, 64, 1, 64, true, false>;
+  using Outputs = kernels::Places<12800, 6400, 64, 1, 64, true, false>;
+  using Statistics = kernels::Places<200, 100, 1, 1, 0, false, false>;
 };
 struct Expressions : kernels::Reals {
   static constexpr bool kScore = true, kMask = true, kReadsTensors = false, kFiniteSlope = false;
@@ -68,12 +68,12 @@ struct Expressions : kernels::Reals {
   __device__ int keys(int b) const { return 200; }
   __device__ int queries(int b) const { return 100; }
 };
-static_assert(kernels::BackwardStages<Constants>::kBytes + 1024 == 117040, "");
+static_assert(kernels::BackwardStages<Constants>::kBytes + 1024 == 117056, "");
 extern "C" __global__ void attn_prepare(const unsigned short* o, const unsigned short* d_o,
                                         const float* lse, float* exponents,
                                         float* deltas, const float* t_t, float p_c) {
   const Expressions expressions{{}, kernels::aligned(t_t), p_c};
-  kernels::prepare<Constants>(o, d_o, lse, expressions, exponents, deltas);
+  kernels::prepare<Constants>(o, d_o, lse, nullptr, expressions, exponents, deltas);
 }
 extern "C" __global__ void __launch_bounds__(384, 1) attn_backward(
     const __grid_constant__ kernels::TensorMap q,
@@ -87,10 +87,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) attn_backward(
     unsigned short* dv,
     int* counter, const float* t_t, float p_c) {
   const Expressions expressions{{}, kernels::aligned(t_t), p_c};
-  const kernels::BackwardTensors tensors{&q, &k, &v, &d_o, exponents, deltas, sums, nullptr, dk, dv, counter};
+  const kernels::BackwardTensors tensors{&q, &k, &v, &d_o, nullptr, exponents, deltas, sums, nullptr, dk, dv, counter};
   kernels::backward<Constants>(tensors, expressions, Lists{});
 }
 extern "C" __global__ void attn_convert(const float* sums, unsigned short* dq, const float* t_t, float p_c) {
   const Expressions expressions{{}, kernels::aligned(t_t), p_c};
-  kernels::convert<Constants>(sums, expressions, dq);
+  kernels::convert<Constants>(sums, nullptr, expressions, dq);
 }

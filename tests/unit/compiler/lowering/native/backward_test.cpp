@@ -115,8 +115,8 @@ TEST(NativeBackward, SumsAreOrderedIfTheyMustBeDeterministic) {
 TEST(NativeBackward, HeadDimensionsAreRoundedUp) {
   EXPECT_THAT(source_of("dims B = 1, Hq = 2, Sq = 64, Skv = 64, Dqk = 72, Dv = 40;"),
               AllOf(HasSubstr("kDepth = 128;"), HasSubstr("kWidth = 64;"),
-                    HasSubstr("Keys = kernels::Places<9216, 72, 144, 1, 72, true>;"),
-                    HasSubstr("Outputs = kernels::Places<5120, 40, 80, 1, 40, true>;")));
+                    HasSubstr("Keys = kernels::Places<9216, 72, 144, 1, 72, true, false>;"),
+                    HasSubstr("Outputs = kernels::Places<5120, 40, 80, 1, 40, true, false>;")));
 }
 
 // With more than 128 columns, a block of threads has 64 keys.
@@ -131,6 +131,22 @@ TEST(NativeBackward, WideHeadsTakeFewerKeysAndRows) {
   EXPECT_LE(step_of(wide).launches[1].shared_bytes, 227 << 10);
   EXPECT_THAT(step_of(*lowered(dims + "D = 256;", 1)).source, HasSubstr("kBlockRows = 32;"));
   EXPECT_FALSE(lowered(dims + "D = 256;", 2).ok());
+}
+
+// Of these, rows of q are not packed, and so neither are those of dq and o.
+TEST(NativeBackward, PackedSequencesHaveMapsOfTheirOwn) {
+  const NativeProgram made = lowered(std::string(kSizes) + "layout k: thd, v: thd;").value();
+  EXPECT_THAT(kernels_of(made),
+              ElementsAre("attn_maps", "attn_prepare", "attn_backward", "attn_convert"));
+  EXPECT_THAT(step_of(made).source,
+              AllOf(HasSubstr("tensors{&q, maps + 0, maps + 2, &d_o, cu_seqlens_kv, "),
+                    HasSubstr("Keys = kernels::Places<102400, 128, 256, 1, 128, true, true>;"),
+                    HasSubstr("prepare<Constants>(o, d_o, lse, nullptr, expressions")));
+  const NativeProgram all = lowered(std::string(kSizes) + "layout thd;").value();
+  EXPECT_EQ(elements_of(all, "native.maps"), 4 * 2);
+  EXPECT_THAT(step_of(all).source,
+              AllOf(HasSubstr("TensorMap d_o, const unsigned short* d_o_rows"),
+                    HasSubstr("convert<Constants>(sums, cu_seqlens_q, expressions, dq)")));
 }
 
 // Its sums of products and derivatives may be infinite where the score is.
@@ -210,7 +226,7 @@ TEST(NativeBackward, RefusesWhatItCannotCompute) {
   EXPECT_EQ(refusal(dims + "D = 256;"), "");
   EXPECT_THAT(refusal(dims + "D = 264;"), HasSubstr("Dqk = 264"));
   EXPECT_EQ(refusal(dims + "D = 64; lengths q, kv; dropout 0.1;"), "");
-  EXPECT_THAT(refusal(dims + "D = 64; layout thd;"), HasSubstr("packed sequences"));
+  EXPECT_EQ(refusal(dims + "D = 64; layout thd;"), "");
   EXPECT_THAT(refusal(dims + "D = 64; layout paged(page = 16);"), HasSubstr("paged"));
   EXPECT_THAT(refusal(dims + "D = 64; learn t: f32[Hq]; score score * t[h];"),
               HasSubstr("the gradient of `t`"));
@@ -233,6 +249,7 @@ TEST(NativeBackward, KernelsDoNotSpill) {
   const std::string sizes = "dims B = 2, Hq = 8, Hkv = 2, Sq = 1000, Skv = 1000, ";
   expect_no_spills(sizes + "D = 128; mask q_idx >= kv_idx;");
   expect_no_spills(sizes + "D = 128; mask q_idx >= kv_idx; deterministic; lengths q, kv;");
+  expect_no_spills(sizes + "D = 128; mask q_idx >= kv_idx; layout thd;");
   expect_no_spills(sizes + "D = 256; mask q_idx >= kv_idx;");
   expect_no_spills(sizes + "Dqk = 192, Dv = 128; mask q_idx >= kv_idx; deterministic;");
   expect_no_spills(sizes + "Dqk = 72, Dv = 136; score 30.0 * tanh(score / 30.0);");
