@@ -36,7 +36,8 @@
 // A generated kernel gives three classes:
 //   C  constants: sizes, strides
 //   E  expressions, inlined: weight(), scale(), evaluate(..), mask(..), keep(..), keys(b),
-//      queries(b), and of random dropout seed(), offset()
+//      queries(b), and of random dropout seed(), offset(); kParts: how often scores read an element
+//      of a learned tensor with a gradient, which is the same for a whole block of scores
 //   L  lists: which row blocks a block of keys sees (Tile, Run), rows in the place of keys; before(i):
 //      if sums are ordered, how far before that of run i the last block of keys is that sees the same
 //      rows; 0: there is none
@@ -51,6 +52,11 @@ namespace kernels {
 // A score and its derivative by the scaled product.
 struct Scored {
   float score, slope;
+};
+// And those by kParts elements of learned tensors.
+template <int kParts>
+struct ScoredBy : Scored {
+  float by[kParts];
 };
 
 // Where the elements of a tensor are, which has kColumns columns. kAligned: its rows are contiguous,
@@ -96,8 +102,11 @@ struct BackwardTensors {
   float* query_sums;  // [B, Hq, kDepth / 16, kPaddedRows / 8, 32, 4], see Gradients::hand_over
   int* turns;         // [B, Hq, kRowBlocks], 0 at first: the block of keys that adds next
   unsigned short *dk, *dv;
+  float* parts;  // [kParts, B, Hq, kKeyBlocks, kPartsOfBlock], 0 at first: of learned tensors
   int* counter;  // 0 at first
 };
+
+constexpr int kPartsOfBlock = 8;  // one for each warp
 
 // Addresses in shared memory.
 template <class C>
@@ -418,6 +427,7 @@ struct Gradients {
   int key = 0;           // the first of this thread's two; the other is 8 further
   float dk[C::kDepth / 2], dv[C::kWidth / 2], s[kScores], dp[kScores], dq[kPanelsOfPart][kSumRows / 2];
   unsigned p[kScores / 2], ds[kScores / 2];
+  float parts[E::kParts + 1][kScores];  // weights times the derivatives by elements; the last is none
   static constexpr bool kDrops = E::kKeep || E::kRandom;
   unsigned kept = 0;  // bit i: dropout keeps score i
 
@@ -797,11 +807,17 @@ struct Gradients {
       return s[i];
     } else {
       const float product = s[i];
-      const Scored scored = expressions.evaluate(block.b(), block.h(), held_row(block, i),
-                                                 held_key(i), product);
+      const auto scored = expressions.evaluate(block.b(), block.h(), held_row(block, i),
+                                               held_key(i), product);
       const float power = power_of_two(fmaf(scored.score, exponent, added));
       const float weight = product == nothing() ? 0.0f : power;
       s[i] = E::kFiniteSlope || weight != 0 ? weight * scored.slope : 0.0f;
+      if constexpr (E::kParts > 0) {
+#pragma unroll
+        for (int n = 0; n < E::kParts; ++n) {
+          parts[n][i] = weight != 0 ? weight * scored.by[n] : 0.0f;
+        }
+      }
       return weight;
     }
   }
@@ -812,10 +828,26 @@ struct Gradients {
     publish_writes();
     __syncwarp();
     if (lane() == 0) arrive(stages.slope_full(n));
+    if constexpr (E::kParts > 0) add_parts();
+  }
+
+  // What differentiate() left of this step. Only this warp adds there.
+  __device__ __forceinline__ void add_parts() const {
+    const int head = (int)shared_word(stages.step_words(steps) + 4);
+    const int block = (int)shared_word(stages.item_words() + 4);
+#pragma unroll
+    for (int n = 0; n < E::kParts; ++n) {
+      float sum = parts[n][0];
+#pragma unroll
+      for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
+      const int of_block = (n * C::kBatches * C::kHeads + head) * C::kKeyBlocks + block;
+      float* const to = tensors.parts + (long long)of_block * kPartsOfBlock;
+      if (lane() == 0) atomicAdd(to + group * 4 + warp(), sum);
+    }
   }
 
   // Makes dS^T, in registers and transposed in shared memory: panels of 64 keys, a row of 128 bytes
-  // for each row of q, swizzled as TMA does.
+  // for each row of q, swizzled as TMA does. Leaves sums of parts in parts[n][0].
   __device__ __forceinline__ void differentiate(int n) {
     const unsigned deltas = stages.deltas(n) + (lane() & 3) * 8;
     const unsigned to = stages.slope(n) + group * (C::kBlockRows * 128) + (lane() & 7) * 128 +
@@ -828,7 +860,13 @@ struct Gradients {
       for (int i = 0; i < 4; ++i) {
         float of_weight = dp[4 * j + i];
         if (kDrops) of_weight = is_kept(4 * j + i) ? of_weight * E::kKeptScale : 0.0f;
-        slopes[i] = s[4 * j + i] * (of_weight - (i & 1 ? delta.y : delta.x));
+        const float of_score = of_weight - (i & 1 ? delta.y : delta.x);
+        slopes[i] = s[4 * j + i] * of_score;
+#pragma unroll
+        for (int n = 0; n < E::kParts; ++n) {
+          const float part = parts[n][4 * j + i] * of_score;
+          parts[n][0] = i + j > 0 ? parts[n][0] + part : part;
+        }
       }
       ds[2 * j] = pair(Float{}, slopes[0], slopes[1]);
       ds[2 * j + 1] = pair(Float{}, slopes[2], slopes[3]);
@@ -978,6 +1016,30 @@ ATTN_INLINE void convert(const float* sums, const int* row_starts, const E& expr
     }
     P::store(dq + P::place(row_starts, b, h, first + row) + column * P::kColumn, pairs);
   }
+}
+
+// The sum, over the heads for which `element(b, h)` is that of this block of threads, of their parts
+// (BackwardTensors::parts): this thread's share, in an order that is always the same.
+template <class C, typename Element>
+ATTN_INLINE double share_of_parts(const float* parts, Element element) {
+  constexpr int kOfHead = C::kKeyBlocks * kPartsOfBlock;
+  double share = 0;
+  for (int head = 0; head < C::kBatches * C::kHeads; ++head) {
+    if (element(head / C::kHeads, head % C::kHeads) != blockIdx.x) continue;
+    for (int i = threadIdx.x; i < kOfHead; i += blockDim.x) {
+      share += parts[(long long)head * kOfHead + i];
+    }
+  }
+  return share;
+}
+ATTN_INLINE void store_sum_of_shares(double share, float* gradient) {
+  double* const shares = reinterpret_cast<double*>(shared_memory());
+  shares[threadIdx.x] = share;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  double sum = 0;
+  for (unsigned i = 0; i < blockDim.x; ++i) sum += shares[i];
+  gradient[blockIdx.x] = (float)sum;
 }
 
 }  // namespace kernels

@@ -46,8 +46,10 @@ std::int64_t shared_bytes(const ir::Dims& dims, const RowTile& tile) {
 // Up to 128 columns, registers hold the sums of 128 keys. The rates are not measured.
 std::vector<RowTile> tiles_of(const ir::Dims& dims) {
   const bool wide = std::max(dims[Dim::Dqk], dims[Dim::Dv]) > 128;
-  std::vector<RowTile> tiles = {{64, 128, 1}, {32, 128, 0.7}};
-  if (wide) tiles = {{64, 64, 1}, {48, 64, 0.9}, {32, 64, 0.7}};
+  const std::int64_t keys = wide ? 64 : 128;
+  std::vector<RowTile> tiles = {{64, keys, 1}, {48, keys, 0.9}, {32, keys, 0.7}};
+  // Warp groups that divide 64 columns of dq by rows need multiples of 32.
+  if (panels(dims[Dim::Dqk]) == 64 && !wide) tiles.erase(tiles.begin() + 1);
   std::erase_if(tiles, [&](const RowTile& tile) { return shared_bytes(dims, tile) > kMostShared; });
   return tiles;
 }
@@ -68,8 +70,8 @@ class NativeBackward {
     expressions_ = gradient_expressions_of(derivatives_, blocks_.masked);
     blocks_of_threads_ = std::min(static_cast<std::int64_t>(gpu.multiprocessors), items());
     LearnedGradients learned;
-    if (!derivatives_.tensors.empty()) {
-      ATTN_ASSIGN(learned, learned_gradients(derivatives_));
+    if (const gradient::Derivatives of_sinks = without_scores(); !of_sinks.tensors.empty()) {
+      ATTN_ASSIGN(learned, learned_gradients(of_sinks));
     }
     NativeProgram made{program(learned), {}, {}};
     made.work.scores = kProducts * blocks_.blocks * static_cast<double>(tile_.rows * tile_.keys);
@@ -90,13 +92,15 @@ class NativeBackward {
   static constexpr const char* kDeltas = "native.deltas";
   static constexpr const char* kSums = "native.sums";
   static constexpr const char* kTurns = "native.turns";
+  static constexpr const char* kParts = "native.parts";
   static constexpr const char* kPrepareKernel = "attn_prepare";
   static constexpr const char* kBackwardKernel = "attn_backward";
   static constexpr const char* kConvertKernel = "attn_convert";
 
   static constexpr std::int64_t kHeadsOfSection = 4;  // of keys; their queries stay in the L2 cache
   static constexpr std::int64_t kThreads = 256;       // of prepare and convert
-  static constexpr std::int64_t kThreadsOfRow = 16, kConvertedRows = 32;  // as in attn/backward.cuh
+  // As in attn/backward.cuh.
+  static constexpr std::int64_t kThreadsOfRow = 16, kConvertedRows = 32, kPartsOfBlock = 8;
   // A backward has five products where a forward has two.
   static constexpr double kProducts = 2.5;
 
@@ -105,11 +109,38 @@ class NativeBackward {
   bool wants(const char* gradient) const {
     return std::ranges::find(gradients_, gradient) != gradients_.end();
   }
+  // Of learned tensors that sinks read.
+  gradient::Derivatives without_scores() const {
+    gradient::Derivatives rest = derivatives_;
+    std::erase_if(rest.tensors, [](const auto& tensor) { return !tensor.score.empty(); });
+    return rest;
+  }
+  // Of learned tensors that scores read.
+  std::vector<const gradient::TensorGradient*> by_scores() const {
+    std::vector<const gradient::TensorGradient*> found;
+    for (const gradient::TensorGradient& tensor : derivatives_.tensors) {
+      if (!tensor.score.empty()) found.push_back(&tensor);
+    }
+    return found;
+  }
+  std::int64_t elements_of(const std::string& tensor) const {
+    std::int64_t elements = 1;
+    for (const ir::ExprId extent : whole_.find_tensor(tensor)->extents) {
+      elements *= *ir::fold_integer(whole_.dag, extent);
+    }
+    return elements;
+  }
+  // Of each of its gradients, of all heads.
+  std::int64_t parts_of_learned() const { return heads() * blocks_.tiles * kPartsOfBlock; }
+
   // Those that the kernels make.
   std::vector<std::string> own_gradients() const {
     std::vector<std::string> own;
     for (const char* gradient : {"dq", "dk", "dv"}) {
       if (wants(gradient)) own.emplace_back(gradient);
+    }
+    for (const gradient::TensorGradient* tensor : by_scores()) {
+      own.push_back(gradient::gradient_name(tensor->tensor));
     }
     return own;
   }
@@ -164,6 +195,10 @@ class NativeBackward {
           plan::internal_tensor(kTurns, DType::i32, {heads() * row_blocks_of_head()}));
       step.zeroed.emplace_back(kTurns);
     }
+    if (!expressions_.parts.empty()) {
+      add(kParts, static_cast<std::int64_t>(expressions_.parts.size()) * parts_of_learned());
+      step.zeroed.emplace_back(kParts);
+    }
     program.steps.emplace_back(std::move(step));
     return program;
   }
@@ -193,6 +228,7 @@ class NativeBackward {
                    .block = {384, 1, 1},
                    .shared_bytes = shared_bytes(dims_, tile_),
                    .arguments = std::move(arguments)});
+    for (const gradient::TensorGradient* tensor : by_scores()) all.push_back(sum_of(*tensor));
     if (!wants("dq")) return all;
     arguments = {Tensor{kSums}, Tensor{"dq"}};
     add_starts(arguments, has_row_starts(), kRowStarts);
@@ -205,6 +241,20 @@ class NativeBackward {
     return all;
   }
 
+  plan::Launch sum_of(const gradient::TensorGradient& tensor) const {
+    std::vector<plan::KernelArgument> arguments = {
+        plan::TensorOperand{kParts}, plan::TensorOperand{gradient::gradient_name(tensor.tensor)}};
+    add_inputs(arguments);
+    return {.kernel = kernel_of(tensor),
+            .grid = {elements_of(tensor.tensor), 1, 1},
+            .block = {kThreads, 1, 1},
+            .shared_bytes = kThreads * 8,
+            .arguments = std::move(arguments)};
+  }
+  static std::string kernel_of(const gradient::TensorGradient& tensor) {
+    return "attn_" + gradient::gradient_name(tensor.tensor);
+  }
+
   // Of the backward kernel, in the order of its parameters.
   std::vector<std::string> operands() const {
     std::vector<std::string> names = {kExponents, kDeltas};
@@ -213,6 +263,7 @@ class NativeBackward {
     for (const char* gradient : {"dk", "dv"}) {
       if (wants(gradient)) names.emplace_back(gradient);
     }
+    if (!expressions_.parts.empty()) names.emplace_back(kParts);
     names.emplace_back(kCounter);
     return names;
   }
@@ -347,6 +398,7 @@ class NativeBackward {
     add(ordered(), "int*", "turns");
     add(wants("dk"), "unsigned short*", "dk");
     add(wants("dv"), "unsigned short*", "dv");
+    add(!expressions_.parts.empty(), "float*", "parts");
     add(true, "int*", "counter");
     std::string text = fmt::format(
         "static_assert(kernels::BackwardStages<Constants>::kBytes + 1024 == {}, \"\");\n"
@@ -360,11 +412,29 @@ class NativeBackward {
         shared_bytes(dims_, tile_), kPrepareKernel, of_row_starts, inputs, object, row_starts,
         kBackwardKernel, fmt::join(parameters, ",\n    "), inputs, object, fmt::join(fields, ", "),
         ordered() ? "OrderedLists" : "Lists");
+    std::size_t part = 0;
+    for (const gradient::TensorGradient* tensor : by_scores()) text += sum_text(*tensor, part);
     if (!wants("dq")) return text;
     return text + fmt::format(
                       "extern \"C\" __global__ void {}(const float* sums, unsigned short* dq{}{}) "
                       "{{\n  {}\n  kernels::convert<Constants>(sums, {}, expressions, dq);\n}}\n",
                       kConvertKernel, of_row_starts, inputs, object, row_starts);
+  }
+
+  // The kernel that sums the parts of a learned tensor, of which `part` is the first.
+  std::string sum_text(const gradient::TensorGradient& tensor, std::size_t& part) const {
+    std::string shares;
+    for (std::size_t i = 0; i < tensor.score.size(); ++i, ++part) {
+      shares += fmt::format(
+          "  share += kernels::share_of_parts<Constants>(parts + {}ll, [&](int b, int h) {{\n"
+          "    return expressions.{}(b, h);\n  }});\n",
+          static_cast<std::int64_t>(part) * parts_of_learned(), element_name(part));
+    }
+    return fmt::format(
+        "extern \"C\" __global__ void {}(const float* parts, float* gradient{}) {{\n  {}\n"
+        "  double share = 0;\n{}  kernels::store_sum_of_shares(share, gradient);\n}}\n",
+        kernel_of(tensor), parameters_text(expressions_.inputs),
+        expressions_object(whole_, expressions_.inputs), shares);
   }
 
   const ir::Attention& whole_;
@@ -379,11 +449,24 @@ class NativeBackward {
   std::int64_t blocks_of_threads_ = 1;
 };
 
+// Of a learned tensor that scores read: in f32, and at indices of batches and heads.
+bool makes(const gradient::Derivatives& derivatives, const gradient::TensorGradient& learned) {
+  if (learned.score.empty()) return true;
+  const ir::Attention& attention = derivatives.attention;
+  return learned.sink.empty() && attention.find_tensor(learned.tensor)->dtype == DType::f32 &&
+         std::ranges::all_of(learned.score, [&](const gradient::Gather& gather) {
+           return is_of_heads(attention, gather);
+         });
+}
+
 // The first that the kernels do not compute.
 std::string missing(const ir::Attention& attention) {
   if (attention.is_sigmoid()) return "compute sigmoid";
-  for (const gradient::TensorGradient& learned : gradient::differentiate(attention).tensors) {
-    if (!learned.score.empty()) return fmt::format("compute the gradient of `{}`", learned.tensor);
+  const gradient::Derivatives derivatives = gradient::differentiate(attention);
+  for (const gradient::TensorGradient& learned : derivatives.tensors) {
+    if (!makes(derivatives, learned)) {
+      return fmt::format("compute the gradient of `{}`", learned.tensor);
+    }
   }
   return "";
 }

@@ -7,6 +7,9 @@
 //   native.sums       f32: sums of dq, zeroed before each run (Gradients::hand_over)
 //   native.turns      i32 [B, Hq, blocks of rows]: of sums in a fixed order, the block of keys that
 //                     adds next (QueryAdder), zeroed before each run
+//   native.parts      f32: parts of gradients of learned tensors (BackwardTensors::parts), zeroed
+//                     before each run
+//   native.maps       i32: tensor maps of packed sequences (maps.h)
 #pragma once
 
 #include "compiler/ir/attention.h"
@@ -17,7 +20,7 @@ namespace attn::lowering::native {
 // Errors: unsupported, for what the kernels do not compute yet.
 Status check_backward(const ir::Attention& attention);
 
-// Three launches. `refused`: how many of the best tiles not to take. The attention must have passed
+// A kernel step. `refused`: how many of the best tiles not to take. The attention must have passed
 // check_native. Errors: unsupported for lists that are too long, and when no tile is left.
 Result<NativeProgram> lower_backward(const ir::Attention& attention, const passes::Axes& mask_axes,
                                      const planning::Context& context, std::size_t refused);

@@ -333,13 +333,15 @@ class GradientText {
         "struct Expressions : kernels::Reals {{\n"
         "  static constexpr bool kScore = {}, kMask = {}, kReadsTensors = {}, kFiniteSlope = {};\n"
         "  static constexpr bool kKeep = {}, kRandom = {};\n"
+        "  static constexpr int kParts = {};\n"
         "  static constexpr float kKeptScale = {};\n",
         expressions_.modifies, expressions_.masks, expressions_.reads_tensors,
         expressions_.finite_slope, attention_.dropout && attention_.dropout->keep,
-        attention_.is_random(), kept_scale(attention_));
+        attention_.is_random(), expressions_.parts.size(), kept_scale(attention_));
     for (const std::string& field : expressions_.inputs.parameters) text += "  " + field + ";\n";
     text += scale();
     text += expressions_.modifies ? evaluate() : "";
+    for (std::size_t i = 0; i < expressions_.parts.size(); ++i) text += element(i);
     text += expressions_.masks ? mask() : "";
     if (attention_.is_random())
       text += random_text(attention_);
@@ -362,8 +364,26 @@ class GradientText {
     begin();
     set_scaled_score(attention_, attention_.score, writer_);
     const std::string score = writer_.value(attention_.score), slope = writer_.value(slope_);
-    return method(fmt::format("kernels::Scored evaluate({}, float product)", kIndices), writer_,
-                  fmt::format("kernels::Scored{{(float)({}), (float)({})}}", score, slope));
+    std::string type = "kernels::Scored";
+    std::string values = fmt::format("(float)({}), (float)({})", score, slope);
+    if (!expressions_.parts.empty()) {
+      std::vector<std::string> by;
+      for (const gradient::Gather& part : expressions_.parts) {
+        by.push_back(fmt::format("(float)({})", writer_.value(part.local)));
+      }
+      type = fmt::format("kernels::ScoredBy<{}>", by.size());
+      values = fmt::format("{{{}}}, {{{}}}", values, fmt::join(by, ", "));
+    }
+    return method(fmt::format("{} evaluate({}, float product)", type, kIndices), writer_,
+                  fmt::format("{}{{{}}}", type, values));
+  }
+
+  std::string element(std::size_t part) {
+    const ExprId load = expressions_.parts[part].load;
+    writer_.begin({.batch = true, .head = true});
+    for (const ExprId index : attention_.dag[load].operands) writer_.value(index);
+    return method(fmt::format("long long {}(int b, int h)", element_name(part)), writer_,
+                  writer_.element(load));
   }
 
   std::string mask() {
@@ -393,6 +413,11 @@ GradientExpressions gradient_expressions_of(const gradient::Derivatives& derivat
   made.masks = masks;
   std::vector<ExprId> roots = {attention.scale};
   if (made.modifies) roots.insert(roots.end(), {attention.score, derivatives.score});
+  for (const gradient::TensorGradient& tensor : derivatives.tensors) {
+    made.parts.insert(made.parts.end(), tensor.score.begin(), tensor.score.end());
+  }
+  for (const gradient::Gather& part : made.parts)
+    roots.insert(roots.end(), {part.load, part.local});
   if (masks) roots.insert(roots.end(), attention.masks.begin(), attention.masks.end());
   if (attention.dropout && attention.dropout->keep) roots.push_back(*attention.dropout->keep);
   made.reads_tensors = reads_by_index(attention, roots);
@@ -400,6 +425,15 @@ GradientExpressions gradient_expressions_of(const gradient::Derivatives& derivat
   made.inputs = derive::inputs_of(attention, roots);
   add_controls(attention, made.inputs);
   return made;
+}
+
+std::string element_name(std::size_t part) { return fmt::format("element_{}", part); }
+
+bool is_of_heads(const ir::Attention& attention, const gradient::Gather& gather) {
+  passes::Dependence dependence(attention.dag);
+  return std::ranges::none_of(attention.dag[gather.load].operands, [&](ExprId index) {
+    return dependence[index].row || dependence[index].column;
+  });
 }
 
 std::string gradient_expressions_text(const gradient::Derivatives& derivatives,

@@ -43,15 +43,22 @@ Expressions expressions_of(const ir::Attention& attention, bool masks, bool tabl
 struct GradientExpressions {
   bool modifies = false;  // as above
   bool masks = false;
-  bool reads_tensors = false;  // by row or column
-  bool finite_slope = false;   // the score's derivative is finite wherever it is computed
+  bool reads_tensors = false;           // by row or column
+  bool finite_slope = false;            // the score's derivative is finite wherever it is computed
+  std::vector<gradient::Gather> parts;  // of learned tensors that have a gradient
   derive::KernelInputs inputs;
 };
+// Scores read learned tensors at indices of batches and heads alone.
 GradientExpressions gradient_expressions_of(const gradient::Derivatives& derivatives, bool masks);
 
 // A class `Expressions` (attn/backward.cuh).
 std::string gradient_expressions_text(const gradient::Derivatives& derivatives,
                                       const GradientExpressions& expressions);
+
+// The methods of `Expressions` that have the element that a part belongs to, of a batch and a head.
+std::string element_name(std::size_t part);
+// Whether the element that is read is the same for all rows and columns.
+bool is_of_heads(const ir::Attention& attention, const gradient::Gather& gather);
 
 // Whether tensors or params decide what masks show.
 bool masks_read_inputs(const ir::Attention& attention);

@@ -38,6 +38,7 @@ struct Constants {
 struct Expressions : kernels::Reals {
   static constexpr bool kScore = false, kMask = true, kReadsTensors = false, kFiniteSlope = true;
   static constexpr bool kKeep = false, kRandom = false;
+  static constexpr int kParts = 0;
   static constexpr float kKeptScale = 1;
   __device__ float scale() const {
     return 0.08838834764831843f;
@@ -69,7 +70,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attn_backward(
     unsigned short* dv,
     int* counter) {
   const Expressions expressions{{}};
-  const kernels::BackwardTensors tensors{&q, &k, &v, &d_o, nullptr, exponents, deltas, sums, nullptr, dk, dv, counter};
+  const kernels::BackwardTensors tensors{&q, &k, &v, &d_o, nullptr, exponents, deltas, sums, nullptr, dk, dv, nullptr, counter};
   kernels::backward<Constants>(tensors, expressions, Lists{});
 }
 extern "C" __global__ void attn_convert(const float* sums, unsigned short* dq) {

@@ -38,6 +38,7 @@ struct Constants {
 struct Expressions : kernels::Reals {
   static constexpr bool kScore = true, kMask = true, kReadsTensors = false, kFiniteSlope = false;
   static constexpr bool kKeep = false, kRandom = false;
+  static constexpr int kParts = 0;
   static constexpr float kKeptScale = 1;
   const float* t_t;
   float p_c;
@@ -87,7 +88,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attn_backward(
     unsigned short* dv,
     int* counter, const float* t_t, float p_c) {
   const Expressions expressions{{}, kernels::aligned(t_t), p_c};
-  const kernels::BackwardTensors tensors{&q, &k, &v, &d_o, nullptr, exponents, deltas, sums, nullptr, dk, dv, counter};
+  const kernels::BackwardTensors tensors{&q, &k, &v, &d_o, nullptr, exponents, deltas, sums, nullptr, dk, dv, nullptr, counter};
   kernels::backward<Constants>(tensors, expressions, Lists{});
 }
 extern "C" __global__ void attn_convert(const float* sums, unsigned short* dq, const float* t_t, float p_c) {

@@ -43,8 +43,9 @@ T __ldcg(const T* from) {
 inline int __ffs(unsigned bits) { return __builtin_ffs((int)bits); }
 inline int __ffsll(long long bits) { return __builtin_ffsll(bits); }
 
-inline int atomicAdd(int* place, int value) {
-  const int before = *place;
+template <typename T>
+T atomicAdd(T* place, T value) {
+  const T before = *place;
   *place += value;
   return before;
 }

@@ -94,10 +94,10 @@ TEST(NativeBackward, ComputesTheGradientsThatAreWanted) {
   EXPECT_THAT(kernels_of(keys), ElementsAre("attn_prepare", "attn_backward"));
   EXPECT_EQ(elements_of(keys, "native.sums"), 0);
   EXPECT_THAT(step_of(keys).source,
-              HasSubstr("exponents, deltas, nullptr, nullptr, dk, dv, counter}"));
+              HasSubstr("exponents, deltas, nullptr, nullptr, dk, dv, nullptr, counter}"));
   const NativeProgram queries = lowered(std::string(kSizes) + "grad q;").value();
   EXPECT_THAT(step_of(queries).source,
-              HasSubstr("exponents, deltas, sums, nullptr, nullptr, nullptr, counter}"));
+              HasSubstr("exponents, deltas, sums, nullptr, nullptr, nullptr, nullptr, counter}"));
 }
 
 // Each block of rows of a head has a turn.
@@ -147,6 +147,19 @@ TEST(NativeBackward, PackedSequencesHaveMapsOfTheirOwn) {
   EXPECT_THAT(step_of(all).source,
               AllOf(HasSubstr("TensorMap d_o, const unsigned short* d_o_rows"),
                     HasSubstr("convert<Constants>(sums, cu_seqlens_q, expressions, dq)")));
+}
+
+// Each warp has a sum of each block of keys of a head; the elements of `t` add those of their
+// heads.
+TEST(NativeBackward, LearnedTensorsOfHeadsHaveGradients) {
+  const NativeProgram made =
+      lowered(std::string(kSizes) + "learn t: f32[4]; score score * t[h // 2] + t[0];").value();
+  EXPECT_THAT(kernels_of(made),
+              ElementsAre("attn_prepare", "attn_backward", "attn_d_t", "attn_convert"));
+  EXPECT_EQ(step_of(made).launches[2].grid[0], 4);
+  EXPECT_THAT(step_of(made).outputs, ::testing::Contains("d_t"));
+  EXPECT_EQ(elements_of(made, "native.parts"), 2 * (2 * 8 * 4 * 8));
+  EXPECT_THAT(step_of(made).source, AllOf(HasSubstr("kParts = 2;"), HasSubstr("ScoredBy<2>")));
 }
 
 // Its sums of products and derivatives may be infinite where the score is.
@@ -213,8 +226,11 @@ TEST(NativeBackward, TextOfAScoreThatReadsATensor) {
 
 TEST(NativeBackward, TakesSmallerBlocksWhereKernelsWereRefused) {
   EXPECT_THAT(step_of(*lowered(kSizes)).source, HasSubstr("kBlockRows = 64;"));
-  EXPECT_THAT(step_of(*lowered(kSizes, 1)).source, HasSubstr("kBlockRows = 32;"));
-  const auto none = lowered(kSizes, 2);
+  EXPECT_THAT(step_of(*lowered(kSizes, 1)).source, HasSubstr("kBlockRows = 48;"));
+  EXPECT_THAT(step_of(*lowered(kSizes, 2)).source, HasSubstr("kBlockRows = 32;"));
+  const std::string narrow = "dims B = 1, Hq = 1, Sq = 64, Skv = 64, D = 64;";
+  EXPECT_THAT(step_of(*lowered(narrow, 1)).source, HasSubstr("kBlockRows = 32;"));
+  const auto none = lowered(kSizes, 3);
   ASSERT_FALSE(none.ok());
   EXPECT_EQ(none.error().code, ErrorCode::unsupported);
 }
@@ -228,7 +244,10 @@ TEST(NativeBackward, RefusesWhatItCannotCompute) {
   EXPECT_EQ(refusal(dims + "D = 64; lengths q, kv; dropout 0.1;"), "");
   EXPECT_EQ(refusal(dims + "D = 64; layout thd;"), "");
   EXPECT_THAT(refusal(dims + "D = 64; layout paged(page = 16);"), HasSubstr("paged"));
-  EXPECT_THAT(refusal(dims + "D = 64; learn t: f32[Hq]; score score * t[h];"),
+  EXPECT_EQ(refusal(dims + "D = 64; learn t: f32[Hq]; score score * t[h];"), "");
+  EXPECT_THAT(refusal(dims + "D = 64; learn t: f32[Sq]; score score * t[q_idx];"),
+              HasSubstr("the gradient of `t`"));
+  EXPECT_THAT(refusal(dims + "D = 64; learn t: bf16[Hq]; score score * t[h];"),
               HasSubstr("the gradient of `t`"));
 }
 
@@ -255,6 +274,8 @@ TEST(NativeBackward, KernelsDoNotSpill) {
   expect_no_spills(sizes + "Dqk = 72, Dv = 136; score 30.0 * tanh(score / 30.0);");
   expect_no_spills(sizes + "D = 128; dtype f16; score score + (q_idx - kv_idx) * 0.01;");
   expect_no_spills(sizes + "D = 128; score 30.0 * tanh(score / 30.0); dropout 0.1;", 1);
+  expect_no_spills(sizes + "D = 64; learn t: f32[Hq]; score score + (kv_idx - q_idx) * t[h];");
+  expect_no_spills(sizes + "D = 128; learn t: f32[Hq]; score score * t[h];", 1);
   expect_no_spills(sizes + "D = 64; tensor t: f32[Sq]; score score * score * t[q_idx]; grad k;", 1);
 }
 
