@@ -227,6 +227,7 @@ struct RowProducer {
     const int list =
         unit / C::kKeyHeads * C::kListsOfBatch + unit % C::kKeyHeads * C::kListsOfHead;
     const Tile tile = lists.tile(list * C::kKeyBlocks + within / units);
+    if (has_no_keys(tile, unit / C::kKeyHeads)) return;
     store_shared(stages.next_block(), tile.tile);
     store_shared(stages.next_keys(), first_key(tile, unit / C::kKeyHeads));
     store_shared(stages.last_run(), tile.first + tile.runs);
@@ -258,6 +259,12 @@ struct RowProducer {
     steps ^= 1u << 31;
   }
   __device__ int last_head() const { return (int)load_shared(stages.step_words(steps) + 4); }
+
+  // Past the end of a packed sequence, where no gradient is stored.
+  __device__ bool has_no_keys(const Tile& tile, int b) const {
+    constexpr bool kPacked = C::Keys::kPacked && C::Values::kPacked;
+    return kPacked && tile.tile * S::kKeys >= expressions.keys(b);
+  }
 
   // Of a sequence without keys, which has a map of one, nothing is read.
   __device__ int first_key(const Tile& tile, int b) const {
