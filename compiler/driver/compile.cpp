@@ -474,7 +474,7 @@ Result<Compiled> compile(const ir::Attention& attention, const support::Source& 
     const bool lasting = std::ranges::all_of(failed, [](const Failure& each) {
       return each.refusal.error.code == ErrorCode::unsupported;
     });
-    ATTN_RETURN_IF_ERROR(take_or_compile_steps(plan, options, candidate.strategy->limits, lasting));
+    ATTN_RETURN_IF_ERROR(take_or_compile_steps(plan, options, lowered.limits, lasting));
     return plan;
   };
   // The first of its programs that is not refused.

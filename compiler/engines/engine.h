@@ -23,6 +23,8 @@ struct Lowered {
   plan::Program program;
   double predicted_ms = 0;
   std::vector<std::string> parts{};  // of the mask (passes/strategy/partition.h), to be printed
+  // Of the kernels of kernel steps; without a value, the assembler may do what it likes.
+  std::optional<derive::KernelLimits> limits{};
 };
 
 struct Strategy {
@@ -46,8 +48,6 @@ struct Strategy {
   // `lower`, and those of calls with a smaller number. Null: nothing else. Errors: unsupported,
   // when there is nothing else.
   Result<Lowered> (*lower_again)(Subject& subject, std::size_t refused) = nullptr;
-  // Of the kernels of kernel steps; without a value, the assembler may do what it likes.
-  std::optional<derive::KernelLimits> limits{};
   // Its backward was not measured: kAnyLowering and kAnyOrSlow do not take it.
   bool backward_when_named = false;
 };

@@ -12,26 +12,30 @@ Result<double> bound_of_native(Subject& subject) {
   return passes::predicted_ms_of_moving(0, subject.context().gpu);
 }
 
+// A kernel that spills is slower than the next tile's. But the last step of a backward, outside of
+// its loop, may save some registers.
+std::optional<derive::KernelLimits> limits(const planning::Context& context) {
+  constexpr std::int64_t kOfBackward = 32;  // bytes
+  if (lowering::kWatched) return std::nullopt;
+  return derive::KernelLimits{.spilled_bytes = context.backward() ? kOfBackward : 0};
+}
+
 Result<Lowered> lower_again_to_native(Subject& subject, std::size_t refused) {
   ATTN_RETURN_IF_ERROR(bound_of_native(subject).status());
   ATTN_ASSIGN(lowering::NativeProgram made, subject.native().make(refused));
   const double predicted_ms = predicted_ms_of_native(subject, made.work);
-  return Lowered{std::move(made.program), predicted_ms, std::move(made.parts)};
+  return Lowered{std::move(made.program), predicted_ms, std::move(made.parts),
+                 limits(subject.context())};
 }
 
 Result<Lowered> lower_to_native(Subject& subject) { return lower_again_to_native(subject, 0); }
-
-// A kernel that spills is slower than the next tile's.
-constexpr std::optional<derive::KernelLimits> kLimits =
-    lowering::kWatched ? std::nullopt : std::optional(derive::KernelLimits{.spilled_bytes = 0});
 
 }  // namespace
 
 std::span<const Strategy> engine::native() {
   static constexpr Strategy kStrategies[] = {
       {"native", "kernels of attnc's own over the blocks that masks show, on sm_90",
-       Strategy::Kind::alternative, bound_of_native, lower_to_native, lower_again_to_native,
-       kLimits, true}};
+       Strategy::Kind::alternative, bound_of_native, lower_to_native, lower_again_to_native, true}};
   return kStrategies;
 }
 
