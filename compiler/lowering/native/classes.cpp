@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "compiler/lowering/cudnn/operands.h"
+#include "compiler/lowering/native/checks.h"
 #include "compiler/lowering/strategy/launches.h"
 
 namespace attn::lowering::native {
@@ -40,6 +41,15 @@ std::optional<Form> form_of_classes(const ir::Attention& whole, const passes::Pa
   }
   places.row *= rows.step;
   return Form{std::move(launch.attention), places};
+}
+
+std::optional<Form> readable_classes(const ir::Attention& whole,
+                                     const std::optional<passes::Part>& classes,
+                                     std::initializer_list<const char*> names) {
+  std::optional<Form> form = classes ? form_of_classes(whole, *classes) : std::nullopt;
+  if (!form) return std::nullopt;
+  const auto readable = [&](const char* name) { return check_layout(form->attention, name).ok(); };
+  return std::ranges::all_of(names, readable) ? std::move(form) : std::nullopt;
 }
 
 std::optional<passes::Part> classes_of(const ir::Attention& whole,

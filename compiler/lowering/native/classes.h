@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 
 #include "compiler/ir/attention.h"
@@ -32,6 +33,11 @@ Form whole_form(const ir::Attention& attention);
 // Class c as heads c * Hq + h where the rows of all heads are contiguous (bshd), and as batch c of
 // a single batch. Nothing for other strides, and where no class begins at the first row.
 std::optional<Form> form_of_classes(const ir::Attention& whole, const passes::Part& classes);
+
+// The same of classes that may not be, and nothing if TMA cannot address one of these tensors.
+std::optional<Form> readable_classes(const ir::Attention& whole,
+                                     const std::optional<passes::Part>& classes,
+                                     std::initializer_list<const char*> names);
 
 // The classes of the attention, if it has some that a kernel may compute so. Nothing with lengths
 // and random dropout.

@@ -378,6 +378,8 @@ std::string lists_text(const KeyBlocks& blocks) {
   return array_text("Tile kTiles", tiles) + array_text("Run kRuns", runs) + kListsInTheText;
 }
 
+std::string lists_in_memory_text() { return kListsInMemory; }
+
 std::string parameters_text(const derive::KernelInputs& inputs) {
   std::string text;
   for (const std::string& input : inputs.parameters) text += ", " + input;

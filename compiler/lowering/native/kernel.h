@@ -79,6 +79,7 @@ std::string watch_text(const Tile& tile);
 // Parts of the text of kernels: the arrays of lists, and a class `Lists` of them
 // (attn/forward.cuh).
 std::string lists_text(const KeyBlocks& blocks);
+std::string lists_in_memory_text();  // of arrays that kernels made
 // Parameters of tensors and params, each after a comma; and a statement that makes the object
 // `expressions` of them.
 std::string parameters_text(const derive::KernelInputs& inputs);

@@ -399,21 +399,6 @@ class Native {
   Kernel kernel_;
 };
 
-namespace {
-
-// Classes of a modulus, without the scores between them. nullopt if there are none, and where their
-// strides are not those that the kernel can have.
-std::optional<Form> readable_classes(const ir::Attention& whole,
-                                     const std::optional<passes::Part>& classes) {
-  std::optional<Form> form = classes ? form_of_classes(whole, *classes) : std::nullopt;
-  if (!form) return std::nullopt;
-  for (const char* name : {"q", "k", "v"}) {
-    if (!check_layout(form->attention, name).ok()) return std::nullopt;
-  }
-  return form;
-}
-
-}  // namespace
 }  // namespace native
 
 Status check_native(const ir::Attention& attention, const planning::Context& context) {
@@ -438,7 +423,7 @@ struct NativePrograms::Forms {
         const planning::Context& context)
       : whole(native::whole_form(native::with_reduced_strength(attention))),
         part(native::classes_of(whole.attention, context)),
-        classes(native::readable_classes(whole.attention, part)),
+        classes(native::readable_classes(whole.attention, part, {"q", "k", "v"})),
         of_whole(attention, whole, mask_axes, context) {
     if (!classes) return;
     const passes::Axes axes = passes::analyzed(classes->attention, context)->axes();

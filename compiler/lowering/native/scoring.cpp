@@ -79,6 +79,11 @@ bool take_factor(const ir::Dag& dag, Scoring& scoring) {
   return false;
 }
 
+void take_factors(const ir::Dag& dag, Scoring& scoring) {
+  while (take_factor(dag, scoring)) {
+  }
+}
+
 // Takes addends off the root, which is a sum; it keeps the product.
 void take_addends(const ir::Attention& attention, Scoring& scoring) {
   ir::Attention scratch = attention;  // slopes are added to its dag
@@ -105,6 +110,12 @@ std::optional<double> positive_scale(const ir::Attention& attention) {
   return scale && is_weight(*scale) ? scale : std::nullopt;
 }
 
+Scoring without_factors(const ir::Attention& attention) {
+  Scoring scoring{.root = attention.score};
+  take_factors(attention.dag, scoring);
+  return scoring;
+}
+
 Scoring scoring_of(const ir::Attention& attention) {
   Scoring scoring{.root = attention.score};
   passes::BoxValues values(attention);
@@ -112,8 +123,7 @@ Scoring scoring_of(const ir::Attention& attention) {
   const passes::RealRange& range = values.real(attention.score);
   const double bound = std::max(std::abs(range.low), std::abs(range.high));
   if (std::isfinite(bound)) scoring.bound = bound;
-  while (take_factor(attention.dag, scoring)) {
-  }
+  take_factors(attention.dag, scoring);
   take_addends(attention, scoring);
   const auto scale = positive_scale(attention);
   const auto degree = Degrees(attention.dag).of(scoring.root);

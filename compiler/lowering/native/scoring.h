@@ -26,6 +26,8 @@ struct Scoring {
   std::optional<double> bound{};  // of the score's absolute value
 };
 Scoring scoring_of(const ir::Attention& attention);
+// The same with nothing but constant factors taken off the root.
+Scoring without_factors(const ir::Attention& attention);
 
 // The scale, if it is a positive number.
 std::optional<double> positive_scale(const ir::Attention& attention);

@@ -46,6 +46,11 @@ std::optional<Table> read_by(const ir::Attention& attention, ExprId load) {
   return table.row_stride * table.element % kVectorBytes == 0 ? std::optional(table) : std::nullopt;
 }
 
+// That of one element does not matter.
+std::int64_t stride_of(const Table& table, std::int64_t size, std::int64_t elements) {
+  return size == 1 ? kVectorBytes / table.element : elements;
+}
+
 }  // namespace
 
 std::optional<Table> table_of(const ir::Attention& attention, ExprId root) {
@@ -57,10 +62,20 @@ std::optional<Table> table_of(const ir::Attention& attention, ExprId root) {
   return std::nullopt;
 }
 
+plan::TensorMapArgument map_of_rows(const Table& table, std::int64_t rows) {
+  return {.tensor = {table.tensor},
+          .dims = {table.columns, table.rows, table.heads, table.batches},
+          .strides = {stride_of(table, table.rows, table.row_stride),
+                      stride_of(table, table.heads, table.head_stride),
+                      stride_of(table, table.batches, table.batch_stride)},
+          .box = {kPanel, rows, 1, 1},
+          .swizzle = 128};
+}
+
 plan::TensorMapArgument map_of(const Table& table, const Tile& tile) {
   const std::int64_t pack = table.pack(tile.pack);
   const auto stride = [&](std::int64_t size, std::int64_t elements) {
-    return size == 1 ? kVectorBytes / table.element : elements;  // which does not matter
+    return stride_of(table, size, elements);
   };
   const bool wide = table.element == 4;
   const std::int64_t units = table.heads / pack;

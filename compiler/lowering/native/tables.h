@@ -31,5 +31,8 @@ std::optional<Table> table_of(const ir::Attention& attention, ir::ExprId root);
 
 // What TMA copies for a tile: columns, heads of a unit, rows, units, batches.
 plan::TensorMapArgument map_of(const Table& table, const Tile& tile);
+// The same for blocks of rows of one head, a panel of columns at a time: columns, rows, heads,
+// batches. The elements are 16-bit floats.
+plan::TensorMapArgument map_of_rows(const Table& table, std::int64_t rows);
 
 }  // namespace attn::lowering::native

@@ -38,6 +38,15 @@ void expect(const std::string& score, const std::string& root, double weight, bo
   EXPECT_EQ(is.scaled, scaled) << score;
 }
 
+TEST(Scoring, ConstantFactorsAloneAreTakenOff) {
+  const ir::Attention attention = scored("2.0 * (3.0 * tanh(score)) ");
+  const Scoring scoring = without_factors(attention);
+  EXPECT_EQ(ir::to_source(attention, scoring.root), "tanh(score)");
+  EXPECT_NEAR(scoring.weight, 6, 1e-12);
+  EXPECT_TRUE(scoring.scaled);
+  EXPECT_EQ(without_factors(scored("score + 1.0")).weight, 1);
+}
+
 TEST(Scoring, TheScaleIsAFactorOfHomogeneousScores) {
   expect("score * score", "score * score", kScale * kScale, false);
   expect("score * t[h]", "score * t[h]", kScale, false);
