@@ -16,12 +16,16 @@ namespace {
 constexpr std::int64_t kLongest = 300;  // rows and columns: several tiles and blocks
 
 // Specs whose gradients are compared, too; each takes many seconds.
-constexpr std::string_view kTrained[] = {"specs/causal.attn",
+constexpr std::string_view kTrained[] = {"specs/bias_head.attn",
+                                         "specs/causal.attn",
+                                         "specs/dilated_window.attn",
+                                         "specs/document_causal.attn",
                                          "specs/dropout_causal.attn",
                                          "specs/dropout_mask.attn",
                                          "specs/gqa_5to1.attn",
                                          "specs/padding.attn",
                                          "specs/softcap.attn",
+                                         "specs/squared.attn",
                                          "tests/gpu/native/backward_depth_256.attn",
                                          "tests/gpu/native/backward_learned.attn",
                                          "tests/gpu/native/backward_thd.attn",

@@ -103,6 +103,7 @@ class Operations {
 // two sees both.
 double share_of_lists(Subject& subject, const NativeWork& work) {
   const ir::Dims& d = subject.attention().dims;
+  const double rows = work.tiles * work.rows * work.heads;
   if (const auto& segments = subject.segments()) {
     ir::Dims each = d;
     const auto length = std::max(
@@ -113,13 +114,12 @@ double share_of_lists(Subject& subject, const NativeWork& work) {
     const double share =
         passes::band_share(each, passes::analyzed(segments->attention, subject.context())->band());
     const double columns = length * share + work.queries + work.keys / 2;
-    return std::min(1.0, work.tiles * work.rows * columns / work.scores);
+    return std::min(1.0, rows * columns / work.scores);
   }
   const auto& lists = subject.mask().block_lists();
   if (!lists || !lists->assumed) return 1;
   const double listed = lists->listed / static_cast<double>(lists->tiles * lists->pages);
-  return std::min(1.0,
-                  listed * static_cast<double>(d[Dim::Skv]) * work.tiles * work.rows / work.scores);
+  return std::min(1.0, listed * static_cast<double>(d[Dim::Skv]) * rows / work.scores);
 }
 
 // Of lengths that nobody knows: half.
@@ -163,7 +163,8 @@ double predicted_ms_of_native(Subject& subject, const NativeWork& work) {
   const double scores = share * work.scores;
   const double masked = work.lists ? kMaskedOfLists * scores : share * work.masked;
   const double scalar = passes::scalar_slowdown(gpu);
-  const double products = of_score(work.width) / work.rate * scores * passes::matrix_slowdown(gpu);
+  const double products =
+      of_score(work.width) / work.rate * work.products * scores * passes::matrix_slowdown(gpu);
   const double others = (of_modification(attention, operations) * scores +
                          kMaskOperation * operations.of(attention.masks) * masked) *
                         scalar;
@@ -174,8 +175,10 @@ double predicted_ms_of_native(Subject& subject, const NativeWork& work) {
   const double memory = (attention.dims[Dim::Sq] == 1 ? kStart : launches) +
                         bytes / (kBytesInAMillisecond * gpu.bandwidth / planning::Gpu().bandwidth) +
                         kPieceOfMemory * share * work.pieces;
+  const double moving =
+      passes::predicted_ms_of_moving(work.moved, gpu) - passes::predicted_ms_of_moving(0, gpu);
   return std::max({launches + computing, memory, launches + kPiece * share * work.pieces}) +
-         lists_ms(work, gpu);
+         moving + lists_ms(work, gpu);
 }
 
 }  // namespace attn::engines

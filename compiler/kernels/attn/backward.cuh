@@ -25,19 +25,21 @@
 // f32, in the order of registers; one thread adds it (QueryAdder), and convert() makes dq of it.
 // Before all this, prepare() computes delta, the sums of dO O over each row.
 //
-// Rows are taken from the last to the first. An item has at least two steps: where fewer rows see its
-// keys, it takes rows past the last one, whose weights are 0.
+// An item has at least two steps: where fewer rows see its keys, it takes rows past the last one, whose
+// weights are 0. The heads of a block of rows follow each other, or all rows of a head those of another
+// (kHeadsOutside).
 //
 // If sums are ordered (C::kOrdered), each block of rows of a head has a turn: blocks of keys add to
 // its dQ one after another, in ascending order, and each stores its successor. They are taken in
 // that order, too, and only by blocks of threads that run. So the first that is not complete waits
-// for none.
+// for none. Their rows are taken from the last to the first.
 //
 // A generated kernel gives three classes:
 //   C  constants: sizes, strides
 //   E  expressions, inlined: weight(), scale(), evaluate(..), mask(..), keep(..), keys(b),
-//      queries(b), and of random dropout seed(), offset(); kParts: how often scores read an element
-//      of a learned tensor with a gradient, which is the same for a whole block of scores
+//      queries(b), and of random dropout seed(), offset(). A table that scores read at [.., row,
+//      key] is copied beside the rows (kTable), and evaluate(..) is given its entry. kParts: how often
+//      scores read an element of a learned tensor with a gradient, which is the same for a whole block
 //   L  lists: which row blocks a block of keys sees (Tile, Run), rows in the place of keys; before(i):
 //      if sums are ordered, how far before that of run i the last block of keys is that sees the same
 //      rows; 0: there is none
@@ -49,7 +51,7 @@
 
 namespace kernels {
 
-// A score and its derivative by the scaled product.
+// A score without its constant factor, and the score's derivative by the scaled product.
 struct Scored {
   float score, slope;
 };
@@ -104,6 +106,7 @@ struct BackwardTensors {
   unsigned short *dk, *dv;
   float* parts;  // [kParts, B, Hq, kKeyBlocks, kPartsOfBlock], 0 at first: of learned tensors
   int* counter;  // 0 at first
+  const TensorMap* table;
 };
 
 constexpr int kPartsOfBlock = 8;  // one for each warp
@@ -121,14 +124,16 @@ struct BackwardStages {
   static constexpr int kSlopeBytes = C::kBlockRows * kKeys * 2;
   static constexpr int kSumBytes = C::kBlockRows * C::kDepth * 4;
   static constexpr int kRowBytes = C::kBlockRows * 4;
+  static constexpr int kTableBytes = C::kTable ? C::kBlockRows * kKeys * 2 : 0;
   static constexpr int kQueries = kKeyBytes + kValueBytes;
   static constexpr int kGradients = kQueries + kStages * kQueryBytes;
   static constexpr int kSlopes = kGradients + kStages * kGradientBytes;
-  static constexpr int kSums = kSlopes + kStages * kSlopeBytes;
+  static constexpr int kTables = kSlopes + kStages * kSlopeBytes;
+  static constexpr int kSums = kTables + kStages * kTableBytes;
   static constexpr int kRowValues = kSums + kSumBytes;
   static constexpr int kBarriers = kRowValues + 2 * kStages * kRowBytes;
   static constexpr int kWords = kBarriers + 16 * (3 + 3 * kStages);
-  static constexpr int kBytes = kWords + 48 + 16 * kStepWords;
+  static constexpr int kBytes = kWords + 64 + 16 * kStepWords;
 
   unsigned base;
 
@@ -137,6 +142,7 @@ struct BackwardStages {
   __device__ unsigned query(int n) const { return base + kQueries + n * kQueryBytes; }
   __device__ unsigned gradient(int n) const { return base + kGradients + n * kGradientBytes; }
   __device__ unsigned slope(int n) const { return base + kSlopes + n * kSlopeBytes; }
+  __device__ unsigned table(int n) const { return base + kTables + n * kTableBytes; }
   // Of 16 columns.
   __device__ unsigned sums(int columns) const {
     return base + kSums + columns * (C::kBlockRows * 64);
@@ -153,16 +159,10 @@ struct BackwardStages {
   // Of the item: its unit, block of keys, and number of steps. Of a step: its rows and head, whose
   // turn to wait for, and the next one.
   __device__ unsigned item_words() const { return base + kWords; }
-  // The producer's own, which has few registers: of the next item, and where it is in a list.
-  __device__ unsigned next_block() const { return item_words() + 12; }
-  __device__ unsigned next_keys() const { return item_words() + 16; }
-  __device__ unsigned next_turn() const { return item_words() + 20; }
-  __device__ unsigned blocks_left() const { return item_words() + 24; }
-  __device__ unsigned last_run() const { return item_words() + 28; }
-  __device__ unsigned left_of_run() const { return item_words() + 32; }
-  __device__ unsigned steps_left() const { return item_words() + 36; }
+  // The producer's own, see ListWord.
+  __device__ unsigned list_word(int i) const { return item_words() + 12 + 4 * i; }
   __device__ unsigned step_words(unsigned step) const {
-    return item_words() + 48 + step % kStepWords * 16;
+    return item_words() + 64 + step % kStepWords * 16;
   }
 
   __device__ void init() const {
@@ -183,7 +183,20 @@ struct BackwardStages {
 template <class C, class E, class L>
 struct RowProducer {
   using S = BackwardStages<C>;
-  static constexpr int kLeastSteps = 2;
+  // Of the item: its block of keys and the first one, its list, and where it is in that: the next run
+  // or the one before it, blocks of that which are left, and of all; and the turn of the run.
+  enum ListWord {
+    kBlock,
+    kFirstKey,
+    kFirstRun,
+    kBlocks,
+    kRun,
+    kLeftOfRun,
+    kBlocksLeft,
+    kStepsLeft,
+    kTurn
+  };
+  static constexpr int kLeastBlocks = C::kHeadsOfKey == 1 ? 2 : 1;  // two steps
   const S stages;
   const BackwardTensors& tensors;
   const E& expressions;
@@ -192,6 +205,11 @@ struct RowProducer {
   // next tells that an item has begun.
   static constexpr unsigned kFirstStep = 1u << 30;
   unsigned steps = 0;
+
+  __device__ void set(ListWord word, int value) const {
+    store_shared(stages.list_word(word), value);
+  }
+  __device__ int get(ListWord word) const { return load_shared(stages.list_word(word)); }
 
   __device__ void run() {
     static_assert(S::kStages == 2, "steps % 2");
@@ -227,16 +245,13 @@ struct RowProducer {
     const int list =
         unit / C::kKeyHeads * C::kListsOfBatch + unit % C::kKeyHeads * C::kListsOfHead;
     const Tile tile = lists.tile(list * C::kKeyBlocks + within / units);
-    if (has_no_keys(tile, unit / C::kKeyHeads)) return;
-    store_shared(stages.next_block(), tile.tile);
-    store_shared(stages.next_keys(), first_key(tile, unit / C::kKeyHeads));
-    store_shared(stages.last_run(), tile.first + tile.runs);
-    store_shared(stages.left_of_run(), 0);
-    const int blocks = blocks_of(tile, unit / C::kKeyHeads);
-    store_shared(stages.blocks_left(), blocks);
-    constexpr int kLeastBlocks = (kLeastSteps + C::kHeadsOfKey - 1) / C::kHeadsOfKey;
-    store_shared(stages.steps_left(),
-                 (blocks < kLeastBlocks ? kLeastBlocks : blocks) * C::kHeadsOfKey);
+    const int b = unit / C::kKeyHeads;
+    if (has_no_keys(tile, b)) return;
+    const int blocks = blocks_of(tile, b);
+    set(kBlock, tile.tile), set(kFirstKey, first_key(tile, b));
+    set(kFirstRun, tile.first + (C::kOrdered ? tile.runs : 0)), set(kBlocks, blocks);
+    set(kStepsLeft, (blocks < kLeastBlocks ? kLeastBlocks : blocks) * C::kHeadsOfKey);
+    begin_list();
     int head = unit * C::kHeadsOfKey;
     unsigned rows = next_rows(head, 0);
     steps |= kFirstStep;
@@ -246,14 +261,18 @@ struct RowProducer {
       copy_gradients();
       // The stages of the first step are empty before those of the keys.
       if (steps & kFirstStep) copy_keys();
-      const int left = (int)load_shared(stages.steps_left()) - 1;
+      const int left = get(kStepsLeft) - 1;
       if (left == 0) break;
-      store_shared(stages.steps_left(), left);
-      rows = load_shared(stages.step_words(steps)), head = last_head() + 1;
+      set(kStepsLeft, left);
+      rows = load_shared(stages.step_words(steps)), head = last_head();
       ++steps;
-      if (head % C::kHeadsOfKey != 0) continue;
-      head -= C::kHeadsOfKey;
-      rows = next_rows(head, rows);
+      if (C::kHeadsOutside && get(kBlocksLeft) > 0) {
+        rows = next_rows(head, rows);
+        continue;
+      }
+      if (++head % C::kHeadsOfKey == 0) head -= C::kHeadsOfKey;
+      if (C::kHeadsOutside) begin_list();
+      if (C::kHeadsOutside || head % C::kHeadsOfKey == 0) rows = next_rows(head, rows);
     }
     ++steps;
     steps ^= 1u << 31;
@@ -287,26 +306,30 @@ struct RowProducer {
     return most < run.blocks ? most : run.blocks;
   }
 
-  // The block before, or, if none is left, one that no row is in.
+  __device__ void begin_list() const {
+    set(kRun, get(kFirstRun)), set(kLeftOfRun, 0), set(kBlocksLeft, get(kBlocks));
+  }
+
+  // The next block, or, if none is left, one that no row is in.
   __device__ unsigned next_rows(int head, unsigned rows) const {
-    const int blocks = (int)load_shared(stages.blocks_left()) - 1;
+    const int blocks = get(kBlocksLeft) - 1;
     if (blocks < 0) return C::kPaddedRows - C::kBlockRows;
-    store_shared(stages.blocks_left(), blocks);
-    int left = (int)load_shared(stages.left_of_run());
+    set(kBlocksLeft, blocks);
+    int left = get(kLeftOfRun);
     while (left == 0) {
-      const int run = (int)load_shared(stages.last_run()) - 1;
+      const int run = get(kRun) - (C::kOrdered ? 1 : 0);
+      set(kRun, C::kOrdered ? run : run + 1);
       const Run next = lists.run(run);
-      store_shared(stages.last_run(), run);
       left = blocks_of(next, head / C::kHeads);
-      rows = next.key + left * C::kBlockRows;
-      if constexpr (C::kOrdered) store_shared(stages.next_turn(), turn_of(lists.before(run)));
+      rows = next.key + (C::kOrdered ? left * C::kBlockRows : -C::kBlockRows);
+      if constexpr (C::kOrdered) set(kTurn, turn_of(lists.before(run)));
     }
-    store_shared(stages.left_of_run(), left - 1);
-    return rows - C::kBlockRows;
+    set(kLeftOfRun, left - 1);
+    return C::kOrdered ? rows - C::kBlockRows : rows + C::kBlockRows;
   }
   // What the block of keys waits for.
   __device__ int turn_of(int before) const {
-    return before == 0 ? 0 : (int)load_shared(stages.next_block()) - before + 1;
+    return before == 0 ? 0 : get(kBlock) - before + 1;
   }
 
   // Of a head of all batches.
@@ -316,12 +339,13 @@ struct RowProducer {
     store_shared(stages.step_words(steps), rows);
     store_shared(stages.step_words(steps) + 4, head);
     if constexpr (C::kOrdered) {
-      store_shared(stages.step_words(steps) + 8, load_shared(stages.next_turn()));
-      store_shared(stages.step_words(steps) + 12, load_shared(stages.next_block()) + 1);
+      store_shared(stages.step_words(steps) + 8, get(kTurn));
+      store_shared(stages.step_words(steps) + 12, get(kBlock) + 1);
     }
     copy_panels<typename C::Queries, C::kDepth, C::kBlockRows, C::kHeads>(
-        stages.query(n), tensors.q, full, head, rows & kKeyBits, S::kRowBytes);
+        stages.query(n), tensors.q, full, head, rows & kKeyBits, S::kRowBytes + S::kTableBytes);
     copy_row_values(stages.exponents(n), tensors.exponents, full, head, rows);
+    if constexpr (C::kTable) copy_table(stages.table(n), full, head, rows);
   }
   // Of the same.
   __device__ void copy_gradients() const {
@@ -340,14 +364,23 @@ struct RowProducer {
                full);
   }
 
+  __device__ void copy_table(unsigned to, unsigned full, int head, unsigned rows) const {
+    const int column = get(kBlock) * S::kKeys;
+    for (int panel = 0; panel < S::kKeys / 64; ++panel) {
+      copy_box(to + panel * C::kBlockRows * 128, *tensors.table, full, column + panel * 64,
+               rows & kKeyBits, C::kTableOfHead ? head % C::kHeads : 0,
+               C::kTableOfBatch ? head / C::kHeads : 0);
+    }
+  }
+
   __device__ void copy_keys() {
     const int unit = last_head() / C::kHeadsOfKey;  // a head of keys of all batches
     steps &= ~kFirstStep;
     wait(empty_of(stages.keys_full()), steps >> 31 ^ 1);
     store_shared(stages.item_words(), unit);
-    store_shared(stages.item_words() + 4, load_shared(stages.next_block()));
-    store_shared(stages.item_words() + 8, load_shared(stages.steps_left()));
-    const int at = load_shared(stages.next_keys());
+    store_shared(stages.item_words() + 4, get(kBlock));
+    store_shared(stages.item_words() + 8, get(kStepsLeft));
+    const int at = get(kFirstKey);
     copy_panels<typename C::Keys, C::kDepth, S::kKeys, C::kKeyHeads>(
         stages.keys(), tensors.k, stages.keys_full(), unit, at, 0);
     copy_panels<typename C::Values, C::kWidth, S::kKeys, C::kKeyHeads>(
@@ -731,45 +764,68 @@ struct Gradients {
     return E::kReadsTensors ? min(key_of(i), C::kColumns - 1) : key_of(i);
   }
 
-  // Hidden products become -inf.
-  __device__ __forceinline__ void hide(const RowBlock& block) {
+  // Whether scores of the block may be hidden, as those of rows past the last one are: their
+  // exponents are -inf, but a modified score may be inf.
+  static constexpr bool kHidesKeys = C::kLengths || C::kColumns % S::kKeys != 0;
+  static constexpr bool kHidesRows = E::kScore && !C::kRowsFit;
+  static constexpr bool kMayHide = E::kMask || kHidesKeys || kHidesRows;
+  __device__ __forceinline__ bool hides(const RowBlock& block) const {
+    return (E::kMask && block.rows & kMasked) ||
+           (kHidesKeys && (key | S::kKeys - 1) >= expressions.keys(block.b())) ||
+           (kHidesRows && block.first() + C::kBlockRows > expressions.queries(block.b()));
+  }
+  __device__ __forceinline__ bool shows(const RowBlock& block, int i) const {
+    bool shown = true;
     if constexpr (E::kMask) {
       if (block.rows & kMasked) {
-#pragma unroll
-        for (int i = 0; i < kScores; ++i) {
-          const bool shown =
-              expressions.mask(block.b(), block.h(), held_row(block, i), held_key(i));
-          s[i] = shown ? s[i] : nothing();
-        }
+        shown = expressions.mask(block.b(), block.h(), held_row(block, i), held_key(i));
       }
     }
-    const int keys = expressions.keys(block.b()), rows = expressions.queries(block.b());
-    if ((C::kLengths || C::kColumns % S::kKeys != 0) && (key | S::kKeys - 1) >= keys) {
-#pragma unroll
-      for (int i = 0; i < kScores; ++i) s[i] = key_of(i) < keys ? s[i] : nothing();
-    }
-    // The exponents of rows past the last are -inf, but a modified score may be inf.
-    if constexpr (E::kScore) {
-      if (block.first() + C::kBlockRows > rows) {
-#pragma unroll
-        for (int i = 0; i < kScores; ++i) s[i] = row_of(block, i) < rows ? s[i] : nothing();
-      }
-    }
+    if (kHidesKeys) shown &= key_of(i) < expressions.keys(block.b());
+    if (kHidesRows) shown &= row_of(block, i) < expressions.queries(block.b());
+    return shown;
   }
 
   // Makes weights of the products, and keeps in `s` weights times slopes.
   __device__ __forceinline__ void weigh(unsigned n) {
     const RowBlock block = rows_of(steps);
-    hide(block);
     if constexpr (E::kKeep) keep(block);
+    if constexpr (kHidesFirst || !kMayHide) {
+      if (hides(block)) hide(block);
+      weigh<false>(block, n);
+    } else if (hides(block)) {
+      weigh<true>(block, n);
+    } else {
+      weigh<false>(block, n);
+    }
+  }
+  __device__ __forceinline__ void hide(const RowBlock& block) {
+#pragma unroll
+    for (int i = 0; i < kScores; ++i) s[i] = shows(block, i) ? s[i] : nothing();
+  }
+  // Hidden products become -inf before weights are made, where that takes fewer registers.
+  static constexpr bool kHidesFirst = !E::kScore || E::kReadsTensors || C::kTable;
+  template <bool kHides>
+  __device__ __forceinline__ void weigh(const RowBlock& block, unsigned n) {
     const unsigned exponents = stages.exponents(n) + (lane() & 3) * 8;
+    unsigned entries[4] = {};  // of the table, for two j
 #pragma unroll
     for (int j = 0; j < kScores / 4; ++j) {
       const float2 added = load_two(exponents + j * 32);
+      if constexpr (C::kTable) {
+        if (j % 2 == 0) load_transposed(entries, transposed(stages.table(n)) + j / 2 * 2048);
+      }
+      RowBlock own = block;  // whose rows are not kept for all j
+      if (kHides) own.rows = unknown(own.rows), own.first_row = unknown(own.first_row);
       float weights[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        weights[i] = weight_of(block, 4 * j + i, i & 1 ? added.y : added.x);
+        const bool shown = kHides                   ? shows(own, 4 * j + i)
+                           : kHidesFirst && kMayHide ? s[4 * j + i] != nothing()
+                                                     : true;
+        const unsigned entry = entries[j % 2 * 2 + i / 2] >> (i & 1) * 16;
+        weights[i] = weight_of(block, 4 * j + i, i & 1 ? added.y : added.x, shown,
+                               C::Entry::widen((unsigned short)entry));
         if (kDrops && !is_kept(4 * j + i)) weights[i] = 0;
       }
       p[2 * j] = pair(Float{}, weights[0], weights[1]);
@@ -808,16 +864,16 @@ struct Gradients {
     kept = unknown(kept);
   }
 
-  __device__ __forceinline__ float weight_of(const RowBlock& block, int i, float added) {
+  __device__ __forceinline__ float weight_of(const RowBlock& block, int i, float added, bool shown,
+                                             float entry) {
     if constexpr (!E::kScore) {
       s[i] = power_of_two(fmaf(s[i], exponent, added));
       return s[i];
     } else {
-      const float product = s[i];
-      const auto scored = expressions.evaluate(block.b(), block.h(), held_row(block, i),
-                                               held_key(i), product);
-      const float power = power_of_two(fmaf(scored.score, exponent, added));
-      const float weight = product == nothing() ? 0.0f : power;
+      const auto scored =
+          expressions.evaluate(block.b(), block.h(), held_row(block, i), held_key(i), entry, s[i]);
+      const float exponent_of = fmaf(scored.score, exponent, added);
+      const float weight = power_of_two(shown ? exponent_of : nothing());
       s[i] = E::kFiniteSlope || weight != 0 ? weight * scored.slope : 0.0f;
       if constexpr (E::kParts > 0) {
 #pragma unroll
@@ -853,12 +909,18 @@ struct Gradients {
     }
   }
 
-  // Makes dS^T, in registers and transposed in shared memory: panels of 64 keys, a row of 128 bytes
-  // for each row of q, swizzled as TMA does. Leaves sums of parts in parts[n][0].
+  // This lane's place in a matrix of rows of q that is stored as TMA does: panels of 64 keys, a row
+  // of 128 bytes for each row of q, swizzled. Four matrices are 16 keys of 16 rows.
+  __device__ __forceinline__ unsigned transposed(unsigned matrix) const {
+    const unsigned panel = kShared ? 0 : group;
+    return matrix + panel * (C::kBlockRows * 128) + (lane() & 7) * 128 + (lane() >> 4) * 1024 +
+           ((warp() * 2 + (lane() >> 3 & 1) ^ lane() & 7) << 4);
+  }
+
+  // Makes dS^T, in registers and transposed in shared memory, and sums of parts in parts[n][0].
   __device__ __forceinline__ void differentiate(int n) {
     const unsigned deltas = stages.deltas(n) + (lane() & 3) * 8;
-    const unsigned to = stages.slope(n) + group * (C::kBlockRows * 128) + (lane() & 7) * 128 +
-                        (lane() >> 4) * 1024 + ((warp() * 2 + (lane() >> 3 & 1) ^ lane() & 7) << 4);
+    const unsigned to = transposed(stages.slope(n));
 #pragma unroll
     for (int j = 0; j < kScores / 4; ++j) {
       const float2 delta = load_two(deltas + j * 32);
@@ -963,7 +1025,9 @@ ATTN_INLINE void prepare(const unsigned short* o, const unsigned short* d_o, con
   const int b = (int)(row / C::kPaddedRows / C::kHeads), lane = (int)(i % 16);
   const bool exists = b < C::kBatches && q < expressions.queries(b);
   const float of_row =
-      exists ? lse[C::Statistics::place(row_starts, b, h, q)] : nothing();
+      exists ? lse[C::Statistics::place(row_starts, b, h % C::kHeadsOfClass, q) +
+                   h / C::kHeadsOfClass * C::kStatisticsClass]
+             : nothing();
   const bool empty = of_row == nothing();
   float sum = 0;
   for (int column = lane * 8; !empty && column < P::kColumns; column += 128) {

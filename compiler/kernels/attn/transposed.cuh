@@ -72,6 +72,14 @@ ATTN_INLINE void store_transposed(unsigned address, unsigned m0, unsigned m1, un
                : "memory");
 }
 
+// Loads four matrices of 8 x 8 16-bit elements that are stored transposed, in the same way.
+ATTN_INLINE void load_transposed(unsigned (&pairs)[4], unsigned address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(pairs[0]), "=r"(pairs[1]), "=r"(pairs[2]), "=r"(pairs[3])
+               : "r"(address)
+               : "memory");
+}
+
 ATTN_INLINE void store_shared(unsigned address, float x, float y, float z, float w) {
   asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(x), "f"(y), "f"(z),
                "f"(w)

@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
+#include <optional>
 #include <set>
 
 #include "compiler/derive/scores.h"
@@ -16,12 +18,16 @@
 #include "compiler/lowering/cudnn/operands.h"
 #include "compiler/lowering/cudnn/vectors.h"
 #include "compiler/lowering/native/checks.h"
+#include "compiler/lowering/native/classes.h"
+#include "compiler/lowering/native/intervals.h"
 #include "compiler/lowering/native/kernel.h"
 #include "compiler/lowering/native/maps.h"
 #include "compiler/lowering/native/row_blocks.h"
+#include "compiler/lowering/native/row_lists.h"
 #include "compiler/lowering/native/strength_reduction.h"
 #include "compiler/lowering/unfused/unfused_backward.h"
 #include "compiler/lowering/unfused/unfused_parts.h"
+#include "compiler/passes/analysis/mask_analysis.h"
 #include "runtime/plan/internal_tensor.h"
 
 namespace attn::lowering::native {
@@ -35,11 +41,12 @@ constexpr std::int64_t kMostShared = 227 * 1024;  // bytes of a block of threads
 std::int64_t panels(std::int64_t columns) { return (columns + kPanel - 1) / kPanel * kPanel; }
 
 // As BackwardStages of attn/backward.cuh, aligned to 1024 bytes.
-std::int64_t shared_bytes(const ir::Dims& dims, const RowTile& tile) {
+std::int64_t shared_bytes(const ir::Dims& dims, const RowTile& tile, bool table) {
   const std::int64_t depth = panels(dims[Dim::Dqk]), width = panels(dims[Dim::Dv]);
   const std::int64_t of_keys = 2 * tile.keys * (depth + width);
-  const std::int64_t of_rows = 2 * tile.rows * (depth + width + tile.keys) + 8 * tile.rows;
-  return 1024 + of_keys + 2 * of_rows + 4 * tile.rows * depth + 16 * 9 + 48 + 16 * 8;
+  const std::int64_t of_scores = table ? 2 * tile.keys : tile.keys;
+  const std::int64_t of_rows = 2 * tile.rows * (depth + width + of_scores) + 8 * tile.rows;
+  return 1024 + of_keys + 2 * of_rows + 4 * tile.rows * depth + 16 * 9 + 64 + 16 * 8;
 }
 
 // Those that fit in shared memory, the best first: fewer rows for expressions that spill otherwise.
@@ -50,36 +57,54 @@ std::vector<RowTile> tiles_of(const ir::Dims& dims) {
   std::vector<RowTile> tiles = {{64, keys, 1}, {48, keys, 0.9}, {32, keys, 0.7}};
   // Warp groups that divide 64 columns of dq by rows need multiples of 32.
   if (panels(dims[Dim::Dqk]) == 64 && !wide) tiles.erase(tiles.begin() + 1);
-  std::erase_if(tiles, [&](const RowTile& tile) { return shared_bytes(dims, tile) > kMostShared; });
+  std::erase_if(tiles,
+                [&](const RowTile& tile) { return shared_bytes(dims, tile, false) > kMostShared; });
   return tiles;
 }
 
 class NativeBackward {
  public:
-  NativeBackward(const ir::Attention& whole, const passes::Axes& mask_axes, const RowTile& tile)
+  NativeBackward(const ir::Attention& whole, const Form& form, const passes::Axes& mask_axes,
+                 const RowTile& tile, const planning::Gpu& gpu)
       : whole_(whole),
-        derivatives_(gradient::differentiate(with_reduced_strength(whole))),
+        derivatives_(gradient::differentiate(form.attention)),
         attention_(derivatives_.attention),
-        dims_(whole.dims),
+        dims_(attention_.dims),
+        statistics_(form.statistics),
         mask_axes_(mask_axes),
         tile_(tile),
+        gpu_(gpu),
         gradients_(gradient_names(whole)) {}
 
-  Result<NativeProgram> make(const planning::Gpu& gpu) && {
-    ATTN_ASSIGN(blocks_, row_blocks(attention_, mask_axes_, tile_, whole_.deterministic));
-    expressions_ = gradient_expressions_of(derivatives_, blocks_.masked);
-    blocks_of_threads_ = std::min(static_cast<std::int64_t>(gpu.multiprocessors), items());
+  // Blocks of scores.
+  Result<double> work() {
+    ATTN_RETURN_IF_ERROR(list_blocks());
+    return blocks_.blocks;
+  }
+
+  // After work().
+  Result<NativeProgram> make() && {
+    expressions_ = gradient_expressions_of(derivatives_, blocks_.masked, true);
+    if (shared_bytes() > kMostShared) {
+      expressions_ = gradient_expressions_of(derivatives_, blocks_.masked, false);
+    }
+    blocks_of_threads_ = std::min(static_cast<std::int64_t>(gpu_.multiprocessors), items());
     LearnedGradients learned;
     if (const gradient::Derivatives of_sinks = without_scores(); !of_sinks.tensors.empty()) {
       ATTN_ASSIGN(learned, learned_gradients(of_sinks));
     }
     NativeProgram made{program(learned), {}, {}};
-    made.work.scores = kProducts * blocks_.blocks * static_cast<double>(tile_.rows * tile_.keys);
+    made.work.scores = blocks_.blocks * static_cast<double>(tile_.rows * tile_.keys);
     made.work.rate = tile_.rate;
-    made.work.rows = static_cast<double>(tile_.keys);
+    made.work.rows = made.work.queries = static_cast<double>(tile_.keys);
+    made.work.keys = static_cast<double>(tile_.rows);
+    made.work.heads = static_cast<double>(dims_[Dim::Hq]) / static_cast<double>(dims_[Dim::Hkv]);
+    made.work.products = kProducts;
+    made.work.moved = moved();
     made.work.width = static_cast<double>(depth() + width());
     made.work.tiles = static_cast<double>(items());
-    made.work.launches = 3;
+    made.work.launches = made_lists_ ? 4 : 3;
+    if (made_lists_) made.work.lists = made_lists_->work(intervals_decide(attention_));
     derive::check_scores(whole_, made.program);
     ATTN_RETURN_IF_ERROR(check_program(whole_, made.program));
     return made;
@@ -98,11 +123,26 @@ class NativeBackward {
   static constexpr const char* kConvertKernel = "attn_convert";
 
   static constexpr std::int64_t kHeadsOfSection = 4;  // of keys; their queries stay in the L2 cache
+  static constexpr double kVeryUneven = 3;            // times the mean
+  static constexpr double kShort = 24;                // blocks of rows, on average
   static constexpr std::int64_t kThreads = 256;       // of prepare and convert
   // As in attn/backward.cuh.
   static constexpr std::int64_t kThreadsOfRow = 16, kConvertedRows = 32, kPartsOfBlock = 8;
-  // A backward has five products where a forward has two.
-  static constexpr double kProducts = 2.5;
+  // A backward has five products where a forward has two, and less that is computed meanwhile.
+  static constexpr double kProducts = 3;
+
+  // With lists that the GPU makes where inputs decide what masks show, as far as it can.
+  Status list_blocks() {
+    if (masks_read_inputs(attention_) && !ordered()) {
+      ATTN_ASSIGN(blocks_, row_blocks(attention_, {}, tile_, false));
+      blocks_.axes = mask_axes_;
+      made_lists_.emplace(dims_, blocks_, tile_, gpu_.multiprocessors);
+      if (blocks_.masked && made_lists_->can_be_made()) return {};
+      made_lists_.reset();
+    }
+    ATTN_ASSIGN(blocks_, row_blocks(attention_, mask_axes_, tile_, ordered()));
+    return {};
+  }
 
   static std::int64_t ceil_div(std::int64_t x, std::int64_t y) { return (x + y - 1) / y; }
 
@@ -144,14 +184,53 @@ class NativeBackward {
     }
     return own;
   }
+  bool lengths() const { return attention_.lengths_q || attention_.lengths_kv; }
+  // Whether no block of rows has rows past the last one.
+  bool rows_fit() const {
+    if (made_lists_ || lengths()) return false;
+    const bool fit = std::ranges::all_of(blocks_.runs, [this](const KeyRun& run) {
+      return run.key + run.blocks * tile_.rows <= dims_[Dim::Sq];
+    });
+    return fit && std::ranges::all_of(blocks_.lists, [this](const TileList& list) {
+             return list.blocks >= (dims_[Dim::Hq] == dims_[Dim::Hkv] ? 2 : 1);
+           });
+  }
+  // Of heads of keys. Much longer lists than others begin before all others, so that the last of
+  // them does not end alone.
+  std::int64_t section() const {
+    if (!blocks_.sorted && !made_lists_) return 1;
+    double longest = 0, all = 0;
+    for (const TileList& list : blocks_.lists) {
+      longest = std::max(longest, static_cast<double>(list.blocks));
+      all += static_cast<double>(list.blocks);
+    }
+    const bool uneven = longest * static_cast<double>(blocks_.lists.size()) > kVeryUneven * all;
+    return uneven && !made_lists_ ? dims_[Dim::B] * dims_[Dim::Hkv] : kHeadsOfSection;
+  }
+  // Where lists are short, all rows of a head follow those of another.
+  bool heads_outside() const {
+    if (ordered() || made_lists_ || dims_[Dim::Hq] == dims_[Dim::Hkv]) return false;
+    return blocks_.blocks < kShort * static_cast<double>(heads() * blocks_.tiles);
+  }
   std::int64_t heads() const { return dims_[Dim::B] * dims_[Dim::Hq]; }
   std::int64_t items() const { return blocks_.tiles * dims_[Dim::B] * dims_[Dim::Hkv]; }
   // Whether sums of dq are added in a fixed order.
   bool ordered() const { return whole_.deterministic && wants("dq"); }
   std::int64_t row_blocks_of_head() const { return ceil_div(dims_[Dim::Sq], tile_.rows); }
   std::int64_t padded_rows() const { return past_all_rows(dims_) + tile_.rows; }
+  // By what comes before the products and after them: sums of dq are zeroed and read, dq is
+  // written, `o` and `do` are read.
+  double moved() const {
+    const std::int64_t sums = wants("dq") ? 8 * depth() + 2 * dims_[Dim::Dqk] : 0;
+    return static_cast<double>(heads() * dims_[Dim::Sq]) *
+           static_cast<double>(sums + 4 * dims_[Dim::Dv]);
+  }
   std::int64_t depth() const { return panels(dims_[Dim::Dqk]); }
   std::int64_t width() const { return panels(dims_[Dim::Dv]); }
+
+  std::int64_t shared_bytes() const {
+    return native::shared_bytes(dims_, tile_, expressions_.table.has_value());
+  }
 
   // With the steps of learned sinks, which read nothing per score.
   plan::Program program(const LearnedGradients& learned) const {
@@ -177,11 +256,13 @@ class NativeBackward {
     plan::KernelStep step{
         .outputs = own_gradients(), .zeroed = {kCounter}, .launches = {}, .source = source()};
     if (!packed_maps().empty()) add_sequence_maps(whole_, packed_maps(), program, step);
+    if (made_lists_) made_lists_->add(program, step, kCounter, inputs());
     std::ranges::move(launches(), std::back_inserter(step.launches));
     const auto add = [&](const char* name, std::int64_t elements) {
       program.internals.push_back(plan::internal_tensor(name, DType::f32, {elements}));
     };
-    program.internals.push_back(plan::internal_tensor(kCounter, DType::i32, {1}));
+    program.internals.push_back(plan::internal_tensor(
+        kCounter, DType::i32, {1 + (made_lists_ ? made_lists_->lists() : 0)}));
     for (const char* name : {kExponents, kDeltas}) {
       add(name, heads() * padded_rows());
       step.outputs.emplace_back(name);
@@ -222,11 +303,12 @@ class NativeBackward {
     if (!packed_maps().empty()) arguments.emplace_back(Tensor{kMaps});
     add_starts(arguments, has_column_starts(), kColumnStarts);
     for (const std::string& name : operands()) arguments.emplace_back(Tensor{name});
+    if (expressions_.table) arguments.emplace_back(map_of_rows(*expressions_.table, tile_.rows));
     add_inputs(arguments);
     all.push_back({.kernel = kBackwardKernel,
                    .grid = {blocks_of_threads_, 1, 1},
                    .block = {384, 1, 1},
-                   .shared_bytes = shared_bytes(dims_, tile_),
+                   .shared_bytes = shared_bytes(),
                    .arguments = std::move(arguments)});
     for (const gradient::TensorGradient* tensor : by_scores()) all.push_back(sum_of(*tensor));
     if (!wants("dq")) return all;
@@ -265,6 +347,7 @@ class NativeBackward {
     }
     if (!expressions_.parts.empty()) names.emplace_back(kParts);
     names.emplace_back(kCounter);
+    if (made_lists_) names.insert(names.end(), {kSortedTiles, kRunsOfTiles});
     return names;
   }
 
@@ -274,18 +357,23 @@ class NativeBackward {
     if (has) arguments.emplace_back(plan::TensorOperand{name});
   }
 
-  void add_inputs(std::vector<plan::KernelArgument>& arguments) const {
+  std::vector<plan::KernelArgument> inputs() const {
+    std::vector<plan::KernelArgument> all;
     for (const plan::OperandSource& source : expressions_.inputs.operands) {
       if (const auto* param = std::get_if<plan::ParamOperand>(&source))
-        arguments.emplace_back(*param);
+        all.emplace_back(*param);
       else
-        arguments.emplace_back(std::get<plan::TensorOperand>(source));
+        all.emplace_back(std::get<plan::TensorOperand>(source));
     }
+    return all;
+  }
+  void add_inputs(std::vector<plan::KernelArgument>& arguments) const {
+    std::ranges::copy(inputs(), std::back_inserter(arguments));
   }
 
   plan::TensorMapArgument map_of(const std::string& name) const {
     const bool of_keys = name == "k" || name == "v";
-    return map_of_keys(whole_, name, {}, of_keys ? tile_.keys : tile_.rows);
+    return map_of_keys(attention_, name, {}, of_keys ? tile_.keys : tile_.rows);
   }
 
   bool is_packed(const std::string& name) const {
@@ -306,8 +394,10 @@ class NativeBackward {
                      : "") +
            kernels::include_text("backward.cuh") +
            (packed_maps().empty() ? "" : kernels::include_text("sequence_maps.cuh")) +
-           lists_text(blocks_) + order_text() + constants_text() +
-           gradient_expressions_text(derivatives_, expressions_) +
+           (made_lists_ ? kernels::include_text("row_lists.cuh") + lists_in_memory_text()
+                        : lists_text(blocks_) + order_text()) +
+           constants_text() +
+           gradient_expressions_text(derivatives_, expressions_, made_lists_.has_value()) +
            (packed_maps().empty() ? "" : sequence_maps_text(whole_, packed_maps())) +
            kernels_text();
   }
@@ -338,13 +428,14 @@ class NativeBackward {
         {"kHeads", dims_[Dim::Hq]},
         {"kKeyHeads", dims_[Dim::Hkv]},
         {"kHeadsOfKey", dims_[Dim::Hq] / dims_[Dim::Hkv]},
+        {"kHeadsOfClass", statistics_.heads},
         {"kRows", dims_[Dim::Sq]},
         {"kColumns", dims_[Dim::Skv]},
         {"kPaddedRows", padded_rows()},
         {"kRowBlocks", row_blocks_of_head()},
         {"kKeyBlocks", blocks_.tiles},
         {"kItems", items()},
-        {"kSection", blocks_.sorted ? kHeadsOfSection : 1},
+        {"kSection", section()},
         {"kListsOfBatch", !by_batch ? 0
                           : by_head ? dims_[Dim::Hkv]
                                     : 1},
@@ -352,16 +443,31 @@ class NativeBackward {
     for (const auto& [name, value] : integers) {
       text += fmt::format("  static constexpr int {} = {};\n", name, value);
     }
-    text += fmt::format("  static constexpr bool kLengths = {}, kOrdered = {};\n",
-                        whole_.lengths_q || whole_.lengths_kv, ordered());
+    text += fmt::format(
+        "  static constexpr long long kStatisticsClass = {};\n"
+        "  static constexpr bool kLengths = {}, kOrdered = {}, kHeadsOutside = {}, kRowsFit = "
+        "{};\n",
+        statistics_.of_class, lengths(), ordered(), heads_outside(), rows_fit());
+    const Table table = expressions_.table.value_or(Table());
+    text += fmt::format(
+        "  using Entry = {};\n"
+        "  static constexpr bool kTable = {}, kTableOfBatch = {}, kTableOfHead = {};\n",
+        kernels::float_class(entry_type()), expressions_.table.has_value(), table.batches > 1,
+        table.heads > 1);
     const std::pair<const char*, const char*> tensors[] = {
         {"Queries", "q"}, {"Keys", "k"}, {"Values", "v"}, {"Outputs", "o"}};
     for (const auto& [type, name] : tensors) {
-      const Dims4 dims = logical_dims(whole_, name), strides = stored_strides(whole_, name);
+      const Dims4 dims = logical_dims(attention_, name), strides = stored_strides(attention_, name);
       text += places_text(type, dims, strides, moves_in_vectors(dims, strides), is_packed(name));
     }
-    return text + places_text("Statistics", {}, statistics_strides(whole_), false, is_packed("o")) +
-           "};\n";
+    const Dims4 of_rows = {statistics_.batch, statistics_.head, statistics_.row, 0};
+    return text + places_text("Statistics", {}, of_rows, false, is_packed("o")) + "};\n";
+  }
+
+  // Of the table's elements.
+  DType entry_type() const {
+    const std::optional<Table>& table = expressions_.table;
+    return table ? attention_.find_tensor(table->tensor)->dtype : attention_.dtype;
   }
 
   // Gradients have the layouts of their tensors.
@@ -400,7 +506,13 @@ class NativeBackward {
     add(wants("dv"), "unsigned short*", "dv");
     add(!expressions_.parts.empty(), "float*", "parts");
     add(true, "int*", "counter");
-    std::string text = fmt::format(
+    const bool table = expressions_.table.has_value();
+    if (made_lists_)
+      parameters.emplace_back("const kernels::Tile* tiles, const kernels::Run* runs");
+    if (table) parameters.emplace_back("const __grid_constant__ kernels::TensorMap table");
+    fields.emplace_back(table ? "&table" : "nullptr");
+    std::string text = made_lists_ ? made_lists_->text(inputs, object) : "";
+    text += fmt::format(
         "static_assert(kernels::BackwardStages<Constants>::kBytes + 1024 == {}, \"\");\n"
         "extern \"C\" __global__ void {}(const unsigned short* o, const unsigned short* d_o,\n"
         "                                        const float* lse, float* exponents,\n"
@@ -408,10 +520,10 @@ class NativeBackward {
         "  kernels::prepare<Constants>(o, d_o, lse, {}, expressions, exponents, deltas);\n}}\n"
         "extern \"C\" __global__ void __launch_bounds__(384, 1) {}(\n    {}{}) {{\n  {}\n"
         "  const kernels::BackwardTensors tensors{{{}}};\n"
-        "  kernels::backward<Constants>(tensors, expressions, {}{{}});\n}}\n",
-        shared_bytes(dims_, tile_), kPrepareKernel, of_row_starts, inputs, object, row_starts,
-        kBackwardKernel, fmt::join(parameters, ",\n    "), inputs, object, fmt::join(fields, ", "),
-        ordered() ? "OrderedLists" : "Lists");
+        "  kernels::backward<Constants>(tensors, expressions, {}{{{}}});\n}}\n",
+        shared_bytes(), kPrepareKernel, of_row_starts, inputs, object, row_starts, kBackwardKernel,
+        fmt::join(parameters, ",\n    "), inputs, object, fmt::join(fields, ", "),
+        ordered() ? "OrderedLists" : "Lists", made_lists_ ? "tiles, runs" : "");
     std::size_t part = 0;
     for (const gradient::TensorGradient* tensor : by_scores()) text += sum_text(*tensor, part);
     if (!wants("dq")) return text;
@@ -437,14 +549,17 @@ class NativeBackward {
         expressions_object(whole_, expressions_.inputs), shares);
   }
 
-  const ir::Attention& whole_;
+  const ir::Attention& whole_;  // whose tensors are bound
   const gradient::Derivatives derivatives_;
-  const ir::Attention& attention_;
+  const ir::Attention& attention_;  // that the kernels compute
   const ir::Dims& dims_;
+  const StatisticsPlaces statistics_;
   const passes::Axes mask_axes_;
   const RowTile tile_;
+  const planning::Gpu& gpu_;
   const std::vector<std::string> gradients_;
-  KeyBlocks blocks_;
+  KeyBlocks blocks_;  // an upper bound, if the GPU makes lists
+  std::optional<RowLists> made_lists_;
   GradientExpressions expressions_;
   std::int64_t blocks_of_threads_ = 1;
 };
@@ -500,7 +615,25 @@ Result<NativeProgram> lower_backward(const ir::Attention& attention, const passe
   if (refused >= tiles.size()) {
     return unsupported(attention.pos, "no tile of attnc's backward kernel fits this score");
   }
-  return NativeBackward(attention, mask_axes, tiles[refused]).make(context.gpu);
+  const Form whole = whole_form(with_reduced_strength(attention));
+  NativeBackward of_whole(attention, whole, mask_axes, tiles[refused], context.gpu);
+  const Result<double> work = of_whole.work();
+  const bool learns = !gradient::differentiate(attention).tensors.empty();
+  const auto part = learns ? std::nullopt : classes_of(whole.attention, context);
+  const auto classes = readable_classes(whole.attention, part, {"q", "k", "v", "do"});
+  if (classes) {
+    const passes::Axes axes = passes::analyzed(classes->attention, context)->axes();
+    NativeBackward of_classes(attention, *classes, passes::varying(axes, classes->attention.dims),
+                              tiles[refused], context.gpu);
+    const Result<double> less = of_classes.work();
+    if (less.ok() && (!work.ok() || *less < *work)) {
+      Result<NativeProgram> made = std::move(of_classes).make();
+      if (made.ok()) made->parts = {to_text(*part)};
+      return made;
+    }
+  }
+  ATTN_RETURN_IF_ERROR(work.status());
+  return std::move(of_whole).make();
 }
 
 }  // namespace attn::lowering::native

@@ -1,7 +1,8 @@
 // The backward as kernels of attnc's own, for compute capability 9.0 (attn/backward.cuh): text
 // generated from the IR and its derivative, with the lists of row blocks that masks show.
 //
-//   native.counter    i32 [1]: the number of items that were taken, zeroed before each run
+//   native.counter    i32: the number of items that were taken, then one for each list that the GPU
+//                     makes (row_lists.h), zeroed before each run
 //   native.exponents  f32 [B, Hq, rows]: -lse log2(e), -inf in empty rows; some rows more than Sq
 //   native.deltas     f32, the same: delta
 //   native.sums       f32: sums of dq, zeroed before each run (Gradients::hand_over)

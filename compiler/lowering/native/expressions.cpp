@@ -42,10 +42,13 @@ bool reads_by_column(const ir::Attention& attention, const std::vector<ExprId>& 
   });
 }
 
-bool reads_by_index(const ir::Attention& attention, const std::vector<ExprId>& roots) {
+bool reads_by_index(const ir::Attention& attention, const std::vector<ExprId>& roots,
+                    const std::optional<Table>& table) {
   passes::Dependence dependence(attention.dag);
   return std::ranges::any_of(ir::reachable(attention.dag, roots), [&](ExprId id) {
-    return attention.dag[id].is(Op::load_) && (dependence[id].row || dependence[id].column);
+    const bool copied = table && table->load == id;
+    return attention.dag[id].is(Op::load_) && (dependence[id].row || dependence[id].column) &&
+           !copied;
   });
 }
 
@@ -325,10 +328,11 @@ class GradientText {
   GradientText(const gradient::Derivatives& derivatives, const GradientExpressions& expressions)
       : attention_(derivatives.attention),
         slope_(derivatives.score),
+        scoring_(without_factors(attention_)),
         expressions_(expressions),
         writer_(attention_, {}, derive::Precision::in_single) {}
 
-  std::string make() && {
+  std::string make(bool intervals) && {
     std::string text = fmt::format(
         "struct Expressions : kernels::Reals {{\n"
         "  static constexpr bool kScore = {}, kMask = {}, kReadsTensors = {}, kFiniteSlope = {};\n"
@@ -347,23 +351,26 @@ class GradientText {
       text += random_text(attention_);
     else if (attention_.dropout)
       text += keep();
-    return text + lengths_text(attention_) + "};\n";
+    text += lengths_text(attention_);
+    if (intervals) text += intervals_text(attention_);
+    return text + "};\n";
   }
 
  private:
-  // What products, and gradients of q and k, are multiplied by. Modified scores contain it.
+  // What gradients of q and k are multiplied by, and what products or modified scores are.
   std::string scale() {
     writer_.begin({});
     const std::string scale = writer_.value(attention_.scale);
     return method("float scale()", writer_, scale) +
            fmt::format("  __device__ float weight() const {{ return {}; }}\n",
-                       expressions_.modifies ? "1.0f" : "scale()");
+                       expressions_.modifies ? float_literal(scoring_.weight) : "scale()");
   }
 
   std::string evaluate() {
     begin();
     set_scaled_score(attention_, attention_.score, writer_);
-    const std::string score = writer_.value(attention_.score), slope = writer_.value(slope_);
+    if (expressions_.table) writer_.set_value(expressions_.table->load, "entry");
+    const std::string score = writer_.value(scoring_.root), slope = writer_.value(slope_);
     std::string type = "kernels::Scored";
     std::string values = fmt::format("(float)({}), (float)({})", score, slope);
     if (!expressions_.parts.empty()) {
@@ -374,8 +381,8 @@ class GradientText {
       type = fmt::format("kernels::ScoredBy<{}>", by.size());
       values = fmt::format("{{{}}}, {{{}}}", values, fmt::join(by, ", "));
     }
-    return method(fmt::format("{} evaluate({}, float product)", type, kIndices), writer_,
-                  fmt::format("{}{{{}}}", type, values));
+    return method(fmt::format("{} evaluate({}, float entry, float product)", type, kIndices),
+                  writer_, fmt::format("{}{{{}}}", type, values));
   }
 
   std::string element(std::size_t part) {
@@ -400,27 +407,33 @@ class GradientText {
 
   const ir::Attention& attention_;
   const ExprId slope_;
+  const Scoring scoring_;
   const GradientExpressions& expressions_;
   ExpressionWriter writer_;
 };
 
 }  // namespace
 
-GradientExpressions gradient_expressions_of(const gradient::Derivatives& derivatives, bool masks) {
+GradientExpressions gradient_expressions_of(const gradient::Derivatives& derivatives, bool masks,
+                                            bool table) {
   const ir::Attention& attention = derivatives.attention;
   GradientExpressions made;
   made.modifies = !attention.dag[attention.score].is(Op::score_) || !positive_scale(attention);
   made.masks = masks;
-  std::vector<ExprId> roots = {attention.scale};
+  if (made.modifies && table) made.table = table_of(attention, attention.score);
+  if (made.table && made.table->element != 2) made.table.reset();
+  std::vector<ExprId> roots = {attention.scale}, others;
   if (made.modifies) roots.insert(roots.end(), {attention.score, derivatives.score});
   for (const gradient::TensorGradient& tensor : derivatives.tensors) {
     made.parts.insert(made.parts.end(), tensor.score.begin(), tensor.score.end());
   }
   for (const gradient::Gather& part : made.parts)
     roots.insert(roots.end(), {part.load, part.local});
-  if (masks) roots.insert(roots.end(), attention.masks.begin(), attention.masks.end());
-  if (attention.dropout && attention.dropout->keep) roots.push_back(*attention.dropout->keep);
-  made.reads_tensors = reads_by_index(attention, roots);
+  if (masks) others = attention.masks;
+  if (attention.dropout && attention.dropout->keep) others.push_back(*attention.dropout->keep);
+  made.reads_tensors = reads_by_index(attention, roots, made.table) ||
+                       reads_by_index(attention, others, std::nullopt);
+  roots.insert(roots.end(), others.begin(), others.end());
   made.finite_slope = passes::is_finite(attention, derivatives.score, passes::Score::infinite);
   made.inputs = derive::inputs_of(attention, roots);
   add_controls(attention, made.inputs);
@@ -437,8 +450,8 @@ bool is_of_heads(const ir::Attention& attention, const gradient::Gather& gather)
 }
 
 std::string gradient_expressions_text(const gradient::Derivatives& derivatives,
-                                      const GradientExpressions& expressions) {
-  return GradientText(derivatives, expressions).make();
+                                      const GradientExpressions& expressions, bool intervals) {
+  return GradientText(derivatives, expressions).make(intervals);
 }
 
 Expressions expressions_of(const ir::Attention& attention, bool masks, bool table) {

@@ -43,17 +43,20 @@ Expressions expressions_of(const ir::Attention& attention, bool masks, bool tabl
 struct GradientExpressions {
   bool modifies = false;  // as above
   bool masks = false;
-  bool reads_tensors = false;           // by row or column
+  bool reads_tensors = false;           // by row or column, besides the table
+  std::optional<Table> table{};         // of 16-bit floats, which is copied to shared memory
   bool finite_slope = false;            // the score's derivative is finite wherever it is computed
   std::vector<gradient::Gather> parts;  // of learned tensors that have a gradient
   derive::KernelInputs inputs;
 };
-// Scores read learned tensors at indices of batches and heads alone.
-GradientExpressions gradient_expressions_of(const gradient::Derivatives& derivatives, bool masks);
+// Scores read learned tensors at indices of batches and heads alone. `table`: one is copied, if
+// there is one.
+GradientExpressions gradient_expressions_of(const gradient::Derivatives& derivatives, bool masks,
+                                            bool table);
 
-// A class `Expressions` (attn/backward.cuh).
+// A class `Expressions` (attn/backward.cuh). `intervals`: as below.
 std::string gradient_expressions_text(const gradient::Derivatives& derivatives,
-                                      const GradientExpressions& expressions);
+                                      const GradientExpressions& expressions, bool intervals);
 
 // The methods of `Expressions` that have the element that a part belongs to, of a batch and a head.
 std::string element_name(std::size_t part);

@@ -58,18 +58,21 @@ struct ListWork {
 
 // What a program computes, for a prediction of its time.
 struct NativeWork {
-  double scores = 0;   // that are computed, hidden ones of partial blocks included
-  double masked = 0;   // of these, for which masks are evaluated
-  double rate = 1;     // of the tile that was chosen, compared with the best of this depth
-  double rows = 0;     // of a tile, of all heads that share it
-  double queries = 0;  // of a tile
-  double keys = 0;     // of a block
-  double width = 0;    // of q and v, in shared memory
-  double tiles = 0;    // of queries, of all heads and batches
-  double most = 0;     // scores of one tile
-  double splits = 1;   // in which the keys of a tile are computed
-  double pieces = 0;   // in which keys and values in pages are copied
+  double scores = 0;    // that are computed, hidden ones of partial blocks included
+  double masked = 0;    // of these, for which masks are evaluated
+  double rate = 1;      // of the tile that was chosen, compared with the best of this depth
+  double rows = 0;      // of a tile, of all heads that share it
+  double queries = 0;   // of a tile
+  double keys = 0;      // of a block
+  double heads = 1;     // of which a tile computes each of its rows
+  double products = 1;  // times those of a forward, for each score
+  double width = 0;     // of q and v, in shared memory
+  double tiles = 0;     // of queries, of all heads and batches
+  double most = 0;      // scores of one tile
+  double splits = 1;    // in which the keys of a tile are computed
+  double pieces = 0;    // in which keys and values in pages are copied
   double launches = 1;
+  double moved = 0;  // bytes, by other kernels
   std::optional<ListWork> lists{};
 };
 

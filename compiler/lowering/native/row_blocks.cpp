@@ -118,7 +118,6 @@ class RowLister {
       list.blocks += run.blocks;
       made_.masked |= run.masked;
     }
-    shown_ += static_cast<double>(list.blocks);
     const auto before =
         made_.runs.end() - std::min(list.runs, static_cast<std::int64_t>(made_.runs.size()));
     if (!std::equal(before, made_.runs.end(), runs.begin(), runs.end())) {
@@ -136,7 +135,7 @@ class RowLister {
       all += static_cast<double>(list.blocks);
     }
     made_.blocks =
-        shown_ * static_cast<double>(dims_[Dim::B] * dims_[Dim::Hq]) / static_cast<double>(lists_);
+        all * static_cast<double>(dims_[Dim::B] * dims_[Dim::Hq]) / static_cast<double>(lists_);
     made_.sorted =
         static_cast<double>(longest) * static_cast<double>(made_.lists.size()) > kUneven * all;
     if (!made_.sorted || ordered_) return;
@@ -154,7 +153,6 @@ class RowLister {
   Tile as_keys_{};  // whose keys are the rows of a block: runs of rows are found like those of keys
   KeyBlocks made_;
   std::int64_t lists_ = 1;
-  double shown_ = 0;  // blocks of all lists
 };
 
 }  // namespace

@@ -19,6 +19,7 @@ struct Constants {
   static constexpr int kHeads = 8;
   static constexpr int kKeyHeads = 2;
   static constexpr int kHeadsOfKey = 4;
+  static constexpr int kHeadsOfClass = 8;
   static constexpr int kRows = 300;
   static constexpr int kColumns = 400;
   static constexpr int kPaddedRows = 368;
@@ -28,12 +29,15 @@ struct Constants {
   static constexpr int kSection = 4;
   static constexpr int kListsOfBatch = 0;
   static constexpr int kListsOfHead = 0;
-  static constexpr bool kLengths = false, kOrdered = false;
+  static constexpr long long kStatisticsClass = 0;
+  static constexpr bool kLengths = false, kOrdered = false, kHeadsOutside = true, kRowsFit = false;
+  using Entry = kernels::BF16;
+  static constexpr bool kTable = false, kTableOfBatch = false, kTableOfHead = false;
   using Queries = kernels::Places<307200, 128, 1024, 1, 128, true, false>;
   using Keys = kernels::Places<102400, 128, 256, 1, 128, true, false>;
   using Values = kernels::Places<102400, 128, 256, 1, 128, true, false>;
   using Outputs = kernels::Places<307200, 128, 1024, 1, 128, true, false>;
-  using Statistics = kernels::Places<2400, 300, 1, 1, 0, false, false>;
+  using Statistics = kernels::Places<2400, 300, 1, 0, 0, false, false>;
 };
 struct Expressions : kernels::Reals {
   static constexpr bool kScore = false, kMask = true, kReadsTensors = false, kFiniteSlope = true;
@@ -51,7 +55,7 @@ struct Expressions : kernels::Reals {
   __device__ int keys(int b) const { return 400; }
   __device__ int queries(int b) const { return 300; }
 };
-static_assert(kernels::BackwardStages<Constants>::kBytes + 1024 == 198976, "");
+static_assert(kernels::BackwardStages<Constants>::kBytes + 1024 == 198992, "");
 extern "C" __global__ void attn_prepare(const unsigned short* o, const unsigned short* d_o,
                                         const float* lse, float* exponents,
                                         float* deltas) {
@@ -70,7 +74,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attn_backward(
     unsigned short* dv,
     int* counter) {
   const Expressions expressions{{}};
-  const kernels::BackwardTensors tensors{&q, &k, &v, &d_o, nullptr, exponents, deltas, sums, nullptr, dk, dv, nullptr, counter};
+  const kernels::BackwardTensors tensors{&q, &k, &v, &d_o, nullptr, exponents, deltas, sums, nullptr, dk, dv, nullptr, counter, nullptr};
   kernels::backward<Constants>(tensors, expressions, Lists{});
 }
 extern "C" __global__ void attn_convert(const float* sums, unsigned short* dq) {

@@ -19,6 +19,7 @@ struct Constants {
   static constexpr int kHeads = 2;
   static constexpr int kKeyHeads = 2;
   static constexpr int kHeadsOfKey = 1;
+  static constexpr int kHeadsOfClass = 2;
   static constexpr int kRows = 100;
   static constexpr int kColumns = 200;
   static constexpr int kPaddedRows = 176;
@@ -28,12 +29,15 @@ struct Constants {
   static constexpr int kSection = 1;
   static constexpr int kListsOfBatch = 0;
   static constexpr int kListsOfHead = 0;
-  static constexpr bool kLengths = false, kOrdered = false;
+  static constexpr long long kStatisticsClass = 0;
+  static constexpr bool kLengths = false, kOrdered = false, kHeadsOutside = false, kRowsFit = false;
+  using Entry = kernels::F16;
+  static constexpr bool kTable = false, kTableOfBatch = false, kTableOfHead = false;
   using Queries = kernels::Places<12800, 6400, 64, 1, 64, true, false>;
   using Keys = kernels::Places<25600, 12800, 64, 1, 64, true, false>;
   using Values = kernels::Places<25600, 12800, 64, 1, 64, true, false>;
   using Outputs = kernels::Places<12800, 6400, 64, 1, 64, true, false>;
-  using Statistics = kernels::Places<200, 100, 1, 1, 0, false, false>;
+  using Statistics = kernels::Places<200, 100, 1, 0, 0, false, false>;
 };
 struct Expressions : kernels::Reals {
   static constexpr bool kScore = true, kMask = true, kReadsTensors = false, kFiniteSlope = false;
@@ -46,7 +50,7 @@ struct Expressions : kernels::Reals {
     return 0.125f;
   }
   __device__ float weight() const { return 1.0f; }
-  __device__ kernels::Scored evaluate(int b, int h, int row, int column, float product) const {
+  __device__ kernels::Scored evaluate(int b, int h, int row, int column, float entry, float product) const {
     const float score = product * 0.125f;
     const float v2 = (float)p_c;
     const float v4 = (float)t_t[h];
@@ -69,7 +73,7 @@ struct Expressions : kernels::Reals {
   __device__ int keys(int b) const { return 200; }
   __device__ int queries(int b) const { return 100; }
 };
-static_assert(kernels::BackwardStages<Constants>::kBytes + 1024 == 117056, "");
+static_assert(kernels::BackwardStages<Constants>::kBytes + 1024 == 117072, "");
 extern "C" __global__ void attn_prepare(const unsigned short* o, const unsigned short* d_o,
                                         const float* lse, float* exponents,
                                         float* deltas, const float* t_t, float p_c) {
@@ -88,7 +92,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attn_backward(
     unsigned short* dv,
     int* counter, const float* t_t, float p_c) {
   const Expressions expressions{{}, kernels::aligned(t_t), p_c};
-  const kernels::BackwardTensors tensors{&q, &k, &v, &d_o, nullptr, exponents, deltas, sums, nullptr, dk, dv, nullptr, counter};
+  const kernels::BackwardTensors tensors{&q, &k, &v, &d_o, nullptr, exponents, deltas, sums, nullptr, dk, dv, nullptr, counter, nullptr};
   kernels::backward<Constants>(tensors, expressions, Lists{});
 }
 extern "C" __global__ void attn_convert(const float* sums, unsigned short* dq, const float* t_t, float p_c) {

@@ -42,6 +42,19 @@ ATTN_INLINE void store_transposed(unsigned address, unsigned m0, unsigned m1, un
     }
   }
 }
+ATTN_INLINE void load_transposed(unsigned (&pairs)[4], unsigned address) {
+  const unsigned long long* const rows = attn::gpu::gather(address);
+  const unsigned lane = threadIdx.x % 32;
+  for (int i = 0; i < 4; ++i) {
+    pairs[i] = 0;
+    for (int e = 0; e < 2; ++e) {
+      unsigned short bits;
+      const auto row = (unsigned)rows[8 * i + lane % 4 * 2 + e];
+      memcpy(&bits, attn::gpu::shared_at(row + lane / 4 * 2, 2), 2);
+      pairs[i] |= (unsigned)bits << 16 * e;
+    }
+  }
+}
 ATTN_INLINE void store_shared(unsigned address, float x, float y, float z, float w) {
   const float all[] = {x, y, z, w};
   memcpy(attn::gpu::shared_at(address, sizeof all), all, sizeof all);

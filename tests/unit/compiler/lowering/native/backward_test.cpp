@@ -94,10 +94,11 @@ TEST(NativeBackward, ComputesTheGradientsThatAreWanted) {
   EXPECT_THAT(kernels_of(keys), ElementsAre("attn_prepare", "attn_backward"));
   EXPECT_EQ(elements_of(keys, "native.sums"), 0);
   EXPECT_THAT(step_of(keys).source,
-              HasSubstr("exponents, deltas, nullptr, nullptr, dk, dv, nullptr, counter}"));
+              HasSubstr("exponents, deltas, nullptr, nullptr, dk, dv, nullptr, counter, nullptr}"));
   const NativeProgram queries = lowered(std::string(kSizes) + "grad q;").value();
-  EXPECT_THAT(step_of(queries).source,
-              HasSubstr("exponents, deltas, sums, nullptr, nullptr, nullptr, nullptr, counter}"));
+  EXPECT_THAT(
+      step_of(queries).source,
+      HasSubstr("exponents, deltas, sums, nullptr, nullptr, nullptr, nullptr, counter, nullptr}"));
 }
 
 // Each block of rows of a head has a turn.
@@ -178,6 +179,75 @@ TEST(NativeBackward, OtherTensorsAreReadWithinTheirEnds) {
               HasSubstr("kReadsTensors = true"));
   EXPECT_THAT(source_of(std::string(kSizes) + "mask q_idx >= kv_idx;"),
               HasSubstr("kReadsTensors = false"));
+}
+
+// It is copied beside the rows of q, if it has 16-bit elements, and there is room.
+TEST(NativeBackward, TablesOfRowsAndColumnsAreCopied) {
+  const std::string table = "[Hq, Sq, Skv]; score score + t[h, q_idx, kv_idx]; grad q, k, v;";
+  const NativeProgram made = lowered(std::string(kSizes) + "tensor t: f16" + table).value();
+  EXPECT_THAT(step_of(made).source,
+              AllOf(HasSubstr("kTable = true, kTableOfBatch = false, kTableOfHead = true"),
+                    HasSubstr("using Entry = kernels::F16;"), HasSubstr("kReadsTensors = false"),
+                    HasSubstr(" + entry;"), HasSubstr("counter, &table}")));
+  const auto map = std::get<plan::TensorMapArgument>(step_of(made).launches[1].arguments[10]);
+  EXPECT_EQ(map.tensor.name, "t");
+  EXPECT_THAT(map.dims, ElementsAre(400, 300, 8, 1));
+  EXPECT_THAT(map.box, ElementsAre(64, 64, 1, 1));
+  EXPECT_LE(step_of(made).launches[1].shared_bytes, 227 << 10);
+  EXPECT_THAT(source_of(std::string(kSizes) + "tensor t: f32" + table),
+              AllOf(HasSubstr("kTable = false"), HasSubstr("kReadsTensors = true")));
+}
+
+// An exponential has a factor anyway.
+TEST(NativeBackward, ConstantFactorsAreNoPartOfScores) {
+  EXPECT_THAT(source_of(std::string(kSizes) + "score 30.0 * tanh(score / 30.0);"),
+              HasSubstr("float weight() const { return 30.0f; }"));
+}
+
+TEST(NativeBackward, MasksThatReadTensorsHaveListsThatTheGpuMakes) {
+  const std::string mask = "tensor d: i32[B, Skv]; mask d[b, q_idx] == d[b, kv_idx];";
+  const NativeProgram made = lowered(std::string(kSizes) + mask).value();
+  EXPECT_THAT(kernels_of(made),
+              ElementsAre("attn_lists", "attn_prepare", "attn_backward", "attn_convert"));
+  EXPECT_EQ(elements_of(made, "native.counter"), 1 + 2) << "lists of each batch";
+  EXPECT_EQ(elements_of(made, "native.runs"), 2 * 4 * 5 * 2) << "4 blocks of keys, 5 of rows";
+  EXPECT_THAT(step_of(made).source,
+              AllOf(HasSubstr("list_keys<ListConstants>(kernels::Transposed<Expressions>"),
+                    HasSubstr("kRowsOfTile = 128;"), HasSubstr("Lists{tiles, runs}")));
+  ASSERT_TRUE(made.work.lists.has_value());
+  EXPECT_THAT(kernels_of(lowered(std::string(kSizes) + "deterministic; " + mask).value()),
+              ElementsAre("attn_prepare", "attn_backward", "attn_convert"))
+      << "turns must be known";
+  const std::string by_head = "tensor d: i32[Hq, Skv]; mask d[h, q_idx] == d[h, kv_idx];";
+  EXPECT_THAT(kernels_of(lowered(std::string(kSizes) + by_head).value()),
+              ElementsAre("attn_prepare", "attn_backward", "attn_convert"))
+      << "heads that share keys share a list";
+}
+
+TEST(NativeBackward, ClassesOfAModulusAreHeads) {
+  const NativeProgram made =
+      lowered(
+          "dims B = 2, Hq = 4, Hkv = 2, Sq = 512, Skv = 512, D = 64; layout bshd;"
+          "mask abs(q_idx - kv_idx) <= 128 && (q_idx - kv_idx) % 4 == 0;")
+          .value();
+  EXPECT_FALSE(made.parts.empty());
+  EXPECT_THAT(step_of(made).source,
+              AllOf(HasSubstr("kHeads = 16;"), HasSubstr("kHeadsOfClass = 4;"),
+                    HasSubstr("kRows = 128;"), HasSubstr("kStatisticsClass = 1;"),
+                    HasSubstr("Keys = kernels::Places<65536, 64, 512, 1, 64, true, false>;"),
+                    HasSubstr("Statistics = kernels::Places<2048, 512, 4, 0, 0, false, false>;")));
+}
+
+// Where lists are short, as in windows, a head is done before the next.
+TEST(NativeBackward, HeadsFollowEachOtherInsideOfLongLists) {
+  const std::string dims = "dims B = 1, Hq = 4, Hkv = 1, Sq = 4096, Skv = 4096, D = 64; ";
+  EXPECT_THAT(source_of(dims), HasSubstr("kHeadsOutside = false"));
+  EXPECT_THAT(source_of(dims + "mask q_idx >= kv_idx && q_idx - kv_idx < 256;"),
+              HasSubstr("kHeadsOutside = true"));
+  EXPECT_THAT(source_of(dims + "mask q_idx >= kv_idx;"), HasSubstr("kSection = 4;"));
+  EXPECT_THAT(source_of(dims + "mask abs(q_idx - kv_idx) <= 128 || kv_idx < 64;"),
+              HasSubstr("kSection = 1;"))
+      << "all heads of keys";
 }
 
 TEST(NativeBackward, LengthsCutLists) {
