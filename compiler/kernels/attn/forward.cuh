@@ -639,7 +639,6 @@ struct Consumer {
   float maximum[2], sum[2];
   float o[kOutputs], s[kScores];
   unsigned p[kScores / 2];
-  unsigned kept[E::kRandom ? kScores / 2 : 1];  // bits of the p of this block that dropout keeps
 
   __device__ __forceinline__ Consumer(const Stages<C>& stages_, const ForwardTensors& tensors_,
                                       const E& expressions_, int group_)
@@ -778,7 +777,6 @@ struct Consumer {
       weigh_values();
     }
     if (C::kTurns) arrive_named(1 + (group + 1) % C::kGroups, 256);
-    if constexpr (E::kRandom) draw();
     wait_for_products<kWeighs ? 1 : 0>();
     pin(s);
     release(stages.key_full(key.stage));
@@ -789,7 +787,9 @@ struct Consumer {
     float factor[2] = {1, 1};
     const bool moved = weigh_scores(factor);
     key.next();
-    pin(s);
+    unsigned packed[E::kRandom ? kScores / 2 : 1];
+    if constexpr (E::kRandom) pack(packed), drop_at_random(packed);
+    else pin(s);
     fetch(sum[0] + sum[1] < 0 ? 8 : 0);
     if (kWeighs) {
       wait_for_products<0>();
@@ -804,7 +804,8 @@ struct Consumer {
       }
     }
     adds = !first;
-    pack();
+    if constexpr (E::kRandom) take(packed);
+    else pack(p);
     if constexpr (C::kShares > 1) {
       hand_over(first ? kFirstOfTile : 0, maximum_before, sum_before, factor);
     }
@@ -858,42 +859,47 @@ struct Consumer {
     commit_products();
   }
 
-  __device__ __forceinline__ void pack() {
+  template <int kPairs>
+  __device__ __forceinline__ void pack(unsigned (&pairs)[kPairs]) const {
 #pragma unroll
-    for (int i = 0; i < kScores / 2; ++i) {
-      p[i] = pair(Float{}, s[2 * i], s[2 * i + 1]);
-      if constexpr (E::kRandom) p[i] &= kept[i];
-    }
+    for (int i = 0; i < kPairs; ++i) pairs[i] = pair(Float{}, s[2 * i], s[2 * i + 1]);
   }
 
   // Random dropout of a block, for whole calls of the generator: a thread has pairs of columns of
-  // four groups of 8. It depends on no score, so it is computed while the tensor cores work. To
-  // keep it there it begins with a load, which comes after the products, and ends in a branch,
-  // which comes before the wait for them: the keys are there already.
-  __device__ __forceinline__ void draw() {
+  // four groups of 8. No branch is between the exponentials and this, so the assembler puts the
+  // multiplications, which depend on no score, among them.
+  template <int kPairs>
+  __device__ __forceinline__ void drop_at_random(unsigned (&pairs)[kPairs]) const {
     static_assert(C::kKeys % 32 == 0, "a block has whole calls of the generator");
-    unsigned round_key[2] = {random_key.x, random_key.y};
-    pin(round_key);  // the keys of all rounds are not kept
-    const TileRows<C> rows = rows_of(tile_words);
-    unsigned counter = (load_shared(stages.key_word(key.stage)) & kKeyBits) / 8 + (lane & 3);
-    unsigned some = 0;
+    TileRows<C> rows;  // of its own: what is computed of them would be kept from block to block
+    rows.set(tile_words[0], tile_words[1], unknown(first_row));
+    unsigned counter = (block & kKeyBits) / 8 + (lane & 3);
 #pragma unroll
-    for (int i = 0; i < kScores / 2; i += 8) {
+    for (int i = 0; i < kPairs; i += 8) {
+      unsigned kept = 0;
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        const uint4 words =
-            philox<kDropoutRounds>(make_uint4(counter, rows.q[r], rows.h[r], rows.b),
-                                   make_uint2(round_key[0], round_key[1]));
-        kept[i + r] = kept_halves<E::kDropped>(words.x);
-        kept[i + r + 2] = kept_halves<E::kDropped>(words.y);
-        kept[i + r + 4] = kept_halves<E::kDropped>(words.z);
-        kept[i + r + 6] = kept_halves<E::kDropped>(words.w);
-        some |= kept[i + r] | kept[i + r + 2] | kept[i + r + 4] | kept[i + r + 6];
+        const uint4 words = philox<kDropoutRounds>(
+            make_uint4(counter, rows.q[r], rows.h[r], rows.b), random_key);
+        pairs[i + r] &= kept_halves<E::kDropped>(words.x);
+        pairs[i + r + 2] &= kept_halves<E::kDropped>(words.y);
+        pairs[i + r + 4] &= kept_halves<E::kDropped>(words.z);
+        kept = kept_halves<E::kDropped>(words.w);
+        pairs[i + r + 6] &= kept;
       }
-      counter += some == 1 ? 5 : 4;  // it never is: all calls at once would take more registers
+      counter += kept == 1 ? 5 : 4;  // it never is: all calls at once would take more registers
     }
-    pin(kept);
-    wait(stages.key_full(key.stage) + (some == 1 ? 8 : 0), key.parity);
+    pin(pairs);
+  }
+
+  // The weights of the block before are read until now. The assembler would see through a plain copy,
+  // and serialize the products.
+  template <int kPairs>
+  __device__ __forceinline__ void take(const unsigned (&pairs)[kPairs]) {
+    pin(p);
+    const int zero = unknown(0);
+#pragma unroll
+    for (int i = 0; i < kPairs; ++i) p[i] = pairs[i] | zero;
   }
 
   // Column of score i: a multiple of 16, and low bits that the compiler sees. The bits below the

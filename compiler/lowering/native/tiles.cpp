@@ -8,7 +8,6 @@ namespace {
 using ir::Dim;
 
 constexpr std::int64_t kMostPack = 8, kMostPackOfFewRows = 64;
-constexpr std::int64_t kKeysWithRandom = 96;
 constexpr std::int64_t kRandomCell = 32;  // keys that the generator of dropout numbers together
 constexpr std::int64_t kMostShared = 227 << 10;
 
@@ -68,12 +67,6 @@ constexpr Row kTable[] = {
 };
 
 std::int64_t rounded(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
-
-// Whether random dropout of blocks of more than kKeysWithRandom keys takes more registers than
-// there are.
-bool full_with_random(std::int64_t width, bool plain) {
-  return width > 128 || (width == 128 && !plain);
-}
 
 // So that few columns are not used.
 std::int64_t panel_of(std::int64_t columns) {
@@ -161,10 +154,10 @@ std::vector<Tile> tiles_for(const ir::Attention& attention, bool plain, bool by_
     most_depth = row.most_depth, most_width = row.most_width;
     Tile tile{row.groups, row.keys, row.stages, row.queries, depth, width};
     tile.rate = row.rate, tile.spare = row.spare, tile.shares = row.shares;
-    if (attention.is_random()) {
+    if (attention.is_random()) {  // what blocks lose of their keys, they lose of their rate
       tile.cell = kRandomCell;
-      const std::int64_t most = full_with_random(tile.width, plain) ? kKeysWithRandom : tile.keys;
-      tile.keys = std::min(tile.keys, most) / kRandomCell * kRandomCell;
+      tile.keys = row.keys / kRandomCell * kRandomCell;
+      tile.rate *= static_cast<double>(tile.keys) / static_cast<double>(row.keys);
     }
     if (!by_head) tile.pack = pack_of(tile, d[Dim::Hq] / d[Dim::Hkv], d[Dim::Sq]);
     if (table) add_table(tile, *table);

@@ -8,8 +8,8 @@ struct Lists {
 struct Constants {
   using Float = kernels::BF16;
   using Entry = kernels::BF16;
-  static constexpr int kGroups = 3;
-  static constexpr int kKeys = 64;
+  static constexpr int kGroups = 2;
+  static constexpr int kKeys = 128;
   static constexpr int kDepth = 128;
   static constexpr int kWidth = 128;
   static constexpr int kTaken = 128;
@@ -18,10 +18,10 @@ struct Constants {
   static constexpr int kWidthPanel = 64;
   static constexpr int kShares = 1;
   static constexpr int kShare = 128;
-  static constexpr int kStages = 3;
-  static constexpr int kQueries = 1;
+  static constexpr int kStages = 2;
+  static constexpr int kQueries = 2;
   static constexpr int kPack = 4;
-  static constexpr int kRowsOfTile = 48;
+  static constexpr int kRowsOfTile = 32;
   static constexpr int kBatches = 2;
   static constexpr int kUnits = 2;
   static constexpr int kHeadsOfClass = 8;
@@ -34,23 +34,21 @@ struct Constants {
   static constexpr int kTableOfBatch = 0;
   static constexpr int kTableOfUnit = 0;
   static constexpr int kKeyPage = 0;
-  static constexpr int kKeyPiece = 64;
+  static constexpr int kKeyPiece = 128;
   static constexpr int kKeyPages = 0;
   static constexpr int kValuePage = 0;
-  static constexpr int kValuePiece = 64;
+  static constexpr int kValuePiece = 128;
   static constexpr int kValuePages = 0;
-  static constexpr int kTiles = 7;
+  static constexpr int kTiles = 10;
   static constexpr int kSplits = 1;
-  static constexpr int kItems = 28;
+  static constexpr int kItems = 40;
   static constexpr int kSection = 8;
   static constexpr int kListsOfBatch = 0;
   static constexpr int kListsOfUnit = 0;
   static constexpr int kLists = 1;
   static constexpr int kCellKeys = 32;
   static constexpr int kCells = 13;
-  static constexpr int kMostRuns = 7;
-  static constexpr int kTilesOfBlock = 1;
-  static constexpr int kListsDone = 1;
+  static constexpr int kMostRuns = 4;
   static constexpr bool kTurns = true;
   static constexpr bool kPatches = false;
   static constexpr bool kBatchesFirst = false;
@@ -116,15 +114,19 @@ struct Expressions : kernels::Reals {
     return i0;
   }
 };
-extern "C" __global__ void __launch_bounds__(512, 1) attn_lists(
-    kernels::CellBits* cells, kernels::Tile* tiles, kernels::Tile* sorted,
-    kernels::Run* runs, int* counter, const int* t_d, const long long* t_seed, const long long* t_offset) {
+extern "C" __global__ void attn_cells(unsigned char* cells, const int* t_d, const long long* t_seed, const long long* t_offset) {
   const Expressions expressions{{}, kernels::aligned(t_d), t_seed, t_offset};
-  kernels::list_keys<Constants>(
-      expressions, {cells, tiles, sorted, runs, counter + Constants::kListsDone});
+  kernels::look_at_cells<Constants>(expressions, cells);
 }
-static_assert(kernels::Stages<Constants>::kBytes + 1024 == 148620, "");
-extern "C" __global__ void __launch_bounds__(512, 1) attn_forward(
+extern "C" __global__ void attn_lists(const unsigned char* cells, kernels::Tile* tiles,
+                                 kernels::Run* runs) {
+  kernels::list_blocks<Constants>(cells, tiles, runs);
+}
+extern "C" __global__ void attn_sort(const kernels::Tile* tiles, kernels::Tile* sorted) {
+  kernels::sort_tiles<Constants>(tiles, sorted);
+}
+static_assert(kernels::Stages<Constants>::kBytes + 1024 == 197760, "");
+extern "C" __global__ void __launch_bounds__(384, 1) attn_forward(
     const __grid_constant__ kernels::TensorMap q,
     const __grid_constant__ kernels::TensorMap k,
     const __grid_constant__ kernels::TensorMap v,

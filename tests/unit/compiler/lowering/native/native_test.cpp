@@ -519,6 +519,8 @@ TEST(Native, KernelsDoNotSpill) {
         "Sq = 1, D = 128; layout paged(page = 64); lengths kv; mask q_idx >= kv_idx;",
         "Sq = 1, Dqk = 192, Dv = 128;",
         "Sq = 1, D = 192;",
+        "Sq = 1000, D = 128; dropout 0.1; score 50.0 * tanh(score / 50.0);",
+        "Sq = 1000, D = 128; dtype f16; score 30.0 * tanh(score / 30.0); mask q_idx >= kv_idx;",
         "Sq = 1, D = 256; lengths kv;",
         "Sq = 1000, D = 80; mask q_idx >= kv_idx;",
         "Sq = 1000, D = 96;",
