@@ -981,20 +981,25 @@ struct Consumer {
     }
   }
 
+  // Scores that have a bound are hidden when they are weights. So no branch parts what makes a score
+  // from its exponential, and both share the special-function unit without a gap.
+  static constexpr bool kHidesWeights = E::kBounded && !E::kSigmoid;
+  static __device__ __forceinline__ float hidden() { return kHidesWeights ? 0.0f : nothing(); }
+
   __device__ __forceinline__ void hide_masked() {
     const TileRows<C> rows = rows_of(tile_words);
 #pragma unroll
     for (int i = 0; i < kScores; ++i) {
       const int r = i / 2 & 1;
       const bool shown = expressions.mask(rows.b, rows.h[r], rows.row(r), held_column(i));
-      s[i] = shown ? s[i] : nothing();
+      s[i] = shown ? s[i] : hidden();
     }
   }
 
   __device__ __forceinline__ void hide_past_keys() {
     const int keys = expressions.keys(rows_of(tile_words).b);
 #pragma unroll
-    for (int i = 0; i < kScores; ++i) s[i] = column(i) < keys ? s[i] : nothing();
+    for (int i = 0; i < kScores; ++i) s[i] = column(i) < keys ? s[i] : hidden();
   }
 
   __device__ __forceinline__ void hide() {
@@ -1019,7 +1024,7 @@ struct Consumer {
   __device__ __forceinline__ bool weigh_scores(float (&factor)[2]) {
     float shift[2] = {0, 0};
     if constexpr (E::kScore) modify(shift);
-    hide();
+    if constexpr (!kHidesWeights) hide();
     bool moved = false;
     if constexpr (E::kSigmoid) sigmoid(shift);
     else moved = softmax(shift, factor);
@@ -1088,16 +1093,22 @@ struct Consumer {
       added[r] = E::kScore ? fmaf(shift[r], exponent, -reference) : -reference;
       moved |= largest != before;
     }
+#pragma unroll
+    for (int i = 0; i < kScores; ++i) s[i] = weight_of(i, fmaf(s[i], exponent, added[i / 2 & 1]));
+    if constexpr (kHidesWeights) hide();
     float part[2][2] = {{0, 0}, {0, 0}};
 #pragma unroll
-    for (int i = 0; i < kScores; ++i) {
-      const int r = i / 2 & 1;
-      s[i] = power_of_two(fmaf(s[i], exponent, added[r]));
-      part[r][i & 1] += s[i];
-    }
+    for (int i = 0; i < kScores; ++i) part[i / 2 & 1][i & 1] += s[i];
 #pragma unroll
     for (int r = 0; r < 2; ++r) sum[r] = fmaf(sum[r], factor[r], part[r][0] + part[r][1]);
     return moved;
+  }
+
+  // 2^x for score i. Of each 16, kPolynomials do without the special-function unit.
+  static __device__ __forceinline__ float weight_of(int i, float x) {
+    constexpr int kShare = E::kPolynomials;
+    if ((i + 1) * kShare / 16 == i * kShare / 16) return power_of_two(x);
+    return power_of_two_by_polynomial(x);
   }
 
   // No shift makes NaN of rows that are hidden.

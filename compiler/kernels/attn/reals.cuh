@@ -8,6 +8,15 @@ namespace kernels {
 
 constexpr float kLog2E = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
 
+// 2^x for |x| up to 126; NaN of NaN. Relative error below 2^-13: the polynomial is the best of its
+// degree for 2^f with |f| <= 0.5.
+ATTN_INLINE float power_of_two_by_polynomial(float x) {
+  constexpr float kRounds = 12582912;  // 1.5 * 2^23: the low bits of a sum are those of an integer
+  const float shifted = x + kRounds, f = x - (shifted - kRounds);
+  const float power = fmaf(fmaf(fmaf(0.05517167f, f, 0.24261112f), f, 0.69326099f), f, 0.99992807f);
+  return power * __uint_as_float((__float_as_uint(shifted) << 23) + 0x3f800000u);
+}
+
 // A bound tensor, whose alignment lets the compiler read neighbours together.
 template <typename T>
 ATTN_INLINE const T* aligned(const T* tensor) {

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <set>
 
+#include "compiler/ir/real_function.h"
 #include "compiler/ir/text.h"
 #include "compiler/lowering/cudnn/dropout.h"
 #include "compiler/lowering/native/intervals.h"
@@ -17,6 +19,9 @@
 
 namespace attn::lowering::native {
 namespace {
+
+// Measured, where each score has a tanh: the exponentials, of 16, that are polynomials.
+constexpr int kPolynomials = 2;
 
 constexpr double kMostBound = 40;  // e^40 and its sums are far from the ends of f32 and bf16
 
@@ -80,6 +85,24 @@ bool are_plain(const ir::Attention& attention, const std::vector<ExprId>& roots,
     cost += passes::cost_for_each_score(attention.dag[id]);
   }
   return cost <= most;
+}
+
+// Whether each score takes the special-function unit: besides its exponential.
+bool takes_special_unit(const ir::Dag& dag, ExprId root) {
+  passes::Dependence dependence(dag);
+  std::set<ExprId> varying;  // with each score
+  const ExprId roots[] = {root};
+  for (const ExprId id : ir::reachable(dag, roots)) {
+    const ir::Node& node = dag[id];
+    const bool varies =
+        node.is(Op::score_) || dependence[id].both_sides() ||
+        std::ranges::any_of(node.operands, [&](ExprId x) { return varying.contains(x); });
+    if (!varies) continue;
+    varying.insert(id);
+    if (node.is(Op::div_) && !dag.is_constant(node.operands[1])) return true;
+    if (ir::find_real_function(node.op) != nullptr) return true;
+  }
+  return false;
 }
 
 void add_lengths(const ir::Attention& attention, std::string_view name,
@@ -215,11 +238,12 @@ class Text {
     return fmt::format(
         "  static constexpr bool kScore = {}, kBounded = {}, kMask = {}, kKeep = {}, kSink = {};\n"
         "  static constexpr bool kReadsColumns = {}, kRandom = {}, kSigmoid = {};\n"
-        "  static constexpr int kColumnPeriod = {};\n"
+        "  static constexpr int kColumnPeriod = {}, kPolynomials = {};\n"
         "  static constexpr float kKeptScale = {};\n",
         expressions_.modifies, expressions_.bounded, expressions_.masks, dropout && dropout->keep,
         attention_.sink.has_value(), expressions_.reads_columns, attention_.is_random(),
-        attention_.is_sigmoid(), expressions_.column_period, kept_scale(attention_));
+        attention_.is_sigmoid(), expressions_.column_period, expressions_.polynomials,
+        kept_scale(attention_));
   }
 
   // The indices of a score. In a grid, rows and columns are places.
@@ -462,6 +486,9 @@ Expressions expressions_of(const ir::Attention& attention, bool masks, bool tabl
   made.bounded =
       attention.is_sigmoid() || (made.scoring.bound && *made.scoring.bound <= kMostBound &&
                                  attention.dtype == DType::bf16 && !attention.wants_max_or_sum());
+  const bool exponential = made.modifies && made.bounded && !attention.is_sigmoid();
+  if (exponential && takes_special_unit(attention.dag, made.scoring.root))
+    made.polynomials = kPolynomials;
   made.masks = masks;
   if (masks) made.column_period = column_period(attention);
   if (table && made.modifies) made.table = table_of(attention, made.scoring.root);

@@ -22,8 +22,11 @@ struct Expressions {
   // Scores are modified, not only scaled. A scale that is not known to be positive is a
   // modification: the maximum of scores would not be that of scaled ones.
   bool modifies = false;
-  Scoring scoring{};             // if they are
-  bool bounded = false;          // exponentials need no maximum to be relative to
+  Scoring scoring{};     // if they are
+  bool bounded = false;  // exponentials need no maximum to be relative to
+  // Of 16 exponentials, those without the special-function unit. Only scores that have a bound have
+  // some: others would need a check, and registers.
+  int polynomials = 0;
   std::optional<Table> table{};  // that is copied to shared memory
   std::optional<Grid> grid{};    // whose patches are tiles
   bool masks = false;            // some block needs the masks

@@ -79,7 +79,7 @@ struct Constants {
 struct Expressions : kernels::Reals {
   static constexpr bool kScore = false, kBounded = false, kMask = true, kKeep = false, kSink = false;
   static constexpr bool kReadsColumns = true, kRandom = true, kSigmoid = false;
-  static constexpr int kColumnPeriod = 16;
+  static constexpr int kColumnPeriod = 16, kPolynomials = 0;
   static constexpr float kKeptScale = 1.1111186463666882;
   const int* t_d;
   const long long* t_seed;

@@ -416,6 +416,20 @@ TEST(Native, AddendsCostAMultiplyAddByAConstant) {
 }
 
 // Its addends are added to the exponents, where softmax might leave out those of a whole row.
+// What is computed once a row leaves the unit to the exponentials.
+TEST(Native, SomeExponentialsArePolynomialsWhereScoresTakeTheSpecialUnit) {
+  const auto has_some = [](const char* score) {
+    const std::string text = source_of(std::string(kSizes) + "score " + score + ";");
+    return text.find("kPolynomials = 2;") != text.npos;
+  };
+  for (const char* score : {"30.0 * tanh(score / 30.0)", "tanh(score) - sqrt(abs(q_idx - kv_idx))",
+                            "atan2(score, 2.0)"})
+    EXPECT_TRUE(has_some(score)) << score;
+  for (const char* score :
+       {"score / 30.0", "80.0 * tanh(score / 80.0)", "min(max(score, -9.0), 9.0) - log(q_idx + 1)"})
+    EXPECT_FALSE(has_some(score)) << score;
+}
+
 TEST(Native, SigmoidKeepsWhatIsConstantAlongARow) {
   const std::string text = source_of(
       "dims B = 1, Hq = 2, Sq = 100, Skv = 200, D = 64; normalize sigmoid; "
@@ -506,6 +520,8 @@ TEST(Native, KernelsDoNotSpill) {
         "Sq = 1000, D = 128; layout bshd; mask (q_idx - kv_idx) % 4 == 0; outputs o, lse;",
         "Sq = 1000, D = 64; dropout 0.1;",
         "Sq = 1000, D = 128; dropout 0.1; mask q_idx >= kv_idx;",
+        "Sq = 1000, D = 128; dropout 0.1; score 50.0 * tanh(score / 50.0);",
+        "Sq = 1000, D = 128; dtype f16; score 30.0 * tanh(score / 30.0); mask q_idx >= kv_idx;",
         "Sq = 1000, D = 256; dropout 0.1; mask q_idx >= kv_idx;",
         "Sq = 1, D = 128; dropout 0.1; lengths kv;",
         "Sq = 1000, Dqk = 192, Dv = 128; dropout 0.1;",
@@ -519,8 +535,6 @@ TEST(Native, KernelsDoNotSpill) {
         "Sq = 1, D = 128; layout paged(page = 64); lengths kv; mask q_idx >= kv_idx;",
         "Sq = 1, Dqk = 192, Dv = 128;",
         "Sq = 1, D = 192;",
-        "Sq = 1000, D = 128; dropout 0.1; score 50.0 * tanh(score / 50.0);",
-        "Sq = 1000, D = 128; dtype f16; score 30.0 * tanh(score / 30.0); mask q_idx >= kv_idx;",
         "Sq = 1, D = 256; lengths kv;",
         "Sq = 1000, D = 80; mask q_idx >= kv_idx;",
         "Sq = 1000, D = 96;",
