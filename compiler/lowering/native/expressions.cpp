@@ -77,17 +77,6 @@ std::int64_t column_period(const ir::Attention& attention) {
   return period;
 }
 
-constexpr double kMostOfScore = 1.5, kMostOfMasks = 24;  // operations of plain ones
-
-bool are_plain(const ir::Attention& attention, const std::vector<ExprId>& roots, double most) {
-  double cost = 0;
-  for (const ExprId id : ir::reachable(attention.dag, roots)) {
-    if (attention.dag[id].is(Op::load_)) return false;
-    cost += passes::cost_for_each_score(attention.dag[id]);
-  }
-  return cost <= most;
-}
-
 // Whether each score takes the special-function unit: besides its exponential.
 bool takes_special_unit(const ir::Dag& dag, ExprId root) {
   passes::Dependence dependence(dag);
@@ -494,10 +483,6 @@ Expressions expressions_of(const ir::Attention& attention, bool masks, bool tabl
   if (masks) made.column_period = column_period(attention);
   if (table && made.modifies) made.table = table_of(attention, made.scoring.root);
   made.reads_columns = reads_by_column(attention, roots, made.table);
-  made.plain = (!made.modifies || are_plain(attention, {made.scoring.root}, kMostOfScore)) &&
-               !attention.sink &&
-               (!attention.dropout || (attention.is_random() && !made.modifies)) &&
-               (!masks || are_plain(attention, attention.masks, kMostOfMasks));
   made.inputs = derive::inputs_of(attention, roots);
   add_controls(attention, made.inputs);
   return made;

@@ -34,9 +34,6 @@ struct Expressions {
   // What columns are divided by, in masks: a power of 2, of which a block of keys has several. If
   // there is none, kCell.
   std::int64_t column_period = kCell;
-  // Takes few registers, which random dropout needs: scores of one operation besides linear
-  // addends, and masks of a few.
-  bool plain = true;
   derive::KernelInputs inputs;  // tensors and params, lengths among them
 };
 // Without a grid. `masks`: they are evaluated; `table`: one is copied, if there is one.

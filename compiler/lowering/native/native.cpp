@@ -181,8 +181,7 @@ class Native {
   }
 
   std::vector<Tile> tiles(const Expressions& expressions) const {
-    std::vector<Tile> all =
-        tiles_for(attention_, expressions.plain, mask_axes_.head, expressions.table);
+    std::vector<Tile> all = tiles_for(attention_, mask_axes_.head, expressions.table);
     std::erase_if(all, [this](const Tile& tile) { return tile.keys > kMostGathered && gathers(); });
     const auto grid = grid_of(attention_);
     if (!grid || expressions.table) return all;

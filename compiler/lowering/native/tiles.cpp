@@ -141,7 +141,7 @@ std::int64_t Tile::width_panel() const { return panel_of(width); }
 
 std::int64_t Tile::share() const { return shares == 1 ? width : rounded(width / 2, kPanel); }
 
-std::vector<Tile> tiles_for(const ir::Attention& attention, bool plain, bool by_head,
+std::vector<Tile> tiles_for(const ir::Attention& attention, bool by_head,
                             const std::optional<Table>& table) {
   const ir::Dims& d = attention.dims;
   const std::int64_t depth = rounded(d[Dim::Dqk], kStep);

@@ -62,10 +62,9 @@ struct Tile {
 };
 
 // Those that fit the attention's head dimensions, which are at most kMostDepth and kMostWidth.
-// `plain`: a score takes few registers, which random dropout needs. `by_head`: masks differ by
-// head, so that heads cannot share a tile. `table`: captured, to be copied too; tiles without room
-// for it have no stage of it.
-std::vector<Tile> tiles_for(const ir::Attention& attention, bool plain, bool by_head,
+// `by_head`: masks differ by head, so that heads cannot share a tile. `table`: captured, to be
+// copied too; tiles without room for it have no stage of it.
+std::vector<Tile> tiles_for(const ir::Attention& attention, bool by_head,
                             const std::optional<Table>& table);
 
 }  // namespace attn::lowering::native

@@ -160,7 +160,7 @@ TEST(KeyBlocks, TooManyAreRefused) {
 TEST(KeyBlocks, OfRandomDropoutBeginWhereItsNumbersDo) {
   const ir::Attention attention =
       of_clauses(500, 700, "mask abs(q_idx - kv_idx) < 50; dropout 0.1;");
-  for (const Tile& tile : tiles_for(attention, true, false, {})) {
+  for (const Tile& tile : tiles_for(attention, false, {})) {
     EXPECT_EQ(tile.keys % 32, 0);
     const KeyBlocks made = blocks_of(attention, tile).value();
     for (const KeyRun& run : made.runs) EXPECT_EQ(run.key % 32, 0);

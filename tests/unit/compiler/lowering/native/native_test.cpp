@@ -263,7 +263,7 @@ TEST(Native, FewRowsPackMoreHeads) {
 TEST(Native, TilesOfRandomDropoutAreNoLargerThanOthers) {
   const ir::Attention attention =
       of("dims B = 1, Hq = 2, Sq = 1, Skv = 512, Dqk = 192, Dv = 128; dropout 0.1;");
-  const std::vector<native::Tile> tiles = native::tiles_for(attention, false, false, {});
+  const std::vector<native::Tile> tiles = native::tiles_for(attention, false, {});
   EXPECT_EQ(tiles.size(), 3U);
   for (const native::Tile& tile : tiles) EXPECT_LE(tile.keys, 96);
 }
