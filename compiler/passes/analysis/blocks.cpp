@@ -18,7 +18,10 @@ class Halving {
  public:
   Halving(const ir::Attention& attention, std::span<const ir::ExprId> masks,
           const BlockSearch& search, const BlockSink& sink)
-      : dims_(attention.dims), boxes_(attention, masks), search_(search), sink_(sink) {}
+      : dims_(attention.dims),
+        boxes_(attention, masks, search.known),
+        search_(search),
+        sink_(sink) {}
 
   Exactness run() {
     rectangles_.push_back({{0, blocks_in(dims_[ir::Dim::Sq], search_.rows) - 1},
@@ -147,16 +150,13 @@ Exactness find_blocks(const ir::Attention& attention, std::span<const ir::ExprId
   return Halving(attention, masks, search, sink).run();
 }
 
-BlockMap block_map(const ir::Attention& attention, std::int64_t rows, std::int64_t columns,
-                   std::int64_t operations) {
-  BlockMap map{rows,
-               columns,
-               blocks_in(attention.dims[ir::Dim::Sq], rows),
-               blocks_in(attention.dims[ir::Dim::Skv], columns),
+BlockMap block_map(const ir::Attention& attention, BlockSearch search, std::int64_t operations) {
+  BlockMap map{search.rows,
+               search.columns,
+               blocks_in(attention.dims[ir::Dim::Sq], search.rows),
+               blocks_in(attention.dims[ir::Dim::Skv], search.columns),
                {}};
   map.blocks.resize(static_cast<std::size_t>(map.height * map.width));
-  BlockSearch search{whole_box(attention), rows, columns};
-  search.box.batch = search.box.head = {0, 0};
   const MaskBoxes boxes(attention, attention.masks);
   search.most = operations / std::max<std::int64_t>(1, boxes.operations());
   search.halvings = kToScores;
@@ -169,6 +169,13 @@ BlockMap block_map(const ir::Attention& attention, std::int64_t rows, std::int64
                                 }
                               });
   return map;
+}
+
+BlockMap block_map(const ir::Attention& attention, std::int64_t rows, std::int64_t columns,
+                   std::int64_t operations) {
+  BlockSearch search{whole_box(attention), rows, columns};
+  search.box.batch = search.box.head = {0, 0};
+  return block_map(attention, search, operations);
 }
 
 }  // namespace attn::passes

@@ -39,13 +39,18 @@ struct BlockSearch {
   std::int64_t most = 0;                         // boxes; blocks that are left are partial
   int halvings = 0;         // of a block that is undecided as a whole; then it is partial
   bool tells_full = false;  // otherwise, halves of a block that are full make it partial
+  const KnownInputs* known = nullptr;
 };
 // Receives each block once, in rectangles of equal blocks: the ranges are of blocks.
 using BlockSink = std::function<void(const Range& rows, const Range& columns, Block block)>;
 Exactness find_blocks(const ir::Attention& attention, std::span<const ir::ExprId> masks,
                       const BlockSearch& search, const BlockSink& sink);
 
-// The map of the first batch and head, by at most so many operations. Dimensions must be bound.
+// The map of the masks in the batch and head of a box, which has all rows and columns, by at most
+// so many operations. Dimensions must be bound.
+BlockMap block_map(const ir::Attention& attention, BlockSearch search, std::int64_t operations);
+
+// The same of the first batch and head.
 BlockMap block_map(const ir::Attention& attention, std::int64_t rows = kBlock,
                    std::int64_t columns = kBlock, std::int64_t operations = Effort::kMost);
 

@@ -38,9 +38,10 @@ enum class Block : std::uint8_t {
 // Decides it by ranges: partial means unknown, also for a single score that inputs decide.
 class MaskBoxes {
  public:
-  // The attention must outlive this.
-  MaskBoxes(const ir::Attention& attention, std::span<const ir::ExprId> masks)
-      : masks_(masks.begin(), masks.end()), ranges_(attention, masks_) {}
+  // The attention and what is known of inputs (or null) must outlive this.
+  MaskBoxes(const ir::Attention& attention, std::span<const ir::ExprId> masks,
+            const KnownInputs* known = nullptr)
+      : masks_(masks.begin(), masks.end()), ranges_(attention, masks_, known) {}
 
   Block of(const Box& box);
   std::int64_t operations() const { return ranges_.operations(); }  // of one box

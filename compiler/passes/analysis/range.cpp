@@ -109,9 +109,11 @@ Box whole_box(const ir::Attention& attention) {
           index_below(dims.get(ir::Dim::Sq)), index_below(dims.get(ir::Dim::Skv))};
 }
 
-Ranges::Ranges(const ir::Attention& attention, std::span<const ir::ExprId> roots)
+Ranges::Ranges(const ir::Attention& attention, std::span<const ir::ExprId> roots,
+               const KnownInputs* known)
     : attention_(attention),
       dag_(attention.dag),
+      known_(known),
       order_(ir::reachable(attention.dag, roots)),
       ranges_(order_.empty() ? 0 : order_.back() + 1) {}
 
@@ -137,8 +139,10 @@ Range Ranges::leaf(const ir::Node& node, const Box& box) const {
     case Op::row_: return box.row;
     case Op::column_: return box.column;
     case Op::dim_: return {1, kAny.high};
-    default: return is_boolean(node) ? kEither : kAny;
+    default: break;
   }
+  if (const auto value = known(node)) return *value;
+  return is_boolean(node) ? kEither : kAny;
 }
 
 Range Ranges::operation(const ir::Node& node) const {
@@ -171,7 +175,17 @@ Range Ranges::operation(const ir::Node& node) const {
   return dag_[node.operands[0]].type == ir::Type::integer ? comparison(node.op, x, y) : kEither;
 }
 
+std::optional<Range> Ranges::known(const ir::Node& node) const {
+  if (known_ == nullptr || node.type == ir::Type::real) return std::nullopt;
+  if (node.is(Op::param_)) return known_->param(std::get<std::string>(node.attribute));
+  if (!node.is(Op::load_)) return std::nullopt;
+  std::vector<Range> indexes;
+  for (const ir::ExprId index : node.operands) indexes.push_back(ranges_[index]);
+  return known_->elements(std::get<std::string>(node.attribute), indexes);
+}
+
 Range Ranges::load(const ir::Node& node) const {
+  if (const auto value = known(node)) return *value;
   const std::string& name = std::get<std::string>(node.attribute);
   const auto up_to = [&](ir::Dim dim) {
     return Range{0, attention_.dims.get(dim).value_or(kAny.high)};

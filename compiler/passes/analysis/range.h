@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "compiler/ir/attention.h"
@@ -32,13 +34,24 @@ bool is_single(const Box& box);
 // All scores. An open dimension is only known to be positive.
 Box whole_box(const ir::Attention& attention);
 
+// What is known of the values of captured tensors and params, both integers or booleans.
+class KnownInputs {
+ public:
+  virtual ~KnownInputs() = default;
+  // Contains the elements with these indexes; nullopt if not known, also where there is none.
+  virtual std::optional<Range> elements(std::string_view tensor,
+                                        std::span<const Range> indexes) const = 0;
+  virtual std::optional<Range> param(std::string_view name) const = 0;
+};
+
 // Sound, not tight: contains every value that an integer or boolean expression takes in the box.
-// Captured elements and params may be any 32-bit integer or boolean; a length lies within 0 .. S.
-// An undecided boolean is 0 .. 1.
+// Captured elements and params that are not known may be any 32-bit integer or boolean; a length
+// lies within 0 .. S. An undecided boolean is 0 .. 1.
 class Ranges {
  public:
-  // Covers the nodes that the roots depend on.
-  Ranges(const ir::Attention& attention, std::span<const ir::ExprId> roots);
+  // Covers the nodes that the roots depend on. `known` may be null, and must outlive this.
+  Ranges(const ir::Attention& attention, std::span<const ir::ExprId> roots,
+         const KnownInputs* known = nullptr);
 
   void look_at(const Box& box);
   std::int64_t operations() const { return static_cast<std::int64_t>(order_.size()); }
@@ -50,10 +63,12 @@ class Ranges {
   Range operation(const ir::Node& node) const;
   Range leaf(const ir::Node& node, const Box& box) const;
   Range load(const ir::Node& node) const;
+  std::optional<Range> known(const ir::Node& node) const;
   Range operand(const ir::Node& node, std::size_t i) const { return ranges_[node.operands[i]]; }
 
   const ir::Attention& attention_;
   const ir::Dag& dag_;
+  const KnownInputs* known_;
   std::vector<ir::ExprId> order_;
   std::vector<Range> ranges_;  // by id
 };

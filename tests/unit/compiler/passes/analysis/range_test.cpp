@@ -44,6 +44,28 @@ TEST_F(RangeTest, LengthsLieWithinTheirSizes) {
   EXPECT_EQ(range(length), (Range{0, INT32_MAX}));
 }
 
+// Knows that each element is its index, and nothing of params.
+class Identity : public KnownInputs {
+ public:
+  std::optional<Range> elements(std::string_view, std::span<const Range> indexes) const override {
+    return indexes[0];
+  }
+  std::optional<Range> param(std::string_view) const override { return std::nullopt; }
+};
+
+TEST_F(RangeTest, OfKnownInputs) {
+  const ir::ExprId indexes[] = {column_};
+  const ir::ExprId roots[] = {dag_.add_symbol(Op::load_, "ids", ir::Type::integer, indexes),
+                              dag_.add_symbol(Op::param_, "n", ir::Type::integer)};
+  const Identity known;
+  Ranges ranges(attention_, roots, &known);
+  Box box = whole_box(attention_);
+  box.column = {3, 5};
+  ranges.look_at(box);
+  EXPECT_EQ(ranges[roots[0]], (Range{3, 5}));
+  EXPECT_EQ(ranges[roots[1]], Range{});
+}
+
 TEST_F(RangeTest, Arithmetic) {
   const auto difference = dag_.add(Op::sub_, {row_, column_});
   EXPECT_EQ(range(difference), (Range{-31, 15}));
