@@ -1,0 +1,208 @@
+#include "compiler/pictures/cells.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "compiler/pictures/known_values.h"
+#include "compiler/reference/row_evaluator.h"
+
+namespace attn::pictures {
+namespace {
+
+using ir::Dim;
+using ir::ExprId;
+using passes::Block;
+using passes::Box;
+
+// Operations of the search for blocks and of the count of their scores, each about half a second.
+constexpr std::int64_t kMostOperations = std::int64_t{1} << 25;
+
+double scores_in(const Box& box) {
+  return static_cast<double>(box.row.high - box.row.low + 1) *
+         static_cast<double>(box.column.high - box.column.low + 1);
+}
+
+ExprId below_length(ir::Attention& attention, ir::Op index, std::string_view lengths) {
+  ir::Dag& dag = attention.dag;
+  const ExprId batch[] = {dag.leaf(ir::Op::batch_)};
+  const ExprId length =
+      dag.add_symbol(ir::Op::load_, std::string(lengths), ir::Type::integer, batch);
+  return dag.add(ir::Op::lt_, {dag.leaf(index), length});
+}
+
+Box box_at(const ir::Attention& attention, const Place& place) {
+  Box box = passes::whole_box(attention);
+  box.batch = {place.batch, place.batch};
+  box.head = {place.head, place.head};
+  return box;
+}
+
+// Whether a score is visible. A mask without a value is not an error if another mask hides it.
+Result<bool> is_visible(const reference::RowEvaluator& row, std::span<const ExprId> masks,
+                        std::size_t column) {
+  std::optional<ExprId> fault;
+  for (const ExprId mask : masks) {
+    const reference::Cell& cell = row.cells(mask)[column];
+    if (!cell.fault && cell.value == 0) return false;
+    if (!fault) fault = cell.fault;
+  }
+  if (fault) return row.describe(*fault, column);
+  return true;
+}
+
+// Counts the visible scores of boxes by halving them until they are decided.
+class Counter {
+ public:
+  Counter(const ir::Attention& attention, const KnownValues& known, std::int64_t operations)
+      : boxes_(attention, attention.masks, &known),
+        most_(operations / std::max<std::int64_t>(1, boxes_.operations())) {}
+
+  // nullopt if it takes too long. A score that is not decided counts half.
+  std::optional<double> count(const Box& box) {
+    double visible = 0;
+    open_.assign(1, box);
+    while (!open_.empty()) {
+      if (++looked_ > most_) return std::nullopt;
+      const Box next = open_.back();
+      open_.pop_back();
+      const Block block = boxes_.of(next);
+      if (block == Block::full) visible += scores_in(next);
+      if (block == Block::partial && !halve(next)) visible += 0.5;
+    }
+    return visible;
+  }
+  bool is_exact() const { return is_exact_; }
+
+ private:
+  bool halve(const Box& box) {
+    if (passes::is_single(box)) {
+      is_exact_ = false;
+      return false;
+    }
+    const bool by_rows = box.row.high - box.row.low >= box.column.high - box.column.low;
+    const auto [first, second] = passes::halves(box, by_rows ? &Box::row : &Box::column);
+    open_.push_back(first);
+    open_.push_back(second);
+    return true;
+  }
+
+  passes::MaskBoxes boxes_;
+  std::int64_t most_;
+  std::int64_t looked_ = 0;
+  bool is_exact_ = true;
+  std::vector<Box> open_;
+};
+
+Box scores_of(const passes::BlockMap& map, std::size_t block, const Box& whole) {
+  const auto row = static_cast<std::int64_t>(block) / map.width;
+  const auto column = static_cast<std::int64_t>(block) % map.width;
+  Box box = whole;
+  box.row = {row * map.rows, std::min(whole.row.high, (row + 1) * map.rows - 1)};
+  box.column = {column * map.columns, std::min(whole.column.high, (column + 1) * map.columns - 1)};
+  return box;
+}
+
+// The order in which partial blocks are counted, so that any of them are like all.
+std::vector<std::size_t> spread(std::vector<std::size_t> blocks) {
+  std::vector<std::size_t> order;
+  for (std::size_t step = 64; step > 0; step /= 2) {
+    for (std::size_t i = 0; i < blocks.size(); i += step) {
+      if (step == 64 || i % (2 * step) != 0) order.push_back(blocks[i]);
+    }
+  }
+  return order;
+}
+
+Share share_of(const passes::BlockMap& map, const Box& whole, Counter& counter) {
+  Share share;
+  share.all = scores_in(whole);
+  std::vector<std::size_t> partial;
+  double undecided = 0;
+  for (std::size_t i = 0; i < map.blocks.size(); ++i) {
+    if (map.blocks[i] == Block::empty) continue;
+    const double scores = scores_in(scores_of(map, i, whole));
+    if (map.blocks[i] == Block::full) share.visible += scores;
+    if (map.blocks[i] != Block::partial) continue;
+    partial.push_back(i);
+    undecided += scores;
+  }
+  double counted = 0, visible = 0;
+  for (const std::size_t block : spread(std::move(partial))) {
+    const Box box = scores_of(map, block, whole);
+    const auto found = counter.count(box);
+    if (!found) break;
+    counted += scores_in(box);
+    visible += *found;
+  }
+  share.exact = counted == undecided && counter.is_exact();
+  if (counted < undecided) visible = undecided * (counted > 0 ? visible / counted : 0.5);
+  share.visible += visible;
+  return share;
+}
+
+}  // namespace
+
+ir::Attention with_lengths_as_masks(ir::Attention attention) {
+  if (attention.lengths_q) {
+    attention.masks.push_back(below_length(attention, ir::Op::row_, ir::kLengthsQ));
+  }
+  if (attention.lengths_kv) {
+    attention.masks.push_back(below_length(attention, ir::Op::column_, ir::kLengthsKv));
+  }
+  return attention;
+}
+
+Result<Cells> scores_at(const ir::Attention& attention, const reference::Bindings& values,
+                        const Place& place) {
+  const ir::Attention masked = with_lengths_as_masks(attention);
+  const std::int64_t rows = masked.dims[Dim::Sq], columns = masked.dims[Dim::Skv];
+  reference::RowEvaluator evaluator(masked, values, masked.masks);
+  const std::vector<double> scores(static_cast<std::size_t>(columns));
+  Cells cells{{1, 1, rows, columns, {}}, {}};
+  for (std::int64_t row = 0; row < rows; ++row) {
+    evaluator.run({place.batch, place.head, row}, scores);
+    for (std::size_t column = 0; column < scores.size(); ++column) {
+      ATTN_ASSIGN(const bool visible, is_visible(evaluator, masked.masks, column));
+      cells.map.blocks.push_back(visible ? Block::full : Block::empty);
+    }
+  }
+  cells.share = {static_cast<double>(cells.map.count(Block::full)),
+                 static_cast<double>(cells.map.blocks.size())};
+  return cells;
+}
+
+Cells blocks_at(const ir::Attention& attention, const reference::Bindings& values,
+                const Place& place, std::int64_t rows, std::int64_t columns, std::int64_t places) {
+  const ir::Attention masked = with_lengths_as_masks(attention);
+  const KnownValues known(values);
+  passes::BlockSearch search{box_at(masked, place), rows, columns};
+  search.known = &known;
+  Cells cells{passes::block_map(masked, search, kMostOperations), {}};
+  Counter counter(masked, known, kMostOperations / places);
+  cells.share = share_of(cells.map, search.box, counter);
+  return cells;
+}
+
+Result<std::vector<double>> changes_at(const ir::Attention& attention,
+                                       const reference::Bindings& values, const Place& place,
+                                       double before) {
+  const ir::Attention masked = with_lengths_as_masks(attention);
+  std::vector<ExprId> roots = masked.masks;
+  roots.push_back(masked.score);
+  reference::RowEvaluator evaluator(masked, values, roots);
+  const std::vector<double> scores(static_cast<std::size_t>(masked.dims[Dim::Skv]), before);
+  std::vector<double> changes;
+  for (std::int64_t row = 0; row < masked.dims[Dim::Sq]; ++row) {
+    evaluator.run({place.batch, place.head, row}, scores);
+    for (std::size_t column = 0; column < scores.size(); ++column) {
+      ATTN_ASSIGN(const bool visible, is_visible(evaluator, masked.masks, column));
+      const reference::Cell& after = evaluator.cells(masked.score)[column];
+      if (visible && after.fault) return evaluator.describe(*after.fault, column);
+      changes.push_back(visible ? after.value - before : std::numeric_limits<double>::quiet_NaN());
+    }
+  }
+  return changes;
+}
+
+}  // namespace attn::pictures

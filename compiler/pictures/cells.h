@@ -1,0 +1,56 @@
+// What a picture of a mask is made of: one cell for each score, or one for each block of scores.
+#pragma once
+
+#include "compiler/passes/analysis/blocks.h"
+#include "compiler/reference/bindings.h"
+
+namespace attn::pictures {
+
+struct Place {
+  std::int64_t batch = 0, head = 0;
+  bool operator==(const Place&) const = default;
+};
+
+// How many scores are visible. Estimated from some of the partial blocks if `exact` is false.
+struct Share {
+  double visible = 0;
+  double all = 0;
+  bool exact = true;
+
+  double part() const { return all == 0 ? 0 : visible / all; }
+  bool operator==(const Share&) const = default;
+};
+
+struct Cells {
+  passes::BlockMap map;  // of 1 x 1 if cells are scores: then none is partial
+  Share share;
+
+  bool are_scores() const { return map.rows == 1 && map.columns == 1; }
+  bool operator==(const Cells&) const = default;
+};
+
+// All below: dimensions must be bound, and `values` must have the tensors and params that masks and
+// lengths read, of the right dims.
+
+// The attention with its lengths as masks, since lengths hide scores too.
+ir::Attention with_lengths_as_masks(ir::Attention attention);
+
+// Each score by itself, as the reference evaluates it. Errors: binding, of a visible score that
+// depends on a missing value (reference::evaluate).
+Result<Cells> scores_at(const ir::Attention& attention, const reference::Bindings& values,
+                        const Place& place);
+
+// Blocks of rows x columns by the mask analysis, which knows the values. Takes time in proportion
+// to the blocks, and is cut short where each score of many must be looked at. With more `places`
+// to be drawn, less time is spent on the share of each.
+Cells blocks_at(const ir::Attention& attention, const reference::Bindings& values,
+                const Place& place, std::int64_t rows, std::int64_t columns,
+                std::int64_t places = 1);
+
+// By how much the score changes where it is `before`, for each visible score, row by row; NaN where
+// there is none. Errors: those of scores_at.
+Result<std::vector<double>> changes_at(const ir::Attention& attention,
+                                       const reference::Bindings& values, const Place& place,
+                                       double before);
+
+}  // namespace attn::pictures

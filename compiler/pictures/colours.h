@@ -1,0 +1,32 @@
+// The colours of pictures, for light and dark paper.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace attn::pictures {
+
+struct Colour {
+  std::uint8_t red = 0, green = 0, blue = 0;
+  bool operator==(const Colour&) const = default;
+};
+
+enum class Ink : std::uint8_t { paper, edge, text, faint, empty, full, partial, first_change };
+
+// Changes of the score, from the least to the most; then parts, in turn.
+inline constexpr std::size_t kChanges = 16;
+inline constexpr std::size_t kParts = 8;
+inline constexpr std::size_t kFirstPart = static_cast<std::size_t>(Ink::first_change) + kChanges;
+inline constexpr std::size_t kInks = kFirstPart + kParts;
+
+inline constexpr Ink change_ink(std::size_t step) {
+  return static_cast<Ink>(static_cast<std::size_t>(Ink::first_change) + step);
+}
+inline constexpr Ink part_ink(std::size_t part) {
+  return static_cast<Ink>(kFirstPart + part % kParts);
+}
+
+enum class Theme : std::uint8_t { light, dark };
+Colour colour_of(Ink ink, Theme theme);
+
+}  // namespace attn::pictures

@@ -1,0 +1,264 @@
+#include "compiler/pictures/drawing.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace attn::pictures {
+namespace {
+
+constexpr double kMargin = 24;
+constexpr double kLine = 18;        // between base lines
+constexpr double kOne = 480;        // longest side of a panel that is alone
+constexpr double kSeveral = 220;    // and of one of several
+constexpr std::size_t kAcross = 3;  // panels beside one another
+constexpr double kGap = 28;         // between panels
+constexpr double kSwatch = 12;
+constexpr double kLegend = 10;  // above the legend
+constexpr double kRuled = 7;    // tiles from this size on are told apart
+constexpr int kTicks = 5;       // at most, and a first one
+
+// Wide enough for most fonts.
+double width_of(const std::string& text) { return 0.58 * kText * static_cast<double>(text.size()); }
+
+// The step of round numbers that gives few ticks, with `apart` pixels for each of them.
+std::int64_t tick_step(std::int64_t size, double pixels, double apart) {
+  const auto most = std::clamp<std::int64_t>(static_cast<std::int64_t>(pixels / apart), 1, kTicks);
+  const bool is_power = (size & (size - 1)) == 0;
+  if (is_power && size >= 8 && most >= 4) return size / 4;
+  for (std::int64_t ten = 1;; ten *= 10) {
+    for (const std::int64_t digit : {1, 2, 5}) {
+      if ((size - 1) / (ten * digit) < most) return ten * digit;
+    }
+  }
+}
+
+// A whole number of half pixels, so that cells are equally large, also at twice the size.
+double tile_size(std::int64_t cells, double longest) {
+  return std::max(0.5, std::round(2 * longest / static_cast<double>(cells)) / 2);
+}
+
+class Layout {
+ public:
+  explicit Layout(const Picture& picture) : picture_(picture) {
+    const passes::BlockMap& map = picture.panels.front().cells.map;
+    const double longest = picture.panels.size() == 1 ? kOne : kSeveral;
+    const std::int64_t most = std::max(map.height, map.width);
+    tile_width_ = tile_height_ = tile_size(most, longest);
+    // A few rows or columns are drawn taller or wider than they are.
+    tile_height_ = std::max(tile_height_, tile_size(map.height, 24));
+    tile_width_ = std::max(tile_width_, tile_size(map.width, 24));
+    panel_width_ = tile_width_ * static_cast<double>(map.width);
+    panel_height_ = tile_height_ * static_cast<double>(map.height);
+    const std::int64_t last = (picture.rows - 1) / row_step() * row_step();
+    gutter_ = 12 + std::max(width_of(grouped(last)), width_of(picture.row_name));
+  }
+
+  Drawing run() {
+    const std::size_t count = picture_.panels.size();
+    const std::size_t across = std::min(count, kAcross);
+    const double column = std::max(gutter_ + panel_width_, caption_width()) + kGap;
+    header();
+    const double top = y_;
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto place = static_cast<double>(i % across);
+      panel(picture_.panels[i], kMargin + column * place, top_of(top, i / across));
+    }
+    y_ = top_of(top, (count + across - 1) / across);
+    legend();
+    drawing_.width = std::ceil(std::max(
+        {widest_, kMargin + column * static_cast<double>(across) - kGap + kMargin, 320.0}));
+    drawing_.height = std::ceil(y_ + kMargin);
+    frame();
+    return std::move(drawing_);
+  }
+
+ private:
+  std::int64_t row_step() const { return tick_step(picture_.rows, panel_height_, 20); }
+  std::int64_t column_step() const { return tick_step(picture_.columns, panel_width_, 44); }
+
+  double top_of(double top, std::size_t row) const {
+    return top + static_cast<double>(row) * (panel_height_ + above() + below());
+  }
+  bool has_titles() const { return picture_.by_batch || picture_.by_head; }
+  double above() const { return (has_titles() ? kLine + 8 : 0) + 2 * kLine; }
+  std::size_t caption_lines() const { return are_scores() ? 1 : 2; }
+  double below() const { return kLine * static_cast<double>(caption_lines()) + 20; }
+  bool are_scores() const { return picture_.panels.front().cells.are_scores(); }
+
+  double caption_width() const {
+    double width = 0;
+    for (const Panel& panel : picture_.panels) {
+      width = std::max(width, gutter_ + width_of(blocks_text(panel.cells)));
+      width = std::max(width, gutter_ + width_of(title_of(picture_, panel)));
+    }
+    return width;
+  }
+
+  void label(double x, double y, std::string text, Ink ink, Anchor anchor = Anchor::start,
+             bool is_title = false) {
+    const double width = width_of(text) * (is_title ? kTitle / kText : 1);
+    if (anchor == Anchor::start) widest_ = std::max(widest_, x + width + kMargin);
+    drawing_.shapes.push_back(Label{x, y, std::move(text), ink, anchor, is_title});
+  }
+
+  void header() {
+    drawing_.title = picture_.name + ": " + share_text(picture_.panels.front().cells.share);
+    y_ = kMargin + 14;
+    label(kMargin, y_, picture_.name, Ink::text, Anchor::start, true);
+    y_ += kLine + 3;
+    label(kMargin, y_, subtitle_of(picture_), Ink::faint);
+    y_ += 14;
+  }
+
+  void panel(const Panel& panel, double x, double y) {
+    const double left = x + gutter_;
+    if (has_titles()) {
+      label(left, y + kLine, title_of(picture_, panel), Ink::text);
+      y += kLine + 8;
+    }
+    y += 2 * kLine;
+    label(left, y - kLine - 6, "kv_idx", Ink::faint);
+    label(left - 8, y - kLine - 6, picture_.row_name, Ink::faint, Anchor::end);
+    column_ticks(panel.cells.map, left, y);
+    row_ticks(panel.cells.map, left, y);
+    const passes::BlockMap& map = panel.cells.map;
+    const bool ruled = std::min(tile_width_, tile_height_) >= kRuled;
+    drawing_.shapes.push_back(Tiles{left, y, tile_width_, tile_height_, map.height, map.width,
+                                    inks_of(picture_, panel), ruled});
+    y += panel_height_ + kLine + 2;
+    label(left, y, share_text(panel.cells.share), Ink::text);
+    if (!are_scores()) label(left, y + kLine, blocks_text(panel.cells), Ink::faint);
+  }
+
+  // The middle of a score, the beginning of one in a block.
+  static double offset(std::int64_t index, std::int64_t cell, double tile) {
+    const double middle = cell == 1 ? 0.5 : 0;
+    return tile * (static_cast<double>(index) / static_cast<double>(cell) + middle);
+  }
+
+  void column_ticks(const passes::BlockMap& map, double left, double top) {
+    const std::int64_t step = column_step();
+    for (std::int64_t index = 0; index < picture_.columns; index += step) {
+      const double x = left + offset(index, map.columns, tile_width_);
+      drawing_.shapes.push_back(Rectangle{x - 0.5, top - 5, 1, 4, Ink::faint});
+      label(x, top - 8, grouped(index), Ink::faint, Anchor::middle);
+    }
+  }
+
+  void row_ticks(const passes::BlockMap& map, double left, double top) {
+    const std::int64_t step = row_step();
+    for (std::int64_t index = 0; index < picture_.rows; index += step) {
+      const double y = top + offset(index, map.rows, tile_height_);
+      drawing_.shapes.push_back(Rectangle{left - 5, y - 0.5, 4, 1, Ink::faint});
+      // The first one has its place below the name of the axis.
+      const double base = std::max(y + 4, top + 10);
+      label(left - 8, base, grouped(index), Ink::faint, Anchor::end);
+    }
+  }
+
+  // On lines that are at most as wide as the panels.
+  void legend() {
+    const double left = kMargin + gutter_;
+    double x = left;
+    y_ += kLegend;
+    for (const Meaning& meaning : legend_of(picture_)) {
+      const double swatches = kSwatch * static_cast<double>(meaning.inks.size());
+      const double width = swatches + 6 + width_of(meaning.words);
+      if (x > left && x + width > std::max(widest_ - kMargin, left + panel_width_)) {
+        x = left;
+        y_ += kLine + 2;
+      }
+      for (const Ink ink : meaning.inks) {
+        const double radius = meaning.inks.size() == 1 ? 2 : 0;
+        drawing_.shapes.push_back(Rectangle{x, y_ - kSwatch + 2, kSwatch, kSwatch, ink, radius});
+        x += kSwatch;
+      }
+      label(x + 6, y_, meaning.words, Ink::text);
+      x += width - swatches + 18;
+    }
+  }
+
+  void frame() {
+    const double width = drawing_.width, height = drawing_.height;
+    const Shape both[] = {Rectangle{0, 0, width, height, Ink::edge, 10},
+                          Rectangle{1, 1, width - 2, height - 2, Ink::paper, 9}};
+    drawing_.shapes.insert(drawing_.shapes.begin(), std::begin(both), std::end(both));
+  }
+
+  const Picture& picture_;
+  Drawing drawing_;
+  double tile_width_ = 0, tile_height_ = 0;
+  double panel_width_ = 0, panel_height_ = 0;
+  double gutter_ = 0;  // beside a panel, for the numbers of its rows
+  double y_ = 0;
+  double widest_ = 0;
+};
+
+Ink ink_of(passes::Block block) {
+  switch (block) {
+    case passes::Block::empty: return Ink::empty;
+    case passes::Block::full: return Ink::full;
+    case passes::Block::partial: break;
+  }
+  return Ink::partial;
+}
+
+Ink ink_of_change(const Picture& picture, double change) {
+  const double span = picture.most - picture.least;
+  const double place = span == 0 ? 0.5 : (change - picture.least) / span;
+  const double step = std::clamp(place, 0.0, 1.0) * (kChanges - 1);
+  return std::isnan(place) ? Ink::empty : change_ink(static_cast<std::size_t>(std::lround(step)));
+}
+
+}  // namespace
+
+Drawing drawing_of(const Picture& picture) { return Layout(picture).run(); }
+
+std::vector<Ink> inks_of(const Picture& picture, const Panel& panel) {
+  const std::vector<passes::Block>& blocks = panel.cells.map.blocks;
+  std::vector<Ink> inks(blocks.size());
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    inks[i] = ink_of(blocks[i]);
+    if (blocks[i] == passes::Block::empty) continue;
+    if (!panel.changes.empty()) inks[i] = ink_of_change(picture, panel.changes[i]);
+    if (!panel.part.empty() && panel.part[i] != kNoPart) inks[i] = part_ink(panel.part[i]);
+  }
+  return inks;
+}
+
+std::vector<Meaning> legend_of(const Picture& picture) {
+  std::vector<Meaning> legend;
+  const bool are_scores = picture.panels.front().cells.are_scores();
+  if (picture.score) {
+    Meaning scale{{},
+                  fmt::format("change of a score of {:g}: {:.4g} to {:.4g}", *picture.score,
+                              picture.least, picture.most)};
+    for (std::size_t step = 0; step < kChanges; ++step) scale.inks.push_back(change_ink(step));
+    legend.push_back(std::move(scale));
+  } else if (!picture.parts.empty()) {
+    for (std::size_t part = 0; part < picture.parts.size(); ++part) {
+      legend.push_back({{part_ink(part)}, picture.parts[part]});
+    }
+  } else if (are_scores) {
+    legend.push_back({{Ink::full}, "visible"});
+  } else {
+    legend.push_back({{Ink::full}, "full"});
+    legend.push_back({{Ink::partial}, "partial"});
+  }
+  legend.push_back({{Ink::empty}, are_scores ? "hidden" : "empty"});
+  return legend;
+}
+
+std::string subtitle_of(const Picture& picture) {
+  const std::string more = picture.left_out == 0
+                               ? ""
+                               : fmt::format("; {} more batches and heads are not drawn",
+                                             grouped(static_cast<std::int64_t>(picture.left_out)));
+  return fmt::format("{} row{} x {} column{} of scores{}", grouped(picture.rows),
+                     picture.rows == 1 ? "" : "s", grouped(picture.columns),
+                     picture.columns == 1 ? "" : "s", more);
+}
+
+}  // namespace attn::pictures

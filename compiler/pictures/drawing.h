@@ -1,0 +1,64 @@
+// A picture laid out: shapes at places, in pixels, x to the right and y down. Written by svg.h and
+// png.h.
+#pragma once
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "compiler/pictures/colours.h"
+#include "compiler/pictures/picture.h"
+
+namespace attn::pictures {
+
+struct Rectangle {
+  double x = 0, y = 0, width = 0, height = 0;
+  Ink ink = Ink::edge;
+  double radius = 0;  // of its corners
+};
+
+enum class Anchor : std::uint8_t { start, middle, end };
+
+struct Label {
+  double x = 0, y = 0;  // of the anchor, on the base line
+  std::string text;     // ASCII
+  Ink ink = Ink::text;
+  Anchor anchor = Anchor::start;
+  bool is_title = false;  // kTitle high and bold, otherwise kText high
+};
+inline constexpr double kText = 12;
+inline constexpr double kTitle = 17;
+
+// Rows of tiles without gaps; ruled ones are told apart by thin lines.
+struct Tiles {
+  double x = 0, y = 0;
+  double width = 0, height = 0;  // of a tile; multiples of a half
+  std::int64_t rows = 0, columns = 0;
+  std::vector<Ink> inks;  // row-major
+  bool ruled = false;
+};
+
+using Shape = std::variant<Rectangle, Label, Tiles>;
+
+struct Drawing {
+  double width = 0, height = 0;
+  std::string title;          // for those who cannot see it
+  std::vector<Shape> shapes;  // the first ones below
+};
+
+Drawing drawing_of(const Picture& picture);
+
+// The ink of each cell of a panel, row-major.
+std::vector<Ink> inks_of(const Picture& picture, const Panel& panel);
+
+// What inks mean, as one line of swatches and words.
+struct Meaning {
+  std::vector<Ink> inks;
+  std::string words;
+};
+std::vector<Meaning> legend_of(const Picture& picture);
+
+// "32 rows x 32 columns", and how many places are left out.
+std::string subtitle_of(const Picture& picture);
+
+}  // namespace attn::pictures

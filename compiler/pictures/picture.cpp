@@ -1,0 +1,241 @@
+#include "compiler/pictures/picture.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "compiler/passes/analysis/axes.h"
+
+namespace attn::pictures {
+namespace {
+
+using ir::Dim;
+using passes::Block;
+
+constexpr std::size_t kMostPanels = 6;
+constexpr std::int64_t kMostCellsOfPlaces = std::int64_t{1} << 21;
+
+passes::Axes axes_of(const ir::Attention& attention, const Options& options) {
+  passes::Dependence dependence(attention.dag);
+  passes::Axes axes;
+  for (const ir::ExprId mask : attention.masks) axes = axes | dependence[mask];
+  if (options.score) axes = axes | dependence[attention.score];
+  return passes::varying(axes, attention.dims);
+}
+
+Status check_index(std::string_view option, std::optional<std::int64_t> index, std::int64_t size) {
+  if (!index || (0 <= *index && *index < size)) return {};
+  return {ErrorCode::invalid_argument,
+          fmt::format("{} {}: the spec has {} of them, counted from 0", option, *index, size)};
+}
+
+std::int64_t cells_along(std::int64_t size, std::int64_t cell) { return (size + cell - 1) / cell; }
+
+std::pair<std::int64_t, std::int64_t> cell_of(const ir::Dims& dims, const Options& options) {
+  if (options.cell) return *options.cell;
+  const std::int64_t longest = std::max(dims[Dim::Sq], dims[Dim::Skv]);
+  if (longest <= options.scores) return {1, 1};
+  std::int64_t block = options.smallest;
+  while (cells_along(longest, block) > options.blocks) block *= 2;
+  return {std::min(block, dims[Dim::Sq]), std::min(block, dims[Dim::Skv])};
+}
+
+Status check_cells(const ir::Dims& dims, std::pair<std::int64_t, std::int64_t> cell,
+                   const Options& options) {
+  const std::int64_t height = cells_along(dims[Dim::Sq], cell.first);
+  const std::int64_t width = cells_along(dims[Dim::Skv], cell.second);
+  if (height > kMostCells / width) {
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("{} x {} cells are too many for a picture, of at most {}",
+                             grouped(height), grouped(width), grouped(kMostCells)),
+                 {"draw larger blocks with --blocks, or smaller dimensions with --bind"},
+                 {}};
+  }
+  const bool needs_scores = options.score || options.partition != nullptr;
+  if (!needs_scores || cell == std::pair<std::int64_t, std::int64_t>{1, 1}) return {};
+  return Error{
+      ErrorCode::invalid_argument,
+      fmt::format("{} rows and {} columns are drawn as blocks, which have neither one "
+                  "change of the score nor one part",
+                  grouped(dims[Dim::Sq]), grouped(dims[Dim::Skv])),
+      {fmt::format("bind smaller dimensions, up to {}, or choose --blocks 1,1", options.scores)},
+      {}};
+}
+
+std::vector<std::int64_t> indexes(std::optional<std::int64_t> chosen, bool varies,
+                                  std::int64_t size) {
+  if (chosen || !varies) return {chosen.value_or(0)};
+  std::vector<std::int64_t> all(static_cast<std::size_t>(size));
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::int64_t>(i);
+  return all;
+}
+
+bool same(double x, double y) { return x == y || (std::isnan(x) && std::isnan(y)); }
+
+bool look_alike(const Panel& x, const Panel& y) {
+  return x.cells == y.cells && x.part == y.part && std::ranges::equal(x.changes, y.changes, same);
+}
+
+// Marks the scores that a part shows.
+Status mark(const passes::Part& part, std::size_t number, const reference::Bindings& values,
+            const Place& place, std::int64_t columns, std::vector<std::size_t>& marks) {
+  ATTN_ASSIGN(const Cells cells, scores_at(part.attention, values, place));
+  const auto& [down, across, classes] = part.view;
+  for (std::int64_t c = 0; c < classes; ++c) {
+    for (std::int64_t i = 0; i < down.count; ++i) {
+      for (std::int64_t j = 0; j < across.count; ++j) {
+        if (cells.map.at(i, j) == Block::empty) continue;
+        marks[static_cast<std::size_t>(down.index(c, i) * columns + across.index(c, j))] = number;
+      }
+    }
+  }
+  return {};
+}
+
+Result<Panel> panel_at(const ir::Attention& attention, const reference::Bindings& values,
+                       const Place& place, const Options& options,
+                       std::pair<std::int64_t, std::int64_t> cell, std::int64_t places) {
+  Panel panel;
+  panel.places.push_back(place);
+  if (cell.first == 1 && cell.second == 1) {
+    ATTN_ASSIGN(panel.cells, scores_at(attention, values, place));
+  } else {
+    panel.cells = blocks_at(attention, values, place, cell.first, cell.second, places);
+  }
+  if (options.score) {
+    ATTN_ASSIGN(panel.changes, changes_at(attention, values, place, *options.score));
+  }
+  if (options.partition != nullptr) {
+    panel.part.assign(panel.cells.map.blocks.size(), kNoPart);
+    std::size_t number = 0;
+    for (const passes::Part& part : options.partition->parts) {
+      ATTN_RETURN_IF_ERROR(
+          mark(part, number++, values, place, attention.dims[Dim::Skv], panel.part));
+    }
+  }
+  return panel;
+}
+
+void add(Picture& picture, Panel panel) {
+  for (Panel& known : picture.panels) {
+    if (!look_alike(known, panel)) continue;
+    known.places.push_back(panel.places.front());
+    return;
+  }
+  if (picture.panels.size() == kMostPanels) {
+    ++picture.left_out;
+    return;
+  }
+  picture.panels.push_back(std::move(panel));
+}
+
+void set_changes(Picture& picture) {
+  bool any = false;
+  for (const Panel& panel : picture.panels) {
+    for (const double change : panel.changes) {
+      if (!std::isfinite(change)) continue;
+      picture.least = any ? std::min(picture.least, change) : change;
+      picture.most = any ? std::max(picture.most, change) : change;
+      any = true;
+    }
+  }
+}
+
+// "head 3", "heads 0 to 3", "heads 0, 2 and 4 others"
+std::string indexes_text(std::string_view noun, std::string_view plural,
+                         const std::vector<std::int64_t>& all) {
+  const std::int64_t first = all.front(), last = all.back();
+  const auto count = static_cast<std::int64_t>(all.size());
+  if (count == 1) return fmt::format("{} {}", noun, first);
+  if (last - first + 1 == count) return fmt::format("{} {} to {}", plural, first, last);
+  if (count == 2) return fmt::format("{} {} and {}", plural, first, last);
+  if (count == 3) return fmt::format("{} {}, {} and {}", plural, first, all[1], last);
+  return fmt::format("{} {}, {} and {} others", plural, first, all[1], count - 2);
+}
+
+}  // namespace
+
+Result<Picture> picture_of(const ir::Attention& attention, const reference::Bindings& values,
+                           const Options& options) {
+  const ir::Dims& dims = attention.dims;
+  ATTN_RETURN_IF_ERROR(check_index("--b", options.batch, dims[Dim::B]));
+  ATTN_RETURN_IF_ERROR(check_index("--h", options.head, dims[Dim::Hq]));
+  const auto cell = cell_of(dims, options);
+  ATTN_RETURN_IF_ERROR(check_cells(dims, cell, options));
+  const passes::Axes axes = axes_of(with_lengths_as_masks(attention), options);
+  Picture picture{attention.name,
+                  attention.align == ir::Align::top_left ? "q_idx" : "row",
+                  dims[Dim::Sq],
+                  dims[Dim::Skv],
+                  axes.batch,
+                  axes.head,
+                  {}};
+  picture.score = options.score;
+  const std::int64_t cells =
+      cells_along(picture.rows, cell.first) * cells_along(picture.columns, cell.second);
+  const auto batches = indexes(options.batch, axes.batch, dims[Dim::B]);
+  const auto heads = indexes(options.head, axes.head, dims[Dim::Hq]);
+  const auto all = static_cast<std::int64_t>(batches.size() * heads.size());
+  const std::int64_t drawn = std::min(all, std::max<std::int64_t>(kMostCellsOfPlaces / cells, 4));
+  std::int64_t left = drawn;
+  for (const std::int64_t batch : batches) {
+    for (const std::int64_t head : heads) {
+      if (--left < 0) {
+        ++picture.left_out;
+        continue;
+      }
+      ATTN_ASSIGN(Panel panel, panel_at(attention, values, {batch, head}, options, cell, drawn));
+      add(picture, std::move(panel));
+    }
+  }
+  set_changes(picture);
+  if (options.partition != nullptr) {
+    for (const passes::Part& part : options.partition->parts) {
+      picture.parts.push_back(passes::to_text(part));
+    }
+  }
+  return picture;
+}
+
+std::string title_of(const Picture& picture, const Panel& panel) {
+  std::vector<std::int64_t> batches, heads;
+  for (const auto& [batch, head] : panel.places) {
+    if (std::ranges::find(batches, batch) == batches.end()) batches.push_back(batch);
+    if (std::ranges::find(heads, head) == heads.end()) heads.push_back(head);
+  }
+  std::ranges::sort(heads);
+  const std::string batch = indexes_text("batch", "batches", batches);
+  const std::string head = indexes_text("head", "heads", heads);
+  if (!picture.by_batch && !picture.by_head) return "";
+  if (!picture.by_head) return batch;
+  if (!picture.by_batch) return head;
+  if (batches.size() * heads.size() == panel.places.size()) return batch + ", " + head;
+  return fmt::format("batch {}, head {} and {} others", panel.places.front().batch,
+                     panel.places.front().head, panel.places.size() - 1);
+}
+
+std::string share_text(const Share& share) {
+  return fmt::format("{}{:.3g} % of scores", share.exact ? "" : "about ", 100 * share.part());
+}
+
+std::string blocks_text(const Cells& cells) {
+  if (cells.are_scores()) return "";
+  const passes::BlockMap& map = cells.map;
+  const bool is_exact = map.exactness == passes::Exactness::exact;
+  return fmt::format("{} full and {} partial{} of {} blocks of {} x {}",
+                     grouped(map.count(Block::full)), grouped(map.count(Block::partial)),
+                     is_exact ? "" : " or unknown",
+                     grouped(static_cast<std::int64_t>(map.blocks.size())), map.rows, map.columns);
+}
+
+std::string grouped(std::int64_t number) {
+  std::string digits = fmt::format("{}", number);
+  for (std::size_t i = digits.size(); i > 3 && std::isdigit(digits[i - 4]);) {
+    i -= 3;
+    digits.insert(i, ",");
+  }
+  return digits;
+}
+
+}  // namespace attn::pictures

@@ -1,0 +1,65 @@
+// A picture of the mask of an attention: cells of scores or blocks, for each batch and head that
+// differs. Drawn by drawing.h and terminal.h.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compiler/passes/strategy/partition.h"
+#include "compiler/pictures/cells.h"
+
+namespace attn::pictures {
+
+struct Options {
+  std::optional<std::int64_t> batch{}, head{};  // absent: all that differ
+  // Rows and columns of a cell. Absent: 1, if there are at most `scores` rows and columns, else
+  // square blocks of `smallest`, doubled until there are at most `blocks` along an axis.
+  std::optional<std::pair<std::int64_t, std::int64_t>> cell{};
+  std::int64_t scores = 512;
+  std::int64_t blocks = 1024;
+  std::int64_t smallest = passes::kBlock;
+  std::optional<double> score{};                 // the change of a score of this value, by colour
+  const passes::Partition* partition = nullptr;  // its parts by colour; outlives the picture
+};
+
+// Cells are limited so that a picture can be held in memory.
+inline constexpr std::int64_t kMostCells = std::int64_t{1} << 24;
+
+inline constexpr std::size_t kNoPart = SIZE_MAX;
+
+struct Panel {
+  std::vector<Place> places;  // that look like this
+  Cells cells;
+  std::vector<double> changes{};    // with Options::score: changes_at
+  std::vector<std::size_t> part{};  // with Options::partition: of each score, kNoPart if hidden
+};
+
+struct Picture {
+  std::string name;
+  std::string row_name;  // "q_idx", or "row" if rows are aligned otherwise
+  std::int64_t rows = 0, columns = 0;
+  bool by_batch = false, by_head = false;  // what panels differ by
+  std::vector<Panel> panels;
+  std::size_t left_out = 0;  // places without a panel
+  std::optional<double> score{};
+  double least = 0, most = 0;  // change of the score, of all panels
+  std::vector<std::string> parts{};
+};
+
+// Errors: invalid_argument (an index of a batch or head that does not exist, too many cells, blocks
+// where scores or parts are wanted); those of scores_at. Dimensions must be bound.
+Result<Picture> picture_of(const ir::Attention& attention, const reference::Bindings& values,
+                           const Options& options);
+
+// "head 0", "batches 0 to 3", "batch 1, head 2 and 5 others"; "" if all places look alike.
+std::string title_of(const Picture& picture, const Panel& panel);
+// "37.5 % of scores", "about 12.1 % of scores" if estimated.
+std::string share_text(const Share& share);
+// "1,488 full and 96 partial of 4,096 blocks of 128 x 128"; "" if cells are scores.
+std::string blocks_text(const Cells& cells);
+// 131072 -> "131,072"
+std::string grouped(std::int64_t number);
+
+}  // namespace attn::pictures

@@ -1,0 +1,126 @@
+#include "compiler/pictures/png.h"
+
+#include <png.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "compiler/pictures/glyphs.h"
+
+namespace attn::pictures {
+namespace {
+
+constexpr double kScale = 2;  // pixels for each of the drawing
+
+class Canvas {
+ public:
+  Canvas(const Drawing& drawing, Theme theme)
+      : theme_(theme),
+        width_(static_cast<int>(std::ceil(kScale * drawing.width))),
+        height_(static_cast<int>(std::ceil(kScale * drawing.height))),
+        pixels_(static_cast<std::size_t>(width_) * static_cast<std::size_t>(height_),
+                colour_of(Ink::paper, theme)) {
+    for (const Shape& shape : drawing.shapes) {
+      std::visit([&](const auto& each) { draw(each); }, shape);
+    }
+  }
+
+  Result<std::string> encoded() const {
+    png_image image{};
+    image.version = PNG_IMAGE_VERSION;
+    image.width = static_cast<png_uint_32>(width_);
+    image.height = static_cast<png_uint_32>(height_);
+    image.format = PNG_FORMAT_RGB;
+    static_assert(sizeof(Colour) == 3);
+    std::string bytes(PNG_IMAGE_PNG_SIZE_MAX(image), '\0');
+    png_alloc_size_t size = bytes.size();
+    if (png_image_write_to_memory(&image, bytes.data(), &size, 0, pixels_.data(), 0, nullptr) ==
+        0) {
+      return {ErrorCode::internal, image.message};
+    }
+    bytes.resize(size);
+    return bytes;
+  }
+
+ private:
+  static int pixel(double place) { return static_cast<int>(std::lround(kScale * place)); }
+
+  void mix(int x, int y, Ink ink, double cover) {
+    if (x < 0 || y < 0 || x >= width_ || y >= height_) return;
+    Colour& below = pixels_[static_cast<std::size_t>(y) * static_cast<std::size_t>(width_) +
+                            static_cast<std::size_t>(x)];
+    const Colour above = colour_of(ink, theme_);
+    const auto mixed = [&](std::uint8_t from, std::uint8_t to) {
+      return static_cast<std::uint8_t>(std::lround(from + cover * (to - from)));
+    };
+    below = {mixed(below.red, above.red), mixed(below.green, above.green),
+             mixed(below.blue, above.blue)};
+  }
+
+  void draw(const Rectangle& box) {
+    const int left = pixel(box.x), right = pixel(box.x + box.width);
+    const int top = pixel(box.y), bottom = pixel(box.y + box.height);
+    const double radius = kScale * box.radius;
+    for (int y = top; y < bottom; ++y) {
+      for (int x = left; x < right; ++x) {
+        // How far the pixel's middle is beyond the middle of the nearest corner's circle.
+        const double dx = std::max({left + radius - x - 0.5, x + 0.5 - right + radius, 0.0});
+        const double dy = std::max({top + radius - y - 0.5, y + 0.5 - bottom + radius, 0.0});
+        const double cover = radius > 0 ? radius + 0.5 - std::hypot(dx, dy) : 1;
+        mix(x, y, box.ink, std::clamp(cover, 0.0, 1.0));
+      }
+    }
+  }
+
+  void draw(const Tiles& tiles) {
+    for (std::int64_t row = 0; row < tiles.rows; ++row) {
+      for (std::int64_t column = 0; column < tiles.columns; ++column) {
+        const double line = tiles.ruled ? 0.5 : 0;
+        const bool first_row = row == 0, first_column = column == 0;
+        Rectangle tile{tiles.x + tiles.width * static_cast<double>(column),
+                       tiles.y + tiles.height * static_cast<double>(row), tiles.width, tiles.height,
+                       tiles.inks[static_cast<std::size_t>(row * tiles.columns + column)]};
+        draw(tile);
+        if (tiles.ruled && !first_row)
+          draw(Rectangle{tile.x, tile.y, tile.width, line, Ink::paper});
+        if (tiles.ruled && !first_column) {
+          draw(Rectangle{tile.x, tile.y, line, tile.height, Ink::paper});
+        }
+      }
+    }
+  }
+
+  void draw(const Label& label) {
+    int width = 0;
+    for (const char letter : label.text) width += glyph_of(letter, label.is_title).advance;
+    int pen = pixel(label.x);
+    if (label.anchor == Anchor::middle) pen -= width / 2;
+    if (label.anchor == Anchor::end) pen -= width;
+    for (const char letter : label.text) {
+      const Glyph& glyph = glyph_of(letter, label.is_title);
+      draw(glyph, pen, pixel(label.y), label.ink);
+      pen += glyph.advance;
+    }
+  }
+
+  void draw(const Glyph& glyph, int pen, int base, Ink ink) {
+    for (int y = 0; y < glyph.height; ++y) {
+      for (int x = 0; x < glyph.width; ++x) {
+        const double cover = glyph.cover[static_cast<std::size_t>(y * glyph.width + x)] / 15.0;
+        mix(pen + glyph.left + x, base + glyph.top + y, ink, cover);
+      }
+    }
+  }
+
+  Theme theme_;
+  int width_, height_;
+  std::vector<Colour> pixels_;
+};
+
+}  // namespace
+
+Result<std::string> to_png(const Drawing& drawing, Theme theme) {
+  return Canvas(drawing, theme).encoded();
+}
+
+}  // namespace attn::pictures

@@ -1,0 +1,139 @@
+#include "compiler/pictures/terminal.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "compiler/pictures/drawing.h"
+
+namespace attn::pictures {
+namespace {
+
+constexpr std::int64_t kGutter = 9;  // for the numbers of rows
+constexpr const char* kUpper = "\u2580";
+constexpr const char* kLower = "\u2584";
+constexpr const char* kBoth = "\u2588";
+constexpr const char* kPlain = "\033[0m";
+
+// The colours of dark paper, as most terminals have it; they are legible on light paper too.
+std::string code(Ink ink, bool foreground) {
+  const Colour colour = colour_of(ink, Theme::dark);
+  return fmt::format("\033[{};2;{};{};{}m", foreground ? 38 : 48, colour.red, colour.green,
+                     colour.blue);
+}
+
+class TextWriter {
+ public:
+  TextWriter(const Picture& picture, bool colour) : picture_(picture), colour_(colour) {}
+
+  std::string run() {
+    text_ = fmt::format("{}: {}\n", picture_.name, subtitle_of(picture_));
+    for (const Panel& panel : picture_.panels) write(panel);
+    legend();
+    return std::move(text_);
+  }
+
+ private:
+  bool are_halves(const Panel& panel) const { return colour_ || panel.cells.are_scores(); }
+
+  void write(const Panel& panel) {
+    const std::string title = title_of(picture_, panel), blocks = blocks_text(panel.cells);
+    text_ += fmt::format("\n{:>{}}{}{}{}{}{}\n", "", kGutter, title, title.empty() ? "" : ": ",
+                         share_text(panel.cells.share), blocks.empty() ? "" : ", ", blocks);
+    const std::vector<Ink> inks = inks_of(picture_, panel);
+    const passes::BlockMap& map = panel.cells.map;
+    const std::int64_t step = are_halves(panel) ? 2 : 1;
+    columns(map, are_halves(panel) ? 1 : 2);
+    for (std::int64_t row = 0; row < map.height; row += step) {
+      const bool numbered = row % (4 * step) == 0;
+      std::string line =
+          fmt::format("{:>{}} ", numbered ? grouped(row * map.rows) : "", kGutter - 1);
+      for (std::int64_t column = 0; column < map.width; ++column) {
+        const Ink upper = inks[static_cast<std::size_t>(row * map.width + column)];
+        const bool has_lower = row + 1 < map.height;
+        const Ink lower =
+            has_lower ? inks[static_cast<std::size_t>((row + 1) * map.width + column)] : Ink::paper;
+        line += step == 1 ? whole(upper) : halves(upper, lower);
+      }
+      if (colour_) line += kPlain;
+      last_upper_ = last_lower_ = kNone;
+      text_ += trimmed(line) + "\n";
+    }
+  }
+
+  // The first column of every eighth cell.
+  void columns(const passes::BlockMap& map, std::int64_t characters) {
+    std::string line = fmt::format("{:>{}} ", picture_.row_name, kGutter - 1);
+    for (std::int64_t column = 0; column < map.width; column += 8) {
+      const std::string number = grouped(column * map.columns);
+      const std::int64_t at = kGutter + column * characters;
+      if (static_cast<std::int64_t>(line.size()) > at) continue;
+      line.resize(static_cast<std::size_t>(at), ' ');
+      line += number + " ";
+    }
+    text_ += trimmed(line + " kv_idx") + "\n";
+  }
+
+  std::string halves(Ink upper, Ink lower) {
+    if (!colour_) {
+      const bool above = upper != Ink::empty, below = lower != Ink::empty && lower != Ink::paper;
+      if (above && below) return kBoth;
+      return above ? kUpper : below ? kLower : "\u00b7";
+    }
+    std::string text;
+    if (upper != last_upper_) text += code(upper, true);
+    if (lower != last_lower_) text += lower == Ink::paper ? "\033[49m" : code(lower, false);
+    last_upper_ = upper;
+    last_lower_ = lower;
+    return text + kUpper;
+  }
+
+  static std::string whole(Ink ink) {
+    if (ink == Ink::full) return "\u2588\u2588";
+    return ink == Ink::partial ? "\u2592\u2592" : "\u00b7 ";
+  }
+
+  static std::string trimmed(std::string line) {
+    line.erase(line.find_last_not_of(' ') + 1);
+    return line;
+  }
+
+  void legend() {
+    std::string line(static_cast<std::size_t>(kGutter), ' ');
+    for (const Meaning& meaning : legend_of(picture_)) {
+      for (const Ink ink : meaning.inks) {
+        line += colour_                    ? code(ink, true) + kBoth + kPlain
+                : meaning.inks.size() == 1 ? swatch(ink)
+                                           : "";
+      }
+      if (!line.ends_with(' ')) line += ' ';
+      line += fmt::format("{}   ", meaning.words);
+    }
+    text_ += "\n" + trimmed(line) + "\n";
+  }
+
+  static std::string swatch(Ink ink) {
+    return ink == Ink::empty ? "\u00b7" : ink == Ink::partial ? "\u2592" : kBoth;
+  }
+
+  static constexpr Ink kNone = static_cast<Ink>(kInks);
+  const Picture& picture_;
+  bool colour_;
+  std::string text_;
+  Ink last_upper_ = kNone, last_lower_ = kNone;
+};
+
+}  // namespace
+
+Options for_terminal(Options options, std::int64_t columns, bool colour) {
+  options.scores = std::clamp<std::int64_t>(columns - kGutter - 1, 16, 128);
+  options.blocks = colour ? options.scores : options.scores / 2;
+  options.smallest = 2;
+  return options;
+}
+
+std::string to_terminal(const Picture& picture, bool colour) {
+  return TextWriter(picture, colour).run();
+}
+
+}  // namespace attn::pictures

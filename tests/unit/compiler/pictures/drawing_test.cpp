@@ -1,0 +1,137 @@
+#include "compiler/pictures/drawing.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "compiler/pictures/png.h"
+#include "compiler/pictures/svg.h"
+#include "compiler/pictures/terminal.h"
+#include "tests/support/contexts.h"
+#include "tests/support/random_spec.h"
+#include "tests/unit/compiler/pictures/spec_text.h"
+
+namespace attn::pictures {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr const char* kCausal = R"(attention causal {
+  dims B = 2, Hq = 3, Hkv = 1, Sq = 8, Skv = 8, D = 8;
+  mask q_idx >= kv_idx;
+  outputs o;
+})";
+
+constexpr const char* kByHead = R"(attention by_head {
+  dims B = 2, Hq = 4, Hkv = 1, Sq = 8, Skv = 8, D = 8;
+  mask q_idx - kv_idx < 2 * (h // 2) + 1 && q_idx >= kv_idx;
+  outputs o;
+})";
+
+Picture picture(const char* text, const Options& options = {}) {
+  return picture_of(attention_of(text), {}, options).value();
+}
+
+TEST(Picture, PlacesThatLookAlikeShareAPanel) {
+  const Picture causal = picture(kCausal), by_head = picture(kByHead);
+  ASSERT_EQ(causal.panels.size(), 1U);
+  EXPECT_EQ(title_of(causal, causal.panels[0]), "");
+  ASSERT_EQ(by_head.panels.size(), 2U);
+  EXPECT_EQ(title_of(by_head, by_head.panels[0]), "heads 0 to 1");
+  EXPECT_EQ(title_of(by_head, by_head.panels[1]), "heads 2 to 3");
+  const Picture one = picture(kByHead, {.head = 3});
+  ASSERT_EQ(one.panels.size(), 1U);
+  EXPECT_EQ(title_of(one, one.panels[0]), "head 3");
+}
+
+TEST(Picture, SaysWhatItShows) {
+  const Picture scores = picture(kCausal);
+  EXPECT_EQ(share_text(scores.panels[0].cells.share), "56.2 % of scores");
+  EXPECT_EQ(blocks_text(scores.panels[0].cells), "");
+  const Picture blocks = picture(kCausal, {.cell = {{2, 4}}});
+  EXPECT_EQ(blocks_text(blocks.panels[0].cells), "2 full and 4 partial of 8 blocks of 2 x 4");
+  EXPECT_EQ(grouped(131072), "131,072");
+  EXPECT_EQ(grouped(999), "999");
+}
+
+TEST(Picture, PartsShowWhatIsVisible) {
+  int divided = 0;
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    const std::string text = attn::testing::random_spec(seed, 48);
+    const ir::Attention attention = attention_of(text);
+    const auto partition = passes::best_partition(attention, attn::testing::in(false));
+    if (!partition) continue;
+    ++divided;
+    const Picture drawn = picture_of(attention, {}, {.partition = &*partition}).value();
+    for (const Panel& panel : drawn.panels) {
+      for (std::size_t i = 0; i < panel.part.size(); ++i) {
+        const bool visible = panel.cells.map.blocks[i] == passes::Block::full;
+        ASSERT_EQ(panel.part[i] != kNoPart, visible) << i << " of " << text;
+      }
+    }
+  }
+  EXPECT_GT(divided, 10);
+}
+
+TEST(Picture, Refuses) {
+  const ir::Attention attention = attention_of(kCausal);
+  EXPECT_EQ(picture_of(attention, {}, {.batch = 2}).error().code, ErrorCode::invalid_argument);
+  EXPECT_EQ(picture_of(attention, {}, {.head = -1}).error().code, ErrorCode::invalid_argument);
+  EXPECT_EQ(picture_of(attention, {}, {.cell = {{2, 2}}, .score = 1}).error().code,
+            ErrorCode::invalid_argument);
+  ir::Attention large = attention;
+  large.dims.set(ir::Dim::Sq, 1 << 20);
+  large.dims.set(ir::Dim::Skv, 1 << 20);
+  EXPECT_EQ(picture_of(large, {}, {.cell = {{16, 16}}}).error().code, ErrorCode::invalid_argument);
+}
+
+TEST(Drawing, JoinsCellsOfOneColour) {
+  const std::string svg = to_svg(drawing_of(picture(kCausal, {.cell = {{4, 4}}})), {});
+  EXPECT_THAT(svg, HasSubstr("d=\"M0 1h1v1h-1z\""));              // the full block
+  EXPECT_THAT(svg, HasSubstr("d=\"M0 0h1v1h-1zM1 1h1v1h-1z\""));  // the partial ones
+  EXPECT_THAT(svg, HasSubstr("prefers-color-scheme:dark"));
+  EXPECT_THAT(to_svg(drawing_of(picture(kCausal)), Theme::dark),
+              Not(HasSubstr("prefers-color-scheme")));
+}
+
+TEST(Drawing, IsAPngOfTwiceItsSize) {
+  const Drawing drawing = drawing_of(picture(kCausal));
+  const std::string png = to_png(drawing, Theme::light).value();
+  ASSERT_GT(png.size(), 24U);
+  EXPECT_EQ(png.substr(1, 3), "PNG");
+  const auto byte = [&](std::size_t i) {
+    return static_cast<int>(static_cast<unsigned char>(png[i]));
+  };
+  EXPECT_EQ(byte(18) * 256 + byte(19), static_cast<int>(2 * drawing.width));
+  EXPECT_EQ(byte(22) * 256 + byte(23), static_cast<int>(2 * drawing.height));
+}
+
+TEST(Terminal, HasTwoRowsALine) {
+  EXPECT_EQ(to_terminal(picture(kCausal), false),
+            "causal: 8 rows x 8 columns of scores\n"
+            "\n"
+            "         56.2 % of scores\n"
+            "   q_idx 0  kv_idx\n"
+            "       0 █▄······\n"
+            "         ███▄····\n"
+            "         █████▄··\n"
+            "         ███████▄\n"
+            "\n"
+            "         █ visible   · hidden\n");
+}
+
+TEST(Terminal, HasColours) {
+  const std::string text = to_terminal(picture(kCausal), true);
+  EXPECT_THAT(text, HasSubstr("\033[38;2;91;141;239m"));
+  EXPECT_THAT(text, HasSubstr("\033[0m\n"));
+}
+
+TEST(Terminal, FitsIntoIt) {
+  const Options options = for_terminal({}, 80, false);
+  EXPECT_EQ(options.scores, 70);
+  EXPECT_EQ(options.blocks, 35);
+  EXPECT_EQ(for_terminal({}, 80, true).blocks, 70);
+}
+
+}  // namespace
+}  // namespace attn::pictures
