@@ -7,7 +7,9 @@
 #include <cmath>
 #include <optional>
 
+#include "compiler/pictures/lifelike.h"
 #include "compiler/reference/defaults.h"
+#include "compiler/reference/shown.h"
 #include "runtime/io/element.h"
 #include "runtime/io/npy.h"
 #include "runtime/io/random.h"
@@ -37,10 +39,12 @@ bool is_seed(const Wanted& wanted) {
 
 std::vector<Wanted> wanted_by(const ir::Attention& attention, Needs needs) {
   const ir::Dims& d = attention.dims;
-  std::vector<Wanted> wanted = {
-      {"q", attention.dtype, {d[Dim::B], d[Dim::Hq], d[Dim::Sq], d[Dim::Dqk]}},
-      {"k", attention.dtype, {d[Dim::B], d[Dim::Hkv], d[Dim::Skv], d[Dim::Dqk]}},
-      {"v", attention.dtype, {d[Dim::B], d[Dim::Hkv], d[Dim::Skv], d[Dim::Dv]}}};
+  std::vector<Wanted> wanted;
+  if (needs >= Needs::forward) {
+    wanted = {{"q", attention.dtype, {d[Dim::B], d[Dim::Hq], d[Dim::Sq], d[Dim::Dqk]}},
+              {"k", attention.dtype, {d[Dim::B], d[Dim::Hkv], d[Dim::Skv], d[Dim::Dqk]}},
+              {"v", attention.dtype, {d[Dim::B], d[Dim::Hkv], d[Dim::Skv], d[Dim::Dv]}}};
+  }
   if (needs == Needs::gradients) {
     wanted.push_back(
         {kCotangent, attention.dtype, {d[Dim::B], d[Dim::Hq], d[Dim::Sq], d[Dim::Dv]}});
@@ -55,7 +59,7 @@ std::vector<Wanted> wanted_by(const ir::Attention& attention, Needs needs) {
   for (const ir::Param& param : attention.params) {
     wanted.push_back({param.name, param.dtype, {}, true});
   }
-  if (attention.dropout && !attention.dropout->keep) {
+  if (needs >= Needs::forward && attention.dropout && !attention.dropout->keep) {
     for (const std::string_view name : kSeed) {
       wanted.push_back({std::string(name), DType::i64, {}, true});
     }
@@ -101,15 +105,25 @@ Result<std::vector<double>> constant(const Wanted& wanted, const std::string& te
   return filled(wanted, value);
 }
 
+// Where values come from that are not in a file.
+struct Source {
+  const ir::Attention& attention;
+  Missing missing;
+};
+
 // Tensors with different names get unrelated streams from the same seed.
-Result<std::vector<double>> random(const Wanted& wanted, const std::string& seed) {
+Result<std::vector<double>> random(const Source& source, const Wanted& wanted,
+                                   const std::string& text) {
+  const std::uint64_t seed = io::seed_of(fmt::format("{}:{}", wanted.name, text));
+  if (!is_float(wanted.dtype) && wanted.captured && source.missing == Missing::lifelike) {
+    return pictures::lifelike(source.attention, *wanted.captured, wanted.dims, seed);
+  }
   if (!is_float(wanted.dtype)) {
     return {ErrorCode::invalid_argument,
             fmt::format("--in {}=random: {} holds {}; only floats can be random", wanted.name,
                         wanted.name, to_string(wanted.dtype))};
   }
-  return io::normal_values(io::seed_of(fmt::format("{}:{}", wanted.name, seed)),
-                           io::element_count(wanted.dims));
+  return io::normal_values(seed, io::element_count(wanted.dims));
 }
 
 Status check_file(const Wanted& wanted, const io::HostTensor& tensor, const std::string& path) {
@@ -142,13 +156,14 @@ Result<std::vector<double>> read_file(const Wanted& wanted, const std::string& p
   return std::move(tensor.values);
 }
 
-Result<std::vector<double>> value_of(const Wanted& wanted, const std::string& text) {
+Result<std::vector<double>> value_of(const Source& source, const Wanted& wanted,
+                                     const std::string& text) {
   if (text.starts_with("@")) return read_file(wanted, text.substr(1));
   if (text == "zeros") return constant(wanted, text, 0);
-  if (text == kRandom) return random(wanted, "0");
+  if (text == kRandom) return random(source, wanted, "0");
   if (text.starts_with("random:")) {
     const auto seed = parse_number<std::uint64_t>(std::string_view(text).substr(7));
-    return seed ? random(wanted, fmt::format("{}", *seed)) : bad_value(wanted, text);
+    return seed ? random(source, wanted, fmt::format("{}", *seed)) : bad_value(wanted, text);
   }
   const bool named = text.starts_with("const:");
   const auto number = parse_number<double>(std::string_view(text).substr(named ? 6 : 0));
@@ -181,8 +196,9 @@ Error missing_error(const Wanted& wanted) {
           {}};
 }
 
-Result<std::vector<double>> default_of(const ir::Attention& attention, const Wanted& wanted,
-                                       Missing missing, std::string& origin) {
+Result<std::vector<double>> default_of(const Source& source, const Wanted& wanted,
+                                       std::string& origin) {
+  const auto& [attention, missing] = source;
   if (wanted.captured && wanted.captured->fallback) {
     origin = kDefault;
     ATTN_ASSIGN(io::HostTensor values, reference::default_values(attention, *wanted.captured));
@@ -193,14 +209,21 @@ Result<std::vector<double>> default_of(const ir::Attention& attention, const Wan
     return std::vector<double>{0};
   }
   const bool patterned = wanted.is_param || !is_float(wanted.dtype);
+  if (missing == Missing::lifelike && wanted.is_param) {
+    const auto quarter =
+        static_cast<double>(std::max<std::int64_t>(attention.dims[Dim::Skv] / 4, 1));
+    const double value = is_float(wanted.dtype) ? 0.75 : quarter;
+    origin = fmt::format("{}", value);
+    return std::vector<double>{value};
+  }
   if (missing == Missing::pattern && patterned) {
     std::vector<double> values = pattern(attention, wanted);
     origin = wanted.is_param ? fmt::format("{}", values[0]) : std::string(kPattern);
     return values;
   }
-  if (!is_float(wanted.dtype)) return missing_error(wanted);
+  if (!is_float(wanted.dtype) && missing != Missing::lifelike) return missing_error(wanted);
   origin = kRandom;
-  return random(wanted, "0");
+  return random(source, wanted, "0");
 }
 
 // A warning if rounding to the dtype turns finite values into infinity; "" otherwise.
@@ -227,6 +250,7 @@ double host_bytes(const ir::Attention& attention, const std::vector<Wanted>& all
   const double copies = needs == Needs::gradients ? 3 : 2;
   double doubles = 0;
   for (const Wanted& wanted : all) doubles += copies * elements(wanted.dims);
+  if (needs < Needs::forward) return doubles * sizeof(double);
   const ir::Dims& d = attention.dims;
   doubles += elements({d[Dim::B], d[Dim::Hq], d[Dim::Sq], d[Dim::Dv] + 1});
   return doubles * sizeof(double);
@@ -242,6 +266,13 @@ Status check_memory(const ir::Attention& attention, const std::vector<Wanted>& a
                            needed / 1e9, there / 1e9),
                {"make a dimension smaller with --bind"},
                {}};
+}
+
+void keep_what_hides(const ir::Attention& attention, std::vector<Wanted>& all) {
+  const std::vector<std::string> names = reference::tensors_that_hide(attention);
+  std::erase_if(all, [&](const Wanted& wanted) {
+    return wanted.captured && std::ranges::find(names, wanted.name) == names.end();
+  });
 }
 
 Error unknown_name(const std::string& name, const std::vector<Wanted>& wanted) {
@@ -263,18 +294,20 @@ void add_in(CLI::App& command, InputTexts& inputs) {
 
 Result<Inputs> make_inputs(const ir::Attention& attention, const InputTexts& texts, Missing missing,
                            Needs needs) {
-  const std::vector<Wanted> all = wanted_by(attention, needs);
+  std::vector<Wanted> all = wanted_by(attention, needs);
   for (const auto& [name, text] : texts) {
     if (std::ranges::find(all, name, &Wanted::name) == all.end()) return unknown_name(name, all);
   }
+  if (needs == Needs::masks) keep_what_hides(attention, all);
   ATTN_RETURN_IF_ERROR(check_memory(attention, all, needs));
+  const Source source{attention, missing};
   Inputs inputs;
   for (const Wanted& wanted : all) {
     const auto given = texts.find(wanted.name);
     std::string origin = given == texts.end() ? "" : given->second;
     ATTN_ASSIGN(std::vector<double> values, given == texts.end()
-                                                ? default_of(attention, wanted, missing, origin)
-                                                : value_of(wanted, given->second));
+                                                ? default_of(source, wanted, origin)
+                                                : value_of(source, wanted, given->second));
     if (std::string warning = overflow_warning(wanted, origin, values); !warning.empty()) {
       inputs.warnings.push_back(std::move(warning));
     }
@@ -293,7 +326,7 @@ Result<io::HostTensor> default_tensor(const ir::Attention& attention, const std:
   const auto wanted = std::ranges::find(all, name, &Wanted::name);
   if (wanted == all.end()) return unknown_name(name, all);
   std::string origin;
-  ATTN_ASSIGN(auto values, default_of(attention, *wanted, Missing::pattern, origin));
+  ATTN_ASSIGN(auto values, default_of({attention, Missing::pattern}, *wanted, origin));
   return io::HostTensor{wanted->dtype, wanted->dims, std::move(values)};
 }
 

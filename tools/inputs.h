@@ -22,6 +22,8 @@ void add_in(CLI::App& command, InputTexts& inputs);
 enum class Missing : std::uint8_t {
   refuse,   // an error that names it; f32 params are random
   pattern,  // the values described at kPattern
+  lifelike  // tensors as pictures/lifelike.h makes them, also for `random`; params: a quarter of
+            // Skv (i32) or 0.75 (f32)
 };
 
 // Origin of a tensor that has a default in the spec. (Seed and offset default to 0.)
@@ -43,8 +45,9 @@ struct Inputs {
 // The cotangent of o, [B,Hq,Sq,Dv].
 inline constexpr const char* kCotangent = "do";
 
-// What will be computed. Gradients also need kCotangent.
-enum class Needs : std::uint8_t { forward, gradients };
+// What will be computed. Gradients also need kCotangent; masks need only the tensors that they
+// read, and lengths; masks and scores all captured tensors.
+enum class Needs : std::uint8_t { masks, masks_and_scores, forward, gradients };
 
 // Every dimension must be bound. Tensors have the dtype of the spec; floats keep the precision they
 // were given in (the user of the values rounds). Errors: invalid_argument for an unknown name, an

@@ -75,17 +75,6 @@ std::string choose_backend(const Options& options) {
   return "reference";
 }
 
-Status check_dims(const ir::Attention& attention) {
-  for (const ir::Dim dim : ir::kDims) {
-    if (attention.dims.get(dim)) continue;
-    return Error{ErrorCode::invalid_argument,
-                 fmt::format("dimension {} of `{}` has no size", to_string(dim), attention.name),
-                 {fmt::format("set it with --bind {}=1024", to_string(dim))},
-                 {}};
-  }
-  return {};
-}
-
 // The plans of a file, without recompiling.
 Result<Plans> plans_as_they_are(const plan::Bundle& file, const Options& options) {
   for (const auto direction : {plan::Direction::forward, plan::Direction::backward}) {
@@ -214,7 +203,7 @@ void print(const Subject& subject, const Options& options, const std::string& ba
 
 Status run_subject(const Subject& subject, const Options& options) {
   const ir::Attention& attention = subject.spec.attention;
-  ATTN_RETURN_IF_ERROR(check_dims(attention));
+  ATTN_RETURN_IF_ERROR(check_sizes(attention));
   ATTN_RETURN_IF_ERROR(check_out_names(attention, options));
   const Needs needs = options.wants_gradients() ? Needs::gradients : Needs::forward;
   ATTN_ASSIGN(const Inputs inputs, make_inputs(attention, options.inputs, Missing::refuse, needs));

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/unit/tools/spec_text.h"
 
 namespace attn::tools {
@@ -62,6 +64,30 @@ TEST(Inputs, ATensorThatIsGivenNoValueHoldsItsDefaultOrThePattern) {
   EXPECT_THAT(default_tensor(spec.attention, "seen").value().values,
               ElementsAre(0, 0, 1, 1, 2, 2, 3, 3));
   EXPECT_FALSE(default_tensor(spec.attention, "dock").ok());
+}
+
+TEST(Inputs, MasksNeedOnlyWhatTheyRead) {
+  const Spec spec = spec_of(kSpec);
+  const Inputs inputs =
+      make_inputs(spec.attention, {{"slope", "zeros"}}, Missing::lifelike, Needs::masks).value();
+  EXPECT_EQ(inputs.values.tensors.size(), 2U);
+  EXPECT_TRUE(inputs.values.tensors.contains("doc") && inputs.values.tensors.contains("seen"));
+  EXPECT_EQ(inputs.values.params.at("n"), 2);
+  const auto all = make_inputs(spec.attention, {}, Missing::lifelike, Needs::masks_and_scores);
+  EXPECT_TRUE(all->values.tensors.contains("slope"));
+}
+
+TEST(Inputs, RandomIntegersAreLifelike) {
+  const Spec spec = spec_of(kSpec);
+  const auto doc = [&](const char* text) {
+    return make_inputs(spec.attention, {{"doc", text}}, Missing::lifelike, Needs::masks)
+        ->values.tensors.at("doc")
+        .values;
+  };
+  EXPECT_EQ(doc("random"), make_inputs(spec.attention, {}, Missing::lifelike, Needs::masks)
+                               ->values.tensors.at("doc")
+                               .values);
+  EXPECT_TRUE(std::ranges::is_sorted(doc("random:7")));
 }
 
 TEST(Inputs, IntegersThatAreNotGivenAreRefused) {

@@ -1,0 +1,95 @@
+"""draw: the pictures of the gallery, formats, what is refused."""
+import os
+import re
+import shlex
+
+import attnc
+from attnc import NOOP, SOURCE, SPECS
+
+PICTURES = SOURCE / "docs" / "pictures"
+COMMAND = re.compile(r"^build/attnc (draw specs/\S+.* -o (\S+\.svg))$", re.MULTILINE)
+LARGEST = 30_000  # bytes, of a picture in docs
+
+
+class Draw(attnc.Case):
+    def draw(self, name, *arguments, **expected):
+        return self.attnc("draw", SPECS / f"{name}.attn", *arguments, **expected)
+
+    def test_gallery(self):
+        """Rewrites the pictures if ATTN_UPDATE_GOLDEN=1."""
+        page = (SOURCE / "docs" / "gallery.md").read_text(encoding="utf-8")
+        commands = COMMAND.findall(page.replace("\\\n", ""))
+        self.assertGreaterEqual(len(commands), 10)
+        for command, name in commands:
+            with self.subTest(name):
+                arguments = shlex.split(command.replace(" specs/", f" {SPECS}/"))
+                drawn = self.folder / name
+                self.assertEqual(self.attnc(*arguments[:-1], drawn).stdout, "")
+                text = drawn.read_text(encoding="utf-8")
+                self.assertLess(len(text), LARGEST)
+                if os.environ.get("ATTN_UPDATE_GOLDEN") == "1":
+                    PICTURES.mkdir(exist_ok=True)
+                    (PICTURES / name).write_text(text, encoding="utf-8")
+                self.assertEqual((PICTURES / name).read_text(encoding="utf-8"), text)
+        self.assertEqual(sorted(path.name for path in PICTURES.iterdir()),
+                         sorted(name for _, name in commands))
+
+    def test_text(self):
+        process = self.draw("gemma2_local", "--bind", "Sq=64", "--bind", "window=16")
+        self.expect_golden("draw-gemma2_local.txt", process.stdout)
+        process = self.draw("gemma2_local")
+        self.expect_golden("draw-gemma2_local-blocks.txt", process.stdout)
+
+    def test_json(self):
+        picture = self.attnc_json("draw", SPECS / "gemma2_local.attn")
+        panel, = picture["panels"]
+        self.assertEqual([panel[key] for key in ("full", "partial", "empty")], [1488, 96, 2512])
+        self.assertTrue(panel["exact"] and panel["exact_share"])
+        self.assertEqual(panel["visible"], 4096 * 8192 - 4096 * 4095 // 2)
+        heads = self.attnc_json("draw", SPECS / "alibi.attn", "--score", "--bind", "Sq=16")
+        self.assertTrue(heads["by_head"])
+        self.assertEqual(heads["score"]["change"][1], 0)
+        parts = self.attnc_json("draw", SPECS / "prefix_lm.attn", "--parts", "--bind", "Sq=512")
+        self.assertEqual(len(parts["parts"]), 2)
+
+    def test_png(self):
+        path = self.folder / "causal.png"
+        self.draw("causal", "--bind", "Sq=16", "-o", path)
+        light = path.read_bytes()
+        self.assertEqual(light[:8], b"\x89PNG\r\n\x1a\n")
+        self.draw("causal", "--bind", "Sq=16", "-o", path, "--theme", "dark")
+        self.assertNotEqual(path.read_bytes(), light)
+
+    def test_inputs(self):
+        first = self.draw("document_causal", "--bind", "Sq=64", "--in", "doc=random:1", "--b", 0)
+        second = self.draw("document_causal", "--bind", "Sq=64", "--in", "doc=random:2", "--b", 0)
+        self.assertNotEqual(first.stdout, second.stdout)
+        self.assertEqual(first.stdout, self.draw("document_causal", "--bind", "Sq=64", "--in",
+                                                 "doc=random:1", "--b", 0).stdout)
+        everything = self.draw("document_causal", "--bind", "Sq=64", "--in", "doc=zeros")
+        self.assertIn("50.8 % of scores", everything.stdout)
+
+    def test_every_spec_can_be_drawn(self):
+        for path in sorted(SPECS.glob("*.attn")):
+            with self.subTest(path.name):
+                self.assertIn("% of scores", self.attnc("draw", path).stdout)
+
+    def test_refusals(self):
+        spec = self.write("open.attn", NOOP.replace("Sq = 16", "Sq"))
+        cases = (("dimension Sq of `noop` has no size", (spec,)),
+                 ("neither .svg nor .png", (SPECS / "causal.attn", "-o", "x.jpg")),
+                 ("--h 99: the spec has 32", (SPECS / "causal.attn", "--h", 99)),
+                 ("'8' is not M,N", (SPECS / "causal.attn", "--blocks", "8")),
+                 ("too many for a picture", (SPECS / "causal.attn", "--blocks", "1,1")),
+                 ("neither one change of the score", (SPECS / "causal.attn", "--score")),
+                 ("colour the same cells", (SPECS / "causal.attn", "--score", "--parts")),
+                 ("no such tensor or param", (SPECS / "causal.attn", "--in", "doc=zeros")))
+        for message, arguments in cases:
+            with self.subTest(message):
+                self.assertIn(message, self.attnc("draw", *arguments, code=2).stderr)
+        refused = self.draw("noop", "--parts", "--bind", "Sq=64", code=3)
+        self.assertIn("is not divided into parts", refused.stderr)
+
+
+if __name__ == "__main__":
+    attnc.main()

@@ -1,0 +1,236 @@
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <iterator>
+
+#include "compiler/passes/strategy/partition.h"
+#include "compiler/pictures/drawing.h"
+#include "compiler/pictures/picture.h"
+#include "compiler/pictures/png.h"
+#include "compiler/pictures/svg.h"
+#include "compiler/pictures/terminal.h"
+#include "runtime/io/file.h"
+#include "tools/command.h"
+#include "tools/inputs.h"
+#include "tools/report.h"
+#include "tools/spec.h"
+#include "tools/target_option.h"
+
+namespace attn::tools {
+namespace draw_command {
+namespace {
+
+// For the predictions by which a mask is divided.
+constexpr const char* kTarget = "h200";
+constexpr std::int64_t kColumns = 100;  // of a terminal that does not say how many it has
+
+struct Options {
+  std::string path;
+  std::string output;  // empty: text on standard output
+  std::string theme;   // empty: that of the reader (SVG), light (PNG)
+  sema::Bindings bindings;
+  InputTexts inputs;
+  pictures::Options picture;
+  bool score = false;
+  double score_at = 1;
+  bool parts = false;
+  Format format = Format::text;
+};
+
+bool is_svg(const std::string& path) { return path.ends_with(".svg"); }
+bool is_png(const std::string& path) { return path.ends_with(".png"); }
+
+Status check_options(const Options& options) {
+  const auto wrong = [](const char* what) -> Status { return {ErrorCode::invalid_argument, what}; };
+  if (options.score && options.parts) return wrong("--score and --parts colour the same cells");
+  if (options.output.empty() || is_svg(options.output) || is_png(options.output)) return {};
+  return Error{ErrorCode::invalid_argument,
+               fmt::format("-o {}: the name ends in neither .svg nor .png", options.output),
+               {},
+               {}};
+}
+
+std::optional<pictures::Theme> theme_of(const Options& options) {
+  if (options.theme.empty()) return std::nullopt;
+  return options.theme == "dark" ? pictures::Theme::dark : pictures::Theme::light;
+}
+
+// The parts that the lowering `parts` has.
+Result<std::optional<passes::Partition>> partition_of(const Options& options, const Spec& spec) {
+  if (!options.parts) return std::optional<passes::Partition>();
+  const ir::Attention& attention = spec.attention;
+  std::optional<passes::Partition> partition;
+  if (!attention.lengths_q && !attention.lengths_kv && !attention.is_random()) {
+    ATTN_ASSIGN(const plan::Target target, find_target(kTarget, ""));
+    const planning::Context context{.gpu = planning::gpu_of(target),
+                                    .analyses = spec.analyses.get()};
+    partition = passes::best_partition(attention, context);
+  }
+  if (partition) return partition;
+  return {ErrorCode::unsupported, "the mask is not divided into parts"};
+}
+
+Result<pictures::Picture> picture_of(const Options& options, const Spec& spec) {
+  ATTN_RETURN_IF_ERROR(check_sizes(spec.attention));
+  const Needs needs = options.score ? Needs::masks_and_scores : Needs::masks;
+  ATTN_ASSIGN(Inputs inputs, make_inputs(spec.attention, options.inputs, Missing::lifelike, needs));
+  ATTN_ASSIGN(const auto partition, partition_of(options, spec));
+  pictures::Options how = options.picture;
+  if (options.score) how.score = options.score_at;
+  if (partition) how.partition = &*partition;
+  auto& [tensors, params] = inputs.values;
+  const reference::Bindings values{
+      {std::move_iterator(tensors.begin()), std::move_iterator(tensors.end())},
+      {params.begin(), params.end()}};
+  return pictures::picture_of(spec.attention, values, how);
+}
+
+std::int64_t terminal_columns() {
+  winsize size{};
+  const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return known ? size.ws_col : kColumns;
+}
+
+// Colour on a terminal, unless NO_COLOR is set (no-color.org).
+bool wants_colour() {
+  const char* refused = std::getenv("NO_COLOR");
+  return isatty(STDOUT_FILENO) == 1 && (refused == nullptr || *refused == '\0');
+}
+
+Json to_json(const pictures::Picture& picture) {
+  Json panels = Json::array();
+  for (const pictures::Panel& panel : picture.panels) {
+    const passes::BlockMap& map = panel.cells.map;
+    Json places = Json::array();
+    for (const auto& [batch, head] : panel.places) places.push_back({batch, head});
+    panels.push_back({{"places", places},
+                      {"cell", {map.rows, map.columns}},
+                      {"cells", {map.height, map.width}},
+                      {"visible", panel.cells.share.visible},
+                      {"share", panel.cells.share.part()},
+                      {"exact_share", panel.cells.share.exact},
+                      {"full", map.count(passes::Block::full)},
+                      {"partial", map.count(passes::Block::partial)},
+                      {"empty", map.count(passes::Block::empty)},
+                      {"exact", map.exactness == passes::Exactness::exact}});
+  }
+  Json json = {{"name", picture.name},        {"rows", picture.rows},
+               {"columns", picture.columns},  {"by_batch", picture.by_batch},
+               {"by_head", picture.by_head},  {"panels", panels},
+               {"left_out", picture.left_out}};
+  if (picture.score) {
+    json["score"] = {{"before", *picture.score}, {"change", {picture.least, picture.most}}};
+  }
+  if (!picture.parts.empty()) json["parts"] = picture.parts;
+  return json;
+}
+
+Status write(const Options& options, const pictures::Picture& picture) {
+  const pictures::Drawing drawing = pictures::drawing_of(picture);
+  std::string bytes;
+  if (is_png(options.output)) {
+    ATTN_ASSIGN(bytes,
+                pictures::to_png(drawing, theme_of(options).value_or(pictures::Theme::light)));
+  } else {
+    bytes = pictures::to_svg(drawing, theme_of(options));
+  }
+  return io::write_file(options.output, std::as_bytes(std::span(bytes)));
+}
+
+Status draw(const Options& options, const Spec& spec) {
+  Options fitted = options;
+  const bool prints = options.output.empty() && options.format == Format::text;
+  if (prints)
+    fitted.picture = pictures::for_terminal(options.picture, terminal_columns(), wants_colour());
+  ATTN_ASSIGN(const pictures::Picture picture, picture_of(fitted, spec));
+  if (!options.output.empty()) ATTN_RETURN_IF_ERROR(write(options, picture));
+  if (options.format == Format::json) print_json(to_json(picture));
+  if (prints) fmt::print("{}", pictures::to_terminal(picture, wants_colour()));
+  return {};
+}
+
+int run(const Options& options) {
+  if (const Status status = check_options(options); !status.ok()) {
+    return report(status.error(), options.format);
+  }
+  const SpecOutcome outcome = read_spec(options.path, options.bindings, options.format);
+  if (!outcome.spec) return outcome.exit_code;
+  const Status status = draw(options, *outcome.spec);
+  if (status.ok()) return kOk;
+  return report(status.error(), options.format, outcome.spec->source.get());
+}
+
+void add_blocks(CLI::App& command, pictures::Options& picture) {
+  const auto take = [&picture](const std::string& text) {
+    std::array<std::int64_t, 2> sizes{};
+    char rest = 0;
+    const int read = std::sscanf(text.c_str(), "%ld,%ld%c", &sizes[0], &sizes[1], &rest);
+    if (read != 2 || sizes[0] < 1 || sizes[1] < 1) {
+      throw CLI::ValidationError("--blocks", fmt::format("'{}' is not M,N, both at least 1", text));
+    }
+    picture.cell = {sizes[0], sizes[1]};
+  };
+  command
+      .add_option_function<std::string>(
+          "--blocks", take,
+          "Draw blocks of M rows and N columns: full, partial or empty (1,1: scores)")
+      ->type_name("M,N");
+}
+
+void add_index(CLI::App& command, const std::string& name, std::optional<std::int64_t>& index,
+               const std::string& description) {
+  command
+      .add_option_function<std::string>(
+          name,
+          [name, &index](const std::string& text) {
+            std::int64_t number = 0;
+            char rest = 0;
+            if (std::sscanf(text.c_str(), "%ld%c", &number, &rest) != 1) {
+              throw CLI::ValidationError(name, fmt::format("'{}' is not a number", text));
+            }
+            index = number;
+          },
+          description)
+      ->type_name("N");
+}
+
+}  // namespace
+}  // namespace draw_command
+
+void add_draw(CLI::App& app, Action& action) {
+  using namespace draw_command;
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("draw", "Draw the mask of a spec: each score, or blocks of scores");
+  command->add_option("spec", options->path, "Spec (.attn, .attn.json, - for standard input)")
+      ->type_name("SPEC")
+      ->required();
+  command
+      ->add_option("-o,--output", options->output,
+                   "Picture to write; without it, the picture is printed as text")
+      ->type_name("FILE.svg|FILE.png");
+  add_bind(*command, options->bindings);
+  add_in(*command, options->inputs);
+  add_index(*command, "--b", options->picture.batch, "Draw one batch, instead of all that differ");
+  add_index(*command, "--h", options->picture.head, "Draw one head, instead of all that differ");
+  add_blocks(*command, options->picture);
+  command->add_flag("--score", options->score, "Colour by how the score changes");
+  command
+      ->add_option("--score-at", options->score_at, "The score whose change is drawn (default 1)")
+      ->type_name("X");
+  command->add_flag("--parts", options->parts,
+                    "Colour by the parts that the lowering `parts` divides the mask into");
+  command
+      ->add_option("--theme", options->theme,
+                   "Colours (default: the reader's in .svg, light in .png)")
+      ->type_name("light|dark")
+      ->check(CLI::IsMember({"light", "dark"}));
+  add_deny(*command);
+  add_format(*command, options->format);
+  set_action(*command, action, options, run);
+}
+
+}  // namespace attn::tools
