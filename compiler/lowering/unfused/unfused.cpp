@@ -66,7 +66,7 @@ Result<plan::Program> lower_unfused(const ir::Attention& attention) {
     return unsupported(attention.pos, "without keys there are no products to compute");
   }
   if (attention.is_random()) {
-    return unsupported(attention.dropout->pos, "kernels that are not fused draw no random numbers",
+    return unsupported(attention.dropout->pos, "kernels that are not fused have no random dropout",
                        "use another lowering or a mask: `dropout p, keep[b, h, q_idx, kv_idx]`");
   }
   ATTN_ASSIGN(plan::Program program, Unfused(attention).make());

@@ -56,7 +56,7 @@ Status check_dropout(const gradient::Derivatives& derivatives) {
       learned ? fmt::format("the gradient of `{}` depends on what random dropout keeps, which only "
                             "the fused kernels know",
                             *learned)
-              : "kernels that are not fused draw no random numbers",
+              : "kernels that are not fused have no random dropout",
       learned ? fmt::format("use a mask, `dropout p, keep[b, h, q_idx, kv_idx]`, or remove `{}` "
                             "from `grad`",
                             *learned)

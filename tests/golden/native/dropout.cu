@@ -49,6 +49,8 @@ struct Constants {
   static constexpr int kCellKeys = 32;
   static constexpr int kCells = 13;
   static constexpr int kMostRuns = 4;
+  static constexpr int kTilesOfBlock = 1;
+  static constexpr int kListsDone = 1;
   static constexpr bool kTurns = true;
   static constexpr bool kPatches = false;
   static constexpr bool kBatchesFirst = false;
@@ -114,16 +116,12 @@ struct Expressions : kernels::Reals {
     return i0;
   }
 };
-extern "C" __global__ void attn_cells(unsigned char* cells, const int* t_d, const long long* t_seed, const long long* t_offset) {
+extern "C" __global__ void __launch_bounds__(512, 1) attn_lists(
+    kernels::CellBits* cells, kernels::Tile* tiles, kernels::Tile* sorted,
+    kernels::Run* runs, int* counter, const int* t_d, const long long* t_seed, const long long* t_offset) {
   const Expressions expressions{{}, kernels::aligned(t_d), t_seed, t_offset};
-  kernels::look_at_cells<Constants>(expressions, cells);
-}
-extern "C" __global__ void attn_lists(const unsigned char* cells, kernels::Tile* tiles,
-                                 kernels::Run* runs) {
-  kernels::list_blocks<Constants>(cells, tiles, runs);
-}
-extern "C" __global__ void attn_sort(const kernels::Tile* tiles, kernels::Tile* sorted) {
-  kernels::sort_tiles<Constants>(tiles, sorted);
+  kernels::list_keys<Constants>(
+      expressions, {cells, tiles, sorted, runs, counter + Constants::kListsDone});
 }
 static_assert(kernels::Stages<Constants>::kBytes + 1024 == 197760, "");
 extern "C" __global__ void __launch_bounds__(384, 1) attn_forward(
