@@ -1203,7 +1203,7 @@ struct Consumer {
       const unsigned pairs[4] = {scaled(x[0], x[1], factor), scaled(x[2], x[3], factor),
                                  scaled(x[4], x[5], factor), scaled(x[6], x[7], factor)};
       const int column = kFirstOfWidth + i + lane % 8 * 8;
-      if (exists(at.b, q) && i < columns && column < C::kStored) store_columns(to + column, pairs);
+      if (exists(at.b, q) && i < columns && column < C::kStored) store_columns(to, column, pairs);
     }
   }
 
@@ -1361,11 +1361,14 @@ struct Consumer {
       }
       exchange(pairs, lane);
       const int to = kFirstOfWidth + (4 * part + (lane & 3)) * 8;
-      if (exists && to < C::kStored) store_columns(tensors.o + at + to, pairs);
+      if (exists && to < C::kStored) store_columns(tensors.o + at, to, pairs);
     }
   }
 
-  __device__ __forceinline__ void store_columns(unsigned short* to, const unsigned (&pairs)[4]) {
+  // 8 columns of a row, from column `first` on.
+  __device__ __forceinline__ void store_columns(unsigned short* row, int first,
+                                                const unsigned (&pairs)[4]) {
+    unsigned short* const to = row + first * C::kOutputColumn;
     if constexpr (C::kAligned) {
       *reinterpret_cast<uint4*>(to) = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
     } else {
