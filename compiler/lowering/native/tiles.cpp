@@ -159,6 +159,13 @@ std::vector<Tile> tiles_for(const ir::Attention& attention, bool by_head,
       tile.keys = row.keys / kRandomCell * kRandomCell;
       tile.rate *= static_cast<double>(tile.keys) / static_cast<double>(row.keys);
     }
+    const auto alike = std::ranges::find_if(tiles, [&tile](const Tile& other) {
+      return other.groups == tile.groups && other.keys == tile.keys && other.stages == tile.stages;
+    });
+    if (alike != tiles.end()) {
+      alike->rate = std::max(alike->rate, tile.rate);
+      continue;
+    }
     if (!by_head) tile.pack = pack_of(tile, d[Dim::Hq] / d[Dim::Hkv], d[Dim::Sq]);
     if (table) add_table(tile, *table);
     if (tile.shared_bytes() <= kMostShared) tiles.push_back(tile);
