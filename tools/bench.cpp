@@ -272,9 +272,7 @@ int run(const Options& options) {
   if (!paths.ok()) return report(paths.error(), options.format);
   const Result<plan::Target> target = native_target(options.cudnn_folder);
   if (!target.ok()) {
-    const Error& why = target.error();
-    return report({why.code, "bench needs a GPU: " + why.message, {}, {}},
-                  options.format);
+    return report(needs_device("bench", target.error()), options.format);
   }
   return run_all(options, *paths, *target);
 }

@@ -5,6 +5,7 @@
 
 #include "compiler/driver/driver.h"
 #include "compiler/gradient/differentiate.h"
+#include "runtime/cudnn/library.h"
 #include "runtime/io/npy.h"
 #include "runtime/plan/bundle.h"
 #include "tools/cached.h"
@@ -67,11 +68,16 @@ std::string choose_backend(const Options& options) {
     return "reference";
   }
   const Result<plan::Target> device = native_target(options.cudnn_folder);
-  if (device.ok()) {
+  const auto library = cudnn::Library::load(options.cudnn_folder);
+  if (device.ok() && library.ok()) {
     fmt::print(stderr, "backend: cudnn, because there is a GPU, {}\n", device->name);
     return "cudnn";
   }
-  fmt::print(stderr, "backend: reference, because {}\n", device.error().message);
+  const std::string& why = device.ok() ? library.error().message : device.error().message;
+  fmt::print(stderr, "backend: reference, because {}\n", why);
+  if (device.ok()) {  // not everything has them
+    fmt::print(stderr, "  `--backend cudnn` tries attnc's own kernels, which do not need cuDNN\n");
+  }
   return "reference";
 }
 

@@ -48,6 +48,11 @@ Result<plan::Target> native_target(const std::string& cudnn_folder) {
   return targets::make_target(device->name(), json);
 }
 
+Error needs_device(std::string_view command, const Error& why) {
+  const char* const what = why.code == ErrorCode::cudnn ? "cuDNN on this GPU" : "a GPU";
+  return {why.code, fmt::format("{} needs {}: {}", command, what, why.message), {}, {}};
+}
+
 Result<plan::Target> find_target(const std::string& text, const std::string& cudnn_folder) {
   return text == "native" ? native_target(cudnn_folder) : targets::find_target(text);
 }

@@ -23,6 +23,9 @@ Result<plan::Target> find_target(const std::string& text, const std::string& cud
 // own kernels run on it. Errors: cuda without a GPU; cudnn.
 Result<plan::Target> native_target(const std::string& cudnn_folder);
 
+// Of a command that cannot do without: says what it needs, and why native_target failed.
+Error needs_device(std::string_view command, const Error& why);
+
 // Default time limit of a worker for building a plan, in seconds.
 inline constexpr int kBuildSeconds = 300;
 

@@ -280,9 +280,7 @@ int run(const Options& options) {
   if (!paths.ok()) return report(paths.error(), options.format);
   const Result<plan::Target> target = native_target(options.cudnn_folder);
   if (!target.ok()) {
-    Error error{
-        target.error().code, "verify needs a GPU: " + target.error().message, {}, {}};
-    return report(error, options.format);
+    return report(needs_device("verify", target.error()), options.format);
   }
   Verification verification(options, *target);
   for (const std::string& path : *paths) verification.add_spec(path);
