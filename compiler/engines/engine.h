@@ -48,8 +48,6 @@ struct Strategy {
   // `lower`, and those of calls with a smaller number. Null: nothing else. Errors: unsupported,
   // when there is nothing else.
   Result<Lowered> (*lower_again)(Subject& subject, std::size_t refused) = nullptr;
-  // Its backward was not measured: kAnyLowering and kAnyOrSlow do not take it.
-  bool backward_when_named = false;
 };
 
 struct Engine {

@@ -75,13 +75,6 @@ std::vector<Refusal> in_order(std::vector<Refusal> refusals) {
 
 namespace {
 
-Error only_when_named(const Strategy& strategy) {
-  return {ErrorCode::unsupported,
-          "its backward is used only when it is named",
-          {fmt::format("--engine {} takes it", strategy.name)},
-          {}};
-}
-
 bool takes_any(std::string_view name) { return name == kAnyLowering || name == kAnyOrSlow; }
 
 }  // namespace
@@ -94,10 +87,7 @@ Candidates::Candidates(const ir::Attention& attention, std::string_view name,
       context_(context.analyses == nullptr ? with_analyses(context, analyses_) : context),
       subject_(std::make_unique<Subject>(attention_, context_)) {
   for (const Strategy& strategy : strategies(name)) {
-    const Result<double> bound =
-        takes_any(name) && strategy.backward_when_named && context.backward()
-            ? only_when_named(strategy)
-            : strategy.bound(*subject_);
+    const Result<double> bound = strategy.bound(*subject_);
     if (bound.ok()) {
       all_.push_back({&strategy, *bound});
     } else if (!refuse(strategy, bound.error())) {
@@ -177,7 +167,6 @@ Result<std::string> lowering_of_pair(const ir::Attention& attention, std::string
   for (const engines::Engine& engine : engines::engines()) {
     const Strategy& first = engine.strategies.front();
     if (first.kind == Strategy::Kind::slow) continue;  // it draws no numbers
-    if (first.backward_when_named) continue;
     ATTN_ASSIGN(const std::optional<double> backward,
                 predicted_ms(attention, engine.name, context, plan::Direction::backward));
     if (!backward) continue;

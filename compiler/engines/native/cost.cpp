@@ -23,6 +23,7 @@ constexpr double kMaskOperation = 0.007e-9;  // the same, where masks are evalua
 constexpr double kModified = 0.045e-9;       // a score, by anything at all
 constexpr double kTable = 0.065e-9;          // a score, by a tensor over rows and columns
 constexpr double kRandom = 0.56e-9;          // a score, by random dropout
+constexpr double kRandomAgain = 2.5e-9;      // the same, in the backward
 constexpr double kRow = 14e-6 / 132;         // of a tile
 constexpr double kPiece = 60e-6 / 132;       // copied for itself
 constexpr double kPieceOfMemory = 4.5e-8;    // the same, where memory is the limit
@@ -130,8 +131,8 @@ double share_of_lengths(Subject& subject) {
 }
 
 // Those of each score that is computed, in ms.
-double of_modification(const ir::Attention& attention, Operations& operations) {
-  double ms = attention.is_random() ? kRandom : 0;
+double of_modification(const ir::Attention& attention, bool backward, Operations& operations) {
+  double ms = !attention.is_random() ? 0 : backward ? kRandomAgain : kRandom;
   if (attention.dag[attention.score].is(Op::score_)) return ms;
   ms += kModified + kOperation * operations.of({attention.score});
   return operations.reads_table(attention.score) ? ms + kTable : ms;
@@ -165,11 +166,15 @@ double predicted_ms_of_native(Subject& subject, const NativeWork& work) {
   const double scalar = passes::scalar_slowdown(gpu);
   const double products =
       of_score(work.width) / work.rate * work.products * scores * passes::matrix_slowdown(gpu);
-  const double others = (of_modification(attention, operations) * scores +
-                         kMaskOperation * operations.of(attention.masks) * masked) *
-                        scalar;
+  const double others =
+      (of_modification(attention, subject.context().backward(), operations) * scores +
+       kMaskOperation * operations.of(attention.masks) * masked) *
+      scalar;
   const double rows = kRow * work.rows * work.tiles * work.splits * scalar;
-  const double computing = (products + others + rows) * last_turn(work, gpu);
+  // A block of threads computes the longest tile alone.
+  const double longest = (products + others) * share * work.most / (work.splits * scores);
+  const double computing = std::max((products + others + rows) * last_turn(work, gpu),
+                                    longest * static_cast<double>(gpu.multiprocessors));
   const double bytes = std::min(2 * scores / work.rows * work.width, operand_bytes(attention.dims));
   const double launches = work.launches * passes::predicted_ms_of_moving(0, gpu);
   const double memory = (attention.dims[Dim::Sq] == 1 ? kStart : launches) +

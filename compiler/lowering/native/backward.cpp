@@ -50,11 +50,13 @@ std::int64_t shared_bytes(const ir::Dims& dims, const RowTile& tile, bool table)
 }
 
 // Those that fit in shared memory, the best first: fewer rows for expressions that spill otherwise.
-// Up to 128 columns, registers hold the sums of 128 keys. The rates are not measured.
+// Up to 128 columns, registers hold the sums of 128 keys. Above, both warp groups share 64, and
+// there are six products rather than five. The rates of 48 and 32 rows are not measured.
 std::vector<RowTile> tiles_of(const ir::Dims& dims) {
   const bool wide = std::max(dims[Dim::Dqk], dims[Dim::Dv]) > 128;
   const std::int64_t keys = wide ? 64 : 128;
-  std::vector<RowTile> tiles = {{64, keys, 1}, {48, keys, 0.9}, {32, keys, 0.7}};
+  const double best = wide ? 0.6 : 1;
+  std::vector<RowTile> tiles = {{64, keys, best}, {48, keys, 0.9 * best}, {32, keys, 0.7 * best}};
   // Warp groups that divide 64 columns of dq by rows need multiples of 32.
   if (panels(dims[Dim::Dqk]) == 64 && !wide) tiles.erase(tiles.begin() + 1);
   std::erase_if(tiles,
@@ -98,6 +100,8 @@ class NativeBackward {
     made.work.rate = tile_.rate;
     made.work.rows = made.work.queries = static_cast<double>(tile_.keys);
     made.work.keys = static_cast<double>(tile_.rows);
+    made.work.most =
+        longest() * static_cast<double>(tile_.rows * tile_.keys * dims_[Dim::Hq] / dims_[Dim::Hkv]);
     made.work.heads = static_cast<double>(dims_[Dim::Hq]) / static_cast<double>(dims_[Dim::Hkv]);
     made.work.products = kProducts;
     made.work.moved = moved();
@@ -123,9 +127,9 @@ class NativeBackward {
   static constexpr const char* kConvertKernel = "attn_convert";
 
   static constexpr std::int64_t kHeadsOfSection = 4;  // of keys; their queries stay in the L2 cache
-  static constexpr double kVeryUneven = 3;            // times the mean
-  static constexpr double kShort = 24;                // blocks of rows, on average
-  static constexpr std::int64_t kThreads = 256;       // of prepare and convert
+  static constexpr double kUneven = 1.5, kVeryUneven = 3;  // the longest list: times the mean
+  static constexpr double kShort = 24;                     // blocks of rows, on average
+  static constexpr std::int64_t kThreads = 256;            // of prepare and convert
   // As in attn/backward.cuh.
   static constexpr std::int64_t kThreadsOfRow = 16, kConvertedRows = 32, kPartsOfBlock = 8;
   // A backward has five products where a forward has two, and less that is computed meanwhile.
@@ -199,19 +203,21 @@ class NativeBackward {
   // them does not end alone.
   std::int64_t section() const {
     if (!blocks_.sorted && !made_lists_) return 1;
-    double longest = 0, all = 0;
-    for (const TileList& list : blocks_.lists) {
-      longest = std::max(longest, static_cast<double>(list.blocks));
-      all += static_cast<double>(list.blocks);
-    }
-    const bool uneven = longest * static_cast<double>(blocks_.lists.size()) > kVeryUneven * all;
-    return uneven && !made_lists_ ? dims_[Dim::B] * dims_[Dim::Hkv] : kHeadsOfSection;
+    const bool uneven = !made_lists_ && longest() > kVeryUneven * mean();
+    return uneven ? dims_[Dim::B] * dims_[Dim::Hkv] : kHeadsOfSection;
   }
-  // Where lists are short, all rows of a head follow those of another.
+  // Where lists are short or uneven, all rows of a head follow those of another.
   bool heads_outside() const {
     if (ordered() || made_lists_ || dims_[Dim::Hq] == dims_[Dim::Hkv]) return false;
-    return blocks_.blocks < kShort * static_cast<double>(heads() * blocks_.tiles);
+    return mean() < kShort || longest() > kUneven * mean();
   }
+  // Blocks of rows of a list that is known now, and of a head.
+  double longest() const {
+    std::int64_t most = 0;
+    for (const TileList& list : blocks_.lists) most = std::max(most, list.blocks);
+    return static_cast<double>(most);
+  }
+  double mean() const { return blocks_.blocks / static_cast<double>(heads() * blocks_.tiles); }
   std::int64_t heads() const { return dims_[Dim::B] * dims_[Dim::Hq]; }
   std::int64_t items() const { return blocks_.tiles * dims_[Dim::B] * dims_[Dim::Hkv]; }
   // Whether sums of dq are added in a fixed order.

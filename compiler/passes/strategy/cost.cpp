@@ -23,6 +23,7 @@ const planning::Gpu kH200;                    // where the constants were measur
 constexpr double kStartOfRow = 0.0205;                // ms
 constexpr double kBytesOfRowInAMillisecond = 4.64e9;  // on the H200
 constexpr double kRandomOperations = 31;              // of random dropout, for a score
+constexpr double kRandomOperationsAgain = 12;         // the same, in the backward
 
 // In ms, of one SM: for a score with both head dimensions 128, of which a part does not depend on
 // them, for an operation (hoist.h) on a score, and for 128 rows.
@@ -149,7 +150,9 @@ double for_a_score(const ir::Attention& attention, const planning::Context& cont
       std::max(rates.score * (rates.fixed_part + (1 - rates.fixed_part) * width),
                least_for_a_score(d, context));
   Operations operations(attention, backward ? kReadingBackward : kReadingForward, !backward);
-  const double random = attention.is_random() ? kRandomOperations : 0;
+  const double random = !attention.is_random() ? 0
+                        : context.backward()   ? kRandomOperationsAgain
+                                               : kRandomOperations;
   return products +
          rates.operation * (random + operations.of_attention(*analyzed(attention, context)));
 }
