@@ -2,9 +2,11 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <array>
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <iterator>
+#include <type_traits>
 
 #include "compiler/passes/strategy/partition.h"
 #include "compiler/pictures/drawing.h"
@@ -15,6 +17,7 @@
 #include "runtime/io/file.h"
 #include "tools/command.h"
 #include "tools/inputs.h"
+#include "tools/number.h"
 #include "tools/report.h"
 #include "tools/spec.h"
 #include "tools/target_option.h"
@@ -35,7 +38,7 @@ struct Options {
   InputTexts inputs;
   pictures::Options picture;
   bool score = false;
-  double score_at = 1;
+  std::optional<double> score_at;
   bool parts = false;
   Format format = Format::text;
 };
@@ -46,6 +49,8 @@ bool is_png(const std::string& path) { return path.ends_with(".png"); }
 Status check_options(const Options& options) {
   const auto wrong = [](const char* what) -> Status { return {ErrorCode::invalid_argument, what}; };
   if (options.score && options.parts) return wrong("--score and --parts colour the same cells");
+  if (options.score_at && !options.score) return wrong("--score-at needs --score");
+  if (!options.theme.empty() && options.output.empty()) return wrong("--theme needs -o");
   if (options.output.empty() || is_svg(options.output) || is_png(options.output)) return {};
   return Error{ErrorCode::invalid_argument,
                fmt::format("-o {}: the name ends in neither .svg nor .png", options.output),
@@ -79,7 +84,7 @@ Result<pictures::Picture> picture_of(const Options& options, const Spec& spec) {
   ATTN_ASSIGN(Inputs inputs, make_inputs(spec.attention, options.inputs, Missing::lifelike, needs));
   ATTN_ASSIGN(const auto partition, partition_of(options, spec));
   pictures::Options how = options.picture;
-  if (options.score) how.score = options.score_at;
+  if (options.score) how.score = options.score_at.value_or(1);
   if (partition) how.partition = &*partition;
   auto& [tensors, params] = inputs.values;
   const reference::Bindings values{
@@ -165,13 +170,15 @@ int run(const Options& options) {
 
 void add_blocks(CLI::App& command, pictures::Options& picture) {
   const auto take = [&picture](const std::string& text) {
-    std::array<std::int64_t, 2> sizes{};
-    char rest = 0;
-    const int read = std::sscanf(text.c_str(), "%ld,%ld%c", &sizes[0], &sizes[1], &rest);
-    if (read != 2 || sizes[0] < 1 || sizes[1] < 1) {
-      throw CLI::ValidationError("--blocks", fmt::format("'{}' is not M,N, both at least 1", text));
+    const std::string_view all = text;
+    const std::size_t comma = std::min(all.find(','), all.size());
+    const auto rows = parse_number<std::int64_t>(all.substr(0, comma));
+    const auto columns = parse_number<std::int64_t>(all.substr(std::min(comma + 1, all.size())));
+    if (!rows || !columns || *rows < 1 || *columns < 1) {
+      throw CLI::ValidationError(
+          "--blocks", fmt::format("'{}' is not M,N, both positive 64-bit integers", text));
     }
-    picture.cell = {sizes[0], sizes[1]};
+    picture.cell = {*rows, *columns};
   };
   command
       .add_option_function<std::string>(
@@ -180,21 +187,16 @@ void add_blocks(CLI::App& command, pictures::Options& picture) {
       ->type_name("M,N");
 }
 
-void add_index(CLI::App& command, const std::string& name, std::optional<std::int64_t>& index,
-               const std::string& description) {
-  command
-      .add_option_function<std::string>(
-          name,
-          [name, &index](const std::string& text) {
-            std::int64_t number = 0;
-            char rest = 0;
-            if (std::sscanf(text.c_str(), "%ld%c", &number, &rest) != 1) {
-              throw CLI::ValidationError(name, fmt::format("'{}' is not a number", text));
-            }
-            index = number;
-          },
-          description)
-      ->type_name("N");
+template <typename Number>
+CLI::Option* add_number(CLI::App& command, const std::string& name, std::optional<Number>& number,
+                        const std::string& description) {
+  const auto take = [name, &number](const std::string& text) {
+    number = parse_number<Number>(text);
+    if (number && std::isfinite(static_cast<double>(*number))) return;
+    constexpr const char* kKind = std::is_integral_v<Number> ? "64-bit integer" : "finite number";
+    throw CLI::ValidationError(name, fmt::format("'{}' is not a {}", text, kKind));
+  };
+  return command.add_option_function<std::string>(name, take, description);
 }
 
 }  // namespace
@@ -214,12 +216,14 @@ void add_draw(CLI::App& app, Action& action) {
       ->type_name("FILE.svg|FILE.png");
   add_bind(*command, options->bindings);
   add_in(*command, options->inputs);
-  add_index(*command, "--b", options->picture.batch, "Draw one batch, instead of all that differ");
-  add_index(*command, "--h", options->picture.head, "Draw one head, instead of all that differ");
+  add_number(*command, "--b", options->picture.batch, "Draw one batch, instead of all that differ")
+      ->type_name("N");
+  add_number(*command, "--h", options->picture.head, "Draw one head, instead of all that differ")
+      ->type_name("N");
   add_blocks(*command, options->picture);
   command->add_flag("--score", options->score, "Colour by how the score changes");
-  command
-      ->add_option("--score-at", options->score_at, "The score whose change is drawn (default 1)")
+  add_number(*command, "--score-at", options->score_at,
+             "The score whose change is drawn (default 1)")
       ->type_name("X");
   command->add_flag("--parts", options->parts,
                     "Colour by the parts that the lowering `parts` divides the mask into");

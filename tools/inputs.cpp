@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <optional>
 
@@ -14,6 +13,7 @@
 #include "runtime/io/npy.h"
 #include "runtime/io/random.h"
 #include "tools/memory.h"
+#include "tools/number.h"
 #include "tools/words.h"
 
 namespace attn::tools {
@@ -65,14 +65,6 @@ std::vector<Wanted> wanted_by(const ir::Attention& attention, Needs needs) {
     }
   }
   return wanted;
-}
-
-template <typename Number>
-std::optional<Number> parse_number(std::string_view text) {
-  Number value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
 }
 
 Error bad_value(const Wanted& wanted, const std::string& text) {

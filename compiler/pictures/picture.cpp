@@ -30,15 +30,26 @@ Status check_index(std::string_view option, std::optional<std::int64_t> index, s
           fmt::format("{} {}: the spec has {} of them, counted from 0", option, *index, size)};
 }
 
-std::int64_t cells_along(std::int64_t size, std::int64_t cell) { return (size + cell - 1) / cell; }
+std::int64_t cells_along(std::int64_t size, std::int64_t cell) { return (size - 1) / cell + 1; }
 
+// No larger than the scores.
 std::pair<std::int64_t, std::int64_t> cell_of(const ir::Dims& dims, const Options& options) {
-  if (options.cell) return *options.cell;
-  const std::int64_t longest = std::max(dims[Dim::Sq], dims[Dim::Skv]);
+  const std::int64_t rows = dims[Dim::Sq], columns = dims[Dim::Skv];
+  const auto within = [&](std::int64_t height, std::int64_t width) {
+    return std::pair{std::min(height, rows), std::min(width, columns)};
+  };
+  if (options.cell) return within(options.cell->first, options.cell->second);
+  const std::int64_t longest = std::max(rows, columns);
   if (longest <= options.scores) return {1, 1};
   std::int64_t block = options.smallest;
   while (cells_along(longest, block) > options.blocks) block *= 2;
-  return {std::min(block, dims[Dim::Sq]), std::min(block, dims[Dim::Skv])};
+  return within(block, block);
+}
+
+Status check_not_empty(const ir::Dims& dims) {
+  if (dims[Dim::Sq] > 0 && dims[Dim::Skv] > 0) return {};
+  return {ErrorCode::invalid_argument, fmt::format("{} rows and {} columns have no scores to draw",
+                                                   dims[Dim::Sq], dims[Dim::Skv])};
 }
 
 Status check_cells(const ir::Dims& dims, std::pair<std::int64_t, std::int64_t> cell,
@@ -49,7 +60,7 @@ Status check_cells(const ir::Dims& dims, std::pair<std::int64_t, std::int64_t> c
     return Error{ErrorCode::invalid_argument,
                  fmt::format("{} x {} cells are too many for a picture, of at most {}",
                              grouped(height), grouped(width), grouped(kMostCells)),
-                 {"draw larger blocks with --blocks, or smaller dimensions with --bind"},
+                 {kDrawLess},
                  {}};
   }
   const bool needs_scores = options.score || options.partition != nullptr;
@@ -161,6 +172,7 @@ Result<Picture> picture_of(const ir::Attention& attention, const reference::Bind
   const ir::Dims& dims = attention.dims;
   ATTN_RETURN_IF_ERROR(check_index("--b", options.batch, dims[Dim::B]));
   ATTN_RETURN_IF_ERROR(check_index("--h", options.head, dims[Dim::Hq]));
+  ATTN_RETURN_IF_ERROR(check_not_empty(dims));
   const auto cell = cell_of(dims, options);
   ATTN_RETURN_IF_ERROR(check_cells(dims, cell, options));
   const passes::Axes axes = axes_of(with_lengths_as_masks(attention), options);

@@ -14,8 +14,9 @@ namespace attn::pictures {
 
 struct Options {
   std::optional<std::int64_t> batch{}, head{};  // absent: all that differ
-  // Rows and columns of a cell. Absent: 1, if there are at most `scores` rows and columns, else
-  // square blocks of `smallest`, doubled until there are at most `blocks` along an axis.
+  // Rows and columns of a cell, at least 1; at most those of the scores are taken. Absent: 1, if
+  // there are at most `scores` rows and columns, else square blocks of `smallest`, doubled until
+  // there are at most `blocks` along an axis.
   std::optional<std::pair<std::int64_t, std::int64_t>> cell{};
   std::int64_t scores = 512;
   std::int64_t blocks = 1024;
@@ -26,6 +27,10 @@ struct Options {
 
 // Cells are limited so that a picture can be held in memory.
 inline constexpr std::int64_t kMostCells = std::int64_t{1} << 24;
+
+// The help of errors about pictures that are too large.
+inline constexpr const char* kDrawLess =
+    "draw larger blocks with --blocks, or smaller dimensions with --bind";
 
 inline constexpr std::size_t kNoPart = SIZE_MAX;
 
@@ -48,8 +53,8 @@ struct Picture {
   std::vector<std::string> parts{};
 };
 
-// Errors: invalid_argument (an index of a batch or head that does not exist, too many cells, blocks
-// where scores or parts are wanted); those of scores_at. Dimensions must be bound.
+// Errors: invalid_argument (an index of a batch or head that does not exist, no scores, too many
+// cells, blocks where scores or parts are wanted); those of scores_at. Dimensions must be bound.
 Result<Picture> picture_of(const ir::Attention& attention, const reference::Bindings& values,
                            const Options& options);
 

@@ -9,6 +9,7 @@ from attnc import NOOP, SOURCE, SPECS
 PICTURES = SOURCE / "docs" / "pictures"
 COMMAND = re.compile(r"^build/attnc (draw specs/\S+.* -o (\S+\.svg))$", re.MULTILINE)
 LARGEST = 30_000  # bytes, of a picture in docs
+HUGE = 99_999_999_999_999_999_999  # does not fit in 64 bits
 
 
 class Draw(attnc.Case):
@@ -60,6 +61,11 @@ class Draw(attnc.Case):
         self.draw("causal", "--bind", "Sq=16", "-o", path, "--theme", "dark")
         self.assertNotEqual(path.read_bytes(), light)
 
+    def test_blocks_are_no_larger_than_the_scores(self):
+        picture = self.attnc_json("draw", SPECS / "causal.attn", "--bind", "Sq=16", "--blocks",
+                                  f"{2**63 - 1},8")
+        self.assertEqual([picture["panels"][0][key] for key in ("cell", "cells")], [[16, 8], [1, 2]])
+
     def test_inputs(self):
         first = self.draw("document_causal", "--bind", "Sq=64", "--in", "doc=random:1", "--b", 0)
         second = self.draw("document_causal", "--bind", "Sq=64", "--in", "doc=random:2", "--b", 0)
@@ -80,9 +86,18 @@ class Draw(attnc.Case):
                  ("neither .svg nor .png", (SPECS / "causal.attn", "-o", "x.jpg")),
                  ("--h 99: the spec has 32", (SPECS / "causal.attn", "--h", 99)),
                  ("'8' is not M,N", (SPECS / "causal.attn", "--blocks", "8")),
+                 ("'8,0' is not M,N", (SPECS / "causal.attn", "--blocks", "8,0")),
+                 (f"'{HUGE},1' is not M,N", (SPECS / "causal.attn", "--blocks", f"{HUGE},1")),
+                 (f"'{HUGE}' is not a 64-bit integer", (SPECS / "causal.attn", "--b", HUGE)),
+                 ("8 rows and 0 columns have no scores",
+                  (SPECS / "noop.attn", "--bind", "Sq=8", "--bind", "Skv=0")),
                  ("too many for a picture", (SPECS / "causal.attn", "--blocks", "1,1")),
                  ("neither one change of the score", (SPECS / "causal.attn", "--score")),
                  ("colour the same cells", (SPECS / "causal.attn", "--score", "--parts")),
+                 ("--score-at needs --score", (SPECS / "causal.attn", "--score-at", 3)),
+                 ("'nan' is not a finite", (SPECS / "alibi.attn", "--score", "--score-at", "nan")),
+                 ("'inf' is not a finite", (SPECS / "alibi.attn", "--score", "--score-at", "inf")),
+                 ("--theme needs -o", (SPECS / "causal.attn", "--theme", "dark")),
                  ("no such tensor or param", (SPECS / "causal.attn", "--in", "doc=zeros")))
         for message, arguments in cases:
             with self.subTest(message):

@@ -54,6 +54,11 @@ TEST(Picture, SaysWhatItShows) {
   EXPECT_EQ(grouped(999), "999");
 }
 
+TEST(Picture, CellsAreNoLargerThanTheScores) {
+  const Picture blocks = picture(kCausal, {.cell = {{INT64_MAX, 4}}});
+  EXPECT_EQ(blocks_text(blocks.panels[0].cells), "0 full and 2 partial of 2 blocks of 8 x 4");
+}
+
 TEST(Picture, PartsShowWhatIsVisible) {
   int divided = 0;
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
@@ -79,6 +84,9 @@ TEST(Picture, Refuses) {
   EXPECT_EQ(picture_of(attention, {}, {.head = -1}).error().code, ErrorCode::invalid_argument);
   EXPECT_EQ(picture_of(attention, {}, {.cell = {{2, 2}}, .score = 1}).error().code,
             ErrorCode::invalid_argument);
+  ir::Attention empty = attention;
+  empty.dims.set(ir::Dim::Skv, 0);
+  EXPECT_EQ(picture_of(empty, {}, {}).error().code, ErrorCode::invalid_argument);
   ir::Attention large = attention;
   large.dims.set(ir::Dim::Sq, 1 << 20);
   large.dims.set(ir::Dim::Skv, 1 << 20);
