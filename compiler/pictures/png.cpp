@@ -1,5 +1,6 @@
 #include "compiler/pictures/png.h"
 
+#include <fmt/format.h>
 #include <png.h>
 
 #include <algorithm>
@@ -12,12 +13,26 @@ namespace {
 
 constexpr double kScale = 2;  // pixels for each of the drawing
 
+double pixels_along(double length) { return std::ceil(kScale * length); }
+
+Status check_size(const Drawing& drawing) {
+  const double width = pixels_along(drawing.width), height = pixels_along(drawing.height);
+  if (std::max(width, height) <= kMostPixelsAlong && width * height <= kMostPixels) return {};
+  const auto text = [](double number) { return grouped(static_cast<std::int64_t>(number)); };
+  return Error{ErrorCode::invalid_argument,
+               fmt::format("a PNG of {} x {} pixels is too large: at most {} along a side, and {} "
+                           "in all",
+                           text(width), text(height), text(kMostPixelsAlong), text(kMostPixels)),
+               {kDrawLess},
+               {}};
+}
+
 class Canvas {
  public:
   Canvas(const Drawing& drawing, Theme theme)
       : theme_(theme),
-        width_(static_cast<int>(std::ceil(kScale * drawing.width))),
-        height_(static_cast<int>(std::ceil(kScale * drawing.height))),
+        width_(static_cast<int>(pixels_along(drawing.width))),
+        height_(static_cast<int>(pixels_along(drawing.height))),
         pixels_(static_cast<std::size_t>(width_) * static_cast<std::size_t>(height_),
                 colour_of(Ink::paper, theme)) {
     for (const Shape& shape : drawing.shapes) {
@@ -120,6 +135,7 @@ class Canvas {
 }  // namespace
 
 Result<std::string> to_png(const Drawing& drawing, Theme theme) {
+  ATTN_RETURN_IF_ERROR(check_size(drawing));
   return Canvas(drawing, theme).encoded();
 }
 

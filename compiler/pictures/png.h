@@ -8,7 +8,11 @@
 
 namespace attn::pictures {
 
-// The bytes of a file, at two pixels for each of the drawing. Errors: internal, with libpng's text.
+inline constexpr double kMostPixelsAlong = 1e6;  // libpng's limit
+inline constexpr double kMostPixels = 0x1p27;    // of 3 bytes, held in memory
+
+// The bytes of a file, at two pixels for each of the drawing. Errors: invalid_argument, if there
+// would be more pixels than that; internal, with libpng's text.
 Result<std::string> to_png(const Drawing& drawing, Theme theme);
 
 }  // namespace attn::pictures

@@ -102,6 +102,12 @@ class Draw(attnc.Case):
         for message, arguments in cases:
             with self.subTest(message):
                 self.assertIn(message, self.attnc("draw", *arguments, code=2).stderr)
+        large = self.folder / "large.png"
+        for columns in (900_000, 1_050_000):
+            refused = self.draw("causal", "--bind", "Sq=1", "--bind", f"Skv={columns}", "--blocks",
+                                "1,1", "-o", large, code=2)
+            self.assertRegex(refused.stderr, r"a PNG of .* pixels is too large(.|\n)*--blocks")
+            self.assertFalse(large.exists())
         refused = self.draw("noop", "--parts", "--bind", "Sq=64", code=3)
         self.assertIn("is not divided into parts", refused.stderr)
 

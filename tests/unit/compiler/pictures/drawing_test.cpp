@@ -114,6 +114,17 @@ TEST(Drawing, IsAPngOfTwiceItsSize) {
   EXPECT_EQ(byte(22) * 256 + byte(23), static_cast<int>(2 * drawing.height));
 }
 
+TEST(Drawing, IsNoPngOfTooManyPixels) {
+  for (const auto& [width, height] : {std::pair{kMostPixelsAlong, 1.0}, {1e5, 1e5}}) {
+    Drawing drawing;
+    drawing.width = width;
+    drawing.height = height;
+    const auto png = to_png(drawing, Theme::light);
+    ASSERT_FALSE(png.ok());
+    EXPECT_EQ(png.error().code, ErrorCode::invalid_argument);
+  }
+}
+
 TEST(Terminal, HasTwoRowsALine) {
   EXPECT_EQ(to_terminal(picture(kCausal), false),
             "causal: 8 rows x 8 columns of scores\n"
