@@ -127,7 +127,9 @@ Json to_json(const pictures::Picture& picture) {
                {"by_head", picture.by_head},  {"panels", panels},
                {"left_out", picture.left_out}};
   if (picture.score) {
-    json["score"] = {{"before", *picture.score}, {"change", {picture.least, picture.most}}};
+    json["score"] = {{"before", *picture.score},
+                     {"change", {picture.least, picture.most}},
+                     {"has_nan", picture.has_nan}};
   }
   if (!picture.parts.empty()) json["parts"] = picture.parts;
   return json;

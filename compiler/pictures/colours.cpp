@@ -22,6 +22,7 @@ constexpr Row kRows[] = {
     {0xe9edf4, 0x1d2531},  // empty
     {0x2f5fd0, 0x5b8def},  // full
     {0xf2a93b, 0xf0b65a},  // partial
+    {0xd92d20, 0xf97066},  // not_a_number
     // viridis, which orders colours by lightness for every kind of sight, on both papers
     {0x440154, 0x440154},
     {0x481a6c, 0x481a6c},

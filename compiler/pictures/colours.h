@@ -11,7 +11,17 @@ struct Colour {
   bool operator==(const Colour&) const = default;
 };
 
-enum class Ink : std::uint8_t { paper, edge, text, faint, empty, full, partial, first_change };
+enum class Ink : std::uint8_t {
+  paper,
+  edge,
+  text,
+  faint,
+  empty,
+  full,
+  partial,
+  not_a_number,
+  first_change
+};
 
 // Changes of the score, from the least to the most; then parts, in turn.
 inline constexpr std::size_t kChanges = 16;

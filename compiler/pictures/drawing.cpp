@@ -206,10 +206,13 @@ Ink ink_of(passes::Block block) {
 }
 
 Ink ink_of_change(const Picture& picture, double change) {
-  const double span = picture.most - picture.least;
-  const double place = span == 0 ? 0.5 : (change - picture.least) / span;
-  const double step = std::clamp(place, 0.0, 1.0) * (kChanges - 1);
-  return std::isnan(place) ? Ink::empty : change_ink(static_cast<std::size_t>(std::lround(step)));
+  if (std::isnan(change)) return Ink::not_a_number;
+  if (std::isinf(change)) return change_ink(change < 0 ? 0 : kChanges - 1);
+  if (picture.least == picture.most) return change_ink(kChanges / 2);
+  // Halves, because the difference of two numbers may be infinite.
+  const double place =
+      (change / 2 - picture.least / 2) / (picture.most / 2 - picture.least / 2) * (kChanges - 1);
+  return change_ink(static_cast<std::size_t>(std::lround(place)));
 }
 
 }  // namespace
@@ -237,6 +240,7 @@ std::vector<Meaning> legend_of(const Picture& picture) {
                               picture.least, picture.most)};
     for (std::size_t step = 0; step < kChanges; ++step) scale.inks.push_back(change_ink(step));
     legend.push_back(std::move(scale));
+    if (picture.has_nan) legend.push_back({{Ink::not_a_number}, "not a number"});
   } else if (!picture.parts.empty()) {
     for (std::size_t part = 0; part < picture.parts.size(); ++part) {
       legend.push_back({{part_ink(part)}, picture.parts[part]});

@@ -144,7 +144,10 @@ void add(Picture& picture, Panel panel) {
 void set_changes(Picture& picture) {
   bool any = false;
   for (const Panel& panel : picture.panels) {
-    for (const double change : panel.changes) {
+    for (std::size_t i = 0; i < panel.changes.size(); ++i) {
+      const double change = panel.changes[i];
+      const bool is_visible = panel.cells.map.blocks[i] != Block::empty;
+      picture.has_nan = picture.has_nan || (is_visible && std::isnan(change));
       if (!std::isfinite(change)) continue;
       picture.least = any ? std::min(picture.least, change) : change;
       picture.most = any ? std::max(picture.most, change) : change;

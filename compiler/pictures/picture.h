@@ -49,7 +49,8 @@ struct Picture {
   std::vector<Panel> panels;
   std::size_t left_out = 0;  // places without a panel
   std::optional<double> score{};
-  double least = 0, most = 0;  // change of the score, of all panels
+  double least = 0, most = 0;  // finite change of the score, of all panels
+  bool has_nan = false;        // among the changes of visible scores
   std::vector<std::string> parts{};
 };
 

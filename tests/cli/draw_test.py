@@ -50,6 +50,7 @@ class Draw(attnc.Case):
         heads = self.attnc_json("draw", SPECS / "alibi.attn", "--score", "--bind", "Sq=16")
         self.assertTrue(heads["by_head"])
         self.assertEqual(heads["score"]["change"][1], 0)
+        self.assertFalse(heads["score"]["has_nan"])
         parts = self.attnc_json("draw", SPECS / "prefix_lm.attn", "--parts", "--bind", "Sq=512")
         self.assertEqual(len(parts["parts"]), 2)
 

@@ -13,6 +13,7 @@
 namespace attn::pictures {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -76,6 +77,27 @@ TEST(Picture, PartsShowWhatIsVisible) {
     }
   }
   EXPECT_GT(divided, 10);
+}
+
+TEST(Picture, ChangesThatAreNoFiniteNumbersAreSeen) {
+  const auto inks = [](const char* score, double before = 1) {
+    const std::string text = std::string(R"(attention t {
+      dims B = 1, Hq = 1, Sq = 2, Skv = 2, D = 8;
+      mask q_idx >= kv_idx;
+      outputs o;
+      score )") + score + ";\n}\n";
+    const Picture drawn = picture(text.c_str(), {.score = before});
+    EXPECT_EQ(drawn.has_nan, legend_of(drawn).size() == 3);
+    return inks_of(drawn, drawn.panels.front());
+  };
+  const Ink middle = change_ink(kChanges / 2);
+  EXPECT_THAT(inks("where(q_idx == 1 && kv_idx == 0, log(score - 2), score)"),
+              ElementsAre(middle, Ink::empty, Ink::not_a_number, middle));
+  EXPECT_THAT(inks("where(q_idx == 1 && kv_idx == 0, log(score - 1), score)"),
+              ElementsAre(middle, Ink::empty, change_ink(0), middle));
+  EXPECT_THAT(
+      inks("where(q_idx == 0, -0.3, 1.4) * score", 1.2e308),
+      ElementsAre(change_ink(0), Ink::empty, change_ink(kChanges - 1), change_ink(kChanges - 1)));
 }
 
 TEST(Picture, Refuses) {
