@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <set>
 
 #include "compiler/pictures/lifelike.h"
 #include "compiler/reference/defaults.h"
-#include "compiler/reference/shown.h"
 #include "runtime/io/element.h"
 #include "runtime/io/npy.h"
 #include "runtime/io/random.h"
@@ -260,11 +260,44 @@ Status check_memory(const ir::Attention& attention, const std::vector<Wanted>& a
                {}};
 }
 
-void keep_what_hides(const ir::Attention& attention, std::vector<Wanted>& all) {
-  const std::vector<std::string> names = reference::tensors_that_hide(attention);
-  std::erase_if(all, [&](const Wanted& wanted) {
-    return wanted.captured && std::ranges::find(names, wanted.name) == names.end();
-  });
+// Tensors and params that masks, lengths and, if needed, the score read.
+std::set<std::string> names_read(const ir::Attention& attention, Needs needs) {
+  std::vector<ir::ExprId> roots = attention.masks;
+  if (needs == Needs::masks_and_scores) roots.push_back(attention.score);
+  std::set<std::string> names;
+  for (const ir::ExprId id : ir::reachable(attention.dag, roots)) {
+    const ir::Node& node = attention.dag[id];
+    if (node.is(ir::Op::load_) || node.is(ir::Op::param_))
+      names.insert(attention.dag.symbol_of(id));
+  }
+  if (attention.lengths_q) names.emplace(ir::kLengthsQ);
+  if (attention.lengths_kv) names.emplace(ir::kLengthsKv);
+  return names;
+}
+
+Error not_read(const std::string& name, Needs needs) {
+  if (needs == Needs::masks) {
+    return {ErrorCode::invalid_argument,
+            fmt::format("--in {}: the mask does not read it", name),
+            {"a picture with --score also reads what the score does"},
+            {}};
+  }
+  return {ErrorCode::invalid_argument,
+          fmt::format("--in {}: neither the mask nor the score reads it", name),
+          {},
+          {}};
+}
+
+// Leaves the tensors that are read.
+Status keep_what_is_read(const ir::Attention& attention, const InputTexts& texts, Needs needs,
+                         std::vector<Wanted>& all) {
+  const std::set<std::string> names = names_read(attention, needs);
+  for (const auto& [name, text] : texts) {
+    if (!names.contains(name)) return not_read(name, needs);
+  }
+  std::erase_if(
+      all, [&](const Wanted& wanted) { return wanted.captured && !names.contains(wanted.name); });
+  return {};
 }
 
 Error unknown_name(const std::string& name, const std::vector<Wanted>& wanted) {
@@ -290,7 +323,9 @@ Result<Inputs> make_inputs(const ir::Attention& attention, const InputTexts& tex
   for (const auto& [name, text] : texts) {
     if (std::ranges::find(all, name, &Wanted::name) == all.end()) return unknown_name(name, all);
   }
-  if (needs == Needs::masks) keep_what_hides(attention, all);
+  if (needs < Needs::forward) {
+    ATTN_RETURN_IF_ERROR(keep_what_is_read(attention, texts, needs, all));
+  }
   ATTN_RETURN_IF_ERROR(check_memory(attention, all, needs));
   const Source source{attention, missing};
   Inputs inputs;

@@ -45,14 +45,14 @@ struct Inputs {
 // The cotangent of o, [B,Hq,Sq,Dv].
 inline constexpr const char* kCotangent = "do";
 
-// What will be computed. Gradients also need kCotangent; masks need only the tensors that they
-// read, and lengths; masks and scores all captured tensors.
+// What will be computed. Gradients also need kCotangent; masks, and masks and scores, need only the
+// tensors that they read, lengths, and params.
 enum class Needs : std::uint8_t { masks, masks_and_scores, forward, gradients };
 
 // Every dimension must be bound. Tensors have the dtype of the spec; floats keep the precision they
-// were given in (the user of the values rounds). Errors: invalid_argument for an unknown name, an
-// invalid value, dims, integers or a dtype that do not fit, a missing value with Missing::refuse,
-// and tensors larger than host memory; io.
+// were given in (the user of the values rounds). Errors: invalid_argument for an unknown name, one
+// that what is computed does not read, an invalid value, dims, integers or a dtype that do not fit,
+// a missing value with Missing::refuse, and tensors larger than host memory; io.
 Result<Inputs> make_inputs(const ir::Attention& attention, const InputTexts& texts, Missing missing,
                            Needs needs = Needs::forward);
 

@@ -98,6 +98,8 @@ class Draw(attnc.Case):
                  ("--score-at needs --score", (SPECS / "causal.attn", "--score-at", 3)),
                  ("'nan' is not a finite", (SPECS / "alibi.attn", "--score", "--score-at", "nan")),
                  ("'inf' is not a finite", (SPECS / "alibi.attn", "--score", "--score-at", "inf")),
+                 ("--in slopes: the mask does not read it",
+                  (SPECS / "alibi_slopes.attn", "--in", "slopes=@/nonexistent.npy")),
                  ("--theme needs -o", (SPECS / "causal.attn", "--theme", "dark")),
                  ("no such tensor or param", (SPECS / "causal.attn", "--in", "doc=zeros")))
         for message, arguments in cases:

@@ -68,13 +68,25 @@ TEST(Inputs, ATensorThatIsGivenNoValueHoldsItsDefaultOrThePattern) {
 
 TEST(Inputs, MasksNeedOnlyWhatTheyRead) {
   const Spec spec = spec_of(kSpec);
-  const Inputs inputs =
-      make_inputs(spec.attention, {{"slope", "zeros"}}, Missing::lifelike, Needs::masks).value();
+  const Inputs inputs = make_inputs(spec.attention, {}, Missing::lifelike, Needs::masks).value();
   EXPECT_EQ(inputs.values.tensors.size(), 2U);
   EXPECT_TRUE(inputs.values.tensors.contains("doc") && inputs.values.tensors.contains("seen"));
   EXPECT_EQ(inputs.values.params.at("n"), 2);
   const auto all = make_inputs(spec.attention, {}, Missing::lifelike, Needs::masks_and_scores);
   EXPECT_TRUE(all->values.tensors.contains("slope"));
+}
+
+TEST(Inputs, ValuesThatPicturesDoNotReadAreRefused) {
+  const Spec spec = spec_of(kSpec);
+  for (const char* name : {"slope", "c"}) {
+    const InputTexts given = {{name, "1"}};
+    const auto mask = make_inputs(spec.attention, given, Missing::lifelike, Needs::masks);
+    ASSERT_FALSE(mask.ok());
+    EXPECT_EQ(mask.error().code, ErrorCode::invalid_argument);
+    EXPECT_THAT(mask.error().message, HasSubstr(name));
+    EXPECT_TRUE(
+        make_inputs(spec.attention, given, Missing::lifelike, Needs::masks_and_scores).ok());
+  }
 }
 
 TEST(Inputs, RandomIntegersAreLifelike) {
