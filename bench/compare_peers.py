@@ -92,12 +92,24 @@ class Ours:
             row["errors"]["ours"] = first_line(error)
 
 
-def take(idle):
-    """One of the idle processes for peers, or a new one. Threads call this at the same time."""
+def works(process):
     try:
-        return idle.pop()
-    except IndexError:
-        return remote.Remote(peers.Attentions)
+        process.call("synchronize", limit=FIRST_CALL)
+    except RuntimeError:
+        return False
+    return True
+
+
+def take(idle):
+    """One of the idle processes for peers that works, or a new one. Threads call this at the same time."""
+    while True:
+        try:
+            process = idle.pop()
+        except IndexError:
+            return remote.Remote(peers.Attentions)
+        if works(process):
+            return process
+        process.stop()
 
 
 class Row:
@@ -105,8 +117,11 @@ class Row:
 
     def __init__(self, variant, names, ours, idle):
         self.variant = variant
-        self.names = list(names)  # the peers that are left
-        self.errors = {}  # of those that are not
+        self.names = list(names)  # the peers that can express the variant, and broke no process
+        self.broke = {}  # the errors of those that broke one
+        self.errors = {}  # those of this direction
+        self.times = {}  # of this direction, in ms
+        self.ready = []  # the peers that made their first call in this process
         self.ours = ours
         self.idle = idle
         self.process = None
@@ -116,56 +131,84 @@ class Row:
         """Makes the first calls, in which peers compile. A peer that breaks the process or its GPU context
         is left out of the next process."""
         begin = time.monotonic()
-        while self.names and not self.first_calls(direction):
-            self.process.stop()
-            self.process = None
+        self.errors, self.times = dict(self.broke), {}
+        if self.process and not works(self.process):
+            self.leave()
+        self.make_ready(direction)
         self.prepared = time.monotonic() - begin
+
+    def make_ready(self, direction):
+        self.ready = []
+        while self.left() and not self.first_calls(direction):
+            self.ready = []
+
+    def left(self):
+        """The peers whose first calls a process needs: those that are not timed, and what they are compared
+        with."""
+        return [name for name in self.names
+                if name not in self.errors and (name not in self.times or name == peers.REFERENCE)]
 
     def first_calls(self, direction):
         """Returns whether the process can go on."""
         if not self.process:
             self.process = take(self.idle)
         row = (self.variant, self.ours.shape, self.ours.options.runs)
-        for name in list(self.names):
+        for name in self.left():
             try:
-                if not self.process.call("prepare", row, name, direction, limit=FIRST_CALL):
+                if self.process.call("prepare", row, name, direction, limit=FIRST_CALL):
+                    self.ready.append(name)
+                else:
                     self.names.remove(name)
             except RuntimeError as error:  # a peer's failure is a result
-                self.names.remove(name)
-                self.errors[name] = first_line(error)
-                if not self.works():
+                if not self.goes_on(name, error):
                     return False
         return True
 
-    def works(self):
-        try:
-            self.process.call("synchronize", limit=FIRST_CALL)
-        except RuntimeError:
-            return False
-        return True
+    def goes_on(self, name, error):
+        """Notes a peer's error. Returns whether the process can go on; if not, the peer broke it."""
+        self.errors[name] = first_line(error)
+        if works(self.process):
+            return True
+        self.broke[name] = self.errors[name]
+        self.names.remove(name)
+        self.leave()
+        return False
+
+    def leave(self):
+        self.process.stop()
+        self.process = None
 
     def time(self, direction):
         """The row of the results file."""
         begin = time.monotonic()
-        row = {"variant": self.variant, "direction": direction, "form": None, "peers": {},
-               "errors": dict(self.errors)}
+        row = {"variant": self.variant, "direction": direction, "form": None,
+               "peers": self.times, "errors": {}}
         self.ours.time(self.variant, direction, row)
-        for name in self.names:
-            try:
-                ms = self.process.call("milliseconds", name, limit=FIRST_CALL)
-                row["peers"][name] = round(ms, 5)
-            except RuntimeError as error:
-                row["errors"][name] = first_line(error)
+        while not self.time_peers():
+            self.make_ready(direction)
+        row["errors"] |= self.errors
         row["seconds"] = round(self.prepared + time.monotonic() - begin, 1)
         say(row)
         return row
 
+    def time_peers(self):
+        """Times the peers that are ready and have no time. Returns whether the process can go on."""
+        for name in self.ready:
+            if name in self.times:
+                continue
+            try:
+                self.times[name] = round(self.process.call("milliseconds", name, limit=FIRST_CALL), 5)
+            except RuntimeError as error:
+                if not self.goes_on(name, error):
+                    return False
+        return True
+
     def end(self):
         """Leaves the process to another row."""
-        if self.process and self.works():
+        if self.process and works(self.process):
             self.idle.append(self.process)
         elif self.process:
-            self.process.stop()
+            self.leave()
 
 
 def say(row):

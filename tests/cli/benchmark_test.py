@@ -77,10 +77,12 @@ class Attentions:
     """Takes the place of peers.Attentions."""
 
     broken = False
+    row = None
 
     def prepare(self, row, name, direction):
         assert row[1:] == ((1, 2, 1, 64, 64), 2)
-        if name == "sdpa_flash" and direction == "forward":
+        self.row = row
+        if name == "sdpa_flash" and (row[0], direction) == ("noop", "forward"):
             raise RuntimeError("wrong: differs by 1.0e+00 from flexattention")
         if name == "flash_attn_4" and row[0] == "causal":
             self.broken = True
@@ -90,7 +92,11 @@ class Attentions:
         return name != "sdpa_cudnn"
 
     def milliseconds(self, name):
-        return {"flexattention": 2.0, "flash_attn_4": 1.0, "cudnn_flex": 3.0}[name]
+        if name == "flash_attn_4" and self.row[0] == "alibi":
+            os._exit(3)
+        if name == "sdpa_flash" and self.row[0] == "alibi":
+            raise RuntimeError("CUDA out of memory")
+        return {"flexattention": 2.0, "sdpa_flash": 4.0, "flash_attn_4": 1.0, "cudnn_flex": 3.0}[name]
 
     def synchronize(self):
         if self.broken:
@@ -190,26 +196,50 @@ class Benchmark(attnc.Case):
             process.call("twice", 1)
         process.stop()
 
-    def test_peers_that_break_their_process(self):
-        """They are left out of the next one; the others are timed."""
-        directions = {"noop": ["forward", "backward"], "causal": ["forward"]}
-        idle = []
+    def timed(self, directions, idle):
+        """The rows of these variants, by the peers of Attentions."""
         with mock.patch.object(compare_peers.peers, "Attentions", Attentions):
             rows = [compare_peers.Row(variant, compare_peers.peers.PEERS, Ours(), idle)
                     for variant in directions]
             found = list(compare_peers.time_rows(rows, directions))
-        self.assertEqual([process.process.is_alive() for process in idle], [True, True])
+        self.assertEqual([process.process.is_alive() for process in idle], [True] * len(rows))
         for process in idle:
             process.stop()
-        self.assertEqual([(row["variant"], row["direction"]) for row in found],
-                         [("noop", "forward"), ("causal", "forward"), ("noop", "backward")])
-        noop, causal, backward = found
+        self.assertEqual({(row["variant"], row["direction"]) for row in found},
+                         {(variant, direction) for variant in directions
+                          for direction in directions[variant]})
+        return {(row["variant"], row["direction"]): row for row in found}
+
+    def test_peers_that_break_their_process(self):
+        """They are left out of the next one; the others are timed."""
+        found = self.timed({"noop": ["forward", "backward"], "causal": ["forward"]}, [])
+        noop, causal = found["noop", "forward"], found["causal", "forward"]
         self.assertEqual(noop["peers"], {"flexattention": 2.0, "flash_attn_4": 1.0, "cudnn_flex": 3.0})
         self.assertEqual(set(noop["errors"]), {"sdpa_flash", "flash_attn_4_options"})
-        self.assertEqual(causal["peers"], {"flexattention": 2.0, "cudnn_flex": 3.0})
+        self.assertEqual(causal["peers"], {"flexattention": 2.0, "sdpa_flash": 4.0, "cudnn_flex": 3.0})
         self.assertIn("illegal memory access", causal["errors"]["flash_attn_4"])
         self.assertIn("exit code 3", causal["errors"]["flash_attn_4_options"])
-        self.assertEqual((backward["peers"], backward["errors"]), (noop["peers"], noop["errors"]))
+        # What is wrong in one direction only is timed in the other.
+        backward = found["noop", "backward"]
+        self.assertEqual(backward["peers"], noop["peers"] | {"sdpa_flash": 4.0})
+        self.assertEqual(set(backward["errors"]), {"flash_attn_4_options"})
+
+    def test_peers_that_break_their_process_while_they_are_timed(self):
+        """They are blamed, and nobody else."""
+        found = self.timed({"alibi": ["forward", "backward"]}, [])
+        forward, backward = found["alibi", "forward"], found["alibi", "backward"]
+        self.assertEqual(forward["peers"], {"flexattention": 2.0, "cudnn_flex": 3.0})
+        self.assertEqual(set(forward["errors"]), {"sdpa_flash", "flash_attn_4", "flash_attn_4_options"})
+        self.assertIn("out of memory", forward["errors"]["sdpa_flash"])
+        self.assertIn("exit code 3", forward["errors"]["flash_attn_4"])
+        self.assertEqual((backward["peers"], backward["errors"]), (forward["peers"], forward["errors"]))
+
+    def test_an_idle_process_that_ended_is_nobodys_fault(self):
+        idle = [remote.Remote(Attentions)]
+        idle[0].process.kill()
+        row = self.timed({"noop": ["backward"]}, idle)["noop", "backward"]
+        self.assertEqual(set(row["errors"]), {"flash_attn_4_options"})
+        self.assertIn("flexattention", row["peers"])
 
     def test_usage(self):
         self.python("report.py", code=2)
