@@ -96,6 +96,7 @@ class NativeBackward {
       ATTN_ASSIGN(learned, learned_gradients(of_sinks));
     }
     NativeProgram made{program(learned), {}, {}};
+    ATTN_RETURN_IF_ERROR(check_outputs(made.program));
     made.work.scores = blocks_.blocks * static_cast<double>(tile_.rows * tile_.keys);
     made.work.rate = tile_.rate;
     made.work.rows = made.work.queries = static_cast<double>(tile_.keys);
@@ -288,6 +289,24 @@ class NativeBackward {
     }
     program.steps.emplace_back(std::move(step));
     return program;
+  }
+
+  // All gradients are of one step, which has a limit.
+  Status check_outputs(const plan::Program& program) const {
+    for (const plan::KernelStep* step : plan::steps_of<plan::KernelStep>(program)) {
+      const std::size_t written = step->outputs.size() + step->zeroed.size();
+      if (written <= plan::kMostOutputs) continue;
+      const auto learned = by_scores();
+      const std::size_t most = learned.size() - (written - plan::kMostOutputs);
+      return unsupported(
+          whole_.find_tensor(learned[most]->tensor)->pos,
+          fmt::format("attnc's backward kernels compute the gradients of up to {} learned tensors "
+                      "that this score reads, not of {}",
+                      most, learned.size()),
+          "list fewer of them in `grad`, make several one tensor with an index more, or compute "
+          "them by `--engine cudnn`");
+    }
+    return {};
   }
 
   std::vector<plan::Launch> launches() const {
@@ -570,26 +589,32 @@ class NativeBackward {
   std::int64_t blocks_of_threads_ = 1;
 };
 
-// Of a learned tensor that scores read: in f32, and at indices of batches and heads.
-bool makes(const gradient::Derivatives& derivatives, const gradient::TensorGradient& learned) {
-  if (learned.score.empty()) return true;
+// Why the kernels do not compute the gradient of a learned tensor, or nothing.
+std::string missing(const gradient::Derivatives& derivatives,
+                    const gradient::TensorGradient& learned) {
+  if (learned.score.empty()) return "";
   const ir::Attention& attention = derivatives.attention;
-  return learned.sink.empty() && attention.find_tensor(learned.tensor)->dtype == DType::f32 &&
-         std::ranges::all_of(learned.score, [&](const gradient::Gather& gather) {
-           return is_of_heads(attention, gather);
-         });
+  if (!learned.sink.empty()) return "the score and the sink both read it";
+  const DType dtype = attention.find_tensor(learned.tensor)->dtype;
+  if (dtype != DType::f32) return fmt::format("it is {}, not f32", to_string(dtype));
+  const bool of_heads = std::ranges::all_of(learned.score, [&](const gradient::Gather& gather) {
+    return is_of_heads(attention, gather);
+  });
+  return of_heads ? "" : "the score reads it at indices of more than `b` and `h`";
 }
 
-// The first that the kernels do not compute.
-std::string missing(const ir::Attention& attention) {
-  if (attention.is_sigmoid()) return "compute sigmoid";
+Status check_learned(const ir::Attention& attention) {
   const gradient::Derivatives derivatives = gradient::differentiate(attention);
   for (const gradient::TensorGradient& learned : derivatives.tensors) {
-    if (!makes(derivatives, learned)) {
-      return fmt::format("compute the gradient of `{}`", learned.tensor);
-    }
+    const std::string why = missing(derivatives, learned);
+    if (why.empty()) continue;
+    return unsupported(
+        attention.find_tensor(learned.tensor)->pos,
+        fmt::format("attnc's backward kernels do not compute the gradient of `{}`: {}",
+                    learned.tensor, why),
+        "list other gradients alone, as in `grad q, k, v`, or compute it by `--engine cudnn`");
   }
-  return "";
+  return {};
 }
 
 }  // namespace
@@ -603,9 +628,11 @@ Status check_backward(const ir::Attention& attention) {
       0x1p31) {
     return unsupported(attention.pos, "attnc's backward kernels number up to 2^31 rows of heads");
   }
-  if (const std::string what = missing(attention); !what.empty()) {
-    return unsupported(attention.pos, "attnc's backward kernels do not " + what);
+  if (attention.is_sigmoid()) {
+    return unsupported(attention.pos, "attnc's backward kernels compute softmax, not sigmoid",
+                       "`--allow-unfused` computes both directions");
   }
+  ATTN_RETURN_IF_ERROR(check_learned(attention));
   for (const Dim dim : {Dim::Dqk, Dim::Dv}) {
     ATTN_RETURN_IF_ERROR(check_depth(attention, dim, kMostColumns));
   }

@@ -1,5 +1,6 @@
 #include "compiler/lowering/native/backward.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -315,10 +316,54 @@ TEST(NativeBackward, RefusesWhatItCannotCompute) {
   EXPECT_EQ(refusal(dims + "D = 64; layout thd;"), "");
   EXPECT_THAT(refusal(dims + "D = 64; layout paged(page = 16);"), HasSubstr("paged"));
   EXPECT_EQ(refusal(dims + "D = 64; learn t: f32[Hq]; score score * t[h];"), "");
-  EXPECT_THAT(refusal(dims + "D = 64; learn t: f32[Sq]; score score * t[q_idx];"),
-              HasSubstr("the gradient of `t`"));
-  EXPECT_THAT(refusal(dims + "D = 64; learn t: bf16[Hq]; score score * t[h];"),
-              HasSubstr("the gradient of `t`"));
+  EXPECT_THAT(refusal(dims + "D = 64; normalize sigmoid;"), HasSubstr("not sigmoid"));
+}
+
+Error error_of(const std::string& clauses) {
+  const Result<NativeProgram> made = lowered(clauses);
+  EXPECT_FALSE(made.ok()) << clauses;
+  return made.ok() ? Error{} : made.error();
+}
+
+TEST(NativeBackward, SaysWhyItDoesNotComputeTheGradientOfATensor) {
+  const std::string dims = "dims B = 2, Hq = 4, Sq = 64, Skv = 64, D = 64;\n";
+  EXPECT_THAT(refusal(dims + "learn t: f32[Sq]; score score * t[q_idx];"),
+              HasSubstr("the gradient of `t`: the score reads it at indices of more than"));
+  EXPECT_THAT(refusal(dims + "learn t: bf16[Hq]; score score * t[h];"),
+              HasSubstr("the gradient of `t`: it is bf16, not f32"));
+  EXPECT_THAT(refusal(dims + "learn t: f32[Hq]; score score * t[h]; sink t[h];"),
+              HasSubstr("the gradient of `t`: the score and the sink both read it"));
+  const Error error = error_of(dims + "learn t: f32[Sq]; score score * t[q_idx];");
+  EXPECT_THAT(error.notes, ElementsAre(HasSubstr("`grad q, k, v`")));
+  EXPECT_THAT(error.payload, HasSubstr("\"line\": 2,")) << "where `t` is declared";
+}
+
+// `learn t0: f32[Hq]; .. score score + t0[h] + ..;`
+std::string learned(int tensors) {
+  std::string clauses, score = "score score";
+  for (int i = 0; i < tensors; ++i) {
+    clauses += fmt::format("learn t{}: f32[Hq];\n", i);
+    score += fmt::format(" + t{}[h]", i);
+  }
+  return clauses + score + ";";
+}
+
+// A step has up to 16 outputs and zeroed tensors.
+TEST(NativeBackward, HasALimitOfLearnedTensors) {
+  const std::string document = "tensor d: i32[Skv]; mask d[q_idx] == d[kv_idx];";
+  EXPECT_EQ(refusal(kSizes + learned(8)), "");
+  EXPECT_THAT(refusal(kSizes + learned(9)), HasSubstr("up to 8 learned tensors"));
+  EXPECT_EQ(refusal(kSizes + learned(4) + document), "");
+  EXPECT_THAT(refusal(kSizes + learned(5) + document), HasSubstr("up to 4 learned tensors"));
+  EXPECT_EQ(refusal(kSizes + learned(3) + document + "layout thd;"), "");
+  EXPECT_THAT(refusal(kSizes + learned(6) + document + "layout thd;"),
+              HasSubstr("up to 3 learned tensors that this score reads, not of 6"));
+  EXPECT_EQ(refusal(kSizes + learned(6) + "layout thd; deterministic;"), "");
+  EXPECT_THAT(refusal(kSizes + learned(7) + "layout thd; deterministic;"),
+              HasSubstr("up to 6 learned tensors"));
+  const Error error = error_of(kSizes + learned(9));
+  EXPECT_THAT(error.payload, HasSubstr("\"line\": 9,")) << "the first that is too many";
+  EXPECT_THAT(error.notes, ElementsAre(HasSubstr("`grad`")));
 }
 
 // The tile that is taken: with blocks of 64 rows where nothing spills.
