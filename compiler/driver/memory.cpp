@@ -102,6 +102,12 @@ Cause cause_of(const ir::Attention& attention, const plan::Program& program,
   if (is_of_scores(*most)) {
     return {attention.pos, "without a fused kernel, scores are stored in memory", kFewer};
   }
+  if (most->name.starts_with("native.")) {
+    return {attention.pos,
+            fmt::format("most of it is `{}`, {}, of attnc's own kernels", most->name,
+                        gigabytes(bytes_of(*most))),
+            kFewer};
+  }
   return {
       attention.pos,
       fmt::format("most of it is the derived tensor `{}`, {}", most->name,

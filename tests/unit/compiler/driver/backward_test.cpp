@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "compiler/driver/memory.h"
 #include "compiler/driver/support.h"
 #include "runtime/plan/memory.h"
 #include "runtime/targets/targets.h"
@@ -117,6 +118,19 @@ TEST(Backward, OfATensorThatScoresReadTakesBoundedMemory) {
     EXPECT_LE(program.steps.size(), 13U);
   }
   EXPECT_LT(plan::memory_of(slopes(8192, "unfused")).between, 5'000'000'000);  // all take 172 GB
+}
+
+// It has no expression, as derived tensors have.
+TEST(Backward, SaysThatSumsOfAttncsKernelsTakeMemory) {
+  const Read spec("B = 4, Hq = 32, Sq = 16384, D = 128", "");
+  const auto program = lower(spec.attention, "native", plan::Direction::backward);
+  ASSERT_TRUE(program.ok()) << program.error().to_text();
+  diag::Sink sink(spec.source);
+  warn_of_memory(spec.attention, *program, plan::memory_of(*program), sink);
+  ASSERT_EQ(sink.sorted().size(), 1U);
+  const diag::Diagnostic warning = sink.sorted().front();
+  EXPECT_THAT(warning.message, HasSubstr("most of it is `native.sums`, 1.1 GB"));
+  EXPECT_THAT(warning.help, HasSubstr("split them over several calls"));
 }
 
 TEST(Backward, HasNoTilesWhereAllScoresFit) {
