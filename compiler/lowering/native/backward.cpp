@@ -108,7 +108,7 @@ class NativeBackward {
     made.work.moved = moved();
     made.work.width = static_cast<double>(depth() + width());
     made.work.tiles = static_cast<double>(items());
-    made.work.launches = made_lists_ ? 4 : 3;
+    made.work.launches = launches_of(made.program);
     if (made_lists_) made.work.lists = made_lists_->work(intervals_decide(attention_));
     derive::check_scores(whole_, made.program);
     ATTN_RETURN_IF_ERROR(check_program(whole_, made.program));
@@ -307,6 +307,13 @@ class NativeBackward {
           "them by `--engine cudnn`");
     }
     return {};
+  }
+  static double launches_of(const plan::Program& program) {
+    std::size_t all = 0;
+    for (const plan::KernelStep* step : plan::steps_of<plan::KernelStep>(program)) {
+      all += step->launches.size();
+    }
+    return static_cast<double>(all);
   }
 
   std::vector<plan::Launch> launches() const {

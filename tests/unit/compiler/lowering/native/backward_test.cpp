@@ -366,6 +366,16 @@ TEST(NativeBackward, HasALimitOfLearnedTensors) {
   EXPECT_THAT(error.notes, ElementsAre(HasSubstr("`grad`")));
 }
 
+TEST(NativeBackward, CountsItsLaunches) {
+  const auto launches = [](const std::string& clauses) {
+    return lowered(kSizes + clauses).value().work.launches;
+  };
+  EXPECT_EQ(launches(""), 3);
+  EXPECT_EQ(launches("grad k, v;"), 2);
+  EXPECT_EQ(launches("layout thd;"), 4);
+  EXPECT_EQ(launches(learned(2)), 5);
+}
+
 // The tile that is taken: with blocks of 64 rows where nothing spills.
 void expect_no_spills(const std::string& clauses, std::size_t refused = 0) {
   const Result<NativeProgram> made = lowered(clauses, refused);
