@@ -19,7 +19,6 @@
 #include "compiler/lowering/cudnn/vectors.h"
 #include "compiler/lowering/native/checks.h"
 #include "compiler/lowering/native/classes.h"
-#include "compiler/lowering/native/intervals.h"
 #include "compiler/lowering/native/kernel.h"
 #include "compiler/lowering/native/maps.h"
 #include "compiler/lowering/native/row_blocks.h"
@@ -109,7 +108,7 @@ class NativeBackward {
     made.work.width = static_cast<double>(depth() + width());
     made.work.tiles = static_cast<double>(items());
     made.work.launches = launches_of(made.program);
-    if (made_lists_) made.work.lists = made_lists_->work(intervals_decide(attention_));
+    if (made_lists_) made.work.lists = work_of(made_lists_->sizes(), attention_);
     derive::check_scores(whole_, made.program);
     ATTN_RETURN_IF_ERROR(check_program(whole_, made.program));
     return made;
@@ -269,7 +268,7 @@ class NativeBackward {
       program.internals.push_back(plan::internal_tensor(name, DType::f32, {elements}));
     };
     program.internals.push_back(plan::internal_tensor(
-        kCounter, DType::i32, {1 + (made_lists_ ? made_lists_->lists() : 0)}));
+        kCounter, DType::i32, {1 + (made_lists_ ? made_lists_->sizes().lists : 0)}));
     for (const char* name : {kExponents, kDeltas}) {
       add(name, heads() * padded_rows());
       step.outputs.emplace_back(name);

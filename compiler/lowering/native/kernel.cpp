@@ -154,10 +154,11 @@ class Source {
                                                   : 1},
                     {"kListsOfUnit", axes.head ? 1 : 0}};
     if (!kernel_.makes_lists) return all;
-    all.emplace_back("kLists", kernel_.lists(dims_));
+    const MadeLists lists = kernel_.made_lists(dims_);
+    all.emplace_back("kLists", lists.lists);
     all.emplace_back("kCellKeys", kernel_.tile.cell);
-    all.emplace_back("kCells", kernel_.cells(dims_));
-    all.emplace_back("kMostRuns", kernel_.most_runs(dims_));
+    all.emplace_back("kCells", lists.cells);
+    all.emplace_back("kMostRuns", lists.most_runs());
     all.emplace_back("kTilesOfBlock", kernel_.tiles_of_block);
     all.emplace_back("kListsDone", kernel_.first_counter_of_lists(dims_));
     return all;
@@ -216,14 +217,10 @@ class Source {
   }
 
   std::string lister_text() const {
-    return fmt::format(
-        "extern \"C\" __global__ void __launch_bounds__({}, 1) {}(\n"
-        "    kernels::CellBits* cells, kernels::Tile* tiles, kernels::Tile* sorted,\n"
-        "    kernels::Run* runs, int* counter{}) {{\n  {}\n"
-        "  kernels::list_keys<Constants>(\n"
-        "      expressions, {{cells, tiles, sorted, runs, counter + "
-        "Constants::kListsDone}});\n}}\n",
-        kListThreads, kListsKernel, inputs(), expressions());
+    return lists_kernel_text(
+        inputs(), expressions(),
+        "kernels::list_keys<Constants>(\n"
+        "      expressions, {cells, tiles, sorted, runs, counter + Constants::kListsDone});");
   }
 
   bool is_thd(const char* name) const {
@@ -299,13 +296,11 @@ class Source {
 
 }  // namespace
 
-std::int64_t Kernel::lists(const ir::Dims& dims) const {
-  return (blocks.axes.batch ? dims[Dim::B] : 1) * (blocks.axes.head ? dims[Dim::Hq] : 1);
-}
-
-std::int64_t Kernel::most_runs(const ir::Dims& dims) const {
-  const std::int64_t per_block = tile.keys / tile.cell;
-  return (cells(dims) + per_block - 1) / per_block;
+MadeLists Kernel::made_lists(const ir::Dims& dims) const {
+  return {.lists = (blocks.axes.batch ? dims[Dim::B] : 1) * (blocks.axes.head ? dims[Dim::Hq] : 1),
+          .tiles = blocks.tiles,
+          .cells = tile.cells_of(dims[Dim::Skv]),
+          .cells_of_block = tile.keys / tile.cell};
 }
 
 std::int64_t Kernel::piece(std::int64_t page) const {

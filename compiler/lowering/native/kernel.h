@@ -9,14 +9,12 @@
 #include "compiler/lowering/native/classes.h"
 #include "compiler/lowering/native/expressions.h"
 #include "compiler/lowering/native/key_blocks.h"
+#include "compiler/lowering/native/made_lists.h"
 #include "compiler/lowering/native/tiles.h"
 
 namespace attn::lowering::native {
 
 inline constexpr const char* kForwardKernel = "attn_forward";
-// Makes lists (attn/key_lists.cuh).
-inline constexpr const char* kListsKernel = "attn_lists";
-inline constexpr std::int64_t kListThreads = 512;
 
 struct Kernel {
   Tile tile;
@@ -44,17 +42,13 @@ struct Kernel {
   // The counter of tiles, and with parts one for each warp of each tile; then one for each list
   // that the GPU makes.
   std::int64_t counters(const ir::Dims& dims) const {
-    return first_counter_of_lists(dims) + (makes_lists ? lists(dims) : 0);
+    return first_counter_of_lists(dims) + (makes_lists ? made_lists(dims).lists : 0);
   }
   std::int64_t first_counter_of_lists(const ir::Dims& dims) const {
     return 1 + (parts > 1 ? items(dims) * tile.warps() : 0);
   }
-  // Lists that differ: of batches and heads, as far as masks depend on them.
-  std::int64_t lists(const ir::Dims& dims) const;
-  std::int64_t cells(const ir::Dims& dims) const { return tile.cells_of(dims[ir::Dim::Skv]); }
-  std::int64_t most_runs(const ir::Dims& dims) const;  // of a tile
-  // 32 cells of a tile are a word each of which are seen and which masked.
-  std::int64_t cell_words(const ir::Dims& dims) const { return 2 * ((cells(dims) + 31) / 32); }
+  // Of lists that the GPU makes.
+  MadeLists made_lists(const ir::Dims& dims) const;
   // Rows of "k" or "v" that one copy moves: those of a block, or, in pages of `page` rows, as many
   // as are of one page wherever a block begins.
   std::int64_t piece(std::int64_t page) const;

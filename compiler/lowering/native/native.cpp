@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <iterator>
 #include <set>
 #include <utility>
@@ -19,7 +18,6 @@
 #include "compiler/lowering/native/backward.h"
 #include "compiler/lowering/native/checks.h"
 #include "compiler/lowering/native/classes.h"
-#include "compiler/lowering/native/intervals.h"
 #include "compiler/lowering/native/kernel.h"
 #include "compiler/lowering/native/maps.h"
 #include "compiler/lowering/native/patches.h"
@@ -35,19 +33,12 @@ namespace {
 using ir::Dim;
 
 constexpr const char* kCounter = "native.counter";
-constexpr const char* kCells = "native.cells";
-constexpr const char* kTiles = "native.tiles";
-constexpr const char* kSorted = "native.sorted";
-constexpr const char* kRuns = "native.runs";
 constexpr const char* kParts = "native.parts";
-constexpr std::int64_t kMostListed = std::int64_t{1} << 28;  // words of cells, and runs
 // Bytes, of keys and values that only one tile reads. An H200 reads those of a decode at 4.45 TB/s
 // so, and at 4.07 with promotion to 256; where tiles find keys in the L2 cache, that is up to 3 %
 // faster.
 constexpr std::int64_t kPromotionOfOneTile = 128;
-constexpr std::int64_t kMostGathered = 128;  // rows of a block, if each lane looks up one
-// Tiles that a block of threads lists, at most; and blocks for each multiprocessor.
-constexpr std::int64_t kMostTilesOfBlock = 8, kListBlocks = 2;
+constexpr std::int64_t kMostGathered = 128;   // rows of a block, if each lane looks up one
 constexpr std::int64_t kHeadsOfSection = 32;  // whose keys stay in the L2 cache
 constexpr double kLongestOfSection = 2;  // times the longest tile, which a section takes at least
 constexpr std::int64_t kMostParts = 32;
@@ -82,7 +73,8 @@ class Native {
     kernel_ = choice->kernel;
     kernel_.statistics = form_.statistics;
     kernel_.parts = parts();
-    kernel_.tiles_of_block = tiles_of_block();
+    kernel_.tiles_of_block = kernel_.made_lists(dims_).tiles_of_block(
+        static_cast<std::int64_t>(context_.gpu.multiprocessors));
     kernel_.section = section();
     kernel_.expressions =
         expressions_of(attention_, kernel_.blocks.masked, kernel_.tile.tables > 0);
@@ -204,7 +196,7 @@ class Native {
     if (masks_read_inputs(attention_)) {
       ATTN_ASSIGN(kernel.blocks, key_blocks(attention_, {}, tile));
       kernel.blocks.axes = mask_axes_;
-      kernel.makes_lists = kernel.blocks.masked && listed_elements(kernel) <= kMostListed;
+      kernel.makes_lists = kernel.blocks.masked && kernel.made_lists(dims_).fit();
       if (kernel.makes_lists) return kernel;
     }
     ATTN_ASSIGN(kernel.blocks, key_blocks(attention_, mask_axes_, tile));
@@ -237,25 +229,8 @@ class Native {
       if (page == 0) continue;
       work.pieces += blocks.blocks * static_cast<double>(kernel_.tile.keys / kernel_.piece(page));
     }
-    if (kernel_.makes_lists) work.lists = list_work();
+    if (kernel_.makes_lists) work.lists = work_of(kernel_.made_lists(dims_), attention_);
     return work;
-  }
-
-  // Cells are written and read; each list of runs and tiles is written and read at least once.
-  ListWork list_work() const {
-    const auto lists = static_cast<double>(kernel_.lists(dims_));
-    const auto tiles = lists * static_cast<double>(kernel_.blocks.tiles);
-    const auto words = static_cast<double>(kernel_.cell_words(dims_));
-    const auto runs = static_cast<double>(kernel_.most_runs(dims_));
-    const bool decide = intervals_decide(attention_);
-    return {.scores = decide ? 0 : lists * static_cast<double>(dims_[Dim::Sq] * dims_[Dim::Skv]),
-            .cells = decide ? tiles * static_cast<double>(kernel_.cells(dims_)) : 0,
-            .bytes = 2 * tiles * (4 * words + 8 * runs + 32)};
-  }
-
-  std::int64_t listed_elements(const Kernel& kernel) const {
-    const std::int64_t of_tile = kernel.cell_words(dims_) + 2 * kernel.most_runs(dims_) + 8;
-    return kernel.lists(dims_) * kernel.blocks.tiles * of_tile;
   }
 
   plan::Program program() const {
@@ -284,7 +259,10 @@ class Native {
           plan::internal_tensor(kParts, DType::f32, {kernel_.part_elements(dims_)}));
       step.outputs.emplace_back(kParts);
     }
-    if (kernel_.makes_lists) add_lister(program, step);
+    if (kernel_.makes_lists) {
+      add_lists(kernel_.made_lists(dims_), kernel_.tiles_of_block, kCounter, inputs(), program,
+                step);
+    }
     if (!thd_inputs(attention_).empty()) {
       add_sequence_maps(attention_, maps_of_packed(attention_, kernel_), program, step);
     }
@@ -303,40 +281,6 @@ class Native {
         all.emplace_back(std::get<plan::TensorOperand>(source));
     }
     return all;
-  }
-
-  // The kernel that makes the lists, and what it writes.
-  void add_lister(plan::Program& program, plan::KernelStep& step) const {
-    const std::int64_t tiles = kernel_.lists(dims_) * kernel_.blocks.tiles;
-    const auto add = [&](const char* name, DType dtype, std::int64_t elements) {
-      program.internals.push_back(plan::internal_tensor(name, dtype, {elements}));
-      step.outputs.emplace_back(name);
-    };
-    add(kCells, DType::i32, tiles * kernel_.cell_words(dims_));
-    add(kTiles, DType::i32, 4 * tiles);
-    add(kSorted, DType::i32, 4 * tiles);
-    add(kRuns, DType::i32, 2 * tiles * kernel_.most_runs(dims_));
-    std::vector<plan::KernelArgument> arguments;
-    for (const char* name : {kCells, kTiles, kSorted, kRuns, kCounter}) {
-      arguments.emplace_back(plan::TensorOperand{name});
-    }
-    std::ranges::copy(inputs(), std::back_inserter(arguments));
-    const std::int64_t of_list =
-        (kernel_.blocks.tiles + kernel_.tiles_of_block - 1) / kernel_.tiles_of_block;
-    const std::size_t sorted =
-        std::bit_ceil(std::max<std::size_t>(2, static_cast<std::size_t>(kernel_.blocks.tiles)));
-    step.launches.push_back({.kernel = kListsKernel,
-                             .grid = {kernel_.lists(dims_) * of_list, 1, 1},
-                             .block = {kListThreads, 1, 1},
-                             .shared_bytes = static_cast<std::int64_t>(8 * sorted),
-                             .arguments = std::move(arguments)});
-  }
-
-  // Where tiles are many, blocks of threads list several and read the columns once for them.
-  std::int64_t tiles_of_block() const {
-    const auto blocks = kListBlocks * static_cast<std::int64_t>(context_.gpu.multiprocessors);
-    const std::int64_t tiles = kernel_.lists(dims_) * kernel_.blocks.tiles;
-    return std::clamp<std::int64_t>((tiles + blocks - 1) / blocks, 1, kMostTilesOfBlock);
   }
 
   plan::Launch forward() const {
@@ -366,8 +310,8 @@ class Native {
     }
     if (kernel_.parts > 1) arguments.emplace_back(plan::TensorOperand{kParts});
     if (kernel_.makes_lists) {
-      arguments.emplace_back(plan::TensorOperand{kSorted});
-      arguments.emplace_back(plan::TensorOperand{kRuns});
+      arguments.emplace_back(plan::TensorOperand{kSortedTiles});
+      arguments.emplace_back(plan::TensorOperand{kRunsOfTiles});
     }
     std::ranges::copy(inputs(), std::back_inserter(arguments));
     return {.kernel = kForwardKernel,

@@ -8,14 +8,7 @@
 //   native.parts    f32: what warps have of each part (Consumer::store_part)
 //
 // Where inputs decide what masks show, a kernel of the same step makes the lists first
-// (attn/key_lists.cuh):
-//
-//   native.cells    i32 [lists, tiles, cells / 32, 2]: what masks show of the rows of a tile and
-//   the
-//                   keys of a cell, a bit of each word
-//   native.runs     i32 [lists, tiles, most, 2]: runs of blocks of keys
-//   native.tiles    i32 [lists, tiles, 4]: where the runs of a tile are
-//   native.sorted   the same, the longest first
+// (made_lists.h).
 //
 // Where q, k or v are packed (thd), a kernel of the same step makes tensor maps of their sequences
 // (attn/sequence_maps.cuh):
