@@ -20,6 +20,11 @@ namespace {
 
 using ir::Dim;
 
+// Bytes, of keys and values that only one tile reads. An H200 reads those of a decode at 4.45 TB/s
+// so, and at 4.07 with promotion to 256; where tiles find keys in the L2 cache, that is up to 3 %
+// faster.
+constexpr std::int64_t kPromotionOfOneTile = 128;
+
 constexpr const char* kListsInTheText =
     "struct Lists {\n"
     "  __device__ kernels::Tile tile(int i) const { return kTiles[i]; }\n"
@@ -324,12 +329,20 @@ std::vector<std::string> thd_inputs(const ir::Attention& attention) {
   return names;
 }
 
+plan::TensorMapArgument map_of(const ir::Attention& attention, const Kernel& kernel,
+                               const std::string& name) {
+  if (name == "q") return map_of_queries(attention, kernel.tile);
+  plan::TensorMapArgument map =
+      map_of_keys(attention, name, kernel.tile, kernel.piece(page_of(attention, name)));
+  if (kernel.blocks.tiles == 1) map.promotion = kPromotionOfOneTile;
+  return map;
+}
+
 std::vector<plan::TensorMapArgument> maps_of_packed(const ir::Attention& attention,
                                                     const Kernel& kernel) {
   std::vector<plan::TensorMapArgument> maps;
   for (const std::string& name : thd_inputs(attention)) {
-    maps.push_back(name == "q" ? map_of_queries(attention, kernel.tile)
-                               : map_of_keys(attention, name, kernel.tile, kernel.piece(0)));
+    maps.push_back(map_of(attention, kernel, name));
   }
   return maps;
 }

@@ -60,7 +60,10 @@ struct Kernel {
 std::int64_t page_of(const ir::Attention& attention, const std::string& name);
 // Those of "q", "k", "v" that are thd.
 std::vector<std::string> thd_inputs(const ir::Attention& attention);
-// The maps of those, of all sequences as one.
+// By which the kernel reads "q", "k" or "v"; of a packed one, of all sequences as one.
+plan::TensorMapArgument map_of(const ir::Attention& attention, const Kernel& kernel,
+                               const std::string& name);
+// The maps of packed ones.
 std::vector<plan::TensorMapArgument> maps_of_packed(const ir::Attention& attention,
                                                     const Kernel& kernel);
 // Page tables, without repetition.

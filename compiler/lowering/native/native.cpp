@@ -34,10 +34,6 @@ using ir::Dim;
 
 constexpr const char* kCounter = "native.counter";
 constexpr const char* kParts = "native.parts";
-// Bytes, of keys and values that only one tile reads. An H200 reads those of a decode at 4.45 TB/s
-// so, and at 4.07 with promotion to 256; where tiles find keys in the L2 cache, that is up to 3 %
-// faster.
-constexpr std::int64_t kPromotionOfOneTile = 128;
 constexpr std::int64_t kMostGathered = 128;   // rows of a block, if each lane looks up one
 constexpr std::int64_t kHeadsOfSection = 32;  // whose keys stay in the L2 cache
 constexpr double kLongestOfSection = 2;  // times the longest tile, which a section takes at least
@@ -292,11 +288,11 @@ class Native {
       if (kernel_.gathers(page_of(attention_, name)))
         arguments.emplace_back(plan::TensorOperand{name});
       else
-        arguments.emplace_back(map_of(name));
+        arguments.emplace_back(map_of(attention_, kernel_, name));
     }
     if (!thd_inputs(attention_).empty()) arguments.emplace_back(plan::TensorOperand{kMaps});
     if (kernel_.expressions.table) {
-      arguments.emplace_back(native::map_of(*kernel_.expressions.table, kernel_.tile));
+      arguments.emplace_back(map_of(*kernel_.expressions.table, kernel_.tile));
     }
     for (const std::string& output : kernel_.outputs) {
       arguments.emplace_back(plan::TensorOperand{output});
@@ -319,15 +315,6 @@ class Native {
             .block = {kernel_.tile.threads(), 1, 1},
             .shared_bytes = kernel_.tile.shared_bytes(),
             .arguments = std::move(arguments)};
-  }
-
-  plan::TensorMapArgument map_of(const std::string& name) const {
-    const Tile& tile = kernel_.tile;
-    if (name == "q") return map_of_queries(attention_, tile);
-    plan::TensorMapArgument map =
-        map_of_keys(attention_, name, tile, kernel_.piece(page_of(attention_, name)));
-    if (kernel_.blocks.tiles == 1) map.promotion = kPromotionOfOneTile;
-    return map;
   }
 
   const ir::Attention& whole_;  // whose tensors are bound

@@ -87,6 +87,27 @@ const plan::TensorMapArgument& map_of(const NativeProgram& made, const std::stri
   throw std::runtime_error("no map of " + name);
 }
 
+// The first map of k, wherever it is.
+std::int64_t promotion(const std::string& clauses) {
+  const NativeProgram made = lowered(clauses).value();
+  for (const plan::Launch& launch : step_of(made).launches) {
+    for (const plan::KernelArgument& argument : launch.arguments) {
+      const auto* map = std::get_if<plan::TensorMapArgument>(&argument);
+      if (map != nullptr && map->tensor.name == "k") return map->promotion;
+    }
+  }
+  throw std::runtime_error("no map of k");
+}
+
+// Of packed sequences too, whose maps a kernel makes.
+TEST(Native, KeysOfASingleTileComeByLines) {
+  const std::string few = "dims B = 2, Hq = 8, Hkv = 2, Sq = 1, Skv = 400, D = 128; ";
+  EXPECT_EQ(promotion(few), 128);
+  EXPECT_EQ(promotion(few + "layout thd;"), 128);
+  EXPECT_EQ(promotion(kSizes), 256);
+  EXPECT_EQ(promotion(std::string(kSizes) + "layout thd;"), 256);
+}
+
 // The rows that one copy of k moves.
 std::int64_t copied_rows(const std::string& clauses) {
   return map_of(lowered(kSizes + clauses).value(), "k").box[1];
