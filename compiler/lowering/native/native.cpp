@@ -37,6 +37,9 @@ constexpr const char* kParts = "native.parts";
 constexpr std::int64_t kMostGathered = 128;   // rows of a block, if each lane looks up one
 constexpr std::int64_t kHeadsOfSection = 32;  // whose keys stay in the L2 cache
 constexpr double kLongestOfSection = 2;  // times the longest tile, which a section takes at least
+// Lists that the GPU makes are mostly short, such as those of documents, which tiles of two warp
+// groups compute faster: 0.258 ms instead of 0.309 for documents of 512 of 4096 keys.
+constexpr std::int64_t kGroupsOfLongLists = 3, kKeysOfLongLists = 32768;
 constexpr std::int64_t kMostParts = 32;
 // Blocks of a part, for one warp group and for more, whose results take longer to store and merge.
 constexpr std::int64_t kLeastOfFew = 4, kLeastOfMany = 16;
@@ -170,6 +173,9 @@ class Native {
 
   std::vector<Tile> tiles(const Expressions& expressions) const {
     std::vector<Tile> all = tiles_for(attention_, mask_axes_.head, expressions.table);
+    if (masks_read_inputs(attention_) && dims_[Dim::Skv] < kKeysOfLongLists) {
+      std::erase_if(all, [](const Tile& tile) { return tile.groups == kGroupsOfLongLists; });
+    }
     std::erase_if(all, [this](const Tile& tile) { return tile.keys > kMostGathered && gathers(); });
     const auto grid = grid_of(attention_);
     if (!grid || expressions.table) return all;

@@ -70,8 +70,8 @@ TEST(Native, ListsAreMadeByTheGpuWhereTensorsDecide) {
   const plan::KernelStep& step = step_of(made);
   ASSERT_EQ(step.launches.size(), 2U);
   EXPECT_EQ(step.launches[0].kernel, "attn_lists");
-  EXPECT_EQ(step.launches[0].grid[0], 2 * 7);  // lists, tiles of 48 rows
-  EXPECT_EQ(step.launches[0].shared_bytes, 8 * 8);
+  EXPECT_EQ(step.launches[0].grid[0], 2 * 10);  // lists, tiles of 32 rows
+  EXPECT_EQ(step.launches[0].shared_bytes, 16 * 8);
   EXPECT_EQ(step.launches[1].kernel, "attn_forward");
   EXPECT_EQ(step_of(*lowered(std::string(kSizes) + "tensor t: f32[Hq]; score score * t[h]; "
                                                    "mask q_idx >= kv_idx;"))
@@ -296,8 +296,8 @@ TEST(Native, ListsThatTheGpuMakesAreWork) {
       lowered(std::string(kSizes) + "tensor d: i32[B, Skv]; mask d[b, kv_idx] == d[b, q_idx];");
   ASSERT_TRUE(made->work.lists.has_value());
   EXPECT_EQ(made->work.lists->scores, 0);
-  EXPECT_EQ(made->work.lists->cells, 2 * 7 * 25);
-  EXPECT_GE(made->work.lists->bytes, 2 * 2 * 7 * 8);  // bits of cells, written and read
+  EXPECT_EQ(made->work.lists->cells, 2 * 10 * 25);
+  EXPECT_GE(made->work.lists->bytes, 2 * 2 * 10 * 8);  // bits of cells, written and read
   const auto looks =
       lowered(std::string(kSizes) + "tensor d: i32[B, Sq + Skv]; mask d[b, kv_idx + q_idx] == 1;");
   EXPECT_EQ(looks->work.lists->scores, 2 * 300 * 400);
