@@ -241,6 +241,14 @@ class Benchmark(attnc.Case):
         self.assertEqual(set(row["errors"]), {"flash_attn_4_options"})
         self.assertIn("flexattention", row["peers"])
 
+    def test_learned_tensors(self):
+        self.python("learned.py", "--compile-only", code=2)
+        folder = self.folder / "learned"
+        output = self.python("learned.py", "--attnc", attnc.ATTNC, "--target", "h200",
+                             "--compile-only", "--plans", folder, "--size", "256", "--rows", "slope", "t5_buckets", "sink")
+        made = sorted(plan.stem for plan in folder.glob("*.attnplan"))
+        self.assertEqual(made, ["sink_256", "slope_256", "t5_buckets_256"], output.stdout)
+
     def test_usage(self):
         self.python("report.py", code=2)
         self.python("report.py", "a.json", "--compare", "a.json", "b.json", code=2)

@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+"""Times the backward of attentions with a learned tensor (bench/learned), ours and FlexAttention's, and says
+how much memory each needs beside its tensors.
+
+    python3 bench/learned.py [--attnc build/attnc] [--size 4096 ...] [--rows NAME ...] [--plans FOLDER]
+        [--compile-only] [--runs 9] [--no-peer] [--out FILE.json]
+
+Needs a GPU, except with --compile-only, which writes the plans to FOLDER. The learned bias has one head at
+65,536 keys, and 16 below. FlexAttention has no sinks; there, o is scaled in PyTorch by lse.
+"""
+import argparse
+import pathlib
+import sys
+import tempfile
+
+import peers
+import remote
+import results
+from compare_peers import attnc_json, first_line
+
+FOLDER = pathlib.Path(__file__).resolve().parent / "learned"
+ROWS = [path.stem for path in sorted(FOLDER.glob("*.attn"))]
+HEADS, DEPTH, REACH = 16, 64, 255
+FIRST_CALL = 300  # seconds that the peer's first calls may take, with their compilation
+
+
+def heads_of(name, size):
+    return 1 if name == "bias" and size > 32768 else HEADS
+
+
+def learned_of(name, heads, size):
+    """The shape of a row's learned tensor."""
+    return {"slope": (heads,), "bias": (heads, size, size), "relative": (heads, 2 * REACH + 1),
+            "t5_buckets": (32, heads), "sink": (heads,)}[name]
+
+
+def t5_bucket(q_idx, kv_idx):
+    """T5's bucket of an encoder: steps at the integers of the published formula."""
+    far = (kv_idx - q_idx).abs()
+    half = far.clamp(max=8)
+    for step in (12, 16, 23, 32, 46, 64, 91):
+        half = half + (far >= step).int()
+    return half + (kv_idx > q_idx).int() * 16
+
+
+def score_mod(name, learned):
+    return {"slope": lambda score, b, h, q, kv: score + learned[h] * (kv - q),
+            "bias": lambda score, b, h, q, kv: score + learned[h, q, kv],
+            "relative": lambda score, b, h, q, kv: score + learned[h, (q - kv).clamp(-REACH, REACH) + REACH],
+            "t5_buckets": lambda score, b, h, q, kv: score + learned[t5_bucket(q, kv), h],
+            "sink": None}[name]
+
+
+class Flex:
+    """FlexAttention's backward of one row, in a process of its own."""
+
+    def __init__(self, name, size):
+        import torch
+        from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+        heads = heads_of(name, size)
+        self.inputs = peers.Inputs((1, heads, heads, size, DEPTH))
+        self.learned = torch.randn(learned_of(name, heads, size), device="cuda").mul_(0.1).requires_grad_()
+        score, blocks = score_mod(name, self.learned), None
+        if name == "sink":
+            blocks = create_block_mask(lambda b, h, q, kv: q >= kv, None, None, size, size, device="cuda")
+        compiled = torch.compile(flex_attention, dynamic=False)
+        q, k, v = self.inputs.qkv
+        if name == "sink":
+            o, lse = compiled(q, k, v, block_mask=blocks, return_lse=True)
+            self.o = o * torch.sigmoid(lse - self.learned[None, :, None])[..., None].to(o.dtype)
+        else:
+            self.o = compiled(q, k, v, score_mod=score, block_mask=blocks)
+        self.memory = self.backward_memory()
+
+    def backward(self):
+        import torch
+
+        return torch.autograd.grad(self.o, (*self.inputs.qkv, self.learned), self.inputs.cotangent,
+                                   retain_graph=True)
+
+    def backward_memory(self):
+        """Bytes that a backward allocates beside the gradients."""
+        import torch
+
+        self.backward()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        gradients = self.backward()
+        peak = torch.cuda.max_memory_allocated() - before
+        return max(0, peak - sum(each.nbytes for each in gradients))
+
+    def measure(self, runs):
+        return {"ms": peers.milliseconds(self.backward, runs), "memory": self.memory}
+
+
+def ours(options, plan):
+    """Our time, and the workspace of the plan."""
+    try:
+        timed = attnc_json(options, "bench", plan, "--device-only", "--direction", "bwd", "--iterations",
+                           options.runs)
+        backward = attnc_json(options, "inspect", plan)["plans"][1]
+    except RuntimeError as error:
+        return {"error": first_line(error)}
+    return {"ms": timed["rows"][0]["device"]["median_ms"], "memory": backward["manifest"]["workspace_bytes"]}
+
+
+def theirs(name, size, runs):
+    try:
+        process = remote.Remote(Flex, name, size)
+        found = process.call("measure", runs, limit=FIRST_CALL)
+        process.stop()
+        return found
+    except RuntimeError as error:
+        return {"error": first_line(error)}
+
+
+def compiled(options, name, size):
+    """The plan of a row, compiled if it is not there, or why there is none."""
+    plan = options.plans / f"{name}_{size}.attnplan"
+    if plan.exists():
+        return plan, None
+    heads = heads_of(name, size)
+    sizes = [f"Sq={size}", f"Hq={heads}", f"Hkv={heads}"]
+    bindings = (word for each in (f"Sq={size}", f"Hq={heads}", f"Hkv={heads}") for word in ("--bind", each))
+    try:
+        attnc_json(options, "compile", FOLDER / f"{name}.attn", "-o", plan, "--direction", "both", "--target",
+                   options.target, *bindings)
+    except RuntimeError as error:
+        return plan, first_line(error)
+    return plan, None
+
+
+def said(found):
+    return found.get("error") or f"{found['ms']:.3f} ms, {found['memory'] / 1e6:.1f} MB"
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--attnc", default="build/attnc", type=pathlib.Path)
+    parser.add_argument("--size", nargs="+", type=int, default=[4096, 16384, 65536], help="keys")
+    parser.add_argument("--rows", nargs="+", choices=ROWS, default=ROWS, metavar="NAME")
+    parser.add_argument("--plans", type=pathlib.Path, metavar="FOLDER", help="of compiled plans")
+    parser.add_argument("--target", default="native", help="target of attnc compile")
+    parser.add_argument("--compile-only", action="store_true")
+    parser.add_argument("--runs", type=int, default=9, help="samples per time")
+    parser.add_argument("--no-peer", action="store_true", help="without FlexAttention")
+    parser.add_argument("--out", type=pathlib.Path, metavar="FILE.json")
+    options = parser.parse_args()
+    if options.compile_only and not options.plans:
+        parser.error("--compile-only needs --plans")
+    return options
+
+
+def measure(options, name, size):
+    row = {"row": name, "size": size, "heads": heads_of(name, size)}
+    plan, error = compiled(options, name, size)
+    if options.compile_only:
+        print(f"{name:12} {size:6}  {error or plan}", flush=True)
+        return row
+    row["ours"] = {"error": error} if error else ours(options, plan)
+    row["flexattention"] = {"error": "not asked for"} if options.no_peer else theirs(name, size, options.runs)
+    print(f"{name:12} {size:6}  ours {said(row['ours'])}  flexattention {said(row['flexattention'])}", flush=True)
+    return row
+
+
+def main():
+    options = parse()
+    with tempfile.TemporaryDirectory() as temporary:
+        options.plans = options.plans or pathlib.Path(temporary)
+        options.plans.mkdir(parents=True, exist_ok=True)
+        rows = [measure(options, name, size) for name in options.rows for size in options.size]
+    if options.out and not options.compile_only:
+        results.save(options.out, {"rows": rows})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
