@@ -1,7 +1,7 @@
 // Compiles random specs, without a GPU, and counts the outcomes:
 //
 //   random_specs COUNT FIRST OUT [--jobs N] [--seconds S] [--sample N] [--target h200]
-//                [--engine NAME] [--offer] [--only-cudnn]
+//                [--engine NAME] [--backward] [--offer] [--only-cudnn]
 //
 // Compiles specs FIRST .. FIRST + COUNT - 1 with N processes. Writes to OUT: `summary.txt`;
 // `outcomes.txt`, one line per spec (number, outcome, reason); `cases/`, the specs that were
@@ -242,6 +242,7 @@ int main(int argc, char** argv) {
       ->check(CLI::IsMember(planner::engine_names()));
   app.add_flag("--offer", options.trial.only_offer,
                "Only query cuDNN's heuristics, do not compile");
+  app.add_flag("--backward", options.trial.backward, "Compile the backward, not the forward");
   app.add_flag("--only-cudnn", options.trial.only_cudnn, "Do not compile attnc's kernels");
   CLI11_PARSE(app, argc, argv);
   const Result<plan::Target> target = targets::find_target(options.target);

@@ -143,7 +143,10 @@ Outcome Compiler::in_this_process(const std::string& spec, int report) const {
   diag::Sink sink(source);
   const auto attention = driver::front_end(source, {}, sink);
   if (!attention) return {Ending::invalid, common_words(sink.sorted().at(0).message)};
-  const Result<plan::Program> program = driver::lower(*attention, options_.lowering);
+  const Result<plan::Program> program =
+      options_.backward ? driver::lower(driver::training_forward(*attention), options_.lowering,
+                                        plan::Direction::backward)
+                        : driver::lower(*attention, options_.lowering);
   if (!program.ok()) return outcome_of(program.error(), Ending::refused_by_rule);
   (void)write_all(report, std::string_view(&kAsksCudnn, 1));
   const Status compiled = compile_steps(*program);

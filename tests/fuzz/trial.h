@@ -38,6 +38,7 @@ struct TrialOptions {
   std::string lowering{"cudnn"};  // or that of planner::lowering_names() or engine_names()
   bool only_offer = false;        // only query cuDNN's heuristics, do not compile
   bool only_cudnn = false;        // do not compile attnc's kernels
+  bool backward = false;          // compile the backward, not the forward
   std::chrono::seconds timeout{120};
 };
 
