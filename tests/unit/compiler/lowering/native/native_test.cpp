@@ -79,33 +79,16 @@ TEST(Native, ListsAreMadeByTheGpuWhereTensorsDecide) {
             1U);
 }
 
+// The first, in whichever launch: those of packed tensors are arguments of the kernel that makes
+// maps.
 const plan::TensorMapArgument& map_of(const NativeProgram& made, const std::string& name) {
-  for (const plan::KernelArgument& argument : step_of(made).launches.back().arguments) {
-    const auto* map = std::get_if<plan::TensorMapArgument>(&argument);
-    if (map != nullptr && map->tensor.name == name) return *map;
-  }
-  throw std::runtime_error("no map of " + name);
-}
-
-// The first map of k, wherever it is.
-std::int64_t promotion(const std::string& clauses) {
-  const NativeProgram made = lowered(clauses).value();
   for (const plan::Launch& launch : step_of(made).launches) {
     for (const plan::KernelArgument& argument : launch.arguments) {
       const auto* map = std::get_if<plan::TensorMapArgument>(&argument);
-      if (map != nullptr && map->tensor.name == "k") return map->promotion;
+      if (map != nullptr && map->tensor.name == name) return *map;
     }
   }
-  throw std::runtime_error("no map of k");
-}
-
-// Of packed sequences too, whose maps a kernel makes.
-TEST(Native, KeysOfASingleTileComeByLines) {
-  const std::string few = "dims B = 2, Hq = 8, Hkv = 2, Sq = 1, Skv = 400, D = 128; ";
-  EXPECT_EQ(promotion(few), 128);
-  EXPECT_EQ(promotion(few + "layout thd;"), 128);
-  EXPECT_EQ(promotion(kSizes), 256);
-  EXPECT_EQ(promotion(std::string(kSizes) + "layout thd;"), 256);
+  throw std::runtime_error("no map of " + name);
 }
 
 // The rows that one copy of k moves.
@@ -248,14 +231,16 @@ TEST(Native, MatricesAreAsWideAsHeadDimensions) {
 }
 
 TEST(Native, KeysThatOneTileReadsAreNotPromotedToPairsOfLines) {
-  const auto promotion = [](const std::string& rows, const char* name) {
+  const auto promotion = [](const std::string& clauses, const char* name) {
     const std::string dims = "dims B = 2, Hq = 8, Hkv = 2, Skv = 4096, D = 128, Sq = ";
-    return map_of(lowered(dims + rows + ";").value(), name).promotion;
+    return map_of(lowered(dims + clauses).value(), name).promotion;
   };
-  EXPECT_EQ(promotion("1", "k"), 128);
-  EXPECT_EQ(promotion("16", "v"), 128);
-  EXPECT_EQ(promotion("1", "q"), 256);
-  EXPECT_EQ(promotion("4096", "k"), 256);
+  EXPECT_EQ(promotion("1;", "k"), 128);
+  EXPECT_EQ(promotion("16;", "v"), 128);
+  EXPECT_EQ(promotion("1; layout thd;", "k"), 128);
+  EXPECT_EQ(promotion("1;", "q"), 256);
+  EXPECT_EQ(promotion("4096;", "k"), 256);
+  EXPECT_EQ(promotion("4096; layout thd;", "k"), 256);
 }
 
 TEST(Native, WarpGroupsDivideWideOutputs) {
@@ -436,7 +421,6 @@ TEST(Native, AddendsCostAMultiplyAddByAConstant) {
       AllOf(HasSubstr("return Lines{(0.0f + v1) * 8.0f, 0.0f};"), HasSubstr("return score;")));
 }
 
-// Its addends are added to the exponents, where softmax might leave out those of a whole row.
 // What is computed once a row leaves the unit to the exponentials.
 TEST(Native, SomeExponentialsArePolynomialsWhereScoresTakeTheSpecialUnit) {
   const auto has_some = [](const char* score) {
@@ -451,6 +435,7 @@ TEST(Native, SomeExponentialsArePolynomialsWhereScoresTakeTheSpecialUnit) {
     EXPECT_FALSE(has_some(score)) << score;
 }
 
+// Its addends are added to the exponents, where softmax might leave out those of a whole row.
 TEST(Native, SigmoidKeepsWhatIsConstantAlongARow) {
   const std::string text = source_of(
       "dims B = 1, Hq = 2, Sq = 100, Skv = 200, D = 64; normalize sigmoid; "
