@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 
 #include "tests/host/attention.h"
 #include "tools/shapes.h"
@@ -98,6 +99,14 @@ TEST_P(HostNative, IsTheReference) {
     GTEST_SKIP() << "the engine refuses it";
   }
   expect_reference(subjects);
+}
+
+TEST(HostNativeSpecs, TrainedOnesExist) {
+  std::vector<std::string> all = specs_of("specs");
+  std::ranges::copy(specs_of("tests/gpu/native"), std::back_inserter(all));
+  for (const std::string_view spec : kTrained) {
+    EXPECT_TRUE(std::ranges::find(all, spec) != all.end()) << spec;
+  }
 }
 
 std::string name_of(const ::testing::TestParamInfo<std::string>& file) {
