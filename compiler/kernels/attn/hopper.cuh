@@ -57,6 +57,8 @@ ATTN_INLINE bool is_done(unsigned barrier, unsigned parity) {
 }
 
 #ifdef ATTN_BARRIERS
+constexpr long long kPatience = 2000000000;  // in clocks: about a second
+
 // Ends the kernel with an error that names the barrier. ATTN_BARRIERS are names of pairs of barriers
 // from a multiple of 1024 bytes on: that something is full, and that it is empty.
 ATTN_INLINE void give_up(unsigned barrier, unsigned parity) {
@@ -74,7 +76,7 @@ ATTN_INLINE void wait(unsigned barrier, unsigned parity) {
 #ifdef ATTN_BARRIERS
   const long long start = clock64();
   while (!is_done(barrier, parity)) {
-    if (clock64() - start > 2000000000ll) give_up(barrier, parity);
+    if (clock64() - start > kPatience) give_up(barrier, parity);
   }
 #else
   while (!is_done(barrier, parity)) {

@@ -108,11 +108,24 @@ ATTN_INLINE void wait_for_sums() { asm volatile("cp.async.bulk.wait_group 0;" ::
 
 // Turns of blocks of threads, in global memory. Sums that a thread has waited for before it passes the
 // turn come before those of the thread that waited for this turn.
+ATTN_INLINE int turn_now(const int* turn) {
+  int number;
+  asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(number) : "l"(turn) : "memory");
+  return number;
+}
+// With ATTN_BARRIERS, for about a second, as wait() of a barrier.
 ATTN_INLINE void wait_for_turn(const int* turn, int number) {
-  int found;
-  do {
-    asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(found) : "l"(turn) : "memory");
-  } while (found != number);
+#ifdef ATTN_BARRIERS
+  const long long start = clock64();
+#endif
+  while (turn_now(turn) != number) {
+#ifdef ATTN_BARRIERS
+    if (clock64() - start <= kPatience) continue;
+    printf("attnc: block %d, thread %d waits for turn %d of sums, and it is turn %d\n", blockIdx.x,
+           threadIdx.x, number, turn_now(turn));
+    __trap();
+#endif
+  }
   asm volatile("fence.proxy.async.global;" ::: "memory");
 }
 ATTN_INLINE void pass_turn(int* turn, int number) {

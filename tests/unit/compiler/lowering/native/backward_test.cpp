@@ -390,6 +390,7 @@ void expect_no_spills(const std::string& clauses, std::size_t refused = 0) {
 }
 
 TEST(NativeBackward, KernelsDoNotSpill) {
+  if (kWatched) GTEST_SKIP() << "kernels of debug builds spill";
   const std::string sizes = "dims B = 2, Hq = 8, Hkv = 2, Sq = 1000, Skv = 1000, ";
   expect_no_spills(sizes + "D = 128; mask q_idx >= kv_idx;");
   expect_no_spills(sizes + "D = 128; mask q_idx >= kv_idx; deterministic; lengths q, kv;");
@@ -402,6 +403,14 @@ TEST(NativeBackward, KernelsDoNotSpill) {
   expect_no_spills(sizes + "D = 64; learn t: f32[Hq]; score score + (kv_idx - q_idx) * t[h];");
   expect_no_spills(sizes + "D = 128; learn t: f32[Hq]; score score * t[h];", 1);
   expect_no_spills(sizes + "D = 64; tensor t: f32[Sq]; score score * score * t[q_idx]; grad k;", 1);
+}
+
+TEST(NativeBackward, WaitsOfDebugBuildsEnd) {
+  const std::string source =
+      "#define ATTN_BARRIERS \"keys\"\n" + source_of(std::string(kSizes) + "deterministic;");
+  const auto image = derive::compile_kernel(source, 90, "", derive::KernelKind::general);
+  ASSERT_TRUE(image.ok()) << image.error().to_text();
+  EXPECT_THAT(*image, AllOf(HasSubstr("waits until %s is %s"), HasSubstr("waits for turn %d")));
 }
 
 }  // namespace
