@@ -123,16 +123,18 @@ Json json_of(const Alternative& way) {
   Json json = {{"lowering", json::of_text(way.lowering)}, {"predicted_ms", way.predicted_ms}};
   if (way.measured_ms) json["measured_ms"] = *way.measured_ms;
   if (!way.refused.empty()) json["refused"] = json::of_text(way.refused);
+  if (!way.signature.empty()) json["signature"] = json::of_text(way.signature);
   return json;
 }
 
 Alternative read_alternative(const json::Value& value) {
-  value.only({"lowering", "predicted_ms", "measured_ms", "refused"});
+  value.only({"lowering", "predicted_ms", "measured_ms", "refused", "signature"});
   Alternative way;
   way.lowering = value["lowering"].text();
   way.predicted_ms = value["predicted_ms"].number();
   if (value.has("measured_ms")) way.measured_ms = value["measured_ms"].number();
   if (value.has("refused")) way.refused = value["refused"].text();
+  if (value.has("signature")) way.signature = value["signature"].text();
   return way;
 }
 
@@ -229,6 +231,19 @@ bool has_views(const Program& program) {
   return false;
 }
 
+// Whether a tensor map has another promotion than the one that all had before version 8.
+bool has_promotions(const Program& program) {
+  const auto promotes = [](const KernelArgument& argument) {
+    const auto* map = std::get_if<TensorMapArgument>(&argument);
+    return map != nullptr && map->promotion != TensorMapArgument().promotion;
+  };
+  return std::ranges::any_of(steps_of<KernelStep>(program), [&](const KernelStep* step) {
+    return std::ranges::any_of(step->launches, [&](const Launch& launch) {
+      return std::ranges::any_of(launch.arguments, promotes);
+    });
+  });
+}
+
 bool has_loops(const Program& program) {
   return std::ranges::any_of(program.steps, [](const Step& step) { return turns_of(step) != 1; });
 }
@@ -267,6 +282,9 @@ std::uint32_t format_version_of(std::span<const Plan> plans) {
 }
 
 std::uint32_t format_version_of(const Plan& plan) {
+  const bool signed_ways = std::ranges::any_of(
+      plan.choice, [](const Alternative& way) { return !way.signature.empty(); });
+  if (signed_ways || has_promotions(plan.program)) return 8;
   const bool decisions = !plan.lowering.empty() || !plan.without.empty() || !plan.parts.empty();
   if (decisions || !steps_of<KernelStep>(plan.program).empty()) return 7;
   if (has_loops(plan.program)) return 6;

@@ -31,7 +31,8 @@ TEST(Container, ResealingAGoodFileChangesNothing) {
 }
 
 TEST(Container, NewerVersionsAreSaidToBeNewer) {
-  expect_error(with_number(sample(), 8, 4, 8), ErrorCode::plan_newer, "format version 8");
+  expect_error(with_number(sample(), 8, 4, kFormatVersion + 1), ErrorCode::plan_newer,
+               "format version 9");
   expect_error(with_number(sample(), 8, 4, 0xFFFFFFFF), ErrorCode::plan_newer, "4294967295");
   expect_error(with_number(sample(), 8, 4, 0), ErrorCode::plan_damaged, "format version 0");
 }

@@ -75,6 +75,20 @@ TEST(PlanFile, KernelStepsComeBack) {
   EXPECT_THAT(manifest_json(plan), ::testing::HasSubstr("\"format\":7"));
 }
 
+TEST(PlanFile, PromotionsAndSignedAlternativesNeedTheEighthFormat) {
+  const auto version = [](const Plan& plan) { return serialize(plan)[8]; };
+  Plan plan = testing::promoting_plan();
+  EXPECT_EQ(*deserialize(serialize(plan)), plan);
+  EXPECT_EQ(version(plan), 8);
+  plan.choice[1].signature.clear();
+  EXPECT_EQ(version(plan), 8) << "a promotion";
+  plan.program = testing::kernel_program();
+  plan = testing::signed_again(plan);
+  EXPECT_EQ(version(plan), 7);
+  plan.choice[0].signature = "0";
+  EXPECT_EQ(version(plan), 8);
+}
+
 TEST(PlanFile, KernelsOfDeriveStepsComeBack) {
   const Plan plan = testing::derived_plan();
   const std::string bytes = serialize(plan);

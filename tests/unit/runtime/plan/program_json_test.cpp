@@ -60,9 +60,7 @@ TEST(ProgramJson, KernelStepsAreReadStrictly) {
     return program.ok() ? "accepted" : program.error().message;
   };
   EXPECT_EQ(*program_from_json(to_json(testing::kernel_program())), testing::kernel_program());
-  Program promoting = testing::kernel_program();
-  KernelStep& step = std::get<KernelStep>(promoting.steps[0]);
-  std::get<TensorMapArgument>(step.launches[0].arguments[0]).promotion = 128;
+  const Program promoting = testing::promoting_plan().program;
   EXPECT_EQ(*program_from_json(to_json(promoting)), promoting);
   EXPECT_EQ(refused([](auto& j) {
               j["grid"] = {1, 2};

@@ -188,6 +188,15 @@ Plan kernel_plan() {
   return signed_again(plan);
 }
 
+Plan promoting_plan() {
+  Plan plan = kernel_plan();
+  auto& step = std::get<KernelStep>(plan.program.steps[0]);
+  std::get<TensorMapArgument>(step.launches[0].arguments[0]).promotion = 128;
+  plan.choice = {{"native", 0.5},
+                 {"composite", 0.4, {}, "no engine", "0123456789abcdef0123456789abcdef"}};
+  return signed_again(plan);
+}
+
 Program looping_program() {
   Program program = sample_program();
   const auto internal = [&](const char* name, DType dtype, std::vector<std::int64_t> dims) {

@@ -37,6 +37,8 @@ Plan looping_plan();
 // Two launches of a kernel step, with a tensor map, a cluster, shared memory and a counter.
 Program kernel_program();
 Plan kernel_plan();
+// The same with a promotion of its map, and with alternatives that have signatures.
+Plan promoting_plan();
 // One cuDNN step with tensors addressed by a page table and by cu_seqlens converted to offsets.
 Program controlled_program();
 Plan controlled_plan();
