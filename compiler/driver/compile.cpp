@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 
 #include "compiler/derive/nvrtc.h"
 #include "compiler/driver/driver.h"
@@ -68,14 +69,15 @@ Status compile_steps(plan::Plan& plan, const CompileOptions& options, const Limi
 
 // Whether more is known of it than what was predicted: times, or that some could not be built.
 // (What could not be expressed has no prediction.)
-bool was_tried(const std::vector<plan::Alternative>& choice) {
-  return std::ranges::any_of(choice, [](const plan::Alternative& way) {
-    return way.measured_ms.has_value() || (!way.refused.empty() && way.predicted_ms > 0);
-  });
+bool was_tried(const plan::Alternative& way) {
+  return way.measured_ms.has_value() || (!way.refused.empty() && way.predicted_ms > 0);
+}
+bool any_was_tried(const std::vector<plan::Alternative>& choice) {
+  return std::ranges::any_of(choice, was_tried);
 }
 
-// What a signature does not have is that of this spec: the words for people, and what its other
-// sizes would mean.
+// What a signature does not have is that of this spec: the words for people, what its other sizes
+// would mean, and what was considered.
 plan::Plan worded(const plan::Plan& words, plan::Plan plan) {
   plan.spec_name = words.spec_name;
   plan.spec_text = words.spec_text;
@@ -84,7 +86,7 @@ plan::Plan worded(const plan::Plan& words, plan::Plan plan) {
   plan.lowering = words.lowering;
   plan.without = words.without;
   plan.parts = words.parts;
-  if (!was_tried(plan.choice)) plan.choice = words.choice;
+  plan.choice = words.choice;
   return plan;
 }
 
@@ -121,27 +123,24 @@ Result<plan::Program> with_compiler(plan::Program program, const CompileOptions&
   return program;
 }
 
-// `keeps_choice`: whether what was tried before it is remembered with the plan.
-Status take_or_compile_steps(plan::Plan& plan, const CompileOptions& options, const Limits& limits,
-                             bool keeps_choice) {
-  const CachedPlans cached = cached_plans(options);
-  if (cached.cache == nullptr) return compile_steps(plan, options, limits);
-  ATTN_ASSIGN(const cache::Key key, key_of(plan.program, options));
-  ATTN_ASSIGN(const cache::PlanCache::Pointer found,
-              cached.cache->get(key, [&]() -> Result<plan::Plan> {
-                plan::Plan compiled = plan;
-                if (!keeps_choice) compiled.choice.clear();
-                ATTN_RETURN_IF_ERROR(compile_steps(compiled, options, limits));
-                return compiled;
-              }));
-  plan = worded(plan, *found);
-  return {};
+// Of the plan that the program becomes, with the compiler of its kernels.
+Result<cache::Key> key_with_compiler(const plan::Program& program, const CompileOptions& options) {
+  ATTN_ASSIGN(const plan::Program named, with_compiler(program, options));
+  return key_of(named, options);
 }
 
-// A program that could not be built, and its prediction.
+// Of a program that is tried, if the cache is to remember what becomes of it.
+std::string signature_of_try(const plan::Program& program, const CompileOptions& options) {
+  if (cached_plans(options).cache == nullptr) return "";
+  const Result<cache::Key> key = key_with_compiler(program, options);
+  return key.ok() ? key->hash().to_hex() : "";
+}
+
+// A program that could not be built, its prediction, and Alternative::signature.
 struct Failure {
   Refusal refusal;
   double predicted_ms = 0;
+  std::string signature{};
 };
 
 std::vector<Refusal> refusals_of(const std::vector<Failure>& failed) {
@@ -183,9 +182,9 @@ std::vector<plan::Alternative> choice(const Candidate& taken, double predicted_m
                                       const Candidates& candidates,
                                       const std::vector<Failure>& failed) {
   std::vector<plan::Alternative> all = {{std::string(taken.strategy->name), predicted_ms}};
-  for (const auto& [refusal, of_program] : failed) {
+  for (const auto& [refusal, of_program, signature] : failed) {
     if (refusal.lowering != taken.strategy->name) continue;
-    all.push_back({refusal.lowering, of_program, {}, refusal.error.message});
+    all.push_back({refusal.lowering, of_program, {}, refusal.error.message, signature});
   }
   bool differ = false;
   for (const Candidate& candidate : candidates.all()) {
@@ -199,6 +198,7 @@ std::vector<plan::Alternative> choice(const Candidate& taken, double predicted_m
     if (failure != failed.end()) {
       other.predicted_ms = failure->predicted_ms;
       other.refused = failure->refusal.error.message;
+      other.signature = failure->signature;
       differ |= failure->refusal.error.code != ErrorCode::unsupported;
     }
     // Another form of the same kernel, which may not even apply, is no alternative to list.
@@ -235,15 +235,6 @@ std::vector<Refusal> reported(const std::vector<Refusal>& refused,
   return reported;
 }
 
-std::optional<plan::Plan> cached_plan(const plan::Program& program, const CompileOptions& options) {
-  const Result<plan::Program> named = with_compiler(program, options);
-  if (!named.ok()) return std::nullopt;
-  const Result<cache::Key> key = key_of(*named, options);
-  if (!key.ok()) return std::nullopt;
-  auto plan = cached_plans(options).cache->files()->load(*key);
-  return plan.ok() && *plan ? std::optional(**plan) : std::nullopt;
-}
-
 // A candidate to be tried, from this program of its strategy on (Strategy::lower_again).
 struct Attempt {
   const Candidate* candidate = nullptr;
@@ -270,43 +261,69 @@ class Tried {
     return Attempt{candidate};
   }
 
+  // Whether what was tried when a plan was made would be the same today: each program as it would
+  // be compiled now, and all engines that can serve, not only one that was named then.
+  bool remembers(const std::vector<plan::Alternative>& choice) const {
+    const bool same = std::ranges::all_of(choice, [this](const plan::Alternative& way) {
+      return !was_tried(way) || signatures_.contains(way.signature);
+    });
+    return same && any_was_tried(choice) && compared_engines(choice);
+  }
+
  private:
+  // A plan in the cache of a program of ahead_[place].
+  struct Known {
+    std::size_t place = 0, program = 0;
+    std::vector<plan::Alternative> choice;
+  };
+
   Status look_for_winner() {
     looked_ = true;
     const CachedPlans cached = cached_plans(options_);
     if (options_.measure || cached.cache == nullptr || !cached.cache->files()) return {};
-    while (known_ != Known::fastest) {
+    while (true) {
       ATTN_ASSIGN(const Candidate* candidate, candidates_.next());
       if (candidate == nullptr) break;
       look_at(*candidate);
     }
-    const auto winner = ahead_.begin() + static_cast<std::ptrdiff_t>(winner_);
-    if (known_ != Known::nothing) std::rotate(ahead_.begin(), winner, winner + 1);
+    if (const Known* known = winner()) {
+      ahead_[known->place].program = known->program;
+      const auto place = ahead_.begin() + static_cast<std::ptrdiff_t>(known->place);
+      std::rotate(ahead_.begin(), place, place + 1);
+    }
     return {};
   }
 
   void look_at(const Candidate& candidate) {
     ahead_.push_back({&candidate});
-    consider(candidate, candidate.lowered->program, 0);
-    for (std::size_t program = 1; known_ != Known::fastest; ++program) {
+    look_at(candidate, candidate.lowered->program, 0);
+    for (std::size_t program = 1;; ++program) {
       const Result<Lowered> lowered = candidates_.lower_again(candidate, program);
       if (!lowered.ok()) return;
-      consider(candidate, lowered->program, program);
+      look_at(candidate, lowered->program, program);
     }
   }
 
-  void consider(const Candidate& candidate, const plan::Program& program, std::size_t number) {
-    const std::optional<plan::Plan> plan = cached_plan(program, options_);
-    if (!plan || !was_tried(plan->choice) || !compared_engines(plan->choice)) return;
-    const plan::Alternative& first = plan->choice.front();
-    const Known known = first.measured_ms ? Known::fastest : Known::built;
-    if (first.lowering != candidate.strategy->name || known <= known_) return;
-    known_ = known;
-    winner_ = ahead_.size() - 1;
-    ahead_.back().program = number;
+  void look_at(const Candidate& candidate, const plan::Program& program, std::size_t number) {
+    const Result<cache::Key> key = key_with_compiler(program, options_);
+    if (!key.ok()) return;
+    signatures_.insert(key->hash().to_hex());
+    const auto plan = cached_plans(options_).cache->files()->load(*key);
+    if (!plan.ok() || !*plan || (*plan)->choice.empty()) return;
+    if ((*plan)->choice.front().lowering != candidate.strategy->name) return;
+    known_.push_back({ahead_.size() - 1, number, (*plan)->choice});
   }
 
-  // Whether all engines that can serve now took part, and not only one that was named then.
+  const Known* winner() const {
+    const Known* built = nullptr;
+    for (const Known& known : known_) {
+      if (!remembers(known.choice)) continue;
+      if (known.choice.front().measured_ms) return &known;
+      if (built == nullptr) built = &known;
+    }
+    return built;
+  }
+
   bool compared_engines(const std::vector<plan::Alternative>& choice) const {
     return std::ranges::all_of(candidates_.all(), [&choice](const Candidate& candidate) {
       const engines::Engine* const engine = planner::engine_of(candidate.strategy->name);
@@ -317,16 +334,40 @@ class Tried {
     });
   }
 
-  // Of the plan that is to be first.
-  enum class Known : std::uint8_t { nothing, built, fastest };
-
   Candidates& candidates_;
   const CompileOptions& options_;
   std::vector<Attempt> ahead_;
-  std::size_t winner_ = 0;  // in ahead_
-  Known known_ = Known::nothing;
+  std::set<std::string> signatures_;  // of all programs that may be tried
+  std::vector<Known> known_;
   bool looked_ = false;
 };
+
+// `keeps_choice`: whether what was tried before it is remembered with the plan.
+Status take_or_compile_steps(plan::Plan& plan, const CompileOptions& options, const Limits& limits,
+                             bool keeps_choice, const Tried& tried) {
+  const CachedPlans cached = cached_plans(options);
+  if (cached.cache == nullptr) return compile_steps(plan, options, limits);
+  ATTN_ASSIGN(const cache::Key key, key_of(plan.program, options));
+  ATTN_ASSIGN(const cache::PlanCache::Pointer found,
+              cached.cache->get(key, [&]() -> Result<plan::Plan> {
+                plan::Plan compiled = plan;
+                if (!keeps_choice) compiled.choice.clear();
+                ATTN_RETURN_IF_ERROR(compile_steps(compiled, options, limits));
+                return compiled;
+              }));
+  plan = worded(plan, *found);
+  if (tried.remembers(found->choice)) {
+    plan.choice = found->choice;
+    return {};
+  }
+  // A folder that cannot be written remembers nothing more.
+  const bool tells_more =
+      keeps_choice && any_was_tried(plan.choice) && found->choice != plan.choice;
+  if (tells_more && cached.cache->files()) {
+    static_cast<void>(cached.cache->files()->save(plan));
+  }
+  return {};
+}
 
 struct Taken {
   plan::Plan plan;
@@ -386,10 +427,11 @@ class Race {
   // Errors: those after which no other may be tried, and of the measurement.
   Status enter(const Candidate& candidate, const Lowered& lowered) {
     plan::Alternative each{std::string(candidate.strategy->name), lowered.predicted_ms};
+    each.signature = signature_of_try(lowered.program, options_);
     Result<plan::Plan> plan = build_(candidate, lowered);
     if (!plan.ok()) {
       if (!may_try_another(plan.error())) return plan.error();
-      failed_.push_back({{each.lowering, plan.error()}, each.predicted_ms});
+      failed_.push_back({{each.lowering, plan.error()}, each.predicted_ms, each.signature});
       each.refused = plan.error().message;
       all_.push_back(std::move(each));
       return {};
@@ -474,7 +516,7 @@ Result<Compiled> compile(const ir::Attention& attention, const support::Source& 
     const bool lasting = std::ranges::all_of(failed, [](const Failure& each) {
       return each.refusal.error.code == ErrorCode::unsupported;
     });
-    ATTN_RETURN_IF_ERROR(take_or_compile_steps(plan, options, lowered.limits, lasting));
+    ATTN_RETURN_IF_ERROR(take_or_compile_steps(plan, options, lowered.limits, lasting, tried));
     return plan;
   };
   // The first of its programs that is not refused.
@@ -485,8 +527,9 @@ Result<Compiled> compile(const ir::Attention& attention, const support::Source& 
     for (std::size_t next = attempt.program + 1; lowered.ok(); ++next) {
       Result<plan::Plan> plan = compiled(candidate, *lowered);
       if (plan.ok()) return plan;
-      failed.push_back(
-          {{std::string(candidate.strategy->name), plan.error()}, lowered->predicted_ms});
+      failed.push_back({{std::string(candidate.strategy->name), plan.error()},
+                        lowered->predicted_ms,
+                        signature_of_try(lowered->program, options)});
       if (!is_refused(plan)) return plan;
       lowered = candidates.lower_again(candidate, next);
     }

@@ -233,6 +233,33 @@ TEST(Compile, TheFastestTileThatWasMeasuredIsKept) {
   std::filesystem::remove_all(folder);
 }
 
+// Another cuDNN may be faster, or build what this one did not: here nothing, as no worker runs.
+TEST(Compile, WhatWasTriedIsRememberedForItsVersionOfCudnn) {
+  const Read spec("attention a { dims B = 1, Hq = 2, Sq = 128, D = 256; }", {});
+  const auto folder = std::filesystem::path(::testing::TempDir()) / "attn_versions";
+  std::filesystem::remove_all(folder);
+  CompileOptions options = options_for_native();
+  options.lowering = planner::kAnyLowering;
+  options.worker.report_folder = ::testing::TempDir();
+  options.cached = cached_in(folder);
+  double ms = 9;  // of the last, which is the fastest
+  options.measure = [&ms](const ir::Attention&, const plan::Plan&) { return ms -= 1; };
+  const auto fastest = compile(spec.attention, spec.source, spec.bindings, options);
+  ASSERT_TRUE(fastest.ok()) << fastest.error().to_text();
+  options.measure = nullptr;
+  const auto compiled_with = [&](std::int64_t number) {
+    options.cached = cached_in(folder);
+    options.cached.cudnn_version = version(number);
+    return compile(spec.attention, spec.source, spec.bindings, options).value().plan;
+  };
+  const plan::Plan kept = compiled_with(91900), other = compiled_with(92000);
+  EXPECT_EQ(kept.program, fastest->plan.program);
+  EXPECT_EQ(kept.choice, fastest->plan.choice);
+  EXPECT_NE(other.program, fastest->plan.program);
+  EXPECT_FALSE(other.choice.front().measured_ms.has_value());
+  std::filesystem::remove_all(folder);
+}
+
 TEST(Compile, BothEnginesAreInTheChoice) {
   const Read spec;
   CompileOptions options = options_for("h200");
