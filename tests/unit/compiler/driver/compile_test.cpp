@@ -282,6 +282,22 @@ TEST(Compile, BothEnginesAreInTheChoice) {
   EXPECT_THAT(refused.refused, HasSubstr("compute capability 9.0"));
 }
 
+// cuDNN has a backward of this, which would drop other weights than the forward.
+TEST(Compile, TheEngineThatRandomDropoutLeavesOutIsInTheChoice) {
+  const Read spec(
+      "attention a { dims B = 1, Hq = 4, Sq = 128, Skv = 128, D = 64; dropout 0.1; "
+      "tensor s: f32[Hq]; sink s[h]; outputs o, max; grad q, k, v; }",
+      {});
+  CompileOptions options = options_for_native();
+  options.lowering = planner::kAnyLowering;
+  const auto compiled = compile(spec.attention, spec.source, spec.bindings, options);
+  ASSERT_TRUE(compiled.ok()) << compiled.error().to_text();
+  EXPECT_EQ(compiled->plan.lowering, "native");
+  const plan::Alternative& other = compiled->plan.choice.back();
+  EXPECT_EQ(planner::engine_of(other.lowering)->name, "cudnn");
+  EXPECT_THAT(other.refused, HasSubstr("random numbers of the engine `native`"));
+}
+
 // As many captured tensors as a thread has no registers for: with every tile.
 TEST(Compile, KernelsThatSpillAreRefused) {
   std::string tensors, score = "score";
