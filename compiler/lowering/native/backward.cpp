@@ -148,8 +148,6 @@ class NativeBackward {
     return {};
   }
 
-  static std::int64_t ceil_div(std::int64_t x, std::int64_t y) { return (x + y - 1) / y; }
-
   bool wants(const char* gradient) const {
     return std::ranges::find(gradients_, gradient) != gradients_.end();
   }

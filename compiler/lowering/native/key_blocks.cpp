@@ -9,6 +9,7 @@
 
 #include "compiler/lowering/common/unsupported.h"
 #include "compiler/lowering/native/patches.h"
+#include "runtime/base/ceil_div.h"
 
 namespace attn::lowering::native {
 namespace {
@@ -24,8 +25,6 @@ struct Stretch {  // of cells that are not empty
   std::int64_t first, last;
   Block block;
 };
-
-std::int64_t ceil_div(std::int64_t x, std::int64_t y) { return (x + y - 1) / y; }
 
 class Lister {
  public:

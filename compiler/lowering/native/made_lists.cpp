@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "compiler/lowering/native/intervals.h"
+#include "runtime/base/ceil_div.h"
 #include "runtime/plan/internal_tensor.h"
 
 namespace attn::lowering::native {
@@ -23,23 +24,21 @@ constexpr std::int64_t kMostListed = std::int64_t{1} << 28;  // words
 // Tiles that a block of threads lists, at most; and blocks for each multiprocessor.
 constexpr std::int64_t kMostTilesOfBlock = 8, kListBlocks = 2;
 
-std::int64_t quotient_up(std::int64_t x, std::int64_t y) { return (x + y - 1) / y; }
-
 std::int64_t words_of_tile(const MadeLists& lists) {
   return lists.cell_words() + kRunWords * lists.most_runs() + 2 * kTileWords;
 }
 
 }  // namespace
 
-std::int64_t MadeLists::most_runs() const { return quotient_up(cells, cells_of_block); }
+std::int64_t MadeLists::most_runs() const { return ceil_div(cells, cells_of_block); }
 
-std::int64_t MadeLists::cell_words() const { return 2 * quotient_up(cells, 32); }
+std::int64_t MadeLists::cell_words() const { return 2 * ceil_div(cells, 32); }
 
 bool MadeLists::fit() const { return all_tiles() * words_of_tile(*this) <= kMostListed; }
 
 std::int64_t MadeLists::tiles_of_block(std::int64_t multiprocessors) const {
   const std::int64_t blocks = kListBlocks * multiprocessors;
-  return std::clamp<std::int64_t>(quotient_up(all_tiles(), blocks), 1, kMostTilesOfBlock);
+  return std::clamp<std::int64_t>(ceil_div(all_tiles(), blocks), 1, kMostTilesOfBlock);
 }
 
 std::string lists_kernel_text(const std::string& parameters, const std::string& object,
@@ -70,7 +69,7 @@ void add_lists(const MadeLists& lists, std::int64_t tiles_of_block, const char* 
   const auto sorted =
       std::bit_ceil(std::max<std::size_t>(2, static_cast<std::size_t>(lists.tiles)));
   step.launches.push_back({.kernel = kListsKernel,
-                           .grid = {lists.lists * quotient_up(lists.tiles, tiles_of_block), 1, 1},
+                           .grid = {lists.lists * ceil_div(lists.tiles, tiles_of_block), 1, 1},
                            .block = {kListThreads, 1, 1},
                            .shared_bytes = static_cast<std::int64_t>(8 * sorted),
                            .arguments = std::move(arguments)});

@@ -8,6 +8,7 @@
 #include "compiler/lowering/common/controls.h"
 #include "compiler/lowering/cudnn/operands.h"
 #include "compiler/lowering/cudnn/vectors.h"
+#include "runtime/base/ceil_div.h"
 #include "runtime/plan/internal_tensor.h"
 
 namespace attn::lowering::native {
@@ -139,7 +140,7 @@ void add_sequence_maps(const ir::Attention& attention, const std::vector<TensorM
   }
   arguments.emplace_back(Tensor{kMaps});
   step.launches.push_back({.kernel = kMapsKernel,
-                           .grid = {(batches + kMapsThreads - 1) / kMapsThreads, 1, 1},
+                           .grid = {ceil_div(batches, kMapsThreads), 1, 1},
                            .block = {kMapsThreads, 1, 1},
                            .arguments = std::move(arguments)});
 }

@@ -24,6 +24,7 @@
 #include "compiler/lowering/native/strength_reduction.h"
 #include "compiler/passes/analysis/mask_analysis.h"
 #include "compiler/planning/capabilities.h"
+#include "runtime/base/ceil_div.h"
 #include "runtime/plan/internal_tensor.h"
 
 namespace attn::lowering {
@@ -144,7 +145,7 @@ class Native {
     const std::int64_t items = kernel_.items(dims_);
     if (items >= 2 * all || kernel_.tile.share() > widest_part() || kernel_.tile.patch) return 1;
     const std::int64_t least = kernel_.tile.warps() == 4 ? kLeastOfFew : kLeastOfMany;
-    const auto turns = [&](std::int64_t count) { return (items * count + all - 1) / all; };
+    const auto turns = [&](std::int64_t count) { return ceil_div(items * count, all); };
     std::int64_t best = 1;
     for (std::int64_t count = 2; count <= kMostParts; ++count) {
       if (kernel_.blocks.blocks < static_cast<double>(items * count * least)) break;

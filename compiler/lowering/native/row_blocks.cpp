@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "compiler/lowering/common/unsupported.h"
+#include "runtime/base/ceil_div.h"
 
 namespace attn::lowering::native {
 namespace {
@@ -25,7 +26,7 @@ class RowLister {
     as_keys_.keys = tile.rows;
     if (ordered) as_keys_.cell = tile.rows;
     made_.axes = axes;
-    made_.tiles = (dims_[Dim::Skv] + keys_ - 1) / keys_;
+    made_.tiles = ceil_div(dims_[Dim::Skv], keys_);
   }
 
   Result<KeyBlocks> run() && {
@@ -157,9 +158,7 @@ class RowLister {
 
 }  // namespace
 
-std::int64_t past_all_rows(const ir::Dims& dims) {
-  return (dims[Dim::Sq] + kCell - 1) / kCell * kCell;
-}
+std::int64_t past_all_rows(const ir::Dims& dims) { return ceil_div(dims[Dim::Sq], kCell) * kCell; }
 
 Result<KeyBlocks> row_blocks(const ir::Attention& attention, const passes::Axes& mask_axes,
                              const RowTile& tile, bool ordered) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "compiler/lowering/native/tiles.h"
+#include "runtime/base/ceil_div.h"
 
 namespace attn::lowering::native {
 namespace {
@@ -14,7 +15,7 @@ using ir::Dim;
 MadeLists sizes_of(const ir::Dims& dims, const KeyBlocks& blocks, const RowTile& tile) {
   return {.lists = (blocks.axes.batch ? dims[Dim::B] : 1) * (blocks.axes.head ? dims[Dim::Hkv] : 1),
           .tiles = blocks.tiles,
-          .cells = (dims[Dim::Sq] + kCell - 1) / kCell,
+          .cells = ceil_div(dims[Dim::Sq], kCell),
           .cells_of_block = tile.rows / kCell};
 }
 

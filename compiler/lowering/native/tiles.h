@@ -7,6 +7,7 @@
 
 #include "compiler/ir/attention.h"
 #include "compiler/lowering/native/tables.h"
+#include "runtime/base/ceil_div.h"
 
 namespace attn::lowering::native {
 
@@ -54,7 +55,7 @@ struct Tile {
   std::int64_t share() const;         // columns of o of a warp group, if not the last
   std::int64_t threads() const { return 128 * (groups * shares + 1); }
   std::int64_t warps() const { return 4 * groups * shares; }  // that compute
-  std::int64_t cells_of(std::int64_t columns) const { return (columns + cell - 1) / cell; }
+  std::int64_t cells_of(std::int64_t columns) const { return ceil_div(columns, cell); }
   // Columns of a panel of q and k, and of v.
   std::int64_t depth_panel() const;
   std::int64_t width_panel() const;

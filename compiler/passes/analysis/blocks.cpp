@@ -5,13 +5,14 @@
 #include <optional>
 #include <utility>
 
+#include "runtime/base/ceil_div.h"
+
 namespace attn::passes {
 namespace {
 
 constexpr int kToScores = 128;  // halvings, enough for blocks of any size
 constexpr int kTurn = 1024;     // parts of a block looked at in one turn
 
-std::int64_t blocks_in(std::int64_t size, std::int64_t block) { return (size + block - 1) / block; }
 bool is_single(const Range& range) { return range.low == range.high; }
 
 class Halving {
@@ -24,8 +25,8 @@ class Halving {
         sink_(sink) {}
 
   Exactness run() {
-    rectangles_.push_back({{0, blocks_in(dims_[ir::Dim::Sq], search_.rows) - 1},
-                           {0, blocks_in(dims_[ir::Dim::Skv], search_.columns) - 1}});
+    rectangles_.push_back({{0, ceil_div(dims_[ir::Dim::Sq], search_.rows) - 1},
+                           {0, ceil_div(dims_[ir::Dim::Skv], search_.columns) - 1}});
     for (; !rectangles_.empty(); rectangles_.pop_front()) look(rectangles_.front());
     for (; !undecided_.empty(); undecided_.pop_front()) take_turn(undecided_.front());
     return exactness_;
@@ -153,8 +154,8 @@ Exactness find_blocks(const ir::Attention& attention, std::span<const ir::ExprId
 BlockMap block_map(const ir::Attention& attention, BlockSearch search, std::int64_t operations) {
   BlockMap map{search.rows,
                search.columns,
-               blocks_in(attention.dims[ir::Dim::Sq], search.rows),
-               blocks_in(attention.dims[ir::Dim::Skv], search.columns),
+               ceil_div(attention.dims[ir::Dim::Sq], search.rows),
+               ceil_div(attention.dims[ir::Dim::Skv], search.columns),
                {}};
   map.blocks.resize(static_cast<std::size_t>(map.height * map.width));
   const MaskBoxes boxes(attention, attention.masks);
