@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <iterator>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "compiler/passes/strategy/partition.h"
 #include "compiler/pictures/drawing.h"
@@ -78,7 +80,12 @@ Result<std::optional<passes::Partition>> partition_of(const Options& options, co
   return {ErrorCode::unsupported, "the mask is not divided into parts"};
 }
 
-Result<pictures::Picture> picture_of(const Options& options, const Spec& spec) {
+struct Drawn {
+  pictures::Picture picture;
+  std::vector<std::pair<std::string, std::string>> origins;  // Inputs::origins
+};
+
+Result<Drawn> drawn_of(const Options& options, const Spec& spec) {
   ATTN_RETURN_IF_ERROR(check_sizes(spec.attention));
   const Needs needs = options.score ? Needs::masks_and_scores : Needs::masks;
   ATTN_ASSIGN(Inputs inputs, make_inputs(spec.attention, options.inputs, Missing::lifelike, needs));
@@ -90,7 +97,17 @@ Result<pictures::Picture> picture_of(const Options& options, const Spec& spec) {
   const reference::Bindings values{
       {std::move_iterator(tensors.begin()), std::move_iterator(tensors.end())},
       {params.begin(), params.end()}};
-  return pictures::picture_of(spec.attention, values, how);
+  ATTN_ASSIGN(pictures::Picture picture, pictures::picture_of(spec.attention, values, how));
+  return Drawn{std::move(picture), std::move(inputs.origins)};
+}
+
+// Names the values that nobody gave: another picture is as good.
+void report_made_up(const Drawn& drawn, const InputTexts& given) {
+  std::string made_up;
+  for (const auto& [name, origin] : drawn.origins) {
+    if (origin != kDefault && !given.contains(name)) made_up += fmt::format(" {}={}", name, origin);
+  }
+  if (!made_up.empty()) fmt::print(stderr, "inputs that are not given:{}\n", made_up);
 }
 
 std::int64_t terminal_columns() {
@@ -105,7 +122,8 @@ bool wants_colour() {
   return isatty(STDOUT_FILENO) == 1 && (refused == nullptr || *refused == '\0');
 }
 
-Json to_json(const pictures::Picture& picture) {
+Json to_json(const Drawn& drawn) {
+  const pictures::Picture& picture = drawn.picture;
   Json panels = Json::array();
   for (const pictures::Panel& panel : picture.panels) {
     const passes::BlockMap& map = panel.cells.map;
@@ -132,6 +150,8 @@ Json to_json(const pictures::Picture& picture) {
                      {"has_nan", picture.has_nan}};
   }
   if (!picture.parts.empty()) json["parts"] = picture.parts;
+  json["inputs"] = Json::object();
+  for (const auto& [name, origin] : drawn.origins) json["inputs"][name] = origin;
   return json;
 }
 
@@ -152,10 +172,13 @@ Status draw(const Options& options, const Spec& spec) {
   const bool prints = options.output.empty() && options.format == Format::text;
   if (prints)
     fitted.picture = pictures::for_terminal(options.picture, terminal_columns(), wants_colour());
-  ATTN_ASSIGN(const pictures::Picture picture, picture_of(fitted, spec));
-  if (!options.output.empty()) ATTN_RETURN_IF_ERROR(write(options, picture));
-  if (options.format == Format::json) print_json(to_json(picture));
-  if (prints) fmt::print("{}", pictures::to_terminal(picture, wants_colour()));
+  ATTN_ASSIGN(const Drawn drawn, drawn_of(fitted, spec));
+  if (!options.output.empty()) ATTN_RETURN_IF_ERROR(write(options, drawn.picture));
+  if (options.format == Format::json)
+    print_json(to_json(drawn));
+  else
+    report_made_up(drawn, options.inputs);
+  if (prints) fmt::print("{}", pictures::to_terminal(drawn.picture, wants_colour()));
   return {};
 }
 

@@ -288,15 +288,14 @@ Error not_read(const std::string& name, Needs needs) {
           {}};
 }
 
-// Leaves the tensors that are read.
+// Leaves what is read.
 Status keep_what_is_read(const ir::Attention& attention, const InputTexts& texts, Needs needs,
                          std::vector<Wanted>& all) {
   const std::set<std::string> names = names_read(attention, needs);
   for (const auto& [name, text] : texts) {
     if (!names.contains(name)) return not_read(name, needs);
   }
-  std::erase_if(
-      all, [&](const Wanted& wanted) { return wanted.captured && !names.contains(wanted.name); });
+  std::erase_if(all, [&](const Wanted& wanted) { return !names.contains(wanted.name); });
   return {};
 }
 

@@ -46,7 +46,7 @@ struct Inputs {
 inline constexpr const char* kCotangent = "do";
 
 // What will be computed. Gradients also need kCotangent; masks, and masks and scores, need only the
-// tensors that they read, lengths, and params.
+// tensors and params that they read, and lengths.
 enum class Needs : std::uint8_t { masks, masks_and_scores, forward, gradients };
 
 // Every dimension must be bound. Tensors have the dtype of the spec; floats keep the precision they

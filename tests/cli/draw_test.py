@@ -73,8 +73,19 @@ class Draw(attnc.Case):
         self.assertNotEqual(first.stdout, second.stdout)
         self.assertEqual(first.stdout, self.draw("document_causal", "--bind", "Sq=64", "--in",
                                                  "doc=random:1", "--b", 0).stdout)
+        self.assertEqual(first.stderr, "")
         everything = self.draw("document_causal", "--bind", "Sq=64", "--in", "doc=zeros")
         self.assertIn("50.8 % of scores", everything.stdout)
+
+    def test_inputs_that_are_not_given_are_named(self):
+        self.assertIn("inputs that are not given: doc=random\n",
+                      self.draw("document", "--bind", "Sq=64", "--b", 0).stderr)
+        self.assertEqual(self.draw("causal", "--bind", "Sq=64").stderr, "")
+        drawn = self.attnc_json("draw", SPECS / "document.attn", "--bind", "Sq=64")
+        self.assertEqual(drawn["inputs"], {"doc": "random"})
+        # Of params and tensors only those that are read.
+        drawn = self.attnc_json("draw", SPECS / "alibi_slopes.attn", "--bind", "Sq=64")
+        self.assertEqual(drawn["inputs"], {})
 
     def test_every_spec_can_be_drawn(self):
         for path in sorted(SPECS.glob("*.attn")):

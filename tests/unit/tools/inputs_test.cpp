@@ -72,6 +72,7 @@ TEST(Inputs, MasksNeedOnlyWhatTheyRead) {
   EXPECT_EQ(inputs.values.tensors.size(), 2U);
   EXPECT_TRUE(inputs.values.tensors.contains("doc") && inputs.values.tensors.contains("seen"));
   EXPECT_EQ(inputs.values.params.at("n"), 2);
+  EXPECT_FALSE(inputs.values.params.contains("c")) << "of the score";
   const auto all = make_inputs(spec.attention, {}, Missing::lifelike, Needs::masks_and_scores);
   EXPECT_TRUE(all->values.tensors.contains("slope"));
 }
