@@ -105,7 +105,7 @@ struct ListMaker {
     if constexpr (E::kIntervals) {
       find_strips();
       __syncthreads();
-      find_rows();
+      if constexpr (kRowValues > 0) find_rows();
       __syncthreads();
     }
 #pragma unroll 1
