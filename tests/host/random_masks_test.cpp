@@ -1,10 +1,13 @@
-// Runs random masks, split into parts or lowered to page lists, on the host, and compares outputs
-// and gradients with the reference. ATTN_STRESS=N in the environment runs N times as many;
-// ATTN_SEED=N runs only the spec with this seed.
+// Runs random masks, split into parts, lowered to page lists, or by attnc's own kernels on an
+// emulated GPU, on the host, and compares outputs and gradients with the reference. ATTN_STRESS=N
+// in the environment runs N times as many; ATTN_SEED=N runs only the spec with this seed.
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cstdlib>
 #include <iostream>
+#include <iterator>
+#include <string_view>
 
 #include "runtime/base/check.h"
 #include "tests/host/attention.h"
@@ -14,8 +17,9 @@ namespace attn::host {
 namespace {
 
 constexpr int kBatches = 6;
-constexpr int kMasks = 50;  // per batch
-constexpr int kPaged = 12;  // per batch
+constexpr int kMasks = 50;   // per batch
+constexpr int kPaged = 12;   // per batch
+constexpr int kNative = 16;  // per batch
 
 int times(int count) {
   const char* stress = std::getenv("ATTN_STRESS");
@@ -80,6 +84,53 @@ TEST_P(HostRandomMasks, InPagesAreTheReference) {
     if (subject) subjects.push_back(std::move(*subject));
   }
   EXPECT_EQ(subjects.size(), static_cast<std::size_t>(wanted));
+  expect_reference(subjects);
+}
+
+// What random specs do not have, and attnc's own kernels compute in ways of their own. (q_raw is
+// within tensors for every alignment.)
+constexpr std::string_view kClauses[] = {
+    "",
+    "deterministic;",
+    "dropout 0.2;",
+    "lengths q, kv;",
+    "lengths kv; deterministic;",
+    "tensor t: f32[Hq]; sink t[h];",
+    "tensor t: i32[Sq + Skv] = i0 // 37; mask t[q_raw] == t[kv_idx];",
+    "tensor t: bool[B, Skv] = (i0 + i1) % 5 != 0; mask t[b, kv_idx] || q_raw % 3 == 0;",
+    "tensor t: bool[Skv] = i0 % 7 != 0; mask t[kv_idx];",
+    "tensor t: f32[Sq, Skv]; mask t[q_raw, kv_idx] > -0.5;",
+    "tensor t: f16[Hq, Sq, Skv]; score score + t[h, q_raw, kv_idx];",
+    "tensor t: f32[Skv]; score score * (1.0 + 0.1 * t[kv_idx]); dropout 0.1;",
+    "score sqrt(abs(score) + 0.25);",
+    "score min(max(score, -1.0), 1.0);",
+    "score where(score > 0.3, score, 0.1 * score);",
+    "param n: i32; mask kv_idx < n + 30 || q_raw > 20;"};
+
+// A random spec with one of these clauses, and its gradients. Nothing for head dimensions that the
+// kernels do not have.
+std::optional<Subject> by_native(std::uint64_t seed) {
+  std::string text = attn::testing::random_spec(seed);
+  text.insert(text.rfind('}'), kClauses[seed % std::size(kClauses)]);
+  Subject subject{text, attention_of(text), {}};
+  auto forward = driver::lower(subject.attention, "native", plan::Direction::forward);
+  auto backward = driver::lower(subject.attention, "native", plan::Direction::backward);
+  if (!forward.ok() || !backward.ok()) return std::nullopt;
+  const bool early = std::popcount(seed) % 2 == 0;  // of each clause, some
+  const auto order = early ? gpu::Order::early_copies : gpu::Order::late_copies;
+  subject.pairs.push_back({"native", std::move(*forward), std::move(*backward), order});
+  return subject;
+}
+
+TEST_P(HostRandomMasks, ByAttncsKernelsAreTheReference) {
+  const auto wanted = static_cast<std::size_t>(times(kNative));
+  std::vector<Subject> subjects;
+  std::uint64_t seed = static_cast<std::uint64_t>(GetParam()) * 1'000'000;
+  for (std::size_t tried = 0; subjects.size() < wanted && tried < 2 * wanted; ++tried) {
+    std::optional<Subject> subject = by_native(seed++);
+    if (subject) subjects.push_back(std::move(*subject));
+  }
+  EXPECT_EQ(subjects.size(), wanted);
   expect_reference(subjects);
 }
 
