@@ -1,7 +1,7 @@
 """sanitized.py ATTNC FOLDER [SPEC...]: runs `attnc verify` of each spec with each tool of compute-sanitizer,
-on the engine `native`. Without specs: those of tests/gpu/native, which takes minutes. Prints a line for each
-run that finds something or fails; the output of all runs goes to FOLDER. The exit code is 1 if there is
-such a line."""
+on the engine `native`, and of its gradients if it has a clause `grad`. Without specs: those of
+tests/gpu/native, which takes minutes. Prints a line for each run that finds something or fails; the output
+of all runs goes to FOLDER. The exit code is 1 if there is such a line."""
 import concurrent.futures
 import os
 import pathlib
@@ -26,7 +26,8 @@ def sanitizer():
 
 def run(attnc, folder, tool, spec):
     """What is wrong, or an empty text."""
-    verify = [attnc, "verify", spec, "--shapes", "own", "--engine", "native"]
+    gradients = ["--grad"] if re.search(r"^\s*grad\b", spec.read_text(), re.MULTILINE) else []
+    verify = [attnc, "verify", spec, "--shapes", "own", "--engine", "native", *gradients]
     command = [sanitizer(), "--tool", tool, *OPTIONS, *verify]
     try:
         process = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
