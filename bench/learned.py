@@ -9,6 +9,8 @@ Needs a GPU, except with --compile-only, which writes the plans to FOLDER. The l
 65,536 keys, and 16 below. FlexAttention has no sinks; there, o is scaled in PyTorch by lse.
 """
 import argparse
+import concurrent.futures
+import os
 import pathlib
 import sys
 import tempfile
@@ -91,6 +93,9 @@ class Flex:
         peak = torch.cuda.max_memory_allocated() - before
         return max(0, peak - sum(each.nbytes for each in gradients))
 
+    def ready(self):
+        return True
+
     def measure(self, runs):
         return {"ms": peers.milliseconds(self.backward, runs), "memory": self.memory}
 
@@ -106,14 +111,27 @@ def ours(options, plan):
     return {"ms": timed["rows"][0]["device"]["median_ms"], "memory": backward["manifest"]["workspace_bytes"]}
 
 
-def theirs(name, size, runs):
-    try:
-        process = remote.Remote(Flex, name, size)
-        found = process.call("measure", runs, limit=FIRST_CALL)
-        process.stop()
-        return found
-    except RuntimeError as error:
-        return {"error": first_line(error)}
+class Theirs:
+    """FlexAttention's part of a row."""
+
+    def __init__(self, name, size):
+        self.process = remote.Remote(Flex, name, size)
+
+    def prepare(self):
+        """Makes the first calls, in which it compiles. Returns self."""
+        try:
+            self.process.call("ready", limit=FIRST_CALL)
+        except RuntimeError:
+            pass  # measure() says it
+        return self
+
+    def measure(self, runs):
+        try:
+            return self.process.call("measure", runs, limit=FIRST_CALL)
+        except RuntimeError as error:
+            return {"error": first_line(error)}
+        finally:
+            self.process.stop()
 
 
 def compiled(options, name, size):
@@ -144,6 +162,7 @@ def parse():
     parser.add_argument("--plans", type=pathlib.Path, metavar="FOLDER", help="of compiled plans")
     parser.add_argument("--target", default="native", help="target of attnc compile")
     parser.add_argument("--compile-only", action="store_true")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="rows that the peer compiles at once")
     parser.add_argument("--runs", type=int, default=9, help="samples per time")
     parser.add_argument("--no-peer", action="store_true", help="without FlexAttention")
     parser.add_argument("--out", type=pathlib.Path, metavar="FILE.json")
@@ -153,26 +172,37 @@ def parse():
     return options
 
 
-def measure(options, name, size):
+def measure(options, name, size, peer):
     row = {"row": name, "size": size, "heads": heads_of(name, size)}
     plan, error = compiled(options, name, size)
     if options.compile_only:
         print(f"{name:12} {size:6}  {error or plan}", flush=True)
         return row
     row["ours"] = {"error": error} if error else ours(options, plan)
-    row["flexattention"] = {"error": "not asked for"} if options.no_peer else theirs(name, size, options.runs)
+    row["flexattention"] = peer.measure(options.runs) if peer else {"error": "not asked for"}
     print(f"{name:12} {size:6}  ours {said(row['ours'])}  flexattention {said(row['flexattention'])}", flush=True)
     return row
 
 
+def prepared(options, rows):
+    """FlexAttention's part of each row, or None. All compile at the same time; then nothing runs beside what
+    is timed."""
+    if options.no_peer or options.compile_only:
+        return [None for _ in rows]
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        return list(pool.map(lambda row: Theirs(*row).prepare(), rows))
+
+
 def main():
     options = parse()
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # --jobs processes compile already
+    rows = [(name, size) for name in options.rows for size in options.size]
     with tempfile.TemporaryDirectory() as temporary:
         options.plans = options.plans or pathlib.Path(temporary)
         options.plans.mkdir(parents=True, exist_ok=True)
-        rows = [measure(options, name, size) for name in options.rows for size in options.size]
+        measured = [measure(options, *row, peer) for row, peer in zip(rows, prepared(options, rows))]
     if options.out and not options.compile_only:
-        results.save(options.out, {"rows": rows})
+        results.save(options.out, {"rows": measured})
     return 0
 
 
