@@ -34,8 +34,8 @@
 //
 // A generated kernel gives three classes:
 //   C  constants: sizes, tile, stages, strides
-//   E  expressions, inlined: weight(), lines(..), score(..), mask(..), keep(..), sink(..), keys(b),
-//      queries(b), and of random dropout seed(), offset()
+//   E  expressions, inlined: weight(), lines(..), score(..), mask(..), mask_by_indices(..), keep(..),
+//      sink(..), keys(b), queries(b), and of random dropout seed(), offset()
 //   L  lists: which key blocks a tile sees (Tile, Run)
 #pragma once
 
@@ -50,8 +50,8 @@ namespace kernels {
 struct alignas(16) Tile {
   int tile, first, runs, blocks;
 };
-// Adjacent blocks from `key` on; it is a multiple of 16, and its lowest bit tells whether masks
-// hide a part of them. Of a patch it is 16 times the number of the first 8 keys, counted row by row.
+// Adjacent blocks from `key` on; it is a multiple of 16, and other bits are kMasked and kByIndices. Of
+// a patch it is 16 times the number of the first 8 keys, counted row by row.
 struct alignas(8) Run {
   int key, blocks;
 };
@@ -78,7 +78,8 @@ constexpr unsigned kMasked = 1;  // masks hide a part of it
 constexpr unsigned kFirstOfTile = 2;
 constexpr unsigned kLastOfTile = 4;
 constexpr unsigned kPastKeys = 8;  // it reaches past the last key
-constexpr unsigned kKeyBits = ~15u;
+constexpr unsigned kByIndices = 1u << 30;  // masks that read tensors show all of it
+constexpr unsigned kKeyBits = kByIndices - 16;
 constexpr unsigned kEndOfStream = ~0u;
 
 constexpr float kLowest = -3.402823466e38f;  // finite; scores near it count as -inf
@@ -457,7 +458,7 @@ struct Producer {
     const Run run = lists.run(blocks.run++);
     blocks.key = run.key & (int)kKeyBits;
     blocks.of_run = run.blocks;
-    blocks.flags = (blocks.flags & kFirstOfTile) | (run.key & kMasked);
+    blocks.flags = (blocks.flags & kFirstOfTile) | (run.key & (kMasked | kByIndices));
   }
 
   // The values of a block come after the keys of the next.
@@ -996,6 +997,17 @@ struct Consumer {
     }
   }
 
+  // The same by masks that read no tensor.
+  __device__ __forceinline__ void hide_masked_by_indices() {
+    const TileRows<C> rows = rows_of(tile_words);
+#pragma unroll
+    for (int i = 0; i < kScores; ++i) {
+      const int r = i / 2 & 1;
+      const bool shown = expressions.mask_by_indices(rows.b, rows.h[r], rows.row(r), column(i));
+      s[i] = shown ? s[i] : hidden();
+    }
+  }
+
   __device__ __forceinline__ void hide_past_keys() {
     const int keys = expressions.keys(rows_of(tile_words).b);
 #pragma unroll
@@ -1004,7 +1016,11 @@ struct Consumer {
 
   __device__ __forceinline__ void hide() {
     if constexpr (E::kMask) {
-      if (block & kMasked) hide_masked();
+      constexpr unsigned kWhich = E::kMasksByIndices ? kMasked | kByIndices : kMasked;
+      if ((block & kWhich) == kMasked) hide_masked();
+      if constexpr (E::kMasksByIndices) {
+        if (block & kByIndices) hide_masked_by_indices();
+      }
     }
     if constexpr (!C::kPatches) {
       if (block & kPastKeys) hide_past_keys();

@@ -175,6 +175,17 @@ ATTN_INLINE void load_matrices(unsigned (&pairs)[4], unsigned address) {
                : "memory");
 }
 
+// Adds one thread's share of a count: after all that was written before, and before all that is read
+// after it, on the GPU.
+ATTN_INLINE int add_in_order(int* count, int value) {
+  int before;
+  asm volatile("atom.acq_rel.gpu.global.add.s32 %0, [%1], %2;"
+               : "=r"(before)
+               : "l"(count), "r"(value)
+               : "memory");
+  return before;
+}
+
 // The value, which the compiler takes for another each time: what is computed of it is not kept in
 // registers.
 ATTN_INLINE int unknown(int value) {

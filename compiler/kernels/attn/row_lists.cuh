@@ -8,7 +8,7 @@ namespace kernels {
 
 template <class E>
 struct Transposed {
-  static constexpr bool kIntervals = E::kIntervals;
+  static constexpr bool kIntervals = E::kIntervals, kMasksByIndices = false;
   static constexpr int kRowValues = E::kColumnValues, kColumnValues = E::kRowValues;
 
   const E& of;

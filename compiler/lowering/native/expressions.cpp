@@ -128,13 +128,12 @@ std::string float_literal(double value) { return ir::real_text(value) + "f"; }
 
 constexpr const char* kIndices = "int b, int h, int row, int column";
 
-std::string mask_method(const ir::Attention& attention, const std::string& parameters,
-                        ExpressionWriter& writer) {
+std::string mask_method(const char* name, const std::vector<ExprId>& terms,
+                        const std::string& parameters, ExpressionWriter& writer) {
   std::string value;
-  for (const ExprId mask : attention.masks) {
-    value += (value.empty() ? "" : " && ") + writer.value(mask);
-  }
-  return method("bool mask(" + parameters + ")", writer, value.empty() ? "true" : value);
+  for (const ExprId term : terms) value += (value.empty() ? "" : " && ") + writer.value(term);
+  return method(fmt::format("bool {}({})", name, parameters), writer,
+                value.empty() ? "true" : value);
 }
 
 // A size, or the length where it is shorter.
@@ -204,14 +203,18 @@ class Text {
         writer_(attention_, {}, derive::Precision::in_single) {}
 
   std::string make(bool intervals) && {
-    std::string text = "struct Expressions : kernels::Reals {\n" + constants();
+    const MaskTerms terms = terms_of_masks(attention_);
+    const bool by_indices = intervals && expressions_.masks && terms.differ() &&
+                            intervals_decide(attention_, terms.by_tensors);
+    std::string text = "struct Expressions : kernels::Reals {\n" + constants(by_indices);
     for (const std::string& field : expressions_.inputs.parameters) text += "  " + field + ";\n";
     text += weight();
     if (expressions_.modifies) {
       text += lines();
       text += score();
     }
-    if (expressions_.masks) text += mask();
+    if (expressions_.masks) text += mask("mask", attention_.masks);
+    if (by_indices) text += mask("mask_by_indices", terms.by_indices);
     if (attention_.is_random())
       text += random_text(attention_);
     else if (attention_.dropout)
@@ -223,16 +226,18 @@ class Text {
   }
 
  private:
-  std::string constants() const {
+  // `by_indices`: whether blocks may need the masks alone that read no tensors.
+  std::string constants(bool by_indices) const {
     const auto& dropout = attention_.dropout;
     return fmt::format(
         "  static constexpr bool kScore = {}, kBounded = {}, kMask = {}, kKeep = {}, kSink = {};\n"
         "  static constexpr bool kReadsColumns = {}, kRandom = {}, kSigmoid = {};\n"
+        "  static constexpr bool kMasksByIndices = {};\n"
         "  static constexpr int kColumnPeriod = {}, kPolynomials = {};\n"
         "  static constexpr float kKeptScale = {};\n",
         expressions_.modifies, expressions_.bounded, expressions_.masks, dropout && dropout->keep,
         attention_.sink.has_value(), expressions_.reads_columns, attention_.is_random(),
-        attention_.is_sigmoid(), expressions_.column_period, expressions_.polynomials,
+        attention_.is_sigmoid(), by_indices, expressions_.column_period, expressions_.polynomials,
         kept_scale(attention_));
   }
 
@@ -314,9 +319,9 @@ class Text {
     set_scaled_score(attention_, expressions_.scoring.root, writer_);
   }
 
-  std::string mask() {
+  std::string mask(const char* name, const std::vector<ExprId>& terms) {
     begin();
-    return mask_method(attention_, parameters(), writer_);
+    return mask_method(name, terms, parameters(), writer_);
   }
 
   std::string keep() {
@@ -409,7 +414,7 @@ class GradientText {
 
   std::string mask() {
     begin();
-    return mask_method(attention_, kIndices, writer_);
+    return mask_method("mask", attention_.masks, kIndices, writer_);
   }
 
   std::string keep() {
@@ -492,6 +497,27 @@ bool masks_read_inputs(const ir::Attention& attention) {
   return std::ranges::any_of(ir::reachable(attention.dag, attention.masks), [&](ExprId id) {
     return attention.dag[id].is(Op::load_) || attention.dag[id].is(Op::param_);
   });
+}
+
+MaskTerms terms_of_masks(const ir::Attention& attention) {
+  const ir::Dag& dag = attention.dag;
+  const auto reads = [&dag](ExprId term) {
+    const ExprId roots[] = {term};
+    return std::ranges::any_of(ir::reachable(dag, roots),
+                               [&dag](ExprId id) { return dag[id].is(Op::load_); });
+  };
+  MaskTerms terms;
+  std::vector<ExprId> left(attention.masks.rbegin(), attention.masks.rend());
+  while (!left.empty()) {
+    const ExprId term = left.back();
+    left.pop_back();
+    if (dag[term].is(Op::and_)) {
+      left.insert(left.end(), dag[term].operands.rbegin(), dag[term].operands.rend());
+      continue;
+    }
+    (reads(term) ? terms.by_tensors : terms.by_indices).push_back(term);
+  }
+  return terms;
 }
 
 std::string expressions_text(const ir::Attention& attention, const Expressions& expressions,

@@ -66,6 +66,15 @@ bool is_of_heads(const ir::Attention& attention, const gradient::Gather& gather)
 // Whether tensors or params decide what masks show.
 bool masks_read_inputs(const ir::Attention& attention);
 
+// What masks are conjunctions of: terms that read tensors, and those that do not.
+struct MaskTerms {
+  std::vector<ir::ExprId> by_tensors, by_indices;
+
+  // Whether a block may need one kind alone.
+  bool differ() const { return !by_tensors.empty() && !by_indices.empty(); }
+};
+MaskTerms terms_of_masks(const ir::Attention& attention);
+
 // A class `Expressions` (attn/forward.cuh), whose fields are the inputs. `intervals`: with what
 // lists of blocks are made from (intervals.h).
 std::string expressions_text(const ir::Attention& attention, const Expressions& expressions,

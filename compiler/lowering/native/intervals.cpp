@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "compiler/derive/expression_writer.h"
+#include "compiler/lowering/native/expressions.h"
 #include "compiler/passes/analysis/axes.h"
 
 namespace attn::lowering::native {
@@ -29,40 +30,44 @@ class IntervalWriter {
     writer_.begin({.batch = true, .head = true});
   }
 
-  // Of all masks together.
-  std::optional<std::string> shown() {
-    std::optional<std::string> all;
+  using Interval = std::optional<std::string>;  // text; nullopt: it may be anything
+
+  Interval conjunction(const std::vector<ExprId>& terms) {
+    Interval all;
     bool first = true;
-    for (const ExprId mask : attention_.masks) {
-      const auto of_mask = interval(mask);
-      all = first ? of_mask : both(all, of_mask);
+    for (const ExprId term : terms) {
+      const Interval of_term = interval(term);
+      all = first ? of_term : both(all, of_term);
       first = false;
     }
     return all;
   }
 
   std::string make() && {
-    const std::optional<std::string> all = shown();
+    const Interval all = conjunction(attention_.masks);
     if (!all) {
       return "  static constexpr bool kIntervals = false;\n"
              "  static constexpr int kRowValues = 0, kColumnValues = 0;\n";
     }
+    const MaskTerms terms = terms_of_masks(attention_);
+    const Interval by_tensors = terms.differ() ? conjunction(terms.by_tensors) : std::nullopt;
     return fmt::format(
                "  static constexpr bool kIntervals = true;\n"
                "  static constexpr int kRowValues = {}, kColumnValues = {};\n",
                rows_.size(), columns_.size()) +
            values("row", {.batch = true, .head = true, .row = true}, rows_) +
            values("column", {.batch = true, .head = true, .column = true}, columns_) +
-           fmt::format(
-               "  __device__ kernels::Interval visible(int b, int h, const kernels::Interval* "
-               "rows,\n"
-               "                                       const kernels::Interval* columns) const {{\n"
-               "{}    return {};\n  }}\n",
-               statements(), *all);
+           visible("visible", *all) +
+           (by_tensors ? visible("visible_by_tensors", *by_tensors) : "");
   }
 
  private:
-  using Interval = std::optional<std::string>;  // text; nullopt: it may be anything
+  std::string visible(const char* name, const std::string& value) const {
+    return fmt::format(
+        "  __device__ kernels::Interval {}(int b, int h, const kernels::Interval* rows,\n"
+        "      const kernels::Interval* columns) const {{\n{}    return {};\n  }}\n",
+        name, statements(), value);
+  }
 
   std::string values(const char* axis, const passes::Axes& axes,
                      const std::vector<ExprId>& parts) const {
@@ -191,8 +196,8 @@ class IntervalWriter {
 
 }  // namespace
 
-bool intervals_decide(const ir::Attention& attention) {
-  return IntervalWriter(attention).shown().has_value();
+bool intervals_decide(const ir::Attention& attention, const std::vector<ExprId>& terms) {
+  return IntervalWriter(attention).conjunction(terms).has_value();
 }
 
 std::string intervals_text(const ir::Attention& attention) {

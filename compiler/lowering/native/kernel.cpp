@@ -225,7 +225,7 @@ class Source {
     return lists_kernel_text(
         inputs(), expressions(),
         "kernels::list_keys<Constants>(\n"
-        "      expressions, {cells, tiles, sorted, runs, counter + Constants::kListsDone});");
+        "      expressions, {tiles, sorted, runs, counter + Constants::kListsDone});");
   }
 
   bool is_thd(const char* name) const {

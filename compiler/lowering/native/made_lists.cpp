@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <iterator>
 
 #include "compiler/lowering/native/intervals.h"
@@ -17,7 +16,6 @@ using ir::Dim;
 
 constexpr const char* kListsKernel = "attn_lists";
 constexpr std::int64_t kListThreads = 512;
-constexpr const char* kCells = "native.cells";
 constexpr const char* kTiles = "native.tiles";
 constexpr std::int64_t kTileWords = 4, kRunWords = 2;
 constexpr std::int64_t kMostListed = std::int64_t{1} << 28;  // words
@@ -25,14 +23,12 @@ constexpr std::int64_t kMostListed = std::int64_t{1} << 28;  // words
 constexpr std::int64_t kMostTilesOfBlock = 8, kListBlocks = 2;
 
 std::int64_t words_of_tile(const MadeLists& lists) {
-  return lists.cell_words() + kRunWords * lists.most_runs() + 2 * kTileWords;
+  return kRunWords * lists.most_runs() + 2 * kTileWords;
 }
 
 }  // namespace
 
 std::int64_t MadeLists::most_runs() const { return ceil_div(cells, cells_of_block); }
-
-std::int64_t MadeLists::cell_words() const { return 2 * ceil_div(cells, 32); }
 
 bool MadeLists::fit() const { return all_tiles() * words_of_tile(*this) <= kMostListed; }
 
@@ -45,8 +41,8 @@ std::string lists_kernel_text(const std::string& parameters, const std::string& 
                               const std::string& call) {
   return fmt::format(
       "extern \"C\" __global__ void __launch_bounds__({}, 1) {}(\n"
-      "    kernels::CellBits* cells, kernels::Tile* tiles, kernels::Tile* sorted,\n"
-      "    kernels::Run* runs, int* counter{}) {{\n  {}\n  {}\n}}\n",
+      "    kernels::Tile* tiles, kernels::Tile* sorted, kernels::Run* runs,\n"
+      "    int* counter{}) {{\n  {}\n  {}\n}}\n",
       kListThreads, kListsKernel, parameters, object, call);
 }
 
@@ -60,24 +56,21 @@ void add_lists(const MadeLists& lists, std::int64_t tiles_of_block, const char* 
     step.outputs.emplace_back(name);
     arguments.emplace_back(plan::TensorOperand{name});
   };
-  add(kCells, lists.cell_words());
   add(kTiles, kTileWords);
   add(kSortedTiles, kTileWords);
   add(kRunsOfTiles, kRunWords * lists.most_runs());
   arguments.emplace_back(plan::TensorOperand{counters});
   std::ranges::copy(inputs, std::back_inserter(arguments));
-  const auto sorted =
-      std::bit_ceil(std::max<std::size_t>(2, static_cast<std::size_t>(lists.tiles)));
   step.launches.push_back({.kernel = kListsKernel,
                            .grid = {lists.lists * ceil_div(lists.tiles, tiles_of_block), 1, 1},
                            .block = {kListThreads, 1, 1},
-                           .shared_bytes = static_cast<std::int64_t>(8 * sorted),
+                           .shared_bytes = 4 * lists.tiles,
                            .arguments = std::move(arguments)});
 }
 
 ListWork work_of(const MadeLists& lists, const ir::Attention& attention) {
   const ir::Dims& dims = attention.dims;
-  const bool decide = intervals_decide(attention);
+  const bool decide = intervals_decide(attention, attention.masks);
   const auto scores = static_cast<double>(lists.lists * dims[Dim::Sq] * dims[Dim::Skv]);
   const auto bytes_of_tile = static_cast<double>(4 * words_of_tile(lists));
   return {.scores = decide ? 0 : scores,

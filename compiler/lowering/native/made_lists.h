@@ -2,8 +2,6 @@
 // sizes, the launch, and what it writes. Of the forward, tiles are of queries, and blocks and cells
 // of keys (attn/key_lists.cuh); of the backward, the other way around (attn/row_lists.cuh).
 //
-//   native.cells    i32 [lists, tiles, cells / 32, 2]: what masks show of a tile and a cell, a bit
-//                   of each word
 //   native.tiles    i32 [lists, tiles, 4]: where the runs of a tile are
 //   native.sorted   the same, the longest first
 //   native.runs     i32 [lists, tiles, most, 2]: runs of blocks
@@ -31,8 +29,6 @@ struct MadeLists {
 
   std::int64_t all_tiles() const { return lists * tiles; }
   std::int64_t most_runs() const;  // of a tile
-  // Of a tile: 32 cells are a word each of which are seen and which masked.
-  std::int64_t cell_words() const;
   // Whether they take little enough memory.
   bool fit() const;
   // Where tiles are many, blocks of threads list several and read the columns once for them.
@@ -50,7 +46,7 @@ void add_lists(const MadeLists& lists, std::int64_t tiles_of_block, const char* 
                const std::vector<plan::KernelArgument>& inputs, plan::Program& program,
                plan::KernelStep& step);
 
-// Cells are written and read; each list of runs and tiles is written and read at least once.
+// Each list of runs and tiles is written and read at least once.
 ListWork work_of(const MadeLists& lists, const ir::Attention& attention);
 
 }  // namespace attn::lowering::native

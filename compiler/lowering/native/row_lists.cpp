@@ -55,7 +55,7 @@ std::string RowLists::text(const std::string& parameters, const std::string& obj
          lists_kernel_text(
              parameters, object,
              "kernels::list_keys<ListConstants>(kernels::Transposed<Expressions>{expressions},\n"
-             "                                    {cells, tiles, sorted, runs, counter + 1});");
+             "                                    {tiles, sorted, runs, counter + 1});");
 }
 
 void RowLists::add(plan::Program& program, plan::KernelStep& step, const char* counters,

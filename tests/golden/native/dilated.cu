@@ -81,6 +81,7 @@ struct Constants {
 struct Expressions : kernels::Reals {
   static constexpr bool kScore = false, kBounded = false, kMask = true, kKeep = false, kSink = true;
   static constexpr bool kReadsColumns = false, kRandom = false, kSigmoid = false;
+  static constexpr bool kMasksByIndices = false;
   static constexpr int kColumnPeriod = 16, kPolynomials = 0;
   static constexpr float kKeptScale = 1;
   const float* t_s;

@@ -81,6 +81,7 @@ struct Constants {
 struct Expressions : kernels::Reals {
   static constexpr bool kScore = false, kBounded = false, kMask = true, kKeep = false, kSink = false;
   static constexpr bool kReadsColumns = true, kRandom = true, kSigmoid = false;
+  static constexpr bool kMasksByIndices = false;
   static constexpr int kColumnPeriod = 16, kPolynomials = 0;
   static constexpr float kKeptScale = 1.1111186463666882;
   const int* t_d;
@@ -111,17 +112,17 @@ struct Expressions : kernels::Reals {
     values[0] = v1;
   }
   __device__ kernels::Interval visible(int b, int h, const kernels::Interval* rows,
-                                       const kernels::Interval* columns) const {
+      const kernels::Interval* columns) const {
     const kernels::Interval i0 = kernels::equal(rows[0], columns[0]);
     return i0;
   }
 };
 extern "C" __global__ void __launch_bounds__(512, 1) attn_lists(
-    kernels::CellBits* cells, kernels::Tile* tiles, kernels::Tile* sorted,
-    kernels::Run* runs, int* counter, const int* t_d, const long long* t_seed, const long long* t_offset) {
+    kernels::Tile* tiles, kernels::Tile* sorted, kernels::Run* runs,
+    int* counter, const int* t_d, const long long* t_seed, const long long* t_offset) {
   const Expressions expressions{{}, kernels::aligned(t_d), t_seed, t_offset};
   kernels::list_keys<Constants>(
-      expressions, {cells, tiles, sorted, runs, counter + Constants::kListsDone});
+      expressions, {tiles, sorted, runs, counter + Constants::kListsDone});
 }
 static_assert(kernels::Stages<Constants>::kBytes + 1024 == 197760, "");
 extern "C" __global__ void __launch_bounds__(384, 1) attn_forward(

@@ -81,6 +81,7 @@ struct Constants {
 struct Expressions : kernels::Reals {
   static constexpr bool kScore = true, kBounded = false, kMask = true, kKeep = false, kSink = true;
   static constexpr bool kReadsColumns = false, kRandom = false, kSigmoid = false;
+  static constexpr bool kMasksByIndices = false;
   static constexpr int kColumnPeriod = 16, kPolynomials = 0;
   static constexpr float kKeptScale = 1;
   const float* t_t;
@@ -136,17 +137,17 @@ struct Expressions : kernels::Reals {
     values[0] = v2;
   }
   __device__ kernels::Interval visible(int b, int h, const kernels::Interval* rows,
-                                       const kernels::Interval* columns) const {
+      const kernels::Interval* columns) const {
     const kernels::Interval i0 = kernels::less_equal(rows[0], columns[0]);
     return i0;
   }
 };
 extern "C" __global__ void __launch_bounds__(512, 1) attn_lists(
-    kernels::CellBits* cells, kernels::Tile* tiles, kernels::Tile* sorted,
-    kernels::Run* runs, int* counter, const float* t_t, const int* t_d, const float* t_s, float p_c) {
+    kernels::Tile* tiles, kernels::Tile* sorted, kernels::Run* runs,
+    int* counter, const float* t_t, const int* t_d, const float* t_s, float p_c) {
   const Expressions expressions{{}, kernels::aligned(t_t), kernels::aligned(t_d), kernels::aligned(t_s), p_c};
   kernels::list_keys<Constants>(
-      expressions, {cells, tiles, sorted, runs, counter + Constants::kListsDone});
+      expressions, {tiles, sorted, runs, counter + Constants::kListsDone});
 }
 static_assert(kernels::Stages<Constants>::kBytes + 1024 == 99456, "");
 extern "C" __global__ void __launch_bounds__(384, 1) attn_forward(

@@ -42,6 +42,7 @@ T __ldcg(const T* from) {
 }
 inline int __ffs(unsigned bits) { return __builtin_ffs((int)bits); }
 inline int __ffsll(long long bits) { return __builtin_ffsll(bits); }
+inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 
 template <typename T>
 T atomicAdd(T* place, T value) {
@@ -70,6 +71,18 @@ const unsigned long long* gather_values(T value) {
 template <typename T>
 T __shfl_sync(unsigned, T value, int lane) {
   return of_lane<T>(gather_values(value), lane & 31);
+}
+template <typename T>
+T __shfl_up_sync(unsigned, T value, int away) {
+  const int lane = (int)(threadIdx.x & 31);
+  return of_lane<T>(gather_values(value), lane < away ? lane : lane - away);
+}
+inline unsigned __match_any_sync(unsigned, int value) {
+  const unsigned long long* values = gather_values(value);
+  unsigned alike = 0;
+  for (int lane = 0; lane < 32; ++lane)
+    alike |= (unsigned)(of_lane<int>(values, lane) == value) << lane;
+  return alike;
 }
 template <typename Combine>
 int combined(int value, Combine combine) {

@@ -56,6 +56,8 @@ ATTN_INLINE void copy_box(unsigned to, const TensorMap& map, unsigned barrier, C
   attn::gpu::copy_box(to, described(map), barrier, coordinates, sizeof...(x));
 }
 
+ATTN_INLINE int add_in_order(int* count, int value) { return atomicAdd(count, value); }
+
 ATTN_INLINE void store_shared(unsigned address, unsigned value) {
   memcpy(attn::gpu::shared_at(address, 4), &value, 4);
 }

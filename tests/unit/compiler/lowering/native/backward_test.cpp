@@ -353,11 +353,11 @@ TEST(NativeBackward, HasALimitOfLearnedTensors) {
   const std::string document = "tensor d: i32[Skv]; mask d[q_idx] == d[kv_idx];";
   EXPECT_EQ(refusal(kSizes + learned(8)), "");
   EXPECT_THAT(refusal(kSizes + learned(9)), HasSubstr("up to 8 learned tensors"));
-  EXPECT_EQ(refusal(kSizes + learned(4) + document), "");
-  EXPECT_THAT(refusal(kSizes + learned(5) + document), HasSubstr("up to 4 learned tensors"));
-  EXPECT_EQ(refusal(kSizes + learned(3) + document + "layout thd;"), "");
+  EXPECT_EQ(refusal(kSizes + learned(5) + document), "");
+  EXPECT_THAT(refusal(kSizes + learned(6) + document), HasSubstr("up to 5 learned tensors"));
+  EXPECT_EQ(refusal(kSizes + learned(4) + document + "layout thd;"), "");
   EXPECT_THAT(refusal(kSizes + learned(6) + document + "layout thd;"),
-              HasSubstr("up to 3 learned tensors that this score reads, not of 6"));
+              HasSubstr("up to 4 learned tensors that this score reads, not of 6"));
   EXPECT_EQ(refusal(kSizes + learned(6) + "layout thd; deterministic;"), "");
   EXPECT_THAT(refusal(kSizes + learned(7) + "layout thd; deterministic;"),
               HasSubstr("up to 6 learned tensors"));

@@ -53,7 +53,8 @@ TEST(IntervalsText, IsEmptyWhereIntervalsDecideNothing) {
   EXPECT_EQ(text_of("tensor x: f32[Skv]; mask x[kv_idx] > 0.5 * q_idx;"), kNone);
   EXPECT_EQ(text_of("tensor t: i32[Sq + Skv]; mask t[q_idx + kv_idx] == 1;"), kNone);
   const auto decide = [](const char* clauses) {
-    return intervals_decide(passes::testing::of_clauses(64, 64, clauses));
+    const ir::Attention attention = passes::testing::of_clauses(64, 64, clauses);
+    return intervals_decide(attention, attention.masks);
   };
   EXPECT_FALSE(decide("tensor t: i32[Sq + Skv]; mask t[q_idx + kv_idx] == 1;"));
   EXPECT_TRUE(

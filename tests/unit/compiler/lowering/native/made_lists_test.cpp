@@ -11,24 +11,22 @@ using ::testing::ElementsAre;
 TEST(MadeLists, HaveWordsForEachTile) {
   const MadeLists lists{.lists = 2, .tiles = 7, .cells = 33, .cells_of_block = 4};
   EXPECT_EQ(lists.most_runs(), 9);
-  EXPECT_EQ(lists.cell_words(), 4) << "2 for each 32 cells";
   plan::Program program;
   plan::KernelStep step;
   add_lists(lists, 4, "native.counter", {plan::TensorOperand{"d"}}, program, step);
-  EXPECT_THAT(step.outputs,
-              ElementsAre("native.cells", "native.tiles", "native.sorted", "native.runs"));
+  EXPECT_THAT(step.outputs, ElementsAre("native.tiles", "native.sorted", "native.runs"));
   std::vector<std::int64_t> words;
   for (const plan::TensorInfo& tensor : program.internals) words.push_back(tensor.dims[0]);
-  EXPECT_THAT(words, ElementsAre(14 * 4, 14 * 4, 14 * 4, 14 * 2 * 9));
+  EXPECT_THAT(words, ElementsAre(14 * 4, 14 * 4, 14 * 2 * 9));
   ASSERT_EQ(step.launches.size(), 1U);
   EXPECT_EQ(step.launches[0].grid[0], 2 * 2) << "4 tiles and 3";
-  EXPECT_EQ(step.launches[0].shared_bytes, 8 * 8) << "to sort 8";
-  EXPECT_EQ(step.launches[0].arguments.size(), 6U);
+  EXPECT_EQ(step.launches[0].shared_bytes, 7 * 4) << "to sort 7";
+  EXPECT_EQ(step.launches[0].arguments.size(), 5U);
 }
 
-// Up to 2^28 words, of which these have 2 + 2 + 8 a tile.
+// Up to 2^28 words, of which these have 2 + 8 a tile.
 TEST(MadeLists, HaveALimit) {
-  const std::int64_t most = (std::int64_t{1} << 28) / 12;
+  const std::int64_t most = (std::int64_t{1} << 28) / 10;
   EXPECT_TRUE((MadeLists{.lists = 1, .tiles = most}.fit()));
   EXPECT_FALSE((MadeLists{.lists = 1, .tiles = most + 1}.fit()));
 }

@@ -71,12 +71,28 @@ TEST(Native, ListsAreMadeByTheGpuWhereTensorsDecide) {
   ASSERT_EQ(step.launches.size(), 2U);
   EXPECT_EQ(step.launches[0].kernel, "attn_lists");
   EXPECT_EQ(step.launches[0].grid[0], 2 * 10);  // lists, tiles of 32 rows
-  EXPECT_EQ(step.launches[0].shared_bytes, 16 * 8);
+  EXPECT_EQ(step.launches[0].shared_bytes, 10 * 4);
   EXPECT_EQ(step.launches[1].kernel, "attn_forward");
   EXPECT_EQ(step_of(*lowered(std::string(kSizes) + "tensor t: f32[Hq]; score score * t[h]; "
                                                    "mask q_idx >= kv_idx;"))
                 .launches.size(),
             1U);
+}
+
+// A block whose masks of tensors show all of it reads none.
+TEST(Native, MasksThatReadNoTensorsAreAlsoByThemselves) {
+  const auto text = [](const std::string& masks) {
+    return source_of(std::string(kSizes) + "tensor d: i32[Skv]; tensor x: f32[Skv]; " + masks);
+  };
+  const std::string both = text("mask d[kv_idx] == d[q_idx] && q_idx >= kv_idx;");
+  EXPECT_THAT(both, HasSubstr("kMasksByIndices = true;"));
+  EXPECT_THAT(both, HasSubstr("bool mask_by_indices(int b, int h, int row, int column) const {\n"
+                              "    const bool v2 = row >= column;\n    return v2;"));
+  EXPECT_THAT(both, HasSubstr("Interval visible_by_tensors("));
+  EXPECT_THAT(text("mask d[kv_idx] == d[q_idx];"), HasSubstr("kMasksByIndices = false;"));
+  EXPECT_THAT(text("mask x[kv_idx] > 0.5 * q_idx; mask q_idx >= kv_idx;"),
+              HasSubstr("kMasksByIndices = false;"))
+      << "lists do not tell them apart";
 }
 
 // The first, in whichever launch: those of packed tensors are arguments of the kernel that makes
@@ -282,7 +298,7 @@ TEST(Native, ListsThatTheGpuMakesAreWork) {
   ASSERT_TRUE(made->work.lists.has_value());
   EXPECT_EQ(made->work.lists->scores, 0);
   EXPECT_EQ(made->work.lists->cells, 2 * 10 * 25);
-  EXPECT_GE(made->work.lists->bytes, 2 * 2 * 10 * 8);  // bits of cells, written and read
+  EXPECT_GE(made->work.lists->bytes, 2 * 2 * 10 * 8);  // runs, written and read
   const auto looks =
       lowered(std::string(kSizes) + "tensor d: i32[B, Sq + Skv]; mask d[b, kv_idx + q_idx] == 1;");
   EXPECT_EQ(looks->work.lists->scores, 2 * 300 * 400);
