@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <string>
 #include <utility>
 
@@ -82,10 +83,19 @@ Status Kernel::allow_shared_bytes(std::int64_t bytes) {
 
 Status Kernel::launch(void* stream, const LaunchShape& shape, void* const* arguments) const {
   const auto number = [](std::int64_t value) { return static_cast<unsigned>(value); };
-  CUlaunchAttribute cluster{};
-  cluster.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
-  cluster.value.clusterDim = {number(shape.cluster[0]), number(shape.cluster[1]),
-                              number(shape.cluster[2])};
+  std::array<CUlaunchAttribute, 2> attributes{};
+  unsigned count = 0;
+  if (shape.cluster[0] * shape.cluster[1] * shape.cluster[2] > 1) {
+    CUlaunchAttribute& cluster = attributes[count++];
+    cluster.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    cluster.value.clusterDim = {number(shape.cluster[0]), number(shape.cluster[1]),
+                                number(shape.cluster[2])};
+  }
+  if (shape.overlaps) {
+    CUlaunchAttribute& overlap = attributes[count++];
+    overlap.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    overlap.value.programmaticStreamSerializationAllowed = 1;
+  }
   CUlaunchConfig config{};
   config.gridDimX = number(shape.grid[0]);
   config.gridDimY = number(shape.grid[1]);
@@ -95,8 +105,8 @@ Status Kernel::launch(void* stream, const LaunchShape& shape, void* const* argum
   config.blockDimZ = number(shape.block[2]);
   config.sharedMemBytes = number(shape.shared_bytes);
   config.hStream = static_cast<CUstream>(stream);
-  config.attrs = &cluster;
-  config.numAttrs = shape.cluster[0] * shape.cluster[1] * shape.cluster[2] > 1 ? 1 : 0;
+  config.attrs = attributes.data();
+  config.numAttrs = count;
   const Context& context = *module_->context;
   return context.check(context.driver().launch_kernel(&config, static_cast<CUfunction>(function_),
                                                       const_cast<void**>(arguments), nullptr),

@@ -19,6 +19,7 @@ struct LaunchShape {
   std::array<std::int64_t, 3> block = {1, 1, 1};  // in threads
   std::array<std::int64_t, 3> cluster = {1, 1, 1};
   std::int64_t shared_bytes = 0;  // dynamic shared memory per block
+  bool overlaps = false;          // it may begin before the kernel before it has ended
 };
 
 class ModuleHandle;  // kernel.cpp

@@ -42,8 +42,9 @@ Result<LoadedLaunch> load_launch(const cuda::Module& module, const plan::Launch&
                  {},
                  {}};
   }
-  return LoadedLaunch{std::move(kernel),
-                      {launch.grid, launch.block, launch.cluster, launch.shared_bytes}};
+  return LoadedLaunch{
+      std::move(kernel),
+      {launch.grid, launch.block, launch.cluster, launch.shared_bytes, launch.overlaps}};
 }
 
 }  // namespace attn::execute

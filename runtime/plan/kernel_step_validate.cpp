@@ -73,6 +73,7 @@ std::string check_launches(const KernelStep& step) {
   if (step.launches.empty() || step.launches.size() > kMostLaunches) {
     return "has no launches or too many";
   }
+  if (step.launches[0].overlaps) return "has a first launch that overlaps another";
   for (const Launch& launch : step.launches) {
     if (std::string what = check_launch(launch); !what.empty()) return what;
   }

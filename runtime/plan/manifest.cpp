@@ -231,15 +231,16 @@ bool has_views(const Program& program) {
   return false;
 }
 
-// Whether a tensor map has another promotion than the one that all had before version 8.
-bool has_promotions(const Program& program) {
+// Whether a tensor map has another promotion than the one that all had before version 8, or a
+// launch overlaps another, which none did.
+bool has_launches_of_version_8(const Program& program) {
   const auto promotes = [](const KernelArgument& argument) {
     const auto* map = std::get_if<TensorMapArgument>(&argument);
     return map != nullptr && map->promotion != TensorMapArgument().promotion;
   };
   return std::ranges::any_of(steps_of<KernelStep>(program), [&](const KernelStep* step) {
     return std::ranges::any_of(step->launches, [&](const Launch& launch) {
-      return std::ranges::any_of(launch.arguments, promotes);
+      return launch.overlaps || std::ranges::any_of(launch.arguments, promotes);
     });
   });
 }
@@ -284,7 +285,7 @@ std::uint32_t format_version_of(std::span<const Plan> plans) {
 std::uint32_t format_version_of(const Plan& plan) {
   const bool signed_ways = std::ranges::any_of(
       plan.choice, [](const Alternative& way) { return !way.signature.empty(); });
-  if (signed_ways || has_promotions(plan.program)) return 8;
+  if (signed_ways || has_launches_of_version_8(plan.program)) return 8;
   const bool decisions = !plan.lowering.empty() || !plan.without.empty() || !plan.parts.empty();
   if (decisions || !steps_of<KernelStep>(plan.program).empty()) return 7;
   if (has_loops(plan.program)) return 6;

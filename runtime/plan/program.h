@@ -150,6 +150,9 @@ struct Launch {
   Extents block = {1, 1, 1};  // in threads
   Extents cluster = {1, 1, 1};
   std::int64_t shared_bytes = 0;  // dynamic shared memory per block
+  // It may begin while the launch before it in the step still runs. Its kernel waits by itself, before
+  // it reads or writes what that one writes.
+  bool overlaps = false;
   std::vector<KernelArgument> arguments{};
   bool operator==(const Launch&) const = default;
 };

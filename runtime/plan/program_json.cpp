@@ -181,12 +181,14 @@ Json json_of(const Launch& launch) {
   for (const KernelArgument& argument : launch.arguments) {
     arguments.push_back(std::visit(ArgumentWriter{}, argument));
   }
-  return {{"kernel", json::of_text(launch.kernel)},
-          {"grid", launch.grid},
-          {"block", launch.block},
-          {"cluster", launch.cluster},
-          {"shared_bytes", launch.shared_bytes},
-          {"arguments", arguments}};
+  Json value = {{"kernel", json::of_text(launch.kernel)},
+                {"grid", launch.grid},
+                {"block", launch.block},
+                {"cluster", launch.cluster},
+                {"shared_bytes", launch.shared_bytes},
+                {"arguments", arguments}};
+  if (launch.overlaps) value["overlaps"] = true;
+  return value;
 }
 
 Extents read_extents(const json::Value& value) {
@@ -199,10 +201,14 @@ Extents read_extents(const json::Value& value) {
 }
 
 Launch read_launch(const json::Value& value) {
-  value.only({"kernel", "grid", "block", "cluster", "shared_bytes", "arguments"});
-  return {value["kernel"].text(),          read_extents(value["grid"]),
-          read_extents(value["block"]),    read_extents(value["cluster"]),
-          value["shared_bytes"].integer(), value["arguments"].list(read_argument)};
+  value.only({"kernel", "grid", "block", "cluster", "shared_bytes", "overlaps", "arguments"});
+  return {value["kernel"].text(),
+          read_extents(value["grid"]),
+          read_extents(value["block"]),
+          read_extents(value["cluster"]),
+          value["shared_bytes"].integer(),
+          value.has("overlaps") && value["overlaps"].boolean(),
+          value["arguments"].list(read_argument)};
 }
 
 Json texts(const std::vector<std::string>& names) {

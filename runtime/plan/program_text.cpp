@@ -123,10 +123,10 @@ struct ArgumentText {
 };
 
 std::string text_of(const Launch& launch) {
-  std::string text =
-      fmt::format("{} grid {} block {} cluster {} shared {}\n", quoted(launch.kernel),
-                  fmt::join(launch.grid, "x"), fmt::join(launch.block, "x"),
-                  fmt::join(launch.cluster, "x"), launch.shared_bytes);
+  std::string text = fmt::format("{} grid {} block {} cluster {} shared {}{}\n",
+                                 quoted(launch.kernel), fmt::join(launch.grid, "x"),
+                                 fmt::join(launch.block, "x"), fmt::join(launch.cluster, "x"),
+                                 launch.shared_bytes, launch.overlaps ? " overlaps" : "");
   for (const KernelArgument& argument : launch.arguments) {
     text += fmt::format("  {}\n", std::visit(ArgumentText{}, argument));
   }

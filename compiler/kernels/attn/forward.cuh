@@ -15,6 +15,8 @@
 // A tile has kRowsOfTile queries of kPack heads that share keys: row r is query r / kPack of the
 // tile and head r % kPack of the unit of heads.
 //
+// With kOverlaps, the launch before, which makes lists, may still run. Only what copies reads them.
+//
 // With kSigmoid, a weight is the sigmoid of its score: rows have no maximum and no sum.
 //
 // With kSplits above 1, the key blocks of a tile are computed in as many parts, by different blocks of
@@ -311,6 +313,7 @@ struct Producer {
   };
 
   __device__ void run() {
+    if constexpr (C::kOverlaps) wait_for_launch();
     int n = blockIdx.x;
     Item item = item_of(n);
     while (n < C::kItems) {

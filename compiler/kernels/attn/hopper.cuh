@@ -175,6 +175,13 @@ ATTN_INLINE void load_matrices(unsigned (&pairs)[4], unsigned address) {
                : "memory");
 }
 
+// Lets the next launch begin, if it overlaps this one, once all blocks are there.
+ATTN_INLINE void begin_next_launch() {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+// Waits until the launch before has ended, and sees what it wrote.
+ATTN_INLINE void wait_for_launch() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+
 // Adds one thread's share of a count: after all that was written before, and before all that is read
 // after it, on the GPU.
 ATTN_INLINE int add_in_order(int* count, int value) {

@@ -113,6 +113,7 @@ struct ListMaker {
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 
   __device__ void run() const {
+    begin_next_launch();
     if constexpr (E::kIntervals) find_strips();
     RunWriter<C> writer{{first + warp, index(warp) * C::kMostRuns, 0, 0}, lists.runs};
     // Words of cells are in turns, two of which share the memory.

@@ -185,6 +185,7 @@ class Source {
             {"kBatchesFirst", batches_first()},
             {"kLazy", !attention_.wants_max_or_sum()},
             {"kLengths", attention_.lengths_kv},
+            {"kOverlaps", kernel_.overlaps(attention_)},
             {"kThdQ", is_thd("q")},
             {"kThdK", is_thd("k")},
             {"kThdV", is_thd("v")},
@@ -319,6 +320,10 @@ std::int64_t Kernel::piece(std::int64_t page) const {
 std::int64_t page_of(const ir::Attention& attention, const std::string& name) {
   const ir::Layout& layout = layout_of(attention, name);
   return layout.kind == ir::LayoutKind::paged ? layout.page : 0;
+}
+
+bool Kernel::overlaps(const ir::Attention& attention) const {
+  return makes_lists && thd_inputs(attention).empty();
 }
 
 std::vector<std::string> thd_inputs(const ir::Attention& attention) {

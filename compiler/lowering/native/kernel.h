@@ -52,6 +52,8 @@ struct Kernel {
   // Rows of "k" or "v" that one copy moves: those of a block, or, in pages of `page` rows, as many
   // as are of one page wherever a block begins.
   std::int64_t piece(std::int64_t page) const;
+  // Whether its launch overlaps that before: one that makes lists.
+  bool overlaps(const ir::Attention& attention) const;
   // Whether rows of such pages are copied one by one, by a warp group: pieces would be many.
   bool gathers(std::int64_t page) const { return piece(page) < kCell; }
 };

@@ -321,6 +321,7 @@ class Native {
             .grid = {blocks, 1, 1},
             .block = {kernel_.tile.threads(), 1, 1},
             .shared_bytes = kernel_.tile.shared_bytes(),
+            .overlaps = kernel_.overlaps(attention_),
             .arguments = std::move(arguments)};
   }
 

@@ -56,6 +56,7 @@ struct Constants {
   static constexpr bool kBatchesFirst = false;
   static constexpr bool kLazy = true;
   static constexpr bool kLengths = false;
+  static constexpr bool kOverlaps = false;
   static constexpr bool kThdQ = false;
   static constexpr bool kThdK = false;
   static constexpr bool kThdV = false;

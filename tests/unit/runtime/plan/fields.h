@@ -142,10 +142,11 @@ class FieldWalk {
     visit(at + "source", source);
   }
   void visit(const std::string& at, Launch& launch) {
-    auto& [kernel, grid, block, cluster, shared_bytes, arguments] = launch;
+    auto& [kernel, grid, block, cluster, shared_bytes, overlaps, arguments] = launch;
     visit(at + "kernel", kernel);
     for (Extents* extents : {&grid, &block, &cluster}) visit(at + "extents", (*extents)[1]);
     visit(at + "shared_bytes", shared_bytes);
+    change(at + "overlaps", overlaps, !overlaps);
     visit(at + "arguments.", arguments);
   }
   void visit(const std::string& at, KernelArgument& argument) {

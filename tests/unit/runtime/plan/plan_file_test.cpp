@@ -75,7 +75,7 @@ TEST(PlanFile, KernelStepsComeBack) {
   EXPECT_THAT(manifest_json(plan), ::testing::HasSubstr("\"format\":7"));
 }
 
-TEST(PlanFile, PromotionsAndSignedAlternativesNeedTheEighthFormat) {
+TEST(PlanFile, PromotionsOverlapsAndSignedAlternativesNeedTheEighthFormat) {
   const auto version = [](const Plan& plan) { return serialize(plan)[8]; };
   Plan plan = testing::promoting_plan();
   EXPECT_EQ(*deserialize(serialize(plan)), plan);
@@ -85,6 +85,9 @@ TEST(PlanFile, PromotionsAndSignedAlternativesNeedTheEighthFormat) {
   plan.program = testing::kernel_program();
   plan = testing::signed_again(plan);
   EXPECT_EQ(version(plan), 7);
+  Plan overlapping = plan;
+  std::get<KernelStep>(overlapping.program.steps[0]).launches[1].overlaps = true;
+  EXPECT_EQ(version(testing::signed_again(overlapping)), 8);
   plan.choice[0].signature = "0";
   EXPECT_EQ(version(plan), 8);
 }

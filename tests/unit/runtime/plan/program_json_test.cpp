@@ -62,6 +62,9 @@ TEST(ProgramJson, KernelStepsAreReadStrictly) {
   EXPECT_EQ(*program_from_json(to_json(testing::kernel_program())), testing::kernel_program());
   const Program promoting = testing::promoting_plan().program;
   EXPECT_EQ(*program_from_json(to_json(promoting)), promoting);
+  Program overlapping = testing::kernel_program();
+  std::get<KernelStep>(overlapping.steps[0]).launches[1].overlaps = true;
+  EXPECT_EQ(*program_from_json(to_json(overlapping)), overlapping);
   EXPECT_EQ(refused([](auto& j) {
               j["grid"] = {1, 2};
             }),

@@ -234,6 +234,9 @@ TEST(ValidateProgram, LaunchesAreWithinTheLimitsOfAGpu) {
               s.launches[0].cluster = {6, 2, 1};
             }),
             "step 0: has an invalid cluster");  // more than 8 blocks
+  EXPECT_EQ(kernel_refusal([](auto& s) { s.launches[1].overlaps = true; }), "accepted");
+  EXPECT_EQ(kernel_refusal([](auto& s) { s.launches[0].overlaps = true; }),
+            "step 0: has a first launch that overlaps another");
   EXPECT_EQ(kernel_refusal([](auto& s) { s.launches[0].shared_bytes = (227 << 10) + 1; }),
             "step 0: takes 232449 bytes of shared memory");
   EXPECT_EQ(kernel_refusal([](auto& s) {

@@ -73,6 +73,7 @@ TEST(Native, ListsAreMadeByTheGpuWhereTensorsDecide) {
   EXPECT_EQ(step.launches[0].grid[0], 2 * 10);  // lists, tiles of 32 rows
   EXPECT_EQ(step.launches[0].shared_bytes, 10 * 4);
   EXPECT_EQ(step.launches[1].kernel, "attn_forward");
+  EXPECT_TRUE(step.launches[1].overlaps);
   EXPECT_EQ(step_of(*lowered(std::string(kSizes) + "tensor t: f32[Hq]; score score * t[h]; "
                                                    "mask q_idx >= kv_idx;"))
                 .launches.size(),
