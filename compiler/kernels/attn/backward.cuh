@@ -22,7 +22,7 @@
 //
 // dK and dV are complete when the last row is, and have the same bits in every run. dS goes through
 // shared memory, because dQ takes the keys of both warp groups. dQ is summed in global memory, in
-// f32, in the order of registers; one thread adds it (QueryAdder), and convert() makes dq of it.
+// f32, in the order of registers, and convert() makes dq of it.
 // Before all this, prepare() computes delta, the sums of dO O over each row.
 //
 // An item has at least two steps: where fewer rows see its keys, it takes rows past the last one, whose
@@ -101,7 +101,7 @@ struct BackwardTensors {
   const TensorMap *q, *k, *v, *d_o;  // of packed tensors one for each batch (sequence_maps.cuh)
   const int* column_starts;          // the first key of each batch, if keys or values are packed
   const float *exponents, *deltas;  // [B, Hq, kPaddedRows]: -lse log2(e), -inf in empty rows; delta
-  float* query_sums;  // [B, Hq, kDepth / 16, kPaddedRows / 8, 32, 4], see Gradients::hand_over
+  float* query_sums;  // [B, Hq, kDepth / 16, kPaddedRows / 8, 32, 4], see Gradients::add_queries
   int* turns;         // [B, Hq, kRowBlocks], 0 at first: the block of keys that adds next
   unsigned short *dk, *dv;
   float* parts;  // [kParts, B, Hq, kKeyBlocks, kPartsOfBlock], 0 at first: of learned tensors
@@ -116,7 +116,7 @@ template <class C>
 struct BackwardStages {
   static constexpr int kKeys = C::kKeys, kStages = 2;
   static constexpr bool kShared = kKeys == 64;  // both warp groups have the same keys
-  // Of steps whose words are kept: the thread that adds dQ is some steps behind.
+  // Of steps whose words are kept: what adds dQ is some steps behind.
   static constexpr int kStepWords = 8;
   static constexpr int kKeyBytes = kKeys * C::kDepth * 2, kValueBytes = kKeys * C::kWidth * 2;
   static constexpr int kQueryBytes = C::kBlockRows * C::kDepth * 2;
@@ -400,7 +400,8 @@ struct RowProducer {
   }
 };
 
-// One thread. It adds the sums of dQ of each step, which the warp groups hand over.
+// One thread. If sums are ordered, it adds dQ of each step, which the warp groups hand over: they do
+// not wait for the turn.
 template <class C>
 struct QueryAdder {
   using S = BackwardStages<C>;
@@ -425,7 +426,7 @@ struct QueryAdder {
  private:
   __device__ void add(unsigned step, int head, int first) const {
     int* const turn = tensors.turns + head * C::kRowBlocks + first / C::kBlockRows;
-    if constexpr (C::kOrdered) wait_for_turn(turn, load_shared(stages.step_words(step) + 8));
+    wait_for_turn(turn, load_shared(stages.step_words(step) + 8));
     float* to = tensors.query_sums +
                 ((long long)head * (C::kDepth / 16) * C::kPaddedRows + first) * 16;
 #pragma unroll 1
@@ -436,10 +437,8 @@ struct QueryAdder {
     const int next = load_shared(stages.step_words(step) + 12);
     wait_for_reads();
     arrive(empty_of(stages.sums_full()));
-    if constexpr (C::kOrdered) {
-      wait_for_sums();
-      pass_turn(turn, next);
-    }
+    wait_for_sums();
+    pass_turn(turn, next);
   }
 };
 
@@ -509,8 +508,10 @@ struct Gradients {
       finish_item<kRole>();
     }
     if (tensors.query_sums == nullptr || kRole == Role::keys) return;
-    wait(empty_of(stages.sums_full()), steps & 1 ^ 1);
-    if (lane() == 0) arrive(stages.sums_full());
+    wait_for_sums_to_be_empty(steps);
+    if (lane() != 0) return;
+    if constexpr (C::kOrdered) arrive(stages.sums_full());
+    else wait_for_sums();
   }
 
   // Read again each time: all registers are taken.
@@ -552,7 +553,7 @@ struct Gradients {
     if constexpr (kRole != Role::keys) release(stages.slope_full(last & 1));
     release(stages.keys_full());
     if constexpr (kRole != Role::keys) {
-      hand_over<kParts - 1>(last);
+      add_queries<kParts - 1>(last);
       store<typename C::Values>(tensors.dv, unit, dv, E::kKeptScale);
     }
     if constexpr (kRole != Role::values) {
@@ -612,7 +613,7 @@ struct Gradients {
     release(stages.gradient_full(n));
     if constexpr (kPrevious) {
       release(stages.slope_full(before));
-      hand_over<kParts - 1>(steps - 2);
+      add_queries<kParts - 1>(steps - 2);
     }
   }
 
@@ -649,7 +650,7 @@ struct Gradients {
       wait_for_products<kNext>();
       pin_queries();
       release(stages.slope_full(before));
-      hand_over<0>(steps - 2);
+      add_queries<0>(steps - 2);
     }
   }
 
@@ -663,7 +664,7 @@ struct Gradients {
   __device__ __forceinline__ void begin_part(unsigned step) {
     wait_for_products<0>();
     pin_queries();
-    hand_over<kPart - 1>(step);
+    add_queries<kPart - 1>(step);
     multiply_slopes<kPart>(step & 1);
   }
 
@@ -946,14 +947,15 @@ struct Gradients {
     }
   }
 
-  // Hands a part of dQ of a step over. 16 columns of 8 rows are registers of a warp: float4 `lane`
-  // has columns lane / 4 and 8 further, each of rows 2 (lane % 4) and the next.
+  // Adds a part of dQ of a step to the sums, or, if they are ordered, hands it over. 16 columns of 8
+  // rows are registers of a warp: float4 `lane` has columns lane / 4 and 8 further, each of rows
+  // 2 (lane % 4) and the next.
   template <int kPart>
-  __device__ __forceinline__ void hand_over(unsigned step) {
+  __device__ __forceinline__ void add_queries(unsigned step) {
     if (tensors.query_sums == nullptr) return;
     const int columns = first_panel(kPart) * 4 + warp();
     const int first = kHalves ? group * kSumRows : 0;
-    if constexpr (kPart == 0) wait(empty_of(stages.sums_full()), step & 1 ^ 1);
+    if constexpr (kPart == 0) wait_for_sums_to_be_empty(step);
 #pragma unroll
     for (int panel = 0; panel < panels_of(kPart); ++panel) {
       const unsigned to = stages.sums(columns + panel * 4) + first * 64 + lane() * 16;
@@ -963,10 +965,34 @@ struct Gradients {
         store_shared(to + j * 512, c[4 * j], c[4 * j + 1], c[4 * j + 2], c[4 * j + 3]);
       }
     }
-    if constexpr (kPart < kParts - 1) return;
+    if constexpr (C::kOrdered && kPart < kParts - 1) return;
     publish_writes();
     __syncwarp();
-    if (lane() == 0) arrive(stages.sums_full());
+    if (lane() != 0) return;
+    if constexpr (C::kOrdered) arrive(stages.sums_full());
+    else add_columns<kPart>(step, columns, first);
+  }
+  __device__ __forceinline__ void wait_for_sums_to_be_empty(unsigned step) const {
+    if constexpr (C::kOrdered) {
+      wait(empty_of(stages.sums_full()), step & 1 ^ 1);
+    } else {
+      if (lane() == 0) wait_for_reads();
+      __syncwarp();
+    }
+  }
+  // By one lane, what its warp stored: no warp waits for another.
+  template <int kPart>
+  __device__ __forceinline__ void add_columns(unsigned step, int columns, int first) const {
+    const int row = (int)(load_shared(stages.step_words(step)) & kKeyBits);
+    if (row >= C::kRows) return;
+    const int head = (int)load_shared(stages.step_words(step) + 4);
+    const long long place =
+        ((long long)head * (C::kDepth / 16) + columns) * C::kPaddedRows + row + first;
+#pragma unroll
+    for (int panel = 0; panel < panels_of(kPart); ++panel) {
+      add_floats(tensors.query_sums + (place + panel * 4 * C::kPaddedRows) * 16,
+                 stages.sums(columns + panel * 4) + first * 64, kSumRows * 64);
+    }
   }
 
   // Stores dK or dV of this thread's keys.
@@ -1006,7 +1032,9 @@ ATTN_INLINE void backward(const BackwardTensors& tensors, const E& expressions, 
   if (group == 0) {
     give_registers<24>();
     if (threadIdx.x == 0) RowProducer<C, E, L>{stages, tensors, expressions, lists}.run();
-    if (threadIdx.x == 32 && tensors.query_sums != nullptr) QueryAdder<C>{stages, tensors}.run();
+    if constexpr (C::kOrdered) {
+      if (threadIdx.x == 32) QueryAdder<C>{stages, tensors}.run();
+    }
   } else {
     take_registers<240>();
     Gradients<C, E>(stages, tensors, expressions, group - 1).run();
@@ -1053,7 +1081,7 @@ ATTN_INLINE void prepare(const unsigned short* o, const unsigned short* d_o, con
 // Rows that a block of threads converts, through shared memory: kConvertedRows (kDepth + 1) floats.
 constexpr int kConvertedRows = 32;
 
-// Makes dq of its sums, which are in the order of registers (Gradients::hand_over).
+// Makes dq of its sums, which are in the order of registers (Gradients::add_queries).
 template <class C, class E>
 ATTN_INLINE void convert(const float* sums, const int* row_starts, const E& expressions,
                          unsigned short* dq) {
