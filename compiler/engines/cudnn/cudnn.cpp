@@ -11,8 +11,7 @@ Status check_softmax(const Subject& subject) {
   const bool own = planning::can(planning::Capability::warp_group_products, subject.context());
   return lowering::unsupported(attention.normalize_pos,
                                "cuDNN's fused kernels compute softmax, not sigmoid",
-                               own ? "`--engine native` computes a forward, `--allow-unfused` both "
-                                     "directions"
+                               own ? "`--engine native` computes both directions"
                                    : "`--allow-unfused` computes both directions");
 }
 

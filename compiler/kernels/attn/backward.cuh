@@ -9,6 +9,9 @@
 //   dP^T = V dO^T     dS^T = P^T (dP^T - delta) d  dK += dS^T Q      d: the score's derivative
 //                                                  dQ^T += K^T dS^T
 //
+// With kSigmoid, P^T is the sigmoid of S^T, dS^T = P^T (1 - P^T) dP^T d, and there is neither lse nor
+// delta.
+//
 // The products of step i, in the order in which a warp group issues them:
 //
 //   dP(i) | dV(i) | dK(i)  dQ(i-1)  S(i+1)
@@ -865,21 +868,32 @@ struct Gradients {
     kept = unknown(kept);
   }
 
+  // The weight of a score that is a power of 2, 0 for -inf, and what the score's derivative is
+  // multiplied by.
+  static __device__ __forceinline__ float weight_at(float x) {
+    return E::kSigmoid ? reciprocal(1 + power_of_two(-x)) : power_of_two(x);
+  }
+  static __device__ __forceinline__ float slope_at(float weight) {
+    return E::kSigmoid ? fmaf(-weight, weight, weight) : weight;
+  }
+
   __device__ __forceinline__ float weight_of(const RowBlock& block, int i, float added, bool shown,
                                              float entry) {
     if constexpr (!E::kScore) {
-      s[i] = power_of_two(fmaf(s[i], exponent, added));
-      return s[i];
+      const float weight = weight_at(fmaf(s[i], exponent, added));
+      s[i] = slope_at(weight);
+      return weight;
     } else {
       const auto scored =
           expressions.evaluate(block.b(), block.h(), held_row(block, i), held_key(i), entry, s[i]);
       const float exponent_of = fmaf(scored.score, exponent, added);
-      const float weight = power_of_two(shown ? exponent_of : nothing());
-      s[i] = E::kFiniteSlope || weight != 0 ? weight * scored.slope : 0.0f;
+      const float weight = weight_at(shown ? exponent_of : nothing());
+      const float of_score = slope_at(weight);
+      s[i] = E::kFiniteSlope || weight != 0 ? of_score * scored.slope : 0.0f;
       if constexpr (E::kParts > 0) {
 #pragma unroll
         for (int n = 0; n < E::kParts; ++n) {
-          parts[n][i] = weight != 0 ? weight * scored.by[n] : 0.0f;
+          parts[n][i] = weight != 0 ? of_score * scored.by[n] : 0.0f;
         }
       }
       return weight;
@@ -1042,7 +1056,8 @@ ATTN_INLINE void backward(const BackwardTensors& tensors, const E& expressions, 
 }
 
 // Exponents and deltas of kPaddedRows rows of each head, 16 threads a row. Rows that are empty, or
-// past the length, get the exponent -inf and the delta 0.
+// past the length, get the exponent -inf and the delta 0. With kSigmoid, o and lse are not read, and
+// both are 0 for all others.
 template <class C, class E>
 ATTN_INLINE void prepare(const unsigned short* o, const unsigned short* d_o, const float* lse,
                          const int* row_starts, const E& expressions, float* exponents,
@@ -1053,12 +1068,13 @@ ATTN_INLINE void prepare(const unsigned short* o, const unsigned short* d_o, con
   const int b = (int)(row / C::kPaddedRows / C::kHeads), lane = (int)(i % 16);
   const bool exists = b < C::kBatches && q < expressions.queries(b);
   const float of_row =
-      exists ? lse[C::Statistics::place(row_starts, b, h % C::kHeadsOfClass, q) +
-                   h / C::kHeadsOfClass * C::kStatisticsClass]
-             : nothing();
+      !exists ? nothing()
+      : E::kSigmoid ? 0.0f
+             : lse[C::Statistics::place(row_starts, b, h % C::kHeadsOfClass, q) +
+                   h / C::kHeadsOfClass * C::kStatisticsClass];
   const bool empty = of_row == nothing();
   float sum = 0;
-  for (int column = lane * 8; !empty && column < P::kColumns; column += 128) {
+  for (int column = lane * 8; !E::kSigmoid && !empty && column < P::kColumns; column += 128) {
     const long long at = P::place(row_starts, b, h, q) + column * P::kColumn;
     unsigned x[4], y[4];
     P::load(o + at, x);

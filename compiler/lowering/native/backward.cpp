@@ -223,11 +223,11 @@ class NativeBackward {
   std::int64_t row_blocks_of_head() const { return ceil_div(dims_[Dim::Sq], tile_.rows); }
   std::int64_t padded_rows() const { return past_all_rows(dims_) + tile_.rows; }
   // By what comes before the products and after them: sums of dq are zeroed and read, dq is
-  // written, `o` and `do` are read.
+  // written, `o` and `do` are read, which a sigmoid does without.
   double moved() const {
     const std::int64_t sums = wants("dq") ? 8 * depth() + 2 * dims_[Dim::Dqk] : 0;
     return static_cast<double>(heads() * dims_[Dim::Sq]) *
-           static_cast<double>(sums + 4 * dims_[Dim::Dv]);
+           static_cast<double>(sums + (attention_.is_sigmoid() ? 0 : 4 * dims_[Dim::Dv]));
   }
   std::int64_t depth() const { return panels(dims_[Dim::Dqk]); }
   std::int64_t width() const { return panels(dims_[Dim::Dv]); }
@@ -316,8 +316,9 @@ class NativeBackward {
   std::vector<plan::Launch> launches() const {
     using Tensor = plan::TensorOperand;
     const std::int64_t prepared = heads() * padded_rows() * kThreadsOfRow;
-    std::vector<plan::KernelArgument> arguments = {Tensor{"o"}, Tensor{"do"}, Tensor{"lse"},
-                                                   Tensor{kExponents}, Tensor{kDeltas}};
+    std::vector<plan::KernelArgument> arguments;
+    if (!attention_.is_sigmoid()) arguments = {Tensor{"o"}, Tensor{"do"}, Tensor{"lse"}};
+    arguments.insert(arguments.end(), {Tensor{kExponents}, Tensor{kDeltas}});
     add_starts(arguments, has_row_starts(), kRowStarts);
     add_inputs(arguments);
     std::vector<plan::Launch> all;
@@ -535,7 +536,7 @@ class NativeBackward {
     add(wants("dv"), "unsigned short*", "dv");
     add(!expressions_.parts.empty(), "float*", "parts");
     add(true, "int*", "counter");
-    const bool table = expressions_.table.has_value();
+    const bool table = expressions_.table.has_value(), sigmoid = attention_.is_sigmoid();
     if (made_lists_)
       parameters.emplace_back("const kernels::Tile* tiles, const kernels::Run* runs");
     if (table) parameters.emplace_back("const __grid_constant__ kernels::TensorMap table");
@@ -543,16 +544,20 @@ class NativeBackward {
     std::string text = made_lists_ ? made_lists_->text(inputs, object) : "";
     text += fmt::format(
         "static_assert(kernels::BackwardStages<Constants>::kBytes + 1024 == {}, \"\");\n"
-        "extern \"C\" __global__ void {}(const unsigned short* o, const unsigned short* d_o,\n"
-        "                                        const float* lse, float* exponents,\n"
+        "extern \"C\" __global__ void {}({}float* exponents,\n"
         "                                        float* deltas{}{}) {{\n  {}\n"
-        "  kernels::prepare<Constants>(o, d_o, lse, {}, expressions, exponents, deltas);\n}}\n"
+        "  kernels::prepare<Constants>({}, {}, expressions, exponents, deltas);\n}}\n"
         "extern \"C\" __global__ void __launch_bounds__(384, 1) {}(\n    {}{}) {{\n  {}\n"
         "  const kernels::BackwardTensors tensors{{{}}};\n"
         "  kernels::backward<Constants>(tensors, expressions, {}{{{}}});\n}}\n",
-        shared_bytes(), kPrepareKernel, of_row_starts, inputs, object, row_starts, kBackwardKernel,
-        fmt::join(parameters, ",\n    "), inputs, object, fmt::join(fields, ", "),
-        ordered() ? "OrderedLists" : "Lists", made_lists_ ? "tiles, runs" : "");
+        shared_bytes(), kPrepareKernel,
+        sigmoid ? ""
+                : "const unsigned short* o, const unsigned short* d_o,\n"
+                  "                                        const float* lse, ",
+        of_row_starts, inputs, object, sigmoid ? "nullptr, nullptr, nullptr" : "o, d_o, lse",
+        row_starts, kBackwardKernel, fmt::join(parameters, ",\n    "), inputs, object,
+        fmt::join(fields, ", "), ordered() ? "OrderedLists" : "Lists",
+        made_lists_ ? "tiles, runs" : "");
     std::size_t part = 0;
     for (const gradient::TensorGradient* tensor : by_scores()) text += sum_text(*tensor, part);
     if (!wants("dq")) return text;
@@ -631,10 +636,6 @@ Status check_backward(const ir::Attention& attention) {
   if (static_cast<double>(d[Dim::B] * d[Dim::Hq]) * static_cast<double>(d[Dim::Sq] + kCell + 64) >
       0x1p31) {
     return unsupported(attention.pos, "attnc's backward kernels number up to 2^31 rows of heads");
-  }
-  if (attention.is_sigmoid()) {
-    return unsupported(attention.pos, "attnc's backward kernels compute softmax, not sigmoid",
-                       "`--allow-unfused` computes both directions");
   }
   ATTN_RETURN_IF_ERROR(check_learned(attention));
   for (const Dim dim : {Dim::Dqk, Dim::Dv}) {

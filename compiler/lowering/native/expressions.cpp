@@ -355,12 +355,13 @@ class GradientText {
     std::string text = fmt::format(
         "struct Expressions : kernels::Reals {{\n"
         "  static constexpr bool kScore = {}, kMask = {}, kReadsTensors = {}, kFiniteSlope = {};\n"
-        "  static constexpr bool kKeep = {}, kRandom = {};\n"
+        "  static constexpr bool kKeep = {}, kRandom = {}, kSigmoid = {};\n"
         "  static constexpr int kParts = {};\n"
         "  static constexpr float kKeptScale = {};\n",
         expressions_.modifies, expressions_.masks, expressions_.reads_tensors,
         expressions_.finite_slope, attention_.dropout && attention_.dropout->keep,
-        attention_.is_random(), expressions_.parts.size(), kept_scale(attention_));
+        attention_.is_random(), attention_.is_sigmoid(), expressions_.parts.size(),
+        kept_scale(attention_));
     for (const std::string& field : expressions_.inputs.parameters) text += "  " + field + ";\n";
     text += scale();
     text += expressions_.modifies ? evaluate() : "";

@@ -41,7 +41,7 @@ struct Constants {
 };
 struct Expressions : kernels::Reals {
   static constexpr bool kScore = false, kMask = true, kReadsTensors = false, kFiniteSlope = true;
-  static constexpr bool kKeep = false, kRandom = false;
+  static constexpr bool kKeep = false, kRandom = false, kSigmoid = false;
   static constexpr int kParts = 0;
   static constexpr float kKeptScale = 1;
   __device__ float scale() const {

@@ -41,7 +41,7 @@ struct Constants {
 };
 struct Expressions : kernels::Reals {
   static constexpr bool kScore = true, kMask = true, kReadsTensors = false, kFiniteSlope = false;
-  static constexpr bool kKeep = false, kRandom = false;
+  static constexpr bool kKeep = false, kRandom = false, kSigmoid = false;
   static constexpr int kParts = 0;
   static constexpr float kKeptScale = 1;
   const float* t_t;
