@@ -28,6 +28,10 @@
 // f32, in the order of registers, and convert() makes dq of it.
 // Before all this, prepare() computes delta, the sums of dO O over each row.
 //
+// With kSplits above 1, the heads that share keys are divided into as many parts, which are items of
+// their own, where there are too few otherwise. Each stores its sums of dK and dV in f32, and
+// merge_keys() adds those of all parts, in their order.
+//
 // An item has at least two steps: where fewer rows see its keys, it takes rows past the last one, whose
 // weights are 0. The heads of a block of rows follow each other, or all rows of a head those of another
 // (kHeadsOutside).
@@ -107,6 +111,7 @@ struct BackwardTensors {
   float* query_sums;  // [B, Hq, kDepth / 16, kPaddedRows / 8, 32, 4], see Gradients::add_queries
   int* turns;         // [B, Hq, kRowBlocks], 0 at first: the block of keys that adds next
   unsigned short *dk, *dv;
+  float* key_sums;  // of parts: [B, Hkv, kSplits, kKeyBlocks kKeys, kDepth + kWidth], dK before dV
   float* parts;  // [kParts, B, Hq, kKeyBlocks, kPartsOfBlock], 0 at first: of learned tensors
   int* counter;  // 0 at first
   const TensorMap* table;
@@ -238,17 +243,16 @@ struct RowProducer {
     }
   }
 
-  // Items are in sections of units (heads of keys), in each of which the longest come first.
+  // Items are in sections of units (parts of heads of keys), in each of which the longest come first.
   __device__ void copy_item(int n) {
     const int section = n / (C::kSection * C::kKeyBlocks);
-    const int units_left = C::kKeyHeads * C::kBatches - section * C::kSection;
+    const int units_left = C::kSplits * C::kKeyHeads * C::kBatches - section * C::kSection;
     const int units = units_left < C::kSection ? units_left : C::kSection;
     const int within = n - section * C::kSection * C::kKeyBlocks;
     const int unit = section * C::kSection + within % units;
-    const int list =
-        unit / C::kKeyHeads * C::kListsOfBatch + unit % C::kKeyHeads * C::kListsOfHead;
+    const int key_head = unit / C::kSplits, b = key_head / C::kKeyHeads;
+    const int list = b * C::kListsOfBatch + key_head % C::kKeyHeads * C::kListsOfHead;
     const Tile tile = lists.tile(list * C::kKeyBlocks + within / units);
-    const int b = unit / C::kKeyHeads;
     if (has_no_keys(tile, b)) return;
     const int blocks = blocks_of(tile, b);
     set(kBlock, tile.tile), set(kFirstKey, first_key(tile, b));
@@ -377,7 +381,7 @@ struct RowProducer {
   }
 
   __device__ void copy_keys() {
-    const int unit = last_head() / C::kHeadsOfKey;  // a head of keys of all batches
+    const int unit = last_head() / C::kHeadsOfKey, key_head = unit / C::kSplits;  // of all batches
     steps &= ~kFirstStep;
     wait(empty_of(stages.keys_full()), steps >> 31 ^ 1);
     store_shared(stages.item_words(), unit);
@@ -385,9 +389,9 @@ struct RowProducer {
     store_shared(stages.item_words() + 8, get(kStepsLeft));
     const int at = get(kFirstKey);
     copy_panels<typename C::Keys, C::kDepth, S::kKeys, C::kKeyHeads>(
-        stages.keys(), tensors.k, stages.keys_full(), unit, at, 0);
+        stages.keys(), tensors.k, stages.keys_full(), key_head, at, 0);
     copy_panels<typename C::Values, C::kWidth, S::kKeys, C::kKeyHeads>(
-        stages.values(), tensors.v, stages.values_full(), unit, at, 0);
+        stages.values(), tensors.v, stages.values_full(), key_head, at, 0);
   }
 
   // Announces so many bytes more.
@@ -557,10 +561,10 @@ struct Gradients {
     release(stages.keys_full());
     if constexpr (kRole != Role::keys) {
       add_queries<kParts - 1>(last);
-      store<typename C::Values>(tensors.dv, unit, dv, E::kKeptScale);
+      store<typename C::Values>(tensors.dv, C::kDepth, unit, dv, E::kKeptScale);
     }
     if constexpr (kRole != Role::values) {
-      store<typename C::Keys>(tensors.dk, unit, dk, expressions.scale());
+      store<typename C::Keys>(tensors.dk, 0, unit, dk, expressions.scale());
     }
     steps ^= 1u << 31;
   }
@@ -1009,11 +1013,12 @@ struct Gradients {
     }
   }
 
-  // Stores dK or dV of this thread's keys.
+  // Stores dK or dV of this thread's keys, or those of a part, which begin at column `first`.
   template <class P, int kOutputs>
-  __device__ __forceinline__ void store(unsigned short* to, int unit, const float (&c)[kOutputs],
-                                        float factor) const {
+  __device__ __forceinline__ void store(unsigned short* to, int first, int unit,
+                                        const float (&c)[kOutputs], float factor) const {
     if (to == nullptr) return;
+    if constexpr (C::kSplits > 1) return store_part(first, unit, c, factor);
     const int b = unit / C::kKeyHeads, keys = P::kPacked ? expressions.keys(b) : C::kColumns;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -1032,6 +1037,20 @@ struct Gradients {
         const int column = (4 * part + (lane() & 3)) * 8;
         if (k < keys && column < P::kColumns) P::store(of_key + column * P::kColumn, pairs);
       }
+    }
+  }
+
+  template <int kOutputs>
+  __device__ __forceinline__ void store_part(int first, int unit, const float (&c)[kOutputs],
+                                             float factor) const {
+    constexpr int kRow = C::kDepth + C::kWidth;
+    float* const to =
+        tensors.key_sums + ((long long)unit * C::kKeyBlocks * S::kKeys + key) * kRow + first;
+#pragma unroll
+    for (int i = 0; i < kOutputs; i += 2) {
+      const int column = i / 4 * 8 + (lane() & 3) * 2;
+      *reinterpret_cast<float2*>(to + i / 2 % 2 * 8 * kRow + column) =
+          float2{c[i] * factor, c[i + 1] * factor};
     }
   }
 };
@@ -1131,6 +1150,44 @@ ATTN_INLINE void convert(const float* sums, const int* row_starts, const E& expr
     }
     P::store(dq + P::place(row_starts, b, h, first + row) + column * P::kColumn, pairs);
   }
+}
+
+// Of dK or dV: 8 columns of a key.
+struct KeyColumns {
+  int b, h, key, first;
+
+  template <class C, class P, class E>
+  __device__ void store(const int* column_starts, const E& expressions, unsigned short* to,
+                        const unsigned (&pairs)[4]) const {
+    const int keys = P::kPacked ? expressions.keys(b) : C::kColumns;
+    if (to == nullptr || key >= keys || first >= P::kColumns) return;
+    P::store(to + P::place(column_starts, b, h, key) + first * P::kColumn, pairs);
+  }
+};
+
+// Adds the parts of 8 columns of dK or dV of a key.
+template <class C, class E>
+ATTN_INLINE void merge_keys(const float* sums, const int* column_starts, const E& expressions,
+                            unsigned short* dk, unsigned short* dv) {
+  constexpr int kKeys = C::kKeyBlocks * C::kKeys, kRow = C::kDepth + C::kWidth;
+  const long long i = attn_thread(), row = i / (kRow / 8);
+  const int column = (int)(i % (kRow / 8)) * 8, k = (int)(row % kKeys);
+  const int key_head = (int)(row / kKeys), b = key_head / C::kKeyHeads;
+  if (b >= C::kBatches) return;
+  const float* from = sums + ((long long)key_head * C::kSplits * kKeys + k) * kRow + column;
+  float all[8] = {};
+#pragma unroll
+  for (int split = 0; split < C::kSplits; ++split, from += (long long)kKeys * kRow) {
+#pragma unroll
+    for (int j = 0; j < 8; ++j) all[j] += from[j];
+  }
+  unsigned pairs[4];
+#pragma unroll
+  for (int j = 0; j < 4; ++j) pairs[j] = pair(typename C::Float{}, all[2 * j], all[2 * j + 1]);
+  const bool of_keys = column < C::kDepth;
+  const KeyColumns at{b, key_head % C::kKeyHeads, k, of_keys ? column : column - C::kDepth};
+  if (of_keys) at.store<C, typename C::Keys>(column_starts, expressions, dk, pairs);
+  else at.store<C, typename C::Values>(column_starts, expressions, dv, pairs);
 }
 
 // The sum, over the heads for which `element(b, h)` is that of this block of threads, of their parts

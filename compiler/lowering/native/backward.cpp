@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <optional>
 #include <set>
@@ -85,6 +86,7 @@ class NativeBackward {
 
   // After work().
   Result<NativeProgram> make() && {
+    splits_ = splits();
     expressions_ = gradient_expressions_of(derivatives_, blocks_.masked, true);
     if (shared_bytes() > kMostShared) {
       expressions_ = gradient_expressions_of(derivatives_, blocks_.masked, false);
@@ -100,9 +102,8 @@ class NativeBackward {
     made.work.rate = tile_.rate;
     made.work.rows = made.work.queries = static_cast<double>(tile_.keys);
     made.work.keys = static_cast<double>(tile_.rows);
-    made.work.most =
-        longest() * static_cast<double>(tile_.rows * tile_.keys * dims_[Dim::Hq] / dims_[Dim::Hkv]);
-    made.work.heads = static_cast<double>(dims_[Dim::Hq]) / static_cast<double>(dims_[Dim::Hkv]);
+    made.work.most = longest() * static_cast<double>(tile_.rows * tile_.keys * heads_of_item());
+    made.work.heads = static_cast<double>(heads_of_item());
     made.work.products = kProducts;
     made.work.moved = moved();
     made.work.width = static_cast<double>(depth() + width());
@@ -120,16 +121,21 @@ class NativeBackward {
   static constexpr const char* kExponents = "native.exponents";
   static constexpr const char* kDeltas = "native.deltas";
   static constexpr const char* kSums = "native.sums";
+  static constexpr const char* kKeySums = "native.key_sums";
   static constexpr const char* kTurns = "native.turns";
   static constexpr const char* kParts = "native.parts";
   static constexpr const char* kPrepareKernel = "attn_prepare";
   static constexpr const char* kBackwardKernel = "attn_backward";
+  static constexpr const char* kMergeKernel = "attn_merge_keys";
   static constexpr const char* kConvertKernel = "attn_convert";
 
   static constexpr std::int64_t kHeadsOfSection = 4;  // of keys; their queries stay in the L2 cache
   static constexpr double kUneven = 1.5, kVeryUneven = 3;  // the longest list: times the mean
-  static constexpr double kShort = 24;                     // blocks of rows, on average
-  static constexpr std::int64_t kThreads = 256;            // of prepare and convert
+  static constexpr double kGainOfSplits = 0.95;            // at least, for more parts
+  // What the beginning and the end of an item take, and sums of parts, in steps of 64 rows.
+  static constexpr double kStepsOfItem = 4, kStepsOfPart = 8;
+  static constexpr double kShort = 24;           // blocks of rows, on average
+  static constexpr std::int64_t kThreads = 256;  // of prepare and convert
   // As in attn/backward.cuh.
   static constexpr std::int64_t kThreadsOfRow = 16, kConvertedRows = 32, kPartsOfBlock = 8;
   // A backward has five products where a forward has two, and less that is computed meanwhile.
@@ -194,7 +200,7 @@ class NativeBackward {
       return run.key + run.blocks * tile_.rows <= dims_[Dim::Sq];
     });
     return fit && std::ranges::all_of(blocks_.lists, [this](const TileList& list) {
-             return list.blocks >= (dims_[Dim::Hq] == dims_[Dim::Hkv] ? 2 : 1);
+             return list.blocks >= (heads_of_item() == 1 ? 2 : 1);
            });
   }
   // Of heads of keys. Much longer lists than others begin before all others, so that the last of
@@ -202,11 +208,11 @@ class NativeBackward {
   std::int64_t section() const {
     if (!blocks_.sorted && !made_lists_) return 1;
     const bool uneven = !made_lists_ && longest() > kVeryUneven * mean();
-    return uneven ? dims_[Dim::B] * dims_[Dim::Hkv] : kHeadsOfSection;
+    return splits_ * (uneven ? dims_[Dim::B] * dims_[Dim::Hkv] : kHeadsOfSection);
   }
   // Where lists are short or uneven, all rows of a head follow those of another.
   bool heads_outside() const {
-    if (ordered() || made_lists_ || dims_[Dim::Hq] == dims_[Dim::Hkv]) return false;
+    if (ordered() || made_lists_ || heads_of_item() == 1) return false;
     return mean() < kShort || longest() > kUneven * mean();
   }
   // Blocks of rows of a list that is known now, and of a head.
@@ -217,7 +223,33 @@ class NativeBackward {
   }
   double mean() const { return blocks_.blocks / static_cast<double>(heads() * blocks_.tiles); }
   std::int64_t heads() const { return dims_[Dim::B] * dims_[Dim::Hq]; }
-  std::int64_t items() const { return blocks_.tiles * dims_[Dim::B] * dims_[Dim::Hkv]; }
+  std::int64_t heads_of_key() const { return dims_[Dim::Hq] / dims_[Dim::Hkv]; }
+  std::int64_t heads_of_item() const { return heads_of_key() / splits_; }
+  std::int64_t items() const { return splits_ * blocks_.tiles * dims_[Dim::B] * dims_[Dim::Hkv]; }
+
+  // Into how many parts the heads that share keys are divided: the fewest of those that take about
+  // the shortest time.
+  std::int64_t splits() const {
+    if (made_lists_ || !by_scores().empty() || (!wants("dk") && !wants("dv"))) return 1;
+    std::int64_t best = 1;
+    for (std::int64_t splits = 2; splits <= heads_of_key(); ++splits) {
+      if (heads_of_key() % splits == 0 && steps_with(splits) < kGainOfSplits * steps_with(best)) {
+        best = splits;
+      }
+    }
+    return best;
+  }
+  // Of a block of threads: those of the longest item, or of its share of all. The last turn leaves
+  // some blocks of threads idle, for half an item if lists are uneven.
+  double steps_with(std::int64_t splits) const {
+    const double items =
+        static_cast<double>(splits * blocks_.tiles * dims_[Dim::B] * dims_[Dim::Hkv]);
+    const double turns = items / static_cast<double>(gpu_.multiprocessors);
+    const double heads = static_cast<double>(heads_of_key()) / static_cast<double>(splits);
+    const double idle = mean() * (std::ceil(turns) - turns) + (longest() - mean());
+    return std::max(longest(), turns * mean() + 0.5 * idle) * heads +
+           (splits > 1 ? kStepsOfPart : kStepsOfItem) * std::max(1.0, turns);
+  }
   // Whether sums of dq are added in a fixed order.
   bool ordered() const { return whole_.deterministic && wants("dq"); }
   std::int64_t row_blocks_of_head() const { return ceil_div(dims_[Dim::Sq], tile_.rows); }
@@ -226,9 +258,13 @@ class NativeBackward {
   // written, `o` and `do` are read, which a sigmoid does without.
   double moved() const {
     const std::int64_t sums = wants("dq") ? 8 * depth() + 2 * dims_[Dim::Dqk] : 0;
-    return static_cast<double>(heads() * dims_[Dim::Sq]) *
-           static_cast<double>(sums + (attention_.is_sigmoid() ? 0 : 4 * dims_[Dim::Dv]));
+    const std::int64_t parts = splits_ > 1 ? 8 * key_sums() : 0;
+    return static_cast<double>(parts) +
+           static_cast<double>(heads() * dims_[Dim::Sq]) *
+               static_cast<double>(sums + (attention_.is_sigmoid() ? 0 : 4 * dims_[Dim::Dv]));
   }
+  // Of all parts, if there are any.
+  std::int64_t key_sums() const { return items() * tile_.keys * (depth() + width()); }
   std::int64_t depth() const { return panels(dims_[Dim::Dqk]); }
   std::int64_t width() const { return panels(dims_[Dim::Dv]); }
 
@@ -274,6 +310,10 @@ class NativeBackward {
     if (wants("dq")) {
       add(kSums, heads() * padded_rows() * depth());
       step.zeroed.emplace_back(kSums);
+    }
+    if (splits_ > 1) {
+      add(kKeySums, key_sums());
+      step.outputs.emplace_back(kKeySums);
     }
     if (ordered()) {
       program.internals.push_back(
@@ -341,6 +381,7 @@ class NativeBackward {
                    .shared_bytes = shared_bytes(),
                    .arguments = std::move(arguments)});
     for (const gradient::TensorGradient* tensor : by_scores()) all.push_back(sum_of(*tensor));
+    if (splits_ > 1) all.push_back(merge());
     if (!wants("dq")) return all;
     arguments = {Tensor{kSums}, Tensor{"dq"}};
     add_starts(arguments, has_row_starts(), kRowStarts);
@@ -351,6 +392,19 @@ class NativeBackward {
                    .shared_bytes = kConvertedRows * (depth() + 1) * 4,
                    .arguments = std::move(arguments)});
     return all;
+  }
+
+  plan::Launch merge() const {
+    std::vector<plan::KernelArgument> arguments = {plan::TensorOperand{kKeySums}};
+    add_starts(arguments, has_column_starts(), kColumnStarts);
+    for (const char* gradient : {"dk", "dv"}) {
+      if (wants(gradient)) arguments.emplace_back(plan::TensorOperand{gradient});
+    }
+    add_inputs(arguments);
+    return {.kernel = kMergeKernel,
+            .grid = {ceil_div(key_sums() / splits_ / 8, kThreads), 1, 1},
+            .block = {kThreads, 1, 1},
+            .arguments = std::move(arguments)};
   }
 
   plan::Launch sum_of(const gradient::TensorGradient& tensor) const {
@@ -375,6 +429,7 @@ class NativeBackward {
     for (const char* gradient : {"dk", "dv"}) {
       if (wants(gradient)) names.emplace_back(gradient);
     }
+    if (splits_ > 1) names.emplace_back(kKeySums);
     if (!expressions_.parts.empty()) names.emplace_back(kParts);
     names.emplace_back(kCounter);
     if (made_lists_) names.insert(names.end(), {kSortedTiles, kRunsOfTiles});
@@ -457,7 +512,8 @@ class NativeBackward {
         {"kBatches", dims_[Dim::B]},
         {"kHeads", dims_[Dim::Hq]},
         {"kKeyHeads", dims_[Dim::Hkv]},
-        {"kHeadsOfKey", dims_[Dim::Hq] / dims_[Dim::Hkv]},
+        {"kHeadsOfKey", heads_of_item()},
+        {"kSplits", splits_},
         {"kHeadsOfClass", statistics_.heads},
         {"kRows", dims_[Dim::Sq]},
         {"kColumns", dims_[Dim::Skv]},
@@ -534,6 +590,7 @@ class NativeBackward {
     add(ordered(), "int*", "turns");
     add(wants("dk"), "unsigned short*", "dk");
     add(wants("dv"), "unsigned short*", "dv");
+    add(splits_ > 1, "float*", "key_sums");
     add(!expressions_.parts.empty(), "float*", "parts");
     add(true, "int*", "counter");
     const bool table = expressions_.table.has_value(), sigmoid = attention_.is_sigmoid();
@@ -560,11 +617,27 @@ class NativeBackward {
         made_lists_ ? "tiles, runs" : "");
     std::size_t part = 0;
     for (const gradient::TensorGradient* tensor : by_scores()) text += sum_text(*tensor, part);
+    if (splits_ > 1) text += merge_text();
     if (!wants("dq")) return text;
     return text + fmt::format(
                       "extern \"C\" __global__ void {}(const float* sums, unsigned short* dq{}{}) "
                       "{{\n  {}\n  kernels::convert<Constants>(sums, {}, expressions, dq);\n}}\n",
                       kConvertKernel, of_row_starts, inputs, object, row_starts);
+  }
+
+  // The kernel that adds dk and dv of all parts.
+  std::string merge_text() const {
+    const auto given = [&](const char* gradient) {
+      return wants(gradient) ? fmt::format(", unsigned short* {}", gradient) : std::string();
+    };
+    return fmt::format(
+        "extern \"C\" __global__ void {}(const float* sums{}{}{}{}) {{\n  {}\n"
+        "  kernels::merge_keys<Constants>(sums, {}, expressions, {}, {});\n}}\n",
+        kMergeKernel, has_column_starts() ? fmt::format(", const int* {}", kColumnStarts) : "",
+        given("dk"), given("dv"), parameters_text(expressions_.inputs),
+        expressions_object(whole_, expressions_.inputs),
+        has_column_starts() ? kColumnStarts : "nullptr", wants("dk") ? "dk" : "nullptr",
+        wants("dv") ? "dv" : "nullptr");
   }
 
   // The kernel that sums the parts of a learned tensor, of which `part` is the first.
@@ -596,6 +669,7 @@ class NativeBackward {
   std::optional<RowLists> made_lists_;
   GradientExpressions expressions_;
   std::int64_t blocks_of_threads_ = 1;
+  std::int64_t splits_ = 1;
 };
 
 // Why the kernels do not compute the gradient of a learned tensor, or nothing.

@@ -18,19 +18,20 @@ struct Constants {
   static constexpr int kBatches = 2;
   static constexpr int kHeads = 8;
   static constexpr int kKeyHeads = 2;
-  static constexpr int kHeadsOfKey = 4;
+  static constexpr int kHeadsOfKey = 1;
+  static constexpr int kSplits = 4;
   static constexpr int kHeadsOfClass = 8;
   static constexpr int kRows = 300;
   static constexpr int kColumns = 400;
   static constexpr int kPaddedRows = 368;
   static constexpr int kRowBlocks = 5;
   static constexpr int kKeyBlocks = 4;
-  static constexpr int kItems = 16;
-  static constexpr int kSection = 4;
+  static constexpr int kItems = 64;
+  static constexpr int kSection = 16;
   static constexpr int kListsOfBatch = 0;
   static constexpr int kListsOfHead = 0;
   static constexpr long long kStatisticsClass = 0;
-  static constexpr bool kLengths = false, kOrdered = false, kHeadsOutside = true, kRowsFit = false;
+  static constexpr bool kLengths = false, kOrdered = false, kHeadsOutside = false, kRowsFit = false;
   using Entry = kernels::BF16;
   static constexpr bool kTable = false, kTableOfBatch = false, kTableOfHead = false;
   using Queries = kernels::Places<307200, 128, 1024, 1, 128, true, false>;
@@ -72,10 +73,15 @@ extern "C" __global__ void __launch_bounds__(384, 1) attn_backward(
     float* sums,
     unsigned short* dk,
     unsigned short* dv,
+    float* key_sums,
     int* counter) {
   const Expressions expressions{{}};
-  const kernels::BackwardTensors tensors{&q, &k, &v, &d_o, nullptr, exponents, deltas, sums, nullptr, dk, dv, nullptr, counter, nullptr};
+  const kernels::BackwardTensors tensors{&q, &k, &v, &d_o, nullptr, exponents, deltas, sums, nullptr, dk, dv, key_sums, nullptr, counter, nullptr};
   kernels::backward<Constants>(tensors, expressions, Lists{});
+}
+extern "C" __global__ void attn_merge_keys(const float* sums, unsigned short* dk, unsigned short* dv) {
+  const Expressions expressions{{}};
+  kernels::merge_keys<Constants>(sums, nullptr, expressions, dk, dv);
 }
 extern "C" __global__ void attn_convert(const float* sums, unsigned short* dq) {
   const Expressions expressions{{}};

@@ -19,6 +19,7 @@ struct Constants {
   static constexpr int kHeads = 2;
   static constexpr int kKeyHeads = 2;
   static constexpr int kHeadsOfKey = 1;
+  static constexpr int kSplits = 1;
   static constexpr int kHeadsOfClass = 2;
   static constexpr int kRows = 100;
   static constexpr int kColumns = 200;
@@ -92,7 +93,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) attn_backward(
     unsigned short* dv,
     int* counter, const float* t_t, float p_c) {
   const Expressions expressions{{}, kernels::aligned(t_t), p_c};
-  const kernels::BackwardTensors tensors{&q, &k, &v, &d_o, nullptr, exponents, deltas, sums, nullptr, dk, dv, nullptr, counter, nullptr};
+  const kernels::BackwardTensors tensors{&q, &k, &v, &d_o, nullptr, exponents, deltas, sums, nullptr, dk, dv, nullptr, nullptr, counter, nullptr};
   kernels::backward<Constants>(tensors, expressions, Lists{});
 }
 extern "C" __global__ void attn_convert(const float* sums, unsigned short* dq, const float* t_t, float p_c) {

@@ -22,6 +22,8 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 constexpr const char* kSizes = "dims B = 2, Hq = 8, Hkv = 2, Sq = 300, Skv = 400, D = 128; ";
+// Heads that share no keys are not divided.
+constexpr const char* kOwnKeys = "dims B = 2, Hq = 8, Hkv = 8, Sq = 300, Skv = 400, D = 128; ";
 
 ir::Attention of(const std::string& clauses) { return of_spec("attention a { " + clauses + " }"); }
 
@@ -61,14 +63,14 @@ std::int64_t elements_of(const NativeProgram& made, const std::string& name) {
 }
 
 TEST(NativeBackward, IsThreeLaunches) {
-  const NativeProgram made = lowered(kSizes).value();
+  const NativeProgram made = lowered(kOwnKeys).value();
   ASSERT_EQ(made.program.steps.size(), 1U);
   const plan::KernelStep& step = step_of(made);
   EXPECT_THAT(kernels_of(made), ElementsAre("attn_prepare", "attn_backward", "attn_convert"));
   EXPECT_THAT(step.outputs, ElementsAre("dq", "dk", "dv", "native.exponents", "native.deltas"));
   EXPECT_THAT(step.zeroed, ElementsAre("native.counter", "native.sums"));
   const plan::Launch& backward = step.launches[1];
-  EXPECT_EQ(backward.grid[0], 2 * 2 * 4);  // heads of keys, blocks of keys
+  EXPECT_EQ(backward.grid[0], 2 * 8 * 4);  // heads of keys, blocks of keys
   EXPECT_EQ(backward.block[0], 384);
   EXPECT_LE(backward.shared_bytes, 227 << 10);
   // 304 rows are a multiple of 16; 64 more do not exist.
@@ -76,6 +78,23 @@ TEST(NativeBackward, IsThreeLaunches) {
   EXPECT_EQ(elements_of(made, "native.sums"), 2 * 8 * 368 * 128);
   EXPECT_EQ(step.launches[0].grid[0], 2 * 8 * 368 * 16 / 256);
   EXPECT_EQ(step.launches[2].grid[0], 2 * 8 * 10);
+}
+
+// Each part stores its sums of dk and dv.
+TEST(NativeBackward, HeadsThatShareKeysAreDividedWhereItemsAreFew) {
+  const NativeProgram made = lowered(kSizes).value();
+  EXPECT_THAT(kernels_of(made),
+              ElementsAre("attn_prepare", "attn_backward", "attn_merge_keys", "attn_convert"));
+  EXPECT_THAT(step_of(made).source,
+              AllOf(HasSubstr("kHeadsOfKey = 1;"), HasSubstr("kSplits = 4;")));
+  EXPECT_EQ(step_of(made).launches[1].grid[0], 2 * 2 * 4 * 4) << "heads of keys, parts, blocks";
+  EXPECT_EQ(elements_of(made, "native.key_sums"), (2 * 2 * 4) * (4 * 128) * (128 + 128));
+  EXPECT_EQ(step_of(made).launches[2].grid[0], (2 * 2) * (4 * 128) * (128 + 128) / 8 / 256);
+  const std::string many = "dims B = 4, Hq = 32, Hkv = 8, Sq = 4096, Skv = 4096, D = 64; ";
+  EXPECT_THAT(source_of(many), HasSubstr("kSplits = 1;"));
+  const std::string few = "dims B = 4, Hq = 16, Hkv = 1, Sq = 4096, Skv = 4096, D = 64; ";
+  EXPECT_THAT(source_of(few), HasSubstr("kSplits = 1;")) << "128 items of equal length";
+  EXPECT_THAT(source_of(few + "mask q_idx >= kv_idx;"), HasSubstr("kSplits = 4;"));
 }
 
 TEST(NativeBackward, TensorsAreThoseOfABackward) {
@@ -91,15 +110,16 @@ TEST(NativeBackward, TensorsAreThoseOfABackward) {
 }
 
 TEST(NativeBackward, ComputesTheGradientsThatAreWanted) {
-  const NativeProgram keys = lowered(std::string(kSizes) + "grad k, v;").value();
+  const NativeProgram keys = lowered(std::string(kOwnKeys) + "grad k, v;").value();
   EXPECT_THAT(kernels_of(keys), ElementsAre("attn_prepare", "attn_backward"));
   EXPECT_EQ(elements_of(keys, "native.sums"), 0);
-  EXPECT_THAT(step_of(keys).source,
-              HasSubstr("exponents, deltas, nullptr, nullptr, dk, dv, nullptr, counter, nullptr}"));
-  const NativeProgram queries = lowered(std::string(kSizes) + "grad q;").value();
   EXPECT_THAT(
-      step_of(queries).source,
-      HasSubstr("exponents, deltas, sums, nullptr, nullptr, nullptr, nullptr, counter, nullptr}"));
+      step_of(keys).source,
+      HasSubstr(
+          "exponents, deltas, nullptr, nullptr, dk, dv, nullptr, nullptr, counter, nullptr}"));
+  const NativeProgram queries = lowered(std::string(kOwnKeys) + "grad q;").value();
+  EXPECT_THAT(step_of(queries).source, HasSubstr("exponents, deltas, sums, nullptr, nullptr, "
+                                                 "nullptr, nullptr, nullptr, counter, nullptr}"));
 }
 
 // Each block of rows of a head has a turn.
@@ -138,8 +158,8 @@ TEST(NativeBackward, WideHeadsTakeFewerKeysAndRows) {
 // Of these, rows of q are not packed, and so neither are those of dq and o.
 TEST(NativeBackward, PackedSequencesHaveMapsOfTheirOwn) {
   const NativeProgram made = lowered(std::string(kSizes) + "layout k: thd, v: thd;").value();
-  EXPECT_THAT(kernels_of(made),
-              ElementsAre("attn_maps", "attn_prepare", "attn_backward", "attn_convert"));
+  EXPECT_THAT(kernels_of(made), ElementsAre("attn_maps", "attn_prepare", "attn_backward",
+                                            "attn_merge_keys", "attn_convert"));
   EXPECT_THAT(step_of(made).source,
               AllOf(HasSubstr("tensors{&q, maps + 0, maps + 2, &d_o, cu_seqlens_kv, "),
                     HasSubstr("Keys = kernels::Places<102400, 128, 256, 1, 128, true, true>;"),
@@ -190,7 +210,7 @@ TEST(NativeBackward, TablesOfRowsAndColumnsAreCopied) {
               AllOf(HasSubstr("kTable = true, kTableOfBatch = false, kTableOfHead = true"),
                     HasSubstr("using Entry = kernels::F16;"), HasSubstr("kReadsTensors = false"),
                     HasSubstr(" + entry;"), HasSubstr("counter, &table}")));
-  const auto map = std::get<plan::TensorMapArgument>(step_of(made).launches[1].arguments[10]);
+  const auto map = std::get<plan::TensorMapArgument>(step_of(made).launches[1].arguments[11]);
   EXPECT_EQ(map.tensor.name, "t");
   EXPECT_THAT(map.dims, ElementsAre(400, 300, 8, 1));
   EXPECT_THAT(map.box, ElementsAre(64, 64, 1, 1));
@@ -217,11 +237,11 @@ TEST(NativeBackward, MasksThatReadTensorsHaveListsThatTheGpuMakes) {
                     HasSubstr("kRowsOfTile = 128;"), HasSubstr("Lists{tiles, runs}")));
   ASSERT_TRUE(made.work.lists.has_value());
   EXPECT_THAT(kernels_of(lowered(std::string(kSizes) + "deterministic; " + mask).value()),
-              ElementsAre("attn_prepare", "attn_backward", "attn_convert"))
+              ElementsAre("attn_prepare", "attn_backward", "attn_merge_keys", "attn_convert"))
       << "turns must be known";
   const std::string by_head = "tensor d: i32[Hq, Skv]; mask d[h, q_idx] == d[h, kv_idx];";
   EXPECT_THAT(kernels_of(lowered(std::string(kSizes) + by_head).value()),
-              ElementsAre("attn_prepare", "attn_backward", "attn_convert"))
+              ElementsAre("attn_prepare", "attn_backward", "attn_merge_keys", "attn_convert"))
       << "heads that share keys share a list";
 }
 
@@ -241,13 +261,14 @@ TEST(NativeBackward, ClassesOfAModulusAreHeads) {
 
 // Where lists are short, as in windows, a head is done before the next.
 TEST(NativeBackward, HeadsFollowEachOtherInsideOfLongLists) {
-  const std::string dims = "dims B = 1, Hq = 4, Hkv = 1, Sq = 4096, Skv = 4096, D = 64; ";
+  const std::string dims = "dims B = 8, Hq = 8, Hkv = 2, Sq = 4096, Skv = 4096, D = 64; ";
   EXPECT_THAT(source_of(dims), HasSubstr("kHeadsOutside = false"));
   EXPECT_THAT(source_of(dims + "mask q_idx >= kv_idx && q_idx - kv_idx < 256;"),
               HasSubstr("kHeadsOutside = true"));
   EXPECT_THAT(source_of(dims + "mask q_idx >= kv_idx;"), HasSubstr("kSection = 4;"));
-  EXPECT_THAT(source_of(dims + "mask abs(q_idx - kv_idx) <= 128 || kv_idx < 64;"),
-              HasSubstr("kSection = 1;"))
+  const std::string own_keys = "dims B = 8, Hq = 8, Hkv = 8, Sq = 4096, Skv = 4096, D = 64; ";
+  EXPECT_THAT(source_of(own_keys + "mask abs(q_idx - kv_idx) <= 128 || kv_idx < 64;"),
+              HasSubstr("kSection = 64;"))
       << "all heads of keys";
 }
 
@@ -271,7 +292,7 @@ TEST(NativeBackward, DropoutIsThatOfTheForward) {
 // The gradient of a sink needs a value for each row alone.
 TEST(NativeBackward, SinksHaveGradients) {
   const NativeProgram made =
-      lowered(std::string(kSizes) + "learn t: f32[Hq]; sink t[h] * 2.0;").value();
+      lowered(std::string(kOwnKeys) + "learn t: f32[Hq]; sink t[h] * 2.0;").value();
   EXPECT_THAT(step_of(made).outputs,
               ElementsAre("dq", "dk", "dv", "native.exponents", "native.deltas"));
   EXPECT_GT(made.program.steps.size(), 1U);
@@ -370,9 +391,9 @@ TEST(NativeBackward, CountsItsLaunches) {
   const auto launches = [](const std::string& clauses) {
     return lowered(kSizes + clauses).value().work.launches;
   };
-  EXPECT_EQ(launches(""), 3);
-  EXPECT_EQ(launches("grad k, v;"), 2);
-  EXPECT_EQ(launches("layout thd;"), 4);
+  EXPECT_EQ(launches(""), 4);
+  EXPECT_EQ(launches("grad k, v;"), 3);
+  EXPECT_EQ(launches("layout thd;"), 5);
   EXPECT_EQ(launches(learned(2)), 5);
 }
 
