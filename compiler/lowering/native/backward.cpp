@@ -55,7 +55,7 @@ std::int64_t shared_bytes(const ir::Dims& dims, const RowTile& tile, bool table)
 std::vector<RowTile> tiles_of(const ir::Dims& dims) {
   const bool wide = std::max(dims[Dim::Dqk], dims[Dim::Dv]) > 128;
   const std::int64_t keys = wide ? 64 : 128;
-  const double best = wide ? 0.6 : 1;
+  const double best = wide ? 0.72 : 1;
   std::vector<RowTile> tiles = {{64, keys, best}, {48, keys, 0.9 * best}, {32, keys, 0.7 * best}};
   // Warp groups that divide 64 columns of dq by rows need multiples of 32.
   if (panels(dims[Dim::Dqk]) == 64 && !wide) tiles.erase(tiles.begin() + 1);

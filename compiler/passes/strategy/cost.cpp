@@ -30,8 +30,9 @@ constexpr double kRandomOperationsAgain = 12;         // the same, in the backwa
 struct Rates {
   double score, fixed_part, operation, rows;
 };
-constexpr double kOfWider = 0.77;    // of the part above 128, forward
-constexpr double kProcessors = 132;  // of the H200
+constexpr double kOfWider = 0.77;          // of the part above 128, forward
+constexpr double kOfWiderBackward = 1.57;  // of all, where q and v are both above 128
+constexpr double kProcessors = 132;        // of the H200
 constexpr double kPico = 1e-9 * kProcessors;
 constexpr Rates kForward = {0.745 * kPico, 0.35, 0.03 * kPico, 13.6e-6 * kProcessors};
 constexpr Rates kBackward = {2.25 * kPico, 0.2, 0.06 * kPico, 107e-6 * kProcessors};
@@ -145,7 +146,9 @@ double for_a_score(const ir::Attention& attention, const planning::Context& cont
   const Rates rates = rates_of(context);
   const ir::Dims& d = attention.dims;
   const auto qk = static_cast<double>(d[Dim::Dqk]), v = static_cast<double>(d[Dim::Dv]);
-  const double width = backward ? (3 * qk + 2 * v) / 640 : wide((qk + v) / 256);
+  const double of_products =
+      (3 * qk + 2 * v) / 640 * (std::min(qk, v) > 128 ? kOfWiderBackward : 1);
+  const double width = backward ? of_products : wide((qk + v) / 256);
   const double products =
       std::max(rates.score * (rates.fixed_part + (1 - rates.fixed_part) * width),
                least_for_a_score(d, context));
