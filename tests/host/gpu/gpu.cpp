@@ -1,5 +1,6 @@
 #include "tests/host/gpu/gpu.h"
 
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <array>
@@ -56,8 +57,9 @@ struct Issued {
 };
 
 struct Fiber {
-  ucontext_t context{};
-  bool ended = false;
+  ucontext_t start{};
+  jmp_buf place;  // where it left; switching by _longjmp makes no system calls
+  bool started = false, ended = false;
   const std::uint64_t* counter = nullptr;  // it waits until this is `until`
   std::uint64_t until = 0;
   std::string waits_for;
@@ -125,7 +127,7 @@ class Block {
         ran = true;
         next.counter = nullptr;
         threadIdx.x = static_cast<unsigned>(running_);
-        swapcontext(&main_, &next.context);
+        enter(next);
       }
       if (!ran && !copy_late()) fail(deadlock());
     }
@@ -234,7 +236,7 @@ class Block {
     return stacks;
   }
 
-  static void enter() {
+  static void run_kernel() {
     Block& block = *current;
     block.kernel_(block.arguments_);
     block.fibers_[block.running_].ended = true;
@@ -242,15 +244,24 @@ class Block {
     block.leave();
   }
 
-  void leave() { swapcontext(&fibers_[running_].context, &main_); }
+  // Returns when the fiber leaves.
+  void enter(Fiber& fiber) {
+    if (_setjmp(main_) != 0) return;
+    if (fiber.started) _longjmp(fiber.place, 1);
+    fiber.started = true;
+    setcontext(&fiber.start);
+  }
+
+  void leave() {
+    if (_setjmp(fibers_[running_].place) == 0) _longjmp(main_, 1);
+  }
 
   void prepare(std::size_t i) {
-    ucontext_t& context = fibers_[i].context;
+    ucontext_t& context = fibers_[i].start;
     getcontext(&context);
     context.uc_stack.ss_sp = stacks().data() + i * kStack;
     context.uc_stack.ss_size = kStack;
-    context.uc_link = &main_;
-    makecontext(&context, enter, 0);
+    makecontext(&context, run_kernel, 0);
     ++live_;
   }
 
@@ -341,7 +352,7 @@ class Block {
   std::map<unsigned, Barrier> barriers_;  // keyed by address
   std::array<Meeting, kNames> meetings_;
   std::vector<std::function<void()>> copies_;
-  ucontext_t main_{};
+  jmp_buf main_;
   std::size_t running_ = 0, live_ = 0;
   std::string error_;
 };
