@@ -6,6 +6,7 @@
 #include <array>
 #include <functional>
 #include <map>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -18,10 +19,10 @@ namespace {
 constexpr std::size_t kLanes = 32;
 constexpr std::size_t kStack = std::size_t{1} << 17;
 constexpr std::size_t kSharedBytes = 227 * 1024;
-constexpr std::size_t kNames = 16;       // of named barriers
-constexpr std::size_t kFragments = 256;  // that are kept of each lane
-constexpr unsigned kDepth = 16;          // of products
-constexpr unsigned kVector = 16;         // bytes that a swizzle keeps together
+constexpr std::size_t kNames = 16;  // of named barriers
+constexpr unsigned kRows = 16;      // of a warp's part of a product
+constexpr unsigned kDepth = 16;     // of products
+constexpr unsigned kVector = 16;    // bytes that a swizzle keeps together
 
 // Of which the threads that wait know how often it was complete.
 struct Meeting {
@@ -43,17 +44,9 @@ struct Barrier {
   }
 };
 
-using Fragments = std::array<unsigned, 4>;
-
 struct Warp {
   Meeting meeting;
   std::array<std::array<unsigned long long, kLanes>, 2> slots{};
-  std::vector<std::array<Fragments, kLanes>> fragments;  // kFragments, if there are any
-};
-
-struct Issued {
-  Product product;
-  std::size_t fragments = 0;  // its place in Warp::fragments
 };
 
 struct Fiber {
@@ -64,9 +57,8 @@ struct Fiber {
   std::uint64_t until = 0;
   std::string waits_for;
   std::uint64_t gathered = 0;
-  std::size_t multiplied = 0;
-  std::vector<Issued> issued;               // and not committed
-  std::vector<std::vector<Issued>> groups;  // committed
+  std::vector<Product> issued;               // and not committed
+  std::vector<std::vector<Product>> groups;  // committed
   std::vector<std::function<void()>> sums;
   std::vector<std::function<void()>> vectors;  // copies that no arrival followed yet
 
@@ -201,29 +193,20 @@ class Block {
     fibers_[running_].sums.clear();
   }
 
-  void issue(const Product& product) {
-    Fiber& own = fibers_[running_];
-    Issued issued{product, own.multiplied};
-    if (product.has_fragments) {
-      auto& fragments = warps_[running_ / kLanes].fragments;
-      fragments.resize(kFragments);
-      Fragments& kept = fragments[own.multiplied++ % kFragments][running_ % kLanes];
-      std::copy(product.fragments, product.fragments + 4, kept.begin());
-    }
-    own.issued.push_back(issued);
-  }
+  void issue(const Product& product) { fibers_[running_].issued.push_back(product); }
   void commit() {
     Fiber& own = fibers_[running_];
     own.groups.push_back(std::move(own.issued));
     own.issued.clear();
     if (order_ == Order::late_copies) finish_products(0);
   }
+  // The first lane that goes on computes the products of its warp.
   void finish_products(std::size_t left) {
-    Fiber& own = fibers_[running_];
-    gather(0);  // all lanes have given their fragments
-    while (own.groups.size() > left) {
-      for (const Issued& each : own.groups.front()) compute(each);
-      own.groups.erase(own.groups.begin());
+    gather(0);  // all lanes have committed
+    const std::span<Fiber> lanes(fibers_.data() + running_ / kLanes * kLanes, kLanes);
+    while (fibers_[running_].groups.size() > left) {
+      for (std::size_t i = 0; i < lanes[0].groups.front().size(); ++i) compute(lanes, i);
+      for (Fiber& lane : lanes) lane.groups.erase(lane.groups.begin());
     }
   }
 
@@ -309,36 +292,37 @@ class Block {
     widen(bits, is_bf16, line);
   }
 
-  // Row r of the two that the lane and its neighbours have in registers.
-  void read_fragments(const Issued& issued, unsigned r, float (&line)[kDepth]) const {
-    const auto& kept = warps_[running_ / kLanes].fragments[issued.fragments % kFragments];
+  using Lanes = std::array<const Product*, kLanes>;
+
+  // A row of a that four lanes have in registers.
+  static void read_fragments(const Lanes& lanes, unsigned row, float (&line)[kDepth]) {
     unsigned short bits[kDepth];
     for (unsigned k = 0; k < kDepth; k += 2) {
-      const unsigned lane = static_cast<unsigned>(running_ % kLanes) / 4 * 4 + k % 8 / 2;
-      std::memcpy(bits + k, &kept[lane][r + k / 8 * 2], 4);
+      const Product& lane = *lanes[row % 8 * 4 + k % 8 / 2];
+      std::memcpy(bits + k, &lane.fragments[row / 8 + k / 8 * 2], 4);
     }
-    widen(bits, issued.product.is_bf16, line);
+    widen(bits, lanes[0]->is_bf16, line);
   }
 
-  // The thread's elements of a product.
-  void compute(const Issued& issued) {
-    const Product& product = issued.product;
-    const auto lane = static_cast<unsigned>(running_ % kLanes);
+  // A warp's part of the product that is number i of the oldest group.
+  void compute(std::span<const Fiber> fibers, std::size_t i) const {
+    Lanes lanes;
+    for (std::size_t lane = 0; lane < kLanes; ++lane) lanes[lane] = &fibers[lane].groups.front()[i];
+    const Product& product = *lanes[0];
     const auto warp = static_cast<unsigned>(running_ / kLanes % 4);
-    float a[2][kDepth], b[kDepth];
-    for (unsigned r = 0; r < 2; ++r) {
+    float a[kRows][kDepth], b[kDepth];
+    for (unsigned row = 0; row < kRows; ++row) {
       if (product.has_fragments)
-        read_fragments(issued, r, a[r]);
+        read_fragments(lanes, row, a[row]);
       else
-        read(product.a, product.transposes_a, 16 * warp + lane / 4 + 8 * r, product.is_bf16, a[r]);
+        read(product.a, product.transposes_a, kRows * warp + row, product.is_bf16, a[row]);
     }
-    for (unsigned j = 0; j < static_cast<unsigned>(product.columns) / 8; ++j) {
-      for (unsigned e = 0; e < 2; ++e) {
-        read(product.b, product.transposes_b, 8 * j + 2 * (lane % 4) + e, product.is_bf16, b);
-        for (unsigned r = 0; r < 2; ++r) {
-          float& c = product.c[4 * j + 2 * r + e];
-          c = (product.adds ? c : 0) + dot(a[r], b);
-        }
+    for (unsigned column = 0; column < static_cast<unsigned>(product.columns); ++column) {
+      read(product.b, product.transposes_b, column, product.is_bf16, b);
+      for (unsigned row = 0; row < kRows; ++row) {
+        const Product& lane = *lanes[row % 8 * 4 + column % 8 / 2];
+        float& c = lane.c[column / 8 * 4 + row / 8 * 2 + column % 2];
+        c = (lane.adds ? c : 0) + dot(a[row], b);
       }
     }
   }
