@@ -133,14 +133,19 @@ struct BackwardStages {
   static constexpr int kSumBytes = C::kBlockRows * C::kDepth * 4;
   static constexpr int kRowBytes = C::kBlockRows * 4;
   static constexpr int kTableBytes = C::kTable ? C::kBlockRows * kKeys * 2 : 0;
+  // What random dropout keeps, of some steps: 8 bytes for each thread of the warp groups (KeptDrawer).
+  static constexpr int kDrawn = C::kRandom ? 4 : 0;
+  static constexpr int kDrawnBytes = kKeys * 16;
+  static constexpr int kDrawers = C::kOrdered ? 2 : 3;  // warps that draw it: those without a task
   static constexpr int kQueries = kKeyBytes + kValueBytes;
   static constexpr int kGradients = kQueries + kStages * kQueryBytes;
   static constexpr int kSlopes = kGradients + kStages * kGradientBytes;
   static constexpr int kTables = kSlopes + kStages * kSlopeBytes;
   static constexpr int kSums = kTables + kStages * kTableBytes;
   static constexpr int kRowValues = kSums + kSumBytes;
-  static constexpr int kBarriers = kRowValues + 2 * kStages * kRowBytes;
-  static constexpr int kWords = kBarriers + 16 * (3 + 3 * kStages);
+  static constexpr int kDraws = kRowValues + 2 * kStages * kRowBytes;
+  static constexpr int kBarriers = kDraws + kDrawn * kDrawnBytes;
+  static constexpr int kWords = kBarriers + 16 * (3 + 3 * kStages + kDrawn);
   static constexpr int kBytes = kWords + 64 + 16 * kStepWords;
 
   unsigned base;
@@ -164,6 +169,11 @@ struct BackwardStages {
   __device__ unsigned gradient_full(int n) const { return query_full(kStages + n); }
   __device__ unsigned slope_full(int n) const { return gradient_full(kStages + n); }
   __device__ unsigned sums_full() const { return slope_full(kStages); }
+  // "Empty" when the rows of the step are known.
+  __device__ unsigned drawn_full(unsigned step) const {
+    return sums_full() + 16 * (1 + step % 4);
+  }
+  __device__ unsigned drawn(unsigned step) const { return base + kDraws + step % 4 * kDrawnBytes; }
   // Of the item: its unit, block of keys, and number of steps. Of a step: its rows and head, whose
   // turn to wait for, and the next one.
   __device__ unsigned item_words() const { return base + kWords; }
@@ -182,6 +192,10 @@ struct BackwardStages {
     }
     init_barrier(sums_full(), kWarpsOfRole);
     init_barrier(sums_full() + 8, 1);
+    for (int n = 0; n < kDrawn; ++n) {
+      init_barrier(drawn_full(n), kDrawers);
+      init_barrier(empty_of(drawn_full(n)), 1);
+    }
     publish_barriers();
   }
 };
@@ -231,6 +245,7 @@ struct RowProducer {
     store_shared(stages.item_words(), kEndOfStream);
     store_shared(stages.step_words(steps), kEndOfStream);
     arrive(stages.keys_full());
+    if constexpr (C::kRandom) arrive(empty_of(stages.drawn_full(steps)));
   }
 
   __device__ void acquire_maps() const {
@@ -342,13 +357,14 @@ struct RowProducer {
   // Of a head of all batches.
   __device__ void copy_queries(int head, unsigned rows) const {
     const unsigned n = steps & 1, full = stages.query_full(n);
-    wait(empty_of(full), (steps >> 1 & 1) ^ 1);
     store_shared(stages.step_words(steps), rows);
     store_shared(stages.step_words(steps) + 4, head);
-    if constexpr (C::kOrdered) {
-      store_shared(stages.step_words(steps) + 8, get(kTurn));
+    if constexpr (C::kOrdered) store_shared(stages.step_words(steps) + 8, get(kTurn));
+    if constexpr (C::kOrdered || C::kRandom) {
       store_shared(stages.step_words(steps) + 12, get(kBlock) + 1);
     }
+    if constexpr (C::kRandom) arrive(empty_of(stages.drawn_full(steps)));
+    wait(empty_of(full), (steps >> 1 & 1) ^ 1);
     copy_panels<typename C::Queries, C::kDepth, C::kBlockRows, C::kHeads>(
         stages.query(n), tensors.q, full, head, rows & kKeyBits, S::kRowBytes + S::kTableBytes);
     copy_row_values(stages.exponents(n), tensors.exponents, full, head, rows);
@@ -449,6 +465,70 @@ struct QueryAdder {
   }
 };
 
+// A warp that draws what random dropout keeps of each step, in the numbering of
+// Consumer::drop_at_random: the words of a call are of a row and 2 keys of each 8 of 32. It is up to two
+// steps ahead of the warp groups: further, the rows of a step are not known yet.
+template <class C, class E>
+struct KeptDrawer {
+  using S = BackwardStages<C>;
+  const S stages;
+  const E& expressions;
+  const int drawer;
+
+  __device__ void run() const {
+    const uint2 random_key = dropout_key(*expressions.seed(), *expressions.offset());
+#pragma unroll 1
+    for (unsigned step = 0;; ++step) {
+      wait(empty_of(stages.drawn_full(step)), step / 4 & 1);
+      if (load_shared(stages.step_words(step)) == kEndOfStream) return;
+      draw(step, random_key);
+      __syncwarp();
+      if (lane() == 0) arrive(stages.drawn_full(step));
+    }
+  }
+
+ private:
+  static __device__ unsigned lane() { return thread_read_again() % 32; }
+
+  // At a time, a warp draws for 64 keys and 8 rows. A lane has 2 of the rows, and 8 of 32 keys: of
+  // these, adjacent ones are those of threads of a warp group that are 4 apart.
+  __device__ __forceinline__ void draw(unsigned step, uint2 random_key) const {
+    const unsigned words = stages.step_words(step);
+    const unsigned first_key = (load_shared(words + 12) - 1) * S::kKeys + lane() / 16 * 32;
+    const unsigned row = (load_shared(words) & kKeyBits) + lane() % 4 * 2;
+    const unsigned to =
+        stages.drawn(step) + lane() / 16 * 512 + lane() / 4 % 4 * 64 + lane() % 4 * 8;
+#pragma unroll 1
+    for (int keys = 0; keys < S::kKeys; keys += 64) {
+      const unsigned counter = (first_key + keys) / 8 + lane() / 4 % 4;
+#pragma unroll 1
+      for (int i = drawer; i < C::kBlockRows / 8; i += S::kDrawers) {
+        draw_rows(counter, row + i * 8, words, random_key, to + keys * 16 + i);
+      }
+    }
+  }
+
+  // Of two rows: four bits of each of four threads, as Gradients::is_kept reads.
+  static __device__ __forceinline__ void draw_rows(unsigned counter, unsigned row, unsigned words,
+                                                   uint2 random_key, unsigned to) {
+    const unsigned head = load_shared(words + 4), h = head % C::kHeads, b = head / C::kHeads;
+    uint4 drawn[2] = {make_uint4(counter, row, h, b), make_uint4(counter, row + 1, h, b)};
+    philox<kDropoutRounds>(drawn, random_key);
+    const uint4 &x = drawn[0], &y = drawn[1];
+    store_bits(to, x.x, y.x, x.y, y.y);
+    store_bits(to + 256, x.z, y.z, x.w, y.w);
+  }
+  static __device__ __forceinline__ void store_bits(unsigned to, unsigned x0, unsigned x1,
+                                                    unsigned x2, unsigned x3) {
+    const unsigned bits = kept_halves<E::kDropped>(x0) & 0x10001 |
+                          kept_halves<E::kDropped>(x1) & 0x20002 |
+                          kept_halves<E::kDropped>(x2) & 0x40004 |
+                          kept_halves<E::kDropped>(x3) & 0x80008;
+    store_byte(to, bits);
+    store_byte(to + 32, bits >> 16);
+  }
+};
+
 // A thread of a warp group.
 template <class C, class E>
 struct Gradients {
@@ -475,7 +555,7 @@ struct Gradients {
   unsigned p[kScores / 2], ds[kScores / 2];
   float parts[E::kParts + 1][kScores];  // weights times the derivatives by elements; the last is none
   static constexpr bool kDrops = E::kKeep || E::kRandom;
-  unsigned kept = 0;  // bit i: dropout keeps score i
+  unsigned kept[2] = {};  // what dropout keeps of a step: bit_of()
 
   __device__ __forceinline__ Gradients(const S& stages_, const BackwardTensors& tensors_,
                                        const E& expressions_, int group_)
@@ -580,7 +660,6 @@ struct Gradients {
   __device__ __forceinline__ void step_of_keys() {
     const unsigned n = steps & 1;
     wait(stages.gradient_full(n), parity_of(steps));
-    if constexpr (E::kRandom) draw();
     wait_for_products<0>();
     pin(s);
     multiply_gradients(n);
@@ -601,7 +680,6 @@ struct Gradients {
   template <bool kPrevious, bool kNext>
   __device__ __forceinline__ void step_of_values() {
     const unsigned n = steps & 1, before = n ^ 1;
-    if constexpr (E::kRandom) draw();
     wait_for_products<0>();
     pin(s);
     if constexpr (kPrevious) {
@@ -628,7 +706,6 @@ struct Gradients {
   __device__ __forceinline__ void step_of_both() {
     const unsigned n = steps & 1, before = n ^ 1;
     wait(stages.gradient_full(n), parity_of(steps));
-    if constexpr (E::kRandom) draw();
     wait_for_products<0>();
     pin(s);
     multiply_gradients(n);
@@ -798,6 +875,10 @@ struct Gradients {
   __device__ __forceinline__ void weigh(unsigned n) {
     const RowBlock block = rows_of(steps);
     if constexpr (E::kKeep) keep(block);
+    if constexpr (E::kRandom) {
+      wait(stages.drawn_full(steps), steps >> 2 & 1);
+      take_kept();
+    }
     if constexpr (kHidesFirst || !kMayHide) {
       if (hides(block)) hide(block);
       weigh<false>(block, n);
@@ -841,35 +922,24 @@ struct Gradients {
     }
   }
 
-  __device__ __forceinline__ bool is_kept(int i) const { return kept >> i & 1; }
+  // Four bits of each byte: those of the registers from 4 j on are of byte j.
+  static __device__ constexpr int bit_of(int i) { return i % 16 / 4 * 8 + i % 4; }
+  __device__ __forceinline__ bool is_kept(int i) const { return kept[i / 16] >> bit_of(i) & 1; }
 
   __device__ __forceinline__ void keep(const RowBlock& block) {
-    kept = 0;
+    kept[0] = kept[1] = 0;
 #pragma unroll
     for (int i = 0; i < kScores; ++i) {
       const bool keeps = expressions.keep(block.b(), block.h(), held_row(block, i), held_key(i));
-      kept |= (unsigned)keeps << i;
+      kept[i / 16] |= (unsigned)keeps << bit_of(i);
     }
   }
 
-  // The same for random dropout, in the numbering of Consumer::draw: the words of a call are of
-  // groups of 8 keys of 32, two of which are those of this thread's warp.
-  __device__ __forceinline__ void draw() {
-    const RowBlock block = rows_of(steps);
-    const uint2 random_key = dropout_key(*expressions.seed(), *expressions.offset());
-    const unsigned counter = key / 32 * 4 + lane() / 8, half = (lane() / 4 & 1) * 16;
-    const bool upper = warp() & 1;
-    kept = 0;
-#pragma unroll
-    for (int n = 0; n < kScores / 2; ++n) {
-      const int i = n / 2 * 4 + n % 2;
-      const uint4 words = philox<kDropoutRounds>(
-          make_uint4(counter, row_of(block, i), block.h(), block.b()), random_key);
-      const unsigned first = kept_halves<E::kDropped>(upper ? words.z : words.x);
-      const unsigned second = kept_halves<E::kDropped>(upper ? words.w : words.y);
-      kept |= (first >> half & 1) << i | (second >> half & 1) << (i + 2);
-    }
-    kept = unknown(kept);
+  // The same for random dropout, which a KeptDrawer has drawn.
+  __device__ __forceinline__ void take_kept() {
+    const unsigned thread = (thread_read_again() - 128) % (2 * S::kKeys);
+    const float2 both = load_two(stages.drawn(steps) + thread * 8);
+    kept[0] = __float_as_uint(both.x), kept[1] = __float_as_uint(both.y);
   }
 
   // The weight of a score that is a power of 2, 0 for -inf, and what the score's derivative is
@@ -940,15 +1010,16 @@ struct Gradients {
   __device__ __forceinline__ void differentiate(int n) {
     const unsigned deltas = stages.deltas(n) + (lane() & 3) * 8;
     const unsigned to = transposed(stages.slope(n));
+    if constexpr (E::kRandom) take_kept();  // again: else 32 predicates are kept, in a register
 #pragma unroll
     for (int j = 0; j < kScores / 4; ++j) {
       const float2 delta = load_two(deltas + j * 32);
       float slopes[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        float of_weight = dp[4 * j + i];
-        if (kDrops) of_weight = is_kept(4 * j + i) ? of_weight * E::kKeptScale : 0.0f;
-        const float of_score = of_weight - (i & 1 ? delta.y : delta.x);
+        float kept_part = dp[4 * j + i];
+        if (kDrops) kept_part = is_kept(4 * j + i) ? kept_part : 0.0f;
+        const float of_score = fmaf(kept_part, E::kKeptScale, -(i & 1 ? delta.y : delta.x));
         slopes[i] = s[4 * j + i] * of_score;
 #pragma unroll
         for (int n = 0; n < E::kParts; ++n) {
@@ -1067,6 +1138,10 @@ ATTN_INLINE void backward(const BackwardTensors& tensors, const E& expressions, 
     if (threadIdx.x == 0) RowProducer<C, E, L>{stages, tensors, expressions, lists}.run();
     if constexpr (C::kOrdered) {
       if (threadIdx.x == 32) QueryAdder<C>{stages, tensors}.run();
+    }
+    if constexpr (C::kRandom) {
+      const int drawer = __shfl_sync(~0u, threadIdx.x / 32, 0) - (4 - BackwardStages<C>::kDrawers);
+      if (drawer >= 0) KeptDrawer<C, E>{stages, expressions, drawer}.run();
     }
   } else {
     take_registers<240>();

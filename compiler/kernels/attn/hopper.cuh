@@ -151,6 +151,9 @@ ATTN_INLINE void publish_writes() { asm volatile("fence.proxy.async.shared::cta;
 ATTN_INLINE void store_shared(unsigned address, unsigned value) {
   asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
 }
+ATTN_INLINE void store_byte(unsigned address, unsigned value) {
+  asm volatile("st.shared.u8 [%0], %1;" ::"r"(address), "r"(value) : "memory");
+}
 ATTN_INLINE unsigned load_shared(unsigned address) {
   unsigned value;
   asm volatile("ld.shared.u32 %0, [%1];" : "=r"(value) : "r"(address) : "memory");
@@ -228,6 +231,15 @@ ATTN_INLINE float fast_tanh(float x) {
   float y;
   asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
+}
+
+// The low and the high word of a product.
+ATTN_INLINE uint2 wide_product(unsigned x, unsigned y) {
+  uint2 product;
+  asm("{\n.reg .b64 p;\nmul.wide.u32 p, %2, %3;\nmov.b64 {%0, %1}, p;\n}"
+      : "=r"(product.x), "=r"(product.y)
+      : "r"(x), "r"(y));
+  return product;
 }
 
 // All ones in each half of a word whose lower 15 bits are at least, or below, those of the bound,

@@ -8,17 +8,26 @@ namespace kernels {
 
 constexpr int kDropoutRounds = 10;
 
-template <int kRounds>
-ATTN_INLINE uint4 philox(uint4 counter, uint2 key) {
+// Of several counters, whose multiplications alternate.
+template <int kRounds, int kCount>
+ATTN_INLINE void philox(uint4 (&counters)[kCount], uint2 key) {
 #pragma unroll
   for (int i = 0; i < kRounds; ++i) {
-    const unsigned long long x = (unsigned long long)counter.x * 0xD2511F53u;
-    const unsigned long long y = (unsigned long long)counter.z * 0xCD9E8D57u;
-    counter = make_uint4((unsigned)(y >> 32) ^ counter.y ^ key.x, (unsigned)y,
-                         (unsigned)(x >> 32) ^ counter.w ^ key.y, (unsigned)x);
+#pragma unroll
+    for (int n = 0; n < kCount; ++n) {
+      uint4& counter = counters[n];
+      const uint2 x = wide_product(counter.x, 0xD2511F53u);
+      const uint2 y = wide_product(counter.z, 0xCD9E8D57u);
+      counter = make_uint4(y.y ^ counter.y ^ key.x, y.x, x.y ^ counter.w ^ key.y, x.x);
+    }
     key.x += 0x9E3779B9u, key.y += 0xBB67AE85u;
   }
-  return counter;
+}
+template <int kRounds>
+ATTN_INLINE uint4 philox(uint4 counter, uint2 key) {
+  uint4 counters[1] = {counter};
+  philox<kRounds>(counters, key);
+  return counters[0];
 }
 
 // The key of the numbers that belong to a seed and an offset.

@@ -41,26 +41,30 @@ constexpr std::int64_t kMostShared = 227 * 1024;  // bytes of a block of threads
 std::int64_t panels(std::int64_t columns) { return (columns + kPanel - 1) / kPanel * kPanel; }
 
 // As BackwardStages of attn/backward.cuh, aligned to 1024 bytes.
-std::int64_t shared_bytes(const ir::Dims& dims, const RowTile& tile, bool table) {
+std::int64_t shared_bytes(const ir::Attention& attention, const RowTile& tile, bool table) {
+  const ir::Dims& dims = attention.dims;
   const std::int64_t depth = panels(dims[Dim::Dqk]), width = panels(dims[Dim::Dv]);
   const std::int64_t of_keys = 2 * tile.keys * (depth + width);
   const std::int64_t of_scores = table ? 2 * tile.keys : tile.keys;
   const std::int64_t of_rows = 2 * tile.rows * (depth + width + of_scores) + 8 * tile.rows;
-  return 1024 + of_keys + 2 * of_rows + 4 * tile.rows * depth + 16 * 9 + 64 + 16 * 8;
+  const std::int64_t of_random = attention.is_random() ? 4 * (16 * tile.keys + 16) : 0;
+  return 1024 + of_keys + 2 * of_rows + 4 * tile.rows * depth + of_random + 16 * 9 + 64 + 16 * 8;
 }
 
 // Those that fit in shared memory, the best first: fewer rows for expressions that spill otherwise.
 // Up to 128 columns, registers hold the sums of 128 keys. Above, both warp groups share 64, and
 // there are six products rather than five. The rates of 48 and 32 rows are not measured.
-std::vector<RowTile> tiles_of(const ir::Dims& dims) {
+std::vector<RowTile> tiles_of(const ir::Attention& attention) {
+  const ir::Dims& dims = attention.dims;
   const bool wide = std::max(dims[Dim::Dqk], dims[Dim::Dv]) > 128;
   const std::int64_t keys = wide ? 64 : 128;
   const double best = wide ? 0.72 : 1;
   std::vector<RowTile> tiles = {{64, keys, best}, {48, keys, 0.9 * best}, {32, keys, 0.7 * best}};
   // Warp groups that divide 64 columns of dq by rows need multiples of 32.
   if (panels(dims[Dim::Dqk]) == 64 && !wide) tiles.erase(tiles.begin() + 1);
-  std::erase_if(tiles,
-                [&](const RowTile& tile) { return shared_bytes(dims, tile, false) > kMostShared; });
+  std::erase_if(tiles, [&](const RowTile& tile) {
+    return shared_bytes(attention, tile, false) > kMostShared;
+  });
   return tiles;
 }
 
@@ -269,7 +273,7 @@ class NativeBackward {
   std::int64_t width() const { return panels(dims_[Dim::Dv]); }
 
   std::int64_t shared_bytes() const {
-    return native::shared_bytes(dims_, tile_, expressions_.table.has_value());
+    return native::shared_bytes(attention_, tile_, expressions_.table.has_value());
   }
 
   // With the steps of learned sinks, which read nothing per score.
@@ -475,7 +479,8 @@ class NativeBackward {
 
   std::string source() const {
     return (kWatched ? watch_text({"keys", "values", "queries 0", "queries 1", "gradients 0",
-                                   "gradients 1", "slopes 0", "slopes 1", "sums"})
+                                   "gradients 1", "slopes 0", "slopes 1", "sums", "draws 0",
+                                   "draws 1", "draws 2", "draws 3"})
                      : "") +
            kernels::include_text("backward.cuh") +
            (packed_maps().empty() ? "" : kernels::include_text("sequence_maps.cuh")) +
@@ -531,9 +536,10 @@ class NativeBackward {
     }
     text += fmt::format(
         "  static constexpr long long kStatisticsClass = {};\n"
-        "  static constexpr bool kLengths = {}, kOrdered = {}, kHeadsOutside = {}, kRowsFit = "
-        "{};\n",
-        statistics_.of_class, lengths(), ordered(), heads_outside(), rows_fit());
+        "  static constexpr bool kLengths = {}, kOrdered = {}, kRandom = {}, kHeadsOutside = "
+        "{},\n                        kRowsFit = {};\n",
+        statistics_.of_class, lengths(), ordered(), attention_.is_random(), heads_outside(),
+        rows_fit());
     const Table table = expressions_.table.value_or(Table());
     text += fmt::format(
         "  using Entry = {};\n"
@@ -723,7 +729,7 @@ Status check_backward(const ir::Attention& attention) {
 
 Result<NativeProgram> lower_backward(const ir::Attention& attention, const passes::Axes& mask_axes,
                                      const planning::Context& context, std::size_t refused) {
-  const std::vector<RowTile> tiles = tiles_of(attention.dims);
+  const std::vector<RowTile> tiles = tiles_of(attention);
   if (refused >= tiles.size()) {
     return unsupported(attention.pos, "no tile of attnc's backward kernel fits this score");
   }

@@ -31,7 +31,8 @@ struct Constants {
   static constexpr int kListsOfBatch = 0;
   static constexpr int kListsOfHead = 0;
   static constexpr long long kStatisticsClass = 0;
-  static constexpr bool kLengths = false, kOrdered = false, kHeadsOutside = false, kRowsFit = false;
+  static constexpr bool kLengths = false, kOrdered = false, kRandom = false, kHeadsOutside = false,
+                        kRowsFit = false;
   using Entry = kernels::BF16;
   static constexpr bool kTable = false, kTableOfBatch = false, kTableOfHead = false;
   using Queries = kernels::Places<307200, 128, 1024, 1, 128, true, false>;

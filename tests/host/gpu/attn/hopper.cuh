@@ -63,6 +63,9 @@ ATTN_INLINE int add_in_order(int* count, int value) { return atomicAdd(count, va
 ATTN_INLINE void store_shared(unsigned address, unsigned value) {
   memcpy(attn::gpu::shared_at(address, 4), &value, 4);
 }
+ATTN_INLINE void store_byte(unsigned address, unsigned value) {
+  *attn::gpu::shared_at(address, 1) = (unsigned char)value;
+}
 ATTN_INLINE unsigned load_shared(unsigned address) {
   unsigned value;
   memcpy(&value, attn::gpu::shared_at(address, 4), 4);
@@ -111,6 +114,11 @@ ATTN_INLINE unsigned pair(F16, float low, float high) {
 }
 
 // All ones in each half whose lower 15 bits are at least, or below, those of the bound.
+ATTN_INLINE uint2 wide_product(unsigned x, unsigned y) {
+  const unsigned long long product = (unsigned long long)x * y;
+  return make_uint2((unsigned)product, (unsigned)(product >> 32));
+}
+
 ATTN_INLINE unsigned halves(unsigned word, unsigned bound, bool at_least) {
   unsigned result = 0;
   for (int shift = 0; shift < 32; shift += 16) {
