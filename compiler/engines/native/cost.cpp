@@ -166,10 +166,11 @@ double predicted_ms_of_native(Subject& subject, const NativeWork& work) {
   const double scalar = passes::scalar_slowdown(gpu);
   const double products =
       of_score(work.width) / work.rate * work.products * scores * passes::matrix_slowdown(gpu);
-  const double others =
-      (of_modification(attention, subject.context().backward(), operations) * scores +
-       kMaskOperation * operations.of(attention.masks) * masked) *
-      scalar;
+  const double others = ((of_modification(attention, subject.context().backward(), operations) +
+                          kOperation * work.learned) *
+                             scores +
+                         kMaskOperation * operations.of(attention.masks) * masked) *
+                        scalar;
   const double rows = kRow * work.rows * work.tiles * work.splits * scalar;
   // A block of threads computes the longest tile alone.
   const double longest = (products + others) * share * work.most / (work.splits * scores);

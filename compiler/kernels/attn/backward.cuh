@@ -46,13 +46,15 @@
 //   E  expressions, inlined: weight(), scale(), evaluate(..), mask(..), keep(..), keys(b),
 //      queries(b), and of random dropout seed(), offset(). A table that scores read at [.., row,
 //      key] is copied beside the rows (kTable), and evaluate(..) is given its entry. kParts: how often
-//      scores read an element of a learned tensor with a gradient, which is the same for a whole block
+//      scores read learned tensors with a gradient (learned_parts.cuh), kLearned: each of these;
+//      element<n>(..): which element a score reads, -1: none; local<n>(..): dS' of one of dS
 //   L  lists: which row blocks a block of keys sees (Tile, Run), rows in the place of keys; before(i):
 //      if sums are ordered, how far before that of run i the last block of keys is that sees the same
 //      rows; 0: there is none
 #pragma once
 
 #include "attn/forward.cuh"
+#include "attn/learned_parts.cuh"
 #include "attn/philox.cuh"
 #include "attn/transposed.cuh"
 
@@ -62,10 +64,10 @@ namespace kernels {
 struct Scored {
   float score, slope;
 };
-// And those by kParts elements of learned tensors.
-template <int kParts>
+// And those by kHeld elements of learned tensors.
+template <int kHeld>
 struct ScoredBy : Scored {
-  float by[kParts];
+  float by[kHeld];
 };
 
 // Where the elements of a tensor are, which has kColumns columns. kAligned: its rows are contiguous,
@@ -103,6 +105,9 @@ struct Places {
   }
 };
 
+constexpr int kPartsOfBlock = 8;  // one for each warp
+constexpr int kMostOwn = 8;
+
 // What the kernel reads and writes; gradients that are not wanted are null.
 struct BackwardTensors {
   const TensorMap *q, *k, *v, *d_o;  // of packed tensors one for each batch (sequence_maps.cuh)
@@ -112,12 +117,13 @@ struct BackwardTensors {
   int* turns;         // [B, Hq, kRowBlocks], 0 at first: the block of keys that adds next
   unsigned short *dk, *dv;
   float* key_sums;  // of parts: [B, Hkv, kSplits, kKeyBlocks kKeys, kDepth + kWidth], dK before dV
-  float* parts;  // [kParts, B, Hq, kKeyBlocks, kPartsOfBlock], 0 at first: of learned tensors
+  float* parts;  // [.., B, Hq, kKeyBlocks, kPartsOfBlock], 0 at first: of learned tensors of heads
   int* counter;  // 0 at first
   const TensorMap* table;
+  // Of other learned tensors: Largest, then ExactSums or FixedSums of each, 0 at first.
+  unsigned long long* words = nullptr;
+  void* own[kMostOwn] = {};  // gradients of learned tensors, 0 where no block of scores is
 };
-
-constexpr int kPartsOfBlock = 8;  // one for each warp
 
 // Addresses in shared memory.
 template <class C>
@@ -146,7 +152,9 @@ struct BackwardStages {
   static constexpr int kDraws = kRowValues + 2 * kStages * kRowBytes;
   static constexpr int kBarriers = kDraws + kDrawn * kDrawnBytes;
   static constexpr int kWords = kBarriers + 16 * (3 + 3 * kStages + kDrawn);
-  static constexpr int kBytes = kWords + 64 + 16 * kStepWords;
+  static constexpr int kScratch = kWords + 64 + 16 * kStepWords;
+  static constexpr int kScratchBytes = WarpScores<C::kBlockRows / 2>::kScratch * 4;  // of a warp
+  static constexpr int kBytes = kScratch + (C::kDiagonals ? kKeys / 16 * kScratchBytes : 0);
 
   unsigned base;
 
@@ -177,10 +185,17 @@ struct BackwardStages {
   // Of the item: its unit, block of keys, and number of steps. Of a step: its rows and head, whose
   // turn to wait for, and the next one.
   __device__ unsigned item_words() const { return base + kWords; }
+  // Largest::power, if learned tensors share elements.
+  __device__ unsigned power_word() const { return item_words() + 60; }
   // The producer's own, see ListWord.
   __device__ unsigned list_word(int i) const { return item_words() + 12 + 4 * i; }
   __device__ unsigned step_words(unsigned step) const {
     return item_words() + 64 + step % kStepWords * 16;
+  }
+
+  __device__ float* scratch(int warp) const {
+    unsigned char* const first = shared_memory() + (base - shared_address(shared_memory()));
+    return reinterpret_cast<float*>(first + kScratch + warp * kScratchBytes);
   }
 
   __device__ void init() const {
@@ -259,12 +274,16 @@ struct RowProducer {
   }
 
   // Items are in sections of units (parts of heads of keys), in each of which the longest come first.
+  // Units of a batch follow each other, or those of a head (kBatchesFirst).
   __device__ void copy_item(int n) {
     const int section = n / (C::kSection * C::kKeyBlocks);
     const int units_left = C::kSplits * C::kKeyHeads * C::kBatches - section * C::kSection;
     const int units = units_left < C::kSection ? units_left : C::kSection;
     const int within = n - section * C::kSection * C::kKeyBlocks;
-    const int unit = section * C::kSection + within % units;
+    const int number = section * C::kSection + within % units;
+    const int unit = C::kBatchesFirst ? number % C::kBatches * (C::kKeyHeads * C::kSplits) +
+                                            number / C::kBatches
+                                      : number;
     const int key_head = unit / C::kSplits, b = key_head / C::kKeyHeads;
     const int list = b * C::kListsOfBatch + key_head % C::kKeyHeads * C::kListsOfHead;
     const Tile tile = lists.tile(list * C::kKeyBlocks + within / units);
@@ -529,6 +548,9 @@ struct KeptDrawer {
   }
 };
 
+template <class C>
+constexpr int kDiagonalsOfHead = C::kRows + C::kColumns - 1;
+
 // A thread of a warp group.
 template <class C, class E>
 struct Gradients {
@@ -553,7 +575,7 @@ struct Gradients {
   int key = 0;           // the first of this thread's two; the other is 8 further
   float dk[C::kDepth / 2], dv[C::kWidth / 2], s[kScores], dp[kScores], dq[kPanelsOfPart][kSumRows / 2];
   unsigned p[kScores / 2], ds[kScores / 2];
-  float parts[E::kParts + 1][kScores];  // weights times the derivatives by elements; the last is none
+  float held[E::kHeld + 1][kScores];  // weights times the derivatives by elements; the last is none
   static constexpr bool kDrops = E::kKeep || E::kRandom;
   unsigned kept[2] = {};  // what dropout keeps of a step: bit_of()
 
@@ -670,6 +692,7 @@ struct Gradients {
     make_slopes(n);
     release(stages.gradient_full(n));
     add_product(dk, ds, stages.query(n), kPrevious);
+    learn();
     ++steps;
     if constexpr (kNext) multiply_keys();
     wait_for_products<kNext>();
@@ -716,6 +739,7 @@ struct Gradients {
     pin(dp);
     make_slopes(n);
     add_product(dk, ds, stages.query(n), kPrevious);
+    learn();
     wait_for_products<1>();
     pin(dv);
     release(stages.gradient_full(n));
@@ -964,10 +988,10 @@ struct Gradients {
       const float weight = weight_at(shown ? exponent_of : nothing());
       const float of_score = slope_at(weight);
       s[i] = E::kFiniteSlope || weight != 0 ? of_score * scored.slope : 0.0f;
-      if constexpr (E::kParts > 0) {
+      if constexpr (E::kHeld > 0) {
 #pragma unroll
-        for (int n = 0; n < E::kParts; ++n) {
-          parts[n][i] = weight != 0 ? of_score * scored.by[n] : 0.0f;
+        for (int n = 0; n < E::kHeld; ++n) {
+          held[n][i] = weight != 0 ? of_score * scored.by[n] : 0.0f;
         }
       }
       return weight;
@@ -980,22 +1004,126 @@ struct Gradients {
     publish_writes();
     __syncwarp();
     if (lane() == 0) arrive(stages.slope_full(n));
-    if constexpr (E::kParts > 0) add_parts();
   }
 
-  // What differentiate() left of this step. Only this warp adds there.
-  __device__ __forceinline__ void add_parts() const {
-    const int head = (int)shared_word(stages.step_words(steps) + 4);
-    const int block = (int)shared_word(stages.item_words() + 4);
-#pragma unroll
-    for (int n = 0; n < E::kParts; ++n) {
-      float sum = parts[n][0];
-#pragma unroll
-      for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
-      const int of_block = (n * C::kBatches * C::kHeads + head) * C::kKeyBlocks + block;
-      float* const to = tensors.parts + (long long)of_block * kPartsOfBlock;
-      if (lane() == 0) atomicAdd(to + group * 4 + warp(), sum);
+  // Adds what differentiate() left of this step to the gradients of learned tensors, while the product
+  // that makes dK is computed.
+  __device__ __forceinline__ void learn() {
+    if constexpr (E::kParts > 0) add_part<0>(rows_of(steps));
+  }
+  // This one and those behind it.
+  template <int kPart>
+  __device__ __forceinline__ void add_part(const RowBlock& block) {
+    constexpr Reach kReach = E::kLearned[kPart].reach;
+    const WarpScores<kScores> scores{lane()};
+    const int first_row = block.first(), first_key = key - (int)(lane() / 4);
+    const auto part = [&](int i) { return part_of<kPart>(block, i); };
+    const auto element = [&](int row, int of_key) {
+      return element_of<kPart>(block, first_row + row, first_key + of_key);
+    };
+    const auto add = [&](int row, int of_key, float sum) {
+      add_to_element<kPart>(element(row, of_key), sum);
+    };
+    if constexpr (kReach == Reach::heads) {
+      add_to_heads(E::kLearned[kPart].place, block.head, scores.sum(part));
+    } else if constexpr (kReach == Reach::row) {
+      scores.add_rows(part, add);
+    } else if constexpr (kReach == Reach::column) {
+      scores.add_columns(part, add);
+    } else if constexpr (kReach == Reach::diagonal) {
+      float* const scratch = stages.scratch((kShared ? 0 : group * 4) + warp());
+      scores.add_diagonals(scratch, part, [&](int distance, float sum) {
+        add_to_diagonal<kPart>(block.head, first_row - first_key + distance, sum);
+      });
+    } else if constexpr (kReach == Reach::unknown) {
+      scores.add_runs(part, element,
+                      [&](long long of_run, float sum) { add_to_element<kPart>(of_run, sum); });
+    } else {
+      add_to_own<kPart>(block);
     }
+    if constexpr (kPart + 1 < E::kParts) add_part<kPart + 1>(block);
+  }
+  // That the score of `row` and `of_key` reads, or -1.
+  template <int kPart>
+  __device__ __forceinline__ long long element_of(const RowBlock& block, int row,
+                                                  int of_key) const {
+    return expressions.template element<kPart>(block.b(), block.h(), min(row, C::kRows - 1),
+                                               min(of_key, C::kColumns - 1));
+  }
+  template <int kPart>
+  __device__ __forceinline__ void add_to_element(long long element, float sum) const {
+    constexpr LearnedPart kOf = E::kLearned[kPart];
+    if (sum == 0 || element < 0) return;
+    ExactSums{tensors.words + kOf.place, kOf.elements}.add(element, sum);
+  }
+  // Whose row is so far from its column.
+  template <int kPart>
+  __device__ __forceinline__ void add_to_diagonal(int head, int distance, float sum) const {
+    constexpr LearnedPart kOf = E::kLearned[kPart];
+    const int n = distance + C::kColumns - 1;
+    if (sum == 0 || (unsigned)n >= kDiagonalsOfHead<C>) return;
+    const long long at = (long long)head * kDiagonalsOfHead<C> + n;
+    if constexpr (kOf.bits == 0) {
+      ExactSums{tensors.words + kOf.place, kOf.elements}.add(at, sum);
+    } else {
+      const float units = sum * units_of<kPart>();
+      FixedSums::add(tensors.words + kOf.place + at, units);
+      if (units - units != 0) fixed_sums().lose();
+    }
+  }
+  // Of elements that no other score of the head reads: adds to them, or stores what it has.
+  template <int kPart>
+  __device__ __forceinline__ void add_to_own(const RowBlock& block) const {
+    constexpr LearnedPart kOf = E::kLearned[kPart];
+    const int row = row_of(block, 0);
+    const long long first =
+        expressions.template element<kPart>(block.b(), block.h(), row, key);
+    unsigned long long* const words = tensors.words + kOf.place + first;
+    const float units = kOf.reach == Reach::shared ? units_of<kPart>() : 1;
+    bool lost = false;
+#pragma unroll
+    for (int i = 0; i < kScores; ++i) {
+      const int down = WarpScores<kScores>::row_of(i), right = WarpScores<kScores>::key_of(i);
+      const long long at = down * kOf.row + right * kOf.column;
+      const float part = part_of<kPart>(block, i) * units;
+      if (!C::kRowsFit && row + down >= C::kRows) continue;
+      if (C::kColumns % S::kKeys != 0 && key + right >= C::kColumns) continue;
+      if constexpr (kOf.reach == Reach::shared) {
+        FixedSums::add(words + at, part);
+        lost |= part - part != 0;
+      } else {
+        E::template store<kPart>(tensors.own[kOf.place], first + at, part);
+      }
+    }
+    if (lost) fixed_sums().lose();
+  }
+  __device__ __forceinline__ FixedSums fixed_sums() const {
+    return {reinterpret_cast<Largest*>(tensors.words), nullptr};
+  }
+  template <int kPart>
+  __device__ __forceinline__ float units_of() const {
+    return FixedSums::units((int)load_shared(stages.power_word()), E::kLearned[kPart].bits);
+  }
+
+  // What score i adds to the gradient.
+  template <int kPart>
+  __device__ __forceinline__ float part_of(const RowBlock& block, int i) const {
+    constexpr LearnedPart kOf = E::kLearned[kPart];
+    if constexpr (kOf.held >= 0) {
+      return held[kOf.held][i];
+    } else {
+      const float by = expressions.template local<kPart>(block.b(), block.h(), held_row(block, i),
+                                                         held_key(i));
+      return !kOf.finite && s[i] == 0 ? 0 : s[i] * by;
+    }
+  }
+
+  // Only this warp adds there.
+  __device__ __forceinline__ void add_to_heads(long long place, int head, float sum) const {
+    const int block = (int)shared_word(stages.item_words() + 4);
+    float* const to =
+        tensors.parts + place + ((long long)head * C::kKeyBlocks + block) * kPartsOfBlock;
+    if (lane() == 0) atomicAdd(to + group * 4 + warp(), sum);
   }
 
   // This lane's place in a matrix of rows of q that is stored as TMA does: panels of 64 keys, a row
@@ -1006,7 +1134,7 @@ struct Gradients {
            ((warp() * 2 + (lane() >> 3 & 1) ^ lane() & 7) << 4);
   }
 
-  // Makes dS^T, in registers and transposed in shared memory, and sums of parts in parts[n][0].
+  // Makes dS^T, in registers and transposed in shared memory, and what learn() takes.
   __device__ __forceinline__ void differentiate(int n) {
     const unsigned deltas = stages.deltas(n) + (lane() & 3) * 8;
     const unsigned to = transposed(stages.slope(n));
@@ -1021,11 +1149,9 @@ struct Gradients {
         if (kDrops) kept_part = is_kept(4 * j + i) ? kept_part : 0.0f;
         const float of_score = fmaf(kept_part, E::kKeptScale, -(i & 1 ? delta.y : delta.x));
         slopes[i] = s[4 * j + i] * of_score;
+        if (E::kParts > 0) s[4 * j + i] = slopes[i];
 #pragma unroll
-        for (int n = 0; n < E::kParts; ++n) {
-          const float part = parts[n][4 * j + i] * of_score;
-          parts[n][0] = i + j > 0 ? parts[n][0] + part : part;
-        }
+        for (int n = 0; n < E::kHeld; ++n) held[n][4 * j + i] *= of_score;
       }
       ds[2 * j] = pair(Float{}, slopes[0], slopes[1]);
       ds[2 * j + 1] = pair(Float{}, slopes[2], slopes[3]);
@@ -1131,6 +1257,9 @@ template <class C, class E, class L>
 ATTN_INLINE void backward(const BackwardTensors& tensors, const E& expressions, const L& lists) {
   const BackwardStages<C> stages{(shared_address(shared_memory()) + 1023) & ~1023u};
   if (threadIdx.x == 0) stages.init();
+  if (C::kShares && threadIdx.x == 0) {
+    store_shared(stages.power_word(), reinterpret_cast<const Largest*>(tensors.words)->power());
+  }
   __syncthreads();
   const int group = __shfl_sync(~0u, threadIdx.x / 128, 0);
   if (group == 0) {
@@ -1186,6 +1315,45 @@ ATTN_INLINE void prepare(const unsigned short* o, const unsigned short* d_o, con
   if (lane != 0 || b >= C::kBatches) return;
   exponents[row] = empty ? nothing() : -of_row * kLog2E;
   deltas[row] = sum;
+}
+
+// The square of a row, of which this thread has each 16th group of 8 columns.
+template <class P, class Float>
+ATTN_INLINE float share_of_square(const unsigned short* row) {
+  float square = 0;
+  for (int column = (int)(threadIdx.x % 16) * 8; column < P::kColumns; column += 128) {
+    unsigned pairs[4];
+    P::load(row + column * P::kColumn, pairs);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      const float x = Float::widen((unsigned short)(pairs[j / 2] >> (j & 1) * 16));
+      square = fmaf(x, x, square);
+    }
+  }
+  return square;
+}
+
+// Largest of rows of dO, then of v, 16 threads a row.
+template <class C, class E>
+ATTN_INLINE void find_largest(const unsigned short* d_o, const unsigned short* v,
+                              const int* row_starts, const int* column_starts,
+                              const E& expressions, unsigned long long* words) {
+  using Float = typename C::Float;
+  const long long of_gradients = (long long)C::kBatches * C::kHeads * C::kRows, n = attn_thread() / 16;
+  const bool is_value = n >= of_gradients;
+  const long long i = is_value ? n - of_gradients : n;
+  const int heads = is_value ? C::kKeyHeads : C::kHeads, rows = is_value ? C::kColumns : C::kRows;
+  const int row = (int)(i % rows), h = (int)(i / rows % heads), b = (int)(i / rows / heads);
+  float square = 0;
+  if (is_value && b < C::kBatches && row < expressions.keys(b)) {
+    const long long at = C::Values::place(column_starts, b, h, row);
+    square = share_of_square<typename C::Values, Float>(v + at);
+  }
+  if (!is_value && row < expressions.queries(b)) {
+    const long long at = C::Outputs::place(row_starts, b, h, row);
+    square = share_of_square<typename C::Outputs, Float>(d_o + at);
+  }
+  include_square(words + is_value, square);
 }
 
 // Rows that a block of threads converts, through shared memory: kConvertedRows (kDepth + 1) floats.
@@ -1265,6 +1433,34 @@ ATTN_INLINE void merge_keys(const float* sums, const int* column_starts, const E
   else at.store<C, typename C::Values>(column_starts, expressions, dv, pairs);
 }
 
+// Adds the sums of diagonals, one for each thread, to those of the elements that their scores read.
+template <class C, int kPart, class E>
+ATTN_INLINE void spread_diagonals(unsigned long long* words, const ExactSums& sums,
+                                  const E& expressions) {
+  constexpr LearnedPart kOf = E::kLearned[kPart];
+  const long long i = attn_thread();
+  const int head = (int)(i / kDiagonalsOfHead<C>);
+  const int distance = (int)(i % kDiagonalsOfHead<C>) - (C::kColumns - 1);
+  const int row = distance < 0 ? 0 : distance;
+  double sum = 0;
+  long long element = -1;
+  if (i < kOf.elements) {
+    if constexpr (kOf.bits == 0)
+      sum = ExactSums{words + kOf.place, kOf.elements}.sum(i);
+    else
+      sum = FixedSums{reinterpret_cast<Largest*>(words), words + kOf.place}.sum(i, kOf.bits);
+    element = expressions.template element<kPart>(head / C::kHeads, head % C::kHeads, row,
+                                                  row - distance);
+  }
+  // Those of a warp are often of one element, such as a bucket.
+  const bool same = __all_sync(~0u, element == __shfl_sync(~0u, element, 0));
+  if (same) {
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(~0u, sum, step);
+  }
+  if (element >= 0 && (!same || threadIdx.x % 32 == 0)) sums.add(element, (float)sum);
+}
+
 // The sum, over the heads for which `element(b, h)` is that of this block of threads, of their parts
 // (BackwardTensors::parts): this thread's share, in an order that is always the same.
 template <class C, typename Element>
@@ -1279,14 +1475,14 @@ ATTN_INLINE double share_of_parts(const float* parts, Element element) {
   }
   return share;
 }
-ATTN_INLINE void store_sum_of_shares(double share, float* gradient) {
+// The sum of all shares, for the first thread.
+ATTN_INLINE double sum_of_shares(double share) {
   double* const shares = reinterpret_cast<double*>(shared_memory());
   shares[threadIdx.x] = share;
   __syncthreads();
-  if (threadIdx.x != 0) return;
   double sum = 0;
-  for (unsigned i = 0; i < blockDim.x; ++i) sum += shares[i];
-  gradient[blockIdx.x] = (float)sum;
+  for (unsigned i = 0; threadIdx.x == 0 && i < blockDim.x; ++i) sum += shares[i];
+  return sum;
 }
 
 }  // namespace kernels

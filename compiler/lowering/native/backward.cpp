@@ -21,6 +21,7 @@
 #include "compiler/lowering/native/checks.h"
 #include "compiler/lowering/native/classes.h"
 #include "compiler/lowering/native/kernel.h"
+#include "compiler/lowering/native/learned.h"
 #include "compiler/lowering/native/maps.h"
 #include "compiler/lowering/native/row_blocks.h"
 #include "compiler/lowering/native/row_lists.h"
@@ -28,6 +29,7 @@
 #include "compiler/lowering/unfused/unfused_backward.h"
 #include "compiler/lowering/unfused/unfused_parts.h"
 #include "compiler/passes/analysis/mask_analysis.h"
+#include "compiler/support/gigabytes.h"
 #include "runtime/plan/internal_tensor.h"
 
 namespace attn::lowering::native {
@@ -37,24 +39,28 @@ using ir::Dim;
 
 constexpr std::int64_t kMostColumns = 256;        // Dqk, Dv
 constexpr std::int64_t kMostShared = 227 * 1024;  // bytes of a block of threads
+constexpr double kMostWordBytes = 0x1p36;         // of sums of learned tensors
 
 std::int64_t panels(std::int64_t columns) { return (columns + kPanel - 1) / kPanel * kPanel; }
 
-// As BackwardStages of attn/backward.cuh, aligned to 1024 bytes.
-std::int64_t shared_bytes(const ir::Attention& attention, const RowTile& tile, bool table) {
+// As BackwardStages of attn/backward.cuh, aligned to 1024 bytes. `diagonals`: sums of these.
+std::int64_t shared_bytes(const ir::Attention& attention, const RowTile& tile, bool table,
+                          bool diagonals) {
   const ir::Dims& dims = attention.dims;
   const std::int64_t depth = panels(dims[Dim::Dqk]), width = panels(dims[Dim::Dv]);
   const std::int64_t of_keys = 2 * tile.keys * (depth + width);
   const std::int64_t of_scores = table ? 2 * tile.keys : tile.keys;
   const std::int64_t of_rows = 2 * tile.rows * (depth + width + of_scores) + 8 * tile.rows;
   const std::int64_t of_random = attention.is_random() ? 4 * (16 * tile.keys + 16) : 0;
-  return 1024 + of_keys + 2 * of_rows + 4 * tile.rows * depth + of_random + 16 * 9 + 64 + 16 * 8;
+  const std::int64_t of_diagonals = diagonals ? tile.keys / 16 * 32 * (tile.rows + 8) : 0;
+  return 1024 + of_keys + 2 * of_rows + 4 * tile.rows * depth + of_random + of_diagonals + 16 * 9 +
+         64 + 16 * 8;
 }
 
 // Those that fit in shared memory, the best first: fewer rows for expressions that spill otherwise.
 // Up to 128 columns, registers hold the sums of 128 keys. Above, both warp groups share 64, and
 // there are six products rather than five. The rates of 48 and 32 rows are not measured.
-std::vector<RowTile> tiles_of(const ir::Attention& attention) {
+std::vector<RowTile> tiles_of(const ir::Attention& attention, bool diagonals) {
   const ir::Dims& dims = attention.dims;
   const bool wide = std::max(dims[Dim::Dqk], dims[Dim::Dv]) > 128;
   const std::int64_t keys = wide ? 64 : 128;
@@ -63,7 +69,7 @@ std::vector<RowTile> tiles_of(const ir::Attention& attention) {
   // Warp groups that divide 64 columns of dq by rows need multiples of 32.
   if (panels(dims[Dim::Dqk]) == 64 && !wide) tiles.erase(tiles.begin() + 1);
   std::erase_if(tiles, [&](const RowTile& tile) {
-    return shared_bytes(attention, tile, false) > kMostShared;
+    return shared_bytes(attention, tile, false, diagonals) > kMostShared;
   });
   return tiles;
 }
@@ -95,6 +101,7 @@ class NativeBackward {
     if (shared_bytes() > kMostShared) {
       expressions_ = gradient_expressions_of(derivatives_, blocks_.masked, false);
     }
+    place_parts();
     blocks_of_threads_ = std::min(static_cast<std::int64_t>(gpu_.multiprocessors), items());
     LearnedGradients learned;
     if (const gradient::Derivatives of_sinks = without_scores(); !of_sinks.tensors.empty()) {
@@ -102,6 +109,7 @@ class NativeBackward {
     }
     NativeProgram made{program(learned), {}, {}};
     ATTN_RETURN_IF_ERROR(check_outputs(made.program));
+    ATTN_RETURN_IF_ERROR(check_words());
     made.work.scores = blocks_.blocks * static_cast<double>(tile_.rows * tile_.keys);
     made.work.rate = tile_.rate;
     made.work.rows = made.work.queries = static_cast<double>(tile_.keys);
@@ -110,6 +118,7 @@ class NativeBackward {
     made.work.heads = static_cast<double>(heads_of_item());
     made.work.products = kProducts;
     made.work.moved = moved();
+    made.work.learned = operations_of_learned();
     made.work.width = static_cast<double>(depth() + width());
     made.work.tiles = static_cast<double>(items());
     made.work.launches = launches_of(made.program);
@@ -128,7 +137,9 @@ class NativeBackward {
   static constexpr const char* kKeySums = "native.key_sums";
   static constexpr const char* kTurns = "native.turns";
   static constexpr const char* kParts = "native.parts";
+  static constexpr const char* kWords = "native.words";
   static constexpr const char* kPrepareKernel = "attn_prepare";
+  static constexpr const char* kLargestKernel = "attn_largest";
   static constexpr const char* kBackwardKernel = "attn_backward";
   static constexpr const char* kMergeKernel = "attn_merge_keys";
   static constexpr const char* kConvertKernel = "attn_convert";
@@ -142,6 +153,7 @@ class NativeBackward {
   static constexpr std::int64_t kThreads = 256;  // of prepare and convert
   // As in attn/backward.cuh.
   static constexpr std::int64_t kThreadsOfRow = 16, kConvertedRows = 32, kPartsOfBlock = 8;
+  static constexpr std::int64_t kWordsOfLargest = 3, kWordsOfElement = 9;
   // A backward has five products where a forward has two, and less that is computed meanwhile.
   static constexpr double kProducts = 3;
 
@@ -176,11 +188,51 @@ class NativeBackward {
     return found;
   }
   std::int64_t elements_of(const std::string& tensor) const {
-    std::int64_t elements = 1;
-    for (const ir::ExprId extent : whole_.find_tensor(tensor)->extents) {
-      elements *= *ir::fold_integer(whole_.dag, extent);
+    return native::elements_of(whole_, tensor);
+  }
+  const std::string& tensor_of(const LearnedPart& part) const {
+    return derivatives_.attention.dag.symbol_of(part.gather.load);
+  }
+  // The first part of a tensor that scores read.
+  const LearnedPart& part_of(const gradient::TensorGradient& tensor) const {
+    return *std::ranges::find(expressions_.parts, tensor.tensor,
+                              [this](const LearnedPart& part) { return tensor_of(part); });
+  }
+  std::int64_t count_of(Reach reach) const {
+    return std::ranges::count(expressions_.parts, reach, &LearnedPart::reach);
+  }
+  // Whether integers count units that the largest rows of dO and v give.
+  bool shares() const {
+    return std::ranges::any_of(expressions_.parts, [](const LearnedPart& part) {
+      return part.bits > 0 && (part.reach == Reach::shared || part.reach == Reach::diagonal);
+    });
+  }
+  bool diagonals() const { return count_of(Reach::diagonal) > 0; }
+  void place_parts() {
+    std::int64_t of_heads = 0, own = 0, sums = 0;
+    std::string last;
+    for (LearnedPart& part : expressions_.parts) {
+      part.elements = elements_of(tensor_of(part));
+      if (part.reach == Reach::heads) {
+        part.place = of_heads, of_heads += parts_of_learned();
+      } else if (part.reach == Reach::own) {
+        part.place = own++;
+      } else if (part.reach == Reach::shared) {
+        part.place = add_words(part.elements);
+      } else {
+        if (last != tensor_of(part)) sums = add_words(kWordsOfElement * part.elements);
+        last = tensor_of(part);
+        part.place = part.sums = sums;
+      }
+      if (part.reach != Reach::diagonal) continue;
+      part.elements = heads() * (dims_[Dim::Sq] + dims_[Dim::Skv] - 1);
+      part.place = add_words(part.bits > 0 ? part.elements : kWordsOfElement * part.elements);
     }
-    return elements;
+  }
+  // Returns where they begin.
+  std::int64_t add_words(std::int64_t words) {
+    words_ = std::max(words_, kWordsOfLargest) + words;
+    return words_ - words;
   }
   // Of each of its gradients, of all heads.
   std::int64_t parts_of_learned() const { return heads() * blocks_.tiles * kPartsOfBlock; }
@@ -210,9 +262,20 @@ class NativeBackward {
   // Of heads of keys. Much longer lists than others begin before all others, so that the last of
   // them does not end alone.
   std::int64_t section() const {
+    if (batches_first()) return dims_[Dim::B];
     if (!blocks_.sorted && !made_lists_) return 1;
     const bool uneven = !made_lists_ && longest() > kVeryUneven * mean();
     return splits_ * (uneven ? dims_[Dim::B] * dims_[Dim::Hkv] : kHeadsOfSection);
+  }
+  // Sums that batches share stay in the L2 cache while all add to them.
+  bool batches_first() const {
+    return !ordered() && std::ranges::any_of(expressions_.parts, [this](const LearnedPart& part) {
+      const auto& indices = attention_.dag[part.gather.load].operands;
+      const auto is_read = [&](ir::Op op) {
+        return std::ranges::any_of(indices, [&](ir::ExprId i) { return attention_.dag[i].is(op); });
+      };
+      return part.reach == Reach::shared && is_read(ir::Op::head_) && !is_read(ir::Op::batch_);
+    });
   }
   // Where lists are short or uneven, all rows of a head follow those of another.
   bool heads_outside() const {
@@ -265,7 +328,24 @@ class NativeBackward {
     const std::int64_t parts = splits_ > 1 ? 8 * key_sums() : 0;
     return static_cast<double>(parts) +
            static_cast<double>(heads() * dims_[Dim::Sq]) *
-               static_cast<double>(sums + (attention_.is_sigmoid() ? 0 : 4 * dims_[Dim::Dv]));
+               static_cast<double>(sums + (attention_.is_sigmoid() ? 0 : 4 * dims_[Dim::Dv])) +
+           bytes_of_learned();
+  }
+  // Words are zeroed and read, gradients that the products write are zeroed.
+  double bytes_of_learned() const {
+    double bytes = 16 * static_cast<double>(words_);
+    for (const LearnedPart& part : expressions_.parts) {
+      const auto size =
+          static_cast<std::int64_t>(size_of(whole_.find_tensor(tensor_of(part))->dtype));
+      bytes += static_cast<double>(size * elements_of(tensor_of(part)));
+    }
+    return bytes;
+  }
+  // Of each score.
+  double operations_of_learned() const {
+    double operations = 0;
+    for (const LearnedPart& part : expressions_.parts) operations += operations_of(part.reach);
+    return operations;
   }
   // Of all parts, if there are any.
   std::int64_t key_sums() const { return items() * tile_.keys * (depth() + width()); }
@@ -273,7 +353,7 @@ class NativeBackward {
   std::int64_t width() const { return panels(dims_[Dim::Dv]); }
 
   std::int64_t shared_bytes() const {
-    return native::shared_bytes(attention_, tile_, expressions_.table.has_value());
+    return native::shared_bytes(attention_, tile_, expressions_.table.has_value(), diagonals());
   }
 
   // With the steps of learned sinks, which read nothing per score.
@@ -324,9 +404,13 @@ class NativeBackward {
           plan::internal_tensor(kTurns, DType::i32, {heads() * row_blocks_of_head()}));
       step.zeroed.emplace_back(kTurns);
     }
-    if (!expressions_.parts.empty()) {
-      add(kParts, static_cast<std::int64_t>(expressions_.parts.size()) * parts_of_learned());
+    if (const std::int64_t of_heads = count_of(Reach::heads); of_heads > 0) {
+      add(kParts, of_heads * parts_of_learned());
       step.zeroed.emplace_back(kParts);
+    }
+    if (words_ > 0) {
+      program.internals.push_back(plan::internal_tensor(kWords, DType::i64, {words_}));
+      step.zeroed.emplace_back(kWords);
     }
     program.steps.emplace_back(std::move(step));
     return program;
@@ -349,6 +433,15 @@ class NativeBackward {
     }
     return {};
   }
+  Status check_words() const {
+    const double bytes = 8 * static_cast<double>(words_);
+    if (bytes <= kMostWordBytes) return {};
+    const support::Excess text = support::excess(bytes, kMostWordBytes);
+    return unsupported(attention_.pos,
+                       fmt::format("the sums of the learned tensors of `{}` take {} of memory, and "
+                                   "the limit is {}",
+                                   attention_.name, text.amount, text.most));
+  }
   static double launches_of(const plan::Program& program) {
     std::size_t all = 0;
     for (const plan::KernelStep* step : plan::steps_of<plan::KernelStep>(program)) {
@@ -370,6 +463,7 @@ class NativeBackward {
                    .grid = {ceil_div(prepared, kThreads), 1, 1},
                    .block = {kThreads, 1, 1},
                    .arguments = std::move(arguments)});
+    if (shares()) all.push_back(finding_largest());
     arguments.clear();
     for (const char* name : kCopied) {
       if (!is_packed(name)) arguments.emplace_back(map_of(name));
@@ -379,12 +473,20 @@ class NativeBackward {
     for (const std::string& name : operands()) arguments.emplace_back(Tensor{name});
     if (expressions_.table) arguments.emplace_back(map_of_rows(*expressions_.table, tile_.rows));
     add_inputs(arguments);
+    for (const gradient::TensorGradient* tensor : by_scores()) {
+      if (is_zeroed(*tensor)) all.push_back(zero_of(*tensor));
+    }
     all.push_back({.kernel = kBackwardKernel,
                    .grid = {blocks_of_threads_, 1, 1},
                    .block = {384, 1, 1},
                    .shared_bytes = shared_bytes(),
                    .arguments = std::move(arguments)});
-    for (const gradient::TensorGradient* tensor : by_scores()) all.push_back(sum_of(*tensor));
+    for (std::size_t i = 0; i < expressions_.parts.size(); ++i) {
+      if (expressions_.parts[i].reach == Reach::diagonal) all.push_back(spreading(i));
+    }
+    for (const gradient::TensorGradient* tensor : by_scores()) {
+      if (part_of(*tensor).reach != Reach::own) all.push_back(sum_of(*tensor));
+    }
     if (splits_ > 1) all.push_back(merge());
     if (!wants("dq")) return all;
     arguments = {Tensor{kSums}, Tensor{"dq"}};
@@ -410,16 +512,63 @@ class NativeBackward {
             .block = {kThreads, 1, 1},
             .arguments = std::move(arguments)};
   }
-
+  plan::Launch finding_largest() const {
+    using Tensor = plan::TensorOperand;
+    const std::int64_t rows =
+        heads() * dims_[Dim::Sq] + dims_[Dim::B] * dims_[Dim::Hkv] * dims_[Dim::Skv];
+    std::vector<plan::KernelArgument> arguments = {Tensor{"do"}, Tensor{"v"}, Tensor{kWords}};
+    add_starts(arguments, has_row_starts(), kRowStarts);
+    add_starts(arguments, has_column_starts(), kColumnStarts);
+    add_inputs(arguments);
+    return {.kernel = kLargestKernel,
+            .grid = {ceil_div(rows * kThreadsOfRow, kThreads), 1, 1},
+            .block = {kThreads, 1, 1},
+            .arguments = std::move(arguments)};
+  }
+  // What makes the gradient of sums: a block of threads for each element that heads share, or a
+  // thread for each that words count.
   plan::Launch sum_of(const gradient::TensorGradient& tensor) const {
-    std::vector<plan::KernelArgument> arguments = {
-        plan::TensorOperand{kParts}, plan::TensorOperand{gradient::gradient_name(tensor.tensor)}};
+    using Tensor = plan::TensorOperand;
+    const Tensor gradient{gradient::gradient_name(tensor.tensor)};
+    const std::int64_t elements = elements_of(tensor.tensor);
+    if (part_of(tensor).reach != Reach::heads) {
+      return {.kernel = kernel_of(tensor),
+              .grid = {ceil_div(elements, kThreads), 1, 1},
+              .block = {kThreads, 1, 1},
+              .arguments = {Tensor{kWords}, gradient}};
+    }
+    std::vector<plan::KernelArgument> arguments = {Tensor{kParts}, gradient};
     add_inputs(arguments);
     return {.kernel = kernel_of(tensor),
-            .grid = {elements_of(tensor.tensor), 1, 1},
+            .grid = {elements, 1, 1},
             .block = {kThreads, 1, 1},
             .shared_bytes = kThreads * 8,
             .arguments = std::move(arguments)};
+  }
+  // Adds sums of diagonals to those of the tensor.
+  plan::Launch spreading(std::size_t part) const {
+    std::vector<plan::KernelArgument> arguments = {plan::TensorOperand{kWords}};
+    add_inputs(arguments);
+    return {.kernel = spreading_kernel(part),
+            .grid = {ceil_div(expressions_.parts[part].elements, kThreads), 1, 1},
+            .block = {kThreads, 1, 1},
+            .arguments = std::move(arguments)};
+  }
+  static std::string spreading_kernel(std::size_t part) {
+    return fmt::format("attn_diagonals_{}", part);
+  }
+
+  // Whether not all elements of the gradient are stored.
+  bool is_zeroed(const gradient::TensorGradient& tensor) const {
+    const std::int64_t scores = heads() * dims_[Dim::Sq] * dims_[Dim::Skv];
+    return part_of(tensor).reach == Reach::own &&
+           (!attention_.masks.empty() || lengths() || elements_of(tensor.tensor) != scores);
+  }
+  plan::Launch zero_of(const gradient::TensorGradient& tensor) const {
+    return {.kernel = kernel_of(tensor),
+            .grid = {ceil_div(elements_of(tensor.tensor), kThreads), 1, 1},
+            .block = {kThreads, 1, 1},
+            .arguments = {plan::TensorOperand{gradient::gradient_name(tensor.tensor)}}};
   }
   static std::string kernel_of(const gradient::TensorGradient& tensor) {
     return "attn_" + gradient::gradient_name(tensor.tensor);
@@ -434,7 +583,12 @@ class NativeBackward {
       if (wants(gradient)) names.emplace_back(gradient);
     }
     if (splits_ > 1) names.emplace_back(kKeySums);
-    if (!expressions_.parts.empty()) names.emplace_back(kParts);
+    if (count_of(Reach::heads) > 0) names.emplace_back(kParts);
+    if (words_ > 0) names.emplace_back(kWords);
+    for (const gradient::TensorGradient* tensor : by_scores()) {
+      if (part_of(*tensor).reach == Reach::own)
+        names.push_back(gradient::gradient_name(tensor->tensor));
+    }
     names.emplace_back(kCounter);
     if (made_lists_) names.insert(names.end(), {kSortedTiles, kRunsOfTiles});
     return names;
@@ -537,9 +691,10 @@ class NativeBackward {
     text += fmt::format(
         "  static constexpr long long kStatisticsClass = {};\n"
         "  static constexpr bool kLengths = {}, kOrdered = {}, kRandom = {}, kHeadsOutside = "
-        "{},\n                        kRowsFit = {};\n",
+        "{},\n                        kRowsFit = {};\n"
+        "  static constexpr bool kDiagonals = {}, kShares = {}, kBatchesFirst = {};\n",
         statistics_.of_class, lengths(), ordered(), attention_.is_random(), heads_outside(),
-        rows_fit());
+        rows_fit(), diagonals(), shares(), batches_first());
     const Table table = expressions_.table.value_or(Table());
     text += fmt::format(
         "  using Entry = {};\n"
@@ -597,13 +752,24 @@ class NativeBackward {
     add(wants("dk"), "unsigned short*", "dk");
     add(wants("dv"), "unsigned short*", "dv");
     add(splits_ > 1, "float*", "key_sums");
-    add(!expressions_.parts.empty(), "float*", "parts");
+    add(count_of(Reach::heads) > 0, "float*", "parts");
+    if (words_ > 0) parameters.emplace_back("unsigned long long* words");
+    std::vector<std::string> own;
+    for (const gradient::TensorGradient* tensor : by_scores()) {
+      if (part_of(*tensor).reach != Reach::own) continue;
+      own.push_back(gradient::gradient_name(tensor->tensor));
+      parameters.push_back("void* " + own.back());
+    }
     add(true, "int*", "counter");
     const bool table = expressions_.table.has_value(), sigmoid = attention_.is_sigmoid();
     if (made_lists_)
       parameters.emplace_back("const kernels::Tile* tiles, const kernels::Run* runs");
     if (table) parameters.emplace_back("const __grid_constant__ kernels::TensorMap table");
     fields.emplace_back(table ? "&table" : "nullptr");
+    if (!expressions_.parts.empty()) {
+      fields.emplace_back(words_ > 0 ? "words" : "nullptr");
+      fields.push_back(fmt::format("{{{}}}", fmt::join(own, ", ")));
+    }
     std::string text = made_lists_ ? made_lists_->text(inputs, object) : "";
     text += fmt::format(
         "static_assert(kernels::BackwardStages<Constants>::kBytes + 1024 == {}, \"\");\n"
@@ -621,8 +787,13 @@ class NativeBackward {
         row_starts, kBackwardKernel, fmt::join(parameters, ",\n    "), inputs, object,
         fmt::join(fields, ", "), ordered() ? "OrderedLists" : "Lists",
         made_lists_ ? "tiles, runs" : "");
-    std::size_t part = 0;
-    for (const gradient::TensorGradient* tensor : by_scores()) text += sum_text(*tensor, part);
+    if (shares()) text += largest_text();
+    for (std::size_t i = 0; i < expressions_.parts.size(); ++i) {
+      if (expressions_.parts[i].reach == Reach::diagonal) text += spreading_text(i);
+    }
+    for (const gradient::TensorGradient* tensor : by_scores()) {
+      if (part_of(*tensor).reach != Reach::own || is_zeroed(*tensor)) text += text_of(*tensor);
+    }
     if (splits_ > 1) text += merge_text();
     if (!wants("dq")) return text;
     return text + fmt::format(
@@ -646,20 +817,71 @@ class NativeBackward {
         wants("dv") ? "dv" : "nullptr");
   }
 
-  // The kernel that sums the parts of a learned tensor, of which `part` is the first.
-  std::string sum_text(const gradient::TensorGradient& tensor, std::size_t& part) const {
+  std::string largest_text() const {
+    const auto starts = [](bool has, const char* name) {
+      return has ? fmt::format(", const int* {}", name) : "";
+    };
+    return fmt::format(
+        "extern \"C\" __global__ void {}(const unsigned short* d_o, const unsigned short* v,\n"
+        "                                        unsigned long long* words{}{}{}) {{\n  {}\n"
+        "  kernels::find_largest<Constants>(d_o, v, {}, {}, expressions, words);\n}}\n",
+        kLargestKernel, starts(has_row_starts(), kRowStarts),
+        starts(has_column_starts(), kColumnStarts), parameters_text(expressions_.inputs),
+        expressions_object(whole_, expressions_.inputs), has_row_starts() ? kRowStarts : "nullptr",
+        has_column_starts() ? kColumnStarts : "nullptr");
+  }
+
+  std::string spreading_text(std::size_t part) const {
+    const LearnedPart& of = expressions_.parts[part];
+    return fmt::format(
+        "extern \"C\" __global__ void {}(unsigned long long* words{}) {{\n  {}\n"
+        "  const kernels::ExactSums sums{{words + {}, {}}};\n"
+        "  kernels::spread_diagonals<Constants, {}>(words, sums, expressions);\n}}\n",
+        spreading_kernel(part), parameters_text(expressions_.inputs),
+        expressions_object(whole_, expressions_.inputs), of.sums, elements_of(tensor_of(of)), part);
+  }
+
+  // The kernel of sum_of or zero_of.
+  std::string text_of(const gradient::TensorGradient& tensor) const {
+    const DType dtype = whole_.find_tensor(tensor.tensor)->dtype;
+    const std::int64_t elements = elements_of(tensor.tensor);
+    const LearnedPart& first = part_of(tensor);
+    const auto element = [&](const char* value) { return kernels::element_text(dtype, value); };
+    const std::string gradient = fmt::format("{}* gradient", kernels::element_type(dtype));
+    if (first.reach == Reach::heads) {
+      return fmt::format(
+          "extern \"C\" __global__ void {}(const float* parts, {}{}) {{\n  {}\n"
+          "  double share = 0;\n{}  const double sum = kernels::sum_of_shares(share);\n"
+          "  if (threadIdx.x == 0) gradient[blockIdx.x] = {};\n}}\n",
+          kernel_of(tensor), gradient, parameters_text(expressions_.inputs),
+          expressions_object(whole_, expressions_.inputs), shares_text(tensor), element("sum"));
+    }
+    const bool own = first.reach == Reach::own;
+    const std::string sum =
+        first.reach == Reach::shared
+            ? fmt::format(
+                  "    const auto largest = reinterpret_cast<kernels::Largest*>(words);\n"
+                  "    const double sum = kernels::FixedSums{{largest, words + {}}}.sum(i, {});\n",
+                  first.place, first.bits)
+            : fmt::format("    const double sum = kernels::ExactSums{{words + {}, {}}}.sum(i);\n",
+                          first.sums, elements);
+    return fmt::format(
+        "extern \"C\" __global__ void {}({}{}) {{\n  const long long i = attn_thread();\n"
+        "  if (i < {}) {{\n{}    gradient[i] = {};\n  }}\n}}\n",
+        kernel_of(tensor), own ? "" : "unsigned long long* words, ", gradient, elements,
+        own ? "" : sum, own ? "0" : element("sum"));
+  }
+  std::string shares_text(const gradient::TensorGradient& tensor) const {
     std::string shares;
-    for (std::size_t i = 0; i < tensor.score.size(); ++i, ++part) {
+    for (std::size_t i = 0; i < expressions_.parts.size(); ++i) {
+      const LearnedPart& part = expressions_.parts[i];
+      if (tensor_of(part) != tensor.tensor) continue;
       shares += fmt::format(
           "  share += kernels::share_of_parts<Constants>(parts + {}ll, [&](int b, int h) {{\n"
-          "    return expressions.{}(b, h);\n  }});\n",
-          static_cast<std::int64_t>(part) * parts_of_learned(), element_name(part));
+          "    return expressions.element<{}>(b, h, 0, 0);\n  }});\n",
+          part.place, i);
     }
-    return fmt::format(
-        "extern \"C\" __global__ void {}(const float* parts, float* gradient{}) {{\n  {}\n"
-        "  double share = 0;\n{}  kernels::store_sum_of_shares(share, gradient);\n}}\n",
-        kernel_of(tensor), parameters_text(expressions_.inputs),
-        expressions_object(whole_, expressions_.inputs), shares);
+    return shares;
   }
 
   const ir::Attention& whole_;  // whose tensors are bound
@@ -674,33 +896,20 @@ class NativeBackward {
   KeyBlocks blocks_;  // an upper bound, if the GPU makes lists
   std::optional<RowLists> made_lists_;
   GradientExpressions expressions_;
+  std::int64_t words_ = 0;  // of learned tensors
   std::int64_t blocks_of_threads_ = 1;
   std::int64_t splits_ = 1;
 };
 
-// Why the kernels do not compute the gradient of a learned tensor, or nothing.
-std::string missing(const gradient::Derivatives& derivatives,
-                    const gradient::TensorGradient& learned) {
-  if (learned.score.empty()) return "";
-  const ir::Attention& attention = derivatives.attention;
-  if (!learned.sink.empty()) return "the score and the sink both read it";
-  const DType dtype = attention.find_tensor(learned.tensor)->dtype;
-  if (dtype != DType::f32) return fmt::format("it is {}, not f32", to_string(dtype));
-  const bool of_heads = std::ranges::all_of(learned.score, [&](const gradient::Gather& gather) {
-    return is_of_heads(attention, gather);
-  });
-  return of_heads ? "" : "the score reads it at indices of more than `b` and `h`";
-}
-
 Status check_learned(const ir::Attention& attention) {
   const gradient::Derivatives derivatives = gradient::differentiate(attention);
   for (const gradient::TensorGradient& learned : derivatives.tensors) {
-    const std::string why = missing(derivatives, learned);
-    if (why.empty()) continue;
+    if (learned.score.empty() || learned.sink.empty()) continue;
     return unsupported(
         attention.find_tensor(learned.tensor)->pos,
-        fmt::format("attnc's backward kernels do not compute the gradient of `{}`: {}",
-                    learned.tensor, why),
+        fmt::format("attnc's backward kernels do not compute the gradient of `{}`: the score and "
+                    "the sink both read it",
+                    learned.tensor),
         "list other gradients alone, as in `grad q, k, v`, or compute it by `--engine cudnn`");
   }
   return {};
@@ -729,11 +938,13 @@ Status check_backward(const ir::Attention& attention) {
 
 Result<NativeProgram> lower_backward(const ir::Attention& attention, const passes::Axes& mask_axes,
                                      const planning::Context& context, std::size_t refused) {
-  const std::vector<RowTile> tiles = tiles_of(attention);
+  const Form whole = whole_form(with_reduced_strength(attention));
+  const std::vector<LearnedPart> learned = learned_parts(gradient::differentiate(whole.attention));
+  const bool diagonals = std::ranges::count(learned, Reach::diagonal, &LearnedPart::reach) > 0;
+  const std::vector<RowTile> tiles = tiles_of(attention, diagonals);
   if (refused >= tiles.size()) {
     return unsupported(attention.pos, "no tile of attnc's backward kernel fits this score");
   }
-  const Form whole = whole_form(with_reduced_strength(attention));
   NativeBackward of_whole(attention, whole, mask_axes, tiles[refused], context.gpu);
   const Result<double> work = of_whole.work();
   const bool learns = !gradient::differentiate(attention).tensors.empty();

@@ -10,6 +10,7 @@
 
 #include "compiler/ir/real_function.h"
 #include "compiler/ir/text.h"
+#include "compiler/kernels/kernel_text.h"
 #include "compiler/lowering/cudnn/dropout.h"
 #include "compiler/lowering/native/intervals.h"
 #include "compiler/lowering/native/lines.h"
@@ -347,6 +348,7 @@ class GradientText {
   GradientText(const gradient::Derivatives& derivatives, const GradientExpressions& expressions)
       : attention_(derivatives.attention),
         slope_(derivatives.score),
+        slope_factor_(constant_slope(derivatives)),
         scoring_(without_factors(attention_)),
         expressions_(expressions),
         writer_(attention_, {}, derive::Precision::in_single) {}
@@ -356,16 +358,16 @@ class GradientText {
         "struct Expressions : kernels::Reals {{\n"
         "  static constexpr bool kScore = {}, kMask = {}, kReadsTensors = {}, kFiniteSlope = {};\n"
         "  static constexpr bool kKeep = {}, kRandom = {}, kSigmoid = {};\n"
-        "  static constexpr int kParts = {};\n"
+        "  static constexpr int kParts = {}, kHeld = {};\n"
         "  static constexpr float kKeptScale = {};\n",
         expressions_.modifies, expressions_.masks, expressions_.reads_tensors,
         expressions_.finite_slope, attention_.dropout && attention_.dropout->keep,
         attention_.is_random(), attention_.is_sigmoid(), expressions_.parts.size(),
-        kept_scale(attention_));
+        std::ranges::count_if(expressions_.parts, &LearnedPart::held), kept_scale(attention_));
     for (const std::string& field : expressions_.inputs.parameters) text += "  " + field + ";\n";
     text += scale();
     text += expressions_.modifies ? evaluate() : "";
-    for (std::size_t i = 0; i < expressions_.parts.size(); ++i) text += element(i);
+    if (!expressions_.parts.empty()) text += learned();
     text += expressions_.masks ? mask() : "";
     if (attention_.is_random())
       text += random_text(attention_);
@@ -393,11 +395,11 @@ class GradientText {
     const std::string score = writer_.value(scoring_.root), slope = writer_.value(slope_);
     std::string type = "kernels::Scored";
     std::string values = fmt::format("(float)({}), (float)({})", score, slope);
-    if (!expressions_.parts.empty()) {
-      std::vector<std::string> by;
-      for (const gradient::Gather& part : expressions_.parts) {
-        by.push_back(fmt::format("(float)({})", writer_.value(part.local)));
-      }
+    std::vector<std::string> by;
+    for (const LearnedPart& part : expressions_.parts) {
+      if (part.held) by.push_back(fmt::format("(float)({})", writer_.value(part.gather.local)));
+    }
+    if (!by.empty()) {
       type = fmt::format("kernels::ScoredBy<{}>", by.size());
       values = fmt::format("{{{}}}, {{{}}}", values, fmt::join(by, ", "));
     }
@@ -405,12 +407,59 @@ class GradientText {
                   writer_, fmt::format("{}{{{}}}", type, values));
   }
 
-  std::string element(std::size_t part) {
-    const ExprId load = expressions_.parts[part].load;
-    writer_.begin({.batch = true, .head = true});
+  // kLearned, and of each part which element a score reads, and what dS' is times that of dS.
+  std::string learned() {
+    std::vector<std::string> parts;
+    std::string element, local, store;
+    int held = 0;
+    for (std::size_t i = 0; i < expressions_.parts.size(); ++i) {
+      const LearnedPart& part = expressions_.parts[i];
+      const std::string& tensor = attention_.dag.symbol_of(part.gather.load);
+      parts.push_back(fmt::format("{{kernels::Reach::{}, {}, {}, {}, {}, {}, {}, {}}}",
+                                  name_of(part.reach), part.held ? held++ : -1, part.finite,
+                                  part.place, part.elements, part.bits, part.row, part.column));
+      element += case_of(i, element_of(part));
+      if (!part.held) local += case_of(i, local_of(part));
+      if (part.reach == Reach::own) store += case_of(i, store_of(tensor));
+    }
+    return fmt::format("  static constexpr kernels::LearnedPart kLearned[] = {{\n      {}}};\n",
+                       fmt::join(parts, ",\n      ")) +
+           of_part(fmt::format("long long element({}) const", kIndices), element) +
+           of_part(fmt::format("float local({}) const", kIndices), local) +
+           of_part("static void store(void* gradient, long long i, float x)", store);
+  }
+
+  static std::string of_part(const std::string& head, const std::string& cases) {
+    const bool is_static = head.starts_with("static ");
+    return fmt::format("  template <int kPart>\n  {}__device__ {} {{\n{}  }}\n",
+                       is_static ? "static " : "", is_static ? head.substr(7) : head, cases);
+  }
+  static std::string case_of(std::size_t part, const std::string& statements) {
+    return fmt::format("    if constexpr (kPart == {}) {{\n{}    }}\n", part, statements);
+  }
+
+  std::string element_of(const LearnedPart& part) {
+    const ExprId load = part.gather.load;
+    begin();
     for (const ExprId index : attention_.dag[load].operands) writer_.value(index);
-    return method(fmt::format("long long {}(int b, int h)", element_name(part)), writer_,
-                  writer_.element(load));
+    const std::string failure = writer_.failure(load), element = writer_.element(load);
+    return writer_.statements(6) +
+           fmt::format("      return {}{};\n",
+                       failure.empty() ? "" : failure + " ? -1 : ", element);
+  }
+
+  std::string local_of(const LearnedPart& part) {
+    begin();
+    const std::string local = writer_.value(part.gather.local);
+    const double factor = 1 / *slope_factor_;
+    return writer_.statements(6) +
+           fmt::format("      return {} * {};\n", float_literal(factor), local);
+  }
+
+  std::string store_of(const std::string& tensor) const {
+    const DType dtype = attention_.find_tensor(tensor)->dtype;
+    return fmt::format("      static_cast<{}*>(gradient)[i] = {};\n", kernels::element_type(dtype),
+                       kernels::element_text(dtype, "x"));
   }
 
   std::string mask() {
@@ -427,6 +476,7 @@ class GradientText {
 
   const ir::Attention& attention_;
   const ExprId slope_;
+  const std::optional<double> slope_factor_;
   const Scoring scoring_;
   const GradientExpressions& expressions_;
   ExpressionWriter writer_;
@@ -444,11 +494,10 @@ GradientExpressions gradient_expressions_of(const gradient::Derivatives& derivat
   if (made.table && made.table->element != 2) made.table.reset();
   std::vector<ExprId> roots = {attention.scale}, others;
   if (made.modifies) roots.insert(roots.end(), {attention.score, derivatives.score});
-  for (const gradient::TensorGradient& tensor : derivatives.tensors) {
-    made.parts.insert(made.parts.end(), tensor.score.begin(), tensor.score.end());
+  made.parts = learned_parts(derivatives);
+  for (const LearnedPart& part : made.parts) {
+    roots.insert(roots.end(), {part.gather.load, part.gather.local});
   }
-  for (const gradient::Gather& part : made.parts)
-    roots.insert(roots.end(), {part.load, part.local});
   if (masks) others = attention.masks;
   if (attention.dropout && attention.dropout->keep) others.push_back(*attention.dropout->keep);
   made.reads_tensors = reads_by_index(attention, roots, made.table) ||
@@ -458,15 +507,6 @@ GradientExpressions gradient_expressions_of(const gradient::Derivatives& derivat
   made.inputs = derive::inputs_of(attention, roots);
   add_controls(attention, made.inputs);
   return made;
-}
-
-std::string element_name(std::size_t part) { return fmt::format("element_{}", part); }
-
-bool is_of_heads(const ir::Attention& attention, const gradient::Gather& gather) {
-  passes::Dependence dependence(attention.dag);
-  return std::ranges::none_of(attention.dag[gather.load].operands, [&](ExprId index) {
-    return dependence[index].row || dependence[index].column;
-  });
 }
 
 std::string gradient_expressions_text(const gradient::Derivatives& derivatives,

@@ -9,6 +9,7 @@
 #include "compiler/derive/expression_writer.h"
 #include "compiler/gradient/differentiate.h"
 #include "compiler/ir/attention.h"
+#include "compiler/lowering/native/learned.h"
 #include "compiler/lowering/native/patches.h"
 #include "compiler/lowering/native/scoring.h"
 #include "compiler/lowering/native/tables.h"
@@ -43,25 +44,19 @@ Expressions expressions_of(const ir::Attention& attention, bool masks, bool tabl
 struct GradientExpressions {
   bool modifies = false;  // as above
   bool masks = false;
-  bool reads_tensors = false;           // by row or column, besides the table
-  std::optional<Table> table{};         // of 16-bit floats, which is copied to shared memory
-  bool finite_slope = false;            // the score's derivative is finite wherever it is computed
-  std::vector<gradient::Gather> parts;  // of learned tensors that have a gradient
+  bool reads_tensors = false;      // by row or column, besides the table
+  std::optional<Table> table{};    // of 16-bit floats, which is copied to shared memory
+  bool finite_slope = false;       // the score's derivative is finite wherever it is computed
+  std::vector<LearnedPart> parts;  // of learned tensors that have a gradient
   derive::KernelInputs inputs;
 };
-// Scores read learned tensors at indices of batches and heads alone. `table`: one is copied, if
-// there is one.
+// `table`: one is copied, if there is one.
 GradientExpressions gradient_expressions_of(const gradient::Derivatives& derivatives, bool masks,
                                             bool table);
 
 // A class `Expressions` (attn/backward.cuh). `intervals`: as below.
 std::string gradient_expressions_text(const gradient::Derivatives& derivatives,
                                       const GradientExpressions& expressions, bool intervals);
-
-// The methods of `Expressions` that have the element that a part belongs to, of a batch and a head.
-std::string element_name(std::size_t part);
-// Whether the element that is read is the same for all rows and columns.
-bool is_of_heads(const ir::Attention& attention, const gradient::Gather& gather);
 
 // Whether tensors or params decide what masks show.
 bool masks_read_inputs(const ir::Attention& attention);

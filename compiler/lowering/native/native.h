@@ -65,7 +65,8 @@ struct NativeWork {
   double splits = 1;    // in which the keys of a tile are computed
   double pieces = 0;    // in which keys and values in pages are copied
   double launches = 1;
-  double moved = 0;  // bytes, by other kernels
+  double moved = 0;    // bytes, by other kernels
+  double learned = 0;  // operations on each score that sum gradients of learned tensors
   std::optional<ListWork> lists{};
 };
 

@@ -33,6 +33,7 @@ struct Constants {
   static constexpr long long kStatisticsClass = 0;
   static constexpr bool kLengths = false, kOrdered = false, kRandom = false, kHeadsOutside = false,
                         kRowsFit = false;
+  static constexpr bool kDiagonals = false, kShares = false, kBatchesFirst = false;
   using Entry = kernels::BF16;
   static constexpr bool kTable = false, kTableOfBatch = false, kTableOfHead = false;
   using Queries = kernels::Places<307200, 128, 1024, 1, 128, true, false>;
@@ -44,7 +45,7 @@ struct Constants {
 struct Expressions : kernels::Reals {
   static constexpr bool kScore = false, kMask = true, kReadsTensors = false, kFiniteSlope = true;
   static constexpr bool kKeep = false, kRandom = false, kSigmoid = false;
-  static constexpr int kParts = 0;
+  static constexpr int kParts = 0, kHeld = 0;
   static constexpr float kKeptScale = 1;
   __device__ float scale() const {
     return 0.08838834764831843f;

@@ -33,6 +33,7 @@ struct Constants {
   static constexpr long long kStatisticsClass = 0;
   static constexpr bool kLengths = false, kOrdered = false, kRandom = false, kHeadsOutside = false,
                         kRowsFit = false;
+  static constexpr bool kDiagonals = false, kShares = false, kBatchesFirst = false;
   using Entry = kernels::F16;
   static constexpr bool kTable = false, kTableOfBatch = false, kTableOfHead = false;
   using Queries = kernels::Places<12800, 6400, 64, 1, 64, true, false>;
@@ -44,7 +45,7 @@ struct Constants {
 struct Expressions : kernels::Reals {
   static constexpr bool kScore = true, kMask = true, kReadsTensors = false, kFiniteSlope = false;
   static constexpr bool kKeep = false, kRandom = false, kSigmoid = false;
-  static constexpr int kParts = 0;
+  static constexpr int kParts = 0, kHeld = 0;
   static constexpr float kKeptScale = 1;
   const float* t_t;
   float p_c;

@@ -181,7 +181,47 @@ TEST(NativeBackward, LearnedTensorsOfHeadsHaveGradients) {
   EXPECT_EQ(step_of(made).launches[2].grid[0], 4);
   EXPECT_THAT(step_of(made).outputs, ::testing::Contains("d_t"));
   EXPECT_EQ(elements_of(made, "native.parts"), 2 * (2 * 8 * 4 * 8));
-  EXPECT_THAT(step_of(made).source, AllOf(HasSubstr("kParts = 2;"), HasSubstr("ScoredBy<2>")));
+  EXPECT_THAT(step_of(made).source,
+              AllOf(HasSubstr("kParts = 2, kHeld = 2;"), HasSubstr("ScoredBy<2>")));
+}
+
+// Those of other indices have words, after three that bounds are made of; diagonals of all heads
+// have one each. A bias that heads share has one for each element.
+TEST(NativeBackward, OtherLearnedTensorsHaveIntegerSums) {
+  const NativeProgram made =
+      lowered(std::string(kSizes) +
+              "learn t: f32[Hq, Sq + Skv]; score score + t[h, q_idx - kv_idx + Skv];")
+          .value();
+  EXPECT_THAT(kernels_of(made), ElementsAre("attn_prepare", "attn_largest", "attn_backward",
+                                            "attn_diagonals_0", "attn_d_t", "attn_convert"));
+  EXPECT_EQ(elements_of(made, "native.words"), 3 + 9 * 8 * 700 + 2 * 8 * 699);
+  EXPECT_EQ(elements_of(made, "native.parts"), 0);
+  EXPECT_THAT(step_of(made).source,
+              AllOf(HasSubstr("kParts = 1, kHeld = 0;"), HasSubstr("kDiagonals = true"),
+                    HasSubstr("{kernels::Reach::diagonal, -1, true, 50403, 11184, 10, 0, 0}")));
+  const NativeProgram bias =
+      lowered(std::string(kSizes) + "learn t: f16[Sq, Skv]; score score + t[q_idx, kv_idx];")
+          .value();
+  EXPECT_THAT(kernels_of(bias), ElementsAre("attn_prepare", "attn_largest", "attn_backward",
+                                            "attn_d_t", "attn_convert"));
+  EXPECT_EQ(elements_of(bias, "native.words"), 3 + 300 * 400);
+  EXPECT_THAT(step_of(bias).source, HasSubstr("kernels::F16::narrow((float)(sum))"));
+  EXPECT_GT(bias.work.learned, made.work.learned);
+}
+
+// What no block of scores covers is zeroed before.
+TEST(NativeBackward, ABiasOfEachScoreIsStored) {
+  const std::string bias =
+      std::string(kSizes) + "learn t: bf16[B, Hq, Sq, Skv]; score score + t[b, h, q_idx, kv_idx];";
+  EXPECT_THAT(kernels_of(lowered(bias).value()),
+              ElementsAre("attn_prepare", "attn_backward", "attn_convert"));
+  const NativeProgram made = lowered(bias + "mask q_idx >= kv_idx;").value();
+  EXPECT_THAT(kernels_of(made),
+              ElementsAre("attn_prepare", "attn_d_t", "attn_backward", "attn_convert"));
+  EXPECT_EQ(elements_of(made, "native.words"), 0);
+  EXPECT_THAT(step_of(made).source,
+              AllOf(HasSubstr("nullptr, counter, &table, nullptr, {d_t}}"),
+                    HasSubstr("static_cast<unsigned short*>(gradient)[i] = ")));
 }
 
 // Its sums of products and derivatives may be infinite where the score is.
@@ -348,13 +388,12 @@ Error error_of(const std::string& clauses) {
 
 TEST(NativeBackward, SaysWhyItDoesNotComputeTheGradientOfATensor) {
   const std::string dims = "dims B = 2, Hq = 4, Sq = 64, Skv = 64, D = 64;\n";
-  EXPECT_THAT(refusal(dims + "learn t: f32[Sq]; score score * t[q_idx];"),
-              HasSubstr("the gradient of `t`: the score reads it at indices of more than"));
-  EXPECT_THAT(refusal(dims + "learn t: bf16[Hq]; score score * t[h];"),
-              HasSubstr("the gradient of `t`: it is bf16, not f32"));
   EXPECT_THAT(refusal(dims + "learn t: f32[Hq]; score score * t[h]; sink t[h];"),
               HasSubstr("the gradient of `t`: the score and the sink both read it"));
-  const Error error = error_of(dims + "learn t: f32[Sq]; score score * t[q_idx];");
+  EXPECT_THAT(refusal("dims B = 1, Hq = 2, Sq = 100000, Skv = 100000, D = 64;"
+                      "learn t: f32[Sq, Skv]; score score + t[q_idx, kv_idx];"),
+              HasSubstr("take 80 GB of memory, and the limit is 69 GB"));
+  const Error error = error_of(dims + "learn t: f32[Hq]; score score * t[h]; sink t[h];");
   EXPECT_THAT(error.notes, ElementsAre(HasSubstr("`grad q, k, v`")));
   EXPECT_THAT(error.payload, HasSubstr("\"line\": 2,")) << "where `t` is declared";
 }
@@ -425,6 +464,8 @@ TEST(NativeBackward, KernelsDoNotSpill) {
   expect_no_spills(sizes + "D = 128; mask q_idx >= kv_idx; normalize sigmoid;");
   expect_no_spills(sizes + "D = 64; learn t: f32[Hq]; score score + (kv_idx - q_idx) * t[h];");
   expect_no_spills(sizes + "D = 128; learn t: f32[Hq]; score score * t[h];", 1);
+  expect_no_spills(sizes + "D = 128; learn t: f32[Sq, Skv]; score score + t[q_idx, kv_idx];");
+  expect_no_spills(sizes + "D = 64; learn t: f32[2000]; score score + t[q_idx - kv_idx + 999];");
   expect_no_spills(sizes + "D = 64; tensor t: f32[Sq]; score score * score * t[q_idx]; grad k;", 1);
 }
 
