@@ -172,23 +172,24 @@ def parse():
     return options
 
 
-def measure(options, name, size, peer):
+def measure(options, name, size):
     row = {"row": name, "size": size, "heads": heads_of(name, size)}
     plan, error = compiled(options, name, size)
     if options.compile_only:
         print(f"{name:12} {size:6}  {error or plan}", flush=True)
         return row
     row["ours"] = {"error": error} if error else ours(options, plan)
-    row["flexattention"] = peer.measure(options.runs) if peer else {"error": "not asked for"}
-    print(f"{name:12} {size:6}  ours {said(row['ours'])}  flexattention {said(row['flexattention'])}", flush=True)
+    print(f"{name:12} {size:6}  ours {said(row['ours'])}", flush=True)
     return row
 
 
+def measure_peer(options, row, peer):
+    row["flexattention"] = peer.measure(options.runs)
+    print(f"{row['row']:12} {row['size']:6}  flexattention {said(row['flexattention'])}", flush=True)
+
+
 def prepared(options, rows):
-    """FlexAttention's part of each row, or None. All compile at the same time; then nothing runs beside what
-    is timed."""
-    if options.no_peer or options.compile_only:
-        return [None for _ in rows]
+    """FlexAttention's part of each row. All compile at the same time; then nothing runs beside what is timed."""
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         return list(pool.map(lambda row: Theirs(*row).prepare(), rows))
 
@@ -200,7 +201,10 @@ def main():
     with tempfile.TemporaryDirectory() as temporary:
         options.plans = options.plans or pathlib.Path(temporary)
         options.plans.mkdir(parents=True, exist_ok=True)
-        measured = [measure(options, *row, peer) for row, peer in zip(rows, prepared(options, rows))]
+        measured = [measure(options, *row) for row in rows]
+    if not (options.no_peer or options.compile_only):
+        for row, peer in zip(measured, prepared(options, rows)):
+            measure_peer(options, row, peer)
     if options.out and not options.compile_only:
         results.save(options.out, {"rows": measured})
     return 0

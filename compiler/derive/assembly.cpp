@@ -55,7 +55,7 @@ Status check_assembly(const Assembly& assembly, const KernelLimits& limits) {
             fmt::format("the assembler made a slow kernel: {}", assembly.losses.front())};
   }
   for (const AssembledKernel& kernel : assembly.kernels) {
-    if (kernel.spilled_bytes <= limits.spilled_bytes) continue;
+    if (kernel.spilled_bytes <= limits.spilled_bytes || kernel.name == limits.may_spill) continue;
     return {ErrorCode::unsupported,
             fmt::format("the kernel {} needs more registers than there are: {} bytes of a thread "
                         "are spilled to memory",

@@ -28,6 +28,7 @@ Assembly read_assembly(std::string_view log);
 // What the kernels of an image must not need.
 struct KernelLimits {
   std::int64_t spilled_bytes = 0;  // by each kernel, at most
+  std::string_view may_spill{};    // the kernel that may spill any number: it takes no time
 };
 
 // Errors: unsupported, naming the kernel and what ptxas says, if one spills more, or the log tells

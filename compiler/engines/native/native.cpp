@@ -13,11 +13,12 @@ Result<double> bound_of_native(Subject& subject) {
 }
 
 // A kernel that spills is slower than the next tile's. But the last step of a backward, outside of
-// its loop, may save some registers.
+// its loop, may save some registers, and lists are made once.
 std::optional<derive::KernelLimits> limits(const planning::Context& context) {
   constexpr std::int64_t kOfBackward = 32;  // bytes
   if (lowering::kWatched) return std::nullopt;
-  return derive::KernelLimits{.spilled_bytes = context.backward() ? kOfBackward : 0};
+  return derive::KernelLimits{.spilled_bytes = context.backward() ? kOfBackward : 0,
+                              .may_spill = "attn_lists"};
 }
 
 Result<Lowered> lower_again_to_native(Subject& subject, std::size_t refused) {

@@ -5,7 +5,7 @@
 //                     makes (row_lists.h), zeroed before each run
 //   native.exponents  f32 [B, Hq, rows]: -lse log2(e), -inf in empty rows; some rows more than Sq
 //   native.deltas     f32, the same: delta
-//   native.sums       f32: sums of dq, zeroed before each run (Gradients::hand_over)
+//   native.sums       f32: sums of dq, zeroed before each run (Gradients::add_queries)
 //   native.key_sums   f32: sums of dk and dv of parts of the heads that share keys
 //                     (BackwardTensors::key_sums)
 //   native.turns      i32 [B, Hq, blocks of rows]: of sums in a fixed order, the block of keys that

@@ -86,6 +86,8 @@ TEST(Assembly, OfALogIsChecked) {
   assembly.losses.clear();
   EXPECT_TRUE(check_assembly(assembly, {.spilled_bytes = 92}).ok());
   EXPECT_FALSE(check_assembly(assembly, {.spilled_bytes = 91}).ok());
+  EXPECT_TRUE(check_assembly(assembly, {.may_spill = "attn_forward"}).ok());
+  EXPECT_FALSE(check_assembly(assembly, {.may_spill = "attn_lists"}).ok());
 }
 
 TEST(Assembly, OfKernelsThatSpillIsRefused) {
