@@ -20,7 +20,6 @@ constexpr double kBoundGradientF16 = 2e-3;
 constexpr double kRowBoundBf16 = 3e-2;
 constexpr double kRowBoundF16 = 8e-3;
 constexpr double kSmallestRow = 1e-2;  // of the root mean square of the rows' norms
-constexpr double kUnitF16 = 0x1p-24;   // between numbers below 2^-14, where f16 loses bits
 
 // The values of a tensor or a part of it.
 struct Values {
@@ -80,17 +79,11 @@ struct WorstRow {
   double relative_l2 = 0;
 };
 
-// The norm to which a row's difference is compared at least. `total` is the difference over the
-// whole tensor; a difference of one unit of f16 in each element is within the bound.
-double smallest_norm(const Difference& total, std::size_t rows, std::size_t width, DType dtype,
-                     double bound) {
-  const double unit = dtype == DType::f16 ? kUnitF16 : 0;
-  return std::max(kSmallestRow * std::sqrt(total.norm_squares() / static_cast<double>(rows)),
-                  unit * std::sqrt(static_cast<double>(width)) / bound);
-}
-
-WorstRow worst_row(const Values& all, std::size_t width, double smallest) {
+// `total` is the difference over the whole tensor.
+WorstRow worst_row(const Values& all, std::size_t width, const Difference& total) {
   const std::size_t rows = all.reference.size() / width;
+  const double smallest =
+      kSmallestRow * std::sqrt(total.norm_squares() / static_cast<double>(rows));
   WorstRow worst;
   for (std::size_t row = 0; row < rows; ++row) {
     const Difference of_row = difference(all.part(row * width, width));
@@ -136,12 +129,10 @@ bool has_rows(std::string_view name) { return !is_logarithm(name) && !is_sum(nam
 bool is_learned(std::string_view name) { return name.starts_with("d_"); }
 
 void compare_rows(const Values& all, const std::vector<std::int64_t>& dims, const Difference& total,
-                  DType dtype, Comparison& result) {
+                  Comparison& result) {
   const bool elements = is_learned(result.name);
   const std::size_t width = elements ? 1 : static_cast<std::size_t>(dims.back());
-  const double smallest =
-      smallest_norm(total, all.reference.size() / width, width, dtype, result.row_bound);
-  const WorstRow worst = worst_row(all, width, smallest);
+  const WorstRow worst = worst_row(all, width, total);
   result.worst_row = worst.relative_l2;
   if (!result.agrees() || worst.relative_l2 <= result.row_bound) return;
   result.why = fmt::format("relative L2 {:.2e} of {} {} exceeds {:.0e}", worst.relative_l2,
@@ -179,7 +170,7 @@ Comparison compare_one(const std::string& name, const Outputs& outputs,
     result.relative_l2 = relative(total);
     result.max_abs = total.max_abs;
     result.why = reason(result, total);
-    if (has_rows(name)) compare_rows(all, reference.dims, total, dtype, result);
+    if (has_rows(name)) compare_rows(all, reference.dims, total, result);
   }
   return result;
 }
