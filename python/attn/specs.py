@@ -1,0 +1,244 @@
+"""Specifications of attentions, from text, files, JSON trees and the standard specs."""
+from __future__ import annotations
+
+import functools
+import json
+import os
+import pathlib
+from dataclasses import dataclass
+from typing import Any, Iterator, Mapping
+
+from . import _attnc, _find
+from .errors import ArgumentError, CompilerError, SpecError
+
+_DIMS = ("B", "Hq", "Hkv", "Sq", "Skv", "Dqk", "Dv")
+
+
+@dataclass(frozen=True)
+class TensorDeclaration:
+    """A captured tensor that a spec declares. `shape` has sizes, names of dimensions, and expressions as
+    trees of the JSON form. `has_default` says whether the command line may make it up."""
+
+    name: str
+    dtype: str
+    shape: tuple[Any, ...]
+    learned: bool
+    has_default: bool
+
+
+@dataclass(frozen=True)
+class Spec:
+    """One spec: its text (DSL, or the JSON form if it begins with "{"), and the file it came from, which
+    diagnostics name and in whose folder imports are searched for. Immutable; for any number of threads."""
+
+    text: str
+    filename: str | None = None
+
+    @staticmethod
+    def of(source: Any) -> Spec:
+        """A spec from any of: a Spec; a path, str or PathLike, of a .attn or .attn.json file; the name of
+        a standard spec ("gemma2_local"); the text of a spec; a dict, the JSON form.
+
+        A name that ends in .attn and is no file is looked up in the standard specs. Raises ArgumentError
+        if it is none of these, CompilerError if the file cannot be read."""
+        if isinstance(source, Spec):
+            return source
+        if isinstance(source, Mapping):
+            return Spec(json.dumps(source))
+        if isinstance(source, os.PathLike):
+            return _read(os.fspath(source))
+        if not isinstance(source, str):
+            raise ArgumentError(
+                f"a spec cannot be made of {type(source).__name__}",
+                ["give a path, the text of a spec, its JSON form as a dict, or the name of one of "
+                 "attn.specs.names()"])
+        if "{" in source or "\n" in source:
+            return Spec(source)
+        return _named(source)
+
+    def answer(self, command: str, *arguments: str) -> Any:
+        """What `attnc COMMAND - ARGUMENTS --format json` says about this spec."""
+        folder = str(pathlib.Path(self.filename).resolve().parent) if self.filename else None
+        return _attnc.run([command, "-", *arguments], text=self.text,
+                          name=self.filename or "<spec>", folder=folder)
+
+    def check(self, bindings: Mapping[str, Any], deny_warnings: bool = False) -> None:
+        """Raises SpecError if the spec has errors with these sizes and parameters."""
+        self.answer("check", *bind_arguments(bindings), *deny_arguments(deny_warnings))
+
+    @property
+    def tree(self) -> dict[str, Any]:
+        """The JSON form. Do not change it: it is shared."""
+        return _tree(self.text, self.filename)
+
+    @property
+    def dsl(self) -> str:
+        """The text of the spec in the DSL, whatever it was made of."""
+        return _dsl(self.text, self.filename) if self.text.lstrip().startswith("{") else self.text
+
+    @property
+    def name(self) -> str:
+        return self.tree["attention"]
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The spec's parameters, constants of a plan, with their defaults as trees of the JSON form."""
+        return dict(self.tree.get("parameters", {}))
+
+    @property
+    def params(self) -> tuple[str, ...]:
+        """Names of the numbers that are bound at a call."""
+        return tuple(clause["param"] for clause in self._clauses("param"))
+
+    @property
+    def dims(self) -> dict[str, Any]:
+        """The size of each dimension: a number, a list of sizes, another dimension's name, an expression
+        as a tree, or None if it is open. Dimensions have the names B, Hq, Hkv, Sq, Skv, Dqk and Dv: `D` is
+        both of the last, and Hkv and Skv that are not declared equal Hq and Sq."""
+        written: dict[str, Any] = {}
+        for clause in self._clauses("dims"):
+            written.update(clause["dims"])
+        both = written.pop("D", None)
+        dims = dict.fromkeys(_DIMS)
+        dims.update({"Hkv": "Hq", "Skv": "Sq", "Dqk": both, "Dv": both if both is not None else "Dqk"})
+        dims.update(written)
+        return dims
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of q, k, v and o."""
+        return next((clause["dtype"] for clause in self._clauses("dtype")), "bf16")
+
+    @property
+    def tensors(self) -> tuple[TensorDeclaration, ...]:
+        """The captured tensors, in the order of their declarations."""
+        return tuple(
+            TensorDeclaration(clause.get("tensor") or clause["learn"], clause["dtype"],
+                              tuple(clause.get("shape", ())), "learn" in clause,
+                              "default" in clause)
+            for clause in self.tree["clauses"] if _keyword(clause) in ("tensor", "learn"))
+
+    @property
+    def learned(self) -> tuple[str, ...]:
+        """Names of the tensors that have a gradient."""
+        return tuple(tensor.name for tensor in self.tensors if tensor.learned)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The outputs in the order of the spec: "o" and "lse"."""
+        return tuple(next((clause["outputs"] for clause in self._clauses("outputs")), ["o"]))
+
+    @property
+    def gradients(self) -> tuple[str, ...]:
+        """What has a gradient in a training pair: those of the `grad` clause, else q, k, v and all
+        learned tensors."""
+        for clause in self._clauses("grad"):
+            return tuple(clause["grad"])
+        return ("q", "k", "v", *self.learned)
+
+    @property
+    def lengths(self) -> tuple[str, ...]:
+        """The inputs of the `lengths` clause, in this order: "lengths_q", "lengths_kv"."""
+        axes = {axis for clause in self._clauses("lengths") for axis in clause["lengths"]}
+        if any(clause["layout"] == "thd" for clause in self._clauses("layout")):
+            axes = {"q", "kv"}
+        return tuple(f"lengths_{axis}" for axis in ("q", "kv") if axis in axes)
+
+    @property
+    def has_random_dropout(self) -> bool:
+        """Whether `seed` and `offset` are inputs."""
+        return any("keep" not in clause for clause in self._clauses("dropout"))
+
+    @property
+    def has_grad(self) -> bool:
+        """Whether the spec has a `grad` clause, so that it is compiled as a training pair."""
+        return any(True for _ in self._clauses("grad"))
+
+    def _clauses(self, keyword: str) -> Iterator[dict[str, Any]]:
+        return (clause for clause in self.tree["clauses"] if _keyword(clause) == keyword)
+
+
+def _keyword(clause: Mapping[str, Any]) -> str:
+    """What a clause of the JSON form is: declarations have their dtype beside the name."""
+    for keyword in ("tensor", "learn", "param"):
+        if keyword in clause:
+            return keyword
+    return next(key for key in clause if key != "above")
+
+
+def names() -> list[str]:
+    """Names of the standard specs, which `Spec.of` and `attn.compile` accept."""
+    return sorted(path.name.removesuffix(".attn") for path in _find.specs_folder().glob("*.attn"))
+
+
+def bind_arguments(bindings: Mapping[str, Any]) -> list[str]:
+    """The arguments of attnc that set sizes and parameters. A list of sizes gives a plan for each."""
+    arguments = []
+    for name, value in bindings.items():
+        values = value if isinstance(value, (list, tuple)) else [value]
+        arguments += ["--bind", f"{name}={','.join(_number(name, one) for one in values)}"]
+    return arguments
+
+
+def deny_arguments(deny_warnings: bool) -> list[str]:
+    return ["--deny", "warnings"] if deny_warnings else []
+
+
+def _number(name: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if hasattr(value, "__index__"):
+        return str(value.__index__())
+    if hasattr(value, "__float__"):
+        return repr(float(value))
+    raise ArgumentError(f"{name} must be a number, not {type(value).__name__}")
+
+
+def _named(name: str) -> Spec:
+    if os.path.isfile(name):
+        return _read(name)
+    standard = _find.specs_folder() / (os.path.basename(name).removesuffix(".attn") + ".attn")
+    if os.path.dirname(name) == "" and not name.endswith(".json") and standard.is_file():
+        return _read(str(standard))
+    if name.endswith((".attn", ".json")):
+        raise CompilerError(f"{name}: no such file, and no standard spec of this name",
+                            ["attn.specs.names() lists the standard specs"])
+    raise ArgumentError(f"`{name}` is neither a file, nor the text of a spec, nor a standard spec",
+                        [*_similar(name), "attn.specs.names() lists the standard specs"])
+
+
+def _similar(name: str) -> list[str]:
+    import difflib
+
+    close = difflib.get_close_matches(name, names(), 1)
+    return [f"did you mean `{close[0]}`?"] if close else []
+
+
+def _read(path: str) -> Spec:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return Spec(file.read(), path)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise CompilerError(f"{path} cannot be read: {reason}") from error
+
+
+@functools.lru_cache(maxsize=256)
+def _tree(text: str, filename: str | None) -> dict[str, Any]:
+    return json.loads(_converted(Spec(text, filename), "json"))
+
+
+@functools.lru_cache(maxsize=256)
+def _dsl(text: str, filename: str | None) -> str:
+    return _converted(Spec(text, filename), "dsl")
+
+
+def _converted(spec: Spec, form: str) -> str:
+    try:
+        return _attnc.run_text(["convert", "-", "--to", form], text=spec.text,
+                               name=spec.filename or "<spec>")
+    except SpecError:
+        spec.check({})  # raises the same errors with their places
+        raise
