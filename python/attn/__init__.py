@@ -12,21 +12,27 @@ import importlib
 from typing import Any
 
 from . import specs
+from .attention import Attention, compile, load
+from .doctor import doctor
 from .errors import (ArgumentError, BindingError, CompilerError, CudaError, CudnnError, Diagnostic,
                      Error, PlanDeviceError, PlanError, PlanVersionError, SpecError, SpecWarning,
                      TraceError, Unsupported)
+from .plan import targets
 from .specs import Spec
 
 __version__ = "0.1.0"
 
-__all__ = ["ArgumentError", "BindingError", "CompilerError", "CudaError", "CudnnError", "Diagnostic",
+__all__ = ["ArgumentError", "Attention", "BindingError", "CompilerError", "CudaError", "CudnnError", "Diagnostic",
            "Error", "PlanDeviceError", "PlanError", "PlanVersionError", "Spec", "SpecError",
-           "SpecWarning", "TraceError", "Unsupported", "__version__", "specs"]
-
-_LAZY = ("torch",)
+           "SpecWarning", "TraceError", "Unsupported", "__version__", "compile", "doctor", "load", "specs",
+           "targets", "torch", "trace"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        return importlib.import_module(f"{__name__}.{name}")
+    if name == "torch":  # imports PyTorch
+        return importlib.import_module(f"{__name__}.torch")
+    if name == "trace":
+        from .trace import trace
+
+        return trace
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -436,6 +436,8 @@ def _failure(status: int, error: int) -> Error:
     if name == "cuda":
         failure = _CUDA_FAILURES.get(library().attn_error_cuda_failure(error), "")
         return CudaError(message, notes, name, failure, library().attn_error_cuda_code(error))
+    if name in ("plan_version", "plan_device"):
+        notes.append("attn.load(path, recompile=True) does that, with a warning")
     return error_of(name, message, notes)
 
 

@@ -17,13 +17,12 @@ _DIMS = ("B", "Hq", "Hkv", "Sq", "Skv", "Dqk", "Dv")
 @dataclass(frozen=True)
 class TensorDeclaration:
     """A captured tensor that a spec declares. `shape` has sizes, names of dimensions, and expressions as
-    trees of the JSON form. `has_default` says whether the command line may make it up."""
+    trees of the JSON form."""
 
     name: str
     dtype: str
     shape: tuple[Any, ...]
     learned: bool
-    has_default: bool
 
 
 @dataclass(frozen=True)
@@ -61,6 +60,12 @@ class Spec:
         folder = str(pathlib.Path(self.filename).resolve().parent) if self.filename else None
         return _attnc.run([command, "-", *arguments], text=self.text,
                           name=self.filename or "<spec>", folder=folder)
+
+    def print(self, command: str, bindings: Mapping[str, Any], *arguments: str) -> str:
+        """What `attnc COMMAND - ARGUMENTS` prints about this spec."""
+        folder = str(pathlib.Path(self.filename).resolve().parent) if self.filename else None
+        return _attnc.run_text([command, "-", *bind_arguments(bindings), *arguments], text=self.text,
+                               name=self.filename or "<spec>", folder=folder)
 
     def check(self, bindings: Mapping[str, Any], deny_warnings: bool = False) -> None:
         """Raises SpecError if the spec has errors with these sizes and parameters."""
@@ -104,6 +109,24 @@ class Spec:
         dims.update(written)
         return dims
 
+    def sizes(self, bindings: Mapping[str, Any]) -> dict[str, Any]:
+        """`dims` with sizes that replace the spec's, where names of other dimensions are followed: numbers,
+        lists of sizes, trees of expressions, or None for what is open."""
+        dims = {**self.dims, **{dim: size for dim, size in bindings.items() if dim in _DIMS}}
+        if "D" in bindings:
+            dims.update({"Dqk": bindings["D"], "Dv": bindings["D"]})
+
+        def followed(size: Any, steps: int) -> Any:
+            named = isinstance(size, str) and size in dims and steps > 0
+            return followed(dims[size], steps - 1) if named else size
+
+        return {dim: followed(size, len(_DIMS)) for dim, size in dims.items()}
+
+    def open_dims(self, bindings: Mapping[str, Any]) -> list[str]:
+        """The dimensions without a size, of those that do not follow from another."""
+        sizes, dims = self.sizes(bindings), self.dims
+        return [dim for dim in _DIMS if sizes[dim] is None and not isinstance(dims[dim], str)]
+
     @property
     def dtype(self) -> str:
         """The dtype of q, k, v and o."""
@@ -114,8 +137,7 @@ class Spec:
         """The captured tensors, in the order of their declarations."""
         return tuple(
             TensorDeclaration(clause.get("tensor") or clause["learn"], clause["dtype"],
-                              tuple(clause.get("shape", ())), "learn" in clause,
-                              "default" in clause)
+                              tuple(clause.get("shape", ())), "learn" in clause)
             for clause in self.tree["clauses"] if _keyword(clause) in ("tensor", "learn"))
 
     @property

@@ -1,0 +1,324 @@
+"""Compiled attentions: `compile`, `load`, and what they return."""
+from __future__ import annotations
+
+import os
+import pathlib
+import sys
+import tempfile
+import warnings
+from typing import Any, Callable, Mapping
+
+from . import _attnc, _find, plan as plans
+from ._libattn import PlanFile, PlanInfo
+from .errors import ArgumentError, BindingError
+from .specs import Spec
+
+INPUTS = ("q", "k", "v")
+
+
+class Attention:
+    """A spec with sizes and parameters, and the contents of a plan file if it was compiled. Calls compute
+    it. Immutable, and for any number of threads at once.
+
+    source    the Spec
+    bindings  sizes and spec parameters that replace the spec's
+    captured  tensors that a traced function captured, by name: inputs of every call that does not give
+              others
+    target    the GPU that plans are for, or None
+    engine    the engine that plans must be of, or None"""
+
+    def __init__(self, source: Spec, bindings: Mapping[str, Any], contents: bytes | None = None, *,
+                 target: str | None = None, engine: str | None = None, cache: bool = True,
+                 captured: Mapping[str, Any] | None = None):
+        self.source = source
+        self.bindings = dict(bindings)
+        self.captured = dict(captured or {})
+        self.target = target
+        self.engine = engine
+        self._cache = cache
+        self._contents = contents
+        self.plans: tuple[PlanInfo, ...] = PlanFile(contents).plans if contents else ()
+
+    @property
+    def spec(self) -> str:
+        """The text of the spec, which a file can keep."""
+        return self.source.dsl
+
+    @property
+    def name(self) -> str:
+        return self.source.name
+
+    @property
+    def bytes(self) -> bytes | None:
+        """The contents of a plan file, or None if no plan was compiled."""
+        return self._contents
+
+    @property
+    def sizes(self) -> dict[str, Any]:
+        """The size of each dimension: those of the first plan, else the spec's, None for open ones."""
+        if self.plans and self.plans[0].sizes is not None:
+            return dict(self.plans[0].sizes)
+        return self.source.sizes(self.bindings)
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{dim}={size}" for dim, size in self.sizes.items() if size is not None)
+        kind = f"{len(self.plans)} plans for {self.plans[0].target}" if self.plans else "no plan"
+        return f"<attn.Attention {self.name}({sizes}): {kind}>"
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the plan file, which `attn.load`, attnc and the C API read. Raises ArgumentError if no
+        plan was compiled, CompilerError if the file cannot be written."""
+        if self._contents is None:
+            raise ArgumentError(f"`{self.name}` has no plan to save",
+                                ["compile it for a GPU: attn.compile(.., target=\"h200\"); attn.targets() "
+                                 "lists all, and none of them needs to be here"])
+        plans.write(path, self._contents)
+
+    def build(self, source: Spec | None = None, sizes: Mapping[str, Any] | None = None, *,
+              direction: str | None = None, target: str | None = None) -> bytes:
+        """Compiles a plan with other sizes, or of another form of the spec, and returns the contents of
+        its plan file. What is not given is as in this attention; the target is the local GPU then, if
+        there was none. Raises what `attn.compile` does."""
+        bindings = dict(self.bindings)
+        if sizes:
+            bindings.pop("D", None)
+            bindings.update(sizes)
+        return plans.build(source or self.source, bindings, target or self.target or "native",
+                           engine=self.engine, direction=direction, cache=self._cache)
+
+    def explain(self, target: str | None = None) -> str:
+        """What attnc says about the attention: graph nodes, mask, work and engine. Of the plans if there
+        are any and no target is given, else as it would be compiled for the target (without one, for the
+        local GPU or an H200)."""
+        if self._contents is not None and target is None:
+            with tempfile.TemporaryDirectory(prefix="attn-") as folder:
+                path = pathlib.Path(folder) / f"{self.name}.attnplan"
+                path.write_bytes(self._contents)
+                return _attnc.run_text(["explain", str(path)])
+        options = ["--target", target] if target else []
+        return self.source.print("explain", self.bindings, *options)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Computes the attention of q [B,Hq,Sq,Dqk], k [B,Hkv,Skv,Dqk], v [B,Hkv,Skv,Dv], in this order or
+        by name; captured tensors, lengths and params by name. Sizes are those of the tensors.
+
+        torch tensors: see `attn.torch.call`. NumPy arrays, and what has DLPack in the CPU's memory: the
+        dense reference computes, in double precision; arrays of float16 are first rounded to the spec's
+        dtype. Returns o, or a tuple of the outputs in the order of the spec's clause; o has q's dtype.
+        Raises BindingError for what does not fit."""
+        if _has_torch_tensor(args, kwargs):
+            from .torch import call
+
+            return call(self, *args, **kwargs)
+        return self._outputs(self._inputs(args, kwargs))
+
+    def gradients(self, *args: Any, do: Any, **kwargs: Any) -> dict[str, Any]:
+        """Gradients of the sum of o times `do` [B,Hq,Sq,Dv], by the names of inputs: those that the spec's
+        `grad` lists, else q, k, v and every learned tensor. The arguments are those of a call with NumPy
+        arrays; torch has autograd. f32, or f64 if q is."""
+        from .reference import as_array, reference
+
+        inputs = self._inputs(args, kwargs)
+        found = reference(self.source, self._sizes_of(inputs), inputs, (),
+                          {"do": as_array("do", do), "of": self.source.gradients},
+                          unrounded=_is_exact(inputs["q"]))
+        return {name: _as_float(value, inputs["q"]) for name, value in found.items()}
+
+    def _outputs(self, inputs: dict[str, Any]) -> Any:
+        from .reference import reference
+
+        q = inputs["q"]
+        names = self.source.outputs
+        found = reference(self.source, self._sizes_of(inputs), inputs, names, unrounded=_is_exact(q))
+        outputs = tuple(found[name].astype(q.dtype) if name == "o" and q.dtype.kind == "f"
+                        else _as_float(found[name], q) for name in names)
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def _inputs(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        from .reference import as_array
+
+        if len(args) > len(INPUTS):
+            raise BindingError(f"{len(args)} tensors without names were given: only q, k and v may have none")
+        given = {**self.captured, **kwargs}
+        for name, value in zip(INPUTS, args):
+            if name in kwargs:
+                raise BindingError(f"{name} was given twice")
+            given[name] = value
+        self._check_names(given)
+        params = self.source.params
+        return {name: _number(name, value) if name in params else as_array(name, value)
+                for name, value in given.items()}
+
+    def _check_names(self, given: Mapping[str, Any]) -> None:
+        spec = self.source
+        random = ("seed", "offset") if spec.has_random_dropout else ()
+        known = [*INPUTS, *(tensor.name for tensor in spec.tensors), *spec.lengths, *random, *spec.params]
+        for name in given:
+            if name not in known:
+                raise BindingError(f"`{spec.name}` has no input `{name}`", [f"it takes {', '.join(known)}"])
+        missing = [name for name in known if name not in given and name not in random]
+        if missing:
+            raise BindingError(f"{' and '.join(missing)} must be given: f(q, k, v, {missing[-1]}=..)"
+                               if missing[-1] not in INPUTS else f"{' and '.join(missing)} must be given")
+
+    def _sizes_of(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        q, k, v = (inputs[name].shape for name in INPUTS)
+        for name, shape in zip(INPUTS, (q, k, v)):
+            if len(shape) != 4:
+                wanted = "[B,Hq,Sq,D]" if name == "q" else "[B,Hkv,Skv,D]"
+                raise BindingError(f"{name} has shape {list(shape)}; it must be {wanted}")
+        if k[:3] != v[:3] or q[0] != k[0] or q[3] != k[3]:
+            raise BindingError(f"q {list(q)}, k {list(k)} and v {list(v)} do not fit together", [
+                "they must be q [B,Hq,Sq,Dqk], k [B,Hkv,Skv,Dqk] and v [B,Hkv,Skv,Dv]"])
+        if k[1] == 0 or q[1] % k[1] != 0:
+            raise BindingError(f"q has {q[1]} heads, which is not a multiple of the {k[1]} heads of k and v")
+        sizes = {"B": q[0], "Hq": q[1], "Hkv": k[1], "Sq": q[2], "Skv": k[2], "Dqk": q[3], "Dv": v[3]}
+        return {**{name: value for name, value in self.bindings.items() if name != "D"}, **sizes}
+
+
+def compile(spec: Any = None, *, score_mod: Callable[..., Any] | None = None,
+            mask_mod: Callable[..., Any] | None = None, target: str | None = None,
+            engine: str | None = None, direction: str | None = None, cache: bool = True,
+            deny_warnings: bool = False, **sizes_and_parameters: Any) -> Attention:
+    """Compiles an attention.
+
+    `spec`: whatever `Spec.of` takes: a path, the text, the JSON form, or the name of a standard spec. Or
+    `score_mod` and `mask_mod`: FlexAttention's functions, traced (`attn.trace`) with the sizes B, Hq, Sq and
+    D (Hkv and Skv equal Hq and Sq if they are not given), and the tracer's dtype, layout, scale, outputs,
+    learn, dropout, name and deterministic.
+    `target`: the GPU to compile for, one of `attn.targets()`, which need not be here. None: the local one
+    if there is one and all sizes are known; else no plan is compiled before it is needed.
+    `engine`: "auto", "cudnn", "native" or "unfused". `direction`: "fwd", "bwd" or "both".
+    `cache`: whether plans are looked up and kept in the folder that `attnc cache path` prints.
+    Other arguments are sizes and parameters of the spec that replace its own: Sq=4096, window=64. A list of
+    sizes gives a plan for each.
+
+    Raises SpecError (with `deny_warnings` also for warnings), TraceError, Unsupported, ArgumentError."""
+    captured: Mapping[str, Any] = {}
+    bindings = sizes_and_parameters
+    if score_mod is not None or mask_mod is not None:
+        if spec is not None:
+            raise ArgumentError("a spec and mods were both given", ["give one of them"])
+        source, captured = _traced(score_mod, mask_mod, sizes_and_parameters)
+        bindings = {}
+    elif spec is None:
+        raise ArgumentError("nothing to compile was given",
+                            ["give a spec, or score_mod, mask_mod or both"])
+    else:
+        source = Spec.of(spec)
+    plans.check_names(source, bindings)
+    if target is None and not source.open_dims(bindings) and plans.local_gpu() is not None:
+        target = "native"
+    contents = None
+    if target is None:
+        source.check(bindings, deny_warnings)
+    else:
+        contents = plans.build(source, bindings, target, engine=engine, direction=direction, cache=cache,
+                               deny_warnings=deny_warnings)
+    return Attention(source, bindings, contents, target=target, engine=engine, cache=cache,
+                     captured=captured)
+
+
+def load(path: str | os.PathLike[str], *, recompile: bool = False) -> Attention:
+    """Loads a plan file that `Attention.save`, attnc or the C API's picker wrote. **A plan is code: load
+    only plans you trust.**
+
+    `recompile`: if its plans are for another GPU than the local one, or another cuDNN than is found here,
+    compile them again, with a warning that names both. Raises CompilerError if the file cannot be read,
+    PlanError if it is damaged or no plan file."""
+    contents = plans.read(path)
+    if recompile:
+        contents = _for_this_machine(os.fspath(path), contents)
+    found = PlanFile(contents).plans
+    return Attention(Spec(found[0].spec), _bindings_of(contents), contents, target=found[0].target)
+
+
+def _bindings_of(contents: bytes) -> dict[str, Any]:
+    """The sizes and parameters that the first plan was compiled with, which only its manifest says."""
+    with tempfile.TemporaryDirectory(prefix="attn-") as folder:
+        path = pathlib.Path(folder) / "plan.attnplan"
+        path.write_bytes(contents)
+        answer = _attnc.run(["inspect", str(path)])
+    manifest = answer["plans"][0]["manifest"] if "plans" in answer else answer
+    return {one["name"]: _parsed(one["value"]) for one in manifest["bindings"]}
+
+
+def _parsed(value: str) -> int | float:
+    try:
+        return int(value)
+    except ValueError:
+        return float(value)
+
+
+def _traced(score_mod: Callable[..., Any] | None, mask_mod: Callable[..., Any] | None,
+            options: Mapping[str, Any]) -> tuple[Spec, Mapping[str, Any]]:
+    from .trace import trace
+
+    sizes = dict(options)
+    if "D" in sizes:
+        sizes["Dqk"] = sizes.pop("D")
+    for dim, like in (("Hkv", "Hq"), ("Skv", "Sq"), ("Dv", "Dqk")):
+        if dim not in sizes and like in sizes:
+            sizes[dim] = sizes[like]
+    missing = [dim for dim in ("B", "Hq", "Sq", "Dqk") if dim not in sizes]
+    if missing:
+        names = ", ".join("D" if dim == "Dqk" else dim for dim in missing)
+        raise ArgumentError(f"functions are traced for given sizes, and {names} are missing",
+                            ["attn.compile(score_mod=f, B=2, Hq=8, Sq=1024, D=64)"])
+    traced = trace(score_mod, mask_mod, **sizes)
+    return Spec(traced.text), traced.tensors
+
+
+def _for_this_machine(path: str, contents: bytes) -> bytes:
+    versions = _attnc.run(["version", *_cudnn_option()])
+    gpu, cudnn = versions["device"], versions["cudnn"]
+    sm = gpu["sm"] if gpu["found"] else None
+    for info in PlanFile(contents).plans:
+        was = _version_text(info.cudnn_version)
+        if sm is not None and info.sm != sm:
+            what = f"for {info.target} (sm_{info.sm}), and this GPU is {gpu['name']} (sm_{sm})"
+        elif info.cudnn_version and cudnn["found"] and was != cudnn["version"]:
+            what = f"with cuDNN {was}, and this process uses cuDNN {cudnn['version']}"
+        else:
+            continue
+        warnings.warn(f"{path} was compiled {what}: it is compiled again", stacklevel=3)
+        return plans.recompile(contents, "native" if sm is not None else info.target)
+    return contents
+
+
+def _cudnn_option() -> list[str]:
+    folder = _find.cudnn_folder()
+    return ["--cudnn", folder] if folder is not None else []
+
+
+def _version_text(version: int) -> str:
+    return f"{version // 10000}.{version // 100 % 100}.{version % 100}"
+
+
+def _has_torch_tensor(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return False
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, torch.Tensor):
+            return True
+    return False
+
+
+def _number(name: str, value: Any) -> float | int:
+    if isinstance(value, (int, float)):
+        return value
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise BindingError(f"{name} is a param: it must be a number, not "
+                           f"{type(value).__name__}") from None
+
+
+def _is_exact(q: Any) -> bool:
+    """Whether inputs are of more precision than kernels have, so that nothing is rounded."""
+    return q.dtype.name != "float16"
+
+
+def _as_float(value: Any, q: Any) -> Any:
+    return value.astype("float64" if q.dtype.name == "float64" else "float32")

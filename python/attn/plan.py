@@ -1,0 +1,122 @@
+"""Compiling specs into the contents of plan files, and writing such files."""
+from __future__ import annotations
+
+import functools
+import os
+import pathlib
+import tempfile
+from typing import Any, Mapping
+
+from . import _attnc, _find
+from .errors import ArgumentError, CompilerError
+from .specs import Spec, bind_arguments, deny_arguments
+
+ENGINES = ("auto", "cudnn", "native", "unfused")
+DIRECTIONS = ("fwd", "bwd", "both")
+
+
+def targets() -> list[str]:
+    """Names of the GPUs that plans can be compiled for. Any machine can compile for each of them."""
+    return [target["name"] for target in _attnc.run(["target", "list"])["targets"]]
+
+
+@functools.lru_cache(maxsize=1)
+def local_gpu() -> dict[str, Any] | None:
+    """The GPU of this machine, {"name", "sm", ..}, or None. It is looked for once."""
+    device = _attnc.run(["version"])["device"]
+    return device if device["found"] else None
+
+
+def build(spec: Spec, bindings: Mapping[str, Any], target: str = "native", *, engine: str | None = None,
+          direction: str | None = None, cache: bool = True, deny_warnings: bool = False) -> bytes:
+    """Compiles a spec and returns the contents of a plan file.
+
+    `bindings` are sizes and spec parameters, `target` a name of `targets()`, "native" for the local GPU,
+    or a path of a JSON file. With `cache`, plans come from and go to the folder of `attnc cache`, which
+    processes share. Raises SpecError, Unsupported, or what attnc reports."""
+    _check_choice("engine", engine, ENGINES)
+    _check_choice("direction", direction, DIRECTIONS)
+    _check_sizes(spec, bindings, target)
+    options = [*bind_arguments(bindings), *deny_arguments(deny_warnings), "--target", _target(target)]
+    if engine is not None:
+        options += ["--engine", engine]
+    if direction is not None:
+        options += ["--direction", direction]
+    return _compiled(options, cache, lambda arguments: spec.answer("compile", *arguments))
+
+
+def recompile(contents: bytes, target: str = "native", cache: bool = True) -> bytes:
+    """Compiles the programs of a plan file again, for this GPU and the cuDNN of this process."""
+    with tempfile.TemporaryDirectory(prefix="attn-") as folder:
+        old = pathlib.Path(folder) / "old.attnplan"
+        old.write_bytes(contents)
+        return _compiled(["--recompile", str(old), "--target", _target(target)], cache,
+                         lambda arguments: _attnc.run(["compile", *arguments]))
+
+
+def write(path: str | os.PathLike[str], contents: bytes) -> None:
+    """Writes a file at once: nobody sees a part of it. Raises CompilerError if it cannot be written."""
+    folder, name = os.path.split(os.path.abspath(os.fspath(path)))
+    try:
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{name}.", dir=folder)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(contents)
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, os.path.join(folder, name))
+        except BaseException:
+            os.unlink(temporary)
+            raise
+    except OSError as error:
+        raise CompilerError(f"{os.fspath(path)} cannot be written: {error.strerror}") from error
+
+
+def read(path: str | os.PathLike[str]) -> bytes:
+    """The contents of a plan file. Raises CompilerError if it cannot be read."""
+    try:
+        return pathlib.Path(path).read_bytes()
+    except OSError as error:
+        raise CompilerError(f"{os.fspath(path)} cannot be read: {error.strerror}") from error
+
+
+def check_names(spec: Spec, bindings: Mapping[str, Any]) -> None:
+    """Raises ArgumentError if the spec has no dimension or parameter of such a name."""
+    known = ["B", "Hq", "Hkv", "Sq", "Skv", "D", "Dqk", "Dv", *spec.parameters]
+    for name in bindings:
+        if name in known:
+            continue
+        notes = [f"it has {', '.join(known)}"]
+        if name in spec.params or name in (tensor.name for tensor in spec.tensors):
+            notes = [f"`{name}` is an input: give it at each call"]
+        raise ArgumentError(f"`{spec.name}` has no dimension or parameter `{name}`", notes)
+
+
+def _compiled(options: list[str], cache: bool, run: Any) -> bytes:
+    if cache:
+        options = [*options, "--use-cache"]
+    cudnn = _find.cudnn_folder()
+    if cudnn is not None:
+        options = [*options, "--cudnn", cudnn]
+    with tempfile.TemporaryDirectory(prefix="attn-") as folder:
+        plan = pathlib.Path(folder) / "new.attnplan"
+        run([*options, "-o", str(plan)])
+        return plan.read_bytes()
+
+
+def _target(target: str | os.PathLike[str]) -> str:
+    name = os.fspath(target)
+    return os.path.abspath(name) if name.endswith(".json") else name
+
+
+def _check_choice(name: str, value: str | None, choices: tuple[str, ...]) -> None:
+    if value is not None and value not in choices:
+        raise ArgumentError(f"{name} is {value!r}; it must be one of {', '.join(choices)}")
+
+
+def _check_sizes(spec: Spec, bindings: Mapping[str, Any], target: str) -> None:
+    check_names(spec, bindings)
+    missing = spec.open_dims(bindings)
+    if missing:
+        example = ", ".join(f"{dim}=.." for dim in missing)
+        raise ArgumentError(f"`{spec.name}` has no size for {', '.join(missing)}, and a plan for {target} "
+                            "needs all sizes", [f"give them: attn.compile(.., {example})"])

@@ -1,0 +1,116 @@
+"""The dense reference: attentions of any spec on the CPU, in double precision."""
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from typing import TYPE_CHECKING, Any, Mapping, Sequence
+
+from .errors import ArgumentError, BindingError, CompilerError
+from .specs import Spec, bind_arguments
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_HOST_DEVICES = (1, 3)  # DLPack: the CPU, and memory of the CPU that a GPU may read
+
+
+def reference(spec: Spec, bind: Mapping[str, Any], inputs: Mapping[str, Any], outputs: Sequence[str],
+              gradients: Mapping[str, Any] | None = None, unrounded: bool = False) -> dict[str, np.ndarray]:
+    """Computes outputs and gradients of an attention.
+
+    `bind` are sizes and spec parameters. `inputs` are arrays by name, in logical order whatever the layout
+    is: q [B,Hq,Sq,Dqk], k [B,Hkv,Skv,Dqk], v [B,Hkv,Skv,Dv], captured tensors as declared; and numbers for
+    params. `outputs` are names such as "o" and "lse", also those that the spec does not list. `gradients`
+    is None or {"do": array like o, "of": names of inputs}: gradients of the sum of o times do.
+
+    Returns arrays by name: outputs, and each gradient by the name of its input. They are f32, rounded as
+    kernels round inputs and outputs; with `unrounded`, f64 without any rounding. Every score is computed,
+    in memory: for small sizes. Raises BindingError for arrays that do not fit, SpecError."""
+    import numpy as np
+
+    wanted = tuple(gradients["of"]) if gradients is not None else ()
+    asked = _asking(spec, outputs, wanted)
+    values = dict(inputs)
+    if gradients is not None:
+        values["do"] = gradients["do"]
+    files = {name: name for name in outputs}
+    files.update({name: _gradient(name) for name in wanted})
+    with tempfile.TemporaryDirectory(prefix="attn-") as folder:
+        arguments = ["--backend", "reference", *bind_arguments(bind)]
+        if gradients is not None:
+            arguments += ["--direction", "both" if outputs else "bwd"]
+        if unrounded:
+            arguments.append("--unrounded")
+        for name, value in values.items():
+            arguments += ["--in", _input(np, folder, name, value)]
+        for name in files.values():
+            arguments += ["--out", f"{name}={folder}/out_{name}.npy"]
+        try:
+            asked.answer("run", *arguments)
+        except (ArgumentError, CompilerError) as error:
+            raise _about_arrays(error, folder) from None
+        return {name: np.load(os.path.join(folder, f"out_{file}.npy")) for name, file in files.items()}
+
+
+def as_array(name: str, value: Any) -> np.ndarray:
+    """A NumPy array of an array, a sequence of numbers, or anything with DLPack in the CPU's memory.
+
+    Raises BindingError if it is not one, or is on a GPU."""
+    import numpy as np
+
+    if not isinstance(value, np.ndarray) and hasattr(value, "__dlpack_device__"):
+        if value.__dlpack_device__()[0] not in _HOST_DEVICES:
+            raise BindingError(f"{name} is in the memory of a GPU; of arrays there, only torch tensors "
+                               "can be given", ["torch.from_dlpack makes a tensor of it without a copy"])
+        try:
+            value = np.from_dlpack(value)
+        except (BufferError, RuntimeError, TypeError) as error:
+            raise BindingError(f"{name} cannot be read as a NumPy array: {error}",
+                               ["convert it to float32 first"]) from error
+    array = np.asarray(value)
+    if array.dtype.name == "bfloat16":  # of ml_dtypes
+        array = array.astype(np.float32)
+    if array.dtype.kind not in "fiub":
+        raise BindingError(f"{name} has dtype {array.dtype}; it must be of floats, integers or booleans")
+    return array
+
+
+def _asking(spec: Spec, outputs: Sequence[str], gradients: Sequence[str]) -> Spec:
+    """The spec with `outputs` and `grad` clauses that have these, if they lack some."""
+    replaced = {}
+    if not set(outputs) <= set(spec.outputs):
+        replaced["outputs"] = list(dict.fromkeys([*spec.outputs, *outputs]))
+    if not set(gradients) <= set(spec.gradients):
+        replaced["grad"] = list(gradients)
+    if not replaced:
+        return spec
+    clauses = [clause for clause in spec.tree["clauses"] if not replaced.keys() & clause.keys()]
+    clauses += [{keyword: names} for keyword, names in replaced.items()]
+    return Spec(json.dumps({**spec.tree, "clauses": clauses}), spec.filename)
+
+
+def _gradient(name: str) -> str:
+    return f"d{name}" if name in ("q", "k", "v") else f"d_{name}"
+
+
+def _input(np: Any, folder: str, name: str, value: Any) -> str:
+    if isinstance(value, (bool, int, float)):
+        return f"{name}={float(value)!r}" if isinstance(value, float) else f"{name}={int(value)}"
+    path = os.path.join(folder, f"in_{name}.npy")
+    np.save(path, np.ascontiguousarray(as_array(name, value)).reshape(np.shape(value)))
+    return f"{name}=@{path}"
+
+
+def _about_arrays(error: ArgumentError | CompilerError, folder: str) -> Exception:
+    """The error in terms of arrays instead of files and of attnc's options."""
+    def reworded(text: str) -> str:
+        text = text.replace("--in ", "").replace(f"@{folder}/", "").replace("the file has", "the array has")
+        for name in os.listdir(folder):
+            text = text.replace(f"{name.removeprefix('in_').removesuffix('.npy')}={name}",
+                                name.removeprefix("in_").removesuffix(".npy"))
+        return text.replace("files hold", "arrays are")
+
+    message, notes = reworded(error.message), [reworded(note) for note in error.notes]
+    kind = BindingError if isinstance(error, ArgumentError) else CompilerError
+    return kind(message, notes, error.status)
