@@ -1,0 +1,152 @@
+"""Expressions of the language, as a graph in which equal expressions are one node."""
+from __future__ import annotations
+
+import math
+from typing import Any
+
+BOOL, INT, REAL = "bool", "int", "real"
+_RANK = {BOOL: 0, INT: 1, REAL: 2}
+
+# Precedences of docs/language.md, by the operator's spelling.
+PRECEDENCE = {
+    "||": 1, "&&": 2,
+    "<": 3, "<=": 3, ">": 3, ">=": 3, "==": 3, "!=": 3,
+    "|": 4, "^": 5, "&": 6, "<<": 7, ">>": 7,
+    "+": 8, "-": 8, "*": 9, "/": 9, "//": 9, "%": 9, "**": 11,
+}
+COMPARISONS = {"<", "<=", ">", ">=", "==", "!="}
+OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
+UNARY = {"neg": "-", "!": "!", "~": "~"}
+UNARY_PRECEDENCE = 10
+
+
+class Node:
+    """An expression. `op` is an operator's spelling, a function's name, or one of
+
+        const    a number or boolean, `value`
+        var      score, b, h, q_idx, kv_idx: `value` is the name
+        load     an element of the captured tensor `value`; `args` are the indexes
+        each     the position within a vector of `value` elements
+        any all sum min max with `value` set: a reduction of args[0] over a vector of `value` elements
+
+    `size` is 0 for a number, or the length of a vector: of an expression in which `each` is free.
+    """
+
+    __slots__ = ("op", "args", "type", "value", "size")
+
+    def __init__(self, op: str, args: tuple[Node, ...], type: str, value: Any, size: int):
+        self.op = op
+        self.args = args
+        self.type = type
+        self.value = value
+        self.size = size
+
+    @property
+    def is_reduction(self) -> bool:
+        return self.op in ("any", "all", "sum", "min", "max") and self.value is not None
+
+    def is_var(self, name: str) -> bool:
+        return self.op == "var" and self.value == name
+
+
+def wider(*nodes: Node) -> str:
+    """The type of arithmetic with these operands."""
+    return max((node.type for node in nodes), key=_RANK.__getitem__)
+
+
+class Mismatch(Exception):
+    """Vectors of different sizes in one expression."""
+
+
+class Graph:
+    """Makes nodes; equal ones only once."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[tuple, Node] = {}
+
+    def node(self, op: str, args: tuple[Node, ...], type: str, value: Any = None) -> Node:
+        identity = id(value) if op == "load" else repr(value)
+        key = (op, tuple(map(id, args)), type, identity)
+        found = self._nodes.get(key)
+        if found is None:
+            found = self._nodes[key] = Node(op, args, type, value, _size(op, args, value))
+        return found
+
+    def const(self, value: bool | int | float) -> Node:
+        kind = BOOL if isinstance(value, bool) else INT if isinstance(value, int) else REAL
+        return self.node("const", (), kind, value)
+
+    def var(self, name: str) -> Node:
+        return self.node("var", (), REAL if name == "score" else INT, name)
+
+    def each(self, size: int) -> Node:
+        return self.node("each", (), INT, size)
+
+    def load(self, capture: Any, indexes: tuple[Node, ...]) -> Node:
+        return self.node("load", indexes, capture.kind, capture)
+
+    def reduce(self, op: str, body: Node) -> Node:
+        kind = BOOL if op in ("any", "all") else INT if body.type == BOOL else body.type
+        return self.node(op, (body,), kind, body.size)
+
+    def call(self, name: str, *args: Node, type: str = REAL) -> Node:
+        return self.node(name, args, type)
+
+    def real(self, node: Node) -> Node:
+        if node.type == REAL:
+            return node
+        if node.op == "const":
+            return self.const(float(node.value))
+        return self.call("float", node)
+
+    def negation(self, node: Node) -> Node:
+        """The boolean `!node`."""
+        if node.op == "const":
+            return self.const(not node.value)
+        if node.op == "!":
+            return node.args[0]
+        if node.op in COMPARISONS and all(arg.type != REAL for arg in node.args):  # a NaN is neither
+            return self.node(OPPOSITE[node.op], node.args, BOOL)
+        return self.node("!", (node,), BOOL)
+
+    def both(self, left: Node, right: Node) -> Node:
+        return self._junction("&&", left, right, neutral=True)
+
+    def either(self, left: Node, right: Node) -> Node:
+        return self._junction("||", left, right, neutral=False)
+
+    def _junction(self, op: str, left: Node, right: Node, neutral: bool) -> Node:
+        for one, other in ((left, right), (right, left)):
+            if one.op == "const":
+                return other if one.value is neutral else one
+        return left if left is right else self.node(op, (left, right), BOOL)
+
+
+def _size(op: str, args: tuple[Node, ...], value: Any) -> int:
+    if op == "each":
+        return value
+    sizes = sorted({arg.size for arg in args} - {0})
+    if len(sizes) > 1:
+        raise Mismatch(f"vectors of {sizes[0]} and {sizes[1]} elements meet in one expression")
+    closes = op in ("any", "all", "sum", "min", "max") and value is not None
+    return 0 if closes or not sizes else sizes[0]
+
+
+def is_minus_infinity(node: Node) -> bool:
+    return node.op == "const" and node.type == REAL and node.value == -math.inf
+
+
+def walk(roots: list[Node]) -> list[Node]:
+    """All nodes below the roots, operands first, each once."""
+    found: dict[int, Node] = {}
+    stack = [(root, False) for root in reversed(roots)]
+    while stack:
+        node, operands_done = stack.pop()
+        if id(node) in found:
+            continue
+        if operands_done:
+            found[id(node)] = node
+            continue
+        stack.append((node, True))
+        stack.extend((arg, False) for arg in reversed(node.args))
+    return list(found.values())

@@ -1,0 +1,150 @@
+"""Where in the user's source something happened, for messages."""
+from __future__ import annotations
+
+import ast
+import contextlib
+import functools
+import inspect
+import linecache
+import sys
+from pathlib import Path
+from types import CodeType, FrameType, TracebackType
+from typing import Any, Callable, Sequence
+
+from attn.errors import TraceError
+
+_OURS = str(Path(__file__).parents[1]) + "/"
+_PYTHONS = tuple(module.__file__ for module in (ast, contextlib, functools, inspect))
+
+
+def is_library(code: CodeType) -> bool:
+    """Whether the code is this package's, torch's, NumPy's or Python's own."""
+    return code.co_filename.startswith((_OURS, "<frozen", *map(_folder, ("torch", "numpy")), *_PYTHONS))
+
+
+def _folder(package: str) -> str:
+    """Where an imported package is installed."""
+    module = sys.modules.get(package)
+    return str(Path(module.__file__).parent) + "/" if module and module.__file__ else "<frozen"
+
+
+def refusal(message: str, notes: Sequence[str] = (), *, at: tuple[str, int] | None = None) -> TraceError:
+    """A TraceError for a line of the user's function: by default the one that is being executed."""
+    filename, lineno = at or _current() or (None, None)
+    if filename is None:
+        return TraceError(message, notes)
+    line = linecache.getline(filename, lineno).strip()
+    shown = f"{message}\n  --> {filename}:{lineno}" + (f"\n   |  {line}" if line else "")
+    return TraceError(shown, notes, filename, lineno, line)
+
+
+def of_function(function: Callable) -> tuple[str, int] | None:
+    """File and line of a function's definition."""
+    function = getattr(function, "func", function)
+    code = getattr(function, "__code__", None) or getattr(
+        getattr(type(function), "__call__", None), "__code__", None)
+    return (code.co_filename, code.co_firstlineno) if code else None
+
+
+def of_exception(traceback: TracebackType | None) -> tuple[str, int] | None:
+    """The innermost line of the user that an exception passed."""
+    place = None
+    while traceback is not None:
+        if not is_library(traceback.tb_frame.f_code):
+            place = traceback.tb_frame.f_code.co_filename, traceback.tb_lineno
+        traceback = traceback.tb_next
+    return place
+
+
+def _user_frame() -> FrameType | None:
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and is_library(frame.f_code):
+        frame = frame.f_back
+    return frame
+
+
+def _current() -> tuple[str, int] | None:
+    frame = _user_frame()
+    return (frame.f_code.co_filename, frame.f_lineno) if frame else None
+
+
+_INSTEAD: dict[str, str] = {
+    "comparison": "a chained comparison `a <= x < b` is written `(a <= x) & (x < b)`",
+    "and": "`x and y` is written `x & y`, with parentheses around comparisons",
+    "or": "`x or y` is written `x | y`, with parentheses around comparisons",
+    "not": "`not x` is written `~x`",
+    "if": "`if` cannot choose by a value of a score: write `torch.where(condition, a, b)`",
+    "while": "a loop cannot end by a value of a score: loops over Python numbers are unrolled",
+    "assert": "an `assert` cannot test a value of a score",
+    "in": "`x in values` is written `torch.isin(x, tensor)`, or comparisons joined by `|`",
+    "min": "`min(a, b)` is written `torch.minimum(a, b)`",
+    "max": "`max(a, b)` is written `torch.maximum(a, b)`",
+    "any": "`any(..)` is written with `|`, or `.any()` of a vector",
+    "all": "`all(..)` is written with `&`, or `.all()` of a vector",
+    "bool": "`bool(x)` is written `x != 0`",
+}
+
+
+def control_flow() -> TraceError:
+    """The error for `bool(x)` of a traced value, by what the line does with it."""
+    frame = _user_frame()
+    kinds = _kinds(frame) if frame else []
+    notes = [_INSTEAD[kind] for kind in kinds] or [
+        _INSTEAD["comparison"], _INSTEAD["and"], _INSTEAD["if"]]
+    return refusal("the mod is traced once, for all scores, so a value that differs between them is "
+                   "neither true nor false", notes)
+
+
+def _kinds(frame: FrameType) -> list[str]:
+    """What on this line asks for a truth value, innermost first."""
+    source = "".join(linecache.getlines(frame.f_code.co_filename))
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        return []
+    line = frame.f_lineno
+    nodes = [node for node in ast.walk(tree)
+             if getattr(node, "lineno", line + 1) <= line <= _last_line(node)]
+    kinds: list[str] = []
+    for node in reversed(nodes):
+        kind = _kind(node)
+        if kind and kind not in kinds:
+            kinds.append(kind)
+    return kinds
+
+
+def _last_line(node: Any) -> int:
+    """Of a statement with a body, only the line of its condition counts."""
+    if isinstance(node, (ast.If, ast.While)):
+        return node.test.end_lineno or node.lineno
+    return getattr(node, "end_lineno", None) or node.lineno
+
+
+def _kind(node: ast.AST) -> str:
+    if isinstance(node, ast.Compare):
+        if any(isinstance(op, (ast.In, ast.NotIn)) for op in node.ops):
+            return "in"
+        return "comparison" if len(node.ops) > 1 else ""
+    if isinstance(node, ast.BoolOp):
+        return "and" if isinstance(node.op, ast.And) else "or"
+    if isinstance(node, ast.UnaryOp):
+        return "not" if isinstance(node.op, ast.Not) else ""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        return node.func.id if node.func.id in ("min", "max", "any", "all", "bool") else ""
+    kinds = {ast.If: "if", ast.IfExp: "if", ast.While: "while", ast.Assert: "assert"}
+    return kinds.get(type(node), "")
+
+
+def signature_error(function: Callable, parameters: Sequence[str], what: str) -> TraceError | None:
+    """An error if the function cannot be called with these parameters."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return None
+    try:
+        signature.bind(*parameters)
+        return None
+    except TypeError:
+        wanted = ", ".join(parameters)
+        return refusal(f"a {what} takes {len(parameters)} parameters, ({wanted}); "
+                       f"this function has {signature}", at=of_function(function))
