@@ -63,7 +63,7 @@ def trace(score_mod: Callable | None = None, mask_mod: Callable | None = None, *
     learned = _learned(captures, reads, learn)
 
     writer = writing.Writer()
-    roots = [root for root in (score, *masks) if root.args]
+    roots = [score, *(part for mask in masks for part in writing.conjuncts(mask))]
     lets = writing.name_parts(roots, tracer.local_names, names, writer)
     text = writing.clause("dims", writing.dims(sizes))
     text += writing.clause("dtype", dtype) + writing.clause("layout", layout)

@@ -116,9 +116,15 @@ def _arithmetic(t: Tracer, op: str, x: Any, y: Any) -> Node:
         if op not in ("+", "*"):
             raise refusal(f"`{op}` of two booleans", ["write `^`, or convert with `.int()`"])
         return t.graph.either(left, right) if op == "+" else t.graph.both(left, right)  # as in torch
+    if right.op == "const" and right.type == INT and right.value == _NEUTRAL.get(op) and left.type != BOOL:
+        return left
+    if left.op == "const" and left.type == INT and op in "+*" and (
+            left.value == _NEUTRAL[op] and right.type != BOOL):
+        return right
     return t.graph.node(op, (left, right), kind)
 
 
+_NEUTRAL = {"+": 0, "-": 0, "*": 1}
 _PYTHON: dict[str, Callable] = {
     "+": lambda x, y: x + y, "-": lambda x, y: x - y, "*": lambda x, y: x * y, "/": lambda x, y: x / y,
     "//": lambda x, y: x // y, "%": lambda x, y: x % y, "<": lambda x, y: x < y, "<=": lambda x, y: x <= y,
