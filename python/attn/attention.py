@@ -38,6 +38,11 @@ class Attention:
         self._cache = cache
         self._contents = contents
         self.plans: tuple[PlanInfo, ...] = PlanFile(contents).plans if contents else ()
+        self._torch_facts: Any = None
+        if "torch" in sys.modules:  # programs that torch.compile traces only read what this finds
+            from .torch import prepare
+
+            prepare(self)
 
     @property
     def spec(self) -> str:

@@ -1,0 +1,17 @@
+"""attnc for PyTorch: compiled specs as differentiable functions of torch tensors.
+
+    f = attn.compile("gemma2_local", Sq=4096, ...)   # an attn.Attention
+    o = f(q, k, v)                                   # CUDA: its plan; CPU: the reference
+
+    o = attn.torch.flex_attention(q, k, v, score_mod=alibi, mask_mod=causal)
+
+Both have gradients of q, k, v and of every learned tensor, and go through `torch.compile` and
+`torch.export` as the operators `attn::forward` and `attn::backward`. Outputs and workspaces come from
+PyTorch's allocator; kernels run on the current stream of the tensors' device.
+"""
+
+from attn.torch.function import call
+from attn.torch.flex import flex_attention
+from attn.torch.operators import prepare
+
+__all__ = ["call", "flex_attention", "prepare"]

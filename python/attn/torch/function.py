@@ -1,0 +1,363 @@
+"""A compiled spec as a differentiable function of torch tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from attn import _libattn
+from attn.errors import BindingError, Unsupported
+from attn.reference import reference
+from attn.torch.signature import DTYPES, HALF, TORCH_DTYPES, aligned, layout_of, sizes_of, usable
+from attn.torch.variant import Form, Pair, Variants, is_addressed, output_strides, places_in, spec_of
+
+if TYPE_CHECKING:
+    from attn.attention import Attention
+
+INPUTS = ("q", "k", "v")
+RANDOM = ("seed", "offset")
+
+
+class Facts:
+    """What every call of one attention needs to know of its spec."""
+
+    def __init__(self, attention: Attention, name: str):
+        spec = attention.source
+        self.spec = spec
+        self.name = name  # from which the operators find the attention, in another process too
+        self.declared = {tensor.name: tensor.dtype for tensor in spec.tensors}
+        self.declared.update(dict.fromkeys(spec.lengths, "i32"))
+        self.params = spec.params
+        self.outputs = spec.outputs
+        self.learned = spec.learned
+        self.random = spec.has_random_dropout
+        self.addressed = is_addressed(spec)
+        self.sigmoid = any(clause.get("normalize") == "sigmoid" for clause in spec.tree["clauses"])
+        # A backward reads o and lse, shown or not.
+        hidden = () if self.sigmoid or "lse" in self.outputs else ("lse",)
+        self.all_outputs = (*self.outputs, *hidden)
+        self.variants = Variants()
+        self.recent: Recent | None = None
+
+
+class Recent:
+    """The last call that ran on a GPU: the next one is probably like it."""
+
+    def __init__(self, each: Call, pair: Pair, training: bool, args: Sequence[Any], kwargs: Mapping[str, Any]):
+        facts = facts_of(each.attention)
+        self.pair, self.training, self.form = pair, training, each.form
+        self.attention = each.attention
+        self.deterministic = torch.are_deterministic_algorithms_enabled()
+        self.keys = tuple(kwargs)
+        self.names = tuple(each.tensors)
+        given = (*INPUTS[: len(args)], *self.keys)
+        made = RANDOM if facts.random else ()
+        self.kept = tuple((name, each.tensors[name]) for name in self.names if name not in (*given, *made))
+        self.random = facts.random
+        self.tensors = [name for name in given if name not in facts.params]
+        self.params = [name for name in facts.params if name in given]
+        self.usable = len(args) == 3 and len(self.params) == len(facts.params)
+
+    def like(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call | None:
+        """The call with these arguments, if their names are the same; the tensors are not looked at."""
+        if not self.usable or len(args) != 3 or tuple(kwargs) != self.keys:
+            return None
+        if torch.is_autocast_enabled("cuda") or (
+            torch.are_deterministic_algorithms_enabled() != self.deterministic
+        ):
+            return None
+        tensors = dict(zip(INPUTS, args))
+        params = {}
+        for name, value in kwargs.items():
+            (tensors if isinstance(value, torch.Tensor) else params)[name] = value
+        tensors.update(self.kept)
+        if self.random:
+            _add_random(tensors, args[0].device)
+        if len(tensors) != len(self.names) or len(params) != len(self.params):
+            return None
+        return Call(self.attention, tensors, params, self.form)
+
+
+def facts_of(attention: Attention) -> Facts:
+    """The facts that `operators.prepare` found: when it was compiled, or now if PyTorch was not imported."""
+    if attention._torch_facts is None:
+        from attn.torch.operators import prepare
+
+        prepare(attention)
+    return attention._torch_facts
+
+
+class Call(NamedTuple):
+    """One call, after its arguments were sorted: `tensors` by name, in a fixed order."""
+
+    attention: Attention
+    tensors: dict[str, torch.Tensor]
+    params: dict[str, float]
+    form: Form | None = None  # None: the spec has layouts whose rows other tensors locate
+
+
+def call(attention: Attention, *args: Any, **kwargs: Any) -> Any:
+    """Calls an attention with torch tensors.
+
+    `args` are q [B, Hq, Sq, Dqk], k [B, Hkv, Skv, Dqk] and v [B, Hkv, Skv, Dv] of any strides; `kwargs` are
+    the spec's captured tensors, lengths and params by name. Returns the output, or a tuple of the outputs in
+    the order of the spec's clause `outputs`, with gradients of q, k, v and learned tensors. CPU tensors are
+    computed by the reference, in double precision.
+
+    Under `torch.autocast`, q, k and v are cast to its dtype. With `torch.use_deterministic_algorithms` the
+    gradients are bitwise the same in every run. Raises BindingError for arguments that do not fit, and
+    Unsupported, SpecError or CompilerError if a plan is needed that cannot be built.
+    """
+    from attn.torch import operators
+
+    if torch.compiler.is_compiling():
+        return operators.apply_operator(sorted_call(attention, args, kwargs))
+    facts = facts_of(attention)
+    each = facts.recent.like(args, kwargs) if facts.recent is not None else None
+    if each is not None:
+        try:
+            return operators.apply(each, facts.recent)
+        except Unfit:
+            pass  # other sizes, strides or dtypes than in the last call, or a mistake to be named
+    each = formed(sorted_call(attention, args, kwargs))
+    result = operators.apply(each)
+    _remember(facts, each, args, kwargs)
+    return result
+
+
+class Unfit(Exception):
+    """The tensors are not those of the last call's plan."""
+
+
+def _remember(facts: Facts, each: Call, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    device = each.tensors["q"].device
+    if device.type != "cuda":
+        return
+    for training in (True, False):
+        pair = facts.variants.find((each.form, device.index, training))
+        if pair is not None:
+            facts.recent = Recent(each, pair, training, args, kwargs)
+            return
+
+
+def sorted_call(attention: Attention, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
+    """Raises BindingError for missing, unknown and unusable arguments."""
+    facts = facts_of(attention)
+    given: dict[str, Any] = {**attention.captured, **kwargs}
+    if len(args) > len(INPUTS):
+        raise BindingError(f"{len(args)} tensors without names were given: only q, k and v may have none")
+    for name, value in zip(INPUTS, args):
+        if name in kwargs:
+            raise BindingError(f"{name} was given twice")
+        given[name] = value
+    known = (*INPUTS, *facts.declared, *(RANDOM if facts.random else ()))
+    _check_names(facts, given, known)
+    q, k, v = (_cast(given[name], name) for name in INPUTS)
+    tensors = dict(zip(INPUTS, (q, k, v)))
+    for name in given:
+        if name not in INPUTS and name not in facts.params:
+            tensors[name] = _as_tensor(name, given[name], facts.declared.get(name, "i64"), q.device)
+    if facts.random:
+        _add_random(tensors, q.device)
+    params = {name: float(given[name]) for name in facts.params}
+    return Call(attention, tensors, params)
+
+
+def formed(each: Call) -> Call:
+    """The call with its form, and with copies of tensors that kernels cannot read by their strides.
+
+    Raises BindingError if q, k and v do not fit together.
+    """
+    facts = facts_of(each.attention)
+    if facts.addressed:
+        return each
+    tensors = dict(each.tensors)
+    return each._replace(tensors=tensors, form=_form(facts, tensors))
+
+
+def _check_names(facts: Facts, given: Mapping[str, Any], known: Sequence[str]) -> None:
+    wanted = [*INPUTS, *facts.declared, *facts.params]
+    missing = [name for name in wanted if name not in given]
+    if missing:
+        raise BindingError(f"{' and '.join(missing)} must be given: f(q, k, v, {missing[-1]}=...)")
+    if facts.addressed:
+        return  # a layout has inputs of its own, which the plan knows
+    unknown = [name for name in given if name not in known and name not in facts.params]
+    if unknown:
+        takes = ", ".join([*wanted, *(RANDOM if facts.random else ())])
+        raise BindingError(f"this attention has no `{unknown[0]}`; it takes {takes}")
+
+
+def _cast(tensor: Any, name: str) -> torch.Tensor:
+    if not isinstance(tensor, torch.Tensor):
+        raise BindingError(f"{name} is a {type(tensor).__name__}, not a torch.Tensor")
+    device = tensor.device.type
+    if torch.is_autocast_enabled(device) and tensor.dtype == torch.float32:
+        return tensor.to(torch.get_autocast_dtype(device))
+    return tensor
+
+
+def _as_tensor(name: str, value: Any, dtype: str, device: torch.device) -> torch.Tensor:
+    if isinstance(value, torch.Tensor):
+        return value
+    if isinstance(value, (bool, int, float)):
+        raise BindingError(f"{name} is a number, but the spec declares a tensor of {dtype}")
+    return torch.as_tensor(value, dtype=TORCH_DTYPES[dtype], device=device)
+
+
+# Numbers of PyTorch's generator, so that torch.manual_seed repeats them and CUDA graphs draw new ones.
+def _add_random(tensors: dict[str, torch.Tensor], device: torch.device) -> None:
+    if "seed" not in tensors:
+        tensors["seed"] = torch.randint(1 << 62, (1,), dtype=torch.int64, device=device)
+    if "offset" not in tensors:
+        tensors["offset"] = torch.zeros(1, dtype=torch.int64, device=device)
+
+
+def _form(facts: Facts, tensors: dict[str, torch.Tensor]) -> Form:
+    sizes = sizes_of(*(tensors[name] for name in INPUTS))
+    dtypes = {name: tensors[name].dtype for name in INPUTS}
+    if len(set(dtypes.values())) > 1:
+        listed = ", ".join(f"{name} {dtype}" for name, dtype in dtypes.items())
+        raise BindingError(f"q, k and v must have the same dtype, not {listed}")
+    device = tensors["q"].device
+    if device.type == "cuda" and dtypes["q"] not in HALF:
+        raise BindingError(
+            f"q, k and v are {dtypes['q']}; kernels read torch.bfloat16 and torch.float16: cast them, or use"
+            " torch.autocast"
+        )
+    for name in INPUTS:
+        if device.type == "cuda":
+            tensors[name] = usable(tensors[name])
+    dtype = DTYPES.get(dtypes["q"], "f32")
+    layouts = tuple(layout_of(tensors[name]) for name in INPUTS)
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    return Form(sizes, dtype if dtype in ("f16", "bf16") else facts.spec.dtype, layouts, deterministic)
+
+
+def pair_of(each: Call, training: bool) -> Pair:
+    """The plans of a call on CUDA tensors, compiled first if there are none and the attention allows it."""
+    facts = facts_of(each.attention)
+    device = each.tensors["q"].device
+    key = (each.form, device.index, training)
+    pair = facts.variants.find(key)
+    if pair is not None:
+        return pair
+    return facts.variants.get(key, lambda: _make_pair(each, training, device))
+
+
+def _make_pair(each: Call, training: bool, device: torch.device) -> Pair:
+    attention, form = each.attention, each.form
+    sm = _libattn.runtime(device.index or 0).describe()["sm"]
+    plan = attention.bytes
+    if plan:
+        places = _fixed_places(plan, sm) if form is None else places_in(plan, form, sm)
+        if places and (not training or "bwd" in places):
+            return Pair(plan, places, device)
+    if form is None:
+        raise Unsupported(
+            f"the plan of `{attention.source.name}` is not for this GPU (sm_{sm}): compile it with"
+            " target=\"native\""
+        )
+    built = attention.build(
+        spec_of(attention.source, form), form.sizes._asdict(), direction="both" if training else "fwd"
+    )
+    places = places_in(built, form, sm)
+    if places is None:
+        raise Unsupported(f"`{attention.source.name}` was compiled, but not for these strides: {form.layouts}")
+    return Pair(built, places, device)
+
+
+def _fixed_places(plan: bytes, sm: int) -> dict[str, int]:
+    places: dict[str, int] = {}
+    for place, info in enumerate(_libattn.PlanFile(plan).plans):
+        if info.sm == sm:
+            places.setdefault(info.direction, place)
+    return places
+
+
+def run_recent(each: Call, recent: Recent, training: bool) -> tuple[torch.Tensor, ...]:
+    """As `run_forward`, with the plan of the last call. Raises Unfit if it does not serve."""
+    facts = facts_of(each.attention)
+    if training and not recent.training:
+        raise Unfit
+    outputs = recent.pair.run_direct(each.tensors, each.params)
+    if outputs is None:
+        raise Unfit
+    return tuple(outputs[name] for name in (facts.all_outputs if training else facts.outputs))
+
+
+def run_forward(each: Call, training: bool) -> tuple[torch.Tensor, ...]:
+    """The outputs in the order of the facts' `all_outputs` if training, else of `outputs`."""
+    facts = facts_of(each.attention)
+    names = facts.all_outputs if training else facts.outputs
+    if each.tensors["q"].device.type == "cpu":
+        outputs = _run_reference(each, names)
+    else:
+        with torch.cuda.device(each.tensors["q"].device):
+            tensors = {name: aligned(tensor) for name, tensor in each.tensors.items()}
+            outputs = pair_of(each, training).run_forward(tensors, each.params)
+    return tuple(outputs[name] for name in names)
+
+
+def run_backward(
+    each: Call, outputs: Sequence[torch.Tensor], d_o: torch.Tensor
+) -> dict[str, torch.Tensor]:
+    """The gradients of q, k, v and learned tensors by name."""
+    facts = facts_of(each.attention)
+    if each.tensors["q"].device.type == "cpu":
+        return _run_reference_backward(each, d_o)
+    tensors = {**each.tensors, **dict(zip(facts.all_outputs, outputs))}
+    strides = output_strides(each.form) if each.form else tensors["o"].stride()
+    if d_o.stride() != strides:
+        d_o = torch.empty_strided(d_o.shape, strides, dtype=d_o.dtype, device=d_o.device).copy_(d_o)
+    with torch.cuda.device(each.tensors["q"].device):
+        return pair_of(each, True).run_backward({**tensors, "do": aligned(d_o)}, each.params)
+
+
+def _bound_sizes(each: Call) -> dict[str, Any]:
+    sizes = dict(each.attention.bindings)
+    if each.form is not None:
+        sizes.pop("D", None)
+        sizes.update(each.form.sizes._asdict())
+    return sizes
+
+
+def _numpy(tensor: torch.Tensor) -> Any:
+    tensor = tensor.detach()
+    return (tensor.float() if tensor.dtype in HALF else tensor).contiguous().numpy()
+
+
+def _run_reference(each: Call, names: Sequence[str]) -> dict[str, torch.Tensor]:
+    values = reference(
+        each.attention.source,
+        _bound_sizes(each),
+        {**{name: _numpy(tensor) for name, tensor in each.tensors.items()}, **each.params},
+        outputs=names,
+        unrounded=each.tensors["q"].dtype not in HALF,
+    )
+    dtype = each.tensors["q"].dtype
+    return {
+        name: torch.from_numpy(value).to(dtype if name == "o" else _stats_dtype(dtype))
+        for name, value in values.items()
+    }
+
+
+def _run_reference_backward(each: Call, d_o: torch.Tensor) -> dict[str, torch.Tensor]:
+    facts = facts_of(each.attention)
+    wanted = (*INPUTS, *facts.learned)
+    values = reference(
+        each.attention.source,
+        _bound_sizes(each),
+        {**{name: _numpy(tensor) for name, tensor in each.tensors.items()}, **each.params},
+        outputs=(),
+        gradients={"do": _numpy(d_o), "of": wanted},
+        unrounded=each.tensors["q"].dtype not in HALF,
+    )
+    return {name: torch.from_numpy(values[name]).to(each.tensors[name].dtype) for name in wanted}
+
+
+def _stats_dtype(dtype: torch.dtype) -> torch.dtype:
+    return torch.float32 if dtype in HALF else dtype
+

@@ -1,0 +1,146 @@
+"""One executable, run with torch tensors."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+import torch
+
+from attn import _libattn
+from attn.errors import BindingError
+from attn.torch import direct
+from attn.torch.signature import DTYPES, TORCH_DTYPES, same_strides
+
+# A workspace up to this size is kept with its binding; a larger one is allocated for each call, so that
+# the layers of a model share it.
+KEPT_WORKSPACE = 1 << 16
+
+
+class _Bound:
+    """A binding and the memory that it uses."""
+
+    def __init__(self, binding: _libattn.Binding, workspace: torch.Tensor | None):
+        self.binding = binding
+        self.workspace = workspace
+        self.params: tuple[float, ...] | None = None
+
+
+class Launch:
+    """An executable whose inputs are torch tensors of its device and whose outputs are new ones.
+
+    `inputs` and `outputs` are the names of its tensors in the order of `run`. May be called by several
+    threads at once: each thread has a binding for each stream.
+    """
+
+    def __init__(self, executable: _libattn.Executable, device: torch.device):
+        self._executable = executable
+        self._device = device
+        self._infos = [info for info in executable.tensors if not info.is_output]
+        self._made = [info for info in executable.tensors if info.is_output]
+        self.inputs = tuple(info.name for info in self._infos)
+        self.outputs = tuple(info.name for info in self._made)
+        self.params = tuple(info.name for info in executable.params)
+        self._bound: dict[tuple[int, int], _Bound] = {}
+        self._captured: list[_Bound] = []  # CUDA graphs use them for as long as they are replayed
+        order = {info.name: place for place, info in enumerate(executable.tensors)}
+        self._places = [order[name] for name in self.inputs + self.outputs]
+        self._direct = direct.make(executable, device, KEPT_WORKSPACE)
+
+    def run_direct(
+        self, tensors: Sequence[torch.Tensor], params: Sequence[float]
+    ) -> list[torch.Tensor] | None:
+        """`run` in one native step, or None if it does not apply: tensors that do not fit, a stream that is
+        being captured, or a PyTorch without DLPack's exchange functions."""
+        if self._direct is None or torch.cuda.is_current_stream_capturing():
+            return None
+        return self._direct.run(tensors, params)
+
+    def run(self, tensors: Sequence[torch.Tensor], params: Sequence[float]) -> list[torch.Tensor]:
+        """Enqueues the kernels on the current stream. `tensors` in the order of `inputs`.
+
+        Raises BindingError if a tensor is not as the plan expects it.
+        """
+        outputs = self.run_direct(tensors, params)
+        if outputs is not None:
+            return outputs
+        for info, tensor in zip(self._infos, tensors):
+            check(info, tensor, self._device)
+        outputs = [self._allocate(info) for info in self._made]
+        addresses = [0] * len(self._places)
+        for place, tensor in zip(self._places, (*tensors, *outputs)):
+            addresses[place] = tensor.data_ptr()
+        stream = torch.cuda.current_stream(self._device).cuda_stream
+        workspace = self._workspace() if self._executable.workspace_bytes > KEPT_WORKSPACE else None
+        bound = self._binding(stream, addresses, params, workspace)
+        bound.binding.set_addresses(addresses)
+        if workspace is not None:
+            bound.binding.set_workspace(workspace.data_ptr())
+        if bound.params != tuple(params):
+            for name, value in zip(self.params, params):
+                bound.binding.set_param(name, value)
+            bound.params = tuple(params)
+        bound.binding.execute(stream)
+        return outputs
+
+    def _allocate(self, info: _libattn.TensorInfo) -> torch.Tensor:
+        return torch.empty_strided(
+            info.dims, info.strides, dtype=TORCH_DTYPES[info.dtype], device=self._device
+        )
+
+    def _workspace(self) -> torch.Tensor:
+        return torch.empty(self._executable.workspace_bytes, dtype=torch.uint8, device=self._device)
+
+    def _binding(
+        self,
+        stream: int,
+        addresses: Sequence[int],
+        params: Sequence[float],
+        workspace: torch.Tensor | None,
+    ) -> _Bound:
+        key = (threading.get_ident(), stream)
+        capturing = torch.cuda.is_current_stream_capturing()
+        if not capturing and key in self._bound:
+            return self._bound[key]
+        kept = self._workspace() if workspace is None and self._executable.workspace_bytes > 0 else None
+        memory = workspace if workspace is not None else kept
+        bound = _Bound(
+            self._executable.bind(
+                {
+                    info.name: (address, info.dtype, info.dims, info.strides)
+                    for info, address in zip(self._executable.tensors, addresses)
+                },
+                dict(zip(self.params, params)),
+                workspace=None if memory is None else memory.data_ptr(),
+                kept_addresses=64,
+            ),
+            kept,
+        )
+        if capturing:
+            self._captured.append(bound)
+        else:
+            self._bound[key] = bound
+        return bound
+
+
+def check(info: _libattn.TensorInfo, tensor: torch.Tensor, device: torch.device) -> None:
+    """Raises BindingError if the tensor is not what the plan reads."""
+    if tensor.device != device:
+        raise BindingError(f"{info.name} is on {tensor.device}, but q on {device}: move it there")
+    if DTYPES.get(tensor.dtype) != info.dtype:
+        raise BindingError(
+            f"{info.name} has dtype {tensor.dtype}, but the spec declares {info.dtype}:"
+            f" pass {info.name}.to({TORCH_DTYPES[info.dtype]})"
+        )
+    if info.addressed_by:  # rows or pages, as many as there are
+        if not tensor.is_contiguous():
+            raise BindingError(f"{info.name} must be contiguous: pass {info.name}.contiguous()")
+        return
+    if tuple(tensor.shape) != tuple(info.dims):
+        raise BindingError(
+            f"{info.name} has shape {list(tensor.shape)}, but the plan expects {list(info.dims)}"
+        )
+    if not same_strides(info.dims, tensor.stride(), info.strides):
+        raise BindingError(
+            f"{info.name} has strides {list(tensor.stride())}, but the plan expects {list(info.strides)}"
+        )

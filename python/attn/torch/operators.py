@@ -1,0 +1,192 @@
+"""The operators `attn::forward` and `attn::backward`, and what chooses between them and the direct way.
+
+Eager calls go directly to the kernels; the operators are what `torch.compile`, `torch.export` and
+fake tensors see. An operator names its attention by a text that says how to compile it again, so that an
+exported program means the same in another process.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from attn.torch.function import (
+    INPUTS,
+    Call,
+    Facts,
+    Recent,
+    facts_of,
+    formed,
+    run_backward,
+    run_forward,
+    run_recent,
+)
+from attn.torch.signature import sizes_of
+from attn.torch.variant import output_strides
+
+if TYPE_CHECKING:
+    from attn.attention import Attention
+
+_library = torch.library.Library("attn", "DEF")
+_library.define(
+    "forward(str attention, str[] names, Tensor[] tensors, float[] params, bool training) -> Tensor[]",
+    tags=(torch.Tag.pt2_compliant_tag,),
+)
+_library.define(
+    "backward(str attention, str[] names, Tensor[] tensors, float[] params, Tensor[] outputs, Tensor d_o)"
+    " -> Tensor[]",
+    tags=(torch.Tag.pt2_compliant_tag,),
+)
+
+_attentions: dict[str, Attention] = {}
+_lock = threading.Lock()
+
+
+def prepare(attention: Attention) -> None:
+    """Finds what calls need to know, once; programs that are traced only read it."""
+    name = json.dumps(
+        {
+            "spec": attention.source.text,
+            "filename": attention.source.filename,
+            "bindings": dict(attention.bindings),
+            "engine": attention.engine,
+        },
+        sort_keys=True,
+    )
+    with _lock:
+        attention._torch_facts = Facts(attention, name)
+        _attentions.setdefault(name, attention)
+
+
+def attention_of(name: str) -> Attention:
+    """Raises what `attn.compile` does, if this process has not seen the attention."""
+    found = _attentions.get(name)
+    if found is None:
+        from attn.attention import compile as compile_attention
+        from attn.specs import Spec
+
+        said = json.loads(name)
+        found = compile_attention(
+            Spec(said["spec"], said["filename"]), engine=said["engine"], **said["bindings"]
+        )
+        with _lock:
+            found = _attentions.setdefault(name, found)
+    return found
+
+
+def apply(each: Call, recent: Recent | None = None) -> Any:
+    """The outputs that a caller sees. Raises Unfit if the plan of a recent call does not serve this one."""
+    facts = facts_of(each.attention)
+    tensors = tuple(each.tensors.values())
+    training = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    if training:
+        outputs = _Attend.apply(each, recent, *tensors)[: len(facts.outputs)]
+    else:
+        outputs = _run(each, recent, False)
+    return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+
+def apply_operator(each: Call) -> Any:
+    """The same through `attn::forward`, for programs that are traced."""
+    facts = facts_of(each.attention)
+    tensors = list(each.tensors.values())
+    training = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    outputs = torch.ops.attn.forward(
+        facts.name, list(each.tensors), tensors, list(each.params.values()), training
+    )[: len(facts.outputs)]
+    return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+
+def _run(each: Call, recent: Recent | None, training: bool) -> tuple[torch.Tensor, ...]:
+    return run_forward(each, training) if recent is None else run_recent(each, recent, training)
+
+
+class _Attend(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, each: Call, recent: Recent | None, *tensors: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        outputs = _run(each, recent, True)
+        ctx.attention, ctx.params, ctx.form = each.attention, each.params, each.form
+        ctx.names = tuple(each.tensors)
+        ctx.save_for_backward(*tensors, *outputs)
+        ctx.mark_non_differentiable(*outputs[1:])
+        ctx.set_materialize_grads(False)
+        return outputs
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, d_o: torch.Tensor | None, *_: Any) -> tuple[Any, ...]:
+        count = len(ctx.names)
+        if d_o is None:
+            return (None,) * (count + 2)
+        saved = ctx.saved_tensors
+        each = Call(ctx.attention, dict(zip(ctx.names, saved[:count])), ctx.params, ctx.form)
+        gradients = run_backward(each, saved[count:], d_o)
+        return (None, None, *(gradients.get(name) for name in ctx.names))
+
+
+def _call_of(attention: str, names: list[str], tensors: list[torch.Tensor], params: list[float]) -> Call:
+    found = attention_of(attention)
+    return formed(Call(found, dict(zip(names, tensors)), dict(zip(facts_of(found).params, params))))
+
+
+@torch.library.impl(_library, "forward", "CompositeExplicitAutograd")
+def _forward(attention, names, tensors, params, training):
+    return list(run_forward(_call_of(attention, names, tensors, params), training))
+
+
+@torch.library.impl(_library, "backward", "CompositeExplicitAutograd")
+def _backward(attention, names, tensors, params, outputs, d_o):
+    each = _call_of(attention, names, tensors, params)
+    gradients = run_backward(each, outputs, d_o)
+    return [gradients[name] for name in _differentiated(facts_of(each.attention))]
+
+
+def _differentiated(facts: Facts) -> tuple[str, ...]:
+    return (*INPUTS, *facts.learned)
+
+
+@torch.library.register_fake("attn::forward", lib=_library)
+def _fake_forward(attention, names, tensors, params, training):
+    each = _call_of(attention, names, tensors, params)
+    facts = facts_of(each.attention)
+    q, k, v = (each.tensors[name] for name in INPUTS)
+    sizes = sizes_of(q, k, v)
+    shape = (sizes.B, sizes.Hq, sizes.Sq, sizes.Dv)
+    made = {"o": torch.empty_strided(shape, output_strides(each.form), dtype=q.dtype, device=q.device)}
+    stats = torch.float32 if q.dtype in (torch.float16, torch.bfloat16) else q.dtype
+    outputs = facts.all_outputs if training else facts.outputs
+    return [made[name] if name in made else q.new_empty(shape[:3], dtype=stats) for name in outputs]
+
+
+@torch.library.register_fake("attn::backward", lib=_library)
+def _fake_backward(attention, names, tensors, params, outputs, d_o):
+    facts = facts_of(attention_of(attention))
+    named = dict(zip(names, tensors))
+    return [torch.empty_like(named[name]) for name in _differentiated(facts)]
+
+
+def _setup(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.attention, ctx.names, tensors, ctx.params, training = inputs
+    ctx.count = len(tensors)
+    ctx.save_for_backward(*tensors, *output)
+    ctx.training = training
+
+
+def _differentiate(ctx: Any, d_outputs: Any) -> Any:
+    saved = ctx.saved_tensors
+    tensors, outputs = saved[: ctx.count], saved[ctx.count :]
+    found = torch.ops.attn.backward(
+        ctx.attention, ctx.names, list(tensors), ctx.params, list(outputs), d_outputs[0]
+    )
+    facts = facts_of(attention_of(ctx.attention))
+    gradients = dict(zip(_differentiated(facts), found))
+    d_tensors = [gradients.get(name) for name in ctx.names]
+    return None, None, d_tensors, None if ctx.params else [], None  # PyTorch keeps the structure of an empty list
+
+
+torch.library.register_autograd("attn::forward", _differentiate, setup_context=_setup, lib=_library)

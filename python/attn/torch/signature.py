@@ -1,0 +1,100 @@
+"""What a call's tensors ask of a plan: sizes, dtype, layout."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+from attn.errors import BindingError
+
+DTYPES = {
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+    torch.float32: "f32",
+    torch.float64: "f64",
+    torch.int8: "i8",
+    torch.uint8: "u8",
+    torch.int32: "i32",
+    torch.int64: "i64",
+    torch.bool: "bool",
+}
+TORCH_DTYPES = {name: dtype for dtype, name in DTYPES.items()}
+HALF = (torch.bfloat16, torch.float16)
+
+# The dims [B, H, S, D] of each layout in the order of its memory.
+NAMED_LAYOUTS = {"bhsd": (0, 1, 2, 3), "bshd": (0, 2, 1, 3)}
+
+
+class Sizes(NamedTuple):
+    B: int
+    Hq: int
+    Hkv: int
+    Sq: int
+    Skv: int
+    Dqk: int
+    Dv: int
+
+
+def sizes_of(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> Sizes:
+    """The sizes of q [B, Hq, Sq, Dqk], k [B, Hkv, Skv, Dqk] and v [B, Hkv, Skv, Dv].
+
+    Raises BindingError if they do not fit together.
+    """
+    for name, tensor in (("q", q), ("k", k), ("v", v)):
+        if tensor.dim() != 4:
+            shape = "[B, Hq, Sq, D]" if name == "q" else "[B, Hkv, Skv, D]"
+            raise BindingError(f"{name} has shape {list(tensor.shape)}; it must be {shape}")
+    batch, heads, rows, depth = q.shape
+    if tuple(k.shape[:3]) != tuple(v.shape[:3]):
+        raise BindingError(
+            f"k has shape {list(k.shape)} and v {list(v.shape)}: B, Hkv and Skv must be the same in both"
+        )
+    if k.shape[0] != batch:
+        raise BindingError(f"q has {batch} batches, but k and v have {k.shape[0]}: expand k and v")
+    if k.shape[3] != depth:
+        raise BindingError(f"q has rows of {depth} elements, but k of {k.shape[3]}: D must be the same")
+    key_heads = k.shape[1]
+    if key_heads == 0 or heads % key_heads != 0:
+        raise BindingError(f"q has {heads} heads, which is not a multiple of the {key_heads} heads of k and v")
+    return Sizes(batch, heads, key_heads, rows, k.shape[2], depth, v.shape[3])
+
+
+def dense_strides(shape: tuple[int, ...], order: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides, in elements, of a tensor without gaps whose dims have this order in memory."""
+    strides, step = [0] * len(shape), 1
+    for dim in reversed(order):
+        strides[dim] = step
+        step *= shape[dim]
+    return tuple(strides)
+
+
+def same_strides(shape: tuple[int, ...], x: tuple[int, ...], y: tuple[int, ...]) -> bool:
+    """Whether the strides address the same elements: those of dims of size 1 do not matter."""
+    return all(size <= 1 or a == b for size, a, b in zip(shape, x, y))
+
+
+def layout_of(tensor: torch.Tensor) -> str:
+    """The layout clause's words for the strides of a 4-dimensional tensor, its last dim contiguous."""
+    shape = tuple(tensor.shape)
+    for name, order in NAMED_LAYOUTS.items():
+        if same_strides(shape, tensor.stride(), dense_strides(shape, order)):
+            return name
+    strides = [step if size > 1 else 1 for size, step in zip(shape, tensor.stride())]
+    return f"strides({', '.join(map(str, strides))})"
+
+
+def usable(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, or a copy if its strides are not those of rows that kernels can read: of contiguous
+    elements, and a multiple of 16 bytes apart."""
+    align = 16 // tensor.element_size()
+    steps = [step for size, step in zip(tensor.shape[:-1], tensor.stride()) if size > 1]
+    rows = tensor.shape[-1] <= 1 or tensor.stride(-1) == 1
+    if rows and all(step > 0 and step % align == 0 for step in steps):
+        return tensor
+    return tensor.clone(memory_format=torch.contiguous_format)
+
+
+def aligned(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, or a copy with the same strides if it does not begin at a multiple of 16 bytes."""
+    return tensor if tensor.data_ptr() % 16 == 0 else tensor.clone(memory_format=torch.preserve_format)

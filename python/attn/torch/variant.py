@@ -1,0 +1,163 @@
+"""Variants of one attention: a plan pair for each combination of sizes, dtype, strides and device."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from attn import _libattn
+from attn.errors import BindingError
+from attn.specs import Spec
+from attn.torch.launch import Launch
+from attn.torch.signature import NAMED_LAYOUTS, Sizes, dense_strides, same_strides
+
+# Layouts whose rows are found through another tensor: a spec keeps them, whatever q, k and v look like.
+ADDRESSED = ("thd", "paged")
+
+
+class Form(NamedTuple):
+    """What distinguishes the plans of one spec. Layouts are those of q, k and v, in the JSON form."""
+
+    sizes: Sizes
+    dtype: str
+    layouts: tuple[str, str, str]
+    deterministic: bool
+
+
+def is_addressed(spec: Spec) -> bool:
+    text = json.dumps([clause for clause in spec.tree["clauses"] if "layout" in clause])
+    return any(word in text for word in ADDRESSED)
+
+
+def output_layout(form: Form) -> str:
+    """`o` is laid out like q where q has no gaps."""
+    return form.layouts[0] if form.layouts[0] in NAMED_LAYOUTS else "bhsd"
+
+
+def output_strides(form: Form) -> tuple[int, ...]:
+    sizes = form.sizes
+    shape = (sizes.B, sizes.Hq, sizes.Sq, sizes.Dv)
+    return dense_strides(shape, NAMED_LAYOUTS[output_layout(form)])
+
+
+def spec_of(spec: Spec, form: Form) -> Spec:
+    """The spec with the dtype, the layouts and the determinism of the form."""
+    replaced = ("dtype", "layout", "deterministic")
+    # A tensor's declaration has a dtype too, after its name.
+    clauses = [clause for clause in spec.tree["clauses"] if next(iter(clause)) not in replaced]
+    layouts = dict(zip("qkvo", (*form.layouts, output_layout(form))))
+    clauses.append({"dtype": form.dtype})
+    clauses.append({"layout": {name: _tree_of(layout) for name, layout in layouts.items()}})
+    if form.deterministic or any("deterministic" in clause for clause in spec.tree["clauses"]):
+        clauses.append({"deterministic": True})
+    return Spec(json.dumps({**spec.tree, "clauses": clauses}), spec.filename)
+
+
+def _tree_of(layout: str) -> Any:
+    if layout in NAMED_LAYOUTS:
+        return layout
+    return {"strides": json.loads(layout.removeprefix("strides").replace("(", "[").replace(")", "]"))}
+
+
+class Pair:
+    """The launches of one variant. `backward` is None unless it was compiled for training."""
+
+    def __init__(self, plan: bytes, places: Mapping[str, int], device: torch.device):
+        runtime = _libattn.runtime(device.index or 0)
+        self.device = device
+        self.forward = Launch(runtime.load(plan, "fwd", places["fwd"]), device)
+        self.backward = None
+        if "bwd" in places:
+            self.backward = Launch(runtime.load(plan, "bwd", places["bwd"]), device)
+
+    def run_forward(
+        self, tensors: Mapping[str, torch.Tensor], params: Mapping[str, float]
+    ) -> dict[str, torch.Tensor]:
+        launch = self.forward
+        outputs = launch.run(_picked(tensors, launch.inputs), [params[name] for name in launch.params])
+        return dict(zip(launch.outputs, outputs))
+
+    def run_direct(
+        self, tensors: Mapping[str, torch.Tensor], params: Mapping[str, float]
+    ) -> dict[str, torch.Tensor] | None:
+        """`run_forward`, or None if `Launch.run_direct` does not apply."""
+        launch = self.forward
+        outputs = launch.run_direct(
+            [tensors[name] for name in launch.inputs], [params[name] for name in launch.params]
+        )
+        return None if outputs is None else dict(zip(launch.outputs, outputs))
+
+    def run_backward(
+        self, tensors: Mapping[str, torch.Tensor], params: Mapping[str, float]
+    ) -> dict[str, torch.Tensor]:
+        """`tensors`: those of the forward, its outputs, and `do`. Gradients by the tensors' names."""
+        launch = self.backward
+        assert launch is not None
+        outputs = launch.run(_picked(tensors, launch.inputs), [params[name] for name in launch.params])
+        return {differentiated(name): tensor for name, tensor in zip(launch.outputs, outputs)}
+
+
+def differentiated(gradient: str) -> str:
+    """The tensor that an output of a backward is the gradient of: q of dq, table of d_table."""
+    return gradient[2:] if gradient.startswith("d_") else gradient[1:]
+
+
+def _picked(tensors: Mapping[str, torch.Tensor], names: Sequence[str]) -> list[torch.Tensor]:
+    missing = [name for name in names if name not in tensors]
+    if missing:
+        raise BindingError(f"{' and '.join(missing)} must be given: {missing[0]}=...")
+    return [tensors[name] for name in names]
+
+
+def places_in(plan: bytes, form: Form, sm: int) -> dict[str, int] | None:
+    """Where a plan file has the forward, and perhaps the backward, of a form for this GPU."""
+    found: dict[str, int] = {}
+    for place, info in enumerate(_libattn.PlanFile(plan).plans):
+        if info.sm == sm and _serves(info, form):
+            found.setdefault(info.direction, place)
+    return found if "fwd" in found else None
+
+
+def _serves(info: _libattn.PlanInfo, form: Form) -> bool:
+    tensors = {tensor.name: tensor for tensor in info.tensors}
+    sizes = form.sizes
+    shapes = {
+        "q": (sizes.B, sizes.Hq, sizes.Sq, sizes.Dqk),
+        "k": (sizes.B, sizes.Hkv, sizes.Skv, sizes.Dqk),
+        "v": (sizes.B, sizes.Hkv, sizes.Skv, sizes.Dv),
+    }
+    for (name, shape), layout in zip(shapes.items(), form.layouts):
+        tensor = tensors.get(name)
+        if tensor is None or tensor.addressed_by or tuple(tensor.dims) != shape:
+            return False
+        if tensor.dtype != form.dtype:
+            return False
+        if layout in NAMED_LAYOUTS:
+            strides = dense_strides(shape, NAMED_LAYOUTS[layout])
+        else:
+            strides = tuple(_tree_of(layout)["strides"])
+        if not same_strides(shape, tensor.strides, strides):
+            return False
+    return True
+
+
+class Variants:
+    """The pairs of one attention, each built once, by the first thread that needs it."""
+
+    def __init__(self) -> None:
+        self._pairs: dict[Any, Pair] = {}
+        self._lock = threading.Lock()
+
+    def find(self, key: Any) -> Pair | None:
+        return self._pairs.get(key)
+
+    def get(self, key: Any, make: Any) -> Pair:
+        with self._lock:
+            if key not in self._pairs:
+                self._pairs[key] = make()
+            return self._pairs[key]
+
