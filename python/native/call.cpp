@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "exchange.h"
+#include "python_abi.h"
 
 namespace attn::python {
-namespace {
 
 constexpr std::int32_t kCuda = 2;
 constexpr std::uint64_t kKeptAddresses = 64;
@@ -47,7 +47,7 @@ struct Expected {
 };
 
 // Codes of DLPack: signed integers 0, unsigned 1, floats 2, bfloat16 4, bool 6.
-DlDtype dl_dtype(attn_dtype dtype) {
+static DlDtype dl_dtype(attn_dtype dtype) {
   const auto bits = static_cast<std::uint8_t>(attn_dtype_bytes(dtype) * 8);
   switch (dtype) {
     case ATTN_DTYPE_BF16: return {4, bits, 1};
@@ -60,7 +60,7 @@ DlDtype dl_dtype(attn_dtype dtype) {
   }
 }
 
-Expected expected(const attn_tensor_info& info, std::size_t place) {
+static Expected expected(const attn_tensor_info& info, std::size_t place) {
   const auto rank = static_cast<std::size_t>(info.rank);
   Expected made{place,
                 dl_dtype(info.dtype),
@@ -76,7 +76,7 @@ Expected expected(const attn_tensor_info& info, std::size_t place) {
   return made;
 }
 
-bool is_dense(const Expected& tensor) {
+static bool is_dense(const Expected& tensor) {
   std::int64_t step = 1;
   for (auto dim = tensor.order.rbegin(); dim != tensor.order.rend(); ++dim) {
     const auto place = static_cast<std::size_t>(*dim);
@@ -86,7 +86,7 @@ bool is_dense(const Expected& tensor) {
   return true;
 }
 
-bool same_layout(const Expected& plan, const DlTensor& tensor) {
+static bool same_layout(const Expected& plan, const DlTensor& tensor) {
   if (tensor.rank != static_cast<std::int32_t>(plan.dims.size())) return false;
   std::int64_t dense = 1;
   for (std::size_t dim = plan.dims.size(); dim-- > 0;) {
@@ -98,13 +98,12 @@ bool same_layout(const Expected& plan, const DlTensor& tensor) {
   return true;
 }
 
-void* address_of(const DlTensor& tensor) {
+static void* address_of(const DlTensor& tensor) {
   return static_cast<char*>(tensor.data) + tensor.byte_offset;
 }
 
-void ignore_error(void*, const char*, const char*) {}
+static void ignore_error(void*, const char*, const char*) {}
 
-}  // namespace
 }  // namespace attn::python
 
 using namespace attn::python;
@@ -118,6 +117,7 @@ struct attn_call {
   std::vector<const char*> names, params;
   std::vector<attn_dtype> dtypes;
   std::map<void*, Bound> bound;  // by stream
+  std::vector<double> values;
   std::vector<void*> addresses;  // of the run under way
   std::vector<Memory> made;
 
@@ -127,10 +127,12 @@ struct attn_call {
   }
 
   attn_status prepare(attn_error* error);
-  attn_status run(void* const* objects, const double* values, void** results, attn_error* error);
+  // A new reference to a tuple of the outputs, or null and a status.
+  void* run(void* tuple, void* numbers, attn_status& status, attn_error* error);
 
  private:
-  bool read(void* const* objects);
+  bool read(void* tuple);
+  bool read_params(void* numbers);
   bool allocate_outputs();
   Memory allocate(const Expected& tensor) const;
   Memory allocate_bytes(std::uint64_t bytes) const;
@@ -138,7 +140,7 @@ struct attn_call {
                       attn_binding** binding, attn_error* error);
   attn_status bind(const double* values, void* workspace, Bound& into, attn_error* error) const;
   attn_status set_params(Bound& to, const double* values, attn_error* error) const;
-  bool give(void** results);
+  void* give();
 };
 
 attn_status attn_call::prepare(attn_error* error) {
@@ -163,16 +165,20 @@ attn_status attn_call::prepare(attn_error* error) {
     params.push_back(param.name);
     dtypes.push_back(param.dtype);
   }
+  values.resize(info.param_count);
   addresses.resize(info.tensor_count);
   made.resize(outputs.size());
   return ATTN_STATUS_OK;
 }
 
-bool attn_call::read(void* const* objects) {
+bool attn_call::read(void* tuple) {
+  if (PyTuple_Size(tuple) != static_cast<std::ptrdiff_t>(inputs.size())) return false;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Expected& plan = inputs[i];
     DlTensor tensor{};
-    if (exchange->tensor_from_object(objects[i], &tensor) != 0) return false;
+    if (exchange->tensor_from_object(PyTuple_GetItem(tuple, static_cast<std::ptrdiff_t>(i)),
+                                     &tensor) != 0)
+      return false;
     const bool fits = tensor.device.type == kCuda && tensor.device.id == device &&
                       tensor.dtype.code == plan.dtype.code &&
                       tensor.dtype.bits == plan.dtype.bits && !plan.only_address &&
@@ -285,28 +291,43 @@ attn_status attn_call::bind_to(void* stream, const double* values, const Memory&
   return status == ATTN_STATUS_OK ? set_params(found->second, values, error) : status;
 }
 
-bool attn_call::give(void** results) {
-  for (std::size_t i = 0; i < made.size(); ++i) {
-    if (exchange->object_from_managed(made[i].release(), &results[i]) != 0) return false;
-  }
+bool attn_call::read_params(void* numbers) {
+  if (PyTuple_Size(numbers) != static_cast<std::ptrdiff_t>(params.size())) return false;
+  for (std::size_t i = 0; i < params.size(); ++i)
+    values[i] = PyFloat_AsDouble(PyTuple_GetItem(numbers, static_cast<std::ptrdiff_t>(i)));
   return true;
 }
 
-attn_status attn_call::run(void* const* objects, const double* values, void** results,
-                           attn_error* error) {
-  if (!read(objects) || !allocate_outputs()) return ATTN_CALL_UNFIT;
+void* attn_call::give() {
+  void* const tuple = PyTuple_New(static_cast<std::ptrdiff_t>(made.size()));
+  for (std::size_t i = 0; tuple != nullptr && i < made.size(); ++i) {
+    void* object = nullptr;
+    if (exchange->object_from_managed(made[i].release(), &object) != 0) {
+      Py_DecRef(tuple);
+      return nullptr;
+    }
+    PyTuple_SetItem(tuple, static_cast<std::ptrdiff_t>(i), object);
+  }
+  return tuple;
+}
+
+void* attn_call::run(void* tuple, void* numbers, attn_status& status, attn_error* error) {
+  status = ATTN_CALL_UNFIT;
+  if (!read(tuple) || !read_params(numbers) || !allocate_outputs()) return nullptr;
   void* stream = nullptr;
-  if (exchange->current_stream(kCuda, device, &stream) != 0) return ATTN_CALL_UNFIT;
+  if (exchange->current_stream(kCuda, device, &stream) != 0) return nullptr;
   Memory workspace;
   if (workspace_bytes > most_kept) {
     workspace = allocate_bytes(workspace_bytes);
-    if (workspace == nullptr) return ATTN_CALL_UNFIT;
+    if (workspace == nullptr) return nullptr;
   }
   attn_binding* binding = nullptr;
-  attn_status status = bind_to(stream, values, workspace, &binding, error);
+  status = bind_to(stream, values.data(), workspace, &binding, error);
   if (status == ATTN_STATUS_OK) status = attn_binding_execute(binding, stream, error);
-  if (status != ATTN_STATUS_OK) return status;
-  return give(results) ? ATTN_STATUS_OK : ATTN_CALL_UNFIT;
+  if (status != ATTN_STATUS_OK) return nullptr;
+  void* const results = give();
+  if (results == nullptr) status = ATTN_STATUS_OUT_OF_MEMORY;
+  return results;
 }
 
 attn_status attn_call_create(attn_executable* executable, const void* exchange, int32_t device,
@@ -335,11 +356,14 @@ attn_status attn_call_create(attn_executable* executable, const void* exchange, 
 
 void attn_call_destroy(attn_call* call) { delete call; }
 
-attn_status attn_call_run(attn_call* call, void* const* inputs, const double* params,
-                          void** outputs, attn_error* error) {
+void* attn_call_run(attn_call* call, void* inputs, void* params, attn_error* error) {
+  attn_status status = ATTN_STATUS_OUT_OF_MEMORY;
+  void* results = nullptr;
   try {
-    return call->run(inputs, params, outputs, error);
+    results = call->run(inputs, params, status, error);
   } catch (const std::bad_alloc&) {
-    return ATTN_CALL_UNFIT;
   }
+  if (results != nullptr) return results;
+  PyErr_Clear();
+  return PyLong_FromLong(status);
 }

@@ -1,11 +1,10 @@
 /* Calls an executable with tensors of Python objects in one step: their DLPack fields are compared
  * with the plan, outputs are allocated by the framework, and the kernels are enqueued on its
- * current stream. It takes what the same costs in Python, some 30 us, out of each call. C99, over
- * attn.h and DLPack's exchange API; needs neither Python's nor a framework's headers, so that one
- * library serves all their versions.
+ * current stream. In Python the same takes several times as long. Needs neither Python's nor a
+ * framework's headers: it uses attn.h, DLPack's exchange functions and a few of Python's stable
+ * ABI, so that one library serves all versions.
  *
- * All functions need Python's global lock (ctypes.PyDLL), which the framework's functions expect.
- */
+ * All functions need Python's global lock (ctypes.PyDLL). */
 #ifndef ATTN_PYTHON_CALL_H
 #define ATTN_PYTHON_CALL_H
 
@@ -31,13 +30,12 @@ ATTN_API attn_status attn_call_create(attn_executable* executable, const void* e
 /* The device must have finished all runs. */
 ATTN_API void attn_call_destroy(attn_call* call);
 
-/* `inputs`: borrowed objects of the executable's tensors that are not outputs, in its order;
- * `params`: the values of its params. `outputs` receives a new reference for each output. Not for
- * streams that are being captured: a graph needs a binding of its own. One thread at a time, which
- * the global lock ensures. Errors: ATTN_CALL_UNFIT, and those of attn_binding_create and
- * attn_binding_execute. */
-ATTN_API attn_status attn_call_run(attn_call* call, void* const* inputs, const double* params,
-                                   void** outputs, attn_error* error);
+/* `inputs`: a tuple of objects, the executable's tensors that are not outputs, in its order;
+ * `params`: a tuple of numbers, the values of its params. Returns a new reference: a tuple of the
+ * outputs, or an integer, the status of an error: ATTN_CALL_UNFIT, or one of attn_binding_create
+ * and attn_binding_execute. Not for streams that are being captured: a graph needs a binding of its
+ * own. One thread at a time, which the global lock ensures. */
+ATTN_API void* attn_call_run(attn_call* call, void* inputs, void* params, attn_error* error);
 
 #ifdef __cplusplus
 }

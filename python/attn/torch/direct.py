@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
 
 import torch
 
 from attn import _libattn
 
-_DONE, _UNFIT = 0, -1
+_UNFIT = -1
 
 
 def _library() -> ctypes.PyDLL | None:
@@ -17,7 +16,7 @@ def _library() -> ctypes.PyDLL | None:
     if not path.is_file():
         return None
     library = ctypes.PyDLL(str(path))  # its functions need the global lock
-    address = ctypes.c_void_p
+    address, thing = ctypes.c_void_p, ctypes.py_object
     library.attn_call_create.argtypes = [
         address,
         address,
@@ -27,7 +26,8 @@ def _library() -> ctypes.PyDLL | None:
         address,
     ]
     library.attn_call_destroy.argtypes = [address]
-    library.attn_call_run.argtypes = [address] * 5
+    library.attn_call_run.argtypes = [address, thing, thing, address]
+    library.attn_call_run.restype = thing
     return library
 
 
@@ -46,38 +46,26 @@ EXCHANGE = _exchange()
 
 
 class Direct:
-    """Runs one executable. Its results are lists of tensors, or None for tensors that do not fit."""
+    """Runs one executable; for streams that are not being captured into a CUDA graph."""
 
-    def __init__(self, handle: int, inputs: int, params: int, outputs: int):
+    def __init__(self, handle: int):
         self._handle = handle
-        self._inputs = ctypes.py_object * inputs
-        self._params = ctypes.c_double * max(1, params)
-        self._outputs = ctypes.c_void_p * outputs
+        self._run = LIBRARY.attn_call_run
 
     def __del__(self) -> None:
         LIBRARY.attn_call_destroy(self._handle)
 
-    def run(self, tensors: Sequence[torch.Tensor], params: Sequence[float]) -> list[torch.Tensor] | None:
-        made = self._outputs()
+    def run(
+        self, tensors: tuple[torch.Tensor, ...], params: tuple[float, ...]
+    ) -> tuple[torch.Tensor, ...] | None:
+        """The outputs, or None if a tensor is not as the plan expects it."""
         error = _libattn._error_handle()
-        try:
-            status = LIBRARY.attn_call_run(
-                self._handle, self._inputs(*tensors), self._params(*params), made, error
-            )
-        except Exception:  # the framework's, about a tensor that it could not convert or allocate
+        result = self._run(self._handle, tensors, params, error)
+        if type(result) is tuple:
+            return result
+        if result == _UNFIT:
             return None
-        if status == _DONE:
-            return [_owned(address) for address in made]
-        if status == _UNFIT:
-            return None
-        raise _libattn._failure(status, error)
-
-
-def _owned(address: int) -> torch.Tensor:
-    """The object at an address, of which a reference is passed on."""
-    tensor = ctypes.cast(address, ctypes.py_object).value
-    ctypes.pythonapi.Py_DecRef(ctypes.py_object(tensor))
-    return tensor
+        raise _libattn._failure(result, error)
 
 
 def make(executable: _libattn.Executable, device: torch.device, most_kept_workspace: int) -> Direct | None:
@@ -88,7 +76,4 @@ def make(executable: _libattn.Executable, device: torch.device, most_kept_worksp
     status = LIBRARY.attn_call_create(
         executable._handle, EXCHANGE, device.index or 0, most_kept_workspace, ctypes.byref(handle), None
     )
-    if status != 0:
-        return None
-    inputs = sum(not info.is_output for info in executable.tensors)
-    return Direct(handle.value, inputs, len(executable.params), len(executable.tensors) - inputs)
+    return Direct(handle.value) if status == 0 else None

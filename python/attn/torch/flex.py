@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from attn.errors import BindingError
+from attn.errors import BindingError, TraceError
 from attn.torch.function import call
 from attn.torch.signature import DTYPES, HALF, sizes_of
 
@@ -90,7 +90,7 @@ def flex_attention(
         found = _traced(query, score_mod, mask_mod, sizes, scale, return_lse, dropout_p, captured)
         _kept.put(meaning, found)
     attention, places = found
-    tensors = {name: captured[place] for name, place in places.items()}
+    tensors = {name: _element(captured[place]) for name, place in places.items()}
     return call(attention, query, key, value, **tensors)
 
 
@@ -122,13 +122,20 @@ def _traced(
     return Attention(Spec(traced.text), {}), places
 
 
-# The mods may reach a tensor in a way that `_meaning` does not see; then it is kept as it is.
-def _place(tensor: Any, captured: list[torch.Tensor]) -> int:
+def _place(tensor: torch.Tensor, captured: list[torch.Tensor]) -> int:
+    """Which of the captured tensors a spec's tensor is."""
     for place, each in enumerate(captured):
-        if each is tensor:
+        if each is tensor or (each.dim() == 0 and each.data_ptr() == tensor.data_ptr()):
             return place
-    captured.append(tensor)
-    return len(captured) - 1
+    raise TraceError(
+        "a mod reads a tensor that is found neither in its closure nor in its globals",
+        ["read it through a variable of the function around the mod"],
+    )
+
+
+def _element(tensor: torch.Tensor) -> torch.Tensor:
+    """Specs have no tensors without dimensions."""
+    return tensor.reshape(1) if tensor.dim() == 0 else tensor
 
 
 def _meaning(value: Any, captured: list[torch.Tensor], seen: set[int]) -> Any:

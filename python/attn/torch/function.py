@@ -15,6 +15,7 @@ from attn.torch.variant import Form, Pair, Variants, is_addressed, output_stride
 
 if TYPE_CHECKING:
     from attn.attention import Attention
+    from attn.torch.recent import Recent
 
 INPUTS = ("q", "k", "v")
 RANDOM = ("seed", "offset")
@@ -38,46 +39,10 @@ class Facts:
         # A backward reads o and lse, shown or not.
         hidden = () if self.sigmoid or "lse" in self.outputs else ("lse",)
         self.all_outputs = (*self.outputs, *hidden)
+        self.differentiated = (*INPUTS, *self.learned)
         self.variants = Variants()
-        self.recent: Recent | None = None
-
-
-class Recent:
-    """The last call that ran on a GPU: the next one is probably like it."""
-
-    def __init__(self, each: Call, pair: Pair, training: bool, args: Sequence[Any], kwargs: Mapping[str, Any]):
-        facts = facts_of(each.attention)
-        self.pair, self.training, self.form = pair, training, each.form
-        self.attention = each.attention
-        self.deterministic = torch.are_deterministic_algorithms_enabled()
-        self.keys = tuple(kwargs)
-        self.names = tuple(each.tensors)
-        given = (*INPUTS[: len(args)], *self.keys)
-        made = RANDOM if facts.random else ()
-        self.kept = tuple((name, each.tensors[name]) for name in self.names if name not in (*given, *made))
-        self.random = facts.random
-        self.tensors = [name for name in given if name not in facts.params]
-        self.params = [name for name in facts.params if name in given]
-        self.usable = len(args) == 3 and len(self.params) == len(facts.params)
-
-    def like(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call | None:
-        """The call with these arguments, if their names are the same; the tensors are not looked at."""
-        if not self.usable or len(args) != 3 or tuple(kwargs) != self.keys:
-            return None
-        if torch.is_autocast_enabled("cuda") or (
-            torch.are_deterministic_algorithms_enabled() != self.deterministic
-        ):
-            return None
-        tensors = dict(zip(INPUTS, args))
-        params = {}
-        for name, value in kwargs.items():
-            (tensors if isinstance(value, torch.Tensor) else params)[name] = value
-        tensors.update(self.kept)
-        if self.random:
-            _add_random(tensors, args[0].device)
-        if len(tensors) != len(self.names) or len(params) != len(self.params):
-            return None
-        return Call(self.attention, tensors, params, self.form)
+        self.ways: dict[Any, Any] = {}  # of the operators
+        self.recent: Recent | None = None  # the last call on a GPU, which the next is probably like
 
 
 def facts_of(attention: Attention) -> Facts:
@@ -115,30 +80,27 @@ def call(attention: Attention, *args: Any, **kwargs: Any) -> Any:
     if torch.compiler.is_compiling():
         return operators.apply_operator(sorted_call(attention, args, kwargs))
     facts = facts_of(attention)
-    each = facts.recent.like(args, kwargs) if facts.recent is not None else None
-    if each is not None:
-        try:
-            return operators.apply(each, facts.recent)
-        except Unfit:
-            pass  # other sizes, strides or dtypes than in the last call, or a mistake to be named
+    if facts.recent is not None:
+        result = facts.recent.call(args, kwargs)
+        if result is not None:
+            return result
     each = formed(sorted_call(attention, args, kwargs))
     result = operators.apply(each)
-    _remember(facts, each, args, kwargs)
+    remember(facts, each, args, kwargs)
     return result
 
 
-class Unfit(Exception):
-    """The tensors are not those of the last call's plan."""
+def remember(facts: Facts, each: Call, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Keeps a short way for calls like this one, which ran."""
+    from attn.torch.recent import Recent
 
-
-def _remember(facts: Facts, each: Call, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     device = each.tensors["q"].device
-    if device.type != "cuda":
+    if device.type != "cuda" or len(args) != len(INPUTS):
         return
     for training in (True, False):
         pair = facts.variants.find((each.form, device.index, training))
         if pair is not None:
-            facts.recent = Recent(each, pair, training, args, kwargs)
+            facts.recent = Recent(each, pair, kwargs)
             return
 
 
@@ -160,7 +122,7 @@ def sorted_call(attention: Attention, args: Sequence[Any], kwargs: Mapping[str, 
         if name not in INPUTS and name not in facts.params:
             tensors[name] = _as_tensor(name, given[name], facts.declared.get(name, "i64"), q.device)
     if facts.random:
-        _add_random(tensors, q.device)
+        add_random(tensors, q.device)
     params = {name: float(given[name]) for name in facts.params}
     return Call(attention, tensors, params)
 
@@ -208,7 +170,7 @@ def _as_tensor(name: str, value: Any, dtype: str, device: torch.device) -> torch
 
 
 # Numbers of PyTorch's generator, so that torch.manual_seed repeats them and CUDA graphs draw new ones.
-def _add_random(tensors: dict[str, torch.Tensor], device: torch.device) -> None:
+def add_random(tensors: dict[str, torch.Tensor], device: torch.device) -> None:
     if "seed" not in tensors:
         tensors["seed"] = torch.randint(1 << 62, (1,), dtype=torch.int64, device=device)
     if "offset" not in tensors:
@@ -275,17 +237,6 @@ def _fixed_places(plan: bytes, sm: int) -> dict[str, int]:
         if info.sm == sm:
             places.setdefault(info.direction, place)
     return places
-
-
-def run_recent(each: Call, recent: Recent, training: bool) -> tuple[torch.Tensor, ...]:
-    """As `run_forward`, with the plan of the last call. Raises Unfit if it does not serve."""
-    facts = facts_of(each.attention)
-    if training and not recent.training:
-        raise Unfit
-    outputs = recent.pair.run_direct(each.tensors, each.params)
-    if outputs is None:
-        raise Unfit
-    return tuple(outputs[name] for name in (facts.all_outputs if training else facts.outputs))
 
 
 def run_forward(each: Call, training: bool) -> tuple[torch.Tensor, ...]:

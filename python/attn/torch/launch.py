@@ -16,6 +16,8 @@ from attn.torch.signature import DTYPES, TORCH_DTYPES, same_strides
 # the layers of a model share it.
 KEPT_WORKSPACE = 1 << 16
 
+is_capturing = torch.cuda.is_current_stream_capturing
+
 
 class _Bound:
     """A binding and the memory that it uses."""
@@ -48,20 +50,20 @@ class Launch:
         self._direct = direct.make(executable, device, KEPT_WORKSPACE)
 
     def run_direct(
-        self, tensors: Sequence[torch.Tensor], params: Sequence[float]
-    ) -> list[torch.Tensor] | None:
+        self, tensors: tuple[torch.Tensor, ...], params: tuple[float, ...]
+    ) -> tuple[torch.Tensor, ...] | None:
         """`run` in one native step, or None if it does not apply: tensors that do not fit, a stream that is
         being captured, or a PyTorch without DLPack's exchange functions."""
-        if self._direct is None or torch.cuda.is_current_stream_capturing():
+        if self._direct is None or is_capturing():
             return None
         return self._direct.run(tensors, params)
 
-    def run(self, tensors: Sequence[torch.Tensor], params: Sequence[float]) -> list[torch.Tensor]:
+    def run(self, tensors: Sequence[torch.Tensor], params: Sequence[float]) -> Sequence[torch.Tensor]:
         """Enqueues the kernels on the current stream. `tensors` in the order of `inputs`.
 
         Raises BindingError if a tensor is not as the plan expects it.
         """
-        outputs = self.run_direct(tensors, params)
+        outputs = self.run_direct(tuple(tensors), tuple(params))
         if outputs is not None:
             return outputs
         for info, tensor in zip(self._infos, tensors):
@@ -99,7 +101,7 @@ class Launch:
         workspace: torch.Tensor | None,
     ) -> _Bound:
         key = (threading.get_ident(), stream)
-        capturing = torch.cuda.is_current_stream_capturing()
+        capturing = is_capturing()
         if not capturing and key in self._bound:
             return self._bound[key]
         kept = self._workspace() if workspace is None and self._executable.workspace_bytes > 0 else None

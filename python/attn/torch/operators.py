@@ -17,15 +17,15 @@ from attn.torch.function import (
     INPUTS,
     Call,
     Facts,
-    Recent,
     facts_of,
     formed,
+    pair_of,
     run_backward,
     run_forward,
-    run_recent,
 )
+from attn.torch.recent import Way
 from attn.torch.signature import sizes_of
-from attn.torch.variant import output_strides
+from attn.torch.variant import input_strides, output_strides
 
 if TYPE_CHECKING:
     from attn.attention import Attention
@@ -77,15 +77,15 @@ def attention_of(name: str) -> Attention:
     return found
 
 
-def apply(each: Call, recent: Recent | None = None) -> Any:
-    """The outputs that a caller sees. Raises Unfit if the plan of a recent call does not serve this one."""
+def apply(each: Call) -> Any:
+    """The outputs that a caller sees."""
     facts = facts_of(each.attention)
     tensors = tuple(each.tensors.values())
     training = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
     if training:
-        outputs = _Attend.apply(each, recent, *tensors)[: len(facts.outputs)]
+        outputs = _Attend.apply(each, *tensors)[: len(facts.outputs)]
     else:
-        outputs = _run(each, recent, False)
+        outputs = run_forward(each, False)
     return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
 
@@ -100,16 +100,10 @@ def apply_operator(each: Call) -> Any:
     return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
 
-def _run(each: Call, recent: Recent | None, training: bool) -> tuple[torch.Tensor, ...]:
-    return run_forward(each, training) if recent is None else run_recent(each, recent, training)
-
-
 class _Attend(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, each: Call, recent: Recent | None, *tensors: torch.Tensor
-    ) -> tuple[torch.Tensor, ...]:
-        outputs = _run(each, recent, True)
+    def forward(ctx: Any, each: Call, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        outputs = run_forward(each, True)
         ctx.attention, ctx.params, ctx.form = each.attention, each.params, each.form
         ctx.names = tuple(each.tensors)
         ctx.save_for_backward(*tensors, *outputs)
@@ -122,11 +116,11 @@ class _Attend(torch.autograd.Function):
     def backward(ctx: Any, d_o: torch.Tensor | None, *_: Any) -> tuple[Any, ...]:
         count = len(ctx.names)
         if d_o is None:
-            return (None,) * (count + 2)
+            return (None,) * (count + 1)
         saved = ctx.saved_tensors
         each = Call(ctx.attention, dict(zip(ctx.names, saved[:count])), ctx.params, ctx.form)
         gradients = run_backward(each, saved[count:], d_o)
-        return (None, None, *(gradients.get(name) for name in ctx.names))
+        return (None, *(gradients.get(name) for name in ctx.names))
 
 
 def _call_of(attention: str, names: list[str], tensors: list[torch.Tensor], params: list[float]) -> Call:
@@ -136,18 +130,28 @@ def _call_of(attention: str, names: list[str], tensors: list[torch.Tensor], para
 
 @torch.library.impl(_library, "forward", "CompositeExplicitAutograd")
 def _forward(attention, names, tensors, params, training):
-    return list(run_forward(_call_of(attention, names, tensors, params), training))
+    facts = facts_of(attention_of(attention))
+    key = (tuple(names), training)
+    way = facts.ways.get(key)
+    outputs = None if way is None else way.forward(tensors, params)
+    if outputs is not None:
+        return list(outputs)
+    each = _call_of(attention, names, tensors, params)
+    outputs = run_forward(each, training)
+    if tensors[0].is_cuda:
+        facts.ways[key] = Way(each, pair_of(each, training), training)
+    return list(outputs)
 
 
 @torch.library.impl(_library, "backward", "CompositeExplicitAutograd")
 def _backward(attention, names, tensors, params, outputs, d_o):
-    each = _call_of(attention, names, tensors, params)
-    gradients = run_backward(each, outputs, d_o)
-    return [gradients[name] for name in _differentiated(facts_of(each.attention))]
-
-
-def _differentiated(facts: Facts) -> tuple[str, ...]:
-    return (*INPUTS, *facts.learned)
+    facts = facts_of(attention_of(attention))
+    way = facts.ways.get((tuple(names), True))
+    found = None if way is None else way.backward(tensors, outputs, d_o, params)
+    if found is not None:
+        return list(found)
+    gradients = run_backward(_call_of(attention, names, tensors, params), outputs, d_o)
+    return [gradients[name] for name in facts.differentiated]
 
 
 @torch.library.register_fake("attn::forward", lib=_library)
@@ -163,11 +167,21 @@ def _fake_forward(attention, names, tensors, params, training):
     return [made[name] if name in made else q.new_empty(shape[:3], dtype=stats) for name in outputs]
 
 
+def fake_gradient(name: str, tensor: torch.Tensor, form: Any) -> torch.Tensor:
+    """As a plan makes it: with the strides of what it is the gradient of."""
+    if form is None or name not in INPUTS:
+        return torch.empty_like(tensor, memory_format=torch.contiguous_format)
+    return torch.empty_strided(
+        tensor.shape, input_strides(form, name), dtype=tensor.dtype, device=tensor.device
+    )
+
+
 @torch.library.register_fake("attn::backward", lib=_library)
 def _fake_backward(attention, names, tensors, params, outputs, d_o):
     facts = facts_of(attention_of(attention))
     named = dict(zip(names, tensors))
-    return [torch.empty_like(named[name]) for name in _differentiated(facts)]
+    form = formed(Call(attention_of(attention), named, {})).form
+    return [fake_gradient(name, named[name], form) for name in facts.differentiated]
 
 
 def _setup(ctx: Any, inputs: Any, output: Any) -> None:
@@ -184,7 +198,7 @@ def _differentiate(ctx: Any, d_outputs: Any) -> Any:
         ctx.attention, ctx.names, list(tensors), ctx.params, list(outputs), d_outputs[0]
     )
     facts = facts_of(attention_of(ctx.attention))
-    gradients = dict(zip(_differentiated(facts), found))
+    gradients = dict(zip(facts.differentiated, found))
     d_tensors = [gradients.get(name) for name in ctx.names]
     return None, None, d_tensors, None if ctx.params else [], None  # PyTorch keeps the structure of an empty list
 

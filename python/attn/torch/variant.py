@@ -44,6 +44,21 @@ def output_strides(form: Form) -> tuple[int, ...]:
     return dense_strides(shape, NAMED_LAYOUTS[output_layout(form)])
 
 
+def input_strides(form: Form, name: str) -> tuple[int, ...]:
+    """The strides of q, k or v, and of its gradient."""
+    layout = form.layouts["qkv".index(name)]
+    if layout in NAMED_LAYOUTS:
+        return dense_strides(input_shape(form, name), NAMED_LAYOUTS[layout])
+    return tuple(_tree_of(layout)["strides"])
+
+
+def input_shape(form: Form, name: str) -> tuple[int, ...]:
+    sizes = form.sizes
+    if name == "q":
+        return (sizes.B, sizes.Hq, sizes.Sq, sizes.Dqk)
+    return (sizes.B, sizes.Hkv, sizes.Skv, sizes.Dqk if name == "k" else sizes.Dv)
+
+
 def spec_of(spec: Spec, form: Form) -> Spec:
     """The spec with the dtype, the layouts and the determinism of the form."""
     replaced = ("dtype", "layout", "deterministic")
@@ -81,16 +96,6 @@ class Pair:
         outputs = launch.run(_picked(tensors, launch.inputs), [params[name] for name in launch.params])
         return dict(zip(launch.outputs, outputs))
 
-    def run_direct(
-        self, tensors: Mapping[str, torch.Tensor], params: Mapping[str, float]
-    ) -> dict[str, torch.Tensor] | None:
-        """`run_forward`, or None if `Launch.run_direct` does not apply."""
-        launch = self.forward
-        outputs = launch.run_direct(
-            [tensors[name] for name in launch.inputs], [params[name] for name in launch.params]
-        )
-        return None if outputs is None else dict(zip(launch.outputs, outputs))
-
     def run_backward(
         self, tensors: Mapping[str, torch.Tensor], params: Mapping[str, float]
     ) -> dict[str, torch.Tensor]:
@@ -124,23 +129,11 @@ def places_in(plan: bytes, form: Form, sm: int) -> dict[str, int] | None:
 
 def _serves(info: _libattn.PlanInfo, form: Form) -> bool:
     tensors = {tensor.name: tensor for tensor in info.tensors}
-    sizes = form.sizes
-    shapes = {
-        "q": (sizes.B, sizes.Hq, sizes.Sq, sizes.Dqk),
-        "k": (sizes.B, sizes.Hkv, sizes.Skv, sizes.Dqk),
-        "v": (sizes.B, sizes.Hkv, sizes.Skv, sizes.Dv),
-    }
-    for (name, shape), layout in zip(shapes.items(), form.layouts):
-        tensor = tensors.get(name)
-        if tensor is None or tensor.addressed_by or tuple(tensor.dims) != shape:
+    for name in "qkv":
+        tensor, shape = tensors.get(name), input_shape(form, name)
+        if tensor is None or tensor.addressed_by or tensor.dims != shape or tensor.dtype != form.dtype:
             return False
-        if tensor.dtype != form.dtype:
-            return False
-        if layout in NAMED_LAYOUTS:
-            strides = dense_strides(shape, NAMED_LAYOUTS[layout])
-        else:
-            strides = tuple(_tree_of(layout)["strides"])
-        if not same_strides(shape, tensor.strides, strides):
+        if not same_strides(shape, tensor.strides, input_strides(form, name)):
             return False
     return True
 

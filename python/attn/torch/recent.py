@@ -1,0 +1,161 @@
+"""Short ways for calls that are like one before: no argument is looked at in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
+from typing import Any
+
+import torch
+
+from attn.torch.function import INPUTS, RANDOM, Call, add_random, facts_of, run_backward
+from attn.torch.variant import Pair, differentiated
+
+
+def _picker(wanted: Sequence[str], given: Sequence[str]) -> Any:
+    """A function of a sequence in the order of `given`: a tuple in the order of `wanted`."""
+    places = [given.index(name) for name in wanted]
+    if len(places) == 1:
+        return lambda values: (values[places[0]],)
+    return itemgetter(*places) if places else lambda values: ()
+
+
+class Way:
+    """The launches of one pair for tensors in a fixed order, those of a call.
+
+    What they return is None for tensors that are not as the plans expect them, and for streams that are
+    being captured into a CUDA graph.
+    """
+
+    def __init__(self, each: Call, pair: Pair, training: bool):
+        facts = facts_of(each.attention)
+        names = tuple(each.tensors)
+        forward, backward = pair.forward, pair.backward
+        shown = facts.all_outputs if training else facts.outputs
+        self._forward = forward
+        self._inputs = _picker(forward.inputs, names)
+        self._outputs = _picker(shown, forward.outputs)
+        self._params = _picker(forward.params, facts.params)
+        self._backward = backward
+        if backward is not None:
+            self._saved = _picker(backward.inputs, (*names, *facts.all_outputs, "do"))
+            self._saved_params = _picker(backward.params, facts.params)
+            self._gradients = _picker(
+                facts.differentiated, [differentiated(name) for name in backward.outputs]
+            )
+
+    def forward(self, tensors: Sequence[torch.Tensor], params: Sequence[float]) -> Any:
+        """The outputs that the operators return."""
+        outputs = self._forward.run_direct(self._inputs(tensors), self._params(params))
+        return None if outputs is None else self._outputs(outputs)
+
+    def backward(
+        self,
+        tensors: Sequence[torch.Tensor],
+        outputs: Sequence[torch.Tensor],
+        d_o: torch.Tensor,
+        params: Sequence[float],
+    ) -> Any:
+        """The gradients of q, k, v and learned tensors."""
+        if self._backward is None:
+            return None
+        found = self._backward.run_direct(
+            self._saved((*tensors, *outputs, d_o)), self._saved_params(params)
+        )
+        return None if found is None else self._gradients(found)
+
+
+class Recent:
+    """The last call of an attention on a GPU, with q, k and v by their order."""
+
+    def __init__(self, each: Call, pair: Pair, kwargs: Mapping[str, Any]):
+        facts = facts_of(each.attention)
+        self._call = each
+        self._names = tuple(each.tensors)
+        self._keys = tuple(kwargs)
+        self._random = tuple(name for name in RANDOM if facts.random and name not in kwargs)
+        given = (*INPUTS, *self._keys)
+        kept = [name for name in self._names if name not in (*given, *self._random)]
+        self._kept = tuple(each.tensors[name] for name in kept)
+        self._tensors = _picker(self._names, (*given, *kept, *self._random))
+        self._params = _picker(facts.params, (*given, *kept)) if set(facts.params) <= set(given) else None
+        self._deterministic = torch.are_deterministic_algorithms_enabled()
+        self._shown = len(facts.outputs)
+        self._trains = pair.backward is not None
+        self._way = Way(each, pair, self._trains)
+        learned = (*INPUTS, *facts.learned)
+        self._places = [learned.index(name) if name in learned else None for name in self._names]
+
+    def call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """What `attn.torch.call` returns, or None if this call is not like the recent one."""
+        if (
+            len(args) != 3
+            or tuple(kwargs) != self._keys
+            or self._params is None
+            or torch.is_autocast_enabled("cuda")
+            or torch.are_deterministic_algorithms_enabled() != self._deterministic
+        ):
+            return None
+        values = (*args, *kwargs.values(), *self._kept)
+        params = self._params(values)
+        if self._random:
+            random = {name: value for name, value in zip(self._keys, kwargs.values()) if name in RANDOM}
+            add_random(random, args[0].device)
+            values = (*values, *(random[name] for name in self._random))
+        tensors = self._tensors(values)
+        try:
+            if torch.is_grad_enabled() and any([tensor.requires_grad for tensor in tensors]):
+                outputs = _Recorded.apply(self, params, *tensors) if self._trains else None
+            else:
+                outputs = self._way.forward(tensors, params)
+                outputs = None if outputs is None else outputs[: self._shown]
+        except (_Unfit, AttributeError):  # an argument is not a tensor: the longer way says which
+            return None
+        if outputs is None or self._shown > 1:
+            return outputs
+        return outputs[0]
+
+    def forward(self, tensors: Sequence[torch.Tensor], params: Sequence[float]) -> Any:
+        return self._way.forward(tensors, params)
+
+    def backward(
+        self, tensors: Sequence[torch.Tensor], d_o: torch.Tensor, params: Sequence[float]
+    ) -> list[torch.Tensor | None]:
+        """The gradient of each tensor of the call. `tensors`: those and the outputs."""
+        count = len(self._names)
+        inputs, outputs = tensors[:count], tensors[count:]
+        found = self._way.backward(inputs, outputs, d_o, params)
+        if found is None:
+            facts = facts_of(self._call.attention)
+            each = self._call._replace(
+                tensors=dict(zip(self._names, inputs)), params=dict(zip(facts.params, params))
+            )
+            gradients = run_backward(each, outputs, d_o)
+            return [gradients.get(name) for name in self._names]
+        return [None if place is None else found[place] for place in self._places]
+
+
+class _Unfit(Exception):
+    """The tensors are not those of the recent call's plan."""
+
+
+class _Recorded(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, recent: Recent, params: tuple[float, ...], *tensors: torch.Tensor) -> Any:
+        outputs = recent.forward(tensors, params)
+        if outputs is None:
+            raise _Unfit
+        ctx.recent, ctx.params = recent, params
+        ctx.save_for_backward(*tensors, *outputs)
+        ctx.set_materialize_grads(False)
+        shown = outputs[: recent._shown]
+        if len(shown) > 1:
+            ctx.mark_non_differentiable(*shown[1:])
+        return shown
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, d_o: torch.Tensor | None, *_: Any) -> tuple[Any, ...]:
+        if d_o is None:
+            return (None, None, *(None for _ in ctx.recent._names))
+        return (None, None, *ctx.recent.backward(ctx.saved_tensors, d_o, ctx.params))
