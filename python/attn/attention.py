@@ -40,9 +40,7 @@ class Attention:
         self.plans: tuple[PlanInfo, ...] = PlanFile(contents).plans if contents else ()
         self._torch_facts: Any = None
         if "torch" in sys.modules:  # programs that torch.compile traces only read what this finds
-            from .torch import prepare
-
-            prepare(self)
+            self._prepare_torch()
 
     @property
     def spec(self) -> str:
@@ -112,6 +110,8 @@ class Attention:
         dtype. Returns o, or a tuple of the outputs in the order of the spec's clause; o has q's dtype.
         Raises BindingError for what does not fit."""
         if _has_torch_tensor(args, kwargs):
+            if self._torch_facts is None:
+                self._prepare_torch()
             from .torch import call
 
             return call(self, *args, **kwargs)
@@ -128,6 +128,11 @@ class Attention:
                           {"do": as_array("do", do), "of": self.source.gradients},
                           unrounded=_is_exact(inputs["q"]))
         return {name: _as_float(value, inputs["q"]) for name, value in found.items()}
+
+    def _prepare_torch(self) -> None:
+        from .torch import prepare
+
+        prepare(self)
 
     def _outputs(self, inputs: dict[str, Any]) -> Any:
         from .reference import reference
@@ -212,6 +217,7 @@ def compile(spec: Any = None, *, score_mod: Callable[..., Any] | None = None,
     else:
         source = Spec.of(spec)
     plans.check_names(source, bindings)
+    plans.check_choices(engine, direction)
     if target is None and not source.open_dims(bindings) and plans.local_gpu() is not None:
         target = "native"
     contents = None

@@ -34,8 +34,7 @@ def build(spec: Spec, bindings: Mapping[str, Any], target: str = "native", *, en
     `bindings` are sizes and spec parameters, `target` a name of `targets()`, "native" for the local GPU,
     or a path of a JSON file. With `cache`, plans come from and go to the folder of `attnc cache`, which
     processes share. Raises SpecError, Unsupported, or what attnc reports."""
-    _check_choice("engine", engine, ENGINES)
-    _check_choice("direction", direction, DIRECTIONS)
+    check_choices(engine, direction)
     _check_sizes(spec, bindings, target)
     options = [*bind_arguments(bindings), *deny_arguments(deny_warnings), "--target", _target(target)]
     if engine is not None:
@@ -91,6 +90,13 @@ def check_names(spec: Spec, bindings: Mapping[str, Any]) -> None:
         raise ArgumentError(f"`{spec.name}` has no dimension or parameter `{name}`", notes)
 
 
+def check_choices(engine: str | None, direction: str | None) -> None:
+    """Raises ArgumentError if there is no such engine or direction."""
+    for name, value, choices in (("engine", engine, ENGINES), ("direction", direction, DIRECTIONS)):
+        if value is not None and value not in choices:
+            raise ArgumentError(f"{name} is {value!r}; it must be one of {', '.join(choices)}")
+
+
 def _compiled(options: list[str], cache: bool, run: Any) -> bytes:
     if cache:
         options = [*options, "--use-cache"]
@@ -106,11 +112,6 @@ def _compiled(options: list[str], cache: bool, run: Any) -> bytes:
 def _target(target: str | os.PathLike[str]) -> str:
     name = os.fspath(target)
     return os.path.abspath(name) if name.endswith(".json") else name
-
-
-def _check_choice(name: str, value: str | None, choices: tuple[str, ...]) -> None:
-    if value is not None and value not in choices:
-        raise ArgumentError(f"{name} is {value!r}; it must be one of {', '.join(choices)}")
 
 
 def _check_sizes(spec: Spec, bindings: Mapping[str, Any], target: str) -> None:

@@ -1,0 +1,131 @@
+"""Specs from text, files, dicts and names; what their errors say."""
+import json
+import pathlib
+
+import pytest
+
+import attn
+from attn.specs import Spec
+
+CAUSAL = """attention causal {
+  dims    B, Hq = 4, Sq, D = 8;
+  mask    q_idx >= kv_idx;
+  outputs lse, o;
+}
+"""
+
+
+def test_a_spec_is_made_of_text_file_dict_and_name(tmp_path):
+    file = tmp_path / "mine.attn"
+    file.write_text(CAUSAL)
+    tree = Spec(CAUSAL).tree
+    for source in (CAUSAL, str(file), file, tree, Spec(CAUSAL)):
+        spec = Spec.of(source)
+        assert spec.name == "causal"
+        assert spec.outputs == ("lse", "o")
+        assert spec.dsl == CAUSAL
+    assert Spec.of("gemma2_local").name == "gemma2_local"
+    assert Spec.of("gemma2_local.attn").parameters == {"window": 4096}
+
+
+def test_every_standard_spec_is_read():
+    assert len(attn.specs.names()) > 70
+    for name in ("thd", "dropout", "t5_bias", "paged_decode"):
+        spec = Spec.of(name)
+        assert spec.dims["B"] and spec.dtype == "bf16"
+    assert Spec.of("thd").lengths == ("lengths_q", "lengths_kv")
+    assert Spec.of("padding").lengths == ("lengths_q", "lengths_kv")
+    assert Spec.of("dropout").has_random_dropout
+    assert Spec.of("t5_bias").learned == ("table",)
+    assert Spec.of("t5_bias").gradients == ("q", "k", "v", "table")
+    assert Spec.of("temperature").params == ("temperature",)
+
+
+def test_declarations_are_found():
+    spec = Spec("attention x { dims B, Hq, Sq, D; tensor doc: i32[B, Skv] monotone; "
+                "learn bias: f32[Hq]; score score + bias[h]; mask doc[b, q_idx] == doc[b, kv_idx]; }")
+    assert [(one.name, one.dtype, one.shape, one.learned) for one in spec.tensors] == [
+        ("doc", "i32", ("B", "Skv"), False), ("bias", "f32", ("Hq",), True)]
+    assert spec.gradients == ("q", "k", "v", "bias")
+
+
+def test_sizes_follow_names():
+    spec = Spec(CAUSAL)
+    assert spec.open_dims({}) == ["B", "Sq"]
+    assert spec.sizes({"B": 2, "Sq": 16, "D": 32}) == {
+        "B": 2, "Hq": 4, "Hkv": 4, "Sq": 16, "Skv": 16, "Dqk": 32, "Dv": 32}
+
+
+def test_an_error_has_its_place_and_carets():
+    with pytest.raises(attn.SpecError) as caught:
+        Spec.of("attention x {\n  dims B = 1, Hq = 1, Sq = 4, D = 8;\n  mask windw(3);\n}").check({})
+    assert str(caught.value) == (
+        "error[E0203]: unknown function `windw`\n"
+        "  --> <spec>:3:8\n"
+        "   |\n"
+        " 3 |   mask windw(3);\n"
+        "   |        ^^^^^")
+    (found,) = caught.value.diagnostics
+    assert (found.code, found.severity, found.line, found.column) == ("E0203", "error", 3, 8)
+    assert found.message == "unknown function `windw`"
+    assert found.text.endswith("^^^^^")
+
+
+def test_an_error_names_the_file(tmp_path):
+    file = tmp_path / "wrong.attn"
+    file.write_text("attention x {\n  dims B = ;\n}\n")
+    with pytest.raises(attn.SpecError) as caught:
+        attn.compile(file)
+    assert caught.value.diagnostics[0].file == str(file)
+    assert f"--> {file}:2:12" in str(caught.value)
+
+
+def test_two_errors_are_two_diagnostics():
+    with pytest.raises(attn.SpecError) as caught:
+        attn.compile("attention x { dims B = 1, Hq = 1, Sq = 4, D = 8; mask one(); score two(); }")
+    assert [found.code for found in caught.value.diagnostics] == ["E0203", "E0203"]
+    assert "`one`" in caught.value.diagnostics[0].text
+    assert "`two`" in caught.value.diagnostics[1].text
+
+
+def test_imports_are_searched_for_beside_the_file(tmp_path):
+    (tmp_path / "mine.attn").write_text("fn near(n) = abs(q_idx - kv_idx) < n;\n")
+    spec = tmp_path / "user.attn"
+    spec.write_text('import "mine.attn";\nattention x { dims B = 1, Hq = 1, Sq = 4, D = 8; mask near(3); }\n')
+    attn.compile(spec)
+
+
+def test_a_warning_is_a_python_warning():
+    text = "attention x { dims B = 1, Hq = 1, Sq = 4, D = 8; mask q_idx < 0; }"
+    with pytest.warns(attn.SpecWarning, match="W0"):
+        attn.compile(text, target="h200", engine="native")
+    with pytest.raises(attn.SpecError, match="W0"):
+        attn.compile(text, deny_warnings=True)
+
+
+@pytest.mark.parametrize("source, message", [
+    ("gemma2_locl", "`gemma2_locl` is neither a file, nor the text of a spec, nor a standard spec\n"
+                    "  note: did you mean `gemma2_local`?\n"
+                    "  note: attn.specs.names() lists the standard specs"),
+    (3, "a spec cannot be made of int\n"
+        "  note: give a path, the text of a spec, its JSON form as a dict, or the name of one of "
+        "attn.specs.names()"),
+])
+def test_what_is_no_spec_is_refused(source, message):
+    with pytest.raises(attn.ArgumentError) as caught:
+        Spec.of(source)
+    assert str(caught.value) == message
+
+
+def test_a_missing_file_is_named():
+    with pytest.raises(attn.CompilerError, match="nowhere.attn: no such file, and no standard spec"):
+        Spec.of("nowhere.attn")
+    with pytest.raises(attn.CompilerError, match="nowhere/x.attn cannot be read: No such file"):
+        Spec.of(pathlib.Path("nowhere/x.attn"))
+
+
+def test_a_dict_is_checked_like_text():
+    tree = json.loads(json.dumps(Spec(CAUSAL).tree))
+    tree["clauses"][1] = {"mask": {"op": ">=", "args": ["q_idx", "kv_index"]}}
+    with pytest.raises(attn.SpecError, match="unknown name `kv_index`"):
+        attn.compile(tree)
