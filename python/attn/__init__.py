@@ -22,10 +22,12 @@ from .specs import Spec
 
 __version__ = "0.1.0"
 
-__all__ = ["ArgumentError", "Attention", "BindingError", "CompilerError", "CudaError", "CudnnError", "Diagnostic",
-           "Error", "PlanDeviceError", "PlanError", "PlanVersionError", "Spec", "SpecError",
-           "SpecWarning", "TraceError", "Unsupported", "__version__", "compile", "doctor", "load", "specs",
-           "targets", "torch", "trace"]
+__all__ = [
+    "ArgumentError", "Attention", "BindingError", "CompilerError", "CudaError", "CudnnError",
+    "Diagnostic", "Error", "PlanDeviceError", "PlanError", "PlanVersionError", "Spec", "SpecError",
+    "SpecWarning", "TraceError", "Unsupported", "__version__", "compile", "doctor", "load", "specs",
+    "targets", "torch", "trace",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -99,8 +99,9 @@ def test_there_is_no_plan_without_target_or_gpu():
     with pytest.raises(attn.ArgumentError) as caught:
         found.save("x.attnplan")
     assert str(caught.value) == (
-        "`gemma2_local` has no plan to save\n  note: compile it for a GPU: attn.compile(.., target=\"h200\"); "
-        "attn.targets() lists all, and none of them needs to be here")
+        "`gemma2_local` has no plan to save\n"
+        "  note: compile it for a GPU: attn.compile(.., target=\"h200\"); attn.targets() lists all, and "
+        "none of them needs to be here")
     with pytest.raises(attn.CudaError) as caught:
         _libattn.runtime(0)
     assert caught.value.failure == "no_driver"

@@ -1,0 +1,38 @@
+"""Runs the blocks ```python of docs/python.md, in order and in one namespace, in an empty folder. A block
+may say what it needs after the word: torch, gpu."""
+import pathlib
+import re
+
+import pytest
+
+from attn import plan
+
+PAGE = pathlib.Path(__file__).parents[2] / "docs" / "python.md"
+BLOCK = re.compile(r"^```python([a-z ]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def has(need):
+    if need == "gpu":
+        return plan.local_gpu() is not None
+    try:
+        __import__(need)
+    except ImportError:
+        return False
+    return True
+
+
+def test_the_manual_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    blocks = BLOCK.findall(PAGE.read_text(encoding="utf-8"))
+    assert len(blocks) >= 5
+    names = {"__name__": "manual"}
+    for needs, block in blocks:
+        if all(has(need) for need in needs.split()):
+            exec(compile(block, str(PAGE), "exec"), names)  # noqa: S102
+
+
+def test_the_error_in_the_manual_is_the_one_printed(capsys):
+    text = PAGE.read_text(encoding="utf-8")
+    block = next(block for _, block in BLOCK.findall(text) if "windw" in block)
+    exec(compile("import attn\n" + block, str(PAGE), "exec"), {})  # noqa: S102
+    assert f"```text\n{capsys.readouterr().out}```" in text
