@@ -6,6 +6,7 @@ to them; what it returns is written as a spec. See docs/python.md.
 from __future__ import annotations
 
 import contextlib
+import random
 import sys
 from dataclasses import dataclass
 from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence
@@ -59,7 +60,7 @@ def trace(score_mod: Callable | None = None, mask_mod: Callable | None = None, *
     masks = _traced_mask(tracer, mask_mod)
     score, masks = _without_hidden(tracer.graph, score, masks)
     reads = _Reads(score, masks)
-    captures = [capture for capture in tracer.captures.all if reads.reads(capture)]
+    captures = reads.captures
     learned = _learned(captures, reads, learn)
 
     writer = writing.Writer()
@@ -176,15 +177,17 @@ def _returned(tracer: Tracer, result: Any, mod: Callable, what: str) -> Node:
 
 @contextlib.contextmanager
 def _watching_names(tracer: Tracer) -> Iterator[None]:
-    """Learns what the mod's variables are called."""
-    def at_return(frame: Any, event: str, arg: Any) -> None:
+    """Learns what the mod's variables are called, and sees Python's random numbers."""
+    def at_event(frame: Any, event: str, arg: Any) -> None:
+        if event == "c_call" and isinstance(getattr(arg, "__self__", None), random.Random):
+            raise functions.random_error()
         if event == "return" and not is_library(frame.f_code):
             for name, value in frame.f_locals.items():
                 if type(value) is Value:
                     tracer.local_names[id(value.node)] = name
 
     before = sys.getprofile()
-    sys.setprofile(at_return)
+    sys.setprofile(at_event)
     try:
         yield
     finally:
@@ -193,7 +196,7 @@ def _watching_names(tracer: Tracer) -> Iterator[None]:
 
 def _watching_torch(tracer: Tracer) -> contextlib.AbstractContextManager:
     """Follows captured tensors through torch's functions. Needs torch only if the mod has it."""
-    if "torch" not in sys.modules:
+    if sys.modules.get("torch") is None:
         return contextlib.nullcontext()
     from torch.overrides import TorchFunctionMode
 
@@ -268,8 +271,10 @@ class _Reads:
     def _indexes(self) -> list[Node]:
         return [index for loads in self._loads.values() for load in loads for index in load.args]
 
-    def reads(self, capture: Capture) -> bool:
-        return id(capture) in self._loads
+    @property
+    def captures(self) -> list[Capture]:
+        """The tensors that are read, in the order in which the text needs them."""
+        return [loads[0].value for loads in self._loads.values()]
 
     def has_gradient(self, capture: Capture) -> bool:
         """Whether it is a term of the score."""

@@ -55,7 +55,6 @@ class Captures:
         self._by_id: dict[int, Capture] = {}
         self._indexed: dict[int, tuple[Any, tuple]] = {}
         self._derived: dict[int, str] = {}
-        self.all: list[Capture] = []
 
     def find_names(self, mod: Callable) -> None:
         for name, value in named_tensors(mod):
@@ -71,7 +70,6 @@ class Captures:
             name = self._names.unique(wish, "values")
             found = self._by_id[id(value)] = Capture(name, value)
             self._kept.append(value)
-            self.all.append(found)
         return found
 
     def is_known(self, value: Any) -> bool:
@@ -128,7 +126,9 @@ def reachable(name: str, value: Any) -> list[tuple[str, Any]]:
     if isinstance(value, types.MethodType):
         return [(name, value.__func__), (name, value.__self__)]
     if isinstance(value, functools.partial):
-        given = [(f"{name}_{i}", arg) for i, arg in enumerate(value.args)]
+        code = getattr(value.func, "__code__", None)
+        parameters = code.co_varnames[:code.co_argcount] if code else ()
+        given = zip((*parameters, *(name for _ in value.args)), value.args)
         return [(name, value.func), *given, *value.keywords.items()]
     if isinstance(value, (list, tuple)):
         return [(f"{name}_{i}", item) for i, item in enumerate(value)] if len(value) <= 1000 else []
@@ -136,7 +136,7 @@ def reachable(name: str, value: Any) -> list[tuple[str, Any]]:
         return [(identifier(f"{name}_{key}", name), item) for key, item in value.items()]
     if isinstance(value, (type, types.ModuleType, str, bytes, int, float)) or value is None:
         return []
-    return of_object(value)
+    return of_object(name, value)
 
 
 def of_function(function: types.FunctionType) -> list[tuple[str, Any]]:
@@ -167,14 +167,15 @@ def global_names(code: types.CodeType) -> list[str]:
     return list(names)
 
 
-def of_object(value: Any) -> list[tuple[str, Any]]:
-    """Attributes, and the method that a call of the object runs."""
+def of_object(owner: str, value: Any) -> list[tuple[str, Any]]:
+    """Attributes, and the method that a call of the object runs. A layer's `weight` has the layer's name."""
     if type(value).__module__.split(".")[0] in ("torch", "numpy") and not hasattr(value, "_parameters"):
         return []
     attributes = dict(getattr(value, "__dict__", None) or {})
     for held in ("_parameters", "_buffers", "_modules"):  # of a torch.nn.Module
         attributes.update(attributes.pop(held, None) or {})
-    found = [(name, item) for name, item in attributes.items() if not name.startswith("__")]
+    found = [(owner if owner and name == "weight" else name, item)
+             for name, item in attributes.items() if not name.startswith("__")]
     for slot in getattr(type(value), "__slots__", ()):
         if isinstance(slot, str) and hasattr(value, slot):
             found.append((slot, getattr(value, slot)))

@@ -116,15 +116,23 @@ def _arithmetic(t: Tracer, op: str, x: Any, y: Any) -> Node:
         if op not in ("+", "*"):
             raise refusal(f"`{op}` of two booleans", ["write `^`, or convert with `.int()`"])
         return t.graph.either(left, right) if op == "+" else t.graph.both(left, right)  # as in torch
-    if right.op == "const" and right.type == INT and right.value == _NEUTRAL.get(op) and left.type != BOOL:
+    if _is_neutral(op, right, left):
         return left
-    if left.op == "const" and left.type == INT and op in "+*" and (
-            left.value == _NEUTRAL[op] and right.type != BOOL):
+    if op in "+*" and _is_neutral(op, left, right):
         return right
     return t.graph.node(op, (left, right), kind)
 
 
 _NEUTRAL = {"+": 0, "-": 0, "*": 1}
+
+
+def _is_neutral(op: str, node: Node, other: Node) -> bool:
+    """Whether `op` with the constant `node` leaves the other operand as it is."""
+    if node.op != "const" or node.type == BOOL or other.type == BOOL:
+        return False
+    return node.value == _NEUTRAL.get(op) and wider(node, other) == other.type
+
+
 _PYTHON: dict[str, Callable] = {
     "+": lambda x, y: x + y, "-": lambda x, y: x - y, "*": lambda x, y: x * y, "/": lambda x, y: x / y,
     "//": lambda x, y: x // y, "%": lambda x, y: x % y, "<": lambda x, y: x < y, "<=": lambda x, y: x <= y,
@@ -201,6 +209,15 @@ def _neg(t: Tracer, x: Any) -> Node:
 @define("positive", "clone", "contiguous", "squeeze", "conj", "alias", "cpu", "cuda", "expand_as")
 def _same(t: Tracer, x: Any, *ignored: Any, **options: Any) -> Node:
     return t.node(x)
+
+
+@define("unsqueeze")
+def _unsqueeze(t: Tracer, x: Any, dim: int) -> Node:
+    """One score next to a vector is broadcast anyhow."""
+    node = t.node(x)
+    if node.size:
+        raise refusal("`unsqueeze` of a vector cannot be traced", ["reduce it with `.any()` or `.sum()`"])
+    return node
 
 
 @define("detach")
@@ -378,6 +395,8 @@ def _compare(t: Tracer, op: str, x: Any, y: Any) -> Node:
     left, right = t.node(x), t.node(y)
     if left.op == right.op == "const":
         return t.constant(_PYTHON[op](left.value, right.value))
+    if left.type == BOOL and op in ("==", "!=") and right.op == "const" and right.value in (0, 1):
+        return left if (op == "==") == bool(right.value) else t.graph.negation(left)
     return t.graph.node(op, (left, right), BOOL)
 
 
