@@ -3,13 +3,15 @@ from __future__ import annotations
 
 import functools
 import types
+from collections import deque
 from typing import Any, Callable, Iterator
 
-from attn.tracing.expressions import BOOL, INT, REAL, Node
+from attn.tracing.expressions import BOOL, INT, REAL
 from attn.tracing.names import Names, identifier
 from attn.tracing.places import is_library, refusal
 
 MOST_DIMENSIONS = 8
+MOST_REACHED = 10_000  # values that are looked at for tensors
 _TYPES = {
     "bool": "bool", "int8": "i8", "uint8": "u8", "int32": "i32", "int64": "i64",
     "float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64",
@@ -108,15 +110,20 @@ def is_array(value: Any) -> bool:
 
 def named_tensors(mod: Callable) -> Iterator[tuple[str, Any]]:
     """Name and value of every tensor that a function can reach, nearest first."""
+    return ((name, value) for name, value, _ in everything(mod) if is_tensor(value))
+
+
+def everything(mod: Callable) -> Iterator[tuple[str, Any, Any]]:
+    """Name, value and referrer of what a function can reach, nearest first. The same value is there once
+    for each referrer. The search is bounded: a mod may refer to a whole program."""
     seen: set[int] = set()
-    queue: list[tuple[str, Any]] = [("", mod)]
-    while queue:
-        name, value = queue.pop(0)
-        if is_tensor(value):
-            yield name, value
-        elif id(value) not in seen:
+    queue: deque[tuple[str, Any, Any]] = deque([("", mod, None)])
+    while queue and len(seen) < MOST_REACHED:
+        name, value, referrer = queue.popleft()
+        yield name, value, referrer
+        if id(value) not in seen and not is_tensor(value):
             seen.add(id(value))
-            queue.extend(reachable(name, value))
+            queue.extend((inner, item, value) for inner, item in reachable(name, value))
 
 
 def reachable(name: str, value: Any) -> list[tuple[str, Any]]:
@@ -168,7 +175,7 @@ def global_names(code: types.CodeType) -> list[str]:
 
 
 def of_object(owner: str, value: Any) -> list[tuple[str, Any]]:
-    """Attributes, and the method that a call of the object runs. A layer's `weight` has the layer's name."""
+    """Attributes and methods. A layer's `weight` has the layer's name."""
     if type(value).__module__.split(".")[0] in ("torch", "numpy") and not hasattr(value, "_parameters"):
         return []
     attributes = dict(getattr(value, "__dict__", None) or {})
@@ -179,12 +186,15 @@ def of_object(owner: str, value: Any) -> list[tuple[str, Any]]:
     for slot in getattr(type(value), "__slots__", ()):
         if isinstance(slot, str) and hasattr(value, slot):
             found.append((slot, getattr(value, slot)))
-    for method in ("__call__", "forward"):
-        function = getattr(type(value), method, None)
-        if isinstance(function, types.FunctionType):
-            found.append((method, function))
+    found += own_methods(type(value)).items()
     return found
 
 
-def free_axes(shape: tuple[int, ...], indexes: tuple[Node | None, ...]) -> list[int]:
-    return [axis for axis, index in enumerate(indexes) if index is None]
+def own_methods(kind: type) -> dict[str, types.FunctionType]:
+    """The methods that the user's classes define."""
+    found: dict[str, types.FunctionType] = {}
+    for base in reversed(kind.__mro__):
+        if base.__module__.split(".")[0] not in ("torch", "numpy", "builtins"):
+            found.update((name, item) for name, item in vars(base).items()
+                         if isinstance(item, types.FunctionType))
+    return found

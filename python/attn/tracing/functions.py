@@ -607,6 +607,11 @@ def _new_full(t: Tracer, x: Any, size: Any, fill_value: Any, dtype: Any = None, 
     return _filled(t, fill_value, size, dtype, x)
 
 
+@define("full")
+def _full(t: Tracer, size: Any, fill_value: Any, dtype: Any = None, **options: Any) -> Node:
+    return _filled(t, fill_value, size, dtype, fill_value)
+
+
 @define("full_like")
 def _full_like(t: Tracer, x: Any, fill_value: Any, dtype: Any = None, **options: Any) -> Node:
     return _filled(t, fill_value, (), dtype, x)

@@ -12,12 +12,12 @@ import functools
 import types
 from typing import Any, Callable
 
-from attn.tracing.captures import global_names, is_array, reachable
+from attn.tracing.captures import everything, global_names, is_array, own_methods
 
 
 def rebuilt(mod: Callable, stand_in: Callable[[Any], Any]) -> Callable:
     """`mod`, with `stand_in(array)` in place of each array."""
-    return _Rebuilder(stand_in).value(mod)
+    return _Rebuilder(mod, stand_in).value(mod)
 
 
 class _Context:
@@ -39,52 +39,47 @@ def _forward(function: Any) -> Callable:
     return function.forward if separate else functools.partial(function.forward, _Context())
 
 
+def _is_replaced(value: Any) -> bool:
+    if is_array(value) or _is_autograd_function(value):
+        return True
+    owner = getattr(value, "__self__", None)
+    return _is_autograd_function(owner) and getattr(value, "__name__", "") == "apply"
+
+
 class _Rebuilder:
-    def __init__(self, stand_in: Callable[[Any], Any]):
+    def __init__(self, mod: Callable, stand_in: Callable[[Any], Any]):
         self._stand_in = stand_in
         self._done: dict[int, Any] = {}
-        self._kept: list[Any] = []
-        self._needed: dict[int, bool] = {}
+        self._reached = list(everything(mod))  # keeps them, so that no id is used again
+        self._changed = self._changed_values()
+
+    def _changed_values(self) -> set[int]:
+        """What is replaced, and all from which that can be reached."""
+        referrers: dict[int, list[Any]] = {}
+        for _, value, referrer in self._reached:
+            referrers.setdefault(id(value), []).append(referrer)
+        changed: set[int] = set()
+        stack = [value for _, value, _ in self._reached if _is_replaced(value)]
+        while stack:
+            value = stack.pop()
+            if id(value) not in changed:
+                changed.add(id(value))
+                stack.extend(one for one in referrers.get(id(value), ()) if one is not None)
+        return changed
 
     def value(self, value: Any) -> Any:
-        if not self._needs(value):
+        if id(value) not in self._changed:
             return value
         if id(value) not in self._done:
-            self._kept.append(value)
             self._done[id(value)] = self._copy(value)
         return self._done[id(value)]
-
-    def _replaces(self, value: Any) -> bool:
-        if is_array(value) or _is_autograd_function(value):
-            return True
-        owner = getattr(value, "__self__", None)
-        return _is_autograd_function(owner) and getattr(value, "__name__", "") == "apply"
-
-    def _needs(self, root: Any) -> bool:
-        """Whether something to replace can be reached."""
-        if id(root) not in self._needed:
-            self._kept.append(root)
-            seen, queue = {id(root)}, [root]
-            while queue:
-                value = queue.pop()
-                if self._replaces(value):
-                    break
-                for _, item in reachable("", value):
-                    if id(item) not in seen:
-                        seen.add(id(item))
-                        queue.append(item)
-            else:
-                self._needed[id(root)] = False
-                return False
-            self._needed[id(root)] = True
-        return self._needed[id(root)]
 
     def _copy(self, value: Any) -> Any:
         if is_array(value):
             return self._stand_in(value)
         if _is_autograd_function(value):
             return types.SimpleNamespace(apply=_forward(value))
-        if self._replaces(value):
+        if _is_replaced(value):
             return _forward(value.__self__)
         if isinstance(value, types.FunctionType):
             return self._function(value)
@@ -125,8 +120,8 @@ class _Rebuilder:
         for name, item in list(getattr(value, "__dict__", {}).items()):
             new.__dict__[name] = self.value(item)
         kind = type(value)
-        methods = {name: self.value(item) for name, item in vars(kind).items()
-                   if isinstance(item, types.FunctionType) and self._needs(item)}
+        methods = {name: self.value(item) for name, item in own_methods(kind).items()
+                   if id(item) in self._changed}
         if methods:
             new.__class__ = type(kind.__name__, (kind,), methods)
         return new

@@ -21,10 +21,10 @@ class Tracer:
         """The expression of anything that a mod may compute with."""
         if isinstance(value, Value):
             return value.node
-        if isinstance(value, (bool, int, float)):
-            return self.constant(value)
         if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
             return self.constant(value.item())
+        if isinstance(value, (bool, int, float)):
+            return self.constant(value)
         if is_tensor(value):
             return self.row(value).node if self._is_read(value) else self.constant(value.item())
         raise refusal(f"a score cannot be computed with a value of type `{type(value).__name__}`",
