@@ -44,8 +44,8 @@ def inputs():
     return {"q": q, "k": k, "v": numpy.tile(numpy.eye(48), (2, 2, 1, 1))}
 
 
-def expected(score_mod, mask_mod, values):
-    """Scores by the mods, in PyTorch: -inf where hidden."""
+def expected(score_mod, mask_mod, values, grad=False):
+    """Scores by the mods, in PyTorch: -inf where hidden. A tensor if they need a gradient."""
     keys = numpy.repeat(values["k"], 2, axis=1)
     scores = torch.from_numpy(values["q"] @ keys.swapaxes(2, 3) / numpy.sqrt(8))
     indexes = [torch.arange(extent) for extent in scores.shape]
@@ -60,24 +60,24 @@ def expected(score_mod, mask_mod, values):
         scores = every(score_mod, True)(scores, *indexes)
     if mask_mod is not None:
         scores = scores.masked_fill(~every(mask_mod, False)(*indexes), -torch.inf)
-    return scores.detach().numpy()
+    return scores if grad else scores.detach().numpy()
 
 
-def computed(traced, values, folder):
-    """o and lse of the spec, by the reference."""
+def computed(traced, values, folder, outputs=("o", "lse"), *options):
+    """Outputs of the spec, by the reference."""
     spec = folder / "mod.attn"
     spec.write_text(traced.text, encoding="utf-8")
-    command = ["run", str(spec), "--backend", "reference", "--unrounded"]
+    command = ["run", str(spec), "--backend", "reference", "--unrounded", *options]
     captured = {name: numpy.asarray(tensor.detach() if hasattr(tensor, "detach") else tensor)
                 for name, tensor in traced.tensors.items()}
     for name, value in (values | captured).items():
         numpy.save(folder / f"{name}.npy", value)
         command += ["--in", f"{name}=@{folder / name}.npy"]
-    for name in ("o", "lse"):
+    for name in outputs:
         command += ["--out", f"{name}={folder / name}_out.npy"]
     done = attnc(*command)
     assert done.returncode == 0, traced.text + done.stderr
-    return (numpy.load(folder / f"{name}_out.npy") for name in ("o", "lse"))
+    return (numpy.load(folder / f"{name}_out.npy") for name in outputs)
 
 
 def softmax(scores):
@@ -116,6 +116,25 @@ def test_the_text_is_clean(name, doubles):
     checked = attnc("check", "--deny", "warnings", "-", text=traced.text)
     assert checked.returncode == 0, traced.text + checked.stderr
     assert attnc("fmt", "-", text=traced.text).stdout == traced.text
+
+
+LEARNED = ["relative_bias_table", "temperature", "bias_full", "bias_learned_parts", "swin", "t5_buckets",
+           "graph_distance", "module"]
+
+
+@pytest.mark.parametrize("name", LEARNED)
+def test_gradients_of_learned_tensors_are_autograd_s(name, doubles, tmp_path):
+    pair = mods.MODS[name]()
+    traced = trace(*pair, **SIZES)
+    assert traced.learned
+    values = inputs() | {"do": numpy.random.default_rng(7).normal(size=(2, 4, 48, 48))}
+    o = torch.softmax(expected(*pair, values, grad=True), dim=-1)
+    leaves = [traced.tensors[learned] for learned in traced.learned]
+    leaves = [leaf if leaf.is_leaf else leaf._base for leaf in leaves]  # one without dimensions is a view
+    wanted = torch.autograd.grad((o * torch.from_numpy(values["do"])).sum(), leaves)
+    outputs = [f"d_{learned}" for learned in traced.learned]
+    for actual, gradient in zip(computed(traced, values, tmp_path, outputs, "--grad"), wanted):
+        expect_same(actual, gradient.numpy().reshape(actual.shape))
 
 
 def test_there_are_enough_mods():
@@ -363,6 +382,12 @@ def test_arrays_mean_the_same(tmp_path):
     o, actual_lse = computed(traced, inputs(), tmp_path)
     expect_same(actual_lse, lse)
     expect_same(o, weights)
+
+
+def test_the_module_and_the_function_have_one_name():
+    import attn.trace
+
+    assert attn.trace(**SIZES).text == trace(**SIZES).text
 
 
 def test_threads_trace_at_the_same_time():

@@ -19,7 +19,12 @@ _PYTHONS = tuple(module.__file__ for module in (ast, contextlib, functools, insp
 
 def is_library(code: CodeType) -> bool:
     """Whether the code is this package's, torch's, NumPy's or Python's own."""
-    return code.co_filename.startswith((_OURS, "<frozen", *map(_folder, ("torch", "numpy")), *_PYTHONS))
+    return _is_library_file(code.co_filename)
+
+
+@functools.lru_cache(maxsize=None)
+def _is_library_file(name: str) -> bool:
+    return name.startswith((_OURS, "<frozen", *map(_folder, ("torch", "numpy")), *_PYTHONS))
 
 
 def _folder(package: str) -> str:
