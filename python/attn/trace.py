@@ -178,7 +178,12 @@ def _returned(tracer: Tracer, result: Any, mod: Callable, what: str) -> Node:
 
 @contextlib.contextmanager
 def _watching_names(tracer: Tracer) -> Iterator[None]:
-    """Learns what the mod's variables are called, and sees Python's random numbers."""
+    """Learns what the mod's variables are called, and sees Python's random numbers; not while a profiler
+    runs, because there can be only one."""
+    if sys.getprofile() is not None:
+        yield
+        return
+
     def at_event(frame: Any, event: str, arg: Any) -> None:
         if event == "c_call" and isinstance(getattr(arg, "__self__", None), random.Random):
             raise functions.random_error()
@@ -187,12 +192,11 @@ def _watching_names(tracer: Tracer) -> Iterator[None]:
                 if type(value) is Value:
                     tracer.local_names[id(value.node)] = name
 
-    before = sys.getprofile()
     sys.setprofile(at_event)
     try:
         yield
     finally:
-        sys.setprofile(before)
+        sys.setprofile(None)
 
 
 def _watching_torch(tracer: Tracer) -> contextlib.AbstractContextManager:
@@ -229,11 +233,8 @@ def _ordinary(tracer: Tracer, func: Callable, args: Any, kwargs: Any) -> Any:
         raise functions.in_place_error(name)
     result = func(*args, **kwargs)
     for tensor in tensors_in([result]):
-        indexes = args[1] if name == "__getitem__" else None
-        indexes = indexes if isinstance(indexes, tuple) else (indexes,)
-        if all(type(index) is int for index in indexes):
-            tracer.captures.note_indexed(tensor, args[0], indexes)
-        elif all(tensor is not source for source in known):
+        is_part = name == "__getitem__" and tracer.captures.note_indexed(tensor, *args)
+        if not is_part and all(tensor is not source for source in known):
             tracer.captures.derive(tensor, known[0])
     return result
 
@@ -296,12 +297,20 @@ class _Reads:
         """The shape, by names of dimensions where the indexes say so."""
         found = []
         for axis, size in enumerate(capture.shape):
-            indexes = {node.value if node.op == "var" else "" for node in
-                       (load.args[axis] for load in self._loads[id(capture)])}
-            name = {("b",): "B", ("h",): "Hq", ("q_idx",): "Sq", ("kv_idx",): "Skv",
+            indexes = {_index_name(load.args[axis], sizes) for load in self._loads[id(capture)]}
+            name = {("b",): "B", ("h",): "Hq", ("key head",): "Hkv", ("q_idx",): "Sq", ("kv_idx",): "Skv",
                     ("kv_idx", "q_idx"): "Skv"}.get(tuple(sorted(indexes)))
             found.append(name if name and sizes[name] == size else str(size))
         return found
+
+
+def _index_name(index: Node, sizes: Mapping[str, int]) -> str:
+    """The variable that an index is, "key head" for `h // (Hq / Hkv)`, or ""."""
+    if index.op == "var":
+        return index.value
+    if index.op == "//" and index.args[0].is_var("h") and index.args[1].op == "const":
+        return "key head" if index.args[1].value * sizes["Hkv"] == sizes["Hq"] else ""
+    return ""
 
 
 def _in_value(score: Node) -> list[Node]:

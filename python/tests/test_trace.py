@@ -105,6 +105,7 @@ def expect_meaning(score_mod, mask_mod, folder, **options):
     return traced
 
 
+@pytest.mark.filterwarnings("ignore:There is a performance drop")  # of vmap
 @pytest.mark.parametrize("name", mods.MODS)
 def test_a_mod_means_the_same(name, doubles, tmp_path):
     expect_meaning(*mods.MODS[name](), tmp_path)
@@ -265,6 +266,29 @@ def test_names_are_those_of_variables_and_valid():
                                                        "options_rel_bias"]
     assert trace(lambda score, b, h, q_idx, kv_idx: score * 2, **SIZES).text.startswith("attention traced {")
     assert trace(**SIZES, name="my attention!").text.startswith("attention my_attention {")
+
+
+def test_dimensions_are_named_where_a_plain_variable_indexes_them():
+    table, key_heads, other = torch.ones(2, 4, 48, 48), torch.ones(2), torch.ones(48, 50)
+
+    def score_mod(score, b, h, q_idx, kv_idx):
+        x = table[b, h, q_idx, kv_idx] + key_heads[h // 2]
+        return score + x + other[q_idx, kv_idx] + other[kv_idx - 1, q_idx + 1]
+
+    assert clauses(score_mod, lambda b, h, q_idx, kv_idx: kv_idx > 0)[:3] == [
+        "tensor table: f32[B, Hq, Sq, Skv];", "tensor key_heads: f32[Hkv];", "tensor other: f32[48, 50];"]
+
+
+def test_rows_of_captured_tensors_can_be_unpacked_and_reduced():
+    spans = torch.tensor([[0, 9], [9, 48]])
+
+    def mask_mod(b, h, q_idx, kv_idx):
+        start, end = spans[b]
+        return (kv_idx >= start) & (kv_idx < end) & ((spans[:, 0] <= q_idx).sum() > 0)
+
+    assert clauses(None, mask_mod) == [
+        "tensor spans: i64[2, 2];",
+        "mask kv_idx >= spans[b, 0] && kv_idx < spans[b, 1] && sum(j in 0..2: spans[j, 0] <= q_idx) > 0;"]
 
 
 def test_one_tensor_is_captured_once_and_parts_of_it_are_read_in_place():

@@ -55,7 +55,7 @@ class Captures:
         self._wishes: dict[int, str] = {}
         self._kept: list[Any] = []  # so that no id is used again
         self._by_id: dict[int, Capture] = {}
-        self._indexed: dict[int, tuple[Any, tuple]] = {}
+        self._indexed: dict[int, tuple[Any, tuple[int | None, ...]]] = {}
         self._derived: dict[int, str] = {}
 
     def find_names(self, mod: Callable) -> None:
@@ -87,15 +87,27 @@ class Captures:
         self._kept.append(value)
         self._derived.setdefault(id(value), self.name_of(source))
 
-    def note_indexed(self, value: Any, source: Any, indexes: tuple[int, ...]) -> None:
-        """`value` is `source[indexes]`, with constant indexes."""
-        whole, before = self._indexed.get(id(source), (source, ()))
+    def note_indexed(self, value: Any, source: Any, index: Any) -> bool:
+        """`value` is `source[index]`. False if there is more than constants and whole dimensions in it."""
+        given = index if isinstance(index, tuple) else (index,)
+        whole, indexes = self.whole(source)
+        free = [axis for axis, index in enumerate(indexes) if index is None]
+        if len(given) > len(free) or not all(map(_is_simple, given)):
+            return False
+        known = list(indexes)
+        for axis, one in zip(free, given):
+            known[axis] = one % whole.shape[axis] if type(one) is int else None
         self.derive(value, source)
-        self._indexed[id(value)] = whole, before + indexes
+        self._indexed[id(value)] = whole, tuple(known)
+        return True
 
-    def whole(self, value: Any) -> tuple[Any, tuple[int, ...]]:
-        """The tensor of which `value` is a part, and the constant indexes of the part."""
-        return self._indexed.get(id(value), (value, ()))
+    def whole(self, value: Any) -> tuple[Any, tuple[int | None, ...]]:
+        """The tensor of which `value` is a part, and the constant index of each of its dimensions."""
+        return self._indexed.get(id(value), (value, (None,) * len(value.shape)))
+
+
+def _is_simple(index: Any) -> bool:
+    return type(index) is int or (isinstance(index, slice) and index == slice(None))
 
 
 def is_tensor(value: Any) -> bool:

@@ -1,6 +1,7 @@
 """What a mod computes with while it is traced: values that stand for one score each."""
 from __future__ import annotations
 
+import math
 from typing import Any, Callable
 
 from attn.tracing import functions
@@ -47,8 +48,8 @@ class Tracer:
         capture = self.captures.of(whole)
         if capture.is_scalar:
             indexes = (0,)
-        given = tuple(self.graph.const(index % size) for index, size in zip(indexes, capture.shape))
-        return Row(self, capture, given + (None,) * (len(capture.shape) - len(given)))
+        const = self.graph.const
+        return Row(self, capture, tuple(None if index is None else const(index) for index in indexes))
 
     def array(self, array: Any) -> Any:
         """The stand-in of a captured NumPy array."""
@@ -232,7 +233,7 @@ class Value:
         return self.shape if axis is None else self.shape[axis]
 
     def numel(self) -> int:
-        return self.shape[0] if self.shape else 1
+        return math.prod(self.shape)
 
 
 class Row(Value):
