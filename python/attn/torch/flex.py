@@ -11,7 +11,6 @@ from typing import Any
 import torch
 
 from attn.errors import BindingError, TraceError
-from attn.torch.function import call
 from attn.torch.signature import DTYPES, HALF, sizes_of
 
 MOST_KEPT = 256  # attentions, least recently used dropped first
@@ -91,7 +90,7 @@ def flex_attention(
         _kept.put(meaning, found)
     attention, places = found
     tensors = {name: _element(captured[place]) for name, place in places.items()}
-    return call(attention, query, key, value, **tensors)
+    return attention(query, key, value, **tensors)
 
 
 def _traced(

@@ -15,7 +15,6 @@ from attn.torch.variant import Form, Pair, Variants, is_addressed, output_stride
 
 if TYPE_CHECKING:
     from attn.attention import Attention
-    from attn.torch.recent import Recent
 
 INPUTS = ("q", "k", "v")
 RANDOM = ("seed", "offset")
@@ -42,7 +41,6 @@ class Facts:
         self.differentiated = (*INPUTS, *self.learned)
         self.variants = Variants()
         self.ways: dict[Any, Any] = {}  # of the operators
-        self.recent: Recent | None = None  # the last call on a GPU, which the next is probably like
 
 
 def facts_of(attention: Attention) -> Facts:
@@ -79,28 +77,24 @@ def call(attention: Attention, *args: Any, **kwargs: Any) -> Any:
 
     if torch.compiler.is_compiling():
         return operators.apply_operator(sorted_call(attention, args, kwargs))
-    facts = facts_of(attention)
-    if facts.recent is not None:
-        result = facts.recent.call(args, kwargs)
-        if result is not None:
-            return result
     each = formed(sorted_call(attention, args, kwargs))
     result = operators.apply(each)
-    remember(facts, each, args, kwargs)
+    remember(each, args, kwargs)
     return result
 
 
-def remember(facts: Facts, each: Call, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+def remember(each: Call, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Keeps a short way for calls like this one, which ran."""
     from attn.torch.recent import Recent
 
+    facts = facts_of(each.attention)
     device = each.tensors["q"].device
     if device.type != "cuda" or len(args) != len(INPUTS):
         return
     for training in (True, False):
         pair = facts.variants.find((each.form, device.index, training))
         if pair is not None:
-            facts.recent = Recent(each, pair, kwargs)
+            each.attention._recent = Recent(each, pair, kwargs)
             return
 
 

@@ -54,9 +54,7 @@ class Launch:
     ) -> tuple[torch.Tensor, ...] | None:
         """`run` in one native step, or None if it does not apply: tensors that do not fit, a stream that is
         being captured, or a PyTorch without DLPack's exchange functions."""
-        if self._direct is None or is_capturing():
-            return None
-        return self._direct.run(tensors, params)
+        return None if self._direct is None or is_capturing() else self._direct.run(tensors, params)
 
     def run(self, tensors: Sequence[torch.Tensor], params: Sequence[float]) -> Sequence[torch.Tensor]:
         """Enqueues the kernels on the current stream. `tensors` in the order of `inputs`.

@@ -13,7 +13,9 @@ from attn.torch.variant import Pair, differentiated
 
 
 def _picker(wanted: Sequence[str], given: Sequence[str]) -> Any:
-    """A function of a sequence in the order of `given`: a tuple in the order of `wanted`."""
+    """A function of a tuple in the order of `given`: a tuple in the order of `wanted`."""
+    if tuple(wanted) == tuple(given):
+        return tuple
     places = [given.index(name) for name in wanted]
     if len(places) == 1:
         return lambda values: (values[places[0]],)
@@ -32,7 +34,7 @@ class Way:
         names = tuple(each.tensors)
         forward, backward = pair.forward, pair.backward
         shown = facts.all_outputs if training else facts.outputs
-        self._forward = forward
+        self._run_forward = forward.run_direct
         self._inputs = _picker(forward.inputs, names)
         self._outputs = _picker(shown, forward.outputs)
         self._params = _picker(forward.params, facts.params)
@@ -46,7 +48,7 @@ class Way:
 
     def forward(self, tensors: Sequence[torch.Tensor], params: Sequence[float]) -> Any:
         """The outputs that the operators return."""
-        outputs = self._forward.run_direct(self._inputs(tensors), self._params(params))
+        outputs = self._run_forward(self._inputs(tensors), self._params(params))
         return None if outputs is None else self._outputs(outputs)
 
     def backward(
@@ -65,6 +67,12 @@ class Way:
         return None if found is None else self._gradients(found)
 
 
+# Looked up once: a call takes a few microseconds.
+_is_autocast = torch.is_autocast_enabled
+_is_deterministic = torch.are_deterministic_algorithms_enabled
+_is_recording = torch.is_grad_enabled
+
+
 class Recent:
     """The last call of an attention on a GPU, with q, k and v by their order."""
 
@@ -79,41 +87,45 @@ class Recent:
         self._kept = tuple(each.tensors[name] for name in kept)
         self._tensors = _picker(self._names, (*given, *kept, *self._random))
         self._params = _picker(facts.params, (*given, *kept)) if set(facts.params) <= set(given) else None
-        self._deterministic = torch.are_deterministic_algorithms_enabled()
+        self._only_args = self._names == INPUTS and not facts.params
+        self._deterministic = _is_deterministic()
         self._shown = len(facts.outputs)
         self._trains = pair.backward is not None
         self._way = Way(each, pair, self._trains)
         learned = (*INPUTS, *facts.learned)
         self._places = [learned.index(name) if name in learned else None for name in self._names]
 
-    def call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """What `attn.torch.call` returns, or None if this call is not like the recent one."""
         if (
             len(args) != 3
             or tuple(kwargs) != self._keys
+            or _is_autocast("cuda")
+            or _is_deterministic() != self._deterministic
             or self._params is None
-            or torch.is_autocast_enabled("cuda")
-            or torch.are_deterministic_algorithms_enabled() != self._deterministic
         ):
             return None
+        tensors, params = (args, ()) if self._only_args else self._sorted(args, kwargs)
+        try:
+            if _is_recording():
+                for tensor in tensors:
+                    if tensor.requires_grad:
+                        return _Recorded.apply(self, params, *tensors) if self._trains else None
+        except (_Unfit, AttributeError):  # an argument is not a tensor: the longer way says which
+            return None
+        outputs = self._way.forward(tensors, params)
+        if outputs is None:
+            return None
+        return outputs[0] if self._shown == 1 else outputs[: self._shown]
+
+    def _sorted(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
         values = (*args, *kwargs.values(), *self._kept)
         params = self._params(values)
         if self._random:
-            random = {name: value for name, value in zip(self._keys, kwargs.values()) if name in RANDOM}
+            random = {name: value for name, value in kwargs.items() if name in RANDOM}
             add_random(random, args[0].device)
             values = (*values, *(random[name] for name in self._random))
-        tensors = self._tensors(values)
-        try:
-            if torch.is_grad_enabled() and any([tensor.requires_grad for tensor in tensors]):
-                outputs = _Recorded.apply(self, params, *tensors) if self._trains else None
-            else:
-                outputs = self._way.forward(tensors, params)
-                outputs = None if outputs is None else outputs[: self._shown]
-        except (_Unfit, AttributeError):  # an argument is not a tensor: the longer way says which
-            return None
-        if outputs is None or self._shown > 1:
-            return outputs
-        return outputs[0]
+        return self._tensors(values), params
 
     def forward(self, tensors: Sequence[torch.Tensor], params: Sequence[float]) -> Any:
         return self._way.forward(tensors, params)
@@ -148,10 +160,10 @@ class _Recorded(torch.autograd.Function):
         ctx.recent, ctx.params = recent, params
         ctx.save_for_backward(*tensors, *outputs)
         ctx.set_materialize_grads(False)
-        shown = outputs[: recent._shown]
-        if len(shown) > 1:
-            ctx.mark_non_differentiable(*shown[1:])
-        return shown
+        if recent._shown == 1:
+            return outputs[0]
+        ctx.mark_non_differentiable(*outputs[1 : recent._shown])
+        return outputs[: recent._shown]
 
     @staticmethod
     @torch.autograd.function.once_differentiable
