@@ -19,6 +19,7 @@ from .errors import (ArgumentError, BindingError, CompilerError, CudaError, Cudn
                      TraceError, Unsupported)
 from .plan import targets
 from .specs import Spec
+from .trace import trace
 
 __version__ = "0.1.0"
 
@@ -33,8 +34,4 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name == "torch":  # imports PyTorch
         return importlib.import_module(f"{__name__}.torch")
-    if name == "trace":
-        from .trace import trace
-
-        return trace
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,6 +1,7 @@
 """Compiled attentions: `compile`, `load`, and what they return."""
 from __future__ import annotations
 
+import inspect
 import os
 import pathlib
 import sys
@@ -282,6 +283,11 @@ def _traced(score_mod: Callable[..., Any] | None, mask_mod: Callable[..., Any] |
         names = ", ".join("D" if dim == "Dqk" else dim for dim in missing)
         raise ArgumentError(f"functions are traced for given sizes, and {names} are missing",
                             ["attn.compile(score_mod=f, B=2, Hq=8, Sq=1024, D=64)"])
+    known = [*inspect.signature(trace).parameters][2:]
+    for name in sizes:
+        if name not in known:
+            raise ArgumentError(f"`{name}` is no size, and no option of a trace",
+                                [f"they are {', '.join(known)}"])
     traced = trace(score_mod, mask_mod, **sizes)
     return Spec(traced.text), traced.tensors
 

@@ -126,6 +126,32 @@ def test_nothing_to_compile():
         attn.compile()
 
 
+def causal(b, h, q_idx, kv_idx):
+    return q_idx >= kv_idx
+
+
+def test_functions_are_compiled():
+    found = attn.compile(mask_mod=causal, B=1, Hq=4, Sq=256, D=64, target="h200", engine="native")
+    assert found.spec == found.plans[0].spec
+    assert "mask    q_idx >= kv_idx;" in found.spec
+    assert found.sizes["Skv"] == 256 and found.captured == {}
+
+
+@pytest.mark.parametrize("sizes, message", [
+    ({"B": 1, "Sq": 4}, "functions are traced for given sizes, and Hq, D are missing\n"
+                        "  note: attn.compile(score_mod=f, B=2, Hq=8, Sq=1024, D=64)"),
+    ({"B": 1, "Hq": 1, "Sq": 4, "D": 8, "window": 3}, "`window` is no size, and no option of a trace\n"),
+])
+def test_functions_need_sizes(sizes, message):
+    with pytest.raises(attn.ArgumentError) as caught:
+        attn.compile(mask_mod=causal, **sizes)
+    assert str(caught.value).startswith(message)
+
+
+def test_the_tracer_is_a_function_of_the_package():
+    assert "q_idx >= kv_idx" in attn.trace(None, causal, B=1, Hq=1, Hkv=1, Sq=4, Skv=4, Dqk=8, Dv=8).text
+
+
 def test_a_plan_needs_all_sizes():
     with pytest.raises(attn.ArgumentError) as caught:
         attn.compile("attention x { dims B, Hq = 4, Sq, D = 64; mask q_idx >= kv_idx; }", target="h200")
