@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import warnings
-from typing import Any, Sequence
+from typing import Any, Mapping, Sequence
 
 from . import _find
 from .errors import CompilerError, Diagnostic, Error, SpecError, SpecWarning, error_of
@@ -40,22 +40,29 @@ def run(arguments: Sequence[str], *, text: str = "", name: str = "<spec>",
     threads may call this. Raises the error that fits attnc's answer."""
     process = _start([*arguments, "--format", "json"], text, folder)
     printed = process.stderr.replace(_STDIN, name)
-    if process.returncode == _SPEC_ERRORS and not printed:  # `check` prints either form alone
-        printed = _start(arguments, text, folder).stderr.replace(_STDIN, name)
-    if process.returncode != 0:
+    if process.returncode not in (0, _SPEC_ERRORS):
         raise _error(process, printed, name)
+    answer = _parse(process.stdout) if process.stdout.strip() else {}
+    found = _diagnostics(answer)
+    if found and not printed:  # `check` prints either form alone
+        printed = _start(arguments, text, folder).stderr.replace(_STDIN, name)
+    if process.returncode == _SPEC_ERRORS:
+        raise _spec_error(found, printed, name)
     for finding in _findings(printed):
         if finding.startswith("warning["):
             warnings.warn(finding, SpecWarning, stacklevel=_outside())
-    return _parse(process.stdout) if process.stdout.strip() else None
+    return answer
 
 
 def run_text(arguments: Sequence[str], *, text: str = "", name: str = "<spec>",
              folder: str | os.PathLike[str] | None = None) -> str:
-    """The same for commands and options that print text."""
+    """The same for commands and options that print text. A SpecError has no diagnostics then."""
     process = _start(arguments, text, folder)
+    printed = process.stderr.replace(_STDIN, name)
+    if process.returncode == _SPEC_ERRORS:
+        raise _spec_error((), printed, name)
     if process.returncode != 0:
-        raise _error(process, process.stderr.replace(_STDIN, name), name)
+        raise _error(process, printed, name)
     return process.stdout
 
 
@@ -96,26 +103,10 @@ def _findings(printed: str) -> list[str]:
             if part.startswith(("error[", "warning["))]
 
 
-def _diagnostics(answer: Any) -> list[dict[str, Any]]:
+def _diagnostics(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
     if "specs" in answer:  # of `check`
         return [one for spec in answer["specs"] for one in spec["diagnostics"]]
     return answer.get("diagnostics", [])
-
-
-def _error(process: subprocess.CompletedProcess[str], printed: str, name: str) -> Error:
-    if process.returncode < 0:
-        return CompilerError(f"attnc was ended by signal {-process.returncode}", [printed.strip()])
-    try:
-        answer = json.loads(process.stdout)
-    except ValueError:
-        answer = {}
-    if process.returncode == _SPEC_ERRORS:
-        return _spec_error(_diagnostics(answer), printed, name)
-    error = answer.get("error")
-    if error is None:  # the command line was refused before --format was read
-        status = _STATUS_OF_EXIT.get(process.returncode, "internal")
-        return error_of(status, printed.strip() or f"attnc failed with exit code {process.returncode}")
-    return error_of(error["code"], error["message"].replace(_STDIN, name), error.get("notes", ()))
 
 
 def _spec_error(found: Sequence[dict[str, Any]], printed: str, name: str) -> SpecError:
@@ -126,3 +117,15 @@ def _spec_error(found: Sequence[dict[str, Any]], printed: str, name: str) -> Spe
         Diagnostic(name if one["file"] == _STDIN else one["file"], one["line"], one["column"],
                    one["code"], one["severity"], one["message"], text)
         for one, text in zip(found, texts)])
+
+
+def _error(process: subprocess.CompletedProcess[str], printed: str, name: str) -> Error:
+    """The error of an attnc that failed for another reason than a spec with errors."""
+    if process.returncode < 0:
+        return CompilerError(f"attnc was ended by signal {-process.returncode}", [printed.strip()])
+    try:
+        error = json.loads(process.stdout)["error"]
+    except (ValueError, KeyError):  # text was asked for, or the command line was refused
+        status = _STATUS_OF_EXIT.get(process.returncode, "internal")
+        return error_of(status, printed.strip() or f"attnc failed with exit code {process.returncode}")
+    return error_of(error["code"], error["message"].replace(_STDIN, name), error.get("notes", ()))

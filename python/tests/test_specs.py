@@ -97,8 +97,10 @@ def test_imports_are_searched_for_beside_the_file(tmp_path):
 
 def test_a_warning_is_a_python_warning():
     text = "attention x { dims B = 1, Hq = 1, Sq = 4, D = 8; mask q_idx < 0; }"
-    with pytest.warns(attn.SpecWarning, match="W0"):
-        attn.compile(text, target="h200", engine="native")
+    for target in ("h200", None):
+        with pytest.warns(attn.SpecWarning, match="no query sees any key") as caught:
+            attn.compile(text, target=target, engine="native")
+        assert [warning.filename for warning in caught] == [__file__]
     with pytest.raises(attn.SpecError, match="W0"):
         attn.compile(text, deny_warnings=True)
 
