@@ -3,6 +3,7 @@ import concurrent.futures
 import inspect
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -204,6 +205,15 @@ attention alibi_packed {
 """
     assert traced.tensors["document"] is document
     assert traced.learned == ()
+
+
+def test_the_example_of_the_manual():
+    page = (ROOT / "docs" / "flexattention.md").read_text(encoding="utf-8")
+    section = page[page.index("## Tracing a mod"):]
+    blocks = re.findall(r"^```(?:python|text)\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    done = subprocess.run([sys.executable, "-c", blocks[0]], capture_output=True, text=True, timeout=120,
+                          check=False, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
+    assert done.stdout == blocks[1] + "\n", done.stderr
 
 
 def test_a_score_of_minus_infinity_everywhere_else_is_a_mask():
