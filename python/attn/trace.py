@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import random
 import sys
-import types
 from dataclasses import dataclass
 from typing import Any, Callable, Iterable, Iterator, Mapping, Sequence
 
@@ -359,13 +358,3 @@ def _is_sorted(values: Any) -> bool:
     if (not on_cpu and size > _MOST_VALUES_READ) or "Fake" in type(values).__name__:
         return False
     return bool((values[..., 1:] >= values[..., :-1]).all())
-
-
-class _Callable(types.ModuleType):
-    """`attn.trace(..)` is the function, also once this module is imported under the same name."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Traced:
-        return trace(*args, **kwargs)
-
-
-sys.modules[__name__].__class__ = _Callable

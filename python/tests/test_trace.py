@@ -418,12 +418,6 @@ def test_arrays_mean_the_same(tmp_path):
     expect_same(o, weights)
 
 
-def test_the_module_and_the_function_have_one_name():
-    import attn.trace
-
-    assert attn.trace(**SIZES).text == trace(**SIZES).text
-
-
 def test_threads_trace_at_the_same_time():
     wanted = {name: trace(*make(), **SIZES).text for name, make in mods.MODS.items()}
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
