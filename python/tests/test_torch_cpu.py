@@ -134,6 +134,28 @@ def test_flex_attention_traces_equal_mods_once(monkeypatch):
     assert len(traced) == 2  # another constant
 
 
+def test_flex_attention_uses_the_tensors_of_each_call():
+    """Those without dimensions, and documents that are no longer sorted, too."""
+    q, k, v = inputs(heads=2, rows=12, columns=12)
+    lens = torch.tensor([5, 9])
+    for factor, document in ((2.0, torch.arange(12) // 5), (3.0, torch.arange(12) % 5)):
+        factor, lens = torch.tensor(factor, requires_grad=True), lens + 1
+
+        def score_mod(score, b, h, q_idx, kv_idx, factor=factor):
+            return score * factor
+
+        def mask_mod(b, h, q_idx, kv_idx, lens=lens, document=document):
+            return (kv_idx < lens[1]) & (document[q_idx] == document[kv_idx])
+
+        o = attn.torch.flex_attention(q, k, v, score_mod, mask_mod=mask_mod)
+        visible = (torch.arange(12) < lens[1]) & (document[:, None] == document)
+        scores = (q @ k.transpose(2, 3) / q.shape[-1] ** 0.5 * factor).masked_fill(~visible, -math.inf)
+        expected = torch.softmax(scores, -1).nan_to_num(0) @ v
+        torch.testing.assert_close(o, expected, atol=1e-6, rtol=1e-6)
+        (found,), (wanted,) = (torch.autograd.grad(x[:, :, :5].sum(), factor) for x in (o, expected))
+        torch.testing.assert_close(found, wanted, atol=1e-6, rtol=1e-5)
+
+
 def test_half_precision_is_rounded_as_a_kernel_would():
     f = attn.compile(CAUSAL)
     q, k, v = inputs(torch.bfloat16)

@@ -116,6 +116,7 @@ def _traced(
         scale=scale,
         outputs=("o", "lse") if return_lse else ("o",),
         dropout=dropout_p,
+        facts=False,  # the next call may capture other elements
     )
     places = {name: _place(tensor, captured) for name, tensor in traced.tensors.items()}
     return Attention(Spec(traced.text), {}), places
