@@ -6,7 +6,9 @@ import os
 import pathlib
 import sys
 import tempfile
+import threading
 import warnings
+from concurrent.futures import Future
 from typing import Any, Callable, Mapping
 
 from . import _attnc, _find, plan as plans
@@ -26,16 +28,18 @@ class Attention:
     captured  tensors that a traced function captured, by name: inputs of every call that does not give
               others
     target    the GPU that plans are for, or None
-    engine    the engine that plans must be of, or None"""
+    engine    the engine that plans must be of, or None
+    builds    whether a torch call for which there is no plan compiles one; else it raises Unsupported"""
 
     def __init__(self, source: Spec, bindings: Mapping[str, Any], contents: bytes | None = None, *,
                  target: str | None = None, engine: str | None = None, cache: bool = True,
-                 captured: Mapping[str, Any] | None = None):
+                 captured: Mapping[str, Any] | None = None, builds: bool = True):
         self.source = source
         self.bindings = dict(bindings)
         self.captured = dict(captured or {})
         self.target = target
         self.engine = engine
+        self.builds = builds
         self._cache = cache
         self._contents = contents
         self.plans: tuple[PlanInfo, ...] = PlanFile(contents).plans if contents else ()
@@ -90,6 +94,27 @@ class Attention:
             bindings.update(sizes)
         return plans.build(source or self.source, bindings, target or self.target or "native",
                            engine=self.engine, direction=direction, cache=self._cache)
+
+    def warm(self, *, training: bool = False, dtype: str | None = None, layout: str = "bhsd",
+             device: Any = None, background: bool = False, **sizes: int) -> Future[None]:
+        """Compiles and loads the plan of torch calls with these sizes, so that they need not wait.
+
+        `training`: for tensors that require a gradient. `layout`: "bhsd" or "bshd", the order of q, k and v
+        in memory, whatever their shape; `dtype`: "bf16" or "f16", by default the spec's; `device`: by default
+        the current CUDA device. With `background` it returns at once; calls of these sizes then wait for
+        this build. Returns a finished or running Future; without `background`, raises what the build does."""
+        from .torch.function import warm
+
+        def run() -> None:
+            warm(self, sizes, training=training, dtype=dtype, layout=layout, device=device)
+
+        future: Future[None] = Future()
+        if not background:
+            run()
+            future.set_result(None)
+            return future
+        threading.Thread(target=_settle, args=(future, run), daemon=True).start()
+        return future
 
     def explain(self, target: str | None = None) -> str:
         """What attnc says about the attention: graph nodes, mask, work and engine. Of the plans if there
@@ -242,7 +267,8 @@ def load(path: str | os.PathLike[str], *, recompile: bool = False) -> Attention:
     only plans you trust.**
 
     `recompile`: if its plans are for another GPU than the local one, or another cuDNN than is found here,
-    compile them again, with a warning that names both. Raises CompilerError if the file cannot be read,
+    compile them again, with a warning that names both; and plans that are missing are compiled by the torch
+    call that needs them, instead of raising Unsupported. Raises CompilerError if the file cannot be read,
     PlanError if it is damaged or no plan file."""
     contents = plans.read(path)
     if recompile:

@@ -10,7 +10,7 @@ import torch
 from attn import _libattn
 from attn.errors import BindingError, Unsupported
 from attn.reference import reference
-from attn.torch.signature import DTYPES, HALF, TORCH_DTYPES, aligned, layout_of, sizes_of, usable
+from attn.torch.signature import DTYPES, HALF, TORCH_DTYPES, Sizes, aligned, layout_of, sizes_of, usable
 from attn.torch.variant import Form, Pair, Variants, is_addressed, output_strides, places_in, spec_of
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ def _as_tensor(name: str, value: Any, dtype: str, device: torch.device) -> torch
 # Numbers of PyTorch's generator, so that torch.manual_seed repeats them and CUDA graphs draw new ones.
 def add_random(tensors: dict[str, torch.Tensor], device: torch.device) -> None:
     if "seed" not in tensors:
-        tensors["seed"] = torch.randint(1 << 62, (1,), dtype=torch.int64, device=device)
+        tensors["seed"] = torch.randint(1 << 53, (1,), dtype=torch.int64, device=device)
     if "offset" not in tensors:
         tensors["offset"] = torch.zeros(1, dtype=torch.int64, device=device)
 
@@ -194,34 +194,76 @@ def _form(facts: Facts, tensors: dict[str, torch.Tensor]) -> Form:
 
 def pair_of(each: Call, training: bool) -> Pair:
     """The plans of a call on CUDA tensors, compiled first if there are none and the attention allows it."""
-    facts = facts_of(each.attention)
-    device = each.tensors["q"].device
-    key = (each.form, device.index, training)
-    pair = facts.variants.find(key)
-    if pair is not None:
-        return pair
-    return facts.variants.get(key, lambda: _make_pair(each, training, device))
+    return _pair(each.attention, each.form, training, each.tensors["q"].device)
 
 
-def _make_pair(each: Call, training: bool, device: torch.device) -> Pair:
-    attention, form = each.attention, each.form
+def _pair(attention: Attention, form: Form | None, training: bool, device: torch.device) -> Pair:
+    variants = facts_of(attention).variants
+    key = (form, device.index, training)
+    pair = variants.find(key)
+    if pair is None:
+        pair = variants.get(key, lambda: _make_pair(attention, form, training, device))
+    return pair
+
+
+def warm(
+    attention: Attention,
+    sizes: Mapping[str, int],
+    *,
+    training: bool,
+    dtype: str | None,
+    layout: str,
+    device: Any,
+) -> None:
+    """Builds and loads the plans of calls with these sizes; see `attn.Attention.warm`."""
+    known = {**attention.sizes, **sizes}
+    both = known.pop("D", None)
+    if both is not None:
+        known.update(Dqk=both, Dv=both)
+    for dim, like in (("Hkv", "Hq"), ("Skv", "Sq"), ("Dv", "Dqk")):
+        if known.get(dim) is None or (like in sizes and dim not in sizes):
+            known[dim] = known.get(like)
+    missing = [dim for dim in Sizes._fields if known.get(dim) is None]
+    if missing:
+        raise BindingError(f"no size is known for {', '.join(missing)}: f.warm({missing[0]}=..)")
+    device = torch.device("cuda", torch.cuda.current_device()) if device is None else torch.device(device)
+    dtype = dtype or facts_of(attention).spec.dtype
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    form = Form(Sizes(**{dim: known[dim] for dim in Sizes._fields}), dtype, (layout,) * 3, deterministic)
+    _pair(attention, form, training, device)
+
+
+def _make_pair(attention: Attention, form: Form | None, training: bool, device: torch.device) -> Pair:
     sm = _libattn.runtime(device.index or 0).describe()["sm"]
     plan = attention.bytes
     if plan:
         places = _fixed_places(plan, sm) if form is None else places_in(plan, form, sm)
         if places and (not training or "bwd" in places):
             return Pair(plan, places, device)
+    name = attention.source.name
     if form is None:
         raise Unsupported(
-            f"the plan of `{attention.source.name}` is not for this GPU (sm_{sm}): compile it with"
-            " target=\"native\""
+            f"`{name}` has no plan for this GPU (sm_{sm}), and its layout needs one that was compiled before"
+            " the call",
+            ["give all sizes and target=\"native\" to attn.compile"],
+        )
+    if not attention.builds:
+        what = "training (forward and backward)" if training else "a forward"
+        raise Unsupported(
+            f"the plan file of `{name}` has no plan for {what} with these sizes, strides and dtype on this GPU"
+            f" (sm_{sm})",
+            [
+                f"asked for: {form.sizes._asdict()}, {form.dtype}, q {form.layouts[0]}, k {form.layouts[1]}, v"
+                f" {form.layouts[2]}",
+                "attn.load(path, recompile=True) compiles what is missing",
+            ],
         )
     built = attention.build(
         spec_of(attention.source, form), form.sizes._asdict(), direction="both" if training else "fwd"
     )
     places = places_in(built, form, sm)
     if places is None:
-        raise Unsupported(f"`{attention.source.name}` was compiled, but not for these strides: {form.layouts}")
+        raise Unsupported(f"`{name}` was compiled, but not for these strides: {form.layouts}")
     return Pair(built, places, device)
 
 

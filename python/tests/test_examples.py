@@ -1,0 +1,27 @@
+"""The examples in examples/python run, here by the reference."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("torch")
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def run(name, *arguments):
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples" / "python" / name, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_training_with_a_learned_bias():
+    said = run("train_learned_bias.py", "--steps", "3", "--length", "64", "--device", "cpu")
+    assert said.count("loss") == 2
