@@ -1,4 +1,4 @@
-"""Runs pytest on python/tests, in the environment of .ci/setup-python or a Python that has pytest."""
+"""python_test.py [FILE]: runs pytest on python/tests, or a file in it, in the environment of .ci/setup-python or a Python that has pytest."""
 import os
 import pathlib
 import subprocess
@@ -32,7 +32,8 @@ def main():
     if python is None:
         print("skipped: no Python with numpy and pytest (.ci/setup-python makes one)")
         return SKIPPED
-    command = [python, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", "python/tests"]
+    command = [python, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider",
+               str(pathlib.Path("python", "tests", *sys.argv[1:]))]
     return subprocess.run(command, cwd=SOURCE, check=False).returncode
 
 
