@@ -31,6 +31,13 @@ def test_the_manual_runs(tmp_path, monkeypatch):
             exec(compile(block, str(PAGE), "exec"), names)  # noqa: S102
 
 
+def test_the_readme_runs():
+    pytest.importorskip("torch")
+    text = (PAGE.parents[1] / "README.md").read_text(encoding="utf-8")
+    block = re.search(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    exec(compile(block[1], "README.md", "exec"), {})  # noqa: S102
+
+
 def test_the_error_in_the_manual_is_the_one_printed(capsys):
     text = PAGE.read_text(encoding="utf-8")
     block = next(block for _, block in BLOCK.findall(text) if "windw" in block)

@@ -1,5 +1,6 @@
 """The examples in examples/python run, here by the reference."""
 
+import os
 import pathlib
 import subprocess
 import sys
@@ -17,6 +18,7 @@ def run(name, *arguments):
         capture_output=True,
         text=True,
         timeout=300,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
