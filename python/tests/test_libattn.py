@@ -33,7 +33,8 @@ def tensors(executable):
 
 def allocate(size):
     library = _libattn.library()
-    library.attn_memory_allocate.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_void_p]
+    pointer = ctypes.c_void_p
+    library.attn_memory_allocate.argtypes = [pointer, ctypes.c_size_t, pointer, pointer]
     library.attn_memory_data.argtypes = [ctypes.c_void_p]
     library.attn_memory_data.restype = ctypes.c_void_p
     memory = ctypes.c_void_p()  # lives as long as the process
