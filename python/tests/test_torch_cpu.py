@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch")
 
 import attn  # noqa: E402
 import attn.torch  # noqa: E402
+from mods import MODS, B, H, S  # noqa: E402
 
 CAUSAL = """attention causal {
   dims B, Hq, Hkv, Sq, Skv, D;
@@ -154,6 +155,14 @@ def test_flex_attention_uses_the_tensors_of_each_call():
         torch.testing.assert_close(o, expected, atol=1e-6, rtol=1e-6)
         (found,), (wanted,) = (torch.autograd.grad(x[:, :, :5].sum(), factor) for x in (o, expected))
         torch.testing.assert_close(found, wanted, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", MODS)
+def test_flex_attention_finds_what_published_mods_capture(name):
+    score_mod, mask_mod = MODS[name]()
+    q, k, v = inputs(torch.float32, batch=B, heads=H, key_heads=H, rows=S, columns=S)
+    first, again = (attn.torch.flex_attention(q, k, v, score_mod, mask_mod=mask_mod) for _ in range(2))
+    assert torch.equal(first, again)
 
 
 def test_half_precision_is_rounded_as_a_kernel_would():

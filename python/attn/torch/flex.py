@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -158,10 +159,11 @@ def _meaning(value: Any, captured: list[torch.Tensor], seen: set[int]) -> Any:
         return tuple((name, _meaning(each, captured, seen)) for name, each in value.items())
     if isinstance(value, (ModuleType, BuiltinFunctionType, type)):
         return ("object", id(value))
-    attributes = getattr(value, "__dict__", None)
-    if attributes is not None and not isinstance(value, torch.nn.Module):
-        return (type(value), _meaning(attributes, captured, seen), _same(value))
-    return _same(value)
+    if isinstance(value, functools.partial):
+        return tuple(_meaning(each, captured, seen) for each in (value.func, value.args, value.keywords))
+    # Also modules, whose parameters and buffers are in dicts among their attributes.
+    attributes = _meaning(getattr(value, "__dict__", None), captured, seen)
+    return (type(value), attributes, _same(value))
 
 
 class _same:
