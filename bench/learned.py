@@ -24,6 +24,11 @@ FOLDER = pathlib.Path(__file__).resolve().parent / "learned"
 ROWS = [path.stem for path in sorted(FOLDER.glob("*.attn"))]
 HEADS, DEPTH, REACH = 16, 64, 255
 FIRST_CALL = 300  # seconds that the peer's first calls may take, with their compilation
+# FlexAttention's own choice of tiles needs more shared memory than there is for some backwards with a learned
+# tensor; then these are tried in order.
+KERNEL_OPTIONS = (None, {"bwd_num_stages": 2}, {"bwd_num_stages": 1},
+                  {"bwd_num_stages": 1, "bwd_BLOCK_M1": 32, "bwd_BLOCK_N1": 64, "bwd_BLOCK_M2": 64,
+                   "bwd_BLOCK_N2": 32})
 
 
 def heads_of(name, size):
@@ -66,14 +71,30 @@ class Flex:
         score, blocks = score_mod(name, self.learned), None
         if name == "sink":
             blocks = create_block_mask(lambda b, h, q, kv: q >= kv, None, None, size, size, device="cuda")
-        compiled = torch.compile(flex_attention, dynamic=False)
+        self.memory = self.first_that_runs(flex_attention, score, blocks)
+
+    def forward(self, compiled, score, blocks, options):
+        import torch
+
         q, k, v = self.inputs.qkv
-        if name == "sink":
-            o, lse = compiled(q, k, v, block_mask=blocks, return_lse=True)
-            self.o = o * torch.sigmoid(lse - self.learned[None, :, None])[..., None].to(o.dtype)
-        else:
-            self.o = compiled(q, k, v, score_mod=score, block_mask=blocks)
-        self.memory = self.backward_memory()
+        if blocks is None:
+            return compiled(q, k, v, score_mod=score, kernel_options=options)
+        o, lse = compiled(q, k, v, block_mask=blocks, return_lse=True, kernel_options=options)
+        return o * torch.sigmoid(lse - self.learned[None, :, None])[..., None].to(o.dtype)
+
+    def first_that_runs(self, flex_attention, score, blocks):
+        """The memory of the backward with the first of KERNEL_OPTIONS that runs."""
+        import torch
+
+        for options in KERNEL_OPTIONS:
+            try:
+                torch._dynamo.reset()
+                self.o = self.forward(torch.compile(flex_attention, dynamic=False), score, blocks, options)
+                self.options = options
+                return self.backward_memory()
+            except Exception:
+                if options is KERNEL_OPTIONS[-1]:
+                    raise
 
     def backward(self):
         import torch
@@ -97,7 +118,8 @@ class Flex:
         return True
 
     def measure(self, runs):
-        return {"ms": peers.milliseconds(self.backward, runs), "memory": self.memory}
+        return {"ms": peers.milliseconds(self.backward, runs), "memory": self.memory,
+                "kernel_options": self.options}
 
 
 def ours(options, plan):
@@ -151,7 +173,8 @@ def compiled(options, name, size):
 
 
 def said(found):
-    return found.get("error") or f"{found['ms']:.3f} ms, {found['memory'] / 1e6:.1f} MB"
+    options = f", {found['kernel_options']}" if found.get("kernel_options") else ""
+    return found.get("error") or f"{found['ms']:.3f} ms, {found['memory'] / 1e6:.1f} MB{options}"
 
 
 def parse():
