@@ -24,11 +24,11 @@ FOLDER = pathlib.Path(__file__).resolve().parent / "learned"
 ROWS = [path.stem for path in sorted(FOLDER.glob("*.attn"))]
 HEADS, DEPTH, REACH = 16, 64, 255
 FIRST_CALL = 300  # seconds that the peer's first calls may take, with their compilation
-# FlexAttention's own choice of tiles needs more shared memory than there is for some backwards with a learned
-# tensor; then these are tried in order.
-KERNEL_OPTIONS = (None, {"bwd_num_stages": 2}, {"bwd_num_stages": 1},
-                  {"bwd_num_stages": 1, "bwd_BLOCK_M1": 32, "bwd_BLOCK_N1": 64, "bwd_BLOCK_M2": 64,
-                   "bwd_BLOCK_N2": 32})
+# FlexAttention's own choice of tiles needs more shared memory than there is for some learned tensors; then these are
+# tried in order.
+KERNEL_OPTIONS = (None, {"fwd_num_stages": 2, "bwd_num_stages": 2}, {"fwd_num_stages": 1, "bwd_num_stages": 1},
+                  {"fwd_num_stages": 1, "fwd_BLOCK_M": 64, "fwd_BLOCK_N": 64, "bwd_num_stages": 1,
+                   "bwd_BLOCK_M1": 32, "bwd_BLOCK_N1": 64, "bwd_BLOCK_M2": 64, "bwd_BLOCK_N2": 32})
 
 
 def heads_of(name, size):
