@@ -13,10 +13,9 @@ from typing import Any, Callable, Mapping
 
 from . import _attnc, _find, plan as plans
 from ._libattn import PlanFile, PlanInfo
+from .arguments import INPUTS, RANDOM, check_names, named, sizes_of
 from .errors import ArgumentError, BindingError
 from .specs import Spec
-
-INPUTS = ("q", "k", "v")
 
 
 class Attention:
@@ -102,18 +101,17 @@ class Attention:
         `training`: for tensors that require a gradient. `layout`: "bhsd" or "bshd", the order of q, k and v
         in memory, whatever their shape; `dtype`: "bf16" or "f16", by default the spec's; `device`: by default
         the current CUDA device. With `background` it returns at once; calls of these sizes then wait for
-        this build. Returns a finished or running Future; without `background`, raises what the build does."""
-        from .torch.function import warm
+        this build. Returns a finished or running Future; without `background`, raises what the build does.
+        Raises BindingError if a size is not known."""
+        from .torch.function import warming
 
-        def run() -> None:
-            warm(self, sizes, training=training, dtype=dtype, layout=layout, device=device)
-
+        run = warming(self, sizes, training=training, dtype=dtype, layout=layout, device=device)
         future: Future[None] = Future()
-        if not background:
+        if background:
+            threading.Thread(target=_settle, args=(future, run), daemon=True).start()
+        else:
             run()
             future.set_result(None)
-            return future
-        threading.Thread(target=_settle, args=(future, run), daemon=True).start()
         return future
 
     def explain(self, target: str | None = None) -> str:
@@ -179,42 +177,15 @@ class Attention:
     def _inputs(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         from .reference import as_array
 
-        if len(args) > len(INPUTS):
-            raise BindingError(f"{len(args)} tensors without names were given: only q, k and v may have none")
-        given = {**self.captured, **kwargs}
-        for name, value in zip(INPUTS, args):
-            if name in kwargs:
-                raise BindingError(f"{name} was given twice")
-            given[name] = value
-        self._check_names(given)
-        params = self.source.params
-        return {name: _number(name, value) if name in params else as_array(name, value)
+        spec = self.source
+        given = named(self.captured, args, kwargs)
+        wanted = [*INPUTS, *(tensor.name for tensor in spec.tensors), *spec.lengths, *spec.params]
+        check_names(spec.name, given, wanted, RANDOM if spec.has_random_dropout else ())
+        return {name: _number(name, value) if name in spec.params else as_array(name, value)
                 for name, value in given.items()}
 
-    def _check_names(self, given: Mapping[str, Any]) -> None:
-        spec = self.source
-        random = ("seed", "offset") if spec.has_random_dropout else ()
-        known = [*INPUTS, *(tensor.name for tensor in spec.tensors), *spec.lengths, *random, *spec.params]
-        for name in given:
-            if name not in known:
-                raise BindingError(f"`{spec.name}` has no input `{name}`", [f"it takes {', '.join(known)}"])
-        missing = [name for name in known if name not in given and name not in random]
-        if missing:
-            raise BindingError(f"{' and '.join(missing)} must be given: f(q, k, v, {missing[-1]}=..)"
-                               if missing[-1] not in INPUTS else f"{' and '.join(missing)} must be given")
-
     def _sizes_of(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        q, k, v = (inputs[name].shape for name in INPUTS)
-        for name, shape in zip(INPUTS, (q, k, v)):
-            if len(shape) != 4:
-                wanted = "[B,Hq,Sq,D]" if name == "q" else "[B,Hkv,Skv,D]"
-                raise BindingError(f"{name} has shape {list(shape)}; it must be {wanted}")
-        if k[:3] != v[:3] or q[0] != k[0] or q[3] != k[3]:
-            raise BindingError(f"q {list(q)}, k {list(k)} and v {list(v)} do not fit together", [
-                "they must be q [B,Hq,Sq,Dqk], k [B,Hkv,Skv,Dqk] and v [B,Hkv,Skv,Dv]"])
-        if k[1] == 0 or q[1] % k[1] != 0:
-            raise BindingError(f"q has {q[1]} heads, which is not a multiple of the {k[1]} heads of k and v")
-        sizes = {"B": q[0], "Hq": q[1], "Hkv": k[1], "Sq": q[2], "Skv": k[2], "Dqk": q[3], "Dv": v[3]}
+        sizes = sizes_of(*(inputs[name] for name in INPUTS))._asdict()
         return {**{name: value for name, value in self.bindings.items() if name != "D"}, **sizes}
 
 
@@ -316,6 +287,15 @@ def _traced(score_mod: Callable[..., Any] | None, mask_mod: Callable[..., Any] |
                                 [f"they are {', '.join(known)}"])
     traced = trace(score_mod, mask_mod, **sizes)
     return Spec(traced.text), traced.tensors
+
+
+def _settle(future: Future[None], run: Callable[[], None]) -> None:
+    try:
+        run()
+    except BaseException as error:
+        future.set_exception(error)
+    else:
+        future.set_result(None)
 
 
 def _for_this_machine(path: str, contents: bytes) -> bytes:

@@ -172,6 +172,11 @@ class Spec:
         return any("keep" not in clause for clause in self._clauses("dropout"))
 
     @property
+    def is_deterministic(self) -> bool:
+        """Whether the spec asks for gradients that are bitwise the same in every run."""
+        return any(True for _ in self._clauses("deterministic"))
+
+    @property
     def has_grad(self) -> bool:
         """Whether the spec has a `grad` clause, so that it is compiled as a training pair."""
         return any(True for _ in self._clauses("grad"))

@@ -1,6 +1,6 @@
 /* Calls an executable with tensors of Python objects in one step: their DLPack fields are compared
  * with the plan, outputs are allocated by the framework, and the kernels are enqueued on its
- * current stream. In Python the same takes several times as long. Needs neither Python's nor a
+ * current stream. Needs neither Python's nor a
  * framework's headers: it uses attn.h, DLPack's exchange functions and a few of Python's stable
  * ABI, so that one library serves all versions.
  *

@@ -2,6 +2,7 @@
 
 import math
 import sys
+import threading
 
 import pytest
 
@@ -252,7 +253,7 @@ def test_wrong_tensors(change, message):
     [
         ({}, "slopes and cap must be given"),
         ({"slopes": torch.zeros(4)}, "cap must be given"),
-        ({"slopes": torch.zeros(4), "cap": 1, "colour": 3}, "no `colour`; it takes q, k, v, slopes, cap"),
+        ({"slopes": torch.zeros(4), "cap": 1, "colour": 3}, "`learned` has no input `colour`\n  note: it takes q, k, v, slopes, cap"),
         ({"slopes": 1.0, "cap": 1}, "slopes is a number"),
         ({"slopes": torch.zeros(4), "cap": 1, "q": torch.zeros(1)}, "q was given twice"),
     ],
@@ -261,3 +262,139 @@ def test_wrong_names(given, message):
     f = attn.compile(LEARNED)
     with pytest.raises(attn.BindingError, match=message):
         f(*inputs(), **given)
+
+
+def test_warm_finds_sizes_in_the_spec_and_the_bindings(monkeypatch):
+    function = sys.modules["attn.torch.function"]
+    made = []
+    monkeypatch.setattr(function, "_pair", lambda attention, form, *rest: made.append((form, *rest)))
+    f = attn.compile("attention x { dims B, Hq = 8, Hkv = 2, Sq, Skv = 64, D; mask q_idx >= kv_idx; }", D=32)
+    assert f.warm(B=3, Sq=16, device="cuda:0").result() is None
+    (form, training, device), = made
+    assert form.sizes == (3, 8, 2, 16, 64, 32, 32)
+    assert (training, device) == (False, torch.device("cuda:0"))
+    with pytest.raises(attn.BindingError, match="no size is known for B, Sq"):
+        f.warm(device="cuda:0")
+    with pytest.raises(attn.BindingError, match="not for the device `cpu`"):
+        f.warm(B=3, Sq=16, device="cpu")
+
+
+def test_warm_in_the_background_gives_what_the_build_does(monkeypatch):
+    function = sys.modules["attn.torch.function"]
+    threads = []
+    monkeypatch.setattr(function, "_pair", lambda *_: threads.append(threading.get_ident()))
+    f = attn.compile(CAUSAL, B=1, Hq=2, Hkv=2, Sq=8, Skv=8, D=8)
+    assert f.warm(background=True, device="cuda:0").result(60) is None
+    assert threads and threads[0] != threading.get_ident()
+
+    def fail(*_):
+        raise attn.Unsupported("no")
+
+    monkeypatch.setattr(function, "_pair", fail)
+    with pytest.raises(attn.Unsupported):
+        f.warm(background=True, device="cuda:0").result(60)
+    with pytest.raises(attn.Unsupported):
+        f.warm(device="cuda:0")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="says what is missing without a GPU")
+def test_warm_without_a_gpu_says_so():
+    with pytest.raises(attn.BindingError, match="PyTorch finds no GPU here"):
+        attn.compile(CAUSAL).warm(B=1)
+
+
+def test_a_plan_that_is_not_deterministic_does_not_serve_deterministic_training(monkeypatch):
+    function = sys.modules["attn.torch.function"]
+
+    class Runtime:
+        def describe(self):
+            return {"sm": 90}
+
+    monkeypatch.setattr(function._libattn, "runtime", lambda _: Runtime())
+    monkeypatch.setattr(function, "Pair", lambda plan, places, device: plan)
+    sizes = {"B": 1, "Hq": 2, "Hkv": 2, "Sq": 64, "Skv": 64, "D": 64}
+    f = attn.compile(CAUSAL, target="h200", engine="native", direction="both", **sizes)
+    monkeypatch.setattr(f, "build", lambda spec, *_, **__: spec.tree["clauses"])
+    form = function.Form(
+        function.Sizes(1, 2, 2, 64, 64, 64, 64), "bf16", ("bshd",) * 3, False
+    )
+    device = torch.device("cuda:0")
+    assert function._make_pair(f, form, True, device) is f.bytes
+    wanted = form._replace(deterministic=True)
+    assert function._make_pair(f, wanted, False, device) is f.bytes
+    monkeypatch.setattr(function, "places_in", lambda plan, *_: {"fwd": 0, "bwd": 1})
+    assert {"deterministic": True} in function._make_pair(f, wanted, True, device)
+
+
+def test_half_precision_is_rounded_to_the_tensors_dtype():
+    f = attn.compile(CAUSAL)  # of bf16
+    q, k, v = inputs(torch.float16, rows=40, columns=40, grad=True)
+    o = f(q, k, v)
+    exact = tuple(x.detach().double().requires_grad_() for x in (q, k, v))
+    expected, _ = dense(*exact, mask_mod=causal)
+    assert (o - expected).norm() < 1e-3 * expected.norm()
+    found = torch.autograd.grad(o.sum(), (q, k, v))
+    wanted = torch.autograd.grad(expected.sum(), exact)
+    for x, y in zip(found, wanted):
+        assert x.dtype == torch.float16
+        assert (x - y).norm() < 2e-3 * y.norm()
+
+
+def test_subclasses_and_modes_see_the_operator():
+    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    seen = []
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    f = attn.compile(CAUSAL)
+    with Watch():
+        f(*inputs())
+    assert "attn.forward.default" in seen
+    with FakeTensorMode() as mode:
+        fake = [mode.from_tensor(x) for x in inputs()]
+    o = f(*fake)
+    assert isinstance(o, FakeTensor) and o.shape == fake[0].shape
+
+
+def test_second_derivatives_are_refused():
+    f = attn.compile(CAUSAL)
+    q, k, v = inputs(grad=True)
+    (dq,) = torch.autograd.grad(f(q, k, v).square().sum(), q, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        dq.sum().backward()
+    name = f._torch_facts.name
+    o = torch.ops.attn.forward(name, ["q", "k", "v"], [q, k, v], [], True)[0]
+    (dq,) = torch.autograd.grad(o.square().sum(), q, create_graph=True)
+    with pytest.raises(attn.Unsupported, match="second derivatives"):
+        dq.sum().backward()
+
+
+def test_lse_has_no_gradient_in_traced_programs_either():
+    f = attn.compile(LEARNED)
+    q, k, v = inputs(torch.float32, grad=True)
+    slopes = torch.zeros(4, requires_grad=True)
+    compiled = torch.compile(lambda: f(q, k, v, slopes=slopes, cap=3.0), backend="aot_eager", fullgraph=True)
+    o, lse = compiled()
+    assert o.requires_grad and not lse.requires_grad
+
+
+def test_an_exported_program_does_not_need_the_folder_of_its_spec(tmp_path):
+    from attn.torch import operators
+
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    path = folder / "own.attn"
+    path.write_text(CAUSAL.replace("causal", "own"))
+    name = attn.compile(path)._torch_facts.name
+    path.unlink()
+    folder.rmdir()
+    operators._attentions.pop(name)
+    q, k, v = inputs()
+    torch.testing.assert_close(
+        torch.ops.attn.forward(name, ["q", "k", "v"], [q, k, v], [], False)[0], attn.compile(CAUSAL)(q, k, v)
+    )

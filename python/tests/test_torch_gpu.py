@@ -14,7 +14,7 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention 
 
 import attn  # noqa: E402
 import attn.torch  # noqa: E402
-from attn.torch.flex import _meaning as meaning  # noqa: E402
+from attn.torch.meaning import meaning_of  # noqa: E402
 from mods import MODS, B, H, S  # noqa: E402
 
 LAYOUTS = ("bhsd", "bshd")
@@ -96,9 +96,7 @@ def test_mods_agree_with_flex_attention_and_float64(name):
     """The mods of published examples, unchanged: o and the gradients of q, k, v and learned tensors."""
     with torch.device("cuda"):
         score_mod, mask_mod = MODS[name]()
-    captured = []
-    for mod in (score_mod, mask_mod):
-        meaning(mod, captured, set())
+    _, captured = meaning_of(score_mod, mask_mod)
     learned = list({id(t): t for t in captured if t.requires_grad}.values())
     q, k, v = inputs(B, H, H // 2, S, S, 64)
     leaves = [q, k, v, *learned]
@@ -111,7 +109,7 @@ def test_mods_agree_with_flex_attention_and_float64(name):
         theirs = [flex, *torch.autograd.grad(flex, leaves, d_o, retain_graph=True)]
     except Exception as error:  # some mods are more than it takes, as it is called without torch.compile
         print(f"\nFlexAttention fails with {name}: {type(error).__name__}")
-        theirs = ours
+        theirs = [torch.full_like(each, math.nan) for each in ours]
     with torch.device("cuda"):
         exact = dense(q, k, v, score_mod, mask_mod)
     truth = [exact, *torch.autograd.grad(exact, leaves, d_o.double(), retain_graph=True)]
@@ -119,7 +117,8 @@ def test_mods_agree_with_flex_attention_and_float64(name):
     row = [(n, difference(a, t), difference(f, t)) for n, a, f, t in zip(names, ours, theirs, truth)]
     print(f"\nMOD {name:28}", *(f"{n} {a:.1e} ({f:.1e})" for n, a, f in row))
     for name, mine, flexs in row:
-        assert mine < max(1.5e-2, 2 * flexs), f"{name}: {mine:.2e}, FlexAttention {flexs:.2e}"
+        bound = max(1.5e-2, 2 * flexs) if math.isfinite(flexs) else 1.5e-2
+        assert mine < bound, f"{name}: {mine:.2e}, FlexAttention {flexs:.2e}"
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -132,7 +131,7 @@ def test_sizes_strides_and_dtypes(sizes, dtype, layout):
         return q_idx + 3 >= kv_idx
 
     o = attn.torch.flex_attention(q, k, v, mask_mod=mask, enable_gqa=True)
-    assert o.stride() == torch.empty_like(q).stride() if q.shape == o.shape else True
+    assert o.stride() == torch.empty_like(q).stride()
     exact = dense(q, k, v, mask_mod=mask)
     d_o = torch.randn_like(o)
     found = [o, *torch.autograd.grad(o, (q, k, v), d_o)]

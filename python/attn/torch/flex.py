@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import torch
 
+from attn.arguments import sizes_of
 from attn.errors import BindingError, TraceError
-from attn.torch.signature import DTYPES, HALF, sizes_of
+from attn.torch.meaning import meaning_of
+from attn.torch.signature import DTYPES, HALF
 
 MOST_KEPT = 256  # attentions, least recently used dropped first
 
@@ -61,8 +61,8 @@ def flex_attention(
     ignored: they tune other kernels. Returns o, or (o, lse) with the natural logarithm's lse. Captured
     tensors that require a gradient get one.
 
-    A pair of mods is traced once: again only if what they capture changes, other than the elements of
-    tensors. Raises TraceError for mods that cannot be traced, and what `attn.torch.call` raises.
+    A pair of mods is traced once: again only if what they read changes, other than the elements of tensors
+    and arrays. Raises TraceError for mods that cannot be traced, and what `attn.torch.call` raises.
     """
     del kernel_options
     if block_mask is not None:
@@ -74,21 +74,12 @@ def flex_attention(
         raise BindingError(
             f"query has {sizes.Hq} heads and key {sizes.Hkv}: pass enable_gqa=True, if that is meant"
         )
-    captured: list[torch.Tensor] = []
-    meaning = (
-        _meaning(score_mod, captured, set()),
-        _meaning(mask_mod, captured, set()),
-        sizes,
-        query.dtype,
-        query.device.type,
-        scale,
-        return_lse,
-        float(dropout_p),
-    )
-    found = _kept.find(meaning)
+    meaning, captured = meaning_of(score_mod, mask_mod)
+    options = (query.dtype, query.device.type, scale, return_lse, float(dropout_p))
+    found = _kept.find((meaning, sizes, options))
     if found is None:
         found = _traced(query, score_mod, mask_mod, sizes, scale, return_lse, dropout_p, captured)
-        _kept.put(meaning, found)
+        _kept.put((meaning, sizes, options), found)
     attention, places = found
     tensors = {name: _element(captured[place]) for name, place in places.items()}
     return attention(query, key, value, **tensors)
@@ -102,7 +93,7 @@ def _traced(
     scale: float | None,
     return_lse: bool,
     dropout_p: float,
-    captured: list[torch.Tensor],
+    captured: list[Any],
 ) -> tuple[Any, dict[str, int]]:
     from attn.attention import Attention
     from attn.specs import Spec
@@ -123,10 +114,10 @@ def _traced(
     return Attention(Spec(traced.text), {}), places
 
 
-def _place(tensor: torch.Tensor, captured: list[torch.Tensor]) -> int:
-    """Which of the captured tensors a spec's tensor is."""
+def _place(tensor: Any, captured: list[Any]) -> int:
+    """Which of the captured tensors and arrays a spec's tensor is."""
     for place, each in enumerate(captured):
-        if each is tensor or (each.dim() == 0 and each.data_ptr() == tensor.data_ptr()):
+        if each is tensor or (each.ndim == 0 and _address(each) == _address(tensor)):
             return place
     raise TraceError(
         "a mod reads a tensor that is found neither in its closure nor in its globals",
@@ -134,70 +125,10 @@ def _place(tensor: torch.Tensor, captured: list[torch.Tensor]) -> int:
     )
 
 
-def _element(tensor: torch.Tensor) -> torch.Tensor:
+def _address(tensor: Any) -> int:
+    return tensor.data_ptr() if isinstance(tensor, torch.Tensor) else tensor.ctypes.data
+
+
+def _element(tensor: Any) -> Any:
     """Specs have no tensors without dimensions."""
-    return tensor.reshape(1) if tensor.dim() == 0 else tensor
-
-
-def _meaning(value: Any, captured: list[torch.Tensor], seen: set[int]) -> Any:
-    """Equal for mods that trace to the same spec. Adds the tensors that they capture, in a fixed order."""
-    if isinstance(value, torch.Tensor):
-        captured.append(value)
-        return ("tensor", value.dtype, tuple(value.shape), value.requires_grad)
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return (type(value), value)
-    if id(value) in seen:
-        return "seen"
-    seen.add(id(value))
-    if isinstance(value, FunctionType):
-        return _function(value, captured, seen)
-    if isinstance(value, MethodType):
-        return (_meaning(value.__func__, captured, seen), _meaning(value.__self__, captured, seen))
-    if isinstance(value, (tuple, list)):
-        return (type(value), *(_meaning(each, captured, seen) for each in value))
-    if isinstance(value, dict):
-        return tuple((name, _meaning(each, captured, seen)) for name, each in value.items())
-    if isinstance(value, (ModuleType, BuiltinFunctionType, type)):
-        return ("object", id(value))
-    if isinstance(value, functools.partial):
-        return tuple(_meaning(each, captured, seen) for each in (value.func, value.args, value.keywords))
-    # Also modules, whose parameters and buffers are in dicts among their attributes.
-    attributes = _meaning(getattr(value, "__dict__", None), captured, seen)
-    return (type(value), attributes, _same(value))
-
-
-class _same:
-    """Equal for the same object only, which it keeps alive."""
-
-    def __init__(self, value: Any):
-        self._value = value
-
-    def __eq__(self, other: Any) -> bool:
-        return isinstance(other, _same) and self._value is other._value
-
-    def __hash__(self) -> int:
-        return id(self._value)
-
-
-def _function(function: FunctionType, captured: list[torch.Tensor], seen: set[int]) -> Any:
-    cells = tuple(_cell(cell, captured, seen) for cell in function.__closure__ or ())
-    defaults = _meaning(function.__defaults__, captured, seen)
-    named = _meaning(function.__kwdefaults__, captured, seen)
-    used = [name for name in _names(function.__code__) if name in function.__globals__]
-    values = tuple((name, _meaning(function.__globals__[name], captured, seen)) for name in used)
-    return (function.__code__, cells, defaults, named, values)
-
-
-def _cell(cell: Any, captured: list[torch.Tensor], seen: set[int]) -> Any:
-    try:
-        return _meaning(cell.cell_contents, captured, seen)
-    except ValueError:  # not assigned yet
-        return "empty"
-
-
-def _names(code: Any) -> list[str]:
-    names = list(code.co_names)
-    for constant in code.co_consts:
-        if hasattr(constant, "co_names"):
-            names += _names(constant)
-    return names
+    return tensor.reshape(1) if tensor.ndim == 0 else tensor

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 from attn import _libattn
+from attn.arguments import INPUTS, RANDOM, Sizes, check_names, named, sizes_of
 from attn.errors import BindingError, Unsupported
 from attn.reference import reference
-from attn.torch.signature import DTYPES, HALF, TORCH_DTYPES, Sizes, aligned, layout_of, sizes_of, usable
-from attn.torch.variant import Form, Pair, Variants, is_addressed, output_strides, places_in, spec_of
+from attn.torch.signature import DTYPES, HALF, TORCH_DTYPES, aligned, layout_of, usable
+from attn.torch.variant import (
+    Form,
+    Pair,
+    Variants,
+    is_addressed,
+    output_strides,
+    places_in,
+    spec_of,
+    with_dtype,
+)
 
 if TYPE_CHECKING:
     from attn.attention import Attention
-
-INPUTS = ("q", "k", "v")
-RANDOM = ("seed", "offset")
+    from attn.specs import Spec
 
 
 class Facts:
@@ -27,12 +35,14 @@ class Facts:
         spec = attention.source
         self.spec = spec
         self.name = name  # from which the operators find the attention, in another process too
+        self.title = spec.name
         self.declared = {tensor.name: tensor.dtype for tensor in spec.tensors}
         self.declared.update(dict.fromkeys(spec.lengths, "i32"))
         self.params = spec.params
         self.outputs = spec.outputs
         self.learned = spec.learned
         self.random = spec.has_random_dropout
+        self.deterministic = spec.is_deterministic
         self.addressed = is_addressed(spec)
         self.sigmoid = any(clause.get("normalize") == "sigmoid" for clause in spec.tree["clauses"])
         # A backward reads o and lse, shown or not.
@@ -75,12 +85,23 @@ def call(attention: Attention, *args: Any, **kwargs: Any) -> Any:
     """
     from attn.torch import operators
 
-    if torch.compiler.is_compiling():
-        return operators.apply_operator(sorted_call(attention, args, kwargs))
-    each = formed(sorted_call(attention, args, kwargs))
+    each = sorted_call(attention, args, kwargs)
+    if torch.compiler.is_compiling() or is_intercepted(each.tensors.values()):
+        return operators.apply_operator(each)
+    each = formed(each)
     result = operators.apply(each)
     remember(each, args, kwargs)
     return result
+
+
+PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
+_modes = torch._C._len_torch_dispatch_stack
+
+
+def is_intercepted(tensors: Iterable[torch.Tensor]) -> bool:
+    """Whether something wants to see operators: a subclass of Tensor, such as DTensor or FakeTensor, or a
+    dispatch mode, such as selective checkpointing's."""
+    return _modes() > 0 or any(type(tensor) not in PLAIN for tensor in tensors)
 
 
 def remember(each: Call, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -92,7 +113,7 @@ def remember(each: Call, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None
     if device.type != "cuda" or len(args) != len(INPUTS):
         return
     for training in (True, False):
-        pair = facts.variants.find((each.form, device.index, training))
+        pair = facts.variants.find(key_of(each.form, device, training))
         if pair is not None:
             each.attention._recent = Recent(each, pair, kwargs)
             return
@@ -101,15 +122,11 @@ def remember(each: Call, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None
 def sorted_call(attention: Attention, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
     """Raises BindingError for missing, unknown and unusable arguments."""
     facts = facts_of(attention)
-    given: dict[str, Any] = {**attention.captured, **kwargs}
-    if len(args) > len(INPUTS):
-        raise BindingError(f"{len(args)} tensors without names were given: only q, k and v may have none")
-    for name, value in zip(INPUTS, args):
-        if name in kwargs:
-            raise BindingError(f"{name} was given twice")
-        given[name] = value
-    known = (*INPUTS, *facts.declared, *(RANDOM if facts.random else ()))
-    _check_names(facts, given, known)
+    given = named(attention.captured, args, kwargs)
+    optional = RANDOM if facts.random else ()
+    if facts.addressed:
+        optional = (*optional, *given)  # a layout has inputs of its own, which the plan knows
+    check_names(facts.title, given, (*INPUTS, *facts.declared, *facts.params), optional)
     q, k, v = (_cast(given[name], name) for name in INPUTS)
     tensors = dict(zip(INPUTS, (q, k, v)))
     for name in given:
@@ -131,19 +148,6 @@ def formed(each: Call) -> Call:
         return each
     tensors = dict(each.tensors)
     return each._replace(tensors=tensors, form=_form(facts, tensors))
-
-
-def _check_names(facts: Facts, given: Mapping[str, Any], known: Sequence[str]) -> None:
-    wanted = [*INPUTS, *facts.declared, *facts.params]
-    missing = [name for name in wanted if name not in given]
-    if missing:
-        raise BindingError(f"{' and '.join(missing)} must be given: f(q, k, v, {missing[-1]}=...)")
-    if facts.addressed:
-        return  # a layout has inputs of its own, which the plan knows
-    unknown = [name for name in given if name not in known and name not in facts.params]
-    if unknown:
-        takes = ", ".join([*wanted, *(RANDOM if facts.random else ())])
-        raise BindingError(f"this attention has no `{unknown[0]}`; it takes {takes}")
 
 
 def _cast(tensor: Any, name: str) -> torch.Tensor:
@@ -197,16 +201,21 @@ def pair_of(each: Call, training: bool) -> Pair:
     return _pair(each.attention, each.form, training, each.tensors["q"].device)
 
 
+def key_of(form: Form | None, device: torch.device, training: bool) -> tuple[Any, ...]:
+    """What `Variants` knows a pair by."""
+    return form, device.index, training, training and _wants_deterministic(form)
+
+
 def _pair(attention: Attention, form: Form | None, training: bool, device: torch.device) -> Pair:
     variants = facts_of(attention).variants
-    key = (form, device.index, training)
+    key = key_of(form, device, training)
     pair = variants.find(key)
     if pair is None:
         pair = variants.get(key, lambda: _make_pair(attention, form, training, device))
     return pair
 
 
-def warm(
+def warming(
     attention: Attention,
     sizes: Mapping[str, int],
     *,
@@ -214,38 +223,53 @@ def warm(
     dtype: str | None,
     layout: str,
     device: Any,
-) -> None:
-    """Builds and loads the plans of calls with these sizes; see `attn.Attention.warm`."""
-    known = {**attention.sizes, **sizes}
-    both = known.pop("D", None)
-    if both is not None:
-        known.update(Dqk=both, Dv=both)
-    for dim, like in (("Hkv", "Hq"), ("Skv", "Sq"), ("Dv", "Dqk")):
-        if known.get(dim) is None or (like in sizes and dim not in sizes):
-            known[dim] = known.get(like)
-    missing = [dim for dim in Sizes._fields if known.get(dim) is None]
-    if missing:
-        raise BindingError(f"no size is known for {', '.join(missing)}: f.warm({missing[0]}=..)")
-    device = torch.device("cuda", torch.cuda.current_device()) if device is None else torch.device(device)
-    dtype = dtype or facts_of(attention).spec.dtype
-    deterministic = torch.are_deterministic_algorithms_enabled()
-    form = Form(Sizes(**{dim: known[dim] for dim in Sizes._fields}), dtype, (layout,) * 3, deterministic)
-    _pair(attention, form, training, device)
+) -> Callable[[], None]:
+    """What builds and loads the plans of calls with these sizes; see `attn.Attention.warm`."""
+    facts = facts_of(attention)
+    place = _cuda_device(device)
+    form = None
+    if not facts.addressed:
+        known = facts.spec.sizes({**attention.bindings, **sizes})
+        missing = [dim for dim in Sizes._fields if not isinstance(known[dim], int)]
+        if missing:
+            raise BindingError(f"no size is known for {', '.join(missing)}: f.warm({missing[0]}=..)")
+        deterministic = torch.are_deterministic_algorithms_enabled()
+        form = Form(Sizes(**known), dtype or facts.spec.dtype, (layout,) * 3, deterministic)
+    
+    def build() -> None:
+        _pair(attention, form, training, place)
+
+    return build
+
+
+def _cuda_device(device: Any) -> torch.device:
+    if device is None and not torch.cuda.is_available():
+        raise BindingError(
+            "PyTorch finds no GPU here to load a plan for",
+            ["attn.compile(.., target=\"h200\") compiles one for another machine"],
+        )
+    found = torch.device("cuda" if device is None else device)
+    if found.type != "cuda":
+        raise BindingError(f"plans are for GPUs, not for the device `{found}`")
+    return torch.device("cuda", torch.cuda.current_device()) if found.index is None else found
 
 
 def _make_pair(attention: Attention, form: Form | None, training: bool, device: torch.device) -> Pair:
     sm = _libattn.runtime(device.index or 0).describe()["sm"]
     plan = attention.bytes
-    if plan:
+    repeatable = not training or facts_of(attention).deterministic
+    if plan and (repeatable or not _wants_deterministic(form)):
         places = _fixed_places(plan, sm) if form is None else places_in(plan, form, sm)
         if places and (not training or "bwd" in places):
             return Pair(plan, places, device)
     name = attention.source.name
     if form is None:
+        what = "deterministic plan" if _wants_deterministic(form) and not repeatable else "plan"
         raise Unsupported(
-            f"`{name}` has no plan for this GPU (sm_{sm}), and its layout needs one that was compiled before"
+            f"`{name}` has no {what} for this GPU (sm_{sm}), and its layout needs one that was compiled before"
             " the call",
-            ["give all sizes and target=\"native\" to attn.compile"],
+            ["give all sizes and target=\"native\" to attn.compile", "gradients repeat bitwise if the spec has"
+             " the clause `deterministic`"],
         )
     if not attention.builds:
         what = "training (forward and backward)" if training else "a forward"
@@ -253,7 +277,7 @@ def _make_pair(attention: Attention, form: Form | None, training: bool, device: 
             f"the plan file of `{name}` has no plan for {what} with these sizes, strides and dtype on this GPU"
             f" (sm_{sm})",
             [
-                f"asked for: {form.sizes._asdict()}, {form.dtype}, q {form.layouts[0]}, k {form.layouts[1]}, v"
+                f"asked for: {form.sizes._asdict()}, {form.dtype},{' deterministic,' * form.deterministic} q {form.layouts[0]}, k {form.layouts[1]}, v"
                 f" {form.layouts[2]}",
                 "attn.load(path, recompile=True) compiles what is missing",
             ],
@@ -265,6 +289,10 @@ def _make_pair(attention: Attention, form: Form | None, training: bool, device: 
     if places is None:
         raise Unsupported(f"`{name}` was compiled, but not for these strides: {form.layouts}")
     return Pair(built, places, device)
+
+
+def _wants_deterministic(form: Form | None) -> bool:
+    return torch.are_deterministic_algorithms_enabled() if form is None else form.deterministic
 
 
 def _fixed_places(plan: bytes, sm: int) -> dict[str, int]:
@@ -311,6 +339,12 @@ def _bound_sizes(each: Call) -> dict[str, Any]:
     return sizes
 
 
+def _rounding_spec(each: Call) -> Spec:
+    """The spec that rounds to the tensors' dtype, as their plans do."""
+    spec, dtype = each.attention.source, each.tensors["q"].dtype
+    return with_dtype(spec, DTYPES[dtype]) if dtype in HALF else spec
+
+
 def _numpy(tensor: torch.Tensor) -> Any:
     tensor = tensor.detach()
     return (tensor.float() if tensor.dtype in HALF else tensor).contiguous().numpy()
@@ -318,7 +352,7 @@ def _numpy(tensor: torch.Tensor) -> Any:
 
 def _run_reference(each: Call, names: Sequence[str]) -> dict[str, torch.Tensor]:
     values = reference(
-        each.attention.source,
+        _rounding_spec(each),
         _bound_sizes(each),
         {**{name: _numpy(tensor) for name, tensor in each.tensors.items()}, **each.params},
         outputs=names,
@@ -335,7 +369,7 @@ def _run_reference_backward(each: Call, d_o: torch.Tensor) -> dict[str, torch.Te
     facts = facts_of(each.attention)
     wanted = (*INPUTS, *facts.learned)
     values = reference(
-        each.attention.source,
+        _rounding_spec(each),
         _bound_sizes(each),
         {**{name: _numpy(tensor) for name, tensor in each.tensors.items()}, **each.params},
         outputs=(),

@@ -8,23 +8,16 @@ exported program means the same in another process.
 from __future__ import annotations
 
 import json
+import os
 import threading
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attn.torch.function import (
-    INPUTS,
-    Call,
-    Facts,
-    facts_of,
-    formed,
-    pair_of,
-    run_backward,
-    run_forward,
-)
+from attn.arguments import INPUTS, sizes_of
+from attn.errors import Unsupported
+from attn.torch.function import Call, Facts, facts_of, formed, pair_of, run_backward, run_forward
 from attn.torch.recent import Way
-from attn.torch.signature import sizes_of
 from attn.torch.variant import input_strides, output_strides
 
 if TYPE_CHECKING:
@@ -69,9 +62,10 @@ def attention_of(name: str) -> Attention:
         from attn.specs import Spec
 
         said = json.loads(name)
-        found = compile_attention(
-            Spec(said["spec"], said["filename"]), engine=said["engine"], **said["bindings"]
-        )
+        filename = said["filename"]
+        if filename is not None and not os.path.isdir(os.path.dirname(filename) or "."):
+            filename = None  # the program was exported on another machine
+        found = compile_attention(Spec(said["spec"], filename), engine=said["engine"], **said["bindings"])
         with _lock:
             found = _attentions.setdefault(name, found)
     return found
@@ -97,7 +91,8 @@ def apply_operator(each: Call) -> Any:
     outputs = torch.ops.attn.forward(
         facts.name, list(each.tensors), tensors, list(each.params.values()), training
     )[: len(facts.outputs)]
-    return outputs[0] if len(outputs) == 1 else tuple(outputs)
+    # Only o has a gradient.
+    return outputs[0] if len(outputs) == 1 else (outputs[0], *(each.detach() for each in outputs[1:]))
 
 
 class _Attend(torch.autograd.Function):
@@ -128,10 +123,14 @@ def _call_of(attention: str, names: list[str], tensors: list[torch.Tensor], para
     return formed(Call(found, dict(zip(names, tensors)), dict(zip(facts_of(found).params, params))))
 
 
+def _way_key(names: list[str], training: bool) -> tuple[Any, ...]:
+    return tuple(names), training, torch.are_deterministic_algorithms_enabled()
+
+
 @torch.library.impl(_library, "forward", "CompositeExplicitAutograd")
 def _forward(attention, names, tensors, params, training):
     facts = facts_of(attention_of(attention))
-    key = (tuple(names), training)
+    key = _way_key(names, training)
     way = facts.ways.get(key)
     outputs = None if way is None else way.forward(tensors, params)
     if outputs is not None:
@@ -146,7 +145,7 @@ def _forward(attention, names, tensors, params, training):
 @torch.library.impl(_library, "backward", "CompositeExplicitAutograd")
 def _backward(attention, names, tensors, params, outputs, d_o):
     facts = facts_of(attention_of(attention))
-    way = facts.ways.get((tuple(names), True))
+    way = facts.ways.get(_way_key(names, True))
     found = None if way is None else way.backward(tensors, outputs, d_o, params)
     if found is not None:
         return list(found)
@@ -203,4 +202,11 @@ def _differentiate(ctx: Any, d_outputs: Any) -> Any:
     return None, None, d_tensors, None if ctx.params else [], None  # PyTorch keeps the structure of an empty list
 
 
+
+def _refuse_second_derivative(ctx: Any, *_: Any) -> Any:
+    raise Unsupported("second derivatives of an attention are not computed",
+                      ["call backward or torch.autograd.grad without create_graph=True"])
+
+
+torch.library.register_autograd("attn::backward", _refuse_second_derivative, lib=_library)
 torch.library.register_autograd("attn::forward", _differentiate, setup_context=_setup, lib=_library)

@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from attn.torch.function import INPUTS, RANDOM, Call, add_random, facts_of, run_backward
+from attn.arguments import INPUTS, RANDOM
+from attn.torch.function import Call, add_random, facts_of, is_intercepted, run_backward
 from attn.torch.variant import Pair, differentiated
 
 
@@ -106,12 +107,14 @@ class Recent:
         ):
             return None
         tensors, params = (args, ()) if self._only_args else self._sorted(args, kwargs)
+        if is_intercepted(tensors):  # also if an argument is not a tensor: the longer way says which
+            return None
         try:
             if _is_recording():
                 for tensor in tensors:
                     if tensor.requires_grad:
                         return _Recorded.apply(self, params, *tensors) if self._trains else None
-        except (_Unfit, AttributeError):  # an argument is not a tensor: the longer way says which
+        except _Unfit:
             return None
         outputs = self._way.forward(tensors, params)
         if outputs is None:

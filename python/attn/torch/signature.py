@@ -1,12 +1,8 @@
-"""What a call's tensors ask of a plan: sizes, dtype, layout."""
+"""What a call's tensors ask of a plan: dtype and layout."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
-
-from attn.errors import BindingError
 
 DTYPES = {
     torch.float16: "f16",
@@ -24,40 +20,6 @@ HALF = (torch.bfloat16, torch.float16)
 
 # The dims [B, H, S, D] of each layout in the order of its memory.
 NAMED_LAYOUTS = {"bhsd": (0, 1, 2, 3), "bshd": (0, 2, 1, 3)}
-
-
-class Sizes(NamedTuple):
-    B: int
-    Hq: int
-    Hkv: int
-    Sq: int
-    Skv: int
-    Dqk: int
-    Dv: int
-
-
-def sizes_of(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> Sizes:
-    """The sizes of q [B, Hq, Sq, Dqk], k [B, Hkv, Skv, Dqk] and v [B, Hkv, Skv, Dv].
-
-    Raises BindingError if they do not fit together.
-    """
-    for name, tensor in (("q", q), ("k", k), ("v", v)):
-        if tensor.dim() != 4:
-            shape = "[B, Hq, Sq, D]" if name == "q" else "[B, Hkv, Skv, D]"
-            raise BindingError(f"{name} has shape {list(tensor.shape)}; it must be {shape}")
-    batch, heads, rows, depth = q.shape
-    if tuple(k.shape[:3]) != tuple(v.shape[:3]):
-        raise BindingError(
-            f"k has shape {list(k.shape)} and v {list(v.shape)}: B, Hkv and Skv must be the same in both"
-        )
-    if k.shape[0] != batch:
-        raise BindingError(f"q has {batch} batches, but k and v have {k.shape[0]}: expand k and v")
-    if k.shape[3] != depth:
-        raise BindingError(f"q has rows of {depth} elements, but k of {k.shape[3]}: D must be the same")
-    key_heads = k.shape[1]
-    if key_heads == 0 or heads % key_heads != 0:
-        raise BindingError(f"q has {heads} heads, which is not a multiple of the {key_heads} heads of k and v")
-    return Sizes(batch, heads, key_heads, rows, k.shape[2], depth, v.shape[3])
 
 
 def dense_strides(shape: tuple[int, ...], order: tuple[int, ...]) -> tuple[int, ...]:

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 import torch
 
 from attn import _libattn
+from attn.arguments import Sizes
 from attn.errors import BindingError
 from attn.specs import Spec
 from attn.torch.launch import Launch
-from attn.torch.signature import NAMED_LAYOUTS, Sizes, dense_strides, same_strides
+from attn.torch.signature import NAMED_LAYOUTS, dense_strides, same_strides
 
 # Layouts whose rows are found through another tensor: a spec keeps them, whatever q, k and v look like.
 ADDRESSED = ("thd", "paged")
@@ -59,17 +60,25 @@ def input_shape(form: Form, name: str) -> tuple[int, ...]:
     return (sizes.B, sizes.Hkv, sizes.Skv, sizes.Dqk if name == "k" else sizes.Dv)
 
 
+def with_dtype(spec: Spec, dtype: str) -> Spec:
+    """The spec for q, k, v and o of another dtype."""
+    return _replaced(spec, ("dtype",), [{"dtype": dtype}]) if spec.dtype != dtype else spec
+
+
 def spec_of(spec: Spec, form: Form) -> Spec:
     """The spec with the dtype, the layouts and the determinism of the form."""
-    replaced = ("dtype", "layout", "deterministic")
-    # A tensor's declaration has a dtype too, after its name.
-    clauses = [clause for clause in spec.tree["clauses"] if next(iter(clause)) not in replaced]
     layouts = dict(zip("qkvo", (*form.layouts, output_layout(form))))
-    clauses.append({"dtype": form.dtype})
+    clauses: list[dict[str, Any]] = [{"dtype": form.dtype}]
     clauses.append({"layout": {name: _tree_of(layout) for name, layout in layouts.items()}})
-    if form.deterministic or any("deterministic" in clause for clause in spec.tree["clauses"]):
+    if form.deterministic or spec.is_deterministic:
         clauses.append({"deterministic": True})
-    return Spec(json.dumps({**spec.tree, "clauses": clauses}), spec.filename)
+    return _replaced(spec, ("dtype", "layout", "deterministic"), clauses)
+
+
+def _replaced(spec: Spec, keywords: Sequence[str], clauses: list[dict[str, Any]]) -> Spec:
+    # A tensor's declaration has a dtype too, after its name.
+    kept = [clause for clause in spec.tree["clauses"] if next(iter(clause)) not in keywords]
+    return Spec(json.dumps({**spec.tree, "clauses": kept + clauses}), spec.filename)
 
 
 def _tree_of(layout: str) -> Any:
