@@ -44,6 +44,16 @@ def check_names(attention: str, given: Mapping[str, Any], wanted: Sequence[str],
         raise BindingError(f"{' and '.join(missing)} must be given{how}")
 
 
+def number(name: str, value: Any) -> float | int:
+    """The value of a param. Raises BindingError if it is not a number."""
+    if isinstance(value, (int, float)):
+        return value
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise BindingError(f"{name} is a param: it must be a number, not {type(value).__name__}") from None
+
+
 def sizes_of(q: Any, k: Any, v: Any) -> Sizes:
     """The sizes of q [B, Hq, Sq, Dqk], k [B, Hkv, Skv, Dqk] and v [B, Hkv, Skv, Dv].
 

@@ -13,7 +13,7 @@ from typing import Any, Callable, Mapping
 
 from . import _attnc, _find, plan as plans
 from ._libattn import PlanFile, PlanInfo
-from .arguments import INPUTS, RANDOM, check_names, named, sizes_of
+from .arguments import INPUTS, RANDOM, check_names, named, number, sizes_of
 from .errors import ArgumentError, BindingError
 from .specs import Spec
 
@@ -181,7 +181,7 @@ class Attention:
         given = named(self.captured, args, kwargs)
         wanted = [*INPUTS, *(tensor.name for tensor in spec.tensors), *spec.lengths, *spec.params]
         check_names(spec.name, given, wanted, RANDOM if spec.has_random_dropout else ())
-        return {name: _number(name, value) if name in spec.params else as_array(name, value)
+        return {name: number(name, value) if name in spec.params else as_array(name, value)
                 for name, value in given.items()}
 
     def _sizes_of(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -332,16 +332,6 @@ def _has_torch_tensor(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
         if isinstance(value, torch.Tensor):
             return True
     return False
-
-
-def _number(name: str, value: Any) -> float | int:
-    if isinstance(value, (int, float)):
-        return value
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise BindingError(f"{name} is a param: it must be a number, not "
-                           f"{type(value).__name__}") from None
 
 
 def _is_exact(q: Any) -> bool:

@@ -1,8 +1,7 @@
 /* Calls an executable with tensors of Python objects in one step: their DLPack fields are compared
  * with the plan, outputs are allocated by the framework, and the kernels are enqueued on its
- * current stream. Needs neither Python's nor a
- * framework's headers: it uses attn.h, DLPack's exchange functions and a few of Python's stable
- * ABI, so that one library serves all versions.
+ * current stream. Needs neither Python's nor a framework's headers: it uses attn.h, DLPack's
+ * exchange functions and a few of Python's stable ABI, so that one library serves all versions.
  *
  * All functions need Python's global lock (ctypes.PyDLL). */
 #ifndef ATTN_PYTHON_CALL_H

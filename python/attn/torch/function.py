@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import torch
 
 from attn import _libattn
-from attn.arguments import INPUTS, RANDOM, Sizes, check_names, named, sizes_of
+from attn.arguments import INPUTS, RANDOM, Sizes, check_names, named, number, sizes_of
 from attn.errors import BindingError, Unsupported
 from attn.reference import reference
 from attn.torch.signature import DTYPES, HALF, TORCH_DTYPES, aligned, layout_of, usable
@@ -100,8 +100,8 @@ _modes = torch._C._len_torch_dispatch_stack
 
 def is_intercepted(tensors: Iterable[torch.Tensor]) -> bool:
     """Whether something wants to see operators: a subclass of Tensor, such as DTensor or FakeTensor, or a
-    dispatch mode, such as selective checkpointing's."""
-    return _modes() > 0 or any(type(tensor) not in PLAIN for tensor in tensors)
+    dispatch mode, such as selective checkpointing's. So do tensors without memory."""
+    return _modes() > 0 or any(type(tensor) not in PLAIN or tensor.is_meta for tensor in tensors)
 
 
 def remember(each: Call, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -134,7 +134,10 @@ def sorted_call(attention: Attention, args: Sequence[Any], kwargs: Mapping[str, 
             tensors[name] = _as_tensor(name, given[name], facts.declared.get(name, "i64"), q.device)
     if facts.random:
         add_random(tensors, q.device)
-    params = {name: float(given[name]) for name in facts.params}
+    for name, tensor in tensors.items():
+        if tensor.device != q.device:
+            raise BindingError(f"{name} is on {tensor.device}, but q on {q.device}: move it there")
+    params = {name: float(number(name, given[name])) for name in facts.params}
     return Call(attention, tensors, params)
 
 
@@ -154,7 +157,7 @@ def _cast(tensor: Any, name: str) -> torch.Tensor:
     if not isinstance(tensor, torch.Tensor):
         raise BindingError(f"{name} is a {type(tensor).__name__}, not a torch.Tensor")
     device = tensor.device.type
-    if torch.is_autocast_enabled(device) and tensor.dtype == torch.float32:
+    if device != "meta" and torch.is_autocast_enabled(device) and tensor.dtype == torch.float32:
         return tensor.to(torch.get_autocast_dtype(device))
     return tensor
 
@@ -182,6 +185,10 @@ def _form(facts: Facts, tensors: dict[str, torch.Tensor]) -> Form:
         listed = ", ".join(f"{name} {dtype}" for name, dtype in dtypes.items())
         raise BindingError(f"q, k and v must have the same dtype, not {listed}")
     device = tensors["q"].device
+    if device.type not in ("cpu", "cuda"):
+        raise BindingError(f"q is on {device}: attentions are computed on CUDA devices, and on the CPU")
+    if device.type == "cpu" and dtypes["q"] not in (*HALF, torch.float32, torch.float64):
+        raise BindingError(f"q, k and v are {dtypes['q']}; they must be of 16, 32 or 64 bit floats")
     if device.type == "cuda" and dtypes["q"] not in HALF:
         raise BindingError(
             f"q, k and v are {dtypes['q']}; kernels read torch.bfloat16 and torch.float16: cast them, or use"
@@ -329,6 +336,35 @@ def run_backward(
         d_o = torch.empty_strided(d_o.shape, strides, dtype=d_o.dtype, device=d_o.device).copy_(d_o)
     with torch.cuda.device(each.tensors["q"].device):
         return pair_of(each, True).run_backward({**tensors, "do": aligned(d_o)}, each.params)
+
+
+class _Once(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, count: int, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(tensor.view_as(tensor) for tensor in tensors[:count])
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> Any:
+        refuse_second_derivative()
+
+
+def refuse_second_derivative() -> NoReturn:
+    raise Unsupported(
+        "second derivatives of an attention are not computed",
+        ["call backward or torch.autograd.grad without create_graph=True"],
+    )
+
+
+def differentiable_once(
+    gradients: Sequence[torch.Tensor | None], saved: Sequence[torch.Tensor]
+) -> Sequence[torch.Tensor | None]:
+    """The gradients; their own derivatives, which depend on what was saved, are refused: otherwise they
+    would be taken for zero."""
+    if not torch.is_grad_enabled():  # without create_graph=True
+        return gradients
+    found = [gradient for gradient in gradients if gradient is not None]
+    guarded = iter(_Once.apply(len(found), *found, *saved))
+    return [None if gradient is None else next(guarded) for gradient in gradients]
 
 
 def _bound_sizes(each: Call) -> dict[str, Any]:

@@ -15,8 +15,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from attn.arguments import INPUTS, sizes_of
-from attn.errors import Unsupported
-from attn.torch.function import Call, Facts, facts_of, formed, pair_of, run_backward, run_forward
+from attn.torch.function import (
+    Call,
+    Facts,
+    differentiable_once,
+    facts_of,
+    formed,
+    pair_of,
+    refuse_second_derivative,
+    run_backward,
+    run_forward,
+)
 from attn.torch.recent import Way
 from attn.torch.variant import input_strides, output_strides
 
@@ -107,15 +116,15 @@ class _Attend(torch.autograd.Function):
         return outputs
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, d_o: torch.Tensor | None, *_: Any) -> tuple[Any, ...]:
         count = len(ctx.names)
         if d_o is None:
             return (None,) * (count + 1)
         saved = ctx.saved_tensors
         each = Call(ctx.attention, dict(zip(ctx.names, saved[:count])), ctx.params, ctx.form)
-        gradients = run_backward(each, saved[count:], d_o)
-        return (None, *(gradients.get(name) for name in ctx.names))
+        with torch.no_grad():
+            found = run_backward(each, saved[count:], d_o)
+        return (None, *differentiable_once([found.get(name) for name in ctx.names], (*saved, d_o)))
 
 
 def _call_of(attention: str, names: list[str], tensors: list[torch.Tensor], params: list[float]) -> Call:
@@ -202,11 +211,5 @@ def _differentiate(ctx: Any, d_outputs: Any) -> Any:
     return None, None, d_tensors, None if ctx.params else [], None  # PyTorch keeps the structure of an empty list
 
 
-
-def _refuse_second_derivative(ctx: Any, *_: Any) -> Any:
-    raise Unsupported("second derivatives of an attention are not computed",
-                      ["call backward or torch.autograd.grad without create_graph=True"])
-
-
-torch.library.register_autograd("attn::backward", _refuse_second_derivative, lib=_library)
+torch.library.register_autograd("attn::backward", lambda *_: refuse_second_derivative(), lib=_library)
 torch.library.register_autograd("attn::forward", _differentiate, setup_context=_setup, lib=_library)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from attn.arguments import INPUTS, RANDOM
-from attn.torch.function import Call, add_random, facts_of, is_intercepted, run_backward
+from attn.torch.function import Call, add_random, differentiable_once, facts_of, is_intercepted, run_backward
 from attn.torch.variant import Pair, differentiated
 
 
@@ -145,7 +145,8 @@ class Recent:
             each = self._call._replace(
                 tensors=dict(zip(self._names, inputs)), params=dict(zip(facts.params, params))
             )
-            gradients = run_backward(each, outputs, d_o)
+            with torch.no_grad():
+                gradients = run_backward(each, outputs, d_o)
             return [gradients.get(name) for name in self._names]
         return [None if place is None else found[place] for place in self._places]
 
@@ -169,8 +170,9 @@ class _Recorded(torch.autograd.Function):
         return outputs[: recent._shown]
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, d_o: torch.Tensor | None, *_: Any) -> tuple[Any, ...]:
         if d_o is None:
             return (None, None, *(None for _ in ctx.recent._names))
-        return (None, None, *ctx.recent.backward(ctx.saved_tensors, d_o, ctx.params))
+        saved = ctx.saved_tensors
+        found = ctx.recent.backward(saved, d_o, ctx.params)
+        return (None, None, *differentiable_once(found, (*saved, d_o)))

@@ -1,0 +1,355 @@
+"""Wrong uses of the package. Each function makes one mistake; golden/wrong_uses.txt has what is said."""
+
+import math
+import pathlib
+
+import numpy as np
+import torch
+
+import attn
+import attn.torch
+
+USES = {}
+TENSORS = attn.compile("""attention small {
+  dims   B, Hq, Hkv, Sq, Skv, D;
+  tensor doc: i32[B, Skv];
+  learn  slopes: f32[Hq];
+  param  cap: f32;
+  score  cap * tanh(score / cap) + slopes[h] * (kv_idx - q_idx);
+  mask   doc[b, q_idx] == doc[b, kv_idx];
+}
+""")
+CAUSAL = attn.compile("attention causal { dims B, Hq, Hkv, Sq, Skv, D; mask q_idx >= kv_idx; }")
+SIZES = {"B": 1, "Hq": 4, "Sq": 64, "D": 64}
+
+
+def use(function):
+    USES[function.__name__] = function
+    return function
+
+
+def qkv(dtype=torch.float32, device="cpu"):
+    return tuple(torch.zeros(1, heads, 8, 16, dtype=dtype, device=device) for heads in (4, 2, 2))
+
+
+def given(**changes):
+    found = {"doc": torch.zeros(1, 8, dtype=torch.int32), "slopes": torch.zeros(4), "cap": 20.0, **changes}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def flex(score_mod=None, **options):
+    q, _, _ = qkv()
+    return attn.torch.flex_attention(q, q, q, score_mod, **options)
+
+
+# --- tensors
+
+
+@use
+def dtype_mixed(folder):
+    q, k, v = qkv()
+    CAUSAL(q.bfloat16(), k, v)
+
+
+@use
+def dtype_of_integers(folder):
+    CAUSAL(*qkv(torch.int32))
+
+
+@use
+def dtype_of_a_captured_tensor(folder):
+    TENSORS(*qkv(), **given(doc=torch.zeros(1, 8)))
+
+
+@use
+def device_of_k(folder):
+    q, k, v = qkv()
+    CAUSAL(q, k.to("meta"), v)
+
+
+@use
+def device_of_a_captured_tensor(folder):
+    TENSORS(*qkv(), **given(slopes=torch.zeros(4, device="meta")))
+
+
+@use
+def shape_without_batch(folder):
+    q, k, v = qkv()
+    CAUSAL(q[0], k[0], v[0])
+
+
+@use
+def shape_of_k_and_v(folder):
+    q, k, v = qkv()
+    CAUSAL(q, k, v[:, :, :5])
+
+
+@use
+def shape_of_heads(folder):
+    q, k, v = qkv()
+    CAUSAL(q[:, :3], k, v)
+
+
+@use
+def shape_of_rows(folder):
+    q, k, v = qkv()
+    CAUSAL(q[..., :8], k, v)
+
+
+@use
+def shape_of_batches(folder):
+    q, k, v = qkv()
+    CAUSAL(q.expand(3, -1, -1, -1), k, v)
+
+
+@use
+def shape_of_a_captured_tensor(folder):
+    TENSORS(*qkv(), **given(slopes=torch.zeros(3)))
+
+
+@use
+def list_instead_of_a_tensor(folder):
+    q, k, v = qkv()
+    CAUSAL(q, k.tolist(), v)
+
+
+@use
+def tensor_missing(folder):
+    TENSORS(*qkv(), **given(doc=None))
+
+
+@use
+def tensor_unknown(folder):
+    TENSORS(*qkv(), **given(document=torch.zeros(1, 8)))
+
+
+@use
+def tensor_twice(folder):
+    q, k, v = qkv()
+    CAUSAL(q, k, v, k=k)
+
+
+@use
+def tensor_too_many(folder):
+    CAUSAL(*qkv(), torch.zeros(4))
+
+
+@use
+def number_for_a_tensor(folder):
+    TENSORS(*qkv(), **given(slopes=0.5))
+
+
+@use
+def param_missing(folder):
+    TENSORS(*qkv(), **given(cap=None))
+
+
+@use
+def param_of_text(folder):
+    TENSORS(*qkv(), **given(cap="large"))
+
+
+@use
+def second_derivative(folder):
+    q, k, v = (x.requires_grad_() for x in qkv())
+    (dq,) = torch.autograd.grad(CAUSAL(q, k, v).sum(), q, create_graph=True)
+    dq.sum().backward()
+
+
+@use
+def grouped_heads_without_saying_so(folder):
+    attn.torch.flex_attention(*qkv())
+
+
+@use
+def mask_given_twice(folder):
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    def causal(b, h, q_idx, kv_idx):
+        return q_idx >= kv_idx
+
+    flex(block_mask=create_block_mask(causal, 1, 1, 8, 8, device="cpu"), mask_mod=causal)
+
+
+@use
+def dropout_of_everything(folder):
+    flex(dropout_p=1.0)
+
+
+# --- functions
+
+
+@use
+def mod_with_a_branch(folder):
+    def mod(score, b, h, q_idx, kv_idx):
+        if q_idx >= kv_idx:
+            return score
+        return -math.inf
+
+    flex(mod)
+
+
+@use
+def mod_that_reads_a_value(folder):
+    def mod(score, b, h, q_idx, kv_idx):
+        return score * q_idx.item()
+
+    flex(mod)
+
+
+@use
+def mod_with_a_loop(folder):
+    def mod(score, b, h, q_idx, kv_idx):
+        for i in range(kv_idx):
+            score = score + i
+        return score
+
+    flex(mod)
+
+
+@use
+def mod_with_an_unknown_function(folder):
+    def mod(score, b, h, q_idx, kv_idx):
+        return torch.fft.fft(score)
+
+    flex(mod)
+
+
+@use
+def mod_that_changes_a_tensor(folder):
+    counts = torch.zeros(8)
+
+    def mod(score, b, h, q_idx, kv_idx):
+        counts[q_idx] += 1
+        return score
+
+    flex(mod)
+
+
+@use
+def mod_with_wrong_parameters(folder):
+    flex(lambda score, q_idx, kv_idx: score)
+
+
+@use
+def score_mod_that_is_a_mask(folder):
+    def mod(score, b, h, q_idx, kv_idx):
+        return q_idx >= kv_idx
+
+    flex(mod)
+
+
+@use
+def mask_mod_that_is_a_score(folder):
+    def mod(b, h, q_idx, kv_idx):
+        return q_idx - kv_idx
+
+    flex(mask_mod=mod)
+
+
+@use
+def mod_that_is_a_tensor(folder):
+    flex(torch.zeros(4, 8, 8))
+
+
+@use
+def mod_without_result(folder):
+    def mod(score, b, h, q_idx, kv_idx):
+        score * 2
+
+    flex(mod)
+
+
+# --- compiling
+
+
+@use
+def spec_with_a_typo(folder):
+    attn.compile("attention x {\n  dims B, Hq, Sq, D;\n  mask windw(3);\n}")
+
+
+@use
+def spec_that_is_not_there(folder):
+    attn.compile("gemma2_locl")
+
+
+@use
+def size_unknown(folder):
+    attn.compile("gemma2_local", Seq=4096)
+
+
+@use
+def size_missing(folder):
+    attn.compile(CAUSAL.spec, target="h200", B=1, Sq=64)
+
+
+@use
+def size_missing_for_functions(folder):
+    attn.compile(mask_mod=lambda b, h, q_idx, kv_idx: q_idx >= kv_idx, B=1)
+
+
+@use
+def target_unknown(folder):
+    attn.compile("gemma2_local", target="h300", B=1, Sq=64)
+
+
+@use
+def engine_unknown(folder):
+    attn.compile("gemma2_local", engine="flash")
+
+
+@use
+def param_at_compile_time(folder):
+    attn.compile("temperature", temperature=2.0)
+
+
+@use
+def engine_that_cannot(folder):
+    attn.compile("gemma2_local", target="a100", engine="native", B=1, Sq=64)
+
+
+@use
+def warm_without_sizes(folder):
+    CAUSAL.warm(Sq=64, device="cuda:0")
+
+
+# --- plan files
+
+
+def plan(folder):
+    path = pathlib.Path(folder) / "x.attnplan"
+    attn.compile("causal", target="h200", engine="native", Hkv=4, **SIZES).save(path)
+    return path
+
+
+@use
+def plan_that_was_never_compiled(folder):
+    CAUSAL.save(pathlib.Path(folder) / "x.attnplan")
+
+
+@use
+def plan_file_missing(folder):
+    attn.load(pathlib.Path(folder) / "none.attnplan")
+
+
+@use
+def plan_file_damaged(folder):
+    path = plan(folder)
+    contents = bytearray(path.read_bytes())
+    contents[len(contents) // 2] ^= 1
+    path.write_bytes(contents)
+    attn.load(path)
+
+
+@use
+def plan_file_truncated(folder):
+    path = plan(folder)
+    path.write_bytes(path.read_bytes()[:-100])
+    attn.load(path)
+
+
+@use
+def plan_file_of_something_else(folder):
+    path = pathlib.Path(folder) / "x.attnplan"
+    path.write_bytes(np.zeros(1000).tobytes())
+    attn.load(path)
