@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <new>
+#include <string_view>
 #include <vector>
 
 #include "exchange.h"
@@ -43,7 +44,8 @@ struct Expected {
   std::vector<std::int64_t> dims, strides;
   std::vector<int> order;  // dims from the slowest to the fastest in memory
   std::int64_t alignment;
-  bool only_address;  // rows or pages that another tensor locates
+  bool is_pool;    // of pages that a table locates: there may be fewer of them
+  bool is_packed;  // rows that cumulative lengths locate
 };
 
 // Codes of DLPack: signed integers 0, unsigned 1, floats 2, bfloat16 4, bool 6.
@@ -68,7 +70,8 @@ static Expected expected(const attn_tensor_info& info, std::size_t place) {
                 {info.strides, info.strides + rank},
                 {},
                 info.alignment,
-                info.addressed_by[0] != '\0'};
+                std::string_view(info.addressed_by).starts_with("page_table"),
+                std::string_view(info.addressed_by).starts_with("cu_seqlens")};
   for (int dim = 0; dim < info.rank; ++dim) made.order.push_back(dim);
   std::stable_sort(made.order.begin(), made.order.end(), [&](int x, int y) {
     return made.strides[static_cast<std::size_t>(x)] > made.strides[static_cast<std::size_t>(y)];
@@ -90,7 +93,8 @@ static bool same_layout(const Expected& plan, const DlTensor& tensor) {
   if (tensor.rank != static_cast<std::int32_t>(plan.dims.size())) return false;
   std::int64_t dense = 1;
   for (std::size_t dim = plan.dims.size(); dim-- > 0;) {
-    if (tensor.dims[dim] != plan.dims[dim]) return false;
+    const bool fewer = plan.is_pool && dim == 0 && tensor.dims[0] < plan.dims[0];
+    if (tensor.dims[dim] != plan.dims[dim] && !fewer) return false;
     const std::int64_t stride = tensor.strides != nullptr ? tensor.strides[dim] : dense;
     if (plan.dims[dim] > 1 && stride != plan.strides[dim]) return false;
     dense *= plan.dims[dim];
@@ -181,7 +185,7 @@ bool attn_call::read(void* tuple) {
       return false;
     const bool fits = tensor.device.type == kCuda && tensor.device.id == device &&
                       tensor.dtype.code == plan.dtype.code &&
-                      tensor.dtype.bits == plan.dtype.bits && !plan.only_address &&
+                      tensor.dtype.bits == plan.dtype.bits && !plan.is_packed &&
                       same_layout(plan, tensor);
     void* const address = address_of(tensor);
     if (!fits ||

@@ -27,3 +27,13 @@ def run(name, *arguments):
 def test_training_with_a_learned_bias():
     said = run("train_learned_bias.py", "--steps", "3", "--length", "64", "--device", "cpu")
     assert said.count("loss") == 2
+
+
+def test_decoding_with_a_paged_cache():
+    said = run("paged_decode.py", "--steps", "70", "--batch", "2", "--device", "cpu")
+    assert said.startswith("70 steps: largest difference from dense attention")
+
+
+def test_packed_documents():
+    said = run("packed_documents.py", "--length", "60", "--device", "cpu")
+    assert "the same again for the same seed: True" in said

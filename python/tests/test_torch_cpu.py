@@ -73,6 +73,20 @@ def test_values_and_gradients_are_those_of_a_dense_evaluation():
         torch.testing.assert_close(x, y, atol=1e-12, rtol=1e-12, msg=lambda m: f"d{name}: {m}")
 
 
+def test_gradients_pass_pytorchs_own_check():
+    """Against differences of values."""
+    f = attn.compile(LEARNED)
+    q, k, v = inputs(batch=1, heads=2, key_heads=1, rows=3, columns=4, depth=2, grad=True)
+    slopes = torch.tensor([0.5, -0.25], dtype=torch.float64, requires_grad=True)
+
+    def run(q, k, v, slopes):
+        return f(q, k, v, slopes=slopes, cap=3.0)[0]
+
+    # Captured tensors are read as f32: a difference must not be lost in that.
+    assert torch.autograd.gradcheck(lambda *x: run(*x, slopes), (q, k, v), eps=1e-5, atol=1e-7, rtol=1e-6)
+    assert torch.autograd.gradcheck(lambda x: run(q, k, v, x), (slopes,), eps=2.0**-8, atol=1e-5, rtol=1e-3)
+
+
 def test_learned_tensors_params_and_lse():
     f = attn.compile(LEARNED)
     q, k, v = inputs(grad=True)

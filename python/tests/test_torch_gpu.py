@@ -259,6 +259,174 @@ def test_misaligned_and_strange_strides_are_copied():
     assert torch.equal(attn.torch.flex_attention(columns, k, v), expected)
 
 
+def test_packed_sequences():
+    """Forward and gradients, beside each sequence alone."""
+    lengths = torch.tensor([300, 0, 129, 1, 77])
+    ends = torch.nn.functional.pad(lengths.cumsum(0), (1, 0)).int()
+    f = attn.compile(
+        "attention packed { dims B = 5, Hq = 4, Hkv = 2, Sq = 300, D = 64; layout thd; mask q_idx >= kv_idx;"
+        " outputs o, lse; }"
+    )
+    q, k, v = (make((int(ends[-1]), heads, 64), seed=heads) for heads in (4, 2, 2))
+    located = {"cu_seqlens_q": ends.cuda(), "cu_seqlens_kv": ends.cuda()}
+    for _ in range(3):  # the way of the first call, and the short ones
+        o, lse = f(q, k, v, **located)
+    assert o.shape == q.shape and lse.shape == q.shape[:2]
+    places = [slice(first, last) for first, last in zip(ends, ends[1:]) if first < last]
+    exact = torch.cat([
+        dense(*(x[place].transpose(0, 1)[None] for x in (q, k, v)), mask_mod=causal)[0].transpose(0, 1)
+        for place in places
+    ])
+    d_o = make(o.shape, seed=9).detach()
+    found = [o, *torch.autograd.grad(o, (q, k, v), d_o)]
+    truth = [exact, *torch.autograd.grad(exact, (q, k, v), d_o.double())]
+    for name, x, y in zip(("o", "dq", "dk", "dv"), found, truth):
+        assert difference(x, y) < 1.5e-2, name
+
+
+def test_pages():
+    """A pool with fewer pages than the plan's, lengths that grow, and one that has too many."""
+    f = attn.compile(
+        "attention paged { dims B = 3, Hq = 8, Hkv = 2, Sq = 1, Skv = 300, D = 64; align bottom_right;"
+        " layout paged(page = 64, pages = 40); lengths kv; mask q_idx >= kv_idx; }"
+    )
+    table = torch.randperm(20, device="cuda")[:15].reshape(3, 5).int()
+    shapes = ((3, 8, 1, 64), (20, 2, 64, 64), (20, 2, 64, 64))
+    q, k, v = (make(shape, seed=seed).detach() for seed, shape in enumerate(shapes))
+    for lengths in ((1, 64, 300), (2, 65, 299), (64, 100, 7)):
+        o = f(q, k, v, page_table=table, lengths_kv=torch.tensor(lengths, device="cuda", dtype=torch.int32))
+        for b, length in enumerate(lengths):
+            pages = (x[table[b].long()].transpose(0, 1).flatten(1, 2)[None] for x in (k, v))
+            keys, values = (x[:, :, :length] for x in pages)
+            assert difference(o[b : b + 1], dense(q[b : b + 1], keys, values)) < 1.5e-2, (lengths, b)
+    many = torch.zeros(41, 2, 64, 64, device="cuda", dtype=q.dtype)
+    with pytest.raises(attn.BindingError, match="41 pages, but the plan is for at most 40"):
+        f(q, many, many, page_table=table, lengths_kv=torch.ones(3, device="cuda", dtype=torch.int32))
+
+
+def test_warm_builds_what_the_call_needs():
+    f = attn.compile("attention warmed { dims B, Hq, Sq, D; mask q_idx >= kv_idx; }")
+    f.warm(B=1, Hq=4, Sq=333, D=64, training=True, background=True).result(120)
+    f.warm(B=1, Hq=4, Sq=333, D=64)
+    f.builds = False
+    q, k, v = inputs(1, 4, 4, 333, 333, 64)
+    f(q, k, v).float().sum().backward()
+    with torch.no_grad():
+        f(q, k, v)
+    with pytest.raises(attn.Unsupported):
+        f(*inputs(1, 4, 4, 334, 334, 64))
+
+
+def test_deterministic_mode_replaces_a_plan_that_is_not(tmp_path):
+    sizes = {"B": 1, "Hq": 8, "Sq": 512, "D": 64}
+    f = attn.compile(
+        "attention plain { dims B, Hq, Sq, D; layout bhsd; mask q_idx >= kv_idx; }", direction="both", **sizes
+    )
+    assert not any("deterministic" in info.spec for info in f.plans)
+    q, k, v = inputs(1, 8, 8, 512, 512, 64)
+    f(q, k, v).float().sum().backward()  # by its own plan
+    torch.use_deterministic_algorithms(True)
+    try:
+        found = [torch.autograd.grad(f(q, k, v).float().square().sum(), (q, k, v)) for _ in range(5)]
+        f.save(tmp_path / "x.attnplan")
+        with pytest.raises(attn.Unsupported, match="deterministic"):
+            attn.load(tmp_path / "x.attnplan")(q, k, v).sum().backward()
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert all(torch.equal(x, y) for other in found[1:] for x, y in zip(found[0], other))
+
+
+def test_a_plan_of_the_other_hopper_gpu(tmp_path):
+    """H100 and H200 have the same compute capability: plans of attnc's kernels for one run on the other."""
+    if torch.cuda.get_device_capability() != (9, 0):
+        pytest.skip("not a Hopper GPU")
+    other = "h100" if "H200" in torch.cuda.get_device_name() else "h200"
+    sizes = {"B": 2, "Hq": 8, "Hkv": 2, "Sq": 777, "Skv": 1001, "D": 128}
+    spec = (
+        "attention other { dims B, Hq, Hkv, Sq, Skv, D; layout bhsd; align bottom_right;"
+        " mask q_idx >= kv_idx; }"
+    )
+    path = tmp_path / "other.attnplan"
+    attn.compile(spec, target=other, engine="native", direction="both", **sizes).save(path)
+    f = attn.load(path)
+    assert {info.target for info in f.plans} == {other}
+    q, k, v = inputs(2, 8, 2, 777, 1001, 128)
+    o = f(q, k, v)
+    exact = dense(q, k, v, mask_mod=lambda b, h, q_idx, kv_idx: q_idx + 224 >= kv_idx)
+    d_o = make(o.shape, seed=4).detach()
+    found = [o, *torch.autograd.grad(o, (q, k, v), d_o)]
+    truth = [exact, *torch.autograd.grad(exact, (q, k, v), d_o.double())]
+    print(f"\nOTHER a plan for {other} on {torch.cuda.get_device_name()}:",
+          *(f"{n} {difference(x, y):.1e}" for n, x, y in zip(("o", "dq", "dk", "dv"), found, truth)))
+    assert all(difference(x, y) < 1.5e-2 for x, y in zip(found, truth))
+    attn.compile(spec, target="a100", engine="cudnn", **sizes).save(path)
+    with pytest.raises(attn.Error, match="sm_80|sm_90"):
+        attn.load(path)(*(x.detach() for x in (q, k, v)))
+
+
+class Dropping(torch.nn.Module):
+    """A layer with dropout and a learned bias for each head, query and key."""
+
+    def __init__(self, attend, width=256, heads=4, length=128):
+        super().__init__()
+        self.qkv = torch.nn.Linear(width, 3 * width, device="cuda", dtype=torch.bfloat16)
+        self.out = torch.nn.Linear(width, width, device="cuda", dtype=torch.bfloat16)
+        self.bias = torch.nn.Parameter(torch.zeros(heads, length, length, device="cuda"))
+        self.attend = attend
+
+    def forward(self, x, seed):
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.bias.shape[0], -1)).permute(2, 0, 3, 1, 4)
+        return x + self.out(self.attend(q, k, v, self.bias, seed).transpose(1, 2).flatten(2))
+
+
+def test_training_with_dropout_follows_a_dense_implementation():
+    """200 steps with a learned bias. The dense one drops the same weights: those that an attention whose
+    scores are all equal gives to values that are unit vectors."""
+    length, dropped = 128, 0.1
+    declared = "dims B, Hq, Sq, Dqk, Dv;"
+    clauses = f"dropout {dropped}; mask q_idx >= kv_idx;"
+    learned = "learn bias: f32[Hq, Sq, Skv]; score score + bias[h, q_idx, kv_idx];"
+    compiled = attn.compile(f"attention dropping {{ {declared} {learned} {clauses} }}")
+    weights = attn.compile(f"attention weights {{ {declared} {clauses} }}")
+    offset = torch.zeros(1, dtype=torch.int64, device="cuda")
+
+    def ours(q, k, v, bias, seed):
+        return compiled(q, k, v, bias=bias, seed=seed, offset=offset)
+
+    def theirs(q, k, v, bias, seed):
+        with torch.no_grad():
+            units = torch.eye(length, device="cuda", dtype=q.dtype).expand(*q.shape[:2], -1, -1).contiguous()
+            zeros = torch.zeros_like(q).contiguous()
+            kept = weights(zeros, zeros, units, seed=seed, offset=offset) > 0
+        scores = q.float() @ k.float().mT / math.sqrt(q.shape[-1]) + bias
+        seen = torch.ones(length, length, dtype=torch.bool, device="cuda").tril()
+        p = torch.where(seen, scores, -math.inf).softmax(-1)
+        return (torch.where(kept, p / (1 - dropped), 0) @ v.float()).to(q.dtype)
+
+    def train(attend):
+        torch.manual_seed(0)
+        layers = torch.nn.ModuleList(Dropping(attend) for _ in range(2))
+        optimizer = torch.optim.Adam(layers.parameters(), lr=1e-3)
+        data = torch.randn(8, 2, length, 256, device="cuda", dtype=torch.bfloat16)
+        losses = []
+        for step in range(200):
+            x = data[step % 8]
+            for place, layer in enumerate(layers):
+                x = layer(x, torch.tensor([2 * step + place], device="cuda"))
+            loss = (x - torch.roll(data[step % 8], 1, 1)).float().square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        return losses, layers[0].bias.detach()
+
+    (mine, bias), (others, their_bias) = train(ours), train(theirs)
+    print("\nLOSS dropout", *(f"{s}: {mine[s]:.4f} {others[s]:.4f};" for s in (0, 20, 50, 100, 150, 199)),
+          f"bias moved {bias.norm():.2f} {their_bias.norm():.2f}")
+    assert mine[-1] < 0.9 * mine[0] and bias.norm() > 0.1
+    assert max(abs(x - y) / y for x, y in zip(mine, others)) < 0.03
+
+
 def test_training_follows_flex_attention():
     """200 steps of a small model with a learned bias: the loss curve is FlexAttention's."""
 
@@ -289,6 +457,7 @@ def test_training_follows_flex_attention():
         return flex_attention(q, k, v, score_mod, mask)
 
     ours, theirs = train(compiled), train(flex)
-    print("\nLOSS step ours flex", *(f"{s}: {ours[s]:.4f} {theirs[s]:.4f};" for s in (0, 20, 50, 100, 150, 199)))
+    shown = (0, 20, 50, 100, 150, 199)
+    print("\nLOSS step ours flex", *(f"{s}: {ours[s]:.4f} {theirs[s]:.4f};" for s in shown))
     assert ours[-1] < 0.9 * ours[0]
     assert max(abs(x - y) / y for x, y in zip(ours, theirs)) < 0.03

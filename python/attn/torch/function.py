@@ -11,12 +11,12 @@ from attn import _libattn
 from attn.arguments import INPUTS, RANDOM, Sizes, check_names, named, number, sizes_of
 from attn.errors import BindingError, Unsupported
 from attn.reference import reference
+from attn.torch.addressed import NOT_ADDRESSED, Dense, addressing_of, check_shapes
 from attn.torch.signature import DTYPES, HALF, TORCH_DTYPES, aligned, layout_of, usable
 from attn.torch.variant import (
     Form,
     Pair,
     Variants,
-    is_addressed,
     output_strides,
     places_in,
     spec_of,
@@ -37,13 +37,16 @@ class Facts:
         self.name = name  # from which the operators find the attention, in another process too
         self.title = spec.name
         self.declared = {tensor.name: tensor.dtype for tensor in spec.tensors}
-        self.declared.update(dict.fromkeys(spec.lengths, "i32"))
+        self.addressing = addressing_of(spec)
+        packed = self.addressing is not None and self.addressing.packed
+        self.declared.update(dict.fromkeys(() if packed else spec.lengths, "i32"))
+        if self.addressing is not None:
+            self.declared.update(dict.fromkeys(self.addressing.inputs, "i32"))
         self.params = spec.params
         self.outputs = spec.outputs
         self.learned = spec.learned
         self.random = spec.has_random_dropout
         self.deterministic = spec.is_deterministic
-        self.addressed = is_addressed(spec)
         self.sigmoid = any(clause.get("normalize") == "sigmoid" for clause in spec.tree["clauses"])
         # A backward reads o and lse, shown or not.
         hidden = () if self.sigmoid or "lse" in self.outputs else ("lse",)
@@ -123,10 +126,8 @@ def sorted_call(attention: Attention, args: Sequence[Any], kwargs: Mapping[str, 
     """Raises BindingError for missing, unknown and unusable arguments."""
     facts = facts_of(attention)
     given = named(attention.captured, args, kwargs)
-    optional = RANDOM if facts.random else ()
-    if facts.addressed:
-        optional = (*optional, *given)  # a layout has inputs of its own, which the plan knows
-    check_names(facts.title, given, (*INPUTS, *facts.declared, *facts.params), optional)
+    wanted = (*INPUTS, *facts.declared, *facts.params)
+    check_names(facts.title, given, wanted, RANDOM if facts.random else ())
     q, k, v = (_cast(given[name], name) for name in INPUTS)
     tensors = dict(zip(INPUTS, (q, k, v)))
     for name in given:
@@ -147,7 +148,9 @@ def formed(each: Call) -> Call:
     Raises BindingError if q, k and v do not fit together.
     """
     facts = facts_of(each.attention)
-    if facts.addressed:
+    _check_dtypes(each.tensors)
+    if facts.addressing is not None:
+        check_shapes(facts.addressing, each.tensors)
         return each
     tensors = dict(each.tensors)
     return each._replace(tensors=tensors, form=_form(facts, tensors))
@@ -178,29 +181,31 @@ def add_random(tensors: dict[str, torch.Tensor], device: torch.device) -> None:
         tensors["offset"] = torch.zeros(1, dtype=torch.int64, device=device)
 
 
-def _form(facts: Facts, tensors: dict[str, torch.Tensor]) -> Form:
-    sizes = sizes_of(*(tensors[name] for name in INPUTS))
+def _check_dtypes(tensors: Mapping[str, torch.Tensor]) -> None:
     dtypes = {name: tensors[name].dtype for name in INPUTS}
     if len(set(dtypes.values())) > 1:
         listed = ", ".join(f"{name} {dtype}" for name, dtype in dtypes.items())
         raise BindingError(f"q, k and v must have the same dtype, not {listed}")
-    device = tensors["q"].device
-    if device.type not in ("cpu", "cuda"):
+    device, dtype = tensors["q"].device, dtypes["q"]
+    if device.type not in ("cpu", "cuda", "meta"):
         raise BindingError(f"q is on {device}: attentions are computed on CUDA devices, and on the CPU")
-    if device.type == "cpu" and dtypes["q"] not in (*HALF, torch.float32, torch.float64):
-        raise BindingError(f"q, k and v are {dtypes['q']}; they must be of 16, 32 or 64 bit floats")
-    if device.type == "cuda" and dtypes["q"] not in HALF:
+    if device.type != "cuda" and dtype not in (*HALF, torch.float32, torch.float64):
+        raise BindingError(f"q, k and v are {dtype}; they must be of 16, 32 or 64 bit floats")
+    if device.type == "cuda" and dtype not in HALF:
         raise BindingError(
-            f"q, k and v are {dtypes['q']}; kernels read torch.bfloat16 and torch.float16: cast them, or use"
+            f"q, k and v are {dtype}; kernels read torch.bfloat16 and torch.float16: cast them, or use"
             " torch.autocast"
         )
-    for name in INPUTS:
-        if device.type == "cuda":
-            tensors[name] = usable(tensors[name])
-    dtype = DTYPES.get(dtypes["q"], "f32")
+
+
+def _form(facts: Facts, tensors: dict[str, torch.Tensor]) -> Form:
+    sizes = sizes_of(*(tensors[name] for name in INPUTS))
+    if tensors["q"].is_cuda:
+        tensors.update({name: usable(tensors[name]) for name in INPUTS})
+    dtype = tensors["q"].dtype
     layouts = tuple(layout_of(tensors[name]) for name in INPUTS)
     deterministic = torch.are_deterministic_algorithms_enabled()
-    return Form(sizes, dtype if dtype in ("f16", "bf16") else facts.spec.dtype, layouts, deterministic)
+    return Form(sizes, DTYPES[dtype] if dtype in HALF else facts.spec.dtype, layouts, deterministic)
 
 
 def pair_of(each: Call, training: bool) -> Pair:
@@ -235,7 +240,7 @@ def warming(
     facts = facts_of(attention)
     place = _cuda_device(device)
     form = None
-    if not facts.addressed:
+    if facts.addressing is None:
         known = facts.spec.sizes({**attention.bindings, **sizes})
         missing = [dim for dim in Sizes._fields if not isinstance(known[dim], int)]
         if missing:
@@ -271,21 +276,15 @@ def _make_pair(attention: Attention, form: Form | None, training: bool, device: 
             return Pair(plan, places, device)
     name = attention.source.name
     if form is None:
-        what = "deterministic plan" if _wants_deterministic(form) and not repeatable else "plan"
-        raise Unsupported(
-            f"`{name}` has no {what} for this GPU (sm_{sm}), and its layout needs one that was compiled before"
-            " the call",
-            ["give all sizes and target=\"native\" to attn.compile", "gradients repeat bitwise if the spec has"
-             " the clause `deterministic`"],
-        )
+        return _make_addressed_pair(attention, training, sm, device)
     if not attention.builds:
         what = "training (forward and backward)" if training else "a forward"
         raise Unsupported(
-            f"the plan file of `{name}` has no plan for {what} with these sizes, strides and dtype on this GPU"
-            f" (sm_{sm})",
+            f"the plan file of `{name}` has no plan for {what} with these sizes, strides and dtype on this"
+            f" GPU (sm_{sm})",
             [
-                f"asked for: {form.sizes._asdict()}, {form.dtype},{' deterministic,' * form.deterministic} q {form.layouts[0]}, k {form.layouts[1]}, v"
-                f" {form.layouts[2]}",
+                f"asked for: {form.sizes._asdict()}, {form.dtype},{' deterministic,' * form.deterministic}"
+                f" q {form.layouts[0]}, k {form.layouts[1]}, v {form.layouts[2]}",
                 "attn.load(path, recompile=True) compiles what is missing",
             ],
         )
@@ -296,6 +295,25 @@ def _make_pair(attention: Attention, form: Form | None, training: bool, device: 
     if places is None:
         raise Unsupported(f"`{name}` was compiled, but not for these strides: {form.layouts}")
     return Pair(built, places, device)
+
+
+def _make_addressed_pair(attention: Attention, training: bool, sm: int, device: torch.device) -> Pair:
+    """Of the sizes that the spec and the bindings give: those of q, k and v say less."""
+    spec, name = attention.source, attention.source.name
+    if _wants_deterministic(None) and training and not spec.is_deterministic:
+        raise Unsupported(
+            f"the gradients of `{name}` are not bitwise the same in every run",
+            ["add the clause `deterministic` to the spec"],
+        )
+    missing = spec.open_dims(attention.bindings)
+    if missing or not attention.builds:
+        raise Unsupported(
+            f"`{name}` has no plan for this GPU (sm_{sm}), and q, k and v do not give all sizes of its"
+            " layout",
+            [f"give {', '.join(missing) or 'recompile=True'} to attn.{'compile' if missing else 'load'}"],
+        )
+    built = attention.build(direction="both" if training else "fwd")
+    return Pair(built, _fixed_places(built, sm), device)
 
 
 def _wants_deterministic(form: Form | None) -> bool:
@@ -367,12 +385,12 @@ def differentiable_once(
     return [None if gradient is None else next(guarded) for gradient in gradients]
 
 
-def _bound_sizes(each: Call) -> dict[str, Any]:
-    sizes = dict(each.attention.bindings)
-    if each.form is not None:
-        sizes.pop("D", None)
-        sizes.update(each.form.sizes._asdict())
-    return sizes
+def _dense(each: Call) -> tuple[Dense, dict[str, Any]]:
+    """The tensors in logical order, and the sizes and parameters."""
+    facts, bindings = facts_of(each.attention), each.attention.bindings
+    found = Dense(facts.addressing or NOT_ADDRESSED, each.tensors, facts.spec.sizes(bindings))
+    sizes = sizes_of(*(found.tensors[name] for name in INPUTS))
+    return found, {**{name: value for name, value in bindings.items() if name != "D"}, **sizes._asdict()}
 
 
 def _rounding_spec(each: Call) -> Spec:
@@ -387,34 +405,37 @@ def _numpy(tensor: torch.Tensor) -> Any:
 
 
 def _run_reference(each: Call, names: Sequence[str]) -> dict[str, torch.Tensor]:
+    found, bindings = _dense(each)
     values = reference(
         _rounding_spec(each),
-        _bound_sizes(each),
-        {**{name: _numpy(tensor) for name, tensor in each.tensors.items()}, **each.params},
+        bindings,
+        {**{name: _numpy(tensor) for name, tensor in found.tensors.items()}, **each.params},
         outputs=names,
         unrounded=each.tensors["q"].dtype not in HALF,
     )
     dtype = each.tensors["q"].dtype
     return {
-        name: torch.from_numpy(value).to(dtype if name == "o" else _stats_dtype(dtype))
+        name: found.output(torch.from_numpy(value)).to(dtype if name == "o" else _stats_dtype(dtype))
         for name, value in values.items()
     }
 
 
 def _run_reference_backward(each: Call, d_o: torch.Tensor) -> dict[str, torch.Tensor]:
-    facts = facts_of(each.attention)
-    wanted = (*INPUTS, *facts.learned)
+    wanted = (*INPUTS, *facts_of(each.attention).learned)
+    found, bindings = _dense(each)
     values = reference(
         _rounding_spec(each),
-        _bound_sizes(each),
-        {**{name: _numpy(tensor) for name, tensor in each.tensors.items()}, **each.params},
+        bindings,
+        {**{name: _numpy(tensor) for name, tensor in found.tensors.items()}, **each.params},
         outputs=(),
-        gradients={"do": _numpy(d_o), "of": wanted},
+        gradients={"do": _numpy(found.gradient_of_output(d_o)), "of": wanted},
         unrounded=each.tensors["q"].dtype not in HALF,
     )
-    return {name: torch.from_numpy(values[name]).to(each.tensors[name].dtype) for name in wanted}
+    return {
+        name: found.gradient(name, torch.from_numpy(values[name])).to(each.tensors[name].dtype)
+        for name in wanted
+    }
 
 
 def _stats_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float32 if dtype in HALF else dtype
-

@@ -10,7 +10,7 @@ import torch
 from attn import _libattn
 from attn.errors import BindingError
 from attn.torch import direct
-from attn.torch.signature import DTYPES, TORCH_DTYPES, same_strides
+from attn.torch.signature import DTYPES, TORCH_DTYPES, dense_strides, same_strides
 
 # A workspace up to this size is kept with its binding; a larger one is allocated for each call, so that
 # the layers of a model share it.
@@ -66,7 +66,8 @@ class Launch:
             return outputs
         for info, tensor in zip(self._infos, tensors):
             check(info, tensor, self._device)
-        outputs = [self._allocate(info) for info in self._made]
+        rows = {info.addressed_by: tensor for info, tensor in zip(self._infos, tensors)}
+        outputs = [self._allocate(info, rows.get(info.addressed_by)) for info in self._made]
         addresses = [0] * len(self._places)
         for place, tensor in zip(self._places, (*tensors, *outputs)):
             addresses[place] = tensor.data_ptr()
@@ -83,10 +84,13 @@ class Launch:
         bound.binding.execute(stream)
         return outputs
 
-    def _allocate(self, info: _libattn.TensorInfo) -> torch.Tensor:
-        return torch.empty_strided(
-            info.dims, info.strides, dtype=TORCH_DTYPES[info.dtype], device=self._device
-        )
+    def _allocate(self, info: _libattn.TensorInfo, located: torch.Tensor | None) -> torch.Tensor:
+        """`located`: an input whose rows or pages are found as those of this output are."""
+        shape, strides = info.dims, info.strides
+        if info.addressed_by:
+            shape = addressed_shape(info, located.shape[0])
+            strides = dense_strides(shape, range(len(shape)))
+        return torch.empty_strided(shape, strides, dtype=TORCH_DTYPES[info.dtype], device=self._device)
 
     def _workspace(self) -> torch.Tensor:
         return torch.empty(self._executable.workspace_bytes, dtype=torch.uint8, device=self._device)
@@ -132,9 +136,8 @@ def check(info: _libattn.TensorInfo, tensor: torch.Tensor, device: torch.device)
             f"{info.name} has dtype {tensor.dtype}, but the spec declares {info.dtype}:"
             f" pass {info.name}.to({TORCH_DTYPES[info.dtype]})"
         )
-    if info.addressed_by:  # rows or pages, as many as there are
-        if not tensor.is_contiguous():
-            raise BindingError(f"{info.name} must be contiguous: pass {info.name}.contiguous()")
+    if info.addressed_by:
+        check_addressed(info, tensor)
         return
     if tuple(tensor.shape) != tuple(info.dims):
         raise BindingError(
@@ -144,3 +147,30 @@ def check(info: _libattn.TensorInfo, tensor: torch.Tensor, device: torch.device)
         raise BindingError(
             f"{info.name} has strides {list(tensor.stride())}, but the plan expects {list(info.strides)}"
         )
+
+
+def is_packed(info: _libattn.TensorInfo) -> bool:
+    return info.addressed_by.startswith("cu_seqlens")
+
+
+def addressed_shape(info: _libattn.TensorInfo, count: int) -> tuple[int, ...]:
+    """Of packed rows [T, H, D] or [T, H], or of a pool [pages, Hkv, page, D]. `count`: T or pages."""
+    if is_packed(info):
+        return (count, info.dims[1], *info.dims[3:])
+    return (count, *info.dims[1:])
+
+
+def check_addressed(info: _libattn.TensorInfo, tensor: torch.Tensor) -> None:
+    what = "T" if is_packed(info) else "pages"
+    count = tensor.shape[0] if tensor.dim() > 0 else 0
+    shape = addressed_shape(info, count)
+    if tuple(tensor.shape) != shape:
+        listed = ", ".join([what, *map(str, shape[1:])])
+        raise BindingError(f"{info.name} has shape {list(tensor.shape)}, but the plan expects [{listed}]")
+    if not is_packed(info) and count > info.dims[0]:
+        raise BindingError(
+            f"{info.name} has {count} pages, but the plan is for at most {info.dims[0]}:"
+            f" write layout paged(.., pages = {count})"
+        )
+    if not tensor.is_contiguous():
+        raise BindingError(f"{info.name} must be contiguous: pass {info.name}.contiguous()")

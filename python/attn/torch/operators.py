@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attn.arguments import INPUTS, sizes_of
+from attn.arguments import INPUTS
 from attn.torch.function import (
     Call,
     Facts,
@@ -27,6 +27,7 @@ from attn.torch.function import (
     run_forward,
 )
 from attn.torch.recent import Way
+from attn.torch.signature import dense_strides
 from attn.torch.variant import input_strides, output_strides
 
 if TYPE_CHECKING:
@@ -166,13 +167,13 @@ def _backward(attention, names, tensors, params, outputs, d_o):
 def _fake_forward(attention, names, tensors, params, training):
     each = _call_of(attention, names, tensors, params)
     facts = facts_of(each.attention)
-    q, k, v = (each.tensors[name] for name in INPUTS)
-    sizes = sizes_of(q, k, v)
-    shape = (sizes.B, sizes.Hq, sizes.Sq, sizes.Dv)
-    made = {"o": torch.empty_strided(shape, output_strides(each.form), dtype=q.dtype, device=q.device)}
+    q, v = each.tensors["q"], each.tensors["v"]
+    shape = (*q.shape[:-1], v.shape[-1])
+    strides = output_strides(each.form) if each.form else dense_strides(shape, range(len(shape)))
+    made = {"o": torch.empty_strided(shape, strides, dtype=q.dtype, device=q.device)}
     stats = torch.float32 if q.dtype in (torch.float16, torch.bfloat16) else q.dtype
     outputs = facts.all_outputs if training else facts.outputs
-    return [made[name] if name in made else q.new_empty(shape[:3], dtype=stats) for name in outputs]
+    return [made[name] if name in made else q.new_empty(shape[:-1], dtype=stats) for name in outputs]
 
 
 def fake_gradient(name: str, tensor: torch.Tensor, form: Any) -> torch.Tensor:
@@ -208,7 +209,8 @@ def _differentiate(ctx: Any, d_outputs: Any) -> Any:
     facts = facts_of(attention_of(ctx.attention))
     gradients = dict(zip(facts.differentiated, found))
     d_tensors = [gradients.get(name) for name in ctx.names]
-    return None, None, d_tensors, None if ctx.params else [], None  # PyTorch keeps the structure of an empty list
+    d_params = None if ctx.params else []  # PyTorch keeps the structure of an empty list
+    return None, None, d_tensors, d_params, None
 
 
 torch.library.register_autograd("attn::backward", lambda *_: refuse_second_derivative(), lib=_library)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 DTYPES = {
@@ -22,7 +24,7 @@ HALF = (torch.bfloat16, torch.float16)
 NAMED_LAYOUTS = {"bhsd": (0, 1, 2, 3), "bshd": (0, 2, 1, 3)}
 
 
-def dense_strides(shape: tuple[int, ...], order: tuple[int, ...]) -> tuple[int, ...]:
+def dense_strides(shape: Sequence[int], order: Sequence[int]) -> tuple[int, ...]:
     """Strides, in elements, of a tensor without gaps whose dims have this order in memory."""
     strides, step = [0] * len(shape), 1
     for dim in reversed(order):

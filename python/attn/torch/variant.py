@@ -16,9 +16,6 @@ from attn.specs import Spec
 from attn.torch.launch import Launch
 from attn.torch.signature import NAMED_LAYOUTS, dense_strides, same_strides
 
-# Layouts whose rows are found through another tensor: a spec keeps them, whatever q, k and v look like.
-ADDRESSED = ("thd", "paged")
-
 
 class Form(NamedTuple):
     """What distinguishes the plans of one spec. Layouts are those of q, k and v, in the JSON form."""
@@ -27,11 +24,6 @@ class Form(NamedTuple):
     dtype: str
     layouts: tuple[str, str, str]
     deterministic: bool
-
-
-def is_addressed(spec: Spec) -> bool:
-    text = json.dumps([clause for clause in spec.tree["clauses"] if "layout" in clause])
-    return any(word in text for word in ADDRESSED)
 
 
 def output_layout(form: Form) -> str:

@@ -1,0 +1,132 @@
+"""Rows that other tensors locate: packed sequences (`layout thd`) and pages of a cache (`layout paged`).
+
+Packed q is [T, Hq, D], k and v are [T, Hkv, D], o is [T, Hq, Dv] and lse [T, Hq], for the T rows of all
+sequences. A pool of pages is [pages, Hkv, page, D].
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import torch
+
+from attn.arguments import INPUTS
+from attn.errors import BindingError
+from attn.specs import Spec
+
+CUMULATIVE = {"q": "cu_seqlens_q", "k": "cu_seqlens_kv", "v": "cu_seqlens_kv"}
+
+
+class Addressing(NamedTuple):
+    """`packed`: the layout is thd. `tables`: the page tables of k and v, if they are paged."""
+
+    packed: bool
+    tables: dict[str, str]
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The tensors that locate rows, all i32: cumulative lengths [B + 1], page tables [B, n]."""
+        packed = ("cu_seqlens_q", "cu_seqlens_kv") if self.packed else ()
+        return (*packed, *dict.fromkeys(self.tables.values()))
+
+
+NOT_ADDRESSED = Addressing(False, {})
+
+
+def addressing_of(spec: Spec) -> Addressing | None:
+    """None if all rows lie where strides say."""
+    packed, paged = False, {}
+    for clause in spec.tree["clauses"]:
+        layout = clause.get("layout")
+        packed = packed or layout == "thd"
+        if isinstance(layout, dict):
+            of_each = dict.fromkeys("kv", layout) if "paged" in layout else layout
+            paged.update({name: each["paged"] for name, each in of_each.items() if "paged" in each})
+    if not packed and not paged:
+        return None
+    separate = paged.get("k") != paged.get("v") or any(each.get("tables") == 2 for each in paged.values())
+    own = separate and len(paged) == 2
+    return Addressing(packed, {name: f"page_table_{name}" if own else "page_table" for name in paged})
+
+
+def check_shapes(addressing: Addressing, tensors: Mapping[str, torch.Tensor]) -> None:
+    """Raises BindingError if q, k or v has not the number of dimensions that its layout has."""
+    for name in INPUTS:
+        rank = 3 if addressing.packed else 4
+        if tensors[name].dim() != rank:
+            wanted = "[T, H, D]" if addressing.packed else "[B, Hq, Sq, D]"
+            if name in addressing.tables:
+                wanted = "[pages, Hkv, page, D]"
+            raise BindingError(f"{name} has shape {list(tensors[name].shape)}; it must be {wanted}")
+
+
+class Dense:
+    """A call's tensors in logical order, `tensors`: [B, H, S, D], and lengths.
+
+    `sizes` are those of the spec, as far as they are known.
+    """
+
+    def __init__(self, addressing: Addressing, given: Mapping[str, torch.Tensor], sizes: Mapping[str, Any]):
+        self._given = given
+        self._tables = {name: given[table].long() for name, table in addressing.tables.items()}
+        self._rows: dict[str, _Rows] = {}
+        self.tensors = {name: tensor for name, tensor in given.items() if name not in addressing.inputs}
+        for name, table in self._tables.items():
+            self.tensors[name] = _of_pages(given[name], table, sizes.get("Skv"))
+        if addressing.packed:
+            for name, cumulative in CUMULATIVE.items():
+                self._rows[name] = _Rows(given[cumulative], sizes.get("Sq" if name == "q" else "Skv"))
+                self.tensors[name] = self._rows[name].padded(given[name])
+            self.tensors["lengths_q"] = self._rows["q"].lengths
+            self.tensors["lengths_kv"] = self._rows["k"].lengths
+
+    def output(self, tensor: torch.Tensor) -> torch.Tensor:
+        """An output in the order of q's rows."""
+        return self._rows["q"].packed(tensor) if self._rows else tensor
+
+    def gradient_of_output(self, tensor: torch.Tensor) -> torch.Tensor:
+        return self._rows["q"].padded(tensor) if self._rows else tensor
+
+    def gradient(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
+        """The gradient of what was given, from that of the logical tensor: of shared pages the sum."""
+        if name in self._rows:
+            return self._rows[name].packed(tensor)
+        if name in self._tables:
+            return _to_pages(tensor, self._tables[name], self._given[name])
+        return tensor
+
+
+def _of_pages(pool: torch.Tensor, table: torch.Tensor, length: Any) -> torch.Tensor:
+    batches = table.shape[0]
+    rows = pool[table].transpose(1, 2).reshape(batches, pool.shape[1], -1, pool.shape[3])
+    return rows[:, :, :length] if isinstance(length, int) else rows
+
+
+def _to_pages(rows: torch.Tensor, table: torch.Tensor, pool: torch.Tensor) -> torch.Tensor:
+    _, heads, page, depth = pool.shape
+    missing = table.shape[1] * page - rows.shape[2]
+    padded = torch.nn.functional.pad(rows, (0, 0, 0, missing))
+    pages = padded.unflatten(2, (-1, page)).transpose(1, 2).reshape(-1, heads, page, depth)
+    return torch.zeros_like(pool).index_add_(0, table.flatten(), pages.to(pool.dtype))
+
+
+class _Rows:
+    """The rows of packed sequences, each in a batch of its own, padded to the longest."""
+
+    def __init__(self, cumulative: torch.Tensor, length: Any):
+        first, last = cumulative[:-1].long(), cumulative[1:].long()
+        longest = length if isinstance(length, int) else int((last - first).max())
+        self.lengths = (last - first).int()
+        position = torch.arange(longest, device=cumulative.device)
+        self._used = position < self.lengths[:, None]
+        self._places = torch.where(self._used, first[:, None] + position, 0)
+
+    def padded(self, tensor: torch.Tensor) -> torch.Tensor:
+        """[B, H, S, D] of [T, H, D]."""
+        return torch.where(self._used[..., None, None], tensor[self._places], 0).transpose(1, 2)
+
+    def packed(self, tensor: torch.Tensor) -> torch.Tensor:
+        """[T, H, D] of [B, H, S, D], or [T, H] of [B, H, S]."""
+        return tensor.transpose(1, 2)[self._used]

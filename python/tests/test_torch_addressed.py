@@ -1,0 +1,126 @@
+"""Packed sequences and pages through attn.torch on the CPU, beside dense attention of each sequence."""
+
+import math
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import attn  # noqa: E402
+import attn.torch  # noqa: E402
+
+PACKED = """attention packed {
+  dims B = 4, Hq = 4, Hkv = 2, Sq = 9, Skv = 12, D = 8;
+  layout thd;
+  align bottom_right;
+  mask q_idx >= kv_idx;
+  outputs o, lse;
+}
+"""
+PAGED = """attention paged {
+  dims B = 3, Hq = 4, Hkv = 2, Sq = 2, Skv = 11, D = 8;
+  layout paged(page = 4, pages = 20);
+  align bottom_right;
+  lengths kv;
+  mask q_idx >= kv_idx;
+  outputs o, lse;
+}
+"""
+LENGTHS = ((3, 3), (0, 2), (9, 12), (1, 7))
+
+
+def dense(q, k, v):
+    """Of one sequence, [S, H, D]: causal, the last row sees all keys."""
+    group = q.shape[1] // k.shape[1]
+    q, k, v = q.transpose(0, 1), *(x.transpose(0, 1).repeat_interleave(group, 0) for x in (k, v))
+    rows, columns = q.shape[1], k.shape[1]
+    seen = torch.arange(rows)[:, None] + columns - rows >= torch.arange(columns)
+    scores = torch.where(seen, q @ k.mT / math.sqrt(q.shape[-1]), -math.inf)
+    return (scores.softmax(-1) @ v).transpose(0, 1), scores.logsumexp(-1).transpose(0, 1)
+
+
+def random(*shape):
+    return torch.randn(shape, dtype=torch.float64, requires_grad=True)
+
+
+def cumulative(lengths):
+    return torch.tensor([0, *lengths]).cumsum(0).int()
+
+
+def packed_inputs():
+    rows, keys = (cumulative(each) for each in zip(*LENGTHS))
+    q, k, v = random(rows[-1], 4, 8), random(keys[-1], 2, 8), random(keys[-1], 2, 8)
+    return q, k, v, {"cu_seqlens_q": rows, "cu_seqlens_kv": keys}
+
+
+def test_packed_sequences():
+    torch.manual_seed(0)
+    f = attn.compile(PACKED)
+    q, k, v, lengths = packed_inputs()
+    o, lse = f(q, k, v, **lengths)
+    rows, keys = lengths.values()
+    each = [
+        dense(q[rows[i] : rows[i + 1]], k[keys[i] : keys[i + 1]], v[keys[i] : keys[i + 1]]) for i in range(4)
+    ]
+    expected, expected_lse = (torch.cat(parts) for parts in zip(*each))
+    torch.testing.assert_close(o, expected, atol=1e-12, rtol=1e-12)
+    torch.testing.assert_close(lse, expected_lse, atol=1e-12, rtol=1e-12)
+    weights = torch.randn_like(o)
+    found = torch.autograd.grad(o, (q, k, v), weights)
+    wanted = torch.autograd.grad(expected, (q, k, v), weights)
+    for x, y in zip(found, wanted):
+        torch.testing.assert_close(x, y, atol=1e-12, rtol=1e-12)
+
+
+def test_pages():
+    torch.manual_seed(0)
+    f = attn.compile(PAGED)
+    q, k, v = random(3, 4, 2, 8), random(20, 2, 4, 8), random(20, 2, 4, 8)
+    table = torch.randperm(20)[:9].reshape(3, 3).int()
+    lengths = torch.tensor([11, 2, 6], dtype=torch.int32)
+    o, lse = f(q, k, v, page_table=table, lengths_kv=lengths)
+    each = []
+    for b in range(3):
+        keys, values = (x[table[b].long()].transpose(1, 2).flatten(0, 1)[: lengths[b]] for x in (k, v))
+        each.append(dense(q[b].transpose(0, 1), keys, values))
+    expected, expected_lse = (torch.stack([x.transpose(0, 1) for x in parts]) for parts in zip(*each))
+    torch.testing.assert_close(o, expected, atol=1e-12, rtol=1e-12)
+    torch.testing.assert_close(lse, expected_lse, atol=1e-12, rtol=1e-12)
+    found = torch.autograd.grad(o.square().sum(), (q, k, v))
+    wanted = torch.autograd.grad(expected.square().sum(), (q, k, v))
+    for x, y in zip(found, wanted):
+        torch.testing.assert_close(x, y, atol=1e-12, rtol=1e-12)
+
+
+def test_in_traced_programs():
+    f = attn.compile(PACKED)
+    q, k, v, lengths = packed_inputs()
+    compiled = torch.compile(lambda q, k, v: f(q, k, v, **lengths), fullgraph=True, backend="aot_eager")
+    for mine, expected in zip(compiled(q, k, v), f(q, k, v, **lengths)):
+        torch.testing.assert_close(mine, expected)
+    found = torch.autograd.grad(compiled(q, k, v)[0].square().sum(), (q, k, v))
+    wanted = torch.autograd.grad(f(q, k, v, **lengths)[0].square().sum(), (q, k, v))
+    for x, y in zip(found, wanted):
+        torch.testing.assert_close(x, y)
+
+
+def test_page_tables_of_their_own():
+    layout = "layout k: paged(page = 4, pages = 9), v: paged(page = 2, pages = 9)"
+    f = attn.compile(PAGED.replace("layout paged(page = 4, pages = 20)", layout))
+    assert f._torch_facts.addressing.tables == {"k": "page_table_k", "v": "page_table_v"}
+    one = attn.compile(PAGED)._torch_facts.addressing
+    assert one.inputs == ("page_table",) and not one.packed
+
+
+def test_what_is_missing_or_of_another_shape():
+    f = attn.compile(PACKED)
+    q, k, v, lengths = packed_inputs()
+    with pytest.raises(attn.BindingError, match="cu_seqlens_q and cu_seqlens_kv must be given"):
+        f(q, k, v)
+    with pytest.raises(attn.BindingError, match=r"q has shape \[1, .*; it must be \[T, H, D\]"):
+        f(q[None], k, v, **lengths)
+    with pytest.raises(attn.BindingError, match="has no input `lengths_q`"):
+        f(q, k, v, **lengths, lengths_q=torch.zeros(4))
+    with pytest.raises(attn.BindingError, match=r"k has shape .* it must be \[pages, Hkv, page, D\]"):
+        table = {"page_table": torch.zeros(3, 3), "lengths_kv": torch.zeros(3)}
+        attn.compile(PAGED)(random(3, 4, 2, 8), k, v, **table)
