@@ -245,7 +245,8 @@ def load(path: str | os.PathLike[str], *, recompile: bool = False) -> Attention:
     if recompile:
         contents = _for_this_machine(os.fspath(path), contents)
     found = PlanFile(contents).plans
-    return Attention(Spec(found[0].spec), _bindings_of(contents), contents, target=found[0].target)
+    return Attention(Spec(found[0].spec), _bindings_of(contents), contents, target=found[0].target,
+                     builds=recompile)
 
 
 def _bindings_of(contents: bytes) -> dict[str, Any]:

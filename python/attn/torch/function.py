@@ -9,7 +9,7 @@ import torch
 
 from attn import _libattn
 from attn.arguments import INPUTS, RANDOM, Sizes, check_names, named, number, sizes_of
-from attn.errors import BindingError, Unsupported
+from attn.errors import BindingError, PlanDeviceError, Unsupported
 from attn.reference import reference
 from attn.torch.addressed import NOT_ADDRESSED, Dense, addressing_of, check_shapes
 from attn.torch.signature import DTYPES, HALF, TORCH_DTYPES, aligned, layout_of, usable
@@ -98,13 +98,13 @@ def call(attention: Attention, *args: Any, **kwargs: Any) -> Any:
 
 
 PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
-_modes = torch._C._len_torch_dispatch_stack
+count_modes = torch._C._len_torch_dispatch_stack
 
 
 def is_intercepted(tensors: Iterable[torch.Tensor]) -> bool:
     """Whether something wants to see operators: a subclass of Tensor, such as DTensor or FakeTensor, or a
     dispatch mode, such as selective checkpointing's. So do tensors without memory."""
-    return _modes() > 0 or any(type(tensor) not in PLAIN or tensor.is_meta for tensor in tensors)
+    return count_modes() > 0 or any(type(tensor) not in PLAIN or tensor.is_meta for tensor in tensors)
 
 
 def remember(each: Call, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -278,6 +278,7 @@ def _make_pair(attention: Attention, form: Form | None, training: bool, device: 
     if form is None:
         return _make_addressed_pair(attention, training, sm, device)
     if not attention.builds:
+        _check_target(attention, sm)
         what = "training (forward and backward)" if training else "a forward"
         raise Unsupported(
             f"the plan file of `{name}` has no plan for {what} with these sizes, strides and dtype on this"
@@ -289,7 +290,10 @@ def _make_pair(attention: Attention, form: Form | None, training: bool, device: 
             ],
         )
     built = attention.build(
-        spec_of(attention.source, form), form.sizes._asdict(), direction="both" if training else "fwd"
+        spec_of(attention.source, form),
+        form.sizes._asdict(),
+        direction="both" if training else "fwd",
+        target="native",
     )
     places = places_in(built, form, sm)
     if places is None:
@@ -305,6 +309,8 @@ def _make_addressed_pair(attention: Attention, training: bool, sm: int, device: 
             f"the gradients of `{name}` are not bitwise the same in every run",
             ["add the clause `deterministic` to the spec"],
         )
+    if not attention.builds:
+        _check_target(attention, sm)
     missing = spec.open_dims(attention.bindings)
     if missing or not attention.builds:
         raise Unsupported(
@@ -312,8 +318,19 @@ def _make_addressed_pair(attention: Attention, training: bool, sm: int, device: 
             " layout",
             [f"give {', '.join(missing) or 'recompile=True'} to attn.{'compile' if missing else 'load'}"],
         )
-    built = attention.build(direction="both" if training else "fwd")
+    built = attention.build(direction="both" if training else "fwd", target="native")
     return Pair(built, _fixed_places(built, sm), device)
+
+
+def _check_target(attention: Attention, sm: int) -> None:
+    """Raises PlanDeviceError if all plans of a file are for other GPUs."""
+    targets = {f"{info.target} (sm_{info.sm})" for info in attention.plans}
+    if targets and all(info.sm != sm for info in attention.plans):
+        raise PlanDeviceError(
+            f"the plan file of `{attention.name}` is for {' and '.join(sorted(targets))}, and this GPU is sm_{sm}",
+            ["attn.load(path, recompile=True) compiles its spec again"],
+            "plan_device",
+        )
 
 
 def _wants_deterministic(form: Form | None) -> bool:

@@ -9,7 +9,15 @@ from typing import Any
 import torch
 
 from attn.arguments import INPUTS, RANDOM
-from attn.torch.function import Call, add_random, differentiable_once, facts_of, is_intercepted, run_backward
+from attn.torch.function import (
+    PLAIN,
+    Call,
+    add_random,
+    count_modes,
+    differentiable_once,
+    facts_of,
+    run_backward,
+)
 from attn.torch.variant import Pair, differentiated
 
 
@@ -72,6 +80,7 @@ class Way:
 _is_autocast = torch.is_autocast_enabled
 _is_deterministic = torch.are_deterministic_algorithms_enabled
 _is_recording = torch.is_grad_enabled
+_is_transformed = torch._C._are_functorch_transforms_active
 
 
 class Recent:
@@ -104,16 +113,19 @@ class Recent:
             or _is_autocast("cuda")
             or _is_deterministic() != self._deterministic
             or self._params is None
+            or count_modes() > 0
+            or _is_transformed()
         ):
             return None
         tensors, params = (args, ()) if self._only_args else self._sorted(args, kwargs)
-        if is_intercepted(tensors):  # also if an argument is not a tensor: the longer way says which
-            return None
+        for tensor in tensors:
+            if type(tensor) not in PLAIN:  # if it is no tensor at all, the longer way says so
+                return None
         try:
             if _is_recording():
                 for tensor in tensors:
                     if tensor.requires_grad:
-                        return _Recorded.apply(self, params, *tensors) if self._trains else None
+                        return _record(self, params, *tensors) if self._trains else None
         except _Unfit:
             return None
         outputs = self._way.forward(tensors, params)
@@ -176,3 +188,7 @@ class _Recorded(torch.autograd.Function):
         saved = ctx.saved_tensors
         found = ctx.recent.backward(saved, d_o, ctx.params)
         return (None, None, *differentiable_once(found, (*saved, d_o)))
+
+
+# Without what Function.apply does for setup_context and functorch, which calls here do not have.
+_record = super(torch.autograd.Function, _Recorded).apply
