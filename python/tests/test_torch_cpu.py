@@ -306,6 +306,26 @@ def test_a_plan_that_is_not_deterministic_does_not_serve_deterministic_training(
     assert {"deterministic": True} in function._make_pair(f, wanted, True, device)
 
 
+def test_a_plan_file_compiles_nothing_unasked(monkeypatch, tmp_path):
+    function = sys.modules["attn.torch.function"]
+
+    class Runtime:
+        def describe(self):
+            return {"sm": 90}
+
+    monkeypatch.setattr(function._libattn, "runtime", lambda _: Runtime())
+    path = tmp_path / "x.attnplan"
+    sizes = {"B": 1, "Hq": 2, "Hkv": 2, "Sq": 64, "Skv": 64, "D": 64}
+    form = function.Form(function.Sizes(1, 2, 2, 99, 99, 64, 64), "bf16", ("bshd",) * 3, False)
+    device = torch.device("cuda:0")
+    attn.compile(CAUSAL, target="h200", engine="native", **sizes).save(path)
+    with pytest.raises(attn.Unsupported, match="no plan for a forward with these sizes"):
+        function._make_pair(attn.load(path), form, False, device)
+    attn.compile(CAUSAL, target="a100", **sizes).save(path)
+    with pytest.raises(attn.PlanDeviceError, match=r"is for a100 \(sm_80\), and this GPU is sm_90"):
+        function._make_pair(attn.load(path), form, False, device)
+
+
 def test_half_precision_is_rounded_to_the_tensors_dtype():
     f = attn.compile(CAUSAL)  # of bf16
     q, k, v = inputs(torch.float16, rows=40, columns=40, grad=True)
