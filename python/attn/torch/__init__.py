@@ -13,5 +13,6 @@ PyTorch's allocator; kernels run on the current stream of the tensors' device.
 from attn.torch.function import call
 from attn.torch.flex import flex_attention
 from attn.torch.operators import prepare
+from attn.torch.exported import save_plans
 
-__all__ = ["call", "flex_attention", "prepare"]
+__all__ = ["call", "flex_attention", "prepare", "save_plans"]

@@ -1,0 +1,61 @@
+"""Plans for exported programs, which C++ loads beside them."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from typing import Any
+
+import torch
+
+from attn import plan as plans
+from attn._libattn import PlanFile
+from attn.errors import ArgumentError, Unsupported
+from attn.torch.function import Call, facts_of, formed
+from attn.torch.operators import attention_of
+from attn.torch.variant import places_in, spec_of
+
+INDEX = "plans.tsv"
+
+
+def save_plans(
+    program: torch.export.ExportedProgram, folder: str | os.PathLike[str], *, target: str = "native"
+) -> int:
+    """Compiles the plan of each attention that a program calls, and writes them into a folder for
+    `attn::load_plans` of examples/aoti. Returns how many there are.
+
+    The index is the file plans.tsv; a line for each plan has, between tabs, the name of its file, the
+    outputs and the params of the attention in their order, and the operator's name of the attention.
+    Raises ArgumentError for sizes that are not fixed, and what compiling raises.
+    """
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    lines: dict[str, None] = {}
+    for node in program.graph.nodes:
+        if node.target is torch.ops.attn.forward.default:
+            lines[_save(folder, target, *node.args[:3])] = None
+    plans.write(folder / INDEX, "".join(f"{line}\n" for line in lines).encode())
+    return len(lines)
+
+
+def _save(folder: pathlib.Path, target: str, name: str, names: Any, nodes: Any) -> str:
+    attention = attention_of(name)
+    facts = facts_of(attention)
+    tensors = {key: node.meta["val"] for key, node in zip(names, nodes)}
+    for key, tensor in tensors.items():
+        if not all(isinstance(size, int) for size in (*tensor.shape, *tensor.stride())):
+            raise ArgumentError(
+                f"{key} has the shape {list(tensor.shape)}, which is not fixed",
+                ["export the program without dynamic_shapes"],
+            )
+    form = formed(Call(attention, tensors, {})).form
+    if form is None:
+        raise Unsupported(f"`{facts.title}` has packed sequences or pages: its plan is not found by shapes")
+    contents = attention.build(
+        spec_of(attention.source, form), form.sizes._asdict(), direction="fwd", target=target
+    )
+    info = PlanFile(contents).plans[0]
+    assert places_in(contents, form, info.sm) == {"fwd": 0}
+    file = f"{info.signature}.attnplan"
+    plans.write(folder / file, contents)
+    return "\t".join((file, ",".join(facts.outputs), ",".join(facts.params), name))
