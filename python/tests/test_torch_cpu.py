@@ -401,3 +401,19 @@ def test_an_exported_program_does_not_need_the_folder_of_its_spec(tmp_path):
     torch.testing.assert_close(
         torch.ops.attn.forward(name, ["q", "k", "v"], [q, k, v], [], False)[0], attn.compile(CAUSAL)(q, k, v)
     )
+
+
+def test_flex_attention_breaks_the_graph_and_says_why():
+    def run(q, window):
+        def near(b, h, q_idx, kv_idx):
+            return q_idx - kv_idx < window
+
+        return attn.torch.flex_attention(q * 2, q, q, mask_mod=near) + 1
+
+    q = torch.randn(1, 2, 12, 8)
+    compiled = torch.compile(run, backend="eager")
+    for window in (3, 4):
+        torch.testing.assert_close(compiled(q, window), run(q, window))
+    torch.compiler.reset()
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="programs without graph breaks"):
+        torch.compile(run, backend="eager", fullgraph=True)(q, 3)

@@ -5,6 +5,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -33,6 +34,18 @@ def output_of(*command, code=0, **how):
     if process.returncode != code:
         raise AssertionError(f"{command}: {process.returncode}\n{process.stdout}{process.stderr}")
     return process.stdout
+
+
+def python_with_torch():
+    """A Python whose PyTorch has CUDA, or None."""
+    finds = ("import pathlib, torch; "
+             "assert (pathlib.Path(torch.__path__[0]) / 'lib' / 'libtorch_cuda.so').is_file()")
+    environment = SOURCE / ".deps" / "python" / "bin" / "python"
+    for python in (sys.executable, os.environ.get("PYTHON", ""), environment):
+        if shutil.which(str(python)) and subprocess.run([str(python), "-c", finds], check=False,
+                                                        stderr=subprocess.DEVNULL).returncode == 0:
+            return python
+    return None
 
 
 def listed_symbols():
@@ -112,6 +125,20 @@ class Package(unittest.TestCase):
         for program in ("embed", "embed_c"):
             self.assertNotIn("libattn", output_of(READELF, "-d", build / program))
             self.expect_run(build / program)
+
+    def test_a_program_for_exported_pytorch_models(self):
+        python = python_with_torch()
+        if python is None:
+            self.skipTest("no PyTorch with CUDA")
+        build = self.folder / "aoti"
+        output_of(CMAKE, "-G", "Ninja", "-S", SOURCE / "examples" / "aoti", "-B", build,
+                  f"-DCMAKE_PREFIX_PATH={self.prefix}", f"-DCMAKE_CXX_COMPILER={CXX}",
+                  f"-DPython3_EXECUTABLE={python}", cwd=self.folder)
+        output_of(CMAKE, "--build", build)
+        process = subprocess.run([build / "run", self.folder], capture_output=True, text=True,
+                                 check=False, timeout=300, env=self.environment)
+        self.assertEqual((process.returncode, process.stdout), (1, ""))
+        self.assertEqual(process.stderr, f"{self.folder}/plans/plans.tsv cannot be read\n")
 
     def test_pkg_config(self):
         source = SOURCE / "examples" / "embed.c"

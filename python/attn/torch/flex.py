@@ -65,6 +65,24 @@ def flex_attention(
     and arrays. Raises TraceError for mods that cannot be traced, and what `attn.torch.call` raises.
     """
     del kernel_options
+    arguments = (query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse, mask_mod, dropout_p)
+    if torch.compiler.is_compiling():
+        return _outside_of_the_graph(*arguments)
+    return _attend(*arguments)
+
+
+def _attend(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    score_mod: Callable | None,
+    block_mask: Any,
+    scale: float | None,
+    enable_gqa: bool,
+    return_lse: bool,
+    mask_mod: Callable | None,
+    dropout_p: float,
+) -> Any:
     if block_mask is not None:
         if mask_mod is not None:
             raise BindingError("block_mask and mask_mod were both given: the mask of a block_mask is its own")
@@ -83,6 +101,13 @@ def flex_attention(
     attention, places = found
     tensors = {name: _element(captured[place]) for name, place in places.items()}
     return attention(query, key, value, **tensors)
+
+
+_outside_of_the_graph = torch.compiler.disable(
+    _attend,
+    reason="attn.torch.flex_attention traces Python functions: call an attention of"
+    " attn.compile(score_mod=.., mask_mod=.., B=.., ..) in programs without graph breaks",
+)
 
 
 def _traced(
