@@ -327,7 +327,8 @@ def _check_target(attention: Attention, sm: int) -> None:
     targets = {f"{info.target} (sm_{info.sm})" for info in attention.plans}
     if targets and all(info.sm != sm for info in attention.plans):
         raise PlanDeviceError(
-            f"the plan file of `{attention.name}` is for {' and '.join(sorted(targets))}, and this GPU is sm_{sm}",
+            f"the plan file of `{attention.name}` is for {' and '.join(sorted(targets))}, and this GPU is"
+            f" sm_{sm}",
             ["attn.load(path, recompile=True) compiles its spec again"],
             "plan_device",
         )
