@@ -228,9 +228,10 @@ def test_compile_without_graph_break_and_export():
     for x, y in zip(found, wanted):
         torch.testing.assert_close(x, y)
     with torch.no_grad():
+        torch.testing.assert_close(compiled(q, k, v), (expected, expected_lse))
         program = torch.export.export(layer, (q.detach(), k.detach(), v.detach()))
         torch.testing.assert_close(program.module()(q, k, v)[0], expected)
-    assert "attn.forward" in str(program.graph)
+    assert "attn.forward" in str(program.graph) and "attn.inference" not in str(program.graph)
 
 
 def test_operators_pass_pytorchs_own_checks():
@@ -242,6 +243,8 @@ def test_operators_pass_pytorchs_own_checks():
         torch.library.opcheck(
             torch.ops.attn.forward.default, (name, ["q", "k", "v"], tensors, [], training)
         )
+    detached = [tensor.detach() for tensor in tensors]
+    torch.library.opcheck(torch.ops.attn.inference.default, (name, ["q", "k", "v"], detached, []))
 
 
 def test_warm_finds_sizes_in_the_spec_and_the_bindings(monkeypatch):
