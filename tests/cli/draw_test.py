@@ -1,6 +1,8 @@
 """draw: the pictures of the gallery, formats, what is refused."""
 import os
+import re
 import shlex
+import struct
 import xml.etree.ElementTree
 
 import attnc
@@ -8,6 +10,7 @@ import gallery
 from attnc import NOOP, SOURCE, SPECS
 
 PICTURES = SOURCE / "docs" / "pictures"
+RUN = re.compile(r"M(\d+) (\d+)h(\d+)v(\d+)h-\d+z")  # of cells, in a path
 LARGEST = 30_000  # bytes, of a picture in docs
 HUGE = 99_999_999_999_999_999_999  # does not fit in 64 bits
 
@@ -66,6 +69,30 @@ class Draw(attnc.Case):
         namespace = "{http://www.w3.org/2000/svg}"
         self.assertEqual(root.tag, namespace + "svg")
         self.assertEqual(root.find(namespace + "desc").text, "136 of 256 scores are visible")
+
+    def test_cells_are_the_scores(self):
+        """Of a batch and a head, with a captured tensor, as the picture has them."""
+        size, ids = 24, [0] * 5 + [1] * 9 + [2] * 10
+        header = f"{{'descr': '<i4', 'fortran_order': False, 'shape': (2, {size})}}".ljust(117) + "\n"
+        (self.folder / "doc.npy").write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) +
+                                              header.encode() +
+                                              struct.pack(f"<{2 * size}i", *[0] * size, *ids))
+        spec = self.write("spec.attn", f"""attention t {{
+            dims B = 2, Hq = 4, Hkv = 1, Sq = {size}, Skv = Sq, D = 64;
+            tensor doc: i32[B, Sq];
+            mask doc[b, q_idx] == doc[b, kv_idx] && q_idx - kv_idx >= h - 3;
+            outputs o; }}""")
+        path = self.folder / "drawn.svg"
+        for batch, head in ((1, 0), (1, 2), (0, 3)):
+            self.attnc("draw", spec, "--in", f"doc=@{self.folder / 'doc.npy'}", "--b", batch, "--h",
+                       head, "-o", path)
+            shown = set()
+            for x, y, width, height in RUN.findall(path.read_text(encoding="utf-8")):
+                shown |= {(row, column) for row in range(int(y), int(y) + int(height))
+                          for column in range(int(x), int(x) + int(width))}
+            doc = ids if batch == 1 else [0] * size
+            self.assertEqual(shown, {(q, kv) for q in range(size) for kv in range(size)
+                                     if doc[q] == doc[kv] and q - kv >= head - 3})
 
     def test_parts(self):
         """Of each lowering, also where pictures have blocks instead of scores."""

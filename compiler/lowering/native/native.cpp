@@ -219,6 +219,10 @@ class Native {
     // Lengths end lists, too.
     const bool has_lengths = attention_.lengths_q || attention_.lengths_kv;
     if (!kernel_.makes_lists && !has_lengths) coverage.lists = kernel_.blocks;
+    if (tile.patch) {
+      coverage.what = fmt::format("tiles of {} x {} rows and blocks of {} x {} keys of the grid",
+                                  tile.patch->width, tile.patch->height, kPatchWidth, kPatchHeight);
+    }
     if (kernel_.parts > 1) coverage.what += fmt::format(", in {} parts of the keys", kernel_.parts);
     return coverage;
   }
