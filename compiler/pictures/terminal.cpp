@@ -104,18 +104,23 @@ class TextWriter {
     return line;
   }
 
+  // Parts, which take many words, have a line each.
   void legend() {
-    std::string line(static_cast<std::size_t>(kGutter), ' ');
+    const std::string indent(static_cast<std::size_t>(kGutter), ' ');
+    const bool has_parts = picture_.kernels.size() > 1;
+    std::string line;
     for (const Meaning& meaning : legend_of(picture_)) {
+      if (has_parts || line.empty()) line += "\n" + indent;
       for (const Ink ink : meaning.inks) {
         line += colour_                          ? code(ink, true) + kBoth + kPlain
                 : meaning.inks.size() < kChanges ? swatch(ink)
                                                  : "";
       }
       if (!line.ends_with(' ')) line += ' ';
-      line += fmt::format("{}   ", meaning.words);
+      line += meaning.words;
+      if (!has_parts) line += "   ";
     }
-    text_ += "\n" + trimmed(line) + "\n";
+    text_ += trimmed(line) + "\n";
   }
 
   static std::string swatch(Ink ink) {
