@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <mutex>
 
 #include "AttnSpecLexer.h"
 #include "AttnSpecParser.h"
@@ -664,6 +665,9 @@ bool is_comment_token(const antlr4::Token& token, const OwnedTokens& before) {
 // Returns all tokens including EOF, or none if there are too many. Comments are returned
 // separately.
 OwnedTokens tokenize(antlr4::Lexer& lexer, std::vector<Span>& comments, diag::Sink& sink) {
+  // ANTLR 4.9 counts calls in a variable that all lexers share, without a lock.
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
   OwnedTokens tokens;
   do {
     auto token = lexer.nextToken();
