@@ -70,6 +70,11 @@ class Completer {
       case Expected::clause: clauses(); break;
       case Expected::dimension: dimensions(); break;
       case Expected::constant: constants(); break;
+      case Expected::element:
+        locals();
+        constants();
+        words(WordKind::function, kFunctionItem);
+        break;
       case Expected::expression: expression(); break;
       case Expected::type: types(); break;
       case Expected::layout:
@@ -217,8 +222,12 @@ class Completer {
     return fmt::format("{}[{}]", tensor.name.text, indexes);
   }
 
-  void expression() {
+  void locals() {
     for (const std::string& local : place_.locals) add(local, kVariableItem, "local", "");
+  }
+
+  void expression() {
+    locals();
     if (place_.keyword == "fn") add("return", kKeywordItem, "return expression", "");
     for (const bool own : {true, false}) {
       for (const Analysis* analysis : analyses()) {

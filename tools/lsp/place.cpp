@@ -1,5 +1,7 @@
 #include "tools/lsp/place.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
 
@@ -64,6 +66,9 @@ class Walker {
                             !in_parameters && at > from + 1;
       if ((in_parameters && follows_bracket) || is_variable || is_value) names.push_back(word(at));
     }
+    if (expected() == Expected::element) {
+      for (std::size_t axis = 0; axis < axes(); ++axis) names.push_back(fmt::format("i{}", axis));
+    }
     return names;
   }
 
@@ -110,11 +115,16 @@ class Walker {
     if (left != Level::set) begin_clause(at + 1);
   }
 
-  // The last of these tokens in the clause, at no deeper bracket than the cursor.
-  const std::string& last() const { return kind(count_ - 1); }
-  bool follows(std::initializer_list<std::string_view> kinds) const {
-    return std::ranges::find(kinds, last()) != kinds.end();
+  // Of the tensor that the clause declares; lengths have one.
+  std::size_t axes() const {
+    std::size_t count = 1;
+    for (std::size_t at = clause_; at < count_ && kind(at) != "']'" && kind(at) != "'='"; ++at) {
+      if (kind(at) == "','") ++count;
+    }
+    return keyword() == "lengths" ? 1 : count;
   }
+
+  const std::string& last() const { return kind(count_ - 1); }
   bool has(std::string_view wanted) const {
     for (std::size_t at = clause_; at < count_; ++at) {
       if (kind(at) == wanted) return true;
@@ -144,7 +154,7 @@ class Walker {
     if (keyword == "align" || keyword == "normalize") return Expected::choice;
     if (keyword == "outputs") return Expected::output;
     if (keyword == "grad") return Expected::gradient;
-    if (keyword == "lengths") return begins_entry ? Expected::side : Expected::constant;
+    if (keyword == "lengths") return begins_entry ? Expected::side : Expected::element;
     if (keyword == "let" || keyword == "fn") {
       return has("'='") ? Expected::expression : Expected::nothing;
     }
@@ -159,7 +169,8 @@ class Walker {
   Expected in_tensor() const {
     if (!has("':'")) return Expected::nothing;
     if (last() == "':'") return Expected::type;
-    if (open_brackets() > 0 || has("'='")) return Expected::constant;
+    if (has("'='")) return Expected::element;
+    if (open_brackets() > 0) return Expected::constant;
     return has("']'") ? Expected::fact : Expected::nothing;
   }
 

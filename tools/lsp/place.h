@@ -16,6 +16,7 @@ enum class Expected : std::uint8_t {
   clause,
   dimension,  // that is given a size
   constant,   // an expression of constants
+  element,    // of a default: an expression of the element's indexes
   expression,
   type,
   layout,
@@ -29,10 +30,11 @@ enum class Expected : std::uint8_t {
 
 struct Place {
   Expected expected = Expected::nothing;
-  std::string keyword;              // of the clause, "" at its beginning
-  std::uint32_t word_begin = 0;     // of what is replaced
-  bool in_attention = false;        // not in a function above it
-  std::vector<std::string> locals;  // parameters and values of the function, and variables
+  std::string keyword;           // of the clause, "" at its beginning
+  std::uint32_t word_begin = 0;  // of what is replaced
+  bool in_attention = false;     // not in a function above it
+  // Parameters and values of the function, variables of reductions, indexes of an element.
+  std::vector<std::string> locals;
 };
 
 Place place_at(std::string_view text, const ast::Lexed& lexed, std::uint32_t offset);

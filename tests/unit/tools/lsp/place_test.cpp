@@ -1,6 +1,6 @@
-#include <gtest/gtest.h>
-
 #include "tools/lsp/place.h"
+
+#include <gtest/gtest.h>
 
 namespace attn::tools::lsp {
 namespace {
@@ -40,6 +40,8 @@ TEST(Place, OfAClause) {
   EXPECT_EQ(inside("tensor t: |"), Expected::type);
   EXPECT_EQ(inside("tensor t: i32[|"), Expected::constant);
   EXPECT_EQ(inside("tensor t: i32[B] |"), Expected::fact);
+  EXPECT_EQ(inside("tensor t: i32[B, Skv] = |"), Expected::element);
+  EXPECT_EQ(inside("lengths q = |"), Expected::element);
   EXPECT_EQ(inside("param p: |"), Expected::type);
   EXPECT_EQ(inside("let x = |"), Expected::expression);
   EXPECT_EQ(inside("mask kv_idx < |"), Expected::expression);
@@ -58,6 +60,11 @@ TEST(Place, OfAFunctionKnowsItsNames) {
   EXPECT_FALSE(body.in_attention);
   EXPECT_EQ(body.locals, (std::vector<std::string>{"a", "b", "near"}));
   EXPECT_EQ(place("fn f(a) = a * |;").locals, (std::vector<std::string>{"a"}));
+}
+
+TEST(Place, OfADefaultKnowsTheIndexesOfAnElement) {
+  const Place found = place("attention f {\n  tensor t: i32[B, Skv] = |\n}\n");
+  EXPECT_EQ(found.locals, (std::vector<std::string>{"i0", "i1"}));
 }
 
 TEST(Place, OfAReductionKnowsItsVariable) {
