@@ -38,6 +38,7 @@ void add_commands(CLI::App& app, Action& action) {
   add_support(app, action);
   add_inspect(app, action);
   add_fmt(app, action);
+  add_lsp(app, action);
   add_opt(app, action);
   add_convert(app, action);
   add_explain_code(app, action);

@@ -24,19 +24,28 @@ namespace {
 
 struct Parsed {
   explicit Parsed(const support::Source& source)
-      : sink(source), spec(source.is_json() ? parse_json(source, sink) : parse_dsl(source, sink)) {}
+      : sink(source),
+        spec(source.is_json() ? parse_json(source, sink) : parse_dsl(source, sink, &incomplete)) {}
 
   diag::Sink sink;
+  std::optional<Spec> incomplete;
   std::optional<Spec> spec;
 };
+
+const Parsed& parsed(const support::Source& source) {
+  const auto& kept = source.once([&source] { return std::make_shared<const Parsed>(source); });
+  return *static_cast<const Parsed*>(kept.get());
+}
 
 }  // namespace
 
 std::optional<Spec> parse(const support::Source& source, diag::Sink& sink) {
-  const auto& kept = source.once([&source] { return std::make_shared<const Parsed>(source); });
-  const auto& parsed = *static_cast<const Parsed*>(kept.get());
-  sink.adopt(parsed.sink, 0);
-  return parsed.spec;
+  sink.adopt(parsed(source).sink, 0);
+  return parsed(source).spec;
+}
+
+std::optional<Spec> parse_incomplete(const support::Source& source) {
+  return parsed(source).incomplete;
 }
 
 }  // namespace attn::ast

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <mutex>
 
 #include "AttnSpecLexer.h"
 #include "AttnSpecParser.h"
@@ -230,6 +231,30 @@ class Builder {
     return spec;
   }
 
+  // The items and clauses without syntax errors.
+  std::optional<Spec> incomplete(Grammar::FileContext* file) {
+    Spec spec;
+    for (auto* context : file->item()) {
+      if (is_whole(context)) spec.preamble.push_back(item(context));
+    }
+    auto* attention = file->attention();
+    spec.is_library = attention == nullptr;
+    if (attention) {
+      if (!attention->name() || !is_whole(attention->name())) return std::nullopt;
+      spec.name = name(attention->name());
+      const auto* stop = attention->getStop();
+      spec.span = {span_of(attention->getStart()).begin,
+                   stop ? span_of(stop).end : spec.name.span.end};
+      if (auto* parameters = attention->parameters(); parameters && is_whole(parameters)) {
+        put_parameters(parameters, spec);
+      }
+      for (auto* context : attention->clause()) {
+        if (is_whole(context)) spec.clauses.push_back(clause(context));
+      }
+    }
+    return spec;
+  }
+
   static std::uint32_t end_of_header(Grammar::FileContext* file) {
     if (!file->attention()) return 0;
     for (ParseTree* child : file->attention()->children) {
@@ -243,12 +268,22 @@ class Builder {
   void attention(Grammar::AttentionContext* attention, Spec& spec) {
     spec.name = name(attention->name());
     spec.span = span_of(attention);
-    if (auto* parameters = attention->parameters()) {
-      for (auto* parameter : parameters->parameter()) {
-        spec.parameters.push_back({name(parameter->name()), optional_expr(parameter->expr())});
-      }
-    }
+    if (auto* parameters = attention->parameters()) put_parameters(parameters, spec);
     for (auto* context : attention->clause()) spec.clauses.push_back(clause(context));
+  }
+
+  void put_parameters(Grammar::ParametersContext* parameters, Spec& spec) {
+    for (auto* parameter : parameters->parameter()) {
+      spec.parameters.push_back({name(parameter->name()), optional_expr(parameter->expr())});
+    }
+  }
+
+  // Whether there was no syntax error in it.
+  static bool is_whole(ParseTree* node) {
+    if (dynamic_cast<antlr4::tree::ErrorNode*>(node)) return false;
+    const auto* rule = dynamic_cast<ParserRuleContext*>(node);
+    if (rule && (rule->exception || rule->children.empty())) return false;
+    return std::ranges::all_of(node->children, is_whole);
   }
 
   void no_attention(Grammar::FileContext* file, Spec& spec) {
@@ -630,6 +665,9 @@ bool is_comment_token(const antlr4::Token& token, const OwnedTokens& before) {
 // Returns all tokens including EOF, or none if there are too many. Comments are returned
 // separately.
 OwnedTokens tokenize(antlr4::Lexer& lexer, std::vector<Span>& comments, diag::Sink& sink) {
+  // ANTLR 4.9 counts calls in a variable that all lexers share, without a lock.
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
   OwnedTokens tokens;
   do {
     auto token = lexer.nextToken();
@@ -649,7 +687,8 @@ OwnedTokens tokenize(antlr4::Lexer& lexer, std::vector<Span>& comments, diag::Si
 
 }  // namespace
 
-std::optional<Spec> parse_dsl(const support::Source& source, diag::Sink& sink) {
+std::optional<Spec> parse_dsl(const support::Source& source, diag::Sink& sink,
+                              std::optional<Spec>* incomplete) {
   if (!is_readable(source, sink)) return std::nullopt;
   antlr4::ANTLRInputStream input(as_ascii(source.text()));
   attn_grammar::AttnSpecLexer lexer(&input);
@@ -666,10 +705,26 @@ std::optional<Spec> parse_dsl(const support::Source& source, diag::Sink& sink) {
   auto strategy = std::make_shared<Strategy>(tokens, sink);
   parser.setErrorHandler(strategy);
   Grammar::FileContext* file = parser.file();
-  if (sink.has_errors()) return std::nullopt;
+  if (sink.has_errors()) {
+    diag::Sink unheard(source);
+    if (incomplete) *incomplete = Builder(unheard).incomplete(file);
+    return std::nullopt;
+  }
   std::optional<Spec> spec = Builder(sink).spec(file);
   if (spec) attach_comments(source, comments, Builder::end_of_header(file), *spec);
   return spec;
+}
+
+Lexed lex(const support::Source& source) {
+  antlr4::ANTLRInputStream input(as_ascii(source.text()));
+  attn_grammar::AttnSpecLexer lexer(&input);
+  Lexed lexed;
+  diag::Sink unheard(source);
+  const auto owned = tokenize(lexer, lexed.comments, unheard);
+  std::vector<antlr4::Token*> all;
+  for (const auto& token : owned) all.push_back(token.get());
+  lexed.tokens = plain_tokens(all, lexer.getVocabulary());
+  return lexed;
 }
 
 }  // namespace attn::ast

@@ -111,6 +111,7 @@ class JsonBuilder {
         const std::string_view close = support::nearest(member.key, known);
         diagnostic.help = close.empty() ? "expected " + support::one_of(known)
                                         : fmt::format("did you mean {}?", quoted(close));
+        diagnostic.add_replacement(member.key_span, close);
       } else if (std::ranges::find(seen, member.key) != seen.end()) {
         fail(member.key_span, fmt::format("duplicate key {}", quoted(member.key)));
       }

@@ -24,10 +24,11 @@ constexpr std::array<std::string_view, 21> kClauseWords = {
 struct Foreign {
   std::string_view word;
   std::string_view help;
+  std::string_view operator_here = "";  // that means the same
 };
 constexpr Foreign kForeign[] = {
-    {"and", "write `&&`"},
-    {"or", "write `||`"},
+    {"and", "write `&&`", "&&"},
+    {"or", "write `||`", "||"},
     {"not", "write `!`, or `~` as in FlexAttention; both bind tightly: `!(a < b)`"},
     {"if", "write `where(condition, a, b)`"},
     {"elif", "write `where(condition, a, b)`"},
@@ -118,6 +119,8 @@ class SyntaxError {
     diagnostic.help = meant->help.empty()
                           ? "this is an invisible character: remove it, or write a space"
                           : fmt::format("write `{}`", meant->help);
+    diagnostic.fixes.push_back(
+        {meant->help.empty() ? "remove it" : diagnostic.help, {{place, std::string(meant->help)}}});
   }
 
   void bad_number() {
@@ -224,9 +227,11 @@ class SyntaxError {
         at_ > 2 && expects_operator() && opens(at_ - 2) && text(at_ - 2) != "mask";
     if (!has_name && !opens(at_ - 1)) return false;
     const std::size_t word = has_name ? at_ - 2 : at_ - 1;
-    unexpected(
+    auto& diagnostic = unexpected(
         {span(word + 1).begin, span(at_).end},
         fmt::format("clauses do not use `=`: write `{} {};`", text(word), value_text(at_ + 1)));
+    const support::Span extra{span(word).end, span(at_).end};
+    if (!has_name) diagnostic.fixes.push_back({"remove the `=`", {{extra, ""}}});
     return true;
   }
 
@@ -260,7 +265,8 @@ class SyntaxError {
     const Foreign* found = foreign(at);
     if (!found) return false;
     const std::string method = text(at) == "." ? method_help(at) : "";
-    unexpected(span(at), method.empty() ? std::string(found->help) : method);
+    auto& diagnostic = unexpected(span(at), method.empty() ? std::string(found->help) : method);
+    diagnostic.add_replacement(span(at), found->operator_here);
     return true;
   }
 
@@ -284,7 +290,8 @@ class SyntaxError {
     if (text(at_) != "=" || at_ + 1 >= tokens_.all.size()) return false;
     const bool arrow = text(at_ + 1) == ">" && span(at_ + 1).begin == span(at_).end;
     if (!arrow) return false;
-    unexpected({span(at_).begin, span(at_ + 1).end}, "did you mean `>=`?");
+    unexpected({span(at_).begin, span(at_ + 1).end}, "did you mean `>=`?")
+        .add_replacement({span(at_).begin, span(at_ + 1).end}, ">=");
     return true;
   }
 
@@ -338,6 +345,10 @@ class SyntaxError {
     }
     auto& diagnostic =
         sink_.report(code, place, fmt::format("expected {}, found {}", expected_words(), found));
+    const bool lacks_end = place.begin == place.end && expects("';'");
+    if (lacks_end && code == Code::syntax) {
+      diagnostic.fixes.push_back({"write the missing `;`", {{place, ";"}}});
+    }
     diagnostic.labels = std::move(labels);
     diagnostic.help = help(at);
     return diagnostic;

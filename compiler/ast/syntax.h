@@ -24,6 +24,13 @@ struct Tokens {
   const std::string& kind(std::size_t at) const { return kinds[all[at].type]; }
 };
 
+// The tokens of a DSL text, errors or not, and its comments. Empty for a text with too many.
+struct Lexed {
+  Tokens tokens;
+  std::vector<support::Span> comments;
+};
+Lexed lex(const support::Source& source);
+
 // Whether the token is a clause keyword at the start of a line, where parsing can resume.
 bool starts_clause(const Tokens& tokens, std::size_t at);
 

@@ -4,6 +4,8 @@
 #include <string>
 #include <tuple>
 
+#include "compiler/support/text.h"
+
 namespace attn::diag {
 namespace {
 
@@ -91,6 +93,11 @@ std::string_view to_string(Severity severity) {
   return "";
 }
 
+void Diagnostic::add_replacement(support::Span at, std::string_view text) {
+  if (text.empty()) return;
+  fixes.push_back({"write " + support::quoted(text), {{at, std::string(text)}}});
+}
+
 Diagnostic& Sink::report(Code code, support::Span span, std::string message) {
   Diagnostic diagnostic{code, span, std::move(message), context_, {}};
   if (diagnostics_.size() >= kMost && has_errors()) return dropped_ = std::move(diagnostic);
@@ -122,6 +129,10 @@ void Sink::adopt(const Sink& alone, std::uint32_t offset) {
       diagnostic.labels.push_back({moved(label.span), label.message});
     }
     diagnostic.help = found.help;
+    for (const Fix& fix : found.fixes) {
+      Fix& copy = diagnostic.fixes.emplace_back(fix);
+      for (Edit& edit : copy.edits) edit.span = moved(edit.span);
+    }
   }
 }
 

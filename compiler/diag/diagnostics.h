@@ -34,12 +34,28 @@ struct Label {
   std::string message;
 };
 
+// Replaces the text of a span, which may be empty.
+struct Edit {
+  support::Span span;
+  std::string text;
+};
+
+// A change of the source that does what the help says.
+struct Fix {
+  std::string title;  // "write `window`"
+  std::vector<Edit> edits;
+};
+
 struct Diagnostic {
   Code code;
   support::Span span;
   std::string message;
   std::vector<Label> labels;
-  std::string help;  // how to fix it; empty if unknown
+  std::string help;          // how to fix it; empty if unknown
+  std::vector<Fix> fixes{};  // alternatives; for programs, so not part of the text
+
+  // Adds the fix that replaces `at` by `text`; none if `text` is empty.
+  void add_replacement(support::Span at, std::string_view text);
 };
 
 // A span in one of several sources.
@@ -133,7 +149,8 @@ class Sink {
 std::string to_text(const Sink& sink);
 
 // {"diagnostics": [{"code", "severity", "message", "file", "line", "column", "end_line",
-//  "end_column", "labels": [{"message", "file", "line", ..}], "help"}], "errors": n}
+//  "end_column", "labels": [{"message", "file", "line", ..}], "help", "fixes": [{"title", "edits":
+//  [{"text", "file", "line", ..}]}]}], "errors": n}
 std::string to_json(const Sink& sink);
 
 // A SARIF 2.1.0 log of a run over several sources, for code hosts and editors. `failures` are

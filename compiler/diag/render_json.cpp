@@ -30,6 +30,14 @@ Json to_json(const Diagnostic& diagnostic, const Sink& sink) {
     put_place(entry, sink.locate(label.span));
   }
   json["help"] = diagnostic.help;
+  json["fixes"] = Json::array();
+  for (const Fix& fix : diagnostic.fixes) {
+    Json& entry = json["fixes"].emplace_back(Json{{"title", fix.title}, {"edits", Json::array()}});
+    for (const Edit& edit : fix.edits) {
+      Json& change = entry["edits"].emplace_back(Json{{"text", edit.text}});
+      put_place(change, sink.locate(edit.span));
+    }
+  }
   return json;
 }
 

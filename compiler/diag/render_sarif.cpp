@@ -23,17 +23,32 @@ std::string uri(std::string_view path) {
   return out;
 }
 
+Json artifact(const Location& at) { return {{"uri", uri(at.source->name())}}; }
+
+Json region(const Location& at) {
+  const support::Place begin = at.source->place(at.span.begin);
+  const support::Place end = at.source->place(at.span.end);
+  return {{"startLine", begin.line},
+          {"startColumn", begin.column},
+          {"endLine", end.line},
+          {"endColumn", end.column}};
+}
+
 Json location(const Location& at) {
-  const support::Source& source = *at.source;
-  const support::Place begin = source.place(at.span.begin);
-  const support::Place end = source.place(at.span.end);
-  return {{"physicalLocation",
-           {{"artifactLocation", {{"uri", uri(source.name())}}},
-            {"region",
-             {{"startLine", begin.line},
-              {"startColumn", begin.column},
-              {"endLine", end.line},
-              {"endColumn", end.column}}}}}};
+  return {{"physicalLocation", {{"artifactLocation", artifact(at)}, {"region", region(at)}}}};
+}
+
+// Every edit as a change of its own file, since those of a fix are few.
+Json fix_of(const Fix& fix, const Sink& sink) {
+  Json changes = Json::array();
+  for (const Edit& edit : fix.edits) {
+    const Location at = sink.locate(edit.span);
+    const Json replacement = {{"deletedRegion", region(at)},
+                              {"insertedContent", {{"text", edit.text}}}};
+    changes.push_back(
+        {{"artifactLocation", artifact(at)}, {"replacements", Json::array({replacement})}});
+  }
+  return {{"description", {{"text", fix.title}}}, {"artifactChanges", std::move(changes)}};
 }
 
 std::string_view level(Severity severity) {
@@ -62,6 +77,7 @@ Json result(const Diagnostic& diagnostic, const Sink& sink) {
                {"message", {{"text", message}}},
                {"locations", Json::array({location(sink.locate(diagnostic.span))})}};
   if (!related.empty()) json["relatedLocations"] = std::move(related);
+  for (const Fix& fix : diagnostic.fixes) json["fixes"].push_back(fix_of(fix, sink));
   return json;
 }
 

@@ -57,6 +57,7 @@ class Analyzer {
   std::optional<ir::Attention> run() {
     Scope scope(environment_, library_, attention_, sink_);
     scope.record(spans_);
+    scope.set_attention_begin(spec_.span.begin);
     for (const ast::Clause& clause : spec_.preamble) declare(clause, scope);
     for (const ast::SpecParameter& parameter : spec_.parameters) {
       scope.declare(parameter.name, {Symbol::Kind::parameter}, false);
@@ -74,7 +75,10 @@ class Analyzer {
     for (const ast::Clause& clause : spec_.clauses) check_gradient_name(clause);
     if (lengths_) add_length_defaults(*lengths_, attention_, scope);
     scope.check_functions();
-    for (const ast::Clause& clause : spec_.clauses) expressions(clause, scope);
+    for (const ast::Clause& clause : spec_.clauses) {
+      scope.begin_clause(clause.span);
+      expressions(clause, scope);
+    }
     finish(scope);
     if (sink_.has_errors()) return std::nullopt;
     return std::move(attention_);
@@ -102,18 +106,23 @@ class Analyzer {
     const auto type = parse_dtype(name.text);
     if (type && std::ranges::find(allowed, *type) != allowed.end()) return *type;
     if (name.text.starts_with("fp8") || name.text == "e4m3" || name.text == "e5m2") {
-      report(Code::not_built_yet, name.span,
-             fmt::format("type {} is not implemented yet", quoted(name.text)))
-          .help = "use `bf16` or `f16`";
+      auto& diagnostic = report(Code::not_built_yet, name.span,
+                                fmt::format("type {} is not implemented yet", quoted(name.text)));
+      diagnostic.help = "use `bf16` or `f16`";
+      diagnostic.add_replacement(name.span, to_string(DType::bf16));
+      diagnostic.add_replacement(name.span, to_string(DType::f16));
       return fallback;
     }
     std::vector<std::string_view> words;
     for (const DType one : allowed) words.push_back(to_string(one));
     const std::string_view here = type_elsewhere(name.text);
-    report(Code::bad_choice, name.span,
-           fmt::format("{} is not a valid type here", quoted(name.text)))
-        .help = contains(words, here) ? fmt::format("did you mean {}?", quoted(here))
-                                      : "expected " + support::one_of(words);
+    auto& diagnostic = report(Code::bad_choice, name.span,
+                              fmt::format("{} is not a valid type here", quoted(name.text)));
+    if (contains(words, here)) {
+      did_you_mean(here).put(diagnostic, name.span);
+    } else {
+      expect_one_of(words, diagnostic, name.span);
+    }
     return fallback;
   }
 

@@ -75,6 +75,7 @@ bool Scope::can_call(const Expr& expr, const ast::FunctionClause& function) {
                            support::count_of(wanted, "argument"), expr.operands.size()));
     diagnostic.labels.push_back({function.name.span, "defined here"});
     diagnostic.help = fmt::format("write `{}`", call_of(function));
+    if (has_usual_arguments(function)) rewrite(expr, call_of(function), diagnostic);
     return false;
   }
   const bool calls_itself =

@@ -88,9 +88,9 @@ void set_align(const ast::AlignClause& clause, ir::Attention& attention, diag::S
   const std::string_view words[] = {to_string(ir::Align::top_left),
                                     to_string(ir::Align::bottom_right)};
   if (!contains(words, align.text)) {
-    sink.report(Code::bad_choice, align.span,
-                fmt::format("{} is not an alignment", quoted(align.text)))
-        .help = "expected " + support::one_of(words);
+    auto& diagnostic = sink.report(Code::bad_choice, align.span,
+                                   fmt::format("{} is not an alignment", quoted(align.text)));
+    expect_one_of(words, diagnostic, align.span);
   }
   if (align.text == words[1]) attention.align = ir::Align::bottom_right;
 }
@@ -99,9 +99,10 @@ void set_normalize(const ast::NormalizeClause& clause, ir::Attention& attention,
   const std::string_view words[] = {to_string(ir::Normalize::softmax),
                                     to_string(ir::Normalize::sigmoid)};
   if (!contains(words, clause.by.text)) {
-    sink.report(Code::bad_choice, clause.by.span,
-                fmt::format("{} does not make weights of scores", quoted(clause.by.text)))
-        .help = "expected " + support::one_of(words);
+    auto& diagnostic =
+        sink.report(Code::bad_choice, clause.by.span,
+                    fmt::format("{} does not make weights of scores", quoted(clause.by.text)));
+    expect_one_of(words, diagnostic, clause.by.span);
   }
   if (clause.by.text == words[1]) attention.normalize = ir::Normalize::sigmoid;
   attention.normalize_pos = place(sink, clause.by.span);
@@ -137,10 +138,11 @@ bool fits(const ast::Name& name, const ir::Output& output, bool has_sink,
   }
   constexpr std::string_view kWithSink = "_with_sink";
   if (has_sink || !output.name.ends_with(kWithSink)) return true;
-  sink.report(Code::bad_choice, name.span,
-              fmt::format("{} needs a `sink` clause", quoted(name.text)))
-      .help = fmt::format("without a sink, use {}",
-                          quoted(output.name.substr(0, output.name.size() - kWithSink.size())));
+  auto& diagnostic = sink.report(Code::bad_choice, name.span,
+                                 fmt::format("{} needs a `sink` clause", quoted(name.text)));
+  const std::string_view without = output.name.substr(0, output.name.size() - kWithSink.size());
+  diagnostic.help = fmt::format("without a sink, use {}", quoted(without));
+  diagnostic.add_replacement(name.span, without);
   return false;
 }
 

@@ -149,7 +149,7 @@ class Resolver {
       auto& diagnostic = report(Code::unknown_dimension, entry.name.span,
                                 fmt::format("{} is not a dimension of attention", quoted(name)));
       environment_.unknown.insert(name);
-      diagnostic.help = dimension_suggestion(name, dimension_names());
+      dimension_suggestion(name, dimension_names()).put(diagnostic, entry.name.span);
       if (diagnostic.help.empty()) {
         diagnostic.help = "expected " + support::one_of(dimension_names());
       }
@@ -227,7 +227,7 @@ class Resolver {
     report(Code::unknown_binding, spec_.name.span,
            fmt::format("--bind {}: the spec has no dimension or parameter with this name",
                        support::printable(name)))
-        .help = dimension_suggestion(name, candidates);
+        .help = dimension_suggestion(name, candidates).help;
   }
 
   Known resolve(Dim dim) {
@@ -373,9 +373,10 @@ Known Environment::lookup(const std::string& name, Span span, diag::Sink& sink) 
   }
   std::vector<std::string_view> candidates(dimension_names().begin(), dimension_names().end());
   for (const auto& [parameter, value] : parameters) candidates.push_back(parameter);
-  sink.report(Code::unknown_name, span,
-              fmt::format("{} is not a dimension or spec parameter", quoted(name)))
-      .help = dimension_suggestion(name, candidates);
+  auto& diagnostic =
+      sink.report(Code::unknown_name, span,
+                  fmt::format("{} is not a dimension or spec parameter", quoted(name)));
+  dimension_suggestion(name, candidates).put(diagnostic, span);
   return Known::poisoned();
 }
 

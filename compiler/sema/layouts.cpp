@@ -98,11 +98,10 @@ class Layouts {
     if (kind.text == "strides") return strides(entry);
     if (kind.text == "paged") return paged(entry);
     if (!contains(kKinds, kind.text)) {
-      const std::string_view close = support::nearest(kind.text, kKinds);
-      sink_
-          .report(Code::bad_choice, kind.span, fmt::format("{} is not a layout", quoted(kind.text)))
-          .help = close.empty() ? "expected " + support::one_of(kKinds)
-                                : fmt::format("did you mean {}?", quoted(close));
+      auto& diagnostic = sink_.report(Code::bad_choice, kind.span,
+                                      fmt::format("{} is not a layout", quoted(kind.text)));
+      did_you_mean(support::nearest(kind.text, kKinds)).put(diagnostic, kind.span);
+      if (diagnostic.help.empty()) diagnostic.help = "expected " + support::one_of(kKinds);
       return std::nullopt;
     }
     if (!entry.arguments.empty()) {

@@ -147,14 +147,23 @@ class Loader {
     std::vector<std::string_view> names;
     for (const support::EmbeddedFile& file : standard_library()) names.push_back(file.name);
     const std::string_view close = support::nearest(path.text, names);
-    sink_
-        .report(Code::import_not_found, path.span,
-                fmt::format("cannot find the file {}", support::quoted(path.text)))
-        .help = close.empty()
-                    ? "paths are relative to the importing file; for the standard library import " +
-                          support::one_of(names)
-                    : fmt::format("did you mean {}?", support::quoted(close));
+    auto& diagnostic =
+        sink_.report(Code::import_not_found, path.span,
+                     fmt::format("cannot find the file {}", support::quoted(path.text)));
+    did_you_mean(close).put(diagnostic, between_quotes(path));
+    if (diagnostic.help.empty()) {
+      diagnostic.help =
+          "paths are relative to the importing file; for the standard library import " +
+          support::one_of(names);
+    }
     return std::nullopt;
+  }
+
+  // The span of a path in JSON has no quotes.
+  support::Span between_quotes(const ast::Name& path) const {
+    const auto [source, local] = sink_.locate(path.span);
+    const bool has_quotes = source->text().substr(local.begin).starts_with('"');
+    return has_quotes ? support::Span{path.span.begin + 1, path.span.end - 1} : path.span;
   }
 
   // Reads the file `real`, and names it `as_written` if that is the same file.
@@ -218,7 +227,7 @@ class BodyNames {
     candidates.insert(candidates.end(), bound_names().begin(), bound_names().end());
     auto& diagnostic = sink_.report(Code::unknown_name, expr.head,
                                     fmt::format("unknown name {}", support::quoted(expr.text)));
-    diagnostic.help = suggestion(expr.text, candidates);
+    suggestion(expr.text, candidates).put(diagnostic, expr.head);
     if (diagnostic.help.empty() && names_.empty()) {
       diagnostic.help =
           "a function can use its parameters, dimensions and indexes; inside the attention also "
@@ -234,10 +243,9 @@ class BodyNames {
     std::vector<std::string_view> candidates(functions_.begin(), functions_.end());
     candidates.insert(candidates.end(), built_in.begin(), built_in.end());
     for (const auto& [name, function] : library_.functions) candidates.push_back(name);
-    sink_
-        .report(Code::unknown_function, expr.head,
-                fmt::format("unknown function {}", support::quoted(expr.text)))
-        .help = function_suggestion(expr.text, candidates);
+    auto& diagnostic = sink_.report(Code::unknown_function, expr.head,
+                                    fmt::format("unknown function {}", support::quoted(expr.text)));
+    function_suggestion(expr.text, candidates).put(diagnostic, expr.head);
   }
 
   const Library& library_;

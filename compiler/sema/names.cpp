@@ -117,23 +117,47 @@ std::string_view elsewhere(std::span<const Elsewhere> table, std::string_view na
   return found == table.end() ? std::string_view() : found->here;
 }
 
-std::string nearest_of(std::string_view name, std::span<const std::string_view> candidates) {
+// The name in backticks, if the help has only one and nothing else in backticks; else "".
+std::string only_name_in(std::string_view help) {
+  const std::size_t open = help.find('`'), close = help.find('`', open + 1);
+  if (close == help.npos || help.find('`', close + 1) != help.npos) return "";
+  const std::string_view word = help.substr(open + 1, close - open - 1);
+  const auto is_letter = [](char c) { return lower(c) != c || (c >= 'a' && c <= 'z') || c == '_'; };
+  return std::ranges::all_of(word, is_letter) ? std::string(word) : "";
+}
+
+Suggestion nearest_of(std::string_view name, std::span<const std::string_view> candidates) {
   const auto same_letters = [&](std::string_view candidate) {
     return std::ranges::equal(name, candidate, {}, lower, lower);
   };
   const auto same = std::ranges::find_if(candidates, same_letters);
-  const std::string_view close =
-      same != candidates.end() ? *same : support::nearest(name, candidates);
-  return close.empty() ? "" : fmt::format("did you mean {}?", support::quoted(close));
+  return did_you_mean(same != candidates.end() ? *same : support::nearest(name, candidates));
 }
 
-std::string suggestion(std::span<const Elsewhere> table, std::string_view name,
-                       std::span<const std::string_view> candidates) {
+Suggestion suggestion(std::span<const Elsewhere> table, std::string_view name,
+                      std::span<const std::string_view> candidates) {
   const std::string_view here = elsewhere(table, name);
-  return here.empty() ? nearest_of(name, candidates) : std::string(here);
+  if (here.empty()) return nearest_of(name, candidates);
+  return {std::string(here), only_name_in(here)};
 }
 
 }  // namespace
+
+void Suggestion::put(diag::Diagnostic& diagnostic, support::Span name) const {
+  diagnostic.help = help;
+  diagnostic.add_replacement(name, replacement);
+}
+
+Suggestion did_you_mean(std::string_view close) {
+  if (close.empty()) return {};
+  return {fmt::format("did you mean {}?", support::quoted(close)), std::string(close)};
+}
+
+void expect_one_of(std::span<const std::string_view> words, diag::Diagnostic& diagnostic,
+                   support::Span name) {
+  diagnostic.help = "expected " + support::one_of(words);
+  for (const std::string_view word : words) diagnostic.add_replacement(name, word);
+}
 
 std::span<const std::string_view> bound_names() { return kBound; }
 std::span<const std::string_view> dimension_names() { return kDimensions; }
@@ -147,17 +171,17 @@ bool contains(std::span<const std::string_view> names, std::string_view name) {
 bool is_bound_name(std::string_view name) { return contains(kBound, name); }
 bool is_dimension_name(std::string_view name) { return contains(kDimensions, name); }
 
-std::string suggestion(std::string_view name, std::span<const std::string_view> candidates) {
+Suggestion suggestion(std::string_view name, std::span<const std::string_view> candidates) {
   return suggestion(kElsewhere, name, candidates);
 }
 
-std::string dimension_suggestion(std::string_view name,
-                                 std::span<const std::string_view> candidates) {
+Suggestion dimension_suggestion(std::string_view name,
+                                std::span<const std::string_view> candidates) {
   return suggestion(kElsewhereDimensions, name, candidates);
 }
 
-std::string function_suggestion(std::string_view name,
-                                std::span<const std::string_view> candidates) {
+Suggestion function_suggestion(std::string_view name,
+                               std::span<const std::string_view> candidates) {
   return suggestion(kElsewhereFunctions, name, candidates);
 }
 

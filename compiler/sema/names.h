@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "compiler/diag/diagnostics.h"
+
 namespace attn::sema {
 
 // Built-in names of expressions: score, b, h, q_idx, kv_idx, q_raw, inf.
@@ -23,14 +25,29 @@ bool is_bound_name(std::string_view name);
 bool is_dimension_name(std::string_view name);
 bool contains(std::span<const std::string_view> names, std::string_view name);
 
-// Help for an unknown name: "did you mean `window`?", the equivalent of a name from another system
-// ("the query index is `q_idx`"), or "".
-std::string suggestion(std::string_view name, std::span<const std::string_view> candidates);
+// What to write instead of an unknown name.
+struct Suggestion {
+  std::string help;         // "did you mean `window`?", or "" if nothing is known
+  std::string replacement;  // "window"; "" if it is not one name
+
+  bool empty() const { return help.empty(); }
+  // Makes it the help and the fix of a diagnostic, at the span of the name.
+  void put(diag::Diagnostic& diagnostic, support::Span name) const;
+};
+// "did you mean `window`?"; empty if no candidate is close.
+Suggestion did_you_mean(std::string_view close);
+
+// Help and fixes for a name that must be one of `words`, which are few.
+void expect_one_of(std::span<const std::string_view> words, diag::Diagnostic& diagnostic,
+                   support::Span name);
+
+// For an unknown name: a close one, or the equivalent of a name from another system ("the query
+// index is `q_idx`").
+Suggestion suggestion(std::string_view name, std::span<const std::string_view> candidates);
 // The same for names of dimensions and functions.
-std::string dimension_suggestion(std::string_view name,
-                                 std::span<const std::string_view> candidates);
-std::string function_suggestion(std::string_view name,
+Suggestion dimension_suggestion(std::string_view name,
                                 std::span<const std::string_view> candidates);
+Suggestion function_suggestion(std::string_view name, std::span<const std::string_view> candidates);
 
 // The name of a type that other systems call `name` ("float32" -> "f32"), or "".
 std::string_view type_elsewhere(std::string_view name);

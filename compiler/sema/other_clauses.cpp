@@ -26,11 +26,10 @@ void report_other_clause(const ast::Clause& clause, diag::Sink& sink) {
         .help = help;
     return;
   }
-  const std::string_view close = support::nearest(word, built_clauses());
-  sink.report(Code::unknown_clause, clause.keyword.span,
-              fmt::format("unknown clause {}", quoted(word)))
-      .help = close.empty() ? "expected " + support::one_of(built_clauses())
-                            : fmt::format("did you mean {}?", quoted(close));
+  auto& diagnostic = sink.report(Code::unknown_clause, clause.keyword.span,
+                                 fmt::format("unknown clause {}", quoted(word)));
+  did_you_mean(support::nearest(word, built_clauses())).put(diagnostic, clause.keyword.span);
+  if (diagnostic.help.empty()) diagnostic.help = "expected " + support::one_of(built_clauses());
 }
 
 bool has_only_known_clauses(const ast::Spec& spec, diag::Sink& sink) {

@@ -256,8 +256,12 @@ Value Scope::length(ir::Dim dim, bool given, std::string_view tensor, ir::Source
 std::optional<Value> Scope::dimension(const Expr& expr) {
   const auto dim = expr.text == "D" ? environment_.head_dim : ir::parse_dim(expr.text);
   if (!dim) {
-    report(Code::not_available_here, expr.span, "`D` is ambiguous: Dqk and Dv differ").help =
-        "write `Dqk` or `Dv`";
+    auto& diagnostic =
+        report(Code::not_available_here, expr.span, "`D` is ambiguous: Dqk and Dv differ");
+    diagnostic.help = "write `Dqk` or `Dv`";
+    for (const ir::Dim one : {ir::Dim::Dqk, ir::Dim::Dv}) {
+      diagnostic.add_replacement(expr.head, to_string(one));
+    }
     return std::nullopt;
   }
   if (const auto size = attention_.dims.get(*dim)) return constant(expr, Known::of(*size));
@@ -282,11 +286,7 @@ std::optional<Value> Scope::symbol(const Expr& expr, Symbol& symbol) {
       diagnostic.help = fmt::format("read an element, for example `{}[b]`", expr.text);
       return std::nullopt;
     }
-    case Symbol::Kind::function:
-      report(Code::type_mismatch, expr.span,
-             fmt::format("{} is a function, not a value", quoted(expr.text)))
-          .help = fmt::format("call it: `{}`", call_of(*symbol.function));
-      return std::nullopt;
+    case Symbol::Kind::function: not_a_value(expr, *symbol.function); return std::nullopt;
     case Symbol::Kind::let: break;
   }
   if (symbol.value) return symbol.value;
@@ -418,6 +418,14 @@ std::optional<Value> Scope::operation(const Expr& expr, const Site& site) {
   return operations_.apply(expr, operands);
 }
 
+namespace {
+
+std::vector<diag::Edit> in_parentheses(Span span) {
+  return {{{span.begin, span.begin}, "("}, {{span.end, span.end}, ")"}};
+}
+
+}  // namespace
+
 // `a >= b & c < d` is a chain of comparisons around `b & c`.
 void Scope::warn_of_bits(const Expr& expr) {
   for (std::size_t i = 1; i + 1 < expr.operands.size(); ++i) {
@@ -428,10 +436,26 @@ void Scope::warn_of_bits(const Expr& expr) {
         ast::precedence(operand.operators[0]) <= ast::precedence(ast::Operator::bit_and);
     if (!bits) continue;
     const std::string_view sign = ast::spelling(operand.operators[0]);
-    report(Code::bits_in_comparison, operand.span,
-           fmt::format("{} binds tighter than the comparisons around it", quoted(sign)))
-        .help = with_parentheses(sign) + "; if this is intended, put it in parentheses";
+    auto& diagnostic =
+        report(Code::bits_in_comparison, operand.span,
+               fmt::format("{} binds tighter than the comparisons around it", quoted(sign)));
+    diagnostic.help = with_parentheses(sign) + "; if this is intended, put it in parentheses";
+    if (!is_dsl(expr)) continue;
+    if (expr.operands.size() == 3 && operand.operands.size() == 2) {
+      const Span left{expr.operands[0].span.begin, operand.operands[0].span.end};
+      const Span right{operand.operands[1].span.begin, expr.operands[2].span.end};
+      diagnostic.fixes.push_back({"put the comparisons in parentheses", in_parentheses(left)});
+      std::ranges::copy(in_parentheses(right), std::back_inserter(diagnostic.fixes.back().edits));
+    }
+    diagnostic.fixes.push_back({fmt::format("put {} and its operands in parentheses", quoted(sign)),
+                                in_parentheses(operand.span)});
   }
+}
+
+bool Scope::is_dsl(const Expr& expr) const { return !sink_.locate(expr.span).source->is_json(); }
+
+void Scope::rewrite(const Expr& expr, std::string_view text, diag::Diagnostic& diagnostic) const {
+  if (is_dsl(expr)) diagnostic.add_replacement(expr.span, text);
 }
 
 void Scope::warn_unused() const {
@@ -439,10 +463,11 @@ void Scope::warn_unused() const {
     const bool used = symbol.used || environment_.used.contains(name) || name.starts_with('_') ||
                       name == ir::kLengthsQ || name == ir::kLengthsKv;
     if (used || symbol.kind == Symbol::Kind::poisoned) continue;
-    sink_
-        .report(Code::unused_name, symbol.span,
-                fmt::format("{} {} is never used", kind_in_words(symbol.kind), quoted(name)))
-        .help = "remove it, or start its name with `_`";
+    auto& diagnostic =
+        sink_.report(Code::unused_name, symbol.span,
+                     fmt::format("{} {} is never used", kind_in_words(symbol.kind), quoted(name)));
+    diagnostic.help = "remove it, or start its name with `_`";
+    diagnostic.add_replacement(symbol.span, "_" + name);
   }
 }
 

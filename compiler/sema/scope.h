@@ -54,6 +54,11 @@ class Scope {
   Scope(Environment& environment, const Library& library, ir::Attention& attention,
         diag::Sink& sink);
 
+  // The clause whose expressions are checked next, and the attention's first byte: fixes may add
+  // lines above them.
+  void begin_clause(support::Span clause) { clause_ = clause; }
+  void set_attention_begin(std::uint32_t offset) { attention_begin_ = offset; }
+
   // Records the spans of checked expressions (analyze.h) in `spans`, unless it is null.
   void record(std::map<ir::ExprId, std::vector<support::Span>>* spans) { spans_ = spans; }
 
@@ -131,8 +136,12 @@ class Scope {
 
   // unknown.cpp
   void unknown(const ast::Expr& expr);
+  void not_a_value(const ast::Expr& expr, const ast::FunctionClause& function);
   void unknown_function(const ast::Expr& expr);
+  static bool has_usual_arguments(const ast::FunctionClause& function);
   std::string call_of(const ast::FunctionClause& function) const;
+  void suggest_import(std::string_view name, diag::Diagnostic& diagnostic) const;
+  void suggest_tensor(const ast::Expr& index, diag::Diagnostic& diagnostic) const;
   std::string joined_masks(const ast::Expr& expr);
   bool is_function_name(const ast::Expr& expr);
 
@@ -152,6 +161,9 @@ class Scope {
                             const std::vector<std::optional<Value>>& indexes);
   bool index_fits(const ast::Expr& expr, const Value& index, ir::ExprId extent);
   void no_gradient(support::Span span, std::string what);
+  // Adds the fix that replaces the expression. A spec in JSON is a tree, which has no such text.
+  void rewrite(const ast::Expr& expr, std::string_view text, diag::Diagnostic& diagnostic) const;
+  bool is_dsl(const ast::Expr& expr) const;
   std::optional<Value> operation(const ast::Expr& expr, const Site& site);
   std::optional<Value> query_index(ir::SourcePos pos);
   Value size(ir::Dim dim, ir::SourcePos pos);
@@ -171,6 +183,8 @@ class Scope {
   std::vector<Local> locals_;
   std::vector<Frame> frames_;
   std::map<ir::ExprId, std::vector<support::Span>>* spans_ = nullptr;
+  support::Span clause_{};
+  std::uint32_t attention_begin_ = 0;
   std::uint64_t work_ = 0;  // expressions visited, those of functions at every call
 };
 

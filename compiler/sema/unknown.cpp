@@ -15,7 +15,7 @@ using ast::ExprKind;
 using diag::Code;
 using support::quoted;
 
-// `tensor bias: f32[B, Hq, Sq, Skv];` for bias[b, h, q_idx, kv_idx].
+// "tensor bias: f32[B, Hq, Sq, Skv];" for bias[b, h, q_idx, kv_idx].
 std::string declaration_of(const Expr& index) {
   std::string extents;
   for (const Expr& one : index.operands) {
@@ -26,17 +26,23 @@ std::string declaration_of(const Expr& index) {
                                                                                  : "N";
     extents += fmt::format("{}{}", extents.empty() ? "" : ", ", extent);
   }
-  return fmt::format("`tensor {}: f32[{}];`", support::printable(index.text), extents);
+  return fmt::format("tensor {}: f32[{}];", support::printable(index.text), extents);
 }
 
-// Help for a function of this name in the standard library, or "".
-std::string standard_import(std::string_view name) {
+// The file of the standard library that has a function of this name, or "".
+std::string_view standard_file(std::string_view name) {
   for (const support::EmbeddedFile& file : standard_library()) {
-    if (file.text.find(fmt::format("fn {}(", name)) == std::string_view::npos) continue;
-    return fmt::format("the standard library has it: `import \"{}\";` above the attention",
-                       file.name);
+    if (file.text.find(fmt::format("fn {}(", name)) != std::string_view::npos) return file.name;
   }
   return "";
+}
+
+// The beginning of the line at `offset`, if only spaces are before it there.
+std::optional<std::uint32_t> line_begin(std::string_view text, std::uint32_t offset) {
+  const std::size_t before = text.find_last_not_of(" \t", offset == 0 ? 0 : offset - 1);
+  if (offset == 0 || before == text.npos) return 0;
+  if (text[before] != '\n') return std::nullopt;
+  return static_cast<std::uint32_t>(before + 1);
 }
 
 // The operator that joins what `and_masks` and `or_masks` of FlexAttention combine, or "".
@@ -47,7 +53,18 @@ std::string_view joint(const Expr& expr) {
 
 }  // namespace
 
+void Scope::not_a_value(const Expr& expr, const ast::FunctionClause& function) {
+  auto& diagnostic = report(Code::type_mismatch, expr.span,
+                            fmt::format("{} is a function, not a value", quoted(expr.text)));
+  diagnostic.help = fmt::format("call it: `{}`", call_of(function));
+  if (has_usual_arguments(function)) rewrite(expr, call_of(function), diagnostic);
+}
+
 void Scope::unknown(const Expr& expr) {
+  const auto imported = library_.functions.find(expr.text);
+  if (expr.kind == ExprKind::name && imported != library_.functions.end()) {
+    return not_a_value(expr, *imported->second);
+  }
   std::vector<std::string_view> candidates;
   if (sees_spec()) candidates = names_of(false);
   for (const Local& local : locals_) candidates.push_back(local.name);
@@ -55,12 +72,32 @@ void Scope::unknown(const Expr& expr) {
   candidates.insert(candidates.end(), dimension_names().begin(), dimension_names().end());
   auto& diagnostic =
       report(Code::unknown_name, expr.head, fmt::format("unknown name {}", quoted(expr.text)));
-  diagnostic.help = suggestion(expr.text, candidates);
+  suggestion(expr.text, candidates).put(diagnostic, expr.head);
   if (diagnostic.help.empty() && expr.kind == ExprKind::index) {
-    diagnostic.help = "declare it: " + declaration_of(expr);
+    suggest_tensor(expr, diagnostic);
   } else if (diagnostic.help.empty()) {
-    diagnostic.help = standard_import(expr.text);
+    suggest_import(expr.text, diagnostic);
   }
+}
+
+void Scope::suggest_tensor(const Expr& index, diag::Diagnostic& diagnostic) const {
+  const std::string declaration = declaration_of(index);
+  diagnostic.help = fmt::format("declare it: `{}`", declaration);
+  const auto line = line_begin(sink_.source().text(), clause_.begin);
+  if (!line || clause_.end == 0 || sink_.source().is_json()) return;
+  const std::string_view indent = sink_.source().text().substr(*line, clause_.begin - *line);
+  diagnostic.fixes.push_back({"declare the tensor " + quoted(index.text),
+                              {{{*line, *line}, fmt::format("{}{}\n", indent, declaration)}}});
+}
+
+void Scope::suggest_import(std::string_view name, diag::Diagnostic& diagnostic) const {
+  const std::string_view file = standard_file(name);
+  if (file.empty()) return;
+  const std::string import = fmt::format("import \"{}\";", file);
+  diagnostic.help = fmt::format("the standard library has it: `{}` above the attention", import);
+  const auto line = line_begin(sink_.source().text(), attention_begin_);
+  if (!line || sink_.source().is_json()) return;
+  diagnostic.fixes.push_back({"import " + quoted(file), {{{*line, *line}, import + "\n\n"}}});
 }
 
 void Scope::unknown_function(const Expr& expr) {
@@ -81,9 +118,19 @@ void Scope::unknown_function(const Expr& expr) {
   for (const std::string_view name : names_of(true)) candidates.push_back(name);
   for (const auto& [name, function] : library_.functions) candidates.push_back(name);
   const std::string joined = joined_masks(expr);
-  diagnostic.help = joined.empty() ? function_suggestion(expr.text, candidates)
-                                   : fmt::format("write `{}`", joined);
-  if (diagnostic.help.empty()) diagnostic.help = standard_import(expr.text);
+  if (!joined.empty()) {
+    diagnostic.help = fmt::format("write `{}`", joined);
+    return rewrite(expr, joined, diagnostic);
+  }
+  function_suggestion(expr.text, candidates).put(diagnostic, expr.head);
+  if (diagnostic.help.empty()) suggest_import(expr.text, diagnostic);
+}
+
+// Those of a mod in FlexAttention, or none.
+bool Scope::has_usual_arguments(const ast::FunctionClause& function) {
+  const std::size_t count = function.parameters.size();
+  const char first = count == 0 ? ' ' : function.parameters[0].text[0];
+  return count == 0 || (count == 4 && first == 'b') || (count == 5 && first == 's');
 }
 
 // A call of the function, with the usual arguments of a mod: `causal(b, h, q_idx, kv_idx)`.

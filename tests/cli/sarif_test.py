@@ -43,6 +43,10 @@ class Sarif(attnc.Case):
                          path.as_uri())
         self.assertEqual(place["region"], {"startLine": 4, "startColumn": 35,
                                            "endLine": 4, "endColumn": 40})
+        self.assertEqual(unknown["fixes"], [{
+            "description": {"text": "write `window`"},
+            "artifactChanges": [{"artifactLocation": place["artifactLocation"], "replacements": [{
+                "deletedRegion": place["region"], "insertedContent": {"text": "window"}}]}]}])
         self.assertEqual(len(by_code["E0202"]["relatedLocations"]), 1)
         self.assertTrue(run["invocations"][0]["executionSuccessful"])
 

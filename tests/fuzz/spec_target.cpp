@@ -3,6 +3,7 @@
 #include "compiler/ast/comments.h"
 #include "compiler/ast/parse.h"
 #include "compiler/ast/print.h"
+#include "compiler/ast/syntax.h"
 #include "compiler/sema/other_clauses.h"
 #include "tests/fuzz/spec_generator.h"
 #include "tests/fuzz/target.h"
@@ -26,7 +27,12 @@ void try_parse(const std::string& text, const char* name) {
   diag::Sink sink(source);
   const auto spec = ast::parse(source, sink);
   require(spec.has_value() != sink.has_errors());
-  if (!spec) return require(!diag::to_text(sink).empty());
+  for (const support::Span comment : ast::lex(source).comments) require(comment.end <= text.size());
+  if (!spec) {
+    // Of the clauses without errors, every part is there: they can be printed.
+    if (const auto incomplete = ast::parse_incomplete(source)) (void)ast::to_dsl(*incomplete);
+    return require(!diag::to_text(sink).empty());
+  }
   if (!sema::has_only_known_clauses(*spec, sink) || ast::first_not_utf8(text)) return;
   try_print(*spec, source, false);
   try_print(*spec, source, true);

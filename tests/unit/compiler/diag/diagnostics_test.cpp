@@ -32,6 +32,36 @@ TEST(DiagnosticText, HasRustcsShape) {
             "   = help: did you mean `window`?\n");
 }
 
+TEST(DiagnosticJson, FixesHaveTheirEdits) {
+  const Source source("x.attn", "one\ntwo\n");
+  Sink alone(source);
+  auto& found = alone.report(Code::unknown_name, {4, 7}, "unknown");
+  found.add_replacement({4, 7}, "too");
+  found.add_replacement({4, 7}, "");  // none
+  Sink sink(source);
+  sink.adopt(alone, 0);
+  const auto json = nlohmann::json::parse(to_json(sink));
+  const auto& fixes = json["diagnostics"][0]["fixes"];
+  ASSERT_EQ(fixes.size(), 1U);
+  EXPECT_EQ(fixes[0]["title"], "write `too`");
+  const nlohmann::json edit = {{"text", "too"}, {"file", "x.attn"}, {"line", 2},
+                               {"column", 1},   {"end_line", 2},    {"end_column", 4}};
+  EXPECT_EQ(fixes[0]["edits"], nlohmann::json::array({edit}));
+  EXPECT_EQ(to_text(sink).find("too"), std::string::npos);  // the help says it
+}
+
+TEST(Sink, MovesTheEditsOfAnAddedSource) {
+  const Source source("x.attn", "one\n");
+  Sink sink(source);
+  const auto [added, offset] = sink.add(Source("y.attn", "two\n"));
+  Sink alone(added);
+  alone.report(Code::unknown_name, {0, 3}, "unknown").add_replacement({0, 3}, "too");
+  sink.adopt(alone, offset);
+  const auto location = sink.locate(sink.sorted()[0].fixes[0].edits[0].span);
+  EXPECT_EQ(location.source->name(), "y.attn");
+  EXPECT_EQ(location.span, (support::Span{0, 3}));
+}
+
 TEST(DiagnosticText, LabelsStandAtTheirOwnLines) {
   const Source source("x.attn", "one\ntwo\nthree\nfour\n");
   Sink sink(source);
