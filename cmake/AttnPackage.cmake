@@ -1,5 +1,5 @@
-# Files for `cmake --install`: the two runtime libraries, attnc if it is built, and the files of
-# find_package(attn) and pkg-config.
+# Files for `cmake --install`: the two runtime libraries, attnc if it is built, with its manual page and
+# completion, and the files of find_package(attn) and pkg-config.
 include(CMakePackageConfigHelpers)
 
 set(ATTN_PACKAGE attn_shared attn_static)
@@ -13,13 +13,32 @@ if(ATTN_BUILD_COMPILER)
     OUTPUT_NAME attnc
     RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/package)
   list(APPEND ATTN_PACKAGE attnc_installed)
+
+  set(ATTN_MANUAL ${PROJECT_BINARY_DIR}/package/attnc.1)
+  add_custom_command(OUTPUT ${ATTN_MANUAL}
+    COMMAND attnc_installed help --man > ${ATTN_MANUAL}
+    DEPENDS attnc_installed
+    COMMENT "Writing the manual page"
+    VERBATIM)
+  add_custom_target(attn_manual ALL DEPENDS ${ATTN_MANUAL})
+  install(FILES ${ATTN_MANUAL} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+  set(ATTN_COMPLETION ${PROJECT_SOURCE_DIR}/tools/completion/attnc)
+  install(FILES ${ATTN_COMPLETION}.bash RENAME attnc
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+  install(FILES ${ATTN_COMPLETION}.zsh RENAME _attnc
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+  install(FILES ${ATTN_COMPLETION}.fish
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 endif()
 
 # `cmake --install` does not build, so after `cmake --build build --target attnc` files would be missing.
 # They are built then, but not as another user (sudo cmake --install), who would leave files that the
 # owner cannot replace.
-add_custom_target(attn_package DEPENDS ${ATTN_PACKAGE})
+add_custom_target(attn_package DEPENDS ${ATTN_PACKAGE} ${ATTN_MANUAL})
 list(TRANSFORM ATTN_PACKAGE REPLACE "(.+)" "\"$<TARGET_FILE:\\1>\"" OUTPUT_VARIABLE ATTN_PACKAGE_FILES)
+if(ATTN_MANUAL)
+  list(APPEND ATTN_PACKAGE_FILES "\"${ATTN_MANUAL}\"")
+endif()
 list(JOIN ATTN_PACKAGE_FILES " " ATTN_PACKAGE_FILES)
 install(CODE "foreach(file IN ITEMS ${ATTN_PACKAGE_FILES})
     if(NOT EXISTS \${file})

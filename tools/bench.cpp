@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <utility>
 
 #include "bench/timing.h"
 #include "runtime/cuda/stream.h"
@@ -8,6 +10,7 @@
 #include "runtime/io/file.h"
 #include "tools/cached.h"
 #include "tools/command.h"
+#include "tools/console.h"
 #include "tools/plans.h"
 #include "tools/report.h"
 #include "tools/spec.h"
@@ -15,6 +18,7 @@
 #include "tools/table.h"
 #include "tools/target_option.h"
 #include "tools/timed.h"
+#include "tools/words.h"
 #include "tools/work.h"
 
 namespace attn::tools {
@@ -127,49 +131,6 @@ void check_peak(const plan::Target& target, Row& row) {
   row.device.tflops = 0;
 }
 
-// Times one plan and appends its row.
-Status add_row(const std::string& path, const ir::Attention& attention, TimedPlan& loaded,
-               const plan::Target& target, const Options& options, std::vector<Row>& rows) {
-  Row row;
-  row.spec = path;
-  row.direction = plan::direction_of(loaded.plan.program);
-  row.dims = dims_of(attention);
-  row.decision = decision_json(loaded.plan);
-  count_flops(attention, loaded, row);
-  ATTN_RETURN_IF_ERROR(time_plan(loaded, options, row));
-  check_peak(target, row);
-  rows.push_back(std::move(row));
-  return {};
-}
-
-Result<Plans> plans_for(const Subject& subject, const plan::Target& target,
-                        const Options& options) {
-  if (subject.file) return plans_of(*subject.file, options.wants_backward());
-  driver::CompileOptions how;
-  how.target = target;
-  how.worker = worker_options(options.cudnn_folder, options.timeout);
-  how.lowering = options.lowering;
-  how.rewrites = options.rewrites;
-  if (options.use_cache) {
-    how.cached = open_cache(options.cudnn_folder);
-  }
-  return compile_plans(subject.spec, how, options.wants_backward());
-}
-
-Status time_subject(const std::string& path, const Subject& subject, const plan::Target& target,
-                    const Options& options, std::vector<Row>& rows) {
-  ATTN_ASSIGN(const Plans plans, plans_for(subject, target, options));
-  const ir::Attention& attention = subject.spec.attention;
-  ATTN_ASSIGN(TimedPlan forward, load_timed(attention, plans.forward, options.cudnn_folder));
-  if (options.wants_forward()) {
-    ATTN_RETURN_IF_ERROR(add_row(path, attention, forward, target, options, rows));
-  }
-  if (!plans.backward) return {};
-  ATTN_ASSIGN(TimedPlan backward, load_timed(attention, *plans.backward, options.cudnn_folder));
-  ATTN_RETURN_IF_ERROR(save(forward, backward));
-  return add_row(path, attention, backward, target, options, rows);
-}
-
 std::string_view word_of(plan::Direction direction) {
   return direction == plan::Direction::backward ? "bwd" : "fwd";
 }
@@ -199,46 +160,135 @@ std::string us_text(const Row& row, std::size_t way) {
   return row.host.empty() ? "-" : fmt::format("{:.2f}", row.host[way].us);
 }
 
-std::string rows_text(const std::vector<Row>& rows) {
-  Table table({{"spec"},
-               {"direction"},
-               {"median ms", Align::right},
-               {"p10", Align::right},
-               {"p90", Align::right},
-               {"TFLOP/s", Align::right},
-               {"host us", Align::right},
-               {"bare us", Align::right},
-               {"dims"}});
-  for (const Row& row : rows) {
-    if (row.error) continue;
-    table.add({row.spec, std::string(word_of(row.direction)),
-               fmt::format("{:.4f}", row.device.median_ms),
-               fmt::format("{:.4f}", row.device.p10_ms), fmt::format("{:.4f}", row.device.p90_ms),
-               row.flops ? fmt::format("{:.0f}", row.device.tflops) : "-", us_text(row, 1),
-               us_text(row, 0), row.dims});
+// Prints each row as soon as it is measured, as text or as a line of JSON.
+class Printer {
+ public:
+  Printer(Format format, const std::vector<std::string>& paths)
+      : format_(format), table_(kColumns, {longest(paths), 9, 9}, output_paint()) {}
+
+  void print(const Row& row) {
+    Progress::clear();
+    if (format_ == Format::json_lines) print_json_line(row_json(row));
+    if (format_ == Format::text) print_text(row);
+    std::fflush(stdout);
   }
-  std::string text = table.empty() ? "" : table.to_text();
-  for (const Row& row : rows) {
-    if (row.error) text += fmt::format("{}: {}\n", row.spec, row.error->message);
+
+ private:
+  static const std::vector<Table::Column> kColumns;
+
+  static std::size_t longest(const std::vector<std::string>& paths) {
+    std::size_t size = 0;
+    for (const std::string& path : paths) size = std::max(size, shown(path).size());
+    return size;
+  }
+
+  void print_text(const Row& row) {
+    if (row.error) {
+      fmt::print("{}: {}\n", row.spec, row.error->message);
+      return;
+    }
+    if (!std::exchange(has_titles_, true)) fmt::print("{}", table_.titles());
+    fmt::print("{}", table_.row(cells_of(row)));
     if (!row.unknown.empty()) {
-      text += fmt::format("{}: FLOP count unknown: {}\n", row.spec, row.unknown);
+      fmt::print("{}: FLOP count unknown: {}\n", row.spec, row.unknown);
     }
   }
-  return text;
-}
 
-int print(const Options& options, const plan::Target& target, const std::vector<Row>& rows) {
+  static std::vector<Table::Cell> cells_of(const Row& row) {
+    return {row.spec,
+            std::string(word_of(row.direction)),
+            fmt::format("{:.4f}", row.device.median_ms),
+            fmt::format("{:.4f}", row.device.p10_ms),
+            fmt::format("{:.4f}", row.device.p90_ms),
+            row.flops ? fmt::format("{:.0f}", row.device.tflops) : "-",
+            us_text(row, 1),
+            us_text(row, 0),
+            row.dims};
+  }
+
+  const Format format_;
+  GrowingTable table_;
+  bool has_titles_ = false;
+};
+
+const std::vector<Table::Column> Printer::kColumns = {{"spec"},
+                                                      {"direction"},
+                                                      {"median ms", Align::right},
+                                                      {"p10", Align::right},
+                                                      {"p90", Align::right},
+                                                      {"TFLOP/s", Align::right},
+                                                      {"host us", Align::right},
+                                                      {"bare us", Align::right},
+                                                      {"dims"}};
+
+// The rows of all specs, printed and kept.
+class Rows {
+ public:
+  Rows(Format format, const std::vector<std::string>& paths) : printer_(format, paths) {}
+
+  void add(Row row) {
+    printer_.print(row);
+    all_.push_back(std::move(row));
+  }
+  const std::vector<Row>& all() const { return all_; }
+
+ private:
+  Printer printer_;
+  std::vector<Row> all_;
+};
+
+// With all rows: JSON, and the file of --json.
+int finish(const Options& options, const plan::Target& target, const std::vector<Row>& rows) {
   Json json = {{"device", target.name}, {"rows", Json::array()}};
   for (const Row& row : rows) json["rows"].push_back(row_json(row));
-  if (options.format == Format::json) {
-    print_json(json);
-  } else {
-    fmt::print("{}", rows_text(rows));
-  }
+  if (options.format == Format::json) print_json(json);
   if (options.json_file.empty()) return kOk;
   const std::string text = json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
   const Status written = io::write_file(options.json_file, std::as_bytes(std::span(text)));
   return written.ok() ? kOk : report(written.error(), options.format);
+}
+
+// Times one plan and appends its row.
+Status add_row(const std::string& path, const ir::Attention& attention, TimedPlan& loaded,
+               const plan::Target& target, const Options& options, Rows& rows) {
+  Row row;
+  row.spec = path;
+  row.direction = plan::direction_of(loaded.plan.program);
+  row.dims = dims_of(attention);
+  row.decision = decision_json(loaded.plan);
+  count_flops(attention, loaded, row);
+  ATTN_RETURN_IF_ERROR(time_plan(loaded, options, row));
+  check_peak(target, row);
+  rows.add(std::move(row));
+  return {};
+}
+
+Result<Plans> plans_for(const Subject& subject, const plan::Target& target,
+                        const Options& options) {
+  if (subject.file) return plans_of(*subject.file, options.wants_backward());
+  driver::CompileOptions how;
+  how.target = target;
+  how.worker = worker_options(options.cudnn_folder, options.timeout);
+  how.lowering = options.lowering;
+  how.rewrites = options.rewrites;
+  if (options.use_cache) {
+    how.cached = open_cache(options.cudnn_folder);
+  }
+  return compile_plans(subject.spec, how, options.wants_backward());
+}
+
+Status time_subject(const std::string& path, const Subject& subject, const plan::Target& target,
+                    const Options& options, Rows& rows) {
+  ATTN_ASSIGN(const Plans plans, plans_for(subject, target, options));
+  const ir::Attention& attention = subject.spec.attention;
+  ATTN_ASSIGN(TimedPlan forward, load_timed(attention, plans.forward, options.cudnn_folder));
+  if (options.wants_forward()) {
+    ATTN_RETURN_IF_ERROR(add_row(path, attention, forward, target, options, rows));
+  }
+  if (!plans.backward) return {};
+  ATTN_ASSIGN(TimedPlan backward, load_timed(attention, *plans.backward, options.cudnn_folder));
+  ATTN_RETURN_IF_ERROR(save(forward, backward));
+  return add_row(path, attention, backward, target, options, rows);
 }
 
 Row failed(const std::string& path, const Error& error) {
@@ -250,21 +300,24 @@ Row failed(const std::string& path, const Error& error) {
 
 int run_all(const Options& options, const std::vector<std::string>& paths,
             const plan::Target& target) {
-  std::vector<Row> rows;
+  Rows rows(options.format, paths);
+  Progress progress("bench", paths.size());
   int worst = kOk;
-  for (const std::string& path : paths) {
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    const std::string& path = paths[i];
+    progress.show(i, path);
     const SubjectOutcome outcome = read_subject(path, options.bindings, Format::text);
     worst = std::max(worst, outcome.exit_code);
     if (!outcome.subject) {
-      rows.push_back(failed(path, *outcome.error));
+      rows.add(failed(path, *outcome.error));
     } else if (const Status status = time_subject(path, *outcome.subject, target, options, rows);
                !status.ok()) {
-      fmt::print(stderr, "{}", error_text(status.error(), outcome.subject->spec.source.get()));
-      rows.push_back(failed(path, status.error()));
+      tell(error_text(status.error(), outcome.subject->spec.source.get(), error_paint()));
+      rows.add(failed(path, status.error()));
       worst = std::max(worst, exit_code(status.error().code));
     }
   }
-  return std::max(worst, print(options, target, rows));
+  return std::max(worst, finish(options, target, rows.all()));
 }
 
 int run(const Options& options) {
@@ -289,9 +342,7 @@ void add_bench(CLI::App& app, Action& action) {
       ->type_name("SPEC|PLAN...");
   command->add_option("--all", options->folder, "Every spec in this folder")->type_name("DIR");
   add_bind(*command, options->bindings);
-  command
-      ->add_option("--direction", options->direction,
-                   "What to time: forward (default), backward, or both")
+  command->add_option("--direction", options->direction, "What to time: forward, backward, or both")
       ->type_name("fwd|bwd|both")
       ->check(CLI::IsMember({"fwd", "bwd", "both"}));
   command->add_option("--iterations", options->iterations, "Number of device-time samples")
@@ -305,7 +356,7 @@ void add_bench(CLI::App& app, Action& action) {
   add_cache_option(*command, options->use_cache);
   add_deny(*command);
   add_cudnn(*command, options->cudnn_folder);
-  add_format(*command, options->format);
+  add_format(*command, options->format, true);
   set_action(*command, action, options, run);
 }
 

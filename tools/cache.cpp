@@ -9,6 +9,7 @@
 #include "runtime/cudnn/library.h"
 #include "runtime/graph/listing.h"
 #include "tools/command.h"
+#include "tools/console.h"
 #include "tools/report.h"
 #include "tools/table.h"
 #include "tools/words.h"
@@ -87,7 +88,7 @@ std::string entries_text(const std::vector<Entry>& entries) {
                {"file", Align::right},
                {"last used"}});
   for (const auto& [file, plan] : entries) {
-    std::vector<std::string> cells = {file.hash.to_hex(), "unreadable", "", "", ""};
+    std::vector<Table::Cell> cells = {file.hash.to_hex(), "unreadable", "", "", ""};
     if (plan.ok()) {
       cells = {file.hash.to_hex(), escaped(plan->spec_name), std::string(direction_of(*plan)),
                escaped(plan->target.name), cudnn_text(plan->cudnn_version)};
@@ -96,7 +97,7 @@ std::string entries_text(const std::vector<Entry>& entries) {
     cells.push_back(time_text(file.used));
     table.add(std::move(cells));
   }
-  return table.empty() ? "no cached plans\n" : table.to_text();
+  return table.empty() ? "no cached plans\n" : table.to_text("", output_paint());
 }
 
 // Count and size of the plans for one GPU and cuDNN version.
@@ -232,9 +233,9 @@ void print(const cache::Pruned& pruned, Format format) {
         {{"removed", pruned.files}, {"bytes", pruned.bytes}, {"temporaries", pruned.temporaries}});
     return;
   }
-  fmt::print("removed {} ({}) and {}\n", count_text(pruned.files, "plan", "plans"),
-             bytes_text(static_cast<std::int64_t>(pruned.bytes)),
-             count_text(pruned.temporaries, "temporary file", "temporary files"));
+  put_summary(fmt::format("removed {} ({}) and {}\n", count_text(pruned.files, "plan", "plans"),
+                          bytes_text(static_cast<std::int64_t>(pruned.bytes)),
+                          count_text(pruned.temporaries, "temporary file", "temporary files")));
 }
 
 Status prune(const cache::FileStore& store, const Options& options) {

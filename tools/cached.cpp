@@ -5,6 +5,7 @@
 #include "runtime/cache/folder.h"
 #include "runtime/cache/plan_cache.h"
 #include "runtime/cudnn/library.h"
+#include "tools/console.h"
 
 namespace attn::tools {
 
@@ -17,7 +18,7 @@ driver::CachedPlans open_cache(const std::string& cudnn_folder) {
   cache::PlanCacheOptions options;
   options.folder = cache::default_folder();
   options.warn = [](const Error& error) {
-    fmt::print(stderr, "warning: plans are not cached: {}\n", error.message);
+    tell_warning(fmt::format("plans are not cached: {}", error.message));
   };
   const auto version = [cudnn_folder]() -> Result<std::int64_t> {
     ATTN_ASSIGN(const auto library, cudnn::Library::load(cudnn_folder));

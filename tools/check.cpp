@@ -4,6 +4,7 @@
 
 #include "compiler/driver/driver.h"
 #include "tools/command.h"
+#include "tools/console.h"
 #include "tools/report.h"
 #include "tools/spec.h"
 
@@ -36,7 +37,7 @@ struct Checked {
   }
 };
 
-// "ok: specs/x.attn: x, 2 masks, B=2 Hq=8 ... (open: Sq)"
+// "specs/x.attn: x, 2 masks, B=2 Hq=8 ... (open: Sq)"
 std::string summary(const std::string& path, const ir::Attention& attention) {
   std::string bound, open;
   for (const ir::Dim dim : ir::kDims) {
@@ -46,7 +47,7 @@ std::string summary(const std::string& path, const ir::Attention& attention) {
       open += fmt::format("{}{}", open.empty() ? "" : " ", to_string(dim));
     }
   }
-  return fmt::format("ok: {}: {} {}{}{}", path, attention.name, to_string(attention.dtype), bound,
+  return fmt::format("{}: {} {}{}{}", path, attention.name, to_string(attention.dtype), bound,
                      open.empty() ? "" : ", open: " + open);
 }
 
@@ -66,7 +67,7 @@ std::string stopped_words(const Checked& checked) {
 Checked check(const std::string& path, const sema::Bindings& bindings) {
   Checked checked;
   checked.path = path;
-  Result<support::Source> source = support::Source::read(path);
+  Result<support::Source> source = read_source(path);
   if (!source.ok()) {
     checked.error = source.error();
     return checked;
@@ -81,17 +82,21 @@ Checked check(const std::string& path, const sema::Bindings& bindings) {
 }
 
 void print_text(const Checked& checked) {
-  if (checked.sink) print_diagnostics(diag::to_text(*checked.sink));
-  if (checked.is_denied()) fmt::print(stderr, "{}", kDenied);
-  if (checked.sink && !checked.ok()) fmt::print(stderr, "{}", stopped_words(checked));
+  if (checked.sink) print_diagnostics(diag::to_text(*checked.sink, error_paint()));
+  if (checked.is_denied()) tell_denied();
+  if (checked.sink && !checked.ok()) tell(stopped_words(checked));
   if (!checked.ok()) return;
   if (checked.sizes.first) {
-    fmt::print("{}{}\n", summary(checked.source->name(), *checked.sizes.first),
-               checked.sizes.plans > 1 ? fmt::format(", {} plans", checked.sizes.plans) : "");
+    put_summary(
+        fmt::format("{}: {}{}\n", output_paint()(support::Style::good, "ok"),
+                    summary(checked.source->name(), *checked.sizes.first),
+                    checked.sizes.plans > 1 ? fmt::format(", {} plans", checked.sizes.plans) : ""));
   }
-  fmt::print("{}", stopped_words(checked));
+  put_summary(stopped_words(checked));
   if (checked.functions) {
-    fmt::print("ok: {}: a library of {} functions\n", checked.source->name(), *checked.functions);
+    put_summary(fmt::format("{}: {}: a library of {} functions\n",
+                            output_paint()(support::Style::good, "ok"), checked.source->name(),
+                            *checked.functions));
   }
 }
 
@@ -118,15 +123,35 @@ std::string to_sarif(const std::vector<Checked>& all) {
   return diag::to_sarif(sinks, failures, ATTN_VERSION);
 }
 
+// "45 specs: 43 ok, 2 with errors, 3 with warnings"
+std::string totals_text(const std::vector<Checked>& all) {
+  std::size_t good = 0, warned = 0;
+  for (const Checked& checked : all) {
+    good += checked.ok() ? 1 : 0;
+    warned += checked.ok() && !checked.sink->sorted().empty() ? 1 : 0;
+  }
+  std::string text = fmt::format("{} specs: {} ok", all.size(), good);
+  if (warned > 0) text += fmt::format(" ({} with warnings)", warned);
+  if (good < all.size()) text += fmt::format(", {} not", all.size() - good);
+  return text;
+}
+
 int run(const Options& options) {
+  const Format format = options.format == "json" ? Format::json : Format::text;
+  const auto paths = specs_below(options.specs);
+  if (!paths.ok()) return report(paths.error(), format);
   std::vector<Checked> all;
   int worst = kOk;
-  for (const std::string& path : options.specs) {
+  Progress progress("check", paths->size());
+  for (std::size_t i = 0; i < paths->size(); ++i) {
+    const std::string& path = (*paths)[i];
+    progress.show(i, path);
     all.push_back(check(path, options.bindings));
     worst = std::max(worst, all.back().exit_code());
-    if (all.back().error) print_diagnostics(error_text(*all.back().error, nullptr));
+    if (all.back().error) print_diagnostics(error_text(*all.back().error, nullptr, error_paint()));
     if (options.format == "text") print_text(all.back());
   }
+  if (options.format == "text" && all.size() > 1) tell_note(totals_text(all));
   if (options.format == "json") {
     Json entries = Json::array();
     for (const Checked& checked : all) entries.push_back(to_json(checked));
@@ -137,14 +162,9 @@ int run(const Options& options) {
 }
 
 void add_formats(CLI::App& command, std::string& format) {
-  auto take = [&format](const std::string& word) {
-    if (word != "text" && word != "json" && word != "sarif") {
-      throw CLI::ValidationError("--format", fmt::format("'{}' is not text, json or sarif", word));
-    }
-    format = word;
-  };
-  command.add_option_function<std::string>("--format", take, "Output format")
-      ->type_name("text|json|sarif");
+  command.add_option("--format", format, "Output format")
+      ->type_name("text|json|sarif")
+      ->check(CLI::IsMember({"text", "json", "sarif"}));
 }
 
 }  // namespace
@@ -154,8 +174,11 @@ void add_check(CLI::App& app, Action& action) {
   using namespace check_command;
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("check", "Check specs and report all errors");
-  command->add_option("specs", options->specs, "Files (.attn, .attn.json), or - for standard input")
-      ->type_name("SPEC...")
+  command
+      ->add_option("specs", options->specs,
+                   "Files (.attn, .attn.json), folders of them, searched recursively, or - for "
+                   "standard input")
+      ->type_name("SPEC|DIR...")
       ->required();
   add_bind(*command, options->bindings);
   add_deny(*command);

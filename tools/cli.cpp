@@ -1,7 +1,13 @@
 #include "tools/cli.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <deque>
+#include <string_view>
+
+#include "compiler/support/text.h"
 
 namespace attn::tools::CLI {
 namespace {
@@ -18,23 +24,57 @@ auto translated(Take take) {
   };
 }
 
+std::string not_among(const std::string& word, const std::vector<std::string>& words) {
+  if (std::ranges::find(words, word) != words.end()) return "";
+  const std::vector<std::string_view> views(words.begin(), words.end());
+  const std::string_view meant = support::nearest(word, views);
+  std::string text =
+      fmt::format("'{}' is not {}", support::printable(word), support::one_of(views));
+  if (!meant.empty()) text += fmt::format("; did you mean {}?", support::quoted(meant));
+  return text;
+}
+
+template <typename Number>
+Validator range(Number least, Number most) {
+  const auto check = [least, most](std::string& text) {
+    Number number = 0;
+    const bool fits =
+        ::CLI::detail::lexical_cast(text, number) && least <= number && number <= most;
+    return fits ? std::string()
+                : fmt::format("'{}' is not a number from {} to {}", support::printable(text), least,
+                              most);
+  };
+  return [check](::CLI::Option& option) { option.check(::CLI::Validator(check, "")); };
+}
+
 }  // namespace
 
 Validator IsMember(std::vector<std::string> words) {
-  return
-      [words = std::move(words)](::CLI::Option& option) { option.check(::CLI::IsMember(words)); };
+  return [words = std::move(words)](::CLI::Option& option) {
+    option.check(::CLI::Validator([words](std::string& word) { return not_among(word, words); },
+                                  ::CLI::detail::join(words, "|")));
+  };
 }
 
-Validator Range(int least, int most) {
-  return [least, most](::CLI::Option& option) { option.check(::CLI::Range(least, most)); };
+Validator Suggest(std::vector<std::string> words) {
+  return [words = std::move(words)](::CLI::Option& option) {
+    option.check(::CLI::Validator([](std::string&) { return std::string(); },
+                                  ::CLI::detail::join(words, "|")));
+  };
 }
 
-Validator Range(double least, double most) {
-  return [least, most](::CLI::Option& option) { option.check(::CLI::Range(least, most)); };
-}
+Validator Range(int least, int most) { return range(least, most); }
+
+Validator Range(double least, double most) { return range(least, most); }
 
 const Validator NonNegativeNumber = [](::CLI::Option& option) {
-  option.check(::CLI::NonNegativeNumber);
+  option.check(::CLI::Validator(
+      [](std::string& text) {
+        double number = 0;
+        const bool fits = ::CLI::detail::lexical_cast(text, number) && number >= 0;
+        return fits ? std::string() : fmt::format("'{}' is not a number from 0", text);
+      },
+      ""));
 };
 
 Option* Option::type_name(const std::string& name) {
@@ -44,6 +84,16 @@ Option* Option::type_name(const std::string& name) {
 
 Option* Option::type_size(int size) {
   option_.type_size(size);
+  return this;
+}
+
+Option* Option::group(const std::string& name) {
+  option_.group(name);
+  return this;
+}
+
+Option* Option::default_text(const std::string& text) {
+  option_.default_str(text);
   return this;
 }
 
@@ -116,9 +166,30 @@ App* App::callback(const std::function<void()>& chosen) {
   return this;
 }
 
+App* App::help_in_group(const std::string& name) {
+  ::CLI::App& app = state_->app;
+  for (::CLI::Option* option : {app.get_help_ptr(), app.get_option_no_throw("--version")}) {
+    if (option != nullptr) option->group(name);
+  }
+  return this;
+}
+
+std::vector<std::string> App::subcommand_names() const {
+  std::vector<std::string> names;
+  for (const App& subcommand : state_->subcommands) {
+    names.push_back(subcommand.state_->app.get_name());
+  }
+  return names;
+}
+
+void App::visit(const std::function<void(App&)>& visitor) {
+  visitor(*this);
+  for (App& subcommand : state_->subcommands) subcommand.visit(visitor);
+}
+
 template <typename T>
 Option* App::add_option(const std::string& names, T& value, const std::string& description) {
-  return keep(*state_->app.add_option(names, value, description));
+  return keep(*state_->app.add_option(names, value, description)->capture_default_str());
 }
 template Option* App::add_option(const std::string&, std::string&, const std::string&);
 template Option* App::add_option(const std::string&, std::vector<std::string>&, const std::string&);
@@ -160,6 +231,16 @@ Option* App::keep(::CLI::Option& option) { return &state_->options.emplace_back(
 
 std::vector<std::string> detail::split(const std::string& text, char delimiter) {
   return ::CLI::detail::split(text, delimiter);
+}
+
+std::optional<std::string> detail::value_of(const std::vector<std::string>& words,
+                                            const std::string& name) {
+  std::optional<std::string> value;
+  for (std::size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
+    if (words[i].starts_with(name + "=")) value = words[i].substr(name.size() + 1);
+    if (words[i] == name && i + 1 < words.size()) value = words[i + 1];
+  }
+  return value;
 }
 
 }  // namespace attn::tools::CLI

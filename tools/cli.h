@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -29,9 +30,11 @@ class ValidationError : public std::runtime_error {
   std::string option_;
 };
 
-// Restricts the values of an option.
+// Restricts the values of an option. The words of IsMember and Suggest are the option's choices
+// (tools/described.h); Suggest allows other values too.
 using Validator = std::function<void(::CLI::Option& option)>;
 Validator IsMember(std::vector<std::string> words);
+Validator Suggest(std::vector<std::string> words);
 Validator Range(int least, int most);
 Validator Range(double least, double most);
 extern const Validator NonNegativeNumber;
@@ -47,6 +50,9 @@ class Option {
 
   Option* type_name(const std::string& name);
   Option* type_size(int size);
+  Option* group(const std::string& name);
+  // What the help shows as the default. By default, that of the variable; "" shows none.
+  Option* default_text(const std::string& text);
   Option* required();
   Option* check(const Validator& validator);
   Option* excludes(const std::string& other);
@@ -75,6 +81,10 @@ class App {
   App* require_subcommand(int least, int most);
   std::vector<const App*> get_subcommands() const;  // those given on the command line
   App* callback(const std::function<void()>& chosen);
+  App* help_in_group(const std::string& name);  // --help and --version
+  std::vector<std::string> subcommand_names() const;
+  // Calls `visitor` with this command, and with every command below it.
+  void visit(const std::function<void(App&)>& visitor);
 
   // T is std::string, std::vector<std::string>, double, or an integer type instantiated in cli.cpp.
   // Names follow CLI11: "-o,--output", or no dashes for a positional argument.
@@ -100,6 +110,10 @@ class App {
 
 namespace detail {
 std::vector<std::string> split(const std::string& text, char delimiter);
-}
+
+// The last value of the option `name` among the words of a command line, whatever the rest is:
+// "--name VALUE" or "--name=VALUE".
+std::optional<std::string> value_of(const std::vector<std::string>& words, const std::string& name);
+}  // namespace detail
 
 }  // namespace attn::tools::CLI

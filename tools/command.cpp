@@ -1,6 +1,9 @@
 #include "tools/command.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "compiler/ir/attention.h"
 
 namespace attn::tools {
 namespace {
@@ -34,20 +37,33 @@ CLI::Option* add_assignments(CLI::App& command, const std::string& name, const s
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
-void add_format(CLI::App& command, Format& format) {
+void add_format(CLI::App& command, Format& format, bool lines) {
   auto take = [&format](const std::string& word) {
-    if (word != "text" && word != "json") {
-      throw CLI::ValidationError("--format", fmt::format("'{}' is not text or json", word));
-    }
-    format = word == "json" ? Format::json : Format::text;
+    format = word == "jsonl" ? Format::json_lines : word == "json" ? Format::json : Format::text;
   };
-  command.add_option_function<std::string>("--format", take, "Output format")
-      ->type_name("text|json");
+  std::vector<std::string> words = {"text", "json"};
+  if (lines) words.emplace_back("jsonl");
+  command
+      .add_option_function<std::string>("--format", take,
+                                        lines ? "Output format; jsonl: a line of JSON for each "
+                                                "row, as soon as it is known"
+                                              : "Output format")
+      ->type_name(fmt::format("{}", fmt::join(words, "|")))
+      ->check(CLI::IsMember(words))
+      ->default_text("text");
+}
+
+void add_bindings(CLI::App& command, const std::string& value, sema::Bindings& bindings,
+                  const std::string& description) {
+  std::vector<std::string> names;
+  for (const ir::Dim dim : ir::kDims) names.push_back(fmt::format("{}=", to_string(dim)));
+  names.emplace_back("D=");
+  add_assignments(command, "--bind", value, bindings, description)->check(CLI::Suggest(names));
 }
 
 void add_bind(CLI::App& command, sema::Bindings& bindings) {
-  (void)add_assignments(command, "--bind", "NAME=VALUE", bindings,
-                        "Set a dimension or parameter of the spec (repeatable)");
+  add_bindings(command, "NAME=VALUE", bindings,
+               "Set a dimension or parameter of the spec (repeatable)");
 }
 
 void add_cudnn(CLI::App& command, std::string& folder) {

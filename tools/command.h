@@ -16,7 +16,11 @@ namespace attn::tools {
 // The selected command; run after parsing. Returns the exit code.
 using Action = std::function<int()>;
 
-enum class Format : std::uint8_t { text, json };
+enum class Format : std::uint8_t {
+  text,
+  json,
+  json_lines,  // a line for each row, as soon as it is known
+};
 
 // Exit codes without an ErrorCode (the others are in runtime/base/error_codes.def).
 inline constexpr int kOk = 0;
@@ -43,6 +47,7 @@ void add_target(CLI::App& app, Action& action);
 void add_support(CLI::App& app, Action& action);
 void add_cache(CLI::App& app, Action& action);
 void add_version(CLI::App& app, Action& action);
+void add_completion(CLI::App& app, Action& action);
 void add_help(CLI::App& app, Action& action);  // call last
 
 // Makes `run(*options)` the action when `command` is chosen.
@@ -51,10 +56,14 @@ void set_action(CLI::App& command, Action& action, std::shared_ptr<Options> opti
   command.callback([&action, options, run] { action = [options, run] { return run(*options); }; });
 }
 
-void add_format(CLI::App& command, Format& format);
+// --format text|json, and with `lines` also jsonl
+void add_format(CLI::App& command, Format& format, bool lines = false);
 
 // --bind NAME=VALUE, repeatable; a repeated name is a usage error.
 void add_bind(CLI::App& command, sema::Bindings& bindings);
+// The same with another placeholder and description.
+void add_bindings(CLI::App& command, const std::string& value, sema::Bindings& bindings,
+                  const std::string& description);
 
 // --cudnn DIR
 void add_cudnn(CLI::App& command, std::string& folder);

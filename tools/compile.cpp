@@ -9,6 +9,7 @@
 #include "runtime/cudnn/library.h"
 #include "tools/cached.h"
 #include "tools/command.h"
+#include "tools/console.h"
 #include "tools/manifest.h"
 #include "tools/report.h"
 #include "tools/spec.h"
@@ -85,9 +86,9 @@ Result<driver::CompileOptions> compile_options(const Options& options) {
     result.cached = open_cache(options.cudnn_folder);
   }
   if (options.autotune) {
-    result.measure = [folder = options.cudnn_folder](const ir::Attention& attention,
-                                                     const plan::Plan& plan) {
-      return device_ms(attention, plan, folder);
+    result.measure = [&options](const ir::Attention& attention, const plan::Plan& plan) {
+      tell_detail(fmt::format("measure lowering {}", plan.lowering));
+      return device_ms(attention, plan, options.cudnn_folder);
     };
   }
   return result;
@@ -168,18 +169,21 @@ int finish(const Options& options, const std::vector<driver::Compiled>& plans,
   if (const Status saved = plan::save(driver::bundle_of(plans), output); !saved.ok()) {
     return report(saved.error(), options.format);
   }
+  tell_detail(fmt::format("wrote {}", output));
   const int worst = worst_of(failures);
   const plan::Plan& first = plans.front().plan;
   const std::string doubt = doubt_of(first.target, first.cudnn_version);
-  if (!doubt.empty()) fmt::print(stderr, "{}: note: {}\n", output, doubt);
+  if (!doubt.empty()) tell_note(fmt::format("{}: note: {}", output, doubt));
   if (options.format == Format::json) {
     Json json = file_json(plans, output);
     if (!failures.empty()) json["failed"] = failures_json(failures);
     print_json(json);
     return worst;
   }
+  if (is_quiet()) return worst;
   const std::vector<plan::Dim> dims = varying_dims(plans);
   for (const driver::Compiled& compiled : plans) print_plan(compiled, output, dims);
+  fmt::print("{}: runs on {}\n", output, runs_on_text(first.target.sm));
   return worst;
 }
 
@@ -253,12 +257,12 @@ std::optional<Error> warn_of_memory(const Options& options, const Spec& spec,
     driver::warn_of_memory(spec.attention, compiled.plan.program, plan::memory_of(compiled.plan),
                            sink);
   }
-  fmt::print(stderr, "{}", diag::to_text(sink));
+  print_diagnostics(diag::to_text(sink, error_paint()));
   return report_denied(sink, format_of_variants(options));
 }
 
 int compile_spec(const Options& options) {
-  Result<support::Source> read = support::Source::read(options.spec);
+  Result<support::Source> read = read_source(options.spec);
   if (!read.ok()) return report(read.error(), options.format);
   const auto source = std::make_shared<const support::Source>(std::move(*read));
   std::vector<Failure> failures;
@@ -270,7 +274,12 @@ int compile_spec(const Options& options) {
   const Result<driver::CompileOptions> how = compile_options(options);
   if (!how.ok()) return report(how.error(), options.format);
   std::vector<driver::Compiled> plans;
-  for (const Spec& spec : specs) {
+  Progress progress("compile", specs.size());
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    const Spec& spec = specs[i];
+    const std::string sizes = driver::words_of(spec.bindings, options.bindings);
+    progress.show(i, sizes);
+    tell_detail(fmt::format("compile `{}` {}", spec.attention.name, sizes));
     auto compiled = compile_plans(options, spec, *how);
     if (compiled.ok()) {
       const std::optional<Error> denied = warn_of_memory(options, spec, *compiled);
@@ -284,7 +293,7 @@ int compile_spec(const Options& options) {
     }
     const Error error = at_sizes(options, spec.bindings, compiled.error());
     if (!options.keep_going) return report(error, options.format, source.get());
-    fmt::print(stderr, "{}", error_text(error, source.get()));
+    tell(error_text(error, source.get(), error_paint()));
     failures.push_back({spec.bindings, error});
   }
   if (plans.empty()) return report_failures(options, failures);
@@ -343,9 +352,9 @@ void add_compile(CLI::App& app, Action& action) {
       ->type_name("FILE")
       ->required();
   add_target_option(*command, options->target);
-  (void)add_assignments(*command, "--bind", "NAME=VALUE", options->bindings,
-                        "Set a dimension or parameter of the spec (repeatable); several sizes, "
-                        "as in Sq=1024,2048, give one plan each");
+  add_bindings(*command, "NAME=VALUE", options->bindings,
+               "Set a dimension or parameter of the spec (repeatable); several sizes, "
+               "as in Sq=1024,2048, give one plan each");
   command->add_flag("--keep-going", options->keep_going,
                     "With several sizes, write the plans that compile even if others fail");
   command

@@ -3,6 +3,7 @@
 #include "runtime/io/file.h"
 #include "tools/command.h"
 #include "tools/report.h"
+#include "tools/spec.h"
 #include "tools/tree.h"
 
 namespace attn::tools {
@@ -12,6 +13,7 @@ namespace {
 struct Options {
   std::string path;
   std::string output;
+  Format format = Format::text;
   std::string form;  // empty: by the output's name, else the form that the spec does not have
 };
 
@@ -23,18 +25,24 @@ Form form(const Options& options, const support::Source& source) {
 }
 
 int run(const Options& options) {
-  const Result<support::Source> source = support::Source::read(options.path);
-  if (!source.ok()) return report(source.error(), Format::text);
+  const Result<support::Source> source = read_source(options.path);
+  if (!source.ok()) return report(source.error(), options.format);
   const std::optional<ast::Spec> spec = read_tree(*source);
   if (!spec) return kSpecHasErrors;
-  const std::optional<std::string> text = print_tree(*spec, *source, form(options, *source));
+  const Form wanted = form(options, *source);
+  const std::optional<std::string> text = print_tree(*spec, *source, wanted);
   if (!text) return kSpecHasErrors;
+  Json json = {{"form", wanted == Form::json ? "json" : "dsl"}};
   if (options.output.empty()) {
-    fmt::print("{}", *text);
+    json["text"] = *text;
+    if (options.format == Format::text) fmt::print("{}", *text);
+    if (options.format == Format::json) print_json(json);
     return kOk;
   }
+  json["file"] = options.output;
   const Status written = io::write_file(options.output, std::as_bytes(std::span(*text)));
-  return written.ok() ? kOk : report(written.error(), Format::text);
+  if (written.ok() && options.format == Format::json) print_json(json);
+  return written.ok() ? kOk : report(written.error(), options.format);
 }
 
 }  // namespace
@@ -49,17 +57,12 @@ void add_convert(CLI::App& app, Action& action) {
       ->required();
   command->add_option("-o,--output", options->output, "File to write instead of standard output")
       ->type_name("FILE");
-  auto take = [options](const std::string& word) {
-    if (word != "dsl" && word != "json") {
-      throw CLI::ValidationError("--to", fmt::format("'{}' is not dsl or json", word));
-    }
-    options->form = word;
-  };
   command
-      ->add_option_function<std::string>(
-          "--to", take,
-          "Form to write (default: by the name of the output file, else the other form)")
-      ->type_name("dsl|json");
+      ->add_option("--to", options->form,
+                   "Form to write (default: by the name of the output file, else the other form)")
+      ->type_name("dsl|json")
+      ->check(CLI::IsMember({"dsl", "json"}));
+  add_format(*command, options->format);
   set_action(*command, action, options, run);
 }
 

@@ -19,6 +19,7 @@
 #include "compiler/planner/candidates.h"
 #include "runtime/io/file.h"
 #include "tools/command.h"
+#include "tools/console.h"
 #include "tools/inputs.h"
 #include "tools/number.h"
 #include "tools/report.h"
@@ -136,19 +137,13 @@ void report_made_up(const Drawn& drawn, const InputTexts& given) {
   for (const auto& [name, origin] : drawn.origins) {
     if (origin != kDefault && !given.contains(name)) made_up += fmt::format(" {}={}", name, origin);
   }
-  if (!made_up.empty()) fmt::print(stderr, "inputs that are not given:{}\n", made_up);
+  if (!made_up.empty()) tell_note("inputs that are not given:" + made_up);
 }
 
 std::int64_t terminal_columns() {
   winsize size{};
   const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
   return known ? size.ws_col : kColumns;
-}
-
-// Colour on a terminal, unless NO_COLOR is set (no-color.org).
-bool wants_colour() {
-  const char* refused = std::getenv("NO_COLOR");
-  return isatty(STDOUT_FILENO) == 1 && (refused == nullptr || *refused == '\0');
 }
 
 Json to_json(const Drawn& drawn) {
@@ -204,14 +199,15 @@ Status draw(const Options& options, const Subject& subject) {
   Options fitted = options;
   const bool prints = options.output.empty() && options.format == Format::text;
   if (prints)
-    fitted.picture = pictures::for_terminal(options.picture, terminal_columns(), wants_colour());
+    fitted.picture =
+        pictures::for_terminal(options.picture, terminal_columns(), output_paint().colours());
   ATTN_ASSIGN(const Drawn drawn, drawn_of(fitted, subject));
   if (!options.output.empty()) ATTN_RETURN_IF_ERROR(write(options, drawn.picture));
   if (options.format == Format::json)
     print_json(to_json(drawn));
   else
     report_made_up(drawn, options.inputs);
-  if (prints) fmt::print("{}", pictures::to_terminal(drawn.picture, wants_colour()));
+  if (prints) fmt::print("{}", pictures::to_terminal(drawn.picture, output_paint().colours()));
   return {};
 }
 
@@ -281,8 +277,8 @@ void add_draw(CLI::App& app, Action& action) {
       ->type_name("N");
   add_blocks(*command, options->picture);
   command->add_flag("--score", options->score, "Colour by how the score changes");
-  add_number(*command, "--score-at", options->score_at,
-             "The score whose change is drawn (default 1)")
+  add_number(*command, "--score-at", options->score_at, "The score whose change is drawn")
+      ->default_text("1")
       ->type_name("X");
   command->add_flag("--parts", options->parts,
                     "Colour by what the kernels compute: parts, blocks, what is in vain");

@@ -133,9 +133,7 @@ Outputs listed(const ir::Attention& attention, reference::Outputs all) {
 }  // namespace
 
 Result<Outputs> run_reference(const ir::Attention& attention, const reference::Inputs& inputs,
-                              bool unrounded) {
-  reference::Options options;
-  options.unrounded = unrounded;
+                              const reference::Options& options) {
   ATTN_ASSIGN(reference::Outputs all, reference::evaluate(attention, inputs, options));
   return listed(attention, std::move(all));
 }

@@ -17,7 +17,7 @@ using Outputs = std::map<std::string, io::HostTensor>;
 
 // Errors: those of reference::evaluate.
 Result<Outputs> run_reference(const ir::Attention& attention, const reference::Inputs& inputs,
-                              bool unrounded);
+                              const reference::Options& options);
 
 struct ReferenceGradients {
   Outputs outputs;  // gradients, and with `forward` the forward's outputs

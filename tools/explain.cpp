@@ -4,6 +4,7 @@
 #include "compiler/driver/memory.h"
 #include "runtime/cuda/device.h"
 #include "tools/command.h"
+#include "tools/console.h"
 #include "tools/explanation.h"
 #include "tools/plans.h"
 #include "tools/report.h"
@@ -34,7 +35,7 @@ Result<plan::Target> target_of(const Options& options) {
   const Result<int> devices = cuda::device_count();
   if (devices.ok() && *devices > 0) return native_target(options.cudnn_folder);
   const std::string why = devices.ok() ? "there is no CUDA device" : devices.error().message;
-  fmt::print(stderr, "target: {}, because {}\n", kDefaultTarget, why);
+  tell_note(fmt::format("target: {}, because {}", kDefaultTarget, why));
   return find_target(kDefaultTarget, options.cudnn_folder);
 }
 
@@ -163,7 +164,7 @@ std::optional<Error> warn_of_memory(const Options& options, const Spec& spec,
                                             : plan::memory_of(program.program),
                            sink);
   }
-  fmt::print(stderr, "{}", diag::to_text(sink));
+  print_diagnostics(diag::to_text(sink, error_paint()));
   return report_denied(sink, options.format);
 }
 

@@ -62,6 +62,12 @@ int explain(diag::Code code, Format format) {
   return kOk;
 }
 
+std::vector<std::string> codes() {
+  std::vector<std::string> ids;
+  for (const diag::Code code : diag::all_codes()) ids.emplace_back(diag::id_of(code));
+  return ids;
+}
+
 int run(const Options& options) {
   if (options.list == !options.code.empty()) {
     return report({ErrorCode::invalid_argument, "give either a CODE or --list", {}, {}},
@@ -88,7 +94,9 @@ void add_explain_code(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand(
       "explain-code", "Explain a diagnostic code, with a wrong and a right example");
-  command->add_option("code", options->code, "Diagnostic code, such as E0203")->type_name("CODE");
+  command->add_option("code", options->code, "Diagnostic code, such as E0203")
+      ->type_name("CODE")
+      ->check(CLI::Suggest(codes()));
   command->add_flag("--list", options->list, "List all codes");
   add_format(*command, options->format);
   set_action(*command, action, options, run);

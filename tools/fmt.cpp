@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "tools/command.h"
+#include "tools/console.h"
 #include "tools/report.h"
+#include "tools/spec.h"
 #include "tools/tree.h"
 
 namespace attn::tools {
@@ -13,37 +15,74 @@ namespace {
 struct Options {
   std::vector<std::string> files;
   bool check = false;
+  Format format = Format::text;
+};
+
+// What became of one file.
+struct Formatted {
+  std::string path;
+  int exit_code = kSpecHasErrors;
+  bool ok = false;                    // read, and written if it had to be
+  bool differs = false;               // from the canonical layout, before
+  std::optional<std::string> text{};  // of standard input, with JSON
 };
 
 // Prints, compares or replaces one text.
-int put(const Options& options, const std::string& path, const support::Source& source,
-        const std::string& canonical) {
-  const bool same = source.text() == canonical;
+Status put(const Options& options, const support::Source& source, const std::string& canonical,
+           Formatted& result) {
+  result.differs = source.text() != canonical;
+  const bool prints = options.format == Format::text;
   if (options.check) {
-    if (!same) fmt::print("{}\n", source.name());
-    return same ? kOk : kSpecHasErrors;
+    if (result.differs && prints) fmt::print("{}\n", source.name());
+    return {};
   }
-  if (path == "-") {
-    fmt::print("{}", canonical);
-    return kOk;
+  if (result.path == "-") {
+    result.text = canonical;
+    if (prints) fmt::print("{}", canonical);
+    return {};
   }
-  if (same) return kOk;
-  const Status replaced = replace_file(path, canonical);
-  return replaced.ok() ? kOk : report(replaced.error(), Format::text);
+  if (result.differs) ATTN_RETURN_IF_ERROR(replace_file(result.path, canonical));
+  tell_detail(fmt::format("{} {}", result.path, result.differs ? "formatted" : "unchanged"));
+  return {};
 }
 
-int format(const Options& options, const std::string& path) {
-  const Result<support::Source> source = support::Source::read(path);
-  if (!source.ok()) return report(source.error(), Format::text);
+Formatted format(const Options& options, const std::string& path) {
+  Formatted result{path};
+  const Result<support::Source> source = read_source(path);
+  if (!source.ok()) {
+    result.exit_code = report(source.error(), Format::text);
+    return result;
+  }
   const std::optional<ast::Spec> spec = read_tree(*source);
-  if (!spec) return kSpecHasErrors;
+  if (!spec) return result;
   const auto canonical = print_tree(*spec, *source, source->is_json() ? Form::json : Form::dsl);
-  return canonical ? put(options, path, *source, *canonical) : kSpecHasErrors;
+  if (!canonical) return result;
+  const Status status = put(options, *source, *canonical, result);
+  result.ok = status.ok();
+  const bool wrong = options.check && result.differs;
+  result.exit_code = !status.ok() ? report(status.error(), Format::text)
+                     : wrong      ? kSpecHasErrors
+                                  : kOk;
+  return result;
+}
+
+Json to_json(const Formatted& result) {
+  Json json = {{"file", result.path}, {"ok", result.ok}, {"differs", result.differs}};
+  if (result.text) json["text"] = *result.text;
+  return json;
 }
 
 int run(const Options& options) {
+  const auto paths = specs_below(options.files);
+  if (!paths.ok()) return report(paths.error(), options.format);
   int worst = kOk;
-  for (const std::string& path : options.files) worst = std::max(worst, format(options, path));
+  Json files = Json::array();
+  for (const std::string& path : *paths) {
+    const Formatted result = format(options, path);
+    worst = std::max(worst, result.exit_code);
+    files.push_back(to_json(result));
+  }
+  if (options.format == Format::json) print_json({{"files", files}});
   return worst;
 }
 
@@ -57,12 +96,14 @@ void add_fmt(CLI::App& app, Action& action) {
   command
       ->add_option(
           "files", options->files,
-          "Files (.attn, .attn.json), or - to read standard input and write standard output")
-      ->type_name("FILE...")
+          "Files (.attn, .attn.json), folders of them, searched recursively, or - to read standard "
+          "input and write standard output")
+      ->type_name("SPEC|DIR...")
       ->required();
   command->add_flag(
       "--check", options->check,
       "Write nothing; list the files that would change, and exit with 1 if there are any");
+  add_format(*command, options->format);
   set_action(*command, action, options, run);
 }
 

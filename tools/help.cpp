@@ -5,98 +5,138 @@
 #include <algorithm>
 
 #include "tools/command.h"
+#include "tools/console.h"
+#include "tools/report.h"
 #include "tools/usage.h"
 
 namespace attn::tools {
 namespace {
 
+using support::Paint;
+using support::Style;
+
 using Row = std::pair<std::string, std::string>;  // syntax, description
 
-std::string rows_text(const std::string& title, const std::vector<Row>& rows) {
+std::string rows_text(const std::string& title, const std::vector<Row>& rows, Paint paint) {
   if (rows.empty()) return "";
   std::size_t width = 0;
   for (const Row& row : rows) width = std::max(width, row.first.size());
-  std::string text = fmt::format("\n{}:\n", title);
-  for (const Row& row : rows) text += fmt::format("  {:{}}  {}\n", row.first, width, row.second);
+  std::string text = "\n" + paint(Style::heading, title + ":") + "\n";
+  for (const auto& [syntax, meaning] : rows) {
+    text += fmt::format("  {}{:{}}  {}\n", paint(Style::help, syntax), "", width - syntax.size(),
+                        meaning);
+  }
   return text;
 }
 
-// The type name without the suffix that validators append.
-std::string type_words(const ::CLI::Option& option) {
-  const std::string type = option.get_type_name();
-  return type.substr(0, type.find(':'));
+std::vector<Row> rows_of(const std::vector<DescribedOption>& options, bool common = false) {
+  std::vector<Row> rows;
+  for (const DescribedOption& option : options) {
+    if (option.is_common == common) rows.emplace_back(syntax_of(option), meaning_of(option));
+  }
+  return rows;
 }
 
-std::string option_words(const ::CLI::Option& option) {
-  std::string words;
-  for (const std::string& name : option.get_snames()) words += fmt::format("-{}, ", name);
-  for (const std::string& name : option.get_lnames()) words += fmt::format("--{}, ", name);
-  words.resize(words.size() - 2);
-  const std::string type = type_words(option);
-  return option.get_type_size() == 0 || type.empty() ? words : words + " " + type;
+std::string usage_text(const DescribedCommand& command, Paint paint) {
+  return fmt::format("{} {}\n", paint(Style::heading, "Usage:"), command.usage());
 }
 
-std::string usage(const ::CLI::App& app, const std::vector<const ::CLI::Option*>& options) {
-  std::string text = app.get_name();
-  for (const ::CLI::App* up = app.get_parent(); up != nullptr; up = up->get_parent()) {
-    text = up->get_name() + " " + text;
+std::string commands_text(const DescribedCommand& command, Paint paint) {
+  std::vector<Row> rows;
+  for (const DescribedCommand& below : command.commands) {
+    rows.emplace_back(below.name, below.description);
   }
-  if (app.get_require_subcommand_min() > 0) text += " COMMAND";
-  for (const ::CLI::Option* option : options) {
-    if (option->get_positional()) {
-      const std::string word = type_words(*option);
-      text += option->get_required() ? " " + word : " [" + word + "]";
-    } else if (option->get_required()) {
-      text += " " + option_words(*option).substr(option_words(*option).find("-"));
-    }
+  return rows_text("Commands", rows, paint);
+}
+
+std::string footer_text(const DescribedCommand& command, Paint paint) {
+  if (command.name != command.full_name) return "";  // of attnc alone
+  std::vector<Row> rows;
+#define ATTN_EXIT_CODE(code, meaning) rows.emplace_back(#code, meaning);
+#include "tools/exit_codes.def"
+#undef ATTN_EXIT_CODE
+  return rows_text("Exit codes", rows, paint) +
+         "\nRun `attnc help COMMAND` for the options of a command.\n";
+}
+
+Json option_json(const DescribedOption& option) {
+  Json json = Json::object();
+  if (!option.is_argument()) json["names"] = option.names;
+  if (option.takes_value()) json["type"] = option.type;
+  json["description"] = option.description;
+  json["required"] = option.is_required;
+  if (!option.default_value.empty()) json["default"] = option.default_value;
+  if (!option.choices.empty()) json["choices"] = option.choices;
+  return json;
+}
+
+Json command_json(const DescribedCommand& command) {
+  Json json = {{"name", command.full_name}, {"description", command.description},
+               {"usage", command.usage()},  {"arguments", Json::array()},
+               {"options", Json::array()},  {"commands", Json::array()}};
+  for (const DescribedOption& each : command.arguments) {
+    json["arguments"].push_back(option_json(each));
   }
-  return text + " [OPTIONS]";
+  for (const DescribedOption& each : command.options) json["options"].push_back(option_json(each));
+  for (const DescribedCommand& each : command.commands) {
+    json["commands"].push_back(command_json(each));
+  }
+  return json;
 }
 
 struct HelpOptions {
   std::vector<std::string> words;  // name of a command
+  bool manual = false;
+  Format format = Format::text;
 };
 
-// Prints the help of the named command, or of attnc if `words` is empty.
-int print_help(const ::CLI::App& app, const std::vector<std::string>& words) {
-  const ::CLI::App* command = &app;
-  for (const std::string& word : words) {
-    const ::CLI::App* next = command_named(*command, word);
-    if (next == nullptr) return usage_error(no_command(*command, word));
+int print_help(const ::CLI::App& app, const HelpOptions& options) {
+  const DescribedCommand all = describe(app);
+  const DescribedCommand* command = &all;
+  for (const std::string& word : options.words) {
+    const DescribedCommand* next = command->command(word);
+    if (next == nullptr) return usage_error(no_command(*command, word), options.format);
     command = next;
   }
-  fmt::print("{}", HelpFormatter().make_help(command, "", ::CLI::AppFormatMode::Normal));
+  if (options.manual) {
+    fmt::print("{}", manual_page(*command));
+  } else if (options.format == Format::json) {
+    print_json(command_json(*command));
+  } else {
+    fmt::print("{}", help_text(*command, output_paint()));
+  }
   return kOk;
 }
 
 }  // namespace
 
+std::string help_text(const DescribedCommand& command, Paint paint) {
+  return fmt::format("{}\n\n{}", command.description, usage_text(command, paint)) +
+         commands_text(command, paint) + rows_text("Arguments", rows_of(command.arguments), paint) +
+         rows_text("Options", rows_of(command.options), paint) +
+         rows_text(kCommonOptions, rows_of(command.options, true), paint) +
+         footer_text(command, paint);
+}
+
+std::string short_help_text(const DescribedCommand& command, Paint paint) {
+  return usage_text(command, paint) + commands_text(command, paint);
+}
+
 void add_help(CLI::App& app, Action& action) {
   auto options = std::make_shared<HelpOptions>();
   CLI::App* command = app.add_subcommand("help", "Print help for attnc or for a command");
   command->add_option("command", options->words, "A command, such as `compile` or `cache prune`")
-      ->type_name("COMMAND");
+      ->type_name("COMMAND")
+      ->check(CLI::Suggest(app.subcommand_names()));
+  command->add_flag("--man", options->manual, "Print a manual page, in the format of man(7)");
+  add_format(*command, options->format);
   set_action(*command, action, options,
-             [&app](const HelpOptions& chosen) { return print_help(app.cli11(), chosen.words); });
+             [&app](const HelpOptions& chosen) { return print_help(app.cli11(), chosen); });
 }
 
 std::string HelpFormatter::make_help(const ::CLI::App* app, std::string /*name*/,
                                      ::CLI::AppFormatMode /*mode*/) const {
-  const std::vector<const ::CLI::Option*> options = app->get_options({});
-  std::vector<Row> positionals, named, commands;
-  for (const ::CLI::Option* option : options) {
-    if (option->get_positional()) {
-      positionals.emplace_back(type_words(*option), option->get_description());
-    } else {
-      named.emplace_back(option_words(*option), option->get_description());
-    }
-  }
-  for (const ::CLI::App* command : app->get_subcommands({})) {
-    commands.emplace_back(command->get_name(), command->get_description());
-  }
-  return fmt::format("{}\n\nUsage: {}\n", app->get_description(), usage(*app, options)) +
-         rows_text("Commands", commands) + rows_text("Arguments", positionals) +
-         rows_text("Options", named) + app->get_footer();
+  return help_text(describe(*app), output_paint());
 }
 
 }  // namespace attn::tools

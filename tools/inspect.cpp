@@ -55,8 +55,8 @@ void add_inspect(CLI::App& app, Action& action) {
   command->add_option("plan", options->plan, "Plan file written by `attnc compile`")
       ->type_name("PLAN")
       ->required();
-  (void)add_assignments(*command, "--bind", "NAME=SIZE", options->sizes,
-                        "Show only the plans of this size (repeatable)");
+  add_bindings(*command, "NAME=SIZE", options->sizes,
+               "Show only the plans of this size (repeatable)");
   add_format(*command, options->format);
   set_action(*command, action, options, run);
 }

@@ -44,13 +44,15 @@ std::string header_text(const std::string& path, const std::string& kind, const 
       "  bindings    {}\n"
       "{}"
       "  target      {} (sm_{})\n"
+      "  runs on     {}\n"
       "  cuDNN       {}\n"
       "  workspace   {}\n"
       "  signature   {}\n"
       "{}",
       shown(path), kind, shown(plan.spec_name), bindings.empty() ? "none" : bindings.substr(1),
-      shape_text(plan), shown(plan.target.name), plan.target.sm, cudnn_text(plan.cudnn_version),
-      memory_text(plan::memory_of(plan)), plan.signature.hash.to_hex(), decisions_text(plan));
+      shape_text(plan), shown(plan.target.name), plan.target.sm, runs_on_text(plan.target.sm),
+      cudnn_text(plan.cudnn_version), memory_text(plan::memory_of(plan)),
+      plan.signature.hash.to_hex(), decisions_text(plan));
 }
 
 std::string kind_of(const plan::Step& step) {

@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <cstring>
 #include <new>
+#include <optional>
+#include <span>
 #include <stdexcept>
 #include <string_view>
 #include <system_error>
@@ -14,18 +16,14 @@
 #include "runtime/worker/process.h"
 #include "runtime/worker/worker.h"
 #include "tools/command.h"
+#include "tools/completion.h"
+#include "tools/console.h"
 #include "tools/help.h"
 #include "tools/report.h"
 #include "tools/usage.h"
 
 namespace attn::tools {
 namespace {
-
-constexpr const char* kFooter =
-    "\nExit codes: 0 success, 1 spec errors, 2 usage error, 3 valid but not supported, 4 CUDA, "
-    "cuDNN, "
-    "I/O\nor memory error, 5 verification mismatch, 6 unreadable plan file, 70 internal error.\n"
-    "Run `attnc help COMMAND` for the options of a command.\n";
 
 void add_commands(CLI::App& app, Action& action) {
   add_check(app, action);
@@ -45,33 +43,51 @@ void add_commands(CLI::App& app, Action& action) {
   add_target(app, action);
   add_cache(app, action);
   add_version(app, action);
+  add_completion(app, action);
   add_help(app, action);
+  add_console_options(app);
+  app.visit([](CLI::App& each) { each.help_in_group(kCommonOptions); });
 }
 
-// Checked first: otherwise CLI11 reports a misspelt option as a missing one.
-int parse_failed(const ::CLI::App& app, const ::CLI::ParseError& error) {
-  const std::string unexpected = unexpected_argument(app);
-  if (error.get_exit_code() == 0 || unexpected.empty()) return app.exit(error) == 0 ? kOk : kUsage;
-  return usage_error(unexpected);
+// Errors that CLI11 does not find, or words worse; nothing if there are none.
+std::optional<int> checked_words(const ::CLI::App& app, const std::vector<std::string>& words) {
+  const DescribedCommand all = describe(app);
+  const std::string unknown = unknown_command(all, words);
+  if (!unknown.empty()) return usage_error(unknown, asked_format(words));
+  const DescribedCommand* incomplete = incomplete_command(all, words);
+  if (incomplete == nullptr) return std::nullopt;
+  return usage_error(fmt::format("`{}` needs a command", incomplete->full_name),
+                     asked_format(words), "\n" + short_help_text(*incomplete, error_paint()));
+}
+
+int parse_and_run(::CLI::App& app, const Action& action, std::vector<std::string> words) {
+  take_color(words);
+  if (const std::optional<int> wrong = checked_words(app, words)) return *wrong;
+  const Format format = asked_format(words);
+  std::ranges::reverse(words);  // CLI11 takes the first word from the end
+  try {
+    app.parse(words);
+  } catch (const ::CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // help or version
+    return usage_error(words_of(app, error), format, hint_of(app));
+  }
+  return action();
 }
 
 int run_command_line(int argc, char** argv) {
   ::CLI::App app("Compiles attention specifications into cuDNN plans", "attnc");
   app.formatter(std::make_shared<HelpFormatter>());
   app.require_subcommand(1);
-  app.footer(kFooter);
   app.set_version_flag("-V,--version", "attnc " ATTN_VERSION, "Print the version of attnc");
   Action action;
   CLI::App commands(app);
   add_commands(commands, action);
-  const std::string unknown = unknown_command(app, {argv + 1, argv + std::max(argc, 1)});
-  if (!unknown.empty()) return usage_error(unknown);
-  try {
-    app.parse(argc, argv);
-  } catch (const ::CLI::ParseError& error) {
-    return parse_failed(app, error);
+  std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+  if (!words.empty() && words.front() == "complete") {
+    fmt::print("{}", completions(describe(app), std::span(words).subspan(1)));
+    return kOk;
   }
-  return action();
+  return parse_and_run(app, action, std::move(words));
 }
 
 // The next file opened would get the number of a closed standard descriptor, and printed text would

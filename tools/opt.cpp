@@ -5,8 +5,10 @@
 #include "compiler/passes/rewrite/pass.h"
 #include "runtime/targets/targets.h"
 #include "tools/command.h"
+#include "tools/console.h"
 #include "tools/report.h"
 #include "tools/spec.h"
+#include "tools/target_option.h"
 
 namespace attn::tools {
 namespace opt_command {
@@ -20,6 +22,7 @@ struct Options {
   bool backward = false;
   bool each = false;
   bool time = false;
+  Format format = Format::text;
 };
 
 constexpr std::string_view kIrSuffix = ".ir";
@@ -29,18 +32,24 @@ Result<ir::Attention> read_ir(const std::string& path) {
   return ir::parse(source.text());
 }
 
-// Prints the IR after each pass, or how long each took.
-planning::PassObserver observer_of(const Options& options) {
-  return [&options](const planning::PassRun& run) {
-    if (options.time) fmt::print(stderr, "{:<14} {:.3f} ms\n", run.pass, run.milliseconds);
+// Prints the IR after each pass, or how long each took; with JSON, adds them to `passes`.
+planning::PassObserver observer_of(const Options& options, Json& passes) {
+  return [&options, &passes](const planning::PassRun& run) {
+    if (options.format == Format::json) {
+      passes.push_back({{"pass", run.pass}, {"ms", run.milliseconds}});
+      if (options.each) passes.back()["ir"] = ir::to_text(run.after);
+      return;
+    }
+    if (options.time) tell(fmt::format("{:<14} {:.3f} ms\n", run.pass, run.milliseconds));
     if (options.each) fmt::print("// after {}\n{}", run.pass, ir::to_text(run.after));
   };
 }
 
 int optimise(const Options& options, ir::Attention attention) {
   const auto target = targets::find_target(options.target);
-  if (!target.ok()) return report(target.error(), Format::text);
-  const planning::PassObserver observer = observer_of(options);
+  if (!target.ok()) return report(target.error(), options.format);
+  Json passes = Json::array();
+  const planning::PassObserver observer = observer_of(options, passes);
   planning::Context context{planning::gpu_of(*target)};
   context.observer = &observer;
   if (options.backward) context.direction = plan::Direction::backward;
@@ -48,19 +57,23 @@ int optimise(const Options& options, ir::Attention attention) {
     passes::Effort effort;
     attention = passes::run_pass(name, attention, context, effort);
   }
-  if (!options.each || options.passes.empty()) fmt::print("{}", ir::to_text(attention));
+  if (options.format == Format::json) {
+    print_json({{"passes", passes}, {"ir", ir::to_text(attention)}});
+  } else if (!options.each || options.passes.empty()) {
+    fmt::print("{}", ir::to_text(attention));
+  }
   return kOk;
 }
 
 int run(const Options& options) {
   if (options.path.ends_with(kIrSuffix)) {
     Result<ir::Attention> attention = read_ir(options.path);
-    if (!attention.ok()) return report(attention.error(), Format::text);
+    if (!attention.ok()) return report(attention.error(), options.format);
     const Status verified = ir::verify(*attention);
-    if (!verified.ok()) return report(verified.error(), Format::text);
+    if (!verified.ok()) return report(verified.error(), options.format);
     return optimise(options, std::move(*attention));
   }
-  SpecOutcome outcome = read_spec(options.path, options.bindings, Format::text);
+  SpecOutcome outcome = read_spec(options.path, options.bindings, options.format);
   if (!outcome.spec) return outcome.exit_code;
   return optimise(options, std::move(outcome.spec->attention));
 }
@@ -89,9 +102,11 @@ void add_opt(CLI::App& app, Action& action) {
   command->add_flag("--each", options->each, "Print the IR after each pass");
   command->add_flag("--time", options->time, "Print the time of each pass to standard error");
   command->add_flag("--backward", options->backward, "Run passes as for the backward");
-  command->add_option("--target", options->target, "GPU that passes decide for (h200)")
-      ->type_name("NAME|FILE.json");
+  command->add_option("--target", options->target, "GPU that passes decide for")
+      ->type_name("NAME|FILE.json")
+      ->check(CLI::Suggest(target_words({})));
   add_bind(*command, options->bindings);
+  add_format(*command, options->format);
   set_action(*command, action, options, run);
 }
 

@@ -8,6 +8,7 @@
 
 #include "compiler/driver/support.h"
 #include "compiler/support/text.h"
+#include "tools/console.h"
 #include "tools/table.h"
 #include "tools/words.h"
 
@@ -26,10 +27,13 @@ std::optional<support::Place> place_of(const Json& payload) {
   return support::Place{line, payload.value("column", 1U)};
 }
 
+using support::Paint;
+using support::Style;
+
 constexpr std::size_t kWidth = 120;  // longer source lines are cut to this width around the caret
 
 // The line with a caret below it, in the format of diagnostics.
-std::string excerpt(const support::Source& source, support::Place place) {
+std::string excerpt(const support::Source& source, support::Place place, Paint paint) {
   std::vector<std::string> cells;  // one per column
   for (std::string_view rest = source.line(place.line); !rest.empty();) {
     const std::string_view point = rest.substr(0, support::code_point_bytes(rest));
@@ -43,9 +47,13 @@ std::string excerpt(const support::Source& source, support::Place place) {
   for (std::size_t i = from; i < to; ++i) line += cells[i];
   const std::string number = fmt::format("{}", place.line);
   const std::size_t gutter = number.size() + 1;
-  return fmt::format("{0:{1}}--> {2}:{3}:{4}\n{0:{1}} |\n{3:>{1}} | {5}\n{0:{1}} | {0:{6}}^\n", "",
-                     gutter, support::printable(source.name()), number, place.column, line,
-                     std::min(caret, to) - from);
+  const auto frame = [&](std::string_view left) {
+    return paint(Style::frame, fmt::format("{:>{}} |", left, gutter));
+  };
+  return fmt::format("{:{}}{} {}:{}:{}\n{}\n{} {}\n{} {:{}}{}\n", "", gutter,
+                     paint(Style::frame, "-->"), support::printable(source.name()), number,
+                     place.column, frame(""), frame(number), line, frame(""), "",
+                     std::min(caret, to) - from, paint(Style::error, "^"));
 }
 
 std::string knobs_text(const Json& knobs) {
@@ -80,14 +88,17 @@ std::string all_configs_text(const Json& payload) {
 
 }  // namespace
 
-std::string error_text(const Error& error, const support::Source* source) {
+std::string error_text(const Error& error, const support::Source* source, Paint paint) {
   const Json payload = payload_of(error);
   const std::optional<support::Place> place = place_of(payload);
   std::string text =
-      fmt::format("error[{}]: {}\n", to_string(error.code), shown_lines(error.message));
-  if (place && source != nullptr) text += excerpt(*source, *place);
-  for (const std::string& note : error.notes)
-    text += fmt::format("  = note: {}\n", shown_lines(note));
+      fmt::format("{}{}\n", paint(Style::error, fmt::format("error[{}]", to_string(error.code))),
+                  paint(Style::heading, ": " + shown_lines(error.message)));
+  if (place && source != nullptr) text += excerpt(*source, *place, paint);
+  for (const std::string& note : error.notes) {
+    text += fmt::format("  {} {}: {}\n", paint(Style::frame, "="), paint(Style::help, "note"),
+                        shown_lines(note));
+  }
   return text + all_configs_text(payload);
 }
 
@@ -101,12 +112,13 @@ Json error_json(const Error& error, const support::Source* source) {
 void print_diagnostics(const std::string& text) {
   static bool follows_others = false;
   if (text.empty()) return;
-  fmt::print(stderr, "{}{}", follows_others ? "\n" : "", text);
+  tell((follows_others ? "\n" : "") + text);
   follows_others = true;
 }
 
 int report(const Error& error, Format format, const support::Source* source) {
-  fmt::print(stderr, "{}", error_text(error, source));
+  tell(error_text(error, source, error_paint()));
+  if (format == Format::json_lines) print_json_line({{"error", error_json(error, source)}});
   if (format == Format::json) print_json({{"error", error_json(error, source)}});
   return exit_code(error.code);
 }
@@ -125,7 +137,7 @@ std::vector<std::string> refusal_lines(const driver::Compiled& compiled) {
 void tell_refusals(const driver::Compiled& compiled) {
   const bool backward = plan::direction_of(compiled.plan.program) == plan::Direction::backward;
   for (const std::string& line : refusal_lines(compiled)) {
-    fmt::print(stderr, "{}{}: {}\n", compiled.plan.spec_name, backward ? " backward" : "", line);
+    tell_note(fmt::format("{}{}: {}", compiled.plan.spec_name, backward ? " backward" : "", line));
   }
 }
 
@@ -201,7 +213,14 @@ Json choice_json(const plan::Plan& plan) {
 }
 
 void print_json(const Json& json) {
+  Progress::clear();
   fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
+void print_json_line(const Json& json) {
+  Progress::clear();
+  fmt::print("{}\n", json.dump(-1, ' ', false, Json::error_handler_t::replace));
+  std::fflush(stdout);
 }
 
 }  // namespace attn::tools

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "compiler/driver/driver.h"
+#include "compiler/support/paint.h"
 #include "compiler/support/source.h"
 #include "runtime/base/status.h"
 #include "tools/command.h"
@@ -23,7 +24,8 @@ int report(const Error& error, Format format, const support::Source* source = nu
 void print_diagnostics(const std::string& text);
 
 // The text and the JSON that report() prints.
-std::string error_text(const Error& error, const support::Source* source);
+std::string error_text(const Error& error, const support::Source* source,
+                       support::Paint paint = {});
 Json error_json(const Error& error, const support::Source* source);
 
 // One line per refused lowering: "lowering unified, since composite was refused: REASON", or
@@ -52,5 +54,7 @@ Json choice_json(const plan::Plan& plan);
 
 // Prints JSON to standard output, indented by two spaces; bytes that are not UTF-8 are replaced.
 void print_json(const Json& json);
+// The same in one line, which is written at once.
+void print_json_line(const Json& json);
 
 }  // namespace attn::tools

@@ -10,8 +10,10 @@
 #include "runtime/plan/bundle.h"
 #include "tools/cached.h"
 #include "tools/command.h"
+#include "tools/console.h"
 #include "tools/execution.h"
 #include "tools/inputs.h"
+#include "tools/patience.h"
 #include "tools/plans.h"
 #include "tools/report.h"
 #include "tools/spec.h"
@@ -38,6 +40,7 @@ struct Options {
   bool unrounded = false;
   bool recompile = false;
   bool use_cache = false;
+  bool yes = false;
   Format format = Format::text;
 
   bool wants_gradients() const { return gradients || direction != "fwd"; }
@@ -64,19 +67,19 @@ Status check_options(const Options& options) {
 std::string choose_backend(const Options& options) {
   if (options.backend != "auto") return options.backend;
   if (options.unrounded) {
-    fmt::print(stderr, "backend: reference, because of --unrounded\n");
+    tell_note("backend: reference, because of --unrounded");
     return "reference";
   }
   const Result<plan::Target> device = native_target(options.cudnn_folder);
   const auto library = cudnn::Library::load(options.cudnn_folder);
   if (device.ok() && library.ok()) {
-    fmt::print(stderr, "backend: cudnn, because there is a GPU, {}\n", device->name);
+    tell_note(fmt::format("backend: cudnn, because there is a GPU, {}", device->name));
     return "cudnn";
   }
   const std::string& why = device.ok() ? library.error().message : device.error().message;
-  fmt::print(stderr, "backend: reference, because {}\n", why);
+  tell_note(fmt::format("backend: reference, because {}", why));
   if (device.ok()) {  // not everything has them
-    fmt::print(stderr, "  `--backend cudnn` tries attnc's own kernels, which do not need cuDNN\n");
+    tell_note("  `--backend cudnn` tries attnc's own kernels, which do not need cuDNN");
   }
   return "reference";
 }
@@ -135,12 +138,14 @@ Result<Executed> execute(const Subject& subject, const Options& options, const s
     ATTN_ASSIGN(Repeated once, repeat_on_device(plans, inputs, options.cudnn_folder, 1));
     return Executed{std::move(once.outputs), kernels_of(plans)};
   }
-  if (!options.wants_gradients()) {
-    ATTN_ASSIGN(Outputs outputs, run_reference(attention, inputs, options.unrounded));
-    return Executed{std::move(outputs), backend};
-  }
+  Patience patience(attention, options.yes);
   reference::Options how;
   how.unrounded = options.unrounded;
+  how.observer = patience.observer();
+  if (!options.wants_gradients()) {
+    ATTN_ASSIGN(Outputs outputs, run_reference(attention, inputs, how));
+    return Executed{std::move(outputs), backend};
+  }
   ATTN_ASSIGN(ReferenceGradients gradients,
               run_reference_gradients(attention, inputs, options.wants_forward(), how));
   return Executed{std::move(gradients.outputs), backend};
@@ -214,7 +219,7 @@ Status run_subject(const Subject& subject, const Options& options) {
   const Needs needs = options.wants_gradients() ? Needs::gradients : Needs::forward;
   ATTN_ASSIGN(const Inputs inputs, make_inputs(attention, options.inputs, Missing::refuse, needs));
   if (!options.unrounded) {
-    for (const std::string& text : inputs.warnings) fmt::print(stderr, "warning: {}\n", text);
+    for (const std::string& text : inputs.warnings) tell_warning(text);
   }
   const std::string backend = choose_backend(options);
   ATTN_ASSIGN(Executed executed, execute(subject, options, backend, inputs.values));
@@ -256,9 +261,7 @@ void add_run(CLI::App& app, Action& action) {
       ->type_name("auto|cudnn|reference")
       ->check(CLI::IsMember({"auto", "cudnn", "reference"}));
   add_bind(*command, options->bindings);
-  command
-      ->add_option("--direction", options->direction,
-                   "What to run: forward (default), gradients, or both")
+  command->add_option("--direction", options->direction, "What to run: forward, gradients, or both")
       ->type_name("fwd|bwd|both")
       ->check(CLI::IsMember({"fwd", "bwd", "both"}));
   command->add_flag("--grad", options->gradients,
@@ -268,6 +271,7 @@ void add_run(CLI::App& app, Action& action) {
                         "Write an output to a file, in logical order, as f32 (repeatable)");
   command->add_flag("--unrounded", options->unrounded,
                     "Reference only: do not round inputs and outputs; write f64");
+  command->add_flag("--yes", options->yes, "Run the reference even if it takes more than an hour");
   command->add_flag("--recompile", options->recompile, "Recompile the plan for the local GPU");
   add_lowering(*command, options->lowering, options->rewrites);
   add_timeout(*command, options->timeout);

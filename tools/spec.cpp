@@ -8,8 +8,10 @@
 
 #include "compiler/driver/driver.h"
 #include "compiler/driver/imports.h"
+#include "compiler/support/text.h"
 #include "runtime/base/spec_form.h"
 #include "runtime/plan/container.h"
+#include "tools/console.h"
 
 namespace attn::tools {
 namespace {
@@ -42,6 +44,44 @@ Result<std::vector<std::string>> specs_in(const std::string& folder) {
   return paths;
 }
 
+// Adds the specs in `folder` and below it.
+Status add_specs_below(const std::string& folder, std::vector<std::string>& paths) {
+  std::error_code error;
+  fs::recursive_directory_iterator entries(folder, error);
+  const std::size_t first = paths.size();
+  while (!error && entries != fs::recursive_directory_iterator()) {
+    const std::string name = entries->path().filename().string();
+    if (name.starts_with('.') && entries->is_directory(error)) {
+      entries.disable_recursion_pending();
+    } else if (is_spec_name(name) && entries->is_regular_file(error)) {
+      paths.push_back(entries->path().string());
+    }
+    entries.increment(error);
+  }
+  if (error) return io_error(folder, error);
+  if (paths.size() == first) return {ErrorCode::io, fmt::format("no specs in {}", folder)};
+  std::sort(paths.begin() + static_cast<std::ptrdiff_t>(first), paths.end());
+  return {};
+}
+
+// The spec in the same folder whose name is most like that of a file that does not exist; "" if
+// none is similar.
+std::string similar_file(const std::string& path) {
+  const fs::path wanted(path);
+  const fs::path folder = wanted.has_parent_path() ? wanted.parent_path() : fs::path(".");
+  std::error_code error;
+  std::vector<std::string> names;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (is_spec_name(name)) names.push_back(name);
+  }
+  std::ranges::sort(names);
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  const std::string_view meant = support::nearest(wanted.filename().string(), views);
+  return meant.empty() ? "" : (wanted.parent_path() / meant).string();
+}
+
 // The error for diagnostics that were printed, if there are errors, or warnings with --deny
 // warnings.
 std::optional<Error> refusal(const diag::Sink& sink, Format format) {
@@ -63,13 +103,18 @@ void add_deny(CLI::App& command) {
 
 bool denies_warnings() { return denied(); }
 
+void tell_denied() {
+  tell(fmt::format("{}: warnings are treated as errors (--deny warnings)\n",
+                   error_paint()(support::Style::error, "error")));
+}
+
 SpecOutcome analyze_spec(std::shared_ptr<const support::Source> source,
                          const sema::Bindings& bindings, Format format) {
   diag::Sink sink(*source);
   auto analyses = std::make_shared<passes::MaskAnalyses>();
   std::optional<ir::Attention> attention =
       driver::front_end(*source, bindings, sink, analyses.get());
-  print_diagnostics(diag::to_text(sink));
+  print_diagnostics(diag::to_text(sink, error_paint()));
   std::optional<Error> error = refusal(sink, format);
   if (error) return {std::nullopt, kSpecHasErrors, std::move(error)};
   return {Spec{std::move(source), bindings, std::move(*attention), std::move(analyses)}, kOk, {}};
@@ -81,7 +126,7 @@ std::vector<Spec> analyze_all_sizes(const std::shared_ptr<const support::Source>
   const auto analyses = std::make_shared<passes::MaskAnalyses>();
   std::vector<driver::Variant> variants =
       driver::front_end_of_all_sizes(*source, bindings, sink, analyses.get());
-  print_diagnostics(diag::to_text(sink));
+  print_diagnostics(diag::to_text(sink, error_paint()));
   if (refusal(sink, format)) return {};
   std::vector<Spec> specs;
   for (driver::Variant& variant : variants) {
@@ -92,14 +137,28 @@ std::vector<Spec> analyze_all_sizes(const std::shared_ptr<const support::Source>
 
 std::optional<Error> report_denied(const diag::Sink& sink, Format format) {
   if (!denies_warnings() || sink.sorted().empty()) return std::nullopt;
-  fmt::print(stderr, "{}", kDenied);
+  tell_denied();
   const std::string diagnostics = diag::to_json(sink);
   if (format == Format::json) print_json(Json::parse(diagnostics));
   return Error{ErrorCode::invalid_spec, "the spec has warnings", {}, diagnostics};
 }
 
-SpecOutcome read_spec(const std::string& path, const sema::Bindings& bindings, Format format) {
+Result<support::Source> read_source(const std::string& path) {
   Result<support::Source> source = support::Source::read(path);
+  std::error_code none;
+  if (source.ok()) {
+    tell_detail(fmt::format("read {}, {} bytes", source->name(), source->text().size()));
+    return source;
+  }
+  const std::string meant = path == "-" || fs::exists(path, none) ? "" : similar_file(path);
+  if (meant.empty()) return source;
+  Error error = source.error();
+  error.notes.push_back(fmt::format("did you mean {}?", support::quoted(meant)));
+  return error;
+}
+
+SpecOutcome read_spec(const std::string& path, const sema::Bindings& bindings, Format format) {
+  Result<support::Source> source = read_source(path);
   if (!source.ok()) return {std::nullopt, report(source.error(), format), source.error()};
   return analyze_spec(std::make_shared<const support::Source>(std::move(*source)), bindings,
                       format);
@@ -156,6 +215,19 @@ Result<std::vector<std::string>> spec_paths(const std::vector<std::string>& spec
     }
     ATTN_ASSIGN(const std::vector<std::string> inside, specs_in(spec));
     paths.insert(paths.end(), inside.begin(), inside.end());
+  }
+  return paths;
+}
+
+Result<std::vector<std::string>> specs_below(const std::vector<std::string>& given) {
+  std::vector<std::string> paths;
+  for (const std::string& path : given) {
+    std::error_code none;
+    if (fs::is_directory(path, none)) {
+      ATTN_RETURN_IF_ERROR(add_specs_below(path, paths));
+    } else {
+      paths.push_back(path);
+    }
   }
   return paths;
 }

@@ -35,6 +35,9 @@ struct SpecOutcome {
   std::optional<Error> error;
 };
 
+// Source::read; the error of a file that does not exist names one that may be meant.
+Result<support::Source> read_source(const std::string& path);
+
 // Reads `path` ("-" is standard input) and runs the front end. Prints errors and warnings to
 // standard error, and with Format::json errors also to standard output.
 SpecOutcome read_spec(const std::string& path, const sema::Bindings& bindings, Format format);
@@ -50,8 +53,8 @@ std::vector<Spec> analyze_all_sizes(const std::shared_ptr<const support::Source>
 // as errors. Global state, set once while the command line is parsed.
 void add_deny(CLI::App& command);
 bool denies_warnings();
-// Printed after the warnings.
-inline constexpr const char* kDenied = "error: warnings are treated as errors (--deny warnings)\n";
+// Says so, after the warnings.
+void tell_denied();
 
 // Reports an error if --deny warnings is set and `sink` has warnings. For warnings found after the
 // spec was read; the caller has already printed the diagnostics.
@@ -74,5 +77,9 @@ std::shared_ptr<const support::Source> source_of_plan(const std::string& path,
 // invalid_argument if both or neither are given.
 Result<std::vector<std::string>> spec_paths(const std::vector<std::string>& specs,
                                             const std::string& folder);
+
+// The same for commands without --all: a folder means all specs in it and in the folders below it,
+// except those whose names begin with a dot.
+Result<std::vector<std::string>> specs_below(const std::vector<std::string>& paths);
 
 }  // namespace attn::tools

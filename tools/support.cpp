@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
+#include <mutex>
 #include <thread>
 
 #include "runtime/cudnn/library.h"
 #include "runtime/targets/targets.h"
 #include "tools/command.h"
+#include "tools/console.h"
 #include "tools/report.h"
 #include "tools/spec.h"
 #include "tools/table.h"
@@ -113,25 +116,6 @@ std::string reason_of(const Verdict& verdict) {
   return fmt::format("{}: {}", plan::to_string(*verdict.direction), words);
 }
 
-// Computes the cells in parallel; each uses its own worker processes.
-void fill(std::vector<Row>& rows, const std::vector<Place>& places, const Options& options) {
-  const std::size_t count = rows.size() * places.size();
-  for (Row& row : rows) row.verdicts.resize(places.size());
-  std::atomic<std::size_t> next = 0;
-  const auto work = [&] {
-    for (std::size_t i = next++; i < count; i = next++) {
-      Row& row = rows[i / places.size()];
-      const Place& place = places[i % places.size()];
-      row.verdicts[i % places.size()] = judge(row.spec, place, options);
-    }
-  };
-  const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
-  const unsigned jobs = options.jobs != 0 ? options.jobs : cores;
-  std::vector<std::jthread> threads;
-  for (unsigned i = 1; i < jobs; ++i) threads.emplace_back(work);
-  work();
-}
-
 // ", or cudnn": engines that can express it too.
 std::string others(const Verdict& verdict) {
   std::string text;
@@ -158,6 +142,12 @@ std::string cell(const Verdict& verdict) {
                      usual ? "" : fmt::format(" ({})", verdict.lowering), others(verdict));
 }
 
+// "no" and "failed" in red.
+Table::Cell painted(const Verdict& verdict) {
+  if (verdict.outcome == Verdict::Outcome::served) return cell(verdict);
+  return {cell(verdict), support::Style::error};
+}
+
 // The distinct reasons of one row, each with the titles of its columns.
 std::vector<std::pair<std::string, std::string>> reasons(const Row& row,
                                                          const std::vector<Place>& places) {
@@ -179,49 +169,6 @@ std::size_t served(const std::vector<Row>& rows, std::size_t place) {
   return static_cast<std::size_t>(std::ranges::count_if(rows, [&](const Row& row) {
     return row.verdicts[place].outcome == Verdict::Outcome::served;
   }));
-}
-
-std::string to_text(const std::vector<Row>& rows, const std::vector<Place>& places) {
-  std::vector<Table::Column> columns = {{"spec"}};
-  for (const Place& place : places) columns.push_back({place.title});
-  Table table(columns);
-  for (const Row& row : rows) {
-    std::vector<std::string> cells = {row.name};
-    for (const Verdict& verdict : row.verdicts) cells.push_back(cell(verdict));
-    table.add(std::move(cells));
-  }
-  std::vector<std::string> totals = {fmt::format("{} specs", rows.size())};
-  for (std::size_t i = 0; i < places.size(); ++i)
-    totals.push_back(fmt::format("{}", served(rows, i)));
-  table.add(std::move(totals));
-  std::string out = table.to_text();
-  for (const Row& row : rows) {
-    for (const auto& [words, where] : reasons(row, places)) {
-      out += fmt::format("\n{} ({}): {}", row.name, where, words);
-    }
-  }
-  return out.ends_with('\n') ? out : out + "\n";
-}
-
-std::string to_markdown(const std::vector<Row>& rows, const std::vector<Place>& places) {
-  std::string out = "| spec |", line = "|---|";
-  for (const Place& place : places) {
-    out += fmt::format(" {} |", place.title);
-    line += "---|";
-  }
-  out += "\n" + line + "\n";
-  for (const Row& row : rows) {
-    out += fmt::format("| {} |", row.name);
-    for (const Verdict& verdict : row.verdicts) out += fmt::format(" {} |", cell(verdict));
-    out += "\n";
-  }
-  std::string refused;
-  for (const Row& row : rows) {
-    for (const auto& [words, where] : reasons(row, places)) {
-      refused += fmt::format("- **{}** ({}): {}\n", row.name, where, words);
-    }
-  }
-  return refused.empty() ? out : out + "\n" + refused;
 }
 
 Json to_json(const Row& row, const std::vector<Place>& places) {
@@ -249,15 +196,139 @@ Json to_json(const Row& row, const std::vector<Place>& places) {
   return {{"spec", row.name}, {"file", row.spec.source->name()}, {"targets", std::move(cells)}};
 }
 
-void print(const Options& options, const std::vector<Row>& rows, const std::vector<Place>& places) {
-  if (options.format == "json") {
-    Json specs = Json::array();
-    for (const Row& row : rows) specs.push_back(to_json(row, places));
-    print_json({{"specs", std::move(specs)}});
-  } else {
-    fmt::print("{}",
-               options.format == "markdown" ? to_markdown(rows, places) : to_text(rows, places));
+// Prints rows as soon as their cells are known, in order: as text, as Markdown, or as lines of
+// JSON. JSON is printed at the end.
+class Printer {
+ public:
+  Printer(const Options& options, const std::vector<Row>& rows, const std::vector<Place>& places)
+      : options_(options),
+        rows_(rows),
+        places_(places),
+        left_(rows.size(), places.size()),
+        table_(columns(), widths(), output_paint()) {
+    if (options_.format == "text") put(table_.titles());
+    if (options_.format == "markdown") put(markdown_titles());
   }
+
+  // Of row `row`, one more cell is known.
+  void cell_done(std::size_t row) {
+    --left_[row];
+    for (; next_ < rows_.size() && left_[next_] == 0; ++next_) print(rows_[next_]);
+  }
+
+  // What follows the last row.
+  void finish() {
+    if (options_.format == "json") {
+      Json specs = Json::array();
+      for (const Row& row : rows_) specs.push_back(to_json(row, places_));
+      print_json({{"specs", std::move(specs)}});
+    }
+    if (options_.format == "text") put(table_.row(totals()) + refusals("{} ({}): {}\n"));
+    if (options_.format == "markdown") put(refusals("- **{}** ({}): {}\n"));
+  }
+
+ private:
+  static void put(const std::string& text) {
+    Progress::clear();
+    fmt::print("{}", text);
+    std::fflush(stdout);
+  }
+
+  void print(const Row& row) {
+    if (options_.format == "jsonl") print_json_line(to_json(row, places_));
+    if (options_.format == "text") put(table_.row(cells_of(row)));
+    if (options_.format == "markdown") put(markdown_row(row));
+  }
+
+  std::vector<Table::Column> columns() const {
+    std::vector<Table::Column> columns = {{"spec"}};
+    for (const Place& place : places_) columns.push_back({place.title});
+    return columns;
+  }
+
+  // The names are known; of the cells, what most of them need.
+  std::vector<std::size_t> widths() const {
+    constexpr std::size_t kUsual = 18;  // "engine 2 + kernels"
+    std::vector<std::size_t> widths(places_.size() + 1, options_.tier == "rules" ? 0 : kUsual);
+    widths[0] = 0;
+    for (const Row& row : rows_) widths[0] = std::max(widths[0], shown(row.name).size());
+    return widths;
+  }
+
+  static std::vector<Table::Cell> cells_of(const Row& row) {
+    std::vector<Table::Cell> cells = {row.name};
+    for (const Verdict& verdict : row.verdicts) cells.push_back(painted(verdict));
+    return cells;
+  }
+
+  std::vector<Table::Cell> totals() const {
+    std::vector<Table::Cell> cells = {fmt::format("{} specs", rows_.size())};
+    for (std::size_t i = 0; i < places_.size(); ++i) {
+      cells.emplace_back(fmt::format("{}", served(rows_, i)));
+    }
+    return cells;
+  }
+
+  std::string markdown_titles() const {
+    std::string titles = "| spec |", line = "|---|";
+    for (const Place& place : places_) {
+      titles += fmt::format(" {} |", place.title);
+      line += "---|";
+    }
+    return titles + "\n" + line + "\n";
+  }
+
+  static std::string markdown_row(const Row& row) {
+    std::string text = fmt::format("| {} |", row.name);
+    for (const Verdict& verdict : row.verdicts) text += fmt::format(" {} |", cell(verdict));
+    return text + "\n";
+  }
+
+  // A blank line, and a line in this format for each reason.
+  std::string refusals(const char* format) const {
+    std::string text;
+    for (const Row& row : rows_) {
+      for (const auto& [words, where] : reasons(row, places_)) {
+        text += fmt::format(fmt::runtime(format), row.name, where, words);
+      }
+    }
+    return text.empty() ? "" : "\n" + text;
+  }
+
+  const Options& options_;
+  const std::vector<Row>& rows_;
+  const std::vector<Place>& places_;
+  std::vector<std::size_t> left_;  // cells of each row that are not known
+  std::size_t next_ = 0;           // the row to print next
+  GrowingTable table_;
+};
+
+// Computes the cells in parallel; each uses its own worker processes.
+void fill(std::vector<Row>& rows, const std::vector<Place>& places, const Options& options,
+          Printer& printer) {
+  const std::size_t count = rows.size() * places.size();
+  for (Row& row : rows) row.verdicts.resize(places.size());
+  Progress progress("support", count);
+  std::mutex mutex;  // of the printer
+  std::atomic<std::size_t> done = 0;
+  std::atomic<std::size_t> next = 0;
+  const auto work = [&] {
+    for (std::size_t i = next++; i < count; i = next++) {
+      Row& row = rows[i / places.size()];
+      const Place& place = places[i % places.size()];
+      progress.show(done, fmt::format("{} on {}", row.name, place.title));
+      Verdict verdict = judge(row.spec, place, options);
+      const std::lock_guard lock(mutex);
+      ++done;
+      row.verdicts[i % places.size()] = std::move(verdict);
+      printer.cell_done(i / places.size());
+    }
+  };
+  const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
+  const unsigned jobs = options.jobs != 0 ? options.jobs : cores;
+  std::vector<std::jthread> threads;
+  for (unsigned i = 1; i < jobs; ++i) threads.emplace_back(work);
+  work();
 }
 
 // The largest exit code of all cells.
@@ -273,8 +344,13 @@ int exit_code_of(const std::vector<Row>& rows) {
   return code;
 }
 
+Format format_of(const Options& options) {
+  if (options.format == "jsonl") return Format::json_lines;
+  return options.format == "json" ? Format::json : Format::text;
+}
+
 int run(const Options& options) {
-  const Format format = options.format == "json" ? Format::json : Format::text;
+  const Format format = format_of(options);
   const Result<std::vector<Place>> places = places_of(options);
   if (!places.ok()) return report(places.error(), format);
   Result<std::vector<Row>> rows = rows_of(options);
@@ -282,8 +358,9 @@ int run(const Options& options) {
     const bool told = rows.error().code == ErrorCode::invalid_spec;  // with its diagnostics
     return told ? kSpecHasErrors : report(rows.error(), format);
   }
-  fill(*rows, *places, options);
-  print(options, *rows, *places);
+  Printer printer(options, *rows, *places);
+  fill(*rows, *places, options, printer);
+  printer.finish();
   return exit_code_of(*rows);
 }
 
@@ -298,27 +375,30 @@ void add_support(CLI::App& app, Action& action) {
   command->add_option("specs", options->specs, "Files (.attn, .attn.json)")->type_name("SPEC...");
   command->add_option("--all", options->folder, "Every spec in this folder")->type_name("DIR");
   command->add_option("--target", options->targets, "GPUs: all built-in targets, or a list")
-      ->type_name("all|NAME[,NAME]");
+      ->type_name("all|NAME[,NAME]")
+      ->check(CLI::Suggest(target_words({"all"})));
   command
       ->add_option("--cudnn", options->cudnn_folders,
                    "Folder of a cuDNN library to test (repeatable, one column each)")
       ->type_name("DIR");
   command
       ->add_option("--tier", options->tier,
-                   "Depth of the test: rules (no cuDNN), cuDNN's heuristics, or a build (default)")
+                   "Depth of the test: rules (no cuDNN), cuDNN's heuristics, or a build")
       ->type_name("rules|heuristics|build")
       ->check(CLI::IsMember({"rules", "heuristics", "build"}));
   add_lowering(*command, options->lowering, options->rewrites);
   add_timeout(*command, options->timeout);
-  command->add_option("--jobs", options->jobs, "Number of parallel jobs (default: number of cores)")
+  command
+      ->add_option("--jobs", options->jobs,
+                   "Number of parallel jobs; 0: as many as there are cores")
       ->type_name("N");
   add_bind(*command, options->bindings);
   add_deny(*command);
   command->add_flag("--grad", options->gradients,
                     "Also test the gradients; cells show the backward");
   command->add_option("--format", options->format, "Output format")
-      ->type_name("text|json|markdown")
-      ->check(CLI::IsMember({"text", "json", "markdown"}));
+      ->type_name("text|json|jsonl|markdown")
+      ->check(CLI::IsMember({"text", "json", "jsonl", "markdown"}));
   set_action(*command, action, options, run);
 }
 

@@ -3,6 +3,7 @@
 #include "runtime/io/file.h"
 #include "runtime/targets/targets.h"
 #include "tools/command.h"
+#include "tools/console.h"
 #include "tools/report.h"
 #include "tools/table.h"
 #include "tools/target_option.h"
@@ -32,7 +33,7 @@ Aliases all_aliases() {
     all.json.push_back(
         {{"name", alias.name}, {"target", alias.target}, {"differs", alias.differs}});
   }
-  all.text = table.to_text();
+  all.text = table.to_text("", output_paint());
   return all;
 }
 
@@ -51,7 +52,7 @@ int list(const Options& options) {
   if (options.format == Format::json) {
     print_json({{"targets", targets}, {"aliases", all_aliases().json}});
   } else {
-    fmt::print("{}\n{}", table.to_text(), all_aliases().text);
+    fmt::print("{}\n{}", table.to_text("", output_paint()), all_aliases().text);
   }
   return kOk;
 }
@@ -62,7 +63,7 @@ int print_properties(const Options& options) {
   if (!target.ok()) return report(target.error(), options.format);
   const std::string json = Json::parse(target->device_json).dump(2) + "\n";
   if (options.output.empty()) {
-    fmt::print("{}", json);
+    fmt::print("{}", json);  // in every format: it is JSON
     return kOk;
   }
   const Status written = io::write_file(options.output, std::as_bytes(std::span(json)));
@@ -77,6 +78,7 @@ void add_target(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("target", "List and show the GPUs to compile for");
   command->require_subcommand(0, 1);
+  add_format(*command, options->format);
   command->callback([&action, options, command] {  // runs after the callback of a subcommand
     if (command->get_subcommands().empty()) action = [options] { return list(*options); };
   });
@@ -88,7 +90,10 @@ void add_target(CLI::App& app, Action& action) {
   CLI::App* show = command->add_subcommand("show", "Print the device properties of a target");
   show->add_option("name", options->name, "Target name, or a file of device properties")
       ->type_name("NAME|FILE.json")
-      ->required();
+      ->required()
+      ->check(CLI::Suggest(target_words({})))
+      ->default_text("");
+  add_format(*show, options->format);
   set_action(*show, action, options, print_properties);
 
   CLI::App* dump = command->add_subcommand(
@@ -96,6 +101,7 @@ void add_target(CLI::App& app, Action& action) {
   dump->add_option("-o,--output", options->output, "File to write instead of standard output")
       ->type_name("FILE");
   add_cudnn(*dump, options->cudnn_folder);
+  add_format(*dump, options->format);
   set_action(*dump, action, options, print_properties);
 }
 

@@ -5,11 +5,14 @@
 
 #include "compiler/planner/candidates.h"
 #include "compiler/planning/capabilities.h"
+#include "compiler/support/text.h"
 #include "runtime/cache/folder.h"
 #include "runtime/cuda/device.h"
 #include "runtime/cudnn/compile.h"
 #include "runtime/cudnn/library.h"
 #include "runtime/targets/targets.h"
+#include "tools/console.h"
+#include "tools/words.h"
 
 namespace attn::tools {
 
@@ -17,7 +20,14 @@ void add_target_option(CLI::App& command, std::string& target) {
   command
       .add_option("--target", target,
                   "GPU to compile for (`attnc target list`); native is the local GPU")
-      ->type_name("NAME|FILE.json|native");
+      ->type_name("NAME|FILE.json|native")
+      ->check(CLI::Suggest(target_words({"native"})));
+}
+
+std::vector<std::string> target_words(std::vector<std::string> more) {
+  for (const std::string& name : targets::target_names()) more.push_back(name);
+  for (const targets::Alias& alias : targets::aliases()) more.emplace_back(alias.name);
+  return more;
 }
 
 namespace {
@@ -54,7 +64,20 @@ Error needs_device(std::string_view command, const Error& why) {
 }
 
 Result<plan::Target> find_target(const std::string& text, const std::string& cudnn_folder) {
-  return text == "native" ? native_target(cudnn_folder) : targets::find_target(text);
+  Result<plan::Target> target =
+      text == "native" ? native_target(cudnn_folder) : targets::find_target(text);
+  if (target.ok()) {
+    tell_detail(fmt::format("target {}, {}", target->name, runs_on_text(target->sm)));
+    return target;
+  }
+  if (target.error().code != ErrorCode::invalid_argument || text.ends_with(".json")) return target;
+  const std::vector<std::string> words = target_words({"native"});
+  const std::vector<std::string_view> views(words.begin(), words.end());
+  const std::string_view meant = support::nearest(text, views);
+  if (meant.empty()) return target;
+  Error error = target.error();
+  error.notes.push_back(fmt::format("did you mean {}?", support::quoted(meant)));
+  return error;
 }
 
 std::string doubt_of(const plan::Target& target, std::int64_t cudnn_version) {
@@ -113,11 +136,9 @@ void add_lowering(CLI::App& command, std::string& lowering, planning::Rewrites& 
       ->excludes("--engine");
   add_rewrites(command, rewrites);
   command
-      .add_option(
-          "--score-memory", rewrites.score_bytes,
-          fmt::format("Bytes that the scores of a backward may take; larger ones are computed "
-                      "in tiles (default {})",
-                      planning::kMostScoreBytes))
+      .add_option("--score-memory", rewrites.score_bytes,
+                  "Bytes that the scores of a backward may take; larger ones are computed in tiles")
+      ->default_text(fmt::format("{}", planning::kMostScoreBytes))
       ->type_name("BYTES")
       ->check(CLI::Range(1.0, 0x1p36));
 }
@@ -125,9 +146,7 @@ void add_lowering(CLI::App& command, std::string& lowering, planning::Rewrites& 
 void add_timeout(CLI::App& command, int& seconds) {
   command
       .add_option("--timeout", seconds,
-                  fmt::format("Seconds that one build may take before the next lowering is tried "
-                              "(default {})",
-                              kBuildSeconds))
+                  "Seconds that one build may take before the next lowering is tried")
       ->type_name("SECONDS")
       ->check(CLI::Range(1, 1000000));
 }

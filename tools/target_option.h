@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "compiler/planning/rewrites.h"
 #include "runtime/base/status.h"
@@ -14,13 +15,16 @@ namespace attn::tools {
 // --target NAME|FILE.json|native
 void add_target_option(CLI::App& command, std::string& target);
 
+// `more`, then the names and aliases of targets.
+std::vector<std::string> target_words(std::vector<std::string> more);
+
 // Finds a target by built-in name, by a file of device properties (ends in .json), or "native": the
 // local GPU, queried through cuDNN. Errors: invalid_argument for an unknown name (the notes list
-// the names); io; those of native_target.
+// the names, and one that may be meant); io; those of native_target.
 Result<plan::Target> find_target(const std::string& text, const std::string& cudnn_folder);
 
-// The local GPU as a target. Without cuDNN, the built-in target of its compute capability, if attnc's
-// own kernels run on it. Errors: cuda without a GPU; cudnn.
+// The local GPU as a target. Without cuDNN, the built-in target of its compute capability, if
+// attnc's own kernels run on it. Errors: cuda without a GPU; cudnn.
 Result<plan::Target> native_target(const std::string& cudnn_folder);
 
 // Of a command that cannot do without: says what it needs, and why native_target failed.

@@ -15,6 +15,7 @@
 #include "compiler/sema/other_clauses.h"
 #include "runtime/base/check.h"
 #include "runtime/io/file.h"
+#include "tools/console.h"
 
 namespace attn::tools {
 namespace {
@@ -44,7 +45,7 @@ bool is_utf8(const support::Source& source) {
   diag::Sink sink(source);
   sink.report(diag::Code::unexpected_character, *byte,
               "this byte is not UTF-8, which JSON cannot represent");
-  fmt::print(stderr, "{}", diag::to_text(sink));
+  print_diagnostics(diag::to_text(sink, error_paint()));
   return false;
 }
 
@@ -54,7 +55,7 @@ std::optional<ast::Spec> read_tree(const support::Source& source) {
   diag::Sink sink(source);
   std::optional<ast::Spec> spec = ast::parse(source, sink);
   const bool whole = spec && sema::has_only_known_clauses(*spec, sink);
-  fmt::print(stderr, "{}", diag::to_text(sink));
+  print_diagnostics(diag::to_text(sink, error_paint()));
   if (!whole) return std::nullopt;
   return spec;
 }
@@ -67,7 +68,7 @@ std::optional<std::string> print_tree(const ast::Spec& spec, const support::Sour
                                 json ? ast::to_json(spec) : ast::to_dsl(spec));
   diag::Sink sink(printed);
   const std::optional<ast::Spec> again = ast::parse(printed, sink);
-  fmt::print(stderr, "{}", diag::to_text(sink));
+  print_diagnostics(diag::to_text(sink, error_paint()));
   if (!again) return std::nullopt;
   ATTN_CHECK(ast::to_dsl(*again) == ast::to_dsl(spec),
              "the printed text parses to a different tree");

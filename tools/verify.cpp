@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 
 #include "runtime/cudnn/library.h"
 #include "tools/command.h"
 #include "tools/compare.h"
+#include "tools/console.h"
 #include "tools/execution.h"
 #include "tools/inputs.h"
 #include "tools/kept.h"
@@ -115,11 +117,12 @@ void print_case(const Case& result) {
   std::size_t width = 4;
   for (const Comparison& each : result.comparisons) width = std::max(width, each.name.size());
   for (const Comparison& each : result.comparisons) {
-    fmt::print("  {:<{}} relative L2 {:.2e}{}{}  max abs {:.2e}  {}\n", each.name, width,
-               each.relative_l2,
-               each.plain_l2 ? fmt::format(" (plain {:.2e})", *each.plain_l2) : "",
-               each.worst_row ? fmt::format("  worst row {:.2e}", *each.worst_row) : "",
-               each.max_abs, each.agrees() ? "ok" : "MISMATCH: " + each.why);
+    fmt::print(
+        "  {:<{}} relative L2 {:.2e}{}{}  max abs {:.2e}  {}\n", each.name, width, each.relative_l2,
+        each.plain_l2 ? fmt::format(" (plain {:.2e})", *each.plain_l2) : "",
+        each.worst_row ? fmt::format("  worst row {:.2e}", *each.worst_row) : "", each.max_abs,
+        each.agrees() ? output_paint()(support::Style::good, "ok")
+                      : output_paint()(support::Style::error, "MISMATCH: " + each.why));
   }
   if (result.repetition) fmt::print("  {}\n", to_text(*result.repetition));
 }
@@ -160,11 +163,13 @@ class Verification {
   Verification(const Options& options, plan::Target target)
       : options_(options), target_(std::move(target)) {}
 
-  void add_spec(const std::string& path) {
+  // The `number`-th of the specs.
+  void add_spec(const std::string& path, std::size_t number, Progress& progress) {
     const SpecOutcome outcome = read_spec(path, options_.bindings, Format::text);
     if (!outcome.spec) return keep({path, "", options_.bindings, {}, {}, {}, outcome.error});
     for (const Shape& shape : shapes_of(*outcome.spec->source, outcome.spec->attention,
                                         options_.bindings, shape_set(options_.shapes))) {
+      progress.show(number, fmt::format("{} {}", path, shape.name));
       add_case(path, outcome.spec->source, shape);
     }
   }
@@ -191,7 +196,11 @@ class Verification {
   }
 
   void keep(Case result) {
-    if (options_.format == Format::text) print_case(result);
+    Progress::clear();
+    const bool tells = !is_quiet() || result.exit_code() != kOk;
+    if (options_.format == Format::text && tells) print_case(result);
+    if (options_.format == Format::json_lines) print_json_line(case_json(result));
+    std::fflush(stdout);
     cases_.push_back(std::move(result));
   }
 
@@ -200,7 +209,7 @@ class Verification {
     ATTN_ASSIGN(const Inputs inputs,
                 make_inputs(attention, options_.inputs, Missing::pattern, options_.needs()));
     result.origins = inputs.origins;
-    for (const std::string& text : inputs.warnings) fmt::print(stderr, "warning: {}\n", text);
+    for (const std::string& text : inputs.warnings) tell_warning(text);
     ATTN_ASSIGN(const Plans plans, compile_plans(spec, compile_options(), options_.gradients));
     ATTN_ASSIGN(const Repeated found,
                 repeat_on_device(plans, inputs.values, options_.cudnn_folder, options_.repeat));
@@ -247,7 +256,7 @@ class Verification {
     reference::Options how;
     how.sizes = true;
     if (options_.gradients) return run_reference_gradients(attention, inputs, true, how);
-    ATTN_ASSIGN(Outputs outputs, run_reference(attention, inputs, false));
+    ATTN_ASSIGN(Outputs outputs, run_reference(attention, inputs, how));
     return ReferenceGradients{std::move(outputs), {}};
   }
 
@@ -268,9 +277,11 @@ int print_totals(const Options& options, const plan::Target& target, const Verif
   }
   if (options.format == Format::json) {
     print_json({{"device", target.name}, {"cases", cases}, {"agreeing", agreeing}});
+  } else if (options.format == Format::json_lines) {
+    print_json_line({{"device", target.name}, {"agreeing", agreeing}});
   } else {
-    fmt::print("{} of {} cases agree with the reference on {}\n", agreeing, verified.cases().size(),
-               target.name);
+    put_summary(fmt::format("{} of {} cases agree with the reference on {}\n", agreeing,
+                            verified.cases().size(), target.name));
   }
   return worst;
 }
@@ -283,7 +294,12 @@ int run(const Options& options) {
     return report(needs_device("verify", target.error()), options.format);
   }
   Verification verification(options, *target);
-  for (const std::string& path : *paths) verification.add_spec(path);
+  {
+    Progress progress("verify", paths->size());
+    for (std::size_t i = 0; i < paths->size(); ++i) {
+      verification.add_spec((*paths)[i], i, progress);
+    }
+  }
   return print_totals(options, *target, verification);
 }
 
@@ -317,7 +333,7 @@ void add_verify(CLI::App& app, Action& action) {
   add_deny(*command);
   add_timeout(*command, options->timeout);
   add_cudnn(*command, options->cudnn_folder);
-  add_format(*command, options->format);
+  add_format(*command, options->format, true);
   set_action(*command, action, options, run);
 }
 

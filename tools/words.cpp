@@ -12,6 +12,7 @@
 #include "runtime/cudnn/library.h"
 #include "runtime/graph/operands.h"
 #include "runtime/io/host_tensor.h"
+#include "runtime/targets/targets.h"
 #include "tools/table.h"
 
 namespace attn::tools {
@@ -69,6 +70,12 @@ std::string memory_text(const plan::Memory& memory) {
 
 std::string cudnn_text(std::int64_t version) {
   return version == 0 ? "none" : cudnn::version_text(version);
+}
+
+std::string runs_on_text(std::int64_t sm) {
+  const std::vector<std::string> gpus = targets::gpus_of(sm);
+  return fmt::format("compute capability {}.{}{}{}", sm / 10, sm % 10, gpus.empty() ? "" : ": ",
+                     fmt::join(gpus, ", "));
 }
 
 std::string flops_text(double flops) {

@@ -14,9 +14,10 @@ namespace attn::tools {
 std::string bytes_text(std::int64_t bytes);  // "16 B", "87.3 kB", "128.0 MB": powers of 1000
 // "35.2 GB (cuDNN 256 B, intermediates 35.2 GB)": the total, and its parts if several are nonzero.
 std::string memory_text(const plan::Memory& memory);
-std::string cudnn_text(std::int64_t version);                  // "9.19.0", "none" for 0
-std::string flops_text(double flops);                          // "1.10 TFLOP"
-std::string percent_text(double share);                        // 0.1234 -> "12.3 %"
+std::string cudnn_text(std::int64_t version);  // "9.19.0", "none" for 0
+std::string runs_on_text(std::int64_t sm);     // "compute capability 9.0: H200, H100"
+std::string flops_text(double flops);          // "1.10 TFLOP"
+std::string percent_text(double share);        // 0.1234 -> "12.3 %"
 std::string dims_text(const std::vector<std::int64_t>& dims);  // "[2,8,128,256]"
 std::string knobs_text(const std::vector<plan::Knob>& knobs);  // "24=3 27=1" (type=value), "none"
 

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "compiler/support/paint.h"
 #include "compiler/support/source.h"
 
 namespace attn::diag {
@@ -146,7 +147,7 @@ class Sink {
 //      |                          ^^^^^
 //      = help: did you mean `window`?
 // A label in another file is printed below, under `::: file:line:column`.
-std::string to_text(const Sink& sink);
+std::string to_text(const Sink& sink, support::Paint paint = {});
 
 // {"diagnostics": [{"code", "severity", "message", "file", "line", "column", "end_line",
 //  "end_column", "labels": [{"message", "file", "line", ..}], "help", "fixes": [{"title", "edits":

@@ -9,9 +9,20 @@
 namespace attn::diag {
 namespace {
 
+using support::Style;
+
 constexpr std::size_t kTab = 4;
 constexpr std::size_t kWidth =
     160;  // bytes of a source line; longer lines are cut around the caret
+
+Style style_of(Code code) {
+  switch (severity_of(code)) {
+    case Severity::error: return Style::error;
+    case Severity::warning: return Style::warning;
+    case Severity::note: break;
+  }
+  return Style::help;
+}
 
 // One underline; offsets are bytes in its line.
 struct Mark {
@@ -66,7 +77,8 @@ class ShownLine {
 
 class Renderer {
  public:
-  Renderer(const Sink& sink, const Diagnostic& diagnostic) : sink_(sink), diagnostic_(diagnostic) {
+  Renderer(const Sink& sink, const Diagnostic& diagnostic, support::Paint paint)
+      : sink_(sink), diagnostic_(diagnostic), paint_(paint), style_(style_of(diagnostic.code)) {
     add(diagnostic.span, '^', "");
     for (const Label& label : diagnostic.labels) add(label.span, '-', label.message);
     for (const File& file : files_) {
@@ -75,11 +87,14 @@ class Renderer {
   }
 
   std::string run() {
-    out_ += fmt::format("{}[{}]: {}\n", to_string(severity_of(diagnostic_.code)),
-                        id_of(diagnostic_.code), diagnostic_.message);
+    const std::string title =
+        fmt::format("{}[{}]", to_string(severity_of(diagnostic_.code)), id_of(diagnostic_.code));
+    out_ += fmt::format("{}{}\n", paint_(style_, title),
+                        paint_(Style::heading, ": " + diagnostic_.message));
     for (const File& file : files_) put_file(file);
     if (!diagnostic_.help.empty()) {
-      out_ += fmt::format("{:{}} = help: {}\n", "", gutter_, diagnostic_.help);
+      out_ += fmt::format("{:{}} {} {}: {}\n", "", gutter_, paint_(Style::frame, "="),
+                          paint_(Style::help, "help"), diagnostic_.help);
     }
     return std::move(out_);
   }
@@ -111,11 +126,11 @@ class Renderer {
   void put_file(const File& file) {
     const support::Place at = file.source->place(file.first);
     const bool own = &file == &files_.front();
-    out_ += fmt::format("{:{}}{} {}:{}:{}\n", "", gutter_,
-                        own ? "-->" : ":::", support::printable(file.source->name()), at.line,
-                        at.column);
+    out_ +=
+        fmt::format("{:{}}{} {}:{}:{}\n", "", gutter_, paint_(Style::frame, own ? "-->" : ":::"),
+                    support::printable(file.source->name()), at.line, at.column);
     if (!support::is_text(file.source->line(at.line))) return;
-    out_ += fmt::format("{:{}} |\n", "", gutter_);
+    out_ += paint_(Style::frame, fmt::format("{:{}} |", "", gutter_)) + "\n";
     for (auto it = file.lines.begin(); it != file.lines.end(); ++it) {
       if (it != file.lines.begin() && std::prev(it)->first + 1 != it->first) out_ += "...\n";
       put_line(*file.source, it->first, it->second);
@@ -125,8 +140,8 @@ class Renderer {
   void put_line(const support::Source& source, std::uint32_t number,
                 const std::vector<Mark>& marks) {
     const ShownLine line(source.line(number), marks[0].begin);
-    out_ +=
-        fmt::format("{:>{}} |{}{}\n", number, gutter_, line.text().empty() ? "" : " ", line.text());
+    out_ += fmt::format("{}{}{}\n", paint_(Style::frame, fmt::format("{:>{}} |", number, gutter_)),
+                        line.text().empty() ? "" : " ", line.text());
     for (const Mark& mark : marks) {
       if (line.shows(mark.begin)) put_mark(mark, line);
     }
@@ -135,13 +150,17 @@ class Renderer {
   void put_mark(const Mark& mark, const ShownLine& line) {
     const std::size_t begin = line.cell(mark.begin);
     const std::size_t count = std::max(line.cell(mark.end), begin + 1) - begin;
-    out_ +=
-        fmt::format("{:{}} | {:{}}{}{}{}\n", "", gutter_, "", begin, std::string(count, mark.sign),
-                    mark.message.empty() ? "" : " ", mark.message);
+    const Style style = mark.sign == '^' ? style_ : Style::help;
+    out_ += fmt::format("{} {:{}}{}\n", paint_(Style::frame, fmt::format("{:{}} |", "", gutter_)),
+                        "", begin,
+                        paint_(style, fmt::format("{}{}{}", std::string(count, mark.sign),
+                                                  mark.message.empty() ? "" : " ", mark.message)));
   }
 
   const Sink& sink_;
   const Diagnostic& diagnostic_;
+  support::Paint paint_;
+  Style style_;
   std::vector<File> files_;
   std::size_t gutter_ = 0;
   std::string out_;
@@ -149,11 +168,11 @@ class Renderer {
 
 }  // namespace
 
-std::string to_text(const Sink& sink) {
+std::string to_text(const Sink& sink, support::Paint paint) {
   std::string out;
   for (const Diagnostic& diagnostic : sink.sorted()) {
     if (!out.empty()) out += "\n";
-    out += Renderer(sink, diagnostic).run();
+    out += Renderer(sink, diagnostic, paint).run();
   }
   return out;
 }

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "compiler/reference/outputs.h"
+#include "compiler/reference/pace.h"
 #include "compiler/reference/tasks.h"
 
 namespace attn::reference {
@@ -11,11 +12,14 @@ Result<Outputs> evaluate(const ir::Attention& attention, const Inputs& inputs,
                          const Options& options) {
   ATTN_ASSIGN(const Bindings bindings, bind(attention, inputs, options.unrounded));
   ATTN_ASSIGN(const Problem problem, make_problem(attention, bindings));
+  ATTN_RETURN_IF_ERROR(tell_pace(problem, threads_of(options.threads), 1, options.observer));
   Outputs outputs = make_outputs(attention.dims, options.unrounded);
+  Advance advance(problem.rows(), options.observer);
   const auto make_worker = [&]() -> Worker {
     return [&, row = std::make_shared<RowSoftmax>(problem)](std::int64_t index) -> Status {
       ATTN_RETURN_IF_ERROR(row->run(index));
       write_row(problem, *row, index, outputs);
+      advance.row();
       return {};
     };
   };

@@ -2,6 +2,8 @@
 // definition in compiler/ir/attention.h. Simple rather than fast; multithreaded over (b, h, row).
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 
@@ -18,11 +20,21 @@ struct Inputs {
   std::map<std::string, double> params;
 };
 
+// Who wants to know how far an evaluation is; either may be empty.
+struct Observer {
+  // Before the first row, with how many seconds all will take on this machine: measured on some
+  // rows, spread over all, in a fifth of a second or two rows. An error ends the evaluation.
+  std::function<Status(double seconds)> begins{};
+  // A thousand times or less. Must be thread-safe.
+  std::function<void(std::int64_t done, std::int64_t rows)> advances{};
+};
+
 struct Options {
   // Skip the rounding of q, k, v, captured tensors and o to their dtypes.
   bool unrounded = false;
   int threads = 0;     // 0: as many as the machine has
   bool sizes = false;  // gradients() also returns Gradients::sizes, in twice the time
+  Observer observer{};
 };
 
 struct Outputs {

@@ -60,8 +60,13 @@ class Queue {
 
 }  // namespace
 
+int threads_of(int threads) {
+  return threads > 0 ? threads
+                     : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
 Status run_tasks(std::int64_t count, int threads, const std::function<Worker()>& make_worker) {
-  if (threads <= 0) threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  threads = threads_of(threads);
   Queue queue(count);
   std::vector<std::jthread> others;
   for (std::int64_t i = 1; i < std::min<std::int64_t>(threads, count); ++i) {

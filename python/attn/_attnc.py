@@ -85,9 +85,11 @@ def _outside() -> int:
 
 
 def _environment() -> dict[str, str]:
-    """attnc looks for NVIDIA's wheels in the Python that these variables name: this one."""
+    """attnc looks for NVIDIA's wheels in the Python that these variables name: this one. What it prints is
+    parsed, so it must not be coloured."""
     environment = dict(os.environ)
     environment["VIRTUAL_ENV"] = sys.prefix
+    environment["NO_COLOR"] = "1"
     return environment
 
 

@@ -74,9 +74,24 @@ std::string lower_case(std::string text) {
   return text;
 }
 
+std::string upper_case(std::string text) {
+  for (char& c : text) {
+    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+  }
+  return text;
+}
+
+// "9.0" as "sm_90"; any other text as it is.
+std::string capability_name(const std::string& text) {
+  const std::size_t dot = text.find('.');
+  if (dot == 0 || dot + 2 != text.size()) return text;
+  if (text.find_first_not_of("0123456789.") != std::string::npos) return text;
+  return "sm_" + text.substr(0, dot) + text.substr(dot + 1);
+}
+
 // Resolves aliases and upper case to the target's name.
 std::string canonical_name(const std::string& name) {
-  const std::string wanted = lower_case(name);
+  const std::string wanted = capability_name(lower_case(name));
   const auto* found = std::ranges::find(kAliases, wanted, &Alias::name);
   return found == std::end(kAliases) ? wanted : std::string(found->target);
 }
@@ -110,6 +125,21 @@ std::vector<std::string> target_names() {
 }
 
 std::span<const Alias> aliases() { return kAliases; }
+
+std::vector<std::string> gpus_of(std::int64_t sm) {
+  std::vector<std::string> gpus;
+  for (const Entry& entry : entries()) {
+    const auto target = make_target(entry.name, std::string(entry.json));
+    if (target.ok() && target->sm == sm) gpus.push_back(upper_case(entry.name));
+  }
+  for (const Alias& alias : kAliases) {
+    const auto target = find_target(std::string(alias.target));
+    if (!alias.differs.empty() && target.ok() && target->sm == sm) {
+      gpus.push_back(upper_case(std::string(alias.name)));
+    }
+  }
+  return gpus;
+}
 
 std::string_view provenance(std::string_view name) {
   for (const Entry& entry : entries()) {

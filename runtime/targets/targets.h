@@ -23,6 +23,10 @@ struct Alias {
 };
 std::span<const Alias> aliases();
 
+// The GPUs of a compute capability among targets and aliases, as their makers write them: "H200",
+// "H100", ..; 90 is capability 9.0. Empty for others.
+std::vector<std::string> gpus_of(std::int64_t sm);
+
 // Where the properties of a named target come from, in one line; empty for an unknown name. cuDNN
 // 9.28 refuses to load a plan whose device properties differ from the real card's, so targets that
 // were not read from a card may need `attnc target dump` on one and another compile.
@@ -32,7 +36,8 @@ std::string_view provenance(std::string_view name);
 bool is_from_data_sheet(const plan::Target& target);
 
 // A named target, or the one in a file if the value ends in ".json" (its stem becomes the name).
-// Names and aliases are case-insensitive; an alias gives its target. Errors: invalid_argument
+// Names and aliases are case-insensitive; an alias gives its target, and so does a compute
+// capability, as "sm_90" or "9.0". Errors: invalid_argument
 // (unknown name, listing the known ones; a file that is not a JSON object or lacks a property,
 // which is named), io.
 Result<plan::Target> find_target(const std::string& name_or_json_path);

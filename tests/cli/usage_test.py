@@ -18,10 +18,11 @@ class Usage(attnc.Case):
         self.assertEqual(self.message("frobnicate"), "error: unknown command `frobnicate`")
         self.assertEqual(self.message("cache", "lst"),
                          "error: unknown command `cache lst`; did you mean `cache list`?")
-        self.assertIn("`attnc` needs a command: check, ", self.message())
+        self.assertEqual(self.message(), "error: `attnc` needs a command")
+        self.assertIn("  check         Check specs", self.attnc(code=2).stderr)
         self.assertEqual(self.message("target", "lst"),
                          "error: unknown command `target lst`; did you mean `target list`?")
-        self.assertIn("`attnc cache` needs a command: path, ", self.message("cache"))
+        self.assertEqual(self.message("cache"), "error: `attnc cache` needs a command")
 
     def test_unknown_options(self):
         spec = self.write("noop.attn", NOOP)

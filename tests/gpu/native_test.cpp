@@ -204,7 +204,7 @@ class NativeOnDevice : public testing::GpuTest, public ::testing::WithParamInter
       const std::vector<std::byte> bytes = tensors.download_bytes(output.name).value();
       found[output.name] = placement_->logical(output, bytes).value();
     }
-    const tools::Outputs right = tools::run_reference(attention, inputs_, false).value();
+    const tools::Outputs right = tools::run_reference(attention, inputs_, {}).value();
     EXPECT_EQ(found.size(), right.size());
     std::string text;
     for (const tools::Comparison& each : tools::compare(found, right, attention.dtype)) {

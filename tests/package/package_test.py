@@ -107,6 +107,16 @@ class Package(unittest.TestCase):
         environment = {**self.environment, "LD_LIBRARY_PATH": paths, "ATTN_CUDNN_DIR": STANDINS}
         self.assertRegex(output_of(program, plan, env=environment), shows)
 
+    def test_attnc_with_its_manual_and_completion(self):
+        share = self.prefix / "share"
+        page = (share / "man" / "man1" / "attnc.1").read_text()
+        self.assertEqual(page, output_of(self.prefix / "bin" / "attnc", "help", "--man"))
+        for shell, name in (("bash", "bash-completion/completions/attnc"),
+                            ("zsh", "zsh/site-functions/_attnc"),
+                            ("fish", "fish/vendor_completions.d/attnc.fish")):
+            self.assertEqual((share / name).read_text(),
+                             output_of(self.prefix / "bin" / "attnc", "completion", shell))
+
     def test_examples_find_the_shared_library(self):
         build = self.configure("shared")
         output_of(CMAKE, "--build", build)

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <set>
 
 namespace attn::diag {
@@ -60,6 +61,18 @@ TEST(Sink, MovesTheEditsOfAnAddedSource) {
   const auto location = sink.locate(sink.sorted()[0].fixes[0].edits[0].span);
   EXPECT_EQ(location.source->name(), "y.attn");
   EXPECT_EQ(location.span, (support::Span{0, 3}));
+}
+
+TEST(DiagnosticText, ColoursAreAroundTheSameText) {
+  const Source source("x.attn", "one two\n");
+  Sink sink(source);
+  auto& diagnostic = sink.report(Code::unknown_name, {4, 7}, "no `two`");
+  diagnostic.labels.push_back({{0, 3}, "here"});
+  diagnostic.help = "write `one`";
+  const std::string text = to_text(sink, support::Paint(true));
+  EXPECT_NE(text.find("\x1b[1m\x1b[31merror[E0201]\x1b[0m"), text.npos) << text;
+  EXPECT_NE(text.find("\x1b[1m\x1b[31m^^^\x1b[0m"), text.npos) << text;
+  EXPECT_EQ(std::regex_replace(text, std::regex("\x1b\\[[0-9;]*m"), ""), to_text(sink));
 }
 
 TEST(DiagnosticText, LabelsStandAtTheirOwnLines) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -63,6 +64,41 @@ TEST(Evaluate, WithoutKeysTheSinkIsLeft) {
   const Outputs outputs = evaluated(attention, testing::random_inputs(attention), {});
   EXPECT_EQ(outputs.o.values, std::vector<double>(2, 0.0));
   EXPECT_EQ(outputs.lse.values, std::vector<double>(2, 0.75));
+}
+
+TEST(Evaluate, TellsHowLongItTakesAndHowFarItIs) {
+  const auto attention = testing::attention("B=2 Hq=2 Hkv=1 Sq=300 Skv=3 Dqk=4 Dv=4", kCausal);
+  const Inputs inputs = testing::random_inputs(attention);
+  std::vector<double> seconds;
+  std::vector<std::int64_t> done;
+  const Observer observer = {.begins = [&](double all) -> Status {
+                               seconds.push_back(all);
+                               return {};
+                             },
+                             .advances =
+                                 [&](std::int64_t now, std::int64_t rows) {
+                                   EXPECT_EQ(rows, 1200);
+                                   done.push_back(now);
+                                 }};
+  Options options{.threads = 1};
+  const Outputs unwatched = evaluated(attention, inputs, options);
+  options.observer = observer;
+  EXPECT_EQ(evaluated(attention, inputs, options).o.values, unwatched.o.values);
+  ASSERT_EQ(seconds.size(), 1U);
+  EXPECT_GT(seconds.front(), 0);
+  EXPECT_LT(seconds.front(), 100);
+  EXPECT_EQ(done.back(), 1200);
+  EXPECT_TRUE(std::ranges::is_sorted(done));
+}
+
+TEST(Evaluate, EndsIfTheObserverSaysSo) {
+  const auto attention = testing::attention("B=1 Hq=1 Hkv=1 Sq=2 Skv=2 Dqk=2 Dv=1", kPlain);
+  Options options;
+  options.observer.begins = [](double) -> Status { return {ErrorCode::invalid_argument, "no"}; };
+  options.observer.advances = [](std::int64_t, std::int64_t) { ADD_FAILURE() << "a row"; };
+  const auto outputs = evaluate(attention, testing::random_inputs(attention), options);
+  ASSERT_FALSE(outputs.ok());
+  EXPECT_EQ(outputs.error().message, "no");
 }
 
 TEST(Evaluate, ByHand) {

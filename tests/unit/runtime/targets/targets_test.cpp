@@ -42,6 +42,18 @@ TEST(Targets, KnowWhoseNumbersAreRead) {
   EXPECT_FALSE(is_from_data_sheet(target)) << "those are somebody else's";
 }
 
+TEST(Targets, CapabilitiesAreNames) {
+  for (const char* name : {"9.0", "sm_90", "SM_90"}) EXPECT_EQ(find_target(name)->name, "h200");
+  EXPECT_EQ(find_target("12.0")->name, "rtx5090");
+  for (const char* name : {"9.1", "9.", ".0", "9.00", "9"}) EXPECT_FALSE(find_target(name).ok());
+}
+
+TEST(Targets, GpusOfACapability) {
+  EXPECT_THAT(gpus_of(90), ElementsAre("H200", "H100", "H800", "H20", "GH200"));
+  EXPECT_THAT(gpus_of(89), ElementsAre("L40S", "L40"));
+  EXPECT_THAT(gpus_of(70), ElementsAre());
+}
+
 TEST(Targets, Names) {
   EXPECT_THAT(target_names(), ElementsAre("h200", "h100", "a100", "l40s", "b200", "rtx5090"));
 }

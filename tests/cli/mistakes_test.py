@@ -1,0 +1,94 @@
+"""Wrong command lines, and what is said: all in one golden file, so that the messages can be read
+together. Each is followed by its exit code."""
+import re
+
+import attnc
+from attnc import NOOP
+
+MISTAKES = [
+    "",
+    "chekc noop.attn",
+    "Check noop.attn",
+    "noop.attn",
+    "noop.attnplan",
+    "cache lst",
+    "cache",
+    "help chekc",
+    "check",
+    "check nop.attn",
+    "check empty",
+    "check noop.attn --format jsn",
+    "check noop.attn --strict",
+    "check noop.attn --deny errors",
+    "check noop.attn --quiet --verbose",
+    "check noop.attn --colour never",
+    "compile noop.attn --target h200",
+    "compile noop.attn --targt h200 -o x.attnplan",
+    "compile noop.attn -target h200 -o x.attnplan",
+    "compile noop.attn --target h2000 -o x.attnplan",
+    "compile noop.attn -o x.attnplan --target",
+    "compile noop.attn --target h200 --target a100 -o x.attnplan",
+    "compile noop.attn other.attn -o x.attnplan",
+    "compile noop.attn --engine natve -o x.attnplan",
+    "compile noop.attn --engine native --lowering composite -o x.attnplan",
+    "compile noop.attn --without redundnt -o x.attnplan",
+    "compile noop.attn --timeout soon -o x.attnplan",
+    "compile noop.attn --timeout 0 -o x.attnplan",
+    "compile noop.attn -o noop.attn",
+    "compile noop.attn --target h200 -o none/x.attnplan",
+    "explain noop.attn --bind Sq",
+    "explain noop.attn --bind Sq=1,2",
+    "run noop.attn --direction forward",
+    "run noop.attn --bind Sq=1 --bind Sq=2",
+    "run noop.attn --backend reference --in z=zeros",
+    "run slow.attn --backend reference",
+    "support noop.attn --tier fast",
+    "support",
+    "inspect noop.attn",
+    "convert noop.attn --to yaml",
+    "cache prune --max-days never",
+    "explain-code E9999",
+    "target show h201",
+    "completion tcsh",
+]
+
+# Takes hours on a hundred cores.
+SLOW = """attention slow {
+  dims  B = 1, Hq = 1, Sq = 1000000, Skv = 300000, D = 8;
+  score tanh(tanh(tanh(tanh(score + tanh(sin(score) * cos(score) + tanh(sin(score * 2))))))) * 3;
+}
+"""
+
+
+class Mistakes(attnc.Case):
+    def test_what_is_said(self):
+        self.write("noop.attn", NOOP)
+        self.write("slow.attn", SLOW)
+        (self.folder / "empty").mkdir()
+        text = ""
+        for line in MISTAKES:
+            process = attnc.run(*line.split(), folder=self.folder)
+            self.assertNotIn(process.returncode, (0, 70), line)
+            self.assertEqual(process.stdout, "", line)
+            said = re.sub(r"(?m)about .* for |^.*Sq=.* takes.*$", "(by the machine) ", process.stderr)
+            text += f"$ attnc {line}".rstrip() + f"\n{said}[{process.returncode}]\n\n"
+        self.expect_golden("mistakes.txt", text)
+
+    def test_json(self):
+        """With --format json, however wrong the rest is, the error is also data."""
+        self.write("noop.attn", NOOP)
+        for line in ("check --format json", "check noop.attn --strict --format=json",
+                     "chekc --format json", "cache --format json", "help chekc --format json",
+                     "compile noop.attn --engine natve -o x --format json",
+                     "fmt none.attn empty --format json", "target show h201 --format json"):
+            process = attnc.run(*line.split(), folder=self.folder)
+            self.assertIn(process.returncode, (2, 4), line)
+            if line.startswith("fmt"):
+                continue
+            error = attnc.json.loads(process.stdout)["error"]
+            self.assertEqual(error["code"], "invalid_argument")
+            self.assertIn(error["message"], process.stderr)
+
+
+if __name__ == "__main__":
+    attnc.main()

@@ -1,0 +1,69 @@
+#include "tools/patience.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace attn::tools {
+namespace {
+
+using ir::Dim;
+
+constexpr double kLong = 10;    // seconds that are announced
+constexpr double kMost = 3600;  // that need --yes
+constexpr double kShort = 60;   // of the sizes that are proposed
+
+double scores_of(const ir::Dims& dims) {
+  double scores = 1;
+  for (const Dim dim : {Dim::B, Dim::Hq, Dim::Sq, Dim::Skv}) {
+    scores *= static_cast<double>(dims[dim]);
+  }
+  return scores;
+}
+
+}  // namespace
+
+Patience::Patience(const ir::Attention& attention, bool yes)
+    : attention_(attention), yes_(yes), progress_("reference", 100) {}
+
+std::string shorter(const ir::Attention& attention, double seconds) {
+  ir::Dims dims = attention.dims;
+  const double each = seconds / scores_of(dims);
+  const auto time = [&] { return each * scores_of(dims); };
+  if (time() > kShort) dims.set(Dim::B, 1);
+  while (time() > kShort && (dims[Dim::Sq] > 1 || dims[Dim::Skv] > 1)) {
+    for (const Dim dim : {Dim::Sq, Dim::Skv}) dims.set(dim, (dims[dim] + 1) / 2);
+  }
+  std::string text;
+  for (const Dim dim : {Dim::B, Dim::Sq, Dim::Skv}) {
+    if (dims[dim] == attention.dims[dim]) continue;
+    text += fmt::format("--bind {}={} ", to_string(dim), dims[dim]);
+  }
+  return fmt::format("{}takes about {}", text, duration_text(time()));
+}
+
+Status Patience::begin(double seconds) const {
+  const std::string work = fmt::format("{:.2g} scores on the CPU", scores_of(attention_.dims));
+  if (seconds > kMost && !yes_) {
+    return Error{
+        ErrorCode::invalid_argument,
+        fmt::format("the reference would take about {} for {}", duration_text(seconds), work),
+        {shorter(attention_, seconds), "--yes runs it all the same"},
+        {}};
+  }
+  if (seconds > kLong) {
+    tell_note(
+        fmt::format("reference: about {} for {}; Ctrl-C ends it", duration_text(seconds), work));
+  }
+  return {};
+}
+
+reference::Observer Patience::observer() {
+  return {.begins = [this](double seconds) { return begin(seconds); },
+          .advances =
+              [this](std::int64_t done, std::int64_t rows) {
+                progress_.show(static_cast<std::size_t>(100 * done / rows), "percent of the rows");
+              }};
+}
+
+}  // namespace attn::tools
