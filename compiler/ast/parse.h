@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "compiler/ast/ast.h"
+#include "compiler/ast/lexemes.h"
 #include "compiler/diag/diagnostics.h"
 
 namespace attn::ast {
@@ -21,6 +22,7 @@ std::optional<Spec> parse(const support::Source& source, diag::Sink& sink);
 bool is_readable(const support::Source& source, diag::Sink& sink);
 
 std::optional<Spec> parse_dsl(const support::Source& source, diag::Sink& sink);
+std::vector<Lexeme> dsl_lexemes(const support::Source& source);
 std::optional<Spec> parse_json(const support::Source& source, diag::Sink& sink);
 
 }  // namespace attn::ast

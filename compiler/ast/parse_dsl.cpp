@@ -647,7 +647,41 @@ OwnedTokens tokenize(antlr4::Lexer& lexer, std::vector<Span>& comments, diag::Si
   return tokens;
 }
 
+// Words of the grammar that are names elsewhere are keywords where a clause may begin.
+LexemeKind lexeme_kind(const Tokens& tokens, std::size_t at) {
+  constexpr std::string_view kAlways[] = {"'attention'", "'return'", "'in'", "'fn'", "'import'"};
+  const std::string& kind = tokens.kind(at);
+  const std::string before = at == 0 ? "';'" : tokens.kind(at - 1);
+  if (kind == "NUMBER" || kind == "FLOAT_INF" || kind == "TRUE" || kind == "FALSE")
+    return LexemeKind::number;
+  if (kind == "STRING" || kind == "DOCSTRING") return LexemeKind::string;
+  if (std::ranges::find(kAlways, kind) != std::end(kAlways)) return LexemeKind::keyword;
+  const bool is_quoted_word = kind.size() > 2 && std::isalpha(kind[1]) != 0 && kind[0] == '\'';
+  if (is_quoted_word && (before == "';'" || before == "'{'")) return LexemeKind::keyword;
+  if (!is_quoted_word && kind != "IDENT") return LexemeKind::sign;
+  const bool is_called = at + 1 < tokens.all.size() && tokens.kind(at + 1) == "'('";
+  return is_called ? LexemeKind::function : LexemeKind::name;
+}
+
 }  // namespace
+
+std::vector<Lexeme> dsl_lexemes(const support::Source& source) {
+  diag::Sink sink(source);
+  antlr4::ANTLRInputStream input(as_ascii(source.text()));
+  attn_grammar::AttnSpecLexer lexer(&input);
+  std::vector<Span> comments;
+  const OwnedTokens owned = tokenize(lexer, comments, sink);
+  std::vector<antlr4::Token*> all;
+  for (const auto& token : owned) all.push_back(token.get());
+  const Tokens tokens = plain_tokens(all, lexer.getVocabulary());
+  std::vector<Lexeme> found;
+  for (const Span& span : comments) found.push_back({LexemeKind::comment, span});
+  for (std::size_t i = 0; i + 1 < tokens.all.size(); ++i) {
+    found.push_back({lexeme_kind(tokens, i), tokens.all[i].span});
+  }
+  std::ranges::sort(found, {}, [](const Lexeme& each) { return each.span.begin; });
+  return found;
+}
 
 std::optional<Spec> parse_dsl(const support::Source& source, diag::Sink& sink) {
   if (!is_readable(source, sink)) return std::nullopt;
