@@ -3,7 +3,7 @@ import re
 
 import attnc
 
-COMMANDS = ["check", "compile", "explain", "draw", "run", "verify", "bench", "inspect", "fmt", "opt", "convert",
+COMMANDS = ["check", "compile", "explain", "draw", "report", "run", "verify", "bench", "inspect", "fmt", "opt", "convert",
             "explain-code", "support", "target", "cache", "version", "help"]
 PRINT_NO_DATA = ["fmt", "opt", "convert", "target", "cache", "help"]
 CACHE_COMMANDS = ["path", "list", "info", "verify", "prune", "clear"]
