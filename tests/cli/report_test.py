@@ -107,6 +107,14 @@ class Report(attnc.Case):
         self.assertIn(f" ^^^^^^^^^^ warning[{warning[1]}]: {warning[2]}", page.text)
         self.assertEqual(len(page.all("div", "mark")), 1 + ("= help" in self.process.stderr))
 
+    def test_warning_of_memory(self):
+        unfused = ("--lowering", "unfused", "--cudnn", self.folder)
+        page = self.report(SPECS / "gemma2_local.attn", *unfused, compiled=True)
+        self.assertRegex(page.text, r"  \^+ warning\[W0480\]: the forward needs 10.9 GB")
+        self.attnc("report", SPECS / "gemma2_local.attn", *unfused, "--target", "h200", "-o",
+                   self.folder / "denied.html", "--deny", "warnings", code=1)
+        self.assertFalse((self.folder / "denied.html").exists())
+
     def test_without_cudnn(self):
         page = self.report(SPECS / "causal.attn")
         self.assertIn("Not known, since cuDNN could not be loaded", page.text)

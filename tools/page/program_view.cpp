@@ -158,7 +158,7 @@ class Steps {
     }
     if (graphs_++ < kMostGraphs) {
       json["graph"] = graph_view(step, clauses);
-      if (json["graph"].is_object()) json["graph"]["label"] = graph_words(step.graph);
+      if (json["graph"].is_object()) name_graph(step.graph, clauses, json["graph"]);
     }
     std::vector<std::string> lines = lines_of(graph::to_text(step.graph));
     const std::size_t values = lines.size() - step.graph.nodes.size();
@@ -172,8 +172,16 @@ class Steps {
     }
   }
 
-  static std::string graph_words(const graph::BackendGraph& graph) {
-    return fmt::format("Operation graph of {} nodes, listed below", graph.nodes.size());
+  // What is said where the pointer is, and to those who cannot see it.
+  void name_graph(const graph::BackendGraph& graph, const std::vector<std::size_t>& clauses,
+                  Json& view) const {
+    view["label"] = fmt::format("Operation graph of {} nodes, listed as text", graph.nodes.size());
+    std::size_t node = view["nodes"].size() - clauses.size();  // memory that is read comes first
+    for (const std::size_t clause : clauses) {
+      const ExplainedClause& of = program_.clauses[clause];
+      const auto what = view["nodes"][node]["what"].get<std::string>();
+      view["nodes"][node++]["what"] = fmt::format("{}\nline {}: {}", what, of.line, of.text);
+    }
   }
 
   void add(const plan::DeriveStep& step, Json& json) {

@@ -157,23 +157,27 @@ void mark(Lines& lines, const diag::Sink& sink, const diag::Diagnostic& diagnost
 
 }  // namespace
 
-Json lines_view(const support::Source& source, const diag::Sink& warnings,
+Json lines_view(const support::Source& source, const std::vector<const diag::Sink*>& warnings,
                 const std::vector<ExplainedClause>& clauses) {
   Lines lines(source);
   lines.colour();
-  for (const diag::Diagnostic& diagnostic : warnings.sorted()) mark(lines, warnings, diagnostic);
+  for (const diag::Sink* sink : warnings) {
+    for (const diag::Diagnostic& diagnostic : sink->sorted()) mark(lines, *sink, diagnostic);
+  }
   return lines.view(clauses);
 }
 
-Json other_marks_view(const diag::Sink& warnings) {
+Json other_marks_view(const std::vector<const diag::Sink*>& warnings) {
   Json marks = Json::array();
-  for (const diag::Diagnostic& diagnostic : warnings.sorted()) {
-    const auto [source, span] = warnings.locate(diagnostic.span);
-    if (source == &warnings.source()) continue;
-    const support::Place place = source->place(span.begin);
-    marks.push_back({{"severity", severity_of(diagnostic)},
-                     {"text", fmt::format("{}:{}:{}: {}", source->name(), place.line, place.column,
-                                          heading_of(diagnostic))}});
+  for (const diag::Sink* sink : warnings) {
+    for (const diag::Diagnostic& diagnostic : sink->sorted()) {
+      const auto [source, span] = sink->locate(diagnostic.span);
+      if (source == &sink->source()) continue;
+      const support::Place place = source->place(span.begin);
+      marks.push_back({{"severity", severity_of(diagnostic)},
+                       {"text", fmt::format("{}:{}:{}: {}", source->name(), place.line,
+                                            place.column, heading_of(diagnostic))}});
+    }
   }
   return marks;
 }

@@ -198,14 +198,9 @@ Json view_of(const Report& report) {
                {"is_plan", report.is_plan},
                {"version", ATTN_VERSION},
                {"colours", colours_text()}};
-  view["lines"] = lines_view(*spec.source, *spec.warnings, clauses_of(explanation));
-  view["marks"] = other_marks_view(*spec.warnings);
-  for (const diag::Diagnostic& each : report.further.sorted()) {
-    view["marks"].push_back(
-        {{"severity", "warning"},
-         {"text", fmt::format("{}[{}]: {}{}", "warning", diag::id_of(each.code), each.message,
-                              each.help.empty() ? "" : "\n= help: " + each.help)}});
-  }
+  const std::vector<const diag::Sink*> warnings = {spec.warnings.get(), &report.further};
+  view["lines"] = lines_view(*spec.source, warnings, clauses_of(explanation));
+  view["marks"] = other_marks_view(warnings);
   add_mask(report, view);
   view["findings"] = findings_view(explanation);
   const std::vector<Workload> all = workloads_of(report);

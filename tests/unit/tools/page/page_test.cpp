@@ -43,7 +43,7 @@ std::string text_of(const Json& line) {
 TEST(Page, LinesAreThoseOfTheText) {
   const support::Source source("x.attn", "# a\n\tattention x {  dims\tB = 2; }\n\n  end\n");
   const diag::Sink sink(source);
-  const Json lines = lines_view(source, sink, {{"dims", 2, 3, "dims B = 2;", {}}});
+  const Json lines = lines_view(source, {&sink}, {{"dims", 2, 3, "dims B = 2;", {}}});
   ASSERT_EQ(lines.size(), 4U);
   EXPECT_EQ(text_of(lines[0]), "# a");
   EXPECT_EQ(lines[0]["words"][0]["kind"], "comment");
@@ -62,7 +62,7 @@ TEST(Page, CaretsAreUnderWhatIsMeant) {
   auto& diagnostic = sink.report(diag::Code::syntax, {6, 8}, "wrong");
   diagnostic.labels.push_back({{1, 3}, "this"});
   diagnostic.help = "do not";
-  const Json marks = lines_view(source, sink, {})[0]["marks"];
+  const Json marks = lines_view(source, {&sink}, {})[0]["marks"];
   ASSERT_EQ(marks.size(), 3U);
   EXPECT_THAT(marks[0]["text"].get<std::string>(), testing::StartsWith("        ^^ error["));
   EXPECT_EQ(marks[1]["text"], "    - this");
