@@ -1,6 +1,7 @@
 // `attnc report`: what explain and draw say, as one page of HTML. (report.h reports errors.)
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <iterator>
 #include <utility>
 
@@ -35,6 +36,10 @@ Error wrong(std::string message) {
 Status check_options(const Options& options) {
   if (!options.output.ends_with(".html")) {
     return wrong(fmt::format("-o {}: the name does not end in .html", options.output));
+  }
+  std::error_code none;
+  if (std::filesystem::equivalent(options.output, options.path, none)) {
+    return wrong(fmt::format("-o {}: this is the input file", options.output));
   }
   if (!is_plan(options.path)) return {};
   if (!options.how.target.empty()) {

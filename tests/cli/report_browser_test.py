@@ -39,12 +39,15 @@ OPERATIONS = """attention every(window = 5) {
   tensor  on: bool[Skv] = i0 % 3 != 1;
   tensor  level: f32[Hq] = 1.5 * (i0 + 1);
   param   shift: i32;
-  mask    (q_idx - 20) // 3 * 3 + (q_idx - 20) % 3 == q_idx - 20 && max(q_idx, kv_idx) - min(q_idx, kv_idx) < 30;
+  mask    (q_idx - 20) // 3 != -2 && (q_idx - 20) % 5 != 3 && kv_idx * 1.5 % 4.0 != 0.5;
+  mask    max(q_idx, kv_idx) - min(q_idx, kv_idx) < 30;
   mask    on[kv_idx] || doc[b, kv_idx] == doc[b, min(q_idx, 47)] || (kv_idx & 3) == 1;
   mask    ((kv_idx ^ q_idx) | 8) << 2 >> 1 != 24 || ~kv_idx == -7;
   mask    sqrt(kv_idx * 1.0) / 0.75 <= level[h] * 4.0 || floor(kv_idx / 4.0) != ceil(q_idx / 8.0);
   mask    where(kv_idx > window, abs(kv_idx - shift), -kv_idx) != 4;
   mask    kv_idx * 65536 * 65536 == 0 && !(kv_idx == 11) && (b == 0 || h >= 0 || kv_idx != 3);
+  mask    rsqrt(kv_idx + 1.0) < 0.95 || int(q_idx / 7.0) != int(on[kv_idx]) + 1;
+  mask    !(on[kv_idx] && doc[b, kv_idx] < h) || q_idx // 2.0 == kv_idx // 2.0;
   outputs o;
 }
 """
@@ -190,7 +193,8 @@ class Report(attnc.Case):
 
     def test_colours(self):
         self.open(SPECS / "causal.attn", "--bind", "Sq=32", scheme="dark")
-        colours = "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.querySelector('.picture .i5')).fill]"
+        colours = """[getComputedStyle(document.body).backgroundColor,
+                      getComputedStyle(document.querySelector('.picture .i5')).fill]"""
         self.assertEqual(self.value(colours), ["rgb(10, 14, 20)", "rgb(91, 141, 239)"])
         self.browser.scheme("light")
         self.assertEqual(self.value(colours), ["rgb(246, 247, 250)", "rgb(47, 95, 208)"])
@@ -222,6 +226,8 @@ class Report(attnc.Case):
 
     def test_evaluates_every_operation(self):
         self.open(self.write("every.attn", OPERATIONS), "--in", "shift=9")
+        unused = self.value("Object.keys(OPERATIONS).filter((op) => !data.nodes.some((node) => node.op === op))")
+        self.assertEqual(unused, [])
         count = self.value(AGREES)
         self.assertEqual([count["differs"], count["unknown"]], [[], 0])
         visible = self.value("report.mask.panels.map((panel) => panel.map.filter((c) => c === FULL).length)")

@@ -41,7 +41,8 @@ class Report(attnc.Case):
         for node in page.all("g", "node"):
             self.assertIn(node.get("data-clauses"), clauses | {None})
         for text in ("[16777216,256,2048,1]", "67.1 MB", "201.9 MB", "256 B", "412.35 GFLOP",
-                     "989.4 TFLOP/s", "4800 GB/s", "q_idx - kv_idx < 4096", "[max(0, q_idx - 4095), q_idx + 1)"):
+                     "989.4 TFLOP/s", "4800 GB/s", "q_idx - kv_idx < 4096",
+                     "[max(0, q_idx - 4095), q_idx + 1)"):
             self.assertIn(text, page.text)
         milliseconds = explained["predicted_ms"]
         share = 412.35e9 / (milliseconds * 1e-3) / 989.4e12
@@ -78,6 +79,12 @@ class Report(attnc.Case):
                 self.assertIn(f"attention {path.stem}", page.text)
                 self.assertEqual(len(page.all("svg", "graph")) == 0, code == 3)
                 self.assertTrue(page.data["panels"])
+                self.assertNotRegex(page.text, r"\bnan\b")
+
+    def test_no_keys(self):
+        page = self.report(SPECS / "noop.attn", "--bind", "Sq=8", "--bind", "Skv=0")
+        self.assertIn("There is no picture: 8 rows and 0 columns", page.text)
+        self.assertNotRegex(page.text, r"\bnan\b")
 
     def test_large(self):
         page = self.report(SPECS / "document_causal.attn", "--bind", "Sq=131072", "--in", "doc=random")
@@ -135,10 +142,12 @@ class Report(attnc.Case):
     def test_refusals(self):
         path = self.folder / "report.html"
         wrong = self.write("wrong.attn", NOOP.replace("outputs o", "mask kv_idx < ;\n outputs o"))
+        odd = self.write("odd.html", NOOP)
         open_size = self.write("open.attn", NOOP.replace("Sq = 16", "Sq"))
         damaged = self.write("damaged.attnplan", self.compile(NOOP).read_bytes()[:-100])
         cases = (("-o", 2, (wrong,)),
                  ("does not end in .html", 2, (SPECS / "causal.attn", "-o", "report.htm")),
+                 ("this is the input file", 2, (odd, "-o", odd)),
                  ("expected", 1, (wrong, "-o", path)),
                  ("dimension Sq of `noop` has no size", 2, (open_size, "-o", path)),
                  ("truncated", 6, (damaged, "-o", path)),

@@ -86,7 +86,7 @@ void add_mask(const Report& report, Json& view) {
   view["inputs"] = Json::array();
   view["data"] = nullptr;
   if (!report.drawn.ok()) {
-    view["no_picture"] = report.drawn.error().message;
+    view["no_picture"] = shown(report.drawn.error().message);
     return;
   }
   const Drawn& drawn = *report.drawn;
@@ -97,7 +97,7 @@ void add_mask(const Report& report, Json& view) {
 
 std::optional<Workload> workload_of(const ExplainedProgram& program, const char* name,
                                     const pictures::Share& share, bool is_assumed) {
-  if (program.bytes == 0) return std::nullopt;
+  if (program.bytes == 0 || program.flops == 0) return std::nullopt;
   Workload work{name, program.flops * share.part(), !share.exact, is_assumed, program.bytes};
   if (program.compiled && !program.compiled->plan.choice.empty()) {
     const plan::Alternative& taken = program.compiled->plan.choice.front();

@@ -69,6 +69,7 @@ class Picture {
     this.cross = this.over.appendChild(document.createElementNS(SVG, "path"));
     this.cross.setAttribute("class", "cross");
     this.tooltip = document.getElementById("tooltip");
+    document.getElementById("tools").hidden = false;
     this.conditions = [...document.querySelectorAll("#conditions li")];
     this.place = null;
     this.listen();
