@@ -38,6 +38,7 @@ void add_run(CLI::App& app, Action& action);
 void add_verify(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 void add_inspect(CLI::App& app, Action& action);
+void add_report(CLI::App& app, Action& action);
 void add_fmt(CLI::App& app, Action& action);
 void add_lsp(CLI::App& app, Action& action);
 void add_opt(CLI::App& app, Action& action);

@@ -62,19 +62,24 @@ class ClauseMap {
           source.text().substr(clause.span.begin, clause.span.end - clause.span.begin);
       const support::Place begin = source.place(clause.span.begin);
       spans_.push_back({begin, source.place(clause.span.end)});
-      clauses_.push_back({clause.keyword.text, begin.line, squeezed(text), {}});
+      clauses_.push_back(
+          {clause.keyword.text, begin.line, spans_.back().end.line, squeezed(text), {}});
       const auto* normalize = std::get_if<ast::NormalizeClause>(&clause.body);
       if (normalize != nullptr) weights = normalize->by.text;
     }
-    clauses_.push_back(
-        {"attention", source.place(spec->span.begin).line, weights + "(scores) V", {}});
+    const std::uint32_t line = source.place(spec->span.begin).line;
+    clauses_.push_back({"attention", line, line, weights + "(scores) V", {}});
   }
 
-  void add(const graph::BackendGraph& graph) {
+  // Returns the clause of each node.
+  std::vector<std::size_t> add(const graph::BackendGraph& graph) {
     const std::vector<std::string> lines = node_lines(graph);
+    std::vector<std::size_t> clauses;
     for (std::size_t i = 0; i < lines.size(); ++i) {
-      clauses_[clause_at(graph::position_of(graph.nodes[i]))].nodes.push_back(lines[i]);
+      clauses.push_back(clause_at(graph::position_of(graph.nodes[i])));
+      clauses_[clauses.back()].nodes.push_back(lines[i]);
     }
+    return clauses;
   }
 
   std::vector<ExplainedClause> take() && { return std::move(clauses_); }
@@ -163,6 +168,12 @@ bool is_of_one_kernel(const Explanation& explanation) {
   return std::ranges::find(kOthers, lowering) == std::end(kOthers);
 }
 
+bool has_band(const Explanation& explanation) {
+  const passes::Band& band = explanation.mask.band;
+  const passes::Band& end = explanation.mask.from_end;
+  return band.left || band.right || end.left || end.right;
+}
+
 // Kernels of attnc's own walk lists of blocks, whatever the mask's band is.
 bool is_of_lists(const Explanation& explanation) {
   const auto& program = explanation.forward;
@@ -174,24 +185,14 @@ std::string band_text(const Explanation& explanation) {
   return skips_blocks(explanation) ? ": cuDNN skips the blocks outside" : "";
 }
 
-// For which scores a residual condition is computed.
-std::string residual_text(const Explanation& explanation, bool band) {
-  if (is_of_lists(explanation)) return "computed for the scores of partial blocks";
-  return fmt::format("{}computed for every score{}",
-                     is_of_one_kernel(explanation) ? "" : "one kernel for all would have it ",
-                     band ? " in the band" : "");
-}
-
 std::string mask_text(const Explanation& explanation) {
   const passes::Band& from_end = explanation.mask.from_end;
-  bool band = explanation.mask.band.left || explanation.mask.band.right;
   std::string text;
-  if (band) {
+  if (explanation.mask.band.left || explanation.mask.band.right) {
     text += fmt::format("  band      {}{}\n", passes::to_text(explanation.mask.band),
                         band_text(explanation));
   }
   if (from_end.left || from_end.right) {
-    band = true;
     text += fmt::format("  band      {}: from the last diagonal of each batch\n",
                         passes::to_text(from_end, passes::kDistanceFromEnd));
   }
@@ -203,7 +204,7 @@ std::string mask_text(const Explanation& explanation) {
         "they need to be, or blocks unknown\n";
   }
   for (const std::string& residual : explanation.residual) {
-    text += fmt::format("  residual  {}: {}\n", residual, residual_text(explanation, band));
+    text += fmt::format("  residual  {}: {}\n", residual, residual_text(explanation));
   }
   if (text.empty()) {
     text = explanation.columns == 0 ? "  there are no keys\n" : "  everything is visible\n";
@@ -218,11 +219,8 @@ std::string gradients_text(const Explanation& explanation) {
 }
 
 std::string work_text(const Explanation& explanation, const ExplainedProgram& program) {
-  const passes::Band& end = explanation.mask.from_end;
-  const bool band =
-      explanation.mask.band.left || explanation.mask.band.right || end.left || end.right;
   std::string text = fmt::format("  {} over all scores", flops_text(program.flops));
-  if (band) {
+  if (has_band(explanation)) {
     text +=
         fmt::format(", of which {} ({}) lie in the band",
                     flops_text(program.flops * explanation.share), percent_text(explanation.share));
@@ -414,10 +412,10 @@ void explain_columns(const passes::MaskAnalysis& mask, Explanation& explanation)
 
 ExplainedProgram explain_program(const Spec& spec, const plan::Program& program) {
   ClauseMap clauses(*spec.source);
-  for (const plan::CudnnStep* step : plan::steps_of<plan::CudnnStep>(program)) {
-    clauses.add(step->graph);
-  }
   ExplainedProgram explained;
+  for (const plan::CudnnStep* step : plan::steps_of<plan::CudnnStep>(program)) {
+    explained.node_clauses.push_back(clauses.add(step->graph));
+  }
   explained.clauses = std::move(clauses).take();
   explained.program = program;
   explained.flops = dense_flops(spec.attention, plan::direction_of(program));
@@ -466,6 +464,13 @@ Explanation explain(const Spec& spec, bool gradients, planning::Rewrites made) {
   if (gradients) explanation.derivatives = explain_derivatives(spec.attention);
   explanation.share = passes::band_share(covered.dims, mask->band());
   return explanation;
+}
+
+std::string residual_text(const Explanation& explanation) {
+  if (is_of_lists(explanation)) return "computed for the scores of partial blocks";
+  return fmt::format("{}computed for every score{}",
+                     is_of_one_kernel(explanation) ? "" : "one kernel for all would have it ",
+                     has_band(explanation) ? " in the band" : "");
 }
 
 std::string to_text(const Explanation& explanation) {

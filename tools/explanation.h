@@ -21,7 +21,8 @@ namespace attn::tools {
 // A clause of the spec, or the attention itself (keyword "attention"): Q K^T, softmax, P V.
 struct ExplainedClause {
   std::string keyword;
-  std::uint32_t line = 0;          // 1-based
+  std::uint32_t line = 0;  // 1-based
+  std::uint32_t last_line = 0;
   std::string text;                // as written, on one line
   std::vector<std::string> nodes;  // of the graph, in order, as graph::to_text lists them
 };
@@ -35,6 +36,8 @@ struct ExplainedColumns {
 // The program of one direction.
 struct ExplainedProgram {
   std::vector<ExplainedClause> clauses;  // in text order, the attention itself last
+  // The clause of each node of each cuDNN step, as an index of `clauses`.
+  std::vector<std::vector<std::size_t>> node_clauses;
   plan::Program program;
   std::vector<std::string> parts;  // of the mask, or its pages, where the lowering is that
   double flops = 0;                // of all scores
@@ -62,7 +65,8 @@ struct Explanation {
   std::optional<ExplainedDerivatives> derivatives;
   std::optional<ExplainedProgram> forward;
   std::optional<ExplainedProgram> backward;
-  std::string why_not_compiled;  // cuDNN could not be loaded
+  std::string why_not_compiled;        // cuDNN could not be loaded
+  std::optional<plan::Target> target;  // that it was compiled for, or would be
 };
 
 // All but the programs; derivatives with `gradients`. The mask's band is found as `made` says.
@@ -74,6 +78,9 @@ ExplainedProgram explain_program(const Spec& spec, const plan::Program& program)
 ExplainedProgram explain_refused(const Spec& spec, plan::Direction direction, Error refusal);
 // As explain_program, and the plan with what it tells.
 ExplainedProgram explain_compiled(const Spec& spec, driver::Compiled compiled);
+
+// For which scores a residual condition is computed.
+std::string residual_text(const Explanation& explanation);
 
 std::string to_text(const Explanation& explanation);
 Json to_json(const Explanation& explanation);

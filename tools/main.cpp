@@ -30,6 +30,7 @@ void add_commands(CLI::App& app, Action& action) {
   add_compile(app, action);
   add_explain(app, action);
   add_draw(app, action);
+  add_report(app, action);
   add_run(app, action);
   add_verify(app, action);
   add_bench(app, action);

@@ -110,14 +110,15 @@ void tell_denied() {
 
 SpecOutcome analyze_spec(std::shared_ptr<const support::Source> source,
                          const sema::Bindings& bindings, Format format) {
-  diag::Sink sink(*source);
+  const auto sink = std::make_shared<diag::Sink>(*source);
   auto analyses = std::make_shared<passes::MaskAnalyses>();
   std::optional<ir::Attention> attention =
-      driver::front_end(*source, bindings, sink, analyses.get());
-  print_diagnostics(diag::to_text(sink, error_paint()));
-  std::optional<Error> error = refusal(sink, format);
+      driver::front_end(*source, bindings, *sink, analyses.get());
+  print_diagnostics(diag::to_text(*sink, error_paint()));
+  std::optional<Error> error = refusal(*sink, format);
   if (error) return {std::nullopt, kSpecHasErrors, std::move(error)};
-  return {Spec{std::move(source), bindings, std::move(*attention), std::move(analyses)}, kOk, {}};
+  return {
+      Spec{std::move(source), bindings, std::move(*attention), std::move(analyses), sink}, kOk, {}};
 }
 
 std::vector<Spec> analyze_all_sizes(const std::shared_ptr<const support::Source>& source,

@@ -25,6 +25,7 @@ struct Spec {
   ir::Attention attention;
   // Of masks, made by the front end and kept for the compiler.
   std::shared_ptr<passes::MaskAnalyses> analyses{};
+  std::shared_ptr<const diag::Sink> warnings{};  // of read_spec and spec_of_plan
 };
 
 // A spec, or the error that was reported and its exit code.

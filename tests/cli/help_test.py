@@ -3,8 +3,8 @@ import re
 
 import attnc
 
-COMMANDS = ["check", "compile", "explain", "draw", "run", "verify", "bench", "inspect", "fmt", "lsp", "opt", "convert",
-            "explain-code", "support", "target", "cache", "version", "completion", "help"]
+COMMANDS = ["check", "compile", "explain", "draw", "report", "run", "verify", "bench", "inspect", "fmt", "lsp", "opt",
+            "convert", "explain-code", "support", "target", "cache", "version", "completion", "help"]
 PRINT_NO_DATA = ["lsp", "cache", "completion"]  # cache has commands of its own
 CACHE_COMMANDS = ["path", "list", "info", "verify", "prune", "clear"]
 

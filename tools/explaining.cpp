@@ -1,0 +1,154 @@
+#include "tools/explaining.h"
+
+#include <fmt/format.h>
+
+#include "compiler/driver/driver.h"
+#include "compiler/driver/memory.h"
+#include "runtime/cuda/device.h"
+#include "tools/console.h"
+
+namespace attn::tools {
+namespace {
+
+constexpr const char* kDefaultTarget = "h200";
+
+Result<plan::Target> target_of(const ExplainOptions& options) {
+  if (!options.target.empty()) return find_target(options.target, options.cudnn_folder);
+  const Result<int> devices = cuda::device_count();
+  if (devices.ok() && *devices > 0) return native_target(options.cudnn_folder);
+  const std::string why = devices.ok() ? "there is no CUDA device" : devices.error().message;
+  tell_note(fmt::format("target: {}, because {}", kDefaultTarget, why));
+  return find_target(kDefaultTarget, options.cudnn_folder);
+}
+
+planning::Context context_of(const ExplainOptions& options, const Spec& spec,
+                             const plan::Target& target, plan::Direction direction) {
+  return {.gpu = planning::gpu_of(target),
+          .direction = direction,
+          .rewrites = options.rewrites,
+          .analyses = spec.analyses.get()};
+}
+
+// The program, compiled when `how` is given. A refusal by cuDNN is the answer when `may_refuse`.
+Result<ExplainedProgram> compiled_program(const Spec& spec, const ir::Attention& attention,
+                                          const plan::Program& program,
+                                          const std::optional<driver::CompileOptions>& how,
+                                          bool may_refuse) {
+  if (!how) return explain_program(spec, program);
+  Result<driver::Compiled> compiled = driver::compile(attention, *spec.source, spec.bindings, *how);
+  if (compiled.ok()) {
+    return explain_compiled(spec, std::move(*compiled));
+  }
+  if (!may_refuse || compiled.error().code != ErrorCode::unsupported) return compiled.error();
+  ExplainedProgram explained = explain_program(spec, program);
+  explained.refusal = compiled.error();
+  explained.refused_target = how->target.name;
+  return explained;
+}
+
+bool needs_cudnn(const plan::Program& program) {
+  return !plan::steps_of<plan::CudnnStep>(program).empty();
+}
+
+// Nothing, and why in the explanation, when there is no cuDNN but it is needed.
+Result<std::optional<driver::CompileOptions>> compile_options(const ExplainOptions& options,
+                                                              const Spec& spec,
+                                                              const plan::Target& target,
+                                                              bool needs_cudnn,
+                                                              Explanation& explanation) {
+  if (needs_cudnn && explanation.why_not_compiled.empty()) {
+    const Result<std::int64_t> version =
+        worker::cudnn_version(worker_options(options.cudnn_folder, options.timeout));
+    if (!version.ok() && version.error().code != ErrorCode::cudnn) return version.error();
+    if (!version.ok()) explanation.why_not_compiled = version.error().message;
+  }
+  if (!explanation.why_not_compiled.empty()) return std::optional<driver::CompileOptions>();
+  driver::CompileOptions how;
+  how.target = target;
+  how.worker = worker_options(options.cudnn_folder, options.timeout);
+  how.lowering = options.lowering;
+  how.rewrites = options.rewrites;
+  how.analyses = spec.analyses.get();
+  return std::optional(std::move(how));
+}
+
+// Of what nobody need have asked for: a refusal, whoever refuses, is part of the explanation.
+Result<ExplainedProgram> explain_backward(const ExplainOptions& options, const Spec& spec,
+                                          const plan::Target& target, Explanation& explanation) {
+  constexpr auto kBackward = plan::Direction::backward;
+  const auto program =
+      driver::lower(spec.attention, options.lowering, context_of(options, spec, target, kBackward));
+  if (!program.ok() && program.error().code != ErrorCode::unsupported) return program.error();
+  if (!program.ok()) return explain_refused(spec, kBackward, program.error());
+  ATTN_ASSIGN(auto how, compile_options(options, spec, target, needs_cudnn(*program), explanation));
+  if (how) {
+    how->paired = true;
+    how->direction = kBackward;
+  }
+  return compiled_program(spec, spec.attention, *program, how, true);
+}
+
+}  // namespace
+
+Result<Explanation> explain_attention(const ExplainOptions& options, const Spec& spec) {
+  const bool gradients = options.gradients.value_or(!spec.attention.gradients.empty());
+  const ir::Attention attention =
+      gradients ? driver::training_forward(spec.attention) : spec.attention;
+  Result<plan::Target> target = target_of(options);
+  std::string why_no_target;
+  if (!target.ok()) {
+    if (target.error().code != ErrorCode::cudnn) return target.error();
+    why_no_target = target.error().message;
+    target = find_target(kDefaultTarget, options.cudnn_folder);
+  }
+  constexpr auto kForward = plan::Direction::forward;
+  const planning::Context context = context_of(options, spec, *target, kForward);
+  Result<std::string> lowering = options.lowering;
+  if (gradients) lowering = planner::lowering_of_pair(attention, options.lowering, context);
+  ATTN_RETURN_IF_ERROR(lowering.status());
+  const auto program = driver::lower(attention, *lowering, context);
+  const bool explains = options.why_not && !program.ok() && attention.dims.bound() &&
+                        program.error().code == ErrorCode::unsupported;
+  if (!program.ok() && !explains) return program.error();
+  Explanation explanation = explain(spec, gradients, options.rewrites);
+  explanation.target = *target;
+  explanation.why_not_compiled = why_no_target;
+  if (explains) {
+    explanation.forward = explain_refused(spec, kForward, program.error());
+  } else {
+    ATTN_ASSIGN(auto how,
+                compile_options(options, spec, *target, needs_cudnn(*program), explanation));
+    if (how) how->paired = gradients;
+    ATTN_ASSIGN(explanation.forward,
+                compiled_program(spec, attention, *program, how, options.why_not));
+  }
+  if (!gradients) return explanation;
+  ATTN_ASSIGN(explanation.backward, explain_backward(options, spec, *target, explanation));
+  return explanation;
+}
+
+Explanation explain_plans(const Spec& spec, const plan::Bundle& bundle, bool gradients) {
+  const bool both = gradients || !spec.attention.gradients.empty() ||
+                    bundle.find(plan::Direction::backward) != nullptr;
+  Explanation explanation = explain(spec, both, planning::all_but(bundle.plans.front().without));
+  explanation.target = bundle.plans.front().target;
+  for (const plan::Plan& plan : bundle.plans) {
+    const bool backward = plan::direction_of(plan.program) == plan::Direction::backward;
+    auto& explained = backward ? explanation.backward : explanation.forward;
+    explained = explain_compiled(spec, driver::Compiled{plan, {}});
+  }
+  return explanation;
+}
+
+void warn_of_memory(const Spec& spec, const Explanation& explanation, diag::Sink& sink) {
+  for (const auto* explained : {&explanation.forward, &explanation.backward}) {
+    if (!*explained) continue;
+    const ExplainedProgram& program = **explained;
+    driver::warn_of_memory(spec.attention, program.program,
+                           program.compiled ? plan::memory_of(program.compiled->plan)
+                                            : plan::memory_of(program.program),
+                           sink);
+  }
+}
+
+}  // namespace attn::tools

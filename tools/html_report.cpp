@@ -1,0 +1,165 @@
+// `attnc report`: what explain and draw say, as one page of HTML. (report.h reports errors.)
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <iterator>
+#include <utility>
+
+#include "runtime/io/file.h"
+#include "tools/command.h"
+#include "tools/explaining.h"
+#include "tools/inputs.h"
+#include "tools/page/mask_view.h"
+#include "tools/page/page.h"
+#include "tools/page/view.h"
+#include "tools/report.h"
+#include "tools/subject.h"
+
+namespace attn::tools {
+namespace report_command {
+namespace {
+
+struct Options {
+  std::string path;
+  std::string output;
+  std::string direction;  // empty: both if the spec has a `grad` clause, else fwd
+  sema::Bindings bindings;
+  InputTexts inputs;
+  ExplainOptions how;
+  Format format = Format::text;
+};
+
+Error wrong(std::string message) {
+  return {ErrorCode::invalid_argument, std::move(message), {}, {}};
+}
+
+Status check_options(const Options& options) {
+  if (!options.output.ends_with(".html")) {
+    return wrong(fmt::format("-o {}: the name does not end in .html", options.output));
+  }
+  std::error_code none;
+  if (std::filesystem::equivalent(options.output, options.path, none)) {
+    return wrong(fmt::format("-o {}: this is the input file", options.output));
+  }
+  if (!is_plan(options.path)) return {};
+  if (!options.how.target.empty()) {
+    return wrong("--target has no meaning for a plan: it has its own");
+  }
+  return {};
+}
+
+// Values of --in that do not fit are an error; without a picture for another reason there is a page
+// that says why.
+Result<Result<page::Drawn>> drawn_of(const Options& options, const ir::Attention& attention) {
+  ATTN_RETURN_IF_ERROR(check_sizes(attention));
+  ATTN_ASSIGN(Inputs inputs,
+              make_inputs(attention, options.inputs, Missing::lifelike, Needs::masks));
+  auto& [tensors, params] = inputs.values;
+  reference::Bindings values{
+      {std::move_iterator(tensors.begin()), std::move_iterator(tensors.end())},
+      {params.begin(), params.end()}};
+  Result<pictures::Picture> picture = page::picture_for_page(attention, values);
+  if (!picture.ok()) return Result<page::Drawn>(picture.error());
+  return Result<page::Drawn>(
+      page::Drawn{std::move(*picture), std::move(values), std::move(inputs.origins)});
+}
+
+// Leaves what --direction asks for. Errors: invalid_argument, if a plan file does not have it.
+Status select_direction(const std::string& direction, Explanation& explanation) {
+  const bool lacks = (direction != "bwd" && !direction.empty() && !explanation.forward) ||
+                     (direction != "fwd" && !direction.empty() && !explanation.backward);
+  if (lacks) return wrong(fmt::format("--direction {}: the plan file does not have it", direction));
+  if (direction == "fwd") {
+    explanation.backward.reset();
+    explanation.derivatives.reset();
+  }
+  if (direction == "bwd") explanation.forward.reset();
+  return {};
+}
+
+Result<Explanation> explanation_of(const Options& options, const Subject& subject) {
+  ExplainOptions how = options.how;
+  how.why_not = true;
+  if (!options.direction.empty()) how.gradients = options.direction != "fwd";
+  Explanation explanation;
+  if (subject.file) {
+    explanation = explain_plans(subject.spec, *subject.file, how.gradients.value_or(false));
+  } else {
+    ATTN_ASSIGN(explanation, explain_attention(how, subject.spec));
+  }
+  ATTN_RETURN_IF_ERROR(select_direction(options.direction, explanation));
+  return explanation;
+}
+
+bool is_refused(const Explanation& explanation) {
+  const auto& program = explanation.forward ? explanation.forward : explanation.backward;
+  return program && program->refusal;
+}
+
+Json to_json(const Options& options, const std::string& text) {
+  return {{"report", options.output}, {"bytes", text.size()}};
+}
+
+// The exit code: a page of what no engine takes says why, but it is not done.
+Result<int> write_report(const Options& options, const Subject& subject) {
+  const Spec& spec = subject.spec;
+  ATTN_ASSIGN(auto drawn, drawn_of(options, spec.attention));
+  ATTN_ASSIGN(const Explanation explanation, explanation_of(options, subject));
+  diag::Sink further(*spec.source);
+  if (!subject.file) warn_of_memory(spec, explanation, further);
+  print_diagnostics(diag::to_text(further, error_paint()));
+  if (report_denied(further, options.format)) return kSpecHasErrors;
+  const std::string text = page::page_of(
+      page::view_of({spec, explanation, further, std::move(drawn), subject.file.has_value()}));
+  ATTN_RETURN_IF_ERROR(io::write_file(options.output, std::as_bytes(std::span(text))));
+  if (options.format == Format::json) print_json(to_json(options, text));
+  if (!is_refused(explanation)) return kOk;
+  const auto& program = explanation.forward ? explanation.forward : explanation.backward;
+  tell(error_text(*program->refusal, spec.source.get(), error_paint()));
+  return kUnsupported;
+}
+
+int run(const Options& options) {
+  if (const Status status = check_options(options); !status.ok()) {
+    return report(status.error(), options.format);
+  }
+  const SubjectOutcome outcome = read_subject(options.path, options.bindings, options.format);
+  if (!outcome.subject) return outcome.exit_code;
+  const Result<int> code = write_report(options, *outcome.subject);
+  if (code.ok()) return *code;
+  return report(code.error(), options.format, outcome.subject->spec.source.get());
+}
+
+}  // namespace
+}  // namespace report_command
+
+void add_report(CLI::App& app, Action& action) {
+  using namespace report_command;
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand(
+      "report", "Write one HTML page: the spec, its mask, strategies, limits, graphs, kernels");
+  command
+      ->add_option("subject", options->path,
+                   "Spec (.attn, .attn.json, - for standard input) or plan file")
+      ->type_name("SPEC|PLAN")
+      ->required();
+  command->add_option("-o,--output", options->output, "Page to write; it needs no other file")
+      ->type_name("FILE.html")
+      ->required();
+  add_target_option(*command, options->how.target);
+  add_bind(*command, options->bindings);
+  add_in(*command, options->inputs);
+  command
+      ->add_option("--direction", options->direction,
+                   "What to show (default: both if the spec has a `grad` clause, else fwd)")
+      ->type_name("fwd|bwd|both")
+      ->check(CLI::IsMember({"fwd", "bwd", "both"}));
+  add_lowering(*command, options->how.lowering, options->how.rewrites);
+  add_deny(*command);
+  add_timeout(*command, options->how.timeout);
+  add_cudnn(*command, options->how.cudnn_folder);
+  add_format(*command, options->format);
+  set_action(*command, action, options, run);
+}
+
+}  // namespace attn::tools

@@ -1,0 +1,303 @@
+#include "tools/page/program_view.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "compiler/driver/support.h"
+#include "runtime/io/host_tensor.h"
+#include "tools/page/graph_view.h"
+#include "tools/words.h"
+
+namespace attn::tools::page {
+namespace {
+
+constexpr std::size_t kMostSource = 200'000;  // bytes of one source, and of all
+constexpr std::size_t kMostGraphs = 12;       // drawn; further ones are only listed
+
+std::string milliseconds_text(double time) {
+  return time < 0.1 ? fmt::format("{:.4f}", time) : fmt::format("{:.3f}", time);
+}
+
+std::string engine_of(const std::string& lowering) {
+  const engines::Engine* engine = planner::engine_of(lowering);
+  return engine == nullptr ? "" : std::string(engine->name);
+}
+
+std::string what_of(const std::string& lowering) {
+  for (const engines::Strategy& strategy : planner::strategies(planner::kAnyOrSlow)) {
+    if (strategy.name == lowering) return std::string(strategy.what);
+  }
+  return "";
+}
+
+// The strategies that were considered, the chosen one first, then those refused before it.
+Json choice_view(const driver::Compiled& compiled) {
+  double longest = 0;
+  for (const plan::Alternative& way : compiled.plan.choice) {
+    longest = std::max({longest, way.predicted_ms, way.measured_ms.value_or(0)});
+  }
+  Json list = Json::array();
+  const auto row = [](const std::string& lowering) {
+    return Json{{"lowering", shown(lowering)},
+                {"engine", engine_of(lowering)},
+                {"what", what_of(lowering)},
+                {"chosen", false},
+                {"predicted", nullptr},
+                {"measured", nullptr},
+                {"bar", nullptr},
+                {"reason", nullptr}};
+  };
+  for (const plan::Alternative& way : compiled.plan.choice) {
+    Json json = row(way.lowering);
+    json["chosen"] = list.empty();
+    if (way.predicted_ms > 0) json["predicted"] = milliseconds_text(way.predicted_ms);
+    if (way.measured_ms) json["measured"] = milliseconds_text(*way.measured_ms);
+    const double time = way.measured_ms.value_or(way.predicted_ms);
+    if (time > 0) json["bar"] = fmt::format("{:.1f}", std::max(100 * time / longest, 0.5));
+    if (!way.refused.empty()) json["reason"] = shown_lines(way.refused);
+    list.push_back(std::move(json));
+  }
+  for (const planner::Refusal& refusal : compiled.refused) {
+    const std::string reason = shown_lines(driver::reason_of(refusal.error));
+    const auto same = [&](const Json& each) { return each["lowering"] == refusal.lowering; };
+    const auto known = std::ranges::find_if(list, same);
+    if (known != list.end()) {
+      if ((*known)["reason"].is_null()) (*known)["reason"] = reason;
+      continue;
+    }
+    Json json = row(refusal.lowering);
+    json["reason"] = reason;
+    list.push_back(std::move(json));
+  }
+  return list;
+}
+
+std::int64_t size_of_tensor(const plan::TensorInfo& tensor) {
+  return io::element_count(tensor.dims) * static_cast<std::int64_t>(size_of(tensor.dtype));
+}
+
+Json tensors_view(const std::vector<plan::TensorInfo>& tensors) {
+  Json list = Json::array();
+  for (const plan::TensorInfo& tensor : tensors) {
+    list.push_back({{"name", shown(tensor.name)},
+                    {"role", to_string(tensor.role)},
+                    {"dtype", to_string(tensor.dtype)},
+                    {"dims", dims_text(tensor.dims)},
+                    {"strides", dims_text(tensor.strides)},
+                    {"size", bytes_text(size_of_tensor(tensor))},
+                    {"addressed_by", shown(tensor.addressed_by)}});
+  }
+  return list;
+}
+
+// Without ones at the end.
+std::string extents_text(const plan::Extents& extents) {
+  std::string text = fmt::format("{}", extents[0]);
+  if (extents[1] != 1 || extents[2] != 1) text += fmt::format(" \u00d7 {}", extents[1]);
+  if (extents[2] != 1) text += fmt::format(" \u00d7 {}", extents[2]);
+  return text;
+}
+
+std::string argument_text(const plan::KernelArgument& argument) {
+  if (const plan::TensorOperand* tensor = plan::tensor_of(argument)) {
+    const bool is_map = std::holds_alternative<plan::TensorMapArgument>(argument);
+    std::string text = (is_map ? "map of " : "") + shown(tensor->name);
+    if (tensor->offset != 0) text += fmt::format(" + {}", tensor->offset);
+    return text;
+  }
+  if (const auto* param = std::get_if<plan::ParamOperand>(&argument)) return shown(param->name);
+  if (const auto* constant = std::get_if<plan::ConstantOperand>(&argument)) {
+    return fmt::format("{:g}", constant->value);
+  }
+  return "";
+}
+
+// The lines of a graph's listing that are of nodes come last.
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    lines.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return lines;
+}
+
+class Steps {
+ public:
+  explicit Steps(const ExplainedProgram& program) : program_(program) {
+    if (program.compiled) plan_ = &program.compiled->plan;
+  }
+
+  Json view() {
+    Json steps = Json::array();
+    for (const plan::Step& step : program_.program.steps) {
+      Json json = {{"number", steps.size()},  {"turns", nullptr},          {"made_by", nullptr},
+                   {"outputs", nullptr},      {"graph", nullptr},          {"nodes", Json::array()},
+                   {"values", Json::array()}, {"launches", Json::array()}, {"source", nullptr},
+                   {"source_size", nullptr},  {"same_source", nullptr}};
+      if (plan::turns_of(step) > 1) json["turns"] = plan::turns_of(step);
+      std::visit([&](const auto& each) { add(each, json); }, step);
+      steps.push_back(std::move(json));
+    }
+    return steps;
+  }
+
+ private:
+  void add(const plan::CudnnStep& step, Json& json) {
+    json["kind"] = "cuDNN graph";
+    const std::vector<std::size_t>& clauses = program_.node_clauses[graphs_];
+    if (plan_ != nullptr) {
+      const plan::CompiledStep& compiled = plan_->compiled[graphs_];
+      json["made_by"] =
+          fmt::format("engine {} of heuristic {}, knobs {}, workspace {}", compiled.engine,
+                      shown(compiled.heuristic), knobs_text(compiled.knobs),
+                      bytes_text(compiled.workspace_bytes));
+    }
+    if (graphs_++ < kMostGraphs) {
+      json["graph"] = graph_view(step, clauses);
+      if (json["graph"].is_object()) name_graph(step.graph, clauses, json["graph"]);
+    }
+    std::vector<std::string> lines = lines_of(graph::to_text(step.graph));
+    const std::size_t values = lines.size() - step.graph.nodes.size();
+    for (std::size_t i = 0; i < values; ++i) json["values"].push_back(shown(lines[i]));
+    for (std::size_t i = values; i < lines.size(); ++i) {
+      const ExplainedClause& clause = program_.clauses[clauses[i - values]];
+      json["nodes"].push_back({{"text", shown(lines[i])},
+                               {"clauses", fmt::format("{}", clauses[i - values])},
+                               {"line", clause.line},
+                               {"keyword", clause.keyword}});
+    }
+  }
+
+  // What is said where the pointer is, and to those who cannot see it.
+  void name_graph(const graph::BackendGraph& graph, const std::vector<std::size_t>& clauses,
+                  Json& view) const {
+    view["label"] = fmt::format("Operation graph of {} nodes, listed as text", graph.nodes.size());
+    std::size_t node = view["nodes"].size() - clauses.size();  // memory that is read comes first
+    for (const std::size_t clause : clauses) {
+      const ExplainedClause& of = program_.clauses[clause];
+      const auto what = view["nodes"][node]["what"].get<std::string>();
+      view["nodes"][node++]["what"] = fmt::format("{}\nline {}: {}", what, of.line, of.text);
+    }
+  }
+
+  void add(const plan::DeriveStep& step, Json& json) {
+    json["kind"] = step.once ? "kernel, once, when the plan is loaded" : "kernel";
+    std::vector<std::string> outputs;
+    for (std::size_t i = 0; i < step.outputs.size(); ++i) {
+      outputs.push_back(fmt::format("{} = {}", shown(step.outputs[i]), shown(step.expressions[i])));
+    }
+    json["outputs"] = fmt::format("{}", fmt::join(outputs, "; "));
+    add_source(step.source, json);
+    add_launches(plan::launched(program_.program, step), json);
+  }
+
+  void add(const plan::KernelStep& step, Json& json) {
+    json["kind"] = "kernels";
+    std::vector<std::string> outputs;
+    for (const std::string& output : step.outputs) outputs.push_back(shown(output));
+    json["outputs"] = fmt::format("writes {}", fmt::join(outputs, ", "));
+    add_source(step.source, json);
+    add_launches(step, json);
+  }
+
+  static void add_launches(const plan::KernelStep& step, Json& json) {
+    for (const plan::Launch& launch : step.launches) {
+      std::vector<std::string> arguments;
+      for (const plan::KernelArgument& argument : launch.arguments) {
+        arguments.push_back(argument_text(argument));
+      }
+      json["launches"].push_back({{"kernel", shown(launch.kernel)},
+                                  {"grid", extents_text(launch.grid)},
+                                  {"block", extents_text(launch.block)},
+                                  {"cluster", extents_text(launch.cluster)},
+                                  {"shared", bytes_text(launch.shared_bytes)},
+                                  {"arguments", fmt::format("{}", fmt::join(arguments, ", "))}});
+    }
+  }
+
+  // A source that was shown is not repeated.
+  void add_source(const std::string& source, Json& json) {
+    for (const auto& [number, text] : sources_) {
+      if (*text != source) continue;
+      json["same_source"] = fmt::format("{}", number);
+      return;
+    }
+    sources_.emplace_back(json["number"].get<std::size_t>(), &source);
+    const std::size_t bytes = std::min(source.size(), kMostSource - std::min(kMostSource, shown_));
+    shown_ += bytes;
+    std::string text = shown_lines(std::string_view(source).substr(0, bytes));
+    if (bytes < source.size()) {
+      text += fmt::format("\n... and {} more; `attnc explain --format json` has all of it",
+                          bytes_text(static_cast<std::int64_t>(source.size() - bytes)));
+    }
+    json["source"] = std::move(text);
+    json["source_size"] = fmt::format("{} lines", std::ranges::count(source, '\n'));
+  }
+
+  const ExplainedProgram& program_;
+  const plan::Plan* plan_ = nullptr;
+  std::size_t graphs_ = 0;
+  std::size_t shown_ = 0;                                            // bytes of sources
+  std::vector<std::pair<std::size_t, const std::string*>> sources_;  // of which step
+};
+
+Json checks_view(const plan::Program& program) {
+  Json list = Json::array();
+  if (!program.check) return list;
+  for (const plan::IndexCheck::Fault& fault : program.check->faults) {
+    list.push_back({{"expression", shown(fault.expression)}, {"what", shown(fault.what)}});
+  }
+  return list;
+}
+
+}  // namespace
+
+Json program_view(const ExplainedProgram& program, const std::string& name,
+                  const std::string& why_not_compiled) {
+  Json view = {{"direction", name},
+               {"refusal", nullptr},
+               {"unknown", nullptr},
+               {"choice", Json::array()},
+               {"has_measured", false},
+               {"has_reason", false},
+               {"strategy", nullptr},
+               {"strategy_engine", nullptr},
+               {"predicted", nullptr},
+               {"workspace", nullptr},
+               {"parts", Json::array()},
+               {"steps", Steps(program).view()},
+               {"tensors", tensors_view(program.program.tensors)},
+               {"internals", tensors_view(program.program.internals)},
+               {"params", Json::array()},
+               {"checks", checks_view(program.program)},
+               {"bytes", bytes_text(program.bytes)}};
+  for (const plan::ParamInfo& param : program.program.params) {
+    view["params"].push_back({{"name", shown(param.name)}, {"dtype", to_string(param.dtype)}});
+  }
+  for (const std::string& part : program.parts) view["parts"].push_back({{"text", shown(part)}});
+  if (program.refusal) {
+    view["refusal"] = error_text(*program.refusal, program.source.get());
+  } else if (!program.compiled) {
+    view["unknown"] = why_not_compiled;
+  } else {
+    const plan::Plan& plan = program.compiled->plan;
+    view["choice"] = choice_view(*program.compiled);
+    view["has_reason"] = std::ranges::any_of(
+        view["choice"], [](const Json& way) { return !way["reason"].is_null(); });
+    view["has_measured"] = std::ranges::any_of(
+        plan.choice, [](const plan::Alternative& way) { return way.measured_ms.has_value(); });
+    view["strategy"] = shown(lowering_of(plan));
+    view["strategy_engine"] = engine_of(lowering_of(plan));
+    if (!plan.choice.empty() && plan.choice.front().predicted_ms > 0) {
+      view["predicted"] = milliseconds_text(plan.choice.front().predicted_ms);
+    }
+    view["workspace"] = memory_text(plan::memory_of(plan));
+  }
+  return view;
+}
+
+}  // namespace attn::tools::page

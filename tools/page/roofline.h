@@ -1,0 +1,41 @@
+// How fast a program is predicted to be, beside what the GPU could do (the roofline model of
+// Williams, Waterman and Patterson, 2009).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/planning/gpu.h"
+#include "tools/report.h"
+
+namespace attn::tools::page {
+
+struct Workload {
+  std::string name;       // "forward"
+  double flops = 0;       // of the visible scores
+  bool is_about = false;  // whether their number is estimated
+  // Whether the mask reads values of the call: then the predicted time is of other ones, which the
+  // cost model assumes, and not a share of the limit of these.
+  bool is_assumed = false;
+  std::int64_t bytes = 0;  // of the tensors, each read or written once
+  double predicted_ms = 0;
+  std::optional<double> measured_ms{};
+};
+
+// FLOP per byte; 0 without bytes.
+double intensity_of(const Workload& work);
+// The TFLOP/s that the GPU reaches at most with this intensity.
+double limit_of(const Workload& work, const planning::Gpu& gpu);
+// Whether the limit is that of memory, not of the matrix units.
+bool is_memory_bound(const Workload& work, const planning::Gpu& gpu);
+// Of a time, what of the limit it reaches, from 0 on; more than 1 if the model does not hold.
+double share_of_limit(const Workload& work, double milliseconds, const planning::Gpu& gpu);
+
+// {"gpu", "matrix_rate", "bandwidth", "source", "rows": a workload each, "chart": {"roof",
+// "points",
+// ..}}. Null if there is no work.
+Json roofline_view(const std::vector<Workload>& all, const planning::Gpu& gpu,
+                   const std::string& name);
+
+}  // namespace attn::tools::page

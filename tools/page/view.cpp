@@ -1,0 +1,214 @@
+#include "tools/page/view.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "compiler/planning/gpu.h"
+#include "tools/inputs.h"
+#include "tools/page/mask_view.h"
+#include "tools/page/program_view.h"
+#include "tools/page/roofline.h"
+#include "tools/page/spec_view.h"
+#include "tools/words.h"
+
+namespace attn::tools::page {
+namespace {
+
+constexpr std::size_t kMostLines = 6;  // of columns or conditions of a mask
+
+const std::vector<ExplainedClause>& clauses_of(const Explanation& explanation) {
+  return explanation.forward ? explanation.forward->clauses : explanation.backward->clauses;
+}
+
+std::string sizes_text(const ir::Attention& attention) {
+  std::vector<std::string> sizes;
+  for (const ir::Dim dim : ir::kDims) {
+    if (const auto size = attention.dims.get(dim)) {
+      sizes.push_back(fmt::format("{} = {}", to_string(dim), pictures::grouped(*size)));
+    }
+  }
+  return fmt::format("{}", fmt::join(sizes, ", "));
+}
+
+std::string target_text(const Explanation& explanation) {
+  if (!explanation.target) return "";
+  std::string text =
+      fmt::format("{} (sm_{})", shown(explanation.target->name), explanation.target->sm);
+  for (const auto* program : {&explanation.forward, &explanation.backward}) {
+    if (!*program || !(*program)->compiled) continue;
+    const std::int64_t version = (*program)->compiled->plan.cudnn_version;
+    if (version != 0) return text + ", cuDNN " + cudnn_text(version);
+  }
+  return text;
+}
+
+// One line each of what the analysis found.
+Json findings_view(const Explanation& explanation) {
+  Json list = Json::array();
+  const auto add = [&](const char* what, std::string text, const std::string& note) {
+    list.push_back({{"what", what}, {"text", std::move(text)}, {"note", note}});
+  };
+  const passes::Band& band = explanation.mask.band;
+  const passes::Band& end = explanation.mask.from_end;
+  if (band.left || band.right) add("band", passes::to_text(band), "");
+  if (end.left || end.right) {
+    add("band", passes::to_text(end, passes::kDistanceFromEnd),
+        "from the last diagonal of each batch");
+  }
+  const std::size_t columns = std::min(explanation.visible.size(), kMostLines);
+  for (std::size_t i = 0; i < columns; ++i) {
+    const ExplainedColumns& each = explanation.visible[i];
+    add("columns of a row", each.text, each.exact ? "all of them" : "some of them");
+  }
+  if (columns < explanation.visible.size()) {
+    add("columns of a row", fmt::format("{} more intervals", explanation.visible.size() - columns),
+        "");
+  }
+  for (const std::string& residual : explanation.residual) {
+    add("condition", residual, residual_text(explanation));
+  }
+  if (explanation.stopped) add("stopped", "analysing the whole mask takes too much work", "");
+  return list;
+}
+
+Json inputs_view(const Drawn& drawn) {
+  Json list = Json::array();
+  for (const auto& [name, origin] : drawn.origins) {
+    list.push_back({{"name", name}, {"origin", origin}});
+  }
+  return list;
+}
+
+void add_mask(const Report& report, Json& view) {
+  view["picture"] = nullptr;
+  view["no_picture"] = nullptr;
+  view["conditions"] = Json::array();
+  view["inputs"] = Json::array();
+  view["data"] = nullptr;
+  if (!report.drawn.ok()) {
+    view["no_picture"] = shown(report.drawn.error().message);
+    return;
+  }
+  const Drawn& drawn = *report.drawn;
+  view.update(mask_view(report.spec.attention, drawn.values, drawn.picture,
+                        clauses_of(report.explanation)));
+  view["inputs"] = inputs_view(drawn);
+}
+
+std::optional<Workload> workload_of(const ExplainedProgram& program, const char* name,
+                                    const pictures::Share& share, bool is_assumed) {
+  if (program.bytes == 0 || program.flops == 0) return std::nullopt;
+  Workload work{name, program.flops * share.part(), !share.exact, is_assumed, program.bytes};
+  if (program.compiled && !program.compiled->plan.choice.empty()) {
+    const plan::Alternative& taken = program.compiled->plan.choice.front();
+    work.predicted_ms = taken.predicted_ms;
+    work.measured_ms = taken.measured_ms;
+  }
+  return work;
+}
+
+std::vector<Workload> workloads_of(const Report& report) {
+  const Explanation& explanation = report.explanation;
+  pictures::Share share{explanation.share, 1, false};
+  if (report.drawn.ok()) share = share_of(report.drawn->picture);
+  const bool is_assumed = report.drawn.ok() && !report.drawn->origins.empty();
+  std::vector<Workload> all;
+  const auto add = [&](const std::optional<ExplainedProgram>& program, const char* name) {
+    if (!program) return;
+    if (auto work = workload_of(*program, name, share, is_assumed)) all.push_back(std::move(*work));
+  };
+  add(explanation.forward, "forward");
+  add(explanation.backward, "backward");
+  return all;
+}
+
+void add_roofline(const Report& report, const std::vector<Workload>& all, Json& view) {
+  view["roofline"] = nullptr;
+  if (!report.explanation.target) return;
+  const plan::Target& target = *report.explanation.target;
+  view["roofline"] = roofline_view(all, planning::gpu_of(target), shown(target.name));
+}
+
+void add_programs(const Explanation& explanation, Json& view) {
+  view["programs"] = Json::array();
+  const bool several = explanation.forward && explanation.backward;
+  const auto add = [&](const std::optional<ExplainedProgram>& program, const char* name) {
+    if (!program) return;
+    Json json = program_view(*program, name, explanation.why_not_compiled);
+    json["heading"] = several ? Json(name) : Json(nullptr);
+    view["programs"].push_back(std::move(json));
+  };
+  add(explanation.forward, "forward");
+  add(explanation.backward, "backward");
+}
+
+void add_derivatives(const Explanation& explanation, Json& view) {
+  view["derivatives"] = nullptr;
+  if (!explanation.derivatives) return;
+  Json entries = Json::array();
+  for (const ExplainedDerivatives::Entry& entry : explanation.derivatives->entries) {
+    entries.push_back({{"of", entry.of}, {"by", entry.by}, {"value", entry.value}});
+  }
+  view["derivatives"] = {
+      {"wanted", fmt::format("{}", fmt::join(explanation.derivatives->wanted, ", "))},
+      {"entries", entries}};
+}
+
+// The numbers at the top.
+Json facts_view(const Report& report, const std::vector<Workload>& all, const Json& programs) {
+  Json facts = Json::array();
+  const auto add = [&](std::string label, const Json& value, const std::string& note) {
+    if (value.is_string()) {
+      facts.push_back({{"label", std::move(label)}, {"value", value}, {"note", note}});
+    }
+  };
+  for (const Json& program : programs) {
+    const std::string of = program["heading"].is_null() ? "" : program.value("direction", "") + " ";
+    const Json& engine = program["strategy_engine"];
+    add(of + "strategy", program["strategy"],
+        engine.is_string() && engine != program["strategy"] ? engine.get<std::string>() : "");
+    if (program["predicted"].is_string()) {
+      add(of + "time", program["predicted"].get<std::string>() + " ms", "predicted");
+    }
+  }
+  if (report.drawn.ok()) {
+    const pictures::Share share = share_of(report.drawn->picture);
+    add("visible scores", percent_text(share.part()), share.exact ? "" : "about");
+  }
+  if (!all.empty() && all.front().predicted_ms > 0 && !all.front().is_assumed &&
+      report.explanation.target) {
+    const planning::Gpu gpu = planning::gpu_of(*report.explanation.target);
+    const Workload& work = all.front();
+    add(fmt::format("of the {} limit", is_memory_bound(work, gpu) ? "memory" : "compute"),
+        percent_text(share_of_limit(work, work.predicted_ms, gpu)), "predicted, " + work.name);
+  }
+  if (!programs.empty()) add("tensors", programs[0]["bytes"], "");
+  return facts;
+}
+
+}  // namespace
+
+Json view_of(const Report& report) {
+  const Spec& spec = report.spec;
+  const Explanation& explanation = report.explanation;
+  Json view = {{"name", shown(explanation.name)},
+               {"file", shown(explanation.file)},
+               {"sizes", sizes_text(spec.attention)},
+               {"target", target_text(explanation)},
+               {"is_plan", report.is_plan},
+               {"version", ATTN_VERSION},
+               {"colours", colours_text()}};
+  const std::vector<const diag::Sink*> warnings = {spec.warnings.get(), &report.further};
+  view["lines"] = lines_view(*spec.source, warnings, clauses_of(explanation));
+  view["marks"] = other_marks_view(warnings);
+  add_mask(report, view);
+  view["findings"] = findings_view(explanation);
+  const std::vector<Workload> all = workloads_of(report);
+  add_roofline(report, all, view);
+  add_programs(explanation, view);
+  add_derivatives(explanation, view);
+  view["facts"] = facts_view(report, all, view["programs"]);
+  return view;
+}
+
+}  // namespace attn::tools::page
