@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <deque>
 #include <string_view>
+#include <type_traits>
 
 #include "compiler/support/text.h"
 
@@ -189,7 +190,9 @@ void App::visit(const std::function<void(App&)>& visitor) {
 
 template <typename T>
 Option* App::add_option(const std::string& names, T& value, const std::string& description) {
-  return keep(*state_->app.add_option(names, value, description)->capture_default_str());
+  ::CLI::Option& option = *state_->app.add_option(names, value, description);
+  if constexpr (!std::is_same_v<T, std::vector<std::string>>) option.capture_default_str();
+  return keep(option);
 }
 template Option* App::add_option(const std::string&, std::string&, const std::string&);
 template Option* App::add_option(const std::string&, std::vector<std::string>&, const std::string&);

@@ -86,7 +86,9 @@ Result<driver::CompileOptions> compile_options(const Options& options) {
     result.cached = open_cache(options.cudnn_folder);
   }
   if (options.autotune) {
-    result.measure = [&options](const ir::Attention& attention, const plan::Plan& plan) {
+    const auto progress = std::make_shared<Progress>("autotune", 0);
+    result.measure = [&options, progress](const ir::Attention& attention, const plan::Plan& plan) {
+      progress->show(0, fmt::format("{} of `{}`", plan.lowering, attention.name));
       tell_detail(fmt::format("measure lowering {}", plan.lowering));
       return device_ms(attention, plan, options.cudnn_folder);
     };
@@ -181,6 +183,7 @@ int finish(const Options& options, const std::vector<driver::Compiled>& plans,
     return worst;
   }
   if (is_quiet()) return worst;
+  Progress::clear();
   const std::vector<plan::Dim> dims = varying_dims(plans);
   for (const driver::Compiled& compiled : plans) print_plan(compiled, output, dims);
   fmt::print("{}: runs on {}\n", output, runs_on_text(first.target.sm));

@@ -183,15 +183,15 @@ std::string Progress::line(std::size_t done, const std::string& part) const {
 }
 
 void Progress::show(std::size_t done, const std::string& part) {
-  constexpr auto kPatience = std::chrono::milliseconds(300);  // before the first line
   constexpr auto kPeriod = std::chrono::milliseconds(100);
   Console& state = console();
   const bool terminal = on_terminal();
   if (state.quiet || (!terminal && !state.progress)) return;
+  if (count_ == 1) return;  // nothing to count
   const std::lock_guard lock(state.mutex);
   const auto now = Clock::now();
   if (terminal) {
-    if (now - shown_ < kPeriod || (now - begin_ < kPatience && !state.progress)) return;
+    if (now - shown_ < kPeriod) return;
     shown_ = now;
     const std::string text = line(done, part);
     fmt::print(stderr, "\r\x1b[K{}", cut(text, error_columns() - 1));

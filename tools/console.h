@@ -44,7 +44,7 @@ void put_summary(std::string_view text);
 // time. Thread-safe.
 class Progress {
  public:
-  // `count` parts of `what`; 0 if it is not known how many.
+  // `count` parts of `what`; 0 if it is not known how many. Of a single part nothing is shown.
   Progress(std::string what, std::size_t count);
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;

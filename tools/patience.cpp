@@ -9,6 +9,7 @@ namespace {
 
 using ir::Dim;
 
+constexpr double kShows = 2;    // seconds of which progress is shown
 constexpr double kLong = 10;    // seconds that are announced
 constexpr double kMost = 3600;  // that need --yes
 constexpr double kShort = 60;   // of the sizes that are proposed
@@ -42,7 +43,8 @@ std::string shorter(const ir::Attention& attention, double seconds) {
   return fmt::format("{}takes about {}", text, duration_text(time()));
 }
 
-Status Patience::begin(double seconds) const {
+Status Patience::begin(double seconds) {
+  shows_ = seconds > kShows;
   const std::string work = fmt::format("{:.2g} scores on the CPU", scores_of(attention_.dims));
   if (seconds > kMost && !yes_) {
     return Error{
@@ -62,6 +64,7 @@ reference::Observer Patience::observer() {
   return {.begins = [this](double seconds) { return begin(seconds); },
           .advances =
               [this](std::int64_t done, std::int64_t rows) {
+                if (!shows_) return;
                 progress_.show(static_cast<std::size_t>(100 * done / rows), "percent of the rows");
               }};
 }

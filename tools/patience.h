@@ -17,11 +17,12 @@ class Patience {
   reference::Observer observer();
 
  private:
-  Status begin(double seconds) const;
+  Status begin(double seconds);
 
   const ir::Attention& attention_;
   const bool yes_;
   Progress progress_;
+  bool shows_ = false;  // short work needs no progress
 };
 
 // Sizes that take a minute at most, if the attention's take `seconds`: "--bind B=1 --bind Sq=2048
