@@ -10,27 +10,28 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/passes/strategy/partition.h"
+#include "compiler/driver/driver.h"
 #include "compiler/pictures/drawing.h"
 #include "compiler/pictures/picture.h"
 #include "compiler/pictures/png.h"
 #include "compiler/pictures/svg.h"
 #include "compiler/pictures/terminal.h"
+#include "compiler/planner/candidates.h"
 #include "runtime/io/file.h"
 #include "tools/command.h"
 #include "tools/inputs.h"
 #include "tools/number.h"
 #include "tools/report.h"
 #include "tools/spec.h"
+#include "tools/subject.h"
 #include "tools/target_option.h"
 
 namespace attn::tools {
 namespace draw_command {
 namespace {
 
-// For the predictions by which a mask is divided.
-constexpr const char* kTarget = "h200";
-constexpr std::int64_t kColumns = 100;  // of a terminal that does not say how many it has
+constexpr const char* kTarget = "h200";  // without --target
+constexpr std::int64_t kColumns = 100;   // of a terminal that does not say how many it has
 
 struct Options {
   std::string path;
@@ -42,6 +43,9 @@ struct Options {
   bool score = false;
   std::optional<double> score_at;
   bool parts = false;
+  std::string target;
+  std::string lowering{planner::kAnyLowering};
+  planning::Rewrites rewrites;
   Format format = Format::text;
 };
 
@@ -50,6 +54,14 @@ bool is_png(const std::string& path) { return path.ends_with(".png"); }
 
 Status check_options(const Options& options) {
   const auto wrong = [](const char* what) -> Status { return {ErrorCode::invalid_argument, what}; };
+  const bool lowers = !options.target.empty() || options.lowering != planner::kAnyLowering ||
+                      !planning::without(options.rewrites).empty();
+  if (lowers && !options.parts) {
+    return wrong("--target, --lowering, --engine and --without need --parts");
+  }
+  if (lowers && is_plan(options.path)) {
+    return wrong("--target, --lowering, --engine and --without have no meaning for a plan");
+  }
   if (options.score && options.parts) return wrong("--score and --parts colour the same cells");
   if (options.score_at && !options.score) return wrong("--score-at needs --score");
   if (!options.theme.empty() && options.output.empty()) return wrong("--theme needs -o");
@@ -65,19 +77,34 @@ std::optional<pictures::Theme> theme_of(const Options& options) {
   return options.theme == "dark" ? pictures::Theme::dark : pictures::Theme::light;
 }
 
-// The parts that the lowering `parts` has.
-Result<std::optional<passes::Partition>> partition_of(const Options& options, const Spec& spec) {
-  if (!options.parts) return std::optional<passes::Partition>();
-  const ir::Attention& attention = spec.attention;
-  std::optional<passes::Partition> partition;
-  if (!attention.lengths_q && !attention.lengths_kv && !attention.is_random()) {
-    ATTN_ASSIGN(const plan::Target target, find_target(kTarget, ""));
-    const planning::Context context{.gpu = planning::gpu_of(target),
-                                    .analyses = spec.analyses.get()};
-    partition = passes::best_partition(attention, context);
-  }
-  if (partition) return partition;
-  return {ErrorCode::unsupported, "the mask is not divided into parts"};
+struct Kernels {
+  std::string lowering;
+  std::vector<lowering::Coverage> all;
+};
+
+// Those of the lowering that is asked for, or that `compile` tries first, without asking cuDNN.
+Result<Kernels> kernels_of(const Options& options, const Spec& spec) {
+  driver::CompileOptions how;
+  ATTN_ASSIGN(how.target, find_target(options.target.empty() ? kTarget : options.target, ""));
+  how.lowering = options.lowering;
+  how.rewrites = options.rewrites;
+  how.analyses = spec.analyses.get();
+  ATTN_ASSIGN(const std::string lowering, driver::lowering_of(spec.attention, how));
+  planner::Candidates candidates(spec.attention, lowering, driver::context_of(how));
+  ATTN_ASSIGN(const planner::Candidate* best, candidates.next());
+  return Kernels{std::string(best->strategy->name), best->lowered->kernels};
+}
+
+// Those of the plan.
+Result<Kernels> kernels_of(const plan::Bundle& file, const Spec& spec) {
+  ATTN_ASSIGN(const Plans plans, plans_of(file, false));
+  ATTN_ASSIGN(planner::Lowered lowered, driver::lowered_again(spec.attention, plans.forward));
+  return Kernels{plans.forward.lowering, std::move(lowered.kernels)};
+}
+
+Result<Kernels> kernels_of(const Options& options, const Subject& subject) {
+  if (!options.parts) return Kernels();
+  return subject.file ? kernels_of(*subject.file, subject.spec) : kernels_of(options, subject.spec);
 }
 
 struct Drawn {
@@ -85,14 +112,16 @@ struct Drawn {
   std::vector<std::pair<std::string, std::string>> origins;  // Inputs::origins
 };
 
-Result<Drawn> drawn_of(const Options& options, const Spec& spec) {
+Result<Drawn> drawn_of(const Options& options, const Subject& subject) {
+  const Spec& spec = subject.spec;
   ATTN_RETURN_IF_ERROR(check_sizes(spec.attention));
   const Needs needs = options.score ? Needs::masks_and_scores : Needs::masks;
   ATTN_ASSIGN(Inputs inputs, make_inputs(spec.attention, options.inputs, Missing::lifelike, needs));
-  ATTN_ASSIGN(const auto partition, partition_of(options, spec));
+  ATTN_ASSIGN(Kernels kernels, kernels_of(options, subject));
   pictures::Options how = options.picture;
   if (options.score) how.score = options.score_at.value_or(1);
-  if (partition) how.partition = &*partition;
+  how.kernels = kernels.all;
+  how.lowering = std::move(kernels.lowering);
   auto& [tensors, params] = inputs.values;
   const reference::Bindings values{
       {std::move_iterator(tensors.begin()), std::move_iterator(tensors.end())},
@@ -139,6 +168,7 @@ Json to_json(const Drawn& drawn) {
                       {"partial", map.count(passes::Block::partial)},
                       {"empty", map.count(passes::Block::empty)},
                       {"exact", map.exactness == passes::Exactness::exact}});
+    if (panel.computed) panels.back()["computed"] = panel.computed->scores;
   }
   Json json = {{"name", picture.name},        {"rows", picture.rows},
                {"columns", picture.columns},  {"by_batch", picture.by_batch},
@@ -149,7 +179,10 @@ Json to_json(const Drawn& drawn) {
                      {"change", {picture.least, picture.most}},
                      {"has_nan", picture.has_nan}};
   }
-  if (!picture.parts.empty()) json["parts"] = picture.parts;
+  if (!picture.kernels.empty()) {
+    json["lowering"] = picture.lowering;
+    json["parts"] = picture.kernels;
+  }
   json["inputs"] = Json::object();
   for (const auto& [name, origin] : drawn.origins) json["inputs"][name] = origin;
   return json;
@@ -167,12 +200,12 @@ Status write(const Options& options, const pictures::Picture& picture) {
   return io::write_file(options.output, std::as_bytes(std::span(bytes)));
 }
 
-Status draw(const Options& options, const Spec& spec) {
+Status draw(const Options& options, const Subject& subject) {
   Options fitted = options;
   const bool prints = options.output.empty() && options.format == Format::text;
   if (prints)
     fitted.picture = pictures::for_terminal(options.picture, terminal_columns(), wants_colour());
-  ATTN_ASSIGN(const Drawn drawn, drawn_of(fitted, spec));
+  ATTN_ASSIGN(const Drawn drawn, drawn_of(fitted, subject));
   if (!options.output.empty()) ATTN_RETURN_IF_ERROR(write(options, drawn.picture));
   if (options.format == Format::json)
     print_json(to_json(drawn));
@@ -186,11 +219,11 @@ int run(const Options& options) {
   if (const Status status = check_options(options); !status.ok()) {
     return report(status.error(), options.format);
   }
-  const SpecOutcome outcome = read_spec(options.path, options.bindings, options.format);
-  if (!outcome.spec) return outcome.exit_code;
-  const Status status = draw(options, *outcome.spec);
+  const SubjectOutcome outcome = read_subject(options.path, options.bindings, options.format);
+  if (!outcome.subject) return outcome.exit_code;
+  const Status status = draw(options, *outcome.subject);
   if (status.ok()) return kOk;
-  return report(status.error(), options.format, outcome.spec->source.get());
+  return report(status.error(), options.format, outcome.subject->spec.source.get());
 }
 
 void add_blocks(CLI::App& command, pictures::Options& picture) {
@@ -232,8 +265,9 @@ void add_draw(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   CLI::App* command =
       app.add_subcommand("draw", "Draw the mask of a spec: each score, or blocks of scores");
-  command->add_option("spec", options->path, "Spec (.attn, .attn.json, - for standard input)")
-      ->type_name("SPEC")
+  command
+      ->add_option("spec", options->path, "Spec (.attn, .attn.json, - for standard input) or plan")
+      ->type_name("SPEC|PLAN")
       ->required();
   command
       ->add_option("-o,--output", options->output,
@@ -251,7 +285,9 @@ void add_draw(CLI::App& app, Action& action) {
              "The score whose change is drawn (default 1)")
       ->type_name("X");
   command->add_flag("--parts", options->parts,
-                    "Colour by the parts that the lowering `parts` divides the mask into");
+                    "Colour by what the kernels compute: parts, blocks, what is in vain");
+  add_target_option(*command, options->target);
+  add_lowering(*command, options->lowering, options->rewrites);
   command
       ->add_option("--theme", options->theme,
                    "Colours (default: the reader's in .svg, light in .png)")

@@ -105,15 +105,29 @@ Result<cache::Key> key_of(const plan::Program& program, const CompileOptions& op
   return cache::Key(plan::signature_of(program, options.target, version));
 }
 
+constexpr std::string_view kCompilerLine = "// NVRTC ";
+
+template <typename Change>
+void for_each_source(plan::Program& program, const Change& change) {
+  for (plan::Step& step : program.steps) {
+    if (auto* derive = std::get_if<plan::DeriveStep>(&step)) change(derive->source);
+    if (auto* kernel = std::get_if<plan::KernelStep>(&step)) change(kernel->source);
+  }
+  if (program.check) change(program.check->source);
+}
+
 // The text of each kernel names the NVRTC that compiles it, so that the signature does.
 void name_compiler(plan::Program& program, const std::string& version) {
-  const std::string line = fmt::format("// NVRTC {}\n", version);
-  const auto name = [&line](std::string& source) { source.insert(0, line); };
-  for (plan::Step& step : program.steps) {
-    if (auto* derive = std::get_if<plan::DeriveStep>(&step)) name(derive->source);
-    if (auto* kernel = std::get_if<plan::KernelStep>(&step)) name(kernel->source);
-  }
-  if (program.check) name(program.check->source);
+  const std::string line = fmt::format("{}{}\n", kCompilerLine, version);
+  for_each_source(program, [&line](std::string& source) { source.insert(0, line); });
+}
+
+plan::Program without_compiler(plan::Program program) {
+  const auto unname = [](std::string& source) {
+    if (source.starts_with(kCompilerLine)) source.erase(0, source.find('\n') + 1);
+  };
+  for_each_source(program, unname);
+  return program;
 }
 
 Result<plan::Program> with_compiler(plan::Program program, const CompileOptions& options) {
@@ -575,6 +589,26 @@ Result<Compiled> recompile(const plan::Plan& plan, const CompileOptions& options
   how.rewrites = planning::all_but(plan.without, options.rewrites);
   const bool pair = how.direction == plan::Direction::forward && makes_o_and_lse(plan);
   return compile(pair ? training_forward(*attention) : *attention, source, plan.bindings, how);
+}
+
+Result<Lowered> lowered_again(const ir::Attention& attention, const plan::Plan& plan) {
+  CompileOptions how;
+  how.target = plan.target;
+  how.rewrites = planning::all_but(plan.without);
+  const ir::Attention planned = makes_o_and_lse(plan) ? training_forward(attention) : attention;
+  const std::string_view lowering = plan.lowering.empty() ? planner::kAnyOrSlow : plan.lowering;
+  Candidates candidates(planned, lowering, context_of(how));
+  ATTN_ASSIGN(const Candidate* candidate, candidates.next());
+  const std::string wanted = plan::canonical_text(without_compiler(plan.program));
+  Result<Lowered> lowered = *candidate->lowered;
+  for (std::size_t next = 1; lowered.ok(); ++next) {
+    if (plan::canonical_text(lowered->program) == wanted) return lowered;
+    lowered = candidates.lower_again(*candidate, next);
+  }
+  return Error{ErrorCode::unsupported,
+               "this version of attnc makes another program of the plan's spec",
+               {"compile the spec again, or draw the mask alone"},
+               {}};
 }
 
 }  // namespace attn::driver

@@ -132,6 +132,10 @@ Result<std::vector<Compiled>> compile_pair(const ir::Attention& attention,
 // invalid_spec when the spec no longer passes the front end.
 Result<Compiled> recompile(const plan::Plan& plan, const CompileOptions& options);
 
+// What a forward plan was lowered to, with what its kernels compute. Errors: unsupported when this
+// version of attnc makes another program of the plan's spec, which is `attention`.
+Result<planner::Lowered> lowered_again(const ir::Attention& attention, const plan::Plan& plan);
+
 // Each of a file's plans. Errors: as above; when there are several, as those of compile_pair.
 Result<std::vector<Compiled>> recompile(const plan::Bundle& bundle, const CompileOptions& options);
 

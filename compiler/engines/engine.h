@@ -14,6 +14,7 @@
 
 #include "compiler/derive/assembly.h"
 #include "compiler/engines/subject.h"
+#include "compiler/lowering/common/coverage.h"
 #include "runtime/base/status.h"
 #include "runtime/plan/program.h"
 
@@ -25,6 +26,8 @@ struct Lowered {
   std::vector<std::string> parts{};  // of the mask (passes/strategy/partition.h), to be printed
   // Of the kernels of kernel steps; without a value, the assembler may do what it likes.
   std::optional<derive::KernelLimits> limits{};
+  // What the attention kernels of a forward compute; no two of them show the same score.
+  std::vector<lowering::Coverage> kernels{};
 };
 
 struct Strategy {

@@ -172,15 +172,21 @@ Result<Cells> scores_at(const ir::Attention& attention, const reference::Binding
   return cells;
 }
 
+passes::BlockMap block_map_at(const ir::Attention& attention, const passes::KnownInputs& known,
+                              const Place& place, std::int64_t rows, std::int64_t columns,
+                              std::int64_t places) {
+  passes::BlockSearch search{box_at(attention, place), rows, columns};
+  search.known = &known;
+  return passes::block_map(attention, search, kMostOperations / places);
+}
+
 Cells blocks_at(const ir::Attention& attention, const reference::Bindings& values,
                 const Place& place, std::int64_t rows, std::int64_t columns, std::int64_t places) {
   const ir::Attention masked = with_lengths_as_masks(attention);
   const KnownValues known(values);
-  passes::BlockSearch search{box_at(masked, place), rows, columns};
-  search.known = &known;
-  Cells cells{passes::block_map(masked, search, kMostOperations), {}};
+  Cells cells{block_map_at(masked, known, place, rows, columns, places), {}};
   Counter counter(masked, known, kMostOperations / places);
-  cells.share = share_of(cells.map, search.box, counter);
+  cells.share = share_of(cells.map, box_at(masked, place), counter);
   return cells;
 }
 

@@ -40,9 +40,15 @@ ir::Attention with_lengths_as_masks(ir::Attention attention);
 Result<Cells> scores_at(const ir::Attention& attention, const reference::Bindings& values,
                         const Place& place);
 
+// Which blocks of rows x columns the masks show; lengths are not looked at. Cut short where each
+// score of many must be looked at, the earlier, the more `places` are to be drawn. `known` is of
+// values.
+passes::BlockMap block_map_at(const ir::Attention& attention, const passes::KnownInputs& known,
+                              const Place& place, std::int64_t rows, std::int64_t columns,
+                              std::int64_t places = 1);
+
 // Blocks of rows x columns by the mask analysis, which knows the values. Takes time in proportion
-// to the blocks, and is cut short where each score of many must be looked at. With more `places`
-// to be drawn, less time is spent on the share of each.
+// to the blocks, and is cut short like block_map_at.
 Cells blocks_at(const ir::Attention& attention, const reference::Bindings& values,
                 const Place& place, std::int64_t rows, std::int64_t columns,
                 std::int64_t places = 1);

@@ -19,10 +19,12 @@ constexpr Row kRows[] = {
     {0xd5dbe5, 0x2b3442},  // edge
     {0x1a2230, 0xe8ecf3},  // text
     {0x667085, 0x98a2b3},  // faint
-    {0xe9edf4, 0x1d2531},  // empty
+    {0xe9edf4, 0x232c3a},  // empty
     {0x2f5fd0, 0x5b8def},  // full
     {0xf2a93b, 0xf0b65a},  // partial
     {0xd92d20, 0xf97066},  // not_a_number
+    {0xfbdfb5, 0x5c4a2c},  // in_vain
+    {0x7a7f8c, 0xa8adba},  // several
     // viridis, which orders colours by lightness for every kind of sight, on both papers
     {0x440154, 0x440154},
     {0x481a6c, 0x481a6c},
@@ -48,7 +50,14 @@ constexpr Row kRows[] = {
     {0x56b4e9, 0x86cbf2},
     {0xd55e00, 0xee8444},
     {0xc9b900, 0xf0e442},
-    {0x7a7f8c, 0xa8adba},
+    // the same, a third as strong
+    {0xaad0e6, 0x244458},
+    {0xf7dfaa, 0x5a4a22},
+    {0xaadfd0, 0x1a4d45},
+    {0xefd3e4, 0x543f52},
+    {0xcce9f8, 0x375060},
+    {0xf2c9aa, 0x593929},
+    {0xeee9aa, 0x5a5a23},
 };
 static_assert(std::size(kRows) == kInks);
 

@@ -20,20 +20,31 @@ enum class Ink : std::uint8_t {
   full,
   partial,
   not_a_number,
+  in_vain,  // computed, but hidden
+  several,  // parts
   first_change
 };
 
-// Changes of the score, from the least to the most; then parts, in turn.
+// Changes of the score, from the least to the most; then parts, in turn, and what they compute in
+// vain.
 inline constexpr std::size_t kChanges = 16;
-inline constexpr std::size_t kParts = 8;
+inline constexpr std::size_t kParts = 7;
 inline constexpr std::size_t kFirstPart = static_cast<std::size_t>(Ink::first_change) + kChanges;
-inline constexpr std::size_t kInks = kFirstPart + kParts;
+inline constexpr std::size_t kInks = kFirstPart + 2 * kParts;
 
 inline constexpr Ink change_ink(std::size_t step) {
   return static_cast<Ink>(static_cast<std::size_t>(Ink::first_change) + step);
 }
 inline constexpr Ink part_ink(std::size_t part) {
   return static_cast<Ink>(kFirstPart + part % kParts);
+}
+inline constexpr Ink tint_of_part(std::size_t part) {
+  return static_cast<Ink>(kFirstPart + kParts + part % kParts);
+}
+
+// Whether it says that scores are computed, but hidden.
+inline constexpr bool is_in_vain(Ink ink) {
+  return ink == Ink::in_vain || static_cast<std::size_t>(ink) >= kFirstPart + kParts;
 }
 
 enum class Theme : std::uint8_t { light, dark };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 namespace attn::pictures {
 namespace {
@@ -90,6 +91,7 @@ class Layout {
   double caption_width() const {
     double width = 0;
     for (const Panel& panel : picture_.panels) {
+      width = std::max(width, gutter_ + width_of(caption_of(panel)));
       width = std::max(width, gutter_ + width_of(blocks_text(panel.cells)));
       width = std::max(width, gutter_ + width_of(title_of(picture_, panel)));
     }
@@ -105,10 +107,15 @@ class Layout {
 
   void header() {
     drawing_.title = picture_.name + ": " + share_text(picture_.panels.front().cells.share);
+    drawing_.description = description_of(picture_);
     y_ = kMargin + 14;
     label(kMargin, y_, picture_.name, Ink::text, Anchor::start, true);
     y_ += kLine + 3;
     label(kMargin, y_, subtitle_of(picture_), Ink::faint);
+    if (!picture_.kernels.empty()) {
+      y_ += kLine;
+      label(kMargin, y_, lowering_text(picture_), Ink::faint);
+    }
     y_ += 14;
   }
 
@@ -128,7 +135,7 @@ class Layout {
     drawing_.shapes.push_back(Tiles{left, y, tile_width_, tile_height_, map.height, map.width,
                                     inks_of(picture_, panel), ruled});
     y += panel_height_ + kLine + 2;
-    label(left, y, share_text(panel.cells.share), Ink::text);
+    label(left, y, caption_of(panel), Ink::text);
     if (!are_scores()) label(left, y + kLine, blocks_text(panel.cells), Ink::faint);
   }
 
@@ -205,6 +212,42 @@ Ink ink_of(passes::Block block) {
   return Ink::partial;
 }
 
+Ink ink_of_computed(const Picture& picture, const ByKernel& by, passes::Block block) {
+  const bool in_vain = block == passes::Block::empty;
+  if (by.kernel == ByKernel::kNone) return Ink::empty;
+  if (by.kernel == ByKernel::kSeveral) return Ink::several;
+  if (picture.kernels.size() > 1) return in_vain ? tint_of_part(by.kernel) : part_ink(by.kernel);
+  if (in_vain) return Ink::in_vain;
+  return by.masked ? Ink::partial : Ink::full;
+}
+
+// Of inks that the picture has.
+std::vector<Meaning> legend_of_kernels(const Picture& picture) {
+  std::set<Ink> used;
+  for (const Panel& panel : picture.panels) {
+    const std::vector<Ink> inks = inks_of(picture, panel);
+    used.insert(inks.begin(), inks.end());
+  }
+  std::vector<Meaning> all;
+  Meaning in_vain{{}, "computed, but hidden"};
+  if (picture.kernels.size() == 1) {
+    all = {{{Ink::full}, "computed without a mask"}, {{Ink::partial}, "computed with the mask"}};
+    in_vain.inks = {Ink::in_vain};
+  } else {
+    for (std::size_t i = 0; i < picture.kernels.size(); ++i) {
+      all.push_back({{part_ink(i)}, picture.kernels[i]});
+      if (i < kParts && used.contains(tint_of_part(i))) in_vain.inks.push_back(tint_of_part(i));
+    }
+    all.push_back({{Ink::several}, "several of these"});
+  }
+  all.push_back(std::move(in_vain));
+  all.push_back({{Ink::empty}, "skipped"});
+  std::erase_if(all, [&used](const Meaning& meaning) {
+    return meaning.inks.empty() || !used.contains(meaning.inks.front());
+  });
+  return all;
+}
+
 Ink ink_of_change(const Picture& picture, double change) {
   if (std::isnan(change)) return Ink::not_a_number;
   if (std::isinf(change)) return change_ink(change < 0 ? 0 : kChanges - 1);
@@ -223,15 +266,16 @@ std::vector<Ink> inks_of(const Picture& picture, const Panel& panel) {
   const std::vector<passes::Block>& blocks = panel.cells.map.blocks;
   std::vector<Ink> inks(blocks.size());
   for (std::size_t i = 0; i < blocks.size(); ++i) {
-    inks[i] = ink_of(blocks[i]);
+    inks[i] = panel.computed ? ink_of_computed(picture, panel.computed->cells[i], blocks[i])
+                             : ink_of(blocks[i]);
     if (blocks[i] == passes::Block::empty) continue;
     if (!panel.changes.empty()) inks[i] = ink_of_change(picture, panel.changes[i]);
-    if (!panel.part.empty() && panel.part[i] != kNoPart) inks[i] = part_ink(panel.part[i]);
   }
   return inks;
 }
 
 std::vector<Meaning> legend_of(const Picture& picture) {
+  if (!picture.kernels.empty()) return legend_of_kernels(picture);
   std::vector<Meaning> legend;
   const bool are_scores = picture.panels.front().cells.are_scores();
   if (picture.score) {
@@ -241,10 +285,6 @@ std::vector<Meaning> legend_of(const Picture& picture) {
     for (std::size_t step = 0; step < kChanges; ++step) scale.inks.push_back(change_ink(step));
     legend.push_back(std::move(scale));
     if (picture.has_nan) legend.push_back({{Ink::not_a_number}, "not a number"});
-  } else if (!picture.parts.empty()) {
-    for (std::size_t part = 0; part < picture.parts.size(); ++part) {
-      legend.push_back({{part_ink(part)}, picture.parts[part]});
-    }
   } else if (are_scores) {
     legend.push_back({{Ink::full}, "visible"});
   } else {
@@ -253,6 +293,24 @@ std::vector<Meaning> legend_of(const Picture& picture) {
   }
   legend.push_back({{Ink::empty}, are_scores ? "hidden" : "empty"});
   return legend;
+}
+
+std::string caption_of(const Panel& panel) {
+  const std::string computed = computed_text(panel);
+  return share_text(panel.cells.share) + (computed.empty() ? "" : "; ") + computed;
+}
+
+std::string description_of(const Picture& picture) {
+  std::string text;
+  for (const Panel& panel : picture.panels) {
+    const auto& [visible, all, exact] = panel.cells.share;
+    const std::string title = title_of(picture, panel), blocks = blocks_text(panel.cells);
+    text += fmt::format("{}{}{}{}{} of {} scores are visible{}{}", text.empty() ? "" : "; ", title,
+                        title.empty() ? "" : ": ", exact ? "" : "about ",
+                        grouped(std::llround(visible)), grouped(std::llround(all)),
+                        blocks.empty() ? "" : ", ", blocks);
+  }
+  return text;
 }
 
 std::string subtitle_of(const Picture& picture) {

@@ -42,14 +42,19 @@ using Shape = std::variant<Rectangle, Label, Tiles>;
 
 struct Drawing {
   double width = 0, height = 0;
-  std::string title;          // for those who cannot see it
-  std::vector<Shape> shapes;  // the first ones below
+  std::string title, description;  // for those who cannot see it
+  std::vector<Shape> shapes;       // the first ones below
 };
 
 Drawing drawing_of(const Picture& picture);
 
 // The ink of each cell of a panel, row-major.
 std::vector<Ink> inks_of(const Picture& picture, const Panel& panel);
+
+// "37.5 % of scores; 38.3 % are computed", without what the picture does not show.
+std::string caption_of(const Panel& panel);
+// "33,558,528 of 67,108,864 scores are visible", of each panel.
+std::string description_of(const Picture& picture);
 
 // What inks mean, as one line of swatches and words.
 struct Meaning {

@@ -1,54 +1,123 @@
 #include "compiler/pictures/known_values.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "runtime/base/ceil_div.h"
 
 namespace attn::pictures {
 namespace {
 
 using passes::Range;
 
-constexpr std::int64_t kFew = 32;  // elements that are faster to read than to remember
+constexpr std::int64_t kFew = 32;  // elements that are faster to read than to look up
+constexpr Range kNothing{INT32_MAX, INT32_MIN};
 
-// The smallest and largest of the elements between the corners, from `offset` on.
-void widen(const io::HostTensor& tensor, std::span<const std::int64_t> corners, std::size_t axis,
-           std::int64_t offset, Range& found) {
-  if (axis == tensor.dims.size()) {
-    const auto value = static_cast<std::int64_t>(tensor.values[static_cast<std::size_t>(offset)]);
-    found = {std::min(found.low, value), std::max(found.high, value)};
-    return;
+Range both(const Range& x, const Range& y) {
+  return {std::min(x.low, y.low), std::max(x.high, y.high)};
+}
+
+Range range_of(std::span<const double> elements) {
+  double low = kNothing.low, high = kNothing.high;
+  for (const double element : elements) {
+    low = std::min(low, element);
+    high = std::max(high, element);
   }
-  for (std::int64_t i = corners[2 * axis]; i <= corners[2 * axis + 1]; ++i) {
-    widen(tensor, corners, axis + 1, offset * tensor.dims[axis] + i, found);
+  return {static_cast<std::int64_t>(low), static_cast<std::int64_t>(high)};
+}
+
+// Advances to the next row between the corners; false after the last. Axes but the last.
+bool step(std::span<std::int64_t> indexes, std::span<const Range> corners) {
+  for (std::size_t axis = indexes.size(); axis-- > 0;) {
+    if (++indexes[axis] <= corners[axis].high) return true;
+    indexes[axis] = corners[axis].low;
   }
+  return false;
 }
 
 }  // namespace
 
+KnownValues::KnownValues(const reference::Bindings& values) : values_(values) {
+  for (const auto& [name, tensor] : values.tensors) {
+    if (!is_float(tensor.dtype)) tensors_[name].of = &tensor;
+  }
+}
+
+KnownValues::Row KnownValues::row_of(std::span<const double> elements) {
+  Row row{.is_known = true, .is_sorted = std::ranges::is_sorted(elements)};
+  if (row.is_sorted) return row;
+  const auto size = static_cast<std::int64_t>(elements.size());
+  std::vector<Range> level(static_cast<std::size_t>(ceil_div(size, kFew)));
+  for (std::size_t i = 0; i < level.size(); ++i) {
+    const std::size_t begin = i * kFew;
+    level[i] =
+        range_of(elements.subspan(begin, std::min<std::size_t>(kFew, elements.size() - begin)));
+  }
+  while (level.size() > 1) {
+    std::vector<Range> next((level.size() + 1) / 2, kNothing);
+    for (std::size_t i = 0; i < level.size(); ++i) next[i / 2] = both(next[i / 2], level[i]);
+    row.levels.push_back(std::exchange(level, std::move(next)));
+  }
+  row.levels.push_back(std::move(level));
+  return row;
+}
+
+Range KnownValues::range_in(const Row& row, std::span<const double> elements, std::int64_t first,
+                            std::int64_t end) {
+  const auto of = [&](std::int64_t from, std::int64_t to) {
+    return range_of(elements.subspan(static_cast<std::size_t>(from),
+                                     static_cast<std::size_t>(std::max(from, to) - from)));
+  };
+  if (row.is_sorted) return both(of(first, first + 1), of(end - 1, end));
+  std::int64_t low = ceil_div(first, kFew), high = end / kFew;  // whole ones of the level
+  if (low >= high) return of(first, end);
+  Range range = both(of(first, low * kFew), of(high * kFew, end));
+  for (const std::vector<Range>& level : row.levels) {
+    if (low >= high) break;
+    if (low % 2 != 0) range = both(range, level[static_cast<std::size_t>(low++)]);
+    if (high % 2 != 0) range = both(range, level[static_cast<std::size_t>(--high)]);
+    low /= 2, high /= 2;
+  }
+  return range;
+}
+
+Range KnownValues::range_along(Tensor& tensor, std::int64_t row, const Range& columns) {
+  const auto size = static_cast<std::size_t>(tensor.of->dims.back());
+  const auto elements =
+      std::span(tensor.of->values).subspan(static_cast<std::size_t>(row) * size, size);
+  if (columns.high - columns.low < kFew) {
+    return range_of(elements.subspan(static_cast<std::size_t>(columns.low),
+                                     static_cast<std::size_t>(columns.high - columns.low + 1)));
+  }
+  if (tensor.rows.empty()) tensor.rows.resize(tensor.of->values.size() / size);
+  Row& known = tensor.rows[static_cast<std::size_t>(row)];
+  if (!known.is_known) known = row_of(elements);
+  return range_in(known, elements, columns.low, columns.high + 1);
+}
+
 std::optional<Range> KnownValues::elements(std::string_view tensor,
                                            std::span<const Range> indexes) const {
-  const auto found = values_.tensors.find(tensor);
-  if (found == values_.tensors.end() || is_float(found->second.dtype)) return std::nullopt;
-  const std::vector<std::int64_t>& dims = found->second.dims;
-  Corners corners;
-  std::int64_t count = 1;
+  const auto found = tensors_.find(tensor);
+  if (found == tensors_.end()) return std::nullopt;
+  const auto& [dtype, dims, values] = *found->second.of;
+  corners_.clear();
+  at_.clear();
   for (std::size_t axis = 0; axis < dims.size(); ++axis) {
     // An index outside has no value.
-    const std::int64_t low = std::max<std::int64_t>(indexes[axis].low, 0);
-    const std::int64_t high = std::min(indexes[axis].high, dims[axis] - 1);
-    if (low > high) return std::nullopt;
-    corners.insert(corners.end(), {low, high});
-    count *= high - low + 1;
+    const Range within{std::max<std::int64_t>(indexes[axis].low, 0),
+                       std::min(indexes[axis].high, dims[axis] - 1)};
+    if (within.low > within.high) return std::nullopt;
+    corners_.push_back(within);
+    at_.push_back(within.low);
   }
-  if (count <= kFew) {
-    Range range{INT32_MAX, INT32_MIN};
-    widen(found->second, corners, 0, 0, range);
-    return range;
-  }
-  auto& kept = kept_[std::string(tensor)];
-  if (const auto known = kept.find(corners); known != kept.end()) return known->second;
-  Range range{INT32_MAX, INT32_MIN};
-  widen(found->second, corners, 0, 0, range);
-  kept.emplace(std::move(corners), range);
+  if (dims.empty()) return range_of(values);
+  at_.pop_back();
+  Range range = kNothing;
+  do {
+    std::int64_t row = 0;
+    for (std::size_t axis = 0; axis < at_.size(); ++axis) row = row * dims[axis] + at_[axis];
+    range = both(range, range_along(found->second, row, corners_.back()));
+  } while (step(at_, corners_));
   return range;
 }
 

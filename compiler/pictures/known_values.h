@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <string>
 #include <vector>
 
 #include "compiler/passes/analysis/range.h"
@@ -9,22 +10,38 @@
 
 namespace attn::pictures {
 
-// Not thread-safe: keeps the answers, because a search asks for the same elements in many boxes.
+// Not thread-safe: keeps what it has found, because a search asks for the same elements in many
+// boxes.
 class KnownValues : public passes::KnownInputs {
  public:
   // `values` must outlive this.
-  explicit KnownValues(const reference::Bindings& values) : values_(values) {}
+  explicit KnownValues(const reference::Bindings& values);
 
   std::optional<passes::Range> elements(std::string_view tensor,
                                         std::span<const passes::Range> indexes) const override;
   std::optional<passes::Range> param(std::string_view name) const override;
 
  private:
-  // The first and last index along each axis.
-  using Corners = std::vector<std::int64_t>;
+  // The elements along the last axis: in order, so that the first and last of a range tell, or
+  // with the ranges of 32, 64, .. of them.
+  struct Row {
+    bool is_known = false, is_sorted = false;
+    std::vector<std::vector<passes::Range>> levels{};
+  };
+  static Row row_of(std::span<const double> elements);
+  static passes::Range range_in(const Row& row, std::span<const double> elements,
+                                std::int64_t first, std::int64_t end);
+  struct Tensor {  // of integers or booleans
+    const io::HostTensor* of = nullptr;
+    std::vector<Row> rows{};  // once one of them is looked at
+  };
+  static passes::Range range_along(Tensor& tensor, std::int64_t row, const passes::Range& columns);
 
   const reference::Bindings& values_;
-  mutable std::map<std::string, std::map<Corners, passes::Range>, std::less<>> kept_;
+  mutable std::map<std::string, Tensor, std::less<>> tensors_;
+  // Of one call: here so that memory is not asked for in each.
+  mutable std::vector<passes::Range> corners_;
+  mutable std::vector<std::int64_t> at_;
 };
 
 }  // namespace attn::pictures

@@ -14,7 +14,8 @@ using ir::Dim;
 using passes::Block;
 
 constexpr std::size_t kMostPanels = 6;
-constexpr std::int64_t kMostCellsOfPlaces = std::int64_t{1} << 21;
+// Of all places: scores, and blocks, which take longer to find.
+constexpr std::int64_t kMostScores = std::int64_t{1} << 21, kMostBlocks = std::int64_t{1} << 18;
 
 passes::Axes axes_of(const ir::Attention& attention, const Options& options) {
   passes::Dependence dependence(attention.dag);
@@ -32,8 +33,9 @@ Status check_index(std::string_view option, std::optional<std::int64_t> index, s
 
 std::int64_t cells_along(std::int64_t size, std::int64_t cell) { return (size - 1) / cell + 1; }
 
-// No larger than the scores.
-std::pair<std::int64_t, std::int64_t> cell_of(const ir::Dims& dims, const Options& options) {
+// No larger than the scores; with larger blocks where several places are drawn, each smaller.
+std::pair<std::int64_t, std::int64_t> cell_of(const ir::Dims& dims, const Options& options,
+                                              bool several) {
   const std::int64_t rows = dims[Dim::Sq], columns = dims[Dim::Skv];
   const auto within = [&](std::int64_t height, std::int64_t width) {
     return std::pair{std::min(height, rows), std::min(width, columns)};
@@ -41,8 +43,9 @@ std::pair<std::int64_t, std::int64_t> cell_of(const ir::Dims& dims, const Option
   if (options.cell) return within(options.cell->first, options.cell->second);
   const std::int64_t longest = std::max(rows, columns);
   if (longest <= options.scores) return {1, 1};
+  const std::int64_t most = several ? options.blocks_of_several : options.blocks;
   std::int64_t block = options.smallest;
-  while (cells_along(longest, block) > options.blocks) block *= 2;
+  while (cells_along(longest, block) > most) block *= 2;
   return within(block, block);
 }
 
@@ -63,12 +66,11 @@ Status check_cells(const ir::Dims& dims, std::pair<std::int64_t, std::int64_t> c
                  {kDrawLess},
                  {}};
   }
-  const bool needs_scores = options.score || options.partition != nullptr;
-  if (!needs_scores || cell == std::pair<std::int64_t, std::int64_t>{1, 1}) return {};
+  if (!options.score || cell == std::pair<std::int64_t, std::int64_t>{1, 1}) return {};
   return Error{
       ErrorCode::invalid_argument,
-      fmt::format("{} rows and {} columns are drawn as blocks, which have neither one "
-                  "change of the score nor one part",
+      fmt::format("{} rows and {} columns are drawn as blocks, which have no one change of the "
+                  "score",
                   grouped(dims[Dim::Sq]), grouped(dims[Dim::Skv])),
       {fmt::format("bind smaller dimensions, up to {}, or choose --blocks 1,1", options.scores)},
       {}};
@@ -85,23 +87,8 @@ std::vector<std::int64_t> indexes(std::optional<std::int64_t> chosen, bool varie
 bool same(double x, double y) { return x == y || (std::isnan(x) && std::isnan(y)); }
 
 bool look_alike(const Panel& x, const Panel& y) {
-  return x.cells == y.cells && x.part == y.part && std::ranges::equal(x.changes, y.changes, same);
-}
-
-// Marks the scores that a part shows.
-Status mark(const passes::Part& part, std::size_t number, const reference::Bindings& values,
-            const Place& place, std::int64_t columns, std::vector<std::size_t>& marks) {
-  ATTN_ASSIGN(const Cells cells, scores_at(part.attention, values, place));
-  const auto& [down, across, classes] = part.view;
-  for (std::int64_t c = 0; c < classes; ++c) {
-    for (std::int64_t i = 0; i < down.count; ++i) {
-      for (std::int64_t j = 0; j < across.count; ++j) {
-        if (cells.map.at(i, j) == Block::empty) continue;
-        marks[static_cast<std::size_t>(down.index(c, i) * columns + across.index(c, j))] = number;
-      }
-    }
-  }
-  return {};
+  return x.cells == y.cells && x.computed == y.computed &&
+         std::ranges::equal(x.changes, y.changes, same);
 }
 
 Result<Panel> panel_at(const ir::Attention& attention, const reference::Bindings& values,
@@ -117,13 +104,8 @@ Result<Panel> panel_at(const ir::Attention& attention, const reference::Bindings
   if (options.score) {
     ATTN_ASSIGN(panel.changes, changes_at(attention, values, place, *options.score));
   }
-  if (options.partition != nullptr) {
-    panel.part.assign(panel.cells.map.blocks.size(), kNoPart);
-    std::size_t number = 0;
-    for (const passes::Part& part : options.partition->parts) {
-      ATTN_RETURN_IF_ERROR(
-          mark(part, number++, values, place, attention.dims[Dim::Skv], panel.part));
-    }
+  if (!options.kernels.empty()) {
+    ATTN_ASSIGN(panel.computed, computed_at(options.kernels, values, place, panel.cells.map));
   }
   return panel;
 }
@@ -176,9 +158,12 @@ Result<Picture> picture_of(const ir::Attention& attention, const reference::Bind
   ATTN_RETURN_IF_ERROR(check_index("--b", options.batch, dims[Dim::B]));
   ATTN_RETURN_IF_ERROR(check_index("--h", options.head, dims[Dim::Hq]));
   ATTN_RETURN_IF_ERROR(check_not_empty(dims));
-  const auto cell = cell_of(dims, options);
-  ATTN_RETURN_IF_ERROR(check_cells(dims, cell, options));
   const passes::Axes axes = axes_of(with_lengths_as_masks(attention), options);
+  const auto batches = indexes(options.batch, axes.batch, dims[Dim::B]);
+  const auto heads = indexes(options.head, axes.head, dims[Dim::Hq]);
+  const auto all = static_cast<std::int64_t>(batches.size() * heads.size());
+  const auto cell = cell_of(dims, options, all > 1);
+  ATTN_RETURN_IF_ERROR(check_cells(dims, cell, options));
   Picture picture{attention.name,
                   attention.align == ir::Align::top_left ? "q_idx" : "row",
                   dims[Dim::Sq],
@@ -187,12 +172,12 @@ Result<Picture> picture_of(const ir::Attention& attention, const reference::Bind
                   axes.head,
                   {}};
   picture.score = options.score;
+  picture.lowering = options.lowering;
+  const bool are_scores = cell == std::pair<std::int64_t, std::int64_t>{1, 1};
+  const std::int64_t most = are_scores ? kMostScores : kMostBlocks;
   const std::int64_t cells =
       cells_along(picture.rows, cell.first) * cells_along(picture.columns, cell.second);
-  const auto batches = indexes(options.batch, axes.batch, dims[Dim::B]);
-  const auto heads = indexes(options.head, axes.head, dims[Dim::Hq]);
-  const auto all = static_cast<std::int64_t>(batches.size() * heads.size());
-  const std::int64_t drawn = std::min(all, std::max<std::int64_t>(kMostCellsOfPlaces / cells, 4));
+  const std::int64_t drawn = std::min(all, std::max<std::int64_t>(most / cells, 4));
   std::int64_t left = drawn;
   for (const std::int64_t batch : batches) {
     for (const std::int64_t head : heads) {
@@ -205,11 +190,7 @@ Result<Picture> picture_of(const ir::Attention& attention, const reference::Bind
     }
   }
   set_changes(picture);
-  if (options.partition != nullptr) {
-    for (const passes::Part& part : options.partition->parts) {
-      picture.parts.push_back(passes::to_text(part));
-    }
-  }
+  for (const lowering::Coverage& kernel : options.kernels) picture.kernels.push_back(kernel.what);
   return picture;
 }
 
@@ -232,6 +213,17 @@ std::string title_of(const Picture& picture, const Panel& panel) {
 
 std::string share_text(const Share& share) {
   return fmt::format("{}{:.3g} % of scores", share.exact ? "" : "about ", 100 * share.part());
+}
+
+std::string lowering_text(const Picture& picture) {
+  const std::size_t count = picture.kernels.size();
+  return fmt::format("lowering {}: {}", picture.lowering,
+                     count == 1 ? picture.kernels.front() : fmt::format("{} parts", count));
+}
+
+std::string computed_text(const Panel& panel) {
+  if (!panel.computed) return "";
+  return fmt::format("{:.3g} % are computed", 100 * panel.computed->scores / panel.cells.share.all);
 }
 
 std::string blocks_text(const Cells& cells) {

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/passes/strategy/partition.h"
 #include "compiler/pictures/cells.h"
+#include "compiler/pictures/computed.h"
 
 namespace attn::pictures {
 
@@ -16,13 +16,16 @@ struct Options {
   std::optional<std::int64_t> batch{}, head{};  // absent: all that differ
   // Rows and columns of a cell, at least 1; at most those of the scores are taken. Absent: 1, if
   // there are at most `scores` rows and columns, else square blocks of `smallest`, doubled until
-  // there are at most `blocks` along an axis.
+  // there are at most `blocks` along an axis, or `blocks_of_several` where places may differ.
   std::optional<std::pair<std::int64_t, std::int64_t>> cell{};
   std::int64_t scores = 512;
   std::int64_t blocks = 1024;
+  std::int64_t blocks_of_several = 256;
   std::int64_t smallest = passes::kBlock;
-  std::optional<double> score{};                 // the change of a score of this value, by colour
-  const passes::Partition* partition = nullptr;  // its parts by colour; outlives the picture
+  std::optional<double> score{};  // the change of a score of this value, by colour
+  // What these compute, by colour: of them there are 1 to kMostKernels.
+  std::span<const lowering::Coverage> kernels{};
+  std::string lowering{};  // that has them
 };
 
 // Cells are limited so that a picture can be held in memory.
@@ -32,13 +35,11 @@ inline constexpr std::int64_t kMostCells = std::int64_t{1} << 24;
 inline constexpr const char* kDrawLess =
     "draw larger blocks with --blocks, or smaller dimensions with --bind";
 
-inline constexpr std::size_t kNoPart = SIZE_MAX;
-
 struct Panel {
   std::vector<Place> places;  // that look like this
   Cells cells;
-  std::vector<double> changes{};    // with Options::score: changes_at
-  std::vector<std::size_t> part{};  // with Options::partition: of each score, kNoPart if hidden
+  std::vector<double> changes{};       // with Options::score: changes_at
+  std::optional<Computed> computed{};  // with Options::kernels
 };
 
 struct Picture {
@@ -49,13 +50,14 @@ struct Picture {
   std::vector<Panel> panels;
   std::size_t left_out = 0;  // places without a panel
   std::optional<double> score{};
-  double least = 0, most = 0;  // finite change of the score, of all panels
-  bool has_nan = false;        // among the changes of visible scores
-  std::vector<std::string> parts{};
+  double least = 0, most = 0;          // finite change of the score, of all panels
+  bool has_nan = false;                // among the changes of visible scores
+  std::string lowering{};              // with Options::kernels
+  std::vector<std::string> kernels{};  // Coverage::what
 };
 
 // Errors: invalid_argument (an index of a batch or head that does not exist, no scores, too many
-// cells, blocks where scores or parts are wanted); those of scores_at. Dimensions must be bound.
+// cells, blocks where changes of scores are wanted); those of scores_at. Dimensions must be bound.
 Result<Picture> picture_of(const ir::Attention& attention, const reference::Bindings& values,
                            const Options& options);
 
@@ -63,6 +65,10 @@ Result<Picture> picture_of(const ir::Attention& attention, const reference::Bind
 std::string title_of(const Picture& picture, const Panel& panel);
 // "37.5 % of scores", "about 12.1 % of scores" if estimated.
 std::string share_text(const Share& share);
+// "lowering native: tiles of 128 rows and blocks of 128 keys", "lowering parts: 2 parts"
+std::string lowering_text(const Picture& picture);
+// "38.3 % are computed"; "" unless a picture shows it.
+std::string computed_text(const Panel& panel);
 // "1,488 full and 96 partial of 4,096 blocks of 128 x 128"; "" if cells are scores.
 std::string blocks_text(const Cells& cells);
 // 131072 -> "131,072"

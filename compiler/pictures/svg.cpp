@@ -86,8 +86,10 @@ class SvgWriter {
     }
     return fmt::format(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" "
-        "viewBox=\"0 0 {0} {1}\" role=\"img\">\n<title>{2}</title>\n{3}{4}</svg>\n",
-        drawing_.width, drawing_.height, escaped(drawing_.title), style(theme), body_);
+        "viewBox=\"0 0 {0} {1}\" "
+        "role=\"img\">\n<title>{2}</title>\n<desc>{3}</desc>\n{4}{5}</svg>\n",
+        drawing_.width, drawing_.height, escaped(drawing_.title), escaped(drawing_.description),
+        style(theme), body_);
   }
 
  private:

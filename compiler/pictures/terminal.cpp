@@ -28,6 +28,7 @@ class TextWriter {
 
   std::string run() {
     text_ = fmt::format("{}: {}\n", picture_.name, subtitle_of(picture_));
+    if (!picture_.kernels.empty()) text_ += lowering_text(picture_) + "\n";
     for (const Panel& panel : picture_.panels) write(panel);
     legend();
     return std::move(text_);
@@ -39,7 +40,7 @@ class TextWriter {
   void write(const Panel& panel) {
     const std::string title = title_of(picture_, panel), blocks = blocks_text(panel.cells);
     text_ += fmt::format("\n{:>{}}{}{}{}{}{}\n", "", kGutter, title, title.empty() ? "" : ": ",
-                         share_text(panel.cells.share), blocks.empty() ? "" : ", ", blocks);
+                         caption_of(panel), blocks.empty() ? "" : ", ", blocks);
     const std::vector<Ink> inks = inks_of(picture_, panel);
     const passes::BlockMap& map = panel.cells.map;
     const std::int64_t step = are_halves(panel) ? 2 : 1;
@@ -76,7 +77,7 @@ class TextWriter {
 
   std::string halves(Ink upper, Ink lower) {
     if (!colour_) {
-      const bool above = upper != Ink::empty, below = lower != Ink::empty && lower != Ink::paper;
+      const bool above = is_shown(upper), below = is_shown(lower);
       if (above && below) return kBoth;
       return above ? kUpper : below ? kLower : "\u00b7";
     }
@@ -88,9 +89,14 @@ class TextWriter {
     return text + kUpper;
   }
 
+  static bool is_shown(Ink ink) {
+    return ink != Ink::empty && ink != Ink::paper && !is_in_vain(ink);
+  }
+
   static std::string whole(Ink ink) {
-    if (ink == Ink::full) return "\u2588\u2588";
-    return ink == Ink::partial ? "\u2592\u2592" : "\u00b7 ";
+    if (ink == Ink::empty) return "\u00b7 ";
+    if (is_in_vain(ink)) return "\u2591\u2591";
+    return ink == Ink::partial ? "\u2592\u2592" : "\u2588\u2588";
   }
 
   static std::string trimmed(std::string line) {
@@ -98,21 +104,27 @@ class TextWriter {
     return line;
   }
 
+  // Parts, which take many words, have a line each.
   void legend() {
-    std::string line(static_cast<std::size_t>(kGutter), ' ');
+    const std::string indent(static_cast<std::size_t>(kGutter), ' ');
+    const bool has_parts = picture_.kernels.size() > 1;
+    std::string line;
     for (const Meaning& meaning : legend_of(picture_)) {
+      if (has_parts || line.empty()) line += "\n" + indent;
       for (const Ink ink : meaning.inks) {
-        line += colour_                    ? code(ink, true) + kBoth + kPlain
-                : meaning.inks.size() == 1 ? swatch(ink)
-                                           : "";
+        line += colour_                          ? code(ink, true) + kBoth + kPlain
+                : meaning.inks.size() < kChanges ? swatch(ink)
+                                                 : "";
       }
       if (!line.ends_with(' ')) line += ' ';
-      line += fmt::format("{}   ", meaning.words);
+      line += meaning.words;
+      if (!has_parts) line += "   ";
     }
-    text_ += "\n" + trimmed(line) + "\n";
+    text_ += trimmed(line) + "\n";
   }
 
   static std::string swatch(Ink ink) {
+    if (is_in_vain(ink)) return "\u2591";
     return ink == Ink::empty ? "\u00b7" : ink == Ink::partial ? "\u2592" : kBoth;
   }
 
@@ -128,6 +140,7 @@ class TextWriter {
 Options for_terminal(Options options, std::int64_t columns, bool colour) {
   options.scores = std::clamp<std::int64_t>(columns - kGutter - 1, 16, 128);
   options.blocks = colour ? options.scores : options.scores / 2;
+  options.blocks_of_several = options.blocks;
   options.smallest = 2;
   return options;
 }

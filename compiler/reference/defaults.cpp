@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <map>
 
 #include "compiler/reference/operation.h"
 #include "runtime/io/element.h"
@@ -13,17 +15,40 @@ namespace {
 using ir::ExprId;
 using ir::Op;
 
-// Evaluates the nodes below a root, one element at a time.
+// Evaluates the nodes below a root, one element at a time, and those that are the same along the
+// last axis once for a row of elements.
 class ElementEvaluator {
  public:
-  ElementEvaluator(const ir::Attention& attention, ExprId root)
+  ElementEvaluator(const ir::Attention& attention, ExprId root, std::size_t rank)
       : attention_(attention), root_(root), values_(attention.dag.size()) {
     const ExprId roots[] = {root};
-    ids_ = ir::reachable(attention.dag, roots);
+    std::vector<bool> varies(attention.dag.size()), passes_on(attention.dag.size());
+    for (const ExprId id : ir::reachable(attention.dag, roots)) {
+      const ir::Node& node = attention.dag[id];
+      varies[id] = node.is(Op::index_) &&
+                   std::get<std::int64_t>(node.attribute) + 1 == static_cast<std::int64_t>(rank);
+      for (const ExprId operand : node.operands) varies[id] = varies[id] || varies[operand];
+      (varies[id] ? of_element_ : of_row_).push_back(id);
+      for (const ExprId operand : node.operands)
+        passes_on[operand] = passes_on[operand] || varies[id];
+    }
+    passes_on[root] = true;
+    for (const ExprId id : of_row_) {
+      if (passes_on[id]) tells_.push_back(id);
+    }
   }
 
-  std::optional<double> run(const std::vector<std::int64_t>& indexes) {
-    for (ExprId id : ids_) values_[id] = evaluate(attention_.dag[id], indexes);
+  // What tells a row from others: rows with equal ones are equal.
+  std::vector<std::optional<double>> begin_row(const std::vector<std::int64_t>& indexes) {
+    for (const ExprId id : of_row_) values_[id] = evaluate(attention_.dag[id], indexes);
+    std::vector<std::optional<double>> values;
+    for (const ExprId id : tells_) values.push_back(values_[id]);
+    return values;
+  }
+
+  // Of the row that was begun.
+  std::optional<double> element(const std::vector<std::int64_t>& indexes) {
+    for (const ExprId id : of_element_) values_[id] = evaluate(attention_.dag[id], indexes);
     return values_[root_];
   }
 
@@ -73,7 +98,8 @@ class ElementEvaluator {
 
   const ir::Attention& attention_;
   ExprId root_;
-  std::vector<ExprId> ids_;
+  std::vector<ExprId> of_row_, of_element_;
+  std::vector<ExprId> tells_;  // those of a row that elements, or the root, read
   std::vector<std::optional<double>> values_;
 };
 
@@ -94,9 +120,10 @@ Result<std::vector<std::int64_t>> dims_of(const ir::Attention& attention,
   return dims;
 }
 
-// Advances to the next element, row-major.
+// Advances to the next row.
 void step(std::vector<std::int64_t>& indexes, const std::vector<std::int64_t>& dims) {
-  for (std::size_t axis = dims.size(); axis-- > 0;) {
+  indexes.back() = 0;
+  for (std::size_t axis = dims.size() - 1; axis-- > 0;) {
     if (++indexes[axis] < dims[axis]) return;
     indexes[axis] = 0;
   }
@@ -106,23 +133,41 @@ void step(std::vector<std::int64_t>& indexes, const std::vector<std::int64_t>& d
 
 Result<io::HostTensor> default_values(const ir::Attention& attention,
                                       const ir::CapturedTensor& tensor) {
+  constexpr std::int64_t kLong = 64;  // elements of a row that is worth remembering
   ATTN_ASSIGN(const std::vector<std::int64_t> dims, dims_of(attention, tensor));
   io::HostTensor result{tensor.dtype, dims, {}};
   const auto count = static_cast<std::size_t>(io::element_count(dims));
   result.values.reserve(count);
-  ElementEvaluator evaluator(attention, *tensor.fallback);
-  std::vector<std::int64_t> indexes(dims.size(), 0);
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::optional<double> value = evaluator.run(indexes);
-    if (!value || (!is_float(tensor.dtype) && !io::fits(tensor.dtype, *value))) {
-      return Error{ErrorCode::binding,
-                   fmt::format("the default of {} gives no valid {} for element {}", tensor.name,
-                               to_string(tensor.dtype), i),
-                   {},
-                   {}};
+  // A tensor without axes is a row of one element.
+  std::vector<std::int64_t> shape = dims;
+  if (shape.empty()) shape.push_back(1);
+  ElementEvaluator evaluator(attention, *tensor.fallback, shape.size());
+  std::map<std::vector<std::optional<double>>, std::size_t> rows;  // where they begin
+  std::vector<double> again;
+  std::vector<std::int64_t> indexes(shape.size(), 0);
+  while (result.values.size() < count) {
+    const std::size_t begin = result.values.size();
+    const auto row = evaluator.begin_row(indexes);
+    if (const auto known = rows.find(row); known != rows.end()) {
+      const auto first = result.values.begin() + static_cast<std::ptrdiff_t>(known->second);
+      again.assign(first, first + shape.back());
+      result.values.insert(result.values.end(), again.begin(), again.end());
+      step(indexes, shape);
+      continue;
     }
-    result.values.push_back(*value);
-    step(indexes, dims);
+    for (indexes.back() = 0; indexes.back() < shape.back(); ++indexes.back()) {
+      const std::optional<double> value = evaluator.element(indexes);
+      if (!value || (!is_float(tensor.dtype) && !io::fits(tensor.dtype, *value))) {
+        return Error{ErrorCode::binding,
+                     fmt::format("the default of {} gives no valid {} for element {}", tensor.name,
+                                 to_string(tensor.dtype), result.values.size()),
+                     {},
+                     {}};
+      }
+      result.values.push_back(*value);
+    }
+    if (shape.back() >= kLong) rows.emplace(row, begin);
+    step(indexes, shape);
   }
   return result;
 }

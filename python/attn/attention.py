@@ -9,13 +9,17 @@ import tempfile
 import threading
 import warnings
 from concurrent.futures import Future
-from typing import Any, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
 
 from . import _attnc, _find, plan as plans
 from ._libattn import PlanFile, PlanInfo
 from .arguments import INPUTS, RANDOM, check_names, named, number, sizes_of
 from .errors import ArgumentError, BindingError
 from .specs import Spec
+
+if TYPE_CHECKING:
+    from .picture import Picture
+    from .torch.buckets import Bucketed
 
 
 class Attention:
@@ -70,7 +74,8 @@ class Attention:
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{dim}={size}" for dim, size in self.sizes.items() if size is not None)
-        kind = f"{len(self.plans)} plans for {self.plans[0].target}" if self.plans else "no plan"
+        count = len(self.plans)
+        kind = f"{count} plan{'s' * (count > 1)} for {self.plans[0].target}" if count else "no plan"
         return f"<attn.Attention {self.name}({sizes}): {kind}>"
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -114,6 +119,17 @@ class Attention:
             future.set_result(None)
         return future
 
+    def bucketed(self, *lengths: int, Sq: Sequence[int] | None = None,
+                 Skv: Sequence[int] | None = None) -> Bucketed:
+        """The same attention of torch tensors of any length, with a plan for each of a few lengths only:
+        q, k, v and captured tensors are padded to the next of `lengths`, and lengths hide what was added.
+        `Sq` and `Skv` are lengths of the one or the other.
+
+        Raises ArgumentError if the spec reads Sq or Skv other than as the sizes of tensors."""
+        from .torch.buckets import bucketed
+
+        return bucketed(self, {"Sq": lengths if Sq is None else Sq, "Skv": lengths if Skv is None else Skv})
+
     def explain(self, target: str | None = None) -> str:
         """What attnc says about the attention: graph nodes, mask, work and engine. Of the plans if there
         are any and no target is given, else as it would be compiled for the target (without one, for the
@@ -125,6 +141,28 @@ class Attention:
                 return _attnc.run_text(["explain", str(path)])
         options = ["--target", target] if target else []
         return self.source.print("explain", self.bindings, *options)
+
+    def draw(self, path: str | os.PathLike[str] | None = None, *, b: int | None = None,
+             h: int | None = None, blocks: tuple[int, int] | None = None, score: bool = False,
+             score_at: float | None = None, parts: bool = False, theme: str | None = None,
+             **inputs_and_sizes: Any) -> Picture:
+        """Draws the mask, exactly or by blocks, as `attnc draw` does; notebooks show what is returned.
+
+        `path`: a file .svg or .png to write too. `b`, `h`: one batch or head, instead of all that differ.
+        `blocks`: rows and columns of a block. `score`: colour by how the score changes, from `score_at` (1);
+        `parts`: by what computes it. `theme`: "light" or "dark". Other arguments are captured tensors and
+        params by name, which are made up if they are not given, and sizes and parameters of the spec.
+        Raises ArgumentError, BindingError, SpecError."""
+        from .picture import draw
+
+        inputs, sizes = {}, dict(self.bindings)
+        names = {*self.source.params, *(tensor.name for tensor in self.source.tensors), *self.source.lengths}
+        for name, value in inputs_and_sizes.items():
+            (inputs if name in names else sizes)[name] = value
+        plans.check_names(self.source, sizes)
+        options = {"b": b, "h": h, "blocks": blocks, "score": score, "score_at": score_at, "parts": parts,
+                   "theme": theme}
+        return draw(self.source, sizes, inputs, self.captured, path, options)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Computes the attention of q [B,Hq,Sq,Dqk], k [B,Hkv,Skv,Dqk], v [B,Hkv,Skv,Dv], in this order or
@@ -192,7 +230,7 @@ class Attention:
 def compile(spec: Any = None, *, score_mod: Callable[..., Any] | None = None,
             mask_mod: Callable[..., Any] | None = None, target: str | None = None,
             engine: str | None = None, direction: str | None = None, cache: bool = True,
-            deny_warnings: bool = False, **sizes_and_parameters: Any) -> Attention:
+            deny_warnings: bool = False, builds: bool = True, **sizes_and_parameters: Any) -> Attention:
     """Compiles an attention.
 
     `spec`: whatever `Spec.of` takes: a path, the text, the JSON form, or the name of a standard spec. Or
@@ -203,6 +241,8 @@ def compile(spec: Any = None, *, score_mod: Callable[..., Any] | None = None,
     if there is one and all sizes are known; else no plan is compiled before it is needed.
     `engine`: "auto", "cudnn", "native" or "unfused". `direction`: "fwd", "bwd" or "both".
     `cache`: whether plans are looked up and kept in the folder that `attnc cache path` prints.
+    `builds`: False for calls of torch tensors that never wait for a compiler: those for which there is no
+    plan yet, from here or from `warm`, raise Unsupported.
     Other arguments are sizes and parameters of the spec that replace its own: Sq=4096, window=64. A list of
     sizes gives a plan for each.
 
@@ -230,7 +270,7 @@ def compile(spec: Any = None, *, score_mod: Callable[..., Any] | None = None,
         contents = plans.build(source, bindings, target, engine=engine, direction=direction, cache=cache,
                                deny_warnings=deny_warnings)
     return Attention(source, bindings, contents, target=target, engine=engine, cache=cache,
-                     captured=captured)
+                     captured=captured, builds=builds)
 
 
 def load(path: str | os.PathLike[str], *, recompile: bool = False) -> Attention:

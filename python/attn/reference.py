@@ -43,13 +43,13 @@ def reference(spec: Spec, bind: Mapping[str, Any], inputs: Mapping[str, Any], ou
         if unrounded:
             arguments.append("--unrounded")
         for name, value in values.items():
-            arguments += ["--in", _input(np, folder, name, value)]
+            arguments += ["--in", input_argument(folder, name, value)]
         for name in files.values():
             arguments += ["--out", f"{name}={folder}/out_{name}.npy"]
         try:
             asked.answer("run", *arguments)
         except (ArgumentError, CompilerError) as error:
-            raise _about_arrays(error, folder) from None
+            raise about_arrays(error, folder) from None
         return {name: np.load(os.path.join(folder, f"out_{file}.npy")) for name, file in files.items()}
 
 
@@ -94,15 +94,18 @@ def _gradient(name: str) -> str:
     return f"d{name}" if name in ("q", "k", "v") else f"d_{name}"
 
 
-def _input(np: Any, folder: str, name: str, value: Any) -> str:
+def input_argument(folder: str, name: str, value: Any) -> str:
+    """The value of attnc's option --in for a number or an array, which a file in `folder` takes."""
     if isinstance(value, (bool, int, float)):
         return f"{name}={float(value)!r}" if isinstance(value, float) else f"{name}={int(value)}"
+    import numpy as np
+
     path = os.path.join(folder, f"in_{name}.npy")
     np.save(path, np.ascontiguousarray(as_array(name, value)).reshape(np.shape(value)))
     return f"{name}=@{path}"
 
 
-def _about_arrays(error: ArgumentError | CompilerError, folder: str) -> Exception:
+def about_arrays(error: ArgumentError | CompilerError, folder: str) -> Exception:
     """The error in terms of arrays instead of files and of attnc's options."""
     def reworded(text: str) -> str:
         text = text.replace("--in ", "").replace(f"@{folder}/", "").replace("the file has", "the array has")

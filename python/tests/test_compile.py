@@ -49,7 +49,7 @@ def test_a_saved_plan_is_loaded(compiled, plan_file):
     assert loaded.plans == compiled.plans
     assert loaded.bindings == SIZES
     assert "q_idx - kv_idx < window" in loaded.spec
-    assert "1 plans for h200" in repr(loaded)
+    assert "1 plan for h200" in repr(loaded)
 
 
 def test_saving_replaces_a_file_at_once(compiled, tmp_path):

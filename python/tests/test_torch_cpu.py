@@ -228,9 +228,10 @@ def test_compile_without_graph_break_and_export():
     for x, y in zip(found, wanted):
         torch.testing.assert_close(x, y)
     with torch.no_grad():
+        torch.testing.assert_close(compiled(q, k, v), (expected, expected_lse))
         program = torch.export.export(layer, (q.detach(), k.detach(), v.detach()))
         torch.testing.assert_close(program.module()(q, k, v)[0], expected)
-    assert "attn.forward" in str(program.graph)
+    assert "attn.forward" in str(program.graph) and "attn.inference" not in str(program.graph)
 
 
 def test_operators_pass_pytorchs_own_checks():
@@ -242,6 +243,8 @@ def test_operators_pass_pytorchs_own_checks():
         torch.library.opcheck(
             torch.ops.attn.forward.default, (name, ["q", "k", "v"], tensors, [], training)
         )
+    detached = [tensor.detach() for tensor in tensors]
+    torch.library.opcheck(torch.ops.attn.inference.default, (name, ["q", "k", "v"], detached, []))
 
 
 def test_warm_finds_sizes_in_the_spec_and_the_bindings(monkeypatch):
@@ -250,13 +253,16 @@ def test_warm_finds_sizes_in_the_spec_and_the_bindings(monkeypatch):
     monkeypatch.setattr(function, "_pair", lambda attention, form, *rest: made.append((form, *rest)))
     f = attn.compile("attention x { dims B, Hq = 8, Hkv = 2, Sq, Skv = 64, D; mask q_idx >= kv_idx; }", D=32)
     assert f.warm(B=3, Sq=16, device="cuda:0").result() is None
-    (form, training, device), = made
+    (form, training, device, builds), = made
     assert form.sizes == (3, 8, 2, 16, 64, 32, 32)
-    assert (training, device) == (False, torch.device("cuda:0"))
+    assert (training, device, builds) == (False, torch.device("cuda:0"), True)
     with pytest.raises(attn.BindingError, match="no size is known for B, Sq"):
         f.warm(device="cuda:0")
     with pytest.raises(attn.BindingError, match="not for the device `cpu`"):
         f.warm(B=3, Sq=16, device="cpu")
+    made.clear()
+    attn.compile(CAUSAL, D=32, builds=False).bucketed(8, 16).warm(B=1, Hq=2, Hkv=2, device="cuda:0")
+    assert [form.sizes[3:5] for form, *_ in made] == [(8, 8), (16, 16)]
 
 
 def test_warm_in_the_background_gives_what_the_build_does(monkeypatch):
@@ -299,11 +305,11 @@ def test_a_plan_that_is_not_deterministic_does_not_serve_deterministic_training(
         function.Sizes(1, 2, 2, 64, 64, 64, 64), "bf16", ("bshd",) * 3, False
     )
     device = torch.device("cuda:0")
-    assert function._make_pair(f, form, True, device) is f.bytes
+    assert function._make_pair(f, form, True, device, True) is f.bytes
     wanted = form._replace(deterministic=True)
-    assert function._make_pair(f, wanted, False, device) is f.bytes
+    assert function._make_pair(f, wanted, False, device, True) is f.bytes
     monkeypatch.setattr(function, "places_in", lambda plan, *_: {"fwd": 0, "bwd": 1})
-    assert {"deterministic": True} in function._make_pair(f, wanted, True, device)
+    assert {"deterministic": True} in function._make_pair(f, wanted, True, device, True)
 
 
 def test_a_plan_file_compiles_nothing_unasked(monkeypatch, tmp_path):
@@ -320,10 +326,10 @@ def test_a_plan_file_compiles_nothing_unasked(monkeypatch, tmp_path):
     device = torch.device("cuda:0")
     attn.compile(CAUSAL, target="h200", engine="native", **sizes).save(path)
     with pytest.raises(attn.Unsupported, match="no plan for a forward with these sizes"):
-        function._make_pair(attn.load(path), form, False, device)
+        function._make_pair(attn.load(path), form, False, device, False)
     attn.compile(CAUSAL, target="a100", **sizes).save(path)
     with pytest.raises(attn.PlanDeviceError, match=r"is for a100 \(sm_80\), and this GPU is sm_90"):
-        function._make_pair(attn.load(path), form, False, device)
+        function._make_pair(attn.load(path), form, False, device, False)
 
 
 def test_half_precision_is_rounded_to_the_tensors_dtype():

@@ -317,6 +317,40 @@ def test_warm_builds_what_the_call_needs():
         f(*inputs(1, 4, 4, 334, 334, 64))
 
 
+def test_calls_that_may_not_build():
+    f = attn.compile("attention unbuilt { dims B, Hq, Sq, D; mask q_idx >= kv_idx; }", builds=False)
+    q, k, v = (x.detach() for x in inputs(1, 4, 4, 200, 200, 64))
+    with pytest.raises(attn.Unsupported, match="`unbuilt` has no plan for a forward with these sizes"):
+        f(q, k, v)
+    f.warm(B=1, Hq=4, Sq=200, D=64)
+    assert difference(f(q, k, v), dense(q, k, v, mask_mod=causal)) < 1.5e-2
+
+
+def test_lengths_that_change_share_plans():
+    """Forward and gradients of a learned bias, with documents, at lengths in and between two buckets."""
+    f = attn.compile(
+        "attention bucket { dims B, Hq, Hkv, Sq, Skv, D; tensor doc: i32[B, Skv] monotone;"
+        " learn bias: f32[Hq, Skv]; score score + bias[h, kv_idx];"
+        " mask q_idx >= kv_idx && doc[b, q_idx] == doc[b, kv_idx]; }",
+        builds=False,
+    ).bucketed(256, 512)
+    f.warm(B=2, Hq=4, Hkv=2, D=64, training=True)
+    for length in (1, 129, 256, 400, 512):
+        q, k, v = inputs(2, 4, 2, length, length, 64)
+        bias = torch.randn(4, length, device="cuda", requires_grad=True)
+        doc = torch.randint(0, 3, (2, length), device="cuda").sort(1).values.int()
+        o = f(q, k, v, doc=doc, bias=bias)
+        exact = dense(
+            q, k, v, lambda s, b, h, i, j: s + bias[h, j], lambda b, h, i, j: (i >= j) & (doc[b, i] == doc[b, j])
+        )
+        d_o = make(o.shape, seed=length).detach()
+        leaves = (q, k, v, bias)
+        found = [o, *torch.autograd.grad(o, leaves, d_o)]
+        truth = [exact, *torch.autograd.grad(exact, leaves, d_o.double())]
+        for name, x, y in zip(("o", "dq", "dk", "dv", "dbias"), found, truth):
+            assert (x.double() - y).norm() < 1.5e-2 * y.norm() + 1e-3, (name, length)
+
+
 def test_deterministic_mode_replaces_a_plan_that_is_not(tmp_path):
     sizes = {"B": 1, "Hq": 8, "Sq": 512, "D": 64}
     f = attn.compile(

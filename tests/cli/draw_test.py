@@ -2,12 +2,15 @@
 import os
 import re
 import shlex
+import struct
+import xml.etree.ElementTree
 
 import attnc
+import gallery
 from attnc import NOOP, SOURCE, SPECS
 
 PICTURES = SOURCE / "docs" / "pictures"
-COMMAND = re.compile(r"^build/attnc (draw specs/\S+.* -o (\S+\.svg))$", re.MULTILINE)
+RUN = re.compile(r"M(\d+) (\d+)h(\d+)v(\d+)h-\d+z")  # of cells, in a path
 LARGEST = 30_000  # bytes, of a picture in docs
 HUGE = 99_999_999_999_999_999_999  # does not fit in 64 bits
 
@@ -17,23 +20,26 @@ class Draw(attnc.Case):
         return self.attnc("draw", SPECS / f"{name}.attn", *arguments, **expected)
 
     def test_gallery(self):
-        """Rewrites the pictures if ATTN_UPDATE_GOLDEN=1."""
-        page = (SOURCE / "docs" / "gallery.md").read_text(encoding="utf-8")
-        commands = COMMAND.findall(page.replace("\\\n", ""))
-        self.assertGreaterEqual(len(commands), 10)
-        for command, name in commands:
+        """Rewrites the page and the pictures if ATTN_UPDATE_GOLDEN=1."""
+        updates = os.environ.get("ATTN_UPDATE_GOLDEN") == "1"
+        page = SOURCE / "docs" / "gallery.md"
+        if updates:
+            page.write_text(gallery.page(), encoding="utf-8")
+        self.assertEqual(page.read_text(encoding="utf-8"), gallery.page())
+        names = []
+        for name, spec, options in gallery.pictures():
             with self.subTest(name):
-                arguments = shlex.split(command.replace(" specs/", f" {SPECS}/"))
-                drawn = self.folder / name
-                self.assertEqual(self.attnc(*arguments[:-1], drawn).stdout, "")
+                drawn = self.folder / f"{name}.svg"
+                self.assertEqual(self.draw(spec, *shlex.split(options), "-o", drawn).stdout, "")
                 text = drawn.read_text(encoding="utf-8")
                 self.assertLess(len(text), LARGEST)
-                if os.environ.get("ATTN_UPDATE_GOLDEN") == "1":
-                    PICTURES.mkdir(exist_ok=True)
-                    (PICTURES / name).write_text(text, encoding="utf-8")
-                self.assertEqual((PICTURES / name).read_text(encoding="utf-8"), text)
-        self.assertEqual(sorted(path.name for path in PICTURES.iterdir()),
-                         sorted(name for _, name in commands))
+                if updates:
+                    (PICTURES / drawn.name).write_text(text, encoding="utf-8")
+                self.assertEqual((PICTURES / drawn.name).read_text(encoding="utf-8"), text)
+                names.append(drawn.name)
+        self.assertEqual(sorted(path.name for path in PICTURES.iterdir()), sorted(names))
+        self.assertEqual({path.stem for path in SPECS.glob("*.attn")},
+                         {spec for _, spec, _ in gallery.pictures()})
 
     def test_text(self):
         process = self.draw("gemma2_local", "--bind", "Sq=64", "--bind", "window=16")
@@ -51,8 +57,66 @@ class Draw(attnc.Case):
         self.assertTrue(heads["by_head"])
         self.assertEqual(heads["score"]["change"][1], 0)
         self.assertFalse(heads["score"]["has_nan"])
-        parts = self.attnc_json("draw", SPECS / "prefix_lm.attn", "--parts", "--bind", "Sq=512")
-        self.assertEqual(len(parts["parts"]), 2)
+        parts = self.attnc_json("draw", SPECS / "prefix_lm.attn", "--parts", "--bind", "Sq=512",
+                                "--lowering", "parts")
+        self.assertEqual([parts["lowering"], len(parts["parts"])], ["parts", 2])
+        self.assertEqual(parts["panels"][0]["computed"], 256 * 256 + 256 * (384 + 512) / 2)
+
+    def test_svg_is_xml_and_says_how_many_scores(self):
+        path = self.folder / "causal.svg"
+        self.draw("causal", "--bind", "Sq=16", "-o", path)
+        root = xml.etree.ElementTree.parse(path).getroot()
+        namespace = "{http://www.w3.org/2000/svg}"
+        self.assertEqual(root.tag, namespace + "svg")
+        self.assertEqual(root.find(namespace + "desc").text, "136 of 256 scores are visible")
+
+    def test_cells_are_the_scores(self):
+        """Of a batch and a head, with a captured tensor, as the picture has them."""
+        size, ids = 24, [0] * 5 + [1] * 9 + [2] * 10
+        header = f"{{'descr': '<i4', 'fortran_order': False, 'shape': (2, {size})}}".ljust(117) + "\n"
+        (self.folder / "doc.npy").write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) +
+                                              header.encode() +
+                                              struct.pack(f"<{2 * size}i", *[0] * size, *ids))
+        spec = self.write("spec.attn", f"""attention t {{
+            dims B = 2, Hq = 4, Hkv = 1, Sq = {size}, Skv = Sq, D = 64;
+            tensor doc: i32[B, Sq];
+            mask doc[b, q_idx] == doc[b, kv_idx] && q_idx - kv_idx >= h - 3;
+            outputs o; }}""")
+        path = self.folder / "drawn.svg"
+        for batch, head in ((1, 0), (1, 2), (0, 3)):
+            self.attnc("draw", spec, "--in", f"doc=@{self.folder / 'doc.npy'}", "--b", batch, "--h",
+                       head, "-o", path)
+            shown = set()
+            for x, y, width, height in RUN.findall(path.read_text(encoding="utf-8")):
+                shown |= {(row, column) for row in range(int(y), int(y) + int(height))
+                          for column in range(int(x), int(x) + int(width))}
+            doc = ids if batch == 1 else [0] * size
+            self.assertEqual(shown, {(q, kv) for q in range(size) for kv in range(size)
+                                     if doc[q] == doc[kv] and q - kv >= head - 3})
+
+    def test_parts(self):
+        """Of each lowering, also where pictures have blocks instead of scores."""
+        for lowering in ("composite", "native", "segments", "block_sparse", "unfused"):
+            arguments = ("document_causal", "--parts", "--lowering", lowering)
+            text = self.draw(*arguments, "--b", 0, "--bind", "Sq=128").stdout
+            self.assertIn(f"lowering {lowering}: ", text)
+            self.assertIn("computed, but hidden", text)
+        self.expect_golden("draw-parts.txt", self.draw("gemma2_local", "--bind", "Sq=512", "--bind",
+                                                       "window=128", "--parts", "--lowering",
+                                                       "native").stdout)
+        large = self.attnc_json("draw", SPECS / "causal.attn", "--parts", "--lowering", "composite",
+                                "--bind", "Sq=131072")
+        self.assertEqual(large["panels"][0]["computed"], 1024 * 1025 // 2 * 128 * 128)
+
+    def test_plan(self):
+        plan = self.compile(SPECS / "gemma2_local.attn", "--bind", "Sq=1024", "--bind", "window=300",
+                            "--lowering", "native")
+        bound = ("gemma2_local", "--bind", "Sq=1024", "--bind", "window=300")
+        self.assertEqual(self.attnc("draw", plan).stdout, self.draw(*bound).stdout)
+        self.assertEqual(self.attnc("draw", plan, "--parts").stdout,
+                         self.draw(*bound, "--parts", "--lowering", "native").stdout)
+        refused = self.attnc("draw", plan, "--parts", "--lowering", "composite", code=2)
+        self.assertIn("have no meaning for a plan", refused.stderr)
 
     def test_png(self):
         path = self.folder / "causal.png"
@@ -104,13 +168,14 @@ class Draw(attnc.Case):
                  ("8 rows and 0 columns have no scores",
                   (SPECS / "noop.attn", "--bind", "Sq=8", "--bind", "Skv=0")),
                  ("too many for a picture", (SPECS / "causal.attn", "--blocks", "1,1")),
-                 ("neither one change of the score", (SPECS / "causal.attn", "--score")),
+                 ("have no one change of the score", (SPECS / "causal.attn", "--score")),
                  ("colour the same cells", (SPECS / "causal.attn", "--score", "--parts")),
                  ("--score-at needs --score", (SPECS / "causal.attn", "--score-at", 3)),
                  ("'nan' is not a finite", (SPECS / "alibi.attn", "--score", "--score-at", "nan")),
                  ("'inf' is not a finite", (SPECS / "alibi.attn", "--score", "--score-at", "inf")),
                  ("--in slopes: the mask does not read it",
                   (SPECS / "alibi_slopes.attn", "--in", "slopes=@/nonexistent.npy")),
+                 ("need --parts", (SPECS / "causal.attn", "--target", "h200")),
                  ("--theme needs -o", (SPECS / "causal.attn", "--theme", "dark")),
                  ("no such tensor or param", (SPECS / "causal.attn", "--in", "doc=zeros")))
         for message, arguments in cases:
@@ -122,8 +187,8 @@ class Draw(attnc.Case):
                                 "1,1", "-o", large, code=2)
             self.assertRegex(refused.stderr, r"a PNG of .* pixels is too large(.|\n)*--blocks")
             self.assertFalse(large.exists())
-        refused = self.draw("noop", "--parts", "--bind", "Sq=64", code=3)
-        self.assertIn("is not divided into parts", refused.stderr)
+        refused = self.draw("noop", "--parts", "--lowering", "segments", code=3)
+        self.assertIn("no mask tells segments apart", refused.stderr)
 
 
 if __name__ == "__main__":

@@ -10,9 +10,14 @@ import json
 import os
 import pathlib
 import re
+import shutil
+import subprocess
 import sys
+import tempfile
 import textwrap
 import unittest
+
+from textmate import Grammar
 
 SOURCE = pathlib.Path(sys.argv.pop(1))
 TEXTMATE = SOURCE / "editors" / "vscode" / "syntaxes" / "attn.tmLanguage.json"
@@ -37,7 +42,7 @@ def functions():
 
 def update():
     """Rewrites the functions of both editors."""
-    prefix = "syntax keyword attnFunction "
+    prefix = "syntax keyword attnFunction contained "
     lines = textwrap.wrap(" ".join(functions()), 100, initial_indent=prefix, subsequent_indent=prefix)
     replace(VIM, rf"(?:^{prefix}.*\n)+", "".join(line + "\n" for line in lines))
     pattern = r'(?<="name": "support.function.attn",\n      "match": "\\\\b\()[\w|]+'
@@ -67,13 +72,17 @@ def language():
 
 
 def alternatives(pattern):
-    return {word for group in re.findall(r"\\b\(([\w|]+)\)\\b", pattern) for word in group.split("|")}
+    """The words of \\b(a|b)\\b, or in Vim \\<\\%(a\\|b\\)\\>; of one word too."""
+    plain = re.sub(r"\\b|\\<|\\>|\\s.*|\\%|\\(?=[|)])|\(\?.*", " ", pattern)
+    return set(re.findall(r"\w+", plain.split("[")[0]))
 
 
 def textmate_patterns(node):
     """(scope, pattern) of every rule."""
     if isinstance(node, dict):
-        if "match" in node and "name" in node:
+        if "begin" in node and "beginCaptures" in node:
+            yield node["beginCaptures"]["1"]["name"], node["begin"]
+        elif "match" in node and "name" in node:
             yield node["name"], node["match"]
         node = list(node.values())
     if isinstance(node, list):
@@ -84,6 +93,7 @@ def textmate_patterns(node):
 def textmate():
     scopes = {
         "keyword.control.attn": "keyword",
+        "storage.modifier.attn": "keyword",
         "constant.language.attn": "keyword",
         "support.function.attn": "function",
         "variable.language.attn": "bound",
@@ -100,6 +110,9 @@ def textmate():
 def vim():
     groups = {
         "attnClause": "keyword",
+        "attnReturn": "keyword",
+        "attnIn": "keyword",
+        "attnFact": "keyword",
         "attnConstant": "keyword",
         "attnFunction": "function",
         "attnBound": "bound",
@@ -107,12 +120,76 @@ def vim():
         "attnType": "type",
     }
     words = {kind: set() for kind in groups.values()}
-    for group, rest in re.findall(
-        r"^syntax keyword (\w+) (.*)$", VIM.read_text(encoding="utf-8"), re.MULTILINE
-    ):
+    source = VIM.read_text(encoding="utf-8").replace("\n  \\", " ")
+    for group, rest in re.findall(r"^syntax keyword (\w+) contained (.*)$", source, re.MULTILINE):
         words[groups[group]] |= set(rest.split())
-    words["bound"].add("score")  # in Vim a keyword has one group; `score` is a clause
+    for starts in re.findall(r"matchgroup=attnClause (.*?) matchgroup=NONE", source):
+        for start in re.findall(r'start="(.*?)"', starts):
+            words["keyword"] |= alternatives(start)
     return words
+
+
+# A text, and the words of it that are keywords, names that FlexAttention binds, functions and types.
+SHOWN = """# mask
+attention x(score = 3, window = 4_096) {
+  dims B = 2, Sq = {128, 256}, D = 64;
+  tensor lengths: i32[B] monotone;
+  mask (q_idx >= kv_idx);
+  mask !(b == 0) && any(j in 0..4: j == h);
+  score -score * 2.5e-3 +
+    score;  # scale
+  scale (1 / sqrt(D));
+}
+fn f(x, mask) { y = x + mask; return y; }
+fn causal() = q_idx >= kv_idx;
+import "masks.attn";
+"""
+KEYWORDS = "attention dims tensor mask mask in score scale fn return fn import"
+BOUND = "score q_idx kv_idx b h score score q_idx kv_idx"
+SCOPES = {"keyword.control": KEYWORDS, "variable.language": BOUND, "support.function": "any sqrt",
+          "support.type": "i32", "storage.modifier": "monotone"}
+GROUPS = {"attnClause attnReturn attnIn": KEYWORDS, "attnBound": BOUND, "attnFunction": "any sqrt",
+          "attnType": "i32", "attnFact": "monotone"}
+
+# Prints "GROUP WORD" for each word of the file.
+VIM_SCRIPT = r"""
+set nocompatible
+syntax on
+execute 'set runtimepath^=' . $ATTN_VIM
+execute 'edit ' . $ATTN_FILE
+set syntax=attn
+let found = []
+for number in range(1, line('$'))
+  let [text, column] = [getline(number), 0]
+  while 1
+    let [word, start, end] = matchstrpos(text, '\w\+', column)
+    if start < 0 | break | endif
+    call add(found, synIDattr(synID(number, start + 1, 1), 'name') . ' ' . word)
+    let column = end
+  endwhile
+endfor
+call writefile(found, $ATTN_FOUND)
+quitall!
+"""
+
+
+def shown_by_vim(text):
+    """[(group, word)], or None without a Vim that knows syntax."""
+    vim = shutil.which("vim")
+    version = vim and subprocess.run([vim, "--version"], capture_output=True, text=True).stdout
+    if not vim or "+syntax" not in version:
+        return None
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        (folder / "x.attn").write_text(text)
+        (folder / "show.vim").write_text(VIM_SCRIPT)
+        names = {"ATTN_VIM": SOURCE / "editors" / "vim", "ATTN_FILE": folder / "x.attn",
+                 "ATTN_FOUND": folder / "found"}
+        environment = {**os.environ, **{key: str(path) for key, path in names.items()}}
+        subprocess.run([vim, "-u", "NONE", "-es", "-S", str(folder / "show.vim")], env=environment,
+                       timeout=60, stdin=subprocess.DEVNULL, check=False, capture_output=True)
+        lines = (folder / "found").read_text().splitlines()
+        return [tuple(line.split(" ", 1)) for line in lines]
 
 
 class Editors(unittest.TestCase):
@@ -129,6 +206,24 @@ class Editors(unittest.TestCase):
 
     def test_vim(self):
         self.assertEqual(vim(), language())
+
+    def check_shown(self, found, expected):
+        for scopes, words in expected.items():
+            with self.subTest(scopes):
+                self.assertEqual(" ".join(word for scope, word in found if scope in scopes.split()), words)
+
+    def test_a_word_is_a_keyword_where_a_statement_begins(self):
+        grammar = Grammar(json.loads(TEXTMATE.read_text(encoding="utf-8")))
+        tokens = grammar.tokens(SHOWN)
+        self.check_shown([(scope, word) for word, scope in tokens], SCOPES)
+        comments = [word for word, scope in tokens if scope.startswith("comment")]
+        self.assertEqual(comments, ["# mask", "# scale"])
+
+    def test_a_word_is_a_keyword_where_a_statement_begins_in_vim(self):
+        found = shown_by_vim(SHOWN)
+        if found is None:
+            self.skipTest("Vim with syntax highlighting is not installed")
+        self.check_shown(found, GROUPS)
 
     def test_patterns_compile(self):
         patterns = list(textmate_patterns(json.loads(TEXTMATE.read_text(encoding="utf-8"))))

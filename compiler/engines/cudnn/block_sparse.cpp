@@ -82,7 +82,16 @@ Result<Lowered> block_sparse::lower(Subject& subject) {
   const double predicted_ms = passes::predicted_ms_of_making(lists, attention.dims, context.gpu) +
                               passes::predicted_ms(lists, parts.attention, context) +
                               passes::predicted_ms_of_moving(moved, context.gpu);
-  return Lowered{std::move(program), predicted_ms, {passes::to_text(lists)}};
+  Lowered lowered{std::move(program), predicted_ms, {passes::to_text(lists)}};
+  lowered.kernels = {
+      {.what = fmt::format("tiles of {} rows and pages of {} columns", lists.tile, lists.page),
+       .view = passes::whole_view(attention),
+       .attention = attention,
+       .rows = lists.tile,
+       .columns = lists.page,
+       .cell = lists.page,
+       .masks_all = !lists.residual.empty()}};
+  return lowered;
 }
 
 }  // namespace strategy

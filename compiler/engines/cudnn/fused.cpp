@@ -48,6 +48,11 @@ Status check(const ir::Attention& attention, const planning::Context& context) {
   return lowering::check_gradients(attention);
 }
 
+lowering::Coverage coverage(Subject& subject) {
+  const ir::Attention& form = subject.form();
+  return lowering::coverage_of_fused(form, passes::analyzed(form, subject.context())->form());
+}
+
 Result<Lowered> forward(Subject& subject, lowering::Core core, Hoist hoist) {
   const ir::Attention& form = subject.form();
   ATTN_ASSIGN(const passes::Hoisted parts, hoist(form, {}, subject.context()));
@@ -56,8 +61,10 @@ Result<Lowered> forward(Subject& subject, lowering::Core core, Hoist hoist) {
   if (const passes::Cancelled* cancelled = subject.cancelled()) {
     program = derive::with_cancelled(*cancelled, std::move(program));
   }
-  return Lowered{std::move(program), subject.predicted_ms_of_form() +
-                                         predicted_ms_of_deriving(parts, subject.context().gpu)};
+  Lowered lowered{std::move(program), subject.predicted_ms_of_form() +
+                                          predicted_ms_of_deriving(parts, subject.context().gpu)};
+  lowered.kernels = {coverage(subject)};
+  return lowered;
 }
 
 // Those of the fused kernel.

@@ -1,5 +1,8 @@
 #include "compiler/lowering/strategy/parts.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "compiler/engines/cudnn/fused.h"
 #include "compiler/engines/cudnn/parts.h"
 #include "compiler/engines/cudnn/strategies.h"
@@ -7,6 +10,27 @@
 #include "compiler/lowering/common/unsupported.h"
 
 namespace attn::engines {
+namespace {
+
+// Those of launches as one of each part, whose classes may have a launch each.
+std::vector<lowering::Coverage> of_parts(const std::vector<passes::Part>& parts,
+                                         const std::vector<lowering::Launch>& launches,
+                                         std::vector<lowering::Coverage> kernels) {
+  std::vector<lowering::Coverage> all;
+  std::size_t next = 0;
+  for (const passes::Part& part : parts) {
+    const bool folded = launches[next].view.classes == part.view.classes;
+    lowering::Coverage coverage = std::move(kernels[next]);
+    coverage.what = to_text(part);
+    coverage.view = part.view;
+    coverage.attention = part.attention;
+    all.push_back(std::move(coverage));
+    next += folded ? 1 : static_cast<std::size_t>(part.view.classes);
+  }
+  return all;
+}
+
+}  // namespace
 
 Result<double> bound_of_parts(Subject& subject) {
   const ir::Attention& attention = subject.attention();
@@ -24,10 +48,12 @@ Result<Lowered> in_parts(Subject& subject) {
   ATTN_ASSIGN(const std::vector<lowering::Launch> launches,
               lowering::prepared(attention, partition.parts, backward));
   std::vector<lowering::PartProgram> programs;
+  std::vector<lowering::Coverage> kernels;  // of launches
   double predicted_ms = partition.predicted_ms;
   for (const lowering::Launch& launch : launches) {
     ATTN_ASSIGN(Lowered lowered, fused(launch.attention, subject.context(), predicted_ms));
     programs.push_back({launch, std::move(lowered.program)});
+    std::ranges::move(lowered.kernels, std::back_inserter(kernels));
   }
   Result<plan::Program> joined = backward
                                      ? lowering::joined_backward(attention, std::move(programs))
@@ -35,6 +61,7 @@ Result<Lowered> in_parts(Subject& subject) {
   ATTN_RETURN_IF_ERROR(joined.status());
   Lowered lowered{std::move(*joined), predicted_ms};
   for (const passes::Part& part : partition.parts) lowered.parts.push_back(to_text(part));
+  if (!backward) lowered.kernels = of_parts(partition.parts, launches, std::move(kernels));
   return lowered;
 }
 

@@ -30,7 +30,16 @@ Result<Lowered> as_ragged(Subject& subject, const passes::Segments& segments) {
   ATTN_ASSIGN(Lowered lowered, fused(ragged, context, predicted_ms));
   ATTN_ASSIGN(plan::Program joined,
               lowering::of_segments(attention, segments, std::move(lowered.program)));
-  return Lowered{std::move(joined), predicted_ms};
+  for (lowering::Coverage& each : lowered.kernels) {
+    each.what = "one kernel of cuDNN's, over segments";
+    each.segments = segments.tensor;
+    each.by_batch = segments.by_batch;
+    // Those of the segments.
+    each.attention.lengths_q = each.attention.lengths_kv = false;
+  }
+  Lowered made{std::move(joined), predicted_ms};
+  made.kernels = std::move(lowered.kernels);
+  return made;
 }
 
 // Where segments of equal length fill a batch.

@@ -34,6 +34,13 @@ Result<Lowered> seqlens::lower(Subject& subject) {
     return lowering::unsupported(attention.pos,
                                  "what is gathered is checked with lengths that are bound");
   }
+  for (lowering::Coverage& each : lowered.kernels) {
+    each.attention = padding.attention;
+    each.attention.lengths_q = each.attention.lengths_q && !padding.rows;
+    each.attention.lengths_kv = each.attention.lengths_kv && !padding.columns;
+    each.bands->rows = padding.rows;
+    each.bands->columns = padding.columns;
+  }
   lowered.program = derive::with_lengths(attention, padding, std::move(lowered.program));
   return lowered;
 }

@@ -25,8 +25,10 @@ Result<Lowered> lower_again_to_native(Subject& subject, std::size_t refused) {
   ATTN_RETURN_IF_ERROR(bound_of_native(subject).status());
   ATTN_ASSIGN(lowering::NativeProgram made, subject.native().make(refused));
   const double predicted_ms = predicted_ms_of_native(subject, made.work);
-  return Lowered{std::move(made.program), predicted_ms, std::move(made.parts),
-                 limits(subject.context())};
+  Lowered lowered{std::move(made.program), predicted_ms, std::move(made.parts),
+                  limits(subject.context())};
+  if (made.coverage) lowered.kernels.push_back(std::move(*made.coverage));
+  return lowered;
 }
 
 Result<Lowered> lower_to_native(Subject& subject) { return lower_again_to_native(subject, 0); }

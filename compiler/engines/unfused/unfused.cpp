@@ -26,7 +26,9 @@ Result<Lowered> lower(Subject& subject) {
           : lowering::lower_unfused(subject.attention());
   ATTN_RETURN_IF_ERROR(program.status());
   ATTN_ASSIGN(const double predicted_ms, bound(subject));
-  return Lowered{std::move(*program), predicted_ms};
+  Lowered lowered{std::move(*program), predicted_ms};
+  lowered.kernels = {lowering::coverage_of_all(subject.attention())};
+  return lowered;
 }
 
 }  // namespace

@@ -82,7 +82,7 @@ class Native {
     for (const ir::Output& output : ir::kOutputs) {
       if (attention_.*output.wanted) kernel_.outputs.emplace_back(output.name);
     }
-    NativeProgram made{program(), work_of_kernel(), {}};
+    NativeProgram made{program(), work_of_kernel(), {}, coverage()};
     made.work.launches =
         static_cast<double>(std::get<plan::KernelStep>(made.program.steps.back()).launches.size());
     derive::check_scores(whole_, made.program);
@@ -204,6 +204,27 @@ class Native {
     }
     ATTN_ASSIGN(kernel.blocks, key_blocks(attention_, mask_axes_, tile));
     return kernel;
+  }
+
+  Coverage coverage() const {
+    const Tile& tile = kernel_.tile;
+    Coverage coverage{.what = fmt::format("tiles of {} rows and blocks of {} keys",
+                                          tile.rows_of_head(), tile.keys),
+                      .view = passes::whole_view(attention_),
+                      .attention = attention_,
+                      .rows = tile.rows_of_head(),
+                      .columns = tile.keys,
+                      .cell = tile.patch ? kPatchWidth : tile.cell,
+                      .patch = tile.patch};
+    // Lengths end lists, too.
+    const bool has_lengths = attention_.lengths_q || attention_.lengths_kv;
+    if (!kernel_.makes_lists && !has_lengths) coverage.lists = kernel_.blocks;
+    if (tile.patch) {
+      coverage.what = fmt::format("tiles of {} x {} rows and blocks of {} x {} keys of the grid",
+                                  tile.patch->width, tile.patch->height, kPatchWidth, kPatchHeight);
+    }
+    if (kernel_.parts > 1) coverage.what += fmt::format(", in {} parts of the keys", kernel_.parts);
+    return coverage;
   }
 
   NativeWork work_of_kernel() const {
@@ -400,7 +421,10 @@ Result<NativeProgram> NativePrograms::make(std::size_t refused) {
     }
     if (!fewer) return forms_->of_whole.make(of_whole);
     Result<NativeProgram> made = forms_->of_classes->make(of_classes);
-    if (made.ok()) made->parts = {to_text(*forms_->part)};
+    if (!made.ok()) return made;
+    made->parts = {to_text(*forms_->part)};
+    made->coverage->view = forms_->part->view;
+    made->coverage->attention = forms_->part->attention;
     return made;
   }
 }

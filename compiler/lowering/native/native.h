@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "compiler/ir/attention.h"
+#include "compiler/lowering/common/coverage.h"
 #include "compiler/passes/analysis/axes.h"
 #include "compiler/planning/context.h"
 #include "runtime/base/status.h"
@@ -74,6 +75,7 @@ struct NativeProgram {
   plan::Program program;
   NativeWork work;
   std::vector<std::string> parts{};  // if it computes classes (passes/strategy/partition.h): which
+  std::optional<Coverage> coverage{};  // of a forward
 };
 
 // The programs of an attention, the best first: of the whole attention, or of its classes

@@ -179,9 +179,9 @@ std::optional<Range> Ranges::known(const ir::Node& node) const {
   if (known_ == nullptr || node.type == ir::Type::real) return std::nullopt;
   if (node.is(Op::param_)) return known_->param(std::get<std::string>(node.attribute));
   if (!node.is(Op::load_)) return std::nullopt;
-  std::vector<Range> indexes;
-  for (const ir::ExprId index : node.operands) indexes.push_back(ranges_[index]);
-  return known_->elements(std::get<std::string>(node.attribute), indexes);
+  indexes_.clear();
+  for (const ir::ExprId index : node.operands) indexes_.push_back(ranges_[index]);
+  return known_->elements(std::get<std::string>(node.attribute), indexes_);
 }
 
 Range Ranges::load(const ir::Node& node) const {

@@ -70,7 +70,8 @@ class Ranges {
   const ir::Dag& dag_;
   const KnownInputs* known_;
   std::vector<ir::ExprId> order_;
-  std::vector<Range> ranges_;  // by id
+  std::vector<Range> ranges_;           // by id
+  mutable std::vector<Range> indexes_;  // of a load: here so that memory is not asked for in each
 };
 
 // Ranges in the whole box, of an attention whose DAG may grow. Each node is evaluated once.

@@ -5,28 +5,48 @@ endif
 
 syntax case match
 
-" Clause words are keywords only at the start of a statement.
-syntax keyword attnClause attention fn import dims dtype layout tensor learn param let scale score
-syntax keyword attnClause mask sink dropout lengths align outputs grad deterministic normalize
-syntax keyword attnClause return in monotone runs
-syntax keyword attnConstant true false True False inf
+" A clause's word is a keyword where a statement begins, and a name elsewhere.
+syntax region attnStatement matchgroup=attnClause
+  \ start="\<\%(dims\|dtype\|layout\|tensor\|learn\|param\|let\|scale\|score\|mask\|sink\|dropout\)\>"
+  \ start="\<\%(lengths\|align\|outputs\|grad\|deterministic\|normalize\|import\)\>"
+  \ matchgroup=NONE end=";" end="}"me=s-1 contains=@attnExpression,attnSet
+syntax region attnSet start="{" end="}" contained contains=@attnExpression
+syntax region attnHeader matchgroup=attnClause start="\<attention\>" matchgroup=NONE end="{"me=s-1
+  \ contains=@attnExpression
+syntax region attnFunctionOfSpec matchgroup=attnClause start="\<fn\>" matchgroup=NONE end=";" end="}"
+  \ contains=@attnExpression,attnBody
+syntax region attnBody start="{" end="}"me=s-1 contained
+  \ contains=@attnExpression,attnReturn,attnDocstring
+syntax region attnString contained start=+"+ end=+"+ oneline
+syntax region attnDocstring start=+"""+ end=+"""+ contained
+syntax region attnDocstring start=+'''+ end=+'''+ contained
+syntax cluster attnExpression contains=attnIn,attnFact,attnConstant,attnFunction,attnBound,attnDimension,
+  \attnType,attnInput,attnNumber,attnString,attnComment
 
-syntax keyword attnFunction abs all any atan2 band bnot bor bxor ceil clamp cos erf exp exp2 expm1
-syntax keyword attnFunction float floor gelu int isnan log log1p log2 max maximum min minimum pow
-syntax keyword attnFunction relu rsqrt shl shr sigmoid silu sin softplus sqrt sum tan tanh where
+syntax keyword attnReturn contained return
+syntax keyword attnIn contained in
+syntax keyword attnFact contained monotone runs
+syntax keyword attnConstant contained true false True False inf
 
-syntax keyword attnBound b h q_idx kv_idx q_raw
-syntax keyword attnDimension B Hq Hkv Sq Skv D Dqk Dv
-syntax keyword attnType f16 bf16 f32 f64 i8 u8 i32 i64 bool
+syntax keyword attnFunction contained abs all any atan2 band bnot bor bxor ceil clamp cos erf exp
+syntax keyword attnFunction contained exp2 expm1 float floor gelu int isnan log log1p log2 max
+syntax keyword attnFunction contained maximum min minimum pow relu rsqrt shl shr sigmoid silu sin
+syntax keyword attnFunction contained softplus sqrt sum tan tanh where
+syntax keyword attnBound contained score b h q_idx kv_idx q_raw
+syntax keyword attnDimension contained B Hq Hkv Sq Skv D Dqk Dv
+syntax keyword attnType contained f16 bf16 f32 f64 i8 u8 i32 i64 bool
 
-syntax match attnInput "\<\(lengths_q\|lengths_kv\|i\d\+\)\>"
-syntax match attnNumber "\<0[xX][0-9a-fA-F_]\+\>"
-syntax match attnNumber "\<\d[0-9_]*\(\.\.\@!\d*\)\?\([eE][+-]\?\d\+\)\?"
-syntax match attnNumber "\.\d[0-9_]*\([eE][+-]\?\d\+\)\?"
-syntax region attnString start=+"+ end=+"+ oneline
+syntax match attnInput contained "\<\(lengths_q\|lengths_kv\|i\d\+\)\>"
+syntax match attnNumber contained "\<0[xX][0-9a-fA-F_]\+\>"
+syntax match attnNumber contained "\<\d[0-9_]*\(\.\.\@!\d*\)\?\([eE][+-]\?\d\+\)\?"
+syntax match attnNumber contained "\.\d[0-9_]*\([eE][+-]\?\d\+\)\?"
 syntax match attnComment "#.*$" contains=@Spell
 
 highlight default link attnClause Statement
+highlight default link attnReturn Statement
+highlight default link attnIn Statement
+highlight default link attnFact StorageClass
+highlight default link attnDocstring Comment
 highlight default link attnConstant Constant
 highlight default link attnFunction Function
 highlight default link attnBound Identifier

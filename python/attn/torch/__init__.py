@@ -10,9 +10,10 @@ Both have gradients of q, k, v and of every learned tensor, and go through `torc
 PyTorch's allocator; kernels run on the current stream of the tensors' device.
 """
 
+from attn.torch.buckets import Bucketed
 from attn.torch.function import call
 from attn.torch.flex import flex_attention
 from attn.torch.operators import prepare
 from attn.torch.exported import save_plans
 
-__all__ = ["call", "flex_attention", "prepare", "save_plans"]
+__all__ = ["Bucketed", "call", "flex_attention", "prepare", "save_plans"]

@@ -210,7 +210,8 @@ def _form(facts: Facts, tensors: dict[str, torch.Tensor]) -> Form:
 
 def pair_of(each: Call, training: bool) -> Pair:
     """The plans of a call on CUDA tensors, compiled first if there are none and the attention allows it."""
-    return _pair(each.attention, each.form, training, each.tensors["q"].device)
+    attention = each.attention
+    return _pair(attention, each.form, training, each.tensors["q"].device, attention.builds)
 
 
 def key_of(form: Form | None, device: torch.device, training: bool) -> tuple[Any, ...]:
@@ -218,12 +219,14 @@ def key_of(form: Form | None, device: torch.device, training: bool) -> tuple[Any
     return form, device.index, training, training and _wants_deterministic(form)
 
 
-def _pair(attention: Attention, form: Form | None, training: bool, device: torch.device) -> Pair:
+def _pair(
+    attention: Attention, form: Form | None, training: bool, device: torch.device, builds: bool
+) -> Pair:
     variants = facts_of(attention).variants
     key = key_of(form, device, training)
     pair = variants.find(key)
     if pair is None:
-        pair = variants.get(key, lambda: _make_pair(attention, form, training, device))
+        pair = variants.get(key, lambda: _make_pair(attention, form, training, device, builds))
     return pair
 
 
@@ -247,9 +250,9 @@ def warming(
             raise BindingError(f"no size is known for {', '.join(missing)}: f.warm({missing[0]}=..)")
         deterministic = torch.are_deterministic_algorithms_enabled()
         form = Form(Sizes(**known), dtype or facts.spec.dtype, (layout,) * 3, deterministic)
-    
+
     def build() -> None:
-        _pair(attention, form, training, place)
+        _pair(attention, form, training, place, True)
 
     return build
 
@@ -266,7 +269,9 @@ def _cuda_device(device: Any) -> torch.device:
     return torch.device("cuda", torch.cuda.current_device()) if found.index is None else found
 
 
-def _make_pair(attention: Attention, form: Form | None, training: bool, device: torch.device) -> Pair:
+def _make_pair(
+    attention: Attention, form: Form | None, training: bool, device: torch.device, builds: bool
+) -> Pair:
     sm = _libattn.runtime(device.index or 0).describe()["sm"]
     plan = attention.bytes
     repeatable = not training or facts_of(attention).deterministic
@@ -276,17 +281,17 @@ def _make_pair(attention: Attention, form: Form | None, training: bool, device: 
             return Pair(plan, places, device)
     name = attention.source.name
     if form is None:
-        return _make_addressed_pair(attention, training, sm, device)
-    if not attention.builds:
+        return _make_addressed_pair(attention, training, sm, device, builds)
+    if not builds:
         _check_target(attention, sm)
         what = "training (forward and backward)" if training else "a forward"
         raise Unsupported(
-            f"the plan file of `{name}` has no plan for {what} with these sizes, strides and dtype on this"
+            f"`{name}` has no plan for {what} with these sizes, strides and dtype on this"
             f" GPU (sm_{sm})",
             [
                 f"asked for: {form.sizes._asdict()}, {form.dtype},{' deterministic,' * form.deterministic}"
                 f" q {form.layouts[0]}, k {form.layouts[1]}, v {form.layouts[2]}",
-                "attn.load(path, recompile=True) compiles what is missing",
+                _HOW_TO_BUILD,
             ],
         )
     built = attention.build(
@@ -301,7 +306,15 @@ def _make_pair(attention: Attention, form: Form | None, training: bool, device: 
     return Pair(built, places, device)
 
 
-def _make_addressed_pair(attention: Attention, training: bool, sm: int, device: torch.device) -> Pair:
+_HOW_TO_BUILD = (
+    "f.warm(..) compiles it before the call; attn.compile(.., builds=True) and attn.load(..,"
+    " recompile=True) allow calls to"
+)
+
+
+def _make_addressed_pair(
+    attention: Attention, training: bool, sm: int, device: torch.device, builds: bool
+) -> Pair:
     """Of the sizes that the spec and the bindings give: those of q, k and v say less."""
     spec, name = attention.source, attention.source.name
     if _wants_deterministic(None) and training and not spec.is_deterministic:
@@ -309,14 +322,17 @@ def _make_addressed_pair(attention: Attention, training: bool, sm: int, device: 
             f"the gradients of `{name}` are not bitwise the same in every run",
             ["add the clause `deterministic` to the spec"],
         )
-    if not attention.builds:
-        _check_target(attention, sm)
     missing = spec.open_dims(attention.bindings)
-    if missing or not attention.builds:
+    if missing:
         raise Unsupported(
             f"`{name}` has no plan for this GPU (sm_{sm}), and q, k and v do not give all sizes of its"
             " layout",
-            [f"give {', '.join(missing) or 'recompile=True'} to attn.{'compile' if missing else 'load'}"],
+            [f"give {', '.join(missing)} to attn.compile"],
+        )
+    if not builds:
+        _check_target(attention, sm)
+        raise Unsupported(
+            f"`{name}` has no plan for this GPU (sm_{sm}), and calls may not compile one", [_HOW_TO_BUILD]
         )
     built = attention.build(direction="both" if training else "fwd", target="native")
     return Pair(built, _fixed_places(built, sm), device)

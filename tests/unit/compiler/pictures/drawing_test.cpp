@@ -6,8 +6,6 @@
 #include "compiler/pictures/png.h"
 #include "compiler/pictures/svg.h"
 #include "compiler/pictures/terminal.h"
-#include "tests/support/contexts.h"
-#include "tests/support/random_spec.h"
 #include "tests/unit/compiler/pictures/spec_text.h"
 
 namespace attn::pictures {
@@ -58,25 +56,6 @@ TEST(Picture, SaysWhatItShows) {
 TEST(Picture, CellsAreNoLargerThanTheScores) {
   const Picture blocks = picture(kCausal, {.cell = {{INT64_MAX, 4}}});
   EXPECT_EQ(blocks_text(blocks.panels[0].cells), "0 full and 2 partial of 2 blocks of 8 x 4");
-}
-
-TEST(Picture, PartsShowWhatIsVisible) {
-  int divided = 0;
-  for (std::uint64_t seed = 0; seed < 100; ++seed) {
-    const std::string text = attn::testing::random_spec(seed, 48);
-    const ir::Attention attention = attention_of(text);
-    const auto partition = passes::best_partition(attention, attn::testing::in(false));
-    if (!partition) continue;
-    ++divided;
-    const Picture drawn = picture_of(attention, {}, {.partition = &*partition}).value();
-    for (const Panel& panel : drawn.panels) {
-      for (std::size_t i = 0; i < panel.part.size(); ++i) {
-        const bool visible = panel.cells.map.blocks[i] == passes::Block::full;
-        ASSERT_EQ(panel.part[i] != kNoPart, visible) << i << " of " << text;
-      }
-    }
-  }
-  EXPECT_GT(divided, 10);
 }
 
 TEST(Picture, ChangesThatAreNoFiniteNumbersAreSeen) {

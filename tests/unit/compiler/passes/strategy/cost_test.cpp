@@ -21,7 +21,7 @@ double ms(const std::string& clauses, bool backward = false, std::int64_t classe
       context, classes);
 }
 
-TEST(Cost, OfWhatWasMeasured) {  // README.md
+TEST(Cost, OfWhatWasMeasured) {  // docs/benchmark.md
   EXPECT_NEAR(ms(""), 1.603, 0.1);
   EXPECT_NEAR(ms("mask q_idx >= kv_idx;"), 0.897, 0.1);
   EXPECT_NEAR(ms("", true), 4.77, 0.6);

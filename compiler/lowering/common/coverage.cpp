@@ -1,0 +1,28 @@
+#include "compiler/lowering/common/coverage.h"
+
+#include "compiler/passes/analysis/blocks.h"
+
+namespace attn::lowering {
+
+Coverage coverage_of_fused(const ir::Attention& attention, const passes::MaskForm& form) {
+  return {.what = "one kernel of cuDNN's",
+          .view = passes::whole_view(attention),
+          .attention = attention,
+          .bands = Bands{form.band, form.from_end},
+          .rows = passes::kBlock,
+          .columns = passes::kBlock,
+          .cell = passes::kBlock,
+          .masks_all = !form.residual.empty()};
+}
+
+Coverage coverage_of_all(const ir::Attention& attention) {
+  Coverage coverage = coverage_of_fused(attention, {});
+  coverage.what = "kernels that keep the scores in memory";
+  coverage.attention.lengths_q = coverage.attention.lengths_kv = false;
+  coverage.masks_all = !attention.masks.empty() || attention.lengths_q || attention.lengths_kv;
+  coverage.rows = attention.dims[ir::Dim::Sq];
+  coverage.columns = coverage.cell = attention.dims[ir::Dim::Skv];
+  return coverage;
+}
+
+}  // namespace attn::lowering

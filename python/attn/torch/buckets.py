@@ -1,0 +1,163 @@
+"""Calls of any length by the plans of a few: tensors are padded, and lengths hide what was added."""
+
+from __future__ import annotations
+
+import bisect
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from attn.arguments import INPUTS, sizes_of
+from attn.errors import ArgumentError, BindingError
+from attn.specs import Spec
+
+if TYPE_CHECKING:
+    from attn.attention import Attention
+
+_ROWS, _COLUMNS = "Sq", "Skv"
+
+
+class Bucketed:
+    """An attention whose calls of all lengths share plans: see `attn.Attention.bucketed`.
+
+    attention  the attention of the padded tensors, which has `lengths q, kv`
+    buckets    the lengths that Sq and Skv are padded to, in increasing order
+    """
+
+    def __init__(self, attention: Attention, buckets: Mapping[str, Sequence[int]]):
+        self.attention = attention
+        self.buckets = {name: _checked(name, lengths) for name, lengths in buckets.items()}
+        spec = attention.source
+        self._axes = {
+            tensor.name: [axis if axis in (_ROWS, _COLUMNS) else None for axis in tensor.shape]
+            for tensor in spec.tensors
+        }
+        self._lengths: dict[Any, torch.Tensor] = {}
+
+    def __call__(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **inputs: Any) -> Any:
+        """What the attention returns for these tensors, with gradients. Raises BindingError if a length
+        exceeds the largest bucket, and what `attn.torch.call` raises."""
+        sizes = sizes_of(q, k, v)
+        padded = {name: self._bucket(name, getattr(sizes, name)) for name in (_ROWS, _COLUMNS)}
+        tensors = [_padded(q, {2: padded[_ROWS]}), *(_padded(x, {2: padded[_COLUMNS]}) for x in (k, v))]
+        for name, value in inputs.items():
+            places = {place: padded[axis] for place, axis in enumerate(self._axes.get(name, ())) if axis}
+            inputs[name] = _padded(torch.as_tensor(value, device=q.device), places) if places else value
+        for name, length in (("lengths_q", sizes.Sq), ("lengths_kv", sizes.Skv)):
+            if name not in inputs:
+                inputs[name] = self._full(sizes.B, length, q.device)
+        outputs = self.attention(*tensors, **inputs)
+        if isinstance(outputs, tuple):
+            return tuple(output[:, :, : sizes.Sq] for output in outputs)
+        return outputs[:, :, : sizes.Sq]
+
+    def warm(self, *, background: bool = False, **options: Any) -> list[Future[None]]:
+        """`attn.Attention.warm` for each bucket: those of Sq with those of Skv, or each with itself if they
+        are the same. `options`: those of `warm`, and the other sizes."""
+        return [
+            self.attention.warm(background=background, **{**options, _ROWS: rows, _COLUMNS: columns})
+            for rows, columns in self._pairs()
+        ]
+
+    def __repr__(self) -> str:
+        listed = ", ".join(f"{name}={list(lengths)}" for name, lengths in self.buckets.items())
+        return f"<attn.torch.Bucketed {self.attention.name}({listed})>"
+
+    def _pairs(self) -> Iterator[tuple[int, int]]:
+        rows, columns = self.buckets[_ROWS], self.buckets[_COLUMNS]
+        if rows == columns:
+            return zip(rows, columns)
+        return ((row, column) for row in rows for column in columns)
+
+    def _bucket(self, name: str, length: int) -> int:
+        lengths = self.buckets[name]
+        place = bisect.bisect_left(lengths, length)
+        if place == len(lengths):
+            raise BindingError(
+                f"{name} is {length}, and the largest bucket of `{self.attention.name}` {lengths[-1]}"
+            )
+        return lengths[place]
+
+    def _full(self, batch: int, length: int, device: torch.device) -> torch.Tensor:
+        """Lengths without padding, made once: a call must not wait for a copy to the GPU."""
+        key = batch, length, device
+        if key not in self._lengths:
+            self._lengths[key] = torch.full((batch,), length, dtype=torch.int32, device=device)
+        return self._lengths[key]
+
+
+def bucketed(attention: Attention, buckets: Mapping[str, Sequence[int]]) -> Bucketed:
+    """Raises ArgumentError if the attention is not the same for padded tensors."""
+    from attn.attention import Attention
+
+    spec = attention.source
+    _check(spec)
+    clauses = [clause for clause in spec.tree["clauses"] if "lengths" not in clause]
+    lengths: dict[str, Any] = {"q": None, "kv": None}
+    for clause in spec.tree["clauses"]:
+        lengths.update(clause.get("lengths", {}))
+    padded = Spec(json.dumps({**spec.tree, "clauses": [*clauses, {"lengths": lengths}]}), spec.filename)
+    bindings = {name: size for name, size in attention.bindings.items() if name not in (_ROWS, _COLUMNS)}
+    if attention.captured:
+        raise ArgumentError(
+            "tensors that a traced function captured have the sizes of one length",
+            ["compile the spec's text, attn.compile(f.spec), and give them at each call"],
+        )
+    options = {"engine": attention.engine, "cache": attention._cache, "builds": attention.builds}
+    return Bucketed(Attention(padded, bindings, **options), buckets)
+
+
+def _check(spec: Spec) -> None:
+    """Padding changes Sq and Skv: nothing but shapes may depend on them."""
+    for clause in spec.tree["clauses"]:
+        layout = clause.get("layout")
+        if layout is not None and ("paged" in json.dumps(layout) or layout == "thd"):
+            raise ArgumentError(
+                f"the plans of `{spec.name}` serve all lengths, since its rows are located by tensors"
+            )
+        if "dims" in clause or "lengths" in clause:
+            continue
+        read = {**clause, "shape": [axis for axis in clause.get("shape", ()) if not isinstance(axis, str)]}
+        _refuse(spec, read)
+    _refuse(spec, spec.tree.get("parameters", {}))
+    _refuse(spec, spec.tree.get("preamble", []))
+
+
+def _refuse(spec: Spec, tree: Any) -> None:
+    for name in (_ROWS, _COLUMNS):
+        if name in _names(tree):
+            raise ArgumentError(
+                f"`{spec.name}` reads {name} in an expression, which padding would change",
+                ["write the length as a param, or compile exact sizes: f.warm(..)"],
+            )
+
+
+def _names(tree: Any) -> set[str]:
+    if isinstance(tree, str):
+        return {tree}
+    parts = tree.values() if isinstance(tree, Mapping) else tree if isinstance(tree, list) else ()
+    return set().union(*map(_names, parts))
+
+
+def _checked(name: str, lengths: Sequence[int]) -> list[int]:
+    found = sorted({*lengths})
+    if not found or not all(isinstance(length, int) and length > 0 for length in found):
+        raise ArgumentError(f"{name} must have buckets, which are positive integers, not {list(lengths)}")
+    return found
+
+
+def _padded(tensor: torch.Tensor, lengths: Mapping[int, int]) -> torch.Tensor:
+    """With rows added to the end of each axis: floats with zeros, which have no gradient; integers and
+    booleans with the last element, which keeps what is sorted sorted."""
+    for axis, length in lengths.items():
+        size = tensor.shape[axis]
+        if size >= length:
+            continue
+        shape = [length - size if place == axis else each for place, each in enumerate(tensor.shape)]
+        sorts = size > 0 and not tensor.is_floating_point()
+        added = tensor.narrow(axis, size - 1, 1).expand(shape) if sorts else tensor.new_zeros(shape)
+        tensor = torch.cat([tensor, added], axis)
+    return tensor
