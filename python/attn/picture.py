@@ -66,7 +66,7 @@ def _flags(options: Mapping[str, Any]) -> list[str]:
             continue
         flags.append(f"--{name.replace('_', '-')}")
         if value is not True:
-            flags.append(",".join(map(str, value)) if isinstance(value, tuple) else str(value))
+            flags.append(",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value))
     return flags
 
 

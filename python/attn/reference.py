@@ -37,7 +37,7 @@ def reference(spec: Spec, bind: Mapping[str, Any], inputs: Mapping[str, Any], ou
     files = {name: name for name in outputs}
     files.update({name: _gradient(name) for name in wanted})
     with tempfile.TemporaryDirectory(prefix="attn-") as folder:
-        arguments = ["--backend", "reference", *bind_arguments(bind)]
+        arguments = ["--backend", "reference", "--yes", *bind_arguments(bind)]  # also if it takes hours
         if gradients is not None:
             arguments += ["--direction", "both" if outputs else "bwd"]
         if unrounded:

@@ -74,6 +74,30 @@ def test_what_padding_would_change_is_refused(clause):
         f.bucketed(64)
 
 
+def test_lengths_of_runs_and_unknown_functions_are_refused(tmp_path):
+    f = attn.compile(
+        "attention limited { dims B, Hq, Sq, D; tensor d: i32[B, Skv] monotone runs(8, 8);"
+        " mask d[b, q_idx] == d[b, kv_idx]; }"
+    )
+    with pytest.raises(attn.ArgumentError, match="d has runs of a limited length"):
+        f.bucketed(64)
+    (tmp_path / "tail.attn").write_text("fn tail(n) = kv_idx >= Skv - n;")
+    path = tmp_path / "imports.attn"
+    path.write_text('import "tail.attn";\nattention imports { dims B, Hq, Sq, D; mask tail(4); }')
+    with pytest.raises(attn.ArgumentError, match="imports tail.attn, whose functions may read Sq or Skv"):
+        attn.compile(path).bucketed(64)
+
+
+def test_the_standard_library_reads_no_length():
+    for path in (attn.specs._find.specs_folder() / "lib").glob("*.attn"):
+        code = [line.partition("#")[0] for line in path.read_text(encoding="utf-8").splitlines()]
+        assert not any("Sq" in line or "Skv" in line for line in code), path.name
+    text = 'import "masks.attn";\nattention near { dims B, Hq, Sq, D; mask window(4); }'
+    q = torch.randn(1, 1, 9, 8)
+    f = attn.compile(text)
+    torch.testing.assert_close(f.bucketed(16)(q, q, q), f(q, q, q))
+
+
 def test_wrong_buckets():
     f = attn.compile("causal")
     for lengths in ((), (0, 8), (8.5,)):

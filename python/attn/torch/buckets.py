@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import bisect
 import json
+import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attn.arguments import INPUTS, sizes_of
+from attn._find import specs_folder
+from attn.arguments import sizes_of
 from attn.errors import ArgumentError, BindingError
 from attn.specs import Spec
 
@@ -35,7 +37,6 @@ class Bucketed:
             tensor.name: [axis if axis in (_ROWS, _COLUMNS) else None for axis in tensor.shape]
             for tensor in spec.tensors
         }
-        self._lengths: dict[Any, torch.Tensor] = {}
 
     def __call__(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **inputs: Any) -> Any:
         """What the attention returns for these tensors, with gradients. Raises BindingError if a length
@@ -48,7 +49,7 @@ class Bucketed:
             inputs[name] = _padded(torch.as_tensor(value, device=q.device), places) if places else value
         for name, length in (("lengths_q", sizes.Sq), ("lengths_kv", sizes.Skv)):
             if name not in inputs:
-                inputs[name] = self._full(sizes.B, length, q.device)
+                inputs[name] = torch.full((sizes.B,), length, dtype=torch.int32, device=q.device)
         outputs = self.attention(*tensors, **inputs)
         if isinstance(outputs, tuple):
             return tuple(output[:, :, : sizes.Sq] for output in outputs)
@@ -81,13 +82,6 @@ class Bucketed:
             )
         return lengths[place]
 
-    def _full(self, batch: int, length: int, device: torch.device) -> torch.Tensor:
-        """Lengths without padding, made once: a call must not wait for a copy to the GPU."""
-        key = batch, length, device
-        if key not in self._lengths:
-            self._lengths[key] = torch.full((batch,), length, dtype=torch.int32, device=device)
-        return self._lengths[key]
-
 
 def bucketed(attention: Attention, buckets: Mapping[str, Sequence[int]]) -> Bucketed:
     """Raises ArgumentError if the attention is not the same for padded tensors."""
@@ -111,7 +105,8 @@ def bucketed(attention: Attention, buckets: Mapping[str, Sequence[int]]) -> Buck
 
 
 def _check(spec: Spec) -> None:
-    """Padding changes Sq and Skv: nothing but shapes may depend on them."""
+    """Padding changes Sq and Skv: nothing but shapes may depend on them. It adds elements to tensors, which
+    are equal to the last: a run of them may become longer."""
     for clause in spec.tree["clauses"]:
         layout = clause.get("layout")
         if layout is not None and ("paged" in json.dumps(layout) or layout == "thd"):
@@ -122,8 +117,26 @@ def _check(spec: Spec) -> None:
             continue
         read = {**clause, "shape": [axis for axis in clause.get("shape", ()) if not isinstance(axis, str)]}
         _refuse(spec, read)
+        facts = [fact for fact in clause.get("facts", ()) if isinstance(fact, Mapping)]
+        if any(len(fact.get("runs", ())) > 1 for fact in facts):
+            raise ArgumentError(
+                f"{clause.get('tensor')} has runs of a limited length, which padding may exceed",
+                ["declare only how many runs there are"],
+            )
     _refuse(spec, spec.tree.get("parameters", {}))
-    _refuse(spec, spec.tree.get("preamble", []))
+    for item in spec.tree.get("preamble", []):
+        _refuse(spec, item)
+        _check_import(spec, item.get("import"))
+
+
+def _check_import(spec: Spec, name: str | None) -> None:
+    """The standard library reads neither Sq nor Skv, which a test ensures."""
+    beside = pathlib.Path(spec.filename or ".").parent / (name or "")
+    if name and (beside.is_file() or not (specs_folder() / "lib" / name).is_file()):
+        raise ArgumentError(
+            f"`{spec.name}` imports {name}, whose functions may read Sq or Skv, which padding would change",
+            ["write its functions into the spec"],
+        )
 
 
 def _refuse(spec: Spec, tree: Any) -> None:
