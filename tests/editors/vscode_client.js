@@ -65,6 +65,7 @@ const vscode = {
     textDocuments: [document],
     onDidOpenTextDocument: listen("open"),
     onDidChangeTextDocument: listen("change"),
+    onDidSaveTextDocument: listen("save"),
     onDidCloseTextDocument: listen("close"),
   },
 };

@@ -4,6 +4,7 @@
 const { spawn } = require("child_process");
 
 const METHOD_NOT_FOUND = -32601;
+const OUTDATED = [-32800, -32801]; // cancelled, or about a text that has changed
 
 class Connection {
   // `command`: the words that start the server. `handlers`: functions of the parameters, by the method of a
@@ -14,7 +15,7 @@ class Connection {
     this.waiting = new Map();
     this.next = 1;
     this.received = Buffer.alloc(0);
-    this.stopped = false;
+    this.stopping = this.stopped = false;
     this.process = spawn(command[0], command.slice(1), { stdio: "pipe" });
     this.process.stdout.on("data", (data) => this.receive(data));
     this.process.stderr.on("data", (data) => log(data.toString().trimEnd()));
@@ -23,7 +24,8 @@ class Connection {
     this.process.on("exit", (code, signal) => this.end(`it ended with ${signal || code}`, ended));
   }
 
-  // The result; rejected with the server's error, or if the server ends. `token`: cancels it.
+  // The result, null if it is not wanted any more; rejected with the server's error, or if the server ends.
+  // `token`: cancels it.
   request(method, params, token) {
     if (this.stopped) return Promise.reject(new Error("attnc lsp is not running"));
     const id = this.next++;
@@ -40,6 +42,7 @@ class Connection {
     if (this.stopped) return;
     const gone = new Promise((resolve) => this.process.once("exit", resolve));
     const late = setTimeout(() => this.process.kill(), 2000);
+    this.stopping = true;
     await this.request("shutdown", null).catch(() => {});
     this.notify("exit", null);
     this.stopped = true;
@@ -81,14 +84,14 @@ class Connection {
     const waiting = this.waiting.get(id);
     this.waiting.delete(id);
     if (!waiting) return;
-    if (error) waiting.reject(new Error(error.message));
-    else waiting.resolve(result);
+    if (error && !OUTDATED.includes(error.code)) waiting.reject(new Error(error.message));
+    else waiting.resolve(error ? null : result);
   }
 
   end(reason, ended) {
     for (const { reject } of this.waiting.values()) reject(new Error(reason));
     this.waiting.clear();
-    if (!this.stopped) ended(reason);
+    if (!this.stopping && !this.stopped) ended(reason);
     this.stopped = true;
   }
 }

@@ -82,6 +82,11 @@ function changed({ document, contentChanges }) {
   });
 }
 
+// Other specs may import it.
+function saved(document) {
+  if (features && isSpec(document)) connection.notify("textDocument/didSave", named(document));
+}
+
 function closed(document) {
   if (!features || !isSpec(document)) return;
   connection.notify("textDocument/didClose", named(document));
@@ -158,7 +163,7 @@ async function run(words, made) {
     return vscode.window.showWarningMessage("Open a .attn file first.");
   }
   const document = editor.document;
-  if (document.isDirty) await document.save();
+  if (document.isDirty && !(await document.save())) return undefined;
   const folder = fs.mkdtempSync(path.join(os.tmpdir(), "attn-"));
   const arguments_ = words(document.fileName, folder);
   execFile(attnc(), arguments_, { cwd: path.dirname(document.fileName) }, (error, stdout, stderr) => {
@@ -172,21 +177,21 @@ async function run(words, made) {
   });
 }
 
-function page(title, html) {
-  const panel = vscode.window.createWebviewPanel("attn", title, vscode.ViewColumn.Beside, { enableScripts: true });
+function page(title, html, enableScripts) {
+  const panel = vscode.window.createWebviewPanel("attn", title, vscode.ViewColumn.Beside, { enableScripts });
   panel.webview.html = html;
 }
 
 function draw() {
   return run((file, folder) => ["draw", file, "-o", path.join(folder, "mask.svg")], (_, said, folder, name) => {
-    output.appendLine(said.trimEnd());
-    page(name, fs.readFileSync(path.join(folder, "mask.svg"), "utf8"));
+    if (said) output.appendLine(said.trimEnd());
+    page(name, fs.readFileSync(path.join(folder, "mask.svg"), "utf8"), false);
   });
 }
 
 function report() {
   return run((file, folder) => ["report", file, "-o", path.join(folder, "report.html")],
-    (_, said, folder, name) => page(name, fs.readFileSync(path.join(folder, "report.html"), "utf8")));
+    (_, said, folder, name) => page(name, fs.readFileSync(path.join(folder, "report.html"), "utf8"), true));
 }
 
 const print = (words) => () => run(words, (said) => {
@@ -215,6 +220,7 @@ async function activate(context) {
   context.subscriptions.push(
     vscode.workspace.onDidOpenTextDocument(opened),
     vscode.workspace.onDidChangeTextDocument(changed),
+    vscode.workspace.onDidSaveTextDocument(saved),
     vscode.workspace.onDidCloseTextDocument(closed));
   await start().catch((error) => output.appendLine(error.message)); // `failed` has told the user
 }
