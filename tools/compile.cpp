@@ -144,7 +144,7 @@ void print_plan(const driver::Compiled& compiled, const std::string& output,
                bytes_text(step.workspace_bytes));
   }
   if (plan.compiled.empty()) {
-    fmt::print("{}: {}`{}`{} for {} (sm_{}): kernels of attnc's\n", output,
+    fmt::print("{}: {}`{}`{} for {} (sm_{}): attnc kernels\n", output,
                backward ? "backward of " : "", plan.spec_name, sizes, plan.target.name,
                plan.target.sm);
   }

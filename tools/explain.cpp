@@ -89,7 +89,7 @@ void add_explain(CLI::App& app, Action& action) {
   command->add_flag("--grad", options->gradients,
                     "Derivatives and the backward too, also where the spec has no `grad` clause");
   command->add_flag("--why-not", options->how.why_not,
-                    "When cuDNN refuses, explain all the same, with each engine's reason");
+                    "If no engine takes the spec, show each reason and the rest of the explanation");
   add_lowering(*command, options->how.lowering, options->how.rewrites);
   add_deny(*command);
   add_timeout(*command, options->how.timeout);

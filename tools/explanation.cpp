@@ -260,12 +260,12 @@ std::string engine_text(const Explanation& explanation, const ExplainedProgram& 
   auto compiled = plan.compiled.begin();
   for (std::size_t i = 0; i < plan.program.steps.size(); ++i) {
     if (const auto* derive = std::get_if<plan::DeriveStep>(&plan.program.steps[i])) {
-      text += fmt::format("  step {}: a kernel of attnc's derives {}{}\n", i,
+      text += fmt::format("  step {}: an attnc kernel derives {}{}\n", i,
                           fmt::join(derive->outputs, ", "), when_text(plan.program.steps[i]));
       continue;
     }
     if (const auto* kernels = std::get_if<plan::KernelStep>(&plan.program.steps[i])) {
-      text += fmt::format("  step {}: kernels of attnc's write {}{}\n", i,
+      text += fmt::format("  step {}: attnc kernels write {}{}\n", i,
                           fmt::join(kernels->outputs, ", "), when_text(plan.program.steps[i]));
       continue;
     }

@@ -76,7 +76,7 @@ int parse_and_run(::CLI::App& app, const Action& action, std::vector<std::string
 }
 
 int run_command_line(int argc, char** argv) {
-  ::CLI::App app("Compiles attention specifications into cuDNN plans", "attnc");
+  ::CLI::App app("Compiles attention specifications into fused GPU kernels", "attnc");
   app.formatter(std::make_shared<HelpFormatter>());
   app.require_subcommand(1);
   app.set_version_flag("-V,--version", "attnc " ATTN_VERSION, "Print the version of attnc");

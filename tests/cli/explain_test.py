@@ -52,7 +52,7 @@ class Explain(attnc.Case):
         self.assertIn("warning[W0480]: the backward needs ", process.stderr)
         self.assertIn("learned.attn:3:9", process.stderr)
         self.assertRegex(process.stdout, r"workspace in all 2\.[0-9] GB \(cuDNN .*intermediates")
-        self.assertRegex(process.stdout, r"a kernel of attnc's derives scores.modified, 64 times")
+        self.assertRegex(process.stdout, r"an attnc kernel derives scores.modified, 64 times")
         plan = self.folder / "much.attnplan"
         for command in (["explain", spec], ["compile", spec, "-o", plan]):
             denied = self.attnc(*command, *H200, "--deny", "warnings", code=1)
@@ -273,7 +273,7 @@ class Explain(attnc.Case):
 
     def test_both_engines(self):
         path, text = SPECS / "causal.attn", "chosen: native, "
-        empty = self.folder / "empty"  # kernels of attnc's own need no cuDNN
+        empty = self.folder / "empty"  # attnc's own kernels need no cuDNN
         empty.mkdir()
         explain = ("explain", path, "--bind", "Sq=4096", "--cudnn", empty, "--target", "h200")
         process = self.attnc(*explain)

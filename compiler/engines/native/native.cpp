@@ -37,7 +37,7 @@ Result<Lowered> lower_to_native(Subject& subject) { return lower_again_to_native
 
 std::span<const Strategy> engine::native() {
   static constexpr Strategy kStrategies[] = {
-      {"native", "kernels of attnc's own over the blocks that masks show, on sm_90",
+      {"native", "attnc's own kernels over the blocks that masks show, on sm_90",
        Strategy::Kind::alternative, bound_of_native, lower_to_native, lower_again_to_native}};
   return kStrategies;
 }

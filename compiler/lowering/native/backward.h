@@ -1,4 +1,4 @@
-// The backward as kernels of attnc's own, for compute capability 9.0 (attn/backward.cuh): text
+// The backward as attnc's own kernels, for compute capability 9.0 (attn/backward.cuh): text
 // generated from the IR and its derivative, with the lists of row blocks that masks show.
 //
 //   native.counter    i32: the number of items that were taken, then one for each list that the GPU

@@ -1,4 +1,4 @@
-// The forward as one kernel of attnc's own, for compute capability 9.0 (attn/forward.cuh): text
+// The forward as one kernel that attnc generates, for compute capability 9.0 (attn/forward.cuh): text
 // generated from the IR, with the lists of key blocks that masks show.
 //
 //   native.counter  i32 [1]: the number of tiles that were taken beyond the first of each block of

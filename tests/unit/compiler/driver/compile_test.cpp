@@ -314,7 +314,7 @@ TEST(Compile, KernelsThatSpillAreRefused) {
   EXPECT_THAT(compiled.error().message, HasSubstr("needs more registers than there are"));
 }
 
-// Products of cuDNN's with every factor read both ways, and every kernel of attnc's.
+// Products of cuDNN's with every factor read both ways, and every attnc kernel.
 class SplitBackward : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(SplitBackward, Compiles) {
