@@ -10,7 +10,7 @@ namespace attn::reference {
 Result<Outputs> evaluate(const ir::Attention& attention, const Inputs& inputs,
                          const Options& options) {
   ATTN_ASSIGN(const Bindings bindings, bind(attention, inputs, options.unrounded));
-  ATTN_ASSIGN(const Problem problem, make_problem(attention, bindings));
+  ATTN_ASSIGN(const Problem problem, make_problem(attention, bindings, options.unrounded));
   Outputs outputs = make_outputs(attention.dims, options.unrounded);
   const auto make_worker = [&]() -> Worker {
     return [&, row = std::make_shared<RowSoftmax>(problem)](std::int64_t index) -> Status {
@@ -20,7 +20,7 @@ Result<Outputs> evaluate(const ir::Attention& attention, const Inputs& inputs,
     };
   };
   ATTN_RETURN_IF_ERROR(run_tasks(problem.rows(), options.threads, make_worker));
-  if (!options.unrounded) round_outputs(attention.dtype, outputs);
+  finish_outputs(problem, outputs);
   return outputs;
 }
 

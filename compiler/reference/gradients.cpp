@@ -278,8 +278,8 @@ Status run_heads(const Problem& problem, const io::HostTensor& d_o, int threads,
   return {};
 }
 
-void finish(const ir::Attention& attention, const Bindings& bindings,
-            const std::vector<std::string>& names, bool unrounded, Gradients& result) {
+void finish(const Problem& problem, const Bindings& bindings, const std::vector<std::string>& names,
+            bool unrounded, Gradients& result) {
   for (Sums* sums : {&result.of, &result.sizes}) {
     std::erase_if(*sums, [&](const auto& each) {
       return std::ranges::find(names, each.first) == names.end();
@@ -288,8 +288,8 @@ void finish(const ir::Attention& attention, const Bindings& bindings,
   for (auto& [name, tensor] : result.sizes) {
     for (double& value : tensor.values) value = std::sqrt(value);
   }
+  finish_outputs(problem, result.outputs);
   if (unrounded) return;
-  round_outputs(attention.dtype, result.outputs);
   for (auto& [name, tensor] : result.of) {
     const DType dtype = bindings.tensors.find(name)->second.dtype;
     for (double& value : tensor.values) value = round_to(dtype, value);
@@ -312,15 +312,18 @@ Result<Gradients> gradients(const ir::Attention& attention, const Inputs& inputs
                             const io::HostTensor& d_o, const std::vector<std::string>& names,
                             const Options& options) {
   ATTN_RETURN_IF_ERROR(check_names(attention, names));
+  if (attention.quantize) {
+    return {ErrorCode::unsupported, "gradients of 8-bit attention are not implemented yet"};
+  }
   ATTN_ASSIGN(const Bindings bindings, bind(attention, inputs, options.unrounded));
-  ATTN_ASSIGN(const Problem problem, make_problem(attention, bindings));
+  ATTN_ASSIGN(const Problem problem, make_problem(attention, bindings, options.unrounded));
   ATTN_ASSIGN(const io::HostTensor cotangent, checked_d_o(attention, d_o, options.unrounded));
   Gradients result{make_outputs(attention.dims, options.unrounded),
                    make_sums(bindings, names, options.unrounded ? DType::f64 : DType::f32),
                    {}};
   if (options.sizes) result.sizes = make_sums(bindings, names, DType::f64);
   ATTN_RETURN_IF_ERROR(run_heads(problem, cotangent, options.threads, result));
-  finish(attention, bindings, names, options.unrounded, result);
+  finish(problem, bindings, names, options.unrounded, result);
   return result;
 }
 

@@ -7,7 +7,7 @@ syntax case match
 
 " Clause words are keywords only at the start of a statement.
 syntax keyword attnClause attention fn import dims dtype layout tensor learn param let scale score
-syntax keyword attnClause mask sink dropout lengths align outputs grad deterministic normalize
+syntax keyword attnClause mask sink dropout lengths align outputs grad deterministic normalize quantize
 syntax keyword attnClause return in monotone runs
 syntax keyword attnConstant true false True False inf
 
@@ -17,7 +17,7 @@ syntax keyword attnFunction relu rsqrt shl shr sigmoid silu sin softplus sqrt su
 
 syntax keyword attnBound b h q_idx kv_idx q_raw
 syntax keyword attnDimension B Hq Hkv Sq Skv D Dqk Dv
-syntax keyword attnType f16 bf16 f32 f64 i8 u8 i32 i64 bool
+syntax keyword attnType f16 bf16 f32 f64 i8 u8 i32 i64 bool e4m3 e5m2
 
 syntax match attnInput "\<\(lengths_q\|lengths_kv\|i\d\+\)\>"
 syntax match attnNumber "\<0[xX][0-9a-fA-F_]\+\>"
