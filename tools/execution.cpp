@@ -154,6 +154,7 @@ Result<ReferenceGradients> run_reference_gradients(const ir::Attention& attentio
   for (auto& [name, tensor] : gradients.of) {
     result.outputs[gradient::gradient_name(name)] = std::move(tensor);
   }
+  if (attention.quantize) result.outputs.merge(std::move(gradients.amax));
   for (auto& [name, tensor] : gradients.sizes) {
     result.sizes[gradient::gradient_name(name)] = std::move(tensor);
   }

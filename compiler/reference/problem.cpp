@@ -10,8 +10,8 @@ Result<Problem> make_problem(const ir::Attention& attention, const Bindings& bin
   evaluator.run({}, no_score);
   const Cell& cell = evaluator.cells(attention.scale).front();
   if (cell.fault) return evaluator.describe(*cell.fault, 0);
-  Problem problem{attention, bindings, cell.value, unrounded};
-  problem.scale *= problem.quantizer("descale_q") * problem.quantizer("descale_k");
+  Problem problem{attention, bindings, cell.value, cell.value, unrounded};
+  problem.of_stored *= problem.quantizer("descale_q") * problem.quantizer("descale_k");
   return problem;
 }
 

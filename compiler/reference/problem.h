@@ -12,7 +12,8 @@ namespace attn::reference {
 struct Problem {
   const ir::Attention& attention;
   const Bindings& bindings;
-  double scale;  // of the products of q and k as they are stored
+  double scale;      // of the products of q and k
+  double of_stored;  // the same of q and k as they are stored: with their descales
   bool unrounded = false;
 
   std::int64_t size(ir::Dim dim) const { return attention.dims[dim]; }

@@ -179,8 +179,9 @@ void set_gradients(const ast::GradClause& clause, ir::Attention& attention, diag
     const ir::CapturedTensor* tensor = attention.find_tensor(name.text);
     if (!contains(input_names(), name.text) && !(tensor && tensor->learned)) {
       sink.report(Code::bad_choice, name.span, fmt::format("{} has no gradient", quoted(name.text)))
-          .help = tensor ? fmt::format("declare it with `learn {}: ...`", name.text)
-                         : "expected `q`, `k`, `v` or a tensor declared with `learn`";
+          .help = tensor && !(attention.quantize && ir::is_scale(name.text))
+                      ? fmt::format("declare it with `learn {}: ...`", name.text)
+                      : "expected `q`, `k`, `v` or a tensor declared with `learn`";
       continue;
     }
     if (std::ranges::find(attention.gradients, name.text) != attention.gradients.end()) {

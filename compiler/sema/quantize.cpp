@@ -54,11 +54,6 @@ class Quantization {
     const auto& clause = std::get<ast::QuantizeClause>(clauses.quantize->body);
     if (!is_fp8(attention_.dtype)) return report_wide(clauses);
     if (!set_way(clause)) return;
-    if (clauses.grad != nullptr) {
-      report(Code::not_built_yet, clauses.grad->keyword.span,
-             "gradients of 8-bit attention are not implemented yet")
-          .help = "remove `grad`";
-    }
     check_sigmoid(clauses.quantize->keyword.span);
     ir::Quantize& quantize = attention_.quantize.emplace();
     quantize.o = quantize.d_o = quantize.gradients = attention_.dtype;
@@ -67,6 +62,8 @@ class Quantization {
     for (const ast::QuantizeEntry& entry : clause.entries) {
       if (entry.dtype && is_new(entry.name)) set_type(entry);
     }
+    // Of which tensors is checked later, once all are declared.
+    if (clauses.grad != nullptr) attention_.gradients = {"q"};
     reserve_names();
     for (const ir::Scale& scale : ir::kScales) {
       if (attention_.has(scale)) declare(scale.name);
@@ -74,6 +71,7 @@ class Quantization {
     for (const ast::QuantizeEntry& entry : clause.entries) {
       if (entry.fallback && is_new(entry.name)) set_default(entry);
     }
+    attention_.gradients.clear();
   }
 
  private:
@@ -208,7 +206,7 @@ class Quantization {
                               fmt::format("there is no scale {} here", quoted(name.text)));
     const auto* scale = std::ranges::find(ir::kScales, name.text, &ir::Scale::name);
     if (scale != std::end(ir::kScales)) {
-      diagnostic.help = scale->backward
+      diagnostic.help = scale->backward && attention_.gradients.empty()
                             ? "it is one of the backward's, and the spec has no `grad` clause"
                             : fmt::format("{} is {}, which has no scale", scale->of,
                                           to_string(attention_.dtype_of(scale->of)));

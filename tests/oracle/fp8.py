@@ -1,4 +1,4 @@
-"""8-bit floats in numpy: their values from tables of 256 entries, and the forward of 8-bit attention."""
+"""8-bit floats in numpy: their values from tables of 256 entries, and 8-bit attention with its gradients."""
 
 import numpy
 
@@ -67,3 +67,35 @@ def attention(dtype, o_dtype, q, k, v, scales, modify, sinks=None, scale=None):
         "amax_s": numpy.array([abs(p).max()]),
         "amax_o": numpy.array([abs(y).max()]),
     }
+
+
+def gradients(types, q, k, v, d_o, scales, visible):
+    """dq, dk and dv as they are stored, and the amax of each and of dp, of attention with a mask. `types`: of q,
+    k, v; of o; of do; of the gradients."""
+    dtype, o_dtype, do_dtype, gradient_dtype = types
+    o = attention(dtype, o_dtype, q, k, v, scales, lambda s: numpy.where(visible, s, -numpy.inf))["o"]
+    q, k, v = (round_to(dtype, x) for x in (q, k, v))
+    d_o = round_to(do_dtype, d_o)
+    group = q.shape[1] // k.shape[1]
+    all_k, all_v = (numpy.repeat(x, group, axis=1) for x in (k, v))
+    scale = q.shape[-1] ** -0.5
+    s = numpy.einsum("bhqd,bhkd->bhqk", q, all_k) * (scale * scales["descale_q"] * scales["descale_k"])
+    w = numpy.where(visible, numpy.exp(s - numpy.where(visible, s, -numpy.inf).max(axis=-1, keepdims=True)), 0)
+    p = w / w.sum(axis=-1, keepdims=True)
+    delta = (d_o * o).sum(axis=-1, keepdims=True) * (scales["descale_do"] * scales.get("descale_o", 1))
+    dp = numpy.einsum("bhqd,bhkd->bhqk", d_o, all_v) * (scales["descale_do"] * scales["descale_v"])
+    ds = scale * p * (dp - delta)
+    p8 = round_to(dtype, p * scales["scale_s"])
+    ds8 = round_to(do_dtype, ds * scales["scale_dp"])
+
+    def over_group(x):
+        return x.reshape(x.shape[0], -1, group, *x.shape[2:]).sum(axis=2)
+
+    real = {
+        "dq": numpy.einsum("bhqk,bhkd->bhqd", ds8, all_k) * (scales["descale_dp"] * scales["descale_k"]),
+        "dk": over_group(numpy.einsum("bhqk,bhqd->bhkd", ds8, q)) * (scales["descale_dp"] * scales["descale_q"]),
+        "dv": over_group(numpy.einsum("bhqk,bhqd->bhkd", p8, d_o)) * (scales["descale_s"] * scales["descale_do"]),
+    }
+    stored = {name: round_to(gradient_dtype, x * scales.get(f"scale_{name}", 1)) for name, x in real.items()}
+    amax = {f"amax_{name}": numpy.array([abs(x).max()]) for name, x in {**real, "dp": ds}.items()}
+    return {**stored, **amax}

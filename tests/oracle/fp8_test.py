@@ -25,6 +25,15 @@ SCALES = {
     "scale_s": 256.0,
     "scale_o": 96.0,
 }
+BACKWARD = {
+    "descale_o": 1 / 96,
+    "descale_do": 0.5,
+    "descale_dp": 1 / 64,
+    "scale_dp": 64.0,
+    "scale_dq": 32.0,
+    "scale_dk": 16.0,
+    "scale_dv": 4.0,
+}
 ROW = numpy.arange(SQ)[:, None]
 COLUMN = numpy.arange(SKV)[None, :]
 
@@ -52,24 +61,56 @@ class Fp8(unittest.TestCase):
           outputs o, lse, amax_s, amax_o;
         }}"""
         expected = fp8.attention(dtype, o or dtype, *inputs.values(), scales, modify, **more)
-        files = {**inputs, **{name: numpy.array([x]) for name, x in scales.items()}, **(tensors or {})}
-        with tempfile.TemporaryDirectory() as folder:
-            folder = pathlib.Path(folder)
-            (folder / "f.attn").write_text(spec, encoding="utf-8")
-            command = [ATTNC, "run", folder / "f.attn", "--backend", "reference"]
-            for name, value in files.items():
-                numpy.save(folder / f"{name}.npy", value)
-                command += ["--in", f"{name}=@{folder / name}.npy"]
-            for name in expected:
-                command += ["--out", f"{name}={folder / name}_out.npy"]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-            self.assertEqual(done.returncode, 0, done.stderr)
-            actual = {name: numpy.load(folder / f"{name}_out.npy") for name in expected}
+        actual = self.run_spec(spec, {**inputs, **(tensors or {})}, scales, expected)
         numpy.testing.assert_array_equal(actual["o"], expected["o"])
         self.assertGreater(numpy.unique(expected["o"]).size, 50)
         for name in ("lse", "amax_s", "amax_o"):
             numpy.testing.assert_allclose(actual[name], expected[name], rtol=1e-6)
         return expected
+
+    def run_spec(self, spec, tensors, scales, names, *options):
+        """The named outputs of the reference."""
+        files = {**tensors, **{name: numpy.array([x]) for name, x in scales.items()}}
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            (folder / "f.attn").write_text(spec, encoding="utf-8")
+            command = [ATTNC, "run", folder / "f.attn", "--backend", "reference", *options]
+            for name, value in files.items():
+                numpy.save(folder / f"{name}.npy", value)
+                command += ["--in", f"{name}=@{folder / name}.npy"]
+            for name in names:
+                command += ["--out", f"{name}={folder / name}_out.npy"]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return {name: numpy.load(folder / f"{name}_out.npy") for name in names}
+
+    def check_gradients(self, types):
+        """Compares the gradients of a causal attention. `types`: of q, k, v; o; do; gradients."""
+        rng = numpy.random.default_rng(6)
+        shapes = {"q": (HQ, SQ), "k": (HKV, SKV), "v": (HKV, SKV), "do": (HQ, SQ)}
+        inputs = {name: 3 * rng.normal(size=(B, *shape, D)) for name, shape in shapes.items()}
+        scales = {**SCALES, **BACKWARD}
+        if types[1] == "bf16":
+            del scales["scale_o"], scales["descale_o"]
+        if types[3] == "bf16":
+            del scales["scale_dq"], scales["scale_dk"], scales["scale_dv"]
+        spec = f"""attention f {{
+          dims B = {B}, Hq = {HQ}, Hkv = {HKV}, Sq = {SQ}, Skv = {SKV}, D = {D};
+          dtype {types[0]}; quantize per_tensor, o: {types[1]}, do: {types[2]}, gradients: {types[3]};
+          mask q_idx >= kv_idx; grad q, k, v;
+        }}"""
+        expected = fp8.gradients(types, *inputs.values(), scales, ROW >= COLUMN)
+        actual = self.run_spec(spec, inputs, scales, expected, "--direction", "bwd")
+        for name in ("dq", "dk", "dv"):
+            numpy.testing.assert_array_equal(actual[name], expected[name], name)
+            self.assertGreater(numpy.unique(expected[name]).size, 50)
+        for name in ("amax_dp", "amax_dq", "amax_dk", "amax_dv"):
+            numpy.testing.assert_allclose(actual[name], expected[name], rtol=1e-6)
+
+    def test_gradients(self):
+        self.check_gradients(("e4m3", "e4m3", "e4m3", "e4m3"))
+        self.check_gradients(("e4m3", "e4m3", "e5m2", "e5m2"))
+        self.check_gradients(("e4m3", "bf16", "e5m2", "bf16"))
 
     def test_noop(self):
         self.check("", lambda s: s)

@@ -17,6 +17,27 @@ Status check_softmax(const Subject& subject) {
                                    : "`--allow-unfused` computes both directions");
 }
 
+Status check_quantized_gradients(const ir::Attention& attention) {
+  if (attention.gradients.empty()) {
+    return lowering::unsupported(attention.quantize->pos,
+                                 "8-bit attention has gradients only with a `grad` clause, which "
+                                 "declares their scales",
+                                 "add `grad q, k, v;`");
+  }
+  if (attention.deterministic) {
+    return lowering::unsupported(attention.quantize->pos,
+                                 "8-bit gradients are not known to be the same in every run",
+                                 "remove `deterministic`");
+  }
+  for (const std::string& name : attention.gradients) {
+    if (!attention.find_tensor(name)) continue;
+    return lowering::unsupported(attention.find_tensor(name)->pos,
+                                 fmt::format("8-bit kernels compute no gradient of `{}`", name),
+                                 "only those of q, k and v");
+  }
+  return {};
+}
+
 // Of the strategies, `composite` alone knows scales.
 Status check_quantize(const Subject& subject, std::string_view strategy) {
   const ir::Attention& attention = subject.attention();
@@ -26,10 +47,7 @@ Status check_quantize(const Subject& subject, std::string_view strategy) {
                                  fmt::format("`{}` computes no 8-bit attention", strategy),
                                  "`--lowering composite` may");
   }
-  if (subject.context().backward()) {
-    return lowering::unsupported(attention.quantize->pos,
-                                 "the gradients of 8-bit attention are not implemented yet");
-  }
+  if (subject.context().backward()) ATTN_RETURN_IF_ERROR(check_quantized_gradients(attention));
   const bool can = planning::can(planning::Capability::fp8_attention, subject.context());
   if (can) return {};
   return lowering::unsupported(

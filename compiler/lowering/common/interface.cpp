@@ -5,6 +5,7 @@
 #include "compiler/gradient/differentiate.h"
 #include "compiler/lowering/cudnn/lengths.h"
 #include "compiler/lowering/cudnn/operands.h"
+#include "compiler/lowering/cudnn/quantized.h"
 #include "runtime/graph/extent.h"
 
 namespace attn::lowering {
@@ -41,6 +42,9 @@ class Interface {
     }
     add_io("do", Role::cotangent);
     for (const std::string& name : gradients) add_gradient(name);
+    if (attention_.quantize) {
+      for (const char* name : kAmaxOfGradients) add_amax(name);
+    }
     return std::move(tensors_);
   }
 

@@ -62,7 +62,44 @@ Status check_depth(const ir::Attention& attention, const planning::Context& cont
                                  most, of_q, of_v));
 }
 
+Error without_backward(const ir::Attention& attention, std::string message, std::string help = "") {
+  return unsupported(attention.quantize->pos,
+                     "here, cuDNN's backward of 8-bit attention " + message, std::move(help));
+}
+
+bool ends_within_tile(const ir::Attention& attention) {
+  constexpr std::int64_t kTile = 128;
+  return attention.dims[ir::Dim::Sq] % kTile != 0 || attention.dims[ir::Dim::Skv] % kTile != 0;
+}
+
 }  // namespace
+
+Status check_quantized_backward(const ir::Attention& attention, const passes::MaskForm& form,
+                                const planning::Context& context) {
+  if (!attention.quantize) return {};
+  if (!can(Capability::fp8_backward, context)) return without_backward(attention, "is missing");
+  ATTN_RETURN_IF_ERROR(check_quantized(attention, form, context));
+  constexpr std::int64_t kMost = 128;
+  const std::int64_t least = limit(Capability::fp8_backward_least_depth, context);
+  for (const ir::Dim dim : {ir::Dim::Dqk, ir::Dim::Dv}) {
+    const std::int64_t depth = attention.dims[dim];
+    if (least <= depth && depth <= kMost) continue;
+    return without_backward(
+        attention, fmt::format("needs head dimensions {} {}; {} is {}",
+                               least == kMost ? "of" : "of at most", kMost, to_string(dim), depth));
+  }
+  if (!addressed_by(attention, "q").empty() && !can(Capability::fp8_backward_ragged, context)) {
+    return without_backward(attention, "does not support `thd`", "use `layout bshd;`");
+  }
+  if (attention.dropout) {
+    return without_backward(attention, "is not known with dropout", "remove `dropout`");
+  }
+  const bool changed = !attention.dag[attention.score].is(ir::Op::score_) || !form.residual.empty();
+  if (can(Capability::fp8_backward_scores, context)) return {};
+  if (changed) return without_backward(attention, "supports no score expressions");
+  if (!ends_within_tile(attention)) return {};
+  return without_backward(attention, "needs Sq and Skv that are multiples of 128");
+}
 
 Status check_quantized(const ir::Attention& attention, const passes::MaskForm& form,
                        const planning::Context& context) {
@@ -82,6 +119,11 @@ Value times_scales(const ir::Attention& attention, GraphBuilder& builder, Value 
   return x;
 }
 
+Uid times_row_scale(const ir::Attention& attention, GraphBuilder& builder, Uid x,
+                    std::string_view scale) {
+  return scaled(builder, x, scale, builder.add_rows(), attention.pos);
+}
+
 void store_amax(const ir::Attention& attention, GraphBuilder& builder, Uid x,
                 const std::string& name) {
   builder.reduce(graph::ReduceOp::amax, x, scalar(builder, name), attention.pos);
@@ -89,9 +131,7 @@ void store_amax(const ir::Attention& attention, GraphBuilder& builder, Uid x,
 
 Value quantized_weights(const ir::Attention& attention, GraphBuilder& builder, Value weights) {
   store_amax(attention, builder, weights.uid, "amax_s");
-  const Uid narrow = builder.add_scores(attention.dtype, "p");
-  return {scaled(builder, weights.uid, "scale_s", narrow, attention.pos), attention.dtype,
-          Place::element};
+  return narrowed(attention, builder, weights, "scale_s", attention.dtype);
 }
 
 void times_quantized_value(const ir::Attention& attention, GraphBuilder& builder, Value weights,
@@ -112,6 +152,29 @@ void times_quantized_value(const ir::Attention& attention, GraphBuilder& builder
                       pos);
   }
   store_amax(attention, builder, whole, "amax_o");
+}
+
+void store_quantized_gradient(const ir::Attention& attention, GraphBuilder& builder, Uid sum,
+                              std::initializer_list<std::string_view> scales,
+                              const std::string& name, Uid to) {
+  const Dims4 dims = staged_dims(attention, name);
+  for (const std::string_view scale : scales) {
+    const Uid y = builder.add_virtual(DType::f32, dims, packed_strides(dims));
+    sum = scaled(builder, sum, scale, y, attention.pos);
+  }
+  if (is_fp8(attention.dtype_of(name))) {
+    scaled(builder, sum, "scale_" + name, to, attention.pos);
+  } else {
+    builder.pointwise(PointwiseMode::mul, DType::f32, sum, builder.constant(DType::f32, 1).uid, to,
+                      attention.pos);
+  }
+  store_amax(attention, builder, sum, "amax_" + name);
+}
+
+Value narrowed(const ir::Attention& attention, GraphBuilder& builder, Value x,
+               std::string_view scale, DType dtype) {
+  return {scaled(builder, x.uid, scale, builder.add_scores(dtype), attention.pos), dtype,
+          Place::element};
 }
 
 std::vector<plan::TensorInfo> unwanted_amax(const ir::Attention& attention) {

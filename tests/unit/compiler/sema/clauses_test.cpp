@@ -93,6 +93,19 @@ TEST(Quantize, TypesAndDefaults) {
   EXPECT_TRUE(given.wants_amax_o && !given.wants_amax_s);
 }
 
+TEST(Quantize, ATrainedSpecHasTheScalesOfTheBackward) {
+  const ir::Attention all = good("dtype e4m3; quantize per_tensor; grad q;");
+  EXPECT_EQ(all.tensors.size(), std::size(ir::kScales));
+  EXPECT_EQ(all.gradients, std::vector<std::string>{"q"});
+  const ir::Attention half =
+      good("dtype e4m3; quantize per_tensor, o: bf16, gradients: bf16; grad q, k;");
+  for (const char* missing : {"scale_o", "descale_o", "scale_dq", "scale_dk", "scale_dv"}) {
+    EXPECT_EQ(half.find_tensor(missing), nullptr) << missing;
+  }
+  EXPECT_NE(half.find_tensor("descale_do"), nullptr);
+  EXPECT_NE(half.find_tensor("scale_dp"), nullptr);
+}
+
 TEST(Layout, OfAllAndOfEach) {
   EXPECT_EQ(good("layout bhsd;").layouts.find("o")->second.kind, LayoutKind::bhsd);
   const ir::Attention mixed = good(
