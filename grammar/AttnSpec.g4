@@ -33,6 +33,7 @@ clause
   | gradClause
   | deterministicClause
   | normalizeClause
+  | quantizeClause
   | functionClause
   | otherClause
   ;
@@ -66,6 +67,9 @@ lengthsEntry : name ('=' fallback)? ;
 gradClause : GRAD name (',' name)* ';' ;
 deterministicClause : DETERMINISTIC ';' ;
 normalizeClause : NORMALIZE name ';' ;
+// Types of tensors, and defaults of scales.
+quantizeClause : QUANTIZE name (',' quantizeEntry)* ';' ;
+quantizeEntry : name (':' name | '=' fallback) ;
 // An expression, or the unchanged body of a Python function.
 functionClause
   : FN name '(' (functionParameter (',' functionParameter)*)? ')' ('->' annotation)?
@@ -105,8 +109,8 @@ indexes : '[' expr (',' expr)* ']' ;
 // Clause keywords are ordinary names elsewhere: `tensor lengths: i32[B];`.
 name
   : IDENT | ATTENTION | DIMS | DTYPE | LAYOUT | TENSOR | PARAM | LET | SCALE | SCORE | MASK
-  | OUTPUTS | ALIGN | LEARN | SINK | DROPOUT | LENGTHS | GRAD | DETERMINISTIC | NORMALIZE | FN
-  | IMPORT
+  | OUTPUTS | ALIGN | LEARN | SINK | DROPOUT | LENGTHS | GRAD | DETERMINISTIC | NORMALIZE
+  | QUANTIZE | FN | IMPORT
   ;
 
 ATTENTION : 'attention' ;
@@ -128,6 +132,7 @@ LENGTHS : 'lengths' ;
 GRAD : 'grad' ;
 DETERMINISTIC : 'deterministic' ;
 NORMALIZE : 'normalize' ;
+QUANTIZE : 'quantize' ;
 FN : 'fn' ;
 IMPORT : 'import' ;
 RETURN : 'return' ;

@@ -122,11 +122,11 @@ void count_flops(const ir::Attention& attention, const TimedPlan& loaded, Row& r
   row.counted_rows = shown->every;
 }
 
-void check_peak(const plan::Target& target, Row& row) {
-  if (!row.flops || possible_flops(*row.flops, row.device.median_ms, target)) return;
+void check_peak(const plan::Target& target, DType dtype, Row& row) {
+  if (!row.flops || possible_flops(*row.flops, row.device.median_ms, target, dtype)) return;
   row.unknown = fmt::format(
       "{:.0f} TFLOP/s for all visible scores exceeds the peak of {} ({:.0f}): not all are computed",
-      row.device.tflops, target.name, *peak_flops(target) * 1e-12);
+      row.device.tflops, target.name, *peak_flops(target, dtype) * 1e-12);
   row.flops.reset();
   row.device.tflops = 0;
 }
@@ -258,7 +258,7 @@ Status add_row(const std::string& path, const ir::Attention& attention, TimedPla
   row.decision = decision_json(loaded.plan);
   count_flops(attention, loaded, row);
   ATTN_RETURN_IF_ERROR(time_plan(loaded, options, row));
-  check_peak(target, row);
+  check_peak(target, attention.dtype, row);
   rows.add(std::move(row));
   return {};
 }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <span>
 
+#include "compiler/ir/attention.h"
 #include "tools/words.h"
 
 namespace attn::tools {
@@ -19,6 +20,7 @@ constexpr double kBoundGradientBf16 = 1e-2;
 constexpr double kBoundGradientF16 = 2e-3;
 constexpr double kRowBoundBf16 = 3e-2;
 constexpr double kRowBoundF16 = 8e-3;
+constexpr double kBoundAmaxOfWeights = 2e-3;
 constexpr double kSmallestRow = 1e-2;  // of the root mean square of the rows' norms
 
 // The values of a tensor or a part of it.
@@ -123,7 +125,12 @@ bool is_logarithm(std::string_view name) {
 
 bool is_sum(std::string_view name) { return name == "sum_exp" || name == "sum_exp_with_sink"; }
 
-bool has_rows(std::string_view name) { return !is_logarithm(name) && !is_sum(name); }
+bool has_rows(std::string_view name) {
+  return !is_logarithm(name) && !is_sum(name) && !ir::is_amax(name);
+}
+
+// Half of the distance between 1 and the next value: the largest relative error of rounding.
+double unit(DType fp8) { return fp8 == DType::e4m3 ? 0x1p-4 : 0x1p-3; }
 
 // d_NAME, whose dimensions have no fixed meaning.
 bool is_learned(std::string_view name) { return name.starts_with("d_"); }
@@ -142,6 +149,9 @@ void compare_rows(const Values& all, const std::vector<std::int64_t>& dims, cons
 
 double bound_of(std::string_view name, bool is_gradient, DType dtype) {
   const bool narrow = dtype == DType::f16;
+  if (name == "amax_s") return kBoundAmaxOfWeights;
+  if (is_fp8(dtype) && (is_gradient || ir::is_amax(name))) return 2 * unit(dtype);
+  if (is_fp8(dtype) && has_rows(name)) return unit(dtype);
   if (is_gradient) return narrow ? kBoundGradientF16 : kBoundGradientBf16;
   if (is_logarithm(name)) return kBoundLse;
   if (is_sum(name)) return kBoundSum;
@@ -155,7 +165,9 @@ Comparison compare_one(const std::string& name, const Outputs& outputs,
   result.measure = is_logarithm(name) ? "max abs" : "relative L2";
   const auto size = sizes.find(name);
   result.bound = bound_of(name, size != sizes.end(), dtype);
-  result.row_bound = dtype == DType::f16 ? kRowBoundF16 : kRowBoundBf16;
+  result.row_bound = is_fp8(dtype)         ? 4 * unit(dtype)
+                     : dtype == DType::f16 ? kRowBoundF16
+                                           : kRowBoundBf16;
   const auto found = outputs.find(name);
   if (found == outputs.end()) {
     result.why = "the output is missing";

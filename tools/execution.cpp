@@ -127,6 +127,8 @@ Outputs listed(const ir::Attention& attention, reference::Outputs all) {
   if (attention.wants_sum_exp_with_sink) {
     outputs["sum_exp_with_sink"] = std::move(all.sum_exp_with_sink);
   }
+  if (attention.wants_amax_s) outputs["amax_s"] = std::move(all.amax_s);
+  if (attention.wants_amax_o) outputs["amax_o"] = std::move(all.amax_o);
   return outputs;
 }
 
@@ -150,6 +152,7 @@ Result<ReferenceGradients> run_reference_gradients(const ir::Attention& attentio
   for (auto& [name, tensor] : gradients.of) {
     result.outputs[gradient::gradient_name(name)] = std::move(tensor);
   }
+  if (attention.quantize) result.outputs.merge(std::move(gradients.amax));
   for (auto& [name, tensor] : gradients.sizes) {
     result.sizes[gradient::gradient_name(name)] = std::move(tensor);
   }

@@ -46,8 +46,9 @@ std::vector<Wanted> wanted_by(const ir::Attention& attention, Needs needs) {
               {"v", attention.dtype, {d[Dim::B], d[Dim::Hkv], d[Dim::Skv], d[Dim::Dv]}}};
   }
   if (needs == Needs::gradients) {
-    wanted.push_back(
-        {kCotangent, attention.dtype, {d[Dim::B], d[Dim::Hq], d[Dim::Sq], d[Dim::Dv]}});
+    wanted.push_back({kCotangent,
+                      attention.dtype_of(kCotangent),
+                      {d[Dim::B], d[Dim::Hq], d[Dim::Sq], d[Dim::Dv]}});
   }
   for (const ir::CapturedTensor& tensor : attention.tensors) {
     std::vector<std::int64_t> dims;
@@ -218,18 +219,22 @@ Result<std::vector<double>> default_of(const Source& source, const Wanted& wante
   return random(source, wanted, "0");
 }
 
-// A warning if rounding to the dtype turns finite values into infinity; "" otherwise.
+// A warning if rounding to the dtype turns finite values into infinity, or into the largest value
+// of 8 bits; "" otherwise.
 std::string overflow_warning(const Wanted& wanted, const std::string& origin,
                              const std::vector<double>& values) {
   if (!is_float(wanted.dtype)) return "";
   const auto overflows = [&](double value) {
+    if (is_fp8(wanted.dtype)) return std::abs(value) > max_finite(wanted.dtype);
     return std::isfinite(value) && std::isinf(round_to(wanted.dtype, value));
   };
   const auto first = std::ranges::find_if(values, overflows);
   if (first == values.end()) return "";
-  return fmt::format("--in {}={}: {} of {} values, the first {}, round to infinity in {}",
-                     wanted.name, origin, std::ranges::count_if(values, overflows), values.size(),
-                     *first, to_string(wanted.dtype));
+  const std::string to =
+      is_fp8(wanted.dtype) ? fmt::format("{}", max_finite(wanted.dtype)) : "infinity";
+  return fmt::format("--in {}={}: {} of {} values, the first {}, round to {} in {}", wanted.name,
+                     origin, std::ranges::count_if(values, overflows), values.size(), *first, to,
+                     to_string(wanted.dtype));
 }
 
 // Memory for the inputs as given and as rounded, their gradients, and the outputs.

@@ -5,6 +5,7 @@
 
 #include "compiler/driver/driver.h"
 #include "compiler/gradient/differentiate.h"
+#include "compiler/lowering/cudnn/quantized.h"
 #include "runtime/cudnn/library.h"
 #include "runtime/io/npy.h"
 #include "runtime/plan/bundle.h"
@@ -160,6 +161,8 @@ std::vector<std::string> output_names(const ir::Attention& attention, const Opti
   for (const std::string& of : gradient::wanted_gradients(attention)) {
     names.push_back(gradient::gradient_name(of));
   }
+  if (!attention.quantize) return names;
+  for (const char* amax : lowering::kAmaxOfGradients) names.emplace_back(amax);
   return names;
 }
 

@@ -34,7 +34,8 @@ Result<execute::DeviceTensors> make_tensors(const ir::Attention& attention,
   const reference::Inputs controls = bench_controls(attention);
   ATTN_ASSIGN(const Placement placement, Placement::create(executable.program(), controls));
   for (const plan::TensorInfo& info : executable.program().tensors) {
-    if (info.is_output() || is_float(info.dtype)) continue;
+    const bool is_scale = attention.quantize && ir::is_scale(info.name);
+    if (info.is_output() || (is_float(info.dtype) && !is_scale)) continue;
     if (info.role == plan::TensorRole::control || controls.tensors.contains(info.name)) {
       ATTN_ASSIGN(const std::vector<std::byte> bytes, placement.bytes_of(info));
       ATTN_RETURN_IF_ERROR(tensors.upload_bytes(info.name, bytes));

@@ -37,7 +37,7 @@ constexpr Rate kRates[] = {
 
 }  // namespace
 
-std::optional<double> peak_flops(const plan::Target& target) {
+std::optional<double> peak_flops(const plan::Target& target, DType dtype) {
   const auto* rate = std::ranges::find_if(kRates, [&](const Rate& each) {
     return each.first_sm <= target.sm && target.sm <= each.last_sm;
   });
@@ -46,12 +46,13 @@ std::optional<double> peak_flops(const plan::Target& target) {
   const double count = device.value("multiProcessorCount", 0.0);
   const double clock = device.value("smClockRateKHz", 0.0) * 1e3;
   if (count <= 0 || clock <= 0) return std::nullopt;
-  return count * clock * rate->flops;
+  constexpr double kFasterIn8Bits = 2;  // on all that have them: 9.0 and later
+  return count * clock * rate->flops * (is_fp8(dtype) ? kFasterIn8Bits : 1);
 }
 
-std::optional<double> possible_flops(double flops, double milliseconds,
-                                     const plan::Target& target) {
-  const std::optional<double> peak = peak_flops(target);
+std::optional<double> possible_flops(double flops, double milliseconds, const plan::Target& target,
+                                     DType dtype) {
+  const std::optional<double> peak = peak_flops(target, dtype);
   if (peak && flops / (milliseconds * 1e-3) > *peak) return std::nullopt;
   return flops;
 }

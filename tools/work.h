@@ -20,12 +20,13 @@ double dense_flops(const ir::Attention& attention,
 double shown_flops(const ir::Attention& attention, const reference::Shown& shown,
                    plan::Direction direction = plan::Direction::forward);
 
-// Peak FLOP/s of the target's tensor cores at the highest clock: 16-bit factors, f32 sums, dense.
-// Nothing for an architecture that is not in the table.
-std::optional<double> peak_flops(const plan::Target& target);
+// Peak FLOP/s of the target's tensor cores at the highest clock: factors of `dtype` (of 16 bits or
+// 8), f32 sums, dense. Nothing for an architecture that is not in the table.
+std::optional<double> peak_flops(const plan::Target& target, DType dtype = DType::bf16);
 
 // `flops`, or nothing if it implies more than the target's peak in that time: then the kernel
 // computed less than was counted.
-std::optional<double> possible_flops(double flops, double milliseconds, const plan::Target& target);
+std::optional<double> possible_flops(double flops, double milliseconds, const plan::Target& target,
+                                     DType dtype = DType::bf16);
 
 }  // namespace attn::tools

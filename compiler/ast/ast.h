@@ -155,6 +155,16 @@ struct AlignClause {
 struct NormalizeClause {
   Name by;
 };
+// `o: bf16` or `scale_s = 256`: one of the two.
+struct QuantizeEntry {
+  Name name;
+  std::optional<Name> dtype{};
+  std::optional<Expr> fallback{};
+};
+struct QuantizeClause {
+  Name by;
+  std::vector<QuantizeEntry> entries{};
+};
 // A clause that is unknown. Its words are kept, so that names it may define are
 // not reported as unknown.
 struct OtherClause {
@@ -175,7 +185,7 @@ struct Clause {
   std::variant<DimsClause, DtypeClause, LayoutClause, TensorClause, ParamClause, LetClause,
                ScaleClause, ScoreClause, MaskClause, OutputsClause, AlignClause, SinkClause,
                DropoutClause, LengthsClause, GradClause, DeterministicClause, NormalizeClause,
-               FunctionClause, ImportClause, OtherClause>
+               QuantizeClause, FunctionClause, ImportClause, OtherClause>
       body;
   Comments comments{};
 };

@@ -381,6 +381,7 @@ class Builder {
       case Grammar::RuleNormalizeClause:
         clause.body = NormalizeClause{name(context->normalizeClause()->name())};
         break;
+      case Grammar::RuleQuantizeClause: clause.body = quantize(context->quantizeClause()); break;
       case Grammar::RuleFunctionClause: clause.body = function(context->functionClause()); break;
       default: return other(inner);
     }
@@ -462,6 +463,19 @@ class Builder {
     LengthsClause clause;
     for (auto* entry : context->lengthsEntry()) {
       clause.entries.push_back({name(entry->name()), optional_fallback(entry->fallback())});
+    }
+    return clause;
+  }
+
+  QuantizeClause quantize(Grammar::QuantizeClauseContext* context) {
+    QuantizeClause clause{name(context->name())};
+    for (auto* entry : context->quantizeEntry()) {
+      QuantizeEntry& added = clause.entries.emplace_back(QuantizeEntry{name(entry->name(0))});
+      if (entry->fallback() != nullptr) {
+        added.fallback = fallback(entry->fallback());
+      } else {
+        added.dtype = name(entry->name(1));
+      }
     }
     return clause;
   }

@@ -170,9 +170,9 @@ class JsonBuilder {
   Clause clause(const JsonValue& json) {
     if (!is(json, JsonKind::object, "a clause")) return {};
     for (const std::string_view word :
-         {"tensor",  "learn",   "param", "let",           "fn",        "import", "dims",
-          "layout",  "scale",   "score", "mask",          "outputs",   "align",  "sink",
-          "dropout", "lengths", "grad",  "deterministic", "normalize", "dtype"}) {
+         {"tensor",  "learn",   "param", "let",           "fn",        "import",   "dims",
+          "layout",  "scale",   "score", "mask",          "outputs",   "align",    "sink",
+          "dropout", "lengths", "grad",  "deterministic", "normalize", "quantize", "dtype"}) {
       if (const JsonMember* member = json.find(word)) return clause(json, *member);
     }
     const auto word = std::ranges::find_if(json.members, [](const JsonMember& member) {
@@ -195,6 +195,9 @@ class JsonBuilder {
       const JsonMember* keep = json.find("keep");
       result.body =
           DropoutClause{expr(value), keep ? std::optional(expr(keep->value)) : std::nullopt};
+    } else if (word == "quantize") {
+      only(json, {"quantize", "with", "above", "beside"});
+      result.body = quantize(json, value);
     } else if (word == "fn") {
       only(json, {"fn", "parameters", "lets", "value", "above", "beside"});
       result.body = function(json, value);
@@ -342,6 +345,24 @@ class JsonBuilder {
       if (member.value.kind != JsonKind::null) {
         clause.entries.back().fallback = fallback(member.value);
       }
+    }
+    return clause;
+  }
+
+  // "per_tensor", beside "with": {"o": {"dtype": "bf16"}, "scale_s": 256}
+  QuantizeClause quantize(const JsonValue& json, const JsonValue& value) {
+    QuantizeClause clause{name(&value, "the quantization")};
+    const JsonMember* with = json.find("with");
+    if (!with || !is(with->value, JsonKind::object, "`with`")) return clause;
+    for (const JsonMember& member : with->value.members) {
+      QuantizeEntry entry{name(member.key, member.key_span)};
+      if (const JsonMember* dtype = member.value.find("dtype")) {
+        only(member.value, {"dtype"});
+        entry.dtype = name(&dtype->value, "its type");
+      } else {
+        entry.fallback = fallback(member.value);
+      }
+      clause.entries.push_back(std::move(entry));
     }
     return clause;
   }

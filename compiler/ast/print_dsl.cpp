@@ -138,6 +138,14 @@ struct BodyPrinter {
   std::string operator()(const GradClause& clause) const { return join(clause.tensors); }
   std::string operator()(const DeterministicClause&) const { return ""; }
   std::string operator()(const NormalizeClause& clause) const { return clause.by.text; }
+  std::string operator()(const QuantizeClause& clause) const {
+    std::string out = clause.by.text;
+    for (const QuantizeEntry& entry : clause.entries) {
+      out += ", " + entry.name.text;
+      out += entry.dtype ? ": " + entry.dtype->text : fallback(entry.fallback);
+    }
+    return out;
+  }
   std::string operator()(const FunctionClause& clause) const {
     return fmt::format("{}({}) = {}", clause.name.text, join(clause.parameters),
                        to_dsl(clause.value));

@@ -101,6 +101,12 @@ std::string optional_member(std::string_view key, const std::optional<Expr>& val
   return value ? fmt::format(", \"{}\": {}", key, json(*value)) : "";
 }
 
+// "o": {"dtype": "bf16"} or "scale_s": 256
+std::string quantize_entry(const QuantizeEntry& entry) {
+  if (!entry.dtype) return member(entry.name, entry.fallback);
+  return fmt::format("{}: {{\"dtype\": {}}}", text(entry.name.text), text(entry.dtype->text));
+}
+
 // What follows the clause keyword: its value and other members.
 struct JsonBodyPrinter {
   std::string operator()(const DimsClause& clause) const {
@@ -147,6 +153,11 @@ struct JsonBodyPrinter {
   std::string operator()(const GradClause& clause) const { return names(clause.tensors); }
   std::string operator()(const DeterministicClause&) const { return "true"; }
   std::string operator()(const NormalizeClause& clause) const { return text(clause.by.text); }
+  std::string operator()(const QuantizeClause& clause) const {
+    if (clause.entries.empty()) return text(clause.by.text);
+    return fmt::format("{}, \"with\": {{{}}}", text(clause.by.text),
+                       joined(clause.entries, quantize_entry));
+  }
   std::string operator()(const FunctionClause& clause) const {
     const auto let = [](const LetClause& l) {
       return fmt::format("{{\"let\": {}, \"value\": {}}}", text(l.name.text), json(l.value));

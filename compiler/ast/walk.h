@@ -36,6 +36,7 @@ class Walk {
   void operator()(LayoutEntry& entry) const { all(entry.tensor, entry.kind, entry.arguments); }
   void operator()(Fact& fact) const { all(fact.name, fact.arguments); }
   void operator()(LengthsEntry& entry) const { all(entry.side, entry.fallback); }
+  void operator()(QuantizeEntry& entry) const { all(entry.name, entry.dtype, entry.fallback); }
   void operator()(SpecParameter& parameter) const { all(parameter.name, parameter.value); }
 
   void operator()(DimsClause& clause) const { (*this)(clause.entries); }
@@ -57,6 +58,7 @@ class Walk {
   void operator()(GradClause& clause) const { (*this)(clause.tensors); }
   void operator()(DeterministicClause&) const {}
   void operator()(NormalizeClause& clause) const { (*this)(clause.by); }
+  void operator()(QuantizeClause& clause) const { all(clause.by, clause.entries); }
   void operator()(FunctionClause& clause) const {
     all(clause.name, clause.parameters, clause.lets, clause.value);
   }

@@ -36,6 +36,10 @@ auto places_in(Owner& owner) {
 
 }  // namespace
 
+bool is_scale(std::string_view name) {
+  return std::ranges::find(kScales, name, &Scale::name) != std::end(kScales);
+}
+
 std::string_view to_string(Dim dim) { return kDimNames[static_cast<std::size_t>(dim)]; }
 
 std::optional<Dim> parse_dim(std::string_view text) {
@@ -84,6 +88,18 @@ std::string_view to_string(Align align) { return kAlignNames[static_cast<std::si
 
 std::string_view to_string(Normalize normalize) {
   return kNormalizeNames[static_cast<std::size_t>(normalize)];
+}
+
+DType Attention::dtype_of(std::string_view tensor) const {
+  if (!quantize) return dtype;
+  if (tensor == "o") return quantize->o;
+  if (tensor == "do") return quantize->d_o;
+  return tensor.size() == 2 && tensor.starts_with('d') ? quantize->gradients : dtype;
+}
+
+bool Attention::has(const Scale& one) const {
+  if (!quantize || (one.backward && gradients.empty())) return false;
+  return one.of.empty() || is_fp8(dtype_of(one.of));
 }
 
 const CapturedTensor* Attention::find_tensor(std::string_view tensor) const {

@@ -12,6 +12,17 @@
 // With Normalize::sigmoid, p = 1 / (1 + exp(-s)) instead, each weight by itself, and 0 where s is
 // hidden: such an attention has no sink, and o is its only output.
 //
+// With `quantize`, q, k, v and most others are 8-bit floats, each with a scale (kScales): what a
+// tensor x stands for is descale_x * x, and what is stored of a result y is scale_y * y, rounded
+// and saturated (runtime/base/dtype.h):
+//
+//   s = scale * descale_q * descale_k * (Q K^T); then as above up to the weights w = exp(s - m) of
+//   a row, where m is its largest s, or the sink if that is larger, and p = w / sum(w), with the
+//   sink in the sum; dropout; w8 = w * scale_s as `dtype`; y = descale_s * descale_v * (w8 V) /
+//   sum(w); o = y * scale_o as o's type. amax_s = max |p|, amax_o = max |y|, of all elements.
+//
+// A kernel rounds w relative to the largest score that it has seen, and so not to the same bits.
+//
 // `row` is the row number. If the spec aligns bottom right, its q_idx has become row + (Skv - Sq),
 // with lengths instead of sizes where there are lengths.
 #pragma once
@@ -127,6 +138,31 @@ struct Dropout {
   double exact_probability() const;  // with `keep`: probability; else what it is rounded to
 };
 
+// How 8-bit floats are scaled: by one number a tensor.
+struct Quantize {
+  DType o = DType::e4m3;          // or bf16, f16
+  DType d_o = DType::e4m3;        // of do, and of the gradient of the scores: 8 bits
+  DType gradients = DType::e4m3;  // of dq, dk and dv, or bf16, f16
+  SourcePos pos;
+};
+
+// The f32[1] tensors in `tensors` of an attention with Quantize. One for a tensor that is not of 8
+// bits does not exist.
+struct Scale {
+  std::string_view name;
+  std::string_view of;    // a tensor; "" for what no tensor holds: p and its gradient
+  bool backward = false;  // exists only beside gradients
+};
+inline constexpr Scale kScales[] = {{"descale_q", "q"},       {"descale_k", "k"},
+                                    {"descale_v", "v"},       {"descale_s", ""},
+                                    {"scale_s", ""},          {"scale_o", "o"},
+                                    {"descale_o", "o", true}, {"descale_do", "do", true},
+                                    {"descale_dp", "", true}, {"scale_dp", "", true},
+                                    {"scale_dq", "dq", true}, {"scale_dk", "dk", true},
+                                    {"scale_dv", "dv", true}};
+
+bool is_scale(std::string_view name);  // in kScales
+
 // Names of the i32[B] tensors in `tensors` of an attention with lengths.
 inline constexpr std::string_view kLengthsQ = "lengths_q";
 inline constexpr std::string_view kLengthsKv = "lengths_kv";
@@ -134,7 +170,8 @@ inline constexpr std::string_view kLengthsKv = "lengths_kv";
 struct Attention {
   std::string name;
   Dims dims;
-  DType dtype = DType::bf16;                           // of q, k, v and o
+  DType dtype = DType::bf16;  // of q, k, v and, without `quantize`, of o, do, dq, dk and dv
+  std::optional<Quantize> quantize{};                  // exactly if dtype has 8 bits
   std::map<std::string, Layout, std::less<>> layouts;  // "q", "k", "v", "o": all four present
   Align align = Align::top_left;
   std::vector<CapturedTensor> tensors;
@@ -155,7 +192,9 @@ struct Attention {
   bool wants_sum_exp = false;
   bool wants_max_with_sink = false;  // only with a sink, like the next
   bool wants_sum_exp_with_sink = false;
-  SourcePos statistics_pos{};            // of the first of these four outputs
+  bool wants_amax_s = false;  // only with `quantize`, like the next
+  bool wants_amax_o = false;
+  SourcePos statistics_pos{};            // of the first of max, sum_exp and those with the sink
   std::vector<std::string> gradients{};  // "q", "k", "v", learned tensors; empty: forward only
   bool deterministic = false;
   SourcePos pos;
@@ -163,6 +202,10 @@ struct Attention {
   bool wants_max_or_sum() const {
     return wants_max || wants_sum_exp || wants_max_with_sink || wants_sum_exp_with_sink;
   }
+  // Of "q", "k", "v", "o", "do", "dq", "dk" or "dv".
+  DType dtype_of(std::string_view tensor) const;
+  // Of kScales.
+  bool has(const Scale& one) const;
   const CapturedTensor* find_tensor(std::string_view tensor) const;
   const Param* find_param(std::string_view param) const;
   // `wanted`, with `_` appended until no tensor or param has the name.
@@ -186,7 +229,11 @@ inline constexpr Output kOutputs[] = {{"o", &Attention::wants_o},
                                       {"max", &Attention::wants_max},
                                       {"sum_exp", &Attention::wants_sum_exp},
                                       {"max_with_sink", &Attention::wants_max_with_sink},
-                                      {"sum_exp_with_sink", &Attention::wants_sum_exp_with_sink}};
+                                      {"sum_exp_with_sink", &Attention::wants_sum_exp_with_sink},
+                                      {"amax_s", &Attention::wants_amax_s},
+                                      {"amax_o", &Attention::wants_amax_o}};
+// f32[1]; other outputs have a value for each row, or are o.
+inline bool is_amax(std::string_view output) { return output.starts_with("amax_"); }
 
 // The type an element of this dtype has in expressions: bool -> boolean, integers -> integer,
 // floats -> real.

@@ -57,6 +57,7 @@ class TextParser {
     if (line.accept("lengths")) return lengths(line);
     if (line.accept("grad")) return gradients(line);
     if (line.accept("normalize")) return normalize(line);
+    if (line.accept("quantize")) return quantize(line);
     if (line.accept("deterministic")) return deterministic();
     return line.error(fmt::format("'{}' does not start a statement", line.next()));
   }
@@ -221,6 +222,19 @@ class TextParser {
   Status normalize(Scanner& line) {
     out_.normalize = Normalize::sigmoid;  // softmax is not printed
     return line.expect(to_string(out_.normalize));
+  }
+
+  // o=e4m3 do=e4m3 gradients=e4m3
+  Status quantize(Scanner& line) {
+    if (out_.quantize) return line.error("given twice");
+    Quantize& quantize = out_.quantize.emplace();
+    for (const auto& [name, type] : {std::pair("o", &quantize.o), std::pair("do", &quantize.d_o),
+                                     std::pair("gradients", &quantize.gradients)}) {
+      ATTN_RETURN_IF_ERROR(line.expect(name));
+      ATTN_RETURN_IF_ERROR(line.expect("="));
+      ATTN_RETURN_IF_ERROR(dtype(line, *type));
+    }
+    return {};
   }
 
   Status deterministic() {

@@ -109,6 +109,10 @@ class TextWriter {
       line("lengths{}{}", attention_.lengths_q ? " q" : "", attention_.lengths_kv ? " kv" : "");
     }
     if (attention_.is_sigmoid()) line("normalize {}", to_string(attention_.normalize));
+    if (const auto& quantize = attention_.quantize) {
+      line("quantize o={} do={} gradients={}", to_string(quantize->o), to_string(quantize->d_o),
+           to_string(quantize->gradients));
+    }
     line("outputs{}", outputs());
     if (!attention_.gradients.empty()) line("grad {}", fmt::join(attention_.gradients, " "));
     if (attention_.deterministic) line("deterministic");

@@ -26,6 +26,7 @@ class Verifier {
     ATTN_RETURN_IF_ERROR(layouts());
     ATTN_RETURN_IF_ERROR(names());
     ATTN_RETURN_IF_ERROR(lengths());
+    ATTN_RETURN_IF_ERROR(quantize());
     ATTN_RETURN_IF_ERROR(gradients());
     ATTN_RETURN_IF_ERROR(outputs());
     ATTN_RETURN_IF_ERROR(root_ids());
@@ -47,10 +48,16 @@ class Verifier {
     const auto hq = attention_.dims.get(Dim::Hq);
     const auto hkv = attention_.dims.get(Dim::Hkv);
     if (hq && hkv && *hq % *hkv != 0) return bug("Hq is not a multiple of Hkv");
-    if (attention_.dtype != DType::f16 && attention_.dtype != DType::bf16) {
-      return bug(fmt::format("dtype {}", to_string(attention_.dtype)));
+    if (is_fp8(attention_.dtype) != attention_.quantize.has_value()) {
+      return bug(fmt::format("{} with{} quantize", to_string(attention_.dtype),
+                             attention_.quantize ? "" : "out"));
     }
-    return {};
+    return attention_.quantize ? Status() : half("q", attention_.dtype);
+  }
+
+  static Status half(std::string_view name, DType dtype) {
+    if (dtype == DType::f16 || dtype == DType::bf16) return {};
+    return bug(fmt::format("dtype {} of {}", to_string(dtype), name));
   }
 
   Status layouts() {
@@ -76,7 +83,11 @@ class Verifier {
   Status outputs() {
     const bool with_sink = attention_.wants_max_with_sink || attention_.wants_sum_exp_with_sink;
     if (with_sink && !attention_.sink) return bug("an output with the sink, but no sink");
+    if ((attention_.wants_amax_s || attention_.wants_amax_o) && !attention_.quantize) {
+      return bug("amax without quantize");
+    }
     if (!attention_.is_sigmoid()) return {};
+    if (attention_.quantize) return bug("quantize without softmax");
     if (attention_.sink) return bug("a sink without softmax");
     return attention_.wants_lse || attention_.wants_max_or_sum()
                ? bug("a statistic of softmax without softmax")
@@ -197,6 +208,23 @@ class Verifier {
       if (wanted != (tensor != nullptr)) return bug(fmt::format("{} without its clause", name));
       if (tensor && (tensor->dtype != DType::i32 || tensor->extents.size() != 1)) {
         return bug(fmt::format("{} is not i32[B]", name));
+      }
+    }
+    return {};
+  }
+
+  Status quantize() {
+    if (!attention_.quantize) return {};
+    if (!is_fp8(attention_.quantize->d_o)) return half("do", attention_.quantize->d_o);
+    for (const char* name : {"o", "dq"}) {
+      const DType dtype = attention_.dtype_of(name);
+      if (!is_fp8(dtype)) ATTN_RETURN_IF_ERROR(half(name, dtype));
+    }
+    for (const Scale& scale : kScales) {
+      const CapturedTensor* tensor = attention_.find_tensor(scale.name);
+      if (!attention_.has(scale)) continue;
+      if (tensor == nullptr || tensor->dtype != DType::f32 || tensor->extents.size() != 1) {
+        return bug(fmt::format("{} is not f32[1]", scale.name));
       }
     }
     return {};

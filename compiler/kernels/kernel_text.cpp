@@ -18,7 +18,9 @@ std::string_view element_type(DType dtype) {
     case DType::f64: return "double";
     case DType::i8: return "signed char";
     case DType::u8:
-    case DType::boolean: return "unsigned char";
+    case DType::boolean:
+    case DType::e4m3:
+    case DType::e5m2: return "unsigned char";
     case DType::i32: return "int";
     case DType::i64: return "long long";
   }

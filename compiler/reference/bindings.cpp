@@ -71,6 +71,12 @@ Result<io::HostTensor> checked(const std::string& name, const Declared& declared
   return tensor;
 }
 
+Status check_scale(const std::string& name, const io::HostTensor& tensor) {
+  const double value = tensor.values[0];
+  if (value > 0 && std::isfinite(value)) return {};
+  return misfit(fmt::format("{}: {} is not positive and finite", name, value));
+}
+
 Status bind_tensors(const ir::Attention& attention, const Inputs& inputs, bool unrounded,
                     Bindings& bindings) {
   ATTN_ASSIGN(const Declarations wanted, declarations(attention));
@@ -136,6 +142,9 @@ Status check_facts(const ir::Attention& attention, const Bindings& bindings) {
         if (value >= 0 && value <= most) continue;
         return misfit(fmt::format("{}: {} is outside 0..{}", tensor.name, value, most));
       }
+    }
+    if (attention.quantize && ir::is_scale(tensor.name)) {
+      ATTN_RETURN_IF_ERROR(check_scale(tensor.name, bindings.tensors.find(tensor.name)->second));
     }
     if (tensor.monotone) ATTN_RETURN_IF_ERROR(check_monotone(tensor.name, bindings));
     if (!tensor.runs) continue;

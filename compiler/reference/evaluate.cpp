@@ -11,7 +11,7 @@ namespace attn::reference {
 Result<Outputs> evaluate(const ir::Attention& attention, const Inputs& inputs,
                          const Options& options) {
   ATTN_ASSIGN(const Bindings bindings, bind(attention, inputs, options.unrounded));
-  ATTN_ASSIGN(const Problem problem, make_problem(attention, bindings));
+  ATTN_ASSIGN(const Problem problem, make_problem(attention, bindings, options.unrounded));
   ATTN_RETURN_IF_ERROR(tell_pace(problem, threads_of(options.threads), 1, options.observer));
   Outputs outputs = make_outputs(attention.dims, options.unrounded);
   Advance advance(problem.rows(), options.observer);
@@ -24,7 +24,7 @@ Result<Outputs> evaluate(const ir::Attention& attention, const Inputs& inputs,
     };
   };
   ATTN_RETURN_IF_ERROR(run_tasks(problem.rows(), options.threads, make_worker));
-  if (!options.unrounded) round_outputs(attention.dtype, outputs);
+  finish_outputs(problem, outputs);
   return outputs;
 }
 

@@ -30,7 +30,7 @@ struct Observer {
 };
 
 struct Options {
-  // Skip the rounding of q, k, v, captured tensors and o to their dtypes.
+  // Skip the rounding of q, k, v, captured tensors, o and 8-bit weights to their dtypes.
   bool unrounded = false;
   int threads = 0;     // 0: as many as the machine has
   bool sizes = false;  // gradients() also returns Gradients::sizes, in twice the time
@@ -45,9 +45,12 @@ struct Outputs {
   // With the sink; the same as max and sum_exp without one.
   io::HostTensor max_with_sink;      // [B,Hq,Sq]
   io::HostTensor sum_exp_with_sink;  // [B,Hq,Sq]
+  // With `quantize`.
+  io::HostTensor amax_s;  // [1]
+  io::HostTensor amax_o;  // [1]
 };
 
-// Outputs are f32 (o rounded to the attention's dtype, the others not), or f64 when unrounded.
+// Outputs are f32 (o as it is stored, rounded to its dtype, the others not), or f64 when unrounded.
 //
 // Random dropout takes its bits from reference::Random (philox.h).
 //

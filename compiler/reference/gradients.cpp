@@ -37,11 +37,13 @@ struct Target {
   io::HostTensor &d_q, &d_k, &d_v;
   Sums& learned;
   Add add;
+  bool rounds;  // what 8-bit attention rounds
 };
 
 // The terms of one key head for learned tensors, which heads may share.
 struct HeadSums {
   Sums of, sizes;
+  double amax_dp = 0;
 };
 
 std::optional<ExprId> score_leaf(const ir::Attention& attention) {
@@ -78,12 +80,14 @@ class RowGradients {
     if (row_.is_empty()) return {};
     const std::int64_t of_row = index * problem_.size(Dim::Dv);
     const double* d_o = d_o_.values.data() + of_row;
-    const double delta = weigh(d_o);
+    const double shared = weigh(d_o);
+    const double delta = quantized() ? stored_delta(d_o, of_row) : shared;
+    amax_dp_ = &learned.amax_dp;
     if (problem_.attention.is_sigmoid()) {
       add_sigmoid_terms(d_o, learned);
       return {};
     }
-    add_terms(target(result_.of, learned.of, add_scaled), d_o, delta,
+    add_terms(target(result_.of, learned.of, add_scaled, true), d_o, delta,
               [&](std::size_t column) { return d_weights_[column] - delta; });
     if (result_.sizes.empty()) return {};
     const double size = std::hypot(delta, products_size(d_o, of_row));
@@ -103,8 +107,26 @@ class RowGradients {
     add_terms(target(result_.sizes, learned.sizes, add_squares), d_o, 0, d_score);
   }
 
-  static Target target(Sums& sums, Sums& learned, Add add) {
-    return {sums.find("q")->second, sums.find("k")->second, sums.find("v")->second, learned, add};
+  static Target target(Sums& sums, Sums& learned, Add add, bool rounds = false) {
+    return {sums.find("q")->second,
+            sums.find("k")->second,
+            sums.find("v")->second,
+            learned,
+            add,
+            rounds};
+  }
+
+  bool quantized() const { return problem_.attention.quantize.has_value(); }
+
+  // delta as kernels have it: from the stored o.
+  double stored_delta(const double* d_o, std::int64_t of_row) const {
+    const double* y = result_.outputs.o.values.data() + of_row;
+    const double scale = problem_.quantizer("scale_o");
+    const DType dtype = problem_.attention.dtype_of("o");
+    double sum = 0;
+    for (std::int64_t d = 0; d < problem_.size(Dim::Dv); ++d)
+      sum += d_o[d] * problem_.rounded(dtype, y[d] * scale);
+    return sum * problem_.quantizer("descale_do") * problem_.quantizer("descale_o");
   }
 
   // `d_score`: the cotangent of the score of a column, divided by its weight.
@@ -147,24 +169,41 @@ class RowGradients {
     for (std::size_t column = 0; column < d_weights_.size(); ++column) {
       if (!row_.is_visible(column) || row_.kept()[column] == 0) continue;
       const double* value = v_.values.data() + key_row(v_, column);
-      d_weights_[column] = row_.kept()[column] * dot(d_o, value, problem_.size(Dim::Dv));
+      d_weights_[column] = of_d_o_ * problem_.quantizer("descale_v") * row_.kept()[column] *
+                           dot(d_o, value, problem_.size(Dim::Dv));
       shared += weight(column) * d_weights_[column];
     }
     return shared;
   }
 
   void to_value(const Target& to, std::size_t column, const double* d_o) {
-    to.add(to.d_v.values.data() + key_row(to.d_v, column), d_o,
-           weight(column) * row_.kept()[column], problem_.size(Dim::Dv));
+    double factor = weight(column) * row_.kept()[column];
+    if (quantized() && to.rounds) {
+      factor = problem_.rounded(problem_.attention.dtype, factor * problem_.quantizer("scale_s")) *
+               problem_.quantizer("descale_s");
+    }
+    to.add(to.d_v.values.data() + key_row(to.d_v, column), d_o, factor * of_d_o_,
+           problem_.size(Dim::Dv));
   }
 
   void to_product(const Target& to, std::size_t column, double d_score) {
     const RowPlace& place = row_.place();
     const std::int64_t of_q = row_offset(to.d_q, place.batch, place.head, place.row);
     const std::int64_t of_k = key_row(to.d_k, column), depth = problem_.size(Dim::Dqk);
-    const double factor = problem_.scale * d_score;
-    to.add(to.d_q.values.data() + of_q, k_.values.data() + of_k, factor, depth);
-    to.add(to.d_k.values.data() + of_k, q_.values.data() + of_q, factor, depth);
+    double factor = problem_.scale * d_score;
+    if (quantized() && to.rounds) factor = rounded_slope(factor);
+    to.add(to.d_q.values.data() + of_q, k_.values.data() + of_k,
+           factor * problem_.quantizer("descale_k"), depth);
+    to.add(to.d_k.values.data() + of_k, q_.values.data() + of_q,
+           factor * problem_.quantizer("descale_q"), depth);
+  }
+
+  // The gradient of a product of q and k as kernels round it.
+  double rounded_slope(double slope) {
+    *amax_dp_ = std::max(*amax_dp_, std::abs(slope));
+    const double scaled = slope * problem_.quantizer("scale_dp");
+    return problem_.rounded(problem_.attention.dtype_of("do"), scaled) *
+           problem_.quantizer("descale_dp");
   }
 
   void gather(const Target& to, const ReverseMode& expression, std::size_t column) {
@@ -187,6 +226,8 @@ class RowGradients {
   std::optional<ReverseMode> sink_;
   std::optional<ExprId> score_leaf_;
   std::vector<double> d_weights_;
+  const double of_d_o_ = problem_.quantizer("descale_do");
+  double* amax_dp_ = nullptr;  // of the head
 };
 
 bool is_input(std::string_view name) { return name == "q" || name == "k" || name == "v"; }
@@ -211,7 +252,8 @@ Result<io::HostTensor> checked_d_o(const ir::Attention& attention, io::HostTenso
                                             fmt::join(d_o.dims, ", "), fmt::join(wanted, ", "))};
   }
   if (!unrounded) {
-    for (double& value : d_o.values) value = round_to(attention.dtype, value);
+    const DType dtype = attention.dtype_of("do");
+    for (double& value : d_o.values) value = round_to(dtype, value);
   }
   return d_o;
 }
@@ -278,19 +320,37 @@ Status run_heads(const Problem& problem, const io::HostTensor& d_o, const Option
   for (std::int64_t first = 0; first < heads; first += at_once) {
     std::vector<HeadSums> sums(static_cast<std::size_t>(std::min(at_once, heads - first)));
     for (HeadSums& head : sums)
-      head = {learned_among(gradients.of), learned_among(gradients.sizes)};
+      head = {learned_among(gradients.of), learned_among(gradients.sizes), 0};
     ATTN_RETURN_IF_ERROR(
         run_some_heads(problem, d_o, options.threads, first, sums, gradients, advance));
     for (const HeadSums& head : sums) {
       add_to(gradients.of, head.of);
       add_to(gradients.sizes, head.sizes);
+      double& amax = gradients.amax.at("amax_dp").values[0];
+      amax = std::max(amax, head.amax_dp);
     }
   }
   return {};
 }
 
-void finish(const ir::Attention& attention, const Bindings& bindings,
-            const std::vector<std::string>& names, bool unrounded, Gradients& result) {
+// Scales the gradients of q, k and v, after taking their amax.
+void scale_gradients(const Problem& problem, Gradients& result) {
+  for (auto& [name, tensor] : result.of) {
+    if (!is_input(name)) continue;
+    double& amax = result.amax.at("amax_d" + name).values[0];
+    const double scale = problem.quantizer("scale_d" + name);
+    for (double& value : tensor.values) {
+      amax = std::isnan(value) ? value : std::max(amax, std::abs(value));
+      value *= scale;
+    }
+    const auto sizes = result.sizes.find(name);
+    if (sizes == result.sizes.end()) continue;
+    for (double& size : sizes->second.values) size *= scale;
+  }
+}
+
+void finish(const Problem& problem, const Bindings& bindings, const std::vector<std::string>& names,
+            bool unrounded, Gradients& result) {
   for (Sums* sums : {&result.of, &result.sizes}) {
     std::erase_if(*sums, [&](const auto& each) {
       return std::ranges::find(names, each.first) == names.end();
@@ -299,10 +359,12 @@ void finish(const ir::Attention& attention, const Bindings& bindings,
   for (auto& [name, tensor] : result.sizes) {
     for (double& value : tensor.values) value = std::sqrt(value);
   }
+  finish_outputs(problem, result.outputs);
+  if (problem.attention.quantize) scale_gradients(problem, result);
   if (unrounded) return;
-  round_outputs(attention.dtype, result.outputs);
   for (auto& [name, tensor] : result.of) {
-    const DType dtype = bindings.tensors.find(name)->second.dtype;
+    const DType dtype = is_input(name) ? problem.attention.dtype_of("d" + name)
+                                       : bindings.tensors.find(name)->second.dtype;
     for (double& value : tensor.values) value = round_to(dtype, value);
   }
 }
@@ -323,15 +385,24 @@ Result<Gradients> gradients(const ir::Attention& attention, const Inputs& inputs
                             const io::HostTensor& d_o, const std::vector<std::string>& names,
                             const Options& options) {
   ATTN_RETURN_IF_ERROR(check_names(attention, names));
+  if (attention.quantize && attention.gradients.empty()) {
+    return {ErrorCode::unsupported,
+            "8-bit attention has gradients only with a `grad` clause, which "
+            "declares their scales"};
+  }
   ATTN_ASSIGN(const Bindings bindings, bind(attention, inputs, options.unrounded));
-  ATTN_ASSIGN(const Problem problem, make_problem(attention, bindings));
+  ATTN_ASSIGN(const Problem problem, make_problem(attention, bindings, options.unrounded));
   ATTN_ASSIGN(const io::HostTensor cotangent, checked_d_o(attention, d_o, options.unrounded));
   Gradients result{make_outputs(attention.dims, options.unrounded),
                    make_sums(bindings, names, options.unrounded ? DType::f64 : DType::f32),
+                   {},
                    {}};
+  for (const char* name : {"amax_dp", "amax_dq", "amax_dk", "amax_dv"}) {
+    result.amax[name] = zeros(options.unrounded ? DType::f64 : DType::f32, {1});
+  }
   if (options.sizes) result.sizes = make_sums(bindings, names, DType::f64);
   ATTN_RETURN_IF_ERROR(run_heads(problem, cotangent, options, result));
-  finish(attention, bindings, names, options.unrounded, result);
+  finish(problem, bindings, names, options.unrounded, result);
   return result;
 }
 

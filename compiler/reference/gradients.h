@@ -12,6 +12,9 @@ using GradientSums = std::map<std::string, io::HostTensor, std::less<>>;
 struct Gradients {
   Outputs outputs;  // of the forward, as evaluate() returns them
   GradientSums of;
+  // With `quantize`: amax_dp, amax_dq, amax_dk and amax_dv, each [1], of the real gradients before
+  // scale_dp, scale_dq .. are applied; `of` is with them.
+  GradientSums amax;
   // With Options::sizes, of the same dims: the root of the sum of squares of the terms of each
   // element. Rounding errors are relative to this, even where the terms cancel. A term is measured
   // before delta (differentiate.h) is subtracted from dP: in place of dP - delta, the root of dP^2
@@ -23,6 +26,16 @@ struct Gradients {
 // The gradients of sum(o * d_o) by each of `names`: "q", "k", "v" and learned tensors. d_o is
 // [B,Hq,Sq,Dv]. Unless unrounded, d_o is rounded to the attention's dtype, and gradients to that of
 // their input (stored as f32, else as f64).
+//
+// With `quantize`, d_o is rounded to the type of do, and, with x8 for what is stored of x:
+//
+//   delta = descale_do * descale_o * sum(do8 * o8)
+//   dp = descale_do * descale_v * (do8 V8^T); ds = scale * p * (dp - delta) * score'
+//   p8 = scale_s * p and ds8 = scale_dp * ds, rounded to dtype and to the type of do
+//   dv = descale_s * descale_do * (p8^T do8), dq = descale_dp * descale_k * (ds8 K8), dk =
+//   descale_dp * descale_q * (ds8^T Q8), each times its scale and rounded to its type
+//
+// amax_dp is that of ds, as cuDNN's kernels have it. Dropout applies to p8 and dp.
 //
 // lse, max and sum_exp have no cotangent. Masks, lengths and what dropout keeps have no gradient;
 // rows that see nothing, and rows and keys past the lengths, give zeros. Where an operation has no

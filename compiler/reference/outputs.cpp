@@ -1,13 +1,36 @@
 #include "compiler/reference/outputs.h"
 
+#include <cmath>
+
 namespace attn::reference {
 
+namespace {
+
 using ir::Dim;
+
+// The larger of the two; NaN if either is.
+double larger(double x, double y) { return std::isnan(x) || x > y ? x : y; }
+
+void reduce_amax(io::HostTensor& tensor) {
+  double amax = 0;
+  for (const double row : tensor.values) amax = larger(row, amax);
+  tensor = {tensor.dtype, {1}, {amax}};
+}
+
+// What a weight, which dropout has scaled, counts in the product with v.
+double in_product(const Problem& problem, double weight) {
+  if (!problem.attention.quantize) return weight;
+  return problem.rounded(problem.attention.dtype, weight * problem.quantizer("scale_s"));
+}
+
+}  // namespace
 
 Outputs make_outputs(const ir::Dims& dims, bool unrounded) {
   const DType dtype = unrounded ? DType::f64 : DType::f32;
   const io::HostTensor rows = zeros(dtype, {dims[Dim::B], dims[Dim::Hq], dims[Dim::Sq]});
   return {zeros(dtype, {dims[Dim::B], dims[Dim::Hq], dims[Dim::Sq], dims[Dim::Dv]}),
+          rows,
+          rows,
           rows,
           rows,
           rows,
@@ -26,18 +49,29 @@ void write_row(const Problem& problem, const RowSoftmax& row, std::int64_t index
   if (row.is_empty()) return;  // o stays 0
   const std::int64_t width = problem.size(Dim::Dv);
   double* o = outputs.o.values.data() + index * width;
+  double& amax_s = outputs.amax_s.values[at];
   for (std::size_t column = 0; column < row.weights().size(); ++column) {
     if (!row.is_visible(column) || row.kept()[column] == 0) continue;
-    const double weight = row.kept()[column] * row.weights()[column];
+    const double kept = row.kept()[column] * row.weights()[column];
+    const double weight = in_product(problem, kept);
     const double* v = row_of(problem.tensor("v"), row.place().batch, row.kv_head(),
                              static_cast<std::int64_t>(column));
     for (std::int64_t d = 0; d < width; ++d) o[d] += weight * v[d];
+    amax_s = larger(kept / row.sum(), amax_s);
   }
-  for (std::int64_t d = 0; d < width; ++d) o[d] /= row.sum();
+  const double descale = problem.quantizer("descale_s") * problem.quantizer("descale_v");
+  for (std::int64_t d = 0; d < width; ++d) {
+    o[d] = o[d] * descale / row.sum();
+    outputs.amax_o.values[at] = larger(std::abs(o[d]), outputs.amax_o.values[at]);
+  }
 }
 
-void round_outputs(DType dtype, Outputs& outputs) {
-  for (double& value : outputs.o.values) value = round_to(dtype, value);
+void finish_outputs(const Problem& problem, Outputs& outputs) {
+  const double scale = problem.quantizer("scale_o");
+  const DType dtype = problem.attention.dtype_of("o");
+  for (double& value : outputs.o.values) value = problem.rounded(dtype, value * scale);
+  reduce_amax(outputs.amax_s);
+  reduce_amax(outputs.amax_o);
 }
 
 }  // namespace attn::reference

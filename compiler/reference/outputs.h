@@ -12,7 +12,8 @@ Outputs make_outputs(const ir::Dims& dims, bool unrounded);
 // Writes the elements of row `index`, the last one that `row` ran.
 void write_row(const Problem& problem, const RowSoftmax& row, std::int64_t index, Outputs& outputs);
 
-// Rounds o to the attention's dtype.
-void round_outputs(DType dtype, Outputs& outputs);
+// Call it once, after all rows: scales and rounds o, and reduces amax_s and amax_o, which have had
+// a value for each row.
+void finish_outputs(const Problem& problem, Outputs& outputs);
 
 }  // namespace attn::reference

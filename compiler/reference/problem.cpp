@@ -2,14 +2,17 @@
 
 namespace attn::reference {
 
-Result<Problem> make_problem(const ir::Attention& attention, const Bindings& bindings) {
+Result<Problem> make_problem(const ir::Attention& attention, const Bindings& bindings,
+                             bool unrounded) {
   const ir::ExprId roots[] = {attention.scale};
   RowEvaluator evaluator(attention, bindings, roots);
   const double no_score[] = {0};
   evaluator.run({}, no_score);
   const Cell& cell = evaluator.cells(attention.scale).front();
   if (cell.fault) return evaluator.describe(*cell.fault, 0);
-  return Problem{attention, bindings, cell.value};
+  Problem problem{attention, bindings, cell.value, cell.value, unrounded};
+  problem.of_stored *= problem.quantizer("descale_q") * problem.quantizer("descale_k");
+  return problem;
 }
 
 // Four sums, so that additions do not wait for each other.

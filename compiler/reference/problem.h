@@ -12,13 +12,24 @@ namespace attn::reference {
 struct Problem {
   const ir::Attention& attention;
   const Bindings& bindings;
-  double scale;
+  double scale;      // of the products of q and k
+  double of_stored;  // the same of q and k as they are stored: with their descales
+  bool unrounded = false;
 
   std::int64_t size(ir::Dim dim) const { return attention.dims[dim]; }
   std::int64_t rows() const { return size(ir::Dim::B) * size(ir::Dim::Hq) * size(ir::Dim::Sq); }
   std::int64_t group() const { return size(ir::Dim::Hq) / size(ir::Dim::Hkv); }
   std::uint64_t param(std::string_view name) const {
     return static_cast<std::uint64_t>(bindings.params.find(name)->second);
+  }
+  // Of kScales; 1 if the attention does not have it.
+  double quantizer(std::string_view name) const {
+    const auto found = bindings.tensors.find(name);
+    return attention.quantize && found != bindings.tensors.end() ? found->second.values[0] : 1;
+  }
+  // `value` as it is kept in `dtype`.
+  double rounded(DType dtype, double value) const {
+    return unrounded ? value : round_to(dtype, value);
   }
   const io::HostTensor& tensor(std::string_view name) const {
     return bindings.tensors.find(name)->second;
@@ -31,7 +42,8 @@ struct Problem {
 };
 
 // The problem of these inputs; both must outlive it. Errors: binding if the scale has no value.
-Result<Problem> make_problem(const ir::Attention& attention, const Bindings& bindings);
+Result<Problem> make_problem(const ir::Attention& attention, const Bindings& bindings,
+                             bool unrounded = false);
 
 // The dot product, summed in a fixed order.
 double dot(const double* x, const double* y, std::int64_t size);

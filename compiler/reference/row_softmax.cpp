@@ -52,7 +52,7 @@ void RowSoftmax::products() {
   for (std::size_t column = 0; column < scores_.size(); ++column) {
     const double* k =
         row_of(problem_.tensor("k"), place_.batch, kv_head(), static_cast<std::int64_t>(column));
-    scores_[column] = problem_.scale * dot(q, k, problem_.size(Dim::Dqk));
+    scores_[column] = problem_.of_stored * dot(q, k, problem_.size(Dim::Dqk));
   }
 }
 

@@ -11,6 +11,7 @@
 #include "compiler/sema/layouts.h"
 #include "compiler/sema/names.h"
 #include "compiler/sema/other_clauses.h"
+#include "compiler/sema/quantize.h"
 #include "compiler/sema/scope.h"
 #include "compiler/support/text.h"
 
@@ -71,6 +72,7 @@ class Analyzer {
     }
     attention_.layouts = make_layouts(layout_, environment_, sink_);
     add_lengths(lengths_, spec_.name, attention_, scope, sink_);
+    set_quantize(spec_, attention_, scope, sink_);
     for (const ast::Clause& clause : spec_.clauses) add_tensor(clause, scope);
     for (const ast::Clause& clause : spec_.clauses) check_gradient_name(clause);
     if (lengths_) add_length_defaults(*lengths_, attention_, scope);
@@ -105,14 +107,6 @@ class Analyzer {
   DType dtype(const ast::Name& name, std::initializer_list<DType> allowed, DType fallback) {
     const auto type = parse_dtype(name.text);
     if (type && std::ranges::find(allowed, *type) != allowed.end()) return *type;
-    if (name.text.starts_with("fp8") || name.text == "e4m3" || name.text == "e5m2") {
-      auto& diagnostic = report(Code::not_built_yet, name.span,
-                                fmt::format("type {} is not implemented yet", quoted(name.text)));
-      diagnostic.help = "use `bf16` or `f16`";
-      diagnostic.add_replacement(name.span, to_string(DType::bf16));
-      diagnostic.add_replacement(name.span, to_string(DType::f16));
-      return fallback;
-    }
     std::vector<std::string_view> words;
     for (const DType one : allowed) words.push_back(to_string(one));
     const std::string_view here = type_elsewhere(name.text);
@@ -163,9 +157,9 @@ class Analyzer {
     std::map<std::string, support::Span, std::less<>> seen;
     for (const ast::Clause& clause : spec_.clauses) {
       const std::string& word = clause.keyword.text;
-      const std::string_view once[] = {"dtype",   "layout",        "scale",    "outputs",
-                                       "align",   "sink",          "dropout",  "grad",
-                                       "lengths", "deterministic", "normalize"};
+      const std::string_view once[] = {"dtype",   "layout",        "scale",     "outputs",
+                                       "align",   "sink",          "dropout",   "grad",
+                                       "lengths", "deterministic", "normalize", "quantize"};
       if (!contains(once, word)) continue;
       const auto [first, added] = seen.emplace(word, clause.keyword.span);
       if (added) continue;
@@ -177,13 +171,15 @@ class Analyzer {
 
   void settings(const ast::Clause& clause) {
     if (const auto* type = std::get_if<ast::DtypeClause>(&clause.body)) {
-      attention_.dtype = dtype(type->dtype, {DType::f16, DType::bf16}, DType::bf16);
+      attention_.dtype =
+          dtype(type->dtype, {DType::f16, DType::bf16, DType::e4m3, DType::e5m2}, DType::bf16);
     } else if (const auto* align = std::get_if<ast::AlignClause>(&clause.body)) {
       set_align(*align, attention_, sink_);
     } else if (const auto* normalize = std::get_if<ast::NormalizeClause>(&clause.body)) {
       set_normalize(*normalize, attention_, sink_);
     } else if (const auto* outputs = std::get_if<ast::OutputsClause>(&clause.body)) {
-      set_outputs(*outputs, has_sink(), attention_, sink_);
+      set_outputs(*outputs, {has_sink(), find_quantize(spec_).quantize != nullptr}, attention_,
+                  sink_);
     } else if (const auto* layout = std::get_if<ast::LayoutClause>(&clause.body)) {
       layout_ = layout;
     } else if (const auto* lengths = std::get_if<ast::LengthsClause>(&clause.body)) {

@@ -130,14 +130,20 @@ void check_softmax_clause(const ast::Clause& clause, diag::Sink& sink) {
 namespace {
 
 // Whether the output may be listed here.
-bool fits(const ast::Name& name, const ir::Output& output, bool has_sink,
+bool fits(const ast::Name& name, const ir::Output& output, OutputsOf spec,
           const ir::Attention& attention, diag::Sink& sink) {
   if (attention.*output.wanted) {
     sink.report(Code::duplicate_name, name.span,
                 fmt::format("{} is listed twice", quoted(name.text)));
   }
   constexpr std::string_view kWithSink = "_with_sink";
-  if (has_sink || !output.name.ends_with(kWithSink)) return true;
+  if (ir::is_amax(output.name) && !spec.quantize) {
+    sink.report(Code::bad_choice, name.span,
+                fmt::format("{} needs a `quantize` clause", quoted(name.text)))
+        .help = "only 8-bit tensors need it: remove it from `outputs`";
+    return false;
+  }
+  if (spec.sink || !output.name.ends_with(kWithSink)) return true;
   auto& diagnostic = sink.report(Code::bad_choice, name.span,
                                  fmt::format("{} needs a `sink` clause", quoted(name.text)));
   const std::string_view without = output.name.substr(0, output.name.size() - kWithSink.size());
@@ -148,7 +154,7 @@ bool fits(const ast::Name& name, const ir::Output& output, bool has_sink,
 
 }  // namespace
 
-void set_outputs(const ast::OutputsClause& clause, bool has_sink, ir::Attention& attention,
+void set_outputs(const ast::OutputsClause& clause, OutputsOf spec, ir::Attention& attention,
                  diag::Sink& sink) {
   attention.wants_o = false;
   for (const ast::Name& name : clause.outputs) {
@@ -158,10 +164,10 @@ void set_outputs(const ast::OutputsClause& clause, bool has_sink, ir::Attention&
                   fmt::format("{} is not an output", quoted(name.text)))
           .help =
           "expected `o`, `lse`, `max` or `sum_exp`, or with a sink also `max_with_sink` or "
-          "`sum_exp_with_sink`";
+          "`sum_exp_with_sink`, or with `quantize` also `amax_s` or `amax_o`";
       continue;
     }
-    if (!fits(name, *output, has_sink, attention, sink)) continue;
+    if (!fits(name, *output, spec, attention, sink)) continue;
     const bool is_first = !attention.wants_max_or_sum();
     attention.*output->wanted = true;
     if (is_first && attention.wants_max_or_sum()) {
@@ -175,8 +181,9 @@ void set_gradients(const ast::GradClause& clause, ir::Attention& attention, diag
     const ir::CapturedTensor* tensor = attention.find_tensor(name.text);
     if (!contains(input_names(), name.text) && !(tensor && tensor->learned)) {
       sink.report(Code::bad_choice, name.span, fmt::format("{} has no gradient", quoted(name.text)))
-          .help = tensor ? fmt::format("declare it with `learn {}: ...`", name.text)
-                         : "expected `q`, `k`, `v` or a tensor declared with `learn`";
+          .help = tensor && !(attention.quantize && ir::is_scale(name.text))
+                      ? fmt::format("declare it with `learn {}: ...`", name.text)
+                      : "expected `q`, `k`, `v` or a tensor declared with `learn`";
       continue;
     }
     if (std::ranges::find(attention.gradients, name.text) != attention.gradients.end()) {

@@ -16,8 +16,12 @@ void add_lengths(const ast::LengthsClause* clause, const ast::Name& spec_name,
 void add_length_defaults(const ast::LengthsClause& clause, ir::Attention& attention, Scope& scope);
 
 void set_align(const ast::AlignClause& clause, ir::Attention& attention, diag::Sink& sink);
-// `has_sink`: the spec has a sink clause, before or after this one.
-void set_outputs(const ast::OutputsClause& clause, bool has_sink, ir::Attention& attention,
+// Which clauses the spec has, before or after this one.
+struct OutputsOf {
+  bool sink = false;
+  bool quantize = false;
+};
+void set_outputs(const ast::OutputsClause& clause, OutputsOf spec, ir::Attention& attention,
                  diag::Sink& sink);
 void set_normalize(const ast::NormalizeClause& clause, ir::Attention& attention, diag::Sink& sink);
 // Reports a sink, and outputs other than o, beside `normalize sigmoid`.

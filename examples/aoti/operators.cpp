@@ -46,6 +46,8 @@ at::ScalarType scalar_type(DType dtype) {
     case DType::i32: return at::kInt;
     case DType::i64: return at::kLong;
     case DType::boolean: return at::kBool;
+    case DType::e4m3: return at::kFloat8_e4m3fn;
+    case DType::e5m2: return at::kFloat8_e5m2;
     default: return at::kFloat;
   }
 }

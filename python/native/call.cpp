@@ -48,7 +48,8 @@ struct Expected {
   bool is_packed;  // rows that cumulative lengths locate
 };
 
-// Codes of DLPack: signed integers 0, unsigned 1, floats 2, bfloat16 4, bool 6.
+// Codes of DLPack: signed integers 0, unsigned 1, floats 2, bfloat16 4, bool 6, e4m3 (fn) 10, e5m2
+// 12.
 static DlDtype dl_dtype(attn_dtype dtype) {
   const auto bits = static_cast<std::uint8_t>(attn_dtype_bytes(dtype) * 8);
   switch (dtype) {
@@ -58,6 +59,8 @@ static DlDtype dl_dtype(attn_dtype dtype) {
     case ATTN_DTYPE_F64: return {2, bits, 1};
     case ATTN_DTYPE_U8: return {1, bits, 1};
     case ATTN_DTYPE_BOOL: return {6, bits, 1};
+    case ATTN_DTYPE_E4M3: return {10, bits, 1};
+    case ATTN_DTYPE_E5M2: return {12, bits, 1};
     default: return {0, bits, 1};
   }
 }

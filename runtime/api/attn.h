@@ -133,7 +133,10 @@ enum {
   ATTN_DTYPE_U8 = 6,
   ATTN_DTYPE_I32 = 7,
   ATTN_DTYPE_I64 = 8,
-  ATTN_DTYPE_BOOL = 9 /* one byte, 0 or 1 */
+  ATTN_DTYPE_BOOL = 9, /* one byte, 0 or 1 */
+  /* Floats of 8 bits, of the OCP specification: e4m3 has no infinity and ends at 448. */
+  ATTN_DTYPE_E4M3 = 10,
+  ATTN_DTYPE_E5M2 = 11
 };
 
 ATTN_API const char* attn_dtype_name(attn_dtype dtype); /* "bf16", "bool"; or "unknown" */
@@ -307,7 +310,8 @@ enum {
   ATTN_ROLE_CONTROL = 7, /* offsets, page tables, seeds */
   ATTN_ROLE_SAVED = 8,
   ATTN_ROLE_COTANGENT = 9,
-  ATTN_ROLE_GRADIENT = 10
+  ATTN_ROLE_GRADIENT = 10,
+  ATTN_ROLE_AMAX = 11 /* one f32: the largest magnitude of what an 8-bit tensor holds */
 };
 ATTN_API const char* attn_role_name(attn_role role);
 

@@ -156,12 +156,15 @@ enum class DType : std::int32_t {
   u8 = ATTN_DTYPE_U8,
   i32 = ATTN_DTYPE_I32,
   i64 = ATTN_DTYPE_I64,
-  boolean = ATTN_DTYPE_BOOL
+  boolean = ATTN_DTYPE_BOOL,
+  e4m3 = ATTN_DTYPE_E4M3,
+  e5m2 = ATTN_DTYPE_E5M2
 };
 inline const char* to_string(DType type) { return attn_dtype_name(static_cast<attn_dtype>(type)); }
 inline std::size_t size_of(DType type) { return attn_dtype_bytes(static_cast<attn_dtype>(type)); }
 inline bool is_float(DType type) {
-  return type == DType::f16 || type == DType::bf16 || type == DType::f32 || type == DType::f64;
+  return type == DType::f16 || type == DType::bf16 || type == DType::f32 || type == DType::f64 ||
+         type == DType::e4m3 || type == DType::e5m2;
 }
 
 enum class Role : std::int32_t {
@@ -174,7 +177,8 @@ enum class Role : std::int32_t {
   control = ATTN_ROLE_CONTROL,
   saved = ATTN_ROLE_SAVED,
   cotangent = ATTN_ROLE_COTANGENT,
-  gradient = ATTN_ROLE_GRADIENT
+  gradient = ATTN_ROLE_GRADIENT,
+  amax = ATTN_ROLE_AMAX
 };
 inline const char* to_string(Role role) { return attn_role_name(static_cast<attn_role>(role)); }
 

@@ -38,6 +38,8 @@ attn_dtype number_of(DType type) {
     case DType::i32: return ATTN_DTYPE_I32;
     case DType::i64: return ATTN_DTYPE_I64;
     case DType::boolean: return ATTN_DTYPE_BOOL;
+    case DType::e4m3: return ATTN_DTYPE_E4M3;
+    case DType::e5m2: return ATTN_DTYPE_E5M2;
   }
   return 0;
 }
@@ -61,6 +63,7 @@ attn_role number_of(plan::TensorRole role) {
     case plan::TensorRole::saved: return ATTN_ROLE_SAVED;
     case plan::TensorRole::cotangent: return ATTN_ROLE_COTANGENT;
     case plan::TensorRole::gradient: return ATTN_ROLE_GRADIENT;
+    case plan::TensorRole::amax: return ATTN_ROLE_AMAX;
     case plan::TensorRole::internal: break;
   }
   ATTN_CHECK(false, "internal tensors are not bound");
@@ -105,7 +108,7 @@ ATTN_API size_t attn_dtype_bytes(attn_dtype dtype) {
 }
 
 ATTN_API const char* attn_role_name(attn_role role) {
-  for (int value = 0; value <= static_cast<int>(plan::TensorRole::gradient); ++value) {
+  for (int value = 0; value <= static_cast<int>(plan::TensorRole::amax); ++value) {
     const auto candidate = static_cast<plan::TensorRole>(value);
     if (candidate == plan::TensorRole::internal) continue;
     if (number_of(candidate) == role) return plan::to_string(candidate).data();

@@ -39,6 +39,29 @@ double round_f16(double value) { return round_to_binary(value, 10, -14, 65504.0)
 
 double round_bf16(double value) { return round_to_binary(value, 7, -126, 0x1.FEp127); }
 
+// An 8-bit float: a sign, the exponent, the fraction.
+struct Fp8 {
+  int fraction_bits;
+  int bias;
+  double max;
+  std::uint8_t nan;  // without the sign; e5m2 has further ones
+
+  int min_exponent() const { return 1 - bias; }
+};
+
+const Fp8& fp8(DType type) {
+  static constexpr Fp8 kE4m3{3, 7, 448.0, 0x7F};
+  static constexpr Fp8 kE5m2{2, 15, 57344.0, 0x7E};
+  return type == DType::e4m3 ? kE4m3 : kE5m2;
+}
+
+double round_fp8(DType type, double value) {
+  const Fp8& format = fp8(type);
+  if (std::isnan(value)) return value;
+  if (std::abs(value) > format.max) return std::copysign(format.max, value);
+  return round_to_binary(value, format.fraction_bits, format.min_exponent(), format.max);
+}
+
 }  // namespace
 
 std::string_view to_string(DType type) {
@@ -56,6 +79,19 @@ std::optional<DType> parse_dtype(std::string_view text) {
 std::size_t size_of(DType type) { return row(type).bytes; }
 
 bool is_float(DType type) { return row(type).is_float; }
+
+bool is_fp8(DType type) { return type == DType::e4m3 || type == DType::e5m2; }
+
+double max_finite(DType type) {
+  switch (type) {
+    case DType::f16: return 65504.0;
+    case DType::bf16: return 0x1.FEp127;
+    case DType::f32: return std::numeric_limits<float>::max();
+    case DType::e4m3:
+    case DType::e5m2: return fp8(type).max;
+    default: return std::numeric_limits<double>::max();
+  }
+}
 
 std::uint16_t to_bf16_bits(double value) {
   // Every rounded bf16 value is exact in float, so the top half of its bits is the answer.
@@ -95,11 +131,40 @@ double from_f16_bits(std::uint16_t bits) {
   return sign * std::ldexp(1024 + mantissa, exponent - 25);
 }
 
+std::uint8_t to_fp8_bits(DType type, double value) {
+  const Fp8& format = fp8(type);
+  const int sign = std::signbit(value) ? 0x80 : 0;
+  if (std::isnan(value)) return static_cast<std::uint8_t>(sign | format.nan);
+  // Counted in units of the smallest positive value, subnormals are their own bits, and each
+  // exponent above them adds one period of fractions.
+  const double magnitude = std::abs(round_fp8(type, value));
+  int exponent = 0;
+  std::frexp(magnitude, &exponent);
+  const int above = magnitude == 0 ? 0 : std::max(exponent - 1 - format.min_exponent(), 0);
+  const auto steps =
+      static_cast<int>(std::ldexp(magnitude, format.fraction_bits - format.min_exponent() - above));
+  return static_cast<std::uint8_t>(sign | (steps + (above << format.fraction_bits)));
+}
+
+double from_fp8_bits(DType type, std::uint8_t bits) {
+  const Fp8& format = fp8(type);
+  const double sign = (bits & 0x80) != 0 ? -1.0 : 1.0;
+  const int magnitude = bits & 0x7F;
+  const int fraction = magnitude & ((1 << format.fraction_bits) - 1);
+  const int exponent = magnitude >> format.fraction_bits;
+  if (magnitude >= format.nan - (type == DType::e5m2 ? 1 : 0)) return std::nan("");
+  if (type == DType::e5m2 && exponent == 31) return sign * std::numeric_limits<double>::infinity();
+  const int whole = exponent == 0 ? fraction : fraction + (1 << format.fraction_bits);
+  return sign * std::ldexp(whole, std::max(exponent, 1) - format.bias - format.fraction_bits);
+}
+
 double round_to(DType type, double value) {
   switch (type) {
     case DType::f16: return round_f16(value);
     case DType::bf16: return round_bf16(value);
     case DType::f32: return static_cast<float>(value);
+    case DType::e4m3:
+    case DType::e5m2: return round_fp8(type, value);
     default: return value;
   }
 }

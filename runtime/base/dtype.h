@@ -25,13 +25,26 @@ std::size_t size_of(DType type);
 
 bool is_float(DType type);
 
+// Whether it is one of the 8-bit floats, e4m3 or e5m2: those of the OCP 8-bit Floating Point
+// Specification, revision 1.0. e4m3 (there E4M3, elsewhere e4m3fn) has no infinity and ends at 448,
+// e5m2 at 57344.
+bool is_fp8(DType type);
+
+// The largest finite value of a float type.
+double max_finite(DType type);
+
 // IEEE binary16 and bfloat16; round to nearest even, NaN stays NaN, overflow becomes infinity.
 std::uint16_t to_f16_bits(double value);
 std::uint16_t to_bf16_bits(double value);
 double from_f16_bits(std::uint16_t bits);
 double from_bf16_bits(std::uint16_t bits);
 
-// `value` rounded to `type` and back (floats round to nearest even).
+// The bits of e4m3 or e5m2 and back. Rounds to nearest even and saturates, as GPUs convert
+// (cvt.rn.satfinite): what is beyond the largest value, infinity too, becomes it. NaN stays NaN.
+std::uint8_t to_fp8_bits(DType type, double value);
+double from_fp8_bits(DType type, std::uint8_t bits);
+
+// `value` rounded to `type` and back (floats round to nearest even; 8-bit floats saturate).
 double round_to(DType type, double value);
 
 }  // namespace attn

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <vector>
 
 #include "runtime/graph/operands.h"
 
@@ -143,7 +144,9 @@ bool stats(const BackendGraph& graph) {
   if (sdpa != nullptr) return sdpa->stats.has_value();
   return std::ranges::any_of(graph.nodes, [&](const graph::Node& node) {
     const graph::Tensor& output = *graph.find(graph::output_of(node));
-    return output.storage == graph::Storage::device && output.dims[3] == 1 &&
+    const auto* reduction = std::get_if<graph::Reduction>(&node);
+    const bool is_amax = reduction != nullptr && reduction->op == graph::ReduceOp::amax;
+    return output.storage == graph::Storage::device && output.dims[3] == 1 && !is_amax &&
            !std::holds_alternative<graph::Matmul>(node);
   });
 }
@@ -153,6 +156,28 @@ bool random_dropout(const BackendGraph& graph) {
   bool found = sdpa != nullptr && sdpa->dropout > 0;
   for_each<graph::Rng>(graph, [&](const graph::Rng&) { found = true; });
   return found;
+}
+
+bool eight_bits(const BackendGraph& graph) {
+  return std::ranges::any_of(graph.tensors,
+                             [](const graph::Tensor& tensor) { return is_fp8(tensor.dtype); });
+}
+
+// Head dimensions of k, and of v: that of the first product's factors, and of the second's result.
+bool deep_heads_in_8_bits(const BackendGraph& graph) {
+  if (!eight_bits(graph)) return false;
+  constexpr std::int64_t kDeep = 128;
+  std::vector<std::int64_t> depths;
+  if (const auto* sdpa = graph::sdpa_of(graph)) {
+    depths = {graph.find(sdpa->k)->dims[3], graph.find(sdpa->v)->dims[3]};
+  } else {
+    for_each<graph::Matmul>(graph, [&](const graph::Matmul& product) {
+      if (depths.size() < 2)
+        depths.push_back(graph.find(depths.empty() ? product.a : product.c)->dims[3]);
+    });
+  }
+  if (depths.size() < 2 || (depths[0] == 192 && depths[1] == kDeep)) return false;
+  return std::max(depths[0], depths[1]) > kDeep;
 }
 
 }  // namespace

@@ -15,6 +15,8 @@ cudnnDataType_t to_cudnn(DType type) {
     case DType::i32: return CUDNN_DATA_INT32;
     case DType::i64: return CUDNN_DATA_INT64;
     case DType::boolean: return CUDNN_DATA_BOOLEAN;
+    case DType::e4m3: return CUDNN_DATA_FP8_E4M3;
+    case DType::e5m2: return CUDNN_DATA_FP8_E5M2;
   }
   check_failed(__FILE__, __LINE__, "type", "every DType must have a cuDNN data type");
 }
@@ -32,6 +34,7 @@ cudnnReduceTensorOp_t to_cudnn(graph::ReduceOp op) {
   switch (op) {
     case graph::ReduceOp::max: return CUDNN_REDUCE_TENSOR_MAX;
     case graph::ReduceOp::add: return CUDNN_REDUCE_TENSOR_ADD;
+    case graph::ReduceOp::amax: return CUDNN_REDUCE_TENSOR_AMAX;
   }
   check_failed(__FILE__, __LINE__, "op", "every ReduceOp must have a cuDNN operator");
 }

@@ -231,10 +231,7 @@ class Checker {
     const auto last = last_offset(dims, strides);
     return last ? (*last + 1) * static_cast<std::int64_t>(size_of(needed.dtype)) : 0;
   }
-  static bool is_written(const plan::TensorInfo& tensor) {
-    return tensor.role == plan::TensorRole::output || tensor.role == plan::TensorRole::stats ||
-           tensor.role == plan::TensorRole::gradient;
-  }
+  static bool is_written(const plan::TensorInfo& tensor) { return tensor.is_output(); }
 
   std::optional<cuda::PointerInfo> classified(const std::string& tensor, const void* address) {
     Result<cuda::PointerInfo> info = classify_(address);

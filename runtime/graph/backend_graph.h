@@ -70,7 +70,7 @@ struct Pointwise {
   bool operator==(const Pointwise&) const = default;
 };
 
-enum class ReduceOp : std::uint8_t { max, add };
+enum class ReduceOp : std::uint8_t { max, add, amax };  // amax: the largest magnitude
 
 // y = op over the dimensions where y has size 1 and x does not; over each group of heads if the
 // heads of y divide those of x.

@@ -18,7 +18,7 @@ constexpr auto kPointwise = std::to_array<PointwiseRow>({
 #undef ATTN_POINTWISE
 });
 
-constexpr auto kReduceOps = std::to_array<std::string_view>({"max", "add"});
+constexpr auto kReduceOps = std::to_array<std::string_view>({"max", "add", "amax"});
 constexpr auto kBandSides = std::to_array<std::string_view>({"left", "right"});
 constexpr auto kStorages =
     std::to_array<std::string_view>({"virtual_value", "device", "host_scalar"});

@@ -37,7 +37,9 @@ bool fits(DType type, double value) {
     case DType::f16:
     case DType::bf16:
     case DType::f32:
-    case DType::f64: return true;
+    case DType::f64:
+    case DType::e4m3:
+    case DType::e5m2: return true;
     case DType::i8: return is_integer_within(value, -128, 127);
     case DType::u8: return is_integer_within(value, 0, 255);
     case DType::i32: return is_integer_within(value, -2147483648.0, 2147483647.0);
@@ -59,6 +61,8 @@ void store(DType type, double value, std::byte* bytes) {
     case DType::i32: return put(static_cast<std::int32_t>(value), bytes);
     case DType::i64: return put(static_cast<std::int64_t>(value), bytes);
     case DType::boolean: return put(static_cast<std::uint8_t>(value), bytes);
+    case DType::e4m3:
+    case DType::e5m2: return put(to_fp8_bits(type, value), bytes);
   }
 }
 
@@ -73,6 +77,8 @@ double load(DType type, const std::byte* bytes) {
     case DType::i32: return get<std::int32_t>(bytes);
     case DType::i64: return static_cast<double>(get<std::int64_t>(bytes));
     case DType::boolean: return get<std::uint8_t>(bytes) != 0 ? 1 : 0;
+    case DType::e4m3:
+    case DType::e5m2: return from_fp8_bits(type, get<std::uint8_t>(bytes));
   }
   return 0;
 }

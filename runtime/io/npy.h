@@ -4,7 +4,7 @@
 //   f2, f4, f8      f16, f32, f64            i1, u1         i8, u8
 //   b1              boolean                  i2, i4, i8     i32, i32, i64
 //
-// The format has no bf16; store such tensors as f32.
+// The format has no bf16 and no 8-bit floats; store such tensors as f32.
 #pragma once
 
 #include <cstddef>
@@ -26,8 +26,8 @@ Result<HostTensor> parse_npy(std::span<const std::byte> bytes);
 // The same for a file; error messages begin with its path.
 Result<HostTensor> read_npy(const std::string& path);
 
-// Writes version 1, C order, the dtype of the tensor. Errors: invalid_argument for bf16 (write it
-// as f32), a value that does not fit, or a wrong value count.
+// Writes version 1, C order, the dtype of the tensor. Errors: invalid_argument for bf16 and 8-bit
+// floats (write them as f32), a value that does not fit, or a wrong value count.
 Result<std::vector<std::byte>> format_npy(const HostTensor& tensor);
 
 // Errors: those of format_npy; io.

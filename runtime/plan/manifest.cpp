@@ -245,6 +245,13 @@ bool has_launches_of_version_8(const Program& program) {
   });
 }
 
+// Whether a tensor or an operation is of those of 8-bit attention.
+bool has_8_bits(const Program& program) {
+  return std::ranges::any_of(program.tensors, [](const TensorInfo& tensor) {
+    return is_fp8(tensor.dtype) || tensor.role == TensorRole::amax;
+  });
+}
+
 bool has_loops(const Program& program) {
   return std::ranges::any_of(program.steps, [](const Step& step) { return turns_of(step) != 1; });
 }
@@ -283,6 +290,7 @@ std::uint32_t format_version_of(std::span<const Plan> plans) {
 }
 
 std::uint32_t format_version_of(const Plan& plan) {
+  if (has_8_bits(plan.program)) return 9;
   const bool signed_ways = std::ranges::any_of(
       plan.choice, [](const Alternative& way) { return !way.signature.empty(); });
   if (signed_ways || has_launches_of_version_8(plan.program)) return 8;

@@ -18,7 +18,8 @@ namespace attn::plan {
 
 // `control`: tensors that control layout and random numbers (page tables, offsets, seeds).
 // `internal`: written and read by steps, never bound. In a backward program, `saved` is o or lse of
-// the forward, `cotangent` is do, and `gradient` is an output: dq, dk, dv or d_NAME.
+// the forward, `cotangent` is do, and `gradient` is an output: dq, dk, dv or d_NAME. `amax`
+// is an output of one element, the largest magnitude of what an 8-bit tensor holds.
 enum class TensorRole : std::uint8_t {
   query,
   key,
@@ -30,7 +31,8 @@ enum class TensorRole : std::uint8_t {
   internal,
   saved,
   cotangent,
-  gradient
+  gradient,
+  amax
 };
 std::string_view to_string(TensorRole role);
 std::optional<TensorRole> parse_tensor_role(std::string_view text);
@@ -51,7 +53,8 @@ struct TensorInfo {
   std::string addressed_by{};
 
   bool is_output() const {
-    return role == TensorRole::output || role == TensorRole::stats || role == TensorRole::gradient;
+    return role == TensorRole::output || role == TensorRole::stats ||
+           role == TensorRole::gradient || role == TensorRole::amax;
   }
   bool operator==(const TensorInfo&) const = default;
 };
@@ -150,8 +153,8 @@ struct Launch {
   Extents block = {1, 1, 1};  // in threads
   Extents cluster = {1, 1, 1};
   std::int64_t shared_bytes = 0;  // dynamic shared memory per block
-  // It may begin while the launch before it in the step still runs. Its kernel waits by itself, before
-  // it reads or writes what that one writes.
+  // It may begin while the launch before it in the step still runs. Its kernel waits by itself,
+  // before it reads or writes what that one writes.
   bool overlaps = false;
   std::vector<KernelArgument> arguments{};
   bool operator==(const Launch&) const = default;

@@ -11,9 +11,9 @@
 namespace attn::plan {
 namespace {
 
-constexpr auto kRoles =
-    std::to_array<std::string_view>({"query", "key", "value", "captured", "output", "stats",
-                                     "control", "internal", "saved", "cotangent", "gradient"});
+constexpr auto kRoles = std::to_array<std::string_view>({"query", "key", "value", "captured",
+                                                         "output", "stats", "control", "internal",
+                                                         "saved", "cotangent", "gradient", "amax"});
 
 struct SourceText {
   std::string operator()(const TensorOperand& source) const {

@@ -47,7 +47,7 @@ class Generator : Decisions {
   }
 
   std::string clause() {
-    switch (below(10)) {
+    switch (below(11)) {
       case 0: return "score " + real(4) + ";\n";
       case 1: return "mask " + boolean(4) + ";\n";
       case 2: return fmt::format("let y{} = {};\n", below(8), expression(3));
@@ -61,6 +61,10 @@ class Generator : Decisions {
                ";\n";
       case 7: return "outputs " + pick({"o, lse", "o, max, sum_exp", "lse", "o, o"}) + ";\n";
       case 8: return "normalize " + pick({"sigmoid", "softmax", "none"}) + ";\n";
+      case 9:
+        return "dtype e4m3; quantize per_tensor" +
+               pick({"", ", o: bf16", ", do: e5m2, scale_s = 256", ", scale_s = c", ", o: c"}) +
+               ";\n";
       default: return "grad q, " + pick({"k, v", "s", "t"}) + "; deterministic;\n";
     }
   }

@@ -36,6 +36,8 @@ for lowering in composite tables; do
   verified like_padding_$lowering --all tests/gpu/like_padding --lowering $lowering --grad --shapes all
 done
 verified like_padding_any --all tests/gpu/like_padding --grad --shapes all
+verified fp8 --all tests/gpu/fp8
+verified fp8_training --all tests/gpu/fp8_training --grad
 verified specs --all specs --shapes all
 wait
 for folder in tests/gpu/forms tests/gpu/derived tests/gpu/surface specs; do

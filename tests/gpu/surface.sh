@@ -1,7 +1,7 @@
 #!/bin/sh
 # Verifies the forward features on the local GPU: every spec of tests/gpu/surface, with batches that are
 # full, half, of one token and empty; masks that are lowered to segments, block lists, lengths and parts,
-# and masks that look like padding; the kernels of the engine native (compute capability 9.0); and the
+# and masks that look like padding; 8-bit attention; the kernels of the engine native (compute capability 9.0); and the
 # statistics of dropout.
 #
 #     tests/gpu/surface.sh [ATTNC] [OUT_FOLDER] [scaled|all]
@@ -36,6 +36,8 @@ part pages.txt stdbuf -oL "$attnc" verify --all tests/gpu/block_sparse --lowerin
 part lengths.txt stdbuf -oL "$attnc" verify --all tests/gpu/seqlens --lowering seqlens --grad
 part cuts.txt stdbuf -oL "$attnc" verify --all tests/gpu/cuts --lowering parts --grad
 part like_padding.txt stdbuf -oL "$attnc" verify --all tests/gpu/like_padding --lowering composite --grad
+part fp8.txt stdbuf -oL "$attnc" verify --all tests/gpu/fp8
+part fp8_training.txt stdbuf -oL "$attnc" verify --all tests/gpu/fp8_training --grad
 part native.txt stdbuf -oL "$attnc" verify --all tests/gpu/native --shapes own --engine native
 part dropout.txt python3 tests/gpu/dropout_stream.py "$attnc" ${out:+"$out"}
 part dropout_native.txt python3 tests/gpu/dropout_stream.py "$attnc" --engine native

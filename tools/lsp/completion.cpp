@@ -317,18 +317,20 @@ class Completer {
   }
 
   static std::vector<std::string_view> types_of(const std::string& keyword) {
-    if (keyword == "dtype") return {"bf16", "f16"};
+    if (keyword == "dtype") return {"bf16", "f16", "e4m3", "e5m2"};
     if (keyword == "param") return {"f32", "i32"};
     if (keyword == "learn") return {"f32", "bf16", "f16", "f64"};
     return {"i32", "f32", "bool", "bf16", "f16", "f64", "i64", "i8", "u8"};
   }
 
+  static std::vector<const char*> choices_of(const std::string& keyword) {
+    if (keyword == "align") return {"top_left", "bottom_right"};
+    if (keyword == "quantize") return {"per_tensor"};
+    return {"softmax", "sigmoid"};
+  }
+
   void choices() {
-    const bool aligns = place_.keyword == "align";
-    for (const char* name :
-         {aligns ? "top_left" : "softmax", aligns ? "bottom_right" : "sigmoid"}) {
-      word(WordKind::choice, name, kEnumItem);
-    }
+    for (const char* name : choices_of(place_.keyword)) word(WordKind::choice, name, kEnumItem);
   }
 
   void gradients() {

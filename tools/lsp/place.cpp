@@ -152,6 +152,9 @@ class Walker {
     if (keyword == "tensor" || keyword == "learn") return in_tensor();
     if (keyword == "param") return has("':'") ? Expected::type : Expected::nothing;
     if (keyword == "align" || keyword == "normalize") return Expected::choice;
+    if (keyword == "quantize") {
+      return count_ == clause_ + 1 ? Expected::choice : Expected::constant;
+    }
     if (keyword == "outputs") return Expected::output;
     if (keyword == "grad") return Expected::gradient;
     if (keyword == "lengths") return begins_entry ? Expected::side : Expected::element;

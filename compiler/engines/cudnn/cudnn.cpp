@@ -1,3 +1,5 @@
+#include <fmt/core.h>
+
 #include "compiler/engines/cudnn/strategies.h"
 #include "compiler/lowering/common/unsupported.h"
 #include "compiler/planning/capabilities.h"
@@ -15,20 +17,63 @@ Status check_softmax(const Subject& subject) {
                                    : "`--allow-unfused` computes both directions");
 }
 
+Status check_quantized_gradients(const ir::Attention& attention) {
+  if (attention.gradients.empty()) {
+    return lowering::unsupported(attention.quantize->pos,
+                                 "8-bit attention has gradients only with a `grad` clause, which "
+                                 "declares their scales",
+                                 "add `grad q, k, v;`");
+  }
+  if (attention.deterministic) {
+    return lowering::unsupported(attention.quantize->pos,
+                                 "8-bit gradients are not known to be the same in every run",
+                                 "remove `deterministic`");
+  }
+  for (const std::string& name : attention.gradients) {
+    if (!attention.find_tensor(name)) continue;
+    return lowering::unsupported(attention.find_tensor(name)->pos,
+                                 fmt::format("8-bit kernels compute no gradient of `{}`", name),
+                                 "only those of q, k and v");
+  }
+  return {};
+}
+
+// Of the strategies, `composite` alone knows scales.
+Status check_quantize(const Subject& subject, std::string_view strategy) {
+  const ir::Attention& attention = subject.attention();
+  if (!attention.quantize) return {};
+  if (strategy != "composite") {
+    return lowering::unsupported(attention.quantize->pos,
+                                 fmt::format("`{}` computes no 8-bit attention", strategy),
+                                 "`--lowering composite` may");
+  }
+  if (subject.context().backward()) ATTN_RETURN_IF_ERROR(check_quantized_gradients(attention));
+  const bool can = planning::can(planning::Capability::fp8_attention, subject.context());
+  if (can) return {};
+  return lowering::unsupported(
+      attention.quantize->pos,
+      "cuDNN computes 8-bit attention on compute capability 9.0 and from 10.0 on",
+      "use `dtype bf16;` without `quantize`");
+}
+
 // `kOf`, a strategy's bound or lower, for attentions that cuDNN knows.
-template <auto kOf>
+template <auto kOf, const char* kName>
 auto checked(Subject& subject) -> decltype(kOf(subject)) {
   ATTN_RETURN_IF_ERROR(check_softmax(subject));
+  ATTN_RETURN_IF_ERROR(check_quantize(subject, kName));
   return kOf(subject);
 }
+
+#define ATTN_STRATEGY(name, kind, what) constexpr char k_##name[] = #name;
+#include "compiler/engines/cudnn/strategies.def"
 
 }  // namespace
 
 std::span<const Strategy> engine::cudnn() {
   static constexpr Strategy kStrategies[] = {
-#define ATTN_STRATEGY(name, kind, what)                               \
-  {#name, what, Strategy::Kind::kind, checked<strategy::name::bound>, \
-   checked<strategy::name::lower>},
+#define ATTN_STRATEGY(name, kind, what)                                         \
+  {#name, what, Strategy::Kind::kind, checked<strategy::name::bound, k_##name>, \
+   checked<strategy::name::lower, k_##name>},
 #include "compiler/engines/cudnn/strategies.def"
   };
   return kStrategies;

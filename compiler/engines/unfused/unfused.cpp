@@ -1,6 +1,7 @@
 #include "compiler/lowering/unfused/unfused.h"
 
 #include "compiler/engines/engine.h"
+#include "compiler/lowering/common/checks.h"
 #include "compiler/lowering/unfused/unfused_backward.h"
 #include "compiler/passes/strategy/cost.h"
 
@@ -9,6 +10,7 @@ namespace {
 
 // Everything that is computed for each score goes through memory.
 Result<double> bound(Subject& subject) {
+  ATTN_RETURN_IF_ERROR(lowering::check_not_8_bits(subject.attention(), "the unfused engine's"));
   const ir::Dims& d = subject.attention().dims;
   if (!d.bound()) return 0.0;  // lowering says which is open
   const double bytes_a_score = subject.context().backward() ? 40 : 20;
@@ -19,6 +21,7 @@ Result<double> bound(Subject& subject) {
 }
 
 Result<Lowered> lower(Subject& subject) {
+  ATTN_RETURN_IF_ERROR(bound(subject).status());
   const planning::Context& context = subject.context();
   Result<plan::Program> program =
       context.backward()

@@ -12,7 +12,9 @@ struct EmptyRows {
   const int* lengths_q = nullptr;   // [B]; null: not looked at
   const int* lengths_kv = nullptr;  // [B]
   const int* starts = nullptr;      // [B+1], of [T,H,D]; null: [B,H,S,D]
+  // One of the two: elements of 16 bits, or of 8.
   unsigned short* out = nullptr;
+  unsigned char* out_8 = nullptr;
   long long batch_stride = 0, head_stride = 0, row_stride = 0, stride = 1;
   bool in_vectors = false;  // rows are contiguous and aligned to 16 bytes
   // Statistics of the row, if not null.
@@ -24,11 +26,17 @@ struct EmptyRows {
     if ((!lengths_q || lengths_q[b] > 0) && lengths_kv[b] > 0) return;
     if (starts && s >= starts[b + 1] - starts[b]) return;
     const long long row = starts ? starts[b] + s : s;
-    zero(out + (starts ? 0 : b * batch_stride) + row * row_stride + h * head_stride);
+    const long long at = (starts ? 0 : b * batch_stride) + row * row_stride + h * head_stride;
+    if (out) zero(out + at);
+    if (out_8) zero(out_8 + at);
     const long long place = starts ? row * H + h : i;
     if (lse) lse[place] = nothing();
     if (max) max[place] = nothing();
     if (sum_exp) sum_exp[place] = 0;
+  }
+
+  __device__ void zero(unsigned char* row) const {
+    for (int d = 0; d < D; ++d) row[d * stride] = 0;
   }
 
   __device__ void zero(unsigned short* row) const {

@@ -80,6 +80,13 @@ Status check_gradient(const ir::Attention& attention, const std::string& name) {
 
 }  // namespace
 
+Status check_not_8_bits(const ir::Attention& attention, std::string_view whose) {
+  if (!attention.quantize) return {};
+  return unsupported(attention.quantize->pos,
+                     fmt::format("{} kernels compute no 8-bit attention", whose),
+                     "use `dtype bf16;` without `quantize`");
+}
+
 Status check_attention(const ir::Attention& attention) {
   ATTN_RETURN_IF_ERROR(check_bound(attention));
   ATTN_RETURN_IF_ERROR(check_sink(attention));

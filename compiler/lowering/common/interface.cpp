@@ -5,6 +5,7 @@
 #include "compiler/gradient/differentiate.h"
 #include "compiler/lowering/cudnn/lengths.h"
 #include "compiler/lowering/cudnn/operands.h"
+#include "compiler/lowering/cudnn/quantized.h"
 #include "runtime/graph/extent.h"
 
 namespace attn::lowering {
@@ -24,7 +25,11 @@ class Interface {
     add_io("o", Role::output);
     for (const ir::Output& output : ir::kOutputs) {
       if (output.name == "o" || !(attention_.*output.wanted)) continue;
-      add_statistics(std::string(output.name), Role::stats);
+      if (ir::is_amax(output.name)) {
+        add_amax(std::string(output.name));
+      } else {
+        add_statistics(std::string(output.name), Role::stats);
+      }
     }
     return std::move(tensors_);
   }
@@ -37,6 +42,9 @@ class Interface {
     }
     add_io("do", Role::cotangent);
     for (const std::string& name : gradients) add_gradient(name);
+    if (attention_.quantize) {
+      for (const char* name : kAmaxOfGradients) add_amax(name);
+    }
     return std::move(tensors_);
   }
 
@@ -66,7 +74,7 @@ class Interface {
     const Dims4 dims = stored_dims(attention_, name), strides = stored_strides(attention_, name);
     tensors_.push_back({name,
                         role,
-                        attention_.dtype,
+                        attention_.dtype_of(name),
                         {dims.begin(), dims.end()},
                         {strides.begin(), strides.end()},
                         16,
@@ -81,6 +89,10 @@ class Interface {
     std::vector<std::int64_t> strides = row_major_strides(dims);
     tensors_.push_back({name, role, captured.dtype, std::move(dims), std::move(strides),
                         captured_alignment(name)});
+  }
+
+  void add_amax(const std::string& name) {
+    tensors_.push_back({name, Role::amax, DType::f32, {1}, {1}, captured_alignment(name)});
   }
 
   void add_statistics(const std::string& name, Role role) {

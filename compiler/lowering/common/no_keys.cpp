@@ -116,7 +116,7 @@ class NoKeys {
     const std::string place =
         is_ragged(name) ? behind_the_last(name, dims[1] * dims[3]) + "const long long place = i;"
                         : element_place(dims, strides);
-    kernel_.make(name, attention_.dtype, rows() * dims[3], "0: there are no keys",
+    kernel_.make(name, attention_.dtype_of(name), rows() * dims[3], "0: there are no keys",
                  place + "\n    out[place] = 0;");
   }
 

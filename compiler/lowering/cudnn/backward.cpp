@@ -10,6 +10,7 @@
 #include "compiler/lowering/cudnn/graph_builder.h"
 #include "compiler/lowering/cudnn/lengths.h"
 #include "compiler/lowering/cudnn/operands.h"
+#include "compiler/lowering/cudnn/quantized.h"
 #include "compiler/lowering/cudnn/score.h"
 #include "compiler/lowering/cudnn/staging.h"
 #include "compiler/passes/analysis/finite.h"
@@ -38,7 +39,10 @@ class Backward {
     do_ = add_stored(attention_, builder_, "do");
     const Uid delta = row_products();
     const Uid k = add_transposed(attention_, builder_, "k");
-    ATTN_ASSIGN(const Value scaled, times_scale(attention_, builder_, product(q_, k, "q.k")));
+    ATTN_ASSIGN(Value scaled, times_scale(attention_, builder_, product(q_, k, "q.k")));
+    if (is_quantized()) {
+      scaled = times_scales(attention_, builder_, scaled, {"descale_q", "descale_k"});
+    }
     ATTN_RETURN_IF_ERROR(decide_dropout(scaled));
     ExpressionLowering expressions(attention_, builder_, scaled);
     ATTN_ASSIGN(const Value weights, softmax(expressions));
@@ -50,6 +54,8 @@ class Backward {
   }
 
  private:
+  bool is_quantized() const { return attention_.quantize.has_value(); }
+
   Value binary(PointwiseMode mode, Value x, Uid b) {
     const Uid y = builder_.add_scores(DType::f32);
     builder_.pointwise(mode, DType::f32, x.uid, b, y, pos_);
@@ -75,12 +81,22 @@ class Backward {
     builder_.pointwise(PointwiseMode::mul, DType::f32, do_, o, products, pos_);
     const Uid sum = builder_.add_rows();
     builder_.reduce(graph::ReduceOp::add, products, sum, pos_);
+    if (is_quantized()) return descaled_delta(sum);
     const Dims4 rows{dims[0], dims[1], dims[2], 1};
     const Uid delta = builder_.add_tensor(kDelta, DType::f32, rows, packed_strides(rows));
     const double kept = drops_at_random() ? 1 - attention_.dropout->probability : 1;
     builder_.pointwise(PointwiseMode::mul, DType::f32, sum, builder_.constant(DType::f32, kept).uid,
                        delta, pos_);
     return delta;
+  }
+
+  Uid descaled_delta(Uid sum) {
+    const char* of_o = is_fp8(attention_.dtype_of("o")) ? "descale_o" : nullptr;
+    for (const char* scale : {"descale_do", of_o}) {
+      if (scale == nullptr) continue;
+      sum = times_row_scale(attention_, builder_, sum, scale);
+    }
+    return sum;
   }
 
   Value product(Uid rows, Uid columns, const char* name) {
@@ -133,6 +149,9 @@ class Backward {
   // dv = (dropped weights)^T do
   void value_gradient(Value weights) {
     if (dropout_) weights = dropout_->rescaled(dropout_->kept(weights), DType::f32);
+    if (is_quantized()) {
+      weights = narrowed(attention_, builder_, weights, "scale_s", attention_.dtype);
+    }
     const Uid turned = builder_.transposed(weights.uid, attention_.dtype, pos_);
     reduced_product(turned, do_, "dv");
   }
@@ -140,12 +159,18 @@ class Backward {
   Result<Value> score_gradient(Value weights, Uid delta, ExpressionLowering& expressions) {
     const Uid v = add_transposed(attention_, builder_, "v");
     Value slope = product(do_, v, "do.v");
+    if (is_quantized()) {
+      slope = times_scales(attention_, builder_, slope, {"descale_do", "descale_v"});
+    }
     if (dropout_) slope = dropout_->kept(slope);
     if (dropout_ && !drops_at_random()) slope = dropout_->rescaled(slope, DType::f32);
     slope = binary(PointwiseMode::mul, binary(PointwiseMode::sub, slope, delta), weights.uid);
     if (drops_at_random()) slope = dropout_->rescaled(slope, DType::f32);
     ATTN_ASSIGN(slope, times_derivative(slope, expressions));
-    return times_scale(attention_, builder_, slope);
+    ATTN_ASSIGN(slope, times_scale(attention_, builder_, slope));
+    if (!is_quantized()) return slope;
+    store_amax(attention_, builder_, slope.uid, "amax_dp");
+    return narrowed(attention_, builder_, slope, "scale_dp", attention_.dtype_of("do"));
   }
 
   // Where the weight is 0 the derivative may be infinite or NaN, and must not count. (Comparing the
@@ -170,13 +195,15 @@ class Backward {
   Uid gradient(const std::string& name) {
     if (parts_.wanted.contains(name)) return add_stored(attention_, builder_, name);
     const Dims4 dims = staged_dims(attention_, name);
-    return builder_.add_tensor(staged_name(name), attention_.dtype, dims, packed_strides(dims));
+    return builder_.add_tensor(staged_name(name), attention_.dtype_of(name), dims,
+                               packed_strides(dims));
   }
 
   // columns x rows. Where heads share keys, computed per head and then summed.
   void reduced_product(Uid turned, Uid rows, const std::string& name) {
     const Overrides sizes{.m = lengths_.kv, .k = lengths_.q};
     const Uid sum = gradient(name);
+    if (is_quantized()) return quantized_product(turned, rows, name, sum);
     if (attention_.dims[Dim::Hq] == attention_.dims[Dim::Hkv]) {
       builder_.matmul(turned, rows, sum, pos_, sizes);
       return;
@@ -188,14 +215,42 @@ class Backward {
     builder_.reduce(graph::ReduceOp::add, each, sum, pos_);
   }
 
+  void quantized_product(Uid turned, Uid rows, const std::string& name, Uid to) {
+    Dims4 dims = staged_dims(attention_, name);
+    const Uid sum = builder_.add_virtual(DType::f32, dims, packed_strides(dims));
+    const Overrides sizes{.m = lengths_.kv, .k = lengths_.q};
+    if (attention_.dims[Dim::Hq] == attention_.dims[Dim::Hkv]) {
+      builder_.matmul(turned, rows, sum, pos_, sizes);
+    } else {
+      dims[1] = attention_.dims[Dim::Hq];
+      const Uid each = builder_.add_virtual(DType::f32, dims, packed_strides(dims));
+      builder_.matmul(turned, rows, each, pos_, sizes);
+      builder_.reduce(graph::ReduceOp::add, each, sum, pos_);
+    }
+    if (name == "dv") {
+      store_quantized_gradient(attention_, builder_, sum, {"descale_s", "descale_do"}, name, to);
+    } else {
+      store_quantized_gradient(attention_, builder_, sum, {"descale_dp", "descale_q"}, name, to);
+    }
+  }
+
   void key_gradient(Value slope) {
-    reduced_product(builder_.transposed(slope.uid, attention_.dtype, pos_), q_, "dk");
+    const DType dtype = is_quantized() ? attention_.dtype_of("do") : attention_.dtype;
+    reduced_product(builder_.transposed(slope.uid, dtype, pos_), q_, "dk");
   }
 
   void query_gradient(Value slope, Uid k) {
     const Uid keys = builder_.transposed(k, DType::f32, pos_);
     const Overrides sizes{.m = lengths_.q, .k = lengths_.kv};
     const Uid result = gradient("dq");
+    if (is_quantized()) {
+      const Dims4 shape = staged_dims(attention_, "dq");
+      const Uid whole = builder_.add_virtual(DType::f32, shape, packed_strides(shape));
+      builder_.matmul(slope.uid, keys, whole, pos_, sizes);
+      store_quantized_gradient(attention_, builder_, whole, {"descale_dp", "descale_k"}, "dq",
+                               result);
+      return;
+    }
     if (attention_.deterministic) {
       builder_.matmul(slope.uid, keys, result, pos_, sizes);
       return;

@@ -5,6 +5,7 @@
 #include "compiler/lowering/cudnn/graph_builder.h"
 #include "compiler/lowering/cudnn/lengths.h"
 #include "compiler/lowering/cudnn/operands.h"
+#include "compiler/lowering/cudnn/quantized.h"
 #include "compiler/lowering/cudnn/score.h"
 #include "compiler/lowering/cudnn/sink.h"
 #include "compiler/lowering/cudnn/softmax.h"
@@ -25,12 +26,16 @@ class Forward {
   Result<plan::CudnnStep> build() && {
     lengths_ = add_lengths(attention_, builder_);
     const Value product = query_times_key();
-    ATTN_ASSIGN(const Value scaled, times_scale(attention_, builder_, product));
+    ATTN_ASSIGN(Value scaled, times_scale(attention_, builder_, product));
+    if (attention_.quantize) {
+      scaled = times_scales(attention_, builder_, scaled, {"descale_q", "descale_k"});
+    }
     ATTN_ASSIGN(Value score, modify_score(attention_, builder_, form_, scaled));
     score = mask_padding(builder_, lengths_, score, attention_.pos);
     score = mask_bands(attention_, builder_, form_, lengths_, score);
     ATTN_ASSIGN(const std::optional<Uid> sink, sink_operand(attention_, builder_));
-    const DType weights_type = attention_.dropout ? DType::f32 : attention_.dtype;
+    const bool is_f32 = attention_.dropout || attention_.quantize;
+    const DType weights_type = is_f32 ? DType::f32 : attention_.dtype;
     const Value weights = softmax(attention_, builder_, score, sink, weights_type);
     ATTN_ASSIGN(const Value kept, dropped(weights));
     times_value(kept);
@@ -49,10 +54,15 @@ class Forward {
   Result<Value> dropped(Value weights) {
     if (!attention_.dropout) return weights;
     ATTN_ASSIGN(const Dropout dropout, Dropout::make(attention_, builder_, weights));
-    return dropout.rescaled(dropout.kept(weights), attention_.dtype);
+    return dropout.rescaled(dropout.kept(weights),
+                            attention_.quantize ? DType::f32 : attention_.dtype);
   }
 
   void times_value(Value weights) {
+    if (attention_.quantize) {
+      const Value narrow = quantized_weights(attention_, builder_, weights);
+      return times_quantized_value(attention_, builder_, narrow, lengths_);
+    }
     const Uid v = add_operand(attention_, builder_, "v", lengths_);
     const Uid o = add_operand(attention_, builder_, "o", lengths_);
     builder_.matmul(weights.uid, v, o, attention_.pos, {.m = lengths_.q, .k = lengths_.kv});

@@ -33,7 +33,9 @@ std::vector<Field> empty_rows(const ir::Attention& attention, const std::string&
   };
   read("lengths_kv", std::string(ir::kLengthsKv));
   if (const std::string by = addressed_by(attention, name); !by.empty()) read("starts", by);
-  fields.emplace_back("out", kernel.write(name, attention.dtype, meaning, name));
+  const bool is_narrow = is_fp8(attention.dtype_of(name));
+  fields.emplace_back(is_narrow ? "out_8" : "out",
+                      kernel.write(name, attention.dtype_of(name), meaning, name));
   return fields;
 }
 
@@ -65,7 +67,8 @@ std::optional<plan::DeriveStep> keyless(const ir::Attention& attention) {
   kernels::KernelText kernel;
   std::vector<Field> fields = empty_rows(attention, "o", kMeaning, kernel);
   const Dims4 dims = logical_dims(attention, "o");
-  if (moves_in_vectors(dims, stored_strides(attention, "o"))) {
+  const bool is_narrow = is_fp8(attention.dtype_of("o"));
+  if (!is_narrow && moves_in_vectors(dims, stored_strides(attention, "o"))) {
     fields.emplace_back("in_vectors", "true");
   }
   const auto add_statistic = [&](const char* name, bool wanted) {

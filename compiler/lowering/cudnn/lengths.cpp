@@ -23,7 +23,8 @@ Value within(GraphBuilder& builder, std::int64_t axis, Uid lengths, Value score,
 }  // namespace
 
 std::int64_t captured_alignment(std::string_view name) {
-  return name == ir::kLengthsQ || name == ir::kLengthsKv ? 4 : 16;
+  const bool is_scalar = ir::is_scale(name) || ir::is_amax(name);
+  return name == ir::kLengthsQ || name == ir::kLengthsKv || is_scalar ? 4 : 16;
 }
 
 bool has_lengths(const ir::Attention& attention) {

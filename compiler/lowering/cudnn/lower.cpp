@@ -12,6 +12,7 @@
 #include "compiler/lowering/common/no_keys.h"
 #include "compiler/lowering/common/unsupported.h"
 #include "compiler/lowering/cudnn/keyless.h"
+#include "compiler/lowering/cudnn/quantized.h"
 #include "compiler/lowering/cudnn/staging.h"
 #include "compiler/lowering/cudnn/statistics.h"
 #include "compiler/passes/analysis/mask_analysis.h"
@@ -62,16 +63,24 @@ Status check_pages(const ir::Attention& attention, const planning::Context& cont
 Result<plan::Program> lower(const ir::Attention& attention, const planning::Context& context,
                             Core core) {
   ATTN_RETURN_IF_ERROR(check_forward(attention));
+  if (attention.dims[Dim::Skv] == 0 && attention.quantize) {
+    return unsupported(attention.quantize->pos, "8-bit attention needs keys, and Skv is 0");
+  }
   if (attention.dims[Dim::Skv] == 0) return no_keys(attention);
   ATTN_RETURN_IF_ERROR(check_statistics(attention, context));
   ATTN_RETURN_IF_ERROR(check_pages(attention, context));
   ATTN_RETURN_IF_ERROR(check_determinism(attention, context));
-  ATTN_ASSIGN(plan::CudnnStep step, core(attention, passes::analyzed(attention, context)->form()));
+  const passes::Analyzed mask = passes::analyzed(attention, context);
+  ATTN_RETURN_IF_ERROR(check_quantized(attention, mask->form(), context));
+  ATTN_ASSIGN(plan::CudnnStep step, core(attention, mask->form()));
   const std::set<std::string> used = names_of(step);
   plan::Program program;
   Controls made = controls(attention, used);
   program.tensors = bound_tensors(attention, used, made);
   program.internals = std::move(made.internals);
+  for (plan::TensorInfo& amax : unwanted_amax(attention)) {
+    program.internals.push_back(std::move(amax));
+  }
   for (const ir::Param& param : attention.params) {
     if (used.contains(param.name)) program.params.push_back({param.name, param.dtype});
   }

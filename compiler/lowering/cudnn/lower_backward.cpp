@@ -12,6 +12,7 @@
 #include "compiler/lowering/cudnn/keyless.h"
 #include "compiler/lowering/cudnn/lengths.h"
 #include "compiler/lowering/cudnn/operands.h"
+#include "compiler/lowering/cudnn/quantized.h"
 #include "compiler/lowering/cudnn/staging.h"
 #include "compiler/lowering/unfused/unfused_parts.h"
 #include "compiler/passes/analysis/mask_analysis.h"
@@ -92,9 +93,9 @@ class BackwardMaker {
 
   void add_internals() {
     const std::vector<std::int64_t> rows = {dims_[Dim::B], dims_[Dim::Hq], dims_[Dim::Sq]};
-    add_internal(kDelta, rows);
+    if (!attention_.quantize) add_internal(kDelta, rows);
     if (reads_own_lse(attention_, form_)) add_internal(kLse, rows);
-    if (attention_.deterministic) return;
+    if (attention_.deterministic || attention_.quantize) return;
     const Dims4 sum = staged_dims(attention_, "dq");
     add_internal(kQuerySum, {sum.begin(), sum.end()});
   }
@@ -136,6 +137,7 @@ Result<plan::Program> lower_backward(const BackwardParts& parts,
                                      LearnedGradients learned, const planning::Context& context) {
   ATTN_RETURN_IF_ERROR(check_layouts(parts.attention, context));
   const passes::Analyzed mask = passes::analyzed(parts.attention, context);
+  ATTN_RETURN_IF_ERROR(check_quantized_backward(parts.attention, mask->form(), context));
   ATTN_ASSIGN(plan::Program program,
               BackwardMaker(parts, mask->form()).make(gradients, std::move(learned)));
   ATTN_RETURN_IF_ERROR(check_program(parts.attention, program));

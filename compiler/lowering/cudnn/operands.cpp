@@ -22,13 +22,13 @@ std::pair<Dims4, Dims4> transposed(Dims4 dims, Dims4 strides) {
 
 Uid add_paged(const ir::Attention& attention, GraphBuilder& builder, const std::string& name,
               const Lengths& lengths) {
-  const Uid pool = builder.add_tensor(name, attention.dtype, stored_dims(attention, name),
+  const Uid pool = builder.add_tensor(name, attention.dtype_of(name), stored_dims(attention, name),
                                       stored_strides(attention, name));
   const Uid table = add_page_table(attention, builder, name);
   Dims4 dims = logical_dims(attention, name);
   Dims4 strides = packed_strides(dims);
   if (name == "k") std::tie(dims, strides) = transposed(dims, strides);
-  const Uid gathered = builder.add_virtual(attention.dtype, dims, strides, name);
+  const Uid gathered = builder.add_virtual(attention.dtype_of(name), dims, strides, name);
   builder.paged_load(pool, table, *lengths.kv, gathered, attention.pos);
   return gathered;
 }
@@ -44,8 +44,8 @@ Uid add_dense(const ir::Attention& attention, GraphBuilder& builder, const std::
     traits.ragged = add_offsets(attention, builder, name);
   }
   if (turned) std::tie(dims, strides) = transposed(dims, strides);
-  return builder.add_tensor(staged ? staged_name(name) : name, attention.dtype, dims, strides,
-                            traits);
+  return builder.add_tensor(staged ? staged_name(name) : name, attention.dtype_of(name), dims,
+                            strides, traits);
 }
 
 }  // namespace

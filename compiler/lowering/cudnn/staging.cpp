@@ -14,7 +14,10 @@ namespace {
 
 using ir::LayoutKind;
 
-constexpr std::int64_t kMultiple = 8;  // elements: 16 bytes
+// Elements: 16 bytes.
+std::int64_t multiple_of(const ir::Attention& attention) {
+  return 16 / static_cast<std::int64_t>(size_of(attention.dtype));
+}
 
 std::int64_t count_of(const Dims4& dims) { return dims[0] * dims[1] * dims[2] * dims[3]; }
 
@@ -42,13 +45,14 @@ class StagingMaker {
       return unsupported(
           attention_.pos,
           fmt::format("cuDNN requires head dimensions that are multiples of {}, and `{}` has {}",
-                      kMultiple, name, logical_dims(attention_, name)[3]),
+                      multiple_of(attention_), name, logical_dims(attention_, name)[3]),
           "pad paged tensors with zeros in memory to such a dimension");
     }
     staging_.internals.push_back(staged_info(attention_, name));
     const Dims4 dims = staged_dims(attention_, name);
-    const std::string input = kernel.read(name, attention_.dtype);
-    kernel.make(staged_name(name), attention_.dtype, count_of(dims), name + ", padded with zeros",
+    const std::string input = kernel.read(name, attention_.dtype_of(name));
+    kernel.make(staged_name(name), attention_.dtype_of(name), count_of(dims),
+                name + ", padded with zeros",
                 fmt::format("{}\n    out[i] = present ? {}[place] : 0;",
                             place_text(attention_, name, dims, kernel), input));
     return {};
@@ -57,8 +61,8 @@ class StagingMaker {
   void cut(const std::string& name, kernels::KernelText& kernel) {
     staging_.internals.push_back(staged_info(attention_, name));
     const Dims4 dims = logical_dims(attention_, name);
-    const std::string input = kernel.read(staged_name(name), attention_.dtype);
-    kernel.make(name, attention_.dtype, count_of(dims), "without padding",
+    const std::string input = kernel.read(staged_name(name), attention_.dtype_of(name));
+    kernel.make(name, attention_.dtype_of(name), count_of(dims), "without padding",
                 copy_out_text(attention_, name, input, staged_dims(attention_, name), kernel));
   }
 
@@ -70,7 +74,8 @@ class StagingMaker {
 
 bool is_staged(const ir::Attention& attention, std::string_view name) {
   const Dims4 dims = logical_dims(attention, name);
-  if (dims[3] % kMultiple != 0) return true;
+  const std::int64_t multiple = multiple_of(attention);
+  if (dims[3] % multiple != 0) return true;
   const ir::Layout& layout = layout_of(attention, name);
   if (ignores_row_lengths(attention)) {
     const std::string_view owner = layout_owner(name);
@@ -78,7 +83,7 @@ bool is_staged(const ir::Attention& attention, std::string_view name) {
   }
   if (layout.strides[2] == 0) return false;
   for (std::size_t i = 0; i < 3; ++i) {
-    if (dims[i] > 1 && layout.strides[i] % kMultiple != 0) return true;
+    if (dims[i] > 1 && layout.strides[i] % multiple != 0) return true;
   }
   return layout.strides[3] != 1;
 }
@@ -87,13 +92,14 @@ std::string staged_name(std::string_view name) { return std::string(name) + ".pa
 
 Dims4 staged_dims(const ir::Attention& attention, std::string_view name) {
   Dims4 dims = logical_dims(attention, name);
-  dims[3] = (dims[3] + kMultiple - 1) / kMultiple * kMultiple;
+  const std::int64_t multiple = multiple_of(attention);
+  dims[3] = (dims[3] + multiple - 1) / multiple * multiple;
   return dims;
 }
 
 plan::TensorInfo staged_info(const ir::Attention& attention, std::string_view name) {
   const Dims4 dims = staged_dims(attention, name), strides = packed_strides(dims);
-  return {staged_name(name),          plan::TensorRole::internal,       attention.dtype,
+  return {staged_name(name),          plan::TensorRole::internal,       attention.dtype_of(name),
           {dims.begin(), dims.end()}, {strides.begin(), strides.end()}, plan::kInternalAlignment};
 }
 

@@ -264,6 +264,7 @@ class Source {
       parameters.push_back(fmt::format("{}* {}", name == "o" ? "unsigned short" : "float", name));
     }
     for (const ir::Output& output : ir::kOutputs) {
+      if (ir::is_amax(output.name)) continue;  // 8-bit attention is refused
       fields.emplace_back(attention_.*output.wanted ? output.name : "nullptr");
     }
     parameters.emplace_back("int* counter");

@@ -366,6 +366,7 @@ Status check_native(const ir::Attention& attention, const planning::Context& con
                        fmt::format("attnc's kernels are for compute capability 9.0, not {}.{}",
                                    context.gpu.sm / 10, context.gpu.sm % 10));
   }
+  ATTN_RETURN_IF_ERROR(check_not_8_bits(attention, "attnc's"));
   if (context.backward()) return native::check_backward(attention);
   ATTN_RETURN_IF_ERROR(check_forward(attention));
   ATTN_RETURN_IF_ERROR(native::check_clauses(attention));

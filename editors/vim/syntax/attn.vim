@@ -8,7 +8,7 @@ syntax case match
 " A clause's word is a keyword where a statement begins, and a name elsewhere.
 syntax region attnStatement matchgroup=attnClause
   \ start="\<\%(dims\|dtype\|layout\|tensor\|learn\|param\|let\|scale\|score\|mask\|sink\|dropout\)\>"
-  \ start="\<\%(lengths\|align\|outputs\|grad\|deterministic\|normalize\|import\)\>"
+  \ start="\<\%(lengths\|align\|outputs\|grad\|deterministic\|normalize\|quantize\|import\)\>"
   \ matchgroup=NONE end=";" end="}"me=s-1 contains=@attnExpression,attnSet
 syntax region attnSet start="{" end="}" contained contains=@attnExpression
 syntax region attnHeader matchgroup=attnClause start="\<attention\>" matchgroup=NONE end="{"me=s-1
@@ -34,7 +34,7 @@ syntax keyword attnFunction contained maximum min minimum pow relu rsqrt shl shr
 syntax keyword attnFunction contained softplus sqrt sum tan tanh where
 syntax keyword attnBound contained score b h q_idx kv_idx q_raw
 syntax keyword attnDimension contained B Hq Hkv Sq Skv D Dqk Dv
-syntax keyword attnType contained f16 bf16 f32 f64 i8 u8 i32 i64 bool
+syntax keyword attnType contained f16 bf16 f32 f64 i8 u8 i32 i64 bool e4m3 e5m2
 
 syntax match attnInput contained "\<\(lengths_q\|lengths_kv\|i\d\+\)\>"
 syntax match attnNumber contained "\<0[xX][0-9a-fA-F_]\+\>"

@@ -16,6 +16,8 @@ DTYPES = {
     torch.int32: "i32",
     torch.int64: "i64",
     torch.bool: "bool",
+    torch.float8_e4m3fn: "e4m3",
+    torch.float8_e5m2: "e5m2",
 }
 TORCH_DTYPES = {name: dtype for dtype, name in DTYPES.items()}
 HALF = (torch.bfloat16, torch.float16)

@@ -41,6 +41,16 @@ TEST(Compare, StatisticsHaveBoundsOfTheirOwn) {
   EXPECT_FALSE(compared("sum_exp", 501.1, 500).agrees());
 }
 
+TEST(Compare, EightBitsHaveBoundsByTheirRounding) {
+  const auto compared = [](const char* name, double value, DType dtype) {
+    return compare({{name, tensor({value})}}, {{name, tensor({1})}}, dtype).at(0).agrees();
+  };
+  EXPECT_TRUE(compared("o", 1.06, DType::e4m3) && compared("o", 1.12, DType::e5m2));
+  EXPECT_FALSE(compared("o", 1.07, DType::e4m3) || compared("o", 1.13, DType::e5m2));
+  EXPECT_TRUE(compared("amax_o", 1.12, DType::e4m3) && compared("amax_s", 1.001, DType::e4m3));
+  EXPECT_FALSE(compared("amax_o", 1.13, DType::e4m3) || compared("amax_s", 1.003, DType::e4m3));
+}
+
 TEST(Compare, EqualAgrees) {
   const Comparison result = compare_o({3, 4}, {3, 4});
   EXPECT_TRUE(result.agrees());

@@ -65,6 +65,7 @@ plan::Target target_of(std::int64_t sm) {
 
 TEST(Work, PeakIsThatOfTheTensorCores) {
   EXPECT_DOUBLE_EQ(*peak_flops(target_of(90)), 132 * 1.98e9 * 4096);  // 1.07e15
+  EXPECT_DOUBLE_EQ(*peak_flops(target_of(90), DType::e4m3), 2 * *peak_flops(target_of(90)));
   EXPECT_EQ(peak_flops(target_of(70)), std::nullopt);
   EXPECT_EQ(peak_flops({"t", 90, "no JSON"}), std::nullopt);
 }

@@ -94,7 +94,7 @@ std::vector<Fact> facts() {
        "tensor a: f32[Skv]; tensor c: f32[Sq]; tensor d: bf16[Hq]; tensor e: f32[B, Sq, Skv]; "
        "tensor f: f16[Hq, Skv]; tensor g: f32[Sq, Skv]; score score + a[kv_idx] + c[q_raw] + d[h] "
        "+ e[b, q_raw, kv_idx] + f[h, kv_idx] + g[q_raw, kv_idx];"},
-      {"EightBits", kSizes, "dtype e4m3;", "error[E0901]"},
+      {"EightBits", kSizes, "dtype e4m3;", "error[E0504]"},
   };
 }
 

@@ -110,6 +110,9 @@ const std::pair<const char*, const char*> kDifferent[] = {
     {"more", "lengths kv;"},
     {"more", "lengths q;"},
     {"more", "lengths q, kv;"},
+    {"dtype", "dtype e4m3; quantize per_tensor;"},
+    {"dtype", "dtype e5m2; quantize per_tensor;"},
+    {"dtype", "dtype e4m3; quantize per_tensor, o: e5m2;"},
     {"more", "dropout 0.1;"},
     {"more", "dropout 0.2;"},
     {"more", "dropout 0.2, q_idx != kv_idx;"},
@@ -121,6 +124,20 @@ TEST(SpecSignature, SpecsThatDifferInOneFieldDiffer) {
     const auto [at, is_new] = specs.emplace(signature(with(clause, value)), value);
     EXPECT_TRUE(is_new) << value << " has the signature of " << at->second;
   }
+}
+
+TEST(SpecSignature, AmaxIsAnOutputAndADefaultIsNotCompiled) {
+  const auto eight = [](const char* quantize, const char* outputs) {
+    Clauses clauses = base();
+    clauses.at("dtype") = std::string("dtype e4m3; ") + quantize;
+    clauses.at("outputs") = outputs;
+    return signature(text_of(clauses));
+  };
+  const std::string original = eight("quantize per_tensor;", "outputs o;");
+  EXPECT_FALSE(eight("quantize per_tensor;", "outputs o, amax_s;") == original);
+  EXPECT_FALSE(eight("quantize per_tensor;", "outputs o, amax_o;") ==
+               eight("quantize per_tensor;", "outputs o, amax_s;"));
+  EXPECT_TRUE(eight("quantize per_tensor, scale_s = 256;", "outputs o;") == original);
 }
 
 TEST(SpecSignature, SigmoidIsNotSoftmax) {
@@ -186,14 +203,17 @@ TEST(SpecSignature, OfAForwardIsWithoutWhatOnlyABackwardHas) {
 // Who adds a field to what is compiled cannot compile this: it wants specs above.
 TEST(SpecSignature, TheTablesAboveKnowEveryField) {
   const ir::Attention attention;
-  [[maybe_unused]] const auto& [name, dims, dtype, layouts, align, tensors, params, dag, scale,
-                                score, masks, normalize, normalize_pos, sink, dropout, lengths_q,
-                                lengths_kv, wants_o, wants_lse, wants_max, wants_sum_exp,
-                                wants_max_with_sink, wants_sum_exp_with_sink, place_of_statistics,
-                                gradients, deterministic, pos] = attention;
+  [[maybe_unused]] const auto& [name, dims, dtype, quantize, layouts, align, tensors, params, dag,
+                                scale, score, masks, normalize, normalize_pos, sink, dropout,
+                                lengths_q, lengths_kv, wants_o, wants_lse, wants_max, wants_sum_exp,
+                                wants_max_with_sink, wants_sum_exp_with_sink, wants_amax_s,
+                                wants_amax_o, place_of_statistics, gradients, deterministic, pos] =
+      attention;
   [[maybe_unused]] const auto& [of, dtype_of_tensor, extents, place, learned, monotone, fallback,
                                 runs, longest] = ir::CapturedTensor();
   [[maybe_unused]] const auto& [kind, strides, page, pages, tables] = ir::Layout();
+  [[maybe_unused]] const auto& [type_of_o, type_of_d_o, type_of_gradients, place_of_quantize] =
+      ir::Quantize();
   [[maybe_unused]] const auto& [probability, keep, place_of_dropout] = ir::Dropout();
   // How the worker is started is no part of a plan, nor where it is kept, nor which ways of
   // lowering and which rewrites are tried, nor the analyses of masks made so far.

@@ -49,6 +49,19 @@ TEST(Text, SigmoidRoundTripsAndSoftmaxIsNotPrinted) {
   expect_error(replaced("  outputs", "  normalize relu\n  outputs"), "sigmoid", 32);
 }
 
+TEST(Text, QuantizeRoundTrips) {
+  const std::string line = "  quantize o=bf16 do=e5m2 gradients=e4m3\n";
+  const std::string text = replaced("  outputs o lse\n", line + "  outputs o lse amax_s amax_o\n");
+  const Result<Attention> parsed = parse(text);
+  ASSERT_TRUE(parsed.ok()) << parsed.error().message;
+  EXPECT_EQ(to_text(*parsed), text);
+  EXPECT_EQ(parsed->dtype_of("o"), DType::bf16);
+  EXPECT_EQ(parsed->dtype_of("do"), DType::e5m2);
+  EXPECT_EQ(parsed->dtype_of("dk"), DType::e4m3);
+  EXPECT_TRUE(parsed->wants_amax_s && parsed->wants_amax_o);
+  expect_error(replaced("  outputs", "  quantize o=e4m3\n  outputs"), "do", 32);
+}
+
 TEST(Text, UnreachableNodesAreNotPrinted) {
   Result<Attention> parsed = parse(kSample);
   ASSERT_TRUE(parsed.ok());

@@ -28,7 +28,7 @@ TEST(Verify, DimsAndLayouts) {
   EXPECT_EQ(complaint([](Attention& a) { a.dims.set(Dim::Sq, 0); }), "Sq is not positive");
   EXPECT_EQ(complaint([](Attention& a) { a.dims.set(Dim::Hkv, 3); }),
             "Hq is not a multiple of Hkv");
-  EXPECT_EQ(complaint([](Attention& a) { a.dtype = DType::f32; }), "dtype f32");
+  EXPECT_EQ(complaint([](Attention& a) { a.dtype = DType::f32; }), "dtype f32 of q");
   EXPECT_EQ(complaint([](Attention& a) { a.layouts.erase("k"); }), "no layout of k");
   EXPECT_EQ(complaint([](Attention& a) { a.layouts["x"] = {}; }), "layout of an unknown tensor");
   EXPECT_EQ(complaint([](Attention& a) { a.layouts["v"].strides[0] = 0; }),
@@ -80,6 +80,37 @@ TEST(Verify, SigmoidHasNoStatisticsAndNoSink) {
   EXPECT_EQ(sigmoid([](Attention& a) { a.wants_lse = true; }), kStatistic);
   EXPECT_EQ(sigmoid([](Attention& a) { a.wants_sum_exp = true; }), kStatistic);
   EXPECT_EQ(sigmoid([](Attention& a) { a.sink = a.scale; }), "a sink without softmax");
+}
+
+void quantize(Attention& a) {
+  a.dtype = DType::e4m3;
+  a.quantize.emplace();
+  for (const Scale& scale : kScales) {
+    if (a.has(scale)) {
+      a.tensors.push_back({std::string(scale.name), DType::f32, {a.dag.integer(1)}, {}});
+    }
+  }
+}
+
+TEST(Verify, EightBitsHaveScalesAndOthersHaveNone) {
+  const auto quantized = [](void (*change)(Attention&)) {
+    return complaint([&](Attention& a) {
+      quantize(a);
+      change(a);
+    });
+  };
+  EXPECT_EQ(quantized([](Attention& a) { a.wants_amax_o = true; }), "");
+  EXPECT_EQ(quantized([](Attention& a) { a.dtype = DType::bf16; }), "bf16 with quantize");
+  EXPECT_EQ(quantized([](Attention& a) { a.quantize.reset(); }), "e4m3 without quantize");
+  EXPECT_EQ(quantized([](Attention& a) { a.tensors.pop_back(); }), "scale_o is not f32[1]");
+  EXPECT_EQ(quantized([](Attention& a) { a.quantize->o = DType::f32; }), "dtype f32 of o");
+  EXPECT_EQ(quantized([](Attention& a) { a.quantize->d_o = DType::f64; }), "dtype f64 of do");
+  EXPECT_EQ(quantized([](Attention& a) {
+              a.normalize = Normalize::sigmoid;
+              a.wants_lse = false;
+            }),
+            "quantize without softmax");
+  EXPECT_EQ(complaint([](Attention& a) { a.wants_amax_s = true; }), "amax without quantize");
 }
 
 TEST(Verify, Nodes) {

@@ -90,6 +90,88 @@ void show_warp_group_products() {
   }
 }
 
+constexpr const char* kEight = "dtype e4m3; quantize per_tensor; ";
+
+// Of 8-bit attention with these clauses; empty where it serves.
+std::string refusal_of_8_bits(const std::string& clauses, std::int64_t sm) {
+  planning::Context context = attn::testing::in(false);
+  context.gpu.sm = sm;
+  const auto program = driver::lower(attention_of(kEight + clauses), "composite", context);
+  return program.ok() ? "" : program.error().message;
+}
+void show_fp8_attention() {
+  EXPECT_EQ(refusal_of_8_bits(kSizes, 90), "");
+  EXPECT_EQ(refusal_of_8_bits(kSizes, 120), "");
+  EXPECT_THAT(refusal_of_8_bits(kSizes, 89), HasSubstr("compute capability 9.0"));
+}
+void show_fp8_half_output() {
+  const std::string half = std::string("dtype e4m3; quantize per_tensor, o: bf16; ") + kSizes;
+  const auto refused = [&](std::int64_t sm) {
+    planning::Context context = attn::testing::in(false);
+    context.gpu.sm = sm;
+    return !driver::lower(attention_of(half), "composite", context).ok();
+  };
+  EXPECT_TRUE(refused(90) && !refused(100) && refused(120));
+}
+void show_fp8_bottom_right() {
+  const std::string ends =
+      std::string(kSizes) + "lengths q, kv; align bottom_right; mask q_idx >= kv_idx;";
+  EXPECT_THAT(refusal_of_8_bits(ends, 90), HasSubstr("last key"));
+  EXPECT_EQ(refusal_of_8_bits(ends, 100), "");
+}
+void show_fp8_ragged() {
+  const std::string ragged = std::string(kSizes) + "layout thd;";
+  EXPECT_EQ(refusal_of_8_bits(ragged, 90), "");
+  EXPECT_THAT(refusal_of_8_bits(ragged, 120), HasSubstr("`thd`"));
+}
+std::string sizes_of_depth(int of_q, int of_v) {
+  return "dims B = 2, Hq = 4, Sq = 128, Dqk = " + std::to_string(of_q) +
+         ", Dv = " + std::to_string(of_v) + "; ";
+}
+void show_fp8_depth() {
+  EXPECT_EQ(refusal_of_8_bits(sizes_of_depth(256, 256), 90), "");
+  EXPECT_THAT(refusal_of_8_bits(sizes_of_depth(272, 64), 90), HasSubstr("at most 256"));
+  EXPECT_EQ(refusal_of_8_bits(sizes_of_depth(256, 256), 100), "");
+  EXPECT_THAT(refusal_of_8_bits(sizes_of_depth(192, 128), 120), HasSubstr("at most 128"));
+}
+// Of the backward.
+std::string refusal_of_8_bits_backward(const std::string& clauses, std::int64_t sm) {
+  planning::Context context = attn::testing::in(true);
+  context.gpu.sm = sm;
+  const auto program =
+      driver::lower(attention_of(kEight + clauses + "grad q, k, v;"), "composite", context);
+  return program.ok() ? "" : program.error().message;
+}
+constexpr const char* kTrained = "dims B = 2, Hq = 4, Hkv = 2, Sq = 128, Skv = 256, D = 128; ";
+void show_fp8_backward() {
+  EXPECT_EQ(refusal_of_8_bits_backward(kTrained, 90), "");
+  EXPECT_EQ(refusal_of_8_bits_backward(kTrained, 100), "");
+  EXPECT_THAT(refusal_of_8_bits_backward(kTrained, 120), HasSubstr("is missing"));
+  const std::string trained = kTrained;
+  EXPECT_THAT(refusal_of_8_bits_backward(trained + "dropout 0.1;", 90), HasSubstr("dropout"));
+  EXPECT_THAT(refusal_of_8_bits_backward(trained + "deterministic;", 90),
+              HasSubstr("not known to be the same"));
+}
+void show_fp8_backward_least_depth() {
+  const std::string of_64 = sizes_of_depth(64, 64);
+  EXPECT_THAT(refusal_of_8_bits_backward(of_64, 90), HasSubstr("head dimensions of 128"));
+  EXPECT_EQ(refusal_of_8_bits_backward(of_64, 100), "");
+  EXPECT_THAT(refusal_of_8_bits_backward(sizes_of_depth(192, 128), 100), HasSubstr("at most 128"));
+}
+void show_fp8_backward_ragged() {
+  const std::string ragged = std::string(kTrained) + "layout thd;";
+  EXPECT_THAT(refusal_of_8_bits_backward(ragged, 90), HasSubstr("`thd`"));
+  EXPECT_EQ(refusal_of_8_bits_backward(ragged, 100), "");
+}
+void show_fp8_backward_scores() {
+  const std::string capped = std::string(kTrained) + "score 20 * tanh(score / 20);";
+  EXPECT_EQ(refusal_of_8_bits_backward(capped, 90), "");
+  EXPECT_THAT(refusal_of_8_bits_backward(capped, 100), HasSubstr("no score expressions"));
+  const std::string odd = "dims B = 2, Hq = 4, Sq = 100, D = 128; ";
+  EXPECT_EQ(refusal_of_8_bits_backward(odd, 90), "");
+  EXPECT_THAT(refusal_of_8_bits_backward(odd, 100), HasSubstr("multiples of 128"));
+}
+
 #define ATTN_CAPABILITY(name, ...) \
   TEST(Capabilities, name) { show_##name(); }
 #include "compiler/planning/capabilities.def"

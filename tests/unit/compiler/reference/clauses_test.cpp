@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <string>
 
 #include "compiler/reference/defaults.h"
 #include "tests/unit/compiler/reference/problem.h"
@@ -45,6 +46,56 @@ TEST(Outputs, MaxAndSumOfExponentials) {
   EXPECT_DOUBLE_EQ(out.max.values[0], 1);
   EXPECT_DOUBLE_EQ(out.sum_exp.values[0], 1 + std::exp(-0.5));
   EXPECT_DOUBLE_EQ(out.lse.values[0], 1 + std::log(1 + std::exp(-0.5)));
+}
+
+// Scores 0.5 and 1, as above, by way of descales.
+constexpr const char* kQuantized =
+    "  dtype e4m3\n  tensor descale_q: f32[%0]\n  tensor descale_k: f32[%0]\n"
+    "  tensor descale_v: f32[%0]\n  tensor descale_s: f32[%0]\n  tensor scale_s: f32[%0]\n"
+    "  tensor scale_o: f32[%0]\n  %0: int = const_int 1\n  %1: real = const_real 0.5\n"
+    "  %2: real = score\n  scale %1\n  score %2\n  quantize o=e4m3 do=e4m3 gradients=e4m3\n"
+    "  outputs o\n";
+Inputs quantized_inputs(double scale_s, double scale_o) {
+  Inputs inputs = two_keys();
+  for (const auto& [name, value] : {std::pair("descale_q", 0.25), std::pair("descale_k", 4.0),
+                                    std::pair("descale_v", 0.5), std::pair("descale_s", 0.125),
+                                    std::pair("scale_s", scale_s), std::pair("scale_o", scale_o)}) {
+    inputs.tensors[name] = testing::tensor({1}, {value});
+  }
+  return inputs;
+}
+Outputs quantized(double scale_s, double scale_o, bool unrounded) {
+  Result<Outputs> outputs = evaluate(testing::attention(kTwoKeys, kQuantized),
+                                     quantized_inputs(scale_s, scale_o), {.unrounded = unrounded});
+  EXPECT_TRUE(outputs.ok()) << (outputs.ok() ? "" : outputs.error().message);
+  return outputs.ok() ? *outputs : Outputs{};
+}
+
+TEST(Quantized, WeightsAreRoundedRelativeToTheLargestOfTheRow) {
+  const double weight = std::exp(-0.5), sum = weight + 1;
+  const double unrounded = (weight * 10 + 20) * 8 * 0.125 * 0.5 / sum;
+  EXPECT_NEAR(quantized(8, 1, true).o.values[0], unrounded, 1e-14);
+  // 8 exp(-0.5) is 4.85, in e4m3 5; 20 and 10 are exact.
+  const double y = (5.0 * 10 + 8 * 20) * 0.125 * 0.5 / sum;
+  const Outputs out = quantized(8, 4, false);
+  EXPECT_EQ(out.o.values[0], round_to(DType::e4m3, 4 * y));
+  EXPECT_NEAR(out.amax_o.values[0], y, 1e-14);
+  EXPECT_THAT(out.amax_o.dims, ElementsAre(1));
+  EXPECT_NEAR(out.amax_s.values[0], 1 / sum, 1e-15);
+}
+
+TEST(Quantized, Saturates) {
+  EXPECT_EQ(quantized(8, 1e6, false).o.values[0], 448);
+  // Both weights, at 448, count the same.
+  const double y = 448.0 * (10 + 20) * 0.125 * 0.5 / (std::exp(-0.5) + 1);
+  EXPECT_NEAR(quantized(1e6, 1, false).amax_o.values[0], y, 1e-9);
+}
+
+TEST(Quantized, AScaleIsPositiveAndFinite) {
+  for (const double wrong : {0.0, -1.0, kInfinity, std::nan("")}) {
+    EXPECT_THAT(refusal(kTwoKeys, kQuantized, quantized_inputs(wrong, 1)),
+                HasSubstr("is not positive and finite"));
+  }
 }
 
 TEST(Sigmoid, EachWeightIsThatOfItsScore) {

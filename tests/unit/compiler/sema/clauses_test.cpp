@@ -58,11 +58,52 @@ TEST(Scale, IsOneOverRootOfTheHeadDimension) {
   EXPECT_DOUBLE_EQ(attention.dag.real_of(attention.scale), 1 / std::sqrt(192.0));
 }
 
-TEST(Dtype, IsF16OrBf16) {
+TEST(Dtype, IsF16OrBf16OrOf8Bits) {
   EXPECT_EQ(good("dtype f16;").dtype, DType::f16);
   EXPECT_EQ(analyze_body("dtype f32;").codes, Codes{"E0502"});
-  EXPECT_EQ(analyze_body("dtype fp8;").codes, Codes{"E0901"});
+  EXPECT_EQ(analyze_body("dtype fp8;").codes, Codes{"E0502"});
+  EXPECT_EQ(analyze_body("dtype e4m3;").codes, Codes{"E0504"});
+  EXPECT_EQ(analyze_body("quantize per_tensor;").codes, Codes{"E0504"});
   EXPECT_EQ(analyze_body("dtype half;").codes, Codes{"E0502"});
+}
+
+TEST(Quantize, DeclaresTheScalesOfTheForward) {
+  const ir::Attention plain = good("dtype e4m3; quantize per_tensor;");
+  EXPECT_EQ(plain.dtype, DType::e4m3);
+  EXPECT_EQ(plain.quantize->o, DType::e4m3);
+  for (const char* name :
+       {"descale_q", "descale_k", "descale_v", "descale_s", "scale_s", "scale_o"}) {
+    const ir::CapturedTensor* scale = plain.find_tensor(name);
+    ASSERT_NE(scale, nullptr) << name;
+    EXPECT_EQ(scale->dtype, DType::f32);
+    EXPECT_EQ(ir::fold_real(plain.dag, *scale->fallback), 1.0);
+  }
+  EXPECT_EQ(plain.tensors.size(), 6U);
+  EXPECT_FALSE(plain.wants_amax_s || plain.wants_amax_o);
+}
+
+TEST(Quantize, TypesAndDefaults) {
+  const ir::Attention given = good(
+      "outputs o, amax_o; quantize per_tensor, o: bf16, do: e5m2, scale_s = 2 * 128; dtype e5m2;");
+  EXPECT_EQ(given.dtype_of("q"), DType::e5m2);
+  EXPECT_EQ(given.dtype_of("o"), DType::bf16);
+  EXPECT_EQ(given.dtype_of("do"), DType::e5m2);
+  EXPECT_EQ(given.find_tensor("scale_o"), nullptr);
+  EXPECT_EQ(ir::fold_real(given.dag, *given.find_tensor("scale_s")->fallback), 256.0);
+  EXPECT_TRUE(given.wants_amax_o && !given.wants_amax_s);
+}
+
+TEST(Quantize, ATrainedSpecHasTheScalesOfTheBackward) {
+  const ir::Attention all = good("dtype e4m3; quantize per_tensor; grad q;");
+  EXPECT_EQ(all.tensors.size(), std::size(ir::kScales));
+  EXPECT_EQ(all.gradients, std::vector<std::string>{"q"});
+  const ir::Attention half =
+      good("dtype e4m3; quantize per_tensor, o: bf16, gradients: bf16; grad q, k;");
+  for (const char* missing : {"scale_o", "descale_o", "scale_dq", "scale_dk", "scale_dv"}) {
+    EXPECT_EQ(half.find_tensor(missing), nullptr) << missing;
+  }
+  EXPECT_NE(half.find_tensor("descale_do"), nullptr);
+  EXPECT_NE(half.find_tensor("scale_dp"), nullptr);
 }
 
 TEST(Layout, OfAllAndOfEach) {

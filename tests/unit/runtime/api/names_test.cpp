@@ -33,13 +33,13 @@ TEST(Names, EveryDtypeHasANumber) {
 }
 
 TEST(Names, EveryRoleThatIsBoundHasANumber) {
-  for (attn_role role = ATTN_ROLE_QUERY; role <= ATTN_ROLE_GRADIENT; ++role) {
+  for (attn_role role = ATTN_ROLE_QUERY; role <= ATTN_ROLE_AMAX; ++role) {
     const auto parsed = plan::parse_tensor_role(attn_role_name(role));
     ASSERT_TRUE(parsed.has_value()) << role;
     EXPECT_EQ(number_of(*parsed), role);
   }
   EXPECT_STREQ(attn_role_name(0), "unknown");
-  EXPECT_STREQ(attn_role_name(ATTN_ROLE_GRADIENT + 1), "unknown");
+  EXPECT_STREQ(attn_role_name(ATTN_ROLE_AMAX + 1), "unknown");
 }
 
 }  // namespace

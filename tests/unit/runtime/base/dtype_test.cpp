@@ -141,6 +141,70 @@ TEST(DType, RoundToF32DropsTheExtraBits) {
   EXPECT_EQ(round_to(DType::i32, 7.0), 7.0);
 }
 
+// Sign, exponent and fraction of the OCP specification's tables, independent of the code.
+double fp8_value(DType type, int bits) {
+  const bool wide = type == DType::e5m2;
+  const int fraction_bits = wide ? 2 : 3, bias = wide ? 15 : 7;
+  const int exponent = (bits & 0x7F) >> fraction_bits;
+  const double fraction = (bits & ((1 << fraction_bits) - 1)) * std::pow(2.0, -fraction_bits);
+  const double magnitude = exponent == 0 ? std::pow(2.0, 1 - bias) * fraction
+                                         : std::pow(2.0, exponent - bias) * (1 + fraction);
+  return (bits & 0x80) != 0 ? -magnitude : magnitude;
+}
+
+TEST(Fp8, EveryFiniteByteIsItsValue) {
+  for (const DType type : {DType::e4m3, DType::e5m2}) {
+    const int finite = type == DType::e4m3 ? 0x7F : 0x7C;
+    for (int sign : {0, 0x80}) {
+      for (int bits = 0; bits < finite; ++bits) {
+        const auto byte = static_cast<std::uint8_t>(sign | bits);
+        EXPECT_EQ(from_fp8_bits(type, byte), fp8_value(type, byte)) << int{byte};
+        EXPECT_EQ(to_fp8_bits(type, fp8_value(type, byte)), byte);
+      }
+    }
+  }
+}
+
+TEST(Fp8, SpecialBytes) {
+  EXPECT_TRUE(std::isnan(from_fp8_bits(DType::e4m3, 0x7F)));
+  EXPECT_TRUE(std::isnan(from_fp8_bits(DType::e4m3, 0xFF)));
+  EXPECT_EQ(from_fp8_bits(DType::e4m3, 0x7E), 448);
+  EXPECT_EQ(from_fp8_bits(DType::e5m2, 0xFC), -std::numeric_limits<double>::infinity());
+  for (int bits : {0x7D, 0x7E, 0x7F}) {
+    EXPECT_TRUE(std::isnan(from_fp8_bits(DType::e5m2, static_cast<std::uint8_t>(bits))));
+  }
+  for (const DType type : {DType::e4m3, DType::e5m2}) {
+    EXPECT_TRUE(std::isnan(from_fp8_bits(type, to_fp8_bits(type, std::nan("")))));
+    EXPECT_TRUE(std::isnan(round_to(type, std::nan(""))));
+    EXPECT_TRUE(std::signbit(from_fp8_bits(type, to_fp8_bits(type, -0.0))));
+  }
+}
+
+TEST(Fp8, RoundsToTheNearestAndTiesToEven) {
+  for (const DType type : {DType::e4m3, DType::e5m2}) {
+    const int last = type == DType::e4m3 ? 0x7E : 0x7B;
+    for (int bits = 0; bits < last; ++bits) {
+      const double low = fp8_value(type, bits), high = fp8_value(type, bits + 1);
+      const double middle = (low + high) / 2, even = bits % 2 == 0 ? low : high;
+      EXPECT_EQ(round_to(type, middle), even) << bits;
+      EXPECT_EQ(round_to(type, -middle), -even) << bits;
+      EXPECT_EQ(round_to(type, std::nextafter(middle, 0)), low) << bits;
+      EXPECT_EQ(round_to(type, std::nextafter(middle, 1e9)), high) << bits;
+    }
+  }
+}
+
+TEST(Fp8, Saturates) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(round_to(DType::e4m3, 449), 448);
+  EXPECT_EQ(round_to(DType::e4m3, 1e30), 448);
+  EXPECT_EQ(round_to(DType::e4m3, -infinity), -448);
+  EXPECT_EQ(round_to(DType::e5m2, infinity), 57344);
+  EXPECT_EQ(to_fp8_bits(DType::e5m2, -infinity), 0xFB);
+  EXPECT_EQ(max_finite(DType::e4m3), 448);
+  EXPECT_EQ(max_finite(DType::e5m2), 57344);
+}
+
 TEST(DType, EveryNameReadsBack) {
   const DType all[] = {
 #define ATTN_DTYPE(name, bytes, is_float) DType::name,
@@ -160,6 +224,9 @@ TEST(DType, SizesAndKinds) {
   EXPECT_EQ(size_of(DType::boolean), 1U);
   EXPECT_TRUE(is_float(DType::f16));
   EXPECT_FALSE(is_float(DType::i32));
+  EXPECT_TRUE(is_float(DType::e4m3) && is_fp8(DType::e4m3) && is_fp8(DType::e5m2));
+  EXPECT_FALSE(is_fp8(DType::f16) || is_fp8(DType::i8));
+  EXPECT_EQ(size_of(DType::e5m2), 1U);
 }
 
 }  // namespace

@@ -230,6 +230,20 @@ TEST_F(FeaturesTest, OfAttentionAsOneNode) {
   EXPECT_TRUE(has(Feature::over_1024_columns));
 }
 
+TEST_F(FeaturesTest, EightBitsAndDeepHeads) {
+  add_sdpa();
+  EXPECT_FALSE(has(Feature::eight_bits) || has(Feature::deep_heads_in_8_bits));
+  graph_.tensors[0].dtype = DType::e5m2;
+  EXPECT_TRUE(has(Feature::eight_bits));
+  const auto deep = [&](std::int64_t of_k, std::int64_t of_v) {
+    graph_.tensors[1].dims[3] = of_k;
+    graph_.tensors[2].dims[3] = of_v;
+    return has(Feature::deep_heads_in_8_bits);
+  };
+  EXPECT_FALSE(deep(128, 128) || deep(192, 128));
+  EXPECT_TRUE(deep(192, 192) && deep(64, 144));
+}
+
 TEST_F(FeaturesTest, AProductAloneHasNone) {
   set_rows(1);
   EXPECT_EQ(features_of(graph_), Features());

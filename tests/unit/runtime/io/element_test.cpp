@@ -33,6 +33,13 @@ TEST(Element, InfinitiesAndNanSurvive) {
   }
 }
 
+TEST(Element, EightBitFloatsRoundAndSaturate) {
+  EXPECT_TRUE(fits(DType::e4m3, 0.3) && fits(DType::e5m2, 1e9));
+  EXPECT_EQ(round_trip(DType::e4m3, -1.8125), -1.75);
+  EXPECT_EQ(round_trip(DType::e4m3, 1e9), 448);
+  EXPECT_EQ(round_trip(DType::e5m2, 0.3), 0.3125);
+}
+
 TEST(Element, IntegersFitTheirRangeOnly) {
   EXPECT_TRUE(fits(DType::i8, -128));
   EXPECT_FALSE(fits(DType::i8, 128));

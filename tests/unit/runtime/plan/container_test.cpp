@@ -32,7 +32,7 @@ TEST(Container, ResealingAGoodFileChangesNothing) {
 
 TEST(Container, NewerVersionsAreSaidToBeNewer) {
   expect_error(with_number(sample(), 8, 4, kFormatVersion + 1), ErrorCode::plan_newer,
-               "format version 9");
+               "format version 10");
   expect_error(with_number(sample(), 8, 4, 0xFFFFFFFF), ErrorCode::plan_newer, "4294967295");
   expect_error(with_number(sample(), 8, 4, 0), ErrorCode::plan_damaged, "format version 0");
 }
@@ -45,6 +45,23 @@ TEST(Container, TheVersionIsTheLowestThatHoldsThePlan) {
   EXPECT_EQ(sample()[8], 1);
   expect_error(with_number(derived, 8, 4, 1), ErrorCode::plan_damaged,
                "versions of the plan file's header and manifest differ");
+}
+
+TEST(Container, EightBitTensorsNeedVersion9) {
+  Plan plan = testing::sample_plan();
+  const auto make_narrow = [](auto& tensors) {
+    for (auto& tensor : tensors) {
+      if (tensor.name == "o") tensor.dtype = DType::e4m3;
+    }
+  };
+  make_narrow(plan.program.tensors);
+  make_narrow(std::get<CudnnStep>(plan.program.steps[0]).graph.tensors);
+  plan.signature = signature_of(plan.program, plan.target, plan.cudnn_version);
+  const std::string bytes = serialize(plan);
+  EXPECT_EQ(bytes[8], 9);
+  const Result<Plan> read = deserialize(bytes);
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_EQ(*read, plan);
 }
 
 TEST(Container, LengthsAndCountsAreCheckedBeforeUse) {

@@ -42,13 +42,13 @@ TEST(Words, AreThoseOfTheCompiler) {
   EXPECT_EQ(described(WordKind::choice),
             (std::set<std::string_view>{
                 to_string(ir::Align::top_left), to_string(ir::Align::bottom_right),
-                to_string(ir::Normalize::softmax), to_string(ir::Normalize::sigmoid)}));
+                to_string(ir::Normalize::softmax), to_string(ir::Normalize::sigmoid), "per_tensor"}));
 }
 
 TEST(Words, HaveEveryType) {
   const auto types = described(WordKind::type);
   for (const std::string_view type : types) EXPECT_TRUE(parse_dtype(type).has_value()) << type;
-  EXPECT_EQ(types.size(), 9U);
+  EXPECT_EQ(types.size(), 11U);
 }
 
 TEST(Words, HaveEveryLayout) {

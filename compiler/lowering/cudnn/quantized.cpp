@@ -1,0 +1,190 @@
+#include "compiler/lowering/cudnn/quantized.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "compiler/lowering/common/controls.h"
+#include "compiler/lowering/common/unsupported.h"
+#include "compiler/lowering/cudnn/operands.h"
+#include "compiler/lowering/cudnn/staging.h"
+#include "compiler/planning/capabilities.h"
+#include "runtime/plan/internal_tensor.h"
+
+namespace attn::lowering {
+namespace {
+
+using planning::Capability;
+
+constexpr Dims4 kOne{1, 1, 1, 1};
+
+Uid scalar(GraphBuilder& builder, const std::string& name) {
+  return builder.add_tensor(name, DType::f32, kOne, kOne, {.alignment = captured_alignment(name)});
+}
+
+Uid scaled(GraphBuilder& builder, Uid x, std::string_view scale, Uid y, SourcePos pos) {
+  builder.pointwise(PointwiseMode::mul, DType::f32, x, scalar(builder, std::string(scale)), y, pos);
+  return y;
+}
+
+// A row of the table of what 8-bit attention may have.
+struct Limit {
+  Capability capability;
+  bool (*concerns)(const ir::Attention& attention, const passes::MaskForm& form);
+  const char* message;
+  const char* help;
+};
+constexpr Limit kLimits[] = {
+    {Capability::fp8_half_output,
+     [](const ir::Attention& a, const passes::MaskForm&) { return !is_fp8(a.dtype_of("o")); },
+     "here, cuDNN's 8-bit attention has no 16-bit output",
+     "o may be `e4m3`; compute capability 10.0 has 16-bit outputs with cuDNN 9.13 or newer"},
+    {Capability::fp8_bottom_right,
+     [](const ir::Attention&, const passes::MaskForm& form) {
+       return form.from_end.left || form.from_end.right;
+     },
+     "here, cuDNN's 8-bit attention has no mask that ends at each batch's last key",
+     "`align top_left`, or no lengths"},
+    {Capability::fp8_ragged,
+     [](const ir::Attention& a, const passes::MaskForm&) {
+       return !addressed_by(a, "q").empty() || !addressed_by(a, "k").empty();
+     },
+     "here, cuDNN's 8-bit attention does not support `thd` and pages", "use `layout bshd;`"},
+};
+
+Status check_depth(const ir::Attention& attention, const planning::Context& context) {
+  const std::int64_t of_q = attention.dims[ir::Dim::Dqk], of_v = attention.dims[ir::Dim::Dv];
+  const std::int64_t most = limit(Capability::fp8_depth, context);
+  if (std::max(of_q, of_v) <= most) return {};
+  return unsupported(attention.quantize->pos,
+                     fmt::format("here, cuDNN's 8-bit attention has head dimensions of at most {}; "
+                                 "these are {} and {}",
+                                 most, of_q, of_v));
+}
+
+Error without_backward(const ir::Attention& attention, std::string message, std::string help = "") {
+  return unsupported(attention.quantize->pos,
+                     "here, cuDNN's backward of 8-bit attention " + message, std::move(help));
+}
+
+bool ends_within_tile(const ir::Attention& attention) {
+  constexpr std::int64_t kTile = 128;
+  return attention.dims[ir::Dim::Sq] % kTile != 0 || attention.dims[ir::Dim::Skv] % kTile != 0;
+}
+
+}  // namespace
+
+Status check_quantized_backward(const ir::Attention& attention, const passes::MaskForm& form,
+                                const planning::Context& context) {
+  if (!attention.quantize) return {};
+  if (!can(Capability::fp8_backward, context)) return without_backward(attention, "is missing");
+  ATTN_RETURN_IF_ERROR(check_quantized(attention, form, context));
+  constexpr std::int64_t kMost = 128;
+  const std::int64_t least = limit(Capability::fp8_backward_least_depth, context);
+  for (const ir::Dim dim : {ir::Dim::Dqk, ir::Dim::Dv}) {
+    const std::int64_t depth = attention.dims[dim];
+    if (least <= depth && depth <= kMost) continue;
+    return without_backward(
+        attention, fmt::format("needs head dimensions {} {}; {} is {}",
+                               least == kMost ? "of" : "of at most", kMost, to_string(dim), depth));
+  }
+  if (!addressed_by(attention, "q").empty() && !can(Capability::fp8_backward_ragged, context)) {
+    return without_backward(attention, "does not support `thd`", "use `layout bshd;`");
+  }
+  if (attention.dropout) {
+    return without_backward(attention, "is not known with dropout", "remove `dropout`");
+  }
+  const bool changed = !attention.dag[attention.score].is(ir::Op::score_) || !form.residual.empty();
+  if (can(Capability::fp8_backward_scores, context)) return {};
+  if (changed) return without_backward(attention, "supports no score expressions");
+  if (!ends_within_tile(attention)) return {};
+  return without_backward(attention, "needs Sq and Skv that are multiples of 128");
+}
+
+Status check_quantized(const ir::Attention& attention, const passes::MaskForm& form,
+                       const planning::Context& context) {
+  if (!attention.quantize) return {};
+  for (const Limit& row : kLimits) {
+    if (can(row.capability, context) || !row.concerns(attention, form)) continue;
+    return unsupported(attention.quantize->pos, row.message, row.help);
+  }
+  return check_depth(attention, context);
+}
+
+Value times_scales(const ir::Attention& attention, GraphBuilder& builder, Value x,
+                   std::initializer_list<std::string_view> scales) {
+  for (const std::string_view scale : scales) {
+    x.uid = scaled(builder, x.uid, scale, builder.add_scores(DType::f32), attention.pos);
+  }
+  return x;
+}
+
+Uid times_row_scale(const ir::Attention& attention, GraphBuilder& builder, Uid x,
+                    std::string_view scale) {
+  return scaled(builder, x, scale, builder.add_rows(), attention.pos);
+}
+
+void store_amax(const ir::Attention& attention, GraphBuilder& builder, Uid x,
+                const std::string& name) {
+  builder.reduce(graph::ReduceOp::amax, x, scalar(builder, name), attention.pos);
+}
+
+Value quantized_weights(const ir::Attention& attention, GraphBuilder& builder, Value weights) {
+  store_amax(attention, builder, weights.uid, "amax_s");
+  return narrowed(attention, builder, weights, "scale_s", attention.dtype);
+}
+
+void times_quantized_value(const ir::Attention& attention, GraphBuilder& builder, Value weights,
+                           const Lengths& lengths) {
+  const Dims4 dims = staged_dims(attention, "o");
+  const auto product = [&] { return builder.add_virtual(DType::f32, dims, packed_strides(dims)); };
+  const SourcePos pos = attention.pos;
+  const Uid v = add_operand(attention, builder, "v", lengths);
+  const Uid sum = product();
+  builder.matmul(weights.uid, v, sum, pos, {.m = lengths.q, .k = lengths.kv});
+  const Uid by_weights = scaled(builder, sum, "descale_s", product(), pos);
+  const Uid whole = scaled(builder, by_weights, "descale_v", product(), pos);
+  const Uid o = add_operand(attention, builder, "o", lengths);
+  if (is_fp8(attention.dtype_of("o"))) {
+    scaled(builder, whole, "scale_o", o, pos);
+  } else {
+    builder.pointwise(PointwiseMode::mul, DType::f32, whole, builder.constant(DType::f32, 1).uid, o,
+                      pos);
+  }
+  store_amax(attention, builder, whole, "amax_o");
+}
+
+void store_quantized_gradient(const ir::Attention& attention, GraphBuilder& builder, Uid sum,
+                              std::initializer_list<std::string_view> scales,
+                              const std::string& name, Uid to) {
+  const Dims4 dims = staged_dims(attention, name);
+  for (const std::string_view scale : scales) {
+    const Uid y = builder.add_virtual(DType::f32, dims, packed_strides(dims));
+    sum = scaled(builder, sum, scale, y, attention.pos);
+  }
+  if (is_fp8(attention.dtype_of(name))) {
+    scaled(builder, sum, "scale_" + name, to, attention.pos);
+  } else {
+    builder.pointwise(PointwiseMode::mul, DType::f32, sum, builder.constant(DType::f32, 1).uid, to,
+                      attention.pos);
+  }
+  store_amax(attention, builder, sum, "amax_" + name);
+}
+
+Value narrowed(const ir::Attention& attention, GraphBuilder& builder, Value x,
+               std::string_view scale, DType dtype) {
+  return {scaled(builder, x.uid, scale, builder.add_scores(dtype), attention.pos), dtype,
+          Place::element};
+}
+
+std::vector<plan::TensorInfo> unwanted_amax(const ir::Attention& attention) {
+  std::vector<plan::TensorInfo> internals;
+  if (!attention.quantize) return internals;
+  for (const ir::Output& output : ir::kOutputs) {
+    if (!ir::is_amax(output.name) || attention.*output.wanted) continue;
+    internals.push_back(plan::internal_tensor(std::string(output.name), DType::f32, {1}));
+  }
+  return internals;
+}
+
+}  // namespace attn::lowering
