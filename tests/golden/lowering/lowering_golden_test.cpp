@@ -51,6 +51,32 @@ INSTANTIATE_TEST_SUITE_P(Specs, SurfaceLowering,
                          ::testing::ValuesIn(spec_files("tests/gpu/surface")),
                          [](const auto& spec) { return spec.param.stem().string(); });
 
+// 8-bit attention: types, layouts, copies, lengths, outputs that are not listed.
+class LoweringIn8Bits : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(LoweringIn8Bits, Program) {
+  const std::filesystem::path spec = GetParam();
+  const bool trains = spec.parent_path().stem() == "fp8_training";
+  const auto program = try_lower(std::filesystem::path(ATTN_SOURCE_DIR) / spec, "composite",
+                                 trains ? plan::Direction::backward : plan::Direction::forward);
+  expect_golden("tests/golden/lowering/" + spec.parent_path().stem().string() + "/" +
+                    spec.stem().string() + ".expected",
+                program.ok() ? plan::to_text(*program) : program.error().to_text() + "\n");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Specs, LoweringIn8Bits,
+    ::testing::Values("tests/gpu/fp8/causal.attn", "tests/gpu/fp8/depth_72.attn",
+                      "tests/gpu/fp8/amax_unlisted.attn", "tests/gpu/fp8/padding.attn",
+                      "tests/gpu/fp8/dropout.attn", "tests/gpu/fp8/o_bf16.attn",
+                      "tests/gpu/fp8_training/heads.attn", "tests/gpu/fp8_training/hybrid.attn",
+                      "tests/gpu/fp8_training/padding.attn",
+                      "tests/gpu/fp8_training/depth_64.attn"),
+    [](const auto& spec) {
+      const std::filesystem::path path = spec.param;
+      return path.parent_path().stem().string() + "_" + path.stem().string();
+    });
+
 // The backward with one fused kernel: masks, shared keys, derivatives, lengths, dropout, learned
 // tensors, copies, vectors, partial last tiles, and the deterministic form.
 class BackwardLowering : public ::testing::TestWithParam<const char*> {};
