@@ -91,13 +91,22 @@ Result<Explanation> explanation_of(const Options& options, const Subject& subjec
   return explanation;
 }
 
-bool is_refused(const Explanation& explanation) {
-  const auto& program = explanation.forward ? explanation.forward : explanation.backward;
-  return program && program->refusal;
+// Of the forward, else of the backward.
+std::optional<Error> refusal_of(const Explanation& explanation) {
+  const auto& forward = explanation.forward;
+  const auto& backward = explanation.backward;
+  if (forward && forward->refusal) return forward->refusal;
+  if (!backward || !backward->refusal) return std::nullopt;
+  Error refusal = *backward->refusal;
+  refusal.message = fmt::format("backward: {}", refusal.message);
+  return refusal;
 }
 
-Json to_json(const Options& options, const std::string& text) {
-  return {{"report", options.output}, {"bytes", text.size()}};
+Json to_json(const Options& options, const std::string& text, const std::optional<Error>& refusal,
+             const support::Source& source) {
+  Json json = {{"report", options.output}, {"bytes", text.size()}};
+  if (refusal) json["error"] = error_json(*refusal, &source);
+  return json;
 }
 
 // The exit code: a page of what no engine takes says why, but it is not done.
@@ -112,10 +121,12 @@ Result<int> write_report(const Options& options, const Subject& subject) {
   const std::string text = page::page_of(
       page::view_of({spec, explanation, further, std::move(drawn), subject.file.has_value()}));
   ATTN_RETURN_IF_ERROR(io::write_file(options.output, std::as_bytes(std::span(text))));
-  if (options.format == Format::json) print_json(to_json(options, text));
-  if (!is_refused(explanation)) return kOk;
-  const auto& program = explanation.forward ? explanation.forward : explanation.backward;
-  tell(error_text(*program->refusal, spec.source.get(), error_paint()));
+  const std::optional<Error> refusal = refusal_of(explanation);
+  if (options.format == Format::json) {
+    print_json(to_json(options, text, refusal, *spec.source));
+  }
+  if (!refusal) return kOk;
+  tell(error_text(*refusal, spec.source.get(), error_paint()));
   return kUnsupported;
 }
 

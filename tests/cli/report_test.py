@@ -161,6 +161,20 @@ class Report(attnc.Case):
                 self.assertIn(message, process.stderr)
                 self.assertFalse(path.exists())
 
+    def test_a_refused_backward(self):
+        """The forward alone can be compiled."""
+        spec = self.write("wide.attn", "attention wide { dims B = 1, Hq = 2, Sq = 64, D = 1024; "
+                          "mask q_idx >= kv_idx; grad q, k, v; outputs o; }")
+        path = self.folder / "wide.html"
+        arguments = ("report", spec, "-o", path, "--target", "h200")
+        self.attnc(*arguments, "--direction", "fwd")
+        process = self.attnc(*arguments, "--format", "json", code=3)
+        self.assertIn("error[unsupported]: backward: ", process.stderr)
+        json = attnc.json.loads(process.stdout)
+        self.assertEqual((json["bytes"], json["error"]["code"]), (path.stat().st_size, "unsupported"))
+        self.assertIn(json["error"]["message"], process.stderr)
+        self.assertEqual(Page(path).problems(), [])
+
     def test_a_refused_spec_has_a_page_that_says_why(self):
         page = self.report(SPECS / "sigmoid.attn", code=3)
         self.assertIn("cuDNN's fused kernels compute softmax, not sigmoid", page.text)
