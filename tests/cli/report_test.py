@@ -133,6 +133,13 @@ class Report(attnc.Case):
         self.assertIn("zeros", page.text)
         self.assertIn("cost model assumes", page.text)
 
+    def test_infinite_values(self):
+        spec = self.write("far.attn", NOOP.replace(
+            "outputs", "tensor t: f32[Skv] = log(abs(float(i0) - 2)) / where(i0 < 2, 1.0, -0.0);\n"
+            "  mask t[kv_idx] < 0.0;\n  outputs"))
+        runs = self.report(spec).data["tensors"]["t"]["runs"].split(",")
+        self.assertEqual(runs[2:5], ["Infinity", "NaN", "-Infinity*20"])
+
     def test_json(self):
         path = self.folder / "report.html"
         json = self.attnc_json("report", SPECS / "causal.attn", "-o", path, "--cudnn", self.folder,
