@@ -85,11 +85,16 @@ std::string cut(std::string_view text, std::size_t columns) {
   return std::string(text.substr(0, bytes));
 }
 
-// The caller holds the mutex.
+// The caller holds the mutex, here and below.
 void clear_line() {
   if (!console().has_line) return;
   fmt::print(stderr, "\r\x1b[K");
   console().has_line = false;
+}
+
+void begin_data() {
+  clear_line();
+  if (isatty(STDERR_FILENO) == 1) std::fflush(stdout);  // in the order in which it is written
 }
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
@@ -149,10 +154,21 @@ void tell_detail(std::string_view text) {
   tell(fmt::format("{} {}\n", error_paint()(Style::frame, clock), text));
 }
 
-void put_summary(std::string_view text) {
-  if (is_quiet()) return;
-  Progress::clear();
+void put(std::string_view text) {
+  const std::lock_guard lock(console().mutex);
+  begin_data();
   fmt::print("{}", text);
+}
+
+void put_at_once(std::string_view text) {
+  const std::lock_guard lock(console().mutex);
+  begin_data();
+  fmt::print("{}", text);
+  std::fflush(stdout);
+}
+
+void put_summary(std::string_view text) {
+  if (!is_quiet()) put(text);
 }
 
 std::string duration_text(double seconds) {
@@ -168,8 +184,7 @@ Progress::~Progress() { clear(); }
 
 void Progress::clear() {
   const std::lock_guard lock(console().mutex);
-  clear_line();
-  if (isatty(STDERR_FILENO) == 1) std::fflush(stdout);  // in the order in which it is written
+  begin_data();
 }
 
 std::string Progress::line(std::size_t done, const std::string& part) const {

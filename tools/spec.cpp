@@ -87,7 +87,7 @@ std::string similar_file(const std::string& path) {
 std::optional<Error> refusal(const diag::Sink& sink, Format format) {
   if (!sink.has_errors()) return report_denied(sink, format);
   const std::string diagnostics = diag::to_json(sink);
-  if (format == Format::json) print_json(Json::parse(diagnostics));
+  print_data(Json::parse(diagnostics), format);
   return Error{ErrorCode::invalid_spec, "the spec has errors", {}, diagnostics};
 }
 
@@ -140,7 +140,7 @@ std::optional<Error> report_denied(const diag::Sink& sink, Format format) {
   if (!denies_warnings() || sink.sorted().empty()) return std::nullopt;
   tell_denied();
   const std::string diagnostics = diag::to_json(sink);
-  if (format == Format::json) print_json(Json::parse(diagnostics));
+  print_data(Json::parse(diagnostics), format);
   return Error{ErrorCode::invalid_spec, "the spec has warnings", {}, diagnostics};
 }
 

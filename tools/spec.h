@@ -40,7 +40,7 @@ struct SpecOutcome {
 Result<support::Source> read_source(const std::string& path);
 
 // Reads `path` ("-" is standard input) and runs the front end. Prints errors and warnings to
-// standard error, and with Format::json errors also to standard output.
+// standard error, and unless the format is text errors also to standard output.
 SpecOutcome read_spec(const std::string& path, const sema::Bindings& bindings, Format format);
 SpecOutcome analyze_spec(std::shared_ptr<const support::Source> source,
                          const sema::Bindings& bindings, Format format);

@@ -206,7 +206,7 @@ std::string hint_of(const ::CLI::App& app) {
 
 Format asked_format(const std::vector<std::string>& words) {
   const auto word = CLI::detail::value_of(words, "--format");
-  return word == "json" || word == "jsonl" ? Format::json : Format::text;
+  return word == "jsonl" ? Format::json_lines : word == "json" ? Format::json : Format::text;
 }
 
 int usage_error(const std::string& message, Format format, const std::string& hint) {
@@ -214,9 +214,8 @@ int usage_error(const std::string& message, Format format, const std::string& hi
       "Run `attnc help` for the commands, `attnc help COMMAND` for the options\n";
   tell(fmt::format("{}: {}\n{}", error_paint()(support::Style::error, "error"), message,
                    hint.empty() ? kHint : hint));
-  if (format != Format::text) {
-    print_json({{"error", error_json({ErrorCode::invalid_argument, message, {}, {}}, nullptr)}});
-  }
+  const Error error{ErrorCode::invalid_argument, message, {}, {}};
+  print_data({{"error", error_json(error, nullptr)}}, format);
   return kUsage;
 }
 
