@@ -17,6 +17,7 @@
 #include "compiler/pictures/svg.h"
 #include "compiler/pictures/terminal.h"
 #include "compiler/planner/candidates.h"
+#include "compiler/support/text.h"
 #include "runtime/io/file.h"
 #include "tools/command.h"
 #include "tools/console.h"
@@ -230,7 +231,8 @@ void add_blocks(CLI::App& command, pictures::Options& picture) {
     const auto columns = parse_number<std::int64_t>(all.substr(std::min(comma + 1, all.size())));
     if (!rows || !columns || *rows < 1 || *columns < 1) {
       throw CLI::ValidationError(
-          "--blocks", fmt::format("'{}' is not M,N, both positive 64-bit integers", text));
+          "--blocks",
+          fmt::format("'{}' is not M,N, both positive 64-bit integers", support::printable(text)));
     }
     picture.cell = {*rows, *columns};
   };
@@ -248,7 +250,8 @@ CLI::Option* add_number(CLI::App& command, const std::string& name, std::optiona
     number = parse_number<Number>(text);
     if (number && std::isfinite(static_cast<double>(*number))) return;
     constexpr const char* kKind = std::is_integral_v<Number> ? "64-bit integer" : "finite number";
-    throw CLI::ValidationError(name, fmt::format("'{}' is not a {}", text, kKind));
+    throw CLI::ValidationError(name,
+                               fmt::format("'{}' is not a {}", support::printable(text), kKind));
   };
   return command.add_option_function<std::string>(name, take, description);
 }

@@ -109,7 +109,8 @@ std::string not_a_number(const std::string& message) {
   const std::size_t colon = all.find(": "), equals = all.find(" = ");
   if (colon == all.npos || equals == all.npos || colon > equals) return message;
   return fmt::format("{}: '{}' is not a number, or too large",
-                     all.substr(colon + 2, equals - colon - 2), all.substr(equals + 3));
+                     all.substr(colon + 2, equals - colon - 2),
+                     support::printable(all.substr(equals + 3)));
 }
 
 // CLI11's message is "NAME excludes NAME".
