@@ -117,13 +117,18 @@ void add_common_options(CLI::App& app) {
       ->group(kCommonOptions);
   app.add_flag("-v,--verbose", state.verbose,
                "Also print to standard error what is done, and after how many seconds")
-      ->excludes("--quiet")
       ->group(kCommonOptions);
 }
 
 }  // namespace
 
 void add_console_options(CLI::App& app) { app.visit(add_common_options); }
+
+std::string conflict() {
+  // Not CLI11's to find: each may be given before the command or after it.
+  return console().quiet && console().verbose ? "--quiet and --verbose cannot be given together"
+                                              : "";
+}
 
 void take_color(const std::vector<std::string>& words) {
   if (const auto word = CLI::detail::value_of(words, "--color")) set_color(*word);

@@ -21,6 +21,9 @@ inline constexpr const char* kCommonOptions = "Common options";
 // Adds --color, --progress, --quiet and --verbose to `app` and every command below it.
 void add_console_options(CLI::App& app);
 
+// What is wrong with these options together, once they are parsed; "" if nothing.
+std::string conflict();
+
 // --color as written, for errors of the command line itself, which stop the parsing.
 void take_color(const std::vector<std::string>& words);
 
