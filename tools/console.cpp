@@ -70,12 +70,6 @@ bool wants_color(int descriptor) {
 
 bool on_terminal() { return isatty(STDERR_FILENO) == 1 && !is_dumb(); }
 
-std::size_t error_columns() {
-  winsize size{};
-  const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  return known ? size.ws_col : 80;
-}
-
 // Its first `columns` characters.
 std::string cut(std::string_view text, std::size_t columns) {
   std::size_t bytes = 0;
@@ -145,6 +139,12 @@ void tell(std::string_view text) {
   fmt::print(stderr, "{}", text);
 }
 
+std::optional<std::size_t> columns_of(int descriptor) {
+  winsize size{};
+  if (ioctl(descriptor, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return std::nullopt;
+  return size.ws_col;
+}
+
 void tell_warning(std::string_view message) {
   tell(fmt::format("{}: {}\n", error_paint()(Style::warning, "warning"), message));
 }
@@ -204,6 +204,7 @@ std::string Progress::line(std::size_t done, const std::string& part) const {
 
 void Progress::show(std::size_t done, const std::string& part) {
   constexpr auto kPeriod = std::chrono::milliseconds(100);
+  constexpr std::size_t kColumns = 80;  // of a terminal that does not say how many it has
   Console& state = console();
   const bool terminal = on_terminal();
   if (state.quiet || (!terminal && !state.progress)) return;
@@ -214,7 +215,7 @@ void Progress::show(std::size_t done, const std::string& part) {
     if (now - shown_ < kPeriod) return;
     shown_ = now;
     const std::string text = line(done, part);
-    fmt::print(stderr, "\r\x1b[K{}", cut(text, error_columns() - 1));
+    fmt::print(stderr, "\r\x1b[K{}", cut(text, columns_of(STDERR_FILENO).value_or(kColumns) - 1));
     state.has_line = true;
     return;
   }

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,6 +34,9 @@ support::Paint output_paint();
 support::Paint error_paint();
 
 bool is_quiet();
+
+// The width of the terminal that a descriptor is, if it is one and says it.
+std::optional<std::size_t> columns_of(int descriptor);
 
 // Each clears a progress line first. tell() prints to standard error as it is.
 void tell(std::string_view text);

@@ -1,8 +1,7 @@
 // `attnc report`: what explain and draw say, as one page of HTML. (report.h reports errors.)
 #include <fmt/format.h>
 
-#include <filesystem>
-#include <iterator>
+#include <optional>
 #include <utility>
 
 #include "runtime/io/file.h"
@@ -37,10 +36,7 @@ Status check_options(const Options& options) {
   if (!options.output.ends_with(".html")) {
     return wrong(fmt::format("-o {}: the name does not end in .html", options.output));
   }
-  std::error_code none;
-  if (std::filesystem::equivalent(options.output, options.path, none)) {
-    return wrong(fmt::format("-o {}: this is the input file", options.output));
-  }
+  ATTN_RETURN_IF_ERROR(check_is_not_input(options.output, options.path));
   if (!is_plan(options.path)) return {};
   if (!options.how.target.empty()) {
     return wrong("--target has no meaning for a plan: it has its own");
@@ -50,18 +46,11 @@ Status check_options(const Options& options) {
 
 // Values of --in that do not fit are an error; without a picture for another reason there is a page
 // that says why.
-Result<Result<page::Drawn>> drawn_of(const Options& options, const ir::Attention& attention) {
+Result<Result<Drawn>> drawn_of(const Options& options, const ir::Attention& attention) {
   ATTN_RETURN_IF_ERROR(check_sizes(attention));
   ATTN_ASSIGN(Inputs inputs,
               make_inputs(attention, options.inputs, Missing::lifelike, Needs::masks));
-  auto& [tensors, params] = inputs.values;
-  reference::Bindings values{
-      {std::move_iterator(tensors.begin()), std::move_iterator(tensors.end())},
-      {params.begin(), params.end()}};
-  Result<pictures::Picture> picture = page::picture_for_page(attention, values);
-  if (!picture.ok()) return Result<page::Drawn>(picture.error());
-  return Result<page::Drawn>(
-      page::Drawn{std::move(*picture), std::move(values), std::move(inputs.origins)});
+  return draw_inputs(attention, std::move(inputs), page::picture_for_page);
 }
 
 // Leaves what --direction asks for. Errors: invalid_argument, if a plan file does not have it.

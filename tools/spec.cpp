@@ -23,10 +23,6 @@ bool& denied() {
   return deny;
 }
 
-bool is_spec_name(std::string_view name) {
-  return name.ends_with(".attn") || name.ends_with(".attn.json");
-}
-
 Error io_error(const std::string& folder, const std::error_code& error) {
   return {ErrorCode::io, fmt::format("cannot read {}: {}", folder, error.message()), {}, {}};
 }
@@ -101,6 +97,10 @@ void add_deny(CLI::App& command) {
       ->check(CLI::IsMember({"warnings"}));
 }
 
+bool is_spec_name(std::string_view name) {
+  return name.ends_with(".attn") || name.ends_with(".attn.json");
+}
+
 bool denies_warnings() { return denied(); }
 
 void tell_denied() {
@@ -142,6 +142,16 @@ std::optional<Error> report_denied(const diag::Sink& sink, Format format) {
   const std::string diagnostics = diag::to_json(sink);
   print_data(Json::parse(diagnostics), format);
   return Error{ErrorCode::invalid_spec, "the spec has warnings", {}, diagnostics};
+}
+
+Status check_is_not_input(const std::string& output, const std::string& input,
+                          std::vector<std::string> notes) {
+  std::error_code none;  // a path that does not exist is fine
+  if (!fs::equivalent(output, input, none)) return {};
+  return Error{ErrorCode::invalid_argument,
+               fmt::format("-o {}: this is the input file", output),
+               std::move(notes),
+               {}};
 }
 
 Result<support::Source> read_source(const std::string& path) {

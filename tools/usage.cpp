@@ -9,6 +9,7 @@
 #include "compiler/support/text.h"
 #include "tools/console.h"
 #include "tools/report.h"
+#include "tools/spec.h"
 
 namespace attn::tools {
 namespace {
@@ -54,7 +55,7 @@ bool is_option(const std::string& word) { return word.size() > 1 && word[0] == '
 
 // The command that reads a file of this name; "" if it is none of attnc's.
 std::string reader_of(const std::string& word) {
-  if (word.ends_with(".attn") || word.ends_with(".attn.json")) return "check";
+  if (is_spec_name(word)) return "check";
   return word.ends_with(".attnplan") ? "inspect" : "";
 }
 
