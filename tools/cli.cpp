@@ -73,7 +73,8 @@ const Validator NonNegativeNumber = [](::CLI::Option& option) {
       [](std::string& text) {
         double number = 0;
         const bool fits = ::CLI::detail::lexical_cast(text, number) && number >= 0;
-        return fits ? std::string() : fmt::format("'{}' is not a number from 0", text);
+        return fits ? std::string()
+                    : fmt::format("'{}' is not a number from 0", support::printable(text));
       },
       ""));
 };

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "compiler/ir/attention.h"
+#include "compiler/support/text.h"
 
 namespace attn::tools {
 namespace {
@@ -13,11 +14,13 @@ void assign(const std::string& option, const std::string& text,
             std::map<std::string, std::string>& assignments) {
   const std::size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0) {
-    throw CLI::ValidationError(option, fmt::format("'{}' is not of the form NAME=VALUE", text));
+    throw CLI::ValidationError(
+        option, fmt::format("'{}' is not of the form NAME=VALUE", support::printable(text)));
   }
   const std::string name = text.substr(0, equals);
   if (!assignments.emplace(name, text.substr(equals + 1)).second) {
-    throw CLI::ValidationError(option, fmt::format("'{}' is given twice", name));
+    throw CLI::ValidationError(option,
+                               fmt::format("'{}' is given twice", support::printable(name)));
   }
 }
 

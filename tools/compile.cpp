@@ -68,8 +68,7 @@ Status check_output(const Options& options) {
                  {}};
   }
   const std::string& input = options.plan.empty() ? options.spec : options.plan;
-  if (std::filesystem::equivalent(output, input, none)) return refuse("this is the input file");
-  return {};
+  return check_is_not_input(output, input, notes);
 }
 
 int usage_error(const Options& options, const std::string& message) {

@@ -70,12 +70,6 @@ bool wants_color(int descriptor) {
 
 bool on_terminal() { return isatty(STDERR_FILENO) == 1 && !is_dumb(); }
 
-std::size_t error_columns() {
-  winsize size{};
-  const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  return known ? size.ws_col : 80;
-}
-
 // Its first `columns` characters.
 std::string cut(std::string_view text, std::size_t columns) {
   std::size_t bytes = 0;
@@ -85,11 +79,16 @@ std::string cut(std::string_view text, std::size_t columns) {
   return std::string(text.substr(0, bytes));
 }
 
-// The caller holds the mutex.
+// The caller holds the mutex, here and below.
 void clear_line() {
   if (!console().has_line) return;
   fmt::print(stderr, "\r\x1b[K");
   console().has_line = false;
+}
+
+void begin_data() {
+  clear_line();
+  if (isatty(STDERR_FILENO) == 1) std::fflush(stdout);  // in the order in which it is written
 }
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
@@ -112,13 +111,18 @@ void add_common_options(CLI::App& app) {
       ->group(kCommonOptions);
   app.add_flag("-v,--verbose", state.verbose,
                "Also print to standard error what is done, and after how many seconds")
-      ->excludes("--quiet")
       ->group(kCommonOptions);
 }
 
 }  // namespace
 
 void add_console_options(CLI::App& app) { app.visit(add_common_options); }
+
+std::string conflict() {
+  // Not CLI11's to find: each may be given before the command or after it.
+  return console().quiet && console().verbose ? "--quiet and --verbose cannot be given together"
+                                              : "";
+}
 
 void take_color(const std::vector<std::string>& words) {
   if (const auto word = CLI::detail::value_of(words, "--color")) set_color(*word);
@@ -135,6 +139,12 @@ void tell(std::string_view text) {
   fmt::print(stderr, "{}", text);
 }
 
+std::optional<std::size_t> columns_of(int descriptor) {
+  winsize size{};
+  if (ioctl(descriptor, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return std::nullopt;
+  return size.ws_col;
+}
+
 void tell_warning(std::string_view message) {
   tell(fmt::format("{}: {}\n", error_paint()(Style::warning, "warning"), message));
 }
@@ -149,10 +159,21 @@ void tell_detail(std::string_view text) {
   tell(fmt::format("{} {}\n", error_paint()(Style::frame, clock), text));
 }
 
-void put_summary(std::string_view text) {
-  if (is_quiet()) return;
-  Progress::clear();
+void put(std::string_view text) {
+  const std::lock_guard lock(console().mutex);
+  begin_data();
   fmt::print("{}", text);
+}
+
+void put_at_once(std::string_view text) {
+  const std::lock_guard lock(console().mutex);
+  begin_data();
+  fmt::print("{}", text);
+  std::fflush(stdout);
+}
+
+void put_summary(std::string_view text) {
+  if (!is_quiet()) put(text);
 }
 
 std::string duration_text(double seconds) {
@@ -168,8 +189,7 @@ Progress::~Progress() { clear(); }
 
 void Progress::clear() {
   const std::lock_guard lock(console().mutex);
-  clear_line();
-  if (isatty(STDERR_FILENO) == 1) std::fflush(stdout);  // in the order in which it is written
+  begin_data();
 }
 
 std::string Progress::line(std::size_t done, const std::string& part) const {
@@ -184,6 +204,7 @@ std::string Progress::line(std::size_t done, const std::string& part) const {
 
 void Progress::show(std::size_t done, const std::string& part) {
   constexpr auto kPeriod = std::chrono::milliseconds(100);
+  constexpr std::size_t kColumns = 80;  // of a terminal that does not say how many it has
   Console& state = console();
   const bool terminal = on_terminal();
   if (state.quiet || (!terminal && !state.progress)) return;
@@ -194,7 +215,7 @@ void Progress::show(std::size_t done, const std::string& part) {
     if (now - shown_ < kPeriod) return;
     shown_ = now;
     const std::string text = line(done, part);
-    fmt::print(stderr, "\r\x1b[K{}", cut(text, error_columns() - 1));
+    fmt::print(stderr, "\r\x1b[K{}", cut(text, columns_of(STDERR_FILENO).value_or(kColumns) - 1));
     state.has_line = true;
     return;
   }

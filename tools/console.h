@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,9 @@ inline constexpr const char* kCommonOptions = "Common options";
 // Adds --color, --progress, --quiet and --verbose to `app` and every command below it.
 void add_console_options(CLI::App& app);
 
+// What is wrong with these options together, once they are parsed; "" if nothing.
+std::string conflict();
+
 // --color as written, for errors of the command line itself, which stop the parsing.
 void take_color(const std::vector<std::string>& words);
 
@@ -31,12 +35,18 @@ support::Paint error_paint();
 
 bool is_quiet();
 
+// The width of the terminal that a descriptor is, if it is one and says it.
+std::optional<std::size_t> columns_of(int descriptor);
+
 // Each clears a progress line first. tell() prints to standard error as it is.
 void tell(std::string_view text);
 void tell_warning(std::string_view message);  // "warning: MESSAGE"
 void tell_note(std::string_view text);        // a line, unless --quiet
 void tell_detail(std::string_view text);      // a line with the seconds so far, if --verbose
-// Prints to standard output what only informs, such as a summary, unless --quiet.
+// These print to standard output, and no progress line comes between. put_at_once() does not keep
+// the text in a buffer; put_summary() is for what only informs, unless --quiet.
+void put(std::string_view text);
+void put_at_once(std::string_view text);
 void put_summary(std::string_view text);
 
 // How far a long work is: one line on standard error, rewritten in place, with the time left. Only
@@ -53,7 +63,8 @@ class Progress {
   // "verify: 3 of 45, causal, about 2 min left": `done` parts are done, and `part` is next.
   void show(std::size_t done, const std::string& part);
 
-  // Clears the line, if there is one; anything that prints calls this first.
+  // Clears the line, if there is one; anything that prints without the functions above calls this
+  // first, while no other thread shows progress.
   static void clear();
 
  private:

@@ -24,14 +24,20 @@ Form form(const Options& options, const support::Source& source) {
   return json ? Form::json : Form::dsl;
 }
 
+// The diagnostics as data; as text they were printed.
+int spec_has_errors(const Error& error, Format format) {
+  print_data(Json::parse(error.payload), format);
+  return kSpecHasErrors;
+}
+
 int run(const Options& options) {
   const Result<support::Source> source = read_source(options.path);
   if (!source.ok()) return report(source.error(), options.format);
-  const std::optional<ast::Spec> spec = read_tree(*source);
-  if (!spec) return kSpecHasErrors;
+  const Result<ast::Spec> spec = read_tree(*source);
+  if (!spec.ok()) return spec_has_errors(spec.error(), options.format);
   const Form wanted = form(options, *source);
-  const std::optional<std::string> text = print_tree(*spec, *source, wanted);
-  if (!text) return kSpecHasErrors;
+  const Result<std::string> text = print_tree(*spec, *source, wanted);
+  if (!text.ok()) return spec_has_errors(text.error(), options.format);
   Json json = {{"form", wanted == Form::json ? "json" : "dsl"}};
   if (options.output.empty()) {
     json["text"] = *text;

@@ -1,11 +1,9 @@
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <iterator>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -17,9 +15,11 @@
 #include "compiler/pictures/svg.h"
 #include "compiler/pictures/terminal.h"
 #include "compiler/planner/candidates.h"
+#include "compiler/support/text.h"
 #include "runtime/io/file.h"
 #include "tools/command.h"
 #include "tools/console.h"
+#include "tools/drawn.h"
 #include "tools/inputs.h"
 #include "tools/number.h"
 #include "tools/report.h"
@@ -31,8 +31,7 @@ namespace attn::tools {
 namespace draw_command {
 namespace {
 
-constexpr const char* kTarget = "h200";  // without --target
-constexpr std::int64_t kColumns = 100;   // of a terminal that does not say how many it has
+constexpr std::size_t kColumns = 100;  // of a terminal that does not say how many it has
 
 struct Options {
   std::string path;
@@ -86,7 +85,8 @@ struct Kernels {
 // Those of the lowering that is asked for, or that `compile` tries first, without asking cuDNN.
 Result<Kernels> kernels_of(const Options& options, const Spec& spec) {
   driver::CompileOptions how;
-  ATTN_ASSIGN(how.target, find_target(options.target.empty() ? kTarget : options.target, ""));
+  ATTN_ASSIGN(how.target,
+              find_target(options.target.empty() ? kDefaultTarget : options.target, ""));
   how.lowering = options.lowering;
   how.rewrites = options.rewrites;
   how.analyses = spec.analyses.get();
@@ -108,11 +108,6 @@ Result<Kernels> kernels_of(const Options& options, const Subject& subject) {
   return subject.file ? kernels_of(*subject.file, subject.spec) : kernels_of(options, subject.spec);
 }
 
-struct Drawn {
-  pictures::Picture picture;
-  std::vector<std::pair<std::string, std::string>> origins;  // Inputs::origins
-};
-
 Result<Drawn> drawn_of(const Options& options, const Subject& subject) {
   const Spec& spec = subject.spec;
   ATTN_RETURN_IF_ERROR(check_sizes(spec.attention));
@@ -123,12 +118,10 @@ Result<Drawn> drawn_of(const Options& options, const Subject& subject) {
   if (options.score) how.score = options.score_at.value_or(1);
   how.kernels = kernels.all;
   how.lowering = std::move(kernels.lowering);
-  auto& [tensors, params] = inputs.values;
-  const reference::Bindings values{
-      {std::move_iterator(tensors.begin()), std::move_iterator(tensors.end())},
-      {params.begin(), params.end()}};
-  ATTN_ASSIGN(pictures::Picture picture, pictures::picture_of(spec.attention, values, how));
-  return Drawn{std::move(picture), std::move(inputs.origins)};
+  return draw_inputs(spec.attention, std::move(inputs),
+                     [&](const auto& attention, const auto& values) {
+                       return pictures::picture_of(attention, values, how);
+                     });
 }
 
 // Names the values that nobody gave: another picture is as good.
@@ -138,12 +131,6 @@ void report_made_up(const Drawn& drawn, const InputTexts& given) {
     if (origin != kDefault && !given.contains(name)) made_up += fmt::format(" {}={}", name, origin);
   }
   if (!made_up.empty()) tell_note("inputs that are not given:" + made_up);
-}
-
-std::int64_t terminal_columns() {
-  winsize size{};
-  const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  return known ? size.ws_col : kColumns;
 }
 
 Json to_json(const Drawn& drawn) {
@@ -198,9 +185,11 @@ Status write(const Options& options, const pictures::Picture& picture) {
 Status draw(const Options& options, const Subject& subject) {
   Options fitted = options;
   const bool prints = options.output.empty() && options.format == Format::text;
-  if (prints)
-    fitted.picture =
-        pictures::for_terminal(options.picture, terminal_columns(), output_paint().colours());
+  if (prints) {
+    const std::size_t columns = columns_of(STDOUT_FILENO).value_or(kColumns);
+    fitted.picture = pictures::for_terminal(options.picture, static_cast<std::int64_t>(columns),
+                                            output_paint().colours());
+  }
   ATTN_ASSIGN(const Drawn drawn, drawn_of(fitted, subject));
   if (!options.output.empty()) ATTN_RETURN_IF_ERROR(write(options, drawn.picture));
   if (options.format == Format::json)
@@ -230,7 +219,8 @@ void add_blocks(CLI::App& command, pictures::Options& picture) {
     const auto columns = parse_number<std::int64_t>(all.substr(std::min(comma + 1, all.size())));
     if (!rows || !columns || *rows < 1 || *columns < 1) {
       throw CLI::ValidationError(
-          "--blocks", fmt::format("'{}' is not M,N, both positive 64-bit integers", text));
+          "--blocks",
+          fmt::format("'{}' is not M,N, both positive 64-bit integers", support::printable(text)));
     }
     picture.cell = {*rows, *columns};
   };
@@ -248,7 +238,8 @@ CLI::Option* add_number(CLI::App& command, const std::string& name, std::optiona
     number = parse_number<Number>(text);
     if (number && std::isfinite(static_cast<double>(*number))) return;
     constexpr const char* kKind = std::is_integral_v<Number> ? "64-bit integer" : "finite number";
-    throw CLI::ValidationError(name, fmt::format("'{}' is not a {}", text, kKind));
+    throw CLI::ValidationError(name,
+                               fmt::format("'{}' is not a {}", support::printable(text), kKind));
   };
   return command.add_option_function<std::string>(name, take, description);
 }

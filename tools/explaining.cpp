@@ -10,8 +10,6 @@
 namespace attn::tools {
 namespace {
 
-constexpr const char* kDefaultTarget = "h200";
-
 Result<plan::Target> target_of(const ExplainOptions& options) {
   if (!options.target.empty()) return find_target(options.target, options.cudnn_folder);
   const Result<int> devices = cuda::device_count();

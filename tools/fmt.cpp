@@ -21,11 +21,13 @@ struct Options {
 // What became of one file.
 struct Formatted {
   std::string path;
-  int exit_code = kSpecHasErrors;
-  bool ok = false;                    // read, and written if it had to be
   bool differs = false;               // from the canonical layout, before
   std::optional<std::string> text{};  // of standard input, with JSON
+  std::optional<Error> error{};       // not read, or not written
 };
+
+// Of a spec with errors, which are printed with its diagnostics.
+bool is_invalid(const Error& error) { return error.code == ErrorCode::invalid_spec; }
 
 // Prints, compares or replaces one text.
 Status put(const Options& options, const support::Source& source, const std::string& canonical,
@@ -46,29 +48,29 @@ Status put(const Options& options, const support::Source& source, const std::str
   return {};
 }
 
-Formatted format(const Options& options, const std::string& path) {
-  Formatted result{path};
-  const Result<support::Source> source = read_source(path);
-  if (!source.ok()) {
-    result.exit_code = report(source.error(), Format::text);
-    return result;
-  }
-  const std::optional<ast::Spec> spec = read_tree(*source);
-  if (!spec) return result;
-  const auto canonical = print_tree(*spec, *source, source->is_json() ? Form::json : Form::dsl);
-  if (!canonical) return result;
-  const Status status = put(options, *source, *canonical, result);
-  result.ok = status.ok();
-  const bool wrong = options.check && result.differs;
-  result.exit_code = !status.ok() ? report(status.error(), Format::text)
-                     : wrong      ? kSpecHasErrors
-                                  : kOk;
-  return result;
+Status format(const Options& options, Formatted& result) {
+  ATTN_ASSIGN(const support::Source source, read_source(result.path));
+  ATTN_ASSIGN(const ast::Spec spec, read_tree(source));
+  ATTN_ASSIGN(const std::string canonical,
+              print_tree(spec, source, source.is_json() ? Form::json : Form::dsl));
+  return put(options, source, canonical, result);
+}
+
+// Returns the exit code.
+int report_result(const Options& options, const Formatted& result) {
+  if (!result.error) return options.check && result.differs ? kSpecHasErrors : kOk;
+  return is_invalid(*result.error) ? kSpecHasErrors : report(*result.error, Format::text);
 }
 
 Json to_json(const Formatted& result) {
-  Json json = {{"file", result.path}, {"ok", result.ok}, {"differs", result.differs}};
+  Json json = {{"file", result.path}, {"ok", !result.error}, {"differs", result.differs}};
   if (result.text) json["text"] = *result.text;
+  if (!result.error) return json;
+  if (is_invalid(*result.error)) {
+    json.update(Json::parse(result.error->payload));
+  } else {
+    json["error"] = error_json(*result.error, nullptr);
+  }
   return json;
 }
 
@@ -78,8 +80,9 @@ int run(const Options& options) {
   int worst = kOk;
   Json files = Json::array();
   for (const std::string& path : *paths) {
-    const Formatted result = format(options, path);
-    worst = std::max(worst, result.exit_code);
+    Formatted result{path};
+    if (const Status status = format(options, result); !status.ok()) result.error = status.error();
+    worst = std::max(worst, report_result(options, result));
     files.push_back(to_json(result));
   }
   if (options.format == Format::json) print_json({{"files", files}});

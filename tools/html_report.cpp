@@ -1,8 +1,7 @@
 // `attnc report`: what explain and draw say, as one page of HTML. (report.h reports errors.)
 #include <fmt/format.h>
 
-#include <filesystem>
-#include <iterator>
+#include <optional>
 #include <utility>
 
 #include "runtime/io/file.h"
@@ -37,10 +36,7 @@ Status check_options(const Options& options) {
   if (!options.output.ends_with(".html")) {
     return wrong(fmt::format("-o {}: the name does not end in .html", options.output));
   }
-  std::error_code none;
-  if (std::filesystem::equivalent(options.output, options.path, none)) {
-    return wrong(fmt::format("-o {}: this is the input file", options.output));
-  }
+  ATTN_RETURN_IF_ERROR(check_is_not_input(options.output, options.path));
   if (!is_plan(options.path)) return {};
   if (!options.how.target.empty()) {
     return wrong("--target has no meaning for a plan: it has its own");
@@ -50,18 +46,11 @@ Status check_options(const Options& options) {
 
 // Values of --in that do not fit are an error; without a picture for another reason there is a page
 // that says why.
-Result<Result<page::Drawn>> drawn_of(const Options& options, const ir::Attention& attention) {
+Result<Result<Drawn>> drawn_of(const Options& options, const ir::Attention& attention) {
   ATTN_RETURN_IF_ERROR(check_sizes(attention));
   ATTN_ASSIGN(Inputs inputs,
               make_inputs(attention, options.inputs, Missing::lifelike, Needs::masks));
-  auto& [tensors, params] = inputs.values;
-  reference::Bindings values{
-      {std::move_iterator(tensors.begin()), std::move_iterator(tensors.end())},
-      {params.begin(), params.end()}};
-  Result<pictures::Picture> picture = page::picture_for_page(attention, values);
-  if (!picture.ok()) return Result<page::Drawn>(picture.error());
-  return Result<page::Drawn>(
-      page::Drawn{std::move(*picture), std::move(values), std::move(inputs.origins)});
+  return draw_inputs(attention, std::move(inputs), page::picture_for_page);
 }
 
 // Leaves what --direction asks for. Errors: invalid_argument, if a plan file does not have it.
@@ -91,13 +80,22 @@ Result<Explanation> explanation_of(const Options& options, const Subject& subjec
   return explanation;
 }
 
-bool is_refused(const Explanation& explanation) {
-  const auto& program = explanation.forward ? explanation.forward : explanation.backward;
-  return program && program->refusal;
+// Of the forward, else of the backward.
+std::optional<Error> refusal_of(const Explanation& explanation) {
+  const auto& forward = explanation.forward;
+  const auto& backward = explanation.backward;
+  if (forward && forward->refusal) return forward->refusal;
+  if (!backward || !backward->refusal) return std::nullopt;
+  Error refusal = *backward->refusal;
+  refusal.message = fmt::format("backward: {}", refusal.message);
+  return refusal;
 }
 
-Json to_json(const Options& options, const std::string& text) {
-  return {{"report", options.output}, {"bytes", text.size()}};
+Json to_json(const Options& options, const std::string& text, const std::optional<Error>& refusal,
+             const support::Source& source) {
+  Json json = {{"report", options.output}, {"bytes", text.size()}};
+  if (refusal) json["error"] = error_json(*refusal, &source);
+  return json;
 }
 
 // The exit code: a page of what no engine takes says why, but it is not done.
@@ -112,10 +110,12 @@ Result<int> write_report(const Options& options, const Subject& subject) {
   const std::string text = page::page_of(
       page::view_of({spec, explanation, further, std::move(drawn), subject.file.has_value()}));
   ATTN_RETURN_IF_ERROR(io::write_file(options.output, std::as_bytes(std::span(text))));
-  if (options.format == Format::json) print_json(to_json(options, text));
-  if (!is_refused(explanation)) return kOk;
-  const auto& program = explanation.forward ? explanation.forward : explanation.backward;
-  tell(error_text(*program->refusal, spec.source.get(), error_paint()));
+  const std::optional<Error> refusal = refusal_of(explanation);
+  if (options.format == Format::json) {
+    print_json(to_json(options, text, refusal, *spec.source));
+  }
+  if (!refusal) return kOk;
+  tell(error_text(*refusal, spec.source.get(), error_paint()));
   return kUnsupported;
 }
 

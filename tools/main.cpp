@@ -72,6 +72,9 @@ int parse_and_run(::CLI::App& app, const Action& action, std::vector<std::string
     if (error.get_exit_code() == 0) return app.exit(error);  // help or version
     return usage_error(words_of(app, error), format, hint_of(app));
   }
+  if (const std::string wrong = conflict(); !wrong.empty()) {
+    return usage_error(wrong, format, hint_of(app));
+  }
   return action();
 }
 

@@ -118,8 +118,7 @@ void print_diagnostics(const std::string& text) {
 
 int report(const Error& error, Format format, const support::Source* source) {
   tell(error_text(error, source, error_paint()));
-  if (format == Format::json_lines) print_json_line({{"error", error_json(error, source)}});
-  if (format == Format::json) print_json({{"error", error_json(error, source)}});
+  print_data({{"error", error_json(error, source)}}, format);
   return exit_code(error.code);
 }
 
@@ -213,14 +212,16 @@ Json choice_json(const plan::Plan& plan) {
 }
 
 void print_json(const Json& json) {
-  Progress::clear();
-  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+  put(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 void print_json_line(const Json& json) {
-  Progress::clear();
-  fmt::print("{}\n", json.dump(-1, ' ', false, Json::error_handler_t::replace));
-  std::fflush(stdout);
+  put_at_once(json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+void print_data(const Json& json, Format format) {
+  if (format == Format::json) print_json(json);
+  if (format == Format::json_lines) print_json_line(json);
 }
 
 }  // namespace attn::tools

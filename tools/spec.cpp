@@ -23,10 +23,6 @@ bool& denied() {
   return deny;
 }
 
-bool is_spec_name(std::string_view name) {
-  return name.ends_with(".attn") || name.ends_with(".attn.json");
-}
-
 Error io_error(const std::string& folder, const std::error_code& error) {
   return {ErrorCode::io, fmt::format("cannot read {}: {}", folder, error.message()), {}, {}};
 }
@@ -87,7 +83,7 @@ std::string similar_file(const std::string& path) {
 std::optional<Error> refusal(const diag::Sink& sink, Format format) {
   if (!sink.has_errors()) return report_denied(sink, format);
   const std::string diagnostics = diag::to_json(sink);
-  if (format == Format::json) print_json(Json::parse(diagnostics));
+  print_data(Json::parse(diagnostics), format);
   return Error{ErrorCode::invalid_spec, "the spec has errors", {}, diagnostics};
 }
 
@@ -99,6 +95,10 @@ void add_deny(CLI::App& command) {
           "--deny", [](const std::string&) { denied() = true; }, "Treat warnings as errors")
       ->type_name("warnings")
       ->check(CLI::IsMember({"warnings"}));
+}
+
+bool is_spec_name(std::string_view name) {
+  return name.ends_with(".attn") || name.ends_with(".attn.json");
 }
 
 bool denies_warnings() { return denied(); }
@@ -140,8 +140,18 @@ std::optional<Error> report_denied(const diag::Sink& sink, Format format) {
   if (!denies_warnings() || sink.sorted().empty()) return std::nullopt;
   tell_denied();
   const std::string diagnostics = diag::to_json(sink);
-  if (format == Format::json) print_json(Json::parse(diagnostics));
+  print_data(Json::parse(diagnostics), format);
   return Error{ErrorCode::invalid_spec, "the spec has warnings", {}, diagnostics};
+}
+
+Status check_is_not_input(const std::string& output, const std::string& input,
+                          std::vector<std::string> notes) {
+  std::error_code none;  // a path that does not exist is fine
+  if (!fs::equivalent(output, input, none)) return {};
+  return Error{ErrorCode::invalid_argument,
+               fmt::format("-o {}: this is the input file", output),
+               std::move(notes),
+               {}};
 }
 
 Result<support::Source> read_source(const std::string& path) {

@@ -4,6 +4,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "compiler/diag/diagnostics.h"
 #include "compiler/ir/attention.h"
@@ -36,11 +38,18 @@ struct SpecOutcome {
   std::optional<Error> error;
 };
 
+// Whether a file of this name is a spec: it ends in .attn or .attn.json.
+bool is_spec_name(std::string_view name);
+
+// Errors: invalid_argument, with these notes, if -o names the file that is read.
+Status check_is_not_input(const std::string& output, const std::string& input,
+                          std::vector<std::string> notes = {});
+
 // Source::read; the error of a file that does not exist names one that may be meant.
 Result<support::Source> read_source(const std::string& path);
 
 // Reads `path` ("-" is standard input) and runs the front end. Prints errors and warnings to
-// standard error, and with Format::json errors also to standard output.
+// standard error, and unless the format is text errors also to standard output.
 SpecOutcome read_spec(const std::string& path, const sema::Bindings& bindings, Format format);
 SpecOutcome analyze_spec(std::shared_ptr<const support::Source> source,
                          const sema::Bindings& bindings, Format format);

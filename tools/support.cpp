@@ -87,16 +87,16 @@ Result<std::vector<Place>> places_of(const Options& options) {
   return places;
 }
 
-// One row per spec. Of a spec with several sizes only the first is tested.
-Result<std::vector<Row>> rows_of(const Options& options) {
-  ATTN_ASSIGN(const std::vector<std::string> paths, spec_paths(options.specs, options.folder));
-  std::vector<Row> rows;
+// Adds one row per spec; of a spec with several sizes only the first is tested. Returns the exit
+// code of the first error, which was reported.
+int add_rows(const std::vector<std::string>& paths, const Options& options, Format format,
+             std::vector<Row>& rows) {
   for (const std::string& path : paths) {
-    SpecOutcome outcome = read_spec(path, options.bindings, Format::text);
-    if (!outcome.spec) return *outcome.error;
+    SpecOutcome outcome = read_spec(path, options.bindings, format);
+    if (!outcome.spec) return outcome.exit_code;
     rows.push_back({outcome.spec->attention.name, std::move(*outcome.spec), {}});
   }
-  return rows;
+  return kOk;
 }
 
 Verdict judge(const Spec& spec, const Place& place, const Options& options) {
@@ -206,8 +206,8 @@ class Printer {
         places_(places),
         left_(rows.size(), places.size()),
         table_(columns(), widths(), output_paint()) {
-    if (options_.format == "text") put(table_.titles());
-    if (options_.format == "markdown") put(markdown_titles());
+    if (options_.format == "text") put_at_once(table_.titles());
+    if (options_.format == "markdown") put_at_once(markdown_titles());
   }
 
   // Of row `row`, one more cell is known.
@@ -223,21 +223,15 @@ class Printer {
       for (const Row& row : rows_) specs.push_back(to_json(row, places_));
       print_json({{"specs", std::move(specs)}});
     }
-    if (options_.format == "text") put(table_.row(totals()) + refusals("{} ({}): {}\n"));
-    if (options_.format == "markdown") put(refusals("- **{}** ({}): {}\n"));
+    if (options_.format == "text") put_at_once(table_.row(totals()) + refusals("{} ({}): {}\n"));
+    if (options_.format == "markdown") put_at_once(refusals("- **{}** ({}): {}\n"));
   }
 
  private:
-  static void put(const std::string& text) {
-    Progress::clear();
-    fmt::print("{}", text);
-    std::fflush(stdout);
-  }
-
   void print(const Row& row) {
     if (options_.format == "jsonl") print_json_line(to_json(row, places_));
-    if (options_.format == "text") put(table_.row(cells_of(row)));
-    if (options_.format == "markdown") put(markdown_row(row));
+    if (options_.format == "text") put_at_once(table_.row(cells_of(row)));
+    if (options_.format == "markdown") put_at_once(markdown_row(row));
   }
 
   std::vector<Table::Column> columns() const {
@@ -353,15 +347,14 @@ int run(const Options& options) {
   const Format format = format_of(options);
   const Result<std::vector<Place>> places = places_of(options);
   if (!places.ok()) return report(places.error(), format);
-  Result<std::vector<Row>> rows = rows_of(options);
-  if (!rows.ok()) {
-    const bool told = rows.error().code == ErrorCode::invalid_spec;  // with its diagnostics
-    return told ? kSpecHasErrors : report(rows.error(), format);
-  }
-  Printer printer(options, *rows, *places);
-  fill(*rows, *places, options, printer);
+  const Result<std::vector<std::string>> paths = spec_paths(options.specs, options.folder);
+  if (!paths.ok()) return report(paths.error(), format);
+  std::vector<Row> rows;
+  if (const int code = add_rows(*paths, options, format, rows); code != kOk) return code;
+  Printer printer(options, rows, *places);
+  fill(rows, *places, options, printer);
   printer.finish();
-  return exit_code_of(*rows);
+  return exit_code_of(rows);
 }
 
 }  // namespace

@@ -12,6 +12,9 @@
 
 namespace attn::tools {
 
+// Of commands that need no GPU, without --target where none is found.
+inline constexpr const char* kDefaultTarget = "h200";
+
 // --target NAME|FILE.json|native
 void add_target_option(CLI::App& command, std::string& target);
 

@@ -39,37 +39,41 @@ Result<std::string> make_neighbour(const std::string& path) {
   return error;
 }
 
-bool is_utf8(const support::Source& source) {
+// Prints the diagnostics.
+Error refused(const diag::Sink& sink) {
+  print_diagnostics(diag::to_text(sink, error_paint()));
+  return {ErrorCode::invalid_spec, "the spec has errors", {}, diag::to_json(sink)};
+}
+
+Status check_utf8(const support::Source& source) {
   const auto byte = ast::first_not_utf8(source.text());
-  if (!byte) return true;
+  if (!byte) return {};
   diag::Sink sink(source);
   sink.report(diag::Code::unexpected_character, *byte,
               "this byte is not UTF-8, which JSON cannot represent");
-  print_diagnostics(diag::to_text(sink, error_paint()));
-  return false;
+  return refused(sink);
 }
 
 }  // namespace
 
-std::optional<ast::Spec> read_tree(const support::Source& source) {
+Result<ast::Spec> read_tree(const support::Source& source) {
   diag::Sink sink(source);
   std::optional<ast::Spec> spec = ast::parse(source, sink);
   const bool whole = spec && sema::has_only_known_clauses(*spec, sink);
+  if (!whole) return refused(sink);
   print_diagnostics(diag::to_text(sink, error_paint()));
-  if (!whole) return std::nullopt;
-  return spec;
+  return std::move(*spec);
 }
 
-std::optional<std::string> print_tree(const ast::Spec& spec, const support::Source& source,
-                                      Form form) {
+Result<std::string> print_tree(const ast::Spec& spec, const support::Source& source, Form form) {
   const bool json = form == Form::json;
-  if (json && !is_utf8(source)) return std::nullopt;
+  if (json) ATTN_RETURN_IF_ERROR(check_utf8(source));
   const support::Source printed(json ? "<result>.json" : "<result>",
                                 json ? ast::to_json(spec) : ast::to_dsl(spec));
   diag::Sink sink(printed);
   const std::optional<ast::Spec> again = ast::parse(printed, sink);
+  if (!again) return refused(sink);
   print_diagnostics(diag::to_text(sink, error_paint()));
-  if (!again) return std::nullopt;
   ATTN_CHECK(ast::to_dsl(*again) == ast::to_dsl(spec),
              "the printed text parses to a different tree");
   return std::string(printed.text());

@@ -9,6 +9,7 @@
 #include "compiler/support/text.h"
 #include "tools/console.h"
 #include "tools/report.h"
+#include "tools/spec.h"
 
 namespace attn::tools {
 namespace {
@@ -54,7 +55,7 @@ bool is_option(const std::string& word) { return word.size() > 1 && word[0] == '
 
 // The command that reads a file of this name; "" if it is none of attnc's.
 std::string reader_of(const std::string& word) {
-  if (word.ends_with(".attn") || word.ends_with(".attn.json")) return "check";
+  if (is_spec_name(word)) return "check";
   return word.ends_with(".attnplan") ? "inspect" : "";
 }
 
@@ -109,7 +110,8 @@ std::string not_a_number(const std::string& message) {
   const std::size_t colon = all.find(": "), equals = all.find(" = ");
   if (colon == all.npos || equals == all.npos || colon > equals) return message;
   return fmt::format("{}: '{}' is not a number, or too large",
-                     all.substr(colon + 2, equals - colon - 2), all.substr(equals + 3));
+                     all.substr(colon + 2, equals - colon - 2),
+                     support::printable(all.substr(equals + 3)));
 }
 
 // CLI11's message is "NAME excludes NAME".
@@ -206,7 +208,7 @@ std::string hint_of(const ::CLI::App& app) {
 
 Format asked_format(const std::vector<std::string>& words) {
   const auto word = CLI::detail::value_of(words, "--format");
-  return word == "json" || word == "jsonl" ? Format::json : Format::text;
+  return word == "jsonl" ? Format::json_lines : word == "json" ? Format::json : Format::text;
 }
 
 int usage_error(const std::string& message, Format format, const std::string& hint) {
@@ -214,9 +216,8 @@ int usage_error(const std::string& message, Format format, const std::string& hi
       "Run `attnc help` for the commands, `attnc help COMMAND` for the options\n";
   tell(fmt::format("{}: {}\n{}", error_paint()(support::Style::error, "error"), message,
                    hint.empty() ? kHint : hint));
-  if (format != Format::text) {
-    print_json({{"error", error_json({ErrorCode::invalid_argument, message, {}, {}}, nullptr)}});
-  }
+  const Error error{ErrorCode::invalid_argument, message, {}, {}};
+  print_data({{"error", error_json(error, nullptr)}}, format);
   return kUsage;
 }
 

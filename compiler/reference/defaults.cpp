@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cstdint>
 #include <map>
+#include <utility>
 
 #include "compiler/reference/operation.h"
 #include "runtime/io/element.h"
@@ -14,6 +17,14 @@ namespace {
 
 using ir::ExprId;
 using ir::Op;
+
+// A value as its bits, and whether there is one. Compared as numbers, a NaN has no place in an
+// order and 0 is the same as -0.
+using Bits = std::pair<bool, std::uint64_t>;
+
+Bits bits_of(std::optional<double> value) {
+  return value ? Bits(true, std::bit_cast<std::uint64_t>(*value)) : Bits(false, 0);
+}
 
 // Evaluates the nodes below a root, one element at a time, and those that are the same along the
 // last axis once for a row of elements.
@@ -39,11 +50,11 @@ class ElementEvaluator {
   }
 
   // What tells a row from others: rows with equal ones are equal.
-  std::vector<std::optional<double>> begin_row(const std::vector<std::int64_t>& indexes) {
+  std::vector<Bits> begin_row(const std::vector<std::int64_t>& indexes) {
     for (const ExprId id : of_row_) values_[id] = evaluate(attention_.dag[id], indexes);
-    std::vector<std::optional<double>> values;
-    for (const ExprId id : tells_) values.push_back(values_[id]);
-    return values;
+    std::vector<Bits> bits;
+    for (const ExprId id : tells_) bits.push_back(bits_of(values_[id]));
+    return bits;
   }
 
   // Of the row that was begun.
@@ -142,7 +153,7 @@ Result<io::HostTensor> default_values(const ir::Attention& attention,
   std::vector<std::int64_t> shape = dims;
   if (shape.empty()) shape.push_back(1);
   ElementEvaluator evaluator(attention, *tensor.fallback, shape.size());
-  std::map<std::vector<std::optional<double>>, std::size_t> rows;  // where they begin
+  std::map<std::vector<Bits>, std::size_t> rows;  // where they begin
   std::vector<double> again;
   std::vector<std::int64_t> indexes(shape.size(), 0);
   while (result.values.size() < count) {

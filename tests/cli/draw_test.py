@@ -62,6 +62,16 @@ class Draw(attnc.Case):
         self.assertEqual([parts["lowering"], len(parts["parts"])], ["parts", 2])
         self.assertEqual(parts["panels"][0]["computed"], 256 * 256 + 256 * (384 + 512) / 2)
 
+    def test_values_by_default_that_are_no_numbers(self):
+        """Heads that look alike are one panel. Of a tensor whose rows differ by a NaN, and by the sign of a zero."""
+        header = "attention x { dims B = 1, Hq = 4, Sq = 64, D = 64; tensor t: f32[Hq, Skv] = "
+        for value, mask, visible in (
+                ("i1 + log(float(i0) - 1)", "t[h, kv_idx] >= 0.0 || kv_idx == 0", [64, 64 * 64]),
+                ("(i1 + 1.0) / where(i0 == 0, 0.0, -0.0)", "t[h, kv_idx] > 0.0", [64 * 64, 0])):
+            spec = self.write("x.attn", header + f"{value}; mask {mask}; outputs o; }}")
+            panels = self.attnc_json("draw", spec)["panels"]
+            self.assertEqual([panel["visible"] for panel in panels], visible)
+
     def test_svg_is_xml_and_says_how_many_scores(self):
         path = self.folder / "causal.svg"
         self.draw("causal", "--bind", "Sq=16", "-o", path)

@@ -64,6 +64,17 @@ class Fmt(attnc.Case):
         self.assertIn(">= ,", worse.read_text(encoding="utf-8"))
         self.assertEqual(good.read_text(encoding="utf-8"), NEAT)
 
+    def test_json_says_what_is_wrong(self):
+        bad = self.write("bad.attn", UGLY.replace("mask", "masks"))
+        good, none = self.write("good.attn", NEAT), self.folder / "none.attn"
+        first, second, third = self.attnc_json("fmt", bad, good, none, code=4)["files"]
+        self.assertEqual([entry["ok"] for entry in (first, second, third)], [False, True, False])
+        self.assertEqual([entry["code"] for entry in first["diagnostics"]], ["E0204"])
+        self.assertEqual(first["errors"], 1)
+        self.assertEqual(second, {"file": str(good), "ok": True, "differs": False})
+        self.assertEqual(third["error"]["code"], "io")
+        self.assertEqual(self.attnc_json("convert", bad, code=1)["errors"], 1)
+
     def test_what_the_spec_means_does_not_matter(self):
         text = NEAT.replace("< w", "< unknown")
         self.assertEqual(self.attnc("fmt", "-", stdin=text).stdout, text)

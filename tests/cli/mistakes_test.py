@@ -21,6 +21,7 @@ MISTAKES = [
     "check noop.attn --strict",
     "check noop.attn --deny errors",
     "check noop.attn --quiet --verbose",
+    "-q check noop.attn -v",
     "check noop.attn --colour never",
     "compile noop.attn --target h200",
     "compile noop.attn --targt h200 -o x.attnplan",
@@ -41,6 +42,12 @@ MISTAKES = [
     "run noop.attn --direction forward",
     "run noop.attn --bind Sq=1 --bind Sq=2",
     "run noop.attn --backend reference --in z=zeros",
+    "check noop.attn --bind x\x1b[2J",
+    "check noop.attn --bind x\x1b[2J=1 --bind x\x1b[2J=1",
+    "draw noop.attn --blocks 1,\x1b[2J",
+    "draw noop.attn --h \x1b[2J",
+    "cache prune --max-bytes \x1b[2J",
+    "support noop.attn --jobs \x1b[2J",
     "run slow.attn --backend reference",
     "support noop.attn --tier fast",
     "support",
@@ -70,24 +77,27 @@ class Mistakes(attnc.Case):
             process = attnc.run(*line.split(), folder=self.folder)
             self.assertNotIn(process.returncode, (0, 70), line)
             self.assertEqual(process.stdout, "", line)
+            self.assertNotIn("\x1b", process.stderr, line)
             said = re.sub(r"(?m)about .* for |^.*Sq=.* takes.*$", "(by the machine) ", process.stderr)
-            text += f"$ attnc {line}".rstrip() + f"\n{said}[{process.returncode}]\n\n"
+            shown = line.replace("\x1b", "<ESC>")
+            text += f"$ attnc {shown}".rstrip() + f"\n{said}[{process.returncode}]\n\n"
         self.expect_golden("mistakes.txt", text)
 
     def test_json(self):
-        """With --format json, however wrong the rest is, the error is also data."""
+        """With --format json or jsonl, however wrong the rest is, the error is also data."""
         self.write("noop.attn", NOOP)
         for line in ("check --format json", "check noop.attn --strict --format=json",
                      "chekc --format json", "cache --format json", "help chekc --format json",
-                     "compile noop.attn --engine natve -o x --format json",
-                     "fmt none.attn empty --format json", "target show h201 --format json"):
+                     "compile noop.attn --engine natve -o x --format json", "-q check -v noop.attn --format json",
+                     "target show h201 --format json", "support --format jsonl", "verify --format=jsonl",
+                     "check noop.attn --format jsonl", "chekc --format jsonl", "cache --format jsonl",
+                     "support noop.attn --target h201 --format jsonl"):
             process = attnc.run(*line.split(), folder=self.folder)
-            self.assertIn(process.returncode, (2, 4), line)
-            if line.startswith("fmt"):
-                continue
+            self.assertEqual(process.returncode, 2, line)
             error = attnc.json.loads(process.stdout)["error"]
             self.assertEqual(error["code"], "invalid_argument")
             self.assertIn(error["message"], process.stderr)
+            self.assertEqual(process.stdout.count("\n") == 1, "jsonl" in line, line)
 
 
 if __name__ == "__main__":

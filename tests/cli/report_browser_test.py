@@ -233,6 +233,20 @@ class Report(attnc.Case):
         visible = self.value("report.mask.panels.map((panel) => panel.map.filter((c) => c === FULL).length)")
         self.assertTrue(all(0 < each < 40 * 48 for each in visible))
 
+    def test_evaluates_infinite_values(self):
+        spec = self.write("far.attn", NOOP.replace(
+            "outputs", "tensor t: f32[Skv] = where(i0 < 9, 1.0, -1.0) / float(i0 % 3);\n"
+            "  mask t[kv_idx] < 0.0 || t[kv_idx] > 1.0e30 && 1.0 / (t[kv_idx] * 0.5) < 1.0;\n  outputs"))
+        self.open(spec)
+        count = self.value(AGREES)
+        self.assertEqual([count["differs"], count["unknown"]], [[], 0])
+
+    def test_keeps_runs_of_equal_elements(self):
+        """A tensor of many elements has a short text, and takes no more memory than that."""
+        self.open(SPECS / "document_causal.attn", "--bind", "Sq=8192", "--in", "doc=zeros")
+        self.assertEqual(self.value("report.mask.evaluator.tensors.doc.values.length"), 1)
+        self.assertEqual(self.value("report.mask.results(report.mask.panels[0], 8191, 8191)"), [1, 1])
+
     def test_knows_the_operations_of_the_ir(self):
         """All but functions that are not rounded alike everywhere, and what masks do not have."""
         table = (SOURCE / "docs" / "ir.md").read_text().split("<!-- ops: begin")[1]

@@ -133,6 +133,13 @@ class Report(attnc.Case):
         self.assertIn("zeros", page.text)
         self.assertIn("cost model assumes", page.text)
 
+    def test_infinite_values(self):
+        spec = self.write("far.attn", NOOP.replace(
+            "outputs", "tensor t: f32[Skv] = log(abs(float(i0) - 2)) / where(i0 < 2, 1.0, -0.0);\n"
+            "  mask t[kv_idx] < 0.0;\n  outputs"))
+        runs = self.report(spec).data["tensors"]["t"]["runs"].split(",")
+        self.assertEqual(runs[2:5], ["Infinity", "NaN", "-Infinity*20"])
+
     def test_json(self):
         path = self.folder / "report.html"
         json = self.attnc_json("report", SPECS / "causal.attn", "-o", path, "--cudnn", self.folder,
@@ -160,6 +167,20 @@ class Report(attnc.Case):
                 process = self.attnc("report", *arguments, code=code)
                 self.assertIn(message, process.stderr)
                 self.assertFalse(path.exists())
+
+    def test_a_refused_backward(self):
+        """The forward alone can be compiled."""
+        spec = self.write("wide.attn", "attention wide { dims B = 1, Hq = 2, Sq = 64, D = 1024; "
+                          "mask q_idx >= kv_idx; grad q, k, v; outputs o; }")
+        path = self.folder / "wide.html"
+        arguments = ("report", spec, "-o", path, "--target", "h200")
+        self.attnc(*arguments, "--direction", "fwd")
+        process = self.attnc(*arguments, "--format", "json", code=3)
+        self.assertIn("error[unsupported]: backward: ", process.stderr)
+        json = attnc.json.loads(process.stdout)
+        self.assertEqual((json["bytes"], json["error"]["code"]), (path.stat().st_size, "unsupported"))
+        self.assertIn(json["error"]["message"], process.stderr)
+        self.assertEqual(Page(path).problems(), [])
 
     def test_a_refused_spec_has_a_page_that_says_why(self):
         page = self.report(SPECS / "sigmoid.attn", code=3)

@@ -29,6 +29,16 @@ class Support(attnc.Case):
                               folder=SOURCE).stdout
             self.assertIn(f"{len(list(SPECS.glob('*.attn')))} specs", text)
 
+    def test_errors_are_data(self):
+        bad = self.write("bad.attn", NOOP.replace("bf16", "bf17"))
+        for path, code, key in ((bad, 1, "diagnostics"), (self.folder / "none.attn", 4, "error")):
+            for form in ("json", "jsonl"):
+                process = self.attnc("support", SPECS / "causal.attn", path, "--tier", "rules", "--format", form,
+                                     code=code)
+                self.assertIn(key, attnc.json.loads(process.stdout))
+                self.assertEqual(process.stdout.count("\n") == 1, form == "jsonl")
+                self.assertEqual(process.stderr.count("error["), 1)
+
     def test_markdown(self):
         text = self.attnc("support", SPECS / "noop.attn", "--target", "h200", "--tier",
                           "heuristics", "--format", "markdown", "--engine", "cudnn").stdout

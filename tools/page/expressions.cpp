@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <map>
 
 namespace attn::tools::page {
@@ -25,10 +27,15 @@ void add_conditions(const ir::Attention& attention, ExprId id, std::vector<Condi
   all.push_back({id, ir::to_source(attention, id), node.pos});
 }
 
-Json number_json(double value) {
+// As JavaScript's Number() reads it.
+std::string number_text(double value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value < 0 ? "-Infinity" : "Infinity";
-  return value;
+  return fmt::format("{}", value);
+}
+
+Json number_json(double value) {
+  return std::isfinite(value) ? Json(value) : Json(number_text(value));
 }
 
 std::string_view type_text(ir::Type type) {
@@ -78,13 +85,15 @@ class NodeWriter {
   const reference::Bindings& values_;
 };
 
-// Stops early when there is more than the limit.
+// Elements are equal if their bits are: 0 is not -0, and a NaN is itself. Stops early when there is
+// more than the limit.
 std::string runs_text(const std::vector<double>& values, std::size_t limit) {
   std::string text;
   for (std::size_t at = 0; at < values.size() && text.size() <= limit;) {
     std::size_t end = at + 1;
-    while (end < values.size() && values[end] == values[at]) ++end;
-    text += fmt::format("{}{}", at == 0 ? "" : ",", values[at]);
+    const auto bits = std::bit_cast<std::uint64_t>(values[at]);
+    while (end < values.size() && std::bit_cast<std::uint64_t>(values[end]) == bits) ++end;
+    text += (at == 0 ? "" : ",") + number_text(values[at]);
     if (end > at + 1) text += fmt::format("*{}", end - at);
     at = end;
   }

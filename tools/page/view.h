@@ -1,24 +1,12 @@
 // All that the page of `attnc report` says, as one value for its templates (page.h).
 #pragma once
 
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "compiler/pictures/picture.h"
-#include "compiler/reference/bindings.h"
+#include "tools/drawn.h"
 #include "tools/explanation.h"
 #include "tools/report.h"
 #include "tools/spec.h"
 
 namespace attn::tools::page {
-
-struct Drawn {
-  pictures::Picture picture;
-  reference::Bindings values;
-  std::vector<std::pair<std::string, std::string>> origins;  // Inputs::origins
-};
 
 struct Report {
   const Spec& spec;

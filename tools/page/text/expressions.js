@@ -51,16 +51,29 @@ const INDEXES = {
   column: (place) => place.column,
 };
 
-// "0*120,1" -> 120 times 0, then 1.
-function elements({dims, runs}) {
-  const values = new Float64Array(dims.reduce((product, extent) => product * extent, 1));
-  let at = 0;
+// "0*120,1" -> 120 times 0, then 1: the value of each run, and where it ends. The elements of a
+// short text can be more than memory holds.
+function parsedRuns(runs) {
+  const values = [];
+  const ends = [];
+  let end = 0;
   for (const run of runs === "" ? [] : runs.split(",")) {
     const [value, count = 1] = run.split("*").map(Number);
-    values.fill(value, at, at + count);
-    at += count;
+    values.push(value);
+    ends.push(end += count);
   }
-  return values;
+  return {values, ends};
+}
+
+// The value of the first run that ends after the element.
+function element({values, ends}, at) {
+  let first = 0;
+  for (let last = ends.length - 1; first < last;) {
+    const middle = (first + last) >> 1;
+    if (ends[middle] > at) last = middle;
+    else first = middle + 1;
+  }
+  return values[first];
 }
 
 class Conditions {
@@ -69,7 +82,7 @@ class Conditions {
     this.values = new Array(nodes.length);
     this.tensors = {};
     for (const [name, tensor] of Object.entries(tensors)) {
-      if (tensor !== null) this.tensors[name] = {dims: tensor.dims, values: elements(tensor)};
+      if (tensor !== null) this.tensors[name] = {dims: tensor.dims, ...parsedRuns(tensor.runs)};
     }
     this.nodes = nodes.map((node) => this.compiled(node));
   }
@@ -115,7 +128,7 @@ class Conditions {
         if (index === undefined || index < 0 || index >= tensor.dims[i]) return undefined;
         at = at * tensor.dims[i] + index;
       }
-      return tensor.values[at];
+      return element(tensor, at);
     };
   }
 }

@@ -1,0 +1,27 @@
+// A picture, and the inputs that it is of.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compiler/pictures/picture.h"
+#include "compiler/reference/bindings.h"
+#include "tools/inputs.h"
+
+namespace attn::tools {
+
+struct Drawn {
+  pictures::Picture picture;
+  reference::Bindings values;
+  std::vector<std::pair<std::string, std::string>> origins;  // Inputs::origins
+};
+
+// Draws with `picture_of`. Errors: those of picture_of.
+using PictureOf = std::function<Result<pictures::Picture>(const ir::Attention& attention,
+                                                          const reference::Bindings& values)>;
+Result<Drawn> draw_inputs(const ir::Attention& attention, Inputs inputs,
+                          const PictureOf& picture_of);
+
+}  // namespace attn::tools
