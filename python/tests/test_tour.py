@@ -38,9 +38,9 @@ def test_the_tour_is_what_it_shows(tmp_path, monkeypatch):
         if text:
             shown += f"\n```text\n{text}```\n"
         if svg is not None:
-            name = f"tour_{len(pictures) + 1}.svg"
+            name = f"{len(pictures) + 1}.svg"
             pictures[name] = svg
-            shown += f"\n![](pictures/{name})\n"
+            shown += f"\n![](tour/{name})\n"
         return shown
 
     before = PAGE.read_text(encoding="utf-8")
@@ -49,7 +49,7 @@ def test_the_tour_is_what_it_shows(tmp_path, monkeypatch):
         PAGE.write_text(after, encoding="utf-8")
     assert after == before or update
     for name, svg in pictures.items():
-        path = PAGE.parent / "pictures" / name
+        path = PAGE.parent / "tour" / name
         if update:
             path.write_text(svg, encoding="utf-8")
         assert path.read_text(encoding="utf-8") == svg
