@@ -172,6 +172,13 @@ class Indexer {
   }
   void visit(const ast::DeterministicClause&) {}
   void visit(const ast::NormalizeClause& clause) { word(WordKind::choice, clause.by); }
+  void visit(const ast::QuantizeClause& clause) {
+    word(WordKind::choice, clause.by);
+    for (const ast::QuantizeEntry& entry : clause.entries) {
+      if (entry.dtype) word(WordKind::type, *entry.dtype);
+      visit(entry.fallback);
+    }
+  }
   void visit(const ast::ImportClause& clause) {
     use(clause.path.span, add({.meaning = Meaning::import, .name = clause.path.text}));
   }
