@@ -27,6 +27,10 @@ Uid scaled(GraphBuilder& builder, Uid x, std::string_view scale, Uid y, SourcePo
   return y;
 }
 
+bool changes_scores(const ir::Attention& attention, const passes::MaskForm& form) {
+  return !attention.dag[attention.score].is(ir::Op::score_) || !form.residual.empty();
+}
+
 // A row of the table of what 8-bit attention may have.
 struct Limit {
   Capability capability;
@@ -35,6 +39,14 @@ struct Limit {
   const char* help;
 };
 constexpr Limit kLimits[] = {
+    {Capability::fp8_scores, changes_scores,
+     "cuDNN computes 8-bit attention with score expressions, or with other masks than bands, "
+     "incorrectly",
+     "`dtype bf16;`"},
+    {Capability::fp8_dropout,
+     [](const ir::Attention& a, const passes::MaskForm&) { return a.dropout.has_value(); },
+     "cuDNN's 8-bit attention with dropout writes to memory that is not its own",
+     "`dtype bf16;`, or remove `dropout`"},
     {Capability::fp8_half_output,
      [](const ir::Attention& a, const passes::MaskForm&) { return !is_fp8(a.dtype_of("o")); },
      "here, cuDNN's 8-bit attention has no 16-bit output",
@@ -91,12 +103,6 @@ Status check_quantized_backward(const ir::Attention& attention, const passes::Ma
   if (!addressed_by(attention, "q").empty() && !can(Capability::fp8_backward_ragged, context)) {
     return without_backward(attention, "does not support `thd`", "use `layout bshd;`");
   }
-  if (attention.dropout) {
-    return without_backward(attention, "is not known with dropout", "remove `dropout`");
-  }
-  const bool changed = !attention.dag[attention.score].is(ir::Op::score_) || !form.residual.empty();
-  if (can(Capability::fp8_backward_scores, context)) return {};
-  if (changed) return without_backward(attention, "supports no score expressions");
   if (!ends_within_tile(attention)) return {};
   return without_backward(attention, "needs Sq and Skv that are multiples of 128");
 }

@@ -151,6 +151,9 @@ void show_fp8_backward() {
   EXPECT_THAT(refusal_of_8_bits_backward(trained + "dropout 0.1;", 90), HasSubstr("dropout"));
   EXPECT_THAT(refusal_of_8_bits_backward(trained + "deterministic;", 90),
               HasSubstr("not known to be the same"));
+  const std::string odd = "dims B = 2, Hq = 4, Sq = 100, D = 128; ";
+  EXPECT_THAT(refusal_of_8_bits_backward(odd, 90), HasSubstr("multiples of 128"));
+  EXPECT_THAT(refusal_of_8_bits_backward(odd, 100), HasSubstr("multiples of 128"));
 }
 void show_fp8_backward_least_depth() {
   const std::string of_64 = sizes_of_depth(64, 64);
@@ -163,13 +166,18 @@ void show_fp8_backward_ragged() {
   EXPECT_THAT(refusal_of_8_bits_backward(ragged, 90), HasSubstr("`thd`"));
   EXPECT_EQ(refusal_of_8_bits_backward(ragged, 100), "");
 }
-void show_fp8_backward_scores() {
-  const std::string capped = std::string(kTrained) + "score 20 * tanh(score / 20);";
-  EXPECT_EQ(refusal_of_8_bits_backward(capped, 90), "");
-  EXPECT_THAT(refusal_of_8_bits_backward(capped, 100), HasSubstr("no score expressions"));
-  const std::string odd = "dims B = 2, Hq = 4, Sq = 100, D = 128; ";
-  EXPECT_EQ(refusal_of_8_bits_backward(odd, 90), "");
-  EXPECT_THAT(refusal_of_8_bits_backward(odd, 100), HasSubstr("multiples of 128"));
+void show_fp8_scores() {
+  for (const std::int64_t sm : {90, 100}) {
+    const std::string capped = std::string(kSizes) + "score 20 * tanh(score / 20);";
+    EXPECT_THAT(refusal_of_8_bits(capped, sm), HasSubstr("score expressions"));
+    const std::string documents =
+        std::string(kSizes) + "tensor d: i32[B, Skv]; mask d[b, q_idx] == d[b, kv_idx];";
+    EXPECT_THAT(refusal_of_8_bits(documents, sm), HasSubstr("other masks than bands"));
+    EXPECT_EQ(refusal_of_8_bits(std::string(kSizes) + "mask q_idx >= kv_idx;", sm), "");
+  }
+}
+void show_fp8_dropout() {
+  EXPECT_THAT(refusal_of_8_bits(std::string(kSizes) + "dropout 0.1;", 90), HasSubstr("dropout"));
 }
 
 #define ATTN_CAPABILITY(name, ...) \
