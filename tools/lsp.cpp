@@ -11,7 +11,9 @@ namespace attn::tools {
 namespace lsp_command {
 namespace {
 
-struct Options {};
+struct Options {
+  bool stdio = false;
+};
 
 int run(const Options&) {
   std::signal(SIGPIPE, SIG_IGN);  // a client that is gone is an error of write()
@@ -31,9 +33,10 @@ void add_lsp(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand(
       "lsp", "Serve editors: the Language Server Protocol over standard input and output");
   // Editors add it, and there is no other way.
-  auto stdio = std::make_shared<bool>(false);
-  command->add_flag("--stdio", *stdio, "Accepted, as editors give it; nothing else is possible");
-  set_action(*command, action, std::make_shared<Options>(), run);
+  auto options = std::make_shared<Options>();
+  command->add_flag("--stdio", options->stdio,
+                    "Accepted, as editors give it; nothing else is possible");
+  set_action(*command, action, options, run);
 }
 
 }  // namespace attn::tools
