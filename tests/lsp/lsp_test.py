@@ -5,6 +5,7 @@ import pathlib
 import random
 import subprocess
 import sys
+import time
 import unittest
 
 SOURCE = pathlib.Path(os.environ["ATTN_SOURCE_DIR"])
@@ -79,6 +80,26 @@ class Protocol(Server):
         self.client.diagnostics("untitled:x", 299)
         versions = [found["version"] for found in self.client.published]
         self.assertEqual(versions, sorted(versions))
+        self.assertEqual(self.client.stop(), 0)
+
+    def test_a_huge_expression_does_not_block(self):
+        """Its error comes from the slow checks; what is known without them is there at once."""
+        huge = ("attention f {\n  let x = 1;\n"
+                "  mask any(j in 0..1000: any(i in 0..1000: kv_idx == i * j * x));\n}\n")
+        self.client.open("untitled:x", "attention f {}")
+        self.client.diagnostics("untitled:x", 1)
+        for version in range(2, 12):
+            start = time.monotonic()
+            self.client.change("untitled:x", version, [{"text": huge + "#" * version}])
+            self.assertEqual(self.client.diagnostics("untitled:x", version), [])
+            # Of a machine that does other things too; the whole text takes longer.
+            self.assertLess(time.monotonic() - start, 1)
+            hover = self.ask("hover", "untitled:x", position=place(1, 6))
+            self.assertIn("let x", hover["contents"]["value"])
+        self.ask("inlayHint", "untitled:x", range=self.whole())
+        self.client.settle()
+        codes = [one["code"] for one in self.client.published[-1]["diagnostics"]]
+        self.assertEqual(codes, ["E0105"])
         self.assertEqual(self.client.stop(), 0)
 
     def test_a_change_is_published_if_a_request_follows_at_once(self):

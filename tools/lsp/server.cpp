@@ -271,7 +271,8 @@ class Server {
   // Whether the slow checks are done, or would say no more.
   static bool is_known(const Document& document) {
     const Slow& slow = document.slow;
-    return document.analysis->found->has_errors() || (slow.found && slow.masks);
+    const diag::Sink& found = *document.analysis->found;
+    return (found.has_errors() && !found.is_stopped()) || (slow.found && slow.masks);
   }
 
   void publish(Document& document, const Json& list, bool with_version) {
