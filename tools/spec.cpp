@@ -14,6 +14,11 @@
 #include "tools/console.h"
 
 namespace attn::tools {
+
+bool is_spec_name(std::string_view name) {
+  return name.ends_with(".attn") || name.ends_with(".attn.json");
+}
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -21,10 +26,6 @@ namespace fs = std::filesystem;
 bool& denied() {
   static bool deny = false;
   return deny;
-}
-
-bool is_spec_name(std::string_view name) {
-  return name.ends_with(".attn") || name.ends_with(".attn.json");
 }
 
 Error io_error(const std::string& folder, const std::error_code& error) {

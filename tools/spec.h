@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "compiler/diag/diagnostics.h"
 #include "compiler/ir/attention.h"
@@ -35,6 +36,9 @@ struct SpecOutcome {
   // Set if there is no spec. For a spec with errors (invalid_spec) the payload has the diagnostics.
   std::optional<Error> error;
 };
+
+// Whether a file of this name is a spec: it ends in .attn or .attn.json.
+bool is_spec_name(std::string_view name);
 
 // Source::read; the error of a file that does not exist names one that may be meant.
 Result<support::Source> read_source(const std::string& path);
